@@ -1,0 +1,130 @@
+//! Compiled kernels as values.
+//!
+//! An artifact is a function of its key. Its calling convention is the same on every target: buffer addresses in the
+//! order of `params`, then 64-bit integers in the order of `dims`, then the half-open range of rows to compute.
+
+use crate::{ContentKey, DType, Target};
+
+/// How a kernel touches a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ParamAccess {
+    /// Only read.
+    In,
+    /// Only written; every element the kernel's rows cover is written exactly once.
+    Out,
+    /// Read, then overwritten in place by the same row.
+    InOut,
+}
+
+/// One buffer argument.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Param {
+    /// Name in the kernel's text form, without `%`.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// How it is touched.
+    pub access: ParamAccess,
+    /// Number of axes the runtime checks strides of.
+    pub rank: u32,
+}
+
+/// Where an integer argument's value comes from at launch.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum DimSource {
+    /// Extent of an axis of a parameter.
+    Extent {
+        /// Index into `params`.
+        param: usize,
+        /// Axis of that parameter.
+        axis: usize,
+    },
+    /// Stride, in elements, of an axis of a parameter.
+    Stride {
+        /// Index into `params`.
+        param: usize,
+        /// Axis of that parameter.
+        axis: usize,
+    },
+    /// Given by the caller under the argument's name.
+    Symbol,
+}
+
+/// One integer argument.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DimArg {
+    /// Symbol name in the kernel's text form.
+    pub name: String,
+    /// Where its value comes from.
+    pub source: DimSource,
+}
+
+/// Number of independent rows as a sum of products of integer arguments:
+/// `Σ coefficient · Π dims[index]`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct RowRange {
+    /// `(coefficient, indices into dims)`.
+    pub terms: Vec<(i64, Vec<usize>)>,
+}
+
+impl RowRange {
+    /// The number of rows for concrete integer arguments; saturates at zero.
+    pub fn count(&self, dims: &[i64]) -> usize {
+        let total: i64 =
+            self.terms.iter().map(|(c, ix)| ix.iter().fold(*c, |acc, &i| acc.saturating_mul(dims[i]))).sum();
+        usize::try_from(total).unwrap_or(0)
+    }
+}
+
+/// What the payload bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PayloadKind {
+    /// Position-independent machine code of the host, entry at offset 0, no relocations.
+    HostCode,
+    /// A relocatable object file of the host.
+    HostObject,
+    /// PTX text.
+    Ptx,
+    /// Ascend C source text.
+    AscendC,
+}
+
+impl PayloadKind {
+    /// File extension, which is also the stage's name.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            PayloadKind::HostCode => "bin",
+            PayloadKind::HostObject => "o",
+            PayloadKind::Ptx => "ptx",
+            PayloadKind::AscendC => "cpp",
+        }
+    }
+}
+
+/// Code of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Payload {
+    /// What the bytes are.
+    pub kind: PayloadKind,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A compiled kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelArtifact {
+    /// Symbol name, valid as a C identifier.
+    pub name: String,
+    /// What it runs on.
+    pub target: Target,
+    /// Hash of kernel text, schedule, target, tool versions and [`crate::ABI_VERSION`].
+    pub key: ContentKey,
+    /// Buffer arguments.
+    pub params: Vec<Param>,
+    /// Integer arguments.
+    pub dims: Vec<DimArg>,
+    /// How many rows one launch covers.
+    pub rows: RowRange,
+    /// The code.
+    pub payload: Payload,
+}

@@ -1,0 +1,18 @@
+//! What crosses from compiling to running, and nothing else.
+//!
+//! The compiler crates produce these values, the runtime consumes them; neither side needs the other's code.
+//! This crate has no dependencies and does no I/O.
+
+mod artifact;
+mod dtype;
+mod key;
+mod target;
+
+pub use artifact::{DimArg, DimSource, KernelArtifact, Param, ParamAccess, Payload, PayloadKind, RowRange};
+pub use dtype::{DType, ParseDTypeError};
+pub use key::ContentKey;
+pub use target::{ParseTargetError, Target};
+
+/// Version of the contract between generated kernels and the runtime. It enters every cache key and manifest;
+/// a runtime refuses artifacts of another version.
+pub const ABI_VERSION: u32 = 1;

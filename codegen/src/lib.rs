@@ -1,0 +1,5 @@
+//! From fused regions to device code: Kernel IR, schedules, lowering, and the backends.
+//!
+//! Everything here is pure: the same region and target give the same bytes. Backends see Kernel IR only.
+
+pub mod kernel;

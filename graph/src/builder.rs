@@ -1,0 +1,270 @@
+//! Building graphs node by node; every method checks its operands.
+//!
+//! Methods take `&self`, so calls nest: `b.mul(b.cast(x, F32)?, s)?`.
+
+use std::cell::RefCell;
+
+use fusewright_abi::DType;
+
+use crate::dim::Dim;
+use crate::graph::{Graph, InputKind, Op, Origin, Output, Symbol, Value};
+use crate::infer::{TypeError, infer};
+use crate::ops::Composite;
+use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding};
+use crate::scalar::ScalarFn;
+use crate::ty::TensorType;
+
+/// Builds one graph.
+#[derive(Debug)]
+pub struct Builder {
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    graph: Graph,
+    origin: Origin,
+    captures: Vec<(Value, &'static str)>,
+}
+
+/// Result of a builder method that makes one value.
+pub type Built = Result<Value, TypeError>;
+
+impl Builder {
+    /// A builder of an empty graph.
+    pub fn new(name: &str) -> Self {
+        let state = State { graph: Graph::new(name), origin: Origin::default(), captures: Vec::new() };
+        Builder { state: RefCell::new(state) }
+    }
+
+    /// The finished graph.
+    pub fn finish(self) -> Graph {
+        self.state.into_inner().graph
+    }
+
+    /// Type of a value built so far.
+    pub fn ty(&self, value: Value) -> TensorType {
+        self.state.borrow().graph.ty(value).clone()
+    }
+
+    /// Element type of a value built so far.
+    pub fn dtype(&self, value: Value) -> DType {
+        self.state.borrow().graph.ty(value).dtype
+    }
+
+    /// Origin of the nodes added from now on.
+    pub fn set_origin(&self, origin: Origin) {
+        self.state.borrow_mut().origin = origin;
+    }
+
+    /// Declares a symbol and its range; a symbol declared before keeps its range.
+    pub fn symbol(&self, name: &str, min: i64, max: Option<i64>) -> Dim {
+        self.state.borrow_mut().graph.push_symbol(Symbol { name: name.to_owned(), min, max });
+        Dim::symbol(name)
+    }
+
+    /// Adds an input given at each call.
+    pub fn input(&self, name: &str, ty: TensorType) -> Value {
+        self.add_input(name, ty, InputKind::User)
+    }
+
+    /// Adds an input of any kind.
+    pub fn add_input(&self, name: &str, ty: TensorType, kind: InputKind) -> Value {
+        self.state.borrow_mut().graph.push_input(name, ty, kind)
+    }
+
+    /// Returns a value from the graph.
+    pub fn output(&self, value: Value) {
+        self.add_output(value, None);
+    }
+
+    /// Returns a value that overwrites the named input.
+    pub fn add_output(&self, value: Value, updates: Option<String>) {
+        self.state.borrow_mut().graph.push_output(Output { value, updates });
+    }
+
+    /// Adds a node.
+    ///
+    /// # Errors
+    /// Operands that do not fit the op.
+    pub fn op(&self, op: Op, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
+        let results = {
+            let state = self.state.borrow();
+            let types: Vec<&TensorType> = operands.iter().map(|&v| state.graph.ty(v)).collect();
+            match &op {
+                Op::Prim(prim) => infer(prim, &types)?,
+                Op::Composite(composite) => composite.infer(&types)?,
+            }
+        };
+        let mut state = self.state.borrow_mut();
+        let origin = state.origin.clone();
+        Ok(state.graph.push_node(op, operands, results, origin))
+    }
+
+    /// Adds a primitive with one result.
+    ///
+    /// # Errors
+    /// Operands that do not fit it.
+    pub fn prim(&self, prim: Prim, operands: &[Value]) -> Built {
+        Ok(self.op(Op::Prim(prim), operands)?[0])
+    }
+
+    /// Adds a composite.
+    ///
+    /// # Errors
+    /// Operands that do not fit it.
+    pub fn composite(&self, composite: Composite, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
+        self.op(Op::Composite(composite), operands)
+    }
+
+    /// A 0-d float constant, rounded to `dtype` by the caller.
+    ///
+    /// # Errors
+    /// None for float dtypes; an integer dtype takes [`Builder::int`].
+    pub fn float(&self, dtype: DType, value: f64) -> Built {
+        self.prim(Prim::Literal(Literal::Float(dtype, value)), &[])
+    }
+
+    /// A 0-d integer or boolean constant.
+    ///
+    /// # Errors
+    /// None.
+    pub fn int(&self, dtype: DType, value: i64) -> Built {
+        self.prim(Prim::Literal(Literal::Int(dtype, value)), &[])
+    }
+
+    /// A constant that is the attribute `name` of the composite being expanded. Recognition of decomposed graphs
+    /// binds the attribute to whatever constant stands there.
+    ///
+    /// # Errors
+    /// None for float dtypes.
+    pub fn attr(&self, name: &'static str, dtype: DType, value: f64) -> Built {
+        let constant = self.float(dtype, value)?;
+        self.state.borrow_mut().captures.push((constant, name));
+        Ok(constant)
+    }
+
+    /// The constants made by [`Builder::attr`], in order.
+    pub fn captures(&self) -> Vec<(Value, &'static str)> {
+        self.state.borrow().captures.clone()
+    }
+
+    /// An elementwise function.
+    ///
+    /// # Errors
+    /// Operands of different dtypes or shapes that do not broadcast.
+    pub fn map(&self, f: ScalarFn, operands: &[Value]) -> Built {
+        self.prim(Prim::Map(f), operands)
+    }
+
+    /// `a + b`.
+    ///
+    /// # Errors
+    /// As [`Builder::map`].
+    pub fn add(&self, a: Value, b: Value) -> Built {
+        self.map(ScalarFn::Add, &[a, b])
+    }
+
+    /// `a - b`.
+    ///
+    /// # Errors
+    /// As [`Builder::map`].
+    pub fn sub(&self, a: Value, b: Value) -> Built {
+        self.map(ScalarFn::Sub, &[a, b])
+    }
+
+    /// `a * b`.
+    ///
+    /// # Errors
+    /// As [`Builder::map`].
+    pub fn mul(&self, a: Value, b: Value) -> Built {
+        self.map(ScalarFn::Mul, &[a, b])
+    }
+
+    /// `a / b`.
+    ///
+    /// # Errors
+    /// As [`Builder::map`].
+    pub fn div(&self, a: Value, b: Value) -> Built {
+        self.map(ScalarFn::Div, &[a, b])
+    }
+
+    /// `min(max(x, low), high)`; NaN stays NaN.
+    ///
+    /// # Errors
+    /// As [`Builder::map`].
+    pub fn clamp(&self, x: Value, low: Value, high: Value) -> Built {
+        self.map(ScalarFn::Min, &[self.map(ScalarFn::Max, &[x, low])?, high])
+    }
+
+    /// Conversion to nearest even without saturation (integers saturate); no node if the dtype is the same.
+    ///
+    /// # Errors
+    /// None.
+    pub fn cast(&self, x: Value, to: DType) -> Built {
+        if self.dtype(x) == to {
+            return Ok(x);
+        }
+        let saturate = !to.is_float();
+        self.prim(Prim::Cast { to, round: Rounding::NearestEven, saturate }, &[x])
+    }
+
+    /// Conversion to nearest even that clamps to the finite range.
+    ///
+    /// # Errors
+    /// None.
+    pub fn cast_saturating(&self, x: Value, to: DType) -> Built {
+        self.prim(Prim::Cast { to, round: Rounding::NearestEven, saturate: true }, &[x])
+    }
+
+    /// Reduction over the last axis, which stays with extent 1; NaN propagates.
+    ///
+    /// # Errors
+    /// A 0-d operand.
+    pub fn reduce_last(&self, op: ReduceOp, x: Value) -> Built {
+        let rank = self.ty(x).rank();
+        self.prim(Prim::Reduce { op, axes: vec![rank.saturating_sub(1)], nan: NanRule::Propagate }, &[x])
+    }
+
+    /// Mean over the last axis: the sum divided by the extent, in the operand's dtype.
+    ///
+    /// # Errors
+    /// A 0-d or integer operand.
+    pub fn mean_last(&self, x: Value) -> Built {
+        let ty = self.ty(x);
+        let sum = self.reduce_last(ReduceOp::Add, x)?;
+        let extent = ty.shape.last().cloned().unwrap_or_else(|| Dim::constant(1));
+        let count = match extent.as_const() {
+            Some(n) => self.float(ty.dtype, n as f64)?,
+            None => self.cast(self.prim(Prim::SizeOf(extent), &[])?, ty.dtype)?,
+        };
+        self.div(sum, count)
+    }
+
+    /// The same elements in another shape; no node if the shape is the same.
+    ///
+    /// # Errors
+    /// A different number of elements.
+    pub fn reshape(&self, x: Value, shape: Vec<Dim>) -> Built {
+        if self.ty(x).shape == shape {
+            return Ok(x);
+        }
+        self.prim(Prim::Reshape { shape }, &[x])
+    }
+
+    /// Elements `start..end` along `axis`.
+    ///
+    /// # Errors
+    /// A range outside the axis.
+    pub fn slice(&self, x: Value, axis: usize, start: Dim, end: Dim) -> Built {
+        self.prim(Prim::Slice { axis, start, end, step: 1 }, &[x])
+    }
+
+    /// Operands joined along `axis`.
+    ///
+    /// # Errors
+    /// Operands that differ in dtype or in another axis.
+    pub fn cat(&self, parts: &[Value], axis: usize) -> Built {
+        self.prim(Prim::Cat { axis }, parts)
+    }
+}

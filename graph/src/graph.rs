@@ -1,0 +1,320 @@
+//! The graph itself: values in SSA form, nodes in topological order.
+//!
+//! A graph is never edited in place: passes rebuild it through [`Graph::rebuild`], which keeps the order and the
+//! origins right by construction.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::builder::Builder;
+use crate::ops::Composite;
+use crate::prim::Prim;
+use crate::ty::TensorType;
+
+/// A value of a graph: an index into its value table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Value(pub u32);
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}", self.0)
+    }
+}
+
+/// A node of a graph: an index into its node list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u32);
+
+/// What a node computes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// A primitive.
+    Prim(Prim),
+    /// A composite; means its expansion.
+    Composite(Composite),
+}
+
+impl Op {
+    /// Name in text forms.
+    pub fn name(&self) -> &str {
+        match self {
+            Op::Prim(prim) => prim.name(),
+            Op::Composite(composite) => composite.name(),
+        }
+    }
+}
+
+/// Where a node came from, for messages only; two graphs that differ in origins alone are the same graph.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Origin {
+    /// Name of the node in the framework's graph.
+    pub node: Option<Arc<str>>,
+    /// The framework's op.
+    pub op: Option<Arc<str>>,
+    /// The model's source line, `file:line (function)`.
+    pub source: Option<Arc<str>>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.node.as_deref().unwrap_or("<built>"))?;
+        if let Some(op) = &self.op {
+            write!(f, " ({op})")?;
+        }
+        if let Some(source) = &self.source {
+            write!(f, " at {source}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it computes.
+    pub op: Op,
+    /// Operands.
+    pub operands: Vec<Value>,
+    /// Results.
+    pub results: Vec<Value>,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// A named extent and the range it may take.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Symbol {
+    /// Name.
+    pub name: String,
+    /// Least value.
+    pub min: i64,
+    /// Greatest value, if bounded.
+    pub max: Option<i64>,
+}
+
+/// Bytes of a parameter: a strided view of a storage that may be shared and memory-mapped.
+#[derive(Clone)]
+pub struct Weight {
+    /// The storage, little endian.
+    pub storage: Bytes,
+    /// First element, in elements.
+    pub offset: usize,
+    /// Stride per axis, in elements.
+    pub strides: Vec<usize>,
+}
+
+impl fmt::Debug for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Weight({} bytes, offset {}, strides {:?})", self.storage.len(), self.offset, self.strides)
+    }
+}
+
+/// What a graph input is.
+#[derive(Clone, Debug)]
+pub enum InputKind {
+    /// Given at each call, in order.
+    User,
+    /// Fixed with the model; `None` where the file came without data.
+    Weight(Option<Weight>),
+}
+
+/// An input of a graph.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The value it defines.
+    pub value: Value,
+    /// Name, unique among inputs.
+    pub name: String,
+    /// What it is.
+    pub kind: InputKind,
+}
+
+/// An output of a graph.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Output {
+    /// The value returned.
+    pub value: Value,
+    /// Name of the input that the host framework overwrites with it, for in-place updates.
+    pub updates: Option<String>,
+}
+
+/// What defines a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Def {
+    /// Graph input of that index.
+    Input(usize),
+    /// Result `.1` of node `.0`.
+    Node(NodeId, usize),
+}
+
+#[derive(Clone, Debug)]
+struct ValueInfo {
+    ty: TensorType,
+    def: Def,
+}
+
+/// A graph. See the module documentation for its invariants.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    name: String,
+    symbols: Vec<Symbol>,
+    inputs: Vec<Input>,
+    nodes: Vec<Node>,
+    values: Vec<ValueInfo>,
+    outputs: Vec<Output>,
+}
+
+impl Graph {
+    /// An empty graph; fill it through [`Builder`].
+    pub(crate) fn new(name: &str) -> Self {
+        Graph { name: name.to_owned(), ..Graph::default() }
+    }
+
+    /// Name in text forms.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Symbols of the shapes, in order of first declaration.
+    pub fn symbols(&self) -> &[Symbol] {
+        &self.symbols
+    }
+
+    /// Inputs in order.
+    pub fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    /// Nodes in topological order.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Outputs in order.
+    pub fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// One node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// Ids of all nodes in order.
+    pub fn node_ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// Number of values; their ids are `0..count`.
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Type of a value.
+    pub fn ty(&self, value: Value) -> &TensorType {
+        &self.values[value.0 as usize].ty
+    }
+
+    /// What defines a value.
+    pub fn def(&self, value: Value) -> Def {
+        self.values[value.0 as usize].def
+    }
+
+    /// The node that defines a value, or `None` for an input.
+    pub fn def_node(&self, value: Value) -> Option<&Node> {
+        match self.def(value) {
+            Def::Node(id, _) => Some(self.node(id)),
+            Def::Input(_) => None,
+        }
+    }
+
+    /// For each value, the nodes that use it, in order; graph outputs are not counted.
+    pub fn users(&self) -> Vec<Vec<NodeId>> {
+        let mut users = vec![Vec::new(); self.values.len()];
+        for id in self.node_ids() {
+            for operand in &self.node(id).operands {
+                let list: &mut Vec<NodeId> = &mut users[operand.0 as usize];
+                if list.last() != Some(&id) {
+                    list.push(id);
+                }
+            }
+        }
+        users
+    }
+
+    /// Whether a value is returned.
+    pub fn is_output(&self, value: Value) -> bool {
+        self.outputs.iter().any(|o| o.value == value)
+    }
+
+    /// A new graph made by visiting the nodes in order. `visit` gets the new graph's builder, the node and its
+    /// operands in the new graph, and returns the new values of its results. Inputs, symbols and outputs carry over;
+    /// nodes that `visit` adds without setting an origin get the visited node's.
+    ///
+    /// # Errors
+    /// The first error of `visit`.
+    pub fn rebuild<E>(
+        &self,
+        mut visit: impl FnMut(&Builder, NodeId, &Node, &[Value]) -> Result<Vec<Value>, E>,
+    ) -> Result<Graph, E> {
+        let builder = Builder::new(&self.name);
+        let mut map: BTreeMap<Value, Value> = BTreeMap::new();
+        for symbol in &self.symbols {
+            builder.symbol(&symbol.name, symbol.min, symbol.max);
+        }
+        for input in &self.inputs {
+            let value = builder.add_input(&input.name, self.ty(input.value).clone(), input.kind.clone());
+            map.insert(input.value, value);
+        }
+        for id in self.node_ids() {
+            let node = self.node(id);
+            let operands: Vec<Value> = node.operands.iter().map(|v| map[v]).collect();
+            builder.set_origin(node.origin.clone());
+            let results = visit(&builder, id, node, &operands)?;
+            assert_eq!(results.len(), node.results.len(), "a rebuilt node keeps its number of results");
+            map.extend(node.results.iter().copied().zip(results));
+        }
+        for output in &self.outputs {
+            builder.add_output(map[&output.value], output.updates.clone());
+        }
+        Ok(builder.finish())
+    }
+
+    pub(crate) fn push_symbol(&mut self, symbol: Symbol) {
+        if self.symbols.iter().all(|s| s.name != symbol.name) {
+            self.symbols.push(symbol);
+        }
+    }
+
+    pub(crate) fn push_input(&mut self, name: &str, ty: TensorType, kind: InputKind) -> Value {
+        let value = self.push_value(ty, Def::Input(self.inputs.len()));
+        self.inputs.push(Input { value, name: name.to_owned(), kind });
+        value
+    }
+
+    pub(crate) fn push_node(
+        &mut self,
+        op: Op,
+        operands: &[Value],
+        results: Vec<TensorType>,
+        origin: Origin,
+    ) -> Vec<Value> {
+        let id = NodeId(self.nodes.len() as u32);
+        let results: Vec<Value> =
+            results.into_iter().enumerate().map(|(i, ty)| self.push_value(ty, Def::Node(id, i))).collect();
+        self.nodes.push(Node { op, operands: operands.to_vec(), results: results.clone(), origin });
+        results
+    }
+
+    pub(crate) fn push_output(&mut self, output: Output) {
+        self.outputs.push(output);
+    }
+
+    fn push_value(&mut self, ty: TensorType, def: Def) -> Value {
+        self.values.push(ValueInfo { ty, def });
+        Value(self.values.len() as u32 - 1)
+    }
+}

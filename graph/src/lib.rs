@@ -1,0 +1,26 @@
+//! Tensor graphs: what a model computes, to the bit.
+//!
+//! A [`Graph`] is a list of nodes in SSA form over values of static dtype and symbolic shape. The primitive ops
+//! ([`Prim`]) are a closed set; composites ([`ops`]) are an open list whose meaning *is* their expansion into
+//! primitives. Rounding happens in `cast` nodes and in the result dtype of each node, nowhere else.
+//!
+//! This crate does no I/O and knows no device.
+
+pub mod dim;
+pub mod graph;
+pub mod ops;
+pub mod prim;
+pub mod scalar;
+
+mod builder;
+mod infer;
+mod ty;
+
+pub use builder::Builder;
+pub use dim::Dim;
+pub use fusewright_abi::DType;
+pub use graph::{Graph, Input, InputKind, Node, NodeId, Op, Origin, Output, Symbol, Value, Weight};
+pub use infer::{TypeError, infer};
+pub use prim::{Literal, NanRule, Prim, ReduceOp, Rounding};
+pub use scalar::ScalarFn;
+pub use ty::TensorType;

@@ -1,0 +1,208 @@
+//! Composites: ops whose meaning is their expansion into primitives.
+//!
+//! One file per op and one entry in [`LIST`]. From the file come shapes, reference, recognition of decomposed graphs,
+//! every lowering and the generated tests.
+
+mod quantize;
+mod rms_norm;
+mod rope;
+mod silu;
+
+use std::fmt;
+use std::sync::Arc;
+
+use fusewright_abi::DType;
+
+use crate::builder::Builder;
+use crate::graph::{Graph, Value};
+use crate::infer::TypeError;
+use crate::ty::TensorType;
+
+pub use quantize::QuantizeDynamic;
+pub use rms_norm::{RmsNorm, RmsRounding};
+pub use rope::RopeNeox;
+pub use silu::{Sigmoid, Silu, SiluForm};
+
+/// Every composite, in alphabetical order.
+pub const LIST: &[&OpSpec] = &[&quantize::SPEC, &rms_norm::SPEC, &rope::SPEC, &silu::SIGMOID, &silu::SILU];
+
+/// What the rest of the program needs to know of a composite.
+#[derive(Debug)]
+pub struct OpSpec {
+    /// Name in text forms.
+    pub name: &'static str,
+    /// Number of operands.
+    pub arity: usize,
+    /// Makes the op from its printed attributes.
+    pub parse: fn(&Attrs) -> Result<Composite, String>,
+    /// One op for each choice of discrete attributes; continuous ones are captured with [`Builder::attr`].
+    pub variants: fn() -> Vec<Composite>,
+    /// Operand types for an activation dtype, with symbolic rows `s` and static lanes; for recognition and tests.
+    pub operands: fn(DType) -> Vec<TensorType>,
+}
+
+/// The spec of a composite by name.
+pub fn by_name(name: &str) -> Option<&'static OpSpec> {
+    LIST.iter().copied().find(|spec| spec.name == name)
+}
+
+/// The meaning of a composite.
+pub trait CompositeOp: fmt::Debug + Send + Sync {
+    /// The op's row in [`LIST`].
+    fn spec(&self) -> &'static OpSpec;
+
+    /// Attributes as printed; [`OpSpec::parse`] reads them back.
+    fn attrs(&self) -> Attrs;
+
+    /// The op in primitives and other composites; every rounding is a written cast.
+    ///
+    /// # Errors
+    /// Operands that do not fit.
+    fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError>;
+}
+
+/// A composite with its attributes; equal when name and attributes are.
+#[derive(Clone)]
+pub struct Composite(Arc<dyn CompositeOp>);
+
+impl Composite {
+    /// Wraps an op.
+    pub fn new(op: impl CompositeOp + 'static) -> Self {
+        Composite(Arc::new(op))
+    }
+
+    /// Name in text forms.
+    pub fn name(&self) -> &'static str {
+        self.0.spec().name
+    }
+
+    /// The op's row in [`LIST`].
+    pub fn spec(&self) -> &'static OpSpec {
+        self.0.spec()
+    }
+
+    /// Attributes as printed.
+    pub fn attrs(&self) -> Attrs {
+        self.0.attrs()
+    }
+
+    /// Adds the expansion to a graph under construction.
+    ///
+    /// # Errors
+    /// Operands that do not fit.
+    pub fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
+        let arity = self.spec().arity;
+        if operands.len() != arity {
+            let message = format!("takes {arity} operands, got {}", operands.len());
+            return Err(TypeError { op: self.name().to_owned(), message });
+        }
+        self.0.expand(b, operands)
+    }
+
+    /// The expansion as a graph of its own, with inputs `x0, x1, …`.
+    ///
+    /// # Errors
+    /// Operand types that do not fit.
+    pub fn body(&self, operands: &[&TensorType]) -> Result<Graph, TypeError> {
+        let b = Builder::new(self.name());
+        let values: Vec<Value> =
+            operands.iter().enumerate().map(|(i, ty)| b.input(&format!("x{i}"), (*ty).clone())).collect();
+        for result in self.expand(&b, &values)? {
+            b.output(result);
+        }
+        Ok(b.finish())
+    }
+
+    /// Result types, by typing the expansion.
+    ///
+    /// # Errors
+    /// Operand types that do not fit.
+    pub fn infer(&self, operands: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let body = self.body(operands)?;
+        Ok(body.outputs().iter().map(|o| body.ty(o.value).clone()).collect())
+    }
+}
+
+impl PartialEq for Composite {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name() && self.attrs() == other.attrs()
+    }
+}
+
+impl Eq for Composite {}
+
+impl fmt::Debug for Composite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.name(), self.attrs())
+    }
+}
+
+/// An attribute value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum AttrValue {
+    /// A number; printed so that it reads back exactly.
+    Float(f64),
+    /// An integer.
+    Int(i64),
+    /// A word: an enum name or a dtype.
+    Word(&'static str),
+}
+
+/// Printed attributes in a fixed order.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Attrs(pub Vec<(String, AttrText)>);
+
+/// An attribute's text.
+pub type AttrText = String;
+
+impl Attrs {
+    /// Attributes from pairs.
+    pub fn of<const N: usize>(pairs: [(&str, AttrValue); N]) -> Self {
+        Attrs(pairs.into_iter().map(|(k, v)| (k.to_owned(), v.to_string())).collect())
+    }
+
+    /// The text of an attribute.
+    ///
+    /// # Errors
+    /// The attribute is missing.
+    pub fn text(&self, name: &str) -> Result<&str, String> {
+        let found = self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str());
+        found.ok_or_else(|| format!("attribute `{name}` is missing"))
+    }
+
+    /// An attribute as a number.
+    ///
+    /// # Errors
+    /// Missing or not a number.
+    pub fn float(&self, name: &str) -> Result<f64, String> {
+        let text = self.text(name)?;
+        text.parse().map_err(|_| format!("attribute `{name}`: `{text}` is not a number"))
+    }
+
+    /// An attribute as one of several words.
+    ///
+    /// # Errors
+    /// Missing or none of the words.
+    pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, String> {
+        let text = self.text(name)?;
+        let known = || words.iter().map(|w| w.0).collect::<Vec<_>>().join(", ");
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        found.ok_or_else(|| format!("attribute `{name}`: `{text}` is none of {}", known()))
+    }
+
+    /// A copy with one attribute changed.
+    pub fn with(&self, name: &str, value: AttrValue) -> Self {
+        let pairs = self.0.iter().map(|(k, v)| (k.clone(), if k == name { value.to_string() } else { v.clone() }));
+        Attrs(pairs.collect())
+    }
+}
+
+impl fmt::Display for AttrValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttrValue::Float(v) => write!(f, "{v:?}"),
+            AttrValue::Int(v) => write!(f, "{v}"),
+            AttrValue::Word(v) => f.write_str(v),
+        }
+    }
+}
