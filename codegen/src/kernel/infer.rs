@@ -102,6 +102,12 @@ fn results(op: &InstOp, args: &[&Ty], params: &[Param]) -> Result<Vec<Ty>, Strin
             let packed = row(x)?.exact_div(&Dim::constant(i64::from(*ways)));
             one(Ty::row(*to, packed.ok_or("lanes are not a multiple")?))
         }
+        InstOp::Broadcast(shape) => {
+            let [x] = take(args)?;
+            let fits = join_shapes(&x.shape, shape)? == *shape;
+            ensure(fits, || format!("{x} does not spread over {shape:?}"))?;
+            one(Ty { dtype: x.dtype, shape: shape.clone() })
+        }
         InstOp::AsRow => {
             let [x] = take(args)?;
             ensure(matches!(x.shape, Shape::Group { .. }), || format!("{x} is not a group"))?;

@@ -169,6 +169,9 @@ pub enum InstOp {
         /// Result dtype.
         to: DType,
     },
+    /// `(value) → shape`: a scalar or group spread over a larger shape, for stores and joins; maps broadcast by
+    /// themselves.
+    Broadcast(Shape),
     /// `(group) → row<T, ⌈n/g⌉>`: the group's elements as lanes.
     AsRow,
     /// `(row<T, ⌈n/g⌉>) → group<T, n, g>`: lanes as the elements of groups.
@@ -199,6 +202,7 @@ impl InstOp {
             InstOp::Cat => "cat",
             InstOp::Zip => "zip",
             InstOp::Pack { .. } => "pack",
+            InstOp::Broadcast(_) => "broadcast",
             InstOp::AsRow => "as_row",
             InstOp::AsGroup { .. } => "as_group",
         }
