@@ -80,6 +80,25 @@ impl DimFn {
     }
 }
 
+/// An arithmetic that a dim can be computed in: numbers, machine code, text.
+pub trait DimFold {
+    /// A computed value.
+    type Value: Clone;
+    /// Why something has no value.
+    type Error;
+
+    /// A known integer.
+    fn constant(&mut self, value: i64) -> Result<Self::Value, Self::Error>;
+    /// A symbol.
+    fn symbol(&mut self, name: &str) -> Result<Self::Value, Self::Error>;
+    /// `a + b`.
+    fn add(&mut self, a: Self::Value, b: Self::Value) -> Result<Self::Value, Self::Error>;
+    /// `a * b`.
+    fn mul(&mut self, a: Self::Value, b: Self::Value) -> Result<Self::Value, Self::Error>;
+    /// A closed function.
+    fn function(&mut self, f: DimFn, a: Self::Value, b: Self::Value) -> Result<Self::Value, Self::Error>;
+}
+
 /// Why a dim has no value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DimError {
@@ -195,6 +214,49 @@ impl Dim {
             sum = sum.checked_add(product).ok_or_else(undefined)?;
         }
         Ok(sum)
+    }
+
+    /// The dim computed in another arithmetic, terms in the order of the text form. A coefficient of one is not
+    /// multiplied.
+    ///
+    /// # Errors
+    /// The first error of the arithmetic.
+    pub fn fold<F: DimFold>(&self, arithmetic: &mut F) -> Result<F::Value, F::Error> {
+        let mut sum: Option<F::Value> = None;
+        for term in self.0.iter() {
+            let mut product: Option<F::Value> = None;
+            for (atom, power) in &term.factors {
+                let value = match atom {
+                    Atom::Symbol(name) => arithmetic.symbol(name)?,
+                    Atom::Function(f, a, b) => {
+                        let (a, b) = (a.fold(arithmetic)?, b.fold(arithmetic)?);
+                        arithmetic.function(*f, a, b)?
+                    }
+                };
+                for _ in 0..*power {
+                    product = Some(match product {
+                        Some(so_far) => arithmetic.mul(so_far, value.clone())?,
+                        None => value.clone(),
+                    });
+                }
+            }
+            let product = match (product, term.coefficient) {
+                (Some(product), 1) => product,
+                (Some(product), c) => {
+                    let c = arithmetic.constant(c)?;
+                    arithmetic.mul(product, c)?
+                }
+                (None, c) => arithmetic.constant(c)?,
+            };
+            sum = Some(match sum {
+                Some(so_far) => arithmetic.add(so_far, product)?,
+                None => product,
+            });
+        }
+        match sum {
+            Some(sum) => Ok(sum),
+            None => arithmetic.constant(0),
+        }
     }
 
     /// The dim with symbols replaced.
