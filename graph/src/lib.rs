@@ -6,6 +6,7 @@
 //!
 //! This crate does no I/O and knows no device.
 
+pub mod axes;
 pub mod dim;
 pub mod graph;
 pub mod ops;

@@ -1,0 +1,378 @@
+//! Axis identity: which axes of which values are the same axis.
+//!
+//! Every axis of an input is an axis of its own. Elementwise ops identify the axes of their operands, permutations
+//! move them, reshapes split and merge them, reductions end them, and slices and concatenations derive new ones. From
+//! this follows what shares an iteration space, and how each element of each value is addressed in it.
+//!
+//! An axis of extent 1 is no axis: it is represented by an empty list, as it broadcasts. A dim of a value is a list of
+//! axes, outermost first, whose extents multiply to the dim's extent.
+
+use crate::dim::{self, Dim};
+use crate::graph::{Graph, Node, NodeId, Op, Value};
+use crate::prim::Prim;
+
+/// An axis. Use [`AxisMap::resolve`] before comparing: an axis may be split or found equal to another later on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AxisId(u32);
+
+/// The axes of one dim of a value, outermost first; empty for extent 1.
+pub type DimAxes = Vec<AxisId>;
+
+/// Why axes cannot be identified.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct AxisError {
+    /// The node at which it was found.
+    pub node: NodeId,
+    /// What does not fit.
+    pub message: String,
+}
+
+/// How an axis was derived from others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Derived {
+    /// The node that made it.
+    pub node: NodeId,
+    /// The new axis.
+    pub axis: AxisId,
+    /// The axes of the same dim of each operand.
+    pub from: Vec<DimAxes>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Leaf,
+    Same(AxisId),
+    Split(AxisId, AxisId),
+}
+
+/// The axes of all values of a graph of primitives.
+#[derive(Clone, Debug, Default)]
+pub struct AxisMap {
+    axes: Vec<(Dim, State)>,
+    values: Vec<Vec<DimAxes>>,
+    derived: Vec<Derived>,
+    reduced: Vec<(NodeId, DimAxes)>,
+}
+
+impl AxisMap {
+    /// Analyses a graph of primitives.
+    ///
+    /// # Errors
+    /// A reshape or broadcast whose extents do not factor into common axes, or a composite.
+    pub fn of(graph: &Graph) -> Result<AxisMap, AxisError> {
+        let mut map = AxisMap { values: vec![Vec::new(); graph.value_count()], ..AxisMap::default() };
+        for input in graph.inputs() {
+            map.values[input.value.0 as usize] = graph.ty(input.value).shape.iter().map(|e| map.fresh(e)).collect();
+        }
+        for id in graph.node_ids() {
+            map.visit(graph, id).map_err(|message| AxisError { node: id, message })?;
+        }
+        Ok(map)
+    }
+
+    /// Axes of each dim of a value, as far as they are split and identified now.
+    pub fn dims(&self, value: Value) -> Vec<DimAxes> {
+        self.values[value.0 as usize].iter().map(|axes| self.resolve(axes)).collect()
+    }
+
+    /// All axes of a value in order of its dims.
+    pub fn flat(&self, value: Value) -> DimAxes {
+        self.dims(value).concat()
+    }
+
+    /// Extent of an axis.
+    pub fn extent(&self, axis: AxisId) -> &Dim {
+        &self.axes[axis.0 as usize].0
+    }
+
+    /// The finest known axes that a list stands for.
+    pub fn resolve(&self, axes: &[AxisId]) -> DimAxes {
+        let mut leaves = Vec::new();
+        axes.iter().for_each(|&axis| self.leaves(axis, &mut leaves));
+        leaves
+    }
+
+    /// Axes made by slices, concatenations and packing, in order of nodes.
+    pub fn derived(&self) -> &[Derived] {
+        &self.derived
+    }
+
+    /// The axes that each reduction, index search or top-k runs over, in order of nodes.
+    pub fn reduced(&self) -> impl Iterator<Item = (NodeId, DimAxes)> + '_ {
+        self.reduced.iter().map(|(node, axes)| (*node, self.resolve(axes)))
+    }
+
+    fn leaves(&self, axis: AxisId, out: &mut DimAxes) {
+        match self.axes[axis.0 as usize].1 {
+            State::Leaf => out.push(axis),
+            State::Same(other) => self.leaves(other, out),
+            State::Split(high, low) => {
+                self.leaves(high, out);
+                self.leaves(low, out);
+            }
+        }
+    }
+
+    fn fresh(&mut self, extent: &Dim) -> DimAxes {
+        if extent.as_const() == Some(1) {
+            return Vec::new();
+        }
+        self.axes.push((extent.clone(), State::Leaf));
+        vec![AxisId(self.axes.len() as u32 - 1)]
+    }
+
+    fn derive(&mut self, node: NodeId, extent: &Dim, from: Vec<DimAxes>) -> DimAxes {
+        let axes = self.fresh(extent);
+        self.derived.extend(axes.iter().map(|&axis| Derived { node, axis, from: from.clone() }));
+        axes
+    }
+
+    /// Splits a leaf into `[extent / low, low]`.
+    fn split(&mut self, axis: AxisId, low: &Dim) -> Result<(), String> {
+        let extent = self.extent(axis).clone();
+        let high = extent.exact_div(low).ok_or_else(|| format!("an axis of {extent} is not a multiple of {low}"))?;
+        let (high, low) = (self.fresh(&high), self.fresh(low));
+        if let ([high], [low]) = (&high[..], &low[..]) {
+            self.axes[axis.0 as usize].1 = State::Split(*high, *low);
+        }
+        Ok(())
+    }
+
+    /// Identifies two lists whose extents multiply to the same product.
+    fn unify(&mut self, a: &[AxisId], b: &[AxisId]) -> Result<(), String> {
+        loop {
+            let (left, right) = (self.resolve(a), self.resolve(b));
+            let Some(at) = left.iter().zip(&right).position(|(x, y)| x != y) else {
+                return if left.len() == right.len() {
+                    Ok(())
+                } else {
+                    Err(format!("{} and {} differ", self.describe(&left), self.describe(&right)))
+                };
+            };
+            let (x, y) = (left[at], right[at]);
+            let (ex, ey) = (self.extent(x).clone(), self.extent(y).clone());
+            if ex == ey {
+                self.axes[y.0 as usize].1 = State::Same(x);
+            } else if let Some(low) = ex.exact_div(&ey) {
+                self.split(x, &low)?;
+            } else if let Some(low) = ey.exact_div(&ex) {
+                self.split(y, &low)?;
+            } else {
+                return Err(format!("{} and {} share no axes", self.describe(&left), self.describe(&right)));
+            }
+        }
+    }
+
+    /// Deals a list of axes out to dims of the given extents, splitting where needed.
+    fn deal(&mut self, axes: &[AxisId], extents: &[Dim]) -> Result<Vec<DimAxes>, String> {
+        let mut dims: Vec<DimAxes> = Vec::with_capacity(extents.len());
+        let mut taken = 0;
+        for extent in extents {
+            let mut dim = DimAxes::new();
+            let mut product = Dim::constant(1);
+            while product != *extent {
+                let rest = self.resolve(axes);
+                let Some(&axis) = rest.get(taken) else {
+                    return Err(format!("{} does not reshape to {extents:?}", self.describe(&rest)));
+                };
+                let with = &product * self.extent(axis);
+                if extent.exact_div(&with).is_some() {
+                    product = with;
+                    dim.push(axis);
+                    taken += 1;
+                } else if let Some(low) = with.exact_div(extent) {
+                    self.split(axis, &low)?;
+                } else {
+                    return Err(format!("{} does not reshape to {extents:?}", self.describe(&rest)));
+                }
+            }
+            dims.push(dim);
+        }
+        Ok(dims)
+    }
+
+    fn describe(&self, axes: &[AxisId]) -> String {
+        let extents: Vec<String> = axes.iter().map(|&a| self.extent(a).to_string()).collect();
+        format!("axes [{}]", extents.join(", "))
+    }
+
+    fn visit(&mut self, graph: &Graph, id: NodeId) -> Result<(), String> {
+        let node = graph.node(id);
+        let Op::Prim(prim) = &node.op else { return Err(format!("`{}` is not expanded", node.op.name())) };
+        let results: Vec<Vec<DimAxes>> = match prim {
+            Prim::Map(_) => vec![self.broadcast(graph, node)?],
+            Prim::Cast { .. } | Prim::Bitcast { .. } | Prim::AllReduce { .. } => vec![self.of_operand(node, 0)],
+            Prim::Reduce { axes, .. } => vec![self.reduce(id, node, axes)],
+            Prim::ArgReduce { axis, .. } => vec![self.reduce(id, node, &[*axis])],
+            Prim::TopK { k } => {
+                let last = self.of_operand(node, 0).len() - 1;
+                let mut dims = self.reduce(id, node, &[last]);
+                dims[last] = self.fresh(k);
+                vec![dims.clone(), dims]
+            }
+            Prim::Reshape { shape } => {
+                let flat = self.of_operand(node, 0).concat();
+                vec![self.deal(&flat, shape)?]
+            }
+            Prim::Permute { perm } => {
+                let dims = self.of_operand(node, 0);
+                vec![perm.iter().map(|&i| dims[i].clone()).collect()]
+            }
+            Prim::Expand { shape } => vec![self.expand(graph, node, shape)],
+            Prim::Slice { axis, start, .. } => vec![self.slice(graph, id, *axis, start)],
+            Prim::Cat { axis } => vec![self.cat(graph, id, *axis)?],
+            Prim::Gather { axis } => {
+                let mut dims = self.of_operand(node, 0);
+                dims[*axis] = self.of_operand(node, 1)[0].clone();
+                vec![dims]
+            }
+            Prim::Pack { .. } => {
+                let mut dims = self.of_operand(node, 0);
+                let last = dims.len() - 1;
+                let from = std::mem::take(&mut dims[last]);
+                dims[last] = self.derive(id, &graph.ty(node.results[0]).shape[last], vec![from]);
+                vec![dims]
+            }
+            Prim::Literal(_)
+            | Prim::SizeOf(_)
+            | Prim::Iota { .. }
+            | Prim::Scatter { .. }
+            | Prim::MatMul { .. }
+            | Prim::Sdpa(_)
+            | Prim::Opaque { .. } => {
+                node.results.iter().map(|&r| graph.ty(r).shape.iter().map(|e| self.fresh(e)).collect()).collect()
+            }
+        };
+        for (&result, dims) in node.results.iter().zip(results) {
+            self.values[result.0 as usize] = dims;
+        }
+        Ok(())
+    }
+
+    fn of_operand(&self, node: &Node, operand: usize) -> Vec<DimAxes> {
+        self.values[node.operands[operand].0 as usize].clone()
+    }
+
+    fn broadcast(&mut self, graph: &Graph, node: &Node) -> Result<Vec<DimAxes>, String> {
+        let rank = graph.ty(node.results[0]).rank();
+        let mut dims = vec![DimAxes::new(); rank];
+        for operand in 0..node.operands.len() {
+            let from = self.of_operand(node, operand);
+            let skip = rank - from.len();
+            for (dim, axes) in dims[skip..].iter_mut().zip(from) {
+                if dim.is_empty() {
+                    *dim = axes;
+                } else if !axes.is_empty() {
+                    self.unify(dim, &axes)?;
+                }
+            }
+        }
+        Ok(dims)
+    }
+
+    fn reduce(&mut self, id: NodeId, node: &Node, axes: &[usize]) -> Vec<DimAxes> {
+        let mut dims = self.of_operand(node, 0);
+        let over = axes.iter().flat_map(|&axis| std::mem::take(&mut dims[axis])).collect();
+        self.reduced.push((id, over));
+        dims
+    }
+
+    fn expand(&mut self, graph: &Graph, node: &Node, shape: &[Dim]) -> Vec<DimAxes> {
+        let from = self.of_operand(node, 0);
+        let operand = &graph.ty(node.operands[0]).shape;
+        let skip = shape.len() - from.len();
+        shape
+            .iter()
+            .enumerate()
+            .map(|(i, extent)| match i.checked_sub(skip) {
+                Some(j) if operand[j] == *extent => from[j].clone(),
+                _ => self.fresh(extent),
+            })
+            .collect()
+    }
+
+    fn slice(&mut self, graph: &Graph, id: NodeId, axis: usize, start: &Dim) -> Vec<DimAxes> {
+        let node = graph.node(id);
+        let mut dims = self.of_operand(node, 0);
+        let (from, to) = (&graph.ty(node.operands[0]).shape[axis], &graph.ty(node.results[0]).shape[axis]);
+        if from != to || start.as_const() != Some(0) {
+            let source = std::mem::take(&mut dims[axis]);
+            dims[axis] = self.derive(id, to, vec![source]);
+        }
+        dims
+    }
+
+    fn cat(&mut self, graph: &Graph, id: NodeId, axis: usize) -> Result<Vec<DimAxes>, String> {
+        let node = graph.node(id);
+        let mut dims = self.of_operand(node, 0);
+        let mut from = vec![std::mem::take(&mut dims[axis])];
+        for operand in 1..node.operands.len() {
+            for (i, axes) in self.of_operand(node, operand).into_iter().enumerate() {
+                if i == axis {
+                    from.push(axes);
+                } else {
+                    self.unify(&dims[i], &axes)?;
+                }
+            }
+        }
+        dims[axis] = self.derive(id, &graph.ty(node.results[0]).shape[axis], from);
+        Ok(dims)
+    }
+}
+
+/// Row-major strides of a contiguous tensor, in elements.
+pub fn contiguous_strides(shape: &[Dim]) -> Vec<Dim> {
+    (0..shape.len()).map(|i| dim::product(&shape[i + 1..])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Builder, DType::F32, ReduceOp, TensorType};
+
+    fn shape(extents: &[i64]) -> Vec<Dim> {
+        std::iter::once(Dim::symbol("s")).chain(extents.iter().map(|&e| Dim::constant(e))).collect()
+    }
+
+    #[test]
+    fn a_group_view_splits_the_lanes_everywhere() {
+        let b = Builder::new("g");
+        let x = b.input("x", TensorType::new(F32, shape(&[12])));
+        let y = b.mul(x, x).expect("mul");
+        let v = b.reshape(y, shape(&[3, 4])).expect("reshape");
+        let r = b.reduce_last(ReduceOp::Max, v).expect("reduce");
+        b.output(r);
+        let graph = b.finish();
+        let map = AxisMap::of(&graph).expect("axes");
+        let lanes = &map.dims(x)[1];
+        assert_eq!(lanes.len(), 2);
+        assert_eq!(map.dims(v)[1..], [vec![lanes[0]], vec![lanes[1]]]);
+        assert_eq!(map.dims(r)[1..], [vec![lanes[0]], vec![]]);
+        let reduced: Vec<_> = map.reduced().collect();
+        assert_eq!(reduced, [(NodeId(2), vec![lanes[1]])]);
+    }
+
+    #[test]
+    fn merged_and_split_dims_meet() {
+        let b = Builder::new("g");
+        let x = b.input("x", TensorType::new(F32, shape(&[4, 6])));
+        let y = b.input("y", TensorType::new(F32, shape(&[24])));
+        let z = b.reshape(x, shape(&[24])).expect("reshape");
+        let sum = b.add(z, y).expect("add");
+        b.output(sum);
+        let graph = b.finish();
+        let map = AxisMap::of(&graph).expect("axes");
+        assert_eq!(map.flat(x), map.flat(y));
+        assert_eq!(map.flat(sum), map.flat(x));
+    }
+
+    #[test]
+    fn reshapes_without_common_factors_are_refused() {
+        let b = Builder::new("g");
+        let x = b.input("x", TensorType::new(F32, [Dim::constant(6), Dim::constant(4)]));
+        let y = b.reshape(x, vec![Dim::constant(8), Dim::constant(3)]).expect("reshape");
+        b.output(y);
+        assert!(AxisMap::of(&b.finish()).is_err());
+    }
+}
