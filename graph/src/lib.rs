@@ -9,6 +9,7 @@
 pub mod axes;
 pub mod dim;
 pub mod graph;
+pub mod num;
 pub mod ops;
 pub mod prim;
 pub mod scalar;

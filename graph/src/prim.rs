@@ -157,7 +157,8 @@ pub enum Prim {
     Map(ScalarFn),
     /// `(x) → to[shape]`: conversion. Float to float rounds by `round`; beyond the largest finite value it saturates
     /// if `saturate`, else gives infinity (NaN where the type has none). NaN stays NaN; NaN to integer is 0. Float to
-    /// integer rounds by `round` and saturates or, if not `saturate`, wraps modulo 2^bits.
+    /// integer rounds by `round` and saturates or, if not `saturate`, wraps modulo 2^bits; integer to integer does the
+    /// same. To `bool`, everything but zero is true. Formats without sign, zero, infinity or NaN: see [`crate::num`].
     Cast {
         /// Result dtype.
         to: DType,
