@@ -331,6 +331,11 @@ impl Dim {
             .collect()
     }
 
+    /// Number of terms of the normal form.
+    pub fn term_count(&self) -> usize {
+        self.0.len()
+    }
+
     fn atom(atom: Atom) -> Self {
         Dim::from_terms(vec![Term { factors: vec![(atom, 1)], coefficient: 1 }])
     }

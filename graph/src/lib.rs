@@ -7,18 +7,21 @@
 //! This crate does no I/O and knows no device.
 
 pub mod axes;
+pub mod diag;
 pub mod dim;
 pub mod graph;
 pub mod num;
 pub mod ops;
 pub mod prim;
 pub mod scalar;
+pub mod text;
 
 mod builder;
 mod infer;
 mod ty;
 
 pub use builder::Builder;
+pub use diag::Diagnostic;
 pub use dim::Dim;
 pub use fusewright_abi::DType;
 pub use graph::{Graph, Input, InputKind, Node, NodeId, Op, Origin, Output, Symbol, Value, Weight};
