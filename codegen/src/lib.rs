@@ -3,3 +3,4 @@
 //! Everything here is pure: the same region and target give the same bytes. Backends see Kernel IR only.
 
 pub mod kernel;
+pub mod lower;

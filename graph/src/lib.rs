@@ -17,6 +17,7 @@ pub mod scalar;
 pub mod text;
 
 mod builder;
+mod expand;
 mod infer;
 mod ty;
 
@@ -24,7 +25,7 @@ pub use builder::Builder;
 pub use diag::Diagnostic;
 pub use dim::Dim;
 pub use fusewright_abi::DType;
-pub use graph::{Graph, Input, InputKind, Node, NodeId, Op, Origin, Output, Symbol, Value, Weight};
+pub use graph::{Def, Graph, Input, InputKind, Node, NodeId, Op, Origin, Output, Symbol, Value, Weight};
 pub use infer::{TypeError, infer};
 pub use prim::{Literal, NanRule, Prim, ReduceOp, Rounding};
 pub use scalar::ScalarFn;

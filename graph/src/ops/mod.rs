@@ -18,7 +18,7 @@ use crate::graph::{Graph, Value};
 use crate::infer::TypeError;
 use crate::ty::TensorType;
 
-pub use quantize::QuantizeDynamic;
+pub use quantize::{Floor, QuantizeDynamic};
 pub use rms_norm::{RmsNorm, RmsRounding};
 pub use rope::RopeNeox;
 pub use silu::{Sigmoid, Silu, SiluForm};

@@ -1,0 +1,331 @@
+//! Emission of one segment: instructions on demand, from the outputs backwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
+use fusewright_graph::dim::product;
+use fusewright_graph::{DType, Def, Dim, Graph, Node, NodeId, Op, Prim, Rounding, Value};
+
+use super::space::{is_layout, linear};
+use super::view::split_stride;
+use super::{LowerError, Orders, Space, View};
+use crate::kernel::{INNER, InstOp, LANE, Over, Param, ParamId, ROW, Segment, SegmentBuilder, Shape, Val};
+
+pub(super) struct Emitter<'a> {
+    body: &'a Graph,
+    axes: &'a AxisMap,
+    views: &'a [Option<View>],
+    space: &'a Space,
+    params: &'a [Param],
+    orders: &'a dyn Orders,
+    segment: SegmentBuilder<'a>,
+    inner: Vec<AxisId>,
+    done: BTreeMap<Value, Val>,
+}
+
+impl<'a> Emitter<'a> {
+    pub fn new(
+        body: &'a Graph,
+        axes: &'a AxisMap,
+        views: &'a [Option<View>],
+        space: &'a Space,
+        params: &'a [Param],
+        orders: &'a dyn Orders,
+    ) -> Self {
+        let segment = SegmentBuilder::new("main", Dim::constant(1), params);
+        Emitter { body, axes, views, space, params, orders, segment, inner: Vec::new(), done: BTreeMap::new() }
+    }
+
+    /// The segment of all outputs whose inner rows are these.
+    pub fn segment(mut self, inner: &[AxisId]) -> Result<Segment, LowerError> {
+        let count = product(inner.iter().map(|&a| self.axes.extent(a)));
+        self.inner = inner.to_vec();
+        let name = if inner.is_empty() { "rows".to_owned() } else { format!("inner{count}").replace('*', "x") };
+        self.segment = SegmentBuilder::new(&name, count, self.params);
+        let first_output = self.body.inputs().len();
+        let outputs = self.body.outputs().iter().enumerate();
+        let own: Vec<(usize, Value)> =
+            outputs.map(|(i, o)| (first_output + i, o.value)).filter(|(_, v)| self.is_own(*v)).collect();
+        // In node order, so that long chains do not recurse.
+        for id in self.needed(own.iter().map(|(_, value)| *value)) {
+            for &result in &self.body.node(id).results {
+                self.value(result)?;
+            }
+        }
+        for (param, value) in own {
+            self.store(ParamId(param as u32), value)?;
+        }
+        Ok(self.segment.finish())
+    }
+
+    /// Whether an output's inner rows are those of this segment.
+    fn is_own(&self, output: Value) -> bool {
+        let rows = self.axes.flat(output).into_iter().filter(|&a| self.space.is_row(a));
+        let inner: Vec<AxisId> = rows.filter(|a| !self.space.outer().contains(a)).collect();
+        inner.len() == self.inner.len() && inner.iter().all(|a| self.inner.contains(a))
+    }
+
+    /// The computed nodes that the values depend on, in order.
+    fn needed(&self, values: impl Iterator<Item = Value>) -> Vec<NodeId> {
+        let mut wanted: BTreeSet<Value> = values.collect();
+        let mut nodes = Vec::new();
+        for id in self.body.node_ids().rev() {
+            let node = self.body.node(id);
+            let computed = node.results.iter().any(|r| wanted.contains(r) && self.views[r.0 as usize].is_none());
+            if computed {
+                wanted.extend(&node.operands);
+                nodes.push(id);
+            }
+        }
+        nodes.reverse();
+        nodes
+    }
+
+    fn store(&mut self, param: ParamId, value: Value) -> Result<(), LowerError> {
+        let shape = self.space.shape(self.axes, value).map_err(LowerError::new)?;
+        let stored = self.value(value)?;
+        let stored = self.spread(stored, &shape).map_err(LowerError::new)?;
+        let extents = &self.body.ty(value).shape;
+        let mut strides = Vec::new();
+        for (dim, stride) in self.axes.dims(value).iter().zip(contiguous_strides(extents)) {
+            strides.extend(split_stride(self.axes, dim, &stride));
+        }
+        let lanes: Vec<AxisId> = self.axes.flat(value).into_iter().filter(|&a| !self.space.is_row(a)).collect();
+        let index = self.index(&strides, &lanes);
+        self.push(InstOp::Store { param, index, otherwise: None }, &[stored]).map_err(LowerError::new)?;
+        Ok(())
+    }
+
+    /// The index of an access with the given stride per axis, whose lane counter runs over `lanes`.
+    fn index(&self, strides: &[(AxisId, Dim)], lanes: &[AxisId]) -> Dim {
+        let walked = |run: &[AxisId]| -> Vec<(Dim, Dim)> {
+            let stride = |a: &AxisId| strides.iter().find(|(b, _)| a == b).map_or(Dim::constant(0), |(_, s)| s.clone());
+            run.iter().map(|a| (self.axes.extent(*a).clone(), stride(a))).collect()
+        };
+        let rows = linear(&Dim::symbol(ROW), &walked(self.space.outer()));
+        let inner = linear(&Dim::symbol(INNER), &walked(&self.inner));
+        let lane = linear(&Dim::symbol(LANE), &walked(lanes));
+        &(&rows + &inner) + &lane
+    }
+
+    /// The value in this segment's rows.
+    fn value(&mut self, value: Value) -> Result<Val, LowerError> {
+        if let Some(&done) = self.done.get(&value) {
+            return Ok(done);
+        }
+        let node = match self.body.def(value) {
+            Def::Node(id, _) => Some(id),
+            Def::Input(_) => None,
+        };
+        let wrap = |message: String| LowerError { node, message };
+        let result = if let Some(view) = &self.views[value.0 as usize] {
+            self.load(view, value)?
+        } else {
+            let Def::Node(id, result) = self.body.def(value) else { return Err(wrap("an input is no view".into())) };
+            let values = self.node(id)?;
+            *values.get(result).ok_or_else(|| wrap("no such result".into()))?
+        };
+        self.done.insert(value, result);
+        Ok(result)
+    }
+
+    fn load(&mut self, view: &View, value: Value) -> Result<Val, LowerError> {
+        let mut lanes: Vec<AxisId> = self.axes.flat(value).into_iter().filter(|&a| !self.space.is_row(a)).collect();
+        let shape = match self.space.shape(self.axes, value) {
+            Ok(shape) => shape,
+            // Not the leading lanes of its row: load it lane by lane of the whole row, standing still where it has none.
+            Err(message) => {
+                let row = lanes.first().map_or(&[][..], |&a| self.space.row_of(a)).to_vec();
+                if !lanes.iter().all(|a| row.contains(a)) {
+                    return Err(LowerError::new(message));
+                }
+                lanes = row;
+                Shape::Row(product(lanes.iter().map(|&a| self.axes.extent(a))))
+            }
+        };
+        let reachable = |a: AxisId| !self.space.is_row(a) || self.space.outer().contains(&a) || self.inner.contains(&a);
+        if let Some((axis, _)) = view.strides.iter().find(|(a, _)| !reachable(*a)) {
+            let extent = self.axes.extent(*axis);
+            return Err(LowerError::new(format!("an axis of extent {extent} is neither a row nor a lane here")));
+        }
+        let mut index = &view.offset + &self.index(&view.strides, &lanes);
+        for (indices, stride) in &view.gathers {
+            let gathered = self.value(*indices)?;
+            if self.segment.ty(gathered).shape != Shape::Scalar {
+                return Err(LowerError::new("a gather along lanes"));
+            }
+            index = &index + &(&gathered.symbol() * stride);
+        }
+        let op = InstOp::Load { param: ParamId(view.input as u32), index, shape, otherwise: None };
+        Ok(self.push(op, &[]).map_err(LowerError::new)?[0])
+    }
+
+    fn node(&mut self, id: NodeId) -> Result<Vec<Val>, LowerError> {
+        let node = self.body.node(id);
+        let Op::Prim(prim) = &node.op else { return Err(LowerError::at(id, "a composite was not expanded")) };
+        let refuse = || Err(LowerError::at(id, format!("`{}` has no row program", node.op.name())));
+        let mut args = Vec::with_capacity(node.operands.len());
+        if !matches!(prim, Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce { .. }) {
+            for &operand in &node.operands {
+                args.push(self.value(operand)?);
+            }
+        }
+        if is_layout(&node.op) {
+            return self.relabel(id, node, args[0]);
+        }
+        let op = match prim {
+            Prim::Literal(literal) => InstOp::Literal(*literal),
+            Prim::SizeOf(dim) => InstOp::Index(dim.clone()),
+            Prim::Map(f) => InstOp::Map(*f),
+            Prim::Cast { to, round, saturate } => InstOp::Cast { to: *to, round: *round, saturate: *saturate },
+            Prim::Bitcast { to } => InstOp::Bitcast(*to),
+            Prim::Pack { ways, to } => {
+                args[0] = self.full(id, node.operands[0], args[0])?;
+                InstOp::Pack { ways: *ways, to: *to }
+            }
+            Prim::Iota { dtype, axis, .. } => return self.iota(id, node, *dtype, *axis),
+            Prim::Reduce { op, nan, .. } => {
+                let make = |over, order| InstOp::Reduce { op: *op, over, nan: *nan, order };
+                return self.reduce(id, node, args[0], &make);
+            }
+            Prim::ArgReduce { op, .. } => {
+                let row = self.whole_row(id, node, args[0])?;
+                let found = self.push_at(id, InstOp::ArgReduce(*op), &[row])?;
+                return Ok(vec![self.lane_number(id, found[1])?]);
+            }
+            Prim::TopK { k } => {
+                let row = self.whole_row(id, node, args[0])?;
+                let found = self.push_at(id, InstOp::TopK(k.clone()), &[row])?;
+                return Ok(vec![found[0], self.lane_number(id, found[1])?]);
+            }
+            Prim::Slice { start, step, axis, .. } => {
+                args[0] = self.full(id, node.operands[0], args[0])?;
+                self.covers_row(id, node, *axis)?;
+                let len = self.body.ty(node.results[0]).shape[*axis].clone();
+                InstOp::Slice { start: start.clone(), len, step: *step }
+            }
+            Prim::Cat { axis } => {
+                for (arg, &operand) in args.iter_mut().zip(&node.operands) {
+                    *arg = self.full(id, operand, *arg)?;
+                }
+                self.covers_row(id, node, *axis)?;
+                InstOp::Cat
+            }
+            Prim::Gather { .. } => return Err(LowerError::at(id, "a gather from a computed value")),
+            Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => return refuse(),
+            Prim::Scatter { .. }
+            | Prim::MatMul { .. }
+            | Prim::Sdpa(_)
+            | Prim::AllReduce { .. }
+            | Prim::Opaque { .. } => return refuse(),
+        };
+        self.push_at(id, op, &args)
+    }
+
+    /// A layout op on a computed value is free if the lanes keep their order.
+    fn relabel(&mut self, id: NodeId, node: &Node, operand: Val) -> Result<Vec<Val>, LowerError> {
+        self.space.shape(self.axes, node.results[0]).map_err(|m| LowerError::at(id, m))?;
+        Ok(vec![operand])
+    }
+
+    fn reduce(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        operand: Val,
+        make: &dyn Fn(Over, crate::kernel::Order) -> InstOp,
+    ) -> Result<Vec<Val>, LowerError> {
+        let over = axes_reduced_by(self.axes, id);
+        if over.is_empty() {
+            return Ok(vec![operand]);
+        }
+        let operand = self.full(id, node.operands[0], operand)?;
+        let lanes: Vec<AxisId> =
+            self.axes.flat(node.operands[0]).into_iter().filter(|&a| !self.space.is_row(a)).collect();
+        let extent = product(over.iter().map(|&a| self.axes.extent(a)));
+        if lanes == over {
+            let row = match self.segment.ty(operand).shape {
+                Shape::Group { .. } => self.push_at(id, InstOp::AsRow, &[operand])?[0],
+                _ => operand,
+            };
+            return self.push_at(id, make(Over::Row, self.orders.row(&extent)), &[row]);
+        }
+        let whole = matches!(self.segment.ty(operand).shape, Shape::Row(_));
+        if lanes.ends_with(&over) && whole {
+            return self.push_at(id, make(Over::Group(extent.clone()), self.orders.group(&extent)), &[operand]);
+        }
+        Err(LowerError::at(id, "a reduction over lanes that are not the last of its row"))
+    }
+
+    fn iota(&mut self, id: NodeId, node: &Node, dtype: DType, axis: usize) -> Result<Vec<Val>, LowerError> {
+        let counted = &self.axes.dims(node.results[0])[axis];
+        let by_row = counted.iter().all(|&a| self.space.is_row(a));
+        let value = if by_row {
+            let extents: Vec<Dim> = counted.iter().map(|&a| self.axes.extent(a).clone()).collect();
+            let strides: Vec<_> = counted.iter().copied().zip(contiguous_strides(&extents)).collect();
+            self.push_at(id, InstOp::Index(self.index(&strides, &[])), &[])?[0]
+        } else {
+            let row = counted.first().map_or(&[][..], |&a| self.space.row_of(a));
+            if row != counted {
+                return Err(LowerError::at(id, "counts part of the lanes"));
+            }
+            let lanes = product(row.iter().map(|&a| self.axes.extent(a)));
+            self.push_at(id, InstOp::Iota(lanes), &[])?[0]
+        };
+        if self.segment.ty(value).dtype == dtype {
+            return Ok(vec![value]);
+        }
+        self.push_at(id, InstOp::Cast { to: dtype, round: Rounding::NearestEven, saturate: false }, &[value])
+    }
+
+    /// The value spread over all lanes that its graph type has.
+    fn full(&mut self, id: NodeId, value: Value, val: Val) -> Result<Val, LowerError> {
+        let shape = self.space.shape(self.axes, value).map_err(|m| LowerError::at(id, m))?;
+        self.spread(val, &shape).map_err(|m| LowerError::at(id, m))
+    }
+
+    fn spread(&mut self, val: Val, shape: &Shape) -> Result<Val, String> {
+        if self.segment.ty(val).shape == *shape {
+            return Ok(val);
+        }
+        Ok(self.push(InstOp::Broadcast(shape.clone()), &[val])?[0])
+    }
+
+    fn whole_row(&mut self, id: NodeId, node: &Node, val: Val) -> Result<Val, LowerError> {
+        let val = self.full(id, node.operands[0], val)?;
+        let lanes = self.axes.flat(node.operands[0]).into_iter().filter(|&a| !self.space.is_row(a));
+        if !lanes.eq(axes_reduced_by(self.axes, id)) {
+            return Err(LowerError::at(id, "runs over part of the lanes"));
+        }
+        Ok(val)
+    }
+
+    /// Checks that the dim that a slice or concatenation changes is all the lanes of its operands.
+    fn covers_row(&self, id: NodeId, node: &Node, axis: usize) -> Result<(), LowerError> {
+        for value in node.operands.iter().chain(&node.results) {
+            let dim = &self.axes.dims(*value)[axis];
+            let row = dim.first().map_or(&[][..], |&a| self.space.row_of(a));
+            if dim != row || dim.is_empty() {
+                return Err(LowerError::at(id, "cuts part of the lanes"));
+            }
+        }
+        Ok(())
+    }
+
+    fn lane_number(&mut self, id: NodeId, lane: Val) -> Result<Val, LowerError> {
+        let op = InstOp::Cast { to: DType::I64, round: Rounding::NearestEven, saturate: false };
+        Ok(self.push_at(id, op, &[lane])?[0])
+    }
+
+    fn push_at(&mut self, id: NodeId, op: InstOp, args: &[Val]) -> Result<Vec<Val>, LowerError> {
+        self.push(op, args).map_err(|m| LowerError::at(id, m))
+    }
+
+    fn push(&mut self, op: InstOp, args: &[Val]) -> Result<Vec<Val>, String> {
+        self.segment.push(op, args).map_err(|e| e.to_string())
+    }
+}
+
+fn axes_reduced_by(axes: &AxisMap, id: NodeId) -> Vec<AxisId> {
+    axes.reduced().find(|(node, _)| *node == id).map(|(_, over)| over).unwrap_or_default()
+}

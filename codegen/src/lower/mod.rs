@@ -1,0 +1,108 @@
+//! From the body of a fused region to a row program.
+//!
+//! The body is a graph of primitives whose axes fall into *rows* (independent of each other), and *lanes* (what
+//! reductions run over and slices cut). [`space`](Space) finds that division; then every output is emitted on demand:
+//! layout ops on inputs become index maps of loads ([`view`](View)), layout ops on computed values are free or become
+//! lane instructions, everything else is one instruction per node.
+//!
+//! Lowering refuses what has no row program, naming the node; the caller then runs the body unfused.
+
+mod emit;
+mod space;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::BTreeSet;
+
+use fusewright_abi::ParamAccess;
+use fusewright_graph::axes::AxisMap;
+use fusewright_graph::{Dim, Graph, InputKind, NodeId};
+
+use crate::kernel::{DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Source, Val};
+
+use emit::Emitter;
+pub(crate) use space::Space;
+pub(crate) use view::View;
+
+/// Why a body has no row program.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}{message}", node.map(|n| format!("node {}: ", n.0)).unwrap_or_default())]
+pub struct LowerError {
+    /// The node of the body at fault, if one is.
+    pub node: Option<NodeId>,
+    /// What is missing.
+    pub message: String,
+}
+
+impl LowerError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        LowerError { node: None, message: message.into() }
+    }
+
+    pub(crate) fn at(node: NodeId, message: impl ToString) -> Self {
+        LowerError { node: Some(node), message: message.to_string() }
+    }
+}
+
+/// What lowering leaves to the target: the order of a reduction over that many lanes.
+pub trait Orders {
+    /// Order of a reduction over a whole row.
+    fn row(&self, lanes: &Dim) -> Order;
+    /// Order of a reduction over a group of lanes.
+    fn group(&self, size: &Dim) -> Order;
+}
+
+/// Lowers a body of primitives to one kernel. Its parameters are the body's inputs, then its outputs, in order; all
+/// are contiguous.
+///
+/// # Errors
+/// Ops or layouts without a row program, outputs over different rows.
+pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, LowerError> {
+    let axes = AxisMap::of(body).map_err(|e| LowerError::at(e.node, e.message))?;
+    let views = View::all(body, &axes)?;
+    let space = Space::of(body, &axes, &views)?;
+    let params = params(body, &axes, &space);
+    let mut segments = Vec::new();
+    for inner in space.segments() {
+        segments.push(Emitter::new(body, &axes, &views, &space, &params, orders).segment(inner)?);
+    }
+    let rows = space.rows(&axes);
+    let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), params, rows, segments };
+    kernel.dims = dims(&kernel);
+    Ok(kernel)
+}
+
+fn params(body: &Graph, axes: &AxisMap, space: &Space) -> Vec<Param> {
+    let param = |name: String, value, access, early| {
+        let ty = body.ty(value);
+        let (dtype, shape, source) = (ty.dtype, ty.shape.clone(), Source::Memory);
+        Param { name, dtype, shape, access, source, alias: None, donated: false, early }
+    };
+    let inputs = body.inputs().iter().map(|input| {
+        let constant = matches!(input.kind, InputKind::Weight(_));
+        let by_row = axes.flat(input.value).iter().any(|&axis| space.is_row(axis));
+        param(input.name.clone(), input.value, ParamAccess::In, constant && !by_row)
+    });
+    let outputs = body.outputs().iter().enumerate();
+    inputs.chain(outputs.map(|(i, o)| param(format!("out{i}"), o.value, ParamAccess::Out, false))).collect()
+}
+
+/// Declares every symbol that the kernel mentions, as the extent of a parameter's axis where it is one.
+fn dims(kernel: &Kernel) -> Vec<DimDecl> {
+    let mut names = BTreeSet::new();
+    kernel.rows.collect_symbols(&mut names);
+    kernel.params.iter().flat_map(|p| &p.shape).for_each(|e| e.collect_symbols(&mut names));
+    for segment in &kernel.segments {
+        segment.inner.collect_symbols(&mut names);
+        segment.types.iter().for_each(|ty| ty.shape.elements().collect_symbols(&mut names));
+        segment.insts.iter().filter_map(|i| i.op.index()).for_each(|index| index.collect_symbols(&mut names));
+    }
+    names.retain(|name| ![ROW, INNER, LANE].contains(&name.as_str()) && Val::from_symbol(name).is_none());
+    let origin = |name: &str| {
+        let axis_of = |p: &Param| p.shape.iter().position(|extent| extent.as_symbol() == Some(name));
+        let found = kernel.params.iter().enumerate().find_map(|(i, p)| Some((ParamId(i as u32), axis_of(p)?)));
+        found.map_or(DimOrigin::Symbol, |(param, axis)| DimOrigin::Extent(param, axis))
+    };
+    names.iter().map(|name| DimDecl { name: name.clone(), origin: origin(name) }).collect()
+}

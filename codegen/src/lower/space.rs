@@ -1,0 +1,204 @@
+//! The iteration space of a body: which axes are rows, which are lanes, which rows are outer.
+//!
+//! Lanes are the axes that reductions run over and that computed slices and concatenations cut; without any, the
+//! innermost dim of the first output. Every other axis counts rows. *Outer* rows are common to all outputs; rows that
+//! only some outputs or loads have (heads, groups) are *inner*, one segment for each distinct set of them.
+
+use std::collections::BTreeMap;
+
+use fusewright_graph::axes::{AxisId, AxisMap};
+use fusewright_graph::dim::{DimFn, product};
+use fusewright_graph::{Dim, Graph, Op, Prim, Value};
+
+use super::{LowerError, View};
+use crate::kernel::Shape;
+
+/// The iteration space.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Space {
+    /// Lane axes of each lane space, outermost first.
+    lanes: Vec<Vec<AxisId>>,
+    /// Lane space of each lane axis.
+    space_of: BTreeMap<AxisId, usize>,
+    /// Outer row axes, outermost first.
+    outer: Vec<AxisId>,
+    /// Inner row axes of each segment, outermost first.
+    inner: Vec<Vec<AxisId>>,
+}
+
+impl Space {
+    /// Divides the axes of a body.
+    ///
+    /// # Errors
+    /// Lanes that overlap without nesting, or outputs without common rows.
+    pub fn of(body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<Space, LowerError> {
+        let mut space = Space::default();
+        space.find_lanes(body, axes, views)?;
+        space.find_rows(body, axes, views)?;
+        Ok(space)
+    }
+
+    /// Whether an axis counts rows.
+    pub fn is_row(&self, axis: AxisId) -> bool {
+        !self.space_of.contains_key(&axis)
+    }
+
+    /// Inner row axes of each segment.
+    pub fn segments(&self) -> &[Vec<AxisId>] {
+        &self.inner
+    }
+
+    /// Outer row axes.
+    pub fn outer(&self) -> &[AxisId] {
+        &self.outer
+    }
+
+    /// Number of outer rows.
+    pub fn rows(&self, axes: &AxisMap) -> Dim {
+        product(self.outer.iter().map(|&a| axes.extent(a)))
+    }
+
+    /// Shape of a value in its row.
+    ///
+    /// # Errors
+    /// Lanes in another order than those of the row, or of several rows.
+    pub fn shape(&self, axes: &AxisMap, value: Value) -> Result<Shape, String> {
+        let lanes: Vec<AxisId> = axes.flat(value).into_iter().filter(|&a| !self.is_row(a)).collect();
+        let Some(first) = lanes.first() else { return Ok(Shape::Scalar) };
+        let row = self.row_of(*first);
+        let all = product(row.iter().map(|&a| axes.extent(a)));
+        if lanes == row {
+            Ok(Shape::Row(all))
+        } else if row.starts_with(&lanes) {
+            Ok(Shape::Group { lanes: all, size: product(row[lanes.len()..].iter().map(|&a| axes.extent(a))) })
+        } else {
+            Err("its lanes are in another order than those of its row".to_owned())
+        }
+    }
+
+    /// All lane axes of the row that a lane axis belongs to.
+    pub fn row_of(&self, lane: AxisId) -> &[AxisId] {
+        self.space_of.get(&lane).map_or(&[], |&i| &self.lanes[i])
+    }
+
+    fn find_lanes(&mut self, body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<(), LowerError> {
+        let mut runs: Vec<Vec<AxisId>> = axes.reduced().map(|(_, over)| over).collect();
+        // Slices of inputs are index maps; only computed values are cut along lanes.
+        let cuts: Vec<_> = axes
+            .derived()
+            .iter()
+            .filter(|d| views[body.node(d.node).results[0].0 as usize].is_none())
+            .map(|d| (axes.resolve(&[d.axis]), d.from.iter().map(|f| axes.resolve(f)).collect::<Vec<_>>()))
+            .collect();
+        if runs.iter().all(Vec::is_empty) && cuts.is_empty() {
+            runs.push(innermost_dim(body, axes));
+        }
+        for (result, sources) in &cuts {
+            runs.push(result.clone());
+            runs.extend(sources.iter().cloned());
+        }
+        runs.retain(|run| !run.is_empty());
+        // Longest first, so that a shorter run is found inside the one that holds it.
+        runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
+        for run in runs {
+            match run.iter().find_map(|a| self.space_of.get(a)) {
+                None => {
+                    self.space_of.extend(run.iter().map(|&a| (a, self.lanes.len())));
+                    self.lanes.push(run);
+                }
+                Some(&i) if contains_run(&self.lanes[i], &run) => {}
+                Some(_) => return Err(LowerError::new("reductions run over lanes that overlap without nesting")),
+            }
+        }
+        Ok(())
+    }
+
+    fn find_rows(&mut self, body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<(), LowerError> {
+        let rows_of =
+            |value: Value| -> Vec<AxisId> { axes.flat(value).into_iter().filter(|&a| self.is_row(a)).collect() };
+        let outputs: Vec<Vec<AxisId>> = body.outputs().iter().map(|o| rows_of(o.value)).collect();
+        let Some(first) = outputs.first() else { return Err(LowerError::new("the body has no output")) };
+        let mut outer: Vec<AxisId> =
+            first.iter().copied().filter(|a| outputs.iter().all(|rows| rows.contains(a))).collect();
+        if outer.is_empty() && outputs.iter().any(|rows| !rows.is_empty()) && outputs.len() > 1 {
+            return Err(LowerError::new("the outputs have no rows in common"));
+        }
+        // What some load lacks is better an inner row: the load is then hoisted out of it.
+        let loads = views.iter().flatten().map(|v| v.strides.iter().map(|(a, _)| *a).collect::<Vec<_>>());
+        for load in loads {
+            let kept: Vec<AxisId> = outer.iter().copied().filter(|a| load.contains(a)).collect();
+            let movable = outer.iter().filter(|a| !load.contains(a)).all(|&a| axes.extent(a).as_const().is_some());
+            if !kept.is_empty() && kept.len() < outer.len() && movable {
+                outer = kept;
+            }
+        }
+        if outer.len() > 1 && !merges(body, axes, views, &outer) {
+            let symbolic = outer.iter().copied().find(|&a| axes.extent(a).as_const().is_none());
+            outer = vec![symbolic.unwrap_or(outer[0])];
+        }
+        for rows in outputs {
+            let inner: Vec<AxisId> = rows.into_iter().filter(|a| !outer.contains(a)).collect();
+            if !self.inner.iter().any(|known| same_set(known, &inner)) {
+                self.inner.push(inner);
+            }
+        }
+        self.outer = outer;
+        Ok(())
+    }
+}
+
+/// Whether every access walks the axes, in this order, with one stride, so that they are one axis.
+fn merges(body: &Graph, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]) -> bool {
+    let pairs = || run.windows(2).map(|pair| (pair[0], pair[1]));
+    let merged = |high: Dim, low: Dim, extent: &Dim| high == &low * extent;
+    let loads = views.iter().flatten().all(|v| pairs().all(|(h, l)| merged(v.stride(h), v.stride(l), axes.extent(l))));
+    loads
+        && body.outputs().iter().all(|o| {
+            let flat = axes.flat(o.value);
+            flat.windows(run.len()).any(|window| window == run)
+        })
+}
+
+/// The axes of the innermost dim of the first output that has one.
+fn innermost_dim(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
+    let dims = body.outputs().iter().map(|o| axes.dims(o.value));
+    dims.filter_map(|dims| dims.into_iter().rfind(|dim| !dim.is_empty())).next().unwrap_or_default()
+}
+
+fn contains_run(row: &[AxisId], run: &[AxisId]) -> bool {
+    row.windows(run.len()).any(|window| window == run)
+}
+
+fn same_set(a: &[AxisId], b: &[AxisId]) -> bool {
+    a.len() == b.len() && a.iter().all(|x| b.contains(x))
+}
+
+/// `Σ stride · index` for axes that one index symbol counts in row-major order. Neighbours that are walked with one
+/// stride stay one axis, so most indices need no division.
+pub(crate) fn linear(symbol: &Dim, walked: &[(Dim, Dim)]) -> Dim {
+    let mut merged: Vec<(Dim, Dim)> = Vec::new();
+    for (extent, stride) in walked {
+        match merged.last_mut() {
+            Some((e, s)) if *s == stride * extent => {
+                *e = &*e * extent;
+                *s = stride.clone();
+            }
+            _ => merged.push((extent.clone(), stride.clone())),
+        }
+    }
+    let mut index = Dim::constant(0);
+    for (i, (extent, stride)) in merged.iter().enumerate() {
+        let below = product(merged[i + 1..].iter().map(|(e, _)| e));
+        let mut digit = Dim::function(DimFn::FloorDiv, symbol, &below);
+        if i > 0 {
+            digit = Dim::function(DimFn::Mod, &digit, extent);
+        }
+        index = &index + &(&digit * stride);
+    }
+    index
+}
+
+/// Whether a node only rearranges its operand.
+pub(crate) fn is_layout(op: &Op) -> bool {
+    matches!(op, Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. }))
+}

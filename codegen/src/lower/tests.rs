@@ -1,0 +1,125 @@
+//! Lowering of the shapes that regions take: one row, groups, heads, cut lanes.
+
+use fusewright_graph::ops::{Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding, RopeNeox, Silu, SiluForm};
+use fusewright_graph::{Builder, DType, Dim, Graph, TensorType};
+
+use super::*;
+use crate::kernel::{InstOp, Kernel, Over, Shape, Tree};
+
+struct Interleaved;
+
+impl Orders for Interleaved {
+    fn row(&self, _: &Dim) -> Order {
+        Order::Tree(Tree::interleaved(16))
+    }
+
+    fn group(&self, _: &Dim) -> Order {
+        Order::Tree(Tree::interleaved(16))
+    }
+}
+
+fn bf16(shape: &[i64]) -> TensorType {
+    let extent = |&e: &i64| if e < 0 { Dim::symbol("s") } else { Dim::constant(e) };
+    TensorType::new(DType::BF16, shape.iter().map(extent))
+}
+
+fn lowered(body: &Graph) -> Kernel {
+    lower("k", &body.expanded().expect("composites expand"), &Interleaved).expect("the body has a row program")
+}
+
+fn indices(kernel: &Kernel) -> Vec<String> {
+    let insts = kernel.segments.iter().flat_map(|s| &s.insts);
+    insts.filter_map(|i| i.op.index().map(ToString::to_string)).collect()
+}
+
+#[test]
+fn add_norm_quant_is_one_row_per_token() {
+    let b = Builder::new("g");
+    let x = b.input("x", bf16(&[-1, 4096]));
+    let r = b.input("r", bf16(&[-1, 4096]));
+    let w = b.input("w", bf16(&[4096]));
+    let h = b.add(x, r).expect("add");
+    let norm = Composite::new(RmsNorm { eps: 1e-6, round: RmsRounding::BeforeWeight });
+    let y = b.composite(norm, &[h, w]).expect("norm")[0];
+    let quant = Composite::new(QuantizeDynamic { bound: 448.0, floor: 1e-6, floor_of: Floor::Scale });
+    for value in b.composite(quant, &[y]).expect("quantise") {
+        b.output(value);
+    }
+    b.output(h);
+    let kernel = lowered(&b.finish());
+    assert_eq!(kernel.rows.to_string(), "s");
+    assert_eq!(kernel.segments.len(), 1);
+    assert_eq!(
+        indices(&kernel),
+        ["row*4096 + lane", "row*4096 + lane", "lane", "row*4096 + lane", "row", "row*4096 + lane"]
+            .map(|i| i.replace("row*4096 + lane", "lane + row*4096"))
+    );
+}
+
+#[test]
+fn group_quantisers_make_inner_rows_of_groups() {
+    let b = Builder::new("g");
+    let x = b.input("x", bf16(&[-1, 24576]));
+    let gate = b.slice(x, 1, 0.into(), 12288.into()).expect("slice");
+    let up = b.slice(x, 1, 12288.into(), 24576.into()).expect("slice");
+    let act = b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate]).expect("silu")[0];
+    let y = b.mul(act, up).expect("mul");
+    let groups = b.reshape(y, vec![Dim::symbol("s"), 96.into(), 128.into()]).expect("groups");
+    let quant = Composite::new(QuantizeDynamic { bound: 448.0, floor: 1e-10, floor_of: Floor::AbsMax });
+    let results = b.composite(quant, &[groups]).expect("quantise");
+    b.output(b.reshape(results[0], vec![Dim::symbol("s"), 12288.into()]).expect("flatten"));
+    b.output(b.reshape(results[1], vec![Dim::symbol("s"), 96.into()]).expect("squeeze"));
+    let kernel = lowered(&b.finish());
+    assert_eq!((kernel.rows.to_string(), kernel.segments[0].inner.to_string()), ("s".into(), "96".into()));
+    assert_eq!(kernel.segments.len(), 1);
+}
+
+#[test]
+fn norm_over_the_row_and_groups_of_it_make_group_values() {
+    let b = Builder::new("g");
+    let x = b.input("x", bf16(&[-1, 512]));
+    let w = b.input("w", bf16(&[512]));
+    let norm = Composite::new(RmsNorm { eps: 1e-6, round: RmsRounding::Once });
+    let y = b.composite(norm, &[x, w]).expect("norm")[0];
+    let groups = b.reshape(y, vec![Dim::symbol("s"), 4.into(), 128.into()]).expect("groups");
+    let quant = Composite::new(QuantizeDynamic { bound: 448.0, floor: 1e-10, floor_of: Floor::AbsMax });
+    for value in b.composite(quant, &[groups]).expect("quantise") {
+        b.output(value);
+    }
+    let kernel = lowered(&b.finish());
+    assert_eq!(kernel.segments[0].inner.to_string(), "1");
+    let grouped = |i: &&crate::kernel::Inst| matches!(i.op, InstOp::Reduce { over: Over::Group(_), .. });
+    assert_eq!(kernel.segments[0].insts.iter().filter(grouped).count(), 1);
+    assert!(kernel.segments[0].types.iter().any(|t| matches!(t.shape, Shape::Group { .. })));
+}
+
+#[test]
+fn heads_are_inner_rows_where_the_table_has_none() {
+    let b = Builder::new("g");
+    let s = Dim::symbol("s");
+    let x = b.input("x", bf16(&[1, -1, 64]));
+    let w = b.input("w", bf16(&[16]));
+    let cos = b.input("cos", bf16(&[1, -1, 16]));
+    let sin = b.input("sin", bf16(&[1, -1, 16]));
+    let heads = b.reshape(x, vec![1.into(), s.clone(), 4.into(), 16.into()]).expect("heads");
+    let norm = Composite::new(RmsNorm { eps: 1e-6, round: RmsRounding::BeforeWeight });
+    let y = b.composite(norm, &[heads, w]).expect("norm")[0];
+    let y = b.prim(fusewright_graph::Prim::Permute { perm: vec![0, 2, 1, 3] }, &[y]).expect("permute");
+    let table = |t| b.reshape(t, vec![1.into(), 1.into(), s.clone(), 16.into()]).expect("unsqueeze");
+    b.output(b.composite(Composite::new(RopeNeox), &[y, table(cos), table(sin)]).expect("rope")[0]);
+    let kernel = lowered(&b.finish());
+    assert_eq!((kernel.rows.to_string(), kernel.segments[0].inner.to_string()), ("s".into(), "4".into()));
+    let levels = kernel.segments[0].levels();
+    assert!(levels.contains(&crate::kernel::Level::Outer));
+    assert!(indices(&kernel).contains(&"inner*s*16 + lane + row*16".to_owned()), "{:?}", indices(&kernel));
+}
+
+#[test]
+fn reshapes_across_rows_are_refused() {
+    let b = Builder::new("g");
+    let x = b.input("x", bf16(&[6, 4]));
+    let y = b.mul(x, x).expect("mul");
+    let y = b.reshape(y, vec![8.into(), 3.into()]).expect("reshape");
+    b.output(b.reduce_last(fusewright_graph::ReduceOp::Max, y).expect("max"));
+    assert!(lower("k", &b.finish(), &Interleaved).is_err());
+}

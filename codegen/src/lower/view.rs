@@ -1,0 +1,109 @@
+//! Values that are index maps of inputs: reached from an input through layout ops alone.
+//!
+//! A view addresses its input as `offset + Σ stride · index of axis`, where an offset may hold gathered integers. Such
+//! values cost nothing: their layout goes into the index of a load.
+
+use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
+use fusewright_graph::{Dim, Graph, Node, NodeId, Op, Prim, Value};
+
+use super::LowerError;
+
+/// An index map of an input.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// Index of the input.
+    pub input: usize,
+    /// Offset of the first element.
+    pub offset: Dim,
+    /// Stride of each axis, in elements; an axis that is missing does not move.
+    pub strides: Vec<(AxisId, Dim)>,
+    /// Integer tensors whose element times a stride adds to the offset.
+    pub gathers: Vec<(Value, Dim)>,
+}
+
+impl View {
+    /// The view of every value that is one, by value.
+    pub fn all(body: &Graph, axes: &AxisMap) -> Result<Vec<Option<View>>, LowerError> {
+        let mut views: Vec<Option<View>> = vec![None; body.value_count()];
+        for (i, input) in body.inputs().iter().enumerate() {
+            let shape = &body.ty(input.value).shape;
+            let mut strides = Vec::new();
+            for (dim, stride) in axes.dims(input.value).iter().zip(contiguous_strides(shape)) {
+                strides.extend(split_stride(axes, dim, &stride));
+            }
+            views[input.value.0 as usize] =
+                Some(View { input: i, offset: Dim::constant(0), strides, gathers: Vec::new() });
+        }
+        for id in body.node_ids() {
+            let node = body.node(id);
+            let Some(view) = node.operands.first().and_then(|v| views[v.0 as usize].as_ref()) else { continue };
+            if let Some(result) = view.through(axes, id, node) {
+                views[node.results[0].0 as usize] = Some(result);
+            }
+        }
+        Ok(views)
+    }
+
+    /// The view of a node's result if the node is a layout op on this view.
+    fn through(&self, axes: &AxisMap, id: NodeId, node: &Node) -> Option<View> {
+        let Op::Prim(prim) = &node.op else { return None };
+        match prim {
+            Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => Some(self.clone()),
+            Prim::Slice { axis, start, step, .. } => {
+                let source = &axes.dims(node.operands[0])[*axis];
+                let result = &axes.dims(node.results[0])[*axis];
+                if source == result {
+                    return Some(self.clone());
+                }
+                let stride = self.merged_stride(axes, source)?;
+                let mut view = self.clone();
+                view.strides.retain(|(a, _)| !source.contains(a));
+                view.offset = &view.offset + &(start * &stride);
+                let taken = axes.derived().iter().find(|d| d.node == id)?.axis;
+                let step = &stride * &Dim::constant(*step);
+                view.strides.extend(split_stride(axes, &axes.resolve(&[taken]), &step));
+                Some(view)
+            }
+            Prim::Gather { axis } => {
+                let source = &axes.dims(node.operands[0])[*axis];
+                let stride = self.merged_stride(axes, source)?;
+                let mut view = self.clone();
+                view.strides.retain(|(a, _)| !source.contains(a));
+                view.gathers.push((node.operands[1], stride));
+                Some(view)
+            }
+            _ => None,
+        }
+    }
+
+    /// The one stride that walks a dim's axes in order, if there is one; zero for extent 1.
+    fn merged_stride(&self, axes: &AxisMap, dim: &[AxisId]) -> Option<Dim> {
+        let stride = |axis: &AxisId| self.strides.iter().find(|(a, _)| a == axis).map(|(_, s)| s.clone());
+        let Some(last) = dim.last() else { return Some(Dim::constant(0)) };
+        let innermost = stride(last)?;
+        let mut expected = innermost.clone();
+        for axis in dim.iter().rev() {
+            if stride(axis)? != expected {
+                return None;
+            }
+            expected = &expected * axes.extent(*axis);
+        }
+        Some(innermost)
+    }
+
+    /// Stride of an axis, zero if the view does not move along it.
+    pub fn stride(&self, axis: AxisId) -> Dim {
+        self.strides.iter().find(|(a, _)| *a == axis).map_or(Dim::constant(0), |(_, s)| s.clone())
+    }
+}
+
+/// Strides of the axes of a dim that is walked with one stride.
+pub(crate) fn split_stride(axes: &AxisMap, dim: &[AxisId], stride: &Dim) -> Vec<(AxisId, Dim)> {
+    let mut stride = stride.clone();
+    let mut strides = Vec::with_capacity(dim.len());
+    for &axis in dim.iter().rev() {
+        strides.push((axis, stride.clone()));
+        stride = &stride * axes.extent(axis);
+    }
+    strides
+}
