@@ -84,7 +84,8 @@ fn results(op: &InstOp, args: &[&Ty], params: &[Param]) -> Result<Vec<Ty>, Strin
             let lanes = row(x)?;
             ensure(*step >= 1, || format!("step {step}"))?;
             if let (Some(s), Some(l), Some(n)) = (start.as_const(), len.as_const(), lanes.as_const()) {
-                let inside = s >= 0 && l >= 0 && (l == 0 || s + (l - 1) * step < n);
+                let last = l.checked_sub(1).and_then(|l| l.checked_mul(*step)).and_then(|d| d.checked_add(s));
+                let inside = s >= 0 && l >= 0 && (l == 0 || last.is_some_and(|last| last < n));
                 ensure(inside, || format!("{l} lanes from {s} by {step} of {n}"))?;
             }
             one(Ty::row(x.dtype, len.clone()))
@@ -97,7 +98,7 @@ fn results(op: &InstOp, args: &[&Ty], params: &[Param]) -> Result<Vec<Ty>, Strin
         }
         InstOp::Pack { ways, to } => {
             let [x] = take(args)?;
-            let fits = *ways > 0 && x.dtype.bits() * ways == to.bits();
+            let fits = *ways > 0 && x.dtype.bits().checked_mul(*ways) == Some(to.bits());
             ensure(fits, || format!("{ways} × {} do not fill {to}", x.dtype))?;
             let packed = row(x)?.exact_div(&Dim::constant(i64::from(*ways)));
             one(Ty::row(*to, packed.ok_or("lanes are not a multiple")?))

@@ -26,6 +26,8 @@
 mod build;
 mod infer;
 mod inst;
+pub mod text;
+pub mod verify;
 
 use std::fmt;
 
@@ -35,6 +37,8 @@ use fusewright_graph::Dim;
 pub use build::SegmentBuilder;
 pub use infer::InstError;
 pub use inst::{Inst, InstOp, Order, Over, Tree};
+pub use text::parse_kernels;
+pub use verify::{VerifyError, Violation, verify};
 
 /// Symbol of the outer row index in indices.
 pub const ROW: &str = "row";
@@ -145,7 +149,9 @@ pub struct ParamId(pub u32);
 pub enum Source {
     /// Device memory.
     Memory,
-    /// The tile that a matmul or attention in the same kernel has just computed; the region is its epilogue.
+    /// The tile that a matmul or attention in the same kernel has just computed; the region is its epilogue. Indices
+    /// count in the whole result, of the parameter's shape, as if it were in memory; only elements of the tile's
+    /// columns may be read.
     Producer {
         /// Name of the producing op.
         op: String,
@@ -154,7 +160,8 @@ pub enum Source {
         /// Columns of the tile.
         width: Dim,
     },
-    /// The same buffer of every rank of a group; indices use [`RANK`].
+    /// The same buffer of every rank of a group, one after the other: element `i` of rank `r` has the index
+    /// `r·n + i`, `n` being the product of the parameter's extents. [`RANK`] is the number of the kernel's own rank.
     Peer {
         /// Number of ranks.
         ranks: Dim,

@@ -1,0 +1,187 @@
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, Literal};
+
+use super::verify;
+use crate::kernel::{DimOrigin, InstOp, Kernel, Order, ParamId, Shape, Tree, Ty, Val};
+
+const BASE: &str = "kernel @k(s = extent(x, 0)) rows s {
+  param %x: f32[s, 64] in
+  param %i: i32[s] in
+  param %w: f32[64] in
+  param %y: f32[s, 64] out
+  segment @m inner 1 {
+    %0 = load x[lane + row*64] : row<f32, 64>
+    %1 = load i[row] : scalar<i32>
+    store y[lane + row*64], %0
+  }
+}
+";
+
+/// Replaces text in the valid kernel, parses it and expects the one message.
+fn refused(from: &str, to: &str, message: &str) {
+    assert!(BASE.contains(from), "{from}");
+    let kernel: Kernel = BASE.replacen(from, to, 1).parse().unwrap_or_else(|e| panic!("{e}"));
+    expect_one(&kernel, message);
+}
+
+fn expect_one(kernel: &Kernel, message: &str) {
+    let error = verify(kernel).expect_err(message);
+    assert_eq!(error.violations.len(), 1, "{error}");
+    let text = error.to_string();
+    assert!(text.contains(message), "expected {message:?} in:\n{text}");
+}
+
+fn changed(change: impl FnOnce(&mut Kernel)) -> Kernel {
+    let mut kernel: Kernel = BASE.parse().expect("the base parses");
+    verify(&kernel).expect("the base is valid");
+    change(&mut kernel);
+    kernel
+}
+
+const LOAD_I: &str = "%1 = load i[row] : scalar<i32>";
+const STORE: &str = "store y[lane + row*64], %0";
+
+#[test]
+fn names() {
+    refused("kernel @k", "kernel @k.1", "its name is not an identifier");
+    refused("segment @m", "segment @\"m n\"", "its name is not an identifier");
+    refused("param %w", "param %x", "its name is used twice");
+    refused("param %w", "param %s", "its name is used twice");
+    refused("param %w", "param %lane", "reserved symbol");
+    refused("extent(x, 0)", "extent(x, 0), rank", "reserved symbol");
+    let empty = "kernel @k() rows 1 { }".parse().expect("parses");
+    expect_one(&empty, "it has no segment");
+    let twice = "kernel @k() rows 1 { segment @a inner 1 { } segment @a inner 1 { } }".parse().expect("parses");
+    expect_one(&twice, "its name is used twice");
+}
+
+#[test]
+fn dims_and_extents() {
+    refused("extent(x, 0)", "extent(x, 2)", "parameter 0 has no axis 2");
+    refused("extent(x, 0)", "extent(x, 0), t = stride(w, 1)", "parameter 2 has no axis 1");
+    refused("extent(x, 0)", "extent(x, 0), t = extent(w, 0)", "it is the extent of an axis of extent 64");
+    expect_one(&changed(|k| k.dims[0].origin = DimOrigin::Stride(ParamId(9), 0)), "parameter 9 has no axis 0");
+    refused("w: f32[64]", "w: f32[n]", "mentions `n`, which is not a dim");
+    refused("w: f32[64]", "w: f32[-1]", "an extent is -1");
+    refused("rows s", "rows row", "the row count mentions `row`");
+    refused("inner 1", "inner -1", "the inner row count is -1");
+}
+
+#[test]
+fn params() {
+    refused("out\n", "out alias(%y)\n", "it aliases itself");
+    refused("out\n", "out alias(%w)\n", "aliases f32[64]");
+    expect_one(&changed(|k| k.params[3].alias = Some(ParamId(7))), "aliases parameter 7");
+    refused("out\n", "out early\n", "`early` but not read");
+    refused("out\n", "out donated\n", "`donated` but not read");
+    refused("w: f32[64] in", "w: f32[64] in producer(\"mm\", 60, 8)", "columns 60..68 of 64");
+    refused("w: f32[64] in", "w: f32[64] in producer(\"mm\", 0, 0)", "the tile width is 0");
+    refused("w: f32[64] in", "w: f32[64] in producer(\"mm\", -1, 8)", "the first column is -1");
+    refused("w: f32[64] in", "w: f32[64] in producer(\"\", 0, 8)", "cannot be printed");
+    refused("w: f32[64] in", "w: f32[] in producer(\"mm\", 0, 8)", "has columns");
+    refused("w: f32[64] in", "w: f32[64] inout producer(\"mm\", 0, 8)", "only read");
+    refused("w: f32[64] in", "w: f32[64] in peer(0)", "the rank count is 0");
+    refused("w: f32[64] in", "w: f32[64] in peer(n)", "mentions `n`");
+    refused("  segment", "  param %z: f32[s, 64] in peer(2) alias(%x)\n  segment", "not both in memory");
+    refused("  segment", "  param %z: f32[s] out\n  segment", "`out` but never stored");
+}
+
+#[test]
+fn values_and_types() {
+    expect_one(&changed(|k| k.segments[0].insts[2].args[0] = Val(2)), "%2 is not defined before");
+    expect_one(&changed(|k| k.segments[0].insts[1].results[0] = Val(4)), "not numbered from %1");
+    expect_one(&changed(|k| k.segments[0].insts[1].results.clear()), "not numbered from %1");
+    expect_one(&changed(|k| k.segments[0].types[0].dtype = DType::F16), "recorded is row<f16, 64>");
+    expect_one(&changed(|k| k.segments[0].types.push(Ty::scalar(DType::I8))), "3 types for 2 values");
+    expect_one(&changed(|k| k.segments[0].insts[2].args[0] = Val(1)), "scalar<i32> into f32");
+    expect_one(&changed(|k| k.segments[0].insts[2].args.push(Val(1))), "the predicate is scalar<i32>");
+    let arg = |k: &mut Kernel| {
+        k.segments[0].insts[1].op = InstOp::ArgReduce(fusewright_graph::ReduceOp::Add);
+        k.segments[0].insts[1].args = vec![Val(0)];
+    };
+    expect_one(&changed(arg), "no lane of `add`");
+}
+
+#[test]
+fn symbols_in_indices() {
+    refused("load i[row]", "load i[row + n]", "`n` is not a dim");
+    refused("load i[row]", "load i[lane]", "`lane` in the index of a scalar");
+    refused("load i[row]", "load i[row + rank]", "not into a peer parameter");
+    refused(LOAD_I, "%1 = load w[%0] : row<f32, 64>", "%0 is row<f32, 64>, not an integer scalar");
+    refused(LOAD_I, "%1 = load w[0] : scalar<f32>\n%2 = index %1", "%1 is scalar<f32>, not an integer scalar");
+    let ahead = |k: &mut Kernel| k.segments[0].insts[1].op = InstOp::Index(Val(1).symbol());
+    let mut kernel = changed(ahead);
+    kernel.segments[0].types[1] = Ty::scalar(DType::I64);
+    expect_one(&kernel, "%1 is not defined before");
+    refused(LOAD_I, "%1 = iota row", "the lane count mentions `row`");
+    refused(LOAD_I, "%1 = slice %0 start row len 1 step 1", "the first lane mentions `row`");
+}
+
+#[test]
+fn memory() {
+    refused("load x[lane + row*64]", "load y[lane + row*64]", "loads an `out` parameter");
+    refused(LOAD_I, "store x[lane + row*64], %0", "stores to an `in` parameter");
+    refused(STORE, "store y[lane], %0", "every `row` of s writes the same elements");
+    refused("inner 1", "inner 2", "every `inner` of 2 writes the same elements");
+    refused(LOAD_I, "%1 = load w[lane + 1] : row<f32, 64>", "elements 1..=64 of %w, which has 64");
+    refused(LOAD_I, "%1 = load w[lane - 1] : row<f32, 64>", "elements -1..=62 of %w");
+    refused(LOAD_I, "%1 = load w[63 - lane*2] : row<f32, 33>", "elements -1..=63 of %w");
+    // A predicate may keep both in range.
+    let fine = BASE.replacen(LOAD_I, "%1 = literal bool false\n%2 = load w[64] : scalar<f32> if %1 else 0.0", 1);
+    assert_eq!(verify(&fine.parse().expect("parses")), Ok(()));
+    let fine =
+        BASE.replacen("inner 1", "inner 2", 1).replacen(STORE, "%2 = literal bool true\n store y[lane], %0 if %2", 1);
+    assert_eq!(verify(&fine.parse().expect("parses")), Ok(()));
+}
+
+#[test]
+fn parts_of_instructions() {
+    let literal = |l: Literal| {
+        changed(|k| (k.segments[0].insts[1].op, k.segments[0].types[1]) = (InstOp::Literal(l), Ty::scalar(l.dtype())))
+    };
+    for bad in
+        [Literal::Float(DType::BF16, 0.1), Literal::Float(DType::F4E2M1, f64::NAN), Literal::Float(DType::I8, 1.0)]
+    {
+        expect_one(&literal(bad), "not a value of its dtype");
+    }
+    for bad in [Literal::Int(DType::Bool, 2), Literal::Int(DType::U8, -1), Literal::Int(DType::F32, 1)] {
+        expect_one(&literal(bad), "not a value of its dtype");
+    }
+    assert_eq!(verify(&literal(Literal::Int(DType::U64, -1))), Ok(()));
+    let order = |tree: Tree| {
+        changed(|k| {
+            let (over, nan) = (crate::kernel::Over::Row, fusewright_graph::NanRule::Propagate);
+            let op = InstOp::Reduce { op: fusewright_graph::ReduceOp::Add, over, nan, order: Order::Tree(tree) };
+            k.segments[0].insts[1].op = op;
+            k.segments[0].insts[1].args = vec![Val(0)];
+            k.segments[0].types[1] = Ty::scalar(DType::F32);
+        })
+    };
+    for (vec, threads, ways) in
+        [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1 << 10, 1 << 10), (u32::MAX, 1, 1), (1, u32::MAX, 2)]
+    {
+        expect_one(&order(Tree { vec, threads, ways }), "are not in 1..=65536");
+    }
+    let bools = format!("{LOAD_I}\n%2 = lt %0, %0\n%3 = reduce max %2 over row nan ignore order tree(1)");
+    refused(LOAD_I, &bools, "runs over booleans");
+    refused(LOAD_I, "%1 = reduce add %0 over group 0 nan ignore order tree(1)", "the group size is 0");
+    refused(LOAD_I, "%1 = iota -1", "the lane count is -1");
+    refused(LOAD_I, "%1 = iota 4294967296", "4294967296 lanes");
+    let group = Shape::Group { lanes: Dim::constant(64), size: Dim::constant(-4) };
+    let broadcast = |k: &mut Kernel| {
+        k.segments[0].insts[1].op = InstOp::Broadcast(group.clone());
+        k.segments[0].insts[1].args = vec![Val(1)];
+    };
+    let mut kernel = changed(broadcast);
+    kernel.segments[0].insts.insert(1, changed(|_| ()).segments[0].insts[1].clone());
+    kernel.segments[0].insts[2].results = vec![Val(2)];
+    kernel.segments[0].types.push(Ty { dtype: DType::I32, shape: group });
+    expect_one(&kernel, "the group size is -4");
+}
+
+#[test]
+fn every_violation_is_reported() {
+    let text = BASE.replacen("w: f32[64] in", "w: f32[n] in peer(0)", 1).replacen("load i[row]", "load i[row + m]", 1);
+    let error = verify(&text.parse().expect("parses")).expect_err("three violations");
+    assert_eq!(error.violations.len(), 3, "{error}");
+}
