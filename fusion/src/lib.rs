@@ -1,1 +1,10 @@
-//! x
+//! From a graph as imported to fused regions: the pass manager with its passes, the growth of regions by dataflow
+//! legality, the names that queries give to regions, their content keys and what `explain` prints.
+//!
+//! Passes rebuild graphs and never change what they compute, to the bit. Regions are outlined, not replaced: each keeps
+//! its unfused body. This crate looks at no device, reads no clock and does no I/O.
+
+pub mod pass;
+pub mod passes;
+
+pub use pass::{Cx, Diagnostic, Observer, Outcome, Pass, PassManager, PassReport};

@@ -52,6 +52,12 @@ impl Builder {
         self.state.borrow().graph.ty(value).dtype
     }
 
+    /// The op and the operands that make a value built so far; `None` for an input.
+    pub fn definition(&self, value: Value) -> Option<(Op, Vec<Value>)> {
+        let state = self.state.borrow();
+        state.graph.def_node(value).map(|node| (node.op.clone(), node.operands.clone()))
+    }
+
     /// Origin of the nodes added from now on.
     pub fn set_origin(&self, origin: Origin) {
         self.state.borrow_mut().origin = origin;

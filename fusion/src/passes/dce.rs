@@ -1,0 +1,61 @@
+//! Removes nodes that nothing needs.
+//!
+//! Needed are the outputs, ops of the host framework, whose effects are not known, and collectives, which other ranks
+//! wait for.
+
+use fusewright_graph::{Graph, Op, Prim, Value};
+
+use crate::pass::{Outcome, Pass};
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "dce", required: true, run: |graph, _| Ok(prune(graph)) };
+
+/// Stands for results that nobody reads.
+const UNUSED: Value = Value(u32::MAX);
+
+/// The graph without its unneeded nodes.
+pub fn prune(graph: &Graph) -> (Graph, Outcome) {
+    let mut needed = vec![false; graph.value_count()];
+    for output in graph.outputs() {
+        needed[output.value.0 as usize] = true;
+    }
+    let mut live = vec![false; graph.nodes().len()];
+    for id in graph.node_ids().rev() {
+        let node = graph.node(id);
+        let effect = matches!(&node.op, Op::Prim(Prim::Opaque { .. } | Prim::AllReduce { .. }));
+        if effect || node.results.iter().any(|r| needed[r.0 as usize]) {
+            live[id.0 as usize] = true;
+            node.operands.iter().for_each(|v| needed[v.0 as usize] = true);
+        }
+    }
+    let changed = live.iter().filter(|l| !**l).count();
+    let rebuilt = graph.rebuild(|b, id, node, operands| {
+        if !live[id.0 as usize] {
+            return Ok(vec![UNUSED; node.results.len()]);
+        }
+        b.op(node.op.clone(), operands)
+    });
+    (rebuilt.expect("live nodes are rebuilt as they were"), Outcome { changed })
+}
+
+#[cfg(test)]
+mod tests {
+    use fusewright_graph::{Builder, DType::F32, Dim, TensorType};
+
+    use super::*;
+
+    #[test]
+    fn unused_nodes_go_and_opaque_ones_stay() {
+        let b = Builder::new("g");
+        let x = b.input("x", TensorType::new(F32, [Dim::symbol("s")]));
+        let dead = b.mul(x, x).expect("mul");
+        b.mul(dead, x).expect("mul");
+        let fed = b.add(x, x).expect("add");
+        let opaque = Prim::Opaque { target: "log".into(), attrs: Vec::new(), results: Vec::new() };
+        b.op(Op::Prim(opaque), &[fed]).expect("opaque");
+        b.output(x);
+        let (out, outcome) = prune(&b.finish());
+        assert_eq!(outcome.changed, 2);
+        assert_eq!(out.nodes().iter().map(|n| n.op.name()).collect::<Vec<_>>(), ["add", "opaque"]);
+    }
+}

@@ -1,0 +1,229 @@
+//! Layout rules of the `noop` pass: reshapes, permutations, expansions, slices and concatenations that are identities
+//! or that follow one another.
+
+use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value};
+
+use super::noop::Rewrite;
+
+/// The rule that applies to a layout op, if one does.
+pub(super) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Option<Rewrite>, TypeError> {
+    let x = operands.first().copied();
+    let Some(x) = x else { return Ok(None) };
+    let ty = b.ty(x);
+    Ok(match prim {
+        Prim::Reshape { shape } | Prim::Expand { shape } if *shape == ty.shape => Some(Rewrite::Value(x)),
+        Prim::Reshape { .. } => match b.definition(x) {
+            Some((Op::Prim(Prim::Reshape { .. }), source)) => Some(Rewrite::Node(prim.clone(), source)),
+            _ => None,
+        },
+        Prim::Expand { shape } => expand(b, shape, x, &ty),
+        Prim::Permute { perm } => permute(b, perm, x, &ty),
+        Prim::Slice { axis, start, end, step } => slice(b, &Cut { axis: *axis, start, end, step: *step }, x, &ty),
+        Prim::Cat { axis } => cat(b, *axis, operands)?,
+        _ => None,
+    })
+}
+
+fn is_one(extent: &Dim) -> bool {
+    extent.as_const() == Some(1)
+}
+
+fn expand(b: &Builder, shape: &[Dim], x: Value, ty: &TensorType) -> Option<Rewrite> {
+    if let Some((Op::Prim(Prim::Expand { .. }), source)) = b.definition(x) {
+        return Some(Rewrite::Node(Prim::Expand { shape: shape.to_vec() }, source));
+    }
+    // Leading extents of 1 are a reshape.
+    let added = shape.len().checked_sub(ty.rank())?;
+    let only_ones = shape[..added].iter().all(is_one) && shape[added..] == ty.shape;
+    only_ones.then(|| Rewrite::Node(Prim::Reshape { shape: shape.to_vec() }, vec![x]))
+}
+
+fn permute(b: &Builder, perm: &[usize], x: Value, ty: &TensorType) -> Option<Rewrite> {
+    if let Some((Op::Prim(Prim::Permute { perm: first }), source)) = b.definition(x) {
+        let joined = perm.iter().map(|&i| first[i]).collect();
+        return Some(Rewrite::Node(Prim::Permute { perm: joined }, source));
+    }
+    // Moving extents of 1 moves no element.
+    if perm.iter().filter(|&&i| !is_one(&ty.shape[i])).is_sorted() {
+        let shape = perm.iter().map(|&i| ty.shape[i].clone()).collect();
+        return Some(Rewrite::Node(Prim::Reshape { shape }, vec![x]));
+    }
+    None
+}
+
+struct Cut<'a> {
+    axis: usize,
+    start: &'a Dim,
+    end: &'a Dim,
+    step: i64,
+}
+
+fn slice(b: &Builder, cut: &Cut<'_>, x: Value, ty: &TensorType) -> Option<Rewrite> {
+    let axis = cut.axis;
+    if cut.start.as_const() == Some(0) && *cut.end == ty.shape[axis] && cut.step == 1 {
+        return Some(Rewrite::Value(x));
+    }
+    match b.definition(x)? {
+        (Op::Prim(Prim::Slice { axis: inner, start, step: 1, .. }), source) if inner == axis => {
+            let moved = |d: &Dim| &start + d;
+            let prim = Prim::Slice { axis, start: moved(cut.start), end: moved(cut.end), step: cut.step };
+            Some(Rewrite::Node(prim, source))
+        }
+        (Op::Prim(Prim::Cat { axis: joined }), parts) if joined == axis => {
+            let mut offset = Dim::constant(0);
+            for part in parts {
+                let extent = b.ty(part).shape[axis].clone();
+                let (low, high) = (cut.start - &offset, cut.end - &offset);
+                if within(&low, &high, &extent) {
+                    let prim = Prim::Slice { axis, start: low, end: high, step: cut.step };
+                    return Some(Rewrite::Node(prim, vec![part]));
+                }
+                offset = &offset + &extent;
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Whether `0 ≤ low ≤ high ≤ extent` holds for every value of the symbols.
+fn within(low: &Dim, high: &Dim, extent: &Dim) -> bool {
+    let not_negative = |d: &Dim| d.as_const().is_some_and(|v| v >= 0);
+    not_negative(low) && (high == extent || (not_negative(&(high - low)) && not_negative(&(extent - high))))
+}
+
+fn cat(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Rewrite>, TypeError> {
+    if let &[x] = operands {
+        return Ok(Some(Rewrite::Value(x)));
+    }
+    let filled: Vec<Value> = operands.iter().copied().filter(|&v| b.ty(v).shape[axis].as_const() != Some(0)).collect();
+    if !filled.is_empty() && filled.len() < operands.len() {
+        return Ok(Some(Rewrite::Node(Prim::Cat { axis }, filled)));
+    }
+    // Neighbouring slices of one value are one slice.
+    let piece = |v: Value| match b.definition(v) {
+        Some((Op::Prim(Prim::Slice { axis: a, start, end, step: 1 }), source)) if a == axis => {
+            Some((source[0], start, end))
+        }
+        _ => None,
+    };
+    let Some((source, start, mut end)) = piece(operands[0]) else { return Ok(None) };
+    for &operand in &operands[1..] {
+        match piece(operand) {
+            Some((other, from, to)) if other == source && from == end => end = to,
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(Rewrite::Node(Prim::Slice { axis, start, end, step: 1 }, vec![source])))
+}
+
+/// A map without expansions and leading extents of 1 that broadcasting does by itself.
+pub(super) fn unbroadcast(b: &Builder, f: ScalarFn, operands: &[Value]) -> Option<Rewrite> {
+    let result = joined(b, operands)?;
+    for (i, &operand) in operands.iter().enumerate() {
+        let Some((Op::Prim(prim), source)) = b.definition(operand) else { continue };
+        let implied = match &prim {
+            Prim::Expand { .. } => true,
+            Prim::Reshape { shape } => {
+                let inner = b.ty(source[0]).shape;
+                let added = shape.len().checked_sub(inner.len());
+                added.is_some_and(|n| n > 0 && shape[..n].iter().all(is_one) && shape[n..] == inner)
+            }
+            _ => false,
+        };
+        if !implied {
+            continue;
+        }
+        let mut inputs = operands.to_vec();
+        inputs[i] = source[0];
+        if joined(b, &inputs).as_ref() == Some(&result) {
+            return Some(Rewrite::Node(Prim::Map(f), inputs));
+        }
+    }
+    None
+}
+
+/// The shape that operands broadcast to.
+fn joined(b: &Builder, operands: &[Value]) -> Option<Vec<Dim>> {
+    let rank = operands.iter().map(|&v| b.ty(v).rank()).max()?;
+    let mut shape = vec![Dim::constant(1); rank];
+    for &operand in operands {
+        let extents = b.ty(operand).shape;
+        for (slot, extent) in shape[rank - extents.len()..].iter_mut().zip(extents) {
+            if is_one(slot) {
+                *slot = extent;
+            } else if !is_one(&extent) && *slot != extent {
+                return None;
+            }
+        }
+    }
+    Some(shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use fusewright_graph::DType::F32;
+    use fusewright_graph::Graph;
+
+    use super::*;
+    use crate::pass::{Cx, PassManager};
+
+    fn dims(extents: &[i64]) -> Vec<Dim> {
+        std::iter::once(Dim::symbol("s")).chain(extents.iter().map(|&e| Dim::constant(e))).collect()
+    }
+
+    /// The ops left of an expression of `x: f32[s, 4, 8]` after the passes.
+    fn ops(build: impl Fn(&Builder, Value) -> Result<Value, TypeError>) -> Vec<String> {
+        let b = Builder::new("g");
+        let x = b.input("x", TensorType::new(F32, dims(&[4, 8])));
+        b.output(build(&b, x).expect("types"));
+        let (out, _): (Graph, _) = PassManager::default().run(&b.finish(), &mut Cx::default(), &mut []).expect("runs");
+        out.nodes().iter().map(|n| n.op.name().to_owned()).collect()
+    }
+
+    fn cut(b: &Builder, x: Value, from: i64, to: i64) -> Result<Value, TypeError> {
+        b.slice(x, 2, Dim::constant(from), Dim::constant(to))
+    }
+
+    #[test]
+    fn layouts_that_cancel_vanish() {
+        let none: Vec<String> = Vec::new();
+        assert_eq!(ops(|b, x| b.reshape(b.reshape(x, dims(&[32]))?, dims(&[4, 8]))), none);
+        let permute = |b: &Builder, x, perm: [usize; 3]| b.prim(Prim::Permute { perm: perm.to_vec() }, &[x]);
+        assert_eq!(ops(|b, x| permute(b, permute(b, x, [2, 0, 1])?, [1, 2, 0])), none);
+        assert_eq!(ops(|b, x| cut(b, x, 0, 8)), none);
+        assert_eq!(ops(|b, x| b.cat(&[cut(b, x, 0, 3)?, cut(b, x, 3, 8)?], 2)), none);
+        assert_eq!(ops(|b, x| cut(b, b.cat(&[cut(b, x, 4, 8)?, x], 2)?, 4, 12)), none);
+        assert_eq!(ops(|b, x| b.prim(Prim::Expand { shape: dims(&[4, 8]) }, &[x])), none);
+    }
+
+    #[test]
+    fn layouts_of_layouts_are_one() {
+        assert_eq!(ops(|b, x| b.reshape(b.reshape(x, dims(&[32]))?, dims(&[2, 16]))), ["reshape"]);
+        assert_eq!(ops(|b, x| cut(b, cut(b, x, 1, 8)?, 2, 4)), ["slice"]);
+        assert_eq!(ops(|b, x| b.cat(&[cut(b, x, 0, 3)?, cut(b, x, 3, 5)?], 2)), ["slice"]);
+        let unsqueezed = |b: &Builder, x| b.reshape(x, [vec![Dim::constant(1)], dims(&[4, 8])].concat());
+        let moved = |b: &Builder, x| b.prim(Prim::Permute { perm: vec![1, 0, 2, 3] }, &[unsqueezed(b, x)?]);
+        assert_eq!(ops(moved), ["reshape"]);
+    }
+
+    #[test]
+    fn layouts_that_move_elements_stay() {
+        assert_eq!(ops(|b, x| b.cat(&[cut(b, x, 4, 8)?, cut(b, x, 0, 4)?], 2)), ["slice", "slice", "cat"]);
+        assert_eq!(ops(|b, x| b.prim(Prim::Permute { perm: vec![0, 2, 1] }, &[x])), ["permute"]);
+        let step = |b: &Builder, x| {
+            let (start, end) = (Dim::constant(0), Dim::constant(8));
+            b.prim(Prim::Slice { axis: 2, start, end, step: 2 }, &[x])
+        };
+        assert_eq!(ops(step), ["slice"]);
+        assert_eq!(ops(|b, x| cut(b, b.cat(&[x, x], 2)?, 4, 12)), ["cat", "slice"]);
+    }
+
+    #[test]
+    fn implied_broadcasts_vanish_and_others_stay() {
+        let expand = |b: &Builder, x, shape| b.prim(Prim::Expand { shape }, &[x]);
+        let row = |b: &Builder, x| b.reduce_last(fusewright_graph::ReduceOp::Max, x);
+        assert_eq!(ops(|b, x| b.sub(x, expand(b, row(b, x)?, dims(&[4, 8]))?)), ["reduce", "sub"]);
+        assert_eq!(ops(|b, x| b.sub(expand(b, row(b, x)?, dims(&[4, 8]))?, row(b, x)?)), ["reduce", "expand", "sub"]);
+    }
+}
