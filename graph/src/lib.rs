@@ -14,6 +14,7 @@ pub mod num;
 pub mod ops;
 pub mod prim;
 pub mod scalar;
+pub mod tensor;
 pub mod text;
 
 mod builder;
@@ -29,4 +30,5 @@ pub use graph::{Def, Graph, Input, InputKind, Node, NodeId, Op, Origin, Output, 
 pub use infer::{TypeError, infer};
 pub use prim::{Literal, NanRule, Prim, ReduceOp, Rounding};
 pub use scalar::ScalarFn;
+pub use tensor::Tensor;
 pub use ty::TensorType;
