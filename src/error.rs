@@ -1,0 +1,43 @@
+//! Errors of the facade, grouped by whose fault they are.
+
+use std::path::PathBuf;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// A file or a graph is malformed or unsupported; the message names the thing and its origin.
+    #[error("{0}")]
+    Input(String),
+    /// Inputs of a call do not fit the program.
+    #[error("{0}")]
+    Call(String),
+    /// A target, driver or tool is not available here.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A kernel cannot be loaded or launched.
+    #[error("{0}")]
+    Device(String),
+    /// A bug of this project; please report it.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    /// The command line's exit code: 2 for bad input, 3 for what is not available, 1 for the rest.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::File { .. } | Error::Input(_) | Error::Call(_) => 2,
+            Error::Unavailable(_) => 3,
+            Error::Device(_) | Error::Internal(_) => 1,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Read-only mapping of files, so that weights are not copied.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::path::Path;
+
+use bytes::Bytes;
+use memmap2::Mmap;
+
+use crate::Error;
+
+/// The bytes of a file, mapped.
+///
+/// # Errors
+/// The file cannot be opened or mapped.
+pub fn map_file(path: &Path) -> Result<Bytes, Error> {
+    let fail = |source| Error::File { path: path.to_owned(), source };
+    let file = File::open(path).map_err(fail)?;
+    if file.metadata().map_err(fail)?.len() == 0 {
+        return Ok(Bytes::new());
+    }
+    // SAFETY: the mapping is private to this process and never written through. Another process that truncates the
+    // file while it is mapped could fault us; that is the documented price of not copying model weights.
+    let map = unsafe { Mmap::map(&file) }.map_err(fail)?;
+    Ok(Bytes::from_owner(map))
+}
