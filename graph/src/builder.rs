@@ -89,6 +89,19 @@ impl Builder {
         self.state.borrow_mut().graph.push_output(Output { value, updates });
     }
 
+    /// Names a value for text forms. An input keeps its own name.
+    pub fn name(&self, value: Value, name: &str) {
+        self.state.borrow_mut().graph.set_value_name(value, name);
+    }
+
+    /// Names a value that has no name yet.
+    pub(crate) fn name_unnamed(&self, value: Value, name: &str) {
+        let mut state = self.state.borrow_mut();
+        if state.graph.value_name(value).is_none() {
+            state.graph.set_value_name(value, name);
+        }
+    }
+
     /// Adds a node.
     ///
     /// # Errors

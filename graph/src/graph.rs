@@ -154,6 +154,7 @@ pub enum Def {
 struct ValueInfo {
     ty: TensorType,
     def: Def,
+    name: Option<Arc<str>>,
 }
 
 /// A graph. See the module documentation for its invariants.
@@ -223,6 +224,14 @@ impl Graph {
         self.values[value.0 as usize].def
     }
 
+    /// Name of a value in text forms, if it has one of its own; an input has the input's.
+    pub fn value_name(&self, value: Value) -> Option<&str> {
+        match self.def(value) {
+            Def::Input(index) => Some(&self.inputs[index].name),
+            Def::Node(..) => self.values[value.0 as usize].name.as_deref(),
+        }
+    }
+
     /// The node that defines a value, or `None` for an input.
     pub fn def_node(&self, value: Value) -> Option<&Node> {
         match self.def(value) {
@@ -251,8 +260,8 @@ impl Graph {
     }
 
     /// A new graph made by visiting the nodes in order. `visit` gets the new graph's builder, the node and its
-    /// operands in the new graph, and returns the new values of its results. Inputs, symbols and outputs carry over;
-    /// nodes that `visit` adds without setting an origin get the visited node's.
+    /// operands in the new graph, and returns the new values of its results. Inputs, symbols, outputs and value names
+    /// carry over; nodes that `visit` adds without setting an origin get the visited node's.
     ///
     /// # Errors
     /// The first error of `visit`.
@@ -275,6 +284,11 @@ impl Graph {
             builder.set_origin(node.origin.clone());
             let results = visit(&builder, id, node, &operands)?;
             assert_eq!(results.len(), node.results.len(), "a rebuilt node keeps its number of results");
+            for (&old, &new) in node.results.iter().zip(&results) {
+                if let Some(name) = self.value_name(old) {
+                    builder.name_unnamed(new, name);
+                }
+            }
             map.extend(node.results.iter().copied().zip(results));
         }
         for output in &self.outputs {
@@ -309,12 +323,16 @@ impl Graph {
         results
     }
 
+    pub(crate) fn set_value_name(&mut self, value: Value, name: &str) {
+        self.values[value.0 as usize].name = Some(name.into());
+    }
+
     pub(crate) fn push_output(&mut self, output: Output) {
         self.outputs.push(output);
     }
 
     fn push_value(&mut self, ty: TensorType, def: Def) -> Value {
-        self.values.push(ValueInfo { ty, def });
+        self.values.push(ValueInfo { ty, def, name: None });
         Value(self.values.len() as u32 - 1)
     }
 }

@@ -20,6 +20,7 @@ pub mod text;
 mod builder;
 mod expand;
 mod infer;
+mod same;
 mod ty;
 
 pub use builder::Builder;

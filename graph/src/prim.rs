@@ -274,6 +274,30 @@ pub enum Prim {
 }
 
 impl Prim {
+    /// The dim expressions among the attributes, in text order.
+    pub fn dims(&self) -> Vec<&Dim> {
+        match self {
+            Prim::SizeOf(dim) | Prim::TopK { k: dim } => vec![dim],
+            Prim::Iota { shape, .. } | Prim::Reshape { shape } | Prim::Expand { shape } => shape.iter().collect(),
+            Prim::Slice { start, end, .. } => vec![start, end],
+            Prim::Opaque { results, .. } => results.iter().flat_map(|t| &t.shape).collect(),
+            Prim::Literal(_)
+            | Prim::Map(_)
+            | Prim::Cast { .. }
+            | Prim::Bitcast { .. }
+            | Prim::Reduce { .. }
+            | Prim::ArgReduce { .. }
+            | Prim::Permute { .. }
+            | Prim::Cat { .. }
+            | Prim::Gather { .. }
+            | Prim::Scatter { .. }
+            | Prim::Pack { .. }
+            | Prim::MatMul { .. }
+            | Prim::Sdpa(_)
+            | Prim::AllReduce { .. } => Vec::new(),
+        }
+    }
+
     /// Name in text forms.
     pub fn name(&self) -> &str {
         match self {

@@ -8,6 +8,7 @@ mod rms_norm;
 mod rope;
 mod silu;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use fusewright_abi::DType;
 use crate::builder::Builder;
 use crate::graph::{Graph, Value};
 use crate::infer::TypeError;
+use crate::text::print_float;
 use crate::ty::TensorType;
 
 pub use quantize::{Floor, QuantizeDynamic};
@@ -105,6 +107,9 @@ impl Composite {
     /// Operand types that do not fit.
     pub fn body(&self, operands: &[&TensorType]) -> Result<Graph, TypeError> {
         let b = Builder::new(self.name());
+        let mut symbols = BTreeSet::new();
+        operands.iter().flat_map(|ty| &ty.shape).for_each(|dim| dim.collect_symbols(&mut symbols));
+        symbols.iter().for_each(|name| drop(b.symbol(name, 0, None)));
         let values: Vec<Value> =
             operands.iter().enumerate().map(|(i, ty)| b.input(&format!("x{i}"), (*ty).clone())).collect();
         for result in self.expand(&b, &values)? {
@@ -140,7 +145,7 @@ impl fmt::Debug for Composite {
 /// An attribute value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AttrValue {
-    /// A number; printed so that it reads back exactly.
+    /// A value that f32 holds, printed with as few digits as identify it among f32 values.
     Float(f64),
     /// An integer.
     Int(i64),
@@ -170,13 +175,14 @@ impl Attrs {
         found.ok_or_else(|| format!("attribute `{name}` is missing"))
     }
 
-    /// An attribute as a number.
+    /// An attribute as the nearest f32 value.
     ///
     /// # Errors
     /// Missing or not a number.
     pub fn float(&self, name: &str) -> Result<f64, String> {
         let text = self.text(name)?;
-        text.parse().map_err(|_| format!("attribute `{name}`: `{text}` is not a number"))
+        let value: Result<f32, _> = text.parse();
+        value.map(f64::from).map_err(|_| format!("attribute `{name}`: `{text}` is not a number"))
     }
 
     /// An attribute as one of several words.
@@ -200,7 +206,7 @@ impl Attrs {
 impl fmt::Display for AttrValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AttrValue::Float(v) => write!(f, "{v:?}"),
+            AttrValue::Float(v) => f.write_str(&print_float(DType::F32, *v)),
             AttrValue::Int(v) => write!(f, "{v}"),
             AttrValue::Word(v) => f.write_str(v),
         }

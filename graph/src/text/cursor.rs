@@ -123,6 +123,16 @@ impl<'a> Cursor<'a> {
         fits.ok_or_else(|| self.error_at(&token, "the integer does not fit 64 bits"))
     }
 
+    /// Takes an unsigned 64-bit integer, carried as the same bits.
+    ///
+    /// # Errors
+    /// No such integer.
+    pub fn unsigned_wide(&mut self) -> Result<i64, TextError> {
+        let token = self.expect_kind(Kind::Int, "an unsigned integer")?;
+        let fits = parse_magnitude(token.text).and_then(|m| u64::try_from(m).ok());
+        fits.map(|v| v as i64).ok_or_else(|| self.error_at(&token, "the integer does not fit 64 bits"))
+    }
+
     /// Takes an unsigned integer that fits `T`.
     ///
     /// # Errors

@@ -102,7 +102,8 @@ pub fn lex(text: &str) -> Result<Vec<Token<'_>>, TextError> {
 /// Whether a name can stand without quotes.
 pub fn is_bare(name: &str) -> bool {
     let mut chars = name.chars();
-    chars.next().is_some_and(is_name_start) && chars.all(is_name)
+    let dotted = name.contains("..") || name.ends_with('.');
+    chars.next().is_some_and(is_name_start) && chars.all(is_name) && !dotted
 }
 
 /// The text in quotes, so that it reads back exactly.
@@ -372,7 +373,9 @@ mod tests {
             assert_eq!(tokens[0].content(), text, "{quoted}");
         }
         assert_eq!(quote_unless_bare("a.b"), "a.b");
-        assert_eq!(quote_unless_bare("0a"), "\"0a\"");
+        for name in ["0a", "", "a..b", "a.", ".a", "é"] {
+            assert_eq!(quote_unless_bare(name), format!("\"{name}\""));
+        }
     }
 
     #[test]

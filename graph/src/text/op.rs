@@ -1,0 +1,292 @@
+//! Ops as text: a name and attributes, each a key and a text value.
+//!
+//! This is the only place that says how a primitive's attributes are spelled; graphs and rewrite rules both use it.
+//! Composites print and parse their own. A value `true` is printed as the key alone.
+
+use std::collections::BTreeSet;
+
+use fusewright_abi::DType;
+
+use crate::graph::Op;
+use crate::ops::{self, Attrs};
+use crate::prim::{NanRule, Prim, ReduceOp, Rounding, Sdpa};
+use crate::scalar::ScalarFn;
+use crate::ty::TensorType;
+
+use super::cursor::Cursor;
+use super::dim::{parse_dim, parse_shape};
+use super::error::TextError;
+use super::lexer::{Kind, quote, quote_unless_bare};
+use super::literal::{parse_dtype, parse_value, print_literal};
+use super::ty::parse_type;
+
+/// Why a name and attributes are no op.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct OpTextError {
+    /// The attribute that is wrong, if one is.
+    pub attribute: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl OpTextError {
+    fn new(attribute: Option<&str>, message: impl Into<String>) -> Self {
+        OpTextError { attribute: attribute.map(str::to_owned), message: message.into() }
+    }
+}
+
+/// The attributes of an op in text order; [`op_from_text`] reads them back.
+pub fn op_attrs(op: &Op) -> Vec<(String, String)> {
+    match op {
+        Op::Composite(composite) => composite.attrs().0,
+        Op::Prim(prim) => prim_attrs(prim).into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+    }
+}
+
+fn prim_attrs(prim: &Prim) -> Vec<(&'static str, String)> {
+    let flag = |key, set: bool| set.then(|| (key, "true".to_owned()));
+    match prim {
+        Prim::Map(_) => Vec::new(),
+        Prim::Literal(literal) => vec![("value", print_literal(literal))],
+        Prim::SizeOf(dim) => vec![("dim", dim.to_string())],
+        Prim::Iota { dtype, shape, axis } => {
+            let ty = TensorType::new(*dtype, shape.iter().cloned());
+            vec![("type", ty.to_string()), ("axis", axis.to_string())]
+        }
+        Prim::Cast { to, round, saturate } => {
+            let attrs = [("to", to.to_string()), ("round", round.name().to_owned())];
+            attrs.into_iter().chain(flag("saturate", *saturate)).collect()
+        }
+        Prim::Bitcast { to } => vec![("to", to.to_string())],
+        Prim::Reduce { op, axes, nan } => {
+            let mut attrs = vec![("op", op.name().to_owned()), ("axes", list(axes))];
+            if *nan != NanRule::Propagate {
+                attrs.push(("nan", nan.name().to_owned()));
+            }
+            attrs
+        }
+        Prim::ArgReduce { op, axis } => vec![("op", op.name().to_owned()), ("axis", axis.to_string())],
+        Prim::TopK { k } => vec![("k", k.to_string())],
+        Prim::Reshape { shape } | Prim::Expand { shape } => vec![("shape", list(shape))],
+        Prim::Permute { perm } => vec![("perm", list(perm))],
+        Prim::Slice { axis, start, end, step } => {
+            let mut attrs = vec![("axis", axis.to_string()), ("start", start.to_string()), ("end", end.to_string())];
+            if *step != 1 {
+                attrs.push(("step", step.to_string()));
+            }
+            attrs
+        }
+        Prim::Cat { axis } | Prim::Gather { axis } | Prim::Scatter { axis } => vec![("axis", axis.to_string())],
+        Prim::Pack { ways, to } => vec![("ways", ways.to_string()), ("to", to.to_string())],
+        Prim::MatMul { transpose_b, out } => {
+            [("out", out.to_string())].into_iter().chain(flag("transpose_b", *transpose_b)).collect()
+        }
+        Prim::Sdpa(Sdpa { causal, scale_bits }) => {
+            let scale = super::literal::print_float(DType::F64, f64::from_bits(*scale_bits));
+            [("scale", scale)].into_iter().chain(flag("causal", *causal)).collect()
+        }
+        Prim::AllReduce { group } => vec![("group", quote(group))],
+        Prim::Opaque { target, attrs, results } => {
+            let pairs = attrs.iter().map(|(k, v)| format!("{} = {}", quote_unless_bare(k), quote(v)));
+            let pairs = format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "));
+            vec![("target", quote(target)), ("attrs", pairs), ("results", list(results))]
+        }
+    }
+}
+
+fn list<T: std::fmt::Display>(items: &[T]) -> String {
+    format!("[{}]", items.iter().map(T::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// The op of that name with those attributes.
+///
+/// # Errors
+/// An unknown name; an attribute that is missing, unknown, repeated or malformed.
+pub fn op_from_text(name: &str, attrs: &[(String, String)]) -> Result<Op, OpTextError> {
+    let mut keys = BTreeSet::new();
+    if let Some((key, _)) = attrs.iter().find(|(key, _)| !keys.insert(key)) {
+        return Err(OpTextError::new(Some(key), format!("attribute `{key}` is given twice")));
+    }
+    let (op, known) = if let Some(spec) = ops::by_name(name) {
+        let composite = (spec.parse)(&Attrs(attrs.to_vec())).map_err(|m| OpTextError::new(None, m))?;
+        let known: Vec<String> = composite.attrs().0.into_iter().map(|(key, _)| key).collect();
+        (Op::Composite(composite), known)
+    } else {
+        let mut reader = Reader { attrs, asked: Vec::new() };
+        let prim = reader.prim(name)?;
+        (Op::Prim(prim), reader.asked.into_iter().map(str::to_owned).collect())
+    };
+    match attrs.iter().find(|(key, _)| !known.contains(key)) {
+        Some((key, _)) if known.is_empty() => {
+            Err(OpTextError::new(Some(key), format!("`{name}` has no attributes, got `{key}`")))
+        }
+        Some((key, _)) => {
+            let known = known.join(", ");
+            Err(OpTextError::new(Some(key), format!("`{name}` has no attribute `{key}`; it has {known}")))
+        }
+        None => Ok(op),
+    }
+}
+
+/// Attributes of a primitive, and which were asked for.
+struct Reader<'a> {
+    attrs: &'a [(String, String)],
+    asked: Vec<&'static str>,
+}
+
+impl Reader<'_> {
+    fn prim(&mut self, name: &str) -> Result<Prim, OpTextError> {
+        if let Some(f) = ScalarFn::by_name(name) {
+            return Ok(Prim::Map(f));
+        }
+        Ok(match name {
+            "literal" => Prim::Literal(self.get("value", super::literal::parse_literal)?),
+            "size_of" => Prim::SizeOf(self.get("dim", parse_dim)?),
+            "iota" => {
+                let TensorType { dtype, shape } = self.get("type", parse_type)?;
+                Prim::Iota { dtype, shape, axis: self.get("axis", parse_unsigned)? }
+            }
+            "cast" => Prim::Cast {
+                to: self.get("to", parse_dtype)?,
+                round: self.word("round", Rounding::ALL.map(|r| (r.name(), r)), Some(Rounding::NearestEven))?,
+                saturate: self.flag("saturate")?,
+            },
+            "bitcast" => Prim::Bitcast { to: self.get("to", parse_dtype)? },
+            "reduce" => Prim::Reduce {
+                op: self.reduce_op()?,
+                axes: self.get("axes", parse_indices)?,
+                nan: self.word(
+                    "nan",
+                    [NanRule::Propagate, NanRule::Ignore].map(|n| (n.name(), n)),
+                    Some(NanRule::Propagate),
+                )?,
+            },
+            "arg_reduce" => Prim::ArgReduce { op: self.reduce_op()?, axis: self.get("axis", parse_unsigned)? },
+            "top_k" => Prim::TopK { k: self.get("k", parse_dim)? },
+            "reshape" => Prim::Reshape { shape: self.get("shape", parse_shape)? },
+            "permute" => Prim::Permute { perm: self.get("perm", parse_indices)? },
+            "expand" => Prim::Expand { shape: self.get("shape", parse_shape)? },
+            "slice" => Prim::Slice {
+                axis: self.get("axis", parse_unsigned)?,
+                start: self.get("start", parse_dim)?,
+                end: self.get("end", parse_dim)?,
+                step: self.optional("step", parse_int)?.unwrap_or(1),
+            },
+            "cat" => Prim::Cat { axis: self.get("axis", parse_unsigned)? },
+            "gather" => Prim::Gather { axis: self.get("axis", parse_unsigned)? },
+            "scatter" => Prim::Scatter { axis: self.get("axis", parse_unsigned)? },
+            "pack" => Prim::Pack { ways: self.get("ways", parse_unsigned)?, to: self.get("to", parse_dtype)? },
+            "matmul" => Prim::MatMul { out: self.get("out", parse_dtype)?, transpose_b: self.flag("transpose_b")? },
+            "sdpa" => {
+                let scale = self.get("scale", |c| parse_value(c, DType::F64))?;
+                let scale_bits = match scale {
+                    crate::prim::Literal::Float(_, v) => v.to_bits(),
+                    crate::prim::Literal::Int(_, v) => (v as f64).to_bits(),
+                };
+                Prim::Sdpa(Sdpa { scale_bits, causal: self.flag("causal")? })
+            }
+            "all_reduce" => Prim::AllReduce { group: self.get("group", parse_string)? },
+            "opaque" => Prim::Opaque {
+                target: self.get("target", parse_string)?,
+                attrs: self.optional("attrs", parse_pairs)?.unwrap_or_default(),
+                results: self.get("results", parse_types)?,
+            },
+            _ => return Err(OpTextError::new(None, format!("unknown op `{name}`"))),
+        })
+    }
+
+    fn optional<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&mut Cursor<'_>) -> Result<T, TextError>,
+    ) -> Result<Option<T>, OpTextError> {
+        self.asked.push(key);
+        let Some((_, text)) = self.attrs.iter().find(|(k, _)| k == key) else { return Ok(None) };
+        let read = || {
+            let mut cursor = Cursor::new(text)?;
+            let value = parse(&mut cursor)?;
+            cursor.expect_end()?;
+            Ok(value)
+        };
+        let wrong = |e: TextError| OpTextError::new(Some(key), format!("attribute `{key}`: {}", e.message));
+        read().map(Some).map_err(wrong)
+    }
+
+    fn get<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(&mut Cursor<'_>) -> Result<T, TextError>,
+    ) -> Result<T, OpTextError> {
+        self.optional(key, parse)?.ok_or_else(|| OpTextError::new(None, format!("attribute `{key}` is missing")))
+    }
+
+    fn flag(&mut self, key: &'static str) -> Result<bool, OpTextError> {
+        self.word(key, [("true", true), ("false", false)], Some(false))
+    }
+
+    fn word<T: Copy, const N: usize>(
+        &mut self,
+        key: &'static str,
+        words: [(&'static str, T); N],
+        default: Option<T>,
+    ) -> Result<T, OpTextError> {
+        let found = self.optional(key, |cursor| {
+            let value = words.iter().find(|(word, _)| cursor.eat_word(word)).map(|(_, value)| *value);
+            value.ok_or_else(|| cursor.expected(&words.map(|(word, _)| format!("`{word}`")).join(" or ")))
+        })?;
+        found.or(default).ok_or_else(|| OpTextError::new(None, format!("attribute `{key}` is missing")))
+    }
+
+    fn reduce_op(&mut self) -> Result<ReduceOp, OpTextError> {
+        self.word("op", ReduceOp::ALL.map(|op| (op.name(), op)), None)
+    }
+}
+
+fn parse_unsigned<T: TryFrom<i64>>(cursor: &mut Cursor<'_>) -> Result<T, TextError> {
+    cursor.unsigned()
+}
+
+fn parse_int(cursor: &mut Cursor<'_>) -> Result<i64, TextError> {
+    cursor.int()
+}
+
+fn parse_string(cursor: &mut Cursor<'_>) -> Result<String, TextError> {
+    Ok(cursor.expect_kind(Kind::Str, "a string")?.content().into_owned())
+}
+
+fn parse_indices(cursor: &mut Cursor<'_>) -> Result<Vec<usize>, TextError> {
+    parse_list(cursor, "[", "]", parse_unsigned)
+}
+
+fn parse_types(cursor: &mut Cursor<'_>) -> Result<Vec<TensorType>, TextError> {
+    parse_list(cursor, "[", "]", parse_type)
+}
+
+fn parse_pairs(cursor: &mut Cursor<'_>) -> Result<Vec<(String, String)>, TextError> {
+    parse_list(cursor, "{", "}", |cursor| {
+        let key = match cursor.peek().kind {
+            Kind::Ident | Kind::Str => cursor.take().content().into_owned(),
+            _ => return Err(cursor.expected("a name or a string")),
+        };
+        cursor.expect("=")?;
+        Ok((key, parse_string(cursor)?))
+    })
+}
+
+fn parse_list<T>(
+    cursor: &mut Cursor<'_>,
+    open: &str,
+    close: &str,
+    mut item: impl FnMut(&mut Cursor<'_>) -> Result<T, TextError>,
+) -> Result<Vec<T>, TextError> {
+    cursor.expect(open)?;
+    let mut items = Vec::new();
+    while !cursor.eat(close) {
+        if !items.is_empty() && !cursor.eat(",") {
+            return Err(cursor.expected(&format!("`,` or `{close}`")));
+        }
+        items.push(item(cursor)?);
+    }
+    Ok(items)
+}
