@@ -1,0 +1,3 @@
+//! Chores of this repository, as a library, so that tests run the very checks that the command runs.
+
+pub mod tidy;
