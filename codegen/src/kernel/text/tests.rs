@@ -1,3 +1,5 @@
+//! Kernels survive printing and parsing; broken texts are refused at the right place.
+
 use super::parse_kernels;
 use crate::kernel::{Kernel, verify};
 

@@ -1,3 +1,5 @@
+//! Every rule of the verifier fires on a kernel that breaks it.
+
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal};
 
