@@ -4,3 +4,4 @@
 
 pub mod kernel;
 pub mod lower;
+pub mod schedule;

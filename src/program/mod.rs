@@ -1,0 +1,130 @@
+//! A whole graph, ready to run on the CPU.
+//!
+//! A program is a list of steps over values: launches of generated kernels, matrix products by a library, reshapes
+//! that cost nothing, and reference ops for the rest. What a call of a new shape needs is planned once per binding of
+//! the symbols and kept.
+
+mod build;
+mod plan;
+mod step;
+mod units;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use fusewright_abi::DType;
+use fusewright_graph::Graph;
+
+use crate::{Error, HostTensor};
+
+pub(crate) use build::build;
+use plan::{Binding, Place, Plan, bind};
+use step::{Memory, Step, Work};
+
+/// How many steps of each kind a program has.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct StepCounts {
+    /// Launches of generated kernels.
+    pub kernels: usize,
+    /// Matrix products.
+    pub matmuls: usize,
+    /// Ops evaluated by the reference interpreter.
+    pub references: usize,
+}
+
+/// A compiled graph.
+#[derive(Debug)]
+pub struct Program {
+    graph: Graph,
+    steps: Vec<Step>,
+    weights: Vec<Option<Bytes>>,
+    planned: Mutex<BTreeMap<Binding, Arc<Planned>>>,
+}
+
+#[derive(Debug)]
+struct Planned {
+    plan: Plan,
+    /// Workspaces not in use; each concurrent call takes its own.
+    workspaces: Mutex<Vec<Vec<Vec<u8>>>>,
+}
+
+/// Workspaces kept per shape; more concurrent calls than that allocate.
+const KEPT_WORKSPACES: usize = 4;
+
+impl Program {
+    /// The graph that the program computes, after all passes.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// How many steps of each kind there are.
+    pub fn counts(&self) -> StepCounts {
+        let mut counts = StepCounts::default();
+        for step in &self.steps {
+            match step.work {
+                Work::Kernel(_) => counts.kernels += 1,
+                Work::MatMul { .. } => counts.matmuls += 1,
+                Work::Reference(_) => counts.references += 1,
+                Work::Alias => {}
+            }
+        }
+        counts
+    }
+
+    /// Runs the program on `threads` threads. Results do not depend on the number of threads or of rows.
+    ///
+    /// # Errors
+    /// Inputs that do not fit the graph, named; weights without data; a step that fails.
+    pub fn run(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
+        let planned = self.planned(inputs)?;
+        let mut buffers = planned.workspace();
+        let mut memory =
+            Memory { users: inputs, weights: &self.weights, buffers: &mut buffers, threads: threads.max(1) };
+        for step in &self.steps {
+            step.run(&planned.plan, &mut memory)?;
+        }
+        let mut outputs = Vec::with_capacity(self.graph.outputs().len());
+        for output in self.graph.outputs() {
+            let slot = planned.plan.get(output.value)?;
+            let bytes = memory.bytes(slot)?.to_vec();
+            outputs.push(HostTensor { dtype: slot.dtype, shape: slot.shape.clone(), bytes });
+        }
+        planned.give_back(buffers);
+        Ok(outputs)
+    }
+
+    fn planned(&self, inputs: &[&HostTensor]) -> Result<Arc<Planned>, Error> {
+        let given: Vec<(DType, &[usize])> = inputs.iter().map(|t| (t.dtype, t.shape.as_slice())).collect();
+        for tensor in inputs {
+            let expected = tensor.dtype.bytes_for(tensor.elements());
+            if tensor.bytes.len() != expected {
+                let (dtype, shape, got) = (tensor.dtype, &tensor.shape, tensor.bytes.len());
+                return Err(Error::Call(format!("a tensor {dtype}{shape:?} takes {expected} bytes, has {got}")));
+            }
+        }
+        let binding = bind(&self.graph, &given)?;
+        let mut known = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(planned) = known.get(&binding) {
+            return Ok(Arc::clone(planned));
+        }
+        let plan = Plan::of(&self.graph, &self.steps, binding.clone())?;
+        let planned = Arc::new(Planned { plan, workspaces: Mutex::new(Vec::new()) });
+        known.insert(binding, Arc::clone(&planned));
+        Ok(planned)
+    }
+}
+
+impl Planned {
+    fn workspace(&self) -> Vec<Vec<u8>> {
+        let kept = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        kept.unwrap_or_else(|| self.plan.buffers.iter().map(|&bytes| vec![0; bytes]).collect())
+    }
+
+    fn give_back(&self, buffers: Vec<Vec<u8>>) {
+        let mut kept = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < KEPT_WORKSPACES {
+            kept.push(buffers);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Steps of a program and how each is carried out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fusewright_abi::{DType, DimSource, RowRange};
+use fusewright_graph::tensor::Tensor;
+use fusewright_graph::{Graph, Value, interp};
+use fusewright_runtime::{Arg, Module};
+
+use super::plan::{Binding, Place, Plan, Slot};
+use crate::matmul::{MatMulShape, matmul, narrow, widen};
+use crate::{Error, HostTensor};
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// Launches a generated kernel.
+    Kernel(Arc<CompiledKernel>),
+    /// Multiplies matrices; the right operand may be a weight widened beforehand.
+    MatMul { transpose_b: bool, widened: Option<Arc<Vec<f32>>> },
+    /// The same bytes under another shape.
+    Alias,
+    /// Evaluates a graph by the reference interpreter.
+    Reference(Arc<Graph>),
+}
+
+/// A kernel that is loaded and ready.
+#[derive(Debug)]
+pub(crate) struct CompiledKernel {
+    pub name: String,
+    pub dims: Vec<(String, DimSource)>,
+    pub rows: RowRange,
+    pub module: Arc<Module>,
+}
+
+/// One step: reads values, makes values.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub work: Work,
+    pub inputs: Vec<Value>,
+    pub outputs: Vec<Value>,
+    /// What to call the step in errors and reports.
+    pub label: String,
+}
+
+/// The memory of one call.
+pub(crate) struct Memory<'a> {
+    pub users: &'a [&'a HostTensor],
+    pub weights: &'a [Option<Bytes>],
+    pub buffers: &'a mut [Vec<u8>],
+    pub threads: usize,
+}
+
+impl Memory<'_> {
+    /// Bytes of a slot.
+    pub fn bytes(&self, slot: &Slot) -> Result<&[u8], Error> {
+        match slot.place {
+            Place::User(i) => Ok(&self.users[i].bytes),
+            Place::Weight(i) => match &self.weights[i] {
+                Some(bytes) => Ok(bytes),
+                None => Err(Error::Call(format!("weight {i} has no data in this file"))),
+            },
+            Place::Buffer(i) => Ok(&self.buffers[i][..slot.bytes]),
+        }
+    }
+}
+
+impl Step {
+    /// Carries the step out.
+    ///
+    /// # Errors
+    /// A launch or an evaluation that fails, naming the step.
+    pub fn run(&self, plan: &Plan, memory: &mut Memory<'_>) -> Result<(), Error> {
+        let inputs = self.inputs.iter().map(|&v| plan.get(v)).collect::<Result<Vec<_>, _>>()?;
+        let outputs = self.outputs.iter().map(|&v| plan.get(v)).collect::<Result<Vec<_>, _>>()?;
+        match &self.work {
+            Work::Alias => Ok(()),
+            Work::Kernel(kernel) => self.launch(kernel, plan, &inputs, &outputs, memory),
+            Work::MatMul { transpose_b, widened } => {
+                self.matmul(*transpose_b, widened.as_deref(), &inputs, outputs[0], memory)
+            }
+            Work::Reference(graph) => self.reference(graph, &inputs, &outputs, memory),
+        }
+    }
+
+    fn launch(
+        &self,
+        kernel: &CompiledKernel,
+        plan: &Plan,
+        inputs: &[&Slot],
+        outputs: &[&Slot],
+        memory: &mut Memory<'_>,
+    ) -> Result<(), Error> {
+        let slots: Vec<&Slot> = inputs.iter().chain(outputs).copied().collect();
+        let dims = dims(kernel, &slots, &plan.binding).map_err(|m| self.error(m))?;
+        let rows = kernel.rows.count(&dims);
+        // Outputs are taken out of the workspace while the kernel borrows the rest of it.
+        let mut taken: Vec<Vec<u8>> = outputs.iter().map(|slot| take(memory, slot)).collect();
+        let result = {
+            let mut args = Vec::with_capacity(slots.len());
+            let reads = inputs.iter().map(|slot| memory.bytes(slot).map(Arg::In)).collect::<Result<Vec<_>, _>>()?;
+            args.extend(reads);
+            args.extend(taken.iter_mut().zip(outputs).map(|(buffer, slot)| Arg::Out(&mut buffer[..slot.bytes])));
+            kernel.module.launch(&mut args, &dims, rows, memory.threads)
+        };
+        for (slot, buffer) in outputs.iter().zip(taken) {
+            put_back(memory, slot, buffer);
+        }
+        result.map_err(|e| Error::Device(format!("{}: {e}", self.label)))
+    }
+
+    fn matmul(
+        &self,
+        transpose_b: bool,
+        widened: Option<&Vec<f32>>,
+        inputs: &[&Slot],
+        output: &Slot,
+        memory: &mut Memory<'_>,
+    ) -> Result<(), Error> {
+        let (a, b) = (inputs[0], inputs[1]);
+        let shape = matmul_shape(a, b, output, transpose_b);
+        let unsupported = |dtype: DType| self.error(format!("matrix product of {dtype}"));
+        let left = widen(a.dtype, memory.bytes(a)?).ok_or_else(|| unsupported(a.dtype))?;
+        let product = match widened {
+            Some(right) => matmul(shape, &left, right),
+            None => {
+                let right = widen(b.dtype, memory.bytes(b)?).ok_or_else(|| unsupported(b.dtype))?;
+                matmul(shape, &left, &right)
+            }
+        };
+        let mut out = take(memory, output);
+        let done = narrow(output.dtype, &product, &mut out[..output.bytes]);
+        put_back(memory, output, out);
+        done.ok_or_else(|| unsupported(output.dtype))
+    }
+
+    fn reference(
+        &self,
+        graph: &Graph,
+        inputs: &[&Slot],
+        outputs: &[&Slot],
+        memory: &mut Memory<'_>,
+    ) -> Result<(), Error> {
+        let mut tensors = Vec::with_capacity(inputs.len());
+        for slot in inputs {
+            let tensor = Tensor::from_bytes(slot.dtype, &slot.shape, memory.bytes(slot)?);
+            tensors.push(tensor.map_err(|e| self.error(e.to_string()))?);
+        }
+        let results = interp::run(graph, &tensors).map_err(|e| self.error(e.to_string()))?;
+        for (slot, result) in outputs.iter().zip(results) {
+            let mut out = take(memory, slot);
+            out[..slot.bytes].copy_from_slice(&result.to_bytes());
+            put_back(memory, slot, out);
+        }
+        Ok(())
+    }
+
+    fn error(&self, message: String) -> Error {
+        Error::Call(format!("{}: {message}", self.label))
+    }
+}
+
+/// Integer arguments of a launch, in order.
+fn dims(kernel: &CompiledKernel, slots: &[&Slot], binding: &Binding) -> Result<Vec<i64>, String> {
+    let value = |(name, source): &(String, DimSource)| match *source {
+        DimSource::Extent { param, axis } => Ok(slots[param].shape[axis] as i64),
+        DimSource::Stride { param, axis } => Ok(slots[param].shape[axis + 1..].iter().product::<usize>() as i64),
+        DimSource::Symbol => binding.get(name).copied().ok_or_else(|| format!("symbol `{name}` has no value")),
+    };
+    kernel.dims.iter().map(value).collect()
+}
+
+fn matmul_shape(a: &Slot, b: &Slot, out: &Slot, transpose_b: bool) -> MatMulShape {
+    let rank = a.shape.len();
+    MatMulShape {
+        batch: a.shape[..rank - 2].iter().product(),
+        batched_b: b.shape.len() > 2,
+        m: a.shape[rank - 2],
+        k: a.shape[rank - 1],
+        n: out.shape[out.shape.len() - 1],
+        transpose_b,
+    }
+}
+
+fn take(memory: &mut Memory<'_>, slot: &Slot) -> Vec<u8> {
+    match slot.place {
+        Place::Buffer(i) => std::mem::take(&mut memory.buffers[i]),
+        Place::User(_) | Place::Weight(_) => Vec::new(),
+    }
+}
+
+fn put_back(memory: &mut Memory<'_>, slot: &Slot, buffer: Vec<u8>) {
+    if let Place::Buffer(i) = slot.place {
+        memory.buffers[i] = buffer;
+    }
+}
