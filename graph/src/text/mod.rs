@@ -19,15 +19,17 @@ mod literal;
 mod op;
 mod parse;
 mod print;
+mod rule;
 mod ty;
 
 pub use cursor::Cursor;
 pub use dim::{MAX_DEPTH, MAX_TERMS, MAX_TOKENS, parse_dim, parse_shape};
 pub use error::TextError;
 pub use literal::{holds, parse_dtype, parse_literal, parse_value, print_float, print_literal};
-pub use op::{OpTextError, op_attrs, op_from_text};
+pub use op::{OpTextError, is_op_name, op_attrs, op_from_text};
 pub use parse::{MAX_SYMBOLS, ParsedGraph, parse_graph_at, parse_graphs};
 pub use print::{PrintOptions, print_graph, print_op, value_names};
+pub use rule::{AttrPattern, Bindings, Rest, Rule, RuleNode, RuleOp, RuleParam, parse_fragment_at};
 pub use ty::{MAX_ELEMENT_TERMS, parse_type};
 
 #[cfg(test)]

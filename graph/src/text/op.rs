@@ -129,6 +129,35 @@ pub fn op_from_text(name: &str, attrs: &[(String, String)]) -> Result<Op, OpText
     }
 }
 
+/// Names of the primitives other than scalar functions.
+const PRIMS: [&str; 20] = [
+    "literal",
+    "size_of",
+    "iota",
+    "cast",
+    "bitcast",
+    "reduce",
+    "arg_reduce",
+    "top_k",
+    "reshape",
+    "permute",
+    "expand",
+    "slice",
+    "cat",
+    "gather",
+    "scatter",
+    "pack",
+    "matmul",
+    "sdpa",
+    "all_reduce",
+    "opaque",
+];
+
+/// Whether there is an op of that name.
+pub fn is_op_name(name: &str) -> bool {
+    PRIMS.contains(&name) || ScalarFn::by_name(name).is_some() || ops::by_name(name).is_some()
+}
+
 /// Attributes of a primitive, and which were asked for.
 struct Reader<'a> {
     attrs: &'a [(String, String)],

@@ -352,7 +352,7 @@ fn key(token: &Token<'_>) -> String {
 }
 
 /// Takes the tokens up to a `,` or `}` outside of brackets, as one token.
-fn skip_value<'a>(cursor: &mut Cursor<'a>) -> Result<Token<'a>, TextError> {
+pub(super) fn skip_value<'a>(cursor: &mut Cursor<'a>) -> Result<Token<'a>, TextError> {
     let first = cursor.peek();
     let mut depth = 0usize;
     loop {

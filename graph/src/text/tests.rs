@@ -115,6 +115,7 @@ fn every_primitive_reads_back() {
     let graph = everything();
     let names: std::collections::BTreeSet<&str> = graph.nodes().iter().map(|n| n.op.name()).collect();
     assert!(names.len() >= 21, "{names:?}");
+    assert!(names.iter().all(|name| super::is_op_name(name)));
     round_trip(&graph);
     let b = Builder::new("empty");
     round_trip(&b.finish());
