@@ -5,16 +5,17 @@
 
 use super::{Finding, Tree, code};
 
-/// Never in Rust code: the text, and what to write instead.
+/// Never in Rust code: the text, and what to write instead. Some words here are written in two halves, so that a plain
+/// search for them finds violations only.
 const CODE: [(&str, &str); 6] = [
     (".unwrap()", "return a typed error, or `expect` an invariant in words"),
-    ("todo!", "finish it or leave it out"),
-    ("unimplemented!", "refuse by a typed error"),
+    (concat!("to", "do!"), "finish it or leave it out"),
+    (concat!("unimple", "mented!"), "refuse by a typed error"),
     ("dbg!", "leave it out"),
-    ("#[ignore", "a test that does not run is no test"),
+    (concat!("#[", "ignore"), "a test that does not run is no test"),
     ("#[should_panic", "bad input is an error value, not a panic"),
 ];
-/// Never in any text file. Written in two halves so that this file passes too.
+/// Never in any text file.
 const MARKERS: [&str; 3] = [concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
 /// Never at the start of a path in any text file.
 const PATHS: [&str; 5] =
@@ -60,8 +61,7 @@ mod tests {
     #[test]
     fn fires_on_every_forbidden_call() {
         for (word, instead) in CODE {
-            let text = format!("//! a\nfn f() {{ x{word}) }}\n").replace("x#", "#").replace("xtodo", "todo");
-            let text = text.replace("xunimplemented", "unimplemented").replace("xdbg", "dbg");
+            let text = format!("//! a\nfn f() {{ {word} }}\n");
             assert_eq!(found(check, &[("a.rs", &text)]), [format!("a.rs:2: `{word}`: {instead}")]);
             assert!(found(check, &[("a.md", &text)]).is_empty(), "prose may name `{word}`");
             assert!(found(check, &[("a.rs", &format!("//! {word}\n"))]).is_empty(), "comments may name `{word}`");
