@@ -6,5 +6,10 @@
 
 pub mod pass;
 pub mod passes;
+pub mod region;
+
+#[cfg(test)]
+mod samples;
 
 pub use pass::{Cx, Diagnostic, Observer, Outcome, Pass, PassManager, PassReport};
+pub use region::{FusedRegion, Limits, Partition, Refusal, Step, partition};

@@ -1,0 +1,135 @@
+//! Free nodes, and what depends on what once they are looked through.
+//!
+//! A free node costs nothing worth a kernel: a layout op, a constant, a function of one-element inputs. It belongs to
+//! no region in particular; every reader has its own copy.
+
+use std::collections::BTreeSet;
+
+use fusewright_graph::{Def, Graph, NodeId, Op, Prim, Value};
+
+/// The graph between its computing nodes.
+pub(super) struct Flow<'g> {
+    pub graph: &'g Graph,
+    free: Vec<bool>,
+    users: Vec<Vec<NodeId>>,
+    /// Computing nodes that each node reads, through free ones.
+    sources: Vec<BTreeSet<NodeId>>,
+    /// Computing nodes that read each value, through free ones.
+    readers: Vec<BTreeSet<NodeId>>,
+    /// Whether a value is returned from the graph, through free nodes or not.
+    escapes: Vec<bool>,
+}
+
+impl<'g> Flow<'g> {
+    pub fn of(graph: &'g Graph) -> Self {
+        let users = graph.users();
+        let mut free = vec![false; graph.nodes().len()];
+        for id in graph.node_ids() {
+            free[id.0 as usize] = is_free(graph, id, &free);
+        }
+        let mut flow = Flow {
+            graph,
+            free,
+            users,
+            sources: vec![BTreeSet::new(); graph.nodes().len()],
+            readers: vec![BTreeSet::new(); graph.value_count()],
+            escapes: vec![false; graph.value_count()],
+        };
+        flow.follow();
+        flow
+    }
+
+    pub fn is_free(&self, id: NodeId) -> bool {
+        self.free[id.0 as usize]
+    }
+
+    pub fn users(&self, value: Value) -> &[NodeId] {
+        &self.users[value.0 as usize]
+    }
+
+    pub fn sources(&self, id: NodeId) -> &BTreeSet<NodeId> {
+        &self.sources[id.0 as usize]
+    }
+
+    pub fn readers(&self, value: Value) -> &BTreeSet<NodeId> {
+        &self.readers[value.0 as usize]
+    }
+
+    pub fn escapes(&self, value: Value) -> bool {
+        self.escapes[value.0 as usize]
+    }
+
+    /// Whether a value is needed by computing nodes outside of a set, or returned.
+    pub fn leaves(&self, value: Value, inside: &BTreeSet<NodeId>) -> bool {
+        self.escapes(value) || self.readers(value).iter().any(|reader| !inside.contains(reader))
+    }
+
+    /// The node that defines a value.
+    pub fn def(&self, value: Value) -> Option<NodeId> {
+        match self.graph.def(value) {
+            Def::Node(id, _) => Some(id),
+            Def::Input(_) => None,
+        }
+    }
+
+    fn follow(&mut self) {
+        for id in self.graph.node_ids() {
+            let mut sources = BTreeSet::new();
+            for &operand in &self.graph.node(id).operands {
+                match self.def(operand) {
+                    Some(def) if self.is_free(def) => sources.extend(self.sources(def).iter().copied()),
+                    Some(def) => {
+                        sources.insert(def);
+                    }
+                    None => {}
+                }
+            }
+            self.sources[id.0 as usize] = sources;
+        }
+        for output in self.graph.outputs() {
+            self.escapes[output.value.0 as usize] = true;
+        }
+        for id in self.graph.node_ids().rev() {
+            let node = self.graph.node(id);
+            let (mut readers, mut escapes) = (BTreeSet::from([id]), false);
+            if self.is_free(id) {
+                readers = node.results.iter().flat_map(|r| self.readers(*r).iter().copied()).collect();
+                escapes = node.results.iter().any(|r| self.escapes(*r));
+            }
+            for operand in &node.operands {
+                self.readers[operand.0 as usize].extend(readers.iter().copied());
+                self.escapes[operand.0 as usize] |= escapes;
+            }
+        }
+    }
+}
+
+fn is_free(graph: &Graph, id: NodeId, free: &[bool]) -> bool {
+    let node = graph.node(id);
+    match &node.op {
+        Op::Prim(Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. }) => true,
+        Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. }) => true,
+        Op::Prim(Prim::Map(_) | Prim::Cast { .. }) => {
+            let one = node.results.iter().all(|&r| graph.ty(r).elements().as_const() == Some(1));
+            one && node.operands.iter().all(|&v| of_inputs(graph, v, free))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a value depends on inputs and free nodes alone.
+fn of_inputs(graph: &Graph, value: Value, free: &[bool]) -> bool {
+    let mut stack = vec![value];
+    let mut seen = BTreeSet::new();
+    while let Some(value) = stack.pop() {
+        if let Def::Node(id, _) = graph.def(value)
+            && seen.insert(id)
+        {
+            if !free[id.0 as usize] {
+                return false;
+            }
+            stack.extend(&graph.node(id).operands);
+        }
+    }
+    true
+}

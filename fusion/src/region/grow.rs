@@ -1,0 +1,267 @@
+//! Growth: every computing node starts as a region of its own, and neighbours merge while the result is one row
+//! program that no path leaves and re-enters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fusewright_graph::{Graph, NodeId, Op, Prim};
+
+use super::free::Flow;
+use super::outline::Outline;
+use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, Space, Step, Unfused, expand};
+
+/// Divides a graph into regions and single nodes.
+pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
+    let flow = Flow::of(graph);
+    let mut growth = Growth::seed(&flow, limits);
+    growth.merge_neighbours();
+    growth.finish()
+}
+
+struct Growth<'a, 'g> {
+    flow: &'a Flow<'g>,
+    limits: &'a Limits,
+    /// Region of each node.
+    region: Vec<Option<usize>>,
+    members: Vec<BTreeSet<NodeId>>,
+    /// Computing nodes that read each node's results.
+    readers: Vec<BTreeSet<NodeId>>,
+    refused: BTreeMap<NodeId, Refusal>,
+    /// Merges that were refused, by the nodes at their edge.
+    edges: BTreeMap<(NodeId, NodeId), Refusal>,
+}
+
+impl<'a, 'g> Growth<'a, 'g> {
+    fn seed(flow: &'a Flow<'g>, limits: &'a Limits) -> Self {
+        let graph = flow.graph;
+        let count = graph.nodes().len();
+        let readers = graph
+            .nodes()
+            .iter()
+            .map(|node| node.results.iter().flat_map(|&r| flow.readers(r).iter().copied()).collect())
+            .collect();
+        let mut growth = Growth {
+            flow,
+            limits,
+            region: vec![None; count],
+            members: Vec::new(),
+            readers,
+            refused: BTreeMap::new(),
+            edges: BTreeMap::new(),
+        };
+        for id in graph.node_ids() {
+            let alone = BTreeSet::from([id]);
+            match growth.admits(id).and_then(|()| growth.fits(&alone)) {
+                Ok(()) => {
+                    growth.region[id.0 as usize] = Some(growth.members.len());
+                    growth.members.push(alone);
+                }
+                Err(refusal) => {
+                    growth.refused.insert(id, refusal);
+                }
+            }
+        }
+        growth
+    }
+
+    /// Whether a node can be part of a row program at all.
+    fn admits(&self, id: NodeId) -> Result<(), Refusal> {
+        let node = self.flow.graph.node(id);
+        if self.flow.is_free(id) {
+            return Err(if is_layout(&node.op) { Refusal::LayoutOnly } else { Refusal::Constant });
+        }
+        match &node.op {
+            Op::Composite(_) => Ok(()),
+            Op::Prim(prim) => match prim {
+                Prim::Map(_) | Prim::Cast { .. } | Prim::Bitcast { .. } | Prim::Reduce { .. } => Ok(()),
+                Prim::ArgReduce { .. } | Prim::Cat { .. } | Prim::Gather { .. } | Prim::Pack { .. } => Ok(()),
+                Prim::MatMul { .. } => Err(Refusal::MatMul),
+                Prim::Sdpa(_) => Err(Refusal::Attention),
+                Prim::AllReduce { .. } => Err(Refusal::Collective),
+                Prim::Opaque { .. } => Err(Refusal::Opaque),
+                Prim::Scatter { .. } => Err(Refusal::Scatter),
+                Prim::TopK { .. } => Err(Refusal::TopK),
+                Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. } => Err(Refusal::Constant),
+                Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. } => {
+                    Err(Refusal::LayoutOnly)
+                }
+            },
+        }
+    }
+
+    /// Whether a set of nodes is one row program.
+    fn fits(&self, members: &BTreeSet<NodeId>) -> Result<(), Refusal> {
+        if members.len() > self.limits.nodes {
+            return Err(Refusal::TooLarge);
+        }
+        let outline = Outline::of(self.flow, members, None).map_err(|_| Refusal::Reshape)?;
+        self.legal(&outline)
+    }
+
+    fn legal(&self, outline: &Outline) -> Result<(), Refusal> {
+        if outline.inputs.len() + outline.outputs.len() > self.limits.operands {
+            return Err(Refusal::TooLarge);
+        }
+        let body = expand(&outline.body).map_err(|_| Refusal::Reshape)?;
+        Space::of(&body).map(|_| ())
+    }
+
+    fn merge_neighbours(&mut self) {
+        loop {
+            let mut merged = false;
+            for id in self.flow.graph.node_ids() {
+                // The latest producer first: it is the one that the node continues.
+                for &source in self.flow.sources(id).iter().rev() {
+                    merged |= self.merge(source, id);
+                }
+            }
+            if !merged {
+                return;
+            }
+        }
+    }
+
+    fn merge(&mut self, source: NodeId, reader: NodeId) -> bool {
+        let (Some(a), Some(b)) = (self.region[source.0 as usize], self.region[reader.0 as usize]) else { return false };
+        if a == b {
+            return false;
+        }
+        let joined: BTreeSet<NodeId> = self.members[a].union(&self.members[b]).copied().collect();
+        let verdict = if self.is_convex(&joined) { self.fits(&joined) } else { Err(Refusal::NotConvex) };
+        if let Err(refusal) = verdict {
+            self.edges.insert((source, reader), refusal);
+            return false;
+        }
+        for member in &self.members[b] {
+            self.region[member.0 as usize] = Some(a);
+        }
+        self.members[b].clear();
+        self.members[a] = joined;
+        true
+    }
+
+    /// Whether no path leaves the nodes and comes back, regions taken as one.
+    fn is_convex(&self, joined: &BTreeSet<NodeId>) -> bool {
+        let mut seen: BTreeSet<NodeId> = BTreeSet::new();
+        let outside = |id: &NodeId| !joined.contains(id);
+        let readers = |id: NodeId| self.readers[id.0 as usize].iter().copied();
+        let mut stack: Vec<NodeId> = joined.iter().flat_map(|&id| readers(id)).filter(outside).collect();
+        while let Some(id) = stack.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            if let Some(region) = self.region[id.0 as usize] {
+                stack.extend(self.members[region].iter().filter(|m| !seen.contains(m)));
+            }
+            for reader in readers(id) {
+                if joined.contains(&reader) {
+                    return false;
+                }
+                stack.push(reader);
+            }
+        }
+        true
+    }
+
+    fn finish(mut self) -> Partition {
+        let mut partition = Partition::default();
+        let mut covered: BTreeSet<NodeId> = BTreeSet::new();
+        let mut members: Vec<BTreeSet<NodeId>> = std::mem::take(&mut self.members);
+        members.retain(|m| !m.is_empty());
+        members.sort_by_key(|m| m.first().copied());
+        let (computing, copying): (Vec<_>, Vec<_>) =
+            members.into_iter().partition(|set| set.iter().any(|&id| computes(self.flow.graph, id)));
+        self.refused.extend(copying.into_iter().flatten().map(|id| (id, Refusal::LayoutOnly)));
+        let fused: BTreeSet<NodeId> = computing.iter().flatten().copied().collect();
+        for set in computing {
+            match self.region_of(&set, &fused) {
+                Ok(region) => {
+                    covered.extend(&region.nodes);
+                    partition.regions.push(region);
+                }
+                Err(refusal) => self.refused.extend(set.iter().map(|&id| (id, refusal))),
+            }
+        }
+        let left = self.refused.iter().filter(|(id, _)| !covered.contains(id));
+        partition.unfused = left.map(|(&node, &refusal)| Unfused { node, refusal }).collect();
+        partition.steps = steps(self.flow, &partition);
+        partition
+    }
+
+    fn region_of(&self, set: &BTreeSet<NodeId>, fused: &BTreeSet<NodeId>) -> Result<FusedRegion, Refusal> {
+        let mut outline = Outline::of(self.flow, set, Some(fused)).map_err(|_| Refusal::Reshape)?;
+        if self.legal(&outline).is_err() {
+            outline = Outline::of(self.flow, set, None).map_err(|_| Refusal::Reshape)?;
+        }
+        let Outline { body, nodes, inputs, outputs } = outline;
+        let ends = self.ends(set);
+        Ok(FusedRegion { name: Kind::Row.name().to_owned(), kind: Kind::Row, nodes, inputs, outputs, body, ends })
+    }
+
+    fn ends(&self, set: &BTreeSet<NodeId>) -> Vec<End> {
+        let mut ends: BTreeMap<NodeId, Refusal> = BTreeMap::new();
+        for &id in set {
+            let sources = self.flow.sources(id).iter().map(|&source| (source, (source, id)));
+            let readers = self.readers[id.0 as usize].iter().map(|&reader| (reader, (id, reader)));
+            for (neighbour, edge) in sources.chain(readers).filter(|(n, _)| !set.contains(n)) {
+                let refusal = self.refused.get(&neighbour).or_else(|| self.edges.get(&edge)).copied();
+                ends.entry(neighbour).or_insert(refusal.unwrap_or(Refusal::NotConvex));
+            }
+        }
+        ends.into_iter().map(|(node, refusal)| End { node, refusal }).collect()
+    }
+}
+
+fn is_layout(op: &Op) -> bool {
+    matches!(op, Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. }))
+}
+
+/// Whether a node computes something, rather than copying elements.
+fn computes(graph: &Graph, id: NodeId) -> bool {
+    !matches!(graph.node(id).op, Op::Prim(Prim::Cat { .. } | Prim::Gather { .. } | Prim::Bitcast { .. }))
+}
+
+/// Regions and single nodes in an order in which each comes after what it reads; free nodes only where a single node
+/// or the graph's outputs read them.
+fn steps(flow: &Flow<'_>, partition: &Partition) -> Vec<Step> {
+    let graph = flow.graph;
+    let mut done = vec![false; graph.value_count()];
+    for input in graph.inputs() {
+        done[input.value.0 as usize] = true;
+    }
+    let stored: BTreeSet<_> = partition.regions.iter().flat_map(|r| r.outputs.iter().copied()).collect();
+    let mut wanted: BTreeSet<_> = graph.outputs().iter().map(|o| o.value).collect();
+    wanted.extend(partition.regions.iter().flat_map(|r| r.inputs.iter().copied()));
+    let single: BTreeSet<NodeId> = partition.unfused.iter().map(|u| u.node).filter(|&id| !flow.is_free(id)).collect();
+    let mut waiting: Vec<Step> = (0..partition.regions.len()).map(Step::Region).collect();
+    for id in graph.node_ids().rev() {
+        let node = graph.node(id);
+        let read = flow.is_free(id) && node.results.iter().any(|r| wanted.contains(r) && !stored.contains(r));
+        if single.contains(&id) || read {
+            wanted.extend(&node.operands);
+            waiting.push(Step::Node(id));
+        }
+    }
+    let first = |step: &Step| match step {
+        Step::Region(i) => partition.regions[*i].nodes.first().copied(),
+        Step::Node(id) => Some(*id),
+    };
+    waiting.sort_by_key(first);
+    let mut steps = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let before = steps.len();
+        waiting.retain(|step| {
+            let (reads, makes) = match step {
+                Step::Region(i) => (&partition.regions[*i].inputs, &partition.regions[*i].outputs),
+                Step::Node(id) => (&graph.node(*id).operands, &graph.node(*id).results),
+            };
+            let ready = reads.iter().all(|v| done[v.0 as usize]);
+            if ready {
+                makes.iter().for_each(|v| done[v.0 as usize] = true);
+                steps.push(*step);
+            }
+            !ready
+        });
+        assert!(steps.len() > before, "convex regions have an order");
+    }
+    steps
+}

@@ -1,0 +1,135 @@
+//! Fused regions: which nodes share a kernel.
+//!
+//! A region grows by dataflow legality, never by a list of patterns: [`Space`] says whether a body is a row program, and
+//! [`partition`] merges neighbours as long as it is. Regions are outlined, not replaced: the graph stays as it is, and a
+//! region holds a copy of its part of it. Layout ops, constants and one-element functions of inputs are free: every
+//! region that reads them has its own. What is in no region has a [`Refusal`].
+
+mod free;
+mod grow;
+mod outline;
+mod refusal;
+mod space;
+#[cfg(test)]
+mod tests;
+
+use fusewright_graph::{Graph, NodeId, TypeError, Value};
+
+pub use grow::partition;
+pub use refusal::Refusal;
+pub use space::Space;
+
+use crate::passes;
+
+/// What a kernel may hold. Limits are data: this crate knows no device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Most nodes of a region.
+    pub nodes: usize,
+    /// Most inputs and outputs of a region.
+    pub operands: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { nodes: 256, operands: 64 }
+    }
+}
+
+/// The kinds of fusion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// Rows that are independent of each other.
+    Row,
+}
+
+impl Kind {
+    /// Name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Row => "row",
+        }
+    }
+}
+
+/// A neighbour that did not join a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    /// The neighbour.
+    pub node: NodeId,
+    /// Why it stayed out.
+    pub refusal: Refusal,
+}
+
+/// Nodes that share a kernel.
+#[derive(Clone, Debug)]
+pub struct FusedRegion {
+    /// Public name: the most specific pattern it computes, or its kind.
+    pub name: String,
+    /// Kind of fusion.
+    pub kind: Kind,
+    /// The nodes of the graph that it computes, in order; free ones may be in several regions.
+    pub nodes: Vec<NodeId>,
+    /// The values of the graph that it reads, in the order of the body's inputs.
+    pub inputs: Vec<Value>,
+    /// The values of the graph that it computes for others, in the order of the body's outputs.
+    pub outputs: Vec<Value>,
+    /// The region as a graph of its own, with composites as they were.
+    pub body: Graph,
+    /// Neighbours that did not join, and why.
+    pub ends: Vec<End>,
+}
+
+impl FusedRegion {
+    /// The body in primitives, equal nodes merged.
+    ///
+    /// # Errors
+    /// None for a body of a verified graph.
+    pub fn expand_body(&self) -> Result<Graph, TypeError> {
+        expand(&self.body)
+    }
+
+    /// Rows and lanes of [`FusedRegion::expand_body`].
+    ///
+    /// # Errors
+    /// None for a region that [`partition`] made.
+    pub fn space(&self) -> Result<Space, Refusal> {
+        Space::of(&self.expand_body().map_err(|_| Refusal::Reshape)?)
+    }
+}
+
+/// A body in primitives, equal and unused nodes gone.
+pub(crate) fn expand(body: &Graph) -> Result<Graph, TypeError> {
+    let expanded = body.expanded()?;
+    let merged = passes::cse(&expanded).map_or(expanded, |(merged, _)| merged);
+    Ok(passes::dce(&merged).0)
+}
+
+/// A node that is in no region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unfused {
+    /// The node.
+    pub node: NodeId,
+    /// Why.
+    pub refusal: Refusal,
+}
+
+/// One step of running a partitioned graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The region of that index.
+    Region(usize),
+    /// A node by itself.
+    Node(NodeId),
+}
+
+/// A graph divided into regions and single nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Partition {
+    /// The regions, in the order of their first nodes.
+    pub regions: Vec<FusedRegion>,
+    /// Every node that is in no region, in order.
+    pub unfused: Vec<Unfused>,
+    /// What to run, each step after what it reads.
+    pub steps: Vec<Step>,
+}

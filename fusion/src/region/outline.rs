@@ -1,0 +1,130 @@
+//! Outlining: a set of nodes as a graph of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fusewright_graph::{Builder, Graph, Input, InputKind, NodeId, Op, Prim, TypeError, Value};
+
+use super::free::Flow;
+
+/// An outlined set of nodes.
+pub(super) struct Outline {
+    pub body: Graph,
+    pub nodes: Vec<NodeId>,
+    pub inputs: Vec<Value>,
+    pub outputs: Vec<Value>,
+}
+
+impl Outline {
+    /// Outlines computing nodes with the free ones they read. Given the nodes of all regions as `fused`, layout ops
+    /// through which alone a value is read by single nodes are part of it, so that the value is stored as it is read.
+    pub fn of(
+        flow: &Flow<'_>,
+        members: &BTreeSet<NodeId>,
+        fused: Option<&BTreeSet<NodeId>>,
+    ) -> Result<Outline, TypeError> {
+        let mut nodes = with_free_operands(flow, members);
+        let mut outputs = Vec::new();
+        for &id in members {
+            for &result in &flow.graph.node(id).results {
+                if !flow.leaves(result, members) {
+                    continue;
+                }
+                let mut value = result;
+                while let Some(next) = fused.and_then(|fused| layout_after(flow, value, members, fused)) {
+                    nodes.insert(next);
+                    value = flow.graph.node(next).results[0];
+                }
+                outputs.push(value);
+            }
+        }
+        build(flow, nodes.into_iter().collect(), outputs)
+    }
+}
+
+/// Members and the free nodes that they read.
+fn with_free_operands(flow: &Flow<'_>, members: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+    let mut nodes = members.clone();
+    let mut stack: Vec<NodeId> = members.iter().copied().collect();
+    while let Some(id) = stack.pop() {
+        for &operand in &flow.graph.node(id).operands {
+            if let Some(def) = flow.def(operand).filter(|&def| flow.is_free(def))
+                && nodes.insert(def)
+            {
+                stack.push(def);
+            }
+        }
+    }
+    nodes
+}
+
+/// The layout op through which alone a value is read, if its result is stored as well as the value.
+fn layout_after(flow: &Flow<'_>, value: Value, members: &BTreeSet<NodeId>, fused: &BTreeSet<NodeId>) -> Option<NodeId> {
+    let leads_out = |user: &&NodeId| match flow.is_free(**user) {
+        true => flow.graph.node(**user).results.iter().any(|&r| flow.leaves(r, members)),
+        false => !members.contains(*user),
+    };
+    let mut outside = flow.users(value).iter().filter(leads_out);
+    let (Some(&user), None) = (outside.next(), outside.next()) else { return None };
+    let node = flow.graph.node(user);
+    if flow.graph.is_output(value) || !flow.is_free(user) || node.operands.len() != 1 {
+        return None;
+    }
+    // Other regions take the value and apply the layout op to their own copy.
+    let result = *node.results.first()?;
+    let inside = flow.readers(result).iter().any(|reader| fused.contains(reader));
+    let rank = flow.graph.ty(value).rank();
+    let stored_well = match &node.op {
+        Op::Prim(Prim::Reshape { .. } | Prim::Slice { .. }) => true,
+        Op::Prim(Prim::Permute { perm }) => perm.last().copied() == rank.checked_sub(1),
+        _ => false,
+    };
+    (stored_well && !inside).then_some(user)
+}
+
+fn build(flow: &Flow<'_>, nodes: Vec<NodeId>, outputs: Vec<Value>) -> Result<Outline, TypeError> {
+    let graph = flow.graph;
+    let b = Builder::new("region");
+    declare_symbols(graph, &b, &nodes);
+    let mut map: BTreeMap<Value, Value> = BTreeMap::new();
+    let mut inputs = Vec::new();
+    for &id in &nodes {
+        let node = graph.node(id);
+        let mut operands = Vec::with_capacity(node.operands.len());
+        for &operand in &node.operands {
+            let mapped = *map.entry(operand).or_insert_with(|| {
+                inputs.push(operand);
+                b.add_input(&format!("x{}", inputs.len() - 1), graph.ty(operand).clone(), kind(graph, operand))
+            });
+            operands.push(mapped);
+        }
+        b.set_origin(node.origin.clone());
+        let results = b.op(node.op.clone(), &operands)?;
+        map.extend(node.results.iter().copied().zip(results));
+    }
+    for output in &outputs {
+        b.output(map[output]);
+    }
+    Ok(Outline { body: b.finish(), nodes, inputs, outputs })
+}
+
+/// Whether an input of a region is fixed with the model; its bytes stay with the graph.
+fn kind(graph: &Graph, value: Value) -> InputKind {
+    let input: Option<&Input> = graph.inputs().iter().find(|input| input.value == value);
+    match input.map(|input| &input.kind) {
+        Some(InputKind::Weight(_)) => InputKind::Weight(None),
+        _ => InputKind::User,
+    }
+}
+
+fn declare_symbols(graph: &Graph, b: &Builder, nodes: &[NodeId]) {
+    let mut names = BTreeSet::new();
+    for &id in nodes {
+        let node = graph.node(id);
+        for value in node.operands.iter().chain(&node.results) {
+            graph.ty(*value).shape.iter().for_each(|extent| extent.collect_symbols(&mut names));
+        }
+    }
+    for symbol in graph.symbols().iter().filter(|s| names.contains(&s.name)) {
+        b.symbol(&symbol.name, symbol.min, symbol.max);
+    }
+}

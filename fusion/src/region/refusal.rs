@@ -1,0 +1,137 @@
+//! Why a node is in no region, or a region ends: a closed list.
+
+use std::fmt;
+
+/// Why nodes do not share a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Refusal {
+    /// A matrix product; a library computes it.
+    MatMul,
+    /// Attention; a library computes it.
+    Attention,
+    /// A collective: it waits for other ranks.
+    Collective,
+    /// An op of the host framework that is not taken apart.
+    Opaque,
+    /// Writes to rows that an index tensor chooses.
+    Scatter,
+    /// Selects the largest elements of a row.
+    TopK,
+    /// Only moves or repeats elements; free as a view, or left to its consumer.
+    LayoutOnly,
+    /// A constant; every consumer has its own.
+    Constant,
+    /// Nothing reads its results.
+    Dead,
+    /// Reduces over axes that are not the innermost of its operand.
+    ReductionAxis,
+    /// Reduces over the rows of the tensor, so that no row is independent of another.
+    WholeTensor,
+    /// A reshape or broadcast whose extents do not factor into common axes.
+    Reshape,
+    /// Reductions and cuts that run over lanes which overlap without nesting.
+    LaneOverlap,
+    /// A computed value holds its lanes in another order than the row.
+    LaneOrder,
+    /// One axis occurs twice in a value.
+    Diagonal,
+    /// The outputs have no row in common.
+    NoCommonRows,
+    /// The outputs run over different inner rows: a table computed once per outer row, say.
+    InnerRows,
+    /// Gathers from a value computed in the region.
+    GatherComputed,
+    /// Gathers along the lanes of a row.
+    GatherLanes,
+    /// A path leaves the region and comes back.
+    NotConvex,
+    /// More nodes or operands than a kernel may have.
+    TooLarge,
+}
+
+impl Refusal {
+    /// Every reason, in declaration order.
+    pub const ALL: [Refusal; 21] = [
+        Refusal::MatMul,
+        Refusal::Attention,
+        Refusal::Collective,
+        Refusal::Opaque,
+        Refusal::Scatter,
+        Refusal::TopK,
+        Refusal::LayoutOnly,
+        Refusal::Constant,
+        Refusal::Dead,
+        Refusal::ReductionAxis,
+        Refusal::WholeTensor,
+        Refusal::Reshape,
+        Refusal::LaneOverlap,
+        Refusal::LaneOrder,
+        Refusal::Diagonal,
+        Refusal::NoCommonRows,
+        Refusal::InnerRows,
+        Refusal::GatherComputed,
+        Refusal::GatherLanes,
+        Refusal::NotConvex,
+        Refusal::TooLarge,
+    ];
+
+    /// Short name, for reports and switches.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Refusal::MatMul => "matmul",
+            Refusal::Attention => "attention",
+            Refusal::Collective => "collective",
+            Refusal::Opaque => "opaque",
+            Refusal::Scatter => "scatter",
+            Refusal::TopK => "top_k",
+            Refusal::LayoutOnly => "layout_only",
+            Refusal::Constant => "constant",
+            Refusal::Dead => "dead",
+            Refusal::ReductionAxis => "reduction_axis",
+            Refusal::WholeTensor => "whole_tensor",
+            Refusal::Reshape => "reshape",
+            Refusal::LaneOverlap => "lane_overlap",
+            Refusal::LaneOrder => "lane_order",
+            Refusal::Diagonal => "diagonal",
+            Refusal::NoCommonRows => "no_common_rows",
+            Refusal::InnerRows => "inner_rows",
+            Refusal::GatherComputed => "gather_computed",
+            Refusal::GatherLanes => "gather_lanes",
+            Refusal::NotConvex => "not_convex",
+            Refusal::TooLarge => "too_large",
+        }
+    }
+
+    /// The reason in words.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Refusal::MatMul => "a matrix product is left to a library",
+            Refusal::Attention => "attention is left to a library",
+            Refusal::Collective => "a collective waits for other ranks",
+            Refusal::Opaque => "an op of the host framework is not taken apart",
+            Refusal::Scatter => "it writes to rows that an index tensor chooses",
+            Refusal::TopK => "it selects the largest elements of a row",
+            Refusal::LayoutOnly => "layout only: free as a view, or left to its consumer",
+            Refusal::Constant => "a constant, of which every consumer has its own",
+            Refusal::Dead => "nothing reads its results",
+            Refusal::ReductionAxis => "it reduces over axes that are not the innermost of its operand",
+            Refusal::WholeTensor => "it reduces over the rows, so that no row is independent of another",
+            Refusal::Reshape => "the extents of a reshape or broadcast do not factor into common axes",
+            Refusal::LaneOverlap => "reductions or cuts run over lanes that overlap without nesting",
+            Refusal::LaneOrder => "a computed value holds its lanes in another order than the row",
+            Refusal::Diagonal => "one axis occurs twice in a value",
+            Refusal::NoCommonRows => "the outputs have no row in common",
+            Refusal::InnerRows => "the outputs run over different inner rows",
+            Refusal::GatherComputed => "it gathers from a value computed in the region",
+            Refusal::GatherLanes => "it gathers along the lanes of a row",
+            Refusal::NotConvex => "a path leaves the region and comes back",
+            Refusal::TooLarge => "more nodes or operands than a kernel may have",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}

@@ -1,0 +1,181 @@
+//! The iteration space of a body of primitives, and whether it has one.
+//!
+//! Lanes are the axes that reductions run over and that slices and concatenations of computed values cut; without any,
+//! the innermost dim of the output of most axes. Every other axis counts rows. A body is one row program if all its
+//! outputs run over the same rows, no row depends on another, and every computed value holds its lanes in one order.
+
+use fusewright_graph::axes::{AxisId, AxisMap};
+use fusewright_graph::{Graph, Op, Prim, Value};
+
+use super::Refusal;
+
+/// Rows and lanes of a body.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// The axes of all values.
+    pub axes: AxisMap,
+    /// Row axes in the order of the first output.
+    pub rows: Vec<AxisId>,
+    /// Lane axes of each lane space, outermost first; a space that is part of another is not listed.
+    pub lanes: Vec<Vec<AxisId>>,
+}
+
+impl Space {
+    /// The space of a body of primitives.
+    ///
+    /// # Errors
+    /// Why the body is no row program.
+    pub fn of(body: &Graph) -> Result<Space, Refusal> {
+        let axes = AxisMap::of(body).map_err(|_| Refusal::Reshape)?;
+        let views = views(body);
+        let lanes = find_lanes(body, &axes, &views)?;
+        let mut space = Space { axes, rows: Vec::new(), lanes };
+        space.check_values(body, &views)?;
+        space.rows = space.common_rows(body)?;
+        space.check_nodes(body, &views)?;
+        Ok(space)
+    }
+
+    /// Whether an axis is a lane.
+    pub fn is_lane(&self, axis: AxisId) -> bool {
+        self.row_of(axis).is_some()
+    }
+
+    fn row_of(&self, axis: AxisId) -> Option<&[AxisId]> {
+        self.lanes.iter().find(|row| row.contains(&axis)).map(Vec::as_slice)
+    }
+
+    /// Every value holds an axis once, and computed values hold their lanes in the order of the row.
+    fn check_values(&self, body: &Graph, views: &[bool]) -> Result<(), Refusal> {
+        for value in (0..body.value_count() as u32).map(Value) {
+            let flat = self.axes.flat(value);
+            if (1..flat.len()).any(|i| flat[..i].contains(&flat[i])) {
+                return Err(Refusal::Diagonal);
+            }
+            let lanes: Vec<AxisId> = flat.into_iter().filter(|&a| self.is_lane(a)).collect();
+            let Some(row) = lanes.first().and_then(|&a| self.row_of(a)) else { continue };
+            let fits =
+                if views[value.0 as usize] { lanes.iter().all(|a| row.contains(a)) } else { row.starts_with(&lanes) };
+            if !fits {
+                return Err(Refusal::LaneOrder);
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows, which every output runs over.
+    fn common_rows(&self, body: &Graph) -> Result<Vec<AxisId>, Refusal> {
+        let rows_of =
+            |value| -> Vec<AxisId> { self.axes.flat(value).into_iter().filter(|&a| !self.is_lane(a)).collect() };
+        let outputs: Vec<Vec<AxisId>> = body.outputs().iter().map(|o| rows_of(o.value)).collect();
+        let Some(first) = outputs.first() else { return Err(Refusal::Dead) };
+        if outputs.iter().all(|rows| rows.len() == first.len() && rows.iter().all(|a| first.contains(a))) {
+            return Ok(first.clone());
+        }
+        let shared = first.iter().any(|a| outputs.iter().all(|rows| rows.contains(a)));
+        Err(if shared { Refusal::InnerRows } else { Refusal::NoCommonRows })
+    }
+
+    fn check_nodes(&self, body: &Graph, views: &[bool]) -> Result<(), Refusal> {
+        let reduced: Vec<_> = self.axes.reduced().collect();
+        for id in body.node_ids() {
+            let node = body.node(id);
+            let Op::Prim(prim) = &node.op else { continue };
+            match prim {
+                Prim::Reduce { .. } | Prim::ArgReduce { .. } => {
+                    let over = reduced.iter().find(|(at, _)| *at == id).map_or(&[][..], |(_, over)| over);
+                    if !self.axes.flat(node.operands[0]).ends_with(over) {
+                        return Err(Refusal::ReductionAxis);
+                    }
+                    self.check_single_row(node.operands[0], over)?;
+                }
+                Prim::Gather { .. } => {
+                    if !views[node.operands[0].0 as usize] {
+                        return Err(Refusal::GatherComputed);
+                    }
+                    if self.axes.flat(node.operands[1]).iter().any(|&a| self.is_lane(a)) {
+                        return Err(Refusal::GatherLanes);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A body without rows reduces one axis of known extent at a time; anything else is a reduction of a tensor.
+    fn check_single_row(&self, operand: Value, over: &[AxisId]) -> Result<(), Refusal> {
+        if !self.rows.is_empty() {
+            return Ok(());
+        }
+        let symbolic = over.iter().any(|&a| self.axes.extent(a).as_const().is_none());
+        let dims = self.axes.dims(operand);
+        let several = dims.iter().filter(|dim| dim.iter().any(|a| over.contains(a))).count() > 1;
+        if symbolic || several { Err(Refusal::WholeTensor) } else { Ok(()) }
+    }
+}
+
+/// For each value, whether it is an index map of an input.
+fn views(body: &Graph) -> Vec<bool> {
+    let mut views = vec![false; body.value_count()];
+    for input in body.inputs() {
+        views[input.value.0 as usize] = true;
+    }
+    for node in body.nodes() {
+        let layout = matches!(
+            &node.op,
+            Op::Prim(
+                Prim::Reshape { .. }
+                    | Prim::Permute { .. }
+                    | Prim::Expand { .. }
+                    | Prim::Slice { .. }
+                    | Prim::Gather { .. }
+            )
+        );
+        if layout && views[node.operands[0].0 as usize] {
+            views[node.results[0].0 as usize] = true;
+        }
+    }
+    views
+}
+
+fn find_lanes(body: &Graph, axes: &AxisMap, views: &[bool]) -> Result<Vec<Vec<AxisId>>, Refusal> {
+    let mut runs: Vec<Vec<AxisId>> = axes.reduced().map(|(_, over)| over).collect();
+    for cut in axes.derived() {
+        if !views[body.node(cut.node).results[0].0 as usize] {
+            runs.push(axes.resolve(&[cut.axis]));
+            runs.extend(cut.from.iter().map(|from| axes.resolve(from)));
+        }
+    }
+    runs.retain(|run| !run.is_empty());
+    if runs.is_empty() {
+        runs.push(innermost_dim(body, axes));
+        runs.retain(|run| !run.is_empty());
+    }
+    // Longest first, so that a shorter run is found inside the one that holds it.
+    runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
+    let mut lanes: Vec<Vec<AxisId>> = Vec::new();
+    for run in runs {
+        match lanes.iter().find(|row| run.iter().any(|a| row.contains(a))) {
+            None => lanes.push(run),
+            Some(row) if row.windows(run.len()).any(|window| window == run) => {}
+            Some(_) => return Err(Refusal::LaneOverlap),
+        }
+    }
+    Ok(lanes)
+}
+
+/// The axes of the innermost dim of the output that has most axes.
+fn innermost_dim(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
+    let mut widest: Vec<AxisId> = Vec::new();
+    let mut most = 0;
+    for output in body.outputs() {
+        let dims = axes.dims(output.value);
+        let count = dims.iter().map(Vec::len).sum();
+        if count > most {
+            most = count;
+            widest = dims.into_iter().rfind(|dim| !dim.is_empty()).unwrap_or_default();
+        }
+    }
+    widest
+}

@@ -1,0 +1,393 @@
+//! What merges and what does not.
+
+use expect_test::{Expect, expect};
+use fusewright_graph::DType::{BF16, F32, I64};
+use fusewright_graph::{Prim, ReduceOp, ScalarFn};
+
+use super::*;
+use crate::pass::{Cx, PassManager, Verify};
+use crate::samples::{self, Built, Sample, TINY};
+
+fn divided(graph: &Graph) -> (Graph, Partition) {
+    let (graph, _) = PassManager::default().run(graph, &mut Cx::default(), &mut [&mut Verify]).expect("the passes run");
+    let partition = partition(&graph, &Limits::default());
+    check(&graph, &partition);
+    (graph, partition)
+}
+
+/// What holds of every partition: all nodes are accounted for and steps follow what they read.
+fn check(graph: &Graph, partition: &Partition) {
+    let unfused: Vec<NodeId> = partition.unfused.iter().map(|u| u.node).collect();
+    for id in graph.node_ids() {
+        let fused = partition.regions.iter().any(|r| r.nodes.contains(&id));
+        assert!(fused != unfused.contains(&id), "{:?}: fused {fused}", graph.node(id));
+    }
+    let mut known: Vec<Value> = graph.inputs().iter().map(|i| i.value).collect();
+    for step in &partition.steps {
+        let (reads, makes) = match step {
+            Step::Region(i) => (&partition.regions[*i].inputs, &partition.regions[*i].outputs),
+            Step::Node(id) => (&graph.node(*id).operands, &graph.node(*id).results),
+        };
+        assert!(reads.iter().all(|v| known.contains(v)), "{step:?} reads what is not made yet");
+        known.extend(makes);
+    }
+    assert!(graph.outputs().iter().all(|o| known.contains(&o.value)));
+    for region in &partition.regions {
+        region.space().expect("a region has rows");
+        let types = |values: &[Value]| values.iter().map(|&v| graph.ty(v).clone()).collect::<Vec<_>>();
+        let inner = |values: Vec<Value>| values.iter().map(|&v| region.body.ty(v).clone()).collect::<Vec<_>>();
+        assert_eq!(types(&region.inputs), inner(region.body.inputs().iter().map(|i| i.value).collect()));
+        assert_eq!(types(&region.outputs), inner(region.body.outputs().iter().map(|o| o.value).collect()));
+    }
+}
+
+/// Ops of each region, free ones left out.
+fn regions(graph: &Graph, partition: &Partition) -> Vec<String> {
+    let computing = |id: &&NodeId| !matches!(graph.node(**id).op.name(), "literal" | "reshape" | "permute" | "slice");
+    let ops = |r: &FusedRegion| {
+        r.nodes.iter().filter(computing).map(|&id| graph.node(id).op.name()).collect::<Vec<_>>().join(" ")
+    };
+    partition.regions.iter().map(ops).collect()
+}
+
+fn built(build: impl FnOnce(Sample) -> Built<Graph>) -> (Graph, Partition) {
+    divided(&build(Sample::new(false)).expect("types"))
+}
+
+/// The regions, the merges that were refused, and the reasons of what is in no region.
+fn expect_division((graph, partition): &(Graph, Partition), expected: &Expect) {
+    let mut text = String::new();
+    for (region, ops) in partition.regions.iter().zip(regions(graph, partition)) {
+        text += &format!("region {ops}\n");
+        for end in &region.ends {
+            text += &format!("  ends at {}: {}\n", graph.node(end.node).op.name(), end.refusal.name());
+        }
+    }
+    let mut left: std::collections::BTreeMap<(&str, &str), usize> = Default::default();
+    for unfused in partition.unfused.iter() {
+        *left.entry((graph.node(unfused.node).op.name(), unfused.refusal.name())).or_default() += 1;
+    }
+    for ((op, refusal), count) in left {
+        text += &format!("{count} {op}: {refusal}\n");
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn a_decoder_layer_is_seven_kernels() {
+    let layer = divided(&samples::qwen3_layer(false, &TINY).expect("types"));
+    assert_eq!(layer.1.regions.len(), 7);
+    expect_division(
+        &layer,
+        &expect![[r#"
+        region cast mul cat cos cast sin cast
+          ends at mul: inner_rows
+          ends at mul: inner_rows
+          ends at mul: inner_rows
+          ends at mul: inner_rows
+        region cast mul reduce div add rsqrt mul cast mul
+          ends at matmul: matmul
+          ends at matmul: matmul
+          ends at matmul: matmul
+        region cast mul reduce div add rsqrt mul cast mul mul neg cat mul add
+          ends at cast: inner_rows
+          ends at cast: inner_rows
+          ends at matmul: matmul
+          ends at sdpa: attention
+        region cast mul reduce div add rsqrt mul cast mul mul neg cat mul add
+          ends at cast: inner_rows
+          ends at cast: inner_rows
+          ends at matmul: matmul
+          ends at sdpa: attention
+        region add cast mul reduce div add rsqrt mul cast mul
+          ends at matmul: matmul
+          ends at matmul: matmul
+          ends at matmul: matmul
+          ends at add: not_convex
+        region silu mul
+          ends at matmul: matmul
+          ends at matmul: matmul
+          ends at matmul: matmul
+        region add
+          ends at add: not_convex
+          ends at matmul: matmul
+        7 matmul: matmul
+        2 permute: layout_only
+        2 reshape: layout_only
+        1 sdpa: attention
+    "#]],
+    );
+}
+
+#[test]
+fn the_core_form_divides_likewise_outside_attention() {
+    let layer = divided(&samples::qwen3_layer(true, &TINY).expect("types"));
+    expect_division(
+        &layer,
+        &expect![[r#"
+        region cast mul cat cos cast sin cast
+          ends at mul: inner_rows
+          ends at mul: inner_rows
+          ends at mul: inner_rows
+          ends at mul: inner_rows
+        region cast mul reduce div add rsqrt mul cast mul
+          ends at matmul: matmul
+          ends at matmul: matmul
+          ends at matmul: matmul
+        region cast mul reduce div add rsqrt mul cast mul mul neg cat mul add cast mul
+          ends at cast: inner_rows
+          ends at cast: inner_rows
+          ends at matmul: matmul
+          ends at matmul: matmul
+        region cast mul reduce div add rsqrt mul cast mul mul neg cat mul add cast expand mul
+          ends at cast: inner_rows
+          ends at cast: inner_rows
+          ends at matmul: matmul
+          ends at matmul: matmul
+        region cast
+          ends at matmul: matmul
+          ends at matmul: matmul
+        region le select add reduce sub exp reduce div
+          ends at matmul: matmul
+          ends at sub: diagonal
+          ends at matmul: matmul
+        region cast
+          ends at matmul: matmul
+          ends at matmul: matmul
+        region add cast mul reduce div add rsqrt mul cast mul
+          ends at matmul: matmul
+          ends at matmul: matmul
+          ends at matmul: matmul
+          ends at add: not_convex
+        region cast sigmoid mul cast mul
+          ends at matmul: matmul
+          ends at matmul: matmul
+          ends at matmul: matmul
+        region add
+          ends at add: not_convex
+          ends at matmul: matmul
+        1 expand: layout_only
+        1 iota: constant
+        9 matmul: matmul
+        2 reshape: layout_only
+        1 sub: diagonal
+    "#]],
+    );
+}
+
+#[test]
+fn quantisers_join_what_they_quantise() {
+    expect_division(
+        &divided(&samples::add_norm_fp8_token(512).expect("types")),
+        &expect![[r#"
+        region add cast mul reduce div add rsqrt mul cast mul cast abs reduce div max div max min cast
+    "#]],
+    );
+    expect_division(
+        &divided(&samples::silu_fp8_group(true, 512).expect("types")),
+        &expect![[r#"
+            region cast sigmoid mul cast mul cast abs reduce max div div max min cast
+        "#]],
+    );
+}
+
+#[test]
+fn a_norm_over_the_tokens_is_not_row_work() {
+    let graph = built(|g| {
+        let x = g.input("x", F32, &[-1, 256]);
+        let square = g.b.mul(x, x)?;
+        let sum = g.b.prim(
+            Prim::Reduce { op: ReduceOp::Add, axes: vec![0], nan: fusewright_graph::NanRule::Propagate },
+            &[square],
+        )?;
+        let y = g.b.mul(x, g.b.map(ScalarFn::Rsqrt, &[sum])?)?;
+        Ok(g.finish(&[y]))
+    });
+    expect_division(
+        &graph,
+        &expect![[r#"
+        region mul
+          ends at reduce: reduction_axis
+        region rsqrt mul
+          ends at reduce: reduction_axis
+        1 reduce: reduction_axis
+    "#]],
+    );
+}
+
+#[test]
+fn a_maximum_of_the_whole_tensor_ends_a_region() {
+    let graph = built(|g| {
+        let x = g.input("x", F32, &[-1, 256]);
+        let axes = vec![0, 1];
+        let largest = g.b.prim(
+            Prim::Reduce { op: ReduceOp::Max, axes, nan: fusewright_graph::NanRule::Propagate },
+            &[g.b.map(ScalarFn::Abs, &[x])?],
+        )?;
+        let y = g.b.div(x, largest)?;
+        Ok(g.finish(&[y]))
+    });
+    expect_division(
+        &graph,
+        &expect![[r#"
+        region abs
+          ends at reduce: whole_tensor
+        region div
+          ends at reduce: whole_tensor
+        1 reduce: whole_tensor
+    "#]],
+    );
+}
+
+#[test]
+fn embeddings_join_and_gathers_of_computed_rows_do_not() {
+    let joins = built(|g| {
+        let (table, ids) = (g.weight("table", &[1000, 64]), g.input("ids", I64, &[-1]));
+        let rows = g.b.prim(Prim::Gather { axis: 0 }, &[table, ids])?;
+        let y = g.hf_norm(rows, g.weight("w", &[64]))?;
+        Ok(g.finish(&[y]))
+    });
+    expect_division(
+        &joins,
+        &expect![[r#"
+        region gather cast mul reduce div add rsqrt mul cast mul
+    "#]],
+    );
+    let computed = built(|g| {
+        let (x, ids) = (g.input("x", BF16, &[-1, 64]), g.input("ids", I64, &[-1]));
+        let y = g.hf_norm(x, g.weight("w", &[64]))?;
+        let rows = g.b.prim(Prim::Gather { axis: 0 }, &[y, ids])?;
+        let out = g.b.add(rows, rows)?;
+        Ok(g.finish(&[out]))
+    });
+    expect_division(
+        &computed,
+        &expect![[r#"
+        region cast mul reduce div add rsqrt mul cast mul
+          ends at gather: gather_computed
+        region gather add
+          ends at mul: gather_computed
+    "#]],
+    );
+    let lanes = built(|g| {
+        let (x, ids) = (g.input("x", BF16, &[-1, 64]), g.input("ids", I64, &[64]));
+        let picked = g.b.prim(Prim::Gather { axis: 1 }, &[x, ids])?;
+        let out = g.b.add(picked, picked)?;
+        Ok(g.finish(&[out]))
+    });
+    expect_division(
+        &lanes,
+        &expect![[r#"
+        region add
+          ends at gather: gather_lanes
+        1 gather: gather_lanes
+    "#]],
+    );
+}
+
+#[test]
+fn heads_and_tokens_are_quantised_together() {
+    let graph = built(|g| {
+        let x = g.input("x", BF16, &[-1, 4, 16]);
+        let y = g.view(g.hf_norm(x, g.weight("w", &[16]))?, &[-1, 64])?;
+        let [code, scale] = g.fp8_token(y)?;
+        Ok(g.finish(&[code, scale, y]))
+    });
+    expect_division(
+        &graph,
+        &expect![[r#"
+        region cast mul reduce div add rsqrt mul cast mul cast abs reduce div max div max min cast
+    "#]],
+    );
+}
+
+#[test]
+fn odd_layouts_end_regions() {
+    let transposed = built(|g| {
+        let x = g.input("x", F32, &[-1, 8, 16]);
+        let y = g.permute(g.softmax(x)?, &[0, 2, 1])?;
+        let out = g.softmax(y)?;
+        Ok(g.finish(&[out]))
+    });
+    expect_division(
+        &transposed,
+        &expect![[r#"
+        region reduce sub exp reduce div
+          ends at reduce: lane_order
+          ends at sub: lane_order
+        region reduce sub exp reduce div
+          ends at div: lane_order
+    "#]],
+    );
+    let reshaped = built(|g| {
+        let x = g.input("x", F32, &[6, 4]);
+        let y = g.b.mul(x, x)?;
+        let out = g.softmax(g.view(y, &[8, 3])?)?;
+        Ok(g.finish(&[out]))
+    });
+    expect_division(
+        &reshaped,
+        &expect![[r#"
+        region mul
+          ends at reduce: reshape
+          ends at sub: reshape
+        region exp reduce div
+          ends at sub: reshape
+        1 reduce: reshape
+        1 reshape: layout_only
+        1 sub: reshape
+    "#]],
+    );
+    let diagonal = built(|g| {
+        let x = g.input("x", F32, &[-1]);
+        let e = g.b.map(ScalarFn::Exp, &[x])?;
+        let out = g.b.add(g.view(e, &[-1, 1])?, g.view(e, &[1, -1])?)?;
+        Ok(g.finish(&[out]))
+    });
+    expect_division(
+        &diagonal,
+        &expect![[r#"
+        region exp
+          ends at add: diagonal
+        1 add: diagonal
+        1 reshape: layout_only
+    "#]],
+    );
+}
+
+#[test]
+fn limits_end_regions() {
+    let g = Sample::new(false);
+    let mut x = g.input("x", F32, &[-1, 8]);
+    for _ in 0..10 {
+        x = g.b.map(ScalarFn::Neg, &[g.b.map(ScalarFn::Exp, &[x]).expect("exp")]).expect("neg");
+    }
+    let graph = g.finish(&[x]);
+    let partition = partition(&graph, &Limits { nodes: 8, operands: 64 });
+    check(&graph, &partition);
+    assert!(partition.regions.len() >= 3 && partition.regions.iter().all(|r| r.nodes.len() <= 8));
+    assert!(partition.regions[0].ends.iter().all(|e| e.refusal == Refusal::TooLarge));
+}
+
+#[test]
+fn no_rows_and_one_row_are_graphs_too() {
+    for rows in [0, 1, 5] {
+        let graph = built(|g| {
+            let x = g.input("x", BF16, &[rows, 64]);
+            let y = g.hf_norm(x, g.weight("w", &[64]))?;
+            Ok(g.finish(&[y]))
+        });
+        assert_eq!(graph.1.regions.len(), 1, "{rows} rows");
+    }
+}
+
+#[test]
+fn functions_of_weights_join_the_rows() {
+    let (_, partition) = built(|g| {
+        let x = g.input("x", BF16, &[-1, 64]);
+        let y = g.gemma_norm(x, g.weight("w", &[64]))?;
+        Ok(g.finish(&[y]))
+    });
+    assert_eq!(partition.regions.len(), 1);
+    assert!(partition.regions[0].ends.is_empty());
+}
