@@ -1,0 +1,324 @@
+//! Evaluation of a graph of primitives, node by node.
+//!
+//! A value is dropped after its last use. What does not depend on the kind of element (layout, indexing, loops over
+//! rows and batches) is here and in [`super::layout`]; arithmetic is the domain's.
+
+use std::sync::Arc;
+
+use fusewright_abi::DType;
+
+use super::bind::Binding;
+use super::domain::{ArrayOf, Call, CastTo, DataOf, Domain, Head, Product};
+use super::{InterpError, layout};
+use crate::graph::{Graph, Input, InputKind, Node, Op, Value};
+use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
+use crate::tensor::{Array, Data, Tensor};
+
+/// Dtype and extents of a result.
+type Type = (DType, Vec<usize>);
+
+/// Evaluates graphs of primitives in a domain.
+pub(super) struct Machine<'a, D> {
+    pub domain: &'a D,
+    pub binding: &'a Binding,
+}
+
+/// Values that are still needed.
+struct Frame<A> {
+    values: Vec<Option<Arc<A>>>,
+    uses: Vec<usize>,
+}
+
+impl<A> Frame<A> {
+    fn new(graph: &Graph) -> Self {
+        let mut uses = vec![0; graph.value_count()];
+        let operands = graph.nodes().iter().flat_map(|node| node.operands.iter().copied());
+        for value in operands.chain(graph.outputs().iter().map(|output| output.value)) {
+            uses[value.0 as usize] += 1;
+        }
+        Frame { values: uses.iter().map(|_| None).collect(), uses }
+    }
+
+    fn set(&mut self, value: Value, array: A) {
+        let index = value.0 as usize;
+        if self.uses[index] > 0 {
+            self.values[index] = Some(Arc::new(array));
+        }
+    }
+
+    /// The value, which the frame forgets after its last use.
+    fn take(&mut self, value: Value) -> Arc<A> {
+        let index = value.0 as usize;
+        self.uses[index] -= 1;
+        let slot = &mut self.values[index];
+        let found = if self.uses[index] == 0 { slot.take() } else { slot.clone() };
+        found.expect("nodes are in topological order, so an operand has been computed")
+    }
+}
+
+impl<D: Domain> Machine<'_, D> {
+    /// The outputs on tensors for the user inputs.
+    pub fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<ArrayOf<D>>, InterpError> {
+        let mut frame = Frame::new(graph);
+        let mut users = inputs.iter();
+        for input in graph.inputs() {
+            let array = match (&input.kind, users.as_slice()) {
+                (InputKind::User, [tensor, ..]) => {
+                    users.next();
+                    self.domain.lift(tensor)
+                }
+                _ if frame.uses[input.value.0 as usize] == 0 => continue,
+                _ => self.domain.lift(&self.weight(graph, input)?),
+            };
+            frame.set(input.value, array);
+        }
+        for node in graph.nodes() {
+            self.step(graph, node, &mut frame)?;
+        }
+        let outputs = graph.outputs().iter().map(|output| frame.take(output.value));
+        Ok(outputs.map(Arc::unwrap_or_clone).collect())
+    }
+
+    fn weight(&self, graph: &Graph, input: &Input) -> Result<Tensor, InterpError> {
+        let error = |message: String| InterpError::Input { name: input.name.clone(), message };
+        let ty = graph.ty(input.value);
+        match &input.kind {
+            InputKind::Weight(Some(weight)) => {
+                let shape = self.binding.shape(&ty.shape).map_err(error)?;
+                Tensor::from_weight(ty.dtype, &shape, weight).map_err(|e| error(e.to_string()))
+            }
+            _ => Err(error(format!("the weight of type {ty} has no data"))),
+        }
+    }
+
+    fn step(&self, graph: &Graph, node: &Node, frame: &mut Frame<ArrayOf<D>>) -> Result<(), InterpError> {
+        let Node { op, operands, results, origin } = node;
+        let values: Vec<Arc<ArrayOf<D>>> = operands.iter().map(|&v| frame.take(v)).collect();
+        let refs: Vec<&ArrayOf<D>> = values.iter().map(|v| &**v).collect();
+        let types: Result<Vec<Type>, String> = results
+            .iter()
+            .map(|&v| {
+                let ty = graph.ty(v);
+                let shape = self.binding.shape(&ty.shape)?;
+                crate::tensor::element_count(ty.dtype, &shape)?;
+                Ok((ty.dtype, shape))
+            })
+            .collect();
+        let computed = types.and_then(|types| match op {
+            Op::Prim(prim) => self.prim(prim, &refs, &types),
+            Op::Composite(_) => Err("is not expanded".to_owned()),
+        });
+        let (op, origin) = (op.name().to_owned(), Box::new(origin.clone()));
+        let arrays = computed.map_err(|message| InterpError::Node { op, origin, message })?;
+        results.iter().zip(arrays).for_each(|(&value, array)| frame.set(value, array));
+        Ok(())
+    }
+
+    fn prim(&self, prim: &Prim, operands: &[&ArrayOf<D>], types: &[Type]) -> Result<Vec<ArrayOf<D>>, String> {
+        match prim {
+            Prim::Opaque { target, attrs, .. } => {
+                return self.domain.opaque(Call { target, attrs, operands, results: types });
+            }
+            Prim::TopK { .. } => {
+                let [x] = take(operands)?;
+                return self.top_k(x, types);
+            }
+            _ => {}
+        }
+        let [(dtype, shape)] = types else { return Err(format!("has {} results", types.len())) };
+        let data = match prim {
+            Prim::AllReduce { group } => {
+                let [x] = take(operands)?;
+                return Ok(vec![self.domain.all_reduce(group, x)?]);
+            }
+            Prim::Map(f) => self.domain.map(*f, operands, shape)?,
+            Prim::MatMul { transpose_b, .. } => {
+                let [a, b] = take(operands)?;
+                self.matmul(a, b, *transpose_b, *dtype)?
+            }
+            Prim::Sdpa(attrs) => {
+                let [q, k, v] = take(operands)?;
+                self.sdpa(q, k, v, attrs)?
+            }
+            Prim::Gather { axis } => {
+                let [x, indices] = take(operands)?;
+                layout::gather(self.domain, x, indices, *axis)?
+            }
+            Prim::Scatter { axis } => {
+                let [x, indices, updates] = take(operands)?;
+                layout::scatter(self.domain, x, indices, updates, *axis)?
+            }
+            Prim::Cat { axis } => layout::cat(operands, *axis)?,
+            Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. } => self.source(prim, shape)?,
+            _ => {
+                let [x] = take(operands)?;
+                self.unary(prim, x, shape)?
+            }
+        };
+        Ok(vec![Array::new(*dtype, shape.clone(), data)?])
+    }
+
+    fn source(&self, prim: &Prim, shape: &[usize]) -> Result<DataOf<D>, String> {
+        let domain = self.domain;
+        Ok(match prim {
+            Prim::Literal(Literal::Float(_, x)) => Data::Float(vec![domain.float(*x)]),
+            Prim::Literal(Literal::Int(_, v)) => Data::Int(vec![domain.int(*v)]),
+            Prim::SizeOf(dim) => Data::Int(vec![domain.int(self.binding.eval(dim)?)]),
+            Prim::Iota { dtype, axis, .. } => {
+                let mut indices = layout::iota(shape, *axis)?;
+                if dtype.is_float() {
+                    let round = |v| crate::num::int_to_float(DType::I64, v, *dtype, Rounding::NearestEven, false);
+                    Data::Float(indices.into_iter().map(|v| domain.float(round(v))).collect())
+                } else {
+                    indices.iter_mut().for_each(|v| *v = crate::num::wrap_int(*dtype, *v));
+                    Data::Int(indices.into_iter().map(|v| domain.int(v)).collect())
+                }
+            }
+            _ => return Err("takes operands".to_owned()),
+        })
+    }
+
+    fn unary(&self, prim: &Prim, x: &ArrayOf<D>, shape: &[usize]) -> Result<DataOf<D>, String> {
+        match prim {
+            Prim::Cast { to, round, saturate } => {
+                self.domain.cast(x, CastTo { to: *to, round: *round, saturate: *saturate })
+            }
+            Prim::Bitcast { to } => self.domain.bitcast(x, *to),
+            Prim::Pack { ways, to } => match x.shape().last() {
+                Some(last) if *ways > 0 && last % *ways as usize == 0 => self.domain.pack(x, *ways as usize, *to),
+                _ => Err(format!("the last axis of {:?} is not a multiple of {ways}", x.shape())),
+            },
+            Prim::Reduce { op, axes, nan } => self.reduce(x, *op, axes, *nan),
+            Prim::ArgReduce { op, axis } => self.arg_reduce(x, *op, *axis),
+            Prim::Reshape { .. } => Ok(x.data().clone()),
+            Prim::Permute { perm } => layout::permute(x, perm),
+            Prim::Expand { .. } => layout::expand(x, shape),
+            Prim::Slice { axis, start, end, step } => {
+                let bounds = (self.binding.eval(start)?, self.binding.eval(end)?);
+                layout::slice(x, *axis, bounds, *step)
+            }
+            _ => Err("takes other operands".to_owned()),
+        }
+    }
+
+    fn reduce(&self, x: &ArrayOf<D>, op: ReduceOp, axes: &[usize], nan: NanRule) -> Result<DataOf<D>, String> {
+        let (rows, count, length) = layout::rows(x, axes)?;
+        Ok(match &*rows {
+            Data::Float(v) => {
+                let row = |i: usize| self.domain.reduce_floats(op, nan, x.dtype(), &v[i * length..][..length]);
+                Data::Float((0..count).map(row).collect())
+            }
+            Data::Int(v) => {
+                let row = |i: usize| self.domain.reduce_ints(op, x.dtype(), &v[i * length..][..length]);
+                Data::Int((0..count).map(row).collect())
+            }
+        })
+    }
+
+    fn arg_reduce(&self, x: &ArrayOf<D>, op: ReduceOp, axis: usize) -> Result<DataOf<D>, String> {
+        let (rows, count, length) = layout::rows(x, &[axis])?;
+        if length == 0 && count > 0 {
+            return Err(format!("axis {axis} of {:?} is empty", x.shape()));
+        }
+        Ok(Data::Int(match &*rows {
+            Data::Float(v) => (0..count).map(|i| self.domain.arg_floats(op, &v[i * length..][..length])).collect(),
+            Data::Int(v) => {
+                (0..count).map(|i| self.domain.arg_ints(op, x.dtype(), &v[i * length..][..length])).collect()
+            }
+        }))
+    }
+
+    fn top_k(&self, x: &ArrayOf<D>, types: &[Type]) -> Result<Vec<ArrayOf<D>>, String> {
+        let [(dtype, shape), (index_dtype, index_shape)] = types else { return Err("has two results".to_owned()) };
+        let (Some(&length), Some(&k)) = (x.shape().last(), shape.last()) else {
+            return Err("operand has no axis".to_owned());
+        };
+        if k > length {
+            return Err(format!("the {k} largest of {length}"));
+        }
+        let count = x.len().checked_div(length).unwrap_or(0);
+        let mut indices = Vec::new();
+        let data = match x.data() {
+            Data::Float(v) => Data::Float(
+                (0..count)
+                    .flat_map(|i| {
+                        let (values, at) = self.domain.top_floats(&v[i * length..][..length], k);
+                        indices.extend(at);
+                        values
+                    })
+                    .collect(),
+            ),
+            Data::Int(v) => Data::Int(
+                (0..count)
+                    .flat_map(|i| {
+                        let (values, at) = self.domain.top_ints(x.dtype(), &v[i * length..][..length], k);
+                        indices.extend(at);
+                        values
+                    })
+                    .collect(),
+            ),
+        };
+        let values = Array::new(*dtype, shape.clone(), data)?;
+        Ok(vec![values, Array::new(*index_dtype, index_shape.clone(), Data::Int(indices))?])
+    }
+
+    fn matmul(&self, a: &ArrayOf<D>, b: &ArrayOf<D>, transposed: bool, out: DType) -> Result<DataOf<D>, String> {
+        let (&[ref batches @ .., m, k], &[ref b_batches @ .., b_rows, b_columns]) = (a.shape(), b.shape()) else {
+            return Err(format!("{:?} by {:?}", a.shape(), b.shape()));
+        };
+        let n = if transposed { b_rows } else { b_columns };
+        let batches: usize = batches.iter().product();
+        // `b` with its rows along k: one matrix for all batches, or one each.
+        let rows = if transposed { b.data().clone() } else { layout::transpose_last(b)? };
+        let step = if b_batches.is_empty() { 0 } else { n * k };
+        let dtype = a.dtype();
+        match (a.data(), &rows) {
+            (Data::Float(x), Data::Float(y)) if out.is_float() => {
+                let mut values = super::walk::reserve(batches * m * n)?;
+                for i in 0..batches {
+                    let (a, b) = (&x[i * m * k..][..m * k], &y[i * step..][..n * k]);
+                    self.domain.product_floats(Product { a, b, m, n, k, out }, &mut values);
+                }
+                Ok(Data::Float(values))
+            }
+            (Data::Int(x), Data::Int(y)) => {
+                let mut values = super::walk::reserve(batches * m * n)?;
+                for i in 0..batches {
+                    let (a, b) = (&x[i * m * k..][..m * k], &y[i * step..][..n * k]);
+                    self.domain.product_ints(Product { a, b, m, n, k, out: DType::I64 }, &mut values);
+                }
+                let sums = Array::new(DType::I64, vec![values.len()], Data::Int(values))?;
+                self.domain.cast(&sums, CastTo { to: out, round: Rounding::NearestEven, saturate: false })
+            }
+            _ => Err(format!("{dtype} does not multiply into {out}")),
+        }
+    }
+
+    fn sdpa(&self, q: &ArrayOf<D>, k: &ArrayOf<D>, v: &ArrayOf<D>, attrs: &Sdpa) -> Result<DataOf<D>, String> {
+        let (&[batches, heads, t, d], &[_, groups, u, _], &[.., e]) = (q.shape(), k.shape(), v.shape()) else {
+            return Err(format!("query {:?}, key {:?}", q.shape(), k.shape()));
+        };
+        let (Data::Float(qs), Data::Float(ks), Data::Float(vs)) = (q.data(), k.data(), v.data()) else {
+            return Err(format!("is not defined on {}", q.dtype()));
+        };
+        if heads > 0 && (groups == 0 || heads % groups != 0) {
+            return Err(format!("{heads} query heads on {groups} key heads"));
+        }
+        let dtype = q.dtype();
+        let mut values = super::walk::reserve(batches * heads * t * e)?;
+        for batch in 0..batches {
+            for head in 0..heads {
+                let group = batch * groups + head / (heads / groups);
+                let q = &qs[(batch * heads + head) * t * d..][..t * d];
+                let (k, v) = (&ks[group * u * d..][..u * d], &vs[group * u * e..][..u * e]);
+                self.domain.attend(Head { q, k, v, t, u, d, e, dtype, attrs }, &mut values);
+            }
+        }
+        Ok(Data::Float(values))
+    }
+}
+
+/// Exactly `N` operands.
+fn take<'a, A, const N: usize>(operands: &[&'a A]) -> Result<[&'a A; N], String> {
+    <[&A; N]>::try_from(operands).map_err(|_| format!("takes {N} operands, got {}", operands.len()))
+}
