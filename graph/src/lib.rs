@@ -17,8 +17,10 @@ pub mod prim;
 pub mod scalar;
 pub mod tensor;
 pub mod text;
+pub mod verify;
 
 mod builder;
+mod dim_range;
 mod expand;
 mod infer;
 mod same;
