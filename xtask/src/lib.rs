@@ -1,3 +1,4 @@
 //! Chores of this repository, as a library, so that tests run the very checks that the command runs.
 
+pub mod ptxas;
 pub mod tidy;

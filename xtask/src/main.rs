@@ -3,18 +3,24 @@
 //! A chore reads and writes this checkout only. Exit status: 0 done, 1 the chore found something, 2 bad command line.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+
+use xtask::ptxas;
 
 /// What the command prints when it is called wrongly.
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
 
-  tidy    check layering, unsafe code, file form, forbidden words and purity";
+  tidy                   check layering, unsafe code, file form, forbidden words and purity
+  fetch-ptxas            get NVIDIA's PTX assembler into target/tools
+  validate [FILE.ptx...] assemble these files, or else what the PTX tests generate";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["tidy"] => tidy(),
+        ["fetch-ptxas"] => outcome(ptxas::fetch(&tools()).map(|path| println!("{}", path.display()))),
+        ["validate", files @ ..] => outcome(validate(files)),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
@@ -40,4 +46,40 @@ fn tidy() -> ExitCode {
         eprintln!("{finding}");
     }
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+fn outcome(done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn tools() -> PathBuf {
+    root().join("target/tools")
+}
+
+fn validate(files: &[&str]) -> Result<(), String> {
+    let Some(tool) = ptxas::locate(&tools()) else {
+        println!("skipped: validate ({})", ptxas::MISSING);
+        return Ok(());
+    };
+    if files.is_empty() {
+        let status = Command::new("cargo")
+            .args(["test", "-p", "fusewright-codegen", "--features", "cuda", "--test", "ptx"])
+            .env(ptxas::VARIABLE, &tool)
+            .current_dir(root())
+            .status()
+            .map_err(|e| format!("cargo: {e}"))?;
+        return if status.success() { Ok(()) } else { Err("the PTX tests failed".to_owned()) };
+    }
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+        let report = ptxas::assemble(&tool, &text).map_err(|e| format!("{file}: {e}"))?;
+        println!("{file}: {} registers, {} bytes spilled", report.registers, report.spilled);
+    }
+    Ok(())
 }

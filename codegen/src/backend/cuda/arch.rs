@@ -1,0 +1,36 @@
+//! GPU architectures: which instructions exist and which PTX version to ask for.
+//!
+//! The version is the lowest that knows the architecture and every instruction used on it, so that old drivers load it.
+
+/// One architecture.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Arch {
+    /// Name as `ptxas` spells it.
+    pub name: &'static str,
+    /// LLVM's name of the PTX version.
+    pub ptx: &'static str,
+    /// Packed conversions from f32 to both fp8 formats.
+    pub fp8_convert: bool,
+}
+
+const fn arch(name: &'static str, ptx: &'static str, fp8_convert: bool) -> Arch {
+    Arch { name, ptx, fp8_convert }
+}
+
+/// Every architecture that code is made for.
+pub(super) const ALL: &[Arch] = &[
+    arch("sm_80", "+ptx70", false),
+    arch("sm_86", "+ptx71", false),
+    arch("sm_89", "+ptx81", true),
+    arch("sm_90", "+ptx78", true),
+    arch("sm_90a", "+ptx80", true),
+    arch("sm_100", "+ptx86", true),
+    arch("sm_100a", "+ptx86", true),
+    arch("sm_103", "+ptx88", true),
+    arch("sm_120", "+ptx87", true),
+];
+
+/// The architecture of that name.
+pub(super) fn by_name(name: &str) -> Option<Arch> {
+    ALL.iter().copied().find(|a| a.name == name)
+}

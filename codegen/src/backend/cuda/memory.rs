@@ -1,0 +1,149 @@
+//! Loads, stores and constants.
+
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, Literal, Rounding};
+use inkwell::IntPredicate;
+use inkwell::values::IntValue;
+
+use super::EmitError;
+use super::cast::{Cast, narrow_by_bits};
+use super::code::{Built, Code, GLOBAL, Value};
+use super::rows::Rows;
+use crate::kernel::{Inst, InstOp, ParamId, Shape, Source};
+
+/// A constant in the form that values of its dtype are computed in.
+pub(super) fn literal<'c>(code: &Code<'c>, literal: &Literal) -> Built<Value<'c>> {
+    match *literal {
+        Literal::Float(DType::F64, v) => Ok(code.ctx.f64_type().const_float(v).into()),
+        Literal::Float(DType::F32, v) => Ok(code.f32(v as f32).into()),
+        Literal::Float(DType::F8E8M0, v) => {
+            let code_of = if v.is_nan() { 255 } else { ((v as f32).to_bits() >> 23) & 0xff };
+            Ok(code.int_type(8).const_int(u64::from(code_of), false).into())
+        }
+        Literal::Float(to, v) => {
+            let exact = Cast { from: DType::F32, to, round: Rounding::NearestEven, saturate: false };
+            narrow_by_bits(code, code.f32(v as f32), exact).map(Into::into)
+        }
+        Literal::Int(DType::Bool, v) => Ok(code.bool(v != 0).into()),
+        Literal::Int(DType::I4 | DType::U4, v) => Ok(code.int_type(8).const_int((v & 15) as u64, false).into()),
+        Literal::Int(dtype, v) => Ok(code.int_type(dtype.bits()).const_int(v as u64, true).into()),
+    }
+}
+
+impl<'c> Rows<'_, 'c> {
+    /// One element of a load.
+    pub fn load(&mut self, inst: &Inst, lane: IntValue<'c>) -> Built<Value<'c>> {
+        let InstOp::Load { param, index, otherwise, .. } = &inst.op else {
+            return Err(EmitError::unsupported("not a load".into()));
+        };
+        let dtype = self.frame.kernel.param(*param).dtype;
+        let base = self.buffer(*param)?;
+        let at = self.index(index, Some(lane))?;
+        let (Some(literal_of), Some(&predicate)) = (otherwise, inst.args.first()) else {
+            return self.load_from(base, dtype, at, GLOBAL);
+        };
+        let predicate = self.element(predicate, lane)?.into_int_value();
+        let other = literal(self.code, literal_of)?;
+        let loaded =
+            self.branch(predicate, |rows| Ok(vec![rows.load_from(base, dtype, at, GLOBAL)?]), |_| Ok(vec![other]))?;
+        Ok(loaded[0])
+    }
+
+    fn buffer(&self, param: ParamId) -> Built<IntValue<'c>> {
+        let declared = self.frame.kernel.param(param);
+        match &declared.source {
+            Source::Memory => Ok(self.frame.buffers[param.0 as usize]),
+            Source::Producer { op, .. } => {
+                Err(EmitError::unsupported(format!("`{}` comes from `{op}` in the same kernel", declared.name)))
+            }
+            Source::Peer { .. } => Err(EmitError::unsupported(format!("`{}` is memory of other ranks", declared.name))),
+        }
+    }
+
+    /// Element number `at` of an array.
+    pub fn load_from(&self, base: IntValue<'c>, dtype: DType, at: IntValue<'c>, space: u16) -> Built<Value<'c>> {
+        let code = self.code;
+        if dtype.bits() == 4 && space == GLOBAL {
+            let half = code.b.build_right_shift(at, code.i64(1), true, "")?;
+            let byte = code.load(code.int_type(8).into(), code.add(base, half)?, space)?.into_int_value();
+            let odd = code.b.build_and(code.resize(at, 8)?, code.int_type(8).const_int(1, false), "")?;
+            let place = code.b.build_left_shift(odd, code.int_type(8).const_int(2, false), "")?;
+            let nibble = code.b.build_right_shift(byte, place, false, "")?;
+            return Ok(code.b.build_and(nibble, code.int_type(8).const_int(15, false), "")?.into());
+        }
+        let ty = if dtype == DType::Bool { code.int_type(8).into() } else { code.type_of(dtype) };
+        let offset = code.mul(at, code.i64(i64::from(dtype.bits().div_ceil(8))))?;
+        let value = code.load(ty, code.add(base, offset)?, space)?;
+        if dtype != DType::Bool {
+            return Ok(value);
+        }
+        Ok(code.cmp(IntPredicate::NE, value.into_int_value(), code.int_type(8).const_zero())?.into())
+    }
+
+    /// All stores of values of one shape: every value of a lane is computed before the first is written.
+    pub fn store_pass(&mut self, shape: &Shape, stores: &[&Inst]) -> Built<()> {
+        if *shape == Shape::Scalar {
+            let first = self.code.cmp(IntPredicate::EQ, self.frame.thread, self.code.i64(0))?;
+            return self.when(first, |rows| rows.store_lane(stores, rows.code.i64(0)));
+        }
+        let end = self.dim(&shape.elements())?;
+        let step = self.code.i64(i64::from(self.frame.threads));
+        let pass = |rows: &mut Self, lane, _: &[Value<'c>]| rows.store_lane(stores, lane).map(|()| Vec::new());
+        self.each(self.frame.thread, end, step, Vec::new(), pass).map(|_| ())
+    }
+
+    fn store_lane(&mut self, stores: &[&Inst], lane: IntValue<'c>) -> Built<()> {
+        let segment = self.segment;
+        let mut writes = Vec::new();
+        for store in stores {
+            writes.push((*store, self.prepare(store, lane).map_err(|e| e.at(segment, store))?));
+        }
+        for (store, write) in writes {
+            self.write(write).map_err(|e| e.at(segment, store))?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, store: &Inst, lane: IntValue<'c>) -> Built<Write<'c>> {
+        let InstOp::Store { param, index, otherwise } = &store.op else {
+            return Err(EmitError::unsupported("not a store".into()));
+        };
+        let dtype = self.frame.kernel.param(*param).dtype;
+        if dtype.bits() == 4 {
+            return Err(EmitError::unsupported(format!("a store of single {dtype} elements; pack them into bytes")));
+        }
+        let base = self.buffer(*param)?;
+        let mut value = self.element(store.args[0], lane)?;
+        let predicate = match store.args.get(1) {
+            Some(&p) => Some(self.element(p, lane)?.into_int_value()),
+            None => None,
+        };
+        let offset = self.byte_offset(index, lane, dtype)?;
+        let address = self.code.add(base, offset)?;
+        if let (Some(predicate), Some(other)) = (predicate, otherwise) {
+            value = self.code.select(predicate, value, literal(self.code, other)?)?;
+            return Ok(Write { value, address, predicate: None });
+        }
+        Ok(Write { value, address, predicate })
+    }
+
+    fn byte_offset(&self, index: &Dim, lane: IntValue<'c>, dtype: DType) -> Built<IntValue<'c>> {
+        let at = self.index(index, Some(lane))?;
+        self.code.mul(at, self.code.i64(i64::from(dtype.bits() / 8)))
+    }
+
+    fn write(&mut self, write: Write<'c>) -> Built<()> {
+        let (value, _) = self.in_memory(write.value)?;
+        match write.predicate {
+            Some(predicate) => self.when(predicate, |rows| rows.code.store(value, write.address, GLOBAL)),
+            None => self.code.store(value, write.address, GLOBAL),
+        }
+    }
+}
+
+/// A store whose operands are computed.
+struct Write<'c> {
+    value: Value<'c>,
+    address: IntValue<'c>,
+    predicate: Option<IntValue<'c>>,
+}

@@ -1,0 +1,244 @@
+//! NVIDIA GPUs: Kernel IR to LLVM IR to PTX.
+//!
+//! The schedule is the plain one: a block per inner row, lanes dealt to threads in turn, reductions in the stated
+//! order. Inner rows are independent, so all inner rows of all segments of an outer row run side by side. A kernel
+//! takes the buffers as device pointers, then the dims and the half-open range of rows as 64-bit integers; it needs
+//! `launch.threads` threads a block and one block per row and inner row of every segment.
+//!
+//! Nothing is contracted or reassociated: division and square root are the correctly rounded instructions, subnormals
+//! are kept, fused multiply-adds are those the kernel says.
+
+mod arch;
+mod cast;
+mod code;
+mod hazard;
+mod index;
+mod map;
+mod memory;
+mod reduce;
+mod rows;
+
+use std::collections::BTreeMap;
+
+use fusewright_graph::Dim;
+use inkwell::attributes::AttributeLoc;
+use inkwell::builder::BuilderError;
+use inkwell::context::Context;
+use inkwell::module::Module;
+use inkwell::passes::PassBuilderOptions;
+use inkwell::targets::{FileType, InitializationConfig, Target, TargetMachine, TargetMachineOptions, TargetTriple};
+use inkwell::types::BasicTypeEnum;
+use inkwell::values::{FunctionValue, IntValue};
+use inkwell::{AddressSpace, IntPredicate, OptimizationLevel};
+
+use self::arch::Arch;
+use self::code::{Built, Code, GLOBAL};
+use self::rows::{Frame, Rows};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, Order, ROW, Segment};
+
+/// LLVM's number of the calling convention of PTX kernels.
+const PTX_KERNEL: u32 = 71;
+/// What the row program needs of LLVM's optimiser; `ptxas` does the rest.
+const PASSES: &str = "function(instcombine<no-verify-fixpoint>,early-cse,simplifycfg)";
+
+/// Why a kernel has no PTX.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EmitError {
+    /// The kernel uses something that this backend does not make code for.
+    #[error("{place}: no GPU code for {what}")]
+    Unsupported {
+        /// Segment and instruction.
+        place: String,
+        /// What it is, and why not.
+        what: String,
+    },
+    /// The architecture is not in the table.
+    #[error("no GPU architecture `{0}`")]
+    UnknownArch(String),
+    /// LLVM refused what was built, which is a defect of this backend.
+    #[error("LLVM: {0}")]
+    Llvm(String),
+}
+
+impl EmitError {
+    fn unsupported(what: String) -> Self {
+        EmitError::Unsupported { place: String::new(), what }
+    }
+
+    /// Names the place, unless an operand has already named its own.
+    fn at(self, segment: &Segment, inst: &Inst) -> Self {
+        match self {
+            EmitError::Unsupported { place, what } if place.is_empty() => {
+                let result = inst.results.first().map_or_else(String::new, |r| format!(" {r:?}"));
+                EmitError::Unsupported {
+                    place: format!("segment `{}`, {}{result}", segment.name, inst.op.name()),
+                    what,
+                }
+            }
+            other => other,
+        }
+    }
+}
+
+impl From<BuilderError> for EmitError {
+    fn from(error: BuilderError) -> Self {
+        EmitError::Llvm(error.to_string())
+    }
+}
+
+/// How a kernel is launched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Launch {
+    /// Threads of a block, which are one axis.
+    pub threads: u32,
+    /// Blocks per outer row; the grid is one axis of that many blocks per row in the range.
+    pub blocks_per_row: Dim,
+}
+
+/// A kernel's code in both stages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Emitted {
+    /// LLVM IR as built, before its passes.
+    pub ll: String,
+    /// PTX.
+    pub ptx: String,
+    /// How to launch it.
+    pub launch: Launch,
+}
+
+/// The architectures that code is made for.
+pub fn architectures() -> impl Iterator<Item = &'static str> {
+    arch::ALL.iter().map(|a| a.name)
+}
+
+/// Makes PTX of a kernel whose functions are all native.
+///
+/// # Errors
+/// An unknown architecture, or something that this schedule does not cover, named with its reason.
+pub fn emit(kernel: &Kernel, arch: &str) -> Result<Emitted, EmitError> {
+    let arch = arch::by_name(arch).ok_or_else(|| EmitError::UnknownArch(arch.to_owned()))?;
+    let machine = machine(arch)?;
+    let ctx = Context::create();
+    let launch = launch(kernel);
+    let module = build(&ctx, kernel, arch, &machine, &launch)?;
+    module.verify().map_err(|e| EmitError::Llvm(e.to_string()))?;
+    let ll = module.print_to_string().to_string();
+    let options = PassBuilderOptions::create();
+    module.run_passes(PASSES, &machine, options).map_err(|e| EmitError::Llvm(e.to_string()))?;
+    let text =
+        machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(|e| EmitError::Llvm(e.to_string()))?;
+    let text = text.as_slice().strip_suffix(&[0]).unwrap_or(text.as_slice());
+    let ptx = String::from_utf8_lossy(text).into_owned();
+    Ok(Emitted { ll, ptx, launch })
+}
+
+fn machine(arch: Arch) -> Result<TargetMachine, EmitError> {
+    Target::initialize_nvptx(&InitializationConfig::default());
+    let triple = TargetTriple::create("nvptx64-nvidia-cuda");
+    let target = Target::from_triple(&triple).map_err(|e| EmitError::Llvm(e.to_string()))?;
+    let options =
+        TargetMachineOptions::new().set_cpu(arch.name).set_features(arch.ptx).set_level(OptimizationLevel::None);
+    target
+        .create_target_machine_from_options(&triple, options)
+        .ok_or_else(|| EmitError::Llvm(format!("no code generator for {}", arch.name)))
+}
+
+fn launch(kernel: &Kernel) -> Launch {
+    let trees = kernel.segments.iter().flat_map(|s| &s.insts).filter_map(|i| match &i.op {
+        InstOp::Reduce { order: Order::Tree(tree), .. } => Some(tree.threads),
+        InstOp::Reduce { .. } | InstOp::ArgReduce(_) => Some(256),
+        _ => None,
+    });
+    let threads = trees.max().unwrap_or(256).next_multiple_of(32).clamp(128, 1024);
+    let blocks_per_row = kernel.segments.iter().fold(Dim::constant(0), |sum, s| &sum + &s.inner);
+    Launch { threads, blocks_per_row }
+}
+
+fn build<'c>(
+    ctx: &'c Context,
+    kernel: &Kernel,
+    arch: Arch,
+    machine: &TargetMachine,
+    launch: &Launch,
+) -> Built<Module<'c>> {
+    let module = ctx.create_module(&kernel.name);
+    module.set_triple(&machine.get_triple());
+    module.set_data_layout(&machine.get_target_data().get_data_layout());
+    let pointer: BasicTypeEnum<'c> = ctx.ptr_type(AddressSpace::from(GLOBAL)).into();
+    let integer: BasicTypeEnum<'c> = ctx.i64_type().into();
+    let buffers = std::iter::repeat_n(pointer, kernel.params.len());
+    let integers = std::iter::repeat_n(integer, kernel.dims.len() + 2);
+    let params: Vec<_> = buffers.chain(integers).map(Into::into).collect();
+    let function = module.add_function(&kernel.name, ctx.void_type().fn_type(&params, false), None);
+    function.set_call_conventions(PTX_KERNEL);
+    for (key, value) in [("nvvm.maxntid", launch.threads.to_string()), ("nvvm.minctasm", "1".to_owned())] {
+        function.add_attribute(AttributeLoc::Function, ctx.create_string_attribute(key, &value));
+    }
+    let code = Code { ctx, module, b: ctx.create_builder(), function };
+    let entry = code.block();
+    code.b.position_at_end(entry);
+    segments(&code, kernel, arch, launch)?;
+    Ok(code.module)
+}
+
+/// The body: finds the block's row and inner row, and runs the segment that owns it.
+fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: Arch, launch: &Launch) -> Built<()> {
+    let register = |name: &str| -> Built<IntValue<'c>> {
+        let value = code.call(&format!("llvm.nvvm.read.ptx.sreg.{name}.x"), &[], &[])?;
+        code.resize(value.into_int_value(), 64)
+    };
+    let block = register("ctaid")?;
+    let thread = register("tid")?;
+    let (buffers, mut names, range) = arguments(code, kernel)?;
+    let per_row = index::dim(code, &launch.blocks_per_row, &|name| named(&names, name))?;
+    let row = code.b.build_int_unsigned_div(block, per_row, "")?;
+    let mut slot = code.b.build_int_sub(block, code.mul(row, per_row)?, "")?;
+    let row = code.add(range[0], row)?;
+    names.insert(ROW.to_owned(), row);
+    let (inside, done) = (code.block(), code.block());
+    let exists = code.cmp(IntPredicate::SLT, row, range[1])?;
+    code.b.build_conditional_branch(exists, inside, done)?;
+    code.b.position_at_end(inside);
+    for segment in &kernel.segments {
+        let inner = index::dim(code, &segment.inner, &|name| named(&names, name))?;
+        let (run, skip) = (code.block(), code.block());
+        let own = code.cmp(IntPredicate::SLT, slot, inner)?;
+        code.b.build_conditional_branch(own, run, skip)?;
+        code.b.position_at_end(run);
+        let mut names = names.clone();
+        names.insert(INNER.to_owned(), slot);
+        let frame = Frame { code, arch, kernel, threads: launch.threads, thread, buffers: buffers.clone(), names };
+        Rows::new(&frame, segment).run()?;
+        code.b.build_unconditional_branch(done)?;
+        code.b.position_at_end(skip);
+        slot = code.b.build_int_sub(slot, inner, "")?;
+    }
+    code.b.build_unconditional_branch(done)?;
+    code.b.position_at_end(done);
+    code.b.build_return(None)?;
+    Ok(())
+}
+
+type Arguments<'c> = (Vec<IntValue<'c>>, BTreeMap<String, IntValue<'c>>, [IntValue<'c>; 2]);
+
+fn arguments<'c>(code: &Code<'c>, kernel: &Kernel) -> Built<Arguments<'c>> {
+    let param = |function: FunctionValue<'c>, i: usize| {
+        function.get_nth_param(i as u32).ok_or_else(|| EmitError::Llvm(format!("no parameter {i}")))
+    };
+    let mut buffers = Vec::new();
+    for i in 0..kernel.params.len() {
+        let pointer = param(code.function, i)?.into_pointer_value();
+        buffers.push(code.b.build_ptr_to_int(pointer, code.ctx.i64_type(), "")?);
+    }
+    let mut names = BTreeMap::new();
+    for (i, dim) in kernel.dims.iter().enumerate() {
+        names.insert(dim.name.clone(), param(code.function, buffers.len() + i)?.into_int_value());
+    }
+    let first = buffers.len() + kernel.dims.len();
+    let range = [param(code.function, first)?.into_int_value(), param(code.function, first + 1)?.into_int_value()];
+    Ok((buffers, names, range))
+}
+
+fn named<'c>(names: &BTreeMap<String, IntValue<'c>>, name: &str) -> Built<IntValue<'c>> {
+    names.get(name).copied().ok_or_else(|| EmitError::unsupported(format!("`{name}`, which is no dim of the kernel")))
+}

@@ -1,0 +1,341 @@
+//! Reductions in the stated order.
+//!
+//! Thread `t` of a tree holds its accumulators in registers. Ways are combined in the thread, threads of a block of 32
+//! by shuffles, blocks through shared memory, every step straight-line and in the order of [`Tree::combine_steps`].
+//! Every thread computes the last steps itself, so the result needs no second barrier; two alternating slots keep one
+//! reduction's partial results apart from the next one's.
+
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, Literal, NanRule, ReduceOp, ScalarFn};
+use inkwell::IntPredicate;
+use inkwell::values::IntValue;
+
+use super::EmitError;
+use super::code::{Built, SHARED, Value};
+use super::map::map;
+use super::memory::literal;
+use super::rows::Rows;
+use crate::kernel::{Order, Tree, Val};
+
+/// Threads of a block that shuffles reach.
+const WARP: u32 = 32;
+
+/// A reduction over groups, with the shared memory of its results.
+pub(super) struct Groups<'a, 'c> {
+    pub op: ReduceOp,
+    pub nan: NanRule,
+    pub order: Order,
+    pub x: Val,
+    pub size: &'a Dim,
+    pub address: IntValue<'c>,
+}
+
+/// Lanes that one tree combines: `count` of them from `first`.
+struct Span<'c> {
+    first: IntValue<'c>,
+    count: IntValue<'c>,
+    /// Whether the count is known to be a multiple of the tree's vector.
+    whole_vectors: bool,
+}
+
+/// Combines two partial results, each of one or more values.
+type Combine<'s, 'a, 'c> = &'s dyn Fn(&Rows<'a, 'c>, &[Value<'c>], &[Value<'c>]) -> Built<Vec<Value<'c>>>;
+
+fn function(op: ReduceOp, nan: NanRule) -> ScalarFn {
+    match (op, nan) {
+        (ReduceOp::Add, _) => ScalarFn::Add,
+        (ReduceOp::Mul, _) => ScalarFn::Mul,
+        (ReduceOp::Max, NanRule::Propagate) => ScalarFn::Max,
+        (ReduceOp::Max, NanRule::Ignore) => ScalarFn::MaxNum,
+        (ReduceOp::Min, NanRule::Propagate) => ScalarFn::Min,
+        (ReduceOp::Min, NanRule::Ignore) => ScalarFn::MinNum,
+    }
+}
+
+fn neutral(op: ReduceOp, dtype: DType) -> Built<Literal> {
+    let bits = dtype.bits();
+    let least = if dtype.is_signed_int() { i64::MIN >> (64 - bits) } else { 0 };
+    let greatest = if dtype.is_signed_int() { !least } else { (u64::MAX >> (64 - bits)) as i64 };
+    match (op, dtype) {
+        (_, DType::F8E4M3 | DType::F8E8M0 | DType::F4E2M1) => {
+            Err(EmitError::unsupported(format!("a reduction in {dtype}, which has no infinity")))
+        }
+        (ReduceOp::Add, _) if dtype.is_float() => Ok(Literal::Float(dtype, 0.0)),
+        (ReduceOp::Mul, _) if dtype.is_float() => Ok(Literal::Float(dtype, 1.0)),
+        (ReduceOp::Max, _) if dtype.is_float() => Ok(Literal::Float(dtype, f64::NEG_INFINITY)),
+        (ReduceOp::Min, _) if dtype.is_float() => Ok(Literal::Float(dtype, f64::INFINITY)),
+        (ReduceOp::Add, _) => Ok(Literal::Int(dtype, 0)),
+        (ReduceOp::Mul, _) => Ok(Literal::Int(dtype, 1)),
+        (ReduceOp::Max, _) => Ok(Literal::Int(dtype, least)),
+        (ReduceOp::Min, _) => Ok(Literal::Int(dtype, greatest)),
+    }
+}
+
+/// The tree of an order, with `threads` threads where it is free.
+pub(super) fn tree(order: Order, threads: u32) -> Built<Tree> {
+    match order {
+        Order::Tree(tree) if tree.threads == 0 || tree.ways == 0 || tree.vec == 0 => {
+            Err(EmitError::unsupported(format!("a tree without accumulators: {order}")))
+        }
+        Order::Tree(tree) if tree.threads > 1024 => {
+            Err(EmitError::unsupported(format!("{} threads of a reduction tree; a block has 1024", tree.threads)))
+        }
+        Order::Tree(tree) => Ok(tree),
+        Order::Relaxed => Ok(Tree::interleaved(threads)),
+    }
+}
+
+impl<'a, 'c> Rows<'a, 'c> {
+    /// Reduces a row to a scalar that every thread holds.
+    pub fn reduce_row(&mut self, op: ReduceOp, nan: NanRule, order: Order, x: Val) -> Built<Value<'c>> {
+        let tree = tree(order, self.frame.threads)?;
+        let lanes = self.segment.ty(x).shape.elements();
+        let whole_vectors = lanes.exact_div(&Dim::constant(i64::from(tree.vec))).is_some();
+        let span = Span { first: self.code.i64(0), count: self.dim(&lanes)?, whole_vectors };
+        let dtype = self.segment.ty(x).dtype;
+        let arch = self.frame.arch;
+        let f = function(op, nan);
+        let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
+            Ok(vec![map(rows.code, arch, f, dtype, &[a[0], b[0]])?])
+        };
+        let start = literal(self.code, &neutral(op, dtype)?)?;
+        let thread = self.frame.thread;
+        let own = self.accumulate(x, &tree, thread, &span, start, &combine)?;
+        let warp = self.combine_warp(own, tree.threads, WARP, &combine)?;
+        Ok(self.combine_blocks(warp, tree.threads.div_ceil(WARP), &combine)?[0])
+    }
+
+    /// Folds the lanes of one thread and combines its ways.
+    fn accumulate(
+        &mut self,
+        x: Val,
+        tree: &Tree,
+        thread: IntValue<'c>,
+        span: &Span<'c>,
+        start: Value<'c>,
+        combine: Combine<'_, 'a, 'c>,
+    ) -> Built<Vec<Value<'c>>> {
+        let code = self.code;
+        let vec = code.i64(i64::from(tree.vec));
+        let idle = code.cmp(IntPredicate::SGE, thread, code.i64(i64::from(tree.threads)))?;
+        let first = code.select(idle, span.count, code.mul(thread, vec)?)?.into_int_value();
+        let step = code.i64(i64::from(tree.vec) * i64::from(tree.threads));
+        let ways = tree.ways as usize;
+        let folded = self.each(first, span.count, step, vec![start; ways], |rows, base, carried| {
+            let mut ways_so_far = carried.to_vec();
+            for j in 0..tree.vec as usize {
+                let lane = rows.code.add(base, rows.code.i64(j as i64))?;
+                let at = rows.code.add(span.first, lane)?;
+                let so_far = ways_so_far[j % ways];
+                ways_so_far[j % ways] = if j == 0 || span.whole_vectors {
+                    let element = rows.element(x, at)?;
+                    combine(rows, &[so_far], &[element])?[0]
+                } else {
+                    let inside = rows.code.cmp(IntPredicate::SLT, lane, span.count)?;
+                    let fold = |rows: &mut Self| {
+                        let element = rows.element(x, at)?;
+                        combine(rows, &[so_far], &[element])
+                    };
+                    rows.branch(inside, fold, |_| Ok(vec![so_far]))?[0]
+                };
+            }
+            Ok(ways_so_far)
+        })?;
+        let mut parts: Vec<Vec<Value<'c>>> = folded.into_iter().map(|v| vec![v]).collect();
+        self.halve(&mut parts, combine)
+    }
+
+    /// Halves partial results that this thread holds down to one.
+    fn halve(&self, parts: &mut Vec<Vec<Value<'c>>>, combine: Combine<'_, 'a, 'c>) -> Built<Vec<Value<'c>>> {
+        while parts.len() > 1 {
+            let half = parts.len().div_ceil(2);
+            for i in 0..parts.len() - half {
+                parts[i] = combine(self, &parts[i], &parts[i + half])?;
+            }
+            parts.truncate(half);
+        }
+        parts.pop().ok_or_else(|| EmitError::unsupported("a reduction without accumulators".into()))
+    }
+
+    /// Combines the threads of each block of `width` lanes; lane 0 of each block ends with the result.
+    fn combine_warp(
+        &mut self,
+        own: Vec<Value<'c>>,
+        threads: u32,
+        width: u32,
+        combine: Combine<'_, 'a, 'c>,
+    ) -> Built<Vec<Value<'c>>> {
+        let (full, rest) = (threads / width, threads % width);
+        match (full, rest) {
+            (0, _) => self.combine_lanes(own, rest, width, combine),
+            (_, 0) => self.combine_lanes(own, width, width, combine),
+            _ => {
+                let warp = self.code.b.build_right_shift(self.frame.thread, self.code.i64(5), false, "")?;
+                let last = self.code.cmp(IntPredicate::EQ, warp, self.code.i64(i64::from(full)))?;
+                let own = &own;
+                self.branch(
+                    last,
+                    |rows| rows.combine_lanes(own.clone(), rest, width, combine),
+                    |rows| rows.combine_lanes(own.clone(), width, width, combine),
+                )
+            }
+        }
+    }
+
+    fn combine_lanes(
+        &self,
+        own: Vec<Value<'c>>,
+        count: u32,
+        width: u32,
+        combine: Combine<'_, 'a, 'c>,
+    ) -> Built<Vec<Value<'c>>> {
+        let lane = self.code.b.build_and(self.frame.thread, self.code.i64(i64::from(width) - 1), "")?;
+        let (mut values, mut left) = (own, count);
+        while left > 1 {
+            let half = left.div_ceil(2);
+            let from = values.iter().map(|&v| self.code.shuffle_down(v, half, width)).collect::<Built<Vec<_>>>()?;
+            let combined = combine(self, &values, &from)?;
+            values = if left % 2 == 0 {
+                combined
+            } else {
+                // The middle one has no partner.
+                let paired = self.code.cmp(IntPredicate::ULT, lane, self.code.i64(i64::from(left - half)))?;
+                let chosen = combined.iter().zip(&values).map(|(&c, &v)| self.code.select(paired, c, v));
+                chosen.collect::<Built<Vec<_>>>()?
+            };
+            left = half;
+        }
+        Ok(values)
+    }
+
+    /// Combines the results of `count` warps; every thread ends with the result.
+    fn combine_blocks(
+        &mut self,
+        warp: Vec<Value<'c>>,
+        count: u32,
+        combine: Combine<'_, 'a, 'c>,
+    ) -> Built<Vec<Value<'c>>> {
+        let slot = self.reductions % 2;
+        self.reductions += 1;
+        let mut slots = Vec::new();
+        for (i, value) in warp.iter().enumerate() {
+            slots.push(self.slot(*value, slot + 2 * i as u32)?);
+        }
+        let thread = self.frame.thread;
+        let lane = self.code.b.build_and(thread, self.code.i64(31), "")?;
+        let index = self.code.b.build_right_shift(thread, self.code.i64(5), false, "")?;
+        let leads = self.code.cmp(IntPredicate::EQ, lane, self.code.i64(0))?;
+        let counts = self.code.cmp(IntPredicate::ULT, index, self.code.i64(i64::from(count)))?;
+        let writes = self.code.b.build_and(leads, counts, "")?;
+        self.when(writes, |rows| slots.iter().zip(&warp).try_for_each(|(&slot, &value)| rows.put(slot, index, value)))?;
+        self.code.barrier()?;
+        let mut parts = Vec::new();
+        for i in 0..i64::from(count) {
+            let mut part = Vec::new();
+            for (&slot, value) in slots.iter().zip(&warp) {
+                let (stored, bytes) = self.in_memory(*value)?;
+                let address = self.code.add(slot, self.code.i64(i * bytes))?;
+                part.push(self.code.load(stored.get_type(), address, SHARED)?);
+            }
+            parts.push(part);
+        }
+        self.halve(&mut parts, combine)
+    }
+
+    fn slot(&mut self, value: Value<'c>, slot: u32) -> Built<IntValue<'c>> {
+        let (stored, bytes) = self.in_memory(value)?;
+        let key = (bytes as u32, stored.is_float_value(), slot);
+        if let Some(&address) = self.partials.get(&key) {
+            return Ok(address);
+        }
+        let name = format!("{}.partial", self.segment.name);
+        let address = self.code.shared_array(&name, stored.get_type(), WARP)?;
+        self.partials.insert(key, address);
+        Ok(address)
+    }
+
+    /// Reduces every group by its own tree into shared memory.
+    pub fn reduce_groups(&mut self, groups: Groups<'_, 'c>) -> Built<()> {
+        let tree = tree(groups.order, 16)?;
+        let dtype = self.segment.ty(groups.x).dtype;
+        let arch = self.frame.arch;
+        let f = function(groups.op, groups.nan);
+        let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
+            Ok(vec![map(rows.code, arch, f, dtype, &[a[0], b[0]])?])
+        };
+        let start = literal(self.code, &neutral(groups.op, dtype)?)?;
+        // A team of lanes per group; trees wider than a warp take the whole block, one group after the other.
+        let width = tree.threads.next_power_of_two();
+        let (team, lane, teams) = if width <= WARP {
+            let width = i64::from(width);
+            let team = self.quotient(self.frame.thread, self.code.i64(width))?;
+            let lane = self.code.b.build_and(self.frame.thread, self.code.i64(width - 1), "")?;
+            (team, lane, i64::from(self.frame.threads) / width)
+        } else {
+            (self.code.i64(0), self.frame.thread, 1)
+        };
+        let lanes = self.segment.ty(groups.x).shape.elements();
+        let count = self.dim(&lanes.ceil_div(groups.size))?;
+        let size = self.dim(groups.size)?;
+        let lanes_value = self.dim(&lanes)?;
+        let whole_vectors =
+            [&lanes, groups.size].iter().all(|d| d.exact_div(&Dim::constant(i64::from(tree.vec))).is_some());
+        self.each(self.code.i64(0), count, self.code.i64(teams), Vec::new(), |rows, base, _| {
+            let code = rows.code;
+            let group = code.add(base, team)?;
+            let first = code.mul(group, size)?;
+            let left = code.b.build_int_sub(lanes_value, first, "")?;
+            let ty = [code.ctx.i64_type().into()];
+            let bounded = code.call("llvm.smin", &ty, &[left.into(), size.into()])?;
+            let bounded = code.call("llvm.smax", &ty, &[bounded, code.i64(0).into()])?.into_int_value();
+            let span = Span { first, count: bounded, whole_vectors };
+            let own = rows.accumulate(groups.x, &tree, lane, &span, start, &combine)?;
+            let value = if width <= WARP {
+                rows.combine_lanes(own, tree.threads, width, &combine)?
+            } else {
+                let warp = rows.combine_warp(own, tree.threads, WARP, &combine)?;
+                rows.combine_blocks(warp, tree.threads.div_ceil(WARP), &combine)?
+            };
+            let leads = code.cmp(IntPredicate::EQ, lane, code.i64(0))?;
+            let exists = code.cmp(IntPredicate::SLT, group, count)?;
+            let writes = code.b.build_and(leads, exists, "")?;
+            rows.when(writes, |rows| rows.put(groups.address, group, value[0]))?;
+            if width > WARP {
+                rows.code.barrier()?;
+            }
+            Ok(Vec::new())
+        })?;
+        self.code.barrier()
+    }
+
+    /// The extreme element of a row and its lane: the first of equals, and a NaN before all.
+    pub fn arg_reduce(&mut self, op: ReduceOp, x: Val) -> Built<Vec<Value<'c>>> {
+        let dtype = self.segment.ty(x).dtype;
+        let count = self.dim(&self.segment.ty(x).shape.elements())?;
+        let arch = self.frame.arch;
+        let better_than = if op == ReduceOp::Max { ScalarFn::Gt } else { ScalarFn::Lt };
+        let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
+            let code = rows.code;
+            let test = |f, x: Value<'c>, y: Value<'c>| -> Built<IntValue<'c>> {
+                Ok(map(code, arch, f, dtype, &[x, y])?.into_int_value())
+            };
+            let (a_nan, b_nan) = (test(ScalarFn::Ne, a[0], a[0])?, test(ScalarFn::Ne, b[0], b[0])?);
+            let beyond = code.b.build_or(test(better_than, b[0], a[0])?, b_nan, "")?;
+            let beyond = code.b.build_and(beyond, code.b.build_not(a_nan, "")?, "")?;
+            let both_nan = code.b.build_and(a_nan, b_nan, "")?;
+            let equal = code.b.build_or(test(ScalarFn::Eq, a[0], b[0])?, both_nan, "")?;
+            let earlier = code.cmp(IntPredicate::SLT, b[1].into_int_value(), a[1].into_int_value())?;
+            let takes = code.b.build_or(beyond, code.b.build_and(equal, earlier, "")?, "")?;
+            Ok(vec![code.select(takes, b[0], a[0])?, code.select(takes, b[1], a[1])?])
+        };
+        let start = vec![literal(self.code, &neutral(op, dtype)?)?, self.code.i32(i64::from(i32::MAX)).into()];
+        let step = self.code.i64(i64::from(self.frame.threads));
+        let own = self.each(self.frame.thread, count, step, start, |rows, lane, so_far| {
+            let element = rows.element(x, lane)?;
+            let lane = rows.code.resize(lane, 32)?;
+            combine(rows, so_far, &[element, lane.into()])
+        })?;
+        let warp = self.combine_warp(own, self.frame.threads, WARP, &combine)?;
+        self.combine_blocks(warp, self.frame.threads / WARP, &combine)
+    }
+}

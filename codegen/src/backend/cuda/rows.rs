@@ -1,0 +1,466 @@
+//! One segment of a kernel as straight-line block code.
+//!
+//! Scalars live in registers of every thread. Rows and groups are functions of the lane, computed where they are
+//! needed and again in each phase; only group reductions, and loads that a store of the same row may overwrite, are held
+//! in shared memory. Stores wait until everything is computed; stores of equal length share one pass over the lanes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use fusewright_abi::DType;
+use fusewright_graph::Dim;
+use inkwell::IntPredicate;
+use inkwell::values::IntValue;
+
+use super::EmitError;
+use super::arch::Arch;
+use super::cast::{Cast, cast};
+use super::code::{Built, Code, SHARED, Value};
+use super::index;
+use super::map::map;
+use crate::kernel::{Inst, InstOp, Kernel, LANE, Over, Segment, Shape, Val};
+
+/// Static shared memory that every architecture offers a block.
+const SHARED_LIMIT: i64 = 48 * 1024;
+
+/// What all segments of a kernel share.
+pub(super) struct Frame<'a, 'c> {
+    pub code: &'a Code<'c>,
+    pub arch: Arch,
+    pub kernel: &'a Kernel,
+    /// Threads of a block.
+    pub threads: u32,
+    pub thread: IntValue<'c>,
+    /// Addresses of the parameters.
+    pub buffers: Vec<IntValue<'c>>,
+    /// Values of the dims, and of the row once it is known.
+    pub names: BTreeMap<String, IntValue<'c>>,
+}
+
+/// What was computed at a point of the code.
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
+enum Known<'c> {
+    Element(Val, IntValue<'c>),
+    Quotient(IntValue<'c>, IntValue<'c>),
+    Product(IntValue<'c>, IntValue<'c>),
+    Sum(IntValue<'c>, IntValue<'c>),
+}
+
+/// Emits one segment.
+pub(super) struct Rows<'a, 'c> {
+    pub frame: &'a Frame<'a, 'c>,
+    pub code: &'a Code<'c>,
+    pub segment: &'a Segment,
+    defining: Vec<usize>,
+    registers: Vec<Option<Value<'c>>>,
+    held: BTreeMap<Val, IntValue<'c>>,
+    shared_bytes: i64,
+    known: Vec<HashMap<Known<'c>, Value<'c>>>,
+    /// Reductions so far, for alternating their shared slots.
+    pub reductions: u32,
+    /// Shared partial results by element width and slot.
+    pub partials: BTreeMap<(u32, bool, u32), IntValue<'c>>,
+}
+
+impl<'a, 'c> Rows<'a, 'c> {
+    pub fn new(frame: &'a Frame<'a, 'c>, segment: &'a Segment) -> Self {
+        let mut defining = vec![0; segment.types.len()];
+        for (i, inst) in segment.insts.iter().enumerate() {
+            for result in &inst.results {
+                defining[result.0 as usize] = i;
+            }
+        }
+        Rows {
+            frame,
+            code: frame.code,
+            segment,
+            defining,
+            registers: vec![None; segment.types.len()],
+            held: BTreeMap::new(),
+            shared_bytes: 0,
+            known: vec![HashMap::new()],
+            reductions: 0,
+            partials: BTreeMap::new(),
+        }
+    }
+
+    /// Emits every instruction.
+    pub fn run(&mut self) -> Built<()> {
+        let segment = self.segment;
+        let hazards = super::hazard::find(self.frame.kernel, segment);
+        for (i, inst) in segment.insts.iter().enumerate() {
+            self.inst(inst, hazards.staged.contains(&i)).map_err(|e| e.at(segment, inst))?;
+        }
+        if hazards.any {
+            self.code.barrier()?;
+        }
+        let mut passes: Vec<(&Shape, Vec<&Inst>)> = Vec::new();
+        for store in segment.insts.iter().filter(|i| matches!(i.op, InstOp::Store { .. })) {
+            let shape = &segment.ty(store.args[0]).shape;
+            match passes
+                .iter_mut()
+                .find(|(s, _)| (**s == Shape::Scalar) == (*shape == Shape::Scalar) && s.elements() == shape.elements())
+            {
+                Some((_, stores)) => stores.push(store),
+                None => passes.push((shape, vec![store])),
+            }
+        }
+        passes.into_iter().try_for_each(|(shape, stores)| self.store_pass(shape, &stores))
+    }
+
+    fn inst(&mut self, inst: &Inst, stage: bool) -> Built<()> {
+        if matches!(inst.op, InstOp::Store { .. }) {
+            return Ok(());
+        }
+        let result = inst.results[0];
+        let ty = self.segment.ty(result).clone();
+        match &inst.op {
+            InstOp::TopK(_) => Err(EmitError::unsupported("the k largest of a row".into())),
+            InstOp::Reduce { op, over: Over::Row, nan, order } => {
+                let value = self.reduce_row(*op, *nan, *order, inst.args[0])?;
+                self.registers[result.0 as usize] = Some(value);
+                Ok(())
+            }
+            InstOp::Reduce { op, over: Over::Group(size), nan, order } => {
+                let address = self.hold(result, &ty.shape.elements())?;
+                self.reduce_groups(super::reduce::Groups {
+                    op: *op,
+                    nan: *nan,
+                    order: *order,
+                    x: inst.args[0],
+                    size,
+                    address,
+                })
+            }
+            InstOp::ArgReduce(op) => {
+                let pair = self.arg_reduce(*op, inst.args[0])?;
+                for (result, value) in inst.results.iter().zip(pair) {
+                    self.registers[result.0 as usize] = Some(value);
+                }
+                Ok(())
+            }
+            _ if ty.shape == Shape::Scalar => {
+                let value = self.compute(inst, self.code.i64(0))?;
+                self.registers[result.0 as usize] = Some(value);
+                Ok(())
+            }
+            _ if stage => self.stage(inst, &ty.shape.elements()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Shared memory for all elements of a value.
+    fn hold(&mut self, value: Val, elements: &Dim) -> Built<IntValue<'c>> {
+        let ty = self.code.type_of(self.segment.ty(value).dtype);
+        let bytes = i64::from(self.segment.ty(value).dtype.bits().div_ceil(8));
+        let count = elements.as_const().ok_or_else(|| {
+            EmitError::unsupported(format!("{elements} elements in shared memory: the number must be known"))
+        })?;
+        self.shared_bytes = count.checked_mul(bytes).and_then(|n| n.checked_add(self.shared_bytes)).unwrap_or(i64::MAX);
+        if self.shared_bytes > SHARED_LIMIT - 2048 {
+            let why = format!("{} bytes of shared memory, {SHARED_LIMIT} are there", self.shared_bytes);
+            return Err(EmitError::unsupported(why));
+        }
+        let address = self.code.shared_array(&format!("{}.{}", self.segment.name, value.0), ty, count as u32)?;
+        self.held.insert(value, address);
+        Ok(address)
+    }
+
+    /// Copies a load to shared memory, because a store of this row may overwrite what other threads still need.
+    fn stage(&mut self, inst: &Inst, elements: &Dim) -> Built<()> {
+        let value = inst.results[0];
+        let end = self.dim(elements)?;
+        let step = self.code.i64(i64::from(self.frame.threads));
+        let address = self.hold(value, elements)?;
+        self.held.remove(&value);
+        self.each(self.frame.thread, end, step, Vec::new(), |rows, lane, _| {
+            let element = rows.element(value, lane)?;
+            rows.put(address, lane, element)?;
+            Ok(Vec::new())
+        })?;
+        self.held.insert(value, address);
+        self.code.barrier()
+    }
+
+    /// Writes an element of a held value.
+    pub fn put(&mut self, address: IntValue<'c>, lane: IntValue<'c>, element: Value<'c>) -> Built<()> {
+        let (element, bytes) = self.in_memory(element)?;
+        let offset = self.code.mul(lane, self.code.i64(bytes))?;
+        self.code.store(element, self.code.add(address, offset)?, SHARED)
+    }
+
+    /// An element as it is held in memory, and its bytes: booleans are bytes.
+    pub fn in_memory(&self, element: Value<'c>) -> Built<(Value<'c>, i64)> {
+        match element {
+            Value::IntValue(v) if v.get_type().get_bit_width() == 1 => Ok((self.code.resize(v, 8)?.into(), 1)),
+            Value::IntValue(v) => Ok((element, i64::from(v.get_type().get_bit_width() / 8))),
+            Value::FloatValue(v) => Ok((element, i64::from(v.get_type().get_bit_width() / 8))),
+            _ => Err(EmitError::Llvm("only numbers are stored".into())),
+        }
+    }
+
+    fn known_scope(&mut self) -> &mut HashMap<Known<'c>, Value<'c>> {
+        if self.known.is_empty() {
+            self.known.push(HashMap::new());
+        }
+        let last = self.known.len() - 1;
+        &mut self.known[last]
+    }
+
+    fn remember(&mut self, key: Known<'c>, make: impl FnOnce(&mut Self) -> Built<Value<'c>>) -> Built<Value<'c>> {
+        if let Some(value) = self.known.iter().rev().find_map(|scope| scope.get(&key)) {
+            return Ok(*value);
+        }
+        let value = make(self)?;
+        self.known_scope().insert(key, value);
+        Ok(value)
+    }
+
+    fn remember_int(
+        &mut self,
+        key: Known<'c>,
+        make: impl FnOnce(&mut Self) -> Built<IntValue<'c>>,
+    ) -> Built<IntValue<'c>> {
+        Ok(self.remember(key, |rows| make(rows).map(Into::into))?.into_int_value())
+    }
+
+    /// Runs `body` so that what it computes is forgotten afterwards, since it does not reach further code.
+    fn scoped<T>(&mut self, body: impl FnOnce(&mut Self) -> Built<T>) -> Built<T> {
+        self.known.push(HashMap::new());
+        let result = body(self);
+        self.known.pop();
+        result
+    }
+
+    /// `if condition { yes } else { no }` with results.
+    pub fn branch(
+        &mut self,
+        condition: IntValue<'c>,
+        yes: impl FnOnce(&mut Self) -> Built<Vec<Value<'c>>>,
+        no: impl FnOnce(&mut Self) -> Built<Vec<Value<'c>>>,
+    ) -> Built<Vec<Value<'c>>> {
+        let (then, otherwise, join) = (self.code.block(), self.code.block(), self.code.block());
+        self.code.b.build_conditional_branch(condition, then, otherwise)?;
+        self.code.b.position_at_end(then);
+        let a = self.scoped(yes)?;
+        let from_then = self.code.here()?;
+        self.code.b.build_unconditional_branch(join)?;
+        self.code.b.position_at_end(otherwise);
+        let b = self.scoped(no)?;
+        let from_otherwise = self.code.here()?;
+        self.code.b.build_unconditional_branch(join)?;
+        self.code.b.position_at_end(join);
+        a.into_iter().zip(b).map(|(a, b)| self.code.merge(&[(a, from_then), (b, from_otherwise)])).collect()
+    }
+
+    /// `if condition { body }`.
+    pub fn when(&mut self, condition: IntValue<'c>, body: impl FnOnce(&mut Self) -> Built<()>) -> Built<()> {
+        self.branch(condition, |rows| body(rows).map(|()| Vec::new()), |_| Ok(Vec::new())).map(|_| ())
+    }
+
+    /// `for i in (start..end).step_by(step)`, carrying values from one turn to the next.
+    pub fn each(
+        &mut self,
+        start: IntValue<'c>,
+        end: IntValue<'c>,
+        step: IntValue<'c>,
+        carried: Vec<Value<'c>>,
+        body: impl FnOnce(&mut Self, IntValue<'c>, &[Value<'c>]) -> Built<Vec<Value<'c>>>,
+    ) -> Built<Vec<Value<'c>>> {
+        let before = self.code.here()?;
+        let head = self.code.fall_into_new_block()?;
+        let at = self.code.b.build_phi(self.code.ctx.i64_type(), "")?;
+        at.add_incoming(&[(&start, before)]);
+        let phis = carried
+            .iter()
+            .map(|v| {
+                let phi = self.code.b.build_phi(v.get_type(), "")?;
+                phi.add_incoming(&[(v, before)]);
+                Ok(phi)
+            })
+            .collect::<Built<Vec<_>>>()?;
+        let i = at.as_basic_value().into_int_value();
+        let (inside, after) = (self.code.block(), self.code.block());
+        let more = self.code.cmp(IntPredicate::SLT, i, end)?;
+        self.code.b.build_conditional_branch(more, inside, after)?;
+        self.code.b.position_at_end(inside);
+        let values: Vec<Value<'c>> = phis.iter().map(|p| p.as_basic_value()).collect();
+        let next = self.scoped(|rows| body(rows, i, &values))?;
+        let i_next = self.code.add(i, step)?;
+        let end_of_body = self.code.here()?;
+        at.add_incoming(&[(&i_next, end_of_body)]);
+        for (phi, value) in phis.iter().zip(&next) {
+            phi.add_incoming(&[(value, end_of_body)]);
+        }
+        self.code.b.build_unconditional_branch(head)?;
+        self.code.b.position_at_end(after);
+        Ok(values)
+    }
+
+    /// The value of a dim of the segment, gathered integers included.
+    pub fn dim(&self, dim: &Dim) -> Built<IntValue<'c>> {
+        self.index(dim, None)
+    }
+
+    /// The value of an index at a lane.
+    pub fn index(&self, dim: &Dim, lane: Option<IntValue<'c>>) -> Built<IntValue<'c>> {
+        index::dim(self.code, dim, &|name| {
+            if let (LANE, Some(lane)) = (name, lane) {
+                return Ok(lane);
+            }
+            if let Some(value) = Val::from_symbol(name) {
+                return self.gathered(value);
+            }
+            let named = self.frame.names.get(name).copied();
+            named.ok_or_else(|| EmitError::unsupported(format!("`{name}` in an index")))
+        })
+    }
+
+    fn gathered(&self, value: Val) -> Built<IntValue<'c>> {
+        let register = self.registers.get(value.0 as usize).copied().flatten();
+        let int = register.ok_or_else(|| EmitError::unsupported(format!("{value:?} in an index is not a scalar")))?;
+        let signed = self.segment.ty(value).dtype.is_signed_int();
+        Ok(self.code.b.build_int_cast_sign_flag(int.into_int_value(), self.code.ctx.i64_type(), signed, "")?)
+    }
+
+    /// `⌊lane / size⌋`.
+    pub fn quotient(&mut self, lane: IntValue<'c>, size: IntValue<'c>) -> Built<IntValue<'c>> {
+        self.remember_int(Known::Quotient(lane, size), |rows| index::floor_div(rows.code, lane, size))
+    }
+
+    fn lane_of(&mut self, lane: IntValue<'c>, step: i64, start: IntValue<'c>) -> Built<IntValue<'c>> {
+        let step = self.code.i64(step);
+        let scaled = self.remember_int(Known::Product(lane, step), |rows| rows.code.mul(lane, step))?;
+        self.remember_int(Known::Sum(scaled, start), |rows| rows.code.add(scaled, start))
+    }
+
+    /// The element of a value at a lane; scalars have no lane.
+    pub fn element(&mut self, value: Val, lane: IntValue<'c>) -> Built<Value<'c>> {
+        if let Some(register) = self.registers[value.0 as usize] {
+            return Ok(register);
+        }
+        self.remember(Known::Element(value, lane), |rows| {
+            if let Some(&address) = rows.held.get(&value) {
+                return rows.load_from(address, rows.segment.ty(value).dtype, lane, SHARED);
+            }
+            let segment = rows.segment;
+            let inst = &segment.insts[rows.defining[value.0 as usize]];
+            rows.compute(inst, lane).map_err(|e| e.at(segment, inst))
+        })
+    }
+
+    /// The element of an operand that meets a result of shape `shape` at `lane`.
+    fn operand(&mut self, value: Val, shape: &Shape, lane: IntValue<'c>) -> Built<Value<'c>> {
+        match (&self.segment.ty(value).shape, shape) {
+            (Shape::Group { size, .. }, Shape::Row(_)) => {
+                let size = self.dim(size)?;
+                let group = self.quotient(lane, size)?;
+                self.element(value, group)
+            }
+            _ => self.element(value, lane),
+        }
+    }
+
+    fn compute(&mut self, inst: &Inst, lane: IntValue<'c>) -> Built<Value<'c>> {
+        let ty = self.segment.ty(inst.results[0]).clone();
+        let args = &inst.args;
+        match &inst.op {
+            InstOp::Literal(literal) => super::memory::literal(self.code, literal),
+            InstOp::Index(index) => Ok(self.dim(index)?.into()),
+            InstOp::Iota(_) => Ok(self.code.resize(lane, 32)?.into()),
+            InstOp::Load { .. } => self.load(inst, lane),
+            InstOp::Map(f) => {
+                let x = args.iter().map(|&a| self.operand(a, &ty.shape, lane)).collect::<Built<Vec<_>>>()?;
+                let dtype = args.last().map_or(ty.dtype, |&a| self.segment.ty(a).dtype);
+                map(self.code, self.frame.arch, *f, dtype, &x)
+            }
+            InstOp::Cast { to, round, saturate } => {
+                let x = self.element(args[0], lane)?;
+                let from = self.segment.ty(args[0]).dtype;
+                cast(self.code, self.frame.arch, x, Cast { from, to: *to, round: *round, saturate: *saturate })
+            }
+            InstOp::Bitcast(to) => {
+                let x = self.element(args[0], lane)?;
+                self.bitcast(x, *to)
+            }
+            InstOp::Slice { start, step, .. } => {
+                let start = self.dim(start)?;
+                let from = self.lane_of(lane, *step, start)?;
+                self.element(args[0], from)
+            }
+            InstOp::Cat => self.cat(args, lane),
+            InstOp::Zip => self.zip(args, lane),
+            InstOp::Pack { ways, to } => self.pack(args[0], *ways, *to, lane),
+            InstOp::Broadcast(shape) => self.operand(args[0], shape, lane),
+            InstOp::AsRow | InstOp::AsGroup { .. } => self.element(args[0], lane),
+            _ => Err(EmitError::unsupported(format!("`{}` of one lane", inst.op.name()))),
+        }
+    }
+
+    fn bitcast(&self, x: Value<'c>, to: DType) -> Built<Value<'c>> {
+        match (x, to) {
+            (Value::IntValue(x), DType::Bool) => {
+                Ok(self.code.cmp(IntPredicate::NE, x, x.get_type().const_zero())?.into())
+            }
+            (Value::IntValue(x), _) if x.get_type().get_bit_width() == 1 => Ok(self.code.resize(x, 8)?.into()),
+            _ => self.code.bits(x, self.code.type_of(to)),
+        }
+    }
+
+    fn cat(&mut self, args: &[Val], lane: IntValue<'c>) -> Built<Value<'c>> {
+        let [first, rest @ ..] = args else { return Err(EmitError::unsupported("`cat` of nothing".into())) };
+        if rest.is_empty() {
+            return self.element(*first, lane);
+        }
+        let lanes = self.dim(&self.segment.ty(*first).shape.elements())?;
+        let inside = self.code.cmp(IntPredicate::SLT, lane, lanes)?;
+        let result = self.branch(
+            inside,
+            |rows| Ok(vec![rows.element(*first, lane)?]),
+            |rows| {
+                let lane = rows.code.b.build_int_sub(lane, lanes, "")?;
+                Ok(vec![rows.cat(rest, lane)?])
+            },
+        )?;
+        Ok(result[0])
+    }
+
+    fn zip(&mut self, args: &[Val], lane: IntValue<'c>) -> Built<Value<'c>> {
+        let count = self.code.i64(args.len() as i64);
+        let at = self.quotient(lane, count)?;
+        let way = self.code.b.build_int_sub(lane, self.code.mul(at, count)?, "")?;
+        self.one_of(args, at, way)
+    }
+
+    fn one_of(&mut self, args: &[Val], lane: IntValue<'c>, way: IntValue<'c>) -> Built<Value<'c>> {
+        let [first, rest @ ..] = args else { return Err(EmitError::unsupported("`zip` of nothing".into())) };
+        if rest.is_empty() {
+            return self.element(*first, lane);
+        }
+        let here = self.code.cmp(IntPredicate::EQ, way, self.code.i64(0))?;
+        let result = self.branch(
+            here,
+            |rows| Ok(vec![rows.element(*first, lane)?]),
+            |rows| {
+                let way = rows.code.b.build_int_sub(way, rows.code.i64(1), "")?;
+                Ok(vec![rows.one_of(rest, lane, way)?])
+            },
+        )?;
+        Ok(result[0])
+    }
+
+    fn pack(&mut self, x: Val, ways: u32, to: DType, lane: IntValue<'c>) -> Built<Value<'c>> {
+        let bits = self.segment.ty(x).dtype.bits();
+        let word = self.code.int_type(to.bits().max(8));
+        let mut packed = word.const_zero();
+        for way in 0..ways {
+            let from = self.lane_of(lane, i64::from(ways), self.code.i64(i64::from(way)))?;
+            let element = self.element(x, from)?;
+            let (element, _) = self.in_memory(element)?;
+            let code = self.code.bits(element, self.code.int_type(bits.max(8)))?.into_int_value();
+            let code = self.code.resize(code, word.get_bit_width())?;
+            let place = word.const_int(u64::from(way * bits), false);
+            packed = self.code.b.build_or(packed, self.code.b.build_left_shift(code, place, "")?, "")?;
+        }
+        self.code.bits(packed, self.code.type_of(to))
+    }
+}

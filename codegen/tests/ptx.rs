@@ -1,0 +1,95 @@
+//! PTX of hand-built kernels: `ptxas` takes it without a spill, and it says what exactness needs.
+#![cfg(feature = "cuda")]
+
+#[allow(dead_code, reason = "fetching is a chore, not a test")]
+#[path = "../../xtask/src/ptxas.rs"]
+mod ptxas;
+mod support;
+
+use std::path::Path;
+
+use fusewright_abi::DType;
+use fusewright_codegen::backend::cuda::{architectures, emit};
+use fusewright_codegen::kernel::{Kernel, Order, Tree};
+
+fn kernels() -> Vec<Kernel> {
+    let tree = Order::Tree(Tree { vec: 8, threads: 128, ways: 2 });
+    let odd = Order::Tree(Tree { vec: 4, threads: 70, ways: 3 });
+    vec![
+        support::elementwise(4096),
+        support::elementwise(33),
+        support::add_rms_norm_bf16(4096, tree),
+        support::add_rms_norm_bf16(5003, odd),
+        support::add_rms_norm_bf16(64, Order::Relaxed),
+        support::add_rms_norm_token_quant(5120, tree, DType::F8E4M3, 448.0),
+        support::add_rms_norm_token_quant(777, odd, DType::I8, 127.0),
+        support::group_quant(4096, 128, Tree { vec: 8, threads: 16, ways: 2 }),
+        support::group_quant(1000, 128, Tree::interleaved(96)),
+        support::rope(8, 128),
+        support::layout(64),
+    ]
+}
+
+#[test]
+fn ptxas_takes_every_kernel_without_a_spill() {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
+    let Some(tool) = ptxas::locate(&tools) else {
+        println!("skipped: ptxas_takes_every_kernel_without_a_spill ({})", ptxas::MISSING);
+        return;
+    };
+    for arch in architectures() {
+        for kernel in kernels() {
+            let emitted = emit(&kernel, arch).unwrap_or_else(|e| panic!("{} for {arch}: {e}", kernel.name));
+            let report = ptxas::assemble(&tool, &emitted.ptx)
+                .unwrap_or_else(|e| panic!("{} for {arch}: {e}\n{}", kernel.name, emitted.ptx));
+            assert_eq!(report.spilled, 0, "{} for {arch}", kernel.name);
+            assert!(report.registers > 0, "{} for {arch}: {report:?}", kernel.name);
+        }
+    }
+}
+
+fn ptx(kernel: &Kernel, arch: &str) -> String {
+    emit(kernel, arch).unwrap_or_else(|e| panic!("{} for {arch}: {e}", kernel.name)).ptx
+}
+
+#[test]
+fn arithmetic_is_exact() {
+    let tree = Order::Tree(Tree { vec: 8, threads: 128, ways: 2 });
+    let text = ptx(&support::add_rms_norm_token_quant(4096, tree, DType::F8E4M3, 448.0), "sm_90");
+    for exact in ["div.rn.f32", "sqrt.rn.f32", "add.rn.f32", "mul.rn.f32", "cvt.rn.satfinite.e4m3x2.f32"] {
+        assert!(text.contains(exact), "no {exact} in\n{text}");
+    }
+    for inexact in [".ftz", ".approx", "fma", "mad.rn", ".nc."] {
+        assert!(!text.contains(inexact), "{inexact} in\n{text}");
+    }
+    let old = ptx(&support::add_rms_norm_token_quant(4096, tree, DType::F8E4M3, 448.0), "sm_80");
+    assert!(!old.contains("e4m3x2"), "sm_80 has no packed fp8 conversion\n{old}");
+}
+
+#[test]
+fn one_barrier_a_reduction_and_one_before_stores_in_place() {
+    let tree = Order::Tree(Tree { vec: 8, threads: 128, ways: 2 });
+    let barriers = |kernel: &Kernel| ptx(kernel, "sm_90").matches("bar.sync").count();
+    assert_eq!(barriers(&support::elementwise(4096)), 0);
+    assert_eq!(barriers(&support::add_rms_norm_bf16(4096, tree)), 2);
+    assert_eq!(barriers(&support::add_rms_norm_token_quant(4096, tree, DType::I8, 127.0)), 3);
+    // The rotation in place needs its row staged: one barrier behind the copy, one before the stores.
+    assert_eq!(barriers(&support::rope(8, 128)), 2);
+}
+
+#[test]
+fn the_same_kernel_gives_the_same_bytes() {
+    let kernel = support::rope(8, 128);
+    assert_eq!(emit(&kernel, "sm_90"), emit(&kernel, "sm_90"));
+}
+
+#[test]
+fn what_is_not_covered_is_refused_by_name() {
+    let exp = support::activation(64);
+    let error = emit(&exp, "sm_90").expect_err("`exp` is expanded before emission").to_string();
+    assert!(error.contains("`exp` of f32") && error.contains("segment `row`, exp"), "{error}");
+    let wide = support::add_rms_norm_bf16(4096, Order::Tree(Tree::interleaved(2048)));
+    let error = emit(&wide, "sm_90").expect_err("no block has 2048 threads").to_string();
+    assert!(error.contains("2048 threads"), "{error}");
+    assert!(emit(&exp, "sm_70").expect_err("not in the table").to_string().contains("sm_70"));
+}
