@@ -19,7 +19,8 @@ use fusewright_abi::ParamAccess;
 use fusewright_graph::axes::AxisMap;
 use fusewright_graph::{Dim, Graph, InputKind, NodeId};
 
-use crate::kernel::{DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Source, Val};
+use crate::kernel::verify::MAX_LANES;
+use crate::kernel::{DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Segment, Source, Val};
 
 use emit::Emitter;
 pub(crate) use space::Space;
@@ -57,7 +58,7 @@ pub trait Orders {
 /// are contiguous.
 ///
 /// # Errors
-/// Ops or layouts without a row program, outputs over different rows.
+/// Ops or layouts without a row program, outputs over different rows, too many lanes.
 pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, LowerError> {
     let axes = AxisMap::of(body).map_err(|e| LowerError::at(e.node, e.message))?;
     let views = View::all(body, &axes)?;
@@ -66,6 +67,10 @@ pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, Lo
     let mut segments = Vec::new();
     for inner in space.segments() {
         segments.push(Emitter::new(body, &axes, &views, &space, &params, orders).segment(inner)?);
+    }
+    let types = segments.iter().flat_map(|s: &Segment| &s.types);
+    if let Some(lanes) = types.filter_map(|ty| ty.shape.elements().as_const()).find(|&n| n > MAX_LANES) {
+        return Err(LowerError::new(format!("{lanes} lanes, at most {MAX_LANES}")));
     }
     let rows = space.rows(&axes);
     let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), params, rows, segments };

@@ -123,3 +123,12 @@ fn reshapes_across_rows_are_refused() {
     b.output(b.reduce_last(fusewright_graph::ReduceOp::Max, y).expect("max"));
     assert!(lower("k", &b.finish(), &Interleaved).is_err());
 }
+
+#[test]
+fn rows_too_long_to_count_are_refused() {
+    let b = Builder::new("g");
+    let x = b.input("x", bf16(&[-1, 1 << 31]));
+    b.output(b.mul(x, x).expect("mul"));
+    let error = lower("k", &b.finish(), &Interleaved).expect_err("the row is too long");
+    assert_eq!(error.to_string(), "2147483648 lanes, at most 2147483647");
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fusewright_abi::{DType, ParamAccess};
 use fusewright_graph::{Dim, Literal};
 
-use super::{MAX_ACCUMULATORS, Verifier, representable};
+use super::{MAX_ACCUMULATORS, MAX_LANES, Verifier, representable};
 use crate::kernel::infer::infer;
 use crate::kernel::text::InstText;
 use crate::kernel::{INNER, Inst, InstOp, LANE, Order, Over, RANK, ROW, Segment, Shape, Source, Ty, Val};
@@ -98,7 +98,7 @@ impl Verifier<'_> {
 
     fn lanes(&mut self, place: &str, lanes: &Dim) {
         self.extent(place, "the lane count", lanes, 0);
-        let countable = lanes.as_const().is_none_or(|n| n <= i64::from(i32::MAX));
+        let countable = lanes.as_const().is_none_or(|n| n <= MAX_LANES);
         self.require(countable, place, || format!("{lanes} lanes"));
     }
 
@@ -165,7 +165,7 @@ impl Verifier<'_> {
                 let conditional = args.len() == 2 && otherwise.is_none();
                 if !conditional {
                     self.in_bounds(place, index, &args[0].shape, segment, target);
-                    self.moves(place, index, segment);
+                    self.moves(place, index, &args[0].shape, segment);
                 }
             }
             InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
@@ -175,8 +175,11 @@ impl Verifier<'_> {
         }
     }
 
-    /// Every row writes elements of its own.
-    fn moves(&mut self, place: &str, index: &Dim, segment: &Segment) {
+    /// Every row writes elements of its own; nothing is asked where nothing is written.
+    fn moves(&mut self, place: &str, index: &Dim, shape: &Shape, segment: &Segment) {
+        if [&shape.elements(), &self.kernel.rows, &segment.inner].iter().any(|n| n.as_const() == Some(0)) {
+            return;
+        }
         let mut names = BTreeSet::new();
         index.collect_symbols(&mut names);
         // Gathered integers may tell rows apart.

@@ -31,6 +31,8 @@ use super::{DimOrigin, INNER, Kernel, LANE, Param, ParamId, RANK, ROW, Source};
 
 /// Most accumulators, and most lanes of a thread, that a reduction tree may have.
 pub const MAX_ACCUMULATORS: usize = 1 << 16;
+/// Most lanes of a row, so that generated code may count them in 32 bits.
+pub const MAX_LANES: i64 = i32::MAX as i64;
 
 /// One broken invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -125,6 +125,10 @@ fn memory() {
     refused(LOAD_I, "store x[lane + row*64], %0", "stores to an `in` parameter");
     refused(STORE, "store y[lane], %0", "every `row` of s writes the same elements");
     refused("inner 1", "inner 2", "every `inner` of 2 writes the same elements");
+    let nothing =
+        BASE.replace("y[lane + row*64]", "y[lane]").replace("[s, 64]", "[s, 0]").replace("f32, 64>", "f32, 0>");
+    let nothing: Kernel = nothing.parse().unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(verify(&nothing), Ok(()), "rows without lanes write nothing");
     refused(LOAD_I, "%1 = load w[lane + 1] : row<f32, 64>", "elements 1..=64 of %w, which has 64");
     refused(LOAD_I, "%1 = load w[lane - 1] : row<f32, 64>", "elements -1..=62 of %w");
     refused(LOAD_I, "%1 = load w[63 - lane*2] : row<f32, 33>", "elements -1..=63 of %w");
