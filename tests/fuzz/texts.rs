@@ -1,0 +1,75 @@
+//! Mutated texts of graphs and kernels. What is accepted must print and parse back to the same, and what the verifier
+//! or the type checker lets pass must be handled by what comes after.
+
+use fusewright_codegen::kernel::{parse_kernels, verify};
+use fusewright_codegen::lower::lower;
+use fusewright_codegen::schedule::Schedule;
+use fusewright_graph::text::parse_graphs;
+use fusewright_graph::{DType, Graph, TensorType, ops};
+
+use crate::mutate;
+
+/// A graph of every composite in every variant, over 16-bit and 32-bit activations, as composite and as primitives.
+fn graphs() -> Vec<Graph> {
+    let mut graphs = Vec::new();
+    for spec in ops::LIST {
+        for dtype in [DType::BF16, DType::F32] {
+            let types = (spec.operands)(dtype);
+            let types: Vec<&TensorType> = types.iter().collect();
+            for variant in (spec.variants)() {
+                let body = variant.body(&types).expect("a variant fits its own operands");
+                graphs.push(body.expanded().expect("the body is well-typed"));
+                graphs.push(body);
+            }
+        }
+    }
+    assert!(graphs.len() > 20, "the list of composites is not empty");
+    graphs
+}
+
+#[test]
+fn graph_texts() {
+    let texts: Vec<String> = graphs().iter().map(ToString::to_string).collect();
+    crate::run(
+        6000,
+        |random| mutate::text(random, &texts),
+        String::clone,
+        |text| {
+            let Ok(parsed) = parse_graphs(text) else { return false };
+            for graph in parsed.iter().map(|parsed| &parsed.graph) {
+                let again: Graph = graph.to_string().parse().expect("what is printed parses");
+                assert!(again.same_as(graph), "the printed graph is another one:\n{graph}");
+                if fusewright_graph::verify::verify(graph).is_ok()
+                    && let Ok(body) = graph.expanded()
+                    && let Ok(kernel) = lower("k", &body, &Schedule::Interleaved { width: 16 })
+                {
+                    verify(&kernel).expect("lowering makes valid kernels");
+                }
+            }
+            true
+        },
+    );
+}
+
+#[test]
+fn kernel_texts() {
+    let lowered = graphs().into_iter().filter_map(|graph| {
+        let body = graph.expanded().expect("the body is well-typed");
+        lower("k", &body, &Schedule::Interleaved { width: 16 }).ok()
+    });
+    let texts: Vec<String> = lowered.map(|kernel| kernel.to_string()).collect();
+    assert!(texts.len() > 10, "composites lower to kernels");
+    crate::run(
+        6000,
+        |random| mutate::text(random, &texts),
+        String::clone,
+        |text| {
+            let Ok(kernels) = parse_kernels(text) else { return false };
+            for kernel in &kernels {
+                let again = parse_kernels(&kernel.to_string()).expect("what is printed parses");
+                assert_eq!(again.as_slice(), std::slice::from_ref(kernel), "the printed kernel is another one");
+            }
+            kernels.iter().all(|kernel| verify(kernel).is_ok())
+        },
+    );
+}
