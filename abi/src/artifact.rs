@@ -25,8 +25,10 @@ pub struct Param {
     pub dtype: DType,
     /// How it is touched.
     pub access: ParamAccess,
-    /// Number of axes the runtime checks strides of.
+    /// Number of axes.
     pub rank: u32,
+    /// Elements that the kernel may touch, for concrete integer arguments.
+    pub elements: RowRange,
 }
 
 /// Where an integer argument's value comes from at launch.

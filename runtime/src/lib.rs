@@ -1,1 +1,19 @@
-//! x
+//! The runtime: loads, caches and launches kernels. It contains no compiler and depends on the artifact types alone.
+//!
+//! A [`Device`] loads a `KernelArtifact` as a [`Module`]; a module is launched over rows with buffers and integer
+//! arguments. Dropping the last handle of a module frees its code.
+
+pub mod driver;
+
+mod arg;
+mod cache;
+mod device;
+mod dispatch;
+mod error;
+
+pub use arg::Arg;
+pub use cache::KernelCache;
+pub use device::{Device, Module};
+pub use dispatch::Variants;
+pub use driver::device_for;
+pub use error::RuntimeError;

@@ -1,0 +1,30 @@
+//! What every driver offers.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use fusewright_abi::{KernelArtifact, Target};
+
+use crate::{Arg, RuntimeError};
+
+/// A device that runs kernels of one target.
+pub trait Device: Debug + Send + Sync {
+    /// What it runs.
+    fn target(&self) -> Target;
+
+    /// Loads a kernel.
+    ///
+    /// # Errors
+    /// An artifact of another target, ABI or payload; memory that cannot be had.
+    fn load(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Module>, RuntimeError>;
+}
+
+/// A loaded kernel. Its code is freed when the last handle is dropped.
+pub trait Module: Debug + Send + Sync {
+    /// Computes rows `0..rows` of the kernel, split over `threads` threads; results do not depend on the split.
+    /// Buffers come in the order of the artifact's parameters, integers in the order of its dims.
+    ///
+    /// # Errors
+    /// Arguments of a wrong number or direction, or buffers shorter than the shapes that `dims` imply.
+    fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, threads: usize) -> Result<(), RuntimeError>;
+}

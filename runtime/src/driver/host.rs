@@ -1,0 +1,120 @@
+//! The host driver: maps machine code and calls it.
+//!
+//! Code is copied into an anonymous mapping that is then made executable and no longer writable. It is unmapped when
+//! the module is dropped.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use fusewright_abi::{KernelArtifact, Param, ParamAccess, PayloadKind, RowRange, Target};
+use memmap2::{Mmap, MmapMut};
+
+use crate::{Arg, Device, Module, RuntimeError};
+
+/// The host's CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Host;
+
+/// Entry of a kernel: buffers, integer arguments, first row, one past the last row.
+type Entry = unsafe extern "C" fn(*const *mut u8, *const i64, i64, i64);
+
+#[derive(Debug)]
+struct HostModule {
+    name: String,
+    params: Vec<Param>,
+    dims: usize,
+    rows: RowRange,
+    code: Mmap,
+}
+
+impl Device for Host {
+    fn target(&self) -> Target {
+        Target::Cpu
+    }
+
+    fn load(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Module>, RuntimeError> {
+        let refuse = |reason: String| Err(RuntimeError::Artifact { kernel: artifact.name.clone(), reason });
+        if artifact.target != Target::Cpu {
+            return refuse(format!("it is for target `{}`, not `cpu`", artifact.target));
+        }
+        if artifact.payload.kind != PayloadKind::HostCode || artifact.payload.bytes.is_empty() {
+            return refuse("its payload is no machine code".to_owned());
+        }
+        let unmapped = |source| RuntimeError::Code { kernel: artifact.name.clone(), source };
+        let mut map = MmapMut::map_anon(artifact.payload.bytes.len()).map_err(unmapped)?;
+        map.copy_from_slice(&artifact.payload.bytes);
+        let code = map.make_exec().map_err(unmapped)?;
+        Ok(Arc::new(HostModule {
+            name: artifact.name.clone(),
+            params: artifact.params.clone(),
+            dims: artifact.dims.len(),
+            rows: artifact.rows.clone(),
+            code,
+        }))
+    }
+}
+
+impl HostModule {
+    fn check(&self, args: &[Arg<'_>], dims: &[i64], rows: usize) -> Result<(), RuntimeError> {
+        let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: self.name.clone(), reason });
+        if args.len() != self.params.len() || dims.len() != self.dims {
+            let (buffers, integers) = (self.params.len(), self.dims);
+            let got = (args.len(), dims.len());
+            return refuse(format!("takes {buffers} buffers and {integers} integers, got {} and {}", got.0, got.1));
+        }
+        if rows > self.rows.count(dims) {
+            return refuse(format!("has {} rows, asked for {rows}", self.rows.count(dims)));
+        }
+        for (param, arg) in self.params.iter().zip(args) {
+            if param.access != ParamAccess::In && matches!(arg, Arg::In(_)) {
+                return refuse(format!("`{}` is written, but the buffer is read-only", param.name));
+            }
+            let needed = param.dtype.bytes_for(param.elements.count(dims));
+            if arg.len() < needed {
+                return refuse(format!("`{}` takes {needed} bytes, the buffer has {}", param.name, arg.len()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Buffer addresses, shared with the threads of one launch.
+struct Addresses(Vec<*mut u8>);
+
+// SAFETY: the addresses are only handed to the kernel. Rows write disjoint elements, so threads that compute disjoint
+// ranges of rows never write what another thread touches.
+unsafe impl Sync for Addresses {}
+
+impl Module for HostModule {
+    fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, threads: usize) -> Result<(), RuntimeError> {
+        self.check(args, dims, rows)?;
+        let address = |arg: &mut Arg<'_>| match arg {
+            Arg::In(bytes) => bytes.as_ptr().cast_mut(),
+            Arg::Out(bytes) => bytes.as_mut_ptr(),
+        };
+        let addresses = Addresses(args.iter_mut().map(address).collect());
+        // SAFETY: the payload is position-independent code of this calling convention with its entry at offset 0, as
+        // the artifact's kind promises; the mapping lives as long as `self`.
+        let entry: Entry = unsafe { std::mem::transmute::<*const u8, Entry>(self.code.as_ptr()) };
+        let call = |begin: usize, end: usize| {
+            let addresses = &addresses;
+            // SAFETY: `check` compared every buffer with the shape that `dims` imply, and a kernel stays within the
+            // shapes of its parameters and never writes one that is only read.
+            unsafe { entry(addresses.0.as_ptr(), dims.as_ptr(), begin as i64, end as i64) };
+        };
+        let threads = threads.clamp(1, rows.max(1));
+        if threads == 1 {
+            call(0, rows);
+            return Ok(());
+        }
+        let per_thread = rows.div_ceil(threads);
+        std::thread::scope(|scope| {
+            for begin in (per_thread..rows).step_by(per_thread) {
+                let call = &call;
+                scope.spawn(move || call(begin, (begin + per_thread).min(rows)));
+            }
+            call(0, per_thread);
+        });
+        Ok(())
+    }
+}
