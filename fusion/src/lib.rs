@@ -4,12 +4,17 @@
 //! Passes rebuild graphs and never change what they compute, to the bit. Regions are outlined, not replaced: each keeps
 //! its unfused body. This crate looks at no device, reads no clock and does no I/O.
 
+pub mod explain;
+pub mod key;
 pub mod pass;
 pub mod passes;
+pub mod patterns;
 pub mod region;
 
 #[cfg(test)]
 mod samples;
 
+pub use explain::{Explanation, explain};
+pub use key::{body_key, region_key};
 pub use pass::{Cx, Diagnostic, Observer, Outcome, Pass, PassManager, PassReport};
 pub use region::{FusedRegion, Limits, Partition, Refusal, Step, partition};

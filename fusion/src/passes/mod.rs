@@ -10,8 +10,9 @@ mod noop;
 
 use crate::pass::Pass;
 
-/// Every pass, in the order of a run.
-pub const PIPELINE: &[&Pass] = &[&noop::PASS, &matmul::PASS, &cse::PASS, &dce::PASS];
+/// Every pass, in the order of a run. Products come first: later passes drop reshapes that broadcasting implies, by which
+/// flattened products are known.
+pub const PIPELINE: &[&Pass] = &[&matmul::PASS, &noop::PASS, &cse::PASS, &dce::PASS];
 
 pub use cse::merge as cse;
 pub use dce::prune as dce;

@@ -1,0 +1,147 @@
+//! What `explain` reports, as plain data: regions, names, reasons, passes.
+
+use std::collections::BTreeMap;
+
+use fusewright_abi::ContentKey;
+use fusewright_graph::{Dim, Graph, NodeId, Op, Prim, TypeError, Value, dim};
+
+use crate::key::region_key;
+use crate::pass::PassReport;
+use crate::patterns;
+use crate::region::{FusedRegion, Partition};
+
+/// What became of a graph.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The regions.
+    pub regions: Vec<RegionReport>,
+    /// How often each pattern occurs.
+    pub patterns: BTreeMap<String, usize>,
+    /// Every node in no region.
+    pub refused: Vec<RefusalReport>,
+    /// What the passes changed.
+    pub passes: Vec<PassReport>,
+}
+
+/// One region.
+#[derive(Clone, Debug)]
+pub struct RegionReport {
+    /// Public name.
+    pub name: String,
+    /// Kind of fusion.
+    pub kind: &'static str,
+    /// Its ops in order, constants left out.
+    pub ops: Vec<String>,
+    /// Independent rows.
+    pub rows: Dim,
+    /// Bytes that the kernel reads and writes.
+    pub bytes_fused: Dim,
+    /// Bytes that its ops read and write one by one; views are free.
+    pub bytes_unfused: Dim,
+    /// Key of its kernel's source.
+    pub key: ContentKey,
+    /// Neighbours that did not join.
+    pub ends: Vec<RefusalReport>,
+}
+
+/// A node and why it is not where it could be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RefusalReport {
+    /// The op.
+    pub op: String,
+    /// Where it came from.
+    pub origin: String,
+    /// Short name of the reason.
+    pub code: &'static str,
+    /// The reason in words.
+    pub reason: &'static str,
+}
+
+/// Explains a partition.
+///
+/// # Errors
+/// None for a partition of a verified graph.
+pub fn explain(graph: &Graph, partition: &Partition, passes: &[PassReport]) -> Result<Explanation, TypeError> {
+    let regions = partition.regions.iter().map(|region| region_report(graph, region)).collect::<Result<_, _>>()?;
+    let refused = partition.unfused.iter().map(|u| refusal_report(graph, u.node, u.refusal)).collect();
+    Ok(Explanation { regions, patterns: patterns::counts(partition), refused, passes: passes.to_vec() })
+}
+
+fn region_report(graph: &Graph, region: &FusedRegion) -> Result<RegionReport, TypeError> {
+    let constant = |id: &&NodeId| matches!(graph.node(**id).op, Op::Prim(Prim::Literal(_) | Prim::SizeOf(_)));
+    let ops = region.nodes.iter().filter(|id| !constant(id)).map(|&id| graph.node(id).op.name().to_owned()).collect();
+    let rows = region.space().map_or(Dim::constant(1), |space| {
+        dim::product(&space.rows.iter().map(|&axis| space.axes.extent(axis).clone()).collect::<Vec<_>>())
+    });
+    let ends = region.ends.iter().map(|end| refusal_report(graph, end.node, end.refusal)).collect();
+    Ok(RegionReport {
+        name: region.name.clone(),
+        kind: region.kind.name(),
+        ops,
+        rows,
+        bytes_fused: bytes(graph, region.inputs.iter().chain(&region.outputs)),
+        bytes_unfused: bytes_unfused(graph, region),
+        key: region_key(region)?,
+        ends,
+    })
+}
+
+fn refusal_report(graph: &Graph, id: NodeId, refusal: crate::region::Refusal) -> RefusalReport {
+    let node = graph.node(id);
+    let (op, origin) = (node.op.name().to_owned(), node.origin.to_string());
+    RefusalReport { op, origin, code: refusal.name(), reason: refusal.message() }
+}
+
+/// Bytes of values of a graph.
+fn bytes<'a>(graph: &Graph, values: impl Iterator<Item = &'a Value>) -> Dim {
+    let eight = Dim::constant(8);
+    values.fold(Dim::constant(0), |sum, &value| {
+        let ty = graph.ty(value);
+        let bits = &ty.elements() * &Dim::constant(i64::from(ty.dtype.bits()));
+        &sum + &bits.ceil_div(&eight)
+    })
+}
+
+fn bytes_unfused(graph: &Graph, region: &FusedRegion) -> Dim {
+    let free = |op: &Op| {
+        matches!(
+            op,
+            Op::Prim(
+                Prim::Literal(_)
+                    | Prim::SizeOf(_)
+                    | Prim::Reshape { .. }
+                    | Prim::Permute { .. }
+                    | Prim::Expand { .. }
+                    | Prim::Slice { .. }
+            )
+        )
+    };
+    let computing = region.nodes.iter().map(|&id| graph.node(id)).filter(|node| !free(&node.op));
+    computing.fold(Dim::constant(0), |sum, node| &sum + &bytes(graph, node.operands.iter().chain(&node.results)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::{Cx, PassManager};
+    use crate::region::Limits;
+    use crate::samples;
+
+    #[test]
+    fn a_region_says_what_it_saves() {
+        let graph = samples::add_norm_fp8_token(4096).expect("types");
+        let (graph, passes) = PassManager::default().run(&graph, &mut Cx::default(), &mut []).expect("runs");
+        let mut partition = crate::region::partition(&graph, &Limits::default());
+        patterns::name_regions(&graph, &mut partition);
+        let explanation = explain(&graph, &partition, &passes).expect("types");
+        let [region] = explanation.regions.as_slice() else { panic!("{:?}", explanation.regions) };
+        assert_eq!(region.name, "add_rms_norm.fp8_token");
+        assert_eq!(region.rows.to_string(), "s");
+        // Two rows in, the weight; codes, sum and scale out.
+        assert_eq!(region.bytes_fused.to_string(), "s*28676 + 8192");
+        let at = |d: &Dim| d.eval(&|_| Some(64)).expect("known");
+        assert!(at(&region.bytes_unfused) > 4 * at(&region.bytes_fused));
+        assert!(explanation.refused.is_empty());
+        assert!(!explanation.passes.is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! Named patterns: queries over the bodies of regions.
+//!
+//! A name says what a region computes at least, whatever the spelling and the rounding; fusion never depends on it. A
+//! region has one name, the most specific: a residual add before a norm is more specific than the norm, a fused
+//! quantiser more than none. A region that no query knows has the name of its kind.
+
+mod gate;
+mod norm;
+mod quant;
+mod rope;
+mod skeleton;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use fusewright_graph::{Def, Graph, Op, Prim, ReduceOp, ScalarFn, Value};
+
+use crate::region::{FusedRegion, Kind, Partition};
+use skeleton::Skeleton;
+
+/// Gives every region its name.
+pub fn name_regions(graph: &Graph, partition: &mut Partition) {
+    for region in &mut partition.regions {
+        if let Some(name) = name(graph, region) {
+            region.name = name;
+        }
+    }
+}
+
+/// How often each name occurs; names of kinds are not counted.
+pub fn counts(partition: &Partition) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for region in partition.regions.iter().filter(|r| r.name != Kind::Row.name()) {
+        *counts.entry(region.name.clone()).or_default() += 1;
+    }
+    counts
+}
+
+/// The most specific name of a region.
+fn name(graph: &Graph, region: &FusedRegion) -> Option<String> {
+    let body = region.expand_body().ok()?;
+    let s = Skeleton::of(&body)?;
+    let (base, product) = base(&s).map_or((None, None), |(name, value)| (Some(name), value));
+    let quantisers = quant::find(&s);
+    // The quantiser belongs to the name if it quantises what the name computes.
+    let fused = quantisers.iter().find(|q| product.is_none_or(|value| s.ancestors(q.source).contains(&value)));
+    let suffix = fused.map(|q| q.suffix(comes_from_whole_tensor(graph, region, &s, q.by)));
+    match (base, suffix) {
+        (Some(base), Some(suffix)) => Some(format!("{base}.{suffix}")),
+        (Some(base), None) => Some(base.to_owned()),
+        (None, Some(suffix)) => Some(format!("quant.{suffix}")),
+        (None, None) => None,
+    }
+}
+
+/// The most specific name without a quantiser, and the value that bears it.
+fn base(s: &Skeleton<'_>) -> Option<(&'static str, Option<Value>)> {
+    let norms = norm::find(s);
+    let ropes = rope::find(s);
+    if let Some(&x) = ropes.iter().find(|&&x| norm::is_result(s, &norms, x)) {
+        return Some(("qk_norm_rope", Some(x)));
+    }
+    let best = norms.iter().max_by_key(|n| (n.added, n.layer));
+    if let Some(norm) = best {
+        let name = match (norm.added, norm.layer) {
+            (true, true) => "add_layer_norm",
+            (true, false) => "add_rms_norm",
+            (false, true) => "layer_norm",
+            (false, false) => "rms_norm",
+        };
+        return Some((name, Some(norm.normal)));
+    }
+    if let Some(gate) = gate::find(s).first() {
+        return Some((gate.name, Some(gate.product)));
+    }
+    if let Some(&x) = ropes.first() {
+        return Some(("rope", Some(x)));
+    }
+    softmax(s).map(|value| ("softmax", Some(value)))
+}
+
+/// A value `e / Σ e` with `e = exp(x − max x)`.
+fn softmax(s: &Skeleton<'_>) -> Option<Value> {
+    s.nodes().find_map(|(_, prim, node)| {
+        let (Prim::Map(ScalarFn::Div), &[e, sum]) = (prim, node.operands.as_slice()) else { return None };
+        let (Prim::Reduce { op: ReduceOp::Add, .. }, total) = s.prim(s.peel(sum))? else { return None };
+        let (ScalarFn::Exp, &[shifted]) = s.map(e)? else { return None };
+        let (ScalarFn::Sub, &[x, largest]) = s.map(shifted)? else { return None };
+        let (Prim::Reduce { op: ReduceOp::Max, .. }, of) = s.prim(s.peel(largest))? else { return None };
+        (s.same(total.operands[0], e) && s.same(of.operands[0], x)).then_some(node.results[0])
+    })
+}
+
+/// Whether a scale is an input of the region that the graph computes by reducing a whole tensor.
+fn comes_from_whole_tensor(graph: &Graph, region: &FusedRegion, s: &Skeleton<'_>, by: Value) -> bool {
+    let ancestors = s.ancestors(by);
+    let body_inputs = region.body.inputs().iter().zip(&region.inputs);
+    let names: Vec<&str> =
+        s.body.inputs().iter().filter(|i| ancestors.contains(&i.value)).map(|i| i.name.as_str()).collect();
+    let read = body_inputs.filter(|(input, _)| names.contains(&input.name.as_str())).map(|(_, &value)| value);
+    read.into_iter().any(|value| reduces_tensor(graph, value))
+}
+
+/// Whether a value of few steps is the largest element of a tensor.
+fn reduces_tensor(graph: &Graph, value: Value) -> bool {
+    let mut stack = vec![value];
+    let mut steps = 0;
+    while let Some(value) = stack.pop() {
+        steps += 1;
+        let Def::Node(id, _) = graph.def(value) else { continue };
+        let node = graph.node(id);
+        match &node.op {
+            Op::Prim(Prim::Reduce { op: ReduceOp::Max, .. }) => {
+                return graph.ty(node.results[0]).elements().as_const() == Some(1);
+            }
+            Op::Prim(Prim::Map(_) | Prim::Cast { .. } | Prim::Reshape { .. }) if steps < 32 => {
+                stack.extend(&node.operands);
+            }
+            _ => {}
+        }
+    }
+    false
+}

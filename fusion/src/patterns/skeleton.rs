@@ -1,0 +1,120 @@
+//! A body seen without its roundings and layouts, for queries.
+//!
+//! Names do not depend on where a value is rounded, how it is shaped, or in which order commutative operands stand; so
+//! queries follow definitions through float casts and layout ops.
+
+use std::collections::BTreeSet;
+
+use fusewright_graph::axes::AxisMap;
+use fusewright_graph::prim::Literal;
+use fusewright_graph::{DType, Def, Graph, Node, NodeId, Op, Prim, ScalarFn, Value};
+
+/// A body of primitives under query.
+pub(super) struct Skeleton<'g> {
+    pub body: &'g Graph,
+    pub axes: AxisMap,
+}
+
+impl<'g> Skeleton<'g> {
+    pub fn of(body: &'g Graph) -> Option<Self> {
+        Some(Skeleton { body, axes: AxisMap::of(body).ok()? })
+    }
+
+    pub fn prim(&self, value: Value) -> Option<(&'g Prim, &'g Node)> {
+        let node = self.body.def_node(value)?;
+        match &node.op {
+            Op::Prim(prim) => Some((prim, node)),
+            Op::Composite(_) => None,
+        }
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &'g Prim, &'g Node)> + use<'g> {
+        let body = self.body;
+        body.node_ids().filter_map(move |id| match &body.node(id).op {
+            Op::Prim(prim) => Some((id, prim, body.node(id))),
+            Op::Composite(_) => None,
+        })
+    }
+
+    /// The value below float casts, reshapes, permutations and expansions.
+    pub fn peel(&self, mut value: Value) -> Value {
+        while let Some((prim, node)) = self.prim(value) {
+            let transparent = match prim {
+                Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => true,
+                Prim::Cast { to, .. } => wide(*to) && wide(self.body.ty(node.operands[0]).dtype),
+                _ => false,
+            };
+            if !transparent {
+                break;
+            }
+            value = node.operands[0];
+        }
+        value
+    }
+
+    /// The elementwise function that yields a value, and its operands.
+    pub fn map(&self, value: Value) -> Option<(ScalarFn, &'g [Value])> {
+        match self.prim(self.peel(value))? {
+            (Prim::Map(f), node) => Some((*f, &node.operands)),
+            _ => None,
+        }
+    }
+
+    /// The operands of `f` in both orders, if `f` yields the value.
+    pub fn pairs(&self, value: Value, f: ScalarFn) -> Vec<(Value, Value)> {
+        match self.map(value) {
+            Some((g, &[a, b])) if g == f => vec![(a, b), (b, a)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether two values are one below roundings and layouts.
+    pub fn same(&self, a: Value, b: Value) -> bool {
+        self.peel(a) == self.peel(b)
+    }
+
+    /// The number that a value holds in every element.
+    pub fn constant(&self, value: Value) -> Option<f64> {
+        match self.prim(self.peel(value))? {
+            (Prim::Literal(Literal::Float(_, v)), _) => Some(*v),
+            (Prim::Literal(Literal::Int(_, v)), _) => Some(*v as f64),
+            (Prim::SizeOf(dim), _) => dim.as_const().map(|v| v as f64),
+            (Prim::Cast { .. }, node) => self.constant(node.operands[0]),
+            _ => None,
+        }
+    }
+
+    /// Whether a value holds a number to the accuracy of f32 literals.
+    pub fn is_about(&self, value: Value, number: f64) -> bool {
+        self.constant(value).is_some_and(|v| (v - number).abs() <= number.abs() * f64::from(f32::EPSILON))
+    }
+
+    /// Whether a value is a tensor of all the axes that `whole` has.
+    pub fn covers(&self, value: Value, whole: Value) -> bool {
+        self.constant(value).is_none() && self.axes.flat(value) == self.axes.flat(whole)
+    }
+
+    /// Whether a value has one element.
+    pub fn is_single(&self, value: Value) -> bool {
+        self.body.ty(value).elements().as_const() == Some(1)
+    }
+
+    /// Every value that a value depends on, itself included.
+    pub fn ancestors(&self, value: Value) -> BTreeSet<Value> {
+        let mut seen = BTreeSet::new();
+        let mut stack = vec![value];
+        while let Some(value) = stack.pop() {
+            if seen.insert(value)
+                && let Def::Node(id, _) = self.body.def(value)
+            {
+                stack.extend(&self.body.node(id).operands);
+            }
+        }
+        seen
+    }
+}
+
+/// Float dtypes between which a cast is a rounding, not a quantisation.
+fn wide(dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::F32 | DType::BF16 | DType::F16)
+}

@@ -1,0 +1,223 @@
+//! Names of regions in every spelling, and near twins that have another.
+
+use fusewright_graph::DType::{self, BF16, F32, I64};
+use fusewright_graph::Dim;
+
+use super::*;
+use crate::pass::{Cx, PassManager};
+use crate::region::{Limits, partition};
+use crate::samples::{self, Built, Sample, TINY};
+
+fn names(graph: &Graph) -> BTreeMap<String, usize> {
+    let (graph, _) = PassManager::default().run(graph, &mut Cx::default(), &mut []).expect("the passes run");
+    let mut partition = partition(&graph, &Limits::default());
+    name_regions(&graph, &mut partition);
+    counts(&partition)
+}
+
+fn expect_names(graph: &Built<Graph>, expected: &[(&str, usize)]) {
+    let graph = graph.as_ref().expect("types");
+    let expected: BTreeMap<String, usize> = expected.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
+    assert_eq!(names(graph), expected);
+}
+
+#[test]
+fn a_decoder_layer_in_both_forms() {
+    let common = [("add_rms_norm", 1), ("qk_norm_rope", 2), ("rms_norm", 1), ("silu_mul", 1)];
+    expect_names(&samples::qwen3_layer(false, &TINY), &common);
+    let mut core = common.to_vec();
+    core.push(("softmax", 1));
+    expect_names(&samples::qwen3_layer(true, &TINY), &core);
+}
+
+#[test]
+fn quantisers_are_suffixes() {
+    expect_names(&samples::add_norm_fp8_token(4096), &[("add_rms_norm.fp8_token", 1)]);
+    expect_names(&samples::silu_fp8_group(false, 12288), &[("silu_mul.fp8_group128", 1)]);
+    expect_names(&samples::silu_fp8_group(true, 12288), &[("silu_mul.fp8_group128", 1)]);
+}
+
+fn one(build: impl Fn(&Sample) -> Built<Vec<Value>>) -> Built<Graph> {
+    let g = Sample::new(false);
+    let outputs = build(&g)?;
+    Ok(g.finish(&outputs))
+}
+
+fn input(g: &Sample, name: &str) -> Value {
+    g.input(name, BF16, &[-1, 64])
+}
+
+#[test]
+fn norms_in_every_spelling() {
+    let w = |g: &Sample| g.weight("w", &[64]);
+    expect_names(&one(|g| Ok(vec![g.gemma_norm(input(g, "x"), w(g))?])), &[("rms_norm", 1)]);
+    expect_names(&one(|g| Ok(vec![g.hf_norm(input(g, "x"), w(g))?])), &[("rms_norm", 1)]);
+    let layer = |g: &Sample, x| {
+        let b = &g.b;
+        let x = b.cast(x, F32)?;
+        let c = b.sub(x, g.mean(x)?)?;
+        let v = b.add(g.mean(b.mul(c, c)?)?, b.float(F32, 1e-5)?)?;
+        b.cast(b.div(c, b.map(ScalarFn::Sqrt, &[v])?)?, BF16)
+    };
+    expect_names(&one(|g| Ok(vec![layer(g, input(g, "x"))?])), &[("layer_norm", 1)]);
+    let added = |g: &Sample| {
+        let sum = g.b.add(input(g, "x"), input(g, "r"))?;
+        Ok(vec![layer(g, sum)?, sum])
+    };
+    expect_names(&one(added), &[("add_layer_norm", 1)]);
+    // A bias is no residual.
+    expect_names(&one(|g| Ok(vec![g.hf_norm(g.b.add(input(g, "x"), w(g))?, w(g))?])), &[("rms_norm", 1)]);
+}
+
+#[test]
+fn near_twins_of_a_norm_are_none() {
+    let twin = |count: f64, root: ScalarFn, twice: bool| {
+        one(|g| {
+            let b = &g.b;
+            let (x, y) = (g.input("x", F32, &[-1, 64]), g.input("y", F32, &[-1, 64]));
+            let square = b.mul(x, if twice { x } else { y })?;
+            let mean = b.div(b.reduce_last(ReduceOp::Add, square)?, b.float(F32, count)?)?;
+            Ok(vec![b.mul(x, b.map(root, &[b.add(mean, b.float(F32, 1e-6)?)?])?)?])
+        })
+    };
+    expect_names(&twin(64.0, ScalarFn::Rsqrt, true), &[("rms_norm", 1)]);
+    expect_names(&twin(63.0, ScalarFn::Rsqrt, true), &[]);
+    expect_names(&twin(64.0, ScalarFn::Sqrt, true), &[]);
+    expect_names(&twin(64.0, ScalarFn::Rsqrt, false), &[]);
+    let over_tokens = one(|g| {
+        let b = &g.b;
+        let x = g.input("x", F32, &[-1, 64]);
+        let reduce = Prim::Reduce { op: ReduceOp::Add, axes: vec![0], nan: fusewright_graph::NanRule::Propagate };
+        let mean = b.div(b.prim(reduce, &[b.mul(x, x)?])?, b.float(F32, 64.0)?)?;
+        Ok(vec![b.mul(x, b.map(ScalarFn::Rsqrt, &[mean])?)?])
+    });
+    expect_names(&over_tokens, &[]);
+}
+
+#[test]
+fn gates_know_their_halves() {
+    let halves = |act: i64, core: bool| {
+        let g = Sample::new(core);
+        let x = g.input("x", BF16, &[-1, 128]);
+        let half = |i: i64| g.b.slice(x, 1, Dim::constant(64 * i), Dim::constant(64 * (i + 1)));
+        let y = g.b.mul(g.silu(half(act)?)?, half(1 - act)?)?;
+        Ok(g.finish(&[y]))
+    };
+    for core in [false, true] {
+        expect_names(&halves(0, core), &[("silu_mul", 1)]);
+        expect_names(&halves(1, core), &[("mul_silu", 1)]);
+        let alone = one(|g| Ok(vec![g.silu(input(g, "x"))?]));
+        expect_names(&alone, &[]);
+    }
+}
+
+#[test]
+fn gelu_has_two_forms() {
+    let gated = |cube: f64, tanh: bool| {
+        one(|g| {
+            let b = &g.b;
+            let (x, up) = (g.input("x", F32, &[-1, 64]), g.input("up", F32, &[-1, 64]));
+            let bend = if tanh {
+                let cubic = b.mul(b.mul(b.mul(x, x)?, x)?, b.float(F32, f64::from(cube as f32))?)?;
+                let factor = (2.0 / std::f64::consts::PI).sqrt();
+                let inner = b.mul(b.add(x, cubic)?, b.float(F32, f64::from(factor as f32))?)?;
+                b.map(ScalarFn::Tanh, &[inner])?
+            } else {
+                b.map(ScalarFn::Erf, &[b.mul(x, b.float(F32, f64::from(0.5f32.sqrt()))?)?])?
+            };
+            let act = b.mul(b.mul(x, b.float(F32, 0.5)?)?, b.add(bend, b.float(F32, 1.0)?)?)?;
+            Ok(vec![b.mul(act, up)?])
+        })
+    };
+    expect_names(&gated(0.044_715, true), &[("gelu_mul", 1)]);
+    expect_names(&gated(0.0, false), &[("gelu_mul", 1)]);
+    expect_names(&gated(0.044, true), &[]);
+}
+
+#[test]
+fn ropes_rotate_in_three_spellings() {
+    let tables = |g: &Sample, d| (g.input("cos", BF16, &[-1, 1, d]), g.input("sin", BF16, &[-1, 1, d]));
+    let full = one(|g| {
+        let (cos, sin) = tables(g, 16);
+        Ok(vec![g.rope(g.input("q", BF16, &[-1, 4, 16]), cos, sin)?])
+    });
+    expect_names(&full, &[("rope", 1)]);
+    let native = |step: i64, turn: bool, normed: bool| {
+        one(|g| {
+            let b = &g.b;
+            let (c, s) = tables(g, 8);
+            let q = g.input("q", BF16, &[-1, 4, 16]);
+            let q = if normed { g.hf_norm(q, g.weight("w", &[16]))? } else { q };
+            let part = |i: i64| {
+                let (start, end) = if step == 1 { (8 * i, 8 * i + 8) } else { (i, 16) };
+                b.prim(Prim::Slice { axis: 2, start: start.into(), end: end.into(), step }, &[q])
+            };
+            let (x, y) = (part(0)?, part(1)?);
+            let first = b.sub(b.mul(x, c)?, b.mul(y, s)?)?;
+            let second = b.add(b.mul(y, if turn { c } else { s })?, b.mul(x, s)?)?;
+            let parts = if step == 1 {
+                vec![first, second]
+            } else {
+                vec![g.view(first, &[-1, 4, 8, 1])?, g.view(second, &[-1, 4, 8, 1])?]
+            };
+            let axis = if step == 1 { 2 } else { 3 };
+            Ok(vec![g.view(b.cat(&parts, axis)?, &[-1, 64])?])
+        })
+    };
+    expect_names(&native(1, true, false), &[("rope", 1)]);
+    expect_names(&native(2, true, false), &[("rope", 1)]);
+    expect_names(&native(1, false, false), &[]);
+    expect_names(&native(1, true, true), &[("qk_norm_rope", 1)]);
+    // The table alone is none.
+    let table = one(|g| Ok(g.table(g.input("p", I64, &[1, -1]), g.input("f", F32, &[8]))?.to_vec()));
+    expect_names(&table, &[]);
+}
+
+#[test]
+fn quantisers_by_scale_and_bound() {
+    let fp8 = |bound: f64, x: &dyn Fn(&Sample) -> Built, scale: &[i64]| {
+        one(|g| {
+            let b = &g.b;
+            let y = b.mul(b.cast(x(g)?, F32)?, b.map(ScalarFn::Recip, &[g.input("scale", F32, scale)])?)?;
+            let clamped = b.clamp(y, b.float(F32, -bound)?, b.float(F32, bound)?)?;
+            Ok(vec![b.cast(clamped, DType::F8E4M3)?])
+        })
+    };
+    let plain = |g: &Sample| Ok(input(g, "x"));
+    let norm = |g: &Sample| g.hf_norm(input(g, "x"), g.weight("w", &[64]));
+    expect_names(&fp8(448.0, &plain, &[]), &[("quant.fp8_static", 1)]);
+    expect_names(&fp8(448.0, &norm, &[1]), &[("rms_norm.fp8_static", 1)]);
+    expect_names(&fp8(224.0, &norm, &[1]), &[("rms_norm", 1)]);
+    expect_names(&fp8(224.0, &plain, &[1]), &[]);
+    let tensor = one(|g| {
+        let b = &g.b;
+        let y = b.cast(norm(g)?, F32)?;
+        let axes = vec![0, 1];
+        let largest = Prim::Reduce { op: ReduceOp::Max, axes, nan: fusewright_graph::NanRule::Propagate };
+        let largest = b.prim(largest, &[b.map(ScalarFn::Abs, &[y])?])?;
+        let scale = b.div(largest, b.float(F32, 448.0)?)?;
+        Ok(vec![g.fp8(b.div(y, scale)?)?, scale])
+    });
+    expect_names(&tensor, &[("quant.fp8_tensor", 1), ("rms_norm", 1)]);
+    let int8 = |dynamic: bool, zero: bool| {
+        one(|g| {
+            let b = &g.b;
+            let x = b.cast(input(g, "x"), F32)?;
+            let scale = if dynamic {
+                let largest = b.reduce_last(ReduceOp::Max, b.map(ScalarFn::Abs, &[x])?)?;
+                b.div(largest, b.float(F32, 127.0)?)?
+            } else {
+                g.input("scale", F32, &[64])
+            };
+            let mut y = b.map(ScalarFn::RoundEven, &[b.div(x, scale)?])?;
+            if zero {
+                y = b.add(y, g.input("zero", F32, &[64]))?;
+            }
+            let clamped = b.clamp(y, b.float(F32, -128.0)?, b.float(F32, 127.0)?)?;
+            Ok(vec![b.cast(clamped, DType::I8)?])
+        })
+    };
+    expect_names(&int8(true, false), &[("quant.int8_token", 1)]);
+    expect_names(&int8(false, false), &[("quant.int8_static", 1)]);
+    expect_names(&int8(false, true), &[("quant.int8_static", 1)]);
+}
