@@ -27,6 +27,13 @@ struct State {
     captures: Vec<(Value, &'static str)>,
 }
 
+/// A point in the growth of a graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    graph: (usize, usize),
+    captures: usize,
+}
+
 /// Result of a builder method that makes one value.
 pub type Built = Result<Value, TypeError>;
 
@@ -40,6 +47,19 @@ impl Builder {
     /// The finished graph.
     pub fn finish(self) -> Graph {
         self.state.into_inner().graph
+    }
+
+    /// How far the graph has grown.
+    pub(crate) fn mark(&self) -> Mark {
+        let state = self.state.borrow();
+        Mark { graph: state.graph.extent(), captures: state.captures.len() }
+    }
+
+    /// Takes back every node added since `mark`; no inputs or outputs may have been added since.
+    pub(crate) fn rollback(&self, mark: Mark) {
+        let mut state = self.state.borrow_mut();
+        state.graph.truncate(mark.graph);
+        state.captures.truncate(mark.captures);
     }
 
     /// Type of a value built so far.

@@ -296,6 +296,12 @@ impl Dim {
         Some((Dim::from_terms(slope), Dim::from_terms(rest)))
     }
 
+    /// Largest sum of powers in a term; functions count as one.
+    pub fn degree(&self) -> u32 {
+        let degree = |term: &Term| term.factors.iter().fold(0u32, |sum, (_, power)| sum.saturating_add(*power));
+        self.0.iter().map(degree).max().unwrap_or(0)
+    }
+
     /// Whether a symbol occurs in the dim.
     pub fn mentions(&self, symbol: &str) -> bool {
         self.0.iter().flat_map(|t| &t.factors).any(|(atom, _)| atom.mentions(symbol))

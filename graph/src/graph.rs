@@ -297,6 +297,17 @@ impl Graph {
         Ok(builder.finish())
     }
 
+    /// Number of nodes and of values.
+    pub(crate) fn extent(&self) -> (usize, usize) {
+        (self.nodes.len(), self.values.len())
+    }
+
+    /// Drops the nodes and values added since `extent`.
+    pub(crate) fn truncate(&mut self, (nodes, values): (usize, usize)) {
+        self.nodes.truncate(nodes);
+        self.values.truncate(values);
+    }
+
     pub(crate) fn push_symbol(&mut self, symbol: Symbol) {
         if self.symbols.iter().all(|s| s.name != symbol.name) {
             self.symbols.push(symbol);

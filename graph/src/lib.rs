@@ -10,6 +10,7 @@ pub mod axes;
 pub mod diag;
 pub mod dim;
 pub mod graph;
+pub mod import;
 pub mod interp;
 pub mod num;
 pub mod ops;

@@ -27,9 +27,9 @@ pub enum Order {
 
 /// A reduction tree.
 ///
-/// There are `threads · ways` accumulators, each starting from the op's neutral element. Lane `l` goes to accumulator
-/// `((l / vec) mod threads) · ways + (l mod vec) mod ways`; each accumulator folds its lanes in ascending order. Then the ways of each thread are
-/// combined by halving, then the threads within blocks of 32 by halving, then the blocks by halving. *Halving* `n`
+/// There are `threads · ways` accumulators, each starting from the op's neutral element. Lane `l` (counted from the
+/// start of its group) goes to accumulator `((l / vec) mod threads) · ways + (l mod vec) mod ways`; each accumulator
+/// folds its lanes in ascending order. Then the ways of each thread are combined by halving, then the threads within blocks of 32 by halving, then the blocks by halving. *Halving* `n`
 /// partial results replaces `p[i]` by `p[i] ∘ p[i + ⌈n/2⌉]` where both exist, until one is left.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tree {

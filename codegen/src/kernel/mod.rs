@@ -24,8 +24,11 @@
 //! happen after all its loads, so a parameter may alias another row by row.
 
 mod build;
+pub mod expand;
 mod infer;
 mod inst;
+pub mod interp;
+pub mod simplify;
 pub mod text;
 pub mod verify;
 

@@ -1,0 +1,73 @@
+//! `exp` and `exp2` in `f32`, Cephes polynomial: at most 1.25 ulp. Overflow gives infinity, underflow is
+//! gradual, NaN stays NaN, `exp(0)` is 1.
+
+use super::emit::Emit;
+use crate::kernel::Val;
+
+/// `1.5 · 2²³`: adding it rounds to an integer, which then stands in the low bits.
+const ROUND: f32 = 12_582_912.0;
+
+/// `(exp(r) − 1 − r) / r²` on `|r| ≤ ln 2 / 2`.
+const POLY: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+
+/// `ln 2` in two parts; the first has few bits, so that its multiples are exact.
+pub(super) const LN2: (f32, f32) = (0.693_359_4, -2.121_944_4e-4);
+
+impl Emit<'_> {
+    pub(super) fn exp(&mut self, x: Val) -> Val {
+        let zero = self.c(0.0);
+        self.exp_with_tail(x, zero)
+    }
+
+    /// `exp(x + tail)` for a tail of less than an ulp of `x`; zero where `x` is beyond ±128.
+    pub(super) fn exp_with_tail(&mut self, x: Val, tail: Val) -> Val {
+        // Beyond these bounds the result is 0 or infinity.
+        let x = self.clamped(x, -105.0, 90.0);
+        let (log2e, round) = (self.c(std::f32::consts::LOG2_E), self.c(ROUND));
+        let t = self.fma(x, log2e, round);
+        let n = self.sub(t, round);
+        let (high, low) = (self.c(-LN2.0), self.c(-LN2.1));
+        let r = self.fma(n, high, x);
+        let r = self.fma(n, low, r);
+        let r = self.add(r, tail);
+        self.exp_reduced(r, t)
+    }
+
+    pub(super) fn exp2(&mut self, x: Val) -> Val {
+        let x = self.clamped(x, -151.0, 130.0);
+        let round = self.c(ROUND);
+        let t = self.add(x, round);
+        let n = self.sub(t, round);
+        let (r, ln2) = (self.sub(x, n), self.c(std::f32::consts::LN_2));
+        let r = self.mul(r, ln2);
+        self.exp_reduced(r, t)
+    }
+
+    /// `exp(r) · 2^n`, the integer `n` in the low bits of `t`. Half of the power goes into the exponent and half into
+    /// a factor, so that only the last product may leave the normal range, and rounds once there.
+    fn exp_reduced(&mut self, r: Val, t: Val) -> Val {
+        let p = self.poly(r, &POLY);
+        let (square, one) = (self.mul(r, r), self.c(1.0));
+        let linear = self.add(r, one);
+        let p = self.fma(p, square, linear);
+        let n = self.bits(t);
+        let half = self.shr(n, 1);
+        let rest = self.sub(n, half);
+        let (half, rest) = (self.shl(half, 23), self.shl(rest, 23));
+        let p = self.bits(p);
+        let p = self.add(p, half);
+        let (p, bias) = (self.float(p), self.i(127 << 23));
+        let factor = self.add(rest, bias);
+        let factor = self.float(factor);
+        self.mul(p, factor)
+    }
+
+    /// `x` within bounds; a NaN stays.
+    fn clamped(&mut self, x: Val, low: f32, high: f32) -> Val {
+        let (low, high) = (self.c(low), self.c(high));
+        let below = self.lt(x, low);
+        let x = self.select(below, low, x);
+        let above = self.lt(high, x);
+        self.select(above, high, x)
+    }
+}

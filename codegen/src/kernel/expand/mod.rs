@@ -1,0 +1,140 @@
+//! Legalisation: a kernel in the functions that a target has.
+//!
+//! After [`expand`] every map is on `f32`, `f64`, integers or booleans and is a function that the target's column of
+//! the scalar table calls native; `select` alone stays on every dtype, since it moves bits. What a target lacks
+//! becomes a sequence of native functions, bitcasts and selects, written here once: the interpreter of the expanded
+//! kernel and the generated code then agree to the bit. Each file states the greatest error that its tests measure.
+//!
+//! | before | after |
+//! |---|---|
+//! | map on a float of 16 bits or less | casts to `f32`, the map there, a cast back: the same bits for exact functions |
+//! | `fma` on such a float | `f64` with the sum rounded to odd |
+//! | max/min reduction, `arg_reduce`, `top_k` of such a float | the same on `f32` |
+//! | function that the column expands | polynomials and exact sequences of this folder |
+//!
+//! Sums and products of narrow floats keep their dtype: every partial result rounds to it. Casts stay casts.
+
+mod emit;
+mod erf;
+mod exact;
+mod exp;
+mod log;
+mod narrow;
+mod pow;
+mod rem;
+mod tanh;
+mod trig;
+
+use fusewright_graph::scalar::{ScalarSpec, Spelling};
+use fusewright_graph::{DType, Dim, ReduceOp, ScalarFn};
+
+use super::infer::InstError;
+use super::{InstOp, Kernel, Segment, SegmentBuilder, Val, simplify};
+use emit::Emit;
+
+/// A column of the scalar table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Column {
+    /// Cranelift and LLVM on CPUs.
+    Cpu,
+    /// LLVM for NVIDIA.
+    Cuda,
+    /// Ascend C.
+    Ascend,
+}
+
+impl Column {
+    /// Every column, in declaration order.
+    pub const ALL: [Column; 3] = [Column::Cpu, Column::Cuda, Column::Ascend];
+
+    /// The column's entry of a row.
+    pub const fn of(self, spec: &ScalarSpec) -> Spelling {
+        match self {
+            Column::Cpu => spec.cpu,
+            Column::Cuda => spec.cuda,
+            Column::Ascend => spec.ascend,
+        }
+    }
+
+    /// Whether the target computes a function itself.
+    pub fn is_native(self, f: ScalarFn) -> bool {
+        matches!(self.of(f.spec()), Spelling::Native(_))
+    }
+}
+
+/// The kernel in functions that are native in a column, without unused values.
+///
+/// # Errors
+/// A function with no expansion on its operands' dtype: transcendental functions on `f64`.
+pub fn expand(kernel: &Kernel, column: Column) -> Result<Kernel, InstError> {
+    let segments = kernel.segments.iter().map(|segment| expand_segment(kernel, segment, column));
+    let segments = segments.collect::<Result<Vec<_>, _>>()?;
+    let expanded = Kernel { segments, ..kernel.clone() };
+    Ok(simplify::without_unused(&expanded))
+}
+
+fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<Segment, InstError> {
+    let builder = SegmentBuilder::new(&segment.name, segment.inner.clone(), &kernel.params);
+    let mut emit = Emit::new(builder, column);
+    let mut renamed: Vec<Val> = Vec::with_capacity(segment.types.len());
+    for inst in &segment.insts {
+        let args: Vec<Val> = inst.args.iter().map(|v| renamed[v.0 as usize]).collect();
+        let results = match &inst.op {
+            InstOp::Map(f) => vec![emit.map(*f, &args)],
+            InstOp::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
+                emit.ordering(&inst.op, &args)
+            }
+            op => emit.inst(rename_index(op, &renamed), &args),
+        };
+        renamed.extend(emit.checked(results)?);
+    }
+    emit.finish()
+}
+
+/// The instruction with gathered integers under their new names.
+pub(super) fn rename_index(op: &InstOp, renamed: &[Val]) -> InstOp {
+    let new =
+        |index: &Dim| index.substitute(&|symbol| Some(renamed.get(Val::from_symbol(symbol)?.0 as usize)?.symbol()));
+    match op.clone() {
+        InstOp::Index(index) => InstOp::Index(new(&index)),
+        InstOp::Load { param, index, shape, otherwise } => InstOp::Load { param, index: new(&index), shape, otherwise },
+        InstOp::Store { param, index, otherwise } => InstOp::Store { param, index: new(&index), otherwise },
+        other => other,
+    }
+}
+
+impl Emit<'_> {
+    /// A map, in native functions.
+    fn map(&mut self, f: ScalarFn, args: &[Val]) -> Val {
+        let dtype = args.last().map_or(DType::F32, |v| self.dtype(*v));
+        if dtype.is_float() && dtype.bits() < 32 && f != ScalarFn::Select {
+            return self.narrow(f, args);
+        }
+        if self.column.is_native(f) {
+            return self.raw(f, args);
+        }
+        match (f, args) {
+            (ScalarFn::Recip, [x]) => self.recip(*x),
+            (ScalarFn::Rsqrt, [x]) => self.rsqrt(*x),
+            (ScalarFn::MaxNum, [a, b]) => self.maxnum(ScalarFn::Max, *a, *b),
+            (ScalarFn::MinNum, [a, b]) => self.maxnum(ScalarFn::Min, *a, *b),
+            (ScalarFn::Xor, [a, b]) => self.xor(*a, *b),
+            (ScalarFn::Ue8m0Ceil, [x]) if dtype == DType::F32 => self.ue8m0_ceil(*x),
+            (ScalarFn::Rem, [a, b]) if dtype == DType::F32 => self.rem(*a, *b),
+            (ScalarFn::Rem, [a, b]) if !dtype.is_float() => self.rem_int(*a, *b),
+            (ScalarFn::Exp, [x]) if dtype == DType::F32 => self.exp(*x),
+            (ScalarFn::Exp2, [x]) if dtype == DType::F32 => self.exp2(*x),
+            (ScalarFn::Log, [x]) if dtype == DType::F32 => self.log(*x),
+            (ScalarFn::Log2, [x]) if dtype == DType::F32 => self.log2(*x),
+            (ScalarFn::Sin, [x]) if dtype == DType::F32 => self.sin(*x),
+            (ScalarFn::Cos, [x]) if dtype == DType::F32 => self.cos(*x),
+            (ScalarFn::Tanh, [x]) if dtype == DType::F32 => self.tanh(*x),
+            (ScalarFn::Erf, [x]) if dtype == DType::F32 => self.erf(*x),
+            (ScalarFn::Pow, [a, b]) if dtype == DType::F32 => self.pow(*a, *b),
+            _ => self.refuse(f, dtype),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

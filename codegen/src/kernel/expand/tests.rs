@@ -1,0 +1,239 @@
+//! The expansions against the table: exact functions to the bit, the others by their greatest distance.
+
+use std::collections::BTreeMap;
+
+use fusewright_graph::{DType, ScalarFn, num};
+
+use super::{Column, expand};
+use crate::kernel::Kernel;
+use crate::kernel::interp::{Buffer, bits_at, put_bits, run};
+
+/// A kernel that maps its inputs by one function.
+fn kernel(f: ScalarFn, dtype: DType) -> Kernel {
+    let out = if f.spec().yields == fusewright_graph::scalar::Yields::Bool { DType::Bool } else { dtype };
+    let names: Vec<String> = (0..f.arity()).map(|i| format!("x{i}")).collect();
+    let params: String = names.iter().map(|n| format!("param %{n}: {dtype}[n] in\n")).collect();
+    let loads: String = names.iter().map(|n| format!("%{n} = load {n}[lane] : row<{dtype}, n>\n")).collect();
+    let args = names.iter().map(|n| format!("%{n}")).collect::<Vec<_>>().join(", ");
+    let text = format!(
+        "kernel @k(n) rows 1 {{ {params} param %y: {out}[n] out segment @m inner 1 {{ {loads} \
+         %y = {} {args}\n store y[lane], %y }} }}",
+        f.name()
+    );
+    text.parse().unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn evaluate(kernel: &Kernel, dtype: DType, operands: &[Vec<u64>]) -> Vec<u64> {
+    let n = operands[0].len();
+    let mut buffers: Vec<Buffer> = operands
+        .iter()
+        .map(|codes| {
+            let mut bytes = vec![0; dtype.bytes_for(n)];
+            codes.iter().enumerate().for_each(|(i, &c)| assert!(put_bits(dtype, &mut bytes, i, c)));
+            Buffer::Bytes(bytes)
+        })
+        .collect();
+    let out = kernel.params.last().expect("the result").dtype;
+    buffers.push(Buffer::Bytes(vec![0; out.bytes_for(n)]));
+    run(kernel, &mut buffers, &BTreeMap::from([("n".to_owned(), n as i64)]), 0..1).unwrap_or_else(|e| panic!("{e}"));
+    let bytes = buffers.last().expect("the result").bytes();
+    (0..n).map(|i| bits_at(out, bytes, i).expect("in range")).collect()
+}
+
+/// Numbers from a fixed seed.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn edges(dtype: DType) -> Vec<u64> {
+    let max = num::max_finite(dtype);
+    let values =
+        [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -2.5, max, -max, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 88.0, 1e-3];
+    let mut codes: Vec<u64> = values.iter().map(|&v| num::encode(dtype, v)).collect();
+    // The least subnormals and normals, and their negatives.
+    let mantissa_bits = [DType::F32, DType::BF16, DType::F16].iter().position(|d| *d == dtype).map(|i| [23, 7, 10][i]);
+    for code in [1u64, 2, 3].into_iter().chain(mantissa_bits.map(|m| 1 << m)) {
+        codes.extend([code, code | 1 << (dtype.bits() - 1)]);
+    }
+    codes
+}
+
+fn same(dtype: DType, a: u64, b: u64) -> bool {
+    a == b || dtype.is_float() && num::decode(dtype, a).is_nan() && num::decode(dtype, b).is_nan()
+}
+
+/// Whether an expanded map equals the direct one to the bit on all pairs of edges and random operands.
+fn assert_exact(f: ScalarFn, dtype: DType, column: Column) {
+    let direct = kernel(f, dtype);
+    let expanded = expand(&direct, column).unwrap_or_else(|e| panic!("{e}"));
+    let mut random = Random(f as u64);
+    let mask = u64::MAX >> (64 - dtype.bits());
+    let mut operands = vec![Vec::new(); f.arity()];
+    let edge = if dtype.bits() == 8 { (0..256).collect() } else { edges(dtype) };
+    for &a in &edge {
+        for &b in &edge {
+            for (slot, code) in operands.iter_mut().zip([a, b, random.next() & mask]) {
+                slot.push(code);
+            }
+        }
+    }
+    for i in 0..30_000 {
+        let base = random.next() & mask;
+        for (k, slot) in operands.iter_mut().enumerate() {
+            // Half of the operands have nearby exponents.
+            let near = base ^ (random.next() & mask >> (dtype.bits() / 4));
+            slot.push(if k == 0 {
+                base
+            } else if i % 2 == 0 {
+                near
+            } else {
+                random.next() & mask
+            });
+        }
+    }
+    let (a, b) = (evaluate(&direct, dtype, &operands), evaluate(&expanded, dtype, &operands));
+    let out = direct.params.last().expect("the result").dtype;
+    for (i, (&x, &y)) in a.iter().zip(&b).enumerate() {
+        let at: Vec<f64> = operands.iter().map(|o| num::decode(dtype, o[i])).collect();
+        assert!(same(out, x, y), "{} {dtype} {column:?} of {at:?}: {x:#x}, expanded {y:#x}", f.name());
+    }
+}
+
+#[test]
+fn narrow_maps_equal_the_direct_meaning() {
+    use ScalarFn::*;
+    for dtype in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {
+        for f in [Add, Sub, Mul, Div, Sqrt, Rem, Fma, Max, Min, MaxNum, MinNum, Neg, Abs, Recip] {
+            assert_exact(f, dtype, Column::Cpu);
+        }
+        for f in [Floor, Ceil, Trunc, RoundEven, Eq, Ne, Lt, Le, Gt, Ge] {
+            assert_exact(f, dtype, Column::Cuda);
+        }
+    }
+}
+
+#[test]
+fn exact_functions_equal_the_table() {
+    use ScalarFn::*;
+    for column in Column::ALL {
+        for f in [Recip, MaxNum, MinNum, Ue8m0Ceil, Rem] {
+            assert_exact(f, DType::F32, column);
+        }
+    }
+}
+
+/// Greatest distance in ulp of f32 from the exact value, over all exponents and a number of mantissas, and the number
+/// of special results that are wrong.
+fn greatest_error(f: ScalarFn, operands: &[Vec<u64>]) -> f64 {
+    let expanded = expand(&kernel(f, DType::F32), Column::Cpu).unwrap_or_else(|e| panic!("{e}"));
+    let results = evaluate(&expanded, DType::F32, operands);
+    let mut greatest = 0f64;
+    for (i, &bits) in results.iter().enumerate() {
+        let x: Vec<f64> = operands.iter().map(|o| num::decode(DType::F32, o[i])).collect();
+        let (exact, got) = (f.eval(&x), num::decode(DType::F32, bits));
+        let rounded = f64::from(exact as f32);
+        if same(DType::F32, num::encode(DType::F32, exact), bits) {
+            continue;
+        }
+        assert!(!exact.is_nan() && !got.is_nan(), "{} of {x:?}: {got}, exact {exact}", f.name());
+        let limit =
+            |v: f64| if v.is_infinite() { f64::from(f32::MAX) * (1.0 + 2f64.powi(-24)) * v.signum() } else { v };
+        let error = (limit(got) - limit(exact)).abs() / num::ulp(DType::F32, rounded);
+        assert!(error < 50.0, "{} of {x:?}: {got}, exact {exact}, {error} ulp", f.name());
+        greatest = greatest.max(error);
+    }
+    greatest
+}
+
+/// Every sign and exponent with some mantissas.
+fn sweep(mantissas: usize) -> Vec<u64> {
+    let mut random = Random(7);
+    let mut codes = edges(DType::F32);
+    for top in 0..512u64 {
+        codes.extend([top << 23, top << 23 | 0x7f_ffff]);
+        codes.extend((0..mantissas).map(|_| top << 23 | random.next() & 0x7f_ffff));
+    }
+    codes
+}
+
+fn between(low: f32, high: f32, count: usize) -> Vec<u64> {
+    let mut random = Random(11);
+    let unit = |r: u64| (r >> 11) as f64 / (1u64 << 53) as f64;
+    let values = (0..count).map(|_| f64::from(low) + unit(random.next()) * (f64::from(high) - f64::from(low)));
+    values.map(|v| num::encode(DType::F32, v)).collect()
+}
+
+fn assert_within(f: ScalarFn, bound: f64, operands: &[Vec<u64>]) {
+    let error = greatest_error(f, operands);
+    println!("{} {error:.3} ulp", f.name());
+    assert!(error <= bound, "{}: {error} ulp, stated are {bound}", f.name());
+    let fusewright_graph::scalar::Accuracy::Approx(class) = f.spec().accuracy else { return };
+    assert!(bound <= f64::from(class), "{}: the table says {class}", f.name());
+}
+
+#[test]
+fn exponentials_are_as_accurate_as_stated() {
+    let codes = [sweep(400), between(-104.0, 89.0, 200_000), between(-1.0, 1.0, 50_000)].concat();
+    assert_within(ScalarFn::Exp, 1.25, &[codes]);
+    let codes = [sweep(400), between(-150.0, 128.0, 200_000), between(-1.0, 1.0, 50_000)].concat();
+    assert_within(ScalarFn::Exp2, 1.25, &[codes]);
+}
+
+#[test]
+fn roots_and_logarithms_are_as_accurate_as_stated() {
+    assert_within(ScalarFn::Rsqrt, 1.5, &[sweep(400)]);
+    let codes = [sweep(400), between(0.5, 2.0, 200_000)].concat();
+    assert_within(ScalarFn::Log, 1.0, std::slice::from_ref(&codes));
+    assert_within(ScalarFn::Log2, 1.0, &[codes]);
+}
+
+#[test]
+fn hyperbolic_and_error_function_are_as_accurate_as_stated() {
+    let codes = [sweep(300), between(-10.0, 10.0, 200_000), between(-1.0, 1.0, 50_000)].concat();
+    assert_within(ScalarFn::Tanh, 2.0, std::slice::from_ref(&codes));
+    assert_within(ScalarFn::Erf, 1.5, &[codes]);
+}
+
+#[test]
+fn sine_and_cosine_are_as_accurate_as_stated() {
+    let small: Vec<u64> = sweep(400)
+        .into_iter()
+        .filter(|&c| {
+            let x = num::decode(DType::F32, c).abs();
+            x < 2f64.powi(50) || !x.is_finite()
+        })
+        .collect();
+    let codes = [small, between(-10.0, 10.0, 100_000), between(-140_000.0, 140_000.0, 200_000)].concat();
+    assert_within(ScalarFn::Sin, 1.6, std::slice::from_ref(&codes));
+    assert_within(ScalarFn::Cos, 1.6, &[codes]);
+}
+
+#[test]
+fn powers_are_as_accurate_as_stated() {
+    let edge = edges(DType::F32);
+    let mut operands = vec![Vec::new(), Vec::new()];
+    for &a in &edge {
+        for &b in &edge {
+            operands[0].push(a);
+            operands[1].push(b);
+        }
+    }
+    let mut random = Random(3);
+    for base in sweep(200) {
+        // Exponents whose results are in range.
+        let log = num::decode(DType::F32, base).abs().log2();
+        let unit = (random.next() >> 11) as f64 / (1u64 << 53) as f64 * 2.0 - 1.0;
+        operands[0].push(base);
+        operands[1].push(num::encode(DType::F32, unit * 150.0 / log));
+        operands[0].push(base);
+        operands[1].push(num::encode(DType::F32, f64::from((random.next() % 9) as u32) - 4.0));
+    }
+    assert_within(ScalarFn::Pow, 3.0, &operands);
+}

@@ -1,0 +1,118 @@
+//! The `.pt2` container: a zip whose records are stored, never compressed.
+//!
+//! Sizes and offsets come from the central directory (local headers of these files carry none). Records are slices of
+//! the input bytes; nothing is copied. Every offset is checked against the file, so a truncated or hostile archive is an
+//! error, not a panic and not an allocation.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::ops::Range;
+
+use bytes::Bytes;
+use zip::{CompressionMethod, ZipArchive};
+
+use crate::diag::Diagnostic;
+
+const FORMAT: &str = "archive_format";
+
+/// An opened archive.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    bytes: Bytes,
+    /// By name below the root folder; a record that cannot be used keeps the reason.
+    records: BTreeMap<String, Result<Range<usize>, String>>,
+}
+
+impl Archive {
+    /// Reads the directory of an archive and checks its format and byte order.
+    ///
+    /// # Errors
+    /// Not a zip, no root folder, another format than `pt2`, or big-endian weights.
+    pub fn open(bytes: &Bytes) -> Result<Self, Diagnostic> {
+        let refuse = |message: String| {
+            Diagnostic::new("import.archive", format!("not a readable .pt2 archive: {message}"))
+                .with_help("expected a file written by torch.export.save")
+        };
+        let mut zip = ZipArchive::new(Cursor::new(&bytes[..])).map_err(|e| refuse(e.to_string()))?;
+        if zip.has_duplicate_names() {
+            return Err(refuse("two entries have one name".into()));
+        }
+        let mut entries: Vec<(String, Result<Range<usize>, String>)> = Vec::with_capacity(zip.len());
+        for index in 0..zip.len() {
+            let Some(Ok(name)) = zip.name_for_index(index) else {
+                return Err(refuse(format!("the name of entry {index} is not text")));
+            };
+            let name = name.into_owned();
+            let range = locate(&mut zip, index, bytes.len());
+            entries.push((name, range));
+        }
+        let mut roots = entries.iter().filter_map(|(name, _)| name.strip_suffix(FORMAT));
+        let root = match (roots.next(), roots.next()) {
+            (Some(root), None) if root.is_empty() || root.ends_with('/') => root.to_owned(),
+            (Some(_), Some(_)) => return Err(refuse(format!("several `{FORMAT}` entries"))),
+            _ => return Err(refuse(format!("no `{FORMAT}` entry"))),
+        };
+        let records = entries
+            .into_iter()
+            .filter_map(|(name, range)| Some((name.strip_prefix(&root)?.to_owned(), range)))
+            .collect();
+        let archive = Archive { bytes: bytes.clone(), records };
+        archive.check_text(FORMAT, "pt2")?;
+        if archive.records.contains_key("byteorder") {
+            archive.check_text("byteorder", "little")?;
+        }
+        Ok(archive)
+    }
+
+    /// Names of all records below the root folder, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.records.keys().map(String::as_str)
+    }
+
+    /// The bytes of a record, or `None` if there is no such record.
+    ///
+    /// # Errors
+    /// A compressed or encrypted record, or one that reaches beyond the file.
+    pub fn get(&self, name: &str) -> Result<Option<Bytes>, Diagnostic> {
+        match self.records.get(name) {
+            None => Ok(None),
+            Some(Ok(range)) => Ok(Some(self.bytes.slice(range.clone()))),
+            Some(Err(message)) => Err(Diagnostic::new("import.record", format!("record `{name}` {message}"))),
+        }
+    }
+
+    /// The bytes of a record that must exist.
+    ///
+    /// # Errors
+    /// As [`Archive::get`], or a missing record.
+    pub fn require(&self, name: &str) -> Result<Bytes, Diagnostic> {
+        let missing = || Diagnostic::new("import.record", format!("record `{name}` is missing"));
+        self.get(name)?.ok_or_else(missing)
+    }
+
+    fn check_text(&self, name: &str, expected: &str) -> Result<(), Diagnostic> {
+        let bytes = self.require(name)?;
+        let found = bytes.trim_ascii();
+        if found == expected.as_bytes() {
+            return Ok(());
+        }
+        let found = String::from_utf8_lossy(&found[..found.len().min(40)]);
+        Err(Diagnostic::new("import.version", format!("`{name}` is `{found}`, expected `{expected}`")))
+    }
+}
+
+/// Where the data of an entry lies in the file.
+fn locate(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_len: usize) -> Result<Range<usize>, String> {
+    let entry = zip.by_index_raw(index).map_err(|e| e.to_string())?;
+    if entry.encrypted() {
+        return Err("is encrypted".into());
+    }
+    if entry.compression() != CompressionMethod::Stored || entry.compressed_size() != entry.size() {
+        return Err("is compressed; torch.export.save stores its records".into());
+    }
+    let outside = || "reaches beyond the end of the file".to_owned();
+    let start = entry.data_start().and_then(|s| usize::try_from(s).ok()).ok_or_else(outside)?;
+    let size = usize::try_from(entry.size()).map_err(|_| outside())?;
+    let end = start.checked_add(size).filter(|&end| end <= file_len).ok_or_else(outside)?;
+    Ok(start..end)
+}

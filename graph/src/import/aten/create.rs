@@ -1,0 +1,80 @@
+//! New tensors: constants, counters, triangles.
+
+use fusewright_abi::DType;
+
+use super::super::call::{Call, Imported, Scalar};
+use super::layout::{expand_to, iota};
+use super::promote::{constant, convert};
+use crate::prim::Prim;
+use crate::scalar::ScalarFn;
+
+/// A tensor of the stated result type with one value throughout.
+fn filled(call: &Call<'_>, value: Scalar) -> Imported {
+    let out = call.out()?;
+    let scalar = constant(call.b, out.dtype, value)?;
+    Ok(vec![expand_to(call, scalar, &out.shape)?])
+}
+
+pub(super) fn full(call: &Call<'_>) -> Imported {
+    filled(call, call.scalar("fill_value")?)
+}
+
+pub(super) fn scalar_tensor(call: &Call<'_>) -> Imported {
+    filled(call, call.scalar("s")?)
+}
+
+pub(super) fn zeros(call: &Call<'_>) -> Imported {
+    filled(call, Scalar::Int(0))
+}
+
+pub(super) fn ones(call: &Call<'_>) -> Imported {
+    filled(call, Scalar::Int(1))
+}
+
+/// `start + step · index`; the file states how many.
+pub(super) fn arange(call: &Call<'_>) -> Imported {
+    let or = |name: &str, default: i64| match call.row.parameter(name) {
+        Some(_) => call.scalar(name),
+        None => Ok(Scalar::Int(default)),
+    };
+    let (start, step) = (or("start", 0)?, or("step", 1)?);
+    let out = call.out()?;
+    let b = call.b;
+    let (Scalar::Int(first), Scalar::Int(step)) = (start, step) else {
+        return Err("a fractional counter".into());
+    };
+    if !matches!(out.dtype, DType::I64 | DType::I32 | DType::F32 | DType::F64) {
+        return Err(format!("a counter of {}", out.dtype).into());
+    }
+    let mut y = b.prim(Prim::Iota { dtype: DType::I64, shape: out.shape.clone(), axis: 0 }, &[])?;
+    if step != 1 {
+        y = b.mul(y, b.int(DType::I64, step)?)?;
+    }
+    if first != 0 {
+        y = b.add(y, b.int(DType::I64, first)?)?;
+    }
+    Ok(vec![convert(b, y, out.dtype)?])
+}
+
+/// Elements whose column minus row fulfils `keep` against the diagonal; zero elsewhere.
+fn triangle(call: &Call<'_>, keep: ScalarFn) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let ty = b.ty(x);
+    let rank = ty.rank();
+    if rank < 2 {
+        return Err("fewer than two axes".into());
+    }
+    let row = iota(call, &ty.shape[rank - 2], rank - 2, rank)?;
+    let column = iota(call, &ty.shape[rank - 1], rank - 1, rank)?;
+    let edge = b.add(row, b.int(DType::I64, call.int("diagonal")?)?)?;
+    let zero = constant(b, ty.dtype, Scalar::Int(0))?;
+    Ok(vec![b.map(ScalarFn::Select, &[b.map(keep, &[column, edge])?, x, zero])?])
+}
+
+pub(super) fn tril(call: &Call<'_>) -> Imported {
+    triangle(call, ScalarFn::Le)
+}
+
+pub(super) fn triu(call: &Call<'_>) -> Imported {
+    triangle(call, ScalarFn::Ge)
+}

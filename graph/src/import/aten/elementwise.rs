@@ -1,0 +1,341 @@
+//! Elementwise ops, comparisons and conversions.
+
+use fusewright_abi::DType;
+
+use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
+use super::promote::{DEFAULT_FLOAT, constant, convert, is_exact, is_reduced, operand_as, result_type};
+use crate::graph::Value;
+use crate::ops::{Composite, Sigmoid, Silu, SiluForm};
+use crate::scalar::ScalarFn;
+
+type One = Result<Value, Refusal>;
+
+/// `f(a, b)` in `dtype`. Beside a bf16 or f16 tensor a number, or a 0-d tensor on the right, takes part in f32.
+fn binary(call: &Call<'_>, f: ScalarFn, dtype: DType, a: Operand, b: Operand) -> One {
+    let wide = |operand: Operand, right: bool| match operand {
+        Operand::Scalar(scalar) => !is_exact(dtype, scalar),
+        Operand::Tensor(value) => {
+            let ty = call.b.ty(value);
+            right && ty.rank() == 0 && ty.dtype.is_float() && ty.dtype != dtype
+        }
+    };
+    if is_reduced(dtype) && (wide(a, false) || wide(b, true)) {
+        let widen = |operand: Operand, keep: bool| match operand {
+            Operand::Tensor(value) if !keep => convert(call.b, convert(call.b, value, dtype)?, DType::F32),
+            other => operand_as(call.b, other, DType::F32),
+        };
+        let result = call.b.map(f, &[widen(a, false)?, widen(b, wide(b, true))?])?;
+        return Ok(convert(call.b, result, dtype)?);
+    }
+    Ok(call.b.map(f, &[operand_as(call.b, a, dtype)?, operand_as(call.b, b, dtype)?])?)
+}
+
+fn arithmetic(call: &Call<'_>, f: ScalarFn, a: Operand, b: Operand) -> One {
+    let dtype = result_type(call, &[a, b])?;
+    let f = match (dtype, f) {
+        (DType::Bool, ScalarFn::Add | ScalarFn::Max) => ScalarFn::Or,
+        (DType::Bool, ScalarFn::Mul | ScalarFn::Min) => ScalarFn::And,
+        (DType::Bool, _) => return Err("arithmetic on booleans".into()),
+        (_, f) => f,
+    };
+    binary(call, f, dtype, a, b)
+}
+
+/// `a ± alpha · b`.
+fn scaled(call: &Call<'_>, f: ScalarFn, a: Operand, b: Operand) -> Imported {
+    let alpha = call.scalar("alpha")?;
+    if alpha.as_f64() == 1.0 {
+        return Ok(vec![arithmetic(call, f, a, b)?]);
+    }
+    let dtype = result_type(call, &[a, b])?;
+    if dtype == DType::Bool {
+        return Err("arithmetic on booleans".into());
+    }
+    let work = if is_reduced(dtype) { DType::F32 } else { dtype };
+    let widen = |operand| -> One { Ok(convert(call.b, operand_as(call.b, operand, dtype)?, work)?) };
+    let (a, b) = (widen(a)?, widen(b)?);
+    let factor = constant(call.b, work, alpha)?;
+    if !work.is_float() {
+        return Ok(vec![call.b.map(f, &[a, call.b.mul(b, factor)?])?]);
+    }
+    // The framework's kernels contract this product and sum.
+    let factor = if f == ScalarFn::Sub { call.b.map(ScalarFn::Neg, &[factor])? } else { factor };
+    let sum = call.b.map(ScalarFn::Fma, &[b, factor, a])?;
+    Ok(vec![convert(call.b, sum, dtype)?])
+}
+
+pub(super) fn add(call: &Call<'_>) -> Imported {
+    scaled(call, ScalarFn::Add, call.operand("self")?, call.operand("other")?)
+}
+
+pub(super) fn sub(call: &Call<'_>) -> Imported {
+    scaled(call, ScalarFn::Sub, call.operand("self")?, call.operand("other")?)
+}
+
+pub(super) fn rsub(call: &Call<'_>) -> Imported {
+    scaled(call, ScalarFn::Sub, call.operand("other")?, call.operand("self")?)
+}
+
+pub(super) fn mul(call: &Call<'_>) -> Imported {
+    Ok(vec![arithmetic(call, ScalarFn::Mul, call.operand("self")?, call.operand("other")?)?])
+}
+
+pub(super) fn maximum(call: &Call<'_>) -> Imported {
+    Ok(vec![arithmetic(call, ScalarFn::Max, call.operand("self")?, call.operand("other")?)?])
+}
+
+pub(super) fn minimum(call: &Call<'_>) -> Imported {
+    Ok(vec![arithmetic(call, ScalarFn::Min, call.operand("self")?, call.operand("other")?)?])
+}
+
+pub(super) fn div(call: &Call<'_>) -> Imported {
+    let (a, b) = (call.operand("self")?, call.operand("other")?);
+    let dtype = result_type(call, &[a, b])?;
+    let dtype = if dtype.is_float() { dtype } else { DEFAULT_FLOAT };
+    Ok(vec![binary(call, ScalarFn::Div, dtype, a, b)?])
+}
+
+pub(super) fn square(call: &Call<'_>) -> Imported {
+    let x = call.operand("self")?;
+    Ok(vec![arithmetic(call, ScalarFn::Mul, x, x)?])
+}
+
+/// Small exponents are products and roots, as in the framework's kernels.
+pub(super) fn pow(call: &Call<'_>) -> Imported {
+    let (base, exponent) = (Operand::Tensor(call.tensor("self")?), call.scalar("exponent")?);
+    let dtype = result_type(call, &[base, Operand::Scalar(exponent)])?;
+    let b = call.b;
+    let x = operand_as(b, base, dtype)?;
+    let e = exponent.as_f64();
+    if e == 1.0 {
+        return Ok(vec![x]);
+    }
+    if e == 2.0 || e == 3.0 {
+        let square = arithmetic(call, ScalarFn::Mul, Operand::Tensor(x), Operand::Tensor(x))?;
+        return Ok(vec![if e == 2.0 { square } else { b.mul(square, x)? }]);
+    }
+    if !dtype.is_float() {
+        return Err(format!("exponent {e} of integers").into());
+    }
+    let y = if e == 0.5 {
+        b.map(ScalarFn::Sqrt, &[x])?
+    } else if e == -0.5 {
+        b.map(ScalarFn::Rsqrt, &[x])?
+    } else if e == -1.0 {
+        b.map(ScalarFn::Recip, &[x])?
+    } else if e == -2.0 {
+        b.map(ScalarFn::Recip, &[b.mul(x, x)?])?
+    } else {
+        binary(call, ScalarFn::Pow, dtype, Operand::Tensor(x), Operand::Scalar(exponent))?
+    };
+    Ok(vec![y])
+}
+
+fn bounded(call: &Call<'_>, low: Option<&str>, high: Option<&str>) -> Imported {
+    let bound = |name: Option<&str>| -> Result<Option<Operand>, Refusal> {
+        match name {
+            Some(name) if !call.is_none(name)? => call.operand(name).map(Some),
+            _ => Ok(None),
+        }
+    };
+    let x = Operand::Tensor(call.tensor("self")?);
+    let (low, high) = (bound(low)?, bound(high)?);
+    let operands: Vec<Operand> = [Some(x), low, high].into_iter().flatten().collect();
+    let dtype = result_type(call, &operands)?;
+    if dtype == DType::Bool || operands.len() == 1 {
+        return Err("no bounds, or bounds of booleans".into());
+    }
+    let mut y = operand_as(call.b, x, dtype)?;
+    for (f, bound) in [(ScalarFn::Max, low), (ScalarFn::Min, high)] {
+        if let Some(bound) = bound {
+            y = call.b.map(f, &[y, operand_as(call.b, bound, dtype)?])?;
+        }
+    }
+    Ok(vec![y])
+}
+
+pub(super) fn clamp(call: &Call<'_>) -> Imported {
+    bounded(call, Some("min"), Some("max"))
+}
+
+pub(super) fn clamp_min(call: &Call<'_>) -> Imported {
+    bounded(call, Some("min"), None)
+}
+
+pub(super) fn clamp_max(call: &Call<'_>) -> Imported {
+    bounded(call, None, Some("max"))
+}
+
+pub(super) fn select(call: &Call<'_>) -> Imported {
+    let condition = convert(call.b, call.tensor("condition")?, DType::Bool)?;
+    let (a, b) = (call.operand("self")?, call.operand("other")?);
+    let dtype = result_type(call, &[a, b])?;
+    let (a, b) = (operand_as(call.b, a, dtype)?, operand_as(call.b, b, dtype)?);
+    Ok(vec![call.b.map(ScalarFn::Select, &[condition, a, b])?])
+}
+
+pub(super) fn masked_fill(call: &Call<'_>) -> Imported {
+    let (x, mask) = (call.tensor("self")?, call.tensor("mask")?);
+    let fill = operand_as(call.b, call.operand("value")?, call.b.dtype(x))?;
+    Ok(vec![call.b.map(ScalarFn::Select, &[mask, fill, x])?])
+}
+
+/// A function that keeps integers; `on_integers` says whether it does anything to them.
+fn keeping(call: &Call<'_>, f: ScalarFn, on_integers: bool) -> Imported {
+    let x = call.tensor("self")?;
+    match call.b.dtype(x) {
+        DType::Bool => Err("a number function of booleans".into()),
+        dtype if dtype.is_int() && !on_integers => Ok(vec![x]),
+        _ => Ok(vec![call.b.map(f, &[x])?]),
+    }
+}
+
+/// The operand of a function that takes integers as floats.
+fn as_float(call: &Call<'_>) -> One {
+    let x = call.tensor("self")?;
+    if call.b.dtype(x).is_float() { Ok(x) } else { Ok(convert(call.b, x, DEFAULT_FLOAT)?) }
+}
+
+macro_rules! unary {
+    ($($name:ident = $kind:ident $f:ident $($flag:literal)?;)*) => {
+        $( pub(super) fn $name(call: &Call<'_>) -> Imported {
+            unary!(@$kind call, ScalarFn::$f $(, $flag)?)
+        } )*
+    };
+    (@keep $call:ident, $f:expr, $flag:literal) => { keeping($call, $f, $flag) };
+    (@float $call:ident, $f:expr) => { Ok(vec![$call.b.map($f, &[as_float($call)?])?]) };
+}
+
+unary! {
+    neg = keep Neg true;
+    abs = keep Abs true;
+    round = keep RoundEven false;
+    floor = keep Floor false;
+    ceil = keep Ceil false;
+    trunc = keep Trunc false;
+    sqrt = float Sqrt;
+    rsqrt = float Rsqrt;
+    reciprocal = float Recip;
+    exp = float Exp;
+    exp2 = float Exp2;
+    log = float Log;
+    log2 = float Log2;
+    sin = float Sin;
+    cos = float Cos;
+    tanh = float Tanh;
+    erf = float Erf;
+}
+
+pub(super) fn relu(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let zero = constant(call.b, call.b.dtype(x), Scalar::Int(0))?;
+    Ok(vec![call.b.map(ScalarFn::Max, &[x, zero])?])
+}
+
+/// The operand of an activation that is computed in f32.
+fn activation(call: &Call<'_>) -> One {
+    let x = as_float(call)?;
+    match call.b.dtype(x) {
+        DType::F32 | DType::BF16 | DType::F16 => Ok(x),
+        other => Err(format!("is not taken apart on {other}").into()),
+    }
+}
+
+pub(super) fn sigmoid(call: &Call<'_>) -> Imported {
+    Ok(call.b.composite(Composite::new(Sigmoid), &[activation(call)?])?)
+}
+
+pub(super) fn silu(call: &Call<'_>) -> Imported {
+    Ok(call.b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[activation(call)?])?)
+}
+
+pub(super) fn gelu(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, activation(call)?);
+    let x32 = b.cast(x, DType::F32)?;
+    let float = |v: f64| b.float(DType::F32, f64::from(v as f32));
+    let half = b.mul(x32, float(0.5)?)?;
+    let bend = match call.word("approximate")? {
+        "none" => b.map(ScalarFn::Erf, &[b.mul(x32, float(std::f64::consts::FRAC_1_SQRT_2)?)?])?,
+        "tanh" => {
+            let cube = b.mul(b.mul(x32, x32)?, x32)?;
+            let inner = b.add(x32, b.mul(float(0.044715)?, cube)?)?;
+            let beta = std::f64::consts::SQRT_2 * std::f64::consts::FRAC_2_SQRT_PI * 0.5;
+            b.map(ScalarFn::Tanh, &[b.mul(float(beta)?, inner)?])?
+        }
+        other => return Err(format!("the approximation `{other}`").into()),
+    };
+    let y = b.mul(half, b.add(float(1.0)?, bend)?)?;
+    Ok(vec![b.cast(y, b.dtype(x))?])
+}
+
+fn compare(call: &Call<'_>, f: ScalarFn) -> Imported {
+    let (a, b) = (call.operand("self")?, call.operand("other")?);
+    let dtype = result_type(call, &[a, b])?;
+    Ok(vec![call.b.map(f, &[operand_as(call.b, a, dtype)?, operand_as(call.b, b, dtype)?])?])
+}
+
+pub(super) fn isnan(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    Ok(vec![call.b.map(ScalarFn::Ne, &[x, x])?])
+}
+
+fn logical(call: &Call<'_>, f: ScalarFn) -> Imported {
+    let truth = |name| -> One { Ok(convert(call.b, call.tensor(name)?, DType::Bool)?) };
+    let operands = match f {
+        ScalarFn::Not => vec![truth("self")?],
+        _ => vec![truth("self")?, truth("other")?],
+    };
+    Ok(vec![call.b.map(f, &operands)?])
+}
+
+fn bitwise(call: &Call<'_>, f: ScalarFn) -> Imported {
+    let (a, b) = (call.operand("self")?, call.operand("other")?);
+    let dtype = result_type(call, &[a, b])?;
+    Ok(vec![call.b.map(f, &[operand_as(call.b, a, dtype)?, operand_as(call.b, b, dtype)?])?])
+}
+
+pub(super) fn bitwise_not(call: &Call<'_>) -> Imported {
+    Ok(vec![call.b.map(ScalarFn::Not, &[call.tensor("self")?])?])
+}
+
+macro_rules! binary_ops {
+    ($($name:ident = $kind:ident $f:ident;)*) => {
+        $( pub(super) fn $name(call: &Call<'_>) -> Imported {
+            $kind(call, ScalarFn::$f)
+        } )*
+    };
+}
+
+binary_ops! {
+    eq = compare Eq;
+    ne = compare Ne;
+    lt = compare Lt;
+    le = compare Le;
+    gt = compare Gt;
+    ge = compare Ge;
+    logical_not = logical Not;
+    logical_and = logical And;
+    logical_or = logical Or;
+    logical_xor = logical Xor;
+    bitwise_and = bitwise And;
+    bitwise_or = bitwise Or;
+    bitwise_xor = bitwise Xor;
+}
+
+pub(super) fn to_dtype(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    match call.dtype_or_none("dtype")? {
+        Some(dtype) => Ok(vec![convert(call.b, x, dtype)?]),
+        None => Ok(vec![x]),
+    }
+}
+
+pub(super) fn convert_element_type(call: &Call<'_>) -> Imported {
+    let dtype = call.dtype_or_none("dtype")?.ok_or("no dtype is given")?;
+    Ok(vec![convert(call.b, call.tensor("a")?, dtype)?])
+}
+
+pub(super) fn type_as(call: &Call<'_>) -> Imported {
+    let dtype = call.b.dtype(call.tensor("other")?);
+    Ok(vec![convert(call.b, call.tensor("self")?, dtype)?])
+}

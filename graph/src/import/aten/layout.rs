@@ -1,0 +1,269 @@
+//! Views and copies: ops that move elements and change none.
+//!
+//! A reshape is defined by its result shape alone, which the file states; the number of elements is checked. Slices are
+//! clamped to the axis as in Python; where a symbol's range decides a clamp, it is decided here.
+
+use fusewright_abi::DType;
+
+use super::super::call::{Call, Imported, Operand, Refusal};
+use super::promote::{convert, result_type};
+use crate::dim::{Dim, DimFn, product};
+use crate::graph::Value;
+use crate::prim::Prim;
+
+pub(super) fn identity(call: &Call<'_>) -> Imported {
+    Ok(vec![call.tensor("self")?])
+}
+
+pub(super) fn dropout(call: &Call<'_>) -> Imported {
+    if call.bool("train")? && call.scalar("p")?.as_f64() != 0.0 {
+        return Err("random numbers".into());
+    }
+    Ok(vec![call.tensor("input")?])
+}
+
+pub(super) fn reshape(call: &Call<'_>) -> Imported {
+    Ok(vec![call.b.reshape(call.tensor("self")?, call.out()?.shape.clone())?])
+}
+
+pub(super) fn expand(call: &Call<'_>) -> Imported {
+    Ok(vec![expand_to(call, call.tensor("self")?, &call.out()?.shape)?])
+}
+
+/// NumPy broadcast; no node if the shape is the same.
+pub(super) fn expand_to(call: &Call<'_>, x: Value, shape: &[Dim]) -> Result<Value, Refusal> {
+    if call.b.ty(x).shape == shape {
+        return Ok(x);
+    }
+    Ok(call.b.prim(Prim::Expand { shape: shape.to_vec() }, &[x])?)
+}
+
+/// A permutation of the axes; no node if nothing moves.
+pub(super) fn permuted(call: &Call<'_>, x: Value, perm: Vec<usize>) -> Imported {
+    if perm.iter().copied().eq(0..perm.len()) {
+        return Ok(vec![x]);
+    }
+    Ok(vec![call.b.prim(Prim::Permute { perm }, &[x])?])
+}
+
+pub(super) fn permute(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let rank = call.b.ty(x).rank();
+    let perm = call.ints("dims")?.into_iter().map(|axis| super::super::call::wrap_axis(axis, rank));
+    permuted(call, x, perm.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn transpose(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let rank = call.b.ty(x).rank();
+    let mut perm: Vec<usize> = (0..rank).collect();
+    perm.swap(call.axis("dim0", rank)?, call.axis("dim1", rank)?);
+    permuted(call, x, perm)
+}
+
+pub(super) fn matrix_transpose(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    if call.b.ty(x).rank() > 2 { Err("more than two axes".into()) } else { reverse_axes(call) }
+}
+
+pub(super) fn reverse_axes(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    permuted(call, x, (0..call.b.ty(x).rank()).rev().collect())
+}
+
+/// `min(a, b)`, decided where the ranges allow it.
+fn lesser(call: &Call<'_>, a: &Dim, b: &Dim) -> Dim {
+    if call.names.never_negative(&(b - a)) {
+        a.clone()
+    } else if call.names.never_negative(&(a - b)) {
+        b.clone()
+    } else {
+        Dim::function(DimFn::Min, a, b)
+    }
+}
+
+fn greater(call: &Call<'_>, a: &Dim, b: &Dim) -> Dim {
+    if call.names.never_negative(&(a - b)) {
+        a.clone()
+    } else if call.names.never_negative(&(b - a)) {
+        b.clone()
+    } else {
+        Dim::function(DimFn::Max, a, b)
+    }
+}
+
+/// A Python slice bound as an index from 0 to the extent.
+fn clamped(call: &Call<'_>, index: &Dim, extent: &Dim) -> Dim {
+    let zero = Dim::constant(0);
+    match index.as_const() {
+        Some(i64::MAX) => extent.clone(),
+        Some(i) if i < 0 => greater(call, &(extent + index), &zero),
+        Some(_) => lesser(call, index, extent),
+        None => greater(call, &lesser(call, index, extent), &zero),
+    }
+}
+
+/// Elements `start..end` by `step` along an axis; no node if that is all of them.
+pub(super) fn cut(call: &Call<'_>, x: Value, axis: usize, range: [Dim; 2], step: i64) -> Result<Value, Refusal> {
+    let ty = call.b.ty(x);
+    let extent = ty.shape.get(axis).ok_or("an axis that does not exist")?;
+    let [start, end] = range;
+    if start.as_const() == Some(0) && end == *extent && step == 1 {
+        return Ok(x);
+    }
+    Ok(call.b.prim(Prim::Slice { axis, start, end, step }, &[x])?)
+}
+
+pub(super) fn slice(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let ty = call.b.ty(x);
+    let axis = call.axis("dim", ty.rank())?;
+    let extent = &ty.shape[axis];
+    let start = match call.dim_or_none("start")? {
+        Some(index) => clamped(call, &index, extent),
+        None => Dim::constant(0),
+    };
+    let end = match call.dim_or_none("end")? {
+        Some(index) => clamped(call, &index, extent),
+        None => extent.clone(),
+    };
+    let end = greater(call, &end, &start);
+    Ok(vec![cut(call, x, axis, [start, end], call.int("step")?)?])
+}
+
+pub(super) fn narrow(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let ty = call.b.ty(x);
+    let axis = call.axis("dim", ty.rank())?;
+    let start = match call.dim("start")? {
+        index if index.as_const().is_some_and(|i| i < 0) => &ty.shape[axis] + &index,
+        index => index,
+    };
+    let end = &start + &call.dim("length")?;
+    Ok(vec![cut(call, x, axis, [start, end], 1)?])
+}
+
+/// Slice `index` along `axis`, without the axis.
+fn pick(call: &Call<'_>, x: Value, axis: usize, index: Dim) -> Result<Value, Refusal> {
+    let end = &index + &Dim::constant(1);
+    let piece = cut(call, x, axis, [index, end], 1)?;
+    let mut shape = call.b.ty(piece).shape;
+    shape.remove(axis);
+    Ok(call.b.reshape(piece, shape)?)
+}
+
+pub(super) fn select(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let ty = call.b.ty(x);
+    let axis = call.axis("dim", ty.rank())?;
+    let index = match call.dim("index")? {
+        index if index.as_const().is_some_and(|i| i < 0) => &ty.shape[axis] + &index,
+        index => index,
+    };
+    Ok(vec![pick(call, x, axis, index)?])
+}
+
+pub(super) fn unbind(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let axis = call.axis("dim", call.b.ty(x).rank())?;
+    if call.b.ty(x).shape[axis].as_const() != i64::try_from(call.results.len()).ok() {
+        return Err("the number of results is not the extent".into());
+    }
+    (0..call.results.len() as i64).map(|i| pick(call, x, axis, Dim::constant(i))).collect()
+}
+
+/// Consecutive pieces along an axis; their extents are those of the results.
+pub(super) fn split(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let ty = call.b.ty(x);
+    let axis = call.axis("dim", ty.rank())?;
+    let mut at = Dim::constant(0);
+    let mut pieces = Vec::with_capacity(call.results.len());
+    for result in call.results {
+        let extent = result.shape.get(axis).ok_or("a result of another rank")?;
+        let end = &at + extent;
+        pieces.push(cut(call, x, axis, [at, end.clone()], 1)?);
+        at = end;
+    }
+    if at == ty.shape[axis] {
+        Ok(pieces)
+    } else {
+        Err(format!("pieces of {at} in all, out of {}", ty.shape[axis]).into())
+    }
+}
+
+fn joined(call: &Call<'_>, parts: &[Value], axis: usize) -> Imported {
+    let operands: Vec<Operand> = parts.iter().copied().map(Operand::Tensor).collect();
+    let dtype = result_type(call, &operands)?;
+    let parts: Vec<Value> = parts.iter().map(|&x| convert(call.b, x, dtype)).collect::<Result<_, _>>()?;
+    match parts.as_slice() {
+        [only] => Ok(vec![*only]),
+        several => Ok(vec![call.b.cat(several, axis)?]),
+    }
+}
+
+pub(super) fn cat(call: &Call<'_>) -> Imported {
+    let mut parts = call.tensors("tensors")?;
+    // An empty tensor of one axis joins with anything.
+    let rank = call.out()?.rank();
+    parts.retain(|&x| call.b.ty(x).rank() == rank || call.b.ty(x).elements().as_const() != Some(0));
+    joined(call, &parts, call.axis("dim", rank)?)
+}
+
+pub(super) fn stack(call: &Call<'_>) -> Imported {
+    let axis = call.axis("dim", call.out()?.rank())?;
+    let mut parts = call.tensors("tensors")?;
+    for x in &mut parts {
+        let mut shape = call.b.ty(*x).shape;
+        if axis > shape.len() {
+            return Err("operands of different ranks".into());
+        }
+        shape.insert(axis, Dim::constant(1));
+        *x = call.b.reshape(*x, shape)?;
+    }
+    joined(call, &parts, axis)
+}
+
+pub(super) fn repeat(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let (repeats, mut extents) = (call.dims("repeats")?, call.b.ty(x).shape);
+    while extents.len() < repeats.len() {
+        extents.insert(0, Dim::constant(1));
+    }
+    if extents.len() != repeats.len() {
+        return Err("fewer repeats than axes".into());
+    }
+    let one = Dim::constant(1);
+    let spread = |count: bool| {
+        let counts = repeats.iter().map(|r| if count { r.clone() } else { one.clone() });
+        counts.zip(extents.iter().cloned()).flat_map(|(r, e)| [r, e]).collect::<Vec<_>>()
+    };
+    let wide = expand_to(call, call.b.reshape(x, spread(false))?, &spread(true))?;
+    let shape = repeats.iter().zip(&extents).map(|(r, e)| r * e).collect();
+    Ok(vec![call.b.reshape(wide, shape)?])
+}
+
+pub(super) fn repeat_interleave(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let repeats = call.dim("repeats")?;
+    let ty = call.b.ty(x);
+    let (x, shape, axis) = if call.is_none("dim")? {
+        let flat = vec![product(&ty.shape)];
+        (call.b.reshape(x, flat.clone())?, flat, 0)
+    } else {
+        (x, ty.shape.clone(), call.axis("dim", ty.rank())?)
+    };
+    let (mut narrow, mut wide, mut merged) = (shape.clone(), shape.clone(), shape);
+    narrow.insert(axis + 1, Dim::constant(1));
+    wide.insert(axis + 1, repeats.clone());
+    merged[axis] = &merged[axis] * &repeats;
+    let spread = expand_to(call, call.b.reshape(x, narrow)?, &wide)?;
+    Ok(vec![call.b.reshape(spread, merged)?])
+}
+
+/// The index along an axis as i64, shaped to broadcast against `rank` axes.
+pub(super) fn iota(call: &Call<'_>, extent: &Dim, axis: usize, rank: usize) -> Result<Value, Refusal> {
+    let mut shape = vec![Dim::constant(1); rank];
+    *shape.get_mut(axis).ok_or("an axis that does not exist")? = extent.clone();
+    Ok(call.b.prim(Prim::Iota { dtype: DType::I64, shape, axis }, &[])?)
+}

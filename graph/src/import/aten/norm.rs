@@ -1,0 +1,122 @@
+//! Softmax and norms, as one op in the file and spelled out in the graph.
+
+use fusewright_abi::DType;
+
+use super::super::call::{Call, Imported, Refusal, Scalar};
+use super::promote::{DEFAULT_FLOAT, constant, convert, is_reduced};
+use super::reduce::{count, over};
+use crate::graph::Value;
+use crate::ops::{Composite, RmsNorm, RmsRounding};
+use crate::prim::ReduceOp;
+use crate::scalar::ScalarFn;
+
+/// The operand in the dtype the op computes in, the axis, and the dtype of the result.
+fn prepare(call: &Call<'_>) -> Result<(Value, usize, DType), Refusal> {
+    let x = call.tensor("self")?;
+    let from = call.b.dtype(x);
+    let to = if call.row.parameter("half_to_float").is_some() {
+        if call.bool("half_to_float")? { DType::F32 } else { from }
+    } else {
+        call.dtype_or_none("dtype")?.unwrap_or(if from.is_float() { from } else { DEFAULT_FLOAT })
+    };
+    let x = if from.is_float() { x } else { convert(call.b, x, to)? };
+    let work = if is_reduced(to) { DType::F32 } else { to };
+    Ok((convert(call.b, x, work)?, call.axis("dim", call.b.ty(x).rank())?, to))
+}
+
+/// `x − max(x)` and the exponentials' sum.
+fn shifted(call: &Call<'_>, x: Value, axis: usize) -> Result<(Value, Value, Value), Refusal> {
+    let shift = call.b.sub(x, over(call, ReduceOp::Max, x, &[axis])?)?;
+    let e = call.b.map(ScalarFn::Exp, &[shift])?;
+    Ok((shift, e, over(call, ReduceOp::Add, e, &[axis])?))
+}
+
+pub(super) fn softmax(call: &Call<'_>) -> Imported {
+    let (x, axis, to) = prepare(call)?;
+    let (_, e, sum) = shifted(call, x, axis)?;
+    Ok(vec![convert(call.b, call.b.div(e, sum)?, to)?])
+}
+
+/// Rows that are −inf throughout give zeros.
+pub(super) fn safe_softmax(call: &Call<'_>) -> Imported {
+    let (x, axis, to) = prepare(call)?;
+    let low = constant(call.b, call.b.dtype(x), Scalar::Float(f64::NEG_INFINITY))?;
+    let masked = call.b.map(ScalarFn::Eq, &[x, low])?;
+    let all = over(call, ReduceOp::Min, masked, &[axis])?;
+    let (_, e, sum) = shifted(call, x, axis)?;
+    let zero = constant(call.b, call.b.dtype(x), Scalar::Int(0))?;
+    let y = call.b.map(ScalarFn::Select, &[all, zero, call.b.div(e, sum)?])?;
+    Ok(vec![convert(call.b, y, to)?])
+}
+
+pub(super) fn log_softmax(call: &Call<'_>) -> Imported {
+    let (x, axis, to) = prepare(call)?;
+    let (shift, _, sum) = shifted(call, x, axis)?;
+    let y = call.b.sub(shift, call.b.map(ScalarFn::Log, &[sum])?)?;
+    Ok(vec![convert(call.b, y, to)?])
+}
+
+/// The axes that a norm runs over: as many of the last as the normalised shape has.
+fn norm_axes(call: &Call<'_>, x: Value) -> Result<Vec<usize>, Refusal> {
+    let (rank, inner) = (call.b.ty(x).rank(), call.dims("normalized_shape")?.len());
+    if inner == 0 || inner > rank {
+        return Err(format!("{inner} normalised axes of {rank}").into());
+    }
+    Ok((rank - inner..rank).collect())
+}
+
+/// A float operand in f32; f64 stays.
+fn widened(call: &Call<'_>, x: Value) -> Result<Value, Refusal> {
+    let dtype = call.b.dtype(x);
+    Ok(if is_reduced(dtype) { convert(call.b, x, DType::F32)? } else { x })
+}
+
+pub(super) fn rms_norm(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("input")?);
+    let (axes, dtype) = (norm_axes(call, x)?, b.dtype(x));
+    let weight = call.tensor_or_none("weight")?;
+    let eps = match call.scalar_or_none("eps")? {
+        Some(eps) => eps.as_f64(),
+        None if dtype == DType::F64 => f64::EPSILON,
+        None => f64::from(f32::EPSILON),
+    };
+    let eps = if dtype == DType::F64 { eps } else { f64::from(eps as f32) };
+    if let (Some(w), 1, true) = (weight, axes.len(), is_reduced(dtype) || dtype == DType::F32)
+        && b.dtype(w) == dtype
+    {
+        return Ok(b.composite(Composite::new(RmsNorm { eps, round: RmsRounding::Once }), &[x, w])?);
+    }
+    let wide = widened(call, x)?;
+    let work = b.dtype(wide);
+    let n = count(call, wide, &axes, work)?;
+    let mean = b.div(over(call, ReduceOp::Add, b.mul(wide, wide)?, &axes)?, n)?;
+    let scale = b.map(ScalarFn::Rsqrt, &[b.add(mean, b.float(work, eps)?)?])?;
+    let mut y = b.mul(wide, scale)?;
+    if let Some(w) = weight {
+        y = b.mul(y, convert(b, w, work)?)?;
+    }
+    Ok(vec![convert(b, y, dtype)?])
+}
+
+/// The norm; with three results also the mean and the reciprocal deviation.
+pub(super) fn layer_norm(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("input")?);
+    let axes = norm_axes(call, x)?;
+    let wide = widened(call, x)?;
+    let work = b.dtype(wide);
+    let n = count(call, wide, &axes, work)?;
+    let mean = b.div(over(call, ReduceOp::Add, wide, &axes)?, n)?;
+    let centred = b.sub(wide, mean)?;
+    let variance = b.div(over(call, ReduceOp::Add, b.mul(centred, centred)?, &axes)?, n)?;
+    let eps = constant(b, work, call.scalar("eps")?)?;
+    let scale = b.map(ScalarFn::Rsqrt, &[b.add(variance, eps)?])?;
+    let mut y = b.mul(centred, scale)?;
+    if let Some(w) = call.tensor_or_none("weight")? {
+        y = b.mul(y, convert(b, w, work)?)?;
+    }
+    if let Some(bias) = call.tensor_or_none("bias")? {
+        y = b.add(y, convert(b, bias, work)?)?;
+    }
+    let values = [y, mean, scale].into_iter().zip(call.results);
+    Ok(values.map(|(value, stated)| convert(b, value, stated.dtype)).collect::<Result<_, _>>()?)
+}

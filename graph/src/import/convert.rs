@@ -1,0 +1,242 @@
+//! From the exported program to the graph: inputs by signature, nodes in order, outputs by signature.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::call::{Call, Names, Refusal};
+use super::origin::origin;
+use super::schema::{Argument, NodeJson, Program, Spec, SpecArg};
+use super::table::{Row, short_target};
+use super::weights::Weights;
+use super::{aten, opaque, types};
+use crate::builder::Builder;
+use crate::diag::Diagnostic;
+use crate::dim::Dim;
+use crate::dim_range::Ranges;
+use crate::graph::{Graph, InputKind, Op, Symbol, Value};
+use crate::ty::TensorType;
+
+/// The graph of a program.
+pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> Result<Graph, Diagnostic> {
+    let name: String = model.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let mut importer = Importer { b: Builder::new(&name), program, scope: Scope::default() };
+    importer.sizes()?;
+    importer.symbols()?;
+    for spec in &program.graph_module.signature.input_specs {
+        importer.input(spec, weights)?;
+    }
+    for node in &program.graph_module.graph.nodes {
+        importer.node(node)?;
+    }
+    for spec in &program.graph_module.signature.output_specs {
+        importer.output(spec)?;
+    }
+    Ok(importer.b.finish())
+}
+
+#[derive(Default)]
+struct Scope {
+    values: BTreeMap<String, Value>,
+    sizes: BTreeMap<String, Dim>,
+    symbols: Vec<Symbol>,
+}
+
+impl Names for Scope {
+    fn value(&self, name: &str) -> Option<Value> {
+        self.values.get(name).copied()
+    }
+
+    fn size(&self, name: &str) -> Option<Dim> {
+        self.sizes.get(name).cloned()
+    }
+
+    fn never_negative(&self, dim: &Dim) -> bool {
+        Ranges::new(&self.symbols).bounds(dim).is_ok_and(|bounds| bounds.min >= 0)
+    }
+}
+
+struct Importer<'a> {
+    b: Builder,
+    program: &'a Program,
+    scope: Scope,
+}
+
+fn value_error(name: &str, message: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new("import.value", format!("`{name}` {message}"))
+}
+
+impl<'a> Importer<'a> {
+    /// Symbolic integers have their expressions in a table of the file; the nodes that compute them are not needed.
+    fn sizes(&mut self) -> Result<(), Diagnostic> {
+        for (name, size) in &self.program.graph_module.graph.sym_int_values {
+            let dim = types::dim(size).map_err(|message| value_error(name, message))?;
+            self.scope.sizes.insert(name.clone(), dim);
+        }
+        Ok(())
+    }
+
+    /// Declares the symbols that occur in types, those of the inputs first.
+    fn symbols(&mut self) -> Result<(), Diagnostic> {
+        let program = self.program;
+        let graph = &program.graph_module.graph;
+        let inputs = program.graph_module.signature.input_specs.iter().filter_map(input_tensor);
+        for name in inputs.chain(graph.tensor_values.keys().map(String::as_str)) {
+            let Some(meta) = graph.tensor_values.get(name) else { continue };
+            for size in &meta.sizes {
+                let dim = types::dim(size).map_err(|message| value_error(name, message))?;
+                self.declare(&dim)?;
+            }
+        }
+        let sizes: Vec<Dim> = self.scope.sizes.values().cloned().collect();
+        sizes.iter().try_for_each(|dim| self.declare(dim))
+    }
+
+    fn declare(&mut self, dim: &Dim) -> Result<(), Diagnostic> {
+        let mut names = BTreeSet::new();
+        dim.collect_symbols(&mut names);
+        for name in names {
+            if self.scope.symbols.iter().any(|s| s.name == name) {
+                continue;
+            }
+            let range = self.program.range_constraints.get(&name);
+            let min = range.and_then(|r| r.min_val).unwrap_or(0).max(0);
+            let max = range.and_then(|r| r.max_val);
+            if max.is_some_and(|max| max < min) {
+                return Err(value_error(&name, format_args!("has an empty range, {min} to {max:?}")));
+            }
+            self.b.symbol(&name, min, max);
+            self.scope.symbols.push(Symbol { name, min, max });
+        }
+        Ok(())
+    }
+
+    fn stated_type(&self, name: &str) -> Result<TensorType, Diagnostic> {
+        let meta = self.program.graph_module.graph.tensor_values.get(name);
+        let meta = meta.ok_or_else(|| value_error(name, "has no entry among the tensor values"))?;
+        types::tensor_type(meta).map_err(|message| value_error(name, message))
+    }
+
+    fn input(&mut self, spec: &Spec, weights: &Weights<'_>) -> Result<(), Diagnostic> {
+        let Some(name) = input_tensor(spec) else { return Ok(()) };
+        let ty = self.stated_type(name)?;
+        let weight = |fqn: &Option<String>| {
+            let fqn = fqn.as_deref().ok_or_else(|| value_error(name, "is a weight without a name"))?;
+            weights.get(fqn, &ty).map(InputKind::Weight)
+        };
+        let kind = match spec.kind.as_str() {
+            "user_input" => InputKind::User,
+            "parameter" => weight(&spec.body.parameter_name)?,
+            "buffer" => weight(&spec.body.buffer_name)?,
+            "tensor_constant" => weight(&spec.body.tensor_constant_name)?,
+            other => return Err(value_error(name, format_args!("is an input of the unsupported kind `{other}`"))),
+        };
+        let value = self.b.add_input(name, ty, kind);
+        match self.scope.values.insert(name.to_owned(), value) {
+            None => Ok(()),
+            Some(_) => Err(value_error(name, "is defined twice")),
+        }
+    }
+
+    fn node(&mut self, node: &NodeJson) -> Result<(), Diagnostic> {
+        let origin = origin(node);
+        self.b.set_origin(origin.clone());
+        let at_node = |diagnostic: Diagnostic| diagnostic.with_origin(&origin);
+        let names = result_names(node);
+        if names.is_empty() && aten::is_size_or_check(short_target(&node.target)) {
+            return Ok(());
+        }
+        let types: Vec<TensorType> =
+            names.iter().map(|name| self.stated_type(name)).collect::<Result<_, _>>().map_err(at_node)?;
+        let values = self.values(node, &types).map_err(at_node)?;
+        for ((name, stated), &value) in names.iter().zip(&types).zip(&values) {
+            let inferred = self.b.ty(value);
+            if !types::agree(&inferred, stated) {
+                let message = format!("`{name}` is {stated} in the file, but the op yields {inferred}");
+                return Err(at_node(Diagnostic::new("import.type", message)));
+            }
+            if self.scope.values.insert((*name).to_owned(), value).is_some() {
+                return Err(at_node(value_error(name, "is defined twice")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of a node's results: by its row in the op tables, else opaque.
+    fn values(&self, node: &NodeJson, types: &[TensorType]) -> Result<Vec<Value>, Diagnostic> {
+        let row = aten::find(short_target(&node.target));
+        let refused = match row.map(|row| self.by_row(row, node, types)) {
+            Some(Ok(values)) => return Ok(values),
+            Some(Err(Refusal(reason))) => Some(reason),
+            None => None,
+        };
+        let refuse = |message: String| Diagnostic::new("import.node", message);
+        let (prim, operands) = opaque::opaque(node, &self.scope, types, refused.as_deref()).map_err(refuse)?;
+        self.b.op(Op::Prim(prim), &operands).map_err(Diagnostic::from)
+    }
+
+    fn by_row(&self, row: &Row, node: &NodeJson, results: &[TensorType]) -> Result<Vec<Value>, Refusal> {
+        let mark = self.b.mark();
+        let call = Call { b: &self.b, names: &self.scope, node, row, results };
+        let imported = call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| {
+            let fits = values.len() == results.len();
+            if fits { Ok(values) } else { Err(Refusal(format!("{} results of {}", values.len(), results.len()))) }
+        });
+        if imported.is_err() {
+            self.b.rollback(mark);
+        }
+        imported
+    }
+
+    fn output(&self, spec: &Spec) -> Result<(), Diagnostic> {
+        let name = match &spec.body.arg {
+            Some(SpecArg::Name(name) | SpecArg::Argument(Argument::Tensor(name))) => name,
+            // Constants and sizes that the model returns are known to the caller.
+            _ => return Ok(()),
+        };
+        let value = self.scope.value(name).ok_or_else(|| value_error(name, "is returned but not defined"))?;
+        let inputs = &self.program.graph_module.signature.input_specs;
+        let same = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
+        let updated = match spec.kind.as_str() {
+            "user_output" | "loss_output" => None,
+            "buffer_mutation" => Some(inputs.iter().find(|s| same(&s.body.buffer_name, &spec.body.buffer_name))),
+            "parameter_mutation" => {
+                Some(inputs.iter().find(|s| same(&s.body.parameter_name, &spec.body.parameter_name)))
+            }
+            "user_input_mutation" => {
+                Some(inputs.iter().find(|s| input_tensor(s) == spec.body.user_input_name.as_deref()))
+            }
+            other => return Err(value_error(name, format_args!("is an output of the unsupported kind `{other}`"))),
+        };
+        let updates = match updated {
+            None => None,
+            Some(input) => {
+                let input = input.and_then(input_tensor);
+                Some(input.ok_or_else(|| value_error(name, "updates an input that does not exist"))?.to_owned())
+            }
+        };
+        self.b.add_output(value, updates);
+        Ok(())
+    }
+}
+
+/// The tensor that an input specification defines; `None` for constants, symbols, tokens and script objects.
+fn input_tensor(spec: &Spec) -> Option<&str> {
+    match &spec.body.arg {
+        Some(SpecArg::Argument(Argument::Tensor(name))) => Some(name),
+        Some(SpecArg::Name(name)) if !matches!(spec.kind.as_str(), "custom_obj" | "token") => Some(name),
+        _ => None,
+    }
+}
+
+/// Names of a node's tensor results; results that nothing uses may have none.
+fn result_names(node: &NodeJson) -> Vec<&str> {
+    let mut names = Vec::new();
+    for output in &node.outputs {
+        match output {
+            Argument::Tensor(name) => names.push(name.as_str()),
+            Argument::Tensors(list) => names.extend(list.iter().map(String::as_str)),
+            Argument::OptionalTensors(list) => names.extend(list.iter().flatten().map(String::as_str)),
+            _ => {}
+        }
+    }
+    names
+}

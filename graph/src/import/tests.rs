@@ -1,0 +1,310 @@
+//! The importer on whole files: exported models, damaged ones, and archives made by hand.
+
+use std::io::{Cursor, Write};
+
+use bytes::Bytes;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use super::pt2;
+use crate::diag::Diagnostic;
+use crate::graph::{Graph, InputKind, Op};
+use crate::prim::Prim;
+
+const MODELS: [&str; 6] = [
+    "qwen3_tiny_layer_bf16.train",
+    "qwen3_tiny_layer_bf16.core",
+    "aten_addrms_fp8tok_h4096_bfloat16.train",
+    "aten_addrms_fp8tok_h4096_bfloat16.core",
+    "aten_silu_grp128_h12288_bfloat16.train",
+    "aten_silu_grp128_h12288_bfloat16.core",
+];
+
+fn fixture(name: &str) -> Bytes {
+    let path = format!("{}/../fixtures/{name}.pt2", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}")).into()
+}
+
+fn opaque_targets(graph: &Graph) -> Vec<&str> {
+    graph
+        .nodes()
+        .iter()
+        .filter_map(|node| match &node.op {
+            Op::Prim(Prim::Opaque { target, .. }) => Some(target.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn models_import_whole() {
+    for name in MODELS {
+        let bytes = fixture(name);
+        let graph = pt2(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(opaque_targets(&graph), Vec::<&str>::new(), "{name}");
+        assert_eq!(graph.symbols().len(), 1, "{name}");
+        assert!(!graph.outputs().is_empty() && graph.outputs().iter().all(|o| o.updates.is_none()), "{name}");
+        for node in graph.nodes() {
+            assert!(node.origin.node.is_some() && node.origin.op.is_some(), "{name}: {:?}", node.op);
+        }
+    }
+}
+
+#[test]
+fn weights_are_slices_of_the_file() {
+    let bytes = fixture("qwen3_tiny_layer_bf16.core");
+    let file = bytes.as_ptr_range();
+    let graph = pt2(&bytes).expect("a model");
+    let mut weights = 0;
+    for input in graph.inputs() {
+        let InputKind::Weight(weight) = &input.kind else { continue };
+        let weight = weight.as_ref().unwrap_or_else(|| panic!("{} has data", input.name));
+        assert!(file.contains(&weight.storage.as_ptr()), "{}", input.name);
+        assert_eq!(weight.strides.len(), graph.ty(input.value).rank());
+        weights += 1;
+    }
+    assert_eq!(weights, 13);
+}
+
+#[test]
+fn origins_name_the_models_source() {
+    let graph = pt2(&fixture("qwen3_tiny_layer_bf16.train")).expect("a model");
+    let rsqrt = graph.nodes().iter().find(|n| n.op.name() == "rsqrt").expect("a norm");
+    let source = rsqrt.origin.source.as_deref().expect("a source line");
+    assert!(source.starts_with("transformers/models/qwen3/modeling_qwen3.py:"), "{source}");
+    assert_eq!(rsqrt.origin.op.as_deref(), Some("aten.rsqrt"));
+}
+
+#[test]
+fn truncated_files_are_errors() {
+    let bytes = fixture("aten_addrms_fp8tok_h4096_bfloat16.core");
+    for end in (0..bytes.len()).step_by(97) {
+        assert!(pt2(&bytes.slice(..end)).is_err(), "cut at {end}");
+    }
+}
+
+#[test]
+fn damaged_files_do_not_panic() {
+    let whole = fixture("aten_addrms_fp8tok_h4096_bfloat16.core");
+    let mut errors = 0;
+    for at in (0..whole.len()).step_by(613).chain(whole.len() - 2400..whole.len()) {
+        let mut bytes = whole.to_vec();
+        bytes[at] ^= 1 << (at % 8);
+        errors += usize::from(pt2(&bytes.into()).is_err());
+    }
+    assert!(errors > 100, "{errors}");
+}
+
+/// An archive of stored records below `m/`.
+fn archive(records: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for (name, data) in records {
+        zip.start_file(format!("m/{name}"), stored).expect("a record");
+        zip.write_all(data).expect("its data");
+    }
+    zip.finish().expect("an archive").into_inner()
+}
+
+const FORMAT: (&str, &[u8]) = ("archive_format", b"pt2");
+const ORDER: (&str, &[u8]) = ("byteorder", b"little");
+
+fn model_json(inputs: &str, nodes: &str, values: &str, outputs: &str) -> String {
+    format!(
+        r#"{{"graph_module":{{"graph":{{"inputs":[],"outputs":[],"nodes":[{nodes}],"tensor_values":{{{values}}},
+        "sym_int_values":{{}}}},"signature":{{"input_specs":[{inputs}],"output_specs":[{outputs}]}}}},
+        "range_constraints":{{}},"schema_version":{{"major":8,"minor":20}}}}"#
+    )
+}
+
+fn meta(dtype: i64, sizes: &[i64], strides: &[i64], offset: i64) -> String {
+    let list = |v: &[i64]| v.iter().map(|n| format!(r#"{{"as_int":{n}}}"#)).collect::<Vec<_>>().join(",");
+    format!(
+        r#"{{"dtype":{dtype},"sizes":[{}],"strides":[{}],"storage_offset":{{"as_int":{offset}}},"layout":7}}"#,
+        list(sizes),
+        list(strides)
+    )
+}
+
+/// A model that returns a weight of type f32[4, 2]; the table says `table` about it.
+fn with_weight(table: &str, data: &[u8]) -> Result<Graph, Diagnostic> {
+    let json = model_json(
+        r#"{"parameter":{"arg":{"name":"p_w"},"parameter_name":"w"}}"#,
+        "",
+        &format!(r#""p_w":{}"#, meta(7, &[4, 2], &[2, 1], 0)),
+        r#"{"user_output":{"arg":{"as_tensor":{"name":"p_w"}}}}"#,
+    );
+    let config = format!(r#"{{"config":{{"w":{{"path_name":"weight_0","is_param":true,{table}}}}}}}"#);
+    let bytes = archive(&[
+        FORMAT,
+        ORDER,
+        ("models/model.json", json.as_bytes()),
+        ("data/weights/model_weights_config.json", config.as_bytes()),
+        ("data/weights/weight_0", data),
+    ]);
+    pt2(&bytes.into())
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, Diagnostic>, code: &str, words: &str) {
+    let error = result.expect_err("an error");
+    assert_eq!(error.code, code, "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[test]
+fn archives_that_are_not_models() {
+    refused(pt2(&Bytes::new()), "import.archive", "not a readable .pt2 archive");
+    refused(pt2(&Bytes::from_static(b"PK\x05\x06 and so on")), "import.archive", "not a readable .pt2 archive");
+    refused(pt2(&archive(&[ORDER]).into()), "import.archive", "archive_format");
+    refused(pt2(&archive(&[("archive_format", b"pt3")]).into()), "import.version", "`pt3`");
+    refused(pt2(&archive(&[FORMAT, ("byteorder", b"big")]).into()), "import.version", "`big`");
+    refused(pt2(&archive(&[FORMAT, ORDER]).into()), "import.record", "no `models/*.json`");
+    let twice = archive(&[FORMAT, ORDER, ("sub/archive_format", b"pt2")]);
+    refused(pt2(&twice.into()), "import.archive", "several");
+    let two = archive(&[FORMAT, ("models/a.json", b"{}"), ("models/b.json", b"{}")]);
+    refused(pt2(&two.into()), "import.record", "a, b");
+}
+
+#[test]
+fn models_that_do_not_follow_the_schema() {
+    let model = |json: &str| pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into());
+    refused(model("{"), "import.schema", "models/model.json");
+    refused(model(r#"{"schema_version":{"major":9,"minor":0}}"#), "import.version", "schema 9.0");
+    refused(model(&"[".repeat(100_000)), "import.schema", "models/model.json");
+    let unknown = model_json("", "", "", r#"{"user_output":{"arg":{"as_tensor":{"name":"ghost"}}}}"#);
+    refused(model(&unknown), "import.value", "`ghost`");
+}
+
+#[test]
+fn pickled_weights_say_what_to_do() {
+    let json = model_json("", "", "", "");
+    let bytes = archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes()), ("data/weights/model.pt", b"x")]);
+    refused(pt2(&bytes.into()), "import.weight", "re-save the model with torch 2.9 or later");
+}
+
+#[test]
+fn weights_outside_their_storage() {
+    let data = [0u8; 32];
+    let table =
+        |sizes: &[i64], strides: &[i64], offset| format!(r#""tensor_meta":{}"#, meta(7, sizes, strides, offset));
+    assert!(with_weight(&table(&[4, 2], &[2, 1], 0), &data).is_ok());
+    assert!(with_weight(&table(&[4, 2], &[0, 1], 6), &data).is_ok());
+    let huge = i64::MAX;
+    for (strides, offset) in [([2, 1], 1), ([3, 1], 0), ([huge, huge], 0), ([2, 1], huge), ([-1, 1], 0), ([2, 1], -8)] {
+        refused(with_weight(&table(&[4, 2], &strides, offset), &data), "import.weight", "weight `w`");
+    }
+    refused(with_weight(&table(&[4, 3], &[3, 1], 0), &[0; 48]), "import.weight", "f32[4, 3]");
+}
+
+#[test]
+fn weights_without_data() {
+    let table = format!(r#""tensor_meta":{}"#, meta(7, &[4, 2], &[2, 1], 0));
+    for graph in [with_weight(&table, &[]), with_weight(&format!(r#""use_pickle":true,{table}"#), &[1, 2])] {
+        let graph = graph.expect("a graph without data");
+        assert!(matches!(graph.inputs()[0].kind, InputKind::Weight(None)));
+    }
+}
+
+#[test]
+fn weights_may_share_a_storage() {
+    let json = model_json(
+        r#"{"parameter":{"arg":{"name":"p_a"},"parameter_name":"a"}},{"parameter":{"arg":{"name":"p_b"},"parameter_name":"b"}}"#,
+        "",
+        &format!(r#""p_a":{},"p_b":{}"#, meta(7, &[6, 4], &[4, 1], 0), meta(7, &[2, 4], &[4, 1], 8)),
+        "",
+    );
+    let config = format!(
+        r#"{{"config":{{"a":{{"path_name":"weight_0","tensor_meta":{}}},"b":{{"path_name":"weight_0","tensor_meta":{}}}}}}}"#,
+        meta(7, &[6, 4], &[4, 1], 0),
+        meta(7, &[2, 4], &[4, 1], 8)
+    );
+    let bytes = archive(&[
+        FORMAT,
+        ("models/model.json", json.as_bytes()),
+        ("data/weights/model_weights_config.json", config.as_bytes()),
+        ("data/weights/weight_0", &[0; 96]),
+    ]);
+    let graph = pt2(&bytes.into()).expect("a model");
+    let storage = |i: usize| match &graph.inputs()[i].kind {
+        InputKind::Weight(Some(weight)) => (weight.storage.as_ptr(), weight.offset),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(storage(0).0, storage(1).0);
+    assert_eq!((storage(0).1, storage(1).1), (0, 8));
+}
+
+#[test]
+fn compressed_records_are_refused() {
+    let mut bytes = archive(&[FORMAT, ORDER, ("models/model.json", b"{}")]);
+    let name = b"m/models/model.json";
+    let at = bytes.windows(name.len()).rposition(|w| w == name).expect("the directory entry");
+    bytes[at - 46 + 10] = 8;
+    refused(pt2(&bytes.into()), "import.record", "is compressed");
+}
+
+#[test]
+fn records_beyond_the_file_are_refused() {
+    let mut bytes = archive(&[FORMAT, ORDER, ("models/model.json", b"{}")]);
+    let name = b"m/models/model.json";
+    let at = bytes.windows(name.len()).rposition(|w| w == name).expect("the directory entry");
+    for field in [20, 24] {
+        bytes[at - 46 + field..at - 46 + field + 4].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
+    }
+    refused(pt2(&bytes.into()), "import.record", "reaches beyond the end of the file");
+}
+
+/// A model of one node on `x`, which has type f32[4, 2].
+fn with_node(node: &str, result: &str) -> Result<Graph, Diagnostic> {
+    let json = model_json(
+        r#"{"user_input":{"arg":{"as_tensor":{"name":"x"}}}}"#,
+        node,
+        &format!(r#""x":{},"y":{result}"#, meta(7, &[4, 2], &[2, 1], 0)),
+        r#"{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
+    );
+    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into())
+}
+
+const X: &str = r#"{"name":"self","arg":{"as_tensor":{"name":"x"}},"kind":1}"#;
+const Y: &str = r#"[{"as_tensor":{"name":"y"}}]"#;
+
+#[test]
+fn a_wrong_result_type_is_an_error_that_names_both() {
+    let node = format!(r#"{{"target":"torch.ops.aten.abs.default","inputs":[{X}],"outputs":{Y},"metadata":{{}}}}"#);
+    assert!(with_node(&node, &meta(7, &[4, 2], &[2, 1], 0)).is_ok());
+    let error = with_node(&node, &meta(7, &[4, 3], &[3, 1], 0));
+    refused(error, "import.type", "`y` is f32[4, 3] in the file, but the op yields f32[4, 2]");
+    refused(with_node(&node, &meta(13, &[4, 2], &[2, 1], 0)), "import.type", "bf16[4, 2]");
+    refused(with_node(&node, &meta(10, &[4, 2], &[2, 1], 0)), "import.value", "complex64");
+}
+
+#[test]
+fn unknown_ops_and_arguments_stay_opaque() {
+    let (ty, cases) = (
+        meta(7, &[4, 2], &[2, 1], 0),
+        [
+            ("torch.ops.mine.op.default", r#"{"name":"k","arg":{"as_int":3}}"#, vec![("k", "3"), ("operands", "self")]),
+            (
+                "torch.ops.aten.abs.default",
+                r#"{"name":"mode","arg":{"as_new_thing":[1]}}"#,
+                vec![("mode", "<as_new_thing>"), ("operands", "self"), ("reason", "the argument `mode` is not known")],
+            ),
+        ],
+    );
+    for (target, extra, expected) in cases {
+        let node = format!(r#"{{"target":"{target}","inputs":[{X},{extra}],"outputs":{Y}}}"#);
+        let graph = with_node(&node, &ty).expect("an opaque node");
+        let Op::Prim(Prim::Opaque { attrs, results, .. }) = &graph.nodes()[0].op else { panic!("{target}") };
+        let attrs: Vec<(&str, &str)> = attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(attrs, expected, "{target}");
+        assert_eq!((results.len(), graph.nodes().len()), (1, 1));
+    }
+}
+
+#[test]
+fn a_refused_op_leaves_nothing_behind() {
+    let dim = r#"{"name":"dim","arg":{"as_ints":[0,0]}}"#;
+    let node = format!(r#"{{"target":"torch.ops.aten.mean.dim","inputs":[{X},{dim}],"outputs":{Y}}}"#);
+    let graph = with_node(&node, &meta(7, &[2], &[1], 0)).expect("an opaque node");
+    assert_eq!((graph.nodes().len(), opaque_targets(&graph)), (1, vec!["aten.mean.dim"]));
+}

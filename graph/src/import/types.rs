@@ -1,0 +1,115 @@
+//! Dtypes and tensor types as the file states them.
+
+use std::collections::BTreeSet;
+
+use fusewright_abi::DType;
+
+use super::dims;
+use super::schema::{SymInt, TensorMeta};
+use crate::dim::Dim;
+use crate::ty::TensorType;
+
+/// The dtype of a serialised `ScalarType`.
+///
+/// # Errors
+/// Complex and quantised types and the fp8 types without a signed zero.
+pub(super) fn dtype(code: i64) -> Result<DType, String> {
+    Ok(match code {
+        1 => DType::U8,
+        2 => DType::I8,
+        3 => DType::I16,
+        4 => DType::I32,
+        5 => DType::I64,
+        6 => DType::F16,
+        7 => DType::F32,
+        8 => DType::F64,
+        12 => DType::Bool,
+        13 => DType::BF16,
+        28 => DType::U16,
+        29 => DType::F8E4M3,
+        30 => DType::F8E5M2,
+        33 => DType::F8E8M0,
+        34 => DType::U32,
+        35 => DType::U64,
+        _ => return Err(format!("has the unsupported dtype {}", dtype_name(code))),
+    })
+}
+
+fn dtype_name(code: i64) -> String {
+    let name = match code {
+        9 => "complex32",
+        10 => "complex64",
+        11 => "complex128",
+        31 => "float8_e4m3fnuz",
+        32 => "float8_e5m2fnuz",
+        _ => return format!("number {code}"),
+    };
+    name.to_owned()
+}
+
+/// The extent that a size states.
+pub(super) fn dim(size: &SymInt) -> Result<Dim, String> {
+    match size {
+        SymInt::Int(n) => Ok(Dim::constant(*n)),
+        SymInt::Expr(text) => dims::parse(text).map_err(|message| format!("size `{text}` {message}")),
+        SymInt::Unknown(kind) => Err(format!("has a size of the unknown kind `{kind}`")),
+    }
+}
+
+/// The type that a tensor's metadata states.
+pub(super) fn tensor_type(meta: &TensorMeta) -> Result<TensorType, String> {
+    let dtype = dtype(meta.dtype)?;
+    let shape: Vec<Dim> = meta.sizes.iter().map(dim).collect::<Result<_, _>>()?;
+    match shape.iter().find(|d| d.as_const().is_some_and(|n| n < 0)) {
+        Some(negative) => Err(format!("has the extent {negative}")),
+        None => Ok(TensorType::new(dtype, shape)),
+    }
+}
+
+/// Whether two types are the same as far as can be told: equal, or equal at a sample of symbol values where an extent
+/// is written with functions such as `floordiv`, whose forms are not unique.
+pub(super) fn agree(a: &TensorType, b: &TensorType) -> bool {
+    a.dtype == b.dtype && a.rank() == b.rank() && a.shape.iter().zip(&b.shape).all(|(x, y)| same_extent(x, y))
+}
+
+fn same_extent(a: &Dim, b: &Dim) -> bool {
+    if a == b {
+        return true;
+    }
+    if a.as_polynomial().is_some() && b.as_polynomial().is_some() {
+        return false;
+    }
+    let mut names = BTreeSet::new();
+    a.collect_symbols(&mut names);
+    b.collect_symbols(&mut names);
+    let names: Vec<String> = names.into_iter().collect();
+    [2i64, 3, 7, 16, 129, 1000, 4096].iter().all(|sample| {
+        let value = |name: &str| names.iter().position(|n| n == name).map(|i| sample + 5 * i as i64);
+        let (x, y) = (a.eval(&value), b.eval(&value));
+        x.is_err() || y.is_err() || x == y
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dim::DimFn;
+
+    #[test]
+    fn extents_with_functions_are_compared_by_value() {
+        let s = Dim::symbol("s");
+        let two = Dim::constant(2);
+        let up = (&s + &Dim::constant(1)).clone();
+        let half_up = Dim::function(DimFn::FloorDiv, &up, &two);
+        let split = &s - &Dim::function(DimFn::FloorDiv, &s, &two);
+        assert!(same_extent(&half_up, &split));
+        assert!(!same_extent(&half_up, &Dim::function(DimFn::FloorDiv, &s, &two)));
+        assert!(!same_extent(&s, &up));
+    }
+
+    #[test]
+    fn unsupported_dtypes_are_named() {
+        assert_eq!(dtype(10), Err("has the unsupported dtype complex64".into()));
+        assert_eq!(dtype(99), Err("has the unsupported dtype number 99".into()));
+    }
+}
