@@ -1,3 +1,5 @@
+//! What the interpreter refuses, and rows in place.
+
 use std::collections::BTreeMap;
 
 use super::{Buffer, RunError, run};
