@@ -141,25 +141,42 @@ impl<'a, 'g> Growth<'a, 'g> {
 
     /// Whether no path leaves the nodes and comes back, regions taken as one.
     fn is_convex(&self, joined: &BTreeSet<NodeId>) -> bool {
-        let mut seen: BTreeSet<NodeId> = BTreeSet::new();
-        let outside = |id: &NodeId| !joined.contains(id);
-        let readers = |id: NodeId| self.readers[id.0 as usize].iter().copied();
-        let mut stack: Vec<NodeId> = joined.iter().flat_map(|&id| readers(id)).filter(outside).collect();
+        let horizon = self.horizon(joined);
+        let mut seen = vec![false; self.region.len()];
+        let mut stack: Vec<NodeId> = Vec::new();
+        for &id in joined {
+            seen[id.0 as usize] = true;
+            stack.extend(self.readers[id.0 as usize].iter().filter(|reader| !joined.contains(reader)));
+        }
         while let Some(id) = stack.pop() {
-            if !seen.insert(id) {
+            if id > horizon || std::mem::replace(&mut seen[id.0 as usize], true) {
                 continue;
             }
             if let Some(region) = self.region[id.0 as usize] {
-                stack.extend(self.members[region].iter().filter(|m| !seen.contains(m)));
+                stack.extend(self.members[region].iter().filter(|m| !seen[m.0 as usize]));
             }
-            for reader in readers(id) {
-                if joined.contains(&reader) {
+            for reader in &self.readers[id.0 as usize] {
+                if joined.contains(reader) {
                     return false;
                 }
-                stack.push(reader);
+                stack.push(*reader);
             }
         }
         true
+    }
+
+    /// The last node from which a path can come back to these. Readers come later than what they read, so a path goes
+    /// back only inside a region that spans the border.
+    fn horizon(&self, joined: &BTreeSet<NodeId>) -> NodeId {
+        let mut horizon = joined.last().copied().unwrap_or(NodeId(0));
+        loop {
+            let spanning = self.members.iter().filter(|m| m.first().is_some_and(|first| *first <= horizon));
+            let last = spanning.filter_map(|m| m.last().copied()).max().unwrap_or(horizon);
+            if last <= horizon {
+                return horizon;
+            }
+            horizon = last;
+        }
     }
 
     fn finish(mut self) -> Partition {

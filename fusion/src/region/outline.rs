@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_graph::{Builder, Graph, Input, InputKind, NodeId, Op, Prim, TypeError, Value};
+use fusewright_graph::{Builder, Def, Graph, InputKind, NodeId, Op, Prim, TypeError, Value};
 
 use super::free::Flow;
 
@@ -109,9 +109,8 @@ fn build(flow: &Flow<'_>, nodes: Vec<NodeId>, outputs: Vec<Value>) -> Result<Out
 
 /// Whether an input of a region is fixed with the model; its bytes stay with the graph.
 fn kind(graph: &Graph, value: Value) -> InputKind {
-    let input: Option<&Input> = graph.inputs().iter().find(|input| input.value == value);
-    match input.map(|input| &input.kind) {
-        Some(InputKind::Weight(_)) => InputKind::Weight(None),
+    match graph.def(value) {
+        Def::Input(i) if matches!(graph.inputs()[i].kind, InputKind::Weight(_)) => InputKind::Weight(None),
         _ => InputKind::User,
     }
 }
