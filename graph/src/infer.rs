@@ -55,6 +55,8 @@ impl Rule<'_> {
             Prim::Iota { dtype, shape, axis } => {
                 let [] = self.take()?;
                 ensure(*axis < shape.len(), || format!("axis {axis} of rank {}", shape.len()))?;
+                let counts = dtype.is_int() || matches!(dtype, DType::F32 | DType::F64);
+                ensure(counts, || format!("does not count in {dtype}"))?;
                 Ok(TensorType::new(*dtype, shape.clone()))
             }
             Prim::Map(f) => self.map(*f),

@@ -520,6 +520,20 @@ mod tests {
     }
 
     #[test]
+    fn cut_and_doubled_texts_never_panic() {
+        let text = "(x, w: bf16) s = -0.5; a, b = top_k x {k = $k, ..}; y = cast a {round = trunc, $r}; yield y, b";
+        let marks = ["", "$", "{", "}", ";", "..", "=", "yield ", "-", "%", "\"", "1e9 ", "é"];
+        for (start, _) in text.char_indices() {
+            for end in (start..=text.len()).filter(|i| text.is_char_boundary(*i)) {
+                let mark = marks[(start * 7 + end) % marks.len()];
+                if let Ok(parsed) = format!("{}{mark}{}", &text[..start], &text[end..]).parse::<Rule>() {
+                    assert_eq!(rule(&parsed.to_string()), parsed);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn errors_name_the_place() {
         for (text, column, part) in [
             ("(x) y = mul x; yield y", 9, "takes 2 operands, got 1"),
