@@ -80,42 +80,40 @@ fn a_decoder_layer_is_seven_kernels() {
     expect_division(
         &layer,
         &expect![[r#"
-        region cast mul cat cos cast sin cast
-          ends at mul: inner_rows
-          ends at mul: inner_rows
-          ends at mul: inner_rows
-          ends at mul: inner_rows
-        region cast mul reduce div add rsqrt mul cast mul
-          ends at matmul: matmul
-          ends at matmul: matmul
-          ends at matmul: matmul
-        region cast mul reduce div add rsqrt mul cast mul mul neg cat mul add
-          ends at cast: inner_rows
-          ends at cast: inner_rows
-          ends at matmul: matmul
-          ends at sdpa: attention
-        region cast mul reduce div add rsqrt mul cast mul mul neg cat mul add
-          ends at cast: inner_rows
-          ends at cast: inner_rows
-          ends at matmul: matmul
-          ends at sdpa: attention
-        region add cast mul reduce div add rsqrt mul cast mul
-          ends at matmul: matmul
-          ends at matmul: matmul
-          ends at matmul: matmul
-          ends at add: not_convex
-        region silu mul
-          ends at matmul: matmul
-          ends at matmul: matmul
-          ends at matmul: matmul
-        region add
-          ends at add: not_convex
-          ends at matmul: matmul
-        7 matmul: matmul
-        2 permute: layout_only
-        2 reshape: layout_only
-        1 sdpa: attention
-    "#]],
+            region cast mul cat cos cast sin cast
+              ends at rope_neox: inner_rows
+              ends at rope_neox: inner_rows
+            region rms_norm
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at matmul: matmul
+            region rms_norm rope_neox
+              ends at cast: inner_rows
+              ends at cast: inner_rows
+              ends at matmul: matmul
+              ends at sdpa: attention
+            region rms_norm rope_neox
+              ends at cast: inner_rows
+              ends at cast: inner_rows
+              ends at matmul: matmul
+              ends at sdpa: attention
+            region add rms_norm
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at add: not_convex
+            region silu mul
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at matmul: matmul
+            region add
+              ends at add: not_convex
+              ends at matmul: matmul
+            7 matmul: matmul
+            2 permute: layout_only
+            2 reshape: layout_only
+            1 sdpa: attention
+        "#]],
     );
 }
 
@@ -125,53 +123,51 @@ fn the_core_form_divides_likewise_outside_attention() {
     expect_division(
         &layer,
         &expect![[r#"
-        region cast mul cat cos cast sin cast
-          ends at mul: inner_rows
-          ends at mul: inner_rows
-          ends at mul: inner_rows
-          ends at mul: inner_rows
-        region cast mul reduce div add rsqrt mul cast mul
-          ends at matmul: matmul
-          ends at matmul: matmul
-          ends at matmul: matmul
-        region cast mul reduce div add rsqrt mul cast mul mul neg cat mul add cast mul
-          ends at cast: inner_rows
-          ends at cast: inner_rows
-          ends at matmul: matmul
-          ends at matmul: matmul
-        region cast mul reduce div add rsqrt mul cast mul mul neg cat mul add cast expand mul
-          ends at cast: inner_rows
-          ends at cast: inner_rows
-          ends at matmul: matmul
-          ends at matmul: matmul
-        region cast
-          ends at matmul: matmul
-          ends at matmul: matmul
-        region le select add reduce sub exp reduce div
-          ends at matmul: matmul
-          ends at sub: diagonal
-          ends at matmul: matmul
-        region cast
-          ends at matmul: matmul
-          ends at matmul: matmul
-        region add cast mul reduce div add rsqrt mul cast mul
-          ends at matmul: matmul
-          ends at matmul: matmul
-          ends at matmul: matmul
-          ends at add: not_convex
-        region cast sigmoid mul cast mul
-          ends at matmul: matmul
-          ends at matmul: matmul
-          ends at matmul: matmul
-        region add
-          ends at add: not_convex
-          ends at matmul: matmul
-        1 expand: layout_only
-        1 iota: constant
-        9 matmul: matmul
-        2 reshape: layout_only
-        1 sub: diagonal
-    "#]],
+            region cast mul cat cos cast sin cast
+              ends at rope_neox: inner_rows
+              ends at rope_neox: inner_rows
+            region rms_norm
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at matmul: matmul
+            region rms_norm rope_neox cast mul
+              ends at cast: inner_rows
+              ends at cast: inner_rows
+              ends at matmul: matmul
+              ends at matmul: matmul
+            region rms_norm rope_neox cast expand mul
+              ends at cast: inner_rows
+              ends at cast: inner_rows
+              ends at matmul: matmul
+              ends at matmul: matmul
+            region cast
+              ends at matmul: matmul
+              ends at matmul: matmul
+            region le select add reduce sub exp reduce div
+              ends at matmul: matmul
+              ends at sub: diagonal
+              ends at matmul: matmul
+            region cast
+              ends at matmul: matmul
+              ends at matmul: matmul
+            region add rms_norm
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at add: not_convex
+            region silu mul
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at matmul: matmul
+            region add
+              ends at add: not_convex
+              ends at matmul: matmul
+            1 expand: layout_only
+            1 iota: constant
+            9 matmul: matmul
+            2 reshape: layout_only
+            1 sub: diagonal
+        "#]],
     );
 }
 
@@ -180,13 +176,13 @@ fn quantisers_join_what_they_quantise() {
     expect_division(
         &divided(&samples::add_norm_fp8_token(512).expect("types")),
         &expect![[r#"
-        region add cast mul reduce div add rsqrt mul cast mul cast abs reduce div max div max min cast
-    "#]],
+            region add rms_norm cast abs reduce div max div max min cast
+        "#]],
     );
     expect_division(
         &divided(&samples::silu_fp8_group(true, 512).expect("types")),
         &expect![[r#"
-            region cast sigmoid mul cast mul cast abs reduce max div div max min cast
+            region silu mul cast abs reduce max div div max min cast
         "#]],
     );
 }
@@ -250,8 +246,8 @@ fn embeddings_join_and_gathers_of_computed_rows_do_not() {
     expect_division(
         &joins,
         &expect![[r#"
-        region gather cast mul reduce div add rsqrt mul cast mul
-    "#]],
+            region gather rms_norm
+        "#]],
     );
     let computed = built(|g| {
         let (x, ids) = (g.input("x", BF16, &[-1, 64]), g.input("ids", I64, &[-1]));
@@ -263,11 +259,11 @@ fn embeddings_join_and_gathers_of_computed_rows_do_not() {
     expect_division(
         &computed,
         &expect![[r#"
-        region cast mul reduce div add rsqrt mul cast mul
-          ends at gather: gather_computed
-        region gather add
-          ends at mul: gather_computed
-    "#]],
+            region rms_norm
+              ends at gather: gather_computed
+            region gather add
+              ends at rms_norm: gather_computed
+        "#]],
     );
     let lanes = built(|g| {
         let (x, ids) = (g.input("x", BF16, &[-1, 64]), g.input("ids", I64, &[64]));
@@ -296,8 +292,8 @@ fn heads_and_tokens_are_quantised_together() {
     expect_division(
         &graph,
         &expect![[r#"
-        region cast mul reduce div add rsqrt mul cast mul cast abs reduce div max div max min cast
-    "#]],
+            region rms_norm cast abs reduce div max div max min cast
+        "#]],
     );
 }
 

@@ -1,0 +1,61 @@
+//! Equality of graphs op for op, commutative operands in either order.
+
+use std::collections::BTreeMap;
+
+use fusewright_graph::ops::Composite;
+use fusewright_graph::{Def, Graph, Op, Prim, TensorType, Value};
+
+/// The values of a graph that are the results of a composite on the given operands, the first of them being `root`, if
+/// the composite's expansion stands there op for op.
+pub fn occurrence(graph: &Graph, composite: &Composite, operands: &[Value], root: Value) -> Option<Vec<Value>> {
+    let types: Vec<&TensorType> = operands.iter().map(|&v| graph.ty(v)).collect();
+    let body = composite.body(&types).ok()?;
+    let mut map: BTreeMap<Value, Value> =
+        body.inputs().iter().map(|input| input.value).zip(operands.iter().copied()).collect();
+    let outputs: Vec<Value> = body.outputs().iter().map(|o| o.value).collect();
+    let first = *outputs.first()?;
+    if !equal(&body, first, graph, root, &mut map) {
+        return None;
+    }
+    // Further results lie on the way to the first.
+    outputs.iter().map(|output| map.get(output).copied()).collect()
+}
+
+/// Whether two graphs with as many inputs and outputs compute the same by the same nodes.
+#[cfg(test)]
+pub fn same_function(a: &Graph, b: &Graph) -> bool {
+    let mut map: BTreeMap<Value, Value> = a.inputs().iter().zip(b.inputs()).map(|(x, y)| (x.value, y.value)).collect();
+    a.inputs().len() == b.inputs().len()
+        && a.outputs().len() == b.outputs().len()
+        && a.outputs().iter().zip(b.outputs()).all(|(x, y)| equal(a, x.value, b, y.value, &mut map))
+}
+
+/// Whether value `x` of graph `a` is computed as value `y` of graph `b`, given what is known to be equal.
+fn equal(a: &Graph, x: Value, b: &Graph, y: Value, map: &mut BTreeMap<Value, Value>) -> bool {
+    if let Some(&known) = map.get(&x) {
+        return known == y;
+    }
+    let (Def::Node(i, result), Def::Node(j, other)) = (a.def(x), b.def(y)) else { return false };
+    let (left, right) = (a.node(i), b.node(j));
+    let alike =
+        result == other && left.op == right.op && left.operands.len() == right.operands.len() && a.ty(x) == b.ty(y);
+    if !alike {
+        return false;
+    }
+    let commutes = matches!(&left.op, Op::Prim(Prim::Map(f)) if f.spec().commutative);
+    let mut orders = vec![right.operands.clone()];
+    if commutes {
+        let mut swapped = right.operands.clone();
+        swapped.swap(0, 1);
+        orders.push(swapped);
+    }
+    for operands in orders {
+        let mut attempt = map.clone();
+        if left.operands.iter().zip(&operands).all(|(&p, &v)| equal(a, p, b, v, &mut attempt)) {
+            *map = attempt;
+            map.insert(x, y);
+            return true;
+        }
+    }
+    false
+}

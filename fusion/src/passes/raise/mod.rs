@@ -1,0 +1,116 @@
+//! Recognises decomposed composites, from their own expansions.
+//!
+//! Every variant of every composite is expanded into a pattern. A pattern is found by its shape alone: which functions
+//! of which values, commutative operands in either order, any constants. What is found is then bound: constants that the
+//! expansion takes from attributes give the attributes, the composite is expanded again on the actual operands, and the
+//! result must equal the found nodes op for op. So a near twin is never raised. Nodes of a match that others read stay.
+
+mod equal;
+mod pattern;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use fusewright_graph::ops::Composite;
+use fusewright_graph::{Def, Graph, NodeId, TypeError, Value};
+
+use crate::pass::{Diagnostic, Outcome, Pass, PassResult};
+
+#[cfg(test)]
+use equal::same_function;
+use pattern::{Pattern, patterns};
+
+/// The pass.
+pub const PASS: Pass = Pass { name: "raise", required: false, run: |graph, _| raise(graph) };
+
+/// Composites hold composites: each sweep may complete a larger one.
+const SWEEPS: usize = 8;
+
+/// The graph with every recognised composite in place of its expansion; what is left of the expansion is unused.
+///
+/// # Errors
+/// None for a verified graph.
+pub fn raise(graph: &Graph) -> PassResult {
+    let mut graph = graph.clone();
+    let mut changed = 0;
+    for _ in 0..SWEEPS {
+        let found = find(&graph);
+        if found.is_empty() {
+            break;
+        }
+        changed += found.len();
+        graph = replace(&graph, found).map_err(|error| Diagnostic {
+            pass: PASS.name,
+            message: error.to_string(),
+            origin: None,
+        })?;
+        graph = crate::passes::dce(&graph).0;
+    }
+    Ok((graph, Outcome { changed }))
+}
+
+/// A composite found in a graph.
+struct Found {
+    composite: Composite,
+    operands: Vec<Value>,
+    results: Vec<Value>,
+}
+
+/// Every match, by the node at which the composite goes in. A value is the result of one match at most.
+fn find(graph: &Graph) -> BTreeMap<NodeId, Found> {
+    let mut found: BTreeMap<NodeId, Found> = BTreeMap::new();
+    let mut taken: Vec<Value> = Vec::new();
+    for id in graph.node_ids() {
+        let matched = patterns().iter().find_map(|pattern| recognise(graph, pattern, id));
+        let Some((place, matched)) = matched else { continue };
+        if found.contains_key(&place) || matched.results.iter().any(|r| taken.contains(r)) {
+            continue;
+        }
+        taken.extend(&matched.results);
+        found.insert(place, matched);
+    }
+    found
+}
+
+/// The composite that a node is the last of, and the node at which its operands are known and no result is read yet.
+fn recognise(graph: &Graph, pattern: &Pattern, root: NodeId) -> Option<(NodeId, Found)> {
+    let bound = pattern.find(graph, root)?;
+    let composite = pattern.composite(&bound)?;
+    let results = equal::occurrence(graph, &composite, &bound.operands, graph.node(root).results[0])?;
+    let place = results.iter().filter_map(|&r| definition(graph, r)).min()?;
+    let known = bound.operands.iter().all(|&v| definition(graph, v).is_none_or(|id| id < place));
+    known.then_some((place, Found { composite, operands: bound.operands, results }))
+}
+
+fn definition(graph: &Graph, value: Value) -> Option<NodeId> {
+    match graph.def(value) {
+        Def::Node(id, _) => Some(id),
+        Def::Input(_) => None,
+    }
+}
+
+fn replace(graph: &Graph, mut found: BTreeMap<NodeId, Found>) -> Result<Graph, TypeError> {
+    // Values of the old graph in the new one.
+    let mut map: BTreeMap<Value, Value> = BTreeMap::new();
+    let mut raised: BTreeMap<Value, Value> = BTreeMap::new();
+    let inputs: Vec<Value> = graph.inputs().iter().map(|input| input.value).collect();
+    graph.rebuild(|b, id, node, operands| {
+        map.extend(node.operands.iter().copied().zip(operands.iter().copied()));
+        if let Some(found) = found.remove(&id) {
+            // Inputs keep their order, so the first values of both graphs are the same.
+            let of = |v: &Value| map.get(v).copied().or_else(|| inputs.iter().position(|i| i == v).map(|_| *v));
+            if let Some(operands) = found.operands.iter().map(of).collect::<Option<Vec<Value>>>() {
+                let results = b.composite(found.composite, &operands)?;
+                raised.extend(found.results.into_iter().zip(results));
+            }
+        }
+        let old = &node.results;
+        let results = match old.iter().map(|r| raised.get(r).copied()).collect::<Option<Vec<Value>>>() {
+            Some(results) => results,
+            None => b.op(node.op.clone(), operands)?,
+        };
+        map.extend(old.iter().copied().zip(results.iter().copied()));
+        Ok(results)
+    })
+}

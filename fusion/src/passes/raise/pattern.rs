@@ -1,0 +1,189 @@
+//! Patterns: expansions of composites, matched by shape alone.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use fusewright_graph::ops::{AttrValue, Composite, LIST};
+use fusewright_graph::prim::Literal;
+use fusewright_graph::{Builder, DType, Def, Graph, NodeId, Op, Prim, TensorType, Value};
+
+/// The expansion of one variant of a composite on operands of some dtypes.
+pub struct Pattern {
+    composite: Composite,
+    body: Graph,
+    /// Constants of the body that are attributes.
+    captures: BTreeMap<Value, &'static str>,
+}
+
+/// What a pattern stands for in a graph.
+#[derive(Clone, Debug, Default)]
+pub struct Bound {
+    /// Values of the operands, in order.
+    pub operands: Vec<Value>,
+    /// Attributes and the constants they are bound to.
+    attrs: Vec<(&'static str, f64)>,
+}
+
+/// Dtypes that activations, weights and tables come in.
+const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
+
+/// Every pattern, largest first.
+pub fn patterns() -> &'static [Pattern] {
+    static PATTERNS: OnceLock<Vec<Pattern>> = OnceLock::new();
+    PATTERNS.get_or_init(|| {
+        let mut patterns = Vec::new();
+        for spec in LIST {
+            for composite in (spec.variants)() {
+                let types = (spec.operands)(DType::F32);
+                let mut bodies: Vec<Pattern> = Vec::new();
+                for dtypes in choices(&types) {
+                    let operands = types.iter().zip(dtypes).map(|(t, dtype)| TensorType { dtype, ..t.clone() });
+                    let Some(pattern) = Pattern::of(&composite, operands.collect()) else { continue };
+                    // Dtypes that expand to the same functions and casts are one pattern.
+                    if bodies.iter().all(|other| other.shape() != pattern.shape()) {
+                        bodies.push(pattern);
+                    }
+                }
+                patterns.append(&mut bodies);
+            }
+        }
+        patterns.sort_by_key(|p| std::cmp::Reverse(p.body.nodes().len()));
+        patterns
+    })
+}
+
+/// Every assignment of dtypes to operands that are float in the sample types.
+fn choices(types: &[TensorType]) -> Vec<Vec<DType>> {
+    let mut all = vec![Vec::new()];
+    for ty in types {
+        let dtypes = if ty.dtype.is_float() { &DTYPES[..] } else { std::slice::from_ref(&ty.dtype) };
+        all = all.iter().flat_map(|c: &Vec<DType>| dtypes.iter().map(|&d| [&c[..], &[d]].concat())).collect();
+    }
+    all
+}
+
+impl Pattern {
+    fn of(composite: &Composite, operands: Vec<TensorType>) -> Option<Pattern> {
+        let b = Builder::new("pattern");
+        let values: Vec<Value> =
+            operands.into_iter().enumerate().map(|(i, ty)| b.input(&format!("x{i}"), ty)).collect();
+        let results = composite.expand(&b, &values).ok()?;
+        results.into_iter().for_each(|r| b.output(r));
+        let captures = b.captures().into_iter().collect();
+        Some(Pattern { composite: composite.clone(), body: b.finish(), captures })
+    }
+
+    fn shape(&self) -> Vec<(&Op, &[Value])> {
+        self.body.nodes().iter().map(|node| (&node.op, node.operands.as_slice())).collect()
+    }
+
+    /// The pattern rooted at a node, if the node could be the last of the composite.
+    pub fn find(&self, graph: &Graph, root: NodeId) -> Option<Bound> {
+        let output = self.body.outputs().first()?.value;
+        let Def::Node(..) = self.body.def(output) else { return None };
+        let value = *graph.node(root).results.first()?;
+        let mut state = State { operands: vec![None; self.body.inputs().len()], ..State::default() };
+        if !self.value(graph, output, value, &mut state) {
+            return None;
+        }
+        let operands = state.operands.into_iter().collect::<Option<Vec<Value>>>()?;
+        Some(Bound { operands, attrs: state.attrs })
+    }
+
+    /// The composite with the attributes that were found.
+    pub fn composite(&self, bound: &Bound) -> Option<Composite> {
+        let attrs = bound
+            .attrs
+            .iter()
+            .fold(self.composite.attrs(), |attrs, (name, value)| attrs.with(name, AttrValue::Float(*value)));
+        (self.composite.spec().parse)(&attrs).ok()
+    }
+
+    fn value(&self, graph: &Graph, p: Value, v: Value, state: &mut State) -> bool {
+        if let Some(&seen) = state.values.get(&p) {
+            return seen == v;
+        }
+        let fits = match (self.body.def(p), graph.def(v)) {
+            (Def::Input(i), _) => match state.operands[i] {
+                Some(bound) => bound == v,
+                None => {
+                    state.operands[i] = Some(v);
+                    true
+                }
+            },
+            (Def::Node(..), Def::Input(_)) => false,
+            (Def::Node(pn, pr), Def::Node(vn, vr)) => pr == vr && self.node(graph, pn, vn, state),
+        };
+        if fits {
+            state.values.insert(p, v);
+        }
+        fits
+    }
+
+    fn node(&self, graph: &Graph, p: NodeId, v: NodeId, state: &mut State) -> bool {
+        let (pattern, node) = (self.body.node(p), graph.node(v));
+        if !alike(&pattern.op, &node.op) || pattern.operands.len() != node.operands.len() {
+            return false;
+        }
+        if let Op::Prim(Prim::Literal(literal)) = &node.op {
+            return self.constant(pattern.results[0], *literal, state);
+        }
+        let mut orders = vec![node.operands.clone()];
+        if let Op::Prim(Prim::Map(f)) = &node.op
+            && f.spec().commutative
+        {
+            let mut swapped = node.operands.clone();
+            swapped.swap(0, 1);
+            orders.push(swapped);
+        }
+        for operands in orders {
+            let mut attempt = state.clone();
+            if pattern.operands.iter().zip(&operands).all(|(&p, &v)| self.value(graph, p, v, &mut attempt)) {
+                *state = attempt;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A constant binds the attribute it stands for; any other is checked on the actual expansion.
+    fn constant(&self, p: Value, literal: Literal, state: &mut State) -> bool {
+        let Some(&name) = self.captures.get(&p) else { return true };
+        let Literal::Float(_, found) = literal else { return false };
+        match state.attrs.iter().find(|(n, _)| *n == name) {
+            Some((_, bound)) => bound.to_bits() == found.to_bits(),
+            None => {
+                state.attrs.push((name, found));
+                true
+            }
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct State {
+    values: BTreeMap<Value, Value>,
+    operands: Vec<Option<Value>>,
+    attrs: Vec<(&'static str, f64)>,
+}
+
+/// Whether two ops are the same but for constants, extents and axes, which depend on the operands.
+fn alike(p: &Op, v: &Op) -> bool {
+    match (p, v) {
+        (Op::Composite(p), Op::Composite(v)) => p == v,
+        (Op::Prim(p), Op::Prim(v)) => match (p, v) {
+            (Prim::Literal(p), Prim::Literal(v)) => p.dtype() == v.dtype(),
+            (Prim::Reduce { op: p, nan: pn, .. }, Prim::Reduce { op: v, nan: vn, .. }) => (p, pn) == (v, vn),
+            (Prim::Slice { step: p, .. }, Prim::Slice { step: v, .. }) => p == v,
+            (Prim::Reshape { .. }, Prim::Reshape { .. })
+            | (Prim::Expand { .. }, Prim::Expand { .. })
+            | (Prim::Permute { .. }, Prim::Permute { .. })
+            | (Prim::Iota { .. }, Prim::Iota { .. })
+            | (Prim::Cat { .. }, Prim::Cat { .. })
+            | (Prim::ArgReduce { .. }, Prim::ArgReduce { .. })
+            | (Prim::SizeOf(_), Prim::SizeOf(_)) => true,
+            (p, v) => p == v,
+        },
+        _ => false,
+    }
+}
