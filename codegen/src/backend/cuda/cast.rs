@@ -48,7 +48,7 @@ fn format(dtype: DType) -> Option<Format> {
 /// Emits a conversion of one element.
 pub(super) fn cast<'c>(code: &Code<'c>, arch: Arch, x: Value<'c>, cast: Cast) -> Built<Value<'c>> {
     let Cast { from, to, .. } = cast;
-    if from == to {
+    if from == to && !(cast.saturate && from.is_float()) {
         return Ok(x);
     }
     match (from.is_float(), to.is_float()) {
@@ -71,16 +71,28 @@ fn float_to_float<'c>(code: &Code<'c>, arch: Arch, x: Value<'c>, cast: Cast) -> 
             Ok(code.b.build_float_trunc(x.into_float_value(), code.ctx.f32_type(), "")?.into())
         }
         (DType::F64, _) => refuse(cast, "not one instruction, and through f32 it would round twice"),
+        (_, DType::F64) if cast.saturate => refuse(cast, "saturation where nothing overflows"),
         (_, DType::F64) => {
             let wide = widen(code, x, cast.from)?;
             Ok(code.b.build_float_ext(wide, code.ctx.f64_type(), "")?.into())
         }
+        (_, DType::F32) if cast.saturate => finite(code, widen(code, x, cast.from)?).map(Into::into),
         (_, DType::F32) => widen(code, x, cast.from).map(Into::into),
         _ => {
             let wide = widen(code, x, cast.from)?;
             narrow(code, arch, wide, cast).map(Into::into)
         }
     }
+}
+
+/// Infinities as the largest finite value.
+fn finite<'c>(code: &Code<'c>, x: FloatValue<'c>) -> Built<FloatValue<'c>> {
+    let bits = code.f32_bits(x)?;
+    let magnitude = code.b.build_and(bits, code.i32(0x7fff_ffff), "")?;
+    let infinite = code.cmp(IntPredicate::EQ, magnitude, code.i32(0x7f80_0000))?;
+    // One below the infinity of either sign is the largest finite value.
+    let below = code.b.build_int_sub(bits, code.resize(infinite, 32)?, "")?;
+    code.bits_f32(below)
 }
 
 /// The exact f32 of a narrow float; f32 itself unchanged.
@@ -227,18 +239,17 @@ fn subnormal_steps<'c>(
     Ok(code.select(negative, flipped, steps)?.into_int_value())
 }
 
-/// Powers of two; an exact one keeps its exponent, between two the mode decides, NaN and infinities are NaN.
+/// Powers of two: nearest with ties up, except that everything between the two least goes to the larger.
 fn narrow_e8m0<'c>(code: &Code<'c>, x: FloatValue<'c>, cast: Cast) -> Built<IntValue<'c>> {
-    if cast.round != Rounding::NearestEven && cast.round != Rounding::Up {
-        return refuse(cast, "only rounding to nearest and up");
-    }
     let a = code.b.build_and(code.f32_bits(x)?, code.i32(0x7fff_ffff), "")?;
-    // A subnormal f32 lies between 0 and 2^-126: with 2^-127 at half its mantissa range.
-    let added = if cast.round == Rounding::Up { 0x7f_ffff } else { 0x40_0000 };
-    let normal = code.b.build_right_shift(code.add(a, code.i32(added))?, code.i32(23), false, "")?;
-    let tiny_limit = if cast.round == Rounding::Up { 0x40_0000 } else { 0x60_0000 };
-    let tiny = code.cmp(IntPredicate::ULE, a, code.i32(tiny_limit))?;
-    let value = code.select(tiny, code.i32(0), normal)?.into_int_value();
+    let added = match cast.round {
+        Rounding::NearestEven | Rounding::HalfAway => 0x40_0000,
+        Rounding::Up => 0x7f_ffff,
+        Rounding::TowardZero | Rounding::Down => 0,
+    };
+    let exponent = code.b.build_right_shift(code.add(a, code.i32(added))?, code.i32(23), false, "")?;
+    let least = code.cmp(IntPredicate::ULE, a, code.i32(0x40_0000))?;
+    let value = code.select(least, code.i32(0), exponent)?.into_int_value();
     let over = code.cmp(IntPredicate::UGT, value, code.i32(254))?;
     let value = code.select(over, code.i32(if cast.saturate { 254 } else { 255 }), value)?.into_int_value();
     let is_nan = code.cmp(IntPredicate::UGT, a, code.i32(0x7f80_0000))?;
