@@ -1,0 +1,97 @@
+//! Huawei Ascend NPUs: Kernel IR to Ascend C text.
+//!
+//! Rows are dealt to the vector cores; each core takes its rows one by one through unified buffer, two in flight where
+//! they fit. Every map is one vector instruction over the row. The text is a template filled with queues and statements;
+//! it is compiled by the vendor's tools, which are not needed here. Nothing of it has run on a device.
+//!
+//! What the vendor leaves open stays open: NaN in maxima and in conversions to integers, and the last place of division,
+//! root and exponential.
+
+mod chip;
+mod memory;
+mod ops;
+mod segment;
+mod text;
+
+use fusewright_graph::Dim;
+use fusewright_templates::ascend as template;
+
+pub use self::chip::{ALL as CHIPS, Chip};
+
+use self::text::Names;
+use crate::kernel::{Inst, Kernel, Segment};
+
+/// Why a kernel has no Ascend C.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EmitError {
+    /// The kernel uses something that this backend does not make code for.
+    #[error("{place}: no Ascend C for {what}")]
+    Unsupported {
+        /// Segment and instruction.
+        place: String,
+        /// What it is, and why not.
+        what: String,
+    },
+    /// A row does not fit the chip's unified buffer.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The chip is not in the table.
+    #[error("no Ascend chip `{0}`")]
+    UnknownChip(String),
+    /// The template did not render, which is a defect of this backend.
+    #[error("template: {0}")]
+    Template(String),
+}
+
+impl EmitError {
+    fn unsupported(what: impl Into<String>) -> Self {
+        EmitError::Unsupported { place: String::new(), what: what.into() }
+    }
+
+    fn at(self, segment: &Segment, inst: &Inst) -> Self {
+        let result = inst.results.first().map_or_else(String::new, |r| format!(" {r:?}"));
+        self.placed(format!("segment `{}`, {}{result}", segment.name, inst.op.name()))
+    }
+
+    fn in_segment(self, segment: &Segment) -> Self {
+        self.placed(format!("segment `{}`", segment.name))
+    }
+
+    fn placed(self, place: String) -> Self {
+        match self {
+            EmitError::Unsupported { place: known, what } if known.is_empty() => EmitError::Unsupported { place, what },
+            other => other,
+        }
+    }
+}
+
+/// Writes the source of a kernel whose functions are all native.
+///
+/// # Errors
+/// An unknown chip, a row that does not fit, or something that this schedule does not cover, named with its reason.
+pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
+    let chip = chip::by_name(chip).ok_or_else(|| EmitError::UnknownChip(chip.to_owned()))?;
+    let mut names = Names::new();
+    let params: Vec<String> = kernel.params.iter().map(|p| names.claim(&p.name)).collect();
+    let mut segments: Vec<template::Segment> = Vec::new();
+    for segment in kernel.segments.iter().filter(|s| s.inner != Dim::constant(0)) {
+        let mut written = match segment::write(chip, kernel, segment, &params, 2) {
+            Err(EmitError::TooLarge(_)) => segment::write(chip, kernel, segment, &params, 1)?,
+            other => other?,
+        };
+        while segments.iter().any(|s| s.class == written.class) {
+            written.class.push('_');
+        }
+        segments.push(written);
+    }
+    let source = template::Kernel {
+        name: kernel.name.clone(),
+        chip: chip.vendor,
+        arch: chip.arch,
+        program: kernel.to_string().lines().map(|line| format!("//   {line}").trim_end().to_owned()).collect(),
+        buffers: params,
+        dims: kernel.dims.iter().map(|d| d.name.clone()).collect(),
+        segments,
+    };
+    source.text().map_err(EmitError::Template)
+}

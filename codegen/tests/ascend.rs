@@ -1,0 +1,78 @@
+//! Ascend C of hand-built kernels against golden texts, and what is refused.
+#![cfg(feature = "ascend")]
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod support;
+
+use std::path::Path;
+
+use fusewright_abi::DType;
+use fusewright_codegen::backend::ascend::{CHIPS, emit};
+use fusewright_codegen::kernel::{Kernel, Order, Tree};
+
+const TREE: Order = Order::Tree(Tree::interleaved(64));
+
+fn text(kernel: &Kernel, chip: &str) -> String {
+    emit(kernel, chip).unwrap_or_else(|e| panic!("{} for {chip}: {e}", kernel.name))
+}
+
+fn refusal(kernel: &Kernel, chip: &str) -> String {
+    emit(kernel, chip).expect_err("this is refused").to_string()
+}
+
+/// Compares with a golden file, or writes it if `FUSEWRIGHT_BLESS` is set.
+fn golden(name: &str, actual: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/ascend").join(name);
+    if std::env::var_os("FUSEWRIGHT_BLESS").is_some() {
+        std::fs::write(&path, actual).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let line = actual.lines().zip(expected.lines()).position(|(a, e)| a != e);
+    let line = line.unwrap_or_else(|| actual.lines().count().min(expected.lines().count())) + 1;
+    assert!(
+        actual == expected,
+        "{name} differs from line {line}; FUSEWRIGHT_BLESS=1 writes it anew\n--- actual\n{actual}"
+    );
+}
+
+#[test]
+fn texts_are_as_blessed() {
+    golden("add_rms_norm.cpp", &text(&support::add_rms_norm_bf16(4096, TREE), "910b1"));
+    golden("add_rms_norm_relaxed.cpp", &text(&support::add_rms_norm_bf16(1000, Order::Relaxed), "910b1"));
+    golden("add_rms_norm_int8.cpp", &text(&support::add_rms_norm_token_quant(5120, TREE, DType::I8, 127.0), "910b1"));
+    golden("add_rms_norm_fp8.cpp", &text(&support::add_rms_norm_token_quant(5120, TREE, DType::F8E4M3, 448.0), "950"));
+    golden("silu_mul.cpp", &text(&support::activation(12288), "910b1"));
+    golden("rope.cpp", &text(&support::rope(8, 128), "910b1"));
+}
+
+#[test]
+fn what_a_chip_lacks_is_refused_by_name() {
+    let fp8 = support::add_rms_norm_token_quant(4096, TREE, DType::F8E4M3, 448.0);
+    let why = refusal(&fp8, "910b1");
+    assert!(why.contains("f8e4m3 on Ascend 910B1"), "{why}");
+    let why = refusal(&support::add_rms_norm_bf16(4096, TREE), "310p3");
+    assert!(why.contains("bf16 on Ascend 310P3"), "{why}");
+    let why = refusal(&support::add_rms_norm_bf16(1 << 17, TREE), "910b1");
+    assert!(why.contains("unified buffer"), "{why}");
+    let odd = Order::Tree(Tree { vec: 8, threads: 128, ways: 2 });
+    let why = refusal(&support::add_rms_norm_bf16(4096, odd), "910b1");
+    assert!(why.contains("tree(8, 128, 2)"), "{why}");
+    let why = refusal(&support::layout(64), "910b1");
+    assert!(why.contains("segment `row`, slice"), "{why}");
+    assert!(refusal(&fp8, "910z").contains("910z"));
+}
+
+#[test]
+fn every_chip_of_the_family_gets_the_same_rows() {
+    assert!(CHIPS.len() >= 12);
+    let kernel = support::add_rms_norm_bf16(4096, TREE);
+    for chip in CHIPS.iter().filter(|c| c.arch == "dav-2201") {
+        let source = text(&kernel, chip.name);
+        assert!(source.contains(chip.vendor), "{source}");
+        assert_eq!(
+            source.lines().skip(1).collect::<Vec<_>>(),
+            text(&kernel, "910b1").lines().skip(1).collect::<Vec<_>>()
+        );
+    }
+}
