@@ -274,7 +274,7 @@ fn ue8m0_ceil(a: f64) -> f64 {
     f64::from(f32::from_bits(exponent.min(255) << 23))
 }
 
-/// Error function to about 1e-16: Taylor series near zero, continued fraction of the complement elsewhere.
+/// Error function to a few 1e-16: series near zero, continued fraction of the complement elsewhere.
 fn erf(x: f64) -> f64 {
     let a = x.abs();
     if x.is_nan() || a == 0.0 {
@@ -285,16 +285,17 @@ fn erf(x: f64) -> f64 {
     }
     let two_over_sqrt_pi = std::f64::consts::FRAC_2_SQRT_PI;
     if a < 2.5 {
+        // erf(x) = 2/√π · e^−x² · Σ 2ⁿ·x^(2n+1)/(2n+1)!!: no term cancels another. The square is split for the exponent.
         let (mut term, mut sum) = (x, x);
-        for n in 1..200u32 {
-            term *= -x * x / f64::from(n);
-            let add = term / f64::from(2 * n + 1);
-            sum += add;
-            if add.abs() < sum.abs() * 1e-18 {
+        for n in 0..200u32 {
+            term *= 2.0 * x * x / f64::from(2 * n + 3);
+            sum += term;
+            if term.abs() < sum.abs() * 1e-18 {
                 break;
             }
         }
-        return two_over_sqrt_pi * sum;
+        let square = x * x;
+        return two_over_sqrt_pi * sum * (-square).exp() * (1.0 - x.mul_add(x, -square));
     }
     // erfc(a) = exp(-a²)/(√π·(a + (1/2)/(a + 1/(a + (3/2)/(a + …)))))
     let tail = (1..=120u32).rev().fold(a, |acc, n| a + f64::from(n) / 2.0 / acc);

@@ -32,6 +32,9 @@ pub(super) struct Product<'a, T> {
     pub m: usize,
     pub n: usize,
     pub k: usize,
+    /// Dtype of the operands.
+    pub dtype: DType,
+    /// Dtype of the result.
     pub out: DType,
 }
 

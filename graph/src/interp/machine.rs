@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use fusewright_abi::DType;
 
-use super::bind::Binding;
+use super::bind::{Binding, user_inputs};
 use super::domain::{ArrayOf, Call, CastTo, DataOf, Domain, Head, Product};
 use super::{InterpError, layout};
-use crate::graph::{Graph, Input, InputKind, Node, Op, Value};
+use crate::graph::{Def, Graph, Input, InputKind, Node, Op, Value};
 use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::tensor::{Array, Data, Tensor};
 
@@ -60,23 +60,29 @@ impl<D: Domain> Machine<'_, D> {
     /// The outputs on tensors for the user inputs.
     pub fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<ArrayOf<D>>, InterpError> {
         let mut frame = Frame::new(graph);
-        let mut users = inputs.iter();
-        for input in graph.inputs() {
-            let array = match (&input.kind, users.as_slice()) {
-                (InputKind::User, [tensor, ..]) => {
-                    users.next();
-                    self.domain.lift(tensor)
-                }
-                _ if frame.uses[input.value.0 as usize] == 0 => continue,
-                _ => self.domain.lift(&self.weight(graph, input)?),
-            };
-            frame.set(input.value, array);
+        for (input, tensor) in user_inputs(graph).zip(inputs) {
+            frame.set(input.value, self.domain.lift(tensor));
         }
         for node in graph.nodes() {
             self.step(graph, node, &mut frame)?;
         }
+        for output in graph.outputs() {
+            self.load(graph, output.value, &mut frame)?;
+        }
         let outputs = graph.outputs().iter().map(|output| frame.take(output.value));
         Ok(outputs.map(Arc::unwrap_or_clone).collect())
+    }
+
+    /// Makes sure that a value which is a weight is in the frame: weights are read at their first use.
+    fn load(&self, graph: &Graph, value: Value, frame: &mut Frame<ArrayOf<D>>) -> Result<(), InterpError> {
+        match graph.def(value) {
+            Def::Input(index) if frame.values[value.0 as usize].is_none() => {
+                let tensor = self.weight(graph, &graph.inputs()[index])?;
+                frame.set(value, self.domain.lift(&tensor));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn weight(&self, graph: &Graph, input: &Input) -> Result<Tensor, InterpError> {
@@ -93,6 +99,9 @@ impl<D: Domain> Machine<'_, D> {
 
     fn step(&self, graph: &Graph, node: &Node, frame: &mut Frame<ArrayOf<D>>) -> Result<(), InterpError> {
         let Node { op, operands, results, origin } = node;
+        for &operand in operands {
+            self.load(graph, operand, frame)?;
+        }
         let values: Vec<Arc<ArrayOf<D>>> = operands.iter().map(|&v| frame.take(v)).collect();
         let refs: Vec<&ArrayOf<D>> = values.iter().map(|v| &**v).collect();
         let types: Result<Vec<Type>, String> = results
@@ -277,7 +286,7 @@ impl<D: Domain> Machine<'_, D> {
                 let mut values = super::walk::reserve(batches * m * n)?;
                 for i in 0..batches {
                     let (a, b) = (&x[i * m * k..][..m * k], &y[i * step..][..n * k]);
-                    self.domain.product_floats(Product { a, b, m, n, k, out }, &mut values);
+                    self.domain.product_floats(Product { a, b, m, n, k, dtype, out }, &mut values);
                 }
                 Ok(Data::Float(values))
             }
@@ -285,7 +294,7 @@ impl<D: Domain> Machine<'_, D> {
                 let mut values = super::walk::reserve(batches * m * n)?;
                 for i in 0..batches {
                     let (a, b) = (&x[i * m * k..][..m * k], &y[i * step..][..n * k]);
-                    self.domain.product_ints(Product { a, b, m, n, k, out: DType::I64 }, &mut values);
+                    self.domain.product_ints(Product { a, b, m, n, k, dtype, out: DType::I64 }, &mut values);
                 }
                 let sums = Array::new(DType::I64, vec![values.len()], Data::Int(values))?;
                 self.domain.cast(&sums, CastTo { to: out, round: Rounding::NearestEven, saturate: false })

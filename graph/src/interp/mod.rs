@@ -2,7 +2,7 @@
 //!
 //! [`run`] evaluates a graph on tensors. Every op is computed from the exact values of its operands and rounded once to
 //! its dtype; sums, matrix products and attention are accumulated in `f64` (integers in 64 bits) and rounded once at
-//! the end. Composites are evaluated by their expansion. `enclose` evaluates the same graph on intervals: every
+//! the end. Composites are evaluated by their expansion. [`enclose`] evaluates the same graph on intervals: every
 //! element becomes the range of values that a right implementation may give, so that foreign results are judged by
 //! computed bounds.
 //!
@@ -10,6 +10,7 @@
 
 mod bind;
 mod domain;
+mod interval;
 mod layout;
 mod machine;
 mod point;
@@ -24,6 +25,7 @@ use crate::infer::TypeError;
 use crate::tensor::{Tensor, TensorError};
 
 pub use bind::Binding;
+pub use interval::{Enclosure, IntRange, Interval, Intervals, Outside, Report, enclose, enclose_with};
 
 /// Values of symbols, by name.
 pub type Symbols = BTreeMap<String, i64>;

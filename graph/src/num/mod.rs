@@ -15,6 +15,7 @@ mod round;
 pub use float::{decode, encode, max_finite};
 pub use int::{decode_int, encode_int, int_range, int_value, saturate_int, wrap_int};
 pub use order::{key, next_down, next_up, ulp, unit_roundoff};
+pub(crate) use round::fma_to_odd;
 pub use round::{float_to_int, fma, int_to_float, round_to};
 
 #[cfg(test)]

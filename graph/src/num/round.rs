@@ -135,24 +135,27 @@ fn rounds_away(top: u64, lost: u64, half: u64, rounding: Rounding, negative: boo
 /// `a · b + c` rounded once to nearest even in a float dtype that holds all three.
 pub fn fma(dtype: DType, a: f64, b: f64, c: f64) -> f64 {
     match dtype {
-        DType::F64 => return a.mul_add(b, c),
-        DType::F32 => return f64::from((a as f32).mul_add(b as f32, c as f32)),
-        _ => {}
+        DType::F64 => a.mul_add(b, c),
+        DType::F32 => f64::from((a as f32).mul_add(b as f32, c as f32)),
+        _ => round_to(dtype, fma_to_odd(a, b, c), Rounding::NearestEven, false),
     }
-    // The product is exact; the sum is rounded to odd, so that the second rounding decides alone.
+}
+
+/// `a · b + c` of operands that f32 can hold, rounded to odd in `f64`: a later rounding to a shorter format decides as
+/// if it saw the exact value.
+pub(crate) fn fma_to_odd(a: f64, b: f64, c: f64) -> f64 {
     let product = a * b;
     let sum = product + c;
     if !sum.is_finite() {
-        return round_to(dtype, sum, Rounding::NearestEven, false);
+        return sum;
     }
     let part = sum - product;
     let error = (product - (sum - part)) + (c - part);
-    let odd = if error == 0.0 || sum.to_bits() & 1 == 1 {
+    if error == 0.0 || sum.to_bits() & 1 == 1 {
         sum
     } else if (error > 0.0) == (sum > 0.0) {
         f64::from_bits(sum.to_bits() + 1)
     } else {
         f64::from_bits(sum.to_bits() - 1)
-    };
-    round_to(dtype, odd, Rounding::NearestEven, false)
+    }
 }

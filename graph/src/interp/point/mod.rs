@@ -14,6 +14,8 @@ use crate::prim::{NanRule, ReduceOp, Rounding};
 use crate::scalar::ScalarFn;
 use crate::tensor::{Array, Data, Tensor};
 
+pub(super) use map::int_fn;
+pub(super) use product::softmax;
 pub(super) use select::{arg_best, top_order};
 
 /// Numbers.

@@ -5,7 +5,7 @@ use crate::num;
 use crate::prim::Rounding;
 
 /// The dot product, with eight interleaved partial sums.
-pub(in crate::interp) fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut parts = [0.0f64; 8];
     let (x, y) = (a.chunks_exact(8), b.chunks_exact(8));
     let tails = x.remainder().iter().zip(y.remainder());

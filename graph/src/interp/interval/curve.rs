@@ -1,0 +1,98 @@
+//! Approximate functions of ranges of floats.
+
+use fusewright_abi::DType;
+
+use super::arith::ends;
+use super::{Interval, num};
+use crate::prim::Rounding;
+use crate::scalar::ScalarFn;
+
+/// The range of the exact function, to f64 accuracy.
+pub(super) fn apply(f: ScalarFn, x: &[Interval]) -> Interval {
+    let nan = x.iter().any(|x| x.nan);
+    let range = match (f, x) {
+        (ScalarFn::Pow, &[a, b]) => return power(a, b),
+        _ if x.iter().any(|x| x.is_empty()) => return Interval { nan, ..Interval::NAN },
+        (ScalarFn::Exp | ScalarFn::Exp2 | ScalarFn::Tanh | ScalarFn::Erf, &[a]) => ends(f, a),
+        (ScalarFn::Rsqrt | ScalarFn::Log | ScalarFn::Log2, &[a]) => positive(f, a),
+        (ScalarFn::Sin, &[a]) => wave(f, a, 0.5),
+        (ScalarFn::Cos, &[a]) => wave(f, a, 0.0),
+        _ => Interval::ANY,
+    };
+    range.with_nan(nan)
+}
+
+/// A function that is monotone from −0 up and NaN below.
+pub(super) fn positive(f: ScalarFn, x: Interval) -> Interval {
+    if x.hi < 0.0 {
+        return Interval::NAN;
+    }
+    let lo = if x.lo < 0.0 { -0.0 } else { x.lo };
+    let mut range = Interval::of(&[f.eval(&[lo]), f.eval(&[x.hi])]);
+    if lo.is_sign_negative() && x.hi.is_sign_positive() {
+        range = range.join(Interval::point(f.eval(&[0.0])));
+    }
+    range.with_nan(x.lo < 0.0)
+}
+
+/// Sine or cosine, whose extrema lie at `(offset + n)·π`, the maxima at even `n`.
+fn wave(f: ScalarFn, x: Interval, offset: f64) -> Interval {
+    let all = Interval { lo: -1.0, hi: 1.0, nan: x.has_infinity() };
+    // Far from zero, or across half a turn, the position within the wave is not worth knowing.
+    if x.magnitude() > 1e6 || x.hi - x.lo > 3.0 {
+        return all;
+    }
+    let turn = |x: f64| x / std::f64::consts::PI - offset;
+    // The slack covers the rounding of the division and can only add an extremum.
+    let (first, last) = ((turn(x.lo) - 1e-9).ceil(), (turn(x.hi) + 1e-9).floor());
+    let mut range = ends(f, x);
+    let mut n = first;
+    while n <= last {
+        range = range.join(Interval::point(if n.rem_euclid(2.0) == 0.0 { 1.0 } else { -1.0 }));
+        n += 1.0;
+    }
+    range
+}
+
+fn power(a: Interval, b: Interval) -> Interval {
+    if a.is_empty() || b.is_empty() || a.nan || b.nan {
+        return Interval::ANY;
+    }
+    let f = |x: f64, y: f64| x.powf(y);
+    let corners = |a: Interval| Interval::of(&[f(a.lo, b.lo), f(a.lo, b.hi), f(a.hi, b.lo), f(a.hi, b.hi)]);
+    if a.lo.is_sign_positive() && a.lo > 0.0 && !a.has_infinity() && !b.has_infinity() {
+        return corners(a);
+    }
+    match b.single() {
+        // Whole positive powers: monotone on either side of zero.
+        Some(y) if y > 0.0 && y.fract() == 0.0 && y.is_finite() => {
+            if a.has_zero() {
+                corners(a).join(Interval::of(&[f(0.0, y), f(-0.0, y)]))
+            } else {
+                corners(a)
+            }
+        }
+        Some(y) if y > 0.0 && y.is_finite() && a.lo >= 0.0 => corners(a),
+        _ => Interval::ANY,
+    }
+}
+
+/// Every value within some units in the last place of f32 (of f64 for f64). The sign of the exact value stays, and
+/// zero and infinity are exact.
+pub(super) fn widen(x: Interval, dtype: DType, ulps: u32) -> Interval {
+    let work = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    if x.is_empty() {
+        return x;
+    }
+    let moved = |value: f64, direction: f64| {
+        if value == 0.0 || value.is_infinite() {
+            return value;
+        }
+        let nearest = num::round_to(work, value, Rounding::NearestEven, false);
+        let from = if nearest.is_finite() { nearest } else { value };
+        let to = from + direction * f64::from(ulps) * num::ulp(work, from);
+        let kept = if (to < 0.0) == (value < 0.0) { to } else { 0.0f64.copysign(value) };
+        num::round_to(work, kept, Rounding::NearestEven, false)
+    };
+    Interval { lo: moved(x.lo, -1.0), hi: moved(x.hi, 1.0), nan: x.nan }
+}

@@ -1,0 +1,264 @@
+//! Intervals: every value that a right implementation may give.
+//!
+//! Points become ranges where the contract leaves freedom: the order of a sum, the accumulator of a matrix product,
+//! the last places of an approximate function. Every other op maps ranges exactly, so a range stays a single value
+//! until freedom enters, and often becomes one again at the next cast.
+//!
+//! | source of freedom | bound |
+//! |---|---|
+//! | sum of n values, any order, in a dtype of unit roundoff u | (n − 1)·u·Σ\|x\| (Rump: no higher-order terms) |
+//! | product of k pairs, f32 accumulation (f64 for f64) | k·u·Σ\|a·b\|, then one rounding to the result |
+//! | product of n values | ((1 + u)ⁿ⁻¹ − 1)·Π\|x\| |
+//! | `Approx(k)` function | k units in the last place of f32 (f64 for f64), then one rounding to the dtype; the sign of the exact value is kept, and 0, infinity and NaN are exact |
+//! | attention | scores and sums as products, `e^x` as its row in the table, probabilities rounded to the operand dtype |
+//!
+//! Zeros are ordered −0 < +0. A NaN is a flag beside the range; a range with `lo > hi` holds no number.
+
+mod arith;
+mod convert;
+mod curve;
+mod domain;
+mod int;
+mod product;
+mod reduce;
+
+use fusewright_abi::DType;
+
+use super::{Binding, Host, InterpError, NoHost, Symbols, machine, point};
+use crate::graph::Graph;
+use crate::num;
+use crate::tensor::{Array, Data, Tensor, TensorError};
+
+/// A range of floats and whether NaN is possible.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Interval {
+    /// Least number.
+    pub lo: f64,
+    /// Greatest number.
+    pub hi: f64,
+    /// Whether the value may be NaN.
+    pub nan: bool,
+}
+
+/// A range of integers, as elements of their dtype.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IntRange {
+    /// Least value.
+    pub lo: i64,
+    /// Greatest value.
+    pub hi: i64,
+}
+
+/// A tensor of ranges.
+pub type Intervals = Array<Interval, IntRange>;
+
+impl Interval {
+    /// No number, only NaN.
+    pub const NAN: Interval = Interval { lo: f64::INFINITY, hi: f64::NEG_INFINITY, nan: true };
+    /// Anything at all.
+    pub const ANY: Interval = Interval { lo: f64::NEG_INFINITY, hi: f64::INFINITY, nan: true };
+
+    /// A single value.
+    pub fn point(x: f64) -> Self {
+        if x.is_nan() { Interval::NAN } else { Interval { lo: x, hi: x, nan: false } }
+    }
+
+    /// The least range with all the values.
+    pub fn of(values: &[f64]) -> Self {
+        let none = Interval { nan: false, ..Interval::NAN };
+        values.iter().fold(none, |hull, &x| hull.join(Interval::point(x)))
+    }
+
+    /// The least range with both.
+    pub fn join(self, other: Interval) -> Self {
+        let lo = if other.lo.total_cmp(&self.lo).is_lt() { other.lo } else { self.lo };
+        let hi = if other.hi.total_cmp(&self.hi).is_gt() { other.hi } else { self.hi };
+        Interval { lo, hi, nan: self.nan || other.nan }
+    }
+
+    /// Whether the value may be `x`; −0 and +0 differ.
+    pub fn contains(self, x: f64) -> bool {
+        if x.is_nan() { self.nan } else { self.lo.total_cmp(&x).is_le() && x.total_cmp(&self.hi).is_le() }
+    }
+
+    /// Whether no number is possible.
+    pub fn is_empty(self) -> bool {
+        self.lo > self.hi
+    }
+
+    /// The only possible value, if there is one.
+    pub fn single(self) -> Option<f64> {
+        match self.nan {
+            true => self.is_empty().then_some(f64::NAN),
+            false => (self.lo.to_bits() == self.hi.to_bits()).then_some(self.lo),
+        }
+    }
+
+    /// The largest magnitude of a number.
+    fn magnitude(self) -> f64 {
+        if self.is_empty() { 0.0 } else { self.lo.abs().max(self.hi.abs()) }
+    }
+
+    /// Whether neither NaN nor infinity is possible.
+    fn is_finite(self) -> bool {
+        !self.nan && self.lo.is_finite() && self.hi.is_finite()
+    }
+
+    /// Whether a zero of either sign is possible.
+    fn has_zero(self) -> bool {
+        self.lo <= 0.0 && self.hi >= 0.0
+    }
+
+    /// Whether an infinity is possible.
+    fn has_infinity(self) -> bool {
+        !self.is_empty() && (self.lo == f64::NEG_INFINITY || self.hi == f64::INFINITY)
+    }
+}
+
+impl IntRange {
+    /// A single value.
+    pub fn point(v: i64) -> Self {
+        IntRange { lo: v, hi: v }
+    }
+
+    /// Whether the value of that dtype is possible.
+    pub fn contains(self, dtype: DType, v: i64) -> bool {
+        let value = |v| num::int_value(dtype, v);
+        (value(self.lo)..=value(self.hi)).contains(&value(v))
+    }
+
+    /// The only possible value, if there is one.
+    pub fn single(self) -> Option<i64> {
+        (self.lo == self.hi).then_some(self.lo)
+    }
+}
+
+/// What an output may be, and what the reference gives.
+#[derive(Clone, Debug)]
+pub struct Enclosure {
+    /// The value of the reference interpreter; it lies inside.
+    pub point: Tensor,
+    /// The values that are right.
+    pub ranges: Intervals,
+}
+
+/// How a foreign result relates to an enclosure.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Report {
+    /// Number of elements.
+    pub elements: usize,
+    /// Elements inside their range.
+    pub inside: usize,
+    /// Ranges that are a single value. A check says little where these are few.
+    pub single_valued: usize,
+    /// Elements whose bits differ from the reference's.
+    pub mismatched: usize,
+    /// Largest distance outside a range, in units in the last place (codes); 0 if all are inside.
+    pub worst: u64,
+    /// The first element outside its range.
+    pub outside: Option<Outside>,
+}
+
+/// An element outside its range.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outside {
+    /// Its index in row-major order.
+    pub index: usize,
+    /// The element.
+    pub got: String,
+    /// Its range.
+    pub range: String,
+}
+
+impl Report {
+    /// Whether every element is right.
+    pub fn is_ok(&self) -> bool {
+        self.inside == self.elements
+    }
+}
+
+/// The outputs of a graph as ranges, beside those of [`super::run`].
+///
+/// # Errors
+/// As [`super::run`].
+pub fn enclose(graph: &Graph, inputs: &[Tensor], symbols: &Symbols) -> Result<Vec<Enclosure>, InterpError> {
+    enclose_with(graph, inputs, symbols, &NoHost)
+}
+
+/// As [`enclose`], with a host for opaque ops; these take operands that are single values, and theirs are exact.
+///
+/// # Errors
+/// As [`super::run`], what the host refuses, and operands of an opaque op that are not single values.
+pub fn enclose_with(
+    graph: &Graph,
+    inputs: &[Tensor],
+    symbols: &Symbols,
+    host: &dyn Host,
+) -> Result<Vec<Enclosure>, InterpError> {
+    let binding = Binding::of(graph, inputs, symbols)?;
+    let graph = graph.expanded()?;
+    let points = machine::Machine { domain: &point::Points { host }, binding: &binding }.run(&graph, inputs)?;
+    let ranges = machine::Machine { domain: &domain::Ranges { host }, binding: &binding }.run(&graph, inputs)?;
+    Ok(points.into_iter().zip(ranges).map(|(point, ranges)| Enclosure { point, ranges }).collect())
+}
+
+impl Enclosure {
+    /// Judges a foreign result.
+    ///
+    /// # Errors
+    /// A tensor of another dtype or shape.
+    pub fn check(&self, foreign: &Tensor) -> Result<Report, TensorError> {
+        let mismatched = self.point.compare(foreign)?.mismatched;
+        let mut report = Report { elements: foreign.len(), mismatched, ..Report::default() };
+        let dtype = foreign.dtype();
+        match (self.ranges.data(), foreign.data()) {
+            (Data::Float(ranges), Data::Float(values)) => {
+                for (index, (range, &x)) in ranges.iter().zip(values).enumerate() {
+                    let distance = if range.contains(x) { 0 } else { range.distance(dtype, x) };
+                    report.single_valued += usize::from(range.single().is_some());
+                    report.count(index, distance, || (format!("{x:?}"), format!("{range:?}")));
+                }
+            }
+            (Data::Int(ranges), Data::Int(values)) => {
+                for (index, (range, &v)) in ranges.iter().zip(values).enumerate() {
+                    let value = |v| num::int_value(dtype, v);
+                    let below = value(range.lo).saturating_sub(value(v));
+                    let distance = below.max(value(v).saturating_sub(value(range.hi))).max(0) as u64;
+                    report.single_valued += usize::from(range.single().is_some());
+                    report.count(index, distance, || (value(v).to_string(), format!("{range:?}")));
+                }
+            }
+            _ => {}
+        }
+        Ok(report)
+    }
+}
+
+impl Interval {
+    /// How far outside the range a value lies.
+    fn distance(self, dtype: DType, x: f64) -> u64 {
+        if x.is_nan() || self.is_empty() {
+            return u64::MAX;
+        }
+        let key = num::key(dtype, x);
+        let (lo, hi) = (num::key(dtype, self.lo), num::key(dtype, self.hi));
+        if key < lo { key.abs_diff(lo) } else { key.abs_diff(hi).max(1) }
+    }
+}
+
+impl Report {
+    fn count(&mut self, index: usize, distance: u64, texts: impl FnOnce() -> (String, String)) {
+        if distance == 0 {
+            self.inside += 1;
+            return;
+        }
+        self.worst = self.worst.max(distance);
+        if self.outside.is_none() {
+            let (got, range) = texts();
+            self.outside = Some(Outside { index, got, range });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
