@@ -1,7 +1,10 @@
 //! One node of the file as an importer function sees it: arguments by schema name, defaults filled in.
 
+use std::collections::BTreeMap;
+
 use fusewright_abi::DType;
 
+use super::custom;
 use super::schema::{Argument, NodeJson, SymIntArg};
 use super::table::Row;
 use super::types;
@@ -79,6 +82,8 @@ pub(super) struct Call<'a> {
     pub(super) row: &'a Row,
     /// Types that the file states for the results, in order.
     pub(super) results: &'a [TensorType],
+    /// Values of arguments that the node does not name as the op does.
+    pub(super) given: BTreeMap<&'a str, Value>,
 }
 
 /// An argument as given or, where it is left out, as the schema's default says.
@@ -91,7 +96,7 @@ impl<'a> Call<'a> {
     /// Refuses arguments that the op's row does not list.
     pub(super) fn check_names(&self) -> Result<(), Refusal> {
         for input in &self.node.inputs {
-            if self.row.parameter(&input.name).is_none() {
+            if self.row.parameter(&input.name).is_none() && !custom::is_description(&input.name) {
                 return Err(Refusal(format!("the argument `{}` is not known", input.name)));
             }
         }
@@ -133,11 +138,17 @@ impl<'a> Call<'a> {
 
     /// Whether an argument is absent or `None`.
     pub(super) fn is_none(&self, name: &str) -> Result<bool, Refusal> {
+        if self.given.contains_key(name) {
+            return Ok(false);
+        }
         Ok(matches!(self.bound(name)?, Bound::Given(Argument::None) | Bound::Default("None")))
     }
 
     /// A tensor argument.
     pub(super) fn tensor(&self, name: &str) -> Result<Value, Refusal> {
+        if let Some(&value) = self.given.get(name) {
+            return Ok(value);
+        }
         match self.bound(name)? {
             Bound::Given(Argument::Tensor(tensor)) => self.value(tensor),
             _ => Err(self.wrong(name, "a tensor")),

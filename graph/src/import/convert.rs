@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::alias::Aliases;
 use super::call::{Call, Names, Refusal};
+use super::custom::Custom;
 use super::origin::origin;
 use super::schema::{Argument, NodeJson, Program, Spec, SpecArg};
 use super::table::{Row, short_target};
 use super::weights::Weights;
-use super::{aten, opaque, types};
+use super::{aten, opaque, types, vendor};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
@@ -18,14 +20,15 @@ use crate::ty::TensorType;
 /// The graph of a program.
 pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> Result<Graph, Diagnostic> {
     let name: String = model.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let mut importer = Importer { b: Builder::new(&name), program, scope: Scope::default() };
+    let aliases = Aliases::new(program);
+    let mut importer = Importer { b: Builder::new(&name), program, scope: Scope::default(), aliases };
     importer.sizes()?;
     importer.symbols()?;
     for spec in &program.graph_module.signature.input_specs {
         importer.input(spec, weights)?;
     }
-    for node in &program.graph_module.graph.nodes {
-        importer.node(node)?;
+    for (at, node) in program.graph_module.graph.nodes.iter().enumerate() {
+        importer.node(at, node)?;
     }
     for spec in &program.graph_module.signature.output_specs {
         importer.output(spec)?;
@@ -34,8 +37,8 @@ pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> 
 }
 
 #[derive(Default)]
-struct Scope {
-    values: BTreeMap<String, Value>,
+pub(super) struct Scope {
+    pub(super) values: BTreeMap<String, Value>,
     sizes: BTreeMap<String, Dim>,
     symbols: Vec<Symbol>,
 }
@@ -54,13 +57,15 @@ impl Names for Scope {
     }
 }
 
-struct Importer<'a> {
-    b: Builder,
+/// The importer at work.
+pub(super) struct Importer<'a> {
+    pub(super) b: Builder,
     program: &'a Program,
-    scope: Scope,
+    pub(super) scope: Scope,
+    pub(super) aliases: Aliases,
 }
 
-fn value_error(name: &str, message: impl std::fmt::Display) -> Diagnostic {
+pub(super) fn value_error(name: &str, message: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new("import.value", format!("`{name}` {message}"))
 }
 
@@ -109,7 +114,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn stated_type(&self, name: &str) -> Result<TensorType, Diagnostic> {
+    pub(super) fn stated_type(&self, name: &str) -> Result<TensorType, Diagnostic> {
         let meta = self.program.graph_module.graph.tensor_values.get(name);
         let meta = meta.ok_or_else(|| value_error(name, "has no entry among the tensor values"))?;
         types::tensor_type(meta).map_err(|message| value_error(name, message))
@@ -136,33 +141,48 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn node(&mut self, node: &NodeJson) -> Result<(), Diagnostic> {
+    fn node(&mut self, at: usize, node: &NodeJson) -> Result<(), Diagnostic> {
         let origin = origin(node);
         self.b.set_origin(origin.clone());
-        let at_node = |diagnostic: Diagnostic| diagnostic.with_origin(&origin);
-        let names = result_names(node);
-        if names.is_empty() && aten::is_size_or_check(short_target(&node.target)) {
+        self.converted(at, node).map_err(|diagnostic| diagnostic.with_origin(&origin))
+    }
+
+    fn converted(&mut self, at: usize, node: &NodeJson) -> Result<(), Diagnostic> {
+        let (target, names) = (short_target(&node.target), result_names(node));
+        if names.is_empty() && aten::is_size_or_check(target) {
             return Ok(());
         }
-        let types: Vec<TensorType> =
-            names.iter().map(|name| self.stated_type(name)).collect::<Result<_, _>>().map_err(at_node)?;
-        let values = self.values(node, &types).map_err(at_node)?;
-        for ((name, stated), &value) in names.iter().zip(&types).zip(&values) {
-            let inferred = self.b.ty(value);
-            if !types::agree(&inferred, stated) {
-                let message = format!("`{name}` is {stated} in the file, but the op yields {inferred}");
-                return Err(at_node(Diagnostic::new("import.type", message)));
-            }
-            if self.scope.values.insert((*name).to_owned(), value).is_some() {
-                return Err(at_node(value_error(name, "is defined twice")));
-            }
+        if let Some(op) = Custom::of(node)
+            && self.overwriting(at, node, &op)?
+        {
+            return Ok(());
         }
+        let types: Vec<TensorType> = names.iter().map(|name| self.stated_type(name)).collect::<Result<_, _>>()?;
+        let values = self.values(node, &types)?;
+        for ((name, stated), &value) in names.iter().zip(&types).zip(&values) {
+            self.define(name, stated, value)?;
+        }
+        self.aliases.note(target, node, &names);
         Ok(())
+    }
+
+    /// Binds a name to a value of the type that the file states.
+    pub(super) fn define(&mut self, name: &str, stated: &TensorType, value: Value) -> Result<(), Diagnostic> {
+        let inferred = self.b.ty(value);
+        if !types::agree(&inferred, stated) {
+            let message = format!("`{name}` is {stated} in the file, but the op yields {inferred}");
+            return Err(Diagnostic::new("import.type", message));
+        }
+        match self.scope.values.insert(name.to_owned(), value) {
+            None => Ok(()),
+            Some(_) => Err(value_error(name, "is defined twice")),
+        }
     }
 
     /// The values of a node's results: by its row in the op tables, else opaque.
     fn values(&self, node: &NodeJson, types: &[TensorType]) -> Result<Vec<Value>, Diagnostic> {
-        let row = aten::find(short_target(&node.target));
+        let target = short_target(&node.target);
+        let row = aten::find(target).or_else(|| vendor::find(target));
         let refused = match row.map(|row| self.by_row(row, node, types)) {
             Some(Ok(values)) => return Ok(values),
             Some(Err(Refusal(reason))) => Some(reason),
@@ -175,7 +195,7 @@ impl<'a> Importer<'a> {
 
     fn by_row(&self, row: &Row, node: &NodeJson, results: &[TensorType]) -> Result<Vec<Value>, Refusal> {
         let mark = self.b.mark();
-        let call = Call { b: &self.b, names: &self.scope, node, row, results };
+        let call = Call { b: &self.b, names: &self.scope, node, row, results, given: BTreeMap::new() };
         let imported = call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| {
             let fits = values.len() == results.len();
             if fits { Ok(values) } else { Err(Refusal(format!("{} results of {}", values.len(), results.len()))) }

@@ -5,16 +5,20 @@
 //! every rounding written as a cast; any other op becomes an opaque node with its arguments and result types. Every
 //! value's type is checked against the type that the file states for it.
 
+mod alias;
 mod archive;
 mod aten;
 mod call;
 mod convert;
+mod custom;
 mod dims;
 mod opaque;
 mod origin;
+mod overwrite;
 mod schema;
 mod table;
 mod types;
+mod vendor;
 mod weights;
 
 #[cfg(test)]

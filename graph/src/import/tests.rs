@@ -308,3 +308,69 @@ fn a_refused_op_leaves_nothing_behind() {
     let graph = with_node(&node, &meta(7, &[2], &[1], 0)).expect("an opaque node");
     assert_eq!((graph.nodes().len(), opaque_targets(&graph)), (1, vec!["aten.mean.dim"]));
 }
+
+/// A model on `x: f32[4, 2]` that clones it to `c`, takes a view `v` of `c`, has an unknown op overwrite `v`, and returns
+/// `abs(c)`.
+fn overwritten(view: &str, view_type: &str) -> Result<Graph, Diagnostic> {
+    let tensor =
+        |parameter: &str, name: &str| format!(r#"{{"name":"{parameter}","arg":{{"as_tensor":{{"name":"{name}"}}}}}}"#);
+    let node = |target: &str, inputs: &str, outputs: &str| {
+        format!(r#"{{"target":"torch.ops.{target}","inputs":[{inputs}],"outputs":[{outputs}],"name":"{target}"}}"#)
+    };
+    let result = |name: &str| format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#);
+    let nodes = [
+        node("aten.clone.default", &tensor("self", "x"), &result("c")),
+        node(
+            view.split(' ').next().expect("an op"),
+            &format!("{},{}", tensor("self", "c"), view.split_once(' ').expect("arguments").1),
+            &result("v"),
+        ),
+        node("mine.scale_.default", &tensor("buffer", "v"), ""),
+        node("aten.abs.default", &tensor("self", "c"), &result("y")),
+    ];
+    let whole = meta(7, &[4, 2], &[2, 1], 0);
+    let json = model_json(
+        r#"{"user_input":{"arg":{"as_tensor":{"name":"x"}}}}"#,
+        &nodes.join(","),
+        &format!(r#""x":{whole},"c":{whole},"v":{view_type},"y":{whole}"#),
+        r#"{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
+    );
+    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into())
+}
+
+#[test]
+fn readers_of_an_overwritten_buffer_see_the_new_contents() {
+    let graph = overwritten(r#"aten.view.default {"name":"size","arg":{"as_ints":[-1]}}"#, &meta(7, &[8], &[1], 0));
+    let graph = graph.expect("a graph");
+    let names: Vec<&str> = graph.nodes().iter().map(|n| n.op.name()).collect();
+    assert_eq!(names, ["reshape", "opaque", "reshape", "abs"]);
+    let nodes = graph.nodes();
+    assert_eq!((&nodes[2].operands, &nodes[3].operands), (&nodes[1].results, &nodes[2].results));
+}
+
+#[test]
+fn a_part_of_a_buffer_that_is_read_later_must_not_be_overwritten() {
+    let dim = r#"aten.slice.Tensor {"name":"dim","arg":{"as_int":0}},{"name":"end","arg":{"as_int":2}}"#;
+    refused(overwritten(dim, &meta(7, &[2, 2], &[2, 1], 0)), "import.alias", "`v` is overwritten while `c`");
+}
+
+#[test]
+fn functionalised_calls_return_the_new_contents() {
+    let whole = meta(7, &[4, 2], &[2, 1], 0);
+    let per_base = r#"{"target":"torch.ops.higher_order.auto_functionalized_v2","inputs":[
+        {"name":"","arg":{"as_operator":"torch.ops._C.fused_add_rms_norm.default"}},
+        {"name":"weight","arg":{"as_tensor":{"name":"w"}}},{"name":"epsilon","arg":{"as_float":1e-06}},
+        {"name":"_input_base_index","arg":{"as_int":1}},{"name":"_residual_base_index","arg":{"as_int":0}},
+        {"name":"_all_bases","arg":{"as_tensors":[{"name":"r"},{"name":"x"}]}}],
+        "outputs":[{"as_none":true},{"as_tensor":{"name":"sum"}},{"as_tensor":{"name":"y"}}],"name":"f"}"#;
+    let input = |name: &str| format!(r#"{{"user_input":{{"arg":{{"as_tensor":{{"name":"{name}"}}}}}}}}"#);
+    let json = model_json(
+        &["x", "r", "w"].map(input).join(","),
+        per_base,
+        &format!(r#""x":{whole},"r":{whole},"w":{},"sum":{whole},"y":{whole}"#, meta(7, &[2], &[1], 0)),
+        r#"{"user_output":{"arg":{"as_tensor":{"name":"sum"}}}},{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
+    );
+    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    let defined_by = |i: usize| graph.def_node(graph.outputs()[i].value).map(|n| n.op.name().to_owned());
+    assert_eq!([defined_by(0), defined_by(1)], [Some("add".to_owned()), Some("rms_norm".to_owned())]);
+}

@@ -31,7 +31,7 @@ pub(super) fn expand(call: &Call<'_>) -> Imported {
 }
 
 /// NumPy broadcast; no node if the shape is the same.
-pub(super) fn expand_to(call: &Call<'_>, x: Value, shape: &[Dim]) -> Result<Value, Refusal> {
+pub(in crate::import) fn expand_to(call: &Call<'_>, x: Value, shape: &[Dim]) -> Result<Value, Refusal> {
     if call.b.ty(x).shape == shape {
         return Ok(x);
     }
@@ -104,7 +104,13 @@ fn clamped(call: &Call<'_>, index: &Dim, extent: &Dim) -> Dim {
 }
 
 /// Elements `start..end` by `step` along an axis; no node if that is all of them.
-pub(super) fn cut(call: &Call<'_>, x: Value, axis: usize, range: [Dim; 2], step: i64) -> Result<Value, Refusal> {
+pub(in crate::import) fn cut(
+    call: &Call<'_>,
+    x: Value,
+    axis: usize,
+    range: [Dim; 2],
+    step: i64,
+) -> Result<Value, Refusal> {
     let ty = call.b.ty(x);
     let extent = ty.shape.get(axis).ok_or("an axis that does not exist")?;
     let [start, end] = range;

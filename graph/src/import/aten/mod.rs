@@ -8,11 +8,11 @@
 mod create;
 mod elementwise;
 mod index;
-mod layout;
+pub(super) mod layout;
 mod matmul;
 mod norm;
-mod promote;
-mod reduce;
+pub(super) mod promote;
+pub(super) mod reduce;
 
 use super::call::{Call, Imported};
 use super::table::Row;

@@ -89,7 +89,7 @@ pub(super) fn promote(a: DType, b: DType) -> Result<DType, Refusal> {
 
 /// `x` as another dtype, by PyTorch's rules: float to integer truncates and wraps, e4m3 saturates, other overflows give
 /// infinity, and the narrow floats are reached through f32.
-pub(super) fn convert(b: &Builder, x: Value, to: DType) -> Result<Value, TypeError> {
+pub(in crate::import) fn convert(b: &Builder, x: Value, to: DType) -> Result<Value, TypeError> {
     let from = b.dtype(x);
     if from == to {
         return Ok(x);

@@ -24,7 +24,7 @@ fn keeps(call: &Call<'_>) -> Result<bool, Refusal> {
 }
 
 /// Reduction over axes that stay with extent 1.
-pub(super) fn over(call: &Call<'_>, op: ReduceOp, x: Value, axes: &[usize]) -> One {
+pub(in crate::import) fn over(call: &Call<'_>, op: ReduceOp, x: Value, axes: &[usize]) -> One {
     if axes.is_empty() {
         return Ok(x);
     }
@@ -41,7 +41,7 @@ fn finish(call: &Call<'_>, x: Value, axes: &[usize]) -> One {
 }
 
 /// Number of elements along axes, as a constant or a computed scalar.
-pub(super) fn count(call: &Call<'_>, x: Value, axes: &[usize], dtype: DType) -> One {
+pub(in crate::import) fn count(call: &Call<'_>, x: Value, axes: &[usize], dtype: DType) -> One {
     let shape = call.b.ty(x).shape;
     let extent = product(axes.iter().map(|&axis| &shape[axis]));
     Ok(match extent.as_const() {

@@ -1,0 +1,97 @@
+//! Tables of vendors' custom ops: vLLM's `_C` and Ascend's `npu`.
+//!
+//! Each importer writes the vendor kernel's meaning with its rounding points. A parameter with `!` is overwritten by
+//! the op; the importer returns the new contents of the overwritten arguments, in schema order, as an op without
+//! effects would.
+
+mod ascend;
+mod vllm;
+
+use fusewright_abi::DType;
+
+use super::aten::promote::convert;
+use super::call::{Call, Imported, Refusal};
+use super::table::Row;
+use crate::graph::Value;
+use crate::prim::{NanRule, Prim, ReduceOp};
+use crate::scalar::ScalarFn;
+
+const fn row(target: &'static str, schema: &'static str, import: fn(&Call<'_>) -> Imported) -> Row {
+    Row { target, schema, import }
+}
+
+/// The row of a custom op by its short target.
+pub(super) fn find(target: &str) -> Option<&'static Row> {
+    VLLM.iter().chain(ASCEND).find(|row| row.target == target)
+}
+
+const VLLM: &[Row] = &[
+    row("_C.rms_norm", "result!, input, weight, epsilon", vllm::rms_norm),
+    row("_C.fused_add_rms_norm", "input!, residual!, weight, epsilon", vllm::fused_add_rms_norm),
+    row("_C.silu_and_mul", "result!, input", vllm::silu_and_mul),
+    row("_C.static_scaled_fp8_quant", "result!, input, scale, group_shape=None", vllm::static_fp8),
+    row("_C.dynamic_scaled_fp8_quant", "result!, input, scale!", vllm::tensor_fp8),
+    row("_C.dynamic_per_token_scaled_fp8_quant", "result!, input, scale!, scale_ub=None", vllm::token_fp8),
+    row(
+        "_C.per_token_group_fp8_quant",
+        "input, output_q!, output_s!, group_size, eps, fp8_min, fp8_max, scale_ue8m0, dummy_is_scale_transposed=False, dummy_is_tma_aligned=False",
+        vllm::group_fp8,
+    ),
+    row("_C.static_scaled_int8_quant", "result!, input, scale, azp=None", vllm::static_int8),
+    row("_C.dynamic_scaled_int8_quant", "result!, input, scale!, azp=None", vllm::token_int8),
+    row("_C.scaled_fp4_quant", "output!, input, output_scale!, input_scale", vllm::fp4),
+    row(
+        "_C.rotary_embedding",
+        "positions, query!, key!=None, head_size, cos_sin_cache, is_neox, rope_dim_offset=0, inverse=False",
+        vllm::rotary_embedding,
+    ),
+    row("_C.cutlass_scaled_mm", "out!, a, b, a_scales, b_scales, bias=None", vllm::scaled_mm),
+];
+
+const ASCEND: &[Row] = &[
+    row("npu.npu_rms_norm", "self, gamma, epsilon=1e-06", ascend::rms_norm),
+    row("npu.npu_add_rms_norm", "x1, x2, gamma, epsilon=1e-06", ascend::add_rms_norm),
+    row("npu.npu_quantize", "self, scales, zero_points, dtype, axis=1, div_mode=True", ascend::quantize),
+    row(
+        "npu.npu_dynamic_quant",
+        "input, smooth_scales=None, group_index=None, dst_type=None, quant_mode=pertoken, dst_type_max=0.0",
+        ascend::dynamic_quant,
+    ),
+    row("npu.npu_swiglu", "self, dim=-1", ascend::swiglu),
+    row("npu.npu_rotary_mul", "self, r1, r2, rotary_mode=half, rotate=None", ascend::rotary_mul),
+    row(
+        "npu.npu_apply_rotary_pos_emb",
+        "query, key, cos, sin, layout=BSND, rotary_mode=half",
+        ascend::apply_rotary_pos_emb,
+    ),
+];
+
+type One = Result<Value, Refusal>;
+
+/// An f32 constant.
+fn f32(call: &Call<'_>, value: f64) -> One {
+    Ok(call.b.float(DType::F32, f64::from(value as f32))?)
+}
+
+/// A tensor argument in f32.
+fn wide(call: &Call<'_>, name: &str) -> One {
+    Ok(convert(call.b, call.tensor(name)?, DType::F32)?)
+}
+
+/// The largest magnitude along axes; NaN is skipped.
+fn absmax(call: &Call<'_>, x: Value, axes: Vec<usize>) -> One {
+    let magnitude = call.b.map(ScalarFn::Abs, &[x])?;
+    Ok(call.b.prim(Prim::Reduce { op: ReduceOp::Max, axes, nan: NanRule::Ignore }, &[magnitude])?)
+}
+
+/// Int8 codes: to the nearest integer, ties to even, clamped; NaN gives 0.
+fn int8_codes(call: &Call<'_>, x: Value) -> One {
+    let (low, high) = (f32(call, -128.0)?, f32(call, 127.0)?);
+    let code = call.b.clamp(call.b.map(ScalarFn::RoundEven, &[x])?, low, high)?;
+    Ok(convert(call.b, code, DType::I8)?)
+}
+
+/// The last axis of a tensor.
+fn last_axis(call: &Call<'_>, x: Value) -> Result<usize, Refusal> {
+    call.b.ty(x).rank().checked_sub(1).ok_or_else(|| Refusal("a 0-d operand".into()))
+}

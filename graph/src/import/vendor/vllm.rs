@@ -1,0 +1,217 @@
+//! vLLM's CUDA kernels: f32 inside, rounded where the kernel stores.
+
+use fusewright_abi::DType;
+
+use super::super::aten::layout::cut;
+use super::super::aten::promote::convert;
+use super::super::call::{Call, Imported, Refusal};
+use super::{One, absmax, f32, int8_codes, last_axis, wide};
+use crate::dim::Dim;
+use crate::graph::Value;
+use crate::ops::{Composite, RmsNorm, RmsRounding, Silu, SiluForm};
+use crate::prim::Prim;
+use crate::scalar::ScalarFn;
+
+/// `x · rstd · w` in f32, rounded once.
+fn norm(call: &Call<'_>, x: Value) -> One {
+    let eps = f64::from(call.scalar("epsilon")?.as_f64() as f32);
+    let op = Composite::new(RmsNorm { eps, round: RmsRounding::Once });
+    Ok(call.b.composite(op, &[x, call.tensor("weight")?])?[0])
+}
+
+pub(super) fn rms_norm(call: &Call<'_>) -> Imported {
+    Ok(vec![norm(call, call.tensor("input")?)?])
+}
+
+/// The norm of the rounded sum, and that sum.
+pub(super) fn fused_add_rms_norm(call: &Call<'_>) -> Imported {
+    let sum = call.b.add(call.tensor("input")?, call.tensor("residual")?)?;
+    Ok(vec![norm(call, sum)?, sum])
+}
+
+pub(super) fn silu_and_mul(call: &Call<'_>) -> Imported {
+    let x = call.tensor("input")?;
+    let [gate, up] = halves(call, x)?;
+    let act = call.b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate])?[0];
+    Ok(vec![call.b.mul(act, up)?])
+}
+
+/// First and second half of the last axis.
+pub(super) fn halves(call: &Call<'_>, x: Value) -> Result<[Value; 2], Refusal> {
+    let axis = last_axis(call, x)?;
+    let extent = call.b.ty(x).shape[axis].clone();
+    let half = extent.exact_div(&Dim::constant(2)).ok_or("an odd last axis")?;
+    let zero = Dim::constant(0);
+    Ok([cut(call, x, axis, [zero, half.clone()], 1)?, cut(call, x, axis, [half, extent], 1)?])
+}
+
+/// e4m3 codes of a value clamped from above first, as the kernels do: NaN gives the upper bound.
+fn fp8_codes(call: &Call<'_>, x: Value) -> One {
+    let (low, high) = (f32(call, -448.0)?, f32(call, 448.0)?);
+    let clamped = call.b.map(ScalarFn::MaxNum, &[call.b.map(ScalarFn::MinNum, &[x, high])?, low])?;
+    Ok(call.b.cast_saturating(clamped, DType::F8E4M3)?)
+}
+
+/// A scale of one element as a 0-d f32 tensor.
+fn single(call: &Call<'_>, name: &str) -> One {
+    let scale = wide(call, name)?;
+    if call.b.ty(scale).elements().as_const() != Some(1) {
+        return Err(format!("`{name}` of several elements").into());
+    }
+    Ok(call.b.reshape(scale, Vec::new())?)
+}
+
+/// A value in the shape of the argument it overwrites.
+fn shaped(call: &Call<'_>, x: Value, argument: &str) -> One {
+    Ok(call.b.reshape(x, call.b.ty(call.tensor(argument)?).shape)?)
+}
+
+pub(super) fn static_fp8(call: &Call<'_>) -> Imported {
+    if !call.is_none("group_shape")? {
+        return Err("a scale per group".into());
+    }
+    let inverse = call.b.map(ScalarFn::Recip, &[single(call, "scale")?])?;
+    Ok(vec![fp8_codes(call, call.b.mul(wide(call, "input")?, inverse)?)?])
+}
+
+pub(super) fn tensor_fp8(call: &Call<'_>) -> Imported {
+    let x = wide(call, "input")?;
+    let largest = absmax(call, x, (0..=last_axis(call, x)?).collect())?;
+    let largest = call.b.map(ScalarFn::Max, &[largest, f32(call, 0.0)?])?;
+    let scale = call.b.div(largest, f32(call, 448.0)?)?;
+    let codes = fp8_codes(call, call.b.mul(x, call.b.map(ScalarFn::Recip, &[scale])?)?)?;
+    Ok(vec![codes, shaped(call, scale, "scale")?])
+}
+
+pub(super) fn token_fp8(call: &Call<'_>) -> Imported {
+    let x = wide(call, "input")?;
+    let mut largest = absmax(call, x, vec![last_axis(call, x)?])?;
+    if !call.is_none("scale_ub")? {
+        largest = call.b.map(ScalarFn::Min, &[largest, single(call, "scale_ub")?])?;
+    }
+    let floor = f32(call, 1.0 / (448.0 * 512.0))?;
+    let scale = call.b.map(ScalarFn::Max, &[call.b.div(largest, f32(call, 448.0)?)?, floor])?;
+    Ok(vec![fp8_codes(call, call.b.div(x, scale)?)?, shaped(call, scale, "scale")?])
+}
+
+/// One scale per group of the last axis, applied as a product with its reciprocal; NaN gives the lower bound.
+pub(super) fn group_fp8(call: &Call<'_>) -> Imported {
+    let b = call.b;
+    if call.bool("dummy_is_scale_transposed")? {
+        return Err("transposed scales".into());
+    }
+    let x = wide(call, "input")?;
+    let axis = last_axis(call, x)?;
+    let mut grouped = b.ty(x).shape;
+    let group = Dim::constant(call.int("group_size")?);
+    grouped[axis] = grouped[axis].exact_div(&group).ok_or("a ragged last group")?;
+    grouped.push(group);
+    let groups = b.reshape(x, grouped)?;
+    let floor = f32(call, call.scalar("eps")?.as_f64())?;
+    let (low, high) = (f32(call, call.scalar("fp8_min")?.as_f64())?, f32(call, call.scalar("fp8_max")?.as_f64())?);
+    let largest = b.map(ScalarFn::Max, &[absmax(call, groups, vec![axis + 1])?, floor])?;
+    let mut scale = b.div(largest, high)?;
+    if call.bool("scale_ue8m0")? {
+        scale = b.map(ScalarFn::Ue8m0Ceil, &[scale])?;
+    }
+    let scaled = b.mul(groups, b.map(ScalarFn::Recip, &[scale])?)?;
+    let clamped = b.map(ScalarFn::MinNum, &[b.map(ScalarFn::MaxNum, &[scaled, low])?, high])?;
+    let codes = b.cast_saturating(clamped, DType::F8E4M3)?;
+    Ok(vec![shaped(call, codes, "output_q")?, shaped(call, scale, "output_s")?])
+}
+
+pub(super) fn static_int8(call: &Call<'_>) -> Imported {
+    if !call.is_none("azp")? {
+        return Err("a zero point".into());
+    }
+    Ok(vec![int8_codes(call, call.b.div(wide(call, "input")?, single(call, "scale")?)?)?])
+}
+
+/// The factor is a division of its own, not the reciprocal of the scale; a row of zeros has the factor 0.
+pub(super) fn token_int8(call: &Call<'_>) -> Imported {
+    if !call.is_none("azp")? {
+        return Err("a zero point".into());
+    }
+    let b = call.b;
+    let x = wide(call, "input")?;
+    let (zero, bound) = (f32(call, 0.0)?, f32(call, 127.0)?);
+    let largest = b.map(ScalarFn::Max, &[absmax(call, x, vec![last_axis(call, x)?])?, zero])?;
+    let empty = b.map(ScalarFn::Eq, &[largest, zero])?;
+    let factor = b.map(ScalarFn::Select, &[empty, zero, b.div(bound, largest)?])?;
+    let scale = b.div(largest, bound)?;
+    Ok(vec![int8_codes(call, b.mul(x, factor)?)?, shaped(call, scale, "scale")?])
+}
+
+pub(super) fn fp4(_: &Call<'_>) -> Imported {
+    Err("packed 4-bit codes".into())
+}
+
+/// Rotation of every head, in f32 and rounded once; elements beyond the width of the table pass through.
+pub(super) fn rotary_embedding(call: &Call<'_>) -> Imported {
+    if call.int("rope_dim_offset")? != 0 || call.bool("inverse")? {
+        return Err("an offset or inverse rotation".into());
+    }
+    let b = call.b;
+    let (positions, cache) = (call.tensor("positions")?, call.tensor("cos_sin_cache")?);
+    let tokens = b.ty(positions).elements();
+    let flat = b.reshape(positions, vec![tokens.clone()])?;
+    let rows = convert(b, b.prim(Prim::Gather { axis: 0 }, &[cache, flat])?, DType::F32)?;
+    let [cos, sin] = halves(call, rows)?;
+    let half = b.ty(cos).shape[1].clone();
+    let per_token = |table| b.reshape(table, vec![tokens.clone(), Dim::constant(1), half.clone()]);
+    let (cos, sin) = (per_token(cos)?, per_token(sin)?);
+    let mut rotated = Vec::new();
+    for name in ["query", "key"] {
+        if !call.is_none(name)? {
+            rotated.push(rotate(call, call.tensor(name)?, [cos, sin], [&tokens, &half])?);
+        }
+    }
+    Ok(rotated)
+}
+
+/// `(a·cos − b·sin, b·cos + a·sin)` over the heads of `x`.
+fn rotate(call: &Call<'_>, x: Value, [cos, sin]: [Value; 2], [tokens, half]: [&Dim; 2]) -> One {
+    let b = call.b;
+    let ty = b.ty(x);
+    let width = Dim::constant(call.int("head_size")?);
+    let per_token = ty.elements().exact_div(tokens).and_then(|n| n.exact_div(&width));
+    let heads = b.reshape(x, vec![tokens.clone(), per_token.ok_or("heads of another width")?, width.clone()])?;
+    let turned = half + half;
+    let (zero, one, two) = (Dim::constant(0), Dim::constant(1), Dim::constant(2));
+    let active = convert(b, cut(call, heads, 2, [zero.clone(), turned.clone()], 1)?, DType::F32)?;
+    let neox = call.bool("is_neox")?;
+    let [first, second] = if neox {
+        halves(call, active)?
+    } else {
+        [cut(call, active, 2, [zero, turned.clone()], 2)?, cut(call, active, 2, [one.clone(), turned.clone()], 2)?]
+    };
+    let low = b.sub(b.mul(first, cos)?, b.mul(second, sin)?)?;
+    let high = b.add(b.mul(second, cos)?, b.mul(first, sin)?)?;
+    let joined = if neox {
+        b.cat(&[low, high], 2)?
+    } else {
+        let mut pair = b.ty(low).shape;
+        pair.push(one);
+        let pairs = b.cat(&[b.reshape(low, pair.clone())?, b.reshape(high, pair.clone())?], 3)?;
+        pair.pop();
+        pair[2] = &pair[2] * &two;
+        b.reshape(pairs, pair)?
+    };
+    let mut y = b.cast(joined, ty.dtype)?;
+    if turned != width {
+        y = b.cat(&[y, cut(call, heads, 2, [turned, width], 1)?], 2)?;
+    }
+    Ok(b.reshape(y, ty.shape)?)
+}
+
+/// `a_scales · (b_scales · (a · b)) (+ bias)` in f32, rounded once.
+pub(super) fn scaled_mm(call: &Call<'_>) -> Imported {
+    let b = call.b;
+    let (left, right) = (call.tensor("a")?, call.tensor("b")?);
+    let product = b.prim(Prim::MatMul { transpose_b: false, out: DType::F32 }, &[left, right])?;
+    let mut y = b.mul(wide(call, "a_scales")?, b.mul(wide(call, "b_scales")?, product)?)?;
+    if !call.is_none("bias")? {
+        y = b.add(y, wide(call, "bias")?)?;
+    }
+    Ok(vec![b.cast(y, b.dtype(call.tensor("out")?))?])
+}
