@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_graph::{Dim, Literal, num};
+use fusewright_graph::{Dim, Literal, ScalarFn, num};
 
 use super::memory::{Memory, Refused};
 use super::reduce::{arg_reduce, reduce, top_k};
@@ -113,19 +113,7 @@ impl<'a> Machine<'a> {
             InstOp::Iota(_) => one((0..out as u64).collect()),
             InstOp::Load { .. } => one(self.load(inst, memory)?),
             InstOp::Store { .. } => Ok(Vec::new()),
-            InstOp::Map(f) => {
-                let dtype = dtype(inst.args.len() - 1);
-                let shape = self.segment.ty(inst.results[0]).shape.clone();
-                let mut operands = [0u64; 3];
-                one((0..out)
-                    .map(|lane| {
-                        for (slot, &v) in operands.iter_mut().zip(&inst.args) {
-                            *slot = self.element(v, &shape, lane);
-                        }
-                        map(*f, dtype, &operands[..inst.args.len()])
-                    })
-                    .collect())
-            }
+            InstOp::Map(f) => one(self.map(inst, *f, out)),
             InstOp::Cast { to, round, saturate } => {
                 one(arg(0).iter().map(|&b| cast(dtype(0), b, *to, *round, *saturate)).collect())
             }
@@ -164,6 +152,21 @@ impl<'a> Machine<'a> {
             }
             InstOp::Broadcast(shape) => one((0..out).map(|l| self.element(inst.args[0], shape, l)).collect()),
         }
+    }
+
+    fn map(&self, inst: &Inst, f: ScalarFn, out: usize) -> Vec<u64> {
+        let shape = &self.segment.ty(inst.results[0]).shape;
+        let count = inst.args.len();
+        let dtype = self.segment.ty(inst.args[count - 1]).dtype;
+        let mut operands = [0u64; 3];
+        let mut elements = Vec::with_capacity(out);
+        for lane in 0..out {
+            for (slot, &v) in operands.iter_mut().zip(&inst.args) {
+                *slot = self.element(v, shape, lane);
+            }
+            elements.push(map(f, dtype, &operands[..count]));
+        }
+        elements
     }
 
     fn slice(&self, inst: &Inst, lanes: &[u64], start: &Dim, len: usize, step: i64) -> Result<Vec<u64>, RunError> {

@@ -35,11 +35,16 @@ pub(super) enum Refused {
 pub(super) struct Memory<'a> {
     buffers: &'a mut [Buffer],
     params: Vec<Bound>,
-    /// For every buffer and rank that is written: the outer row that wrote each byte, or [`NOBODY`].
-    writers: BTreeMap<(usize, usize), Vec<i64>>,
+    /// For every buffer and rank that is written: one more than the outer row that wrote each element, or [`NOBODY`].
+    writers: BTreeMap<(usize, usize), Vec<u32>>,
 }
 
-const NOBODY: i64 = -1;
+const NOBODY: u32 = 0;
+
+/// An outer row as a writer; rows that do not fit are one.
+fn mark(row: i64) -> u32 {
+    u32::try_from(row).unwrap_or(u32::MAX).saturating_add(1)
+}
 
 impl<'a> Memory<'a> {
     pub(super) fn new(
@@ -72,25 +77,28 @@ impl<'a> Memory<'a> {
             if !memory {
                 return Err(refuse("its buffer is of the wrong kind, or there is not one per rank"));
             }
+            if kernel.params.get(buffer).is_none_or(|other| other.dtype != param.dtype) {
+                return Err(refuse("shares the memory of another dtype"));
+            }
             params.push(Bound { dtype: param.dtype, buffer, place });
         }
         let mut memory = Memory { buffers, params, writers: BTreeMap::new() };
         for (i, param) in kernel.params.iter().enumerate() {
             if param.access != ParamAccess::In {
-                memory.track(memory.params[i].buffer);
+                memory.track(memory.params[i].buffer, param.dtype);
             }
         }
         Ok(memory)
     }
 
-    fn track(&mut self, buffer: usize) {
+    fn track(&mut self, buffer: usize, dtype: DType) {
         let lengths: Vec<usize> = match &self.buffers[buffer] {
             Buffer::Bytes(bytes) => vec![bytes.len()],
             Buffer::Peers(all) => all.iter().map(Vec::len).collect(),
             Buffer::Same(_) => Vec::new(),
         };
         for (rank, length) in lengths.into_iter().enumerate() {
-            self.writers.entry((buffer, rank)).or_insert_with(|| vec![NOBODY; length * 2]);
+            self.writers.entry((buffer, rank)).or_insert_with(|| vec![NOBODY; length * 8 / dtype.bits() as usize]);
         }
     }
 
@@ -125,8 +133,10 @@ impl<'a> Memory<'a> {
         };
         let bits = bits_at(dtype, bytes, element).ok_or(Refused::Missing)?;
         if let Some(writers) = self.writers.get(&(buffer, rank)) {
-            let writer = nibbles(dtype, element).map(|n| writers[n]).find(|w| *w != NOBODY && *w != row);
-            writer.map_or(Ok(()), |writer| Err(Refused::WrittenBy(writer)))?;
+            let writer = writers.get(element).copied().unwrap_or(NOBODY);
+            if writer != NOBODY && writer != mark(row) {
+                return Err(Refused::WrittenBy(i64::from(writer) - 1));
+            }
         }
         Ok(bits)
     }
@@ -143,19 +153,8 @@ impl<'a> Memory<'a> {
         if !put_bits(dtype, bytes, element, bits) {
             return Err(Refused::Missing);
         }
-        let writers = self.writers.get_mut(&(buffer, rank)).ok_or(Refused::Missing)?;
-        for nibble in nibbles(dtype, element) {
-            let writer = std::mem::replace(&mut writers[nibble], row);
-            if writer != NOBODY {
-                return Err(Refused::WrittenBy(writer));
-            }
-        }
-        Ok(())
+        let place = self.writers.get_mut(&(buffer, rank)).and_then(|writers| writers.get_mut(element));
+        let writer = std::mem::replace(place.ok_or(Refused::Missing)?, mark(row));
+        if writer == NOBODY { Ok(()) } else { Err(Refused::WrittenBy(i64::from(writer) - 1)) }
     }
-}
-
-/// The 4-bit places that an element takes.
-fn nibbles(dtype: DType, element: usize) -> std::ops::Range<usize> {
-    let size = dtype.bits() as usize / 4;
-    element * size..(element + 1) * size
 }
