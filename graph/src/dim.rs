@@ -159,6 +159,11 @@ impl Dim {
         }
     }
 
+    /// The term without symbols; zero if there is none.
+    pub fn constant_term(&self) -> i64 {
+        self.0.iter().find(|term| term.factors.is_empty()).map_or(0, |term| term.coefficient)
+    }
+
     /// The symbol's name, if the dim is a lone symbol.
     pub fn as_symbol(&self) -> Option<&str> {
         match &*self.0 {

@@ -1,6 +1,84 @@
-//! Backends: Kernel IR to the code of a device.
+//! Backends: from Kernel IR to the code of one target.
+//!
+//! A backend is a pure function of a kernel and a target: it opens no device and no file, and the same input gives the
+//! same bytes. It yields named stages, the last of which is the payload that a runtime loads. What a backend does not
+//! take it refuses by name; it never emits something else. [`assemble`] adds to the payload what a runtime needs to
+//! call it.
 
+mod artifact;
 #[cfg(feature = "ascend")]
 pub mod ascend;
+#[cfg(feature = "cpu")]
+pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+
+use fusewright_abi::{PayloadKind, Target};
+
+use crate::kernel::Kernel;
+
+pub use artifact::{assemble, kernel_key};
+
+/// One form of a kernel on its way to the target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stage {
+    /// File extension that names the form: `clif`, `bin`, `ll`, `ptx`, …
+    pub extension: &'static str,
+    /// The form itself; UTF-8 text unless it is machine code.
+    pub bytes: Vec<u8>,
+}
+
+/// Makes code for one kind of target.
+pub trait Backend: Send + Sync {
+    /// Name in reports and keys.
+    fn name(&self) -> &'static str;
+
+    /// Everything besides kernel and target that changes the output: tool versions, host features.
+    fn fingerprint(&self) -> String;
+
+    /// What the last stage is.
+    fn payload_kind(&self) -> PayloadKind;
+
+    /// Emits a verified kernel as stages of which the last is the payload.
+    ///
+    /// # Errors
+    /// What the backend does not take, by name.
+    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError>;
+}
+
+/// Why a kernel has no code for a target.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The backend does not take something in the kernel; the caller may run the region unfused.
+    #[error("{backend}: kernel `{kernel}`: {place}: {reason}")]
+    Unsupported {
+        /// Name of the backend.
+        backend: &'static str,
+        /// Name of the kernel.
+        kernel: String,
+        /// The segment and instruction, parameter or dim at fault.
+        place: String,
+        /// What is not taken, and why.
+        reason: String,
+    },
+    /// The target cannot be compiled for.
+    #[error("{backend}: target `{target}`: {reason}")]
+    Target {
+        /// Name of the backend.
+        backend: &'static str,
+        /// The target asked for.
+        target: Target,
+        /// What it lacks.
+        reason: String,
+    },
+    /// The backend made something that its own tools reject.
+    #[error("internal error of {backend} in kernel `{kernel}`: {message}")]
+    Internal {
+        /// Name of the backend.
+        backend: &'static str,
+        /// Name of the kernel.
+        kernel: String,
+        /// What went wrong.
+        message: String,
+    },
+}

@@ -1,0 +1,400 @@
+//! Functions: the loops over rows, inner rows, groups and lanes around pull evaluation.
+//!
+//! The function is `extern "C" fn(buffers: *const *mut u8, dims: *const i64, row_begin: i64, row_end: i64)`.
+
+use std::collections::BTreeMap;
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::types::{F32, F64, I32, I64};
+use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, UserFuncName, Value};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, Literal, ReduceOp};
+
+use super::code::Code;
+use super::eval::{Eval, InGroup, Key, Pass as Running, Refused, Taken};
+use super::index::Pos;
+use super::memory::{Lanes, Width};
+use super::plan::{self, Grouped, Job, Pass, Plan};
+use super::reduce::Accumulators;
+use super::walk::Walk;
+use crate::kernel::{Inst, InstOp, Kernel, Level};
+
+/// Lanes of an unrolled body.
+const BODY: i64 = 16;
+
+/// Builds a kernel's function.
+pub(super) fn function(isa: &dyn TargetIsa, kernel: &Kernel) -> Result<Function, Refused> {
+    let mut signature = Signature::new(isa.default_call_conv());
+    signature.params = vec![AbiParam::new(I64); 4];
+    let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
+    let mut context = FunctionBuilderContext::new();
+    let code = Code { b: FunctionBuilder::new(&mut function, &mut context) };
+    let Some(first) = kernel.segments.first() else {
+        return Err(Refused { place: "kernel".to_owned(), reason: "it has no segment".to_owned() });
+    };
+    let mut eval = Eval::new(code, kernel, first);
+    build(&mut eval, kernel)?;
+    eval.code.b.finalize(isa.frontend_config());
+    Ok(function)
+}
+
+fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<()> {
+    let entry = eval.code.b.create_block();
+    eval.code.b.append_block_params_for_function_params(entry);
+    eval.code.b.switch_to_block(entry);
+    eval.code.b.seal_block(entry);
+    let args = eval.code.b.block_params(entry).to_vec();
+    let (rows, done) = (eval.code.b.create_block(), eval.code.b.create_block());
+    let any = eval.code.icmp(IntCC::SignedLessThan, args[2], args[3]);
+    eval.code.b.ins().brif(any, rows, &[], done, &[]);
+    eval.code.b.seal_block(rows);
+    eval.code.b.switch_to_block(rows);
+    for i in 0..kernel.params.len() {
+        let buffer = eval.code.load(I64, args[0], i as i32 * 8);
+        eval.buffers.push(buffer);
+    }
+    for (i, dim) in kernel.dims.iter().enumerate() {
+        let value = eval.code.load(I64, args[1], i as i32 * 8);
+        eval.dims.insert(dim.name.clone(), value);
+    }
+    for segment in &kernel.segments {
+        let plan = plan::plan(kernel, segment)?;
+        let mark = eval.enter();
+        eval.enter_segment(segment);
+        Rows { eval, plan: &plan }.run(args[2], args[3])?;
+        eval.leave(mark);
+    }
+    eval.code.b.ins().jump(done, &[]);
+    eval.code.b.seal_block(done);
+    eval.code.b.switch_to_block(done);
+    eval.code.b.ins().return_(&[]);
+    Ok(())
+}
+
+struct Rows<'e, 'k, 'f> {
+    eval: &'e mut Eval<'k, 'f>,
+    plan: &'e Plan,
+}
+
+type Open = BTreeMap<usize, Accumulators>;
+
+impl<'k> Rows<'_, 'k, '_> {
+    fn run(&mut self, begin: Value, end: Value) -> Taken<()> {
+        let segment = self.eval.segment;
+        self.hoist(Level::Kernel)?;
+        let inner = self.eval.dim(&segment.inner)?;
+        let rows = self.eval.code.begin_loop(begin, end, 1);
+        let row = self.eval.enter();
+        self.eval.row = Some(rows.i);
+        self.hoist(Level::Outer)?;
+        let zero = self.eval.code.i64(0);
+        let single = segment.inner.as_const() == Some(1);
+        let heads = (!single).then(|| self.eval.code.begin_loop(zero, inner, 1));
+        self.eval.inner = Some(heads.as_ref().map_or(zero, |l| l.i));
+        let mark = self.eval.enter();
+        self.phases()?;
+        self.eval.leave(mark);
+        if let Some(l) = heads {
+            self.eval.code.end_loop(l);
+        }
+        self.eval.inner = None;
+        self.eval.leave(row);
+        self.eval.row = None;
+        self.eval.code.end_loop(rows);
+        Ok(())
+    }
+
+    /// Computes scalars that change no more often than `level` and depend on no reduction.
+    fn hoist(&mut self, level: Level) -> Taken<()> {
+        let segment = self.eval.segment;
+        let levels = segment.levels();
+        for &v in &self.plan.early {
+            let literal = matches!(self.eval.definition(v).1.op, InstOp::Literal(_));
+            if levels[v.0 as usize] <= level && !literal {
+                self.eval.scalar(v)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn phases(&mut self) -> Taken<()> {
+        let plan = self.plan;
+        for phase in &plan.phases {
+            let mut open = Open::new();
+            for at in phase.iter().flat_map(sinks) {
+                self.eval.prepare(plan::roots(self.eval.segment, at))?;
+                if let InstOp::Store { param, index, .. } = &self.eval.segment.insts[at].op {
+                    self.eval.prepare_load(*param, index, None)?;
+                } else if matches!(self.eval.segment.insts[at].op, InstOp::Reduce { .. }) && !open.contains_key(&at) {
+                    let accumulators = self.eval.accumulators(at)?;
+                    open.insert(at, accumulators);
+                }
+            }
+            for pass in phase {
+                match pass {
+                    Pass::Flat { lanes, vector, jobs } => self.flat(lanes, *vector, jobs, &open)?,
+                    Pass::Grouped(grouped) => self.grouped(grouped, &open)?,
+                    Pass::ArgReduce(at) => self.arg_reduce(*at)?,
+                }
+            }
+            for (at, accumulators) in &open {
+                let result = self.eval.finish(accumulators)?;
+                self.eval.remember(Key::Scalar(self.eval.segment.insts[*at].results[0]), result);
+            }
+        }
+        for &at in &plan.scalar_stores {
+            let arg = self.eval.segment.insts[at].args[0];
+            let value = self.eval.scalar(arg)?;
+            self.eval.store(at, Lanes::one(value), None, Width::One)?;
+        }
+        Ok(())
+    }
+
+    /// A loop over all lanes of a row or of a piece.
+    fn flat(&mut self, lanes: &Dim, vector: bool, jobs: &[Job], open: &Open) -> Taken<()> {
+        let (start, end) = (self.eval.code.i64(0), self.eval.dim(lanes)?);
+        let span = Span { start, end, length: lanes.as_const(), lanes: Some(lanes.clone()), even: true };
+        self.span(&span, vector, jobs, open, None)
+    }
+
+    /// Runs sinks over a span of lanes: chunks, then what is left lane by lane.
+    fn span(&mut self, span: &Span, vector: bool, jobs: &[Job], open: &Open, group: Option<&InGroup>) -> Taken<()> {
+        let reduces = jobs.iter().any(|j| open.contains_key(&j.inst));
+        let body = match span.length {
+            _ if !vector => 0,
+            Some(n) if n < 8 || (n < BODY && reduces) => 0,
+            Some(n) if n % BODY != 0 && n % 8 == 0 && !reduces => 8,
+            _ => BODY,
+        };
+        let outer = (self.eval.pass.take(), self.eval.group.take());
+        let mut next = span.start;
+        if body > 0 {
+            let l = self.eval.code.begin_loop(span.start, span.end, body);
+            let mark = self.eval.enter();
+            self.eval.group = group.map(|g| InGroup { span: body, ..g.clone() });
+            for shift in (0..body).step_by(8) {
+                self.eval.pass = Some(Running { base: l.i, lanes: span.lanes.clone(), shift, even: span.even });
+                self.chunk(jobs, l.i, span.start, shift, Width::Eight, open)?;
+            }
+            self.eval.leave(mark);
+            next = self.eval.code.end_loop(l);
+        }
+        if body == 0 || span.length.is_none_or(|n| n % body != 0) {
+            jobs.iter().filter_map(|j| open.get(&j.inst)).for_each(|acc| self.eval.spill(acc));
+            let l = self.eval.code.begin_loop(next, span.end, 1);
+            let mark = self.eval.enter();
+            self.eval.group = group.map(|g| InGroup { span: 1, ..g.clone() });
+            self.eval.pass = Some(Running { base: l.i, lanes: span.lanes.clone(), shift: 0, even: false });
+            self.chunk(jobs, l.i, span.start, 0, Width::One, open)?;
+            self.eval.leave(mark);
+            self.eval.code.end_loop(l);
+            jobs.iter().filter_map(|j| open.get(&j.inst)).for_each(|acc| self.eval.reload(acc));
+        }
+        (self.eval.pass, self.eval.group) = outer;
+        Ok(())
+    }
+
+    /// One chunk of every sink: all loads come before all stores.
+    fn chunk(&mut self, jobs: &[Job], base: Value, start: Value, shift: i64, width: Width, open: &Open) -> Taken<()> {
+        let segment = self.eval.segment;
+        let mut pending = Vec::new();
+        for job in jobs {
+            let pos = Pos::at(base).plus_dim(&job.offset).plus(shift);
+            let arg = segment.insts[job.inst].args[0];
+            let value = self.eval.value(arg, &segment.ty(arg).shape, Some(&pos), width)?;
+            match (open.get(&job.inst), width) {
+                (None, _) => pending.push((job.inst, value, pos)),
+                (Some(acc), Width::One) => {
+                    // Lanes count from the start of what is reduced: the row, or the group.
+                    let lane = self.eval.lane(&pos)?;
+                    let within = self.eval.code.b.ins().isub(lane, start);
+                    self.eval.accumulate_one(acc, within, value.first)?;
+                }
+                (Some(acc), _) => self.eval.accumulate(acc, shift / 8, value)?,
+            }
+        }
+        for (at, value, pos) in pending {
+            self.eval.store(at, value, Some(&pos), width)?;
+        }
+        Ok(())
+    }
+
+    fn grouped(&mut self, grouped: &Grouped, open: &Open) -> Taken<()> {
+        let Grouped { lanes, size, .. } = grouped;
+        let row_reduces: Vec<&Accumulators> =
+            grouped.jobs.iter().flat_map(|(_, _, jobs)| jobs).filter_map(|j| open.get(&j.inst)).collect();
+        row_reduces.iter().for_each(|acc| self.eval.spill(acc));
+        let (zero, count) = (self.eval.code.i64(0), self.eval.dim(&lanes.ceil_div(size))?);
+        let l = self.eval.code.begin_loop(zero, count, 1);
+        let mark = self.eval.enter();
+        let (from, to) = self.eval.group_bounds(lanes, size, l.i)?;
+        let exact = lanes.exact_div(size).and_then(|_| size.as_const());
+        let group = InGroup { lanes: lanes.clone(), size: size.clone(), index: l.i, rate: 1, span: 1 };
+        let even = size.as_const().is_some_and(|g| g % 2 == 0);
+        for reduces in &grouped.reduces {
+            self.group_reduces(reduces, &Span { start: from, end: to, length: exact, lanes: None, even }, &group)?;
+        }
+        self.eval.group = Some(group.clone());
+        for &at in &grouped.elements {
+            let arg = self.eval.segment.insts[at].args[0];
+            let pos = Pos::at(l.i);
+            let value = self.eval.value(arg, &self.eval.segment.ty(arg).shape, Some(&pos), Width::One)?;
+            self.eval.store(at, value, Some(&pos), Width::One)?;
+        }
+        self.eval.group = None;
+        for (rate, vector, jobs) in &grouped.jobs {
+            let by = self.eval.code.i64(*rate);
+            let (start, end) = (self.eval.code.floor_div(from, by), self.eval.code.floor_div(to, by));
+            let even = size.as_const().is_some_and(|g| (g / rate) % 2 == 0);
+            let span = Span { start, end, length: exact.map(|g| g / rate), lanes: None, even };
+            let group = InGroup { rate: *rate, ..group.clone() };
+            if jobs.iter().any(|j| open.contains_key(&j.inst)) {
+                self.carried(&span, jobs, open, &group)?;
+            } else {
+                self.span(&span, *vector, jobs, open, Some(&group))?;
+            }
+        }
+        self.eval.leave(mark);
+        self.eval.code.end_loop(l);
+        row_reduces.iter().for_each(|acc| self.eval.reload(acc));
+        Ok(())
+    }
+
+    /// Lanes of a group for reductions over the whole row, whose accumulators stay on the stack between groups.
+    fn carried(&mut self, span: &Span, jobs: &[Job], open: &Open, group: &InGroup) -> Taken<()> {
+        let zero = self.eval.code.i64(0);
+        let l = self.eval.code.begin_loop(span.start, span.end, 1);
+        let mark = self.eval.enter();
+        self.eval.group = Some(group.clone());
+        self.eval.pass = Some(Running { base: l.i, lanes: None, shift: 0, even: false });
+        self.chunk(jobs, l.i, zero, 0, Width::One, open)?;
+        self.eval.leave(mark);
+        (self.eval.group, self.eval.pass) = (None, None);
+        self.eval.code.end_loop(l);
+        Ok(())
+    }
+
+    /// Reductions over one group, in one loop over its lanes.
+    fn group_reduces(&mut self, reduces: &[usize], span: &Span, group: &InGroup) -> Taken<()> {
+        let segment = self.eval.segment;
+        let mut open = Open::new();
+        let mut vector = true;
+        for &at in reduces {
+            let facts = Walk::of(self.eval.kernel, segment, at, None);
+            let same = |u: &super::walk::GroupUse| (&u.lanes, &u.size, u.scale) == (&group.lanes, &group.size, 1);
+            vector &= facts.vector && facts.cuts.is_empty() && facts.groups.iter().all(same);
+            let accumulators = self.eval.accumulators(at)?;
+            open.insert(at, accumulators);
+        }
+        let jobs: Vec<Job> = reduces.iter().map(|&inst| Job { inst, offset: Dim::constant(0) }).collect();
+        self.span(span, vector, &jobs, &open, Some(group))?;
+        for (at, accumulators) in &open {
+            let result = self.eval.finish(accumulators)?;
+            let key = Key::At(segment.insts[*at].results[0], Pos::at(group.index), Width::One);
+            self.eval.remember(key, result);
+        }
+        Ok(())
+    }
+
+    /// The extreme lane of a row: the first of equals, a NaN before everything.
+    fn arg_reduce(&mut self, at: usize) -> Taken<()> {
+        let segment = self.eval.segment;
+        let inst: &'k Inst = &segment.insts[at];
+        self.eval.at = Some(at);
+        let InstOp::ArgReduce(op) = inst.op else { return Err(self.eval.refuse("not an extreme")) };
+        let (arg, dtype) = (inst.args[0], segment.ty(inst.args[0]).dtype);
+        if dtype == DType::Bool {
+            return Err(self.eval.refuse("an extreme of booleans"));
+        }
+        let shape = &segment.ty(arg).shape;
+        let worst = worst(op, dtype);
+        let start = self.eval.literal(worst, Width::One);
+        let best = self.eval.code.b.declare_var(super::cast::register(dtype));
+        let place = self.eval.code.b.declare_var(I32);
+        self.eval.code.b.def_var(best, start);
+        let nowhere = self.eval.code.b.ins().iconst(I32, 0);
+        self.eval.code.b.def_var(place, nowhere);
+        let (zero, end) = (self.eval.code.i64(0), self.eval.dim(&shape.elements())?);
+        let l = self.eval.code.begin_loop(zero, end, 1);
+        let mark = self.eval.enter();
+        let x = self.eval.value(arg, shape, Some(&Pos::at(l.i)), Width::One)?.first;
+        let so_far = self.eval.code.b.use_var(best);
+        let better = self.eval.code.is_better(op, dtype, x, so_far);
+        let at_x = self.eval.code.b.ins().ireduce(I32, l.i);
+        let at_best = self.eval.code.b.use_var(place);
+        let value = self.eval.code.b.ins().select(better, x, so_far);
+        let index = self.eval.code.b.ins().select(better, at_x, at_best);
+        self.eval.code.b.def_var(best, value);
+        self.eval.code.b.def_var(place, index);
+        self.eval.leave(mark);
+        self.eval.code.end_loop(l);
+        let (value, index) = (self.eval.code.b.use_var(best), self.eval.code.b.use_var(place));
+        self.eval.remember(Key::Scalar(inst.results[0]), value);
+        self.eval.remember(Key::Scalar(inst.results[1]), index);
+        self.eval.at = None;
+        Ok(())
+    }
+}
+
+impl Code<'_> {
+    /// Whether `x` replaces the best element so far.
+    fn is_better(&mut self, op: ReduceOp, dtype: DType, x: Value, best: Value) -> Value {
+        let max = op == ReduceOp::Max;
+        if !dtype.is_float() {
+            let cc = if max { IntCC::SignedGreaterThan } else { IntCC::SignedLessThan };
+            return self.icmp(if dtype.is_signed_int() { cc } else { cc.unsigned() }, x, best);
+        }
+        let (x, best) = match dtype {
+            DType::F64 => (x, best),
+            _ => (self.widened(x, dtype), self.widened(best, dtype)),
+        };
+        debug_assert!(matches!(self.ty(x), F32 | F64));
+        let cc = if max { FloatCC::GreaterThan } else { FloatCC::LessThan };
+        let beyond = self.fcmp(cc, x, best);
+        let nan = self.fcmp(FloatCC::Unordered, x, x);
+        let number = self.fcmp(FloatCC::Ordered, best, best);
+        let wins = self.b.ins().bor(beyond, nan);
+        self.b.ins().band(wins, number)
+    }
+}
+
+/// Lanes that a loop runs over.
+struct Span {
+    start: Value,
+    end: Value,
+    /// How many, if it is known.
+    length: Option<i64>,
+    /// How many from 0 on, if the loop starts there.
+    lanes: Option<Dim>,
+    /// Whether chunks start at even lanes.
+    even: bool,
+}
+
+/// What every element replaces.
+fn worst(op: ReduceOp, dtype: DType) -> Literal {
+    if dtype.is_float() {
+        let most = if matches!(dtype, DType::F8E4M3 | DType::F4E2M1 | DType::F8E8M0) {
+            fusewright_graph::num::max_finite(dtype)
+        } else {
+            f64::INFINITY
+        };
+        let least = if dtype == DType::F8E8M0 { 0.0 } else { -most };
+        return Literal::Float(dtype, if op == ReduceOp::Max { least } else { most });
+    }
+    let (least, greatest) = fusewright_graph::num::int_range(dtype);
+    Literal::Int(dtype, if op == ReduceOp::Max { least as i64 } else { greatest as i64 })
+}
+
+/// The stores and reductions of a pass over lanes.
+fn sinks(pass: &Pass) -> Vec<usize> {
+    match pass {
+        Pass::Flat { jobs, .. } => jobs.iter().map(|j| j.inst).collect(),
+        Pass::Grouped(g) => {
+            let jobs = g.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
+            g.elements.iter().copied().chain(jobs).collect()
+        }
+        Pass::ArgReduce(at) => vec![*at],
+    }
+}

@@ -1,0 +1,421 @@
+//! Pull evaluation: what every value is at a position, computed where it is asked for.
+//!
+//! Nothing is stored between phases: a row value is recomputed from its loads, chunk by chunk. Within the reach of a
+//! scope (kernel, row, phase, one pass of a loop) every value at every position is computed once.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use cranelift_codegen::ir::{InstBuilder, Value};
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, Literal, ScalarFn, num};
+
+use super::cast::register;
+use super::code::{Code, vector_of};
+use super::index::Pos;
+use super::map::Known;
+use super::memory::{Lanes, Width};
+use crate::backend::artifact::{element_bytes, split_constant};
+use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape, Val};
+
+/// Something in a kernel that is not taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refused {
+    /// Segment and instruction.
+    pub place: String,
+    /// What, and why.
+    pub reason: String,
+}
+
+pub(super) type Taken<T> = Result<T, Refused>;
+
+/// What a scope remembers.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Key {
+    Scalar(Val),
+    Splat(Value),
+    At(Val, Pos, Width),
+    Dim(Dim),
+    Lane(Pos),
+    Base(ParamId, Dim),
+    Dummy(ParamId, Literal),
+    Trash,
+    GroupOf(Pos, Dim),
+}
+
+/// The group that a loop is in: lanes `rate · base … rate · (base + span)` of a pass belong to group `index`.
+#[derive(Clone, Debug)]
+pub(super) struct InGroup {
+    pub lanes: Dim,
+    pub size: Dim,
+    pub index: Value,
+    pub rate: i64,
+    pub span: i64,
+}
+
+/// The loop that a pass belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct Pass {
+    /// Its counter.
+    pub base: Value,
+    /// How many lanes the counter runs over from 0, if it starts there.
+    pub lanes: Option<Dim>,
+    /// Lanes between the counter and the chunk at hand.
+    pub shift: i64,
+    /// Whether the counter is even in every pass.
+    pub even: bool,
+}
+
+/// Evaluates values of one segment into the current block.
+pub(super) struct Eval<'k, 'f> {
+    pub code: Code<'f>,
+    pub kernel: &'k Kernel,
+    pub segment: &'k Segment,
+    pub buffers: Vec<Value>,
+    pub dims: BTreeMap<String, Value>,
+    pub row: Option<Value>,
+    pub inner: Option<Value>,
+    pub group: Option<InGroup>,
+    pub pass: Option<Pass>,
+    /// The instruction that is being evaluated, for messages.
+    pub at: Option<usize>,
+    pub facts: Vec<Known>,
+    definitions: Vec<usize>,
+    memo: HashMap<Key, Lanes>,
+    order: Vec<Key>,
+}
+
+impl<'k, 'f> Eval<'k, 'f> {
+    pub fn new(code: Code<'f>, kernel: &'k Kernel, segment: &'k Segment) -> Self {
+        Eval {
+            code,
+            kernel,
+            segment,
+            buffers: Vec::new(),
+            dims: BTreeMap::new(),
+            row: None,
+            inner: None,
+            group: None,
+            pass: None,
+            at: None,
+            facts: Vec::new(),
+            definitions: Vec::new(),
+            memo: HashMap::new(),
+            order: Vec::new(),
+        }
+    }
+
+    /// Turns to another segment of the kernel; nothing that names its values may be remembered.
+    pub fn enter_segment(&mut self, segment: &'k Segment) {
+        self.segment = segment;
+        self.definitions = definitions(segment);
+        self.facts = known_facts(segment);
+    }
+
+    pub fn refuse(&self, reason: impl Into<String>) -> Refused {
+        let inst = self.at.and_then(|i| Some((i, self.segment.insts.get(i)?)));
+        let place = match inst {
+            Some((i, inst)) => format!("segment `{}`, instruction {i} `{}`", self.segment.name, inst.op.name()),
+            None => format!("segment `{}`", self.segment.name),
+        };
+        Refused { place, reason: reason.into() }
+    }
+
+    /// What is remembered from here on is forgotten by [`Self::leave`].
+    pub fn enter(&self) -> usize {
+        self.order.len()
+    }
+
+    pub fn leave(&mut self, mark: usize) {
+        for key in self.order.drain(mark..) {
+            self.memo.remove(&key);
+        }
+    }
+
+    pub fn known(&self, key: &Key) -> Option<Lanes> {
+        self.memo.get(key).copied()
+    }
+
+    pub fn remember(&mut self, key: Key, value: Value) -> Value {
+        self.remember_lanes(key, Lanes::one(value)).first
+    }
+
+    fn remember_lanes(&mut self, key: Key, lanes: Lanes) -> Lanes {
+        self.memo.insert(key.clone(), lanes);
+        self.order.push(key);
+        lanes
+    }
+
+    pub fn definition(&self, v: Val) -> (usize, &'k Inst) {
+        let at = self.definitions[v.0 as usize];
+        (at, &self.segment.insts[at])
+    }
+
+    pub fn dtype(&self, v: Val) -> DType {
+        self.segment.ty(v).dtype
+    }
+
+    /// A scalar value.
+    pub fn scalar(&mut self, v: Val) -> Taken<Value> {
+        let key = Key::Scalar(v);
+        if let Some(known) = self.known(&key) {
+            return Ok(known.first);
+        }
+        let (at, inst) = self.definition(v);
+        let outer = self.at.replace(at);
+        let value = match &inst.op {
+            InstOp::Literal(literal) => self.literal(*literal, Width::One),
+            InstOp::Index(index) => self.dim(index)?,
+            InstOp::Reduce { .. } | InstOp::ArgReduce(_) => {
+                return Err(self.refuse("a reduction is used before its phase"));
+            }
+            _ => self.compute(inst, v, None, Width::One)?.first,
+        };
+        self.at = outer;
+        Ok(self.remember(key, value))
+    }
+
+    /// A constant in every lane.
+    pub fn literal(&mut self, literal: Literal, width: Width) -> Value {
+        let dtype = literal.dtype();
+        let code = match literal {
+            Literal::Float(_, x) => num::encode(dtype, x) as i64,
+            Literal::Int(_, x) => x,
+        };
+        let ty = register(dtype);
+        match (dtype, width) {
+            (DType::F64, _) => self.code.b.ins().f64const(f64::from_bits(code as u64)),
+            (DType::I64 | DType::U64, _) => self.code.i64(code),
+            (DType::Bool, Width::One) => self.code.b.ins().iconst(ty, code),
+            (DType::Bool, _) => self.code.bits(vector_of(ty), if code != 0 { u32::MAX } else { 0 }),
+            (DType::BF16, Width::One) => self.code.bits(ty, (code as u32) << 16),
+            (DType::BF16, _) => self.code.bits(vector_of(ty), (code as u32) << 16),
+            (_, Width::One) => self.code.bits(ty, code as u32),
+            _ => self.code.bits(vector_of(ty), code as u32),
+        }
+    }
+
+    /// A scalar in every lane.
+    fn spread(&mut self, v: Val, width: Width) -> Taken<Lanes> {
+        if width == Width::One {
+            return Ok(Lanes::one(self.scalar(v)?));
+        }
+        if let InstOp::Literal(literal) = self.definition(v).1.op {
+            let constant = self.literal(literal, width);
+            return Ok(repeated(constant, width));
+        }
+        let scalar = self.scalar(v)?;
+        Ok(repeated(self.splat(scalar), width))
+    }
+
+    fn splat(&mut self, scalar: Value) -> Value {
+        let key = Key::Splat(scalar);
+        if let Some(known) = self.known(&key) {
+            return known.first;
+        }
+        let vector = self.code.splat(scalar);
+        self.remember(key, vector)
+    }
+
+    /// A value of any shape at lanes of a row of `shape` (or at groups, if the shape is a group).
+    pub fn value(&mut self, v: Val, shape: &Shape, pos: Option<&Pos>, width: Width) -> Taken<Lanes> {
+        let (segment, pos) = (self.segment, pos.cloned());
+        match (&segment.ty(v).shape, shape, pos) {
+            (Shape::Scalar, _, _) => self.spread(v, width),
+            (Shape::Group { lanes, size }, Shape::Row(_), Some(pos)) => {
+                let index = self.group_of(&pos, lanes, size)?;
+                let value = self.at_position(v, &Pos::at(index), Width::One)?.first;
+                Ok(if width == Width::One { Lanes::one(value) } else { repeated(self.splat(value), width) })
+            }
+            (_, _, Some(pos)) => self.at_position(v, &pos, width),
+            (_, _, None) => Err(self.refuse("lanes where a scalar belongs")),
+        }
+    }
+
+    /// The number of the group that holds a lane.
+    fn group_of(&mut self, pos: &Pos, lanes: &Dim, size: &Dim) -> Taken<Value> {
+        if let (Some(group), Some(offset)) = (&self.group, pos.offset.as_const())
+            && (&group.lanes, &group.size, group.rate) == (lanes, size, pos.scale)
+            && (0..group.rate * group.span).contains(&offset)
+        {
+            return Ok(group.index);
+        }
+        let key = Key::GroupOf(pos.clone(), size.clone());
+        if let Some(known) = self.known(&key) {
+            return Ok(known.first);
+        }
+        let lane = self.lane(pos)?;
+        let by = self.dim(size)?;
+        let index = self.code.floor_div(lane, by);
+        Ok(self.remember(key, index))
+    }
+
+    /// A row or group value at a position.
+    pub fn at_position(&mut self, v: Val, pos: &Pos, width: Width) -> Taken<Lanes> {
+        let key = Key::At(v, pos.clone(), width);
+        if let Some(known) = self.known(&key) {
+            return Ok(known);
+        }
+        let (at, inst) = self.definition(v);
+        let outer = self.at.replace(at);
+        let lanes = self.compute(inst, v, Some(pos), width)?;
+        self.at = outer;
+        Ok(self.remember_lanes(key, lanes))
+    }
+
+    fn compute(&mut self, inst: &'k Inst, v: Val, pos: Option<&Pos>, width: Width) -> Taken<Lanes> {
+        let shape = &self.segment.ty(v).shape;
+        let to = self.dtype(v);
+        match (&inst.op, pos) {
+            (InstOp::Load { param, index, otherwise, .. }, _) => {
+                self.load(*param, index, *otherwise, inst.args.first().copied(), shape, pos, width)
+            }
+            (InstOp::Map(f), _) => self.map(*f, inst, shape, pos, width),
+            (InstOp::Cast { round, saturate, .. }, _) => {
+                let from = self.dtype(inst.args[0]);
+                let x = self.value(inst.args[0], shape, pos, width)?;
+                self.each(x, |code, v| code.cast(v, from, to, *round, *saturate))
+            }
+            (InstOp::Bitcast(_), _) => {
+                let from = self.dtype(inst.args[0]);
+                let x = self.value(inst.args[0], shape, pos, width)?;
+                self.each(x, |code, v| {
+                    let bits = code.code_of(v, from);
+                    Ok(code.seat_code(bits, to))
+                })
+            }
+            (InstOp::Broadcast(_), _) => self.value(inst.args[0], shape, pos, width),
+            (InstOp::Iota(_), Some(pos)) => self.iota(pos, width),
+            (InstOp::Slice { start, step, .. }, Some(pos)) => self.slice(inst.args[0], start, *step, pos, width),
+            (InstOp::Cat, Some(pos)) => self.cat(inst, v, pos, width),
+            (InstOp::Zip, Some(pos)) => self.zip(inst, pos, width),
+            (InstOp::Pack { ways, .. }, Some(pos)) => self.pack(inst.args[0], *ways, to, pos, width),
+            (InstOp::AsRow | InstOp::AsGroup { .. }, Some(pos)) => self.at_position(inst.args[0], pos, width),
+            (InstOp::Reduce { .. }, Some(pos)) if width == Width::One => self.reduce_group(v, pos),
+            _ => Err(self.refuse("not taken by this backend")),
+        }
+    }
+
+    /// Applies a conversion to every register of a value.
+    pub fn each(&mut self, x: Lanes, f: impl Fn(&mut Code<'f>, Value) -> Result<Value, String>) -> Taken<Lanes> {
+        let first = f(&mut self.code, x.first).map_err(|reason| self.refuse(reason))?;
+        // Both halves of a spread scalar are one register.
+        let second = match x.second {
+            Some(odd) if odd == x.first => Some(first),
+            Some(odd) => Some(f(&mut self.code, odd).map_err(|reason| self.refuse(reason))?),
+            None => None,
+        };
+        Ok(Lanes { first, second })
+    }
+
+    fn map(&mut self, f: ScalarFn, inst: &Inst, shape: &Shape, pos: Option<&Pos>, width: Width) -> Taken<Lanes> {
+        let mut args = Vec::with_capacity(inst.args.len());
+        for &arg in &inst.args {
+            args.push(self.value(arg, shape, pos, width)?);
+        }
+        let dtype = self.dtype(inst.args[inst.args.len() - 1]);
+        let facts: Vec<Known> = inst.args.iter().map(|a| self.facts[a.0 as usize]).collect();
+        let evens: Vec<Value> = args.iter().map(|a| a.first).collect();
+        let first = self.code.map(f, dtype, &evens, &facts).map_err(|reason| self.refuse(reason))?;
+        let odds: Option<Vec<Value>> = args.iter().map(|a| a.second).collect();
+        let second = match odds {
+            Some(odds) => Some(self.code.map(f, dtype, &odds, &facts).map_err(|reason| self.refuse(reason))?),
+            None => None,
+        };
+        Ok(Lanes { first, second })
+    }
+
+    /// Computes in the current scope what the loops ahead would otherwise compute in every pass: base addresses,
+    /// spread scalars.
+    pub fn prepare(&mut self, roots: &[Val]) -> Taken<()> {
+        let mut seen: HashSet<Val> = HashSet::new();
+        let mut open: Vec<Val> = roots.to_vec();
+        while let Some(v) = open.pop() {
+            if !seen.insert(v) {
+                continue;
+            }
+            let (at, inst) = self.definition(v);
+            if self.segment.ty(v).shape == Shape::Scalar {
+                if !matches!(inst.op, InstOp::Literal(_)) {
+                    self.scalar(v)?;
+                }
+                continue;
+            }
+            self.at = Some(at);
+            if let InstOp::Load { param, index, otherwise, .. } = &inst.op {
+                self.prepare_load(*param, index, *otherwise)?;
+            }
+            for &arg in inst.args.iter().rev() {
+                let literal = matches!(self.definition(arg).1.op, InstOp::Literal(_));
+                if self.segment.ty(arg).shape == Shape::Scalar && !literal && self.dtype(arg).bits() < 64 {
+                    let predicate = matches!(inst.op, InstOp::Load { .. });
+                    let scalar = self.scalar(arg)?;
+                    if !predicate {
+                        self.splat(scalar);
+                    }
+                } else {
+                    open.push(arg);
+                }
+            }
+            self.at = None;
+        }
+        Ok(())
+    }
+
+    pub fn prepare_load(&mut self, param: ParamId, index: &Dim, otherwise: Option<Literal>) -> Taken<()> {
+        if let Some((slope, rest)) = index.split_linear(LANE)
+            && slope.as_const().is_some()
+            && let Some(bytes) = element_bytes(self.kernel.param(param).dtype)
+        {
+            self.base(param, &split_constant(&rest).0, bytes)?;
+        }
+        if let Some(literal) = otherwise {
+            self.dummy(param, literal)?;
+        }
+        Ok(())
+    }
+}
+
+/// One vector as both halves of a chunk.
+pub(super) fn repeated(vector: Value, width: Width) -> Lanes {
+    if width == Width::Eight { Lanes::pair(vector, vector) } else { Lanes::one(vector) }
+}
+
+/// The instruction that defines each value.
+pub(super) fn definitions(segment: &Segment) -> Vec<usize> {
+    let mut at = vec![0; segment.types.len()];
+    for (i, inst) in segment.insts.iter().enumerate() {
+        for result in &inst.results {
+            at[result.0 as usize] = i;
+        }
+    }
+    at
+}
+
+/// What can be told of values without computing them.
+fn known_facts(segment: &Segment) -> Vec<Known> {
+    let mut facts = vec![Known::default(); segment.types.len()];
+    for inst in &segment.insts {
+        let of = |i: usize| inst.args.get(i).map(|a| facts[a.0 as usize]).unwrap_or_default();
+        let fact = match &inst.op {
+            InstOp::Literal(Literal::Float(_, x)) if !x.is_nan() => {
+                Known { sign_clear: x.is_sign_positive(), constant: x.is_finite() && *x != 0.0 }
+            }
+            InstOp::Map(ScalarFn::Abs) if segment.ty(inst.args[0]).dtype == DType::F32 => {
+                Known { sign_clear: true, constant: false }
+            }
+            // A conversion keeps the sign, or makes a positive NaN.
+            InstOp::Cast { to, .. } if to.is_float() && segment.ty(inst.args[0]).dtype.is_float() => {
+                Known { sign_clear: of(0).sign_clear && *to != DType::F64, constant: false }
+            }
+            InstOp::Map(ScalarFn::Max) => Known { sign_clear: of(0).sign_clear && of(1).sign_clear, constant: false },
+            InstOp::Slice { .. } | InstOp::Broadcast(_) | InstOp::AsRow | InstOp::AsGroup { .. } => {
+                Known { sign_clear: of(0).sign_clear, constant: false }
+            }
+            _ => Known::default(),
+        };
+        for result in &inst.results {
+            facts[result.0 as usize] = fact;
+        }
+    }
+    facts
+}

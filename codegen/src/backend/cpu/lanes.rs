@@ -1,0 +1,371 @@
+//! Lanes of rows: loads, stores and the instructions that move lanes.
+//!
+//! Where lanes are not consecutive in memory, or an instruction has no vector form, a chunk is put together from
+//! single lanes.
+
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{InstBuilder, Value};
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, Literal};
+
+use super::eval::{Eval, Key, Taken, repeated};
+use super::index::{Address, Pos};
+use super::memory::{Lanes, Width};
+use crate::kernel::{Inst, InstOp, LANE, ParamId, Shape, Val};
+
+/// Bytes that the largest chunk of any element takes.
+const CHUNK_BYTES: u32 = 32;
+
+impl<'k> Eval<'k, '_> {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn load(
+        &mut self,
+        param: ParamId,
+        index: &Dim,
+        otherwise: Option<Literal>,
+        predicate: Option<Val>,
+        shape: &Shape,
+        pos: Option<&Pos>,
+        width: Width,
+    ) -> Taken<Lanes> {
+        let dtype = self.kernel.param(param).dtype;
+        let by_lane = predicate.is_some_and(|p| self.segment.ty(p).shape != Shape::Scalar);
+        if width != Width::One && !by_lane && !index.mentions(LANE) {
+            let one = self.load(param, index, otherwise, predicate, shape, pos, Width::One)?.first;
+            let vector = self.code.splat(one);
+            return Ok(repeated(vector, width));
+        }
+        let lanes_step = pos.map_or(0, |_| consecutive(index));
+        if width != Width::One && (by_lane || lanes_step != 1 || dtype.bits() < 8) {
+            return self.by_single_lanes(pos, width, &mut |eval, pos| {
+                Ok(eval.load(param, index, otherwise, predicate, shape, Some(pos), Width::One)?.first)
+            });
+        }
+        if dtype.bits() < 8 {
+            let element = self.element(index, pos)?;
+            let base = self.buffers[param.0 as usize];
+            if predicate.is_some() {
+                return Err(self.refuse(format!("a predicated load of {dtype} elements")));
+            }
+            return Ok(Lanes::one(self.code.load_nibble(dtype, base, element)));
+        }
+        let address = self.address(param, index, pos)?;
+        let address = match (predicate, otherwise) {
+            (Some(p), Some(literal)) => {
+                let holds = self.value(p, shape, pos, Width::One)?.first;
+                let dummy = self.dummy(param, literal)?;
+                self.guarded(holds, address, dummy)
+            }
+            _ => address,
+        };
+        Ok(self.code.load_lanes(dtype, address.pointer, address.offset, width))
+    }
+
+    /// The address where the predicate holds, else that of a dummy.
+    fn guarded(&mut self, holds: Value, address: Address, dummy: Value) -> Address {
+        let pointer = self.code.add(address.pointer, i64::from(address.offset));
+        Address { pointer: self.code.b.ins().select(holds, pointer, dummy), offset: 0 }
+    }
+
+    /// Stack memory for a chunk of a parameter's elements, all of them `literal`.
+    pub(super) fn dummy(&mut self, param: ParamId, literal: Literal) -> Taken<Value> {
+        let key = Key::Dummy(param, literal);
+        if let Some(known) = self.known(&key) {
+            return Ok(known.first);
+        }
+        let dtype = self.kernel.param(param).dtype;
+        if dtype.bits() < 8 {
+            return Err(self.refuse(format!("a predicated access of {dtype} elements")));
+        }
+        let address = self.code.stack(CHUNK_BYTES);
+        let bytes = dtype.bits() / 8;
+        let value = self.literal(literal, Width::One);
+        for at in 0..(CHUNK_BYTES / bytes).min(8) {
+            self.code.store_lanes(dtype, Lanes::one(value), address, (at * bytes) as i32, Width::One);
+        }
+        Ok(self.remember(key, address))
+    }
+
+    /// Stack memory for a chunk that nobody reads.
+    pub(super) fn trash(&mut self) -> Value {
+        match self.known(&Key::Trash) {
+            Some(known) => known.first,
+            None => {
+                let address = self.code.stack(CHUNK_BYTES);
+                self.remember(Key::Trash, address)
+            }
+        }
+    }
+
+    /// A chunk from its single lanes.
+    fn by_single_lanes(
+        &mut self,
+        pos: Option<&Pos>,
+        width: Width,
+        lane: &mut dyn FnMut(&mut Self, &Pos) -> Taken<Value>,
+    ) -> Taken<Lanes> {
+        let Some(pos) = pos else { return Err(self.refuse("lanes where a scalar belongs")) };
+        let lanes = (0..width.lanes()).map(|i| lane(self, &pos.plus(i))).collect::<Taken<Vec<Value>>>()?;
+        Ok(self.code.gather(&lanes))
+    }
+
+    pub(super) fn iota(&mut self, pos: &Pos, width: Width) -> Taken<Lanes> {
+        let lane = self.lane(pos)?;
+        let lane = self.code.b.ins().ireduce(I32, lane);
+        if width == Width::One {
+            return Ok(Lanes::one(lane));
+        }
+        let start = self.code.splat(lane);
+        let offsets: &[[u32; 4]] = if width == Width::Four { &[[0, 1, 2, 3]] } else { &[[0, 2, 4, 6], [1, 3, 5, 7]] };
+        let parts: Vec<Value> = offsets
+            .iter()
+            .map(|&lanes| {
+                let offset = self.code.lanes(lanes);
+                self.code.b.ins().iadd(start, offset)
+            })
+            .collect();
+        Ok(Lanes { first: parts[0], second: parts.get(1).copied() })
+    }
+
+    pub(super) fn slice(&mut self, x: Val, start: &Dim, step: i64, pos: &Pos, width: Width) -> Taken<Lanes> {
+        let shape = &self.segment.ty(x).shape;
+        let first = pos.times(step).plus_dim(start);
+        match (step, width) {
+            (1, _) | (_, Width::One) => self.value(x, shape, Some(&first), width),
+            (2, Width::Four) => Ok(Lanes::one(self.value(x, shape, Some(&first), Width::Eight)?.first)),
+            (2, Width::Eight) => {
+                let low = self.value(x, shape, Some(&first), Width::Eight)?.first;
+                let high = self.value(x, shape, Some(&first.plus(8)), Width::Eight)?.first;
+                Ok(self.code.split_even_odd(low, high))
+            }
+            _ => self.by_single_lanes(Some(pos), width, &mut |eval, pos| {
+                Ok(eval.slice(x, start, step, pos, Width::One)?.first)
+            }),
+        }
+    }
+
+    /// The operand that holds a chunk is known where the loop does not cross a border; else single lanes look it up.
+    pub(super) fn cat(&mut self, inst: &'k Inst, v: Val, pos: &Pos, width: Width) -> Taken<Lanes> {
+        let borders = borders(self.segment, inst);
+        if let Some((operand, start)) = self.operand_of(&borders, pos) {
+            let arg = inst.args[operand];
+            let shape = &self.segment.ty(arg).shape;
+            let inside = pos.plus_dim(&(&Dim::constant(0) - &start));
+            return self.value(arg, shape, Some(&inside), width);
+        }
+        if width != Width::One {
+            return self
+                .by_single_lanes(Some(pos), width, &mut |eval, pos| Ok(eval.cat(inst, v, pos, Width::One)?.first));
+        }
+        self.branching_cat(inst, v, &borders, pos)
+    }
+
+    fn branching_cat(&mut self, inst: &'k Inst, v: Val, borders: &[Dim], pos: &Pos) -> Taken<Lanes> {
+        let lane = self.lane(pos)?;
+        let ty = super::cast::register(self.dtype(v));
+        let done = self.code.b.create_block();
+        let result = self.code.b.append_block_param(done, ty);
+        for (i, &arg) in inst.args.iter().enumerate() {
+            let start = self.dim(&borders[i])?;
+            let next = (i + 1 < inst.args.len()).then(|| self.code.b.create_block());
+            if let Some(next) = next {
+                let end = self.dim(&borders[i + 1])?;
+                let here = self.code.b.create_block();
+                let inside = self.code.icmp(cranelift_codegen::ir::condcodes::IntCC::SignedLessThan, lane, end);
+                self.code.b.ins().brif(inside, here, &[], next, &[]);
+                self.code.b.seal_block(here);
+                self.code.b.seal_block(next);
+                self.code.b.switch_to_block(here);
+            }
+            let mark = self.enter();
+            let inside = self.code.b.ins().isub(lane, start);
+            let shape = &self.segment.ty(arg).shape;
+            let value = self.value(arg, shape, Some(&Pos::at(inside)), Width::One)?.first;
+            self.leave(mark);
+            self.code.b.ins().jump(done, &[value.into()]);
+            if let Some(next) = next {
+                self.code.b.switch_to_block(next);
+            }
+        }
+        self.code.b.seal_block(done);
+        self.code.b.switch_to_block(done);
+        Ok(Lanes::one(result))
+    }
+
+    pub(super) fn zip(&mut self, inst: &'k Inst, pos: &Pos, width: Width) -> Taken<Lanes> {
+        let ways = inst.args.len() as i64;
+        let shape = &self.segment.ty(inst.args[0]).shape;
+        let even = pos.scale % 2 == 0 || self.even_base(pos.base);
+        let aligned = even && pos.offset.as_const().is_some_and(|o| o % 2 == 0);
+        if width == Width::Eight && ways == 2 && aligned {
+            let half = self.halved(pos);
+            let a = self.value(inst.args[0], shape, Some(&half), Width::Four)?.first;
+            let b = self.value(inst.args[1], shape, Some(&half), Width::Four)?.first;
+            return Ok(Lanes::pair(a, b));
+        }
+        if width != Width::One {
+            return self.by_single_lanes(Some(pos), width, &mut |eval, pos| Ok(eval.zip(inst, pos, Width::One)?.first));
+        }
+        let lane = self.lane(pos)?;
+        let by = self.code.i64(ways);
+        let at = self.code.floor_div(lane, by);
+        let whole = self.code.b.ins().imul(at, by);
+        let way = self.code.b.ins().isub(lane, whole);
+        // All operands have this lane, so the others may be read in vain.
+        let mut result = self.value(inst.args[0], shape, Some(&Pos::at(at)), Width::One)?.first;
+        for (i, &arg) in inst.args.iter().enumerate().skip(1) {
+            let value = self.value(arg, shape, Some(&Pos::at(at)), Width::One)?.first;
+            let here = self.code.icmp_const(cranelift_codegen::ir::condcodes::IntCC::Equal, way, i as i64);
+            result = self.code.b.ins().select(here, value, result);
+        }
+        Ok(Lanes::one(result))
+    }
+
+    /// Half of a position whose scale or base, and whose offset, are even.
+    fn halved(&mut self, pos: &Pos) -> Pos {
+        let offset = Dim::constant(pos.offset.as_const().unwrap_or(0) / 2);
+        if pos.scale % 2 == 0 {
+            return Pos { base: pos.base, scale: pos.scale / 2, offset };
+        }
+        let key = Key::Lane(Pos { base: pos.base, scale: 0, offset: Dim::constant(2) });
+        let base = match self.known(&key) {
+            Some(known) => known.first,
+            None => {
+                let half = self.code.sar(pos.base, 1);
+                self.remember(key, half)
+            }
+        };
+        Pos { base, scale: pos.scale, offset }
+    }
+
+    pub(super) fn pack(&mut self, x: Val, ways: u32, to: DType, pos: &Pos, width: Width) -> Taken<Lanes> {
+        let from = self.dtype(x);
+        let shape = &self.segment.ty(x).shape;
+        let first = pos.times(i64::from(ways));
+        let two = ways == 2 && from.bits() < 32;
+        match width {
+            Width::Four if two => Ok(Lanes::one(self.pack_eight(x, to, &first)?)),
+            Width::Eight if two => {
+                let low = self.pack_eight(x, to, &first)?;
+                let high = self.pack_eight(x, to, &first.plus(8))?;
+                Ok(self.code.split_even_odd(low, high))
+            }
+            Width::One => {
+                let mut packed: Option<Value> = None;
+                for way in 0..ways {
+                    let lane = self.value(x, shape, Some(&first.plus(i64::from(way))), Width::One)?.first;
+                    let code = self.code.code_of(lane, from);
+                    let code = if to.bits() == 64 { self.code.b.ins().uextend(I64, code) } else { code };
+                    let shifted = if way > 0 { self.code.shl(code, way * from.bits()) } else { code };
+                    packed = Some(packed.map_or(shifted, |p| self.code.or(p, shifted)));
+                }
+                let packed = packed.ok_or_else(|| self.refuse("no ways"))?;
+                Ok(Lanes::one(self.code.seat_code(packed, to)))
+            }
+            _ => self
+                .by_single_lanes(Some(pos), width, &mut |eval, pos| Ok(eval.pack(x, ways, to, pos, Width::One)?.first)),
+        }
+    }
+
+    /// Eight codes as four of twice the width, in ascending order.
+    fn pack_eight(&mut self, x: Val, to: DType, first: &Pos) -> Taken<Value> {
+        let from = self.dtype(x);
+        let shape = &self.segment.ty(x).shape;
+        let lanes = self.value(x, shape, Some(first), Width::Eight)?;
+        let even = self.code.code_of(lanes.first, from);
+        let odd = self.code.code_of(lanes.second.unwrap_or(lanes.first), from);
+        let high = self.code.shl(odd, from.bits());
+        let packed = self.code.or(even, high);
+        Ok(self.code.seat_code(packed, to))
+    }
+
+    /// Writes a chunk; `predicate` and `otherwise` are the store's.
+    pub fn store(&mut self, at: usize, value: Lanes, pos: Option<&Pos>, width: Width) -> Taken<()> {
+        let inst = &self.segment.insts[at];
+        self.at = Some(at);
+        let InstOp::Store { param, index, otherwise } = &inst.op else { return Err(self.refuse("not a store")) };
+        let dtype = self.kernel.param(*param).dtype;
+        if dtype.bits() < 8 {
+            return Err(self.refuse(format!("a store of single {dtype} elements; pack them into bytes")));
+        }
+        let predicate = inst.args.get(1).copied();
+        let by_lane = predicate.is_some_and(|p| self.segment.ty(p).shape != Shape::Scalar);
+        if width != Width::One && (by_lane || consecutive(index) != 1) {
+            let Some(pos) = pos else { return Err(self.refuse("lanes where a scalar belongs")) };
+            for (i, lane) in self.code.scatter(value, dtype).into_iter().enumerate() {
+                self.store(at, Lanes::one(lane), Some(&pos.plus(i as i64)), Width::One)?;
+            }
+            return Ok(());
+        }
+        let mut address = self.address(*param, index, pos)?;
+        let mut value = value;
+        if let Some(predicate) = predicate {
+            let shape = &self.segment.ty(inst.args[0]).shape;
+            match otherwise {
+                Some(literal) => {
+                    let holds = self.value(predicate, shape, pos, width)?;
+                    let padding = repeated(self.literal(*literal, width), width);
+                    value = self.choose(holds, value, padding);
+                }
+                None => {
+                    let holds = self.value(predicate, shape, pos, Width::One)?.first;
+                    let trash = self.trash();
+                    address = self.guarded(holds, address, trash);
+                }
+            }
+        }
+        self.code.store_lanes(dtype, value, address.pointer, address.offset, width);
+        self.at = None;
+        Ok(())
+    }
+
+    fn choose(&mut self, holds: Lanes, a: Lanes, b: Lanes) -> Lanes {
+        let first = self.code.select(holds.first, a.first, b.first);
+        let second = match (holds.second, a.second, b.second) {
+            (Some(holds), Some(a), Some(b)) => Some(self.code.select(holds, a, b)),
+            _ => None,
+        };
+        Lanes { first, second }
+    }
+
+    /// Whether a loop counter is even in every pass.
+    fn even_base(&self, base: Value) -> bool {
+        self.pass.as_ref().is_some_and(|pass| pass.base == base && pass.even)
+    }
+
+    /// All lanes that a position takes in the passes of the loop, as a half-open range.
+    fn piece_lanes(&self, pos: &Pos) -> Option<(Dim, Dim)> {
+        let pass = self.pass.as_ref().filter(|pass| pass.base == pos.base)?;
+        let from = &pos.offset - &Dim::constant(pass.shift.checked_mul(pos.scale)?);
+        let to = &from + &(pass.lanes.as_ref()? * &Dim::constant(pos.scale));
+        Some((from, to))
+    }
+
+    /// The operand of a concatenation that holds the lanes from `pos` on to the end of the piece, and its start.
+    fn operand_of(&self, borders: &[Dim], pos: &Pos) -> Option<(usize, Dim)> {
+        let (from, to) = self.piece_lanes(pos)?;
+        let holds = |i: &usize| at_least(&from, &borders[*i]) && at_least(&borders[*i + 1], &to);
+        let found = (0..borders.len() - 1).find(holds)?;
+        Some((found, borders[found].clone()))
+    }
+}
+
+/// How many elements apart neighbouring lanes are: a constant, or 0 where it is not one.
+pub(super) fn consecutive(index: &Dim) -> i64 {
+    index.split_linear(LANE).and_then(|(slope, _)| slope.as_const()).unwrap_or(0)
+}
+
+/// Where each operand of a concatenation starts, and the end of the last.
+pub(super) fn borders(segment: &crate::kernel::Segment, inst: &Inst) -> Vec<Dim> {
+    let mut borders = vec![Dim::constant(0)];
+    for &arg in &inst.args {
+        let end = &borders[borders.len() - 1] + &segment.ty(arg).shape.elements();
+        borders.push(end);
+    }
+    borders
+}
+
+/// Whether `a ≥ b` for all non-negative values of the symbols.
+pub(super) fn at_least(a: &Dim, b: &Dim) -> bool {
+    (a - b).as_polynomial().is_some_and(|terms| terms.iter().all(|(coefficient, _)| *coefficient >= 0))
+}

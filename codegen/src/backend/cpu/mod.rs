@@ -1,0 +1,123 @@
+//! Host CPUs: Kernel IR to machine code through Cranelift.
+//!
+//! A kernel becomes one function,
+//! `extern "C" fn(buffers: *const *mut u8, dims: *const i64, row_begin: i64, row_end: i64)`, which runs all segments for
+//! the outer rows of the range. The code is position-independent and needs nothing around it. Vectors are 128 bits
+//! wide; every result is the same bits as the Kernel IR interpreter's, whatever the range of rows.
+//!
+//! The kernel must be expanded: functions of the table that are native to CPUs, on `f32`, integers and booleans.
+
+mod cast;
+mod code;
+mod emit;
+mod eval;
+mod hazard;
+mod index;
+mod isa;
+mod lanes;
+mod map;
+mod memory;
+mod object;
+mod plan;
+mod reduce;
+mod walk;
+
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::{CompiledCode, Context};
+use fusewright_abi::{PayloadKind, Target};
+
+use super::{Backend, BackendError, Stage};
+use crate::kernel::{Kernel, Source, verify};
+use eval::Refused;
+
+const NAME: &str = "cranelift";
+
+/// Compiles kernels for the host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuBackend;
+
+impl Backend for CpuBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn fingerprint(&self) -> String {
+        let host = match isa::host() {
+            Ok(isa) => isa::describe(&*isa),
+            Err(reason) => reason,
+        };
+        format!("cranelift {} for {host}, emitter {}", cranelift_codegen::VERSION, env!("CARGO_PKG_VERSION"))
+    }
+
+    fn payload_kind(&self) -> PayloadKind {
+        PayloadKind::HostCode
+    }
+
+    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
+        let isa = isa::host().map_err(|reason| target_error(target, reason))?;
+        let (text, code) = compile(kernel, target, &*isa)?;
+        let bytes = code.code_buffer().to_vec();
+        Ok(vec![Stage { extension: "clif", bytes: text.into_bytes() }, Stage { extension: "bin", bytes }])
+    }
+}
+
+impl CpuBackend {
+    /// The same function as a relocatable object file whose symbol is the kernel's name.
+    ///
+    /// # Errors
+    /// As [`Backend::emit`].
+    pub fn object(&self, kernel: &Kernel, target: &Target) -> Result<Vec<u8>, BackendError> {
+        let isa = isa::host_pic().map_err(|reason| target_error(target, reason))?;
+        let (_, code) = compile(kernel, target, &*isa)?;
+        object::write(&kernel.name, isa, &code).map_err(|message| internal(kernel, message))
+    }
+}
+
+fn compile(kernel: &Kernel, target: &Target, isa: &dyn TargetIsa) -> Result<(String, CompiledCode), BackendError> {
+    if *target != Target::Cpu {
+        return Err(target_error(target, "this backend compiles for `cpu`".to_owned()));
+    }
+    check(kernel)?;
+    let function = emit::function(isa, kernel).map_err(|refused| unsupported(kernel, refused))?;
+    let text = function.display().to_string();
+    let mut context = Context::for_function(function);
+    context.compile(isa, &mut ControlPlane::default()).map_err(|e| internal(kernel, format!("{:?}", e.inner)))?;
+    let code = context.take_compiled_code().ok_or_else(|| internal(kernel, "no code was made".to_owned()))?;
+    match code.buffer.relocs() {
+        [] => Ok((text, code)),
+        relocs => Err(internal(kernel, format!("{} relocations, the first {:?}", relocs.len(), relocs[0]))),
+    }
+}
+
+/// Refuses what no instruction shows.
+fn check(kernel: &Kernel) -> Result<(), BackendError> {
+    verify(kernel).map_err(|e| unsupported(kernel, Refused { place: "kernel".to_owned(), reason: e.to_string() }))?;
+    for param in &kernel.params {
+        let what = match &param.source {
+            Source::Memory => continue,
+            Source::Producer { op, .. } => format!("the tile of a `{op}` in the same kernel"),
+            Source::Peer { .. } => "the memory of other ranks".to_owned(),
+        };
+        let place = format!("parameter `{}`", param.name);
+        return Err(unsupported(kernel, Refused { place, reason: format!("{what} is not taken by this backend") }));
+    }
+    Ok(())
+}
+
+fn target_error(target: &Target, reason: String) -> BackendError {
+    BackendError::Target { backend: NAME, target: target.clone(), reason }
+}
+
+fn unsupported(kernel: &Kernel, refused: Refused) -> BackendError {
+    BackendError::Unsupported {
+        backend: NAME,
+        kernel: kernel.name.clone(),
+        place: refused.place,
+        reason: refused.reason,
+    }
+}
+
+fn internal(kernel: &Kernel, message: String) -> BackendError {
+    BackendError::Internal { backend: NAME, kernel: kernel.name.clone(), message }
+}

@@ -1,0 +1,321 @@
+//! Plans: in which phase and loop of a segment every store and reduction runs.
+//!
+//! A phase ends where a row reduction has to be known. The sinks of a phase (stores, row reductions) are cut at the
+//! borders of concatenations, and pieces of equal length share a loop. A sink that uses values of groups runs group by
+//! group.
+
+use fusewright_graph::Dim;
+
+use super::eval::{Refused, definitions};
+use super::lanes::at_least;
+use super::walk::{GroupUse, Walk};
+use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
+
+/// Most pieces that share a loop: their operands have to fit the registers.
+const MOST_PIECES: usize = 6;
+
+/// Part of a sink: its lanes from `offset` on.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// The store or reduction.
+    pub inst: usize,
+    pub offset: Dim,
+}
+
+/// Sinks that run over the groups of a row.
+#[derive(Clone, Debug)]
+pub(super) struct Grouped {
+    pub lanes: Dim,
+    pub size: Dim,
+    /// Group reductions in the order of their dependence; those of one list share a loop.
+    pub reduces: Vec<Vec<usize>>,
+    /// Stores of group values.
+    pub elements: Vec<usize>,
+    /// Sinks over lanes: how many lanes of the group one of theirs stands for, whether chunks can be taken, and which.
+    pub jobs: Vec<(i64, bool, Vec<Job>)>,
+}
+
+/// A loop of a phase.
+#[derive(Clone, Debug)]
+pub(super) enum Pass {
+    /// Over that many lanes.
+    Flat { lanes: Dim, vector: bool, jobs: Vec<Job> },
+    /// Over groups.
+    Grouped(Grouped),
+    /// The extreme lane of a row.
+    ArgReduce(usize),
+}
+
+/// What runs for an inner row, in order.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub phases: Vec<Vec<Pass>>,
+    /// Stores of scalars, after everything else.
+    pub scalar_stores: Vec<usize>,
+    /// Needed scalars that depend on no reduction.
+    pub early: Vec<Val>,
+}
+
+/// The operands of a sink.
+pub(super) fn roots(segment: &Segment, inst: usize) -> &[Val] {
+    &segment.insts[inst].args
+}
+
+/// Plans a segment.
+pub(super) fn plan(kernel: &Kernel, segment: &Segment) -> Result<Plan, Refused> {
+    let planner = Planner::new(kernel, segment);
+    let mut phases: Vec<Vec<Pass>> = Vec::new();
+    let mut scalar_stores = Vec::new();
+    for (at, inst) in segment.insts.iter().enumerate().filter(|(at, _)| planner.live[*at]) {
+        match &inst.op {
+            InstOp::Store { .. } if segment.ty(inst.args[0]).shape == Shape::Scalar => scalar_stores.push(at),
+            InstOp::Store { .. } | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) => {
+                let phase = planner.phase_of(at);
+                phases.resize_with(phases.len().max(phase + 1), Vec::new);
+                planner.place(&mut phases[phase], at)?;
+            }
+            _ => {}
+        }
+    }
+    let results = (0..segment.insts.len()).filter(|&at| planner.live[at]).flat_map(|at| &segment.insts[at].results);
+    let is_early = |v: &&Val| segment.ty(**v).shape == Shape::Scalar && planner.stages[v.0 as usize] == 0;
+    let plan = Plan { phases, scalar_stores, early: results.filter(is_early).copied().collect() };
+    super::hazard::check(kernel, segment, &plan)?;
+    Ok(plan)
+}
+
+struct Planner<'k> {
+    kernel: &'k Kernel,
+    segment: &'k Segment,
+    live: Vec<bool>,
+    /// The phase at whose start each value can be computed.
+    stages: Vec<usize>,
+}
+
+impl<'k> Planner<'k> {
+    fn new(kernel: &'k Kernel, segment: &'k Segment) -> Self {
+        Planner { kernel, segment, live: live(segment), stages: stages(segment) }
+    }
+
+    fn stage(&self, at: usize) -> usize {
+        operands(self.segment, at).map(|v| self.stages[v.0 as usize]).max().unwrap_or(0)
+    }
+
+    /// A store that may overwrite what is still to be loaded waits for the last phase.
+    fn phase_of(&self, at: usize) -> usize {
+        let stage = self.stage(at);
+        let InstOp::Store { param, .. } = &self.segment.insts[at].op else { return stage };
+        let overwrites = self.segment.insts.iter().enumerate().any(|(i, inst)| match &inst.op {
+            InstOp::Load { param: from, .. } => self.live[i] && super::hazard::overlap(self.kernel, *param, *from),
+            _ => false,
+        });
+        if overwrites { self.last_stage() } else { stage }
+    }
+
+    fn last_stage(&self) -> usize {
+        let live = (0..self.segment.insts.len()).filter(|&at| self.live[at]);
+        live.filter(|&at| matches!(self.segment.insts[at].op, InstOp::Store { .. }))
+            .map(|at| self.stage(at))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn place(&self, phase: &mut Vec<Pass>, at: usize) -> Result<(), Refused> {
+        let segment = self.segment;
+        let inst = &segment.insts[at];
+        if matches!(inst.op, InstOp::ArgReduce(_)) {
+            phase.push(Pass::ArgReduce(at));
+            return Ok(());
+        }
+        if let Shape::Group { lanes, size } = &segment.ty(inst.args[0]).shape {
+            self.grouped(phase, lanes, size, at).elements.push(at);
+            return Ok(());
+        }
+        let lanes = segment.ty(inst.args[0]).shape.elements();
+        let whole = Walk::of(self.kernel, segment, at, None);
+        let pieces = match whole.cuts.is_empty() {
+            true => Some(vec![(Dim::constant(0), lanes.clone())]),
+            false => pieces(&whole.cuts, &lanes),
+        };
+        let Some(pieces) = pieces else {
+            // Borders in no known order: lanes one by one find their operand.
+            let job = Job { inst: at, offset: Dim::constant(0) };
+            phase.push(Pass::Flat { lanes, vector: false, jobs: vec![job] });
+            return Ok(());
+        };
+        let count = pieces.len();
+        for (start, end) in pieces {
+            let facts =
+                if count == 1 { whole.clone() } else { Walk::of(self.kernel, segment, at, Some((&start, &end))) };
+            let job = Job { inst: at, offset: start.clone() };
+            if count == 1
+                && let Some(group) = single_group(&facts.groups)
+            {
+                self.grouped_job(phase, &group, facts.vector && facts.cuts.is_empty(), job);
+                continue;
+            }
+            // A part of a reduction in chunks starts with the first accumulator.
+            let reduction = matches!(inst.op, InstOp::Reduce { .. });
+            let aligned = !reduction || start.as_const().is_some_and(|s| s % 16 == 0);
+            let vector = aligned && facts.vector && facts.cuts.is_empty() && facts.groups.is_empty();
+            self.flat(phase, &(&end - &start), vector, job);
+        }
+        Ok(())
+    }
+
+    fn flat(&self, phase: &mut Vec<Pass>, length: &Dim, vector: bool, job: Job) {
+        let reduction = |j: &Job| matches!(self.segment.insts[j.inst].op, InstOp::Reduce { .. });
+        // The parts of a reduction run one after the other.
+        let after = if reduction(&job) && job.offset.as_const() != Some(0) {
+            let same = |pass: &Pass| matches!(pass, Pass::Flat { jobs, .. } if jobs.iter().any(|j| j.inst == job.inst));
+            phase.iter().rposition(same).map_or(0, |i| i + 1)
+        } else {
+            0
+        };
+        for pass in &mut phase[after..] {
+            if let Pass::Flat { lanes, vector: v, jobs } = pass
+                && (&*lanes, *v) == (length, vector)
+                && jobs.len() < MOST_PIECES
+            {
+                return jobs.push(job);
+            }
+        }
+        phase.push(Pass::Flat { lanes: length.clone(), vector, jobs: vec![job] });
+    }
+
+    fn grouped<'p>(&self, phase: &'p mut Vec<Pass>, lanes: &Dim, size: &Dim, at: usize) -> &'p mut Grouped {
+        let found = phase.iter().position(|pass| match pass {
+            Pass::Grouped(g) => (&g.lanes, &g.size) == (lanes, size),
+            _ => false,
+        });
+        let index = found.unwrap_or(phase.len());
+        if found.is_none() {
+            let (lanes, size) = (lanes.clone(), size.clone());
+            phase.push(Pass::Grouped(Grouped {
+                lanes,
+                size,
+                reduces: Vec::new(),
+                elements: Vec::new(),
+                jobs: Vec::new(),
+            }));
+        }
+        let Pass::Grouped(grouped) = &mut phase[index] else { unreachable!("the pass was found or made above") };
+        self.add_reduces(grouped, at);
+        grouped
+    }
+
+    fn grouped_job(&self, phase: &mut Vec<Pass>, group: &GroupUse, vector: bool, job: Job) {
+        // A reduction over a row takes its accumulators along from group to group, lane by lane.
+        let reduction = matches!(self.segment.insts[job.inst].op, InstOp::Reduce { .. });
+        let vector = vector && !reduction;
+        let grouped = self.grouped(phase, &group.lanes, &group.size, job.inst);
+        match grouped.jobs.iter_mut().find(|(rate, v, _)| (*rate, *v) == (group.scale, vector)) {
+            Some((_, _, jobs)) => jobs.push(job),
+            None => grouped.jobs.push((group.scale, vector, vec![job])),
+        }
+    }
+
+    /// Adds the reductions over these groups that a sink needs.
+    fn add_reduces(&self, grouped: &mut Grouped, at: usize) {
+        for (depth, reduce) in self.reduces_below(at, &grouped.lanes, &grouped.size) {
+            if !grouped.reduces.iter().flatten().any(|&r| r == reduce) {
+                grouped.reduces.resize_with(grouped.reduces.len().max(depth + 1), Vec::new);
+                grouped.reduces[depth].push(reduce);
+            }
+        }
+    }
+
+    /// Reductions over groups of that kind below a sink, with the longest chain of such reductions below each.
+    fn reduces_below(&self, at: usize, lanes: &Dim, size: &Dim) -> Vec<(usize, usize)> {
+        let segment = self.segment;
+        let mut needed = vec![false; segment.insts.len()];
+        needed[at] = true;
+        let defined = definitions(segment);
+        for i in (0..=at).rev().filter(|&i| i <= at) {
+            if needed[i] {
+                operands(segment, i).for_each(|v| needed[defined[v.0 as usize]] = true);
+            }
+        }
+        let mut depths = vec![0usize; segment.insts.len()];
+        let mut found = Vec::new();
+        for i in 0..at {
+            let below = operands(segment, i).map(|v| depths[defined[v.0 as usize]]).max().unwrap_or(0);
+            depths[i] = below;
+            let inst = &segment.insts[i];
+            let is_group = matches!(&inst.op, InstOp::Reduce { over: Over::Group(_), .. });
+            let wanted = Shape::Group { lanes: lanes.clone(), size: size.clone() };
+            if needed[i] && is_group && segment.ty(inst.results[0]).shape == wanted {
+                found.push((below, i));
+                depths[i] = below + 1;
+            }
+        }
+        found
+    }
+}
+
+/// The one kind of group that a sink uses, if its lanes go through the groups in order.
+fn single_group(groups: &[GroupUse]) -> Option<GroupUse> {
+    let first = groups.first()?;
+    let regular = |g: &GroupUse| {
+        let inside = g.offset.as_const().is_some_and(|o| (0..g.scale).contains(&o));
+        (&g.lanes, &g.size, g.scale) == (&first.lanes, &first.size, first.scale) && inside
+    };
+    let fits = first.scale == 1 || first.size.exact_div(&Dim::constant(first.scale)).is_some();
+    (groups.iter().all(regular) && fits).then(|| first.clone())
+}
+
+/// The parts of a row between borders, or `None` if their order is not known.
+fn pieces(cuts: &[Dim], lanes: &Dim) -> Option<Vec<(Dim, Dim)>> {
+    let mut sorted: Vec<Dim> = Vec::new();
+    for cut in cuts.iter().filter(|c| !at_least(&Dim::constant(0), c) && !at_least(c, lanes)) {
+        let at = sorted.iter().position(|s| at_least(s, cut)).unwrap_or(sorted.len());
+        if sorted.get(at) == Some(cut) {
+            continue;
+        }
+        if at > 0 && !at_least(cut, &sorted[at - 1]) {
+            return None;
+        }
+        sorted.insert(at, cut.clone());
+    }
+    if !sorted.iter().all(|cut| at_least(cut, &Dim::constant(0)) && at_least(lanes, cut)) {
+        return None;
+    }
+    sorted.insert(0, Dim::constant(0));
+    sorted.push(lanes.clone());
+    Some(sorted.windows(2).map(|w| (w[0].clone(), w[1].clone())).collect())
+}
+
+/// Operands and gathered index values of an instruction.
+pub(super) fn operands(segment: &Segment, at: usize) -> impl Iterator<Item = Val> {
+    let inst = &segment.insts[at];
+    let mut names = std::collections::BTreeSet::new();
+    if let Some(index) = inst.op.index() {
+        index.collect_symbols(&mut names);
+    }
+    let gathered: Vec<Val> = names.iter().filter_map(|name| Val::from_symbol(name)).collect();
+    inst.args.clone().into_iter().chain(gathered)
+}
+
+/// Instructions that a store depends on, stores included.
+fn live(segment: &Segment) -> Vec<bool> {
+    let defined = definitions(segment);
+    let mut live: Vec<bool> = segment.insts.iter().map(|i| matches!(i.op, InstOp::Store { .. })).collect();
+    for at in (0..segment.insts.len()).rev() {
+        if live[at] {
+            operands(segment, at).for_each(|v| live[defined[v.0 as usize]] = true);
+        }
+    }
+    live
+}
+
+fn stages(segment: &Segment) -> Vec<usize> {
+    let mut stages = vec![0; segment.types.len()];
+    for (at, inst) in segment.insts.iter().enumerate() {
+        let below = operands(segment, at).map(|v| stages[v.0 as usize]).max().unwrap_or(0);
+        let ends_phase = matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_));
+        for result in &inst.results {
+            stages[result.0 as usize] = below + usize::from(ends_phase);
+        }
+    }
+    stages
+}

@@ -1,0 +1,232 @@
+//! What a sink touches: every load, group and border below it, at lanes as functions of the sink's own.
+
+use std::collections::HashSet;
+
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, ScalarFn};
+
+use super::code::Code;
+use super::eval::definitions;
+use super::lanes::{at_least, borders};
+use super::reduce::vector_lanes;
+use crate::kernel::{Inst, InstOp, Kernel, LANE, Over, ParamId, Segment, Shape, Val};
+
+/// A group value spread over lanes: lane `i` of the sink takes the group of lane `scale · i + offset`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct GroupUse {
+    pub lanes: Dim,
+    pub size: Dim,
+    pub scale: i64,
+    pub offset: Dim,
+}
+
+/// A load.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Touch {
+    pub param: ParamId,
+    /// Lane `i` of the sink reads element `slope · i + start`, if that is so for constants.
+    pub linear: Option<(i64, Dim)>,
+    /// Lane `i` of the sink reads the index at lane `i + offset`, if that is so.
+    pub shifted: Option<(Dim, Dim)>,
+}
+
+/// Facts about a sink, or about part of its lanes.
+#[derive(Clone, Debug)]
+pub(super) struct Walk<'k> {
+    kernel: &'k Kernel,
+    segment: &'k Segment,
+    definitions: Vec<usize>,
+    piece: Option<(Dim, Dim)>,
+    seen: HashSet<(Val, i64, Dim)>,
+    pub touches: Vec<Touch>,
+    pub groups: Vec<GroupUse>,
+    /// Lanes of the sink where a concatenation goes on with its next operand.
+    pub cuts: Vec<Dim>,
+    /// Whether chunks of lanes can be taken.
+    pub vector: bool,
+}
+
+impl<'k> Walk<'k> {
+    /// Walks a store or reduction over all its lanes, or those of a piece.
+    pub fn of(kernel: &'k Kernel, segment: &'k Segment, at: usize, piece: Option<(&Dim, &Dim)>) -> Self {
+        let mut walk = Walk {
+            kernel,
+            segment,
+            definitions: definitions(segment),
+            piece: piece.map(|(start, end)| (start.clone(), end.clone())),
+            seen: HashSet::new(),
+            touches: Vec::new(),
+            groups: Vec::new(),
+            cuts: Vec::new(),
+            vector: true,
+        };
+        let inst = &segment.insts[at];
+        walk.check(inst);
+        for &arg in &inst.args {
+            walk.value(arg, &segment.ty(inst.args[0]).shape, 1, &Dim::constant(0));
+        }
+        walk
+    }
+
+    /// What cannot run in vectors.
+    fn check(&mut self, inst: &Inst) {
+        let ty = |v: &Val| self.segment.ty(*v);
+        let wide =
+            inst.args.iter().chain(&inst.results).any(|v| ty(v).dtype.bits() == 64 && ty(v).shape != Shape::Scalar);
+        let vector = match &inst.op {
+            InstOp::Map(f) => inst.args.last().is_some_and(|a| {
+                let dtype = ty(a).dtype;
+                *f == ScalarFn::Select || Code::has_vector_map(*f, dtype)
+            }),
+            InstOp::Cast { to, saturate, .. } => vector_cast(ty(&inst.args[0]).dtype, *to, *saturate),
+            InstOp::Reduce { order, .. } => vector_lanes(*order, ty(&inst.args[0]).dtype).is_some(),
+            InstOp::Load { param, .. } => self.kernel.param(*param).dtype.bits() >= 8,
+            InstOp::Slice { step, .. } => *step <= 2,
+            InstOp::Zip => inst.args.len() == 2,
+            InstOp::Pack { ways, .. } => *ways == 2 && ty(&inst.args[0]).dtype.bits() < 32,
+            InstOp::AsRow | InstOp::AsGroup { .. } => false,
+            _ => true,
+        };
+        self.vector &= vector && !wide;
+    }
+
+    fn value(&mut self, v: Val, shape: &Shape, scale: i64, offset: &Dim) {
+        let own = &self.segment.ty(v).shape;
+        match (own, shape) {
+            (Shape::Scalar, _) => return,
+            (Shape::Group { lanes, size }, Shape::Row(_)) => {
+                let (lanes, size) = (lanes.clone(), size.clone());
+                let used = GroupUse { lanes, size, scale, offset: offset.clone() };
+                if !self.groups.contains(&used) {
+                    self.groups.push(used);
+                }
+                return self.below_group(v, scale, offset);
+            }
+            _ => {}
+        }
+        if !self.seen.insert((v, scale, offset.clone())) {
+            return;
+        }
+        let segment = self.segment;
+        let inst = &segment.insts[self.definitions[v.0 as usize]];
+        self.check(inst);
+        let arg_shape = |i: usize| &segment.ty(inst.args[i]).shape;
+        match &inst.op {
+            InstOp::Load { param, index, .. } => {
+                self.touch(*param, index, scale, offset);
+                inst.args.iter().for_each(|&p| self.value(p, own, scale, offset));
+            }
+            InstOp::Slice { start, step, .. } => {
+                let by = Dim::constant(*step);
+                self.value(inst.args[0], arg_shape(0), scale.saturating_mul(*step), &(&(offset * &by) + start));
+            }
+            InstOp::Cat => self.cat(inst, scale, offset),
+            InstOp::Pack { ways, .. } => {
+                let by = Dim::constant(i64::from(*ways));
+                for way in 0..i64::from(*ways) {
+                    let first = &(offset * &by) + &Dim::constant(way);
+                    self.value(inst.args[0], arg_shape(0), scale.saturating_mul(i64::from(*ways)), &first);
+                }
+            }
+            InstOp::Zip => {
+                // Which lanes an operand is read at is no affine function of the sink's.
+                self.vector &= scale % 2 == 0 || scale == 1;
+                self.vector &= offset.as_const().is_some_and(|o| o % 2 == 0);
+                inst.args.iter().for_each(|&a| self.unordered(a));
+            }
+            InstOp::AsRow | InstOp::AsGroup { .. } => inst.args.iter().for_each(|&a| self.unordered(a)),
+            InstOp::Reduce { over: Over::Group(_), .. } => self.unordered(inst.args[0]),
+            InstOp::Reduce { .. } => {}
+            _ => inst.args.iter().for_each(|&a| self.value(a, own, scale, offset)),
+        }
+    }
+
+    /// Loads below a group value: the lanes of the group, which the sink's lanes are in.
+    fn below_group(&mut self, v: Val, scale: i64, offset: &Dim) {
+        let segment = self.segment;
+        let inst = &segment.insts[self.definitions[v.0 as usize]];
+        match &inst.op {
+            InstOp::Reduce { over: Over::Group(_), .. } => {
+                // Chunks of the reduction are its own matter.
+                let vector = self.vector;
+                let shape = &segment.ty(inst.args[0]).shape;
+                self.value(inst.args[0], shape, scale, offset);
+                self.vector = vector;
+            }
+            InstOp::Load { param, .. } => self.touches.push(Touch { param: *param, linear: None, shifted: None }),
+            InstOp::AsGroup { .. } => self.unordered(inst.args[0]),
+            _ => inst
+                .args
+                .iter()
+                .filter(|a| segment.ty(**a).shape != Shape::Scalar)
+                .for_each(|&a| self.below_group(a, scale, offset)),
+        }
+    }
+
+    /// Everything below a value, at lanes that are not known.
+    fn unordered(&mut self, v: Val) {
+        let mut open = vec![v];
+        let mut seen = HashSet::new();
+        while let Some(v) = open.pop() {
+            let inst = &self.segment.insts[self.definitions[v.0 as usize]];
+            if self.segment.ty(v).shape == Shape::Scalar || !seen.insert(v) {
+                continue;
+            }
+            self.check(inst);
+            self.vector &= !matches!(inst.op, InstOp::Cat);
+            if let InstOp::Load { param, .. } = &inst.op {
+                self.touches.push(Touch { param: *param, linear: None, shifted: None });
+            }
+            if !matches!(inst.op, InstOp::Reduce { over: Over::Row, .. }) {
+                open.extend(&inst.args);
+            }
+        }
+    }
+
+    fn touch(&mut self, param: ParamId, index: &Dim, scale: i64, offset: &Dim) {
+        let linear = index.split_linear(LANE).and_then(|(slope, rest)| {
+            let slope = slope.as_const()?;
+            let start = &rest + &(&Dim::constant(slope) * offset);
+            Some((slope.checked_mul(scale)?, start))
+        });
+        let shifted = (scale == 1).then(|| (index.clone(), offset.clone()));
+        self.touches.push(Touch { param, linear, shifted });
+    }
+
+    fn cat(&mut self, inst: &Inst, scale: i64, offset: &Dim) {
+        let borders = borders(self.segment, inst);
+        let by = Dim::constant(scale);
+        if let Some((start, end)) = &self.piece {
+            let (from, to) = (&(start * &by) + offset, &(end * &by) + offset);
+            let holds = |i: &usize| at_least(&from, &borders[*i]) && at_least(&borders[*i + 1], &to);
+            if let Some(operand) = (0..inst.args.len()).find(holds) {
+                let arg = inst.args[operand];
+                let shape = &self.segment.ty(arg).shape;
+                return self.value(arg, shape, scale, &(offset - &borders[operand]));
+            }
+        }
+        for border in &borders[1..borders.len() - 1] {
+            match (border - offset).exact_div(&by) {
+                Some(cut) if !self.cuts.contains(&cut) => self.cuts.push(cut),
+                Some(_) => {}
+                // A border within a lane of the sink.
+                None => self.vector = false,
+            }
+        }
+        for (i, &arg) in inst.args.iter().enumerate() {
+            let shape = &self.segment.ty(arg).shape;
+            self.value(arg, shape, scale, &(offset - &borders[i]));
+        }
+    }
+}
+
+/// Whether a conversion has a vector form.
+fn vector_cast(from: DType, to: DType, saturate: bool) -> bool {
+    let narrow_float = |d: DType| d.is_float() && d != DType::F64;
+    match (from.is_float(), to.is_float()) {
+        (true, true) => narrow_float(from) && narrow_float(to),
+        (true, false) => to == DType::Bool || (saturate && (to.bits() < 32 || to == DType::I32)),
+        (false, true) => from.bits() < 32 || from == DType::I32,
+        (false, false) => from.bits() <= 32 && to.bits() <= 32,
+    }
+}

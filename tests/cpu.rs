@@ -1,0 +1,14 @@
+//! Generated CPU code against the Kernel IR interpreter, to the bit.
+//!
+//! Every kernel runs on random and edge values, for several row counts and lengths, on one thread and more. NaNs of
+//! floats of 16 bits and more may differ in sign and payload, everything else may not differ at all.
+
+#[path = "cpu/support.rs"]
+mod support;
+
+#[path = "cpu/casts.rs"]
+mod casts;
+#[path = "cpu/code.rs"]
+mod code;
+#[path = "cpu/kernels.rs"]
+mod kernels;

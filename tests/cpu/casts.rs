@@ -1,0 +1,131 @@
+//! Conversions: every code of the short types, and every value next to a rounding decision.
+
+use fusewright_abi::DType;
+use fusewright_graph::num;
+
+use crate::support::{check_on, kernel};
+
+const SHORT: [DType; 6] = [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2, DType::F8E8M0, DType::F4E2M1];
+
+fn cast(from: DType, to: DType, round: &str, saturate: bool) -> String {
+    let saturate = if saturate { " sat" } else { "" };
+    format!(
+        "kernel @c(n = extent(x, 0)) rows 1 {{
+           param %x: {from}[n] in
+           param %y: {to}[n] out
+           segment @m inner 1 {{
+             %0 = load x[lane] : row<{from}, n>
+             %1 = cast %0 to {to} {round}{saturate}
+             store y[lane], %1
+           }}
+         }}"
+    )
+}
+
+#[track_caller]
+fn run(from: DType, to: DType, round: &str, saturate: bool, codes: &[u64]) {
+    let kernel = kernel(&cast(from, to, round, saturate));
+    let mut x = vec![0; from.bytes_for(codes.len())];
+    for (i, &code) in codes.iter().enumerate() {
+        fusewright_codegen::kernel::interp::put_bits(from, &mut x, i, code);
+    }
+    check_on(&kernel, &[("n", codes.len() as i64)], vec![x, vec![0xa5; to.bytes_for(codes.len())]], 1);
+}
+
+/// Every float next to a value of `to` or to the middle of two, and many others; an odd number of them.
+fn floats(to: DType) -> Vec<u64> {
+    let mut values = Vec::new();
+    for code in 0..1u64 << to.bits().min(16) {
+        let value = num::decode(to, code);
+        values.push(value);
+        values.push(value + num::ulp(to, value) / 2.0);
+    }
+    values.extend([f64::NAN, -f64::NAN, f64::INFINITY, -f64::INFINITY, 3.4028234663852886e38, 1e-45, -1e-45, 5.9e-39]);
+    let mut bits: Vec<u64> = values
+        .into_iter()
+        .flat_map(|v| {
+            let bits = u64::from((v as f32).to_bits());
+            [bits, bits.wrapping_add(1) & 0xffff_ffff, bits.wrapping_sub(1) & 0xffff_ffff, bits ^ 1 << 31]
+        })
+        .collect();
+    bits.extend((0..1 << 13).map(|i: u64| i * 524_341 % (1 << 32)));
+    if bits.len().is_multiple_of(2) {
+        bits.push(0);
+    }
+    bits
+}
+
+#[test]
+fn every_code_widens_and_comes_back() {
+    for dtype in SHORT.into_iter().filter(|d| d.bits() >= 8) {
+        let mut codes: Vec<u64> = (0..1u64 << dtype.bits()).collect();
+        codes.extend(0..5);
+        run(dtype, DType::F32, "rne", false, &codes);
+    }
+    run(DType::F4E2M1, DType::F32, "rne", false, &(0..16).chain(0..3).collect::<Vec<_>>());
+}
+
+#[test]
+fn floats_round_to_short_floats() {
+    for to in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {
+        let codes = floats(to);
+        for saturate in [false, true] {
+            run(DType::F32, to, "rne", saturate, &codes);
+        }
+    }
+    let codes = floats(DType::F8E8M0);
+    for round in ["rne", "trunc", "floor", "ceil", "half_away"] {
+        for saturate in [false, true] {
+            run(DType::F32, DType::F8E8M0, round, saturate, &codes);
+        }
+    }
+}
+
+#[test]
+fn floats_become_integers_and_back() {
+    for to in [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::Bool] {
+        let mut codes = floats(DType::F8E5M2);
+        codes.extend(
+            [2f32.powi(31), -(2f32.powi(31)), 2f32.powi(63), 2f32.powi(64), 2f32.powi(40) * 1.5]
+                .map(|x| u64::from(x.to_bits())),
+        );
+        for round in ["rne", "trunc", "floor", "ceil", "half_away"] {
+            for saturate in [false, true] {
+                run(DType::F32, to, round, saturate, &codes);
+            }
+        }
+    }
+    let wide: Vec<u64> = (0..5000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i % 40)).collect();
+    for from in [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::Bool] {
+        let codes: Vec<u64> = match from {
+            DType::Bool => wide.iter().map(|w| w & 1).collect(),
+            _ if from.bits() == 64 => wide.clone(),
+            _ => wide.iter().map(|w| w & ((1 << from.bits()) - 1)).collect(),
+        };
+        run(from, DType::F32, "rne", false, &codes);
+        for to in [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::Bool] {
+            for saturate in [false, true] {
+                run(from, to, "rne", saturate, &codes);
+            }
+        }
+        if from.bits() < 32 {
+            run(from, DType::F8E4M3, "rne", true, &codes);
+            run(from, DType::BF16, "rne", false, &codes);
+        }
+    }
+}
+
+#[test]
+fn doubles_round_once() {
+    for to in [DType::BF16, DType::F16, DType::F8E4M3, DType::F32] {
+        let mut codes = Vec::new();
+        for bits in floats(DType::BF16).into_iter().step_by(61) {
+            let x = f64::from(f32::from_bits(bits as u32));
+            codes.extend([x, x * (1.0 + 2f64.powi(-40)), x * (1.0 - 2f64.powi(-40))].map(f64::to_bits));
+        }
+        run(DType::F64, to, "rne", false, &codes);
+    }
+    for from in SHORT {
+        run(from, DType::F64, "rne", false, &(0..16).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,159 @@
+//! Running one kernel both ways on the same bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fusewright_abi::{DType, KernelArtifact, ParamAccess, Target};
+use fusewright_codegen::backend::{BackendError, assemble, cpu::CpuBackend};
+use fusewright_codegen::kernel::interp::{Buffer, bits_at, put_bits, run};
+use fusewright_codegen::kernel::{
+    Kernel,
+    expand::{Column, expand},
+};
+use fusewright_graph::num;
+use fusewright_runtime::{Arg, Device, Module, driver::host::Host};
+
+/// A small generator with a stated sequence.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// A number of ordinary size.
+    pub fn ordinary(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64 * 8.0 - 4.0
+    }
+}
+
+const EDGES: [f64; 14] = [
+    0.0,
+    -0.0,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::NAN,
+    1e-40,
+    -1e-45,
+    448.0,
+    -464.0,
+    480.0,
+    65519.0,
+    3.4e38,
+    -1.17e-38,
+    0.0009765625,
+];
+
+/// Bytes of `elements` elements. `edges` of 1000 elements are special values.
+pub fn fill(dtype: DType, elements: usize, random: &mut Random, edges: u64) -> Vec<u8> {
+    let mut bytes = vec![0; dtype.bytes_for(elements)];
+    for i in 0..elements {
+        let bits = match dtype {
+            _ if !dtype.is_float() => num::encode_int(dtype, num::wrap_int(dtype, random.next() as i64)),
+            _ if random.below(1000) < edges => num::encode(dtype, EDGES[random.below(EDGES.len() as u64) as usize]),
+            _ => num::encode(dtype, random.ordinary()),
+        };
+        put_bits(dtype, &mut bytes, i, bits);
+    }
+    bytes
+}
+
+pub fn kernel(text: &str) -> Kernel {
+    let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    expand(&kernel, Column::Cpu).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+pub fn compile(kernel: &Kernel) -> Result<KernelArtifact, BackendError> {
+    assemble(kernel, "test", &Target::Cpu, &CpuBackend)
+}
+
+pub fn load(kernel: &Kernel) -> (KernelArtifact, Arc<dyn Module>) {
+    let artifact = compile(kernel).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    let module = Host.load(&artifact).unwrap_or_else(|e| panic!("{e}"));
+    (artifact, module)
+}
+
+/// Bytes of every parameter for given dims; outputs are filled too, so that what is not written shows.
+pub fn inputs(kernel: &Kernel, dims: &BTreeMap<String, i64>, seed: u64, edges: u64) -> Vec<Vec<u8>> {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let elements = |p: &fusewright_codegen::kernel::Param| {
+        let dims = |name: &str| dims.get(name).copied();
+        p.shape.iter().map(|d| d.eval(&dims).expect("bound") as usize).product::<usize>()
+    };
+    kernel.params.iter().map(|p| fill(p.dtype, elements(p), &mut random, edges)).collect()
+}
+
+pub fn launch(
+    kernel: &Kernel,
+    artifact: &KernelArtifact,
+    module: &dyn Module,
+    buffers: &mut [Vec<u8>],
+    dims: &BTreeMap<String, i64>,
+    threads: usize,
+) {
+    let values: Vec<i64> = artifact.dims.iter().map(|d| dims[&d.name]).collect();
+    let mut args: Vec<Arg<'_>> = buffers
+        .iter_mut()
+        .zip(&kernel.params)
+        .map(|(b, p)| if p.access == ParamAccess::In { Arg::In(b) } else { Arg::Out(b) })
+        .collect();
+    let rows = artifact.rows.count(&values);
+    module.launch(&mut args, &values, rows, threads).unwrap_or_else(|e| panic!("{e}"));
+}
+
+pub fn bind(dims: &[(&str, i64)]) -> BTreeMap<String, i64> {
+    dims.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+}
+
+/// Runs a kernel both ways on the same bytes and compares every byte of every parameter.
+#[track_caller]
+pub fn check_on(kernel: &Kernel, dims: &[(&str, i64)], start: Vec<Vec<u8>>, threads: usize) {
+    let dims = bind(dims);
+    let (artifact, module) = load(kernel);
+    let mut got = start.clone();
+    launch(kernel, &artifact, &*module, &mut got, &dims, threads);
+    let mut want: Vec<Buffer> = start.into_iter().map(Buffer::Bytes).collect();
+    let rows = kernel.rows.eval(&|name| dims.get(name).copied()).expect("bound");
+    run(kernel, &mut want, &dims, 0..rows).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    for ((param, got), want) in kernel.params.iter().zip(&got).zip(&want) {
+        same(&param.name, param.dtype, got, want.bytes(), &dims, kernel);
+    }
+}
+
+#[track_caller]
+fn same(name: &str, dtype: DType, got: &[u8], want: &[u8], dims: &BTreeMap<String, i64>, kernel: &Kernel) {
+    assert_eq!(got.len(), want.len());
+    let elements = got.len() * 8 / dtype.bits() as usize;
+    let mut wrong = Vec::new();
+    for i in 0..elements {
+        let (g, w) = (bits_at(dtype, got, i).expect("inside"), bits_at(dtype, want, i).expect("inside"));
+        let nan =
+            dtype.is_float() && dtype.bits() >= 16 && num::decode(dtype, g).is_nan() && num::decode(dtype, w).is_nan();
+        if g != w && !nan {
+            wrong.push((i, g, w));
+        }
+    }
+    if let Some((i, g, w)) = wrong.first() {
+        panic!(
+            "%{name}: {} of {elements} differ, the first [{i}] is {g:#x}, should be {w:#x}; {dims:?}\n{kernel}",
+            wrong.len()
+        );
+    }
+}
+
+/// Checks on ordinary values, on edge values, with 1 thread and with 3.
+#[track_caller]
+pub fn check(text: &str, dims: &[(&str, i64)]) {
+    let kernel = kernel(text);
+    for (seed, edges, threads) in [(1, 0, 1), (2, 100, 3), (3, 5, 1)] {
+        let start = inputs(&kernel, &bind(dims), seed, edges);
+        check_on(&kernel, dims, start, threads);
+    }
+}
