@@ -97,6 +97,17 @@ impl Space {
                         return Err(Refusal::GatherLanes);
                     }
                 }
+                Prim::Slice { axis, .. } | Prim::Cat { axis } if !views[node.results[0].0 as usize] => {
+                    let dim = |v: &Value| self.axes.dims(*v).swap_remove(*axis);
+                    let whole = |v: &Value| self.lanes.contains(&dim(v));
+                    // A stack: the joined dim is new.
+                    let stacks = node.operands.iter().all(|v| dim(v).is_empty());
+                    if !(stacks && matches!(prim, Prim::Cat { .. }))
+                        && !node.operands.iter().chain(&node.results).all(whole)
+                    {
+                        return Err(Refusal::LaneCut);
+                    }
+                }
                 _ => {}
             }
         }
