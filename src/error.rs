@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use fusewright_graph::Diagnostic;
+use fusewright_runtime::RuntimeError;
+
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,6 +41,22 @@ impl Error {
             Error::File { .. } | Error::Input(_) | Error::Call(_) => 2,
             Error::Unavailable(_) => 3,
             Error::Device(_) | Error::Internal(_) => 1,
+        }
+    }
+}
+
+impl Error {
+    /// Everything that is wrong with a graph, one per line.
+    pub(crate) fn of_diagnostics(diagnostics: &[Diagnostic]) -> Self {
+        Error::Input(diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl From<RuntimeError> for Error {
+    fn from(error: RuntimeError) -> Self {
+        match error {
+            RuntimeError::Unavailable { .. } => Error::Unavailable(error.to_string()),
+            _ => Error::Device(error.to_string()),
         }
     }
 }

@@ -1,2 +1,34 @@
-//! x
-fn main() {}
+//! The `fusewright` command: parses arguments, calls the library, prints.
+//!
+//! Exit codes: 0 ok, 1 a check or expectation failed, 2 bad input, 3 a target, driver or tool is not available.
+
+mod args;
+mod commands;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = cli.common.refuse_later().and_then(|()| match &cli.command {
+        Command::Run(args) => commands::run::main(args, &cli.common),
+        Command::Explain(args) => commands::explain::main(args, &cli.common),
+        Command::Compile(args) => commands::compile::main(args, &cli.common),
+        Command::Bench(args) => commands::bench::main(args, &cli.common),
+        Command::Opt(args) => commands::opt::main(args),
+        Command::Devices(args) => commands::devices::main(args),
+        Command::Knobs(args) => commands::knobs::main(args),
+        Command::Cache => commands::cache(),
+    });
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            output::error(&error.to_string());
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

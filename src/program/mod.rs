@@ -7,7 +7,6 @@
 mod build;
 mod plan;
 mod step;
-mod units;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +17,11 @@ use fusewright_graph::Graph;
 
 use crate::{Error, HostTensor};
 
+pub use build::Fallback;
 pub(crate) use build::build;
-use plan::{Binding, Place, Plan, bind};
+pub(crate) use plan::bind;
+use plan::{Binding, Plan};
+pub(crate) use step::LaunchDims;
 use step::{Memory, Step, Work};
 
 /// How many steps of each kind a program has.
@@ -77,6 +79,20 @@ impl Program {
     /// # Errors
     /// Inputs that do not fit the graph, named; weights without data; a step that fails.
     pub fn run(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
+        self.run_then(inputs, threads, |planned, memory| self.outputs(planned, memory))
+    }
+
+    /// Runs the program and leaves the results in its workspace, for measurements.
+    pub(crate) fn run_discarding(&self, inputs: &[&HostTensor], threads: usize) -> Result<(), Error> {
+        self.run_then(inputs, threads, |_, _| Ok(()))
+    }
+
+    fn run_then<R>(
+        &self,
+        inputs: &[&HostTensor],
+        threads: usize,
+        finish: impl FnOnce(&Planned, &Memory<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let planned = self.planned(inputs)?;
         let mut buffers = planned.workspace();
         let mut memory =
@@ -84,13 +100,18 @@ impl Program {
         for step in &self.steps {
             step.run(&planned.plan, &mut memory)?;
         }
+        let result = finish(&planned, &memory)?;
+        planned.give_back(buffers);
+        Ok(result)
+    }
+
+    fn outputs(&self, planned: &Planned, memory: &Memory<'_>) -> Result<Vec<HostTensor>, Error> {
         let mut outputs = Vec::with_capacity(self.graph.outputs().len());
         for output in self.graph.outputs() {
             let slot = planned.plan.get(output.value)?;
             let bytes = memory.bytes(slot)?.to_vec();
             outputs.push(HostTensor { dtype: slot.dtype, shape: slot.shape.clone(), bytes });
         }
-        planned.give_back(buffers);
         Ok(outputs)
     }
 

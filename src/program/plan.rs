@@ -150,8 +150,7 @@ fn last_uses(graph: &Graph, steps: &[Step]) -> Vec<Option<usize>> {
     }
     // An operand lives as long as its aliases; later aliases first, so that chains pass it on.
     for step in steps.iter().rev().filter(|s| matches!(s.work, Work::Alias)) {
-        let ends: Vec<Option<usize>> =
-            step.outputs.iter().chain(&step.inputs).map(|v| last[v.0 as usize]).collect();
+        let ends: Vec<Option<usize>> = step.outputs.iter().chain(&step.inputs).map(|v| last[v.0 as usize]).collect();
         let latest = if ends.contains(&None) { None } else { ends.into_iter().max().flatten() };
         for value in step.inputs.iter().chain(&step.outputs) {
             last[value.0 as usize] = latest;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fusewright_abi::{DType, DimSource, RowRange};
+use fusewright_abi::{DType, DimArg, DimSource, KernelArtifact, RowRange};
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Graph, Value, interp};
 use fusewright_runtime::{Arg, Module};
@@ -28,10 +28,39 @@ pub(crate) enum Work {
 /// A kernel that is loaded and ready.
 #[derive(Debug)]
 pub(crate) struct CompiledKernel {
-    pub name: String,
-    pub dims: Vec<(String, DimSource)>,
-    pub rows: RowRange,
-    pub module: Arc<Module>,
+    pub dims: LaunchDims,
+    pub module: Arc<dyn Module>,
+}
+
+/// How the integer arguments and the row count of a launch follow from the shapes of its tensors.
+#[derive(Debug)]
+pub(crate) struct LaunchDims {
+    dims: Vec<DimArg>,
+    rows: RowRange,
+}
+
+impl LaunchDims {
+    /// Of an artifact.
+    pub fn of(artifact: &KernelArtifact) -> Self {
+        LaunchDims { dims: artifact.dims.clone(), rows: artifact.rows.clone() }
+    }
+
+    /// Integer arguments and number of rows for contiguous tensors of the given shapes.
+    ///
+    /// # Errors
+    /// A symbol that nothing binds.
+    pub fn resolve(&self, shapes: &[&[usize]], binding: &Binding) -> Result<(Vec<i64>, usize), String> {
+        let value = |dim: &DimArg| match dim.source {
+            DimSource::Extent { param, axis } => Ok(shapes[param][axis] as i64),
+            DimSource::Stride { param, axis } => Ok(shapes[param][axis + 1..].iter().product::<usize>() as i64),
+            DimSource::Symbol => {
+                binding.get(&dim.name).copied().ok_or_else(|| format!("symbol `{}` has no value", dim.name))
+            }
+        };
+        let dims = self.dims.iter().map(value).collect::<Result<Vec<i64>, String>>()?;
+        let rows = self.rows.count(&dims);
+        Ok((dims, rows))
+    }
 }
 
 /// One step: reads values, makes values.
@@ -93,8 +122,8 @@ impl Step {
         memory: &mut Memory<'_>,
     ) -> Result<(), Error> {
         let slots: Vec<&Slot> = inputs.iter().chain(outputs).copied().collect();
-        let dims = dims(kernel, &slots, &plan.binding).map_err(|m| self.error(m))?;
-        let rows = kernel.rows.count(&dims);
+        let shapes: Vec<&[usize]> = slots.iter().map(|slot| slot.shape.as_slice()).collect();
+        let (dims, rows) = kernel.dims.resolve(&shapes, &plan.binding).map_err(|m| self.error(m))?;
         // Outputs are taken out of the workspace while the kernel borrows the rest of it.
         let mut taken: Vec<Vec<u8>> = outputs.iter().map(|slot| take(memory, slot)).collect();
         let result = {
@@ -147,7 +176,7 @@ impl Step {
             let tensor = Tensor::from_bytes(slot.dtype, &slot.shape, memory.bytes(slot)?);
             tensors.push(tensor.map_err(|e| self.error(e.to_string()))?);
         }
-        let results = interp::run(graph, &tensors).map_err(|e| self.error(e.to_string()))?;
+        let results = interp::run(graph, &tensors, &interp::Symbols::new()).map_err(|e| self.error(e.to_string()))?;
         for (slot, result) in outputs.iter().zip(results) {
             let mut out = take(memory, slot);
             out[..slot.bytes].copy_from_slice(&result.to_bytes());
@@ -159,16 +188,6 @@ impl Step {
     fn error(&self, message: String) -> Error {
         Error::Call(format!("{}: {message}", self.label))
     }
-}
-
-/// Integer arguments of a launch, in order.
-fn dims(kernel: &CompiledKernel, slots: &[&Slot], binding: &Binding) -> Result<Vec<i64>, String> {
-    let value = |(name, source): &(String, DimSource)| match *source {
-        DimSource::Extent { param, axis } => Ok(slots[param].shape[axis] as i64),
-        DimSource::Stride { param, axis } => Ok(slots[param].shape[axis + 1..].iter().product::<usize>() as i64),
-        DimSource::Symbol => binding.get(name).copied().ok_or_else(|| format!("symbol `{name}` has no value")),
-    };
-    kernel.dims.iter().map(value).collect()
 }
 
 fn matmul_shape(a: &Slot, b: &Slot, out: &Slot, transpose_b: bool) -> MatMulShape {

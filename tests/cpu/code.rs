@@ -26,7 +26,7 @@ fn the_same_kernel_gives_the_same_bytes() {
     let kernel = kernel(NORM);
     let (first, second) = (compile(&kernel).expect("compiles"), compile(&kernel).expect("compiles"));
     assert_eq!(first, second);
-    let object = |k| CpuBackend.object(k, &Target::Cpu).expect("compiles");
+    let object = |k| CpuBackend.file(k, &Target::Cpu).expect("compiles").bytes;
     assert_eq!(object(&kernel), object(&kernel));
     let elf = object(&kernel);
     assert_eq!(&elf[..4], b"\x7fELF");

@@ -13,7 +13,9 @@ pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 
-use fusewright_abi::{PayloadKind, Target};
+use std::sync::Arc;
+
+use fusewright_abi::{Payload, PayloadKind, Target};
 
 use crate::kernel::Kernel;
 
@@ -44,6 +46,42 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// What the backend does not take, by name.
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError>;
+
+    /// The code as a file that a linker or a driver takes: the payload, unless the target has something better.
+    ///
+    /// # Errors
+    /// As [`Backend::emit`].
+    fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
+        let mut stages = self.emit(kernel, target)?;
+        let missing = || BackendError::Internal {
+            backend: self.name(),
+            kernel: kernel.name.clone(),
+            message: "no stage was emitted".to_owned(),
+        };
+        Ok(Payload { kind: self.payload_kind(), bytes: stages.pop().ok_or_else(missing)?.bytes })
+    }
+}
+
+/// The backend of a target.
+///
+/// # Errors
+/// A target that this build has no backend for, by name.
+pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
+    let missing = |reason: &str| BackendError::Target {
+        backend: "fusewright",
+        target: target.clone(),
+        reason: reason.to_owned(),
+    };
+    match target {
+        #[cfg(feature = "cpu")]
+        Target::Cpu => Ok(Arc::new(cpu::CpuBackend)),
+        #[cfg(not(feature = "cpu"))]
+        Target::Cpu => Err(missing("this build lacks feature `cpu`")),
+        Target::CpuLlvm => Err(missing("there is no LLVM backend for CPUs in this version")),
+        Target::Cuda { .. } => Err(missing("this build lacks feature `cuda`")),
+        Target::Ascend { .. } => Err(missing("this build lacks feature `ascend`")),
+        Target::AscendSim { .. } => Err(missing("there is no host model of Ascend NPUs in this version")),
+    }
 }
 
 /// Why a kernel has no code for a target.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
 use fusewright_graph::dim::product;
-use fusewright_graph::{DType, Def, Dim, Graph, Node, NodeId, Op, Prim, Rounding, Value};
+use fusewright_graph::{DType, Def, Dim, Graph, Literal, Node, NodeId, Op, Prim, Rounding, ScalarFn, Value};
 
 use super::space::{is_layout, linear};
 use super::view::split_stride;
@@ -248,13 +248,25 @@ impl<'a> Emitter<'a> {
                 Shape::Group { .. } => self.push_at(id, InstOp::AsRow, &[operand])?[0],
                 _ => operand,
             };
-            return self.push_at(id, make(Over::Row, self.orders.row(&extent)), &[row]);
+            return self.reduce_as_int(id, row, make(Over::Row, self.orders.row(&extent)));
         }
         let whole = matches!(self.segment.ty(operand).shape, Shape::Row(_));
         if lanes.ends_with(&over) && whole {
-            return self.push_at(id, make(Over::Group(extent.clone()), self.orders.group(&extent)), &[operand]);
+            return self.reduce_as_int(id, operand, make(Over::Group(extent.clone()), self.orders.group(&extent)));
         }
         Err(LowerError::at(id, "a reduction over lanes that are not the last of its row"))
+    }
+
+    /// Row programs reduce numbers; booleans go through integers.
+    fn reduce_as_int(&mut self, id: NodeId, row: Val, op: InstOp) -> Result<Vec<Val>, LowerError> {
+        if self.segment.ty(row).dtype != DType::Bool {
+            return self.push_at(id, op, &[row]);
+        }
+        let widen = InstOp::Cast { to: DType::I32, round: Rounding::NearestEven, saturate: false };
+        let wide = self.push_at(id, widen, &[row])?;
+        let reduced = self.push_at(id, op, &wide)?;
+        let zero = self.push_at(id, InstOp::Literal(Literal::Int(DType::I32, 0)), &[])?;
+        self.push_at(id, InstOp::Map(ScalarFn::Ne), &[reduced[0], zero[0]])
     }
 
     fn iota(&mut self, id: NodeId, node: &Node, dtype: DType, axis: usize) -> Result<Vec<Val>, LowerError> {

@@ -1,11 +1,11 @@
 //! The iteration space of a body: which axes are rows, which are lanes, which rows are outer.
 //!
-//! Lanes are the axes that reductions run over and that computed slices and concatenations cut; without any, the
-//! innermost dim of the first output. Every other axis counts rows. *Outer* rows are common to all outputs; rows that
+//! Which axes are lanes is the region's own analysis; every other axis counts rows. *Outer* rows are common to all outputs; rows that
 //! only some outputs or loads have (heads, groups) are *inner*, one segment for each distinct set of them.
 
 use std::collections::BTreeMap;
 
+use fusewright_fusion::region::lanes;
 use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::dim::{DimFn, product};
 use fusewright_graph::{Dim, Graph, Op, Prim, Value};
@@ -32,8 +32,11 @@ impl Space {
     /// # Errors
     /// Lanes that overlap without nesting, or outputs without common rows.
     pub fn of(body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<Space, LowerError> {
-        let mut space = Space::default();
-        space.find_lanes(body, axes, views)?;
+        let lanes = lanes(body, axes).map_err(|refusal| LowerError::new(refusal.to_string()))?;
+        let mut space = Space { lanes, ..Space::default() };
+        for (i, row) in space.lanes.iter().enumerate() {
+            space.space_of.extend(row.iter().map(|&axis| (axis, i)));
+        }
         space.find_rows(body, axes, views)?;
         Ok(space)
     }
@@ -81,38 +84,6 @@ impl Space {
         self.space_of.get(&lane).map_or(&[], |&i| &self.lanes[i])
     }
 
-    fn find_lanes(&mut self, body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<(), LowerError> {
-        let mut runs: Vec<Vec<AxisId>> = axes.reduced().map(|(_, over)| over).collect();
-        // Slices of inputs are index maps; only computed values are cut along lanes.
-        let cuts: Vec<_> = axes
-            .derived()
-            .iter()
-            .filter(|d| views[body.node(d.node).results[0].0 as usize].is_none())
-            .map(|d| (axes.resolve(&[d.axis]), d.from.iter().map(|f| axes.resolve(f)).collect::<Vec<_>>()))
-            .collect();
-        if runs.iter().all(Vec::is_empty) && cuts.is_empty() {
-            runs.push(innermost_dim(body, axes));
-        }
-        for (result, sources) in &cuts {
-            runs.push(result.clone());
-            runs.extend(sources.iter().cloned());
-        }
-        runs.retain(|run| !run.is_empty());
-        // Longest first, so that a shorter run is found inside the one that holds it.
-        runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
-        for run in runs {
-            match run.iter().find_map(|a| self.space_of.get(a)) {
-                None => {
-                    self.space_of.extend(run.iter().map(|&a| (a, self.lanes.len())));
-                    self.lanes.push(run);
-                }
-                Some(&i) if contains_run(&self.lanes[i], &run) => {}
-                Some(_) => return Err(LowerError::new("reductions run over lanes that overlap without nesting")),
-            }
-        }
-        Ok(())
-    }
-
     fn find_rows(&mut self, body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<(), LowerError> {
         let rows_of =
             |value: Value| -> Vec<AxisId> { axes.flat(value).into_iter().filter(|&a| self.is_row(a)).collect() };
@@ -157,16 +128,6 @@ fn merges(body: &Graph, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]) 
             let flat = axes.flat(o.value);
             flat.windows(run.len()).any(|window| window == run)
         })
-}
-
-/// The axes of the innermost dim of the first output that has one.
-fn innermost_dim(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
-    let dims = body.outputs().iter().map(|o| axes.dims(o.value));
-    dims.filter_map(|dims| dims.into_iter().rfind(|dim| !dim.is_empty())).next().unwrap_or_default()
-}
-
-fn contains_run(row: &[AxisId], run: &[AxisId]) -> bool {
-    row.windows(run.len()).any(|window| window == run)
 }
 
 fn same_set(a: &[AxisId], b: &[AxisId]) -> bool {

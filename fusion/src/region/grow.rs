@@ -220,7 +220,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             let sources = self.flow.sources(id).iter().map(|&source| (source, (source, id)));
             let readers = self.readers[id.0 as usize].iter().map(|&reader| (reader, (id, reader)));
             for (neighbour, edge) in sources.chain(readers).filter(|(n, _)| !set.contains(n)) {
-                let refusal = self.edges.get(&edge).or_else(|| self.refused.get(&neighbour)).copied();
+                let refusal = self.refused.get(&neighbour).or_else(|| self.edges.get(&edge)).copied();
                 ends.entry(neighbour).or_insert(refusal.unwrap_or(Refusal::NotConvex));
             }
         }

@@ -17,7 +17,7 @@ use fusewright_graph::{Graph, NodeId, TypeError, Value};
 
 pub use grow::partition;
 pub use refusal::Refusal;
-pub use space::Space;
+pub use space::{Space, lanes};
 
 use crate::passes;
 

@@ -28,7 +28,7 @@ impl Space {
     pub fn of(body: &Graph) -> Result<Space, Refusal> {
         let axes = AxisMap::of(body).map_err(|_| Refusal::Reshape)?;
         let views = views(body);
-        let lanes = find_lanes(body, &axes, &views)?;
+        let lanes = lanes(body, &axes)?;
         let mut space = Space { axes, rows: Vec::new(), lanes };
         space.check_values(body, &views)?;
         space.rows = space.common_rows(body)?;
@@ -97,17 +97,6 @@ impl Space {
                         return Err(Refusal::GatherLanes);
                     }
                 }
-                Prim::Slice { axis, .. } | Prim::Cat { axis } if !views[node.results[0].0 as usize] => {
-                    let dim = |v: &Value| self.axes.dims(*v).swap_remove(*axis);
-                    let whole = |v: &Value| self.lanes.contains(&dim(v));
-                    // A stack: the joined dim is new.
-                    let stacks = node.operands.iter().all(|v| dim(v).is_empty());
-                    if !(stacks && matches!(prim, Prim::Cat { .. }))
-                        && !node.operands.iter().chain(&node.results).all(whole)
-                    {
-                        return Err(Refusal::LaneCut);
-                    }
-                }
                 _ => {}
             }
         }
@@ -150,7 +139,12 @@ fn views(body: &Graph) -> Vec<bool> {
     views
 }
 
-fn find_lanes(body: &Graph, axes: &AxisMap, views: &[bool]) -> Result<Vec<Vec<AxisId>>, Refusal> {
+/// The lane axes of a body of primitives: each row of lanes once, outermost axis first.
+///
+/// # Errors
+/// Lanes that overlap without nesting.
+pub fn lanes(body: &Graph, axes: &AxisMap) -> Result<Vec<Vec<AxisId>>, Refusal> {
+    let views = views(body);
     let mut runs: Vec<Vec<AxisId>> = axes.reduced().map(|(_, over)| over).collect();
     for cut in axes.derived() {
         if !views[body.node(cut.node).results[0].0 as usize] {

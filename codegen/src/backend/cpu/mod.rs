@@ -25,7 +25,7 @@ mod walk;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CompiledCode, Context};
-use fusewright_abi::{PayloadKind, Target};
+use fusewright_abi::{Payload, PayloadKind, Target};
 
 use super::{Backend, BackendError, Stage};
 use crate::kernel::{Kernel, Source, verify};
@@ -60,17 +60,13 @@ impl Backend for CpuBackend {
         let bytes = code.code_buffer().to_vec();
         Ok(vec![Stage { extension: "clif", bytes: text.into_bytes() }, Stage { extension: "bin", bytes }])
     }
-}
 
-impl CpuBackend {
     /// The same function as a relocatable object file whose symbol is the kernel's name.
-    ///
-    /// # Errors
-    /// As [`Backend::emit`].
-    pub fn object(&self, kernel: &Kernel, target: &Target) -> Result<Vec<u8>, BackendError> {
+    fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let isa = isa::host_pic().map_err(|reason| target_error(target, reason))?;
         let (_, code) = compile(kernel, target, &*isa)?;
-        object::write(&kernel.name, isa, &code).map_err(|message| internal(kernel, message))
+        let bytes = object::write(&kernel.name, isa, &code).map_err(|message| internal(kernel, message))?;
+        Ok(Payload { kind: PayloadKind::HostObject, bytes })
     }
 }
 

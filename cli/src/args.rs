@@ -1,0 +1,195 @@
+//! Arguments of every command. What is accepted here but not built yet is refused by name.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use fusewright::{Error, Target};
+
+/// Fuses the memory-bound parts of LLM inference graphs into generated kernels.
+#[derive(Debug, Parser)]
+#[command(name = "fusewright", version)]
+pub struct Cli {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Pass list (TOML)
+    #[arg(long, global = true, value_name = "F.toml")]
+    pub pipeline: Option<PathBuf>,
+    /// User patterns (text form)
+    #[arg(long, global = true, value_name = "F.fw")]
+    pub patterns: Option<PathBuf>,
+    /// Drop intermediate roundings
+    #[arg(long, global = true)]
+    pub relaxed: bool,
+    /// Say more on standard error
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl Common {
+    /// Refuses options that have no implementation yet, by name.
+    pub fn refuse_later(&self) -> Result<(), Error> {
+        let given = [
+            (self.pipeline.is_some(), "--pipeline"),
+            (self.patterns.is_some(), "--patterns"),
+            (self.relaxed, "--relaxed"),
+        ];
+        given.iter().find(|(given, _)| *given).map_or(Ok(()), |(_, name)| Err(later(name)))
+    }
+}
+
+/// The refusal of an option that has no implementation yet.
+pub fn later(name: &str) -> Error {
+    Error::Unavailable(format!("`{name}` is not implemented in this version"))
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compile a model, run it, compare with stored outputs
+    Run(RunArgs),
+    /// Show what fuses, what does not, and why
+    Explain(ExplainArgs),
+    /// Write kernels and a manifest to a folder
+    Compile(CompileArgs),
+    /// Measure fused against unfused kernels and memory copy
+    Bench(BenchArgs),
+    /// Work on the text forms of graphs and kernels
+    Opt(OptArgs),
+    /// List targets and what is missing for them
+    Devices(ListArgs),
+    /// List environment variables that change behaviour
+    Knobs(ListArgs),
+    /// Show and clear the kernel cache on disk
+    Cache,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Model file (.pt2 or .fw)
+    pub model: PathBuf,
+    /// cpu | cpu-llvm | cuda[:sm_XX] | ascend[:CHIP] | ascend-sim[:CHIP]
+    #[arg(long, default_value = "cpu")]
+    pub target: Target,
+    /// Tensors in0… and out0… to run on and compare with (and b_in0…, b_out0…)
+    #[arg(long, value_name = "F.safetensors")]
+    pub check: Option<PathBuf>,
+    /// Where to write out0… (and b_out0…)
+    #[arg(long, value_name = "F.safetensors")]
+    pub out: Option<PathBuf>,
+    /// Run the reference path only
+    #[arg(long)]
+    pub unfused: bool,
+    /// Threads for launches
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Model file (.pt2 or .fw)
+    pub model: PathBuf,
+    /// Target the kernels are keyed for
+    #[arg(long, default_value = "cpu")]
+    pub target: Target,
+    /// Print JSON
+    #[arg(long, conflicts_with = "html")]
+    pub json: bool,
+    /// Write one self-contained page
+    #[arg(long, value_name = "F")]
+    pub html: Option<PathBuf>,
+    /// Fail unless a pattern is found that often
+    #[arg(long, value_name = "NAME=COUNT")]
+    pub expect: Vec<String>,
+}
+
+/// Arguments of `compile`.
+#[derive(Debug, Args)]
+pub struct CompileArgs {
+    /// Model file (.pt2 or .fw)
+    pub model: PathBuf,
+    /// Targets, separated by commas
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub target: Vec<Target>,
+    /// Folder for artifacts and manifest.json
+    #[arg(short, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Model file (.pt2 or .fw)
+    #[arg(required_unless_present = "suite")]
+    pub model: Option<PathBuf>,
+    /// Kernel suite
+    #[arg(long, conflicts_with = "model")]
+    pub suite: Option<String>,
+    /// Target
+    #[arg(long, default_value = "cpu")]
+    pub target: Target,
+    /// Row counts
+    #[arg(long, value_delimiter = ',')]
+    pub rows: Vec<u32>,
+    /// Threads for launches
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
+    /// List what would be measured
+    #[arg(long)]
+    pub list: bool,
+    /// Check results instead of measuring
+    #[arg(long)]
+    pub check: bool,
+    /// How many cases to check
+    #[arg(long)]
+    pub sample: Option<u32>,
+    /// Seed of the sample
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Figures to compare with
+    #[arg(long, value_name = "F")]
+    pub compare: Option<PathBuf>,
+    /// Search schedules
+    #[arg(long)]
+    pub tune: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write one self-contained page
+    #[arg(long, value_name = "F")]
+    pub html: Option<PathBuf>,
+}
+
+/// Arguments of `opt`.
+#[derive(Debug, Args)]
+pub struct OptArgs {
+    /// Text form of graphs or kernels
+    pub file: PathBuf,
+    /// verify | pass NAME | regions | lower | emit | run | diff | reduce
+    #[arg(default_value = "verify")]
+    pub verb: String,
+    /// Name of the pass
+    pub name: Option<String>,
+    /// Target of lower and emit
+    #[arg(long, default_value = "cpu")]
+    pub target: Target,
+}
+
+/// Arguments of listings.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

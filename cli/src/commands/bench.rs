@@ -1,0 +1,92 @@
+//! `bench`: fused kernels against unfused ones and against memory copy.
+
+use fusewright::bench::{BenchCase, BenchRow, DEFAULT_ROWS, kernel_suite, measure};
+use fusewright::{Error, Options, fuse_graph, model};
+use serde_json::json;
+
+use super::{Exit, OK};
+use crate::args::{BenchArgs, Common, later};
+use crate::output::{line, progress, table};
+
+pub fn main(args: &BenchArgs, common: &Common) -> Exit {
+    let given = [
+        (args.check, "bench --check"),
+        (args.sample.is_some(), "bench --sample"),
+        (args.seed.is_some(), "bench --seed"),
+        (args.compare.is_some(), "bench --compare"),
+        (args.tune, "bench --tune"),
+        (args.html.is_some(), "bench --html"),
+    ];
+    if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
+        return Err(later(name));
+    }
+    let cases = cases(args)?;
+    if args.list {
+        cases.iter().for_each(|case| line(&case.name));
+        return Ok(OK);
+    }
+    let rows: Vec<usize> =
+        if args.rows.is_empty() { DEFAULT_ROWS.to_vec() } else { args.rows.iter().map(|&r| r as usize).collect() };
+    let mut measured = Vec::new();
+    for case in &cases {
+        for &rows in &rows {
+            progress(common.verbose, &format!("{} at {rows} rows", case.name));
+            measured.push(measure(case, &args.target, rows, args.threads.into())?);
+        }
+    }
+    if args.json {
+        let row = |r: &BenchRow| {
+            json!({
+                "name": r.name, "rows": r.rows, "bytes": r.bytes, "kernels": r.kernels,
+                "fused_us": r.fused_us, "unfused_us": r.unfused_us, "copy_us": r.copy_us,
+            })
+        };
+        let rows: Vec<_> = measured.iter().map(row).collect();
+        line(json!({ "target": args.target.to_string(), "threads": args.threads, "rows": rows }));
+    } else {
+        print(&measured);
+    }
+    Ok(OK)
+}
+
+fn cases(args: &BenchArgs) -> Result<Vec<BenchCase>, Error> {
+    match (&args.model, args.suite.as_deref()) {
+        (Some(path), _) => {
+            let fused = fuse_graph(&model::open(path)?, &Options::default())?;
+            let case = |(i, r): (usize, &fusewright::FusedRegion)| BenchCase {
+                name: format!("{i}:{}", r.name),
+                graph: fusewright::bench::without_weights(&r.body),
+            };
+            Ok(fused.partition.regions.iter().enumerate().map(case).collect())
+        }
+        (None, Some("kernels")) => kernel_suite(),
+        (None, other) => Err(Error::Input(format!("no suite `{}`; there is `kernels`", other.unwrap_or_default()))),
+    }
+}
+
+fn print(measured: &[BenchRow]) {
+    let rows: Vec<Vec<String>> = measured
+        .iter()
+        .map(|r| {
+            vec![
+                r.name.clone(),
+                r.rows.to_string(),
+                format!("{:.2}", r.fused_us),
+                format!("{:.2}", r.unfused_us / r.fused_us),
+                format!("{:.2}", r.copy_us / r.fused_us),
+                format!("{:.2}", r.bytes as f64 / r.fused_us / 1e3),
+            ]
+        })
+        .collect();
+    table(&["kernel", "rows", "fused µs", "unfused / fused", "copy / fused", "GB/s"], &rows, &[1, 2, 3, 4, 5]);
+    if let Some(worst) =
+        measured.iter().min_by(|a, b| (a.unfused_us / a.fused_us).total_cmp(&(b.unfused_us / b.fused_us)))
+    {
+        line(format!(
+            "worst: {} at {} rows, unfused / fused {:.2}",
+            worst.name,
+            worst.rows,
+            worst.unfused_us / worst.fused_us
+        ));
+    }
+}

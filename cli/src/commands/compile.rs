@@ -1,0 +1,25 @@
+//! `compile`: kernels and a manifest in a folder.
+
+use fusewright::{Target, aot, model};
+
+use super::{Exit, OK};
+use crate::args::{Common, CompileArgs};
+use crate::output::{line, progress, table};
+
+pub fn main(args: &CompileArgs, common: &Common) -> Exit {
+    let graph = model::open(&args.model)?;
+    let targets: Vec<String> = args.target.iter().map(Target::to_string).collect();
+    progress(common.verbose, &format!("compiling {} for {}", args.model.display(), targets.join(", ")));
+    let bundle = aot::write_bundle(&graph, &args.target, &args.out)?;
+    let rows: Vec<Vec<String>> = bundle
+        .entries
+        .iter()
+        .map(|e| vec![e.pattern.clone(), e.file.clone(), e.artifact.payload.bytes.len().to_string()])
+        .collect();
+    table(&["pattern", "file", "bytes"], &rows, &[2]);
+    for refusal in &bundle.refused {
+        line(format!("no kernel: {} for {}: {}", refusal.pattern, refusal.target, refusal.reason));
+    }
+    line(format!("manifest: {}", args.out.join("manifest.json").display()));
+    Ok(OK)
+}

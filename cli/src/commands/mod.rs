@@ -1,0 +1,26 @@
+//! One file per command.
+
+pub mod bench;
+pub mod compile;
+pub mod devices;
+pub mod explain;
+pub mod knobs;
+pub mod opt;
+pub mod run;
+
+use fusewright::Error;
+
+use crate::args::later;
+
+/// What a command exits with if nothing failed on the way.
+pub type Exit = Result<u8, Error>;
+
+/// Everything is as asked.
+pub const OK: u8 = 0;
+/// A check or an expectation failed.
+pub const FAILED: u8 = 1;
+
+/// There is no cache on disk yet.
+pub fn cache() -> Exit {
+    Err(later("cache"))
+}

@@ -1,0 +1,43 @@
+//! Printing: tables for people, JSON for programs, progress and errors on standard error.
+
+use std::io::{IsTerminal, Write};
+
+/// Prints an error.
+pub fn error(message: &str) {
+    let _ = writeln!(std::io::stderr(), "error: {message}");
+}
+
+/// Says what is being done, where a person is watching or asked for it.
+pub fn progress(verbose: u8, message: &str) {
+    if verbose > 0 || std::io::stderr().is_terminal() {
+        let _ = writeln!(std::io::stderr(), "{message}");
+    }
+}
+
+/// Prints a line; a closed pipe is not an error.
+pub fn line(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints rows under a header, columns aligned; the columns listed in `right` flush right.
+pub fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) {
+    let columns = header.len();
+    let cell = |row: &[String], i: usize| row.get(i).map_or(0, |c| c.chars().count());
+    let width = |i: usize| rows.iter().map(|r| cell(r, i)).max().unwrap_or(0).max(header[i].chars().count());
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let print = |cells: &[String]| {
+        let padded: Vec<String> = (0..columns)
+            .map(|i| {
+                let text = cells.get(i).map_or("", String::as_str);
+                if right.contains(&i) {
+                    format!("{text:>w$}", w = widths[i])
+                } else {
+                    format!("{text:<w$}", w = widths[i])
+                }
+            })
+            .collect();
+        line(padded.join("  ").trim_end());
+    };
+    print(&header.iter().map(ToString::to_string).collect::<Vec<_>>());
+    rows.iter().for_each(|row| print(row));
+}

@@ -1,0 +1,169 @@
+//! `fuse`: a few ops, one kernel, called on borrowed memory.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use fusewright_abi::{DType, Target};
+use fusewright_graph::{Builder, Graph, TensorType, TypeError, Value};
+use fusewright_runtime::{Arg, Module, device_for};
+
+use crate::compiler::Compiler;
+use crate::program::{LaunchDims, bind};
+use crate::{Error, Options, fuse_graph};
+
+/// A Rust type that is the storage of a dtype.
+pub trait Element: Pod {
+    /// The dtype.
+    const DTYPE: DType;
+}
+
+macro_rules! elements {
+    ($($rust:ty => $dtype:ident),* $(,)?) => {
+        $( impl Element for $rust { const DTYPE: DType = DType::$dtype; } )*
+    };
+}
+
+elements! {
+    f64 => F64, f32 => F32, half::bf16 => BF16, half::f16 => F16,
+    i64 => I64, i32 => I32, i16 => I16, i8 => I8, u64 => U64, u32 => U32, u16 => U16, u8 => U8,
+}
+
+/// A contiguous tensor that is read.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorRef<'a> {
+    dtype: DType,
+    shape: &'a [usize],
+    bytes: &'a [u8],
+}
+
+/// A contiguous tensor that is written.
+#[derive(Debug)]
+pub struct TensorMut<'a> {
+    dtype: DType,
+    shape: &'a [usize],
+    bytes: &'a mut [u8],
+}
+
+impl<'a> TensorRef<'a> {
+    /// Elements of a slice in the given shape.
+    pub fn new<T: Element>(elements: &'a [T], shape: &'a [usize]) -> Self {
+        TensorRef { dtype: T::DTYPE, shape, bytes: bytemuck::cast_slice(elements) }
+    }
+
+    /// Raw bytes of a dtype that has no Rust type.
+    pub fn raw(dtype: DType, bytes: &'a [u8], shape: &'a [usize]) -> Self {
+        TensorRef { dtype, shape, bytes }
+    }
+}
+
+impl<'a> TensorMut<'a> {
+    /// Elements of a slice in the given shape.
+    pub fn new<T: Element>(elements: &'a mut [T], shape: &'a [usize]) -> Self {
+        TensorMut { dtype: T::DTYPE, shape, bytes: bytemuck::cast_slice_mut(elements) }
+    }
+
+    /// Raw bytes of a dtype that has no Rust type.
+    pub fn raw(dtype: DType, bytes: &'a mut [u8], shape: &'a [usize]) -> Self {
+        TensorMut { dtype, shape, bytes }
+    }
+}
+
+/// A fused region that can be called.
+#[derive(Debug)]
+pub struct Callable {
+    graph: Graph,
+    name: String,
+    dims: LaunchDims,
+    module: Arc<dyn Module>,
+}
+
+/// Fuses the ops that `build` adds into one kernel for this machine's CPU.
+///
+/// The outputs of `build` are the outputs of the callable. Everything must fit one kernel: if not, the error says which
+/// op does not join and why.
+///
+/// # Errors
+/// Ops whose operands do not fit; ops that do not fuse into one kernel; no kernel for this machine.
+pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Result<Callable, Error> {
+    let b = Builder::new("fused");
+    let outputs = build(&b).map_err(|e| Error::Input(e.to_string()))?;
+    outputs.into_iter().for_each(|value| b.output(value));
+    let graph = b.finish();
+    fusewright_graph::verify::verify(&graph).map_err(|e| Error::of_diagnostics(&e))?;
+    let fused = fuse_graph(&graph, &Options::default())?;
+    let [region] = &fused.partition.regions[..] else {
+        let refused: Vec<String> = fused
+            .partition
+            .unfused
+            .iter()
+            .map(|u| format!("`{}`: {}", fused.graph.node(u.node).op.name(), u.refusal))
+            .chain(
+                fused
+                    .partition
+                    .regions
+                    .iter()
+                    .flat_map(|r| &r.ends)
+                    .map(|end| format!("`{}`: {}", fused.graph.node(end.node).op.name(), end.refusal)),
+            )
+            .collect();
+        let count = fused.partition.regions.len();
+        return Err(Error::Input(format!("the ops make {count} kernels, not one: {}", refused.join("; "))));
+    };
+    // The kernel takes the graph's inputs and gives its outputs, in the caller's order.
+    let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
+    let artifact = Compiler::new(&Target::Cpu)?.artifact(&region.name, &body)?;
+    let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
+    Ok(Callable { name: region.name.clone(), dims: LaunchDims::of(&artifact), module, graph: body })
+}
+
+impl Callable {
+    /// Name of the fused pattern.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Types of the inputs, in order.
+    pub fn inputs(&self) -> Vec<&TensorType> {
+        self.graph.inputs().iter().map(|i| self.graph.ty(i.value)).collect()
+    }
+
+    /// Types of the outputs, in order.
+    pub fn outputs(&self) -> Vec<&TensorType> {
+        self.graph.outputs().iter().map(|o| self.graph.ty(o.value)).collect()
+    }
+
+    /// Computes the outputs on `threads` threads; the bits do not depend on how many.
+    ///
+    /// # Errors
+    /// Tensors whose number, dtype, shape or length do not fit, named; a launch that fails.
+    pub fn call(&self, inputs: &[TensorRef<'_>], outputs: &mut [TensorMut<'_>], threads: usize) -> Result<(), Error> {
+        let given: Vec<(DType, &[usize])> = inputs.iter().map(|t| (t.dtype, t.shape)).collect();
+        let binding = bind(&self.graph, &given)?;
+        let types = self.outputs();
+        if types.len() != outputs.len() {
+            return Err(Error::Call(format!("`{}` has {} outputs, got {}", self.name, types.len(), outputs.len())));
+        }
+        for (i, (ty, output)) in types.iter().zip(outputs.iter()).enumerate() {
+            let expected = ty.shape.iter().map(|e| e.eval(&|s| binding.get(s).copied())).collect::<Result<Vec<_>, _>>();
+            let expected = expected.map_err(|e| Error::Call(e.to_string()))?;
+            let fits = expected.iter().map(|&e| usize::try_from(e)).eq(output.shape.iter().map(|&e| Ok(e)));
+            if ty.dtype != output.dtype || !fits {
+                let (dtype, shape) = (output.dtype, output.shape);
+                return Err(Error::Call(format!("output {i} is {ty} = {expected:?}, got {dtype}{shape:?}")));
+            }
+        }
+        let lengths = inputs.iter().map(|t| (t.dtype, t.shape, t.bytes.len()));
+        for (dtype, shape, got) in lengths.chain(outputs.iter().map(|t| (t.dtype, t.shape, t.bytes.len()))) {
+            let expected = shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).map(|n| dtype.bytes_for(n));
+            if expected != Some(got) {
+                return Err(Error::Call(format!("a tensor {dtype}{shape:?} has {got} bytes")));
+            }
+        }
+        let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape).chain(outputs.iter().map(|t| t.shape)).collect();
+        let (dims, rows) = self.dims.resolve(&shapes, &binding).map_err(Error::Call)?;
+        let reads = inputs.iter().map(|t| Arg::In(t.bytes));
+        let mut args: Vec<Arg<'_>> = reads.chain(outputs.iter_mut().map(|t| Arg::Out(t.bytes))).collect();
+        let launched = self.module.launch(&mut args, &dims, rows, threads.max(1));
+        launched.map_err(|e| Error::Device(format!("{}: {e}", self.name)))
+    }
+}

@@ -1,0 +1,122 @@
+//! Comparing results with stored ones.
+//!
+//! A stored result is right if it lies in the interval that the graph's own arithmetic allows: the bounds of every
+//! reduction order, matrix product and approximate function, carried through all roundings. Nothing is picked.
+
+use std::collections::BTreeMap;
+
+use fusewright_graph::tensor::Tensor;
+use fusewright_graph::{Graph, InputKind, interp};
+
+use crate::{Error, HostTensor};
+
+/// One case of a check file: inputs and expected outputs that share a prefix.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// `""` or `"b_"`.
+    pub prefix: String,
+    /// The user inputs in order.
+    pub inputs: Vec<HostTensor>,
+    /// The expected outputs in order.
+    pub expected: Vec<HostTensor>,
+}
+
+/// How one output compares with the expected one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OutputCheck {
+    /// Element type.
+    pub dtype: fusewright_abi::DType,
+    /// Number of elements.
+    pub elements: usize,
+    /// Elements of other bits.
+    pub mismatched: usize,
+    /// Largest distance in units in the last place, or in codes of 8-bit types.
+    pub max_ulp: u64,
+    /// Largest absolute difference.
+    pub max_abs: f64,
+    /// Elements of ours outside the interval.
+    pub outside: usize,
+    /// Elements of the expected result outside the interval.
+    pub expected_outside: usize,
+    /// Elements whose interval is a single value.
+    pub exact: usize,
+}
+
+impl OutputCheck {
+    /// Whether every element lies in its interval.
+    pub fn passed(&self) -> bool {
+        self.outside == 0
+    }
+}
+
+/// The cases of a check file: `in0…`/`out0…`, and a second one under `b_` where it is there.
+///
+/// # Errors
+/// Inputs or outputs of the graph that the file lacks.
+pub fn cases(graph: &Graph, tensors: &BTreeMap<String, HostTensor>) -> Result<Vec<Case>, Error> {
+    let users = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).count();
+    let mut cases = Vec::new();
+    for prefix in ["", "b_"] {
+        if !prefix.is_empty() && !tensors.keys().any(|name| name.starts_with(prefix)) {
+            continue;
+        }
+        let take = |kind: &str, count: usize| -> Result<Vec<HostTensor>, Error> {
+            let name = |i| format!("{prefix}{kind}{i}");
+            let missing = |i| Error::Input(format!("the check file has no tensor `{}`", name(i)));
+            (0..count).map(|i| tensors.get(&name(i)).cloned().ok_or_else(|| missing(i))).collect()
+        };
+        let (inputs, expected) = (take("in", users)?, take("out", graph.outputs().len())?);
+        cases.push(Case { prefix: prefix.to_owned(), inputs, expected });
+    }
+    Ok(cases)
+}
+
+/// Runs a graph on the reference path: the interpreter, every op correctly rounded.
+///
+/// # Errors
+/// Inputs that do not fit, weights without data, ops that the interpreter lacks.
+pub fn reference(graph: &Graph, inputs: &[&HostTensor]) -> Result<Vec<HostTensor>, Error> {
+    let tensors = inputs.iter().map(|t| to_tensor(t)).collect::<Result<Vec<_>, _>>()?;
+    let results = interp::run(graph, &tensors, &interp::Symbols::new()).map_err(|e| Error::Call(e.to_string()))?;
+    Ok(results.iter().map(from_tensor).collect())
+}
+
+/// Compares a case's produced outputs with the expected ones inside the graph's intervals.
+///
+/// # Errors
+/// Outputs of another dtype or shape; what the interpreter lacks.
+pub fn compare(graph: &Graph, case: &Case, produced: &[HostTensor]) -> Result<Vec<OutputCheck>, Error> {
+    let inputs = case.inputs.iter().map(to_tensor).collect::<Result<Vec<_>, _>>()?;
+    let intervals = interp::enclose(graph, &inputs, &interp::Symbols::new()).map_err(|e| Error::Call(e.to_string()))?;
+    let mut checks = Vec::with_capacity(produced.len());
+    for (i, ((interval, ours), expected)) in intervals.iter().zip(produced).zip(&case.expected).enumerate() {
+        let bad = |message: String| Error::Call(format!("output {i}: {message}"));
+        if ours.dtype != expected.dtype || ours.shape != expected.shape {
+            let (ours, theirs) = ((ours.dtype, &ours.shape), (expected.dtype, &expected.shape));
+            return Err(bad(format!("is {}{:?}, expected {}{:?}", ours.0, ours.1, theirs.0, theirs.1)));
+        }
+        let (ours, expected) = (to_tensor(ours)?, to_tensor(expected)?);
+        let difference = ours.compare(&expected).map_err(|e| bad(e.to_string()))?;
+        let inside = interval.check(&ours).map_err(|e| bad(e.to_string()))?;
+        let theirs = interval.check(&expected).map_err(|e| bad(e.to_string()))?;
+        checks.push(OutputCheck {
+            dtype: ours.dtype(),
+            elements: ours.len(),
+            mismatched: difference.mismatched,
+            max_ulp: difference.max_ulp,
+            max_abs: difference.max_abs,
+            outside: inside.elements - inside.inside,
+            expected_outside: theirs.elements - theirs.inside,
+            exact: inside.single_valued,
+        });
+    }
+    Ok(checks)
+}
+
+pub(crate) fn to_tensor(tensor: &HostTensor) -> Result<Tensor, Error> {
+    Tensor::from_bytes(tensor.dtype, &tensor.shape, &tensor.bytes).map_err(|e| Error::Call(e.to_string()))
+}
+
+pub(crate) fn from_tensor(tensor: &Tensor) -> HostTensor {
+    HostTensor { dtype: tensor.dtype(), shape: tensor.shape().to_vec(), bytes: tensor.to_bytes() }
+}

@@ -1,0 +1,110 @@
+//! Compiling a graph: passes, regions, kernels, program.
+
+use std::time::Instant;
+
+use fusewright_abi::Target;
+use fusewright_fusion::pass::{Cx, Observer, PassManager, Timer, Verify};
+use fusewright_fusion::region::{Limits, Partition, partition};
+use fusewright_graph::Graph;
+
+use crate::Error;
+use crate::compiler::Compiler;
+use crate::program::{Fallback, Program, build};
+
+/// What a user may choose.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Whether regions are fused; if not, every op is a kernel of its own.
+    pub fuse: bool,
+    /// Names of passes that are switched off.
+    pub without_passes: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { fuse: true, without_passes: Vec::new() }
+    }
+}
+
+/// What one pass did and how long it took.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PassTime {
+    /// Name.
+    pub name: String,
+    /// Nodes that it changed.
+    pub changed: usize,
+    /// Microseconds.
+    pub us: u64,
+}
+
+/// A graph after passes, divided into regions.
+#[derive(Clone, Debug)]
+pub struct Fused {
+    /// The graph after all passes.
+    pub graph: Graph,
+    /// Its regions and what lies between them.
+    pub partition: Partition,
+    /// What the passes did.
+    pub passes: Vec<PassTime>,
+}
+
+/// A compiled graph and how it came about.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The program.
+    pub program: Program,
+    /// The graph and its regions.
+    pub fused: Fused,
+    /// What fell back to the reference path, and why.
+    pub fallbacks: Vec<Fallback>,
+    /// Kernels compiled, and microseconds that took.
+    pub compiled: (u64, u64),
+}
+
+/// Runs the passes over a graph and divides it into regions.
+///
+/// # Errors
+/// An unknown pass name, a required pass switched off, or a bug in a pass.
+pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
+    let mut manager = PassManager::default();
+    for name in &options.without_passes {
+        manager.switch(name, false).map_err(|e| Error::Input(e.to_string()))?;
+    }
+    let start = Instant::now();
+    let mut timer = Timer::new(|| start.elapsed().as_micros() as u64);
+    let mut verify = Verify;
+    let mut observers: [&mut dyn Observer; 2] = [&mut timer, &mut verify];
+    let (graph, reports) =
+        manager.run(graph, &mut Cx::default(), &mut observers).map_err(|e| Error::Internal(e.to_string()))?;
+    let limits = if options.fuse { Limits::default() } else { Limits { nodes: 1, ..Limits::default() } };
+    let partition = partition(&graph, &limits);
+    let time = |i: usize| timer.times.get(i).map_or(0, |(_, us)| *us);
+    let times = reports.iter().enumerate();
+    let times = times.map(|(i, r)| PassTime { name: r.name.to_owned(), changed: r.changed, us: time(i) });
+    Ok(Fused { passes: times.collect(), graph, partition })
+}
+
+/// Compiles a graph for a target that can run here.
+///
+/// # Errors
+/// A target that is not available, and internal errors. What cannot be a kernel falls back and is reported, not an
+/// error.
+pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Compiled, Error> {
+    let fused = fuse_graph(graph, options)?;
+    let compiler = Compiler::new(target)?;
+    let built = build(&fused.graph, &fused.partition, &compiler)?;
+    Ok(Compiled { program: built.program, fallbacks: built.fallbacks, fused, compiled: compiler.spent() })
+}
+
+impl Compiled {
+    /// Ops that share a kernel with another op.
+    pub fn fused_ops(&self) -> usize {
+        self.fused.partition.regions.iter().map(|r| r.nodes.len()).filter(|&n| n > 1).sum()
+    }
+
+    /// Ops that are by themselves.
+    pub fn unfused_ops(&self) -> usize {
+        let single = self.fused.partition.regions.iter().filter(|r| r.nodes.len() == 1).count();
+        single + self.fused.partition.unfused.len()
+    }
+}

@@ -1,0 +1,65 @@
+//! What fused, what did not, and why: the figures behind `fusewright explain`.
+
+use std::collections::BTreeMap;
+
+use fusewright_fusion::explain as partition_report;
+use fusewright_graph::{Dim, Symbol};
+
+pub use fusewright_fusion::explain::RefusalReport;
+
+use crate::{Error, Fused};
+
+/// Value that every symbol takes where bytes are counted, unless its range ends below.
+const TYPICAL_EXTENT: i64 = 512;
+
+/// One fused region.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegionReport {
+    /// Name of the pattern, or of the kind of fusion.
+    pub name: String,
+    /// Kind of fusion.
+    pub kind: &'static str,
+    /// Names of its ops, in order.
+    pub ops: Vec<String>,
+    /// Bytes that the fused kernel moves.
+    pub bytes_fused: u64,
+    /// Bytes that its ops would move one by one.
+    pub bytes_unfused: u64,
+    /// Key of the region's content; equal regions share one kernel.
+    pub key: String,
+}
+
+/// The whole report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// Regions in order.
+    pub regions: Vec<RegionReport>,
+    /// How many regions compute each named pattern, each counted once under its most specific name.
+    pub patterns: BTreeMap<String, usize>,
+    /// Ops that are in no region.
+    pub refused: Vec<RefusalReport>,
+    /// The values of the symbols at which bytes are counted.
+    pub bytes_at: BTreeMap<String, i64>,
+}
+
+/// Explains a fused graph.
+///
+/// # Errors
+/// None for a graph that verifies.
+pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
+    let typical = |s: &Symbol| s.max.unwrap_or(TYPICAL_EXTENT).min(TYPICAL_EXTENT).max(s.min);
+    let bytes_at: BTreeMap<String, i64> = fused.graph.symbols().iter().map(|s| (s.name.clone(), typical(s))).collect();
+    let report =
+        partition_report::explain(&fused.graph, &fused.partition, &[]).map_err(|e| Error::Internal(e.to_string()))?;
+    let bytes =
+        |dim: &Dim| dim.eval(&|s| bytes_at.get(s).copied()).ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    let regions = report.regions.iter().map(|r| RegionReport {
+        name: r.name.clone(),
+        kind: r.kind,
+        ops: r.ops.clone(),
+        bytes_fused: bytes(&r.bytes_fused),
+        bytes_unfused: bytes(&r.bytes_unfused),
+        key: r.key.to_string(),
+    });
+    Ok(Explanation { regions: regions.collect(), patterns: report.patterns, refused: report.refused, bytes_at })
+}

@@ -1,0 +1,198 @@
+//! Building programs from partitioned graphs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use fusewright_fusion::region::{Partition, Step as PlannedStep};
+use fusewright_graph::tensor::Tensor;
+use fusewright_graph::{Builder, Graph, InputKind, Node, NodeId, Op, Prim, TensorType, TypeError, Value, Weight};
+use fusewright_runtime::{Device, KernelCache, device_for};
+
+use super::Program;
+use super::step::{CompiledKernel, LaunchDims, Step, Work};
+use crate::Error;
+use crate::compiler::Compiler;
+use crate::matmul::widen;
+
+/// A region or op that was to be a kernel and is not.
+#[derive(Clone, Debug)]
+pub struct Fallback {
+    /// What it is called.
+    pub label: String,
+    /// Why it has no kernel.
+    pub reason: String,
+}
+
+/// A program and what fell back to the reference path in it.
+pub(crate) struct Built {
+    pub program: Program,
+    pub fallbacks: Vec<Fallback>,
+}
+
+/// Compiles the regions of a partition and everything between them.
+///
+/// # Errors
+/// Internal errors of the compiler, kernels that cannot be loaded, weights that contradict their types.
+pub(crate) fn build(graph: &Graph, partition: &Partition, compiler: &Compiler) -> Result<Built, Error> {
+    let weights = weights(graph)?;
+    let device = device_for(compiler.target())?;
+    let (cache, kernels) = (KernelCache::default(), BTreeMap::new());
+    let mut build = Build { graph, compiler, device, cache, weights, kernels, fallbacks: Vec::new() };
+    let mut steps = Vec::with_capacity(partition.steps.len());
+    for step in &partition.steps {
+        match *step {
+            PlannedStep::Region(i) => build.region(partition, i, &mut steps)?,
+            PlannedStep::Node(id) => steps.push(build.node(id)?),
+        }
+    }
+    let steps = needed(graph, steps);
+    let Build { weights, fallbacks, .. } = build;
+    let program = Program { graph: graph.clone(), steps, weights, planned: Mutex::new(BTreeMap::new()) };
+    Ok(Built { program, fallbacks })
+}
+
+struct Build<'a> {
+    graph: &'a Graph,
+    compiler: &'a Compiler,
+    device: Arc<dyn Device>,
+    /// Loaded kernels by content, so that equal regions share one.
+    cache: KernelCache,
+    weights: Vec<Option<Bytes>>,
+    /// Compiled kernels by name and printed body, so that equal regions are compiled once.
+    kernels: BTreeMap<(String, String), Arc<CompiledKernel>>,
+    fallbacks: Vec<Fallback>,
+}
+
+impl Build<'_> {
+    fn region(&mut self, partition: &Partition, index: usize, steps: &mut Vec<Step>) -> Result<(), Error> {
+        let region = &partition.regions[index];
+        let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+        match self.kernel(&region.name, &body)? {
+            Ok(kernel) => {
+                let (inputs, outputs) = (region.inputs.clone(), region.outputs.clone());
+                steps.push(Step { work: Work::Kernel(kernel), inputs, outputs, label: region.name.clone() });
+            }
+            Err(reason) => {
+                self.fallbacks.push(Fallback { label: region.name.clone(), reason });
+                for &id in &region.nodes {
+                    let step = self.node(id)?;
+                    steps.push(step);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, id: NodeId) -> Result<Step, Error> {
+        let node = self.graph.node(id);
+        let label = format!("{} [{}]", node.op.name(), node.origin);
+        let step =
+            |work| Step { work, inputs: node.operands.clone(), outputs: node.results.clone(), label: label.clone() };
+        let body = single(self.graph, node).map_err(|e| Error::Internal(e.to_string()))?;
+        match &node.op {
+            Op::Prim(Prim::Reshape { .. }) => return Ok(step(Work::Alias)),
+            Op::Prim(Prim::MatMul { transpose_b, .. }) if node.operands.iter().all(|&v| self.multiplies(v)) => {
+                let widened = self.widened(node.operands[1]);
+                return Ok(step(Work::MatMul { transpose_b: *transpose_b, widened }));
+            }
+            Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce { .. }) => {
+                return Ok(step(Work::Reference(Arc::new(body))));
+            }
+            _ => {}
+        }
+        let expanded = body.expanded().map_err(|e| Error::Internal(e.to_string()))?;
+        match self.kernel(node.op.name(), &expanded)? {
+            Ok(kernel) => Ok(step(Work::Kernel(kernel))),
+            Err(reason) => {
+                self.fallbacks.push(Fallback { label: label.clone(), reason });
+                Ok(step(Work::Reference(Arc::new(body))))
+            }
+        }
+    }
+
+    /// The loaded kernel of a body, or why it has none.
+    fn kernel(&mut self, name: &str, body: &Graph) -> Result<Result<Arc<CompiledKernel>, String>, Error> {
+        let key = (name.to_owned(), body.to_string());
+        if let Some(kernel) = self.kernels.get(&key) {
+            return Ok(Ok(Arc::clone(kernel)));
+        }
+        let artifact = match self.compiler.artifact(name, body) {
+            Ok(artifact) => artifact,
+            Err(refused) => return Ok(Err(refused.to_string())),
+        };
+        let module = self.cache.get_or_make(artifact.key, || self.device.load(&artifact))?;
+        let kernel = Arc::new(CompiledKernel { dims: LaunchDims::of(&artifact), module });
+        self.kernels.insert(key, Arc::clone(&kernel));
+        Ok(Ok(kernel))
+    }
+
+    /// Whether the matrix product library takes a value's dtype.
+    fn multiplies(&self, value: Value) -> bool {
+        widen(self.graph.ty(value).dtype, &[]).is_some()
+    }
+
+    /// The elements of a weight as f32, so that calls need not widen them.
+    fn widened(&self, value: Value) -> Option<Arc<Vec<f32>>> {
+        let index = self.graph.inputs().iter().position(|i| i.value == value)?;
+        let bytes = self.weights[index].as_ref()?;
+        widen(self.graph.ty(value).dtype, bytes).map(Arc::new)
+    }
+}
+
+/// A graph of one node.
+fn single(graph: &Graph, node: &Node) -> Result<Graph, TypeError> {
+    let b = Builder::new(node.op.name());
+    for symbol in graph.symbols() {
+        b.symbol(&symbol.name, symbol.min, symbol.max);
+    }
+    b.set_origin(node.origin.clone());
+    let operands: Vec<Value> =
+        node.operands.iter().enumerate().map(|(i, &v)| b.input(&format!("x{i}"), graph.ty(v).clone())).collect();
+    for result in b.op(node.op.clone(), &operands)? {
+        b.output(result);
+    }
+    Ok(b.finish())
+}
+
+/// The steps that the outputs depend on, in order.
+fn needed(graph: &Graph, steps: Vec<Step>) -> Vec<Step> {
+    let mut wanted: BTreeSet<Value> = graph.outputs().iter().map(|o| o.value).collect();
+    let mut kept: Vec<Step> = Vec::with_capacity(steps.len());
+    for step in steps.into_iter().rev() {
+        if step.outputs.iter().any(|v| wanted.contains(v)) {
+            wanted.extend(&step.inputs);
+            kept.push(step);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// Contiguous bytes of every weight: the file's own where they are contiguous already.
+fn weights(graph: &Graph) -> Result<Vec<Option<Bytes>>, Error> {
+    let bytes = |name: &str, ty: &TensorType, weight: &Weight| -> Result<Bytes, Error> {
+        let constant = |e: &fusewright_graph::Dim| e.as_const().and_then(|n| usize::try_from(n).ok());
+        let bad = |message: String| Error::Input(format!("weight `{name}`: {message}"));
+        let shape: Option<Vec<usize>> = ty.shape.iter().map(constant).collect();
+        let shape = shape.ok_or_else(|| bad(format!("the shape of {ty} is not known")))?;
+        let mut stride = 1;
+        let mut contiguous = ty.dtype.bits() >= 8;
+        for (&extent, &step) in shape.iter().zip(&weight.strides).rev() {
+            contiguous &= extent == 1 || step == stride;
+            stride *= extent;
+        }
+        let (width, count) = (ty.dtype.bytes_for(1), shape.iter().product::<usize>());
+        let range = weight.offset * width..(weight.offset + count) * width;
+        if contiguous && range.end <= weight.storage.len() {
+            return Ok(weight.storage.slice(range));
+        }
+        let tensor: Tensor = Tensor::from_weight(ty.dtype, &shape, weight).map_err(|e| bad(e.to_string()))?;
+        Ok(Bytes::from(tensor.to_bytes()))
+    };
+    let of_input = |input: &fusewright_graph::Input| match &input.kind {
+        InputKind::User | InputKind::Weight(None) => Ok(None),
+        InputKind::Weight(Some(weight)) => bytes(&input.name, graph.ty(input.value), weight).map(Some),
+    };
+    graph.inputs().iter().map(of_input).collect()
+}
