@@ -3,7 +3,9 @@
 //! Valid inputs are broken by a generator with a fixed seed, so a run repeats to the bit. `FUSEWRIGHT_FUZZ_SEED` and
 //! `FUSEWRIGHT_FUZZ_CASES` ask for other and for more cases; a failure prints the seed, the case and the input.
 
+mod files;
 mod mutate;
+mod pipeline;
 mod texts;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
