@@ -243,8 +243,8 @@ impl Code<'_> {
         } else {
             bits
         };
-        let shifted = self.shr(source, 16);
-        let odd = self.and(shifted, 1);
+        let shifted = self.shl(source, 15);
+        let odd = self.shr(shifted, 31);
         let half = self.add(source, 0x7fff);
         let rounded = self.b.ins().iadd(half, odd);
         let code = self.and(rounded, 0xffff_0000);

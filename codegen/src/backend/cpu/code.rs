@@ -6,7 +6,7 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::types::{F32, F32X4, F64, I8X16, I16X8, I32, I32X4, I64, I64X2};
 use cranelift_codegen::ir::{
-    Block, ConstantData, Endianness, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, Type, Value,
+    Block, ConstantData, Endianness, InstBuilder, MemFlagsData, Opcode, StackSlotData, StackSlotKind, Type, Value,
 };
 use cranelift_frontend::FunctionBuilder;
 
@@ -144,9 +144,18 @@ impl Code<'_> {
             return self.b.ins().select(mask, a, b);
         }
         let float = self.ty(a) == F32X4;
+        if float && self.is_float_comparison(mask) {
+            // In this form a comparison of the operands themselves becomes one minimum or maximum.
+            return self.pick(mask, a, b);
+        }
         let (x, y) = (self.bits_of(a), self.bits_of(b));
         let chosen = self.b.ins().bitselect(mask, x, y);
         if float { self.float_of(chosen) } else { chosen }
+    }
+
+    fn is_float_comparison(&self, mask: Value) -> bool {
+        let defined = self.b.func.dfg.value_def(mask).inst();
+        defined.is_some_and(|inst| self.b.func.dfg.insts[inst].opcode() == Opcode::Fcmp)
     }
 
     /// A mask as 0 and −1 (vectors) or 0 and 1 (one lane) in `i32` lanes, to be subtracted from or added to codes.

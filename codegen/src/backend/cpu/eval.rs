@@ -308,6 +308,11 @@ impl<'k, 'f> Eval<'k, 'f> {
     }
 
     fn map(&mut self, f: ScalarFn, inst: &Inst, shape: &Shape, pos: Option<&Pos>, width: Width) -> Taken<Lanes> {
+        if let Some(by) = literal_shift(self.segment, inst) {
+            let x = self.value(inst.args[0], shape, pos, width)?;
+            let left = f == ScalarFn::Shl;
+            return self.each(x, |code, v| Ok(if left { code.shl(v, by) } else { code.sar(v, by) }));
+        }
         let mut args = Vec::with_capacity(inst.args.len());
         for &arg in &inst.args {
             args.push(self.value(arg, shape, pos, width)?);
@@ -372,6 +377,19 @@ impl<'k, 'f> Eval<'k, 'f> {
             self.dummy(param, literal)?;
         }
         Ok(())
+    }
+}
+
+/// The number of bits, if an instruction shifts a signed 32- or 64-bit integer by a constant below its width.
+pub(super) fn literal_shift(segment: &Segment, inst: &Inst) -> Option<u32> {
+    let InstOp::Map(ScalarFn::Shl | ScalarFn::Shr) = inst.op else { return None };
+    let dtype = segment.ty(inst.args[0]).dtype;
+    let by = segment.insts.iter().find(|i| i.results.first() == inst.args.get(1))?;
+    match by.op {
+        InstOp::Literal(Literal::Int(_, by)) if matches!(dtype, DType::I32 | DType::I64) => {
+            u32::try_from(by).ok().filter(|by| *by < dtype.bits())
+        }
+        _ => None,
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod cast;
 mod code;
+mod constants;
 mod emit;
 mod eval;
 mod hazard;
@@ -75,7 +76,8 @@ fn compile(kernel: &Kernel, target: &Target, isa: &dyn TargetIsa) -> Result<(Str
         return Err(target_error(target, "this backend compiles for `cpu`".to_owned()));
     }
     check(kernel)?;
-    let function = emit::function(isa, kernel).map_err(|refused| unsupported(kernel, refused))?;
+    let mut function = emit::function(isa, kernel).map_err(|refused| unsupported(kernel, refused))?;
+    constants::hoist(&mut function);
     let text = function.display().to_string();
     let mut context = Context::for_function(function);
     context.compile(isa, &mut ControlPlane::default()).map_err(|e| internal(kernel, format!("{:?}", e.inner)))?;

@@ -76,7 +76,9 @@ impl<'k> Walk<'k> {
         let vector = match &inst.op {
             InstOp::Map(f) => inst.args.last().is_some_and(|a| {
                 let dtype = ty(a).dtype;
-                *f == ScalarFn::Select || Code::has_vector_map(*f, dtype)
+                *f == ScalarFn::Select
+                    || Code::has_vector_map(*f, dtype)
+                    || super::eval::literal_shift(self.segment, inst).is_some()
             }),
             InstOp::Cast { to, saturate, .. } => vector_cast(ty(&inst.args[0]).dtype, *to, *saturate),
             InstOp::Reduce { order, .. } => vector_lanes(*order, ty(&inst.args[0]).dtype).is_some(),

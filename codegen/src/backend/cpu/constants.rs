@@ -1,0 +1,62 @@
+//! Vector constants of inner loops, moved before the loop as far as registers go.
+//!
+//! A vector constant is a load in every pass unless a register holds it. The optimiser would move all of them, and spill
+//! most; here only those that a pass uses most are moved.
+
+use std::collections::BTreeMap;
+
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder, InstructionData, Opcode};
+
+/// Registers given to constants; what a pass computes needs the others.
+const MOST: usize = 5;
+
+/// Moves the most used vector constants out of every innermost loop.
+pub(super) fn hoist(function: &mut Function) {
+    let blocks: Vec<Block> = function.layout.blocks().collect();
+    for block in blocks {
+        if let Some(before) = preheader(function, block) {
+            hoist_from(function, block, before);
+        }
+    }
+}
+
+/// The block before a loop of one block.
+fn preheader(function: &Function, block: Block) -> Option<Block> {
+    let targets = |b: Block| -> Vec<Block> {
+        let Some(last) = function.layout.last_inst(b) else { return Vec::new() };
+        let dfg = &function.dfg;
+        let jumps = dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
+        jumps.iter().map(|jump| jump.block(&dfg.value_lists)).collect()
+    };
+    if !targets(block).contains(&block) {
+        return None;
+    }
+    let mut outside = function.layout.blocks().filter(|&b| b != block && targets(b).contains(&block));
+    let first = outside.next()?;
+    outside.next().is_none().then_some(first)
+}
+
+fn hoist_from(function: &mut Function, block: Block, before: Block) {
+    let mut uses: BTreeMap<(u32, String), Vec<Inst>> = BTreeMap::new();
+    for inst in function.layout.block_insts(block) {
+        if let InstructionData::UnaryConst { opcode: Opcode::Vconst, constant_handle } = function.dfg.insts[inst] {
+            let ty = function.dfg.value_type(function.dfg.first_result(inst));
+            uses.entry((constant_handle.as_u32(), ty.to_string())).or_default().push(inst);
+        }
+    }
+    let mut groups: Vec<Vec<Inst>> = uses.into_values().collect();
+    groups.sort_by_key(|insts| std::cmp::Reverse(insts.len()));
+    for insts in groups.into_iter().take(MOST).filter(|insts| insts.len() > 1) {
+        let InstructionData::UnaryConst { constant_handle, .. } = function.dfg.insts[insts[0]] else { continue };
+        let ty = function.dfg.value_type(function.dfg.first_result(insts[0]));
+        let Some(last) = function.layout.last_inst(before) else { continue };
+        let hoisted = FuncCursor::new(function).at_inst(last).ins().vconst(ty, constant_handle);
+        for inst in insts {
+            let old = function.dfg.first_result(inst);
+            function.layout.remove_inst(inst);
+            function.dfg.clear_results(inst);
+            function.dfg.change_to_alias(old, hoisted);
+        }
+    }
+}
