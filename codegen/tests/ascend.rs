@@ -6,8 +6,9 @@ mod support;
 
 use std::path::Path;
 
-use fusewright_abi::DType;
+use fusewright_abi::{DType, Target};
 use fusewright_codegen::backend::ascend::{CHIPS, emit};
+use fusewright_codegen::backend::{self, BackendError};
 use fusewright_codegen::kernel::{Kernel, Order, Tree};
 
 const TREE: Order = Order::Tree(Tree::interleaved(64));
@@ -74,5 +75,20 @@ fn every_chip_of_the_family_gets_the_same_rows() {
             source.lines().skip(1).collect::<Vec<_>>(),
             text(&kernel, "910b1").lines().skip(1).collect::<Vec<_>>()
         );
+    }
+}
+
+#[test]
+fn the_backend_yields_headers_and_source_and_keeps_to_its_targets() {
+    let kernel = support::add_rms_norm_bf16(4096, TREE);
+    let target = |text: &str| text.parse::<Target>().expect("a target");
+    let backend = backend::for_target(&target("ascend:910b1")).expect("the feature is on");
+    let stages = backend.emit(&kernel, &target("ascend:910b1")).expect("it is covered");
+    let extensions: Vec<_> = stages.iter().map(|s| s.extension).collect();
+    assert_eq!(extensions, ["h", "cpp"]);
+    assert_eq!(stages[1].bytes, text(&kernel, "910b1").into_bytes());
+    for wrong in ["cpu", "ascend:910z"] {
+        let error = backend.emit(&kernel, &target(wrong)).expect_err("not a target of this backend");
+        assert!(matches!(error, BackendError::Target { .. }), "{error}");
     }
 }

@@ -8,8 +8,9 @@ mod support;
 
 use std::path::Path;
 
-use fusewright_abi::DType;
+use fusewright_abi::{DType, Target};
 use fusewright_codegen::backend::cuda::{architectures, emit};
+use fusewright_codegen::backend::{self, BackendError};
 use fusewright_codegen::kernel::{Kernel, Order, Tree};
 
 fn kernels() -> Vec<Kernel> {
@@ -92,4 +93,19 @@ fn what_is_not_covered_is_refused_by_name() {
     let error = emit(&wide, "sm_90").expect_err("no block has 2048 threads").to_string();
     assert!(error.contains("2048 threads"), "{error}");
     assert!(emit(&exp, "sm_70").expect_err("not in the table").to_string().contains("sm_70"));
+}
+
+#[test]
+fn the_backend_yields_both_stages_and_keeps_to_its_targets() {
+    let kernel = support::elementwise(64);
+    let target = |text: &str| text.parse::<Target>().expect("a target");
+    let backend = backend::for_target(&target("cuda:sm_90")).expect("the feature is on");
+    let stages = backend.emit(&kernel, &target("cuda:sm_90")).expect("it is covered");
+    let extensions: Vec<_> = stages.iter().map(|s| s.extension).collect();
+    assert_eq!(extensions, ["ll", "ptx"]);
+    assert_eq!(stages[1].bytes, ptx(&kernel, "sm_90").into_bytes());
+    for wrong in ["cpu", "cuda:sm_70"] {
+        let error = backend.emit(&kernel, &target(wrong)).expect_err("not a target of this backend");
+        assert!(matches!(error, BackendError::Target { .. }), "{error}");
+    }
 }

@@ -78,7 +78,13 @@ pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
         #[cfg(not(feature = "cpu"))]
         Target::Cpu => Err(missing("this build lacks feature `cpu`")),
         Target::CpuLlvm => Err(missing("there is no LLVM backend for CPUs in this version")),
+        #[cfg(feature = "cuda")]
+        Target::Cuda { .. } => Ok(Arc::new(cuda::CudaBackend)),
+        #[cfg(not(feature = "cuda"))]
         Target::Cuda { .. } => Err(missing("this build lacks feature `cuda`")),
+        #[cfg(feature = "ascend")]
+        Target::Ascend { .. } => Ok(Arc::new(ascend::AscendBackend)),
+        #[cfg(not(feature = "ascend"))]
         Target::Ascend { .. } => Err(missing("this build lacks feature `ascend`")),
         Target::AscendSim { .. } => Err(missing("there is no host model of Ascend NPUs in this version")),
     }

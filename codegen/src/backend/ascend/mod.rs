@@ -7,6 +7,7 @@
 //! What the vendor leaves open stays open: NaN in maxima and in conversions to integers, and the last place of division,
 //! root and exponential.
 
+mod backend;
 mod chip;
 mod memory;
 mod ops;
@@ -16,7 +17,9 @@ mod text;
 use fusewright_graph::Dim;
 use fusewright_templates::ascend as template;
 
+pub use self::backend::AscendBackend;
 pub use self::chip::{ALL as CHIPS, Chip};
+pub use fusewright_templates::ascend::HEADERS;
 
 use self::text::Names;
 use crate::kernel::{Inst, Kernel, Segment};

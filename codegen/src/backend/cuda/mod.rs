@@ -9,6 +9,7 @@
 //! are kept, fused multiply-adds are those the kernel says.
 
 mod arch;
+mod backend;
 mod cast;
 mod code;
 mod hazard;
@@ -30,6 +31,8 @@ use inkwell::targets::{FileType, InitializationConfig, Target, TargetMachine, Ta
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::{FunctionValue, IntValue};
 use inkwell::{AddressSpace, IntPredicate, OptimizationLevel};
+
+pub use self::backend::CudaBackend;
 
 use self::arch::Arch;
 use self::code::{Built, Code, GLOBAL};
@@ -143,7 +146,8 @@ fn machine(arch: Arch) -> Result<TargetMachine, EmitError> {
         .ok_or_else(|| EmitError::Llvm(format!("no code generator for {}", arch.name)))
 }
 
-fn launch(kernel: &Kernel) -> Launch {
+/// How the code of a kernel is launched, on every architecture.
+pub fn launch(kernel: &Kernel) -> Launch {
     let trees = kernel.segments.iter().flat_map(|s| &s.insts).filter_map(|i| match &i.op {
         InstOp::Reduce { order: Order::Tree(tree), .. } => Some(tree.threads),
         InstOp::Reduce { .. } | InstOp::ArgReduce(_) => Some(256),

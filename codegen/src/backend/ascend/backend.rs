@@ -1,0 +1,52 @@
+//! This emitter as a [`Backend`].
+
+use fusewright_abi::{PayloadKind, Target};
+
+use super::{EmitError, HEADERS, emit};
+use crate::backend::{Backend, BackendError, Stage};
+use crate::kernel::{Kernel, verify};
+
+const NAME: &str = "ascend-c";
+
+/// Writes Ascend C for Huawei NPUs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AscendBackend;
+
+impl Backend for AscendBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn fingerprint(&self) -> String {
+        format!("emitter {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn payload_kind(&self) -> PayloadKind {
+        PayloadKind::AscendC
+    }
+
+    /// The headers that the source includes come before it as stages.
+    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
+        let target_error = |reason: String| BackendError::Target { backend: NAME, target: target.clone(), reason };
+        let unsupported = |place: String, reason: String| BackendError::Unsupported {
+            backend: NAME,
+            kernel: kernel.name.clone(),
+            place,
+            reason,
+        };
+        let (Target::Ascend { chip } | Target::AscendSim { chip }) = target else {
+            return Err(target_error("this backend compiles for `ascend`".to_owned()));
+        };
+        verify(kernel).map_err(|e| unsupported("kernel".to_owned(), e.to_string()))?;
+        let text = emit(kernel, chip).map_err(|error| match error {
+            EmitError::Unsupported { place, what } => unsupported(place, format!("no Ascend C for {what}")),
+            EmitError::TooLarge(reason) => unsupported("buffer plan".to_owned(), reason),
+            EmitError::UnknownChip(_) => target_error(error.to_string()),
+            EmitError::Template(message) => {
+                BackendError::Internal { backend: NAME, kernel: kernel.name.clone(), message }
+            }
+        })?;
+        let headers = HEADERS.iter().map(|(_, text)| Stage { extension: "h", bytes: text.as_bytes().to_vec() });
+        Ok(headers.chain([Stage { extension: "cpp", bytes: text.into_bytes() }]).collect())
+    }
+}

@@ -1,0 +1,48 @@
+//! This emitter as a [`Backend`].
+
+use fusewright_abi::{PayloadKind, Target};
+
+use super::{EmitError, emit};
+use crate::backend::{Backend, BackendError, Stage};
+use crate::kernel::{Kernel, verify};
+
+const NAME: &str = "nvptx";
+
+/// Makes PTX for NVIDIA GPUs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CudaBackend;
+
+impl Backend for CudaBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn fingerprint(&self) -> String {
+        format!("llvm 22, emitter {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn payload_kind(&self) -> PayloadKind {
+        PayloadKind::Ptx
+    }
+
+    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
+        let target_error = |reason: String| BackendError::Target { backend: NAME, target: target.clone(), reason };
+        let unsupported = |place: String, reason: String| BackendError::Unsupported {
+            backend: NAME,
+            kernel: kernel.name.clone(),
+            place,
+            reason,
+        };
+        let Target::Cuda { arch } = target else {
+            return Err(target_error("this backend compiles for `cuda`".to_owned()));
+        };
+        verify(kernel).map_err(|e| unsupported("kernel".to_owned(), e.to_string()))?;
+        let emitted = emit(kernel, arch).map_err(|error| match error {
+            EmitError::Unsupported { place, what } => unsupported(place, format!("no GPU code for {what}")),
+            EmitError::UnknownArch(_) => target_error(error.to_string()),
+            EmitError::Llvm(message) => BackendError::Internal { backend: NAME, kernel: kernel.name.clone(), message },
+        })?;
+        let stage = |extension, text: String| Stage { extension, bytes: text.into_bytes() };
+        Ok(vec![stage("ll", emitted.ll), stage("ptx", emitted.ptx)])
+    }
+}
