@@ -7,8 +7,9 @@ mod support;
 use std::path::Path;
 
 use fusewright_abi::{DType, Target};
-use fusewright_codegen::backend::ascend::{CHIPS, emit};
+use fusewright_codegen::backend::ascend::{CHIPS, EmitError, emit};
 use fusewright_codegen::backend::{self, BackendError};
+use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{Kernel, Order, Tree};
 
 const TREE: Order = Order::Tree(Tree::interleaved(64));
@@ -91,4 +92,21 @@ fn the_backend_yields_headers_and_source_and_keeps_to_its_targets() {
         let error = backend.emit(&kernel, &target(wrong)).expect_err("not a target of this backend");
         assert!(matches!(error, BackendError::Target { .. }), "{error}");
     }
+}
+
+#[test]
+fn kernels_of_the_text_files_are_written_or_refused_by_name() {
+    let kernels = support::from_filetests();
+    let mut refused = Vec::new();
+    for kernel in &kernels {
+        let native = expand(kernel, Column::Ascend).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+        match emit(&native, "910b1") {
+            Err(EmitError::Unsupported { place, what }) => refused.push(format!("{}: {place}: {what}", kernel.name)),
+            Err(other) => panic!("{}: {other}\n{native}", kernel.name),
+            Ok(_) => {}
+        }
+    }
+    println!("{} of {} refused:\n{}", refused.len(), kernels.len(), refused.join("\n"));
+    assert!(refused.len() < kernels.len(), "{}", refused.join("\n"));
+    assert!(refused.iter().all(|r| r.contains("segment `")), "{}", refused.join("\n"));
 }

@@ -9,8 +9,9 @@ mod support;
 use std::path::Path;
 
 use fusewright_abi::{DType, Target};
-use fusewright_codegen::backend::cuda::{architectures, emit};
+use fusewright_codegen::backend::cuda::{EmitError, architectures, emit};
 use fusewright_codegen::backend::{self, BackendError};
+use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{Kernel, Order, Tree};
 
 fn kernels() -> Vec<Kernel> {
@@ -28,6 +29,7 @@ fn kernels() -> Vec<Kernel> {
         support::group_quant(1000, 128, Tree::interleaved(96)),
         support::rope(8, 128),
         support::layout(64),
+        expand(&support::activation(12288), Column::Cuda).expect("every function expands"),
     ]
 }
 
@@ -47,6 +49,34 @@ fn ptxas_takes_every_kernel_without_a_spill() {
             assert!(report.registers > 0, "{} for {arch}: {report:?}", kernel.name);
         }
     }
+}
+
+#[test]
+fn kernels_of_the_text_files_assemble_or_are_refused_by_name() {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
+    let tool = ptxas::locate(&tools);
+    if tool.is_none() {
+        println!("skipped: assembling the kernels of the text files ({})", ptxas::MISSING);
+    }
+    let kernels = support::from_filetests();
+    let (mut emitted, mut refused) = (0, Vec::new());
+    for kernel in &kernels {
+        let native = expand(kernel, Column::Cuda).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+        match emit(&native, "sm_90") {
+            Err(EmitError::Unsupported { place, what }) => refused.push(format!("{}: {place}: {what}", kernel.name)),
+            Err(other) => panic!("{}: {other}\n{native}", kernel.name),
+            Ok(code) => {
+                emitted += 1;
+                let report = tool.as_deref().map(|tool| ptxas::assemble(tool, &code.ptx));
+                if let Some(Err(message)) = report {
+                    panic!("{}: {message}\n{}", kernel.name, code.ptx);
+                }
+            }
+        }
+    }
+    assert!(emitted * 10 >= kernels.len() * 7, "{emitted} of {}; refused:\n{}", kernels.len(), refused.join("\n"));
+    println!("{emitted} of {}; refused:\n{}", kernels.len(), refused.join("\n"));
+    assert!(refused.iter().all(|r| r.contains("segment `")), "{}", refused.join("\n"));
 }
 
 fn ptx(kernel: &Kernel, arch: &str) -> String {

@@ -3,7 +3,7 @@
 use fusewright_abi::{DType, ParamAccess};
 use fusewright_codegen::kernel::{
     DimDecl, DimOrigin, INNER, InstError, InstOp, Kernel, LANE, Order, Over, Param, ParamId, ROW, SegmentBuilder,
-    Shape, Source, Tree, Val,
+    Shape, Source, Tree, Val, parse_kernels, verify,
 };
 use fusewright_graph::dim::DimFn;
 use fusewright_graph::{Dim, Literal, NanRule, ReduceOp, Rounding, ScalarFn};
@@ -42,6 +42,23 @@ pub fn kernel(
     let segments = vec![builder.finish()];
     let dims = vec![DimDecl { name: "t".into(), origin: DimOrigin::Extent(ParamId(0), 0) }];
     Kernel { name: name.to_owned(), dims, params, rows: tokens(), segments }
+}
+
+/// The kernels of the text files that test Kernel IR.
+pub fn from_filetests() -> Vec<Kernel> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/filetests/kernel");
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|e| e.expect("the folder is readable").path()).collect();
+    paths.sort();
+    paths
+        .iter()
+        .flat_map(|path| {
+            let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let kernels: String = text.lines().filter(|l| !l.starts_with("test ")).map(|l| format!("{l}\n")).collect();
+            parse_kernels(&kernels).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        })
+        .filter(|kernel| verify(kernel).is_ok())
+        .collect()
 }
 
 /// `row * length + lane + start`.

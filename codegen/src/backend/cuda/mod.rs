@@ -150,7 +150,7 @@ fn machine(arch: Arch) -> Result<TargetMachine, EmitError> {
 pub fn launch(kernel: &Kernel) -> Launch {
     let trees = kernel.segments.iter().flat_map(|s| &s.insts).filter_map(|i| match &i.op {
         InstOp::Reduce { order: Order::Tree(tree), .. } => Some(tree.threads),
-        InstOp::Reduce { .. } | InstOp::ArgReduce(_) => Some(256),
+        InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => Some(256),
         _ => None,
     });
     let threads = trees.max().unwrap_or(256).next_multiple_of(32).clamp(128, 1024);

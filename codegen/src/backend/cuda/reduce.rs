@@ -310,30 +310,58 @@ impl<'a, 'c> Rows<'a, 'c> {
 
     /// The extreme element of a row and its lane: the first of equals, and a NaN before all.
     pub fn arg_reduce(&mut self, op: ReduceOp, x: Val) -> Built<Vec<Value<'c>>> {
+        let none = vec![literal(self.code, &neutral(op, self.segment.ty(x).dtype)?)?, self.code.i32(-1).into()];
+        self.next_extreme(op, x, &none)
+    }
+
+    /// The elements of a row in descending order, as [`Rows::arg_reduce`] orders them, one search after the other.
+    pub fn top_k(&mut self, x: Val, k: &Dim, held: [IntValue<'c>; 2]) -> Built<()> {
+        let none =
+            vec![literal(self.code, &neutral(ReduceOp::Max, self.segment.ty(x).dtype)?)?, self.code.i32(-1).into()];
+        let count = self.dim(k)?;
+        self.each(self.code.i64(0), count, self.code.i64(1), none, |rows, place, last| {
+            let next = rows.next_extreme(ReduceOp::Max, x, last)?;
+            let leads = rows.code.cmp(IntPredicate::EQ, rows.frame.thread, rows.code.i64(0))?;
+            rows.when(leads, |rows| held.iter().zip(&next).try_for_each(|(&to, &value)| rows.put(to, place, value)))?;
+            // The next search uses the same slots.
+            rows.code.barrier()?;
+            Ok(next)
+        })
+        .map(|_| ())
+    }
+
+    /// The first element, in the order of the search, behind the pair `last`; a negative lane is before all.
+    fn next_extreme(&mut self, op: ReduceOp, x: Val, last: &[Value<'c>]) -> Built<Vec<Value<'c>>> {
         let dtype = self.segment.ty(x).dtype;
         let count = self.dim(&self.segment.ty(x).shape.elements())?;
         let arch = self.frame.arch;
-        let better_than = if op == ReduceOp::Max { ScalarFn::Gt } else { ScalarFn::Lt };
-        let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
+        let beyond = if op == ReduceOp::Max { ScalarFn::Gt } else { ScalarFn::Lt };
+        let precedes = move |rows: &Rows<'a, 'c>, b: &[Value<'c>], a: &[Value<'c>]| {
             let code = rows.code;
             let test = |f, x: Value<'c>, y: Value<'c>| -> Built<IntValue<'c>> {
                 Ok(map(code, arch, f, dtype, &[x, y])?.into_int_value())
             };
             let (a_nan, b_nan) = (test(ScalarFn::Ne, a[0], a[0])?, test(ScalarFn::Ne, b[0], b[0])?);
-            let beyond = code.b.build_or(test(better_than, b[0], a[0])?, b_nan, "")?;
-            let beyond = code.b.build_and(beyond, code.b.build_not(a_nan, "")?, "")?;
+            let larger = code.b.build_or(test(beyond, b[0], a[0])?, b_nan, "")?;
+            let larger = code.b.build_and(larger, code.b.build_not(a_nan, "")?, "")?;
             let both_nan = code.b.build_and(a_nan, b_nan, "")?;
             let equal = code.b.build_or(test(ScalarFn::Eq, a[0], b[0])?, both_nan, "")?;
-            let earlier = code.cmp(IntPredicate::SLT, b[1].into_int_value(), a[1].into_int_value())?;
-            let takes = code.b.build_or(beyond, code.b.build_and(equal, earlier, "")?, "")?;
-            Ok(vec![code.select(takes, b[0], a[0])?, code.select(takes, b[1], a[1])?])
+            // Unsigned, so that a missing lane comes behind every other.
+            let earlier = code.cmp(IntPredicate::ULT, b[1].into_int_value(), a[1].into_int_value())?;
+            Ok::<_, EmitError>(code.b.build_or(larger, code.b.build_and(equal, earlier, "")?, "")?)
         };
-        let start = vec![literal(self.code, &neutral(op, dtype)?)?, self.code.i32(i64::from(i32::MAX)).into()];
+        let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
+            let takes = precedes(rows, b, a)?;
+            Ok(vec![rows.code.select(takes, b[0], a[0])?, rows.code.select(takes, b[1], a[1])?])
+        };
+        let start = vec![literal(self.code, &neutral(op, dtype)?)?, self.code.i32(-1).into()];
         let step = self.code.i64(i64::from(self.frame.threads));
+        let fresh = self.code.cmp(IntPredicate::SLT, last[1].into_int_value(), self.code.i32(0))?;
         let own = self.each(self.frame.thread, count, step, start, |rows, lane, so_far| {
-            let element = rows.element(x, lane)?;
-            let lane = rows.code.resize(lane, 32)?;
-            combine(rows, so_far, &[element, lane.into()])
+            let element = [rows.element(x, lane)?, rows.code.resize(lane, 32)?.into()];
+            let behind = rows.code.b.build_or(precedes(rows, last, &element)?, fresh, "")?;
+            let better = combine(rows, so_far, &element)?;
+            better.iter().zip(so_far).map(|(&new, &old)| rows.code.select(behind, new, old)).collect()
         })?;
         let warp = self.combine_warp(own, self.frame.threads, WARP, &combine)?;
         self.combine_blocks(warp, self.frame.threads / WARP, &combine)

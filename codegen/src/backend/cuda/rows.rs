@@ -114,7 +114,10 @@ impl<'a, 'c> Rows<'a, 'c> {
         let result = inst.results[0];
         let ty = self.segment.ty(result).clone();
         match &inst.op {
-            InstOp::TopK(_) => Err(EmitError::unsupported("the k largest of a row".into())),
+            InstOp::TopK(k) => {
+                let held = [self.hold(inst.results[0], k)?, self.hold(inst.results[1], k)?];
+                self.top_k(inst.args[0], k, held)
+            }
             InstOp::Reduce { op, over: Over::Row, nan, order } => {
                 let value = self.reduce_row(*op, *nan, *order, inst.args[0])?;
                 self.registers[result.0 as usize] = Some(value);
