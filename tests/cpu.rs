@@ -12,3 +12,5 @@ mod casts;
 mod code;
 #[path = "cpu/kernels.rs"]
 mod kernels;
+#[path = "cpu/maps.rs"]
+mod maps;
