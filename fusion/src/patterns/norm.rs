@@ -68,8 +68,14 @@ fn deviation(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     }
 }
 
-/// `x` if the value is the mean of `x` over its innermost axes.
+/// `x` if the value is the mean of `x` over its innermost axes: a sum that is divided, or a sum of parts.
 fn mean_of(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    if let Some((Prim::Reduce { op: ReduceOp::Add, axes, .. }, node)) = s.prim(s.peel(value)) {
+        let shape = &s.body.ty(node.operands[0]).shape;
+        let n = dim::product(axes.iter().map(|&axis| &shape[axis])).as_const()?;
+        let parts = s.pairs(node.operands[0], ScalarFn::Mul);
+        return parts.into_iter().find_map(|(x, c)| s.is_about(c, 1.0 / n as f64).then_some(x));
+    }
     let (sum, count, inverse) = match s.map(value)? {
         (ScalarFn::Div, &[sum, count]) => (sum, count, false),
         (ScalarFn::Mul, &[a, b]) if s.is_single(b) => (a, b, true),

@@ -55,15 +55,27 @@ fn quantiser(s: &Skeleton<'_>, to: DType, saturate: bool, x: Value) -> Option<Qu
 
 /// `(x, low, high)` if the value is `x` clamped by constants.
 fn clamp(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64, f64)> {
-    let side =
-        |value, f| s.pairs(value, f).into_iter().find_map(|(x, bound)| s.constant(bound).map(|bound| (x, bound)));
-    if let Some((below, high)) = side(value, ScalarFn::Min) {
-        let (x, low) = side(below, ScalarFn::Max)?;
+    let side = |value, fs: [ScalarFn; 2]| {
+        let mut pairs = fs.into_iter().flat_map(|f| s.pairs(value, f));
+        pairs.find_map(|(x, bound)| s.constant(bound).map(|bound| (x, bound)))
+    };
+    let (upper, lower) = ([ScalarFn::Min, ScalarFn::MinNum], [ScalarFn::Max, ScalarFn::MaxNum]);
+    if let Some((below, high)) = side(value, upper) {
+        let (x, low) = side(below, lower)?;
         return Some((x, low, high));
     }
-    let (above, low) = side(value, ScalarFn::Max)?;
-    let (x, high) = side(above, ScalarFn::Min)?;
+    let (above, low) = side(value, lower)?;
+    let (x, high) = side(above, upper)?;
     Some((x, low, high))
+}
+
+/// The value that a guard against a zero scale chooses otherwise.
+fn unguarded(s: &Skeleton<'_>, value: Value) -> Value {
+    match s.map(value) {
+        Some((ScalarFn::Select, &[_, a, b])) if s.constant(a).is_some() => b,
+        Some((ScalarFn::Select, &[_, a, b])) if s.constant(b).is_some() => a,
+        _ => value,
+    }
 }
 
 /// The value before rounding to an integer and before adding a zero point.
@@ -87,7 +99,7 @@ fn rounded(s: &Skeleton<'_>, value: Value) -> Value {
 /// `(x, by)` if the value is `x / by` or `x · by`, with `x` the operand of more axes.
 fn division(s: &Skeleton<'_>, value: Value) -> Option<(Value, Value)> {
     let axes = |v| s.axes.flat(v).len();
-    match s.map(value)? {
+    match s.map(unguarded(s, value))? {
         (ScalarFn::Div, &[x, by]) => Some((x, by)),
         (ScalarFn::Mul, &[a, b]) if axes(a) >= axes(b) => Some((a, b)),
         (ScalarFn::Mul, &[a, b]) => Some((b, a)),

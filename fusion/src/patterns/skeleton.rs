@@ -80,6 +80,9 @@ impl<'g> Skeleton<'g> {
             (Prim::Literal(Literal::Int(_, v)), _) => Some(*v as f64),
             (Prim::SizeOf(dim), _) => dim.as_const().map(|v| v as f64),
             (Prim::Cast { .. }, node) => self.constant(node.operands[0]),
+            (Prim::Map(ScalarFn::Div), node) => {
+                Some(self.constant(node.operands[0])? / self.constant(node.operands[1])?)
+            }
             _ => None,
         }
     }

@@ -221,3 +221,26 @@ fn quantisers_by_scale_and_bound() {
     expect_names(&int8(false, false), &[("quant.int8_static", 1)]);
     expect_names(&int8(false, true), &[("quant.int8_static", 1)]);
 }
+
+#[test]
+fn kernels_of_vendors_spell_norms_and_quantisers_their_way() {
+    let vendor = one(|g| {
+        let b = &g.b;
+        let sum = b.add(b.cast(input(g, "x"), F32)?, b.cast(input(g, "r"), F32)?)?;
+        // The mean as a sum of parts, the root and its reciprocal apart.
+        let part = b.div(b.float(F32, 1.0)?, b.float(F32, 64.0)?)?;
+        let mean = b.reduce_last(ReduceOp::Add, b.mul(b.mul(sum, sum)?, part)?)?;
+        let root = b.map(ScalarFn::Sqrt, &[b.add(mean, b.float(F32, 1e-6)?)?])?;
+        let y = b.cast(b.mul(sum, b.div(b.float(F32, 1.0)?, root)?)?, BF16)?;
+        let y = b.cast(y, F32)?;
+        // The scale inverted, a zero row guarded.
+        let largest = b.reduce_last(ReduceOp::Max, b.map(ScalarFn::Abs, &[y])?)?;
+        let zero = b.float(F32, 0.0)?;
+        let inverse = b.div(b.float(F32, 127.0)?, largest)?;
+        let guarded = b.map(ScalarFn::Select, &[b.map(ScalarFn::Eq, &[largest, zero])?, zero, b.mul(y, inverse)?])?;
+        let whole = b.map(ScalarFn::RoundEven, &[guarded])?;
+        let low = b.map(ScalarFn::MaxNum, &[whole, b.float(F32, -128.0)?])?;
+        Ok(vec![b.cast(b.map(ScalarFn::MinNum, &[low, b.float(F32, 127.0)?])?, DType::I8)?])
+    });
+    expect_names(&vendor, &[("add_rms_norm.int8_token", 1)]);
+}

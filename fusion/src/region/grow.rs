@@ -14,6 +14,7 @@ pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
     let flow = Flow::of(graph);
     let mut growth = Growth::seed(&flow, limits);
     growth.merge_neighbours();
+    growth.merge_siblings();
     growth.finish()
 }
 
@@ -23,6 +24,8 @@ struct Growth<'a, 'g> {
     /// Region of each node.
     region: Vec<Option<usize>>,
     members: Vec<BTreeSet<NodeId>>,
+    /// Regions whose outputs may run over inner rows of their own.
+    segments: BTreeSet<usize>,
     /// Computing nodes that read each node's results.
     readers: Vec<BTreeSet<NodeId>>,
     refused: BTreeMap<NodeId, Refusal>,
@@ -44,13 +47,14 @@ impl<'a, 'g> Growth<'a, 'g> {
             limits,
             region: vec![None; count],
             members: Vec::new(),
+            segments: BTreeSet::new(),
             readers,
             refused: BTreeMap::new(),
             edges: BTreeMap::new(),
         };
         for id in graph.node_ids() {
             let alone = BTreeSet::from([id]);
-            match growth.admits(id).and_then(|()| growth.fits(&alone)) {
+            match growth.admits(id).and_then(|()| growth.fits(&alone, false)) {
                 Ok(()) => {
                     growth.region[id.0 as usize] = Some(growth.members.len());
                     growth.members.push(alone);
@@ -89,20 +93,20 @@ impl<'a, 'g> Growth<'a, 'g> {
     }
 
     /// Whether a set of nodes is one row program.
-    fn fits(&self, members: &BTreeSet<NodeId>) -> Result<(), Refusal> {
+    fn fits(&self, members: &BTreeSet<NodeId>, segments: bool) -> Result<(), Refusal> {
         if members.len() > self.limits.nodes {
             return Err(Refusal::TooLarge);
         }
         let outline = Outline::of(self.flow, members, None).map_err(|_| Refusal::Reshape)?;
-        self.legal(&outline)
+        self.legal(&outline, segments)
     }
 
-    fn legal(&self, outline: &Outline) -> Result<(), Refusal> {
+    fn legal(&self, outline: &Outline, segments: bool) -> Result<(), Refusal> {
         if outline.inputs.len() + outline.outputs.len() > self.limits.operands {
             return Err(Refusal::TooLarge);
         }
         let body = expand(&outline.body).map_err(|_| Refusal::Reshape)?;
-        Space::of(&body).map(|_| ())
+        Space::find(&body, segments).map(|_| ())
     }
 
     fn merge_neighbours(&mut self) {
@@ -126,17 +130,53 @@ impl<'a, 'g> Growth<'a, 'g> {
             return false;
         }
         let joined: BTreeSet<NodeId> = self.members[a].union(&self.members[b]).copied().collect();
-        let verdict = if self.is_convex(&joined) { self.fits(&joined) } else { Err(Refusal::NotConvex) };
+        let verdict = if self.is_convex(&joined) { self.fits(&joined, false) } else { Err(Refusal::NotConvex) };
         if let Err(refusal) = verdict {
             self.edges.insert((source, reader), refusal);
             return false;
         }
+        self.join(a, b, joined);
+        true
+    }
+
+    fn join(&mut self, a: usize, b: usize, joined: BTreeSet<NodeId>) {
         for member in &self.members[b] {
             self.region[member.0 as usize] = Some(a);
         }
         self.members[b].clear();
         self.members[a] = joined;
-        true
+    }
+
+    /// Merges regions that read slices of one product, such as the heads of query and key: one pass over its rows.
+    fn merge_siblings(&mut self) {
+        for id in self.flow.graph.node_ids() {
+            let readers = self.slice_readers(id);
+            let Some((&first, rest)) = readers.split_first() else { continue };
+            for &other in rest {
+                let joined: BTreeSet<NodeId> = self.members[first].union(&self.members[other]).copied().collect();
+                if self.is_convex(&joined) && self.fits(&joined, true).is_ok() {
+                    self.join(first, other, joined);
+                    self.segments.insert(first);
+                }
+            }
+        }
+    }
+
+    /// The regions that read a node's results through slices alone, in order.
+    fn slice_readers(&self, id: NodeId) -> Vec<usize> {
+        let flow = self.flow;
+        let mut regions = Vec::new();
+        for user in flow.graph.node(id).results.iter().flat_map(|&r| flow.users(r)) {
+            let node = flow.graph.node(*user);
+            if !matches!(node.op, Op::Prim(Prim::Slice { .. })) {
+                continue;
+            }
+            for reader in node.results.iter().flat_map(|&r| flow.readers(r)) {
+                let region = self.region[reader.0 as usize];
+                regions.extend(region.filter(|r| !regions.contains(r)));
+            }
+        }
+        regions
     }
 
     /// Whether no path leaves the nodes and comes back, regions taken as one.
@@ -182,15 +222,17 @@ impl<'a, 'g> Growth<'a, 'g> {
     fn finish(mut self) -> Partition {
         let mut partition = Partition::default();
         let mut covered: BTreeSet<NodeId> = BTreeSet::new();
-        let mut members: Vec<BTreeSet<NodeId>> = std::mem::take(&mut self.members);
-        members.retain(|m| !m.is_empty());
-        members.sort_by_key(|m| m.first().copied());
+        let taken = std::mem::take(&mut self.members);
+        let mut members: Vec<(BTreeSet<NodeId>, bool)> =
+            taken.into_iter().enumerate().map(|(i, set)| (set, self.segments.contains(&i))).collect();
+        members.retain(|(set, _)| !set.is_empty());
+        members.sort_by_key(|(set, _)| set.first().copied());
         let (computing, copying): (Vec<_>, Vec<_>) =
-            members.into_iter().partition(|set| set.iter().any(|&id| computes(self.flow.graph, id)));
-        self.refused.extend(copying.into_iter().flatten().map(|id| (id, Refusal::LayoutOnly)));
-        let fused: BTreeSet<NodeId> = computing.iter().flatten().copied().collect();
-        for set in computing {
-            match self.region_of(&set, &fused) {
+            members.into_iter().partition(|(set, _)| set.iter().any(|&id| computes(self.flow.graph, id)));
+        self.refused.extend(copying.into_iter().flat_map(|(set, _)| set).map(|id| (id, Refusal::LayoutOnly)));
+        let fused: BTreeSet<NodeId> = computing.iter().flat_map(|(set, _)| set).copied().collect();
+        for (set, segments) in computing {
+            match self.region_of(&set, &fused, segments) {
                 Ok(region) => {
                     covered.extend(&region.nodes);
                     partition.regions.push(region);
@@ -204,14 +246,20 @@ impl<'a, 'g> Growth<'a, 'g> {
         partition
     }
 
-    fn region_of(&self, set: &BTreeSet<NodeId>, fused: &BTreeSet<NodeId>) -> Result<FusedRegion, Refusal> {
+    fn region_of(
+        &self,
+        set: &BTreeSet<NodeId>,
+        fused: &BTreeSet<NodeId>,
+        segments: bool,
+    ) -> Result<FusedRegion, Refusal> {
         let mut outline = Outline::of(self.flow, set, Some(fused)).map_err(|_| Refusal::Reshape)?;
-        if self.legal(&outline).is_err() {
+        if self.legal(&outline, segments).is_err() {
             outline = Outline::of(self.flow, set, None).map_err(|_| Refusal::Reshape)?;
         }
         let Outline { body, nodes, inputs, outputs } = outline;
         let ends = self.ends(set);
-        Ok(FusedRegion { name: Kind::Row.name().to_owned(), kind: Kind::Row, nodes, inputs, outputs, body, ends })
+        let name = Kind::Row.name().to_owned();
+        Ok(FusedRegion { name, kind: Kind::Row, nodes, inputs, outputs, body, segments, ends })
     }
 
     fn ends(&self, set: &BTreeSet<NodeId>) -> Vec<End> {
@@ -220,7 +268,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             let sources = self.flow.sources(id).iter().map(|&source| (source, (source, id)));
             let readers = self.readers[id.0 as usize].iter().map(|&reader| (reader, (id, reader)));
             for (neighbour, edge) in sources.chain(readers).filter(|(n, _)| !set.contains(n)) {
-                let refusal = self.refused.get(&neighbour).or_else(|| self.edges.get(&edge)).copied();
+                let refusal = self.edges.get(&edge).or_else(|| self.refused.get(&neighbour)).copied();
                 ends.entry(neighbour).or_insert(refusal.unwrap_or(Refusal::NotConvex));
             }
         }

@@ -76,6 +76,8 @@ pub struct FusedRegion {
     pub outputs: Vec<Value>,
     /// The region as a graph of its own, with composites as they were.
     pub body: Graph,
+    /// Whether outputs run over inner rows of their own: heads of the query and of the key, say.
+    pub segments: bool,
     /// Neighbours that did not join, and why.
     pub ends: Vec<End>,
 }
@@ -94,7 +96,7 @@ impl FusedRegion {
     /// # Errors
     /// None for a region that [`partition`] made.
     pub fn space(&self) -> Result<Space, Refusal> {
-        Space::of(&self.expand_body().map_err(|_| Refusal::Reshape)?)
+        Space::find(&self.expand_body().map_err(|_| Refusal::Reshape)?, self.segments)
     }
 }
 

@@ -33,6 +33,8 @@ pub enum Refusal {
     LaneOverlap,
     /// A computed value holds its lanes in another order than the row.
     LaneOrder,
+    /// A slice or concatenation of computed values that is not of whole rows of lanes.
+    LaneCut,
     /// One axis occurs twice in a value.
     Diagonal,
     /// The outputs have no row in common.
@@ -51,7 +53,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason, in declaration order.
-    pub const ALL: [Refusal; 21] = [
+    pub const ALL: [Refusal; 22] = [
         Refusal::MatMul,
         Refusal::Attention,
         Refusal::Collective,
@@ -66,6 +68,7 @@ impl Refusal {
         Refusal::Reshape,
         Refusal::LaneOverlap,
         Refusal::LaneOrder,
+        Refusal::LaneCut,
         Refusal::Diagonal,
         Refusal::NoCommonRows,
         Refusal::InnerRows,
@@ -92,6 +95,7 @@ impl Refusal {
             Refusal::Reshape => "reshape",
             Refusal::LaneOverlap => "lane_overlap",
             Refusal::LaneOrder => "lane_order",
+            Refusal::LaneCut => "lane_cut",
             Refusal::Diagonal => "diagonal",
             Refusal::NoCommonRows => "no_common_rows",
             Refusal::InnerRows => "inner_rows",
@@ -119,6 +123,7 @@ impl Refusal {
             Refusal::Reshape => "the extents of a reshape or broadcast do not factor into common axes",
             Refusal::LaneOverlap => "reductions or cuts run over lanes that overlap without nesting",
             Refusal::LaneOrder => "a computed value holds its lanes in another order than the row",
+            Refusal::LaneCut => "it cuts or joins computed values that are not whole rows of lanes",
             Refusal::Diagonal => "one axis occurs twice in a value",
             Refusal::NoCommonRows => "the outputs have no row in common",
             Refusal::InnerRows => "the outputs run over different inner rows",

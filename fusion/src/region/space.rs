@@ -26,12 +26,20 @@ impl Space {
     /// # Errors
     /// Why the body is no row program.
     pub fn of(body: &Graph) -> Result<Space, Refusal> {
+        Space::find(body, false)
+    }
+
+    /// As [`Space::of`]; with `segments`, outputs may run over inner rows of their own beside the common rows.
+    ///
+    /// # Errors
+    /// Why the body is no row program.
+    pub fn find(body: &Graph, segments: bool) -> Result<Space, Refusal> {
         let axes = AxisMap::of(body).map_err(|_| Refusal::Reshape)?;
         let views = views(body);
-        let lanes = lanes(body, &axes)?;
+        let lanes = find_lanes(body, &axes, &views)?;
         let mut space = Space { axes, rows: Vec::new(), lanes };
         space.check_values(body, &views)?;
-        space.rows = space.common_rows(body)?;
+        space.rows = space.common_rows(body, segments)?;
         space.check_nodes(body, &views)?;
         Ok(space)
     }
@@ -63,8 +71,8 @@ impl Space {
         Ok(())
     }
 
-    /// The rows, which every output runs over.
-    fn common_rows(&self, body: &Graph) -> Result<Vec<AxisId>, Refusal> {
+    /// The rows that every output runs over.
+    fn common_rows(&self, body: &Graph, segments: bool) -> Result<Vec<AxisId>, Refusal> {
         let rows_of =
             |value| -> Vec<AxisId> { self.axes.flat(value).into_iter().filter(|&a| !self.is_lane(a)).collect() };
         let outputs: Vec<Vec<AxisId>> = body.outputs().iter().map(|o| rows_of(o.value)).collect();
@@ -72,8 +80,13 @@ impl Space {
         if outputs.iter().all(|rows| rows.len() == first.len() && rows.iter().all(|a| first.contains(a))) {
             return Ok(first.clone());
         }
-        let shared = first.iter().any(|a| outputs.iter().all(|rows| rows.contains(a)));
-        Err(if shared { Refusal::InnerRows } else { Refusal::NoCommonRows })
+        let shared: Vec<AxisId> =
+            first.iter().copied().filter(|a| outputs.iter().all(|rows| rows.contains(a))).collect();
+        match (shared.is_empty(), segments) {
+            (true, _) => Err(Refusal::NoCommonRows),
+            (false, false) => Err(Refusal::InnerRows),
+            (false, true) => Ok(shared),
+        }
     }
 
     fn check_nodes(&self, body: &Graph, views: &[bool]) -> Result<(), Refusal> {
@@ -95,6 +108,16 @@ impl Space {
                     }
                     if self.axes.flat(node.operands[1]).iter().any(|&a| self.is_lane(a)) {
                         return Err(Refusal::GatherLanes);
+                    }
+                }
+                Prim::Slice { axis, .. } | Prim::Cat { axis } if !views[node.results[0].0 as usize] => {
+                    let dim = |v: &Value| self.axes.dims(*v).swap_remove(*axis);
+                    let whole = |v: &Value| self.lanes.contains(&dim(v));
+                    // A stack joins along a new dim.
+                    let cat = matches!(prim, Prim::Cat { .. });
+                    let stacks = cat && node.operands.iter().all(|v| dim(v).is_empty());
+                    if !stacks && !node.operands.iter().chain(&node.results).all(whole) {
+                        return Err(Refusal::LaneCut);
                     }
                 }
                 _ => {}
@@ -144,7 +167,10 @@ fn views(body: &Graph) -> Vec<bool> {
 /// # Errors
 /// Lanes that overlap without nesting.
 pub fn lanes(body: &Graph, axes: &AxisMap) -> Result<Vec<Vec<AxisId>>, Refusal> {
-    let views = views(body);
+    find_lanes(body, axes, &views(body))
+}
+
+fn find_lanes(body: &Graph, axes: &AxisMap, views: &[bool]) -> Result<Vec<Vec<AxisId>>, Refusal> {
     let mut runs: Vec<Vec<AxisId>> = axes.reduced().map(|(_, over)| over).collect();
     for cut in axes.derived() {
         if !views[body.node(cut.node).results[0].0 as usize] {
