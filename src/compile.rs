@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use fusewright_abi::Target;
 use fusewright_fusion::pass::{Cx, Observer, PassManager, Timer, Verify};
+use fusewright_fusion::patterns;
 use fusewright_fusion::region::{Limits, Partition, partition};
 use fusewright_graph::Graph;
 
@@ -77,7 +78,8 @@ pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
     let (graph, reports) =
         manager.run(graph, &mut Cx::default(), &mut observers).map_err(|e| Error::Internal(e.to_string()))?;
     let limits = if options.fuse { Limits::default() } else { Limits { nodes: 1, ..Limits::default() } };
-    let partition = partition(&graph, &limits);
+    let mut partition = partition(&graph, &limits);
+    patterns::name_regions(&graph, &mut partition);
     let time = |i: usize| timer.times.get(i).map_or(0, |(_, us)| *us);
     let times = reports.iter().enumerate();
     let times = times.map(|(i, r)| PassTime { name: r.name.to_owned(), changed: r.changed, us: time(i) });

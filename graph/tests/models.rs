@@ -71,19 +71,22 @@ fn elementwise_models_give_the_stored_values() {
     }
 }
 
-/// The decomposed form spells attention out in f32, the other leaves it one op: the same function up to the rounding
-/// of f32 intermediates, which a bf16 result shows in few elements.
+/// The decomposed form spells attention out in f32, the other leaves it one op that rounds where it likes: what the
+/// first gives, and what PyTorch gave, is right for the second.
 #[test]
 fn both_forms_of_a_layer_are_one_function() {
     let bytes = read(&format!("{LAYER}.safetensors"));
     let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+    let [train, core] = FORMS.map(|form| import(LAYER, form));
     for case in CASES {
         let inputs = tensors(&file, &format!("{case}in"));
-        let [train, core] = FORMS.map(|form| {
-            interp::run(&import(LAYER, form), &inputs, &Symbols::new())
-                .unwrap_or_else(|e| panic!("{LAYER}.{form}: {e}"))
-        });
-        let difference = train[0].compare(&core[0]).expect("one type");
-        assert!(difference.elements >= 192 && difference.mismatched * 100 <= difference.elements, "{difference:?}");
+        let ranges = interp::enclose(&train, &inputs, &Symbols::new()).unwrap_or_else(|e| panic!("{LAYER}: {e}"));
+        let decomposed = interp::run(&core, &inputs, &Symbols::new()).unwrap_or_else(|e| panic!("{LAYER}: {e}"));
+        let expected = tensors(&file, &format!("{case}out"));
+        assert!(ranges.len() == 1 && decomposed.len() == 1 && expected.len() == 1);
+        for foreign in [&decomposed[0], &expected[0]] {
+            let report = ranges[0].check(foreign).expect("one type");
+            assert!(report.elements >= 192 && report.is_ok(), "{case}: {report:?}");
+        }
     }
 }
