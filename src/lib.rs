@@ -16,6 +16,7 @@ pub mod knobs;
 pub mod model;
 pub mod text_tool;
 
+mod attention;
 mod callable;
 mod compile;
 mod compiler;

@@ -37,6 +37,16 @@ pub(crate) fn widen(dtype: DType, bytes: &[u8]) -> Option<Vec<f32>> {
     })
 }
 
+/// Rounding of f32 values to a float dtype, kept as f32.
+pub(crate) fn rounding(dtype: DType) -> Option<fn(f32) -> f32> {
+    match dtype {
+        DType::F32 => Some(|x| x),
+        DType::BF16 => Some(|x| bf16::from_f32(x).to_f32()),
+        DType::F16 => Some(|x| f16::from_f32(x).to_f32()),
+        _ => None,
+    }
+}
+
 /// Rounds f32 values to a float dtype.
 pub(crate) fn narrow(dtype: DType, values: &[f32], out: &mut [u8]) -> Option<()> {
     match dtype {

@@ -96,6 +96,9 @@ impl Build<'_> {
                 let widened = self.widened(node.operands[1]);
                 return Ok(step(Work::MatMul { transpose_b: *transpose_b, widened }));
             }
+            Op::Prim(Prim::Sdpa(sdpa)) if node.operands.iter().all(|&v| self.multiplies(v)) => {
+                return Ok(step(Work::Attention(sdpa.clone())));
+            }
             Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce { .. }) => {
                 return Ok(step(Work::Reference(Arc::new(body))));
             }

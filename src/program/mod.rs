@@ -31,6 +31,8 @@ pub struct StepCounts {
     pub kernels: usize,
     /// Matrix products.
     pub matmuls: usize,
+    /// Attention.
+    pub attentions: usize,
     /// Ops evaluated by the reference interpreter.
     pub references: usize,
 }
@@ -67,6 +69,7 @@ impl Program {
             match step.work {
                 Work::Kernel(_) => counts.kernels += 1,
                 Work::MatMul { .. } => counts.matmuls += 1,
+                Work::Attention(_) => counts.attentions += 1,
                 Work::Reference(_) => counts.references += 1,
                 Work::Alias => {}
             }

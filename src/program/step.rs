@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fusewright_abi::{DType, DimArg, DimSource, KernelArtifact, RowRange};
+use fusewright_graph::prim::Sdpa;
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Graph, Value, interp};
 use fusewright_runtime::{Arg, Module};
 
 use super::plan::{Binding, Place, Plan, Slot};
-use crate::matmul::{MatMulShape, matmul, narrow, widen};
+use crate::attention::{AttentionRule, AttentionShape, attention};
+use crate::matmul::{MatMulShape, matmul, narrow, rounding, widen};
 use crate::{Error, HostTensor};
 
 /// What a step does.
@@ -19,6 +21,8 @@ pub(crate) enum Work {
     Kernel(Arc<CompiledKernel>),
     /// Multiplies matrices; the right operand may be a weight widened beforehand.
     MatMul { transpose_b: bool, widened: Option<Arc<Vec<f32>>> },
+    /// Attends queries to keys and values.
+    Attention(Sdpa),
     /// The same bytes under another shape.
     Alias,
     /// Evaluates a graph by the reference interpreter.
@@ -109,6 +113,7 @@ impl Step {
             Work::MatMul { transpose_b, widened } => {
                 self.matmul(*transpose_b, widened.as_deref(), &inputs, outputs[0], memory)
             }
+            Work::Attention(sdpa) => self.attention(sdpa, &inputs, outputs[0], memory),
             Work::Reference(graph) => self.reference(graph, &inputs, &outputs, memory),
         }
     }
@@ -162,6 +167,31 @@ impl Step {
         let done = narrow(output.dtype, &product, &mut out[..output.bytes]);
         put_back(memory, output, out);
         done.ok_or_else(|| unsupported(output.dtype))
+    }
+
+    fn attention(&self, sdpa: &Sdpa, inputs: &[&Slot], output: &Slot, memory: &mut Memory<'_>) -> Result<(), Error> {
+        let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
+        let shape = AttentionShape {
+            batch: q.shape[0],
+            query_heads: q.shape[1],
+            key_heads: k.shape[1],
+            queries: q.shape[2],
+            keys: k.shape[2],
+            depth: q.shape[3],
+            value_depth: v.shape[3],
+        };
+        let unsupported = || self.error(format!("attention over {}", q.dtype));
+        let round = rounding(q.dtype).ok_or_else(unsupported)?;
+        let rule = AttentionRule { causal: sdpa.causal, scale: f64::from_bits(sdpa.scale_bits) as f32, round };
+        let mut operands = Vec::with_capacity(inputs.len());
+        for slot in inputs {
+            operands.push(widen(slot.dtype, memory.bytes(slot)?).ok_or_else(unsupported)?);
+        }
+        let result = attention(shape, rule, &operands[0], &operands[1], &operands[2]);
+        let mut out = take(memory, output);
+        let done = narrow(output.dtype, &result, &mut out[..output.bytes]);
+        put_back(memory, output, out);
+        done.ok_or_else(unsupported)
     }
 
     fn reference(

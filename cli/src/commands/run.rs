@@ -128,9 +128,10 @@ fn print_report(
         super::explain::print_regions(&explain(&compiled.fused)?);
         let counts = compiled.program.counts();
         line(format!(
-            "\n{} kernels, {} matrix products, {} ops by reference; compiled {} kernels in {:.1} ms",
+            "\n{} kernels, {} matrix products, {} attentions, {} ops by reference; compiled {} kernels in {:.1} ms",
             counts.kernels,
             counts.matmuls,
+            counts.attentions,
             counts.references,
             compiled.compiled.0,
             compiled.compiled.1 as f64 / 1e3

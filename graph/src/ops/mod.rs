@@ -1,12 +1,23 @@
 //! Composites: ops whose meaning is their expansion into primitives.
 //!
-//! One file per op and one entry in [`LIST`]. From the file come shapes, reference, recognition of decomposed graphs,
+//! One file per op and one line in the list below. From the file come shapes, reference, recognition of decomposed graphs,
 //! every lowering and the generated tests.
 
-mod quantize;
-mod rms_norm;
-mod rope;
-mod silu;
+macro_rules! composites {
+    ($( $module:ident: $($spec:ident),+ => $($item:ident),+; )*) => {
+        $( mod $module; pub use $module::{$($item),+}; )*
+
+        /// Every composite, in alphabetical order of files.
+        pub const LIST: &[&OpSpec] = &[$( $( &$module::$spec, )+ )*];
+    };
+}
+
+composites! {
+    quantize: SPEC => Floor, QuantizeDynamic;
+    rms_norm: SPEC => RmsNorm, RmsRounding;
+    rope: SPEC => RopeNeox;
+    silu: SIGMOID, SILU => Sigmoid, Silu, SiluForm;
+}
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,14 +30,6 @@ use crate::graph::{Graph, Value};
 use crate::infer::TypeError;
 use crate::text::print_float;
 use crate::ty::TensorType;
-
-pub use quantize::{Floor, QuantizeDynamic};
-pub use rms_norm::{RmsNorm, RmsRounding};
-pub use rope::RopeNeox;
-pub use silu::{Sigmoid, Silu, SiluForm};
-
-/// Every composite, in alphabetical order.
-pub const LIST: &[&OpSpec] = &[&quantize::SPEC, &rms_norm::SPEC, &rope::SPEC, &silu::SIGMOID, &silu::SILU];
 
 /// What the rest of the program needs to know of a composite.
 #[derive(Debug)]
