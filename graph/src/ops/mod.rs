@@ -17,6 +17,7 @@ composites! {
     rms_norm: SPEC => RmsNorm, RmsRounding;
     rope: SPEC => RopeNeox;
     silu: SIGMOID, SILU => Sigmoid, Silu, SiluForm;
+    softmax: SPEC => Softmax;
 }
 
 use std::collections::BTreeSet;
