@@ -143,7 +143,7 @@ fn the_core_form_divides_likewise_outside_attention() {
             region cast
               ends at matmul: matmul
               ends at matmul: matmul
-            region le select add reduce sub exp reduce div
+            region le select add softmax
               ends at matmul: matmul
               ends at sub: diagonal
               ends at matmul: matmul
@@ -308,12 +308,11 @@ fn odd_layouts_end_regions() {
     expect_division(
         &transposed,
         &expect![[r#"
-        region reduce sub exp reduce div
-          ends at reduce: lane_order
-          ends at sub: lane_order
-        region reduce sub exp reduce div
-          ends at div: lane_order
-    "#]],
+            region softmax
+              ends at softmax: lane_order
+            region softmax
+              ends at softmax: lane_order
+        "#]],
     );
     let reshaped = built(|g| {
         let x = g.input("x", F32, &[6, 4]);
@@ -324,15 +323,11 @@ fn odd_layouts_end_regions() {
     expect_division(
         &reshaped,
         &expect![[r#"
-        region mul
-          ends at reduce: reshape
-          ends at sub: reshape
-        region exp reduce div
-          ends at sub: reshape
-        1 reduce: reshape
-        1 reshape: layout_only
-        1 sub: reshape
-    "#]],
+            region mul
+              ends at softmax: reshape
+            1 reshape: layout_only
+            1 softmax: reshape
+        "#]],
     );
     let diagonal = built(|g| {
         let x = g.input("x", F32, &[-1]);
