@@ -3,7 +3,7 @@
 //! An artifact is a function of its key. Its calling convention is the same on every target: buffer addresses in the
 //! order of `params`, then 64-bit integers in the order of `dims`, then the half-open range of rows to compute.
 
-use crate::{ContentKey, DType, Target};
+use crate::{ContentKey, Count, DType, Target};
 
 /// How a kernel touches a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,7 +28,7 @@ pub struct Param {
     /// Number of axes.
     pub rank: u32,
     /// Elements that the kernel may touch, for concrete integer arguments.
-    pub elements: RowRange,
+    pub elements: Count,
 }
 
 /// Where an integer argument's value comes from at launch.
@@ -61,21 +61,15 @@ pub struct DimArg {
     pub source: DimSource,
 }
 
-/// Number of independent rows as a sum of products of integer arguments:
-/// `Σ coefficient · Π dims[index]`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct RowRange {
-    /// `(coefficient, indices into dims)`.
-    pub terms: Vec<(i64, Vec<usize>)>,
-}
-
-impl RowRange {
-    /// The number of rows for concrete integer arguments; saturates at zero.
-    pub fn count(&self, dims: &[i64]) -> usize {
-        let total: i64 =
-            self.terms.iter().map(|(c, ix)| ix.iter().fold(*c, |acc, &i| acc.saturating_mul(dims[i]))).sum();
-        usize::try_from(total).unwrap_or(0)
-    }
+/// How a kernel is launched: the one place where a backend and a driver agree on a grid.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LaunchRule {
+    /// Independent outer rows; a launch covers a range of them.
+    pub rows: Count,
+    /// Blocks per outer row; one on hosts.
+    pub blocks_per_row: Count,
+    /// Threads of a block; one on hosts.
+    pub threads: u32,
 }
 
 /// What the payload bytes are.
@@ -125,8 +119,8 @@ pub struct KernelArtifact {
     pub params: Vec<Param>,
     /// Integer arguments.
     pub dims: Vec<DimArg>,
-    /// How many rows one launch covers.
-    pub rows: RowRange,
+    /// How it is launched.
+    pub launch: LaunchRule,
     /// The code.
     pub payload: Payload,
 }

@@ -4,11 +4,13 @@
 //! This crate has no dependencies and does no I/O.
 
 mod artifact;
+mod count;
 mod dtype;
 mod key;
 mod target;
 
-pub use artifact::{DimArg, DimSource, KernelArtifact, Param, ParamAccess, Payload, PayloadKind, RowRange};
+pub use artifact::{DimArg, DimSource, KernelArtifact, LaunchRule, Param, ParamAccess, Payload, PayloadKind};
+pub use count::{Count, CountOp};
 pub use dtype::{DType, ParseDTypeError};
 pub use key::ContentKey;
 pub use target::{ParseTargetError, Target};

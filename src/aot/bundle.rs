@@ -115,6 +115,8 @@ fn entry(entry: &BundleEntry) -> Value {
         "symbol": artifact.name,
         "params": params.collect::<Vec<_>>(),
         "dims": dims.collect::<Vec<_>>(),
-        "rows": artifact.rows.terms.iter().map(|(c, dims)| json!({ "coefficient": c, "dims": dims })).collect::<Vec<_>>(),
+        "rows": artifact.launch.rows.to_string(),
+        "blocks_per_row": artifact.launch.blocks_per_row.to_string(),
+        "threads": artifact.launch.threads,
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fusewright_abi::{DType, DimArg, DimSource, KernelArtifact, RowRange};
+use fusewright_abi::{Count, DType, DimArg, DimSource, KernelArtifact};
 use fusewright_graph::prim::Sdpa;
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Graph, Value, interp};
@@ -40,13 +40,13 @@ pub(crate) struct CompiledKernel {
 #[derive(Debug)]
 pub(crate) struct LaunchDims {
     dims: Vec<DimArg>,
-    rows: RowRange,
+    rows: Count,
 }
 
 impl LaunchDims {
     /// Of an artifact.
     pub fn of(artifact: &KernelArtifact) -> Self {
-        LaunchDims { dims: artifact.dims.clone(), rows: artifact.rows.clone() }
+        LaunchDims { dims: artifact.dims.clone(), rows: artifact.launch.rows.clone() }
     }
 
     /// Integer arguments and number of rows for contiguous tensors of the given shapes.

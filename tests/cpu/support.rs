@@ -104,7 +104,7 @@ pub fn launch(
         .zip(&kernel.params)
         .map(|(b, p)| if p.access == ParamAccess::In { Arg::In(b) } else { Arg::Out(b) })
         .collect();
-    let rows = artifact.rows.count(&values);
+    let rows = artifact.launch.rows.count(&values);
     module.launch(&mut args, &values, rows, threads).unwrap_or_else(|e| panic!("{e}"));
 }
 

@@ -1,8 +1,10 @@
 //! Artifacts: a payload with its parameters, integer arguments, row count and content key.
 
 use fusewright_abi::{
-    ABI_VERSION, ContentKey, DType, DimArg, DimSource, KernelArtifact, Param, Payload, RowRange, Target,
+    ABI_VERSION, ContentKey, Count, CountOp, DType, DimArg, DimSource, KernelArtifact, LaunchRule, Param, Payload,
+    Target,
 };
+use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{Dim, dim};
 use sha2::{Digest, Sha256};
 
@@ -53,6 +55,9 @@ pub fn assemble(
         reason,
     };
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
+    let (threads, blocks) = backend.grid(kernel);
+    let blocks_per_row =
+        count(kernel, &blocks).map_err(|reason| unsupported(format!("blocks per row {blocks}"), reason))?;
     let mut params = Vec::with_capacity(kernel.params.len());
     for param in &kernel.params {
         let elements = count(kernel, &dim::product(&param.shape))
@@ -66,7 +71,7 @@ pub fn assemble(
         key: kernel_key(kernel, schedule, target, backend),
         params,
         dims: dims(kernel),
-        rows,
+        launch: LaunchRule { rows, blocks_per_row, threads },
         payload: Payload { kind: backend.payload_kind(), bytes: payload.bytes },
     })
 }
@@ -80,17 +85,46 @@ fn dims(kernel: &Kernel) -> Vec<DimArg> {
     kernel.dims.iter().map(|d| DimArg { name: d.name.clone(), source: source(&d.origin) }).collect()
 }
 
-/// A number of rows or elements in the runtime's terms.
-fn count(kernel: &Kernel, dim: &Dim) -> Result<RowRange, String> {
-    let terms = dim.as_polynomial().ok_or_else(|| format!("`{dim}` is no sum of products of integer arguments"))?;
-    let index = |name: &str| {
-        let found = kernel.dims.iter().position(|d| d.name == name);
-        found.ok_or_else(|| format!("`{name}` is no integer argument"))
-    };
-    let term = |(coefficient, names): (i64, Vec<&str>)| {
-        Ok((coefficient, names.into_iter().map(index).collect::<Result<Vec<_>, String>>()?))
-    };
-    Ok(RowRange { terms: terms.into_iter().map(term).collect::<Result<_, String>>()? })
+/// A number of rows, blocks or elements in the runtime's terms.
+fn count(kernel: &Kernel, dim: &Dim) -> Result<Count, String> {
+    dim.fold(&mut Counts { kernel })
+}
+
+/// Evaluates dims to expressions over a kernel's integer arguments.
+struct Counts<'k> {
+    kernel: &'k Kernel,
+}
+
+impl DimFold for Counts<'_> {
+    type Value = Count;
+    type Error = String;
+
+    fn constant(&mut self, value: i64) -> Result<Count, String> {
+        Ok(Count::Constant(value))
+    }
+
+    fn symbol(&mut self, name: &str) -> Result<Count, String> {
+        let found = self.kernel.dims.iter().position(|d| d.name == name);
+        found.map(Count::Dim).ok_or_else(|| format!("`{name}` is no integer argument"))
+    }
+
+    fn add(&mut self, a: Count, b: Count) -> Result<Count, String> {
+        Ok(Count::Binary(CountOp::Add, Box::new(a), Box::new(b)))
+    }
+
+    fn mul(&mut self, a: Count, b: Count) -> Result<Count, String> {
+        Ok(Count::Binary(CountOp::Mul, Box::new(a), Box::new(b)))
+    }
+
+    fn function(&mut self, f: DimFn, a: Count, b: Count) -> Result<Count, String> {
+        let op = match f {
+            DimFn::FloorDiv => CountOp::FloorDiv,
+            DimFn::Mod => CountOp::Mod,
+            DimFn::Max => CountOp::Max,
+            DimFn::Min => CountOp::Min,
+        };
+        Ok(Count::Binary(op, Box::new(a), Box::new(b)))
+    }
 }
 
 /// Bytes of one element of a parameter; `None` for packed dtypes.

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 use fusewright_abi::{Payload, PayloadKind, Target};
 
+use fusewright_graph::Dim;
+
 use crate::kernel::Kernel;
 
 pub use artifact::{assemble, kernel_key};
@@ -40,6 +42,11 @@ pub trait Backend: Send + Sync {
 
     /// What the last stage is.
     fn payload_kind(&self) -> PayloadKind;
+
+    /// Threads of a block, and blocks per outer row; one each where rows are looped over.
+    fn grid(&self, _kernel: &Kernel) -> (u32, Dim) {
+        (1, Dim::constant(1))
+    }
 
     /// Emits a verified kernel as stages of which the last is the payload.
     ///

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use fusewright_abi::{KernelArtifact, Param, ParamAccess, PayloadKind, RowRange, Target};
+use fusewright_abi::{Count, KernelArtifact, Param, ParamAccess, PayloadKind, Target};
 use memmap2::{Mmap, MmapMut};
 
 use crate::{Arg, Device, Module, RuntimeError};
@@ -23,7 +23,7 @@ struct HostModule {
     name: String,
     params: Vec<Param>,
     dims: usize,
-    rows: RowRange,
+    rows: Count,
     code: Mmap,
 }
 
@@ -48,7 +48,7 @@ impl Device for Host {
             name: artifact.name.clone(),
             params: artifact.params.clone(),
             dims: artifact.dims.len(),
-            rows: artifact.rows.clone(),
+            rows: artifact.launch.rows.clone(),
             code,
         }))
     }

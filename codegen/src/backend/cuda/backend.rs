@@ -1,8 +1,9 @@
 //! This emitter as a [`Backend`].
 
 use fusewright_abi::{PayloadKind, Target};
+use fusewright_graph::Dim;
 
-use super::{EmitError, emit};
+use super::{EmitError, Launch, emit, launch};
 use crate::backend::{Backend, BackendError, Stage};
 use crate::kernel::{Kernel, verify};
 
@@ -23,6 +24,11 @@ impl Backend for CudaBackend {
 
     fn payload_kind(&self) -> PayloadKind {
         PayloadKind::Ptx
+    }
+
+    fn grid(&self, kernel: &Kernel) -> (u32, Dim) {
+        let Launch { threads, blocks_per_row } = launch(kernel);
+        (threads, blocks_per_row)
     }
 
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {

@@ -1,0 +1,118 @@
+//! Counts: numbers of rows, blocks and elements as expressions over a kernel's integer arguments.
+//!
+//! The compiler writes them, the runtime evaluates them at launch; so neither symbols nor shapes cross.
+
+use std::fmt;
+
+/// An integer expression over the integer arguments of a kernel.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Count {
+    /// A known number.
+    Constant(i64),
+    /// The integer argument of that position.
+    Dim(usize),
+    /// A function of two counts.
+    Binary(CountOp, Box<Count>, Box<Count>),
+}
+
+/// Functions of two counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CountOp {
+    /// Sum.
+    Add,
+    /// Product.
+    Mul,
+    /// Quotient rounded toward minus infinity.
+    FloorDiv,
+    /// Remainder with the sign of the divisor.
+    Mod,
+    /// The larger.
+    Max,
+    /// The smaller.
+    Min,
+}
+
+impl CountOp {
+    /// Name in text forms.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CountOp::Add => "add",
+            CountOp::Mul => "mul",
+            CountOp::FloorDiv => "floordiv",
+            CountOp::Mod => "mod",
+            CountOp::Max => "max",
+            CountOp::Min => "min",
+        }
+    }
+
+    fn apply(self, a: i64, b: i64) -> Option<i64> {
+        match self {
+            CountOp::Add => a.checked_add(b),
+            CountOp::Mul => a.checked_mul(b),
+            CountOp::FloorDiv => {
+                let (q, r) = (a.checked_div(b)?, a.checked_rem(b)?);
+                Some(if r != 0 && (r < 0) != (b < 0) { q - 1 } else { q })
+            }
+            CountOp::Mod => {
+                let r = a.checked_rem(b)?;
+                Some(if r != 0 && (r < 0) != (b < 0) { r + b } else { r })
+            }
+            CountOp::Max => Some(a.max(b)),
+            CountOp::Min => Some(a.min(b)),
+        }
+    }
+}
+
+impl Count {
+    /// The value for concrete integer arguments; `None` for an argument that is missing, a zero divisor or a value
+    /// beyond 64 bits.
+    pub fn eval(&self, dims: &[i64]) -> Option<i64> {
+        match self {
+            Count::Constant(value) => Some(*value),
+            Count::Dim(index) => dims.get(*index).copied(),
+            Count::Binary(op, a, b) => op.apply(a.eval(dims)?, b.eval(dims)?),
+        }
+    }
+
+    /// The value as a number of things: zero where it is negative or has none.
+    pub fn count(&self, dims: &[i64]) -> usize {
+        self.eval(dims).and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Count {
+    /// `dN` stands for integer argument N: `add(mul(d0, 4), 1)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Count::Constant(value) => write!(f, "{value}"),
+            Count::Dim(index) => write!(f, "d{index}"),
+            Count::Binary(op, a, b) => write!(f, "{}({a}, {b})", op.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binary(op: CountOp, a: Count, b: Count) -> Count {
+        Count::Binary(op, Box::new(a), Box::new(b))
+    }
+
+    #[test]
+    fn values_follow_the_arguments() {
+        let padded =
+            binary(CountOp::FloorDiv, binary(CountOp::Add, Count::Dim(0), Count::Constant(3)), Count::Constant(4));
+        assert_eq!(padded.to_string(), "floordiv(add(d0, 3), 4)");
+        assert_eq!([0, 1, 4, 5].map(|n| padded.count(&[n])), [0, 1, 1, 2]);
+        assert_eq!(binary(CountOp::Mod, Count::Constant(-7), Count::Constant(2)).eval(&[]), Some(1));
+    }
+
+    #[test]
+    fn what_has_no_value_counts_nothing() {
+        assert_eq!(Count::Dim(1).count(&[5]), 0);
+        assert_eq!(binary(CountOp::FloorDiv, Count::Constant(1), Count::Constant(0)).eval(&[]), None);
+        assert_eq!(binary(CountOp::Mul, Count::Constant(i64::MAX), Count::Constant(2)).eval(&[]), None);
+        assert_eq!(Count::Constant(-3).count(&[]), 0);
+    }
+}
