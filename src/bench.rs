@@ -174,8 +174,11 @@ pub fn measure(case: &BenchCase, target: &Target, rows: usize, threads: usize) -
     Ok(BenchRow { name: case.name.clone(), rows, fused_us, unfused_us, copy_us, bytes, kernels })
 }
 
-/// Inputs with every symbol bound to `rows`: floats of ordinary size, small integers. Weights count as inputs.
-fn inputs(graph: &Graph, rows: usize) -> Result<Vec<HostTensor>, Error> {
+/// Inputs of each call with every symbol bound to `rows`: floats of ordinary size, integers zero or one.
+///
+/// # Errors
+/// An extent that has no value there, or a dtype that cannot be filled.
+pub fn inputs(graph: &Graph, rows: usize) -> Result<Vec<HostTensor>, Error> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let mut next = move || {
         state ^= state << 13;

@@ -1,12 +1,21 @@
 //! Generated Rust: one safe function per kernel over the objects of a build script.
+//!
+//! The functions check every length before the kernel sees a pointer, in arithmetic that saturates: a product that
+//! saturates is longer than any slice. They need nothing but `core`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use fusewright_abi::{DType, DimSource, KernelArtifact, ParamAccess};
-use fusewright_codegen::kernel::Kernel;
+use fusewright_codegen::kernel::{Kernel, Param};
 use fusewright_graph::Dim;
 
 use crate::Error;
+
+/// Words that no argument may be called, in any edition.
+const KEYWORDS: &str = "Self abstract as async await become box break const continue crate do dyn else enum extern \
+    false final fn for gen if impl in let loop macro match mod move mut override priv pub ref return self static \
+    struct super trait true try type typeof unsafe unsized use virtual where while yield";
 
 /// The Rust type that stores elements of a dtype; 16-bit floats are their bits.
 fn rust_type(dtype: DType) -> &'static str {
@@ -31,80 +40,157 @@ fn rust_type(dtype: DType) -> &'static str {
     }
 }
 
-/// A safe function that checks lengths and calls the kernel of that symbol for all rows on the caller's thread.
-/// Symbols of the shapes are arguments named like them.
+/// A safe function `name` that checks lengths and calls the artifact's symbol for all rows on the caller's thread.
+/// Symbols of the shapes are arguments named like them, before the tensors.
 ///
 /// # Errors
-/// A parameter name that is no identifier, or a shape that is no polynomial of its symbols.
-pub(super) fn function(kernel: &Kernel, artifact: &KernelArtifact, symbol: &str) -> Result<String, Error> {
-    let mut symbols: Vec<&str> = kernel.dims.iter().map(|d| d.name.as_str()).collect();
-    symbols.sort_unstable();
-    let mut text = String::new();
-    let mut line = |s: std::fmt::Arguments<'_>| writeln!(text, "{s}").map_err(|e| Error::Internal(e.to_string()));
-    line(format_args!("/// Generated kernel `{}`, key `{}`.", artifact.name, artifact.key.short()))?;
-    line(format_args!("///"))?;
-    for param in &kernel.params {
-        let shape: Vec<String> = param.shape.iter().map(ToString::to_string).collect();
-        line(format_args!("/// * `{}`: {} `[{}]`", param.name, param.dtype, shape.join(", ")))?;
+/// A name that is no identifier, or a shape that is no sum of products of its symbols.
+pub(super) fn function(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -> Result<String, Error> {
+    let symbols: BTreeSet<&str> = kernel.dims.iter().map(|d| d.name.as_str()).collect();
+    let names: Vec<&str> = symbols.iter().copied().chain(kernel.params.iter().map(|p| p.name.as_str())).collect();
+    for (i, argument) in names.iter().chain([&name]).enumerate() {
+        check_identifier(argument)?;
+        if names[..i.min(names.len())].contains(argument) && i < names.len() {
+            return Err(Error::Input(format!("kernel `{name}`: two arguments are called `{argument}`")));
+        }
     }
-    line(format_args!("///\n/// # Errors\n/// The name of a tensor whose length does not fit."))?;
+    let mut text = documentation(kernel, artifact);
     let mut arguments: Vec<String> = symbols.iter().map(|s| format!("{s}: usize")).collect();
-    for param in &kernel.params {
-        identifier(&param.name)?;
+    arguments.extend(kernel.params.iter().map(|param| {
         let mutable = if param.access == ParamAccess::In { "" } else { "mut " };
-        arguments.push(format!("{}: &{mutable}[{}]", param.name, rust_type(param.dtype)));
-    }
-    line(format_args!("pub fn {}({}) -> Result<(), &'static str> {{", artifact.name, arguments.join(", ")))?;
-    line(format_args!("    unsafe extern \"C\" {{"))?;
-    line(format_args!("        fn {symbol}(buffers: *const *mut u8, dims: *const i64, begin: i64, end: i64);"))?;
-    line(format_args!("    }}"))?;
-    for param in &kernel.params {
-        let elements = expression(&fusewright_graph::dim::product(&param.shape))?;
-        let per = if param.dtype.bits() < 8 { format!("({elements}).div_ceil(2)") } else { elements };
-        line(format_args!("    if {}.len() != {per} {{\n        return Err(\"{}\");\n    }}", param.name, param.name))?;
-    }
-    let pointer = |p: &fusewright_codegen::kernel::Param| match p.access {
-        ParamAccess::In => format!("{}.as_ptr().cast_mut().cast::<u8>()", p.name),
-        ParamAccess::Out | ParamAccess::InOut => format!("{}.as_mut_ptr().cast::<u8>()", p.name),
-    };
-    let pointers: Vec<String> = kernel.params.iter().map(pointer).collect();
-    line(format_args!("    let buffers = [{}];", pointers.join(", ")))?;
-    let values: Vec<String> = artifact
-        .dims
-        .iter()
-        .map(|d| match d.source {
-            DimSource::Extent { .. } | DimSource::Symbol => Ok(format!("{} as i64", d.name)),
-            DimSource::Stride { .. } => Err(Error::Input(format!("kernel `{}` takes strides", artifact.name))),
-        })
-        .collect::<Result<_, Error>>()?;
-    line(format_args!("    let dims: [i64; {}] = [{}];", values.len(), values.join(", ")))?;
-    line(format_args!("    let rows = ({}) as i64;", expression(&kernel.rows)?))?;
-    line(format_args!(
-        "    // SAFETY: every buffer has the length that its shape says, and the kernel keeps within shapes."
-    ))?;
-    line(format_args!("    unsafe {{ {symbol}(buffers.as_ptr(), dims.as_ptr(), 0, rows) }};\n    Ok(())\n}}"))?;
+        format!("{}: &{mutable}[{}]", param.name, rust_type(param.dtype))
+    }));
+    let (arguments, checks, launch) =
+        (arguments.join(", "), checks(kernel, &symbols)?, launch(name, kernel, artifact)?);
+    write!(
+        text,
+        "#[allow(unsafe_code, clippy::too_many_arguments)]\n\
+         pub fn {name}({arguments}) -> Result<(), &'static str> {{\n\
+         {checks}{launch}    Ok(())\n}}\n\n",
+    )
+    .map_err(|e| Error::Internal(e.to_string()))?;
     Ok(text)
 }
 
-/// A dim over symbols as a Rust expression of `usize` variables.
-fn expression(dim: &Dim) -> Result<String, Error> {
-    let terms = dim.as_polynomial().ok_or_else(|| Error::Input(format!("`{dim}` is no polynomial")))?;
-    if terms.iter().any(|(coefficient, _)| *coefficient < 0) {
-        return Err(Error::Input(format!("`{dim}` has a negative coefficient")));
+fn documentation(kernel: &Kernel, artifact: &KernelArtifact) -> String {
+    let mut lines = vec![format!("Kernel `{}`, made ahead of time.", artifact.name), String::new()];
+    for param in &kernel.params {
+        let shape: Vec<String> = param.shape.iter().map(ToString::to_string).collect();
+        let access = match param.access {
+            ParamAccess::In => "read",
+            ParamAccess::Out => "written",
+            ParamAccess::InOut => "overwritten",
+        };
+        lines.push(format!("* `{}`: `{}[{}]`, {access}", param.name, param.dtype, shape.join(", ")));
     }
-    let term = |(coefficient, names): &(i64, Vec<&str>)| {
-        let factors: Vec<String> = names.iter().map(ToString::to_string).collect();
-        match (*coefficient, factors.is_empty()) {
-            (c, true) => c.to_string(),
-            (1, false) => factors.join(" * "),
-            (c, false) => format!("{} * {c}", factors.join(" * ")),
-        }
-    };
-    Ok(if terms.is_empty() { "0".to_owned() } else { terms.iter().map(term).collect::<Vec<_>>().join(" + ") })
+    lines.extend(
+        ["", "# Errors", "The name of the first argument whose length or value does not fit; nothing is written."]
+            .map(str::to_owned),
+    );
+    lines.iter().map(|line| format!("/// {line}").trim_end().to_owned() + "\n").collect()
 }
 
-fn identifier(name: &str) -> Result<(), Error> {
+/// Statements that return the name of an argument that does not fit.
+fn checks(kernel: &Kernel, symbols: &BTreeSet<&str>) -> Result<String, Error> {
+    let check =
+        |condition: String, name: &str| format!("    if {condition} {{\n        return Err(\"{name}\");\n    }}\n");
+    let mut text: String = symbols.iter().map(|s| check(format!("i64::try_from({s}).is_err()"), s)).collect();
+    for param in &kernel.params {
+        let elements = expression(&fusewright_graph::dim::product(&param.shape))?;
+        let length = if param.dtype.bits() < 8 { format!("{elements}.div_ceil(2)") } else { elements };
+        text += &check(format!("{}.len() != {length}", param.name), &param.name);
+    }
+    Ok(text)
+}
+
+/// The call of the kernel, in one statement, so that no local name can hide an argument.
+fn launch(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -> Result<String, Error> {
+    let mut callee = "kernel".to_owned();
+    let taken = |callee: &String| {
+        kernel.params.iter().map(|p| &p.name).chain(kernel.dims.iter().map(|d| &d.name)).any(|n| n == callee)
+    };
+    while taken(&callee) {
+        callee.push('_');
+    }
+    let pointer = |p: &Param| match p.access {
+        ParamAccess::In => format!("{}.as_ptr().cast_mut().cast()", p.name),
+        ParamAccess::Out | ParamAccess::InOut => format!("{}.as_mut_ptr().cast()", p.name),
+    };
+    let pointers: Vec<String> = kernel.params.iter().map(pointer).collect();
+    let value = |d: &fusewright_abi::DimArg| match d.source {
+        DimSource::Extent { .. } | DimSource::Symbol => Ok(format!("{} as i64", d.name)),
+        DimSource::Stride { .. } => Err(Error::Input(format!("kernel `{name}` takes strides"))),
+    };
+    let dims = artifact.dims.iter().map(value).collect::<Result<Vec<String>, Error>>()?;
+    let (pointers, dims, rows) = (pointers.join(", "), dims.join(", "), expression(&kernel.rows)?);
+    let symbol = &artifact.name;
+    Ok(format!(
+        "    unsafe extern \"C\" {{\n        \
+         #[link_name = \"{symbol}\"]\n        \
+         fn {callee}(buffers: *const *mut u8, dims: *const i64, begin: i64, end: i64);\n    }}\n    \
+         // SAFETY: every buffer has the length that its shape says, the kernel keeps within shapes, and it only\n    \
+         // reads what is borrowed for reading.\n    \
+         unsafe {{ {callee}([{pointers}].as_ptr(), [{dims}].as_ptr(), 0, {rows} as i64) }};\n"
+    ))
+}
+
+/// A dim over symbols as a Rust expression of `usize` variables that saturates; a call or a literal, so that methods
+/// and casts can follow.
+fn expression(dim: &Dim) -> Result<String, Error> {
+    let terms = dim.as_polynomial().ok_or_else(|| Error::Input(format!("`{dim}` is no sum of products")))?;
+    let mut sum: Option<String> = None;
+    for (coefficient, names) in &terms {
+        let count =
+            usize::try_from(*coefficient).map_err(|_| Error::Input(format!("`{dim}` has a negative coefficient")))?;
+        let factors: Vec<String> = (count != 1 || names.is_empty())
+            .then(|| format!("{count}usize"))
+            .into_iter()
+            .chain(names.iter().map(ToString::to_string))
+            .collect();
+        let product = factors.into_iter().reduce(|a, b| format!("{a}.saturating_mul({b})")).unwrap_or_default();
+        sum = Some(sum.map_or(product.clone(), |sum| format!("{sum}.saturating_add({product})")));
+    }
+    Ok(sum.unwrap_or_else(|| "0usize".to_owned()))
+}
+
+/// Refuses what cannot name a function or an argument.
+pub(super) fn check_identifier(name: &str) -> Result<(), Error> {
     let valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && name != "_"
+        && !KEYWORDS.split_whitespace().any(|word| word == name);
     if valid { Ok(()) } else { Err(Error::Input(format!("`{name}` is no Rust identifier"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use fusewright_graph::Dim;
+
+    use super::{check_identifier, expression};
+
+    #[track_caller]
+    fn check(dim: &Dim, expected: Result<&str, &str>) {
+        assert_eq!(expression(dim).map_err(|e| e.to_string()), expected.map(str::to_owned).map_err(str::to_owned));
+    }
+
+    #[test]
+    fn sums_of_products_are_saturating_calls() {
+        let (s, t) = (Dim::symbol("s"), Dim::symbol("t"));
+        check(&s, Ok("s"));
+        check(&Dim::constant(0), Ok("0usize"));
+        check(&Dim::constant(7), Ok("7usize"));
+        check(&(&s * &Dim::constant(64)), Ok("64usize.saturating_mul(s)"));
+        check(&(&(&s * &t) + &Dim::constant(2)), Ok("2usize.saturating_add(s.saturating_mul(t))"));
+        check(&(&s - &Dim::constant(1)), Err("`s - 1` has a negative coefficient"));
+    }
+
+    #[test]
+    fn keywords_and_odd_characters_are_no_identifiers() {
+        for name in ["in", "self", "_", "", "1x", "a-b", "ä"] {
+            assert!(check_identifier(name).is_err(), "{name}");
+        }
+        for name in ["x", "_x", "in_", "out0"] {
+            assert!(check_identifier(name).is_ok(), "{name}");
+        }
+    }
 }

@@ -1,9 +1,26 @@
 //! Bundles: artifacts and a manifest in a folder.
+//!
+//! `DIR/manifest.json` holds `abi` (version of the calling convention), `model` (name of the graph), `kernels` and
+//! `refused`, both in the order of their files and regions. A kernel is
+//!
+//! * `name` and `symbol`: what its code is called, unique in the bundle; `pattern`: the fused pattern;
+//! * `target`, `file` (relative to the manifest) and `key` (hash of everything that changes the code);
+//! * `params`: buffers in the order of arguments: `name`, `dtype`, `access` (`in`, `out`, `inout`), `rank` and `shape`,
+//!   one expression over the symbols per axis;
+//! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
+//!   `{"stride": [param, axis]}` in elements, or `"symbol"`, given by the caller;
+//! * `rows`: the number of rows as a sum of products, each `coefficient` times the `dims` of those numbers.
+//!
+//! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
+//! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet. A refusal has
+//! `pattern`, `target` and `reason`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ParamAccess, Target};
+use fusewright_codegen::kernel::Kernel;
+use fusewright_fusion::key::body_key;
 use fusewright_graph::Graph;
 use serde_json::{Value, json};
 
@@ -17,6 +34,8 @@ pub struct BundleEntry {
     pub pattern: String,
     /// The kernel.
     pub artifact: KernelArtifact,
+    /// Extents of its buffers in order, as expressions over its integer arguments.
+    pub shapes: Vec<Vec<String>>,
     /// Name of the file that holds its code.
     pub file: String,
 }
@@ -58,21 +77,26 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<
         std::fs::create_dir_all(&path).map_err(|source| Error::File { path: path.clone(), source })?;
         for region in &fused.partition.regions {
             let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
-            match compiler.object(&region.name, &body) {
+            let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
+            // Regions of one pattern differ in their bodies, and their objects may be linked together.
+            let name = format!("{}_{}", region.name, key.short());
+            match compiler.object(&name, &body) {
                 Ok(artifact) => {
-                    let extension = artifact.payload.kind.extension();
-                    let file = format!("{subfolder}/{}_{}.{extension}", artifact.name, artifact.key.short());
+                    let file = format!("{subfolder}/{}.{}", artifact.name, artifact.payload.kind.extension());
                     if entries.contains_key(&file) {
                         continue;
                     }
                     write_whole(&folder.join(&file), &artifact.payload.bytes)?;
-                    entries.insert(file.clone(), BundleEntry { pattern: region.name.clone(), artifact, file });
+                    let (kernel, _) = compiler.kernel(&name, &body)?;
+                    let (pattern, shapes) = (region.name.clone(), shapes(&kernel));
+                    entries.insert(file.clone(), BundleEntry { pattern, artifact, shapes, file });
                 }
-                Err(error) => refused.push(BundleRefusal {
-                    pattern: region.name.clone(),
-                    target: target.clone(),
-                    reason: error.to_string(),
-                }),
+                Err(error) => match Error::from(error) {
+                    Error::Input(reason) => {
+                        refused.push(BundleRefusal { pattern: region.name.clone(), target: target.clone(), reason });
+                    }
+                    other => return Err(other),
+                },
             }
         }
     }
@@ -90,6 +114,10 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<
     Ok(Bundle { entries, refused })
 }
 
+fn shapes(kernel: &Kernel) -> Vec<Vec<String>> {
+    kernel.params.iter().map(|p| p.shape.iter().map(ToString::to_string).collect()).collect()
+}
+
 fn entry(entry: &BundleEntry) -> Value {
     let artifact = &entry.artifact;
     let access = |a: ParamAccess| match a {
@@ -97,9 +125,10 @@ fn entry(entry: &BundleEntry) -> Value {
         ParamAccess::Out => "out",
         ParamAccess::InOut => "inout",
     };
-    let params = artifact.params.iter();
-    let params =
-        params.map(|p| json!({ "name": p.name, "dtype": p.dtype.name(), "access": access(p.access), "rank": p.rank }));
+    let params = artifact.params.iter().zip(&entry.shapes);
+    let params = params.map(|(p, shape)| {
+        json!({ "name": p.name, "dtype": p.dtype.name(), "access": access(p.access), "rank": p.rank, "shape": shape })
+    });
     let source = |s: &DimSource| match *s {
         DimSource::Extent { param, axis } => json!({ "extent": [param, axis] }),
         DimSource::Stride { param, axis } => json!({ "stride": [param, axis] }),

@@ -1,0 +1,42 @@
+//! What the kernels compute. The build script compiles it; the tests compile it again at run time and compare.
+
+use fusewright::graph::ops::{Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding, Silu, SiluForm};
+use fusewright::graph::{Builder, DType, Dim, TensorType, TypeError, Value};
+
+/// Lanes of the residual stream.
+pub const HIDDEN: i64 = 4096;
+/// Lanes of each half of the gated activation.
+pub const GATED: i64 = 1536;
+/// Lanes that share a scale.
+pub const GROUP: i64 = 128;
+
+fn rows(b: &Builder, lanes: i64) -> TensorType {
+    TensorType::new(DType::BF16, [b.symbol("rows", 0, None), lanes.into()])
+}
+
+fn quantize(b: &Builder, x: Value, floor_of: Floor) -> Result<Vec<Value>, TypeError> {
+    let floor = f64::from(1e-10f32);
+    b.composite(Composite::new(QuantizeDynamic { bound: 448.0, floor, floor_of }), &[x])
+}
+
+/// FP8 codes and a scale per token of the RMS norm of `x + residual`, and the sum.
+pub fn add_rms_norm_fp8_token(b: &Builder) -> Result<Vec<Value>, TypeError> {
+    let (x, residual) = (b.input("x", rows(b, HIDDEN)), b.input("residual", rows(b, HIDDEN)));
+    let weight = b.input("weight", TensorType::new(DType::BF16, [HIDDEN.into()]));
+    let sum = b.add(x, residual)?;
+    let norm = RmsNorm { eps: f64::from(1e-6f32), round: RmsRounding::BeforeWeight };
+    let normal = b.composite(Composite::new(norm), &[sum, weight])?[0];
+    let mut results = quantize(b, normal, Floor::Scale)?;
+    results.push(sum);
+    Ok(results)
+}
+
+/// FP8 codes and a scale per 128 lanes of `silu(a) · b`, where `x` is `[a | b]`.
+pub fn silu_mul_fp8_group128(b: &Builder) -> Result<Vec<Value>, TypeError> {
+    let x = b.input("x", rows(b, 2 * GATED));
+    let (gate, up) = (b.slice(x, 1, 0.into(), GATED.into())?, b.slice(x, 1, GATED.into(), (2 * GATED).into())?);
+    let gate = b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate])?[0];
+    let shape = vec![Dim::symbol("rows"), (GATED / GROUP).into(), GROUP.into()];
+    let groups = b.reshape(b.mul(gate, up)?, shape)?;
+    quantize(b, groups, Floor::AbsMax)
+}

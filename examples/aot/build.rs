@@ -1,0 +1,12 @@
+//! Compiles the kernels of this crate; what it uses for that does not reach the program.
+
+mod bodies;
+
+use fusewright::aot::BuildScript;
+
+fn main() -> Result<(), fusewright::Error> {
+    let mut script = BuildScript::new()?;
+    script.kernel("add_rms_norm_fp8_token", bodies::add_rms_norm_fp8_token)?;
+    script.kernel("silu_mul_fp8_group128", bodies::silu_mul_fp8_group128)?;
+    script.finish()
+}
