@@ -1,7 +1,7 @@
 //! From a graph as imported to fused regions: the pass manager with its passes, the growth of regions by dataflow
 //! legality, the names that queries give to regions, their content keys and what `explain` prints.
 //!
-//! Passes rebuild graphs and never change what they compute, to the bit. Regions are outlined, not replaced: each keeps
+//! Passes rebuild graphs and never change what they compute, to the bit, unless relaxed mode is asked for. Regions are outlined, not replaced: each keeps
 //! its unfused body. This crate looks at no device, reads no clock and does no I/O.
 
 pub mod explain;
@@ -10,6 +10,7 @@ pub mod pass;
 pub mod passes;
 pub mod patterns;
 pub mod region;
+pub mod rewrites;
 
 #[cfg(test)]
 mod samples;

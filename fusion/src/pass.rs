@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(out.nodes().len(), 1);
         let names: Vec<&str> = reports.iter().map(|r| r.name).collect();
         assert_eq!(names, PIPELINE.iter().map(|p| p.name).collect::<Vec<_>>());
-        assert_eq!(reports.iter().find(|r| r.name == "noop").map(|r| r.changed), Some(1));
+        assert_eq!(reports.iter().find(|r| r.name == "rewrite").map(|r| r.changed), Some(1));
         assert_eq!(timer.times.len(), names.len());
         assert!(timer.times.iter().all(|t| t.1 == 5));
     }
@@ -260,11 +260,11 @@ mod tests {
     #[test]
     fn passes_are_switched_by_name() {
         let mut manager = PassManager::default();
-        manager.switch("noop", false).expect("not required");
+        manager.switch("rewrite", false).expect("not required");
         let (out, reports) = manager.run(&graph(), &mut Cx::default(), &mut []).expect("runs");
         assert_eq!(out.nodes().len(), 2);
-        assert!(reports.iter().all(|r| r.name != "noop"));
-        assert!(manager.switch("nope", true).is_err_and(|e| e.to_string().contains("noop")));
+        assert!(reports.iter().all(|r| r.name != "rewrite"));
+        assert!(manager.switch("nope", true).is_err_and(|e| e.to_string().contains("rewrite")));
         assert_eq!(manager.switch("dce", false), Err(SwitchError::Required("dce".into())));
     }
 }

@@ -1,25 +1,22 @@
-//! Layout rules of the `noop` pass: reshapes, permutations, expansions, slices and concatenations that are identities
-//! or that follow one another.
+//! Equations on layout that need arithmetic on extents: permutations, slices and concatenations that are identities or
+//! that follow one another, and broadcasts that elementwise functions imply. The other equations are in
+//! [`crate::rewrites`].
 
 use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value};
 
-use super::noop::Rewrite;
+use crate::rewrites::Form;
 
-/// The rule that applies to a layout op, if one does.
-pub(super) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Option<Rewrite>, TypeError> {
+/// What a primitive is by the equations of this file, if one applies.
+pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Option<Form>, TypeError> {
     let x = operands.first().copied();
     let Some(x) = x else { return Ok(None) };
     let ty = b.ty(x);
     Ok(match prim {
-        Prim::Reshape { shape } | Prim::Expand { shape } if *shape == ty.shape => Some(Rewrite::Value(x)),
-        Prim::Reshape { .. } => match b.definition(x) {
-            Some((Op::Prim(Prim::Reshape { .. }), source)) => Some(Rewrite::Node(prim.clone(), source)),
-            _ => None,
-        },
-        Prim::Expand { shape } => expand(b, shape, x, &ty),
+        Prim::Expand { shape } => expand(shape, x, &ty),
         Prim::Permute { perm } => permute(b, perm, x, &ty),
-        Prim::Slice { axis, start, end, step } => slice(b, &Cut { axis: *axis, start, end, step: *step }, x, &ty),
+        Prim::Slice { axis, start, end, step } => slice(b, &Cut { axis: *axis, start, end, step: *step }, x),
         Prim::Cat { axis } => cat(b, *axis, operands)?,
+        Prim::Map(f) => unbroadcast(b, *f, operands),
         _ => None,
     })
 }
@@ -28,25 +25,22 @@ fn is_one(extent: &Dim) -> bool {
     extent.as_const() == Some(1)
 }
 
-fn expand(b: &Builder, shape: &[Dim], x: Value, ty: &TensorType) -> Option<Rewrite> {
-    if let Some((Op::Prim(Prim::Expand { .. }), source)) = b.definition(x) {
-        return Some(Rewrite::Node(Prim::Expand { shape: shape.to_vec() }, source));
-    }
+fn expand(shape: &[Dim], x: Value, ty: &TensorType) -> Option<Form> {
     // Leading extents of 1 are a reshape.
     let added = shape.len().checked_sub(ty.rank())?;
     let only_ones = shape[..added].iter().all(is_one) && shape[added..] == ty.shape;
-    only_ones.then(|| Rewrite::Node(Prim::Reshape { shape: shape.to_vec() }, vec![x]))
+    only_ones.then(|| Form::prim(Prim::Reshape { shape: shape.to_vec() }, vec![x]))
 }
 
-fn permute(b: &Builder, perm: &[usize], x: Value, ty: &TensorType) -> Option<Rewrite> {
+fn permute(b: &Builder, perm: &[usize], x: Value, ty: &TensorType) -> Option<Form> {
     if let Some((Op::Prim(Prim::Permute { perm: first }), source)) = b.definition(x) {
         let joined = perm.iter().map(|&i| first[i]).collect();
-        return Some(Rewrite::Node(Prim::Permute { perm: joined }, source));
+        return Some(Form::prim(Prim::Permute { perm: joined }, source));
     }
     // Moving extents of 1 moves no element.
     if perm.iter().filter(|&&i| !is_one(&ty.shape[i])).is_sorted() {
         let shape = perm.iter().map(|&i| ty.shape[i].clone()).collect();
-        return Some(Rewrite::Node(Prim::Reshape { shape }, vec![x]));
+        return Some(Form::prim(Prim::Reshape { shape }, vec![x]));
     }
     None
 }
@@ -58,16 +52,13 @@ struct Cut<'a> {
     step: i64,
 }
 
-fn slice(b: &Builder, cut: &Cut<'_>, x: Value, ty: &TensorType) -> Option<Rewrite> {
+fn slice(b: &Builder, cut: &Cut<'_>, x: Value) -> Option<Form> {
     let axis = cut.axis;
-    if cut.start.as_const() == Some(0) && *cut.end == ty.shape[axis] && cut.step == 1 {
-        return Some(Rewrite::Value(x));
-    }
     match b.definition(x)? {
         (Op::Prim(Prim::Slice { axis: inner, start, step: 1, .. }), source) if inner == axis => {
             let moved = |d: &Dim| &start + d;
             let prim = Prim::Slice { axis, start: moved(cut.start), end: moved(cut.end), step: cut.step };
-            Some(Rewrite::Node(prim, source))
+            Some(Form::prim(prim, source))
         }
         (Op::Prim(Prim::Cat { axis: joined }), parts) if joined == axis => {
             let mut offset = Dim::constant(0);
@@ -76,7 +67,7 @@ fn slice(b: &Builder, cut: &Cut<'_>, x: Value, ty: &TensorType) -> Option<Rewrit
                 let (low, high) = (cut.start - &offset, cut.end - &offset);
                 if within(&low, &high, &extent) {
                     let prim = Prim::Slice { axis, start: low, end: high, step: cut.step };
-                    return Some(Rewrite::Node(prim, vec![part]));
+                    return Some(Form::prim(prim, vec![part]));
                 }
                 offset = &offset + &extent;
             }
@@ -92,13 +83,10 @@ fn within(low: &Dim, high: &Dim, extent: &Dim) -> bool {
     not_negative(low) && (high == extent || (not_negative(&(high - low)) && not_negative(&(extent - high))))
 }
 
-fn cat(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Rewrite>, TypeError> {
-    if let &[x] = operands {
-        return Ok(Some(Rewrite::Value(x)));
-    }
+fn cat(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Form>, TypeError> {
     let filled: Vec<Value> = operands.iter().copied().filter(|&v| b.ty(v).shape[axis].as_const() != Some(0)).collect();
     if !filled.is_empty() && filled.len() < operands.len() {
-        return Ok(Some(Rewrite::Node(Prim::Cat { axis }, filled)));
+        return Ok(Some(Form::prim(Prim::Cat { axis }, filled)));
     }
     // Neighbouring slices of one value are one slice.
     let piece = |v: Value| match b.definition(v) {
@@ -114,11 +102,11 @@ fn cat(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Rewrite>, 
             _ => return Ok(None),
         }
     }
-    Ok(Some(Rewrite::Node(Prim::Slice { axis, start, end, step: 1 }, vec![source])))
+    Ok(Some(Form::prim(Prim::Slice { axis, start, end, step: 1 }, vec![source])))
 }
 
 /// A map without expansions and leading extents of 1 that broadcasting does by itself.
-pub(super) fn unbroadcast(b: &Builder, f: ScalarFn, operands: &[Value]) -> Option<Rewrite> {
+fn unbroadcast(b: &Builder, f: ScalarFn, operands: &[Value]) -> Option<Form> {
     let result = joined(b, operands)?;
     for (i, &operand) in operands.iter().enumerate() {
         let Some((Op::Prim(prim), source)) = b.definition(operand) else { continue };
@@ -137,7 +125,7 @@ pub(super) fn unbroadcast(b: &Builder, f: ScalarFn, operands: &[Value]) -> Optio
         let mut inputs = operands.to_vec();
         inputs[i] = source[0];
         if joined(b, &inputs).as_ref() == Some(&result) {
-            return Some(Rewrite::Node(Prim::Map(f), inputs));
+            return Some(Form::prim(Prim::Map(f), inputs));
         }
     }
     None

@@ -6,7 +6,7 @@
 use fusewright_graph::{Builder, Dim, Graph, Op, Prim, TypeError, Value, dim};
 
 use crate::pass::{Diagnostic, Outcome, Pass, PassResult};
-use crate::passes::noop;
+use crate::passes::rewrite;
 
 /// The pass.
 pub const PASS: Pass = Pass { name: "matmul", required: false, run: |graph, _| run(graph) };
@@ -30,9 +30,7 @@ fn run(graph: &Graph) -> PassResult {
                     Err(error) => Err(error),
                 }
             }
-            (Op::Prim(Prim::Reshape { .. }), &[x]) if flattens_product(b, x) => {
-                noop::emit(b, &node.op, operands, &mut 0)
-            }
+            (Op::Prim(Prim::Reshape { .. }), &[x]) if flattens_product(b, x) => rewrite::emit(b, &node.op, operands),
             _ => b.op(node.op.clone(), operands),
         };
         results.map_err(|e| Diagnostic::rebuilt("matmul", &node.origin, &e))

@@ -2,11 +2,15 @@
 //!
 //! ```text
 //! fragment  = "(" [param {"," param}] ")" {node} "yield" name {"," name}
-//! param     = name [":" dtype]
+//! param     = name [":" class {"|" class}]
+//! class     = dtype | "float" | "int"
 //! node      = name {"," name} "=" (number | op [operand {"," operand}] ["{" attributes "}"]) ";"
 //! operand   = name | number
 //! attribute = key ["=" (text | "$" variable)] | ".." ["$" variable] | "$" variable
 //! ```
+//! A parameter with classes stands for values of these dtypes only; `float` is every float dtype with a sign, `int` every
+//! integer dtype, `bool` not among them.
+//!
 //! `(x) s = 0.5; y = mul x, s; z = reshape y {shape = $t}; yield z`. Names stand without `%`. A number is a constant of
 //! whatever dtype its users have. `$t` stands for an attribute's value, `..` for all attributes not named, and `{$a}`
 //! or `{.., $a}` gives those a name; a variable that occurs twice must stand for the same text. Attributes that are
@@ -46,9 +50,21 @@ pub struct Rule {
 pub struct RuleParam {
     /// Name.
     pub name: String,
-    /// Element type it must have; any if `None`.
-    pub dtype: Option<DType>,
+    /// Element types it may have, in the order of [`DType::ALL`]; any if empty.
+    pub dtypes: Vec<DType>,
 }
+
+impl RuleParam {
+    /// Whether the parameter may stand for a value of that dtype.
+    pub fn admits(&self, dtype: DType) -> bool {
+        self.dtypes.is_empty() || self.dtypes.contains(&dtype)
+    }
+}
+
+/// A named set of dtypes.
+type Class = (&'static str, fn(DType) -> bool);
+
+const CLASSES: [Class; 2] = [("float", |d| d.is_float() && !matches!(d, DType::F8E8M0)), ("int", DType::is_int)];
 
 /// A node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -261,11 +277,24 @@ impl<'a> Parser<'_, 'a> {
                 return Err(self.cursor.expected("`,` or `)`"));
             }
             let name = self.cursor.ident("a parameter")?;
-            let dtype = if self.cursor.eat(":") { Some(parse_dtype(self.cursor)?) } else { None };
+            let dtypes = if self.cursor.eat(":") { self.dtypes()? } else { Vec::new() };
             let name = self.define(&name)?;
-            self.rule.params.push(RuleParam { name, dtype });
+            self.rule.params.push(RuleParam { name, dtypes });
         }
         Ok(())
+    }
+
+    fn dtypes(&mut self) -> Result<Vec<DType>, TextError> {
+        let mut dtypes: BTreeSet<DType> = BTreeSet::new();
+        loop {
+            match CLASSES.iter().find(|(name, _)| self.cursor.eat_word(name)) {
+                Some((_, holds)) => dtypes.extend(DType::ALL.into_iter().filter(|d| holds(*d))),
+                None => drop(dtypes.insert(parse_dtype(self.cursor)?)),
+            }
+            if !self.cursor.eat("|") {
+                return Ok(dtypes.into_iter().collect());
+            }
+        }
     }
 
     fn define(&mut self, token: &Token<'_>) -> Result<String, TextError> {
@@ -400,9 +429,9 @@ impl<'a> Parser<'_, 'a> {
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let params = self.params.iter().map(|p| match p.dtype {
-            Some(dtype) => format!("{}: {dtype}", p.name),
-            None => p.name.clone(),
+        let params = self.params.iter().map(|p| match &p.dtypes[..] {
+            [] => p.name.clone(),
+            dtypes => format!("{}: {}", p.name, print_dtypes(dtypes)),
         });
         write!(f, "({}) ", params.collect::<Vec<_>>().join(", "))?;
         let inline: BTreeMap<&str, &str> = self
@@ -429,6 +458,20 @@ impl fmt::Display for Rule {
         }
         write!(f, "yield {}", self.yields.join(", "))
     }
+}
+
+/// Classes that are there as a whole, then single dtypes.
+fn print_dtypes(dtypes: &[DType]) -> String {
+    let mut left = dtypes.to_vec();
+    let mut words = Vec::new();
+    for (name, holds) in CLASSES {
+        if DType::ALL.iter().all(|d| !holds(*d) || left.contains(d)) {
+            words.push(name.to_owned());
+            left.retain(|d| !holds(*d));
+        }
+    }
+    words.extend(left.iter().map(DType::to_string));
+    words.join(" | ")
 }
 
 fn print_patterns(attrs: &[(String, AttrPattern)], rest: &Rest) -> String {
@@ -466,6 +509,7 @@ mod tests {
             "(x) y = cast x {to = f32, ..}; yield y",
             "(x) y = cast x {round = trunc, $a}; yield y",
             "(x) y = add x, -0.0; z = div 1, y; yield z",
+            "(x: float | bool, y: int, z: bf16 | f16) yield x",
             "() c = literal f32 inf; yield c",
             "() c = literal {value = $v}; yield c",
             "(x) q, s = quantize_dynamic x {$a}; yield q, s",
