@@ -10,6 +10,8 @@ mod support;
 mod casts;
 #[path = "cpu/code.rs"]
 mod code;
+#[path = "cpu/kept.rs"]
+mod kept;
 #[path = "cpu/kernels.rs"]
 mod kernels;
 #[path = "cpu/maps.rs"]

@@ -98,7 +98,7 @@ fn a_row_without_lanes_reduces_to_the_neutral_element() {
 }
 
 /// Residual add, norm, and FP8 with one scale per token.
-fn add_rms_norm_fp8(h: i64) -> String {
+pub fn add_rms_norm_fp8(h: i64) -> String {
     format!(
         "kernel @block(s = extent(x, 0)) rows s {{
            param %x: bf16[s, {h}] in
@@ -157,7 +157,7 @@ fn add_rms_norm_with_token_quantiser() {
 }
 
 /// SiLU times up, then FP8 with one scale per group.
-fn silu_mul_group(h: i64, g: i64) -> String {
+pub fn silu_mul_group(h: i64, g: i64) -> String {
     let groups = (h + g - 1) / g;
     format!(
         "kernel @silu(s = extent(x, 0)) rows s {{

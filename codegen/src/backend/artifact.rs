@@ -1,8 +1,7 @@
 //! Artifacts: a payload with its parameters, integer arguments, row count and content key.
 
 use fusewright_abi::{
-    ABI_VERSION, ContentKey, Count, CountOp, DType, DimArg, DimSource, KernelArtifact, LaunchRule, Param, Payload,
-    Target,
+    ABI_VERSION, ContentKey, Count, CountOp, DType, DimArg, DimSource, KernelArtifact, LaunchRule, Param, Target,
 };
 use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{Dim, dim};
@@ -42,12 +41,7 @@ pub fn assemble(
     target: &Target,
     backend: &dyn Backend,
 ) -> Result<KernelArtifact, BackendError> {
-    let mut stages = backend.emit(kernel, target)?;
-    let payload = stages.pop().ok_or_else(|| BackendError::Internal {
-        backend: backend.name(),
-        kernel: kernel.name.clone(),
-        message: "no stage was emitted".to_owned(),
-    })?;
+    let payload = backend.payload(kernel, target)?;
     let unsupported = |place: String, reason: String| BackendError::Unsupported {
         backend: backend.name(),
         kernel: kernel.name.clone(),
@@ -72,7 +66,7 @@ pub fn assemble(
         params,
         dims: dims(kernel),
         launch: LaunchRule { rows, blocks_per_row, threads },
-        payload: Payload { kind: backend.payload_kind(), bytes: payload.bytes },
+        payload,
     })
 }
 

@@ -54,11 +54,11 @@ pub trait Backend: Send + Sync {
     /// What the backend does not take, by name.
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError>;
 
-    /// The code as a file that a linker or a driver takes: the payload, unless the target has something better.
+    /// The payload alone, without the cost of the stages before it.
     ///
     /// # Errors
     /// As [`Backend::emit`].
-    fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
+    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let mut stages = self.emit(kernel, target)?;
         let missing = || BackendError::Internal {
             backend: self.name(),
@@ -66,6 +66,14 @@ pub trait Backend: Send + Sync {
             message: "no stage was emitted".to_owned(),
         };
         Ok(Payload { kind: self.payload_kind(), bytes: stages.pop().ok_or_else(missing)?.bytes })
+    }
+
+    /// The code as a file that a linker or a driver takes: the payload, unless the target has something better.
+    ///
+    /// # Errors
+    /// As [`Backend::emit`].
+    fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
+        self.payload(kernel, target)
     }
 }
 

@@ -18,14 +18,15 @@ use super::index::Pos;
 use super::memory::{Lanes, Width};
 use super::plan::{self, Grouped, Job, Pass, Plan};
 use super::reduce::Accumulators;
+use super::slots::Slot;
 use super::walk::Walk;
-use crate::kernel::{Inst, InstOp, Kernel, Level};
+use crate::kernel::{Inst, InstOp, Kernel, Level, Val};
 
 /// Lanes of an unrolled body.
 const BODY: i64 = 16;
 
-/// Builds a kernel's function.
-pub(super) fn function(isa: &dyn TargetIsa, kernel: &Kernel) -> Result<Function, Refused> {
+/// Builds a kernel's function, and lines on what was decided for it.
+pub(super) fn function(isa: &dyn TargetIsa, kernel: &Kernel) -> Result<(Function, Vec<String>), Refused> {
     let mut signature = Signature::new(isa.default_call_conv());
     signature.params = vec![AbiParam::new(I64); 4];
     let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
@@ -35,12 +36,13 @@ pub(super) fn function(isa: &dyn TargetIsa, kernel: &Kernel) -> Result<Function,
         return Err(Refused { place: "kernel".to_owned(), reason: "it has no segment".to_owned() });
     };
     let mut eval = Eval::new(code, kernel, first);
-    build(&mut eval, kernel)?;
+    let decisions = build(&mut eval, kernel)?;
     eval.code.b.finalize(isa.frontend_config());
-    Ok(function)
+    Ok((function, decisions))
 }
 
-fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<()> {
+fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<Vec<String>> {
+    let mut decisions = Vec::new();
     let entry = eval.code.b.create_block();
     eval.code.b.append_block_params_for_function_params(entry);
     eval.code.b.switch_to_block(entry);
@@ -61,6 +63,7 @@ fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<()> {
     }
     for segment in &kernel.segments {
         let plan = plan::plan(kernel, segment)?;
+        decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
         let mark = eval.enter();
         eval.enter_segment(segment);
         Rows { eval, plan: &plan }.run(args[2], args[3])?;
@@ -70,7 +73,7 @@ fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<()> {
     eval.code.b.seal_block(done);
     eval.code.b.switch_to_block(done);
     eval.code.b.ins().return_(&[]);
-    Ok(())
+    Ok(decisions)
 }
 
 struct Rows<'e, 'k, 'f> {
@@ -84,6 +87,7 @@ impl<'k> Rows<'_, 'k, '_> {
     fn run(&mut self, begin: Value, end: Value) -> Taken<()> {
         let segment = self.eval.segment;
         self.hoist(Level::Kernel)?;
+        self.row_slots();
         let inner = self.eval.dim(&segment.inner)?;
         let rows = self.eval.code.begin_loop(begin, end, 1);
         let row = self.eval.enter();
@@ -119,6 +123,15 @@ impl<'k> Rows<'_, 'k, '_> {
         Ok(())
     }
 
+    /// Memory for what is kept of a row.
+    fn row_slots(&mut self) {
+        self.eval.slots.clear();
+        for kept in self.plan.kept.iter().filter(|kept| !kept.group) {
+            let address = self.eval.code.stack(kept.bytes as u32);
+            self.eval.slots.insert(kept.value, Slot { address, group: None, filled: false });
+        }
+    }
+
     fn phases(&mut self) -> Taken<()> {
         let plan = self.plan;
         for phase in &plan.phases {
@@ -134,7 +147,10 @@ impl<'k> Rows<'_, 'k, '_> {
             }
             for pass in phase {
                 match pass {
-                    Pass::Flat { lanes, vector, jobs } => self.flat(lanes, *vector, jobs, &open)?,
+                    Pass::Flat { lanes, vector, jobs } => {
+                        self.flat(lanes, *vector, jobs, &open)?;
+                        self.filled(jobs.iter().map(|j| j.inst));
+                    }
                     Pass::Grouped(grouped) => self.grouped(grouped, &open)?,
                     Pass::ArgReduce(at) => self.arg_reduce(*at)?,
                 }
@@ -150,6 +166,16 @@ impl<'k> Rows<'_, 'k, '_> {
             self.eval.store(at, Lanes::one(value), None, Width::One)?;
         }
         Ok(())
+    }
+
+    /// From here on, the values of these jobs that are kept are loaded.
+    fn filled(&mut self, jobs: impl Iterator<Item = usize>) {
+        let segment = self.eval.segment;
+        for inst in jobs.filter(|&inst| !plan::is_sink(segment, inst)) {
+            if let Some(slot) = self.eval.slots.get_mut(&plan::sink_value(segment, inst)) {
+                slot.filled = true;
+            }
+        }
     }
 
     /// A loop over all lanes of a row or of a piece.
@@ -202,9 +228,10 @@ impl<'k> Rows<'_, 'k, '_> {
         let mut pending = Vec::new();
         for job in jobs {
             let pos = Pos::at(base).plus_dim(&job.offset).plus(shift);
-            let arg = segment.insts[job.inst].args[0];
+            let arg = plan::sink_value(segment, job.inst);
             let value = self.eval.value(arg, &segment.ty(arg).shape, Some(&pos), width)?;
             match (open.get(&job.inst), width) {
+                (None, _) if !plan::is_sink(segment, job.inst) => self.eval.store_kept(arg, value, &pos, width)?,
                 (None, _) => pending.push((job.inst, value, pos)),
                 (Some(acc), Width::One) => {
                     // Lanes count from the start of what is reduced: the row, or the group.
@@ -226,15 +253,21 @@ impl<'k> Rows<'_, 'k, '_> {
         let row_reduces: Vec<&Accumulators> =
             grouped.jobs.iter().flat_map(|(_, _, jobs)| jobs).filter_map(|j| open.get(&j.inst)).collect();
         row_reduces.iter().for_each(|acc| self.eval.spill(acc));
+        let memory = self.group_memory(grouped);
         let (zero, count) = (self.eval.code.i64(0), self.eval.dim(&lanes.ceil_div(size))?);
         let l = self.eval.code.begin_loop(zero, count, 1);
         let mark = self.eval.enter();
         let (from, to) = self.eval.group_bounds(lanes, size, l.i)?;
+        self.group_slots(&memory, l.i, from);
         let exact = lanes.exact_div(size).and_then(|_| size.as_const());
         let group = InGroup { lanes: lanes.clone(), size: size.clone(), index: l.i, rate: 1, span: 1 };
         let even = size.as_const().is_some_and(|g| g % 2 == 0);
-        for reduces in &grouped.reduces {
-            self.group_reduces(reduces, &Span { start: from, end: to, length: exact, lanes: None, even }, &group)?;
+        for (at, reduces) in grouped.reduces.iter().enumerate() {
+            let span = Span { start: from, end: to, length: exact, lanes: None, even };
+            let kept = grouped.kept.iter().filter(|(loop_, _)| *loop_ == at).map(|(_, v)| self.eval.definition(*v).0);
+            let kept: Vec<usize> = kept.collect();
+            self.group_reduces(reduces, &kept, &span, &group)?;
+            self.filled(kept.into_iter());
         }
         self.eval.group = Some(group.clone());
         for &at in &grouped.elements {
@@ -259,7 +292,30 @@ impl<'k> Rows<'_, 'k, '_> {
         self.eval.leave(mark);
         self.eval.code.end_loop(l);
         row_reduces.iter().for_each(|acc| self.eval.reload(acc));
+        for (_, v) in &grouped.kept {
+            self.eval.slots.remove(v);
+        }
         Ok(())
+    }
+
+    /// Memory for what is kept of one group.
+    fn group_memory(&mut self, grouped: &Grouped) -> Vec<(Val, Value)> {
+        let size = grouped.size.as_const().unwrap_or(0);
+        let memory = |v: Val| {
+            let bytes = size * i64::from(self.eval.dtype(v).bits() / 8);
+            (v, self.eval.code.stack(bytes as u32))
+        };
+        grouped.kept.iter().map(|(_, v)| *v).map(memory).collect()
+    }
+
+    /// Places the memory so that lanes count from the start of the row.
+    fn group_slots(&mut self, memory: &[(Val, Value)], index: Value, from: Value) {
+        for &(v, start) in memory {
+            let bytes = i64::from(self.eval.dtype(v).bits() / 8);
+            let distance = self.eval.scaled(from, bytes);
+            let address = self.eval.code.b.ins().isub(start, distance);
+            self.eval.slots.insert(v, Slot { address, group: Some(index), filled: false });
+        }
     }
 
     /// Lanes of a group for reductions over the whole row, whose accumulators stay on the stack between groups.
@@ -276,8 +332,8 @@ impl<'k> Rows<'_, 'k, '_> {
         Ok(())
     }
 
-    /// Reductions over one group, in one loop over its lanes.
-    fn group_reduces(&mut self, reduces: &[usize], span: &Span, group: &InGroup) -> Taken<()> {
+    /// Reductions over one group, in one loop over its lanes that stores what is kept.
+    fn group_reduces(&mut self, reduces: &[usize], kept: &[usize], span: &Span, group: &InGroup) -> Taken<()> {
         let segment = self.eval.segment;
         let mut open = Open::new();
         let mut vector = true;
@@ -288,7 +344,7 @@ impl<'k> Rows<'_, 'k, '_> {
             let accumulators = self.eval.accumulators(at)?;
             open.insert(at, accumulators);
         }
-        let jobs: Vec<Job> = reduces.iter().map(|&inst| Job { inst, offset: Dim::constant(0) }).collect();
+        let jobs: Vec<Job> = reduces.iter().chain(kept).map(|&inst| Job { inst, offset: Dim::constant(0) }).collect();
         self.span(span, vector, &jobs, &open, Some(group))?;
         for (at, accumulators) in &open {
             let result = self.eval.finish(accumulators)?;

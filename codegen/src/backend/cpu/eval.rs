@@ -1,6 +1,6 @@
 //! Pull evaluation: what every value is at a position, computed where it is asked for.
 //!
-//! Nothing is stored between phases: a row value is recomputed from its loads, chunk by chunk. Within the reach of a
+//! A row value is recomputed from its loads, chunk by chunk, unless an earlier loop has stored it. Within the reach of a
 //! scope (kernel, row, phase, one pass of a loop) every value at every position is computed once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,6 +14,7 @@ use super::code::{Code, vector_of};
 use super::index::Pos;
 use super::map::Known;
 use super::memory::{Lanes, Width};
+use super::slots::Slot;
 use crate::backend::artifact::{element_bytes, split_constant};
 use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape, Val};
 
@@ -40,6 +41,7 @@ pub(super) enum Key {
     Dummy(ParamId, Literal),
     Trash,
     GroupOf(Pos, Dim),
+    Kept(Val, Pos),
 }
 
 /// The group that a loop is in: lanes `rate · base … rate · (base + span)` of a pass belong to group `index`.
@@ -80,6 +82,8 @@ pub(super) struct Eval<'k, 'f> {
     pub at: Option<usize>,
     pub facts: Vec<Known>,
     definitions: Vec<usize>,
+    /// Where stored values are.
+    pub slots: BTreeMap<Val, Slot>,
     memo: HashMap<Key, Lanes>,
     order: Vec<Key>,
 }
@@ -99,6 +103,7 @@ impl<'k, 'f> Eval<'k, 'f> {
             at: None,
             facts: Vec::new(),
             definitions: Vec::new(),
+            slots: BTreeMap::new(),
             memo: HashMap::new(),
             order: Vec::new(),
         }
@@ -255,6 +260,9 @@ impl<'k, 'f> Eval<'k, 'f> {
         if let Some(known) = self.known(&key) {
             return Ok(known);
         }
+        if let Some(lanes) = self.load_kept(v, pos, width)? {
+            return Ok(self.remember_lanes(key, lanes));
+        }
         let (at, inst) = self.definition(v);
         let outer = self.at.replace(at);
         let lanes = self.compute(inst, v, Some(pos), width)?;
@@ -335,7 +343,7 @@ impl<'k, 'f> Eval<'k, 'f> {
         let mut seen: HashSet<Val> = HashSet::new();
         let mut open: Vec<Val> = roots.to_vec();
         while let Some(v) = open.pop() {
-            if !seen.insert(v) {
+            if !seen.insert(v) || self.slots.get(&v).is_some_and(|slot| slot.filled) {
                 continue;
             }
             let (at, inst) = self.definition(v);

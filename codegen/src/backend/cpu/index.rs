@@ -170,7 +170,7 @@ impl Eval<'_, '_> {
         Ok(self.remember(key, lane))
     }
 
-    fn scaled(&mut self, v: Value, by: i64) -> Value {
+    pub(super) fn scaled(&mut self, v: Value, by: i64) -> Value {
         if by == 1 {
             return v;
         }

@@ -15,15 +15,18 @@ mod eval;
 mod hazard;
 mod index;
 mod isa;
+mod keep;
 mod lanes;
 mod map;
 mod memory;
 mod object;
 mod plan;
 mod reduce;
+mod slots;
 mod walk;
 
 use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CompiledCode, Context};
 use fusewright_abi::{Payload, PayloadKind, Target};
@@ -57,33 +60,47 @@ impl Backend for CpuBackend {
 
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
         let isa = isa::host().map_err(|reason| target_error(target, reason))?;
-        let (text, code) = compile(kernel, target, &*isa)?;
-        let bytes = code.code_buffer().to_vec();
+        let (function, decisions) = function(kernel, target, &*isa)?;
+        let mut text: String = decisions.iter().map(|line| format!("; {line}\n")).collect();
+        text.push_str(&function.display().to_string());
+        let bytes = machine_code(kernel, function, &*isa)?.code_buffer().to_vec();
         Ok(vec![Stage { extension: "clif", bytes: text.into_bytes() }, Stage { extension: "bin", bytes }])
+    }
+
+    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
+        let isa = isa::host().map_err(|reason| target_error(target, reason))?;
+        let (function, _) = function(kernel, target, &*isa)?;
+        let bytes = machine_code(kernel, function, &*isa)?.code_buffer().to_vec();
+        Ok(Payload { kind: self.payload_kind(), bytes })
     }
 
     /// The same function as a relocatable object file whose symbol is the kernel's name.
     fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let isa = isa::host_pic().map_err(|reason| target_error(target, reason))?;
-        let (_, code) = compile(kernel, target, &*isa)?;
+        let (function, _) = function(kernel, target, &*isa)?;
+        let code = machine_code(kernel, function, &*isa)?;
         let bytes = object::write(&kernel.name, isa, &code).map_err(|message| internal(kernel, message))?;
         Ok(Payload { kind: PayloadKind::HostObject, bytes })
     }
 }
 
-fn compile(kernel: &Kernel, target: &Target, isa: &dyn TargetIsa) -> Result<(String, CompiledCode), BackendError> {
+/// The function before instruction selection, and lines on what was decided for it.
+fn function(kernel: &Kernel, target: &Target, isa: &dyn TargetIsa) -> Result<(Function, Vec<String>), BackendError> {
     if *target != Target::Cpu {
         return Err(target_error(target, "this backend compiles for `cpu`".to_owned()));
     }
     check(kernel)?;
-    let mut function = emit::function(isa, kernel).map_err(|refused| unsupported(kernel, refused))?;
+    let (mut function, decisions) = emit::function(isa, kernel).map_err(|refused| unsupported(kernel, refused))?;
     constants::hoist(&mut function);
-    let text = function.display().to_string();
+    Ok((function, decisions))
+}
+
+fn machine_code(kernel: &Kernel, function: Function, isa: &dyn TargetIsa) -> Result<CompiledCode, BackendError> {
     let mut context = Context::for_function(function);
     context.compile(isa, &mut ControlPlane::default()).map_err(|e| internal(kernel, format!("{:?}", e.inner)))?;
     let code = context.take_compiled_code().ok_or_else(|| internal(kernel, "no code was made".to_owned()))?;
     match code.buffer.relocs() {
-        [] => Ok((text, code)),
+        [] => Ok(code),
         relocs => Err(internal(kernel, format!("{} relocations, the first {:?}", relocs.len(), relocs[0]))),
     }
 }

@@ -7,6 +7,7 @@
 use fusewright_graph::Dim;
 
 use super::eval::{Refused, definitions};
+use super::keep::{self, Kept};
 use super::lanes::at_least;
 use super::walk::{GroupUse, Walk};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
@@ -14,10 +15,10 @@ use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 /// Most pieces that share a loop: their operands have to fit the registers.
 const MOST_PIECES: usize = 6;
 
-/// Part of a sink: its lanes from `offset` on.
+/// Part of a sink, or of a value that is kept: its lanes from `offset` on.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// The store or reduction.
+    /// The store or reduction; any other instruction's value is kept.
     pub inst: usize,
     pub offset: Dim,
 }
@@ -29,6 +30,8 @@ pub(super) struct Grouped {
     pub size: Dim,
     /// Group reductions in the order of their dependence; those of one list share a loop.
     pub reduces: Vec<Vec<usize>>,
+    /// Values that a list of reductions, by its number, stores for the loops after it.
+    pub kept: Vec<(usize, Val)>,
     /// Stores of group values.
     pub elements: Vec<usize>,
     /// Sinks over lanes: how many lanes of the group one of theirs stands for, whether chunks can be taken, and which.
@@ -54,11 +57,25 @@ pub(super) struct Plan {
     pub scalar_stores: Vec<usize>,
     /// Needed scalars that depend on no reduction.
     pub early: Vec<Val>,
+    /// Values that are stored for later loops.
+    pub kept: Vec<Kept>,
 }
 
-/// The operands of a sink.
+/// The operands of a sink, or a value that is kept.
 pub(super) fn roots(segment: &Segment, inst: usize) -> &[Val] {
-    &segment.insts[inst].args
+    let at = &segment.insts[inst];
+    if is_sink(segment, inst) { &at.args } else { &at.results }
+}
+
+/// Whether an instruction consumes lanes: a store or a reduction.
+pub(super) fn is_sink(segment: &Segment, inst: usize) -> bool {
+    matches!(segment.insts[inst].op, InstOp::Store { .. } | InstOp::Reduce { .. } | InstOp::ArgReduce(_))
+}
+
+/// The value that a job takes lane by lane.
+pub(super) fn sink_value(segment: &Segment, inst: usize) -> Val {
+    let at = &segment.insts[inst];
+    if is_sink(segment, inst) { at.args[0] } else { at.results[0] }
 }
 
 /// Plans a segment.
@@ -79,7 +96,9 @@ pub(super) fn plan(kernel: &Kernel, segment: &Segment) -> Result<Plan, Refused> 
     }
     let results = (0..segment.insts.len()).filter(|&at| planner.live[at]).flat_map(|at| &segment.insts[at].results);
     let is_early = |v: &&Val| segment.ty(**v).shape == Shape::Scalar && planner.stages[v.0 as usize] == 0;
-    let plan = Plan { phases, scalar_stores, early: results.filter(is_early).copied().collect() };
+    let early = results.filter(is_early).copied().collect();
+    let mut plan = Plan { phases, scalar_stores, early, kept: Vec::new() };
+    keep::choose(kernel, segment, &mut plan);
     super::hazard::check(kernel, segment, &plan)?;
     Ok(plan)
 }
@@ -195,6 +214,7 @@ impl<'k> Planner<'k> {
                 lanes,
                 size,
                 reduces: Vec::new(),
+                kept: Vec::new(),
                 elements: Vec::new(),
                 jobs: Vec::new(),
             }));

@@ -8,6 +8,7 @@ use fusewright_graph::{Dim, ScalarFn};
 use super::code::Code;
 use super::eval::definitions;
 use super::lanes::{at_least, borders};
+use super::plan::{is_sink, roots, sink_value};
 use super::reduce::vector_lanes;
 use crate::kernel::{Inst, InstOp, Kernel, LANE, Over, ParamId, Segment, Shape, Val};
 
@@ -47,7 +48,7 @@ pub(super) struct Walk<'k> {
 }
 
 impl<'k> Walk<'k> {
-    /// Walks a store or reduction over all its lanes, or those of a piece.
+    /// Walks a store, a reduction or a value that is kept over all its lanes, or those of a piece.
     pub fn of(kernel: &'k Kernel, segment: &'k Segment, at: usize, piece: Option<(&Dim, &Dim)>) -> Self {
         let mut walk = Walk {
             kernel,
@@ -60,10 +61,12 @@ impl<'k> Walk<'k> {
             cuts: Vec::new(),
             vector: true,
         };
-        let inst = &segment.insts[at];
-        walk.check(inst);
-        for &arg in &inst.args {
-            walk.value(arg, &segment.ty(inst.args[0]).shape, 1, &Dim::constant(0));
+        if is_sink(segment, at) {
+            walk.check(&segment.insts[at]);
+        }
+        let shape = &segment.ty(sink_value(segment, at)).shape;
+        for &v in roots(segment, at) {
+            walk.value(v, shape, 1, &Dim::constant(0));
         }
         walk
     }

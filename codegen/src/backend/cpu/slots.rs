@@ -1,0 +1,67 @@
+//! Stack memory of values that are kept between loops.
+
+use cranelift_codegen::ir::{InstBuilder, Value};
+
+use super::eval::{Eval, Key, Taken};
+use super::index::{Address, Pos};
+use super::memory::{Lanes, Width};
+use crate::backend::artifact::split_constant;
+use crate::kernel::Val;
+
+/// Where lanes of a value are stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    /// Where lane 0 of the row is, or would be.
+    pub address: Value,
+    /// The group whose lanes there are, unless all of the row's.
+    pub group: Option<Value>,
+    /// Whether the loop that stores the lanes is over.
+    pub filled: bool,
+}
+
+impl Eval<'_, '_> {
+    /// A stored value at a position, if its lanes are known to be there.
+    pub(super) fn load_kept(&mut self, v: Val, pos: &Pos, width: Width) -> Taken<Option<Lanes>> {
+        let Some(slot) = self.slots.get(&v).copied().filter(|slot| slot.filled) else { return Ok(None) };
+        if slot.group.is_some_and(|index| !self.inside_group(index, pos, width)) {
+            return Ok(None);
+        }
+        let address = self.kept_address(v, slot, pos)?;
+        Ok(Some(self.code.load_lanes(self.dtype(v), address.pointer, address.offset, width)))
+    }
+
+    /// Stores lanes of a value that has a slot.
+    pub(super) fn store_kept(&mut self, v: Val, lanes: Lanes, pos: &Pos, width: Width) -> Taken<()> {
+        let Some(slot) = self.slots.get(&v).copied() else { return Err(self.refuse("a value without a slot")) };
+        let address = self.kept_address(v, slot, pos)?;
+        self.code.store_lanes(self.dtype(v), lanes, address.pointer, address.offset, width);
+        Ok(())
+    }
+
+    /// Whether lanes from a position on belong to the group that the loop is in, and that group is `index`.
+    fn inside_group(&self, index: Value, pos: &Pos, width: Width) -> bool {
+        let (Some(group), Some(pass)) = (&self.group, &self.pass) else { return false };
+        let offset = pos.offset.as_const();
+        (group.index, pass.base, group.rate) == (index, pos.base, pos.scale)
+            && offset.is_some_and(|o| o >= 0 && o + width.lanes() <= group.rate * group.span)
+    }
+
+    fn kept_address(&mut self, v: Val, slot: Slot, pos: &Pos) -> Taken<Address> {
+        let bytes = i64::from(self.dtype(v).bits() / 8);
+        let (start, constant) = split_constant(&pos.offset);
+        let near = constant.checked_mul(bytes).and_then(|c| i32::try_from(c).ok()).filter(|c| c.abs() < 1 << 30);
+        let from =
+            Pos { base: pos.base, scale: pos.scale, offset: if near.is_some() { start } else { pos.offset.clone() } };
+        let key = Key::Kept(v, from.clone());
+        let pointer = match self.known(&key) {
+            Some(known) => known.first,
+            None => {
+                let lane = self.lane(&from)?;
+                let distance = self.scaled(lane, bytes);
+                let pointer = self.code.b.ins().iadd(slot.address, distance);
+                self.remember(key, pointer)
+            }
+        };
+        Ok(Address { pointer, offset: near.unwrap_or(0) })
+    }
+}

@@ -1,0 +1,157 @@
+//! Values that one loop stores for later ones: which they are, and that no bit depends on it.
+
+use fusewright_abi::Target;
+use fusewright_codegen::backend::{Backend, cpu::CpuBackend};
+
+use crate::kernels::{add_rms_norm_fp8, silu_mul_group};
+use crate::support::{check, kernel};
+
+/// What the first stage says is kept, without the names of values.
+fn kept(text: &str) -> Vec<String> {
+    let stages = CpuBackend.emit(&kernel(text), &Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
+    let text = String::from_utf8(stages[0].bytes.clone()).expect("text");
+    let lines = text.lines().take_while(|line| line.starts_with(';'));
+    lines.map(|line| line.split_once('(').expect("it names the dtype").1.to_owned()).collect()
+}
+
+/// Softmax in place of rounded exponentials, and where the rest of the row goes: `tail` may use `%p` (f32) and stores.
+fn softmax(n: &str, dims: &str, inner: i64, dtype: &str, tail: &str) -> String {
+    format!(
+        "kernel @softmax(s = extent(x, 0){dims}) rows s {{
+           param %x: {dtype}[s, {inner}, {n}] inout
+           param %y: f32[s, {inner}, {n}] out
+           segment @m inner {inner} {{
+             %x = load x[row*{inner}*{n} + inner*{n} + lane] : row<{dtype}, {n}>
+             %f = cast %x to f32 rne
+             %m = reduce max %f over row nan propagate order tree(16)
+             %d = sub %f, %m
+             %e = exp %d
+             %er = cast %e to {dtype} rne
+             %ef = cast %er to f32 rne
+             %sum = reduce add %ef over row nan propagate order tree(16)
+             %p = div %ef, %sum
+             {tail}
+           }}
+         }}"
+    )
+}
+
+const IN_PLACE: &str = "%q = cast %p to DTYPE rne
+     store x[row*INNER*LANES + inner*LANES + lane], %q
+     store y[row*INNER*LANES + inner*LANES + lane], %p";
+
+fn in_place(n: &str, dims: &str, inner: i64, dtype: &str) -> String {
+    let tail = IN_PLACE.replace("DTYPE", dtype).replace("INNER", &inner.to_string()).replace("LANES", n);
+    softmax(n, dims, inner, dtype, &tail)
+}
+
+#[test]
+fn rows_are_kept_in_their_narrowest_form() {
+    let lines = kept(&add_rms_norm_fp8(4096));
+    assert_eq!(lines, ["bf16) for the row, 8192 bytes", "bf16) for the row, 8192 bytes"]);
+    let lines = kept(&silu_mul_group(1000, 128));
+    assert_eq!(lines, ["bf16) for the group, 256 bytes"]);
+}
+
+#[test]
+fn softmax_in_place_of_odd_lengths_and_dtypes() {
+    // Short floats other than bf16 cost more to widen than to keep widened.
+    for (dtype, count) in [("bf16", 1), ("f32", 1), ("f16", 2), ("f8e4m3", 2)] {
+        for n in [1i64, 2, 7, 8, 9, 15, 16, 17, 63, 64, 1000, 1025] {
+            let text = in_place(&n.to_string(), "", 1, dtype);
+            assert_eq!(kept(&text).len(), count, "{text}");
+            check(&text, &[("s", 3)]);
+        }
+        let heads = in_place("72", "", 5, dtype);
+        assert_eq!(kept(&heads).len(), count, "{heads}");
+        check(&heads, &[("s", 3)]);
+    }
+}
+
+#[test]
+fn symbolic_and_long_rows_are_computed_again() {
+    let text = in_place("n", ", n = extent(x, 2)", 2, "bf16");
+    assert_eq!(kept(&text), Vec::<String>::new());
+    for n in [0, 1, 9, 40, 1025] {
+        check(&text, &[("s", 2), ("n", n)]);
+    }
+    let text = in_place("40000", "", 1, "bf16");
+    assert_eq!(kept(&text), Vec::<String>::new());
+    check(&text, &[("s", 1)]);
+}
+
+#[test]
+fn kept_lanes_are_read_in_another_order() {
+    for n in [2i64, 16, 18, 34, 64, 130] {
+        let half = n / 2;
+        let tail = format!(
+            "%a = slice %p start 0 len {half} step 1
+             %b = slice %p start {half} len {half} step 1
+             %c = cat %b, %a
+             store y[row*{n} + lane], %c"
+        );
+        let turned = softmax(&n.to_string(), "", 1, "bf16", &tail);
+        assert_eq!(kept(&turned).len(), 1, "{turned}");
+        check(&turned, &[("s", 3)]);
+        let tail = format!(
+            "%a = slice %p start 0 len {half} step 2
+             %b = slice %p start 1 len {half} step 2
+             %c = zip %b, %a
+             store y[row*{n} + lane], %c"
+        );
+        let swapped = softmax(&n.to_string(), "", 1, "bf16", &tail);
+        assert_eq!(kept(&swapped).len(), 1, "{swapped}");
+        check(&swapped, &[("s", 3)]);
+    }
+}
+
+/// A rounded quotient that is stored, or not, and quantised to four bits by groups.
+fn packed_groups(h: i64, g: i64, stored: bool) -> String {
+    let (half, groups) = (h / 2, (h + g - 1) / g);
+    let param = if stored { format!("param %y: bf16[s, {h}] out") } else { String::new() };
+    let store = if stored { format!("store y[row*{h} + lane], %y") } else { String::new() };
+    format!(
+        "kernel @fp4(s = extent(x, 0)) rows s {{
+           param %x: bf16[s, {h}] in
+           param %w: bf16[{h}] in
+           {param}
+           param %q: u8[s, {half}] out
+           param %e: f8e8m0[s, {groups}] out
+           segment @m inner 1 {{
+             %x = load x[row*{h} + lane] : row<bf16, {h}>
+             %w = load w[lane] : row<bf16, {h}>
+             %xf = cast %x to f32 rne
+             %wf = cast %w to f32 rne
+             %t = div %xf, %wf
+             %y = cast %t to bf16 rne
+             {store}
+             %yf = cast %y to f32 rne
+             %a = abs %yf
+             %amax = reduce max %a over group {g} nan propagate order tree(16)
+             %six = literal f32 6.0
+             %s0 = div %amax, %six
+             %sc = cast %s0 to f8e8m0 ceil sat
+             store e[row*{groups} + lane], %sc
+             %sf = cast %sc to f32 rne
+             %d = div %yf, %sf
+             %c = cast %d to f4e2m1 rne sat
+             %p = pack %c ways 2 to u8
+             store q[row*{half} + lane], %p
+           }}
+         }}"
+    )
+}
+
+#[test]
+fn packed_groups_read_what_the_group_or_the_row_keeps() {
+    for (h, g) in [(64, 16), (96, 32), (256, 128), (8, 2), (48, 6), (14, 7), (40, 16), (100, 64), (34, 32)] {
+        for (stored, reach) in [(false, "group"), (true, "row")] {
+            let text = packed_groups(h, g, stored);
+            let lines = kept(&text);
+            // A byte of two groups is not made group by group.
+            let reach = if g % 2 == 0 { reach } else { "row" };
+            assert!(lines.len() == 1 && lines[0].contains(reach), "{lines:?}\n{text}");
+            check(&text, &[("s", 3)]);
+        }
+    }
+}
