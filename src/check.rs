@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use fusewright_graph::tensor::Tensor;
-use fusewright_graph::{Graph, InputKind, interp};
+use fusewright_graph::{Graph, InputKind, TensorType, interp};
 
 use crate::{Error, HostTensor};
 
@@ -52,23 +52,52 @@ impl OutputCheck {
 /// The cases of a check file: `in0…`/`out0…`, and a second one under `b_` where it is there.
 ///
 /// # Errors
-/// Inputs or outputs of the graph that the file lacks.
+/// Inputs or outputs of the graph that the file lacks, or that do not have the graph's types, by their names there.
 pub fn cases(graph: &Graph, tensors: &BTreeMap<String, HostTensor>) -> Result<Vec<Case>, Error> {
-    let users = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).count();
+    let users = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User));
+    let inputs: Vec<&TensorType> = users.map(|i| graph.ty(i.value)).collect();
+    let outputs: Vec<&TensorType> = graph.outputs().iter().map(|o| graph.ty(o.value)).collect();
     let mut cases = Vec::new();
     for prefix in ["", "b_"] {
         if !prefix.is_empty() && !tensors.keys().any(|name| name.starts_with(prefix)) {
             continue;
         }
-        let take = |kind: &str, count: usize| -> Result<Vec<HostTensor>, Error> {
-            let name = |i| format!("{prefix}{kind}{i}");
-            let missing = |i| Error::Input(format!("the check file has no tensor `{}`", name(i)));
-            (0..count).map(|i| tensors.get(&name(i)).cloned().ok_or_else(|| missing(i))).collect()
+        let mut symbols = BTreeMap::new();
+        let mut take = |kind: &str, types: &[&TensorType]| -> Result<Vec<HostTensor>, Error> {
+            let taken = types.iter().enumerate().map(|(i, ty)| {
+                let name = format!("{prefix}{kind}{i}");
+                let missing = || Error::Input(format!("there is no tensor `{name}`"));
+                let tensor = tensors.get(&name).ok_or_else(missing)?;
+                fit(&name, tensor, ty, &mut symbols)?;
+                Ok(tensor.clone())
+            });
+            taken.collect()
         };
-        let (inputs, expected) = (take("in", users)?, take("out", graph.outputs().len())?);
+        let (inputs, expected) = (take("in", &inputs)?, take("out", &outputs)?);
         cases.push(Case { prefix: prefix.to_owned(), inputs, expected });
     }
     Ok(cases)
+}
+
+/// Refuses a tensor that is not of a type; symbols that have no value yet take theirs from its shape.
+fn fit(name: &str, tensor: &HostTensor, ty: &TensorType, symbols: &mut BTreeMap<String, i64>) -> Result<(), Error> {
+    let (dtype, shape) = (tensor.dtype, &tensor.shape);
+    let misfit = |why: &str| Error::Input(format!("tensor `{name}` is {dtype}{shape:?}, the graph has {ty}{why}"));
+    if dtype != ty.dtype || shape.len() != ty.rank() {
+        return Err(misfit(""));
+    }
+    for (extent, &got) in ty.shape.iter().zip(shape) {
+        let got = i64::try_from(got).map_err(|_| misfit(""))?;
+        if let Some(symbol) = extent.as_symbol() {
+            symbols.entry(symbol.to_owned()).or_insert(got);
+        }
+        // An extent over symbols that only later tensors bind is left to the program.
+        match extent.eval(&|s| symbols.get(s).copied()) {
+            Ok(expected) if expected != got => return Err(misfit(&format!(", where {extent} is {expected}"))),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Runs a graph on the reference path: the interpreter, every op correctly rounded.

@@ -6,6 +6,27 @@
 //!
 //! [`fuse`] is the short way for a few ops: a closure over a [`Builder`](graph::Builder) in, a [`Callable`] over
 //! borrowed slices out. [`aot`] writes kernels at build time.
+//!
+//! ```
+//! use fusewright::graph::{DType, ScalarFn, TensorType};
+//! use fusewright::{TensorMut, TensorRef};
+//!
+//! // relu(x · w) for any number of rows of four lanes, as one kernel.
+//! let kernel = fusewright::fuse(|b| {
+//!     let rows = b.symbol("rows", 0, None);
+//!     let x = b.input("x", TensorType::new(DType::F32, [rows, 4.into()]));
+//!     let w = b.input("w", TensorType::new(DType::F32, [4.into()]));
+//!     let product = b.mul(x, w)?;
+//!     Ok(vec![b.map(ScalarFn::Max, &[product, b.float(DType::F32, 0.0)?])?])
+//! })?;
+//!
+//! let (x, w) = ([1.0f32, -2.0, 3.0, -4.0, 5.0, 6.0, 7.0, 8.0], [0.5f32, 1.0, 2.0, -1.0]);
+//! let mut y = [0.0f32; 8];
+//! let inputs = [TensorRef::new(&x, &[2, 4]), TensorRef::new(&w, &[4])];
+//! kernel.call(&inputs, &mut [TensorMut::new(&mut y, &[2, 4])], 1)?;
+//! assert_eq!(y, [0.5, 0.0, 6.0, 4.0, 2.5, 6.0, 14.0, 0.0]);
+//! # Ok::<(), fusewright::Error>(())
+//! ```
 
 pub mod aot;
 pub mod bench;

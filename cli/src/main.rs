@@ -12,6 +12,9 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
+/// Exit code of files that cannot be read or written.
+const BAD_INPUT: u8 = 2;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = cli.common.refuse_later().and_then(|()| match &cli.command {
@@ -25,7 +28,13 @@ fn main() -> ExitCode {
         Command::Cache => commands::cache(),
     });
     match result {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => match output::lost() {
+            Some(error) => {
+                output::error(&format!("standard output: {error}"));
+                ExitCode::from(BAD_INPUT)
+            }
+            None => ExitCode::from(code),
+        },
         Err(error) => {
             output::error(&error.to_string());
             ExitCode::from(error.exit_code())

@@ -1,6 +1,10 @@
 //! Printing: tables for people, JSON for programs, progress and errors on standard error.
 
-use std::io::{IsTerminal, Write};
+use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
+
+/// The first error of standard output.
+static LOST: OnceLock<Error> = OnceLock::new();
 
 /// Prints an error.
 pub fn error(message: &str) {
@@ -14,9 +18,17 @@ pub fn progress(verbose: u8, message: &str) {
     }
 }
 
-/// Prints a line; a closed pipe is not an error.
+/// Prints a line; a reader that left is not an error, anything else is remembered for [`lost`].
 pub fn line(text: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => drop(LOST.set(error)),
+        _ => {}
+    }
+}
+
+/// Why what was printed did not arrive, if it did not.
+pub fn lost() -> Option<&'static Error> {
+    LOST.get()
 }
 
 /// Prints rows under a header, columns aligned; the columns listed in `right` flush right.

@@ -114,10 +114,10 @@ impl Builder {
         self.state.borrow_mut().graph.set_value_name(value, name);
     }
 
-    /// Names a value that has no name yet.
+    /// Names a value that has no name yet. What a pass dropped is in no graph and stays nameless.
     pub(crate) fn name_unnamed(&self, value: Value, name: &str) {
         let mut state = self.state.borrow_mut();
-        if state.graph.value_name(value).is_none() {
+        if (value.0 as usize) < state.graph.value_count() && state.graph.value_name(value).is_none() {
             state.graph.set_value_name(value, name);
         }
     }

@@ -86,7 +86,7 @@ impl Program {
     }
 
     /// Runs the program and leaves the results in its workspace, for measurements.
-    pub(crate) fn run_discarding(&self, inputs: &[&HostTensor], threads: usize) -> Result<(), Error> {
+    pub fn run_discarding(&self, inputs: &[&HostTensor], threads: usize) -> Result<(), Error> {
         self.run_then(inputs, threads, |_, _| Ok(()))
     }
 

@@ -1,10 +1,12 @@
 //! `run`: compile a model, run it on stored inputs, compare, time.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
 use fusewright::check::{self, Case, OutputCheck};
 use fusewright::explain::explain;
+use fusewright::graph::Graph;
 use fusewright::{Compiled, Error, HostTensor, Options, Program, compile, model};
 use serde_json::{Value, json};
 
@@ -18,8 +20,10 @@ const TIMED_RUNS: usize = 15;
 pub fn main(args: &RunArgs, common: &Common) -> Exit {
     progress(common.verbose, &format!("reading {}", args.model.display()));
     let graph = model::open(&args.model)?;
-    let check = args.check.as_ref().map(|path| fusewright::read_safetensors(path)).transpose()?;
-    let cases = check.map(|tensors| check::cases(&graph, &tensors)).transpose()?.unwrap_or_default();
+    let cases = args.check.as_ref().map(|path| read_cases(path, &graph)).transpose()?.unwrap_or_default();
+    if args.out.is_some() && cases.is_empty() {
+        return Err(Error::Input("`--out` needs inputs; give them with `--check`".to_owned()));
+    }
     if args.unfused {
         let produced = cases
             .iter()
@@ -42,6 +46,13 @@ pub fn main(args: &RunArgs, common: &Common) -> Exit {
     report(args, &graph, &cases, &produced, Some((&fused, times)))
 }
 
+fn read_cases(path: &Path, graph: &Graph) -> Result<Vec<Case>, Error> {
+    check::cases(graph, &fusewright::read_safetensors(path)?).map_err(|e| match e {
+        Error::Input(message) => Error::Input(format!("{}: {message}", path.display())),
+        other => other,
+    })
+}
+
 /// Median microseconds of each program, runs interleaved.
 fn times(case: &Case, programs: [&Program; 2], threads: usize) -> Result<[f64; 2], Error> {
     let inputs: Vec<&HostTensor> = case.inputs.iter().collect();
@@ -61,7 +72,7 @@ fn times(case: &Case, programs: [&Program; 2], threads: usize) -> Result<[f64; 2
 
 fn report(
     args: &RunArgs,
-    graph: &fusewright::graph::Graph,
+    graph: &Graph,
     cases: &[Case],
     produced: &[Vec<HostTensor>],
     compiled: Option<(&Compiled, Option<[f64; 2]>)>,
@@ -71,9 +82,6 @@ fn report(
         checked.push((case, check::compare(graph, case, outputs)?));
     }
     if let Some(path) = &args.out {
-        if cases.is_empty() {
-            return Err(Error::Input("`--out` needs inputs; give them with `--check`".to_owned()));
-        }
         let mut tensors = BTreeMap::new();
         for (case, outputs) in cases.iter().zip(produced) {
             tensors.extend(outputs.iter().enumerate().map(|(i, t)| (format!("{}out{i}", case.prefix), t.clone())));

@@ -49,6 +49,7 @@ mod tests {
         let b = Builder::new("g");
         let x = b.input("x", TensorType::new(F32, [Dim::symbol("s")]));
         let dead = b.mul(x, x).expect("mul");
+        b.name(dead, "dead");
         b.mul(dead, x).expect("mul");
         let fed = b.add(x, x).expect("add");
         let opaque = Prim::Opaque { target: "log".into(), attrs: Vec::new(), results: Vec::new() };

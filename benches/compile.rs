@@ -1,0 +1,41 @@
+//! What a kernel costs to compile: from the body of a region to a loaded module, and each stage by itself.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use fusewright::{Compiler, Target};
+use fusewright_codegen::kernel::expand::{Column, expand};
+use fusewright_codegen::lower::lower;
+use fusewright_codegen::schedule::Schedule;
+use fusewright_runtime::device_for;
+
+fn compile(c: &mut Criterion) {
+    let compiler = Compiler::new(&Target::Cpu).expect("CPUs are always a target");
+    let device = device_for(&Target::Cpu).expect("the CPU is always a device");
+    let schedule = Schedule::of(&Target::Cpu);
+    for (name, body) in support::fixture_bodies() {
+        // What has no kernel on this target runs by reference and costs no compilation.
+        let Ok((lowered, expanded)) = compiler.kernel("kernel", &body) else { continue };
+        let mut group = c.benchmark_group(format!("compile/{name}"));
+        group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(600)).sample_size(10);
+        group.bench_function("all", |b| {
+            b.iter(|| {
+                let artifact = compiler.artifact("kernel", black_box(&body)).expect("the body has a kernel");
+                device.load(&artifact).expect("the kernel is for this machine")
+            });
+        });
+        group.bench_function("lower", |b| b.iter(|| lower("kernel", black_box(&body), &schedule)));
+        group.bench_function("expand", |b| b.iter(|| expand(black_box(&lowered), Column::Cpu)));
+        group.bench_function("emit", |b| {
+            b.iter(|| compiler.backend().emit(black_box(&expanded), &Target::Cpu));
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, compile);
+criterion_main!(benches);

@@ -1,0 +1,8 @@
+//! The command as scripts see it: exit codes, JSON keys, files, and what errors name.
+
+mod compile;
+mod explain;
+mod opt;
+mod refusals;
+mod run;
+mod support;

@@ -1,0 +1,91 @@
+//! Bad input exits with 2 and names the thing; what is not available exits with 3 and is named.
+
+use std::path::Path;
+
+use fusewright::{DType, HostTensor, read_safetensors, write_safetensors};
+
+use crate::support::{fixture, folder, refused, write};
+
+const MODEL: &str = "aten_addrms_fp8tok_h4096_bfloat16";
+
+fn model() -> String {
+    fixture(&format!("{MODEL}.core.pt2"))
+}
+
+#[test]
+fn files_that_are_no_models() {
+    refused(2, &["run", "nowhere.pt2"], &["nowhere.pt2"]);
+    refused(2, &["explain", "nowhere.pt2"], &["nowhere.pt2"]);
+    let folder = folder();
+    let whole = std::fs::read(model()).expect("the fixture is readable");
+    for length in [0, 1, 100, whole.len() / 2, whole.len() - 1] {
+        let cut = write(&folder, "cut.pt2", &whole[..length]);
+        refused(2, &["run", &cut], &["cut.pt2"]);
+    }
+    let text = write(&folder, "text.pt2", "this is no archive");
+    refused(2, &["run", &text], &["text.pt2", "not a readable .pt2 archive"]);
+    refused(2, &["run", &folder.path().display().to_string()], &[&folder.path().display().to_string()]);
+    let graph = write(&folder, "typo.fw", "graph @g(%x: f32[4]) {\n  %y = frob %x\n  return %y\n}\n");
+    refused(2, &["run", &graph], &["typo.fw", "frob"]);
+}
+
+#[test]
+fn check_files_that_do_not_fit() {
+    let folder = folder();
+    let whole =
+        read_safetensors(Path::new(&fixture(&format!("{MODEL}.safetensors")))).expect("the fixture is readable");
+    let path = folder.path().join("check.safetensors");
+    let check = |change: &dyn Fn(&mut std::collections::BTreeMap<String, HostTensor>), words: &[&str]| {
+        let mut tensors = whole.clone();
+        change(&mut tensors);
+        write_safetensors(&path, &tensors).expect("the folder takes files");
+        for extra in [&[][..], &["--unfused"]] {
+            let arguments = ["run", &model(), "--check", &path.display().to_string()];
+            refused(2, &[&arguments[..], extra].concat(), words);
+        }
+    };
+    check(&|t| drop(t.remove("in1")), &["check.safetensors", "`in1`"]);
+    check(&|t| drop(t.remove("out2")), &["check.safetensors", "`out2`"]);
+    check(&|t| drop(t.remove("b_in0")), &["check.safetensors", "`b_in0`"]);
+    let set = |name: &'static str, dtype: DType, shape: &'static [usize]| {
+        move |t: &mut std::collections::BTreeMap<String, HostTensor>| {
+            t.insert(name.to_owned(), HostTensor::zeros(dtype, shape));
+        }
+    };
+    check(&set("in0", DType::BF16, &[5, 4095]), &["check.safetensors", "`in0`", "4095"]);
+    check(&set("in0", DType::BF16, &[20480]), &["check.safetensors", "`in0`"]);
+    check(&set("in0", DType::F32, &[5, 4096]), &["check.safetensors", "`in0`", "f32"]);
+    check(&set("b_in1", DType::BF16, &[4, 4096]), &["check.safetensors", "`b_in1`"]);
+    check(&set("out1", DType::F32, &[5]), &["check.safetensors", "`out1`"]);
+    check(&set("b_out0", DType::U8, &[3, 4096]), &["check.safetensors", "`b_out0`"]);
+    refused(2, &["run", &model(), "--check", "nowhere.safetensors"], &["nowhere.safetensors"]);
+    let text = write(&folder, "text.safetensors", "this holds no tensors");
+    refused(2, &["run", &model(), "--check", &text], &["text.safetensors"]);
+}
+
+#[test]
+fn arguments_that_make_no_sense() {
+    refused(2, &["run", &model(), "--target", "gpu"], &["gpu", "cpu"]);
+    refused(2, &["run", &model(), "--threads", "0"], &["--threads"]);
+    refused(2, &["compile", &model(), "--target", "cpu,tpu", "-o", "x"], &["tpu"]);
+    refused(2, &["run", &model(), "--out", "x.safetensors"], &["--out", "--check"]);
+    refused(2, &["bench", "--suite", "nosuch"], &["nosuch", "kernels"]);
+    refused(2, &["frobnicate"], &["frobnicate"]);
+}
+
+#[test]
+fn what_is_not_available_is_named() {
+    let model = model();
+    if cfg!(not(feature = "cuda")) {
+        refused(3, &["run", &model, "--target", "cuda"], &["cuda"]);
+    }
+    refused(3, &["run", &model, "--target", "cpu-llvm"], &["cpu-llvm"]);
+    refused(3, &["run", &model, "--target", "ascend"], &["ascend"]);
+    refused(3, &["run", &model, "--relaxed"], &["--relaxed"]);
+    refused(3, &["run", &model, "--pipeline", "p.toml"], &["--pipeline"]);
+    refused(3, &["explain", &model, "--patterns", "p.fw"], &["--patterns"]);
+    refused(3, &["explain", &model, "--html", "page.html"], &["--html"]);
+    refused(3, &["bench", "--suite", "kernels", "--tune"], &["--tune"]);
+    refused(3, &["cache"], &["cache"]);
+    assert!(!Path::new("page.html").exists());
+}
