@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The exported models that are kept with the project, and whether every element of theirs has one right value.
+/// The exported models that are kept with the project.
 pub const MODELS: [&str; 3] =
     ["aten_addrms_fp8tok_h4096_bfloat16", "aten_silu_grp128_h12288_bfloat16", "qwen3_tiny_layer_bf16"];
 
