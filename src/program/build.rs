@@ -158,7 +158,8 @@ fn single(graph: &Graph, node: &Node) -> Result<Graph, TypeError> {
     Ok(b.finish())
 }
 
-/// The steps that the outputs depend on, in order.
+/// The steps that the outputs depend on, in order, none twice: regions that fell back bring their own copies of
+/// constants and views.
 fn needed(graph: &Graph, steps: Vec<Step>) -> Vec<Step> {
     let mut wanted: BTreeSet<Value> = graph.outputs().iter().map(|o| o.value).collect();
     let mut kept: Vec<Step> = Vec::with_capacity(steps.len());
@@ -169,6 +170,12 @@ fn needed(graph: &Graph, steps: Vec<Step>) -> Vec<Step> {
         }
     }
     kept.reverse();
+    let mut made: BTreeSet<Value> = BTreeSet::new();
+    kept.retain(|step| {
+        let fresh = step.outputs.iter().any(|v| !made.contains(v));
+        made.extend(&step.outputs);
+        fresh
+    });
     kept
 }
 

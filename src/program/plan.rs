@@ -66,6 +66,10 @@ impl Plan {
         let mut free: Vec<usize> = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             for &output in &step.outputs {
+                // Computed again by a region that has its own copy of a constant or a view: the same bytes.
+                if plan.slots[output.0 as usize].is_some() {
+                    continue;
+                }
                 let slot = if matches!(step.work, Work::Alias) {
                     let place = plan.place(step.inputs[0])?;
                     plan.slot(graph, output, place)?

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
 use fusewright_graph::dim::product;
-use fusewright_graph::{DType, Def, Dim, Graph, Literal, Node, NodeId, Op, Prim, Rounding, ScalarFn, Value};
+use fusewright_graph::{
+    DType, Def, Dim, Graph, Literal, NanRule, Node, NodeId, Op, Prim, ReduceOp, Rounding, ScalarFn, Value, num,
+};
 
 use super::space::{is_layout, linear};
 use super::view::split_stride;
@@ -184,9 +186,15 @@ impl<'a> Emitter<'a> {
                 InstOp::Pack { ways: *ways, to: *to }
             }
             Prim::Iota { dtype, axis, .. } => return self.iota(id, node, *dtype, *axis),
+            Prim::Reduce { op, nan, .. } if axes_reduced_by(self.axes, id).is_empty() => {
+                return self.reduce_one(id, args[0], *op, *nan);
+            }
             Prim::Reduce { op, nan, .. } => {
                 let make = |over, order| InstOp::Reduce { op: *op, over, nan: *nan, order };
                 return self.reduce(id, node, args[0], &make);
+            }
+            Prim::ArgReduce { .. } if axes_reduced_by(self.axes, id).is_empty() => {
+                return self.push_at(id, InstOp::Literal(Literal::Int(DType::I64, 0)), &[]);
             }
             Prim::ArgReduce { op, .. } => {
                 let row = self.whole_row(id, node, args[0])?;
@@ -200,15 +208,16 @@ impl<'a> Emitter<'a> {
             }
             Prim::Slice { start, step, axis, .. } => {
                 args[0] = self.full(id, node.operands[0], args[0])?;
-                self.covers_row(id, node, *axis)?;
+                self.covers_row(id, node.operands[0], *axis)?;
+                self.covers_row(id, node.results[0], *axis)?;
                 let len = self.body.ty(node.results[0]).shape[*axis].clone();
                 InstOp::Slice { start: start.clone(), len, step: *step }
             }
             Prim::Cat { axis } => {
                 for (arg, &operand) in args.iter_mut().zip(&node.operands) {
-                    *arg = self.full(id, operand, *arg)?;
+                    *arg = self.joined(id, operand, *arg, *axis)?;
                 }
-                self.covers_row(id, node, *axis)?;
+                self.covers_row(id, node.results[0], *axis)?;
                 InstOp::Cat
             }
             Prim::Gather { .. } => return Err(LowerError::at(id, "a gather from a computed value")),
@@ -236,9 +245,6 @@ impl<'a> Emitter<'a> {
         make: &dyn Fn(Over, crate::kernel::Order) -> InstOp,
     ) -> Result<Vec<Val>, LowerError> {
         let over = axes_reduced_by(self.axes, id);
-        if over.is_empty() {
-            return Ok(vec![operand]);
-        }
         let operand = self.full(id, node.operands[0], operand)?;
         let lanes: Vec<AxisId> =
             self.axes.flat(node.operands[0]).into_iter().filter(|&a| !self.space.is_row(a)).collect();
@@ -255,6 +261,23 @@ impl<'a> Emitter<'a> {
             return self.reduce_as_int(id, operand, make(Over::Group(extent.clone()), self.orders.group(&extent)));
         }
         Err(LowerError::at(id, "a reduction over lanes that are not the last of its row"))
+    }
+
+    /// A reduction of one element: combined with what the reduction starts from, where that changes a bit.
+    fn reduce_one(&mut self, id: NodeId, x: Val, op: ReduceOp, nan: NanRule) -> Result<Vec<Val>, LowerError> {
+        let dtype = self.segment.ty(x).dtype;
+        let (f, start) = match (op, nan) {
+            _ if !dtype.is_float() => return Ok(vec![x]),
+            (ReduceOp::Add, _) => (ScalarFn::Add, 0.0),
+            (ReduceOp::Max, NanRule::Ignore) => (ScalarFn::MaxNum, f64::NEG_INFINITY),
+            (ReduceOp::Min, NanRule::Ignore) => (ScalarFn::MinNum, f64::INFINITY),
+            (ReduceOp::Mul, _) | (ReduceOp::Max | ReduceOp::Min, NanRule::Propagate) => return Ok(vec![x]),
+        };
+        // Formats without infinities start from their largest numbers.
+        let held = |saturate| num::round_to(dtype, start, Rounding::NearestEven, saturate);
+        let start = if held(false).is_nan() { held(true) } else { held(false) };
+        let start = self.push_at(id, InstOp::Literal(Literal::Float(dtype, start)), &[])?;
+        self.push_at(id, InstOp::Map(f), &[x, start[0]])
     }
 
     /// Row programs reduce numbers; booleans go through integers.
@@ -312,14 +335,22 @@ impl<'a> Emitter<'a> {
         Ok(val)
     }
 
-    /// Checks that the dim that a slice or concatenation changes is all the lanes of its operands.
-    fn covers_row(&self, id: NodeId, node: &Node, axis: usize) -> Result<(), LowerError> {
-        for value in node.operands.iter().chain(&node.results) {
-            let dim = &self.axes.dims(*value)[axis];
-            let row = dim.first().map_or(&[][..], |&a| self.space.row_of(a));
-            if dim != row || dim.is_empty() {
-                return Err(LowerError::at(id, "cuts part of the lanes"));
-            }
+    /// An operand of a concatenation as lanes; an extent of 1 is no axis, yet one lane here.
+    fn joined(&mut self, id: NodeId, value: Value, val: Val, axis: usize) -> Result<Val, LowerError> {
+        let val = self.full(id, value, val)?;
+        if self.axes.dims(value)[axis].is_empty() && self.segment.ty(val).shape == Shape::Scalar {
+            return self.spread(val, &Shape::Row(Dim::constant(1))).map_err(|m| LowerError::at(id, m));
+        }
+        self.covers_row(id, value, axis)?;
+        Ok(val)
+    }
+
+    /// Checks that the dim that a slice or concatenation changes is all the lanes of a value.
+    fn covers_row(&self, id: NodeId, value: Value, axis: usize) -> Result<(), LowerError> {
+        let dim = &self.axes.dims(value)[axis];
+        let row = dim.first().map_or(&[][..], |&a| self.space.row_of(a));
+        if dim != row || dim.is_empty() {
+            return Err(LowerError::at(id, "cuts part of the lanes"));
         }
         Ok(())
     }

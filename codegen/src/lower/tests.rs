@@ -1,7 +1,7 @@
 //! Lowering of the shapes that regions take: one row, groups, heads, cut lanes.
 
 use fusewright_graph::ops::{Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding, RopeNeox, Silu, SiluForm};
-use fusewright_graph::{Builder, DType, Dim, Graph, TensorType};
+use fusewright_graph::{Builder, DType, Dim, Graph, NanRule, Prim, ReduceOp, TensorType};
 
 use super::*;
 use crate::kernel::{InstOp, Kernel, Over, Shape, Tree};
@@ -131,4 +131,34 @@ fn rows_too_long_to_count_are_refused() {
     b.output(b.mul(x, x).expect("mul"));
     let error = lower("k", &b.finish(), &Interleaved).expect_err("the row is too long");
     assert_eq!(error.to_string(), "2147483648 lanes, at most 2147483647");
+}
+
+#[test]
+fn one_lane_is_a_lane_where_lanes_are_cut_or_joined() {
+    let b = Builder::new("g");
+    let x = b.input("x", bf16(&[-1, 8]));
+    let c = b.input("c", bf16(&[-1, 1]));
+    let last = b.slice(x, 1, 7.into(), 8.into()).expect("slice");
+    let doubled = b.add(x, x).expect("add");
+    b.output(b.cat(&[doubled, c, last], 1).expect("cat"));
+    let kernel = lowered(&b.finish());
+    let insts = &kernel.segments[0].insts;
+    let joined = insts.iter().find(|i| i.op == InstOp::Cat).expect("a concatenation");
+    assert_eq!(kernel.segments[0].ty(joined.results[0]).shape, Shape::Row(10.into()));
+    assert!(indices(&kernel).contains(&"row*8 + 7".to_owned()), "{:?}", indices(&kernel));
+}
+
+#[test]
+fn reductions_of_one_element_start_from_what_all_start_from() {
+    let b = Builder::new("g");
+    let c = b.input("c", bf16(&[-1, 1]));
+    let max = |nan| Prim::Reduce { op: ReduceOp::Max, axes: vec![1], nan };
+    b.output(b.reduce_last(ReduceOp::Add, c).expect("sum"));
+    b.output(b.prim(max(NanRule::Ignore), &[c]).expect("max"));
+    b.output(b.prim(max(NanRule::Propagate), &[c]).expect("max"));
+    b.output(b.prim(Prim::ArgReduce { op: ReduceOp::Max, axis: 1 }, &[c]).expect("index"));
+    let kernel = lowered(&b.finish());
+    let ops: Vec<&str> = kernel.segments[0].insts.iter().map(|i| i.op.name()).collect();
+    assert_eq!(ops.iter().filter(|name| ["add", "maxnum", "max"].contains(name)).count(), 2, "{ops:?}");
+    assert!(!ops.contains(&"reduce") && !ops.contains(&"arg_reduce"), "{ops:?}");
 }

@@ -4,7 +4,7 @@
 //! values cost nothing: their layout goes into the index of a load.
 
 use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
-use fusewright_graph::{Dim, Graph, Node, NodeId, Op, Prim, Value};
+use fusewright_graph::{Dim, Graph, Node, Op, Prim, Value};
 
 use super::LowerError;
 
@@ -37,7 +37,7 @@ impl View {
         for id in body.node_ids() {
             let node = body.node(id);
             let Some(view) = node.operands.first().and_then(|v| views[v.0 as usize].as_ref()) else { continue };
-            if let Some(result) = view.through(axes, id, node) {
+            if let Some(result) = view.through(axes, node) {
                 views[node.results[0].0 as usize] = Some(result);
             }
         }
@@ -45,7 +45,7 @@ impl View {
     }
 
     /// The view of a node's result if the node is a layout op on this view.
-    fn through(&self, axes: &AxisMap, id: NodeId, node: &Node) -> Option<View> {
+    fn through(&self, axes: &AxisMap, node: &Node) -> Option<View> {
         let Op::Prim(prim) = &node.op else { return None };
         match prim {
             Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => Some(self.clone()),
@@ -59,9 +59,10 @@ impl View {
                 let mut view = self.clone();
                 view.strides.retain(|(a, _)| !source.contains(a));
                 view.offset = &view.offset + &(start * &stride);
-                let taken = axes.derived().iter().find(|d| d.node == id)?.axis;
                 let step = &stride * &Dim::constant(*step);
-                view.strides.extend(split_stride(axes, &axes.resolve(&[taken]), &step));
+                if step != Dim::constant(0) {
+                    view.strides.extend(split_stride(axes, result, &step));
+                }
                 Some(view)
             }
             Prim::Gather { axis } => {
@@ -78,12 +79,11 @@ impl View {
 
     /// The one stride that walks a dim's axes in order, if there is one; zero for extent 1.
     fn merged_stride(&self, axes: &AxisMap, dim: &[AxisId]) -> Option<Dim> {
-        let stride = |axis: &AxisId| self.strides.iter().find(|(a, _)| a == axis).map(|(_, s)| s.clone());
         let Some(last) = dim.last() else { return Some(Dim::constant(0)) };
-        let innermost = stride(last)?;
+        let innermost = self.stride(*last);
         let mut expected = innermost.clone();
         for axis in dim.iter().rev() {
-            if stride(axis)? != expected {
+            if self.stride(*axis) != expected {
                 return None;
             }
             expected = &expected * axes.extent(*axis);

@@ -21,8 +21,9 @@ impl Emit<'_> {
         let e = self.add(e, one);
         let quotient = self.div(two, e);
         let far = self.sub(one, quotient);
-        let far = self.copysign(far, x);
         let is_far = self.lt(border, a);
-        self.select(is_far, far, near)
+        let y = self.select(is_far, far, near);
+        // The polynomial loses the sign of zero.
+        self.copysign(y, x)
     }
 }

@@ -25,7 +25,11 @@ const NEAR: f32 = 262_144.0;
 
 impl Emit<'_> {
     pub(super) fn sin(&mut self, x: Val) -> Val {
-        self.turn(x, 0)
+        let y = self.turn(x, 0);
+        // The reduction loses the sign of zero.
+        let zero = self.c(0.0);
+        let is_zero = self.eq(x, zero);
+        self.select(is_zero, x, y)
     }
 
     pub(super) fn cos(&mut self, x: Val) -> Val {

@@ -1,0 +1,69 @@
+//! Random graphs through the whole chain: the program on the CPU, fused and op by op, the Kernel IR interpreter on
+//! lowered and on expanded kernels, and the graph interpreter's intervals must tell one story.
+//!
+//! `FUSEWRIGHT_SEED` and `FUSEWRIGHT_CASES` ask for other and for more cases; a failure prints the seed, the case and
+//! the smallest graph found that fails in the same way.
+
+#[path = "differential/chain.rs"]
+mod chain;
+#[path = "differential/graphs.rs"]
+mod graphs;
+#[path = "differential/judge.rs"]
+mod judge;
+#[path = "differential/random.rs"]
+mod random;
+#[path = "differential/reduce.rs"]
+mod reduce;
+
+use graphs::Profile;
+use judge::{Seen, judge};
+
+/// Failures that are reported before a run ends.
+const REPORTED: usize = 3;
+
+fn variable(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn run(profile: Profile, default_cases: u64) {
+    let (seed, cases) = (variable("FUSEWRIGHT_SEED", 1), variable("FUSEWRIGHT_CASES", default_cases));
+    let mut total = Seen::default();
+    let (mut unfused, mut refused) = (0, 0);
+    let mut failures = Vec::new();
+    for case in 0..cases {
+        let graph = graphs::random(profile, seed, case);
+        let operands_seed = seed.wrapping_mul(1_000_003).wrapping_add(case);
+        match judge(&graph, operands_seed) {
+            Ok(seen) => {
+                unfused += u64::from(seen.fused == 0);
+                refused += u64::from(seen.refused);
+                total.fused += seen.fused;
+                total.elements += seen.elements;
+                total.single_valued += seen.single_valued;
+            }
+            Err(failure) => {
+                let (smallest, failure) = reduce::reduce(&graph, failure, operands_seed);
+                let (kind, message) = (failure.kind, failure.message);
+                failures.push(format!("{profile:?}, seed {seed}, case {case}: {kind}: {message}\n{smallest}"));
+                if failures.len() == REPORTED {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    println!("{cases} graphs, {unfused} without a fused kernel, {refused} with ops that have none: {total:?}");
+    assert!(total.fused as u64 >= cases && unfused * 10 <= cases, "{unfused} of {cases} unfused; {total:?}");
+    assert!(refused * 5 <= cases, "{refused} of {cases} with ops that have no kernel");
+    assert!(total.single_valued * 2 >= total.elements, "{total:?}");
+}
+
+#[test]
+fn every_way_to_run_plain_rows_agrees() {
+    run(Profile::Rows, 80);
+}
+
+#[test]
+fn every_way_to_run_heads_and_groups_agrees() {
+    run(Profile::Heads, 80);
+}

@@ -1,0 +1,78 @@
+//! Smaller graphs that fail in the same way: outputs are dropped, and values become inputs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fusewright::graph::{Builder, Graph, Value};
+
+use super::judge::{Failure, judge};
+
+/// The smallest graph found that fails as `failure` does, and how it fails.
+pub fn reduce(graph: &Graph, failure: Failure, seed: u64) -> (Graph, Failure) {
+    let (mut graph, mut failure) = (graph.clone(), failure);
+    loop {
+        let smaller = candidates(&graph).into_iter().find_map(|candidate| {
+            let found = judge(&candidate, seed).err().filter(|f| f.kind == failure.kind)?;
+            Some((candidate, found))
+        });
+        match smaller {
+            Some(found) => (graph, failure) = found,
+            None => return (graph, failure),
+        }
+    }
+}
+
+/// Graphs one step smaller, those that drop most first.
+fn candidates(graph: &Graph) -> Vec<Graph> {
+    let outputs: Vec<Value> = graph.outputs().iter().map(|o| o.value).collect();
+    let mut found = Vec::new();
+    if outputs.len() > 1 {
+        found.extend(outputs.iter().map(|&only| part(graph, &[only], &BTreeSet::new())));
+        found.extend((0..outputs.len()).map(|i| {
+            let rest: Vec<Value> =
+                outputs.iter().copied().enumerate().filter(|(j, _)| *j != i).map(|(_, v)| v).collect();
+            part(graph, &rest, &BTreeSet::new())
+        }));
+    }
+    let computed: Vec<Value> = graph.nodes().iter().flat_map(|n| n.results.iter().copied()).collect();
+    // An earlier value as the only output drops what comes after it, a value as an input what comes before it.
+    found.extend(computed.iter().filter(|v| !outputs.contains(v)).map(|&v| part(graph, &[v], &BTreeSet::new())));
+    let inner = computed.iter().rev().filter(|v| !outputs.contains(v) && graph.ty(**v).rank() > 0);
+    found.extend(inner.map(|&v| part(graph, &outputs, &BTreeSet::from([v]))));
+    let size = |g: &Graph| (g.nodes().len(), g.outputs().len());
+    found.retain(|g| size(g) < size(graph) && !g.nodes().is_empty());
+    found
+}
+
+/// The part of a graph that `outputs` need, with `cut` values given as inputs.
+fn part(graph: &Graph, outputs: &[Value], cut: &BTreeSet<Value>) -> Graph {
+    let mut wanted: BTreeSet<Value> = outputs.iter().copied().collect();
+    let mut kept = Vec::new();
+    for id in graph.node_ids().rev() {
+        let node = graph.node(id);
+        if node.results.iter().any(|r| wanted.contains(r) && !cut.contains(r)) {
+            wanted.extend(&node.operands);
+            kept.push(id);
+        }
+    }
+    let b = Builder::new(graph.name());
+    for symbol in graph.symbols() {
+        b.symbol(&symbol.name, symbol.min, symbol.max);
+    }
+    let mut map: BTreeMap<Value, Value> = BTreeMap::new();
+    for input in graph.inputs().iter().filter(|i| wanted.contains(&i.value)) {
+        map.insert(input.value, b.input(&input.name, graph.ty(input.value).clone()));
+    }
+    for &value in cut {
+        map.insert(value, b.input(&format!("cut{}x{}", graph.nodes().len(), value.0), graph.ty(value).clone()));
+    }
+    for id in kept.into_iter().rev() {
+        let node = graph.node(id);
+        let operands: Vec<Value> = node.operands.iter().map(|v| map[v]).collect();
+        let results = b.op(node.op.clone(), &operands).expect("a node of a verified graph has types");
+        for (&old, new) in node.results.iter().zip(results) {
+            map.entry(old).or_insert(new);
+        }
+    }
+    outputs.iter().for_each(|v| b.output(map[v]));
+    b.finish()
+}
