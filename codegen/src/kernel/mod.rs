@@ -20,9 +20,9 @@
 //! **Meaning.** Maps broadcast scalars and groups over rows; every result is the exact value rounded once to its dtype.
 //! A reduction combines in the order its [`Order`] states, every partial result in the operand's dtype. Loads and
 //! stores move bits. A predicated load yields `otherwise` where the predicate is false; a predicated store writes
-//! `otherwise` there if it has one (a padding store), else nothing. No two rows write one element, and none reads what another writes: outer
-//! rows, segments and inner rows may run in any order or side by side. Stores of a row
-//! happen after all its loads, so a parameter may alias another row by row.
+//! `otherwise` there if it has one (a padding store), else nothing. Stores of a row happen after all its loads, so a
+//! parameter may alias another row by row. No two rows write one element, and none reads what another writes: outer
+//! rows, segments and inner rows may run in any order or side by side.
 
 mod build;
 pub mod expand;
