@@ -129,3 +129,43 @@ fn doubles_round_once() {
         run(from, DType::F64, "rne", false, &(0..16).collect::<Vec<_>>());
     }
 }
+
+/// Codes of NaNs that carry into or out of the upper half when they are rounded.
+#[test]
+fn nans_of_any_payload_stay_nans() {
+    let f32s = [0x7fff_ffffu32, 0xffff_ffff, 0x7f80_0001, 0x7fff_8000, 0xff80_ffff, 0x7fc0_7fff, 0x7f80_0000, 0];
+    let bf16s = [0x7fffu16, 0xffff, 0x7f81, 0xff81, 0x7fc0, 0x7f80, 0xff80, 0x3f80];
+    let text = "kernel @nans(s = extent(x, 0)) rows s {
+           param %x: f32[s, 24] in
+           param %y: bf16[s, 24] in
+           param %a: bf16[s, 24] out
+           param %b: bf16[s, 24] out
+           param %c: bf16[s, 24] out
+           segment @m inner 1 {
+             %x = load x[row*24 + lane] : row<f32, 24>
+             %y = load y[row*24 + lane] : row<bf16, 24>
+             %yf = cast %y to f32 rne
+             %p = mul %x, %yf
+             %a = cast %p to bf16 rne
+             store a[row*24 + lane], %a
+             %q = fma %yf, %yf, %yf
+             %n = neg %q
+             %m = abs %n
+             %d = div %m, %yf
+             %b = cast %d to bf16 rne
+             store b[row*24 + lane], %b
+             %zero = literal f32 0.0
+             %less = lt %yf, %zero
+             %s = select %less, %x, %yf
+             %t = add %s, %yf
+             %c = cast %t to bf16 rne
+             store c[row*24 + lane], %c
+           }
+         }";
+    let kernel = kernel(text);
+    let x: Vec<u8> =
+        (0..8).flat_map(|i| (0..24).map(move |j| (i, j))).flat_map(|(i, j)| f32s[(i + j) % 8].to_le_bytes()).collect();
+    let y: Vec<u8> = (0..8).flat_map(|_| 0..24).flat_map(|j: usize| bf16s[j % 8].to_le_bytes()).collect();
+    let out = vec![0u8; 8 * 24 * 2];
+    check_on(&kernel, &[("s", 8)], vec![x, y, out.clone(), out.clone(), out], 1);
+}

@@ -12,6 +12,7 @@ use fusewright_abi::DType;
 use fusewright_graph::Rounding;
 
 use super::code::Code;
+use super::map::Known;
 
 /// The register type of one element.
 pub(super) const fn register(dtype: DType) -> Type {
@@ -84,6 +85,22 @@ impl Code<'_> {
         round: Rounding,
         saturate: bool,
     ) -> Result<Value, Refusal> {
+        self.cast_known(v, from, to, (round, saturate), Known::default())
+    }
+
+    /// As [`Self::cast`], with what is known of `v`.
+    pub fn cast_known(
+        &mut self,
+        v: Value,
+        from: DType,
+        to: DType,
+        (round, saturate): (Rounding, bool),
+        known: Known,
+    ) -> Result<Value, Refusal> {
+        if (from, to, round, saturate) == (DType::F32, DType::BF16, Rounding::NearestEven, false) && known.short_nan {
+            let bits = self.bits_of(v);
+            return Ok(self.round_to_bf16(bits));
+        }
         if from == to && !(saturate && from.is_float()) {
             return Ok(v);
         }
@@ -243,14 +260,19 @@ impl Code<'_> {
         } else {
             bits
         };
-        let shifted = self.shl(source, 15);
-        let odd = self.shr(shifted, 31);
-        let half = self.add(source, 0x7fff);
-        let rounded = self.b.ins().iadd(half, odd);
-        let code = self.and(rounded, 0xffff_0000);
+        let code = self.round_to_bf16(source);
         let is_nan = self.fcmp(FloatCC::Unordered, v, v);
         let nan = self.int(bits, 0x7fc0_0000);
         self.select(is_nan, nan, code)
+    }
+
+    /// Right for numbers, and for NaNs whose low half is clear: those the sum cannot carry out of.
+    fn round_to_bf16(&mut self, bits: Value) -> Value {
+        let shifted = self.shl(bits, 15);
+        let odd = self.shr(shifted, 31);
+        let half = self.add(bits, 0x7fff);
+        let rounded = self.b.ins().iadd(half, odd);
+        self.and(rounded, 0xffff_0000)
     }
 
     /// Adding a power of two whose last place is the format's quantum makes the addition round; what the sum's

@@ -6,7 +6,8 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::types::{F32, F32X4, F64, I8X16, I16X8, I32, I32X4, I64, I64X2};
 use cranelift_codegen::ir::{
-    Block, ConstantData, Endianness, InstBuilder, MemFlagsData, Opcode, StackSlotData, StackSlotKind, Type, Value,
+    Block, ConstantData, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, StackSlotData, StackSlotKind,
+    Type, Value,
 };
 use cranelift_frontend::FunctionBuilder;
 
@@ -146,6 +147,7 @@ impl Code<'_> {
         let float = self.ty(a) == F32X4;
         if float && self.is_float_comparison(mask) {
             // In this form a comparison of the operands themselves becomes one minimum or maximum.
+            let (a, b) = (self.compared(mask, a), self.compared(mask, b));
             return self.pick(mask, a, b);
         }
         let (x, y) = (self.bits_of(a), self.bits_of(b));
@@ -156,6 +158,36 @@ impl Code<'_> {
     fn is_float_comparison(&self, mask: Value) -> bool {
         let defined = self.b.func.dfg.value_def(mask).inst();
         defined.is_some_and(|inst| self.b.func.dfg.insts[inst].opcode() == Opcode::Fcmp)
+    }
+
+    /// The operand of a comparison that is the same constant as `v`, or `v`.
+    fn compared(&self, mask: Value, v: Value) -> Value {
+        let dfg = &self.b.func.dfg;
+        let constant = |v: Value| match dfg.insts[dfg.value_def(v).inst()?] {
+            InstructionData::UnaryConst { constant_handle, .. } => Some(constant_handle),
+            _ => None,
+        };
+        let operands = dfg.value_def(mask).inst().map_or(&[][..], |inst| dfg.inst_args(inst));
+        let same = |x: &&Value| constant(v).is_some() && constant(**x) == constant(v);
+        operands.iter().find(same).copied().unwrap_or(v)
+    }
+
+    /// The sign bit flipped: one instruction, where the set's own negation makes its mask anew each time.
+    pub fn negated(&mut self, v: Value) -> Value {
+        if self.ty(v) != F32X4 {
+            return self.b.ins().fneg(v);
+        }
+        let sign = self.bits(F32X4, 1 << 31);
+        self.b.ins().bxor(v, sign)
+    }
+
+    /// The sign bit cleared, as [`Self::negated`].
+    pub fn magnitude(&mut self, v: Value) -> Value {
+        if self.ty(v) != F32X4 {
+            return self.b.ins().fabs(v);
+        }
+        let rest = self.bits(F32X4, !(1 << 31));
+        self.b.ins().band(v, rest)
     }
 
     /// A mask as 0 and −1 (vectors) or 0 and 1 (one lane) in `i32` lanes, to be subtracted from or added to codes.

@@ -11,6 +11,7 @@ use fusewright_graph::{Dim, Literal, ScalarFn, num};
 
 use super::cast::register;
 use super::code::{Code, vector_of};
+use super::facts::known_facts;
 use super::index::Pos;
 use super::map::Known;
 use super::memory::{Lanes, Width};
@@ -281,7 +282,8 @@ impl<'k, 'f> Eval<'k, 'f> {
             (InstOp::Cast { round, saturate, .. }, _) => {
                 let from = self.dtype(inst.args[0]);
                 let x = self.value(inst.args[0], shape, pos, width)?;
-                self.each(x, |code, v| code.cast(v, from, to, *round, *saturate))
+                let known = self.facts[inst.args[0].0 as usize];
+                self.each(x, |code, v| code.cast_known(v, from, to, (*round, *saturate), known))
             }
             (InstOp::Bitcast(_), _) => {
                 let from = self.dtype(inst.args[0]);
@@ -415,33 +417,4 @@ pub(super) fn definitions(segment: &Segment) -> Vec<usize> {
         }
     }
     at
-}
-
-/// What can be told of values without computing them.
-fn known_facts(segment: &Segment) -> Vec<Known> {
-    let mut facts = vec![Known::default(); segment.types.len()];
-    for inst in &segment.insts {
-        let of = |i: usize| inst.args.get(i).map(|a| facts[a.0 as usize]).unwrap_or_default();
-        let fact = match &inst.op {
-            InstOp::Literal(Literal::Float(_, x)) if !x.is_nan() => {
-                Known { sign_clear: x.is_sign_positive(), constant: x.is_finite() && *x != 0.0 }
-            }
-            InstOp::Map(ScalarFn::Abs) if segment.ty(inst.args[0]).dtype == DType::F32 => {
-                Known { sign_clear: true, constant: false }
-            }
-            // A conversion keeps the sign, or makes a positive NaN.
-            InstOp::Cast { to, .. } if to.is_float() && segment.ty(inst.args[0]).dtype.is_float() => {
-                Known { sign_clear: of(0).sign_clear && *to != DType::F64, constant: false }
-            }
-            InstOp::Map(ScalarFn::Max) => Known { sign_clear: of(0).sign_clear && of(1).sign_clear, constant: false },
-            InstOp::Slice { .. } | InstOp::Broadcast(_) | InstOp::AsRow | InstOp::AsGroup { .. } => {
-                Known { sign_clear: of(0).sign_clear, constant: false }
-            }
-            _ => Known::default(),
-        };
-        for result in &inst.results {
-            facts[result.0 as usize] = fact;
-        }
-    }
-    facts
 }

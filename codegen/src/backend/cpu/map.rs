@@ -16,6 +16,8 @@ pub(super) struct Known {
     pub sign_clear: bool,
     /// A finite constant other than zero.
     pub constant: bool,
+    /// An f32 or bf16 whose low 16 bits are clear if it is a NaN.
+    pub short_nan: bool,
 }
 
 impl Code<'_> {
@@ -56,8 +58,8 @@ impl Code<'_> {
             ScalarFn::Fma => self.b.ins().fma(x[0], x[1], x[2]),
             ScalarFn::Max | ScalarFn::Min => self.extreme(f == ScalarFn::Max, x[0], x[1], known(0), known(1)),
             ScalarFn::MaxNum | ScalarFn::MinNum => self.extreme_num(f == ScalarFn::MaxNum, x[0], x[1]),
-            ScalarFn::Neg => self.b.ins().fneg(x[0]),
-            ScalarFn::Abs => self.b.ins().fabs(x[0]),
+            ScalarFn::Neg => self.negated(x[0]),
+            ScalarFn::Abs => self.magnitude(x[0]),
             ScalarFn::Sqrt => self.b.ins().sqrt(x[0]),
             ScalarFn::Floor => self.b.ins().floor(x[0]),
             ScalarFn::Ceil => self.b.ins().ceil(x[0]),

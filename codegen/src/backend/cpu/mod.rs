@@ -12,6 +12,7 @@ mod code;
 mod constants;
 mod emit;
 mod eval;
+mod facts;
 mod hazard;
 mod index;
 mod isa;

@@ -1,0 +1,76 @@
+//! What can be told of values without computing them.
+
+use fusewright_abi::DType;
+use fusewright_graph::{Literal, ScalarFn};
+
+use super::map::Known;
+use crate::kernel::{Inst, InstOp, Segment};
+
+/// Facts about every value of a segment.
+pub(super) fn known_facts(segment: &Segment) -> Vec<Known> {
+    let mut facts = vec![Known::default(); segment.types.len()];
+    for inst in &segment.insts {
+        let args: Vec<Known> = inst.args.iter().map(|a| facts[a.0 as usize]).collect();
+        let (sign_clear, constant) = sign(segment, inst, &args);
+        let known = Known { sign_clear, constant, short_nan: short_nan(segment, inst, &args) };
+        inst.results.iter().for_each(|result| facts[result.0 as usize] = known);
+    }
+    facts
+}
+
+/// Whether the sign bit is clear, and whether it is a finite constant other than zero.
+fn sign(segment: &Segment, inst: &Inst, args: &[Known]) -> (bool, bool) {
+    let all = args.iter().all(|a| a.sign_clear);
+    match &inst.op {
+        InstOp::Literal(Literal::Float(_, x)) if !x.is_nan() => (x.is_sign_positive(), x.is_finite() && *x != 0.0),
+        InstOp::Map(ScalarFn::Abs) => (segment.ty(inst.args[0]).dtype == DType::F32, false),
+        // A conversion keeps the sign, or makes a positive NaN.
+        InstOp::Cast { to, .. } if to.is_float() && segment.ty(inst.args[0]).dtype.is_float() => {
+            (all && *to != DType::F64, false)
+        }
+        InstOp::Map(ScalarFn::Max)
+        | InstOp::Slice { .. }
+        | InstOp::Broadcast(_)
+        | InstOp::AsRow
+        | InstOp::AsGroup { .. } => (all, false),
+        _ => (false, false),
+    }
+}
+
+/// Whether the low 16 bits are clear of every NaN that an f32 or bf16 value may be. An arithmetic instruction hands on
+/// the NaN of an operand, made quiet, or makes one whose fraction is its first bit.
+fn short_nan(segment: &Segment, inst: &Inst, args: &[Known]) -> bool {
+    let result = inst.results.first().map(|v| segment.ty(*v).dtype);
+    let operand = inst.args.first().map(|v| segment.ty(*v).dtype);
+    let all = args.iter().all(|a| a.short_nan);
+    match &inst.op {
+        _ if result == Some(DType::BF16) => true,
+        _ if result != Some(DType::F32) => false,
+        InstOp::Literal(Literal::Float(_, x)) => !x.is_nan(),
+        InstOp::Cast { .. } => match operand {
+            Some(DType::F32) => all,
+            // Their NaNs have up to ten bits, of which the last are below the upper half.
+            Some(DType::F16 | DType::F64) | None => false,
+            Some(_) => true,
+        },
+        InstOp::Map(ScalarFn::Select) => args[1..].iter().all(|a| a.short_nan),
+        InstOp::Map(f) => {
+            let arithmetic = matches!(
+                f,
+                ScalarFn::Add
+                    | ScalarFn::Sub
+                    | ScalarFn::Mul
+                    | ScalarFn::Div
+                    | ScalarFn::Fma
+                    | ScalarFn::Sqrt
+                    | ScalarFn::Neg
+                    | ScalarFn::Abs
+            );
+            arithmetic && all
+        }
+        InstOp::Slice { .. } | InstOp::Broadcast(_) | InstOp::Cat | InstOp::Zip => all,
+        // Sums start from numbers.
+        InstOp::Reduce { .. } => all,
+        _ => false,
+    }
+}
