@@ -152,7 +152,7 @@ impl Code<'_> {
         })
     }
 
-    /// Toward zero; by zero 0; the least integer by −1 wraps in 32 bits and is 0 in 64; its remainder is 0. One lane only.
+    /// Toward zero; by zero 0; the least integer by −1 wraps to itself, with remainder 0. One lane only.
     fn divide(&mut self, quotient: bool, a: Value, b: Value) -> Value {
         let ty = self.ty(b);
         let (zero, one) = (self.b.ins().iconst(ty, 0), self.b.ins().iconst(ty, 1));
@@ -161,12 +161,8 @@ impl Code<'_> {
         let safe = self.b.ins().select(by_zero, one, b);
         let safe = self.b.ins().select(minus, one, safe);
         let (value, by_minus_one) = if quotient {
-            let negated = self.b.ins().ineg(a);
-            let least = if ty == I64 { i64::MIN } else { i64::from(i32::MIN) };
-            let overflow = self.icmp_const(IntCC::Equal, a, least);
-            // 64-bit arithmetic has no wider value to wrap.
-            let wrapped = if ty == I64 { zero } else { negated };
-            (self.b.ins().sdiv(a, safe), self.b.ins().select(overflow, wrapped, negated))
+            // The least value over −1 wraps to itself.
+            (self.b.ins().sdiv(a, safe), self.b.ins().ineg(a))
         } else {
             (self.b.ins().srem(a, safe), zero)
         };
