@@ -107,6 +107,7 @@ fn json_report(checked: &[(&Case, Vec<OutputCheck>)], compiled: Option<(&Compile
             "max_abs": o.max_abs,
             "outside_interval": o.outside,
             "expected_outside_interval": o.expected_outside,
+            "expected_far_from_interval": o.expected_far,
             "single_valued": o.exact,
         })
     };
@@ -167,11 +168,13 @@ fn print_report(
                 format!("{:.3e}", o.max_abs),
                 o.exact.to_string(),
                 o.outside.to_string(),
+                o.expected_far.to_string(),
                 if o.passed() { "ok" } else { "FAILED" }.to_owned(),
             ]);
         }
     }
-    let header = ["output", "dtype", "elements", "differ", "max ulp", "max abs", "single-valued", "outside", ""];
-    table(&header, &rows, &[2, 3, 4, 5, 6, 7]);
+    let header =
+        ["output", "dtype", "elements", "differ", "max ulp", "max abs", "single-valued", "outside", "stored far", ""];
+    table(&header, &rows, &[2, 3, 4, 5, 6, 7, 8]);
     Ok(())
 }

@@ -155,6 +155,9 @@ pub struct Report {
     pub mismatched: usize,
     /// Largest distance outside a range, in units in the last place (codes); 0 if all are inside.
     pub worst: u64,
+    /// Elements further outside their range than the range is wide. Two graphs of one function that round at other
+    /// places may each be off by their range; nothing of that kind explains these.
+    pub far: usize,
     /// The first element outside its range.
     pub outside: Option<Outside>,
 }
@@ -216,6 +219,7 @@ impl Enclosure {
                 for (index, (range, &x)) in ranges.iter().zip(values).enumerate() {
                     let distance = if range.contains(x) { 0 } else { range.distance(dtype, x) };
                     report.single_valued += usize::from(range.single().is_some());
+                    report.far += usize::from(distance > 0 && range.is_far(x));
                     report.count(index, distance, || (format!("{x:?}"), format!("{range:?}")));
                 }
             }
@@ -225,6 +229,8 @@ impl Enclosure {
                     let below = value(range.lo).saturating_sub(value(v));
                     let distance = below.max(value(v).saturating_sub(value(range.hi))).max(0) as u64;
                     report.single_valued += usize::from(range.single().is_some());
+                    let width = value(range.hi).saturating_sub(value(range.lo)).max(0) as u64;
+                    report.far += usize::from(distance > width);
                     report.count(index, distance, || (value(v).to_string(), format!("{range:?}")));
                 }
             }
@@ -235,6 +241,13 @@ impl Enclosure {
 }
 
 impl Interval {
+    /// Whether a value outside the range is further from it than it is wide.
+    fn is_far(self, x: f64) -> bool {
+        let width = self.hi - self.lo;
+        let beyond = (self.lo - x).max(x - self.hi);
+        x.is_nan() || self.is_empty() || beyond > width
+    }
+
     /// How far outside the range a value lies.
     fn distance(self, dtype: DType, x: f64) -> u64 {
         if x.is_nan() || self.is_empty() {
