@@ -38,7 +38,8 @@ pub struct OutputCheck {
     pub outside: usize,
     /// Elements of the expected result outside the interval: another graph of the same function may give such.
     pub expected_outside: usize,
-    /// Elements of the expected result further outside the interval than it is wide: another function gave them.
+    /// Elements of the expected result further outside the interval than the widest one is wide: another function gave
+    /// them.
     pub expected_far: usize,
     /// Elements whose interval is a single value.
     pub exact: usize,
