@@ -1,6 +1,7 @@
 //! Conversions: every code of the short types, and every value next to a rounding decision.
 
 use fusewright_abi::DType;
+use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_graph::num;
 
 use crate::support::{check_on, kernel};
@@ -168,4 +169,28 @@ fn nans_of_any_payload_stay_nans() {
     let y: Vec<u8> = (0..8).flat_map(|_| 0..24).flat_map(|j: usize| bf16s[j % 8].to_le_bytes()).collect();
     let out = vec![0u8; 8 * 24 * 2];
     check_on(&kernel, &[("s", 8)], vec![x, y, out.clone(), out.clone(), out], 1);
+}
+
+/// The integer steps inside an expansion must not turn a NaN into a number.
+#[test]
+fn expanded_functions_keep_nans_of_any_payload() {
+    let nans =
+        [0x7fff_ffffu32, 0xffff_ffff, 0x7f80_0001, 0x7fff_ff00, 0xff80_ffff, 0x7fc0_0001, 0x7fbf_ffff, 0x7fc0_0000];
+    for function in ["exp", "exp2", "log", "log2", "tanh", "erf", "sin", "cos", "rsqrt"] {
+        let text = format!(
+            "kernel @f(n = extent(x, 0)) rows 1 {{
+               param %x: f32[n] in
+               param %y: f32[n] out
+               segment @m inner 1 {{
+                 %0 = load x[lane] : row<f32, n>
+                 %1 = {function} %0
+                 store y[lane], %1
+               }}
+             }}"
+        );
+        let lowered = kernel(&text);
+        let expanded = expand(&lowered, Column::Cpu).expect("the function expands");
+        let x: Vec<u8> = nans.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+        check_on(&expanded, &[("n", 8)], vec![x, vec![0u8; 32]], 1);
+    }
 }

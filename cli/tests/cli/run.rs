@@ -89,7 +89,7 @@ fn a_text_graph_runs_on_no_rows_on_odd_ones_and_on_special_values() {
 #[test]
 fn outputs_that_differ_are_counted_and_fail() {
     let (code, report) = run_relu(1, &[1.0, 1.0, 1.0], &[1.0, 7.0, 0.5]);
-    assert_eq!(code, 1);
+    assert_eq!(code, Some(1));
     let output = &report["cases"][0]["outputs"][0];
     assert_eq!((&output["mismatched"], &output["max_abs"]), (&Value::from(1), &Value::from(7.0)));
     assert_eq!(output["dtype"], "f32");

@@ -43,8 +43,9 @@ impl Emit<'_> {
         self.exp_reduced(r, t)
     }
 
-    /// `exp(r) · 2^n`, the integer `n` in the low bits of `t`. Half of the power goes into the exponent and half into
-    /// a factor, so that only the last product may leave the normal range, and rounds once there.
+    /// `exp(r) · 2^n`, the integer `n` in the low bits of `t`. The power comes in two factors, so that only the last
+    /// product may leave the normal range, and rounds once there. Products, not additions to the exponent, so that a
+    /// NaN of any payload stays one.
     fn exp_reduced(&mut self, r: Val, t: Val) -> Val {
         let p = self.poly(r, &POLY);
         let (square, one) = (self.mul(r, r), self.c(1.0));
@@ -53,11 +54,14 @@ impl Emit<'_> {
         let n = self.bits(t);
         let half = self.shr(n, 1);
         let rest = self.sub(n, half);
-        let (half, rest) = (self.shl(half, 23), self.shl(rest, 23));
-        let p = self.bits(p);
-        let p = self.add(p, half);
-        let (p, bias) = (self.float(p), self.i(127 << 23));
-        let factor = self.add(rest, bias);
+        let p = self.scaled(p, half);
+        self.scaled(p, rest)
+    }
+
+    /// `p · 2^n` for a normal power.
+    fn scaled(&mut self, p: Val, n: Val) -> Val {
+        let (exponent, bias) = (self.shl(n, 23), self.i(127 << 23));
+        let factor = self.add(exponent, bias);
         let factor = self.float(factor);
         self.mul(p, factor)
     }
