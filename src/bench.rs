@@ -10,6 +10,7 @@ use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Builder, Dim, Graph, InputKind, Prim, TensorType, TypeError, Value};
 
 use crate::check::from_tensor;
+use crate::host::zeroed;
 use crate::{Error, HostTensor, Options, compile};
 
 /// A graph to measure.
@@ -144,8 +145,8 @@ pub fn measure(case: &BenchCase, target: &Target, rows: usize, threads: usize) -
     let inputs: Vec<&HostTensor> = inputs.iter().collect();
     let outputs = fused.program.run(&inputs, threads)?;
     let bytes = inputs.iter().copied().chain(&outputs).map(|t| t.bytes.len()).sum::<usize>();
-    let source = vec![1u8; bytes / 2];
-    let mut sink = vec![0u8; bytes / 2];
+    let source = zeroed(bytes / 2)?;
+    let mut sink = zeroed(bytes / 2)?;
     let mut variants: [Box<dyn FnMut() -> Result<(), Error> + '_>; 3] = [
         Box::new(|| fused.program.run_discarding(&inputs, threads)),
         Box::new(|| unfused.program.run_discarding(&inputs, threads)),
@@ -196,7 +197,10 @@ pub fn inputs(graph: &Graph, rows: usize) -> Result<Vec<HostTensor>, Error> {
             usize::try_from(value).map_err(|_| Error::Call(format!("extent {e} is {value}")))
         };
         let shape = ty.shape.iter().map(extent).collect::<Result<Vec<usize>, Error>>()?;
-        let count = shape.iter().product::<usize>();
+        let count = shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e));
+        let count = count.filter(|n| Vec::<f64>::new().try_reserve_exact(*n).is_ok());
+        let no_memory = || Error::Call(format!("input `{}`: no memory for {}{shape:?}", input.name, ty.dtype));
+        let count = count.ok_or_else(no_memory)?;
         let tensor = if ty.dtype.is_float() {
             // A sum of uniform numbers is near enough to the normal activations of a model.
             let mut unit = || (next() >> 40) as f64 / (1u64 << 24) as f64 - 0.5;

@@ -1,6 +1,7 @@
 //! Tensors in host memory: the arguments and results of programs.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 
 use fusewright_abi::DType;
@@ -85,18 +86,38 @@ pub fn write_safetensors(path: &Path, tensors: &BTreeMap<String, HostTensor>) ->
     write_whole(path, &bytes)
 }
 
-/// Writes a file through a temporary neighbour and a rename, so that a full disk leaves no partial file.
+/// Writes a file through a temporary neighbour and a rename, so that a full disk leaves no partial file. A link is
+/// followed; what is no regular file (a device, a pipe) is written to as it is.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let fail = |source| Error::File { path: path.to_owned(), source };
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-    let result = std::fs::write(&partial, bytes).and_then(|()| std::fs::rename(&partial, path));
+    let target = match std::fs::metadata(path) {
+        Ok(there) if !there.is_file() && !there.is_dir() => {
+            let mut file = std::fs::OpenOptions::new().write(true).open(path).map_err(fail)?;
+            return file.write_all(bytes).map_err(fail);
+        }
+        Ok(_) => std::fs::canonicalize(path).map_err(fail)?,
+        Err(_) => path.to_owned(),
+    };
+    let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let partial = target.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+    let result = std::fs::write(&partial, bytes).and_then(|()| std::fs::rename(&partial, &target));
     if result.is_err() {
         // The error being reported is the write's; a leftover that cannot be removed either adds nothing to it.
         let _ = std::fs::remove_file(&partial);
     }
     result.map_err(fail)
+}
+
+/// A buffer of zeros, or an error where the machine has no such memory.
+///
+/// # Errors
+/// Too little memory, with the size.
+pub(crate) fn zeroed(bytes: usize) -> Result<Vec<u8>, Error> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(bytes).map_err(|_| Error::Call(format!("no memory for a buffer of {bytes} bytes")))?;
+    buffer.resize(bytes, 0);
+    Ok(buffer)
 }

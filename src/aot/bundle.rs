@@ -73,8 +73,6 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<
     for target in targets {
         let compiler = Compiler::new(target)?;
         let subfolder = target.to_string().replace(':', "-");
-        let path = folder.join(&subfolder);
-        std::fs::create_dir_all(&path).map_err(|source| Error::File { path: path.clone(), source })?;
         for region in &fused.partition.regions {
             let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
             let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
@@ -86,7 +84,6 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<
                     if entries.contains_key(&file) {
                         continue;
                     }
-                    write_whole(&folder.join(&file), &artifact.payload.bytes)?;
                     let (kernel, _) = compiler.kernel(&name, &body)?;
                     let (pattern, shapes) = (region.name.clone(), shapes(&kernel));
                     entries.insert(file.clone(), BundleEntry { pattern, artifact, shapes, file });
@@ -101,6 +98,15 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<
         }
     }
     let entries: Vec<BundleEntry> = entries.into_values().collect();
+    // Everything is compiled before anything is written, so that a target that is not there leaves nothing behind.
+    for entry in &entries {
+        let path = folder.join(&entry.file);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|source| Error::File { path: parent.to_owned(), source })?;
+        }
+        write_whole(&path, &entry.artifact.payload.bytes)?;
+    }
+    std::fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
     let refusal =
         |r: &BundleRefusal| json!({ "pattern": r.pattern, "target": r.target.to_string(), "reason": r.reason });
     let manifest = json!({

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use fusewright_abi::DType;
 use fusewright_graph::Graph;
 
+use crate::host::zeroed;
 use crate::{Error, HostTensor};
 
 pub use build::Fallback;
@@ -97,7 +98,7 @@ impl Program {
         finish: impl FnOnce(&Planned, &Memory<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let planned = self.planned(inputs)?;
-        let mut buffers = planned.workspace();
+        let mut buffers = planned.workspace()?;
         let mut memory =
             Memory { users: inputs, weights: &self.weights, buffers: &mut buffers, threads: threads.max(1) };
         for step in &self.steps {
@@ -140,9 +141,9 @@ impl Program {
 }
 
 impl Planned {
-    fn workspace(&self) -> Vec<Vec<u8>> {
+    fn workspace(&self) -> Result<Vec<Vec<u8>>, Error> {
         let kept = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.unwrap_or_else(|| self.plan.buffers.iter().map(|&bytes| vec![0; bytes]).collect())
+        kept.map_or_else(|| self.plan.buffers.iter().map(|&bytes| zeroed(bytes)).collect(), Ok)
     }
 
     fn give_back(&self, buffers: Vec<Vec<u8>>) {

@@ -92,7 +92,7 @@ impl Memory<'_> {
             Place::User(i) => Ok(&self.users[i].bytes),
             Place::Weight(i) => match &self.weights[i] {
                 Some(bytes) => Ok(bytes),
-                None => Err(Error::Call(format!("weight {i} has no data in this file"))),
+                None => Err(Error::Call(format!("weight {i} of the graph has no data in this file"))),
             },
             Place::Buffer(i) => Ok(&self.buffers[i][..slot.bytes]),
         }
