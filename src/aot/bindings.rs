@@ -180,7 +180,7 @@ mod tests {
         check(&Dim::constant(0), Ok("0usize"));
         check(&Dim::constant(7), Ok("7usize"));
         check(&(&s * &Dim::constant(64)), Ok("64usize.saturating_mul(s)"));
-        check(&(&(&s * &t) + &Dim::constant(2)), Ok("2usize.saturating_add(s.saturating_mul(t))"));
+        check(&(&(&s * &t) + &Dim::constant(2)), Ok("s.saturating_mul(t).saturating_add(2usize)"));
         check(&(&s - &Dim::constant(1)), Err("`s - 1` has a negative coefficient"));
     }
 
