@@ -75,7 +75,7 @@ pub enum Command {
 pub struct RunArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// cpu | cpu-llvm | cuda[:sm_XX] | ascend[:CHIP] | ascend-sim[:CHIP]
+    /// `cpu`, `cpu-llvm`, `cuda[:sm_XX]`, `ascend[:CHIP]` or `ascend-sim[:CHIP]`
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Tensors in0… and out0… to run on and compare with (and b_in0…, b_out0…)
