@@ -17,7 +17,7 @@ pub struct Case {
     pub prefix: String,
     /// The user inputs in order.
     pub inputs: Vec<HostTensor>,
-    /// The expected outputs in order.
+    /// The expected outputs in order, without those that overwrite inputs.
     pub expected: Vec<HostTensor>,
 }
 
@@ -59,7 +59,7 @@ impl OutputCheck {
 pub fn cases(graph: &Graph, tensors: &BTreeMap<String, HostTensor>) -> Result<Vec<Case>, Error> {
     let users = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User));
     let inputs: Vec<&TensorType> = users.map(|i| graph.ty(i.value)).collect();
-    let outputs: Vec<&TensorType> = graph.outputs().iter().map(|o| graph.ty(o.value)).collect();
+    let outputs: Vec<&TensorType> = results(graph).map(|i| graph.ty(graph.outputs()[i].value)).collect();
     let mut cases = Vec::new();
     for prefix in ["", "b_"] {
         if !prefix.is_empty() && !tensors.keys().any(|name| name.starts_with(prefix)) {
@@ -80,6 +80,22 @@ pub fn cases(graph: &Graph, tensors: &BTreeMap<String, HostTensor>) -> Result<Ve
         cases.push(Case { prefix: prefix.to_owned(), inputs, expected });
     }
     Ok(cases)
+}
+
+/// Names of all outputs in files: `out0…`, and `new_NAME` for one that overwrites the input `NAME`.
+pub fn output_names(graph: &Graph) -> Vec<String> {
+    let mut count = 0..;
+    let name = |output: &fusewright_graph::Output| match &output.updates {
+        Some(input) => format!("new_{input}"),
+        None => format!("out{}", count.next().unwrap_or(0)),
+    };
+    graph.outputs().iter().map(name).collect()
+}
+
+/// Positions of the outputs that a caller is given; the others overwrite inputs.
+fn results(graph: &Graph) -> impl Iterator<Item = usize> {
+    let outputs = graph.outputs().iter().enumerate();
+    outputs.filter(|(_, output)| output.updates.is_none()).map(|(i, _)| i)
 }
 
 /// Refuses a tensor that is not of a type; symbols that have no value yet take theirs from its shape.
@@ -120,8 +136,12 @@ pub fn reference(graph: &Graph, inputs: &[&HostTensor]) -> Result<Vec<HostTensor
 pub fn compare(graph: &Graph, case: &Case, produced: &[HostTensor]) -> Result<Vec<OutputCheck>, Error> {
     let inputs = case.inputs.iter().map(to_tensor).collect::<Result<Vec<_>, _>>()?;
     let intervals = interp::enclose(graph, &inputs, &interp::Symbols::new()).map_err(|e| Error::Call(e.to_string()))?;
+    if produced.len() != intervals.len() {
+        return Err(Error::Call(format!("{} results of a graph with {} outputs", produced.len(), intervals.len())));
+    }
     let mut checks = Vec::with_capacity(produced.len());
-    for (i, ((interval, ours), expected)) in intervals.iter().zip(produced).zip(&case.expected).enumerate() {
+    for (i, (at, expected)) in results(graph).zip(&case.expected).enumerate() {
+        let (interval, ours) = (&intervals[at], &produced[at]);
         let bad = |message: String| Error::Call(format!("output {i}: {message}"));
         if ours.dtype != expected.dtype || ours.shape != expected.shape {
             let (ours, theirs) = ((ours.dtype, &ours.shape), (expected.dtype, &expected.shape));

@@ -84,7 +84,8 @@ fn report(
     if let Some(path) = &args.out {
         let mut tensors = BTreeMap::new();
         for (case, outputs) in cases.iter().zip(produced) {
-            tensors.extend(outputs.iter().enumerate().map(|(i, t)| (format!("{}out{i}", case.prefix), t.clone())));
+            let names = check::output_names(graph).into_iter().map(|name| format!("{}{name}", case.prefix));
+            tensors.extend(names.zip(outputs.iter().cloned()));
         }
         fusewright::write_safetensors(path, &tensors)?;
     }

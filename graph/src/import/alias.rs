@@ -1,17 +1,23 @@
-//! Which names of the file share a buffer, and until when each is read.
+//! Which names of the file share a buffer, how each is cut out of it, and until when each is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::schema::{Argument, NodeJson, Program, SpecArg};
+use super::schema::{Argument, NodeJson, Program, SpecArg, TensorMeta};
+use super::{steps, types};
+use crate::axes::contiguous_strides;
+use crate::builder::Builder;
+use crate::dim::Dim;
+use crate::graph::{Op, Value};
+use crate::prim::Prim;
 
-/// Ops whose result is their first operand's buffer in another shape.
-const RESHAPES: &[&str] = &[
+/// Ops whose results are views of their first operand.
+const VIEWS: &[&str] = &[
     "aten.view",
     "aten._unsafe_view",
-    "aten.reshape",
     "aten.view_as",
-    "aten.reshape_as",
-    "aten.flatten.using_ints",
+    "aten.view.dtype",
+    "aten.view_as_real",
+    "aten.view_as_complex",
     "aten.unflatten.int",
     "aten.unsqueeze",
     "aten.squeeze",
@@ -20,50 +26,81 @@ const RESHAPES: &[&str] = &[
     "aten.alias",
     "aten.detach",
     "aten.detach_",
-    "aten.contiguous",
     "aten.lift_fresh",
-    "aten.to.dtype",
-    "aten.to.device",
-    "aten.to.dtype_layout",
-    "aten.to.other",
-    "aten.type_as",
     "aten.dropout",
-];
-
-/// Ops whose results are parts or rearrangements of their first operand's buffer.
-const PARTS: &[&str] = &[
+    "aten.positive",
     "aten.slice.Tensor",
     "aten.narrow",
     "aten.select.int",
     "aten.unbind.int",
     "aten.chunk",
+    "aten.tensor_split.sections",
+    "aten.tensor_split.indices",
     "aten.split.Tensor",
+    "aten.split.sizes",
     "aten.split_with_sizes",
     "aten.expand",
     "aten.expand_as",
+    "aten.broadcast_to",
     "aten.permute",
     "aten.transpose.int",
+    "aten.swapaxes",
+    "aten.swapdims",
+    "aten.movedim.int",
+    "aten.movedim.intlist",
     "aten.t",
     "aten.numpy_T",
+    "aten.mT",
+    "aten.real",
     "aten.diagonal",
     "aten.as_strided",
     "aten.unfold",
 ];
 
+/// Ops whose result is a view where the strides of the operand allow it, and a copy elsewhere.
+const VIEWS_BY_STRIDES: &[&str] =
+    &["aten.reshape", "aten.reshape_as", "aten.flatten.using_ints", "aten.contiguous", "aten.ravel"];
+
+/// Ops whose result is the operand itself where nothing is to be converted.
+const CONVERSIONS: &[&str] =
+    &["aten.to.dtype", "aten.to.device", "aten.to.dtype_layout", "aten.to.other", "aten.type_as"];
+
+/// A name that shares a buffer.
+#[derive(Clone)]
+pub(super) struct View {
+    /// The buffer's first name.
+    pub(super) root: String,
+    /// The layout ops that cut the view out of the buffer; `None` where they are not known, or where the file does not
+    /// say whether the buffer is shared.
+    pub(super) steps: Option<Vec<Prim>>,
+}
+
 /// The sharing of buffers, filled in node by node.
 #[derive(Default)]
 pub(super) struct Aliases {
-    /// Of a view: its buffer's first name, and whether it is all of it in order.
-    views: BTreeMap<String, (String, bool)>,
+    views: BTreeMap<String, View>,
+    /// The views of a buffer, by its first name.
+    of_root: BTreeMap<String, Vec<String>>,
     /// Position of the last node that reads a name; outputs come after all nodes.
     last_read: BTreeMap<String, usize>,
+    /// Names whose value is of before an overwrite of their buffer.
+    stale: BTreeSet<String>,
+}
+
+/// A node whose results may be views, with its values.
+pub(super) struct Produced<'a> {
+    pub(super) target: &'a str,
+    pub(super) node: &'a NodeJson,
+    /// Of the first operand.
+    pub(super) operand: Value,
+    pub(super) results: &'a [(&'a str, Value)],
 }
 
 impl Aliases {
     pub(super) fn new(program: &Program) -> Self {
         let mut last_read = BTreeMap::new();
         for (at, node) in program.graph_module.graph.nodes.iter().enumerate() {
-            for name in node.inputs.iter().flat_map(|input| tensors(&input.arg)) {
+            for name in operands(node) {
                 last_read.insert(name.to_owned(), at);
             }
         }
@@ -74,48 +111,125 @@ impl Aliases {
             };
             last_read.insert(name.clone(), usize::MAX);
         }
-        Aliases { views: BTreeMap::new(), last_read }
-    }
-
-    /// Notes that results of a node are views of its first operand, if they are.
-    pub(super) fn note(&mut self, target: &str, node: &NodeJson, results: &[&str]) {
-        let whole = RESHAPES.contains(&target);
-        if !whole && !PARTS.contains(&target) {
-            return;
+        // What the caller holds is read by the caller.
+        for spec in &program.graph_module.signature.input_specs {
+            if let Some(SpecArg::Name(name) | SpecArg::Argument(Argument::Tensor(name))) = &spec.body.arg {
+                last_read.insert(name.clone(), usize::MAX);
+            }
         }
-        let Some(source) = node.inputs.first().and_then(|input| tensors(&input.arg).next()) else { return };
-        let (root, source_whole) = match self.views.get(source) {
-            Some((root, whole)) => (root.clone(), *whole),
-            None => (source.to_owned(), true),
-        };
-        for result in results {
-            self.views.insert((*result).to_owned(), (root.clone(), whole && source_whole));
+        Aliases { last_read, ..Aliases::default() }
+    }
+
+    /// Notes which results of a node are views of its first operand.
+    pub(super) fn note(&mut self, b: &Builder, program: &Program, produced: &Produced<'_>) {
+        let Produced { target, node, operand, results } = *produced;
+        let Some(source) = first_operand(node) else { return };
+        let metas = &program.graph_module.graph.tensor_values;
+        for &(name, value) in results {
+            let known = steps::between(b, operand, value);
+            let made_elsewhere = matches!(b.definition(value), Some((Op::Prim(Prim::Opaque { .. }), _)));
+            let steps = if VIEWS.contains(&target) {
+                match known {
+                    Some(steps) => Some(steps),
+                    None if made_elsewhere => None,
+                    None => continue,
+                }
+            } else if VIEWS_BY_STRIDES.contains(&target) {
+                match (known, metas.get(source).and_then(|meta| shares(meta, target, &b.ty(value).shape))) {
+                    (_, Some(false)) => continue,
+                    (steps, Some(true)) => steps,
+                    (_, None) => None,
+                }
+            } else if CONVERSIONS.contains(&target) {
+                let moved = metas.get(source).zip(metas.get(name)).is_some_and(|(a, b)| a.device != b.device);
+                let copied = node.inputs.iter().any(|i| i.name == "copy" && matches!(i.arg, Argument::Bool(true)));
+                match known {
+                    Some(steps) if !moved && !copied => Some(steps),
+                    _ => continue,
+                }
+            } else {
+                return;
+            };
+            self.share(name, source, steps);
         }
     }
 
-    /// The first name of the buffer.
-    pub(super) fn root<'a>(&'a self, name: &'a str) -> &'a str {
-        self.views.get(name).map_or(name, |(root, _)| root)
+    /// Notes that a name is cut out of what another stands for.
+    pub(super) fn share(&mut self, name: &str, source: &str, steps: Option<Vec<Prim>>) {
+        let View { root, steps: before } = self.view(source);
+        let steps = before.zip(steps).map(|(mut before, after)| {
+            before.extend(after);
+            before
+        });
+        self.of_root.entry(root.clone()).or_default().push(name.to_owned());
+        self.views.insert(name.to_owned(), View { root, steps });
     }
 
-    /// Whether the name stands for the whole buffer in order.
-    pub(super) fn is_whole(&self, name: &str) -> bool {
-        self.views.get(name).is_none_or(|(_, whole)| *whole)
+    /// The buffer of a name and the way to it; a name that is no view is its own buffer.
+    pub(super) fn view(&self, name: &str) -> View {
+        let own = || View { root: name.to_owned(), steps: Some(Vec::new()) };
+        self.views.get(name).cloned().unwrap_or_else(own)
     }
 
-    /// All names of the buffer but `name`.
-    pub(super) fn sharing(&self, root: &str, name: &str) -> Vec<String> {
-        let views = self.views.iter().filter(|(_, (r, _))| r == root).map(|(view, _)| view.as_str());
-        views.chain([root]).filter(|other| *other != name).map(str::to_owned).collect()
+    /// The other names of the buffer that are read after node `at`, the root first.
+    pub(super) fn readers_after(&self, root: &str, name: &str, at: usize) -> Vec<String> {
+        let views = self.of_root.get(root).map_or(&[][..], Vec::as_slice).iter().map(String::as_str);
+        let read = |other: &&str| *other != name && self.last_read.get(*other).is_some_and(|&last| last > at);
+        [root].into_iter().chain(views).filter(read).map(str::to_owned).collect()
     }
 
-    /// Whether a name is read by a node after `at` or returned.
-    pub(super) fn read_after(&self, name: &str, at: usize) -> bool {
-        self.last_read.get(name).is_some_and(|&last| last > at)
+    /// Notes that a name is its own buffer from now on.
+    pub(super) fn detach(&mut self, name: &str) {
+        self.views.remove(name);
+    }
+
+    /// Notes that a name's value is of before an overwrite.
+    pub(super) fn outdated(&mut self, name: String) {
+        self.stale.insert(name);
+    }
+
+    /// Whether a name's value was of before an overwrite; from now on it counts as current.
+    pub(super) fn refresh(&mut self, name: &str) -> bool {
+        self.stale.remove(name)
     }
 }
 
-fn tensors(argument: &Argument) -> impl Iterator<Item = &str> {
+/// Whether a reshape of a tensor shares its buffer; `None` where that depends on sizes.
+fn shares(meta: &TensorMeta, target: &str, to: &[Dim]) -> Option<bool> {
+    let dims = |list: &[super::schema::SymInt]| list.iter().map(types::dim).collect::<Result<Vec<Dim>, _>>().ok();
+    let (sizes, strides) = (dims(&meta.sizes)?, dims(&meta.strides)?);
+    let expected = contiguous_strides(&sizes);
+    if sizes.len() != strides.len() {
+        return None;
+    }
+    let one = Dim::constant(1);
+    let mut contiguous = true;
+    for (size, (stride, expected)) in sizes.iter().zip(strides.iter().zip(&expected)) {
+        contiguous &= *size == one || stride == expected;
+    }
+    if contiguous {
+        return Some(true);
+    }
+    let known = sizes.iter().chain(&strides).all(|d| d.as_const().is_some());
+    match target {
+        "aten.contiguous" if known => Some(false),
+        "aten.contiguous" => None,
+        _ => (sizes == to).then_some(true),
+    }
+}
+
+/// The tensors among the arguments of a node.
+pub(super) fn operands(node: &NodeJson) -> impl Iterator<Item = &str> {
+    node.inputs.iter().flat_map(|input| tensors(&input.arg))
+}
+
+/// The first tensor among the arguments of a node.
+pub(super) fn first_operand(node: &NodeJson) -> Option<&str> {
+    node.inputs.first().and_then(|input| tensors(&input.arg).next())
+}
+
+/// The tensors of an argument.
+pub(super) fn tensors(argument: &Argument) -> impl Iterator<Item = &str> {
     let (one, many): (Option<&str>, &[String]) = match argument {
         Argument::Tensor(name) => (Some(name), &[]),
         Argument::Tensors(list) => (None, list),

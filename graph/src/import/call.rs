@@ -96,7 +96,8 @@ impl<'a> Call<'a> {
     /// Refuses arguments that the op's row does not list.
     pub(super) fn check_names(&self) -> Result<(), Refusal> {
         for input in &self.node.inputs {
-            if self.row.parameter(&input.name).is_none() && !custom::is_description(&input.name) {
+            let known = self.row.parameter(&input.name).is_some() || self.given.contains_key(input.name.as_str());
+            if !known && !custom::is_description(&input.name) {
                 return Err(Refusal(format!("the argument `{}` is not known", input.name)));
             }
         }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::alias::Aliases;
+use super::alias::{self, Aliases, Produced};
 use super::call::{Call, Names, Refusal};
 use super::custom::Custom;
+use super::inplace::InPlace;
 use super::origin::origin;
 use super::schema::{Argument, NodeJson, Program, Spec, SpecArg};
 use super::table::{Row, short_target};
@@ -21,7 +22,14 @@ use crate::ty::TensorType;
 pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> Result<Graph, Diagnostic> {
     let name: String = model.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let aliases = Aliases::new(program);
-    let mut importer = Importer { b: Builder::new(&name), program, scope: Scope::default(), aliases };
+    let mut importer = Importer {
+        b: Builder::new(&name),
+        program,
+        scope: Scope::default(),
+        aliases,
+        parameters: BTreeSet::new(),
+        overwritten: BTreeSet::new(),
+    };
     importer.sizes()?;
     importer.symbols()?;
     for spec in &program.graph_module.signature.input_specs {
@@ -30,6 +38,7 @@ pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> 
     for (at, node) in program.graph_module.graph.nodes.iter().enumerate() {
         importer.node(at, node)?;
     }
+    importer.updates()?;
     for spec in &program.graph_module.signature.output_specs {
         importer.output(spec)?;
     }
@@ -63,6 +72,10 @@ pub(super) struct Importer<'a> {
     program: &'a Program,
     pub(super) scope: Scope,
     pub(super) aliases: Aliases,
+    /// Names of the inputs that are parameters of the model.
+    pub(super) parameters: BTreeSet<String>,
+    /// First names of the buffers that a node overwrote.
+    pub(super) overwritten: BTreeSet<String>,
 }
 
 pub(super) fn value_error(name: &str, message: impl std::fmt::Display) -> Diagnostic {
@@ -134,6 +147,9 @@ impl<'a> Importer<'a> {
             "tensor_constant" => weight(&spec.body.tensor_constant_name)?,
             other => return Err(value_error(name, format_args!("is an input of the unsupported kind `{other}`"))),
         };
+        if spec.kind == "parameter" {
+            self.parameters.insert(name.to_owned());
+        }
         let value = self.b.add_input(name, ty, kind);
         match self.scope.values.insert(name.to_owned(), value) {
             None => Ok(()),
@@ -152,6 +168,12 @@ impl<'a> Importer<'a> {
         if names.is_empty() && aten::is_size_or_check(target) {
             return Ok(());
         }
+        for operand in alias::operands(node) {
+            self.refresh(operand)?;
+        }
+        if let Some(op) = InPlace::of(node)? {
+            return self.in_place(at, node, &op, &names);
+        }
         if let Some(op) = Custom::of(node)
             && self.overwriting(at, node, &op)?
         {
@@ -162,7 +184,11 @@ impl<'a> Importer<'a> {
         for ((name, stated), &value) in names.iter().zip(&types).zip(&values) {
             self.define(name, stated, value)?;
         }
-        self.aliases.note(target, node, &names);
+        let operand = alias::first_operand(node).and_then(|name| self.scope.value(name));
+        let results: Vec<(&str, Value)> = names.into_iter().zip(values).collect();
+        if let Some(operand) = operand {
+            self.aliases.note(&self.b, self.program, &Produced { target, node, operand, results: &results });
+        }
         Ok(())
     }
 
@@ -206,35 +232,59 @@ impl<'a> Importer<'a> {
         imported
     }
 
-    fn output(&self, spec: &Spec) -> Result<(), Diagnostic> {
+    /// Inputs that nodes overwrote are returned first, where the signature does not list them as updated.
+    fn updates(&mut self) -> Result<(), Diagnostic> {
+        let signature = &self.program.graph_module.signature;
+        let mut listed = BTreeSet::new();
+        for spec in &signature.output_specs {
+            listed.extend(self.updated(spec)?);
+        }
+        for name in signature.input_specs.iter().filter_map(input_tensor) {
+            if self.overwritten.contains(name) && !listed.contains(name) {
+                let value = self.scope.value(name).ok_or_else(|| value_error(name, "is not defined"))?;
+                self.b.add_output(value, Some(name.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn output(&mut self, spec: &Spec) -> Result<(), Diagnostic> {
         let name = match &spec.body.arg {
             Some(SpecArg::Name(name) | SpecArg::Argument(Argument::Tensor(name))) => name,
             // Constants and sizes that the model returns are known to the caller.
             _ => return Ok(()),
         };
+        self.refresh(name)?;
         let value = self.scope.value(name).ok_or_else(|| value_error(name, "is returned but not defined"))?;
-        let inputs = &self.program.graph_module.signature.input_specs;
-        let same = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
-        let updated = match spec.kind.as_str() {
-            "user_output" | "loss_output" => None,
-            "buffer_mutation" => Some(inputs.iter().find(|s| same(&s.body.buffer_name, &spec.body.buffer_name))),
-            "parameter_mutation" => {
-                Some(inputs.iter().find(|s| same(&s.body.parameter_name, &spec.body.parameter_name)))
-            }
-            "user_input_mutation" => {
-                Some(inputs.iter().find(|s| input_tensor(s) == spec.body.user_input_name.as_deref()))
-            }
-            other => return Err(value_error(name, format_args!("is an output of the unsupported kind `{other}`"))),
-        };
-        let updates = match updated {
-            None => None,
-            Some(input) => {
-                let input = input.and_then(input_tensor);
-                Some(input.ok_or_else(|| value_error(name, "updates an input that does not exist"))?.to_owned())
-            }
-        };
+        let updates = self.updated(spec)?.map(str::to_owned);
         self.b.add_output(value, updates);
         Ok(())
+    }
+
+    /// The input that an output updates.
+    fn updated(&self, spec: &Spec) -> Result<Option<&'a str>, Diagnostic> {
+        let inputs = &self.program.graph_module.signature.input_specs;
+        let same = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
+        let body = &spec.body;
+        let input = match spec.kind.as_str() {
+            "user_output" | "loss_output" => return Ok(None),
+            "buffer_mutation" => inputs.iter().find(|s| same(&s.body.buffer_name, &body.buffer_name)),
+            "parameter_mutation" => inputs.iter().find(|s| same(&s.body.parameter_name, &body.parameter_name)),
+            "user_input_mutation" => inputs.iter().find(|s| input_tensor(s) == body.user_input_name.as_deref()),
+            other => {
+                let name = match &body.arg {
+                    Some(SpecArg::Name(name) | SpecArg::Argument(Argument::Tensor(name))) => name,
+                    _ => return Ok(None),
+                };
+                return Err(value_error(name, format_args!("is an output of the unsupported kind `{other}`")));
+            }
+        };
+        let named = || match &body.arg {
+            Some(SpecArg::Name(name) | SpecArg::Argument(Argument::Tensor(name))) => name.as_str(),
+            _ => "an output",
+        };
+        let input = input.and_then(input_tensor);
+        input.map(Some).ok_or_else(|| value_error(named(), "updates an input that does not exist"))
     }
 }
 

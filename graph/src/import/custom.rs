@@ -5,6 +5,7 @@
 //! which the arguments are views. In each the op becomes a node whose results are the new contents; the names that
 //! read them are bound to these.
 
+use super::alias;
 use super::schema::{Argument, NodeJson, SymIntArg};
 use super::table::{Row, short_target};
 use super::vendor;
@@ -24,9 +25,26 @@ pub(super) enum Form {
 pub(super) struct Custom<'a> {
     pub(super) form: Form,
     pub(super) row: Option<&'static Row>,
-    /// Overwritten parameters in schema order, those given as `None` left out. Of an op without a row, every tensor
-    /// argument counts as overwritten.
-    pub(super) overwritten: Vec<&'a str>,
+    /// What is overwritten, in schema order; parameters given as `None` are left out. Of an op without a row, every
+    /// tensor among the arguments counts as overwritten, also those of lists.
+    pub(super) overwritten: Vec<Overwritten<'a>>,
+}
+
+/// An overwritten argument.
+pub(super) struct Overwritten<'a> {
+    pub(super) parameter: &'a str,
+    /// Name of the tensor; none in the third form.
+    pub(super) name: Option<&'a str>,
+}
+
+/// Where in its base a view lies.
+pub(super) enum Layout {
+    /// It is the base.
+    Base,
+    /// Extents and strides, from the first element on.
+    Strided(Vec<SymIntArg>, Vec<SymIntArg>),
+    /// A range of one axis.
+    Slice { axis: i64, start: SymIntArg, end: SymIntArg },
 }
 
 /// A parameter that is a view of a base.
@@ -35,8 +53,7 @@ pub(super) struct View<'a> {
     pub(super) index: usize,
     /// Name of the base.
     pub(super) base: &'a str,
-    /// Extents and strides of the view, if it is not the base itself.
-    pub(super) layout: Option<(Vec<SymIntArg>, Vec<SymIntArg>)>,
+    pub(super) layout: Layout,
 }
 
 impl<'a> Custom<'a> {
@@ -59,12 +76,20 @@ impl<'a> Custom<'a> {
             return None;
         }
         let row = vendor::find(target).filter(|row| row.overwritten().next().is_some());
-        let overwritten: Vec<&str> = match (row, form) {
-            (Some(row), Form::PerBase) => row.overwritten().filter(|name| has_view(node, name)).collect(),
-            (Some(row), _) => row.overwritten().filter(|name| tensor_argument(node, name).is_some()).collect(),
+        let by_row = |row: &'static Row, form| -> Vec<Overwritten<'a>> {
+            let given = row.overwritten().filter_map(|parameter| match form {
+                Form::PerBase => has_view(node, parameter).then_some(Overwritten { parameter, name: None }),
+                _ => tensor_argument(node, parameter).map(|name| Overwritten { parameter, name: Some(name) }),
+            });
+            given.collect()
+        };
+        let overwritten = match (row, form) {
+            (Some(row), form) => by_row(row, form),
             (None, Form::InPlace) => {
-                let tensors = node.inputs.iter().filter(|input| matches!(input.arg, Argument::Tensor(_)));
-                tensors.map(|input| input.name.as_str()).collect()
+                let all = node.inputs.iter().flat_map(|input| {
+                    alias::tensors(&input.arg).map(|name| Overwritten { parameter: &input.name, name: Some(name) })
+                });
+                all.collect()
             }
             (None, _) => return None,
         };
@@ -95,28 +120,34 @@ fn has_view(node: &NodeJson, parameter: &str) -> bool {
     matches!(argument(node, &format!("_{parameter}_base_index")), Some(Argument::Int(_)))
 }
 
-/// The view that an overwritten parameter of the third form is; `None` for a slice of a base.
+/// The view that an overwritten parameter of the third form is; `None` for one that is described otherwise.
 pub(super) fn view<'a>(node: &'a NodeJson, parameter: &str) -> Option<View<'a>> {
     let Argument::Tensors(bases) = argument(node, "_all_bases")? else { return None };
-    let Argument::Int(index) = argument(node, &format!("_{parameter}_base_index"))? else { return None };
+    let part = |suffix: &str| argument(node, &format!("_{parameter}_{suffix}"));
+    let Argument::Int(index) = part("base_index")? else { return None };
     let index = usize::try_from(*index).ok()?;
     let base = bases.get(index)?;
-    if argument(node, &format!("_{parameter}_slice_dim")).is_some() {
-        return None;
+    let size = |suffix: &str| match part(suffix)? {
+        Argument::Int(n) => Some(SymIntArg::Int(*n)),
+        Argument::SymInt(size) => Some(size.clone()),
+        _ => None,
+    };
+    if let Some(axis) = part("slice_dim") {
+        let Argument::Int(axis) = axis else { return None };
+        let layout = Layout::Slice { axis: *axis, start: size("slice_start")?, end: size("slice_end")? };
+        return Some(View { index, base, layout });
     }
-    let sizes = |suffix: &str| match argument(node, &format!("_{parameter}_{suffix}")) {
+    let sizes = |suffix: &str| match part(suffix) {
         None => Some(None),
         Some(Argument::Ints(list)) => Some(Some(list.iter().copied().map(SymIntArg::Int).collect())),
         Some(Argument::SymInts(list)) => Some(Some(list.clone())),
         Some(_) => None,
     };
-    let from_start = matches!(
-        argument(node, &format!("_{parameter}_storage_offset")),
-        None | Some(Argument::Int(0) | Argument::SymInt(SymIntArg::Int(0)))
-    );
+    let from_start =
+        matches!(part("storage_offset"), None | Some(Argument::Int(0) | Argument::SymInt(SymIntArg::Int(0))));
     let layout = match (sizes("size")?, sizes("stride")?) {
-        (None, None) => None,
-        (Some(size), Some(stride)) if from_start => Some((size, stride)),
+        (None, None) => Layout::Base,
+        (Some(size), Some(stride)) if from_start => Layout::Strided(size, stride),
         _ => return None,
     };
     Some(View { index, base, layout })

@@ -87,6 +87,8 @@ pub(super) struct TensorMeta {
     pub(super) strides: Vec<SymInt>,
     #[serde(default)]
     pub(super) storage_offset: Option<SymInt>,
+    #[serde(default)]
+    pub(super) device: Option<Device>,
 }
 
 /// A size: known, or an expression as text.
@@ -326,8 +328,9 @@ struct Expr {
     expr_str: String,
 }
 
-#[derive(DeriveDeserialize)]
-struct Device {
+/// Where a tensor lies.
+#[derive(PartialEq, Eq, Debug, DeriveDeserialize)]
+pub(super) struct Device {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]

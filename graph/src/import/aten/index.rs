@@ -51,22 +51,31 @@ fn wrapped(call: &Call<'_>, index: Value, dim: &Dim) -> Result<Value, Refusal> {
     Ok(b.map(ScalarFn::Select, &[negative, from_end, index])?)
 }
 
-/// Integer tensors that index neighbouring axes together: the axes are merged and indexed by one tensor.
-pub(super) fn index(call: &Call<'_>) -> Imported {
-    let (b, x) = (call.b, call.tensor("self")?);
-    let indices = call.optional_tensors("indices")?;
+/// Places along neighbouring axes that are merged into one.
+pub(super) struct Places {
+    /// The first of the axes.
+    pub(super) first: usize,
+    /// How many axes are merged.
+    pub(super) axes: usize,
+    /// Indices into the merged axis, of shape `common`.
+    pub(super) flat: Value,
+    /// The broadcast of the index tensors.
+    pub(super) common: Vec<Dim>,
+}
+
+/// What integer tensors choose that index neighbouring axes of a tensor together.
+pub(super) fn places(call: &Call<'_>, shape: &[Dim], indices: &[Option<Value>]) -> Result<Places, Refusal> {
+    let b = call.b;
     let first = indices.iter().position(Option::is_some).ok_or("no index tensor")?;
     let given: Vec<Value> = indices[first..].iter().copied().flatten().collect();
-    let shape = b.ty(x).shape;
     let apart = indices[first..].iter().take(given.len()).any(Option::is_none);
     if apart || first + given.len() > shape.len() {
         return Err("index tensors on axes that are apart".into());
     }
-    let merged_axes = &shape[first..first + given.len()];
     let common = given.iter().map(|&i| b.ty(i).shape).collect::<Vec<_>>();
     let common = infer::broadcast(&common)?;
     let mut flat: Option<Value> = None;
-    for (&index, dim) in given.iter().zip(merged_axes) {
+    for (&index, dim) in given.iter().zip(&shape[first..]) {
         let index = wrapped(call, index, dim)?;
         flat = Some(match flat {
             Some(outer) => b.add(b.mul(outer, extent(call, dim)?)?, index)?,
@@ -74,9 +83,17 @@ pub(super) fn index(call: &Call<'_>) -> Imported {
         });
     }
     let flat = expand_to(call, flat.ok_or("no index tensor")?, &common)?;
-    let merged = shape[..first].iter().cloned().chain([product(merged_axes)]);
-    let merged = merged.chain(shape[first + given.len()..].iter().cloned()).collect();
-    Ok(vec![gather(call, b.reshape(x, merged)?, first, flat)?])
+    Ok(Places { first, axes: given.len(), flat, common })
+}
+
+/// Integer tensors that index neighbouring axes together: the axes are merged and indexed by one tensor.
+pub(super) fn index(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let shape = b.ty(x).shape;
+    let Places { first, axes, flat, .. } = places(call, &shape, &call.optional_tensors("indices")?)?;
+    let (before, after) = (&shape[..first], &shape[first + axes..]);
+    let merged = before.iter().cloned().chain([product(&shape[first..first + axes])]).chain(after.iter().cloned());
+    Ok(vec![gather(call, b.reshape(x, merged.collect())?, first, flat)?])
 }
 
 /// First differences along an axis, after joining what is prepended and appended.

@@ -120,11 +120,8 @@ pub(in crate::import) fn cut(
     Ok(call.b.prim(Prim::Slice { axis, start, end, step }, &[x])?)
 }
 
-pub(super) fn slice(call: &Call<'_>) -> Imported {
-    let x = call.tensor("self")?;
-    let ty = call.b.ty(x);
-    let axis = call.axis("dim", ty.rank())?;
-    let extent = &ty.shape[axis];
+/// The elements that `start` and `end` of a call take along an axis.
+pub(super) fn slice_range(call: &Call<'_>, extent: &Dim) -> Result<[Dim; 2], Refusal> {
     let start = match call.dim_or_none("start")? {
         Some(index) => clamped(call, &index, extent),
         None => Dim::constant(0),
@@ -134,7 +131,15 @@ pub(super) fn slice(call: &Call<'_>) -> Imported {
         None => extent.clone(),
     };
     let end = greater(call, &end, &start);
-    Ok(vec![cut(call, x, axis, [start, end], call.int("step")?)?])
+    Ok([start, end])
+}
+
+pub(super) fn slice(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let ty = call.b.ty(x);
+    let axis = call.axis("dim", ty.rank())?;
+    let range = slice_range(call, &ty.shape[axis])?;
+    Ok(vec![cut(call, x, axis, range, call.int("step")?)?])
 }
 
 pub(super) fn narrow(call: &Call<'_>) -> Imported {
@@ -162,11 +167,15 @@ pub(super) fn select(call: &Call<'_>) -> Imported {
     let x = call.tensor("self")?;
     let ty = call.b.ty(x);
     let axis = call.axis("dim", ty.rank())?;
-    let index = match call.dim("index")? {
-        index if index.as_const().is_some_and(|i| i < 0) => &ty.shape[axis] + &index,
+    Ok(vec![pick(call, x, axis, picked(call, &ty.shape[axis])?)?])
+}
+
+/// The place along an axis that `index` of a call names.
+pub(super) fn picked(call: &Call<'_>, extent: &Dim) -> Result<Dim, Refusal> {
+    Ok(match call.dim("index")? {
+        index if index.as_const().is_some_and(|i| i < 0) => extent + &index,
         index => index,
-    };
-    Ok(vec![pick(call, x, axis, index)?])
+    })
 }
 
 pub(super) fn unbind(call: &Call<'_>) -> Imported {

@@ -13,6 +13,7 @@ mod matmul;
 mod norm;
 pub(super) mod promote;
 pub(super) mod reduce;
+mod update;
 
 use super::call::{Call, Imported};
 use super::table::Row;
@@ -32,6 +33,7 @@ pub(super) fn is_size_or_check(target: &str) -> bool {
     const CHECKS: &[&str] = &[
         "aten._assert_tensor_metadata",
         "aten._assert_scalar",
+        "aten._assert_async",
         "aten._assert_async.msg",
         "aten.sym_constrain_range",
         "aten.sym_constrain_range_for_size",
@@ -44,7 +46,7 @@ pub(super) fn is_size_or_check(target: &str) -> bool {
     CHECKS.contains(&target) || prefixes.iter().any(|prefix| target.starts_with(prefix))
 }
 
-const TABLE: &[&[Row]] = &[ARITHMETIC, UNARY, COMPARE, CAST, LAYOUT, REDUCE, MATMUL, CREATE, INDEX];
+const TABLE: &[&[Row]] = &[ARITHMETIC, UNARY, COMPARE, CAST, LAYOUT, REDUCE, MATMUL, CREATE, INDEX, UPDATE];
 
 const ARITHMETIC: &[Row] = &[
     row("aten.add.Tensor", "self, other, alpha=1", elementwise::add),
@@ -295,6 +297,18 @@ const INDEX: &[Row] = &[
     row("aten.index_select", "self, dim, index", index::index_select),
     row("aten.index.Tensor", "self, indices", index::index),
     row("aten.diff", "self, n=1, dim=-1, prepend=None, append=None", index::diff),
+];
+
+const UPDATE: &[Row] = &[
+    row("aten.copy", "self, src, non_blocking=False", update::copy),
+    row("aten.zero", "self", update::zero),
+    row("aten.fill.Scalar", "self, value", update::fill_scalar),
+    row("aten.fill.Tensor", "self, value", update::fill_tensor),
+    row("aten.slice_scatter", "self, src, dim=0, start=None, end=None, step=1", update::slice_scatter),
+    row("aten.select_scatter", "self, src, dim, index", update::select_scatter),
+    row("aten.index_put", "self, indices, values, accumulate=False", update::index_put),
+    row("aten._unsafe_index_put", "self, indices, values, accumulate=False", update::index_put),
+    row("aten.index_copy", "self, dim, index, source", update::index_copy),
 ];
 
 #[cfg(test)]

@@ -1,0 +1,353 @@
+//! Ops that overwrite tensors: who reads what afterwards, by the numbers that the graph computes.
+
+use super::{FORMAT, ORDER, archive, meta, model_json, refused};
+use crate::diag::Diagnostic;
+use crate::graph::{Graph, InputKind};
+use crate::import::pt2;
+use crate::interp::{self, Symbols};
+use crate::tensor::{Data, Tensor};
+use crate::{DType, Op, Prim};
+
+const F32: i64 = 7;
+
+/// A model written node by node; every tensor is f32 unless a dtype is given.
+#[derive(Default)]
+struct Model {
+    inputs: Vec<String>,
+    nodes: Vec<String>,
+    values: Vec<String>,
+    outputs: Vec<String>,
+    /// Names and numbers of the buffers.
+    data: Vec<(String, usize)>,
+    table: Vec<String>,
+}
+
+fn tensor(name: &str) -> String {
+    format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#)
+}
+
+fn contiguous(sizes: &[i64]) -> Vec<i64> {
+    (0..sizes.len()).map(|i| sizes[i + 1..].iter().product()).collect()
+}
+
+impl Model {
+    fn value(mut self, name: &str, dtype: i64, sizes: &[i64], strides: &[i64]) -> Self {
+        self.values.push(format!(r#""{name}":{}"#, meta(dtype, sizes, strides, 0)));
+        self
+    }
+
+    fn input(mut self, name: &str, dtype: i64, sizes: &[i64]) -> Self {
+        self.inputs.push(format!(r#"{{"user_input":{{"arg":{}}}}}"#, tensor(name)));
+        self.value(name, dtype, sizes, &contiguous(sizes))
+    }
+
+    fn buffer(mut self, name: &str, sizes: &[i64]) -> Self {
+        self.inputs.push(format!(r#"{{"buffer":{{"arg":{{"name":"{name}"}},"buffer_name":"{name}"}}}}"#));
+        let ty = meta(F32, sizes, &contiguous(sizes), 0);
+        self.table.push(format!(r#""{name}":{{"path_name":"{name}","tensor_meta":{ty}}}"#));
+        self.data.push((name.to_owned(), usize::try_from(sizes.iter().product::<i64>()).expect("small")));
+        self.value(name, F32, sizes, &contiguous(sizes))
+    }
+
+    /// A node; arguments are `name=JSON`, where `name=@x` is the tensor `x`; the result has the given type.
+    fn node(self, result: &str, sizes: &[i64], target: &str, arguments: &[&str]) -> Self {
+        let strides = contiguous(sizes);
+        self.typed(result, (F32, sizes, &strides), target, arguments)
+    }
+
+    fn typed(mut self, result: &str, ty: (i64, &[i64], &[i64]), target: &str, arguments: &[&str]) -> Self {
+        let argument = |text: &&str| {
+            let (name, value) = text.split_once('=').expect("name=value");
+            let value = value.strip_prefix('@').map_or_else(|| value.to_owned(), tensor);
+            format!(r#"{{"name":"{name}","arg":{value},"kind":1}}"#)
+        };
+        let arguments: Vec<String> = arguments.iter().map(argument).collect();
+        self.nodes.push(format!(
+            r#"{{"target":"torch.ops.{target}","inputs":[{}],"outputs":[{}],"name":"{result}",
+            "metadata":{{"stack_trace":"File \"model.py\", line {}, in forward"}}}}"#,
+            arguments.join(","),
+            tensor(result),
+            self.nodes.len() + 1,
+        ));
+        self.value(result, ty.0, ty.1, ty.2)
+    }
+
+    fn output(mut self, name: &str) -> Self {
+        self.outputs.push(format!(r#"{{"user_output":{{"arg":{}}}}}"#, tensor(name)));
+        self
+    }
+
+    fn import(&self) -> Result<Graph, Diagnostic> {
+        let (inputs, nodes) = (self.inputs.join(","), self.nodes.join(","));
+        let json = model_json(&inputs, &nodes, &self.values.join(","), &self.outputs.join(","));
+        let table = format!(r#"{{"config":{{{}}}}}"#, self.table.join(","));
+        let data: Vec<(String, Vec<u8>)> = (self.data.iter())
+            .map(|(name, n)| {
+                (format!("data/weights/{name}"), (1..=*n).flat_map(|i| (i as f32).to_le_bytes()).collect())
+            })
+            .collect();
+        let mut records = vec![FORMAT, ORDER, ("models/model.json", json.as_bytes())];
+        records.push(("data/weights/model_weights_config.json", table.as_bytes()));
+        records.extend(data.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
+        pt2(&archive(&records).into())
+    }
+
+    /// The results on the numbers 1, 2, … in every input.
+    #[track_caller]
+    fn run(&self) -> Vec<Vec<f64>> {
+        let graph = self.import().expect("a graph");
+        crate::verify::verify(&graph).expect("a valid graph");
+        run(&graph)
+    }
+}
+
+#[track_caller]
+fn run(graph: &Graph) -> Vec<Vec<f64>> {
+    let count = |ty: &crate::TensorType| -> Vec<usize> {
+        ty.shape.iter().map(|d| usize::try_from(d.as_const().expect("known")).expect("small")).collect()
+    };
+    let inputs: Vec<Tensor> = graph
+        .inputs()
+        .iter()
+        .filter(|input| matches!(input.kind, InputKind::User))
+        .map(|input| {
+            let ty = graph.ty(input.value);
+            let (shape, dtype) = (count(ty), ty.dtype);
+            let n: usize = shape.iter().product();
+            let data = match dtype {
+                DType::I64 => Data::Int((0..n as i64).collect()),
+                DType::Bool => Data::Int((0..n as i64).map(|i| i % 2).collect()),
+                _ => Data::Float((1..=n).map(|i| i as f64).collect()),
+            };
+            Tensor::new(dtype, shape, data).expect("a tensor")
+        })
+        .collect();
+    let results = interp::run(graph, &inputs, &Symbols::new()).expect("has a value");
+    results.iter().map(|t| t.floats().expect("floats").to_vec()).collect()
+}
+
+const ONE: &str = r#"{"as_int":1}"#;
+const TEN: &str = r#"{"as_float":10.0}"#;
+
+/// `x: f32[2, 3]` cloned to `c`.
+fn cloned() -> Model {
+    Model::default().input("x", F32, &[2, 3]).node("c", &[2, 3], "aten.clone.default", &["self=@x"])
+}
+
+#[test]
+fn later_readers_of_an_overwritten_tensor_see_the_new_value() {
+    let model = cloned()
+        .node("a", &[2, 3], "aten.add_.Tensor", &["self=@c", &format!("other={TEN}")])
+        .node("y", &[2, 3], "aten.neg.default", &["self=@c"])
+        .output("y")
+        .output("a")
+        .output("c");
+    let sum: Vec<f64> = (11..=16).map(f64::from).collect();
+    assert_eq!(model.run(), [sum.iter().map(|v| -v).collect(), sum.clone(), sum]);
+}
+
+#[test]
+fn readers_before_an_overwrite_keep_the_old_value() {
+    let model = cloned()
+        .node("before", &[2, 3], "aten.neg.default", &["self=@c"])
+        .node("a", &[2, 3], "aten.zero_.default", &["self=@c"])
+        .node("y", &[2, 3], "aten.sub.Tensor", &["self=@c", "other=@before"])
+        .output("y");
+    assert_eq!(model.run(), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]);
+}
+
+#[test]
+fn an_overwrite_of_a_view_reaches_its_base_and_other_views() {
+    let dim = |n: i64| format!(r#"dim={{"as_int":{n}}}"#);
+    let int = |name: &str, n: i64| format!(r#"{name}={{"as_int":{n}}}"#);
+    let model = cloned()
+        .node("flat", &[6], "aten.view.default", &["self=@c", r#"size={"as_ints":[6]}"#])
+        .typed("turned", (F32, &[3, 2], &[1, 3]), "aten.t.default", &["self=@c"])
+        .typed("column", (F32, &[3, 1], &[1, 1]), "aten.slice.Tensor", &["self=@turned", &dim(1), &int("start", 1)])
+        .typed("m", (F32, &[3, 1], &[1, 1]), "aten.mul_.Tensor", &["self=@column", &format!("other={TEN}")])
+        .node("z", &[3], "aten.select.int", &["self=@c", &dim(0), &int("index", 0)])
+        .node("w", &[3], "aten.add_.Tensor", &["self=@z", &format!("other={ONE}")])
+        .output("c")
+        .output("flat")
+        .output("turned")
+        .output("m");
+    let rows = vec![2.0, 3.0, 4.0, 40.0, 50.0, 60.0];
+    let columns = vec![2.0, 40.0, 3.0, 50.0, 4.0, 60.0];
+    assert_eq!(model.run(), [rows.clone(), rows, columns, vec![40.0, 50.0, 60.0]]);
+}
+
+#[test]
+fn every_second_element_of_a_buffer_is_overwritten() {
+    let step = [r#"dim={"as_int":1}"#, r#"start={"as_int":1}"#, r#"step={"as_int":2}"#];
+    let arguments: Vec<&str> = ["self=@c"].into_iter().chain(step).collect();
+    let model = Model::default()
+        .input("x", F32, &[2, 5])
+        .node("c", &[2, 5], "aten.clone.default", &["self=@x"])
+        .typed("odd", (F32, &[2, 2], &[5, 2]), "aten.slice.Tensor", &arguments)
+        .typed("n", (F32, &[2, 2], &[5, 2]), "aten.neg_.default", &["self=@odd"])
+        .output("c");
+    assert_eq!(model.run(), [[1.0, -2.0, 3.0, -4.0, 5.0, 6.0, -7.0, 8.0, -9.0, 10.0]]);
+}
+
+#[test]
+fn copies_share_nothing() {
+    let to = |target: &'static str, extra: &'static str| {
+        let model = cloned().node("d", &[2, 3], target, &["self=@c", extra]);
+        model.node("a", &[2, 3], "aten.zero_.default", &["self=@c"]).output("d").run()
+    };
+    let (old, new) = (vec![(1..=6).map(f64::from).collect::<Vec<_>>()], vec![vec![0.0; 6]]);
+    assert_eq!(to("aten.clone.default", r#"memory_format={"as_none":true}"#), old);
+    let copy = r#"dtype={"as_scalar_type":7}"#;
+    assert_eq!(to("aten._to_copy.default", copy), old);
+    assert_eq!(to("aten.to.dtype", copy), new);
+    assert_eq!(to("aten.contiguous.default", r#"memory_format={"as_none":true}"#), new);
+    let rounded = cloned()
+        .typed("d", (13, &[2, 3], &[3, 1]), "aten.to.dtype", &["self=@c", r#"dtype={"as_scalar_type":13}"#])
+        .node("a", &[2, 3], "aten.zero_.default", &["self=@c"])
+        .output("d");
+    assert_eq!(rounded.run(), old);
+}
+
+#[test]
+fn a_reshape_that_copies_shares_nothing_and_one_that_may_is_refused() {
+    // Of a transposed matrix, contiguous() is a copy.
+    let turned = || cloned().typed("t", (F32, &[3, 2], &[1, 3]), "aten.t.default", &["self=@c"]);
+    let zero = |model: Model| model.node("a", &[2, 3], "aten.zero_.default", &["self=@c"]).output("d");
+    let copy = zero(turned().node("d", &[3, 2], "aten.contiguous.default", &["self=@t"]));
+    assert_eq!(copy.run(), [[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]]);
+    let size = r#"shape={"as_ints":[6]}"#;
+    let unsure = zero(turned().node("d", &[6], "aten.reshape.default", &["self=@t", size]));
+    let error = unsure.import().expect_err("an unknown sharing");
+    assert_eq!(error.origin.to_string(), "a (aten.zero_) at model.py:4 (forward)");
+    refused(Err::<(), _>(error), "import.alias", "`c` is overwritten while `d`, which may share its buffer");
+}
+
+#[test]
+fn a_stretched_view_cannot_be_overwritten() {
+    let size = r#"size={"as_ints":[4,3]}"#;
+    let model = Model::default()
+        .input("x", F32, &[1, 3])
+        .node("c", &[1, 3], "aten.clone.default", &["self=@x"])
+        .typed("e", (F32, &[4, 3], &[0, 1]), "aten.expand.default", &["self=@c", size])
+        .node("r", &[4, 3], "aten.relu_.default", &["self=@e"])
+        .output("c");
+    let error = model.import().expect_err("an overlap");
+    assert_eq!(error.origin.to_string(), "r (aten.relu_) at model.py:3 (forward)");
+    refused(Err::<(), _>(error), "import.alias", "stands at several places of the view");
+}
+
+#[test]
+fn a_view_that_is_not_followed_must_not_be_read_after_an_overwrite() {
+    let strided = [r#"size={"as_ints":[2]}"#, r#"stride={"as_ints":[4]}"#];
+    let model = |read: &str| {
+        cloned()
+            .typed("d", (F32, &[2], &[4]), "aten.as_strided.default", &["self=@c", strided[0], strided[1]])
+            .node("a", &[2, 3], "aten.zero_.default", &["self=@c"])
+            .output(read)
+    };
+    refused(model("d").import(), "import.alias", "`c` is overwritten while `d`");
+    assert!(model("c").import().is_ok());
+}
+
+#[test]
+fn inputs_that_are_overwritten_come_out_first() {
+    let model = Model::default()
+        .input("x", F32, &[4])
+        .buffer("cache", &[3, 2])
+        .input("i", 5, &[1])
+        .input("new", F32, &[1, 2])
+        .node(
+            "p",
+            &[3, 2],
+            "aten.index_put_.default",
+            &["self=@cache", r#"indices={"as_optional_tensors":[{"as_tensor":{"name":"i"}}]}"#, "values=@new"],
+        )
+        .node("half", &[2], "aten.slice.Tensor", &["self=@x", r#"end={"as_int":2}"#])
+        .node("f", &[2], "aten.fill_.Scalar", &["self=@half", &format!("value={TEN}")])
+        .node("y", &[3, 2], "aten.neg.default", &["self=@p"])
+        .output("y");
+    let graph = model.import().expect("a graph");
+    let updates: Vec<Option<&str>> = graph.outputs().iter().map(|o| o.updates.as_deref()).collect();
+    assert_eq!(updates, [Some("x"), Some("cache"), None]);
+    let results = run(&graph);
+    assert_eq!(results[0], [10.0, 10.0, 3.0, 4.0]);
+    assert_eq!(results[1], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(results[2], [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
+}
+
+#[test]
+fn a_sum_in_place_is_rounded_to_the_dtype_that_holds_it() {
+    // 1 + 2^-9 lies between two bf16 values.
+    let model = Model::default()
+        .input("x", 13, &[1])
+        .typed("c", (13, &[1], &[1]), "aten.clone.default", &["self=@x"])
+        .node("d", &[1], "aten.full.default", &[r#"size={"as_ints":[1]}"#, r#"fill_value={"as_float":0.001953125}"#])
+        .typed("a", (13, &[1], &[1]), "aten.add_.Tensor", &["self=@c", "other=@d"])
+        .output("c");
+    assert_eq!(model.run(), [[1.0]]);
+}
+
+#[test]
+fn masks_choose_what_is_overwritten() {
+    let fill = |target: &str, mask: &str, value: &str| {
+        let arguments = ["self=@c", mask, value];
+        Model::default()
+            .input("x", F32, &[2, 2])
+            .input("m", 12, &[2])
+            .node("c", &[2, 2], "aten.clone.default", &["self=@x"])
+            .node("one", &[], "aten.full.default", &[r#"size={"as_ints":[]}"#, r#"fill_value={"as_float":9.0}"#])
+            .node("a", &[2, 2], target, &arguments)
+            .output("c")
+            .run()
+    };
+    let masks = r#"indices={"as_optional_tensors":[{"as_tensor":{"name":"m"}}]}"#;
+    assert_eq!(fill("aten.index_put_.default", masks, "values=@one"), [[1.0, 2.0, 9.0, 9.0]]);
+    let nine = r#"value={"as_float":9.0}"#;
+    assert_eq!(fill("aten.masked_fill_.Scalar", "mask=@m", nine), [[1.0, 9.0, 3.0, 9.0]]);
+}
+
+#[test]
+fn calls_with_out_overwrite_it() {
+    let model = cloned()
+        .node("s", &[2, 3], "aten.add.out", &["self=@x", "other=@x", "out=@c"])
+        .node("y", &[2, 3], "aten.neg.default", &["self=@c"])
+        .output("y");
+    assert_eq!(model.run(), [[-2.0, -4.0, -6.0, -8.0, -10.0, -12.0]]);
+}
+
+#[test]
+fn in_place_ops_without_a_row_stay_opaque_and_their_operand_has_the_result() {
+    let model = cloned()
+        .node("a", &[2, 3], "aten.erfinv_.default", &["self=@c"])
+        .node("y", &[2, 3], "aten.neg.default", &["self=@c"])
+        .output("y");
+    let graph = model.import().expect("a graph");
+    let nodes = graph.nodes();
+    assert!(matches!(&nodes[0].op, Op::Prim(Prim::Opaque { target, .. }) if target == "aten.erfinv_"));
+    assert_eq!(nodes[1].operands, nodes[0].results);
+}
+
+#[test]
+fn changes_of_shape_in_place_are_refused() {
+    let model = cloned().node("u", &[1, 2, 3], "aten.unsqueeze_.default", &["self=@c", r#"dim={"as_int":0}"#]);
+    refused(model.output("u").import(), "import.alias", "`aten.unsqueeze_` changes the shape");
+}
+
+#[test]
+fn core_forms_of_partial_writes() {
+    let dims = [r#"dim={"as_int":1}"#, r#"start={"as_int":1}"#, r#"end={"as_int":2}"#];
+    let model = cloned()
+        .node("s", &[2, 1], "aten.slice.Tensor", &["self=@x", dims[0], dims[1], dims[2]])
+        .node("n", &[2, 1], "aten.neg.default", &["self=@s"])
+        .node("y", &[2, 3], "aten.slice_scatter.default", &["self=@c", "src=@n", dims[0], dims[1], dims[2]])
+        .node("r", &[3], "aten.select.int", &["self=@x", r#"dim={"as_int":0}"#, r#"index={"as_int":0}"#])
+        .node(
+            "z",
+            &[2, 3],
+            "aten.select_scatter.default",
+            &["self=@y", "src=@r", r#"dim={"as_int":0}"#, r#"index={"as_int":-1}"#],
+        )
+        .output("y")
+        .output("z");
+    assert_eq!(model.run(), [[1.0, -2.0, 3.0, 4.0, -5.0, 6.0], [1.0, -2.0, 3.0, 1.0, 2.0, 3.0]]);
+}
