@@ -8,7 +8,7 @@
 //! - `; COMMAND:` and lines that start with `;` and three blanks: the command's whole output;
 //! - `; run: …`: what a command that runs something needs, in its own words.
 //!
-//! `FUSEWRIGHT_BLESS=1` rewrites whole outputs and errors. A command is one file in `tests/support` and one entry of its
+//! `UPDATE_EXPECT=1` rewrites whole outputs and errors. A command is one file in `tests/support` and one entry of its
 //! list.
 
 mod support;
@@ -37,7 +37,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_file_is_as_it_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests");
-    let bless = std::env::var_os("FUSEWRIGHT_BLESS").is_some_and(|v| v == "1");
+    let bless = std::env::var_os("UPDATE_EXPECT").is_some_and(|v| v == "1");
     let (mut files, mut failures, mut cases) = (Vec::new(), Vec::new(), 0);
     collect(&root, &mut files);
     for path in &files {
@@ -59,7 +59,7 @@ fn every_file_is_as_it_says() {
     }
     assert!(files.len() >= 12 && cases >= 30, "{} files with {cases} cases were found", files.len());
     let count = failures.len();
-    let hint = "FUSEWRIGHT_BLESS=1 rewrites expected outputs and errors";
+    let hint = "UPDATE_EXPECT=1 rewrites expected outputs and errors";
     assert!(failures.is_empty(), "{}\n\n{count} failures; {hint}", failures.join("\n\n"));
 }
 

@@ -22,20 +22,10 @@ fn refusal(kernel: &Kernel, chip: &str) -> String {
     emit(kernel, chip).expect_err("this is refused").to_string()
 }
 
-/// Compares with a golden file, or writes it if `FUSEWRIGHT_BLESS` is set.
+/// Compares with a golden file, or writes it if `UPDATE_EXPECT` is set.
 fn golden(name: &str, actual: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/ascend").join(name);
-    if std::env::var_os("FUSEWRIGHT_BLESS").is_some() {
-        std::fs::write(&path, actual).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        return;
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    let line = actual.lines().zip(expected.lines()).position(|(a, e)| a != e);
-    let line = line.unwrap_or_else(|| actual.lines().count().min(expected.lines().count())) + 1;
-    assert!(
-        actual == expected,
-        "{name} differs from line {line}; FUSEWRIGHT_BLESS=1 writes it anew\n--- actual\n{actual}"
-    );
+    expect_test::expect_file![path].assert_eq(actual);
 }
 
 #[test]

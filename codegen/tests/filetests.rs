@@ -11,7 +11,7 @@
 //! | `fails @k s=3: message` | the run is refused with a message that contains this |
 //!
 //! Every kernel must print and parse back, and must give the same elements expanded for each target; where it calls
-//! functions that are not exact, that comparison allows for their class. `FUSEWRIGHT_BLESS=1` rewrites check lines.
+//! functions that are not exact, that comparison allows for their class. `UPDATE_EXPECT=1` rewrites check lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -35,7 +35,7 @@ fn kernel_filetests() {
     files.sort();
     assert!(files.len() >= 14, "only {} files in {}", files.len(), folder.display());
     let failures: Vec<String> = files.iter().filter_map(|path| check_file(path).err()).collect();
-    assert!(failures.is_empty(), "{}\n(FUSEWRIGHT_BLESS=1 rewrites check lines)", failures.join("\n\n"));
+    assert!(failures.is_empty(), "{}\n(UPDATE_EXPECT=1 rewrites check lines)", failures.join("\n\n"));
 }
 
 fn check_file(path: &Path) -> Result<(), String> {
@@ -51,7 +51,7 @@ fn check_file(path: &Path) -> Result<(), String> {
         }
     }
     let mut session = Session { kernels: &kernels, buffers: BTreeMap::new(), same: BTreeMap::new(), checks: 0 };
-    let bless = std::env::var_os("FUSEWRIGHT_BLESS").is_some_and(|v| v == "1");
+    let bless = std::env::var_os("UPDATE_EXPECT").is_some_and(|v| v == "1");
     let (mut blessed, mut failures) = (String::new(), String::new());
     for (i, text_line) in text.lines().enumerate() {
         let mut line = text_line.to_owned();

@@ -6,6 +6,7 @@
 use fusewright_abi::DType;
 
 use crate::dim::Dim;
+use crate::num;
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
 
@@ -67,6 +68,45 @@ impl ReduceOp {
             ReduceOp::Min => "min",
         }
     }
+
+    /// The function that combines two partial results.
+    pub const fn step(self, nan: NanRule) -> ScalarFn {
+        match (self, nan) {
+            (ReduceOp::Add, _) => ScalarFn::Add,
+            (ReduceOp::Mul, _) => ScalarFn::Mul,
+            (ReduceOp::Max, NanRule::Propagate) => ScalarFn::Max,
+            (ReduceOp::Max, NanRule::Ignore) => ScalarFn::MaxNum,
+            (ReduceOp::Min, NanRule::Propagate) => ScalarFn::Min,
+            (ReduceOp::Min, NanRule::Ignore) => ScalarFn::MinNum,
+        }
+    }
+
+    /// What accumulators start from: 0, 1, or the value that every other one beats (the largest number of either sign
+    /// where a float format has no infinity).
+    pub fn start(self, dtype: DType) -> Literal {
+        if dtype.is_float() {
+            let infinite = num::decode(dtype, num::encode(dtype, f64::INFINITY)).is_infinite();
+            let top = if infinite { f64::INFINITY } else { num::max_finite(dtype) };
+            let value = match self {
+                ReduceOp::Add => 0.0,
+                ReduceOp::Mul => 1.0,
+                // e8m0 has no sign.
+                ReduceOp::Max if dtype == DType::F8E8M0 => num::decode(dtype, 0),
+                ReduceOp::Max => -top,
+                ReduceOp::Min => top,
+            };
+            // What a format cannot hold, such as an e8m0 zero, starts from its code.
+            return Literal::Float(dtype, num::decode(dtype, num::encode(dtype, value)));
+        }
+        let (least, greatest) = num::int_range(dtype);
+        let value = match self {
+            ReduceOp::Add => 0,
+            ReduceOp::Mul => 1,
+            ReduceOp::Max => least as i64,
+            ReduceOp::Min => greatest as i64,
+        };
+        Literal::Int(dtype, value)
+    }
 }
 
 /// What a max or min reduction does with NaN.
@@ -102,6 +142,14 @@ impl Literal {
     pub fn dtype(&self) -> DType {
         match *self {
             Literal::Float(dtype, _) | Literal::Int(dtype, _) => dtype,
+        }
+    }
+
+    /// The code of the value in its dtype.
+    pub fn code(&self) -> u64 {
+        match *self {
+            Literal::Float(dtype, v) => num::encode(dtype, v),
+            Literal::Int(dtype, v) => num::encode_int(dtype, v),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Artifacts: a payload with its parameters, integer arguments, row count and content key.
 
 use fusewright_abi::{
-    ABI_VERSION, ContentKey, Count, CountOp, DType, DimArg, DimSource, KernelArtifact, LaunchRule, Param, Target,
+    ABI_VERSION, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, Param, Target,
 };
 use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{Dim, dim};
@@ -42,12 +42,7 @@ pub fn assemble(
     backend: &dyn Backend,
 ) -> Result<KernelArtifact, BackendError> {
     let payload = backend.payload(kernel, target)?;
-    let unsupported = |place: String, reason: String| BackendError::Unsupported {
-        backend: backend.name(),
-        kernel: kernel.name.clone(),
-        place,
-        reason,
-    };
+    let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
     let (threads, blocks) = backend.grid(kernel);
     let blocks_per_row =
@@ -119,15 +114,4 @@ impl DimFold for Counts<'_> {
         };
         Ok(Count::Binary(op, Box::new(a), Box::new(b)))
     }
-}
-
-/// Bytes of one element of a parameter; `None` for packed dtypes.
-pub(crate) fn element_bytes(dtype: DType) -> Option<i64> {
-    (dtype.bits() >= 8).then(|| i64::from(dtype.bits() / 8))
-}
-
-/// The constant term of a dim and the rest.
-pub(crate) fn split_constant(dim: &Dim) -> (Dim, i64) {
-    let constant = dim.constant_term();
-    (dim - &Dim::constant(constant), constant)
 }

@@ -60,11 +60,7 @@ pub trait Backend: Send + Sync {
     /// As [`Backend::emit`].
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let mut stages = self.emit(kernel, target)?;
-        let missing = || BackendError::Internal {
-            backend: self.name(),
-            kernel: kernel.name.clone(),
-            message: "no stage was emitted".to_owned(),
-        };
+        let missing = || BackendError::internal(self.name(), kernel, "no stage was emitted");
         Ok(Payload { kind: self.payload_kind(), bytes: stages.pop().ok_or_else(missing)?.bytes })
     }
 
@@ -82,11 +78,7 @@ pub trait Backend: Send + Sync {
 /// # Errors
 /// A target that this build has no backend for, by name.
 pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
-    let missing = |reason: &str| BackendError::Target {
-        backend: "fusewright",
-        target: target.clone(),
-        reason: reason.to_owned(),
-    };
+    let missing = |reason| BackendError::target("fusewright", target, reason);
     match target {
         #[cfg(feature = "cpu")]
         Target::Cpu => Ok(Arc::new(cpu::CpuBackend)),
@@ -140,4 +132,24 @@ pub enum BackendError {
         /// What went wrong.
         message: String,
     },
+}
+
+impl BackendError {
+    fn unsupported(
+        backend: &'static str,
+        kernel: &Kernel,
+        place: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Self {
+        let (kernel, place, reason) = (kernel.name.clone(), place.into(), reason.into());
+        BackendError::Unsupported { backend, kernel, place, reason }
+    }
+
+    fn target(backend: &'static str, target: &Target, reason: impl Into<String>) -> Self {
+        BackendError::Target { backend, target: target.clone(), reason: reason.into() }
+    }
+
+    fn internal(backend: &'static str, kernel: &Kernel, message: impl Into<String>) -> Self {
+        BackendError::Internal { backend, kernel: kernel.name.clone(), message: message.into() }
+    }
 }

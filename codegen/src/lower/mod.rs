@@ -1,8 +1,8 @@
 //! From the body of a fused region to a row program.
 //!
 //! The body is a graph of primitives whose axes fall into *rows* (independent of each other), and *lanes* (what
-//! reductions run over and slices cut). [`space`](Space) finds that division; then every output is emitted on demand:
-//! layout ops on inputs become index maps of loads ([`view`](View)), layout ops on computed values are free or become
+//! reductions run over and slices cut). `Space` finds that division; then every output is emitted on demand:
+//! layout ops on inputs become index maps of loads (`View`), layout ops on computed values are free or become
 //! lane instructions, everything else is one instruction per node.
 //!
 //! Lowering refuses what has no row program, naming the node; the caller then runs the body unfused.

@@ -1,7 +1,7 @@
 //! Checks of the house rules that neither the compiler nor clippy knows.
 //!
 //! A check is a function from the text of the tree to findings; it touches no disk, so its tests plant a violation in a
-//! tree of two lines. Rust text is looked at through [`code::mask`], which blanks comments and literals: a rule about
+//! tree of two lines. Rust text is looked at through `code::mask`, which blanks comments and literals: a rule about
 //! code does not trip over prose.
 
 mod code;

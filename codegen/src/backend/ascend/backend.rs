@@ -27,24 +27,17 @@ impl Backend for AscendBackend {
 
     /// The headers that the source includes come before it as stages.
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
-        let target_error = |reason: String| BackendError::Target { backend: NAME, target: target.clone(), reason };
-        let unsupported = |place: String, reason: String| BackendError::Unsupported {
-            backend: NAME,
-            kernel: kernel.name.clone(),
-            place,
-            reason,
-        };
         let (Target::Ascend { chip } | Target::AscendSim { chip }) = target else {
-            return Err(target_error("this backend compiles for `ascend`".to_owned()));
+            return Err(BackendError::target(NAME, target, "this backend compiles for `ascend`"));
         };
-        verify(kernel).map_err(|e| unsupported("kernel".to_owned(), e.to_string()))?;
+        verify(kernel).map_err(|e| BackendError::unsupported(NAME, kernel, "kernel", e.to_string()))?;
         let text = emit(kernel, chip).map_err(|error| match error {
-            EmitError::Unsupported { place, what } => unsupported(place, format!("no Ascend C for {what}")),
-            EmitError::TooLarge(reason) => unsupported("buffer plan".to_owned(), reason),
-            EmitError::UnknownChip(_) => target_error(error.to_string()),
-            EmitError::Template(message) => {
-                BackendError::Internal { backend: NAME, kernel: kernel.name.clone(), message }
+            EmitError::Unsupported { place, what } => {
+                BackendError::unsupported(NAME, kernel, place, format!("no Ascend C for {what}"))
             }
+            EmitError::TooLarge(reason) => BackendError::unsupported(NAME, kernel, "buffer plan", reason),
+            EmitError::UnknownChip(_) => BackendError::target(NAME, target, error.to_string()),
+            EmitError::Template(message) => BackendError::internal(NAME, kernel, message),
         })?;
         let headers = HEADERS.iter().map(|(_, text)| Stage { extension: "h", bytes: text.as_bytes().to_vec() });
         Ok(headers.chain([Stage { extension: "cpp", bytes: text.into_bytes() }]).collect())

@@ -12,11 +12,10 @@ use fusewright_graph::{Dim, Literal, ScalarFn, num};
 use super::cast::register;
 use super::code::{Code, vector_of};
 use super::facts::known_facts;
-use super::index::Pos;
+use super::index::{Pos, element_bytes, split_constant};
 use super::map::Known;
 use super::memory::{Lanes, Width};
 use super::slots::Slot;
-use crate::backend::artifact::{element_bytes, split_constant};
 use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape, Val};
 
 /// Something in a kernel that is not taken.

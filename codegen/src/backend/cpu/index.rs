@@ -6,11 +6,11 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{InstBuilder, Value};
+use fusewright_abi::DType;
 use fusewright_graph::Dim;
 use fusewright_graph::dim::{DimFn, DimFold};
 
 use super::eval::{Eval, Key, Taken};
-use crate::backend::artifact::{element_bytes, split_constant};
 use crate::kernel::{INNER, LANE, ParamId, ROW, Val};
 
 /// The lane `scale · base + offset`.
@@ -237,4 +237,15 @@ impl Eval<'_, '_> {
         let pointer = self.code.b.ins().iadd(buffer, distance);
         Ok(self.remember(key, pointer))
     }
+}
+
+/// Bytes of one element of a parameter; `None` for packed dtypes.
+pub(super) fn element_bytes(dtype: DType) -> Option<i64> {
+    (dtype.bits() >= 8).then(|| i64::from(dtype.bits() / 8))
+}
+
+/// The constant term of a dim and the rest.
+pub(super) fn split_constant(dim: &Dim) -> (Dim, i64) {
+    let constant = dim.constant_term();
+    (dim - &Dim::constant(constant), constant)
 }

@@ -198,14 +198,7 @@ impl Code<'_> {
         a: Value,
         b: Value,
     ) -> Result<Value, Refusal> {
-        let f = match (op, nan) {
-            (ReduceOp::Add, _) => ScalarFn::Add,
-            (ReduceOp::Mul, _) => ScalarFn::Mul,
-            (ReduceOp::Max, NanRule::Propagate) => ScalarFn::Max,
-            (ReduceOp::Min, NanRule::Propagate) => ScalarFn::Min,
-            (ReduceOp::Max, NanRule::Ignore) => ScalarFn::MaxNum,
-            (ReduceOp::Min, NanRule::Ignore) => ScalarFn::MinNum,
-        };
+        let f = op.step(nan);
         if f == ScalarFn::MaxNum && self.float_lane(a) {
             // An accumulator starts from a number and never becomes NaN, and `maxps` keeps it against a NaN first
             // operand; equal zeros are the only other case where the order of operands shows.

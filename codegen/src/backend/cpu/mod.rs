@@ -34,7 +34,6 @@ use fusewright_abi::{Payload, PayloadKind, Target};
 
 use super::{Backend, BackendError, Stage};
 use crate::kernel::{Kernel, Source, verify};
-use eval::Refused;
 
 const NAME: &str = "cranelift";
 
@@ -60,7 +59,7 @@ impl Backend for CpuBackend {
     }
 
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
-        let isa = isa::host().map_err(|reason| target_error(target, reason))?;
+        let isa = isa::host().map_err(|reason| BackendError::target(NAME, target, reason))?;
         let (function, decisions) = function(kernel, target, &*isa)?;
         let mut text: String = decisions.iter().map(|line| format!("; {line}\n")).collect();
         text.push_str(&function.display().to_string());
@@ -69,7 +68,7 @@ impl Backend for CpuBackend {
     }
 
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let isa = isa::host().map_err(|reason| target_error(target, reason))?;
+        let isa = isa::host().map_err(|reason| BackendError::target(NAME, target, reason))?;
         let (function, _) = function(kernel, target, &*isa)?;
         let bytes = machine_code(kernel, function, &*isa)?.code_buffer().to_vec();
         Ok(Payload { kind: self.payload_kind(), bytes })
@@ -77,10 +76,11 @@ impl Backend for CpuBackend {
 
     /// The same function as a relocatable object file whose symbol is the kernel's name.
     fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let isa = isa::host_pic().map_err(|reason| target_error(target, reason))?;
+        let isa = isa::host_pic().map_err(|reason| BackendError::target(NAME, target, reason))?;
         let (function, _) = function(kernel, target, &*isa)?;
         let code = machine_code(kernel, function, &*isa)?;
-        let bytes = object::write(&kernel.name, isa, &code).map_err(|message| internal(kernel, message))?;
+        let bytes =
+            object::write(&kernel.name, isa, &code).map_err(|message| BackendError::internal(NAME, kernel, message))?;
         Ok(Payload { kind: PayloadKind::HostObject, bytes })
     }
 }
@@ -88,27 +88,34 @@ impl Backend for CpuBackend {
 /// The function before instruction selection, and lines on what was decided for it.
 fn function(kernel: &Kernel, target: &Target, isa: &dyn TargetIsa) -> Result<(Function, Vec<String>), BackendError> {
     if *target != Target::Cpu {
-        return Err(target_error(target, "this backend compiles for `cpu`".to_owned()));
+        return Err(BackendError::target(NAME, target, "this backend compiles for `cpu`"));
     }
     check(kernel)?;
-    let (mut function, decisions) = emit::function(isa, kernel).map_err(|refused| unsupported(kernel, refused))?;
+    let (mut function, decisions) = emit::function(isa, kernel)
+        .map_err(|refused| BackendError::unsupported(NAME, kernel, refused.place, refused.reason))?;
     constants::hoist(&mut function);
     Ok((function, decisions))
 }
 
 fn machine_code(kernel: &Kernel, function: Function, isa: &dyn TargetIsa) -> Result<CompiledCode, BackendError> {
     let mut context = Context::for_function(function);
-    context.compile(isa, &mut ControlPlane::default()).map_err(|e| internal(kernel, format!("{:?}", e.inner)))?;
-    let code = context.take_compiled_code().ok_or_else(|| internal(kernel, "no code was made".to_owned()))?;
+    context
+        .compile(isa, &mut ControlPlane::default())
+        .map_err(|e| BackendError::internal(NAME, kernel, format!("{:?}", e.inner)))?;
+    let code = context.take_compiled_code().ok_or_else(|| BackendError::internal(NAME, kernel, "no code was made"))?;
     match code.buffer.relocs() {
         [] => Ok(code),
-        relocs => Err(internal(kernel, format!("{} relocations, the first {:?}", relocs.len(), relocs[0]))),
+        relocs => Err(BackendError::internal(
+            NAME,
+            kernel,
+            format!("{} relocations, the first {:?}", relocs.len(), relocs[0]),
+        )),
     }
 }
 
 /// Refuses what no instruction shows.
 fn check(kernel: &Kernel) -> Result<(), BackendError> {
-    verify(kernel).map_err(|e| unsupported(kernel, Refused { place: "kernel".to_owned(), reason: e.to_string() }))?;
+    verify(kernel).map_err(|e| BackendError::unsupported(NAME, kernel, "kernel", e.to_string()))?;
     for param in &kernel.params {
         let what = match &param.source {
             Source::Memory => continue,
@@ -116,24 +123,7 @@ fn check(kernel: &Kernel) -> Result<(), BackendError> {
             Source::Peer { .. } => "the memory of other ranks".to_owned(),
         };
         let place = format!("parameter `{}`", param.name);
-        return Err(unsupported(kernel, Refused { place, reason: format!("{what} is not taken by this backend") }));
+        return Err(BackendError::unsupported(NAME, kernel, place, format!("{what} is not taken by this backend")));
     }
     Ok(())
-}
-
-fn target_error(target: &Target, reason: String) -> BackendError {
-    BackendError::Target { backend: NAME, target: target.clone(), reason }
-}
-
-fn unsupported(kernel: &Kernel, refused: Refused) -> BackendError {
-    BackendError::Unsupported {
-        backend: NAME,
-        kernel: kernel.name.clone(),
-        place: refused.place,
-        reason: refused.reason,
-    }
-}
-
-fn internal(kernel: &Kernel, message: String) -> BackendError {
-    BackendError::Internal { backend: NAME, kernel: kernel.name.clone(), message }
 }

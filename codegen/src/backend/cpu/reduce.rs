@@ -8,7 +8,7 @@ use cranelift_codegen::ir::types::{F64, I64, Type};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use fusewright_abi::DType;
-use fusewright_graph::{NanRule, ReduceOp, Rounding, num};
+use fusewright_graph::{Literal, NanRule, ReduceOp, Rounding, num};
 
 use super::cast::register;
 use super::code::vector_of;
@@ -53,7 +53,7 @@ fn tree_of(order: Order) -> Tree {
 }
 
 impl Eval<'_, '_> {
-    /// Accumulators at the op's neutral element.
+    /// Accumulators at what the op starts from.
     pub fn accumulators(&mut self, at: usize) -> Taken<Accumulators> {
         let inst = &self.segment.insts[at];
         let InstOp::Reduce { op, nan, order, .. } = inst.op else { return Err(self.refuse("not a reduction")) };
@@ -68,10 +68,10 @@ impl Eval<'_, '_> {
         let mut acc = Accumulators { op, nan, dtype, known, tree, registers: Vec::new(), memory };
         let ty = register(dtype);
         if vector_lanes(order, dtype).is_some() {
-            let neutral = neutral(op, dtype);
+            let bits = start(op, dtype);
             for _ in 0..count / 4 {
                 let variable = self.code.b.declare_var(vector_of(ty));
-                let start = self.code.bits(vector_of(ty), neutral as u32);
+                let start = self.code.bits(vector_of(ty), bits as u32);
                 self.code.b.def_var(variable, start);
                 acc.registers.push(variable);
             }
@@ -82,12 +82,12 @@ impl Eval<'_, '_> {
     }
 
     fn fill(&mut self, acc: &Accumulators, ty: Type) -> Taken<()> {
-        let neutral = neutral(acc.op, acc.dtype);
+        let bits = start(acc.op, acc.dtype);
         let (start, end) = (self.code.i64(0), self.code.i64(acc.tree.accumulators() as i64));
         let value = match ty {
-            I64 => self.code.i64(neutral as i64),
-            F64 => self.code.b.ins().f64const(f64::from_bits(neutral)),
-            _ => self.code.bits(ty, neutral as u32),
+            I64 => self.code.i64(bits as i64),
+            F64 => self.code.b.ins().f64const(f64::from_bits(bits)),
+            _ => self.code.bits(ty, bits as u32),
         };
         let l = self.code.begin_loop(start, end, 1);
         let address = self.element_address(acc, l.i);
@@ -320,23 +320,11 @@ const fn lane_bytes(dtype: DType) -> usize {
     if dtype.bits() == 64 { 8 } else { 4 }
 }
 
-/// The neutral element as it is held in a register.
-fn neutral(op: ReduceOp, dtype: DType) -> u64 {
-    if dtype.is_float() {
-        let value = match op {
-            ReduceOp::Add => 0.0,
-            ReduceOp::Mul => 1.0,
-            ReduceOp::Max => f64::NEG_INFINITY,
-            ReduceOp::Min => f64::INFINITY,
-        };
-        let code = num::encode(dtype, value);
-        return if dtype == DType::BF16 { code << 16 } else { code };
-    }
-    let (least, greatest) = num::int_range(dtype);
-    match op {
-        ReduceOp::Add => 0,
-        ReduceOp::Mul => 1,
-        ReduceOp::Max => least as i64 as u64,
-        ReduceOp::Min => greatest as i64 as u64,
+/// What an accumulator starts from, as it is held in a register.
+fn start(op: ReduceOp, dtype: DType) -> u64 {
+    match op.start(dtype) {
+        Literal::Float(DType::BF16, value) => num::encode(DType::BF16, value) << 16,
+        Literal::Int(_, value) => value as u64,
+        literal => literal.code(),
     }
 }

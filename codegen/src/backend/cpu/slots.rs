@@ -3,9 +3,8 @@
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::eval::{Eval, Key, Taken};
-use super::index::{Address, Pos};
+use super::index::{Address, Pos, split_constant};
 use super::memory::{Lanes, Width};
-use crate::backend::artifact::split_constant;
 use crate::kernel::Val;
 
 /// Where lanes of a value are stored.

@@ -32,21 +32,16 @@ impl Backend for CudaBackend {
     }
 
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
-        let target_error = |reason: String| BackendError::Target { backend: NAME, target: target.clone(), reason };
-        let unsupported = |place: String, reason: String| BackendError::Unsupported {
-            backend: NAME,
-            kernel: kernel.name.clone(),
-            place,
-            reason,
-        };
         let Target::Cuda { arch } = target else {
-            return Err(target_error("this backend compiles for `cuda`".to_owned()));
+            return Err(BackendError::target(NAME, target, "this backend compiles for `cuda`"));
         };
-        verify(kernel).map_err(|e| unsupported("kernel".to_owned(), e.to_string()))?;
+        verify(kernel).map_err(|e| BackendError::unsupported(NAME, kernel, "kernel", e.to_string()))?;
         let emitted = emit(kernel, arch).map_err(|error| match error {
-            EmitError::Unsupported { place, what } => unsupported(place, format!("no GPU code for {what}")),
-            EmitError::UnknownArch(_) => target_error(error.to_string()),
-            EmitError::Llvm(message) => BackendError::Internal { backend: NAME, kernel: kernel.name.clone(), message },
+            EmitError::Unsupported { place, what } => {
+                BackendError::unsupported(NAME, kernel, place, format!("no GPU code for {what}"))
+            }
+            EmitError::UnknownArch(_) => BackendError::target(NAME, target, error.to_string()),
+            EmitError::Llvm(message) => BackendError::internal(NAME, kernel, message),
         })?;
         let stage = |extension, text: String| Stage { extension, bytes: text.into_bytes() };
         Ok(vec![stage("ll", emitted.ll), stage("ptx", emitted.ptx)])

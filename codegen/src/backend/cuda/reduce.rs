@@ -41,34 +41,11 @@ struct Span<'c> {
 /// Combines two partial results, each of one or more values.
 type Combine<'s, 'a, 'c> = &'s dyn Fn(&Rows<'a, 'c>, &[Value<'c>], &[Value<'c>]) -> Built<Vec<Value<'c>>>;
 
-fn function(op: ReduceOp, nan: NanRule) -> ScalarFn {
-    match (op, nan) {
-        (ReduceOp::Add, _) => ScalarFn::Add,
-        (ReduceOp::Mul, _) => ScalarFn::Mul,
-        (ReduceOp::Max, NanRule::Propagate) => ScalarFn::Max,
-        (ReduceOp::Max, NanRule::Ignore) => ScalarFn::MaxNum,
-        (ReduceOp::Min, NanRule::Propagate) => ScalarFn::Min,
-        (ReduceOp::Min, NanRule::Ignore) => ScalarFn::MinNum,
+fn start(op: ReduceOp, dtype: DType) -> Built<Literal> {
+    if let DType::F8E4M3 | DType::F8E8M0 | DType::F4E2M1 = dtype {
+        return Err(EmitError::unsupported(format!("a reduction in {dtype}, which has no infinity")));
     }
-}
-
-fn neutral(op: ReduceOp, dtype: DType) -> Built<Literal> {
-    let bits = dtype.bits();
-    let least = if dtype.is_signed_int() { i64::MIN >> (64 - bits) } else { 0 };
-    let greatest = if dtype.is_signed_int() { !least } else { (u64::MAX >> (64 - bits)) as i64 };
-    match (op, dtype) {
-        (_, DType::F8E4M3 | DType::F8E8M0 | DType::F4E2M1) => {
-            Err(EmitError::unsupported(format!("a reduction in {dtype}, which has no infinity")))
-        }
-        (ReduceOp::Add, _) if dtype.is_float() => Ok(Literal::Float(dtype, 0.0)),
-        (ReduceOp::Mul, _) if dtype.is_float() => Ok(Literal::Float(dtype, 1.0)),
-        (ReduceOp::Max, _) if dtype.is_float() => Ok(Literal::Float(dtype, f64::NEG_INFINITY)),
-        (ReduceOp::Min, _) if dtype.is_float() => Ok(Literal::Float(dtype, f64::INFINITY)),
-        (ReduceOp::Add, _) => Ok(Literal::Int(dtype, 0)),
-        (ReduceOp::Mul, _) => Ok(Literal::Int(dtype, 1)),
-        (ReduceOp::Max, _) => Ok(Literal::Int(dtype, least)),
-        (ReduceOp::Min, _) => Ok(Literal::Int(dtype, greatest)),
-    }
+    Ok(op.start(dtype))
 }
 
 /// The tree of an order, with `threads` threads where it is free.
@@ -94,11 +71,11 @@ impl<'a, 'c> Rows<'a, 'c> {
         let span = Span { first: self.code.i64(0), count: self.dim(&lanes)?, whole_vectors };
         let dtype = self.segment.ty(x).dtype;
         let arch = self.frame.arch;
-        let f = function(op, nan);
+        let f = op.step(nan);
         let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
             Ok(vec![map(rows.code, arch, f, dtype, &[a[0], b[0]])?])
         };
-        let start = literal(self.code, &neutral(op, dtype)?)?;
+        let start = literal(self.code, &start(op, dtype)?)?;
         let thread = self.frame.thread;
         let own = self.accumulate(x, &tree, thread, &span, start, &combine)?;
         let warp = self.combine_warp(own, tree.threads, WARP, &combine)?;
@@ -259,11 +236,11 @@ impl<'a, 'c> Rows<'a, 'c> {
         let tree = tree(groups.order, 16)?;
         let dtype = self.segment.ty(groups.x).dtype;
         let arch = self.frame.arch;
-        let f = function(groups.op, groups.nan);
+        let f = groups.op.step(groups.nan);
         let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
             Ok(vec![map(rows.code, arch, f, dtype, &[a[0], b[0]])?])
         };
-        let start = literal(self.code, &neutral(groups.op, dtype)?)?;
+        let start = literal(self.code, &start(groups.op, dtype)?)?;
         // A team of lanes per group; trees wider than a warp take the whole block, one group after the other.
         let width = tree.threads.next_power_of_two();
         let (team, lane, teams) = if width <= WARP {
@@ -310,14 +287,14 @@ impl<'a, 'c> Rows<'a, 'c> {
 
     /// The extreme element of a row and its lane: the first of equals, and a NaN before all.
     pub fn arg_reduce(&mut self, op: ReduceOp, x: Val) -> Built<Vec<Value<'c>>> {
-        let none = vec![literal(self.code, &neutral(op, self.segment.ty(x).dtype)?)?, self.code.i32(-1).into()];
+        let none = vec![literal(self.code, &start(op, self.segment.ty(x).dtype)?)?, self.code.i32(-1).into()];
         self.next_extreme(op, x, &none)
     }
 
     /// The elements of a row in descending order, as [`Rows::arg_reduce`] orders them, one search after the other.
     pub fn top_k(&mut self, x: Val, k: &Dim, held: [IntValue<'c>; 2]) -> Built<()> {
         let none =
-            vec![literal(self.code, &neutral(ReduceOp::Max, self.segment.ty(x).dtype)?)?, self.code.i32(-1).into()];
+            vec![literal(self.code, &start(ReduceOp::Max, self.segment.ty(x).dtype)?)?, self.code.i32(-1).into()];
         let count = self.dim(k)?;
         self.each(self.code.i64(0), count, self.code.i64(1), none, |rows, place, last| {
             let next = rows.next_extreme(ReduceOp::Max, x, last)?;
@@ -354,7 +331,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             let takes = precedes(rows, b, a)?;
             Ok(vec![rows.code.select(takes, b[0], a[0])?, rows.code.select(takes, b[1], a[1])?])
         };
-        let start = vec![literal(self.code, &neutral(op, dtype)?)?, self.code.i32(-1).into()];
+        let start = vec![literal(self.code, &start(op, dtype)?)?, self.code.i32(-1).into()];
         let step = self.code.i64(i64::from(self.frame.threads));
         let fresh = self.code.cmp(IntPredicate::SLT, last[1].into_int_value(), self.code.i32(0))?;
         let own = self.each(self.frame.thread, count, step, start, |rows, lane, so_far| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_graph::{Dim, Literal, ScalarFn, num};
+use fusewright_graph::{Dim, ScalarFn, num};
 
 use super::memory::{Memory, Refused};
 use super::reduce::{arg_reduce, reduce, top_k};
@@ -108,7 +108,7 @@ impl<'a> Machine<'a> {
         let out = inst.results.first().map(|v| self.sizes[v.0 as usize].elements).unwrap_or_default();
         let one = |elements: Vec<u64>| Ok(vec![elements]);
         match &inst.op {
-            InstOp::Literal(literal) => one(vec![literal_bits(literal)]),
+            InstOp::Literal(literal) => one(vec![literal.code()]),
             InstOp::Index(index) => one(vec![self.address(index, None, inst)? as u64]),
             InstOp::Iota(_) => one((0..out as u64).collect()),
             InstOp::Load { .. } => one(self.load(inst, memory)?),
@@ -195,7 +195,7 @@ impl<'a> Machine<'a> {
         for lane in 0..out {
             let skip = otherwise.filter(|_| self.element(inst.args[0], shape, lane) == 0);
             elements.push(match skip {
-                Some(literal) => literal_bits(&literal),
+                Some(literal) => literal.code(),
                 None => {
                     let index = addresses.at(lane)?;
                     memory.load(param, index, self.at.0).map_err(|r| self.refused(r, inst, param, index))?
@@ -213,7 +213,7 @@ impl<'a> Machine<'a> {
             let holds = inst.args.get(1).is_none_or(|&p| self.element(p, shape, lane) != 0);
             let bits = match (holds, otherwise) {
                 (true, _) => bits,
-                (false, Some(literal)) => literal_bits(literal),
+                (false, Some(literal)) => literal.code(),
                 (false, None) => continue,
             };
             pending.push(Pending { inst: at, param: param.0 as usize, index: addresses.at(lane)?, bits });
@@ -298,11 +298,4 @@ fn size(shape: &Shape, dims: &BTreeMap<String, i64>, place: &str) -> Result<Size
             Size { elements: lanes.div_ceil(group), group }
         }
     })
-}
-
-fn literal_bits(literal: &Literal) -> u64 {
-    match *literal {
-        Literal::Float(dtype, v) => num::encode(dtype, v),
-        Literal::Int(dtype, v) => num::encode_int(dtype, v),
-    }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use fusewright_abi::DType;
-use fusewright_graph::{NanRule, ReduceOp, ScalarFn, num};
+use fusewright_graph::{NanRule, ReduceOp, num};
 
 use super::scalar::map;
 use crate::kernel::{Order, Tree};
@@ -14,8 +14,8 @@ pub(super) fn reduce(dtype: DType, lanes: &[u64], op: ReduceOp, nan: NanRule, or
         Order::Tree(tree) => tree,
         Order::Relaxed => Tree::interleaved(1),
     };
-    let f = combine(op, nan);
-    let mut partial = vec![neutral(dtype, op); tree.accumulators()];
+    let f = op.step(nan);
+    let mut partial = vec![op.start(dtype).code(); tree.accumulators()];
     for (lane, &bits) in lanes.iter().enumerate() {
         let slot = &mut partial[tree.accumulator(lane)];
         *slot = map(f, dtype, &[*slot, bits]);
@@ -24,42 +24,6 @@ pub(super) fn reduce(dtype: DType, lanes: &[u64], op: ReduceOp, nan: NanRule, or
         partial[into] = map(f, dtype, &[partial[into], partial[from]]);
     }
     partial[0]
-}
-
-/// The function that combines two partial results.
-fn combine(op: ReduceOp, nan: NanRule) -> ScalarFn {
-    match (op, nan) {
-        (ReduceOp::Add, _) => ScalarFn::Add,
-        (ReduceOp::Mul, _) => ScalarFn::Mul,
-        (ReduceOp::Max, NanRule::Propagate) => ScalarFn::Max,
-        (ReduceOp::Max, NanRule::Ignore) => ScalarFn::MaxNum,
-        (ReduceOp::Min, NanRule::Propagate) => ScalarFn::Min,
-        (ReduceOp::Min, NanRule::Ignore) => ScalarFn::MinNum,
-    }
-}
-
-/// What accumulators start from: 0, 1, or the value that every other one beats.
-fn neutral(dtype: DType, op: ReduceOp) -> u64 {
-    if !dtype.is_float() {
-        let (least, greatest) = num::int_range(dtype);
-        let value = match op {
-            ReduceOp::Add => 0,
-            ReduceOp::Mul => 1,
-            ReduceOp::Max => least,
-            ReduceOp::Min => greatest,
-        };
-        return num::encode_int(dtype, value as i64);
-    }
-    let infinite = num::decode(dtype, num::encode(dtype, f64::INFINITY)).is_infinite();
-    let top = if infinite { f64::INFINITY } else { num::max_finite(dtype) };
-    let value = match op {
-        ReduceOp::Add => 0.0,
-        ReduceOp::Mul => 1.0,
-        ReduceOp::Max if dtype == DType::F8E8M0 => num::decode(dtype, 0),
-        ReduceOp::Max => -top,
-        ReduceOp::Min => top,
-    };
-    num::encode(dtype, value)
 }
 
 /// Lane of the extreme element: the first of equals; a NaN wins. `None` of no lanes.
