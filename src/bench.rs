@@ -1,16 +1,14 @@
 //! Measuring kernels: fused against one kernel per op, and against a copy of as many bytes, interleaved in one run.
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
 use fusewright_abi::{DType, Target};
 use fusewright_graph::ops::{Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding, RopeNeox, Silu, SiluForm};
-use fusewright_graph::tensor::Tensor;
-use fusewright_graph::{Builder, Dim, Graph, InputKind, Prim, TensorType, TypeError, Value};
+use fusewright_graph::{Builder, Dim, Graph, Prim, TensorType, TypeError, Value};
 
-use crate::check::from_tensor;
 use crate::host::zeroed;
+use crate::inputs::{DEFAULT_SEED, Values, tensors};
 use crate::{Error, HostTensor, Options, compile};
 
 /// A graph to measure.
@@ -115,25 +113,6 @@ fn silu_mul(b: &Builder) -> Result<Value, TypeError> {
     b.mul(gate, half(12288)?)
 }
 
-/// A graph whose weights are inputs of each call, so that it runs without a model's data.
-pub fn without_weights(graph: &Graph) -> Graph {
-    let b = Builder::new(graph.name());
-    for symbol in graph.symbols() {
-        b.symbol(&symbol.name, symbol.min, symbol.max);
-    }
-    let mut map: BTreeMap<Value, Value> = BTreeMap::new();
-    for input in graph.inputs() {
-        map.insert(input.value, b.input(&input.name, graph.ty(input.value).clone()));
-    }
-    for node in graph.nodes() {
-        let operands: Vec<Value> = node.operands.iter().map(|v| map[v]).collect();
-        let results = b.op(node.op.clone(), &operands).expect("the node was typed in the graph it comes from");
-        map.extend(node.results.iter().copied().zip(results));
-    }
-    graph.outputs().iter().for_each(|o| b.output(map[&o.value]));
-    b.finish()
-}
-
 /// Measures a case at a number of rows on `threads` threads.
 ///
 /// # Errors
@@ -178,37 +157,9 @@ pub fn measure(case: &BenchCase, target: &Target, rows: usize, threads: usize) -
 /// Inputs of each call with every symbol bound to `rows`: floats of ordinary size, integers zero or one.
 ///
 /// # Errors
-/// An extent that has no value there, or a dtype that cannot be filled.
+/// An extent that has no value there, or more elements than memory holds.
 pub fn inputs(graph: &Graph, rows: usize) -> Result<Vec<HostTensor>, Error> {
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let users = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User));
-    let symbols: BTreeMap<&str, i64> = graph.symbols().iter().map(|s| (s.name.as_str(), rows as i64)).collect();
-    let mut tensors = Vec::new();
-    for input in users {
-        let ty = graph.ty(input.value);
-        let extent = |e: &Dim| {
-            let value = e.eval(&|s| symbols.get(s).copied()).map_err(|e| Error::Call(e.to_string()))?;
-            usize::try_from(value).map_err(|_| Error::Call(format!("extent {e} is {value}")))
-        };
-        let shape = ty.shape.iter().map(extent).collect::<Result<Vec<usize>, Error>>()?;
-        let count = shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e));
-        let count = count.filter(|n| Vec::<f64>::new().try_reserve_exact(*n).is_ok());
-        let no_memory = || Error::Call(format!("input `{}`: no memory for {}{shape:?}", input.name, ty.dtype));
-        let count = count.ok_or_else(no_memory)?;
-        let tensor = if ty.dtype.is_float() {
-            // A sum of uniform numbers is near enough to the normal activations of a model.
-            let mut unit = || (next() >> 40) as f64 / (1u64 << 24) as f64 - 0.5;
-            Tensor::from_f64(ty.dtype, &shape, (0..count).map(|_| unit() + unit() + unit()).collect())
-        } else {
-            Tensor::from_i64(ty.dtype, &shape, (0..count).map(|_| (next() % 2) as i64).collect())
-        };
-        tensors.push(from_tensor(&tensor.map_err(|e| Error::Call(e.to_string()))?));
-    }
-    Ok(tensors)
+    let symbols = graph.symbols().iter().map(|s| (s.name.clone(), rows as i64)).collect();
+    let made = tensors(graph, &symbols, DEFAULT_SEED, Values::Ordinary)?;
+    Ok(made.iter().map(HostTensor::from).collect())
 }

@@ -10,7 +10,7 @@ use fusewright_graph::Graph;
 
 use crate::Error;
 use crate::compiler::Compiler;
-use crate::program::{Fallback, Program, build};
+use crate::program::{Fallback, OpCounts, Program, build};
 
 /// What a user may choose.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,6 +58,8 @@ pub struct Compiled {
     pub fused: Fused,
     /// What fell back to the reference path, and why.
     pub fallbacks: Vec<Fallback>,
+    /// Where its ops are computed.
+    pub ops: OpCounts,
     /// Kernels compiled, and microseconds that took.
     pub compiled: (u64, u64),
 }
@@ -95,18 +97,6 @@ pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Comp
     let fused = fuse_graph(graph, options)?;
     let compiler = Compiler::new(target)?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
-    Ok(Compiled { program: built.program, fallbacks: built.fallbacks, fused, compiled: compiler.spent() })
-}
-
-impl Compiled {
-    /// Ops that share a kernel with another op.
-    pub fn fused_ops(&self) -> usize {
-        self.fused.partition.regions.iter().map(|r| r.nodes.len()).filter(|&n| n > 1).sum()
-    }
-
-    /// Ops that are by themselves.
-    pub fn unfused_ops(&self) -> usize {
-        let single = self.fused.partition.regions.iter().filter(|r| r.nodes.len() == 1).count();
-        single + self.fused.partition.unfused.len()
-    }
+    let (program, fallbacks, ops) = (built.program, built.fallbacks, built.ops);
+    Ok(Compiled { program, fallbacks, ops, fused, compiled: compiler.spent() })
 }

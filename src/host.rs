@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use fusewright_abi::DType;
+use fusewright_graph::tensor::Tensor;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 
@@ -31,6 +32,12 @@ impl HostTensor {
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
+    }
+}
+
+impl From<&Tensor> for HostTensor {
+    fn from(tensor: &Tensor) -> Self {
+        HostTensor { dtype: tensor.dtype(), shape: tensor.shape().to_vec(), bytes: tensor.to_bytes() }
     }
 }
 

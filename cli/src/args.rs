@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use fusewright::inputs::Sizes;
 use fusewright::{Error, Target};
 
 /// Fuses the memory-bound parts of LLM inference graphs into generated kernels.
@@ -78,21 +79,57 @@ pub struct RunArgs {
     /// `cpu`, `cpu-llvm`, `cuda[:sm_XX]`, `ascend[:CHIP]` or `ascend-sim[:CHIP]`
     #[arg(long, default_value = "cpu")]
     pub target: Target,
-    /// Tensors in0… and out0… to run on and compare with (and b_in0…, b_out0…)
+    /// Tensors in0… to run on and out0… to compare with, if they are there (and b_in0…, b_out0…); without this option
+    /// inputs are made from a seed and the results compared with the reference interpreter's
     #[arg(long, value_name = "F.safetensors")]
     pub check: Option<PathBuf>,
-    /// Where to write out0… (and b_out0…)
+    /// Where to write the results as out0… (and b_out0…)
     #[arg(long, value_name = "F.safetensors")]
     pub out: Option<PathBuf>,
     /// Run the reference path only
     #[arg(long)]
     pub unfused: bool,
+    #[command(flatten)]
+    pub made: MadeArgs,
     /// Threads for launches
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What inputs are made from where none are given.
+#[derive(Debug, Args)]
+pub struct MadeArgs {
+    /// Seed of made inputs [default: 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Value of every symbolic extent of made inputs [default: 16, moved into each symbol's range]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    pub rows: Option<i64>,
+    /// Value of one symbolic extent of made inputs
+    #[arg(long, value_name = "NAME=N", value_parser = size)]
+    pub dim: Vec<(String, i64)>,
+}
+
+impl MadeArgs {
+    /// The sizes asked for.
+    pub fn sizes(&self) -> Sizes {
+        Sizes { rows: self.rows, dims: self.dim.iter().cloned().collect() }
+    }
+
+    /// The first of these options that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [(self.seed.is_some(), "--seed"), (self.rows.is_some(), "--rows"), (!self.dim.is_empty(), "--dim")];
+        given.iter().find(|(given, _)| *given).map(|(_, name)| *name)
+    }
+}
+
+/// A size by name.
+fn size(text: &str) -> Result<(String, i64), String> {
+    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+    parsed.filter(|(_, value)| *value >= 0).ok_or_else(|| "expected NAME=N".to_owned())
 }
 
 /// Arguments of `explain`.

@@ -28,6 +28,16 @@ pub struct Fallback {
 pub(crate) struct Built {
     pub program: Program,
     pub fallbacks: Vec<Fallback>,
+    pub ops: OpCounts,
+}
+
+/// Where the ops of a graph are computed. Views cost nothing and count as neither.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct OpCounts {
+    /// Inside generated kernels, be it one by itself.
+    pub fused: usize,
+    /// By a library or by the reference interpreter.
+    pub unfused: usize,
 }
 
 /// Compiles the regions of a partition and everything between them.
@@ -38,18 +48,21 @@ pub(crate) fn build(graph: &Graph, partition: &Partition, compiler: &Compiler) -
     let weights = weights(graph)?;
     let device = device_for(compiler.target())?;
     let (cache, kernels) = (KernelCache::default(), BTreeMap::new());
-    let mut build = Build { graph, compiler, device, cache, weights, kernels, fallbacks: Vec::new() };
+    let (in_kernels, outside) = (BTreeSet::new(), BTreeSet::new());
+    let mut build =
+        Build { graph, compiler, device, cache, weights, kernels, fallbacks: Vec::new(), in_kernels, outside };
     let mut steps = Vec::with_capacity(partition.steps.len());
     for step in &partition.steps {
         match *step {
             PlannedStep::Region(i) => build.region(partition, i, &mut steps)?,
-            PlannedStep::Node(id) => steps.push(build.node(id)?),
+            PlannedStep::Node(id) => build.lone(id, &mut steps)?,
         }
     }
     let steps = needed(graph, steps);
-    let Build { weights, fallbacks, .. } = build;
+    let Build { weights, fallbacks, in_kernels, outside, .. } = build;
+    let ops = OpCounts { fused: in_kernels.len(), unfused: outside.difference(&in_kernels).count() };
     let program = Program { graph: graph.clone(), steps, weights, planned: Mutex::new(BTreeMap::new()) };
-    Ok(Built { program, fallbacks })
+    Ok(Built { program, fallbacks, ops })
 }
 
 struct Build<'a> {
@@ -62,6 +75,9 @@ struct Build<'a> {
     /// Compiled kernels by name and printed body, so that equal regions are compiled once.
     kernels: BTreeMap<(String, String), Arc<CompiledKernel>>,
     fallbacks: Vec<Fallback>,
+    /// Nodes that some generated kernel computes, and nodes that are computed otherwise.
+    in_kernels: BTreeSet<NodeId>,
+    outside: BTreeSet<NodeId>,
 }
 
 impl Build<'_> {
@@ -72,15 +88,27 @@ impl Build<'_> {
             Ok(kernel) => {
                 let (inputs, outputs) = (region.inputs.clone(), region.outputs.clone());
                 steps.push(Step { work: Work::Kernel(kernel), inputs, outputs, label: region.name.clone() });
+                self.in_kernels.extend(&region.nodes);
             }
             Err(reason) => {
                 self.fallbacks.push(Fallback { label: region.name.clone(), reason });
                 for &id in &region.nodes {
-                    let step = self.node(id)?;
-                    steps.push(step);
+                    self.lone(id, steps)?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A node by itself.
+    fn lone(&mut self, id: NodeId, steps: &mut Vec<Step>) -> Result<(), Error> {
+        let step = self.node(id)?;
+        match step.work {
+            Work::Kernel(_) => drop(self.in_kernels.insert(id)),
+            Work::MatMul { .. } | Work::Attention(_) | Work::Reference(_) => drop(self.outside.insert(id)),
+            Work::Alias => {}
+        }
+        steps.push(step);
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! `bench`: fused kernels against unfused ones and against memory copy.
 
 use fusewright::bench::{BenchCase, BenchRow, DEFAULT_ROWS, kernel_suite, measure};
+use fusewright::graph::InputKind;
+use fusewright::inputs::weights_as_inputs;
 use fusewright::{Error, Options, fuse_graph, model};
 use serde_json::json;
 
@@ -55,7 +57,7 @@ fn cases(args: &BenchArgs) -> Result<Vec<BenchCase>, Error> {
             let fused = fuse_graph(&model::open(path)?, &Options::default())?;
             let case = |(i, r): (usize, &fusewright::FusedRegion)| BenchCase {
                 name: format!("{i}:{}", r.name),
-                graph: fusewright::bench::without_weights(&r.body),
+                graph: weights_as_inputs(&r.body, |kind| matches!(kind, InputKind::Weight(_))),
             };
             Ok(fused.partition.regions.iter().enumerate().map(case).collect())
         }

@@ -47,6 +47,9 @@ fn check_files_that_do_not_fit() {
     check(&|t| drop(t.remove("in1")), &["check.safetensors", "`in1`"]);
     check(&|t| drop(t.remove("out2")), &["check.safetensors", "`out2`"]);
     check(&|t| drop(t.remove("b_in0")), &["check.safetensors", "`b_in0`"]);
+    check(&|t| t.retain(|name, _| name != "out0" && name != "out1"), &["check.safetensors", "`out0`"]);
+    check(&|t| drop(t.insert("in2".to_owned(), t["in1"].clone())), &["check.safetensors", "`in2`", "2 inputs"]);
+    check(&|t| drop(t.insert("b_out7".to_owned(), t["in1"].clone())), &["check.safetensors", "`b_out7`", "3 outputs"]);
     let set = |name: &'static str, dtype: DType, shape: &'static [usize]| {
         move |t: &mut std::collections::BTreeMap<String, HostTensor>| {
             t.insert(name.to_owned(), HostTensor::zeros(dtype, shape));
@@ -68,7 +71,6 @@ fn arguments_that_make_no_sense() {
     refused(2, &["run", &model(), "--target", "gpu"], &["gpu", "cpu"]);
     refused(2, &["run", &model(), "--threads", "0"], &["--threads"]);
     refused(2, &["compile", &model(), "--target", "cpu,tpu", "-o", "x"], &["tpu"]);
-    refused(2, &["run", &model(), "--out", "x.safetensors"], &["--out", "--check"]);
     refused(2, &["bench", "--suite", "nosuch"], &["nosuch", "kernels"]);
     refused(2, &["frobnicate"], &["frobnicate"]);
 }

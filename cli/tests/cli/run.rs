@@ -6,20 +6,27 @@ use std::path::Path;
 use fusewright::{DType, HostTensor, read_safetensors, write_safetensors};
 use serde_json::Value;
 
-use crate::support::{MODELS, call, check_keys, fixture, folder, json, write};
+use crate::support::{MODELS, call, check_keys, fixture, folder, json, refused, write};
 
 fn list(value: &Value) -> &Vec<Value> {
     value.as_array().expect("a list")
 }
 
 fn check_report(report: &Value) {
+    check_report_of(report, &["", "b_"]);
+    let numbers = |o: &Value| o["mismatched"].is_u64() && o["max_abs"].is_f64();
+    let mut outputs = list(&report["cases"]).iter().flat_map(|c| list(&c["outputs"]));
+    assert!(report["compared"].is_null() || outputs.all(numbers), "{report}");
+}
+
+fn check_report_of(report: &Value, expected: &[&str]) {
     check_keys(report, &["cases", "kernels", "fused_ops", "unfused_ops", "time_us"]);
     check_keys(&report["time_us"], &["fused", "unfused"]);
     let prefixes: Vec<&Value> = list(&report["cases"]).iter().map(|c| &c["prefix"]).collect();
-    assert_eq!(prefixes, ["", "b_"]);
+    assert_eq!(prefixes, expected);
     for output in list(&report["cases"]).iter().flat_map(|c| list(&c["outputs"])) {
         check_keys(output, &["dtype", "elements", "mismatched", "max_ulp", "max_abs"]);
-        assert!(output["elements"].as_u64() > Some(0) && output["mismatched"].is_u64() && output["max_abs"].is_f64());
+        assert!(output["elements"].as_u64() > Some(0), "{report}");
     }
 }
 
@@ -96,8 +103,86 @@ fn outputs_that_differ_are_counted_and_fail() {
 }
 
 #[test]
-fn without_a_check_the_command_tells_what_it_compiled() {
-    let report = json(&["run", &fixture("aten_addrms_fp8tok_h4096_bfloat16.core.pt2"), "--json"]);
-    assert_eq!((list(&report["cases"]).len(), &report["kernels"]), (0, &Value::from(1)));
-    assert!(report["time_us"]["fused"].is_null());
+fn without_a_check_inputs_are_made_and_compared_with_the_reference() {
+    for model in MODELS {
+        let path = fixture(&format!("{model}.core.pt2"));
+        let report = json(&["run", &path, "--json"]);
+        check_report_of(&report, &[""]);
+        assert_eq!((&report["compared"], &report["seed"]), (&Value::from("reference"), &Value::from(1)));
+        assert!(report["symbols"].as_object().is_some_and(|s| s.values().all(Value::is_u64)), "{report}");
+        assert!(report["time_us"]["fused"].as_f64() > Some(0.0));
+        let said = call(&["run", &path, "--rows", "3", "--seed", "9"]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        assert!(said.stdout.contains("inputs made from seed 9 at ") && said.stdout.contains(" = 3"), "{}", said.stdout);
+        assert!(said.stdout.contains("one kernel per op gives the same bits"), "{}", said.stdout);
+    }
+}
+
+#[test]
+fn made_inputs_depend_on_the_seed_alone() {
+    let folder = folder();
+    let path = fixture("aten_addrms_fp8tok_h4096_bfloat16.core.pt2");
+    let out = |name: &str, extra: &[&str]| {
+        let file = folder.path().join(name);
+        let report = json(&[&["run", &path, "--json", "--out", &file.display().to_string()], extra].concat());
+        (read_safetensors(&file).expect("the file is readable"), report)
+    };
+    let (first, report) = out("first", &[]);
+    assert_eq!(first.keys().collect::<Vec<_>>(), ["out0", "out1", "out2"]);
+    assert!(first == out("again", &["--seed", "1", "--threads", "3"]).0);
+    assert!(first != out("other", &["--seed", "2"]).0);
+    let (reference, unfused) = out("reference", &["--unfused"]);
+    assert_eq!((&unfused["compared"], &unfused["kernels"]), (&Value::Null, &Value::from(0)));
+    let differ: u64 =
+        list(&report["cases"][0]["outputs"]).iter().map(|o| o["mismatched"].as_u64().expect("a number")).sum();
+    assert_eq!(first == reference, differ == 0, "{report}");
+}
+
+#[test]
+fn weights_that_a_text_lacks_are_made_too() {
+    let folder = folder();
+    let text = "graph @g(n: 2..5; %x: f32[n, 3], %w: weight f32[3]) {\n  %y = mul %x, %w\n  return %y\n}\n";
+    let model = write(&folder, "weight.fw", text);
+    let report = json(&["run", &model, "--json"]);
+    assert_eq!((&report["symbols"]["n"], &report["compared"]), (&Value::from(5), &Value::from("reference")));
+    assert_eq!(json(&["run", &model, "--json", "--dim", "n=2"])["cases"][0]["outputs"][0]["elements"], 6);
+    refused(2, &["run", &model, "--rows", "6"], &["`n` is 6, outside 2..5"]);
+    refused(2, &["run", &model, "--dim", "m=2"], &["no symbol `m`", "`n`"]);
+    refused(2, &["run", &model, "--dim", "n"], &["--dim", "NAME=N"]);
+    refused(2, &["run", &model, "--check", "x.safetensors", "--rows", "2"], &["`--rows`", "`--check`"]);
+}
+
+#[test]
+fn inputs_without_results_are_run_and_nothing_is_compared() {
+    let folder = folder();
+    for model in MODELS {
+        let mut tensors =
+            read_safetensors(Path::new(&fixture(&format!("{model}.safetensors")))).expect("the fixture is readable");
+        let stored = tensors.clone();
+        tensors.retain(|name, _| !name.contains("out"));
+        let (given, out) = (folder.path().join("given.safetensors"), folder.path().join("out.safetensors"));
+        write_safetensors(&given, &tensors).expect("the folder takes files");
+        let [given, path] = [given.display().to_string(), fixture(&format!("{model}.train.pt2"))];
+        let arguments = ["run", &path, "--check", &given, "--out", &out.display().to_string()];
+        let report = json(&[&arguments[..], &["--json"]].concat());
+        check_report(&report);
+        assert!(report["compared"].is_null() && report["cases"][0]["outputs"][0]["mismatched"].is_null());
+        let said = call(&arguments);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        assert!(said.stdout.contains("nothing was compared"), "{}", said.stdout);
+        let written = read_safetensors(&out).expect("the file is readable");
+        let expected: Vec<&String> = stored.keys().filter(|name| name.contains("out")).collect();
+        assert_eq!(written.keys().collect::<Vec<_>>(), expected);
+        assert!(written.iter().all(|(name, t)| (t.dtype, &t.shape) == (stored[name].dtype, &stored[name].shape)));
+    }
+}
+
+#[test]
+fn lone_kernels_count_as_fused() {
+    let folder = folder();
+    let text = "graph @norm(n: 1..; %x: bf16[n, 64], %w: bf16[64], %m: bf16[64, 8]) {\n  \
+                %y = rms_norm %x, %w {eps = 1e-5, round = once}\n  %z = matmul %y, %m {out = bf16}\n  return %z\n}\n";
+    let report = json(&["run", &write(&folder, "norm.fw", text), "--json"]);
+    let counts = ["kernels", "fused_ops", "unfused_ops"].map(|key| report[key].as_u64());
+    assert_eq!(counts, [Some(1), Some(1), Some(1)], "{report}");
 }

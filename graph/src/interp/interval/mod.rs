@@ -155,8 +155,8 @@ pub struct Report {
     pub mismatched: usize,
     /// Largest distance outside a range, in units in the last place (codes); 0 if all are inside.
     pub worst: u64,
-    /// Elements further outside their range than the widest range of the tensor is wide. Two graphs of one function
-    /// that round at other places differ by about their ranges; nothing of that kind explains these.
+    /// Elements further outside their range than it is wide and than one place. Two graphs of one function that round at
+    /// other places differ by about their ranges, or move a tie; nothing of that kind explains these.
     pub far: usize,
     /// The first element outside its range.
     pub outside: Option<Outside>,
@@ -216,24 +216,21 @@ impl Enclosure {
         let dtype = foreign.dtype();
         match (self.ranges.data(), foreign.data()) {
             (Data::Float(ranges), Data::Float(values)) => {
-                let widths = ranges.iter().map(|r| r.hi - r.lo).filter(|width| !width.is_nan());
-                let widest = widths.fold(0.0, f64::max);
                 for (index, (range, &x)) in ranges.iter().zip(values).enumerate() {
                     let distance = if range.contains(x) { 0 } else { range.distance(dtype, x) };
                     report.single_valued += usize::from(range.single().is_some());
-                    report.far += usize::from(distance > 0 && range.is_far(x, widest));
+                    report.far += usize::from(distance > 1 && range.is_far(x));
                     report.count(index, distance, || (format!("{x:?}"), format!("{range:?}")));
                 }
             }
             (Data::Int(ranges), Data::Int(values)) => {
                 let value = |v| num::int_value(dtype, v);
-                let widths = ranges.iter().map(|r| value(r.hi).saturating_sub(value(r.lo)));
-                let widest = widths.max().unwrap_or(0).max(0) as u64;
                 for (index, (range, &v)) in ranges.iter().zip(values).enumerate() {
                     let below = value(range.lo).saturating_sub(value(v));
                     let distance = below.max(value(v).saturating_sub(value(range.hi))).max(0) as u64;
                     report.single_valued += usize::from(range.single().is_some());
-                    report.far += usize::from(distance > widest);
+                    let width = value(range.hi).saturating_sub(value(range.lo)).max(0) as u64;
+                    report.far += usize::from(distance > width.max(1));
                     report.count(index, distance, || (value(v).to_string(), format!("{range:?}")));
                 }
             }
@@ -244,10 +241,10 @@ impl Enclosure {
 }
 
 impl Interval {
-    /// Whether a value outside the range is further from it than `width`.
-    fn is_far(self, x: f64, width: f64) -> bool {
+    /// Whether a value outside the range is further from it than the range is wide.
+    fn is_far(self, x: f64) -> bool {
         let beyond = (self.lo - x).max(x - self.hi);
-        x.is_nan() || self.is_empty() || beyond > width
+        x.is_nan() || self.is_empty() || beyond > self.hi - self.lo
     }
 
     /// How far outside the range a value lies.

@@ -1,0 +1,193 @@
+//! `run`: compile a model, run it on stored inputs or on inputs made from a seed, compare, time.
+
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use fusewright::check::{self, Case, OutputCheck};
+use fusewright::graph::interp::Symbols;
+use fusewright::graph::{Graph, InputKind};
+use fusewright::inputs::{self, DEFAULT_SEED, Values, weights_as_inputs};
+use fusewright::{Compiled, Error, HostTensor, Options, Program, compile, model};
+
+use super::{Exit, FAILED, OK};
+use crate::args::{Common, RunArgs};
+use crate::output::{line, progress};
+
+/// Timed runs per variant; the median is printed.
+const TIMED_RUNS: usize = 15;
+
+/// What inputs were made from.
+struct Made {
+    seed: u64,
+    symbols: Symbols,
+}
+
+/// One case and what became of it.
+struct Ran {
+    case: Case,
+    /// The outputs by name, those that overwrite inputs last.
+    outputs: Vec<(String, HostTensor)>,
+    /// How each output compares, where there is something to compare with.
+    checks: Option<Vec<OutputCheck>>,
+    /// Elements in which one kernel per op gives other bits than one kernel per region.
+    unfused_differ: Option<usize>,
+}
+
+/// A whole call.
+struct Outcome {
+    made: Option<Made>,
+    cases: Vec<Ran>,
+    compiled: Option<Compiled>,
+    /// Median microseconds of the fused and of the unfused program.
+    times: Option<[f64; 2]>,
+}
+
+pub fn main(args: &RunArgs, common: &Common) -> Exit {
+    progress(common.verbose, &format!("reading {}", args.model.display()));
+    let graph = model::open(&args.model)?;
+    let (graph, made, cases) = given(args, graph)?;
+    let outcome = if args.unfused {
+        Outcome { cases: reference(&graph, cases, common)?, made, compiled: None, times: None }
+    } else {
+        compiled(args, common, &graph, made, cases)?
+    };
+    if let Some(path) = &args.out {
+        write(path, &outcome.cases)?;
+    }
+    if args.json {
+        line(report::json(&outcome));
+    } else {
+        report::print(&outcome)?;
+    }
+    Ok(if outcome.passed() { OK } else { FAILED })
+}
+
+impl Outcome {
+    /// Whether everything that was compared is right.
+    fn passed(&self) -> bool {
+        // An op by the reference interpreter is rounded correctly, a kernel's approximate functions within their bounds.
+        let same_bits = self.compiled.as_ref().is_some_and(|c| c.fallbacks.is_empty());
+        let right = |ran: &Ran| {
+            let inside = ran.checks.iter().flatten().all(OutputCheck::passed);
+            inside && !(same_bits && ran.unfused_differ.is_some_and(|n| n > 0))
+        };
+        self.cases.iter().all(right)
+    }
+}
+
+/// The cases to run: those of the check file, or one that is made. Weights without data are made as well, so the graph
+/// then takes them as inputs.
+fn given(args: &RunArgs, graph: Graph) -> Result<(Graph, Option<Made>, Vec<Case>), Error> {
+    if let Some(path) = &args.check {
+        if let Some(option) = args.made.given() {
+            return Err(Error::Input(format!("`{option}` is for inputs that are made, `--check` brings its own")));
+        }
+        let cases = read_cases(path, &graph)?;
+        return Ok((graph, None, cases));
+    }
+    let graph = weights_as_inputs(&graph, |kind| matches!(kind, InputKind::Weight(None)));
+    let symbols = inputs::symbols(&graph, &args.made.sizes())?;
+    let seed = args.made.seed.unwrap_or(DEFAULT_SEED);
+    let tensors = inputs::tensors(&graph, &symbols, seed, Values::Ordinary)?;
+    let inputs = tensors.iter().map(HostTensor::from).collect();
+    let case = Case { prefix: String::new(), inputs, expected: None };
+    Ok((graph, Some(Made { seed, symbols }), vec![case]))
+}
+
+fn read_cases(path: &Path, graph: &Graph) -> Result<Vec<Case>, Error> {
+    check::cases(graph, &fusewright::read_safetensors(path)?).map_err(|e| match e {
+        Error::Input(message) => Error::Input(format!("{}: {message}", path.display())),
+        other => other,
+    })
+}
+
+/// Runs the reference path only. Inputs that were made have nothing else to be compared with.
+fn reference(graph: &Graph, cases: Vec<Case>, common: &Common) -> Result<Vec<Ran>, Error> {
+    let run = |case: Case| {
+        progress(common.verbose, &format!("running case `{}in0…` by reference", case.prefix));
+        let produced = check::reference(graph, &case.inputs.iter().collect::<Vec<_>>())?;
+        let compare = |expected: &Vec<(usize, HostTensor)>| check::compare(graph, &case.inputs, expected, &produced);
+        let checks = case.expected.as_ref().map(compare).transpose()?;
+        Ok(Ran { case, outputs: named(graph, produced), checks, unfused_differ: None })
+    };
+    cases.into_iter().map(run).collect()
+}
+
+fn compiled(
+    args: &RunArgs,
+    common: &Common,
+    graph: &Graph,
+    made: Option<Made>,
+    cases: Vec<Case>,
+) -> Result<Outcome, Error> {
+    progress(common.verbose, &format!("compiling {} nodes for {}", graph.nodes().len(), args.target));
+    let fused = compile(graph, &args.target, &Options::default())?;
+    let unfused = compile(graph, &args.target, &Options { fuse: false, ..Options::default() })?;
+    let threads = args.threads.into();
+    let mut ran = Vec::with_capacity(cases.len());
+    for case in cases {
+        progress(common.verbose, &format!("running case `{}in0…`", case.prefix));
+        let given: Vec<&HostTensor> = case.inputs.iter().collect();
+        let produced = fused.program.run(&given, threads)?;
+        // What a user brought to run is run once; what is made or stored is there to be compared.
+        let expected = match (&case.expected, &made) {
+            (Some(expected), _) => Some(expected.clone()),
+            (None, Some(_)) => {
+                progress(common.verbose, "running the reference interpreter");
+                Some(ordered(graph, check::reference(graph, &given)?))
+            }
+            (None, None) => None,
+        };
+        let (mut checks, mut unfused_differ) = (None, None);
+        if let Some(expected) = &expected {
+            progress(common.verbose, "comparing with the intervals of the graph");
+            checks = Some(check::compare(graph, &case.inputs, expected, &produced)?);
+            unfused_differ = Some(check::differing(&produced, &unfused.program.run(&given, threads)?)?);
+        }
+        ran.push(Ran { case, outputs: named(graph, produced), checks, unfused_differ });
+    }
+    let times = ran.first().map(|ran| times(&ran.case, [&fused.program, &unfused.program], threads)).transpose()?;
+    Ok(Outcome { made, cases: ran, compiled: Some(fused), times })
+}
+
+/// All outputs by their positions, those that overwrite inputs last.
+fn ordered(graph: &Graph, outputs: Vec<HostTensor>) -> Vec<(usize, HostTensor)> {
+    let updates = |at: usize| graph.outputs()[at].updates.is_some();
+    let mut outputs: Vec<(usize, HostTensor)> = outputs.into_iter().enumerate().collect();
+    outputs.sort_by_key(|(at, _)| updates(*at));
+    outputs
+}
+
+/// All outputs by their names in files.
+fn named(graph: &Graph, outputs: Vec<HostTensor>) -> Vec<(String, HostTensor)> {
+    let names = check::output_names(graph);
+    ordered(graph, outputs).into_iter().map(|(at, tensor)| (names[at].clone(), tensor)).collect()
+}
+
+/// Median microseconds of each program, runs interleaved.
+fn times(case: &Case, programs: [&Program; 2], threads: usize) -> Result<[f64; 2], Error> {
+    let inputs: Vec<&HostTensor> = case.inputs.iter().collect();
+    let mut samples = [Vec::new(), Vec::new()];
+    for _ in 0..TIMED_RUNS {
+        for (program, samples) in programs.iter().zip(&mut samples) {
+            let start = Instant::now();
+            program.run(&inputs, threads)?;
+            samples.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    Ok(samples.map(|mut s| {
+        s.sort_by(f64::total_cmp);
+        s[s.len() / 2]
+    }))
+}
+
+fn write(path: &Path, cases: &[Ran]) -> Result<(), Error> {
+    let of_case = |ran: &Ran| {
+        let prefix = ran.case.prefix.clone();
+        ran.outputs.clone().into_iter().map(move |(name, tensor)| (format!("{prefix}{name}"), tensor))
+    };
+    fusewright::write_safetensors(path, &cases.iter().flat_map(of_case).collect::<BTreeMap<_, _>>())
+}

@@ -1,0 +1,139 @@
+//! What `run` prints.
+
+use fusewright::explain::explain;
+use fusewright::{Error, HostTensor};
+use serde_json::{Value, json};
+
+use super::{Made, Outcome, Ran};
+use crate::commands::explain::print_regions;
+use crate::output::{line, table};
+
+/// The report as JSON.
+pub fn json(outcome: &Outcome) -> Value {
+    let cases: Vec<Value> = outcome.cases.iter().map(json_case).collect();
+    let compiled = outcome.compiled.as_ref();
+    let fallbacks = compiled.map_or(&[][..], |c| &c.fallbacks);
+    let fallbacks: Vec<Value> = fallbacks.iter().map(|f| json!({ "op": f.label, "reason": f.reason })).collect();
+    json!({
+        "cases": cases,
+        "compared": compared(outcome),
+        "seed": outcome.made.as_ref().map(|made| made.seed),
+        "symbols": outcome.made.as_ref().map(|made| &made.symbols),
+        "kernels": compiled.map_or(0, |c| c.program.counts().kernels),
+        "fused_ops": compiled.map_or(0, |c| c.ops.fused),
+        "unfused_ops": compiled.map_or(0, |c| c.ops.unfused),
+        "compile_us": compiled.map_or(0, |c| c.compiled.1),
+        "time_us": { "fused": outcome.times.map(|t| t[0]), "unfused": outcome.times.map(|t| t[1]) },
+        "fallbacks": fallbacks,
+    })
+}
+
+/// What results were compared with, if with anything.
+fn compared(outcome: &Outcome) -> Option<&'static str> {
+    let compared = outcome.cases.iter().any(|ran| ran.checks.is_some());
+    compared.then_some(if outcome.made.is_some() { "reference" } else { "stored" })
+}
+
+fn json_case(ran: &Ran) -> Value {
+    let output = |(name, tensor): &(String, HostTensor)| {
+        let check = ran.checks.as_ref().and_then(|checks| checks.iter().find(|check| check.name == *name));
+        json!({
+            "name": name,
+            "dtype": tensor.dtype.name(),
+            "elements": tensor.elements(),
+            "mismatched": check.map(|o| o.mismatched),
+            "max_ulp": check.map(|o| o.max_ulp),
+            "max_abs": check.map(|o| o.max_abs),
+            "outside_interval": check.map(|o| o.outside),
+            "expected_outside_interval": check.map(|o| o.expected_outside),
+            "expected_far_from_interval": check.map(|o| o.expected_far),
+            "single_valued": check.map(|o| o.exact),
+        })
+    };
+    // What overwrites inputs has no stored results.
+    let compared = |name: &str| ran.checks.as_ref().is_none_or(|checks| checks.iter().any(|check| check.name == name));
+    json!({
+        "prefix": ran.case.prefix,
+        "outputs": ran.outputs.iter().filter(|(name, _)| compared(name)).map(output).collect::<Vec<_>>(),
+        "unfused_mismatched": ran.unfused_differ,
+    })
+}
+
+/// The report for people.
+pub fn print(outcome: &Outcome) -> Result<(), Error> {
+    if let Some(compiled) = &outcome.compiled {
+        print_regions(&explain(&compiled.fused)?);
+        let counts = compiled.program.counts();
+        line(format!(
+            "\n{} kernels, {} matrix products, {} attentions, {} ops by reference; compiled {} kernels in {:.1} ms",
+            counts.kernels,
+            counts.matmuls,
+            counts.attentions,
+            counts.references,
+            compiled.compiled.0,
+            compiled.compiled.1 as f64 / 1e3
+        ));
+        for fallback in &compiled.fallbacks {
+            line(format!("  by reference: {}: {}", fallback.label, fallback.reason));
+        }
+        if let Some([fused, unfused]) = outcome.times {
+            line(format!("fused {fused:.1} µs, unfused {unfused:.1} µs, ratio {:.2}", unfused / fused));
+        }
+    }
+    if let Some(made) = &outcome.made {
+        line(format!("inputs made from {}", sizes(made)));
+    }
+    if compared(outcome).is_none() {
+        line("nothing was compared: there are no stored results");
+        outcome.cases.iter().for_each(print_shapes);
+        return Ok(());
+    }
+    line("");
+    print_checks(&outcome.cases);
+    print_variants(&outcome.cases);
+    Ok(())
+}
+
+fn sizes(made: &Made) -> String {
+    let symbols: Vec<String> = made.symbols.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let at = if symbols.is_empty() { String::new() } else { format!(" at {}", symbols.join(", ")) };
+    format!("seed {}{at}", made.seed)
+}
+
+fn print_shapes(ran: &Ran) {
+    for (name, tensor) in &ran.outputs {
+        line(format!("{}{name}: {}{:?}", ran.case.prefix, tensor.dtype, tensor.shape));
+    }
+}
+
+fn print_checks(cases: &[Ran]) {
+    let mut rows = Vec::new();
+    for ran in cases {
+        for o in ran.checks.iter().flatten() {
+            rows.push(vec![
+                format!("{}{}", ran.case.prefix, o.name),
+                o.dtype.to_string(),
+                o.elements.to_string(),
+                o.mismatched.to_string(),
+                o.max_ulp.to_string(),
+                format!("{:.3e}", o.max_abs),
+                o.exact.to_string(),
+                o.outside.to_string(),
+                o.expected_far.to_string(),
+                if o.passed() { "ok" } else { "FAILED" }.to_owned(),
+            ]);
+        }
+    }
+    let header =
+        ["output", "dtype", "elements", "differ", "max ulp", "max abs", "single-valued", "outside", "stored far", ""];
+    table(&header, &rows, &[2, 3, 4, 5, 6, 7, 8]);
+}
+
+/// Whether fusing changed bits.
+fn print_variants(cases: &[Ran]) {
+    match cases.iter().filter_map(|ran| ran.unfused_differ).reduce(|a, b| a + b) {
+        Some(0) => line("one kernel per op gives the same bits"),
+        Some(differ) => line(format!("one kernel per op gives other bits in {differ} elements")),
+        None => {}
+    }
+}

@@ -1,0 +1,297 @@
+//! Inputs made from a seed, for runs without a file of tensors: the same graph, seed and sizes give the same bytes.
+//!
+//! The values of an input depend on the seed, the sizes and its name alone, so that graphs that share inputs share
+//! operands.
+
+use std::collections::BTreeMap;
+
+use fusewright_abi::DType;
+use fusewright_graph::interp::Symbols;
+use fusewright_graph::tensor::Tensor;
+use fusewright_graph::{Builder, Dim, Graph, Input, InputKind, Op, Prim, Rounding, Value, num};
+
+use crate::Error;
+
+/// Seed of a run that names none.
+pub const DEFAULT_SEED: u64 = 1;
+/// Value of a symbol that nothing sets, moved into its range.
+pub const DEFAULT_ROWS: i64 = 16;
+
+/// A SplitMix64 generator.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of a seed and a number.
+    pub fn new(seed: u64, number: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        random.next_bits();
+        random
+    }
+
+    /// The sequence of a seed and a name.
+    pub fn named(seed: u64, number: u64, name: &str) -> Self {
+        Random::new(seed, name.bytes().fold(number, |h, b| h.wrapping_mul(0x100_0000_01b3) ^ u64::from(b)))
+    }
+
+    /// 64 bits.
+    pub fn next_bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next_bits() % n as u64) as usize
+    }
+
+    /// True once in `n` times.
+    pub fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of `items`.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())]
+    }
+
+    /// A number in −1..1.
+    fn unit(&mut self) -> f64 {
+        (self.next_bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}
+
+/// Which values are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Values {
+    /// Floats like the activations of a model, integers 0 or 1.
+    Ordinary,
+    /// Rows of zeros, of ordinary and of wide values, and rows with every edge; any integer, but 0 or 1 where the graph
+    /// takes indices.
+    Edges,
+}
+
+/// Sizes that a caller chooses.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Sizes {
+    /// Value of every symbol that `dims` does not name.
+    pub rows: Option<i64>,
+    /// Values of symbols by name.
+    pub dims: BTreeMap<String, i64>,
+}
+
+/// The value of every symbol of a graph: as the sizes say, else [`DEFAULT_ROWS`] moved into the symbol's range.
+///
+/// # Errors
+/// A value outside the symbol's range, or a size that no symbol takes.
+pub fn symbols(graph: &Graph, sizes: &Sizes) -> Result<Symbols, Error> {
+    let known = || graph.symbols().iter().map(|s| format!("`{}`", s.name)).collect::<Vec<_>>().join(", ");
+    if let Some(name) = sizes.dims.keys().find(|name| graph.symbols().iter().all(|s| s.name != **name)) {
+        let there = if graph.symbols().is_empty() { "none".to_owned() } else { known() };
+        return Err(Error::Call(format!("no symbol `{name}` in graph `{}`; there is {there}", graph.name())));
+    }
+    if sizes.rows.is_some() && graph.symbols().is_empty() {
+        return Err(Error::Call(format!("graph `{}` has no symbol that takes a number of rows", graph.name())));
+    }
+    let mut values = Symbols::new();
+    for symbol in graph.symbols() {
+        let chosen = sizes.dims.get(&symbol.name).copied().or(sizes.rows);
+        let value = chosen.unwrap_or_else(|| DEFAULT_ROWS.min(symbol.max.unwrap_or(DEFAULT_ROWS)).max(symbol.min));
+        if value < symbol.min || symbol.max.is_some_and(|max| value > max) {
+            let (min, max) = (symbol.min, symbol.max.map_or(String::new(), |max| max.to_string()));
+            return Err(Error::Call(format!("symbol `{}` is {value}, outside {min}..{max}", symbol.name)));
+        }
+        values.insert(symbol.name.clone(), value);
+    }
+    Ok(values)
+}
+
+/// The user inputs of a graph.
+///
+/// # Errors
+/// An extent that has no value there, or more elements than memory holds.
+pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> Result<Vec<Tensor>, Error> {
+    let indexes = |op: &Op| matches!(op, Op::Prim(Prim::Gather { .. } | Prim::Scatter { .. }));
+    let takes_indices = graph.nodes().iter().any(|node| indexes(&node.op));
+    let number = symbols.values().fold(0, |h: u64, &v| h.wrapping_mul(31).wrapping_add(v as u64));
+    let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
+    let tensor = |input: &Input| {
+        let ty = graph.ty(input.value);
+        let shape = shape(&ty.shape, symbols).map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)))?;
+        let mut random = Random::named(seed, number, &input.name);
+        fill(ty.dtype, &shape, &mut random, values, takes_indices)
+            .map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)))
+    };
+    users.map(tensor).collect()
+}
+
+/// Extents at the values of the symbols.
+pub(crate) fn shape(dims: &[Dim], symbols: &Symbols) -> Result<Vec<usize>, String> {
+    let extent = |dim: &Dim| {
+        let value = dim.eval(&|name| symbols.get(name).copied()).map_err(|e| e.to_string())?;
+        usize::try_from(value).map_err(|_| format!("extent {dim} is {value}"))
+    };
+    dims.iter().map(extent).collect()
+}
+
+/// A graph whose weights are inputs of each call where `wanted` says so, so that it runs without a model's data.
+pub fn weights_as_inputs(graph: &Graph, wanted: impl Fn(&InputKind) -> bool) -> Graph {
+    let b = Builder::new(graph.name());
+    for symbol in graph.symbols() {
+        b.symbol(&symbol.name, symbol.min, symbol.max);
+    }
+    let mut map: BTreeMap<Value, Value> = BTreeMap::new();
+    for input in graph.inputs() {
+        let ty = graph.ty(input.value).clone();
+        let kind = if wanted(&input.kind) { InputKind::User } else { input.kind.clone() };
+        map.insert(input.value, b.add_input(&input.name, ty, kind));
+    }
+    for node in graph.nodes() {
+        b.set_origin(node.origin.clone());
+        let operands: Vec<Value> = node.operands.iter().map(|v| map[v]).collect();
+        let results = b.op(node.op.clone(), &operands).expect("the node was typed in the graph it comes from");
+        for (&old, new) in node.results.iter().zip(results) {
+            graph.value_name(old).into_iter().for_each(|name| b.name(new, name));
+            map.insert(old, new);
+        }
+    }
+    graph.outputs().iter().for_each(|o| b.add_output(map[&o.value], o.updates.clone()));
+    b.finish()
+}
+
+const EDGES: [f64; 18] = [
+    0.0,
+    -0.0,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::NAN,
+    1e-40,
+    -1e-45,
+    6e-8,
+    1.0,
+    -1.0,
+    448.0,
+    -464.0,
+    480.0,
+    65519.0,
+    -65520.0,
+    3.4e38,
+    -1.17e-38,
+    0.000_976_562_5,
+];
+
+/// How the values of one row are drawn.
+#[derive(Clone, Copy)]
+enum Mood {
+    Zero,
+    Normal,
+    Ordinary,
+    Wide,
+    Edges,
+}
+
+/// A tensor of random values; an integer is 0 or 1 where `small` says so.
+pub(crate) fn fill(
+    dtype: DType,
+    shape: &[usize],
+    random: &mut Random,
+    values: Values,
+    small: bool,
+) -> Result<Tensor, String> {
+    let count = shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e));
+    let count = count.filter(|n| Vec::<f64>::new().try_reserve_exact(*n).is_ok());
+    let count = count.ok_or_else(|| format!("no memory for {dtype}{shape:?}"))?;
+    let lanes = shape.last().copied().unwrap_or(1).max(1);
+    let (mut floats, mut ints) = (Vec::new(), Vec::new());
+    let mut mood = Mood::Normal;
+    for i in 0..count {
+        if i % lanes == 0 && values == Values::Edges {
+            mood = random.pick(&[Mood::Zero, Mood::Ordinary, Mood::Ordinary, Mood::Ordinary, Mood::Wide, Mood::Edges]);
+        }
+        if dtype.is_float() {
+            floats.push(float(mood, random));
+        } else {
+            ints.push(match mood {
+                Mood::Zero => 0,
+                _ if small || values == Values::Ordinary => (random.next_bits() % 2) as i64,
+                _ => random.next_bits() as i64,
+            });
+        }
+    }
+    let made = if dtype.is_float() {
+        // Formats without an infinity, a NaN or a sign take the nearest value that they have.
+        let rounded = |x: f64| num::round_to(dtype, x, Rounding::NearestEven, false);
+        let held = |x: f64| num::decode(dtype, num::encode(dtype, rounded(x)));
+        Tensor::from_f64(dtype, shape, floats.into_iter().map(held).collect())
+    } else {
+        Tensor::from_i64(dtype, shape, ints)
+    };
+    made.map_err(|e| e.to_string())
+}
+
+fn float(mood: Mood, random: &mut Random) -> f64 {
+    match mood {
+        Mood::Zero => 0.0,
+        // A sum of uniform numbers is near enough to the normal activations of a model.
+        Mood::Normal => (random.unit() + random.unit() + random.unit()) / 2.0,
+        Mood::Ordinary => random.unit() * 4.0,
+        Mood::Wide => random.unit() * (random.unit() * 40.0).exp2(),
+        Mood::Edges if random.once_in(6) => random.pick(&EDGES),
+        Mood::Edges => random.unit() * 100.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "graph @g(s: 2..8, t: 20..; %x: bf16[s, 4], %i: i64[t], %w: weight bf16[4]) {\n  \
+                        %y = mul %x, %w\n  return %y\n}\n";
+
+    fn graph() -> Graph {
+        TEXT.parse().expect("the text is right")
+    }
+
+    fn sizes(rows: Option<i64>, dims: &[(&str, i64)]) -> Sizes {
+        Sizes { rows, dims: dims.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect() }
+    }
+
+    #[test]
+    fn symbols_lie_in_their_ranges() {
+        let of = |rows, dims: &[(&str, i64)]| symbols(&graph(), &sizes(rows, dims));
+        let values = |rows, dims: &[(&str, i64)]| of(rows, dims).map(|s| (s["s"], s["t"])).map_err(|e| e.to_string());
+        assert_eq!(values(None, &[]), Ok((8, 20)));
+        assert_eq!(values(None, &[("s", 3)]), Ok((3, 20)));
+        assert_eq!(values(Some(30), &[("s", 8)]), Ok((8, 30)));
+        assert_eq!(values(Some(30), &[]), Err("symbol `s` is 30, outside 2..8".to_owned()));
+        assert_eq!(values(None, &[("t", 1)]), Err("symbol `t` is 1, outside 20..".to_owned()));
+        assert_eq!(values(None, &[("u", 1)]), Err("no symbol `u` in graph `g`; there is `s`, `t`".to_owned()));
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_values_and_another_seed_others() {
+        let graph = weights_as_inputs(&graph(), |kind| matches!(kind, InputKind::Weight(None)));
+        let symbols = symbols(&graph, &Sizes::default()).expect("every symbol has a value");
+        for values in [Values::Ordinary, Values::Edges] {
+            let made = |seed| tensors(&graph, &symbols, seed, values).expect("the types are right");
+            let shapes: Vec<Vec<usize>> = made(1).iter().map(|t| t.shape().to_vec()).collect();
+            assert_eq!(shapes, [vec![8, 4], vec![20], vec![4]]);
+            let bytes = |seed| made(seed).iter().map(Tensor::to_bytes).collect::<Vec<_>>();
+            assert_eq!(bytes(1), bytes(1));
+            assert_ne!(bytes(1), bytes(2));
+        }
+        let ordinary = tensors(&graph, &symbols, 1, Values::Ordinary).expect("the types are right");
+        assert!(ordinary[0].floats().expect("floats").iter().all(|x| x.abs() <= 1.5));
+        assert!(ordinary[1].ints().expect("integers").iter().all(|v| (0..2).contains(v)));
+    }
+
+    #[test]
+    fn what_memory_cannot_hold_is_refused() {
+        let symbols = symbols(&graph(), &sizes(None, &[("t", i64::MAX)])).expect("in range");
+        let error = tensors(&graph(), &symbols, 1, Values::Ordinary).expect_err("there is no such memory");
+        assert!(error.to_string().starts_with("input `i`: no memory for i64["), "{error}");
+    }
+}
