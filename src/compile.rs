@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use fusewright_abi::Target;
-use fusewright_fusion::pass::{Cx, Observer, PassManager, Timer, Verify};
+use fusewright_fusion::pass::{Cx, Dump, Observer, PassManager, Timer, Verify};
 use fusewright_fusion::patterns;
 use fusewright_fusion::region::{Limits, Partition, partition};
 use fusewright_graph::Graph;
 
 use crate::Error;
-use crate::compiler::Compiler;
+use crate::compiler::{Compilation, Compiler};
+use crate::dump::DumpFolder;
 use crate::program::{Fallback, OpCounts, Program, build};
 
 /// What a user may choose.
@@ -60,8 +61,8 @@ pub struct Compiled {
     pub fallbacks: Vec<Fallback>,
     /// Where its ops are computed.
     pub ops: OpCounts,
-    /// Kernels compiled, and microseconds that took.
-    pub compiled: (u64, u64),
+    /// The kernels that were compiled, in order.
+    pub kernels: Vec<Compilation>,
 }
 
 /// Runs the passes over a graph and divides it into regions.
@@ -75,13 +76,26 @@ pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
     }
     let start = Instant::now();
     let mut timer = Timer::new(|| start.elapsed().as_micros() as u64);
-    let mut verify = Verify;
-    let mut observers: [&mut dyn Observer; 2] = [&mut timer, &mut verify];
-    let (graph, reports) =
-        manager.run(graph, &mut Cx::default(), &mut observers).map_err(|e| Error::Internal(e.to_string()))?;
+    let (dump, mut after) = (DumpFolder::from_environment(), Vec::new());
+    let mut keep = Dump(|pass: &str, graph: &Graph| {
+        if dump.is_some() {
+            after.push((pass.to_owned(), graph.to_string()));
+        }
+    });
+    // What a pass gave is kept before it is verified, so that a dump holds the graph that does not verify.
+    let (before, mut verify) = (graph, Verify);
+    let mut observers: [&mut dyn Observer; 3] = [&mut timer, &mut keep, &mut verify];
+    let result = manager.run(graph, &mut Cx::default(), &mut observers);
+    if let Some(dump) = &dump {
+        dump.passes(before, &after)?;
+    }
+    let (graph, reports) = result.map_err(|e| Error::Internal(e.to_string()))?;
     let limits = if options.fuse { Limits::default() } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
+    if let Some(dump) = &dump {
+        dump.regions(before, &partition, options.fuse)?;
+    }
     let time = |i: usize| timer.times.get(i).map_or(0, |(_, us)| *us);
     let times = reports.iter().enumerate();
     let times = times.map(|(i, r)| PassTime { name: r.name.to_owned(), changed: r.changed, us: time(i) });
@@ -98,5 +112,5 @@ pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Comp
     let compiler = Compiler::new(target)?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
     let (program, fallbacks, ops) = (built.program, built.fallbacks, built.ops);
-    Ok(Compiled { program, fallbacks, ops, fused, compiled: compiler.spent() })
+    Ok(Compiled { program, fallbacks, ops, fused, kernels: compiler.log() })
 }

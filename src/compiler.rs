@@ -2,8 +2,7 @@
 //!
 //! Kernels are named by content: two regions with equal bodies share one kernel, in the compiler's cache and on disk.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use fusewright_abi::{KernelArtifact, Target};
@@ -15,6 +14,7 @@ use fusewright_codegen::schedule::Schedule;
 use fusewright_graph::Graph;
 
 use crate::Error;
+use crate::dump::DumpFolder;
 
 /// Why a body has no kernel.
 #[derive(Debug, thiserror::Error)]
@@ -25,12 +25,20 @@ pub enum CompileError {
     /// The target's backend does not take the kernel; run it unfused.
     #[error("{0}")]
     Backend(#[from] BackendError),
+    /// A stage cannot be written to the folder that [`crate::knobs::DUMP_DIR`] names.
+    #[error("{0}")]
+    Dump(Box<Error>),
     /// A bug of this project.
     #[error("internal error: {0}")]
     Internal(String),
 }
 
 impl CompileError {
+    /// Whether the body is to run unfused because nothing takes it.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, CompileError::Lower(_) | CompileError::Backend(BackendError::Unsupported { .. }))
+    }
+
     /// The error as the facade reports it.
     pub fn into_error(self) -> Error {
         self.into()
@@ -40,6 +48,7 @@ impl CompileError {
 impl From<CompileError> for Error {
     fn from(error: CompileError) -> Self {
         match error {
+            CompileError::Dump(error) => *error,
             CompileError::Backend(BackendError::Target { .. }) => Error::Unavailable(error.to_string()),
             CompileError::Lower(_) | CompileError::Backend(BackendError::Unsupported { .. }) => {
                 Error::Input(error.to_string())
@@ -56,8 +65,21 @@ pub struct Compiler {
     target: Target,
     backend: Arc<dyn Backend>,
     schedule: Schedule,
-    spent_us: AtomicU64,
-    compiled: AtomicU64,
+    dump: Option<DumpFolder>,
+    log: Mutex<Vec<Compilation>>,
+}
+
+/// How long the stages of one kernel took.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Compilation {
+    /// Name of the kernel.
+    pub name: String,
+    /// Microseconds from the body to expanded Kernel IR.
+    pub lower_us: u64,
+    /// Microseconds from there to the payload.
+    pub emit_us: u64,
+    /// Size of the payload in bytes.
+    pub bytes: usize,
 }
 
 impl Compiler {
@@ -68,8 +90,8 @@ impl Compiler {
     pub fn new(target: &Target) -> Result<Compiler, Error> {
         let backend = backend::for_target(target).map_err(|e| Error::Unavailable(e.to_string()))?;
         let schedule = Schedule::of(target);
-        let (spent_us, compiled) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Compiler { target: target.clone(), backend, schedule, spent_us, compiled })
+        let dump = DumpFolder::from_environment();
+        Ok(Compiler { target: target.clone(), backend, schedule, dump, log: Mutex::new(Vec::new()) })
     }
 
     /// What is compiled for.
@@ -97,13 +119,20 @@ impl Compiler {
     /// The compiled kernel of a body.
     ///
     /// # Errors
-    /// A body without a row program, or one that the backend does not take.
+    /// A body without a row program, or one that the backend does not take; stages that cannot be dumped.
     pub fn artifact(&self, name: &str, body: &Graph) -> Result<KernelArtifact, CompileError> {
+        if let Some(folder) = &self.dump {
+            let forms = self.kernel(name, body).ok();
+            let written = folder.kernel(name, body, forms.as_ref(), &*self.backend, &self.target);
+            written.map_err(|e| CompileError::Dump(Box::new(e)))?;
+        }
         let start = Instant::now();
         let (_, expanded) = self.kernel(name, body)?;
+        let lower_us = start.elapsed().as_micros() as u64;
         let artifact = backend::assemble(&expanded, &self.schedule.to_string(), &self.target, &*self.backend)?;
-        self.spent_us.fetch_add(start.elapsed().as_micros() as u64, Ordering::Relaxed);
-        self.compiled.fetch_add(1, Ordering::Relaxed);
+        let emit_us = start.elapsed().as_micros() as u64 - lower_us;
+        let done = Compilation { name: name.to_owned(), lower_us, emit_us, bytes: artifact.payload.bytes.len() };
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         Ok(artifact)
     }
 
@@ -117,9 +146,9 @@ impl Compiler {
         Ok(KernelArtifact { payload: self.backend.file(&expanded, &self.target)?, ..artifact })
     }
 
-    /// Kernels compiled so far and the microseconds that took.
-    pub fn spent(&self) -> (u64, u64) {
-        (self.compiled.load(Ordering::Relaxed), self.spent_us.load(Ordering::Relaxed))
+    /// The kernels compiled so far, in order.
+    pub fn log(&self) -> Vec<Compilation> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

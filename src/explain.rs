@@ -7,7 +7,7 @@ use fusewright_graph::{Dim, Symbol};
 
 pub use fusewright_fusion::explain::RefusalReport;
 
-use crate::{Error, Fused};
+use crate::{Compilation, Compiler, Error, Fused, Target};
 
 /// Value that every symbol takes where bytes are counted, unless its range ends below.
 const TYPICAL_EXTENT: i64 = 512;
@@ -62,4 +62,46 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
         key: r.key.to_string(),
     });
     Ok(Explanation { regions: regions.collect(), patterns: report.patterns, refused: report.refused, bytes_at })
+}
+
+/// A region's kernel for one target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelReport {
+    /// Name of the region.
+    pub region: String,
+    /// Its kernel, or why the target has none for it.
+    pub kernel: Result<KernelFigures, String>,
+}
+
+/// A generated kernel in figures.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelFigures {
+    /// Key of the kernel: everything that changes its code.
+    pub key: String,
+    /// Size of its code in bytes.
+    pub bytes: usize,
+}
+
+/// Compiles every region for a target, and says which kernels it refuses.
+///
+/// # Errors
+/// A target that is not available, and internal errors.
+pub fn kernels(fused: &Fused, target: &Target) -> Result<(Vec<KernelReport>, Vec<Compilation>), Error> {
+    let compiler = Compiler::new(target)?;
+    let mut known: BTreeMap<(String, String), Result<KernelFigures, String>> = BTreeMap::new();
+    let mut reports = Vec::with_capacity(fused.partition.regions.len());
+    for region in &fused.partition.regions {
+        let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+        let content = (region.name.clone(), body.to_string());
+        if !known.contains_key(&content) {
+            let kernel = match compiler.artifact(&region.name, &body) {
+                Ok(a) => Ok(KernelFigures { key: a.key.to_string(), bytes: a.payload.bytes.len() }),
+                Err(error) if error.is_refusal() => Err(error.to_string()),
+                Err(error) => return Err(error.into()),
+            };
+            known.insert(content.clone(), kernel);
+        }
+        reports.push(KernelReport { region: region.name.clone(), kernel: known[&content].clone() });
+    }
+    Ok((reports, compiler.log()))
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fusewright_abi::DType;
 use fusewright_graph::tensor::Tensor;
@@ -93,6 +94,9 @@ pub fn write_safetensors(path: &Path, tensors: &BTreeMap<String, HostTensor>) ->
     write_whole(path, &bytes)
 }
 
+/// Files written by this process so far.
+static WRITES: AtomicU64 = AtomicU64::new(0);
+
 /// Writes a file through a temporary neighbour and a rename, so that a full disk leaves no partial file. A link is
 /// followed; what is no regular file (a device, a pipe) is written to as it is.
 ///
@@ -109,7 +113,9 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         Err(_) => path.to_owned(),
     };
     let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let partial = target.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+    // Another thread or process may be writing the same file.
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    let partial = target.with_file_name(format!(".{name}.{}.{number}.partial", std::process::id()));
     let result = std::fs::write(&partial, bytes).and_then(|()| std::fs::rename(&partial, &target));
     if result.is_err() {
         // The error being reported is the write's; a leftover that cannot be removed either adds nothing to it.

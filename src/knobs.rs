@@ -1,5 +1,7 @@
 //! Environment variables that change behaviour: the only place that reads them.
 
+use std::path::PathBuf;
+
 /// One environment variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Knob {
@@ -14,11 +16,18 @@ impl Knob {
     pub fn read(&self) -> Option<String> {
         std::env::var(self.name).ok()
     }
+
+    /// The value as a path, if it is set and not empty.
+    pub fn path(&self) -> Option<PathBuf> {
+        std::env::var_os(self.name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
 }
 
-/// Folder where every kernel's stages are written as it is compiled.
-pub const DUMP_DIR: Knob =
-    Knob { name: "FUSEWRIGHT_DUMP_DIR", doc: "folder for the text and code of every kernel that is compiled" };
+/// Folder where every stage of compilation is written.
+pub const DUMP_DIR: Knob = Knob {
+    name: "FUSEWRIGHT_DUMP_DIR",
+    doc: "folder for every stage of compilation: the graph after each pass, regions, Kernel IR, code",
+};
 
 /// Every knob, in alphabetical order.
 pub const ALL: &[Knob] = &[DUMP_DIR];

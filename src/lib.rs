@@ -42,6 +42,7 @@ mod attention;
 mod callable;
 mod compile;
 mod compiler;
+mod dump;
 mod error;
 mod host;
 mod map;
@@ -50,7 +51,7 @@ mod program;
 
 pub use callable::{Callable, Element, TensorMut, TensorRef, fuse};
 pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph};
-pub use compiler::{CompileError, Compiler};
+pub use compiler::{Compilation, CompileError, Compiler};
 pub use error::Error;
 pub use fusewright_abi::{DType, Target};
 pub use fusewright_fusion::region::FusedRegion;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -16,7 +17,11 @@ use crate::Error;
 pub fn map_file(path: &Path) -> Result<Bytes, Error> {
     let fail = |source| Error::File { path: path.to_owned(), source };
     let file = File::open(path).map_err(fail)?;
-    if file.metadata().map_err(fail)?.len() == 0 {
+    let metadata = file.metadata().map_err(fail)?;
+    if metadata.is_dir() {
+        return Err(fail(ErrorKind::IsADirectory.into()));
+    }
+    if metadata.len() == 0 {
         return Ok(Bytes::new());
     }
     // SAFETY: the mapping is private to this process and never written through. Another process that truncates the

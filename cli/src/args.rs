@@ -6,9 +6,11 @@ use clap::{Args, Parser, Subcommand};
 use fusewright::inputs::Sizes;
 use fusewright::{Error, Target};
 
+use crate::help::{BENCH, COMPILE, EXIT, EXPLAIN, LISTS, OPT, RUN};
+
 /// Fuses the memory-bound parts of LLM inference graphs into generated kernels.
 #[derive(Debug, Parser)]
-#[command(name = "fusewright", version)]
+#[command(name = "fusewright", version, after_help = EXIT)]
 pub struct Cli {
     #[command(flatten)]
     pub common: Common,
@@ -20,15 +22,15 @@ pub struct Cli {
 #[derive(Debug, Args)]
 pub struct Common {
     /// Pass list (TOML)
-    #[arg(long, global = true, value_name = "F.toml")]
+    #[arg(long, global = true, value_name = "F.toml", hide = true)]
     pub pipeline: Option<PathBuf>,
     /// User patterns (text form)
-    #[arg(long, global = true, value_name = "F.fw")]
+    #[arg(long, global = true, value_name = "F.fw", hide = true)]
     pub patterns: Option<PathBuf>,
     /// Drop intermediate roundings
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide = true)]
     pub relaxed: bool,
-    /// Say more on standard error
+    /// Print on standard error what is being done, what each pass changed, and the stages of each kernel with their times
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -53,21 +55,29 @@ pub fn later(name: &str) -> Error {
 /// Commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Compile a model, run it, compare with stored outputs
+    /// Compile a model, run it, compare its results
+    #[command(after_help = RUN)]
     Run(RunArgs),
     /// Show what fuses, what does not, and why
+    #[command(after_help = EXPLAIN)]
     Explain(ExplainArgs),
     /// Write kernels and a manifest to a folder
+    #[command(after_help = COMPILE)]
     Compile(CompileArgs),
     /// Measure fused against unfused kernels and memory copy
+    #[command(after_help = BENCH)]
     Bench(BenchArgs),
     /// Work on the text forms of graphs and kernels
+    #[command(after_help = OPT)]
     Opt(OptArgs),
     /// List targets and what is missing for them
+    #[command(after_help = LISTS)]
     Devices(ListArgs),
     /// List environment variables that change behaviour
+    #[command(after_help = LISTS)]
     Knobs(ListArgs),
     /// Show and clear the kernel cache on disk
+    #[command(hide = true)]
     Cache,
 }
 
@@ -76,7 +86,7 @@ pub enum Command {
 pub struct RunArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// `cpu`, `cpu-llvm`, `cuda[:sm_XX]`, `ascend[:CHIP]` or `ascend-sim[:CHIP]`
+    /// Target to run on: `cpu`, the only one that has a driver
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Tensors in0… to run on and out0… to compare with, if they are there (and b_in0…, b_out0…); without this option
@@ -137,14 +147,15 @@ fn size(text: &str) -> Result<(String, i64), String> {
 pub struct ExplainArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Target the kernels are keyed for
+    /// Target that kernels are compiled for: `cpu`, `cuda[:sm_XX]` or `ascend[:CHIP]`; `fusewright devices` says which
+    /// are in this build
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Print JSON
     #[arg(long, conflicts_with = "html")]
     pub json: bool,
     /// Write one self-contained page
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F", hide = true)]
     pub html: Option<PathBuf>,
     /// Fail unless a pattern is found that often
     #[arg(long, value_name = "NAME=COUNT")]
@@ -156,7 +167,7 @@ pub struct ExplainArgs {
 pub struct CompileArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Targets, separated by commas
+    /// Targets, separated by commas: `cpu`, `cuda[:sm_XX]`, `ascend[:CHIP]`
     #[arg(long, value_delimiter = ',', required = true)]
     pub target: Vec<Target>,
     /// Folder for artifacts and manifest.json
@@ -170,13 +181,13 @@ pub struct BenchArgs {
     /// Model file (.pt2 or .fw)
     #[arg(required_unless_present = "suite")]
     pub model: Option<PathBuf>,
-    /// Kernel suite
+    /// Kernel suite: `kernels`
     #[arg(long, conflicts_with = "model")]
     pub suite: Option<String>,
-    /// Target
+    /// Target to run on: `cpu`, the only one that has a driver
     #[arg(long, default_value = "cpu")]
     pub target: Target,
-    /// Row counts
+    /// Row counts, separated by commas
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<u32>,
     /// Threads for launches
@@ -186,25 +197,25 @@ pub struct BenchArgs {
     #[arg(long)]
     pub list: bool,
     /// Check results instead of measuring
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub check: bool,
     /// How many cases to check
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub sample: Option<u32>,
     /// Seed of the sample
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub seed: Option<u64>,
     /// Figures to compare with
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F", hide = true)]
     pub compare: Option<PathBuf>,
     /// Search schedules
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub tune: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Write one self-contained page
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F", hide = true)]
     pub html: Option<PathBuf>,
 }
 

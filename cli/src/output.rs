@@ -3,6 +3,8 @@
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
+use fusewright::{Compilation, PassTime};
+
 /// The first error of standard output.
 static LOST: OnceLock<Error> = OnceLock::new();
 
@@ -15,6 +17,21 @@ pub fn error(message: &str) {
 pub fn progress(verbose: u8, message: &str) {
     if verbose > 0 || std::io::stderr().is_terminal() {
         let _ = writeln!(std::io::stderr(), "{message}");
+    }
+}
+
+/// Says what the passes did and how long the stages of each kernel took, where a person asked for it.
+pub fn stages(verbose: u8, passes: &[PassTime], kernels: &[Compilation]) {
+    if verbose == 0 {
+        return;
+    }
+    let mut err = std::io::stderr().lock();
+    for pass in passes {
+        let _ = writeln!(err, "pass {}: {} changed, {} µs", pass.name, pass.changed, pass.us);
+    }
+    for kernel in kernels {
+        let (name, lower, emit, bytes) = (&kernel.name, kernel.lower_us, kernel.emit_us, kernel.bytes);
+        let _ = writeln!(err, "kernel {name}: lowered {lower} µs, emitted {emit} µs, {bytes} bytes");
     }
 }
 

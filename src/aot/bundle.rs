@@ -24,8 +24,8 @@ use fusewright_fusion::key::body_key;
 use fusewright_graph::Graph;
 use serde_json::{Value, json};
 
-use crate::compiler::Compiler;
-use crate::{Error, Options, fuse_graph, write_whole};
+use crate::compiler::{Compilation, Compiler};
+use crate::{Error, Options, PassTime, fuse_graph, write_whole};
 
 /// One kernel of a bundle.
 #[derive(Clone, Debug)]
@@ -58,6 +58,10 @@ pub struct Bundle {
     pub entries: Vec<BundleEntry>,
     /// Regions without a kernel.
     pub refused: Vec<BundleRefusal>,
+    /// What the passes did.
+    pub passes: Vec<PassTime>,
+    /// The kernels that were compiled, in order.
+    pub compilations: Vec<Compilation>,
 }
 
 /// Compiles every fused region of a graph for each target and writes `DIR/<target>/…` and `DIR/manifest.json`.
@@ -69,7 +73,7 @@ pub struct Bundle {
 pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<Bundle, Error> {
     let fused = fuse_graph(graph, &Options::default())?;
     let mut entries: BTreeMap<String, BundleEntry> = BTreeMap::new();
-    let mut refused = Vec::new();
+    let (mut refused, mut compilations) = (Vec::new(), Vec::new());
     for target in targets {
         let compiler = Compiler::new(target)?;
         let subfolder = target.to_string().replace(':', "-");
@@ -96,6 +100,7 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<
                 },
             }
         }
+        compilations.extend(compiler.log());
     }
     let entries: Vec<BundleEntry> = entries.into_values().collect();
     // Everything is compiled before anything is written, so that a target that is not there leaves nothing behind.
@@ -117,7 +122,7 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<
     });
     let text = format!("{manifest:#}\n");
     write_whole(&folder.join("manifest.json"), text.as_bytes())?;
-    Ok(Bundle { entries, refused })
+    Ok(Bundle { entries, refused, passes: fused.passes, compilations })
 }
 
 fn shapes(kernel: &Kernel) -> Vec<Vec<String>> {

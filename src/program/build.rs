@@ -12,7 +12,7 @@ use fusewright_runtime::{Device, KernelCache, device_for};
 use super::Program;
 use super::step::{CompiledKernel, LaunchDims, Step, Work};
 use crate::Error;
-use crate::compiler::Compiler;
+use crate::compiler::{CompileError, Compiler};
 use crate::matmul::widen;
 
 /// A region or op that was to be a kernel and is not.
@@ -150,6 +150,7 @@ impl Build<'_> {
         }
         let artifact = match self.compiler.artifact(name, body) {
             Ok(artifact) => artifact,
+            Err(CompileError::Dump(error)) => return Err(*error),
             Err(refused) => return Ok(Err(refused.to_string())),
         };
         let module = self.cache.get_or_make(artifact.key, || self.device.load(&artifact))?;

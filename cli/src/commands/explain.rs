@@ -1,12 +1,12 @@
 //! `explain`: what fuses, what does not, and why.
 
-use fusewright::explain::{Explanation, explain};
-use fusewright::{Error, Fused, Options, fuse_graph, model};
+use fusewright::explain::{Explanation, KernelReport, explain, kernels};
+use fusewright::{Error, Fused, Options, Target, fuse_graph, model};
 use serde_json::json;
 
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, ExplainArgs, later};
-use crate::output::{error, line, progress, table};
+use crate::output::{error, line, progress, stages, table};
 
 pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     if args.html.is_some() {
@@ -17,10 +17,13 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let graph = model::open(&args.model)?;
     let fused = fuse_graph(&graph, &Options::default())?;
     let report = explain(&fused)?;
+    progress(common.verbose, &format!("compiling {} regions for {}", report.regions.len(), args.target));
+    let (kernels, compilations) = kernels(&fused, &args.target)?;
+    stages(common.verbose, &fused.passes, &compilations);
     if args.json {
-        line(json_report(&fused, &report));
+        line(json_report(&fused, &report, &args.target, &kernels));
     } else {
-        print_report(&fused, &report);
+        print_report(&fused, &report, &args.target, &kernels);
     }
     let mut exit = OK;
     for (name, count) in expected {
@@ -38,11 +41,14 @@ fn parse_expectation(text: &str) -> Result<(&str, usize), Error> {
     parsed.ok_or_else(|| Error::Input(format!("`--expect {text}` is not NAME=COUNT")))
 }
 
-fn json_report(fused: &Fused, report: &Explanation) -> serde_json::Value {
-    let regions = report.regions.iter().map(|r| {
+fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[KernelReport]) -> serde_json::Value {
+    let regions = report.regions.iter().zip(kernels).map(|(r, k)| {
+        let figures = k.kernel.as_ref().ok();
         json!({
             "name": r.name, "kind": r.kind, "ops": r.ops,
             "bytes_fused": r.bytes_fused, "bytes_unfused": r.bytes_unfused, "kernel_key": r.key,
+            "artifact_key": figures.map(|f| &f.key), "code_bytes": figures.map(|f| f.bytes),
+            "no_kernel": k.kernel.as_ref().err(),
         })
     });
     let refused = report.refused.iter().map(|r| json!({ "op": r.op, "origin": r.origin, "reason": r.reason }));
@@ -53,11 +59,13 @@ fn json_report(fused: &Fused, report: &Explanation) -> serde_json::Value {
         "refused": refused.collect::<Vec<_>>(),
         "passes": passes.collect::<Vec<_>>(),
         "bytes_at": report.bytes_at,
+        "target": target.to_string(),
     })
 }
 
-fn print_report(fused: &Fused, report: &Explanation) {
+fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[KernelReport]) {
     print_regions(report);
+    print_kernels(target, kernels);
     line("\npatterns");
     for (name, count) in &report.patterns {
         line(format!("  {count} × {name}"));
@@ -70,6 +78,18 @@ fn print_report(fused: &Fused, report: &Explanation) {
     let rows: Vec<Vec<String>> =
         fused.passes.iter().map(|p| vec![p.name.clone(), p.changed.to_string(), p.us.to_string()]).collect();
     table(&["pass", "changed", "µs"], &rows, &[1, 2]);
+}
+
+/// Prints how many kernels a target has, and which it refuses.
+fn print_kernels(target: &Target, kernels: &[KernelReport]) {
+    let made: Vec<usize> = kernels.iter().filter_map(|k| k.kernel.as_ref().ok()).map(|f| f.bytes).collect();
+    let bytes: usize = made.iter().sum();
+    line(format!("\nfor {target}: {} of {} regions have a kernel, {bytes} bytes of code", made.len(), kernels.len()));
+    for kernel in kernels {
+        if let Err(reason) = &kernel.kernel {
+            line(format!("  no kernel: {}: {reason}", kernel.region));
+        }
+    }
 }
 
 /// Prints the table of fused regions.

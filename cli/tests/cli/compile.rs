@@ -5,25 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{MODELS, call, check_keys, fixture, folder};
-
-/// Every file below a folder by its path there.
-fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![root.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the folder is readable") {
-            let path = entry.expect("the folder is readable").path();
-            if path.is_dir() {
-                open.push(path);
-            } else {
-                let name = path.strip_prefix(root).expect("it lies below").display().to_string();
-                found.insert(name, std::fs::read(&path).expect("the file is readable"));
-            }
-        }
-    }
-    found
-}
+use crate::support::{MODELS, call, check_keys, files, fixture, folder};
 
 fn compile(model: &str, targets: &str, out: &Path) -> BTreeMap<String, Vec<u8>> {
     let outcome = call(&["compile", &fixture(model), "--target", targets, "-o", &out.display().to_string()]);

@@ -40,3 +40,37 @@ fn expectations_decide_the_exit_code() {
         assert_eq!(expect(&[wrong]).code, Some(2), "{wrong}");
     }
 }
+
+#[test]
+fn every_region_is_compiled_for_the_target() {
+    let path = fixture("aten_addrms_fp8tok_h4096_bfloat16.core.pt2");
+    let region = |target: &str| {
+        let report = json(&["explain", &path, "--json", "--target", target]);
+        assert_eq!(report["regions"].as_array().map(Vec::len), Some(1));
+        report["regions"][0].clone()
+    };
+    let cpu = region("cpu");
+    assert!(cpu["code_bytes"].as_u64() > Some(0) && cpu["no_kernel"].is_null(), "{cpu}");
+    assert_eq!(cpu["artifact_key"].as_str().map(str::len), Some(64));
+    // The vector unit of 910B does not convert FP8.
+    let refused = region("ascend:910b1");
+    assert!(refused["code_bytes"].is_null() && refused["artifact_key"].is_null(), "{refused}");
+    assert!(refused["no_kernel"].as_str().is_some_and(|reason| reason.contains("f8e4m3")), "{refused}");
+    assert_eq!(refused["kernel_key"], cpu["kernel_key"]);
+    let said = call(&["explain", &path, "--target", "ascend:910b1"]).stdout;
+    assert!(said.contains("for ascend:910b1: 0 of 1 regions have a kernel"), "{said}");
+    assert!(said.contains("  no kernel: add_rms_norm.fp8_token: ascend-c: "), "{said}");
+    assert!(call(&["explain", &path]).stdout.contains("for cpu: 1 of 1 regions have a kernel"));
+}
+
+#[test]
+fn verbose_prints_passes_and_stages_on_standard_error() {
+    let path = fixture("aten_addrms_fp8tok_h4096_bfloat16.core.pt2");
+    for command in ["explain", "run"] {
+        let said = call(&[command, &path, "-v"]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        assert!(said.stderr.contains("pass rewrite: ") && said.stderr.contains("pass dce: "), "{}", said.stderr);
+        assert!(said.stderr.contains("kernel add_rms_norm.fp8_token: lowered "), "{}", said.stderr);
+        assert_eq!(call(&[command, &path]).stderr, "");
+    }
+}

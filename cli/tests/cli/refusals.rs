@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fusewright::{DType, HostTensor, read_safetensors, write_safetensors};
 
-use crate::support::{fixture, folder, refused, write};
+use crate::support::{call, fixture, folder, refused, write};
 
 const MODEL: &str = "aten_addrms_fp8tok_h4096_bfloat16";
 
@@ -24,7 +24,10 @@ fn files_that_are_no_models() {
     }
     let text = write(&folder, "text.pt2", "this is no archive");
     refused(2, &["run", &text], &["text.pt2", "not a readable .pt2 archive"]);
-    refused(2, &["run", &folder.path().display().to_string()], &[&folder.path().display().to_string()]);
+    let directory = folder.path().display().to_string();
+    refused(2, &["run", &directory], &[&directory, "is a directory"]);
+    refused(2, &["opt", &directory], &[&directory, "is a directory"]);
+    refused(2, &["run", &model(), "--check", &directory], &[&directory, "is a directory"]);
     let graph = write(&folder, "typo.fw", "graph @g(%x: f32[4]) {\n  %y = frob %x\n  return %y\n}\n");
     refused(2, &["run", &graph], &["typo.fw", "frob"]);
 }
@@ -90,4 +93,52 @@ fn what_is_not_available_is_named() {
     refused(3, &["bench", "--suite", "kernels", "--tune"], &["--tune"]);
     refused(3, &["cache"], &["cache"]);
     assert!(!Path::new("page.html").exists());
+}
+
+#[test]
+fn an_unknown_chip_lists_those_there_are() {
+    for command in ["explain", "compile"] {
+        let mut arguments = vec![command];
+        let model = model();
+        arguments.extend([&model, "--target", "ascend:910z9"]);
+        if command == "compile" {
+            arguments.extend(["-o", "nowhere"]);
+        }
+        refused(3, &arguments, &["910z9", "910b1", "310p3", "950"]);
+    }
+    assert!(!Path::new("nowhere").exists());
+}
+
+#[test]
+fn wrong_flags_name_the_nearest() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["run", "m.pt2", "--chek", "f"], "--check"),
+        (&["explain", "m.pt2", "--expct", "a=1"], "--expect"),
+        (&["compile", "m.pt2", "--targt", "cpu"], "--target"),
+        (&["bench", "m.pt2", "--row", "1"], "--rows"),
+        (&["opt", "m.fw", "--taget", "cpu"], "--target"),
+        (&["devices", "--jsn"], "--json"),
+    ];
+    for (arguments, nearest) in cases {
+        refused(2, arguments, &[arguments.iter().find(|a| a.starts_with("--")).expect("a flag"), nearest]);
+    }
+    refused(2, &["opt", "m.fw", "--js"], &["--js"]);
+    refused(2, &["explian", "m.pt2"], &["explain"]);
+}
+
+#[test]
+fn help_lists_what_is_built_with_examples_and_exit_statuses() {
+    let later =
+        ["--pipeline", "--patterns", "--relaxed", "--html", "--tune", "--compare", "--sample", "cpu-llvm", "cache"];
+    for command in ["run", "explain", "compile", "bench", "opt", "devices", "knobs"] {
+        let said = call(&[command, "--help"]);
+        assert_eq!(said.code, Some(0));
+        for word in later {
+            assert!(!said.stdout.contains(word), "{command}: `{word}` is not built: {}", said.stdout);
+        }
+        assert!(said.stdout.contains("Exit status: 0"), "{command}: {}", said.stdout);
+        let listing = ["devices", "knobs"].contains(&command);
+        assert!(listing || said.stdout.contains(&format!("  fusewright {command} ")), "{command}: {}", said.stdout);
+    }
+    assert!(call(&["--help"]).stdout.contains("Exit status: 0 done, 1 a check or an expectation failed, 2 bad input"));
 }

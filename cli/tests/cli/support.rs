@@ -1,6 +1,7 @@
 //! Calling the built command.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -84,4 +85,22 @@ pub fn write(folder: &tempfile::TempDir, name: &str, contents: impl AsRef<[u8]>)
 /// A folder of its own.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("the system has a place for temporary files")
+}
+
+/// Every file below a folder by its path there.
+pub fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the folder is readable") {
+            let path = entry.expect("the folder is readable").path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(root).expect("it lies below").display().to_string();
+                found.insert(name, std::fs::read(&path).expect("the file is readable"));
+            }
+        }
+    }
+    found
 }

@@ -14,7 +14,7 @@ use fusewright::{Compiled, Error, HostTensor, Options, Program, compile, model};
 
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, RunArgs};
-use crate::output::{line, progress};
+use crate::output::{line, progress, stages};
 
 /// Timed runs per variant; the median is printed.
 const TIMED_RUNS: usize = 15;
@@ -126,6 +126,7 @@ fn compiled(
     progress(common.verbose, &format!("compiling {} nodes for {}", graph.nodes().len(), args.target));
     let fused = compile(graph, &args.target, &Options::default())?;
     let unfused = compile(graph, &args.target, &Options { fuse: false, ..Options::default() })?;
+    stages(common.verbose, &fused.fused.passes, &fused.kernels);
     let threads = args.threads.into();
     let mut ran = Vec::with_capacity(cases.len());
     for case in cases {

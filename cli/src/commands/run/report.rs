@@ -1,7 +1,7 @@
 //! What `run` prints.
 
 use fusewright::explain::explain;
-use fusewright::{Error, HostTensor};
+use fusewright::{Compiled, Error, HostTensor};
 use serde_json::{Value, json};
 
 use super::{Made, Outcome, Ran};
@@ -22,10 +22,15 @@ pub fn json(outcome: &Outcome) -> Value {
         "kernels": compiled.map_or(0, |c| c.program.counts().kernels),
         "fused_ops": compiled.map_or(0, |c| c.ops.fused),
         "unfused_ops": compiled.map_or(0, |c| c.ops.unfused),
-        "compile_us": compiled.map_or(0, |c| c.compiled.1),
+        "compile_us": compiled.map_or(0, compile_us),
         "time_us": { "fused": outcome.times.map(|t| t[0]), "unfused": outcome.times.map(|t| t[1]) },
         "fallbacks": fallbacks,
     })
+}
+
+/// Microseconds that the kernels took to compile.
+fn compile_us(compiled: &Compiled) -> u64 {
+    compiled.kernels.iter().map(|k| k.lower_us + k.emit_us).sum()
 }
 
 /// What results were compared with, if with anything.
@@ -70,8 +75,8 @@ pub fn print(outcome: &Outcome) -> Result<(), Error> {
             counts.matmuls,
             counts.attentions,
             counts.references,
-            compiled.compiled.0,
-            compiled.compiled.1 as f64 / 1e3
+            compiled.kernels.len(),
+            compile_us(compiled) as f64 / 1e3
         ));
         for fallback in &compiled.fallbacks {
             line(format!("  by reference: {}: {}", fallback.label, fallback.reason));

@@ -39,7 +39,7 @@ pub enum EmitError {
     #[error("{0}")]
     TooLarge(String),
     /// The chip is not in the table.
-    #[error("no Ascend chip `{0}`")]
+    #[error("no Ascend chip `{0}`; there are {known}", known = CHIPS.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))]
     UnknownChip(String),
     /// The template did not render, which is a defect of this backend.
     #[error("template: {0}")]

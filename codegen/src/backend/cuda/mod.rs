@@ -56,7 +56,7 @@ pub enum EmitError {
         what: String,
     },
     /// The architecture is not in the table.
-    #[error("no GPU architecture `{0}`")]
+    #[error("no GPU architecture `{0}`; there are {known}", known = architectures().collect::<Vec<_>>().join(", "))]
     UnknownArch(String),
     /// LLVM refused what was built, which is a defect of this backend.
     #[error("LLVM: {0}")]

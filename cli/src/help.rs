@@ -1,0 +1,55 @@
+//! What follows the options in the help of each command: examples and exit statuses.
+
+/// What the statuses of every command mean.
+pub const EXIT: &str = "\
+Exit status: 0 done, 1 a check or an expectation failed, 2 bad input, 3 a target, driver or tool is not available";
+
+/// Of `run`.
+pub const RUN: &str = "\
+Examples:
+  fusewright run model.pt2                                   on inputs made from seed 1, against the reference
+  fusewright run model.pt2 --rows 64 --seed 7                on other inputs
+  fusewright run model.pt2 --check cases.safetensors         on in0…, against out0…
+  fusewright run model.pt2 --check in.safetensors --out out.safetensors
+                                                             on in0… alone: nothing is compared
+
+Exit status: 0 done, 1 a result is wrong, 2 bad input, 3 the target does not run here";
+
+/// Of `explain`.
+pub const EXPLAIN: &str = "\
+Examples:
+  fusewright explain model.pt2
+  fusewright explain model.pt2 --target ascend:950           and which kernels that chip refuses
+  fusewright explain model.pt2 --expect rms_norm=1 --expect rope=0
+
+Exit status: 0 done, 1 an expectation failed, 2 bad input, 3 the target is not in this build";
+
+/// Of `compile`.
+pub const COMPILE: &str = "\
+Examples:
+  fusewright compile model.pt2 --target cpu -o bundle
+  fusewright compile model.pt2 --target cpu,ascend:910b1 -o bundle
+
+Exit status: 0 done, 2 bad input or a folder that cannot be written, 3 a target is not in this build";
+
+/// Of `bench`.
+pub const BENCH: &str = "\
+Examples:
+  fusewright bench model.pt2 --rows 1,32                     the regions of a model
+  fusewright bench --suite kernels --list                    what the suite holds
+
+Exit status: 0 done, 2 bad input, 3 the target does not run here";
+
+/// Of `opt`.
+pub const OPT: &str = "\
+Examples:
+  fusewright opt graph.fw                                    verify, and print in the form that is read back
+  fusewright opt graph.fw pass rewrite                       after one pass
+  fusewright opt graph.fw regions                            what shares a kernel
+  fusewright opt graph.fw lower --target ascend              Kernel IR, as lowered and as expanded
+  fusewright opt kernel.fw emit --target cuda:sm_90          every stage of its code
+
+Exit status: 0 done, 1 a comparison failed, 2 bad input, 3 the target is not in this build";
+
+/// Of the listings.
+pub const LISTS: &str = "Exit status: 0";

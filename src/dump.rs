@@ -1,0 +1,102 @@
+//! Every stage of compilation as a file, in the folder that [`knobs::DUMP_DIR`] names.
+//!
+//! ```text
+//! GRAPH-KEY/00-input.fw, 01-PASS.fw, 02-PASS.fw …   the graph as it came and after each pass
+//! GRAPH-KEY/fused/000-NAME.fw …                     the bodies of its regions; `lone/` where every op is one
+//! kernels/TARGET/NAME-KEY/0-body.fw                 the body in primitives
+//!                         1-lowered.fw              Kernel IR as lowered
+//!                         2-expanded.fw             and expanded for the target
+//!                         3-NAME.EXT …              the backend's stages, then the file for a linker or a driver
+//! ```
+//! Names sort in the order of the stages and depend on content alone. A file appears whole or not at all.
+
+use std::path::{Path, PathBuf};
+
+use fusewright_abi::Target;
+use fusewright_codegen::backend::Backend;
+use fusewright_codegen::kernel::Kernel;
+use fusewright_fusion::key::body_key;
+use fusewright_fusion::region::Partition;
+use fusewright_graph::Graph;
+
+use crate::{Error, knobs, write_whole};
+
+/// A folder of stages.
+#[derive(Clone, Debug)]
+pub(crate) struct DumpFolder(PathBuf);
+
+impl DumpFolder {
+    /// The folder that the environment asks for, if it does.
+    pub fn from_environment() -> Option<DumpFolder> {
+        knobs::DUMP_DIR.path().map(DumpFolder)
+    }
+
+    /// Writes a graph as it came and after each pass that ran.
+    pub fn passes(&self, graph: &Graph, after: &[(String, String)]) -> Result<(), Error> {
+        let folder = self.of_graph(graph)?;
+        write(&folder.join("00-input.fw"), graph.to_string().as_bytes())?;
+        for (i, (pass, text)) in after.iter().enumerate() {
+            write(&folder.join(format!("{:02}-{pass}.fw", i + 1)), text.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the bodies of a graph's regions.
+    pub fn regions(&self, graph: &Graph, partition: &Partition, fused: bool) -> Result<(), Error> {
+        let folder = self.of_graph(graph)?.join(if fused { "fused" } else { "lone" });
+        for (i, region) in partition.regions.iter().enumerate() {
+            let file = folder.join(format!("{i:03}-{}.fw", file_name(&region.name)));
+            write(&file, region.body.to_string().as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the stages of a kernel as far as it gets; what refuses it is reported by whoever compiles it.
+    pub fn kernel(
+        &self,
+        name: &str,
+        body: &Graph,
+        forms: Option<&(Kernel, Kernel)>,
+        backend: &dyn Backend,
+        target: &Target,
+    ) -> Result<(), Error> {
+        let of_target = self.0.join("kernels").join(file_name(&target.to_string()));
+        let folder = of_target.join(format!("{}-{}", file_name(name), short_key(body)?));
+        write(&folder.join("0-body.fw"), body.to_string().as_bytes())?;
+        let Some((lowered, expanded)) = forms else { return Ok(()) };
+        write(&folder.join("1-lowered.fw"), lowered.to_string().as_bytes())?;
+        write(&folder.join("2-expanded.fw"), expanded.to_string().as_bytes())?;
+        let Ok(stages) = backend.emit(expanded, target) else { return Ok(()) };
+        let stage = |i: usize, extension: &str| folder.join(format!("{}-{}.{extension}", 3 + i, expanded.name));
+        for (i, emitted) in stages.iter().enumerate() {
+            write(&stage(i, emitted.extension), &emitted.bytes)?;
+        }
+        match backend.file(expanded, target) {
+            Ok(file) if stages.last().is_none_or(|last| last.bytes != file.bytes) => {
+                write(&stage(stages.len(), file.kind.extension()), &file.bytes)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn of_graph(&self, graph: &Graph) -> Result<PathBuf, Error> {
+        Ok(self.0.join(format!("{}-{}", file_name(graph.name()), short_key(graph)?)))
+    }
+}
+
+fn short_key(graph: &Graph) -> Result<String, Error> {
+    body_key(graph).map(|key| key.short()).map_err(|e| Error::Internal(e.to_string()))
+}
+
+/// A name as part of a path.
+fn file_name(name: &str) -> String {
+    let word = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '-' };
+    name.chars().map(word).collect()
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
+    }
+    write_whole(path, bytes)
+}
