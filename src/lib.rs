@@ -47,6 +47,7 @@ mod error;
 mod host;
 mod map;
 mod matmul;
+mod page;
 mod program;
 
 pub use callable::{Callable, Element, TensorMut, TensorRef, fuse};
@@ -58,4 +59,5 @@ pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_graph as graph;
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
+pub use page::explain_page;
 pub use program::{Fallback, OpCounts, Program, StepCounts};

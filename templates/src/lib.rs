@@ -1,6 +1,7 @@
-//! Templates of kernel sources.
+//! Templates of kernel sources and of report pages.
 //!
-//! A template holds what every kernel of a target has in common; its typed struct says what differs. Nothing here
-//! knows Kernel IR: statements come as text from the backend, everything else as numbers and names.
+//! A template holds what every kernel of a target, or every page, has in common; its typed struct says what differs.
+//! Nothing here knows Kernel IR or graphs: statements and names come as text, everything else as numbers.
 
 pub mod ascend;
+pub mod page;

@@ -1,17 +1,14 @@
 //! `explain`: what fuses, what does not, and why.
 
 use fusewright::explain::{Explanation, KernelReport, explain, kernels};
-use fusewright::{Error, Fused, Options, Target, fuse_graph, model};
+use fusewright::{Compiler, Error, Fused, Options, Target, explain_page, fuse_graph, model, write_whole};
 use serde_json::json;
 
 use super::{Exit, FAILED, OK};
-use crate::args::{Common, ExplainArgs, later};
+use crate::args::{Common, ExplainArgs};
 use crate::output::{error, line, progress, stages, table};
 
 pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
-    if args.html.is_some() {
-        return Err(later("explain --html"));
-    }
     let expected = args.expect.iter().map(|text| parse_expectation(text)).collect::<Result<Vec<_>, _>>()?;
     progress(common.verbose, &format!("reading {}", args.model.display()));
     let graph = model::open(&args.model)?;
@@ -20,7 +17,12 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     progress(common.verbose, &format!("compiling {} regions for {}", report.regions.len(), args.target));
     let (kernels, compilations) = kernels(&fused, &args.target)?;
     stages(common.verbose, &fused.passes, &compilations);
-    if args.json {
+    if let Some(path) = &args.html {
+        let title = args.model.file_name().unwrap_or_default().to_string_lossy();
+        let page = explain_page(&title, &fused, &report, &kernels, &Compiler::new(&args.target)?)?;
+        write_whole(path, page.as_bytes())?;
+        line(format!("wrote {}", path.display()));
+    } else if args.json {
         line(json_report(&fused, &report, &args.target, &kernels));
     } else {
         print_report(&fused, &report, &args.target, &kernels);

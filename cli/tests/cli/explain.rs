@@ -1,6 +1,6 @@
 //! `explain`: keys of the report, expectations.
 
-use crate::support::{MODELS, call, check_keys, fixture, json};
+use crate::support::{MODELS, call, check_keys, fixture, folder, json};
 
 #[test]
 fn the_report_has_its_keys_for_every_model() {
@@ -73,4 +73,30 @@ fn verbose_prints_passes_and_stages_on_standard_error() {
         assert!(said.stderr.contains("kernel add_rms_norm.fp8_token: lowered "), "{}", said.stderr);
         assert_eq!(call(&[command, &path]).stderr, "");
     }
+}
+
+#[test]
+fn the_page_has_a_panel_behind_every_box() {
+    let folder = folder();
+    let path = folder.path().join("page.html");
+    let model = fixture("qwen3_tiny_layer_bf16.train.pt2");
+    let written = call(&["explain", &model, "--html", &path.display().to_string()]);
+    assert_eq!(written.code, Some(0), "{}", written.stderr);
+    let page = std::fs::read_to_string(&path).expect("a page");
+    let after = |mark: &str| -> Vec<String> {
+        page.split(mark).skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+    };
+    let (links, panels) = (after("href=\"#"), after("class=\"panel\" id=\""));
+    assert!(links.iter().all(|link| panels.contains(link)), "{links:?} {panels:?}");
+    assert!(panels.iter().all(|panel| links.contains(panel)), "{links:?} {panels:?}");
+    let report = json(&["explain", &model, "--json"]);
+    for region in report["regions"].as_array().expect("a list") {
+        assert!(links.contains(&format!("k-{}", region["kernel_key"].as_str().expect("text"))), "{region}");
+    }
+    // Kernel text, and nothing that a browser would fetch or run.
+    assert!(page.contains("kernel ") && page.contains("order tree("));
+    assert!(!["<script", "src=", "<link", "@import"].iter().any(|mark| page.contains(mark)));
+    // A folder that cannot be written to is the caller's mistake, with the path in the message.
+    let missing = call(&["explain", &model, "--html", "/no/such/folder/page.html"]);
+    assert!(missing.code == Some(2) && missing.stderr.contains("/no/such/folder"), "{}", missing.stderr);
 }

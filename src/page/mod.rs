@@ -1,0 +1,253 @@
+//! `explain` as one self-contained page: the graph with its regions, and behind every box its ops, why it ends where it
+//! ends, and its kernel.
+
+mod layout;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fusewright_fusion::region::{FusedRegion, Refusal, Step};
+use fusewright_graph::{InputKind, NodeId, Op, Prim, Value};
+use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
+
+use crate::explain::{Explanation, KernelReport};
+use crate::{Compiler, Error, Fused};
+
+/// Pixels per character of a title, about.
+const CHARACTER: i64 = 8;
+const HUES: usize = 12;
+
+/// The page of a fused graph under a title. `kernels` is what `compiler` made of each region.
+///
+/// # Errors
+/// None for a graph that verifies.
+pub fn explain_page(
+    title: &str,
+    fused: &Fused,
+    report: &Explanation,
+    kernels: &[KernelReport],
+    compiler: &Compiler,
+) -> Result<String, Error> {
+    let mut drawing = Drawing::default();
+    drawing.inputs(fused);
+    for (i, step) in fused.partition.steps.iter().enumerate() {
+        match *step {
+            Step::Region(region) => drawing.region(fused, report, region),
+            Step::Node(node) => drawing.node(fused, i, node),
+        }
+    }
+    drawing.outputs(fused);
+    let sizes: Vec<(i64, i64)> = drawing.shapes.iter().map(|s| (s.width, s.height)).collect();
+    let placed = layout::layout(&sizes, &drawing.edges);
+    for (shape, &(x, y)) in drawing.shapes.iter_mut().zip(&placed.boxes) {
+        (shape.x, shape.y) = (x, y);
+    }
+    let mut panels = region_panels(fused, report, kernels, compiler)?;
+    panels.extend(node_panels(fused));
+    let page = ExplainPage {
+        model: title.to_owned(),
+        summary: summary(fused, report, panels.iter().filter(|p| !p.kernel.is_empty()).count()),
+        width: placed.width,
+        height: placed.height,
+        shapes: drawing.shapes,
+        edges: placed.edges,
+        panels,
+        tables: tables(fused, report),
+    };
+    page.text().map_err(|e| Error::Internal(format!("the page of `explain`: {e}")))
+}
+
+/// Boxes and edges as they are added in running order.
+#[derive(Default)]
+struct Drawing {
+    shapes: Vec<Shape>,
+    edges: BTreeSet<(usize, usize)>,
+    /// The box that makes a value.
+    makers: BTreeMap<Value, usize>,
+    hues: BTreeMap<String, usize>,
+}
+
+impl Drawing {
+    fn add(&mut self, title: &str, note: String, class: &'static str, panel: String) -> usize {
+        let longest = title.chars().count().max(note.chars().count() * 7 / 8) as i64;
+        let height = if note.is_empty() { 27 } else { 42 };
+        let width = longest * CHARACTER + 24;
+        let next = self.hues.len() * 5 % HUES;
+        let hue = if class == "region" { *self.hues.entry(title.to_owned()).or_insert(next) } else { 0 };
+        self.shapes.push(Shape { title: title.to_owned(), note, class, hue, panel, x: 0, y: 0, width, height });
+        self.shapes.len() - 1
+    }
+
+    fn reads(&mut self, by: usize, values: &[Value]) {
+        let makers = values.iter().filter_map(|value| self.makers.get(value));
+        self.edges.extend(makers.map(|&maker| (maker, by)));
+    }
+
+    /// What a caller gives; weights are left out.
+    fn inputs(&mut self, fused: &Fused) {
+        for input in fused.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)) {
+            let id = self.add(&input.name, fused.graph.ty(input.value).to_string(), "value", String::new());
+            self.makers.insert(input.value, id);
+        }
+    }
+
+    fn region(&mut self, fused: &Fused, report: &Explanation, index: usize) {
+        let (region, facts) = (&fused.partition.regions[index], &report.regions[index]);
+        let note = match facts.ops.len() {
+            1 => "1 op".to_owned(),
+            ops => format!("{ops} ops, {} fewer bytes", percent_saved(facts.bytes_fused, facts.bytes_unfused)),
+        };
+        let id = self.add(&region.name, note, "region", kernel_id(&facts.key));
+        self.reads(id, &region.inputs);
+        self.makers.extend(region.outputs.iter().map(|&value| (value, id)));
+    }
+
+    fn node(&mut self, fused: &Fused, step: usize, node: NodeId) {
+        let node = fused.graph.node(node);
+        let class = match &node.op {
+            Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_)) => "library",
+            Op::Prim(Prim::Opaque { .. }) => "reference",
+            _ => "single",
+        };
+        let id = self.add(node.op.name(), String::new(), class, format!("n{step}"));
+        self.reads(id, &node.operands);
+        self.makers.extend(node.results.iter().map(|&value| (value, id)));
+    }
+
+    fn outputs(&mut self, fused: &Fused) {
+        for (i, output) in fused.graph.outputs().iter().enumerate() {
+            let name = output.updates.as_ref().map_or(format!("out{i}"), |input| format!("out{i}, updates {input}"));
+            let id = self.add(&name, fused.graph.ty(output.value).to_string(), "value", String::new());
+            self.reads(id, &[output.value]);
+        }
+    }
+}
+
+/// One panel per distinct kernel.
+fn region_panels(
+    fused: &Fused,
+    report: &Explanation,
+    kernels: &[KernelReport],
+    compiler: &Compiler,
+) -> Result<Vec<Panel>, Error> {
+    let mut panels: Vec<Panel> = Vec::new();
+    let mut of_key: BTreeMap<&str, usize> = BTreeMap::new();
+    for ((region, facts), made) in fused.partition.regions.iter().zip(&report.regions).zip(kernels) {
+        let occurrence = occurrence(fused, region);
+        if let Some(&panel) = of_key.get(facts.key.as_str()) {
+            panels[panel].occurrences.push(occurrence);
+            continue;
+        }
+        of_key.insert(&facts.key, panels.len());
+        let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+        let kernel = compiler.kernel(&region.name, &body).map_or_else(|why| why.to_string(), |(k, _)| k.to_string());
+        let code = match &made.kernel {
+            Ok(figures) => format!("{} bytes", grouped(figures.bytes as u64)),
+            Err(why) => format!("none: {why}"),
+        };
+        let fact = |what: &str, value: String| (what.to_owned(), value);
+        panels.push(Panel {
+            id: kernel_id(&facts.key),
+            title: region.name.clone(),
+            facts: vec![
+                fact("bytes moved", grouped(facts.bytes_fused)),
+                fact("op by op", grouped(facts.bytes_unfused)),
+                fact(&format!("code for {}", compiler.target()), code),
+                fact("key", facts.key.clone()),
+            ],
+            occurrences: vec![occurrence],
+            kernel,
+        });
+    }
+    Ok(panels)
+}
+
+fn occurrence(fused: &Fused, region: &FusedRegion) -> Occurrence {
+    let describe = |id: NodeId| {
+        let node = fused.graph.node(id);
+        (node.op.name().to_owned(), node.origin.to_string())
+    };
+    let constant = |id: &&NodeId| matches!(fused.graph.node(**id).op, Op::Prim(Prim::Literal(_) | Prim::SizeOf(_)));
+    let ends = region.ends.iter().map(|end| {
+        let (op, origin) = describe(end.node);
+        (op, end.refusal.message().to_owned(), origin)
+    });
+    Occurrence {
+        ops: region.nodes.iter().filter(|id| !constant(id)).map(|&id| describe(id)).collect(),
+        ends: ends.collect(),
+    }
+}
+
+/// One panel per step that is a node by itself.
+fn node_panels(fused: &Fused) -> Vec<Panel> {
+    let why: BTreeMap<NodeId, Refusal> = fused.partition.unfused.iter().map(|u| (u.node, u.refusal)).collect();
+    let steps = fused.partition.steps.iter().enumerate();
+    let nodes = steps.filter_map(|(i, step)| if let Step::Node(node) = step { Some((i, *node)) } else { None });
+    let panel = |(i, id)| {
+        let node = fused.graph.node(id);
+        let result = |value: &Value| fused.graph.ty(*value).to_string();
+        let reason = why.get(&id).map_or("", |refusal| refusal.message());
+        let facts = [
+            ("not fused", reason.to_owned()),
+            ("operands", node.operands.iter().map(result).collect::<Vec<_>>().join(", ")),
+            ("results", node.results.iter().map(result).collect::<Vec<_>>().join(", ")),
+            ("from", node.origin.to_string()),
+        ];
+        Panel {
+            id: format!("n{i}"),
+            title: node.op.name().to_owned(),
+            facts: facts.into_iter().map(|(what, value)| (what.to_owned(), value)).collect(),
+            occurrences: Vec::new(),
+            kernel: String::new(),
+        }
+    };
+    nodes.map(panel).collect()
+}
+
+fn summary(fused: &Fused, report: &Explanation, distinct: usize) -> Vec<(String, String)> {
+    let total = |bytes: fn(&crate::explain::RegionReport) -> u64| report.regions.iter().map(bytes).sum::<u64>();
+    let (moved, unfused) = (total(|r| r.bytes_fused), total(|r| r.bytes_unfused));
+    let at: Vec<String> = report.bytes_at.iter().map(|(symbol, n)| format!("{symbol} = {n}")).collect();
+    let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
+    let ops: usize = report.regions.iter().map(|r| r.ops.len()).sum();
+    [
+        (fused.partition.regions.len().to_string(), "fused regions".to_owned()),
+        (distinct.to_string(), "distinct kernels".to_owned()),
+        (ops.to_string(), "ops in them".to_owned()),
+        (report.refused.len().to_string(), "ops by themselves".to_owned()),
+        (grouped(moved), format!("bytes moved by regions{at}")),
+        (percent_saved(moved, unfused), "fewer than op by op".to_owned()),
+    ]
+    .to_vec()
+}
+
+fn tables(fused: &Fused, report: &Explanation) -> Vec<Table> {
+    let table = |title: &str, head: &[&str], rows: Vec<Vec<String>>| Table {
+        title: title.to_owned(),
+        head: head.iter().map(ToString::to_string).collect(),
+        rows,
+    };
+    let patterns = report.patterns.iter().map(|(name, count)| vec![name.clone(), count.to_string()]).collect();
+    let refused = report.refused.iter().map(|r| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()]).collect();
+    let passes = fused.passes.iter().map(|p| vec![p.name.clone(), p.changed.to_string(), p.us.to_string()]).collect();
+    vec![
+        table("Patterns", &["name", "regions"], patterns),
+        table("Not fused", &["op", "reason", "origin"], refused),
+        table("Passes", &["pass", "nodes changed", "µs"], passes),
+    ]
+}
+
+fn kernel_id(key: &str) -> String {
+    format!("k-{key}")
+}
+
+fn percent_saved(moved: u64, unfused: u64) -> String {
+    let saved = unfused.saturating_sub(moved) as f64 / unfused.max(1) as f64;
+    format!("{:.0} %", saved * 100.0)
+}
+
+/// A number with its digits in groups of three.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    groups.join("\u{202f}")
+}
