@@ -6,6 +6,9 @@
 //!
 //! An axis of extent 1 is no axis: it is represented by an empty list, as it broadcasts. A dim of a value is a list of
 //! axes, outermost first, whose extents multiply to the dim's extent.
+//!
+//! A stack has an axis for its operands. Where a reshape makes one dim of that axis and a neighbour, the elements take
+//! turns (or the operands follow each other) in that dim: the two are then derived together, as one axis that is split.
 
 use crate::dim::{self, Dim};
 use crate::graph::{Graph, Node, NodeId, Op, Value};
@@ -316,9 +319,49 @@ impl AxisMap {
                 }
             }
         }
-        dims[axis] = self.derive(id, &graph.ty(node.results[0]).shape[axis], from);
+        let extent = |i: usize| &graph.ty(node.results[0]).shape[i];
+        let merged = if from.iter().all(Vec::is_empty) { merged_dim(graph, id, axis) } else { None };
+        match merged {
+            Some(other) => {
+                let from = vec![dims[other].clone(); node.operands.len()];
+                let joined = self.derive(id, &(extent(other) * extent(axis)), from);
+                let (outer, inner) = (other.min(axis), other.max(axis));
+                let split = self.deal(&joined, &[extent(outer).clone(), extent(inner).clone()])?;
+                [dims[outer], dims[inner]] = <[DimAxes; 2]>::try_from(split).map_err(|_| "no two dims".to_owned())?;
+            }
+            None => dims[axis] = self.derive(id, extent(axis), from),
+        }
         Ok(dims)
     }
+}
+
+/// The dim of known extent with which a reshape merges the new dim of a stack: the last before it, if nothing is
+/// behind, or the last behind it.
+fn merged_dim(graph: &Graph, stack: NodeId, axis: usize) -> Option<usize> {
+    let result = graph.node(stack).results[0];
+    let shape = &graph.ty(result).shape;
+    let wide = |i: &usize| shape[*i].as_const() != Some(1);
+    let mut behind = (axis + 1..shape.len()).filter(wide);
+    let (other, border) = match (behind.next(), behind.next()) {
+        (None, _) => ((0..axis).rfind(wide)?, axis),
+        (Some(next), None) => (next, axis + 1),
+        _ => return None,
+    };
+    let known = wide(&axis) && shape[other].as_const().is_some();
+    (known && loses_border(graph, &graph.users(), result, border)).then_some(other)
+}
+
+/// Whether a reshape of a value, or of what conversions make of it, puts the dims around a border into one.
+fn loses_border(graph: &Graph, users: &[Vec<NodeId>], value: Value, border: usize) -> bool {
+    let behind = dim::product(&graph.ty(value).shape[border..]);
+    users[value.0 as usize].iter().any(|&user| {
+        let node = graph.node(user);
+        match &node.op {
+            Op::Prim(Prim::Reshape { shape }) => !(0..=shape.len()).any(|i| dim::product(&shape[i..]) == behind),
+            Op::Prim(Prim::Cast { .. }) => loses_border(graph, users, node.results[0], border),
+            _ => false,
+        }
+    })
 }
 
 /// Row-major strides of a contiguous tensor, in elements.
@@ -365,6 +408,42 @@ mod tests {
         let map = AxisMap::of(&graph).expect("axes");
         assert_eq!(map.flat(x), map.flat(y));
         assert_eq!(map.flat(sum), map.flat(x));
+    }
+
+    /// A stack of `%x` and `%y: f32[s, 6]` along `axis`, reshaped.
+    fn stacked(axis: usize, to: &[i64]) -> (AxisMap, Value, Value, Value) {
+        let b = Builder::new("g");
+        let one = |v| b.reshape(v, [shape(&[6]), vec![Dim::constant(1)]].concat()).expect("reshape");
+        let (x, y) = (b.input("x", TensorType::new(F32, shape(&[6]))), b.input("y", TensorType::new(F32, shape(&[6]))));
+        let mut operands = [one(x), one(y)];
+        if axis == 1 {
+            let swap = |v| b.prim(Prim::Permute { perm: vec![0, 2, 1] }, &[v]).expect("permute");
+            operands = operands.map(swap);
+        }
+        let stack = b.cat(&operands, axis).expect("stack");
+        let flat = b.reshape(stack, shape(to)).expect("reshape");
+        b.output(flat);
+        (AxisMap::of(&b.finish()).expect("axes"), x, stack, flat)
+    }
+
+    #[test]
+    fn a_stack_that_is_flattened_has_lanes_of_its_own() {
+        for (axis, extents) in [(2, ["6", "2"]), (1, ["2", "6"])] {
+            let (map, x, stack, flat) = stacked(axis, &[12]);
+            let lanes = map.dims(flat)[1].clone();
+            assert_eq!(lanes.iter().map(|&a| map.extent(a).to_string()).collect::<Vec<_>>(), extents);
+            assert_eq!(map.dims(stack)[1..], [vec![lanes[0]], vec![lanes[1]]]);
+            assert!(!lanes.contains(&map.dims(x)[1][0]));
+            let [cut] = map.derived() else { panic!("one cut") };
+            assert_eq!(map.resolve(&[cut.axis]), lanes);
+            assert_eq!(cut.from, [map.dims(x)[1].clone(), map.dims(x)[1].clone()]);
+        }
+    }
+
+    #[test]
+    fn a_stack_that_keeps_its_border_shares_the_axis_of_its_operands() {
+        let (map, x, stack, _) = stacked(2, &[3, 2, 2]);
+        assert_eq!(map.resolve(&map.dims(stack)[1]), map.dims(x)[1]);
     }
 
     #[test]

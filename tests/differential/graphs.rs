@@ -184,6 +184,9 @@ impl Gen {
                 (2, Gen::slice),
                 (2, Gen::rotate),
                 (1, Gen::cat),
+                (2, Gen::stack),
+                (1, Gen::arg_reduce),
+                (1, Gen::reduce_heads),
                 (1, Gen::expand),
             ],
         };
@@ -238,9 +241,7 @@ impl Gen {
         if matches!(self.b.dtype(x), DType::F32 | DType::BF16 | DType::F16) {
             return Some(x);
         }
-        // Few targets round wide integers to 16 bits at once.
-        let wide = !self.b.dtype(x).is_float() && !self.random.once_in(16);
-        let to = if wide { DType::F32 } else { self.random.pick(&FLOATS) };
+        let to = self.random.pick(&FLOATS);
         self.to(x, to)
     }
 
@@ -346,6 +347,16 @@ impl Gen {
             return self.map(ScalarFn::Div, &[reduced, count]);
         }
         Some(reduced)
+    }
+
+    /// Over the axis before the last.
+    fn reduce_heads(&mut self) -> Option<Value> {
+        let x = self.float()?;
+        let shape = self.shape(x);
+        (shape.len() == 3 && shape[1].as_const().is_some()).then_some(())?;
+        let op = self.random.pick(&[ReduceOp::Add, ReduceOp::Max]);
+        let wide = if op == ReduceOp::Add { self.to(x, DType::F32)? } else { x };
+        self.prim(Prim::Reduce { op, axes: vec![1], nan: NanRule::Propagate }, &[wide])
     }
 
     fn arg_reduce(&mut self) -> Option<Value> {
@@ -469,5 +480,36 @@ impl Gen {
         let axis = self.b.ty(x).rank().checked_sub(1)?;
         self.shape(x)[axis].as_const()?;
         self.prim(Prim::Cat { axis }, &[x, y])
+    }
+
+    /// Two values whose lanes take turns, or follow each other; often what a rotation of pairs does.
+    fn stack(&mut self) -> Option<Value> {
+        let x = self.float()?;
+        let mut shape = self.shape(x);
+        let n = shape.pop()?.as_const().filter(|n| *n > 1)?;
+        let y = if n % 2 == 0 && self.random.once_in(2) {
+            let axis = shape.len();
+            let every = |start: i64| Prim::Slice { axis, start: start.into(), end: n.into(), step: 2 };
+            let (even, odd) = (self.prim(every(0), &[x])?, self.prim(every(1), &[x])?);
+            let negated = self.map(ScalarFn::Neg, &[odd])?;
+            return self.turns(negated, even);
+        } else {
+            self.beside(x)?
+        };
+        (self.shape(y) == self.shape(x)).then_some(())?;
+        self.turns(x, y)
+    }
+
+    fn turns(&mut self, x: Value, y: Value) -> Option<Value> {
+        let mut shape = self.shape(x);
+        let n = shape.pop()?;
+        let behind = !self.random.once_in(3);
+        let one = Dim::constant(1);
+        let (pair, axis) = if behind { ([n.clone(), one], shape.len() + 1) } else { ([one, n.clone()], shape.len()) };
+        let spread = Prim::Reshape { shape: shape.iter().cloned().chain(pair).collect() };
+        let (x, y) = (self.prim(spread.clone(), &[x])?, self.prim(spread, &[y])?);
+        let stack = self.prim(Prim::Cat { axis }, &[x, y])?;
+        shape.push(&n * &Dim::constant(2));
+        self.prim(Prim::Reshape { shape }, &[stack])
     }
 }

@@ -36,6 +36,12 @@ fn run(case: &Case, _: &[String]) -> Outcome {
 }
 
 fn evaluate(graph: &Graph, given: &str) -> Result<Vec<Tensor>, String> {
+    let (inputs, symbols) = operands(graph, given)?;
+    interp::run(graph, &inputs, &symbols).map_err(|e| e.to_string())
+}
+
+/// The user inputs and the symbols that a `; run:` line gives.
+pub fn operands(graph: &Graph, given: &str) -> Result<(Vec<Tensor>, Symbols), String> {
     let mut values: BTreeMap<&str, &str> = BTreeMap::new();
     for part in given.split(';').filter(|p| !p.trim().is_empty()) {
         let (name, list) = part.split_once('=').ok_or_else(|| format!("`{}` gives no value", part.trim()))?;
@@ -60,7 +66,7 @@ fn evaluate(graph: &Graph, given: &str) -> Result<Vec<Tensor>, String> {
     }
     match values.keys().next() {
         Some(name) => Err(format!("`{name}` is no input or symbol")),
-        None => interp::run(graph, &inputs, &symbols).map_err(|e| e.to_string()),
+        None => Ok((inputs, symbols)),
     }
 }
 
@@ -82,7 +88,8 @@ fn tensor(dtype: DType, shape: &[usize], list: &str) -> Result<Tensor, String> {
     tensor.map_err(|e| e.to_string())
 }
 
-fn show(tensor: &Tensor) -> String {
+/// A tensor's type and values.
+pub fn show(tensor: &Tensor) -> String {
     let dtype = tensor.dtype();
     let floats = tensor.floats().unwrap_or_default().iter().map(|&v| Literal::Float(dtype, v));
     let ints = tensor.ints().unwrap_or_default().iter().map(|&v| Literal::Int(dtype, v));

@@ -2,6 +2,7 @@
 
 mod file;
 mod interp;
+mod lower;
 mod print;
 mod report;
 mod verify;
@@ -9,7 +10,7 @@ mod verify;
 pub use file::{Case, TestFile};
 
 /// Every command.
-pub const COMMANDS: &[Command] = &[interp::COMMAND, print::COMMAND, verify::COMMAND];
+pub const COMMANDS: &[Command] = &[interp::COMMAND, lower::COMMAND, print::COMMAND, verify::COMMAND];
 
 /// A command of a `test` line.
 pub struct Command {

@@ -196,11 +196,7 @@ impl<'a> Emitter<'a> {
             Prim::ArgReduce { .. } if axes_reduced_by(self.axes, id).is_empty() => {
                 return self.push_at(id, InstOp::Literal(Literal::Int(DType::I64, 0)), &[]);
             }
-            Prim::ArgReduce { op, .. } => {
-                let row = self.whole_row(id, node, args[0])?;
-                let found = self.push_at(id, InstOp::ArgReduce(*op), &[row])?;
-                return Ok(vec![self.lane_number(id, found[1])?]);
-            }
+            Prim::ArgReduce { op, .. } => return self.arg_reduce(id, node, args[0], *op),
             Prim::TopK { k } => {
                 let row = self.whole_row(id, node, args[0])?;
                 let found = self.push_at(id, InstOp::TopK(k.clone()), &[row])?;
@@ -217,8 +213,7 @@ impl<'a> Emitter<'a> {
                 for (arg, &operand) in args.iter_mut().zip(&node.operands) {
                     *arg = self.joined(id, operand, *arg, *axis)?;
                 }
-                self.covers_row(id, node.results[0], *axis)?;
-                InstOp::Cat
+                self.join_of(id, node, *axis)?
             }
             Prim::Gather { .. } => return Err(LowerError::at(id, "a gather from a computed value")),
             Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => return refuse(),
@@ -261,6 +256,61 @@ impl<'a> Emitter<'a> {
             return self.reduce_as_int(id, operand, make(Over::Group(extent.clone()), self.orders.group(&extent)));
         }
         Err(LowerError::at(id, "a reduction over lanes that are not the last of its row"))
+    }
+
+    fn arg_reduce(&mut self, id: NodeId, node: &Node, x: Val, op: ReduceOp) -> Result<Vec<Val>, LowerError> {
+        let over = axes_reduced_by(self.axes, id);
+        let mut x = self.full(id, node.operands[0], x)?;
+        if self.segment.ty(x).dtype == DType::Bool {
+            let widen = InstOp::Cast { to: DType::I32, round: Rounding::NearestEven, saturate: false };
+            x = self.push_at(id, widen, &[x])?[0];
+        }
+        let lanes = self.axes.flat(node.operands[0]).into_iter().filter(|&a| !self.space.is_row(a));
+        let lane = match (lanes.collect::<Vec<_>>(), &self.segment.ty(x).shape) {
+            (lanes, Shape::Group { .. }) if lanes == over => {
+                let row = self.push_at(id, InstOp::AsRow, &[x])?;
+                self.push_at(id, InstOp::ArgReduce(op), &row)?[1]
+            }
+            (lanes, _) if lanes == over => self.push_at(id, InstOp::ArgReduce(op), &[x])?[1],
+            (lanes, Shape::Row(all)) if lanes.ends_with(&over) => {
+                let all = all.clone();
+                self.arg_reduce_groups(id, x, op, &all, &product(over.iter().map(|&a| self.axes.extent(a))))?
+            }
+            _ => return Err(LowerError::at(id, "runs over lanes that are not the last of its row")),
+        };
+        Ok(vec![self.lane_number(id, lane)?])
+    }
+
+    /// The least lane of each group that holds the group's extreme, or a NaN, counted from the start of the group.
+    fn arg_reduce_groups(
+        &mut self,
+        id: NodeId,
+        x: Val,
+        op: ReduceOp,
+        lanes: &Dim,
+        size: &Dim,
+    ) -> Result<Val, LowerError> {
+        let (over, order) = (Over::Group(size.clone()), self.orders.group(size));
+        let extreme = InstOp::Reduce { op, over: over.clone(), nan: NanRule::Propagate, order };
+        let extreme = self.push_at(id, extreme, &[x])?[0];
+        let mut found = self.push_at(id, InstOp::Map(ScalarFn::Eq), &[x, extreme])?[0];
+        if self.segment.ty(x).dtype.is_float() {
+            let nan = self.push_at(id, InstOp::Map(ScalarFn::Ne), &[x, x])?[0];
+            found = self.push_at(id, InstOp::Map(ScalarFn::Or), &[found, nan])?[0];
+        }
+        let last = self.push_at(id, InstOp::Literal(Literal::Int(DType::I32, i32::MAX.into())), &[])?[0];
+        let lane = self.push_at(id, InstOp::Iota(lanes.clone()), &[])?[0];
+        let lane = self.push_at(id, InstOp::Map(ScalarFn::Select), &[found, lane, last])?;
+        let first = InstOp::Reduce { op: ReduceOp::Min, over, nan: NanRule::Propagate, order };
+        let first = self.push_at(id, first, &lane)?[0];
+        let numbers = self.push_at(id, InstOp::Iota(lanes.ceil_div(size)), &[])?;
+        let group = InstOp::AsGroup { lanes: lanes.clone(), size: size.clone() };
+        let group = self.push_at(id, group, &numbers)?[0];
+        let size = self.push_at(id, InstOp::Index(size.clone()), &[])?;
+        let to_i32 = InstOp::Cast { to: DType::I32, round: Rounding::NearestEven, saturate: false };
+        let size = self.push_at(id, to_i32, &size)?[0];
+        let start = self.push_at(id, InstOp::Map(ScalarFn::Mul), &[group, size])?[0];
+        Ok(self.push_at(id, InstOp::Map(ScalarFn::Sub), &[first, start])?[0])
     }
 
     /// A reduction of one element: combined with what the reduction starts from, where that changes a bit.
@@ -335,14 +385,30 @@ impl<'a> Emitter<'a> {
         Ok(val)
     }
 
-    /// An operand of a concatenation as lanes; an extent of 1 is no axis, yet one lane here.
+    /// An operand of a concatenation as lanes; an extent of 1 is no axis, yet one lane here, or a row of a stack.
     fn joined(&mut self, id: NodeId, value: Value, val: Val, axis: usize) -> Result<Val, LowerError> {
         let val = self.full(id, value, val)?;
-        if self.axes.dims(value)[axis].is_empty() && self.segment.ty(val).shape == Shape::Scalar {
-            return self.spread(val, &Shape::Row(Dim::constant(1))).map_err(|m| LowerError::at(id, m));
+        if self.axes.dims(value)[axis].is_empty() {
+            return match self.segment.ty(val).shape {
+                Shape::Scalar => self.spread(val, &Shape::Row(Dim::constant(1))).map_err(|m| LowerError::at(id, m)),
+                Shape::Row(_) => Ok(val),
+                Shape::Group { .. } => Err(LowerError::at(id, "a stack of groups")),
+            };
         }
         self.covers_row(id, value, axis)?;
         Ok(val)
+    }
+
+    /// How the lanes of a concatenation follow each other: those of a stack take turns where its axis is the innermost.
+    fn join_of(&self, id: NodeId, node: &Node, axis: usize) -> Result<InstOp, LowerError> {
+        let dim = &self.axes.dims(node.results[0])[axis];
+        let row = dim.first().map_or(&[][..], |&a| self.space.row_of(a));
+        let stack = node.operands.iter().all(|&v| self.axes.dims(v)[axis].is_empty());
+        if stack && row.len() > dim.len() {
+            return Ok(if row.ends_with(dim) { InstOp::Zip } else { InstOp::Cat });
+        }
+        self.covers_row(id, node.results[0], axis)?;
+        Ok(InstOp::Cat)
     }
 
     /// Checks that the dim that a slice or concatenation changes is all the lanes of a value.

@@ -97,9 +97,7 @@ impl Space {
             match prim {
                 Prim::Reduce { .. } | Prim::ArgReduce { .. } => {
                     let over = reduced.iter().find(|(at, _)| *at == id).map_or(&[][..], |(_, over)| over);
-                    if !self.axes.flat(node.operands[0]).ends_with(over) {
-                        return Err(Refusal::ReductionAxis);
-                    }
+                    self.check_reduced(node.operands[0], over)?;
                     self.check_single_row(node.operands[0], over)?;
                 }
                 Prim::Gather { .. } => {
@@ -124,6 +122,15 @@ impl Space {
             }
         }
         Ok(())
+    }
+
+    /// Reductions run over the last lanes of their operand. Rows may be behind these, if it is known how many lanes
+    /// there are: what has a symbolic extent counts the rows of the whole tensor.
+    fn check_reduced(&self, operand: Value, over: &[AxisId]) -> Result<(), Refusal> {
+        let flat = self.axes.flat(operand);
+        let known = over.iter().all(|&a| self.axes.extent(a).as_const().is_some());
+        let lanes: Vec<AxisId> = flat.iter().copied().filter(|&a| self.is_lane(a)).collect();
+        if flat.ends_with(over) || (known && lanes.ends_with(over)) { Ok(()) } else { Err(Refusal::ReductionAxis) }
     }
 
     /// A body without rows reduces one axis of known extent at a time; anything else is a reduction of a tensor.
