@@ -16,3 +16,5 @@ mod kept;
 mod kernels;
 #[path = "cpu/maps.rs"]
 mod maps;
+#[path = "cpu/searches.rs"]
+mod searches;

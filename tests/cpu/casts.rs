@@ -83,6 +83,106 @@ fn floats_round_to_short_floats() {
 }
 
 #[test]
+fn floats_round_in_every_direction() {
+    for to in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {
+        let codes = floats(to);
+        for round in ["trunc", "floor", "ceil", "half_away"] {
+            for saturate in [false, true] {
+                run(DType::F32, to, round, saturate, &codes);
+            }
+            let codes: Vec<u64> =
+                codes.iter().step_by(61).map(|&bits| f64::from(f32::from_bits(bits as u32)).to_bits()).collect();
+            if to != DType::BF16 {
+                run(DType::F64, to, round, false, &codes);
+            }
+        }
+    }
+    // Every value of 16 bits is between two of 8 bits.
+    for from in [DType::BF16, DType::F16] {
+        for round in ["rne", "trunc", "floor", "ceil", "half_away"] {
+            run(from, DType::F8E4M3, round, true, &(0..1 << 16).collect::<Vec<u64>>());
+        }
+    }
+}
+
+#[test]
+fn codes_of_four_bits_are_stored_in_pairs() {
+    let codes = floats(DType::F8E4M3);
+    for round in ["rne", "trunc", "floor", "ceil", "half_away"] {
+        for saturate in [false, true] {
+            for n in [2, 6, 8, 16, 30, 4096] {
+                let text = cast(DType::F32, DType::F4E2M1, round, saturate);
+                let text = text.replace("(n = extent(x, 0)) rows 1", "(s = extent(x, 0)) rows s");
+                let text = text.replace("[n]", &format!("[s, {n}]")).replace(", n>", &format!(", {n}>"));
+                let kernel = kernel(&text.replace("[lane]", &format!("[row*{n} + lane]")));
+                let rows = codes.len() / n;
+                let x = codes[..rows * n].iter().flat_map(|&code| (code as u32).to_le_bytes()).collect();
+                check_on(&kernel, &[("s", rows as i64)], vec![x, vec![0xa5; rows * n / 2]], 3);
+            }
+        }
+    }
+    let nibbles: Vec<u64> = (0..5000).map(|i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60).collect();
+    for from in [DType::F4E2M1, DType::I4, DType::U4] {
+        for n in [4999, 5000] {
+            run(from, DType::F32, "rne", false, &nibbles[..n]);
+        }
+    }
+}
+
+#[test]
+fn wide_integers_round_once_to_short_floats() {
+    let mut wide: Vec<u64> = (0..20000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i % 64)).collect();
+    // Next to the middle of two bf16 values, and of two f16 values.
+    for power in 8..63 {
+        for below in [9, 8, 12, 11] {
+            let middle = (1u64 << power) | (1u64 << power >> below);
+            wide.extend([middle, middle + 1, middle - 1, middle.wrapping_neg(), (middle + 1).wrapping_neg()]);
+        }
+    }
+    for from in [DType::I32, DType::U32, DType::I64, DType::U64] {
+        let codes: Vec<u64> = wide.iter().map(|w| if from.bits() == 64 { *w } else { w & 0xffff_ffff }).collect();
+        for to in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E8M0] {
+            for round in ["rne", "trunc", "floor", "ceil", "half_away"] {
+                run(from, to, round, false, &codes);
+                run(from, to, round, true, &codes);
+            }
+        }
+    }
+}
+
+/// What is known to be small needs no care for what lies beyond the integers.
+#[test]
+fn clamped_floats_become_integers_that_wrap() {
+    let mut codes = floats(DType::F8E5M2);
+    codes.extend([1e9f32, -1e9, 4e9, 2f32.powi(63)].map(|x| u64::from(x.to_bits())));
+    for (max, min, low, high) in [
+        ("max", "min", "-128.0", "127.0"),
+        ("maxnum", "minnum", "-128.0", "127.0"),
+        ("max", "min", "-1e9", "1e9"),
+        ("max", "min", "-1e10", "1e9"),
+        ("maxnum", "min", "-inf", "300.5"),
+    ] {
+        for to in [DType::I8, DType::U8, DType::I32, DType::U16] {
+            for round in ["trunc", "rne", "floor"] {
+                let text = cast(DType::F32, to, round, false).replace(
+                    "%1 = cast %0",
+                    &format!(
+                        "%l = literal f32 {low}
+                         %h = literal f32 {high}
+                         %a = {max} %0, %l
+                         %b = {min} %a, %h
+                         %1 = cast %b"
+                    ),
+                );
+                let x: Vec<u8> = codes.iter().flat_map(|&code| (code as u32).to_le_bytes()).collect();
+                let y = vec![0xa5; to.bytes_for(codes.len())];
+                check_on(&kernel(&text), &[("n", codes.len() as i64)], vec![x, y], 1);
+            }
+        }
+    }
+}
+
+#[test]
 fn floats_become_integers_and_back() {
     for to in [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::Bool] {
         let mut codes = floats(DType::F8E5M2);

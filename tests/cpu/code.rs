@@ -73,9 +73,9 @@ fn unloading_gives_the_memory_back() {
 
 #[test]
 fn what_is_not_taken_is_named() {
-    let text = NORM.replace("%y = cast %d to bf16 rne\n", "%d2, %i = top_k %d k 515\n %y = cast %d2 to bf16 rne\n");
-    let error = compile(&kernel(&text)).expect_err("top_k is not taken").to_string();
-    assert!(error.contains("`top_k`") && error.contains("norm"), "{error}");
+    let error =
+        compile(&kernel(&NORM.replace("tree(16)", "tree(20000)"))).expect_err("too many accumulators").to_string();
+    assert!(error.contains("`reduce`") && error.contains("norm") && error.contains("tree(20000)"), "{error}");
     let error = compile(&kernel(&NORM.replace("%x: bf16[s, 515] in", "%x: bf16[s, 515] in peer(2)")));
     assert!(error.is_err());
     let cuda = Target::Cuda { arch: "sm_90".into() };

@@ -27,16 +27,16 @@ pub(super) const fn register(dtype: DType) -> Type {
 
 /// A short float format: a sign above `exponent` and `mantissa` bits.
 #[derive(Clone, Copy)]
-struct Short {
-    bits: u32,
-    mantissa: u32,
+pub(super) struct Short {
+    pub bits: u32,
+    pub mantissa: u32,
     /// Biased f32 exponent of the least normal number.
-    least_normal: u32,
-    max_finite: f32,
+    pub least_normal: u32,
+    pub max_finite: f32,
     /// The least power of two, or for e4m3 and e2m1 the value, whose encoding stands for "beyond the range".
-    beyond: f32,
-    nan: u32,
-    ieee: bool,
+    pub beyond: f32,
+    pub nan: u32,
+    pub ieee: bool,
 }
 
 const fn short(dtype: DType) -> Option<Short> {
@@ -69,8 +69,8 @@ const fn short(dtype: DType) -> Option<Short> {
     })
 }
 
-const MAGNITUDE: u32 = 0x7fff_ffff;
-const INFINITY: i64 = 0x7f80_0000;
+pub(super) const MAGNITUDE: u32 = 0x7fff_ffff;
+pub(super) const INFINITY: i64 = 0x7f80_0000;
 
 /// Why a conversion is not taken.
 pub(super) type Refusal = String;
@@ -114,6 +114,10 @@ impl Code<'_> {
             }
             (true, false) => {
                 let wide = self.widened(v, from);
+                if known.bounded && !saturate && to.is_int() && to.bits() <= 32 {
+                    let whole = self.float_to_int(wide, DType::I32, round, true)?;
+                    return Ok(self.wrap_int(whole, to));
+                }
                 self.float_to_int(wide, to, round, saturate)
             }
             (false, true) => self.int_to_float(v, from, to, round, saturate),
@@ -142,7 +146,7 @@ impl Code<'_> {
                 Ok(if signed { self.b.ins().fcvt_from_sint(F64, v) } else { self.b.ins().fcvt_from_uint(F64, v) })
             }
             (_, DType::F32) if nearest && !saturate => Ok(self.b.ins().fdemote(F32, v)),
-            (_, _) if to.is_float() && nearest => {
+            (_, _) if to.is_float() && (nearest || short(to).is_some()) => {
                 let odd = self.demote_to_odd(v);
                 self.narrowed(odd, to, round, saturate)
             }
@@ -152,7 +156,7 @@ impl Code<'_> {
     }
 
     /// `f64` to `f32` rounded to odd, so that rounding to a shorter format afterwards is right.
-    fn demote_to_odd(&mut self, v: Value) -> Value {
+    pub(super) fn demote_to_odd(&mut self, v: Value) -> Value {
         let near = self.b.ins().fdemote(F32, v);
         let back = self.b.ins().fpromote(F64, near);
         let (size, was) = (self.b.ins().fabs(back), self.b.ins().fabs(v));
@@ -232,13 +236,12 @@ impl Code<'_> {
         if to == DType::F8E8M0 {
             return self.encode_e8m0(v, round, saturate);
         }
-        if round != Rounding::NearestEven {
-            return Err(format!("rounding `{}` to {to}", round.name()));
-        }
-        match short(to) {
-            Some(format) => Ok(self.encode_short(v, format, saturate)),
-            None => Ok(self.encode_bf16(v, saturate)),
-        }
+        Ok(match (short(to), round) {
+            (Some(format), Rounding::NearestEven) => self.encode_short(v, format, saturate),
+            (Some(format), _) => self.encode_directed(v, format, round, saturate),
+            (None, Rounding::NearestEven) => self.encode_bf16(v, saturate),
+            (None, _) => self.encode_bf16_directed(v, round, saturate),
+        })
     }
 
     fn clamp_to_finite(&mut self, v: Value) -> Value {
@@ -419,8 +422,12 @@ impl Code<'_> {
         let v = if from == DType::Bool { self.mask_to_one(v) } else { v };
         // At most 24 bits are exact in f32, so only the second step rounds.
         let exact = from.bits() < 32;
-        if !exact && (to != DType::F32 || round != Rounding::NearestEven) {
-            return Err(format!("no conversion from {from} to {to} with one rounding"));
+        if !exact && to != DType::F32 {
+            let folded = self.folded_int(v, from);
+            return self.narrowed(folded, to, round, saturate);
+        }
+        if !exact && round != Rounding::NearestEven {
+            return Err(format!("no conversion from {from} to {to} of that rounding"));
         }
         let ty = if self.is_vector(v) { F32X4 } else { F32 };
         let wide = if from.is_signed_int() || exact {

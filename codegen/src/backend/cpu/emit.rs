@@ -4,13 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::types::{F32, F64, I32, I64};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{AbiParam, Function, InstBuilder, Signature, UserFuncName, Value};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use fusewright_abi::DType;
-use fusewright_graph::{Dim, Literal, ReduceOp};
+use fusewright_graph::Dim;
 
 use super::code::Code;
 use super::eval::{Eval, InGroup, Key, Pass as Running, Refused, Taken};
@@ -20,7 +19,7 @@ use super::plan::{self, Grouped, Job, Pass, Plan};
 use super::reduce::Accumulators;
 use super::slots::Slot;
 use super::walk::Walk;
-use crate::kernel::{Inst, InstOp, Kernel, Level, Val};
+use crate::kernel::{InstOp, Kernel, Level, Val};
 
 /// Lanes of an unrolled body.
 const BODY: i64 = 16;
@@ -83,7 +82,7 @@ struct Rows<'e, 'k, 'f> {
 
 type Open = BTreeMap<usize, Accumulators>;
 
-impl<'k> Rows<'_, 'k, '_> {
+impl Rows<'_, '_, '_> {
     fn run(&mut self, begin: Value, end: Value) -> Taken<()> {
         let segment = self.eval.segment;
         self.hoist(Level::Kernel)?;
@@ -152,7 +151,7 @@ impl<'k> Rows<'_, 'k, '_> {
                         self.filled(jobs.iter().map(|j| j.inst));
                     }
                     Pass::Grouped(grouped) => self.grouped(grouped, &open)?,
-                    Pass::ArgReduce(at) => self.arg_reduce(*at)?,
+                    Pass::Search(at) => self.eval.search(*at)?,
                 }
             }
             for (at, accumulators) in &open {
@@ -338,7 +337,7 @@ impl<'k> Rows<'_, 'k, '_> {
         let mut open = Open::new();
         let mut vector = true;
         for &at in reduces {
-            let facts = Walk::of(self.eval.kernel, segment, at, None);
+            let facts = Walk::of(segment, at, None);
             let same = |u: &super::walk::GroupUse| (&u.lanes, &u.size, u.scale) == (&group.lanes, &group.size, 1);
             vector &= facts.vector && facts.cuts.is_empty() && facts.groups.iter().all(same);
             let accumulators = self.eval.accumulators(at)?;
@@ -352,67 +351,6 @@ impl<'k> Rows<'_, 'k, '_> {
             self.eval.remember(key, result);
         }
         Ok(())
-    }
-
-    /// The extreme lane of a row: the first of equals, a NaN before everything.
-    fn arg_reduce(&mut self, at: usize) -> Taken<()> {
-        let segment = self.eval.segment;
-        let inst: &'k Inst = &segment.insts[at];
-        self.eval.at = Some(at);
-        let InstOp::ArgReduce(op) = inst.op else { return Err(self.eval.refuse("not an extreme")) };
-        let (arg, dtype) = (inst.args[0], segment.ty(inst.args[0]).dtype);
-        if dtype == DType::Bool {
-            return Err(self.eval.refuse("an extreme of booleans"));
-        }
-        let shape = &segment.ty(arg).shape;
-        let worst = worst(op, dtype);
-        let start = self.eval.literal(worst, Width::One);
-        let best = self.eval.code.b.declare_var(super::cast::register(dtype));
-        let place = self.eval.code.b.declare_var(I32);
-        self.eval.code.b.def_var(best, start);
-        let nowhere = self.eval.code.b.ins().iconst(I32, 0);
-        self.eval.code.b.def_var(place, nowhere);
-        let (zero, end) = (self.eval.code.i64(0), self.eval.dim(&shape.elements())?);
-        let l = self.eval.code.begin_loop(zero, end, 1);
-        let mark = self.eval.enter();
-        let x = self.eval.value(arg, shape, Some(&Pos::at(l.i)), Width::One)?.first;
-        let so_far = self.eval.code.b.use_var(best);
-        let better = self.eval.code.is_better(op, dtype, x, so_far);
-        let at_x = self.eval.code.b.ins().ireduce(I32, l.i);
-        let at_best = self.eval.code.b.use_var(place);
-        let value = self.eval.code.b.ins().select(better, x, so_far);
-        let index = self.eval.code.b.ins().select(better, at_x, at_best);
-        self.eval.code.b.def_var(best, value);
-        self.eval.code.b.def_var(place, index);
-        self.eval.leave(mark);
-        self.eval.code.end_loop(l);
-        let (value, index) = (self.eval.code.b.use_var(best), self.eval.code.b.use_var(place));
-        self.eval.remember(Key::Scalar(inst.results[0]), value);
-        self.eval.remember(Key::Scalar(inst.results[1]), index);
-        self.eval.at = None;
-        Ok(())
-    }
-}
-
-impl Code<'_> {
-    /// Whether `x` replaces the best element so far.
-    fn is_better(&mut self, op: ReduceOp, dtype: DType, x: Value, best: Value) -> Value {
-        let max = op == ReduceOp::Max;
-        if !dtype.is_float() {
-            let cc = if max { IntCC::SignedGreaterThan } else { IntCC::SignedLessThan };
-            return self.icmp(if dtype.is_signed_int() { cc } else { cc.unsigned() }, x, best);
-        }
-        let (x, best) = match dtype {
-            DType::F64 => (x, best),
-            _ => (self.widened(x, dtype), self.widened(best, dtype)),
-        };
-        debug_assert!(matches!(self.ty(x), F32 | F64));
-        let cc = if max { FloatCC::GreaterThan } else { FloatCC::LessThan };
-        let beyond = self.fcmp(cc, x, best);
-        let nan = self.fcmp(FloatCC::Unordered, x, x);
-        let number = self.fcmp(FloatCC::Ordered, best, best);
-        let wins = self.b.ins().bor(beyond, nan);
-        self.b.ins().band(wins, number)
     }
 }
 
@@ -428,21 +366,6 @@ struct Span {
     even: bool,
 }
 
-/// What every element replaces.
-fn worst(op: ReduceOp, dtype: DType) -> Literal {
-    if dtype.is_float() {
-        let most = if matches!(dtype, DType::F8E4M3 | DType::F4E2M1 | DType::F8E8M0) {
-            fusewright_graph::num::max_finite(dtype)
-        } else {
-            f64::INFINITY
-        };
-        let least = if dtype == DType::F8E8M0 { 0.0 } else { -most };
-        return Literal::Float(dtype, if op == ReduceOp::Max { least } else { most });
-    }
-    let (least, greatest) = fusewright_graph::num::int_range(dtype);
-    Literal::Int(dtype, if op == ReduceOp::Max { least as i64 } else { greatest as i64 })
-}
-
 /// The stores and reductions of a pass over lanes.
 fn sinks(pass: &Pass) -> Vec<usize> {
     match pass {
@@ -451,6 +374,6 @@ fn sinks(pass: &Pass) -> Vec<usize> {
             let jobs = g.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
             g.elements.iter().copied().chain(jobs).collect()
         }
-        Pass::ArgReduce(at) => vec![*at],
+        Pass::Search(at) => vec![*at],
     }
 }

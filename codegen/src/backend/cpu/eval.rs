@@ -42,6 +42,8 @@ pub(super) enum Key {
     Trash,
     GroupOf(Pos, Dim),
     Kept(Val, Pos),
+    /// Elements in pairs: those at the even and at the odd places from an index on.
+    Pairs(ParamId, Dim, Pos),
 }
 
 /// The group that a loop is in: lanes `rate · base … rate · (base + span)` of a pass belong to group `index`.
@@ -144,7 +146,7 @@ impl<'k, 'f> Eval<'k, 'f> {
         self.remember_lanes(key, Lanes::one(value)).first
     }
 
-    fn remember_lanes(&mut self, key: Key, lanes: Lanes) -> Lanes {
+    pub(super) fn remember_lanes(&mut self, key: Key, lanes: Lanes) -> Lanes {
         self.memo.insert(key.clone(), lanes);
         self.order.push(key);
         lanes

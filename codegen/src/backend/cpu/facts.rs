@@ -9,13 +9,45 @@ use crate::kernel::{Inst, InstOp, Segment};
 /// Facts about every value of a segment.
 pub(super) fn known_facts(segment: &Segment) -> Vec<Known> {
     let mut facts = vec![Known::default(); segment.types.len()];
+    let mut sides = vec![(false, false); segment.types.len()];
     for inst in &segment.insts {
         let args: Vec<Known> = inst.args.iter().map(|a| facts[a.0 as usize]).collect();
         let (sign_clear, constant) = sign(segment, inst, &args);
-        let known = Known { sign_clear, constant, short_nan: short_nan(segment, inst, &args) };
-        inst.results.iter().for_each(|result| facts[result.0 as usize] = known);
+        let (above, below) = bounds(inst, &inst.args.iter().map(|a| sides[a.0 as usize]).collect::<Vec<_>>(), &args);
+        let known = Known { sign_clear, constant, short_nan: short_nan(segment, inst, &args), bounded: above && below };
+        for result in &inst.results {
+            (facts[result.0 as usize], sides[result.0 as usize]) = (known, (above, below));
+        }
     }
     facts
+}
+
+/// Far inside what an `i32` holds, so that no rounding of a float leads out.
+const BOUND: f64 = 1e9;
+
+/// Whether a value that is no NaN is at least −[`BOUND`], and whether it is at most [`BOUND`].
+fn bounds(inst: &Inst, args: &[(bool, bool)], known: &[Known]) -> (bool, bool) {
+    let all = |args: &[(bool, bool)]| (args.iter().all(|a| a.0), args.iter().all(|a| a.1));
+    let (lower, upper) = all(args);
+    // Where NaNs are passed over, only what is none bounds the result.
+    let passes = matches!(inst.op, InstOp::Map(ScalarFn::MaxNum | ScalarFn::MinNum));
+    let any = |side: fn(&(bool, bool)) -> bool| {
+        args.iter().zip(known).any(|(a, known)| side(a) && (!passes || known.constant))
+    };
+    match &inst.op {
+        InstOp::Literal(Literal::Float(_, x)) => (*x >= -BOUND, *x <= BOUND),
+        InstOp::Map(ScalarFn::Max | ScalarFn::MaxNum) => (lower || any(|a| a.0), upper),
+        InstOp::Map(ScalarFn::Min | ScalarFn::MinNum) => (lower, upper || any(|a| a.1)),
+        InstOp::Map(ScalarFn::RoundEven | ScalarFn::Floor | ScalarFn::Ceil | ScalarFn::Trunc)
+        | InstOp::Slice { .. }
+        | InstOp::Broadcast(_)
+        | InstOp::Cat
+        | InstOp::Zip => (lower, upper),
+        InstOp::Map(ScalarFn::Select) => all(&args[1..]),
+        // Formats of this range round to no more than half as much again.
+        InstOp::Cast { to: DType::BF16 | DType::F32 | DType::F64, .. } => (lower, upper),
+        _ => (false, false),
+    }
 }
 
 /// Whether the sign bit is clear, and whether it is a finite constant other than zero.

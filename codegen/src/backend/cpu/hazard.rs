@@ -45,7 +45,7 @@ pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Result<(
     if risky.is_empty() {
         return Ok(());
     }
-    let accesses = accesses(kernel, segment, plan);
+    let accesses = accesses(segment, plan);
     for (inst, to) in risky {
         for store in accesses.iter().filter(|a| a.inst == inst) {
             for other in accesses.iter().filter(|a| a.at >= store.at) {
@@ -60,13 +60,13 @@ pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Result<(
     Ok(())
 }
 
-fn accesses(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Vec<Access> {
+fn accesses(segment: &Segment, plan: &Plan) -> Vec<Access> {
     let mut accesses = Vec::new();
     for (at, pass) in plan.phases.iter().flatten().enumerate() {
         let mut add = |inst: usize, offset: &Dim, lanes: Option<i64>| {
             let end = lanes.map(|n| offset + &Dim::constant(n));
             let piece = end.as_ref().map(|end| (offset, end));
-            let loads = Walk::of(kernel, segment, inst, piece).touches;
+            let loads = Walk::of(segment, inst, piece).touches;
             accesses.push(Access { at, inst, offset: offset.clone(), lanes, loads });
         };
         match pass {
@@ -78,7 +78,7 @@ fn accesses(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Vec<Access> {
                 jobs.for_each(|j| add(j.inst, &j.offset, None));
                 g.elements.iter().for_each(|&inst| add(inst, &Dim::constant(0), None));
             }
-            Pass::ArgReduce(inst) => add(*inst, &Dim::constant(0), None),
+            Pass::Search(inst) => add(*inst, &Dim::constant(0), None),
         }
     }
     accesses

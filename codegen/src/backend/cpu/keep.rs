@@ -12,7 +12,7 @@ use fusewright_graph::{Dim, ScalarFn};
 use super::eval::definitions;
 use super::plan::{Grouped, Job, Pass, Plan, sink_value};
 use super::walk::Walk;
-use crate::kernel::{Inst, InstOp, Kernel, Segment, Shape, Val};
+use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
 
 /// Most bytes of stack memory that the values of a segment take.
 const MOST_BYTES: i64 = 64 << 10;
@@ -41,8 +41,8 @@ impl Kept {
 }
 
 /// Chooses what is kept, and adds to the plan the jobs that store it.
-pub(super) fn choose(kernel: &Kernel, segment: &Segment, plan: &mut Plan) {
-    let mut keeper = Keeper { kernel, segment, definitions: definitions(segment), kept: BTreeMap::new(), bytes: 0 };
+pub(super) fn choose(segment: &Segment, plan: &mut Plan) {
+    let mut keeper = Keeper { segment, definitions: definitions(segment), kept: BTreeMap::new(), bytes: 0 };
     let places = keeper.rows(plan);
     for (value, (phase, pass)) in places.into_iter().rev() {
         keeper.place(&mut plan.phases[phase], pass, value);
@@ -58,7 +58,6 @@ pub(super) fn choose(kernel: &Kernel, segment: &Segment, plan: &mut Plan) {
 }
 
 struct Keeper<'k> {
-    kernel: &'k Kernel,
     segment: &'k Segment,
     definitions: Vec<usize>,
     kept: BTreeMap<Val, i64>,
@@ -71,6 +70,11 @@ type Seen = BTreeMap<Val, bool>;
 impl<'k> Keeper<'k> {
     fn inst(&self, v: Val) -> &'k Inst {
         &self.segment.insts[self.definitions[v.0 as usize]]
+    }
+
+    /// Whether the loop that computes a value stores it anyway.
+    fn is_found(&self, v: Val) -> bool {
+        matches!(self.inst(v).op, InstOp::TopK(_))
     }
 
     fn is_row(&self, v: Val) -> bool {
@@ -114,7 +118,7 @@ impl<'k> Keeper<'k> {
                 let jobs = g.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
                 reduces.chain(jobs).flat_map(of).collect()
             }
-            Pass::ArgReduce(at) => of(*at),
+            Pass::Search(at) => of(*at),
         }
     }
 
@@ -123,7 +127,8 @@ impl<'k> Keeper<'k> {
         let mut seen = Seen::new();
         let mut open: Vec<(Val, bool)> = roots.iter().rev().map(|v| (*v, true)).collect();
         while let Some((v, direct)) = open.pop() {
-            if !self.is_row(v) || self.kept.contains_key(&v) || seen.get(&v).is_some_and(|d| *d || !direct) {
+            let stored = self.kept.contains_key(&v) || self.is_found(v);
+            if !self.is_row(v) || stored || seen.get(&v).is_some_and(|d| *d || !direct) {
                 continue;
             }
             if stop(self, v) {
@@ -163,7 +168,7 @@ impl<'k> Keeper<'k> {
             if self.segment.ty(v).shape == Shape::Scalar || !seen.insert(v) {
                 continue;
             }
-            if self.kept.contains_key(&v) || !self.is_row(v) {
+            if self.kept.contains_key(&v) || self.is_found(v) || !self.is_row(v) {
                 cost += 1;
                 continue;
             }
@@ -191,7 +196,7 @@ impl<'k> Keeper<'k> {
             return false;
         }
         let at = self.definitions[v.0 as usize];
-        let walk = Walk::of(self.kernel, self.segment, at, None);
+        let walk = Walk::of(self.segment, at, None);
         if !walk.cuts.is_empty() || (size.is_none() && !walk.groups.is_empty()) {
             return false;
         }
@@ -203,7 +208,7 @@ impl<'k> Keeper<'k> {
     /// Adds the job that stores a row value to the loop that computes it, or a loop of its own before that.
     fn place(&self, phase: &mut Vec<Pass>, pass: usize, value: Val) {
         let at = self.definitions[value.0 as usize];
-        let fits = Walk::of(self.kernel, self.segment, at, None).vector;
+        let fits = Walk::of(self.segment, at, None).vector;
         let length = self.segment.ty(value).shape.elements();
         let job = Job { inst: at, offset: Dim::constant(0) };
         match &mut phase[pass] {

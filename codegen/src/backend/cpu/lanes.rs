@@ -35,6 +35,11 @@ impl<'k> Eval<'k, '_> {
             let vector = self.code.splat(one);
             return Ok(repeated(vector, width));
         }
+        if let (Some(pos), None, true) = (pos, predicate, width != Width::One)
+            && let Some(chunk) = self.load_chunk(param, index, pos, width)?
+        {
+            return Ok(chunk);
+        }
         let lanes_step = pos.map_or(0, |_| consecutive(index));
         if width != Width::One && (by_lane || lanes_step != 1 || dtype.bits() < 8) {
             return self.by_single_lanes(pos, width, &mut |eval, pos| {
@@ -286,7 +291,7 @@ impl<'k> Eval<'k, '_> {
         let InstOp::Store { param, index, otherwise } = &inst.op else { return Err(self.refuse("not a store")) };
         let dtype = self.kernel.param(*param).dtype;
         if dtype.bits() < 8 {
-            return Err(self.refuse(format!("a store of single {dtype} elements; pack them into bytes")));
+            return self.store_packed(at, value, pos, width);
         }
         let predicate = inst.args.get(1).copied();
         let by_lane = predicate.is_some_and(|p| self.segment.ty(p).shape != Shape::Scalar);
@@ -329,7 +334,7 @@ impl<'k> Eval<'k, '_> {
     }
 
     /// Whether a loop counter is even in every pass.
-    fn even_base(&self, base: Value) -> bool {
+    pub(super) fn even_base(&self, base: Value) -> bool {
         self.pass.as_ref().is_some_and(|pass| pass.base == base && pass.even)
     }
 

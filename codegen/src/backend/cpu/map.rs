@@ -4,6 +4,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::types::{F32, F32X4, F64, I64};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use fusewright_abi::DType;
+use fusewright_graph::scalar::Yields;
 use fusewright_graph::{NanRule, ReduceOp, ScalarFn};
 
 use super::cast::Refusal;
@@ -18,6 +19,8 @@ pub(super) struct Known {
     pub constant: bool,
     /// An f32 or bf16 whose low 16 bits are clear if it is a NaN.
     pub short_nan: bool,
+    /// A float that is NaN or, rounded to an integer in any direction, an `i32`.
+    pub bounded: bool,
 }
 
 impl Code<'_> {
@@ -31,6 +34,11 @@ impl Code<'_> {
             DType::Bool => self.bool_map(f, x),
             DType::I32 | DType::I64 => self.int_map(f, x, true),
             DType::U32 | DType::U64 => self.int_map(f, x, false),
+            // Held in 32 bits with their sign or with zeros, of which the operands of no function lack any.
+            _ if dtype.is_int() => self.int_map(f, x, true).map(|v| match f.spec().yields {
+                Yields::Bool => v,
+                Yields::Operand => self.wrap_int(v, dtype),
+            }),
             _ => None,
         }
         .ok_or_else(|| format!("`{}` of {dtype}", f.name()))
@@ -143,11 +151,13 @@ impl Code<'_> {
             ScalarFn::Min | ScalarFn::MinNum => self.b.ins().umin(x[0], x[1]),
             ScalarFn::Neg => self.b.ins().ineg(x[0]),
             ScalarFn::Abs if signed => self.b.ins().iabs(x[0]),
+            ScalarFn::Abs => x[0],
             ScalarFn::And => self.b.ins().band(x[0], x[1]),
             ScalarFn::Or => self.b.ins().bor(x[0], x[1]),
             ScalarFn::Xor => self.b.ins().bxor(x[0], x[1]),
             ScalarFn::Not => self.b.ins().bnot(x[0]),
-            ScalarFn::Shl | ScalarFn::Shr if signed => self.shift(f == ScalarFn::Shl, x[0], x[1]),
+            ScalarFn::Shl | ScalarFn::Shr => self.shift(f == ScalarFn::Shl, signed, x[0], x[1]),
+            ScalarFn::Div | ScalarFn::Rem => self.divide_unsigned(f == ScalarFn::Div, x[0], x[1]),
             _ => return None,
         })
     }
@@ -170,13 +180,23 @@ impl Code<'_> {
         self.b.ins().select(by_zero, zero, value)
     }
 
-    /// By the width or more: 0 to the left, the sign to the right. One lane only.
-    fn shift(&mut self, left: bool, a: Value, by: Value) -> Value {
+    /// By zero 0. One lane only.
+    fn divide_unsigned(&mut self, quotient: bool, a: Value, b: Value) -> Value {
+        let ty = self.ty(b);
+        let (zero, one) = (self.b.ins().iconst(ty, 0), self.b.ins().iconst(ty, 1));
+        let by_zero = self.icmp(IntCC::Equal, b, zero);
+        let safe = self.b.ins().select(by_zero, one, b);
+        let value = if quotient { self.b.ins().udiv(a, safe) } else { self.b.ins().urem(a, safe) };
+        self.b.ins().select(by_zero, zero, value)
+    }
+
+    /// By the width or more: 0 to the left and of unsigned integers, else the sign. One lane only.
+    fn shift(&mut self, left: bool, signed: bool, a: Value, by: Value) -> Value {
         let ty = self.ty(a);
         let width = i64::from(ty.bits());
         let inside = self.icmp_const(IntCC::UnsignedLessThan, by, width);
-        if left {
-            let shifted = self.b.ins().ishl(a, by);
+        if left || !signed {
+            let shifted = if left { self.b.ins().ishl(a, by) } else { self.b.ins().ushr(a, by) };
             let zero = self.b.ins().iconst(ty, 0);
             return self.b.ins().select(inside, shifted, zero);
         }

@@ -161,6 +161,41 @@ impl Code<'_> {
         self.extend(code, 0, 4, seat(dtype))
     }
 
+    /// Eight 4-bit elements from the address of their first byte.
+    pub fn load_nibbles(&mut self, dtype: DType, address: Value) -> Lanes {
+        let bytes = self.load(I32, address, 0);
+        let pairs = self.widen_u8(bytes);
+        let (even, odd) = (self.extend(pairs, 0, 4, seat(dtype)), self.extend(pairs, 4, 4, seat(dtype)));
+        Lanes::pair(even, odd)
+    }
+
+    /// Writes eight 4-bit elements to four bytes.
+    pub fn store_nibbles(&mut self, dtype: DType, v: Lanes, address: Value) {
+        let v = self.codes(dtype, v);
+        let high = self.shl(v.second.unwrap_or(v.first), 4);
+        let pairs = self.or(v.first, high);
+        let bytes = self.narrow_to_u8(pairs);
+        self.store(bytes, address, 0);
+    }
+
+    /// Writes one 4-bit element beside its neighbour; `index` counts elements from `base`.
+    pub fn store_nibble(&mut self, dtype: DType, v: Value, base: Value, index: Value) {
+        let code = self.codes(dtype, Lanes::one(v)).first;
+        let byte = self.sar(index, 1);
+        let address = self.b.ins().iadd(base, byte);
+        let odd = self.b.ins().ireduce(I32, index);
+        let odd = self.and(odd, 1);
+        let shift = self.shl(odd, 2);
+        let fifteen = self.int(code, 15);
+        let place = self.b.ins().ishl(fifteen, shift);
+        let other = self.b.ins().bnot(place);
+        let both = self.b.ins().uload8(I32, mem(), address, 0);
+        let kept = self.b.ins().band(both, other);
+        let moved = self.b.ins().ishl(code, shift);
+        let joined = self.or(kept, moved);
+        self.b.ins().istore8(mem(), joined, address, 0);
+    }
+
     /// Writes consecutive elements of at least 8 bits.
     pub fn store_lanes(&mut self, dtype: DType, v: Lanes, address: Value, offset: i32, width: Width) {
         if let (DType::BF16, Width::Eight, Some(odd)) = (dtype, width, v.second) {

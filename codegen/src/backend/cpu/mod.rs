@@ -21,8 +21,11 @@ mod lanes;
 mod map;
 mod memory;
 mod object;
+mod pairs;
 mod plan;
 mod reduce;
+mod round;
+mod search;
 mod slots;
 mod walk;
 

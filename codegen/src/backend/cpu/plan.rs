@@ -45,8 +45,8 @@ pub(super) enum Pass {
     Flat { lanes: Dim, vector: bool, jobs: Vec<Job> },
     /// Over groups.
     Grouped(Grouped),
-    /// The extreme lane of a row.
-    ArgReduce(usize),
+    /// The extreme lane of a row, or its largest.
+    Search(usize),
 }
 
 /// What runs for an inner row, in order.
@@ -69,7 +69,10 @@ pub(super) fn roots(segment: &Segment, inst: usize) -> &[Val] {
 
 /// Whether an instruction consumes lanes: a store or a reduction.
 pub(super) fn is_sink(segment: &Segment, inst: usize) -> bool {
-    matches!(segment.insts[inst].op, InstOp::Store { .. } | InstOp::Reduce { .. } | InstOp::ArgReduce(_))
+    matches!(
+        segment.insts[inst].op,
+        InstOp::Store { .. } | InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_)
+    )
 }
 
 /// The value that a job takes lane by lane.
@@ -86,7 +89,7 @@ pub(super) fn plan(kernel: &Kernel, segment: &Segment) -> Result<Plan, Refused> 
     for (at, inst) in segment.insts.iter().enumerate().filter(|(at, _)| planner.live[*at]) {
         match &inst.op {
             InstOp::Store { .. } if segment.ty(inst.args[0]).shape == Shape::Scalar => scalar_stores.push(at),
-            InstOp::Store { .. } | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) => {
+            InstOp::Store { .. } | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
                 let phase = planner.phase_of(at);
                 phases.resize_with(phases.len().max(phase + 1), Vec::new);
                 planner.place(&mut phases[phase], at)?;
@@ -98,7 +101,7 @@ pub(super) fn plan(kernel: &Kernel, segment: &Segment) -> Result<Plan, Refused> 
     let is_early = |v: &&Val| segment.ty(**v).shape == Shape::Scalar && planner.stages[v.0 as usize] == 0;
     let early = results.filter(is_early).copied().collect();
     let mut plan = Plan { phases, scalar_stores, early, kept: Vec::new() };
-    keep::choose(kernel, segment, &mut plan);
+    keep::choose(segment, &mut plan);
     super::hazard::check(kernel, segment, &plan)?;
     Ok(plan)
 }
@@ -142,8 +145,8 @@ impl<'k> Planner<'k> {
     fn place(&self, phase: &mut Vec<Pass>, at: usize) -> Result<(), Refused> {
         let segment = self.segment;
         let inst = &segment.insts[at];
-        if matches!(inst.op, InstOp::ArgReduce(_)) {
-            phase.push(Pass::ArgReduce(at));
+        if matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK(_)) {
+            phase.push(Pass::Search(at));
             return Ok(());
         }
         if let Shape::Group { lanes, size } = &segment.ty(inst.args[0]).shape {
@@ -151,7 +154,7 @@ impl<'k> Planner<'k> {
             return Ok(());
         }
         let lanes = segment.ty(inst.args[0]).shape.elements();
-        let whole = Walk::of(self.kernel, segment, at, None);
+        let whole = Walk::of(segment, at, None);
         let pieces = match whole.cuts.is_empty() {
             true => Some(vec![(Dim::constant(0), lanes.clone())]),
             false => pieces(&whole.cuts, &lanes),
@@ -164,8 +167,7 @@ impl<'k> Planner<'k> {
         };
         let count = pieces.len();
         for (start, end) in pieces {
-            let facts =
-                if count == 1 { whole.clone() } else { Walk::of(self.kernel, segment, at, Some((&start, &end))) };
+            let facts = if count == 1 { whole.clone() } else { Walk::of(segment, at, Some((&start, &end))) };
             let job = Job { inst: at, offset: start.clone() };
             if count == 1
                 && let Some(group) = single_group(&facts.groups)
@@ -332,7 +334,8 @@ fn stages(segment: &Segment) -> Vec<usize> {
     let mut stages = vec![0; segment.types.len()];
     for (at, inst) in segment.insts.iter().enumerate() {
         let below = operands(segment, at).map(|v| stages[v.0 as usize]).max().unwrap_or(0);
-        let ends_phase = matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_));
+        let ends_phase =
+            matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_));
         for result in &inst.results {
             stages[result.0 as usize] = below + usize::from(ends_phase);
         }

@@ -7,10 +7,11 @@ use fusewright_graph::{Dim, ScalarFn};
 
 use super::code::Code;
 use super::eval::definitions;
+use super::facts::known_facts;
 use super::lanes::{at_least, borders};
 use super::plan::{is_sink, roots, sink_value};
 use super::reduce::vector_lanes;
-use crate::kernel::{Inst, InstOp, Kernel, LANE, Over, ParamId, Segment, Shape, Val};
+use crate::kernel::{Inst, InstOp, LANE, Over, ParamId, Segment, Shape, Val};
 
 /// A group value spread over lanes: lane `i` of the sink takes the group of lane `scale · i + offset`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,7 +35,6 @@ pub(super) struct Touch {
 /// Facts about a sink, or about part of its lanes.
 #[derive(Clone, Debug)]
 pub(super) struct Walk<'k> {
-    kernel: &'k Kernel,
     segment: &'k Segment,
     definitions: Vec<usize>,
     piece: Option<(Dim, Dim)>,
@@ -49,9 +49,8 @@ pub(super) struct Walk<'k> {
 
 impl<'k> Walk<'k> {
     /// Walks a store, a reduction or a value that is kept over all its lanes, or those of a piece.
-    pub fn of(kernel: &'k Kernel, segment: &'k Segment, at: usize, piece: Option<(&Dim, &Dim)>) -> Self {
+    pub fn of(segment: &'k Segment, at: usize, piece: Option<(&Dim, &Dim)>) -> Self {
         let mut walk = Walk {
-            kernel,
             segment,
             definitions: definitions(segment),
             piece: piece.map(|(start, end)| (start.clone(), end.clone())),
@@ -83,9 +82,11 @@ impl<'k> Walk<'k> {
                     || Code::has_vector_map(*f, dtype)
                     || super::eval::literal_shift(self.segment, inst).is_some()
             }),
-            InstOp::Cast { to, saturate, .. } => vector_cast(ty(&inst.args[0]).dtype, *to, *saturate),
+            InstOp::Cast { to, saturate, .. } => {
+                let bounded = || known_facts(self.segment)[inst.args[0].0 as usize].bounded;
+                vector_cast(ty(&inst.args[0]).dtype, *to, *saturate, &bounded)
+            }
             InstOp::Reduce { order, .. } => vector_lanes(*order, ty(&inst.args[0]).dtype).is_some(),
-            InstOp::Load { param, .. } => self.kernel.param(*param).dtype.bits() >= 8,
             InstOp::Slice { step, .. } => *step <= 2,
             InstOp::Zip => inst.args.len() == 2,
             InstOp::Pack { ways, .. } => *ways == 2 && ty(&inst.args[0]).dtype.bits() < 32,
@@ -141,7 +142,8 @@ impl<'k> Walk<'k> {
             }
             InstOp::AsRow | InstOp::AsGroup { .. } => inst.args.iter().for_each(|&a| self.unordered(a)),
             InstOp::Reduce { over: Over::Group(_), .. } => self.unordered(inst.args[0]),
-            InstOp::Reduce { .. } => {}
+            // Stored by their own loop.
+            InstOp::Reduce { .. } | InstOp::TopK(_) => {}
             _ => inst.args.iter().for_each(|&a| self.value(a, own, scale, offset)),
         }
     }
@@ -182,7 +184,7 @@ impl<'k> Walk<'k> {
             if let InstOp::Load { param, .. } = &inst.op {
                 self.touches.push(Touch { param: *param, linear: None, shifted: None });
             }
-            if !matches!(inst.op, InstOp::Reduce { over: Over::Row, .. }) {
+            if !matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::TopK(_)) {
                 open.extend(&inst.args);
             }
         }
@@ -226,11 +228,13 @@ impl<'k> Walk<'k> {
 }
 
 /// Whether a conversion has a vector form.
-fn vector_cast(from: DType, to: DType, saturate: bool) -> bool {
+fn vector_cast(from: DType, to: DType, saturate: bool, bounded: &dyn Fn() -> bool) -> bool {
     let narrow_float = |d: DType| d.is_float() && d != DType::F64;
     match (from.is_float(), to.is_float()) {
         (true, true) => narrow_float(from) && narrow_float(to),
-        (true, false) => to == DType::Bool || (saturate && (to.bits() < 32 || to == DType::I32)),
+        (true, false) if to == DType::Bool => true,
+        (true, false) if saturate => to.bits() < 32 || to == DType::I32,
+        (true, false) => from != DType::F64 && to.bits() <= 32 && bounded(),
         (false, true) => from.bits() < 32 || from == DType::I32,
         (false, false) => from.bits() <= 32 && to.bits() <= 32,
     }

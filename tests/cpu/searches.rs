@@ -1,0 +1,110 @@
+//! Searches of a row, and lanes that do not just follow each other in memory.
+
+use crate::support::check;
+
+#[test]
+fn the_largest_lanes_in_order() {
+    for dtype in ["f32", "bf16", "i32", "u8", "f8e8m0", "i64"] {
+        for (n, k) in [(1, 1), (3, 2), (8, 8), (64, 6), (300, 17)] {
+            let text = format!(
+                "kernel @top(s = extent(x, 0)) rows s {{
+                   param %x: {dtype}[s, {n}] in
+                   param %v: {dtype}[s, {k}] out
+                   param %i: i32[s, {k}] out
+                   segment @m inner 1 {{
+                     %x = load x[row*{n} + lane] : row<{dtype}, {n}>
+                     %v, %i = top_k %x k {k}
+                     store v[row*{k} + lane], %v
+                     store i[row*{k} + lane], %i
+                   }}
+                 }}"
+            );
+            check(&text, &[("s", 5)]);
+        }
+    }
+}
+
+/// Routing: what is done with the largest lanes, and with the whole row, after they are known.
+#[test]
+fn the_largest_lanes_go_on() {
+    for k in [4, 8, 9] {
+        check(
+            &format!(
+                "kernel @route(s = extent(x, 0)) rows s {{
+                   param %x: bf16[s, 40] in
+                   param %v: f32[s, {k}] out
+                   param %y: f32[s, 40] out
+                   param %i: i64[s, {k}] out
+                   segment @m inner 1 {{
+                     %x = load x[row*40 + lane] : row<bf16, 40>
+                     %xf = cast %x to f32 rne
+                     %sq = mul %xf, %xf
+                     %v, %i = top_k %sq k {k}
+                     %sum = reduce add %v over row nan propagate order tree(16)
+                     %w = div %v, %sum
+                     %wide = cast %i to i64 rne
+                     store v[row*{k} + lane], %w
+                     store i[row*{k} + lane], %wide
+                     %y = div %sq, %sum
+                     store y[row*40 + lane], %y
+                   }}
+                 }}"
+            ),
+            &[("s", 3)],
+        );
+    }
+}
+
+/// Every other element in memory, from even and odd places, at the end of a tensor of an even and an odd size.
+#[test]
+fn every_other_element() {
+    for dtype in ["bf16", "f32", "f8e4m3"] {
+        for (n, m) in [(16, 8), (64, 32), (34, 17), (35, 17), (200, 100)] {
+            for start in [0, 1] {
+                let text = format!(
+                    "kernel @half(s = extent(x, 0)) rows s {{
+                       param %x: {dtype}[s, {n}] in
+                       param %y: f32[s, {m}] out
+                       param %z: f32[s, {n}] inout
+                       segment @m inner 1 {{
+                         %a = load x[row*{n} + lane*2 + {start}] : row<{dtype}, {m}>
+                         %b = load x[row*{n} + lane*2 + {other}] : row<{dtype}, {m}>
+                         %af = cast %a to f32 rne
+                         %bf = cast %b to f32 rne
+                         %d = sub %af, %bf
+                         %e = mul %af, %bf
+                         store y[row*{m} + lane], %d
+                         %p = zip %d, %e
+                         store z[row*{n} + lane], %p
+                       }}
+                     }}",
+                    other = 1 - start
+                );
+                check(&text, &[("s", 3)]);
+            }
+        }
+    }
+}
+
+/// A table that repeats along the row, as cos and sin do.
+#[test]
+fn elements_that_repeat() {
+    for (n, m) in [(128, 64), (64, 24), (48, 16), (24, 12), (72, 8)] {
+        let text = format!(
+            "kernel @repeat(s = extent(x, 0)) rows s {{
+               param %x: f16[s, {n}] in
+               param %y: f32[s, {n}] out
+               segment @m inner 1 {{
+                 %a = load x[row*{n} + lane mod {m}] : row<f16, {n}>
+                 %b = load x[row*{n} + (lane floordiv {m})*{m} + lane mod {m}] : row<f16, {n}>
+                 %af = cast %a to f32 rne
+                 %bf = cast %b to f32 rne
+                 %d = sub %af, %bf
+                 store y[row*{n} + lane], %d
+               }}
+             }}"
+        );
+        let text = text.replace(&format!("lane mod {m}"), &format!("mod(lane, {m})"));
+        check(&text.replace(&format!("(lane floordiv {m})"), &format!("floordiv(lane, {m})")), &[("s", 3)]);
+    }
+}
