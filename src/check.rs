@@ -245,7 +245,7 @@ mod tests {
     use fusewright_graph::tensor::Data;
 
     use super::*;
-    use crate::inputs::{Sizes, Values, symbols, tensors};
+    use crate::inputs::{DEFAULT_ROWS, Sizes, Values, symbols, tensors};
 
     /// Codes of normalised rows: the sum of squares leaves some of them two values.
     fn quantized(dtype: DType) -> (Graph, Vec<HostTensor>, Vec<HostTensor>) {
@@ -259,7 +259,7 @@ mod tests {
              %m = mul %y, %k\n  {tail}\n  return %q\n}}\n"
         );
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let symbols = symbols(&graph, &Sizes::default()).expect("the symbol has a value");
+        let symbols = symbols(&graph, &Sizes::default(), DEFAULT_ROWS).expect("the symbol has a value");
         let inputs = tensors(&graph, &symbols, 1, Values::Ordinary).expect("the types are right");
         let inputs: Vec<HostTensor> = inputs.iter().map(HostTensor::from).collect();
         let codes = reference(&graph, &inputs.iter().collect::<Vec<_>>()).expect("the graph runs");

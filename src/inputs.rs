@@ -14,7 +14,7 @@ use crate::Error;
 
 /// Seed of a run that names none.
 pub const DEFAULT_SEED: u64 = 1;
-/// Value of a symbol that nothing sets, moved into its range.
+/// Value of a symbol that nothing sets, moved into its range, where a whole model runs.
 pub const DEFAULT_ROWS: i64 = 16;
 
 /// A SplitMix64 generator.
@@ -83,11 +83,11 @@ pub struct Sizes {
     pub dims: BTreeMap<String, i64>,
 }
 
-/// The value of every symbol of a graph: as the sizes say, else [`DEFAULT_ROWS`] moved into the symbol's range.
+/// The value of every symbol of a graph: as the sizes say, else `default` moved into the symbol's range.
 ///
 /// # Errors
 /// A value outside the symbol's range, or a size that no symbol takes.
-pub fn symbols(graph: &Graph, sizes: &Sizes) -> Result<Symbols, Error> {
+pub fn symbols(graph: &Graph, sizes: &Sizes, default: i64) -> Result<Symbols, Error> {
     let known = || graph.symbols().iter().map(|s| format!("`{}`", s.name)).collect::<Vec<_>>().join(", ");
     if let Some(name) = sizes.dims.keys().find(|name| graph.symbols().iter().all(|s| s.name != **name)) {
         let there = if graph.symbols().is_empty() { "none".to_owned() } else { known() };
@@ -99,7 +99,7 @@ pub fn symbols(graph: &Graph, sizes: &Sizes) -> Result<Symbols, Error> {
     let mut values = Symbols::new();
     for symbol in graph.symbols() {
         let chosen = sizes.dims.get(&symbol.name).copied().or(sizes.rows);
-        let value = chosen.unwrap_or_else(|| DEFAULT_ROWS.min(symbol.max.unwrap_or(DEFAULT_ROWS)).max(symbol.min));
+        let value = chosen.unwrap_or_else(|| default.min(symbol.max.unwrap_or(default)).max(symbol.min));
         if value < symbol.min || symbol.max.is_some_and(|max| value > max) {
             let (min, max) = (symbol.min, symbol.max.map_or(String::new(), |max| max.to_string()));
             return Err(Error::Call(format!("symbol `{}` is {value}, outside {min}..{max}", symbol.name)));
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn symbols_lie_in_their_ranges() {
-        let of = |rows, dims: &[(&str, i64)]| symbols(&graph(), &sizes(rows, dims));
+        let of = |rows, dims: &[(&str, i64)]| symbols(&graph(), &sizes(rows, dims), DEFAULT_ROWS);
         let values = |rows, dims: &[(&str, i64)]| of(rows, dims).map(|s| (s["s"], s["t"])).map_err(|e| e.to_string());
         assert_eq!(values(None, &[]), Ok((8, 20)));
         assert_eq!(values(None, &[("s", 3)]), Ok((3, 20)));
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_values_and_another_seed_others() {
         let graph = weights_as_inputs(&graph(), |kind| matches!(kind, InputKind::Weight(None)));
-        let symbols = symbols(&graph, &Sizes::default()).expect("every symbol has a value");
+        let symbols = symbols(&graph, &Sizes::default(), DEFAULT_ROWS).expect("every symbol has a value");
         for values in [Values::Ordinary, Values::Edges] {
             let made = |seed| tensors(&graph, &symbols, seed, values).expect("the types are right");
             let shapes: Vec<Vec<usize>> = made(1).iter().map(|t| t.shape().to_vec()).collect();
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_memory_cannot_hold_is_refused() {
-        let symbols = symbols(&graph(), &sizes(None, &[("t", i64::MAX)])).expect("in range");
+        let symbols = symbols(&graph(), &sizes(None, &[("t", i64::MAX)]), DEFAULT_ROWS).expect("in range");
         let error = tensors(&graph(), &symbols, 1, Values::Ordinary).expect_err("there is no such memory");
         assert!(error.to_string().starts_with("input `i`: no memory for i64["), "{error}");
     }

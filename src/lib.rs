@@ -32,6 +32,7 @@ pub mod aot;
 pub mod bench;
 pub mod check;
 pub mod devices;
+pub mod diff;
 pub mod explain;
 pub mod inputs;
 pub mod knobs;

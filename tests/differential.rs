@@ -4,17 +4,13 @@
 //! `FUSEWRIGHT_SEED` and `FUSEWRIGHT_CASES` ask for other and for more cases; a failure prints the seed, the case and
 //! the smallest graph found that fails in the same way.
 
-#[path = "differential/chain.rs"]
-mod chain;
 #[path = "differential/graphs.rs"]
 mod graphs;
 #[path = "differential/judge.rs"]
 mod judge;
-#[path = "differential/random.rs"]
-mod random;
-#[path = "differential/reduce.rs"]
-mod reduce;
 
+use fusewright::diff::reduce;
+use fusewright::graph::Graph;
 use graphs::Profile;
 use judge::{Seen, judge};
 
@@ -42,7 +38,9 @@ fn run(profile: Profile, default_cases: u64) {
                 total.single_valued += seen.single_valued;
             }
             Err(failure) => {
-                let (smallest, failure) = reduce::reduce(&graph, failure, operands_seed);
+                let kind = failure.kind;
+                let fails = |g: &Graph| judge(g, operands_seed).err().filter(|f| f.kind == kind);
+                let (smallest, failure) = reduce(&graph, failure, fails);
                 let (kind, message) = (failure.kind, failure.message);
                 failures.push(format!("{profile:?}, seed {seed}, case {case}: {kind}: {message}\n{smallest}"));
                 if failures.len() == REPORTED {

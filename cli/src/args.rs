@@ -115,7 +115,7 @@ pub struct MadeArgs {
     /// Seed of made inputs [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Value of every symbolic extent of made inputs [default: 16, moved into each symbol's range]
+    /// Value of every symbolic extent of made inputs, which else is a small number in the symbol's range
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub rows: Option<i64>,
     /// Value of one symbolic extent of made inputs
@@ -155,7 +155,7 @@ pub struct ExplainArgs {
     #[arg(long, conflicts_with = "html")]
     pub json: bool,
     /// Write one self-contained page
-    #[arg(long, value_name = "F", hide = true)]
+    #[arg(long, value_name = "F")]
     pub html: Option<PathBuf>,
     /// Fail unless a pattern is found that often
     #[arg(long, value_name = "NAME=COUNT")]
@@ -229,9 +229,18 @@ pub struct OptArgs {
     pub verb: String,
     /// Name of the pass
     pub name: Option<String>,
-    /// Target of lower and emit
+    /// Target of lower and emit: `cpu`, `cuda[:sm_XX]` or `ascend[:CHIP]`
     #[arg(long, default_value = "cpu")]
     pub target: Target,
+    #[command(flatten)]
+    pub made: MadeArgs,
+    /// Command of the shell that reduce calls with a smaller graph's file: another status than 0 says that it fails; it is
+    /// kept if it fails as the whole graph does
+    #[arg(long, value_name = "CMD")]
+    pub test: Option<String>,
+    /// Print JSON (run, diff)
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of listings.

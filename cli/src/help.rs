@@ -20,6 +20,7 @@ pub const EXPLAIN: &str = "\
 Examples:
   fusewright explain model.pt2
   fusewright explain model.pt2 --target ascend:950           and which kernels that chip refuses
+  fusewright explain model.pt2 --html page.html              as one page
   fusewright explain model.pt2 --expect rms_norm=1 --expect rope=0
 
 Exit status: 0 done, 1 an expectation failed, 2 bad input, 3 the target is not in this build";
@@ -48,6 +49,9 @@ Examples:
   fusewright opt graph.fw regions                            what shares a kernel
   fusewright opt graph.fw lower --target ascend              Kernel IR, as lowered and as expanded
   fusewright opt kernel.fw emit --target cuda:sm_90          every stage of its code
+  fusewright opt graph.fw run --dim s=2 --seed 7             interpret on made inputs
+  fusewright opt kernel.fw diff                              interpreters against machine code
+  fusewright opt graph.fw reduce --test ./still_fails.sh     a smaller graph that fails alike
 
 Exit status: 0 done, 1 a comparison failed, 2 bad input, 3 the target is not in this build";
 

@@ -6,6 +6,7 @@ mod args;
 mod commands;
 mod help;
 mod output;
+mod values;
 
 use std::process::ExitCode;
 
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => commands::explain::main(args, &cli.common),
         Command::Compile(args) => commands::compile::main(args, &cli.common),
         Command::Bench(args) => commands::bench::main(args, &cli.common),
-        Command::Opt(args) => commands::opt::main(args),
+        Command::Opt(args) => commands::opt::main(args, &cli.common),
         Command::Devices(args) => commands::devices::main(args),
         Command::Knobs(args) => commands::knobs::main(args),
         Command::Cache => commands::cache(),

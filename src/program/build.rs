@@ -173,7 +173,7 @@ impl Build<'_> {
 }
 
 /// A graph of one node.
-fn single(graph: &Graph, node: &Node) -> Result<Graph, TypeError> {
+pub(crate) fn single(graph: &Graph, node: &Node) -> Result<Graph, TypeError> {
     let b = Builder::new(node.op.name());
     for symbol in graph.symbols() {
         b.symbol(&symbol.name, symbol.min, symbol.max);

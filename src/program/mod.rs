@@ -18,8 +18,8 @@ use fusewright_graph::Graph;
 use crate::host::zeroed;
 use crate::{Error, HostTensor};
 
-pub(crate) use build::build;
 pub use build::{Fallback, OpCounts};
+pub(crate) use build::{build, single};
 pub(crate) use plan::bind;
 use plan::{Binding, Plan};
 pub(crate) use step::LaunchDims;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fusewright::diff::first_difference;
 use fusewright_abi::{DType, KernelArtifact, ParamAccess, Target};
 use fusewright_codegen::backend::{BackendError, assemble, cpu::CpuBackend};
-use fusewright_codegen::kernel::interp::{Buffer, bits_at, put_bits, run};
+use fusewright_codegen::kernel::interp::{Buffer, put_bits, run};
 use fusewright_codegen::kernel::{
     Kernel,
     expand::{Column, expand},
@@ -130,21 +131,8 @@ pub fn check_on(kernel: &Kernel, dims: &[(&str, i64)], start: Vec<Vec<u8>>, thre
 #[track_caller]
 fn same(name: &str, dtype: DType, got: &[u8], want: &[u8], dims: &BTreeMap<String, i64>, kernel: &Kernel) {
     assert_eq!(got.len(), want.len());
-    let elements = got.len() * 8 / dtype.bits() as usize;
-    let mut wrong = Vec::new();
-    for i in 0..elements {
-        let (g, w) = (bits_at(dtype, got, i).expect("inside"), bits_at(dtype, want, i).expect("inside"));
-        let nan =
-            dtype.is_float() && dtype.bits() >= 16 && num::decode(dtype, g).is_nan() && num::decode(dtype, w).is_nan();
-        if g != w && !nan {
-            wrong.push((i, g, w));
-        }
-    }
-    if let Some((i, g, w)) = wrong.first() {
-        panic!(
-            "%{name}: {} of {elements} differ, the first [{i}] is {g:#x}, should be {w:#x}; {dims:?}\n{kernel}",
-            wrong.len()
-        );
+    if let Some(first) = first_difference(dtype, got, want) {
+        panic!("%{name}{first}; {dims:?}\n{kernel}");
     }
 }
 

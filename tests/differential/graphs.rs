@@ -7,7 +7,7 @@ use fusewright::graph::{
     Builder, DType, Dim, Graph, Literal, NanRule, Prim, ReduceOp, Rounding, ScalarFn, TensorType, Value, infer, num,
 };
 
-use super::random::Random;
+use fusewright::inputs::Random;
 
 /// What a graph leans to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

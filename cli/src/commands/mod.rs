@@ -4,6 +4,7 @@ pub mod bench;
 pub mod compile;
 pub mod devices;
 pub mod explain;
+pub mod external;
 pub mod knobs;
 pub mod opt;
 pub mod run;

@@ -1,15 +1,22 @@
 //! `opt`: the tool of the text forms.
 
-use fusewright::{Error, map_file, text_tool};
+use fusewright::diff::{Verdict, reduce};
+use fusewright::graph::{Graph, Tensor};
+use fusewright::inputs::DEFAULT_SEED;
+use fusewright::text_tool::{self, Compared, Evaluated};
+use fusewright::{Error, Target, map_file};
+use serde_json::{Value, json};
 
-use super::{Exit, OK};
-use crate::args::{OptArgs, later};
-use crate::output::line;
+use super::{Exit, FAILED, OK};
+use crate::args::{Common, OptArgs};
+use crate::commands::external::Test;
+use crate::output::{line, progress};
+use crate::values::{row_lines, value_json};
 
 /// What can be done with a file.
 const VERBS: [&str; 8] = ["verify", "pass NAME", "regions", "lower", "emit", "run", "diff", "reduce"];
 
-pub fn main(args: &OptArgs) -> Exit {
+pub fn main(args: &OptArgs, common: &Common) -> Exit {
     let bytes = map_file(&args.file)?;
     let not_text = |e: std::str::Utf8Error| Error::Input(format!("{}: {e}", args.file.display()));
     let text = std::str::from_utf8(&bytes).map_err(not_text)?;
@@ -17,17 +24,149 @@ pub fn main(args: &OptArgs) -> Exit {
         Error::Input(message) => Error::Input(format!("{}: {message}", args.file.display())),
         other => other,
     };
-    let out = match (args.verb.as_str(), &args.name) {
-        ("verify", None) => text_tool::verify(text),
-        ("pass", Some(name)) => text_tool::pass(text, name),
-        ("regions", None) => text_tool::regions(text),
-        ("lower", None) => text_tool::lower(text, &args.target),
-        ("emit", None) => text_tool::emit(text, &args.target),
-        ("run" | "diff" | "reduce", None) => return Err(later(&format!("opt {}", args.verb))),
+    misplaced(args)?;
+    match (args.verb.as_str(), &args.name) {
+        ("verify", None) => text_tool::verify(text).map(print),
+        ("pass", Some(name)) => text_tool::pass(text, name).map(print),
+        ("regions", None) => text_tool::regions(text).map(print),
+        ("lower", None) => text_tool::lower(text, &args.target).map(print),
+        ("emit", None) => text_tool::emit(text, &args.target).map(print),
+        ("run", None) => run(args, text),
+        ("diff", None) => diff(args, text),
+        ("reduce", None) => reduced(args, text, common),
         ("pass", None) => Err(Error::Input("`opt pass` needs the name of a pass".to_owned())),
         (verb, Some(extra)) => Err(Error::Input(format!("`opt {verb}` takes no further argument, got `{extra}`"))),
         (verb, None) => Err(Error::Input(format!("`opt` has no verb `{verb}`; there are {}", VERBS.join(", ")))),
+    }
+    .map_err(located)
+}
+
+fn print(text: String) -> u8 {
+    line(text.trim_end());
+    OK
+}
+
+/// Refuses options of other verbs.
+fn misplaced(args: &OptArgs) -> Result<(), Error> {
+    let verb = args.verb.as_str();
+    let made = args.made.given().unwrap_or_default();
+    let given: [(bool, &str, &[&str]); 4] = [
+        (!made.is_empty(), made, &["run", "diff", "reduce"]),
+        (args.json, "--json", &["run", "diff"]),
+        (args.test.is_some(), "--test", &["reduce"]),
+        (args.target != Target::Cpu, "--target", &["lower", "emit"]),
+    ];
+    match given.iter().find(|(given, _, verbs)| *given && !verbs.contains(&verb)) {
+        None => Ok(()),
+        Some((_, option, verbs)) => {
+            Err(Error::Input(format!("`{option}` goes with `opt {}`, not with `{verb}`", verbs.join("`, `opt "))))
+        }
+    }
+}
+
+fn run(args: &OptArgs, text: &str) -> Exit {
+    let seed = args.made.seed.unwrap_or(DEFAULT_SEED);
+    let evaluated = text_tool::run(text, &args.made.sizes(), seed)?;
+    if args.json {
+        let output = |(name, tensor): &(String, Tensor)| {
+            json!({
+                "name": name, "dtype": tensor.dtype().name(), "shape": tensor.shape(), "values": value_json(tensor),
+            })
+        };
+        let outputs = |e: &Evaluated| e.outputs.iter().map(output).collect::<Vec<_>>();
+        let item = |e: &Evaluated| json!({ "name": e.name, "sizes": e.sizes, "outputs": outputs(e) });
+        line(json!({ "seed": seed, "items": evaluated.iter().map(item).collect::<Vec<_>>() }));
+        return Ok(OK);
+    }
+    for item in &evaluated {
+        line(format!("@{}, inputs made from seed {seed}{}", item.name, at(&item.sizes)));
+        for (name, tensor) in &item.outputs {
+            line(format!("  {name}: {}{:?}", tensor.dtype(), tensor.shape()));
+            row_lines(tensor).iter().for_each(|row| line(format!("    {row}")));
+        }
+    }
+    Ok(OK)
+}
+
+fn at(sizes: &std::collections::BTreeMap<String, i64>) -> String {
+    let sizes: Vec<String> = sizes.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    if sizes.is_empty() { String::new() } else { format!(" at {}", sizes.join(", ")) }
+}
+
+fn diff(args: &OptArgs, text: &str) -> Exit {
+    let seed = args.made.seed.unwrap_or(DEFAULT_SEED);
+    let compared = text_tool::diff(text, &args.made.sizes(), seed)?;
+    if args.json {
+        let items: Vec<Value> = compared.iter().map(json_verdict).collect();
+        line(json!({ "seed": seed, "items": items }));
+    } else {
+        compared.iter().for_each(print_verdict);
+    }
+    let equal = compared.iter().all(|item| matches!(item.verdict, Verdict::Equal(_)));
+    Ok(if equal { OK } else { FAILED })
+}
+
+fn json_verdict(item: &Compared) -> Value {
+    let mut report = json!({ "name": item.name, "cases": item.cases });
+    match &item.verdict {
+        Verdict::Equal(found) => {
+            report["result"] = "equal".into();
+            report["elements"] = found.elements.into();
+            report["single_valued"] = found.single_valued.into();
+            report["fallbacks"] = found.fallbacks.clone().into();
+        }
+        Verdict::Differ(found) => {
+            report["result"] = "differ".into();
+            report["kind"] = found.kind.into();
+            report["message"] = found.message.clone().into();
+        }
+    }
+    report
+}
+
+fn print_verdict(item: &Compared) {
+    match &item.verdict {
+        Verdict::Equal(found) => {
+            let (cases, elements) = (item.cases.len(), found.elements);
+            line(format!("@{}: equal, {elements} elements compared at {cases} sizes", item.name));
+            found.fallbacks.iter().for_each(|said| line(format!("  by reference: {said}")));
+        }
+        Verdict::Differ(found) => line(format!("@{}: {found}", item.name)),
+    }
+}
+
+/// Prints the smallest graph found that fails as the file's graph does.
+fn reduced(args: &OptArgs, text: &str, common: &Common) -> Exit {
+    let graph = text_tool::only_graph(text)?;
+    let size = |g: &Graph| format!("{} nodes, {} outputs", g.nodes().len(), g.outputs().len());
+    progress(common.verbose, &format!("reducing {}", size(&graph)));
+    let (smallest, said) = match &args.test {
+        Some(command) => {
+            let test = Test::new(command)?;
+            let found = test.fails(&graph)?;
+            let found = found.ok_or_else(|| Error::Input(format!("nothing to reduce: `{command}` exits with 0")))?;
+            reduce(&graph, found.to_string(), |smaller| {
+                let now = test.fails(smaller).ok().flatten()?;
+                (now == found).then(|| now.to_string())
+            })
+        }
+        None => {
+            let (sizes, seed) = (args.made.sizes(), args.made.seed.unwrap_or(DEFAULT_SEED));
+            let fails = |g: &Graph| match text_tool::diff_graph(g, &sizes, seed).map(|item| item.verdict) {
+                Ok(Verdict::Differ(found)) => Some(found),
+                _ => None,
+            };
+            text_tool::diff_graph(&graph, &sizes, seed)?;
+            let nothing = || Error::Input("nothing to reduce: every way to run the graph agrees".to_owned());
+            let found = fails(&graph).ok_or_else(nothing)?;
+            let kind = found.kind;
+            let same = |g: &Graph| fails(g).filter(|now| now.kind == kind);
+            let (smallest, found) = reduce(&graph, found, same);
+            (smallest, found.to_string())
+        }
     };
-    line(out.map_err(located)?.trim_end());
+    progress(common.verbose, &format!("left are {}", size(&smallest)));
+    said.lines().for_each(|said| line(format!("; {said}")));
+    line(smallest.to_string().trim_end());
     Ok(OK)
 }

@@ -4,6 +4,7 @@ mod compile;
 mod dump;
 mod explain;
 mod opt;
+mod pages;
 mod refusals;
 mod run;
 mod support;

@@ -59,6 +59,93 @@ fn wrong_text_and_wrong_verbs_are_named() {
     refused(2, &["opt", &binary], &["binary.fw"]);
 }
 
+const KERNEL: &str = "kernel @double(s = extent(x, 0)) rows s {
+  param %x: bf16[s, 4] in
+  param %y: bf16[s, 4] out
+  segment @rows inner 1 {
+    %0 = load x[row*4 + lane] : row<bf16, 4>
+    %1 = add %0, %0
+    store y[row*4 + lane], %1
+  }
+}
+";
+
+#[test]
+fn run_interprets_graphs_and_kernels_on_made_inputs() {
+    let text = printed(&["run", "--dim", "s=2"]);
+    assert!(text.starts_with("@norm, inputs made from seed 1 at s = 2\n  out0: bf16[2, 256]\n    "), "{text}");
+    assert!(text.contains(" … 240 more\n") && text.contains("  out1: bf16[2, 256]\n"), "{text}");
+    assert_eq!(text, printed(&["run", "--rows", "2", "--seed", "1"]));
+    assert_ne!(text, printed(&["run", "--rows", "2", "--seed", "2"]));
+    let folder = folder();
+    let file = write(&folder, "double.fw", KERNEL);
+    let report = json(&["opt", &file, "run", "--json", "--rows", "5"]);
+    check_keys(&report, &["seed", "items"]);
+    let item = &report["items"][0];
+    check_keys(item, &["name", "sizes", "outputs"]);
+    assert_eq!((&item["name"], &item["sizes"]["s"]), (&"double".into(), &5.into()));
+    let output = &item["outputs"][0];
+    assert_eq!((&output["name"], &output["dtype"]), (&"%y".into(), &"bf16".into()));
+    assert_eq!(output["shape"], serde_json::json!([5, 4]));
+    assert_eq!(output["values"].as_array().map(Vec::len), Some(20));
+    refused(2, &["opt", &file, "run", "--dim", "t=1"], &["no dim `t`", "`s`"]);
+}
+
+#[test]
+fn diff_runs_every_way_and_says_equal() {
+    let text = printed(&["diff"]);
+    assert_eq!(text, "@norm: equal, 44032 elements compared at 4 sizes\n");
+    let folder = folder();
+    let file = write(&folder, "double.fw", KERNEL);
+    let outcome = call(&["opt", &file, "diff"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "@double: equal, 88 elements compared at 3 sizes\n"));
+    let report = json(&["opt", &file, "diff", "--json", "--rows", "2", "--seed", "9"]);
+    let item = &report["items"][0];
+    assert_eq!((&item["result"], &item["cases"]), (&"equal".into(), &serde_json::json!([{ "s": 2 }])));
+    assert_eq!((&report["seed"], &item["elements"]), (&9.into(), &16.into()));
+    // The row of one writes what the next one reads.
+    let shift = KERNEL
+        .replace("in\n  param %y: bf16[s, 4] out", "inout")
+        .replace("x[row*4 + lane] :", "x[mod(row + 1, s)*4 + lane] :");
+    let shift = write(&folder, "shift.fw", shift.replace("store y", "store x"));
+    refused(2, &["opt", &shift, "run"], &["kernel `double`", "has written element"]);
+    refused(2, &["opt", &shift, "diff"], &["kernel `double`", "may overwrite elements"]);
+    // No backend takes peers.
+    let peers = KERNEL.replace("bf16[s, 4] in", "bf16[s, 4] in peer(2)");
+    refused(2, &["opt", &write(&folder, "peers.fw", peers), "diff"], &["double"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn reduce_shrinks_to_what_still_fails_alike() {
+    let folder = folder();
+    let file = write(&folder, "norm.fw", GRAPH);
+    // Fails with 3 while there is a norm, with 4 if there is no multiplication: only the first is the file's failure.
+    let script = "if grep -q rms_norm \"$1\"; then exit 3; fi; if grep -q mul \"$1\"; then exit 0; fi; exit 4\n";
+    let script = write(&folder, "fails.sh", script);
+    let outcome = call(&["opt", &file, "reduce", "--test", &format!("sh {script}")]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let nodes: Vec<&str> = outcome.stdout.lines().filter(|l| l.contains(" = ") && l.starts_with("  %")).collect();
+    assert!(nodes.len() == 1 && nodes[0].contains("rms_norm"), "{}", outcome.stdout);
+    assert!(outcome.stdout.starts_with("; exit status: 3\ngraph @norm("), "{}", outcome.stdout);
+    let again = write(&folder, "small.fw", &outcome.stdout);
+    assert_eq!(call(&["opt", &again]).code, Some(0));
+    refused(2, &["opt", &file, "reduce", "--test", "true"], &["nothing to reduce", "`true`"]);
+    refused(2, &["opt", &file, "reduce"], &["nothing to reduce", "agrees"]);
+    refused(2, &["opt", &write(&folder, "k.fw", KERNEL), "reduce"], &["takes graphs"]);
+}
+
+#[test]
+fn options_of_other_verbs_are_refused() {
+    let folder = folder();
+    let file = write(&folder, "norm.fw", GRAPH);
+    refused(2, &["opt", &file, "lower", "--seed", "1"], &["`--seed`", "`opt run`", "`lower`"]);
+    refused(2, &["opt", &file, "verify", "--json"], &["`--json`"]);
+    refused(2, &["opt", &file, "diff", "--test", "true"], &["`--test`", "`opt reduce`"]);
+    refused(2, &["opt", &file, "diff", "--target", "ascend"], &["`--target`", "`opt emit`"]);
+    refused(2, &["opt", &file, "dif"], &["`dif`", "diff"]);
+}
+
 #[test]
 fn devices_and_knobs_are_listed() {
     let report = json(&["devices", "--json"]);

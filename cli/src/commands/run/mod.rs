@@ -9,7 +9,7 @@ use std::time::Instant;
 use fusewright::check::{self, Case, OutputCheck};
 use fusewright::graph::interp::Symbols;
 use fusewright::graph::{Graph, InputKind};
-use fusewright::inputs::{self, DEFAULT_SEED, Values, weights_as_inputs};
+use fusewright::inputs::{self, DEFAULT_ROWS, DEFAULT_SEED, Values, weights_as_inputs};
 use fusewright::{Compiled, Error, HostTensor, Options, Program, compile, model};
 
 use super::{Exit, FAILED, OK};
@@ -89,7 +89,7 @@ fn given(args: &RunArgs, graph: Graph) -> Result<(Graph, Option<Made>, Vec<Case>
         return Ok((graph, None, cases));
     }
     let graph = weights_as_inputs(&graph, |kind| matches!(kind, InputKind::Weight(None)));
-    let symbols = inputs::symbols(&graph, &args.made.sizes())?;
+    let symbols = inputs::symbols(&graph, &args.made.sizes(), DEFAULT_ROWS)?;
     let seed = args.made.seed.unwrap_or(DEFAULT_SEED);
     let tensors = inputs::tensors(&graph, &symbols, seed, Values::Ordinary)?;
     let inputs = tensors.iter().map(HostTensor::from).collect();

@@ -51,6 +51,7 @@ fn json_case(ran: &Ran) -> Value {
             "max_abs": check.map(|o| o.max_abs),
             "outside_interval": check.map(|o| o.outside),
             "expected_outside_interval": check.map(|o| o.expected_outside),
+            "expected_outside_allowed": check.map(|o| o.allowed_outside()),
             "expected_far_from_interval": check.map(|o| o.expected_far),
             "single_valued": check.map(|o| o.exact),
         })
@@ -124,14 +125,26 @@ fn print_checks(cases: &[Ran]) {
                 format!("{:.3e}", o.max_abs),
                 o.exact.to_string(),
                 o.outside.to_string(),
+                o.expected_outside.to_string(),
                 o.expected_far.to_string(),
                 if o.passed() { "ok" } else { "FAILED" }.to_owned(),
             ]);
         }
     }
-    let header =
-        ["output", "dtype", "elements", "differ", "max ulp", "max abs", "single-valued", "outside", "stored far", ""];
-    table(&header, &rows, &[2, 3, 4, 5, 6, 7, 8]);
+    let header = [
+        "output",
+        "dtype",
+        "elements",
+        "differ",
+        "max ulp",
+        "max abs",
+        "single-valued",
+        "outside",
+        "stored outside",
+        "stored far",
+        "",
+    ];
+    table(&header, &rows, &[2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
 /// Whether fusing changed bits.

@@ -2,18 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright::graph::{Builder, Graph, Value};
+use fusewright_graph::{Builder, Graph, Value};
 
-use super::judge::{Failure, judge};
-
-/// The smallest graph found that fails as `failure` does, and how it fails.
-pub fn reduce(graph: &Graph, failure: Failure, seed: u64) -> (Graph, Failure) {
+/// The smallest graph found that still fails, and how: steps are taken as long as `fails` says how a smaller graph
+/// fails in the same way. Weights of the smaller graphs are inputs.
+pub fn reduce<F>(graph: &Graph, failure: F, mut fails: impl FnMut(&Graph) -> Option<F>) -> (Graph, F) {
     let (mut graph, mut failure) = (graph.clone(), failure);
     loop {
-        let smaller = candidates(&graph).into_iter().find_map(|candidate| {
-            let found = judge(&candidate, seed).err().filter(|f| f.kind == failure.kind)?;
-            Some((candidate, found))
-        });
+        let smaller = candidates(&graph).into_iter().find_map(|smaller| fails(&smaller).map(|found| (smaller, found)));
         match smaller {
             Some(found) => (graph, failure) = found,
             None => return (graph, failure),

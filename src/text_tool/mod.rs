@@ -8,6 +8,10 @@ use fusewright_fusion::passes::PIPELINE;
 use fusewright_graph::text::parse_graphs;
 use fusewright_graph::{Graph, verify as graph_verify};
 
+mod run;
+
+pub use run::{Compared, Evaluated, diff, diff_graph, only_graph, run};
+
 use crate::compiler::{Compiler, column};
 use crate::{CompileError, Error, Options, fuse_graph};
 

@@ -1,0 +1,166 @@
+//! One kernel in the Kernel IR interpreter and as machine code, on the same bytes.
+
+use std::collections::BTreeMap;
+
+use fusewright_abi::{ParamAccess, Target};
+use fusewright_codegen::backend::assemble;
+use fusewright_codegen::kernel::expand::{Column, expand};
+use fusewright_codegen::kernel::interp::{Buffer, run};
+use fusewright_codegen::kernel::{Kernel, Param, RANK, Source};
+use fusewright_graph::Dim;
+use fusewright_runtime::{Arg, device_for};
+
+use super::chain::approximate;
+use super::{Agreement, Difference, THREADS, Verdict, at, first_difference};
+use crate::inputs::{Random, Sizes, Values, fill};
+use crate::{CompileError, Compiler, Error};
+
+/// The value of every dim of a kernel: as the sizes say, else `default`.
+///
+/// # Errors
+/// A size that no dim takes.
+pub fn dims(kernel: &Kernel, sizes: &Sizes, default: i64) -> Result<BTreeMap<String, i64>, Error> {
+    if let Some(name) = sizes.dims.keys().find(|name| kernel.dims.iter().all(|d| d.name != **name)) {
+        let there: Vec<String> = kernel.dims.iter().map(|d| format!("`{}`", d.name)).collect();
+        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+        return Err(Error::Call(format!("no dim `{name}` in kernel `{}`; there is {there}", kernel.name)));
+    }
+    let value = |name: &str| sizes.dims.get(name).copied().or(sizes.rows).unwrap_or(default);
+    let mut values: BTreeMap<String, i64> = kernel.dims.iter().map(|d| (d.name.clone(), value(&d.name))).collect();
+    // A kernel that reads its peers' memory runs as the first rank.
+    values.insert(RANK.to_owned(), 0);
+    Ok(values)
+}
+
+/// Memory for every parameter: what is read is made from the seed, integers wide enough for an address count upward so
+/// that they name different rows, and what is only written is zero.
+///
+/// # Errors
+/// An extent that has no value, or more elements than memory holds.
+pub fn made_buffers(
+    kernel: &Kernel,
+    dims: &BTreeMap<String, i64>,
+    seed: u64,
+    values: Values,
+) -> Result<Vec<Buffer>, Error> {
+    kernel.params.iter().map(|param| buffer(param, dims, seed, values)).collect()
+}
+
+fn buffer(param: &Param, dims: &BTreeMap<String, i64>, seed: u64, values: Values) -> Result<Buffer, Error> {
+    let bad = |message: String| Error::Call(format!("parameter %{}: {message}", param.name));
+    let extent = |dim: &Dim| {
+        let value = dim.eval(&|name| dims.get(name).copied()).map_err(|e| bad(e.to_string()))?;
+        usize::try_from(value).map_err(|_| bad(format!("extent {dim} is {value}")))
+    };
+    let mut shape = param.shape.iter().map(extent).collect::<Result<Vec<usize>, Error>>()?;
+    if let Source::Producer { width, .. } = &param.source
+        && let Some(last) = shape.last_mut()
+    {
+        *last = extent(width)?;
+    }
+    let bytes = |rank: u64| -> Result<Vec<u8>, Error> {
+        let mut random = Random::named(seed, rank, &param.name);
+        let address = !param.dtype.is_float() && param.dtype.bits() >= 32;
+        let made = fill(param.dtype, &shape, &mut random, values, false).map_err(bad)?;
+        Ok(match param.access {
+            ParamAccess::Out => vec![0; made.to_bytes().len()],
+            _ if address => (0..made.len() as u64)
+                .flat_map(|i| i.to_le_bytes()[..param.dtype.bits() as usize / 8].to_vec())
+                .collect(),
+            _ => made.to_bytes(),
+        })
+    };
+    match &param.source {
+        Source::Peer { ranks } => (0..extent(ranks)? as u64).map(bytes).collect::<Result<_, _>>().map(Buffer::Peers),
+        Source::Memory | Source::Producer { .. } => bytes(0).map(Buffer::Bytes),
+    }
+}
+
+/// Compares the Kernel IR interpreter on a kernel, as it stands and as expanded for CPUs, with its machine code.
+///
+/// # Errors
+/// A kernel that the interpreter does not run on made inputs, or that the backend does not take.
+pub fn kernel(kernel: &Kernel, cases: &[BTreeMap<String, i64>], seed: u64) -> Result<Verdict, Error> {
+    against(kernel, kernel, cases, seed)
+}
+
+/// As [`kernel`], with machine code of a kernel that must compute the same.
+pub(super) fn against(
+    meaning: &Kernel,
+    compiled: &Kernel,
+    cases: &[BTreeMap<String, i64>],
+    seed: u64,
+) -> Result<Verdict, Error> {
+    let column = |k: &Kernel| expand(k, Column::Cpu).map_err(|e| Error::Input(e.to_string()));
+    let expanded = column(meaning)?;
+    let machine = column(compiled)?;
+    let code = Code::of(&machine)?;
+    let mut agreement = Agreement::default();
+    for dims in cases {
+        let start = made_buffers(meaning, dims, seed, Values::Edges)?;
+        let want = interpret(&expanded, &start, dims)?;
+        if !approximate(meaning) {
+            let written = interpret(meaning, &start, dims)?;
+            if let Some(found) = first(meaning, dims, &want, &written) {
+                return Ok(Verdict::Differ(Difference::new("expansion changes bits", found)));
+            }
+        }
+        for threads in [1, THREADS] {
+            let got = code.launch(&start, dims, threads)?;
+            if let Some(found) = first(meaning, dims, &got, &want) {
+                return Ok(Verdict::Differ(Difference::new("machine code is not its kernel", found)));
+            }
+        }
+        let elements = |(p, b): (&Param, &Buffer)| b.bytes().len() * 8 / p.dtype.bits() as usize;
+        agreement.elements += meaning.params.iter().zip(&want).map(elements).sum::<usize>();
+    }
+    agreement.single_valued = agreement.elements;
+    Ok(Verdict::Equal(agreement))
+}
+
+fn interpret(kernel: &Kernel, start: &[Buffer], dims: &BTreeMap<String, i64>) -> Result<Vec<Buffer>, Error> {
+    let bad = |message: String| Error::Call(format!("kernel `{}`: {message}", kernel.name));
+    let mut buffers = start.to_vec();
+    let rows = kernel.rows.eval(&|name| dims.get(name).copied()).map_err(|e| bad(e.to_string()))?;
+    run(kernel, &mut buffers, dims, 0..rows).map_err(|e| bad(e.to_string()))?;
+    Ok(buffers)
+}
+
+/// The first parameter in which two runs differ, and where.
+fn first(kernel: &Kernel, dims: &BTreeMap<String, i64>, got: &[Buffer], want: &[Buffer]) -> Option<String> {
+    let mut params = kernel.params.iter().zip(got.iter().zip(want));
+    let found = |(param, (got, want)): (&Param, (&Buffer, &Buffer))| {
+        first_difference(param.dtype, got.bytes(), want.bytes()).map(|first| format!("%{}{first}", param.name))
+    };
+    params.find_map(found).map(|place| {
+        let sizes = dims.iter().filter(|(name, _)| *name != RANK).map(|(n, v)| (n.clone(), *v)).collect();
+        format!("{place}{}", at(&sizes))
+    })
+}
+
+/// Machine code of a kernel, loaded.
+struct Code<'k> {
+    kernel: &'k Kernel,
+    artifact: fusewright_abi::KernelArtifact,
+    module: std::sync::Arc<dyn fusewright_runtime::Module>,
+}
+
+impl<'k> Code<'k> {
+    fn of(kernel: &'k Kernel) -> Result<Code<'k>, Error> {
+        let compiler = Compiler::new(&Target::Cpu)?;
+        let artifact = assemble(kernel, "", &Target::Cpu, compiler.backend()).map_err(CompileError::from)?;
+        let module = device_for(&Target::Cpu)?.load(&artifact)?;
+        Ok(Code { kernel, artifact, module })
+    }
+
+    fn launch(&self, start: &[Buffer], dims: &BTreeMap<String, i64>, threads: usize) -> Result<Vec<Buffer>, Error> {
+        let mut buffers: Vec<Vec<u8>> = start.iter().map(|b| b.bytes().to_vec()).collect();
+        let values: Vec<i64> = self.artifact.dims.iter().map(|d| dims[&d.name]).collect();
+        let mut args: Vec<Arg<'_>> = Vec::with_capacity(buffers.len());
+        for (bytes, param) in buffers.iter_mut().zip(&self.kernel.params) {
+            args.push(if param.access == ParamAccess::In { Arg::In(bytes) } else { Arg::Out(bytes) });
+        }
+        self.module.launch(&mut args, &values, self.artifact.launch.rows.count(&values), threads)?;
+        Ok(buffers.into_iter().map(Buffer::Bytes).collect())
+    }
+}

@@ -1,0 +1,242 @@
+//! One graph or kernel run every way there is, and the first place where two ways disagree.
+//!
+//! | way | compared with | how |
+//! |---|---|---|
+//! | the program on the CPU, one thread | the same on three threads | to the bit |
+//! | the program | its kernels in the Kernel IR interpreter, as expanded for the target | to the bit |
+//! | a kernel as expanded | the same as lowered, unless a function of it is approximate | to the bit |
+//! | the program | one kernel per op | to the bit |
+//! | both programs | the intervals of the graph interpreter | inside |
+//!
+//! Where a region or an op has no kernel, the reference rounds in its place, and the intervals alone are compared.
+
+mod chain;
+mod kernel;
+mod reduce;
+
+use std::fmt;
+
+use fusewright_abi::{DType, Target};
+use fusewright_codegen::kernel::interp::bits_at;
+use fusewright_graph::interp::{self, Symbols};
+use fusewright_graph::tensor::Tensor;
+use fusewright_graph::{Graph, num};
+
+use crate::inputs::{Values, tensors};
+use crate::{Compiled, Compiler, Error, HostTensor, Options, compile};
+use chain::Chain;
+
+pub use kernel::{dims, kernel, made_buffers};
+pub use reduce::reduce;
+
+/// Threads of the run that one thread is compared with.
+const THREADS: usize = 3;
+
+/// What every way gave alike.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Agreement {
+    /// Kernels of more than one op.
+    pub fused: usize,
+    /// Elements compared.
+    pub elements: usize,
+    /// Those whose range is a single value.
+    pub single_valued: usize,
+    /// What ran without a kernel, and why.
+    pub fallbacks: Vec<String>,
+}
+
+/// Two ways that disagree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// In a few words, the same for differences of one kind.
+    pub kind: &'static str,
+    /// Where and how.
+    pub message: String,
+}
+
+/// What a comparison found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Nothing to object to.
+    Equal(Agreement),
+    /// The first disagreement.
+    Differ(Difference),
+}
+
+impl Difference {
+    pub(crate) fn new(kind: &'static str, message: impl fmt::Display) -> Self {
+        Difference { kind, message: message.to_string() }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+/// Runs a graph every way, once per binding of its symbols, on inputs with every edge.
+///
+/// # Errors
+/// A graph that the graph interpreter refuses, inputs that cannot be made.
+pub fn graph(graph: &Graph, cases: &[Symbols], seed: u64) -> Result<Verdict, Error> {
+    against(graph, graph, cases, seed)
+}
+
+/// As [`graph`], with programs compiled from a graph that must compute the same.
+fn against(meaning: &Graph, compiled: &Graph, cases: &[Symbols], seed: u64) -> Result<Verdict, Error> {
+    let mut made = Vec::with_capacity(cases.len());
+    for symbols in cases {
+        let inputs = tensors(meaning, symbols, seed, Values::Edges)?;
+        let ranges = interp::enclose(meaning, &inputs, symbols).map_err(|e| Error::Call(e.to_string()))?;
+        made.push((symbols, inputs, ranges));
+    }
+    let agree = || -> Result<Agreement, Difference> {
+        let ways = Ways::of(compiled)?;
+        let mut agreement = Agreement { fused: ways.multiple(), fallbacks: ways.fallbacks(), ..Agreement::default() };
+        for (symbols, inputs, ranges) in &made {
+            ways.agree(symbols, inputs, ranges, &mut agreement)?;
+        }
+        Ok(agreement)
+    };
+    Ok(agree().map_or_else(Verdict::Differ, Verdict::Equal))
+}
+
+/// The programs of one graph.
+struct Ways {
+    fused: Compiled,
+    unfused: Compiled,
+    compiler: Compiler,
+}
+
+impl Ways {
+    fn of(graph: &Graph) -> Result<Ways, Difference> {
+        let compiled = |fuse| {
+            let options = Options { fuse, ..Options::default() };
+            compile(graph, &Target::Cpu, &options).map_err(|e| Difference::new("compiling fails", e))
+        };
+        let compiler = Compiler::new(&Target::Cpu).map_err(|e| Difference::new("compiling fails", e))?;
+        Ok(Ways { fused: compiled(true)?, unfused: compiled(false)?, compiler })
+    }
+
+    fn multiple(&self) -> usize {
+        self.fused.fused.partition.regions.iter().filter(|r| r.nodes.len() > 1).count()
+    }
+
+    fn fallbacks(&self) -> Vec<String> {
+        let mut said: Vec<String> = Vec::new();
+        for fallback in self.fused.fallbacks.iter().chain(&self.unfused.fallbacks) {
+            let text = format!("{}: {}", fallback.label, fallback.reason);
+            if !said.contains(&text) {
+                said.push(text);
+            }
+        }
+        said
+    }
+
+    fn agree(
+        &self,
+        symbols: &Symbols,
+        inputs: &[Tensor],
+        ranges: &[interp::Enclosure],
+        agreement: &mut Agreement,
+    ) -> Result<(), Difference> {
+        let got = run(&self.fused, inputs, 1, symbols)?;
+        let op_by_op = run(&self.unfused, inputs, 1, symbols)?;
+        same("threads change bits", symbols, &run(&self.fused, inputs, THREADS, symbols)?, &got)?;
+        if agreement.fallbacks.is_empty() {
+            let chain = Chain::of(&self.fused.fused, &self.compiler, symbols)?;
+            same("machine code is not its kernel", symbols, &got, &chain.run(inputs)?)?;
+            same("fusion changes bits", symbols, &op_by_op, &got)?;
+        }
+        for (i, range) in ranges.iter().enumerate() {
+            for (kind, tensors) in [("outside its interval", &got), ("op by op outside its interval", &op_by_op)] {
+                let report = range.check(&tensors[i]).map_err(|e| Difference::new("another type", e))?;
+                agreement.elements += report.elements;
+                agreement.single_valued += report.single_valued;
+                if let Some(outside) = report.outside {
+                    let (count, elements) = (report.elements - report.inside, report.elements);
+                    let place = format!("out{i}[{}]{}", outside.index, at(symbols));
+                    let found = format!("is {}, may be {}", outside.got, outside.range);
+                    return Err(Difference::new(kind, format!("{place} {found}; {count} of {elements} are outside")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn run(compiled: &Compiled, inputs: &[Tensor], threads: usize, symbols: &Symbols) -> Result<Vec<Tensor>, Difference> {
+    let failed = |e: Error| Difference::new("the program fails", format!("{e}{}", at(symbols)));
+    let given: Vec<HostTensor> = inputs.iter().map(HostTensor::from).collect();
+    let given: Vec<&HostTensor> = given.iter().collect();
+    let results = compiled.program.run(&given, threads).map_err(failed)?;
+    results.iter().map(|t| crate::check::to_tensor(t).map_err(failed)).collect()
+}
+
+/// Sizes in words.
+fn at(symbols: &Symbols) -> String {
+    let sizes: Vec<String> = symbols.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    if sizes.is_empty() { String::new() } else { format!(" at {}", sizes.join(", ")) }
+}
+
+fn same(kind: &'static str, symbols: &Symbols, got: &[Tensor], want: &[Tensor]) -> Result<(), Difference> {
+    if got.len() != want.len() {
+        return Err(Difference::new(kind, format!("{} outputs and {} outputs", got.len(), want.len())));
+    }
+    for (i, (got, want)) in got.iter().zip(want).enumerate() {
+        if (got.dtype(), got.shape()) != (want.dtype(), want.shape()) {
+            return Err(Difference::new(kind, format!("out{i} is of another type{}", at(symbols))));
+        }
+        if let Some(first) = first_difference(got.dtype(), &got.to_bytes(), &want.to_bytes()) {
+            return Err(Difference::new(kind, format!("out{i}{first}{}", at(symbols))));
+        }
+    }
+    Ok(())
+}
+
+/// The first element in which two buffers differ.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FirstDifference {
+    /// Element type.
+    pub dtype: DType,
+    /// Index in row-major order.
+    pub index: usize,
+    /// Its bits in the first buffer.
+    pub got: u64,
+    /// Its bits in the second buffer.
+    pub want: u64,
+    /// Elements that differ, and all elements.
+    pub count: (usize, usize),
+}
+
+impl fmt::Display for FirstDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = |bits: u64| match self.dtype.is_float() {
+            true => format!("{:?}", num::decode(self.dtype, bits)),
+            false => num::int_value(self.dtype, num::decode_int(self.dtype, bits)).to_string(),
+        };
+        let (index, got, want, (count, elements)) = (self.index, self.got, self.want, self.count);
+        write!(f, "[{index}] is {} ({got:#x}), should be {} ({want:#x}); ", value(got), value(want))?;
+        write!(f, "{count} of {elements} differ")
+    }
+}
+
+/// The first element in which two buffers of a dtype differ; NaNs of 16 bits and more are alike, whatever their payload.
+pub fn first_difference(dtype: DType, got: &[u8], want: &[u8]) -> Option<FirstDifference> {
+    let elements = got.len() * 8 / dtype.bits() as usize;
+    let nan = |bits| dtype.is_float() && dtype.bits() >= 16 && num::decode(dtype, bits).is_nan();
+    let mut found: Option<FirstDifference> = None;
+    for index in 0..elements {
+        let (got, want) = (bits_at(dtype, got, index)?, bits_at(dtype, want, index)?);
+        if got == want || nan(got) && nan(want) {
+            continue;
+        }
+        let count = (0, elements);
+        found.get_or_insert(FirstDifference { dtype, index, got, want, count }).count.0 += 1;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

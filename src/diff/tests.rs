@@ -1,0 +1,73 @@
+//! What the comparisons find, on programs of other graphs and kernels than the ones that say what is right.
+
+use fusewright_codegen::kernel::Kernel;
+
+use super::*;
+use crate::inputs::Sizes;
+
+const GRAPH: &str = "graph @g(s: 1..; %x: bf16[s, 20], %w: bf16[20]) {\n  %h = add %x, %w\n  \
+                     %y = rms_norm %h, %w {eps = 1e-5, round = once}\n  return %y, %h\n}\n";
+const KERNEL: &str = "kernel @k(s = extent(x, 0)) rows s {
+  param %x: bf16[s, 20] in
+  param %y: bf16[s, 20] out
+  segment @m inner 1 {
+    %0 = load x[row*20 + lane] : row<bf16, 20>
+    %1 = add %0, %0
+    store y[row*20 + lane], %1
+  }
+}
+";
+
+fn cases(rows: &[i64]) -> Vec<Symbols> {
+    rows.iter().map(|&n| Symbols::from([("s".to_owned(), n)])).collect()
+}
+
+#[test]
+fn ways_of_one_graph_agree() {
+    let made: Graph = GRAPH.parse().expect("the text is right");
+    let Ok(Verdict::Equal(found)) = graph(&made, &cases(&[1, 5]), 1) else { panic!("the ways differ") };
+    assert_eq!((found.fused, found.elements), (1, 2 * 2 * 6 * 20));
+    assert!(found.fallbacks.is_empty() && found.single_valued * 2 > found.elements, "{found:?}");
+}
+
+#[test]
+fn a_program_of_another_graph_is_outside() {
+    let [right, wrong] = [GRAPH.to_owned(), GRAPH.replace("add %x, %w", "sub %x, %w")]
+        .map(|text| text.parse::<Graph>().expect("the text is right"));
+    let Ok(Verdict::Differ(found)) = against(&right, &wrong, &cases(&[4]), 1) else { panic!("nothing was found") };
+    assert_eq!(found.kind, "outside its interval");
+    assert!(found.message.starts_with("out0[") && found.message.contains(" at s = 4 is "), "{found}");
+}
+
+#[test]
+fn code_of_another_kernel_is_found() {
+    let [right, wrong] = [KERNEL.to_owned(), KERNEL.replace("add %0, %0", "mul %0, %0")]
+        .map(|text| text.parse::<Kernel>().expect("the text is right"));
+    let dims = [dims(&right, &Sizes::default(), 4).expect("there is a dim")];
+    assert!(matches!(kernel(&right, &dims, 1), Ok(Verdict::Equal(found)) if found.elements == 2 * 80));
+    let Ok(Verdict::Differ(found)) = kernel::against(&right, &wrong, &dims, 1) else { panic!("nothing was found") };
+    assert_eq!(found.kind, "machine code is not its kernel");
+    assert!(found.message.starts_with("%y[") && found.message.ends_with(" at s = 4"), "{found}");
+}
+
+#[test]
+fn the_first_difference_is_named_and_nans_are_alike() {
+    let halves = |bits: &[u16]| bits.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<u8>>();
+    let (got, want) = (halves(&[0x3f80, 0x7fc1, 0x4000, 0]), halves(&[0x3f80, 0xffc0, 0x4040, 0x8000]));
+    let found = first_difference(DType::BF16, &got, &want).expect("two elements differ");
+    assert_eq!(found.to_string(), "[2] is 2.0 (0x4000), should be 3.0 (0x4040); 2 of 4 differ");
+    assert_eq!(first_difference(DType::BF16, &got, &got), None);
+    assert_eq!(
+        first_difference(DType::I8, &[255], &[1]).map(|f| f.to_string()).as_deref(),
+        Some("[0] is -1 (0xff), should be 1 (0x1); 1 of 1 differ")
+    );
+}
+
+#[test]
+fn a_graph_shrinks_to_what_still_fails() {
+    let made: Graph = GRAPH.parse().expect("the text is right");
+    let holds = |g: &Graph| g.nodes().iter().any(|n| n.op.name() == "rms_norm").then_some(());
+    let (small, ()) = reduce(&made, (), holds);
+    assert_eq!((small.nodes().len(), small.outputs().len()), (1, 1));
+    assert_eq!(reduce(&made, 7, |_| None).0.to_string(), made.to_string());
+}
