@@ -11,6 +11,7 @@ use fusewright::graph::verify::verify;
 const ROWS: [i64; 5] = [33, 1, 0, 2, 7];
 
 /// What a graph that passed was like.
+#[allow(dead_code, reason = "single tests look at less of it")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Kernels of more than one op.
