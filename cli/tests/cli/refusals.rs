@@ -24,6 +24,13 @@ fn files_that_are_no_models() {
     }
     let text = write(&folder, "text.pt2", "this is no archive");
     refused(2, &["run", &text], &["text.pt2", "not a readable .pt2 archive"]);
+    // A path that leads through a file cannot be opened, whoever asks.
+    let through = format!("{text}/inside.pt2");
+    for command in ["run", "explain"] {
+        refused(2, &[command, &through], &[&through, "ot a directory"]);
+    }
+    refused(2, &["run", &model(), "--check", &through], &[&through]);
+    refused(2, &["run", &model(), "--out", &through], &[&through]);
     let directory = folder.path().display().to_string();
     refused(2, &["run", &directory], &[&directory, "is a directory"]);
     refused(2, &["opt", &directory], &[&directory, "is a directory"]);
