@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use fusewright_abi::Target;
-use fusewright_fusion::pass::{Cx, Dump, Observer, PassManager, Timer, Verify};
+use fusewright_abi::{ContentKey, Target};
+use fusewright_fusion::pass::{Cx, Dump, Moment, Observer, PassManager, Pipeline, Relaxation, Timer, Verify};
 use fusewright_fusion::patterns;
 use fusewright_fusion::region::{Limits, Partition, partition};
 use fusewright_graph::Graph;
@@ -16,15 +16,17 @@ use crate::program::{Fallback, OpCounts, Program, build};
 /// What a user may choose.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Whether regions are fused; if not, every op is a kernel of its own.
+    /// Whether regions are fused, if the pipeline forms any; if not, every op is a kernel of its own.
     pub fuse: bool,
-    /// Names of passes that are switched off.
-    pub without_passes: Vec<String>,
+    /// The passes.
+    pub pipeline: Pipeline,
+    /// Whether intermediate roundings may be dropped. Results are other bits then, and the report says where.
+    pub relaxed: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { fuse: true, without_passes: Vec::new() }
+        Options { fuse: true, pipeline: Pipeline::default(), relaxed: false }
     }
 }
 
@@ -48,6 +50,10 @@ pub struct Fused {
     pub partition: Partition,
     /// What the passes did.
     pub passes: Vec<PassTime>,
+    /// The roundings that relaxed mode changed, by values of the graph.
+    pub relaxations: Vec<Relaxation>,
+    /// What names the passes and the mode: equal graphs and equal keys give equal regions.
+    pub pipeline: ContentKey,
 }
 
 /// A compiled graph and how it came about.
@@ -68,38 +74,38 @@ pub struct Compiled {
 /// Runs the passes over a graph and divides it into regions.
 ///
 /// # Errors
-/// An unknown pass name, a required pass switched off, or a bug in a pass.
+/// A bug in a pass.
 pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
-    let mut manager = PassManager::default();
-    for name in &options.without_passes {
-        manager.switch(name, false).map_err(|e| Error::Input(e.to_string()))?;
-    }
+    let manager = PassManager::new(options.pipeline.clone());
+    let mut cx = Cx { relaxed: options.relaxed, ..Cx::default() };
     let start = Instant::now();
     let mut timer = Timer::new(|| start.elapsed().as_micros() as u64);
     let (dump, mut after) = (DumpFolder::from_environment(), Vec::new());
-    let mut keep = Dump(|pass: &str, graph: &Graph| {
-        if dump.is_some() {
+    let mut keep = Dump(|pass: &str, moment: Moment, graph: &Graph| {
+        if dump.is_some() && moment == Moment::After {
             after.push((pass.to_owned(), graph.to_string()));
         }
     });
     // What a pass gave is kept before it is verified, so that a dump holds the graph that does not verify.
     let (before, mut verify) = (graph, Verify);
     let mut observers: [&mut dyn Observer; 3] = [&mut timer, &mut keep, &mut verify];
-    let result = manager.run(graph, &mut Cx::default(), &mut observers);
+    let result = manager.run(graph, &mut cx, &mut observers);
     if let Some(dump) = &dump {
         dump.passes(before, &after)?;
     }
     let (graph, reports) = result.map_err(|e| Error::Internal(e.to_string()))?;
-    let limits = if options.fuse { Limits::default() } else { Limits { nodes: 1, ..Limits::default() } };
+    let fuse = options.fuse && options.pipeline.fuses();
+    let limits = if fuse { Limits::default() } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
     if let Some(dump) = &dump {
-        dump.regions(before, &partition, options.fuse)?;
+        dump.regions(before, &partition, fuse)?;
     }
     let time = |i: usize| timer.times.get(i).map_or(0, |(_, us)| *us);
     let times = reports.iter().enumerate();
     let times = times.map(|(i, r)| PassTime { name: r.name.to_owned(), changed: r.changed, us: time(i) });
-    Ok(Fused { passes: times.collect(), graph, partition })
+    let pipeline = options.pipeline.key(options.relaxed);
+    Ok(Fused { passes: times.collect(), graph, partition, relaxations: cx.relaxations, pipeline })
 }
 
 /// Compiles a graph for a target that can run here.

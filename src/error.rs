@@ -52,6 +52,12 @@ impl Error {
     }
 }
 
+impl From<fusewright_fusion::Diagnostic> for Error {
+    fn from(error: fusewright_fusion::Diagnostic) -> Self {
+        Error::Internal(error.to_string())
+    }
+}
+
 impl From<RuntimeError> for Error {
     fn from(error: RuntimeError) -> Self {
         match error {

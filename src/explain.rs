@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fusewright_fusion::explain as partition_report;
+use fusewright_fusion::pass::Relaxation;
 use fusewright_graph::{Dim, Symbol};
 
 pub use fusewright_fusion::explain::RefusalReport;
@@ -27,6 +28,19 @@ pub struct RegionReport {
     pub bytes_unfused: u64,
     /// Key of the region's content; equal regions share one kernel.
     pub key: String,
+    /// The roundings that relaxed mode changed in it.
+    pub relaxed: Vec<RelaxationReport>,
+}
+
+/// A place where relaxed mode changed roundings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RelaxationReport {
+    /// Name of the rewrite.
+    pub rewrite: String,
+    /// How often it applied there.
+    pub times: usize,
+    /// Where the rewritten op came from.
+    pub origin: String,
 }
 
 /// The whole report.
@@ -40,6 +54,10 @@ pub struct Explanation {
     pub refused: Vec<RefusalReport>,
     /// The values of the symbols at which bytes are counted.
     pub bytes_at: BTreeMap<String, i64>,
+    /// The roundings that relaxed mode changed in no region.
+    pub relaxed_outside: Vec<RelaxationReport>,
+    /// What names the passes and the mode.
+    pub pipeline: String,
 }
 
 /// Explains a fused graph.
@@ -53,7 +71,21 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
         partition_report::explain(&fused.graph, &fused.partition, &[]).map_err(|e| Error::Internal(e.to_string()))?;
     let bytes =
         |dim: &Dim| dim.eval(&|s| bytes_at.get(s).copied()).ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-    let regions = report.regions.iter().map(|r| RegionReport {
+    let relaxation =
+        |r: &Relaxation| RelaxationReport { rewrite: r.rewrite.clone(), times: r.times, origin: r.origin.to_string() };
+    let mut outside: Vec<&Relaxation> = fused.relaxations.iter().collect();
+    let relaxed: Vec<Vec<RelaxationReport>> = fused
+        .partition
+        .regions
+        .iter()
+        .map(|region| {
+            let found = partition_report::relaxed_in(&fused.graph, &fused.partition, region, &fused.relaxations);
+            outside.retain(|r| !found.contains(r));
+            found.into_iter().map(relaxation).collect()
+        })
+        .collect();
+    let regions = report.regions.iter().zip(relaxed).map(|(r, relaxed)| RegionReport {
+        relaxed,
         name: r.name.clone(),
         kind: r.kind,
         ops: r.ops.clone(),
@@ -61,7 +93,14 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
         bytes_unfused: bytes(&r.bytes_unfused),
         key: r.key.to_string(),
     });
-    Ok(Explanation { regions: regions.collect(), patterns: report.patterns, refused: report.refused, bytes_at })
+    Ok(Explanation {
+        regions: regions.collect(),
+        patterns: report.patterns,
+        refused: report.refused,
+        bytes_at,
+        relaxed_outside: outside.into_iter().map(relaxation).collect(),
+        pipeline: fused.pipeline.to_string(),
+    })
 }
 
 /// A region's kernel for one target.

@@ -56,6 +56,7 @@ pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph};
 pub use compiler::{Compilation, CompileError, Compiler};
 pub use error::Error;
 pub use fusewright_abi::{DType, Target};
+pub use fusewright_fusion::pass::{Pipeline, PipelineError};
 pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_graph as graph;
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use fusewright::inputs::Sizes;
-use fusewright::{Error, Target};
+use fusewright::{Error, Options, Pipeline, Target};
 
 use crate::help::{BENCH, COMPILE, EXIT, EXPLAIN, LISTS, OPT, RUN};
 
@@ -38,12 +38,23 @@ pub struct Common {
 impl Common {
     /// Refuses options that have no implementation yet, by name.
     pub fn refuse_later(&self) -> Result<(), Error> {
-        let given = [
-            (self.pipeline.is_some(), "--pipeline"),
-            (self.patterns.is_some(), "--patterns"),
-            (self.relaxed, "--relaxed"),
-        ];
-        given.iter().find(|(given, _)| *given).map_or(Ok(()), |(_, name)| Err(later(name)))
+        if self.patterns.is_some() { Err(later("--patterns")) } else { Ok(()) }
+    }
+
+    /// What these options choose.
+    ///
+    /// # Errors
+    /// A pipeline file that cannot be read or does not describe a pipeline.
+    pub fn options(&self) -> Result<Options, Error> {
+        let pipeline = match &self.pipeline {
+            None => Pipeline::default(),
+            Some(path) => {
+                let text =
+                    std::fs::read_to_string(path).map_err(|source| Error::File { path: path.clone(), source })?;
+                Pipeline::from_toml(&text).map_err(|e| Error::Input(format!("{}: {e}", path.display())))?
+            }
+        };
+        Ok(Options { pipeline, relaxed: self.relaxed, ..Options::default() })
     }
 }
 
@@ -224,7 +235,7 @@ pub struct BenchArgs {
 pub struct OptArgs {
     /// Text form of graphs or kernels
     pub file: PathBuf,
-    /// verify | pass NAME | regions | lower | emit | run | diff | reduce
+    /// verify | pass NAME | regions | lower | emit | bisect | run | diff | reduce
     #[arg(default_value = "verify")]
     pub verb: String,
     /// Name of the pass
@@ -234,8 +245,8 @@ pub struct OptArgs {
     pub target: Target,
     #[command(flatten)]
     pub made: MadeArgs,
-    /// Command of the shell that reduce calls with a smaller graph's file: another status than 0 says that it fails; it is
-    /// kept if it fails as the whole graph does
+    /// Command of the shell that reduce and bisect call with a graph's file: another status than 0 says that it fails; a
+    /// smaller graph is kept if it fails as the whole one does
     #[arg(long, value_name = "CMD")]
     pub test: Option<String>,
     /// Print JSON (run, diff)

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fusewright_abi::ContentKey;
-use fusewright_graph::{Dim, Graph, NodeId, Op, Prim, TypeError, Value, dim};
+use fusewright_graph::{Def, Dim, Graph, NodeId, Op, Prim, TypeError, Value, dim};
 
 use crate::key::region_key;
-use crate::pass::PassReport;
+use crate::pass::{PassReport, Relaxation};
 use crate::patterns;
 use crate::region::{FusedRegion, Partition};
 
@@ -65,6 +65,24 @@ pub fn explain(graph: &Graph, partition: &Partition, passes: &[PassReport]) -> R
     let regions = partition.regions.iter().map(|region| region_report(graph, region)).collect::<Result<_, _>>()?;
     let refused = partition.unfused.iter().map(|u| refusal_report(graph, u.node, u.refusal)).collect();
     Ok(Explanation { regions, patterns: patterns::counts(partition), refused, passes: passes.to_vec() })
+}
+
+/// The relaxations of a value that a region computes, or of one that it reads and no region computes.
+pub fn relaxed_in<'r>(
+    graph: &Graph,
+    partition: &Partition,
+    region: &FusedRegion,
+    relaxations: &'r [Relaxation],
+) -> Vec<&'r Relaxation> {
+    let computes = |region: &FusedRegion, value: Value| match graph.def(value) {
+        Def::Node(id, _) => region.nodes.contains(&id),
+        Def::Input(_) => false,
+    };
+    let belongs = |value: Value| {
+        computes(region, value)
+            || region.inputs.contains(&value) && !partition.regions.iter().any(|other| computes(other, value))
+    };
+    relaxations.iter().filter(|r| belongs(r.value)).collect()
 }
 
 fn region_report(graph: &Graph, region: &FusedRegion) -> Result<RegionReport, TypeError> {
@@ -126,6 +144,33 @@ mod tests {
     use crate::pass::{Cx, PassManager};
     use crate::region::Limits;
     use crate::samples;
+
+    #[test]
+    fn a_region_says_which_roundings_it_dropped() {
+        use fusewright_graph::DType::{BF16, F32};
+        let g = samples::Sample::new(false);
+        let (x, y) = (g.input("x", F32, &[-1, 64]), g.input("y", F32, &[-1, 64]));
+        let rounded = |v| g.b.cast(g.b.cast(v, BF16)?, F32);
+        let build = || -> samples::Built<[Value; 2]> {
+            let square = rounded(g.b.mul(x, x)?)?;
+            // Two regions: a product lies between them.
+            let product = g.b.prim(Prim::MatMul { transpose_b: true, out: F32 }, &[y, y])?;
+            Ok([g.b.add(square, square)?, g.b.add(rounded(product)?, product)?])
+        };
+        let outputs = build().expect("types");
+        let graph = g.finish(&outputs);
+        for relaxed in [false, true] {
+            let mut cx = Cx { relaxed, ..Cx::default() };
+            let (graph, _) = PassManager::default().run(&graph, &mut cx, &mut []).expect("runs");
+            let partition = crate::region::partition(&graph, &Limits::default());
+            assert_eq!(partition.regions.len(), 2);
+            for region in &partition.regions {
+                let found = relaxed_in(&graph, &partition, region, &cx.relaxations);
+                let found: Vec<(&str, usize)> = found.iter().map(|r| (r.rewrite.as_str(), r.times)).collect();
+                assert_eq!(found, if relaxed { vec![("drop_bf16", 1)] } else { Vec::new() });
+            }
+        }
+    }
 
     #[test]
     fn a_region_says_what_it_saves() {

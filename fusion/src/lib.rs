@@ -17,5 +17,5 @@ mod samples;
 
 pub use explain::{Explanation, explain};
 pub use key::{body_key, region_key};
-pub use pass::{Cx, Diagnostic, Observer, Outcome, Pass, PassManager, PassReport};
+pub use pass::{Cx, Diagnostic, Observer, Outcome, Pass, PassManager, PassReport, Pipeline};
 pub use region::{FusedRegion, Limits, Partition, Refusal, Step, partition};

@@ -1,7 +1,8 @@
 //! Bundles: artifacts and a manifest in a folder.
 //!
-//! `DIR/manifest.json` holds `abi` (version of the calling convention), `model` (name of the graph), `kernels` and
-//! `refused`, both in the order of their files and regions. A kernel is
+//! `DIR/manifest.json` holds `abi` (version of the calling convention), `model` (name of the graph), `pipeline` (key of
+//! the passes), `relaxed` (whether roundings may be dropped), `kernels` and `refused`, both in the order of their files
+//! and regions. A kernel is
 //!
 //! * `name` and `symbol`: what its code is called, unique in the bundle; `pattern`: the fused pattern;
 //! * `target`, `file` (relative to the manifest) and `key` (hash of everything that changes the code);
@@ -70,8 +71,8 @@ pub struct Bundle {
 ///
 /// # Errors
 /// A target that is not available, a folder that cannot be written.
-pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<Bundle, Error> {
-    let fused = fuse_graph(graph, &Options::default())?;
+pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &Options) -> Result<Bundle, Error> {
+    let fused = fuse_graph(graph, options)?;
     let mut entries: BTreeMap<String, BundleEntry> = BTreeMap::new();
     let (mut refused, mut compilations) = (Vec::new(), Vec::new());
     for target in targets {
@@ -117,6 +118,8 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path) -> Result<
     let manifest = json!({
         "abi": ABI_VERSION,
         "model": graph.name(),
+        "pipeline": fused.pipeline.to_string(),
+        "relaxed": options.relaxed,
         "kernels": entries.iter().map(entry).collect::<Vec<_>>(),
         "refused": refused.iter().map(refusal).collect::<Vec<_>>(),
     });

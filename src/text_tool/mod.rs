@@ -3,7 +3,7 @@
 use fusewright_abi::Target;
 use fusewright_codegen::kernel::expand::expand;
 use fusewright_codegen::kernel::{Kernel, parse_kernels, verify as verify_kernel};
-use fusewright_fusion::pass::{Cx, Diagnostic};
+use fusewright_fusion::pass::{Cx, Diagnostic, Verdict, bisect as bisect_passes};
 use fusewright_fusion::passes::PIPELINE;
 use fusewright_graph::text::parse_graphs;
 use fusewright_graph::{Graph, verify as graph_verify};
@@ -60,24 +60,58 @@ pub fn verify(text: &str) -> Result<String, Error> {
 ///
 /// # Errors
 /// Text that does not parse, an unknown pass.
-pub fn pass(text: &str, name: &str) -> Result<String, Error> {
+pub fn pass(text: &str, name: &str, options: &Options) -> Result<String, Error> {
     let known = || PIPELINE.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
     let pass = PIPELINE.iter().find(|p| p.name == name);
     let pass = pass.ok_or_else(|| Error::Input(format!("no pass `{name}`; there are {}", known())))?;
-    let run =
-        |graph: &Graph| -> Result<String, Diagnostic> { Ok((pass.run)(graph, &mut Cx::default())?.0.to_string()) };
+    let run = |graph: &Graph| -> Result<String, Diagnostic> {
+        let mut cx = Cx { relaxed: options.relaxed, ..Cx::default() };
+        Ok((pass.run)(graph, &mut cx)?.0.to_string())
+    };
     let printed = graphs(text, "pass")?.iter().map(run).collect::<Result<Vec<_>, _>>();
     Ok(join(printed.map_err(|e| Error::Internal(e.to_string()))?))
+}
+
+/// Finds, for every graph, the first pass and the change of it after which `holds` says no of the graph; prints
+/// the graph before and after that change.
+///
+/// # Errors
+/// Text that does not parse, and what `holds` fails with.
+pub fn bisect(
+    text: &str,
+    options: &Options,
+    holds: &mut dyn FnMut(&Graph) -> Result<bool, Error>,
+) -> Result<String, Error> {
+    let mut out = Vec::new();
+    for graph in graphs(text, "bisect")? {
+        let verdict = bisect_passes(&graph, &options.pipeline, options.relaxed, holds)?;
+        out.push(match verdict {
+            Verdict::Holds => format!("; graph `{}`: the test passes after every pass", graph.name()),
+            Verdict::Never => format!("; graph `{}`: the test fails before the first pass", graph.name()),
+            Verdict::Broken(found) => format!(
+                "; graph `{}`: the test fails after change {} of {} of pass `{}`, number {} of the pipeline\n\
+                 ; before\n{}\n; after\n{}",
+                graph.name(),
+                found.change,
+                found.changes,
+                found.pass,
+                found.stage + 1,
+                found.before,
+                found.after
+            ),
+        });
+    }
+    Ok(join(out))
 }
 
 /// Prints the bodies of the fused regions after all passes.
 ///
 /// # Errors
 /// Text that does not parse.
-pub fn regions(text: &str) -> Result<String, Error> {
+pub fn regions(text: &str, options: &Options) -> Result<String, Error> {
     let mut out = Vec::new();
     for graph in graphs(text, "regions")? {
-        let fused = fuse_graph(&graph, &Options::default())?;
+        let fused = fuse_graph(&graph, options)?;
         for (i, region) in fused.partition.regions.iter().enumerate() {
             out.push(format!("; region {i} {}\n{}", region.name, region.body));
         }
@@ -90,7 +124,7 @@ pub fn regions(text: &str) -> Result<String, Error> {
 }
 
 /// The kernels of the text: its own, or those of its graphs' regions, expanded for a target.
-fn expanded_kernels(text: &str, target: &Target) -> Result<Vec<(Option<Kernel>, Kernel)>, Error> {
+fn expanded_kernels(text: &str, target: &Target, options: &Options) -> Result<Vec<(Option<Kernel>, Kernel)>, Error> {
     match items(text)? {
         Items::Kernels(kernels) => {
             let expanded =
@@ -101,7 +135,7 @@ fn expanded_kernels(text: &str, target: &Target) -> Result<Vec<(Option<Kernel>, 
             let compiler = Compiler::new(target)?;
             let mut kernels = Vec::new();
             for graph in graphs {
-                for region in &fuse_graph(&graph, &Options::default())?.partition.regions {
+                for region in &fuse_graph(&graph, options)?.partition.regions {
                     let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
                     let (lowered, expanded) = compiler.kernel(&region.name, &body).map_err(CompileError::into_error)?;
                     kernels.push((Some(lowered), expanded));
@@ -116,9 +150,9 @@ fn expanded_kernels(text: &str, target: &Target) -> Result<Vec<(Option<Kernel>, 
 ///
 /// # Errors
 /// Text that does not parse, regions without a row program.
-pub fn lower(text: &str, target: &Target) -> Result<String, Error> {
+pub fn lower(text: &str, target: &Target, options: &Options) -> Result<String, Error> {
     let mut out = Vec::new();
-    for (lowered, expanded) in expanded_kernels(text, target)? {
+    for (lowered, expanded) in expanded_kernels(text, target, options)? {
         out.extend(lowered.map(|k| format!("; as lowered\n{k}")));
         out.push(format!("; expanded for {target}\n{expanded}"));
     }
@@ -129,10 +163,10 @@ pub fn lower(text: &str, target: &Target) -> Result<String, Error> {
 ///
 /// # Errors
 /// Text that does not parse, kernels that the backend refuses.
-pub fn emit(text: &str, target: &Target) -> Result<String, Error> {
+pub fn emit(text: &str, target: &Target, options: &Options) -> Result<String, Error> {
     let compiler = Compiler::new(target)?;
     let mut out = Vec::new();
-    for (_, kernel) in expanded_kernels(text, target)? {
+    for (_, kernel) in expanded_kernels(text, target, options)? {
         let stages = compiler.backend().emit(&kernel, target).map_err(|e| CompileError::from(e).into_error())?;
         for stage in stages {
             match std::str::from_utf8(&stage.bytes) {

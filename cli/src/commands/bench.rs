@@ -3,7 +3,7 @@
 use fusewright::bench::{BenchCase, BenchRow, DEFAULT_ROWS, kernel_suite, measure};
 use fusewright::graph::InputKind;
 use fusewright::inputs::weights_as_inputs;
-use fusewright::{Error, Options, fuse_graph, model};
+use fusewright::{Error, fuse_graph, model};
 use serde_json::json;
 
 use super::{Exit, OK};
@@ -22,7 +22,7 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
         return Err(later(name));
     }
-    let cases = cases(args)?;
+    let cases = cases(args, common)?;
     if args.list {
         cases.iter().for_each(|case| line(&case.name));
         return Ok(OK);
@@ -51,10 +51,10 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     Ok(OK)
 }
 
-fn cases(args: &BenchArgs) -> Result<Vec<BenchCase>, Error> {
+fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
     match (&args.model, args.suite.as_deref()) {
         (Some(path), _) => {
-            let fused = fuse_graph(&model::open(path)?, &Options::default())?;
+            let fused = fuse_graph(&model::open(path)?, &common.options()?)?;
             let case = |(i, r): (usize, &fusewright::FusedRegion)| BenchCase {
                 name: format!("{i}:{}", r.name),
                 graph: weights_as_inputs(&r.body, |kind| matches!(kind, InputKind::Weight(_))),

@@ -10,7 +10,7 @@ pub fn main(args: &CompileArgs, common: &Common) -> Exit {
     let graph = model::open(&args.model)?;
     let targets: Vec<String> = args.target.iter().map(Target::to_string).collect();
     progress(common.verbose, &format!("compiling {} for {}", args.model.display(), targets.join(", ")));
-    let bundle = aot::write_bundle(&graph, &args.target, &args.out)?;
+    let bundle = aot::write_bundle(&graph, &args.target, &args.out, &common.options()?)?;
     stages(common.verbose, &bundle.passes, &bundle.compilations);
     let rows: Vec<Vec<String>> = bundle
         .entries

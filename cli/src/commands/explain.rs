@@ -1,7 +1,7 @@
 //! `explain`: what fuses, what does not, and why.
 
-use fusewright::explain::{Explanation, KernelReport, explain, kernels};
-use fusewright::{Compiler, Error, Fused, Options, Target, explain_page, fuse_graph, model, write_whole};
+use fusewright::explain::{Explanation, KernelReport, RelaxationReport, explain, kernels};
+use fusewright::{Compiler, Error, Fused, Target, explain_page, fuse_graph, model, write_whole};
 use serde_json::json;
 
 use super::{Exit, FAILED, OK};
@@ -12,7 +12,7 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let expected = args.expect.iter().map(|text| parse_expectation(text)).collect::<Result<Vec<_>, _>>()?;
     progress(common.verbose, &format!("reading {}", args.model.display()));
     let graph = model::open(&args.model)?;
-    let fused = fuse_graph(&graph, &Options::default())?;
+    let fused = fuse_graph(&graph, &common.options()?)?;
     let report = explain(&fused)?;
     progress(common.verbose, &format!("compiling {} regions for {}", report.regions.len(), args.target));
     let (kernels, compilations) = kernels(&fused, &args.target)?;
@@ -44,6 +44,9 @@ fn parse_expectation(text: &str) -> Result<(&str, usize), Error> {
 }
 
 fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[KernelReport]) -> serde_json::Value {
+    let relaxed = |all: &[RelaxationReport]| -> serde_json::Value {
+        all.iter().map(|r| json!({ "rewrite": r.rewrite, "times": r.times, "origin": r.origin })).collect()
+    };
     let regions = report.regions.iter().zip(kernels).map(|(r, k)| {
         let figures = k.kernel.as_ref().ok();
         json!({
@@ -51,6 +54,7 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[
             "bytes_fused": r.bytes_fused, "bytes_unfused": r.bytes_unfused, "kernel_key": r.key,
             "artifact_key": figures.map(|f| &f.key), "code_bytes": figures.map(|f| f.bytes),
             "no_kernel": k.kernel.as_ref().err(),
+            "relaxed": relaxed(&r.relaxed),
         })
     });
     let refused = report.refused.iter().map(|r| json!({ "op": r.op, "origin": r.origin, "reason": r.reason }));
@@ -62,6 +66,8 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[
         "passes": passes.collect::<Vec<_>>(),
         "bytes_at": report.bytes_at,
         "target": target.to_string(),
+        "relaxed_outside": relaxed(&report.relaxed_outside),
+        "pipeline": report.pipeline,
     })
 }
 
@@ -76,6 +82,7 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
     let rows: Vec<Vec<String>> =
         report.refused.iter().map(|r| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()]).collect();
     table(&["op", "reason", "origin"], &rows, &[]);
+    print_relaxed(report);
     line("\npasses");
     let rows: Vec<Vec<String>> =
         fused.passes.iter().map(|p| vec![p.name.clone(), p.changed.to_string(), p.us.to_string()]).collect();
@@ -91,6 +98,20 @@ fn print_kernels(target: &Target, kernels: &[KernelReport]) {
         if let Err(reason) = &kernel.kernel {
             line(format!("  no kernel: {}: {reason}", kernel.region));
         }
+    }
+}
+
+/// Prints which roundings relaxed mode changed, by region.
+fn print_relaxed(report: &Explanation) {
+    let regions = report.regions.iter().map(|r| (r.name.as_str(), &r.relaxed));
+    let row = |(region, r): (&str, &RelaxationReport)| {
+        vec![region.to_owned(), r.rewrite.clone(), r.times.to_string(), r.origin.clone()]
+    };
+    let all = regions.chain([("outside of regions", &report.relaxed_outside)]);
+    let rows: Vec<Vec<String>> = all.flat_map(|(name, found)| found.iter().map(move |r| row((name, r)))).collect();
+    if !rows.is_empty() {
+        line("\nroundings that relaxed mode changed");
+        table(&["region", "rewrite", "times", "origin"], &rows, &[2]);
     }
 }
 

@@ -14,9 +14,11 @@ use crate::output::{line, progress};
 use crate::values::{row_lines, value_json};
 
 /// What can be done with a file.
-const VERBS: [&str; 8] = ["verify", "pass NAME", "regions", "lower", "emit", "run", "diff", "reduce"];
+const VERBS: [&str; 9] =
+    ["verify", "pass NAME", "regions", "lower", "emit", "bisect --test CMD", "run", "diff", "reduce"];
 
 pub fn main(args: &OptArgs, common: &Common) -> Exit {
+    let options = common.options()?;
     let bytes = map_file(&args.file)?;
     let not_text = |e: std::str::Utf8Error| Error::Input(format!("{}: {e}", args.file.display()));
     let text = std::str::from_utf8(&bytes).map_err(not_text)?;
@@ -27,10 +29,16 @@ pub fn main(args: &OptArgs, common: &Common) -> Exit {
     misplaced(args)?;
     match (args.verb.as_str(), &args.name) {
         ("verify", None) => text_tool::verify(text).map(print),
-        ("pass", Some(name)) => text_tool::pass(text, name).map(print),
-        ("regions", None) => text_tool::regions(text).map(print),
-        ("lower", None) => text_tool::lower(text, &args.target).map(print),
-        ("emit", None) => text_tool::emit(text, &args.target).map(print),
+        ("pass", Some(name)) => text_tool::pass(text, name, &options).map(print),
+        ("regions", None) => text_tool::regions(text, &options).map(print),
+        ("lower", None) => text_tool::lower(text, &args.target, &options).map(print),
+        ("emit", None) => text_tool::emit(text, &args.target, &options).map(print),
+        ("bisect", None) => {
+            let command =
+                args.test.as_ref().ok_or_else(|| Error::Input("`opt bisect` needs `--test CMD`".to_owned()))?;
+            let test = Test::new(command)?;
+            text_tool::bisect(text, &options, &mut |graph| Ok(test.fails(graph)?.is_none())).map(print)
+        }
         ("run", None) => run(args, text),
         ("diff", None) => diff(args, text),
         ("reduce", None) => reduced(args, text, common),
@@ -53,7 +61,7 @@ fn misplaced(args: &OptArgs) -> Result<(), Error> {
     let given: [(bool, &str, &[&str]); 4] = [
         (!made.is_empty(), made, &["run", "diff", "reduce"]),
         (args.json, "--json", &["run", "diff"]),
-        (args.test.is_some(), "--test", &["reduce"]),
+        (args.test.is_some(), "--test", &["reduce", "bisect"]),
         (args.target != Target::Cpu, "--target", &["lower", "emit"]),
     ];
     match given.iter().find(|(given, _, verbs)| *given && !verbs.contains(&verb)) {

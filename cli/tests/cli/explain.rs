@@ -1,6 +1,6 @@
 //! `explain`: keys of the report, expectations.
 
-use crate::support::{MODELS, call, check_keys, fixture, folder, json};
+use crate::support::{MODELS, call, check_keys, fixture, folder, json, refused, write};
 
 #[test]
 fn the_report_has_its_keys_for_every_model() {
@@ -99,4 +99,44 @@ fn the_page_has_a_panel_behind_every_box() {
     // A folder that cannot be written to is the caller's mistake, with the path in the message.
     let missing = call(&["explain", &model, "--html", "/no/such/folder/page.html"]);
     assert!(missing.code == Some(2) && missing.stderr.contains("/no/such/folder"), "{}", missing.stderr);
+}
+
+#[test]
+fn relaxed_mode_says_which_roundings_it_dropped() {
+    let folder = folder();
+    let text = "graph @twice(s: 1..; %x: f32[s, 64]) {\n  %a = exp %x\n  %b = cast %a {to = bf16}\n  \
+        %c = cast %b {to = f32}\n  %d = mul %c, %c\n  return %d\n}\n";
+    let graph = write(&folder, "twice.fw", text);
+    let exact = json(&["explain", &graph, "--json"]);
+    let relaxed = json(&["explain", &graph, "--json", "--relaxed"]);
+    let dropped = |report: &serde_json::Value| report["regions"][0]["relaxed"].as_array().expect("a list").clone();
+    assert!(dropped(&exact).is_empty());
+    assert_eq!(dropped(&relaxed).len(), 1, "{relaxed}");
+    assert_eq!((&dropped(&relaxed)[0]["rewrite"], &dropped(&relaxed)[0]["times"]), (&"drop_bf16".into(), &1.into()));
+    assert_ne!(exact["regions"][0]["kernel_key"], relaxed["regions"][0]["kernel_key"]);
+    assert_ne!(exact["pipeline"], relaxed["pipeline"]);
+    let table = call(&["explain", &graph, "--relaxed"]).stdout;
+    assert!(table.contains("roundings that relaxed mode changed") && table.contains("drop_bf16"), "{table}");
+    assert!(!call(&["explain", &graph]).stdout.contains("relaxed"));
+    // Where nothing is dropped, nothing changes.
+    let plain = write(&folder, "plain.fw", text.replace("bf16", "f64"));
+    let [exact, relaxed] =
+        [&["--json"][..], &["--json", "--relaxed"]].map(|f| json(&[&["explain", &plain], f].concat()));
+    assert_eq!(exact["regions"], relaxed["regions"]);
+}
+
+#[test]
+fn a_pipeline_is_a_file() {
+    let folder = folder();
+    let model = fixture("qwen3_tiny_layer_bf16.train.pt2");
+    let file = write(&folder, "p.toml", "passes = [\"rewrite\", \"cse\", \"dce\"]\n");
+    let report = json(&["explain", &model, "--json", "--pipeline", &file]);
+    let names: Vec<_> = report["passes"].as_array().expect("a list").iter().map(|p| p["name"].clone()).collect();
+    assert_eq!(names, ["rewrite", "cse", "dce"]);
+    let off = write(&folder, "off.toml", "enabled = false\n");
+    let report = json(&["explain", &model, "--json", "--pipeline", &off]);
+    assert!(report["regions"].as_array().expect("a list").iter().all(|r| r["ops"].as_array().map(Vec::len) == Some(1)));
+    let wrong = write(&folder, "wrong.toml", "passes = [\"raise\", \"rewrite\", \"dce\"]\n");
+    refused(2, &["explain", &model, "--pipeline", &wrong], &["wrong.toml", "`raise` may not come before `rewrite`"]);
+    refused(2, &["run", &model, "--pipeline", "nowhere.toml"], &["nowhere.toml"]);
 }

@@ -147,6 +147,22 @@ fn options_of_other_verbs_are_refused() {
 }
 
 #[test]
+#[cfg(unix)]
+fn bisection_calls_a_command() {
+    let folder = folder();
+    let graph = write(&folder, "norm.fw", GRAPH);
+    // The unused product goes with `dce`.
+    let outcome = call(&["opt", &graph, "bisect", "--test", "grep -q unused"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("after change 1 of 1 of pass `dce`"), "{}", outcome.stdout);
+    let (before, after) = outcome.stdout.split_once("; after").expect("both graphs are printed");
+    assert!(before.contains("%unused = mul") && !after.contains("unused"), "{}", outcome.stdout);
+    assert!(call(&["opt", &graph, "bisect", "--test", "false"]).stdout.contains("before the first pass"));
+    assert!(call(&["opt", &graph, "bisect", "--test", "true"]).stdout.contains("passes after every pass"));
+    refused(2, &["opt", &graph, "bisect"], &["--test"]);
+}
+
+#[test]
 fn devices_and_knobs_are_listed() {
     let report = json(&["devices", "--json"]);
     let devices = report["devices"].as_array().expect("a list");

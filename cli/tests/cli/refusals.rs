@@ -93,8 +93,6 @@ fn what_is_not_available_is_named() {
     }
     refused(3, &["run", &model, "--target", "cpu-llvm"], &["cpu-llvm"]);
     refused(3, &["run", &model, "--target", "ascend"], &["ascend"]);
-    refused(3, &["run", &model, "--relaxed"], &["--relaxed"]);
-    refused(3, &["run", &model, "--pipeline", "p.toml"], &["--pipeline"]);
     refused(3, &["explain", &model, "--patterns", "p.fw"], &["--patterns"]);
     refused(3, &["bench", &model, "--html", "page.html"], &["--html"]);
     refused(3, &["bench", "--suite", "kernels", "--tune"], &["--tune"]);

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 
 use fusewright_graph::{Graph, Op, Prim, Value};
 
-use crate::pass::{Diagnostic, Outcome, Pass, PassResult};
+use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult};
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "cse", required: false, run: |graph, _| merge(graph) };
+pub const PASS: Pass = Pass { name: "cse", required: false, run };
 
 /// What makes nodes equal. A map keyed by it is only looked up, so its order cannot show.
 #[derive(PartialEq, Eq, Hash)]
@@ -40,11 +40,18 @@ fn key(op: &Op, operands: &[Value]) -> Option<Key> {
 /// # Errors
 /// None for a verified graph.
 pub fn merge(graph: &Graph) -> PassResult {
+    run(graph, &mut Cx::default())
+}
+
+fn run(graph: &Graph, cx: &mut Cx) -> PassResult {
     let mut seen: HashMap<Key, Vec<Value>> = HashMap::new();
     let mut changed = 0;
     let rebuilt = graph.rebuild(|b, _, node, operands| {
         let key = key(&node.op, operands);
-        if let Some(results) = key.as_ref().and_then(|k| seen.get(k)) {
+        if !cx.is_spent()
+            && let Some(results) = key.as_ref().and_then(|k| seen.get(k))
+        {
+            cx.spend();
             changed += 1;
             return Ok(results.clone());
         }

@@ -3,18 +3,31 @@
 //! Needed are the outputs, ops of the host framework, whose effects are not known, and collectives, which other ranks
 //! wait for.
 
-use fusewright_graph::{Graph, Op, Prim, Value};
+use std::collections::BTreeMap;
 
-use crate::pass::{Outcome, Pass};
+use fusewright_graph::{Graph, Op, Prim, TypeError, Value};
+
+use crate::pass::{Cx, Outcome, Pass, PassResult};
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "dce", required: true, run: |graph, _| Ok(prune(graph)) };
+pub const PASS: Pass = Pass { name: "dce", required: true, run };
 
 /// Stands for results that nobody reads.
 const UNUSED: Value = Value(u32::MAX);
 
+fn run(graph: &Graph, cx: &mut Cx) -> PassResult {
+    let (pruned, _, outcome) = without_unneeded(graph, cx);
+    Ok((pruned, outcome))
+}
+
 /// The graph without its unneeded nodes.
 pub fn prune(graph: &Graph) -> (Graph, Outcome) {
+    let (pruned, _, outcome) = without_unneeded(graph, &mut Cx::default());
+    (pruned, outcome)
+}
+
+/// The graph without its unneeded nodes, and the values that the results of the others have in it.
+pub(super) fn without_unneeded(graph: &Graph, cx: &mut Cx) -> (Graph, BTreeMap<Value, Value>, Outcome) {
     let mut needed = vec![false; graph.value_count()];
     for output in graph.outputs() {
         needed[output.value.0 as usize] = true;
@@ -23,19 +36,24 @@ pub fn prune(graph: &Graph) -> (Graph, Outcome) {
     for id in graph.node_ids().rev() {
         let node = graph.node(id);
         let effect = matches!(&node.op, Op::Prim(Prim::Opaque { .. } | Prim::AllReduce { .. }));
-        if effect || node.results.iter().any(|r| needed[r.0 as usize]) {
+        if effect || node.results.iter().any(|r| needed[r.0 as usize]) || cx.is_spent() {
             live[id.0 as usize] = true;
             node.operands.iter().for_each(|v| needed[v.0 as usize] = true);
+        } else {
+            cx.spend();
         }
     }
     let changed = live.iter().filter(|l| !**l).count();
+    let mut map = BTreeMap::new();
     let rebuilt = graph.rebuild(|b, id, node, operands| {
         if !live[id.0 as usize] {
             return Ok(vec![UNUSED; node.results.len()]);
         }
-        b.op(node.op.clone(), operands)
+        let results = b.op(node.op.clone(), operands)?;
+        map.extend(node.results.iter().copied().zip(results.iter().copied()));
+        Ok::<_, TypeError>(results)
     });
-    (rebuilt.expect("live nodes are rebuilt as they were"), Outcome { changed })
+    (rebuilt.expect("live nodes are rebuilt as they were"), map, Outcome { changed })
 }
 
 #[cfg(test)]

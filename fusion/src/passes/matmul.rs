@@ -5,37 +5,45 @@
 
 use fusewright_graph::{Builder, Dim, Graph, Op, Prim, TypeError, Value, dim};
 
-use crate::pass::{Diagnostic, Outcome, Pass, PassResult};
+use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult};
 use crate::passes::rewrite;
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "matmul", required: false, run: |graph, _| run(graph) };
+pub const PASS: Pass = Pass { name: "matmul", required: false, run };
 
-fn run(graph: &Graph) -> PassResult {
+fn run(graph: &Graph, cx: &mut Cx) -> PassResult {
     let mut changed = 0;
     let rebuilt = graph.rebuild(|b, _, node, operands| {
-        let results = match (&node.op, operands) {
-            (Op::Prim(Prim::MatMul { transpose_b, .. }), &[a, w]) => {
-                let (w, transpose_b) = untransposed(b, w, *transpose_b);
-                let prim = match &node.op {
-                    Op::Prim(Prim::MatMul { out, .. }) => Prim::MatMul { transpose_b, out: *out },
-                    _ => unreachable!("matched above"),
-                };
-                changed += usize::from(w != operands[1]);
-                let unflattened = unflattened(b, &prim, a, w);
-                changed += usize::from(matches!(unflattened, Ok(Some(_))));
-                match unflattened {
-                    Ok(Some(value)) => Ok(vec![value]),
-                    Ok(None) => b.op(Op::Prim(prim), &[a, w]),
-                    Err(error) => Err(error),
-                }
+        let spelled = if cx.is_spent() { Ok(None) } else { respelled(b, &node.op, operands) };
+        let results = match spelled {
+            Ok(Some(results)) => {
+                cx.spend();
+                changed += 1;
+                Ok(results)
             }
-            (Op::Prim(Prim::Reshape { .. }), &[x]) if flattens_product(b, x) => rewrite::emit(b, &node.op, operands),
-            _ => b.op(node.op.clone(), operands),
+            Ok(None) => b.op(node.op.clone(), operands),
+            Err(error) => Err(error),
         };
         results.map_err(|e| Diagnostic::rebuilt("matmul", &node.origin, &e))
     });
     Ok((rebuilt?, Outcome { changed }))
+}
+
+/// The results of a node in another spelling, if it has one.
+fn respelled(b: &Builder, op: &Op, operands: &[Value]) -> Result<Option<Vec<Value>>, TypeError> {
+    match (op, operands) {
+        (Op::Prim(Prim::MatMul { transpose_b, out }), &[a, right]) => {
+            let (w, transpose_b) = untransposed(b, right, *transpose_b);
+            let prim = Prim::MatMul { transpose_b, out: *out };
+            match unflattened(b, &prim, a, w)? {
+                Some(value) => Ok(Some(vec![value])),
+                None if w != right => b.op(Op::Prim(prim), &[a, w]).map(Some),
+                None => Ok(None),
+            }
+        }
+        (Op::Prim(Prim::Reshape { .. }), &[x]) if flattens_product(b, x) => rewrite::emit(b, op, operands).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// Whether a value is a product with a reshape after it, which a further reshape undoes.
@@ -87,7 +95,8 @@ mod tests {
         let t = b.prim(Prim::Permute { perm: vec![1, 0] }, &[w]).expect("permute");
         let y = b.prim(Prim::MatMul { transpose_b: false, out: BF16 }, &[flat, t]).expect("mm");
         b.output(b.reshape(y, vec![one, s, n]).expect("reshape"));
-        let (out, outcome) = run(&b.finish()).expect("runs");
+        let (out, outcome) = run(&b.finish(), &mut Cx::default()).expect("runs");
+        // The product, and the reshape that undoes its flattening.
         assert_eq!(outcome.changed, 2);
         let (out, _) = dce(&out);
         let [node] = out.nodes() else { panic!("{:?}", out.nodes()) };
@@ -103,6 +112,6 @@ mod tests {
         let w = b.input("w", TensorType::new(BF16, [h.clone(), h.clone()]));
         let flat = b.reshape(x, vec![&s * &Dim::constant(4), h]).expect("reshape");
         b.output(b.prim(Prim::MatMul { transpose_b: false, out: BF16 }, &[flat, w]).expect("mm"));
-        assert_eq!(run(&b.finish()).expect("runs").1.changed, 0);
+        assert_eq!(run(&b.finish(), &mut Cx::default()).expect("runs").1.changed, 0);
     }
 }

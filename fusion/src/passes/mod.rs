@@ -5,18 +5,69 @@
 
 mod cse;
 mod dce;
+mod fold;
 pub(crate) mod layout;
 mod matmul;
 pub mod raise;
 mod rewrite;
 
-use crate::pass::Pass;
+use crate::pass::{Order, Pass};
 
-/// Every pass, in the order of a run. Products come first: later passes drop reshapes that broadcasting implies, by which
-/// flattened products are known. Rewriting comes before merging, so that equal nodes are spelled alike, and both before
-/// recognition, whose patterns are in that spelling. What relaxed mode changes comes after recognition. Last goes what
-/// nothing reads.
-pub const PIPELINE: &[&Pass] = &[&matmul::PASS, &rewrite::PASS, &cse::PASS, &raise::PASS, &rewrite::RELAX, &dce::PASS];
+/// Every pass, in the order of a run. Where two may not be swapped, [`ORDER`] says why.
+pub const PIPELINE: &[&Pass] =
+    &[&matmul::PASS, &fold::PASS, &rewrite::PASS, &cse::PASS, &raise::PASS, &rewrite::RELAX, &dce::PASS];
+
+/// The passes of `O1`: one spelling for equal things.
+pub const O1: &[&Pass] = &[&matmul::PASS, &fold::PASS, &rewrite::PASS, &cse::PASS, &rewrite::RELAX, &dce::PASS];
+
+/// The passes of `O3`: what recognition leaves is normalised again.
+pub const O3: &[&Pass] = &[
+    &matmul::PASS,
+    &fold::PASS,
+    &rewrite::PASS,
+    &cse::PASS,
+    &raise::PASS,
+    &fold::PASS,
+    &rewrite::PASS,
+    &cse::PASS,
+    &rewrite::RELAX,
+    &dce::PASS,
+];
+
+/// The name of the pass that ends every pipeline: nothing may read what later stages would have to skip.
+pub const LAST: &str = dce::PASS.name;
+
+/// What may not be swapped.
+pub const ORDER: &[Order] = &[
+    Order {
+        first: "matmul",
+        then: "rewrite",
+        every: false,
+        why: "rewriting drops reshapes that broadcasting implies, by which flattened products are known",
+    },
+    Order {
+        first: "fold",
+        then: "rewrite",
+        every: false,
+        why: "rules know constants by their values, which folding computes",
+    },
+    Order { first: "rewrite", then: "cse", every: false, why: "nodes are equal once they are spelled alike" },
+    Order {
+        first: "rewrite",
+        then: "raise",
+        every: false,
+        why: "patterns of composites are in the spelling that rewriting leaves",
+    },
+    Order { first: "cse", then: "raise", every: false, why: "a pattern that reads one value twice needs it to be one" },
+    Order { first: "raise", then: "relax", every: true, why: "what relaxed mode leaves is no composite any more" },
+    Order { first: "matmul", then: "relax", every: true, why: RELAXED },
+    Order { first: "fold", then: "relax", every: true, why: RELAXED },
+    Order { first: "rewrite", then: "relax", every: true, why: RELAXED },
+    Order { first: "cse", then: "relax", every: true, why: RELAXED },
+];
+
+const RELAXED: &str =
+    "relaxed mode reports what it dropped by the values that it leaves, which no later pass may renumber";
 
 pub use cse::merge as cse;
 pub use dce::prune as dce;

@@ -5,15 +5,18 @@
 //! bits, −0 and infinities included; only NaN payloads may differ. `relax` also applies what is tagged `fast`; it does
 //! nothing unless relaxed mode is on, and runs after composites are recognised, since it takes their expansions apart.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use fusewright_graph::{Builder, Graph, Op, TypeError, Value};
+use fusewright_graph::{Builder, Graph, Op, Origin, TypeError, Value};
 
-use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult};
+use super::{cse, dce};
+use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult, Relaxation};
 use crate::rewrites::{Class, Counts, Rules, all, form};
 
 /// What keeps every bit.
-pub const PASS: Pass = Pass { name: "rewrite", required: false, run: |graph, _| run(graph, "rewrite", exact()) };
+pub const PASS: Pass =
+    Pass { name: "rewrite", required: false, run: |graph, cx| run(graph, cx, "rewrite", exact(), &mut |_, _, _| ()) };
 
 /// What changes roundings.
 pub const RELAX: Pass = Pass { name: "relax", required: false, run: relax };
@@ -23,21 +26,67 @@ fn exact() -> &'static Rules<'static> {
     RULES.get_or_init(|| Rules::new(all().iter().filter(|r| r.class == Class::Exact), true))
 }
 
+/// Takes composites apart, so that roundings inside them are seen, unless nothing is found.
 fn relax(graph: &Graph, cx: &mut Cx) -> PassResult {
     static RULES: OnceLock<Rules<'static>> = OnceLock::new();
-    if !cx.relaxed {
+    static FAST: OnceLock<BTreeSet<&'static str>> = OnceLock::new();
+    if !cx.relaxed || cx.is_spent() {
         return Ok((graph.clone(), Outcome::default()));
     }
-    run(graph, RELAX.name, RULES.get_or_init(|| Rules::new(all(), true)))
+    let fast = FAST.get_or_init(|| all().iter().filter(|r| r.class == Class::Fast).map(|r| r.name.as_str()).collect());
+    let expanded =
+        graph.expanded().map_err(|e| Diagnostic { pass: RELAX.name, message: e.to_string(), origin: None })?;
+    let (flat, _) = cse::merge(&expanded)?;
+    let mut found: Vec<Relaxation> = Vec::new();
+    let rules = RULES.get_or_init(|| Rules::new(all(), true));
+    let (relaxed, outcome) = run(&flat, cx, RELAX.name, rules, &mut |value, counts, origin| {
+        let relaxations = counts.iter().filter(|(name, _)| fast.contains(name.as_str()));
+        found.extend(relaxations.map(|(rewrite, &times)| Relaxation {
+            value,
+            rewrite: rewrite.clone(),
+            times,
+            origin: origin.clone(),
+        }));
+    })?;
+    if found.is_empty() {
+        return Ok((graph.clone(), Outcome::default()));
+    }
+    // Values are reported as they are numbered at the end: `dce`, which alone may follow, numbers a graph without unused
+    // nodes as it is.
+    let (pruned, map, _) = dce::without_unneeded(&relaxed, &mut Cx::default());
+    let inputs: BTreeSet<Value> = relaxed.inputs().iter().map(|input| input.value).collect();
+    cx.relaxations = found
+        .into_iter()
+        .filter_map(|r| {
+            let value = if inputs.contains(&r.value) { r.value } else { *map.get(&r.value)? };
+            Some(Relaxation { value, ..r })
+        })
+        .collect();
+    Ok((pruned, outcome))
 }
 
-fn run(graph: &Graph, pass: &'static str, rules: &Rules<'_>) -> PassResult {
+/// Rewrites every node; `seen` is told of each that changed.
+fn run(
+    graph: &Graph,
+    cx: &mut Cx,
+    pass: &'static str,
+    rules: &Rules<'_>,
+    seen: &mut dyn FnMut(Value, &Counts, &Origin),
+) -> PassResult {
     let mut changed = 0;
     let rebuilt = graph.rebuild(|b, _, node, operands| {
+        let error = |e: TypeError| Diagnostic::rebuilt(pass, &node.origin, &e);
+        if cx.is_spent() {
+            return b.op(node.op.clone(), operands).map_err(error);
+        }
         let mut counts = Counts::new();
-        let results = form(b, rules, &node.op, operands, &mut counts);
-        changed += usize::from(!counts.is_empty());
-        results.map_err(|e| Diagnostic::rebuilt(pass, &node.origin, &e))
+        let results = form(b, rules, &node.op, operands, &mut counts).map_err(error)?;
+        if !counts.is_empty() {
+            cx.spend();
+            changed += 1;
+            seen(results[0], &counts, &node.origin);
+        }
+        Ok(results)
     });
     Ok((rebuilt?, Outcome { changed }))
 }
@@ -53,7 +102,6 @@ mod tests {
     use fusewright_graph::{DType, Dim, Prim, Rounding, ScalarFn, TensorType};
 
     use super::*;
-    use crate::passes::dce;
 
     /// Runs the pass on one expression of `x: bf16[s, 8]`; whether only `x` is left.
     fn vanishes(build: impl Fn(&Builder, Value) -> Result<Value, TypeError>) -> bool {
@@ -61,8 +109,8 @@ mod tests {
         let x = b.input("x", TensorType::new(BF16, [Dim::symbol("s"), Dim::constant(8)]));
         let y = build(&b, x).expect("types");
         b.output(y);
-        let (out, _) = run(&b.finish(), "rewrite", exact()).expect("runs");
-        dce(&out).0.nodes().is_empty()
+        let (out, _) = run(&b.finish(), &mut Cx::default(), "rewrite", exact(), &mut |_, _, _| ()).expect("runs");
+        dce::prune(&out).0.nodes().is_empty()
     }
 
     fn cast(b: &Builder, x: Value, to: DType) -> Result<Value, TypeError> {
@@ -111,9 +159,9 @@ mod tests {
         b.output(b.cast(b.cast(x, BF16).expect("narrow"), F32).expect("wide"));
         let graph = b.finish();
         for relaxed in [false, true] {
-            let (out, outcome) = relax(&graph, &mut Cx { relaxed }).expect("runs");
+            let (out, outcome) = relax(&graph, &mut Cx { relaxed, ..Cx::default() }).expect("runs");
             assert_eq!(outcome.changed, usize::from(relaxed));
-            assert_eq!(dce(&out).0.nodes().is_empty(), relaxed);
+            assert_eq!(dce::prune(&out).0.nodes().is_empty(), relaxed);
         }
     }
 }

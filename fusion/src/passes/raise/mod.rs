@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use fusewright_graph::ops::Composite;
 use fusewright_graph::{Def, Graph, NodeId, TypeError, Value};
 
-use crate::pass::{Diagnostic, Outcome, Pass, PassResult};
+use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult};
 
 #[cfg(test)]
 use equal::same_function;
 use pattern::{Pattern, patterns};
 
 /// The pass.
-pub const PASS: Pass = Pass { name: "raise", required: false, run: |graph, _| raise(graph) };
+pub const PASS: Pass = Pass { name: "raise", required: false, run };
 
 /// Composites hold composites: each sweep may complete a larger one.
 const SWEEPS: usize = 8;
@@ -32,10 +32,19 @@ const SWEEPS: usize = 8;
 /// # Errors
 /// None for a verified graph.
 pub fn raise(graph: &Graph) -> PassResult {
+    run(graph, &mut Cx::default())
+}
+
+fn run(graph: &Graph, cx: &mut Cx) -> PassResult {
     let mut graph = graph.clone();
     let mut changed = 0;
     for _ in 0..SWEEPS {
-        let found = find(&graph);
+        let mut found = find(&graph);
+        found.retain(|_, _| {
+            let kept = !cx.is_spent();
+            cx.spend();
+            kept
+        });
         if found.is_empty() {
             break;
         }
