@@ -73,7 +73,8 @@ fn rounding(left: &Graph, right: &Graph) -> f64 {
     [left, right].into_iter().flat_map(|g| g.nodes().iter().map(move |node| (g, node))).fold(0.0, |sum, (g, node)| {
         let well_conditioned = match &node.op {
             Op::Prim(Prim::Map(f)) => {
-                matches!(f, ScalarFn::Mul | ScalarFn::Div | ScalarFn::Recip | ScalarFn::Sqrt | ScalarFn::Rsqrt)
+                use ScalarFn::{Add, Div, Mul, Recip, Rsqrt, Sqrt};
+                matches!(f, Add | Mul | Div | Recip | Sqrt | Rsqrt)
             }
             Op::Prim(Prim::Reduce { op, .. }) => *op == ReduceOp::Add,
             Op::Prim(Prim::Cast { .. } | Prim::Literal(_) | Prim::Expand { .. } | Prim::Reshape { .. }) => true,
@@ -98,7 +99,7 @@ fn close(left: &Tensor, right: &Tensor, bound: f64) -> bool {
 
 #[test]
 fn every_rewrite_of_the_tables_holds() {
-    assert!(all().len() >= 60, "{} rewrites", all().len());
+    assert!(all().len() >= 80, "{} rewrites", all().len());
     let mut failures = Vec::new();
     for rewrite in all() {
         let verdict = verdict(rewrite);

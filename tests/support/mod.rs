@@ -3,6 +3,7 @@
 mod file;
 mod interp;
 mod lower;
+mod passes;
 mod print;
 mod report;
 mod verify;
@@ -10,7 +11,7 @@ mod verify;
 pub use file::{Case, TestFile};
 
 /// Every command.
-pub const COMMANDS: &[Command] = &[interp::COMMAND, lower::COMMAND, print::COMMAND, verify::COMMAND];
+pub const COMMANDS: &[Command] = &[interp::COMMAND, lower::COMMAND, passes::COMMAND, print::COMMAND, verify::COMMAND];
 
 /// A command of a `test` line.
 pub struct Command {

@@ -1,4 +1,5 @@
 //! Chores of this repository, as a library, so that tests run the very checks that the command runs.
 
+pub mod passes;
 pub mod ptxas;
 pub mod tidy;

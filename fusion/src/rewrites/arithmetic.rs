@@ -13,6 +13,12 @@ rewrites! {
     exact add_zero: "(x: int) y = add x, 0; yield y" => "(x) yield x";
     /// Subtracting +0 changes nothing, −0 included.
     exact sub_zero: "(x: float | int) y = sub x, 0; yield y" => "(x) yield x";
+    /// A square is a product; f64 has no longer type in which the power would be exact.
+    exact pow_two: "(x: f32 | bf16 | f16) y = pow x, 2; yield y" => "(x) y = mul x, x; yield y";
+    /// The first power is the base.
+    exact pow_one: "(x: f32 | bf16 | f16) y = pow x, 1; yield y" => "(x) yield x";
+    /// A reciprocal is a quotient.
+    exact recip_is_div: "(x: float) y = recip x; yield y" => "(x) y = div 1, x; yield y";
     /// Multiplying by −1 flips the sign.
     exact mul_minus_one: "(x: float | int) y = mul x, -1; yield y" => "(x) y = neg x; yield y";
     /// Dividing by −1 flips the sign.

@@ -1,4 +1,5 @@
-//! Rewrites of layout ops and of reductions over what is reduced already.
+//! Rewrites of layout ops and of reductions over what is reduced already. Layout moves the narrower elements: before a
+//! cast to a wider dtype, after one to a narrower.
 
 use super::rewrites;
 
@@ -19,4 +20,52 @@ rewrites! {
     exact transpose_twice: "(x) y = permute x {perm = [1, 0]}; z = permute y {perm = [1, 0]}; yield z" => "(x) yield x";
     /// A value of extent 1 along the axes is its own sum, maximum and so on, once reduced.
     exact reduce_twice: "(x) y = reduce x {$a}; z = reduce y {$a}; yield z" => "(x) y = reduce x {$a}; yield y";
+    /// Elements move before they are widened.
+    exact reshape_of_widened:
+        "(x: bf16 | f16 | f8e4m3 | f8e5m2) y = cast x {to = f32, $a}; z = reshape y {$b}; yield z"
+        => "(x) y = reshape x {$b}; z = cast y {to = f32, $a}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_reshape_bf16:
+        "(x: f32) y = reshape x {$b}; z = cast y {to = bf16, $a}; yield z"
+        => "(x) y = cast x {to = bf16, $a}; z = reshape y {$b}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_reshape_f16:
+        "(x: f32) y = reshape x {$b}; z = cast y {to = f16, $a}; yield z"
+        => "(x) y = cast x {to = f16, $a}; z = reshape y {$b}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_reshape_f8e4m3:
+        "(x: f32) y = reshape x {$b}; z = cast y {to = f8e4m3, $a}; yield z"
+        => "(x) y = cast x {to = f8e4m3, $a}; z = reshape y {$b}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_reshape_f8e5m2:
+        "(x: f32) y = reshape x {$b}; z = cast y {to = f8e5m2, $a}; yield z"
+        => "(x) y = cast x {to = f8e5m2, $a}; z = reshape y {$b}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_reshape_i8:
+        "(x: f32) y = reshape x {$b}; z = cast y {to = i8, $a}; yield z"
+        => "(x) y = cast x {to = i8, $a}; z = reshape y {$b}; yield z";
+    /// Elements move before they are widened.
+    exact permute_of_widened:
+        "(x: bf16 | f16 | f8e4m3 | f8e5m2) y = cast x {to = f32, $a}; z = permute y {$b}; yield z"
+        => "(x) y = permute x {$b}; z = cast y {to = f32, $a}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_permute_bf16:
+        "(x: f32) y = permute x {$b}; z = cast y {to = bf16, $a}; yield z"
+        => "(x) y = cast x {to = bf16, $a}; z = permute y {$b}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_permute_f16:
+        "(x: f32) y = permute x {$b}; z = cast y {to = f16, $a}; yield z"
+        => "(x) y = cast x {to = f16, $a}; z = permute y {$b}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_permute_f8e4m3:
+        "(x: f32) y = permute x {$b}; z = cast y {to = f8e4m3, $a}; yield z"
+        => "(x) y = cast x {to = f8e4m3, $a}; z = permute y {$b}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_permute_f8e5m2:
+        "(x: f32) y = permute x {$b}; z = cast y {to = f8e5m2, $a}; yield z"
+        => "(x) y = cast x {to = f8e5m2, $a}; z = permute y {$b}; yield z";
+    /// Elements move after they are narrowed.
+    exact narrowed_permute_i8:
+        "(x: f32) y = permute x {$b}; z = cast y {to = i8, $a}; yield z"
+        => "(x) y = cast x {to = i8, $a}; z = permute y {$b}; yield z";
 }

@@ -7,7 +7,7 @@ use fusewright_graph::text::{Bindings, RuleNode, RuleOp};
 use fusewright_graph::{Builder, Graph, Op, Prim, TensorType, TypeError, Value, infer, num};
 
 use super::{Counts, Rewrite};
-use crate::passes::layout;
+use crate::passes::{bounds, layout};
 
 /// What a node may be replaced by.
 pub(crate) enum Form {
@@ -87,13 +87,19 @@ fn simplest(
     b.op(op, &operands)
 }
 
+/// Equations that are code: what a primitive is by them.
+type Coded = fn(&Builder, &Prim, &[Value]) -> Result<Option<Form>, TypeError>;
+
 fn coded(b: &Builder, op: &Op, operands: &[Value], counts: &mut Counts) -> Result<Option<Form>, TypeError> {
     let Op::Prim(prim) = op else { return Ok(None) };
-    let found = layout::rule(b, prim, operands)?;
-    if found.is_some() {
-        *counts.entry("layout".to_owned()).or_default() += 1;
+    for (name, rule) in [("layout", layout::rule as Coded), ("bounds", bounds::rule)] {
+        let found = rule(b, prim, operands)?;
+        if found.is_some() {
+            *counts.entry(name.to_owned()).or_default() += 1;
+            return Ok(found);
+        }
     }
-    Ok(found)
+    Ok(None)
 }
 
 /// The node by the first rewrite that applies.
@@ -204,7 +210,7 @@ fn operand<'r>(
 }
 
 /// The literal that every element of a value is.
-fn uniform(b: &Builder, value: Value) -> Option<Literal> {
+pub(crate) fn uniform(b: &Builder, value: Value) -> Option<Literal> {
     match b.definition(value)? {
         (Op::Prim(Prim::Literal(literal)), _) => Some(literal),
         (Op::Prim(Prim::Reshape { .. } | Prim::Expand { .. } | Prim::Permute { .. }), source) => uniform(b, source[0]),

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use fusewright_graph::text::{AttrPattern, Rest, Rule, RuleOp, TextError};
 
 pub use matcher::apply;
-pub(crate) use matcher::{Form, Rules, form};
+pub(crate) use matcher::{Form, Rules, form, uniform};
 
 /// What a rewrite keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -65,7 +65,7 @@ pub fn instances(rewrite: &Rewrite) -> Vec<Instance> {
     all
 }
 
-/// Dtypes of the parameters: all alike, or a `bool` first.
+/// Dtypes of the parameters: all alike, a `bool` first, or the only ones that they admit.
 fn dtypes(rewrite: &Rewrite) -> Vec<Vec<DType>> {
     let params = &rewrite.lhs.params;
     let alike = DType::ALL.into_iter().map(|d| vec![d; params.len()]);
@@ -74,7 +74,12 @@ fn dtypes(rewrite: &Rewrite) -> Vec<Vec<DType>> {
         dtypes[0] = DType::Bool;
         dtypes
     });
+    let only = params.iter().map(|p| match p.dtypes.as_slice() {
+        &[dtype] => Some(dtype),
+        _ => None,
+    });
     let mut all: Vec<Vec<DType>> = alike.chain(conditions.filter(|_| params.len() > 1)).collect();
+    all.extend(only.collect::<Option<Vec<DType>>>().filter(|dtypes| !all.contains(dtypes)));
     all.retain(|dtypes| dtypes.iter().zip(params).all(|(d, p)| p.admits(*d)));
     all
 }

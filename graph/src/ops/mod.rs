@@ -13,9 +13,14 @@ macro_rules! composites {
 }
 
 composites! {
+    gelu: SPEC => Gelu, GeluForm;
+    gemma_rms_norm: SPEC => GemmaRmsNorm;
+    layer_norm: SPEC => LayerNorm;
     quantize: SPEC => Floor, QuantizeDynamic;
+    quantize_int8: SPEC => QuantizeInt8;
+    quantize_static: SPEC => Apply, Codes, QuantizeStatic;
     rms_norm: SPEC => RmsNorm, RmsRounding;
-    rope: SPEC => RopeNeox;
+    rope: NEOX, INTERLEAVED, HALF_TABLE => Pairs, RopeHalfTable, RopeInterleaved, RopeNeox;
     silu: SIGMOID, SILU => Sigmoid, Silu, SiluForm;
     softmax: SPEC => Softmax;
 }

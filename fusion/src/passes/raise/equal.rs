@@ -6,19 +6,28 @@ use fusewright_graph::ops::Composite;
 use fusewright_graph::{Def, Graph, Op, Prim, TensorType, Value};
 
 /// The values of a graph that are the results of a composite on the given operands, the first of them being `root`, if
-/// the composite's expansion stands there op for op.
+/// the composite's expansion stands there op for op. An expansion that ends in a reshape is compared without it.
 pub fn occurrence(graph: &Graph, composite: &Composite, operands: &[Value], root: Value) -> Option<Vec<Value>> {
     let types: Vec<&TensorType> = operands.iter().map(|&v| graph.ty(v)).collect();
     let body = composite.body(&types).ok()?;
     let mut map: BTreeMap<Value, Value> =
         body.inputs().iter().map(|input| input.value).zip(operands.iter().copied()).collect();
-    let outputs: Vec<Value> = body.outputs().iter().map(|o| o.value).collect();
+    let mut outputs: Vec<Value> = body.outputs().iter().map(|o| o.value).collect();
+    *outputs.first_mut()? = before_reshape(&body, *outputs.first()?);
     let first = *outputs.first()?;
     if !equal(&body, first, graph, root, &mut map) {
         return None;
     }
     // Further results lie on the way to the first.
     outputs.iter().map(|output| map.get(output).copied()).collect()
+}
+
+/// What a value is a reshape of, or the value itself: graphs reshape such results further.
+pub fn before_reshape(graph: &Graph, value: Value) -> Value {
+    match graph.def_node(value) {
+        Some(node) if matches!(node.op, Op::Prim(Prim::Reshape { .. })) => node.operands[0],
+        _ => value,
+    }
 }
 
 /// Whether two graphs with as many inputs and outputs compute the same by the same nodes.

@@ -4,22 +4,24 @@
 //! of which values, commutative operands in either order, any constants. What is found is then bound: constants that the
 //! expansion takes from attributes give the attributes, the composite is expanded again on the actual operands, and the
 //! result must equal the found nodes op for op. So a near twin is never raised. Nodes of a match that others read stay.
+//! A reshape that ends an expansion is left out of the comparison, since graphs merge it with the next one.
 
 mod equal;
 mod pattern;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::ops::Composite;
-use fusewright_graph::{Def, Graph, NodeId, TypeError, Value};
+use fusewright_graph::{Def, Graph, NodeId, Op, Prim, TypeError, Value};
 
 use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult};
+use crate::passes::rewrite;
 
 #[cfg(test)]
 use equal::same_function;
-use pattern::{Pattern, patterns};
+use pattern::{Bound, Pattern, patterns};
 
 /// The pass.
 pub const PASS: Pass = Pass { name: "raise", required: false, run };
@@ -84,12 +86,23 @@ fn find(graph: &Graph) -> BTreeMap<NodeId, Found> {
 
 /// The composite that a node is the last of, and the node at which its operands are known and no result is read yet.
 fn recognise(graph: &Graph, pattern: &Pattern, root: NodeId) -> Option<(NodeId, Found)> {
-    let bound = pattern.find(graph, root)?;
-    let composite = pattern.composite(&bound)?;
+    for swapped in [false, true] {
+        // Where the shape does not fit, no order of operands makes it.
+        let bound = pattern.find(graph, root, swapped)?;
+        if let Some(found) = bound_to(graph, pattern, &bound, root) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// The composite on what was found, if its expansion stands there.
+fn bound_to(graph: &Graph, pattern: &Pattern, bound: &Bound, root: NodeId) -> Option<(NodeId, Found)> {
+    let composite = pattern.composite(bound)?;
     let results = equal::occurrence(graph, &composite, &bound.operands, graph.node(root).results[0])?;
     let place = results.iter().filter_map(|&r| definition(graph, r)).min()?;
     let known = bound.operands.iter().all(|&v| definition(graph, v).is_none_or(|id| id < place));
-    known.then_some((place, Found { composite, operands: bound.operands, results }))
+    known.then(|| (place, Found { composite, operands: bound.operands.clone(), results }))
 }
 
 fn definition(graph: &Graph, value: Value) -> Option<NodeId> {
@@ -103,6 +116,8 @@ fn replace(graph: &Graph, mut found: BTreeMap<NodeId, Found>) -> Result<Graph, T
     // Values of the old graph in the new one.
     let mut map: BTreeMap<Value, Value> = BTreeMap::new();
     let mut raised: BTreeMap<Value, Value> = BTreeMap::new();
+    // Reshapes that follow a composite: one after them is merged.
+    let mut reshaped: BTreeSet<Value> = BTreeSet::new();
     let inputs: Vec<Value> = graph.inputs().iter().map(|input| input.value).collect();
     graph.rebuild(|b, id, node, operands| {
         map.extend(node.operands.iter().copied().zip(operands.iter().copied()));
@@ -111,15 +126,26 @@ fn replace(graph: &Graph, mut found: BTreeMap<NodeId, Found>) -> Result<Graph, T
             let of = |v: &Value| map.get(v).copied().or_else(|| inputs.iter().position(|i| i == v).map(|_| *v));
             if let Some(operands) = found.operands.iter().map(of).collect::<Option<Vec<Value>>>() {
                 let results = b.composite(found.composite, &operands)?;
-                raised.extend(found.results.into_iter().zip(results));
+                for (old, new) in found.results.into_iter().zip(results) {
+                    let value = b.reshape(new, graph.ty(old).shape.clone())?;
+                    if value != new {
+                        reshaped.insert(value);
+                    }
+                    raised.insert(old, value);
+                }
             }
         }
         let old = &node.results;
         let results = match old.iter().map(|r| raised.get(r).copied()).collect::<Option<Vec<Value>>>() {
             Some(results) => results,
+            None if is_reshape(&node.op) && reshaped.contains(&operands[0]) => rewrite::emit(b, &node.op, operands)?,
             None => b.op(node.op.clone(), operands)?,
         };
         map.extend(old.iter().copied().zip(results.iter().copied()));
         Ok(results)
     })
+}
+
+fn is_reshape(op: &Op) -> bool {
+    matches!(op, Op::Prim(Prim::Reshape { .. }))
 }

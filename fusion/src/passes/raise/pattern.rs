@@ -7,6 +7,8 @@ use fusewright_graph::ops::{AttrValue, Composite, LIST};
 use fusewright_graph::prim::Literal;
 use fusewright_graph::{Builder, DType, Def, Graph, NodeId, Op, Prim, TensorType, Value};
 
+use super::equal::before_reshape;
+
 /// The expansion of one variant of a composite on operands of some dtypes.
 pub struct Pattern {
     composite: Composite,
@@ -77,12 +79,13 @@ impl Pattern {
         self.body.nodes().iter().map(|node| (&node.op, node.operands.as_slice())).collect()
     }
 
-    /// The pattern rooted at a node, if the node could be the last of the composite.
-    pub fn find(&self, graph: &Graph, root: NodeId) -> Option<Bound> {
-        let output = self.body.outputs().first()?.value;
+    /// The pattern rooted at a node, if the node could be the last of the composite. Operands that play the same role,
+    /// as in a product of two inputs, are bound as they come, or, if `swapped`, the other way round.
+    pub fn find(&self, graph: &Graph, root: NodeId, swapped: bool) -> Option<Bound> {
+        let output = before_reshape(&self.body, self.body.outputs().first()?.value);
         let Def::Node(..) = self.body.def(output) else { return None };
         let value = *graph.node(root).results.first()?;
-        let mut state = State { operands: vec![None; self.body.inputs().len()], ..State::default() };
+        let mut state = State { operands: vec![None; self.body.inputs().len()], swapped, ..State::default() };
         if !self.value(graph, output, value, &mut state) {
             return None;
         }
@@ -132,9 +135,12 @@ impl Pattern {
         if let Op::Prim(Prim::Map(f)) = &node.op
             && f.spec().commutative
         {
-            let mut swapped = node.operands.clone();
-            swapped.swap(0, 1);
-            orders.push(swapped);
+            let mut other = node.operands.clone();
+            other.swap(0, 1);
+            orders.push(other);
+            if state.swapped {
+                orders.reverse();
+            }
         }
         for operands in orders {
             let mut attempt = state.clone();
@@ -165,6 +171,8 @@ struct State {
     values: BTreeMap<Value, Value>,
     operands: Vec<Option<Value>>,
     attrs: Vec<(&'static str, f64)>,
+    /// Whether commutative operands are tried in reversed order first.
+    swapped: bool,
 }
 
 /// Whether two ops are the same but for constants, extents and axes, which depend on the operands.

@@ -5,7 +5,7 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
 use super::promote::{DEFAULT_FLOAT, constant, convert, is_exact, is_reduced, operand_as, result_type};
 use crate::graph::Value;
-use crate::ops::{Composite, Sigmoid, Silu, SiluForm};
+use crate::ops::{Composite, Gelu, GeluForm, Sigmoid, Silu, SiluForm};
 use crate::scalar::ScalarFn;
 
 type One = Result<Value, Refusal>;
@@ -250,22 +250,12 @@ pub(super) fn silu(call: &Call<'_>) -> Imported {
 }
 
 pub(super) fn gelu(call: &Call<'_>) -> Imported {
-    let (b, x) = (call.b, activation(call)?);
-    let x32 = b.cast(x, DType::F32)?;
-    let float = |v: f64| b.float(DType::F32, f64::from(v as f32));
-    let half = b.mul(x32, float(0.5)?)?;
-    let bend = match call.word("approximate")? {
-        "none" => b.map(ScalarFn::Erf, &[b.mul(x32, float(std::f64::consts::FRAC_1_SQRT_2)?)?])?,
-        "tanh" => {
-            let cube = b.mul(b.mul(x32, x32)?, x32)?;
-            let inner = b.add(x32, b.mul(float(0.044715)?, cube)?)?;
-            let beta = std::f64::consts::SQRT_2 * std::f64::consts::FRAC_2_SQRT_PI * 0.5;
-            b.map(ScalarFn::Tanh, &[b.mul(float(beta)?, inner)?])?
-        }
+    let approximate = match call.word("approximate")? {
+        "none" => GeluForm::Erf,
+        "tanh" => GeluForm::Tanh,
         other => return Err(format!("the approximation `{other}`").into()),
     };
-    let y = b.mul(half, b.add(float(1.0)?, bend)?)?;
-    Ok(vec![b.cast(y, b.dtype(x))?])
+    Ok(call.b.composite(Composite::new(Gelu { approximate }), &[activation(call)?])?)
 }
 
 fn compare(call: &Call<'_>, f: ScalarFn) -> Imported {

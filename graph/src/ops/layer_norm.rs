@@ -1,0 +1,51 @@
+//! `layer_norm(x, w, b) = (x − m) · rsqrt(mean((x − m)², last axis) + eps) · w + b`, `m` the mean over the last axis, in
+//! f32, rounded once to the dtype of `x`.
+
+use fusewright_abi::DType::F32;
+
+use super::{AttrValue, Attrs, Composite, CompositeOp, OpSpec};
+use crate::builder::Builder;
+use crate::dim::Dim;
+use crate::graph::Value;
+use crate::infer::TypeError;
+use crate::scalar::ScalarFn;
+use crate::ty::TensorType;
+
+/// Layer norm with weight and bias.
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    /// Added to the variance, inside the root; an f32 value.
+    pub eps: f64,
+}
+
+pub(super) const SPEC: OpSpec = OpSpec {
+    name: "layer_norm",
+    arity: 3,
+    parse: |attrs| Ok(Composite::new(LayerNorm { eps: attrs.float("eps")? })),
+    variants: || vec![Composite::new(LayerNorm { eps: f64::from(1e-5f32) })],
+    operands: |dtype| {
+        let lanes = Dim::constant(64);
+        let row = TensorType::new(dtype, [lanes.clone()]);
+        vec![TensorType::new(dtype, [Dim::symbol("s"), lanes]), row.clone(), row]
+    },
+};
+
+impl CompositeOp for LayerNorm {
+    fn spec(&self) -> &'static OpSpec {
+        &SPEC
+    }
+
+    fn attrs(&self) -> Attrs {
+        Attrs::of([("eps", AttrValue::Float(self.eps))])
+    }
+
+    fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
+        let x = b.cast(operands[0], F32)?;
+        let centred = b.sub(x, b.mean_last(x)?)?;
+        let variance = b.mean_last(b.mul(centred, centred)?)?;
+        let scale = b.map(ScalarFn::Rsqrt, &[b.add(variance, b.attr("eps", F32, self.eps)?)?])?;
+        let weighted = b.mul(b.mul(centred, scale)?, b.cast(operands[1], F32)?)?;
+        let y = b.add(weighted, b.cast(operands[2], F32)?)?;
+        Ok(vec![b.cast(y, b.dtype(operands[0]))?])
+    }
+}
