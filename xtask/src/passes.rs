@@ -58,7 +58,7 @@ fn passes(root: &Path) -> Result<Vec<(String, PathBuf)>, String> {
         }
     }
     let words = list.split("PIPELINE: &[&Pass] =").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or_default();
-    let count = words.matches('&').count();
+    let count = words.matches("::").count();
     if found.len() == count {
         Ok(found)
     } else {
@@ -68,13 +68,13 @@ fn passes(root: &Path) -> Result<Vec<(String, PathBuf)>, String> {
 
 /// The names of the passes that a text declares.
 fn declared(text: &str) -> Vec<String> {
-    let declarations = text.split("Pass = Pass { name: \"").skip(1);
+    let declarations = text.split("Pass { name: \"").skip(1);
     declarations.filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
 }
 
 /// The text with a pass that does nothing.
 fn idle(text: &str, name: &str) -> Option<String> {
-    let head = format!("Pass = Pass {{ name: \"{name}\"");
+    let head = format!("Pass {{ name: \"{name}\"");
     let start = text.find(&head)?;
     let from = start + text[start..].find("run")?;
     let end = from + text[from..].find(" };")? + " }".len();

@@ -186,3 +186,14 @@ fn lone_kernels_count_as_fused() {
     let counts = ["kernels", "fused_ops", "unfused_ops"].map(|key| report[key].as_u64());
     assert_eq!(counts, [Some(1), Some(1), Some(1)], "{report}");
 }
+
+#[test]
+fn relaxed_results_lie_in_the_intervals_of_the_relaxed_graph() {
+    let [model, check] = ["core.pt2", "safetensors"].map(|end| fixture(&format!("qwen3_tiny_layer_bf16.{end}")));
+    let exact = json(&["run", &model, "--check", &check, "--json"]);
+    let relaxed = json(&["run", &model, "--check", &check, "--json", "--relaxed"]);
+    let mismatched = |report: &serde_json::Value| report["cases"][0]["outputs"][0]["mismatched"].clone();
+    assert_eq!(relaxed["cases"][0]["outputs"][0]["outside_interval"], 0, "{relaxed}");
+    assert_ne!(mismatched(&exact), mismatched(&relaxed), "roundings are dropped");
+    assert_eq!(relaxed["fallbacks"], exact["fallbacks"]);
+}
