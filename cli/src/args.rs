@@ -22,13 +22,13 @@ pub struct Cli {
 #[derive(Debug, Args)]
 pub struct Common {
     /// Pass list (TOML)
-    #[arg(long, global = true, value_name = "F.toml", hide = true)]
+    #[arg(long, global = true, value_name = "F.toml")]
     pub pipeline: Option<PathBuf>,
     /// User patterns (text form)
     #[arg(long, global = true, value_name = "F.fw", hide = true)]
     pub patterns: Option<PathBuf>,
     /// Drop intermediate roundings
-    #[arg(long, global = true, hide = true)]
+    #[arg(long, global = true)]
     pub relaxed: bool,
     /// Print on standard error what is being done, what each pass changed, and the stages of each kernel with their times
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
