@@ -71,6 +71,8 @@ const fn short(dtype: DType) -> Option<Short> {
 
 pub(super) const MAGNITUDE: u32 = 0x7fff_ffff;
 pub(super) const INFINITY: i64 = 0x7f80_0000;
+/// The greatest f32 that rounds to a number of e4m3: 464.
+const BEYOND_E4M3: i64 = 0x43e8_0000;
 
 /// Why a conversion is not taken.
 pub(super) type Refusal = String;
@@ -299,12 +301,28 @@ impl Code<'_> {
         let code = self.add(biased, -(i64::from(f.least_normal) << f.mantissa));
         let sign = self.shr(bits, 32 - f.bits);
         let sign = self.and(sign, 1 << (f.bits - 1));
+        if !f.ieee && f.bits == 8 && self.is_vector(bits) {
+            return self.code_or_nan(v, magnitude, code, sign, saturate);
+        }
         let code = self.or(code, sign);
         // Without an infinity, what rounds beyond the range is NaN, which has no sign.
-        let last = if f.ieee || saturate || f.bits < 8 { INFINITY } else { i64::from(464f32.to_bits()) };
+        let last = if f.ieee || saturate || f.bits < 8 { INFINITY } else { BEYOND_E4M3 };
         let is_nan = self.icmp_const(IntCC::SignedGreaterThan, magnitude, last);
         let nan = self.int(bits, i64::from(f.nan));
         self.select(is_nan, nan, code)
+    }
+
+    /// The code of e4m3 with its sign; NaN, which has none, is the code after the greatest number's. A magnitude was
+    /// bounded by that number if it saturates, else by the next, whose code is NaN's.
+    fn code_or_nan(&mut self, v: Value, magnitude: Value, code: Value, sign: Value, saturate: bool) -> Value {
+        let (code, is_nan) = if saturate {
+            let is_nan = self.fcmp(FloatCC::Unordered, v, v);
+            (self.b.ins().isub(code, is_nan), is_nan)
+        } else {
+            (code, self.icmp_const(IntCC::SignedGreaterThan, magnitude, BEYOND_E4M3))
+        };
+        let sign = self.b.ins().band_not(sign, is_nan);
+        self.or(code, sign)
     }
 
     fn encode_e8m0(&mut self, v: Value, round: Rounding, saturate: bool) -> Result<Value, Refusal> {

@@ -1,15 +1,17 @@
 //! Vector constants of inner loops, moved before the loop as far as registers go.
 //!
 //! A vector constant is a load in every pass unless a register holds it. The optimiser would move all of them, and spill
-//! most; here only those that a pass uses most are moved.
+//! most; here those that a pass uses most are moved, as many as registers are left by what it computes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
-use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder, InstructionData, Opcode};
+use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder, InstructionData, Opcode, Value};
 
-/// Registers given to constants; what a pass computes needs the others.
-const MOST: usize = 5;
+/// Vector registers, less one for a constant that is not moved.
+const REGISTERS: usize = 15;
+/// Registers that constants get at least: a pass that needs more spills something that it uses less.
+const LEAST: usize = 5;
 
 /// Moves the most used vector constants out of every innermost loop.
 pub(super) fn hoist(function: &mut Function) {
@@ -47,7 +49,8 @@ fn hoist_from(function: &mut Function, block: Block, before: Block) {
     }
     let mut groups: Vec<Vec<Inst>> = uses.into_values().collect();
     groups.sort_by_key(|insts| std::cmp::Reverse(insts.len()));
-    for insts in groups.into_iter().take(MOST).filter(|insts| insts.len() > 1) {
+    let room = REGISTERS.saturating_sub(pressure(function, block)).max(LEAST);
+    for insts in groups.into_iter().take(room) {
         let InstructionData::UnaryConst { constant_handle, .. } = function.dfg.insts[insts[0]] else { continue };
         let ty = function.dfg.value_type(function.dfg.first_result(insts[0]));
         let Some(last) = function.layout.last_inst(before) else { continue };
@@ -59,4 +62,32 @@ fn hoist_from(function: &mut Function, block: Block, before: Block) {
             function.dfg.change_to_alias(old, hoisted);
         }
     }
+}
+
+/// The most vector registers that a loop of one block needs at once, its constants aside.
+fn pressure(function: &Function, block: Block) -> usize {
+    let dfg = &function.dfg;
+    let in_register = |v: &Value| dfg.value_type(*v).is_vector() || dfg.value_type(*v).is_float();
+    let is_constant = |v: &Value| {
+        let defined = dfg.value_def(*v).inst();
+        defined.is_some_and(|inst| dfg.insts[inst].opcode() == Opcode::Vconst)
+    };
+    let insts: Vec<Inst> = function.layout.block_insts(block).collect();
+    let mut last: BTreeMap<Value, usize> = BTreeMap::new();
+    for (at, &inst) in insts.iter().enumerate() {
+        let used = dfg.inst_values(inst).map(|v| dfg.resolve_aliases(v));
+        last.extend(used.filter(|v| in_register(v) && !is_constant(v)).map(|v| (v, at)));
+    }
+    let results: BTreeSet<Value> = insts.iter().flat_map(|&inst| dfg.inst_results(inst)).copied().collect();
+    // What comes from outside or from the pass before is there all along.
+    let mut live = last.keys().filter(|v| !results.contains(v)).count();
+    let mut most = live;
+    let mut ends: BTreeMap<usize, usize> = BTreeMap::new();
+    last.iter().filter(|(v, _)| results.contains(v)).for_each(|(_, at)| *ends.entry(*at).or_default() += 1);
+    for (at, &inst) in insts.iter().enumerate() {
+        live -= ends.get(&at).copied().unwrap_or(0);
+        live += dfg.inst_results(inst).iter().filter(|v| last.contains_key(v)).count();
+        most = most.max(live);
+    }
+    most
 }
