@@ -223,3 +223,30 @@ fn without_fuel_no_pass_changes_anything_and_fuel_is_what_is_changed() {
         graph = all;
     }
 }
+
+/// A graph for each pass that it changes.
+const WORK: [(&str, &str); 7] = [
+    ("matmul", "%w: f32[4, 8]; %t = permute %w {perm = [1, 0]}; %y = matmul %x, %t {out = f32}"),
+    ("fold", "; %c = literal f32 2; %n = neg %c; %y = mul %x, %n"),
+    ("rewrite", "; %n = neg %x; %m = neg %n; %y = exp %m"),
+    ("cse", "; %a = exp %x; %b = exp %x; %y = add %a, %b"),
+    ("raise", "; %n = neg %x; %e = exp %n; %c = literal f32 1; %d = add %c, %e; %y = div %x, %d"),
+    ("relax", "; %b = cast %x {to = bf16}; %w = cast %b {to = f32}; %y = exp %w"),
+    ("dce", "; %unused = exp %x; %y = sqrt %x"),
+];
+
+#[test]
+fn each_pass_does_its_work_in_the_pipeline() {
+    assert_eq!(WORK.map(|(name, _)| name).to_vec(), PIPELINE.iter().map(|p| p.name).collect::<Vec<_>>());
+    for (name, parts) in WORK {
+        let (input, nodes) = parts.split_once("; ").expect("an input or none, then nodes");
+        let input = if input.is_empty() { String::new() } else { format!(", {input}") };
+        let nodes = nodes.replace("; ", "\n");
+        let text = format!("graph @g(s: 1..; %x: f32[s, 8]{input}) {{\n{nodes}\nreturn %y\n}}\n");
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let mut cx = Cx { relaxed: name == "relax", ..Cx::default() };
+        let (_, reports) = PassManager::default().run(&graph, &mut cx, &mut [&mut Verify]).expect("runs");
+        let changed = reports.iter().find(|r| r.name == name).map(|r| r.changed);
+        assert!(changed > Some(0), "{name} changes nothing of\n{text}");
+    }
+}
