@@ -1,6 +1,7 @@
 //! Attention of programs on the CPU: scores and sums in f32, the unnormalised probabilities rounded to the operands'
 //! dtype before they meet the values, one rounding at the end. That is what PyTorch's CPU kernel does for one block of
-//! keys, so results stay close to its bits; any order and either choice of rounding lies in the op's interval.
+//! keys, so results stay close to its bits; any order and either choice of rounding lies in the op's interval. An op that
+//! keeps probabilities wide has them in f32.
 
 use crate::matmul::{MatMulShape, matmul};
 
@@ -27,8 +28,37 @@ pub(crate) struct AttentionRule {
     pub round: fn(f32) -> f32,
 }
 
-/// Attention over f32 operands; zero where a query sees no key.
-pub(crate) fn attention(shape: AttentionShape, rule: AttentionRule, q: &[f32], k: &[f32], v: &[f32]) -> Vec<f32> {
+/// What is added to the scaled scores, by broadcasting.
+#[derive(Clone, Debug)]
+pub(crate) struct Bias {
+    values: Vec<f32>,
+    /// Per axis of `[b, h, t, u]`; 0 where the mask stretches.
+    strides: [usize; 4],
+}
+
+impl Bias {
+    /// Of a mask whose shape is aligned at the last axis.
+    pub fn new(values: Vec<f32>, shape: &[usize]) -> Bias {
+        let (mut strides, mut step) = ([0; 4], 1);
+        for (stride, &extent) in strides.iter_mut().rev().zip(shape.iter().rev()) {
+            *stride = if extent == 1 { 0 } else { step };
+            step *= extent;
+        }
+        Bias { values, strides }
+    }
+
+    fn get(&self, index: [usize; 4]) -> f32 {
+        self.values[index.iter().zip(self.strides).map(|(i, stride)| i * stride).sum::<usize>()]
+    }
+}
+
+/// Attention over the f32 operands `q`, `k` and `v`; zero where a query sees no key.
+pub(crate) fn attention(
+    shape: AttentionShape,
+    rule: AttentionRule,
+    [q, k, v]: [&[f32]; 3],
+    bias: Option<&Bias>,
+) -> Vec<f32> {
     let AttentionShape { batch, query_heads, key_heads, queries, keys, depth, value_depth } = shape;
     let mut out = Vec::with_capacity(batch * query_heads * queries * value_depth);
     let product = |m, k, n, transpose_b| MatMulShape { batch: 1, batched_b: false, m, k, n, transpose_b };
@@ -42,6 +72,10 @@ pub(crate) fn attention(shape: AttentionShape, rule: AttentionRule, q: &[f32], k
         let mut sums = Vec::with_capacity(queries);
         for (i, row) in weights.chunks_mut(keys.max(1)).enumerate() {
             let seen = if rule.causal { (i + 1).min(keys) } else { keys };
+            row[..seen].iter_mut().for_each(|score| *score *= rule.scale);
+            if let Some(bias) = bias {
+                row[..seen].iter_mut().enumerate().for_each(|(j, score)| *score += bias.get([b, h, i, j]));
+            }
             sums.push(softmax_row(row, seen, rule));
         }
         let mut rows = matmul(product(queries, keys, value_depth, false), &weights, v);
@@ -53,11 +87,14 @@ pub(crate) fn attention(shape: AttentionShape, rule: AttentionRule, q: &[f32], k
     out
 }
 
-/// Turns the scores of one query into rounded, unnormalised probabilities of the keys it sees; returns their sum.
+/// Turns the scaled scores of one query into rounded, unnormalised probabilities of the keys it sees; returns their sum.
 fn softmax_row(row: &mut [f32], seen: usize, rule: AttentionRule) -> f32 {
     let (visible, hidden) = row.split_at_mut(seen);
-    visible.iter_mut().for_each(|score| *score *= rule.scale);
     let largest = visible.iter().copied().fold(f32::NEG_INFINITY, |a, b| if b.is_nan() { b } else { a.max(b) });
+    if largest == f32::NEG_INFINITY {
+        row.fill(0.0);
+        return 0.0;
+    }
     let mut sum = 0.0;
     for score in visible {
         let weight = (*score - largest).exp();
@@ -82,13 +119,23 @@ mod tests {
     #[test]
     fn heads_share_keys_and_the_mask_hides_the_future() {
         let (q, k, v) = ([0.0, 0.0, 0.0, 0.0], [1.0, 2.0], [4.0, 8.0]);
-        assert_eq!(attention(SHAPE, rule(false), &q, &k, &v), [6.0; 4]);
-        assert_eq!(attention(SHAPE, rule(true), &q, &k, &v), [4.0, 6.0, 4.0, 6.0]);
+        assert_eq!(attention(SHAPE, rule(false), [&q, &k, &v], None), [6.0; 4]);
+        assert_eq!(attention(SHAPE, rule(true), [&q, &k, &v], None), [4.0, 6.0, 4.0, 6.0]);
     }
 
     #[test]
     fn no_keys_give_zero() {
         let shape = AttentionShape { keys: 0, ..SHAPE };
-        assert_eq!(attention(shape, rule(false), &[0.0; 4], &[], &[]), [0.0; 4]);
+        assert_eq!(attention(shape, rule(false), [&[0.0; 4], &[], &[]], None), [0.0; 4]);
+    }
+
+    #[test]
+    fn a_mask_stretches_over_heads_and_may_hide_every_key() {
+        let hidden = f32::NEG_INFINITY;
+        let (q, k, v) = ([0.0; 4], [1.0, 2.0], [4.0, 8.0]);
+        let bias = Bias::new(vec![hidden, 0.0, hidden, hidden], &[2, 2]);
+        assert_eq!(attention(SHAPE, rule(false), [&q, &k, &v], Some(&bias)), [8.0, 0.0, 8.0, 0.0]);
+        let per_head = Bias::new(vec![0.0, hidden], &[1, 2, 1, 1]);
+        assert_eq!(attention(SHAPE, rule(false), [&q, &k, &v], Some(&per_head)), [6.0, 6.0, 0.0, 0.0]);
     }
 }

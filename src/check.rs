@@ -163,6 +163,7 @@ fn fit(name: &str, tensor: &HostTensor, ty: &TensorType, symbols: &mut BTreeMap<
         }
         // An extent over symbols that only later tensors bind is left to the program.
         match extent.eval(&|s| symbols.get(s).copied()) {
+            Ok(expected) if expected != got && extent.as_const().is_some() => return Err(misfit("")),
             Ok(expected) if expected != got => return Err(misfit(&format!(", where {extent} is {expected}"))),
             _ => {}
         }

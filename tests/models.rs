@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use fusewright::check::{self, Case, cases, compare};
 use fusewright::explain::explain;
-use fusewright::{Compiled, Compiler, HostTensor, Options, Target, compile, graph::Graph, model, read_safetensors};
+use fusewright::graph::{Graph, InputKind};
+use fusewright::{Compiled, Compiler, HostTensor, Options, Target, compile, model, read_safetensors};
 
 /// Graphs whose rows are independent and whose results leave only row sums free.
 const ROWWISE: [&str; 2] = ["aten_addrms_fp8tok_h4096_bfloat16", "aten_silu_grp128_h12288_bfloat16"];
@@ -101,6 +102,64 @@ fn overwritten_tensors_have_their_new_values() {
         }
     }
     assert_eq!(updated[..2], updated[2..], "both forms write the same");
+}
+
+/// Grouped heads under an additive mask, a boolean one and the causal one, written by torch 2.10.
+#[test]
+fn masked_attention_is_one_op() {
+    let graph = open("attention_masks", "train");
+    let compiled = compiled(&graph, true);
+    assert_eq!((compiled.program.counts().attentions, compiled.program.counts().references), (3, 0));
+    for case in stored("attention_masks", &graph) {
+        let produced = run(&compiled, &case.inputs, 1);
+        assert_eq!(produced, run(&compiled, &case.inputs, 2), "{}: two threads", case.prefix);
+        let expected = case.expected.as_ref().expect("stored results");
+        let checks = compare(&graph, &case.inputs, expected, &produced).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(checks.len(), 3);
+        assert!(checks.iter().all(|c| c.elements > 0 && c.passed() && c.expected_outside == 0), "{checks:?}");
+    }
+}
+
+/// What is wrong with a file of a model, by the name of the file and of the thing in it.
+#[test]
+fn files_that_are_no_models_say_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = |path: &Path| model::open(path).expect_err("no model").to_string();
+    assert!(error(folder.path()).contains("is a directory"), "{}", error(folder.path()));
+    let text = folder.path().join("graph.pt2");
+    std::fs::write(&text, "graph @g(%x: f32[4]) {\n  %y = abs %x\n  return %y\n}\n").expect("a file");
+    assert!(error(&text).ends_with("graph.pt2: holds the text form of a graph; give the file the ending `.fw`"));
+    // One bit of the first weight: the graph reads, the call names weight and entry.
+    let mut bytes = std::fs::read(path("qwen3_tiny_layer_bf16.train.pt2")).expect("a fixture");
+    let graph = open(LAYER, "train");
+    let weight = graph.inputs().iter().find_map(|input| match &input.kind {
+        InputKind::Weight(Some(weight)) if weight.storage.len() > 64 => Some((&input.name, weight)),
+        _ => None,
+    });
+    let (name, weight) = weight.expect("a weight");
+    let at = bytes.windows(weight.storage.len()).position(|w| w == &weight.storage[..]).expect("its bytes");
+    bytes[at] ^= 1;
+    let damaged = folder.path().join("damaged.pt2");
+    std::fs::write(&damaged, &bytes).expect("a file");
+    let graph = model::open(&damaged).expect("a graph");
+    let case = &stored(LAYER, &graph)[0];
+    let result = compile(&graph, &Target::Cpu, &Options::default())
+        .and_then(|compiled| compiled.program.run(&case.inputs.iter().collect::<Vec<_>>(), 1));
+    let message = result.expect_err("damage").to_string();
+    assert!(message.contains(&format!("`{name}`")) && message.contains("entry `data/weights/weight_"), "{message}");
+}
+
+/// A model without its weights imports and compiles; a call names the first weight that it misses, and the node.
+#[test]
+fn a_missing_weight_is_named_with_its_node() {
+    let b = fusewright::graph::Builder::new("m");
+    let ty = fusewright::graph::TensorType::new(fusewright::DType::F32, [fusewright::graph::Dim::constant(4)]);
+    let (x, w) = (b.input("x", ty.clone()), b.add_input("layer_weight", ty, InputKind::Weight(None)));
+    b.output(b.add(x, w).expect("one type"));
+    let compiled = compile(&b.finish(), &Target::Cpu, &Options::default()).expect("a program");
+    let x = HostTensor { dtype: fusewright::DType::F32, shape: vec![4], bytes: vec![0; 16] };
+    let message = compiled.program.run(&[&x], 1).expect_err("no data").to_string();
+    assert!(message.contains("weight `layer_weight` has no data in the file of the model"), "{message}");
 }
 
 #[test]

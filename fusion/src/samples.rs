@@ -118,7 +118,7 @@ impl Sample {
     fn attention(&self, q: Value, k: Value, v: Value, heads: [i64; 2], d: i64) -> Built {
         let b = &self.b;
         if !self.core {
-            let sdpa = Prim::Sdpa(Sdpa { causal: true, scale_bits: 0.25f64.to_bits() });
+            let sdpa = Prim::Sdpa(Sdpa { causal: true, wide: false, scale_bits: 0.25f64.to_bits() });
             return b.prim(sdpa, &[q, k, v]);
         }
         let root = b.float(F32, 0.5)?;

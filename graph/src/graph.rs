@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::builder::Builder;
+use crate::checksum::Checksum;
 use crate::ops::Composite;
 use crate::prim::Prim;
 use crate::ty::TensorType;
@@ -104,6 +105,18 @@ pub struct Weight {
     pub offset: usize,
     /// Stride per axis, in elements.
     pub strides: Vec<usize>,
+    /// Of the storage, where the file has one.
+    pub checksum: Option<Arc<Checksum>>,
+}
+
+impl Weight {
+    /// The storage, once its checksum is known to hold; see [`Checksum::check`] for the cost.
+    ///
+    /// # Errors
+    /// A damaged entry, by its name.
+    pub fn checked(&self) -> Result<&Bytes, String> {
+        self.checksum.as_deref().map_or(Ok(()), Checksum::check).map(|()| &self.storage)
+    }
 }
 
 impl fmt::Debug for Weight {

@@ -209,12 +209,22 @@ impl Rule<'_> {
     }
 
     fn sdpa(&self) -> Result<TensorType, String> {
-        let [q, k, v] = self.take()?;
+        let (q, k, v, mask) = match *self.operands {
+            [q, k, v] => (q, k, v, None),
+            [q, k, v, mask] => (q, k, v, Some(mask)),
+            _ => return Err(format!("takes 3 or 4 operands, got {}", self.operands.len())),
+        };
         let mismatch = || format!("query {q}, key {k}, value {v}");
         ensure([q, k, v].iter().all(|t| t.rank() == 4 && t.dtype == q.dtype), mismatch)?;
         let same = q.shape[0] == k.shape[0] && k.shape[..3] == v.shape[..3] && q.shape[3] == k.shape[3];
         let grouped = q.shape[1].exact_div(&k.shape[1]).is_some();
         ensure(same && grouped, mismatch)?;
+        if let Some(mask) = mask {
+            let scores: Vec<Dim> = q.shape[..3].iter().chain([&k.shape[2]]).cloned().collect();
+            let fits = broadcast([&scores, &mask.shape]).is_ok_and(|joined| joined == scores);
+            let typed = mask.dtype == DType::Bool || mask.dtype.is_float();
+            ensure(fits && typed, || format!("the mask {mask} on scores of {}", TensorType::new(q.dtype, scores)))?;
+        }
         Ok(TensorType::new(q.dtype, q.shape[..3].iter().chain([&v.shape[3]]).cloned()))
     }
 }

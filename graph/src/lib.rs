@@ -21,6 +21,7 @@ pub mod text;
 pub mod verify;
 
 mod builder;
+mod checksum;
 mod dim_range;
 mod expand;
 mod infer;
@@ -28,6 +29,7 @@ mod same;
 mod ty;
 
 pub use builder::Builder;
+pub use checksum::Checksum;
 pub use diag::Diagnostic;
 pub use dim::Dim;
 pub use fusewright_abi::DType;

@@ -180,6 +180,8 @@ impl std::hash::Hash for Literal {
 pub struct Sdpa {
     /// Position i attends to positions ≤ i.
     pub causal: bool,
+    /// Probabilities stay in f32 or wider.
+    pub wide: bool,
     /// Scores are multiplied by this (bits of an f64).
     pub scale_bits: u64,
 }
@@ -303,7 +305,9 @@ pub enum Prim {
         out: DType,
     },
     /// `(q[b, h, t, d], k[b, g, u, d], v[b, g, u, e]) → T[b, h, t, e]`: attention; query head i uses key head
-    /// `i / (h / g)`. Computed in at least f32; rounding of the probabilities to the operand dtype is allowed.
+    /// `i / (h / g)`. Computed in at least f32; unless `wide`, the probabilities may be rounded to `T`. A fourth
+    /// operand is a mask that broadcasts to `[b, h, t, u]`: of `bool`, true where the key is seen; of floats, added to
+    /// the scaled scores. A query that sees no key, or whose scores are all −inf, gives zeros.
     Sdpa(Sdpa),
     /// `(x)`: sum over all ranks of a named group.
     AllReduce {

@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use fusewright_abi::DType;
 use fusewright_fusion::region::{Partition, Step as PlannedStep};
 use fusewright_graph::tensor::Tensor;
-use fusewright_graph::{Builder, Graph, InputKind, Node, NodeId, Op, Prim, TensorType, TypeError, Value, Weight};
+use fusewright_graph::{
+    Builder, Graph, Input, InputKind, Node, NodeId, Op, Prim, TensorType, TypeError, Value, Weight,
+};
 use fusewright_runtime::{Device, KernelCache, device_for};
 
 use super::Program;
@@ -121,10 +124,10 @@ impl Build<'_> {
         match &node.op {
             Op::Prim(Prim::Reshape { .. }) => return Ok(step(Work::Alias)),
             Op::Prim(Prim::MatMul { transpose_b, .. }) if node.operands.iter().all(|&v| self.multiplies(v)) => {
-                let widened = self.widened(node.operands[1]);
+                let widened = self.widened(node.operands[1])?;
                 return Ok(step(Work::MatMul { transpose_b: *transpose_b, widened }));
             }
-            Op::Prim(Prim::Sdpa(sdpa)) if node.operands.iter().all(|&v| self.multiplies(v)) => {
+            Op::Prim(Prim::Sdpa(sdpa)) if node.operands.iter().enumerate().all(|(i, &v)| self.attends(i, v)) => {
                 return Ok(step(Work::Attention(sdpa.clone())));
             }
             Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce { .. }) => {
@@ -164,11 +167,18 @@ impl Build<'_> {
         widen(self.graph.ty(value).dtype, &[]).is_some()
     }
 
+    /// Whether attention takes a value as its `i`-th operand.
+    fn attends(&self, i: usize, value: Value) -> bool {
+        self.multiplies(value) || (i == 3 && self.graph.ty(value).dtype == DType::Bool)
+    }
+
     /// The elements of a weight as f32, so that calls need not widen them.
-    fn widened(&self, value: Value) -> Option<Arc<Vec<f32>>> {
-        let index = self.graph.inputs().iter().position(|i| i.value == value)?;
-        let bytes = self.weights[index].as_ref()?;
-        widen(self.graph.ty(value).dtype, bytes).map(Arc::new)
+    fn widened(&self, value: Value) -> Result<Option<Arc<Vec<f32>>>, Error> {
+        let inputs = self.graph.inputs();
+        let Some(index) = inputs.iter().position(|i| i.value == value) else { return Ok(None) };
+        let Some(bytes) = &self.weights[index] else { return Ok(None) };
+        check_weight(&inputs[index])?;
+        Ok(widen(self.graph.ty(value).dtype, bytes).map(Arc::new))
     }
 }
 
@@ -208,6 +218,15 @@ fn needed(graph: &Graph, steps: Vec<Step>) -> Vec<Step> {
     kept
 }
 
+/// Checks the checksum of an input's bytes, the first time by reading them.
+///
+/// # Errors
+/// Bytes that are not those of the file when it was written.
+pub(crate) fn check_weight(input: &Input) -> Result<(), Error> {
+    let InputKind::Weight(Some(weight)) = &input.kind else { return Ok(()) };
+    weight.checked().map(drop).map_err(|message| Error::Input(format!("weight `{}`: {message}", input.name)))
+}
+
 /// Contiguous bytes of every weight: the file's own where they are contiguous already.
 fn weights(graph: &Graph) -> Result<Vec<Option<Bytes>>, Error> {
     let bytes = |name: &str, ty: &TensorType, weight: &Weight| -> Result<Bytes, Error> {
@@ -224,12 +243,13 @@ fn weights(graph: &Graph) -> Result<Vec<Option<Bytes>>, Error> {
         let (width, count) = (ty.dtype.bytes_for(1), shape.iter().product::<usize>());
         let range = weight.offset * width..(weight.offset + count) * width;
         if contiguous && range.end <= weight.storage.len() {
+            // The checksum is checked when the bytes are first used.
             return Ok(weight.storage.slice(range));
         }
         let tensor: Tensor = Tensor::from_weight(ty.dtype, &shape, weight).map_err(|e| bad(e.to_string()))?;
         Ok(Bytes::from(tensor.to_bytes()))
     };
-    let of_input = |input: &fusewright_graph::Input| match &input.kind {
+    let of_input = |input: &Input| match &input.kind {
         InputKind::User | InputKind::Weight(None) => Ok(None),
         InputKind::Weight(Some(weight)) => bytes(&input.name, graph.ty(input.value), weight).map(Some),
     };

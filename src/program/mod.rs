@@ -99,8 +99,13 @@ impl Program {
     ) -> Result<R, Error> {
         let planned = self.planned(inputs)?;
         let mut buffers = planned.workspace()?;
-        let mut memory =
-            Memory { users: inputs, weights: &self.weights, buffers: &mut buffers, threads: threads.max(1) };
+        let mut memory = Memory {
+            users: inputs,
+            weights: &self.weights,
+            inputs: self.graph.inputs(),
+            buffers: &mut buffers,
+            threads: threads.max(1),
+        };
         for step in &self.steps {
             step.run(&planned.plan, &mut memory)?;
         }

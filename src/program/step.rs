@@ -6,11 +6,12 @@ use bytes::Bytes;
 use fusewright_abi::{Count, DType, DimArg, DimSource, KernelArtifact};
 use fusewright_graph::prim::Sdpa;
 use fusewright_graph::tensor::Tensor;
-use fusewright_graph::{Graph, Value, interp};
+use fusewright_graph::{Graph, Input, Value, interp};
 use fusewright_runtime::{Arg, Module};
 
+use super::build::check_weight;
 use super::plan::{Binding, Place, Plan, Slot};
-use crate::attention::{AttentionRule, AttentionShape, attention};
+use crate::attention::{AttentionRule, AttentionShape, Bias, attention};
 use crate::matmul::{MatMulShape, matmul, narrow, rounding, widen};
 use crate::{Error, HostTensor};
 
@@ -81,6 +82,8 @@ pub(crate) struct Step {
 pub(crate) struct Memory<'a> {
     pub users: &'a [&'a HostTensor],
     pub weights: &'a [Option<Bytes>],
+    /// The inputs of the graph, in the order of `weights`.
+    pub inputs: &'a [Input],
     pub buffers: &'a mut [Vec<u8>],
     pub threads: usize,
 }
@@ -90,10 +93,13 @@ impl Memory<'_> {
     pub fn bytes(&self, slot: &Slot) -> Result<&[u8], Error> {
         match slot.place {
             Place::User(i) => Ok(&self.users[i].bytes),
-            Place::Weight(i) => match &self.weights[i] {
-                Some(bytes) => Ok(bytes),
-                None => Err(Error::Call(format!("weight {i} of the graph has no data in this file"))),
-            },
+            Place::Weight(i) => {
+                let input = &self.inputs[i];
+                let missing = || Error::Call(format!("weight `{}` has no data in the file of the model", input.name));
+                let bytes = self.weights[i].as_ref().ok_or_else(missing)?;
+                check_weight(input)?;
+                Ok(bytes)
+            }
             Place::Buffer(i) => Ok(&self.buffers[i][..slot.bytes]),
         }
     }
@@ -105,6 +111,13 @@ impl Step {
     /// # Errors
     /// A launch or an evaluation that fails, naming the step.
     pub fn run(&self, plan: &Plan, memory: &mut Memory<'_>) -> Result<(), Error> {
+        self.carry_out(plan, memory).map_err(|error| match error {
+            Error::Call(message) if !message.starts_with(&self.label) => self.error(message),
+            other => other,
+        })
+    }
+
+    fn carry_out(&self, plan: &Plan, memory: &mut Memory<'_>) -> Result<(), Error> {
         let inputs = self.inputs.iter().map(|&v| plan.get(v)).collect::<Result<Vec<_>, _>>()?;
         let outputs = self.outputs.iter().map(|&v| plan.get(v)).collect::<Result<Vec<_>, _>>()?;
         match &self.work {
@@ -181,13 +194,19 @@ impl Step {
             value_depth: v.shape[3],
         };
         let unsupported = || self.error(format!("attention over {}", q.dtype));
-        let round = rounding(q.dtype).ok_or_else(unsupported)?;
+        let round = if sdpa.wide { |x| x } else { rounding(q.dtype).ok_or_else(unsupported)? };
         let rule = AttentionRule { causal: sdpa.causal, scale: f64::from_bits(sdpa.scale_bits) as f32, round };
-        let mut operands = Vec::with_capacity(inputs.len());
-        for slot in inputs {
-            operands.push(widen(slot.dtype, memory.bytes(slot)?).ok_or_else(unsupported)?);
-        }
-        let result = attention(shape, rule, &operands[0], &operands[1], &operands[2]);
+        let read = |slot: &Slot| widen(slot.dtype, memory.bytes(slot)?).ok_or_else(unsupported);
+        let (queries, keys, values) = (read(q)?, read(k)?, read(v)?);
+        let bias = match inputs.get(3) {
+            Some(mask) if mask.dtype == DType::Bool => {
+                let flags = memory.bytes(mask)?.iter().map(|&seen| if seen == 0 { f32::NEG_INFINITY } else { 0.0 });
+                Some(Bias::new(flags.collect(), &mask.shape))
+            }
+            Some(mask) => Some(Bias::new(read(mask)?, &mask.shape)),
+            None => None,
+        };
+        let result = attention(shape, rule, [&queries, &keys, &values], bias.as_ref());
         let mut out = take(memory, output);
         let done = narrow(output.dtype, &result, &mut out[..output.bytes]);
         put_back(memory, output, out);

@@ -416,7 +416,7 @@ fn every_refusal_fires() {
     });
     fires(Refusal::Attention, &|g| {
         let q = exp(g, g.input("q", F32, &[1, 2, -1, 8]))?;
-        let sdpa = fusewright_graph::prim::Sdpa { causal: true, scale_bits: 1f64.to_bits() };
+        let sdpa = fusewright_graph::prim::Sdpa { causal: true, wide: false, scale_bits: 1f64.to_bits() };
         Ok(vec![prim(g, Prim::Sdpa(sdpa), &[q, q, q])?])
     });
     fires(Refusal::Collective, &|g| {

@@ -2,7 +2,8 @@
 //!
 //! Sizes and offsets come from the central directory (local headers of these files carry none). Records are slices of
 //! the input bytes; nothing is copied. Every offset is checked against the file, so a truncated or hostile archive is an
-//! error, not a panic and not an allocation.
+//! error, not a panic and not an allocation. Records that are read here are checked against their checksums; that of a
+//! weight is handed on, to be checked when its bytes are first used.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -11,6 +12,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use zip::{CompressionMethod, ZipArchive};
 
+use crate::checksum::Checksum;
 use crate::diag::Diagnostic;
 
 const FORMAT: &str = "archive_format";
@@ -20,7 +22,14 @@ const FORMAT: &str = "archive_format";
 pub struct Archive {
     bytes: Bytes,
     /// By name below the root folder; a record that cannot be used keeps the reason.
-    records: BTreeMap<String, Result<Range<usize>, String>>,
+    records: BTreeMap<String, Result<Record, String>>,
+}
+
+/// Where the data of a record lies, and its CRC-32.
+#[derive(Clone, Debug)]
+struct Record {
+    range: Range<usize>,
+    crc: u32,
 }
 
 impl Archive {
@@ -37,14 +46,14 @@ impl Archive {
         if zip.has_duplicate_names() {
             return Err(refuse("two entries have one name".into()));
         }
-        let mut entries: Vec<(String, Result<Range<usize>, String>)> = Vec::with_capacity(zip.len());
+        let mut entries: Vec<(String, Result<Record, String>)> = Vec::with_capacity(zip.len());
         for index in 0..zip.len() {
             let Some(Ok(name)) = zip.name_for_index(index) else {
                 return Err(refuse(format!("the name of entry {index} is not text")));
             };
             let name = name.into_owned();
-            let range = locate(&mut zip, index, bytes.len());
-            entries.push((name, range));
+            let record = locate(&mut zip, index, bytes.len());
+            entries.push((name, record));
         }
         let mut roots = entries.iter().filter_map(|(name, _)| name.strip_suffix(FORMAT));
         let root = match (roots.next(), roots.next()) {
@@ -54,7 +63,7 @@ impl Archive {
         };
         let records = entries
             .into_iter()
-            .filter_map(|(name, range)| Some((name.strip_prefix(&root)?.to_owned(), range)))
+            .filter_map(|(name, record)| Some((name.strip_prefix(&root)?.to_owned(), record)))
             .collect();
         let archive = Archive { bytes: bytes.clone(), records };
         archive.check_text(FORMAT, "pt2")?;
@@ -69,14 +78,28 @@ impl Archive {
         self.records.keys().map(String::as_str)
     }
 
-    /// The bytes of a record, or `None` if there is no such record.
+    /// The bytes of a record, or `None` if there is no such record. All bytes are read once, for the checksum; see
+    /// [`Archive::weight`] for records of any size.
+    ///
+    /// # Errors
+    /// A compressed or encrypted record, one that reaches beyond the file, or one whose checksum does not match.
+    pub fn get(&self, name: &str) -> Result<Option<Bytes>, Diagnostic> {
+        let Some((bytes, checksum)) = self.weight(name)? else { return Ok(None) };
+        checksum.check().map_err(|message| Diagnostic::new("import.record", message))?;
+        Ok(Some(bytes))
+    }
+
+    /// The bytes of a record and their checksum, which is not checked; the bytes are not read.
     ///
     /// # Errors
     /// A compressed or encrypted record, or one that reaches beyond the file.
-    pub fn get(&self, name: &str) -> Result<Option<Bytes>, Diagnostic> {
+    pub fn weight(&self, name: &str) -> Result<Option<(Bytes, Checksum)>, Diagnostic> {
         match self.records.get(name) {
             None => Ok(None),
-            Some(Ok(range)) => Ok(Some(self.bytes.slice(range.clone()))),
+            Some(Ok(Record { range, crc })) => {
+                let bytes = self.bytes.slice(range.clone());
+                Ok(Some((bytes.clone(), Checksum::new(name, *crc, bytes))))
+            }
             Some(Err(message)) => Err(Diagnostic::new("import.record", format!("record `{name}` {message}"))),
         }
     }
@@ -102,7 +125,7 @@ impl Archive {
 }
 
 /// Where the data of an entry lies in the file.
-fn locate(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_len: usize) -> Result<Range<usize>, String> {
+fn locate(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_len: usize) -> Result<Record, String> {
     let entry = zip.by_index_raw(index).map_err(|e| e.to_string())?;
     if entry.encrypted() {
         return Err("is encrypted".into());
@@ -114,5 +137,5 @@ fn locate(zip: &mut ZipArchive<Cursor<&[u8]>>, index: usize, file_len: usize) ->
     let start = entry.data_start().and_then(|s| usize::try_from(s).ok()).ok_or_else(outside)?;
     let size = usize::try_from(entry.size()).map_err(|_| outside())?;
     let end = start.checked_add(size).filter(|&end| end <= file_len).ok_or_else(outside)?;
-    Ok(start..end)
+    Ok(Record { range: start..end, crc: entry.crc32() })
 }

@@ -3,12 +3,16 @@
 //! A tensor is a strided view of a storage; tied weights and views share a storage. A storage of zero bytes stands for
 //! a weight whose data was left out of the file.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use fusewright_abi::DType;
 
 use super::archive::Archive;
 use super::schema::{Payload, PayloadConfig, SymInt, TensorMeta};
+use crate::checksum::Checksum;
 use crate::diag::Diagnostic;
 use crate::graph::Weight;
 use crate::ty::TensorType;
@@ -17,6 +21,8 @@ use crate::ty::TensorType;
 pub(super) struct Weights<'a> {
     archive: &'a Archive,
     by_name: BTreeMap<String, (String, Payload)>,
+    /// Storages that were handed out, so that weights that share one share its checksum.
+    storages: RefCell<BTreeMap<String, (Bytes, Arc<Checksum>)>>,
 }
 
 impl<'a> Weights<'a> {
@@ -39,7 +45,7 @@ impl<'a> Weights<'a> {
                 (name, (record, payload))
             }));
         }
-        Ok(Weights { archive, by_name })
+        Ok(Weights { archive, by_name, storages: RefCell::default() })
     }
 
     /// The data of the weight `name`, which the graph takes as a `ty`; `None` if the file has none.
@@ -49,7 +55,7 @@ impl<'a> Weights<'a> {
         };
         let Some(meta) = &payload.tensor_meta else { return Ok(None) };
         let refuse = |message: String| Diagnostic::new("import.weight", format!("weight `{name}` {message}"));
-        let storage = self.archive.require(record)?;
+        let (storage, checksum) = self.storage(name, record)?;
         let stated = super::types::tensor_type(meta).map_err(&refuse)?;
         if stated != *ty {
             return Err(refuse(format!("is {stated} in its table and {ty} in the graph")));
@@ -58,7 +64,21 @@ impl<'a> Weights<'a> {
             return Ok(None);
         }
         let (offset, strides) = layout(meta, &stated, storage.len()).map_err(refuse)?;
-        Ok(Some(Weight { storage, offset, strides }))
+        Ok(Some(Weight { storage, offset, strides, checksum: Some(checksum) }))
+    }
+
+    fn storage(&self, name: &str, record: &str) -> Result<(Bytes, Arc<Checksum>), Diagnostic> {
+        if let Some((bytes, checksum)) = self.storages.borrow().get(record) {
+            return Ok((bytes.clone(), Arc::clone(checksum)));
+        }
+        let missing = || {
+            let message = format!("weight `{name}` lies in record `{record}`, which the archive does not have");
+            Diagnostic::new("import.weight", message)
+        };
+        let (bytes, checksum) = self.archive.weight(record)?.ok_or_else(missing)?;
+        let stored = (bytes, Arc::new(checksum));
+        self.storages.borrow_mut().insert(record.to_owned(), stored.clone());
+        Ok(stored)
     }
 }
 

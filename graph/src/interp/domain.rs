@@ -50,6 +50,8 @@ pub(super) struct Head<'a, T> {
     pub e: usize,
     pub dtype: DType,
     pub attrs: &'a Sdpa,
+    /// `[t, u]`, added to the scaled scores.
+    pub bias: Option<&'a [T]>,
 }
 
 /// Arithmetic on one kind of element.

@@ -146,8 +146,9 @@ impl<D: Domain> Machine<'_, D> {
                 self.matmul(a, b, *transpose_b, *dtype)?
             }
             Prim::Sdpa(attrs) => {
-                let [q, k, v] = take(operands)?;
-                self.sdpa(q, k, v, attrs)?
+                let (first, mask) = operands.split_at_checked(3).ok_or("takes at least 3 operands")?;
+                let [q, k, v] = take(first)?;
+                self.sdpa(q, k, v, mask.first().copied(), attrs)?
             }
             Prim::Gather { axis } => {
                 let [x, indices] = take(operands)?;
@@ -303,7 +304,14 @@ impl<D: Domain> Machine<'_, D> {
         }
     }
 
-    fn sdpa(&self, q: &ArrayOf<D>, k: &ArrayOf<D>, v: &ArrayOf<D>, attrs: &Sdpa) -> Result<DataOf<D>, String> {
+    fn sdpa(
+        &self,
+        q: &ArrayOf<D>,
+        k: &ArrayOf<D>,
+        v: &ArrayOf<D>,
+        mask: Option<&ArrayOf<D>>,
+        attrs: &Sdpa,
+    ) -> Result<DataOf<D>, String> {
         let (&[batches, heads, t, d], &[_, groups, u, _], &[.., e]) = (q.shape(), k.shape(), v.shape()) else {
             return Err(format!("query {:?}, key {:?}", q.shape(), k.shape()));
         };
@@ -314,16 +322,40 @@ impl<D: Domain> Machine<'_, D> {
             return Err(format!("{heads} query heads on {groups} key heads"));
         }
         let dtype = q.dtype();
+        let bias = mask.map(|mask| self.bias(mask, &[batches, heads, t, u])).transpose()?;
         let mut values = super::walk::reserve(batches * heads * t * e)?;
         for batch in 0..batches {
             for head in 0..heads {
+                let bias = bias.as_ref().map(|all| &all[(batch * heads + head) * t * u..][..t * u]);
                 let group = batch * groups + head / (heads / groups);
                 let q = &qs[(batch * heads + head) * t * d..][..t * d];
                 let (k, v) = (&ks[group * u * d..][..u * d], &vs[group * u * e..][..u * e]);
-                self.domain.attend(Head { q, k, v, t, u, d, e, dtype, attrs }, &mut values);
+                self.domain.attend(Head { q, k, v, t, u, d, e, dtype, attrs, bias }, &mut values);
             }
         }
         Ok(Data::Float(values))
+    }
+
+    /// What a mask adds to each score.
+    fn bias(&self, mask: &ArrayOf<D>, scores: &[usize]) -> Result<Vec<D::Float>, String> {
+        let domain = self.domain;
+        let (seen, hidden) = (domain.float(0.0), domain.float(f64::NEG_INFINITY));
+        let additive: Vec<D::Float> = match mask.data() {
+            Data::Float(values) => values.clone(),
+            Data::Int(flags) => {
+                let value = |&flag: &D::Int| match domain.range(flag) {
+                    (0, 0) => hidden,
+                    (0, _) => domain.join_floats(hidden, seen),
+                    _ => seen,
+                };
+                flags.iter().map(value).collect()
+            }
+        };
+        let additive: ArrayOf<D> = Array::new(DType::F64, mask.shape().to_vec(), Data::Float(additive))?;
+        match layout::expand(&additive, scores)? {
+            Data::Float(values) => Ok(values),
+            Data::Int(_) => Err("a mask of integers".into()),
+        }
     }
 }
 

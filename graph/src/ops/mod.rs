@@ -16,6 +16,7 @@ composites! {
     gelu: SPEC => Gelu, GeluForm;
     gemma_rms_norm: SPEC => GemmaRmsNorm;
     layer_norm: SPEC => LayerNorm;
+    nvfp4: SPEC => QuantizeNvfp4;
     quantize: SPEC => Floor, QuantizeDynamic;
     quantize_int8: SPEC => QuantizeInt8;
     quantize_static: SPEC => Apply, Codes, QuantizeStatic;

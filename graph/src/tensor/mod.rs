@@ -83,6 +83,9 @@ pub enum TensorError {
         /// Size of the storage.
         bytes: usize,
     },
+    /// Stored bytes are not those that were written.
+    #[error("{0}")]
+    Damaged(String),
     /// Two tensors of different type.
     #[error("{0}{1:?} against {2}{3:?}")]
     Type(DType, Vec<usize>, DType, Vec<usize>),

@@ -45,7 +45,8 @@ impl Tensor {
         if count > 0 && reach.is_none_or(|last| last >= available) {
             return Err(outside());
         }
-        let data = read(dtype, count, &weight.storage, Indices::new(shape, weight, count))?;
+        let storage = weight.checked().map_err(TensorError::Damaged)?;
+        let data = read(dtype, count, storage, Indices::new(shape, weight, count))?;
         Tensor::new(dtype, shape.to_vec(), data)
     }
 

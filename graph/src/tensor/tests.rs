@@ -36,7 +36,12 @@ fn odd_counts_of_nibbles_fill_a_byte() {
 #[test]
 fn views_are_strided_and_stay_inside() {
     let storage = Bytes::from((0u8..12).collect::<Vec<_>>());
-    let view = |offset, strides: &[usize]| Weight { storage: storage.clone(), offset, strides: strides.to_vec() };
+    let view = |offset, strides: &[usize]| Weight {
+        storage: storage.clone(),
+        offset,
+        strides: strides.to_vec(),
+        checksum: None,
+    };
     let read = |shape: &[usize], w: &Weight| Tensor::from_weight(DType::U8, shape, w);
     let transposed = read(&[4, 3], &view(0, &[1, 4])).expect("inside");
     assert_eq!(transposed.ints(), Some(&[0i64, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11][..]));

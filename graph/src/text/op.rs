@@ -82,9 +82,9 @@ fn prim_attrs(prim: &Prim) -> Vec<(&'static str, String)> {
         Prim::MatMul { transpose_b, out } => {
             [("out", out.to_string())].into_iter().chain(flag("transpose_b", *transpose_b)).collect()
         }
-        Prim::Sdpa(Sdpa { causal, scale_bits }) => {
+        Prim::Sdpa(Sdpa { causal, wide, scale_bits }) => {
             let scale = super::literal::print_float(DType::F64, f64::from_bits(*scale_bits));
-            [("scale", scale)].into_iter().chain(flag("causal", *causal)).collect()
+            [("scale", scale)].into_iter().chain(flag("causal", *causal)).chain(flag("wide", *wide)).collect()
         }
         Prim::AllReduce { group } => vec![("group", quote(group))],
         Prim::Opaque { target, attrs, results } => {
@@ -213,7 +213,7 @@ impl Reader<'_> {
                     crate::prim::Literal::Float(_, v) => v.to_bits(),
                     crate::prim::Literal::Int(_, v) => (v as f64).to_bits(),
                 };
-                Prim::Sdpa(Sdpa { scale_bits, causal: self.flag("causal")? })
+                Prim::Sdpa(Sdpa { scale_bits, causal: self.flag("causal")?, wide: self.flag("wide")? })
             }
             "all_reduce" => Prim::AllReduce { group: self.get("group", parse_string)? },
             "opaque" => Prim::Opaque {

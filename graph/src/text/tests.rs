@@ -94,7 +94,7 @@ fn everything() -> Graph {
     one(Prim::MatMul { transpose_b: true, out: DType::BF16 }, &[x, w]);
     one(Prim::MatMul { transpose_b: false, out: DType::F32 }, &[x, w]);
     for causal in [false, true] {
-        one(Prim::Sdpa(Sdpa { causal, scale_bits: 0.088_388_347_648_318_45f64.to_bits() }), &[q, q, q]);
+        one(Prim::Sdpa(Sdpa { causal, wide: causal, scale_bits: 0.088_388_347_648_318_45f64.to_bits() }), &[q, q, q]);
     }
     one(Prim::AllReduce { group: "tp 0".into() }, &[x]);
     let opaque = |results| {

@@ -149,7 +149,12 @@ fn slices_lie_inside_as_far_as_ranges_tell() {
 #[test]
 fn weights_lie_inside_their_storage() {
     let weight = |bytes: usize, offset: usize, strides: &[usize]| {
-        InputKind::Weight(Some(Weight { storage: Bytes::from(vec![0; bytes]), offset, strides: strides.to_vec() }))
+        InputKind::Weight(Some(Weight {
+            storage: Bytes::from(vec![0; bytes]),
+            offset,
+            strides: strides.to_vec(),
+            checksum: None,
+        }))
     };
     let ty = || TensorType::new(BF16, [Dim::constant(3), Dim::constant(4)]);
     let add = |kind: InputKind, ty: TensorType| {

@@ -52,10 +52,11 @@ pub fn main(args: &RunArgs, common: &Common) -> Exit {
     let outcome = if args.unfused {
         let options = common.options()?;
         let graph = if options.relaxed { fuse_graph(&graph, &options)?.graph } else { graph };
-        Outcome { cases: reference(&graph, cases, common)?, made, compiled: None, times: None }
+        reference(&graph, cases, common).map(|cases| Outcome { cases, made, compiled: None, times: None })
     } else {
-        compiled(args, common, &graph, made, cases)?
+        compiled(args, common, &graph, made, cases)
     };
+    let outcome = outcome.map_err(|e| in_file(&args.model, e))?;
     if let Some(path) = &args.out {
         write(path, &outcome.cases)?;
     }
@@ -100,10 +101,16 @@ fn given(args: &RunArgs, graph: Graph) -> Result<(Graph, Option<Made>, Vec<Case>
 }
 
 fn read_cases(path: &Path, graph: &Graph) -> Result<Vec<Case>, Error> {
-    check::cases(graph, &fusewright::read_safetensors(path)?).map_err(|e| match e {
+    check::cases(graph, &fusewright::read_safetensors(path)?).map_err(|e| in_file(path, e))
+}
+
+/// An error about what a file holds, with the file's name.
+fn in_file(path: &Path, error: Error) -> Error {
+    match error {
         Error::Input(message) => Error::Input(format!("{}: {message}", path.display())),
+        Error::Call(message) => Error::Call(format!("{}: {message}", path.display())),
         other => other,
-    })
+    }
 }
 
 /// Runs the reference path only. Inputs that were made have nothing else to be compared with.

@@ -18,8 +18,22 @@ pub fn occurrence(graph: &Graph, composite: &Composite, operands: &[Value], root
     if !equal(&body, first, graph, root, &mut map) {
         return None;
     }
-    // Further results lie on the way to the first.
-    outputs.iter().map(|output| map.get(output).copied()).collect()
+    outputs.iter().map(|&output| beside(&body, output, graph, &mut map)).collect()
+}
+
+/// The value of a graph that is computed as a further result `x` of `body`: one on the way to the first result, or one
+/// made of such.
+fn beside(body: &Graph, x: Value, graph: &Graph, map: &mut BTreeMap<Value, Value>) -> Option<Value> {
+    if let Some(&known) = map.get(&x) {
+        return Some(known);
+    }
+    let Def::Node(id, result) = body.def(x) else { return None };
+    let node = body.node(id);
+    let operands = node.operands.iter().map(|&v| beside(body, v, graph, map)).collect::<Option<Vec<Value>>>()?;
+    let same = graph.nodes().iter().find(|n| n.op == node.op && n.operands == operands)?;
+    let found = *same.results.get(result)?;
+    map.insert(x, found);
+    Some(found)
 }
 
 /// What a value is a reshape of, or the value itself: graphs reshape such results further.

@@ -2,13 +2,13 @@
 
 use fusewright_abi::DType;
 
-use super::super::call::{Call, Imported, Refusal};
+use super::super::call::{Call, Imported};
 use super::layout::expand_to;
 use super::promote::{convert, is_reduced};
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::infer;
-use crate::prim::{Prim, Sdpa};
+use crate::prim::Prim;
 
 /// `a · b (+ bias)`; the bias is added before the one rounding to the dtype of `a`.
 fn product(call: &Call<'_>, a: Value, b: Value, transpose_b: bool, bias: Option<Value>) -> Imported {
@@ -66,33 +66,4 @@ pub(super) fn matmul(call: &Call<'_>) -> Imported {
     }
     let y = product(call, a, b, false, None)?[0];
     Ok(vec![call.b.reshape(y, call.out()?.shape.clone())?])
-}
-
-/// Attention without a mask tensor and without dropout; the default scale is 1/√d.
-pub(super) fn sdpa(call: &Call<'_>) -> Imported {
-    if !call.is_none("attn_mask")? {
-        return Err("an attention mask".into());
-    }
-    if call.scalar("dropout_p")?.as_f64() != 0.0 {
-        return Err("dropout".into());
-    }
-    let operands = ["query", "key", "value"].map(|name| call.tensor(name));
-    let [q, k, v] = operands;
-    let (q, k, v) = (q?, k?, v?);
-    let (qt, kt) = (call.b.ty(q), call.b.ty(k));
-    let grouped = qt.rank() == 4 && kt.rank() == 4 && qt.shape[1] != kt.shape[1];
-    if grouped && !call.bool("enable_gqa")? {
-        return Err("key heads that broadcast".into());
-    }
-    let scale = match call.scalar_or_none("scale")? {
-        Some(scale) => scale.as_f64(),
-        None => default_scale(&qt.shape)?,
-    };
-    let sdpa = Sdpa { causal: call.bool("is_causal")?, scale_bits: scale.to_bits() };
-    Ok(vec![call.b.prim(Prim::Sdpa(sdpa), &[q, k, v])?])
-}
-
-fn default_scale(query: &[Dim]) -> Result<f64, Refusal> {
-    let width = query.last().and_then(Dim::as_const).filter(|&d| d > 0);
-    Ok(1.0 / (width.ok_or("an unknown head width")? as f64).sqrt())
 }

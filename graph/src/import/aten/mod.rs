@@ -5,6 +5,7 @@
 //! cast: an op on bf16 or f16 tensors is computed as PyTorch does, exactly rounded once per op, with Python scalars
 //! kept in f32.
 
+mod attention;
 mod create;
 mod elementwise;
 mod index;
@@ -237,7 +238,7 @@ const MATMUL: &[Row] = &[
     row(
         "aten.scaled_dot_product_attention",
         "query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False",
-        matmul::sdpa,
+        attention::sdpa,
     ),
 ];
 

@@ -1,5 +1,6 @@
 //! The importer on whole files: exported models, damaged ones, and archives made by hand.
 
+mod attention;
 mod mutation;
 
 use std::io::{Cursor, Write};
@@ -128,14 +129,22 @@ fn meta(dtype: i64, sizes: &[i64], strides: &[i64], offset: i64) -> String {
     )
 }
 
-/// A model that returns a weight of type f32[4, 2]; the table says `table` about it.
-fn with_weight(table: &str, data: &[u8]) -> Result<Graph, Diagnostic> {
-    let json = model_json(
+/// A model that returns a weight `w` of type f32[4, 2].
+fn weight_model() -> String {
+    model_json(
         r#"{"parameter":{"arg":{"name":"p_w"},"parameter_name":"w"}}"#,
         "",
         &format!(r#""p_w":{}"#, meta(7, &[4, 2], &[2, 1], 0)),
         r#"{"user_output":{"arg":{"as_tensor":{"name":"p_w"}}}}"#,
-    );
+    )
+}
+
+const WEIGHT_TABLE: &str = r#"{"config":{"w":{"path_name":"weight_0","tensor_meta":{"dtype":7,
+    "sizes":[{"as_int":4},{"as_int":2}],"strides":[{"as_int":2},{"as_int":1}]}}}}"#;
+
+/// The model with a weight; the table says `table` about it.
+fn with_weight(table: &str, data: &[u8]) -> Result<Graph, Diagnostic> {
+    let json = weight_model();
     let config = format!(r#"{{"config":{{"w":{{"path_name":"weight_0","is_param":true,{table}}}}}}}"#);
     let bytes = archive(&[
         FORMAT,
@@ -234,6 +243,39 @@ fn weights_may_share_a_storage() {
     };
     assert_eq!(storage(0).0, storage(1).0);
     assert_eq!((storage(0).1, storage(1).1), (0, 8));
+}
+
+#[test]
+fn damaged_records_are_named() {
+    let flipped = |needle: &[u8], json: &str, data: &[u8]| {
+        let records = [
+            FORMAT,
+            ORDER,
+            ("models/model.json", json.as_bytes()),
+            ("data/weights/model_weights_config.json", WEIGHT_TABLE.as_bytes()),
+            ("data/weights/weight_0", data),
+        ];
+        let mut bytes = archive(&records);
+        let at = bytes.windows(needle.len()).position(|w| w == needle).expect("the bytes");
+        bytes[at] ^= 1;
+        pt2(&bytes.into())
+    };
+    let json = weight_model();
+    refused(flipped(b"parameter_name", &json, &[7; 32]), "import.record", "entry `models/model.json` is damaged");
+    // The bytes of a weight are read when they are used.
+    let graph = flipped(&[7; 32], &json, &[7; 32]).expect("a graph");
+    let InputKind::Weight(Some(weight)) = &graph.inputs()[0].kind else { panic!("a weight") };
+    assert_eq!(weight.checked(), Err("entry `data/weights/weight_0` is damaged: its checksum does not match".into()));
+    let error = crate::interp::run(&graph, &[], &crate::interp::Symbols::new()).expect_err("damage").to_string();
+    assert!(error.contains("`p_w`") && error.contains("data/weights/weight_0"), "{error}");
+}
+
+#[test]
+fn a_weight_whose_record_is_missing_is_named() {
+    let json = weight_model();
+    let config = ("data/weights/model_weights_config.json", WEIGHT_TABLE.as_bytes());
+    let bytes = archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes()), config]);
+    refused(pt2(&bytes.into()), "import.weight", "weight `w` lies in record `data/weights/weight_0`");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! effects would.
 
 mod ascend;
+mod blocks;
 mod vllm;
 
 use fusewright_abi::DType;
@@ -39,12 +40,18 @@ const VLLM: &[Row] = &[
     ),
     row("_C.static_scaled_int8_quant", "result!, input, scale, azp=None", vllm::static_int8),
     row("_C.dynamic_scaled_int8_quant", "result!, input, scale!, azp=None", vllm::token_int8),
-    row("_C.scaled_fp4_quant", "output!, input, output_scale!, input_scale", vllm::fp4),
+    row(
+        "_C.scaled_fp4_quant",
+        "output!, input, output_scale!, input_scale, is_sf_swizzled_layout=False",
+        blocks::nvfp4,
+    ),
+    row("_C.scaled_fp4_quant.out", "input, input_scale, is_sf_swizzled_layout, output!, output_scale!", blocks::nvfp4),
     row(
         "_C.rotary_embedding",
         "positions, query!, key!=None, head_size, cos_sin_cache, is_neox, rope_dim_offset=0, inverse=False",
         vllm::rotary_embedding,
     ),
+    row("vllm.unified_attention", "query, key, value, layer_name", vllm::unified_attention),
     row("_C.cutlass_scaled_mm", "out!, a, b, a_scales, b_scales, bias=None", vllm::scaled_mm),
 ];
 

@@ -9,7 +9,7 @@ use super::{One, absmax, f32, int8_codes, last_axis, wide};
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::ops::{Composite, RmsNorm, RmsRounding, Silu, SiluForm};
-use crate::prim::Prim;
+use crate::prim::{Prim, Sdpa};
 use crate::scalar::ScalarFn;
 
 /// `x · rstd · w` in f32, rounded once.
@@ -53,7 +53,7 @@ fn fp8_codes(call: &Call<'_>, x: Value) -> One {
 }
 
 /// A scale of one element as a 0-d f32 tensor.
-fn single(call: &Call<'_>, name: &str) -> One {
+pub(super) fn single(call: &Call<'_>, name: &str) -> One {
     let scale = wide(call, name)?;
     if call.b.ty(scale).elements().as_const() != Some(1) {
         return Err(format!("`{name}` of several elements").into());
@@ -142,10 +142,6 @@ pub(super) fn token_int8(call: &Call<'_>) -> Imported {
     Ok(vec![int8_codes(call, b.mul(x, factor)?)?, shaped(call, scale, "scale")?])
 }
 
-pub(super) fn fp4(_: &Call<'_>) -> Imported {
-    Err("packed 4-bit codes".into())
-}
-
 /// Rotation of every head, in f32 and rounded once; elements beyond the width of the table pass through.
 pub(super) fn rotary_embedding(call: &Call<'_>) -> Imported {
     if call.int("rope_dim_offset")? != 0 || call.bool("inverse")? {
@@ -214,4 +210,28 @@ pub(super) fn scaled_mm(call: &Call<'_>) -> Imported {
         y = b.add(y, wide(call, "bias")?)?;
     }
     Ok(vec![b.cast(y, b.dtype(call.tensor("out")?))?])
+}
+
+/// Causal attention of one sequence on `[tokens, heads · width]`; key heads are grouped. The width of a head is what the
+/// layer's name ends in, after a colon.
+pub(super) fn unified_attention(call: &Call<'_>) -> Imported {
+    let b = call.b;
+    let width = call.word("layer_name")?.rsplit_once(':').and_then(|(_, width)| width.parse::<i64>().ok());
+    let width = width.filter(|&w| w > 0).ok_or("a layer name that does not end in the width of a head")?;
+    let width_dim = Dim::constant(width);
+    let query = b.ty(call.tensor("query")?);
+    let tokens = query.shape.first().ok_or("a 0-d operand")?;
+    let heads = |name: &str| -> One {
+        let x = call.tensor(name)?;
+        let count = b.ty(x).elements().exact_div(tokens).and_then(|n| n.exact_div(&width_dim));
+        let shape = vec![tokens.clone(), count.ok_or("heads of another width")?, width_dim.clone()];
+        let by_head = b.prim(Prim::Permute { perm: vec![1, 0, 2] }, &[b.reshape(x, shape)?])?;
+        let mut shape = b.ty(by_head).shape;
+        shape.insert(0, Dim::constant(1));
+        Ok(b.reshape(by_head, shape)?)
+    };
+    let sdpa = Sdpa { causal: true, wide: true, scale_bits: (1.0 / (width as f64).sqrt()).to_bits() };
+    let y = b.prim(Prim::Sdpa(sdpa), &[heads("query")?, heads("key")?, heads("value")?])?;
+    let by_token = b.prim(Prim::Permute { perm: vec![0, 2, 1, 3] }, &[y])?;
+    Ok(vec![b.reshape(by_token, call.out()?.shape.clone())?])
 }

@@ -133,23 +133,26 @@ fn signed_zero(x: Interval) -> Interval {
 }
 
 pub(super) fn attend(head: Head<'_, Interval>, out: &mut Vec<Interval>) {
-    let Head { q, k, v, t, u, d, e, dtype, attrs } = head;
+    let Head { q, k, v, t, u, d, e, dtype, attrs, bias } = head;
     let (queries, keys) = (Rows::new(q, t, d), Rows::new(k, u, d));
     let values = Rows::new(v, u, e);
     let scale = f64::from_bits(attrs.scale_bits);
     for i in 0..t {
-        let seen = if attrs.causal { u.min(i + 1) } else { u };
-        if seen == 0 {
+        let reach = if attrs.causal { u.min(i + 1) } else { u };
+        let row = bias.map(|all| &all[i * u..][..reach]);
+        let (seen, settled) = row.map_or_else(|| ((0..reach).collect(), true), visible);
+        if settled && seen.is_empty() {
             out.extend(std::iter::repeat_n(Interval::point(0.0), e));
             continue;
         }
-        if seen == 1 && dtype.bits() <= 16 && queries.finite[i] && keys.finite[0] {
+        let finite = queries.finite[i] && keys.finite[..reach].iter().chain(&values.finite[..reach]).all(|&f| f);
+        if let (&[only], true, true) = (seen.as_slice(), settled && dtype.bits() <= 16, finite) {
             // The only weight is 1; what the accumulator is off by is far below the last place of a short dtype.
-            out.extend(v[..e].iter().map(|&x| signed_zero(x)));
+            out.extend(v[only * e..][..e].iter().map(|&x| signed_zero(x)));
             continue;
         }
-        let finite = queries.finite[i] && keys.finite[..seen].iter().chain(&values.finite[..seen]).all(|&f| f);
-        let weights = finite.then(|| Weights::new(&queries, i, &keys, seen, scale, dtype)).flatten();
+        let query = Query { queries: &queries, i, row, scale };
+        let weights = (finite && settled).then(|| Weights::new(&query, &keys, &seen, (dtype, attrs.wide))).flatten();
         match weights {
             Some(weights) => (0..e).for_each(|lane| out.push(weights.column(&values, lane, e, dtype))),
             None => out.extend(std::iter::repeat_n(Interval::ANY, e)),
@@ -157,8 +160,28 @@ pub(super) fn attend(head: Head<'_, Interval>, out: &mut Vec<Interval>) {
     }
 }
 
+/// One query, and what is added to its scores.
+struct Query<'a> {
+    queries: &'a Rows,
+    i: usize,
+    row: Option<&'a [Interval]>,
+    scale: f64,
+}
+
+/// The keys that have a weight under a mask, and whether that is certain. A key far below another one, such as under the
+/// least finite number of a dtype, has the weight zero in every order of computing it.
+fn visible(row: &[Interval]) -> (Vec<usize>, bool) {
+    const FAR: f64 = -1e30;
+    let open = row.iter().any(|x| x.lo > FAR / 2.0);
+    let hidden = |x: &Interval| x.hi == f64::NEG_INFINITY || (open && x.hi < FAR);
+    let settled = row.iter().all(|x| !x.nan && x.hi < f64::INFINITY && (hidden(x) || x.lo > f64::NEG_INFINITY));
+    ((0..row.len()).filter(|&j| !hidden(&row[j])).collect(), settled)
+}
+
 /// Normalised weights of one query and their uncertainty.
 struct Weights {
+    /// The keys that the weights are of.
+    places: Vec<usize>,
     weight: Vec<f64>,
     /// Relative uncertainty of each weight before normalisation.
     error: Vec<f64>,
@@ -169,20 +192,25 @@ struct Weights {
 }
 
 impl Weights {
-    /// `None` where a score may overflow.
-    fn new(queries: &Rows, i: usize, keys: &Rows, seen: usize, scale: f64, dtype: DType) -> Option<Weights> {
+    /// `None` where a score may overflow; `wide` keeps probabilities out of `dtype`.
+    fn new(query: &Query<'_>, keys: &Rows, places: &[usize], (dtype, wide): (DType, bool)) -> Option<Weights> {
+        let Query { queries, i, row, scale } = *query;
+        let seen = places.len();
         let (work, relative) = accumulator(dtype, queries.length);
         let u = num::unit_roundoff(work);
         let (mut weight, mut radius) = (Vec::with_capacity(seen), Vec::with_capacity(seen));
-        for j in 0..seen {
+        for &j in places {
             let (centre, r, magnitude) = pair(queries, i, keys, j);
-            let magnitude = magnitude * scale.abs();
+            let added = row.map_or(Interval::point(0.0), |row| row[j]);
+            let bias = added.lo + (added.hi - added.lo) / 2.0;
+            let magnitude = magnitude * scale.abs() + added.lo.abs().max(added.hi.abs());
             if magnitude.is_nan() || magnitude >= num::max_finite(work) / 4.0 {
                 return None;
             }
-            weight.push(scale * centre);
-            // The scale is applied before or after the product; each application rounds.
-            radius.push(scale.abs() * r + (relative + 3.0 * u + slack(queries.length)) * magnitude);
+            weight.push(scale * centre + bias);
+            // The scale is applied before or after the product; each application rounds, and so does the sum.
+            let spread = scale.abs() * r + (added.hi - added.lo);
+            radius.push(spread + (relative + 4.0 * u + slack(queries.length)) * magnitude);
         }
         let largest = weight.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         // e^x within its class, the rescaling by a running maximum, and rounding of the difference.
@@ -190,16 +218,17 @@ impl Weights {
         let error = weight.iter().zip(&radius).map(|(s, r)| (r + u * ((s - largest).abs() + steps)).exp_m1()).collect();
         let total = softmax(&mut weight);
         weight.iter_mut().for_each(|w| *w /= total);
-        let probability = if dtype.bits() < work.bits() { dtype } else { work };
+        let probability = if dtype.bits() < work.bits() && !wide { dtype } else { work };
         let relative = num::unit_roundoff(probability) * 1.01 + (2.0 * seen as f64 + 4.0) * u + slack(2 * seen);
         let tiny = num::ulp(probability, 0.0).max(f64::from(f32::MIN_POSITIVE));
-        Some(Weights { weight, error, relative, tiny })
+        Some(Weights { places: places.to_vec(), weight, error, relative, tiny })
     }
 
     /// One element of the output: `Σ w·v` with every weight off by its share and the rest of the weights adjusted.
     fn column(&self, values: &Rows, lane: usize, e: usize, dtype: DType) -> Interval {
-        let value = |j: usize| values.middle[j * e + lane];
-        let radius = |j: usize| if values.radius.is_empty() { 0.0 } else { values.radius[j * e + lane] };
+        let at = |j: usize| self.places[j] * e + lane;
+        let value = |j: usize| values.middle[at(j)];
+        let radius = |j: usize| if values.radius.is_empty() { 0.0 } else { values.radius[at(j)] };
         let places = 0..self.weight.len();
         let centre: f64 = places.clone().map(|j| self.weight[j] * value(j)).sum();
         let (mut off, mut drift, mut magnitude, mut own, mut all) = (0.0, 0.0, 0.0, 0.0, 0.0f64);

@@ -29,14 +29,17 @@ pub(super) fn floats(p: Product<'_, f64>, out: &mut Vec<f64>) {
 }
 
 pub(super) fn attend(head: Head<'_, f64>, out: &mut Vec<f64>) {
-    let Head { q, k, v, t, u, d, e, dtype, attrs } = head;
+    let Head { q, k, v, t, u, d, e, dtype, attrs, bias } = head;
     let scale = f64::from_bits(attrs.scale_bits);
     let mut weights = Vec::with_capacity(u);
     let mut sums = vec![0.0; e];
     for i in 0..t {
         let seen = if attrs.causal { u.min(i + 1) } else { u };
         weights.clear();
-        weights.extend((0..seen).map(|j| scale * dot(&q[i * d..][..d], &k[j * d..][..d])));
+        let added = |j: usize| bias.map_or(0.0, |all| all[i * u + j]);
+        weights.extend((0..seen).map(|j| scale * dot(&q[i * d..][..d], &k[j * d..][..d]) + added(j)));
+        let seen = if bias.is_some() && weights.iter().all(|&w| w == f64::NEG_INFINITY) { 0 } else { seen };
+        weights.truncate(seen);
         let total = softmax(&mut weights);
         sums.fill(0.0);
         for (j, weight) in weights.iter().enumerate() {

@@ -62,7 +62,7 @@ fn weights_are_strided_views_or_named_as_missing() {
         b.finish()
     };
     let storage: Vec<u8> = (0..4i64).flat_map(i64::to_le_bytes).collect();
-    let weight = Weight { storage: Bytes::from(storage), offset: 0, strides: vec![1, 2] };
+    let weight = Weight { storage: Bytes::from(storage), offset: 0, strides: vec![1, 2], checksum: None };
     let outputs = run(&build(Some(weight)), &[], &Symbols::new()).expect("inside the storage");
     same(&outputs[0], &ints(I64, &[2, 2], &[0, 2, 1, 3]));
     let error = run(&build(None), &[], &Symbols::new()).expect_err("no data").to_string();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::dim::DimFn;
-use crate::ops::{Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding};
+use crate::ops::{Composite, Floor, QuantizeDynamic, QuantizeNvfp4, RmsNorm, RmsRounding};
 use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 
@@ -234,7 +234,7 @@ fn products_of_matrices() {
 
 #[test]
 fn attention_by_hand() {
-    let attrs = |causal| Prim::Sdpa(Sdpa { causal, scale_bits: 2f64.ln().to_bits() });
+    let attrs = |causal| Prim::Sdpa(Sdpa { causal, wide: false, scale_bits: 2f64.ln().to_bits() });
     // Two query heads share one key head; scores are ln 2 · q·k, so weights are powers of two.
     let q = floats(F32, &[1, 2, 2, 1], &[0.0, 1.0, 2.0, -1.0]);
     let k = floats(F32, &[1, 1, 2, 1], &[0.0, 1.0]);
@@ -243,6 +243,40 @@ fn attention_by_hand() {
     same(&got, &floats(F32, &[1, 2, 2, 1], &[6.0, 7.0, 7.8, 5.0]));
     let got = prim(attrs(true), &[q, k, v]);
     same(&got, &floats(F32, &[1, 2, 2, 1], &[3.0, 7.0, 3.0, 5.0]));
+}
+
+#[test]
+fn attention_under_masks_by_hand() {
+    let sdpa = |operands: &[Tensor]| {
+        prim(Prim::Sdpa(Sdpa { causal: false, wide: false, scale_bits: 2f64.ln().to_bits() }), operands)
+    };
+    let q = floats(F32, &[1, 2, 2, 1], &[0.0, 1.0, 2.0, -1.0]);
+    let k = floats(F32, &[1, 1, 2, 1], &[0.0, 1.0]);
+    let v = floats(F32, &[1, 1, 2, 1], &[3.0, 9.0]);
+    // One mask for both heads; the second query sees no key.
+    let seen = ints(DType::Bool, &[2, 2], &[0, 1, 0, 0]);
+    let got = sdpa(&[q.clone(), k.clone(), v.clone(), seen]);
+    same(&got, &floats(F32, &[1, 2, 2, 1], &[9.0, 0.0, 9.0, 0.0]));
+    // One number per head, added to the scores of its first key: weights 2^(1 - 0) to 1, and 2^(1 - 2) to 1.
+    let ln2 = f64::from(std::f32::consts::LN_2);
+    let added = floats(F32, &[2, 1, 2], &[ln2, 0.0, -f64::INFINITY, 0.0]);
+    let got = sdpa(&[q, k, v, added]);
+    let want = floats(F32, &[1, 2, 2, 1], &[5.0, 6.0, 9.0, 9.0]);
+    assert!(got.compare(&want).expect("one type").max_abs < 1e-6, "{got:?}");
+}
+
+#[test]
+fn nvfp4_codes_by_hand() {
+    let mut row = vec![0.0; 32];
+    // The block's scale is 448 · 6/6 / 448 = 1, so values are their own codes; ties go to the even code.
+    row[..8].copy_from_slice(&[6.0, -6.0, 0.25, 0.75, -5.0, 2.5, NAN, -0.0]);
+    let quantize = Composite::new(QuantizeNvfp4);
+    let inputs = [floats(F32, &[1, 32], &row), floats(F32, &[], &[1.0])];
+    let g = graph(&inputs, |b, v| b.composite(quantize, v));
+    let outputs = run(&g, &inputs, &Symbols::new()).expect("has a value");
+    let codes = [0xf7, 0x20, 0x4e, 0x87].into_iter().chain([0; 12]).collect::<Vec<_>>();
+    same(&outputs[0], &ints(DType::U8, &[1, 16], &codes));
+    same(&outputs[1], &floats(DType::F8E4M3, &[1, 2], &[1.0, 0.0]));
 }
 
 #[test]
