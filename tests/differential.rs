@@ -65,3 +65,19 @@ fn every_way_to_run_plain_rows_agrees() {
 fn every_way_to_run_heads_and_groups_agrees() {
     run(Profile::Heads, 80);
 }
+
+/// One value seen as two shapes, of which one is returned and the other ends before: one buffer.
+#[test]
+fn a_returned_view_keeps_its_buffer() {
+    let text = "graph @views(s: 0..8192; %w: f16[128], %c: f16[s, 128, 1], %x: f16[s, 128]) {
+       %0 = maxnum %w, %x
+       %1 = reshape %0 {shape = [s, 2, 64]}
+       %2 = reshape %0 {shape = [s, 128, 1]}
+       %3 = cat %2, %c {axis = 2}
+       %4 = reshape %3 {shape = [s, 256]}
+       %5 = abs %4
+       return %1, %5
+     }";
+    let graph = text.parse().expect("the graph is well formed");
+    judge(&graph, 1).unwrap_or_else(|failure| panic!("{failure:?}"));
+}

@@ -152,15 +152,16 @@ fn last_uses(graph: &Graph, steps: &[Step]) -> Vec<Option<usize>> {
     for output in graph.outputs() {
         last[output.value.0 as usize] = None;
     }
-    // An operand lives as long as its aliases; later aliases first, so that chains pass it on.
-    for step in steps.iter().rev().filter(|s| matches!(s.work, Work::Alias)) {
-        let ends: Vec<Option<usize>> = step.outputs.iter().chain(&step.inputs).map(|v| last[v.0 as usize]).collect();
-        let latest = if ends.contains(&None) { None } else { ends.into_iter().max().flatten() };
-        for value in step.inputs.iter().chain(&step.outputs) {
-            last[value.0 as usize] = latest;
-        }
+    // Aliases are one buffer, which lives as long as the last of them, wherever it was aliased from.
+    let mut origin: Vec<usize> = (0..last.len()).collect();
+    for step in steps.iter().filter(|s| matches!(s.work, Work::Alias)) {
+        step.outputs.iter().for_each(|v| origin[v.0 as usize] = origin[step.inputs[0].0 as usize]);
     }
-    last
+    let mut ends = last.clone();
+    for (value, &origin) in origin.iter().enumerate() {
+        ends[origin] = ends[origin].zip(last[value]).map(|(a, b)| a.max(b));
+    }
+    origin.into_iter().map(|origin| ends[origin]).collect()
 }
 
 /// Binds the symbols of a graph's user inputs to the shapes of a call.
