@@ -12,6 +12,7 @@ use fusewright_codegen::kernel::{Kernel, verify};
 use fusewright_codegen::lower::{LowerError, lower};
 use fusewright_codegen::schedule::Schedule;
 use fusewright_graph::Graph;
+use fusewright_graph::text::{PrintOptions, print_graph};
 
 use crate::Error;
 use crate::dump::DumpFolder;
@@ -156,6 +157,11 @@ impl std::fmt::Debug for Compiler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Compiler({}, {})", self.target, self.backend.name())
     }
+}
+
+/// What tells kernels of one target apart within a graph: the name, and the body without where its nodes came from.
+pub(crate) fn content(name: &str, body: &Graph) -> (String, String) {
+    (name.to_owned(), print_graph(body, PrintOptions { types: true, hide_origins: true }))
 }
 
 /// The column of the scalar table that says what a target computes itself.

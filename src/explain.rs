@@ -8,6 +8,7 @@ use fusewright_graph::{Dim, Symbol};
 
 pub use fusewright_fusion::explain::RefusalReport;
 
+use crate::compiler::content;
 use crate::{Compilation, Compiler, Error, Fused, Target};
 
 /// Value that every symbol takes where bytes are counted, unless its range ends below.
@@ -131,7 +132,7 @@ pub fn kernels(fused: &Fused, target: &Target) -> Result<(Vec<KernelReport>, Vec
     let mut reports = Vec::with_capacity(fused.partition.regions.len());
     for region in &fused.partition.regions {
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
-        let content = (region.name.clone(), body.to_string());
+        let content = content(&region.name, &body);
         if !known.contains_key(&content) {
             let kernel = match compiler.artifact(&region.name, &body) {
                 Ok(a) => Ok(KernelFigures { key: a.key.to_string(), bytes: a.payload.bytes.len() }),

@@ -192,9 +192,12 @@ pub struct BenchArgs {
     /// Model file (.pt2 or .fw)
     #[arg(required_unless_present = "suite")]
     pub model: Option<PathBuf>,
-    /// Kernel suite: `kernels`
-    #[arg(long, conflicts_with = "model")]
+    /// Suite: `kernels`, or `compile` for how long compiling MODEL takes, stacked `--layers` times
+    #[arg(long)]
     pub suite: Option<String>,
+    /// Copies of MODEL in suite `compile`, each fed by the one before
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub layers: u16,
     /// Target to run on: `cpu`, the only one that has a driver
     #[arg(long, default_value = "cpu")]
     pub target: Target,

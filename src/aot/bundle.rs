@@ -16,7 +16,7 @@
 //! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet. A refusal has
 //! `pattern`, `target` and `reason`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ParamAccess, Target};
@@ -78,17 +78,18 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
     for target in targets {
         let compiler = Compiler::new(target)?;
         let subfolder = target.to_string().replace(':', "-");
+        let mut seen = BTreeSet::new();
         for region in &fused.partition.regions {
             let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
             let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
             // Regions of one pattern differ in their bodies, and their objects may be linked together.
             let name = format!("{}_{}", region.name, key.short());
+            if !seen.insert(name.clone()) {
+                continue;
+            }
             match compiler.object(&name, &body) {
                 Ok(artifact) => {
                     let file = format!("{subfolder}/{}.{}", artifact.name, artifact.payload.kind.extension());
-                    if entries.contains_key(&file) {
-                        continue;
-                    }
                     let (kernel, _) = compiler.kernel(&name, &body)?;
                     let (pattern, shapes) = (region.name.clone(), shapes(&kernel));
                     entries.insert(file.clone(), BundleEntry { pattern, artifact, shapes, file });

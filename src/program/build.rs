@@ -15,7 +15,7 @@ use fusewright_runtime::{Device, KernelCache, device_for};
 use super::Program;
 use super::step::{CompiledKernel, LaunchDims, Step, Work};
 use crate::Error;
-use crate::compiler::{CompileError, Compiler};
+use crate::compiler::{CompileError, Compiler, content};
 use crate::matmul::widen;
 
 /// A region or op that was to be a kernel and is not.
@@ -75,7 +75,7 @@ struct Build<'a> {
     /// Loaded kernels by content, so that equal regions share one.
     cache: KernelCache,
     weights: Vec<Option<Bytes>>,
-    /// Compiled kernels by name and printed body, so that equal regions are compiled once.
+    /// Compiled kernels by content, so that equal regions are compiled once.
     kernels: BTreeMap<(String, String), Arc<CompiledKernel>>,
     fallbacks: Vec<Fallback>,
     /// Nodes that some generated kernel computes, and nodes that are computed otherwise.
@@ -147,7 +147,7 @@ impl Build<'_> {
 
     /// The loaded kernel of a body, or why it has none.
     fn kernel(&mut self, name: &str, body: &Graph) -> Result<Result<Arc<CompiledKernel>, String>, Error> {
-        let key = (name.to_owned(), body.to_string());
+        let key = content(name, body);
         if let Some(kernel) = self.kernels.get(&key) {
             return Ok(Ok(Arc::clone(kernel)));
         }

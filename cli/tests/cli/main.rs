@@ -1,5 +1,6 @@
 //! The command as scripts see it: exit codes, JSON keys, files, and what errors name.
 
+mod bench;
 mod compile;
 mod dump;
 mod explain;

@@ -1,5 +1,7 @@
 //! Measuring kernels: fused against one kernel per op, and against a copy of as many bytes, interleaved in one run.
 
+mod stack;
+
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -10,6 +12,8 @@ use fusewright_graph::{Builder, Dim, Graph, Prim, TensorType, TypeError, Value};
 use crate::host::zeroed;
 use crate::inputs::{DEFAULT_SEED, Values, tensors};
 use crate::{Error, HostTensor, Options, compile};
+
+pub use stack::{CompileReport, compile_suite};
 
 /// A graph to measure.
 #[derive(Clone, Debug)]
