@@ -44,7 +44,7 @@ fn flush(b: &Builder, x: Value) -> Result<Value, TypeError> {
 }
 
 fn reciprocal(b: &Builder, x: Value) -> Result<Value, TypeError> {
-    flush(b, b.map(ScalarFn::Recip, &[flush(b, x)?])?)
+    flush(b, b.div(b.float(F32, 1.0)?, flush(b, x)?)?)
 }
 
 impl CompositeOp for QuantizeNvfp4 {
@@ -57,7 +57,7 @@ impl CompositeOp for QuantizeNvfp4 {
     }
 
     fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
-        let (x, scale) = (b.cast(operands[0], F32)?, operands[1]);
+        let (x, scale) = (operands[0], operands[1]);
         let ty = b.ty(x);
         let refuse = |message: &str| TypeError { op: SPEC.name.to_owned(), message: format!("{message}: {ty}") };
         let (axis, lanes) = ty.shape.iter().enumerate().next_back().ok_or_else(|| refuse("no axis"))?;
@@ -66,7 +66,7 @@ impl CompositeOp for QuantizeNvfp4 {
         grouped.push(blocks);
         let flat = grouped.clone();
         grouped.push(Dim::constant(BLOCK));
-        let groups = b.reshape(x, grouped)?;
+        let groups = b.cast(b.reshape(x, grouped)?, F32)?;
         let magnitude = b.map(ScalarFn::Abs, &[groups])?;
         let largest = Prim::Reduce { op: ReduceOp::Max, axes: vec![axis + 1], nan: NanRule::Ignore };
         let zero = b.float(F32, 0.0)?;
