@@ -93,35 +93,29 @@ impl Rule<'_> {
             }
             Prim::Slice { axis, start, end, step } => self.slice(*axis, start, end, *step),
             Prim::Cat { axis } => self.cat(*axis),
-            Prim::Gather { axis } => {
-                let [x, indices] = self.take()?;
-                self.axis_and_indices(x, indices, *axis)?;
-                let mut shape = x.shape.clone();
-                shape[*axis] = indices.shape[0].clone();
-                Ok(TensorType::new(x.dtype, shape))
-            }
+            Prim::Gather { axis } => self.take().and_then(|[x, indices]| chosen(x, indices, *axis)),
             Prim::Scatter { axis } => {
                 let [x, indices, updates] = self.take()?;
-                self.axis_and_indices(x, indices, *axis)?;
-                let mut expected = TensorType::new(x.dtype, x.shape.clone());
-                expected.shape[*axis] = indices.shape[0].clone();
+                let expected = chosen(x, indices, *axis)?;
                 ensure(*updates == expected, || format!("updates are {updates}, expected {expected}"))?;
                 Ok(x.clone())
             }
-            Prim::Pack { ways, to } => {
-                let [x] = self.take()?;
-                let fits = *ways > 0 && x.dtype.bits() * ways == to.bits();
-                ensure(fits, || format!("{ways} × {} do not fill {to}", x.dtype))?;
-                let mut shape = x.shape.clone();
-                let last = shape.last_mut().ok_or("operand has no axis")?;
-                *last = last.exact_div(&Dim::constant(i64::from(*ways))).ok_or("last extent is not a multiple")?;
-                Ok(TensorType::new(*to, shape))
-            }
+            Prim::Pack { ways, to } => self.pack(*ways, *to),
             Prim::MatMul { transpose_b, out } => self.matmul(*transpose_b, *out),
             Prim::Sdpa(_) => self.sdpa(),
             Prim::AllReduce { .. } => self.take().map(|[x]| x.clone()),
             Prim::TopK { .. } | Prim::Opaque { .. } => unreachable!("handled by `results`"),
         }
+    }
+
+    fn pack(&self, ways: u32, to: DType) -> Result<TensorType, String> {
+        let [x] = self.take()?;
+        let fits = ways > 0 && x.dtype.bits().checked_mul(ways) == Some(to.bits());
+        ensure(fits, || format!("{ways} × {} do not fill {to}", x.dtype))?;
+        let mut shape = x.shape.clone();
+        let last = shape.last_mut().ok_or("operand has no axis")?;
+        *last = last.exact_div(&Dim::constant(i64::from(ways))).ok_or("last extent is not a multiple")?;
+        Ok(TensorType::new(to, shape))
     }
 
     fn take<const N: usize>(&self) -> Result<[&TensorType; N], String> {
@@ -191,11 +185,6 @@ impl Rule<'_> {
         Ok(TensorType::new(first.dtype, shape))
     }
 
-    fn axis_and_indices(&self, x: &TensorType, indices: &TensorType, axis: usize) -> Result<(), String> {
-        ensure(axis < x.rank(), || format!("axis {axis} of {x}"))?;
-        ensure(indices.dtype.is_int() && indices.rank() == 1, || format!("indices are {indices}"))
-    }
-
     fn matmul(&self, transpose_b: bool, out: DType) -> Result<TensorType, String> {
         let [a, b] = self.take()?;
         let mismatch = || format!("{a} by {b}{}", if transpose_b { " transposed" } else { "" });
@@ -227,6 +216,15 @@ impl Rule<'_> {
         }
         Ok(TensorType::new(q.dtype, q.shape[..3].iter().chain([&v.shape[3]]).cloned()))
     }
+}
+
+/// `x` with as many slices along `axis` as there are indices.
+fn chosen(x: &TensorType, indices: &TensorType, axis: usize) -> Result<TensorType, String> {
+    ensure(axis < x.rank(), || format!("axis {axis} of {x}"))?;
+    ensure(indices.dtype.is_int() && indices.rank() == 1, || format!("indices are {indices}"))?;
+    let mut shape = x.shape.clone();
+    shape[axis] = indices.shape[0].clone();
+    Ok(TensorType::new(x.dtype, shape))
 }
 
 /// The NumPy broadcast of shapes: aligned at the last axis, extent 1 stretches.

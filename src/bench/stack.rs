@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_a_chain_whose_layers_share_positions() {
-        let text = "graph @layer(s: 0..; %x: f32[s, 8], %p: f32[8], weight %w: f32[8]) {
+        let text = "graph @layer(s: 0..; %x: f32[s, 8], %p: f32[8], %w: weight f32[8]) {
            %a = mul %x, %w
            %y = add %a, %p
            return %y

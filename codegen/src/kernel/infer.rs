@@ -1,7 +1,7 @@
 //! Types of instruction results; the builder and the verifier both call [`infer`].
 
 use fusewright_abi::DType;
-use fusewright_graph::{Dim, ReduceOp, ScalarFn, TensorType};
+use fusewright_graph::{Dim, Literal, ReduceOp, ScalarFn, TensorType};
 
 use super::{InstOp, LANE, Over, Param, Shape, Ty};
 
@@ -35,23 +35,11 @@ fn results(op: &InstOp, args: &[&Ty], params: &[Param]) -> Result<Vec<Ty>, Strin
         InstOp::Iota(lanes) => take::<0>(args).and_then(|_| one(Ty::row(DType::I32, lanes.clone()))),
         InstOp::Load { param, shape, otherwise, .. } => {
             let param = params.get(param.0 as usize).ok_or("no such parameter")?;
-            ensure(args.len() == usize::from(otherwise.is_some()), || "a predicate goes with `else`".into())?;
-            if let Some(literal) = otherwise {
-                ensure(literal.dtype() == param.dtype, || format!("`else` is {}", literal.dtype()))?;
-                predicate(args[0], shape)?;
-            }
-            one(Ty { dtype: param.dtype, shape: shape.clone() })
+            one(load(param, shape, otherwise.as_ref(), args)?)
         }
         InstOp::Store { param, otherwise, .. } => {
             let param = params.get(param.0 as usize).ok_or("no such parameter")?;
-            ensure(matches!(args.len(), 1 | 2), || format!("takes 1 or 2 operands, got {}", args.len()))?;
-            ensure(args[0].dtype == param.dtype, || format!("{} into {}", args[0], param.dtype))?;
-            ensure(otherwise.is_none() || args.len() == 2, || "`else` without a predicate".into())?;
-            if let Some(literal) = otherwise {
-                ensure(literal.dtype() == param.dtype, || format!("`else` is {}", literal.dtype()))?;
-            }
-            args.get(1).map_or(Ok(()), |p| predicate(p, &args[0].shape))?;
-            Ok(Vec::new())
+            store(param, otherwise.as_ref(), args).map(|()| Vec::new())
         }
         InstOp::Map(f) => one(map(*f, args)?),
         InstOp::Cast { to, .. } => take(args).and_then(|[x]| one(Ty { dtype: *to, shape: x.shape.clone() })),
@@ -81,13 +69,7 @@ fn results(op: &InstOp, args: &[&Ty], params: &[Param]) -> Result<Vec<Ty>, Strin
         }
         InstOp::Slice { start, len, step } => {
             let [x] = take(args)?;
-            let lanes = row(x)?;
-            ensure(*step >= 1, || format!("step {step}"))?;
-            if let (Some(s), Some(l), Some(n)) = (start.as_const(), len.as_const(), lanes.as_const()) {
-                let last = l.checked_sub(1).and_then(|l| l.checked_mul(*step)).and_then(|d| d.checked_add(s));
-                let inside = s >= 0 && l >= 0 && (l == 0 || last.is_some_and(|last| last < n));
-                ensure(inside, || format!("{l} lanes from {s} by {step} of {n}"))?;
-            }
+            cut(&row(x)?, start, len, *step)?;
             one(Ty::row(x.dtype, len.clone()))
         }
         InstOp::Cat => one(join(args, |lanes| lanes.iter().fold(Dim::constant(0), |acc, n| &acc + n))?),
@@ -121,6 +103,34 @@ fn results(op: &InstOp, args: &[&Ty], params: &[Param]) -> Result<Vec<Ty>, Strin
             one(Ty { dtype: x.dtype, shape })
         }
     }
+}
+
+fn load(param: &Param, shape: &Shape, otherwise: Option<&Literal>, args: &[&Ty]) -> Result<Ty, String> {
+    ensure(args.len() == usize::from(otherwise.is_some()), || "a predicate goes with `else`".into())?;
+    if let Some(literal) = otherwise {
+        ensure(literal.dtype() == param.dtype, || format!("`else` is {}", literal.dtype()))?;
+        predicate(args[0], shape)?;
+    }
+    Ok(Ty { dtype: param.dtype, shape: shape.clone() })
+}
+
+fn store(param: &Param, otherwise: Option<&Literal>, args: &[&Ty]) -> Result<(), String> {
+    ensure(matches!(args.len(), 1 | 2), || format!("takes 1 or 2 operands, got {}", args.len()))?;
+    ensure(args[0].dtype == param.dtype, || format!("{} into {}", args[0], param.dtype))?;
+    ensure(otherwise.is_none() || args.len() == 2, || "`else` without a predicate".into())?;
+    if let Some(literal) = otherwise {
+        ensure(literal.dtype() == param.dtype, || format!("`else` is {}", literal.dtype()))?;
+    }
+    args.get(1).map_or(Ok(()), |p| predicate(p, &args[0].shape))
+}
+
+/// Whether every `step`th of `len` lanes from `start` is there, as far as extents are known.
+fn cut(lanes: &Dim, start: &Dim, len: &Dim, step: i64) -> Result<(), String> {
+    ensure(step >= 1, || format!("step {step}"))?;
+    let (Some(s), Some(l), Some(n)) = (start.as_const(), len.as_const(), lanes.as_const()) else { return Ok(()) };
+    let last = l.checked_sub(1).and_then(|l| l.checked_mul(step)).and_then(|d| d.checked_add(s));
+    let inside = s >= 0 && l >= 0 && (l == 0 || last.is_some_and(|last| last < n));
+    ensure(inside, || format!("{l} lanes from {s} by {step} of {n}"))
 }
 
 fn map(f: ScalarFn, args: &[&Ty]) -> Result<Ty, String> {
