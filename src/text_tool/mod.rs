@@ -35,6 +35,9 @@ fn items(text: &str) -> Result<Items, Error> {
     for graph in &graphs {
         graph_verify::verify(graph).map_err(|e| Error::of_diagnostics(&e))?;
     }
+    if graphs.is_empty() {
+        return Err(Error::Input("the text holds no graph and no kernel".to_owned()));
+    }
     Ok(Items::Graphs(graphs))
 }
 

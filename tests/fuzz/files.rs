@@ -10,9 +10,9 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use crate::mutate::{self, Random};
-use crate::pipeline;
+use crate::{Reader, pipeline};
 
-const MODELS: [&str; 3] =
+const FIXTURES: [&str; 3] =
     ["qwen3_tiny_layer_bf16.train.pt2", "qwen3_tiny_layer_bf16.core.pt2", "aten_silu_grp128_h12288_bfloat16.train.pt2"];
 
 /// A model taken apart: its file, and the records that are not mutated by name.
@@ -32,7 +32,7 @@ fn models() -> Vec<Model> {
         let parse = |(name, bytes): (String, Bytes)| (name, serde_json::from_slice(&bytes).expect("a JSON record"));
         Model { file, json: json.into_iter().map(parse).collect(), rest }
     };
-    MODELS.iter().map(open).collect()
+    FIXTURES.iter().map(open).collect()
 }
 
 /// An archive of the given records below one root folder.
@@ -159,26 +159,17 @@ fn mutant(random: &mut Random, models: &[Model]) -> Bytes {
     archive(&records)
 }
 
-/// Where the input is left for a closer look; it is too large to print.
-fn keep(file: &Bytes) -> String {
-    let path = std::env::temp_dir().join("fusewright-fuzz.pt2");
-    match std::fs::write(&path, file) {
-        Ok(()) => format!("written to {}", path.display()),
-        Err(error) => format!("{}: {error}", path.display()),
-    }
+/// The importer.
+pub const MODELS: Reader = Reader { name: "model", ending: "pt2", read };
+
+fn read(file: &[u8]) -> bool {
+    let Ok(graph) = import::pt2(&Bytes::copy_from_slice(file)) else { return false };
+    pipeline::graph(&graph);
+    true
 }
 
 #[test]
 fn model_files() {
     let models = models();
-    crate::run(
-        400,
-        |random| mutant(random, &models),
-        keep,
-        |file| {
-            let Ok(graph) = import::pt2(file) else { return false };
-            pipeline::graph(&graph);
-            true
-        },
-    );
+    MODELS.run(400, |random| mutant(random, &models));
 }

@@ -6,7 +6,7 @@ use fusewright_codegen::schedule::Schedule;
 use fusewright_graph::text::parse_graphs;
 use fusewright_graph::{DType, Graph, TensorType, ops};
 
-use crate::{mutate, pipeline};
+use crate::{Reader, mutate, pipeline};
 
 /// A graph of every composite in every variant, over 16-bit and 32-bit activations, as composite and as primitives.
 fn graphs() -> Vec<Graph> {
@@ -26,19 +26,32 @@ fn graphs() -> Vec<Graph> {
     graphs
 }
 
+/// The reader of graphs.
+pub const GRAPHS: Reader = Reader { name: "graph", ending: "fw", read: read_graphs };
+/// The reader of kernels.
+pub const KERNELS: Reader = Reader { name: "kernel", ending: "fw", read: read_kernels };
+
+fn read_graphs(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    let Ok(parsed) = parse_graphs(text) else { return false };
+    parsed.iter().for_each(|parsed| pipeline::graph(&parsed.graph));
+    true
+}
+
+fn read_kernels(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    let Ok(kernels) = parse_kernels(text) else { return false };
+    for kernel in &kernels {
+        let again = parse_kernels(&kernel.to_string()).expect("what is printed parses");
+        assert_eq!(again.as_slice(), std::slice::from_ref(kernel), "the printed kernel is another one");
+    }
+    kernels.iter().all(|kernel| verify(kernel).is_ok())
+}
+
 #[test]
 fn graph_texts() {
     let texts: Vec<String> = graphs().iter().map(ToString::to_string).collect();
-    crate::run(
-        6000,
-        |random| mutate::text(random, &texts),
-        String::clone,
-        |text| {
-            let Ok(parsed) = parse_graphs(text) else { return false };
-            parsed.iter().for_each(|parsed| pipeline::graph(&parsed.graph));
-            true
-        },
-    );
+    GRAPHS.run(6000, |random| mutate::text(random, &texts));
 }
 
 #[test]
@@ -49,17 +62,5 @@ fn kernel_texts() {
     });
     let texts: Vec<String> = lowered.map(|kernel| kernel.to_string()).collect();
     assert!(texts.len() > 10, "composites lower to kernels");
-    crate::run(
-        6000,
-        |random| mutate::text(random, &texts),
-        String::clone,
-        |text| {
-            let Ok(kernels) = parse_kernels(text) else { return false };
-            for kernel in &kernels {
-                let again = parse_kernels(&kernel.to_string()).expect("what is printed parses");
-                assert_eq!(again.as_slice(), std::slice::from_ref(kernel), "the printed kernel is another one");
-            }
-            kernels.iter().all(|kernel| verify(kernel).is_ok())
-        },
-    );
+    KERNELS.run(6000, |random| mutate::text(random, &texts));
 }

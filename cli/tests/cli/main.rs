@@ -4,6 +4,7 @@ mod bench;
 mod compile;
 mod dump;
 mod explain;
+mod hostile;
 mod opt;
 mod pages;
 mod refusals;

@@ -50,11 +50,10 @@ impl<'a> Weights<'a> {
 
     /// The data of the weight `name`, which the graph takes as a `ty`; `None` if the file has none.
     pub(super) fn get(&self, name: &str, ty: &TensorType) -> Result<Option<Weight>, Diagnostic> {
-        let Some((record, payload)) = self.by_name.get(name).filter(|(_, payload)| !payload.use_pickle) else {
-            return Ok(None);
-        };
-        let Some(meta) = &payload.tensor_meta else { return Ok(None) };
         let refuse = |message: String| Diagnostic::new("import.weight", format!("weight `{name}` {message}"));
+        let unlisted = || refuse("is in no table of weights or constants".to_owned());
+        let (record, payload) = self.by_name.get(name).ok_or_else(unlisted)?;
+        let Some(meta) = payload.tensor_meta.as_ref().filter(|_| !payload.use_pickle) else { return Ok(None) };
         let (storage, checksum) = self.storage(name, record)?;
         let stated = super::types::tensor_type(meta).map_err(&refuse)?;
         if stated != *ty {
