@@ -36,6 +36,7 @@ pub mod diff;
 pub mod explain;
 pub mod inputs;
 pub mod knobs;
+pub mod matrix;
 pub mod model;
 pub mod text_tool;
 

@@ -192,7 +192,8 @@ pub struct BenchArgs {
     /// Model file (.pt2 or .fw)
     #[arg(required_unless_present = "suite")]
     pub model: Option<PathBuf>,
-    /// Suite: `kernels`, or `compile` for how long compiling MODEL takes, stacked `--layers` times
+    /// Suite: `kernels`; `compile`, how long compiling MODEL takes, stacked `--layers` times; `matrix`, every combination
+    /// of ops, to `--list` or `--check`
     #[arg(long)]
     pub suite: Option<String>,
     /// Copies of MODEL in suite `compile`, each fed by the one before
@@ -211,13 +212,13 @@ pub struct BenchArgs {
     #[arg(long)]
     pub list: bool,
     /// Check results instead of measuring
-    #[arg(long, hide = true)]
+    #[arg(long)]
     pub check: bool,
-    /// How many cases to check
-    #[arg(long, hide = true)]
+    /// How many combinations to check, chosen by the seed; all if it is not given
+    #[arg(long, requires = "check")]
     pub sample: Option<u32>,
-    /// Seed of the sample
-    #[arg(long, hide = true)]
+    /// Seed of the sample and of its inputs
+    #[arg(long, requires = "check")]
     pub seed: Option<u64>,
     /// Figures to compare with
     #[arg(long, value_name = "F", hide = true)]

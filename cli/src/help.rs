@@ -38,8 +38,10 @@ pub const BENCH: &str = "\
 Examples:
   fusewright bench model.pt2 --rows 1,32                     the regions of a model
   fusewright bench --suite kernels --list                    what the suite holds
+  fusewright bench model.pt2 --suite compile --layers 64     how long compiling takes
+  fusewright bench --suite matrix --check --sample 300       combinations of ops, run every way
 
-Exit status: 0 done, 2 bad input, 3 the target does not run here";
+Exit status: 0 done, 1 a combination failed, 2 bad input, 3 the target does not run here";
 
 /// Of `opt`.
 pub const OPT: &str = "\

@@ -1,6 +1,6 @@
 //! `bench`: suites and what they report.
 
-use crate::support::{call, fixture, json};
+use crate::support::{call, check_keys, fixture, json};
 
 #[test]
 fn equal_layers_are_compiled_once() {
@@ -27,5 +27,18 @@ fn suites_say_what_they_take() {
     ] {
         let said = call(&arguments);
         assert!(said.code == Some(2) && said.stderr.contains(words), "{arguments:?}: {}", said.stderr);
+    }
+}
+
+#[test]
+fn a_sample_of_the_matrix_passes() {
+    let report = json(&["bench", "--suite", "matrix", "--check", "--sample", "40", "--seed", "3", "--json"]);
+    check_keys(&report, &["combinations", "checked", "seed", "elements", "single_valued", "failed"]);
+    assert!(report["combinations"].as_u64() >= Some(1500) && report["checked"] == 40, "{report}");
+    assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
+    // An approximate function lies in few of them.
+    assert!(report["single_valued"].as_u64() > report["elements"].as_u64().map(|n| n / 2), "{report}");
+    for wrong in [&["--check", "model.pt2"][..], &[], &["--sample", "3"]] {
+        assert_eq!(call(&[&["bench", "--suite", "matrix"][..], wrong].concat()).code, Some(2), "{wrong:?}");
     }
 }

@@ -1,6 +1,9 @@
-//! `bench`: fused kernels against unfused ones and against memory copy.
+//! `bench`: fused kernels against unfused ones and against memory copy; how long compiling takes; the feature matrix.
 
-use fusewright::bench::{BenchCase, BenchRow, DEFAULT_ROWS, compile_suite, kernel_suite, measure};
+mod matrix;
+mod stack;
+
+use fusewright::bench::{BenchCase, BenchRow, DEFAULT_ROWS, kernel_suite, measure};
 use fusewright::graph::InputKind;
 use fusewright::inputs::weights_as_inputs;
 use fusewright::{Error, fuse_graph, model};
@@ -12,9 +15,6 @@ use crate::output::{line, progress, table};
 
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     let given = [
-        (args.check, "bench --check"),
-        (args.sample.is_some(), "bench --sample"),
-        (args.seed.is_some(), "bench --seed"),
         (args.compare.is_some(), "bench --compare"),
         (args.tune, "bench --tune"),
         (args.html.is_some(), "bench --html"),
@@ -22,8 +22,11 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
         return Err(later(name));
     }
-    if let Some("compile") = args.suite.as_deref() {
-        return compile(args, common);
+    match args.suite.as_deref() {
+        Some("compile") => return stack::main(args, common),
+        Some("matrix") => return matrix::main(args, common),
+        _ if args.check => return Err(Error::Input("only suite `matrix` has a `--check`".to_owned())),
+        _ => {}
     }
     let cases = cases(args, common)?;
     if args.list {
@@ -66,44 +69,11 @@ fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
         }
         (None, Some("kernels")) => kernel_suite(),
         (Some(_), Some("kernels")) => Err(Error::Input("suite `kernels` takes no MODEL".to_owned())),
-        (_, other) => {
-            Err(Error::Input(format!("no suite `{}`; there are `kernels` and `compile`", other.unwrap_or_default())))
-        }
+        (_, other) => Err(Error::Input(format!(
+            "no suite `{}`; there are `kernels`, `compile` and `matrix`",
+            other.unwrap_or_default()
+        ))),
     }
-}
-
-fn compile(args: &BenchArgs, common: &Common) -> Exit {
-    let missing = || Error::Input("suite `compile` needs a MODEL".to_owned());
-    let model = args.model.as_ref().ok_or_else(missing)?;
-    progress(common.verbose, &format!("compiling {} × {}", args.layers, model.display()));
-    let report = compile_suite(model, args.layers.into(), &args.target, &common.options()?)?;
-    if args.json {
-        line(json!({
-            "layers": report.layers, "nodes": report.nodes, "regions": report.regions,
-            "distinct": report.distinct, "compiled": report.compiled, "peak_bytes": report.peak_bytes,
-            "us": {
-                "import": report.import_us, "passes": report.passes_us,
-                "regions": report.regions_us, "kernels": report.kernels_us,
-            },
-        }));
-        return Ok(OK);
-    }
-    let ms = |us: u64| format!("{:.1}", us as f64 / 1e3);
-    let stages = [
-        ("import", report.import_us),
-        ("passes", report.passes_us),
-        ("regions", report.regions_us),
-        ("kernels", report.kernels_us),
-    ];
-    table(&["stage", "ms"], &stages.map(|(name, us)| vec![name.to_owned(), ms(us)]), &[1]);
-    line(format!(
-        "{} nodes in {} regions, {} of them distinct, {} kernels compiled",
-        report.nodes, report.regions, report.distinct, report.compiled
-    ));
-    if let Some(bytes) = report.peak_bytes {
-        line(format!("peak memory {:.0} MB", bytes as f64 / 1e6));
-    }
-    Ok(OK)
 }
 
 fn print(measured: &[BenchRow]) {

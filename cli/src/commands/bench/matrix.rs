@@ -1,0 +1,63 @@
+//! `bench --suite matrix`: every combination of ops, listed or checked.
+
+use fusewright::Error;
+use fusewright::inputs::DEFAULT_SEED;
+use fusewright::matrix::{Combination, KERNELS, Passed, combinations, sample};
+use serde_json::json;
+
+use super::super::{Exit, FAILED, OK};
+use crate::args::{BenchArgs, Common};
+use crate::output::{line, progress};
+
+pub fn main(args: &BenchArgs, common: &Common) -> Exit {
+    if args.model.is_some() {
+        return Err(Error::Input("suite `matrix` takes no MODEL".to_owned()));
+    }
+    if !args.list && !args.check {
+        return Err(Error::Input(
+            "suite `matrix` is listed or checked, not measured: `--list` or `--check`".to_owned(),
+        ));
+    }
+    let all = combinations();
+    if args.list {
+        all.iter().for_each(line);
+        return Ok(OK);
+    }
+    let seed = args.seed.unwrap_or(DEFAULT_SEED);
+    let total = all.len();
+    let chosen = args.sample.map_or(all, |count| sample(count as usize, seed));
+    let (passed, failed) = check(&chosen, seed, common)?;
+    if args.json {
+        let failed: Vec<_> = failed.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect();
+        line(json!({
+            "suite": "matrix", "combinations": total, "checked": chosen.len(), "seed": seed,
+            "kernels": KERNELS, "elements": passed.elements, "single_valued": passed.single_valued, "failed": failed,
+        }));
+    } else {
+        failed.iter().for_each(|(name, reason)| line(format!("{name}: {reason}")));
+        line(format!(
+            "{} of {total} combinations checked with seed {seed}, {} failed; {} elements, {} of them single-valued",
+            chosen.len(),
+            failed.len(),
+            passed.elements,
+            passed.single_valued
+        ));
+    }
+    Ok(if failed.is_empty() { OK } else { FAILED })
+}
+
+/// What passed, in sum, and the names and reasons of what did not.
+fn check(chosen: &[Combination], seed: u64, common: &Common) -> Result<(Passed, Vec<(String, String)>), Error> {
+    let (mut passed, mut failed) = (Passed::default(), Vec::new());
+    for (i, combination) in chosen.iter().enumerate() {
+        progress(common.verbose, &format!("{} of {}: {combination}", i + 1, chosen.len()));
+        match combination.check(seed)? {
+            Ok(one) => {
+                passed.elements += one.elements;
+                passed.single_valued += one.single_valued;
+            }
+            Err(reason) => failed.push((combination.to_string(), reason)),
+        }
+    }
+    Ok((passed, failed))
+}

@@ -1,0 +1,43 @@
+//! `bench --suite compile`: how long compiling takes.
+
+use fusewright::Error;
+use fusewright::bench::compile_suite;
+use serde_json::json;
+
+use super::super::{Exit, OK};
+use crate::args::{BenchArgs, Common};
+use crate::output::{line, progress, table};
+
+pub fn main(args: &BenchArgs, common: &Common) -> Exit {
+    let missing = || Error::Input("suite `compile` needs a MODEL".to_owned());
+    let model = args.model.as_ref().ok_or_else(missing)?;
+    progress(common.verbose, &format!("compiling {} × {}", args.layers, model.display()));
+    let report = compile_suite(model, args.layers.into(), &args.target, &common.options()?)?;
+    if args.json {
+        line(json!({
+            "layers": report.layers, "nodes": report.nodes, "regions": report.regions,
+            "distinct": report.distinct, "compiled": report.compiled, "peak_bytes": report.peak_bytes,
+            "us": {
+                "import": report.import_us, "passes": report.passes_us,
+                "regions": report.regions_us, "kernels": report.kernels_us,
+            },
+        }));
+        return Ok(OK);
+    }
+    let ms = |us: u64| format!("{:.1}", us as f64 / 1e3);
+    let stages = [
+        ("import", report.import_us),
+        ("passes", report.passes_us),
+        ("regions", report.regions_us),
+        ("kernels", report.kernels_us),
+    ];
+    table(&["stage", "ms"], &stages.map(|(name, us)| vec![name.to_owned(), ms(us)]), &[1]);
+    line(format!(
+        "{} nodes in {} regions, {} of them distinct, {} kernels compiled",
+        report.nodes, report.regions, report.distinct, report.compiled
+    ));
+    if let Some(bytes) = report.peak_bytes {
+        line(format!("peak memory {:.0} MB", bytes as f64 / 1e6));
+    }
+    Ok(OK)
+}

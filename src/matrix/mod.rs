@@ -1,0 +1,203 @@
+//! The feature matrix: what may be fused with what, generated from the list of composites.
+//!
+//! A combination is a chain over rows: an optional residual add, an op that keeps the type of its operand (a norm, an
+//! activation, a rotation, softmax), an optional product with a second tensor, an optional quantiser, per row or per
+//! group of lanes; for contiguous and strided inputs, three dtypes, lanes that vectors divide and lanes that they do
+//! not, and three numbers of rows. Nothing here names an op: a composite that joins the list joins the matrix. A
+//! combination exists where its graph types.
+//!
+//! A combination passes if it fuses into the fewest kernels there can be, [`KERNELS`], and all ways to run it agree
+//! (see [`diff`](crate::diff)).
+
+mod build;
+
+use std::fmt;
+
+use fusewright_abi::DType;
+use fusewright_graph::interp::Symbols;
+use fusewright_graph::ops::{Composite, LIST};
+
+use crate::diff::{self, Verdict};
+use crate::inputs::Random;
+use crate::{Error, Options, fuse_graph};
+
+/// Kernels of every combination: all of it is work on independent rows.
+pub const KERNELS: usize = 1;
+
+const DTYPES: [DType; 3] = [DType::BF16, DType::F16, DType::F32];
+/// A multiple of every vector and group; not a multiple of four, for ops on pairs; odd.
+const LANES: [i64; 3] = [256, 198, 193];
+const ROWS: [i64; 3] = [1, 3, 257];
+/// Lanes that share a scale, where the row does not.
+const GROUPS: [i64; 2] = [64, 128];
+/// The name of the row count in every graph.
+const ROW_SYMBOL: &str = "s";
+
+/// A quantiser and the lanes that share a scale.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Quantiser {
+    /// The op.
+    pub op: Composite,
+    /// Lanes of a group; `None` is the row.
+    pub group: Option<i64>,
+}
+
+/// One cell of the matrix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Combination {
+    /// Whether a residual is added first; the sum is an output too.
+    pub residual: bool,
+    /// The op in the middle.
+    pub op: Option<Composite>,
+    /// Whether its result is multiplied by a second tensor.
+    pub product: bool,
+    /// The quantiser at the end.
+    pub quantiser: Option<Quantiser>,
+    /// Whether the first input is cut out of wider rows.
+    pub strided: bool,
+    /// Dtype of rows.
+    pub dtype: DType,
+    /// Lanes of a row.
+    pub lanes: i64,
+    /// Rows at which it is run.
+    pub rows: i64,
+}
+
+impl fmt::Display for Combination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut steps = Vec::new();
+        if self.residual {
+            steps.push("add".to_owned());
+        }
+        steps.extend(self.op.as_ref().map(name));
+        if self.product {
+            steps.push("mul".to_owned());
+        }
+        if let Some(quantiser) = &self.quantiser {
+            let group = quantiser.group.map_or(String::new(), |lanes| format!("/{lanes}"));
+            steps.push(name(&quantiser.op) + &group);
+        }
+        let layout = if self.strided { "strided" } else { "contiguous" };
+        write!(f, "{} {} {layout} {}x{}", steps.join("."), self.dtype, self.rows, self.lanes)
+    }
+}
+
+/// Name and discrete attributes.
+fn name(op: &Composite) -> String {
+    let attrs = op.attrs();
+    let words: Vec<&str> =
+        attrs.0.iter().map(|(_, text)| text.as_str()).filter(|t| t.parse::<f64>().is_err()).collect();
+    if words.is_empty() { op.name().to_owned() } else { format!("{}[{}]", op.name(), words.join(",")) }
+}
+
+/// Every combination that exists, in a fixed order.
+pub fn combinations() -> Vec<Combination> {
+    let variants = || LIST.iter().flat_map(|spec| (spec.variants)());
+    let keeps: Vec<Option<Composite>> =
+        [None].into_iter().chain(variants().filter(build::keeps_type).map(Some)).collect();
+    let quantisers: Vec<Option<Quantiser>> = [None]
+        .into_iter()
+        .chain(variants().filter(build::quantises).flat_map(|op| {
+            let by_group = build::has_scale_per_row(&op);
+            let groups = [None].into_iter().chain(GROUPS.map(Some).into_iter().filter(move |_| by_group));
+            groups.map(move |group| Some(Quantiser { op: op.clone(), group })).collect::<Vec<_>>()
+        }))
+        .collect();
+    let mut all = Vec::new();
+    for op in &keeps {
+        for quantiser in &quantisers {
+            for bits in 0..8 {
+                let [residual, product, strided] = [1, 2, 4].map(|bit| bits & bit != 0);
+                for dtype in DTYPES {
+                    for lanes in LANES {
+                        let (op, quantiser) = (op.clone(), quantiser.clone());
+                        let cell = Combination { residual, op, product, quantiser, strided, dtype, lanes, rows: 1 };
+                        if cell.fuses_something() && cell.graph().is_ok() {
+                            all.extend(ROWS.map(|rows| Combination { rows, ..cell.clone() }));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// `count` different combinations chosen by a seed, or all if there are no more.
+pub fn sample(count: usize, seed: u64) -> Vec<Combination> {
+    let mut all = combinations();
+    let mut random = Random::new(seed, 0);
+    let count = count.min(all.len());
+    for i in 0..count {
+        let chosen = i + random.below(all.len() - i);
+        all.swap(i, chosen);
+    }
+    all.truncate(count);
+    all
+}
+
+/// What a combination that passed was compared on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Passed {
+    /// Elements compared.
+    pub elements: usize,
+    /// Those of which the graph allows one value only.
+    pub single_valued: usize,
+}
+
+impl Combination {
+    /// Two ops at the least.
+    fn fuses_something(&self) -> bool {
+        let steps = [self.residual, self.op.is_some(), self.product, self.quantiser.is_some()];
+        steps.iter().filter(|&&there| there).count() >= 2
+    }
+
+    /// Fuses and runs the combination, every way there is.
+    ///
+    /// # Errors
+    /// An internal error; what does not hold is `Ok(Err(why))`.
+    pub fn check(&self, seed: u64) -> Result<Result<Passed, String>, Error> {
+        let graph = self.graph().map_err(|e| Error::Internal(format!("{self}: {e}")))?;
+        let fused = fuse_graph(&graph, &Options::default())?;
+        let regions = fused.partition.regions.len();
+        if regions != KERNELS {
+            let names: Vec<&str> = fused.partition.regions.iter().map(|r| r.name.as_str()).collect();
+            return Ok(Err(format!("{regions} kernels: {}", names.join(", "))));
+        }
+        let rows = Symbols::from([(ROW_SYMBOL.to_owned(), self.rows)]);
+        Ok(match diff::graph(&graph, &[rows], seed)? {
+            Verdict::Differ(difference) => Err(difference.to_string()),
+            Verdict::Equal(agreement) => match agreement.fallbacks.first() {
+                Some(fallback) => Err(format!("no kernel: {fallback}")),
+                None => Ok(Passed { elements: agreement.elements, single_valued: agreement.single_valued }),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_tell_combinations_apart() {
+        let all = combinations();
+        let names: BTreeSet<String> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(names.len(), all.len());
+        assert!(all.len() >= 1500, "{} combinations", all.len());
+        // Every composite takes part, but for those that only give what others are written in.
+        for spec in LIST {
+            assert!(names.iter().any(|n| n.contains(spec.name)), "`{}` is in no combination", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_seed_names_a_sample() {
+        let (one, same, other) = (sample(40, 7), sample(40, 7), sample(40, 8));
+        assert!(one == same && one != other);
+        let names: BTreeSet<String> = one.iter().map(ToString::to_string).collect();
+        assert_eq!(names.len(), 40);
+    }
+}
