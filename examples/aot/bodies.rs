@@ -16,7 +16,7 @@ fn rows(b: &Builder, lanes: i64) -> TensorType {
 
 fn quantize(b: &Builder, x: Value, floor_of: Floor) -> Result<Vec<Value>, TypeError> {
     let floor = f64::from(1e-10f32);
-    b.composite(Composite::new(QuantizeDynamic { bound: 448.0, floor, floor_of }), &[x])
+    b.composite(Composite::new(QuantizeDynamic { floor, floor_of, ..QuantizeDynamic::default() }), &[x])
 }
 
 /// FP8 codes and a scale per token of the RMS norm of `x + residual`, and the sum.
@@ -24,7 +24,7 @@ pub fn add_rms_norm_fp8_token(b: &Builder) -> Result<Vec<Value>, TypeError> {
     let (x, residual) = (b.input("x", rows(b, HIDDEN)), b.input("residual", rows(b, HIDDEN)));
     let weight = b.input("weight", TensorType::new(DType::BF16, [HIDDEN.into()]));
     let sum = b.add(x, residual)?;
-    let norm = RmsNorm { eps: f64::from(1e-6f32), round: RmsRounding::BeforeWeight };
+    let norm = RmsNorm::new(f64::from(1e-6f32), RmsRounding::BeforeWeight);
     let normal = b.composite(Composite::new(norm), &[sum, weight])?[0];
     let mut results = quantize(b, normal, Floor::Scale)?;
     results.push(sum);

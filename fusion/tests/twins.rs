@@ -28,9 +28,10 @@ fn bodies() -> Vec<(Composite, Graph)> {
     let mut all = Vec::new();
     for composite in LIST.iter().flat_map(|spec| (spec.variants)()) {
         for dtype in [DType::F32, DType::BF16] {
-            let types = (composite.spec().operands)(dtype);
-            let body = composite.body(&types.iter().collect::<Vec<_>>()).expect("sample operands fit");
-            all.push((composite.clone(), flat(&body)));
+            for types in composite.spec().samples(dtype) {
+                let body = composite.body(&types.iter().collect::<Vec<_>>()).expect("sample operands fit");
+                all.push((composite.clone(), flat(&body)));
+            }
         }
     }
     assert!(all.len() >= 2 * LIST.len());

@@ -100,13 +100,13 @@ fn bf16(extents: &[i64]) -> TensorType {
 }
 
 fn norm(b: &Builder, x: Value, w: Value) -> Result<Value, TypeError> {
-    let norm = RmsNorm { eps: f64::from(1e-6f32), round: RmsRounding::BeforeWeight };
+    let norm = RmsNorm::new(f64::from(1e-6f32), RmsRounding::BeforeWeight);
     Ok(b.composite(Composite::new(norm), &[x, w])?[0])
 }
 
 fn quantize(b: &Builder, x: Value, floor_of: Floor) -> Result<Vec<Value>, TypeError> {
     let floor = f64::from(1e-10f32);
-    b.composite(Composite::new(QuantizeDynamic { bound: 448.0, floor, floor_of }), &[x])
+    b.composite(Composite::new(QuantizeDynamic { floor, floor_of, ..QuantizeDynamic::default() }), &[x])
 }
 
 fn silu_mul(b: &Builder) -> Result<Value, TypeError> {

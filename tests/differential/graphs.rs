@@ -383,14 +383,14 @@ impl Gen {
                 let round = self.random.pick(&[RmsRounding::BeforeWeight, RmsRounding::Once]);
                 let w = self.pool.iter().copied().find(|&v| self.shape(v) == [Dim::constant(last)])?;
                 let w = self.to(w, self.b.dtype(x))?;
-                (Composite::new(RmsNorm { eps: f64::from(1e-6f32), round }), vec![x, w])
+                (Composite::new(RmsNorm::new(f64::from(1e-6f32), round)), vec![x, w])
             }
             2 => (Composite::new(Silu { form: self.random.pick(&[SiluForm::Quotient, SiluForm::Product]) }), vec![x]),
             3 => (Composite::new(Sigmoid), vec![self.to(x, DType::F32)?]),
             _ => {
                 let floor_of = self.random.pick(&[Floor::Scale, Floor::AbsMax]);
                 let floor = f64::from(1e-10f32);
-                (Composite::new(QuantizeDynamic { bound: 448.0, floor, floor_of }), vec![x])
+                (Composite::new(QuantizeDynamic { floor, floor_of, ..QuantizeDynamic::default() }), vec![x])
             }
         };
         let results = self.b.composite(composite, &operands).ok()?;

@@ -13,12 +13,13 @@ fn graphs() -> Vec<Graph> {
     let mut graphs = Vec::new();
     for spec in ops::LIST {
         for dtype in [DType::BF16, DType::F32] {
-            let types = (spec.operands)(dtype);
-            let types: Vec<&TensorType> = types.iter().collect();
-            for variant in (spec.variants)() {
-                let body = variant.body(&types).expect("a variant fits its own operands");
-                graphs.push(body.expanded().expect("the body is well-typed"));
-                graphs.push(body);
+            for types in spec.samples(dtype) {
+                let types: Vec<&TensorType> = types.iter().collect();
+                for variant in (spec.variants)() {
+                    let body = variant.body(&types).expect("a variant fits its own operands");
+                    graphs.push(body.expanded().expect("the body is well-typed"));
+                    graphs.push(body);
+                }
             }
         }
     }

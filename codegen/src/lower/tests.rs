@@ -39,9 +39,9 @@ fn add_norm_quant_is_one_row_per_token() {
     let r = b.input("r", bf16(&[-1, 4096]));
     let w = b.input("w", bf16(&[4096]));
     let h = b.add(x, r).expect("add");
-    let norm = Composite::new(RmsNorm { eps: 1e-6, round: RmsRounding::BeforeWeight });
+    let norm = Composite::new(RmsNorm::new(1e-6, RmsRounding::BeforeWeight));
     let y = b.composite(norm, &[h, w]).expect("norm")[0];
-    let quant = Composite::new(QuantizeDynamic { bound: 448.0, floor: 1e-6, floor_of: Floor::Scale });
+    let quant = Composite::new(QuantizeDynamic { floor: 1e-6, floor_of: Floor::Scale, ..QuantizeDynamic::default() });
     for value in b.composite(quant, &[y]).expect("quantise") {
         b.output(value);
     }
@@ -65,7 +65,7 @@ fn group_quantisers_make_inner_rows_of_groups() {
     let act = b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate]).expect("silu")[0];
     let y = b.mul(act, up).expect("mul");
     let groups = b.reshape(y, vec![Dim::symbol("s"), 96.into(), 128.into()]).expect("groups");
-    let quant = Composite::new(QuantizeDynamic { bound: 448.0, floor: 1e-10, floor_of: Floor::AbsMax });
+    let quant = Composite::new(QuantizeDynamic { floor: 1e-10, floor_of: Floor::AbsMax, ..QuantizeDynamic::default() });
     let results = b.composite(quant, &[groups]).expect("quantise");
     b.output(b.reshape(results[0], vec![Dim::symbol("s"), 12288.into()]).expect("flatten"));
     b.output(b.reshape(results[1], vec![Dim::symbol("s"), 96.into()]).expect("squeeze"));
@@ -79,10 +79,10 @@ fn norm_over_the_row_and_groups_of_it_make_group_values() {
     let b = Builder::new("g");
     let x = b.input("x", bf16(&[-1, 512]));
     let w = b.input("w", bf16(&[512]));
-    let norm = Composite::new(RmsNorm { eps: 1e-6, round: RmsRounding::Once });
+    let norm = Composite::new(RmsNorm::new(1e-6, RmsRounding::Once));
     let y = b.composite(norm, &[x, w]).expect("norm")[0];
     let groups = b.reshape(y, vec![Dim::symbol("s"), 4.into(), 128.into()]).expect("groups");
-    let quant = Composite::new(QuantizeDynamic { bound: 448.0, floor: 1e-10, floor_of: Floor::AbsMax });
+    let quant = Composite::new(QuantizeDynamic { floor: 1e-10, floor_of: Floor::AbsMax, ..QuantizeDynamic::default() });
     for value in b.composite(quant, &[groups]).expect("quantise") {
         b.output(value);
     }
@@ -102,7 +102,7 @@ fn heads_are_inner_rows_where_the_table_has_none() {
     let cos = b.input("cos", bf16(&[1, -1, 16]));
     let sin = b.input("sin", bf16(&[1, -1, 16]));
     let heads = b.reshape(x, vec![1.into(), s.clone(), 4.into(), 16.into()]).expect("heads");
-    let norm = Composite::new(RmsNorm { eps: 1e-6, round: RmsRounding::BeforeWeight });
+    let norm = Composite::new(RmsNorm::new(1e-6, RmsRounding::BeforeWeight));
     let y = b.composite(norm, &[heads, w]).expect("norm")[0];
     let y = b.prim(fusewright_graph::Prim::Permute { perm: vec![0, 2, 1, 3] }, &[y]).expect("permute");
     let table = |t| b.reshape(t, vec![1.into(), 1.into(), s.clone(), 16.into()]).expect("unsqueeze");

@@ -32,6 +32,7 @@ pub struct Gelu {
 pub(super) const SPEC: OpSpec = OpSpec {
     name: "gelu",
     arity: 1,
+    optional: 0,
     parse: |attrs| Ok(Composite::new(Gelu { approximate: attrs.word("approximate", &FORMS)? })),
     variants: || FORMS.map(|(_, approximate)| Composite::new(Gelu { approximate })).to_vec(),
     operands: |dtype: DType| vec![TensorType::new(dtype, [Dim::symbol("s"), Dim::constant(64)])],

@@ -20,6 +20,7 @@ pub struct GemmaRmsNorm {
 pub(super) const SPEC: OpSpec = OpSpec {
     name: "gemma_rms_norm",
     arity: 2,
+    optional: 0,
     parse: |attrs| Ok(Composite::new(GemmaRmsNorm { eps: attrs.float("eps")? })),
     variants: || vec![Composite::new(GemmaRmsNorm { eps: f64::from(1e-6f32) })],
     operands: |dtype| {

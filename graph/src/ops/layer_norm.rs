@@ -1,5 +1,5 @@
-//! `layer_norm(x, w, b) = (x − m) · rsqrt(mean((x − m)², last axis) + eps) · w + b`, `m` the mean over the last axis, in
-//! f32, rounded once to the dtype of `x`.
+//! `layer_norm(x[, w[, b]]) = (x − m) · rsqrt(mean((x − m)², last axis) + eps) · w + b`, `m` the mean over the last axis,
+//! in f32, rounded once to the dtype of `x`.
 
 use fusewright_abi::DType::F32;
 
@@ -11,7 +11,7 @@ use crate::infer::TypeError;
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
 
-/// Layer norm with weight and bias.
+/// Layer norm, with weight and bias or without.
 #[derive(Clone, Debug)]
 pub struct LayerNorm {
     /// Added to the variance, inside the root; an f32 value.
@@ -20,7 +20,8 @@ pub struct LayerNorm {
 
 pub(super) const SPEC: OpSpec = OpSpec {
     name: "layer_norm",
-    arity: 3,
+    arity: 1,
+    optional: 2,
     parse: |attrs| Ok(Composite::new(LayerNorm { eps: attrs.float("eps")? })),
     variants: || vec![Composite::new(LayerNorm { eps: f64::from(1e-5f32) })],
     operands: |dtype| {
@@ -44,8 +45,13 @@ impl CompositeOp for LayerNorm {
         let centred = b.sub(x, b.mean_last(x)?)?;
         let variance = b.mean_last(b.mul(centred, centred)?)?;
         let scale = b.map(ScalarFn::Rsqrt, &[b.add(variance, b.attr("eps", F32, self.eps)?)?])?;
-        let weighted = b.mul(b.mul(centred, scale)?, b.cast(operands[1], F32)?)?;
-        let y = b.add(weighted, b.cast(operands[2], F32)?)?;
+        let mut y = b.mul(centred, scale)?;
+        if let Some(&weight) = operands.get(1) {
+            y = b.mul(y, b.cast(weight, F32)?)?;
+        }
+        if let Some(&bias) = operands.get(2) {
+            y = b.add(y, b.cast(bias, F32)?)?;
+        }
         Ok(vec![b.cast(y, b.dtype(operands[0]))?])
     }
 }

@@ -17,10 +17,11 @@ composites! {
     gemma_rms_norm: SPEC => GemmaRmsNorm;
     layer_norm: SPEC => LayerNorm;
     nvfp4: SPEC => QuantizeNvfp4;
-    quantize: SPEC => Floor, QuantizeDynamic;
-    quantize_int8: SPEC => QuantizeInt8;
-    quantize_static: SPEC => Apply, Codes, QuantizeStatic;
+    quantize: SPEC => DynamicScale, Floor, QuantizeDynamic;
+    quantize_affine: SPEC => Offset, QuantizeAffine;
+    quantize_static: SPEC => Apply, Codes, NanCode, QuantizeStatic;
     rms_norm: SPEC => RmsNorm, RmsRounding;
+    rms_scale: SPEC => Mean, RmsScale, Root;
     rope: NEOX, INTERLEAVED, HALF_TABLE => Pairs, RopeHalfTable, RopeInterleaved, RopeNeox;
     silu: SIGMOID, SILU => Sigmoid, Silu, SiluForm;
     softmax: SPEC => Softmax;
@@ -43,14 +44,37 @@ use crate::ty::TensorType;
 pub struct OpSpec {
     /// Name in text forms.
     pub name: &'static str,
-    /// Number of operands.
+    /// Number of operands that are always there.
     pub arity: usize,
+    /// Number of operands behind them that may be left out, from the last.
+    pub optional: usize,
     /// Makes the op from its printed attributes.
     pub parse: fn(&Attrs) -> Result<Composite, String>,
-    /// One op for each choice of discrete attributes; continuous ones are captured with [`Builder::attr`].
+    /// The choices of discrete attributes that graphs hold; continuous ones are captured with [`Builder::attr`].
     pub variants: fn() -> Vec<Composite>,
-    /// Operand types for an activation dtype, with symbolic rows `s` and static lanes; for recognition and tests.
+    /// Types of all operands for an activation dtype, with symbolic rows `s` and static lanes.
     pub operands: fn(DType) -> Vec<TensorType>,
+}
+
+impl OpSpec {
+    /// Whether the op takes that many operands.
+    pub fn takes(&self, operands: usize) -> bool {
+        (self.arity..=self.arity + self.optional).contains(&operands)
+    }
+
+    /// How many operands the op takes, in words.
+    pub fn arity_text(&self) -> String {
+        match self.optional {
+            0 => format!("{} operands", self.arity),
+            n => format!("{} to {} operands", self.arity, self.arity + n),
+        }
+    }
+
+    /// Types of operands for an activation dtype, for each number of operands; for recognition and tests.
+    pub fn samples(&self, dtype: DType) -> Vec<Vec<TensorType>> {
+        let all = (self.operands)(dtype);
+        (self.arity..=all.len()).map(|n| all[..n].to_vec()).collect()
+    }
 }
 
 /// The spec of a composite by name.
@@ -103,9 +127,8 @@ impl Composite {
     /// # Errors
     /// Operands that do not fit.
     pub fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
-        let arity = self.spec().arity;
-        if operands.len() != arity {
-            let message = format!("takes {arity} operands, got {}", operands.len());
+        if !self.spec().takes(operands.len()) {
+            let message = format!("takes {}, got {}", self.spec().arity_text(), operands.len());
             return Err(TypeError { op: self.name().to_owned(), message });
         }
         self.0.expand(b, operands)
@@ -204,6 +227,30 @@ impl Attrs {
         let known = || words.iter().map(|w| w.0).collect::<Vec<_>>().join(", ");
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         found.ok_or_else(|| format!("attribute `{name}`: `{text}` is none of {}", known()))
+    }
+
+    /// These attributes and others behind them.
+    pub fn join(mut self, other: Attrs) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// These attributes and one more, which is left out where it is the first of its words.
+    pub fn and<T: PartialEq>(mut self, name: &str, words: &[(&'static str, T)], value: &T) -> Self {
+        let chosen = words.iter().skip(1).find(|(_, v)| v == value);
+        self.0.extend(chosen.map(|(word, _)| (name.to_owned(), (*word).to_owned())));
+        self
+    }
+
+    /// An attribute as one of several words; where it is missing, as the first.
+    ///
+    /// # Errors
+    /// None of the words.
+    pub fn word_or_first<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, String> {
+        match words {
+            [(_, first), ..] if self.text(name).is_err() => Ok(*first),
+            _ => self.word(name, words),
+        }
     }
 
     /// A copy with one attribute changed.

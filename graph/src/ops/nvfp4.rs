@@ -30,6 +30,7 @@ pub struct QuantizeNvfp4;
 pub(super) const SPEC: OpSpec = OpSpec {
     name: "quantize_nvfp4",
     arity: 2,
+    optional: 0,
     parse: |_| Ok(Composite::new(QuantizeNvfp4)),
     variants: || vec![Composite::new(QuantizeNvfp4)],
     operands: |dtype: DType| {

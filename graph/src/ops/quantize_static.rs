@@ -1,4 +1,4 @@
-//! `quantize_static(x, scale) → q`: a scale given from outside, in f32.
+//! `quantize_static(x, scale) → q`: a scale given from outside, one or one per lane, in f32.
 //!
 //! `q = f8e4m3(clamp(y, ±bound))`, or `q = i8(clamp(round(y), −bound − 1, bound))`, where `y` is `x / scale`, `x · scale`
 //! for a scale that is the inverse already, or `x · (1 / scale)`, which differs from the quotient in the last bit.
@@ -23,6 +23,8 @@ pub enum Apply {
     Multiply,
     /// `x · (1 / scale)`.
     Reciprocal,
+    /// `x · (bound / absmax)`: not by the scale; dynamic quantisers only.
+    Factor,
 }
 
 /// The codes of a quantiser.
@@ -34,34 +36,59 @@ pub enum Codes {
     I8,
 }
 
-const APPLY: [(&str, Apply); 3] =
+/// What becomes of NaN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NanCode {
+    /// It makes a scale of NaN; its code is NaN, or 0 as an integer.
+    Propagate,
+    /// Its code is NaN, or 0 as an integer; a scale is made without it.
+    Skip,
+    /// Its code is the upper bound; a scale is made without it.
+    High,
+    /// Its code is the lower bound; a scale is made without it.
+    Low,
+}
+
+pub(super) const APPLY: [(&str, Apply); 3] =
     [("divide", Apply::Divide), ("multiply", Apply::Multiply), ("reciprocal", Apply::Reciprocal)];
-const CODES: [(&str, Codes); 2] = [("f8e4m3", Codes::F8E4M3), ("i8", Codes::I8)];
+pub(super) const APPLY_DYNAMIC: [(&str, Apply); 3] =
+    [("divide", Apply::Divide), ("reciprocal", Apply::Reciprocal), ("factor", Apply::Factor)];
+pub(super) const CODES: [(&str, Codes); 2] = [("f8e4m3", Codes::F8E4M3), ("i8", Codes::I8)];
+pub(super) const NANS: [(&str, NanCode); 4] =
+    [("propagate", NanCode::Propagate), ("skip", NanCode::Skip), ("high", NanCode::High), ("low", NanCode::Low)];
+/// Without a scale to make, nothing is skipped.
+const STATIC_NANS: [(&str, NanCode); 3] =
+    [("propagate", NanCode::Propagate), ("high", NanCode::High), ("low", NanCode::Low)];
 
 /// Attributes of `quantize_static`.
 #[derive(Clone, Debug)]
 pub struct QuantizeStatic {
     /// What is made.
     pub codes: Codes,
-    /// How the scale is applied.
+    /// How the scale is applied: not as [`Apply::Factor`].
     pub apply: Apply,
     /// Largest code; an f32 value.
     pub bound: f64,
+    /// What becomes of NaN.
+    pub nan: NanCode,
 }
 
 pub(super) const SPEC: OpSpec = OpSpec {
     name: "quantize_static",
     arity: 2,
+    optional: 0,
     parse: |attrs| {
         Ok(Composite::new(QuantizeStatic {
             codes: attrs.word("codes", &CODES)?,
             apply: attrs.word("apply", &APPLY)?,
             bound: attrs.float("bound")?,
+            nan: attrs.word_or_first("nan", &STATIC_NANS)?,
         }))
     },
     variants: || {
-        let of = |codes, bound| APPLY.map(|(_, apply)| Composite::new(QuantizeStatic { codes, apply, bound }));
-        [of(Codes::F8E4M3, 448.0), of(Codes::I8, 127.0)].concat()
+        let of = |codes, bound, nan| APPLY.map(|(_, apply)| QuantizeStatic { codes, apply, bound, nan });
+        let fp8 = [of(Codes::F8E4M3, 448.0, NanCode::Propagate), of(Codes::F8E4M3, 448.0, NanCode::High)].concat();
+        fp8.into_iter().chain(of(Codes::I8, 127.0, NanCode::Propagate)).map(Composite::new).collect()
     },
     operands: |dtype| {
         vec![TensorType::new(dtype, [Dim::symbol("s"), Dim::constant(64)]), TensorType::scalar(DType::F32)]
@@ -81,33 +108,59 @@ impl CompositeOp for QuantizeStatic {
             ("apply", AttrValue::Word(apply)),
             ("bound", AttrValue::Float(self.bound)),
         ])
+        .and("nan", &STATIC_NANS, &self.nan)
     }
 
     fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
         let (x, scale) = (b.cast(operands[0], F32)?, b.cast(operands[1], F32)?);
-        let scaled = match self.apply {
-            Apply::Divide => b.div(x, scale)?,
-            Apply::Multiply => b.mul(x, scale)?,
-            Apply::Reciprocal => b.mul(x, b.div(b.float(F32, 1.0)?, scale)?)?,
-        };
-        let (ty, scale) = (b.ty(x), b.ty(scale));
-        if b.ty(scaled).shape != ty.shape {
-            return Err(TypeError { op: SPEC.name.to_owned(), message: format!("{scale} scales more than {ty}") });
-        }
+        let scaled = self.apply.scaled(b, x, scale)?;
+        fits(b, SPEC.name, scaled, (x, scale))?;
         let high = b.attr("bound", F32, self.bound)?;
-        Ok(vec![codes(b, self.codes, scaled, high, self.bound)?])
+        Ok(vec![codes(b, self.codes, self.nan, scaled, (high, self.bound))?])
     }
 }
 
-/// The codes of scaled values; `high` holds `bound`.
-pub(super) fn codes(b: &Builder, codes: Codes, scaled: Value, high: Value, bound: f64) -> Result<Value, TypeError> {
-    match codes {
-        Codes::F8E4M3 => b.cast_saturating(b.clamp(scaled, b.float(F32, -bound)?, high)?, F8E4M3),
-        Codes::I8 => {
-            let low = b.float(F32, -bound - 1.0)?;
-            let whole = b.clamp(b.map(ScalarFn::RoundEven, &[scaled])?, low, high)?;
-            // Every whole number in between is a code; this is how PyTorch converts.
-            b.prim(Prim::Cast { to: I8, round: Rounding::TowardZero, saturate: false }, &[whole])
+impl Apply {
+    /// `x` under a scale; a factor is a scale that is the inverse already.
+    pub(super) fn scaled(self, b: &Builder, x: Value, scale: Value) -> Result<Value, TypeError> {
+        match self {
+            Apply::Divide => b.div(x, scale),
+            Apply::Multiply | Apply::Factor => b.mul(x, scale),
+            Apply::Reciprocal => b.mul(x, b.div(b.float(F32, 1.0)?, scale)?),
         }
+    }
+}
+
+/// Refuses a parameter that makes more of `x` than it is.
+pub(super) fn fits(b: &Builder, op: &str, y: Value, (x, with): (Value, Value)) -> Result<(), TypeError> {
+    let (ty, with) = (b.ty(x), b.ty(with));
+    if b.ty(y).shape == ty.shape {
+        return Ok(());
+    }
+    Err(TypeError { op: op.to_owned(), message: format!("{with} scales more than {ty}") })
+}
+
+/// The codes of scaled values within a bound, which is at hand as a value and as a number.
+pub(super) fn codes(
+    b: &Builder,
+    codes: Codes,
+    nan: NanCode,
+    scaled: Value,
+    (high, bound): (Value, f64),
+) -> Result<Value, TypeError> {
+    let (least, whole) = match codes {
+        Codes::F8E4M3 => (-bound, scaled),
+        Codes::I8 => (-bound - 1.0, b.map(ScalarFn::RoundEven, &[scaled])?),
+    };
+    let low = b.float(F32, least)?;
+    let clamped = match nan {
+        NanCode::Propagate | NanCode::Skip => b.clamp(whole, low, high)?,
+        NanCode::High => b.map(ScalarFn::MaxNum, &[b.map(ScalarFn::MinNum, &[whole, high])?, low])?,
+        NanCode::Low => b.map(ScalarFn::MinNum, &[b.map(ScalarFn::MaxNum, &[whole, low])?, high])?,
+    };
+    match codes {
+        Codes::F8E4M3 => b.cast_saturating(clamped, F8E4M3),
+        // Every whole number in between is a code; this is how PyTorch converts.
+        Codes::I8 => b.prim(Prim::Cast { to: I8, round: Rounding::TowardZero, saturate: false }, &[clamped]),
     }
 }

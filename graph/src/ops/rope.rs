@@ -54,6 +54,7 @@ fn operands(dtype: DType, lanes: i64) -> Vec<TensorType> {
 pub(super) const NEOX: OpSpec = OpSpec {
     name: "rope_neox",
     arity: 3,
+    optional: 0,
     parse: |_| Ok(Composite::new(RopeNeox)),
     variants: || vec![Composite::new(RopeNeox)],
     operands: |dtype| operands(dtype, 64),
@@ -62,6 +63,7 @@ pub(super) const NEOX: OpSpec = OpSpec {
 pub(super) const INTERLEAVED: OpSpec = OpSpec {
     name: "rope_interleaved",
     arity: 3,
+    optional: 0,
     parse: |_| Ok(Composite::new(RopeInterleaved)),
     variants: || vec![Composite::new(RopeInterleaved)],
     operands: |dtype| operands(dtype, 64),
@@ -70,6 +72,7 @@ pub(super) const INTERLEAVED: OpSpec = OpSpec {
 pub(super) const HALF_TABLE: OpSpec = OpSpec {
     name: "rope_half_table",
     arity: 3,
+    optional: 0,
     parse: |attrs| Ok(Composite::new(RopeHalfTable { pairs: attrs.word("pairs", &PAIRS)? })),
     variants: || PAIRS.map(|(_, pairs)| Composite::new(RopeHalfTable { pairs })).to_vec(),
     operands: |dtype| operands(dtype, 32),

@@ -41,6 +41,7 @@ fn operands(dtype: DType) -> Vec<TensorType> {
 pub(super) const SILU: OpSpec = OpSpec {
     name: "silu",
     arity: 1,
+    optional: 0,
     parse: |attrs| Ok(Composite::new(Silu { form: attrs.word("form", &FORMS)? })),
     variants: || FORMS.map(|(_, form)| Composite::new(Silu { form })).to_vec(),
     operands,
@@ -49,6 +50,7 @@ pub(super) const SILU: OpSpec = OpSpec {
 pub(super) const SIGMOID: OpSpec = OpSpec {
     name: "sigmoid",
     arity: 1,
+    optional: 0,
     parse: |_| Ok(Composite::new(Sigmoid)),
     variants: || vec![Composite::new(Sigmoid)],
     operands,

@@ -19,6 +19,7 @@ pub struct Softmax;
 pub(super) const SPEC: OpSpec = OpSpec {
     name: "softmax",
     arity: 1,
+    optional: 0,
     parse: |_| Ok(Composite::new(Softmax)),
     variants: || vec![Composite::new(Softmax)],
     operands: |dtype: DType| vec![TensorType::new(dtype, [Dim::symbol("s"), Dim::constant(64)])],

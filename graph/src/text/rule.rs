@@ -23,7 +23,7 @@ use std::str::FromStr;
 use fusewright_abi::DType;
 
 use crate::graph::Op;
-use crate::ops;
+use crate::ops::{self, OpSpec};
 use crate::prim::{Literal, Prim};
 
 use super::cursor::Cursor;
@@ -344,12 +344,14 @@ impl<'a> Parser<'_, 'a> {
         }
         let operands = self.operands()?;
         let op = self.attributes(&name)?;
-        let arity = match &op {
-            RuleOp::Exact(Op::Prim(Prim::Map(f))) => Some(f.arity()),
-            _ => ops::by_name(name.text).map(|spec| spec.arity),
+        let refused = match &op {
+            RuleOp::Exact(Op::Prim(Prim::Map(f))) if f.arity() != operands.len() => {
+                Some(format!("{} operands", f.arity()))
+            }
+            _ => ops::by_name(name.text).filter(|spec| !spec.takes(operands.len())).map(OpSpec::arity_text),
         };
-        if let Some(arity) = arity.filter(|n| *n != operands.len()) {
-            let message = format!("`{}` takes {arity} operands, got {}", name.text, operands.len());
+        if let Some(taken) = refused {
+            let message = format!("`{}` takes {taken}, got {}", name.text, operands.len());
             return Err(self.cursor.error_at(&name, message));
         }
         Ok((op, operands))

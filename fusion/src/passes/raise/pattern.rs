@@ -36,14 +36,15 @@ pub fn patterns() -> &'static [Pattern] {
         let mut patterns = Vec::new();
         for spec in LIST {
             for composite in (spec.variants)() {
-                let types = (spec.operands)(DType::F32);
                 let mut bodies: Vec<Pattern> = Vec::new();
-                for dtypes in choices(&types) {
-                    let operands = types.iter().zip(dtypes).map(|(t, dtype)| TensorType { dtype, ..t.clone() });
-                    let Some(pattern) = Pattern::of(&composite, operands.collect()) else { continue };
-                    // Dtypes that expand to the same functions and casts are one pattern.
-                    if bodies.iter().all(|other| other.shape() != pattern.shape()) {
-                        bodies.push(pattern);
+                for types in spec.samples(DType::F32) {
+                    for dtypes in choices(&types) {
+                        let operands = types.iter().zip(dtypes).map(|(t, dtype)| TensorType { dtype, ..t.clone() });
+                        let Some(pattern) = Pattern::of(&composite, operands.collect()) else { continue };
+                        // Dtypes that expand to the same functions and casts are one pattern.
+                        if bodies.iter().all(|other| other.shape() != pattern.shape()) {
+                            bodies.push(pattern);
+                        }
                     }
                 }
                 patterns.append(&mut bodies);

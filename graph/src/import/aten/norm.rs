@@ -81,10 +81,9 @@ pub(super) fn rms_norm(call: &Call<'_>) -> Imported {
         None => f64::from(f32::EPSILON),
     };
     let eps = if dtype == DType::F64 { eps } else { f64::from(eps as f32) };
-    if let (Some(w), 1, true) = (weight, axes.len(), is_reduced(dtype) || dtype == DType::F32)
-        && b.dtype(w) == dtype
-    {
-        return Ok(b.composite(Composite::new(RmsNorm { eps, round: RmsRounding::Once }), &[x, w])?);
+    if axes.len() == 1 && (is_reduced(dtype) || dtype == DType::F32) {
+        let operands: Vec<Value> = [Some(x), weight].into_iter().flatten().collect();
+        return Ok(b.composite(Composite::new(RmsNorm::new(eps, RmsRounding::Once)), &operands)?);
     }
     let wide = widened(call, x)?;
     let work = b.dtype(wide);

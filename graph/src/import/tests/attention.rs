@@ -9,7 +9,11 @@ use crate::tensor::Tensor;
 use crate::{DType, Op, Prim};
 
 /// A model of one node on inputs of the given dtypes and sizes.
-fn one_node(inputs: &[(&str, i64, &[i64])], node: &str, results: &[(&str, i64, &[i64])]) -> Result<Graph, Diagnostic> {
+pub(super) fn one_node(
+    inputs: &[(&str, i64, &[i64])],
+    node: &str,
+    results: &[(&str, i64, &[i64])],
+) -> Result<Graph, Diagnostic> {
     let contiguous = |sizes: &[i64]| (0..sizes.len()).map(|i| sizes[i + 1..].iter().product()).collect::<Vec<i64>>();
     let ty = |(name, dtype, sizes): &(&str, i64, &[i64])| {
         format!(r#""{name}":{}"#, meta(*dtype, sizes, &contiguous(sizes), 0))
@@ -25,15 +29,15 @@ fn one_node(inputs: &[(&str, i64, &[i64])], node: &str, results: &[(&str, i64, &
     pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into())
 }
 
-fn argument(name: &str, value: &str) -> String {
+pub(super) fn argument(name: &str, value: &str) -> String {
     format!(r#"{{"name":"{name}","arg":{value}}}"#)
 }
 
-fn tensor(name: &str, of: &str) -> String {
+pub(super) fn tensor(name: &str, of: &str) -> String {
     argument(name, &format!(r#"{{"as_tensor":{{"name":"{of}"}}}}"#))
 }
 
-fn call(target: &str, arguments: &[String]) -> String {
+pub(super) fn call(target: &str, arguments: &[String]) -> String {
     format!(r#""target":"torch.ops.{target}","inputs":[{}]"#, arguments.join(","))
 }
 

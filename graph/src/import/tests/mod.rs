@@ -2,6 +2,7 @@
 
 mod attention;
 mod mutation;
+mod presets;
 
 use std::io::{Cursor, Write};
 

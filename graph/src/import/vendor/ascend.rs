@@ -4,44 +4,52 @@ use fusewright_abi::DType;
 
 use super::super::aten::layout::cut;
 use super::super::aten::promote::convert;
-use super::super::aten::reduce::{count, over};
 use super::super::call::{Call, Imported, Refusal};
-use super::{One, absmax, f32, int8_codes, last_axis, wide};
+use super::{One, wide};
 use crate::dim::Dim;
 use crate::graph::Value;
-use crate::prim::ReduceOp;
-use crate::scalar::ScalarFn;
+use crate::ops::{
+    Apply, Codes, Composite, DynamicScale, Mean, NanCode, Offset, QuantizeAffine, QuantizeDynamic, QuantizeStatic,
+    RmsNorm, RmsRounding, RmsScale, Root, RopeNeox, Silu, SiluForm,
+};
 
 /// `1 / √(Σ z²·(1/n) + eps)`; the factor comes before the sum.
-fn rstd(call: &Call<'_>, z: Value) -> One {
-    let b = call.b;
-    let axes = [last_axis(call, z)?];
-    let one = f32(call, 1.0)?;
-    let factor = b.div(one, count(call, z, &axes, DType::F32)?)?;
-    let mean = over(call, ReduceOp::Add, b.mul(b.mul(z, z)?, factor)?, &axes)?;
-    let eps = f32(call, call.scalar("epsilon")?.as_f64())?;
-    Ok(b.div(one, b.map(ScalarFn::Sqrt, &[b.add(mean, eps)?])?)?)
+fn scale(call: &Call<'_>) -> Result<RmsScale, Refusal> {
+    let eps = f64::from(call.scalar("epsilon")?.as_f64() as f32);
+    Ok(RmsScale { eps, mean: Mean::Parts, root: Root::Inverse })
+}
+
+/// The norm and the reciprocal deviation that it multiplies by.
+fn norm(call: &Call<'_>, operands: &[Value], round: RmsRounding) -> Imported {
+    let scale = scale(call)?;
+    let y = call.b.composite(Composite::new(RmsNorm { scale, round }), operands)?[0];
+    Ok(vec![y, call.b.composite(Composite::new(scale), &operands[..1])?[0]])
 }
 
 pub(super) fn rms_norm(call: &Call<'_>) -> Imported {
-    let b = call.b;
-    let (z, dtype) = (wide(call, "self")?, b.dtype(call.tensor("self")?));
-    let scale = rstd(call, z)?;
-    let y = b.mul(b.mul(z, scale)?, wide(call, "gamma")?)?;
-    Ok(vec![b.cast(y, dtype)?, scale])
+    norm(call, &[call.tensor("self")?, call.tensor("gamma")?], RmsRounding::Once)
 }
 
 /// The norm, the reciprocal deviation and the sum. bf16 normalises the unrounded sum, f16 the rounded one.
 pub(super) fn add_rms_norm(call: &Call<'_>) -> Imported {
     let b = call.b;
-    let dtype = b.dtype(call.tensor("x1")?);
-    let sum = b.add(wide(call, "x1")?, wide(call, "x2")?)?;
+    let (x1, x2, gamma) = (call.tensor("x1")?, call.tensor("x2")?, call.tensor("gamma")?);
+    let dtype = b.dtype(x1);
+    let unrounded = dtype == DType::BF16;
+    let sum = if unrounded { b.add(wide(call, "x1")?, wide(call, "x2")?)? } else { b.add(x1, x2)? };
     let stored = b.cast(sum, dtype)?;
-    let z = if dtype == DType::F16 { b.cast(stored, DType::F32)? } else { sum };
-    let scale = rstd(call, z)?;
-    let normal = convert(b, b.cast(b.mul(z, scale)?, dtype)?, DType::F32)?;
-    let y = b.cast(b.mul(normal, wide(call, "gamma")?)?, dtype)?;
-    Ok(vec![y, scale, stored])
+    let mut results = if b.dtype(gamma) == dtype {
+        norm(call, &[sum, gamma], RmsRounding::BeforeWeight)?
+    } else {
+        // The product with a weight of another dtype is in f32, and rounded once more.
+        let z = b.cast(sum, DType::F32)?;
+        let mut parts = norm(call, &[z], RmsRounding::Once)?;
+        let normal = convert(b, b.cast(parts[0], dtype)?, DType::F32)?;
+        parts[0] = b.cast(b.mul(normal, wide(call, "gamma")?)?, dtype)?;
+        parts
+    };
+    results.push(stored);
+    Ok(results)
 }
 
 /// A parameter of one element, or one per channel along `axis`, shaped to broadcast.
@@ -62,15 +70,17 @@ pub(super) fn quantize(call: &Call<'_>) -> Imported {
     if call.out()?.dtype != DType::I8 {
         return Err("codes other than int8".into());
     }
-    let x = wide(call, "self")?;
+    let x = call.tensor("self")?;
     let rank = b.ty(x).rank();
     let axis = call.axis("axis", rank)?;
-    let f = if call.bool("div_mode")? { ScalarFn::Div } else { ScalarFn::Mul };
-    let mut y = b.map(f, &[x, channel(call, "scales", axis, rank)?])?;
-    if !call.is_none("zero_points")? {
-        y = b.add(y, channel(call, "zero_points", axis, rank)?)?;
+    let apply = if call.bool("div_mode")? { Apply::Divide } else { Apply::Multiply };
+    let (scale, bound) = (channel(call, "scales", axis, rank)?, 127.0);
+    if call.is_none("zero_points")? {
+        let op = QuantizeStatic { codes: Codes::I8, apply, bound, nan: NanCode::Propagate };
+        return Ok(b.composite(Composite::new(op), &[x, scale])?);
     }
-    Ok(vec![int8_codes(call, y)?])
+    let op = QuantizeAffine { apply, offset: Offset::BeforeRounding, bound };
+    Ok(b.composite(Composite::new(op), &[x, scale, channel(call, "zero_points", axis, rank)?])?)
 }
 
 /// Codes by the factor `127 / absmax`, and the reciprocal of that factor as scale; a row of zeros has codes 0.
@@ -79,20 +89,16 @@ pub(super) fn dynamic_quant(call: &Call<'_>) -> Imported {
     if !call.is_none("group_index")? || call.word("quant_mode")? != "pertoken" || !call.is_none("dst_type")? {
         return Err("a mode other than int8 per token".into());
     }
-    let mut x = wide(call, "input")?;
+    let mut x = call.tensor("input")?;
     if !call.is_none("smooth_scales")? {
-        x = b.mul(x, wide(call, "smooth_scales")?)?;
+        x = b.mul(wide(call, "input")?, wide(call, "smooth_scales")?)?;
     }
-    let zero = f32(call, 0.0)?;
-    let axis = last_axis(call, x)?;
-    let largest = b.map(ScalarFn::Max, &[absmax(call, x, vec![axis])?, zero])?;
-    let factor = b.div(f32(call, 127.0)?, largest)?;
-    let empty = b.map(ScalarFn::Eq, &[largest, zero])?;
-    let scaled = b.map(ScalarFn::Select, &[empty, zero, b.mul(x, factor)?])?;
-    let scale = b.div(f32(call, 1.0)?, factor)?;
-    let mut rows = b.ty(scale).shape;
-    rows.remove(axis);
-    Ok(vec![int8_codes(call, scaled)?, b.reshape(scale, rows)?])
+    let (scale, apply, nan) = (DynamicScale::Inverse, Apply::Factor, NanCode::Skip);
+    let op = QuantizeDynamic { codes: Codes::I8, bound: 127.0, scale, apply, nan, ..QuantizeDynamic::default() };
+    let results = b.composite(Composite::new(op), &[x])?;
+    let mut rows = b.ty(results[1]).shape;
+    rows.pop();
+    Ok(vec![results[0], b.reshape(results[1], rows)?])
 }
 
 /// The two halves of an axis.
@@ -107,8 +113,7 @@ pub(super) fn swiglu(call: &Call<'_>) -> Imported {
     let b = call.b;
     let (x, dtype) = (wide(call, "self")?, b.dtype(call.tensor("self")?));
     let [gate, up] = split(call, x, call.axis("dim", b.ty(x).rank())?)?;
-    let e = b.map(ScalarFn::Exp, &[b.map(ScalarFn::Neg, &[gate])?])?;
-    let act = b.div(gate, b.add(f32(call, 1.0)?, e)?)?;
+    let act = b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate])?[0];
     Ok(vec![b.cast(b.mul(act, up)?, dtype)?])
 }
 
@@ -118,11 +123,8 @@ fn rotated(call: &Call<'_>, x: Value, cos: &str, sin: &str) -> One {
         return Err("interleaved pairs".into());
     }
     let b = call.b;
-    let wide_x = convert(b, x, DType::F32)?;
-    let axis = last_axis(call, x)?;
-    let [low, high] = split(call, wide_x, axis)?;
-    let partner = b.cat(&[b.map(ScalarFn::Neg, &[high])?, low], axis)?;
-    let y = b.add(b.mul(wide_x, wide(call, cos)?)?, b.mul(partner, wide(call, sin)?)?)?;
+    let op = Composite::new(RopeNeox);
+    let y = b.composite(op, &[convert(b, x, DType::F32)?, wide(call, cos)?, wide(call, sin)?])?[0];
     Ok(b.cast(y, b.dtype(x))?)
 }
 

@@ -91,13 +91,6 @@ fn absmax(call: &Call<'_>, x: Value, axes: Vec<usize>) -> One {
     Ok(call.b.prim(Prim::Reduce { op: ReduceOp::Max, axes, nan: NanRule::Ignore }, &[magnitude])?)
 }
 
-/// Int8 codes: to the nearest integer, ties to even, clamped; NaN gives 0.
-fn int8_codes(call: &Call<'_>, x: Value) -> One {
-    let (low, high) = (f32(call, -128.0)?, f32(call, 127.0)?);
-    let code = call.b.clamp(call.b.map(ScalarFn::RoundEven, &[x])?, low, high)?;
-    Ok(convert(call.b, code, DType::I8)?)
-}
-
 /// The last axis of a tensor.
 fn last_axis(call: &Call<'_>, x: Value) -> Result<usize, Refusal> {
     call.b.ty(x).rank().checked_sub(1).ok_or_else(|| Refusal("a 0-d operand".into()))

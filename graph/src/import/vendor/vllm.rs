@@ -5,17 +5,20 @@ use fusewright_abi::DType;
 use super::super::aten::layout::cut;
 use super::super::aten::promote::convert;
 use super::super::call::{Call, Imported, Refusal};
-use super::{One, absmax, f32, int8_codes, last_axis, wide};
+use super::{One, absmax, f32, last_axis, wide};
 use crate::dim::Dim;
 use crate::graph::Value;
-use crate::ops::{Composite, RmsNorm, RmsRounding, Silu, SiluForm};
+use crate::ops::{
+    Apply, Codes, Composite, DynamicScale, Floor, NanCode, Offset, QuantizeAffine, QuantizeDynamic, QuantizeStatic,
+    RmsNorm, RmsRounding, Silu, SiluForm,
+};
 use crate::prim::{Prim, Sdpa};
 use crate::scalar::ScalarFn;
 
 /// `x · rstd · w` in f32, rounded once.
 fn norm(call: &Call<'_>, x: Value) -> One {
     let eps = f64::from(call.scalar("epsilon")?.as_f64() as f32);
-    let op = Composite::new(RmsNorm { eps, round: RmsRounding::Once });
+    let op = Composite::new(RmsNorm::new(eps, RmsRounding::Once));
     Ok(call.b.composite(op, &[x, call.tensor("weight")?])?[0])
 }
 
@@ -45,13 +48,6 @@ pub(super) fn halves(call: &Call<'_>, x: Value) -> Result<[Value; 2], Refusal> {
     Ok([cut(call, x, axis, [zero, half.clone()], 1)?, cut(call, x, axis, [half, extent], 1)?])
 }
 
-/// e4m3 codes of a value clamped from above first, as the kernels do: NaN gives the upper bound.
-fn fp8_codes(call: &Call<'_>, x: Value) -> One {
-    let (low, high) = (f32(call, -448.0)?, f32(call, 448.0)?);
-    let clamped = call.b.map(ScalarFn::MaxNum, &[call.b.map(ScalarFn::MinNum, &[x, high])?, low])?;
-    Ok(call.b.cast_saturating(clamped, DType::F8E4M3)?)
-}
-
 /// A scale of one element as a 0-d f32 tensor.
 pub(super) fn single(call: &Call<'_>, name: &str) -> One {
     let scale = wide(call, name)?;
@@ -66,32 +62,43 @@ fn shaped(call: &Call<'_>, x: Value, argument: &str) -> One {
     Ok(call.b.reshape(x, call.b.ty(call.tensor(argument)?).shape)?)
 }
 
+/// e4m3 codes by the reciprocal of a scale; NaN gives the upper bound.
+fn fp8_codes(call: &Call<'_>, x: Value, scale: Value) -> One {
+    let (apply, nan) = (Apply::Reciprocal, NanCode::High);
+    let op = QuantizeStatic { codes: Codes::F8E4M3, apply, bound: 448.0, nan };
+    Ok(call.b.composite(Composite::new(op), &[x, scale])?[0])
+}
+
 pub(super) fn static_fp8(call: &Call<'_>) -> Imported {
     if !call.is_none("group_shape")? {
         return Err("a scale per group".into());
     }
-    let inverse = call.b.map(ScalarFn::Recip, &[single(call, "scale")?])?;
-    Ok(vec![fp8_codes(call, call.b.mul(wide(call, "input")?, inverse)?)?])
+    Ok(vec![fp8_codes(call, call.tensor("input")?, single(call, "scale")?)?])
 }
 
+/// The scale takes a reduction across rows, which is no part of a row's quantiser.
 pub(super) fn tensor_fp8(call: &Call<'_>) -> Imported {
-    let x = wide(call, "input")?;
-    let largest = absmax(call, x, (0..=last_axis(call, x)?).collect())?;
+    let x = call.tensor("input")?;
+    let largest = absmax(call, wide(call, "input")?, (0..=last_axis(call, x)?).collect())?;
     let largest = call.b.map(ScalarFn::Max, &[largest, f32(call, 0.0)?])?;
     let scale = call.b.div(largest, f32(call, 448.0)?)?;
-    let codes = fp8_codes(call, call.b.mul(x, call.b.map(ScalarFn::Recip, &[scale])?)?)?;
-    Ok(vec![codes, shaped(call, scale, "scale")?])
+    Ok(vec![fp8_codes(call, x, scale)?, shaped(call, scale, "scale")?])
+}
+
+/// Codes and scale, the scale in the shape of the argument that it overwrites.
+fn dynamic(call: &Call<'_>, op: QuantizeDynamic, operands: &[Value]) -> Imported {
+    let results = call.b.composite(Composite::new(op), operands)?;
+    Ok(vec![results[0], shaped(call, results[1], "scale")?])
 }
 
 pub(super) fn token_fp8(call: &Call<'_>) -> Imported {
-    let x = wide(call, "input")?;
-    let mut largest = absmax(call, x, vec![last_axis(call, x)?])?;
+    let mut operands = vec![call.tensor("input")?];
     if !call.is_none("scale_ub")? {
-        largest = call.b.map(ScalarFn::Min, &[largest, single(call, "scale_ub")?])?;
+        operands.push(single(call, "scale_ub")?);
     }
-    let floor = f32(call, 1.0 / (448.0 * 512.0))?;
-    let scale = call.b.map(ScalarFn::Max, &[call.b.div(largest, f32(call, 448.0)?)?, floor])?;
-    Ok(vec![fp8_codes(call, call.b.div(x, scale)?)?, shaped(call, scale, "scale")?])
+    let floor = f64::from((1.0 / (448.0 * 512.0)) as f32);
+    let op = QuantizeDynamic { floor_of: Floor::Scale, floor, nan: NanCode::High, ..QuantizeDynamic::default() };
+    dynamic(call, op, &operands)
 }
 
 /// One scale per group of the last axis, applied as a product with its reciprocal; NaN gives the lower bound.
@@ -100,31 +107,42 @@ pub(super) fn group_fp8(call: &Call<'_>) -> Imported {
     if call.bool("dummy_is_scale_transposed")? {
         return Err("transposed scales".into());
     }
-    let x = wide(call, "input")?;
+    let x = call.tensor("input")?;
     let axis = last_axis(call, x)?;
     let mut grouped = b.ty(x).shape;
     let group = Dim::constant(call.int("group_size")?);
     grouped[axis] = grouped[axis].exact_div(&group).ok_or("a ragged last group")?;
     grouped.push(group);
     let groups = b.reshape(x, grouped)?;
-    let floor = f32(call, call.scalar("eps")?.as_f64())?;
-    let (low, high) = (f32(call, call.scalar("fp8_min")?.as_f64())?, f32(call, call.scalar("fp8_max")?.as_f64())?);
-    let largest = b.map(ScalarFn::Max, &[absmax(call, groups, vec![axis + 1])?, floor])?;
-    let mut scale = b.div(largest, high)?;
-    if call.bool("scale_ue8m0")? {
-        scale = b.map(ScalarFn::Ue8m0Ceil, &[scale])?;
+    let number = |name: &str| -> Result<f64, Refusal> { Ok(f64::from(call.scalar(name)?.as_f64() as f32)) };
+    let bound = number("fp8_max")?;
+    if number("fp8_min")? != -bound {
+        return Err("bounds that are not opposite".into());
     }
-    let scaled = b.mul(groups, b.map(ScalarFn::Recip, &[scale])?)?;
-    let clamped = b.map(ScalarFn::MinNum, &[b.map(ScalarFn::MaxNum, &[scaled, low])?, high])?;
-    let codes = b.cast_saturating(clamped, DType::F8E4M3)?;
-    Ok(vec![shaped(call, codes, "output_q")?, shaped(call, scale, "output_s")?])
+    let power = call.bool("scale_ue8m0")?;
+    let op = QuantizeDynamic {
+        bound,
+        floor_of: Floor::AbsMax,
+        floor: number("eps")?,
+        scale: if power { DynamicScale::PowerOfTwo } else { DynamicScale::Quotient },
+        apply: Apply::Reciprocal,
+        nan: NanCode::Low,
+        ..QuantizeDynamic::default()
+    };
+    let results = b.composite(Composite::new(op), &[groups])?;
+    Ok(vec![shaped(call, results[0], "output_q")?, shaped(call, results[1], "output_s")?])
 }
 
+/// A zero point is an integer that is added after rounding, to a product with the reciprocal.
 pub(super) fn static_int8(call: &Call<'_>) -> Imported {
+    let (x, scale, bound) = (call.tensor("input")?, single(call, "scale")?, 127.0);
     if !call.is_none("azp")? {
-        return Err("a zero point".into());
+        let azp = call.b.reshape(call.tensor("azp")?, Vec::new())?;
+        let op = QuantizeAffine { apply: Apply::Reciprocal, offset: Offset::AfterRounding, bound };
+        return Ok(call.b.composite(Composite::new(op), &[x, scale, azp])?);
     }
-    Ok(vec![int8_codes(call, call.b.div(wide(call, "input")?, single(call, "scale")?)?)?])
+    let op = QuantizeStatic { codes: Codes::I8, apply: Apply::Divide, bound, nan: NanCode::Propagate };
+    Ok(call.b.composite(Composite::new(op), &[x, scale])?)
 }
 
 /// The factor is a division of its own, not the reciprocal of the scale; a row of zeros has the factor 0.
@@ -132,14 +150,9 @@ pub(super) fn token_int8(call: &Call<'_>) -> Imported {
     if !call.is_none("azp")? {
         return Err("a zero point".into());
     }
-    let b = call.b;
-    let x = wide(call, "input")?;
-    let (zero, bound) = (f32(call, 0.0)?, f32(call, 127.0)?);
-    let largest = b.map(ScalarFn::Max, &[absmax(call, x, vec![last_axis(call, x)?])?, zero])?;
-    let empty = b.map(ScalarFn::Eq, &[largest, zero])?;
-    let factor = b.map(ScalarFn::Select, &[empty, zero, b.div(bound, largest)?])?;
-    let scale = b.div(largest, bound)?;
-    Ok(vec![int8_codes(call, b.mul(x, factor)?)?, shaped(call, scale, "scale")?])
+    let (apply, nan) = (Apply::Factor, NanCode::Skip);
+    let op = QuantizeDynamic { codes: Codes::I8, bound: 127.0, apply, nan, ..QuantizeDynamic::default() };
+    dynamic(call, op, &[call.tensor("input")?])
 }
 
 /// Rotation of every head, in f32 and rounded once; elements beyond the width of the table pass through.

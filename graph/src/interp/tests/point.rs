@@ -295,7 +295,7 @@ fn sizes_come_from_the_binding() {
 fn composites_are_their_expansion() {
     let x = floats(BF16, &[1, 2], &[3.0, 4.0]);
     let w = floats(BF16, &[2], &[1.0, 3.0]);
-    let norm = |round| Composite::new(RmsNorm { eps: 0.0, round });
+    let norm = |round| Composite::new(RmsNorm::new(0.0, round));
     let rms = 1.0 / 12.5f64.sqrt();
     for (round, wide) in [(RmsRounding::Once, true), (RmsRounding::BeforeWeight, false)] {
         let got = eval(&[x.clone(), w.clone()], |b, v| Ok(b.composite(norm(round), v)?[0]));
@@ -310,7 +310,11 @@ fn composites_are_their_expansion() {
 #[test]
 fn a_zero_row_quantises_to_zero() {
     let x = floats(BF16, &[2, 4], &[0.0, -0.0, 0.0, 0.0, 448.0, -17.0, 19.0, NAN]);
-    let quantize = Composite::new(QuantizeDynamic { bound: 448.0, floor: f64::from(1e-10f32), floor_of: Floor::Scale });
+    let quantize = Composite::new(QuantizeDynamic {
+        floor: f64::from(1e-10f32),
+        floor_of: Floor::Scale,
+        ..QuantizeDynamic::default()
+    });
     let inputs = [x];
     let g = graph(&inputs, |b, v| b.composite(quantize, v));
     let outputs = run(&g, &inputs, &Symbols::new()).expect("has a value");
