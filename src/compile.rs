@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use fusewright_abi::{ContentKey, Target};
-use fusewright_fusion::pass::{Cx, Dump, Moment, Observer, PassManager, Pipeline, Relaxation, Timer, Verify};
+use fusewright_fusion::pass::{
+    Cx, Dump, Moment, Observer, PassManager, PatternReport, Pipeline, Relaxation, Timer, Verify,
+};
 use fusewright_fusion::patterns;
 use fusewright_fusion::region::{Limits, Partition, partition};
 use fusewright_graph::Graph;
@@ -18,7 +20,7 @@ use crate::program::{Fallback, OpCounts, Program, build};
 pub struct Options {
     /// Whether regions are fused, if the pipeline forms any; if not, every op is a kernel of its own.
     pub fuse: bool,
-    /// The passes.
+    /// The passes, and the patterns of the user that one of them replaces.
     pub pipeline: Pipeline,
     /// Whether intermediate roundings may be dropped. Results are other bits then, and the report says where.
     pub relaxed: bool,
@@ -52,6 +54,8 @@ pub struct Fused {
     pub passes: Vec<PassTime>,
     /// The roundings that relaxed mode changed, by values of the graph.
     pub relaxations: Vec<Relaxation>,
+    /// What became of the patterns of the user, in their order.
+    pub user_patterns: Vec<PatternReport>,
     /// What names the passes and the mode: equal graphs and equal keys give equal regions.
     pub pipeline: ContentKey,
 }
@@ -105,7 +109,14 @@ pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
     let times = reports.iter().enumerate();
     let times = times.map(|(i, r)| PassTime { name: r.name.to_owned(), changed: r.changed, us: time(i) });
     let pipeline = options.pipeline.key(options.relaxed);
-    Ok(Fused { passes: times.collect(), graph, partition, relaxations: cx.relaxations, pipeline })
+    Ok(Fused {
+        passes: times.collect(),
+        graph,
+        partition,
+        relaxations: cx.relaxations,
+        user_patterns: cx.pattern_reports,
+        pipeline,
+    })
 }
 
 /// Compiles a graph for a target that can run here.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use fusewright_fusion::explain as partition_report;
-use fusewright_fusion::pass::Relaxation;
+use fusewright_fusion::pass::{PatternReport, Relaxation};
 use fusewright_graph::{Dim, Symbol};
 
 pub use fusewright_fusion::explain::RefusalReport;
+pub use fusewright_fusion::pass::{NearMiss, Unmatched};
 
 use crate::compiler::content;
 use crate::{Compilation, Compiler, Error, Fused, Target};
@@ -51,6 +52,8 @@ pub struct Explanation {
     pub regions: Vec<RegionReport>,
     /// How many regions compute each named pattern, each counted once under its most specific name.
     pub patterns: BTreeMap<String, usize>,
+    /// What became of the patterns of the user, in their order.
+    pub user_patterns: Vec<PatternReport>,
     /// Ops that are in no region.
     pub refused: Vec<RefusalReport>,
     /// The values of the symbols at which bytes are counted.
@@ -59,6 +62,15 @@ pub struct Explanation {
     pub relaxed_outside: Vec<RelaxationReport>,
     /// What names the passes and the mode.
     pub pipeline: String,
+}
+
+impl Explanation {
+    /// How often a pattern was found: a user's by how often it was replaced, a named one by its regions. Where both have the
+    /// name, the user's counts.
+    pub fn count(&self, name: &str) -> usize {
+        let own = self.user_patterns.iter().find(|r| r.name == name).map(|r| r.times);
+        own.or_else(|| self.patterns.get(name).copied()).unwrap_or(0)
+    }
 }
 
 /// Explains a fused graph.
@@ -97,6 +109,7 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
     Ok(Explanation {
         regions: regions.collect(),
         patterns: report.patterns,
+        user_patterns: fused.user_patterns.clone(),
         refused: report.refused,
         bytes_at,
         relaxed_outside: outside.into_iter().map(relaxation).collect(),

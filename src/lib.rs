@@ -57,10 +57,16 @@ pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph};
 pub use compiler::{Compilation, CompileError, Compiler};
 pub use error::Error;
 pub use fusewright_abi::{DType, Target};
-pub use fusewright_fusion::pass::{Pipeline, PipelineError};
+pub use fusewright_fusion::pass::{PatternReport, Pipeline, PipelineError};
 pub use fusewright_fusion::region::FusedRegion;
+pub use fusewright_fusion::rewrites::{UserPattern, UserPatterns};
 pub use fusewright_graph as graph;
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use page::explain_page;
 pub use program::{Fallback, OpCounts, Program, StepCounts};
+
+/// The examples of the page on patterns.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/patterns.md")]
+pub struct PatternsPage;

@@ -1,10 +1,11 @@
 //! Arguments of every command. What is accepted here but not built yet is refused by name.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use fusewright::inputs::Sizes;
-use fusewright::{Error, Options, Pipeline, Target};
+use fusewright::{Error, Options, Pipeline, Target, UserPatterns};
 
 use crate::help::{BENCH, COMPILE, EXIT, EXPLAIN, LISTS, OPT, RUN};
 
@@ -24,8 +25,8 @@ pub struct Common {
     /// Pass list (TOML)
     #[arg(long, global = true, value_name = "F.toml")]
     pub pipeline: Option<PathBuf>,
-    /// User patterns (text form)
-    #[arg(long, global = true, value_name = "F.fw", hide = true)]
+    /// Patterns to replace, with what (text form: docs/patterns.md)
+    #[arg(long, global = true, value_name = "F.fw")]
     pub patterns: Option<PathBuf>,
     /// Drop intermediate roundings
     #[arg(long, global = true)]
@@ -36,26 +37,25 @@ pub struct Common {
 }
 
 impl Common {
-    /// Refuses options that have no implementation yet, by name.
-    pub fn refuse_later(&self) -> Result<(), Error> {
-        if self.patterns.is_some() { Err(later("--patterns")) } else { Ok(()) }
-    }
-
     /// What these options choose.
     ///
     /// # Errors
-    /// A pipeline file that cannot be read or does not describe a pipeline.
+    /// A file of passes or patterns that cannot be read, is not in its form, or holds a pattern that is not right.
     pub fn options(&self) -> Result<Options, Error> {
-        let pipeline = match &self.pipeline {
+        let wrong = |path: &Path, error: &dyn Display| Error::Input(format!("{}: {error}", path.display()));
+        let mut pipeline = match &self.pipeline {
             None => Pipeline::default(),
-            Some(path) => {
-                let text =
-                    std::fs::read_to_string(path).map_err(|source| Error::File { path: path.clone(), source })?;
-                Pipeline::from_toml(&text).map_err(|e| Error::Input(format!("{}: {e}", path.display())))?
-            }
+            Some(path) => Pipeline::from_toml(&read(path)?).map_err(|e| wrong(path, &e))?,
         };
+        if let Some(path) = &self.patterns {
+            pipeline.set_patterns(UserPatterns::parse(&read(path)?).map_err(|e| wrong(path, &e))?);
+        }
         Ok(Options { pipeline, relaxed: self.relaxed, ..Options::default() })
     }
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
 /// The refusal of an option that has no implementation yet.

@@ -19,7 +19,7 @@ const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = cli.common.refuse_later().and_then(|()| match &cli.command {
+    let result = match &cli.command {
         Command::Run(args) => commands::run::main(args, &cli.common),
         Command::Explain(args) => commands::explain::main(args, &cli.common),
         Command::Compile(args) => commands::compile::main(args, &cli.common),
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Command::Devices(args) => commands::devices::main(args),
         Command::Knobs(args) => commands::knobs::main(args),
         Command::Cache => commands::cache(),
-    });
+    };
     match result {
         Ok(code) => match output::lost() {
             Some(error) => {

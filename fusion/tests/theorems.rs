@@ -1,100 +1,13 @@
-//! Every rewrite of the tables is a theorem: the left side and what the matcher makes of it are evaluated by the
-//! interpreter on random and edge operands.
-//!
-//! For a rewrite, left sides are built for every dtype that the parameters admit, several shapes and every choice of
-//! attributes of a sample. What is `exact` must give the same bits. What is `fast` must stay within the bound that
-//! follows from the number of roundings, on operands where every function is well conditioned, and must differ
-//! somewhere, or it should be `exact`.
+//! Every rewrite of the tables is a theorem, and the check finds what is not.
 
-#[path = "theorems/instances.rs"]
-mod instances;
-#[path = "theorems/operands.rs"]
-mod operands;
-
+use fusewright_fusion::rewrites::theorem::{Effort, Verdict, check};
 use fusewright_fusion::rewrites::{Class, Rewrite, all, apply};
-use fusewright_graph::interp::{Symbols, run};
-use fusewright_graph::{DType, Graph, Op, Prim, ReduceOp, ScalarFn, Tensor, num};
-
-use instances::{Instance, instances};
-use operands::{Values, tensors};
-
-/// What checking a rewrite found.
-#[derive(Default)]
-struct Verdict {
-    /// Dtypes of the last parameter with an instance.
-    built: Vec<DType>,
-    /// Dtypes of the last parameter with an instance to which the rewrite applied.
-    dtypes: Vec<DType>,
-    /// Instances to which it applied.
-    instances: usize,
-    /// Instances whose bits differ.
-    different: usize,
-    /// What is wrong with the first bad instance.
-    failure: Option<String>,
-}
 
 fn verdict(rewrite: &Rewrite) -> Verdict {
-    let mut verdict = Verdict::default();
-    for Instance { graph, dtype } in instances(rewrite) {
-        if !verdict.built.contains(&dtype) {
-            verdict.built.push(dtype);
-        }
-        let (rewritten, counts) = apply(&graph, &[rewrite]).unwrap_or_else(|e| panic!("{}: {e}", rewrite.name));
-        if counts.is_empty() {
-            continue;
-        }
-        verdict.instances += 1;
-        if !verdict.dtypes.contains(&dtype) {
-            verdict.dtypes.push(dtype);
-        }
-        for values in [Values::Edges, Values::Random, Values::Positive] {
-            let inputs = tensors(&graph, values);
-            let [left, right] = [&graph, &rewritten].map(|g| {
-                run(g, &inputs, &Symbols::new()).unwrap_or_else(|e| panic!("{}: {e}\n{g}", rewrite.name)).swap_remove(0)
-            });
-            let equal = left == right;
-            verdict.different += usize::from(!equal);
-            let wrong = match rewrite.class {
-                Class::Exact => !equal,
-                Class::Fast => values == Values::Positive && !close(&left, &right, rounding(&graph, &rewritten)),
-            };
-            if wrong && verdict.failure.is_none() {
-                let difference = left.compare(&right);
-                verdict.failure = Some(format!("{}: {difference:?}\n{graph}\n{rewritten}", rewrite.name));
-            }
-        }
-    }
-    verdict
-}
-
-/// Relative error that the roundings of two graphs of positive operands may add up to: each node of floats rounds once
-/// by half a unit, and sums, products and quotients of positive numbers add relative errors at most.
-fn rounding(left: &Graph, right: &Graph) -> f64 {
-    [left, right].into_iter().flat_map(|g| g.nodes().iter().map(move |node| (g, node))).fold(0.0, |sum, (g, node)| {
-        let well_conditioned = match &node.op {
-            Op::Prim(Prim::Map(f)) => {
-                use ScalarFn::{Add, Div, Mul, Recip, Rsqrt, Sqrt};
-                matches!(f, Add | Mul | Div | Recip | Sqrt | Rsqrt)
-            }
-            Op::Prim(Prim::Reduce { op, .. }) => *op == ReduceOp::Add,
-            Op::Prim(Prim::Cast { .. } | Prim::Literal(_) | Prim::Expand { .. } | Prim::Reshape { .. }) => true,
-            _ => false,
-        };
-        assert!(well_conditioned, "no error bound of `{}` is known here", node.op.name());
-        // A value passes through each node once; twice the unit covers products of errors.
-        sum + 2.0 * num::unit_roundoff(g.ty(node.results[0]).dtype)
+    check(rewrite, &[], Effort { choices: usize::MAX, instances: usize::MAX }, &|graph| {
+        let (rewritten, counts) = apply(graph, &[rewrite])?;
+        Ok((!counts.is_empty()).then_some(rewritten))
     })
-}
-
-fn close(left: &Tensor, right: &Tensor, bound: f64) -> bool {
-    let (Some(a), Some(b)) = (left.floats(), right.floats()) else { return false };
-    // What leaves the normal range has no relative error bound.
-    let top = num::max_finite(left.dtype());
-    let normal = |x: f64| x.is_finite() && x.abs() < top && num::ulp(left.dtype(), x) <= x.abs();
-    a.iter()
-        .zip(b)
-        .filter(|(x, y)| normal(**x) && normal(**y))
-        .all(|(x, y)| (x - y).abs() <= bound * x.abs().max(y.abs()))
 }
 
 #[test]
@@ -103,7 +16,7 @@ fn every_rewrite_of_the_tables_holds() {
     let mut failures = Vec::new();
     for rewrite in all() {
         let verdict = verdict(rewrite);
-        failures.extend(verdict.failure);
+        failures.extend(verdict.failure.map(|f| format!("{}: {f}", rewrite.name)));
         let missing: Vec<_> = verdict.built.iter().filter(|d| !verdict.dtypes.contains(d)).collect();
         if verdict.instances < 6 || !missing.is_empty() {
             failures.push(format!("{}: applied {} times, never at {missing:?}", rewrite.name, verdict.instances));

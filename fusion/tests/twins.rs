@@ -5,18 +5,14 @@
 //! with the same attributes and operands only if it is the same function, which is decided by evaluating both; whatever
 //! it is raised as must compute what the twin computes.
 
-#[path = "theorems/operands.rs"]
-mod operands;
-
 use fusewright_fusion::passes::raise::raise;
 use fusewright_fusion::passes::{cse, dce};
+use fusewright_fusion::rewrites::theorem::{Values, tensors};
 use fusewright_graph::interp::{Symbols, run};
 use fusewright_graph::ops::{Composite, LIST};
 use fusewright_graph::{
     Builder, DType, Dim, Graph, Literal, NanRule, Node, NodeId, Op, Prim, ReduceOp, Rounding, ScalarFn, Tensor, Value,
 };
-
-use operands::{Values, tensors};
 
 /// The graph in primitives, equal and unused nodes gone.
 fn flat(graph: &Graph) -> Graph {

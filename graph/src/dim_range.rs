@@ -46,6 +46,12 @@ impl<'g> Ranges<'g> {
     }
 }
 
+/// Least and greatest value that a dim can take under the declared ranges of its symbols; a bound that is not known is
+/// beyond every `i64`. `None` if it divides by zero.
+pub fn range(dim: &Dim, symbols: &[Symbol]) -> Option<(i128, i128)> {
+    Ranges::new(symbols).bounds(dim).ok().map(|b| (b.min, b.max))
+}
+
 impl DimFold for Ranges<'_> {
     type Value = Bounds;
     type Error = ZeroDivisor;

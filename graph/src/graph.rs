@@ -280,6 +280,19 @@ impl Graph {
     /// The first error of `visit`.
     pub fn rebuild<E>(
         &self,
+        visit: impl FnMut(&Builder, NodeId, &Node, &[Value]) -> Result<Vec<Value>, E>,
+    ) -> Result<Graph, E> {
+        self.rebuild_in(self.node_ids(), visit)
+    }
+
+    /// As [`Graph::rebuild`], but the nodes are visited in another order, in which each still stands behind those that it
+    /// reads.
+    ///
+    /// # Errors
+    /// The first error of `visit`.
+    pub fn rebuild_in<E>(
+        &self,
+        order: impl IntoIterator<Item = NodeId>,
         mut visit: impl FnMut(&Builder, NodeId, &Node, &[Value]) -> Result<Vec<Value>, E>,
     ) -> Result<Graph, E> {
         let builder = Builder::new(&self.name);
@@ -291,7 +304,7 @@ impl Graph {
             let value = builder.add_input(&input.name, self.ty(input.value).clone(), input.kind.clone());
             map.insert(input.value, value);
         }
-        for id in self.node_ids() {
+        for id in order {
             let node = self.node(id);
             let operands: Vec<Value> = node.operands.iter().map(|v| map[v]).collect();
             builder.set_origin(node.origin.clone());

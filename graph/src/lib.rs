@@ -32,6 +32,7 @@ pub use builder::Builder;
 pub use checksum::Checksum;
 pub use diag::Diagnostic;
 pub use dim::Dim;
+pub use dim_range::range as dim_range;
 pub use fusewright_abi::DType;
 pub use graph::{Def, Graph, Input, InputKind, Node, NodeId, Op, Origin, Output, Symbol, Value, Weight};
 pub use infer::{TypeError, infer};

@@ -68,7 +68,8 @@ pub fn pass(text: &str, name: &str, options: &Options) -> Result<String, Error> 
     let pass = PIPELINE.iter().find(|p| p.name == name);
     let pass = pass.ok_or_else(|| Error::Input(format!("no pass `{name}`; there are {}", known())))?;
     let run = |graph: &Graph| -> Result<String, Diagnostic> {
-        let mut cx = Cx { relaxed: options.relaxed, ..Cx::default() };
+        let patterns = options.pipeline.patterns().clone();
+        let mut cx = Cx { relaxed: options.relaxed, patterns, ..Cx::default() };
         Ok((pass.run)(graph, &mut cx)?.0.to_string())
     };
     let printed = graphs(text, "pass")?.iter().map(run).collect::<Result<Vec<_>, _>>();

@@ -4,6 +4,7 @@ mod file;
 mod interp;
 mod lower;
 mod passes;
+mod patterns;
 mod print;
 mod report;
 mod verify;
@@ -11,7 +12,8 @@ mod verify;
 pub use file::{Case, TestFile};
 
 /// Every command.
-pub const COMMANDS: &[Command] = &[interp::COMMAND, lower::COMMAND, passes::COMMAND, print::COMMAND, verify::COMMAND];
+pub const COMMANDS: &[Command] =
+    &[interp::COMMAND, lower::COMMAND, passes::COMMAND, patterns::COMMAND, print::COMMAND, verify::COMMAND];
 
 /// A command of a `test` line.
 pub struct Command {

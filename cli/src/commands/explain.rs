@@ -1,7 +1,7 @@
 //! `explain`: what fuses, what does not, and why.
 
-use fusewright::explain::{Explanation, KernelReport, RelaxationReport, explain, kernels};
-use fusewright::{Compiler, Error, Fused, Target, explain_page, fuse_graph, model, write_whole};
+use fusewright::explain::{Explanation, KernelReport, RelaxationReport, Unmatched, explain, kernels};
+use fusewright::{Compiler, Error, Fused, PatternReport, Target, explain_page, fuse_graph, model, write_whole};
 use serde_json::json;
 
 use super::{Exit, FAILED, OK};
@@ -29,9 +29,11 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     }
     let mut exit = OK;
     for (name, count) in expected {
-        let found = report.patterns.get(name).copied().unwrap_or(0);
+        let found = report.count(name);
         if found != count {
-            error(&format!("expected {count} of `{name}`, found {found}"));
+            let why = report.user_patterns.iter().find(|r| r.name == name).and_then(|r| r.unmatched.as_ref());
+            let why = why.map_or_else(String::new, |why| format!("; {why}"));
+            error(&format!("expected {count} of `{name}`, found {found}{why}"));
             exit = FAILED;
         }
     }
@@ -62,6 +64,7 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[
     json!({
         "regions": regions.collect::<Vec<_>>(),
         "patterns": report.patterns,
+        "user_patterns": report.user_patterns.iter().map(user_pattern).collect::<Vec<_>>(),
         "refused": refused.collect::<Vec<_>>(),
         "passes": passes.collect::<Vec<_>>(),
         "bytes_at": report.bytes_at,
@@ -71,6 +74,34 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[
     })
 }
 
+fn user_pattern(report: &PatternReport) -> serde_json::Value {
+    let near = match &report.unmatched {
+        Some(Unmatched::Near(near)) => json!({
+            "matched": near.matched, "nodes": near.nodes, "expected": near.expected, "found": near.found,
+            "origin": near.origin,
+        }),
+        _ => serde_json::Value::Null,
+    };
+    json!({
+        "name": report.name, "class": report.class.to_string(), "times": report.times, "near_miss": near,
+        "reason": report.unmatched.as_ref().map(ToString::to_string),
+    })
+}
+
+/// Prints how often each pattern of the user was replaced, or why nowhere.
+fn print_user_patterns(reports: &[PatternReport]) {
+    if reports.is_empty() {
+        return;
+    }
+    line("\nyour patterns");
+    for report in reports {
+        line(format!("  {} × {} ({})", report.times, report.name, report.class));
+        if let Some(why) = &report.unmatched {
+            line(format!("    {why}"));
+        }
+    }
+}
+
 fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[KernelReport]) {
     print_regions(report);
     print_kernels(target, kernels);
@@ -78,6 +109,7 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
     for (name, count) in &report.patterns {
         line(format!("  {count} × {name}"));
     }
+    print_user_patterns(&report.user_patterns);
     line("\nnot fused");
     let rows: Vec<Vec<String>> =
         report.refused.iter().map(|r| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()]).collect();

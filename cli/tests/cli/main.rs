@@ -7,6 +7,7 @@ mod explain;
 mod hostile;
 mod opt;
 mod pages;
+mod patterns;
 mod refusals;
 mod run;
 mod support;

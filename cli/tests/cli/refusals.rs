@@ -93,7 +93,6 @@ fn what_is_not_available_is_named() {
     }
     refused(3, &["run", &model, "--target", "cpu-llvm"], &["cpu-llvm"]);
     refused(3, &["run", &model, "--target", "ascend"], &["ascend"]);
-    refused(3, &["explain", &model, "--patterns", "p.fw"], &["--patterns"]);
     refused(3, &["bench", &model, "--html", "page.html"], &["--html"]);
     refused(3, &["bench", "--suite", "kernels", "--tune"], &["--tune"]);
     refused(3, &["cache"], &["cache"]);
@@ -133,7 +132,7 @@ fn wrong_flags_name_the_nearest() {
 
 #[test]
 fn help_lists_what_is_built_with_examples_and_exit_statuses() {
-    let later = ["--patterns", "--tune", "--compare", "cpu-llvm", "cache"];
+    let later = ["--tune", "--compare", "cpu-llvm", "cache"];
     for command in ["run", "explain", "compile", "bench", "opt", "devices", "knobs"] {
         let said = call(&[command, "--help"]);
         assert_eq!(said.code, Some(0));

@@ -54,7 +54,7 @@ pub fn bisect<E: From<Diagnostic>>(
             continue;
         }
         let run = |fuel: Option<usize>| -> Result<(Graph, usize), Diagnostic> {
-            let mut cx = Cx { relaxed, rows: Some(rows), fuel, ..Cx::default() };
+            let mut cx = Cx { relaxed, rows: Some(rows), fuel, patterns: pipeline.patterns().clone(), ..Cx::default() };
             (pass.run)(&good, &mut cx).map(|(graph, outcome)| (graph, outcome.changed))
         };
         let (next, changes) = run(None)?;

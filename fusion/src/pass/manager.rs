@@ -2,7 +2,7 @@
 
 use fusewright_graph::Graph;
 
-use super::{Cx, Diagnostic, Observer, Pipeline, PipelineError, Rows};
+use super::{Cx, Diagnostic, Observer, PatternReport, Pipeline, PipelineError, Rows, Unmatched};
 
 /// What one pass of a run did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +50,8 @@ impl PassManager {
     ) -> Result<(Graph, Vec<PassReport>), Diagnostic> {
         let mut graph = graph.clone();
         let mut reports = Vec::new();
+        cx.patterns = self.pipeline.patterns().clone();
+        cx.pattern_reports.clear();
         let rows = cx.rows.unwrap_or_else(|| Rows::of(&graph));
         for stage in self.pipeline.stages() {
             let pass = stage.pass;
@@ -64,6 +66,12 @@ impl PassManager {
                 observer.after(pass, &graph, outcome)?;
             }
             reports.push(PassReport { name: pass.name, changed: outcome.changed });
+        }
+        for pattern in self.pipeline.patterns() {
+            if cx.pattern_reports.iter().all(|r| r.name != pattern.name()) {
+                let (name, class) = (pattern.name().to_owned(), pattern.class());
+                cx.pattern_reports.push(PatternReport { name, class, times: 0, unmatched: Some(Unmatched::Off) });
+            }
         }
         Ok((graph, reports))
     }

@@ -13,7 +13,11 @@ mod pipeline;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+
 use fusewright_graph::{Graph, Origin, TypeError, Value};
+
+use crate::rewrites::{Class, UserPatterns};
 
 pub use bisect::{Culprit, Verdict, bisect};
 pub use manager::{PassManager, PassReport};
@@ -31,6 +35,67 @@ pub struct Cx {
     pub fuel: Option<usize>,
     /// The roundings that relaxed mode changed, by values of the graph that the last pass left.
     pub relaxations: Vec<Relaxation>,
+    /// Patterns of users.
+    pub patterns: UserPatterns,
+    /// What became of the patterns of users, in their order.
+    pub pattern_reports: Vec<PatternReport>,
+}
+
+/// What became of a pattern of a user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PatternReport {
+    /// Its name.
+    pub name: String,
+    /// What it keeps.
+    pub class: Class,
+    /// How often it was replaced.
+    pub times: usize,
+    /// Why it was not, if it was not.
+    pub unmatched: Option<Unmatched>,
+}
+
+/// Why a pattern was replaced nowhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unmatched {
+    /// It is nowhere.
+    Near(NearMiss),
+    /// It changes roundings, and relaxed mode is off.
+    NeedsRelaxed,
+    /// Pass `patterns` did not run.
+    Off,
+}
+
+impl fmt::Display for Unmatched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unmatched::Near(near) => write!(f, "{near}"),
+            Unmatched::NeedsRelaxed => f.write_str("it is `fast`, which needs relaxed mode"),
+            Unmatched::Off => f.write_str("pass `patterns` did not run"),
+        }
+    }
+}
+
+/// The place that comes nearest to a pattern, and the first node there that breaks it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NearMiss {
+    /// Nodes that matched.
+    pub matched: usize,
+    /// Nodes of the pattern.
+    pub nodes: usize,
+    /// What had to come next.
+    pub expected: String,
+    /// What stands there.
+    pub found: String,
+    /// Where that came from, if anything stands there.
+    pub origin: Option<String>,
+}
+
+impl fmt::Display for NearMiss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NearMiss { matched, nodes, expected, found, .. } = self;
+        write!(f, "{matched} of {nodes} nodes match; expected {expected}, found {found}")?;
+        self.origin.as_ref().map_or(Ok(()), |origin| write!(f, ", at {origin}"))
+    }
 }
 
 /// One place where relaxed mode changed roundings.

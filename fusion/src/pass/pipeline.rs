@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::Pass;
 use crate::passes::{LAST, O1, O3, ORDER, PIPELINE};
-use crate::rewrites;
+use crate::rewrites::{self, UserPatterns};
 
 /// Enters every key; changes when the meaning of a list does.
 const VERSION: &str = "fusewright pipeline 1";
@@ -195,6 +195,7 @@ impl FromStr for Level {
 pub struct Pipeline {
     stages: Vec<Stage>,
     fuse: bool,
+    patterns: UserPatterns,
 }
 
 impl Default for Pipeline {
@@ -230,7 +231,7 @@ impl Pipeline {
         if stages.last().is_none_or(|stage| stage.pass.name != LAST) {
             return Err(PipelineError::Last(LAST));
         }
-        Ok(Pipeline { stages, fuse: true })
+        Ok(Pipeline { stages, fuse: true, patterns: UserPatterns::default() })
     }
 
     /// The list of a level.
@@ -241,7 +242,8 @@ impl Pipeline {
             Level::O2 => PIPELINE.to_vec(),
             Level::O3 => O3.to_vec(),
         };
-        Pipeline { stages: passes.into_iter().map(Stage::new).collect(), fuse: level != Level::O0 }
+        let stages = passes.into_iter().map(Stage::new).collect();
+        Pipeline { stages, fuse: level != Level::O0, patterns: UserPatterns::default() }
     }
 
     /// The stages in order.
@@ -257,6 +259,16 @@ impl Pipeline {
     /// Says whether regions are formed.
     pub fn set_fuse(&mut self, fuse: bool) {
         self.fuse = fuse;
+    }
+
+    /// The patterns of users that pass `patterns` replaces.
+    pub fn patterns(&self) -> &UserPatterns {
+        &self.patterns
+    }
+
+    /// Says which patterns of users pass `patterns` replaces.
+    pub fn set_patterns(&mut self, patterns: UserPatterns) {
+        self.patterns = patterns;
     }
 
     /// Switches every stage of that name on or off.
@@ -279,11 +291,12 @@ impl Pipeline {
 
     /// The primary switch: only what later stages rely on runs, and nothing fuses.
     pub fn disable(&mut self) {
-        *self = Pipeline::level(Level::O0);
+        let patterns = std::mem::take(&mut self.patterns);
+        *self = Pipeline { patterns, ..Pipeline::level(Level::O0) };
     }
 
     /// What names the list by all that changes its results: the stages that are on, their rows, the tables of rewrites,
-    /// whether rewrites that change rounding apply. For caches of compiled graphs.
+    /// the patterns of users, whether rewrites that change rounding apply. For caches of compiled graphs.
     pub fn key(&self, relaxed: bool) -> ContentKey {
         let mut text = format!("{VERSION}\nrelaxed {relaxed}\nfuse {}\n", self.fuse);
         for stage in self.stages.iter().filter(|stage| stage.on) {
@@ -291,6 +304,9 @@ impl Pipeline {
         }
         for rewrite in rewrites::all() {
             text += &format!("rewrite {:?} {} => {}\n", rewrite.class, rewrite.lhs, rewrite.rhs);
+        }
+        for pattern in &self.patterns {
+            text += &format!("pattern {pattern}\n");
         }
         ContentKey(Sha256::digest(text).into())
     }

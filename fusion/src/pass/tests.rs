@@ -4,6 +4,7 @@ use fusewright_graph::{Builder, DType::F32, Dim, Op, Prim, ScalarFn, TensorType}
 
 use super::*;
 use crate::passes::PIPELINE;
+use crate::rewrites::UserPatterns;
 
 /// `y · y` of a reshape to the same shape.
 fn graph() -> Graph {
@@ -144,7 +145,10 @@ fn the_key_is_stable_and_names_what_runs() {
     assert_ne!(default.key(true), default.key(false));
     let without = key("off = [\"cse\"]");
     // A pass that is off is a pass that is not there.
-    assert_eq!(without, key("passes = [\"matmul\", \"fold\", \"rewrite\", \"raise\", \"relax\", \"dce\"]"));
+    assert_eq!(
+        without,
+        key("passes = [\"matmul\", \"fold\", \"rewrite\", \"raise\", \"patterns\", \"relax\", \"dce\"]")
+    );
     let others = ["fuse = false", "level = \"O3\"", "passes = [{ name = \"cse\", rows = \"..4\" }, \"dce\"]"];
     let mut keys: Vec<_> = others.iter().map(|text| key(text)).collect();
     keys.extend([without, default.key(false), key("passes = [\"cse\", \"dce\"]")]);
@@ -225,12 +229,13 @@ fn without_fuel_no_pass_changes_anything_and_fuel_is_what_is_changed() {
 }
 
 /// A graph for each pass that it changes.
-const WORK: [(&str, &str); 7] = [
+const WORK: [(&str, &str); 8] = [
     ("matmul", "%w: f32[4, 8]; %t = permute %w {perm = [1, 0]}; %y = matmul %x, %t {out = f32}"),
     ("fold", "; %c = literal f32 2; %n = neg %c; %y = mul %x, %n"),
     ("rewrite", "; %n = neg %x; %m = neg %n; %y = exp %m"),
     ("cse", "; %a = exp %x; %b = exp %x; %y = add %a, %b"),
     ("raise", "; %n = neg %x; %e = exp %n; %c = literal f32 1; %d = add %c, %e; %y = div %x, %d"),
+    ("patterns", "; %a = abs %x; %n = neg %a; %y = exp %n"),
     ("relax", "; %b = cast %x {to = bf16}; %w = cast %b {to = f32}; %y = exp %w"),
     ("dce", "; %unused = exp %x; %y = sqrt %x"),
 ];
@@ -245,7 +250,13 @@ fn each_pass_does_its_work_in_the_pipeline() {
         let text = format!("graph @g(s: 1..; %x: f32[s, 8]{input}) {{\n{nodes}\nreturn %y\n}}\n");
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
         let mut cx = Cx { relaxed: name == "relax", ..Cx::default() };
-        let (_, reports) = PassManager::default().run(&graph, &mut cx, &mut [&mut Verify]).expect("runs");
+        let mut pipeline = Pipeline::default();
+        let pattern =
+            "exact odd: (x: f32) a = abs x; n = neg a; yield n => (x) m = neg x; a = abs m; n = neg a; yield n";
+        if name == "patterns" {
+            pipeline.set_patterns(UserPatterns::parse(pattern).unwrap_or_else(|e| panic!("{e}")));
+        }
+        let (_, reports) = PassManager::new(pipeline).run(&graph, &mut cx, &mut [&mut Verify]).expect("runs");
         let changed = reports.iter().find(|r| r.name == name).map(|r| r.changed);
         assert!(changed > Some(0), "{name} changes nothing of\n{text}");
     }

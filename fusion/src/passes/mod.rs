@@ -9,17 +9,27 @@ mod dce;
 mod fold;
 pub(crate) mod layout;
 mod matmul;
+pub(crate) mod patterns;
 pub mod raise;
 mod rewrite;
 
 use crate::pass::{Order, Pass};
 
 /// Every pass, in the order of a run. Where two may not be swapped, [`ORDER`] says why.
-pub const PIPELINE: &[&Pass] =
-    &[&matmul::PASS, &fold::PASS, &rewrite::PASS, &cse::PASS, &raise::PASS, &rewrite::RELAX, &dce::PASS];
+pub const PIPELINE: &[&Pass] = &[
+    &matmul::PASS,
+    &fold::PASS,
+    &rewrite::PASS,
+    &cse::PASS,
+    &raise::PASS,
+    &patterns::PASS,
+    &rewrite::RELAX,
+    &dce::PASS,
+];
 
 /// The passes of `O1`: one spelling for equal things.
-pub const O1: &[&Pass] = &[&matmul::PASS, &fold::PASS, &rewrite::PASS, &cse::PASS, &rewrite::RELAX, &dce::PASS];
+pub const O1: &[&Pass] =
+    &[&matmul::PASS, &fold::PASS, &rewrite::PASS, &cse::PASS, &patterns::PASS, &rewrite::RELAX, &dce::PASS];
 
 /// The passes of `O3`: what recognition leaves is normalised again.
 pub const O3: &[&Pass] = &[
@@ -28,6 +38,7 @@ pub const O3: &[&Pass] = &[
     &rewrite::PASS,
     &cse::PASS,
     &raise::PASS,
+    &patterns::PASS,
     &fold::PASS,
     &rewrite::PASS,
     &cse::PASS,
@@ -60,6 +71,13 @@ pub const ORDER: &[Order] = &[
         why: "patterns of composites are in the spelling that rewriting leaves",
     },
     Order { first: "cse", then: "raise", every: false, why: "a pattern that reads one value twice needs it to be one" },
+    Order {
+        first: "raise",
+        then: "patterns",
+        every: true,
+        why: "patterns of users are written over composites, which recognition finds in every spelling",
+    },
+    Order { first: "patterns", then: "relax", every: true, why: RELAXED },
     Order { first: "raise", then: "relax", every: true, why: "what relaxed mode leaves is no composite any more" },
     Order { first: "matmul", then: "relax", every: true, why: RELAXED },
     Order { first: "fold", then: "relax", every: true, why: RELAXED },

@@ -6,19 +6,31 @@
 //! match in either order. A rule applies only where both sides have one type, so that a side that broadcasting would
 //! stretch is never lost; equations that need arithmetic on extents are code, in `passes/layout.rs`.
 
+mod apply;
 mod arithmetic;
 mod casts;
 mod fast;
+mod guard;
 mod layout;
 mod matcher;
+mod miss;
+mod plan;
+pub mod theorem;
+mod user;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::OnceLock;
 
-use fusewright_graph::text::{AttrPattern, Rest, Rule, RuleOp, TextError};
+use fusewright_graph::text::{AttrPattern, Rest, Rule, RuleNode, RuleOp, TextError};
 
-pub use matcher::apply;
-pub(crate) use matcher::{Form, Rules, form, uniform};
+pub use apply::apply;
+pub(crate) use apply::{Form, Rules, form};
+pub use guard::{Found, Guard, Relation, Term, Test};
+pub(crate) use matcher::{Instance, Search, Watch, uniform};
+pub(crate) use miss::op_name;
+pub(crate) use plan::Plan;
+pub use user::{UserPattern, UserPatterns};
 
 /// What a rewrite keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +39,15 @@ pub enum Class {
     Exact,
     /// The value up to roundings; relaxed mode only.
     Fast,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::Exact => "exact",
+            Class::Fast => "fast",
+        })
+    }
 }
 
 /// An equation that is used from left to right.
@@ -118,12 +139,8 @@ impl Rewrite {
     }
 }
 
-/// What is wrong with a pair of sides, if anything.
+/// What is wrong with the sides of an entry of the tables, if anything.
 fn check(lhs: &Rule, rhs: &Rule) -> Option<String> {
-    let names = |rule: &Rule| rule.params.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
-    if names(lhs) != names(rhs) || rhs.params.iter().any(|p| !p.dtypes.is_empty()) {
-        return Some("the right side repeats the parameters of the left one, without dtypes".to_owned());
-    }
     if lhs.yields.len() != 1 || rhs.yields.len() != 1 {
         return Some("each side yields one value".to_owned());
     }
@@ -138,9 +155,21 @@ fn check(lhs: &Rule, rhs: &Rule) -> Option<String> {
     if matches!(lhs.nodes.last().map(|n| &n.op), Some(RuleOp::Constant(_))) {
         return Some("the left side ends in a constant".to_owned());
     }
+    sides(lhs, rhs)
+}
+
+/// What is wrong with any pair of sides: parameters, and names that nothing reads or binds.
+fn sides(lhs: &Rule, rhs: &Rule) -> Option<String> {
+    let names = |rule: &Rule| rule.params.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+    if names(lhs) != names(rhs) || rhs.params.iter().any(|p| !p.dtypes.is_empty()) {
+        return Some("the right side repeats the parameters of the left one, without dtypes".to_owned());
+    }
     let read: BTreeSet<&String> = lhs.nodes.iter().flat_map(|n| &n.operands).chain(&lhs.yields).collect();
-    let defined = lhs.params.iter().map(|p| &p.name).chain(lhs.nodes.iter().flat_map(|n| &n.results));
-    if let Some(name) = defined.into_iter().find(|name| !read.contains(name)) {
+    // Of several results one is enough.
+    let unread = |n: &&RuleNode| !n.results.iter().any(|r| read.contains(r));
+    let unread = lhs.nodes.iter().find(unread).map(|n| &n.results[0]);
+    let unread = lhs.params.iter().map(|p| &p.name).find(|name| !read.contains(name)).or(unread);
+    if let Some(name) = unread {
         return Some(format!("the left side does not read `{name}`"));
     }
     let bound: BTreeSet<&str> = lhs.nodes.iter().flat_map(|n| variables(&n.op)).collect();

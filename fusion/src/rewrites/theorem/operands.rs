@@ -3,7 +3,7 @@
 use fusewright_graph::{DType, Graph, Tensor, num};
 
 /// What the elements are.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
     /// Every pair of edge values meets.
     Edges,
@@ -14,7 +14,7 @@ pub enum Values {
 }
 
 /// Extents of a symbol.
-pub const ROWS: usize = 3;
+pub(super) const ROWS: usize = 3;
 
 fn edges(dtype: DType) -> Vec<f64> {
     let largest = num::max_finite(dtype);
@@ -44,7 +44,8 @@ pub fn tensors(graph: &Graph, values: Values) -> Vec<Tensor> {
     let mut made = Vec::new();
     for input in graph.inputs() {
         let ty = graph.ty(input.value);
-        let extent = |d: &fusewright_graph::Dim| d.eval(&|_| Some(ROWS as i64)).expect("one symbol") as usize;
+        let extent =
+            |d: &fusewright_graph::Dim| d.eval(&|_| Some(ROWS as i64)).expect("small sums and products") as usize;
         let shape: Vec<usize> = ty.shape.iter().map(extent).collect();
         let count: usize = shape.iter().product();
         let dtype = ty.dtype;
@@ -56,7 +57,7 @@ pub fn tensors(graph: &Graph, values: Values) -> Vec<Tensor> {
                 Values::Positive => 0.75 + (next() >> 12) as f64 / (1u64 << 53) as f64,
             };
             let elements = (0..count).map(element).collect();
-            stride *= edges.len();
+            stride = stride.saturating_mul(edges.len());
             Tensor::from_f64(dtype, &shape, elements)
         } else {
             let edges = int_edges(dtype);
@@ -66,7 +67,7 @@ pub fn tensors(graph: &Graph, values: Values) -> Vec<Tensor> {
                 Values::Random | Values::Positive => next() as i64,
             };
             let elements = (0..count).map(element).collect();
-            stride *= if dtype == DType::Bool { 2 } else { edges.len() };
+            stride = stride.saturating_mul(if dtype == DType::Bool { 2 } else { edges.len() });
             Tensor::from_i64(dtype, &shape, elements)
         };
         made.push(tensor.expect("as many elements as the shape takes"));

@@ -1,0 +1,244 @@
+//! Every rewrite is a theorem: the left side and what the matcher makes of it are evaluated by the interpreter on random
+//! and edge operands.
+//!
+//! For a rewrite, left sides are built for every dtype that the parameters admit, several shapes and every choice of
+//! attributes of a sample. What is `exact` must give the same bits. What is `fast` must stay within the bound that
+//! follows from the number of roundings, on operands where every function is well conditioned, and must differ
+//! somewhere, or it should be `exact`.
+
+mod instances;
+mod operands;
+
+use std::collections::BTreeMap;
+
+use fusewright_graph::interp::{InterpError, Symbols, run};
+use fusewright_graph::{DType, Dim, Graph, Op, Prim, ReduceOp, ScalarFn, Tensor, TensorType, TypeError, Value, num};
+
+use super::{Class, Rewrite};
+use instances::{Instance, instances};
+pub use operands::{Values, tensors};
+
+/// Types of the parameters, and texts of variables, on which a rewrite is checked as well.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Sample {
+    /// Types in the order of the parameters.
+    pub types: Vec<TensorType>,
+    /// Texts of attributes by variable.
+    pub texts: BTreeMap<String, String>,
+}
+
+/// Most elements of all values of a graph that is evaluated.
+const MOST_ELEMENTS: i64 = 1 << 22;
+
+/// Whether evaluating a graph takes little memory.
+fn is_small(graph: &Graph) -> bool {
+    let extent = |dim: &Dim| dim.eval(&|_| Some(operands::ROWS as i64)).ok().filter(|n| *n >= 0);
+    let elements = |value: u32| {
+        graph.ty(Value(value)).shape.iter().try_fold(1i64, |product, dim| product.checked_mul(extent(dim)?))
+    };
+    let mut values = 0..graph.value_count() as u32;
+    values.try_fold(0i64, |sum, value| sum.checked_add(elements(value)?)).is_some_and(|sum| sum <= MOST_ELEMENTS)
+}
+
+/// What checking a rewrite found.
+#[derive(Clone, Default, Debug)]
+pub struct Verdict {
+    /// Dtypes of the last parameter with an instance.
+    pub built: Vec<DType>,
+    /// Dtypes of the last parameter with an instance to which the rewrite applied.
+    pub dtypes: Vec<DType>,
+    /// Instances to which it applied.
+    pub instances: usize,
+    /// Operands on which both sides have values.
+    pub evaluated: usize,
+    /// Operands on which the bits differ.
+    pub different: usize,
+    /// What is wrong with the first bad instance.
+    pub failure: Option<String>,
+}
+
+/// The graph after the rewrite, if it applies.
+pub type Rewritten<'a> = &'a dyn Fn(&Graph) -> Result<Option<Graph>, TypeError>;
+
+/// How much is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effort {
+    /// Most choices of attributes for each choice of types.
+    pub choices: usize,
+    /// Most left sides.
+    pub instances: usize,
+}
+
+/// Checks a rewrite on operands of many types and on the given samples.
+pub fn check(rewrite: &Rewrite, given: &[Sample], most: Effort, apply: Rewritten<'_>) -> Verdict {
+    let mut verdict = Verdict::default();
+    for Instance { graph, dtype } in instances(rewrite, given, most) {
+        if !verdict.built.contains(&dtype) {
+            verdict.built.push(dtype);
+        }
+        let rewritten = match apply(&graph) {
+            Ok(None) => continue,
+            Ok(Some(rewritten)) => rewritten,
+            Err(error) => {
+                verdict.failure.get_or_insert(error.to_string());
+                continue;
+            }
+        };
+        verdict.instances += 1;
+        if !verdict.dtypes.contains(&dtype) {
+            verdict.dtypes.push(dtype);
+        }
+        if !(is_small(&graph) && is_small(&rewritten)) {
+            continue;
+        }
+        for values in [Values::Edges, Values::Random, Values::Positive] {
+            verdict.judge(rewrite, [&graph, &rewritten], values);
+        }
+    }
+    verdict
+}
+
+impl Verdict {
+    fn judge(&mut self, rewrite: &Rewrite, [left, right]: [&Graph; 2], values: Values) {
+        let inputs = tensors(left, values);
+        let evaluate = |graph: &Graph| run(graph, &inputs, &Symbols::new());
+        let wrong = match (evaluate(left), evaluate(right)) {
+            // Operands on which the left side has no value show nothing.
+            (Err(_), _) => return,
+            (Ok(_), Err(error)) => Some(no_value(left, right, &error)),
+            (Ok(a), Ok(b)) => {
+                self.evaluated += 1;
+                let unequal = a.iter().zip(&b).position(|(a, b)| a != b);
+                self.different += usize::from(unequal.is_some());
+                match rewrite.class {
+                    Class::Exact => unequal.map(|i| differs(left, right, &inputs, (&a[i], &b[i]))),
+                    Class::Fast if values == Values::Positive => match rounding(left, right) {
+                        Err(message) => Some(message),
+                        Ok(bound) => a
+                            .iter()
+                            .zip(&b)
+                            .find(|(a, b)| !close(a, b, bound))
+                            .map(|(a, b)| differs(left, right, &inputs, (a, b))),
+                    },
+                    Class::Fast => None,
+                }
+            }
+        };
+        if self.failure.is_none() {
+            self.failure = wrong;
+        }
+    }
+}
+
+fn no_value(left: &Graph, right: &Graph, error: &InterpError) -> String {
+    format!("the right side has no value where the left one has: {error}\n{left}{right}")
+}
+
+/// The first element that differs, the operands that make it, and both sides.
+fn differs(left: &Graph, right: &Graph, inputs: &[Tensor], (a, b): (&Tensor, &Tensor)) -> String {
+    let at = (0..a.len()).find(|&i| !same(a, b, i));
+    let Some(at) = at.filter(|_| a.dtype() == b.dtype() && a.shape() == b.shape()) else {
+        return format!("the sides differ in type\n{left}{right}");
+    };
+    let operand = |(input, tensor): (&fusewright_graph::Input, &Tensor)| {
+        let place = beneath(at, a.shape(), tensor.shape());
+        let value = place.and_then(|i| element(tensor, i));
+        let value = value.unwrap_or_else(|| format!("{:?} elements", tensor.shape()));
+        format!("{} = {value} ({})", input.name, tensor.dtype())
+    };
+    let operands: Vec<String> = left.inputs().iter().zip(inputs).map(operand).collect();
+    let value = |t: &Tensor| element(t, at).unwrap_or_default();
+    format!(
+        "for {} the left side gives {}, the right side {}, at element {at}\n{left}{right}",
+        operands.join(", "),
+        value(a),
+        value(b)
+    )
+}
+
+fn same(a: &Tensor, b: &Tensor, at: usize) -> bool {
+    match (a.floats(), b.floats()) {
+        (Some(x), Some(y)) => {
+            matches!((x.get(at), y.get(at)), (Some(x), Some(y)) if x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan())
+        }
+        _ => a.code(at) == b.code(at),
+    }
+}
+
+fn element(tensor: &Tensor, at: usize) -> Option<String> {
+    match (tensor.floats(), tensor.ints()) {
+        (Some(values), _) => values.get(at).map(|x| format!("{x:?}")),
+        (_, Some(values)) => values.get(at).map(i64::to_string),
+        _ => None,
+    }
+}
+
+/// The element of an operand that broadcasting puts beneath an element of a result, if the shapes broadcast.
+fn beneath(mut at: usize, result: &[usize], operand: &[usize]) -> Option<usize> {
+    let skip = result.len().checked_sub(operand.len())?;
+    let (mut place, mut stride) = (0, 1);
+    for (axis, &extent) in result.iter().enumerate().rev() {
+        let index = at.checked_rem(extent)?;
+        at /= extent;
+        if axis >= skip {
+            match operand[axis - skip] {
+                1 => {}
+                own if own == extent => place += index * stride,
+                _ => return None,
+            }
+            stride *= operand[axis - skip];
+        }
+    }
+    Some(place)
+}
+
+/// Relative error that the roundings of two graphs of positive operands may add up to: each node of floats rounds once
+/// by half a unit, and sums, products and quotients of positive numbers add relative errors at most.
+fn rounding(left: &Graph, right: &Graph) -> Result<f64, String> {
+    let mut sum = 0.0;
+    for graph in [left, right] {
+        let graph = graph.expanded().map_err(|e| e.to_string())?;
+        for node in graph.nodes() {
+            let dtype = graph.ty(node.results[0]).dtype;
+            if !(dtype.is_float() && is_well_conditioned(&node.op)) {
+                let name = node.op.name();
+                return Err(format!("no error bound of `{name}` to {dtype} is known, so the sides cannot be compared"));
+            }
+            // A value passes through each node once; twice the unit covers products of errors.
+            sum += 2.0 * num::unit_roundoff(dtype);
+        }
+    }
+    Ok(sum)
+}
+
+/// Whether relative errors of positive operands add at most.
+fn is_well_conditioned(op: &Op) -> bool {
+    match op {
+        Op::Prim(Prim::Map(f)) => {
+            use ScalarFn::{Add, Div, Max, Min, Mul, Recip, Rsqrt, Sqrt};
+            matches!(f, Add | Mul | Div | Recip | Sqrt | Rsqrt | Max | Min)
+        }
+        Op::Prim(Prim::Reduce { op, .. }) => matches!(op, ReduceOp::Add | ReduceOp::Max | ReduceOp::Min),
+        Op::Prim(
+            Prim::Cast { .. }
+            | Prim::Literal(_)
+            | Prim::Expand { .. }
+            | Prim::Reshape { .. }
+            | Prim::Permute { .. }
+            | Prim::Slice { .. }
+            | Prim::Cat { .. },
+        ) => true,
+        _ => false,
+    }
+}
+
+fn close(left: &Tensor, right: &Tensor, bound: f64) -> bool {
+    let (Some(a), Some(b)) = (left.floats(), right.floats()) else { return false };
+    // What leaves the normal range has no relative error bound.
+    let top = num::max_finite(left.dtype());
+    let normal = |x: f64| x.is_finite() && x.abs() < top && num::ulp(left.dtype(), x) <= x.abs();
+    a.iter()
+        .zip(b)
+        .filter(|(x, y)| normal(**x) && normal(**y))
+        .all(|(x, y)| (x - y).abs() <= bound * x.abs().max(y.abs()))
+}
