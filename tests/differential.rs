@@ -24,7 +24,7 @@ fn variable(name: &str, default: u64) -> u64 {
 fn run(profile: Profile, default_cases: u64) {
     let (seed, cases) = (variable("FUSEWRIGHT_SEED", 1), variable("FUSEWRIGHT_CASES", default_cases));
     let mut total = Seen::default();
-    let (mut unfused, mut refused) = (0, 0);
+    let mut unfused = 0;
     let mut failures = Vec::new();
     for case in 0..cases {
         let graph = graphs::random(profile, seed, case);
@@ -32,7 +32,6 @@ fn run(profile: Profile, default_cases: u64) {
         match judge(&graph, operands_seed) {
             Ok(seen) => {
                 unfused += u64::from(seen.fused == 0);
-                refused += u64::from(seen.refused);
                 total.fused += seen.fused;
                 total.elements += seen.elements;
                 total.single_valued += seen.single_valued;
@@ -50,9 +49,8 @@ fn run(profile: Profile, default_cases: u64) {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    println!("{cases} graphs, {unfused} without a fused kernel, {refused} with ops that have none: {total:?}");
+    println!("{cases} graphs, {unfused} without a fused kernel: {total:?}");
     assert!(total.fused as u64 >= cases && unfused * 10 <= cases, "{unfused} of {cases} unfused; {total:?}");
-    assert!(refused * 5 <= cases, "{refused} of {cases} with ops that have no kernel");
     assert!(total.single_valued * 2 >= total.elements, "{total:?}");
 }
 
@@ -80,4 +78,36 @@ fn a_returned_view_keeps_its_buffer() {
      }";
     let graph = text.parse().expect("the graph is well formed");
     judge(&graph, 1).unwrap_or_else(|failure| panic!("{failure:?}"));
+}
+
+/// Routing of a mixture of experts, in the orders that models have: one kernel each.
+#[test]
+fn the_largest_lanes_of_a_row_share_its_kernel() {
+    let renormalised = "%p = softmax %wide
+       %v, %i = top_k %p {k = K}
+       %sum = reduce %v {op = add, axes = [1]}
+       %n = div %v, %sum";
+    let of_groups = "%p = softmax %wide
+       %g = reshape %p {shape = [s, GROUPS, 4]}
+       %m = reduce %g {op = max, axes = [2]}
+       %best = reshape %m {shape = [s, GROUPS]}
+       %n, %i = top_k %best {k = 2}";
+    let chosen_first = "%v, %i = top_k %wide {k = K}
+       %n = softmax %v";
+    for routing in [renormalised, chosen_first, of_groups] {
+        for (experts, k) in [(8, 1), (8, 2), (60, 4), (128, 8), (256, 256)] {
+            let routing = routing.replace('K', &k.to_string()).replace("GROUPS", &(experts / 4).to_string());
+            let text = format!(
+                "graph @routing(s: 0..8192; %logits: bf16[s, {experts}]) {{
+                   %wide = cast %logits {{to = f32}}
+                   {routing}
+                   %y = cast %n {{to = bf16}}
+                   return %y, %i
+                 }}"
+            );
+            let graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let seen = judge(&graph, k).unwrap_or_else(|failure| panic!("{failure:?}\n{text}"));
+            assert_eq!(seen.fused, 1, "{text}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use fusewright::graph::ops::{
     Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding, RopeNeox, Sigmoid, Silu, SiluForm,
 };
 use fusewright::graph::{
-    Builder, DType, Dim, Graph, Literal, NanRule, Prim, ReduceOp, Rounding, ScalarFn, TensorType, Value, infer, num,
+    Builder, DType, Dim, Graph, Literal, NanRule, Op, Prim, ReduceOp, Rounding, ScalarFn, TensorType, Value, infer, num,
 };
 
 use fusewright::inputs::Random;
@@ -169,6 +169,7 @@ impl Gen {
                 (1, Gen::expand),
                 (1, Gen::iota),
                 (1, Gen::arg_reduce),
+                (1, Gen::top_k),
             ],
             Profile::Heads => &[
                 (7, Gen::binary),
@@ -365,6 +366,17 @@ impl Gen {
         self.shape(x)[axis].as_const()?;
         let op = self.random.pick(&[ReduceOp::Max, ReduceOp::Min]);
         self.prim(Prim::ArgReduce { op, axis }, &[x])
+    }
+
+    /// The largest of each row; both results may be taken.
+    fn top_k(&mut self) -> Option<Value> {
+        let x = self.float()?;
+        let n = self.shape(x).last()?.as_const()?;
+        let k = 1 + self.random.below(n.clamp(1, 12) as usize) as i64;
+        let results = self.b.op(Op::Prim(Prim::TopK { k: k.min(n).into() }), &[x]).ok()?;
+        self.used.push(x);
+        self.pool.push(results[1]);
+        Some(results[0])
     }
 
     fn iota(&mut self) -> Option<Value> {

@@ -197,11 +197,7 @@ impl<'a> Emitter<'a> {
                 return self.push_at(id, InstOp::Literal(Literal::Int(DType::I64, 0)), &[]);
             }
             Prim::ArgReduce { op, .. } => return self.arg_reduce(id, node, args[0], *op),
-            Prim::TopK { k } => {
-                let row = self.whole_row(id, node, args[0])?;
-                let found = self.push_at(id, InstOp::TopK(k.clone()), &[row])?;
-                return Ok(vec![found[0], self.lane_number(id, found[1])?]);
-            }
+            Prim::TopK { k } => return self.top_k(id, node, args[0], k),
             Prim::Slice { start, step, axis, .. } => {
                 args[0] = self.full(id, node.operands[0], args[0])?;
                 self.covers_row(id, node.operands[0], *axis)?;
@@ -279,6 +275,19 @@ impl<'a> Emitter<'a> {
             _ => return Err(LowerError::at(id, "runs over lanes that are not the last of its row")),
         };
         Ok(vec![self.lane_number(id, lane)?])
+    }
+
+    /// The largest lanes of a row and where they are. One lane is no row, be it all there are or all that are asked for.
+    fn top_k(&mut self, id: NodeId, node: &Node, x: Val, k: &Dim) -> Result<Vec<Val>, LowerError> {
+        let one = k.as_const() == Some(1);
+        if one && axes_reduced_by(self.axes, id).is_empty() {
+            let first = self.push_at(id, InstOp::Literal(Literal::Int(DType::I64, 0)), &[])?;
+            return Ok(vec![x, first[0]]);
+        }
+        let row = self.whole_row(id, node, x)?;
+        let op = if one { InstOp::ArgReduce(ReduceOp::Max) } else { InstOp::TopK(k.clone()) };
+        let found = self.push_at(id, op, &[row])?;
+        Ok(vec![found[0], self.lane_number(id, found[1])?])
     }
 
     /// The least lane of each group that holds the group's extreme, or a NaN, counted from the start of the group.
@@ -381,6 +390,9 @@ impl<'a> Emitter<'a> {
         let lanes = self.axes.flat(node.operands[0]).into_iter().filter(|&a| !self.space.is_row(a));
         if !lanes.eq(axes_reduced_by(self.axes, id)) {
             return Err(LowerError::at(id, "runs over part of the lanes"));
+        }
+        if matches!(self.segment.ty(val).shape, Shape::Group { .. }) {
+            return Ok(self.push_at(id, InstOp::AsRow, &[val])?[0]);
         }
         Ok(val)
     }

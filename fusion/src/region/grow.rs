@@ -77,13 +77,13 @@ impl<'a, 'g> Growth<'a, 'g> {
             Op::Composite(_) => Ok(()),
             Op::Prim(prim) => match prim {
                 Prim::Map(_) | Prim::Cast { .. } | Prim::Bitcast { .. } | Prim::Reduce { .. } => Ok(()),
-                Prim::ArgReduce { .. } | Prim::Cat { .. } | Prim::Gather { .. } | Prim::Pack { .. } => Ok(()),
+                Prim::ArgReduce { .. } | Prim::TopK { .. } | Prim::Cat { .. } => Ok(()),
+                Prim::Gather { .. } | Prim::Pack { .. } => Ok(()),
                 Prim::MatMul { .. } => Err(Refusal::MatMul),
                 Prim::Sdpa(_) => Err(Refusal::Attention),
                 Prim::AllReduce { .. } => Err(Refusal::Collective),
                 Prim::Opaque { .. } => Err(Refusal::Opaque),
                 Prim::Scatter { .. } => Err(Refusal::Scatter),
-                Prim::TopK { .. } => Err(Refusal::TopK),
                 Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. } => Err(Refusal::Constant),
                 Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. } => {
                     Err(Refusal::LayoutOnly)

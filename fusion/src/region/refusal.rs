@@ -15,7 +15,7 @@ pub enum Refusal {
     Opaque,
     /// Writes to rows that an index tensor chooses.
     Scatter,
-    /// Selects the largest elements of a row.
+    /// Selects the largest elements of a part of a row, or a number of them that is not known.
     TopK,
     /// Only moves or repeats elements; free as a view, or left to its consumer.
     LayoutOnly,
@@ -114,7 +114,9 @@ impl Refusal {
             Refusal::Collective => "a collective waits for other ranks",
             Refusal::Opaque => "an op of the host framework is not taken apart",
             Refusal::Scatter => "it writes to rows that an index tensor chooses",
-            Refusal::TopK => "it selects the largest elements of a row",
+            Refusal::TopK => {
+                "it selects the largest elements of a part of a row, or a number of them that is not known"
+            }
             Refusal::LayoutOnly => "layout only: free as a view, or left to its consumer",
             Refusal::Constant => "a constant, of which every consumer has its own",
             Refusal::Dead => "nothing reads its results",

@@ -1,6 +1,6 @@
 //! The iteration space of a body of primitives, and whether it has one.
 //!
-//! Lanes are the axes that reductions run over and that slices and concatenations of computed values cut; without any,
+//! Lanes are the axes that reductions and top-k run over and that slices and concatenations of computed values cut; without any,
 //! the innermost dim of the output of most axes. Every other axis counts rows. A body is one row program if all its
 //! outputs run over the same rows, no row depends on another, and every computed value holds its lanes in one order.
 
@@ -38,6 +38,7 @@ impl Space {
         let views = views(body);
         let lanes = find_lanes(body, &axes, &views)?;
         let mut space = Space { axes, rows: Vec::new(), lanes };
+        space.check_selected(body)?;
         space.check_values(body, &views)?;
         space.rows = space.common_rows(body, segments)?;
         space.check_nodes(body, &views)?;
@@ -51,6 +52,19 @@ impl Space {
 
     fn row_of(&self, axis: AxisId) -> Option<&[AxisId]> {
         self.lanes.iter().find(|row| row.contains(&axis)).map(Vec::as_slice)
+    }
+
+    /// A top-k runs over all lanes of a row, and selects a known number of them.
+    fn check_selected(&self, body: &Graph) -> Result<(), Refusal> {
+        for (id, over) in self.axes.reduced() {
+            let node = body.node(id);
+            let Op::Prim(Prim::TopK { k }) = &node.op else { continue };
+            let lanes = self.axes.flat(node.operands[0]).into_iter().filter(|&a| self.is_lane(a));
+            if !lanes.eq(over) || k.as_const().is_none() {
+                return Err(Refusal::TopK);
+            }
+        }
+        Ok(())
     }
 
     /// Every value holds an axis once, and computed values hold their lanes in the order of the row.
@@ -95,7 +109,7 @@ impl Space {
             let node = body.node(id);
             let Op::Prim(prim) = &node.op else { continue };
             match prim {
-                Prim::Reduce { .. } | Prim::ArgReduce { .. } => {
+                Prim::Reduce { .. } | Prim::ArgReduce { .. } | Prim::TopK { .. } => {
                     let over = reduced.iter().find(|(at, _)| *at == id).map_or(&[][..], |(_, over)| over);
                     self.check_reduced(node.operands[0], over)?;
                     self.check_single_row(node.operands[0], over)?;
@@ -179,6 +193,9 @@ pub fn lanes(body: &Graph, axes: &AxisMap) -> Result<Vec<Vec<AxisId>>, Refusal> 
 
 fn find_lanes(body: &Graph, axes: &AxisMap, views: &[bool]) -> Result<Vec<Vec<AxisId>>, Refusal> {
     let mut runs: Vec<Vec<AxisId>> = axes.reduced().map(|(_, over)| over).collect();
+    // What a top-k selects is a row of its own.
+    let selected = body.nodes().iter().filter(|node| matches!(node.op, Op::Prim(Prim::TopK { .. })));
+    runs.extend(selected.filter_map(|node| axes.dims(node.results[0]).pop()));
     for cut in axes.derived() {
         if !views[body.node(cut.node).results[0].0 as usize] {
             runs.push(axes.resolve(&[cut.axis]));

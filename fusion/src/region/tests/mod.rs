@@ -1,8 +1,10 @@
 //! What merges and what does not.
 
+mod refusals;
+
 use expect_test::{Expect, expect};
 use fusewright_graph::DType::{BF16, F32, I64};
-use fusewright_graph::{Dim, Prim, ReduceOp, ScalarFn};
+use fusewright_graph::{Dim, Op, Prim, ReduceOp, ScalarFn};
 
 use super::*;
 use crate::pass::{Cx, PassManager, Verify};
@@ -383,132 +385,6 @@ fn functions_of_weights_join_the_rows() {
     assert!(partition.regions[0].ends.is_empty());
 }
 
-/// The reasons of what a graph leaves out of regions or at their ends.
-fn refusals(build: impl FnOnce(&Sample) -> Built<Vec<Value>>) -> std::collections::BTreeSet<Refusal> {
-    let g = Sample::new(false);
-    let outputs = build(&g).expect("types");
-    let graph = g.finish(&outputs);
-    let partition = partition(&graph, &Limits::default());
-    let ends = partition.regions.iter().flat_map(|r| r.ends.iter().map(|e| e.refusal));
-    partition.unfused.iter().map(|u| u.refusal).chain(ends).collect()
-}
-
-fn rows(g: &Sample, name: &str) -> Value {
-    g.input(name, F32, &[-1, 64])
-}
-
-fn exp(g: &Sample, x: Value) -> Built {
-    g.b.map(ScalarFn::Exp, &[x])
-}
-
-#[test]
-fn every_refusal_fires() {
-    let mut seen = std::collections::BTreeSet::new();
-    let mut fires = |refusal: Refusal, build: &dyn Fn(&Sample) -> Built<Vec<Value>>| {
-        let found = refusals(|g| build(g));
-        assert!(found.contains(&refusal), "{refusal:?} is not among {found:?}");
-        seen.insert(refusal);
-    };
-    let prim = |g: &Sample, prim: Prim, operands: &[Value]| g.b.prim(prim, operands);
-    fires(Refusal::MatMul, &|g| {
-        let y = exp(g, rows(g, "x"))?;
-        Ok(vec![g.linear(y, g.input("w", F32, &[8, 64]))?])
-    });
-    fires(Refusal::Attention, &|g| {
-        let q = exp(g, g.input("q", F32, &[1, 2, -1, 8]))?;
-        let sdpa = fusewright_graph::prim::Sdpa { causal: true, wide: false, scale_bits: 1f64.to_bits() };
-        Ok(vec![prim(g, Prim::Sdpa(sdpa), &[q, q, q])?])
-    });
-    fires(Refusal::Collective, &|g| {
-        let y = exp(g, rows(g, "x"))?;
-        Ok(vec![exp(g, prim(g, Prim::AllReduce { group: "tp".into() }, &[y])?)?])
-    });
-    fires(Refusal::Opaque, &|g| {
-        let x = rows(g, "x");
-        let results = vec![g.b.ty(x)];
-        let opaque = Prim::Opaque { target: "host.op".into(), attrs: Vec::new(), results };
-        Ok(vec![exp(g, prim(g, opaque, &[exp(g, x)?])?)?])
-    });
-    fires(Refusal::Scatter, &|g| {
-        let (cache, ids) = (g.input("cache", F32, &[1000, 64]), g.input("ids", I64, &[-1]));
-        Ok(vec![prim(g, Prim::Scatter { axis: 0 }, &[cache, ids, exp(g, rows(g, "x"))?])?])
-    });
-    fires(Refusal::TopK, &|g| g.b.op(fusewright_graph::Op::Prim(Prim::TopK { k: 2.into() }), &[exp(g, rows(g, "x"))?]));
-    fires(Refusal::LayoutOnly, &|g| Ok(vec![g.permute(rows(g, "x"), &[1, 0])?]));
-    fires(Refusal::Constant, &|g| Ok(vec![g.b.float(F32, 2.0)?]));
-    fires(Refusal::Dead, &|g| {
-        exp(g, rows(g, "x"))?;
-        Ok(Vec::new())
-    });
-    let reduce = |axes: &[usize]| Prim::Reduce {
-        op: ReduceOp::Add,
-        axes: axes.to_vec(),
-        nan: fusewright_graph::NanRule::Propagate,
-    };
-    fires(Refusal::ReductionAxis, &|g| Ok(vec![prim(g, reduce(&[0]), &[rows(g, "x")])?]));
-    fires(Refusal::WholeTensor, &|g| Ok(vec![prim(g, reduce(&[0, 1]), &[rows(g, "x")])?]));
-    fires(Refusal::Reshape, &|g| {
-        let y = exp(g, g.input("x", F32, &[6, 4]))?;
-        Ok(vec![exp(g, g.view(y, &[8, 3])?)?])
-    });
-    fires(Refusal::LaneOverlap, &|g| {
-        let y = g.view(g.softmax(g.input("x", F32, &[-1, 2, 12]))?, &[-1, 6, 4])?;
-        Ok(vec![g.softmax(g.b.cat(&[y, g.input("z", F32, &[-1, 6, 4])], 1)?)?])
-    });
-    fires(Refusal::LaneOrder, &|g| {
-        let y = g.softmax(g.input("x", F32, &[-1, 8, 16]))?;
-        Ok(vec![g.softmax(g.permute(y, &[0, 2, 1])?)?])
-    });
-    fires(Refusal::LaneCut, &|g| {
-        let y = exp(g, g.input("x", F32, &[-1, 4, 16]))?;
-        Ok(vec![g.softmax(g.b.cat(&[y, g.input("z", F32, &[-1, 4, 1])], 2)?)?])
-    });
-    fires(Refusal::Diagonal, &|g| {
-        let e = exp(g, g.input("x", F32, &[-1]))?;
-        Ok(vec![g.b.add(g.view(e, &[-1, 1])?, g.view(e, &[1, -1])?)?])
-    });
-    fires(Refusal::NoCommonRows, &|g| {
-        let w = exp(g, g.input("w", F32, &[64]))?;
-        Ok(vec![w, g.softmax(g.b.mul(w, g.input("x", F32, &[-1, 64]))?)?])
-    });
-    fires(Refusal::InnerRows, &|g| {
-        let table = exp(g, g.input("t", F32, &[-1, 1, 16]))?;
-        Ok(vec![table, g.b.mul(table, g.input("x", F32, &[-1, 4, 16]))?])
-    });
-    fires(Refusal::GatherComputed, &|g| {
-        let rows = prim(g, Prim::Gather { axis: 0 }, &[exp(g, rows(g, "x"))?, g.input("ids", I64, &[-1])])?;
-        Ok(vec![exp(g, rows)?])
-    });
-    fires(Refusal::GatherLanes, &|g| {
-        Ok(vec![exp(g, prim(g, Prim::Gather { axis: 1 }, &[rows(g, "x"), g.input("ids", I64, &[64])])?)?])
-    });
-    fires(Refusal::NotConvex, &|g| {
-        let y = exp(g, rows(g, "x"))?;
-        let product = g.linear(y, g.input("w", F32, &[64, 64]))?;
-        Ok(vec![g.b.add(y, product)?])
-    });
-    fires(Refusal::TooLarge, &|g| {
-        let mut y = rows(g, "x");
-        for i in 0..70 {
-            y = g.b.add(y, rows(g, &format!("x{i}")))?;
-        }
-        Ok(vec![y])
-    });
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), Refusal::ALL);
-}
-
-#[test]
-fn nothing_is_refused_in_plain_row_work() {
-    let plain = |g: &Sample| {
-        let y = g.softmax(g.b.add(rows(g, "x"), rows(g, "r"))?)?;
-        let groups = g.view(y, &[-1, 4, 16])?;
-        let largest = g.b.reduce_last(ReduceOp::Max, groups)?;
-        Ok(vec![g.view(g.b.div(groups, largest)?, &[-1, 64])?, y])
-    };
-    let found = refusals(plain);
-    assert!(found.is_empty(), "{found:?}");
-}
-
 #[test]
 fn heads_cut_out_of_one_product_share_its_rows() {
     let heads = |shared: bool| {
@@ -527,4 +403,21 @@ fn heads_cut_out_of_one_product_share_its_rows() {
     assert!(region.segments && region.outputs.len() == 2);
     assert_eq!(region.space().expect("common rows").rows.len(), 1);
     assert_eq!(heads(false).1.regions.len(), 2);
+}
+
+#[test]
+fn routing_is_one_region() {
+    let graph = built(|g| {
+        let p = g.softmax(g.b.cast(g.input("logits", BF16, &[-1, 128]), F32)?)?;
+        let found = g.b.op(Op::Prim(Prim::TopK { k: 8.into() }), &[p])?;
+        let sum = g.b.reduce_last(ReduceOp::Add, found[0])?;
+        let weights = g.b.cast(g.b.div(found[0], sum)?, BF16)?;
+        Ok(g.finish(&[weights, found[1]]))
+    });
+    expect_division(
+        &graph,
+        &expect![[r#"
+        region cast softmax top_k reduce div cast
+    "#]],
+    );
 }

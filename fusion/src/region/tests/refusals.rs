@@ -1,0 +1,245 @@
+//! Why nodes do not share a kernel: for each reason a graph in which it fires, and one near it in which it does not.
+
+use std::collections::BTreeSet;
+
+use fusewright_graph::DType::{F32, I64};
+use fusewright_graph::{NanRule, Op, Prim, ReduceOp, ScalarFn, Value};
+
+use crate::region::{Limits, Refusal, partition};
+use crate::samples::{Built, Sample};
+
+/// The reasons of what a graph leaves out of regions or at their ends.
+fn refusals(build: impl FnOnce(&Sample) -> Built<Vec<Value>>) -> BTreeSet<Refusal> {
+    let g = Sample::new(false);
+    let outputs = build(&g).expect("types");
+    let graph = g.finish(&outputs);
+    let partition = partition(&graph, &Limits::default());
+    let ends = partition.regions.iter().flat_map(|r| r.ends.iter().map(|e| e.refusal));
+    partition.unfused.iter().map(|u| u.refusal).chain(ends).collect()
+}
+
+fn rows(g: &Sample, name: &str) -> Value {
+    g.input(name, F32, &[-1, 64])
+}
+
+fn exp(g: &Sample, x: Value) -> Built {
+    g.b.map(ScalarFn::Exp, &[x])
+}
+
+fn top_k(g: &Sample, x: Value) -> Built<Vec<Value>> {
+    g.b.op(Op::Prim(Prim::TopK { k: 2.into() }), &[x])
+}
+
+fn sum_of(g: &Sample, count: usize) -> Built<Vec<Value>> {
+    let first = rows(g, "x");
+    let sum = (0..count).try_fold(first, |sum, i| g.b.add(sum, rows(g, &format!("x{i}"))))?;
+    Ok(vec![sum])
+}
+
+/// What makes the outputs of a graph.
+type Build<'a> = &'a dyn Fn(&Sample) -> Built<Vec<Value>>;
+
+#[test]
+fn every_refusal_fires_and_spares_its_twin() {
+    let mut seen = BTreeSet::new();
+    let mut fires = |refusal: Refusal, build: Build<'_>, near: Build<'_>| {
+        let found = refusals(|g| build(g));
+        assert!(found.contains(&refusal), "{refusal:?} is not among {found:?}");
+        let found = refusals(|g| near(g));
+        assert!(!found.contains(&refusal), "{refusal:?} is among {found:?} of its twin");
+        seen.insert(refusal);
+    };
+    let prim = |g: &Sample, prim: Prim, operands: &[Value]| g.b.prim(prim, operands);
+    fires(
+        Refusal::MatMul,
+        &|g| {
+            let y = exp(g, rows(g, "x"))?;
+            Ok(vec![g.linear(y, g.input("w", F32, &[8, 64]))?])
+        },
+        &|g| {
+            let y = exp(g, rows(g, "x"))?;
+            Ok(vec![g.b.mul(y, g.input("w", F32, &[64]))?])
+        },
+    );
+    fires(
+        Refusal::Attention,
+        &|g| {
+            let q = exp(g, g.input("q", F32, &[1, 2, -1, 8]))?;
+            let sdpa = fusewright_graph::prim::Sdpa { causal: true, wide: false, scale_bits: 1f64.to_bits() };
+            Ok(vec![prim(g, Prim::Sdpa(sdpa), &[q, q, q])?])
+        },
+        &|g| {
+            let q = exp(g, g.input("q", F32, &[1, 2, -1, 8]))?;
+            Ok(vec![g.softmax(g.b.mul(q, q)?)?])
+        },
+    );
+    fires(
+        Refusal::Collective,
+        &|g| {
+            let y = exp(g, rows(g, "x"))?;
+            Ok(vec![exp(g, prim(g, Prim::AllReduce { group: "tp".into() }, &[y])?)?])
+        },
+        &|g| Ok(vec![exp(g, exp(g, rows(g, "x"))?)?]),
+    );
+    fires(
+        Refusal::Opaque,
+        &|g| {
+            let x = rows(g, "x");
+            let results = vec![g.b.ty(x)];
+            let opaque = Prim::Opaque { target: "host.op".into(), attrs: Vec::new(), results };
+            Ok(vec![exp(g, prim(g, opaque, &[exp(g, x)?])?)?])
+        },
+        &|g| Ok(vec![exp(g, exp(g, rows(g, "x"))?)?]),
+    );
+    fires(
+        Refusal::Scatter,
+        &|g| {
+            let (cache, ids) = (g.input("cache", F32, &[1000, 64]), g.input("ids", I64, &[-1]));
+            Ok(vec![prim(g, Prim::Scatter { axis: 0 }, &[cache, ids, exp(g, rows(g, "x"))?])?])
+        },
+        &|g| {
+            let (cache, ids) = (g.input("cache", F32, &[1000, 64]), g.input("ids", I64, &[-1]));
+            Ok(vec![exp(g, prim(g, Prim::Gather { axis: 0 }, &[cache, ids])?)?])
+        },
+    );
+    fires(Refusal::TopK, &|g| top_k(g, g.view(g.softmax(rows(g, "x"))?, &[-1, 4, 16])?), &|g| {
+        top_k(g, g.softmax(rows(g, "x"))?)
+    });
+    fires(Refusal::LayoutOnly, &|g| Ok(vec![g.permute(rows(g, "x"), &[1, 0])?]), &|g| {
+        Ok(vec![exp(g, g.permute(rows(g, "x"), &[1, 0])?)?])
+    });
+    fires(Refusal::Constant, &|g| Ok(vec![g.b.float(F32, 2.0)?]), &|g| {
+        Ok(vec![g.b.add(rows(g, "x"), g.b.float(F32, 2.0)?)?])
+    });
+    fires(
+        Refusal::Dead,
+        &|g| {
+            exp(g, rows(g, "x"))?;
+            Ok(Vec::new())
+        },
+        &|g| Ok(vec![exp(g, rows(g, "x"))?]),
+    );
+    let reduce = |axes: &[usize]| Prim::Reduce { op: ReduceOp::Add, axes: axes.to_vec(), nan: NanRule::Propagate };
+    fires(Refusal::ReductionAxis, &|g| Ok(vec![prim(g, reduce(&[0]), &[rows(g, "x")])?]), &|g| {
+        Ok(vec![prim(g, reduce(&[1]), &[rows(g, "x")])?])
+    });
+    fires(Refusal::WholeTensor, &|g| Ok(vec![prim(g, reduce(&[0, 1]), &[rows(g, "x")])?]), &|g| {
+        Ok(vec![prim(g, reduce(&[1, 2]), &[g.input("x", F32, &[-1, 4, 16])])?])
+    });
+    fires(
+        Refusal::Reshape,
+        &|g| {
+            let y = exp(g, g.input("x", F32, &[6, 4]))?;
+            Ok(vec![exp(g, g.view(y, &[8, 3])?)?])
+        },
+        &|g| {
+            let y = exp(g, g.input("x", F32, &[6, 4]))?;
+            Ok(vec![exp(g, g.view(y, &[2, 3, 4])?)?])
+        },
+    );
+    fires(
+        Refusal::LaneOverlap,
+        &|g| {
+            let y = g.view(g.softmax(g.input("x", F32, &[-1, 2, 12]))?, &[-1, 6, 4])?;
+            Ok(vec![g.softmax(g.b.cat(&[y, g.input("z", F32, &[-1, 6, 4])], 1)?)?])
+        },
+        &|g| {
+            let y = g.softmax(g.input("x", F32, &[-1, 2, 12]))?;
+            Ok(vec![g.softmax(g.view(y, &[-1, 24])?)?])
+        },
+    );
+    fires(
+        Refusal::LaneOrder,
+        &|g| {
+            let y = g.softmax(g.input("x", F32, &[-1, 8, 16]))?;
+            Ok(vec![g.softmax(g.permute(y, &[0, 2, 1])?)?])
+        },
+        &|g| Ok(vec![g.softmax(g.softmax(g.input("x", F32, &[-1, 8, 16]))?)?]),
+    );
+    fires(
+        Refusal::LaneCut,
+        &|g| {
+            let y = exp(g, g.input("x", F32, &[-1, 4, 16]))?;
+            Ok(vec![g.softmax(g.b.cat(&[y, g.input("z", F32, &[-1, 4, 1])], 2)?)?])
+        },
+        &|g| {
+            let y = exp(g, g.input("x", F32, &[-1, 4, 16]))?;
+            Ok(vec![g.softmax(g.b.cat(&[y, g.input("z", F32, &[-1, 4, 2])], 2)?)?])
+        },
+    );
+    fires(
+        Refusal::Diagonal,
+        &|g| {
+            let e = exp(g, g.input("x", F32, &[-1]))?;
+            Ok(vec![g.b.add(g.view(e, &[-1, 1])?, g.view(e, &[1, -1])?)?])
+        },
+        &|g| {
+            let e = exp(g, g.input("x", F32, &[-1]))?;
+            Ok(vec![g.b.add(g.view(e, &[-1, 1])?, g.input("z", F32, &[1, 8]))?])
+        },
+    );
+    fires(
+        Refusal::NoCommonRows,
+        &|g| {
+            let w = exp(g, g.input("w", F32, &[64]))?;
+            Ok(vec![w, g.softmax(g.b.mul(w, g.input("x", F32, &[-1, 64]))?)?])
+        },
+        &|g| {
+            let w = exp(g, g.input("w", F32, &[64]))?;
+            Ok(vec![g.softmax(g.b.mul(w, g.input("x", F32, &[-1, 64]))?)?])
+        },
+    );
+    fires(
+        Refusal::InnerRows,
+        &|g| {
+            let table = exp(g, g.input("t", F32, &[-1, 1, 16]))?;
+            Ok(vec![table, g.b.mul(table, g.input("x", F32, &[-1, 4, 16]))?])
+        },
+        &|g| {
+            let table = exp(g, g.input("t", F32, &[-1, 4, 16]))?;
+            Ok(vec![table, g.b.mul(table, g.input("x", F32, &[-1, 4, 16]))?])
+        },
+    );
+    fires(
+        Refusal::GatherComputed,
+        &|g| {
+            let rows = prim(g, Prim::Gather { axis: 0 }, &[exp(g, rows(g, "x"))?, g.input("ids", I64, &[-1])])?;
+            Ok(vec![exp(g, rows)?])
+        },
+        &|g| {
+            let rows = prim(g, Prim::Gather { axis: 0 }, &[rows(g, "x"), g.input("ids", I64, &[-1])])?;
+            Ok(vec![exp(g, rows)?])
+        },
+    );
+    fires(
+        Refusal::GatherLanes,
+        &|g| Ok(vec![exp(g, prim(g, Prim::Gather { axis: 1 }, &[rows(g, "x"), g.input("ids", I64, &[64])])?)?]),
+        &|g| Ok(vec![exp(g, prim(g, Prim::Gather { axis: 0 }, &[rows(g, "x"), g.input("ids", I64, &[-1])])?)?]),
+    );
+    fires(
+        Refusal::NotConvex,
+        &|g| {
+            let y = exp(g, rows(g, "x"))?;
+            let product = g.linear(y, g.input("w", F32, &[64, 64]))?;
+            Ok(vec![g.b.add(y, product)?])
+        },
+        &|g| {
+            let y = exp(g, rows(g, "x"))?;
+            Ok(vec![g.b.add(y, g.b.mul(y, g.input("w", F32, &[64]))?)?])
+        },
+    );
+    fires(Refusal::TooLarge, &|g| sum_of(g, 70), &|g| sum_of(g, 10));
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), Refusal::ALL);
+}
+
+#[test]
+fn nothing_is_refused_in_plain_row_work() {
+    let plain = |g: &Sample| {
+        let y = g.softmax(g.b.add(rows(g, "x"), rows(g, "r"))?)?;
+        let groups = g.view(y, &[-1, 4, 16])?;
+        let largest = g.b.reduce_last(ReduceOp::Max, groups)?;
+        Ok(vec![g.view(g.b.div(groups, largest)?, &[-1, 64])?, y])
+    };
+    let found = refusals(plain);
+    assert!(found.is_empty(), "{found:?}");
+}
