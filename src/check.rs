@@ -7,6 +7,10 @@
 //! A stored result may come from another graph of the same function, which rounds at other places: attention as one op
 //! and spelled out, say. So a stored element may lie outside, by no more than its interval is wide or by one place, and
 //! few may: one in 1000, and one in 10 of those whose interval holds several values, since there such a rounding shows.
+//!
+//! That rule makes no exception for attention spelled out in f32, whose stored results may come from one fused op and
+//! then lie far. A wider interval would have to know the roundings of that op, which the graph does not hold, and would
+//! let a wrong softmax or product of ours pass. Such results have to be computed by the graph that they are stored with.
 
 use std::collections::BTreeMap;
 
