@@ -8,7 +8,7 @@ use std::time::Instant;
 use fusewright_abi::{KernelArtifact, Target};
 use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
-use fusewright_codegen::kernel::{Kernel, verify};
+use fusewright_codegen::kernel::{InstError, Kernel, verify};
 use fusewright_codegen::lower::{LowerError, lower};
 use fusewright_codegen::schedule::Schedule;
 use fusewright_graph::Graph;
@@ -26,6 +26,9 @@ pub enum CompileError {
     /// The target's backend does not take the kernel; run it unfused.
     #[error("{0}")]
     Backend(#[from] BackendError),
+    /// The target lacks a function of the kernel, and so does the table of expansions; run it unfused.
+    #[error("{0}")]
+    Expand(#[from] InstError),
     /// A stage cannot be written to the folder that [`crate::knobs::DUMP_DIR`] names.
     #[error("{0}")]
     Dump(Box<Error>),
@@ -37,7 +40,10 @@ pub enum CompileError {
 impl CompileError {
     /// Whether the body is to run unfused because nothing takes it.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, CompileError::Lower(_) | CompileError::Backend(BackendError::Unsupported { .. }))
+        matches!(
+            self,
+            CompileError::Lower(_) | CompileError::Expand(_) | CompileError::Backend(BackendError::Unsupported { .. })
+        )
     }
 
     /// The error as the facade reports it.
@@ -51,9 +57,9 @@ impl From<CompileError> for Error {
         match error {
             CompileError::Dump(error) => *error,
             CompileError::Backend(BackendError::Target { .. }) => Error::Unavailable(error.to_string()),
-            CompileError::Lower(_) | CompileError::Backend(BackendError::Unsupported { .. }) => {
-                Error::Input(error.to_string())
-            }
+            CompileError::Lower(_)
+            | CompileError::Expand(_)
+            | CompileError::Backend(BackendError::Unsupported { .. }) => Error::Input(error.to_string()),
             CompileError::Backend(BackendError::Internal { .. }) | CompileError::Internal(_) => {
                 Error::Internal(error.to_string())
             }
@@ -112,7 +118,7 @@ impl Compiler {
     pub fn kernel(&self, name: &str, body: &Graph) -> Result<(Kernel, Kernel), CompileError> {
         let kernel = lower(&identifier(name), body, &self.schedule)?;
         verify(&kernel).map_err(|e| CompileError::Internal(format!("lowering `{name}`: {e}")))?;
-        let expanded = expand(&kernel, column(&self.target)).map_err(|e| CompileError::Internal(e.to_string()))?;
+        let expanded = expand(&kernel, column(&self.target))?;
         verify(&expanded).map_err(|e| CompileError::Internal(format!("expanding `{name}`: {e}")))?;
         Ok((kernel, expanded))
     }

@@ -143,3 +143,14 @@ fn a_pipeline_is_a_file() {
     refused(2, &["explain", &model, "--pipeline", &wrong], &["wrong.toml", "`raise` may not come before `rewrite`"]);
     refused(2, &["run", &model, "--pipeline", "nowhere.toml"], &["nowhere.toml"]);
 }
+
+#[test]
+fn what_has_no_kernel_is_a_refusal_and_runs_by_reference() {
+    let folder = folder();
+    let model = write(&folder, "exp.fw", "graph @g(%x: f64[4]) {\n  %y = exp %x\n  return %y\n}\n");
+    let report = json(&["explain", &model, "--json"]);
+    let reason = report["regions"][0]["no_kernel"].as_str().expect("a reason");
+    assert!(reason.contains("exp") && reason.contains("f64"), "{report}");
+    assert!(!reason.contains("internal"), "{reason}");
+    assert_eq!(call(&["run", &model]).code, Some(0));
+}

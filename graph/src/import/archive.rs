@@ -10,6 +10,7 @@ use std::io::Cursor;
 use std::ops::Range;
 
 use bytes::Bytes;
+use zip::read::{ArchiveOffset, Config};
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::checksum::Checksum;
@@ -42,7 +43,11 @@ impl Archive {
             Diagnostic::new("import.archive", format!("not a readable .pt2 archive: {message}"))
                 .with_help("expected a file written by torch.export.save")
         };
-        let mut zip = ZipArchive::new(Cursor::new(&bytes[..])).map_err(|e| refuse(e.to_string()))?;
+        // The archive starts at the first byte. Left to find out, the reader may take an archive inside of it (torch
+        // stores sample inputs as one) for this one.
+        let config = Config { archive_offset: ArchiveOffset::Known(0) };
+        let zip = ZipArchive::with_config(config, Cursor::new(&bytes[..]));
+        let mut zip = zip.map_err(|e| refuse(e.to_string()))?;
         if zip.has_duplicate_names() {
             return Err(refuse("two entries have one name".into()));
         }

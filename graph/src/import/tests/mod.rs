@@ -101,10 +101,14 @@ fn damaged_files_do_not_panic() {
 
 /// An archive of stored records below `m/`.
 fn archive(records: &[(&str, &[u8])]) -> Vec<u8> {
+    archive_below("m", records)
+}
+
+fn archive_below(root: &str, records: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     for (name, data) in records {
-        zip.start_file(format!("m/{name}"), stored).expect("a record");
+        zip.start_file(format!("{root}/{name}"), stored).expect("a record");
         zip.write_all(data).expect("its data");
     }
     zip.finish().expect("an archive").into_inner()
@@ -162,6 +166,44 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Diagnostic>, code: &str, words:
     let error = result.expect_err("an error");
     assert_eq!(error.code, code, "{error}");
     assert!(error.to_string().contains(words), "{error}");
+}
+
+/// An archive with the 64-bit records at its end that torch writes.
+fn with_zip64(archive: Vec<u8>) -> Vec<u8> {
+    let (body, end) = archive.split_at(archive.len() - 22);
+    let field = |at: usize| u64::from(u32::from_le_bytes(end[at..at + 4].try_into().expect("four bytes")));
+    let entries = u64::from(u16::from_le_bytes([end[10], end[11]]));
+    let mut out = body.to_vec();
+    out.extend(b"PK\x06\x06");
+    out.extend(44u64.to_le_bytes());
+    out.extend([45, 0, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    [entries, entries, field(12), field(16)].iter().for_each(|n| out.extend(n.to_le_bytes()));
+    out.extend(b"PK\x06\x07\0\0\0\0");
+    out.extend((body.len() as u64).to_le_bytes());
+    out.extend([1, 0, 0, 0]);
+    out.extend(end);
+    out
+}
+
+#[test]
+fn archives_hold_archives() {
+    let json = weight_model();
+    let inner = with_zip64(archive(&[("data.pkl", &[0; 40]), ("version", b"3"), ("byteorder", b"little")]));
+    // The lengths of names and padding move the records of the inner archive and of this one.
+    for (root, padding) in (1..60).flat_map(|root| [0, 1, 7, 20, 33].map(|padding| (root, padding))) {
+        let padding = vec![0; padding];
+        let records: &[(&str, &[u8])] = &[
+            FORMAT,
+            ORDER,
+            ("models/model.json", json.as_bytes()),
+            ("data/weights/model_weights_config.json", WEIGHT_TABLE.as_bytes()),
+            ("data/weights/weight_0", &[0; 32]),
+            ("data/sample_inputs/model.pt", &inner),
+            (".data/serialization_id", &padding),
+        ];
+        let read = pt2(&with_zip64(archive_below(&"m".repeat(root), records)).into());
+        assert!(read.is_ok(), "{root}, {}: {}", padding.len(), read.expect_err("an error"));
+    }
 }
 
 #[test]
