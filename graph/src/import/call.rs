@@ -12,6 +12,7 @@ use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::infer::TypeError;
+use crate::prim::Prim;
 use crate::ty::TensorType;
 
 /// Why a node is not taken apart; it stays an opaque op that carries the reason.
@@ -57,11 +58,13 @@ impl Scalar {
     }
 }
 
-/// A tensor or a number, where an op takes either.
+/// A tensor, a number or a size, where an op takes any.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operand {
     Tensor(Value),
     Scalar(Scalar),
+    /// A number that only a call knows, such as a row count, as i64; its dtype counts as that of a number.
+    Size(Value),
 }
 
 /// Looks up what a node's arguments refer to.
@@ -205,10 +208,14 @@ impl<'a> Call<'a> {
         if self.is_none(name)? { Ok(None) } else { self.scalar(name).map(Some) }
     }
 
-    /// A tensor or a number.
+    /// A tensor, a number or a size.
     pub(super) fn operand(&self, name: &str) -> Result<Operand, Refusal> {
         match self.bound(name)? {
             Bound::Given(Argument::Tensor(tensor)) => self.value(tensor).map(Operand::Tensor),
+            Bound::Given(Argument::SymInt(size)) => match self.size(size)? {
+                known if known.as_const().is_some() => self.scalar(name).map(Operand::Scalar),
+                symbolic => Ok(Operand::Size(self.b.prim(Prim::SizeOf(symbolic), &[])?)),
+            },
             _ => self.scalar(name).map(Operand::Scalar),
         }
     }

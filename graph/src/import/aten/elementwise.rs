@@ -5,7 +5,6 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
 use super::promote::{DEFAULT_FLOAT, constant, convert, is_exact, is_reduced, operand_as, result_type};
 use crate::graph::Value;
-use crate::ops::{Composite, Gelu, GeluForm, Sigmoid, Silu, SiluForm};
 use crate::scalar::ScalarFn;
 
 type One = Result<Value, Refusal>;
@@ -14,6 +13,7 @@ type One = Result<Value, Refusal>;
 fn binary(call: &Call<'_>, f: ScalarFn, dtype: DType, a: Operand, b: Operand) -> One {
     let wide = |operand: Operand, right: bool| match operand {
         Operand::Scalar(scalar) => !is_exact(dtype, scalar),
+        Operand::Size(_) => true,
         Operand::Tensor(value) => {
             let ty = call.b.ty(value);
             right && ty.rank() == 0 && ty.dtype.is_float() && ty.dtype != dtype
@@ -95,6 +95,23 @@ pub(super) fn div(call: &Call<'_>) -> Imported {
     Ok(vec![binary(call, ScalarFn::Div, dtype, a, b)?])
 }
 
+/// 1, 0 or −1; 0 of NaN and of −0.
+pub(super) fn sign(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let dtype = b.dtype(x);
+    if dtype == DType::Bool {
+        return Ok(vec![x]);
+    }
+    let number = |n| constant(b, dtype, Scalar::Int(n));
+    let (zero, one) = (number(0)?, number(1)?);
+    let positive = b.map(ScalarFn::Gt, &[x, zero])?;
+    if !dtype.is_float() && !dtype.is_signed_int() {
+        return Ok(vec![b.map(ScalarFn::Select, &[positive, one, zero])?]);
+    }
+    let low = b.map(ScalarFn::Select, &[b.map(ScalarFn::Lt, &[x, zero])?, number(-1)?, zero])?;
+    Ok(vec![b.map(ScalarFn::Select, &[positive, one, low])?])
+}
+
 pub(super) fn square(call: &Call<'_>) -> Imported {
     let x = call.operand("self")?;
     Ok(vec![arithmetic(call, ScalarFn::Mul, x, x)?])
@@ -131,7 +148,7 @@ pub(super) fn pow(call: &Call<'_>) -> Imported {
     Ok(vec![y])
 }
 
-fn bounded(call: &Call<'_>, low: Option<&str>, high: Option<&str>) -> Imported {
+pub(super) fn bounded(call: &Call<'_>, low: Option<&str>, high: Option<&str>) -> Imported {
     let bound = |name: Option<&str>| -> Result<Option<Operand>, Refusal> {
         match name {
             Some(name) if !call.is_none(name)? => call.operand(name).map(Some),
@@ -191,7 +208,7 @@ fn keeping(call: &Call<'_>, f: ScalarFn, on_integers: bool) -> Imported {
 }
 
 /// The operand of a function that takes integers as floats.
-fn as_float(call: &Call<'_>) -> One {
+pub(super) fn as_float(call: &Call<'_>) -> One {
     let x = call.tensor("self")?;
     if call.b.dtype(x).is_float() { Ok(x) } else { Ok(convert(call.b, x, DEFAULT_FLOAT)?) }
 }
@@ -224,38 +241,6 @@ unary! {
     cos = float Cos;
     tanh = float Tanh;
     erf = float Erf;
-}
-
-pub(super) fn relu(call: &Call<'_>) -> Imported {
-    let x = call.tensor("self")?;
-    let zero = constant(call.b, call.b.dtype(x), Scalar::Int(0))?;
-    Ok(vec![call.b.map(ScalarFn::Max, &[x, zero])?])
-}
-
-/// The operand of an activation that is computed in f32.
-fn activation(call: &Call<'_>) -> One {
-    let x = as_float(call)?;
-    match call.b.dtype(x) {
-        DType::F32 | DType::BF16 | DType::F16 => Ok(x),
-        other => Err(format!("is not taken apart on {other}").into()),
-    }
-}
-
-pub(super) fn sigmoid(call: &Call<'_>) -> Imported {
-    Ok(call.b.composite(Composite::new(Sigmoid), &[activation(call)?])?)
-}
-
-pub(super) fn silu(call: &Call<'_>) -> Imported {
-    Ok(call.b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[activation(call)?])?)
-}
-
-pub(super) fn gelu(call: &Call<'_>) -> Imported {
-    let approximate = match call.word("approximate")? {
-        "none" => GeluForm::Erf,
-        "tanh" => GeluForm::Tanh,
-        other => return Err(format!("the approximation `{other}`").into()),
-    };
-    Ok(call.b.composite(Composite::new(Gelu { approximate }), &[activation(call)?])?)
 }
 
 fn compare(call: &Call<'_>, f: ScalarFn) -> Imported {

@@ -5,6 +5,7 @@
 //! cast: an op on bf16 or f16 tensors is computed as PyTorch does, exactly rounded once per op, with Python scalars
 //! kept in f32.
 
+mod activation;
 mod attention;
 mod create;
 mod elementwise;
@@ -47,7 +48,7 @@ pub(super) fn is_size_or_check(target: &str) -> bool {
     CHECKS.contains(&target) || prefixes.iter().any(|prefix| target.starts_with(prefix))
 }
 
-const TABLE: &[&[Row]] = &[ARITHMETIC, UNARY, COMPARE, CAST, LAYOUT, REDUCE, MATMUL, CREATE, INDEX, UPDATE];
+const TABLE: &[&[Row]] = &[ARITHMETIC, UNARY, ACTIVATION, COMPARE, CAST, LAYOUT, REDUCE, MATMUL, CREATE, INDEX, UPDATE];
 
 const ARITHMETIC: &[Row] = &[
     row("aten.add.Tensor", "self, other, alpha=1", elementwise::add),
@@ -85,7 +86,6 @@ const UNARY: &[Row] = &[
     row("aten.floor", "self", elementwise::floor),
     row("aten.ceil", "self", elementwise::ceil),
     row("aten.trunc", "self", elementwise::trunc),
-    row("aten.relu", "self", elementwise::relu),
     row("aten.sqrt", "self", elementwise::sqrt),
     row("aten.rsqrt", "self", elementwise::rsqrt),
     row("aten.reciprocal", "self", elementwise::reciprocal),
@@ -97,9 +97,26 @@ const UNARY: &[Row] = &[
     row("aten.cos", "self", elementwise::cos),
     row("aten.tanh", "self", elementwise::tanh),
     row("aten.erf", "self", elementwise::erf),
-    row("aten.sigmoid", "self", elementwise::sigmoid),
-    row("aten.silu", "self", elementwise::silu),
-    row("aten.gelu", "self, approximate=none", elementwise::gelu),
+    row("aten.sign", "self", elementwise::sign),
+];
+
+const ACTIVATION: &[Row] = &[
+    row("aten.relu", "self", activation::relu),
+    row("aten.sigmoid", "self", activation::sigmoid),
+    row("aten.silu", "self", activation::silu),
+    row("aten.gelu", "self, approximate=none", activation::gelu),
+    row("aten.log1p", "self", activation::log1p),
+    row("aten.expm1", "self", activation::expm1),
+    row("aten.softplus", "self, beta=1, threshold=20", activation::softplus),
+    row("aten.elu", "self, alpha=1, scale=1, input_scale=1", activation::elu),
+    row("aten.leaky_relu", "self, negative_slope=0.01", activation::leaky_relu),
+    row("aten.relu6", "self", activation::relu6),
+    row("aten.hardtanh", "self, min_val=-1, max_val=1", activation::hardtanh),
+    row("aten.hardswish", "self", activation::hardswish),
+    row("aten.hardsigmoid", "self", activation::hardsigmoid),
+    row("aten.log_sigmoid", "self", activation::log_sigmoid),
+    row("aten.mish", "self", activation::mish),
+    row("aten.glu", "self, dim=-1", activation::glu),
 ];
 
 const COMPARE: &[Row] = &[

@@ -29,7 +29,7 @@ pub(super) fn result_type(call: &Call<'_>, operands: &[Operand]) -> Result<DType
                 (usize::from(ty.rank() == 0), ty.dtype)
             }
             Operand::Scalar(Scalar::Float(_)) => (2, DEFAULT_FLOAT),
-            Operand::Scalar(Scalar::Int(_)) => (2, DType::I64),
+            Operand::Scalar(Scalar::Int(_)) | Operand::Size(_) => (2, DType::I64),
             Operand::Scalar(Scalar::Bool(_)) => (2, DType::Bool),
         };
         groups[group] = Some(match groups[group] {
@@ -140,7 +140,7 @@ pub(super) fn constant(b: &Builder, dtype: DType, value: Scalar) -> Result<Value
 /// An operand as a value of a dtype.
 pub(super) fn operand_as(b: &Builder, operand: Operand, dtype: DType) -> Result<Value, TypeError> {
     match operand {
-        Operand::Tensor(value) => convert(b, value, dtype),
+        Operand::Tensor(value) | Operand::Size(value) => convert(b, value, dtype),
         Operand::Scalar(scalar) => constant(b, dtype, scalar),
     }
 }

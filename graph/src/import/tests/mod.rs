@@ -1,5 +1,6 @@
 //! The importer on whole files: exported models, damaged ones, and archives made by hand.
 
+mod activation;
 mod attention;
 mod mutation;
 mod presets;

@@ -1,0 +1,198 @@
+//! Activations and their kin: functions of one tensor that are computed in f32 and rounded once.
+//!
+//! What PyTorch writes with `log1p` and `expm1` is written here with the functions that there are, so that small
+//! operands keep their relative accuracy.
+
+use fusewright_abi::DType;
+
+use super::super::call::{Call, Imported, Refusal, Scalar};
+use super::elementwise::{as_float, bounded};
+use super::layout::cut;
+use super::promote::{constant, convert};
+use crate::builder::Builder;
+use crate::dim::Dim;
+use crate::graph::Value;
+use crate::infer::TypeError;
+use crate::ops::{Composite, Gelu, GeluForm, Sigmoid, Silu, SiluForm};
+use crate::scalar::ScalarFn;
+
+type One = Result<Value, Refusal>;
+type Typed = Result<Value, TypeError>;
+
+pub(super) fn relu(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let zero = constant(call.b, call.b.dtype(x), Scalar::Int(0))?;
+    Ok(vec![call.b.map(ScalarFn::Max, &[x, zero])?])
+}
+
+/// The operand of an activation that is computed in f32.
+fn activation(call: &Call<'_>) -> One {
+    let x = as_float(call)?;
+    match call.b.dtype(x) {
+        DType::F32 | DType::BF16 | DType::F16 => Ok(x),
+        other => Err(format!("is not taken apart on {other}").into()),
+    }
+}
+
+pub(super) fn sigmoid(call: &Call<'_>) -> Imported {
+    Ok(call.b.composite(Composite::new(Sigmoid), &[activation(call)?])?)
+}
+
+pub(super) fn silu(call: &Call<'_>) -> Imported {
+    Ok(call.b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[activation(call)?])?)
+}
+
+pub(super) fn gelu(call: &Call<'_>) -> Imported {
+    let approximate = match call.word("approximate")? {
+        "none" => GeluForm::Erf,
+        "tanh" => GeluForm::Tanh,
+        other => return Err(format!("the approximation `{other}`").into()),
+    };
+    Ok(call.b.composite(Composite::new(Gelu { approximate }), &[activation(call)?])?)
+}
+
+/// `f` of the operand in f32, rounded once to the operand's dtype.
+fn wide(call: &Call<'_>, f: impl FnOnce(&Builder, Value) -> One) -> Imported {
+    let x = activation(call)?;
+    let y = f(call.b, convert(call.b, x, DType::F32)?)?;
+    Ok(vec![convert(call.b, y, call.b.dtype(x))?])
+}
+
+/// A number argument as a constant of f32.
+fn number(call: &Call<'_>, name: &str) -> One {
+    Ok(constant(call.b, DType::F32, call.scalar(name)?)?)
+}
+
+fn select(b: &Builder, condition: (ScalarFn, Value, Value), yes: Value, no: Value) -> Typed {
+    let (f, left, right) = condition;
+    b.map(ScalarFn::Select, &[b.map(f, &[left, right])?, yes, no])
+}
+
+/// `ln(1 + x)` of an f32: the logarithm of the rounded `1 + x`, times what the rounding changed.
+fn log1p_of(b: &Builder, x: Value) -> Typed {
+    let one = b.float(DType::F32, 1.0)?;
+    let sum = b.add(one, x)?;
+    let taken = b.sub(sum, one)?;
+    let log = b.map(ScalarFn::Log, &[sum])?;
+    let corrected = b.mul(log, b.div(x, taken)?)?;
+    // Where nothing was rounded, among others at infinity, there is nothing to correct.
+    let large = select(b, (ScalarFn::Eq, taken, x), log, corrected)?;
+    select(b, (ScalarFn::Eq, sum, one), x, large)
+}
+
+/// `ln(1 + e)` of an `e` that is itself an approximation: below 2⁻⁴ the series, in which no rounding of `1 + e` turns
+/// the doubt about `e` into a larger one.
+fn log1p_of_exp(b: &Builder, e: Value) -> Typed {
+    let nearest = |v: f64| b.float(DType::F32, f64::from(v as f32));
+    // e · (1 − e·(1/2 − e·(1/3 − …))): the first term left out is below e/7 · 2⁻²⁴.
+    let mut series = nearest(1.0 / 6.0)?;
+    for n in (1..=5).rev() {
+        series = b.sub(nearest(f64::from(n).recip())?, b.mul(e, series)?)?;
+    }
+    select(b, (ScalarFn::Lt, e, nearest(0.0625)?), b.mul(e, series)?, log1p_of(b, e)?)
+}
+
+/// `e^x − 1` of an f32: by `2t / (1 − t)` with `t = tanh(x/2)` where the subtraction would cancel.
+fn expm1_of(b: &Builder, x: Value) -> Typed {
+    let float = |v: f64| b.float(DType::F32, v);
+    let one = float(1.0)?;
+    let t = b.map(ScalarFn::Tanh, &[b.mul(x, float(0.5)?)?])?;
+    let small = b.div(b.add(t, t)?, b.sub(one, t)?)?;
+    let large = b.sub(b.map(ScalarFn::Exp, &[x])?, one)?;
+    let size = b.map(ScalarFn::Abs, &[x])?;
+    let y = select(b, (ScalarFn::Lt, size, one), small, large)?;
+    // Halves of the least numbers are not numbers.
+    select(b, (ScalarFn::Lt, size, float(2f64.powi(-26))?), x, y)
+}
+
+pub(super) fn log1p(call: &Call<'_>) -> Imported {
+    wide(call, |b, x| Ok(log1p_of(b, x)?))
+}
+
+pub(super) fn expm1(call: &Call<'_>) -> Imported {
+    wide(call, |b, x| Ok(expm1_of(b, x)?))
+}
+
+/// `log1p(e^(beta·x)) / beta`; the operand where `beta·x` is above the threshold.
+pub(super) fn softplus(call: &Call<'_>) -> Imported {
+    let (beta, threshold) = (number(call, "beta")?, number(call, "threshold")?);
+    wide(call, |b, x| {
+        let scaled = b.mul(x, beta)?;
+        let soft = b.div(log1p_of_exp(b, b.map(ScalarFn::Exp, &[scaled])?)?, beta)?;
+        Ok(select(b, (ScalarFn::Gt, scaled, threshold), x, soft)?)
+    })
+}
+
+/// `x · tanh(log1p(e^x))`.
+pub(super) fn mish(call: &Call<'_>) -> Imported {
+    wide(call, |b, x| {
+        let soft = log1p_of_exp(b, b.map(ScalarFn::Exp, &[x])?)?;
+        Ok(b.mul(x, b.map(ScalarFn::Tanh, &[soft])?)?)
+    })
+}
+
+/// `min(x, 0) − log1p(e^−|x|)`.
+pub(super) fn log_sigmoid(call: &Call<'_>) -> Imported {
+    wide(call, |b, x| {
+        let size = b.map(ScalarFn::Abs, &[x])?;
+        let tail = log1p_of_exp(b, b.map(ScalarFn::Exp, &[b.map(ScalarFn::Neg, &[size])?])?)?;
+        Ok(b.sub(b.map(ScalarFn::Min, &[x, b.float(DType::F32, 0.0)?])?, tail)?)
+    })
+}
+
+/// `scale · x` above zero, `alpha · scale · expm1(input_scale · x)` elsewhere.
+pub(super) fn elu(call: &Call<'_>) -> Imported {
+    let (scale, inner) = (number(call, "scale")?, number(call, "input_scale")?);
+    let low = (call.scalar("alpha")?.as_f64() as f32) * (call.scalar("scale")?.as_f64() as f32);
+    let low = constant(call.b, DType::F32, Scalar::Float(f64::from(low)))?;
+    wide(call, |b, x| {
+        let below = b.mul(expm1_of(b, b.mul(x, inner)?)?, low)?;
+        Ok(select(b, (ScalarFn::Le, x, b.float(DType::F32, 0.0)?), below, b.mul(x, scale)?)?)
+    })
+}
+
+pub(super) fn leaky_relu(call: &Call<'_>) -> Imported {
+    let slope = number(call, "negative_slope")?;
+    wide(call, |b, x| Ok(select(b, (ScalarFn::Gt, x, b.float(DType::F32, 0.0)?), x, b.mul(x, slope)?)?))
+}
+
+/// `min(max(x + 3, 0), 6)`.
+fn hard(b: &Builder, x: Value) -> Typed {
+    let float = |v: f64| b.float(DType::F32, v);
+    let low = b.map(ScalarFn::Max, &[b.add(x, float(3.0)?)?, float(0.0)?])?;
+    b.map(ScalarFn::Min, &[low, float(6.0)?])
+}
+
+pub(super) fn hardswish(call: &Call<'_>) -> Imported {
+    wide(call, |b, x| Ok(b.div(b.mul(x, hard(b, x)?)?, b.float(DType::F32, 6.0)?)?))
+}
+
+pub(super) fn hardsigmoid(call: &Call<'_>) -> Imported {
+    wide(call, |b, x| Ok(b.div(hard(b, x)?, b.float(DType::F32, 6.0)?)?))
+}
+
+pub(super) fn hardtanh(call: &Call<'_>) -> Imported {
+    bounded(call, Some("min_val"), Some("max_val"))
+}
+
+pub(super) fn relu6(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let bound = |n| constant(b, b.dtype(x), Scalar::Int(n));
+    Ok(vec![b.map(ScalarFn::Min, &[b.map(ScalarFn::Max, &[x, bound(0)?])?, bound(6)?])?])
+}
+
+/// The first half of an axis times the logistic function of the second, in f32, rounded once.
+pub(super) fn glu(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, activation(call)?);
+    let ty = b.ty(x);
+    let axis = call.axis("dim", ty.rank())?;
+    let half = call.out()?.shape.get(axis).ok_or("a result of another rank")?;
+    let end = half + half;
+    if end != ty.shape[axis] {
+        return Err("an axis without halves".into());
+    }
+    let part = |range| -> One { Ok(convert(b, cut(call, x, axis, range, 1)?, DType::F32)?) };
+    let (value, gate) = (part([Dim::constant(0), half.clone()])?, part([half.clone(), end.clone()])?);
+    let gate = b.composite(Composite::new(Sigmoid), &[gate])?[0];
+    Ok(vec![convert(b, b.mul(value, gate)?, ty.dtype)?])
+}
