@@ -90,22 +90,25 @@ fn name(op: &Composite) -> String {
     if words.is_empty() { op.name().to_owned() } else { format!("{}[{}]", op.name(), words.join(",")) }
 }
 
-/// Every combination that exists, in a fixed order.
+/// Every combination that exists, in a fixed order. Of the op and the quantiser at most one is another variant than the
+/// first of its spec: every variant meets every op, but not every variant of it.
 pub fn combinations() -> Vec<Combination> {
-    let variants = || LIST.iter().flat_map(|spec| (spec.variants)());
-    let keeps: Vec<Option<Composite>> =
-        [None].into_iter().chain(variants().filter(build::keeps_type).map(Some)).collect();
-    let quantisers: Vec<Option<Quantiser>> = [None]
+    let variants =
+        || LIST.iter().flat_map(|spec| (spec.variants)().into_iter().enumerate().map(|(i, op)| (i == 0, op)));
+    let ops: Vec<(bool, Option<Composite>)> = [(true, None)]
         .into_iter()
-        .chain(variants().filter(build::quantises).flat_map(|op| {
-            let by_group = build::has_scale_per_row(&op);
-            let groups = [None].into_iter().chain(GROUPS.map(Some).into_iter().filter(move |_| by_group));
-            groups.map(move |group| Some(Quantiser { op: op.clone(), group })).collect::<Vec<_>>()
-        }))
+        .chain(variants().filter(|(_, op)| build::keeps_type(op)).map(|(first, op)| (first, Some(op))))
         .collect();
+    let mut quantisers: Vec<(bool, Option<Quantiser>)> = vec![(true, None)];
+    for (first, op) in variants().filter(|(_, op)| build::quantises(op)) {
+        let groups = if build::has_scale_per_row(&op) { &GROUPS[..] } else { &[] };
+        for group in [None].into_iter().chain(groups.iter().copied().map(Some)) {
+            quantisers.push((first, Some(Quantiser { op: op.clone(), group })));
+        }
+    }
     let mut all = Vec::new();
-    for op in &keeps {
-        for quantiser in &quantisers {
+    for (op_first, op) in &ops {
+        for (_, quantiser) in quantisers.iter().filter(|(first, _)| *first || *op_first) {
             for bits in 0..8 {
                 let [residual, product, strided] = [1, 2, 4].map(|bit| bits & bit != 0);
                 for dtype in DTYPES {
@@ -187,8 +190,9 @@ mod tests {
         let names: BTreeSet<String> = all.iter().map(ToString::to_string).collect();
         assert_eq!(names.len(), all.len());
         assert!(all.len() >= 1500, "{} combinations", all.len());
-        // Every composite takes part, but for those that only give what others are written in.
-        for spec in LIST {
+        // Every composite that gives rows takes part; a norm's factor, one number per row, is none.
+        let gives_rows = |op: &Composite| build::keeps_type(op) || build::quantises(op);
+        for spec in LIST.iter().filter(|spec| (spec.variants)().iter().any(gives_rows)) {
             assert!(names.iter().any(|n| n.contains(spec.name)), "`{}` is in no combination", spec.name);
         }
     }
