@@ -97,7 +97,7 @@ fn region_report(graph: &Graph, region: &FusedRegion) -> Result<RegionReport, Ty
         kind: region.kind.name(),
         ops,
         rows,
-        bytes_fused: bytes(graph, region.inputs.iter().chain(&region.outputs)),
+        bytes_fused: &bytes_read(&region.body) + &bytes(graph, region.outputs.iter()),
         bytes_unfused: bytes_unfused(graph, region),
         key: region_key(region)?,
         ends,
@@ -120,6 +120,29 @@ fn bytes<'a>(graph: &Graph, values: impl Iterator<Item = &'a Value>) -> Dim {
     })
 }
 
+/// Bytes that a body reads: all of an input, unless only parts of it are cut out or chosen.
+fn bytes_read(body: &Graph) -> Dim {
+    let users = body.users();
+    body.inputs().iter().fold(Dim::constant(0), |sum, input| {
+        let parts: Option<Vec<Value>> =
+            users[input.value.0 as usize].iter().map(|&id| part_of(body, id, input.value)).collect();
+        match parts {
+            Some(parts) if !parts.is_empty() && !body.is_output(input.value) => &sum + &bytes(body, parts.iter()),
+            _ => &sum + &bytes(body, [input.value].iter()),
+        }
+    })
+}
+
+/// The result of a node that reads a value in part.
+fn part_of(graph: &Graph, id: NodeId, value: Value) -> Option<Value> {
+    let node = graph.node(id);
+    match &node.op {
+        Op::Prim(Prim::Slice { .. }) => Some(node.results[0]),
+        Op::Prim(Prim::Gather { .. }) if node.operands[1] != value => Some(node.results[0]),
+        _ => None,
+    }
+}
+
 fn bytes_unfused(graph: &Graph, region: &FusedRegion) -> Dim {
     let free = |op: &Op| {
         matches!(
@@ -134,8 +157,12 @@ fn bytes_unfused(graph: &Graph, region: &FusedRegion) -> Dim {
             )
         )
     };
-    let computing = region.nodes.iter().map(|&id| graph.node(id)).filter(|node| !free(&node.op));
-    computing.fold(Dim::constant(0), |sum, node| &sum + &bytes(graph, node.operands.iter().chain(&node.results)))
+    let computing = region.nodes.iter().filter(|&&id| !free(&graph.node(id).op));
+    computing.fold(Dim::constant(0), |sum, &id| {
+        let node = graph.node(id);
+        let read = node.operands.iter().map(|&value| part_of(graph, id, value).unwrap_or(value));
+        &sum + &bytes(graph, read.collect::<Vec<_>>().iter().chain(&node.results))
+    })
 }
 
 #[cfg(test)]
@@ -170,6 +197,25 @@ mod tests {
                 assert_eq!(found, if relaxed { vec![("drop_bf16", 1)] } else { Vec::new() });
             }
         }
+    }
+
+    #[test]
+    fn what_is_cut_out_or_chosen_is_read_in_part() {
+        let text = "graph @parts(s: 0..; %x: f32[s, 1000], %table: f32[5000, 8], %i: i64[s]) {
+           %a = slice %x {axis = 1, start = 0, end = 8, step = 1}
+           %b = slice %x {axis = 1, start = 8, end = 16, step = 1}
+           %rows = gather %table, %i {axis = 0}
+           %sum = add %a, %b
+           %y = mul %sum, %rows
+           return %y
+         }";
+        let graph: Graph = text.parse().expect("parses");
+        let mut partition = crate::region::partition(&graph, &Limits::default());
+        patterns::name_regions(&graph, &mut partition);
+        let explanation = explain(&graph, &partition, &[]).expect("types");
+        let [region] = explanation.regions.as_slice() else { panic!("{:?}", explanation.regions) };
+        // Two slices, eight lanes of the table and an index per row in; eight lanes out.
+        assert_eq!(region.bytes_fused.to_string(), "s*136");
     }
 
     #[test]
