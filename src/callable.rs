@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use fusewright_abi::{DType, Target};
-use fusewright_graph::{Builder, Graph, TensorType, TypeError, Value};
+use fusewright_fusion::region::Refusal;
+use fusewright_graph::{Builder, Def, Graph, NodeId, Op, Prim, TensorType, TypeError, Value};
 use fusewright_runtime::{Arg, Module, device_for};
 
 use crate::compiler::Compiler;
 use crate::program::{LaunchDims, bind};
-use crate::{Error, Options, fuse_graph};
+use crate::{Error, Fused, Options, fuse_graph};
 
 /// A Rust type that is the storage of a dtype.
 pub trait Element: Pod {
@@ -87,33 +88,46 @@ pub struct Callable {
 pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Result<Callable, Error> {
     let b = Builder::new("fused");
     let outputs = build(&b).map_err(|e| Error::Input(e.to_string()))?;
+    if outputs.is_empty() {
+        return Err(Error::Input("there are no outputs, so there is nothing to compute".to_owned()));
+    }
     outputs.into_iter().for_each(|value| b.output(value));
     let graph = b.finish();
     fusewright_graph::verify::verify(&graph).map_err(|e| Error::of_diagnostics(&e))?;
     let fused = fuse_graph(&graph, &Options::default())?;
     let [region] = &fused.partition.regions[..] else {
-        let refused: Vec<String> = fused
-            .partition
-            .unfused
-            .iter()
-            .map(|u| format!("`{}`: {}", fused.graph.node(u.node).op.name(), u.refusal))
-            .chain(
-                fused
-                    .partition
-                    .regions
-                    .iter()
-                    .flat_map(|r| &r.ends)
-                    .map(|end| format!("`{}`: {}", fused.graph.node(end.node).op.name(), end.refusal)),
-            )
-            .collect();
-        let count = fused.partition.regions.len();
-        return Err(Error::Input(format!("the ops make {count} kernels, not one: {}", refused.join("; "))));
+        return Err(Error::Input(not_one_kernel(&fused)));
     };
     // The kernel takes the graph's inputs and gives its outputs, in the caller's order.
     let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
     let artifact = Compiler::new(&Target::Cpu)?.artifact(&region.name, &body)?;
     let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
     Ok(Callable { name: region.name.clone(), dims: LaunchDims::of(&artifact), module, graph: body })
+}
+
+/// Why the ops of a graph are not one kernel: each op that does not join, and each result that needs none.
+pub(crate) fn not_one_kernel(fused: &Fused) -> String {
+    let (graph, partition) = (&fused.graph, &fused.partition);
+    let name = |id: NodeId| graph.node(id).op.name();
+    let unfused = partition.unfused.iter().filter(|u| u.refusal != Refusal::Constant);
+    let mut reasons: Vec<String> = unfused.map(|u| format!("`{}`: {}", name(u.node), u.refusal)).collect();
+    for (i, region) in partition.regions.iter().enumerate() {
+        let ops: Vec<&str> = region.body.nodes().iter().map(|node| node.op.name()).collect();
+        let ends = region.ends.iter().map(|end| format!("before or after `{}`: {}", name(end.node), end.refusal));
+        reasons.push(format!("kernel {} ({}) ends {}", i + 1, ops.join(" "), ends.collect::<Vec<_>>().join(", ")));
+    }
+    if partition.regions.is_empty() {
+        reasons.extend(graph.outputs().iter().enumerate().filter_map(|(i, output)| match graph.def(output.value) {
+            Def::Input(n) => {
+                Some(format!("output {i} is input `{}` as it came, once simplified", graph.inputs()[n].name))
+            }
+            Def::Node(id, _) if matches!(graph.node(id).op, Op::Prim(Prim::Literal(_))) => {
+                Some(format!("output {i} is a constant, once simplified"))
+            }
+            Def::Node(..) => None,
+        }));
+    }
+    format!("the ops make {} kernels, not one: {}", partition.regions.len(), reasons.join("; "))
 }
 
 impl Callable {

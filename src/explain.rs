@@ -30,6 +30,8 @@ pub struct RegionReport {
     pub bytes_unfused: u64,
     /// Key of the region's content; equal regions share one kernel.
     pub key: String,
+    /// Neighbours that did not join it, and why.
+    pub ends: Vec<RefusalReport>,
     /// The roundings that relaxed mode changed in it.
     pub relaxed: Vec<RelaxationReport>,
 }
@@ -102,6 +104,7 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
         name: r.name.clone(),
         kind: r.kind,
         ops: r.ops.clone(),
+        ends: r.ends.clone(),
         bytes_fused: bytes(&r.bytes_fused),
         bytes_unfused: bytes(&r.bytes_unfused),
         key: r.key.to_string(),

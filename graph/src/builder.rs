@@ -27,6 +27,17 @@ struct State {
     captures: Vec<(Value, &'static str)>,
 }
 
+impl State {
+    /// Values are numbers, so only one beyond those of this graph is known to be of another.
+    fn knows(&self, op: &str, value: Value) -> Result<(), TypeError> {
+        if (value.0 as usize) < self.graph.value_count() {
+            return Ok(());
+        }
+        let message = format!("operand {value:?} is no value of `{}`: it is of another builder", self.graph.name());
+        Err(TypeError { op: op.to_owned(), message })
+    }
+}
+
 /// A point in the growth of a graph.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
@@ -125,10 +136,11 @@ impl Builder {
     /// Adds a node.
     ///
     /// # Errors
-    /// Operands that do not fit the op.
+    /// Operands that do not fit the op, or that another builder made after as many values as this one has.
     pub fn op(&self, op: Op, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
         let results = {
             let state = self.state.borrow();
+            operands.iter().try_for_each(|&v| state.knows(op.name(), v))?;
             let types: Vec<&TensorType> = operands.iter().map(|&v| state.graph.ty(v)).collect();
             match &op {
                 Op::Prim(prim) => infer(prim, &types)?,
@@ -239,8 +251,9 @@ impl Builder {
     /// Conversion to nearest even without saturation (integers saturate); no node if the dtype is the same.
     ///
     /// # Errors
-    /// None.
+    /// A value of another builder.
     pub fn cast(&self, x: Value, to: DType) -> Built {
+        self.state.borrow().knows("cast", x)?;
         if self.dtype(x) == to {
             return Ok(x);
         }
@@ -261,6 +274,7 @@ impl Builder {
     /// # Errors
     /// A 0-d operand.
     pub fn reduce_last(&self, op: ReduceOp, x: Value) -> Built {
+        self.state.borrow().knows("reduce", x)?;
         let rank = self.ty(x).rank();
         self.prim(Prim::Reduce { op, axes: vec![rank.saturating_sub(1)], nan: NanRule::Propagate }, &[x])
     }
@@ -270,6 +284,7 @@ impl Builder {
     /// # Errors
     /// A 0-d or integer operand.
     pub fn mean_last(&self, x: Value) -> Built {
+        self.state.borrow().knows("mean", x)?;
         let ty = self.ty(x);
         let sum = self.reduce_last(ReduceOp::Add, x)?;
         let extent = ty.shape.last().cloned().unwrap_or_else(|| Dim::constant(1));
@@ -285,6 +300,7 @@ impl Builder {
     /// # Errors
     /// A different number of elements.
     pub fn reshape(&self, x: Value, shape: Vec<Dim>) -> Built {
+        self.state.borrow().knows("reshape", x)?;
         if self.ty(x).shape == shape {
             return Ok(x);
         }
@@ -305,5 +321,36 @@ impl Builder {
     /// Operands that differ in dtype or in another axis.
     pub fn cat(&self, parts: &[Value], axis: usize) -> Built {
         self.prim(Prim::Cat { axis }, parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_another_builder_is_an_error_of_the_op() {
+        let other = Builder::new("other");
+        let ty = || TensorType::new(DType::F32, [3.into()]);
+        let y = other.input("y", ty());
+        let foreign = other.mul(y, y).expect("types");
+        let b = Builder::new("g");
+        let x = b.input("x", ty());
+        let refused: [(&str, Built); 6] = [
+            ("mul", b.mul(x, foreign)),
+            ("cast", b.cast(foreign, DType::BF16)),
+            ("cast", b.cast_saturating(foreign, DType::BF16)),
+            ("reduce", b.reduce_last(ReduceOp::Add, foreign)),
+            ("mean", b.mean_last(foreign)),
+            ("reshape", b.reshape(foreign, vec![3.into()])),
+        ];
+        for (op, refused) in refused {
+            let error = refused.expect_err("the value is of another graph");
+            assert_eq!(
+                (error.op.as_str(), error.message.as_str()),
+                (op, "operand %1 is no value of `g`: it is of another builder")
+            );
+        }
+        assert!(b.finish().nodes().is_empty());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `DIR/manifest.json` holds `abi` (version of the calling convention), `model` (name of the graph), `pipeline` (key of
 //! the passes), `relaxed` (whether roundings may be dropped), `kernels` and `refused`, both in the order of their files
-//! and regions. A kernel is
+//! and regions, and `headers`: `target` and `file` of each source that the kernels of a target include. A kernel is
 //!
 //! * `name` and `symbol`: what its code is called, unique in the bundle; `pattern`: the fused pattern;
 //! * `target`, `file` (relative to the manifest) and `key` (hash of everything that changes the code);
@@ -16,17 +16,19 @@
 //! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet. A refusal has
 //! `pattern`, `target` and `reason`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ParamAccess, Target};
+use fusewright_codegen::backend::for_target;
 use fusewright_codegen::kernel::Kernel;
 use fusewright_fusion::key::body_key;
 use fusewright_graph::Graph;
 use serde_json::{Value, json};
 
+use super::place::{MANIFEST, place};
 use crate::compiler::{Compilation, Compiler};
-use crate::{Error, Options, PassTime, fuse_graph, write_whole};
+use crate::{Error, Fused, Options, PassTime, fuse_graph};
 
 /// One kernel of a bundle.
 #[derive(Clone, Debug)]
@@ -39,6 +41,17 @@ pub struct BundleEntry {
     pub shapes: Vec<Vec<String>>,
     /// Name of the file that holds its code.
     pub file: String,
+}
+
+/// A source that the kernels of a target include.
+#[derive(Clone, Debug)]
+pub struct BundleHeader {
+    /// The target.
+    pub target: Target,
+    /// Name of the file, beside those of the kernels.
+    pub file: String,
+    /// Its text.
+    pub text: &'static str,
 }
 
 /// A region that a target has no kernel for.
@@ -57,6 +70,8 @@ pub struct BundleRefusal {
 pub struct Bundle {
     /// Kernels, by file name.
     pub entries: Vec<BundleEntry>,
+    /// What the kernels include.
+    pub headers: Vec<BundleHeader>,
     /// Regions without a kernel.
     pub refused: Vec<BundleRefusal>,
     /// What the passes did.
@@ -66,67 +81,82 @@ pub struct Bundle {
 }
 
 /// Compiles every fused region of a graph for each target and writes `DIR/<target>/…` and `DIR/manifest.json`.
-/// Regions that a target has no kernel for are listed in the manifest with the reason. Files appear whole or not at
-/// all, the manifest last.
+/// Regions that a target has no kernel for are listed in the manifest with the reason. All files appear or none does,
+/// and files that the manifest of an earlier bundle there names are removed.
 ///
 /// # Errors
-/// A target that is not available, a folder that cannot be written.
+/// A target that is not available or has no kernel for any region, a folder that cannot be written.
 pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &Options) -> Result<Bundle, Error> {
     let fused = fuse_graph(graph, options)?;
-    let mut entries: BTreeMap<String, BundleEntry> = BTreeMap::new();
-    let (mut refused, mut compilations) = (Vec::new(), Vec::new());
+    let mut bundle = Bundle::default();
     for target in targets {
-        let compiler = Compiler::new(target)?;
-        let subfolder = target.to_string().replace(':', "-");
-        let mut seen = BTreeSet::new();
-        for region in &fused.partition.regions {
-            let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
-            let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
-            // Regions of one pattern differ in their bodies, and their objects may be linked together.
-            let name = format!("{}_{}", region.name, key.short());
-            if !seen.insert(name.clone()) {
-                continue;
-            }
-            match compiler.object(&name, &body) {
-                Ok(artifact) => {
-                    let file = format!("{subfolder}/{}.{}", artifact.name, artifact.payload.kind.extension());
-                    let (kernel, _) = compiler.kernel(&name, &body)?;
-                    let (pattern, shapes) = (region.name.clone(), shapes(&kernel));
-                    entries.insert(file.clone(), BundleEntry { pattern, artifact, shapes, file });
-                }
-                Err(error) => match Error::from(error) {
-                    Error::Input(reason) => {
-                        refused.push(BundleRefusal { pattern: region.name.clone(), target: target.clone(), reason });
-                    }
-                    other => return Err(other),
-                },
-            }
-        }
-        compilations.extend(compiler.log());
+        add_target(&mut bundle, &fused, target)?;
     }
-    let entries: Vec<BundleEntry> = entries.into_values().collect();
-    // Everything is compiled before anything is written, so that a target that is not there leaves nothing behind.
-    for entry in &entries {
-        let path = folder.join(&entry.file);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|source| Error::File { path: parent.to_owned(), source })?;
-        }
-        write_whole(&path, &entry.artifact.payload.bytes)?;
-    }
-    std::fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
+    bundle.entries.sort_by(|a, b| a.file.cmp(&b.file));
     let refusal =
         |r: &BundleRefusal| json!({ "pattern": r.pattern, "target": r.target.to_string(), "reason": r.reason });
+    let header = |h: &BundleHeader| json!({ "target": h.target.to_string(), "file": h.file });
     let manifest = json!({
         "abi": ABI_VERSION,
         "model": graph.name(),
         "pipeline": fused.pipeline.to_string(),
         "relaxed": options.relaxed,
-        "kernels": entries.iter().map(entry).collect::<Vec<_>>(),
-        "refused": refused.iter().map(refusal).collect::<Vec<_>>(),
+        "kernels": bundle.entries.iter().map(entry).collect::<Vec<_>>(),
+        "headers": bundle.headers.iter().map(header).collect::<Vec<_>>(),
+        "refused": bundle.refused.iter().map(refusal).collect::<Vec<_>>(),
     });
     let text = format!("{manifest:#}\n");
-    write_whole(&folder.join("manifest.json"), text.as_bytes())?;
-    Ok(Bundle { entries, refused, passes: fused.passes, compilations })
+    let kernels = bundle.entries.iter().map(|e| (e.file.clone(), e.artifact.payload.bytes.as_slice()));
+    let headers = bundle.headers.iter().map(|h| (h.file.clone(), h.text.as_bytes()));
+    let files: Vec<(String, &[u8])> = kernels.chain(headers).chain([(MANIFEST.to_owned(), text.as_bytes())]).collect();
+    place(folder, &files)?;
+    Ok(Bundle { passes: fused.passes, ..bundle })
+}
+
+/// Compiles the regions for one target.
+fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target) -> Result<(), Error> {
+    let compiler = Compiler::new(target)?;
+    let subfolder = target.to_string().replace(':', "-");
+    let (mut entries, mut refused) = (Vec::new(), Vec::new());
+    let mut seen = BTreeSet::new();
+    for region in &fused.partition.regions {
+        let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+        let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
+        // Regions of one pattern differ in their bodies, and their objects may be linked together.
+        let name = format!("{}_{}", region.name, key.short());
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        match compiler.object(&name, &body) {
+            Ok(artifact) => {
+                let file = format!("{subfolder}/{}.{}", artifact.name, artifact.payload.kind.extension());
+                let (kernel, _) = compiler.kernel(&name, &body)?;
+                entries.push(BundleEntry { pattern: region.name.clone(), artifact, shapes: shapes(&kernel), file });
+            }
+            Err(error) => match Error::from(error) {
+                Error::Input(reason) => {
+                    refused.push(BundleRefusal { pattern: region.name.clone(), target: target.clone(), reason });
+                }
+                other => return Err(other),
+            },
+        }
+    }
+    if entries.is_empty() && !refused.is_empty() {
+        let reasons = refused.iter().map(|r| format!("\n  {}: {}", r.pattern, r.reason)).collect::<String>();
+        return Err(Error::Input(format!("{target} has no kernel for any region:{reasons}")));
+    }
+    if !entries.is_empty() {
+        let headers = for_target(target).map_err(|e| Error::Unavailable(e.to_string()))?.headers().iter();
+        bundle.headers.extend(headers.map(|(name, text)| BundleHeader {
+            target: target.clone(),
+            file: format!("{subfolder}/{name}"),
+            text,
+        }));
+    }
+    bundle.entries.extend(entries);
+    bundle.refused.extend(refused);
+    bundle.compilations.extend(compiler.log());
+    Ok(())
 }
 
 fn shapes(kernel: &Kernel) -> Vec<Vec<String>> {

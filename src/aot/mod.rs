@@ -6,7 +6,8 @@
 
 mod bindings;
 mod bundle;
+mod place;
 mod script;
 
-pub use bundle::{Bundle, BundleEntry, BundleRefusal, write_bundle};
+pub use bundle::{Bundle, BundleEntry, BundleHeader, BundleRefusal, write_bundle};
 pub use script::BuildScript;

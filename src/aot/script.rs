@@ -8,6 +8,7 @@ use fusewright_fusion::key::body_key;
 use fusewright_graph::{Builder, TypeError, Value};
 
 use super::bindings;
+use crate::callable::not_one_kernel;
 use crate::compiler::Compiler;
 use crate::{Error, Options, fuse_graph, write_whole};
 
@@ -82,9 +83,8 @@ impl BuildScript {
         let graph = b.finish();
         fusewright_graph::verify::verify(&graph).map_err(|e| bad(Error::of_diagnostics(&e).to_string()))?;
         let fused = fuse_graph(&graph, &Options::default())?;
-        let count = fused.partition.regions.len();
-        if count != 1 {
-            return Err(bad(format!("the ops make {count} kernels, not one")));
+        if fused.partition.regions.len() != 1 {
+            return Err(bad(not_one_kernel(&fused)));
         }
         let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
         let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;

@@ -189,10 +189,14 @@ pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding
     }
     for (input, (dtype, shape)) in users.iter().zip(given) {
         let ty = graph.ty(input.value);
-        for (extent, &got) in ty.shape.iter().zip(*shape) {
+        for (axis, (extent, &got)) in ty.shape.iter().zip(*shape).enumerate() {
             let expected = extent.eval(&|s| binding.get(s).copied()).map_err(|e| Error::Call(e.to_string()))?;
             if usize::try_from(expected) != Ok(got) {
-                let message = format!("input `{}` is {ty}, got {dtype}{shape:?}: {extent} is {expected}", input.name);
+                let named = if extent.as_const().is_some() { String::new() } else { format!("{extent} = ") };
+                let message = format!(
+                    "input `{}` is {ty}, got {dtype}{shape:?}: axis {axis} must be {named}{expected}, not {got}",
+                    input.name
+                );
                 return Err(Error::Call(message));
             }
         }

@@ -18,6 +18,9 @@ pub fn main(args: &CompileArgs, common: &Common) -> Exit {
         .map(|e| vec![e.pattern.clone(), e.file.clone(), e.artifact.payload.bytes.len().to_string()])
         .collect();
     table(&["pattern", "file", "bytes"], &rows, &[2]);
+    for header in &bundle.headers {
+        line(format!("included: {}", header.file));
+    }
     for refusal in &bundle.refused {
         line(format!("no kernel: {} for {}: {}", refusal.pattern, refusal.target, refusal.reason));
     }

@@ -1,6 +1,6 @@
 //! `explain`: what fuses, what does not, and why.
 
-use fusewright::explain::{Explanation, KernelReport, RelaxationReport, Unmatched, explain, kernels};
+use fusewright::explain::{Explanation, KernelReport, RefusalReport, RelaxationReport, Unmatched, explain, kernels};
 use fusewright::{Compiler, Error, Fused, PatternReport, Target, explain_page, fuse_graph, model, write_whole};
 use serde_json::json;
 
@@ -49,6 +49,9 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[
     let relaxed = |all: &[RelaxationReport]| -> serde_json::Value {
         all.iter().map(|r| json!({ "rewrite": r.rewrite, "times": r.times, "origin": r.origin })).collect()
     };
+    let refusals = |all: &[RefusalReport]| -> serde_json::Value {
+        all.iter().map(|r| json!({ "op": r.op, "origin": r.origin, "reason": r.reason })).collect()
+    };
     let regions = report.regions.iter().zip(kernels).map(|(r, k)| {
         let figures = k.kernel.as_ref().ok();
         json!({
@@ -56,16 +59,16 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[
             "bytes_fused": r.bytes_fused, "bytes_unfused": r.bytes_unfused, "kernel_key": r.key,
             "artifact_key": figures.map(|f| &f.key), "code_bytes": figures.map(|f| f.bytes),
             "no_kernel": k.kernel.as_ref().err(),
+            "ends": refusals(&r.ends),
             "relaxed": relaxed(&r.relaxed),
         })
     });
-    let refused = report.refused.iter().map(|r| json!({ "op": r.op, "origin": r.origin, "reason": r.reason }));
     let passes = fused.passes.iter().map(|p| json!({ "name": p.name, "changed": p.changed, "us": p.us }));
     json!({
         "regions": regions.collect::<Vec<_>>(),
         "patterns": report.patterns,
         "user_patterns": report.user_patterns.iter().map(user_pattern).collect::<Vec<_>>(),
-        "refused": refused.collect::<Vec<_>>(),
+        "refused": refusals(&report.refused),
         "passes": passes.collect::<Vec<_>>(),
         "bytes_at": report.bytes_at,
         "target": target.to_string(),
@@ -114,6 +117,7 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
     let rows: Vec<Vec<String>> =
         report.refused.iter().map(|r| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()]).collect();
     table(&["op", "reason", "origin"], &rows, &[]);
+    print_ends(report);
     print_relaxed(report);
     line("\npasses");
     let rows: Vec<Vec<String>> =
@@ -130,6 +134,20 @@ fn print_kernels(target: &Target, kernels: &[KernelReport]) {
         if let Err(reason) = &kernel.kernel {
             line(format!("  no kernel: {}: {reason}", kernel.region));
         }
+    }
+}
+
+/// Prints why each region ends where it ends.
+fn print_ends(report: &Explanation) {
+    let row = |(number, name, end): (usize, &str, &RefusalReport)| {
+        vec![format!("{number} {name}"), end.op.clone(), end.reason.to_owned(), end.origin.clone()]
+    };
+    let regions = report.regions.iter().enumerate();
+    let all = regions.flat_map(|(i, r)| r.ends.iter().map(move |end| row((i + 1, r.name.as_str(), end))));
+    let rows: Vec<Vec<String>> = all.collect();
+    if !rows.is_empty() {
+        line("\nwhere regions end");
+        table(&["region", "before or after", "reason", "origin"], &rows, &[]);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{MODELS, call, check_keys, files, fixture, folder};
+use crate::support::{MODELS, call, check_keys, files, fixture, folder, refused};
 
 fn compile(model: &str, targets: &str, out: &Path) -> BTreeMap<String, Vec<u8>> {
     let outcome = call(&["compile", &fixture(model), "--target", targets, "-o", &out.display().to_string()]);
@@ -47,7 +47,7 @@ fn a_bundle_is_the_same_twice_and_its_manifest_names_every_file() {
 #[test]
 fn one_bundle_holds_several_targets() {
     let folder = folder();
-    let found = compile("aten_silu_grp128_h12288_bfloat16.train.pt2", "cpu,ascend", folder.path());
+    let found = compile("qwen3_tiny_layer_bf16.train.pt2", "cpu,ascend", folder.path());
     let manifest: Value = serde_json::from_slice(&found["manifest.json"]).expect("the manifest is JSON");
     let targets = |key: &str| -> BTreeSet<String> {
         let items = manifest[key].as_array().expect("a list");
@@ -55,6 +55,85 @@ fn one_bundle_holds_several_targets() {
     };
     let all: BTreeSet<String> = targets("kernels").union(&targets("refused")).cloned().collect();
     assert_eq!(all.iter().map(String::as_str).collect::<Vec<_>>(), ["ascend:910b1", "cpu"]);
+}
+
+#[test]
+fn sources_come_with_the_headers_that_they_include() {
+    let folder = folder();
+    let found = compile("qwen3_tiny_layer_bf16.train.pt2", "ascend,ascend:950", folder.path());
+    let manifest: Value = serde_json::from_slice(&found["manifest.json"]).expect("the manifest is JSON");
+    let listed = |key: &str| -> BTreeSet<String> {
+        let items = manifest[key].as_array().expect("a list").iter();
+        items.map(|k| k["file"].as_str().expect("a name").to_owned()).collect()
+    };
+    let (kernels, headers) = (listed("kernels"), listed("headers"));
+    let mut included = BTreeSet::new();
+    for file in &kernels {
+        let source = String::from_utf8(found[file].clone()).expect("sources are text");
+        let (folder, _) = file.split_once('/').expect("kernels lie in the folder of their target");
+        // Names in angle brackets and of the vendor are found elsewhere.
+        let own = source.lines().filter_map(|l| l.strip_prefix("#include \"")?.strip_suffix('"'));
+        included.extend(own.filter(|name| *name != "kernel_operator.h").map(|name| format!("{folder}/{name}")));
+    }
+    assert_eq!(included, headers);
+    assert_eq!(headers.len(), 2, "{headers:?}");
+    let named = kernels.union(&headers).cloned().chain(["manifest.json".to_owned()]).collect::<BTreeSet<_>>();
+    assert_eq!(named, found.into_keys().collect());
+}
+
+#[test]
+fn a_target_without_any_kernel_is_refused_with_the_reasons() {
+    let folder = folder();
+    let out = folder.path().join("out").display().to_string();
+    let model = fixture("aten_addrms_fp8tok_h4096_bfloat16.train.pt2");
+    for targets in ["ascend:910b1", "cpu,ascend:910b1"] {
+        let words = ["ascend:910b1 has no kernel for any region", "add_rms_norm.fp8_token: ", "f8e4m3"];
+        refused(2, &["compile", &model, "--target", targets, "-o", &out], &words);
+        assert!(files(folder.path()).is_empty());
+    }
+}
+
+#[test]
+fn a_bundle_replaces_the_one_before_it_and_nothing_else() {
+    let parent = folder();
+    let out = parent.path().join("out");
+    let first = compile("qwen3_tiny_layer_bf16.train.pt2", "cpu,ascend", &out);
+    let [kept, outside] = ["cpu/notes.txt", "../outside.txt"].map(|name| out.join(name));
+    std::fs::write(&kept, "mine").expect("the folder takes files");
+    std::fs::write(&outside, "mine").expect("the folder takes files");
+    // A manifest may name anything.
+    let manifest = out.join("manifest.json");
+    let text = String::from_utf8(first["manifest.json"].clone()).expect("it is text");
+    std::fs::write(&manifest, text.replace("ascend-910b1/row_program.h", "../outside.txt")).expect("it can be written");
+    let second = compile("aten_addrms_fp8tok_h4096_bfloat16.train.pt2", "cpu", &out);
+    assert!(kept.exists() && outside.exists());
+    std::fs::remove_file(&outside).expect("it was written above");
+    let left: Vec<&String> = second.keys().filter(|name| first.contains_key(*name)).collect();
+    assert_eq!(left, ["ascend-910b1/row_program.h", "manifest.json"]);
+    assert_eq!(second.len(), 4, "{:?}", second.keys());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_nothing_new_and_the_old_bundle_whole() {
+    let folder = folder();
+    let limited = |out: &Path| {
+        // Files may take one block of 512 bytes, as on a disk with no more room.
+        let script = "trap '' XFSZ; ulimit -f 1; exec \"$@\"";
+        let model = fixture("aten_addrms_fp8tok_h4096_bfloat16.train.pt2");
+        std::process::Command::new("sh")
+            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_fusewright"), "compile", &model, "--target", "cpu", "-o"])
+            .arg(out)
+            .output()
+            .expect("there is a shell")
+    };
+    let new = folder.path().join("new");
+    assert_eq!(limited(&new).status.code(), Some(2));
+    assert!(!new.exists());
+    let old = folder.path().join("old");
+    let before = compile("qwen3_tiny_layer_bf16.train.pt2", "cpu", &old);
+    assert_eq!(limited(&old).status.code(), Some(2));
+    assert!(files(&old) == before);
 }
 
 #[test]
@@ -66,5 +145,5 @@ fn a_write_that_fails_leaves_no_partial_file() {
     let outcome = call(&["compile", &path, "--target", "cpu", "-o", &folder.path().display().to_string()]);
     assert_eq!(outcome.code, Some(2));
     assert!(outcome.stderr.contains("manifest.json"), "{}", outcome.stderr);
-    assert!(files(folder.path()).keys().all(|name| name.ends_with(".o")), "{:?}", files(folder.path()).keys());
+    assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()).keys());
 }

@@ -154,3 +154,19 @@ fn what_has_no_kernel_is_a_refusal_and_runs_by_reference() {
     assert!(!reason.contains("internal"), "{reason}");
     assert_eq!(call(&["run", &model]).code, Some(0));
 }
+
+#[test]
+fn regions_that_share_nothing_say_so() {
+    let folder = folder();
+    let graph = "graph @g(s: 0..; %x: f32[s, 4], %y: f32[s, 4]) {\n  %a = mul %x, %x\n  %b = mul %y, %y\n  \
+                 %c = div %x, %y\n  return %a, %b, %c\n}\n";
+    let path = write(&folder, "g.fw", graph);
+    let report = json(&["explain", &path, "--json"]);
+    let regions = report["regions"].as_array().expect("a list");
+    assert_eq!(regions.len(), 3);
+    for region in regions {
+        assert_eq!(region["ends"][0]["reason"], "neither region reads what the other computes", "{region}");
+    }
+    let said = call(&["explain", &path]).stdout;
+    assert_eq!(said.matches("neither region reads what the other computes").count(), 3, "{said}");
+}

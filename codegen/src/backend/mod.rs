@@ -43,6 +43,11 @@ pub trait Backend: Send + Sync {
     /// What the last stage is.
     fn payload_kind(&self) -> PayloadKind;
 
+    /// Sources that every payload includes, by name.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// Threads of a block, and blocks per outer row; one each where rows are looped over.
     fn grid(&self, _kernel: &Kernel) -> (u32, Dim) {
         (1, Dim::constant(1))

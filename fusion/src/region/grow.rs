@@ -240,6 +240,7 @@ impl<'a, 'g> Growth<'a, 'g> {
                 Err(refusal) => self.refused.extend(set.iter().map(|&id| (id, refusal))),
             }
         }
+        part_independent(self.flow.graph, &mut partition.regions);
         let left = self.refused.iter().filter(|(id, _)| !covered.contains(id));
         partition.unfused = left.map(|(&node, &refusal)| Unfused { node, refusal }).collect();
         partition.steps = steps(self.flow, &partition);
@@ -274,6 +275,21 @@ impl<'a, 'g> Growth<'a, 'g> {
         }
         ends.into_iter().map(|(node, refusal)| End { node, refusal }).collect()
     }
+}
+
+/// Gives a region that meets no other node a reason: its neighbour in order computes something else.
+fn part_independent(graph: &Graph, regions: &mut [FusedRegion]) {
+    let first = |r: &FusedRegion| r.nodes.iter().copied().find(|&id| computes_or_copies(graph, id));
+    let firsts: Vec<Option<NodeId>> = regions.iter().map(first).collect();
+    for (i, region) in regions.iter_mut().enumerate().filter(|(_, r)| r.ends.is_empty()) {
+        let next = firsts.get(i + 1).or_else(|| firsts.get(i.checked_sub(1)?)).copied().flatten();
+        region.ends.extend(next.map(|node| End { node, refusal: Refusal::Independent }));
+    }
+}
+
+fn computes_or_copies(graph: &Graph, id: NodeId) -> bool {
+    let op = &graph.node(id).op;
+    !is_layout(op) && !matches!(op, Op::Prim(Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. }))
 }
 
 fn is_layout(op: &Op) -> bool {

@@ -49,11 +49,13 @@ pub enum Refusal {
     NotConvex,
     /// More nodes or operands than a kernel may have.
     TooLarge,
+    /// No op of either region reads a result of the other.
+    Independent,
 }
 
 impl Refusal {
     /// Every reason, in declaration order.
-    pub const ALL: [Refusal; 22] = [
+    pub const ALL: [Refusal; 23] = [
         Refusal::MatMul,
         Refusal::Attention,
         Refusal::Collective,
@@ -76,6 +78,7 @@ impl Refusal {
         Refusal::GatherLanes,
         Refusal::NotConvex,
         Refusal::TooLarge,
+        Refusal::Independent,
     ];
 
     /// Short name, for reports and switches.
@@ -103,6 +106,7 @@ impl Refusal {
             Refusal::GatherLanes => "gather_lanes",
             Refusal::NotConvex => "not_convex",
             Refusal::TooLarge => "too_large",
+            Refusal::Independent => "independent",
         }
     }
 
@@ -133,6 +137,7 @@ impl Refusal {
             Refusal::GatherLanes => "it gathers along the lanes of a row",
             Refusal::NotConvex => "a path leaves the region and comes back",
             Refusal::TooLarge => "more nodes or operands than a kernel may have",
+            Refusal::Independent => "neither region reads what the other computes",
         }
     }
 }

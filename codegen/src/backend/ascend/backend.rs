@@ -25,6 +25,10 @@ impl Backend for AscendBackend {
         PayloadKind::AscendC
     }
 
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        HEADERS
+    }
+
     /// The headers that the source includes come before it as stages.
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
         let (Target::Ascend { chip } | Target::AscendSim { chip }) = target else {

@@ -1,0 +1,71 @@
+//! `fuse`: what it says of ops that are not one kernel.
+
+use fusewright::graph::{Builder, DType, TensorType, TypeError, Value};
+use fusewright::{TensorMut, TensorRef, fuse};
+
+fn lanes(b: &Builder, name: &str) -> Value {
+    b.input(name, TensorType::new(DType::F32, [3.into()]))
+}
+
+#[track_caller]
+fn refused(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>, expected: &str) {
+    let error = fuse(build).expect_err("it is not one kernel");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn ops_that_are_not_one_kernel_are_named_with_the_reason() {
+    let independent = "neither region reads what the other computes";
+    refused(
+        |b| {
+            let (x, y) = (lanes(b, "x"), lanes(b, "y"));
+            Ok(vec![b.mul(x, x)?, b.mul(y, y)?])
+        },
+        &format!(
+            "the ops make 2 kernels, not one: kernel 1 (mul) ends before or after `mul`: {independent}; \
+             kernel 2 (mul) ends before or after `mul`: {independent}"
+        ),
+    );
+    let unchanged = "the ops make 0 kernels, not one: output 0 is input `x` as it came, once simplified";
+    refused(|b| Ok(vec![lanes(b, "x")]), unchanged);
+    refused(|b| Ok(vec![b.mul(lanes(b, "x"), b.float(DType::F32, 1.0)?)?]), unchanged);
+    refused(
+        |b| Ok(vec![b.float(DType::F32, 1.0)?]),
+        "the ops make 0 kernels, not one: output 0 is a constant, once simplified",
+    );
+    refused(|_| Ok(vec![]), "there are no outputs, so there is nothing to compute");
+}
+
+#[test]
+fn a_value_of_another_builder_is_an_error() {
+    let other = Builder::new("other");
+    let y = lanes(&other, "y");
+    let foreign = other.mul(y, y).expect("types");
+    let of = "is no value of `fused`: it is of another builder";
+    refused(|b| Ok(vec![b.mul(lanes(b, "x"), foreign)?]), &format!("mul: operand %1 {of}"));
+    let error = fuse(|_| Ok(vec![foreign])).expect_err("the output is of another graph");
+    assert!(error.to_string().contains("output 0 is no value of the graph"), "{error}");
+}
+
+#[test]
+fn an_extent_that_does_not_fit_is_named_by_its_axis() {
+    let kernel = fuse(|b| {
+        let x = b.input("x", TensorType::new(DType::F32, [b.symbol("rows", 0, None), 5.into()]));
+        let y = b.input("y", TensorType::new(DType::F32, [b.symbol("rows", 0, None)]));
+        let y = b.reshape(y, vec![b.symbol("rows", 0, None), 1.into()])?;
+        Ok(vec![b.mul(x, y)?])
+    })
+    .expect("one kernel");
+    let call = |x: &[usize], y: usize| {
+        let (a, b, mut out) = ([0.0f32; 10], vec![0.0f32; y], [0.0f32; 10]);
+        let bound = [y];
+        let inputs = [TensorRef::new(&a, x), TensorRef::new(&b, &bound)];
+        let result = kernel.call(&inputs, &mut [TensorMut::new(&mut out, &[2, 5])], 1);
+        result.map_err(|e| e.to_string())
+    };
+    assert_eq!(call(&[2, 5], 2), Ok(()));
+    let fixed = "input `x` is f32[rows, 5], got f32[5, 2]: axis 1 must be 5, not 2";
+    assert_eq!(call(&[5, 2], 5), Err(fixed.to_owned()));
+    let bound = "input `y` is f32[rows], got f32[3]: axis 0 must be rows = 2, not 3";
+    assert_eq!(call(&[2, 5], 3), Err(bound.to_owned()));
+}
