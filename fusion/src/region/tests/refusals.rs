@@ -229,6 +229,10 @@ fn every_refusal_fires_and_spares_its_twin() {
         },
     );
     fires(Refusal::TooLarge, &|g| sum_of(g, 70), &|g| sum_of(g, 10));
+    fires(Refusal::Independent, &|g| Ok(vec![exp(g, rows(g, "x"))?, exp(g, rows(g, "y"))?]), &|g| {
+        let y = exp(g, rows(g, "x"))?;
+        Ok(vec![y, exp(g, y)?])
+    });
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), Refusal::ALL);
 }
 
