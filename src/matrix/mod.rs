@@ -7,7 +7,7 @@
 //! combination exists where its graph types.
 //!
 //! A combination passes if it fuses into the fewest kernels there can be, [`KERNELS`], and all ways to run it agree
-//! (see [`diff`](crate::diff)).
+//! (see [`diff`]).
 
 mod build;
 

@@ -108,7 +108,7 @@ pub fn diff(text: &str, sizes: &Sizes, seed: u64) -> Result<Vec<Compared>, Error
 /// Runs a graph every way there is, with values of its symbols that nothing sets from small to middling.
 ///
 /// # Errors
-/// As [`diff`].
+/// As [`diff()`].
 pub fn diff_graph(graph: &Graph, sizes: &Sizes, seed: u64) -> Result<Compared, Error> {
     let mut cases: Vec<BTreeMap<String, i64>> = Vec::new();
     for default in ROWS {
