@@ -280,9 +280,9 @@ impl Code<'_> {
         self.and(rounded, 0xffff_0000)
     }
 
-    /// Adding a power of two whose last place is the format's quantum makes the addition round; what the sum's
-    /// mantissa then holds is the number of quanta.
-    fn encode_short(&mut self, v: Value, f: Short, saturate: bool) -> Value {
+    /// The bits of an f32, its magnitude, the magnitude bounded by the largest that a short float holds, and the exponent field of that,
+    /// at least that of the format's subnormals.
+    pub(super) fn short_range(&mut self, v: Value, f: Short, saturate: bool) -> [Value; 4] {
         let bits = self.bits_of(v);
         let magnitude = self.and(bits, MAGNITUDE);
         let limit = if saturate { f.max_finite } else { f.beyond };
@@ -291,6 +291,13 @@ impl Code<'_> {
         let exponent = self.and(clamped, 0x7f80_0000);
         let least = self.int(bits, i64::from(f.least_normal) << 23);
         let exponent = self.b.ins().smax(exponent, least);
+        [bits, magnitude, clamped, exponent]
+    }
+
+    /// Adding a power of two whose last place is the format's quantum makes the addition round; what the sum's
+    /// mantissa then holds is the number of quanta.
+    fn encode_short(&mut self, v: Value, f: Short, saturate: bool) -> Value {
+        let [bits, magnitude, clamped, exponent] = self.short_range(v, f, saturate);
         let shifter = self.add(exponent, i64::from(23 - f.mantissa) << 23);
         let (x, y) = (self.float_of(clamped), self.float_of(shifter));
         let sum = self.b.ins().fadd(x, y);

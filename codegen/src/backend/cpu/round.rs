@@ -14,14 +14,7 @@ impl Code<'_> {
     /// An f32 rounded to a short float in any direction. The number of quanta is a product with a power of two, which
     /// is exact, and is then rounded to an integer.
     pub(super) fn encode_directed(&mut self, v: Value, f: Short, round: Rounding, saturate: bool) -> Value {
-        let bits = self.bits_of(v);
-        let magnitude = self.and(bits, MAGNITUDE);
-        let limit = if saturate { f.max_finite } else { f.beyond };
-        let limit = self.int(bits, i64::from(limit.to_bits()));
-        let clamped = self.b.ins().smin(magnitude, limit);
-        let exponent = self.and(clamped, 0x7f80_0000);
-        let least = self.int(bits, i64::from(f.least_normal) << 23);
-        let exponent = self.b.ins().smax(exponent, least);
+        let [bits, magnitude, clamped, exponent] = self.short_range(v, f, saturate);
         let top = self.int(bits, i64::from(254 + f.mantissa) << 23);
         let scale = self.b.ins().isub(top, exponent);
         let (x, scale) = (self.float_of(clamped), self.float_of(scale));
