@@ -538,3 +538,26 @@ fn unusual_borders_and_nested_lanes() {
         check(&text, &[("s", 3), ("n", n)]);
     }
 }
+
+/// A row cut out of whole groups ends within the last one, and nothing behind it is written.
+#[test]
+fn a_part_of_the_groups_ends_where_it_ends() {
+    for (lanes, step) in [(41, 1), (33, 1), (16, 1), (48, 1), (21, 2), (24, 2)] {
+        let text = format!(
+            "kernel @part(s = extent(x, 0)) rows s {{
+               param %x: bf16[s, 48] in
+               param %y: f32[s, 64] out
+               segment @m inner 1 {{
+                 %x = load x[row*48 + lane] : row<bf16, 48>
+                 %f = cast %x to f32 rne
+                 %a = abs %f
+                 %m = reduce max %a over group 16 nan propagate order tree(16)
+                 %d = sub %f, %m
+                 %p = slice %d start 0 len {lanes} step {step}
+                 store y[row*64 + lane], %p
+               }}
+             }}"
+        );
+        check(&text, &[("s", 5)]);
+    }
+}

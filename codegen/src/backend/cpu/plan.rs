@@ -170,7 +170,7 @@ impl<'k> Planner<'k> {
             let facts = if count == 1 { whole.clone() } else { Walk::of(segment, at, Some((&start, &end))) };
             let job = Job { inst: at, offset: start.clone() };
             if count == 1
-                && let Some(group) = single_group(&facts.groups)
+                && let Some(group) = single_group(&facts.groups, &lanes)
             {
                 self.grouped_job(phase, &group, facts.vector && facts.cuts.is_empty(), job);
                 continue;
@@ -275,9 +275,13 @@ impl<'k> Planner<'k> {
     }
 }
 
-/// The one kind of group that a sink uses, if its lanes go through the groups in order.
-fn single_group(groups: &[GroupUse]) -> Option<GroupUse> {
+/// The one kind of group that a sink of so many lanes uses, if its lanes go through all of the groups in order: a part of
+/// them would end within a group, and the loop over groups would go on behind it.
+fn single_group(groups: &[GroupUse], lanes: &Dim) -> Option<GroupUse> {
     let first = groups.first()?;
+    if lanes * &Dim::constant(first.scale) != first.lanes {
+        return None;
+    }
     let regular = |g: &GroupUse| {
         let inside = g.offset.as_const().is_some_and(|o| (0..g.scale).contains(&o));
         (&g.lanes, &g.size, g.scale) == (&first.lanes, &first.size, first.scale) && inside
