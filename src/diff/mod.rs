@@ -85,21 +85,35 @@ pub fn graph(graph: &Graph, cases: &[Symbols], seed: u64) -> Result<Verdict, Err
 
 /// As [`graph`], with programs compiled from a graph that must compute the same.
 fn against(meaning: &Graph, compiled: &Graph, cases: &[Symbols], seed: u64) -> Result<Verdict, Error> {
-    let mut made = Vec::with_capacity(cases.len());
+    let mut made: Vec<Case<'_>> = Vec::with_capacity(cases.len());
     for symbols in cases {
         let inputs = tensors(meaning, symbols, seed, Values::Edges)?;
         let ranges = interp::enclose(meaning, &inputs, symbols).map_err(|e| Error::Call(e.to_string()))?;
         made.push((symbols, inputs, ranges));
     }
-    let agree = || -> Result<Agreement, Difference> {
-        let ways = Ways::of(compiled)?;
-        let mut agreement = Agreement { fused: ways.multiple(), fallbacks: ways.fallbacks(), ..Agreement::default() };
-        for (symbols, inputs, ranges) in &made {
-            ways.agree(symbols, inputs, ranges, &mut agreement)?;
-        }
-        Ok(agreement)
-    };
-    Ok(agree().map_or_else(Verdict::Differ, Verdict::Equal))
+    Ok(agree(compiled, &made).map_or_else(Verdict::Differ, Verdict::Equal))
+}
+
+/// As [`graph`], on given inputs.
+///
+/// # Errors
+/// A graph that the graph interpreter refuses on these inputs.
+pub fn graph_on(graph: &Graph, symbols: &Symbols, inputs: &[Tensor]) -> Result<Verdict, Error> {
+    let ranges = interp::enclose(graph, inputs, symbols).map_err(|e| Error::Call(e.to_string()))?;
+    Ok(agree(graph, &[(symbols, inputs.to_vec(), ranges)]).map_or_else(Verdict::Differ, Verdict::Equal))
+}
+
+/// One binding of the symbols, the inputs there and what they may give.
+type Case<'s> = (&'s Symbols, Vec<Tensor>, Vec<interp::Enclosure>);
+
+/// Every way to run a graph in every case.
+fn agree(graph: &Graph, cases: &[Case<'_>]) -> Result<Agreement, Difference> {
+    let ways = Ways::of(graph)?;
+    let mut agreement = Agreement { fused: ways.multiple(), fallbacks: ways.fallbacks(), ..Agreement::default() };
+    for (symbols, inputs, ranges) in cases {
+        ways.agree(symbols, inputs, ranges, &mut agreement)?;
+    }
+    Ok(agreement)
 }
 
 /// The programs of one graph.
