@@ -7,7 +7,7 @@ use super::{steps, types};
 use crate::axes::contiguous_strides;
 use crate::builder::Builder;
 use crate::dim::Dim;
-use crate::graph::{Op, Value};
+use crate::graph::Value;
 use crate::prim::Prim;
 
 /// Ops whose results are views of their first operand.
@@ -48,9 +48,12 @@ const VIEWS: &[&str] = &[
     "aten.swapdims",
     "aten.movedim.int",
     "aten.movedim.intlist",
+    "aten.moveaxis.int",
+    "aten.moveaxis.intlist",
     "aten.t",
     "aten.numpy_T",
     "aten.mT",
+    "aten.adjoint",
     "aten.real",
     "aten.diagonal",
     "aten.as_strided",
@@ -127,13 +130,8 @@ impl Aliases {
         let metas = &program.graph_module.graph.tensor_values;
         for &(name, value) in results {
             let known = steps::between(b, operand, value);
-            let made_elsewhere = matches!(b.definition(value), Some((Op::Prim(Prim::Opaque { .. }), _)));
             let steps = if VIEWS.contains(&target) {
-                match known {
-                    Some(steps) => Some(steps),
-                    None if made_elsewhere => None,
-                    None => continue,
-                }
+                known
             } else if VIEWS_BY_STRIDES.contains(&target) {
                 match (known, metas.get(source).and_then(|meta| shares(meta, target, &b.ty(value).shape))) {
                     (_, Some(false)) => continue,

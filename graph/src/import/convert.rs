@@ -10,7 +10,7 @@ use super::origin::origin;
 use super::schema::{Argument, NodeJson, Program, Spec, SpecArg};
 use super::table::{Row, short_target};
 use super::weights::Weights;
-use super::{aten, opaque, types, vendor};
+use super::{aten, opaque, sized, types, vendor};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
@@ -209,6 +209,9 @@ impl<'a> Importer<'a> {
     fn values(&self, node: &NodeJson, types: &[TensorType]) -> Result<Vec<Value>, Diagnostic> {
         let target = short_target(&node.target);
         let row = aten::find(target).or_else(|| vendor::find(target));
+        if let Some(row) = row {
+            sized::check(&self.call(row, node, types))?;
+        }
         let refused = match row.map(|row| self.by_row(row, node, types)) {
             Some(Ok(values)) => return Ok(values),
             Some(Err(Refusal(reason))) => Some(reason),
@@ -219,9 +222,13 @@ impl<'a> Importer<'a> {
         self.b.op(Op::Prim(prim), &operands).map_err(Diagnostic::from)
     }
 
+    fn call<'c>(&'c self, row: &'c Row, node: &'c NodeJson, results: &'c [TensorType]) -> Call<'c> {
+        Call { b: &self.b, names: &self.scope, node, row, results, given: BTreeMap::new() }
+    }
+
     fn by_row(&self, row: &Row, node: &NodeJson, results: &[TensorType]) -> Result<Vec<Value>, Refusal> {
         let mark = self.b.mark();
-        let call = Call { b: &self.b, names: &self.scope, node, row, results, given: BTreeMap::new() };
+        let call = self.call(row, node, results);
         let imported = call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| {
             let fits = values.len() == results.len();
             if fits { Ok(values) } else { Err(Refusal(format!("{} results of {}", values.len(), results.len()))) }

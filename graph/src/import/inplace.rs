@@ -35,7 +35,15 @@ const RENAMED: &[(&str, &str)] = &[
     ("aten.__iand__.Tensor", "aten.__and__.Tensor"),
     ("aten.__iand__.Scalar", "aten.__and__.Scalar"),
     ("aten.__ior__.Tensor", "aten.__or__.Tensor"),
+    ("aten.__ior__.Scalar", "aten.__or__.Scalar"),
     ("aten.__ixor__.Tensor", "aten.__xor__.Tensor"),
+    ("aten.__ixor__.Scalar", "aten.__xor__.Scalar"),
+    ("aten.__ilshift__.Tensor", "aten.__lshift__.Tensor"),
+    ("aten.__ilshift__.Scalar", "aten.__lshift__.Scalar"),
+    ("aten.__irshift__.Tensor", "aten.__rshift__.Tensor"),
+    ("aten.__irshift__.Scalar", "aten.__rshift__.Scalar"),
+    ("aten.floor_divide_.Tensor", "aten.floor_divide"),
+    ("aten.pow_.Tensor", "aten.pow.Tensor_Tensor"),
 ];
 
 /// An op that overwrites an operand and returns it.

@@ -17,6 +17,7 @@ mod opaque;
 mod origin;
 mod overwrite;
 mod schema;
+mod sized;
 mod steps;
 mod table;
 mod types;

@@ -72,7 +72,7 @@ pub(super) fn agree(a: &TensorType, b: &TensorType) -> bool {
     a.dtype == b.dtype && a.rank() == b.rank() && a.shape.iter().zip(&b.shape).all(|(x, y)| same_extent(x, y))
 }
 
-fn same_extent(a: &Dim, b: &Dim) -> bool {
+pub(super) fn same_extent(a: &Dim, b: &Dim) -> bool {
     if a == b {
         return true;
     }

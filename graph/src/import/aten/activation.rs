@@ -52,24 +52,24 @@ pub(super) fn gelu(call: &Call<'_>) -> Imported {
 }
 
 /// `f` of the operand in f32, rounded once to the operand's dtype.
-fn wide(call: &Call<'_>, f: impl FnOnce(&Builder, Value) -> One) -> Imported {
+pub(super) fn wide(call: &Call<'_>, f: impl FnOnce(&Builder, Value) -> One) -> Imported {
     let x = activation(call)?;
     let y = f(call.b, convert(call.b, x, DType::F32)?)?;
     Ok(vec![convert(call.b, y, call.b.dtype(x))?])
 }
 
 /// A number argument as a constant of f32.
-fn number(call: &Call<'_>, name: &str) -> One {
+pub(super) fn number(call: &Call<'_>, name: &str) -> One {
     Ok(constant(call.b, DType::F32, call.scalar(name)?)?)
 }
 
-fn select(b: &Builder, condition: (ScalarFn, Value, Value), yes: Value, no: Value) -> Typed {
+pub(super) fn select(b: &Builder, condition: (ScalarFn, Value, Value), yes: Value, no: Value) -> Typed {
     let (f, left, right) = condition;
     b.map(ScalarFn::Select, &[b.map(f, &[left, right])?, yes, no])
 }
 
 /// `ln(1 + x)` of an f32: the logarithm of the rounded `1 + x`, times what the rounding changed.
-fn log1p_of(b: &Builder, x: Value) -> Typed {
+pub(super) fn log1p_of(b: &Builder, x: Value) -> Typed {
     let one = b.float(DType::F32, 1.0)?;
     let sum = b.add(one, x)?;
     let taken = b.sub(sum, one)?;
@@ -93,7 +93,7 @@ fn log1p_of_exp(b: &Builder, e: Value) -> Typed {
 }
 
 /// `e^x − 1` of an f32: by `2t / (1 − t)` with `t = tanh(x/2)` where the subtraction would cancel.
-fn expm1_of(b: &Builder, x: Value) -> Typed {
+pub(super) fn expm1_of(b: &Builder, x: Value) -> Typed {
     let float = |v: f64| b.float(DType::F32, v);
     let one = float(1.0)?;
     let t = b.map(ScalarFn::Tanh, &[b.mul(x, float(0.5)?)?])?;
@@ -179,6 +179,25 @@ pub(super) fn relu6(call: &Call<'_>) -> Imported {
     let (b, x) = (call.b, call.tensor("self")?);
     let bound = |n| constant(b, b.dtype(x), Scalar::Int(n));
     Ok(vec![b.map(ScalarFn::Min, &[b.map(ScalarFn::Max, &[x, bound(0)?])?, bound(6)?])?])
+}
+
+/// A tensor above a bound, a number elsewhere; NaN stays.
+pub(super) fn threshold(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let number = |name| -> One { Ok(constant(b, b.dtype(x), call.scalar(name)?)?) };
+    Ok(vec![select(b, (ScalarFn::Le, x, number("threshold")?), number("value")?, x)?])
+}
+
+/// The operand above zero, its product with a weight of its second axis elsewhere.
+pub(super) fn prelu(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, activation(call)?);
+    let (ty, weight) = (b.ty(x), call.tensor("weight")?);
+    let mut shape = vec![Dim::constant(1); ty.rank()];
+    if b.ty(weight).elements() != Dim::constant(1) {
+        *shape.get_mut(1).ok_or("a weight of an axis that does not exist")? = b.ty(weight).elements();
+    }
+    let product = b.mul(x, b.reshape(weight, shape)?)?;
+    Ok(vec![select(b, (ScalarFn::Gt, x, constant(b, ty.dtype, Scalar::Int(0))?), x, product)?])
 }
 
 /// The first half of an axis times the logistic function of the second, in f32, rounded once.

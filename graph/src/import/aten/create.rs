@@ -40,13 +40,15 @@ pub(super) fn arange(call: &Call<'_>) -> Imported {
     let (start, step) = (or("start", 0)?, or("step", 1)?);
     let out = call.out()?;
     let b = call.b;
-    let (Scalar::Int(first), Scalar::Int(step)) = (start, step) else {
-        return Err("a fractional counter".into());
-    };
-    if !matches!(out.dtype, DType::I64 | DType::I32 | DType::F32 | DType::F64) {
-        return Err(format!("a counter of {}", out.dtype).into());
-    }
     let mut y = b.prim(Prim::Iota { dtype: DType::I64, shape: out.shape.clone(), axis: 0 }, &[])?;
+    let (Scalar::Int(first), Scalar::Int(step)) = (start, step) else {
+        if !out.dtype.is_float() {
+            return Err("a fractional counter of integers".into());
+        }
+        let float = |v: Scalar| constant(b, DType::F64, Scalar::Float(v.as_f64()));
+        let counted = b.add(float(start)?, b.mul(convert(b, y, DType::F64)?, float(step)?)?)?;
+        return Ok(vec![convert(b, counted, out.dtype)?]);
+    };
     if step != 1 {
         y = b.mul(y, b.int(DType::I64, step)?)?;
     }
@@ -54,6 +56,33 @@ pub(super) fn arange(call: &Call<'_>) -> Imported {
         y = b.add(y, b.int(DType::I64, first)?)?;
     }
     Ok(vec![convert(b, y, out.dtype)?])
+}
+
+/// As many numbers as `steps`, evenly from `start` to `end`, counted from the nearer end.
+pub(super) fn linspace(call: &Call<'_>) -> Imported {
+    let (b, out) = (call.b, call.out()?);
+    let steps = call.int("steps")?;
+    if out.dtype != DType::F32 {
+        return Err(format!("even steps of {}", out.dtype).into());
+    }
+    let (start, end) = (call.scalar("start")?.as_f64() as f32, call.scalar("end")?.as_f64() as f32);
+    let step = if steps > 1 { (end - start) / (steps - 1) as f32 } else { 0.0 };
+    let float = |v: f32| constant(b, DType::F32, Scalar::Float(v.into()));
+    let counter = |dtype| b.prim(Prim::Iota { dtype, shape: out.shape.clone(), axis: 0 }, &[]);
+    let (step, near) = (float(step)?, counter(DType::I64)?);
+    let ahead = b.sub(b.int(DType::I64, steps - 1)?, near)?;
+    let low = b.add(float(start)?, b.mul(step, convert(b, near, DType::F32)?)?)?;
+    let high = b.sub(float(end)?, b.mul(step, convert(b, ahead, DType::F32)?)?)?;
+    let first = b.map(ScalarFn::Lt, &[near, b.int(DType::I64, steps / 2)?])?;
+    Ok(vec![b.map(ScalarFn::Select, &[first, low, high])?])
+}
+
+/// One on the diagonal, zero elsewhere.
+pub(super) fn eye(call: &Call<'_>) -> Imported {
+    let out = call.out()?;
+    let [rows, columns] = out.shape.as_slice() else { return Err("a result that is no matrix".into()) };
+    let hit = call.b.map(ScalarFn::Eq, &[iota(call, rows, 0, 2)?, iota(call, columns, 1, 2)?])?;
+    Ok(vec![convert(call.b, hit, out.dtype)?])
 }
 
 /// Elements whose column minus row fulfils `keep` against the diagonal; zero elsewhere.

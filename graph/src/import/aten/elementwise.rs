@@ -5,6 +5,7 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
 use super::promote::{DEFAULT_FLOAT, constant, convert, is_exact, is_reduced, operand_as, result_type};
 use crate::graph::Value;
+use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 
 type One = Result<Value, Refusal>;
@@ -132,7 +133,7 @@ pub(super) fn pow(call: &Call<'_>) -> Imported {
         return Ok(vec![if e == 2.0 { square } else { b.mul(square, x)? }]);
     }
     if !dtype.is_float() {
-        return Err(format!("exponent {e} of integers").into());
+        return Ok(vec![integer_power(call, x, exponent)?]);
     }
     let y = if e == 0.5 {
         b.map(ScalarFn::Sqrt, &[x])?
@@ -146,6 +147,47 @@ pub(super) fn pow(call: &Call<'_>) -> Imported {
         binary(call, ScalarFn::Pow, dtype, Operand::Tensor(x), Operand::Scalar(exponent))?
     };
     Ok(vec![y])
+}
+
+/// A power of integers by repeated squaring.
+fn integer_power(call: &Call<'_>, x: Value, exponent: Scalar) -> One {
+    let Scalar::Int(mut e @ 0..) = exponent else { return Err(format!("exponent {exponent:?} of integers").into()) };
+    let (b, dtype) = (call.b, call.b.dtype(x));
+    if dtype == DType::Bool {
+        return Err("a power of booleans".into());
+    }
+    let one = constant(b, dtype, Scalar::Int(1))?;
+    // Of exponent zero the power is one of every element.
+    let mut power = if e == 0 { b.add(b.mul(x, constant(b, dtype, Scalar::Int(0))?)?, one)? } else { one };
+    let mut square = x;
+    while e > 0 {
+        if e % 2 == 1 {
+            power = b.mul(power, square)?;
+        }
+        e /= 2;
+        if e > 0 {
+            square = b.mul(square, square)?;
+        }
+    }
+    Ok(power)
+}
+
+/// A power with a tensor as exponent; of a number as base, which takes the dtype of the result.
+pub(super) fn pow_tensor(call: &Call<'_>) -> Imported {
+    let (base, exponent) = (call.operand("self")?, call.operand("exponent")?);
+    let dtype = result_type(call, &[base, exponent])?;
+    let b = call.b;
+    let (x, e) = (operand_as(b, base, dtype)?, operand_as(b, exponent, dtype)?);
+    if dtype.is_float() {
+        return Ok(vec![b.map(ScalarFn::Pow, &[x, e])?]);
+    }
+    // A negative exponent shifts everything out, as dividing one by a larger integer does.
+    let two = matches!(base, Operand::Scalar(Scalar::Int(2)));
+    if !two || dtype == DType::Bool {
+        return Err("a power of integers other than 2".into());
+    }
+    let one = constant(b, dtype, Scalar::Int(1))?;
+    Ok(vec![b.map(ScalarFn::Shl, &[one, e])?])
 }
 
 pub(super) fn bounded(call: &Call<'_>, low: Option<&str>, high: Option<&str>) -> Imported {
@@ -243,6 +285,30 @@ unary! {
     erf = float Erf;
 }
 
+/// The sign bit; of integers, whether they are below zero.
+pub(super) fn signbit(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let dtype = b.dtype(x);
+    let zero = |dtype| constant(b, dtype, Scalar::Int(0));
+    if dtype.is_int() {
+        return Ok(vec![b.map(ScalarFn::Lt, &[x, zero(dtype)?])?]);
+    }
+    let code = match dtype {
+        DType::F64 => DType::I64,
+        DType::F32 => DType::I32,
+        DType::BF16 | DType::F16 => DType::I16,
+        other => return Err(format!("the sign of {other}").into()),
+    };
+    let bits = b.prim(Prim::Bitcast { to: code }, &[x])?;
+    Ok(vec![b.map(ScalarFn::Lt, &[bits, zero(code)?])?])
+}
+
+/// The part behind the point, with the sign of the operand.
+pub(super) fn frac(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    Ok(vec![call.b.sub(x, call.b.map(ScalarFn::Trunc, &[x])?)?])
+}
+
 fn compare(call: &Call<'_>, f: ScalarFn) -> Imported {
     let (a, b) = (call.operand("self")?, call.operand("other")?);
     let dtype = result_type(call, &[a, b])?;
@@ -267,6 +333,13 @@ fn bitwise(call: &Call<'_>, f: ScalarFn) -> Imported {
     let (a, b) = (call.operand("self")?, call.operand("other")?);
     let dtype = result_type(call, &[a, b])?;
     Ok(vec![call.b.map(f, &[operand_as(call.b, a, dtype)?, operand_as(call.b, b, dtype)?])?])
+}
+
+fn shift(call: &Call<'_>, f: ScalarFn) -> Imported {
+    if !call.out()?.dtype.is_int() {
+        return Err("a shift of floats".into());
+    }
+    bitwise(call, f)
 }
 
 pub(super) fn bitwise_not(call: &Call<'_>) -> Imported {
@@ -295,6 +368,8 @@ binary_ops! {
     bitwise_and = bitwise And;
     bitwise_or = bitwise Or;
     bitwise_xor = bitwise Xor;
+    shift_left = shift Shl;
+    shift_right = shift Shr;
 }
 
 pub(super) fn to_dtype(call: &Call<'_>) -> Imported {

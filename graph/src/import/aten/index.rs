@@ -3,7 +3,7 @@
 use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
-use super::layout::{cut, expand_to};
+use super::layout::{cut, expand_to, iota, permuted};
 use super::promote::{constant, convert, result_type};
 use crate::dim::{Dim, product};
 use crate::graph::Value;
@@ -12,7 +12,7 @@ use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 
 /// Slices of `x` along `axis` by an index tensor of any rank, whose axes take the place of `axis`.
-fn gather(call: &Call<'_>, x: Value, axis: usize, indices: Value) -> Result<Value, Refusal> {
+pub(super) fn gather(call: &Call<'_>, x: Value, axis: usize, indices: Value) -> Result<Value, Refusal> {
     let (ty, chosen) = (call.b.ty(x), call.b.ty(indices).shape);
     let flat = call.b.reshape(indices, vec![product(&chosen)])?;
     let rows = call.b.prim(Prim::Gather { axis }, &[x, flat])?;
@@ -32,7 +32,7 @@ pub(super) fn index_select(call: &Call<'_>) -> Imported {
 }
 
 /// The extent of an axis as an i64 scalar.
-fn extent(call: &Call<'_>, dim: &Dim) -> Result<Value, Refusal> {
+pub(super) fn extent(call: &Call<'_>, dim: &Dim) -> Result<Value, Refusal> {
     Ok(match dim.as_const() {
         Some(n) => call.b.int(DType::I64, n)?,
         None => call.b.prim(Prim::SizeOf(dim.clone()), &[])?,
@@ -86,14 +86,116 @@ pub(super) fn places(call: &Call<'_>, shape: &[Dim], indices: &[Option<Value>]) 
     Ok(Places { first, axes: given.len(), flat, common })
 }
 
+/// The tensor and its indices such that indexed axes are neighbours: where they are apart they come first, and so do
+/// the axes of the result that they stand for.
+fn neighbours(
+    call: &Call<'_>,
+    x: Value,
+    mut indices: Vec<Option<Value>>,
+) -> Result<(Value, Vec<Option<Value>>), Refusal> {
+    let rank = call.b.ty(x).rank();
+    if indices.len() > rank {
+        return Err("more index tensors than axes".into());
+    }
+    let given: Vec<usize> = (0..indices.len()).filter(|&i| indices[i].is_some()).collect();
+    if given.windows(2).all(|pair| pair[0] + 1 == pair[1]) {
+        return Ok((x, indices));
+    }
+    let perm: Vec<usize> = given.iter().copied().chain((0..rank).filter(|axis| !given.contains(axis))).collect();
+    indices.retain(Option::is_some);
+    Ok((permuted(call, x, perm)?[0], indices))
+}
+
 /// Integer tensors that index neighbouring axes together: the axes are merged and indexed by one tensor.
 pub(super) fn index(call: &Call<'_>) -> Imported {
     let (b, x) = (call.b, call.tensor("self")?);
+    let indices = call.optional_tensors("indices")?;
+    let (x, indices) = neighbours(call, x, indices)?;
     let shape = b.ty(x).shape;
-    let Places { first, axes, flat, .. } = places(call, &shape, &call.optional_tensors("indices")?)?;
+    let Places { first, axes, flat, .. } = places(call, &shape, &indices)?;
     let (before, after) = (&shape[..first], &shape[first + axes..]);
     let merged = before.iter().cloned().chain([product(&shape[first..first + axes])]).chain(after.iter().cloned());
     Ok(vec![gather(call, b.reshape(x, merged.collect())?, first, flat)?])
+}
+
+/// Places of single elements of a tensor in row-major order: along `axis` as an index tensor says, along the other axes
+/// where the index stands. The result is a line.
+pub(super) fn single_places(call: &Call<'_>, shape: &[Dim], axis: usize, index: Value) -> Result<Value, Refusal> {
+    let b = call.b;
+    let chosen = b.ty(index).shape;
+    if chosen.len() != shape.len() {
+        return Err("an index of another rank".into());
+    }
+    let mut at: Option<Value> = None;
+    for (i, dim) in shape.iter().enumerate() {
+        let here = if i == axis { wrapped(call, index, dim)? } else { iota(call, &chosen[i], i, chosen.len())? };
+        at = Some(match at {
+            Some(outer) => b.add(b.mul(outer, extent(call, dim)?)?, here)?,
+            None => here,
+        });
+    }
+    let at = expand_to(call, at.ok_or("a tensor without axes")?, &chosen)?;
+    Ok(b.reshape(at, vec![product(&chosen)])?)
+}
+
+/// The elements of a line or tensor at single places.
+fn taken(call: &Call<'_>, x: Value, places: Value, shape: Vec<Dim>) -> Imported {
+    let line = call.b.reshape(x, vec![call.b.ty(x).elements()])?;
+    let found = call.b.prim(Prim::Gather { axis: 0 }, &[line, places])?;
+    Ok(vec![call.b.reshape(found, shape)?])
+}
+
+pub(super) fn gather_elements(call: &Call<'_>) -> Imported {
+    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
+    let (shape, chosen) = (b.ty(x).shape, b.ty(index).shape);
+    if shape.is_empty() {
+        return Ok(vec![expand_to(call, x, &chosen)?]);
+    }
+    let axis = call.axis("dim", shape.len())?;
+    taken(call, x, single_places(call, &shape, axis, index)?, chosen)
+}
+
+/// As `gather`, of a tensor and an index that broadcast along the other axes; without an axis, of all elements.
+pub(super) fn take_along_dim(call: &Call<'_>) -> Imported {
+    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("indices")?);
+    let (shape, chosen) = (b.ty(x).shape, b.ty(index).shape);
+    if call.is_none("dim")? {
+        let at = wrapped(call, b.reshape(index, vec![product(&chosen)])?, &product(&shape))?;
+        return taken(call, x, at, vec![product(&chosen)]);
+    }
+    let axis = call.axis("dim", shape.len())?;
+    if chosen.len() != shape.len() {
+        return Err("an index of another rank".into());
+    }
+    let out = &call.out()?.shape;
+    let mut spread = out.clone();
+    *spread.get_mut(axis).ok_or("a result of another rank")? = shape[axis].clone();
+    let (x, index) = (expand_to(call, x, &spread)?, expand_to(call, index, out)?);
+    taken(call, x, single_places(call, &spread, axis, index)?, out.clone())
+}
+
+/// Elements of the tensor as a line.
+pub(super) fn take(call: &Call<'_>) -> Imported {
+    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
+    let chosen = b.ty(index).shape;
+    let at = wrapped(call, b.reshape(index, vec![product(&chosen)])?, &b.ty(x).elements())?;
+    taken(call, x, at, chosen)
+}
+
+/// One where the counter of a new last axis is the operand, zero elsewhere.
+pub(super) fn one_hot(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let classes = match call.dim("num_classes")? {
+        unknown if unknown.as_const().is_some_and(|n| n < 0) => {
+            return Err("a number of classes that depends on data".into());
+        }
+        known => known,
+    };
+    let mut shape = b.ty(x).shape;
+    let rank = shape.len() + 1;
+    shape.push(Dim::constant(1));
+    let hit = b.map(ScalarFn::Eq, &[b.reshape(x, shape)?, iota(call, &classes, rank - 1, rank)?])?;
+    Ok(vec![convert(b, hit, DType::I64)?])
 }
 
 /// First differences along an axis, after joining what is prepended and appended.

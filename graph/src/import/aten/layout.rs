@@ -240,8 +240,21 @@ pub(super) fn stack(call: &Call<'_>) -> Imported {
 }
 
 pub(super) fn repeat(call: &Call<'_>) -> Imported {
+    repeated(call, call.dims("repeats")?)
+}
+
+/// As `repeat`, once along axes for which no number is given.
+pub(super) fn tile(call: &Call<'_>) -> Imported {
+    let mut repeats = call.dims("dims")?;
+    while repeats.len() < call.b.ty(call.tensor("self")?).rank() {
+        repeats.insert(0, Dim::constant(1));
+    }
+    repeated(call, repeats)
+}
+
+fn repeated(call: &Call<'_>, repeats: Vec<Dim>) -> Imported {
     let x = call.tensor("self")?;
-    let (repeats, mut extents) = (call.dims("repeats")?, call.b.ty(x).shape);
+    let mut extents = call.b.ty(x).shape;
     while extents.len() < repeats.len() {
         extents.insert(0, Dim::constant(1));
     }

@@ -2,16 +2,16 @@
 
 use fusewright_abi::DType;
 
-use super::super::call::{Call, Imported};
+use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
 use super::layout::expand_to;
-use super::promote::{convert, is_reduced};
+use super::promote::{constant, convert, is_reduced, result_type};
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::infer;
 use crate::prim::Prim;
 
 /// `a · b (+ bias)`; the bias is added before the one rounding to the dtype of `a`.
-fn product(call: &Call<'_>, a: Value, b: Value, transpose_b: bool, bias: Option<Value>) -> Imported {
+pub(super) fn product(call: &Call<'_>, a: Value, b: Value, transpose_b: bool, bias: Option<Value>) -> Imported {
     let dtype = call.b.dtype(a);
     if !dtype.is_float() {
         return Err("a product of integer matrices".into());
@@ -28,19 +28,75 @@ pub(super) fn mm(call: &Call<'_>) -> Imported {
     product(call, call.tensor("self")?, call.tensor("mat2")?, false, None)
 }
 
-pub(super) fn addmm(call: &Call<'_>) -> Imported {
-    if call.scalar("beta")?.as_f64() != 1.0 || call.scalar("alpha")?.as_f64() != 1.0 {
-        return Err("a scaled sum".into());
+/// `beta · self + alpha · (a · b)`, rounded once.
+fn scaled(call: &Call<'_>, a: &str, b: &str) -> Imported {
+    let (bias, a, b) = (call.tensor("self")?, call.tensor(a)?, call.tensor(b)?);
+    let (beta, alpha) = (call.scalar("beta")?, call.scalar("alpha")?);
+    if beta.as_f64() == 1.0 && alpha.as_f64() == 1.0 {
+        return product(call, a, b, false, Some(bias));
     }
-    product(call, call.tensor("mat1")?, call.tensor("mat2")?, false, Some(call.tensor("self")?))
+    let dtype = call.b.dtype(a);
+    if !dtype.is_float() {
+        return Err("a product of integer matrices".into());
+    }
+    let work = if is_reduced(dtype) { DType::F32 } else { dtype };
+    let times = |x: Value, factor: Scalar| -> Result<Value, Refusal> {
+        if factor.as_f64() == 1.0 { Ok(x) } else { Ok(call.b.mul(x, constant(call.b, work, factor)?)?) }
+    };
+    let y = times(call.b.prim(Prim::MatMul { transpose_b: false, out: work }, &[a, b])?, alpha)?;
+    // What is multiplied by zero is not read, NaN or not.
+    let sum = if beta.as_f64() == 0.0 { y } else { call.b.add(y, times(convert(call.b, bias, work)?, beta)?)? };
+    Ok(vec![convert(call.b, sum, dtype)?])
+}
+
+pub(super) fn addmm(call: &Call<'_>) -> Imported {
+    scaled(call, "mat1", "mat2")
+}
+
+pub(super) fn baddbmm(call: &Call<'_>) -> Imported {
+    scaled(call, "batch1", "batch2")
+}
+
+/// A product of which one or both sides are vectors.
+fn of_vectors(call: &Call<'_>, a: Value, b: Value) -> Imported {
+    let one = Dim::constant(1);
+    let (left, right) = (call.b.ty(a).shape, call.b.ty(b).shape);
+    let [inner] = right.as_slice() else { return Err("a matrix in place of a vector".into()) };
+    let a = if left.len() == 1 { call.b.reshape(a, vec![one.clone(), inner.clone()])? } else { a };
+    let b = call.b.reshape(b, vec![inner.clone(), one])?;
+    let y = product(call, a, b, false, None)?[0];
+    Ok(vec![call.b.reshape(y, left[..left.len() - 1].to_vec())?])
+}
+
+pub(super) fn mv(call: &Call<'_>) -> Imported {
+    of_vectors(call, call.tensor("self")?, call.tensor("vec")?)
+}
+
+pub(super) fn dot(call: &Call<'_>) -> Imported {
+    of_vectors(call, call.tensor("self")?, call.tensor("tensor")?)
+}
+
+/// Every element of one vector times every one of another.
+pub(super) fn outer(call: &Call<'_>) -> Imported {
+    let (x, y) = (call.tensor("self")?, call.tensor("vec2")?);
+    let dtype = result_type(call, &[Operand::Tensor(x), Operand::Tensor(y)])?;
+    let (x, y) = (convert(call.b, x, dtype)?, convert(call.b, y, dtype)?);
+    let column = vec![call.b.ty(x).elements(), Dim::constant(1)];
+    Ok(vec![call.b.mul(call.b.reshape(x, column)?, y)?])
 }
 
 pub(super) fn linear(call: &Call<'_>) -> Imported {
     let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
-    if call.b.ty(x).rank() < 2 || call.b.ty(w).rank() != 2 {
+    let (from, rows) = (call.b.ty(x), call.b.ty(w));
+    if from.rank() == 0 || rows.rank() != 2 {
         return Err("a vector operand".into());
     }
-    product(call, x, w, true, call.tensor_or_none("bias")?)
+    if from.rank() > 1 {
+        return product(call, x, w, true, call.tensor_or_none("bias")?);
+    }
+    let x = call.b.reshape(x, vec![Dim::constant(1), from.shape[0].clone()])?;
+    let y = product(call, x, w, true, call.tensor_or_none("bias")?)?[0];
+    Ok(vec![call.b.reshape(y, vec![rows.shape[0].clone()])?])
 }
 
 pub(super) fn matmul(call: &Call<'_>) -> Imported {

@@ -5,6 +5,7 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Refusal, Scalar};
 use super::promote::{DEFAULT_FLOAT, constant, convert, is_reduced};
 use super::reduce::{count, over};
+use crate::dim::{Dim, product};
 use crate::graph::Value;
 use crate::ops::{Composite, RmsNorm, RmsRounding};
 use crate::prim::ReduceOp;
@@ -118,4 +119,56 @@ pub(super) fn layer_norm(call: &Call<'_>) -> Imported {
     }
     let values = [y, mean, scale].into_iter().zip(call.results);
     Ok(values.map(|(value, stated)| convert(b, value, stated.dtype)).collect::<Result<_, _>>()?)
+}
+
+/// The norm of groups of channels, the second axis; with three results also the mean and the reciprocal deviation.
+pub(super) fn group_norm(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("input")?);
+    let native = call.row.parameter("num_groups").is_none();
+    let groups = Dim::constant(call.int(if native { "group" } else { "num_groups" })?);
+    let ty = b.ty(x);
+    let [batch, channels, inner @ ..] = ty.shape.as_slice() else { return Err("fewer than two axes".into()) };
+    let one = Dim::constant(1);
+    let per_group = match (channels.as_const(), groups.as_const()) {
+        (Some(c), Some(g)) if g > 0 && c % g == 0 => Dim::constant(c / g),
+        _ => return Err(format!("{groups} groups of {channels} channels").into()),
+    };
+    let wide = widened(call, x)?;
+    let work = b.dtype(wide);
+    let grouped = b.reshape(wide, vec![batch.clone(), groups.clone(), &per_group * &product(inner)])?;
+    let n = count(call, grouped, &[2], work)?;
+    let mean = b.div(over(call, ReduceOp::Add, grouped, &[2])?, n)?;
+    let centred = b.sub(grouped, mean)?;
+    let variance = b.div(over(call, ReduceOp::Add, b.mul(centred, centred)?, &[2])?, n)?;
+    let eps = constant(b, work, call.scalar("eps")?)?;
+    let scale = b.map(ScalarFn::Rsqrt, &[b.add(variance, eps)?])?;
+    let mut y = b.reshape(b.mul(centred, scale)?, ty.shape.clone())?;
+    let channel: Vec<Dim> = [channels.clone()].into_iter().chain(inner.iter().map(|_| one.clone())).collect();
+    for (name, f) in [("weight", ScalarFn::Mul), ("bias", ScalarFn::Add)] {
+        if let Some(p) = call.tensor_or_none(name)? {
+            y = b.map(f, &[y, convert(b, b.reshape(p, channel.clone())?, work)?])?;
+        }
+    }
+    let flat = |v: Value| b.reshape(v, vec![batch.clone(), groups.clone()]);
+    let values = [y, flat(mean)?, flat(scale)?].into_iter().zip(call.results);
+    Ok(values.map(|(value, stated)| convert(b, value, stated.dtype)).collect::<Result<_, _>>()?)
+}
+
+/// The RMS norm and the reciprocal root.
+pub(super) fn fused_rms_norm(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("input")?);
+    let axes = norm_axes(call, x)?;
+    let wide = widened(call, x)?;
+    let work = b.dtype(wide);
+    let eps = match call.scalar_or_none("eps")? {
+        Some(eps) => eps.as_f64(),
+        None if work == DType::F64 => f64::EPSILON,
+        None => f64::from(f32::EPSILON),
+    };
+    let n = count(call, wide, &axes, work)?;
+    let mean = b.div(over(call, ReduceOp::Add, b.mul(wide, wide)?, &axes)?, n)?;
+    let scale = b.map(ScalarFn::Rsqrt, &[b.add(mean, constant(b, work, Scalar::Float(eps))?)?])?;
+    let mut values = rms_norm(call)?;
+    values.push(convert(b, scale, call.results.get(1).ok_or("has no second result")?.dtype)?);
+    Ok(values)
 }

@@ -3,6 +3,7 @@
 use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Refusal, Scalar};
+use super::arrange::reversed;
 use super::layout::{iota, permuted};
 use super::promote::{constant, convert, is_reduced};
 use crate::dim::{Dim, product};
@@ -13,7 +14,7 @@ use crate::scalar::ScalarFn;
 type One = Result<Value, Refusal>;
 
 /// The axes of `dim`: all of them where it is left out, `None` or empty.
-fn axes(call: &Call<'_>, rank: usize) -> Result<Vec<usize>, Refusal> {
+pub(super) fn axes(call: &Call<'_>, rank: usize) -> Result<Vec<usize>, Refusal> {
     let listed = call.row.parameter("dim").is_some() && !call.is_none("dim")?;
     let axes = if listed { call.axes("dim", rank)? } else { Vec::new() };
     Ok(if axes.is_empty() { (0..rank).collect() } else { axes })
@@ -32,7 +33,7 @@ pub(in crate::import) fn over(call: &Call<'_>, op: ReduceOp, x: Value, axes: &[u
 }
 
 /// Drops axes of extent 1 unless the call keeps them.
-fn finish(call: &Call<'_>, x: Value, axes: &[usize]) -> One {
+pub(super) fn finish(call: &Call<'_>, x: Value, axes: &[usize]) -> One {
     if keeps(call)? {
         return Ok(x);
     }
@@ -65,16 +66,29 @@ pub(super) fn mean(call: &Call<'_>) -> Imported {
     Ok(vec![finish(call, convert(call.b, y, to)?, &axes)?])
 }
 
-pub(super) fn sum(call: &Call<'_>) -> Imported {
+/// The operand of a sum or product in the dtype that it is computed in, and the dtype of the result.
+fn terms(call: &Call<'_>) -> Result<(Value, DType), Refusal> {
     let x = call.tensor("self")?;
     let from = call.b.dtype(x);
     let natural = if from.is_float() { from } else { DType::I64 };
     let to = call.dtype_or_none("dtype")?.unwrap_or(natural);
     let work = if is_reduced(to) { DType::F32 } else { to };
-    let x = convert(call.b, x, work)?;
+    Ok((convert(call.b, x, work)?, to))
+}
+
+fn combined(call: &Call<'_>, op: ReduceOp) -> Imported {
+    let (x, to) = terms(call)?;
     let axes = axes(call, call.b.ty(x).rank())?;
-    let y = over(call, ReduceOp::Add, x, &axes)?;
+    let y = over(call, op, x, &axes)?;
     Ok(vec![finish(call, convert(call.b, y, to)?, &axes)?])
+}
+
+pub(super) fn sum(call: &Call<'_>) -> Imported {
+    combined(call, ReduceOp::Add)
+}
+
+pub(super) fn prod(call: &Call<'_>) -> Imported {
+    combined(call, ReduceOp::Mul)
 }
 
 fn extreme(call: &Call<'_>, op: ReduceOp) -> Imported {
@@ -108,10 +122,30 @@ pub(super) fn min_dim(call: &Call<'_>) -> Imported {
     extreme_dim(call, ReduceOp::Min)
 }
 
+/// The index of the extreme along an axis; without an axis, among all elements.
 fn arg_extreme(call: &Call<'_>, op: ReduceOp) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    if call.is_none("dim")? {
+        let flat = b.reshape(x, vec![b.ty(x).elements()])?;
+        let index = b.prim(Prim::ArgReduce { op, axis: 0 }, &[flat])?;
+        return Ok(vec![b.reshape(index, call.out()?.shape.clone())?]);
+    }
+    let axis = call.axis("dim", b.ty(x).rank())?;
+    Ok(vec![finish(call, b.prim(Prim::ArgReduce { op, axis }, &[x])?, &[axis])?])
+}
+
+/// Both extremes along an axis; without an axis, of all elements.
+pub(super) fn aminmax(call: &Call<'_>) -> Imported {
     let x = call.tensor("self")?;
-    let axis = call.axis("dim", call.b.ty(x).rank())?;
-    Ok(vec![finish(call, call.b.prim(Prim::ArgReduce { op, axis }, &[x])?, &[axis])?])
+    let axes = axes(call, call.b.ty(x).rank())?;
+    [ReduceOp::Min, ReduceOp::Max].into_iter().map(|op| finish(call, over(call, op, x, &axes)?, &axes)).collect()
+}
+
+/// How many elements are not zero.
+pub(super) fn count_nonzero(call: &Call<'_>) -> Imported {
+    let x = convert(call.b, convert(call.b, call.tensor("self")?, DType::Bool)?, DType::I64)?;
+    let axes = axes(call, call.b.ty(x).rank())?;
+    Ok(vec![finish(call, over(call, ReduceOp::Add, x, &axes)?, &axes)?])
 }
 
 pub(super) fn argmax(call: &Call<'_>) -> Imported {
@@ -136,27 +170,62 @@ pub(super) fn all(call: &Call<'_>) -> Imported {
     truth(call, ReduceOp::Min)
 }
 
-pub(super) fn topk(call: &Call<'_>) -> Imported {
-    let x = call.tensor("self")?;
+/// The permutation that swaps an axis with the last, of a tensor that has axes.
+fn to_last(call: &Call<'_>, x: Value) -> Result<Vec<usize>, Refusal> {
     let rank = call.b.ty(x).rank();
-    if !call.bool("largest")? || call.axis("dim", rank)? + 1 != rank {
-        return Err("the smallest, or along another axis than the last".into());
-    }
-    Ok(call.b.op(crate::graph::Op::Prim(Prim::TopK { k: call.dim("k")? }), &[x])?)
+    let axis = call.axis("dim", rank)?;
+    let mut perm: Vec<usize> = (0..rank).collect();
+    perm.swap(axis, rank - 1);
+    Ok(perm)
 }
 
-/// Sums of all prefixes, each as one masked reduction: exact on integers, free in order on floats.
-pub(super) fn cumsum(call: &Call<'_>) -> Imported {
+pub(super) fn topk(call: &Call<'_>) -> Imported {
+    if !call.bool("largest")? {
+        return Err("the smallest".into());
+    }
     let x = call.tensor("self")?;
-    let from = call.b.dtype(x);
-    let natural = if from.is_float() { from } else { DType::I64 };
-    let to = call.dtype_or_none("dtype")?.unwrap_or(natural);
-    let work = if is_reduced(to) { DType::F32 } else { to };
-    let ty = call.b.ty(x);
+    let perm = to_last(call, x)?;
+    let lines = permuted(call, x, perm.clone())?[0];
+    let found = call.b.op(crate::graph::Op::Prim(Prim::TopK { k: call.dim("k")? }), &[lines])?;
+    found.into_iter().map(|v| Ok(permuted(call, v, perm.clone())?[0])).collect()
+}
+
+/// All elements along an axis in order, and where they were; of equals the first comes first, NaN counts as largest.
+pub(super) fn sort(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let perm = to_last(call, x)?;
+    let lines = permuted(call, x, perm.clone())?[0];
+    let last = perm.len() - 1;
+    let extent = b.ty(lines).shape[last].clone();
+    let descending = call.bool("descending")?;
+    // Ascending is descending of the reversed line, read backwards: so equals keep their order.
+    let lines = if descending { lines } else { reversed(call, lines, last)? };
+    let mut found = b.op(crate::graph::Op::Prim(Prim::TopK { k: extent.clone() }), &[lines])?;
+    if !descending {
+        for v in &mut found {
+            *v = reversed(call, *v, last)?;
+        }
+        let end = b.sub(super::index::extent(call, &extent)?, b.int(DType::I64, 1)?)?;
+        found[1] = b.sub(end, found[1])?;
+    }
+    found.into_iter().map(|v| Ok(permuted(call, v, perm.clone())?[0])).collect()
+}
+
+pub(super) fn argsort(call: &Call<'_>) -> Imported {
+    Ok(sort(call)?.split_off(1))
+}
+
+/// All prefixes combined, each as one masked reduction: exact on integers, free in order on floats.
+fn prefixes(call: &Call<'_>, op: ReduceOp) -> Imported {
+    let (x, to) = terms(call)?;
+    let (ty, work) = (call.b.ty(x), call.b.dtype(x));
+    if ty.rank() == 0 {
+        return Ok(vec![convert(call.b, x, to)?]);
+    }
     let axis = call.axis("dim", ty.rank())?;
     let mut perm: Vec<usize> = (0..ty.rank()).collect();
     perm.swap(axis, ty.rank() - 1);
-    let x = permuted(call, convert(call.b, x, work)?, perm.clone())?[0];
+    let x = permuted(call, x, perm.clone())?[0];
     let mut shape = call.b.ty(x).shape;
     let extent = ty.shape[axis].clone();
     let rank = shape.len();
@@ -164,10 +233,18 @@ pub(super) fn cumsum(call: &Call<'_>) -> Imported {
     let terms = call.b.reshape(x, shape)?;
     let (i, j) = (iota(call, &extent, rank - 1, rank + 1)?, iota(call, &extent, rank, rank + 1)?);
     let inside = call.b.map(ScalarFn::Le, &[j, i])?;
-    let zero = constant(call.b, work, Scalar::Int(0))?;
-    let sums = over(call, ReduceOp::Add, call.b.map(ScalarFn::Select, &[inside, terms, zero])?, &[rank])?;
-    let mut shape = call.b.ty(sums).shape;
+    let neutral = call.b.prim(Prim::Literal(op.start(work)), &[])?;
+    let combined = over(call, op, call.b.map(ScalarFn::Select, &[inside, terms, neutral])?, &[rank])?;
+    let mut shape = call.b.ty(combined).shape;
     shape.pop();
-    let y = convert(call.b, call.b.reshape(sums, shape)?, to)?;
+    let y = convert(call.b, call.b.reshape(combined, shape)?, to)?;
     permuted(call, y, perm)
+}
+
+pub(super) fn cumsum(call: &Call<'_>) -> Imported {
+    prefixes(call, ReduceOp::Add)
+}
+
+pub(super) fn cumprod(call: &Call<'_>) -> Imported {
+    prefixes(call, ReduceOp::Mul)
 }

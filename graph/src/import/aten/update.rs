@@ -2,14 +2,15 @@
 
 use fusewright_abi::DType;
 
-use super::super::call::{Call, Imported, Scalar, wrap_axis};
+use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
 use super::super::steps;
-use super::index::{Places, places};
-use super::layout::{expand_to, picked, slice_range};
-use super::promote::{constant, convert};
+use super::index::{Places, places, single_places};
+use super::layout::{cut, expand_to, iota, picked, slice_range};
+use super::promote::{constant, convert, is_reduced, operand_as};
+use super::reduce::over;
 use crate::dim::{Dim, product};
 use crate::graph::Value;
-use crate::prim::Prim;
+use crate::prim::{Prim, ReduceOp};
 use crate::scalar::ScalarFn;
 
 /// A value in the dtype and shape of `self`.
@@ -108,4 +109,76 @@ pub(super) fn index_copy(call: &Call<'_>) -> Imported {
     let index = call.tensor("index")?;
     let flat = b.reshape(index, vec![b.ty(index).elements()])?;
     Ok(vec![b.prim(Prim::Scatter { axis }, &[x, flat, call.tensor("source")?])?])
+}
+
+/// Single elements replaced along an axis: at each place of the index by the element of `src` there.
+fn scattered(call: &Call<'_>, src: impl FnOnce(&[Dim]) -> Result<Value, Refusal>) -> Imported {
+    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
+    let (ty, chosen) = (b.ty(x), b.ty(index).shape);
+    if ty.rank() == 0 {
+        return Err("a tensor without axes".into());
+    }
+    let axis = call.axis("dim", ty.rank())?;
+    let at = single_places(call, &ty.shape, axis, index)?;
+    let updates = b.reshape(convert(b, src(&chosen)?, ty.dtype)?, vec![product(&chosen)])?;
+    let line = b.reshape(x, vec![ty.elements()])?;
+    let scattered = b.prim(Prim::Scatter { axis: 0 }, &[line, at, updates])?;
+    Ok(vec![b.reshape(scattered, ty.shape)?])
+}
+
+/// Of equal places the last wins; which one does is not specified.
+pub(super) fn scatter_src(call: &Call<'_>) -> Imported {
+    scattered(call, |shape| corner(call, call.tensor("src")?, shape))
+}
+
+pub(super) fn scatter_value(call: &Call<'_>) -> Imported {
+    let dtype = call.b.dtype(call.tensor("self")?);
+    scattered(call, |shape| expand_to(call, constant(call.b, dtype, call.scalar("value")?)?, shape))
+}
+
+/// The first elements along every axis.
+fn corner(call: &Call<'_>, x: Value, shape: &[Dim]) -> Result<Value, Refusal> {
+    if call.b.ty(x).rank() != shape.len() {
+        return Err("a source of another rank".into());
+    }
+    let first = |x, (axis, extent): (usize, &Dim)| cut(call, x, axis, [Dim::constant(0), extent.clone()], 1);
+    shape.iter().enumerate().try_fold(x, first)
+}
+
+/// Sums into single elements, each as one masked reduction; so for dtypes in which the sum is not rounded at each step.
+pub(super) fn scatter_add(call: &Call<'_>) -> Imported {
+    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
+    let (ty, chosen) = (b.ty(x), b.ty(index).shape);
+    if is_reduced(ty.dtype) || ty.rank() == 0 || ty.dtype == DType::Bool {
+        return Err(format!("a sum into a tensor of {} with {} axes", ty.dtype, ty.rank()).into());
+    }
+    let axis = call.axis("dim", ty.rank())?;
+    let others_differ = (0..ty.rank()).any(|i| i != axis && chosen.get(i) != ty.shape.get(i));
+    if chosen.len() != ty.rank() || others_differ {
+        return Err("an index that covers a part of the other axes".into());
+    }
+    let src = corner(call, call.tensor("src")?, &chosen)?;
+    // Places of the tensor along `axis`, what is summed along the new axis behind it.
+    let mut inner = chosen.clone();
+    inner.insert(axis, Dim::constant(1));
+    let line = iota(call, &ty.shape[axis], axis, ty.rank() + 1)?;
+    let index = convert(b, b.reshape(index, inner.clone())?, DType::I64)?;
+    let hit = b.map(ScalarFn::Eq, &[index, line])?;
+    let zero = constant(b, ty.dtype, Scalar::Int(0))?;
+    let terms = b.map(ScalarFn::Select, &[hit, b.reshape(src, inner)?, zero])?;
+    let sums = over(call, ReduceOp::Add, terms, &[axis + 1])?;
+    Ok(vec![b.add(x, b.reshape(sums, ty.shape)?)?])
+}
+
+/// One value at the places of an index along an axis.
+pub(super) fn index_fill(call: &Call<'_>) -> Imported {
+    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
+    let ty = b.ty(x);
+    let axis = call.axis("dim", ty.rank())?;
+    let fill = operand_as(b, call.operand("value")?, ty.dtype)?;
+    let index = b.reshape(index, vec![b.ty(index).elements()])?;
+    let mut shape = ty.shape.clone();
+    shape[axis] = b.ty(index).elements();
+    let scattered = b.prim(Prim::Scatter { axis }, &[x, index, expand_to(call, fill, &shape)?])?;
+    Ok(vec![scattered])
 }

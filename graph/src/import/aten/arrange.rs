@@ -1,0 +1,288 @@
+//! Ops that put elements elsewhere, or repeat or drop some: reversed, rolled and padded axes, windows, diagonals.
+//!
+//! What is no slice is a gather along one axis by a computed index.
+
+use fusewright_abi::DType;
+
+use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
+use super::index::{extent, gather};
+use super::layout::{cut, expand_to, iota, permuted};
+use super::promote::constant;
+use crate::dim::Dim;
+use crate::graph::Value;
+use crate::prim::Prim;
+use crate::scalar::ScalarFn;
+
+type One = Result<Value, Refusal>;
+
+/// The tensor with an axis read backwards.
+pub(super) fn reversed(call: &Call<'_>, x: Value, axis: usize) -> One {
+    let b = call.b;
+    let dim = b.ty(x).shape.get(axis).cloned().ok_or("an axis that does not exist")?;
+    let last = b.sub(extent(call, &dim)?, b.int(DType::I64, 1)?)?;
+    gather(call, x, axis, b.sub(last, iota(call, &dim, 0, 1)?)?)
+}
+
+pub(super) fn flip(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let axes = call.axes("dims", call.b.ty(x).rank())?;
+    Ok(vec![axes.into_iter().try_fold(x, |x, axis| reversed(call, x, axis))?])
+}
+
+/// An axis whose elements move on by `shift`, those at the end to the front.
+fn rolled(call: &Call<'_>, x: Value, axis: usize, shift: &Dim) -> One {
+    let b = call.b;
+    let dim = b.ty(x).shape.get(axis).cloned().ok_or("an axis that does not exist")?;
+    match (dim.as_const(), shift.as_const()) {
+        (Some(0), _) => Ok(x),
+        (Some(n), Some(shift)) => {
+            let from = Dim::constant(n - shift.rem_euclid(n));
+            let head = cut(call, x, axis, [from.clone(), dim], 1)?;
+            if from.as_const() == Some(n) {
+                return Ok(x);
+            }
+            Ok(b.cat(&[head, cut(call, x, axis, [Dim::constant(0), from], 1)?], axis)?)
+        }
+        _ => {
+            let n = extent(call, &dim)?;
+            let at = b.sub(iota(call, &dim, 0, 1)?, extent(call, shift)?)?;
+            let rest = b.map(ScalarFn::Rem, &[at, n])?;
+            let below = b.map(ScalarFn::Lt, &[rest, b.int(DType::I64, 0)?])?;
+            gather(call, x, axis, b.map(ScalarFn::Select, &[below, b.add(rest, n)?, rest])?)
+        }
+    }
+}
+
+pub(super) fn roll(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let (shifts, axes, shape) = (call.dims("shifts")?, call.ints("dims")?, b.ty(x).shape);
+    if axes.is_empty() {
+        let [shift] = shifts.as_slice() else { return Err("several shifts of one line".into()) };
+        let flat = b.reshape(x, vec![b.ty(x).elements()])?;
+        return Ok(vec![b.reshape(rolled(call, flat, 0, shift)?, shape)?]);
+    }
+    if axes.len() != shifts.len() {
+        return Err("as many shifts as axes are wanted".into());
+    }
+    let moves = shifts.iter().zip(axes);
+    Ok(vec![moves.into_iter().try_fold(x, |x, (shift, axis)| rolled(call, x, wrap_axis(axis, shape.len())?, shift))?])
+}
+
+/// How elements outside an axis are made up.
+#[derive(Clone, Copy, PartialEq)]
+enum Border {
+    Constant(Scalar),
+    Reflect,
+    Replicate,
+    Circular,
+}
+
+/// An axis with elements added before and behind it; negative numbers drop elements.
+fn padded(call: &Call<'_>, x: Value, axis: usize, [before, behind]: [&Dim; 2], border: Border) -> One {
+    let b = call.b;
+    let ty = b.ty(x);
+    let dim = ty.shape[axis].clone();
+    let (zero, one) = (Dim::constant(0), Dim::constant(1));
+    if let Border::Constant(value) = border {
+        let dropped = |d: &Dim| if call.names.never_negative(&(&zero - d)) { &zero - d } else { zero.clone() };
+        let end = &dim - &dropped(behind);
+        let kept = cut(call, x, axis, [dropped(before), end], 1)?;
+        let fill = |extent: &Dim| -> Result<Option<Value>, Refusal> {
+            if call.names.never_negative(&(&zero - extent)) {
+                return Ok(None);
+            }
+            if !call.names.never_negative(extent) {
+                return Err(format!("a padding of {extent}, of which the sign is not known").into());
+            }
+            let mut shape = ty.shape.clone();
+            shape[axis] = extent.clone();
+            expand_to(call, constant(b, ty.dtype, value)?, &shape).map(Some)
+        };
+        let parts: Vec<Value> = [fill(before)?, Some(kept), fill(behind)?].into_iter().flatten().collect();
+        return if parts.len() == 1 { Ok(parts[0]) } else { Ok(b.cat(&parts, axis)?) };
+    }
+    let size = &(before + &dim) + behind;
+    let (n, first) = (extent(call, &dim)?, extent(call, before)?);
+    let last = extent(call, &(&dim - &one))?;
+    let at = b.sub(iota(call, &size, 0, 1)?, first)?;
+    let index = match border {
+        Border::Reflect => {
+            let inside = b.map(ScalarFn::Abs, &[at])?;
+            let back = b.map(ScalarFn::Abs, &[b.sub(last, inside)?])?;
+            b.sub(last, back)?
+        }
+        Border::Replicate => b.clamp(at, b.int(DType::I64, 0)?, last)?,
+        _ => b.map(ScalarFn::Rem, &[b.add(at, n)?, n])?,
+    };
+    gather(call, x, axis, index)
+}
+
+/// An axis with as many equal elements before and behind it.
+pub(super) fn padded_by(call: &Call<'_>, x: Value, axis: usize, pads: [i64; 2], value: Scalar) -> One {
+    if pads == [0, 0] {
+        return Ok(x);
+    }
+    let [before, behind] = pads.map(Dim::constant);
+    padded(call, x, axis, [&before, &behind], Border::Constant(value))
+}
+
+/// Pairs of paddings, those of the last axis first.
+fn pad_axes(call: &Call<'_>, pads: &[Dim], border: Border) -> Imported {
+    let mut x = call.tensor("self")?;
+    let rank = call.b.ty(x).rank();
+    if pads.len() % 2 != 0 || pads.len() / 2 > rank {
+        return Err(format!("{} paddings of {rank} axes", pads.len()).into());
+    }
+    for (i, pair) in pads.chunks_exact(2).enumerate() {
+        if pair.iter().all(|p| p.as_const() == Some(0)) {
+            continue;
+        }
+        x = padded(call, x, rank - 1 - i, [&pair[0], &pair[1]], border)?;
+    }
+    Ok(vec![x])
+}
+
+pub(super) fn pad(call: &Call<'_>) -> Imported {
+    let border = match call.word("mode")? {
+        "constant" => Border::Constant(call.scalar_or_none("value")?.unwrap_or(Scalar::Int(0))),
+        "reflect" => Border::Reflect,
+        "replicate" => Border::Replicate,
+        "circular" => Border::Circular,
+        other => return Err(format!("the padding `{other}`").into()),
+    };
+    pad_axes(call, &call.dims("pad")?, border)
+}
+
+pub(super) fn constant_pad(call: &Call<'_>) -> Imported {
+    pad_axes(call, &call.dims("pad")?, Border::Constant(call.scalar("value")?))
+}
+
+pub(super) fn reflection_pad(call: &Call<'_>) -> Imported {
+    pad_axes(call, &call.dims("padding")?, Border::Reflect)
+}
+
+pub(super) fn replication_pad(call: &Call<'_>) -> Imported {
+    pad_axes(call, &call.dims("padding")?, Border::Replicate)
+}
+
+/// Windows of `size` elements along an axis, a `step` apart, on a new last axis.
+pub(super) fn windows(call: &Call<'_>, x: Value, axis: usize, [size, step, gap]: [i64; 3]) -> One {
+    let b = call.b;
+    let shape = b.ty(x).shape;
+    let dim = shape.get(axis).ok_or("an axis that does not exist")?;
+    if size < 1 || step < 1 || gap < 1 {
+        return Err("windows of no size, or no step apart".into());
+    }
+    let reach = Dim::constant((size - 1).checked_mul(gap).and_then(|r| r.checked_add(1)).ok_or("windows too large")?);
+    let places = &Dim::function(crate::dim::DimFn::FloorDiv, &(dim - &reach), &Dim::constant(step)) + &Dim::constant(1);
+    let scaled = |counter: Value, by: i64| -> One {
+        if by == 1 { Ok(counter) } else { Ok(b.mul(counter, b.int(DType::I64, by)?)?) }
+    };
+    let start = scaled(iota(call, &places, 0, 2)?, step)?;
+    let inner = scaled(iota(call, &Dim::constant(size), 1, 2)?, gap)?;
+    let taken = gather(call, x, axis, b.add(start, inner)?)?;
+    let mut perm: Vec<usize> = (0..shape.len() + 1).collect();
+    let moved = perm.remove(axis + 1);
+    perm.push(moved);
+    Ok(permuted(call, taken, perm)?[0])
+}
+
+pub(super) fn unfold(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let axis = call.axis("dimension", call.b.ty(x).rank())?;
+    Ok(vec![windows(call, x, axis, [call.int("size")?, call.int("step")?, 1])?])
+}
+
+/// Axes moved from `source` to `destination`; the others keep their order.
+pub(super) fn movedim(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let rank = call.b.ty(x).rank();
+    let wrapped = |name: &str| -> Result<Vec<usize>, Refusal> {
+        call.ints(name)?.into_iter().map(|axis| wrap_axis(axis, rank)).collect()
+    };
+    let (from, to) = (wrapped("source")?, wrapped("destination")?);
+    let mut perm: Vec<Option<usize>> = vec![None; rank];
+    for (&from, &to) in from.iter().zip(&to) {
+        perm[to] = Some(from);
+    }
+    let mut others = (0..rank).filter(|axis| !from.contains(axis));
+    let perm: Option<Vec<usize>> = perm.into_iter().map(|axis| axis.or_else(|| others.next())).collect();
+    if from.len() != to.len() || others.next().is_some() {
+        return Err("as many distinct sources as destinations are wanted".into());
+    }
+    permuted(call, x, perm.ok_or("as many distinct sources as destinations are wanted")?)
+}
+
+pub(super) fn swapaxes(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let rank = call.b.ty(x).rank();
+    let mut perm: Vec<usize> = (0..rank).collect();
+    perm.swap(call.axis("axis0", rank)?, call.axis("axis1", rank)?);
+    permuted(call, x, perm)
+}
+
+/// The last two axes exchanged.
+pub(super) fn last_axes(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let rank = call.b.ty(x).rank();
+    if rank < 2 {
+        return Err("fewer than two axes".into());
+    }
+    let mut perm: Vec<usize> = (0..rank).collect();
+    perm.swap(rank - 2, rank - 1);
+    permuted(call, x, perm)
+}
+
+/// Each tensor along its own axis, the others repeat it.
+pub(super) fn meshgrid(call: &Call<'_>) -> Imported {
+    let tensors = call.tensors("tensors")?;
+    let swapped = match call.row.parameter("indexing") {
+        Some(_) => call.word("indexing")? == "xy" && tensors.len() > 1,
+        None => false,
+    };
+    let axis_of = |i: usize| if swapped && i < 2 { 1 - i } else { i };
+    let stretched = |(i, &x): (usize, &Value)| -> One {
+        let mut shape = vec![Dim::constant(1); tensors.len()];
+        shape[axis_of(i)] = call.b.ty(x).elements();
+        expand_to(call, call.b.reshape(x, shape)?, &call.out()?.shape)
+    };
+    tensors.iter().enumerate().map(stretched).collect()
+}
+
+/// The diagonal of two axes, `offset` above the main one, on a new last axis.
+pub(super) fn diagonal(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let rank = b.ty(x).rank();
+    let (row, column, offset) = (call.axis("dim1", rank)?, call.axis("dim2", rank)?, call.int("offset")?);
+    if row == column {
+        return Err("the diagonal of one axis".into());
+    }
+    let mut perm: Vec<usize> = (0..rank).filter(|&axis| axis != row && axis != column).collect();
+    perm.extend([row, column]);
+    let x = permuted(call, x, perm)?[0];
+    let shape = b.ty(x).shape;
+    let length = call.out()?.shape.last().cloned().ok_or("a result without axes")?;
+    let step = extent(call, &(&shape[rank - 1] + &Dim::constant(1)))?;
+    let first = if offset >= 0 {
+        b.int(DType::I64, offset)?
+    } else {
+        b.mul(extent(call, &shape[rank - 1])?, b.int(DType::I64, -offset)?)?
+    };
+    let at = b.add(b.mul(iota(call, &length, 0, 1)?, step)?, first)?;
+    let flat: Vec<Dim> = shape[..rank - 2].iter().cloned().chain([&shape[rank - 2] * &shape[rank - 1]]).collect();
+    Ok(vec![gather(call, b.reshape(x, flat)?, rank - 2, at)?])
+}
+
+/// The same bits as another dtype of equal width.
+pub(super) fn view_dtype(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let to = call.dtype_or_none("dtype")?.ok_or("no dtype is given")?;
+    let from = call.b.dtype(x);
+    if from == to {
+        return Ok(vec![x]);
+    }
+    if from == DType::Bool || to == DType::Bool || from.bits() != to.bits() {
+        return Err(format!("the bits of {from} as {to}").into());
+    }
+    Ok(vec![call.b.prim(Prim::Bitcast { to }, &[x])?])
+}

@@ -1,0 +1,58 @@
+//! The rows of the table of ATen ops, and the names that several ops share.
+
+mod elementwise;
+mod tensor;
+
+use super::super::call::{Call, Imported};
+use super::super::table::Row;
+
+const fn row(target: &'static str, schema: &'static str, import: fn(&Call<'_>) -> Imported) -> Row {
+    Row { target, schema, import }
+}
+
+/// All rows, in groups.
+pub(super) const TABLE: &[&[Row]] = &[
+    elementwise::ARITHMETIC,
+    elementwise::UNARY,
+    elementwise::ACTIVATION,
+    elementwise::COMPARE,
+    elementwise::CAST,
+    tensor::LAYOUT,
+    tensor::REDUCE,
+    tensor::MATMUL,
+    tensor::CREATE,
+    tensor::INDEX,
+    tensor::UPDATE,
+];
+
+/// Further names of ops, which the training IR keeps, and the names that the rows have.
+pub(super) const ALIASES: &[(&str, &str)] = &[
+    ("absolute", "abs"),
+    ("arccosh", "acosh"),
+    ("arcsinh", "asinh"),
+    ("arctanh", "atanh"),
+    ("clip", "clamp"),
+    ("concat", "cat"),
+    ("concatenate", "cat"),
+    ("divide", "div"),
+    ("fix", "trunc"),
+    ("greater", "gt"),
+    ("greater_equal", "ge"),
+    ("less", "lt"),
+    ("less_equal", "le"),
+    ("moveaxis", "movedim"),
+    ("multiply", "mul"),
+    ("negative", "neg"),
+    ("not_equal", "ne"),
+    ("special_erf", "erf"),
+    ("special_exp2", "exp2"),
+    ("special_expit", "sigmoid"),
+    ("special_expm1", "expm1"),
+    ("special_log1p", "log1p"),
+    ("special_logit", "logit"),
+    ("special_logsumexp", "logsumexp"),
+    ("special_round", "round"),
+    ("subtract", "sub"),
+    ("swapdims", "swapaxes"),
+    ("true_divide", "div"),
+];

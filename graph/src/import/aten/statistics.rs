@@ -1,0 +1,149 @@
+//! Variances, deviations and vector norms.
+//!
+//! Narrow floats are summed in f32 and rounded once, at the end.
+
+use fusewright_abi::DType;
+
+use super::super::call::{Call, Imported, Refusal, Scalar};
+use super::layout::iota;
+use super::promote::{DEFAULT_FLOAT, constant, convert, is_reduced};
+use super::reduce::{axes, count, finish, over};
+use crate::dim::Dim;
+use crate::graph::Value;
+use crate::prim::ReduceOp;
+use crate::scalar::ScalarFn;
+
+/// Variance and mean along the axes of a call, which stay, in the dtype they are computed in.
+struct Moments {
+    variance: Value,
+    mean: Value,
+    axes: Vec<usize>,
+}
+
+/// How much the divisor of a variance is less than the count.
+fn correction(call: &Call<'_>) -> Result<f64, Refusal> {
+    if call.row.parameter("unbiased").is_some() {
+        return Ok(f64::from(u8::from(call.bool("unbiased")?)));
+    }
+    Ok(call.scalar_or_none("correction")?.map_or(1.0, Scalar::as_f64))
+}
+
+fn moments(call: &Call<'_>) -> Result<Moments, Refusal> {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let dtype = b.dtype(x);
+    if !dtype.is_float() {
+        return Err("the variance of integers".into());
+    }
+    let x = convert(b, x, if is_reduced(dtype) { DType::F32 } else { dtype })?;
+    let (work, axes) = (b.dtype(x), axes(call, b.ty(x).rank())?);
+    let n = count(call, x, &axes, work)?;
+    let mean = b.div(over(call, ReduceOp::Add, x, &axes)?, n)?;
+    let centred = b.sub(x, mean)?;
+    let zero = constant(b, work, Scalar::Int(0))?;
+    let taken = constant(b, work, Scalar::Float(correction(call)?))?;
+    let divisor = b.map(ScalarFn::Max, &[b.sub(n, taken)?, zero])?;
+    let variance = b.div(over(call, ReduceOp::Add, b.mul(centred, centred)?, &axes)?, divisor)?;
+    Ok(Moments { variance, mean, axes })
+}
+
+/// Values along the axes of a call in its dtype, without the axes unless the call keeps them.
+fn finished(call: &Call<'_>, values: &[Value], axes: &[usize]) -> Imported {
+    let dtype = call.out()?.dtype;
+    values.iter().map(|&v| finish(call, convert(call.b, v, dtype)?, axes)).collect()
+}
+
+pub(super) fn var(call: &Call<'_>) -> Imported {
+    let m = moments(call)?;
+    finished(call, &[m.variance], &m.axes)
+}
+
+pub(super) fn std(call: &Call<'_>) -> Imported {
+    let m = moments(call)?;
+    finished(call, &[call.b.map(ScalarFn::Sqrt, &[m.variance])?], &m.axes)
+}
+
+pub(super) fn var_mean(call: &Call<'_>) -> Imported {
+    let m = moments(call)?;
+    finished(call, &[m.variance, m.mean], &m.axes)
+}
+
+pub(super) fn std_mean(call: &Call<'_>) -> Imported {
+    let m = moments(call)?;
+    finished(call, &[call.b.map(ScalarFn::Sqrt, &[m.variance])?, m.mean], &m.axes)
+}
+
+/// The norm of the power that `name` says, 2 where it is `None`.
+fn powered(call: &Call<'_>, name: &str) -> Imported {
+    let power = call.scalar_or_none(name)?.map_or(2.0, Scalar::as_f64);
+    let (b, x) = (call.b, call.tensor("self")?);
+    let natural = if b.dtype(x).is_float() { b.dtype(x) } else { DEFAULT_FLOAT };
+    let asked = if call.row.parameter("dtype").is_some() { call.dtype_or_none("dtype")? } else { None };
+    let to = asked.unwrap_or(natural);
+    let work = if is_reduced(to) { DType::F32 } else { to };
+    let x = convert(b, convert(b, x, to)?, work)?;
+    let axes = axes(call, b.ty(x).rank())?;
+    let float = |v: f64| constant(b, work, Scalar::Float(v));
+    let size = b.map(ScalarFn::Abs, &[x])?;
+    let sum = |terms: Value| over(call, ReduceOp::Add, terms, &axes);
+    let y = if power == 2.0 {
+        b.map(ScalarFn::Sqrt, &[sum(b.mul(x, x)?)?])?
+    } else if power == 1.0 {
+        sum(size)?
+    } else if power == 0.0 {
+        sum(convert(b, b.map(ScalarFn::Ne, &[x, float(0.0)?])?, work)?)?
+    } else if power == f64::INFINITY {
+        over(call, ReduceOp::Max, size, &axes)?
+    } else if power == f64::NEG_INFINITY {
+        over(call, ReduceOp::Min, size, &axes)?
+    } else {
+        let terms = b.map(ScalarFn::Pow, &[size, float(power)?])?;
+        b.map(ScalarFn::Pow, &[sum(terms)?, float(power.recip())?])?
+    };
+    finished(call, &[y], &axes)
+}
+
+pub(super) fn vector_norm(call: &Call<'_>) -> Imported {
+    powered(call, "ord")
+}
+
+pub(super) fn norm(call: &Call<'_>) -> Imported {
+    powered(call, "p")
+}
+
+/// The logarithm of the sum of exponentials, every step rounded to the dtype as in the framework.
+pub(super) fn logsumexp(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let x = if b.dtype(x).is_float() { x } else { convert(b, x, DEFAULT_FLOAT)? };
+    let (dtype, axes) = (b.dtype(x), axes(call, b.ty(x).rank())?);
+    let top = over(call, ReduceOp::Max, x, &axes)?;
+    let (zero, infinity) = (constant(b, dtype, Scalar::Int(0))?, constant(b, dtype, Scalar::Float(f64::INFINITY))?);
+    let infinite = b.map(ScalarFn::Eq, &[b.map(ScalarFn::Abs, &[top])?, infinity])?;
+    let top = b.map(ScalarFn::Select, &[infinite, zero, top])?;
+    let terms = b.map(ScalarFn::Exp, &[b.sub(x, top)?])?;
+    let wide = convert(b, terms, if is_reduced(dtype) { DType::F32 } else { dtype })?;
+    let sum = convert(b, over(call, ReduceOp::Add, wide, &axes)?, dtype)?;
+    let y = b.add(b.map(ScalarFn::Log, &[sum])?, top)?;
+    finished(call, &[y], &axes)
+}
+
+/// How many elements lie in each of `bins` equal parts of `min..=max`; those outside, and NaN, in none.
+pub(super) fn histc(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let (low, high, bins) = (call.scalar("min")?, call.scalar("max")?, call.int("bins")?);
+    let dtype = b.dtype(x);
+    if dtype != DType::F32 || low.as_f64() >= high.as_f64() || bins < 1 {
+        return Err(format!("bins of {dtype}, or between bounds that depend on data").into());
+    }
+    let float = |v: f64| constant(b, dtype, Scalar::Float(v));
+    let line = b.reshape(x, vec![Dim::constant(1), b.ty(x).elements()])?;
+    let (first, last) = (float(low.as_f64())?, float(high.as_f64())?);
+    let part = b.div(b.sub(line, first)?, b.sub(last, first)?)?;
+    let place = b.map(ScalarFn::Trunc, &[b.mul(part, float(bins as f64)?)?])?;
+    // The upper bound belongs to the last part.
+    let place = b.map(ScalarFn::Min, &[place, float((bins - 1) as f64)?])?;
+    let counter = convert(b, iota(call, &Dim::constant(bins), 0, 2)?, dtype)?;
+    let inside = [b.map(ScalarFn::Ge, &[line, first])?, b.map(ScalarFn::Le, &[line, last])?];
+    let hit = b.map(ScalarFn::And, &[b.map(ScalarFn::Eq, &[place, counter])?, b.map(ScalarFn::And, &inside)?])?;
+    let counts = over(call, ReduceOp::Add, convert(b, hit, dtype)?, &[1])?;
+    Ok(vec![b.reshape(counts, vec![Dim::constant(bins)])?])
+}

@@ -1,0 +1,93 @@
+//! Whether the size that a view or an expansion asks for is the one that the file states for its result.
+//!
+//! The importer takes result shapes from the file's table of types, so a size that says something else is an error of
+//! the file, not an op that stays opaque.
+
+use super::call::{Call, Refusal};
+use super::types::same_extent;
+use crate::diag::Diagnostic;
+use crate::dim::{Dim, product};
+use crate::ty::TensorType;
+
+/// Ops that keep the elements in row-major order.
+const RESHAPES: &[&str] = &[
+    "aten.view",
+    "aten._unsafe_view",
+    "aten.reshape",
+    "aten.view_as",
+    "aten.reshape_as",
+    "aten.flatten.using_ints",
+    "aten.unflatten.int",
+    "aten.unsqueeze",
+    "aten.squeeze",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+];
+const EXPANSIONS: &[&str] = &["aten.expand", "aten.broadcast_to", "aten.expand_as"];
+
+/// Checks the size argument and the operand of a call against the type that the file states for the result.
+///
+/// # Errors
+/// A size, or a number of elements, that is not that of the result.
+pub(super) fn check(call: &Call<'_>) -> Result<(), Diagnostic> {
+    let target = call.row.target;
+    let expands = EXPANSIONS.contains(&target);
+    if !expands && !RESHAPES.contains(&target) {
+        return Ok(());
+    }
+    // What a call lacks is the importer's to refuse.
+    let (Ok(x), Ok(out)) = (call.tensor("self"), call.out()) else { return Ok(()) };
+    let from = call.b.ty(x);
+    let asked = ["size", "shape"].into_iter().find(|name| call.row.parameter(name).is_some());
+    let fits = asked
+        .and_then(|name| call.dims(name).ok())
+        .map_or(Ok(()), |size| if expands { expanded(&size, &from.shape, out) } else { viewed(&size, out) });
+    let fits = fits.and_then(|()| if expands { stretched(&from, out) } else { same_elements(&from, out) });
+    fits.map_err(|Refusal(why)| Diagnostic::new("import.size", format!("`{target}` {why}")))
+}
+
+fn list(shape: &[Dim]) -> String {
+    let extents: Vec<String> = shape.iter().map(Dim::to_string).collect();
+    format!("[{}]", extents.join(", "))
+}
+
+fn other(size: &[Dim], out: &TensorType) -> Refusal {
+    Refusal(format!("asks for {}, but its result is {out} in the file", list(size)))
+}
+
+/// A size in which one extent may be −1, which stands for what is left.
+fn viewed(size: &[Dim], out: &TensorType) -> Result<(), Refusal> {
+    let rest = Dim::constant(-1);
+    if size.iter().filter(|d| **d == rest).count() > 1 {
+        return Err(Refusal(format!("asks for {}, where several extents are left open", list(size))));
+    }
+    let fits = |(asked, stated): (&Dim, &Dim)| *asked == rest || same_extent(asked, stated);
+    let same = size.len() == out.rank() && size.iter().zip(&out.shape).all(fits);
+    if same { Ok(()) } else { Err(other(size, out)) }
+}
+
+/// A size in which −1 stands for the operand's extent.
+fn expanded(size: &[Dim], from: &[Dim], out: &TensorType) -> Result<(), Refusal> {
+    let keep = Dim::constant(-1);
+    let new = size.len().checked_sub(from.len()).ok_or_else(|| other(size, out))?;
+    let fits = |(i, (asked, stated)): (usize, (&Dim, &Dim))| match i.checked_sub(new) {
+        Some(at) if *asked == keep => same_extent(&from[at], stated),
+        _ => same_extent(asked, stated),
+    };
+    let same = size.len() == out.rank() && size.iter().zip(&out.shape).enumerate().all(fits);
+    if same { Ok(()) } else { Err(other(size, out)) }
+}
+
+fn same_elements(from: &TensorType, out: &TensorType) -> Result<(), Refusal> {
+    if same_extent(&product(&from.shape), &product(&out.shape)) {
+        return Ok(());
+    }
+    Err(Refusal(format!("takes {from}, but its result is {out} in the file: the numbers of elements differ")))
+}
+
+fn stretched(from: &TensorType, out: &TensorType) -> Result<(), Refusal> {
+    let one = Dim::constant(1);
+    let fits = |(a, b): (&Dim, &Dim)| *a == one || same_extent(a, b);
+    let all = from.rank() <= out.rank() && from.shape.iter().rev().zip(out.shape.iter().rev()).all(fits);
+    if all { Ok(()) } else { Err(Refusal(format!("takes {from}, which does not expand to {out}, as the file states"))) }
+}
