@@ -18,6 +18,7 @@ const RESHAPES: &[&str] = &[
     "aten.reshape_as",
     "aten.flatten.using_ints",
     "aten.unflatten.int",
+    "aten.ravel",
     "aten.unsqueeze",
     "aten.squeeze",
     "aten.squeeze.dim",

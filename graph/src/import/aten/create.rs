@@ -45,8 +45,10 @@ pub(super) fn arange(call: &Call<'_>) -> Imported {
         if !out.dtype.is_float() {
             return Err("a fractional counter of integers".into());
         }
-        let float = |v: Scalar| constant(b, DType::F64, Scalar::Float(v.as_f64()));
-        let counted = b.add(float(start)?, b.mul(convert(b, y, DType::F64)?, float(step)?)?)?;
+        // As on a GPU, which contracts; a CPU's vectors may differ in the last place.
+        let work = if out.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let float = |v: Scalar| constant(b, work, Scalar::Float(v.as_f64()));
+        let counted = b.map(ScalarFn::Fma, &[convert(b, y, work)?, float(step)?, float(start)?])?;
         return Ok(vec![convert(b, counted, out.dtype)?]);
     };
     if step != 1 {
@@ -58,7 +60,7 @@ pub(super) fn arange(call: &Call<'_>) -> Imported {
     Ok(vec![convert(b, y, out.dtype)?])
 }
 
-/// As many numbers as `steps`, evenly from `start` to `end`, counted from the nearer end.
+/// As many numbers as `steps`, evenly from `start` to `end`, counted from the nearer end; contracted as on a GPU.
 pub(super) fn linspace(call: &Call<'_>) -> Imported {
     let (b, out) = (call.b, call.out()?);
     let steps = call.int("steps")?;
@@ -71,8 +73,9 @@ pub(super) fn linspace(call: &Call<'_>) -> Imported {
     let counter = |dtype| b.prim(Prim::Iota { dtype, shape: out.shape.clone(), axis: 0 }, &[]);
     let (step, near) = (float(step)?, counter(DType::I64)?);
     let ahead = b.sub(b.int(DType::I64, steps - 1)?, near)?;
-    let low = b.add(float(start)?, b.mul(step, convert(b, near, DType::F32)?)?)?;
-    let high = b.sub(float(end)?, b.mul(step, convert(b, ahead, DType::F32)?)?)?;
+    let low = b.map(ScalarFn::Fma, &[step, convert(b, near, DType::F32)?, float(start)?])?;
+    let back = b.map(ScalarFn::Neg, &[step])?;
+    let high = b.map(ScalarFn::Fma, &[back, convert(b, ahead, DType::F32)?, float(end)?])?;
     let first = b.map(ScalarFn::Lt, &[near, b.int(DType::I64, steps / 2)?])?;
     Ok(vec![b.map(ScalarFn::Select, &[first, low, high])?])
 }

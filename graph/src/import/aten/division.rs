@@ -1,7 +1,6 @@
 //! Quotients rounded to integers, and remainders.
 //!
-//! Floats go the way of the framework's kernels, by the exact remainder, in f32 for the narrow ones; integers divide
-//! toward zero and are corrected.
+//! Floats go the way of the framework's kernels, by the exact remainder; integers divide toward zero and are corrected.
 
 use fusewright_abi::DType;
 
@@ -15,15 +14,16 @@ use crate::scalar::ScalarFn;
 
 type Typed = Result<Value, TypeError>;
 
-/// `f` of both operands in the dtype that the framework computes in, converted to their common dtype.
-fn on_pair(call: &Call<'_>, f: impl FnOnce(&Builder, Value, Value) -> Typed) -> Imported {
+/// `f` of both operands in their common dtype, every step rounded to it; in f32 where a number stands beside a narrow
+/// tensor and `wide_numbers` keeps it from being rounded.
+fn on_pair(call: &Call<'_>, wide_numbers: bool, f: impl FnOnce(&Builder, Value, Value) -> Typed) -> Imported {
     let (a, b) = (call.operand("self")?, call.operand("other")?);
     let dtype = result_type(call, &[a, b])?;
     if dtype == DType::Bool {
         return Err("a division of booleans".into());
     }
-    let work = if is_reduced(dtype) { DType::F32 } else { dtype };
-    // Beside a narrow tensor a number takes part in f32.
+    let number = [a, b].iter().any(|x| !matches!(x, Operand::Tensor(_)));
+    let work = if is_reduced(dtype) && wide_numbers && number { DType::F32 } else { dtype };
     let take = |x: Operand| -> Result<Value, Refusal> {
         let to = if matches!(x, Operand::Tensor(_)) { dtype } else { work };
         Ok(convert(call.b, operand_as(call.b, x, to)?, work)?)
@@ -49,7 +49,7 @@ fn is_off(b: &Builder, remainder: Value, divisor: Value) -> Typed {
 
 /// Remainder with the sign of the divisor.
 pub(super) fn remainder(call: &Call<'_>) -> Imported {
-    on_pair(call, |b, x, y| {
+    on_pair(call, false, |b, x, y| {
         let r = b.map(ScalarFn::Rem, &[x, y])?;
         b.map(ScalarFn::Select, &[is_off(b, r, y)?, b.add(r, y)?, r])
     })
@@ -57,7 +57,7 @@ pub(super) fn remainder(call: &Call<'_>) -> Imported {
 
 /// Remainder with the sign of the dividend.
 pub(super) fn fmod(call: &Call<'_>) -> Imported {
-    on_pair(call, |b, x, y| b.map(ScalarFn::Rem, &[x, y]))
+    on_pair(call, false, |b, x, y| b.map(ScalarFn::Rem, &[x, y]))
 }
 
 /// The quotient toward minus infinity.
@@ -84,7 +84,7 @@ fn floored(b: &Builder, x: Value, y: Value) -> Typed {
 }
 
 pub(super) fn floor_divide(call: &Call<'_>) -> Imported {
-    on_pair(call, floored)
+    on_pair(call, true, floored)
 }
 
 /// Division with `rounding_mode`.
@@ -94,7 +94,7 @@ pub(super) fn div_mode(call: &Call<'_>) -> Imported {
     }
     match call.word("rounding_mode")? {
         "floor" => floor_divide(call),
-        "trunc" => on_pair(call, |b, x, y| {
+        "trunc" => on_pair(call, true, |b, x, y| {
             let q = b.div(x, y)?;
             if b.dtype(q).is_float() { b.map(ScalarFn::Trunc, &[q]) } else { Ok(q) }
         }),

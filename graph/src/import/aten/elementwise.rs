@@ -5,7 +5,6 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
 use super::promote::{DEFAULT_FLOAT, constant, convert, is_exact, is_reduced, operand_as, result_type};
 use crate::graph::Value;
-use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 
 type One = Result<Value, Refusal>;
@@ -144,7 +143,8 @@ pub(super) fn pow(call: &Call<'_>) -> Imported {
     } else if e == -2.0 {
         b.map(ScalarFn::Recip, &[b.mul(x, x)?])?
     } else {
-        binary(call, ScalarFn::Pow, dtype, Operand::Tensor(x), Operand::Scalar(exponent))?
+        // The exponent is rounded to the dtype, other than a number beside a tensor in arithmetic.
+        b.map(ScalarFn::Pow, &[x, constant(b, dtype, exponent)?])?
     };
     Ok(vec![y])
 }
@@ -283,24 +283,6 @@ unary! {
     cos = float Cos;
     tanh = float Tanh;
     erf = float Erf;
-}
-
-/// The sign bit; of integers, whether they are below zero.
-pub(super) fn signbit(call: &Call<'_>) -> Imported {
-    let (b, x) = (call.b, call.tensor("self")?);
-    let dtype = b.dtype(x);
-    let zero = |dtype| constant(b, dtype, Scalar::Int(0));
-    if dtype.is_int() {
-        return Ok(vec![b.map(ScalarFn::Lt, &[x, zero(dtype)?])?]);
-    }
-    let code = match dtype {
-        DType::F64 => DType::I64,
-        DType::F32 => DType::I32,
-        DType::BF16 | DType::F16 => DType::I16,
-        other => return Err(format!("the sign of {other}").into()),
-    };
-    let bits = b.prim(Prim::Bitcast { to: code }, &[x])?;
-    Ok(vec![b.map(ScalarFn::Lt, &[bits, zero(code)?])?])
 }
 
 /// The part behind the point, with the sign of the operand.

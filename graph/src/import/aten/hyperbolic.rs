@@ -101,6 +101,9 @@ pub(super) fn log10(call: &Call<'_>) -> Imported {
 
 /// `ln(x / (1 − x))`, of operands moved inside `eps` where it is given.
 pub(super) fn logit(call: &Call<'_>) -> Imported {
+    if call.b.dtype(call.tensor("self")?) != DType::F32 {
+        return Err("of another dtype than f32, for which devices round the bounds at other places".into());
+    }
     let eps = if call.is_none("eps")? { None } else { Some((number(call, "eps")?, call.scalar("eps")?.as_f64())) };
     wide(call, |b, x| {
         let one = float(b, 1.0)?;

@@ -53,7 +53,9 @@ fn with_factor(call: &Call<'_>, f: ScalarFn) -> Imported {
     let value = call.scalar("value")?;
     on_three(call, ["self", "tensor1", "tensor2"], |b, [x, left, right]| {
         let left = if value.as_f64() == 1.0 { left } else { b.mul(constant(b, b.dtype(x), value)?, left)? };
-        b.add(x, b.map(f, &[left, right])?)
+        // The framework's kernels contract this product and sum.
+        let contracted = f == ScalarFn::Mul && b.dtype(x).is_float();
+        if contracted { b.map(ScalarFn::Fma, &[left, right, x]) } else { b.add(x, b.map(f, &[left, right])?) }
     })
 }
 

@@ -1,6 +1,6 @@
 //! Variances, deviations and vector norms.
 //!
-//! Narrow floats are summed in f32 and rounded once, at the end.
+//! Narrow floats are summed in f32 and rounded once, at the end; variances of f32 in f64.
 
 use fusewright_abi::DType;
 
@@ -34,7 +34,8 @@ fn moments(call: &Call<'_>) -> Result<Moments, Refusal> {
     if !dtype.is_float() {
         return Err("the variance of integers".into());
     }
-    let x = convert(b, x, if is_reduced(dtype) { DType::F32 } else { dtype })?;
+    // As the framework does on a CPU: so a deviation of f32 is rounded once, whatever the number of elements.
+    let x = convert(b, x, if is_reduced(dtype) { DType::F32 } else { DType::F64 })?;
     let (work, axes) = (b.dtype(x), axes(call, b.ty(x).rank())?);
     let n = count(call, x, &axes, work)?;
     let mean = b.div(over(call, ReduceOp::Add, x, &axes)?, n)?;

@@ -4,6 +4,7 @@ mod activation;
 mod attention;
 mod mutation;
 mod presets;
+mod sizes;
 
 use std::io::{Cursor, Write};
 

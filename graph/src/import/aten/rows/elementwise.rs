@@ -71,7 +71,6 @@ pub(super) const UNARY: &[Row] = &[
     row("aten.erf", "self", elementwise::erf),
     row("aten.sign", "self", elementwise::sign),
     row("aten.sgn", "self", elementwise::sign),
-    row("aten.signbit", "self", elementwise::signbit),
     row("aten.frac", "self", elementwise::frac),
     row("aten.tan", "self", hyperbolic::tan),
     row("aten.sinh", "self", hyperbolic::sinh),

@@ -71,6 +71,9 @@ pub(super) const LAYOUT: &[Row] = &[
     row("aten.meshgrid", "tensors", arrange::meshgrid),
     row("aten.meshgrid.indexing", "tensors, indexing=ij", arrange::meshgrid),
     row("aten.ravel", "self", layout::reshape),
+    row("aten.atleast_1d", "self", layout::reshape),
+    row("aten.atleast_2d", "self", layout::reshape),
+    row("aten.atleast_3d", "self", layout::reshape),
     row("aten.positive", "self", layout::identity),
     row("aten.repeat_interleave.self_int", "self, repeats, dim=None, output_size=None", layout::repeat_interleave),
 ];
