@@ -130,7 +130,7 @@ pub(super) fn padded_by(call: &Call<'_>, x: Value, axis: usize, pads: [i64; 2], 
 fn pad_axes(call: &Call<'_>, pads: &[Dim], border: Border) -> Imported {
     let mut x = call.tensor("self")?;
     let rank = call.b.ty(x).rank();
-    if pads.len() % 2 != 0 || pads.len() / 2 > rank {
+    if !pads.len().is_multiple_of(2) || pads.len() / 2 > rank {
         return Err(format!("{} paddings of {rank} axes", pads.len()).into());
     }
     for (i, pair) in pads.chunks_exact(2).enumerate() {

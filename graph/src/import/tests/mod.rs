@@ -3,6 +3,7 @@
 mod activation;
 mod attention;
 mod mutation;
+mod operators;
 mod presets;
 mod sizes;
 
