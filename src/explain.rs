@@ -15,7 +15,7 @@ use crate::{Compilation, Compiler, Error, Fused, Target};
 /// Value that every symbol takes where bytes are counted, unless its range ends below.
 const TYPICAL_EXTENT: i64 = 512;
 
-/// One fused region.
+/// One fused region, or one op that has a kernel of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegionReport {
     /// Name of the pattern, or of the kind of fusion.
@@ -50,7 +50,7 @@ pub struct RelaxationReport {
 /// The whole report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// Regions in order.
+    /// What has a kernel: regions in order, then single ops in order.
     pub regions: Vec<RegionReport>,
     /// How many regions compute each named pattern, each counted once under its most specific name.
     pub patterns: BTreeMap<String, usize>,
@@ -91,8 +91,7 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
     let mut outside: Vec<&Relaxation> = fused.relaxations.iter().collect();
     let relaxed: Vec<Vec<RelaxationReport>> = fused
         .partition
-        .regions
-        .iter()
+        .kernels()
         .map(|region| {
             let found = partition_report::relaxed_in(&fused.graph, &fused.partition, region, &fused.relaxations);
             outside.retain(|r| !found.contains(r));
@@ -138,15 +137,15 @@ pub struct KernelFigures {
     pub bytes: usize,
 }
 
-/// Compiles every region for a target, and says which kernels it refuses.
+/// Compiles every region and every lone op for a target, and says which kernels it refuses.
 ///
 /// # Errors
 /// A target that is not available, and internal errors.
 pub fn kernels(fused: &Fused, target: &Target) -> Result<(Vec<KernelReport>, Vec<Compilation>), Error> {
     let compiler = Compiler::new(target)?;
     let mut known: BTreeMap<(String, String), Result<KernelFigures, String>> = BTreeMap::new();
-    let mut reports = Vec::with_capacity(fused.partition.regions.len());
-    for region in &fused.partition.regions {
+    let mut reports = Vec::new();
+    for region in fused.partition.kernels() {
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
         let content = content(&region.name, &body);
         if !known.contains_key(&content) {

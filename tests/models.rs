@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fusewright::check::{self, Case, cases, compare};
-use fusewright::explain::explain;
+use fusewright::explain::{self, explain};
 use fusewright::graph::{Graph, InputKind};
 use fusewright::{Compiled, Compiler, HostTensor, Options, Target, compile, model, read_safetensors};
 
@@ -205,6 +205,39 @@ fn compiling_twice_gives_the_same_bytes() {
         kernels += first.len();
     }
     assert!(kernels >= 10, "{kernels} kernels");
+}
+
+/// A table that lacks a kernel hides work.
+#[test]
+fn the_report_lists_every_kernel_that_runs() {
+    let (mut checked, mut lone) = (0, 0);
+    for file in std::fs::read_dir(path("")).unwrap_or_else(|e| panic!("{e}")) {
+        let file = file.unwrap_or_else(|e| panic!("{e}")).path();
+        if file.extension().is_none_or(|e| e != "pt2") {
+            continue;
+        }
+        let graph = model::open(&file).unwrap_or_else(|e| panic!("{e}"));
+        for fuse in [true, false] {
+            let options = Options { fuse, ..Options::default() };
+            let compiled =
+                compile(&graph, &Target::Cpu, &options).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+            let report = explain(&compiled.fused).unwrap_or_else(|e| panic!("{e}"));
+            let (kernels, _) = explain::kernels(&compiled.fused, &Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(report.regions.len(), kernels.len());
+            let made = kernels.iter().filter(|k| k.kernel.is_ok()).count();
+            assert_eq!(made, compiled.program.counts().kernels, "{} fused: {fuse}", file.display());
+            checked += made;
+            lone += report.regions.iter().filter(|r| r.kind == "op").count();
+        }
+    }
+    assert!(checked > 100 && lone > 0, "{checked} kernels, {lone} of single ops");
+}
+
+/// Attention and matrix products read permuted heads as they lie, and write theirs in the order in which they are read.
+#[test]
+fn layout_ops_around_attention_cost_nothing() {
+    let counts = compiled(&open(LAYER, "train"), true).program.counts();
+    assert_eq!((counts.kernels, counts.copies, counts.references), (7, 0, 0));
 }
 
 /// Rows `rows` of a tensor whose outermost axis counts them, in that order.

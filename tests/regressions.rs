@@ -45,7 +45,7 @@ fn what_does_not_fuse_splits_what_surrounds_it() {
     // `exp` feeds the maximum of all rows and the sum; one region would both precede and follow the maximum.
     assert_eq!(fused.partition.regions.len(), 2);
     let text = format!("{:?}", fused.partition.steps);
-    assert!(text.starts_with("[Region(0), Node(") && text.ends_with("Region(1)]"), "{text}");
+    assert!(text.starts_with("[Region(0), Lone(0)") && text.ends_with("Region(1)]"), "{text}");
 }
 
 /// TensorRT-LLM, AutoDeploy: row width is that of the widest input, and [M, 1] inputs are broadcast.

@@ -13,7 +13,7 @@ use crate::region::{FusedRegion, Partition};
 /// What became of a graph.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The regions.
+    /// The regions, then the ops that have a kernel each.
     pub regions: Vec<RegionReport>,
     /// How often each pattern occurs.
     pub patterns: BTreeMap<String, usize>,
@@ -62,7 +62,7 @@ pub struct RefusalReport {
 /// # Errors
 /// None for a partition of a verified graph.
 pub fn explain(graph: &Graph, partition: &Partition, passes: &[PassReport]) -> Result<Explanation, TypeError> {
-    let regions = partition.regions.iter().map(|region| region_report(graph, region)).collect::<Result<_, _>>()?;
+    let regions = partition.kernels().map(|region| region_report(graph, region)).collect::<Result<_, _>>()?;
     let refused = partition.unfused.iter().map(|u| refusal_report(graph, u.node, u.refusal)).collect();
     Ok(Explanation { regions, patterns: patterns::counts(partition), refused, passes: passes.to_vec() })
 }
@@ -80,7 +80,7 @@ pub fn relaxed_in<'r>(
     };
     let belongs = |value: Value| {
         computes(region, value)
-            || region.inputs.contains(&value) && !partition.regions.iter().any(|other| computes(other, value))
+            || region.inputs.contains(&value) && !partition.kernels().any(|other| computes(other, value))
     };
     relaxations.iter().filter(|r| belongs(r.value)).collect()
 }

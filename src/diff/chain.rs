@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use fusewright_abi::ParamAccess;
 use fusewright_codegen::kernel::interp::{Buffer, run};
 use fusewright_codegen::kernel::{DimOrigin, InstOp, Kernel, Param};
-use fusewright_fusion::region::Step as Planned;
+use fusewright_fusion::region::{Kind, Step as Planned};
 use fusewright_graph::interp::{self, Symbols};
 use fusewright_graph::scalar::Accuracy;
 use fusewright_graph::tensor::Tensor;
-use fusewright_graph::{Graph, Op, Prim, Value};
+use fusewright_graph::{Graph, Value};
 
 use super::{Difference, same};
 use crate::inputs::shape;
@@ -45,29 +45,29 @@ pub(super) struct Chain<'f> {
 }
 
 impl<'f> Chain<'f> {
-    /// Lowers every region, and every node between regions that has a row program.
+    /// Lowers every region, and every lone op that has a row program.
     pub fn of(fused: &'f Fused, compiler: &Compiler, symbols: &'f Symbols) -> Result<Chain<'f>, Difference> {
         let graph = &fused.graph;
         let mut steps = Vec::new();
-        for step in &fused.partition.steps {
-            match *step {
-                Planned::Region(i) => {
-                    let region = &fused.partition.regions[i];
+        for &step in &fused.partition.steps {
+            match (fused.partition.kernel(step), step) {
+                (Some(region), _) => {
                     let body = region.expand_body().map_err(|e| Difference::new("expanding fails", e))?;
                     let pair = pair(compiler, &region.name, &body)?;
-                    let refused = || Difference::new("a region has no kernel", &body);
-                    let work = Work::Kernel(Box::new(pair.ok_or_else(refused)?));
+                    let work = match pair {
+                        Some(pair) => Work::Kernel(Box::new(pair)),
+                        None if region.kind == Kind::Op => Work::Reference(region.body.clone()),
+                        None => return Err(Difference::new("a region has no kernel", &body)),
+                    };
                     steps.push(Step { work, inputs: region.inputs.clone(), outputs: region.outputs.clone() });
                 }
-                Planned::Node(id) => {
+                (None, Planned::Node(id)) => {
                     let node = graph.node(id);
                     let body = single(graph, node).map_err(|e| Difference::new("expanding fails", e))?;
-                    let expanded = body.expanded().map_err(|e| Difference::new("expanding fails", e))?;
-                    let moves = matches!(node.op, Op::Prim(Prim::Reshape { .. }));
-                    let pair = if moves { None } else { pair(compiler, node.op.name(), &expanded)? };
-                    let work = pair.map_or(Work::Reference(body), |pair| Work::Kernel(Box::new(pair)));
-                    steps.push(Step { work, inputs: node.operands.clone(), outputs: node.results.clone() });
+                    let (inputs, outputs) = (node.operands.clone(), node.results.clone());
+                    steps.push(Step { work: Work::Reference(body), inputs, outputs });
                 }
+                (None, _) => return Err(Difference::new("a step of the partition is missing", graph)),
             }
         }
         Ok(Chain { graph, symbols, steps })

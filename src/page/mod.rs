@@ -9,7 +9,7 @@ use fusewright_fusion::region::{FusedRegion, Refusal, Step};
 use fusewright_graph::{InputKind, NodeId, Op, Prim, Value};
 use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
 
-use crate::explain::{Explanation, KernelReport};
+use crate::explain::{Explanation, KernelReport, RegionReport};
 use crate::{Compiler, Error, Fused};
 
 /// Pixels per character of a title, about.
@@ -31,7 +31,10 @@ pub fn explain_page(
     drawing.inputs(fused);
     for (i, step) in fused.partition.steps.iter().enumerate() {
         match *step {
-            Step::Region(region) => drawing.region(fused, report, region),
+            Step::Region(region) => drawing.region(&fused.partition.regions[region], &report.regions[region]),
+            Step::Lone(op) => {
+                drawing.region(&fused.partition.lone[op], &report.regions[fused.partition.regions.len() + op]);
+            }
             Step::Node(node) => drawing.node(fused, i, node),
         }
     }
@@ -90,8 +93,7 @@ impl Drawing {
         }
     }
 
-    fn region(&mut self, fused: &Fused, report: &Explanation, index: usize) {
-        let (region, facts) = (&fused.partition.regions[index], &report.regions[index]);
+    fn region(&mut self, region: &FusedRegion, facts: &RegionReport) {
         let note = match facts.ops.len() {
             1 => "1 op".to_owned(),
             ops => format!("{ops} ops, {} fewer bytes", percent_saved(facts.bytes_fused, facts.bytes_unfused)),
@@ -131,7 +133,7 @@ fn region_panels(
 ) -> Result<Vec<Panel>, Error> {
     let mut panels: Vec<Panel> = Vec::new();
     let mut of_key: BTreeMap<&str, usize> = BTreeMap::new();
-    for ((region, facts), made) in fused.partition.regions.iter().zip(&report.regions).zip(kernels) {
+    for ((region, facts), made) in fused.partition.kernels().zip(&report.regions).zip(kernels) {
         let occurrence = occurrence(fused, region);
         if let Some(&panel) = of_key.get(facts.key.as_str()) {
             panels[panel].occurrences.push(occurrence);

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use fusewright_abi::DType;
-use fusewright_fusion::region::{Partition, Step as PlannedStep};
+use fusewright_fusion::region::{
+    FusedRegion, Kind, Partition, Step as PlannedStep, is_constant, is_layout, needs_no_kernel,
+};
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{
     Builder, Graph, Input, InputKind, Node, NodeId, Op, Prim, TensorType, TypeError, Value, Weight,
@@ -13,6 +15,7 @@ use fusewright_graph::{
 use fusewright_runtime::{Device, KernelCache, device_for};
 
 use super::Program;
+use super::layout::lay_out;
 use super::step::{CompiledKernel, LaunchDims, Step, Work};
 use crate::Error;
 use crate::compiler::{CompileError, Compiler, content};
@@ -55,16 +58,17 @@ pub(crate) fn build(graph: &Graph, partition: &Partition, compiler: &Compiler) -
     let mut build =
         Build { graph, compiler, device, cache, weights, kernels, fallbacks: Vec::new(), in_kernels, outside };
     let mut steps = Vec::with_capacity(partition.steps.len());
-    for step in &partition.steps {
-        match *step {
-            PlannedStep::Region(i) => build.region(partition, i, &mut steps)?,
-            PlannedStep::Node(id) => build.lone(id, &mut steps)?,
+    for &step in &partition.steps {
+        match (partition.kernel(step), step) {
+            (Some(region), _) => build.region(region, &mut steps)?,
+            (None, PlannedStep::Node(id)) => build.without_kernel(id, &mut steps)?,
+            (None, _) => return Err(Error::Internal("a step of the partition is missing".to_owned())),
         }
     }
-    let steps = needed(graph, steps);
+    let (steps, layouts) = lay_out(graph, needed(graph, steps));
     let Build { weights, fallbacks, in_kernels, outside, .. } = build;
     let ops = OpCounts { fused: in_kernels.len(), unfused: outside.difference(&in_kernels).count() };
-    let program = Program { graph: graph.clone(), steps, weights, planned: Mutex::new(BTreeMap::new()) };
+    let program = Program { graph: graph.clone(), steps, layouts, weights, planned: Mutex::new(BTreeMap::new()) };
     Ok(Built { program, fallbacks, ops })
 }
 
@@ -84,14 +88,20 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    fn region(&mut self, partition: &Partition, index: usize, steps: &mut Vec<Step>) -> Result<(), Error> {
-        let region = &partition.regions[index];
+    fn region(&mut self, region: &FusedRegion, steps: &mut Vec<Step>) -> Result<(), Error> {
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
         match self.kernel(&region.name, &body)? {
             Ok(kernel) => {
                 let (inputs, outputs) = (region.inputs.clone(), region.outputs.clone());
                 steps.push(Step { work: Work::Kernel(kernel), inputs, outputs, label: region.name.clone() });
                 self.in_kernels.extend(&region.nodes);
+            }
+            Err(reason) if region.kind == Kind::Op => {
+                let op = region.nodes.last().map(|&id| self.label(id));
+                self.fallbacks.push(Fallback { label: op.unwrap_or_else(|| region.name.clone()), reason });
+                for &id in &region.nodes {
+                    self.without_kernel(id, steps)?;
+                }
             }
             Err(reason) => {
                 self.fallbacks.push(Fallback { label: region.name.clone(), reason });
@@ -103,46 +113,59 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// A node by itself.
+    fn label(&self, id: NodeId) -> String {
+        let node = self.graph.node(id);
+        format!("{} [{}]", node.op.name(), node.origin)
+    }
+
+    /// A node of a region that has no kernel: one of its own if there is one.
     fn lone(&mut self, id: NodeId, steps: &mut Vec<Step>) -> Result<(), Error> {
-        let step = self.node(id)?;
-        match step.work {
-            Work::Kernel(_) => drop(self.in_kernels.insert(id)),
-            Work::MatMul { .. } | Work::Attention(_) | Work::Reference(_) => drop(self.outside.insert(id)),
-            Work::Alias => {}
+        let node = self.graph.node(id);
+        if needs_no_kernel(&node.op) {
+            return self.without_kernel(id, steps);
         }
-        steps.push(step);
+        let body = single(self.graph, node).and_then(|body| body.expanded());
+        match self.kernel(node.op.name(), &body.map_err(|e| Error::Internal(e.to_string()))?)? {
+            Ok(kernel) => {
+                let (inputs, outputs) = (node.operands.clone(), node.results.clone());
+                steps.push(Step { work: Work::Kernel(kernel), inputs, outputs, label: self.label(id) });
+                self.in_kernels.insert(id);
+                Ok(())
+            }
+            Err(reason) => {
+                self.fallbacks.push(Fallback { label: self.label(id), reason });
+                self.without_kernel(id, steps)
+            }
+        }
+    }
+
+    /// A node that a library computes, that costs nothing, or that is left to the reference interpreter.
+    fn without_kernel(&mut self, id: NodeId, steps: &mut Vec<Step>) -> Result<(), Error> {
+        let work = self.work(id)?;
+        if !matches!(work, Work::View | Work::Constant(_)) {
+            self.outside.insert(id);
+        }
+        let node = self.graph.node(id);
+        let (inputs, outputs) = (node.operands.clone(), node.results.clone());
+        steps.push(Step { work, inputs, outputs, label: self.label(id) });
         Ok(())
     }
 
-    fn node(&mut self, id: NodeId) -> Result<Step, Error> {
+    fn work(&self, id: NodeId) -> Result<Work, Error> {
         let node = self.graph.node(id);
-        let label = format!("{} [{}]", node.op.name(), node.origin);
-        let step =
-            |work| Step { work, inputs: node.operands.clone(), outputs: node.results.clone(), label: label.clone() };
-        let body = single(self.graph, node).map_err(|e| Error::Internal(e.to_string()))?;
         match &node.op {
-            Op::Prim(Prim::Reshape { .. }) => return Ok(step(Work::Alias)),
+            op if is_layout(op) => return Ok(Work::View),
             Op::Prim(Prim::MatMul { transpose_b, .. }) if node.operands.iter().all(|&v| self.multiplies(v)) => {
                 let widened = self.widened(node.operands[1])?;
-                return Ok(step(Work::MatMul { transpose_b: *transpose_b, widened }));
+                return Ok(Work::MatMul { transpose_b: *transpose_b, widened });
             }
             Op::Prim(Prim::Sdpa(sdpa)) if node.operands.iter().enumerate().all(|(i, &v)| self.attends(i, v)) => {
-                return Ok(step(Work::Attention(sdpa.clone())));
-            }
-            Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce { .. }) => {
-                return Ok(step(Work::Reference(Arc::new(body))));
+                return Ok(Work::Attention(sdpa.clone()));
             }
             _ => {}
         }
-        let expanded = body.expanded().map_err(|e| Error::Internal(e.to_string()))?;
-        match self.kernel(node.op.name(), &expanded)? {
-            Ok(kernel) => Ok(step(Work::Kernel(kernel))),
-            Err(reason) => {
-                self.fallbacks.push(Fallback { label: label.clone(), reason });
-                Ok(step(Work::Reference(Arc::new(body))))
-            }
-        }
+        let body = Arc::new(single(self.graph, node).map_err(|e| Error::Internal(e.to_string()))?);
+        Ok(if is_constant(&node.op) { Work::Constant(body) } else { Work::Reference(body) })
     }
 
     /// The loaded kernel of a body, or why it has none.

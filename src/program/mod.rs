@@ -1,12 +1,14 @@
 //! A whole graph, ready to run on the CPU.
 //!
-//! A program is a list of steps over values: launches of generated kernels, matrix products by a library, reshapes
-//! that cost nothing, and reference ops for the rest. What a call of a new shape needs is planned once per binding of
+//! A program is a list of steps over values: launches of generated kernels, matrix products and attention by a library,
+//! views that cost nothing, and reference ops for the rest. What a call of a new shape needs is planned once per binding of
 //! the symbols and kept.
 
 mod build;
+mod layout;
 mod plan;
 mod step;
+mod strided;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +22,7 @@ use crate::{Error, HostTensor};
 
 pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, single};
+use layout::Layouts;
 pub(crate) use plan::bind;
 use plan::{Binding, Plan};
 pub(crate) use step::LaunchDims;
@@ -36,6 +39,8 @@ pub struct StepCounts {
     pub attentions: usize,
     /// Ops evaluated by the reference interpreter.
     pub references: usize,
+    /// Layout ops whose elements are copied, because no strides give what their reader takes.
+    pub copies: usize,
 }
 
 /// A compiled graph.
@@ -43,6 +48,7 @@ pub struct StepCounts {
 pub struct Program {
     graph: Graph,
     steps: Vec<Step>,
+    layouts: Layouts,
     weights: Vec<Option<Bytes>>,
     planned: Mutex<BTreeMap<Binding, Arc<Planned>>>,
 }
@@ -72,7 +78,8 @@ impl Program {
                 Work::MatMul { .. } => counts.matmuls += 1,
                 Work::Attention(_) => counts.attentions += 1,
                 Work::Reference(_) => counts.references += 1,
-                Work::Alias => {}
+                Work::Copy => counts.copies += 1,
+                Work::View | Work::Constant(_) => {}
             }
         }
         counts
@@ -104,6 +111,7 @@ impl Program {
             weights: &self.weights,
             inputs: self.graph.inputs(),
             buffers: &mut buffers,
+            constants: &planned.plan.constants,
             threads: threads.max(1),
         };
         for step in &self.steps {
@@ -118,7 +126,7 @@ impl Program {
         let mut outputs = Vec::with_capacity(self.graph.outputs().len());
         for output in self.graph.outputs() {
             let slot = planned.plan.get(output.value)?;
-            let bytes = memory.bytes(slot)?.to_vec();
+            let bytes = memory.elements(slot)?.into_owned();
             outputs.push(HostTensor { dtype: slot.dtype, shape: slot.shape.clone(), bytes });
         }
         Ok(outputs)
@@ -138,7 +146,7 @@ impl Program {
         if let Some(planned) = known.get(&binding) {
             return Ok(Arc::clone(planned));
         }
-        let plan = Plan::of(&self.graph, &self.steps, binding.clone())?;
+        let plan = Plan::of(&self.graph, &self.steps, &self.layouts, binding.clone())?;
         let planned = Arc::new(Planned { plan, workspaces: Mutex::new(Vec::new()) });
         known.insert(binding, Arc::clone(&planned));
         Ok(planned)

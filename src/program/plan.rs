@@ -1,14 +1,16 @@
 //! Memory plans: for one binding of the symbols, the shape of every value and the buffer it lives in.
 //!
 //! A plan is made once per binding and reused, so that a call of known shape computes no sizes. Buffers are reused by
-//! liveness: a value's buffer is free again after the step of its last use. Reshapes share their operand's buffer.
+//! liveness: a value's buffer is free again after the step of its last use. Views share the memory of what they view.
 
 use std::collections::BTreeMap;
 
 use fusewright_abi::DType;
-use fusewright_graph::{Graph, InputKind, Value};
+use fusewright_graph::{Dim, Graph, InputKind, TensorType, Value, interp};
 
+use super::layout::{Layouts, View};
 use super::step::{Step, Work};
+use super::strided::Strided;
 use crate::Error;
 
 /// Values of the symbols, by name.
@@ -23,6 +25,8 @@ pub(crate) enum Place {
     Weight(usize),
     /// A buffer of the workspace.
     Buffer(usize),
+    /// What the plan computed itself.
+    Constant(usize),
 }
 
 /// A value under a plan.
@@ -30,8 +34,20 @@ pub(crate) enum Place {
 pub(crate) struct Slot {
     pub dtype: DType,
     pub shape: Vec<usize>,
+    /// Of its elements in row-major order.
     pub bytes: usize,
     pub place: Place,
+    /// Where in the memory of the place the elements lie.
+    pub strided: Strided,
+}
+
+impl Slot {
+    /// The same elements, each once: stretched axes have extent one.
+    pub fn unstretched(&self) -> Slot {
+        let strided = self.strided.unstretched();
+        let bytes = self.dtype.bytes_for(strided.elements());
+        Slot { shape: strided.shape.clone(), bytes, strided, ..*self }
+    }
 }
 
 /// The plan of one binding.
@@ -40,17 +56,23 @@ pub(crate) struct Plan {
     pub binding: Binding,
     /// By value; `None` for values inside kernels.
     pub slots: Vec<Option<Slot>>,
+    /// What a copy reads, by the value that it makes.
+    pub copies: BTreeMap<Value, Slot>,
     /// Size of each buffer, in bytes.
     pub buffers: Vec<usize>,
+    /// Values that depend on the symbols alone.
+    pub constants: Vec<Vec<u8>>,
 }
 
 impl Plan {
     /// Plans the steps of a graph.
     ///
     /// # Errors
-    /// Extents that have no value, are negative, or whose product overflows.
-    pub fn of(graph: &Graph, steps: &[Step], binding: Binding) -> Result<Plan, Error> {
-        let mut plan = Plan { binding, slots: vec![None; graph.value_count()], buffers: Vec::new() };
+    /// Extents that have no value, are negative, or whose product overflows; slices that leave their operand.
+    pub fn of(graph: &Graph, steps: &[Step], layouts: &Layouts, binding: Binding) -> Result<Plan, Error> {
+        let slots = vec![None; graph.value_count()];
+        let (copies, buffers, constants) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut plan = Plan { binding, slots, copies, buffers, constants };
         let mut users = 0;
         for (i, input) in graph.inputs().iter().enumerate() {
             let place = match input.kind {
@@ -60,9 +82,9 @@ impl Plan {
                 }
                 InputKind::Weight(_) => Place::Weight(i),
             };
-            plan.slots[input.value.0 as usize] = Some(plan.slot(graph, input.value, place)?);
+            plan.slots[input.value.0 as usize] = Some(plan.own(graph, layouts, input.value, place)?);
         }
-        let last_use = last_uses(graph, steps);
+        let last_use = last_uses(graph, steps, layouts);
         let mut free: Vec<usize> = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             for &output in &step.outputs {
@@ -70,15 +92,20 @@ impl Plan {
                 if plan.slots[output.0 as usize].is_some() {
                     continue;
                 }
-                let slot = if matches!(step.work, Work::Alias) {
-                    let place = plan.place(step.inputs[0])?;
-                    plan.slot(graph, output, place)?
-                } else {
-                    let slot = plan.slot(graph, output, Place::Buffer(usize::MAX))?;
-                    let buffer = plan.take_buffer(&mut free, slot.bytes);
-                    Slot { place: Place::Buffer(buffer), ..slot }
+                let slot = match &step.work {
+                    Work::View => plan.view(graph.ty(output), layouts.get(output)?)?,
+                    Work::Constant(body) => plan.constant(graph, layouts, output, body)?,
+                    _ => {
+                        let slot = plan.own(graph, layouts, output, Place::Buffer(usize::MAX))?;
+                        let buffer = plan.take_buffer(&mut free, slot.bytes);
+                        Slot { place: Place::Buffer(buffer), ..slot }
+                    }
                 };
                 plan.slots[output.0 as usize] = Some(slot);
+                if let Some(view) = layouts.copies.get(&output) {
+                    let source = plan.view(graph.ty(output), view)?;
+                    plan.copies.insert(output, source);
+                }
             }
             let released = |v: &&Value| last_use[v.0 as usize] == Some(at);
             let mut ended: Vec<usize> = step
@@ -108,18 +135,51 @@ impl Plan {
         self.get(value).map(|slot| slot.place)
     }
 
-    fn slot(&self, graph: &Graph, value: Value, place: Place) -> Result<Slot, Error> {
-        let ty = graph.ty(value);
+    /// The slot of a value that has memory of its own.
+    fn own(&self, graph: &Graph, layouts: &Layouts, value: Value, place: Place) -> Result<Slot, Error> {
+        let (ty, view) = (graph.ty(value), layouts.get(value)?);
+        self.slot(ty, view, place)
+    }
+
+    /// The slot of a part of another value's memory.
+    fn view(&self, ty: &TensorType, view: &View) -> Result<Slot, Error> {
+        let base = self.get(view.base)?;
+        let slot = self.slot(ty, view, base.place)?;
+        // A base is written in some order of its axes, without gaps.
+        let end = slot.strided.end().filter(|&end| end <= base.strided.elements());
+        end.ok_or_else(|| Error::Call(format!("a view of type {ty} leaves the tensor that it is a part of")))?;
+        Ok(slot)
+    }
+
+    fn slot(&self, ty: &TensorType, view: &View, place: Place) -> Result<Slot, Error> {
         let too_large = || Error::Call(format!("a tensor of type {ty} does not fit the address space"));
-        let mut shape = Vec::with_capacity(ty.rank());
+        let mut shape = Vec::with_capacity(view.shape.len());
         let mut elements = 1usize;
-        for extent in &ty.shape {
-            let value = extent.eval(&|s| self.binding.get(s).copied()).map_err(|e| Error::Call(e.to_string()))?;
-            let value = usize::try_from(value).map_err(|_| Error::Call(format!("extent {extent} is {value}")))?;
-            elements = elements.checked_mul(value).filter(|e| *e <= isize::MAX as usize / 8).ok_or_else(too_large)?;
-            shape.push(value);
+        for extent in &view.shape {
+            let extent = self.value("extent", extent)?;
+            elements = elements.checked_mul(extent).filter(|e| *e <= isize::MAX as usize / 8).ok_or_else(too_large)?;
+            shape.push(extent);
         }
-        Ok(Slot { dtype: ty.dtype, shape, bytes: ty.dtype.bytes_for(elements), place })
+        let mut strided = Strided::contiguous(&shape);
+        if elements > 0 {
+            strided.offset = self.value("offset", &view.layout.offset)?;
+            let strides = view.layout.strides.iter().map(|stride| self.value("stride", stride));
+            strided.strides = strides.collect::<Result<_, _>>()?;
+        }
+        Ok(Slot { dtype: ty.dtype, bytes: ty.dtype.bytes_for(elements), shape, place, strided })
+    }
+
+    fn value(&self, what: &str, dim: &Dim) -> Result<usize, Error> {
+        let value = dim.eval(&|s| self.binding.get(s).copied()).map_err(|e| Error::Call(e.to_string()))?;
+        usize::try_from(value).map_err(|_| Error::Call(format!("{what} {dim} is {value}")))
+    }
+
+    /// The slot of a value that depends on the symbols alone, computed here.
+    fn constant(&mut self, graph: &Graph, layouts: &Layouts, value: Value, body: &Graph) -> Result<Slot, Error> {
+        let results = interp::run(body, &[], &self.binding).map_err(|e| Error::Call(e.to_string()))?;
+        let slot = self.own(graph, layouts, value, Place::Constant(self.constants.len()))?;
+        self.constants.extend(results.first().map(|tensor| tensor.to_bytes()));
+        Ok(slot)
     }
 
     /// The smallest free buffer that is large enough, else the largest free one grown, else a new one.
@@ -142,7 +202,7 @@ impl Plan {
 }
 
 /// The step of each value's last use, seen through aliases; `None` for values that the graph returns.
-fn last_uses(graph: &Graph, steps: &[Step]) -> Vec<Option<usize>> {
+fn last_uses(graph: &Graph, steps: &[Step], layouts: &Layouts) -> Vec<Option<usize>> {
     let mut last: Vec<Option<usize>> = vec![Some(0); graph.value_count()];
     for (at, step) in steps.iter().enumerate() {
         for value in step.inputs.iter().chain(&step.outputs) {
@@ -152,11 +212,9 @@ fn last_uses(graph: &Graph, steps: &[Step]) -> Vec<Option<usize>> {
     for output in graph.outputs() {
         last[output.value.0 as usize] = None;
     }
-    // Aliases are one buffer, which lives as long as the last of them, wherever it was aliased from.
+    // Views are one buffer, which lives as long as the last of them, whatever they are a view of.
     let mut origin: Vec<usize> = (0..last.len()).collect();
-    for step in steps.iter().filter(|s| matches!(s.work, Work::Alias)) {
-        step.outputs.iter().for_each(|v| origin[v.0 as usize] = origin[step.inputs[0].0 as usize]);
-    }
+    layouts.views.iter().for_each(|(value, view)| origin[value.0 as usize] = view.base.0 as usize);
     let mut ends = last.clone();
     for (value, &origin) in origin.iter().enumerate() {
         ends[origin] = ends[origin].zip(last[value]).map(|(a, b)| a.max(b));

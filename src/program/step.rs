@@ -1,5 +1,6 @@
 //! Steps of a program and how each is carried out.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,8 +25,12 @@ pub(crate) enum Work {
     MatMul { transpose_b: bool, widened: Option<Arc<Vec<f32>>> },
     /// Attends queries to keys and values.
     Attention(Sdpa),
-    /// The same bytes under another shape.
-    Alias,
+    /// The elements of an operand as they lie, under another shape or at other strides.
+    View,
+    /// The elements of a view in row-major order.
+    Copy,
+    /// A value that depends on the symbols alone; the plan holds it.
+    Constant(Arc<Graph>),
     /// Evaluates a graph by the reference interpreter.
     Reference(Arc<Graph>),
 }
@@ -85,13 +90,24 @@ pub(crate) struct Memory<'a> {
     /// The inputs of the graph, in the order of `weights`.
     pub inputs: &'a [Input],
     pub buffers: &'a mut [Vec<u8>],
+    pub constants: &'a [Vec<u8>],
     pub threads: usize,
 }
 
 impl Memory<'_> {
-    /// Bytes of a slot.
-    pub fn bytes(&self, slot: &Slot) -> Result<&[u8], Error> {
-        match slot.place {
+    /// The elements of a slot in row-major order, borrowed where they lie so.
+    pub fn elements(&self, slot: &Slot) -> Result<Cow<'_, [u8]>, Error> {
+        let (memory, bits) = (self.place(slot.place)?, slot.dtype.bits());
+        let start = slot.strided.offset * bits as usize;
+        if slot.strided.is_contiguous() && start.is_multiple_of(8) {
+            return Ok(Cow::Borrowed(&memory[start / 8..][..slot.bytes]));
+        }
+        Ok(Cow::Owned(slot.strided.gather(bits, memory)))
+    }
+
+    /// All bytes of a place.
+    fn place(&self, place: Place) -> Result<&[u8], Error> {
+        match place {
             Place::User(i) => Ok(&self.users[i].bytes),
             Place::Weight(i) => {
                 let input = &self.inputs[i];
@@ -100,7 +116,8 @@ impl Memory<'_> {
                 check_weight(input)?;
                 Ok(bytes)
             }
-            Place::Buffer(i) => Ok(&self.buffers[i][..slot.bytes]),
+            Place::Buffer(i) => Ok(&self.buffers[i]),
+            Place::Constant(i) => Ok(&self.constants[i]),
         }
     }
 }
@@ -121,7 +138,14 @@ impl Step {
         let inputs = self.inputs.iter().map(|&v| plan.get(v)).collect::<Result<Vec<_>, _>>()?;
         let outputs = self.outputs.iter().map(|&v| plan.get(v)).collect::<Result<Vec<_>, _>>()?;
         match &self.work {
-            Work::Alias => Ok(()),
+            Work::View | Work::Constant(_) => Ok(()),
+            Work::Copy => {
+                let source = plan.copies.get(&self.outputs[0]);
+                let source = source.ok_or_else(|| Error::Internal(format!("{}: nothing to copy", self.label)))?;
+                let elements = memory.elements(source)?.into_owned();
+                write(memory, outputs[0], &elements);
+                Ok(())
+            }
             Work::Kernel(kernel) => self.launch(kernel, plan, &inputs, &outputs, memory),
             Work::MatMul { transpose_b, widened } => {
                 self.matmul(*transpose_b, widened.as_deref(), &inputs, outputs[0], memory)
@@ -146,8 +170,8 @@ impl Step {
         let mut taken: Vec<Vec<u8>> = outputs.iter().map(|slot| take(memory, slot)).collect();
         let result = {
             let mut args = Vec::with_capacity(slots.len());
-            let reads = inputs.iter().map(|slot| memory.bytes(slot).map(Arg::In)).collect::<Result<Vec<_>, _>>()?;
-            args.extend(reads);
+            let reads = inputs.iter().map(|slot| memory.elements(slot)).collect::<Result<Vec<_>, _>>()?;
+            args.extend(reads.iter().map(|bytes| Arg::In(bytes)));
             args.extend(taken.iter_mut().zip(outputs).map(|(buffer, slot)| Arg::Out(&mut buffer[..slot.bytes])));
             kernel.module.launch(&mut args, &dims, rows, memory.threads)
         };
@@ -168,18 +192,15 @@ impl Step {
         let (a, b) = (inputs[0], inputs[1]);
         let shape = matmul_shape(a, b, output, transpose_b);
         let unsupported = |dtype: DType| self.error(format!("matrix product of {dtype}"));
-        let left = widen(a.dtype, memory.bytes(a)?).ok_or_else(|| unsupported(a.dtype))?;
+        let left = widen(a.dtype, &memory.elements(a)?).ok_or_else(|| unsupported(a.dtype))?;
         let product = match widened {
             Some(right) => matmul(shape, &left, right),
             None => {
-                let right = widen(b.dtype, memory.bytes(b)?).ok_or_else(|| unsupported(b.dtype))?;
+                let right = widen(b.dtype, &memory.elements(b)?).ok_or_else(|| unsupported(b.dtype))?;
                 matmul(shape, &left, &right)
             }
         };
-        let mut out = take(memory, output);
-        let done = narrow(output.dtype, &product, &mut out[..output.bytes]);
-        put_back(memory, output, out);
-        done.ok_or_else(|| unsupported(output.dtype))
+        write_narrowed(memory, output, &product).ok_or_else(|| unsupported(output.dtype))
     }
 
     fn attention(&self, sdpa: &Sdpa, inputs: &[&Slot], output: &Slot, memory: &mut Memory<'_>) -> Result<(), Error> {
@@ -196,21 +217,21 @@ impl Step {
         let unsupported = || self.error(format!("attention over {}", q.dtype));
         let round = if sdpa.wide { |x| x } else { rounding(q.dtype).ok_or_else(unsupported)? };
         let rule = AttentionRule { causal: sdpa.causal, scale: f64::from_bits(sdpa.scale_bits) as f32, round };
-        let read = |slot: &Slot| widen(slot.dtype, memory.bytes(slot)?).ok_or_else(unsupported);
+        let read = |slot: &Slot| widen(slot.dtype, &memory.elements(slot)?).ok_or_else(unsupported);
         let (queries, keys, values) = (read(q)?, read(k)?, read(v)?);
-        let bias = match inputs.get(3) {
+        // What stretches is read once.
+        let mask = inputs.get(3).map(|mask| mask.unstretched());
+        let bias = match &mask {
             Some(mask) if mask.dtype == DType::Bool => {
-                let flags = memory.bytes(mask)?.iter().map(|&seen| if seen == 0 { f32::NEG_INFINITY } else { 0.0 });
+                let seen = memory.elements(mask)?;
+                let flags = seen.iter().map(|&seen| if seen == 0 { f32::NEG_INFINITY } else { 0.0 });
                 Some(Bias::new(flags.collect(), &mask.shape))
             }
             Some(mask) => Some(Bias::new(read(mask)?, &mask.shape)),
             None => None,
         };
         let result = attention(shape, rule, [&queries, &keys, &values], bias.as_ref());
-        let mut out = take(memory, output);
-        let done = narrow(output.dtype, &result, &mut out[..output.bytes]);
-        put_back(memory, output, out);
-        done.ok_or_else(unsupported)
+        write_narrowed(memory, output, &result).ok_or_else(unsupported)
     }
 
     fn reference(
@@ -222,14 +243,12 @@ impl Step {
     ) -> Result<(), Error> {
         let mut tensors = Vec::with_capacity(inputs.len());
         for slot in inputs {
-            let tensor = Tensor::from_bytes(slot.dtype, &slot.shape, memory.bytes(slot)?);
+            let tensor = Tensor::from_bytes(slot.dtype, &slot.shape, &memory.elements(slot)?);
             tensors.push(tensor.map_err(|e| self.error(e.to_string()))?);
         }
         let results = interp::run(graph, &tensors, &interp::Symbols::new()).map_err(|e| self.error(e.to_string()))?;
         for (slot, result) in outputs.iter().zip(results) {
-            let mut out = take(memory, slot);
-            out[..slot.bytes].copy_from_slice(&result.to_bytes());
-            put_back(memory, slot, out);
+            write(memory, slot, &result.to_bytes());
         }
         Ok(())
     }
@@ -251,10 +270,31 @@ fn matmul_shape(a: &Slot, b: &Slot, out: &Slot, transpose_b: bool) -> MatMulShap
     }
 }
 
+/// Writes the elements of a slot, given in row-major order.
+fn write(memory: &mut Memory<'_>, slot: &Slot, elements: &[u8]) {
+    let mut out = take(memory, slot);
+    slot.strided.scatter(slot.dtype.bits(), elements, &mut out);
+    put_back(memory, slot, out);
+}
+
+/// Rounds f32 values to a slot's dtype; `None` if it has no such rounding.
+fn write_narrowed(memory: &mut Memory<'_>, slot: &Slot, values: &[f32]) -> Option<()> {
+    if slot.strided.is_contiguous() {
+        let mut out = take(memory, slot);
+        let done = narrow(slot.dtype, values, &mut out[..slot.bytes]);
+        put_back(memory, slot, out);
+        return done;
+    }
+    let mut rounded = vec![0; slot.bytes];
+    narrow(slot.dtype, values, &mut rounded)?;
+    write(memory, slot, &rounded);
+    Some(())
+}
+
 fn take(memory: &mut Memory<'_>, slot: &Slot) -> Vec<u8> {
     match slot.place {
         Place::Buffer(i) => std::mem::take(&mut memory.buffers[i]),
-        Place::User(_) | Place::Weight(_) => Vec::new(),
+        Place::User(_) | Place::Weight(_) | Place::Constant(_) => Vec::new(),
     }
 }
 

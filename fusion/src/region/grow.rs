@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusewright_graph::{Graph, NodeId, Op, Prim};
 
 use super::free::Flow;
+use super::lone::lone;
+use super::order::steps;
 use super::outline::Outline;
-use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, Space, Step, Unfused, expand};
+use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, Space, Unfused, expand};
 
 /// Divides a graph into regions and single nodes.
 pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
@@ -227,6 +229,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             taken.into_iter().enumerate().map(|(i, set)| (set, self.segments.contains(&i))).collect();
         members.retain(|(set, _)| !set.is_empty());
         members.sort_by_key(|(set, _)| set.first().copied());
+        let epilogues = epilogues(self.flow, &self.refused, &mut members);
         let (computing, copying): (Vec<_>, Vec<_>) =
             members.into_iter().partition(|(set, _)| set.iter().any(|&id| computes(self.flow.graph, id)));
         self.refused.extend(copying.into_iter().flat_map(|(set, _)| set).map(|id| (id, Refusal::LayoutOnly)));
@@ -243,6 +246,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         part_independent(self.flow.graph, &mut partition.regions);
         let left = self.refused.iter().filter(|(id, _)| !covered.contains(id));
         partition.unfused = left.map(|(&node, &refusal)| Unfused { node, refusal }).collect();
+        partition.lone = lone(self.flow, &partition, &epilogues);
         partition.steps = steps(self.flow, &partition);
         partition
     }
@@ -277,6 +281,33 @@ impl<'a, 'g> Growth<'a, 'g> {
     }
 }
 
+/// The nodes that make single elements of a reduction of a whole tensor and of nothing else, by that reduction: they
+/// join its kernel, and are no region.
+fn epilogues(
+    flow: &Flow<'_>,
+    refused: &BTreeMap<NodeId, Refusal>,
+    members: &mut Vec<(BTreeSet<NodeId>, bool)>,
+) -> BTreeMap<NodeId, BTreeSet<NodeId>> {
+    let mut epilogues: BTreeMap<NodeId, BTreeSet<NodeId>> = BTreeMap::new();
+    members.retain(|(set, _)| {
+        let one = |id: &NodeId| {
+            flow.graph.node(*id).results.iter().all(|&r| flow.graph.ty(r).elements().as_const() == Some(1))
+        };
+        let outside: BTreeSet<NodeId> =
+            set.iter().flat_map(|&id| flow.sources(id)).filter(|source| !set.contains(source)).copied().collect();
+        let reduction = outside.first().filter(|id| outside.len() == 1 && one(id));
+        let Some(&reduction) = reduction.filter(|id| refused.get(id) == Some(&Refusal::WholeTensor)) else {
+            return true;
+        };
+        let joins = set.iter().all(one);
+        if joins {
+            epilogues.entry(reduction).or_default().extend(set);
+        }
+        !joins
+    });
+    epilogues
+}
+
 /// Gives a region that meets no other node a reason: its neighbour in order computes something else.
 fn part_independent(graph: &Graph, regions: &mut [FusedRegion]) {
     let first = |r: &FusedRegion| r.nodes.iter().copied().find(|&id| computes_or_copies(graph, id));
@@ -289,60 +320,20 @@ fn part_independent(graph: &Graph, regions: &mut [FusedRegion]) {
 
 fn computes_or_copies(graph: &Graph, id: NodeId) -> bool {
     let op = &graph.node(id).op;
-    !is_layout(op) && !matches!(op, Op::Prim(Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. }))
+    !is_layout(op) && !is_constant(op)
 }
 
-fn is_layout(op: &Op) -> bool {
+/// Whether an op has no operands and a value that the symbols fix.
+pub fn is_constant(op: &Op) -> bool {
+    matches!(op, Op::Prim(Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. }))
+}
+
+/// Whether an op only rearranges its operand.
+pub fn is_layout(op: &Op) -> bool {
     matches!(op, Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. }))
 }
 
 /// Whether a node computes something, rather than copying elements.
 fn computes(graph: &Graph, id: NodeId) -> bool {
     !matches!(graph.node(id).op, Op::Prim(Prim::Cat { .. } | Prim::Gather { .. } | Prim::Bitcast { .. }))
-}
-
-/// Regions and single nodes in an order in which each comes after what it reads; free nodes only where a single node
-/// or the graph's outputs read them.
-fn steps(flow: &Flow<'_>, partition: &Partition) -> Vec<Step> {
-    let graph = flow.graph;
-    let mut done = vec![false; graph.value_count()];
-    for input in graph.inputs() {
-        done[input.value.0 as usize] = true;
-    }
-    let stored: BTreeSet<_> = partition.regions.iter().flat_map(|r| r.outputs.iter().copied()).collect();
-    let mut wanted: BTreeSet<_> = graph.outputs().iter().map(|o| o.value).collect();
-    wanted.extend(partition.regions.iter().flat_map(|r| r.inputs.iter().copied()));
-    let single: BTreeSet<NodeId> = partition.unfused.iter().map(|u| u.node).filter(|&id| !flow.is_free(id)).collect();
-    let mut waiting: Vec<Step> = (0..partition.regions.len()).map(Step::Region).collect();
-    for id in graph.node_ids().rev() {
-        let node = graph.node(id);
-        let read = flow.is_free(id) && node.results.iter().any(|r| wanted.contains(r) && !stored.contains(r));
-        if single.contains(&id) || read {
-            wanted.extend(&node.operands);
-            waiting.push(Step::Node(id));
-        }
-    }
-    let first = |step: &Step| match step {
-        Step::Region(i) => partition.regions[*i].nodes.first().copied(),
-        Step::Node(id) => Some(*id),
-    };
-    waiting.sort_by_key(first);
-    let mut steps = Vec::with_capacity(waiting.len());
-    while !waiting.is_empty() {
-        let before = steps.len();
-        waiting.retain(|step| {
-            let (reads, makes) = match step {
-                Step::Region(i) => (&partition.regions[*i].inputs, &partition.regions[*i].outputs),
-                Step::Node(id) => (&graph.node(*id).operands, &graph.node(*id).results),
-            };
-            let ready = reads.iter().all(|v| done[v.0 as usize]);
-            if ready {
-                makes.iter().for_each(|v| done[v.0 as usize] = true);
-                steps.push(*step);
-            }
-            !ready
-        });
-        assert!(steps.len() > before, "convex regions have an order");
-    }
-    steps
 }

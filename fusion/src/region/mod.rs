@@ -7,6 +7,8 @@
 
 mod free;
 mod grow;
+mod lone;
+mod order;
 mod outline;
 mod refusal;
 mod space;
@@ -15,7 +17,8 @@ mod tests;
 
 use fusewright_graph::{Graph, NodeId, TypeError, Value};
 
-pub use grow::partition;
+pub use grow::{is_constant, is_layout, partition};
+pub use lone::needs_no_kernel;
 pub use refusal::Refusal;
 pub use space::{Space, lanes};
 
@@ -41,6 +44,8 @@ impl Default for Limits {
 pub enum Kind {
     /// Rows that are independent of each other.
     Row,
+    /// One op that shares no kernel with rows; a reduction of a whole tensor takes the functions of its result along.
+    Op,
 }
 
 impl Kind {
@@ -48,6 +53,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Row => "row",
+            Kind::Op => "op",
         }
     }
 }
@@ -121,7 +127,9 @@ pub struct Unfused {
 pub enum Step {
     /// The region of that index.
     Region(usize),
-    /// A node by itself.
+    /// The op of that index in [`Partition::lone`], which has a kernel of its own.
+    Lone(usize),
+    /// A node that needs no kernel: a library's, a view, a constant.
     Node(NodeId),
 }
 
@@ -130,8 +138,27 @@ pub enum Step {
 pub struct Partition {
     /// The regions, in the order of their first nodes.
     pub regions: Vec<FusedRegion>,
+    /// Single ops that are in no region and may have a kernel each, in order, as regions of one computing node. What
+    /// kept each from sharing a kernel is in [`Partition::unfused`].
+    pub lone: Vec<FusedRegion>,
     /// Every node that is in no region, in order.
     pub unfused: Vec<Unfused>,
     /// What to run, each step after what it reads.
     pub steps: Vec<Step>,
+}
+
+impl Partition {
+    /// Everything that has a kernel where the target takes it: the regions, then the lone ops.
+    pub fn kernels(&self) -> impl Iterator<Item = &FusedRegion> {
+        self.regions.iter().chain(&self.lone)
+    }
+
+    /// What a step launches a kernel of, if it launches one.
+    pub fn kernel(&self, step: Step) -> Option<&FusedRegion> {
+        match step {
+            Step::Region(i) => self.regions.get(i),
+            Step::Lone(i) => self.lone.get(i),
+            Step::Node(_) => None,
+        }
+    }
 }

@@ -39,6 +39,12 @@ impl Outline {
         }
         build(flow, nodes.into_iter().collect(), outputs)
     }
+
+    /// Outlines one node without any other: its operands are the inputs, whatever computes them.
+    pub fn bare(flow: &Flow<'_>, id: NodeId) -> Result<Outline, TypeError> {
+        let outputs = flow.graph.node(id).results.iter().copied().filter(|&r| flow.leaves(r, &BTreeSet::from([id])));
+        build(flow, vec![id], outputs.collect())
+    }
 }
 
 /// Members and the free nodes that they read.

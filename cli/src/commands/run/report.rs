@@ -20,6 +20,7 @@ pub fn json(outcome: &Outcome) -> Value {
         "seed": outcome.made.as_ref().map(|made| made.seed),
         "symbols": outcome.made.as_ref().map(|made| &made.symbols),
         "kernels": compiled.map_or(0, |c| c.program.counts().kernels),
+        "copies": compiled.map_or(0, |c| c.program.counts().copies),
         "fused_ops": compiled.map_or(0, |c| c.ops.fused),
         "unfused_ops": compiled.map_or(0, |c| c.ops.unfused),
         "compile_us": compiled.map_or(0, compile_us),
@@ -71,8 +72,9 @@ pub fn print(outcome: &Outcome) -> Result<(), Error> {
         print_regions(&explain(&compiled.fused)?);
         let counts = compiled.program.counts();
         line(format!(
-            "\n{} kernels, {} matrix products, {} attentions, {} ops by reference; compiled {} kernels in {:.1} ms",
+            "\n{} kernels, {} copies, {} matrix products, {} attentions, {} ops by reference; compiled {} kernels in {:.1} ms",
             counts.kernels,
+            counts.copies,
             counts.matmuls,
             counts.attentions,
             counts.references,

@@ -22,13 +22,15 @@ fn check(graph: &Graph, partition: &Partition) {
     let unfused: Vec<NodeId> = partition.unfused.iter().map(|u| u.node).collect();
     for id in graph.node_ids() {
         let fused = partition.regions.iter().any(|r| r.nodes.contains(&id));
-        assert!(fused != unfused.contains(&id), "{:?}: fused {fused}", graph.node(id));
+        let joined = partition.lone.iter().any(|op| op.nodes.contains(&id));
+        assert!(fused != unfused.contains(&id) || joined, "{:?}: fused {fused}", graph.node(id));
     }
     let mut known: Vec<Value> = graph.inputs().iter().map(|i| i.value).collect();
     for step in &partition.steps {
-        let (reads, makes) = match step {
-            Step::Region(i) => (&partition.regions[*i].inputs, &partition.regions[*i].outputs),
-            Step::Node(id) => (&graph.node(*id).operands, &graph.node(*id).results),
+        let (reads, makes) = match (partition.kernel(*step), step) {
+            (Some(region), _) => (&region.inputs, &region.outputs),
+            (None, Step::Node(id)) => (&graph.node(*id).operands, &graph.node(*id).results),
+            (None, _) => panic!("{step:?} is not there"),
         };
         assert!(reads.iter().all(|v| known.contains(v)), "{step:?} reads what is not made yet");
         known.extend(makes);
@@ -36,6 +38,8 @@ fn check(graph: &Graph, partition: &Partition) {
     assert!(graph.outputs().iter().all(|o| known.contains(&o.value)));
     for region in &partition.regions {
         region.space().expect("a region has rows");
+    }
+    for region in partition.kernels() {
         let types = |values: &[Value]| values.iter().map(|&v| graph.ty(v).clone()).collect::<Vec<_>>();
         let inner = |values: Vec<Value>| values.iter().map(|&v| region.body.ty(v).clone()).collect::<Vec<_>>();
         assert_eq!(types(&region.inputs), inner(region.body.inputs().iter().map(|i| i.value).collect()));
@@ -171,6 +175,34 @@ fn the_core_form_divides_likewise_outside_attention() {
             1 sub: diagonal
         "#]],
     );
+}
+
+#[test]
+fn an_op_by_itself_reads_through_its_views() {
+    let (graph, partition) = built(|g| {
+        let x = g.input("x", F32, &[-1, 64]);
+        let (low, high) = (g.b.slice(x, 1, 0.into(), 8.into())?, g.b.slice(x, 1, 40.into(), 64.into())?);
+        let joined = g.b.cat(&[low, high], 1)?;
+        Ok(g.finish(&[joined]))
+    });
+    let [cat] = partition.lone.as_slice() else { panic!("{:?}", partition.lone) };
+    assert_eq!((cat.name.as_str(), cat.kind, cat.nodes.len()), ("cat", Kind::Op, 3));
+    assert_eq!(cat.inputs, [graph.inputs()[0].value]);
+    assert_eq!(partition.steps, [Step::Lone(0)], "the slices are no steps");
+}
+
+#[test]
+fn what_is_no_row_program_with_its_views_takes_them_as_they_are() {
+    // One axis is rows and lanes at once.
+    let (_, partition) = built(|g| {
+        let x = g.input("x", F32, &[-1]);
+        let (column, row) = (g.view(x, &[-1, 1])?, g.view(x, &[1, -1])?);
+        let difference = g.b.sub(column, row)?;
+        Ok(g.finish(&[difference]))
+    });
+    let [sub] = partition.lone.as_slice() else { panic!("{:?}", partition.lone) };
+    assert_eq!((sub.nodes.len(), sub.inputs.len()), (1, 2));
+    assert!(matches!(partition.steps[..], [Step::Node(_), Step::Node(_), Step::Lone(0)]), "{:?}", partition.steps);
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! Programs over views: layout ops outside kernels move no element where strides will do, and results stay the same bits.
+
+use fusewright::check::reference;
+use fusewright::graph::Graph;
+use fusewright::{DType, HostTensor, Options, StepCounts, Target, compile};
+
+/// Small whole numbers, whose products sum exactly in any order.
+fn whole(dtype: DType, shape: &[usize]) -> HostTensor {
+    let mut tensor = HostTensor::zeros(dtype, shape);
+    for (i, element) in tensor.bytes.chunks_exact_mut(4).enumerate() {
+        element.copy_from_slice(&((i * 7 % 13) as f32 - 6.0).to_le_bytes());
+    }
+    tensor
+}
+
+/// Runs a graph fused and op by op with inputs of these shapes, compares with the reference, and gives the step counts.
+fn run(text: &str, shapes: &[&[usize]]) -> StepCounts {
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let inputs: Vec<HostTensor> = shapes.iter().map(|shape| whole(DType::F32, shape)).collect();
+    let inputs: Vec<&HostTensor> = inputs.iter().collect();
+    let expected = reference(&graph, &inputs).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let run = |fuse| {
+        let options = Options { fuse, ..Options::default() };
+        let compiled = compile(&graph, &Target::Cpu, &options).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert!(compiled.fallbacks.is_empty(), "{:?}", compiled.fallbacks);
+        for threads in [1, 2] {
+            let produced = compiled.program.run(&inputs, threads).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            assert_eq!(produced, expected, "fused: {fuse}, {threads} threads\n{text}");
+        }
+        compiled.program.counts()
+    };
+    run(false);
+    run(true)
+}
+
+fn counts(kernels: usize, matmuls: usize, references: usize, copies: usize) -> StepCounts {
+    StepCounts { kernels, matmuls, references, copies, ..StepCounts::default() }
+}
+
+#[test]
+fn a_product_reads_permuted_sliced_and_stretched_operands() {
+    let text = "graph @strided(s: 0..; %x: f32[s, 3, 8], %w: f32[6, 4]) {
+       %heads = permute %x {perm = [1, 0, 2]}
+       %cut = slice %heads {axis = 2, start = 1, end = 8, step = 2}
+       %one = reshape %w {shape = [1, 6, 4]}
+       %all = expand %one {shape = [3, 6, 4]}
+       %y = matmul %cut, %all {out = f32, transpose_b = true}
+       return %y
+     }";
+    for rows in [5, 1, 0] {
+        assert_eq!(run(text, &[&[rows, 3, 8], &[6, 4]]), counts(0, 1, 0, 0));
+    }
+}
+
+#[test]
+fn a_product_is_written_in_the_order_in_which_it_is_read() {
+    // Without that, the last reshape would be a copy.
+    let text = "graph @merged(s: 0..; %x: f32[3, s, 4], %w: f32[8, 4]) {
+       %y = matmul %x, %w {out = f32, transpose_b = true}
+       %rows = permute %y {perm = [1, 0, 2]}
+       %flat = reshape %rows {shape = [s, 24]}
+       return %flat
+     }";
+    for rows in [5, 1, 0] {
+        assert_eq!(run(text, &[&[3, rows, 4], &[8, 4]]), counts(0, 1, 0, 0));
+    }
+}
+
+#[test]
+fn a_reshape_that_no_strides_give_is_a_copy() {
+    let text = "graph @copied(s: 0..; %x: f32[s, 6], %w: f32[5, 3]) {
+       %turned = permute %x {perm = [1, 0]}
+       %flat = reshape %turned {shape = [2*s, 3]}
+       %y = matmul %flat, %w {out = f32, transpose_b = true}
+       return %y
+     }";
+    for rows in [4, 1, 0] {
+        assert_eq!(run(text, &[&[rows, 6], &[5, 3]]), counts(0, 1, 0, 1));
+    }
+}
+
+#[test]
+fn a_reduction_of_the_whole_tensor_takes_the_functions_of_its_result_along() {
+    let text = "graph @scale(s: 1..; %x: f32[s, 6]) {
+       %top = reduce %x {op = max, axes = [0, 1]}
+       %two = literal f32 2
+       %half = div %top, %two
+       %scale = abs %half
+       %y = mul %x, %scale
+       return %y, %scale
+     }";
+    for rows in [4, 1] {
+        assert_eq!(run(text, &[&[rows, 6]]), counts(2, 0, 0, 0));
+    }
+}
+
+#[test]
+fn results_are_row_major_whatever_they_are_views_of() {
+    let text = "graph @views(s: 0..; %x: f32[s, 6]) {
+       %turned = permute %x {perm = [1, 0]}
+       %cut = slice %turned {axis = 0, start = 2, end = 5, step = 1}
+       %table = iota {type = i32[s, 2], axis = 0}
+       %two = literal f32 2
+       %full = expand %two {shape = [s, 3]}
+       return %cut, %table, %full, %x
+     }";
+    for rows in [4, 1, 0] {
+        assert_eq!(run(text, &[&[rows, 6]]), counts(0, 0, 0, 0));
+    }
+}
