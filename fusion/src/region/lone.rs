@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_graph::{NodeId, Op, Prim};
+use fusewright_graph::{NodeId, Op, Prim, Value};
 
 use super::free::Flow;
 use super::grow::{is_constant, is_layout};
@@ -27,7 +27,7 @@ pub(super) fn lone(
         if flow.is_free(id) && !node.results.iter().any(|r| wanted.contains(r) && !stored.contains(r)) {
             continue;
         }
-        match (!needs_no_kernel(&node.op)).then(|| alone(flow, id, epilogues.get(&id))).flatten() {
+        match (!needs_no_kernel(&node.op)).then(|| alone(flow, id, epilogues.get(&id), &stored)).flatten() {
             Some(op) => {
                 wanted.extend(&op.inputs);
                 lone.push(op);
@@ -51,10 +51,16 @@ pub fn needs_no_kernel(op: &Op) -> bool {
 }
 
 /// A node as a region, with what joins it, and with the free nodes that it reads where the whole is a row program.
-fn alone(flow: &Flow<'_>, id: NodeId, joining: Option<&BTreeSet<NodeId>>) -> Option<FusedRegion> {
+fn alone(
+    flow: &Flow<'_>,
+    id: NodeId,
+    joining: Option<&BTreeSet<NodeId>>,
+    stored: &BTreeSet<Value>,
+) -> Option<FusedRegion> {
     let mut members = BTreeSet::from([id]);
     members.extend(joining.into_iter().flatten());
-    let with_free = Outline::of(flow, &members, None).ok();
+    // A region may have stored the result of a layout op, and not its operand.
+    let with_free = Outline::onto(flow, &members, stored).ok();
     let fits = |o: &Outline| joining.is_some() || expand(&o.body).is_ok_and(|body| Space::of(&body).is_ok());
     let outline = with_free.filter(fits).or_else(|| Outline::bare(flow, id).ok())?;
     let Outline { body, nodes, inputs, outputs } = outline;

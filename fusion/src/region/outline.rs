@@ -22,7 +22,7 @@ impl Outline {
         members: &BTreeSet<NodeId>,
         fused: Option<&BTreeSet<NodeId>>,
     ) -> Result<Outline, TypeError> {
-        let mut nodes = with_free_operands(flow, members);
+        let mut nodes = with_free_operands(flow, members, &BTreeSet::new());
         let mut outputs = Vec::new();
         for &id in members {
             for &result in &flow.graph.node(id).results {
@@ -40,6 +40,14 @@ impl Outline {
         build(flow, nodes.into_iter().collect(), outputs)
     }
 
+    /// Outlines nodes with the free ones they read, down to the values that are given.
+    pub fn onto(flow: &Flow<'_>, members: &BTreeSet<NodeId>, given: &BTreeSet<Value>) -> Result<Outline, TypeError> {
+        let nodes = with_free_operands(flow, members, given);
+        let results = members.iter().flat_map(|&id| flow.graph.node(id).results.iter().copied());
+        let outputs = results.filter(|&r| flow.leaves(r, members)).collect();
+        build(flow, nodes.into_iter().collect(), outputs)
+    }
+
     /// Outlines one node without any other: its operands are the inputs, whatever computes them.
     pub fn bare(flow: &Flow<'_>, id: NodeId) -> Result<Outline, TypeError> {
         let outputs = flow.graph.node(id).results.iter().copied().filter(|&r| flow.leaves(r, &BTreeSet::from([id])));
@@ -47,13 +55,13 @@ impl Outline {
     }
 }
 
-/// Members and the free nodes that they read.
-fn with_free_operands(flow: &Flow<'_>, members: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+/// Members and the free nodes that they read, down to the values that are given.
+fn with_free_operands(flow: &Flow<'_>, members: &BTreeSet<NodeId>, given: &BTreeSet<Value>) -> BTreeSet<NodeId> {
     let mut nodes = members.clone();
     let mut stack: Vec<NodeId> = members.iter().copied().collect();
     while let Some(id) = stack.pop() {
         for &operand in &flow.graph.node(id).operands {
-            if let Some(def) = flow.def(operand).filter(|&def| flow.is_free(def))
+            if let Some(def) = flow.def(operand).filter(|&def| flow.is_free(def) && !given.contains(&operand))
                 && nodes.insert(def)
             {
                 stack.push(def);

@@ -196,13 +196,24 @@ fn what_is_no_row_program_with_its_views_takes_them_as_they_are() {
     // One axis is rows and lanes at once.
     let (_, partition) = built(|g| {
         let x = g.input("x", F32, &[-1]);
-        let (column, row) = (g.view(x, &[-1, 1])?, g.view(x, &[1, -1])?);
-        let difference = g.b.sub(column, row)?;
+        let difference = g.b.sub(g.view(x, &[-1, 1])?, x)?;
         Ok(g.finish(&[difference]))
     });
     let [sub] = partition.lone.as_slice() else { panic!("{:?}", partition.lone) };
     assert_eq!((sub.nodes.len(), sub.inputs.len()), (1, 2));
-    assert!(matches!(partition.steps[..], [Step::Node(_), Step::Node(_), Step::Lone(0)]), "{:?}", partition.steps);
+    assert!(matches!(partition.steps[..], [Step::Node(_), Step::Lone(0)]), "{:?}", partition.steps);
+}
+
+#[test]
+fn an_op_by_itself_reads_what_a_region_stored() {
+    // The sum is stored as it is read: as heads, not as rows.
+    let (_, partition) = built(|g| {
+        let (x, y) = (g.input("x", F32, &[-1, 64]), g.input("y", F32, &[-1, 4, 8]));
+        let heads = g.view(g.b.add(x, x)?, &[-1, 4, 16])?;
+        let joined = g.b.cat(&[heads, y], 2)?;
+        Ok(g.finish(&[joined]))
+    });
+    assert_eq!(partition.steps.len(), partition.kernels().count(), "{:?}", partition.steps);
 }
 
 #[test]
