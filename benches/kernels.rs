@@ -20,7 +20,7 @@ fn kernels(c: &mut Criterion) {
         };
         let (fused, unfused) = (program(true), program(false));
         for rows in ROWS {
-            let inputs = inputs(&case.graph, rows).expect("every symbol is a number of rows");
+            let inputs = inputs(&case.graph, Some(rows)).expect("every symbol is a number of rows");
             let inputs: Vec<&HostTensor> = inputs.iter().collect();
             let outputs = fused.run(&inputs, 1).expect("the inputs fit");
             let bytes: usize = inputs.iter().copied().chain(&outputs).map(|t| t.bytes.len()).sum();

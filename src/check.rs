@@ -13,9 +13,11 @@
 //! let a wrong softmax or product of ours pass. Such results have to be computed by the graph that they are stored with.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use fusewright_graph::interp::Report;
 use fusewright_graph::tensor::Tensor;
-use fusewright_graph::{Graph, InputKind, TensorType, interp};
+use fusewright_graph::{Graph, InputKind, TensorType, interp, num};
 
 use crate::{Error, HostTensor};
 
@@ -42,9 +44,9 @@ pub struct OutputCheck {
     pub elements: usize,
     /// Elements of other bits.
     pub mismatched: usize,
-    /// Largest distance in units in the last place, or in codes of 8-bit types.
-    pub max_ulp: u64,
-    /// Largest absolute difference.
+    /// Largest distance in units in the last place, or in codes of 8-bit types; `None` between a NaN and a number.
+    pub max_ulp: Option<u64>,
+    /// Largest absolute difference; NaN between a NaN and a number.
     pub max_abs: f64,
     /// Elements of ours outside the interval.
     pub outside: usize,
@@ -58,6 +60,31 @@ pub struct OutputCheck {
     /// Whether the graph is one of relaxed mode: the expected results keep roundings that it dropped, so that they may
     /// lie anywhere.
     pub relaxed: bool,
+    /// The first element that speaks against our result, or else against the expected one, if any does.
+    pub first_wrong: Option<WrongElement>,
+}
+
+/// An element that lies where it may not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WrongElement {
+    /// Its index per axis.
+    pub index: Vec<usize>,
+    /// Whether it is the expected element that is wrong, and not ours.
+    pub expected_is_wrong: bool,
+    /// Our element, in words.
+    pub got: String,
+    /// The expected element.
+    pub expected: String,
+    /// The values that the graph allows.
+    pub interval: String,
+}
+
+impl fmt::Display for WrongElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WrongElement { index, expected_is_wrong, got, expected, interval } = self;
+        let which = if *expected_is_wrong { "the expected value" } else { "it" };
+        write!(f, "{index:?} is {got}, expected {expected}; {which} is outside of what the graph allows: {interval}")
+    }
 }
 
 impl OutputCheck {
@@ -181,8 +208,8 @@ fn fit(name: &str, tensor: &HostTensor, ty: &TensorType, symbols: &mut BTreeMap<
 /// Inputs that do not fit, weights without data, ops that the interpreter lacks.
 pub fn reference(graph: &Graph, inputs: &[&HostTensor]) -> Result<Vec<HostTensor>, Error> {
     let tensors = inputs.iter().map(|t| to_tensor(t)).collect::<Result<Vec<_>, _>>()?;
-    let results = interp::run(graph, &tensors, &interp::Symbols::new()).map_err(|e| Error::Call(e.to_string()))?;
-    Ok(results.iter().map(HostTensor::from).collect())
+    let results = interp::run(graph, &tensors, &interp::Symbols::new())?;
+    results.iter().map(HostTensor::of).collect()
 }
 
 /// Compares what inputs produced with what was expected, inside the graph's intervals; `expected` goes by the positions
@@ -197,7 +224,7 @@ pub fn compare(
     produced: &[HostTensor],
 ) -> Result<Vec<OutputCheck>, Error> {
     let inputs = inputs.iter().map(to_tensor).collect::<Result<Vec<_>, _>>()?;
-    let intervals = interp::enclose(graph, &inputs, &interp::Symbols::new()).map_err(|e| Error::Call(e.to_string()))?;
+    let intervals = interp::enclose(graph, &inputs, &interp::Symbols::new())?;
     if produced.len() != intervals.len() {
         return Err(Error::Call(format!("{} results of a graph with {} outputs", produced.len(), intervals.len())));
     }
@@ -216,12 +243,14 @@ pub fn compare(
         let difference = ours.compare(&expected).map_err(|e| bad(e.to_string()))?;
         let inside = interval.check(&ours).map_err(|e| bad(e.to_string()))?;
         let theirs = interval.check(&expected).map_err(|e| bad(e.to_string()))?;
+        let first_wrong = first_wrong(&ours, &expected, &inside, &theirs);
         checks.push(OutputCheck {
+            first_wrong,
             name: name.clone(),
             dtype: ours.dtype(),
             elements: ours.len(),
             mismatched: difference.mismatched,
-            max_ulp: difference.max_ulp,
+            max_ulp: Some(difference.max_ulp).filter(|&ulps| ulps != u64::MAX),
             max_abs: difference.max_abs,
             outside: inside.elements - inside.inside,
             expected_outside: theirs.elements - theirs.inside,
@@ -233,20 +262,65 @@ pub fn compare(
     Ok(checks)
 }
 
-/// The number of elements in which two lists of results differ.
+/// The element to look at first: ours outside its interval, else the expected one that is far from it, else outside.
+fn first_wrong(ours: &Tensor, expected: &Tensor, inside: &Report, theirs: &Report) -> Option<WrongElement> {
+    let stored = || theirs.first_far.as_ref().or(theirs.outside.as_ref());
+    let found = inside.outside.as_ref().or_else(stored)?;
+    Some(WrongElement {
+        index: unravelled(ours.shape(), found.index),
+        expected_is_wrong: inside.outside.is_none(),
+        got: word(ours, found.index),
+        expected: word(expected, found.index),
+        interval: found.range.clone(),
+    })
+}
+
+/// The index per axis of an element in row-major order.
+fn unravelled(shape: &[usize], mut index: usize) -> Vec<usize> {
+    let mut axes = vec![0; shape.len()];
+    for (axis, &extent) in axes.iter_mut().zip(shape).rev() {
+        (*axis, index) = (index % extent, index / extent);
+    }
+    axes
+}
+
+/// An element as text.
+fn word(tensor: &Tensor, index: usize) -> String {
+    let (dtype, floats, ints) = (tensor.dtype(), tensor.floats(), tensor.ints());
+    let float = floats.and_then(|values| values.get(index)).map(|x| format!("{x:?}"));
+    let int = ints.and_then(|values| values.get(index)).map(|&v| num::int_value(dtype, v).to_string());
+    float.or(int).unwrap_or_default()
+}
+
+/// Where two lists of results differ.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Differing {
+    /// In how many elements.
+    pub elements: usize,
+    /// The first of them: the position of its result, its index per axis, and both elements in words.
+    pub first: Option<(usize, Vec<usize>, [String; 2])>,
+}
+
+/// Where two lists of results differ.
 ///
 /// # Errors
 /// Results of other types.
-pub fn differing(left: &[HostTensor], right: &[HostTensor]) -> Result<usize, Error> {
-    let differ = |(left, right): (&HostTensor, &HostTensor)| {
-        let difference = to_tensor(left)?.compare(&to_tensor(right)?);
-        difference.map(|d| d.mismatched).map_err(|e| Error::Internal(e.to_string()))
-    };
-    left.iter().zip(right).map(differ).sum()
+pub fn differing(left: &[HostTensor], right: &[HostTensor]) -> Result<Differing, Error> {
+    let mut found = Differing::default();
+    for (at, (left, right)) in left.iter().zip(right).enumerate() {
+        let (left, right) = (to_tensor(left)?, to_tensor(right)?);
+        let difference = left.compare(&right).map_err(|e| Error::Internal(e.to_string()))?;
+        found.elements += difference.mismatched;
+        if let (None, Some(index)) = (&found.first, difference.first) {
+            let words = [&left, &right].map(|tensor| word(tensor, index));
+            found.first = Some((at, unravelled(left.shape(), index), words));
+        }
+    }
+    Ok(found)
 }
 
 pub(crate) fn to_tensor(tensor: &HostTensor) -> Result<Tensor, Error> {
-    Tensor::from_bytes(tensor.dtype, &tensor.shape, &tensor.bytes).map_err(|e| Error::Call(e.to_string()))
+    Ok(Tensor::from_bytes(tensor.dtype, &tensor.shape, &tensor.bytes)?)
 }
 
 #[cfg(test)]
@@ -271,7 +345,7 @@ mod tests {
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
         let symbols = symbols(&graph, &Sizes::default(), DEFAULT_ROWS).expect("the symbol has a value");
         let inputs = tensors(&graph, &symbols, 1, Values::Ordinary).expect("the types are right");
-        let inputs: Vec<HostTensor> = inputs.iter().map(HostTensor::from).collect();
+        let inputs = inputs.iter().map(HostTensor::of).collect::<Result<Vec<_>, _>>().expect("there is memory");
         let codes = reference(&graph, &inputs.iter().collect::<Vec<_>>()).expect("the graph runs");
         (graph, inputs, codes)
     }

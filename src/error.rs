@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use fusewright_graph::Diagnostic;
+use fusewright_graph::interp::InterpError;
+use fusewright_graph::tensor::{NoMemory, TensorError};
 use fusewright_runtime::RuntimeError;
 
 /// What went wrong.
@@ -23,6 +25,9 @@ pub enum Error {
     /// Inputs of a call do not fit the program.
     #[error("{0}")]
     Call(String),
+    /// The machine has no memory for a tensor.
+    #[error("{0}")]
+    Memory(String),
     /// A target, driver or tool is not available here.
     #[error("{0}")]
     Unavailable(String),
@@ -35,17 +40,28 @@ pub enum Error {
 }
 
 impl Error {
-    /// The command line's exit code: 2 for bad input, 3 for what is not available, 1 for the rest.
+    /// The command line's exit code: 2 for bad input, 3 for what the machine lacks, 1 for the rest.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::File { .. } | Error::Input(_) | Error::Call(_) => 2,
-            Error::Unavailable(_) => 3,
+            Error::Unavailable(_) | Error::Memory(_) => 3,
             Error::Device(_) | Error::Internal(_) => 1,
         }
     }
 }
 
 impl Error {
+    /// The same error with what it is about before it.
+    #[must_use]
+    pub fn about(self, what: impl std::fmt::Display) -> Self {
+        match self {
+            Error::Input(message) => Error::Input(format!("{what}: {message}")),
+            Error::Call(message) => Error::Call(format!("{what}: {message}")),
+            Error::Memory(message) => Error::Memory(format!("{what}: {message}")),
+            other => other,
+        }
+    }
+
     /// Everything that is wrong with a graph, one per line.
     pub(crate) fn of_diagnostics(diagnostics: &[Diagnostic]) -> Self {
         Error::Input(diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
@@ -55,6 +71,30 @@ impl Error {
 impl From<fusewright_fusion::Diagnostic> for Error {
     fn from(error: fusewright_fusion::Diagnostic) -> Self {
         Error::Internal(error.to_string())
+    }
+}
+
+impl From<InterpError> for Error {
+    fn from(error: InterpError) -> Self {
+        match error {
+            InterpError::Memory { .. } => Error::Memory(error.to_string()),
+            _ => Error::Call(error.to_string()),
+        }
+    }
+}
+
+impl From<TensorError> for Error {
+    fn from(error: TensorError) -> Self {
+        match error {
+            TensorError::Memory(lack) => lack.into(),
+            _ => Error::Call(error.to_string()),
+        }
+    }
+}
+
+impl From<NoMemory> for Error {
+    fn from(lack: NoMemory) -> Self {
+        Error::Memory(lack.to_string())
     }
 }
 

@@ -8,6 +8,7 @@ use fusewright_graph::{Dim, Symbol};
 
 pub use fusewright_fusion::explain::RefusalReport;
 pub use fusewright_fusion::pass::{NearMiss, Unmatched};
+pub use fusewright_fusion::patterns::{all_names, is_name};
 
 use crate::compiler::content;
 use crate::{Compilation, Compiler, Error, Fused, Target};

@@ -30,15 +30,18 @@ impl HostTensor {
         HostTensor { dtype, shape: shape.to_vec(), bytes: vec![0; dtype.bytes_for(elements)] }
     }
 
+    /// The bytes of a tensor.
+    ///
+    /// # Errors
+    /// The machine has no memory for them.
+    pub fn of(tensor: &Tensor) -> Result<Self, Error> {
+        let bytes = tensor.try_to_bytes()?;
+        Ok(HostTensor { dtype: tensor.dtype(), shape: tensor.shape().to_vec(), bytes })
+    }
+
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
-    }
-}
-
-impl From<&Tensor> for HostTensor {
-    fn from(tensor: &Tensor) -> Self {
-        HostTensor { dtype: tensor.dtype(), shape: tensor.shape().to_vec(), bytes: tensor.to_bytes() }
     }
 }
 
@@ -130,7 +133,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 /// Too little memory, with the size.
 pub(crate) fn zeroed(bytes: usize) -> Result<Vec<u8>, Error> {
     let mut buffer = Vec::new();
-    buffer.try_reserve_exact(bytes).map_err(|_| Error::Call(format!("no memory for a buffer of {bytes} bytes")))?;
+    buffer.try_reserve_exact(bytes).map_err(|_| Error::Memory(format!("no memory for a buffer of {bytes} bytes")))?;
     buffer.resize(bytes, 0);
     Ok(buffer)
 }

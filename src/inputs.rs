@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 
 use fusewright_abi::DType;
 use fusewright_graph::interp::Symbols;
-use fusewright_graph::tensor::Tensor;
+use fusewright_graph::operands::THRESHOLDS;
+use fusewright_graph::tensor::{Tensor, check_memory, element_count};
 use fusewright_graph::{Builder, Dim, Graph, Input, InputKind, Op, Prim, Rounding, Value, num};
+
+pub use fusewright_graph::operands::Random;
 
 use crate::Error;
 
@@ -16,53 +19,6 @@ use crate::Error;
 pub const DEFAULT_SEED: u64 = 1;
 /// Value of a symbol that nothing sets, moved into its range, where a whole model runs.
 pub const DEFAULT_ROWS: i64 = 16;
-
-/// A SplitMix64 generator.
-#[derive(Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// The sequence of a seed and a number.
-    pub fn new(seed: u64, number: u64) -> Self {
-        let mut random = Random(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d));
-        random.next_bits();
-        random
-    }
-
-    /// The sequence of a seed and a name.
-    pub fn named(seed: u64, number: u64, name: &str) -> Self {
-        Random::new(seed, name.bytes().fold(number, |h, b| h.wrapping_mul(0x100_0000_01b3) ^ u64::from(b)))
-    }
-
-    /// 64 bits.
-    pub fn next_bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, which is not 0.
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next_bits() % n as u64) as usize
-    }
-
-    /// True once in `n` times.
-    pub fn once_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    /// One of `items`.
-    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
-    }
-
-    /// A number in −1..1.
-    fn unit(&mut self) -> f64 {
-        (self.next_bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-    }
-}
 
 /// Which values are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,7 +79,7 @@ pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> R
         let shape = shape(&ty.shape, symbols).map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)))?;
         let mut random = Random::named(seed, number, &input.name);
         fill(ty.dtype, &shape, &mut random, values, takes_indices)
-            .map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)))
+            .map_err(|e| e.about(format!("input `{}`", input.name)))
     };
     users.map(tensor).collect()
 }
@@ -162,27 +118,6 @@ pub fn weights_as_inputs(graph: &Graph, wanted: impl Fn(&InputKind) -> bool) -> 
     b.finish()
 }
 
-const EDGES: [f64; 18] = [
-    0.0,
-    -0.0,
-    f64::INFINITY,
-    f64::NEG_INFINITY,
-    f64::NAN,
-    1e-40,
-    -1e-45,
-    6e-8,
-    1.0,
-    -1.0,
-    448.0,
-    -464.0,
-    480.0,
-    65519.0,
-    -65520.0,
-    3.4e38,
-    -1.17e-38,
-    0.000_976_562_5,
-];
-
 /// How the values of one row are drawn.
 #[derive(Clone, Copy)]
 enum Mood {
@@ -200,12 +135,13 @@ pub(crate) fn fill(
     random: &mut Random,
     values: Values,
     small: bool,
-) -> Result<Tensor, String> {
-    let count = shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e));
-    let count = count.filter(|n| Vec::<f64>::new().try_reserve_exact(*n).is_ok());
-    let count = count.ok_or_else(|| format!("no memory for {dtype}{shape:?}"))?;
+) -> Result<Tensor, Error> {
+    let count = element_count(dtype, shape)?;
+    check_memory::<f64>(count, dtype, shape)?;
     let lanes = shape.last().copied().unwrap_or(1).max(1);
-    let (mut floats, mut ints) = (Vec::new(), Vec::new());
+    let of = |class: bool| if class { count } else { 0 };
+    let mut floats = Vec::with_capacity(of(dtype.is_float()));
+    let mut ints = Vec::with_capacity(of(!dtype.is_float()));
     let mut mood = Mood::Normal;
     for i in 0..count {
         if i % lanes == 0 && values == Values::Edges {
@@ -229,7 +165,7 @@ pub(crate) fn fill(
     } else {
         Tensor::from_i64(dtype, shape, ints)
     };
-    made.map_err(|e| e.to_string())
+    Ok(made?)
 }
 
 fn float(mood: Mood, random: &mut Random) -> f64 {
@@ -239,7 +175,7 @@ fn float(mood: Mood, random: &mut Random) -> f64 {
         Mood::Normal => (random.unit() + random.unit() + random.unit()) / 2.0,
         Mood::Ordinary => random.unit() * 4.0,
         Mood::Wide => random.unit() * (random.unit() * 40.0).exp2(),
-        Mood::Edges if random.once_in(6) => random.pick(&EDGES),
+        Mood::Edges if random.once_in(6) => random.pick(&THRESHOLDS),
         Mood::Edges => random.unit() * 100.0,
     }
 }
@@ -291,7 +227,14 @@ mod tests {
     #[test]
     fn what_memory_cannot_hold_is_refused() {
         let symbols = symbols(&graph(), &sizes(None, &[("t", i64::MAX)]), DEFAULT_ROWS).expect("in range");
+        let error = tensors(&graph(), &symbols, 1, Values::Ordinary).expect_err("there are no such addresses");
+        assert_eq!(error.to_string(), format!("input `i`: i64[{}] does not fit the address space", i64::MAX));
+        assert_eq!(error.exit_code(), 2);
+        // A machine that has all of these addresses has no such memory.
+        let (rows, bytes) = (1i64 << 58, 8u64 << 58);
+        let symbols = super::symbols(&graph(), &sizes(None, &[("t", rows)]), DEFAULT_ROWS).expect("in range");
         let error = tensors(&graph(), &symbols, 1, Values::Ordinary).expect_err("there is no such memory");
-        assert!(error.to_string().starts_with("input `i`: no memory for i64["), "{error}");
+        assert_eq!(error.to_string(), format!("input `i`: no memory for i64[{rows}], which takes {bytes} bytes"));
+        assert_eq!(error.exit_code(), 3);
     }
 }

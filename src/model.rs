@@ -1,8 +1,9 @@
 //! Opening models: `.pt2` files and the text form.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use fusewright_graph::{Graph, import, verify};
+use fusewright_graph::{Graph, Op, Origin, Prim, import, verify};
 
 use crate::{Error, map_file};
 
@@ -27,4 +28,30 @@ pub fn open(path: &Path) -> Result<Graph, Error> {
     };
     verify::verify(&graph).map_err(|e| bad(Error::of_diagnostics(&e).to_string()))?;
     Ok(graph)
+}
+
+/// Refuses a graph with ops of the host framework, which have no meaning here and so cannot be run.
+///
+/// # Errors
+/// Every such op once, with how often it stands in the graph, where first, and why it was not taken apart.
+pub fn check_runnable(graph: &Graph) -> Result<(), Error> {
+    let mut found: BTreeMap<&str, (usize, &Origin, Option<&str>)> = BTreeMap::new();
+    for node in graph.nodes() {
+        if let Op::Prim(Prim::Opaque { target, attrs, .. }) = &node.op {
+            let reason = attrs.iter().find(|(name, _)| name == "reason").map(|(_, reason)| reason.as_str());
+            found.entry(target).or_insert((0, &node.origin, reason)).0 += 1;
+        }
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let said = found.iter().map(|(target, (count, origin, reason))| {
+        let first = if *count > 1 { "first at" } else { "at" };
+        let place = origin.node.as_deref().unwrap_or("<built>");
+        let source = origin.source.as_ref().map_or_else(String::new, |source| format!(" ({source})"));
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        format!("\n  {count} × `{target}`, {first} {place}{source}{reason}")
+    });
+    let said: String = said.collect();
+    Err(Error::Input(format!("cannot be run: these ops belong to the host framework and have no meaning here{said}")))
 }

@@ -80,14 +80,21 @@ impl Count {
     }
 }
 
+impl Count {
+    /// The expression with the names of the integer arguments: `add(mul(s, 4), 1)`.
+    pub fn with_names(&self, names: &[&str]) -> String {
+        match self {
+            Count::Constant(value) => value.to_string(),
+            Count::Dim(index) => names.get(*index).map_or_else(|| format!("d{index}"), ToString::to_string),
+            Count::Binary(op, a, b) => format!("{}({}, {})", op.name(), a.with_names(names), b.with_names(names)),
+        }
+    }
+}
+
 impl fmt::Display for Count {
     /// `dN` stands for integer argument N: `add(mul(d0, 4), 1)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Count::Constant(value) => write!(f, "{value}"),
-            Count::Dim(index) => write!(f, "d{index}"),
-            Count::Binary(op, a, b) => write!(f, "{}({a}, {b})", op.name()),
-        }
+        f.write_str(&self.with_names(&[]))
     }
 }
 
@@ -104,6 +111,7 @@ mod tests {
         let padded =
             binary(CountOp::FloorDiv, binary(CountOp::Add, Count::Dim(0), Count::Constant(3)), Count::Constant(4));
         assert_eq!(padded.to_string(), "floordiv(add(d0, 3), 4)");
+        assert_eq!(padded.with_names(&["s"]), "floordiv(add(s, 3), 4)");
         assert_eq!([0, 1, 4, 5].map(|n| padded.count(&[n])), [0, 1, 1, 2]);
         assert_eq!(binary(CountOp::Mod, Count::Constant(-7), Count::Constant(2)).eval(&[]), Some(1));
     }

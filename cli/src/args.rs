@@ -202,7 +202,7 @@ pub struct BenchArgs {
     /// Target to run on: `cpu`, the only one that has a driver
     #[arg(long, default_value = "cpu")]
     pub target: Target,
-    /// Row counts, separated by commas
+    /// Row counts, separated by commas [default: those of 1, 32, 512 and 4096 that the graph takes]
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<u32>,
     /// Threads for launches
@@ -249,8 +249,8 @@ pub struct OptArgs {
     pub target: Target,
     #[command(flatten)]
     pub made: MadeArgs,
-    /// Command of the shell that reduce and bisect call with a graph's file: another status than 0 says that it fails; a
-    /// smaller graph is kept if it fails as the whole one does
+    /// Command of the shell that reduce and bisect call with a graph's file: another status than 0 says that it fails,
+    /// 126 and 127 that the command cannot be run; a smaller graph is kept if it fails as the whole one does
     #[arg(long, value_name = "CMD")]
     pub test: Option<String>,
     /// Print JSON (run, diff)

@@ -2,7 +2,7 @@
 
 /// What the statuses of every command mean.
 pub const EXIT: &str = "\
-Exit status: 0 done, 1 a check or an expectation failed, 2 bad input, 3 a target, driver or tool is not available";
+Exit status: 0 done, 1 a check or an expectation failed, 2 bad input, 3 a target, a driver, a tool or memory is not available";
 
 /// Of `run`.
 pub const RUN: &str = "\
@@ -13,7 +13,7 @@ Examples:
   fusewright run model.pt2 --check in.safetensors --out out.safetensors
                                                              on in0… alone: nothing is compared
 
-Exit status: 0 done, 1 a result is wrong, 2 bad input, 3 the target does not run here";
+Exit status: 0 done, 1 a result is wrong, 2 bad input, 3 the target does not run here, or memory is short";
 
 /// Of `explain`.
 pub const EXPLAIN: &str = "\
@@ -41,7 +41,7 @@ Examples:
   fusewright bench model.pt2 --suite compile --layers 64     how long compiling takes
   fusewright bench --suite matrix --check --sample 300       combinations of ops, run every way
 
-Exit status: 0 done, 1 a combination failed, 2 bad input, 3 the target does not run here";
+Exit status: 0 done, 1 a combination failed, 2 bad input, 3 the target does not run here, or memory is short";
 
 /// Of `opt`.
 pub const OPT: &str = "\

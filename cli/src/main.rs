@@ -1,10 +1,11 @@
 //! The `fusewright` command: parses arguments, calls the library, prints.
 //!
-//! Exit codes: 0 ok, 1 a check or expectation failed, 2 bad input, 3 a target, driver or tool is not available.
+//! Exit codes: 0 ok, 1 a check or expectation failed, 2 bad input, 3 a target, a driver, a tool or memory is not available.
 
 mod args;
 mod commands;
 mod help;
+mod nearest;
 mod output;
 mod values;
 

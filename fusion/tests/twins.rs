@@ -7,12 +7,15 @@
 
 use fusewright_fusion::passes::raise::raise;
 use fusewright_fusion::passes::{cse, dce};
-use fusewright_fusion::rewrites::theorem::{Values, tensors};
 use fusewright_graph::interp::{Symbols, run};
+use fusewright_graph::operands::{Values, tensors};
 use fusewright_graph::ops::{Composite, LIST};
 use fusewright_graph::{
     Builder, DType, Dim, Graph, Literal, NanRule, Node, NodeId, Op, Prim, ReduceOp, Rounding, ScalarFn, Tensor, Value,
 };
+
+/// Value of every symbol.
+const ROWS: i64 = 3;
 
 /// The graph in primitives, equal and unused nodes gone.
 fn flat(graph: &Graph) -> Graph {
@@ -37,8 +40,8 @@ fn bodies() -> Vec<(Composite, Graph)> {
 /// The results on edge values, random codes and ordinary numbers.
 fn results(graph: &Graph) -> Vec<Vec<Tensor>> {
     let value =
-        |values| run(graph, &tensors(graph, values), &Symbols::new()).unwrap_or_else(|e| panic!("{e}\n{graph}"));
-    [Values::Edges, Values::Random, Values::Positive].map(value).to_vec()
+        |values| run(graph, &tensors(graph, ROWS, values), &Symbols::new()).unwrap_or_else(|e| panic!("{e}\n{graph}"));
+    [Values::Edges, Values::Codes, Values::Positive].map(value).to_vec()
 }
 
 /// The graph with one node replaced.

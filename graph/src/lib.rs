@@ -13,6 +13,7 @@ pub mod graph;
 pub mod import;
 pub mod interp;
 pub mod num;
+pub mod operands;
 pub mod ops;
 pub mod prim;
 pub mod scalar;

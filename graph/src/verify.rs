@@ -27,8 +27,8 @@ use crate::graph::{Graph, Input, InputKind, Node, NodeId, Op, Value, Weight};
 use crate::infer::infer;
 use crate::ops::Composite;
 use crate::prim::Prim;
-use crate::text::holds;
 use crate::text::lexer::is_bare;
+use crate::text::{holds, print_literal};
 use crate::ty::TensorType;
 
 /// Checks a graph.
@@ -157,7 +157,7 @@ impl Verifier<'_> {
         if let Prim::Literal(literal) = prim
             && !holds(literal)
         {
-            self.report(Some(id), "verify.literal", format!("{literal:?} is not a value of {}", literal.dtype()));
+            self.report(Some(id), "verify.literal", format!("`{}` is no value of its dtype", print_literal(literal)));
         }
     }
 

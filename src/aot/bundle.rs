@@ -10,7 +10,8 @@
 //!   one expression over the symbols per axis;
 //! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
 //!   `{"stride": [param, axis]}` in elements, or `"symbol"`, given by the caller;
-//! * `rows`: the number of rows as a sum of products, each `coefficient` times the `dims` of those numbers.
+//! * `rows`: the number of rows, `blocks_per_row` and `threads` of a launch; the first two are expressions over the names
+//!   of `dims`.
 //!
 //! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
 //! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet. A refusal has
@@ -179,6 +180,7 @@ fn entry(entry: &BundleEntry) -> Value {
         DimSource::Stride { param, axis } => json!({ "stride": [param, axis] }),
         DimSource::Symbol => json!("symbol"),
     };
+    let names: Vec<&str> = artifact.dims.iter().map(|d| d.name.as_str()).collect();
     let dims = artifact.dims.iter().map(|d| json!({ "name": d.name, "source": source(&d.source) }));
     json!({
         "name": artifact.name,
@@ -189,8 +191,8 @@ fn entry(entry: &BundleEntry) -> Value {
         "symbol": artifact.name,
         "params": params.collect::<Vec<_>>(),
         "dims": dims.collect::<Vec<_>>(),
-        "rows": artifact.launch.rows.to_string(),
-        "blocks_per_row": artifact.launch.blocks_per_row.to_string(),
+        "rows": artifact.launch.rows.with_names(&names),
+        "blocks_per_row": artifact.launch.blocks_per_row.with_names(&names),
         "threads": artifact.launch.threads,
     })
 }

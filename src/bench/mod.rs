@@ -6,11 +6,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use fusewright_abi::{DType, Target};
+use fusewright_graph::interp::Symbols;
 use fusewright_graph::ops::{Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding, RopeNeox, Silu, SiluForm};
 use fusewright_graph::{Builder, Dim, Graph, Prim, TensorType, TypeError, Value};
 
 use crate::host::zeroed;
-use crate::inputs::{DEFAULT_SEED, Values, tensors};
+use crate::inputs::{DEFAULT_SEED, Sizes, Values, symbols, tensors};
 use crate::{Error, HostTensor, Options, compile};
 
 pub use stack::{CompileReport, compile_suite};
@@ -29,8 +30,8 @@ pub struct BenchCase {
 pub struct BenchRow {
     /// Name of the case.
     pub name: String,
-    /// Value of every symbol.
-    pub rows: usize,
+    /// Value of every symbol; `None` for a graph without symbols.
+    pub rows: Option<usize>,
     /// The fused program.
     pub fused_us: f64,
     /// The same graph with one kernel per op.
@@ -43,8 +44,8 @@ pub struct BenchRow {
     pub kernels: usize,
 }
 
-/// Rows that are measured unless others are asked for.
-pub const DEFAULT_ROWS: [usize; 4] = [1, 32, 512, 4096];
+/// Rows that are measured unless others are asked for, as far as they lie in the ranges of the symbols.
+const DEFAULT_ROWS: [usize; 4] = [1, 32, 512, 4096];
 /// Least time spent on one figure, in seconds.
 const LEAST_SECONDS: f64 = 0.15;
 /// Least and most samples of one figure.
@@ -117,11 +118,35 @@ fn silu_mul(b: &Builder) -> Result<Value, TypeError> {
     b.mul(gate, half(12288)?)
 }
 
+/// The numbers of rows at which a graph is measured: those asked for, or else the usual ones that it takes. A graph
+/// without symbols is measured once.
+///
+/// # Errors
+/// A number that lies outside the range of a symbol.
+pub fn rows_to_measure(graph: &Graph, asked: &[usize]) -> Result<Vec<Option<usize>>, Error> {
+    if graph.symbols().is_empty() {
+        return Ok(vec![None]);
+    }
+    if !asked.is_empty() {
+        return asked.iter().map(|&rows| binding(graph, Some(rows)).map(|_| Some(rows))).collect();
+    }
+    let usual: Vec<Option<usize>> =
+        DEFAULT_ROWS.into_iter().map(Some).filter(|&rows| binding(graph, rows).is_ok()).collect();
+    let least = graph.symbols().iter().map(|symbol| symbol.min).max().and_then(|min| usize::try_from(min).ok());
+    Ok(if usual.is_empty() { vec![least] } else { usual })
+}
+
+/// The symbols of a graph at a number of rows.
+fn binding(graph: &Graph, rows: Option<usize>) -> Result<Symbols, Error> {
+    let rows = rows.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX));
+    symbols(graph, &Sizes { rows, ..Sizes::default() }, DEFAULT_ROWS[0] as i64)
+}
+
 /// Measures a case at a number of rows on `threads` threads.
 ///
 /// # Errors
-/// A graph that does not compile or run.
-pub fn measure(case: &BenchCase, target: &Target, rows: usize, threads: usize) -> Result<BenchRow, Error> {
+/// A graph that does not compile or run, or does not take that number of rows.
+pub fn measure(case: &BenchCase, target: &Target, rows: Option<usize>, threads: usize) -> Result<BenchRow, Error> {
     let fused = compile(&case.graph, target, &Options::default())?;
     let unfused = compile(&case.graph, target, &Options { fuse: false, ..Options::default() })?;
     let inputs = inputs(&case.graph, rows)?;
@@ -161,9 +186,9 @@ pub fn measure(case: &BenchCase, target: &Target, rows: usize, threads: usize) -
 /// Inputs of each call with every symbol bound to `rows`: floats of ordinary size, integers zero or one.
 ///
 /// # Errors
-/// An extent that has no value there, or more elements than memory holds.
-pub fn inputs(graph: &Graph, rows: usize) -> Result<Vec<HostTensor>, Error> {
-    let symbols = graph.symbols().iter().map(|s| (s.name.clone(), rows as i64)).collect();
-    let made = tensors(graph, &symbols, DEFAULT_SEED, Values::Ordinary)?;
-    Ok(made.iter().map(HostTensor::from).collect())
+/// A number of rows outside the range of a symbol, an extent that has no value there, or more elements than memory
+/// holds.
+pub fn inputs(graph: &Graph, rows: Option<usize>) -> Result<Vec<HostTensor>, Error> {
+    let made = tensors(graph, &binding(graph, rows)?, DEFAULT_SEED, Values::Ordinary)?;
+    made.iter().map(HostTensor::of).collect()
 }

@@ -12,6 +12,7 @@ use fusewright_runtime::{Arg, device_for};
 
 use super::chain::approximate;
 use super::{Agreement, Difference, THREADS, Verdict, at, first_difference};
+use crate::host::zeroed;
 use crate::inputs::{Random, Sizes, Values, fill};
 use crate::{CompileError, Compiler, Error};
 
@@ -61,13 +62,14 @@ fn buffer(param: &Param, dims: &BTreeMap<String, i64>, seed: u64, values: Values
     let bytes = |rank: u64| -> Result<Vec<u8>, Error> {
         let mut random = Random::named(seed, rank, &param.name);
         let address = !param.dtype.is_float() && param.dtype.bits() >= 32;
-        let made = fill(param.dtype, &shape, &mut random, values, false).map_err(bad)?;
+        let made = fill(param.dtype, &shape, &mut random, values, false)
+            .map_err(|e| e.about(format!("parameter %{}", param.name)))?;
         Ok(match param.access {
-            ParamAccess::Out => vec![0; made.to_bytes().len()],
+            ParamAccess::Out => zeroed(param.dtype.bytes_for(made.len()))?,
             _ if address => (0..made.len() as u64)
                 .flat_map(|i| i.to_le_bytes()[..param.dtype.bits() as usize / 8].to_vec())
                 .collect(),
-            _ => made.to_bytes(),
+            _ => made.try_to_bytes()?,
         })
     };
     match &param.source {

@@ -88,7 +88,7 @@ fn against(meaning: &Graph, compiled: &Graph, cases: &[Symbols], seed: u64) -> R
     let mut made: Vec<Case<'_>> = Vec::with_capacity(cases.len());
     for symbols in cases {
         let inputs = tensors(meaning, symbols, seed, Values::Edges)?;
-        let ranges = interp::enclose(meaning, &inputs, symbols).map_err(|e| Error::Call(e.to_string()))?;
+        let ranges = interp::enclose(meaning, &inputs, symbols)?;
         made.push((symbols, inputs, ranges));
     }
     Ok(agree(compiled, &made).map_or_else(Verdict::Differ, Verdict::Equal))
@@ -182,7 +182,7 @@ impl Ways {
 
 fn run(compiled: &Compiled, inputs: &[Tensor], threads: usize, symbols: &Symbols) -> Result<Vec<Tensor>, Difference> {
     let failed = |e: Error| Difference::new("the program fails", format!("{e}{}", at(symbols)));
-    let given: Vec<HostTensor> = inputs.iter().map(HostTensor::from).collect();
+    let given = inputs.iter().map(HostTensor::of).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let given: Vec<&HostTensor> = given.iter().collect();
     let results = compiled.program.run(&given, threads).map_err(failed)?;
     results.iter().map(|t| crate::check::to_tensor(t).map_err(failed)).collect()

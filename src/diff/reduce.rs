@@ -1,8 +1,8 @@
-//! Smaller graphs that fail in the same way: outputs are dropped, and values become inputs.
+//! Smaller graphs that fail in the same way: outputs are dropped, values become inputs, and what nothing reads goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_graph::{Builder, Graph, Value};
+use fusewright_graph::{Builder, Graph, NodeId, Op, Value};
 
 /// The smallest graph found that still fails, and how: steps are taken as long as `fails` says how a smaller graph
 /// fails in the same way. Weights of the smaller graphs are inputs.
@@ -20,7 +20,7 @@ pub fn reduce<F>(graph: &Graph, failure: F, mut fails: impl FnMut(&Graph) -> Opt
 /// Graphs one step smaller, those that drop most first.
 fn candidates(graph: &Graph) -> Vec<Graph> {
     let outputs: Vec<Value> = graph.outputs().iter().map(|o| o.value).collect();
-    let mut found = Vec::new();
+    let mut found = vec![part(graph, &outputs, &BTreeSet::new())];
     if outputs.len() > 1 {
         found.extend(outputs.iter().map(|&only| part(graph, &[only], &BTreeSet::new())));
         found.extend((0..outputs.len()).map(|i| {
@@ -34,7 +34,7 @@ fn candidates(graph: &Graph) -> Vec<Graph> {
     found.extend(computed.iter().filter(|v| !outputs.contains(v)).map(|&v| part(graph, &[v], &BTreeSet::new())));
     let inner = computed.iter().rev().filter(|v| !outputs.contains(v) && graph.ty(**v).rank() > 0);
     found.extend(inner.map(|&v| part(graph, &outputs, &BTreeSet::from([v]))));
-    let size = |g: &Graph| (g.nodes().len(), g.outputs().len());
+    let size = |g: &Graph| (g.nodes().len(), g.outputs().len(), g.inputs().len(), g.symbols().len());
     found.retain(|g| size(g) < size(graph) && !g.nodes().is_empty());
     found
 }
@@ -51,7 +51,8 @@ fn part(graph: &Graph, outputs: &[Value], cut: &BTreeSet<Value>) -> Graph {
         }
     }
     let b = Builder::new(graph.name());
-    for symbol in graph.symbols() {
+    let symbols = symbols(graph, &kept, &wanted);
+    for symbol in graph.symbols().iter().filter(|symbol| symbols.contains(&symbol.name)) {
         b.symbol(&symbol.name, symbol.min, symbol.max);
     }
     let mut map: BTreeMap<Value, Value> = BTreeMap::new();
@@ -66,9 +67,26 @@ fn part(graph: &Graph, outputs: &[Value], cut: &BTreeSet<Value>) -> Graph {
         let operands: Vec<Value> = node.operands.iter().map(|v| map[v]).collect();
         let results = b.op(node.op.clone(), &operands).expect("a node of a verified graph has types");
         for (&old, new) in node.results.iter().zip(results) {
-            map.entry(old).or_insert(new);
+            if let std::collections::btree_map::Entry::Vacant(place) = map.entry(old) {
+                place.insert(new);
+                graph.value_name(old).into_iter().for_each(|name| b.name(new, name));
+            }
         }
     }
     outputs.iter().for_each(|v| b.output(map[v]));
     b.finish()
+}
+
+/// The symbols that nodes and values speak of.
+fn symbols(graph: &Graph, nodes: &[NodeId], values: &BTreeSet<Value>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for &id in nodes {
+        let node = graph.node(id);
+        if let Op::Prim(prim) = &node.op {
+            prim.dims().into_iter().for_each(|dim| dim.collect_symbols(&mut names));
+        }
+        node.results.iter().for_each(|v| graph.ty(*v).shape.iter().for_each(|dim| dim.collect_symbols(&mut names)));
+    }
+    values.iter().for_each(|v| graph.ty(*v).shape.iter().for_each(|dim| dim.collect_symbols(&mut names)));
+    names
 }

@@ -71,3 +71,11 @@ fn a_graph_shrinks_to_what_still_fails() {
     assert_eq!((small.nodes().len(), small.outputs().len()), (1, 1));
     assert_eq!(reduce(&made, 7, |_| None).0.to_string(), made.to_string());
 }
+
+#[test]
+fn inputs_and_symbols_that_nothing_reads_go_even_where_no_node_does() {
+    let text = "graph @g(s: 1.., t: 2..; %x: f32[s, 4], %stray: f32[t], %z: f32[4]) {\n  %y = neg %x\n  return %y\n}\n";
+    let made: Graph = text.parse().expect("the text is right");
+    let (small, ()) = reduce(&made, (), |_| Some(()));
+    assert_eq!(small.to_string(), "graph @g(s: 1..; %x: f32[s, 4]) {\n  %y = neg %x\n  return %y\n}\n");
+}

@@ -9,8 +9,8 @@ use fusewright_fusion::region::{FusedRegion, Refusal, Step};
 use fusewright_graph::{InputKind, NodeId, Op, Prim, Value};
 use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
 
-use crate::explain::{Explanation, KernelReport, RegionReport};
-use crate::{Compiler, Error, Fused};
+use crate::explain::{Explanation, KernelReport, RegionReport, Unmatched};
+use crate::{Compiler, Error, Fused, PatternReport};
 
 /// Pixels per character of a title, about.
 const CHARACTER: i64 = 8;
@@ -71,12 +71,17 @@ struct Drawing {
 
 impl Drawing {
     fn add(&mut self, title: &str, note: String, class: &'static str, panel: String) -> usize {
+        self.add_with_hint(title, note, class, panel, String::new())
+    }
+
+    /// Adds a box that says `hint` where the pointer rests on it.
+    fn add_with_hint(&mut self, title: &str, note: String, class: &'static str, panel: String, hint: String) -> usize {
         let longest = title.chars().count().max(note.chars().count() * 7 / 8) as i64;
         let height = if note.is_empty() { 27 } else { 42 };
         let width = longest * CHARACTER + 24;
         let next = self.hues.len() * 5 % HUES;
         let hue = if class == "region" { *self.hues.entry(title.to_owned()).or_insert(next) } else { 0 };
-        self.shapes.push(Shape { title: title.to_owned(), note, class, hue, panel, x: 0, y: 0, width, height });
+        self.shapes.push(Shape { title: title.to_owned(), note, class, hue, panel, hint, x: 0, y: 0, width, height });
         self.shapes.len() - 1
     }
 
@@ -98,7 +103,7 @@ impl Drawing {
             1 => "1 op".to_owned(),
             ops => format!("{ops} ops, {} fewer bytes", percent_saved(facts.bytes_fused, facts.bytes_unfused)),
         };
-        let id = self.add(&region.name, note, "region", kernel_id(&facts.key));
+        let id = self.add_with_hint(&region.name, note, "region", kernel_id(&facts.key), facts.ops.join(" "));
         self.reads(id, &region.inputs);
         self.makers.extend(region.outputs.iter().map(|&value| (value, id)));
     }
@@ -110,7 +115,8 @@ impl Drawing {
             Op::Prim(Prim::Opaque { .. }) => "reference",
             _ => "single",
         };
-        let id = self.add(node.op.name(), String::new(), class, format!("n{step}"));
+        let (panel, hint) = (format!("n{step}"), node.origin.to_string());
+        let id = self.add_with_hint(node.op.name(), String::new(), class, panel, hint);
         self.reads(id, &node.operands);
         self.makers.extend(node.results.iter().map(|&value| (value, id)));
     }
@@ -231,11 +237,32 @@ fn tables(fused: &Fused, report: &Explanation) -> Vec<Table> {
     let patterns = report.patterns.iter().map(|(name, count)| vec![name.clone(), count.to_string()]).collect();
     let refused = report.refused.iter().map(|r| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()]).collect();
     let passes = fused.passes.iter().map(|p| vec![p.name.clone(), p.changed.to_string(), p.us.to_string()]).collect();
-    vec![
-        table("Patterns", &["name", "regions"], patterns),
-        table("Not fused", &["op", "reason", "origin"], refused),
-        table("Passes", &["pass", "nodes changed", "µs"], passes),
-    ]
+    let mut tables = vec![table("Patterns", &["name", "regions"], patterns)];
+    if !report.user_patterns.is_empty() {
+        let rows = report.user_patterns.iter().map(user_pattern).collect();
+        tables.push(table(
+            "Your patterns",
+            &["name", "class", "times", "why not more", "expected", "found", "at"],
+            rows,
+        ));
+    }
+    tables.push(table("Not fused", &["op", "reason", "origin"], refused));
+    tables.push(table("Passes", &["pass", "nodes changed", "µs"], passes));
+    tables
+}
+
+/// How often a pattern of the user was replaced, and the place that comes nearest where it was nowhere.
+fn user_pattern(report: &PatternReport) -> Vec<String> {
+    let mut cells = vec![report.name.clone(), report.class.to_string(), report.times.to_string()];
+    match &report.unmatched {
+        Some(Unmatched::Near(near)) => {
+            cells.push(format!("{} of {} nodes match", near.matched, near.nodes));
+            cells.extend([near.expected.clone(), near.found.clone(), near.origin.clone().unwrap_or_default()]);
+        }
+        Some(other) => cells.push(other.to_string()),
+        None => {}
+    }
+    cells
 }
 
 fn kernel_id(key: &str) -> String {
@@ -243,8 +270,9 @@ fn kernel_id(key: &str) -> String {
 }
 
 fn percent_saved(moved: u64, unfused: u64) -> String {
-    let saved = unfused.saturating_sub(moved) as f64 / unfused.max(1) as f64;
-    format!("{:.0} %", saved * 100.0)
+    // Rounded down: only what moves nothing saves all.
+    let saved = u128::from(unfused.saturating_sub(moved)) * 100 / u128::from(unfused.max(1));
+    format!("{saved} %")
 }
 
 /// A number with its digits in groups of three.

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use fusewright_abi::DType;
 use fusewright_graph::Graph;
+use fusewright_graph::tensor::check_memory;
 
 use crate::host::zeroed;
 use crate::{Error, HostTensor};
@@ -24,7 +25,7 @@ pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, single};
 use layout::Layouts;
 pub(crate) use plan::bind;
-use plan::{Binding, Plan};
+use plan::{Binding, Buffer, Plan};
 pub(crate) use step::LaunchDims;
 use step::{Memory, Step, Work};
 
@@ -126,6 +127,7 @@ impl Program {
         let mut outputs = Vec::with_capacity(self.graph.outputs().len());
         for output in self.graph.outputs() {
             let slot = planned.plan.get(output.value)?;
+            check_memory::<u8>(slot.dtype.bytes_for(slot.elements()), slot.dtype, &slot.shape)?;
             let bytes = memory.elements(slot)?.into_owned();
             outputs.push(HostTensor { dtype: slot.dtype, shape: slot.shape.clone(), bytes });
         }
@@ -156,7 +158,12 @@ impl Program {
 impl Planned {
     fn workspace(&self) -> Result<Vec<Vec<u8>>, Error> {
         let kept = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.map_or_else(|| self.plan.buffers.iter().map(|&bytes| zeroed(bytes)).collect(), Ok)
+        let made = |buffer: &Buffer| {
+            let (dtype, shape) = &buffer.largest;
+            check_memory::<u8>(buffer.bytes, *dtype, shape)?;
+            zeroed(buffer.bytes)
+        };
+        kept.map_or_else(|| self.plan.buffers.iter().map(made).collect(), Ok)
     }
 
     fn give_back(&self, buffers: Vec<Vec<u8>>) {

@@ -58,10 +58,26 @@ pub(crate) struct Plan {
     pub slots: Vec<Option<Slot>>,
     /// What a copy reads, by the value that it makes.
     pub copies: BTreeMap<Value, Slot>,
-    /// Size of each buffer, in bytes.
-    pub buffers: Vec<usize>,
+    /// The buffers of the workspace.
+    pub buffers: Vec<Buffer>,
     /// Values that depend on the symbols alone.
     pub constants: Vec<Vec<u8>>,
+}
+
+/// A buffer that values share, one after the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Buffer {
+    /// Its size.
+    pub bytes: usize,
+    /// Dtype and shape of its largest value.
+    pub largest: (DType, Vec<usize>),
+}
+
+impl Slot {
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
 }
 
 impl Plan {
@@ -97,7 +113,7 @@ impl Plan {
                     Work::Constant(body) => plan.constant(graph, layouts, output, body)?,
                     _ => {
                         let slot = plan.own(graph, layouts, output, Place::Buffer(usize::MAX))?;
-                        let buffer = plan.take_buffer(&mut free, slot.bytes);
+                        let buffer = plan.take_buffer(&mut free, &slot);
                         Slot { place: Place::Buffer(buffer), ..slot }
                     }
                 };
@@ -183,18 +199,22 @@ impl Plan {
     }
 
     /// The smallest free buffer that is large enough, else the largest free one grown, else a new one.
-    fn take_buffer(&mut self, free: &mut Vec<usize>, bytes: usize) -> usize {
-        let fits = free.iter().enumerate().filter(|(_, b)| self.buffers[**b] >= bytes);
-        let best = fits.min_by_key(|(_, b)| self.buffers[**b]).map(|(i, _)| i);
-        let grown = || free.iter().enumerate().max_by_key(|(_, b)| self.buffers[**b]).map(|(i, _)| i);
+    fn take_buffer(&mut self, free: &mut Vec<usize>, slot: &Slot) -> usize {
+        let bytes = |buffer: usize| self.buffers[buffer].bytes;
+        let fits = free.iter().enumerate().filter(|(_, b)| bytes(**b) >= slot.bytes);
+        let best = fits.min_by_key(|(_, b)| bytes(**b)).map(|(i, _)| i);
+        let grown = || free.iter().enumerate().max_by_key(|(_, b)| bytes(**b)).map(|(i, _)| i);
+        let needed = Buffer { bytes: slot.bytes, largest: (slot.dtype, slot.shape.clone()) };
         match best.or_else(grown) {
             Some(i) => {
                 let buffer = free.swap_remove(i);
-                self.buffers[buffer] = self.buffers[buffer].max(bytes);
+                if self.buffers[buffer].bytes < needed.bytes {
+                    self.buffers[buffer] = needed;
+                }
                 buffer
             }
             None => {
-                self.buffers.push(bytes);
+                self.buffers.push(needed);
                 self.buffers.len() - 1
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fusewright_abi::{Count, DType, DimArg, DimSource, KernelArtifact};
 use fusewright_graph::prim::Sdpa;
-use fusewright_graph::tensor::Tensor;
+use fusewright_graph::tensor::{Tensor, check_memory};
 use fusewright_graph::{Graph, Input, Value, interp};
 use fusewright_runtime::{Arg, Module};
 
@@ -129,8 +129,9 @@ impl Step {
     /// A launch or an evaluation that fails, naming the step.
     pub fn run(&self, plan: &Plan, memory: &mut Memory<'_>) -> Result<(), Error> {
         self.carry_out(plan, memory).map_err(|error| match error {
-            Error::Call(message) if !message.starts_with(&self.label) => self.error(message),
-            other => other,
+            Error::Call(message) if message.starts_with(&self.label) => Error::Call(message),
+            Error::Input(message) => Error::Input(message),
+            other => other.about(&self.label),
         })
     }
 
@@ -192,6 +193,7 @@ impl Step {
         let (a, b) = (inputs[0], inputs[1]);
         let shape = matmul_shape(a, b, output, transpose_b);
         let unsupported = |dtype: DType| self.error(format!("matrix product of {dtype}"));
+        check_widened(inputs.iter().take(if widened.is_some() { 1 } else { 2 }).chain([&output]))?;
         let left = widen(a.dtype, &memory.elements(a)?).ok_or_else(|| unsupported(a.dtype))?;
         let product = match widened {
             Some(right) => matmul(shape, &left, right),
@@ -215,6 +217,7 @@ impl Step {
             value_depth: v.shape[3],
         };
         let unsupported = || self.error(format!("attention over {}", q.dtype));
+        check_widened(inputs.iter().chain([&output]))?;
         let round = if sdpa.wide { |x| x } else { rounding(q.dtype).ok_or_else(unsupported)? };
         let rule = AttentionRule { causal: sdpa.causal, scale: f64::from_bits(sdpa.scale_bits) as f32, round };
         let read = |slot: &Slot| widen(slot.dtype, &memory.elements(slot)?).ok_or_else(unsupported);
@@ -244,11 +247,11 @@ impl Step {
         let mut tensors = Vec::with_capacity(inputs.len());
         for slot in inputs {
             let tensor = Tensor::from_bytes(slot.dtype, &slot.shape, &memory.elements(slot)?);
-            tensors.push(tensor.map_err(|e| self.error(e.to_string()))?);
+            tensors.push(tensor?);
         }
-        let results = interp::run(graph, &tensors, &interp::Symbols::new()).map_err(|e| self.error(e.to_string()))?;
+        let results = interp::run(graph, &tensors, &interp::Symbols::new())?;
         for (slot, result) in outputs.iter().zip(results) {
-            write(memory, slot, &result.to_bytes());
+            write(memory, slot, &result.try_to_bytes()?);
         }
         Ok(())
     }
@@ -256,6 +259,16 @@ impl Step {
     fn error(&self, message: String) -> Error {
         Error::Call(format!("{}: {message}", self.label))
     }
+}
+
+/// Whether the machine has memory for tensors as f32.
+fn check_widened<'a>(slots: impl Iterator<Item = &'a &'a Slot>) -> Result<(), Error> {
+    let (mut elements, mut largest) = (0usize, None::<&Slot>);
+    for &slot in slots {
+        elements = elements.saturating_add(slot.elements());
+        largest = largest.filter(|other| other.elements() >= slot.elements()).or(Some(slot));
+    }
+    largest.map_or(Ok(()), |slot| Ok(check_memory::<f32>(elements, slot.dtype, &slot.shape)?))
 }
 
 fn matmul_shape(a: &Slot, b: &Slot, out: &Slot, transpose_b: bool) -> MatMulShape {

@@ -62,7 +62,7 @@ fn runnable(graph: &Graph) -> Graph {
 fn run_one_graph(graph: &Graph, sizes: &Sizes, seed: u64) -> Result<Evaluated, Error> {
     let bound = symbols(graph, sizes, FEW)?;
     let inputs = tensors(graph, &bound, seed, Values::Ordinary)?;
-    let results = interp::run(graph, &inputs, &bound).map_err(|e| Error::Call(e.to_string()))?;
+    let results = interp::run(graph, &inputs, &bound)?;
     let outputs = check::output_names(graph).into_iter().zip(results).collect();
     Ok(Evaluated { name: graph.name().to_owned(), sizes: bound, outputs })
 }

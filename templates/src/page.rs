@@ -15,6 +15,8 @@ pub struct Shape {
     pub hue: usize,
     /// Id of the panel that a click shows; empty for none.
     pub panel: String,
+    /// What is shown where the pointer rests; empty for nothing.
+    pub hint: String,
     /// Left edge, in pixels.
     pub x: i64,
     /// Upper edge, in pixels.
@@ -110,6 +112,7 @@ mod tests {
             class: "region",
             hue: 3,
             panel: "k0".to_owned(),
+            hint: "<script>".to_owned(),
             x: 0,
             y: 0,
             width: 80,

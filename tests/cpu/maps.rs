@@ -7,7 +7,9 @@ use fusewright_codegen::kernel::interp::put_bits;
 use fusewright_graph::ScalarFn;
 use fusewright_graph::scalar::Yields;
 
-use crate::support::{Random, check_on, compile, fill};
+use fusewright_graph::operands::Random;
+
+use crate::support::{check_on, compile, fill};
 
 const DTYPES: [DType; 13] = [
     DType::F32,
@@ -54,7 +56,7 @@ fn every_function_agrees_with_the_interpreter() {
                 assert!(dtype == DType::Bool, "{error}");
                 continue;
             }
-            let mut random = Random(0x5eed + checked);
+            let mut random = Random::new(0x5eed, checked);
             // An odd number of lanes, so that some run alone.
             let n = 1001;
             let mut buffers: Vec<Vec<u8>> = kernel.params.iter().map(|p| fill(p.dtype, n, &mut random, 400)).collect();

@@ -12,54 +12,17 @@ use fusewright_codegen::kernel::{
     expand::{Column, expand},
 };
 use fusewright_graph::num;
+use fusewright_graph::operands::{Random, THRESHOLDS};
 use fusewright_runtime::{Arg, Device, Module, driver::host::Host};
 
-/// A small generator with a stated sequence.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    /// A number of ordinary size.
-    pub fn ordinary(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64 * 8.0 - 4.0
-    }
-}
-
-const EDGES: [f64; 14] = [
-    0.0,
-    -0.0,
-    f64::INFINITY,
-    f64::NEG_INFINITY,
-    f64::NAN,
-    1e-40,
-    -1e-45,
-    448.0,
-    -464.0,
-    480.0,
-    65519.0,
-    3.4e38,
-    -1.17e-38,
-    0.0009765625,
-];
-
 /// Bytes of `elements` elements. `edges` of 1000 elements are special values.
-pub fn fill(dtype: DType, elements: usize, random: &mut Random, edges: u64) -> Vec<u8> {
+pub fn fill(dtype: DType, elements: usize, random: &mut Random, edges: usize) -> Vec<u8> {
     let mut bytes = vec![0; dtype.bytes_for(elements)];
     for i in 0..elements {
         let bits = match dtype {
-            _ if !dtype.is_float() => num::encode_int(dtype, num::wrap_int(dtype, random.next() as i64)),
-            _ if random.below(1000) < edges => num::encode(dtype, EDGES[random.below(EDGES.len() as u64) as usize]),
-            _ => num::encode(dtype, random.ordinary()),
+            _ if !dtype.is_float() => num::encode_int(dtype, num::wrap_int(dtype, random.next_bits() as i64)),
+            _ if random.below(1000) < edges => num::encode(dtype, random.pick(&THRESHOLDS)),
+            _ => num::encode(dtype, random.unit() * 4.0),
         };
         put_bits(dtype, &mut bytes, i, bits);
     }
@@ -82,8 +45,8 @@ pub fn load(kernel: &Kernel) -> (KernelArtifact, Arc<dyn Module>) {
 }
 
 /// Bytes of every parameter for given dims; outputs are filled too, so that what is not written shows.
-pub fn inputs(kernel: &Kernel, dims: &BTreeMap<String, i64>, seed: u64, edges: u64) -> Vec<Vec<u8>> {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+pub fn inputs(kernel: &Kernel, dims: &BTreeMap<String, i64>, seed: u64, edges: usize) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed, 0);
     let elements = |p: &fusewright_codegen::kernel::Param| {
         let dims = |name: &str| dims.get(name).copied();
         p.shape.iter().map(|d| d.eval(&dims).expect("bound") as usize).product::<usize>()

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use xtask::{fuzz, passes, ptxas};
+use xtask::{fuzz, hostile, passes, ptxas};
 
 /// What the command prints when it is called wrongly.
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
@@ -13,6 +13,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   tidy                   check layering, unsafe code, file form, forbidden words and purity
   passes                 make each pass idle in turn: a test has to fail (slow)
   fuzz [SECONDS]         run the fuzz tests with fresh seeds for so long (60); keeps what fails in target/fuzz
+  hostile                how long the optimised command takes to refuse each bad file: less than 100 ms
   fetch-ptxas            get NVIDIA's PTX assembler into target/tools
   validate [FILE.ptx...] assemble these files, or else what the PTX tests generate";
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ["fuzz", seconds] if seconds.parse::<u64>().is_ok() => {
             outcome(seconds.parse().map_err(|_| "no number of seconds".to_owned()).and_then(|s| fuzz::run(&root(), s)))
         }
+        ["hostile"] => outcome(hostile::check(&root())),
         ["fetch-ptxas"] => outcome(ptxas::fetch(&tools()).map(|path| println!("{}", path.display()))),
         ["validate", files @ ..] => outcome(validate(files)),
         _ => {

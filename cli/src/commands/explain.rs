@@ -1,18 +1,25 @@
 //! `explain`: what fuses, what does not, and why.
 
-use fusewright::explain::{Explanation, KernelReport, RefusalReport, RelaxationReport, Unmatched, explain, kernels};
-use fusewright::{Compiler, Error, Fused, PatternReport, Target, explain_page, fuse_graph, model, write_whole};
+use fusewright::explain::{
+    Explanation, KernelReport, RefusalReport, RelaxationReport, Unmatched, all_names, explain, is_name, kernels,
+};
+use fusewright::{
+    Compiler, Error, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph, model, write_whole,
+};
 use serde_json::json;
 
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, ExplainArgs};
+use crate::nearest::nearest;
 use crate::output::{error, line, progress, stages, table};
 
 pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let expected = args.expect.iter().map(|text| parse_expectation(text)).collect::<Result<Vec<_>, _>>()?;
     progress(common.verbose, &format!("reading {}", args.model.display()));
     let graph = model::open(&args.model)?;
-    let fused = fuse_graph(&graph, &common.options()?)?;
+    let options = common.options()?;
+    check_names(&expected, options.pipeline.patterns())?;
+    let fused = fuse_graph(&graph, &options)?;
     let report = explain(&fused)?;
     progress(common.verbose, &format!("compiling {} regions for {}", report.regions.len(), args.target));
     let (kernels, compilations) = kernels(&fused, &args.target)?;
@@ -43,6 +50,16 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
 fn parse_expectation(text: &str) -> Result<(&str, usize), Error> {
     let parsed = text.split_once('=').and_then(|(name, count)| Some((name, count.parse().ok()?)));
     parsed.ok_or_else(|| Error::Input(format!("`--expect {text}` is not NAME=COUNT")))
+}
+
+/// Refuses expectations of names that neither the vocabulary nor the user's patterns have.
+fn check_names(expected: &[(&str, usize)], patterns: &UserPatterns) -> Result<(), Error> {
+    let own = || patterns.iter().map(|pattern| pattern.name());
+    let unknown = expected.iter().find(|(name, _)| !is_name(name) && own().all(|own| own != *name));
+    let Some((name, _)) = unknown else { return Ok(()) };
+    let names = all_names();
+    let near = nearest(name, own().chain(names.iter().map(String::as_str)));
+    Err(Error::Input(format!("`--expect`: no pattern has the name `{name}`; the nearest names are {near}")))
 }
 
 fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[KernelReport]) -> serde_json::Value {

@@ -6,6 +6,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use fusewright::graph::Graph;
 use fusewright::{Error, write_whole};
 
+/// What a shell exits with where a command may not be executed, or is not found.
+const CANNOT_RUN: [i32; 2] = [126, 127];
+
 /// A command that is given a file; any exit status but 0 means that the file is interesting.
 pub struct Test {
     command: String,
@@ -23,13 +26,21 @@ impl Test {
     }
 
     /// How the command fails on a graph, if it does.
+    ///
+    /// # Errors
+    /// A command that cannot be run says nothing about the graph.
     pub fn fails(&self, graph: &Graph) -> Result<Option<ExitStatus>, Error> {
         write_whole(&self.file, graph.to_string().as_bytes())?;
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("{} \"$0\"", self.command)).arg(&self.file);
-        let status = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        let status = status.map_err(|e| Error::Unavailable(format!("`--test {}`: sh: {e}", self.command)))?;
-        Ok((!status.success()).then_some(status))
+        let ran = shell.stdin(Stdio::null()).stdout(Stdio::null()).output();
+        let ran = ran.map_err(|e| Error::Unavailable(format!("`--test {}`: sh: {e}", self.command)))?;
+        if ran.status.code().is_some_and(|code| CANNOT_RUN.contains(&code)) {
+            let said = String::from_utf8_lossy(&ran.stderr);
+            let said = said.lines().last().map_or_else(String::new, |line| format!(": {line}"));
+            return Err(Error::Input(format!("`--test {}` cannot be run ({}){said}", self.command, ran.status)));
+        }
+        Ok((!ran.status.success()).then_some(ran.status))
     }
 }
 

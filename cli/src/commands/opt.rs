@@ -22,10 +22,6 @@ pub fn main(args: &OptArgs, common: &Common) -> Exit {
     let bytes = map_file(&args.file)?;
     let not_text = |e: std::str::Utf8Error| Error::Input(format!("{}: {e}", args.file.display()));
     let text = std::str::from_utf8(&bytes).map_err(not_text)?;
-    let located = |e: Error| match e {
-        Error::Input(message) => Error::Input(format!("{}: {message}", args.file.display())),
-        other => other,
-    };
     misplaced(args)?;
     match (args.verb.as_str(), &args.name) {
         ("verify", None) => text_tool::verify(text).map(print),
@@ -46,7 +42,7 @@ pub fn main(args: &OptArgs, common: &Common) -> Exit {
         (verb, Some(extra)) => Err(Error::Input(format!("`opt {verb}` takes no further argument, got `{extra}`"))),
         (verb, None) => Err(Error::Input(format!("`opt` has no verb `{verb}`; there are {}", VERBS.join(", ")))),
     }
-    .map_err(located)
+    .map_err(|e| e.about(args.file.display()))
 }
 
 fn print(text: String) -> u8 {
@@ -153,10 +149,18 @@ fn reduced(args: &OptArgs, text: &str, common: &Common) -> Exit {
             let test = Test::new(command)?;
             let found = test.fails(&graph)?;
             let found = found.ok_or_else(|| Error::Input(format!("nothing to reduce: `{command}` exits with 0")))?;
-            reduce(&graph, found.to_string(), |smaller| {
-                let now = test.fails(smaller).ok().flatten()?;
+            let mut broken = None;
+            let reduced = reduce(&graph, found.to_string(), |smaller| {
+                if broken.is_some() {
+                    return None;
+                }
+                let now = test.fails(smaller).unwrap_or_else(|error| {
+                    broken = Some(error);
+                    None
+                })?;
                 (now == found).then(|| now.to_string())
-            })
+            });
+            broken.map_or(Ok(reduced), Err)?
         }
         None => {
             let (sizes, seed) = (args.made.sizes(), args.made.seed.unwrap_or(DEFAULT_SEED));

@@ -1,6 +1,6 @@
 //! `bench`: suites and what they report.
 
-use crate::support::{call, check_keys, fixture, json};
+use crate::support::{call, check_keys, fixture, folder, json, refused, write};
 
 #[test]
 fn equal_layers_are_compiled_once() {
@@ -16,6 +16,31 @@ fn equal_layers_are_compiled_once() {
     for stage in ["import", "passes", "regions", "kernels"] {
         assert!(five["us"][stage].is_u64(), "{five}");
     }
+}
+
+#[test]
+fn rows_lie_in_the_range_of_the_symbol() {
+    let folder = folder();
+    let text = "graph @g(s: 2..40; %x: f32[s, 8]) {\n  %y = exp %x\n  %z = neg %y\n  return %z\n}\n";
+    let model = write(&folder, "g.fw", text);
+    for (rows, wrong) in [("1", "1"), ("41", "41"), ("8,4096", "4096")] {
+        refused(2, &["bench", &model, "--rows", rows], &["symbol `s`", &format!(" is {wrong}, outside 2..40")]);
+    }
+    let measured = |arguments: &[&str]| -> Vec<serde_json::Value> {
+        let report = json(&[&["bench"], arguments, &["--json"]].concat());
+        report["rows"].as_array().expect("a list").iter().map(|row| row["rows"].clone()).collect()
+    };
+    assert_eq!(measured(&[&model]), [32], "the usual numbers that the graph takes");
+    let [narrow, fixed] = [("narrow.fw", "5..7;"), ("fixed.fw", "")].map(|(name, range)| {
+        let symbol = if range.is_empty() { String::new() } else { format!("s: {range}") };
+        let extent = if range.is_empty() { "4" } else { "s" };
+        write(&folder, name, text.replace("s: 2..40;", &symbol).replace("[s, 8]", &format!("[{extent}, 8]")))
+    });
+    assert_eq!(measured(&[&narrow]), [5]);
+    assert_eq!(measured(&[&fixed]), [serde_json::Value::Null]);
+    refused(2, &["bench", &fixed, "--rows", "8"], &["fixed.fw", "`--rows` sets symbols, and the graph has none"]);
+    let table = call(&["bench", &fixed]).stdout;
+    assert!(table.contains("     -  ") && !table.contains(" at "), "{table}");
 }
 
 #[test]

@@ -39,6 +39,15 @@ fn a_bundle_is_the_same_twice_and_its_manifest_names_every_file() {
                 assert_eq!(param["shape"].as_array().map(|s| s.len() as u64), param["rank"].as_u64());
             }
             named.insert(file.to_owned());
+            // The number of rows speaks of the integer arguments by their names.
+            let dims = kernel["dims"].as_array().expect("a list").iter();
+            let dims: Vec<&str> = dims.map(|dim| dim["name"].as_str().expect("a name")).collect();
+            let rows = kernel["rows"].as_str().expect("an expression");
+            let words =
+                rows.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| w.starts_with(char::is_alphabetic));
+            let ops = ["add", "mul", "floordiv", "mod", "max", "min"];
+            let unknown: Vec<&str> = words.filter(|word| !dims.contains(word) && !ops.contains(word)).collect();
+            assert!(unknown.is_empty(), "{rows} speaks of {unknown:?}, not of {dims:?}");
         }
         assert_eq!(named, first.keys().cloned().collect::<BTreeSet<_>>());
     }

@@ -42,6 +42,22 @@ fn expectations_decide_the_exit_code() {
 }
 
 #[test]
+fn expectations_of_names_that_nothing_has_are_refused() {
+    let path = fixture("aten_addrms_fp8tok_h4096_bfloat16.train.pt2");
+    for (wrong, nearest) in [
+        ("rmsnorm=0", "`rms_norm`"),
+        ("add_rms_norm.fp8_tokens=1", "`add_rms_norm.fp8_token`"),
+        ("rms_norm.fp8_group=1", "`rms_norm.fp8_group128`"),
+        ("row=1", "`rope`"),
+    ] {
+        refused(2, &["explain", &path, "--expect", wrong], &[wrong.split('=').next().expect("a name"), nearest]);
+    }
+    for known in ["rms_norm.fp8_group64=0", "rope.kv=0", "quant.int8_token=0"] {
+        assert_eq!(call(&["explain", &path, "--expect", known]).code, Some(0), "{known}");
+    }
+}
+
+#[test]
 fn every_region_is_compiled_for_the_target() {
     let path = fixture("aten_addrms_fp8tok_h4096_bfloat16.core.pt2");
     let region = |target: &str| {

@@ -163,6 +163,29 @@ fn bisection_calls_a_command() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_command_that_cannot_be_run_is_an_error_and_no_answer() {
+    let folder = folder();
+    let graph = write(&folder, "norm.fw", GRAPH);
+    let script = write(&folder, "plain.txt", "exit 1\n");
+    for verb in ["reduce", "bisect"] {
+        refused(
+            2,
+            &["opt", &graph, verb, "--test", "./no-such-command"],
+            &["./no-such-command", "cannot be run", "127"],
+        );
+        refused(2, &["opt", &graph, verb, "--test", &script], &[&script, "cannot be run", "126"]);
+    }
+    // Also where it goes away on the way.
+    let once = write(
+        &folder,
+        "once.sh",
+        format!("[ -e {0}/again ] && exit 127; touch {0}/again; exit 3\n", folder.path().display()),
+    );
+    refused(2, &["opt", &graph, "reduce", "--test", &format!("sh {once}")], &["cannot be run", "127"]);
+}
+
+#[test]
 fn devices_and_knobs_are_listed() {
     let report = json(&["devices", "--json"]);
     let devices = report["devices"].as_array().expect("a list");

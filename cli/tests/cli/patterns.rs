@@ -39,6 +39,18 @@ fn one_pattern_matches_and_one_nearly_does() {
     let failed = expect("misses=1");
     assert_eq!(failed.code, Some(1));
     assert!(failed.stderr.contains("expected 1 of `misses`, found 0; 1 of 2 nodes match"), "{}", failed.stderr);
+    // The page says the same as the report.
+    let page = folder.path().join("page.html").display().to_string();
+    let written = call(&["explain", &graph, "--patterns", &file, "--html", &page]);
+    assert_eq!(written.code, Some(0), "{}", written.stderr);
+    let page = std::fs::read_to_string(page).expect("a page");
+    let row =
+        |cells: &[&str]| format!("<tr>{}</tr>", cells.iter().map(|c| format!("<td>{c}</td>")).collect::<String>());
+    assert!(page.contains("<caption>Your patterns</caption>"), "{page}");
+    assert!(page.contains(&row(&["fits", "exact", "1"])), "{page}");
+    let cells =
+        ["misses", "exact", "0", "1 of 2 nodes match", "`rms_norm` with eps = 1e-6", "eps = 1e-5", "layer/norm"];
+    assert!(page.contains(&row(&cells)), "{page}");
     // What runs computes the same.
     let run = call(&["run", &graph, "--patterns", &file, "--rows", "3"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);

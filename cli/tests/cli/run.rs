@@ -100,6 +100,57 @@ fn outputs_that_differ_are_counted_and_fail() {
     let output = &report["cases"][0]["outputs"][0];
     assert_eq!((&output["mismatched"], &output["max_abs"]), (&Value::from(1), &Value::from(7.0)));
     assert_eq!(output["dtype"], "f32");
+    let wrong = &output["first_wrong"];
+    assert_eq!(wrong["index"], serde_json::json!([0, 1]), "{report}");
+    let words = ["got", "expected", "interval", "outside"].map(|key| wrong[key].as_str());
+    assert_eq!(words, [Some("0.0"), Some("7.0"), Some("0.0"), Some("expected")], "{report}");
+}
+
+#[test]
+fn a_nan_has_no_distance_and_the_first_wrong_element_is_named() {
+    let (code, report) = run_relu(2, &[1.0; 6], &[1.0, 0.0, 0.5, 1.0, f32::NAN, 0.5]);
+    let output = &report["cases"][0]["outputs"][0];
+    assert_eq!((code, &output["mismatched"]), (Some(1), &Value::from(1)));
+    assert!(output["max_ulp"].is_null() && output["max_abs"].is_null(), "{report}");
+    let folder = folder();
+    let model = write(&folder, "neg.fw", "graph @neg(%x: f32[2, 2]) {\n  %y = neg %x\n  return %y\n}\n");
+    let check = folder.path().join("check.safetensors");
+    let tensors = BTreeMap::from([
+        ("in0".to_owned(), tensor(&[2, 2], &[1.0, 2.0, 3.0, 4.0])),
+        ("out0".to_owned(), tensor(&[2, 2], &[-1.0, -2.0, f32::NAN, -4.0])),
+    ]);
+    write_safetensors(&check, &tensors).expect("the folder takes files");
+    let said = call(&["run", &model, "--check", &check.display().to_string()]);
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    let row = said.stdout.lines().find(|line| line.starts_with("out0 ")).expect("a line for the output");
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..6], ["out0", "f32", "4", "1", "-", "-"]);
+    let named = "out0[1, 0] is -3.0, expected NaN; the expected value is outside of what the graph allows: -3.0\n";
+    assert!(said.stdout.contains(named), "{}", said.stdout);
+}
+
+#[test]
+fn ops_of_the_host_framework_are_listed_once_each() {
+    let folder = folder();
+    let opaque = |x: &str, target: &str, at: &str| {
+        format!("opaque %{x} {{target = \"{target}\", attrs = {{}}, results = [f32[4]]}}  @\"{at}\"")
+    };
+    let text = format!(
+        "graph @g(%x: f32[4]) {{\n  %a = {}\n  %b = {}\n  %c = {}\n  return %c\n}}\n",
+        opaque("x", "lib.draw", "layer.0"),
+        opaque("a", "lib.fold", "layer.1"),
+        opaque("b", "lib.draw", "layer.2")
+    );
+    let model = write(&folder, "host.fw", text);
+    for extra in [&[][..], &["--unfused"]] {
+        let said = call(&[&["run", &model][..], extra].concat());
+        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{}", said.stderr);
+        assert!(said.stderr.contains("host.fw: ") && said.stderr.contains("host framework"), "{}", said.stderr);
+        assert!(
+            said.stderr.contains("\n  2 × `lib.draw`, first at layer.0\n  1 × `lib.fold`, at layer.1\n"),
+            "{}",
+            said.stderr
+        );
+    }
 }
 
 #[test]
@@ -185,6 +236,9 @@ fn lone_kernels_count_as_fused() {
     let report = json(&["run", &write(&folder, "norm.fw", text), "--json"]);
     let counts = ["kernels", "fused_ops", "unfused_ops"].map(|key| report[key].as_u64());
     assert_eq!(counts, [Some(1), Some(1), Some(1)], "{report}");
+    let report = json(&["run", &write(&folder, "norm.fw", text), "--json", "--unfused"]);
+    let counts = ["kernels", "fused_ops", "unfused_ops"].map(|key| report[key].as_u64());
+    assert_eq!(counts, [Some(0), Some(0), Some(2)], "{report}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn results(op: &InstOp, args: &[&Ty], params: &[Param]) -> Result<Vec<Ty>, Strin
         InstOp::Broadcast(shape) => {
             let [x] = take(args)?;
             let fits = join_shapes(&x.shape, shape)? == *shape;
-            ensure(fits, || format!("{x} does not spread over {shape:?}"))?;
+            ensure(fits, || format!("{x} does not spread over {shape}"))?;
             one(Ty { dtype: x.dtype, shape: shape.clone() })
         }
         InstOp::AsRow => {
@@ -152,7 +152,7 @@ fn join_shapes(a: &Shape, b: &Shape) -> Result<Shape, String> {
         (Shape::Row(n), Shape::Group { lanes, .. }) | (Shape::Group { lanes, .. }, Shape::Row(n)) if n == lanes => {
             Ok(Shape::Row(n.clone()))
         }
-        _ => Err(format!("{a:?} and {b:?} do not broadcast")),
+        _ => Err(format!("{a} and {b} do not broadcast")),
     }
 }
 

@@ -102,6 +102,16 @@ impl Shape {
     }
 }
 
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shape::Scalar => f.write_str("a scalar"),
+            Shape::Row(lanes) => write!(f, "a row of {lanes} lanes"),
+            Shape::Group { lanes, size } => write!(f, "groups of {size} in {lanes} lanes"),
+        }
+    }
+}
+
 /// Type of a value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ty {

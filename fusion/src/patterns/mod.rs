@@ -11,6 +11,7 @@ mod rope;
 mod skeleton;
 #[cfg(test)]
 mod tests;
+mod vocabulary;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ use fusewright_graph::{Def, Graph, Op, Prim, ReduceOp, ScalarFn, Value};
 
 use crate::region::{FusedRegion, Kind, Partition};
 use skeleton::Skeleton;
+
+pub use vocabulary::{all_names, is_name};
 
 /// Gives every region its name.
 pub fn name_regions(graph: &Graph, partition: &mut Partition) {

@@ -12,7 +12,9 @@ fn names(graph: &Graph) -> BTreeMap<String, usize> {
     let (graph, _) = PassManager::default().run(graph, &mut Cx::default(), &mut []).expect("the passes run");
     let mut partition = partition(&graph, &Limits::default());
     name_regions(&graph, &mut partition);
-    counts(&partition)
+    let counts = counts(&partition);
+    assert!(counts.keys().all(|name| is_name(name)), "{counts:?} has a name that is not in the vocabulary");
+    counts
 }
 
 fn expect_names(graph: &Built<Graph>, expected: &[(&str, usize)]) {

@@ -118,13 +118,14 @@ impl<'a> Call<'a> {
         }
         match self.row.parameter(name) {
             Some(Some(default)) => Ok(Bound::Default(default)),
-            _ => Err(Refusal(format!("the argument `{name}` is missing"))),
+            _ => Err(Refusal(format!("it has no argument `{name}`"))),
         }
     }
 
     fn wrong(&self, name: &str, expected: &str) -> Refusal {
-        let given = self.node.inputs.iter().find(|input| input.name == name).map(|input| &input.arg);
-        Refusal(format!("the argument `{name}` is not {expected}: {given:?}"))
+        let given = self.node.inputs.iter().find(|input| input.name == name);
+        let given = given.map_or_else(|| "nothing".to_owned(), |input| super::opaque::describe(&input.arg, self.names));
+        Refusal(format!("the argument `{name}` is not {expected}: it is {given}"))
     }
 
     fn value(&self, name: &str) -> Result<Value, Refusal> {

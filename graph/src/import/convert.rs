@@ -118,8 +118,8 @@ impl<'a> Importer<'a> {
             let range = self.program.range_constraints.get(&name);
             let min = range.and_then(|r| r.min_val).unwrap_or(0).max(0);
             let max = range.and_then(|r| r.max_val);
-            if max.is_some_and(|max| max < min) {
-                return Err(value_error(&name, format_args!("has an empty range, {min} to {max:?}")));
+            if let Some(max) = max.filter(|max| *max < min) {
+                return Err(value_error(&name, format_args!("has an empty range, {min} to {max}")));
             }
             self.b.symbol(&name, min, max);
             self.scope.symbols.push(Symbol { name, min, max });

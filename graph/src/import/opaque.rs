@@ -67,31 +67,45 @@ impl Parts<'_> {
     }
 
     fn print(&self, argument: &Argument) -> String {
-        match argument {
-            Argument::Int(n) => n.to_string(),
-            Argument::Ints(list) => format!("{list:?}"),
-            Argument::Float(v) => format!("{v:?}"),
-            Argument::Floats(list) => format!("{list:?}"),
-            Argument::Bool(b) => b.to_string(),
-            Argument::Bools(list) => format!("{list:?}"),
-            Argument::SymInt(size) => self.size(size),
-            Argument::SymInts(list) => {
-                format!("[{}]", list.iter().map(|s| self.size(s)).collect::<Vec<_>>().join(", "))
-            }
-            Argument::ScalarType(code) => super::types::dtype(*code).map_or_else(|e| e, |d| d.to_string()),
-            Argument::MemoryFormat(code) => format!("memory_format {code}"),
-            Argument::Layout(code) => format!("layout {code}"),
-            Argument::Device(text) | Argument::Str(text) => text.clone(),
-            Argument::Operator(target) => short_target(target).to_owned(),
-            Argument::Unknown(kind) => format!("<{kind}>"),
-            Argument::None | Argument::Tensor(_) | Argument::Tensors(_) | Argument::OptionalTensors(_) => "none".into(),
-        }
+        print(argument, self.names)
     }
+}
 
-    fn size(&self, size: &SymIntArg) -> String {
-        match size {
-            SymIntArg::Int(n) => n.to_string(),
-            SymIntArg::Name(name) => self.names.size(name).map_or_else(|| name.clone(), |d| d.to_string()),
+/// An argument in words.
+pub(super) fn describe(argument: &Argument, names: &dyn Names) -> String {
+    let tensors = |list: Vec<&str>| format!("the tensors {}", list.join(", "));
+    match argument {
+        Argument::Tensor(name) => format!("the tensor `{name}`"),
+        Argument::Tensors(list) => tensors(list.iter().map(String::as_str).collect()),
+        Argument::OptionalTensors(list) => tensors(list.iter().map(|t| t.as_deref().unwrap_or("none")).collect()),
+        Argument::Device(text) | Argument::Str(text) => format!("\"{text}\""),
+        other => print(other, names),
+    }
+}
+
+/// An argument other than a tensor.
+fn print(argument: &Argument, names: &dyn Names) -> String {
+    let print_size = |size: &SymIntArg| match size {
+        SymIntArg::Int(n) => n.to_string(),
+        SymIntArg::Name(name) => names.size(name).map_or_else(|| name.clone(), |d| d.to_string()),
+    };
+    match argument {
+        Argument::Int(n) => n.to_string(),
+        Argument::Ints(list) => format!("{list:?}"),
+        Argument::Float(v) => format!("{v:?}"),
+        Argument::Floats(list) => format!("{list:?}"),
+        Argument::Bool(b) => b.to_string(),
+        Argument::Bools(list) => format!("{list:?}"),
+        Argument::SymInt(size) => print_size(size),
+        Argument::SymInts(list) => {
+            format!("[{}]", list.iter().map(print_size).collect::<Vec<_>>().join(", "))
         }
+        Argument::ScalarType(code) => super::types::dtype(*code).map_or_else(|e| e, |d| d.to_string()),
+        Argument::MemoryFormat(code) => format!("memory_format {code}"),
+        Argument::Layout(code) => format!("layout {code}"),
+        Argument::Device(text) | Argument::Str(text) => text.clone(),
+        Argument::Operator(target) => short_target(target).to_owned(),
+        Argument::Unknown(kind) => format!("<{kind}>"),
+        Argument::None | Argument::Tensor(_) | Argument::Tensors(_) | Argument::OptionalTensors(_) => "none".into(),
     }
 }

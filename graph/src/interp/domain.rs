@@ -109,7 +109,11 @@ impl Call<'_, Tensor> {
         let got = host.opaque(&OpaqueCall { target, attrs, operands, results })?;
         let types: Vec<_> = got.iter().map(|t| (t.dtype(), t.shape().to_vec())).collect();
         if types != results {
-            return Err(format!("the host returned {types:?} for `{target}`, expected {results:?}"));
+            let words = |types: &[(DType, Vec<usize>)]| {
+                let words: Vec<String> = types.iter().map(|(dtype, shape)| format!("{dtype}{shape:?}")).collect();
+                format!("[{}]", words.join(", "))
+            };
+            return Err(format!("the host returned {} for `{target}`, expected {}", words(&types), words(results)));
         }
         Ok(got)
     }

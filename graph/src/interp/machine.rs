@@ -3,6 +3,7 @@
 //! A value is dropped after its last use. What does not depend on the kind of element (layout, indexing, loops over
 //! rows and batches) is here and in [`super::layout`]; arithmetic is the domain's.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use fusewright_abi::DType;
@@ -12,7 +13,7 @@ use super::domain::{ArrayOf, Call, CastTo, DataOf, Domain, Head, Product};
 use super::{InterpError, layout};
 use crate::graph::{Def, Graph, Input, InputKind, Node, Op, Value};
 use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
-use crate::tensor::{Array, Data, Tensor};
+use crate::tensor::{Array, Data, NoMemory, Tensor, TensorError, check_memory};
 
 /// Dtype and extents of a result.
 type Type = (DType, Vec<usize>);
@@ -61,7 +62,7 @@ impl<D: Domain> Machine<'_, D> {
     pub fn run(&self, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<ArrayOf<D>>, InterpError> {
         let mut frame = Frame::new(graph);
         for (input, tensor) in user_inputs(graph).zip(inputs) {
-            frame.set(input.value, self.domain.lift(tensor));
+            frame.set(input.value, self.lifted(input, tensor)?);
         }
         for node in graph.nodes() {
             self.step(graph, node, &mut frame)?;
@@ -77,12 +78,19 @@ impl<D: Domain> Machine<'_, D> {
     fn load(&self, graph: &Graph, value: Value, frame: &mut Frame<ArrayOf<D>>) -> Result<(), InterpError> {
         match graph.def(value) {
             Def::Input(index) if frame.values[value.0 as usize].is_none() => {
-                let tensor = self.weight(graph, &graph.inputs()[index])?;
-                frame.set(value, self.domain.lift(&tensor));
+                let input = &graph.inputs()[index];
+                frame.set(value, self.lifted(input, &self.weight(graph, input)?)?);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// A tensor of an input in the domain.
+    fn lifted(&self, input: &Input, tensor: &Tensor) -> Result<ArrayOf<D>, InterpError> {
+        let what = || format!("input `{}`", input.name);
+        check::<D>(tensor.dtype(), tensor.shape()).map_err(|lack| InterpError::Memory { what: what(), lack })?;
+        Ok(self.domain.lift(tensor))
     }
 
     fn weight(&self, graph: &Graph, input: &Input) -> Result<Tensor, InterpError> {
@@ -91,7 +99,10 @@ impl<D: Domain> Machine<'_, D> {
         match &input.kind {
             InputKind::Weight(Some(weight)) => {
                 let shape = self.binding.shape(&ty.shape).map_err(error)?;
-                Tensor::from_weight(ty.dtype, &shape, weight).map_err(|e| error(e.to_string()))
+                Tensor::from_weight(ty.dtype, &shape, weight).map_err(|e| match e {
+                    TensorError::Memory(lack) => InterpError::Memory { what: format!("input `{}`", input.name), lack },
+                    other => error(other.to_string()),
+                })
             }
             _ => Err(error(format!("the weight of type {ty} has no data"))),
         }
@@ -113,12 +124,16 @@ impl<D: Domain> Machine<'_, D> {
                 Ok((ty.dtype, shape))
             })
             .collect();
-        let computed = types.and_then(|types| match op {
+        let failed =
+            |message| InterpError::Node { op: op.name().to_owned(), origin: Box::new(origin.clone()), message };
+        let types = types.map_err(failed)?;
+        let lacking = |lack| InterpError::Memory { what: format!("{} of node {origin}", op.name()), lack };
+        types.iter().try_for_each(|(dtype, shape)| check::<D>(*dtype, shape)).map_err(lacking)?;
+        let computed = match op {
             Op::Prim(prim) => self.prim(prim, &refs, &types),
             Op::Composite(_) => Err("is not expanded".to_owned()),
-        });
-        let (op, origin) = (op.name().to_owned(), Box::new(origin.clone()));
-        let arrays = computed.map_err(|message| InterpError::Node { op, origin, message })?;
+        };
+        let arrays = computed.map_err(failed)?;
         results.iter().zip(arrays).for_each(|(&value, array)| frame.set(value, array));
         Ok(())
     }
@@ -279,10 +294,10 @@ impl<D: Domain> Machine<'_, D> {
         let n = if transposed { b_rows } else { b_columns };
         let batches: usize = batches.iter().product();
         // `b` with its rows along k: one matrix for all batches, or one each.
-        let rows = if transposed { b.data().clone() } else { layout::transpose_last(b)? };
+        let rows = if transposed { Cow::Borrowed(b.data()) } else { Cow::Owned(layout::transpose_last(b)?) };
         let step = if b_batches.is_empty() { 0 } else { n * k };
         let dtype = a.dtype();
-        match (a.data(), &rows) {
+        match (a.data(), &*rows) {
             (Data::Float(x), Data::Float(y)) if out.is_float() => {
                 let mut values = super::walk::reserve(batches * m * n)?;
                 for i in 0..batches {
@@ -356,6 +371,16 @@ impl<D: Domain> Machine<'_, D> {
             Data::Float(values) => Ok(values),
             Data::Int(_) => Err("a mask of integers".into()),
         }
+    }
+}
+
+/// Whether the machine has memory for a value.
+fn check<D: Domain>(dtype: DType, shape: &[usize]) -> Result<(), NoMemory> {
+    let count = shape.iter().product();
+    if dtype.is_float() {
+        check_memory::<D::Float>(count, dtype, shape)
+    } else {
+        check_memory::<D::Int>(count, dtype, shape)
     }
 }
 

@@ -22,7 +22,7 @@ use fusewright_abi::DType;
 
 use crate::graph::{Graph, Origin};
 use crate::infer::TypeError;
-use crate::tensor::{Tensor, TensorError};
+use crate::tensor::{NoMemory, Tensor, TensorError};
 
 pub use bind::Binding;
 pub use interval::{Enclosure, IntRange, Interval, Intervals, Outside, Report, enclose, enclose_with};
@@ -68,6 +68,14 @@ pub enum InterpError {
         origin: Box<Origin>,
         /// What is wrong.
         message: String,
+    },
+    /// The machine has no memory for a value.
+    #[error("{what}: {lack}")]
+    Memory {
+        /// The input, or the op and where its node came from.
+        what: String,
+        /// The value.
+        lack: NoMemory,
     },
     /// A composite does not expand.
     #[error(transparent)]

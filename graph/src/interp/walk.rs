@@ -5,7 +5,10 @@
 /// A vector of a known length to come, or an error where it does not fit memory.
 pub(super) fn reserve<T>(count: usize) -> Result<Vec<T>, String> {
     let mut values = Vec::new();
-    values.try_reserve_exact(count).map_err(|_| format!("{count} elements do not fit in memory"))?;
+    values.try_reserve_exact(count).map_err(|_| {
+        let bytes = count.saturating_mul(size_of::<T>());
+        format!("no memory for {count} elements, which take {bytes} bytes")
+    })?;
     Ok(values)
 }
 

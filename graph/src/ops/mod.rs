@@ -205,7 +205,7 @@ impl Attrs {
     /// The attribute is missing.
     pub fn text(&self, name: &str) -> Result<&str, String> {
         let found = self.0.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str());
-        found.ok_or_else(|| format!("attribute `{name}` is missing"))
+        found.ok_or_else(|| format!("needs an attribute `{name}`"))
     }
 
     /// An attribute as the nearest f32 value.
@@ -213,7 +213,7 @@ impl Attrs {
     /// # Errors
     /// Missing or not a number.
     pub fn float(&self, name: &str) -> Result<f64, String> {
-        let text = self.text(name)?;
+        let text = self.text(name).map_err(|missing| format!("{missing}, a number"))?;
         let value: Result<f32, _> = text.parse();
         value.map(f64::from).map_err(|_| format!("attribute `{name}`: `{text}` is not a number"))
     }
@@ -223,8 +223,8 @@ impl Attrs {
     /// # Errors
     /// Missing or none of the words.
     pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, String> {
-        let text = self.text(name)?;
         let known = || words.iter().map(|w| w.0).collect::<Vec<_>>().join(", ");
+        let text = self.text(name).map_err(|missing| format!("{missing}, one of {}", known()))?;
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         found.ok_or_else(|| format!("attribute `{name}`: `{text}` is none of {}", known()))
     }

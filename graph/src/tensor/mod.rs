@@ -66,9 +66,12 @@ pub enum TensorError {
     /// Elements of the wrong class for the dtype.
     #[error("{0} elements given as {1}")]
     Class(DType, &'static str),
-    /// The elements do not fit in memory.
-    #[error("{0}{1:?} does not fit in memory")]
+    /// The elements do not fit the address space.
+    #[error("{0}{1:?} does not fit the address space")]
     TooLarge(DType, Vec<usize>),
+    /// The machine has no memory for the elements.
+    #[error("{0}")]
+    Memory(NoMemory),
     /// A strided view reaches beyond its storage.
     #[error("view at element {offset} with strides {strides:?} of {dtype}{shape:?} leaves a storage of {bytes} bytes")]
     View {
@@ -91,8 +94,33 @@ pub enum TensorError {
     Type(DType, Vec<usize>, DType, Vec<usize>),
 }
 
-/// The product of extents, or an error where it does not fit memory.
-pub(crate) fn element_count(dtype: DType, shape: &[usize]) -> Result<usize, TensorError> {
+/// A tensor that the machine has no memory for.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no memory for {dtype}{shape:?}, which takes {bytes} bytes")]
+pub struct NoMemory {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents.
+    pub shape: Vec<usize>,
+    /// Bytes that were asked for.
+    pub bytes: usize,
+}
+
+/// Asks the machine for memory for that many elements of `T` and gives it back, so that an allocation that is as large
+/// and follows at once does not end the process.
+///
+/// # Errors
+/// There is none; the tensor that the elements belong to is named.
+pub fn check_memory<T>(count: usize, dtype: DType, shape: &[usize]) -> Result<(), NoMemory> {
+    let missing = |_| NoMemory { dtype, shape: shape.to_vec(), bytes: count.saturating_mul(size_of::<T>()) };
+    Vec::<T>::new().try_reserve_exact(count).map_err(missing)
+}
+
+/// The product of extents, or an error where it does not fit the address space.
+///
+/// # Errors
+/// It does not.
+pub fn element_count(dtype: DType, shape: &[usize]) -> Result<usize, TensorError> {
     let fits = |n: &usize| n.checked_mul(16).is_some_and(|bytes| isize::try_from(bytes).is_ok());
     let count = if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)) };
     count.filter(fits).ok_or_else(|| TensorError::TooLarge(dtype, shape.to_vec()))

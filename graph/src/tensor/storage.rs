@@ -2,7 +2,7 @@
 
 use fusewright_abi::DType;
 
-use super::{Data, Tensor, TensorError, element_count};
+use super::{Data, NoMemory, Tensor, TensorError, check_memory, element_count};
 use crate::graph::Weight;
 use crate::num;
 
@@ -18,7 +18,7 @@ impl Tensor {
             let (expected, got) = (format!("{expected} bytes"), bytes.len().to_string());
             return Err(TensorError::Length { dtype, shape: shape.to_vec(), expected, got });
         }
-        let data = read(dtype, count, bytes, 0..count)?;
+        let data = read(dtype, shape, count, bytes, 0..count)?;
         Tensor::new(dtype, shape.to_vec(), data)
     }
 
@@ -46,11 +46,20 @@ impl Tensor {
             return Err(outside());
         }
         let storage = weight.checked().map_err(TensorError::Damaged)?;
-        let data = read(dtype, count, storage, Indices::new(shape, weight, count))?;
+        let data = read(dtype, shape, count, storage, Indices::new(shape, weight, count))?;
         Tensor::new(dtype, shape.to_vec(), data)
     }
 
     /// The elements as dense bytes.
+    ///
+    /// # Errors
+    /// The machine has no memory for them.
+    pub fn try_to_bytes(&self) -> Result<Vec<u8>, NoMemory> {
+        check_memory::<u8>(self.dtype().bytes_for(self.len()), self.dtype(), self.shape())?;
+        Ok(self.to_bytes())
+    }
+
+    /// As [`Tensor::try_to_bytes`], for tensors that are known to be small.
     pub fn to_bytes(&self) -> Vec<u8> {
         let dtype = self.dtype();
         let mut bytes = Vec::with_capacity(dtype.bytes_for(self.len()));
@@ -107,20 +116,19 @@ impl Iterator for Indices<'_> {
 /// The elements at the given positions, all of which lie in the storage.
 fn read(
     dtype: DType,
+    shape: &[usize],
     count: usize,
     bytes: &[u8],
     positions: impl Iterator<Item = usize>,
 ) -> Result<Data<f64, i64>, TensorError> {
-    let too_large = |_| TensorError::TooLarge(dtype, vec![count]);
+    check_memory::<f64>(count, dtype, shape).map_err(TensorError::Memory)?;
     let codes = positions.map(|i| code_at(dtype.bits(), bytes, i));
     if dtype.is_float() {
-        let mut values = Vec::new();
-        values.try_reserve_exact(count).map_err(too_large)?;
+        let mut values = Vec::with_capacity(count);
         values.extend(codes.map(|code| num::decode(dtype, code)));
         Ok(Data::Float(values))
     } else {
-        let mut values = Vec::new();
-        values.try_reserve_exact(count).map_err(too_large)?;
+        let mut values = Vec::with_capacity(count);
         values.extend(codes.map(|code| num::decode_int(dtype, code)));
         Ok(Data::Int(values))
     }

@@ -109,11 +109,12 @@ pub fn op_from_text(name: &str, attrs: &[(String, String)]) -> Result<Op, OpText
         return Err(OpTextError::new(Some(key), format!("attribute `{key}` is given twice")));
     }
     let (op, known) = if let Some(spec) = ops::by_name(name) {
-        let composite = (spec.parse)(&Attrs(attrs.to_vec())).map_err(|m| OpTextError::new(None, m))?;
+        let composite =
+            (spec.parse)(&Attrs(attrs.to_vec())).map_err(|m| OpTextError::new(None, format!("`{name}`: {m}")))?;
         let known: Vec<String> = composite.attrs().0.into_iter().map(|(key, _)| key).collect();
         (Op::Composite(composite), known)
     } else {
-        let mut reader = Reader { attrs, asked: Vec::new() };
+        let mut reader = Reader { name, attrs, asked: Vec::new() };
         let prim = reader.prim(name)?;
         (Op::Prim(prim), reader.asked.into_iter().map(str::to_owned).collect())
     };
@@ -160,6 +161,7 @@ pub fn is_op_name(name: &str) -> bool {
 
 /// Attributes of a primitive, and which were asked for.
 struct Reader<'a> {
+    name: &'a str,
     attrs: &'a [(String, String)],
     asked: Vec<&'static str>,
 }
@@ -247,7 +249,11 @@ impl Reader<'_> {
         key: &'static str,
         parse: impl FnOnce(&mut Cursor<'_>) -> Result<T, TextError>,
     ) -> Result<T, OpTextError> {
-        self.optional(key, parse)?.ok_or_else(|| OpTextError::new(None, format!("attribute `{key}` is missing")))
+        self.optional(key, parse)?.ok_or_else(|| self.missing(key))
+    }
+
+    fn missing(&self, key: &str) -> OpTextError {
+        OpTextError::new(None, format!("`{}` needs an attribute `{key}`", self.name))
     }
 
     fn flag(&mut self, key: &'static str) -> Result<bool, OpTextError> {
@@ -264,7 +270,11 @@ impl Reader<'_> {
             let value = words.iter().find(|(word, _)| cursor.eat_word(word)).map(|(_, value)| *value);
             value.ok_or_else(|| cursor.expected(&words.map(|(word, _)| format!("`{word}`")).join(" or ")))
         })?;
-        found.or(default).ok_or_else(|| OpTextError::new(None, format!("attribute `{key}` is missing")))
+        found.or(default).ok_or_else(|| {
+            let OpTextError { attribute, message } = self.missing(key);
+            let known = words.map(|(word, _)| word).join(", ");
+            OpTextError { attribute, message: format!("{message}, one of {known}") }
+        })
     }
 
     fn reduce_op(&mut self) -> Result<ReduceOp, OpTextError> {

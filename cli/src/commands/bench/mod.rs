@@ -3,7 +3,7 @@
 mod matrix;
 mod stack;
 
-use fusewright::bench::{BenchCase, BenchRow, DEFAULT_ROWS, kernel_suite, measure};
+use fusewright::bench::{BenchCase, BenchRow, kernel_suite, measure, rows_to_measure};
 use fusewright::graph::InputKind;
 use fusewright::inputs::weights_as_inputs;
 use fusewright::{Error, fuse_graph, model};
@@ -33,13 +33,15 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         cases.iter().for_each(|case| line(&case.name));
         return Ok(OK);
     }
-    let rows: Vec<usize> =
-        if args.rows.is_empty() { DEFAULT_ROWS.to_vec() } else { args.rows.iter().map(|&r| r as usize).collect() };
+    let asked: Vec<usize> = args.rows.iter().map(|&rows| rows as usize).collect();
+    // Every number of rows is checked before the first is measured.
+    let rows = |case: &BenchCase| rows_to_measure(&case.graph, &asked).map_err(|e| e.about(&case.name));
+    let planned = cases.iter().map(|case| Ok((case, rows(case)?))).collect::<Result<Vec<_>, Error>>()?;
     let mut measured = Vec::new();
-    for case in &cases {
-        for &rows in &rows {
-            progress(common.verbose, &format!("{} at {rows} rows", case.name));
-            measured.push(measure(case, &args.target, rows, args.threads.into())?);
+    for (case, rows) in planned {
+        for rows in rows {
+            progress(common.verbose, &format!("{}{}", case.name, at(rows)));
+            measured.push(measure(case, &args.target, rows, args.threads.into()).map_err(|e| e.about(&case.name))?);
         }
     }
     if args.json {
@@ -60,7 +62,12 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
 fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
     match (&args.model, args.suite.as_deref()) {
         (Some(path), None) => {
-            let fused = fuse_graph(&model::open(path)?, &common.options()?)?;
+            let graph = model::open(path)?;
+            if graph.symbols().is_empty() && !args.rows.is_empty() {
+                let message = "`--rows` sets symbols, and the graph has none";
+                return Err(Error::Call(format!("{}: {message}", path.display())));
+            }
+            let fused = fuse_graph(&graph, &common.options()?)?;
             let case = |(i, r): (usize, &fusewright::FusedRegion)| BenchCase {
                 name: format!("{i}:{}", r.name),
                 graph: weights_as_inputs(&r.body, |kind| matches!(kind, InputKind::Weight(_))),
@@ -76,13 +83,18 @@ fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
     }
 }
 
+/// A number of rows in words.
+fn at(rows: Option<usize>) -> String {
+    rows.map_or_else(String::new, |rows| format!(" at {rows} rows"))
+}
+
 fn print(measured: &[BenchRow]) {
     let rows: Vec<Vec<String>> = measured
         .iter()
         .map(|r| {
             vec![
                 r.name.clone(),
-                r.rows.to_string(),
+                r.rows.map_or_else(|| "-".to_owned(), |rows| rows.to_string()),
                 format!("{:.2}", r.fused_us),
                 format!("{:.2}", r.unfused_us / r.fused_us),
                 format!("{:.2}", r.copy_us / r.fused_us),
@@ -95,9 +107,9 @@ fn print(measured: &[BenchRow]) {
         measured.iter().min_by(|a, b| (a.unfused_us / a.fused_us).total_cmp(&(b.unfused_us / b.fused_us)))
     {
         line(format!(
-            "worst: {} at {} rows, unfused / fused {:.2}",
+            "worst: {}{}, unfused / fused {:.2}",
             worst.name,
-            worst.rows,
+            at(worst.rows),
             worst.unfused_us / worst.fused_us
         ));
     }

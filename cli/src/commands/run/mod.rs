@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use fusewright::check::{self, Case, OutputCheck};
+use fusewright::check::{self, Case, Differing, OutputCheck};
 use fusewright::graph::interp::Symbols;
 use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::{self, DEFAULT_ROWS, DEFAULT_SEED, Values, weights_as_inputs};
-use fusewright::{Compiled, Error, HostTensor, Options, Program, compile, fuse_graph, model};
+use fusewright::{Compiled, Error, HostTensor, OpCounts, Options, Program, compile, fuse_graph, model};
 
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, RunArgs};
@@ -28,12 +28,14 @@ struct Made {
 /// One case and what became of it.
 struct Ran {
     case: Case,
+    /// Names of all outputs by their positions.
+    names: Vec<String>,
     /// The outputs by name, those that overwrite inputs last.
     outputs: Vec<(String, HostTensor)>,
     /// How each output compares, where there is something to compare with.
     checks: Option<Vec<OutputCheck>>,
-    /// Elements in which one kernel per op gives other bits than one kernel per region.
-    unfused_differ: Option<usize>,
+    /// Where one kernel per op gives other bits than one kernel per region.
+    unfused_differ: Option<Differing>,
 }
 
 /// A whole call.
@@ -41,6 +43,8 @@ struct Outcome {
     made: Option<Made>,
     cases: Vec<Ran>,
     compiled: Option<Compiled>,
+    /// Where its ops are computed.
+    ops: OpCounts,
     /// Median microseconds of the fused and of the unfused program.
     times: Option<[f64; 2]>,
 }
@@ -48,11 +52,13 @@ struct Outcome {
 pub fn main(args: &RunArgs, common: &Common) -> Exit {
     progress(common.verbose, &format!("reading {}", args.model.display()));
     let graph = model::open(&args.model)?;
+    model::check_runnable(&graph).map_err(|e| in_file(&args.model, e))?;
     let (graph, made, cases) = given(args, graph)?;
     let outcome = if args.unfused {
         let options = common.options()?;
         let graph = if options.relaxed { fuse_graph(&graph, &options)?.graph } else { graph };
-        reference(&graph, cases, common).map(|cases| Outcome { cases, made, compiled: None, times: None })
+        let ops = OpCounts::by_reference(&graph);
+        reference(&graph, cases, common).map(|cases| Outcome { cases, made, compiled: None, ops, times: None })
     } else {
         compiled(args, common, &graph, made, cases)
     };
@@ -75,7 +81,7 @@ impl Outcome {
         let same_bits = self.compiled.as_ref().is_some_and(|c| c.fallbacks.is_empty());
         let right = |ran: &Ran| {
             let inside = ran.checks.iter().flatten().all(OutputCheck::passed);
-            inside && !(same_bits && ran.unfused_differ.is_some_and(|n| n > 0))
+            inside && !(same_bits && ran.unfused_differ.as_ref().is_some_and(|differ| differ.elements > 0))
         };
         self.cases.iter().all(right)
     }
@@ -92,10 +98,11 @@ fn given(args: &RunArgs, graph: Graph) -> Result<(Graph, Option<Made>, Vec<Case>
         return Ok((graph, None, cases));
     }
     let graph = weights_as_inputs(&graph, |kind| matches!(kind, InputKind::Weight(None)));
-    let symbols = inputs::symbols(&graph, &args.made.sizes(), DEFAULT_ROWS)?;
+    let located = |e| in_file(&args.model, e);
+    let symbols = inputs::symbols(&graph, &args.made.sizes(), DEFAULT_ROWS).map_err(located)?;
     let seed = args.made.seed.unwrap_or(DEFAULT_SEED);
-    let tensors = inputs::tensors(&graph, &symbols, seed, Values::Ordinary)?;
-    let inputs = tensors.iter().map(HostTensor::from).collect();
+    let tensors = inputs::tensors(&graph, &symbols, seed, Values::Ordinary).map_err(located)?;
+    let inputs = tensors.iter().map(HostTensor::of).collect::<Result<_, _>>().map_err(located)?;
     let case = Case { prefix: String::new(), inputs, expected: None };
     Ok((graph, Some(Made { seed, symbols }), vec![case]))
 }
@@ -106,11 +113,7 @@ fn read_cases(path: &Path, graph: &Graph) -> Result<Vec<Case>, Error> {
 
 /// An error about what a file holds, with the file's name.
 fn in_file(path: &Path, error: Error) -> Error {
-    match error {
-        Error::Input(message) => Error::Input(format!("{}: {message}", path.display())),
-        Error::Call(message) => Error::Call(format!("{}: {message}", path.display())),
-        other => other,
-    }
+    error.about(path.display())
 }
 
 /// Runs the reference path only. Inputs that were made have nothing else to be compared with.
@@ -120,7 +123,8 @@ fn reference(graph: &Graph, cases: Vec<Case>, common: &Common) -> Result<Vec<Ran
         let produced = check::reference(graph, &case.inputs.iter().collect::<Vec<_>>())?;
         let compare = |expected: &Vec<(usize, HostTensor)>| check::compare(graph, &case.inputs, expected, &produced);
         let checks = case.expected.as_ref().map(compare).transpose()?.map(|checks| marked(checks, common.relaxed));
-        Ok(Ran { case, outputs: named(graph, produced), checks, unfused_differ: None })
+        let (names, outputs) = (check::output_names(graph), named(graph, produced));
+        Ok(Ran { case, names, outputs, checks, unfused_differ: None })
     };
     cases.into_iter().map(run).collect()
 }
@@ -160,10 +164,11 @@ fn compiled(
             checks = Some(marked(check::compare(graph, &case.inputs, expected, &produced)?, common.relaxed));
             unfused_differ = Some(check::differing(&produced, &unfused.program.run(&given, threads)?)?);
         }
-        ran.push(Ran { case, outputs: named(graph, produced), checks, unfused_differ });
+        let (names, outputs) = (check::output_names(graph), named(graph, produced));
+        ran.push(Ran { case, names, outputs, checks, unfused_differ });
     }
     let times = ran.first().map(|ran| times(&ran.case, [&fused.program, &unfused.program], threads)).transpose()?;
-    Ok(Outcome { made, cases: ran, compiled: Some(fused), times })
+    Ok(Outcome { made, cases: ran, ops: fused.ops, compiled: Some(fused), times })
 }
 
 /// Checks that say whether relaxed mode computed what they judge.

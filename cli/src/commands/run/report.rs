@@ -1,5 +1,6 @@
 //! What `run` prints.
 
+use fusewright::check::WrongElement;
 use fusewright::explain::explain;
 use fusewright::{Compiled, Error, HostTensor};
 use serde_json::{Value, json};
@@ -21,8 +22,8 @@ pub fn json(outcome: &Outcome) -> Value {
         "symbols": outcome.made.as_ref().map(|made| &made.symbols),
         "kernels": compiled.map_or(0, |c| c.program.counts().kernels),
         "copies": compiled.map_or(0, |c| c.program.counts().copies),
-        "fused_ops": compiled.map_or(0, |c| c.ops.fused),
-        "unfused_ops": compiled.map_or(0, |c| c.ops.unfused),
+        "fused_ops": outcome.ops.fused,
+        "unfused_ops": outcome.ops.unfused,
         "compile_us": compiled.map_or(0, compile_us),
         "time_us": { "fused": outcome.times.map(|t| t[0]), "unfused": outcome.times.map(|t| t[1]) },
         "fallbacks": fallbacks,
@@ -48,21 +49,31 @@ fn json_case(ran: &Ran) -> Value {
             "dtype": tensor.dtype.name(),
             "elements": tensor.elements(),
             "mismatched": check.map(|o| o.mismatched),
-            "max_ulp": check.map(|o| o.max_ulp),
+            "max_ulp": check.and_then(|o| o.max_ulp),
             "max_abs": check.map(|o| o.max_abs),
             "outside_interval": check.map(|o| o.outside),
             "expected_outside_interval": check.map(|o| o.expected_outside),
             "expected_outside_allowed": check.map(|o| o.allowed_outside()),
             "expected_far_from_interval": check.map(|o| o.expected_far),
             "single_valued": check.map(|o| o.exact),
+            "first_wrong": check.filter(|o| !o.passed()).and_then(|o| o.first_wrong.as_ref()).map(json_wrong),
         })
     };
+    let first = |(at, index, [fused, unfused]): &(usize, Vec<usize>, [String; 2])| json!({ "name": ran.names[*at], "index": index, "fused": fused, "unfused": unfused });
     // What overwrites inputs has no stored results.
     let compared = |name: &str| ran.checks.as_ref().is_none_or(|checks| checks.iter().any(|check| check.name == name));
     json!({
         "prefix": ran.case.prefix,
         "outputs": ran.outputs.iter().filter(|(name, _)| compared(name)).map(output).collect::<Vec<_>>(),
-        "unfused_mismatched": ran.unfused_differ,
+        "unfused_mismatched": ran.unfused_differ.as_ref().map(|differ| differ.elements),
+        "unfused_first": ran.unfused_differ.as_ref().and_then(|differ| differ.first.as_ref()).map(first),
+    })
+}
+
+fn json_wrong(wrong: &WrongElement) -> Value {
+    let which = if wrong.expected_is_wrong { "expected" } else { "got" };
+    json!({
+        "index": wrong.index, "got": wrong.got, "expected": wrong.expected, "interval": wrong.interval, "outside": which,
     })
 }
 
@@ -116,6 +127,8 @@ fn print_shapes(ran: &Ran) {
 
 fn print_checks(cases: &[Ran]) {
     let mut rows = Vec::new();
+    // A NaN is at no distance from a number.
+    let none = || "-".to_owned();
     for ran in cases {
         for o in ran.checks.iter().flatten() {
             rows.push(vec![
@@ -123,8 +136,8 @@ fn print_checks(cases: &[Ran]) {
                 o.dtype.to_string(),
                 o.elements.to_string(),
                 o.mismatched.to_string(),
-                o.max_ulp.to_string(),
-                format!("{:.3e}", o.max_abs),
+                o.max_ulp.map_or_else(none, |ulps| ulps.to_string()),
+                if o.max_abs.is_nan() { none() } else { format!("{:.3e}", o.max_abs) },
                 o.exact.to_string(),
                 o.outside.to_string(),
                 o.expected_outside.to_string(),
@@ -147,13 +160,28 @@ fn print_checks(cases: &[Ran]) {
         "",
     ];
     table(&header, &rows, &[2, 3, 4, 5, 6, 7, 8, 9]);
+    for ran in cases {
+        for o in ran.checks.iter().flatten().filter(|o| !o.passed()) {
+            let wrong = o.first_wrong.iter();
+            wrong.for_each(|wrong| line(format!("{}{}{wrong}", ran.case.prefix, o.name)));
+        }
+    }
 }
 
 /// Whether fusing changed bits.
 fn print_variants(cases: &[Ran]) {
-    match cases.iter().filter_map(|ran| ran.unfused_differ).reduce(|a, b| a + b) {
+    let compared = || cases.iter().filter_map(|ran| Some((ran, ran.unfused_differ.as_ref()?)));
+    match compared().map(|(_, differ)| differ.elements).reduce(|a, b| a + b) {
         Some(0) => line("one kernel per op gives the same bits"),
-        Some(differ) => line(format!("one kernel per op gives other bits in {differ} elements")),
+        Some(elements) => {
+            line(format!("one kernel per op gives other bits in {elements} elements"));
+            for (ran, differ) in compared() {
+                if let Some((at, index, [fused, unfused])) = &differ.first {
+                    let name = format!("{}{}", ran.case.prefix, ran.names[*at]);
+                    line(format!("{name}{index:?} is {fused} fused, {unfused} with one kernel per op"));
+                }
+            }
+        }
         None => {}
     }
 }

@@ -57,9 +57,11 @@ fn sizes_that_overflow_or_are_negative() {
     ] {
         cases.misread(what, graph(ty, "neg %x").as_bytes(), &READ, &[word]);
     }
-    for ty in ["f32[9223372036854775807, s]", "f32[4294967296, 4294967296]", "f32[1099511627776, s]"] {
-        cases.refused("too large", graph(ty, "neg %x").as_bytes(), &RUN, &["x"]);
+    for ty in ["f32[9223372036854775807, s]", "f32[4294967296, 4294967296]"] {
+        cases.refused("too large", graph(ty, "neg %x").as_bytes(), &RUN, &["x", "address space"]);
     }
+    let wide = graph("f32[1099511627776, s]", "neg %x");
+    cases.starved("more than memory", wide.as_bytes(), &RUN, &["`x`", "f32[1099511627776, 16]", "bytes"]);
     for node in [
         "reshape %x {shape = [s, 5]}",
         "reshape %x {shape = [s, -4]}",
@@ -76,7 +78,7 @@ fn sizes_that_overflow_or_are_negative() {
     }
     let large =
         "graph @g(%x: f32[4]) {\n  %y = expand %x {shape = [1099511627776, 4]}\n  %z = exp %y\n  return %z\n}\n";
-    cases.refused("a large result", large.as_bytes(), &RUN, &[]);
+    cases.starved("a large result", large.as_bytes(), &RUN, &["f32[1099511627776, 4]", "bytes"]);
     let symbol = graph("f32[s, 4]", "neg %x").replace("1..", "9223372036854775807..");
     cases.refused("a large symbol", symbol.as_bytes(), &RUN, &["x"]);
     cases.finish(44);

@@ -47,7 +47,7 @@ impl<'p> Emit<'p> {
 
     /// Refuses a function; the expansion fails.
     pub(super) fn refuse(&mut self, f: ScalarFn, dtype: DType) -> Val {
-        let message = format!("{:?} has no such function on {dtype}, and it has no expansion", self.column);
+        let message = format!("{} has no such function on {dtype}, and it has no expansion", self.column.name());
         self.error.get_or_insert(InstError { op: f.name().to_owned(), message });
         Val(0)
     }

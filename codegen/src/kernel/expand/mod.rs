@@ -56,6 +56,15 @@ impl Column {
         }
     }
 
+    /// The targets of the column, in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Column::Cpu => "a CPU",
+            Column::Cuda => "an NVIDIA GPU",
+            Column::Ascend => "an Ascend NPU",
+        }
+    }
+
     /// Whether the target computes a function itself.
     pub fn is_native(self, f: ScalarFn) -> bool {
         matches!(self.of(f.spec()), Spelling::Native(_))

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use fusewright_abi::{DType, ParamAccess};
+use fusewright_graph::text::print_literal;
 use fusewright_graph::{Dim, Literal};
 
 use super::{MAX_ACCUMULATORS, MAX_LANES, Verifier, representable};
@@ -114,7 +115,9 @@ impl Verifier<'_> {
     }
 
     fn literal(&mut self, place: &str, literal: &Literal) {
-        self.require(representable(literal), place, || format!("{literal:?} is not a value of its dtype"));
+        self.require(representable(literal), place, || {
+            format!("`{}` is no value of its dtype", print_literal(literal))
+        });
     }
 
     fn order(&mut self, place: &str, order: Order) {

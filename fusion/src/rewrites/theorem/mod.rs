@@ -7,16 +7,15 @@
 //! somewhere, or it should be `exact`.
 
 mod instances;
-mod operands;
 
 use std::collections::BTreeMap;
 
 use fusewright_graph::interp::{InterpError, Symbols, run};
+use fusewright_graph::operands::{Values, tensors};
 use fusewright_graph::{DType, Dim, Graph, Op, Prim, ReduceOp, ScalarFn, Tensor, TensorType, TypeError, Value, num};
 
 use super::{Class, Rewrite};
 use instances::{Instance, instances};
-pub use operands::{Values, tensors};
 
 /// Types of the parameters, and texts of variables, on which a rewrite is checked as well.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -27,12 +26,14 @@ pub struct Sample {
     pub texts: BTreeMap<String, String>,
 }
 
+/// Value of every symbol.
+const ROWS: i64 = 3;
 /// Most elements of all values of a graph that is evaluated.
 const MOST_ELEMENTS: i64 = 1 << 22;
 
 /// Whether evaluating a graph takes little memory.
 fn is_small(graph: &Graph) -> bool {
-    let extent = |dim: &Dim| dim.eval(&|_| Some(operands::ROWS as i64)).ok().filter(|n| *n >= 0);
+    let extent = |dim: &Dim| dim.eval(&|_| Some(ROWS)).ok().filter(|n| *n >= 0);
     let elements = |value: u32| {
         graph.ty(Value(value)).shape.iter().try_fold(1i64, |product, dim| product.checked_mul(extent(dim)?))
     };
@@ -91,7 +92,7 @@ pub fn check(rewrite: &Rewrite, given: &[Sample], most: Effort, apply: Rewritten
         if !(is_small(&graph) && is_small(&rewritten)) {
             continue;
         }
-        for values in [Values::Edges, Values::Random, Values::Positive] {
+        for values in [Values::Edges, Values::Codes, Values::Positive] {
             verdict.judge(rewrite, [&graph, &rewritten], values);
         }
     }
@@ -100,7 +101,7 @@ pub fn check(rewrite: &Rewrite, given: &[Sample], most: Effort, apply: Rewritten
 
 impl Verdict {
     fn judge(&mut self, rewrite: &Rewrite, [left, right]: [&Graph; 2], values: Values) {
-        let inputs = tensors(left, values);
+        let inputs = tensors(left, ROWS, values);
         let evaluate = |graph: &Graph| run(graph, &inputs, &Symbols::new());
         let wrong = match (evaluate(left), evaluate(right)) {
             // Operands on which the left side has no value show nothing.

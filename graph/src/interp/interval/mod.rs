@@ -22,6 +22,8 @@ mod int;
 mod product;
 mod reduce;
 
+use std::fmt;
+
 use fusewright_abi::DType;
 
 use super::{Binding, Host, InterpError, NoHost, Symbols, machine, point};
@@ -115,6 +117,27 @@ impl Interval {
     }
 }
 
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.is_empty(), self.nan) {
+            (true, true) => f.write_str("NaN"),
+            (true, false) => f.write_str("no value"),
+            (false, nan) => write!(f, "{}{}", span(self.lo, self.hi, number), if nan { " or NaN" } else { "" }),
+        }
+    }
+}
+
+/// The ends of a range in words, one if they are written alike.
+fn span<T: Copy>(lo: T, hi: T, word: impl Fn(T) -> String) -> String {
+    let (lo, hi) = (word(lo), word(hi));
+    if lo == hi { lo } else { format!("{lo} to {hi}") }
+}
+
+/// A float as its shortest decimal.
+fn number(x: f64) -> String {
+    format!("{x:?}")
+}
+
 impl IntRange {
     /// A single value.
     pub fn point(v: i64) -> Self {
@@ -160,10 +183,12 @@ pub struct Report {
     pub far: usize,
     /// The first element outside its range.
     pub outside: Option<Outside>,
+    /// The first element that is as far outside as `far` counts.
+    pub first_far: Option<Outside>,
 }
 
-/// An element outside its range.
-#[derive(Clone, PartialEq, Debug)]
+/// An element outside its range, in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outside {
     /// Its index in row-major order.
     pub index: usize,
@@ -219,8 +244,8 @@ impl Enclosure {
                 for (index, (range, &x)) in ranges.iter().zip(values).enumerate() {
                     let distance = if range.contains(x) { 0 } else { range.distance(dtype, x) };
                     report.single_valued += usize::from(range.single().is_some());
-                    report.far += usize::from(distance > 1 && range.is_far(x));
-                    report.count(index, distance, || (format!("{x:?}"), format!("{range:?}")));
+                    let far = distance > 1 && range.is_far(x);
+                    report.count(index, distance, far, || (number(x), range.to_string()));
                 }
             }
             (Data::Int(ranges), Data::Int(values)) => {
@@ -230,8 +255,8 @@ impl Enclosure {
                     let distance = below.max(value(v).saturating_sub(value(range.hi))).max(0) as u64;
                     report.single_valued += usize::from(range.single().is_some());
                     let width = value(range.hi).saturating_sub(value(range.lo)).max(0) as u64;
-                    report.far += usize::from(distance > width.max(1));
-                    report.count(index, distance, || (value(v).to_string(), format!("{range:?}")));
+                    let words = || (value(v).to_string(), span(value(range.lo), value(range.hi), |v| v.to_string()));
+                    report.count(index, distance, distance > width.max(1), words);
                 }
             }
             _ => {}
@@ -259,15 +284,20 @@ impl Interval {
 }
 
 impl Report {
-    fn count(&mut self, index: usize, distance: u64, texts: impl FnOnce() -> (String, String)) {
+    fn count(&mut self, index: usize, distance: u64, far: bool, words: impl Fn() -> (String, String)) {
         if distance == 0 {
             self.inside += 1;
             return;
         }
         self.worst = self.worst.max(distance);
-        if self.outside.is_none() {
-            let (got, range) = texts();
-            self.outside = Some(Outside { index, got, range });
+        self.far += usize::from(far);
+        let described = || {
+            let (got, range) = words();
+            Outside { index, got, range }
+        };
+        self.outside.get_or_insert_with(described);
+        if far {
+            self.first_far.get_or_insert_with(described);
         }
     }
 }

@@ -1,0 +1,178 @@
+//! Made-up tensors: a generator with a stated sequence, the values at which arithmetic goes wrong, and operands of
+//! graphs made from both. Tests of equations, checks of users' patterns and runs without a file share them.
+
+use fusewright_abi::DType;
+
+use crate::dim::Dim;
+use crate::graph::{Graph, InputKind};
+use crate::num;
+use crate::prim::Rounding;
+use crate::tensor::Tensor;
+
+/// A SplitMix64 generator.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of a seed and a number.
+    pub fn new(seed: u64, number: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        random.next_bits();
+        random
+    }
+
+    /// The sequence of a seed and a name.
+    pub fn named(seed: u64, number: u64, name: &str) -> Self {
+        Random::new(seed, name.bytes().fold(number, |h, b| h.wrapping_mul(0x100_0000_01b3) ^ u64::from(b)))
+    }
+
+    /// 64 bits.
+    pub fn next_bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next_bits() % n as u64) as usize
+    }
+
+    /// True once in `n` times.
+    pub fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of `items`.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())]
+    }
+
+    /// A number in −1..1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next_bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}
+
+/// Values at and beyond the ends of what some dtype holds, zeros, infinities and NaN.
+pub const THRESHOLDS: [f64; 18] = [
+    0.0,
+    -0.0,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::NAN,
+    1e-40,
+    -1e-45,
+    6e-8,
+    1.0,
+    -1.0,
+    448.0,
+    -464.0,
+    480.0,
+    65519.0,
+    -65520.0,
+    3.4e38,
+    -1.17e-38,
+    0.000_976_562_5,
+];
+
+/// Values of a float dtype at which functions change: its ends, both sides of one, zeros, infinities and NaN. They are
+/// few, so that every pair can meet.
+pub fn float_edges(dtype: DType) -> Vec<f64> {
+    let (largest, least, step) = (num::max_finite(dtype), num::next_up(dtype, 0.0), num::ulp(dtype, 1.0));
+    let near = [0.0, 1.0, 1.0 + step, 0.5, 1.5, 2.0, 3.0, 7.0, least, 3.0 * least, largest, largest / 2.0];
+    let signed = near.into_iter().flat_map(|x| [x, -x]);
+    let all = signed.chain([f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
+    all.map(|x| num::round_to(dtype, x, Rounding::NearestEven, false)).collect()
+}
+
+/// Values of an integer dtype at which functions change: its ends, numbers about zero, counts of bits.
+pub fn int_edges(dtype: DType) -> Vec<i64> {
+    if dtype == DType::Bool {
+        return vec![0, 1];
+    }
+    let (least, greatest) = num::int_range(dtype);
+    let ends = [least, greatest, greatest / 2, least + 1].map(|v| v as i64);
+    [0, 1, 2, 3, -1, -2, 31, 32, 63, 64, 255].into_iter().chain(ends).collect()
+}
+
+/// What the elements of operands are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Values {
+    /// Of ordinary size.
+    Ordinary,
+    /// Positive numbers near one.
+    Positive,
+    /// Edge values; the inputs differ in the stride at which they go through them, so that pairs meet.
+    Edges,
+    /// Codes at random.
+    Codes,
+}
+
+/// A tensor per user input, with `rows` for every symbol. The same graph gives the same tensors.
+///
+/// # Panics
+/// Extents that are negative or beyond 64 bits there: a caller knows its graphs.
+pub fn tensors(graph: &Graph, rows: i64, values: Values) -> Vec<Tensor> {
+    let mut random = Random::new(1, values as u64);
+    let mut stride = 1usize;
+    let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
+    let tensor = |input: &crate::graph::Input| {
+        let ty = graph.ty(input.value);
+        let extent = |dim: &Dim| dim.eval(&|_| Some(rows)).ok().and_then(|n| usize::try_from(n).ok());
+        let shape: Option<Vec<usize>> = ty.shape.iter().map(extent).collect();
+        let shape = shape.expect("extents are small sums and products of rows");
+        let count: usize = shape.iter().product();
+        let dtype = ty.dtype;
+        let made = if dtype.is_float() {
+            let edges = float_edges(dtype);
+            let element = |i: usize| match values {
+                Values::Ordinary => random.unit() * 4.0,
+                Values::Positive => 1.0 + random.unit() / 4.0,
+                Values::Edges => edges[i / stride % edges.len()],
+                Values::Codes => num::decode(dtype, random.next_bits()),
+            };
+            let elements = (0..count).map(element).collect();
+            stride = stride.saturating_mul(edges.len());
+            Tensor::from_f64(dtype, &shape, elements)
+        } else {
+            let edges = int_edges(dtype);
+            let element = |i: usize| match values {
+                Values::Ordinary => random.below(9) as i64,
+                Values::Edges => edges[i / stride % edges.len()],
+                Values::Positive | Values::Codes => random.next_bits() as i64,
+            };
+            let elements = (0..count).map(element).collect();
+            stride = stride.saturating_mul(edges.len());
+            Tensor::from_i64(dtype, &shape, elements)
+        };
+        made.expect("there are as many elements as the shape takes")
+    };
+    users.map(tensor).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_are_the_same_each_time_and_pairs_of_edges_meet() {
+        let text =
+            "graph @g(s: 0..; %x: bf16[s, 64], %y: bf16[s, 64], %b: bool[s]) {\n  %z = add %x, %y\n  return %z\n}\n";
+        let graph: Graph = text.parse().expect("the text is right");
+        for values in [Values::Ordinary, Values::Positive, Values::Edges, Values::Codes] {
+            let bytes = || tensors(&graph, 12, values).iter().map(Tensor::to_bytes).collect::<Vec<_>>();
+            assert_eq!(bytes(), bytes(), "{values:?}");
+        }
+        let made = tensors(&graph, 12, Values::Edges);
+        let codes = |i: usize| (0..made[i].len()).filter_map(|at| made[i].code(at)).collect::<Vec<_>>();
+        let (x, y) = (codes(0), codes(1));
+        let distinct: std::collections::BTreeSet<u64> = x.iter().copied().collect();
+        let pairs: std::collections::BTreeSet<(u64, u64)> = x.into_iter().zip(y).collect();
+        assert_eq!(pairs.len(), distinct.len() * distinct.len());
+        let positive = tensors(&graph, 3, Values::Positive);
+        assert!(positive[0].floats().expect("floats").iter().all(|x| (0.75..=1.25).contains(x)));
+    }
+}
