@@ -36,7 +36,8 @@ fn run(text: &str, inputs: &[Tensor], kernels_alone: bool) -> [Vec<Tensor>; 2] {
     }
     let point = interp::run(&graph, inputs, &symbols).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let given: Vec<HostTensor> = inputs.iter().map(HostTensor::from).collect();
+    let given = inputs.iter().map(HostTensor::of).collect::<Result<Vec<HostTensor>, _>>();
+    let given = given.unwrap_or_else(|e| panic!("{e}"));
     let results = compiled.program.run(&given.iter().collect::<Vec<_>>(), 2).unwrap_or_else(|e| panic!("{e}"));
     let tensor = |t: &HostTensor| Tensor::from_bytes(t.dtype, &t.shape, &t.bytes).expect("bytes of its type");
     [point, results.iter().map(tensor).collect()]
