@@ -19,6 +19,7 @@ composites! {
     nvfp4: SPEC => QuantizeNvfp4;
     quantize: SPEC => DynamicScale, Floor, QuantizeDynamic;
     quantize_affine: SPEC => Offset, QuantizeAffine;
+    quantize_asymmetric: SPEC => QuantizeAsymmetric;
     quantize_static: SPEC => Apply, Codes, NanCode, QuantizeStatic;
     rms_norm: SPEC => RmsNorm, RmsRounding;
     rms_scale: SPEC => Mean, RmsScale, Root;

@@ -1,9 +1,9 @@
 //! `quantize_dynamic(x[, upper]) → (q, scale)`: one scale per slice of the last axis, from its largest magnitude, in f32.
 //!
 //! `absmax` is the largest magnitude, no larger than `upper` where that is given; `floor_of` says how a small one is
-//! kept from making a scale of zero. `scale` is `absmax / bound`, `1 / (bound / absmax)` or the next power of two, and
-//! `apply` says how it meets `x`: as divisor, as reciprocal, or not at all, as the quotient `bound / absmax`, which is 0
-//! for an `absmax` of 0. Codes are those of [`quantize_static`](super::QuantizeStatic). Unless `nan` is `propagate`,
+//! kept from making a scale of zero. `scale` is `absmax / bound`, `1 / (bound / absmax)`, `bound / absmax` or the next
+//! power of two, and `apply` says how it meets `x`: as divisor, as reciprocal, or not at all, as the quotient
+//! `bound / absmax`, which is 0 for an `absmax` of 0. Codes are those of [`quantize_static`](super::QuantizeStatic). Unless `nan` is `propagate`,
 //! NaN counts for nothing in `absmax`. A group quantiser is this op on a tensor whose last axis is the group.
 
 use fusewright_abi::DType::{self, F32};
@@ -40,14 +40,17 @@ pub enum DynamicScale {
     Inverse,
     /// The least power of two that is no less than the quotient.
     PowerOfTwo,
+    /// `bound / absmax`: what `x` is multiplied by, not its inverse.
+    Factor,
 }
 
 const FLOORS: [(&str, Floor); 4] =
     [("none", Floor::None), ("scale", Floor::Scale), ("absmax", Floor::AbsMax), ("zero", Floor::Zero)];
-const SCALES: [(&str, DynamicScale); 3] = [
+const SCALES: [(&str, DynamicScale); 4] = [
     ("quotient", DynamicScale::Quotient),
     ("inverse", DynamicScale::Inverse),
     ("power_of_two", DynamicScale::PowerOfTwo),
+    ("factor", DynamicScale::Factor),
 ];
 
 /// Attributes of `quantize_dynamic`.
@@ -126,6 +129,9 @@ fn variants() -> Vec<Composite> {
         QuantizeDynamic { apply: Apply::Factor, scale, ..int8 },
         QuantizeDynamic { apply: Apply::Factor, nan: NanCode::Skip, ..int8 },
         QuantizeDynamic { apply: Apply::Factor, nan: NanCode::Skip, scale: inverse, ..int8 },
+        QuantizeDynamic { apply: Apply::Factor, nan: NanCode::Skip, scale: DynamicScale::Factor, ..int8 },
+        QuantizeDynamic { floor_of: Floor::Scale, apply: Apply::Reciprocal, nan: NanCode::High, ..fp8 },
+        QuantizeDynamic { floor_of: Floor::Scale, apply: Apply::Reciprocal, nan: NanCode::Skip, ..int8 },
     ]);
     all.into_iter().map(Composite::new).collect()
 }
@@ -152,10 +158,11 @@ impl CompositeOp for QuantizeDynamic {
         let x = b.cast(operands[0], F32)?;
         let bound = b.attr("bound", F32, self.bound)?;
         let largest = self.largest(b, x, operands.get(1).copied())?;
-        let inverse = self.scale == DynamicScale::Inverse;
-        let factor = (inverse || self.apply == Apply::Factor).then(|| b.div(bound, largest)).transpose()?;
-        let mut scale = match factor {
-            Some(factor) if inverse => b.div(b.float(F32, 1.0)?, factor)?,
+        let by_factor = matches!(self.scale, DynamicScale::Inverse | DynamicScale::Factor);
+        let factor = (by_factor || self.apply == Apply::Factor).then(|| b.div(bound, largest)).transpose()?;
+        let mut scale = match (factor, self.scale) {
+            (Some(factor), DynamicScale::Inverse) => b.div(b.float(F32, 1.0)?, factor)?,
+            (Some(factor), DynamicScale::Factor) => factor,
             _ => b.div(largest, bound)?,
         };
         if self.floor_of == Floor::Scale {

@@ -1,10 +1,11 @@
-//! `rms_norm(x[, w]) = x · rms_scale(x) · w`, in f32, rounded where `round` says.
+//! `rms_norm(x[, w]) = x · rms_scale(x) · w`, or `x / √v · w` for a root that divides, in f32, rounded where `round` says.
 //!
 //! The variants are those of the numerics tables: frameworks disagree on where the result is rounded, and the
 //! difference is visible in bf16. Without a weight there is one rounding, to the dtype of `x`.
 
 use fusewright_abi::DType::F32;
 
+use super::rms_scale::ROOTS;
 use super::{AttrValue, Attrs, Composite, CompositeOp, OpSpec, RmsScale};
 use crate::builder::Builder;
 use crate::dim::Dim;
@@ -20,9 +21,16 @@ pub enum RmsRounding {
     /// Before the weight, to the dtype of the weight, in which the product is (Hugging Face models). A sum in f32 that
     /// is normalised before it is rounded gives a result in the dtype of the weight (Ascend kernels).
     BeforeWeight,
+    /// Before the weight, to the dtype of `x`; the product with a weight of another dtype is in f32 (Hugging Face models
+    /// whose norms keep f32 weights). With a weight of the same dtype it is [`RmsRounding::BeforeWeight`].
+    BeforeOtherWeight,
 }
 
-const ROUNDINGS: [(&str, RmsRounding); 2] = [("once", RmsRounding::Once), ("before_weight", RmsRounding::BeforeWeight)];
+const ROUNDINGS: [(&str, RmsRounding); 3] = [
+    ("once", RmsRounding::Once),
+    ("before_weight", RmsRounding::BeforeWeight),
+    ("before_other_weight", RmsRounding::BeforeOtherWeight),
+];
 
 /// Attributes of `rms_norm`.
 #[derive(Clone, Debug)]
@@ -46,11 +54,15 @@ pub(super) const SPEC: OpSpec = OpSpec {
     optional: 1,
     parse: |attrs| {
         let round = attrs.word("round", &ROUNDINGS)?;
-        Ok(Composite::new(RmsNorm { scale: RmsScale::parse(attrs)?, round }))
+        Ok(Composite::new(RmsNorm { scale: RmsScale::parse(attrs, &ROOTS)?, round }))
     },
     variants: || {
-        let of = |scale| ROUNDINGS.map(|(_, round)| Composite::new(RmsNorm { scale, round }));
-        RmsScale::variants().into_iter().flat_map(of).collect()
+        let of = |(i, scale)| {
+            // Weights of another dtype than the rows are those of models, which take the plain root.
+            let rounds = if i == 0 { &ROUNDINGS[..] } else { &ROUNDINGS[..2] };
+            rounds.iter().map(move |&(_, round)| Composite::new(RmsNorm { scale, round }))
+        };
+        RmsScale::variants().into_iter().enumerate().flat_map(of).collect()
     },
     operands: |dtype| {
         let lanes = Dim::constant(64);
@@ -70,11 +82,14 @@ impl CompositeOp for RmsNorm {
 
     fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
         let (x, dtype) = (b.cast(operands[0], F32)?, b.dtype(operands[0]));
-        let normal = b.mul(x, self.scale.of(b, x)?)?;
+        let normal = self.scale.normal(b, x)?;
         let y = match (operands.get(1), self.round) {
             (None, _) => b.cast(normal, dtype)?,
             (Some(&w), RmsRounding::Once) => b.cast(b.mul(normal, b.cast(w, F32)?)?, dtype)?,
-            (Some(&w), RmsRounding::BeforeWeight) => b.mul(b.cast(normal, b.dtype(w))?, w)?,
+            (Some(&w), RmsRounding::BeforeOtherWeight) if b.dtype(w) != dtype => {
+                b.mul(b.cast(b.cast(normal, dtype)?, F32)?, b.cast(w, F32)?)?
+            }
+            (Some(&w), _) => b.mul(b.cast(normal, b.dtype(w))?, w)?,
         };
         Ok(vec![y])
     }

@@ -30,12 +30,34 @@ pub enum Root {
     Rsqrt,
     /// `1 / √v`, rounded twice.
     Inverse,
+    /// Not at all: norms divide by `√v`.
+    Divide,
 }
 
 const MEANS: [(&str, Mean); 2] = [("quotient", Mean::Quotient), ("parts", Mean::Parts)];
-const ROOTS: [(&str, Root); 2] = [("rsqrt", Root::Rsqrt), ("inverse", Root::Inverse)];
+const FACTORS: [(&str, Root); 2] = [("rsqrt", Root::Rsqrt), ("inverse", Root::Inverse)];
+pub(super) const ROOTS: [(&str, Root); 3] =
+    [("rsqrt", Root::Rsqrt), ("inverse", Root::Inverse), ("divide", Root::Divide)];
 
-/// Attributes of `rms_scale`.
+impl Root {
+    /// The reciprocal root of an f32 value.
+    fn reciprocal(self, b: &Builder, v: Value) -> Result<Value, TypeError> {
+        match self {
+            Root::Rsqrt => b.map(ScalarFn::Rsqrt, &[v]),
+            Root::Inverse | Root::Divide => b.div(b.float(F32, 1.0)?, b.map(ScalarFn::Sqrt, &[v])?),
+        }
+    }
+
+    /// An f32 value over the root of another.
+    pub(super) fn normal(self, b: &Builder, x: Value, v: Value) -> Result<Value, TypeError> {
+        match self {
+            Root::Divide => b.div(x, b.map(ScalarFn::Sqrt, &[v])?),
+            Root::Rsqrt | Root::Inverse => b.mul(x, self.reciprocal(b, v)?),
+        }
+    }
+}
+
+/// Attributes of `rms_scale`, where the root is a factor, and of norms.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RmsScale {
     /// Added to the mean of squares, inside the root; an f32 value.
@@ -50,8 +72,8 @@ pub(super) const SPEC: OpSpec = OpSpec {
     name: "rms_scale",
     arity: 1,
     optional: 0,
-    parse: |attrs| Ok(Composite::new(RmsScale::parse(attrs)?)),
-    variants: || RmsScale::variants().map(Composite::new).to_vec(),
+    parse: |attrs| Ok(Composite::new(RmsScale::parse(attrs, &FACTORS)?)),
+    variants: || RmsScale::variants().into_iter().filter(|s| s.root != Root::Divide).map(Composite::new).collect(),
     operands: |dtype: DType| vec![TensorType::new(dtype, [Dim::symbol("s"), Dim::constant(64)])],
 };
 
@@ -61,16 +83,16 @@ impl RmsScale {
         RmsScale { eps, mean: Mean::Quotient, root: Root::Rsqrt }
     }
 
-    pub(super) fn parse(attrs: &Attrs) -> Result<Self, String> {
-        let (mean, root) = (attrs.word_or_first("mean", &MEANS)?, attrs.word_or_first("root", &ROOTS)?);
+    pub(super) fn parse(attrs: &Attrs, roots: &[(&str, Root)]) -> Result<Self, String> {
+        let (mean, root) = (attrs.word_or_first("mean", &MEANS)?, attrs.word_or_first("root", roots)?);
         Ok(RmsScale { eps: attrs.float("eps")?, mean, root })
     }
 
     /// The forms that graphs and kernels hold.
-    pub(super) fn variants() -> [Self; 3] {
+    pub(super) fn variants() -> [Self; 4] {
         let plain = RmsScale::new(f64::from(1e-6f32));
-        let inverse = RmsScale { root: Root::Inverse, ..plain };
-        [plain, inverse, RmsScale { mean: Mean::Parts, ..inverse }]
+        let [inverse, divide] = [Root::Inverse, Root::Divide].map(|root| RmsScale { root, ..plain });
+        [plain, inverse, RmsScale { mean: Mean::Parts, ..inverse }, divide]
     }
 
     /// The attributes behind the others of an op.
@@ -78,18 +100,19 @@ impl RmsScale {
         attrs.and("mean", &MEANS, &self.mean).and("root", &ROOTS, &self.root)
     }
 
-    /// The reciprocal root of an f32 value.
-    pub(super) fn of(&self, b: &Builder, x: Value) -> Result<Value, TypeError> {
+    /// The mean of squares of an f32 value, and `eps`.
+    fn mean_square(&self, b: &Builder, x: Value) -> Result<Value, TypeError> {
         let square = b.mul(x, x)?;
         let mean = match self.mean {
             Mean::Quotient => b.mean_last(square)?,
             Mean::Parts => b.reduce_last(ReduceOp::Add, b.mul(square, share(b, x)?)?)?,
         };
-        let v = b.add(mean, b.attr("eps", F32, self.eps)?)?;
-        match self.root {
-            Root::Rsqrt => b.map(ScalarFn::Rsqrt, &[v]),
-            Root::Inverse => b.div(b.float(F32, 1.0)?, b.map(ScalarFn::Sqrt, &[v])?),
-        }
+        b.add(mean, b.attr("eps", F32, self.eps)?)
+    }
+
+    /// An f32 value over its root mean square.
+    pub(super) fn normal(&self, b: &Builder, x: Value) -> Result<Value, TypeError> {
+        self.root.normal(b, x, self.mean_square(b, x)?)
     }
 }
 
@@ -112,6 +135,6 @@ impl CompositeOp for RmsScale {
     }
 
     fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
-        Ok(vec![self.of(b, b.cast(operands[0], F32)?)?])
+        Ok(vec![self.root.reciprocal(b, self.mean_square(b, b.cast(operands[0], F32)?)?)?])
     }
 }

@@ -11,7 +11,7 @@ const I8: i64 = 2;
 const F8: i64 = 29;
 
 /// The composites of a graph with their attributes.
-fn composites(graph: &Graph) -> Vec<String> {
+pub(super) fn composites(graph: &Graph) -> Vec<String> {
     let mut found = Vec::new();
     for node in graph.nodes() {
         if let Op::Composite(composite) = &node.op {

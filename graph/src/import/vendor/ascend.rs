@@ -5,16 +5,17 @@ use fusewright_abi::DType;
 use super::super::aten::layout::cut;
 use super::super::aten::promote::convert;
 use super::super::call::{Call, Imported, Refusal};
+use super::ascend_quant::{dynamic_codes, static_codes};
 use super::{One, wide};
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::ops::{
-    Apply, Codes, Composite, DynamicScale, Mean, NanCode, Offset, QuantizeAffine, QuantizeDynamic, QuantizeStatic,
-    RmsNorm, RmsRounding, RmsScale, Root, RopeNeox, Silu, SiluForm,
+    Apply, Codes, Composite, DynamicScale, GemmaRmsNorm, Mean, NanCode, QuantizeDynamic, RmsNorm, RmsRounding,
+    RmsScale, Root, RopeInterleaved, RopeNeox, Silu, SiluForm,
 };
 
 /// `1 / √(Σ z²·(1/n) + eps)`; the factor comes before the sum.
-fn scale(call: &Call<'_>) -> Result<RmsScale, Refusal> {
+pub(super) fn scale(call: &Call<'_>) -> Result<RmsScale, Refusal> {
     let eps = f64::from(call.scalar("epsilon")?.as_f64() as f32);
     Ok(RmsScale { eps, mean: Mean::Parts, root: Root::Inverse })
 }
@@ -28,6 +29,19 @@ fn norm(call: &Call<'_>, operands: &[Value], round: RmsRounding) -> Imported {
 
 pub(super) fn rms_norm(call: &Call<'_>) -> Imported {
     norm(call, &[call.tensor("self")?, call.tensor("gamma")?], RmsRounding::Once)
+}
+
+/// With the weight as its distance from one. The kernel's source states the formula alone; it is rounded as
+/// `npu_rms_norm` is.
+pub(super) fn gemma_rms_norm(call: &Call<'_>) -> Imported {
+    let (scale, x) = (scale(call)?, call.tensor("self")?);
+    let y = call.b.composite(Composite::new(GemmaRmsNorm { scale }), &[x, call.tensor("gamma")?])?[0];
+    Ok(vec![y, call.b.composite(Composite::new(scale), &[x])?[0]])
+}
+
+/// As `npu_add_rms_norm`; there is no bias.
+pub(super) fn add_rms_norm_bias(call: &Call<'_>) -> Imported {
+    if call.is_none("beta")? { add_rms_norm(call) } else { Err("a bias".into()) }
 }
 
 /// The norm, the reciprocal deviation and the sum. bf16 normalises the unrounded sum, f16 the rounded one.
@@ -53,7 +67,7 @@ pub(super) fn add_rms_norm(call: &Call<'_>) -> Imported {
 }
 
 /// A parameter of one element, or one per channel along `axis`, shaped to broadcast.
-fn channel(call: &Call<'_>, name: &str, axis: usize, rank: usize) -> One {
+pub(super) fn channel(call: &Call<'_>, name: &str, axis: usize, rank: usize) -> One {
     let x = wide(call, name)?;
     let extent = call.b.ty(x).elements();
     if extent.as_const() == Some(1) {
@@ -74,35 +88,27 @@ pub(super) fn quantize(call: &Call<'_>) -> Imported {
     let rank = b.ty(x).rank();
     let axis = call.axis("axis", rank)?;
     let apply = if call.bool("div_mode")? { Apply::Divide } else { Apply::Multiply };
-    let (scale, bound) = (channel(call, "scales", axis, rank)?, 127.0);
-    if call.is_none("zero_points")? {
-        let op = QuantizeStatic { codes: Codes::I8, apply, bound, nan: NanCode::Propagate };
-        return Ok(b.composite(Composite::new(op), &[x, scale])?);
-    }
-    let op = QuantizeAffine { apply, offset: Offset::BeforeRounding, bound };
-    Ok(b.composite(Composite::new(op), &[x, scale, channel(call, "zero_points", axis, rank)?])?)
+    let zero = if call.is_none("zero_points")? { None } else { Some(channel(call, "zero_points", axis, rank)?) };
+    Ok(vec![static_codes(call, x, apply, (channel(call, "scales", axis, rank)?, zero))?])
 }
 
 /// Codes by the factor `127 / absmax`, and the reciprocal of that factor as scale; a row of zeros has codes 0.
 pub(super) fn dynamic_quant(call: &Call<'_>) -> Imported {
-    let b = call.b;
     if !call.is_none("group_index")? || call.word("quant_mode")? != "pertoken" || !call.is_none("dst_type")? {
         return Err("a mode other than int8 per token".into());
     }
-    let mut x = call.tensor("input")?;
-    if !call.is_none("smooth_scales")? {
-        x = b.mul(wide(call, "input")?, wide(call, "smooth_scales")?)?;
-    }
-    let (scale, apply, nan) = (DynamicScale::Inverse, Apply::Factor, NanCode::Skip);
-    let op = QuantizeDynamic { codes: Codes::I8, bound: 127.0, scale, apply, nan, ..QuantizeDynamic::default() };
-    let results = b.composite(Composite::new(op), &[x])?;
-    let mut rows = b.ty(results[1]).shape;
-    rows.pop();
-    Ok(vec![results[0], b.reshape(results[1], rows)?])
+    let smooth = (!call.is_none("smooth_scales")?).then_some("smooth_scales");
+    Ok(dynamic_codes(call, call.tensor("input")?, smooth, DynamicScale::Inverse)?.to_vec())
+}
+
+/// Codes by the factor `127 / absmax`, which is 0 for a row of zeros, and a number made of it or of its parts.
+pub(super) fn per_token(scale: DynamicScale) -> QuantizeDynamic {
+    let (apply, nan) = (Apply::Factor, NanCode::Skip);
+    QuantizeDynamic { codes: Codes::I8, bound: 127.0, scale, apply, nan, ..QuantizeDynamic::default() }
 }
 
 /// The two halves of an axis.
-fn split(call: &Call<'_>, x: Value, axis: usize) -> Result<[Value; 2], Refusal> {
+pub(super) fn split(call: &Call<'_>, x: Value, axis: usize) -> Result<[Value; 2], Refusal> {
     let extent = call.b.ty(x).shape[axis].clone();
     let half = extent.exact_div(&Dim::constant(2)).ok_or("an odd axis")?;
     Ok([cut(call, x, axis, [Dim::constant(0), half.clone()], 1)?, cut(call, x, axis, [half, extent], 1)?])
@@ -119,11 +125,12 @@ pub(super) fn swiglu(call: &Call<'_>) -> Imported {
 
 /// `x·r1 + rotate(x)·r2` in f32, rounded once.
 fn rotated(call: &Call<'_>, x: Value, cos: &str, sin: &str) -> One {
-    if call.word("rotary_mode")? != "half" {
-        return Err("interleaved pairs".into());
-    }
+    let op = match call.word("rotary_mode")? {
+        "half" => Composite::new(RopeNeox),
+        "interleave" => Composite::new(RopeInterleaved),
+        other => return Err(format!("a rotation of `{other}`").into()),
+    };
     let b = call.b;
-    let op = Composite::new(RopeNeox);
     let y = b.composite(op, &[convert(b, x, DType::F32)?, wide(call, cos)?, wide(call, sin)?])?[0];
     Ok(b.cast(y, b.dtype(x))?)
 }

@@ -11,14 +11,18 @@ use crate::graph::Value;
 use crate::ops::{Composite, QuantizeNvfp4};
 use crate::prim::{Literal, Prim};
 
+pub(super) fn nvfp4(call: &Call<'_>) -> Imported {
+    let swizzled = call.bool("is_sf_swizzled_layout")?;
+    nvfp4_codes(call, call.tensor("input")?, single(call, "input_scale")?, swizzled)
+}
+
 /// NVFP4 codes, and scales in the layout that the result has: one per block in row order, or in tiles of 128 rows by four
 /// blocks, four scales to an i32.
-pub(super) fn nvfp4(call: &Call<'_>) -> Imported {
+pub(super) fn nvfp4_codes(call: &Call<'_>, x: Value, scale: Value, swizzled: bool) -> Imported {
     let b = call.b;
-    let x = call.tensor("input")?;
-    let results = b.composite(Composite::new(QuantizeNvfp4), &[x, single(call, "input_scale")?])?;
+    let results = b.composite(Composite::new(QuantizeNvfp4), &[x, scale])?;
     let [_, stated] = call.results else { return Err("not two results".into()) };
-    let tiled = call.bool("is_sf_swizzled_layout")? || stated.dtype.bits() == 32;
+    let tiled = swizzled || stated.dtype.bits() == 32;
     let scales = if tiled { in_tiles(call, results[1])? } else { results[1] };
     let words = stated.dtype.bits();
     let scales = match words {

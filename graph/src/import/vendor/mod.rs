@@ -5,7 +5,11 @@
 //! effects would.
 
 mod ascend;
+mod ascend_quant;
 mod blocks;
+mod gated;
+mod groups;
+mod norms;
 mod vllm;
 
 use fusewright_abi::DType;
@@ -29,7 +33,49 @@ pub(super) fn find(target: &str) -> Option<&'static Row> {
 const VLLM: &[Row] = &[
     row("_C.rms_norm", "result!, input, weight, epsilon", vllm::rms_norm),
     row("_C.fused_add_rms_norm", "input!, residual!, weight, epsilon", vllm::fused_add_rms_norm),
-    row("_C.silu_and_mul", "result!, input", vllm::silu_and_mul),
+    row("_C.silu_and_mul", "result!, input", gated::silu_and_mul),
+    row("_C.mul_and_silu", "out!, input", gated::mul_and_silu),
+    row("_C.gelu_and_mul", "out!, input", gated::gelu_and_mul),
+    row("_C.gelu_tanh_and_mul", "out!, input", gated::gelu_tanh_and_mul),
+    row("_C.fatrelu_and_mul", "out!, input, threshold", gated::fatrelu_and_mul),
+    row("_C.silu_and_mul_quant", "result!, input, scale", gated::silu_and_mul_quant),
+    row(
+        "_C.silu_and_mul_per_block_quant",
+        "out!, input, scales!, group_size, scale_ub=None, is_scale_transposed=False",
+        gated::silu_and_mul_per_block_quant,
+    ),
+    row(
+        "_C.silu_and_mul_nvfp4_quant",
+        "result!, result_block_scale!, input, input_global_scale",
+        gated::silu_and_mul_nvfp4_quant,
+    ),
+    row("_C.rms_norm_static_fp8_quant", "result!, input, weight, scale, epsilon", norms::static_fp8),
+    row(
+        "_C.fused_add_rms_norm_static_fp8_quant",
+        "result!, input, residual!, weight, scale, epsilon",
+        norms::add_static_fp8,
+    ),
+    row(
+        "_C.rms_norm_dynamic_per_token_quant",
+        "result!, input, weight, scale!, epsilon, scale_ub=None, residual!=None",
+        norms::dynamic_per_token,
+    ),
+    row(
+        "_C.rms_norm_per_block_quant",
+        "result!, input, weight, scale!, epsilon, scale_ub=None, residual!=None, group_size, is_scale_transposed=False",
+        norms::per_block,
+    ),
+    row(
+        "_C.fused_qk_norm_rope",
+        "qkv!, num_heads_q, num_heads_k, num_heads_v, head_dim, eps, q_weight, k_weight, cos_sin_cache, is_neox, position_ids, forced_token_heads_per_warp=-1",
+        norms::qk_norm_rope,
+    ),
+    row("vllm_ir.rms_norm", "x, weight=None, epsilon, variance_size=None", norms::native_norm),
+    row(
+        "vllm_ir.fused_add_rms_norm",
+        "x, x_residual, weight=None, epsilon, variance_size=None",
+        norms::native_add_norm,
+    ),
     row("_C.static_scaled_fp8_quant", "result!, input, scale, group_shape=None", vllm::static_fp8),
     row("_C.dynamic_scaled_fp8_quant", "result!, input, scale!", vllm::tensor_fp8),
     row("_C.dynamic_per_token_scaled_fp8_quant", "result!, input, scale!, scale_ub=None", vllm::token_fp8),
@@ -39,7 +85,7 @@ const VLLM: &[Row] = &[
         vllm::group_fp8,
     ),
     row("_C.static_scaled_int8_quant", "result!, input, scale, azp=None", vllm::static_int8),
-    row("_C.dynamic_scaled_int8_quant", "result!, input, scale!, azp=None", vllm::token_int8),
+    row("_C.dynamic_scaled_int8_quant", "result!, input, scale!, azp!=None", vllm::token_int8),
     row(
         "_C.scaled_fp4_quant",
         "output!, input, output_scale!, input_scale, is_sf_swizzled_layout=False",
@@ -57,6 +103,24 @@ const VLLM: &[Row] = &[
 
 const ASCEND: &[Row] = &[
     row("npu.npu_rms_norm", "self, gamma, epsilon=1e-06", ascend::rms_norm),
+    row("npu.npu_gemma_rms_norm", "self, gamma, epsilon=1e-06", ascend::gemma_rms_norm),
+    row("_C_ascend.npu_add_rms_norm_bias", "x1, x2, gamma, beta=None, epsilon=1e-06", ascend::add_rms_norm_bias),
+    row("vllm.quantize", "x, scale, scale_reciprocal, offset", ascend_quant::quantize),
+    row(
+        "npu.npu_add_rms_norm_quant",
+        "x1, x2, gamma, scales1, zero_points1=None, beta=None, scales2=None, zero_points2=None, axis=-1, epsilon=1e-06, div_mode=True, dst_type=None",
+        ascend_quant::add_rms_norm_quant,
+    ),
+    row(
+        "npu.npu_add_rms_norm_dynamic_quant",
+        "x1, x2, gamma, smooth_scale1=None, smooth_scale2=None, beta=None, epsilon=1e-06, output_mask=None, y_dtype=None",
+        ascend_quant::add_rms_norm_dynamic_quant,
+    ),
+    row(
+        "npu.npu_swiglu_quant",
+        "x, smooth_scales=None, offsets=None, group_index=None, activate_left=False, quant_mode=0, group_list_type=0, dst_type=None",
+        ascend_quant::swiglu_quant,
+    ),
     row("npu.npu_add_rms_norm", "x1, x2, gamma, epsilon=1e-06", ascend::add_rms_norm),
     row("npu.npu_quantize", "self, scales, zero_points, dtype, axis=1, div_mode=True", ascend::quantize),
     row(

@@ -5,18 +5,19 @@ use fusewright_abi::DType;
 use super::super::aten::layout::cut;
 use super::super::aten::promote::convert;
 use super::super::call::{Call, Imported, Refusal};
+use super::groups::{dynamic_groups, in_groups, least_fp8_scale};
 use super::{One, absmax, f32, last_axis, wide};
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::ops::{
-    Apply, Codes, Composite, DynamicScale, Floor, NanCode, Offset, QuantizeAffine, QuantizeDynamic, QuantizeStatic,
-    RmsNorm, RmsRounding, Silu, SiluForm,
+    Apply, Codes, Composite, DynamicScale, Floor, NanCode, Offset, QuantizeAffine, QuantizeAsymmetric, QuantizeDynamic,
+    QuantizeStatic, RmsNorm, RmsRounding,
 };
 use crate::prim::{Prim, Sdpa};
 use crate::scalar::ScalarFn;
 
 /// `x · rstd · w` in f32, rounded once.
-fn norm(call: &Call<'_>, x: Value) -> One {
+pub(super) fn norm(call: &Call<'_>, x: Value) -> One {
     let eps = f64::from(call.scalar("epsilon")?.as_f64() as f32);
     let op = Composite::new(RmsNorm::new(eps, RmsRounding::Once));
     Ok(call.b.composite(op, &[x, call.tensor("weight")?])?[0])
@@ -30,13 +31,6 @@ pub(super) fn rms_norm(call: &Call<'_>) -> Imported {
 pub(super) fn fused_add_rms_norm(call: &Call<'_>) -> Imported {
     let sum = call.b.add(call.tensor("input")?, call.tensor("residual")?)?;
     Ok(vec![norm(call, sum)?, sum])
-}
-
-pub(super) fn silu_and_mul(call: &Call<'_>) -> Imported {
-    let x = call.tensor("input")?;
-    let [gate, up] = halves(call, x)?;
-    let act = call.b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate])?[0];
-    Ok(vec![call.b.mul(act, up)?])
 }
 
 /// First and second half of the last axis.
@@ -58,12 +52,12 @@ pub(super) fn single(call: &Call<'_>, name: &str) -> One {
 }
 
 /// A value in the shape of the argument it overwrites.
-fn shaped(call: &Call<'_>, x: Value, argument: &str) -> One {
+pub(super) fn shaped(call: &Call<'_>, x: Value, argument: &str) -> One {
     Ok(call.b.reshape(x, call.b.ty(call.tensor(argument)?).shape)?)
 }
 
 /// e4m3 codes by the reciprocal of a scale; NaN gives the upper bound.
-fn fp8_codes(call: &Call<'_>, x: Value, scale: Value) -> One {
+pub(super) fn fp8_codes(call: &Call<'_>, x: Value, scale: Value) -> One {
     let (apply, nan) = (Apply::Reciprocal, NanCode::High);
     let op = QuantizeStatic { codes: Codes::F8E4M3, apply, bound: 448.0, nan };
     Ok(call.b.composite(Composite::new(op), &[x, scale])?[0])
@@ -96,24 +90,14 @@ pub(super) fn token_fp8(call: &Call<'_>) -> Imported {
     if !call.is_none("scale_ub")? {
         operands.push(single(call, "scale_ub")?);
     }
-    let floor = f64::from((1.0 / (448.0 * 512.0)) as f32);
+    let floor = least_fp8_scale();
     let op = QuantizeDynamic { floor_of: Floor::Scale, floor, nan: NanCode::High, ..QuantizeDynamic::default() };
     dynamic(call, op, &operands)
 }
 
 /// One scale per group of the last axis, applied as a product with its reciprocal; NaN gives the lower bound.
 pub(super) fn group_fp8(call: &Call<'_>) -> Imported {
-    let b = call.b;
-    if call.bool("dummy_is_scale_transposed")? {
-        return Err("transposed scales".into());
-    }
-    let x = call.tensor("input")?;
-    let axis = last_axis(call, x)?;
-    let mut grouped = b.ty(x).shape;
-    let group = Dim::constant(call.int("group_size")?);
-    grouped[axis] = grouped[axis].exact_div(&group).ok_or("a ragged last group")?;
-    grouped.push(group);
-    let groups = b.reshape(x, grouped)?;
+    let groups = in_groups(call, call.tensor("input")?)?;
     let number = |name: &str| -> Result<f64, Refusal> { Ok(f64::from(call.scalar(name)?.as_f64() as f32)) };
     let bound = number("fp8_max")?;
     if number("fp8_min")? != -bound {
@@ -129,8 +113,7 @@ pub(super) fn group_fp8(call: &Call<'_>) -> Imported {
         nan: NanCode::Low,
         ..QuantizeDynamic::default()
     };
-    let results = b.composite(Composite::new(op), &[groups])?;
-    Ok(vec![shaped(call, results[0], "output_q")?, shaped(call, results[1], "output_s")?])
+    dynamic_groups(call, op, groups, ["output_q", "output_s"])
 }
 
 /// A zero point is an integer that is added after rounding, to a product with the reciprocal.
@@ -145,10 +128,13 @@ pub(super) fn static_int8(call: &Call<'_>) -> Imported {
     Ok(call.b.composite(Composite::new(op), &[x, scale])?)
 }
 
-/// The factor is a division of its own, not the reciprocal of the scale; a row of zeros has the factor 0.
+/// With a zero point the codes cover the range of a row. Else the factor is a division of its own, not the reciprocal of
+/// the scale; a row of zeros has the factor 0.
 pub(super) fn token_int8(call: &Call<'_>) -> Imported {
     if !call.is_none("azp")? {
-        return Err("a zero point".into());
+        let op = Composite::new(QuantizeAsymmetric);
+        let results = call.b.composite(op, &[call.tensor("input")?])?;
+        return Ok(vec![results[0], shaped(call, results[1], "scale")?, shaped(call, results[2], "azp")?]);
     }
     let (apply, nan) = (Apply::Factor, NanCode::Skip);
     let op = QuantizeDynamic { codes: Codes::I8, bound: 127.0, apply, nan, ..QuantizeDynamic::default() };
@@ -157,15 +143,18 @@ pub(super) fn token_int8(call: &Call<'_>) -> Imported {
 
 /// Rotation of every head, in f32 and rounded once; elements beyond the width of the table pass through.
 pub(super) fn rotary_embedding(call: &Call<'_>) -> Imported {
-    if call.int("rope_dim_offset")? != 0 || call.bool("inverse")? {
-        return Err("an offset or inverse rotation".into());
+    if call.int("rope_dim_offset")? != 0 {
+        return Err("an offset of the rotation".into());
     }
     let b = call.b;
     let (positions, cache) = (call.tensor("positions")?, call.tensor("cos_sin_cache")?);
     let tokens = b.ty(positions).elements();
     let flat = b.reshape(positions, vec![tokens.clone()])?;
     let rows = convert(b, b.prim(Prim::Gather { axis: 0 }, &[cache, flat])?, DType::F32)?;
-    let [cos, sin] = halves(call, rows)?;
+    let [cos, mut sin] = halves(call, rows)?;
+    if call.bool("inverse")? {
+        sin = b.map(ScalarFn::Neg, &[sin])?;
+    }
     let half = b.ty(cos).shape[1].clone();
     let per_token = |table| b.reshape(table, vec![tokens.clone(), Dim::constant(1), half.clone()]);
     let (cos, sin) = (per_token(cos)?, per_token(sin)?);

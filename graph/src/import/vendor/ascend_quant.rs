@@ -1,0 +1,142 @@
+//! Ascend's fused quantisers: what they quantise is not rounded before, where the ops one by one would round it.
+
+use fusewright_abi::DType;
+
+use super::super::aten::layout::expand_to;
+use super::super::aten::promote::convert;
+use super::super::call::{Call, Imported, Refusal};
+use super::ascend::{channel, per_token, scale, split};
+use super::{One, wide};
+use crate::graph::Value;
+use crate::ops::{
+    Apply, Codes, Composite, DynamicScale, NanCode, Offset, QuantizeAffine, QuantizeStatic, RmsNorm, RmsRounding, Silu,
+    SiluForm,
+};
+
+/// Int8 codes under a scale and an optional offset, both given and shaped to broadcast.
+pub(super) fn static_codes(call: &Call<'_>, x: Value, apply: Apply, (scale, offset): (Value, Option<Value>)) -> One {
+    let bound = 127.0;
+    Ok(match offset {
+        None => {
+            let op = QuantizeStatic { codes: Codes::I8, apply, bound, nan: NanCode::Propagate };
+            call.b.composite(Composite::new(op), &[x, scale])?[0]
+        }
+        Some(offset) => {
+            let op = QuantizeAffine { apply, offset: Offset::BeforeRounding, bound };
+            call.b.composite(Composite::new(op), &[x, scale, offset])?[0]
+        }
+    })
+}
+
+/// Int8 codes of `x` times an optional smoothing factor, and one number per token that `of` says.
+pub(super) fn dynamic_codes(
+    call: &Call<'_>,
+    x: Value,
+    smooth: Option<&str>,
+    of: DynamicScale,
+) -> Result<[Value; 2], Refusal> {
+    let b = call.b;
+    let x = match smooth {
+        Some(name) => b.mul(convert(b, x, DType::F32)?, wide(call, name)?)?,
+        None => x,
+    };
+    let results = b.composite(Composite::new(per_token(of)), &[x])?;
+    let mut rows = b.ty(results[1]).shape;
+    rows.pop();
+    Ok([results[0], b.reshape(results[1], rows)?])
+}
+
+/// What an op leaves unwritten: zeros of the type that the file states.
+fn unwritten(call: &Call<'_>, result: usize) -> One {
+    let ty = call.results.get(result).ok_or("fewer results than the op has")?;
+    let zero = if ty.dtype.is_float() { call.b.float(ty.dtype, 0.0)? } else { call.b.int(ty.dtype, 0)? };
+    expand_to(call, zero, &ty.shape)
+}
+
+/// Refuses arguments that change more than is known.
+fn absent(call: &Call<'_>, names: &[(&str, &str)]) -> Result<(), Refusal> {
+    match names.iter().find(|(name, _)| !matches!(call.is_none(name), Ok(true))) {
+        Some((_, what)) => Err((*what).into()),
+        None => Ok(()),
+    }
+}
+
+/// The normalised sum that is quantised, and the rounded sum. Where `wide_sum`, the sum is normalised unrounded and its
+/// product with the weight is not rounded either; else both are.
+fn normalised(call: &Call<'_>, wide_sum: bool) -> Result<[Value; 2], Refusal> {
+    let b = call.b;
+    let (x1, x2, gamma) = (call.tensor("x1")?, call.tensor("x2")?, call.tensor("gamma")?);
+    let (dtype, scale) = (b.dtype(x1), scale(call)?);
+    if wide_sum {
+        let sum = b.add(wide(call, "x1")?, wide(call, "x2")?)?;
+        let op = RmsNorm { scale, round: RmsRounding::Once };
+        return Ok([b.composite(Composite::new(op), &[sum, gamma])?[0], b.cast(sum, dtype)?]);
+    }
+    let sum = b.add(x1, x2)?;
+    let op = RmsNorm { scale, round: RmsRounding::BeforeWeight };
+    Ok([b.composite(Composite::new(op), &[sum, gamma])?[0], sum])
+}
+
+/// Codes by one scale per channel or by two, and the sum. bf16 quantises the unrounded norm of the unrounded sum; f16
+/// rounds the sum, the norm and its product with the weight.
+pub(super) fn add_rms_norm_quant(call: &Call<'_>) -> Imported {
+    absent(call, &[("beta", "a bias"), ("dst_type", "codes other than int8")])?;
+    let b = call.b;
+    let [y, sum] = normalised(call, b.dtype(call.tensor("x1")?) == DType::BF16)?;
+    let rank = b.ty(y).rank();
+    let axis = call.axis("axis", rank)?;
+    let apply = if call.bool("div_mode")? { Apply::Divide } else { Apply::Multiply };
+    let codes = |scales: &str, zeros: &str| -> One {
+        let offset = if call.is_none(zeros)? { None } else { Some(channel(call, zeros, axis, rank)?) };
+        static_codes(call, y, apply, (channel(call, scales, axis, rank)?, offset))
+    };
+    let first = codes("scales1", "zero_points1")?;
+    let second = if call.is_none("scales2")? { unwritten(call, 1)? } else { codes("scales2", "zero_points2")? };
+    Ok(vec![first, second, sum])
+}
+
+/// Codes by a scale per token, or two with smoothing factors of their own, the sum and the scales. f16 is added in f32 too.
+pub(super) fn add_rms_norm_dynamic_quant(call: &Call<'_>) -> Imported {
+    absent(call, &[("beta", "a bias"), ("y_dtype", "codes other than int8"), ("output_mask", "a mask of results")])?;
+    let [y, sum] = normalised(call, true)?;
+    let smooth = |name| -> Result<Option<&str>, Refusal> { Ok((!call.is_none(name)?).then_some(name)) };
+    let first = dynamic_codes(call, y, smooth("smooth_scale1")?, DynamicScale::Inverse)?;
+    let second = match smooth("smooth_scale2")? {
+        None => [unwritten(call, 1)?, unwritten(call, 4)?],
+        name => dynamic_codes(call, y, name, DynamicScale::Inverse)?,
+    };
+    Ok(vec![first[0], second[0], sum, first[1], second[1]])
+}
+
+/// Codes of `silu(A) · B` in f32, where `A` is the second half unless `activate_left`: under a scale and an offset that
+/// are given, or by `127 / absmax` of a token, which is then the second result.
+pub(super) fn swiglu_quant(call: &Call<'_>) -> Imported {
+    absent(call, &[("group_index", "groups of tokens"), ("dst_type", "codes other than int8")])?;
+    let b = call.b;
+    let x = wide(call, "x")?;
+    let rank = b.ty(x).rank();
+    let last = rank.checked_sub(1).ok_or("a 0-d operand")?;
+    let [left, right] = split(call, x, last)?;
+    let (gate, up) = if call.bool("activate_left")? { (left, right) } else { (right, left) };
+    let act = b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate])?[0];
+    let y = b.mul(act, up)?;
+    let smooth = !call.is_none("smooth_scales")?;
+    match call.int("quant_mode")? {
+        0 if smooth => {
+            let offset = if call.is_none("offsets")? { None } else { Some(channel(call, "offsets", last, rank)?) };
+            let scale = channel(call, "smooth_scales", last, rank)?;
+            Ok(vec![static_codes(call, y, Apply::Multiply, (scale, offset))?, unwritten(call, 1)?])
+        }
+        1 => Ok(dynamic_codes(call, y, smooth.then_some("smooth_scales"), DynamicScale::Factor)?.to_vec()),
+        mode => Err(format!("the mode {mode} without what it needs").into()),
+    }
+}
+
+/// vLLM's quantiser on Ascend: by the reciprocal that is given beside the scale, offset before it is rounded.
+pub(super) fn quantize(call: &Call<'_>) -> Imported {
+    let rank = call.b.ty(call.tensor("x")?).rank();
+    let last = rank.checked_sub(1).ok_or("a 0-d operand")?;
+    let offset = if call.is_none("offset")? { None } else { Some(channel(call, "offset", last, rank)?) };
+    let factor = channel(call, "scale_reciprocal", last, rank)?;
+    Ok(vec![static_codes(call, call.tensor("x")?, Apply::Multiply, (factor, offset))?])
+}
