@@ -23,10 +23,9 @@ pub(super) fn quantises(op: &Composite) -> bool {
     })
 }
 
-/// Whether an op gives one number per row beside its codes, so that groups of lanes as rows are another quantiser.
-pub(super) fn has_scale_per_row(op: &Composite) -> bool {
-    let one = Dim::constant(1);
-    results(op).is_some_and(|(_, results)| results.iter().skip(1).any(|ty| ty.shape.last() == Some(&one)))
+/// Whether an op gives scales beside its codes, so that groups of lanes as rows are another quantiser.
+pub(super) fn has_scales(op: &Composite) -> bool {
+    results(op).is_some_and(|(_, results)| results.len() > 1)
 }
 
 /// First operand and results at the dtype that every composite takes.

@@ -101,7 +101,7 @@ pub fn combinations() -> Vec<Combination> {
         .collect();
     let mut quantisers: Vec<(bool, Option<Quantiser>)> = vec![(true, None)];
     for (first, op) in variants().filter(|(_, op)| build::quantises(op)) {
-        let groups = if build::has_scale_per_row(&op) { &GROUPS[..] } else { &[] };
+        let groups = if build::has_scales(&op) { &GROUPS[..] } else { &[] };
         for group in [None].into_iter().chain(groups.iter().copied().map(Some)) {
             quantisers.push((first, Some(Quantiser { op: op.clone(), group })));
         }
@@ -194,6 +194,23 @@ mod tests {
         let gives_rows = |op: &Composite| build::keeps_type(op) || build::quantises(op);
         for spec in LIST.iter().filter(|spec| (spec.variants)().iter().any(gives_rows)) {
             assert!(names.iter().any(|n| n.contains(spec.name)), "`{}` is in no combination", spec.name);
+        }
+    }
+
+    /// Packed codes of groups are lanes of the row that a norm reduces: one kernel, whatever the group.
+    #[test]
+    fn codes_packed_out_of_groups_share_the_kernel_of_a_norm() {
+        let plain = |op: &Composite| op.name().ends_with("_norm") && (op.spec().variants)().first() == Some(op);
+        let norm = |c: &Combination| c.op.as_ref().is_some_and(plain) && c.residual;
+        let packs = |c: &Combination| {
+            c.quantiser.as_ref().is_some_and(|q| q.op.name() == "quantize_nvfp4" && q.group.is_some())
+        };
+        let chosen = combinations().into_iter().filter(|c| norm(c) && packs(c) && !c.strided && !c.product);
+        let chosen: Vec<Combination> = chosen.filter(|c| c.rows == 3 && c.dtype == DType::BF16).collect();
+        assert!(chosen.len() >= 2 * GROUPS.len(), "{} combinations", chosen.len());
+        for combination in chosen {
+            let passed = combination.check(1).expect("checks");
+            assert!(passed.is_ok(), "{combination}: {passed:?}");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_fusion::region::lanes;
+use fusewright_fusion::region::{Packs, lanes};
 use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::dim::{DimFn, product};
 use fusewright_graph::{Dim, Graph, Op, Prim, Value};
@@ -20,6 +20,7 @@ pub(crate) struct Space {
     lanes: Vec<Vec<AxisId>>,
     /// Lane space of each lane axis.
     space_of: BTreeMap<AxisId, usize>,
+    packs: Packs,
     /// Outer row axes, outermost first.
     outer: Vec<AxisId>,
     /// Inner row axes of each segment, outermost first.
@@ -33,7 +34,7 @@ impl Space {
     /// Lanes that overlap without nesting, or outputs without common rows.
     pub fn of(body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<Space, LowerError> {
         let lanes = lanes(body, axes).map_err(|refusal| LowerError::new(refusal.to_string()))?;
-        let mut space = Space { lanes, ..Space::default() };
+        let mut space = Space { lanes, packs: Packs::of(body, axes), ..Space::default() };
         for (i, row) in space.lanes.iter().enumerate() {
             space.space_of.extend(row.iter().map(|&axis| (axis, i)));
         }
@@ -74,6 +75,8 @@ impl Space {
             Ok(Shape::Row(all))
         } else if row.starts_with(&lanes) {
             Ok(Shape::Group { lanes: all, size: product(row[lanes.len()..].iter().map(|&a| axes.extent(a))) })
+        } else if self.packs.is_packed_row(row, &lanes) {
+            Ok(Shape::Row(product(lanes.iter().map(|&a| axes.extent(a)))))
         } else {
             Err("its lanes are in another order than those of its row".to_owned())
         }

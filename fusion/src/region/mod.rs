@@ -20,7 +20,7 @@ use fusewright_graph::{Graph, NodeId, TypeError, Value};
 pub use grow::{is_constant, is_layout, partition};
 pub use lone::needs_no_kernel;
 pub use refusal::Refusal;
-pub use space::{Space, lanes};
+pub use space::{Packs, Space, lanes};
 
 use crate::passes;
 

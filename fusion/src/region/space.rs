@@ -18,6 +18,31 @@ pub struct Space {
     pub rows: Vec<AxisId>,
     /// Lane axes of each lane space, outermost first; a space that is part of another is not listed.
     pub lanes: Vec<Vec<AxisId>>,
+    packs: Packs,
+}
+
+/// What packing made of lanes: the axes that it joined, and the axes of the packed ones.
+///
+/// Packing the last lanes of a longer row packs all of that row, so that its leading axes and the packed ones are lanes
+/// of one value.
+#[derive(Clone, Debug, Default)]
+pub struct Packs(Vec<(Vec<AxisId>, Vec<AxisId>)>);
+
+impl Packs {
+    /// The packings of a body.
+    pub fn of(body: &Graph, axes: &AxisMap) -> Packs {
+        let packs = axes.derived().iter().filter(|cut| matches!(body.node(cut.node).op, Op::Prim(Prim::Pack { .. })));
+        Packs(packs.map(|cut| (axes.resolve(&cut.from.concat()), axes.resolve(&[cut.axis]))).collect())
+    }
+
+    /// Whether lanes are those of a row of several axes, the last of which were packed.
+    pub fn is_packed_row(&self, row: &[AxisId], lanes: &[AxisId]) -> bool {
+        self.0.iter().any(|(from, to)| {
+            lanes
+                .strip_suffix(&to[..])
+                .is_some_and(|kept| !kept.is_empty() && row.strip_prefix(kept) == Some(&from[..]))
+        })
+    }
 }
 
 impl Space {
@@ -37,7 +62,8 @@ impl Space {
         let axes = AxisMap::of(body).map_err(|_| Refusal::Reshape)?;
         let views = views(body);
         let lanes = find_lanes(body, &axes, &views)?;
-        let mut space = Space { axes, rows: Vec::new(), lanes };
+        let packs = Packs::of(body, &axes);
+        let mut space = Space { axes, rows: Vec::new(), lanes, packs };
         space.check_selected(body)?;
         space.check_values(body, &views)?;
         space.rows = space.common_rows(body, segments)?;
@@ -52,6 +78,17 @@ impl Space {
 
     fn row_of(&self, axis: AxisId) -> Option<&[AxisId]> {
         self.lanes.iter().find(|row| row.contains(&axis)).map(Vec::as_slice)
+    }
+
+    /// The lane axes of a value.
+    fn lanes_of(&self, value: Value) -> Vec<AxisId> {
+        self.axes.flat(value).into_iter().filter(|&a| self.is_lane(a)).collect()
+    }
+
+    /// Whether a value is a packed row: of such a one only whole rows are computed with.
+    fn is_packed_row(&self, value: Value) -> bool {
+        let lanes = self.lanes_of(value);
+        lanes.first().and_then(|&a| self.row_of(a)).is_some_and(|row| self.packs.is_packed_row(row, &lanes))
     }
 
     /// A top-k runs over all lanes of a row, and selects a known number of them.
@@ -74,11 +111,11 @@ impl Space {
             if (1..flat.len()).any(|i| flat[..i].contains(&flat[i])) {
                 return Err(Refusal::Diagonal);
             }
-            let lanes: Vec<AxisId> = flat.into_iter().filter(|&a| self.is_lane(a)).collect();
+            let lanes = self.lanes_of(value);
             let Some(row) = lanes.first().and_then(|&a| self.row_of(a)) else { continue };
             let fits =
                 if views[value.0 as usize] { lanes.iter().all(|a| row.contains(a)) } else { row.starts_with(&lanes) };
-            if !fits {
+            if !fits && !self.packs.is_packed_row(row, &lanes) {
                 return Err(Refusal::LaneOrder);
             }
         }
@@ -132,6 +169,13 @@ impl Space {
                         return Err(Refusal::LaneCut);
                     }
                 }
+                Prim::Map(_) if self.is_packed_row(node.results[0]) => {
+                    let whole = self.lanes_of(node.results[0]);
+                    let fits = |v: &Value| [&whole[..], &[]].contains(&&self.lanes_of(*v)[..]);
+                    if !node.operands.iter().all(fits) {
+                        return Err(Refusal::LaneOrder);
+                    }
+                }
                 _ => {}
             }
         }
@@ -141,6 +185,9 @@ impl Space {
     /// Reductions run over the last lanes of their operand. Rows may be behind these, if it is known how many lanes
     /// there are: what has a symbolic extent counts the rows of the whole tensor.
     fn check_reduced(&self, operand: Value, over: &[AxisId]) -> Result<(), Refusal> {
+        if self.is_packed_row(operand) {
+            return Err(Refusal::LaneOrder);
+        }
         let flat = self.axes.flat(operand);
         let known = over.iter().all(|&a| self.axes.extent(a).as_const().is_some());
         let lanes: Vec<AxisId> = flat.iter().copied().filter(|&a| self.is_lane(a)).collect();
