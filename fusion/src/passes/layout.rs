@@ -1,5 +1,5 @@
 //! Equations on layout that need arithmetic on extents: permutations, slices and concatenations that are identities or
-//! that follow one another, and broadcasts that elementwise functions imply. The other equations are in
+//! that follow one another, lanes taken out of groups, and broadcasts that elementwise functions imply. The other equations are in
 //! [`crate::rewrites`].
 
 use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value};
@@ -15,6 +15,7 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
         Prim::Expand { shape } => expand(shape, x, &ty),
         Prim::Permute { perm } => permute(b, perm, x, &ty),
         Prim::Slice { axis, start, end, step } => slice(b, &Cut { axis: *axis, start, end, step: *step }, x),
+        Prim::Reshape { shape } => every_nth(b, shape, x)?,
         Prim::Cat { axis } => cat(b, *axis, operands)?,
         Prim::Map(f) => unbroadcast(b, *f, operands),
         _ => None,
@@ -30,6 +31,28 @@ fn expand(shape: &[Dim], x: Value, ty: &TensorType) -> Option<Form> {
     let added = shape.len().checked_sub(ty.rank())?;
     let only_ones = shape[..added].iter().all(is_one) && shape[added..] == ty.shape;
     only_ones.then(|| Form::prim(Prim::Reshape { shape: shape.to_vec() }, vec![x]))
+}
+
+/// One lane of groups of lanes that a reshape made, without its axis: every n-th lane. A cast may stand in between.
+fn every_nth(b: &Builder, shape: &[Dim], x: Value) -> Result<Option<Form>, TypeError> {
+    let Some((Op::Prim(Prim::Slice { axis, start, end, step: 1 }), cut)) = b.definition(x) else { return Ok(None) };
+    let (mut made, mut cast) = (b.definition(cut[0]), None);
+    if let Some((Op::Prim(prim @ Prim::Cast { .. }), from)) = made {
+        (made, cast) = (b.definition(from[0]), Some(prim));
+    }
+    let Some((Op::Prim(Prim::Reshape { shape: groups }), source)) = made else { return Ok(None) };
+    let one_lane = is_one(&(&end - &start)) && axis + 1 == groups.len() && shape == &groups[..axis];
+    let (Some(before), Some(step)) = (axis.checked_sub(1), groups[axis].as_const()) else { return Ok(None) };
+    if !one_lane || step < 2 {
+        return Ok(None);
+    }
+    let lanes = &groups[before] * &groups[axis];
+    let flat = [&groups[..before], std::slice::from_ref(&lanes)].concat();
+    let mut whole = b.reshape(source[0], flat)?;
+    if let Some(cast) = cast {
+        whole = b.prim(cast, &[whole])?;
+    }
+    Ok(Some(Form::prim(Prim::Slice { axis: before, start, end: lanes, step }, vec![whole])))
 }
 
 fn permute(b: &Builder, perm: &[usize], x: Value, ty: &TensorType) -> Option<Form> {
@@ -208,10 +231,30 @@ mod tests {
     }
 
     #[test]
-    fn implied_broadcasts_vanish_and_others_stay() {
+    fn one_lane_of_each_group_is_every_nth_lane() {
+        let lane = |b: &Builder, x, at: i64| {
+            let groups = b.reshape(x, dims(&[4, 4, 2]))?;
+            let cut = b.slice(groups, 3, Dim::constant(at), Dim::constant(at + 1))?;
+            b.reshape(cut, dims(&[4, 4]))
+        };
+        assert_eq!(ops(|b, x| lane(b, x, 1)), ["slice"]);
+        let cast = |b: &Builder, x| b.cast(x, fusewright_graph::DType::BF16);
+        assert_eq!(ops(|b, x| lane(b, cast(b, x)?, 0)), ["cast", "slice"]);
+        // Lanes of other groups than the innermost, and several lanes.
+        let first = |b: &Builder, x| b.reshape(b.slice(x, 1, Dim::constant(0), Dim::constant(1))?, dims(&[8]));
+        assert_eq!(ops(first), ["slice", "reshape"]);
+        let two = |b: &Builder, x| {
+            let groups = b.reshape(x, dims(&[4, 2, 4]))?;
+            b.reshape(b.slice(groups, 3, Dim::constant(0), Dim::constant(2))?, dims(&[4, 4]))
+        };
+        assert_eq!(ops(two), ["reshape", "slice", "reshape"]);
+    }
+
+    #[test]
+    fn implied_broadcasts_vanish_and_others_sink() {
         let expand = |b: &Builder, x, shape| b.prim(Prim::Expand { shape }, &[x]);
         let row = |b: &Builder, x| b.reduce_last(fusewright_graph::ReduceOp::Max, x);
         assert_eq!(ops(|b, x| b.sub(x, expand(b, row(b, x)?, dims(&[4, 8]))?)), ["reduce", "sub"]);
-        assert_eq!(ops(|b, x| b.sub(expand(b, row(b, x)?, dims(&[4, 8]))?, row(b, x)?)), ["reduce", "expand", "sub"]);
+        assert_eq!(ops(|b, x| b.sub(expand(b, row(b, x)?, dims(&[4, 8]))?, row(b, x)?)), ["reduce", "sub", "expand"]);
     }
 }

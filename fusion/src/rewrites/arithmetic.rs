@@ -17,6 +17,8 @@ rewrites! {
     exact pow_two: "(x: f32 | bf16 | f16) y = pow x, 2; yield y" => "(x) y = mul x, x; yield y";
     /// The first power is the base.
     exact pow_one: "(x: f32 | bf16 | f16) y = pow x, 1; yield y" => "(x) yield x";
+    /// The power −1 is a quotient: none lies so near the middle of two numbers that a longer power would miss it.
+    exact pow_minus_one: "(x: f32 | bf16 | f16) y = pow x, -1; yield y" => "(x) y = div 1, x; yield y";
     /// A reciprocal is a quotient.
     exact recip_is_div: "(x: float) y = recip x; yield y" => "(x) y = div 1, x; yield y";
     /// Multiplying by −1 flips the sign.

@@ -33,6 +33,18 @@ rewrites! {
     exact cast_of_i32:
         "(x: i16 | i8 | u16 | u8 | i4 | u4 | bool) y = cast x {to = i32, ..}; z = cast y {$a}; yield z"
         => "(x) z = cast x {$a}; yield z";
+    /// A magnitude is the same before and after it is widened.
+    exact widened_abs:
+        "(x: bf16 | f16 | f8e4m3 | f8e5m2) y = abs x; z = cast y {to = f32, $a}; yield z"
+        => "(x) y = cast x {to = f32, $a}; z = abs y; yield z";
+    /// The largest is the largest after it is widened; both formats have an infinity to start from.
+    exact widened_max:
+        "(x: bf16 | f16) y = reduce x {op = max, $b}; z = cast y {to = f32, $a}; yield z"
+        => "(x) y = cast x {to = f32, $a}; z = reduce y {op = max, $b}; yield z";
+    /// The smallest is the smallest after it is widened.
+    exact widened_min:
+        "(x: bf16 | f16) y = reduce x {op = min, $b}; z = cast y {to = f32, $a}; yield z"
+        => "(x) y = cast x {to = f32, $a}; z = reduce y {op = min, $b}; yield z";
     /// f32 holds every integer of 16 bits.
     exact cast_of_int_in_f32:
         "(x: i16 | i8 | u16 | u8 | i4 | u4 | bool) y = cast x {to = f32, ..}; z = cast y {$a}; yield z"

@@ -15,6 +15,7 @@ mod layout;
 mod matcher;
 mod miss;
 mod plan;
+mod sink;
 pub mod theorem;
 mod user;
 
@@ -116,7 +117,7 @@ use rewrites;
 pub fn all() -> &'static [Rewrite] {
     static ALL: OnceLock<Vec<Rewrite>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let entries = [layout::TABLE, casts::TABLE, arithmetic::TABLE, fast::TABLE].into_iter().flatten();
+        let entries = [layout::TABLE, casts::TABLE, sink::TABLE, arithmetic::TABLE, fast::TABLE].into_iter().flatten();
         let parsed = entries.map(|e| Rewrite::new(e.name, e.class, e.doc.trim(), e.lhs, e.rhs));
         parsed.collect::<Result<_, _>>().unwrap_or_else(|e| unreachable!("the tables are in the text form: {e}"))
     })
