@@ -84,7 +84,12 @@ fn fused_norms_of_vllm_round_where_their_kernels_do() {
     let (x, w, one): (&[i64], &[i64], &[i64]) = (&[4, 64], &[64], &[1]);
     let eps = float("epsilon", 1e-6);
     let of = |op: &str, inputs: Tensors<'_>, written, arguments: &[(&str, &str)], rest: &[String]| {
-        composites(&functional(op, inputs, written, &[&names(arguments)[..], &[eps.clone()], rest].concat()))
+        composites(&functional(
+            op,
+            inputs,
+            written,
+            &[&names(arguments)[..], std::slice::from_ref(&eps), rest].concat(),
+        ))
     };
     let common = [("result", "q"), ("input", "x"), ("weight", "w"), ("scale", "s")];
     let with_residual = [&common[..], &[("residual", "r")]].concat();
