@@ -217,6 +217,9 @@ pub struct BenchArgs {
     /// How many combinations to check, chosen by the seed; all if it is not given
     #[arg(long, requires = "check")]
     pub sample: Option<u32>,
+    /// Which combinations to check by their place in the list, from 0: the first and the one behind the last
+    #[arg(long, requires = "check", conflicts_with = "sample", value_name = "A..B", value_parser = slice)]
+    pub slice: Option<(usize, usize)>,
     /// Seed of the sample and of its inputs
     #[arg(long, requires = "check")]
     pub seed: Option<u64>,
@@ -232,6 +235,12 @@ pub struct BenchArgs {
     /// Write one self-contained page
     #[arg(long, value_name = "F", hide = true)]
     pub html: Option<PathBuf>,
+}
+
+/// A range of places.
+fn slice(text: &str) -> Result<(usize, usize), String> {
+    let parsed = text.split_once("..").and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
+    parsed.filter(|(start, end)| start <= end).ok_or_else(|| "expected A..B, A no greater than B".to_owned())
 }
 
 /// Arguments of `opt`.

@@ -2,6 +2,7 @@
 
 pub mod fuzz;
 pub mod hostile;
+pub mod long;
 pub mod passes;
 pub mod ptxas;
 pub mod tidy;

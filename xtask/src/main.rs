@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use xtask::{fuzz, hostile, passes, ptxas};
+use xtask::{fuzz, hostile, long, passes, ptxas};
 
 /// What the command prints when it is called wrongly.
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
@@ -14,6 +14,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   passes                 make each pass idle in turn: a test has to fail (slow)
   fuzz [SECONDS]         run the fuzz tests with fresh seeds for so long (60); keeps what fails in target/fuzz
   hostile                how long the optimised command takes to refuse each bad file: less than 100 ms
+  long [PART]            casts of all f32, the whole matrix in slices that a later run goes on from, ten minutes of
+                         fuzzing; or one part: casts, matrix, fuzz (hours)
   fetch-ptxas            get NVIDIA's PTX assembler into target/tools
   validate [FILE.ptx...] assemble these files, or else what the PTX tests generate";
 
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
             outcome(seconds.parse().map_err(|_| "no number of seconds".to_owned()).and_then(|s| fuzz::run(&root(), s)))
         }
         ["hostile"] => outcome(hostile::check(&root())),
+        ["long"] => outcome(long::run(&root(), None)),
+        ["long", part] => outcome(long::run(&root(), Some(part))),
         ["fetch-ptxas"] => outcome(ptxas::fetch(&tools()).map(|path| println!("{}", path.display()))),
         ["validate", files @ ..] => outcome(validate(files)),
         _ => {

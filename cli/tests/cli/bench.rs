@@ -67,3 +67,14 @@ fn a_sample_of_the_matrix_passes() {
         assert_eq!(call(&[&["bench", "--suite", "matrix"][..], wrong].concat()).code, Some(2), "{wrong:?}");
     }
 }
+
+#[test]
+fn a_slice_of_the_matrix_is_checked_by_its_place() {
+    let bench = |slice: &str| call(&["bench", "--suite", "matrix", "--check", "--json", "--slice", slice]);
+    let report = json(&["bench", "--suite", "matrix", "--check", "--json", "--slice", "100..103"]);
+    assert!(report["checked"] == 3 && report["failed"].as_array().map(Vec::len) == Some(0), "{report}");
+    for (slice, words) in [("5..4", "A no greater than B"), ("5", "expected A..B"), ("0..1000000000", "the list has")] {
+        let said = bench(slice);
+        assert!(said.code == Some(2) && said.stderr.contains(words), "{slice}: {}", said.stderr);
+    }
+}

@@ -25,7 +25,14 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     }
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
     let total = all.len();
-    let chosen = args.sample.map_or(all, |count| sample(count as usize, seed));
+    let chosen = match (args.sample, args.slice) {
+        (Some(count), _) => sample(count as usize, seed),
+        (None, Some((start, end))) => all
+            .get(start..end)
+            .map(<[Combination]>::to_vec)
+            .ok_or_else(|| Error::Input(format!("there are no combinations {start}..{end}: the list has {total}")))?,
+        (None, None) => all,
+    };
     let (passed, failed) = check(&chosen, seed, common)?;
     if args.json {
         let failed: Vec<_> = failed.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect();

@@ -1,0 +1,136 @@
+//! What takes too long for every change: all 2³² f32 converted, the whole matrix of combinations, and fuzzing.
+//!
+//! The matrix is checked in slices by a release build. What is done is kept in `target/long`, with the commit and the
+//! seed that it was done for, so that a run that was stopped goes on where it was.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// Where the state of the matrix is kept, below the root.
+const STATE: &str = "target/long/matrix";
+/// Combinations that are checked at once.
+const SLICE: usize = 500;
+/// Seconds of fuzzing.
+const FUZZ: u64 = 600;
+
+/// What a run does, in order.
+pub const PARTS: [&str; 3] = ["casts", "matrix", "fuzz"];
+
+/// Runs one part, or all of them.
+///
+/// # Errors
+/// An unknown part; what failed, in words.
+pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
+    for name in PARTS.into_iter().filter(|name| part.is_none_or(|part| part == *name)) {
+        let start = Instant::now();
+        match name {
+            "casts" => casts(root)?,
+            "matrix" => matrix(root)?,
+            _ => crate::fuzz::run(root, FUZZ)?,
+        }
+        println!("{name}: done after {} s", start.elapsed().as_secs());
+    }
+    match part {
+        Some(part) if !PARTS.contains(&part) => Err(format!("no part `{part}`; there is {}", PARTS.join(", "))),
+        _ => Ok(()),
+    }
+}
+
+fn casts(root: &Path) -> Result<(), String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let test = ["test", "--release", "-p", "fusewright", "--test", "numerics", "casts::every_f32", "--", "--nocapture"];
+    let status =
+        Command::new("cargo").args(test).env("FUSEWRIGHT_LONG", threads.to_string()).current_dir(root).status();
+    if status.map_err(|e| format!("cargo: {e}"))?.success() { Ok(()) } else { Err("a conversion is wrong".to_owned()) }
+}
+
+/// How far the matrix is checked, and for what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct State {
+    commit: String,
+    done: usize,
+}
+
+impl State {
+    fn text(&self) -> String {
+        format!("{} {}\n", self.commit, self.done)
+    }
+
+    /// The state for a commit: what the text says, or nothing done if it is of another.
+    fn parse(text: &str, commit: &str) -> State {
+        let found = text.trim().split_once(' ').filter(|(of, _)| *of == commit);
+        let done = found.and_then(|(_, done)| done.parse().ok()).unwrap_or(0);
+        State { commit: commit.to_owned(), done }
+    }
+}
+
+/// The commit and what is changed beside it.
+fn commit(root: &Path) -> Result<String, String> {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).current_dir(root).output().map_err(|e| format!("git: {e}"))?;
+        if output.status.success() { Ok(output.stdout) } else { Err(format!("git {} failed", args.join(" "))) }
+    };
+    let head = String::from_utf8_lossy(&git(&["rev-parse", "HEAD"])?).trim().to_owned();
+    // Every byte of the difference counts: a changed tree is another one.
+    let changed = git(&["diff", "HEAD"])?
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    Ok(format!("{head}-{changed:016x}"))
+}
+
+fn matrix(root: &Path) -> Result<(), String> {
+    let built =
+        Command::new("cargo").args(["build", "-q", "--release", "--bin", "fusewright"]).current_dir(root).status();
+    if !built.map_err(|e| format!("cargo: {e}"))?.success() {
+        return Err("the command cannot be built".to_owned());
+    }
+    let tool = root.join("target/release/fusewright");
+    let bench = |args: &[&str]| Command::new(&tool).args(["bench", "--suite", "matrix"]).args(args).output();
+    let listed = bench(&["--list"]).map_err(|e| format!("{}: {e}", tool.display()))?;
+    let total = String::from_utf8_lossy(&listed.stdout).lines().count();
+    let path = root.join(STATE);
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let mut state = State::parse(&kept, &commit(root)?);
+    let (start, first) = (Instant::now(), state.done);
+    while state.done < total {
+        let slice = format!("{}..{}", state.done, (state.done + SLICE).min(total));
+        let said = bench(&["--check", "--slice", &slice]).map_err(|e| format!("{}: {e}", tool.display()))?;
+        if !said.status.success() {
+            let [out, err] = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            return Err(format!("combinations {slice}:\n{out}{err}"));
+        }
+        state.done = (state.done + SLICE).min(total);
+        save(&path, &state)?;
+        let rate = (state.done - first) as f64 / start.elapsed().as_secs_f64();
+        let left = (total - state.done) as f64 / rate;
+        println!("{} of {total} combinations, {rate:.1} a second, {left:.0} s left", state.done);
+    }
+    Ok(())
+}
+
+fn save(path: &Path, state: &State) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
+    std::fs::write(path, state.text()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_goes_on_for_the_same_commit_alone() {
+        let state = State { commit: "abc".to_owned(), done: 1500 };
+        assert_eq!(State::parse(&state.text(), "abc"), state);
+        assert_eq!(State::parse(&state.text(), "abd").done, 0);
+        assert_eq!(State::parse("", "abc").done, 0);
+        assert_eq!(State::parse("abc many", "abc").done, 0);
+    }
+
+    #[test]
+    fn an_unknown_part_is_an_error() {
+        let error = run(Path::new("."), Some("cast")).expect_err("there is no such part");
+        assert_eq!(error, "no part `cast`; there is casts, matrix, fuzz");
+    }
+}
