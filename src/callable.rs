@@ -9,7 +9,7 @@ use fusewright_graph::{Builder, Def, Graph, NodeId, Op, Prim, TensorType, TypeEr
 use fusewright_runtime::{Arg, Module, device_for};
 
 use crate::compiler::Compiler;
-use crate::program::{LaunchDims, bind};
+use crate::program::{InPlace, LaunchDims, bind};
 use crate::{Error, Fused, Options, fuse_graph};
 
 /// A Rust type that is the storage of a dtype.
@@ -75,6 +75,7 @@ pub struct Callable {
     graph: Graph,
     name: String,
     dims: LaunchDims,
+    in_place: InPlace,
     module: Arc<dyn Module>,
 }
 
@@ -102,7 +103,8 @@ pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Re
     let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
     let artifact = Compiler::new(&Target::Cpu)?.artifact(&region.name, &body)?;
     let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
-    Ok(Callable { name: region.name.clone(), dims: LaunchDims::of(&artifact), module, graph: body })
+    let (dims, in_place) = (LaunchDims::of(&artifact), InPlace::of(&artifact, body.inputs().len()));
+    Ok(Callable { name: region.name.clone(), dims, in_place, module, graph: body })
 }
 
 /// Why the ops of a graph are not one kernel: each op that does not join, and each result that needs none.
@@ -175,6 +177,9 @@ impl Callable {
         }
         let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape).chain(outputs.iter().map(|t| t.shape)).collect();
         let (dims, rows) = self.dims.resolve(&shapes, &binding).map_err(Error::Call)?;
+        for (input, output) in self.in_place.pairs() {
+            outputs[output].bytes.copy_from_slice(inputs[input].bytes);
+        }
         let reads = inputs.iter().map(|t| Arg::In(t.bytes));
         let mut args: Vec<Arg<'_>> = reads.chain(outputs.iter_mut().map(|t| Arg::Out(t.bytes))).collect();
         let launched = self.module.launch(&mut args, &dims, rows, threads.max(1));

@@ -3,13 +3,13 @@
 //! The values of an input depend on the seed, the sizes and its name alone, so that graphs that share inputs share
 //! operands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_abi::DType;
 use fusewright_graph::interp::Symbols;
 use fusewright_graph::operands::THRESHOLDS;
 use fusewright_graph::tensor::{Tensor, check_memory, element_count};
-use fusewright_graph::{Builder, Dim, Graph, Input, InputKind, Op, Prim, Rounding, Value, num};
+use fusewright_graph::{Builder, Def, Dim, Graph, Input, InputKind, Op, Prim, Rounding, Value, num};
 
 pub use fusewright_graph::operands::Random;
 
@@ -74,14 +74,63 @@ pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> R
     let takes_indices = graph.nodes().iter().any(|node| indexes(&node.op));
     let number = symbols.values().fold(0, |h: u64, &v| h.wrapping_mul(31).wrapping_add(v as u64));
     let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
+    let places = scattered_to(graph);
     let tensor = |input: &Input| {
         let ty = graph.ty(input.value);
         let shape = shape(&ty.shape, symbols).map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)))?;
         let mut random = Random::named(seed, number, &input.name);
+        if let Some((extent, skips)) = places.get(&input.value) {
+            let extent = extent.eval(&|name| symbols.get(name).copied());
+            let extent = extent.map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)))?;
+            return distinct(ty.dtype, &shape, &mut random, extent, *skips)
+                .map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)));
+        }
         fill(ty.dtype, &shape, &mut random, values, takes_indices)
             .map_err(|e| e.about(format!("input `{}`", input.name)))
     };
     users.map(tensor).collect()
+}
+
+/// The integer inputs that alone say where a scatter writes: the extent that they index, and whether a negative one is
+/// handed on as it is.
+fn scattered_to(graph: &Graph) -> BTreeMap<Value, (Dim, bool)> {
+    let mut places = BTreeMap::new();
+    for node in graph.nodes() {
+        let Op::Prim(Prim::Scatter { axis }) = node.op else { continue };
+        let (mut sources, mut direct) = (BTreeSet::new(), true);
+        let mut stack = vec![node.operands[1]];
+        while let Some(value) = stack.pop() {
+            match graph.def(value) {
+                Def::Input(i) if !graph.ty(value).dtype.is_float() && graph.ty(value).rank() > 0 => {
+                    sources.insert(graph.inputs()[i].value);
+                }
+                Def::Input(_) => {}
+                Def::Node(id, _) => {
+                    let op = &graph.node(id).op;
+                    direct &= matches!(op, Op::Prim(Prim::Cast { .. } | Prim::Reshape { .. } | Prim::Slice { .. }));
+                    stack.extend(&graph.node(id).operands);
+                }
+            }
+        }
+        if let Some(&source) = sources.first().filter(|_| sources.len() == 1) {
+            let extent = graph.ty(node.operands[0]).shape[axis].clone();
+            places.insert(source, (extent, direct));
+        }
+    }
+    places
+}
+
+/// Places below an extent, none twice as far as they go; beyond that, and here and there, −1 if that `skips` one.
+fn distinct(dtype: DType, shape: &[usize], random: &mut Random, extent: i64, skips: bool) -> Result<Tensor, String> {
+    let mut left: Vec<i64> = (0..extent.max(0)).collect();
+    let mut next = |at: usize| match (left.len(), skips) {
+        (0, true) => -1,
+        (0, false) => at as i64 % extent.max(1),
+        (_, true) if random.once_in(5) => -1,
+        (n, _) => left.swap_remove(random.below(n)),
+    };
+    let places = (0..shape.iter().product()).map(&mut next).collect();
+    Tensor::from_i64(dtype, shape, places).map_err(|e| e.to_string())
 }
 
 /// Extents at the values of the symbols.

@@ -12,7 +12,7 @@ pub enum ParamAccess {
     In,
     /// Only written; every element the kernel's rows cover is written exactly once.
     Out,
-    /// Read, then overwritten in place by the same row.
+    /// Overwritten in place: rows read of it what they write themselves, and what they do not write stays.
     InOut,
 }
 
@@ -29,6 +29,8 @@ pub struct Param {
     pub rank: u32,
     /// Elements that the kernel may touch, for concrete integer arguments.
     pub elements: Count,
+    /// Index of the parameter whose elements this one holds at the launch, in the same memory or copied.
+    pub alias: Option<usize>,
 }
 
 /// Where an integer argument's value comes from at launch.

@@ -230,6 +230,7 @@ impl AxisMap {
                 dims[*axis] = self.of_operand(node, 1)[0].clone();
                 vec![dims]
             }
+            Prim::Scatter { axis } => vec![self.scatter(node, *axis)?],
             Prim::Pack { .. } => {
                 let mut dims = self.of_operand(node, 0);
                 let last = dims.len() - 1;
@@ -240,7 +241,6 @@ impl AxisMap {
             Prim::Literal(_)
             | Prim::SizeOf(_)
             | Prim::Iota { .. }
-            | Prim::Scatter { .. }
             | Prim::MatMul { .. }
             | Prim::Sdpa(_)
             | Prim::Opaque { .. } => {
@@ -304,6 +304,16 @@ impl AxisMap {
             dims[axis] = self.derive(id, to, vec![source]);
         }
         dims
+    }
+
+    /// The axes of what is written into; updates share all of them but the one that indices choose.
+    fn scatter(&mut self, node: &Node, axis: usize) -> Result<Vec<DimAxes>, String> {
+        let (into, updates) = (self.of_operand(node, 0), self.of_operand(node, 2));
+        for (i, axes) in updates.iter().enumerate() {
+            let same = if i == axis { &self.of_operand(node, 1)[0] } else { &into[i] };
+            self.unify(&same.clone(), axes)?;
+        }
+        Ok(into)
     }
 
     fn cat(&mut self, graph: &Graph, id: NodeId, axis: usize) -> Result<Vec<DimAxes>, String> {

@@ -81,7 +81,8 @@ fn documentation(kernel: &Kernel, artifact: &KernelArtifact) -> String {
             ParamAccess::Out => "written",
             ParamAccess::InOut => "overwritten",
         };
-        lines.push(format!("* `{}`: `{}[{}]`, {access}", param.name, param.dtype, shape.join(", ")));
+        let begins = param.alias.map_or(String::new(), |p| format!("; holds what `{}` does", kernel.param(p).name));
+        lines.push(format!("* `{}`: `{}[{}]`, {access}{begins}", param.name, param.dtype, shape.join(", ")));
     }
     lines.extend(
         ["", "# Errors", "The name of the first argument whose length or value does not fit; nothing is written."]

@@ -6,7 +6,8 @@
 //!
 //! * `name` and `symbol`: what its code is called, unique in the bundle; `pattern`: the fused pattern;
 //! * `target`, `file` (relative to the manifest) and `key` (hash of everything that changes the code);
-//! * `params`: buffers in the order of arguments: `name`, `dtype`, `access` (`in`, `out`, `inout`), `rank` and `shape`,
+//! * `params`: buffers in the order of arguments: `name`, `dtype`, `access` (`in`, `out`, `inout`), `rank`, `shape` and,
+//!   where the buffer holds at the launch what another does, that one's index as `alias`,
 //!   one expression over the symbols per axis;
 //! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
 //!   `{"stride": [param, axis]}` in elements, or `"symbol"`, given by the caller;
@@ -173,7 +174,12 @@ fn entry(entry: &BundleEntry) -> Value {
     };
     let params = artifact.params.iter().zip(&entry.shapes);
     let params = params.map(|(p, shape)| {
-        json!({ "name": p.name, "dtype": p.dtype.name(), "access": access(p.access), "rank": p.rank, "shape": shape })
+        let mut entry =
+            json!({ "name": p.name, "dtype": p.dtype.name(), "access": access(p.access), "rank": p.rank, "shape": shape });
+        if let Some(alias) = p.alias {
+            entry["alias"] = json!(alias);
+        }
+        entry
     });
     let source = |s: &DimSource| match *s {
         DimSource::Extent { param, axis } => json!({ "extent": [param, axis] }),

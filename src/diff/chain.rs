@@ -144,9 +144,12 @@ fn launch(
         dims.insert(dim.name.clone(), bound);
     }
     let mut given = operands.iter();
+    let begins_as =
+        |param: &Param| param.alias.and_then(|p| operands.get(p.0 as usize)).map_or(Vec::new(), Tensor::to_bytes);
     let buffer = |(param, shape): (&Param, &Vec<usize>)| {
         Buffer::Bytes(match param.access {
             ParamAccess::In => given.next().map(Tensor::to_bytes).unwrap_or_default(),
+            ParamAccess::InOut if param.alias.is_some() => begins_as(param),
             _ => vec![UNWRITTEN; param.dtype.bytes_for(shape.iter().product())],
         })
     };

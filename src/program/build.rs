@@ -16,7 +16,7 @@ use fusewright_runtime::{Device, KernelCache, device_for};
 
 use super::Program;
 use super::layout::lay_out;
-use super::step::{CompiledKernel, LaunchDims, Step, Work};
+use super::step::{CompiledKernel, InPlace, LaunchDims, Step, Work};
 use crate::Error;
 use crate::compiler::{CompileError, Compiler, content};
 use crate::matmul::widen;
@@ -193,7 +193,11 @@ impl Build<'_> {
             Err(refused) => return Ok(Err(refused.to_string())),
         };
         let module = self.cache.get_or_make(artifact.key, || self.device.load(&artifact))?;
-        let kernel = Arc::new(CompiledKernel { dims: LaunchDims::of(&artifact), module });
+        let kernel = Arc::new(CompiledKernel {
+            dims: LaunchDims::of(&artifact),
+            in_place: InPlace::of(&artifact, body.inputs().len()),
+            module,
+        });
         self.kernels.insert(key, Arc::clone(&kernel));
         Ok(Ok(kernel))
     }

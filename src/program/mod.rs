@@ -26,7 +26,7 @@ pub(crate) use build::{build, single};
 use layout::Layouts;
 pub(crate) use plan::bind;
 use plan::{Binding, Buffer, Plan};
-pub(crate) use step::LaunchDims;
+pub(crate) use step::{InPlace, LaunchDims};
 use step::{Memory, Step, Work};
 
 /// How many steps of each kind a program has.

@@ -39,7 +39,25 @@ pub(crate) enum Work {
 #[derive(Debug)]
 pub(crate) struct CompiledKernel {
     pub dims: LaunchDims,
+    pub in_place: InPlace,
     pub module: Arc<dyn Module>,
+}
+
+/// Outputs of a kernel that begin as an input: the index of the input, and that of the output.
+#[derive(Debug)]
+pub(crate) struct InPlace(Vec<(usize, usize)>);
+
+impl InPlace {
+    /// Of an artifact whose parameters are inputs, then outputs.
+    pub fn of(artifact: &KernelArtifact, inputs: usize) -> Self {
+        let outputs = artifact.params.iter().skip(inputs).enumerate();
+        InPlace(outputs.filter_map(|(output, param)| Some((param.alias?, output))).collect())
+    }
+
+    /// Pairs of an input and the output that begins as it.
+    pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.0.iter().copied()
+    }
 }
 
 /// How the integer arguments and the row count of a launch follow from the shapes of its tensors.
@@ -172,6 +190,9 @@ impl Step {
         let result = {
             let mut args = Vec::with_capacity(slots.len());
             let reads = inputs.iter().map(|slot| memory.elements(slot)).collect::<Result<Vec<_>, _>>()?;
+            for (input, output) in kernel.in_place.pairs() {
+                taken[output][..outputs[output].bytes].copy_from_slice(&reads[input]);
+            }
             args.extend(reads.iter().map(|bytes| Arg::In(bytes)));
             args.extend(taken.iter_mut().zip(outputs).map(|(buffer, slot)| Arg::Out(&mut buffer[..slot.bytes])));
             kernel.module.launch(&mut args, &dims, rows, memory.threads)

@@ -1,6 +1,7 @@
 //! The filetest runner. Each command is a file here and an entry of [`COMMANDS`].
 
 mod file;
+mod fuse;
 mod interp;
 mod lower;
 mod passes;
@@ -12,8 +13,15 @@ mod verify;
 pub use file::{Case, TestFile};
 
 /// Every command.
-pub const COMMANDS: &[Command] =
-    &[interp::COMMAND, lower::COMMAND, passes::COMMAND, patterns::COMMAND, print::COMMAND, verify::COMMAND];
+pub const COMMANDS: &[Command] = &[
+    fuse::COMMAND,
+    interp::COMMAND,
+    lower::COMMAND,
+    passes::COMMAND,
+    patterns::COMMAND,
+    print::COMMAND,
+    verify::COMMAND,
+];
 
 /// A command of a `test` line.
 pub struct Command {

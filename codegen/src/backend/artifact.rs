@@ -52,7 +52,8 @@ pub fn assemble(
         let elements = count(kernel, &dim::product(&param.shape))
             .map_err(|reason| unsupported(format!("parameter `{}`", param.name), reason))?;
         let (name, rank) = (param.name.clone(), param.shape.len() as u32);
-        params.push(Param { name, dtype: param.dtype, access: param.access, rank, elements });
+        let alias = param.alias.map(|p| p.0 as usize);
+        params.push(Param { name, dtype: param.dtype, access: param.access, rank, elements, alias });
     }
     Ok(KernelArtifact {
         name: kernel.name.clone(),

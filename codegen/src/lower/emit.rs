@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fusewright_fusion::region::{Scattered, Stored};
 use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
 use fusewright_graph::dim::product;
 use fusewright_graph::{
@@ -9,7 +10,7 @@ use fusewright_graph::{
 };
 
 use super::space::{is_layout, linear};
-use super::view::split_stride;
+use super::view::{Gathered, split_stride};
 use super::{LowerError, Orders, Space, View};
 use crate::kernel::{INNER, InstOp, LANE, Over, Param, ParamId, ROW, Segment, SegmentBuilder, Shape, Val};
 
@@ -46,16 +47,17 @@ impl<'a> Emitter<'a> {
         self.segment = SegmentBuilder::new(&name, count, self.params);
         let first_output = self.body.inputs().len();
         let outputs = self.body.outputs().iter().enumerate();
-        let own: Vec<(usize, Value)> =
-            outputs.map(|(i, o)| (first_output + i, o.value)).filter(|(_, v)| self.is_own(*v)).collect();
+        let stored = outputs.map(|(i, o)| (first_output + i, o.value, Stored::of(self.body, o.value)));
+        let own: Vec<(usize, Value, Stored)> = stored.filter(|(_, _, s)| self.is_own(s.value)).collect();
+        let places = own.iter().filter_map(|(_, _, s)| Some(self.body.node(s.scatter?.node).operands[1]));
         // In node order, so that long chains do not recurse.
-        for id in self.needed(own.iter().map(|(_, value)| *value)) {
+        for id in self.needed(own.iter().map(|(_, _, s)| s.value).chain(places)) {
             for &result in &self.body.node(id).results {
                 self.value(result)?;
             }
         }
-        for (param, value) in own {
-            self.store(ParamId(param as u32), value)?;
+        for (param, output, stored) in own {
+            self.store(ParamId(param as u32), output, stored)?;
         }
         Ok(self.segment.finish())
     }
@@ -83,19 +85,41 @@ impl<'a> Emitter<'a> {
         nodes
     }
 
-    fn store(&mut self, param: ParamId, value: Value) -> Result<(), LowerError> {
+    fn store(&mut self, param: ParamId, output: Value, Stored { value, scatter }: Stored) -> Result<(), LowerError> {
         let shape = self.space.shape(self.axes, value).map_err(LowerError::new)?;
         let stored = self.value(value)?;
         let stored = self.spread(stored, &shape).map_err(LowerError::new)?;
-        let extents = &self.body.ty(value).shape;
+        let extents = &self.body.ty(output).shape;
         let mut strides = Vec::new();
-        for (dim, stride) in self.axes.dims(value).iter().zip(contiguous_strides(extents)) {
+        for (dim, stride) in self.axes.dims(output).iter().zip(contiguous_strides(extents)) {
             strides.extend(split_stride(self.axes, dim, &stride));
         }
+        let (offset, here) = scatter.map(|s| self.chosen(s, &strides)).transpose()?.unzip();
         let lanes: Vec<AxisId> = self.axes.flat(value).into_iter().filter(|&a| !self.space.is_row(a)).collect();
-        let index = self.index(&strides, &lanes);
-        self.push(InstOp::Store { param, index, otherwise: None }, &[stored]).map_err(LowerError::new)?;
+        let mut index = self.index(&strides, &lanes);
+        if let Some(offset) = &offset {
+            index = &index + offset;
+        }
+        let args: Vec<Val> = [stored].into_iter().chain(here).collect();
+        self.push(InstOp::Store { param, index, otherwise: None }, &args).map_err(LowerError::new)?;
         Ok(())
+    }
+
+    /// Where a scatter writes this row, in elements from its start along the indexed axis, and whether it does.
+    fn chosen(&mut self, scattered: Scattered, strides: &[(AxisId, Dim)]) -> Result<(Dim, Val), LowerError> {
+        let Scattered { node: id, axis, .. } = scattered;
+        let operands = &self.body.node(id).operands;
+        let place = self.value(operands[1])?;
+        if self.segment.ty(place).shape != Shape::Scalar {
+            return Err(LowerError::at(id, "a scatter along lanes"));
+        }
+        let stride = |a: &AxisId| strides.iter().find(|(b, _)| a == b).map_or(Dim::constant(0), |(_, s)| s.clone());
+        let walked = &self.axes.dims(operands[0])[axis];
+        let walked: Vec<(Dim, Dim)> = walked.iter().map(|a| (self.axes.extent(*a).clone(), stride(a))).collect();
+        let zero = Literal::Int(self.segment.ty(place).dtype, 0);
+        let zero = self.push_at(id, InstOp::Literal(zero), &[])?[0];
+        let here = self.push_at(id, InstOp::Map(ScalarFn::Ge), &[place, zero])?[0];
+        Ok((linear(&place.symbol(), &walked), here))
     }
 
     /// The index of an access with the given stride per axis, whose lane counter runs over `lanes`.
@@ -145,21 +169,39 @@ impl<'a> Emitter<'a> {
                 Shape::Row(product(lanes.iter().map(|&a| self.axes.extent(a))))
             }
         };
+        self.load_lanes(view, &lanes, shape)
+    }
+
+    fn load_lanes(&mut self, view: &View, lanes: &[AxisId], shape: Shape) -> Result<Val, LowerError> {
         let reachable = |a: AxisId| !self.space.is_row(a) || self.space.outer().contains(&a) || self.inner.contains(&a);
         if let Some((axis, _)) = view.strides.iter().find(|(a, _)| !reachable(*a)) {
             let extent = self.axes.extent(*axis);
             return Err(LowerError::new(format!("an axis of extent {extent} is neither a row nor a lane here")));
         }
-        let mut index = &view.offset + &self.index(&view.strides, &lanes);
-        for (indices, stride) in &view.gathers {
-            let gathered = self.value(*indices)?;
-            if self.segment.ty(gathered).shape != Shape::Scalar {
-                return Err(LowerError::new("a gather along lanes"));
-            }
-            index = &index + &(&gathered.symbol() * stride);
+        let mut index = &view.offset + &self.index(&view.strides, lanes);
+        for gathered in &view.gathers {
+            let place = self.place(gathered)?;
+            index = &index + &(&place.symbol() * &gathered.stride);
         }
         let op = InstOp::Load { param: ParamId(view.input as u32), index, shape, otherwise: None };
         Ok(self.push(op, &[]).map_err(LowerError::new)?[0])
+    }
+
+    /// The index that this row gathers from.
+    fn place(&mut self, gathered: &Gathered) -> Result<Val, LowerError> {
+        let along_lanes = || LowerError::new("a gather along lanes");
+        if gathered.is_whole() {
+            let place = self.value(gathered.indices)?;
+            return if self.segment.ty(place).shape == Shape::Scalar { Ok(place) } else { Err(along_lanes()) };
+        }
+        let views = self.views;
+        let whole = views[gathered.indices.0 as usize].as_ref();
+        let view = whole.and_then(|view| gathered.view(self.axes, view));
+        let view = view.ok_or_else(|| LowerError::new("a slice of what computed indices gather"))?;
+        if view.strides.iter().any(|(axis, _)| !self.space.is_row(*axis)) {
+            return Err(along_lanes());
+        }
+        self.load_lanes(&view, &[], Shape::Scalar)
     }
 
     fn node(&mut self, id: NodeId) -> Result<Vec<Val>, LowerError> {

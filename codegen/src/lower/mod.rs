@@ -16,6 +16,7 @@ mod view;
 use std::collections::BTreeSet;
 
 use fusewright_abi::ParamAccess;
+use fusewright_fusion::region::Stored;
 use fusewright_graph::axes::AxisMap;
 use fusewright_graph::{Dim, Graph, InputKind, NodeId};
 
@@ -55,7 +56,7 @@ pub trait Orders {
 }
 
 /// Lowers a body of primitives to one kernel. Its parameters are the body's inputs, then its outputs, in order; all
-/// are contiguous.
+/// are contiguous. What a scatter writes into is in place: the output's memory holds the input's elements before.
 ///
 /// # Errors
 /// Ops or layouts without a row program, outputs over different rows, too many lanes.
@@ -64,11 +65,16 @@ pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, Lo
     let views = View::all(body, &axes)?;
     let space = Space::of(body, &axes, &views)?;
     let params = params(body, &axes, &space);
-    let mut segments = Vec::new();
+    let mut segments: Vec<Segment> = Vec::new();
     for inner in space.segments() {
-        segments.push(Emitter::new(body, &axes, &views, &space, &params, orders).segment(inner)?);
+        let mut segment = Emitter::new(body, &axes, &views, &space, &params, orders).segment(inner)?;
+        let alike = segments.iter().filter(|s| s.name.starts_with(&segment.name)).count();
+        if alike > 0 {
+            segment.name = format!("{}_{alike}", segment.name);
+        }
+        segments.push(segment);
     }
-    let types = segments.iter().flat_map(|s: &Segment| &s.types);
+    let types = segments.iter().flat_map(|s| &s.types);
     if let Some(lanes) = types.filter_map(|ty| ty.shape.elements().as_const()).find(|&n| n > MAX_LANES) {
         return Err(LowerError::new(format!("{lanes} lanes, at most {MAX_LANES}")));
     }
@@ -89,8 +95,13 @@ fn params(body: &Graph, axes: &AxisMap, space: &Space) -> Vec<Param> {
         let by_row = axes.flat(input.value).iter().any(|&axis| space.is_row(axis));
         param(input.name.clone(), input.value, ParamAccess::In, constant && !by_row)
     });
-    let outputs = body.outputs().iter().enumerate();
-    inputs.chain(outputs.map(|(i, o)| param(format!("out{i}"), o.value, ParamAccess::Out, false))).collect()
+    let outputs = body.outputs().iter().enumerate().map(|(i, o)| {
+        let plain = param(format!("out{i}"), o.value, ParamAccess::Out, false);
+        let Some(scattered) = Stored::of(body, o.value).scatter else { return plain };
+        let input = body.inputs().iter().position(|input| input.value == scattered.input);
+        Param { access: ParamAccess::InOut, alias: input.map(|i| ParamId(i as u32)), ..plain }
+    });
+    inputs.chain(outputs).collect()
 }
 
 /// Declares every symbol that the kernel mentions, as the extent of a parameter's axis where it is one.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_fusion::region::{Packs, lanes};
+use fusewright_fusion::region::{Packs, Stored, lanes};
 use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::dim::{DimFn, product};
 use fusewright_graph::{Dim, Graph, Op, Prim, Value};
@@ -90,7 +90,8 @@ impl Space {
     fn find_rows(&mut self, body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<(), LowerError> {
         let rows_of =
             |value: Value| -> Vec<AxisId> { axes.flat(value).into_iter().filter(|&a| self.is_row(a)).collect() };
-        let outputs: Vec<Vec<AxisId>> = body.outputs().iter().map(|o| rows_of(o.value)).collect();
+        let outputs: Vec<Vec<AxisId>> =
+            body.outputs().iter().map(|o| rows_of(Stored::of(body, o.value).value)).collect();
         let Some(first) = outputs.first() else { return Err(LowerError::new("the body has no output")) };
         let mut outer: Vec<AxisId> =
             first.iter().copied().filter(|a| outputs.iter().all(|rows| rows.contains(a))).collect();
@@ -128,7 +129,7 @@ fn merges(body: &Graph, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]) 
     let loads = views.iter().flatten().all(|v| pairs().all(|(h, l)| merged(v.stride(h), v.stride(l), axes.extent(l))));
     loads
         && body.outputs().iter().all(|o| {
-            let flat = axes.flat(o.value);
+            let flat = axes.flat(Stored::of(body, o.value).value);
             flat.windows(run.len()).any(|window| window == run)
         })
 }

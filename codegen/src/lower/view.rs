@@ -18,7 +18,39 @@ pub(crate) struct View {
     /// Stride of each axis, in elements; an axis that is missing does not move.
     pub strides: Vec<(AxisId, Dim)>,
     /// Integer tensors whose element times a stride adds to the offset.
-    pub gathers: Vec<(Value, Dim)>,
+    pub gathers: Vec<Gathered>,
+}
+
+/// An integer tensor that an index map reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Gathered {
+    /// The tensor.
+    pub indices: Value,
+    /// What one index adds to the offset.
+    pub stride: Dim,
+    /// Slices along its axes, taken after the gather.
+    cuts: Vec<Cut>,
+}
+
+/// A dim that a slice replaced.
+#[derive(Clone, Debug)]
+struct Cut {
+    from: Vec<AxisId>,
+    to: Vec<AxisId>,
+    start: Dim,
+    step: i64,
+}
+
+impl Gathered {
+    /// The index map of the indices that are read, if they are one.
+    pub fn view(&self, axes: &AxisMap, indices: &View) -> Option<View> {
+        self.cuts.iter().try_fold(indices.clone(), |view, cut| view.cut(axes, cut))
+    }
+
+    /// Whether every index is read as it stands in the tensor.
+    pub fn is_whole(&self) -> bool {
+        self.cuts.is_empty()
+    }
 }
 
 impl View {
@@ -55,26 +87,36 @@ impl View {
                 if source == result {
                     return Some(self.clone());
                 }
-                let stride = self.merged_stride(axes, source)?;
-                let mut view = self.clone();
-                view.strides.retain(|(a, _)| !source.contains(a));
-                view.offset = &view.offset + &(start * &stride);
-                let step = &stride * &Dim::constant(*step);
-                if step != Dim::constant(0) {
-                    view.strides.extend(split_stride(axes, result, &step));
-                }
-                Some(view)
+                self.cut(axes, &Cut { from: source.clone(), to: result.clone(), start: start.clone(), step: *step })
             }
             Prim::Gather { axis } => {
                 let source = &axes.dims(node.operands[0])[*axis];
                 let stride = self.merged_stride(axes, source)?;
                 let mut view = self.clone();
                 view.strides.retain(|(a, _)| !source.contains(a));
-                view.gathers.push((node.operands[1], stride));
+                view.gathers.push(Gathered { indices: node.operands[1], stride, cuts: Vec::new() });
                 Some(view)
             }
             _ => None,
         }
+    }
+
+    /// The view whose dim a slice has replaced.
+    fn cut(&self, axes: &AxisMap, cut: &Cut) -> Option<View> {
+        let stride = self.merged_stride(axes, &cut.from)?;
+        let mut view = self.clone();
+        view.strides.retain(|(a, _)| !cut.from.contains(a));
+        view.offset = &view.offset + &(&cut.start * &stride);
+        let step = &stride * &Dim::constant(cut.step);
+        if step != Dim::constant(0) {
+            view.strides.extend(split_stride(axes, &cut.to, &step));
+        }
+        for gathered in &mut view.gathers {
+            if axes.flat(gathered.indices).iter().any(|a| cut.from.contains(a)) {
+                gathered.cuts.push(cut.clone());
+            }
+        }
+        Some(view)
     }
 
     /// The one stride that walks a dim's axes in order, if there is one; zero for extent 1.

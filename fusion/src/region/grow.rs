@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_graph::{Graph, NodeId, Op, Prim};
+use fusewright_graph::{Graph, NodeId, Op, Prim, Value};
 
 use super::free::Flow;
 use super::lone::lone;
@@ -16,7 +16,9 @@ pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
     let flow = Flow::of(graph);
     let mut growth = Growth::seed(&flow, limits);
     growth.merge_neighbours();
-    growth.merge_siblings();
+    if growth.merge_siblings() {
+        growth.merge_neighbours();
+    }
     growth.finish()
 }
 
@@ -80,12 +82,11 @@ impl<'a, 'g> Growth<'a, 'g> {
             Op::Prim(prim) => match prim {
                 Prim::Map(_) | Prim::Cast { .. } | Prim::Bitcast { .. } | Prim::Reduce { .. } => Ok(()),
                 Prim::ArgReduce { .. } | Prim::TopK { .. } | Prim::Cat { .. } => Ok(()),
-                Prim::Gather { .. } | Prim::Pack { .. } => Ok(()),
+                Prim::Gather { .. } | Prim::Scatter { .. } | Prim::Pack { .. } => Ok(()),
                 Prim::MatMul { .. } => Err(Refusal::MatMul),
                 Prim::Sdpa(_) => Err(Refusal::Attention),
                 Prim::AllReduce { .. } => Err(Refusal::Collective),
                 Prim::Opaque { .. } => Err(Refusal::Opaque),
-                Prim::Scatter { .. } => Err(Refusal::Scatter),
                 Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. } => Err(Refusal::Constant),
                 Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. } => {
                     Err(Refusal::LayoutOnly)
@@ -132,12 +133,16 @@ impl<'a, 'g> Growth<'a, 'g> {
             return false;
         }
         let joined: BTreeSet<NodeId> = self.members[a].union(&self.members[b]).copied().collect();
-        let verdict = if self.is_convex(&joined) { self.fits(&joined, false) } else { Err(Refusal::NotConvex) };
+        let segments = self.segments.contains(&a) || self.segments.contains(&b);
+        let verdict = if self.is_convex(&joined) { self.fits(&joined, segments) } else { Err(Refusal::NotConvex) };
         if let Err(refusal) = verdict {
             self.edges.insert((source, reader), refusal);
             return false;
         }
         self.join(a, b, joined);
+        if segments {
+            self.segments.insert(a);
+        }
         true
     }
 
@@ -149,26 +154,30 @@ impl<'a, 'g> Growth<'a, 'g> {
         self.members[a] = joined;
     }
 
-    /// Merges regions that read slices of one product, such as the heads of query and key: one pass over its rows.
-    fn merge_siblings(&mut self) {
-        for id in self.flow.graph.node_ids() {
-            let readers = self.slice_readers(id);
+    /// Merges regions that read slices of one value, such as the heads of query and key: one pass over its rows.
+    /// Whether any merged.
+    fn merge_siblings(&mut self) -> bool {
+        let mut merged = false;
+        for value in (0..self.flow.graph.value_count() as u32).map(Value) {
+            let readers = self.slice_readers(value);
             let Some((&first, rest)) = readers.split_first() else { continue };
             for &other in rest {
                 let joined: BTreeSet<NodeId> = self.members[first].union(&self.members[other]).copied().collect();
                 if self.is_convex(&joined) && self.fits(&joined, true).is_ok() {
                     self.join(first, other, joined);
                     self.segments.insert(first);
+                    merged = true;
                 }
             }
         }
+        merged
     }
 
-    /// The regions that read a node's results through slices alone, in order.
-    fn slice_readers(&self, id: NodeId) -> Vec<usize> {
+    /// The regions that read a value through slices alone, in order.
+    fn slice_readers(&self, value: Value) -> Vec<usize> {
         let flow = self.flow;
         let mut regions = Vec::new();
-        for user in flow.graph.node(id).results.iter().flat_map(|&r| flow.users(r)) {
+        for user in flow.users(value) {
             let node = flow.graph.node(*user);
             if !matches!(node.op, Op::Prim(Prim::Slice { .. })) {
                 continue;

@@ -12,6 +12,7 @@ mod order;
 mod outline;
 mod refusal;
 mod space;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ pub use grow::{is_constant, is_layout, partition};
 pub use lone::needs_no_kernel;
 pub use refusal::Refusal;
 pub use space::{Packs, Space, lanes};
+pub use stored::{Scattered, Stored};
 
 use crate::passes;
 

@@ -29,7 +29,9 @@ impl Outline {
                 if !flow.leaves(result, members) {
                     continue;
                 }
-                let mut value = result;
+                let restoring = restoring(flow, id);
+                let mut value = restoring.last().map_or(result, |&last| flow.graph.node(last).results[0]);
+                nodes.extend(restoring);
                 while let Some(next) = fused.and_then(|fused| layout_after(flow, value, members, fused)) {
                     nodes.insert(next);
                     value = flow.graph.node(next).results[0];
@@ -69,6 +71,32 @@ fn with_free_operands(flow: &Flow<'_>, members: &BTreeSet<NodeId>, given: &BTree
         }
     }
     nodes
+}
+
+/// The layout ops behind a scatter that undo those through which it sees what it writes into.
+fn restoring(flow: &Flow<'_>, scatter: NodeId) -> Vec<NodeId> {
+    let graph = flow.graph;
+    let relabels = |id: NodeId| matches!(graph.node(id).op, Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. }));
+    let node = graph.node(scatter);
+    let mut undoing = Vec::new();
+    if !matches!(node.op, Op::Prim(Prim::Scatter { .. })) {
+        return undoing;
+    }
+    let (mut root, mut views) = (node.operands[0], 0);
+    while let Some(view) = flow.def(root).filter(|&id| relabels(id)) {
+        root = graph.node(view).operands[0];
+        views += 1;
+    }
+    let mut value = node.results[0];
+    while undoing.len() < views || graph.ty(value) != graph.ty(root) {
+        let &[user] = flow.users(value) else { break };
+        if graph.is_output(value) || !relabels(user) {
+            break;
+        }
+        undoing.push(user);
+        value = graph.node(user).results[0];
+    }
+    undoing
 }
 
 /// The layout op through which alone a value is read, if its result is stored as well as the value.

@@ -13,7 +13,7 @@ pub enum Refusal {
     Collective,
     /// An op of the host framework that is not taken apart.
     Opaque,
-    /// Writes to rows that an index tensor chooses.
+    /// Writes at places that an index tensor chooses, into what is computed or read beside, or is laid out otherwise.
     Scatter,
     /// Selects the largest elements of a part of a row, or a number of them that is not known.
     TopK,
@@ -43,7 +43,7 @@ pub enum Refusal {
     InnerRows,
     /// Gathers from a value computed in the region.
     GatherComputed,
-    /// Gathers along the lanes of a row.
+    /// Gathers or scatters along the lanes of a row.
     GatherLanes,
     /// A path leaves the region and comes back.
     NotConvex,
@@ -117,7 +117,7 @@ impl Refusal {
             Refusal::Attention => "attention is left to a library",
             Refusal::Collective => "a collective waits for other ranks",
             Refusal::Opaque => "an op of the host framework is not taken apart",
-            Refusal::Scatter => "it writes to rows that an index tensor chooses",
+            Refusal::Scatter => "it writes at chosen places into what is computed, read beside or laid out otherwise",
             Refusal::TopK => {
                 "it selects the largest elements of a part of a row, or a number of them that is not known"
             }
@@ -134,7 +134,7 @@ impl Refusal {
             Refusal::NoCommonRows => "the outputs have no row in common",
             Refusal::InnerRows => "the outputs run over different inner rows",
             Refusal::GatherComputed => "it gathers from a value computed in the region",
-            Refusal::GatherLanes => "it gathers along the lanes of a row",
+            Refusal::GatherLanes => "it gathers or scatters along the lanes of a row",
             Refusal::NotConvex => "a path leaves the region and comes back",
             Refusal::TooLarge => "more nodes or operands than a kernel may have",
             Refusal::Independent => "neither region reads what the other computes",

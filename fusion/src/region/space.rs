@@ -7,7 +7,8 @@
 use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::{Graph, Op, Prim, Value};
 
-use super::Refusal;
+use super::stored::check_scatters;
+use super::{Refusal, Stored};
 
 /// Rows and lanes of a body.
 #[derive(Clone, Debug)]
@@ -68,6 +69,7 @@ impl Space {
         space.check_values(body, &views)?;
         space.rows = space.common_rows(body, segments)?;
         space.check_nodes(body, &views)?;
+        check_scatters(body, &space.axes)?;
         Ok(space)
     }
 
@@ -126,7 +128,8 @@ impl Space {
     fn common_rows(&self, body: &Graph, segments: bool) -> Result<Vec<AxisId>, Refusal> {
         let rows_of =
             |value| -> Vec<AxisId> { self.axes.flat(value).into_iter().filter(|&a| !self.is_lane(a)).collect() };
-        let outputs: Vec<Vec<AxisId>> = body.outputs().iter().map(|o| rows_of(o.value)).collect();
+        let outputs: Vec<Vec<AxisId>> =
+            body.outputs().iter().map(|o| rows_of(Stored::of(body, o.value).value)).collect();
         let Some(first) = outputs.first() else { return Err(Refusal::Dead) };
         if outputs.iter().all(|rows| rows.len() == first.len() && rows.iter().all(|a| first.contains(a))) {
             return Ok(first.clone());
@@ -156,6 +159,13 @@ impl Space {
                         return Err(Refusal::GatherComputed);
                     }
                     if self.axes.flat(node.operands[1]).iter().any(|&a| self.is_lane(a)) {
+                        return Err(Refusal::GatherLanes);
+                    }
+                }
+                Prim::Scatter { axis } => {
+                    let chosen = self.axes.dims(node.operands[0]).swap_remove(*axis);
+                    let places = self.axes.flat(node.operands[1]);
+                    if chosen.iter().chain(&places).any(|&a| self.is_lane(a)) {
                         return Err(Refusal::GatherLanes);
                     }
                 }
@@ -264,7 +274,25 @@ fn find_lanes(body: &Graph, axes: &AxisMap, views: &[bool]) -> Result<Vec<Vec<Ax
             Some(_) => return Err(Refusal::LaneOverlap),
         }
     }
+    add_copied(body, axes, &mut lanes);
     Ok(lanes)
+}
+
+/// Rows that are only copied, beside others that are computed, have the innermost dim as their lanes.
+fn add_copied(body: &Graph, axes: &AxisMap, lanes: &mut Vec<Vec<AxisId>>) {
+    for output in body.outputs() {
+        let Stored { value, scatter: Some(_) } = Stored::of(body, output.value) else { continue };
+        let dims = axes.dims(value);
+        let Some(dim) = dims.iter().rfind(|dim| !dim.is_empty()) else { continue };
+        let in_lanes = |axis: &AxisId| lanes.iter().any(|row| row.contains(axis));
+        let shares = |v: u32| {
+            let flat = axes.flat(Value(v));
+            flat.iter().any(|a| dim.contains(a)) && flat.iter().any(in_lanes)
+        };
+        if !(0..body.value_count() as u32).any(shares) {
+            lanes.push(dim.clone());
+        }
+    }
 }
 
 /// The axes of the innermost dim of the output that has most axes.
@@ -272,7 +300,7 @@ fn innermost_dim(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
     let mut widest: Vec<AxisId> = Vec::new();
     let mut most = 0;
     for output in body.outputs() {
-        let dims = axes.dims(output.value);
+        let dims = axes.dims(Stored::of(body, output.value).value);
         let count = dims.iter().map(Vec::len).sum();
         if count > most {
             most = count;

@@ -95,11 +95,12 @@ fn every_refusal_fires_and_spares_its_twin() {
         Refusal::Scatter,
         &|g| {
             let (cache, ids) = (g.input("cache", F32, &[1000, 64]), g.input("ids", I64, &[-1]));
-            Ok(vec![prim(g, Prim::Scatter { axis: 0 }, &[cache, ids, exp(g, rows(g, "x"))?])?])
+            let written = prim(g, Prim::Scatter { axis: 0 }, &[cache, ids, exp(g, rows(g, "x"))?])?;
+            Ok(vec![exp(g, prim(g, Prim::Gather { axis: 0 }, &[written, ids])?)?])
         },
         &|g| {
             let (cache, ids) = (g.input("cache", F32, &[1000, 64]), g.input("ids", I64, &[-1]));
-            Ok(vec![exp(g, prim(g, Prim::Gather { axis: 0 }, &[cache, ids])?)?])
+            Ok(vec![prim(g, Prim::Scatter { axis: 0 }, &[cache, ids, exp(g, rows(g, "x"))?])?])
         },
     );
     fires(Refusal::TopK, &|g| top_k(g, g.view(g.softmax(rows(g, "x"))?, &[-1, 4, 16])?), &|g| {
