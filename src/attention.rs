@@ -70,21 +70,39 @@ pub(crate) fn attention(
         let v = &v[shared * keys * value_depth..][..keys * value_depth];
         let mut weights = matmul(product(queries, depth, keys, true), q, k);
         let mut sums = Vec::with_capacity(queries);
+        let mut hidden = Vec::new();
         for (i, row) in weights.chunks_mut(keys.max(1)).enumerate() {
             let seen = if rule.causal { (i + 1).min(keys) } else { keys };
             row[..seen].iter_mut().for_each(|score| *score *= rule.scale);
             if let Some(bias) = bias {
                 row[..seen].iter_mut().enumerate().for_each(|(j, score)| *score += bias.get([b, h, i, j]));
             }
+            hidden.extend(row.iter().enumerate().map(|(j, &score)| j >= seen || score == f32::NEG_INFINITY));
             sums.push(softmax_row(row, seen, rule));
         }
         let mut rows = matmul(product(queries, keys, value_depth, false), &weights, v);
+        if !v.iter().all(|x| x.is_finite()) {
+            spare_hidden(&mut rows, &weights, &hidden, v, value_depth);
+        }
         for (row, sum) in rows.chunks_mut(value_depth.max(1)).zip(&sums) {
             row.iter_mut().for_each(|x| *x = if *sum == 0.0 { 0.0 } else { *x / sum });
         }
         out.extend(rows);
     }
     out
+}
+
+/// Computes the sums anew without the keys that a query does not see: no weight of theirs makes a NaN or an infinity
+/// disappear.
+fn spare_hidden(rows: &mut [f32], weights: &[f32], hidden: &[bool], v: &[f32], value_depth: usize) {
+    let keys = v.len() / value_depth.max(1);
+    for (i, row) in rows.chunks_mut(value_depth.max(1)).enumerate() {
+        row.fill(0.0);
+        for j in (0..keys).filter(|j| !hidden[i * keys + j]) {
+            let weight = weights[i * keys + j];
+            row.iter_mut().zip(&v[j * value_depth..]).for_each(|(sum, x)| *sum += weight * x);
+        }
+    }
 }
 
 /// Turns the scaled scores of one query into rounded, unnormalised probabilities of the keys it sees; returns their sum.
@@ -121,6 +139,14 @@ mod tests {
         let (q, k, v) = ([0.0, 0.0, 0.0, 0.0], [1.0, 2.0], [4.0, 8.0]);
         assert_eq!(attention(SHAPE, rule(false), [&q, &k, &v], None), [6.0; 4]);
         assert_eq!(attention(SHAPE, rule(true), [&q, &k, &v], None), [4.0, 6.0, 4.0, 6.0]);
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_read() {
+        let (q, k, v) = ([0.0; 4], [1.0, f32::NAN], [4.0, f32::NAN]);
+        let rows = attention(SHAPE, rule(true), [&q, &k, &v], None);
+        assert_eq!((rows[0], rows[2]), (4.0, 4.0));
+        assert!(rows[1].is_nan() && rows[3].is_nan());
     }
 
     #[test]

@@ -284,7 +284,8 @@ pub enum Prim {
         axis: usize,
     },
     /// `(x, indices, updates)`: `x` with its slices along `axis` at the rank-1 `indices` replaced by those of
-    /// `updates`; a negative index is skipped; of equal indices the last wins.
+    /// `updates`; a negative index is skipped. Indices are distinct: of equal ones the reference
+    /// takes the last, rows of a kernel in any order.
     Scatter {
         /// Axis that is indexed.
         axis: usize,

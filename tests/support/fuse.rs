@@ -37,6 +37,6 @@ fn run(case: &Case, _: &[String]) -> Outcome {
             agreement.fallbacks.iter().for_each(|f| writeln!(text, "by reference: {f}").expect("a string takes all"));
         }
     }
-    text += "equal";
+    text += "equal\n";
     Ok(text)
 }

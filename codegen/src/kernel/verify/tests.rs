@@ -148,10 +148,10 @@ fn parts_of_instructions() {
     for bad in
         [Literal::Float(DType::BF16, 0.1), Literal::Float(DType::F4E2M1, f64::NAN), Literal::Float(DType::I8, 1.0)]
     {
-        expect_one(&literal(bad), "not a value of its dtype");
+        expect_one(&literal(bad), "is no value of its dtype");
     }
     for bad in [Literal::Int(DType::Bool, 2), Literal::Int(DType::U8, -1), Literal::Int(DType::F32, 1)] {
-        expect_one(&literal(bad), "not a value of its dtype");
+        expect_one(&literal(bad), "is no value of its dtype");
     }
     assert_eq!(verify(&literal(Literal::Int(DType::U64, -1))), Ok(()));
     let order = |tree: Tree| {

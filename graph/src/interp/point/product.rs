@@ -40,9 +40,11 @@ pub(super) fn attend(head: Head<'_, f64>, out: &mut Vec<f64>) {
         weights.extend((0..seen).map(|j| scale * dot(&q[i * d..][..d], &k[j * d..][..d]) + added(j)));
         let seen = if bias.is_some() && weights.iter().all(|&w| w == f64::NEG_INFINITY) { 0 } else { seen };
         weights.truncate(seen);
+        // What a key that is hidden holds is not read, be it NaN.
+        let visible: Vec<bool> = weights.iter().map(|&w| w != f64::NEG_INFINITY).collect();
         let total = softmax(&mut weights);
         sums.fill(0.0);
-        for (j, weight) in weights.iter().enumerate() {
+        for (j, weight) in weights.iter().enumerate().filter(|(j, _)| visible[*j]) {
             sums.iter_mut().zip(&v[j * e..][..e]).for_each(|(sum, x)| *sum += weight * x);
         }
         let value = |&sum: &f64| if seen == 0 { 0.0 } else { sum / total };
