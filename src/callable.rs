@@ -177,8 +177,8 @@ impl Callable {
         }
         let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape).chain(outputs.iter().map(|t| t.shape)).collect();
         let (dims, rows) = self.dims.resolve(&shapes, &binding).map_err(Error::Call)?;
-        for (input, output) in self.in_place.pairs() {
-            outputs[output].bytes.copy_from_slice(inputs[input].bytes);
+        for alias in self.in_place.aliases().filter(|alias| alias.begins) {
+            outputs[alias.output].bytes.copy_from_slice(inputs[alias.input].bytes);
         }
         let reads = inputs.iter().map(|t| Arg::In(t.bytes));
         let mut args: Vec<Arg<'_>> = reads.chain(outputs.iter_mut().map(|t| Arg::Out(t.bytes))).collect();

@@ -46,6 +46,7 @@ mod compile;
 mod compiler;
 mod dump;
 mod error;
+mod guard;
 mod host;
 mod map;
 mod matmul;
@@ -64,7 +65,7 @@ pub use fusewright_graph as graph;
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use page::explain_page;
-pub use program::{Fallback, OpCounts, Program, StepCounts};
+pub use program::{Argument, Fallback, OpCounts, Placement, Program, StepCounts, Update, UpdateCopy};
 
 /// The examples of the page on patterns.
 #[cfg(doctest)]

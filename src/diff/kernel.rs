@@ -12,6 +12,7 @@ use fusewright_runtime::{Arg, device_for};
 
 use super::chain::approximate;
 use super::{Agreement, Difference, THREADS, Verdict, at, first_difference};
+use crate::guard;
 use crate::host::zeroed;
 use crate::inputs::{Random, Sizes, Values, fill};
 use crate::{CompileError, Compiler, Error};
@@ -108,7 +109,10 @@ pub(super) fn against(
             }
         }
         for threads in [1, THREADS] {
-            let got = code.launch(&start, dims, threads)?;
+            let got = match code.launch(&start, dims, threads)? {
+                Ok(got) => got,
+                Err(found) => return Ok(Verdict::Differ(found)),
+            };
             if let Some(found) = first(meaning, dims, &got, &want) {
                 return Ok(Verdict::Differ(Difference::new("machine code is not its kernel", found)));
             }
@@ -155,14 +159,31 @@ impl<'k> Code<'k> {
         Ok(Code { kernel, artifact, module })
     }
 
-    fn launch(&self, start: &[Buffer], dims: &BTreeMap<String, i64>, threads: usize) -> Result<Vec<Buffer>, Error> {
+    /// What is in the buffers after a launch, or where it wrote behind one of them.
+    fn launch(
+        &self,
+        start: &[Buffer],
+        dims: &BTreeMap<String, i64>,
+        threads: usize,
+    ) -> Result<Result<Vec<Buffer>, Difference>, Error> {
+        let lengths: Vec<usize> = start.iter().map(|b| b.bytes().len()).collect();
         let mut buffers: Vec<Vec<u8>> = start.iter().map(|b| b.bytes().to_vec()).collect();
+        buffers.iter_mut().zip(&lengths).for_each(|(buffer, &length)| guard::arm(buffer, length));
         let values: Vec<i64> = self.artifact.dims.iter().map(|d| dims[&d.name]).collect();
         let mut args: Vec<Arg<'_>> = Vec::with_capacity(buffers.len());
-        for (bytes, param) in buffers.iter_mut().zip(&self.kernel.params) {
+        for ((bytes, &length), param) in buffers.iter_mut().zip(&lengths).zip(&self.kernel.params) {
+            let bytes = &mut bytes[..length];
             args.push(if param.access == ParamAccess::In { Arg::In(bytes) } else { Arg::Out(bytes) });
         }
         self.module.launch(&mut args, &values, self.artifact.launch.rows.count(&values), threads)?;
-        Ok(buffers.into_iter().map(Buffer::Bytes).collect())
+        for ((buffer, &length), param) in buffers.iter_mut().zip(&lengths).zip(&self.kernel.params) {
+            if let Err(behind) = guard::check(buffer, length) {
+                let sizes = dims.iter().filter(|(name, _)| *name != RANK).map(|(n, v)| (n.clone(), *v)).collect();
+                let place = format!("%{} holds {length} bytes, byte {}{}", param.name, length + behind, at(&sizes));
+                return Ok(Err(Difference::new("machine code writes behind a buffer", place)));
+            }
+            buffer.truncate(length);
+        }
+        Ok(Ok(buffers.into_iter().map(Buffer::Bytes).collect()))
     }
 }

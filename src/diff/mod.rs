@@ -8,6 +8,8 @@
 //! | the program | one kernel per op | to the bit |
 //! | both programs | the intervals of the graph interpreter | inside |
 //!
+//! Behind every buffer that machine code writes stand guard bytes, which are checked after each launch.
+//!
 //! Where a region or an op has no kernel, the reference rounds in its place, and the intervals alone are compared.
 
 mod chain;
@@ -184,7 +186,7 @@ fn run(compiled: &Compiled, inputs: &[Tensor], threads: usize, symbols: &Symbols
     let failed = |e: Error| Difference::new("the program fails", format!("{e}{}", at(symbols)));
     let given = inputs.iter().map(HostTensor::of).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let given: Vec<&HostTensor> = given.iter().collect();
-    let results = compiled.program.run(&given, threads).map_err(failed)?;
+    let results = compiled.program.run_guarded(&given, threads).map_err(failed)?;
     results.iter().map(|t| crate::check::to_tensor(t).map_err(failed)).collect()
 }
 

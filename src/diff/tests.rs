@@ -51,6 +51,17 @@ fn code_of_another_kernel_is_found() {
 }
 
 #[test]
+fn code_that_writes_behind_its_buffer_is_found() {
+    let right = KERNEL.parse::<Kernel>().expect("the text is right");
+    // The last row writes one row too far.
+    let wrong = KERNEL.replace("store y[row*20 + lane]", "store y[row*20 + lane + 20]").parse::<Kernel>();
+    let dims = [dims(&right, &Sizes::default(), 1).expect("there is a dim")];
+    let found = kernel::against(&right, &wrong.expect("the text is right"), &dims, 1);
+    let Ok(Verdict::Differ(found)) = found else { panic!("nothing was found") };
+    assert_eq!(found.to_string(), "machine code writes behind a buffer: %y holds 40 bytes, byte 40 at s = 1");
+}
+
+#[test]
 fn the_first_difference_is_named_and_nans_are_alike() {
     let halves = |bits: &[u16]| bits.iter().flat_map(|b| b.to_le_bytes()).collect::<Vec<u8>>();
     let (got, want) = (halves(&[0x3f80, 0x7fc1, 0x4000, 0]), halves(&[0x3f80, 0xffc0, 0x4040, 0x8000]));

@@ -15,8 +15,9 @@ use fusewright_graph::{
 use fusewright_runtime::{Device, KernelCache, device_for};
 
 use super::Program;
+use super::in_place::InPlace;
 use super::layout::lay_out;
-use super::step::{CompiledKernel, InPlace, LaunchDims, Step, Work};
+use super::step::{CompiledKernel, LaunchDims, Step, Work};
 use crate::Error;
 use crate::compiler::{CompileError, Compiler, content};
 use crate::matmul::widen;

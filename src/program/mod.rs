@@ -3,14 +3,19 @@
 //! A program is a list of steps over values: launches of generated kernels, matrix products and attention by a library,
 //! views that cost nothing, and reference ops for the rest. What a call of a new shape needs is planned once per binding of
 //! the symbols and kept.
+//!
+//! A caller may give an input that the graph updates to be overwritten ([`Argument::InOut`]). Its new value is then
+//! written where the old one lies, wherever nothing still reads that.
 
+mod argument;
 mod build;
+mod in_place;
 mod layout;
 mod plan;
 mod step;
 mod strided;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -21,12 +26,15 @@ use fusewright_graph::tensor::check_memory;
 use crate::host::zeroed;
 use crate::{Error, HostTensor};
 
+pub use argument::Argument;
 pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, single};
+pub(crate) use in_place::InPlace;
+pub use in_place::{Placement, Update, UpdateCopy};
 use layout::Layouts;
 pub(crate) use plan::bind;
-use plan::{Binding, Buffer, Plan};
-pub(crate) use step::{InPlace, LaunchDims};
+use plan::{Binding, Buffer, Landing, Plan};
+pub(crate) use step::LaunchDims;
 use step::{Memory, Step, Work};
 
 /// How many steps of each kind a program has.
@@ -51,8 +59,11 @@ pub struct Program {
     steps: Vec<Step>,
     layouts: Layouts,
     weights: Vec<Option<Bytes>>,
-    planned: Mutex<BTreeMap<Binding, Arc<Planned>>>,
+    planned: Mutex<BTreeMap<PlanKey, Arc<Planned>>>,
 }
+
+/// What a plan is made for: the values of the symbols, and the numbers of the inputs that may be overwritten.
+type PlanKey = (Binding, BTreeSet<usize>);
 
 #[derive(Debug)]
 struct Planned {
@@ -91,68 +102,125 @@ impl Program {
     /// # Errors
     /// Inputs that do not fit the graph, named; weights without data; a step that fails.
     pub fn run(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
-        self.run_then(inputs, threads, |planned, memory| self.outputs(planned, memory))
+        let outputs = self.run_in_place(&mut read_only(inputs), threads)?;
+        Ok(outputs.into_iter().flatten().collect())
+    }
+
+    /// Runs the program and leaves the new values of [`Argument::InOut`] inputs in their tensors, to the same bits as
+    /// [`Program::run`] gives them. The result is one tensor per output of the graph, `None` for those.
+    ///
+    /// No element is copied for them, unless something still reads the old value; [`Program::placement`] says where and
+    /// why. A call that does not fit changes no tensor. If a step fails, what the tensors hold is not specified.
+    ///
+    /// A tensor cannot be given twice and overwritten:
+    ///
+    /// ```compile_fail
+    /// # use fusewright::{Argument, DType, HostTensor};
+    /// let mut cache = HostTensor::zeros(DType::F32, &[4, 8]);
+    /// let inputs = [Argument::InOut(&mut cache), Argument::Read(&cache)];
+    /// # drop(inputs);
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Program::run`], and an input that is given to be overwritten and that no output updates.
+    pub fn run_in_place(&self, inputs: &mut [Argument<'_>], threads: usize) -> Result<Vec<Option<HostTensor>>, Error> {
+        self.call(inputs, threads, false, |planned, memory| self.outputs(planned, memory))
+    }
+
+    /// As [`Program::run`], with guard bytes behind every buffer that a kernel writes, checked after its launch.
+    pub(crate) fn run_guarded(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
+        let run = |planned: &Planned, memory: &mut Memory<'_>| self.outputs(planned, memory);
+        let outputs = self.call(&mut read_only(inputs), threads, true, run)?;
+        Ok(outputs.into_iter().flatten().collect())
     }
 
     /// Runs the program and leaves the results in its workspace, for measurements.
     pub fn run_discarding(&self, inputs: &[&HostTensor], threads: usize) -> Result<(), Error> {
-        self.run_then(inputs, threads, |_, _| Ok(()))
+        self.call(&mut read_only(inputs), threads, false, |_, _| Ok(()))
     }
 
-    fn run_then<R>(
+    /// Where a call with these inputs writes the new values of inputs, and what it copies. Nothing is run.
+    ///
+    /// # Errors
+    /// Inputs that do not fit, as for [`Program::run_in_place`].
+    pub fn placement(&self, inputs: &[Argument<'_>]) -> Result<Placement, Error> {
+        Ok(self.planned(inputs)?.plan.placement.clone())
+    }
+
+    fn call<R>(
         &self,
-        inputs: &[&HostTensor],
+        inputs: &mut [Argument<'_>],
         threads: usize,
-        finish: impl FnOnce(&Planned, &Memory<'_>) -> Result<R, Error>,
+        guarded: bool,
+        finish: impl FnOnce(&Planned, &mut Memory<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let planned = self.planned(inputs)?;
         let mut buffers = planned.workspace()?;
         let mut memory = Memory {
-            users: inputs,
+            users: inputs.iter_mut().map(Argument::memory).collect(),
             weights: &self.weights,
             inputs: self.graph.inputs(),
             buffers: &mut buffers,
             constants: &planned.plan.constants,
             threads: threads.max(1),
+            guarded,
         };
         for step in &self.steps {
             step.run(&planned.plan, &mut memory)?;
         }
-        let result = finish(&planned, &memory)?;
+        let result = finish(&planned, &mut memory)?;
         planned.give_back(buffers);
         Ok(result)
     }
 
-    fn outputs(&self, planned: &Planned, memory: &Memory<'_>) -> Result<Vec<HostTensor>, Error> {
-        let mut outputs = Vec::with_capacity(self.graph.outputs().len());
-        for output in self.graph.outputs() {
-            let slot = planned.plan.get(output.value)?;
+    fn outputs(&self, planned: &Planned, memory: &mut Memory<'_>) -> Result<Vec<Option<HostTensor>>, Error> {
+        let plan = &planned.plan;
+        let mut outputs = Vec::with_capacity(plan.landings.len());
+        for (output, landing) in self.graph.outputs().iter().zip(&plan.landings) {
+            let slot = plan.get(output.value)?;
+            if let Landing::There(_) = landing {
+                outputs.push(None);
+                continue;
+            }
             check_memory::<u8>(slot.dtype.bytes_for(slot.elements()), slot.dtype, &slot.shape)?;
             let bytes = memory.elements(slot)?.into_owned();
-            outputs.push(HostTensor { dtype: slot.dtype, shape: slot.shape.clone(), bytes });
+            outputs.push(Some(HostTensor { dtype: slot.dtype, shape: slot.shape.clone(), bytes }));
+        }
+        // Only now: until here an output may have been read from another's tensor.
+        for (output, landing) in outputs.iter_mut().zip(&plan.landings) {
+            if let Landing::Copied(user) = landing
+                && let Some(tensor) = output.take()
+            {
+                memory.overwrite(*user, &tensor.bytes);
+            }
         }
         Ok(outputs)
     }
 
-    fn planned(&self, inputs: &[&HostTensor]) -> Result<Arc<Planned>, Error> {
-        let given: Vec<(DType, &[usize])> = inputs.iter().map(|t| (t.dtype, t.shape.as_slice())).collect();
-        for tensor in inputs {
+    fn planned(&self, inputs: &[Argument<'_>]) -> Result<Arc<Planned>, Error> {
+        let tensors = || inputs.iter().map(Argument::tensor);
+        let given: Vec<(DType, &[usize])> = tensors().map(|t| (t.dtype, t.shape.as_slice())).collect();
+        for tensor in tensors() {
             let expected = tensor.dtype.bytes_for(tensor.elements());
             if tensor.bytes.len() != expected {
                 let (dtype, shape, got) = (tensor.dtype, &tensor.shape, tensor.bytes.len());
                 return Err(Error::Call(format!("a tensor {dtype}{shape:?} takes {expected} bytes, has {got}")));
             }
         }
-        let binding = bind(&self.graph, &given)?;
+        let key = (bind(&self.graph, &given)?, argument::donated(&self.graph, inputs)?);
         let mut known = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(planned) = known.get(&binding) {
+        if let Some(planned) = known.get(&key) {
             return Ok(Arc::clone(planned));
         }
-        let plan = Plan::of(&self.graph, &self.steps, &self.layouts, binding.clone())?;
+        let plan = Plan::of(&self.graph, &self.steps, &self.layouts, key.0.clone(), &key.1)?;
         let planned = Arc::new(Planned { plan, workspaces: Mutex::new(Vec::new()) });
-        known.insert(binding, Arc::clone(&planned));
+        known.insert(key, Arc::clone(&planned));
         Ok(planned)
     }
+}
+
+fn read_only<'a>(inputs: &[&'a HostTensor]) -> Vec<Argument<'a>> {
+    inputs.iter().copied().map(Argument::Read).collect()
 }
 
 impl Planned {

@@ -1,14 +1,16 @@
 //! Memory plans: for one binding of the symbols, the shape of every value and the buffer it lives in.
 //!
 //! A plan is made once per binding and reused, so that a call of known shape computes no sizes. Buffers are reused by
-//! liveness: a value's buffer is free again after the step of its last use. Views share the memory of what they view.
+//! liveness: a value's buffer is free again after the step of its last use. Views share the memory of what they view, and
+//! what a kernel overwrites shares that of the old value where `in_place` lets it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Graph, InputKind, TensorType, Value, interp};
 
-use super::layout::{Layouts, View};
+use super::in_place::{Lives, Placement, Update, UpdateCopy, unless_kept};
+use super::layout::{Layout, Layouts, View};
 use super::step::{Step, Work};
 use super::strided::Strided;
 use crate::Error;
@@ -62,6 +64,21 @@ pub(crate) struct Plan {
     pub buffers: Vec<Buffer>,
     /// Values that depend on the symbols alone.
     pub constants: Vec<Vec<u8>>,
+    /// Where each output of the graph goes.
+    pub landings: Vec<Landing>,
+    /// The same for those that update inputs, in words.
+    pub placement: Placement,
+}
+
+/// Where an output goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Landing {
+    /// To the caller, as a tensor of its own.
+    Returned,
+    /// It lies in the caller's tensor of that number.
+    There(usize),
+    /// It is copied to the caller's tensor of that number.
+    Copied(usize),
 }
 
 /// A buffer that values share, one after the other.
@@ -81,64 +98,45 @@ impl Slot {
 }
 
 impl Plan {
-    /// Plans the steps of a graph.
+    /// Plans the steps of a graph. The inputs in `donated`, numbers of the caller's tensors, may be overwritten.
     ///
     /// # Errors
     /// Extents that have no value, are negative, or whose product overflows; slices that leave their operand.
-    pub fn of(graph: &Graph, steps: &[Step], layouts: &Layouts, binding: Binding) -> Result<Plan, Error> {
-        let slots = vec![None; graph.value_count()];
-        let (copies, buffers, constants) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut plan = Plan { binding, slots, copies, buffers, constants };
-        let mut users = 0;
-        for (i, input) in graph.inputs().iter().enumerate() {
-            let place = match input.kind {
-                InputKind::User => {
-                    users += 1;
-                    Place::User(users - 1)
-                }
-                InputKind::Weight(_) => Place::Weight(i),
-            };
-            plan.slots[input.value.0 as usize] = Some(plan.own(graph, layouts, input.value, place)?);
+    pub fn of(
+        graph: &Graph,
+        steps: &[Step],
+        layouts: &Layouts,
+        binding: Binding,
+        donated: &BTreeSet<usize>,
+    ) -> Result<Plan, Error> {
+        let plan = Plan {
+            binding,
+            slots: vec![None; graph.value_count()],
+            copies: BTreeMap::new(),
+            buffers: Vec::new(),
+            constants: Vec::new(),
+            landings: Vec::new(),
+            placement: Placement::default(),
+        };
+        let lives = Lives::of(graph, steps, layouts);
+        let mut planner = Planner {
+            plan,
+            graph,
+            steps,
+            layouts,
+            lives,
+            users: BTreeMap::new(),
+            donated: BTreeMap::new(),
+            free: Vec::new(),
+            overwritten: BTreeSet::new(),
+            refused: BTreeMap::new(),
+        };
+        planner.inputs(donated)?;
+        for at in 0..steps.len() {
+            planner.step(at)?;
         }
-        let last_use = last_uses(graph, steps, layouts);
-        let mut free: Vec<usize> = Vec::new();
-        for (at, step) in steps.iter().enumerate() {
-            for &output in &step.outputs {
-                // Computed again by a region that has its own copy of a constant or a view: the same bytes.
-                if plan.slots[output.0 as usize].is_some() {
-                    continue;
-                }
-                let slot = match &step.work {
-                    Work::View => plan.view(graph.ty(output), layouts.get(output)?)?,
-                    Work::Constant(body) => plan.constant(graph, layouts, output, body)?,
-                    _ => {
-                        let slot = plan.own(graph, layouts, output, Place::Buffer(usize::MAX))?;
-                        let buffer = plan.take_buffer(&mut free, &slot);
-                        Slot { place: Place::Buffer(buffer), ..slot }
-                    }
-                };
-                plan.slots[output.0 as usize] = Some(slot);
-                if let Some(view) = layouts.copies.get(&output) {
-                    let source = plan.view(graph.ty(output), view)?;
-                    plan.copies.insert(output, source);
-                }
-            }
-            let released = |v: &&Value| last_use[v.0 as usize] == Some(at);
-            let mut ended: Vec<usize> = step
-                .inputs
-                .iter()
-                .chain(&step.outputs)
-                .filter(released)
-                .filter_map(|v| match plan.place(*v) {
-                    Ok(Place::Buffer(buffer)) => Some(buffer),
-                    _ => None,
-                })
-                .collect();
-            ended.sort_unstable();
-            ended.dedup();
-            free.extend(ended);
-        }
-        Ok(plan)
+        planner.landings()?;
+        Ok(planner.plan)
     }
 
     /// The slot of a value that lives outside kernels.
@@ -221,25 +219,211 @@ impl Plan {
     }
 }
 
-/// The step of each value's last use, seen through aliases; `None` for values that the graph returns.
-fn last_uses(graph: &Graph, steps: &[Step], layouts: &Layouts) -> Vec<Option<usize>> {
-    let mut last: Vec<Option<usize>> = vec![Some(0); graph.value_count()];
-    for (at, step) in steps.iter().enumerate() {
-        for value in step.inputs.iter().chain(&step.outputs) {
-            last[value.0 as usize] = Some(at);
+/// A plan in the making.
+struct Planner<'a> {
+    plan: Plan,
+    graph: &'a Graph,
+    steps: &'a [Step],
+    layouts: &'a Layouts,
+    lives: Lives<'a>,
+    /// The numbers of the caller's tensors, by name.
+    users: BTreeMap<&'a str, usize>,
+    /// What lies in each of the caller's tensors that may be overwritten.
+    donated: BTreeMap<usize, Value>,
+    /// Buffers that hold nothing.
+    free: Vec<usize>,
+    /// Values whose memory another value has taken.
+    overwritten: BTreeSet<Value>,
+    /// Why a value does not lie where it could have.
+    refused: BTreeMap<Value, String>,
+}
+
+impl<'a> Planner<'a> {
+    fn inputs(&mut self, donated: &BTreeSet<usize>) -> Result<(), Error> {
+        for (i, input) in self.graph.inputs().iter().enumerate() {
+            let place = match input.kind {
+                InputKind::User => {
+                    let number = self.users.len();
+                    self.users.insert(&input.name, number);
+                    if donated.contains(&number) {
+                        self.donated.insert(number, input.value);
+                    }
+                    Place::User(number)
+                }
+                InputKind::Weight(_) => Place::Weight(i),
+            };
+            let slot = self.plan.own(self.graph, self.layouts, input.value, place)?;
+            self.plan.slots[input.value.0 as usize] = Some(slot);
         }
+        Ok(())
     }
-    for output in graph.outputs() {
-        last[output.value.0 as usize] = None;
+
+    fn step(&mut self, at: usize) -> Result<(), Error> {
+        let (step, layouts) = (&self.steps[at], self.layouts);
+        for (i, &output) in step.outputs.iter().enumerate() {
+            // Computed again by a region that has its own copy of a constant or a view: the same bytes.
+            if self.plan.slots[output.0 as usize].is_some() {
+                continue;
+            }
+            let slot = match &step.work {
+                Work::View => self.plan.view(self.graph.ty(output), layouts.get(output)?)?,
+                Work::Constant(body) => self.plan.constant(self.graph, layouts, output, body)?,
+                _ => {
+                    let slot = self.plan.own(self.graph, layouts, output, Place::Buffer(usize::MAX))?;
+                    let place = self.place(at, i, &slot)?;
+                    Slot { place, ..slot }
+                }
+            };
+            self.plan.slots[output.0 as usize] = Some(slot);
+            if let Some(view) = layouts.copies.get(&output) {
+                let source = self.plan.view(self.graph.ty(output), view)?;
+                self.plan.copies.insert(output, source);
+            }
+        }
+        let buffer = |v: &Value| match self.plan.place(*v) {
+            Ok(Place::Buffer(buffer)) => Some(buffer),
+            _ => None,
+        };
+        let ended = step.inputs.iter().chain(&step.outputs).filter(|v| self.lives.ends_by(**v, at));
+        let kept = step.outputs.iter().filter(|v| !self.lives.ends_by(**v, at)).filter_map(buffer).collect();
+        let freed = unless_kept(ended.filter_map(buffer).collect(), &kept);
+        self.free.extend(freed);
+        Ok(())
     }
-    // Views are one buffer, which lives as long as the last of them, whatever they are a view of.
-    let mut origin: Vec<usize> = (0..last.len()).collect();
-    layouts.views.iter().for_each(|(value, view)| origin[value.0 as usize] = view.base.0 as usize);
-    let mut ends = last.clone();
-    for (value, &origin) in origin.iter().enumerate() {
-        ends[origin] = ends[origin].zip(last[value]).map(|(a, b)| a.max(b));
+
+    /// Where a step's output goes: into the memory of what it overwrites, into that of the input that it is the new value
+    /// of, else into a buffer.
+    fn place(&mut self, at: usize, output: usize, slot: &Slot) -> Result<Place, Error> {
+        let step = &self.steps[at];
+        let value = step.outputs[output];
+        let alias = match &step.work {
+            Work::Kernel(kernel) => kernel.in_place.of_output(output),
+            _ => None,
+        };
+        let mut reason = None;
+        if let Some(alias) = alias {
+            match self.shared(at, alias.input, slot)? {
+                Ok(place) => {
+                    let old = step.inputs[alias.input];
+                    self.overwritten.insert(self.lives.base(old));
+                    if let Place::User(user) = place {
+                        self.donated.insert(user, value);
+                    }
+                    return Ok(place);
+                }
+                Err(why) if alias.begins && slot.bytes > 0 => {
+                    let copy = UpdateCopy { of: step.label.clone(), bytes: slot.bytes, reason: why.clone() };
+                    self.plan.placement.copies.push(copy);
+                    reason = Some(why);
+                }
+                Err(why) => reason = Some(why),
+            }
+        }
+        if let Some(found) = self.new_value(at, value, slot)? {
+            match found {
+                Ok(user) => {
+                    self.donated.insert(user, value);
+                    return Ok(Place::User(user));
+                }
+                Err(why) => {
+                    self.refused.insert(value, reason.unwrap_or(why));
+                }
+            }
+        }
+        Ok(Place::Buffer(self.plan.take_buffer(&mut self.free, slot)))
     }
-    origin.into_iter().map(|origin| ends[origin]).collect()
+
+    /// The memory of a step's operand, or why its output may not lie there.
+    fn shared(&self, at: usize, operand: usize, slot: &Slot) -> Result<Result<Place, String>, Error> {
+        let old = self.steps[at].inputs[operand];
+        let (base, name) = (self.lives.base(old), self.lives.name(old));
+        let (read, whole) = (self.plan.get(old)?, self.plan.get(base)?);
+        let given = match read.place {
+            Place::Buffer(_) => Ok(()),
+            Place::User(user) if self.donated.contains_key(&user) => Ok(()),
+            Place::User(_) => Err(format!("{name} is given to be read only")),
+            Place::Weight(_) => Err(format!("{name} is a weight of the model")),
+            Place::Constant(_) => Err(format!("{name} is a constant")),
+        };
+        let fits = || {
+            let alike = read.strided.offset == 0 && read.bytes == whole.bytes && slot.bytes == read.bytes;
+            let in_order = read.strided.is_contiguous() && slot.strided.is_contiguous();
+            if alike && in_order { Ok(()) } else { Err(format!("{name} is a part of another tensor")) }
+        };
+        let alone = || match self.overwritten.contains(&base) {
+            true => Err(format!("another result overwrites {name}")),
+            false => Ok(()),
+        };
+        let wanted = || self.lives.still_wanted(old, at, operand);
+        Ok(given.and_then(|()| fits()).and_then(|()| alone()).and_then(|()| wanted()).map(|()| read.place))
+    }
+
+    /// The caller's tensor that a value is the new value of, if it is, or why it may not be written there.
+    fn new_value(&self, at: usize, value: Value, slot: &Slot) -> Result<Option<Result<usize, String>>, Error> {
+        for output in self.graph.outputs() {
+            let Some(&user) = output.updates.as_deref().and_then(|name| self.users.get(name)) else { continue };
+            let Some(&there) = self.donated.get(&user) else { continue };
+            let view = self.layouts.get(output.value)?;
+            if view.base != value {
+                continue;
+            }
+            let in_order = view.layout.offset == Layout::contiguous(&[]).offset
+                && view.layout.is_contiguous(&view.shape)
+                && slot.bytes == self.plan.get(there)?.bytes;
+            let name = self.lives.name(there);
+            return Ok(Some(if !in_order {
+                Err(format!("{} is stored in another order", self.lives.name(value)))
+            } else if self.lives.ends_before(there, at) {
+                Ok(user)
+            } else if self.lives.ends_by(there, at) {
+                Err(format!("`{}` reads {name} while it writes", self.steps[at].label))
+            } else {
+                Err(self.lives.still_wanted(there, at, usize::MAX).err().unwrap_or_else(|| format!("{name} is in use")))
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Where the outputs of the graph end up.
+    fn landings(&mut self) -> Result<(), Error> {
+        for (at, output) in self.graph.outputs().iter().enumerate() {
+            let Some(name) = &output.updates else {
+                self.plan.landings.push(Landing::Returned);
+                continue;
+            };
+            let user = self.users.get(name.as_str()).copied();
+            let (landing, reason) = match user.filter(|user| self.donated.contains_key(user)) {
+                Some(user) => self.lands(user, output.value)?,
+                None if user.is_some() => (Landing::Returned, Some(format!("input `{name}` is given to be read only"))),
+                None => (Landing::Returned, Some(format!("input `{name}` is a weight of the model"))),
+            };
+            if let (Landing::Copied(_), Some(reason)) = (landing, &reason) {
+                let (of, bytes) = (format!("input `{name}`"), self.plan.get(output.value)?.bytes);
+                self.plan.placement.copies.push(UpdateCopy { of, bytes, reason: reason.clone() });
+            }
+            let in_place = matches!(landing, Landing::There(_));
+            self.plan.placement.updates.push(Update { output: at, input: name.clone(), in_place, reason });
+            self.plan.landings.push(landing);
+        }
+        Ok(())
+    }
+
+    /// Whether the new value of one of the caller's tensors lies there, and why not.
+    fn lands(&self, user: usize, value: Value) -> Result<(Landing, Option<String>), Error> {
+        let (slot, base) = (self.plan.get(value)?, self.lives.base(value));
+        let there = slot.place == Place::User(user) && slot.strided.offset == 0 && slot.strided.is_contiguous();
+        if there {
+            return Ok((Landing::There(user), None));
+        }
+        let reason = self.refused.get(&base).cloned();
+        let name = self.lives.name(base);
+        let other = || match slot.place {
+            Place::User(_) | Place::Weight(_) => format!("it is {name}"),
+            Place::Constant(_) => format!("{name} is a constant"),
+            Place::Buffer(_) => format!("{name} is stored in another order"),
+        };
+        Ok((Landing::Copied(user), Some(reason.unwrap_or_else(other))))
+    }
 }
 
 /// Binds the symbols of a graph's user inputs to the shapes of a call.

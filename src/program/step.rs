@@ -10,11 +10,13 @@ use fusewright_graph::tensor::{Tensor, check_memory};
 use fusewright_graph::{Graph, Input, Value, interp};
 use fusewright_runtime::{Arg, Module};
 
+use super::argument::UserMemory;
 use super::build::check_weight;
+use super::in_place::InPlace;
 use super::plan::{Binding, Place, Plan, Slot};
 use crate::attention::{AttentionRule, AttentionShape, Bias, attention};
 use crate::matmul::{MatMulShape, matmul, narrow, rounding, widen};
-use crate::{Error, HostTensor};
+use crate::{Error, guard};
 
 /// What a step does.
 #[derive(Clone, Debug)]
@@ -41,23 +43,6 @@ pub(crate) struct CompiledKernel {
     pub dims: LaunchDims,
     pub in_place: InPlace,
     pub module: Arc<dyn Module>,
-}
-
-/// Outputs of a kernel that begin as an input: the index of the input, and that of the output.
-#[derive(Debug)]
-pub(crate) struct InPlace(Vec<(usize, usize)>);
-
-impl InPlace {
-    /// Of an artifact whose parameters are inputs, then outputs.
-    pub fn of(artifact: &KernelArtifact, inputs: usize) -> Self {
-        let outputs = artifact.params.iter().skip(inputs).enumerate();
-        InPlace(outputs.filter_map(|(output, param)| Some((param.alias?, output))).collect())
-    }
-
-    /// Pairs of an input and the output that begins as it.
-    pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.0.iter().copied()
-    }
 }
 
 /// How the integer arguments and the row count of a launch follow from the shapes of its tensors.
@@ -103,13 +88,15 @@ pub(crate) struct Step {
 
 /// The memory of one call.
 pub(crate) struct Memory<'a> {
-    pub users: &'a [&'a HostTensor],
+    pub users: Vec<UserMemory<'a>>,
     pub weights: &'a [Option<Bytes>],
     /// The inputs of the graph, in the order of `weights`.
     pub inputs: &'a [Input],
     pub buffers: &'a mut [Vec<u8>],
     pub constants: &'a [Vec<u8>],
     pub threads: usize,
+    /// Whether guard bytes stand behind what kernels write.
+    pub guarded: bool,
 }
 
 impl Memory<'_> {
@@ -126,7 +113,10 @@ impl Memory<'_> {
     /// All bytes of a place.
     fn place(&self, place: Place) -> Result<&[u8], Error> {
         match place {
-            Place::User(i) => Ok(&self.users[i].bytes),
+            Place::User(i) => Ok(match &self.users[i] {
+                UserMemory::Read(bytes) => bytes,
+                UserMemory::InOut(bytes) => bytes,
+            }),
             Place::Weight(i) => {
                 let input = &self.inputs[i];
                 let missing = || Error::Call(format!("weight `{}` has no data in the file of the model", input.name));
@@ -136,6 +126,13 @@ impl Memory<'_> {
             }
             Place::Buffer(i) => Ok(&self.buffers[i]),
             Place::Constant(i) => Ok(&self.constants[i]),
+        }
+    }
+
+    /// Overwrites a tensor of the caller, if it may be.
+    pub fn overwrite(&mut self, user: usize, bytes: &[u8]) {
+        if let UserMemory::InOut(tensor) = &mut self.users[user] {
+            tensor.copy_from_slice(bytes);
         }
     }
 }
@@ -185,22 +182,57 @@ impl Step {
         let slots: Vec<&Slot> = inputs.iter().chain(outputs).copied().collect();
         let shapes: Vec<&[usize]> = slots.iter().map(|slot| slot.shape.as_slice()).collect();
         let (dims, rows) = kernel.dims.resolve(&shapes, &plan.binding).map_err(|m| self.error(m))?;
-        // Outputs are taken out of the workspace while the kernel borrows the rest of it.
+        // Outputs are taken out of the memory of the call while the kernel borrows the rest of it.
         let mut taken: Vec<Vec<u8>> = outputs.iter().map(|slot| take(memory, slot)).collect();
-        let result = {
-            let mut args = Vec::with_capacity(slots.len());
-            let reads = inputs.iter().map(|slot| memory.elements(slot)).collect::<Result<Vec<_>, _>>()?;
-            for (input, output) in kernel.in_place.pairs() {
-                taken[output][..outputs[output].bytes].copy_from_slice(&reads[input]);
-            }
-            args.extend(reads.iter().map(|bytes| Arg::In(bytes)));
-            args.extend(taken.iter_mut().zip(outputs).map(|(buffer, slot)| Arg::Out(&mut buffer[..slot.bytes])));
-            kernel.module.launch(&mut args, &dims, rows, memory.threads)
-        };
+        let result = self.launch_on(kernel, [inputs, outputs], memory, &mut taken, (&dims, rows));
         for (slot, buffer) in outputs.iter().zip(taken) {
             put_back(memory, slot, buffer);
         }
-        result.map_err(|e| Error::Device(format!("{}: {e}", self.label)))
+        result
+    }
+
+    /// Launches a kernel that writes to `taken`.
+    fn launch_on(
+        &self,
+        kernel: &CompiledKernel,
+        [inputs, outputs]: [&[&Slot]; 2],
+        memory: &Memory<'_>,
+        taken: &mut [Vec<u8>],
+        (dims, rows): (&[i64], usize),
+    ) -> Result<(), Error> {
+        let overwritten = |i: usize| {
+            let here = |output: usize| outputs[output].place == inputs[i].place;
+            kernel.in_place.aliases().find(|alias| alias.input == i && here(alias.output))
+        };
+        let mut reads = Vec::with_capacity(inputs.len());
+        for (i, slot) in inputs.iter().enumerate() {
+            reads.push(match overwritten(i) {
+                Some(alias) => Err(inputs.len() + alias.output),
+                None => Ok(memory.elements(slot)?),
+            });
+        }
+        for alias in kernel.in_place.aliases().filter(|alias| alias.begins) {
+            if let Ok(old) = &reads[alias.input] {
+                taken[alias.output][..outputs[alias.output].bytes].copy_from_slice(old);
+            }
+        }
+        if memory.guarded {
+            taken.iter_mut().zip(outputs).for_each(|(buffer, slot)| guard::arm(buffer, slot.bytes));
+        }
+        let mut args: Vec<Arg<'_>> = Vec::with_capacity(reads.len() + taken.len());
+        args.extend(reads.iter().map(|read| match read {
+            Ok(bytes) => Arg::In(bytes),
+            Err(output) => Arg::Same(*output),
+        }));
+        args.extend(taken.iter_mut().zip(outputs).map(|(buffer, slot)| Arg::Out(&mut buffer[..slot.bytes])));
+        let launched = kernel.module.launch(&mut args, dims, rows, memory.threads);
+        launched.map_err(|e| Error::Device(format!("{}: {e}", self.label)))?;
+        let mut written = taken.iter().zip(outputs).enumerate().filter(|_| memory.guarded);
+        written.try_for_each(|(i, (buffer, slot))| {
+            let behind =
+                |at: usize| format!("output {i} holds {} bytes, byte {} was written", slot.bytes, slot.bytes + at);
+            guard::check(buffer, slot.bytes).map_err(|at| Error::Internal(format!("{}: {}", self.label, behind(at))))
+        })
     }
 
     fn matmul(
@@ -328,12 +360,24 @@ fn write_narrowed(memory: &mut Memory<'_>, slot: &Slot, values: &[f32]) -> Optio
 fn take(memory: &mut Memory<'_>, slot: &Slot) -> Vec<u8> {
     match slot.place {
         Place::Buffer(i) => std::mem::take(&mut memory.buffers[i]),
-        Place::User(_) | Place::Weight(_) | Place::Constant(_) => Vec::new(),
+        Place::User(i) => match &mut memory.users[i] {
+            UserMemory::InOut(bytes) => std::mem::take(*bytes),
+            UserMemory::Read(_) => Vec::new(),
+        },
+        Place::Weight(_) | Place::Constant(_) => Vec::new(),
     }
 }
 
-fn put_back(memory: &mut Memory<'_>, slot: &Slot, buffer: Vec<u8>) {
-    if let Place::Buffer(i) = slot.place {
-        memory.buffers[i] = buffer;
+fn put_back(memory: &mut Memory<'_>, slot: &Slot, mut buffer: Vec<u8>) {
+    match slot.place {
+        Place::Buffer(i) => memory.buffers[i] = buffer,
+        Place::User(i) => {
+            if let UserMemory::InOut(bytes) = &mut memory.users[i] {
+                // Guard bytes are none of the caller's.
+                buffer.truncate(slot.bytes);
+                **bytes = buffer;
+            }
+        }
+        Place::Weight(_) | Place::Constant(_) => {}
     }
 }

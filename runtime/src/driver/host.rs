@@ -65,7 +65,14 @@ impl HostModule {
         if rows > self.rows.count(dims) {
             return refuse(format!("has {} rows, asked for {rows}", self.rows.count(dims)));
         }
-        for (param, arg) in self.params.iter().zip(args) {
+        for (i, (param, given)) in self.params.iter().zip(args).enumerate() {
+            let arg = match given {
+                Arg::Same(other) => match (self.params.get(*other), args.get(*other)) {
+                    (Some(shared), Some(memory @ Arg::Out(_))) if shared.alias == Some(i) => memory,
+                    _ => return refuse(format!("`{}` may not share the memory of parameter {other}", param.name)),
+                },
+                _ => given,
+            };
             if param.access != ParamAccess::In && matches!(arg, Arg::In(_)) {
                 return refuse(format!("`{}` is written, but the buffer is read-only", param.name));
             }
@@ -91,8 +98,15 @@ impl Module for HostModule {
         let address = |arg: &mut Arg<'_>| match arg {
             Arg::In(bytes) => bytes.as_ptr().cast_mut(),
             Arg::Out(bytes) => bytes.as_mut_ptr(),
+            Arg::Same(_) => std::ptr::null_mut(),
         };
-        let addresses = Addresses(args.iter_mut().map(address).collect());
+        let mut buffers: Vec<*mut u8> = args.iter_mut().map(address).collect();
+        for (i, arg) in args.iter().enumerate() {
+            if let Arg::Same(other) = arg {
+                buffers[i] = buffers[*other];
+            }
+        }
+        let addresses = Addresses(buffers);
         // SAFETY: the payload is position-independent code of this calling convention with its entry at offset 0, as
         // the artifact's kind promises; the mapping lives as long as `self`.
         let entry: Entry = unsafe { std::mem::transmute::<*const u8, Entry>(self.code.as_ptr()) };

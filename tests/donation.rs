@@ -1,0 +1,237 @@
+//! Inputs that a call overwrites: the same bits as without, no copy where none is needed, and a reason for each that is.
+
+use std::path::Path;
+
+use fusewright::check;
+use fusewright::graph::{Graph, InputKind};
+use fusewright::inputs::{Sizes, Values, symbols, tensors};
+use fusewright::{
+    Argument, Compiled, DType, HostTensor, Options, Placement, Program, Target, compile, model, read_safetensors,
+};
+
+fn compiled(graph: &Graph, fuse: bool) -> Compiled {
+    compile(graph, &Target::Cpu, &Options { fuse, ..Options::default() }).unwrap_or_else(|e| panic!("{e}\n{graph}"))
+}
+
+fn parsed(text: &str) -> Graph {
+    text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+fn made(graph: &Graph, rows: i64) -> Vec<HostTensor> {
+    let sizes = Sizes { rows: Some(rows), ..Sizes::default() };
+    let symbols = symbols(graph, &sizes, rows).unwrap_or_else(|e| panic!("{e}"));
+    let tensors = tensors(graph, &symbols, 11, Values::Ordinary).unwrap_or_else(|e| panic!("{e}"));
+    tensors.iter().map(|t| HostTensor::of(t).expect("there is memory")).collect()
+}
+
+/// The caller's tensors that the graph updates, by the positions of the outputs.
+fn updated(graph: &Graph) -> Vec<(usize, usize)> {
+    let users: Vec<_> = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).collect();
+    let user = |name: &String| users.iter().position(|input| input.name == *name);
+    let outputs = graph.outputs().iter().enumerate();
+    outputs.filter_map(|(at, output)| Some((at, user(output.updates.as_ref()?)?))).collect()
+}
+
+fn arguments<'a>(tensors: &'a mut [HostTensor], overwritten: &[usize]) -> Vec<Argument<'a>> {
+    let argument = |(i, tensor): (usize, &'a mut HostTensor)| match overwritten.contains(&i) {
+        true => Argument::InOut(tensor),
+        false => Argument::Read(tensor),
+    };
+    tensors.iter_mut().enumerate().map(argument).collect()
+}
+
+/// Runs with and without overwriting, twice each, and compares all bits; where the new values went.
+fn same_bits(program: &Program, inputs: &[HostTensor]) -> Placement {
+    let graph = program.graph();
+    let updated = updated(graph);
+    let overwritten: Vec<usize> = updated.iter().map(|(_, user)| *user).collect();
+    let mut placement = None;
+    for threads in [1, 3, 1] {
+        let expected = program.run(&inputs.iter().collect::<Vec<_>>(), threads).unwrap_or_else(|e| panic!("{e}"));
+        let mut given = inputs.to_vec();
+        let addresses: Vec<*const u8> = given.iter().map(|t| t.bytes.as_ptr()).collect();
+        let mut arguments = arguments(&mut given, &overwritten);
+        placement = Some(program.placement(&arguments).unwrap_or_else(|e| panic!("{e}")));
+        let results = program.run_in_place(&mut arguments, threads).unwrap_or_else(|e| panic!("{e}"));
+        drop(arguments);
+        assert_eq!(given.iter().map(|t| t.bytes.as_ptr()).collect::<Vec<_>>(), addresses, "the caller's memory");
+        for (at, (result, expected)) in results.iter().zip(&expected).enumerate() {
+            let user = updated.iter().find(|(output, _)| *output == at).map(|(_, user)| *user);
+            assert_eq!(result.is_none(), user.is_some(), "output {at}");
+            let got = user.map_or(result.as_ref(), |user| Some(&given[user]));
+            assert!(got == Some(expected), "output {at} has other bits, {threads} threads\n{graph}");
+        }
+        for (i, (after, before)) in given.iter().zip(inputs).enumerate().filter(|(i, _)| !overwritten.contains(i)) {
+            assert!(after == before, "input {i} is only read");
+        }
+    }
+    placement.expect("it ran")
+}
+
+/// Of a graph in text form, fused, at several sizes.
+fn placed(text: &str, rows: &[i64]) -> Placement {
+    let graph = parsed(text);
+    let [fused, unfused] = [true, false].map(|fuse| compiled(&graph, fuse));
+    let placements: Vec<Placement> = rows
+        .iter()
+        .map(|&rows| {
+            let inputs = made(&graph, rows);
+            same_bits(&unfused.program, &inputs);
+            same_bits(&fused.program, &inputs)
+        })
+        .collect();
+    placements.into_iter().next().expect("there is a size")
+}
+
+fn reasons(placement: &Placement) -> Vec<&str> {
+    placement.updates.iter().map(|u| u.reason.as_deref().unwrap_or("in place")).collect()
+}
+
+/// The graphs of a file of tests.
+fn graphs(file: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/fuse").join(file);
+    let text = std::fs::read_to_string(path).expect("the file is there");
+    let graph = |part: &str| format!("graph @{}\n}}\n", &part[..part.find("\n}").expect("a graph ends")]);
+    text.split("\ngraph @").skip(1).map(graph).collect()
+}
+
+#[test]
+fn caches_are_written_in_place_and_not_copied() {
+    let found = graphs("caches.fw");
+    assert!(found.len() >= 5);
+    let mut in_place = 0;
+    for text in found {
+        for rows in [1, 2, 7, 33] {
+            let placement = placed(&text, &[rows]);
+            assert!(!placement.updates.is_empty(), "{text}");
+            assert!(placement.updates.iter().all(|u| u.in_place && u.reason.is_none()), "{placement:?}\n{text}");
+            assert_eq!((placement.copied(), placement.copies.len()), (0, 0), "{text}");
+            in_place += placement.updates.len();
+        }
+    }
+    assert!(in_place >= 4 * 6);
+}
+
+#[test]
+fn a_cache_that_is_only_read_is_copied_once() {
+    let graph = parsed(&graphs("caches.fw")[2]);
+    let program = compiled(&graph, true).program;
+    let inputs = made(&graph, 3);
+    let given: Vec<Argument<'_>> = inputs.iter().map(Argument::Read).collect();
+    let placement = program.placement(&given).expect("it fits");
+    assert_eq!(reasons(&placement), ["input `kc` is given to be read only"]);
+    assert_eq!(placement.copied(), 2 * 4 * 64 * 64 * 2);
+}
+
+const SCATTER: &str =
+    "graph @g(s: 1..8; %x: f32[s, 16], %y: f32[s, 16], %kc: f32[32, 16], %slot: i64[s], %to: i64[s]) {";
+
+#[test]
+fn a_scatter_into_the_result_of_a_scatter_stays_in_place() {
+    let text = format!(
+        "{SCATTER}\n  %a = scatter %kc, %slot, %x {{axis = 0}}\n  %b = scatter %a, %to, %y {{axis = 0}}\n  \
+         return %b updates %kc\n}}\n"
+    );
+    let placement = placed(&text, &[4, 1, 8]);
+    assert_eq!((reasons(&placement), placement.copied()), (vec!["in place"], 0));
+    // Without a donation only the caller's cache is copied, not the value between the kernels.
+    let graph = parsed(&text);
+    let inputs = made(&graph, 4);
+    let given: Vec<Argument<'_>> = inputs.iter().map(Argument::Read).collect();
+    let read_only = compiled(&graph, true).program.placement(&given).expect("it fits");
+    assert_eq!(read_only.copied(), 32 * 16 * 4);
+}
+
+#[test]
+fn an_old_value_that_is_still_wanted_is_copied() {
+    let later = format!(
+        "{SCATTER}\n  %new = scatter %kc, %slot, %x {{axis = 0}}\n  %old = gather %kc, %to {{axis = 0}}\n  \
+         %now = gather %new, %to {{axis = 0}}\n  %d = sub %now, %old\n  return %new updates %kc, %d\n}}\n"
+    );
+    let placement = placed(&later, &[4, 1]);
+    let [reason] = reasons(&placement)[..] else { panic!("{placement:?}") };
+    assert!(reason.ends_with("reads input `kc` afterwards"), "{reason}");
+    // The old elements before the kernel, the new ones behind it.
+    assert_eq!(placement.copied(), 2 * 32 * 16 * 4);
+    let returned =
+        format!("{SCATTER}\n  %new = scatter %kc, %slot, %x {{axis = 0}}\n  return %new updates %kc, %kc\n}}\n");
+    assert_eq!(reasons(&placed(&returned, &[4])), ["input `kc` is returned as it was"]);
+}
+
+#[test]
+fn values_that_swap_places_are_both_right() {
+    let text = "graph @swap(s: 1..8; %a: f32[s, 4], %b: f32[s, 4]) {\n  return %a updates %b, %b updates %a\n}\n";
+    let placement = placed(text, &[3]);
+    assert_eq!(reasons(&placement), ["it is input `a`", "it is input `b`"]);
+    let text = "graph @same(s: 1..8; %a: f32[s, 4], %b: f32[s, 4]) {\n  %c = add %a, %b\n  \
+                return %a updates %a, %c\n}\n";
+    assert_eq!(reasons(&placed(text, &[3])), ["in place"]);
+}
+
+#[test]
+fn a_new_value_goes_straight_into_what_nothing_reads_any_more() {
+    let text = "graph @product(s: 1..8; %x: f32[s, 8], %w: f32[8, 8], %r: f32[s, 8]) {\n  %h = add %x, %r\n  \
+                %y = matmul %h, %w {out = f32}\n  return %y updates %r, %h\n}\n";
+    let placement = placed(text, &[3, 1]);
+    assert_eq!((reasons(&placement), placement.copied()), (vec!["in place"], 0));
+    let text = "graph @product(s: 1..8; %r: f32[s, 8], %w: f32[8, 8]) {\n  %y = matmul %r, %w {out = f32}\n  \
+                return %y updates %r\n}\n";
+    let placement = placed(text, &[3, 1]);
+    let [reason] = reasons(&placement)[..] else { panic!("{placement:?}") };
+    assert!(reason.ends_with("reads input `r` while it writes"), "{reason}");
+}
+
+#[test]
+fn a_call_that_does_not_fit_changes_nothing() {
+    let text = format!(
+        "{SCATTER}\n  %new = scatter %kc, %slot, %x {{axis = 0}}\n  %z = add %x, %y\n  return %new updates %kc, %z\n}}\n"
+    );
+    let graph = parsed(&text);
+    let program = compiled(&graph, true).program;
+    let inputs = made(&graph, 2);
+    let to = graph.inputs().iter().position(|i| i.name == "to");
+    assert_eq!(to, Some(4));
+    let refused = |change: &dyn Fn(&mut Vec<HostTensor>), overwritten: &[usize]| {
+        let mut given = inputs.clone();
+        change(&mut given);
+        let before = given.clone();
+        let mut arguments = arguments(&mut given, overwritten);
+        let error = program.run_in_place(&mut arguments, 1).expect_err("it does not fit").to_string();
+        drop(arguments);
+        assert_eq!(given, before);
+        error
+    };
+    let nothing = |_: &mut Vec<HostTensor>| {};
+    assert_eq!(refused(&nothing, &[0, 2]), "input `x` is given to be overwritten, but no output updates it");
+    let other = |given: &mut Vec<HostTensor>| given[2] = HostTensor::zeros(DType::F16, &[32, 16]);
+    assert_eq!(refused(&other, &[2]), "input `kc` is f32[32, 16], got f16[32, 16]");
+    let shorter = |given: &mut Vec<HostTensor>| given[2] = HostTensor::zeros(DType::F32, &[31, 16]);
+    let error = refused(&shorter, &[2]);
+    assert!(error.starts_with("input `kc` is f32[32, 16], got f32[31, 16]"), "{error}");
+    let cut = |given: &mut Vec<HostTensor>| given[2].bytes.truncate(7);
+    assert_eq!(refused(&cut, &[2]), "a tensor f32[32, 16] takes 2048 bytes, has 7");
+}
+
+/// Models whose exports overwrite inputs: the same bits in the caller's tensors as in results of their own.
+#[test]
+fn exported_models_update_their_inputs_in_place() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let mut updates = 0;
+    let mut files: Vec<_> = std::fs::read_dir(&folder).expect("fixtures").map(|f| f.expect("a file").path()).collect();
+    files.sort();
+    for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "pt2")) {
+        let graph = model::open(file).unwrap_or_else(|e| panic!("{e}"));
+        if updated(&graph).is_empty() {
+            continue;
+        }
+        let name = file.file_name().and_then(|n| n.to_str()).and_then(|n| n.split('.').next()).expect("a name");
+        let stored = read_safetensors(&folder.join(format!("{name}.safetensors"))).unwrap_or_else(|e| panic!("{e}"));
+        for fuse in [true, false] {
+            let compiled = compiled(&graph, fuse);
+            for case in check::cases(&graph, &stored).unwrap_or_else(|e| panic!("{e}")) {
+                updates += same_bits(&compiled.program, &case.inputs).updates.len();
+            }
+        }
+    }
+    assert!(updates >= 8, "{updates} updates");
+}
