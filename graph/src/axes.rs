@@ -7,11 +7,15 @@
 //! An axis of extent 1 is no axis: it is represented by an empty list, as it broadcasts. A dim of a value is a list of
 //! axes, outermost first, whose extents multiply to the dim's extent.
 //!
+//! A padded axis is one derived from what it pads, or, where rows are padded, the same axis: a value that is shorter
+//! than its axes has nothing behind its end.
+//!
 //! A stack has an axis for its operands. Where a reshape makes one dim of that axis and a neighbour, the elements take
 //! turns (or the operands follow each other) in that dim: the two are then derived together, as one axis that is split.
 
 use crate::dim::{self, Dim};
 use crate::graph::{Graph, Node, NodeId, Op, Value};
+use crate::padding::Pad;
 use crate::prim::Prim;
 
 /// An axis. Use [`AxisMap::resolve`] before comparing: an axis may be split or found equal to another later on.
@@ -56,6 +60,10 @@ pub struct AxisMap {
     values: Vec<Vec<DimAxes>>,
     derived: Vec<Derived>,
     reduced: Vec<(NodeId, DimAxes)>,
+    /// Whether padding keeps its axis.
+    keeps_padded: bool,
+    /// Nodes that pad, with the axes before and after.
+    padded: Vec<(NodeId, DimAxes, DimAxes)>,
 }
 
 impl AxisMap {
@@ -64,7 +72,26 @@ impl AxisMap {
     /// # Errors
     /// A reshape or broadcast whose extents do not factor into common axes, or a composite.
     pub fn of(graph: &Graph) -> Result<AxisMap, AxisError> {
-        let mut map = AxisMap { values: vec![Vec::new(); graph.value_count()], ..AxisMap::default() };
+        AxisMap::analyse(graph, AxisMap::default())
+    }
+
+    /// As [`AxisMap::of`], but what is padded and the result of padding have one axis, of the extent of the latter.
+    ///
+    /// # Errors
+    /// As [`AxisMap::of`]; padding of a dim of several axes.
+    pub fn with_padded_rows(graph: &Graph) -> Result<AxisMap, AxisError> {
+        let mut map = AxisMap::analyse(graph, AxisMap { keeps_padded: true, ..AxisMap::default() })?;
+        for (node, short, long) in map.padded.clone() {
+            match (&map.resolve(&short)[..], &long[..]) {
+                (&[short], &[long]) => map.axes[short.0 as usize].1 = State::Same(long),
+                _ => return Err(AxisError { node, message: "pads a dim of several axes".to_owned() }),
+            }
+        }
+        Ok(map)
+    }
+
+    fn analyse(graph: &Graph, start: AxisMap) -> Result<AxisMap, AxisError> {
+        let mut map = AxisMap { values: vec![Vec::new(); graph.value_count()], ..start };
         for input in graph.inputs() {
             map.values[input.value.0 as usize] = graph.ty(input.value).shape.iter().map(|e| map.fresh(e)).collect();
         }
@@ -99,6 +126,21 @@ impl AxisMap {
     /// Axes made by slices, concatenations and packing, in order of nodes.
     pub fn derived(&self) -> &[Derived] {
         &self.derived
+    }
+
+    /// Whether a node pads an axis that it keeps.
+    pub fn pads(&self, node: NodeId) -> bool {
+        self.padded.iter().any(|(id, ..)| *id == node)
+    }
+
+    /// The dims of a value that end before their axes do.
+    pub fn short_dims(&self, graph: &Graph, value: Value) -> Vec<usize> {
+        if self.padded.is_empty() {
+            return Vec::new();
+        }
+        let extents = self.dims(value).into_iter().map(|dim| dim::product(dim.iter().map(|&a| self.extent(a))));
+        let shape = &graph.ty(value).shape;
+        extents.zip(shape).enumerate().filter(|(_, (axes, dim))| axes != *dim).map(|(i, _)| i).collect()
     }
 
     /// The axes that each reduction, index search or top-k runs over, in order of nodes.
@@ -330,6 +372,11 @@ impl AxisMap {
             }
         }
         let extent = |i: usize| &graph.ty(node.results[0]).shape[i];
+        if self.keeps_padded && Pad::of(graph, id).is_some() {
+            dims[axis] = self.fresh(extent(axis));
+            self.padded.push((id, from.swap_remove(0), dims[axis].clone()));
+            return Ok(dims);
+        }
         let merged = if from.iter().all(Vec::is_empty) { merged_dim(graph, id, axis) } else { None };
         match merged {
             Some(other) => {

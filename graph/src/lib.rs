@@ -15,6 +15,7 @@ pub mod interp;
 pub mod num;
 pub mod operands;
 pub mod ops;
+pub mod padding;
 pub mod prim;
 pub mod scalar;
 pub mod tensor;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusewright_fusion::region::{Scattered, Stored};
 use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
 use fusewright_graph::dim::product;
+use fusewright_graph::padding::Pad;
 use fusewright_graph::{
     DType, Def, Dim, Graph, Literal, NanRule, Node, NodeId, Op, Prim, ReduceOp, Rounding, ScalarFn, Value, num,
 };
@@ -24,6 +25,8 @@ pub(super) struct Emitter<'a> {
     segment: SegmentBuilder<'a>,
     inner: Vec<AxisId>,
     done: BTreeMap<Value, Val>,
+    /// Whether this row is before an end: the axes that are counted, the end, and the value that says so.
+    ends: Vec<(Vec<AxisId>, Dim, Val)>,
 }
 
 impl<'a> Emitter<'a> {
@@ -36,7 +39,18 @@ impl<'a> Emitter<'a> {
         orders: &'a dyn Orders,
     ) -> Self {
         let segment = SegmentBuilder::new("main", Dim::constant(1), params);
-        Emitter { body, axes, views, space, params, orders, segment, inner: Vec::new(), done: BTreeMap::new() }
+        Emitter {
+            body,
+            axes,
+            views,
+            space,
+            params,
+            orders,
+            segment,
+            inner: Vec::new(),
+            done: BTreeMap::new(),
+            ends: Vec::new(),
+        }
     }
 
     /// The segment of all outputs whose inner rows are these.
@@ -94,7 +108,11 @@ impl<'a> Emitter<'a> {
         for (dim, stride) in self.axes.dims(output).iter().zip(contiguous_strides(extents)) {
             strides.extend(split_stride(self.axes, dim, &stride));
         }
-        let (offset, here) = scatter.map(|s| self.chosen(s, &strides)).transpose()?.unzip();
+        let (offset, chosen) = scatter.map(|s| self.chosen(s, &strides)).transpose()?.unzip();
+        let here = match (self.before_end(value)?, chosen) {
+            (Some(a), Some(b)) => Some(self.push(InstOp::Map(ScalarFn::And), &[a, b]).map_err(LowerError::new)?[0]),
+            (a, b) => a.or(b),
+        };
         let lanes: Vec<AxisId> = self.axes.flat(value).into_iter().filter(|&a| !self.space.is_row(a)).collect();
         let mut index = self.index(&strides, &lanes);
         if let Some(offset) = &offset {
@@ -169,10 +187,45 @@ impl<'a> Emitter<'a> {
                 Shape::Row(product(lanes.iter().map(|&a| self.axes.extent(a))))
             }
         };
-        self.load_lanes(view, &lanes, shape)
+        let here = self.before_end(value)?;
+        self.load_lanes(view, &lanes, shape, here)
     }
 
-    fn load_lanes(&mut self, view: &View, lanes: &[AxisId], shape: Shape) -> Result<Val, LowerError> {
+    /// Whether this row is one that a value has, if some are padding.
+    fn before_end(&mut self, value: Value) -> Result<Option<Val>, LowerError> {
+        let mut all: Option<Val> = None;
+        for i in self.axes.short_dims(self.body, value) {
+            let dim = self.axes.dims(value).swap_remove(i);
+            let end = self.body.ty(value).shape[i].clone();
+            let known = self.ends.iter().find(|(axes, e, _)| *axes == dim && *e == end).map(|(_, _, here)| *here);
+            let here = match known {
+                Some(here) => here,
+                None => {
+                    let row = self.index(&split_stride(self.axes, &dim, &Dim::constant(1)), &[]);
+                    let row = self.push(InstOp::Index(row), &[]).map_err(LowerError::new)?[0];
+                    let bound = self.push(InstOp::Index(end.clone()), &[]).map_err(LowerError::new)?[0];
+                    self.push(InstOp::Map(ScalarFn::Lt), &[row, bound]).map_err(LowerError::new)?[0]
+                }
+            };
+            if known.is_none() {
+                self.ends.push((dim, end, here));
+            }
+            all = Some(match all {
+                Some(before) => self.push(InstOp::Map(ScalarFn::And), &[before, here]).map_err(LowerError::new)?[0],
+                None => here,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Loads what a view shows; zeros where it is not `here`.
+    fn load_lanes(
+        &mut self,
+        view: &View,
+        lanes: &[AxisId],
+        shape: Shape,
+        here: Option<Val>,
+    ) -> Result<Val, LowerError> {
         let reachable = |a: AxisId| !self.space.is_row(a) || self.space.outer().contains(&a) || self.inner.contains(&a);
         if let Some((axis, _)) = view.strides.iter().find(|(a, _)| !reachable(*a)) {
             let extent = self.axes.extent(*axis);
@@ -180,15 +233,17 @@ impl<'a> Emitter<'a> {
         }
         let mut index = &view.offset + &self.index(&view.strides, lanes);
         for gathered in &view.gathers {
-            let place = self.place(gathered)?;
+            let place = self.place(gathered, here)?;
             index = &index + &(&place.symbol() * &gathered.stride);
         }
-        let op = InstOp::Load { param: ParamId(view.input as u32), index, shape, otherwise: None };
-        Ok(self.push(op, &[]).map_err(LowerError::new)?[0])
+        let param = ParamId(view.input as u32);
+        let otherwise = here.map(|_| zero(self.params[view.input].dtype));
+        let args: Vec<Val> = here.into_iter().collect();
+        Ok(self.push(InstOp::Load { param, index, shape, otherwise }, &args).map_err(LowerError::new)?[0])
     }
 
     /// The index that this row gathers from.
-    fn place(&mut self, gathered: &Gathered) -> Result<Val, LowerError> {
+    fn place(&mut self, gathered: &Gathered, here: Option<Val>) -> Result<Val, LowerError> {
         let along_lanes = || LowerError::new("a gather along lanes");
         if gathered.is_whole() {
             let place = self.value(gathered.indices)?;
@@ -201,13 +256,16 @@ impl<'a> Emitter<'a> {
         if view.strides.iter().any(|(axis, _)| !self.space.is_row(*axis)) {
             return Err(along_lanes());
         }
-        self.load_lanes(&view, &[], Shape::Scalar)
+        self.load_lanes(&view, &[], Shape::Scalar, here)
     }
 
     fn node(&mut self, id: NodeId) -> Result<Vec<Val>, LowerError> {
         let node = self.body.node(id);
         let Op::Prim(prim) = &node.op else { return Err(LowerError::at(id, "a composite was not expanded")) };
         let refuse = || Err(LowerError::at(id, format!("`{}` has no row program", node.op.name())));
+        if let Some(pad) = Pad::of(self.body, id).filter(|_| self.axes.pads(id)) {
+            return self.pad(id, pad);
+        }
         let mut args = Vec::with_capacity(node.operands.len());
         if !matches!(prim, Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce { .. }) {
             for &operand in &node.operands {
@@ -225,6 +283,9 @@ impl<'a> Emitter<'a> {
             Prim::Bitcast { to } => InstOp::Bitcast(*to),
             Prim::Pack { ways, to } => {
                 args[0] = self.full(id, node.operands[0], args[0])?;
+                if matches!(self.segment.ty(args[0]).shape, Shape::Group { .. }) {
+                    args[0] = self.push_at(id, InstOp::AsRow, &[args[0]])?[0];
+                }
                 InstOp::Pack { ways: *ways, to: *to }
             }
             Prim::Iota { dtype, axis, .. } => return self.iota(id, node, *dtype, *axis),
@@ -262,6 +323,14 @@ impl<'a> Emitter<'a> {
             | Prim::Opaque { .. } => return refuse(),
         };
         self.push_at(id, op, &args)
+    }
+
+    /// The rows of a value, and the filling behind them.
+    fn pad(&mut self, id: NodeId, pad: Pad) -> Result<Vec<Val>, LowerError> {
+        let x = self.value(pad.value)?;
+        let Some(here) = self.before_end(pad.value)? else { return Ok(vec![x]) };
+        let fill = self.push_at(id, InstOp::Literal(pad.fill), &[])?[0];
+        self.push_at(id, InstOp::Map(ScalarFn::Select), &[here, x, fill])
     }
 
     /// A layout op on a computed value is free if the lanes keep their order.
@@ -487,6 +556,11 @@ impl<'a> Emitter<'a> {
     fn push(&mut self, op: InstOp, args: &[Val]) -> Result<Vec<Val>, String> {
         self.segment.push(op, args).map_err(|e| e.to_string())
     }
+}
+
+/// What rows that are padding load.
+fn zero(dtype: DType) -> Literal {
+    if dtype.is_float() { Literal::Float(dtype, num::decode(dtype, 0)) } else { Literal::Int(dtype, 0) }
 }
 
 fn axes_reduced_by(axes: &AxisMap, id: NodeId) -> Vec<AxisId> {

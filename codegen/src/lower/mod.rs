@@ -16,8 +16,9 @@ mod view;
 use std::collections::BTreeSet;
 
 use fusewright_abi::ParamAccess;
-use fusewright_fusion::region::Stored;
+use fusewright_fusion::region::{self, Stored};
 use fusewright_graph::axes::AxisMap;
+use fusewright_graph::padding::Pad;
 use fusewright_graph::{Dim, Graph, InputKind, NodeId};
 
 use crate::kernel::verify::MAX_LANES;
@@ -61,7 +62,7 @@ pub trait Orders {
 /// # Errors
 /// Ops or layouts without a row program, outputs over different rows, too many lanes.
 pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, LowerError> {
-    let axes = AxisMap::of(body).map_err(|e| LowerError::at(e.node, e.message))?;
+    let axes = axes(body)?;
     let views = View::all(body, &axes)?;
     let space = Space::of(body, &axes, &views)?;
     let params = params(body, &axes, &space);
@@ -82,6 +83,16 @@ pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, Lo
     let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), params, rows, segments };
     kernel.dims = dims(&kernel);
     Ok(kernel)
+}
+
+/// The axes of a body, as the analysis of the region has them where it takes the body.
+fn axes(body: &Graph) -> Result<AxisMap, LowerError> {
+    if body.node_ids().any(|id| Pad::of(body, id).is_some())
+        && let Ok(space) = region::Space::find(body, true)
+    {
+        return Ok(space.axes);
+    }
+    AxisMap::of(body).map_err(|e| LowerError::at(e.node, e.message))
 }
 
 fn params(body: &Graph, axes: &AxisMap, space: &Space) -> Vec<Param> {

@@ -107,9 +107,11 @@ impl Space {
                 outer = kept;
             }
         }
-        if outer.len() > 1 && !merges(body, axes, views, &outer) {
+        if outer.len() > 1 {
+            let orders = outputs.iter().map(|rows| rows.iter().copied().filter(|a| outer.contains(a)).collect());
+            let merged = orders.into_iter().find(|order: &Vec<AxisId>| merges(body, axes, views, order));
             let symbolic = outer.iter().copied().find(|&a| axes.extent(a).as_const().is_none());
-            outer = vec![symbolic.unwrap_or(outer[0])];
+            outer = merged.unwrap_or_else(|| vec![symbolic.unwrap_or(outer[0])]);
         }
         for rows in outputs {
             let inner: Vec<AxisId> = rows.into_iter().filter(|a| !outer.contains(a)).collect();
@@ -122,16 +124,19 @@ impl Space {
     }
 }
 
-/// Whether every access walks the axes, in this order, with one stride, so that they are one axis.
+/// Whether every access walks the axes, in this order, with one stride, so that they are one axis. Padded results may
+/// lie in an order of their own, as swizzled scales do.
 fn merges(body: &Graph, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]) -> bool {
     let pairs = || run.windows(2).map(|pair| (pair[0], pair[1]));
     let merged = |high: Dim, low: Dim, extent: &Dim| high == &low * extent;
     let loads = views.iter().flatten().all(|v| pairs().all(|(h, l)| merged(v.stride(h), v.stride(l), axes.extent(l))));
+    let padded = body.node_ids().any(|id| axes.pads(id));
     loads
-        && body.outputs().iter().all(|o| {
-            let flat = axes.flat(Stored::of(body, o.value).value);
-            flat.windows(run.len()).any(|window| window == run)
-        })
+        && (padded
+            || body.outputs().iter().all(|o| {
+                let flat = axes.flat(Stored::of(body, o.value).value);
+                flat.windows(run.len()).any(|window| window == run)
+            }))
 }
 
 fn same_set(a: &[AxisId], b: &[AxisId]) -> bool {

@@ -3,8 +3,10 @@
 //! Lanes are the axes that reductions and top-k run over and that slices and concatenations of computed values cut; without any,
 //! the innermost dim of the output of most axes. Every other axis counts rows. A body is one row program if all its
 //! outputs run over the same rows, no row depends on another, and every computed value holds its lanes in one order.
+//! Where that fails for a body that pads, its padded rows are tried as rows of which some values have fewer.
 
 use fusewright_graph::axes::{AxisId, AxisMap};
+use fusewright_graph::padding::Pad;
 use fusewright_graph::{Graph, Op, Prim, Value};
 
 use super::stored::check_scatters;
@@ -60,7 +62,17 @@ impl Space {
     /// # Errors
     /// Why the body is no row program.
     pub fn find(body: &Graph, segments: bool) -> Result<Space, Refusal> {
-        let axes = AxisMap::of(body).map_err(|_| Refusal::Reshape)?;
+        let plain = AxisMap::of(body).map_err(|_| Refusal::Reshape).and_then(|axes| Space::over(body, axes, segments));
+        match plain {
+            Err(refusal) if body.node_ids().any(|id| Pad::of(body, id).is_some()) => {
+                let axes = AxisMap::with_padded_rows(body).map_err(|_| refusal)?;
+                Space::over(body, axes, segments).map_err(|_| refusal)
+            }
+            other => other,
+        }
+    }
+
+    fn over(body: &Graph, axes: AxisMap, segments: bool) -> Result<Space, Refusal> {
         let views = views(body);
         let lanes = find_lanes(body, &axes, &views)?;
         let packs = Packs::of(body, &axes);
@@ -169,6 +181,10 @@ impl Space {
                         return Err(Refusal::GatherLanes);
                     }
                 }
+                Prim::Cat { axis } if self.axes.pads(id) => {
+                    let rows = |a: &AxisId| !self.is_lane(*a);
+                    self.axes.dims(node.results[0])[*axis].iter().all(rows).then_some(()).ok_or(Refusal::LaneCut)?;
+                }
                 Prim::Slice { axis, .. } | Prim::Cat { axis } if !views[node.results[0].0 as usize] => {
                     let dim = |v: &Value| self.axes.dims(*v).swap_remove(*axis);
                     let whole = |v: &Value| self.lanes.contains(&dim(v));
@@ -274,8 +290,27 @@ fn find_lanes(body: &Graph, axes: &AxisMap, views: &[bool]) -> Result<Vec<Vec<Ax
             Some(_) => return Err(Refusal::LaneOverlap),
         }
     }
+    while let Some((a, b)) = neighbours(body, axes, views, &lanes) {
+        let joined = [&lanes[a][..], &lanes[b]].concat();
+        lanes.retain(|row| !joined.starts_with(row) && !joined.ends_with(row));
+        lanes.push(joined);
+    }
     add_copied(body, axes, &mut lanes);
     Ok(lanes)
+}
+
+/// Two rows of lanes that follow each other in a computed value: one row of both.
+fn neighbours(body: &Graph, axes: &AxisMap, views: &[bool], lanes: &[Vec<AxisId>]) -> Option<(usize, usize)> {
+    if lanes.len() < 2 {
+        return None;
+    }
+    let at = |row: &[AxisId], flat: &[AxisId]| flat.windows(row.len()).position(|window| window == row);
+    (0..body.value_count() as u32).filter(|&v| !views[v as usize]).find_map(|v| {
+        let flat = axes.flat(Value(v));
+        let starts: Vec<Option<usize>> = lanes.iter().map(|row| at(row, &flat)).collect();
+        let follows = |a: usize, b: usize| starts[a].is_some_and(|start| starts[b] == Some(start + lanes[a].len()));
+        (0..lanes.len()).find_map(|a| (0..lanes.len()).find(|&b| follows(a, b)).map(|b| (a, b)))
+    })
 }
 
 /// Rows that are only copied, beside others that are computed, have the innermost dim as their lanes.
