@@ -1,6 +1,6 @@
 //! `fuse`: what it says of ops that are not one kernel.
 
-use fusewright::graph::{Builder, DType, TensorType, TypeError, Value};
+use fusewright::graph::{Builder, DType, Prim, TensorType, TypeError, Value};
 use fusewright::{TensorMut, TensorRef, fuse};
 
 fn lanes(b: &Builder, name: &str) -> Value {
@@ -68,4 +68,20 @@ fn an_extent_that_does_not_fit_is_named_by_its_axis() {
     assert_eq!(call(&[5, 2], 5), Err(fixed.to_owned()));
     let bound = "input `y` is f32[rows], got f32[3]: axis 0 must be rows = 2, not 3";
     assert_eq!(call(&[2, 5], 3), Err(bound.to_owned()));
+}
+
+#[test]
+fn an_index_out_of_range_stays_in_memory() {
+    let kernel = fuse(|b| {
+        let x = b.input("x", TensorType::new(DType::F32, [4.into(), 2.into()]));
+        let i = b.input("i", TensorType::new(DType::I64, [b.symbol("rows", 0, None)]));
+        let row = b.prim(Prim::Gather { axis: 0 }, &[x, i])?;
+        Ok(vec![b.mul(row, row)?])
+    })
+    .expect("one kernel");
+    let (x, mut out) = ([0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], [0.0f32; 8]);
+    let places = [i64::MIN, -1, 4, i64::MAX];
+    let inputs = [TensorRef::new(&x, &[4, 2]), TensorRef::new(&places, &[4])];
+    kernel.call(&inputs, &mut [TensorMut::new(&mut out, &[4, 2])], 1).expect("it runs");
+    assert_eq!(out, [0.0, 1.0, 0.0, 1.0, 36.0, 49.0, 36.0, 49.0]);
 }

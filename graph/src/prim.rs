@@ -278,7 +278,7 @@ pub enum Prim {
         axis: usize,
     },
     /// `(x, indices)`: slices of `x` along `axis` chosen by an integer tensor of rank 1; indices out of range are an
-    /// error of the caller.
+    /// error of the caller, whom a kernel gives the nearest slice.
     Gather {
         /// Axis that is indexed.
         axis: usize,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_fusion::region::{Scattered, Stored};
+use fusewright_fusion::region::Stored;
 use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
 use fusewright_graph::dim::product;
 use fusewright_graph::padding::Pad;
@@ -11,22 +11,24 @@ use fusewright_graph::{
 };
 
 use super::space::{is_layout, linear};
-use super::view::{Gathered, split_stride};
+use super::view::split_stride;
 use super::{LowerError, Orders, Space, View};
 use crate::kernel::{INNER, InstOp, LANE, Over, Param, ParamId, ROW, Segment, SegmentBuilder, Shape, Val};
 
 pub(super) struct Emitter<'a> {
-    body: &'a Graph,
-    axes: &'a AxisMap,
-    views: &'a [Option<View>],
-    space: &'a Space,
+    pub(super) body: &'a Graph,
+    pub(super) axes: &'a AxisMap,
+    pub(super) views: &'a [Option<View>],
+    pub(super) space: &'a Space,
     params: &'a [Param],
     orders: &'a dyn Orders,
-    segment: SegmentBuilder<'a>,
+    pub(super) segment: SegmentBuilder<'a>,
     inner: Vec<AxisId>,
     done: BTreeMap<Value, Val>,
     /// Whether this row is before an end: the axes that are counted, the end, and the value that says so.
-    ends: Vec<(Vec<AxisId>, Dim, Val)>,
+    pub(super) ends: Vec<(Vec<AxisId>, Dim, Val)>,
+    /// Indices and what they are below, with the same moved into range.
+    pub(super) clamped: Vec<(Val, Dim, Val)>,
 }
 
 impl<'a> Emitter<'a> {
@@ -50,6 +52,7 @@ impl<'a> Emitter<'a> {
             inner: Vec::new(),
             done: BTreeMap::new(),
             ends: Vec::new(),
+            clamped: Vec::new(),
         }
     }
 
@@ -123,25 +126,8 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    /// Where a scatter writes this row, in elements from its start along the indexed axis, and whether it does.
-    fn chosen(&mut self, scattered: Scattered, strides: &[(AxisId, Dim)]) -> Result<(Dim, Val), LowerError> {
-        let Scattered { node: id, axis, .. } = scattered;
-        let operands = &self.body.node(id).operands;
-        let place = self.value(operands[1])?;
-        if self.segment.ty(place).shape != Shape::Scalar {
-            return Err(LowerError::at(id, "a scatter along lanes"));
-        }
-        let stride = |a: &AxisId| strides.iter().find(|(b, _)| a == b).map_or(Dim::constant(0), |(_, s)| s.clone());
-        let walked = &self.axes.dims(operands[0])[axis];
-        let walked: Vec<(Dim, Dim)> = walked.iter().map(|a| (self.axes.extent(*a).clone(), stride(a))).collect();
-        let zero = Literal::Int(self.segment.ty(place).dtype, 0);
-        let zero = self.push_at(id, InstOp::Literal(zero), &[])?[0];
-        let here = self.push_at(id, InstOp::Map(ScalarFn::Ge), &[place, zero])?[0];
-        Ok((linear(&place.symbol(), &walked), here))
-    }
-
     /// The index of an access with the given stride per axis, whose lane counter runs over `lanes`.
-    fn index(&self, strides: &[(AxisId, Dim)], lanes: &[AxisId]) -> Dim {
+    pub(super) fn index(&self, strides: &[(AxisId, Dim)], lanes: &[AxisId]) -> Dim {
         let walked = |run: &[AxisId]| -> Vec<(Dim, Dim)> {
             let stride = |a: &AxisId| strides.iter().find(|(b, _)| a == b).map_or(Dim::constant(0), |(_, s)| s.clone());
             run.iter().map(|a| (self.axes.extent(*a).clone(), stride(a))).collect()
@@ -153,7 +139,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The value in this segment's rows.
-    fn value(&mut self, value: Value) -> Result<Val, LowerError> {
+    pub(super) fn value(&mut self, value: Value) -> Result<Val, LowerError> {
         if let Some(&done) = self.done.get(&value) {
             return Ok(done);
         }
@@ -191,35 +177,8 @@ impl<'a> Emitter<'a> {
         self.load_lanes(view, &lanes, shape, here)
     }
 
-    /// Whether this row is one that a value has, if some are padding.
-    fn before_end(&mut self, value: Value) -> Result<Option<Val>, LowerError> {
-        let mut all: Option<Val> = None;
-        for i in self.axes.short_dims(self.body, value) {
-            let dim = self.axes.dims(value).swap_remove(i);
-            let end = self.body.ty(value).shape[i].clone();
-            let known = self.ends.iter().find(|(axes, e, _)| *axes == dim && *e == end).map(|(_, _, here)| *here);
-            let here = match known {
-                Some(here) => here,
-                None => {
-                    let row = self.index(&split_stride(self.axes, &dim, &Dim::constant(1)), &[]);
-                    let row = self.push(InstOp::Index(row), &[]).map_err(LowerError::new)?[0];
-                    let bound = self.push(InstOp::Index(end.clone()), &[]).map_err(LowerError::new)?[0];
-                    self.push(InstOp::Map(ScalarFn::Lt), &[row, bound]).map_err(LowerError::new)?[0]
-                }
-            };
-            if known.is_none() {
-                self.ends.push((dim, end, here));
-            }
-            all = Some(match all {
-                Some(before) => self.push(InstOp::Map(ScalarFn::And), &[before, here]).map_err(LowerError::new)?[0],
-                None => here,
-            });
-        }
-        Ok(all)
-    }
-
     /// Loads what a view shows; zeros where it is not `here`.
-    fn load_lanes(
+    pub(super) fn load_lanes(
         &mut self,
         view: &View,
         lanes: &[AxisId],
@@ -234,29 +193,13 @@ impl<'a> Emitter<'a> {
         let mut index = &view.offset + &self.index(&view.strides, lanes);
         for gathered in &view.gathers {
             let place = self.place(gathered, here)?;
+            let place = self.clamped(place, &gathered.extent).map_err(LowerError::new)?;
             index = &index + &(&place.symbol() * &gathered.stride);
         }
         let param = ParamId(view.input as u32);
         let otherwise = here.map(|_| zero(self.params[view.input].dtype));
         let args: Vec<Val> = here.into_iter().collect();
         Ok(self.push(InstOp::Load { param, index, shape, otherwise }, &args).map_err(LowerError::new)?[0])
-    }
-
-    /// The index that this row gathers from.
-    fn place(&mut self, gathered: &Gathered, here: Option<Val>) -> Result<Val, LowerError> {
-        let along_lanes = || LowerError::new("a gather along lanes");
-        if gathered.is_whole() {
-            let place = self.value(gathered.indices)?;
-            return if self.segment.ty(place).shape == Shape::Scalar { Ok(place) } else { Err(along_lanes()) };
-        }
-        let views = self.views;
-        let whole = views[gathered.indices.0 as usize].as_ref();
-        let view = whole.and_then(|view| gathered.view(self.axes, view));
-        let view = view.ok_or_else(|| LowerError::new("a slice of what computed indices gather"))?;
-        if view.strides.iter().any(|(axis, _)| !self.space.is_row(*axis)) {
-            return Err(along_lanes());
-        }
-        self.load_lanes(&view, &[], Shape::Scalar, here)
     }
 
     fn node(&mut self, id: NodeId) -> Result<Vec<Val>, LowerError> {
@@ -544,16 +487,16 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    fn lane_number(&mut self, id: NodeId, lane: Val) -> Result<Val, LowerError> {
+    pub(super) fn lane_number(&mut self, id: NodeId, lane: Val) -> Result<Val, LowerError> {
         let op = InstOp::Cast { to: DType::I64, round: Rounding::NearestEven, saturate: false };
         Ok(self.push_at(id, op, &[lane])?[0])
     }
 
-    fn push_at(&mut self, id: NodeId, op: InstOp, args: &[Val]) -> Result<Vec<Val>, LowerError> {
+    pub(super) fn push_at(&mut self, id: NodeId, op: InstOp, args: &[Val]) -> Result<Vec<Val>, LowerError> {
         self.push(op, args).map_err(|m| LowerError::at(id, m))
     }
 
-    fn push(&mut self, op: InstOp, args: &[Val]) -> Result<Vec<Val>, String> {
+    pub(super) fn push(&mut self, op: InstOp, args: &[Val]) -> Result<Vec<Val>, String> {
         self.segment.push(op, args).map_err(|e| e.to_string())
     }
 }

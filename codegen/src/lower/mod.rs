@@ -8,6 +8,7 @@
 //! Lowering refuses what has no row program, naming the node; the caller then runs the body unfused.
 
 mod emit;
+mod places;
 mod space;
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,8 @@ pub(crate) struct Gathered {
     pub indices: Value,
     /// What one index adds to the offset.
     pub stride: Dim,
+    /// What indices are below.
+    pub extent: Dim,
     /// Slices along its axes, taken after the gather.
     cuts: Vec<Cut>,
 }
@@ -69,7 +71,7 @@ impl View {
         for id in body.node_ids() {
             let node = body.node(id);
             let Some(view) = node.operands.first().and_then(|v| views[v.0 as usize].as_ref()) else { continue };
-            if let Some(result) = view.through(axes, node) {
+            if let Some(result) = view.through(body, axes, node) {
                 views[node.results[0].0 as usize] = Some(result);
             }
         }
@@ -77,7 +79,7 @@ impl View {
     }
 
     /// The view of a node's result if the node is a layout op on this view.
-    fn through(&self, axes: &AxisMap, node: &Node) -> Option<View> {
+    fn through(&self, body: &Graph, axes: &AxisMap, node: &Node) -> Option<View> {
         let Op::Prim(prim) = &node.op else { return None };
         match prim {
             Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => Some(self.clone()),
@@ -94,7 +96,8 @@ impl View {
                 let stride = self.merged_stride(axes, source)?;
                 let mut view = self.clone();
                 view.strides.retain(|(a, _)| !source.contains(a));
-                view.gathers.push(Gathered { indices: node.operands[1], stride, cuts: Vec::new() });
+                let extent = body.ty(node.operands[0]).shape[*axis].clone();
+                view.gathers.push(Gathered { indices: node.operands[1], stride, extent, cuts: Vec::new() });
                 Some(view)
             }
             _ => None,
