@@ -10,7 +10,9 @@ rows! {
     "act.mul_and_silu" => mul_and_silu;
     "act.silu_and_mul_clamp" => silu_and_mul_clamp;
     "act.swigluoai" => swigluoai;
+    "act.swigluoai_product" => swigluoai_product;
     "act.swiglu_step" => swiglu_step;
+    "act.swiglu_step_kernel" => swiglu_step_kernel;
     "act.gelu_and_mul" => gelu_and_mul;
     "act.gelu_tanh_and_mul" => gelu_tanh_and_mul;
     "act.fatrelu_and_mul" => fatrelu_and_mul;
@@ -115,36 +117,44 @@ fn silu_and_mul_clamp() {
     });
 }
 
-/// Neighbouring lanes are gate and up.
-fn swigluoai() {
-    let body = "%limit = literal f32 7
-        %low = literal f32 -7
-        %gate32 = cast %gate {to = f32}
-        %up32 = cast %up {to = f32}
-        %g = min %gate32, %limit
-        %u0 = max %up32, %low
-        %u = min %u0, %limit
-        %alpha = literal f32 1.702
-        %t = mul %g, %alpha
-        %sg = sigmoid %t
-        %glu = mul %g, %sg
-        %one = literal f32 1
-        %u1 = add %u, %one
-        %p = mul %u1, %glu
-        %y = cast %p {to = {T}}
-        return %y";
+/// Neighbouring lanes are gate and up; `last` makes `%p` from the clamped `%g` and `%u`.
+#[track_caller]
+fn neighbours(last: &str, combine: impl Fn(f32, f32) -> f32) {
+    let body = format!(
+        "%limit = literal f32 7
+         %low = literal f32 -7
+         %gate32 = cast %gate {{to = f32}}
+         %up32 = cast %up {{to = f32}}
+         %g = min %gate32, %limit
+         %u0 = max %up32, %low
+         %u = min %u0, %limit
+         %alpha = literal f32 1.702
+         %one = literal f32 1
+         %u1 = add %u, %one
+         {last}
+         %y = cast %p {{to = {{T}}}}
+         return %y"
+    );
     for (dtype, round) in TYPES {
-        let text = text(dtype, body)
+        let text = text(dtype, &body)
             .replace("start = 0, end = 48, step = 1", "start = 0, end = 96, step = 2")
             .replace("start = 48, end = 96, step = 1", "start = 1, end = 96, step = 2");
         near(&text, &[input(dtype)], |_| {
-            let pair = |pair: &[f32]| {
-                let (g, u) = (pair[0].min(7.0), pair[1].clamp(-7.0, 7.0));
-                round((u + 1.0) * (g * sigmoid(g * 1.702)))
-            };
+            let pair = |pair: &[f32]| round(combine(pair[0].min(7.0), pair[1].clamp(-7.0, 7.0)));
             vec![floats(dtype, &[M, LANES], &values().chunks(2).map(pair).collect::<Vec<_>>())]
         });
     }
+}
+
+/// The product with `u + 1` comes before the quotient.
+fn swigluoai() {
+    let last = "%n = neg %g\n%t = mul %n, %alpha\n%e = exp %t\n%d = add %one, %e\n%m = mul %u1, %g\n%p = div %m, %d";
+    neighbours(last, |g, u| (u + 1.0) * g / (1.0 + f64::from(-g * 1.702).exp() as f32));
+}
+
+fn swigluoai_product() {
+    let last = "%t = mul %g, %alpha\n%sg = sigmoid %t\n%glu = mul %g, %sg\n%p = mul %u1, %glu";
+    neighbours(last, |g, u| (u + 1.0) * (g * sigmoid(g * 1.702)));
 }
 
 /// The clamp of the gate is behind its activation.
@@ -158,6 +168,22 @@ fn swiglu_step() {
         %y = mul %g, %u
         return %y";
     halves(body, |gate, up, round| round(round(silu(gate)).min(2.0) * up.clamp(-2.0, 2.0)));
+}
+
+/// The same in f32, rounded once.
+fn swiglu_step_kernel() {
+    let body = "%limit = literal f32 2
+        %low = literal f32 -2
+        %gate32 = cast %gate {to = f32}
+        %up32 = cast %up {to = f32}
+        %a = silu %gate32 {form = quotient}
+        %g = min %a, %limit
+        %u0 = max %up32, %low
+        %u = min %u0, %limit
+        %p = mul %g, %u
+        %y = cast %p {to = {T}}
+        return %y";
+    halves(body, |gate, up, round| round(silu(gate).min(2.0) * up.clamp(-2.0, 2.0)));
 }
 
 /// `erf` by its Taylor series, summed in f64; ±1 where that is the nearest f32.

@@ -11,6 +11,7 @@ rows! {
     "block.mxfp8_ceil" => mxfp8_ceil;
     "block.mx_floor" => mx_floor;
     "block.mx_bump" => mx_bump;
+    "block.mx_nan" => mx_nan;
     "block.e2m1" => values_of_e2m1;
     "block.nibbles" => nibbles;
 }
@@ -30,6 +31,14 @@ fn values() -> Vec<f32> {
 
 fn x() -> Tensor {
     floats(DType::F32, &[ROWS, LANES], &values())
+}
+
+/// The same with a block so small that its exponent is the least.
+fn tiny() -> Vec<f32> {
+    let mut values = values();
+    values[LANES..LANES + 32].iter_mut().for_each(|x| *x *= 2f32.powi(-94));
+    values[LANES] = 2f32.powi(-124);
+    values
 }
 
 fn largest(block: &[f32]) -> f32 {
@@ -86,6 +95,29 @@ const POWER: &str = "%width = literal i32 23
     %shifted = shl %e, %width
     %power = bitcast %shifted {to = f32}";
 
+/// The same blocks as one op; exponents are e8m0.
+#[track_caller]
+fn composite(attrs: &str, x: &[f32], exponent: impl Fn(f32) -> u32, code: impl Fn(f32, u32) -> u64) {
+    let text = format!("graph @mx(s: 0..; %x: f32[s, 96]) {{\n%q, %k = quantize_mx %x {{{attrs}}}\nreturn %q, %k\n}}");
+    exact(&text, &[floats(DType::F32, &[ROWS, LANES], x)], |_| {
+        let (mut exponents, mut codes) = (Vec::new(), Vec::new());
+        for block in x.chunks(32) {
+            let e = exponent(largest(block));
+            exponents.push(u64::from(e));
+            codes.extend(block.iter().map(|&x| code(x, e)));
+        }
+        let codes = match attrs.split_once("f8") {
+            None => {
+                let packed: Vec<u64> = codes.chunks(2).map(|pair| pair[0] | pair[1] << 4).collect();
+                coded(DType::U8, &[ROWS, LANES / 2], &packed)
+            }
+            Some((_, rest)) if rest.starts_with("e5m2") => coded(DType::F8E5M2, &[ROWS, LANES], &codes),
+            Some(_) => coded(DType::F8E4M3, &[ROWS, LANES], &codes),
+        };
+        vec![codes, coded(DType::F8E8M0, &[ROWS, 3], &exponents)]
+    });
+}
+
 #[track_caller]
 fn blocks(text: &str, to: DType, exponent: impl Fn(f32) -> u32, code: impl Fn(f32, u32) -> u64) {
     exact(text, &[x()], |_| {
@@ -127,15 +159,14 @@ fn mxfp4_bits() {
          %inverse = div %one, %power
          %f = select %empty, %zero, %inverse"
     );
-    blocks(
-        &mx(&scale, "%c = cast %v {to = f4e2m1, saturate}"),
-        DType::F4E2M1,
-        |m| {
-            let field = (m.to_bits() + (1 << 21)) >> 23 & 255;
-            if field > 2 { (field - 2).min(254) } else { 0 }
-        },
-        |x, e| e2m1(x * if e == 0 { 0.0 } else { 1.0 / power(e) }),
-    );
+    let exponent = |m: f32| {
+        let field = (m.to_bits() + (1 << 21)) >> 23 & 255;
+        if field > 2 { (field - 2).min(254) } else { 0 }
+    };
+    let code = |x: f32, e: u32| e2m1(x * if e == 0 { 0.0 } else { 1.0 / power(e) });
+    blocks(&mx(&scale, "%c = cast %v {to = f4e2m1, saturate}"), DType::F4E2M1, exponent, code);
+    composite("codes = f4e2m1, scale = nearest, least = zero", &tiny(), exponent, code);
+    composite("codes = f4e2m1, scale = nearest", &tiny(), exponent, |x, e| e2m1(x * power(254 - e)));
 }
 
 /// The exponent of the least power of two that is no less than `absmax / 448`.
@@ -178,6 +209,7 @@ fn mxfp8_ceil() {
         %f = bitcast %shifted {to = f32}";
     let text = mx(&ceil_scale(inverse), "%c = cast %v {to = f8e4m3, saturate}");
     blocks(&text, DType::F8E4M3, ceil_exponent, |x, e| e4m3(x * power(254 - e)));
+    composite("codes = f8e4m3, scale = ceil", &tiny(), ceil_exponent, |x, e| e4m3(x * power(254 - e)));
 }
 
 fn mx_bump() {
@@ -215,12 +247,26 @@ fn mx_floor() {
     );
     let text = mx(&scale, "%c = cast %v {to = f8e4m3, saturate}");
     let exponent = |m: f32| (m.to_bits() >> 23).saturating_sub(8);
-    blocks(&text, DType::F8E4M3, exponent, |x, e| e4m3(if e == 0 { x * 0.0 } else { x * (1.0 / power(e)) }));
+    let code = |x: f32, e: u32| e4m3(if e == 0 { x * 0.0 } else { x * (1.0 / power(e)) });
+    blocks(&text, DType::F8E4M3, exponent, code);
+    composite("codes = f8e4m3, scale = floor, least = zero", &tiny(), exponent, code);
     let other = mx(
         &ceil_scale(&format!("{POWER}\n%one = literal f32 1\n%f = div %one, %power")),
         "%c = cast %v {to = f8e4m3, saturate}",
     );
     differ(&text, &other, &[floats(DType::F32, &[ROWS, LANES], &[480.0; ROWS * LANES])]);
+}
+
+/// Of a block that holds NaN or infinity, every code and the exponent are NaN; NaN has no code of four bits.
+fn mx_nan() {
+    let text = "graph @mx(s: 0..; %x: f32[s, 96]) {
+        %q, %k = quantize_mx %x {codes = f8e4m3, scale = floor, least = zero, nan = block}\nreturn %q, %k\n}";
+    let mut x = [1.0; LANES];
+    (x[3], x[40]) = (f32::NAN, f32::NEG_INFINITY);
+    exact(text, &[floats(DType::F32, &[1, LANES], &x)], |_| {
+        let codes: Vec<u64> = (0..LANES).map(|i| if i < 64 { 0x7f } else { e4m3(256.0) }).collect();
+        vec![coded(DType::F8E4M3, &[1, LANES], &codes), coded(DType::F8E8M0, &[1, 3], &[255, 255, 119])]
+    });
 }
 
 fn values_of_e2m1() {

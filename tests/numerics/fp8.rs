@@ -3,11 +3,12 @@
 use fusewright::graph::{DType, Graph, Tensor};
 use fusewright::{Options, fuse_graph};
 
-use crate::oracle::{e4m3, e8m0};
+use crate::oracle::{e4m3, e5m2, e8m0};
 use crate::ways::{Random, coded, differ, exact, floats, ints};
 
 rows! {
     "fp8.static" => static_scale;
+    "fp8.e5m2" => e5m2_codes;
     "fp8.token_kernel" => token_kernel;
     "fp8.token_native" => token_native;
     "fp8.tensor" => tensor;
@@ -109,6 +110,24 @@ fn static_scale() {
     let x: Vec<f32> = ties.iter().enumerate().map(|(i, t)| t.floor() * scales[i % LANES]).collect();
     let given = [floats(DType::F32, &[SHAPE[0], LANES], &x), floats(DType::F32, &[1, LANES], &scales)];
     differ(&divide, &reciprocal, &given);
+}
+
+/// The same in e5m2, which ends at ±57344.
+fn e5m2_codes() {
+    let op = "%q = quantize_static %x, %k {codes = f8e5m2, apply = divide, bound = 57344.0}\nreturn %q";
+    for scale in [0.037f32, 1e-6, 1e-30] {
+        exact(&with(", %k: f32[]", op), &[x(), floats(DType::F32, &[], &[scale])], |_| {
+            let codes = values().iter().map(|&x| e5m2((x / scale).clamp(-57344.0, 57344.0))).collect::<Vec<_>>();
+            vec![coded(DType::F8E5M2, &[SHAPE[0], LANES], &codes)]
+        });
+    }
+    let op = "%q, %k = quantize_dynamic %x {codes = f8e5m2, bound = 57344.0}\nreturn %q, %k";
+    let rows: Vec<f32> = values().iter().map(|x| if *x == 0.0 { 1.0 } else { *x }).collect();
+    exact(&with("", op), &[floats(DType::BF16, &[SHAPE[0], LANES], &rows)], |_| {
+        let scales: Vec<f32> = rows.chunks(LANES).map(|row| largest(row) / 57344.0).collect();
+        let codes: Vec<u64> = rows.iter().enumerate().map(|(i, x)| e5m2(x / scales[i / LANES])).collect();
+        vec![coded(DType::F8E5M2, &[SHAPE[0], LANES], &codes), floats(DType::F32, &[SHAPE[0], 1], &scales)]
+    });
 }
 
 const TOKEN: &str = "bound = 448.0, floor = 4.359654e-6, floor_of = scale";

@@ -1,14 +1,15 @@
-//! Integer quantisers.
+//! Integer quantisers, of eight bits and of four.
 
 use fusewright::graph::{DType, Tensor};
 
-use crate::ways::{Random, differ, exact, floats, ints};
+use crate::ways::{Random, coded, differ, exact, floats, ints};
 
 rows! {
     "int8.static" => static_scale;
     "int8.static_zero_point" => static_zero_point;
     "int8.token" => token;
     "int8.token_norm" => token_norm;
+    "int4.packed" => packed;
     "int8.asymmetric" => asymmetric;
     "int8.saturating_add" => saturating_add;
     "int8.pytorch_cast" => pytorch_cast;
@@ -32,6 +33,21 @@ fn x() -> Tensor {
 
 fn code(y: f32) -> i64 {
     y.round_ties_even().clamp(-128.0, 127.0) as i64
+}
+
+/// Two codes of four bits in a byte.
+fn packed() {
+    let op = "%q = quantize_static %x, %k {codes = i4, apply = divide, bound = 7.0}\nreturn %q";
+    let lanes = SHAPE[1] - 1;
+    let rows: Vec<f32> = values().chunks(SHAPE[1]).flat_map(|row| row[..lanes].to_vec()).collect();
+    for scale in [0.5f32, 0.037, 3.0] {
+        let text = with(", %k: f32[]", op).replace("[s, 33]", "[s, 32]");
+        exact(&text, &[floats(DType::BF16, &[SHAPE[0], lanes], &rows), floats(DType::F32, &[], &[scale])], |_| {
+            let code = |x: f32| (x / scale).round_ties_even().clamp(-8.0, 7.0) as i64 as u64 & 15;
+            let bytes: Vec<u64> = rows.chunks(2).map(|pair| code(pair[0]) | code(pair[1]) << 4).collect();
+            vec![coded(DType::U8, &[SHAPE[0], lanes / 2], &bytes)]
+        });
+    }
 }
 
 /// Rounded to int32, which saturates, and moved as an integer.

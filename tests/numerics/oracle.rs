@@ -168,6 +168,11 @@ pub fn e4m3(x: f32) -> u64 {
     Line::of(DType::F8E4M3).expect("a format").code(f64::from(x), Rounding::NearestEven, true)
 }
 
+/// The e5m2 code of a value, which saturates.
+pub fn e5m2(x: f32) -> u64 {
+    Line::of(DType::F8E5M2).expect("a format").code(f64::from(x), Rounding::NearestEven, true)
+}
+
 /// The e2m1 code of a value.
 pub fn e2m1(x: f32) -> u64 {
     Line::of(DType::F4E2M1).expect("a format").code(f64::from(x), Rounding::NearestEven, true)

@@ -20,6 +20,7 @@ composites! {
     quantize: SPEC => DynamicScale, Floor, QuantizeDynamic;
     quantize_affine: SPEC => Offset, QuantizeAffine;
     quantize_asymmetric: SPEC => QuantizeAsymmetric;
+    quantize_mx: SPEC => MxCodes, MxLeast, MxNan, MxScale, QuantizeMx;
     quantize_static: SPEC => Apply, Codes, NanCode, QuantizeStatic;
     rms_norm: SPEC => RmsNorm, RmsRounding;
     rms_scale: SPEC => Mean, RmsScale, Root;

@@ -1,9 +1,9 @@
 //! `quantize_static(x, scale) → q`: a scale given from outside, one or one per lane, in f32.
 //!
-//! `q = f8e4m3(clamp(y, ±bound))`, or `q = i8(clamp(round(y), −bound − 1, bound))`, where `y` is `x / scale`, `x · scale`
+//! `q = f8e4m3(clamp(y, ±bound))`, the same in e5m2, or `q = i8(clamp(round(y), −bound − 1, bound))`, or in i4, packed, where `y` is `x / scale`, `x · scale`
 //! for a scale that is the inverse already, or `x · (1 / scale)`, which differs from the quotient in the last bit.
 
-use fusewright_abi::DType::{self, F8E4M3, F32, I8};
+use fusewright_abi::DType::{self, F8E4M3, F8E5M2, F32, I4, I8, U8};
 
 use super::{AttrValue, Attrs, Composite, CompositeOp, OpSpec};
 use crate::builder::Builder;
@@ -32,8 +32,12 @@ pub enum Apply {
 pub enum Codes {
     /// Floats of 8 bits, e4m3fn.
     F8E4M3,
+    /// Floats of 8 bits, e5m2.
+    F8E5M2,
     /// Integers of 8 bits.
     I8,
+    /// Integers of 4 bits, two in a byte, the even lane in the low bits.
+    I4,
 }
 
 /// What becomes of NaN.
@@ -53,7 +57,8 @@ pub(super) const APPLY: [(&str, Apply); 3] =
     [("divide", Apply::Divide), ("multiply", Apply::Multiply), ("reciprocal", Apply::Reciprocal)];
 pub(super) const APPLY_DYNAMIC: [(&str, Apply); 3] =
     [("divide", Apply::Divide), ("reciprocal", Apply::Reciprocal), ("factor", Apply::Factor)];
-pub(super) const CODES: [(&str, Codes); 2] = [("f8e4m3", Codes::F8E4M3), ("i8", Codes::I8)];
+pub(super) const CODES: [(&str, Codes); 4] =
+    [("f8e4m3", Codes::F8E4M3), ("f8e5m2", Codes::F8E5M2), ("i8", Codes::I8), ("i4", Codes::I4)];
 pub(super) const NANS: [(&str, NanCode); 4] =
     [("propagate", NanCode::Propagate), ("skip", NanCode::Skip), ("high", NanCode::High), ("low", NanCode::Low)];
 /// Without a scale to make, nothing is skipped.
@@ -87,8 +92,14 @@ pub(super) const SPEC: OpSpec = OpSpec {
     },
     variants: || {
         let of = |codes, bound, nan| APPLY.map(|(_, apply)| QuantizeStatic { codes, apply, bound, nan });
-        let fp8 = [of(Codes::F8E4M3, 448.0, NanCode::Propagate), of(Codes::F8E4M3, 448.0, NanCode::High)].concat();
-        fp8.into_iter().chain(of(Codes::I8, 127.0, NanCode::Propagate)).map(Composite::new).collect()
+        let fp8 = [
+            of(Codes::F8E4M3, 448.0, NanCode::Propagate),
+            of(Codes::F8E4M3, 448.0, NanCode::High),
+            of(Codes::F8E5M2, 57344.0, NanCode::Propagate),
+        ];
+        let fp8 = fp8.concat();
+        let whole = [of(Codes::I8, 127.0, NanCode::Propagate), of(Codes::I4, 7.0, NanCode::Propagate)].concat();
+        fp8.into_iter().chain(whole).map(Composite::new).collect()
     },
     operands: |dtype| {
         vec![TensorType::new(dtype, [Dim::symbol("s"), Dim::constant(64)]), TensorType::scalar(DType::F32)]
@@ -149,8 +160,8 @@ pub(super) fn codes(
     (high, bound): (Value, f64),
 ) -> Result<Value, TypeError> {
     let (least, whole) = match codes {
-        Codes::F8E4M3 => (-bound, scaled),
-        Codes::I8 => (-bound - 1.0, b.map(ScalarFn::RoundEven, &[scaled])?),
+        Codes::F8E4M3 | Codes::F8E5M2 => (-bound, scaled),
+        Codes::I8 | Codes::I4 => (-bound - 1.0, b.map(ScalarFn::RoundEven, &[scaled])?),
     };
     let low = b.float(F32, least)?;
     let clamped = match nan {
@@ -158,9 +169,12 @@ pub(super) fn codes(
         NanCode::High => b.map(ScalarFn::MaxNum, &[b.map(ScalarFn::MinNum, &[whole, high])?, low])?,
         NanCode::Low => b.map(ScalarFn::MinNum, &[b.map(ScalarFn::MaxNum, &[whole, low])?, high])?,
     };
+    // Every whole number in between is a code; this is how PyTorch converts.
+    let whole_to = |to| b.prim(Prim::Cast { to, round: Rounding::TowardZero, saturate: false }, &[clamped]);
     match codes {
         Codes::F8E4M3 => b.cast_saturating(clamped, F8E4M3),
-        // Every whole number in between is a code; this is how PyTorch converts.
-        Codes::I8 => b.prim(Prim::Cast { to: I8, round: Rounding::TowardZero, saturate: false }, &[clamped]),
+        Codes::F8E5M2 => b.cast_saturating(clamped, F8E5M2),
+        Codes::I8 => whole_to(I8),
+        Codes::I4 => b.prim(Prim::Pack { ways: 2, to: U8 }, &[whole_to(I4)?]),
     }
 }

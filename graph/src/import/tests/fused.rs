@@ -132,6 +132,9 @@ fn gated_activations_of_vllm_and_what_quantises_them() {
     assert_eq!(plain("gelu_and_mul", &[]), ["gelu approximate=none"]);
     assert_eq!(plain("gelu_tanh_and_mul", &[]), ["gelu approximate=tanh"]);
     assert!(plain("fatrelu_and_mul", &[float("threshold", 0.5)]).is_empty());
+    assert!(plain("silu_and_mul_with_clamp", &[float("limit", 7.0)]).is_empty());
+    assert!(plain("swigluoai_and_mul", &[]).is_empty());
+    assert_eq!(plain("swiglustep_and_mul", &[]), ["silu form=quotient"]);
 
     let inputs = [("x", BF16, x), ("s", F32, &[1]), ("y", F8, half)];
     let arguments = names(&[("result", "y"), ("input", "x"), ("scale", "s")]);
@@ -255,6 +258,42 @@ fn fused_quantisers_of_ascend_round_once_less() {
     let biased = [&sums[..], &names(&[("scales1", "s"), ("beta", "w")])].concat();
     let node = call("npu.npu_add_rms_norm_quant.default", &biased);
     assert!(opaque(&one_node(&inputs, &node, &[("q", I8, x), ("q2", I8, x), ("h", F16, x)]).expect("a graph")));
+}
+
+#[test]
+fn blocks_of_ascend_lie_in_pairs_and_norms_before_them_are_rounded() {
+    const E8M0: i64 = 33;
+    let (x, w): (&[i64], &[i64]) = (&[4, 96], &[96]);
+    let pairs = ("k", E8M0, &[4, 2, 2][..]);
+    let mx = |rest: &[String], codes: (&'static str, i64, &'static [i64])| {
+        let node = call("npu.npu_dynamic_mx_quant.default", &[&names(&[("input", "x")])[..], rest].concat());
+        one_node(&[("x", BF16, x)], &node, &[codes, pairs]).expect("a graph")
+    };
+    let wide = ("q", F8, &[4, 96][..]);
+    let graph = mx(&[], wide);
+    assert_eq!(composites(&graph), ["quantize_mx codes=f8e4m3 scale=floor least=zero nan=block"]);
+    let narrow = mx(&[], ("q", U8, &[4, 48]));
+    assert_eq!(composites(&narrow), ["quantize_mx codes=f4e2m1 scale=floor least=zero nan=block"]);
+    assert_eq!(composites(&mx(&[int("scale_alg", 1)], wide)), ["quantize_mx codes=f8e4m3 scale=ceil nan=block"]);
+    for other in [int("scale_alg", 2), int("block_size", 64), int("axis", 0)] {
+        assert!(opaque(&mx(&[other], wide)));
+    }
+
+    let sums = names(&[("x1", "x"), ("x2", "z"), ("gamma", "w"), ("beta", "w")]);
+    let node = call("npu.npu_add_rms_norm_dynamic_mx_quant.default", &sums);
+    let results = [wide, ("h", BF16, x), pairs, ("r", F32, &[4, 1])];
+    let graph = one_node(&[("x", BF16, x), ("z", BF16, x), ("w", BF16, w)], &node, &results).expect("a graph");
+    let scale = "eps=1e-6 mean=parts root=inverse";
+    let found = composites(&graph);
+    assert_eq!(found[0], "rms_norm eps=1e-6 round=once mean=parts root=inverse");
+    assert!(found.contains(&format!("rms_scale {scale}")) && found.len() == 3, "{found:?}");
+    let blocks = graph.nodes().iter().find(|n| n.op.name() == "quantize_mx").expect("blocks");
+    let norm = graph.nodes().iter().find(|n| n.op.name() == "rms_norm").expect("a norm");
+    let dtype = |node: &Node| graph.ty(node.operands[0]).dtype;
+    assert_eq!((dtype(norm), dtype(blocks)), (DType::F32, DType::BF16));
+    let node = call("npu.npu_rms_norm_dynamic_mx_quant.default", &names(&[("x", "x"), ("gamma", "w")]));
+    let graph = one_node(&[("x", BF16, x), ("w", BF16, w)], &node, &[wide, pairs, ("r", F32, &[4, 1])]);
+    assert_eq!(composites(&graph.expect("a graph")).len(), 3);
 }
 
 #[test]

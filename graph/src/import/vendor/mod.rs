@@ -5,6 +5,7 @@
 //! effects would.
 
 mod ascend;
+mod ascend_mx;
 mod ascend_quant;
 mod blocks;
 mod gated;
@@ -38,6 +39,9 @@ const VLLM: &[Row] = &[
     row("_C.gelu_and_mul", "out!, input", gated::gelu_and_mul),
     row("_C.gelu_tanh_and_mul", "out!, input", gated::gelu_tanh_and_mul),
     row("_C.fatrelu_and_mul", "out!, input, threshold", gated::fatrelu_and_mul),
+    row("_C.silu_and_mul_with_clamp", "result!, input, limit, alpha=1.0, beta=0.0", gated::silu_and_mul_with_clamp),
+    row("_C.swigluoai_and_mul", "out!, input, alpha=1.702, limit=7.0", gated::swigluoai_and_mul),
+    row("_C.swiglustep_and_mul", "out!, input, limit=7.0", gated::swiglustep_and_mul),
     row("_C.silu_and_mul_quant", "result!, input, scale", gated::silu_and_mul_quant),
     row(
         "_C.silu_and_mul_per_block_quant",
@@ -127,6 +131,21 @@ const ASCEND: &[Row] = &[
         "npu.npu_dynamic_quant",
         "input, smooth_scales=None, group_index=None, dst_type=None, quant_mode=pertoken, dst_type_max=0.0",
         ascend::dynamic_quant,
+    ),
+    row(
+        "npu.npu_dynamic_mx_quant",
+        "input, axis=-1, round_mode=rint, dst_type=296, block_size=32, scale_alg=0, dst_type_max=0.0, max_low_bound=0.0",
+        ascend_mx::dynamic_mx_quant,
+    ),
+    row(
+        "npu.npu_rms_norm_dynamic_mx_quant",
+        "x, gamma, beta=None, epsilon=1e-06, scale_alg=0, round_mode=rint, dst_type=296",
+        ascend_mx::rms_norm_dynamic_mx_quant,
+    ),
+    row(
+        "npu.npu_add_rms_norm_dynamic_mx_quant",
+        "x1, x2, gamma, beta=None, epsilon=1e-06, scale_alg=0, round_mode=rint, dst_type=296",
+        ascend_mx::add_rms_norm_dynamic_mx_quant,
     ),
     row("npu.npu_swiglu", "self, dim=-1", ascend::swiglu),
     row("npu.npu_rotary_mul", "self, r1, r2, rotary_mode=half, rotate=None", ascend::rotary_mul),
