@@ -120,6 +120,33 @@ fn masked_attention_is_one_op() {
     }
 }
 
+/// Remainders, quotients, powers, variances, norms, paddings, windows and selections at four dtypes, each as PyTorch's
+/// op and decomposed.
+#[test]
+fn single_ops_give_what_eager_pytorch_gives() {
+    for name in ["ops_bf16", "ops_f16", "ops_f32", "ops_ints"] {
+        for form in FORMS {
+            let graph = open(name, form);
+            let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let said: BTreeMap<&str, &str> =
+                compiled.fallbacks.iter().map(|f| (f.label.as_str(), f.reason.as_str())).collect();
+            assert_eq!(said.len(), compiled.fallbacks.len(), "an op is listed once: {:?}", compiled.fallbacks);
+            for case in stored(name, &graph) {
+                let produced = run(&compiled, &case.inputs, 1);
+                let expected = case.expected.as_deref().expect("every case has results");
+                let checks = compare(&graph, &case.inputs, expected, &produced).unwrap_or_else(|e| panic!("{e}"));
+                assert_eq!(checks.len(), graph.outputs().len());
+                for check in checks {
+                    let fits = check.elements > 0 && check.passed() && check.expected_outside == 0;
+                    // Powers and sums in f32 leave a choice; rounded to 16 bits they are PyTorch's.
+                    let equal = check.mismatched == 0 || name == "ops_f32";
+                    assert!(fits && equal, "{name}.{form} {}: {check:?}", case.prefix);
+                }
+            }
+        }
+    }
+}
+
 /// What is wrong with a file of a model, by the name of the file and of the thing in it.
 #[test]
 fn files_that_are_no_models_say_why() {

@@ -108,3 +108,24 @@ fn results_are_row_major_whatever_they_are_views_of() {
         assert_eq!(run(text, &[&[rows, 6]]), counts(0, 0, 0, 0));
     }
 }
+
+#[test]
+fn an_op_that_has_no_kernel_is_listed_once() {
+    let fallbacks = |text: &str| -> Vec<String> {
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        compiled.fallbacks.into_iter().map(|fallback| fallback.label).collect()
+    };
+    let one = "graph @one(s: 0..; %x: f64[s, 8]) {
+       %y = exp %x
+       return %y
+     }";
+    assert_eq!(fallbacks(one), ["exp [<built>]"]);
+    // Of two, one has a kernel of its own; the region that they would have been is named as well.
+    let two = "graph @two(s: 0..; %x: f64[s, 8]) {
+       %y = exp %x
+       %z = neg %y
+       return %z
+     }";
+    assert_eq!(fallbacks(two), ["row", "exp [<built>]"]);
+}

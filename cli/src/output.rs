@@ -48,6 +48,15 @@ pub fn lost() -> Option<&'static Error> {
     LOST.get()
 }
 
+/// A count with its noun, in the plural unless it is one.
+pub fn counted(count: usize, noun: &str) -> String {
+    match noun.strip_suffix('y') {
+        _ if count == 1 => format!("1 {noun}"),
+        Some(stem) => format!("{count} {stem}ies"),
+        None => format!("{count} {noun}s"),
+    }
+}
+
 /// Prints rows under a header, columns aligned; the columns listed in `right` flush right.
 pub fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) {
     let columns = header.len();
@@ -69,4 +78,15 @@ pub fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) {
     };
     print(&header.iter().map(ToString::to_string).collect::<Vec<_>>());
     rows.iter().for_each(|row| print(row));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        let said = [(0, "kernel"), (1, "kernel"), (1, "copy"), (2, "copy")].map(|(n, noun)| counted(n, noun));
+        assert_eq!(said, ["0 kernels", "1 kernel", "1 copy", "2 copies"]);
+    }
 }

@@ -118,9 +118,14 @@ impl Build<'_> {
                 }
             }
             Err(reason) => {
-                self.fallbacks.push(Fallback { label: region.name.clone(), reason });
+                let before = self.fallbacks.len();
                 for &id in &region.nodes {
                     self.lone(id, steps)?;
+                }
+                let needs_one = |id: &&NodeId| !needs_no_kernel(&self.graph.node(**id).op);
+                // An op that is a region of its own has been listed by its own name.
+                if self.fallbacks.len() == before || region.nodes.iter().filter(needs_one).count() > 1 {
+                    self.fallbacks.insert(before, Fallback { label: region.name.clone(), reason });
                 }
             }
         }

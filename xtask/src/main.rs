@@ -11,7 +11,7 @@ use xtask::{fuzz, hostile, long, passes, ptxas};
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
 
   tidy                   check layering, unsafe code, file form, forbidden words and purity
-  passes                 make each pass idle in turn: a test has to fail (slow)
+  passes                 make each pass idle in turn: a test of `fusion` has to fail (minutes)
   fuzz [SECONDS]         run the fuzz tests with fresh seeds for so long (60); keeps what fails in target/fuzz
   hostile                how long the optimised command takes to refuse each bad file: less than 100 ms
   long [PART]            casts of all f32, the whole matrix in slices that a later run goes on from, ten minutes of

@@ -9,6 +9,7 @@ use super::free::Flow;
 use super::lone::lone;
 use super::order::steps;
 use super::outline::Outline;
+use super::verdicts::Verdicts;
 use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, Space, Unfused, expand};
 
 /// Divides a graph into regions and single nodes.
@@ -35,6 +36,9 @@ struct Growth<'a, 'g> {
     refused: BTreeMap<NodeId, Refusal>,
     /// Merges that were refused, by the nodes at their edge.
     edges: BTreeMap<(NodeId, NodeId), Refusal>,
+    /// Pairs of regions whose union was no row program, with how many nodes each had: regions only grow.
+    apart: BTreeMap<(usize, usize), ([usize; 2], Refusal)>,
+    verdicts: Verdicts,
 }
 
 impl<'a, 'g> Growth<'a, 'g> {
@@ -55,6 +59,8 @@ impl<'a, 'g> Growth<'a, 'g> {
             readers,
             refused: BTreeMap::new(),
             edges: BTreeMap::new(),
+            apart: BTreeMap::new(),
+            verdicts: Verdicts::default(),
         };
         for id in graph.node_ids() {
             let alone = BTreeSet::from([id]);
@@ -96,7 +102,7 @@ impl<'a, 'g> Growth<'a, 'g> {
     }
 
     /// Whether a set of nodes is one row program.
-    fn fits(&self, members: &BTreeSet<NodeId>, segments: bool) -> Result<(), Refusal> {
+    fn fits(&mut self, members: &BTreeSet<NodeId>, segments: bool) -> Result<(), Refusal> {
         if members.len() > self.limits.nodes {
             return Err(Refusal::TooLarge);
         }
@@ -104,12 +110,14 @@ impl<'a, 'g> Growth<'a, 'g> {
         self.legal(&outline, segments)
     }
 
-    fn legal(&self, outline: &Outline, segments: bool) -> Result<(), Refusal> {
+    fn legal(&mut self, outline: &Outline, segments: bool) -> Result<(), Refusal> {
         if outline.inputs.len() + outline.outputs.len() > self.limits.operands {
             return Err(Refusal::TooLarge);
         }
-        let body = expand(&outline.body).map_err(|_| Refusal::Reshape)?;
-        Space::find(&body, segments).map(|_| ())
+        self.verdicts.of(&outline.body, segments, || {
+            let body = expand(&outline.body).map_err(|_| Refusal::Reshape)?;
+            Space::find(&body, segments).map(|_| ())
+        })
     }
 
     fn merge_neighbours(&mut self) {
@@ -132,10 +140,19 @@ impl<'a, 'g> Growth<'a, 'g> {
         if a == b {
             return false;
         }
+        let sizes = [self.members[a].len(), self.members[b].len()];
+        if let Some(&(_, refusal)) = self.apart.get(&(a, b)).filter(|(then, _)| *then == sizes) {
+            self.edges.insert((source, reader), refusal);
+            return false;
+        }
         let joined: BTreeSet<NodeId> = self.members[a].union(&self.members[b]).copied().collect();
         let segments = self.segments.contains(&a) || self.segments.contains(&b);
-        let verdict = if self.is_convex(&joined) { self.fits(&joined, segments) } else { Err(Refusal::NotConvex) };
-        if let Err(refusal) = verdict {
+        if !self.is_convex(&joined) {
+            self.edges.insert((source, reader), Refusal::NotConvex);
+            return false;
+        }
+        if let Err(refusal) = self.fits(&joined, segments) {
+            self.apart.insert((a, b), (sizes, refusal));
             self.edges.insert((source, reader), refusal);
             return false;
         }
@@ -261,7 +278,7 @@ impl<'a, 'g> Growth<'a, 'g> {
     }
 
     fn region_of(
-        &self,
+        &mut self,
         set: &BTreeSet<NodeId>,
         fused: &BTreeSet<NodeId>,
         segments: bool,

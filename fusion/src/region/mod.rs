@@ -15,6 +15,7 @@ mod space;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 
 use fusewright_graph::{Graph, NodeId, TypeError, Value};
 

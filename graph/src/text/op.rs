@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use fusewright_abi::DType;
 
 use crate::graph::Op;
-use crate::ops::{self, Attrs};
+use crate::ops::{self, Attrs, Composite, OpSpec};
 use crate::prim::{NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
@@ -108,26 +108,51 @@ pub fn op_from_text(name: &str, attrs: &[(String, String)]) -> Result<Op, OpText
     if let Some((key, _)) = attrs.iter().find(|(key, _)| !keys.insert(key)) {
         return Err(OpTextError::new(Some(key), format!("attribute `{key}` is given twice")));
     }
-    let (op, known) = if let Some(spec) = ops::by_name(name) {
-        let composite =
-            (spec.parse)(&Attrs(attrs.to_vec())).map_err(|m| OpTextError::new(None, format!("`{name}`: {m}")))?;
-        let known: Vec<String> = composite.attrs().0.into_iter().map(|(key, _)| key).collect();
-        (Op::Composite(composite), known)
-    } else {
-        let mut reader = Reader { name, attrs, asked: Vec::new() };
-        let prim = reader.prim(name)?;
-        (Op::Prim(prim), reader.asked.into_iter().map(str::to_owned).collect())
-    };
-    match attrs.iter().find(|(key, _)| !known.contains(key)) {
-        Some((key, _)) if known.is_empty() => {
-            Err(OpTextError::new(Some(key), format!("`{name}` has no attributes, got `{key}`")))
-        }
-        Some((key, _)) => {
-            let known = known.join(", ");
-            Err(OpTextError::new(Some(key), format!("`{name}` has no attribute `{key}`; it has {known}")))
-        }
-        None => Ok(op),
+    if let Some(spec) = ops::by_name(name) {
+        return composite(spec, attrs);
     }
+    let mut reader = Reader { name, attrs, asked: Vec::new() };
+    let prim = reader.prim(name)?;
+    match attrs.iter().find(|(key, _)| !reader.asked.contains(&key.as_str())) {
+        Some((key, _)) => Err(unknown(name, key, &reader.asked)),
+        None => Ok(Op::Prim(prim)),
+    }
+}
+
+/// The composite with those attributes; one of its usual value, which is not printed, may be given too.
+fn composite(spec: &OpSpec, attrs: &[(String, String)]) -> Result<Op, OpTextError> {
+    let name = spec.name;
+    let composite =
+        (spec.parse)(&Attrs(attrs.to_vec())).map_err(|m| OpTextError::new(None, format!("`{name}`: {m}")))?;
+    let printed = composite.attrs();
+    let Some((key, _)) = attrs.iter().find(|(key, _)| printed.text(key).is_err() && !reads(spec, attrs, key)) else {
+        return Ok(Op::Composite(composite));
+    };
+    let variants: Vec<Attrs> = (spec.variants)().iter().map(Composite::attrs).collect();
+    let mut known: Vec<&str> = Vec::new();
+    for (key, _) in variants.iter().flat_map(|attrs| &attrs.0) {
+        if !known.contains(&key.as_str()) {
+            known.push(key);
+        }
+    }
+    if known.contains(&key.as_str()) {
+        return Err(OpTextError::new(Some(key), format!("`{name}`: attribute `{key}` says nothing beside the others")));
+    }
+    Err(unknown(name, key, &known))
+}
+
+/// Whether an attribute decides something: a text that is no value of any attribute is noticed in its place.
+fn reads(spec: &OpSpec, attrs: &[(String, String)], key: &str) -> bool {
+    let spoilt = |(k, v): &(String, String)| (k.clone(), if k == key { String::new() } else { v.clone() });
+    (spec.parse)(&Attrs(attrs.iter().map(spoilt).collect())).is_err()
+}
+
+fn unknown(name: &str, key: &str, known: &[&str]) -> OpTextError {
+    let message = match known {
+        [] => format!("`{name}` has no attributes, got `{key}`"),
+        _ => format!("`{name}` has no attribute `{key}`; it has {}", known.join(", ")),
+    };
+    OpTextError::new(Some(key), message)
 }
 
 /// Names of the primitives other than scalar functions.

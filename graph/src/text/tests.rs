@@ -183,6 +183,12 @@ fn errors_show_place_and_reason() {
         ),
         ("%y = rms_norm %x, %x {eps = 1}", 8, "`rms_norm`: needs an attribute `round`, one of once, before_weight"),
         ("%y = rms_norm %x, %x {round = once}", 8, "`rms_norm`: needs an attribute `eps`, a number"),
+        (
+            "%y, %z = quantize_dynamic %x {bound = 7, speed = 1}",
+            52,
+            "no attribute `speed`; it has bound, apply, floor, floor_of",
+        ),
+        ("%y, %z = quantize_dynamic %x {bound = 7, floor = 1}", 52, "attribute `floor` says nothing beside the others"),
         ("%y = reduce %x {axes = [0]}", 8, "`reduce` needs an attribute `op`, one of add, mul, max, min"),
         ("%y: f32[s, 8] = neg %x", 3, "`%y` is bf16[s, 8], not f32[s, 8]"),
         ("%y, %z = neg %x", 12, "`neg` has 1 results, 2 are named"),
@@ -197,6 +203,21 @@ fn errors_show_place_and_reason() {
         assert_eq!((error.line, error.column), (2, column), "{error}");
         assert!(error.to_string().contains(body), "{error}");
     }
+}
+
+#[test]
+fn an_attribute_may_say_what_is_usual() {
+    let graph = |attrs: &str| -> Graph {
+        let text = format!(
+            "graph @g(s: 0.., %x: bf16[s, 8]) {{\n  %y, %z = quantize_dynamic %x {{{attrs}}}\n  return %y, %z\n}}"
+        );
+        text.parse().unwrap_or_else(|e| panic!("{e}"))
+    };
+    let usual = graph("bound = 448.0");
+    let said = graph("bound = 448.0, apply = divide, scale = quotient, codes = f8e4m3, floor_of = none");
+    assert!(said.same_as(&usual));
+    assert_eq!(said.to_string(), usual.to_string());
+    assert!(!graph("bound = 448.0, apply = reciprocal").same_as(&usual));
 }
 
 #[test]

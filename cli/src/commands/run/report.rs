@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Made, Outcome, Ran};
 use crate::commands::explain::print_regions;
-use crate::output::{line, table};
+use crate::output::{counted, line, table};
 
 /// The report as JSON.
 pub fn json(outcome: &Outcome) -> Value {
@@ -82,14 +82,17 @@ pub fn print(outcome: &Outcome) -> Result<(), Error> {
     if let Some(compiled) = &outcome.compiled {
         print_regions(&explain(&compiled.fused)?);
         let counts = compiled.program.counts();
+        let several = [
+            (counts.kernels, "kernel"),
+            (counts.copies, "copy"),
+            (counts.matmuls, "matrix product"),
+            (counts.attentions, "attention"),
+            (counts.references, "op"),
+        ];
+        let [kernels, copies, matmuls, attentions, references] = several.map(|(count, noun)| counted(count, noun));
         line(format!(
-            "\n{} kernels, {} copies, {} matrix products, {} attentions, {} ops by reference; compiled {} kernels in {:.1} ms",
-            counts.kernels,
-            counts.copies,
-            counts.matmuls,
-            counts.attentions,
-            counts.references,
-            compiled.kernels.len(),
+            "\n{kernels}, {copies}, {matmuls}, {attentions}, {references} by reference; compiled {} in {:.1} ms",
+            counted(compiled.kernels.len(), "kernel"),
             compile_us(compiled) as f64 / 1e3
         ));
         for fallback in &compiled.fallbacks {

@@ -21,7 +21,7 @@ use crate::passes::rewrite;
 
 #[cfg(test)]
 use equal::same_function;
-use pattern::{Bound, Pattern, patterns};
+use pattern::{Bound, Pattern, ending_in};
 
 /// The pass.
 pub const PASS: Pass = Pass { name: "raise", required: false, run };
@@ -73,7 +73,7 @@ fn find(graph: &Graph) -> BTreeMap<NodeId, Found> {
     let mut found: BTreeMap<NodeId, Found> = BTreeMap::new();
     let mut taken: Vec<Value> = Vec::new();
     for id in graph.node_ids() {
-        let matched = patterns().iter().find_map(|pattern| recognise(graph, pattern, id));
+        let matched = ending_in(graph.node(id).op.name()).iter().find_map(|pattern| recognise(graph, pattern, id));
         let Some((place, matched)) = matched else { continue };
         if found.contains_key(&place) || matched.results.iter().any(|r| taken.contains(r)) {
             continue;

@@ -29,30 +29,41 @@ pub struct Bound {
 /// Dtypes that activations, weights and tables come in.
 const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
+/// The patterns that end in an op of that name, largest first.
+pub fn ending_in(name: &str) -> &'static [Pattern] {
+    static PATTERNS: OnceLock<BTreeMap<String, Vec<Pattern>>> = OnceLock::new();
+    let by_root = PATTERNS.get_or_init(|| {
+        let mut by_root: BTreeMap<String, Vec<Pattern>> = BTreeMap::new();
+        for pattern in patterns() {
+            let Some(root) = pattern.output().and_then(|output| pattern.body.def_node(output)) else { continue };
+            by_root.entry(root.op.name().to_owned()).or_default().push(pattern);
+        }
+        by_root
+    });
+    by_root.get(name).map_or(&[], Vec::as_slice)
+}
+
 /// Every pattern, largest first.
-pub fn patterns() -> &'static [Pattern] {
-    static PATTERNS: OnceLock<Vec<Pattern>> = OnceLock::new();
-    PATTERNS.get_or_init(|| {
-        let mut patterns = Vec::new();
-        for spec in LIST {
-            for composite in (spec.variants)() {
-                let mut bodies: Vec<Pattern> = Vec::new();
-                for types in spec.samples(DType::F32) {
-                    for dtypes in choices(&types) {
-                        let operands = types.iter().zip(dtypes).map(|(t, dtype)| TensorType { dtype, ..t.clone() });
-                        let Some(pattern) = Pattern::of(&composite, operands.collect()) else { continue };
-                        // Dtypes that expand to the same functions and casts are one pattern.
-                        if bodies.iter().all(|other| other.shape() != pattern.shape()) {
-                            bodies.push(pattern);
-                        }
+fn patterns() -> Vec<Pattern> {
+    let mut patterns = Vec::new();
+    for spec in LIST {
+        for composite in (spec.variants)() {
+            let mut bodies: Vec<Pattern> = Vec::new();
+            for types in spec.samples(DType::F32) {
+                for dtypes in choices(&types) {
+                    let operands = types.iter().zip(dtypes).map(|(t, dtype)| TensorType { dtype, ..t.clone() });
+                    let Some(pattern) = Pattern::of(&composite, operands.collect()) else { continue };
+                    // Dtypes that expand to the same functions and casts are one pattern.
+                    if bodies.iter().all(|other| other.shape() != pattern.shape()) {
+                        bodies.push(pattern);
                     }
                 }
-                patterns.append(&mut bodies);
             }
+            patterns.append(&mut bodies);
         }
-        patterns.sort_by_key(|p| std::cmp::Reverse(p.body.nodes().len()));
-        patterns
-    })
+    }
+    patterns.sort_by_key(|p| std::cmp::Reverse(p.body.nodes().len()));
+    patterns
 }
 
 /// Every assignment of dtypes to operands that are float in the sample types.
@@ -80,11 +91,19 @@ impl Pattern {
         self.body.nodes().iter().map(|node| (&node.op, node.operands.as_slice())).collect()
     }
 
+    /// The value that the pattern is rooted at.
+    fn output(&self) -> Option<Value> {
+        Some(before_reshape(&self.body, self.body.outputs().first()?.value))
+    }
+
     /// The pattern rooted at a node, if the node could be the last of the composite. Operands that play the same role,
     /// as in a product of two inputs, are bound as they come, or, if `swapped`, the other way round.
     pub fn find(&self, graph: &Graph, root: NodeId, swapped: bool) -> Option<Bound> {
-        let output = before_reshape(&self.body, self.body.outputs().first()?.value);
-        let Def::Node(..) = self.body.def(output) else { return None };
+        let output = self.output()?;
+        // Most patterns end here, before anything is allocated.
+        if !alike(&self.body.def_node(output)?.op, &graph.node(root).op) {
+            return None;
+        }
         let value = *graph.node(root).results.first()?;
         let mut state = State { operands: vec![None; self.body.inputs().len()], swapped, ..State::default() };
         if !self.value(graph, output, value, &mut state) {
@@ -132,20 +151,17 @@ impl Pattern {
         if let Op::Prim(Prim::Literal(literal)) = &node.op {
             return self.constant(pattern.results[0], *literal, state);
         }
-        let mut orders = vec![node.operands.clone()];
-        if let Op::Prim(Prim::Map(f)) = &node.op
-            && f.spec().commutative
-        {
-            let mut other = node.operands.clone();
-            other.swap(0, 1);
-            orders.push(other);
-            if state.swapped {
-                orders.reverse();
-            }
+        let commutes = matches!(&node.op, Op::Prim(Prim::Map(f)) if f.spec().commutative);
+        if !commutes {
+            // Where this does not fit, the state is given up by whoever had a choice.
+            return pattern.operands.iter().zip(&node.operands).all(|(&p, &v)| self.value(graph, p, v, state));
         }
+        let mut other = node.operands.clone();
+        other.swap(0, 1);
+        let orders = if state.swapped { [&other, &node.operands] } else { [&node.operands, &other] };
         for operands in orders {
             let mut attempt = state.clone();
-            if pattern.operands.iter().zip(&operands).all(|(&p, &v)| self.value(graph, p, v, &mut attempt)) {
+            if pattern.operands.iter().zip(operands).all(|(&p, &v)| self.value(graph, p, v, &mut attempt)) {
                 *state = attempt;
                 return true;
             }
