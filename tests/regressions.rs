@@ -293,6 +293,47 @@ fn keys_hold_what_changes_results_and_nothing_else() {
     assert_ne!(key("1e-6", "x", 64), key("1e-6", "x", 128));
 }
 
+/// vLLM #50773: fused kernels dropped the rounding of scales to powers of two. #33255: scales were wrong where rows are
+/// no multiple of 4.
+#[test]
+fn scales_that_are_powers_of_two_stay_so_behind_a_norm() {
+    let text = format!(
+        "graph @power(s: 0..; %x: bf16[s, 256], %w: bf16[256]) {{
+           %y = rms_norm %x, %w {NORM}
+           %g = reshape %y {{shape = [s, 2, 128]}}
+           %q, %t = quantize_dynamic %g {{bound = 448.0, floor = 1e-10, floor_of = absmax, scale = power_of_two}}
+           return %q, %t
+         }}"
+    );
+    assert_eq!(names(&text).len(), 1, "one kernel");
+    let compiled = compile(&graph(&text), &Target::Cpu, &Options::default()).expect("compiles");
+    let bf16 = |shape: &[usize], of: &dyn Fn(u16) -> f32| {
+        let count = shape.iter().product::<usize>() as u16;
+        let bytes = (0..count).flat_map(|i| half::bf16::from_f32(of(i)).to_le_bytes()).collect();
+        HostTensor { dtype: DType::BF16, shape: shape.to_vec(), bytes }
+    };
+    let weight = bf16(&[256], &|i| f32::from(i % 7) * 0.37 + 0.1);
+    for rows in [1, 3, 5, 8] {
+        let row = bf16(&[rows, 256], &|i| f32::from(i % 23) - 11.5);
+        let results = compiled.program.run(&[&row, &weight], 1).expect("runs");
+        let scales: Vec<f32> = results[1].bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        assert_eq!(scales.len(), 2 * rows);
+        assert!(scales.iter().all(|s| *s > 0.0 && s.to_bits().trailing_zeros() >= 23), "{scales:?}");
+    }
+}
+
+/// TensorRT-LLM, AutoDeploy: a fused op had more arguments than its framework takes.
+#[test]
+fn a_region_takes_no_more_operands_than_a_kernel_may_have() {
+    let inputs: String = (0..150).map(|i| format!(", %x{i}: f32[s, 8]")).collect();
+    let sums: String = (1..150).map(|i| format!("%a{i} = add %a{}, %x{i}\n", i - 1)).collect();
+    let sums = sums.replace("%a0,", "%x0,");
+    let fused = fused(&format!("graph @many(s: 0..{inputs}) {{\n{sums}return %a149\n}}"));
+    let most = fusewright_fusion::region::Limits::default().operands;
+    let regions = &fused.partition.regions;
+    assert!(regions.len() >= 3 && regions.iter().all(|r| r.inputs.len() + r.outputs.len() <= most));
+}
+
 /// ik_llama.cpp #916: the residual that a kernel updates in place overlapped its other outputs.
 #[test]
 fn a_residual_updated_in_place_keeps_clear_of_other_outputs() {
