@@ -76,6 +76,7 @@ pub struct Callable {
     name: String,
     dims: LaunchDims,
     in_place: InPlace,
+    apart: Vec<(usize, String)>,
     module: Arc<dyn Module>,
 }
 
@@ -84,16 +85,21 @@ pub struct Callable {
 /// The outputs of `build` are the outputs of the callable. Everything must fit one kernel: if not, the error says which
 /// op does not join and why.
 ///
+/// What a scatter writes into is overwritten in place: it is no input of the callable but an output, which holds the old
+/// elements before a call and the new ones after it. An output that `build` adds with
+/// [`Builder::add_output`] as the update of an input is the same, if the kernel may write where it reads; if not,
+/// [`Callable::apart`] says why and both are there. Such outputs come before those that `build` returns.
+///
 /// # Errors
 /// Ops whose operands do not fit; ops that do not fuse into one kernel; no kernel for this machine.
 pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Result<Callable, Error> {
     let b = Builder::new("fused");
     let outputs = build(&b).map_err(|e| Error::Input(e.to_string()))?;
-    if outputs.is_empty() {
-        return Err(Error::Input("there are no outputs, so there is nothing to compute".to_owned()));
-    }
     outputs.into_iter().for_each(|value| b.output(value));
     let graph = b.finish();
+    if graph.outputs().is_empty() {
+        return Err(Error::Input("there are no outputs, so there is nothing to compute".to_owned()));
+    }
     fusewright_graph::verify::verify(&graph).map_err(|e| Error::of_diagnostics(&e))?;
     let fused = fuse_graph(&graph, &Options::default())?;
     let [region] = &fused.partition.regions[..] else {
@@ -101,10 +107,12 @@ pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Re
     };
     // The kernel takes the graph's inputs and gives its outputs, in the caller's order.
     let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
-    let artifact = Compiler::new(&Target::Cpu)?.artifact(&region.name, &body)?;
+    let compiler = Compiler::new(&Target::Cpu)?;
+    let artifact = compiler.artifact(&region.name, &body)?;
+    let apart = compiler.refused_in_place(&region.name, &body)?;
     let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
     let (dims, in_place) = (LaunchDims::of(&artifact), InPlace::of(&artifact, body.inputs().len()));
-    Ok(Callable { name: region.name.clone(), dims, in_place, module, graph: body })
+    Ok(Callable { name: region.name.clone(), dims, in_place, apart, module, graph: body })
 }
 
 /// Why the ops of a graph are not one kernel: each op that does not join, and each result that needs none.
@@ -138,9 +146,26 @@ impl Callable {
         &self.name
     }
 
-    /// Types of the inputs, in order.
+    /// Types of the inputs, in order, without those that are overwritten.
     pub fn inputs(&self) -> Vec<&TensorType> {
-        self.graph.inputs().iter().map(|i| self.graph.ty(i.value)).collect()
+        let inputs = self.graph.inputs().iter().enumerate();
+        inputs.filter(|(i, _)| self.overwritten_by(*i).is_none()).map(|(_, input)| self.graph.ty(input.value)).collect()
+    }
+
+    /// The outputs that are overwritten in place, by position, and the name of the input that each is.
+    pub fn overwrites(&self) -> Vec<(usize, &str)> {
+        let inputs = self.graph.inputs();
+        self.in_place.aliases().map(|alias| (alias.output, inputs[alias.input].name.as_str())).collect()
+    }
+
+    /// The outputs that update inputs and are not written where those lie, by position, and why.
+    pub fn apart(&self) -> &[(usize, String)] {
+        &self.apart
+    }
+
+    /// The output that overwrites an input.
+    fn overwritten_by(&self, input: usize) -> Option<usize> {
+        self.in_place.aliases().find(|alias| alias.input == input).map(|alias| alias.output)
     }
 
     /// Types of the outputs, in order.
@@ -148,17 +173,28 @@ impl Callable {
         self.graph.outputs().iter().map(|o| self.graph.ty(o.value)).collect()
     }
 
-    /// Computes the outputs on `threads` threads; the bits do not depend on how many.
+    /// Computes the outputs on `threads` threads; the bits do not depend on how many. Outputs that
+    /// [`Callable::overwrites`] lists hold the old elements of their inputs.
     ///
     /// # Errors
     /// Tensors whose number, dtype, shape or length do not fit, named; a launch that fails.
     pub fn call(&self, inputs: &[TensorRef<'_>], outputs: &mut [TensorMut<'_>], threads: usize) -> Result<(), Error> {
-        let given: Vec<(DType, &[usize])> = inputs.iter().map(|t| (t.dtype, t.shape)).collect();
-        let binding = bind(&self.graph, &given)?;
-        let types = self.outputs();
+        let (types, reads) = (self.outputs(), self.inputs().len());
+        if reads != inputs.len() {
+            return Err(Error::Call(format!("`{}` takes {reads} inputs, got {}", self.graph.name(), inputs.len())));
+        }
         if types.len() != outputs.len() {
             return Err(Error::Call(format!("`{}` has {} outputs, got {}", self.name, types.len(), outputs.len())));
         }
+        let mut read = inputs.iter();
+        let mut given: Vec<(DType, &[usize])> = Vec::with_capacity(self.graph.inputs().len());
+        for i in 0..self.graph.inputs().len() {
+            given.extend(match self.overwritten_by(i) {
+                Some(output) => Some((outputs[output].dtype, outputs[output].shape)),
+                None => read.next().map(|t| (t.dtype, t.shape)),
+            });
+        }
+        let binding = bind(&self.graph, &given)?;
         for (i, (ty, output)) in types.iter().zip(outputs.iter()).enumerate() {
             let expected = ty.shape.iter().map(|e| e.eval(&|s| binding.get(s).copied())).collect::<Result<Vec<_>, _>>();
             let expected = expected.map_err(|e| Error::Call(e.to_string()))?;
@@ -175,13 +211,17 @@ impl Callable {
                 return Err(Error::Call(format!("a tensor {dtype}{shape:?} has {got} bytes")));
             }
         }
-        let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape).chain(outputs.iter().map(|t| t.shape)).collect();
+        let shapes: Vec<&[usize]> = given.iter().map(|t| t.1).chain(outputs.iter().map(|t| t.shape)).collect();
         let (dims, rows) = self.dims.resolve(&shapes, &binding).map_err(Error::Call)?;
-        for alias in self.in_place.aliases().filter(|alias| alias.begins) {
-            outputs[alias.output].bytes.copy_from_slice(inputs[alias.input].bytes);
+        let mut read = inputs.iter();
+        let mut args: Vec<Arg<'_>> = Vec::with_capacity(given.len() + outputs.len());
+        for i in 0..given.len() {
+            args.extend(match self.overwritten_by(i) {
+                Some(output) => Some(Arg::Same(given.len() + output)),
+                None => read.next().map(|t| Arg::In(t.bytes)),
+            });
         }
-        let reads = inputs.iter().map(|t| Arg::In(t.bytes));
-        let mut args: Vec<Arg<'_>> = reads.chain(outputs.iter_mut().map(|t| Arg::Out(t.bytes))).collect();
+        args.extend(outputs.iter_mut().map(|t| Arg::Out(t.bytes)));
         let launched = self.module.launch(&mut args, &dims, rows, threads.max(1));
         launched.map_err(|e| Error::Device(format!("{}: {e}", self.name)))
     }

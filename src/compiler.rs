@@ -5,10 +5,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use fusewright_abi::{KernelArtifact, Target};
+use fusewright_abi::{KernelArtifact, ParamAccess, Target};
 use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
-use fusewright_codegen::kernel::{InstError, Kernel, verify};
+use fusewright_codegen::kernel::{InstError, Kernel, ParamId, verify};
+use fusewright_codegen::lower::in_place::why_not;
 use fusewright_codegen::lower::{LowerError, lower};
 use fusewright_codegen::schedule::Schedule;
 use fusewright_graph::Graph;
@@ -89,6 +90,14 @@ pub struct Compilation {
     pub bytes: usize,
 }
 
+/// A kernel as lowered and as expanded for the target.
+struct Forms {
+    lowered: Kernel,
+    expanded: Kernel,
+    /// Why the backend did not take outputs in the memory of inputs.
+    refused: Option<String>,
+}
+
 impl Compiler {
     /// A compiler for a target.
     ///
@@ -116,6 +125,41 @@ impl Compiler {
     /// # Errors
     /// A body without a row program.
     pub fn kernel(&self, name: &str, body: &Graph) -> Result<(Kernel, Kernel), CompileError> {
+        self.forms(name, body).map(|forms| (forms.lowered, forms.expanded))
+    }
+
+    /// Why outputs of a body that update inputs may not be written where those lie, by the positions of the outputs.
+    ///
+    /// # Errors
+    /// A body without a row program.
+    pub fn refused_in_place(&self, name: &str, body: &Graph) -> Result<Vec<(usize, String)>, CompileError> {
+        let Forms { lowered, refused, .. } = self.forms(name, body)?;
+        let inputs = body.inputs().len();
+        let mut reasons = Vec::new();
+        for (i, output) in body.outputs().iter().enumerate() {
+            let param = ParamId((inputs + i) as u32);
+            let updated = output.updates.as_ref().and_then(|name| body.inputs().iter().position(|x| x.name == *name));
+            let Some(input) = updated.filter(|_| lowered.param(param).alias.is_none()) else { continue };
+            let why = why_not(&lowered, ParamId(input as u32), param).or_else(|| refused.clone());
+            reasons.extend(why.map(|why| (i, why)));
+        }
+        Ok(reasons)
+    }
+
+    /// The kernel of a body. If the backend does not take outputs in the memory of inputs, they are apart.
+    fn forms(&self, name: &str, body: &Graph) -> Result<Forms, CompileError> {
+        let (lowered, expanded) = self.lowered(name, body)?;
+        if expanded.params.iter().any(|p| p.access == ParamAccess::Out && p.alias.is_some())
+            && let Err(BackendError::Unsupported { reason, .. }) = self.backend.emit(&expanded, &self.target)
+        {
+            let apart = (0..body.outputs().len()).fold(body.clone(), |body, i| body.with_update(i, None));
+            let (lowered, expanded) = self.lowered(name, &apart)?;
+            return Ok(Forms { lowered, expanded, refused: Some(reason) });
+        }
+        Ok(Forms { lowered, expanded, refused: None })
+    }
+
+    fn lowered(&self, name: &str, body: &Graph) -> Result<(Kernel, Kernel), CompileError> {
         let kernel = lower(&identifier(name), body, &self.schedule)?;
         verify(&kernel).map_err(|e| CompileError::Internal(format!("lowering `{name}`: {e}")))?;
         let expanded = expand(&kernel, column(&self.target))?;

@@ -212,6 +212,58 @@ fn a_call_that_does_not_fit_changes_nothing() {
     assert_eq!(refused(&cut, &[2]), "a tensor f32[32, 16] takes 2048 bytes, has 7");
 }
 
+const NORM: &str = "{eps = 1e-6, round = once}";
+
+#[test]
+fn residuals_are_updated_in_place() {
+    let text = format!(
+        "graph @residual(s: 0..; %x: bf16[s, 48], %r: bf16[s, 48], %w: bf16[48]) {{\n  %h = add %x, %r\n  \
+         %y = rms_norm %h, %w {NORM}\n  return %y, %h updates %r\n}}\n"
+    );
+    let placement = placed(&text, &[5, 0, 1, 64]);
+    assert_eq!((reasons(&placement), placement.copied()), (vec!["in place"], 0));
+    // The value that the norm stores may take the place as well: its loads are of the same elements.
+    let text = format!(
+        "graph @norm(s: 0..; %r: bf16[s, 48], %w: bf16[48]) {{\n  %y = rms_norm %r, %w {NORM}\n  \
+         return %y updates %r\n}}\n"
+    );
+    assert_eq!(reasons(&placed(&text, &[5, 0, 1, 64])), ["in place"]);
+}
+
+/// Layers that each add to the residual and read it normed, between products: one buffer from first to last.
+#[test]
+fn a_residual_through_layers_stays_in_place() {
+    let layers = 4;
+    let mut text =
+        String::from("graph @layers(s: 1..; %x: f32[s, 32], %r: f32[s, 32], %w: f32[32], %m: f32[32, 32]) {\n");
+    for i in 0..layers {
+        let (x, r) =
+            (if i == 0 { "x".into() } else { format!("p{i}") }, if i == 0 { "r".into() } else { format!("h{i}") });
+        let next = i + 1;
+        text += &format!(
+            "  %h{next} = add %{x}, %{r}\n  %y{next} = rms_norm %h{next}, %w {NORM}\n  \
+             %p{next} = matmul %y{next}, %m {{out = f32}}\n"
+        );
+    }
+    text += &format!("  return %p{layers}, %h{layers} updates %r\n}}\n");
+    let placement = placed(&text, &[6, 1, 40]);
+    assert_eq!((reasons(&placement), placement.copied()), (vec!["in place"], 0));
+}
+
+#[test]
+fn rows_that_read_what_others_write_are_apart() {
+    let text = "graph @turned(s: 1..; %x: f32[8, 8], %r: f32[8, 8]) {\n  %t = permute %r {perm = [1, 0]}\n  \
+                %h = add %x, %t\n  return %h updates %r\n}\n";
+    let placement = placed(text, &[1]);
+    assert_eq!(reasons(&placement), ["other rows or lanes read an old element than the one that overwrites it"]);
+    assert_eq!(placement.copied(), 8 * 8 * 4);
+    let text = "graph @half(s: 1..; %r: f32[s, 8]) {\n  %a = slice %r {axis = 1, start = 0, end = 4}\n  \
+                %b = slice %r {axis = 1, start = 4, end = 8}\n  %h = cat %b, %a {axis = 1}\n  \
+                %n = neg %h\n  return %n updates %r\n}\n";
+    let placement = placed(text, &[3, 1, 9]);
+    assert_eq!(reasons(&placement), ["other rows or lanes read an old element than the one that overwrites it"]);
+}
+
 /// Models whose exports overwrite inputs: the same bits in the caller's tensors as in results of their own.
 #[test]
 fn exported_models_update_their_inputs_in_place() {

@@ -1,6 +1,6 @@
 //! `fuse`: what it says of ops that are not one kernel.
 
-use fusewright::graph::{Builder, DType, Prim, TensorType, TypeError, Value};
+use fusewright::graph::{Builder, DType, Op, Prim, TensorType, TypeError, Value};
 use fusewright::{TensorMut, TensorRef, fuse};
 
 fn lanes(b: &Builder, name: &str) -> Value {
@@ -84,4 +84,38 @@ fn an_index_out_of_range_stays_in_memory() {
     let inputs = [TensorRef::new(&x, &[4, 2]), TensorRef::new(&places, &[4])];
     kernel.call(&inputs, &mut [TensorMut::new(&mut out, &[4, 2])], 1).expect("it runs");
     assert_eq!(out, [0.0, 1.0, 0.0, 1.0, 36.0, 49.0, 36.0, 49.0]);
+}
+
+#[test]
+fn an_output_that_overwrites_an_input_is_one_tensor() {
+    let rows = |b: &Builder| TensorType::new(DType::F32, [b.symbol("rows", 0, None), 3.into()]);
+    let kernel = fuse(|b| {
+        let (x, r) = (b.input("x", rows(b)), b.input("r", rows(b)));
+        b.add_output(b.add(x, r)?, Some("r".to_owned()));
+        Ok(vec![])
+    })
+    .expect("one kernel");
+    assert_eq!((kernel.overwrites(), kernel.inputs().len()), (vec![(0, "r")], 1));
+    let (x, mut r) = ([1.0f32, 2.0, 3.0], [10.0f32, 20.0, 30.0]);
+    kernel.call(&[TensorRef::new(&x, &[1, 3])], &mut [TensorMut::new(&mut r, &[1, 3])], 1).expect("it fits");
+    assert_eq!(r, [11.0, 22.0, 33.0]);
+    let both = kernel.call(&[TensorRef::new(&x, &[1, 3]); 2], &mut [TensorMut::new(&mut r, &[1, 3])], 1);
+    assert_eq!(both.expect_err("the residual is no input").to_string(), "`fused` takes 1 inputs, got 2");
+    let short = kernel.call(&[TensorRef::new(&x, &[1, 3])], &mut [TensorMut::new(&mut [0.0f32; 6], &[2, 3])], 1);
+    let message = short.expect_err("the residual has as many rows").to_string();
+    assert_eq!(message, "input `r` is f32[rows, 3], got f32[2, 3]: axis 0 must be rows = 1, not 2");
+}
+
+#[test]
+fn an_output_that_may_not_overwrite_its_input_is_apart() {
+    let kernel = fuse(|b| {
+        let r = b.input("r", TensorType::new(DType::F32, [3.into(), 3.into()]));
+        let turned = b.op(Op::Prim(Prim::Permute { perm: vec![1, 0] }), &[r])?[0];
+        b.add_output(b.add(turned, turned)?, Some("r".to_owned()));
+        Ok(vec![])
+    })
+    .expect("one kernel");
+    assert_eq!((kernel.overwrites().len(), kernel.inputs().len()), (0, 1));
+    let why = "other rows or lanes read an old element than the one that overwrites it";
+    assert_eq!(kernel.apart(), [(0, why.to_owned())]);
 }

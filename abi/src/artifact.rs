@@ -29,7 +29,8 @@ pub struct Param {
     pub rank: u32,
     /// Elements that the kernel may touch, for concrete integer arguments.
     pub elements: Count,
-    /// Index of the parameter whose elements this one holds at the launch, in the same memory or copied.
+    /// Index of the parameter whose memory this one may be. What is [`ParamAccess::InOut`] holds its elements at the
+    /// launch, be it in the same memory or copied.
     pub alias: Option<usize>,
 }
 

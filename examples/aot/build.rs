@@ -8,5 +8,6 @@ fn main() -> Result<(), fusewright::Error> {
     let mut script = BuildScript::new()?;
     script.kernel("add_rms_norm_fp8_token", bodies::add_rms_norm_fp8_token)?;
     script.kernel("silu_mul_fp8_group128", bodies::silu_mul_fp8_group128)?;
+    script.kernel("add_rms_norm_cache", bodies::add_rms_norm_cache)?;
     script.finish()
 }

@@ -69,7 +69,8 @@ fn renamed(graph: &Graph) -> Result<Graph, TypeError> {
         map.extend(node.results.iter().copied().zip(b.op(op, &operands)?));
     }
     for output in graph.outputs() {
-        b.output(map[&output.value]);
+        let updated = output.updates.as_ref().and_then(|name| graph.inputs().iter().position(|i| i.name == *name));
+        b.add_output(map[&output.value], updated.map(|i| format!("x{i}")));
     }
     Ok(b.finish())
 }

@@ -323,6 +323,12 @@ impl Graph {
         Ok(builder.finish())
     }
 
+    /// The same graph, whose output at that position overwrites the input of that name, or none.
+    pub fn with_update(mut self, output: usize, input: Option<String>) -> Graph {
+        self.outputs[output].updates = input;
+        self
+    }
+
     /// Number of nodes and of values.
     pub(crate) fn extent(&self) -> (usize, usize) {
         (self.nodes.len(), self.values.len())

@@ -41,7 +41,8 @@ fn rust_type(dtype: DType) -> &'static str {
 }
 
 /// A safe function `name` that checks lengths and calls the artifact's symbol for all rows on the caller's thread.
-/// Symbols of the shapes are arguments named like them, before the tensors.
+/// Symbols of the shapes are arguments named like them, before the tensors. An output in the memory of an input is no
+/// argument of its own: the input is then overwritten.
 ///
 /// # Errors
 /// A name that is no identifier, or a shape that is no sum of products of its symbols.
@@ -56,8 +57,8 @@ pub(super) fn function(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -
     }
     let mut text = documentation(kernel, artifact);
     let mut arguments: Vec<String> = symbols.iter().map(|s| format!("{s}: usize")).collect();
-    arguments.extend(kernel.params.iter().map(|param| {
-        let mutable = if param.access == ParamAccess::In { "" } else { "mut " };
+    arguments.extend(given(kernel).map(|(i, param)| {
+        let mutable = if param.access == ParamAccess::In && !is_overwritten(kernel, i) { "" } else { "mut " };
         format!("{}: &{mutable}[{}]", param.name, rust_type(param.dtype))
     }));
     let (arguments, checks, launch) =
@@ -72,17 +73,27 @@ pub(super) fn function(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -
     Ok(text)
 }
 
+/// The parameters that are arguments, and their indices.
+fn given(kernel: &Kernel) -> impl Iterator<Item = (usize, &Param)> {
+    kernel.params.iter().enumerate().filter(|(_, param)| param.alias.is_none())
+}
+
+/// Whether an output lies in the memory of a parameter.
+fn is_overwritten(kernel: &Kernel, param: usize) -> bool {
+    kernel.params.iter().any(|p| p.alias.is_some_and(|alias| alias.0 as usize == param))
+}
+
 fn documentation(kernel: &Kernel, artifact: &KernelArtifact) -> String {
     let mut lines = vec![format!("Kernel `{}`, made ahead of time.", artifact.name), String::new()];
-    for param in &kernel.params {
+    for (i, param) in given(kernel) {
         let shape: Vec<String> = param.shape.iter().map(ToString::to_string).collect();
         let access = match param.access {
+            ParamAccess::In if is_overwritten(kernel, i) => "overwritten",
             ParamAccess::In => "read",
             ParamAccess::Out => "written",
             ParamAccess::InOut => "overwritten",
         };
-        let begins = param.alias.map_or(String::new(), |p| format!("; holds what `{}` does", kernel.param(p).name));
-        lines.push(format!("* `{}`: `{}[{}]`, {access}{begins}", param.name, param.dtype, shape.join(", ")));
+        lines.push(format!("* `{}`: `{}[{}]`, {access}", param.name, param.dtype, shape.join(", ")));
     }
     lines.extend(
         ["", "# Errors", "The name of the first argument whose length or value does not fit; nothing is written."]
@@ -96,7 +107,7 @@ fn checks(kernel: &Kernel, symbols: &BTreeSet<&str>) -> Result<String, Error> {
     let check =
         |condition: String, name: &str| format!("    if {condition} {{\n        return Err(\"{name}\");\n    }}\n");
     let mut text: String = symbols.iter().map(|s| check(format!("i64::try_from({s}).is_err()"), s)).collect();
-    for param in &kernel.params {
+    for (_, param) in given(kernel) {
         let elements = expression(&fusewright_graph::dim::product(&param.shape))?;
         let length = if param.dtype.bits() < 8 { format!("{elements}.div_ceil(2)") } else { elements };
         text += &check(format!("{}.len() != {length}", param.name), &param.name);
@@ -104,20 +115,34 @@ fn checks(kernel: &Kernel, symbols: &BTreeSet<&str>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// The call of the kernel, in one statement, so that no local name can hide an argument.
+/// The call of the kernel. No name that it brings hides an argument.
 fn launch(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -> Result<String, Error> {
-    let mut callee = "kernel".to_owned();
-    let taken = |callee: &String| {
-        kernel.params.iter().map(|p| &p.name).chain(kernel.dims.iter().map(|d| &d.name)).any(|n| n == callee)
+    let fresh = |name: &str| {
+        let mut fresh = name.to_owned();
+        let taken = |fresh: &String| {
+            kernel.params.iter().map(|p| &p.name).chain(kernel.dims.iter().map(|d| &d.name)).any(|n| n == fresh)
+        };
+        while taken(&fresh) {
+            fresh.push('_');
+        }
+        fresh
     };
-    while taken(&callee) {
-        callee.push('_');
+    let callee = fresh("kernel");
+    // Both parameters of one memory take one address.
+    let mut shared = String::new();
+    for (_, param) in given(kernel).filter(|(i, _)| is_overwritten(kernel, *i)) {
+        let address = fresh(&format!("{}_address", param.name));
+        shared += &format!("    let {address}: *mut u8 = {}.as_mut_ptr().cast();\n", param.name);
     }
-    let pointer = |p: &Param| match p.access {
-        ParamAccess::In => format!("{}.as_ptr().cast_mut().cast()", p.name),
-        ParamAccess::Out | ParamAccess::InOut => format!("{}.as_mut_ptr().cast()", p.name),
+    let pointer = |(i, p): (usize, &Param)| {
+        let of = p.alias.map_or(i, |alias| alias.0 as usize);
+        match p.access {
+            _ if is_overwritten(kernel, of) => fresh(&format!("{}_address", kernel.params[of].name)),
+            ParamAccess::In => format!("{}.as_ptr().cast_mut().cast()", p.name),
+            ParamAccess::Out | ParamAccess::InOut => format!("{}.as_mut_ptr().cast()", p.name),
+        }
     };
-    let pointers: Vec<String> = kernel.params.iter().map(pointer).collect();
+    let pointers: Vec<String> = kernel.params.iter().enumerate().map(pointer).collect();
     let value = |d: &fusewright_abi::DimArg| match d.source {
         DimSource::Extent { .. } | DimSource::Symbol => Ok(format!("{} as i64", d.name)),
         DimSource::Stride { .. } => Err(Error::Input(format!("kernel `{name}` takes strides"))),
@@ -128,7 +153,7 @@ fn launch(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -> Result<Stri
     Ok(format!(
         "    unsafe extern \"C\" {{\n        \
          #[link_name = \"{symbol}\"]\n        \
-         fn {callee}(buffers: *const *mut u8, dims: *const i64, begin: i64, end: i64);\n    }}\n    \
+         fn {callee}(buffers: *const *mut u8, dims: *const i64, begin: i64, end: i64);\n    }}\n{shared}    \
          // SAFETY: every buffer has the length that its shape says, the kernel keeps within shapes, and it only\n    \
          // reads what is borrowed for reading.\n    \
          unsafe {{ {callee}([{pointers}].as_ptr(), [{dims}].as_ptr(), 0, {rows} as i64) }};\n"

@@ -6,9 +6,10 @@
 //!
 //! * `name` and `symbol`: what its code is called, unique in the bundle; `pattern`: the fused pattern;
 //! * `target`, `file` (relative to the manifest) and `key` (hash of everything that changes the code);
-//! * `params`: buffers in the order of arguments: `name`, `dtype`, `access` (`in`, `out`, `inout`), `rank`, `shape` and,
-//!   where the buffer holds at the launch what another does, that one's index as `alias`,
-//!   one expression over the symbols per axis;
+//! * `params`: buffers in the order of arguments: `name`, `dtype`, `access` (`in`, `out`, `inout`), `rank`, `shape` with
+//!   one expression over the symbols per axis, `read`, whether the kernel loads from it, and, of an output that may be
+//!   given the address of an input, that one's index as `alias`. One that is `inout` holds the input's elements at the
+//!   launch; where the input is not `read`, any address will do for it;
 //! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
 //!   `{"stride": [param, axis]}` in elements, or `"symbol"`, given by the caller;
 //! * `rows`: the number of rows, `blocks_per_row` and `threads` of a launch; the first two are expressions over the names
@@ -23,7 +24,7 @@ use std::path::Path;
 
 use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ParamAccess, Target};
 use fusewright_codegen::backend::for_target;
-use fusewright_codegen::kernel::Kernel;
+use fusewright_codegen::kernel::{InstOp, Kernel};
 use fusewright_fusion::key::body_key;
 use fusewright_graph::Graph;
 use serde_json::{Value, json};
@@ -41,6 +42,8 @@ pub struct BundleEntry {
     pub artifact: KernelArtifact,
     /// Extents of its buffers in order, as expressions over its integer arguments.
     pub shapes: Vec<Vec<String>>,
+    /// Whether each buffer is loaded from, in order.
+    pub read: Vec<bool>,
     /// Name of the file that holds its code.
     pub file: String,
 }
@@ -133,7 +136,8 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target) -> Result<(),
             Ok(artifact) => {
                 let file = format!("{subfolder}/{}.{}", artifact.name, artifact.payload.kind.extension());
                 let (kernel, _) = compiler.kernel(&name, &body)?;
-                entries.push(BundleEntry { pattern: region.name.clone(), artifact, shapes: shapes(&kernel), file });
+                let (shapes, read) = (shapes(&kernel), read(&kernel));
+                entries.push(BundleEntry { pattern: region.name.clone(), artifact, shapes, read, file });
             }
             Err(error) => match Error::from(error) {
                 Error::Input(reason) => {
@@ -165,6 +169,12 @@ fn shapes(kernel: &Kernel) -> Vec<Vec<String>> {
     kernel.params.iter().map(|p| p.shape.iter().map(ToString::to_string).collect()).collect()
 }
 
+fn read(kernel: &Kernel) -> Vec<bool> {
+    let insts = || kernel.segments.iter().flat_map(|s| &s.insts);
+    let loads = |i: usize| insts().any(|inst| matches!(inst.op, InstOp::Load { param, .. } if param.0 as usize == i));
+    (0..kernel.params.len()).map(loads).collect()
+}
+
 fn entry(entry: &BundleEntry) -> Value {
     let artifact = &entry.artifact;
     let access = |a: ParamAccess| match a {
@@ -172,10 +182,10 @@ fn entry(entry: &BundleEntry) -> Value {
         ParamAccess::Out => "out",
         ParamAccess::InOut => "inout",
     };
-    let params = artifact.params.iter().zip(&entry.shapes);
-    let params = params.map(|(p, shape)| {
+    let params = artifact.params.iter().zip(entry.shapes.iter().zip(&entry.read));
+    let params = params.map(|(p, (shape, read))| {
         let mut entry =
-            json!({ "name": p.name, "dtype": p.dtype.name(), "access": access(p.access), "rank": p.rank, "shape": shape });
+            json!({ "name": p.name, "dtype": p.dtype.name(), "access": access(p.access), "rank": p.rank, "shape": shape, "read": read });
         if let Some(alias) = p.alias {
             entry["alias"] = json!(alias);
         }

@@ -28,7 +28,8 @@ use crate::{Error, Options, fuse_graph, write_whole};
 /// ```
 ///
 /// The crate then holds `include!(concat!(env!("OUT_DIR"), "/fusewright_kernels.rs"));` and calls `scale(s, &x, &mut out0)`:
-/// the symbols of the shapes, the inputs, the outputs. The kernels use the vector instructions of the building machine.
+/// the symbols of the shapes, the inputs, the outputs. What a scatter writes into, and an input that an output updates
+/// ([`Builder::add_output`]) in place, is one `&mut` argument, at the place of the input. The kernels use the vector instructions of the building machine.
 #[derive(Debug)]
 pub struct BuildScript {
     compiler: Compiler,

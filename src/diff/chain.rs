@@ -147,6 +147,10 @@ fn launch(
     let begins_as =
         |param: &Param| param.alias.and_then(|p| operands.get(p.0 as usize)).map_or(Vec::new(), Tensor::to_bytes);
     let buffer = |(param, shape): (&Param, &Vec<usize>)| {
+        // What may lie in the memory of an input does, so that rows that overwrite what others read are met.
+        if let (ParamAccess::Out, Some(input)) = (param.access, param.alias) {
+            return Buffer::Same(input.0 as usize);
+        }
         Buffer::Bytes(match param.access {
             ParamAccess::In => given.next().map(Tensor::to_bytes).unwrap_or_default(),
             ParamAccess::InOut if param.alias.is_some() => begins_as(param),
@@ -158,6 +162,7 @@ fn launch(
     run(kernel, &mut buffers, &dims, 0..rows).map_err(|e| failed(e.to_string()))?;
     let outputs = kernel.params.iter().zip(shapes).zip(&buffers).filter(|((p, _), _)| p.access != ParamAccess::In);
     let tensor = |((param, shape), buffer): ((&Param, &Vec<usize>), &Buffer)| {
+        let buffer = if let Buffer::Same(input) = buffer { &buffers[*input] } else { buffer };
         Tensor::from_bytes(param.dtype, shape, buffer.bytes()).map_err(|e| failed(e.to_string()))
     };
     outputs.map(tensor).collect()

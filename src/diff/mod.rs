@@ -3,6 +3,7 @@
 //! | way | compared with | how |
 //! |---|---|---|
 //! | the program on the CPU, one thread | the same on three threads | to the bit |
+//! | the program | the same, inputs that it updates overwritten in place | to the bit |
 //! | the program | its kernels in the Kernel IR interpreter, as expanded for the target | to the bit |
 //! | a kernel as expanded | the same as lowered, unless a function of it is approximate | to the bit |
 //! | the program | one kernel per op | to the bit |
@@ -160,6 +161,7 @@ impl Ways {
         let got = run(&self.fused, inputs, 1, symbols)?;
         let op_by_op = run(&self.unfused, inputs, 1, symbols)?;
         same("threads change bits", symbols, &run(&self.fused, inputs, THREADS, symbols)?, &got)?;
+        same("overwriting inputs changes bits", symbols, &run_in_place(&self.fused, inputs, symbols)?, &got)?;
         if agreement.fallbacks.is_empty() {
             let chain = Chain::of(&self.fused.fused, &self.compiler, symbols)?;
             same("machine code is not its kernel", symbols, &got, &chain.run(inputs)?)?;
@@ -187,6 +189,14 @@ fn run(compiled: &Compiled, inputs: &[Tensor], threads: usize, symbols: &Symbols
     let given = inputs.iter().map(HostTensor::of).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let given: Vec<&HostTensor> = given.iter().collect();
     let results = compiled.program.run_guarded(&given, threads).map_err(failed)?;
+    results.iter().map(|t| crate::check::to_tensor(t).map_err(failed)).collect()
+}
+
+/// The results where every input that an output updates is overwritten.
+fn run_in_place(compiled: &Compiled, inputs: &[Tensor], symbols: &Symbols) -> Result<Vec<Tensor>, Difference> {
+    let failed = |e: Error| Difference::new("the program fails", format!("{e}{}", at(symbols)));
+    let given = inputs.iter().map(HostTensor::of).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let (results, _) = compiled.program.run_overwriting(given, THREADS).map_err(failed)?;
     results.iter().map(|t| crate::check::to_tensor(t).map_err(failed)).collect()
 }
 

@@ -202,6 +202,7 @@ impl Build<'_> {
         let kernel = Arc::new(CompiledKernel {
             dims: LaunchDims::of(&artifact),
             in_place: InPlace::of(&artifact, body.inputs().len()),
+            apart: self.compiler.refused_in_place(name, body).map_err(Error::from)?,
             module,
         });
         self.kernels.insert(key, Arc::clone(&kernel));

@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use fusewright_abi::DType;
-use fusewright_graph::Graph;
 use fusewright_graph::tensor::check_memory;
+use fusewright_graph::{Graph, InputKind, Output};
 
 use crate::host::zeroed;
 use crate::{Error, HostTensor};
@@ -125,6 +125,35 @@ impl Program {
     /// As [`Program::run`], and an input that is given to be overwritten and that no output updates.
     pub fn run_in_place(&self, inputs: &mut [Argument<'_>], threads: usize) -> Result<Vec<Option<HostTensor>>, Error> {
         self.call(inputs, threads, false, |planned, memory| self.outputs(planned, memory))
+    }
+
+    /// As [`Program::run`], on tensors of which those that the graph updates are overwritten; all outputs, wherever they
+    /// were written, and where that was.
+    ///
+    /// # Errors
+    /// As [`Program::run`].
+    pub fn run_overwriting(
+        &self,
+        mut inputs: Vec<HostTensor>,
+        threads: usize,
+    ) -> Result<(Vec<HostTensor>, Placement), Error> {
+        let users: Vec<&str> =
+            self.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).map(|i| i.name.as_str()).collect();
+        let updates = |name: &str| self.graph.outputs().iter().any(|o| o.updates.as_deref() == Some(name));
+        let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(inputs.len());
+        for (i, tensor) in inputs.iter_mut().enumerate() {
+            let overwritten = users.get(i).is_some_and(|name| updates(name));
+            arguments.push(if overwritten { Argument::InOut(tensor) } else { Argument::Read(tensor) });
+        }
+        let placement = self.placement(&arguments)?;
+        let run = |planned: &Planned, memory: &mut Memory<'_>| self.outputs(planned, memory);
+        let results = self.call(&mut arguments, threads, true, run)?;
+        drop(arguments);
+        let taken = |(output, result): (&Output, Option<HostTensor>)| {
+            let user = output.updates.as_ref().and_then(|name| users.iter().position(|user| user == name));
+            result.or_else(|| user.map(|user| inputs[user].clone()))
+        };
+        Ok((self.graph.outputs().iter().zip(results).filter_map(taken).collect(), placement))
     }
 
     /// As [`Program::run`], with guard bytes behind every buffer that a kernel writes, checked after its launch.

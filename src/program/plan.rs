@@ -296,11 +296,13 @@ impl<'a> Planner<'a> {
     fn place(&mut self, at: usize, output: usize, slot: &Slot) -> Result<Place, Error> {
         let step = &self.steps[at];
         let value = step.outputs[output];
-        let alias = match &step.work {
-            Work::Kernel(kernel) => kernel.in_place.of_output(output),
-            _ => None,
+        let (alias, mut reason) = match &step.work {
+            Work::Kernel(kernel) => {
+                let apart = kernel.apart.iter().find(|(i, _)| *i == output).map(|(_, why)| why.clone());
+                (kernel.in_place.of_output(output), apart)
+            }
+            _ => (None, None),
         };
-        let mut reason = None;
         if let Some(alias) = alias {
             match self.shared(at, alias.input, slot)? {
                 Ok(place) => {

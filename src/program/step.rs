@@ -42,6 +42,8 @@ pub(crate) enum Work {
 pub(crate) struct CompiledKernel {
     pub dims: LaunchDims,
     pub in_place: InPlace,
+    /// Outputs that were to lie in the memory of inputs and may not, by position, and why.
+    pub apart: Vec<(usize, String)>,
     pub module: Arc<dyn Module>,
 }
 

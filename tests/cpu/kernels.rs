@@ -342,6 +342,33 @@ fn rotating_in_place_the_wrong_way_is_refused_and_the_right_way_runs() {
 }
 
 #[test]
+fn one_memory_for_two_parameters_needs_an_alias() {
+    use fusewright_runtime::Arg;
+    let text = "kernel @add(s = extent(x, 0)) rows s {
+           param %x: f32[s, 4] in
+           param %r: f32[s, 4] in
+           param %y: f32[s, 4] out alias(%r)
+           segment @m inner 1 {
+             %0 = load x[row*4 + lane] : row<f32, 4>
+             %1 = load r[row*4 + lane] : row<f32, 4>
+             %2 = add %0, %1
+             store y[row*4 + lane], %2
+           }
+         }";
+    let (_, module) = crate::support::load(&crate::support::kernel(text));
+    let bytes = |values: [f32; 4]| values.map(f32::to_le_bytes).concat();
+    let (x, mut r) = (bytes([1.0, 2.0, 3.0, 4.0]), bytes([10.0, 20.0, 30.0, 40.0]));
+    module.launch(&mut [Arg::In(&x), Arg::Same(2), Arg::Out(&mut r)], &[1], 1, 1).expect("%y may lie where %r does");
+    assert_eq!(r, bytes([11.0, 22.0, 33.0, 44.0]));
+    for mut args in [[Arg::Same(2), Arg::In(&x)], [Arg::In(&x), Arg::Same(0)], [Arg::In(&x), Arg::Same(9)]] {
+        let [first, second] = &mut args;
+        let (first, second) = (std::mem::replace(first, Arg::In(&[])), std::mem::replace(second, Arg::In(&[])));
+        let error = module.launch(&mut [first, second, Arg::Out(&mut r)], &[1], 1, 1).expect_err("no alias");
+        assert!(error.to_string().contains("may not share the memory of parameter"), "{error}");
+    }
+}
+
+#[test]
 fn strided_rows_and_lanes() {
     for n in [1, 5, 16, 33] {
         let text = "kernel @t(s = extent(x, 0), n = extent(x, 1)) rows s {

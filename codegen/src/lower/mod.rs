@@ -8,6 +8,7 @@
 //! Lowering refuses what has no row program, naming the node; the caller then runs the body unfused.
 
 mod emit;
+pub mod in_place;
 mod places;
 mod space;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use fusewright_abi::ParamAccess;
 use fusewright_fusion::region::{self, Stored};
 use fusewright_graph::axes::AxisMap;
 use fusewright_graph::padding::Pad;
-use fusewright_graph::{Dim, Graph, InputKind, NodeId};
+use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId};
 
 use crate::kernel::verify::MAX_LANES;
 use crate::kernel::{DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Segment, Source, Val};
@@ -58,7 +59,8 @@ pub trait Orders {
 }
 
 /// Lowers a body of primitives to one kernel. Its parameters are the body's inputs, then its outputs, in order; all
-/// are contiguous. What a scatter writes into is in place: the output's memory holds the input's elements before.
+/// are contiguous. What a scatter writes into is in place: the output's memory holds the input's elements before. An output
+/// that updates an input may lie in its memory if [`in_place::why_not`] lets it.
 ///
 /// # Errors
 /// Ops or layouts without a row program, outputs over different rows, too many lanes.
@@ -82,6 +84,7 @@ pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, Lo
     }
     let rows = space.rows(&axes);
     let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), params, rows, segments };
+    in_place::settle(&mut kernel);
     kernel.dims = dims(&kernel);
     Ok(kernel)
 }
@@ -109,9 +112,18 @@ fn params(body: &Graph, axes: &AxisMap, space: &Space) -> Vec<Param> {
     });
     let outputs = body.outputs().iter().enumerate().map(|(i, o)| {
         let plain = param(format!("out{i}"), o.value, ParamAccess::Out, false);
-        let Some(scattered) = Stored::of(body, o.value).scatter else { return plain };
-        let input = body.inputs().iter().position(|input| input.value == scattered.input);
-        Param { access: ParamAccess::InOut, alias: input.map(|i| ParamId(i as u32)), ..plain }
+        let position = |found: &dyn Fn(&Input) -> bool| body.inputs().iter().position(found).map(|i| ParamId(i as u32));
+        match (Stored::of(body, o.value).scatter, &o.updates) {
+            (Some(scattered), _) => {
+                let alias = position(&|input| input.value == scattered.input);
+                Param { access: ParamAccess::InOut, alias, ..plain }
+            }
+            (None, Some(name)) => {
+                let alias = position(&|input| input.name == *name && body.ty(input.value) == body.ty(o.value));
+                Param { alias, ..plain }
+            }
+            (None, None) => plain,
+        }
     });
     inputs.chain(outputs).collect()
 }

@@ -162,3 +162,30 @@ fn reductions_of_one_element_start_from_what_all_start_from() {
     assert_eq!(ops.iter().filter(|name| ["add", "maxnum", "max"].contains(name)).count(), 2, "{ops:?}");
     assert!(!ops.contains(&"reduce") && !ops.contains(&"arg_reduce"), "{ops:?}");
 }
+
+/// `h = x + r updates r`, and a second reader of `r` that is no row of it.
+fn residual(other: bool) -> Graph {
+    let b = Builder::new("g");
+    let x = b.input("x", bf16(&[-1, 64]));
+    let r = b.input("r", bf16(&[-1, 64]));
+    let h = b.add(x, r).expect("add");
+    b.add_output(h, Some("r".to_owned()));
+    if other {
+        let first = b.slice(r, 1, 0.into(), 1.into()).expect("slice");
+        b.output(b.mul(h, first).expect("mul"));
+    }
+    b.finish()
+}
+
+#[test]
+fn an_output_lies_where_an_input_does_if_rows_read_what_they_write() {
+    let kernel = lowered(&residual(false));
+    assert_eq!(kernel.param(ParamId(2)).alias, Some(ParamId(1)));
+    assert_eq!(in_place::why_not(&kernel, ParamId(1), ParamId(2)), None);
+    let why = in_place::why_not(&kernel, ParamId(1), ParamId(0));
+    assert_eq!(why.as_deref(), Some("`out0` lies where `r` does"));
+    let kernel = lowered(&residual(true));
+    assert_eq!(kernel.param(ParamId(2)).alias, None);
+    let why = in_place::why_not(&kernel, ParamId(1), ParamId(2));
+    assert_eq!(why.as_deref(), Some("other rows or lanes read an old element than the one that overwrites it"));
+}

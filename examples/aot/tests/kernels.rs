@@ -4,7 +4,7 @@
 mod bodies;
 
 use fusewright::{Callable, DType, TensorMut, TensorRef, fuse};
-use fusewright_example_aot::{add_rms_norm_fp8_token, silu_mul_fp8_group128};
+use fusewright_example_aot::{add_rms_norm_cache, add_rms_norm_fp8_token, silu_mul_fp8_group128};
 
 /// Bits of bf16 values that arithmetic trips over: zeros, denormals, the largest, infinities, NaNs, ties.
 const EDGES: [u16; 16] = [
@@ -65,6 +65,38 @@ fn call(kernel: &Callable, inputs: &[(&[u16], &[usize])], outputs: &[(DType, &[u
         results.iter_mut().zip(outputs).map(|(b, (dtype, shape))| TensorMut::raw(*dtype, b, shape)).collect();
     kernel.call(&reads, &mut writes, 1).expect("the tensors have the shapes of the kernel");
     results
+}
+
+#[test]
+fn what_is_overwritten_is_one_argument_and_equals_the_kernel_made_at_run_time() {
+    let (lanes, slots) = (bodies::GATED as usize, bodies::SLOTS as usize);
+    let kernel = fuse(bodies::add_rms_norm_cache).expect("the body makes one kernel");
+    assert_eq!(kernel.overwrites(), [(0, "residual"), (1, "cache")]);
+    assert_eq!((kernel.inputs().len(), kernel.apart().len()), (3, 0));
+    let mut random = Random(7);
+    for slot in [&[][..], &[3], &[-1], &[0, 11, -1, 5, 2]] {
+        let (rows, shape) = (slot.len(), [slot.len(), lanes]);
+        let (x, weight) = (random.rows(rows, lanes), random.rows(1, lanes));
+        let (mut residual, mut cache) = (random.rows(rows, lanes), random.rows(slots, lanes));
+        let (mut sum, mut written) = (bytes(&residual), bytes(&cache));
+        let old = cache.clone();
+        assert_eq!(add_rms_norm_cache(rows, &x, &mut residual, &weight, &mut cache, slot), Ok(()));
+        let (x, weight, slot_shape, weight_shape) = (bytes(&x), bytes(&weight), [rows], [lanes]);
+        let inputs = [
+            TensorRef::raw(DType::BF16, &x, &shape),
+            TensorRef::raw(DType::BF16, &weight, &weight_shape),
+            TensorRef::new(slot, &slot_shape),
+        ];
+        let cache_shape = [slots, lanes];
+        let mut outputs =
+            [TensorMut::raw(DType::BF16, &mut sum, &shape), TensorMut::raw(DType::BF16, &mut written, &cache_shape)];
+        kernel.call(&inputs, &mut outputs, 2).expect("the tensors have the shapes of the kernel");
+        assert_eq!((bytes(&residual), bytes(&cache)), (sum, written), "slots {slot:?}");
+        for row in (0..slots).filter(|row| !slot.contains(&(*row as i64))) {
+            assert_eq!(cache[row * lanes..][..lanes], old[row * lanes..][..lanes], "row {row} is kept");
+        }
+    }
+    assert_eq!(add_rms_norm_cache(1, &[0; 1536], &mut [0; 1535], &[0; 1536], &mut [], &[0]), Err("residual"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::free::Flow;
 use super::lone::lone;
 use super::order::steps;
 use super::outline::Outline;
+use super::overwrite;
 use super::verdicts::Verdicts;
 use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, Space, Unfused, expand};
 
@@ -274,6 +275,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         partition.unfused = left.map(|(&node, &refusal)| Unfused { node, refusal }).collect();
         partition.lone = lone(self.flow, &partition, &epilogues);
         partition.steps = steps(self.flow, &partition);
+        overwrite::mark(self.flow.graph, &mut partition);
         partition
     }
 

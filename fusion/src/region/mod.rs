@@ -10,6 +10,7 @@ mod grow;
 mod lone;
 mod order;
 mod outline;
+mod overwrite;
 mod refusal;
 mod space;
 mod stored;

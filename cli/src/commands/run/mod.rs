@@ -10,7 +10,7 @@ use fusewright::check::{self, Case, Differing, OutputCheck};
 use fusewright::graph::interp::Symbols;
 use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::{self, DEFAULT_ROWS, DEFAULT_SEED, Values, weights_as_inputs};
-use fusewright::{Compiled, Error, HostTensor, OpCounts, Options, Program, compile, fuse_graph, model};
+use fusewright::{Compiled, Error, HostTensor, OpCounts, Options, Placement, Program, compile, fuse_graph, model};
 
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, RunArgs};
@@ -36,6 +36,9 @@ struct Ran {
     checks: Option<Vec<OutputCheck>>,
     /// Where one kernel per op gives other bits than one kernel per region.
     unfused_differ: Option<Differing>,
+    /// Where overwriting inputs gives other bits than results of their own, and where the new values are written; none
+    /// where the graph updates no input.
+    in_place: Option<(Differing, Placement)>,
 }
 
 /// A whole call.
@@ -81,7 +84,8 @@ impl Outcome {
         let same_bits = self.compiled.as_ref().is_some_and(|c| c.fallbacks.is_empty());
         let right = |ran: &Ran| {
             let inside = ran.checks.iter().flatten().all(OutputCheck::passed);
-            inside && !(same_bits && ran.unfused_differ.as_ref().is_some_and(|differ| differ.elements > 0))
+            let in_place = ran.in_place.as_ref().is_none_or(|(differ, _)| differ.elements == 0);
+            inside && in_place && !(same_bits && ran.unfused_differ.as_ref().is_some_and(|differ| differ.elements > 0))
         };
         self.cases.iter().all(right)
     }
@@ -124,7 +128,7 @@ fn reference(graph: &Graph, cases: Vec<Case>, common: &Common) -> Result<Vec<Ran
         let compare = |expected: &Vec<(usize, HostTensor)>| check::compare(graph, &case.inputs, expected, &produced);
         let checks = case.expected.as_ref().map(compare).transpose()?.map(|checks| marked(checks, common.relaxed));
         let (names, outputs) = (check::output_names(graph), named(graph, produced));
-        Ok(Ran { case, names, outputs, checks, unfused_differ: None })
+        Ok(Ran { case, names, outputs, checks, unfused_differ: None, in_place: None })
     };
     cases.into_iter().map(run).collect()
 }
@@ -164,11 +168,24 @@ fn compiled(
             checks = Some(marked(check::compare(graph, &case.inputs, expected, &produced)?, common.relaxed));
             unfused_differ = Some(check::differing(&produced, &unfused.program.run(&given, threads)?)?);
         }
+        let updates = graph.outputs().iter().any(|output| output.updates.is_some());
+        let in_place = updates.then(|| in_place(&fused.program, &case, &produced, threads)).transpose()?;
         let (names, outputs) = (check::output_names(graph), named(graph, produced));
-        ran.push(Ran { case, names, outputs, checks, unfused_differ });
+        ran.push(Ran { case, names, outputs, checks, unfused_differ, in_place });
     }
     let times = ran.first().map(|ran| times(&ran.case, [&fused.program, &unfused.program], threads)).transpose()?;
     Ok(Outcome { made, cases: ran, ops: fused.ops, compiled: Some(fused), times })
+}
+
+/// Runs a case with the inputs overwritten that the graph updates, and compares.
+fn in_place(
+    program: &Program,
+    case: &Case,
+    produced: &[HostTensor],
+    threads: usize,
+) -> Result<(Differing, Placement), Error> {
+    let (results, placement) = program.run_overwriting(case.inputs.clone(), threads)?;
+    Ok((check::differing(&results, produced)?, placement))
 }
 
 /// Checks that say whether relaxed mode computed what they judge.

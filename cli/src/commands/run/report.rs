@@ -65,6 +65,18 @@ fn json_case(ran: &Ran) -> Value {
     json!({
         "prefix": ran.case.prefix,
         "outputs": ran.outputs.iter().filter(|(name, _)| compared(name)).map(output).collect::<Vec<_>>(),
+        "in_place_mismatched": ran.in_place.as_ref().map(|(differ, _)| differ.elements),
+        "updates": ran.in_place.as_ref().map(|(_, placement)| placement.updates.iter().map(|update| json!({
+            "name": ran.names[update.output],
+            "input": update.input,
+            "in_place": update.in_place,
+            "reason": update.reason,
+        })).collect::<Vec<_>>()),
+        "update_copies": ran.in_place.as_ref().map(|(_, placement)| placement.copies.iter().map(|copy| json!({
+            "of": copy.of,
+            "bytes": copy.bytes,
+            "reason": copy.reason,
+        })).collect::<Vec<_>>()),
         "unfused_mismatched": ran.unfused_differ.as_ref().map(|differ| differ.elements),
         "unfused_first": ran.unfused_differ.as_ref().and_then(|differ| differ.first.as_ref()).map(first),
     })
@@ -105,6 +117,7 @@ pub fn print(outcome: &Outcome) -> Result<(), Error> {
     if let Some(made) = &outcome.made {
         line(format!("inputs made from {}", sizes(made)));
     }
+    outcome.cases.iter().for_each(print_updates);
     if compared(outcome).is_none() {
         line("nothing was compared: there are no stored results");
         outcome.cases.iter().for_each(print_shapes);
@@ -120,6 +133,22 @@ fn sizes(made: &Made) -> String {
     let symbols: Vec<String> = made.symbols.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     let at = if symbols.is_empty() { String::new() } else { format!(" at {}", symbols.join(", ")) };
     format!("seed {}{at}", made.seed)
+}
+
+/// Where the new values of inputs are written when these are overwritten.
+fn print_updates(ran: &Ran) {
+    let Some((differ, placement)) = &ran.in_place else { return };
+    let prefix = &ran.case.prefix;
+    for update in &placement.updates {
+        let how = update.reason.as_ref().map_or_else(|| "in place".to_owned(), |reason| format!("apart: {reason}"));
+        line(format!("{prefix}{} is written {how}", ran.names[update.output]));
+    }
+    for copy in &placement.copies {
+        line(format!("{prefix}{} bytes copied for {}: {}", copy.bytes, copy.of, copy.reason));
+    }
+    if differ.elements > 0 {
+        line(format!("{prefix}overwriting inputs gives other bits in {} elements", differ.elements));
+    }
 }
 
 fn print_shapes(ran: &Ran) {

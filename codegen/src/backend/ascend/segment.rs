@@ -194,6 +194,14 @@ impl<'a> Writer<'a> {
                 .ok_or_else(|| EmitError::unsupported("a mask with a lane of its own for every element"))?,
         };
         if let Some(from) = self.moved.remove(&inst.args[0]) {
+            // Rows are moved on their own way, before or behind what is computed.
+            let overwritten = |p: &crate::kernel::Param| {
+                p.alias.is_some_and(|i| self.params[i.0 as usize] == from.buffer)
+                    && p.name != self.kernel.param(*param).name
+            };
+            if let Some(other) = self.kernel.params.iter().find(|p| overwritten(p)) {
+                return Err(EmitError::unsupported(format!("a copy of what `{}` overwrites", other.name)));
+            }
             let tensor = Tensor { var: from.tensor.clone(), offset: 0, lanes: from.lanes, size: 0, work: None };
             let tensor = Tensor { size: u64::from(dtype.bits() / 8), ..tensor };
             let to = self.queue(&tensor, dtype, param.0, index)?;
