@@ -1,15 +1,19 @@
 //! The feature matrix: what may be fused with what, generated from the list of composites.
 //!
 //! A combination is a chain over rows: an optional residual add, an op that keeps the type of its operand (a norm, an
-//! activation, a rotation, softmax), an optional product with a second tensor, an optional quantiser, per row or per
-//! group of lanes; for contiguous and strided inputs, three dtypes, lanes that vectors divide and lanes that they do
-//! not, and three numbers of rows. Nothing here names an op: a composite that joins the list joins the matrix. A
-//! combination exists where its graph types.
+//! activation, a rotation, softmax), a [`Form`] around it, an optional quantiser, per row or per group of lanes; for
+//! contiguous rows, rows cut out of wider ones and rows of a symbolic length, three dtypes, lanes that vectors divide and
+//! lanes that they do not, and three numbers of rows beside none. Nothing here names an op: a composite that joins the
+//! list joins the matrix. A combination exists where its graph types.
+//!
+//! Ops and quantisers in their first variants meet in every form, and of layout, dtype, lanes and rows every three choices
+//! come together. Other variants meet the first variants of the others, in every form, and every two choices come together.
 //!
 //! A combination passes if it fuses into the fewest kernels there can be, [`KERNELS`], and all ways to run it agree
 //! (see [`diff`]).
 
 mod build;
+mod form;
 
 use std::fmt;
 
@@ -20,6 +24,8 @@ use fusewright_graph::ops::{Composite, LIST};
 use crate::diff::{self, Verdict};
 use crate::inputs::Random;
 use crate::{Error, Options, fuse_graph};
+
+pub use form::{Form, Layout};
 
 /// Kernels of every combination: all of it is work on independent rows.
 pub const KERNELS: usize = 1;
@@ -32,6 +38,8 @@ const ROWS: [i64; 3] = [1, 3, 257];
 const GROUPS: [i64; 2] = [64, 128];
 /// The name of the row count in every graph.
 const ROW_SYMBOL: &str = "s";
+/// The name of the symbol in a symbolic row length.
+const LANE_SYMBOL: &str = "n";
 
 /// A quantiser and the lanes that share a scale.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,12 +57,12 @@ pub struct Combination {
     pub residual: bool,
     /// The op in the middle.
     pub op: Option<Composite>,
-    /// Whether its result is multiplied by a second tensor.
-    pub product: bool,
+    /// What stands around it.
+    pub form: Form,
     /// The quantiser at the end.
     pub quantiser: Option<Quantiser>,
-    /// Whether the first input is cut out of wider rows.
-    pub strided: bool,
+    /// How the rows of the first input lie.
+    pub layout: Layout,
     /// Dtype of rows.
     pub dtype: DType,
     /// Lanes of a row.
@@ -70,14 +78,12 @@ impl fmt::Display for Combination {
             steps.push("add".to_owned());
         }
         steps.extend(self.op.as_ref().map(name));
-        if self.product {
-            steps.push("mul".to_owned());
-        }
+        steps.extend(self.form.word().map(str::to_owned));
         if let Some(quantiser) = &self.quantiser {
             let group = quantiser.group.map_or(String::new(), |lanes| format!("/{lanes}"));
             steps.push(name(&quantiser.op) + &group);
         }
-        let layout = if self.strided { "strided" } else { "contiguous" };
+        let layout = self.layout.word();
         write!(f, "{} {} {layout} {}x{}", steps.join("."), self.dtype, self.rows, self.lanes)
     }
 }
@@ -90,33 +96,47 @@ fn name(op: &Composite) -> String {
     if words.is_empty() { op.name().to_owned() } else { format!("{}[{}]", op.name(), words.join(",")) }
 }
 
-/// Every combination that exists, in a fixed order. Of the op and the quantiser at most one is another variant than the
-/// first of its spec: every variant meets every op, but not every variant of it.
-pub fn combinations() -> Vec<Combination> {
-    let variants =
-        || LIST.iter().flat_map(|spec| (spec.variants)().into_iter().enumerate().map(|(i, op)| (i == 0, op)));
-    let ops: Vec<(bool, Option<Composite>)> = [(true, None)]
-        .into_iter()
-        .chain(variants().filter(|(_, op)| build::keeps_type(op)).map(|(first, op)| (first, Some(op))))
-        .collect();
-    let mut quantisers: Vec<(bool, Option<Quantiser>)> = vec![(true, None)];
+/// An op or a quantiser, and whether it is the first variant of its spec.
+type Variant<T> = (bool, T);
+
+/// What may stand in the middle.
+fn ops() -> Vec<Variant<Option<Composite>>> {
+    let kept = variants().filter(|(_, op)| build::keeps_type(op)).map(|(first, op)| (first, Some(op)));
+    [(true, None)].into_iter().chain(kept).collect()
+}
+
+/// What may stand at the end.
+fn quantisers() -> Vec<Variant<Option<Quantiser>>> {
+    let mut quantisers: Vec<Variant<Option<Quantiser>>> = vec![(true, None)];
     for (first, op) in variants().filter(|(_, op)| build::quantises(op)) {
         let groups = if build::has_scales(&op) { &GROUPS[..] } else { &[] };
         for group in [None].into_iter().chain(groups.iter().copied().map(Some)) {
             quantisers.push((first, Some(Quantiser { op: op.clone(), group })));
         }
     }
+    quantisers
+}
+
+fn variants() -> impl Iterator<Item = Variant<Composite>> {
+    LIST.iter().flat_map(|spec| (spec.variants)().into_iter().enumerate().map(|(i, op)| (i == 0, op)))
+}
+
+/// Every combination that exists, in a fixed order. Of the op and the quantiser at most one is another variant than the
+/// first of its spec: every variant meets every op, but not every variant of it.
+pub fn combinations() -> Vec<Combination> {
+    let quantisers = quantisers();
     let mut all = Vec::new();
-    for (op_first, op) in &ops {
-        for (_, quantiser) in quantisers.iter().filter(|(first, _)| *first || *op_first) {
-            for bits in 0..8 {
-                let [residual, product, strided] = [1, 2, 4].map(|bit| bits & bit != 0);
-                for dtype in DTYPES {
-                    for lanes in LANES {
+    for (op_first, op) in ops() {
+        for (quantiser_first, quantiser) in quantisers.iter().filter(|(first, _)| *first || op_first) {
+            let both = op_first && *quantiser_first;
+            for form in Form::ALL {
+                for place in form::places(both) {
+                    for residual in [false, true] {
                         let (op, quantiser) = (op.clone(), quantiser.clone());
-                        let cell = Combination { residual, op, product, quantiser, strided, dtype, lanes, rows: 1 };
-                        if cell.fuses_something() && cell.graph().is_ok() {
-                            all.extend(ROWS.map(|rows| Combination { rows, ..cell.clone() }));
+                        let form::Place { layout, dtype, lanes, rows, odd } = place;
+                        let cell = Combination { residual, op, form, quantiser, layout, dtype, lanes, rows };
+                        if (both || residual == odd || form.is_gate()) && cell.is_sound() && cell.graph().is_ok() {
+                            all.push(cell);
                         }
                     }
                 }
@@ -149,13 +169,25 @@ pub struct Passed {
 }
 
 impl Combination {
-    /// Two ops at the least.
-    fn fuses_something(&self) -> bool {
-        let steps = [self.residual, self.op.is_some(), self.product, self.quantiser.is_some()];
-        steps.iter().filter(|&&there| there).count() >= 2
+    /// Whether there are two ops at the least, and the form has what it is around. A gate has no residual: what is added
+    /// is no row of halves; nor has it a symbolic length, as no extent of an input would be that symbol alone.
+    fn is_sound(&self) -> bool {
+        let (op, quantiser) = (self.op.is_some(), self.quantiser.is_some());
+        let steps = [self.residual, op, self.form != Form::Plain, quantiser];
+        let fits = !self.form.is_gate() || (op && !self.residual && self.layout != Layout::Symbolic);
+        fits && steps.iter().filter(|&&there| there).count() >= 2
     }
 
-    /// Fuses and runs the combination, every way there is.
+    /// What the symbols of the graph stand for: the rows, and the row length where it is symbolic.
+    pub fn symbols(&self) -> Symbols {
+        let mut symbols = Symbols::from([(ROW_SYMBOL.to_owned(), self.rows)]);
+        if self.layout == Layout::Symbolic {
+            symbols.insert(LANE_SYMBOL.to_owned(), self.lanes);
+        }
+        symbols
+    }
+
+    /// Fuses and runs the combination, every way there is, without rows too.
     ///
     /// # Errors
     /// An internal error; what does not hold is `Ok(Err(why))`.
@@ -167,8 +199,13 @@ impl Combination {
             let names: Vec<&str> = fused.partition.regions.iter().map(|r| r.name.as_str()).collect();
             return Ok(Err(format!("{regions} kernels: {}", names.join(", "))));
         }
-        let rows = Symbols::from([(ROW_SYMBOL.to_owned(), self.rows)]);
-        Ok(match diff::graph(&graph, &[rows], seed)? {
+        let rows = |rows: i64| {
+            let mut symbols = self.symbols();
+            symbols.insert(ROW_SYMBOL.to_owned(), rows);
+            symbols
+        };
+        let cases = [rows(0), rows(self.rows)];
+        Ok(match diff::graph(&graph, &cases, seed)? {
             Verdict::Differ(difference) => Err(difference.to_string()),
             Verdict::Equal(agreement) => match agreement.fallbacks.first() {
                 Some(fallback) => Err(format!("no kernel: {fallback}")),
@@ -205,8 +242,8 @@ mod tests {
         let packs = |c: &Combination| {
             c.quantiser.as_ref().is_some_and(|q| q.op.name() == "quantize_nvfp4" && q.group.is_some())
         };
-        let chosen = combinations().into_iter().filter(|c| norm(c) && packs(c) && !c.strided && !c.product);
-        let chosen: Vec<Combination> = chosen.filter(|c| c.rows == 3 && c.dtype == DType::BF16).collect();
+        let chosen = combinations().into_iter().filter(|c| norm(c) && packs(c) && c.form == Form::Plain);
+        let chosen: Vec<Combination> = chosen.filter(|c| c.dtype == DType::BF16).collect();
         assert!(chosen.len() >= 2 * GROUPS.len(), "{} combinations", chosen.len());
         for combination in chosen {
             let passed = combination.check(1).expect("checks");
