@@ -122,7 +122,11 @@ fn variants() -> Vec<Composite> {
         }
     }
     let e5m2 = QuantizeDynamic { codes: Codes::F8E5M2, bound: 57344.0, ..fp8 };
-    all.extend([Apply::Divide, Apply::Reciprocal].map(|apply| QuantizeDynamic { floor_of: Floor::Scale, apply, ..e5m2 }));
+    all.extend([Apply::Divide, Apply::Reciprocal].map(|apply| QuantizeDynamic {
+        floor_of: Floor::Scale,
+        apply,
+        ..e5m2
+    }));
     all.extend([
         QuantizeDynamic { floor_of: Floor::AbsMax, scale: power, ..fp8 },
         QuantizeDynamic { floor_of: Floor::Scale, nan: NanCode::High, ..fp8 },
@@ -134,7 +138,14 @@ fn variants() -> Vec<Composite> {
         QuantizeDynamic { apply: Apply::Factor, nan: NanCode::Skip, scale: DynamicScale::Factor, ..int8 },
         QuantizeDynamic { floor_of: Floor::Scale, apply: Apply::Reciprocal, nan: NanCode::High, ..fp8 },
         QuantizeDynamic { floor_of: Floor::Scale, apply: Apply::Reciprocal, nan: NanCode::Skip, ..int8 },
-        QuantizeDynamic { codes: Codes::I4, bound: 7.0, apply: Apply::Factor, nan: NanCode::Skip, scale: inverse, ..int8 },
+        QuantizeDynamic {
+            codes: Codes::I4,
+            bound: 7.0,
+            apply: Apply::Factor,
+            nan: NanCode::Skip,
+            scale: inverse,
+            ..int8
+        },
     ]);
     all.into_iter().map(Composite::new).collect()
 }

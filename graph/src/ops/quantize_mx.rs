@@ -65,8 +65,7 @@ pub enum MxNan {
     Block,
 }
 
-const CODES: [(&str, MxCodes); 3] =
-    [("f4e2m1", MxCodes::E2M1), ("f8e4m3", MxCodes::E4M3), ("f8e5m2", MxCodes::E5M2)];
+const CODES: [(&str, MxCodes); 3] = [("f4e2m1", MxCodes::E2M1), ("f8e4m3", MxCodes::E4M3), ("f8e5m2", MxCodes::E5M2)];
 const SCALES: [(&str, MxScale); 3] =
     [("floor", MxScale::Floor), ("nearest", MxScale::Nearest), ("ceil", MxScale::Ceil)];
 const LEASTS: [(&str, MxLeast); 2] = [("power", MxLeast::Power), ("zero", MxLeast::Zero)];
