@@ -8,7 +8,7 @@ use fusewright_fusion::region::Refusal;
 use fusewright_graph::{Builder, Def, Graph, NodeId, Op, Prim, TensorType, TypeError, Value};
 use fusewright_runtime::{Arg, Module, device_for};
 
-use crate::compiler::Compiler;
+use crate::compiler::{Compiler, Made};
 use crate::program::{InPlace, LaunchDims, bind};
 use crate::{Error, Fused, Options, fuse_graph};
 
@@ -76,6 +76,8 @@ pub struct Callable {
     name: String,
     dims: LaunchDims,
     in_place: InPlace,
+    /// Per input of the kernel, the output that overwrites it.
+    overwritten_by: Vec<Option<usize>>,
     apart: Vec<(usize, String)>,
     module: Arc<dyn Module>,
 }
@@ -108,11 +110,12 @@ pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Re
     // The kernel takes the graph's inputs and gives its outputs, in the caller's order.
     let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
     let compiler = Compiler::new(&Target::Cpu)?;
-    let artifact = compiler.artifact(&region.name, &body)?;
-    let apart = compiler.refused_in_place(&region.name, &body)?;
+    let Made { artifact, apart } = compiler.make(&region.name, &body)?;
     let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
     let (dims, in_place) = (LaunchDims::of(&artifact), InPlace::of(&artifact, body.inputs().len()));
-    Ok(Callable { name: region.name.clone(), dims, in_place, apart, module, graph: body })
+    let by = |input| in_place.aliases().find(|alias| alias.input == input).map(|alias| alias.output);
+    let overwritten_by = (0..body.inputs().len()).map(by).collect();
+    Ok(Callable { name: region.name.clone(), dims, in_place, overwritten_by, apart, module, graph: body })
 }
 
 /// Why the ops of a graph are not one kernel: each op that does not join, and each result that needs none.
@@ -148,8 +151,8 @@ impl Callable {
 
     /// Types of the inputs, in order, without those that are overwritten.
     pub fn inputs(&self) -> Vec<&TensorType> {
-        let inputs = self.graph.inputs().iter().enumerate();
-        inputs.filter(|(i, _)| self.overwritten_by(*i).is_none()).map(|(_, input)| self.graph.ty(input.value)).collect()
+        let inputs = self.graph.inputs().iter().zip(&self.overwritten_by);
+        inputs.filter(|(_, by)| by.is_none()).map(|(input, _)| self.graph.ty(input.value)).collect()
     }
 
     /// The outputs that are overwritten in place, by position, and the name of the input that each is.
@@ -163,11 +166,6 @@ impl Callable {
         &self.apart
     }
 
-    /// The output that overwrites an input.
-    fn overwritten_by(&self, input: usize) -> Option<usize> {
-        self.in_place.aliases().find(|alias| alias.input == input).map(|alias| alias.output)
-    }
-
     /// Types of the outputs, in order.
     pub fn outputs(&self) -> Vec<&TensorType> {
         self.graph.outputs().iter().map(|o| self.graph.ty(o.value)).collect()
@@ -179,7 +177,8 @@ impl Callable {
     /// # Errors
     /// Tensors whose number, dtype, shape or length do not fit, named; a launch that fails.
     pub fn call(&self, inputs: &[TensorRef<'_>], outputs: &mut [TensorMut<'_>], threads: usize) -> Result<(), Error> {
-        let (types, reads) = (self.outputs(), self.inputs().len());
+        let types = self.outputs();
+        let reads = self.overwritten_by.iter().filter(|by| by.is_none()).count();
         if reads != inputs.len() {
             return Err(Error::Call(format!("`{}` takes {reads} inputs, got {}", self.graph.name(), inputs.len())));
         }
@@ -188,8 +187,8 @@ impl Callable {
         }
         let mut read = inputs.iter();
         let mut given: Vec<(DType, &[usize])> = Vec::with_capacity(self.graph.inputs().len());
-        for i in 0..self.graph.inputs().len() {
-            given.extend(match self.overwritten_by(i) {
+        for by in &self.overwritten_by {
+            given.extend(match *by {
                 Some(output) => Some((outputs[output].dtype, outputs[output].shape)),
                 None => read.next().map(|t| (t.dtype, t.shape)),
             });
@@ -215,8 +214,8 @@ impl Callable {
         let (dims, rows) = self.dims.resolve(&shapes, &binding).map_err(Error::Call)?;
         let mut read = inputs.iter();
         let mut args: Vec<Arg<'_>> = Vec::with_capacity(given.len() + outputs.len());
-        for i in 0..given.len() {
-            args.extend(match self.overwritten_by(i) {
+        for by in &self.overwritten_by {
+            args.extend(match *by {
                 Some(output) => Some(Arg::Same(given.len() + output)),
                 None => read.next().map(|t| Arg::In(t.bytes)),
             });

@@ -94,8 +94,38 @@ pub struct Compilation {
 struct Forms {
     lowered: Kernel,
     expanded: Kernel,
+    lower_us: u64,
     /// Why the backend did not take outputs in the memory of inputs.
     refused: Option<String>,
+}
+
+/// A compiled body.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub artifact: KernelArtifact,
+    /// Outputs that update inputs and may not be written where those lie, by position, and why.
+    pub apart: Vec<(usize, String)>,
+}
+
+impl Forms {
+    /// Whether an output may lie in the memory of an input that its rows read whole.
+    fn shares_memory(&self) -> bool {
+        self.expanded.params.iter().any(|p| p.access == ParamAccess::Out && p.alias.is_some())
+    }
+
+    /// Why outputs of the body that update inputs may not be written where those lie, by the positions of the outputs.
+    fn apart(&self, body: &Graph) -> Vec<(usize, String)> {
+        let inputs = body.inputs().len();
+        let mut reasons = Vec::new();
+        for (i, output) in body.outputs().iter().enumerate() {
+            let param = ParamId((inputs + i) as u32);
+            let updated = output.updates.as_ref().and_then(|name| body.inputs().iter().position(|x| x.name == *name));
+            let Some(input) = updated.filter(|_| self.lowered.param(param).alias.is_none()) else { continue };
+            let why = why_not(&self.lowered, ParamId(input as u32), param).or_else(|| self.refused.clone());
+            reasons.extend(why.map(|why| (i, why)));
+        }
+        reasons
+    }
 }
 
 impl Compiler {
@@ -125,46 +155,28 @@ impl Compiler {
     /// # Errors
     /// A body without a row program.
     pub fn kernel(&self, name: &str, body: &Graph) -> Result<(Kernel, Kernel), CompileError> {
-        self.forms(name, body).map(|forms| (forms.lowered, forms.expanded))
-    }
-
-    /// Why outputs of a body that update inputs may not be written where those lie, by the positions of the outputs.
-    ///
-    /// # Errors
-    /// A body without a row program.
-    pub fn refused_in_place(&self, name: &str, body: &Graph) -> Result<Vec<(usize, String)>, CompileError> {
-        let Forms { lowered, refused, .. } = self.forms(name, body)?;
-        let inputs = body.inputs().len();
-        let mut reasons = Vec::new();
-        for (i, output) in body.outputs().iter().enumerate() {
-            let param = ParamId((inputs + i) as u32);
-            let updated = output.updates.as_ref().and_then(|name| body.inputs().iter().position(|x| x.name == *name));
-            let Some(input) = updated.filter(|_| lowered.param(param).alias.is_none()) else { continue };
-            let why = why_not(&lowered, ParamId(input as u32), param).or_else(|| refused.clone());
-            reasons.extend(why.map(|why| (i, why)));
-        }
-        Ok(reasons)
-    }
-
-    /// The kernel of a body. If the backend does not take outputs in the memory of inputs, they are apart.
-    fn forms(&self, name: &str, body: &Graph) -> Result<Forms, CompileError> {
-        let (lowered, expanded) = self.lowered(name, body)?;
-        if expanded.params.iter().any(|p| p.access == ParamAccess::Out && p.alias.is_some())
-            && let Err(BackendError::Unsupported { reason, .. }) = self.backend.emit(&expanded, &self.target)
+        let mut forms = self.forms(name, body)?;
+        if forms.shares_memory()
+            && let Err(BackendError::Unsupported { reason, .. }) = self.backend.emit(&forms.expanded, &self.target)
         {
-            let apart = (0..body.outputs().len()).fold(body.clone(), |body, i| body.with_update(i, None));
-            let (lowered, expanded) = self.lowered(name, &apart)?;
-            return Ok(Forms { lowered, expanded, refused: Some(reason) });
+            forms = self.forms_apart(name, body, reason)?;
         }
-        Ok(Forms { lowered, expanded, refused: None })
+        Ok((forms.lowered, forms.expanded))
     }
 
-    fn lowered(&self, name: &str, body: &Graph) -> Result<(Kernel, Kernel), CompileError> {
-        let kernel = lower(&identifier(name), body, &self.schedule)?;
-        verify(&kernel).map_err(|e| CompileError::Internal(format!("lowering `{name}`: {e}")))?;
-        let expanded = expand(&kernel, column(&self.target))?;
+    fn forms(&self, name: &str, body: &Graph) -> Result<Forms, CompileError> {
+        let start = Instant::now();
+        let lowered = lower(&identifier(name), body, &self.schedule)?;
+        verify(&lowered).map_err(|e| CompileError::Internal(format!("lowering `{name}`: {e}")))?;
+        let expanded = expand(&lowered, column(&self.target))?;
         verify(&expanded).map_err(|e| CompileError::Internal(format!("expanding `{name}`: {e}")))?;
-        Ok((kernel, expanded))
+        Ok(Forms { lowered, expanded, lower_us: start.elapsed().as_micros() as u64, refused: None })
+    }
+
+    /// The forms of a body whose outputs the backend does not take in the memory of inputs: they are apart.
+    fn forms_apart(&self, name: &str, body: &Graph, reason: String) -> Result<Forms, CompileError> {
+        let apart = (0..body.outputs().len()).fold(body.clone(), |body, i| body.with_update(i, None));
+        Ok(Forms { refused: Some(reason), ..self.forms(name, &apart)? })
     }
 
     /// The compiled kernel of a body.
@@ -172,19 +184,32 @@ impl Compiler {
     /// # Errors
     /// A body without a row program, or one that the backend does not take; stages that cannot be dumped.
     pub fn artifact(&self, name: &str, body: &Graph) -> Result<KernelArtifact, CompileError> {
+        self.make(name, body).map(|made| made.artifact)
+    }
+
+    /// As [`Compiler::artifact`], with what was to be written in place and is not.
+    pub(crate) fn make(&self, name: &str, body: &Graph) -> Result<Made, CompileError> {
         if let Some(folder) = &self.dump {
             let forms = self.kernel(name, body).ok();
             let written = folder.kernel(name, body, forms.as_ref(), &*self.backend, &self.target);
             written.map_err(|e| CompileError::Dump(Box::new(e)))?;
         }
         let start = Instant::now();
-        let (_, expanded) = self.kernel(name, body)?;
-        let lower_us = start.elapsed().as_micros() as u64;
-        let artifact = backend::assemble(&expanded, &self.schedule.to_string(), &self.target, &*self.backend)?;
-        let emit_us = start.elapsed().as_micros() as u64 - lower_us;
-        let done = Compilation { name: name.to_owned(), lower_us, emit_us, bytes: artifact.payload.bytes.len() };
+        let mut forms = self.forms(name, body)?;
+        let schedule = self.schedule.to_string();
+        let assembled = |forms: &Forms| backend::assemble(&forms.expanded, &schedule, &self.target, &*self.backend);
+        let artifact = match assembled(&forms) {
+            Err(BackendError::Unsupported { reason, .. }) if forms.shares_memory() => {
+                forms = self.forms_apart(name, body, reason)?;
+                assembled(&forms)?
+            }
+            made => made?,
+        };
+        let emit_us = start.elapsed().as_micros() as u64 - forms.lower_us;
+        let bytes = artifact.payload.bytes.len();
+        let done = Compilation { name: name.to_owned(), lower_us: forms.lower_us, emit_us, bytes };
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push(done);
-        Ok(artifact)
+        Ok(Made { artifact, apart: forms.apart(body) })
     }
 
     /// The kernel of a body as a file for a linker or a driver.

@@ -133,9 +133,14 @@ impl AxisMap {
         self.padded.iter().any(|(id, ..)| *id == node)
     }
 
+    /// Whether some node pads an axis that it keeps.
+    pub fn has_padded_rows(&self) -> bool {
+        !self.padded.is_empty()
+    }
+
     /// The dims of a value that end before their axes do.
     pub fn short_dims(&self, graph: &Graph, value: Value) -> Vec<usize> {
-        if self.padded.is_empty() {
+        if !self.has_padded_rows() {
             return Vec::new();
         }
         let extents = self.dims(value).into_iter().map(|dim| dim::product(dim.iter().map(|&a| self.extent(a))));

@@ -27,6 +27,11 @@ impl Pad {
     }
 }
 
+/// Whether any node of a graph pads.
+pub fn pads(graph: &Graph) -> bool {
+    graph.node_ids().any(|id| Pad::of(graph, id).is_some())
+}
+
 /// The literal that a value repeats.
 fn repeated(graph: &Graph, mut value: Value) -> Option<Literal> {
     loop {

@@ -19,7 +19,7 @@ use super::in_place::InPlace;
 use super::layout::lay_out;
 use super::step::{CompiledKernel, LaunchDims, Step, Work};
 use crate::Error;
-use crate::compiler::{CompileError, Compiler, content};
+use crate::compiler::{CompileError, Compiler, Made, content};
 use crate::matmul::widen;
 
 /// A region or op that was to be a kernel and is not.
@@ -50,12 +50,7 @@ pub struct OpCounts {
 impl OpCounts {
     /// Of a graph whose ops are all computed by the reference interpreter. Constants count as neither, too.
     pub fn by_reference(graph: &Graph) -> Self {
-        let free = |op: &Op| {
-            use Prim::{Expand, Iota, Literal, Permute, Reshape, SizeOf, Slice};
-            let Op::Prim(prim) = op else { return false };
-            let view = matches!(prim, Reshape { .. } | Permute { .. } | Expand { .. } | Slice { .. });
-            view || matches!(prim, Literal(_) | SizeOf(_) | Iota { .. })
-        };
+        let free = |op: &Op| is_layout(op) || is_constant(op);
         OpCounts { fused: 0, unfused: graph.nodes().iter().filter(|node| !free(&node.op)).count() }
     }
 }
@@ -193,8 +188,8 @@ impl Build<'_> {
         if let Some(kernel) = self.kernels.get(&key) {
             return Ok(Ok(Arc::clone(kernel)));
         }
-        let artifact = match self.compiler.artifact(name, body) {
-            Ok(artifact) => artifact,
+        let Made { artifact, apart } = match self.compiler.make(name, body) {
+            Ok(made) => made,
             Err(CompileError::Dump(error)) => return Err(*error),
             Err(refused) => return Ok(Err(refused.to_string())),
         };
@@ -202,7 +197,7 @@ impl Build<'_> {
         let kernel = Arc::new(CompiledKernel {
             dims: LaunchDims::of(&artifact),
             in_place: InPlace::of(&artifact, body.inputs().len()),
-            apart: self.compiler.refused_in_place(name, body).map_err(Error::from)?,
+            apart,
             module,
         });
         self.kernels.insert(key, Arc::clone(&kernel));

@@ -10,7 +10,7 @@ use fusewright_abi::DType;
 use fusewright_graph::{Dim, Graph, InputKind, TensorType, Value, interp};
 
 use super::in_place::{Lives, Placement, Update, UpdateCopy, unless_kept};
-use super::layout::{Layout, Layouts, View};
+use super::layout::{Layouts, View};
 use super::step::{Step, Work};
 use super::strided::Strided;
 use crate::Error;
@@ -369,7 +369,7 @@ impl<'a> Planner<'a> {
             if view.base != value {
                 continue;
             }
-            let in_order = view.layout.offset == Layout::contiguous(&[]).offset
+            let in_order = view.layout.offset == Dim::constant(0)
                 && view.layout.is_contiguous(&view.shape)
                 && slot.bytes == self.plan.get(there)?.bytes;
             let name = self.lives.name(there);

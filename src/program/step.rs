@@ -202,14 +202,14 @@ impl Step {
         taken: &mut [Vec<u8>],
         (dims, rows): (&[i64], usize),
     ) -> Result<(), Error> {
-        let overwritten = |i: usize| {
-            let here = |output: usize| outputs[output].place == inputs[i].place;
-            kernel.in_place.aliases().find(|alias| alias.input == i && here(alias.output))
-        };
+        let mut same: Vec<Option<usize>> = vec![None; inputs.len()];
+        for alias in kernel.in_place.aliases().filter(|a| outputs[a.output].place == inputs[a.input].place) {
+            same[alias.input] = Some(inputs.len() + alias.output);
+        }
         let mut reads = Vec::with_capacity(inputs.len());
-        for (i, slot) in inputs.iter().enumerate() {
-            reads.push(match overwritten(i) {
-                Some(alias) => Err(inputs.len() + alias.output),
+        for (slot, same) in inputs.iter().zip(same) {
+            reads.push(match same {
+                Some(output) => Err(output),
                 None => Ok(memory.elements(slot)?),
             });
         }

@@ -119,10 +119,10 @@ fn composite(attrs: &str, x: &[f32], exponent: impl Fn(f32) -> u32, code: impl F
 }
 
 #[track_caller]
-fn blocks(text: &str, to: DType, exponent: impl Fn(f32) -> u32, code: impl Fn(f32, u32) -> u64) {
-    exact(text, &[x()], |_| {
+fn blocks(text: &str, x: &[f32], to: DType, exponent: impl Fn(f32) -> u32, code: impl Fn(f32, u32) -> u64) {
+    exact(text, &[floats(DType::F32, &[ROWS, LANES], x)], |_| {
         let (mut exponents, mut codes) = (Vec::new(), Vec::new());
-        for block in values().chunks(32) {
+        for block in x.chunks(32) {
             let e = exponent(largest(block));
             exponents.push(u64::from(e));
             codes.extend(block.iter().map(|&x| code(x, e)));
@@ -164,7 +164,7 @@ fn mxfp4_bits() {
         if field > 2 { (field - 2).min(254) } else { 0 }
     };
     let code = |x: f32, e: u32| e2m1(x * if e == 0 { 0.0 } else { 1.0 / power(e) });
-    blocks(&mx(&scale, "%c = cast %v {to = f4e2m1, saturate}"), DType::F4E2M1, exponent, code);
+    blocks(&mx(&scale, "%c = cast %v {to = f4e2m1, saturate}"), &values(), DType::F4E2M1, exponent, code);
     composite("codes = f4e2m1, scale = nearest, least = zero", &tiny(), exponent, code);
     composite("codes = f4e2m1, scale = nearest", &tiny(), exponent, |x, e| e2m1(x * power(254 - e)));
 }
@@ -208,7 +208,7 @@ fn mxfp8_ceil() {
         %shifted = shl %flipped, %w
         %f = bitcast %shifted {to = f32}";
     let text = mx(&ceil_scale(inverse), "%c = cast %v {to = f8e4m3, saturate}");
-    blocks(&text, DType::F8E4M3, ceil_exponent, |x, e| e4m3(x * power(254 - e)));
+    blocks(&text, &values(), DType::F8E4M3, ceil_exponent, |x, e| e4m3(x * power(254 - e)));
     composite("codes = f8e4m3, scale = ceil", &tiny(), ceil_exponent, |x, e| e4m3(x * power(254 - e)));
 }
 
@@ -216,16 +216,7 @@ fn mx_bump() {
     let inverse = format!("{POWER}\n%one = literal f32 1\n%f = div %one, %power");
     let text = mx(&ceil_scale(&inverse), "%c = cast %v {to = f8e4m3, saturate}");
     let rows: Vec<f32> = values().iter().map(|x| if *x == 0.0 { 1.0 } else { *x }).collect();
-    let given = floats(DType::F32, &[ROWS, LANES], &rows);
-    exact(&text, &[given], |_| {
-        let (mut exponents, mut codes) = (Vec::new(), Vec::new());
-        for block in rows.chunks(32) {
-            let e = ceil_exponent(largest(block));
-            exponents.push(u64::from(e));
-            codes.extend(block.iter().map(|&x| e4m3(x * (1.0 / power(e)))));
-        }
-        vec![coded(DType::F8E4M3, &[ROWS, LANES], &codes), coded(DType::U8, &[ROWS, 3], &exponents)]
-    });
+    blocks(&text, &rows, DType::F8E4M3, ceil_exponent, |x, e| e4m3(x * (1.0 / power(e))));
 }
 
 /// The exponent of the magnitude less that of the largest element: what is in (448, 512)·2^k saturates.
@@ -248,7 +239,7 @@ fn mx_floor() {
     let text = mx(&scale, "%c = cast %v {to = f8e4m3, saturate}");
     let exponent = |m: f32| (m.to_bits() >> 23).saturating_sub(8);
     let code = |x: f32, e: u32| e4m3(if e == 0 { x * 0.0 } else { x * (1.0 / power(e)) });
-    blocks(&text, DType::F8E4M3, exponent, code);
+    blocks(&text, &values(), DType::F8E4M3, exponent, code);
     composite("codes = f8e4m3, scale = floor, least = zero", &tiny(), exponent, code);
     let other = mx(
         &ceil_scale(&format!("{POWER}\n%one = literal f32 1\n%f = div %one, %power")),

@@ -328,7 +328,7 @@ impl<'a> Emitter<'a> {
             }
             _ => return Err(LowerError::at(id, "runs over lanes that are not the last of its row")),
         };
-        Ok(vec![self.lane_number(id, lane)?])
+        Ok(vec![self.as_i64(lane).map_err(|m| LowerError::at(id, m))?])
     }
 
     /// The largest lanes of a row and where they are. One lane is no row, be it all there are or all that are asked for.
@@ -341,7 +341,7 @@ impl<'a> Emitter<'a> {
         let row = self.whole_row(id, node, x)?;
         let op = if one { InstOp::ArgReduce(ReduceOp::Max) } else { InstOp::TopK(k.clone()) };
         let found = self.push_at(id, op, &[row])?;
-        Ok(vec![found[0], self.lane_number(id, found[1])?])
+        Ok(vec![found[0], self.as_i64(found[1]).map_err(|m| LowerError::at(id, m))?])
     }
 
     /// The least lane of each group that holds the group's extreme, or a NaN, counted from the start of the group.
@@ -487,9 +487,13 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    pub(super) fn lane_number(&mut self, id: NodeId, lane: Val) -> Result<Val, LowerError> {
+    /// An integer as one of 64 bits: of equal ones the same value.
+    pub(super) fn as_i64(&mut self, integer: Val) -> Result<Val, String> {
+        if self.segment.ty(integer).dtype == DType::I64 {
+            return Ok(integer);
+        }
         let op = InstOp::Cast { to: DType::I64, round: Rounding::NearestEven, saturate: false };
-        Ok(self.push_at(id, op, &[lane])?[0])
+        Ok(self.push(op, &[integer])?[0])
     }
 
     pub(super) fn push_at(&mut self, id: NodeId, op: InstOp, args: &[Val]) -> Result<Vec<Val>, LowerError> {

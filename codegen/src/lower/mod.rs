@@ -20,8 +20,7 @@ use std::collections::BTreeSet;
 use fusewright_abi::ParamAccess;
 use fusewright_fusion::region::{self, Stored};
 use fusewright_graph::axes::AxisMap;
-use fusewright_graph::padding::Pad;
-use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId};
+use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId, padding};
 
 use crate::kernel::verify::MAX_LANES;
 use crate::kernel::{DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Segment, Source, Val};
@@ -72,9 +71,8 @@ pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, Lo
     let mut segments: Vec<Segment> = Vec::new();
     for inner in space.segments() {
         let mut segment = Emitter::new(body, &axes, &views, &space, &params, orders).segment(inner)?;
-        let alike = segments.iter().filter(|s| s.name.starts_with(&segment.name)).count();
-        if alike > 0 {
-            segment.name = format!("{}_{alike}", segment.name);
+        if segments.iter().any(|s| s.name == segment.name) {
+            segment.name = format!("{}_{}", segment.name, segments.len());
         }
         segments.push(segment);
     }
@@ -91,7 +89,7 @@ pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, Lo
 
 /// The axes of a body, as the analysis of the region has them where it takes the body.
 fn axes(body: &Graph) -> Result<AxisMap, LowerError> {
-    if body.node_ids().any(|id| Pad::of(body, id).is_some())
+    if padding::pads(body)
         && let Ok(space) = region::Space::find(body, true)
     {
         return Ok(space.axes);

@@ -2,7 +2,7 @@
 
 use fusewright_fusion::region::Scattered;
 use fusewright_graph::axes::AxisId;
-use fusewright_graph::{DType, Dim, Literal, Rounding, ScalarFn, Value};
+use fusewright_graph::{DType, Dim, Literal, ScalarFn, Value};
 
 use super::LowerError;
 use super::emit::Emitter;
@@ -68,7 +68,7 @@ impl Emitter<'_> {
         let walked: Vec<(Dim, Dim)> = walked.iter().map(|a| (self.axes.extent(*a).clone(), stride(a))).collect();
         let extent = self.body.ty(operands[0]).shape[axis].clone();
         let clamped = self.clamped(place, &extent).map_err(|m| LowerError::at(id, m))?;
-        let wide = if self.segment.ty(place).dtype == DType::I64 { place } else { self.lane_number(id, place)? };
+        let wide = self.as_i64(place).map_err(|m| LowerError::at(id, m))?;
         let here = self.push_at(id, InstOp::Map(ScalarFn::Eq), &[wide, clamped])?[0];
         Ok((linear(&clamped.symbol(), &walked), here))
     }
@@ -79,8 +79,7 @@ impl Emitter<'_> {
         if let Some((_, _, clamped)) = known {
             return Ok(*clamped);
         }
-        let cast = InstOp::Cast { to: DType::I64, round: Rounding::NearestEven, saturate: false };
-        let wide = if self.segment.ty(place).dtype == DType::I64 { place } else { self.push(cast, &[place])?[0] };
+        let wide = self.as_i64(place)?;
         let least = self.push(InstOp::Literal(Literal::Int(DType::I64, 0)), &[])?[0];
         let most = self.push(InstOp::Index(extent - &Dim::constant(1)), &[])?[0];
         let above = self.push(InstOp::Map(ScalarFn::Max), &[wide, least])?[0];

@@ -130,7 +130,7 @@ fn merges(body: &Graph, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]) 
     let pairs = || run.windows(2).map(|pair| (pair[0], pair[1]));
     let merged = |high: Dim, low: Dim, extent: &Dim| high == &low * extent;
     let loads = views.iter().flatten().all(|v| pairs().all(|(h, l)| merged(v.stride(h), v.stride(l), axes.extent(l))));
-    let padded = body.node_ids().any(|id| axes.pads(id));
+    let padded = axes.has_padded_rows();
     loads
         && (padded
             || body.outputs().iter().all(|o| {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusewright_graph::{Builder, Def, Graph, InputKind, NodeId, Op, Prim, TypeError, Value};
 
 use super::free::Flow;
+use super::stored::relabels;
 
 /// An outlined set of nodes.
 pub(super) struct Outline {
@@ -76,7 +77,7 @@ fn with_free_operands(flow: &Flow<'_>, members: &BTreeSet<NodeId>, given: &BTree
 /// The layout ops behind a scatter that undo those through which it sees what it writes into.
 fn restoring(flow: &Flow<'_>, scatter: NodeId) -> Vec<NodeId> {
     let graph = flow.graph;
-    let relabels = |id: NodeId| matches!(graph.node(id).op, Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. }));
+    let relabels = |id: NodeId| relabels(&graph.node(id).op);
     let node = graph.node(scatter);
     let mut undoing = Vec::new();
     if !matches!(node.op, Op::Prim(Prim::Scatter { .. })) {

@@ -6,8 +6,7 @@
 //! Where that fails for a body that pads, its padded rows are tried as rows of which some values have fewer.
 
 use fusewright_graph::axes::{AxisId, AxisMap};
-use fusewright_graph::padding::Pad;
-use fusewright_graph::{Graph, Op, Prim, Value};
+use fusewright_graph::{Graph, Op, Prim, Value, padding};
 
 use super::stored::check_scatters;
 use super::{Refusal, Stored};
@@ -64,7 +63,7 @@ impl Space {
     pub fn find(body: &Graph, segments: bool) -> Result<Space, Refusal> {
         let plain = AxisMap::of(body).map_err(|_| Refusal::Reshape).and_then(|axes| Space::over(body, axes, segments));
         match plain {
-            Err(refusal) if body.node_ids().any(|id| Pad::of(body, id).is_some()) => {
+            Err(refusal) if padding::pads(body) => {
                 let axes = AxisMap::with_padded_rows(body).map_err(|_| refusal)?;
                 Space::over(body, axes, segments).map_err(|_| refusal)
             }

@@ -29,9 +29,8 @@ impl Stored {
     /// What an output of a body of primitives stores. A scatter into anything but an input is a value like others.
     pub fn of(body: &Graph, output: Value) -> Stored {
         let plain = Stored { value: output, scatter: None };
-        let (root, Some(node)) = unwrapped(body, output) else { return plain };
+        let (_, Some(node)) = unwrapped(body, output) else { return plain };
         let Op::Prim(Prim::Scatter { axis }) = body.node(node).op else { return plain };
-        debug_assert_eq!(body.node(node).results, [root]);
         match unwrapped(body, body.node(node).operands[0]) {
             (input, None) => {
                 let scatter = Some(Scattered { node, input, axis });
@@ -42,12 +41,17 @@ impl Stored {
     }
 }
 
+/// Whether an op keeps all elements of its operand, once each.
+pub(super) fn relabels(op: &Op) -> bool {
+    matches!(op, Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. }))
+}
+
 /// What a value is behind reshapes and permutations, and the node that computes it; none if it is an input.
 fn unwrapped(body: &Graph, mut value: Value) -> (Value, Option<NodeId>) {
     loop {
         let Def::Node(id, _) = body.def(value) else { return (value, None) };
         let node = body.node(id);
-        if !matches!(node.op, Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. })) {
+        if !relabels(&node.op) {
             return (value, Some(id));
         }
         value = node.operands[0];
