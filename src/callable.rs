@@ -113,6 +113,7 @@ pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Re
     let Made { artifact, apart } = compiler.make(&region.name, &body)?;
     let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
     let (dims, in_place) = (LaunchDims::of(&artifact), InPlace::of(&artifact, body.inputs().len()));
+    let apart = apart.into_iter().map(|apart| (apart.output, apart.reason)).collect();
     let by = |input| in_place.aliases().find(|alias| alias.input == input).map(|alias| alias.output);
     let overwritten_by = (0..body.inputs().len()).map(by).collect();
     Ok(Callable { name: region.name.clone(), dims, in_place, overwritten_by, apart, module, graph: body })

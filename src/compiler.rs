@@ -103,8 +103,19 @@ struct Forms {
 #[derive(Debug)]
 pub(crate) struct Made {
     pub artifact: KernelArtifact,
-    /// Outputs that update inputs and may not be written where those lie, by position, and why.
-    pub apart: Vec<(usize, String)>,
+    /// Outputs that update inputs and may not be written where those lie.
+    pub apart: Vec<Apart>,
+}
+
+/// An output of a body that updates an input and may not be written where that lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Apart {
+    /// Position of the output.
+    pub output: usize,
+    /// Position of the input.
+    pub input: usize,
+    /// Why not.
+    pub reason: String,
 }
 
 impl Forms {
@@ -113,18 +124,18 @@ impl Forms {
         self.expanded.params.iter().any(|p| p.access == ParamAccess::Out && p.alias.is_some())
     }
 
-    /// Why outputs of the body that update inputs may not be written where those lie, by the positions of the outputs.
-    fn apart(&self, body: &Graph) -> Vec<(usize, String)> {
+    /// Which outputs of the body that update inputs may not be written where those lie.
+    fn apart(&self, body: &Graph) -> Vec<Apart> {
         let inputs = body.inputs().len();
-        let mut reasons = Vec::new();
+        let mut apart = Vec::new();
         for (i, output) in body.outputs().iter().enumerate() {
             let param = ParamId((inputs + i) as u32);
             let updated = output.updates.as_ref().and_then(|name| body.inputs().iter().position(|x| x.name == *name));
             let Some(input) = updated.filter(|_| self.lowered.param(param).alias.is_none()) else { continue };
             let why = why_not(&self.lowered, ParamId(input as u32), param).or_else(|| self.refused.clone());
-            reasons.extend(why.map(|why| (i, why)));
+            apart.extend(why.map(|reason| Apart { output: i, input, reason }));
         }
-        reasons
+        apart
     }
 }
 

@@ -1,5 +1,7 @@
 //! What fused, what did not, and why: the figures behind `fusewright explain`.
 
+mod kernels;
+
 use std::collections::BTreeMap;
 
 use fusewright_fusion::explain as partition_report;
@@ -10,8 +12,9 @@ pub use fusewright_fusion::explain::RefusalReport;
 pub use fusewright_fusion::pass::{NearMiss, Unmatched};
 pub use fusewright_fusion::patterns::{all_names, is_name};
 
-use crate::compiler::content;
-use crate::{Compilation, Compiler, Error, Fused, Target};
+use crate::{Error, Fused};
+
+pub use kernels::{Instead, KernelFigures, KernelReport, Kernels, OverwriteReport, kernels};
 
 /// Value that every symbol takes where bytes are counted, unless its range ends below.
 const TYPICAL_EXTENT: i64 = 512;
@@ -118,46 +121,4 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
         relaxed_outside: outside.into_iter().map(relaxation).collect(),
         pipeline: fused.pipeline.to_string(),
     })
-}
-
-/// A region's kernel for one target.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KernelReport {
-    /// Name of the region.
-    pub region: String,
-    /// Its kernel, or why the target has none for it.
-    pub kernel: Result<KernelFigures, String>,
-}
-
-/// A generated kernel in figures.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KernelFigures {
-    /// Key of the kernel: everything that changes its code.
-    pub key: String,
-    /// Size of its code in bytes.
-    pub bytes: usize,
-}
-
-/// Compiles every region and every lone op for a target, and says which kernels it refuses.
-///
-/// # Errors
-/// A target that is not available, and internal errors.
-pub fn kernels(fused: &Fused, target: &Target) -> Result<(Vec<KernelReport>, Vec<Compilation>), Error> {
-    let compiler = Compiler::new(target)?;
-    let mut known: BTreeMap<(String, String), Result<KernelFigures, String>> = BTreeMap::new();
-    let mut reports = Vec::new();
-    for region in fused.partition.kernels() {
-        let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
-        let content = content(&region.name, &body);
-        if !known.contains_key(&content) {
-            let kernel = match compiler.artifact(&region.name, &body) {
-                Ok(a) => Ok(KernelFigures { key: a.key.to_string(), bytes: a.payload.bytes.len() }),
-                Err(error) if error.is_refusal() => Err(error.to_string()),
-                Err(error) => return Err(error.into()),
-            };
-            known.insert(content.clone(), kernel);
-        }
-        reports.push(KernelReport { region: region.name.clone(), kernel: known[&content].clone() });
-    }
-    Ok((reports, compiler.log()))
 }

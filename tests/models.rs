@@ -249,9 +249,10 @@ fn the_report_lists_every_kernel_that_runs() {
             let compiled =
                 compile(&graph, &Target::Cpu, &options).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
             let report = explain(&compiled.fused).unwrap_or_else(|e| panic!("{e}"));
-            let (kernels, _) = explain::kernels(&compiled.fused, &Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(report.regions.len(), kernels.len());
-            let made = kernels.iter().filter(|k| k.kernel.is_ok()).count();
+            let kernels = explain::kernels(&compiled.fused, &report, &Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(kernels.steps, compiled.program.counts(), "{}", file.display());
+            assert_eq!(report.regions.len(), kernels.reports.len());
+            let made = kernels.reports.iter().filter(|k| k.kernel.is_ok()).count();
             assert_eq!(made, compiled.program.counts().kernels, "{} fused: {fuse}", file.display());
             checked += made;
             lone += report.regions.iter().filter(|r| r.kind == "op").count();

@@ -8,7 +8,7 @@ use fusewright_abi::Target;
 use fusewright_fusion::region_key;
 use fusewright_graph::{Builder, Graph, InputKind, Origin, TypeError, Value};
 
-use crate::explain::kernels;
+use crate::explain::{explain, kernels};
 use crate::{Error, Options, fuse_graph, model};
 
 /// Figures of one stack of layers. Times are microseconds.
@@ -52,8 +52,9 @@ pub fn compile_suite(path: &Path, layers: usize, target: &Target, options: &Opti
     let fused = fuse_graph(&graph, options)?;
     let fusing_us = elapsed(start);
     let passes_us = fused.passes.iter().map(|p| p.us).sum();
+    let report = explain(&fused)?;
     let start = Instant::now();
-    let (_, compilations) = kernels(&fused, target)?;
+    let compilations = kernels(&fused, &report, target)?.compilations;
     let kernels_us = elapsed(start);
     let keys = fused.partition.regions.iter().map(region_key).collect::<Result<BTreeSet<_>, _>>();
     Ok(CompileReport {

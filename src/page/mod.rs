@@ -9,14 +9,14 @@ use fusewright_fusion::region::{FusedRegion, Refusal, Step};
 use fusewright_graph::{InputKind, NodeId, Op, Prim, Value};
 use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
 
-use crate::explain::{Explanation, KernelReport, RegionReport, Unmatched};
+use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, Unmatched};
 use crate::{Compiler, Error, Fused, PatternReport};
 
 /// Pixels per character of a title, about.
 const CHARACTER: i64 = 8;
 const HUES: usize = 12;
 
-/// The page of a fused graph under a title. `kernels` is what `compiler` made of each region.
+/// The page of a fused graph under a title. `kernels` is what the target of `compiler` makes of it.
 ///
 /// # Errors
 /// None for a graph that verifies.
@@ -24,7 +24,7 @@ pub fn explain_page(
     title: &str,
     fused: &Fused,
     report: &Explanation,
-    kernels: &[KernelReport],
+    kernels: &Kernels,
     compiler: &Compiler,
 ) -> Result<String, Error> {
     let mut drawing = Drawing::default();
@@ -44,7 +44,7 @@ pub fn explain_page(
     for (shape, &(x, y)) in drawing.shapes.iter_mut().zip(&placed.boxes) {
         (shape.x, shape.y) = (x, y);
     }
-    let mut panels = region_panels(fused, report, kernels, compiler)?;
+    let mut panels = region_panels(fused, report, &kernels.reports, compiler)?;
     panels.extend(node_panels(fused));
     let page = ExplainPage {
         model: title.to_owned(),
@@ -54,7 +54,7 @@ pub fn explain_page(
         shapes: drawing.shapes,
         edges: placed.edges,
         panels,
-        tables: tables(fused, report),
+        tables: tables(fused, report, kernels),
     };
     page.text().map_err(|e| Error::Internal(format!("the page of `explain`: {e}")))
 }
@@ -140,7 +140,7 @@ fn region_panels(
     let mut panels: Vec<Panel> = Vec::new();
     let mut of_key: BTreeMap<&str, usize> = BTreeMap::new();
     for ((region, facts), made) in fused.partition.kernels().zip(&report.regions).zip(kernels) {
-        let occurrence = occurrence(fused, region);
+        let occurrence = occurrence(fused, region, made);
         if let Some(&panel) = of_key.get(facts.key.as_str()) {
             panels[panel].occurrences.push(occurrence);
             continue;
@@ -150,7 +150,8 @@ fn region_panels(
         let kernel = compiler.kernel(&region.name, &body).map_or_else(|why| why.to_string(), |(k, _)| k.to_string());
         let code = match &made.kernel {
             Ok(figures) => format!("{} bytes", grouped(figures.bytes as u64)),
-            Err(why) => format!("none: {why}"),
+            Err(why) if made.instead.is_empty() => format!("none: {why}"),
+            Err(why) => format!("none: {why}; op by op: {}", instead(made)),
         };
         let fact = |what: &str, value: String| (what.to_owned(), value);
         panels.push(Panel {
@@ -169,7 +170,13 @@ fn region_panels(
     Ok(panels)
 }
 
-fn occurrence(fused: &Fused, region: &FusedRegion) -> Occurrence {
+/// What computes the ops of a region without a kernel.
+fn instead(made: &KernelReport) -> String {
+    let ops = made.instead.iter().map(|op| format!("{} by {}", op.op, op.by));
+    ops.collect::<Vec<_>>().join(", ")
+}
+
+fn occurrence(fused: &Fused, region: &FusedRegion, made: &KernelReport) -> Occurrence {
     let describe = |id: NodeId| {
         let node = fused.graph.node(id);
         (node.op.name().to_owned(), node.origin.to_string())
@@ -182,7 +189,14 @@ fn occurrence(fused: &Fused, region: &FusedRegion) -> Occurrence {
     Occurrence {
         ops: region.nodes.iter().filter(|id| !constant(id)).map(|&id| describe(id)).collect(),
         ends: ends.collect(),
+        overwrites: made.overwrites.iter().map(written).collect(),
     }
+}
+
+/// An output, what it overwrites or would, and how it is written.
+fn written(overwrite: &OverwriteReport) -> (String, String, String) {
+    let how = overwrite.reason.as_ref().map_or_else(|| "in place".to_owned(), |why| format!("apart: {why}"));
+    (overwrite.output.clone(), overwrite.old.clone(), how)
 }
 
 /// One panel per step that is a node by itself.
@@ -228,7 +242,7 @@ fn summary(fused: &Fused, report: &Explanation, distinct: usize) -> Vec<(String,
     .to_vec()
 }
 
-fn tables(fused: &Fused, report: &Explanation) -> Vec<Table> {
+fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> {
     let table = |title: &str, head: &[&str], rows: Vec<Vec<String>>| Table {
         title: title.to_owned(),
         head: head.iter().map(ToString::to_string).collect(),
@@ -245,6 +259,15 @@ fn tables(fused: &Fused, report: &Explanation) -> Vec<Table> {
             &["name", "class", "times", "why not more", "expected", "found", "at"],
             rows,
         ));
+    }
+    let of_region = |kernel: &KernelReport, overwrite: &OverwriteReport| {
+        let (output, old, how) = written(overwrite);
+        vec![kernel.region.clone(), output, old, how]
+    };
+    let overwrites = kernels.reports.iter().flat_map(|k| k.overwrites.iter().map(move |o| of_region(k, o)));
+    let overwrites: Vec<Vec<String>> = overwrites.collect();
+    if !overwrites.is_empty() {
+        tables.push(table("Written in place", &["region", "output", "overwrites", "how"], overwrites));
     }
     tables.push(table("Not fused", &["op", "reason", "origin"], refused));
     tables.push(table("Passes", &["pass", "nodes changed", "µs"], passes));

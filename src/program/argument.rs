@@ -46,7 +46,7 @@ impl Argument<'_> {
 }
 
 /// Bytes of the caller during a call.
-pub(super) enum UserMemory<'a> {
+pub(crate) enum UserMemory<'a> {
     Read(&'a [u8]),
     InOut(&'a mut Vec<u8>),
 }

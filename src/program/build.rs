@@ -18,6 +18,7 @@ use super::Program;
 use super::in_place::InPlace;
 use super::layout::lay_out;
 use super::step::{CompiledKernel, LaunchDims, Step, Work};
+use super::words;
 use crate::Error;
 use crate::compiler::{CompileError, Compiler, Made, content};
 use crate::matmul::widen;
@@ -36,6 +37,8 @@ pub(crate) struct Built {
     pub program: Program,
     pub fallbacks: Vec<Fallback>,
     pub ops: OpCounts,
+    /// Why regions and lone ops have no kernel, by their place in the partition.
+    pub refused: BTreeMap<usize, String>,
 }
 
 /// Where the ops of a graph are computed. Views cost nothing and count as neither.
@@ -60,36 +63,60 @@ impl OpCounts {
 /// # Errors
 /// Internal errors of the compiler, kernels that cannot be loaded, weights that contradict their types.
 pub(crate) fn build(graph: &Graph, partition: &Partition, compiler: &Compiler) -> Result<Built, Error> {
-    let weights = weights(graph)?;
     let device = device_for(compiler.target())?;
+    assemble(graph, partition, compiler, Some(device), weights(graph)?)
+}
+
+/// As [`build`], to be looked at: for any target, without a device, and without the data of weights. It does not run.
+///
+/// # Errors
+/// Internal errors of the compiler.
+pub(crate) fn outline(graph: &Graph, partition: &Partition, compiler: &Compiler) -> Result<Built, Error> {
+    assemble(graph, partition, compiler, None, vec![None; graph.inputs().len()])
+}
+
+fn assemble(
+    graph: &Graph,
+    partition: &Partition,
+    compiler: &Compiler,
+    device: Option<Arc<dyn Device>>,
+    weights: Vec<Option<Bytes>>,
+) -> Result<Built, Error> {
     let (cache, kernels) = (KernelCache::default(), BTreeMap::new());
     let (in_kernels, outside) = (BTreeSet::new(), BTreeSet::new());
     let mut build =
         Build { graph, compiler, device, cache, weights, kernels, fallbacks: Vec::new(), in_kernels, outside };
     let mut steps = Vec::with_capacity(partition.steps.len());
+    let mut refused = BTreeMap::new();
     for &step in &partition.steps {
+        let (before, kernel) = (steps.len(), partition.kernel_index(step));
         match (partition.kernel(step), step) {
-            (Some(region), _) => build.region(region, &mut steps)?,
+            (Some(region), _) => {
+                let reason = build.region(region, &mut steps)?;
+                refused.extend(kernel.zip(reason));
+            }
             (None, PlannedStep::Node(id)) => build.without_kernel(id, &mut steps)?,
             (None, _) => return Err(Error::Internal("a step of the partition is missing".to_owned())),
         }
+        steps[before..].iter_mut().for_each(|step| step.kernel = kernel);
     }
     let (steps, layouts) = lay_out(graph, needed(graph, steps));
     let Build { weights, fallbacks, in_kernels, outside, .. } = build;
     let ops = OpCounts { fused: in_kernels.len(), unfused: outside.difference(&in_kernels).count() };
     let program = Program { graph: graph.clone(), steps, layouts, weights, planned: Mutex::new(BTreeMap::new()) };
-    Ok(Built { program, fallbacks, ops })
+    Ok(Built { program, fallbacks, ops, refused })
 }
 
 struct Build<'a> {
     graph: &'a Graph,
     compiler: &'a Compiler,
-    device: Arc<dyn Device>,
+    /// What loads kernels; none if they are not to run.
+    device: Option<Arc<dyn Device>>,
     /// Loaded kernels by content, so that equal regions share one.
     cache: KernelCache,
     weights: Vec<Option<Bytes>>,
-    /// Compiled kernels by content, so that equal regions are compiled once.
-    kernels: BTreeMap<(String, String), Arc<CompiledKernel>>,
+    /// Compiled kernels by content, or why there is none, so that equal regions are compiled once.
+    kernels: BTreeMap<(String, String), Result<Arc<CompiledKernel>, String>>,
     fallbacks: Vec<Fallback>,
     /// Nodes that some generated kernel computes, and nodes that are computed otherwise.
     in_kernels: BTreeSet<NodeId>,
@@ -97,34 +124,36 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    fn region(&mut self, region: &FusedRegion, steps: &mut Vec<Step>) -> Result<(), Error> {
+    /// A region or lone op: its kernel, or its ops one by one and why.
+    fn region(&mut self, region: &FusedRegion, steps: &mut Vec<Step>) -> Result<Option<String>, Error> {
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
-        match self.kernel(&region.name, &body)? {
+        let reason = match self.kernel(&region.name, &body)? {
             Ok(kernel) => {
-                let (inputs, outputs) = (region.inputs.clone(), region.outputs.clone());
-                steps.push(Step { work: Work::Kernel(kernel), inputs, outputs, label: region.name.clone() });
+                steps.push(Step::new(Work::Kernel(kernel), &region.inputs, &region.outputs, region.name.clone()));
                 self.in_kernels.extend(&region.nodes);
+                return Ok(None);
             }
-            Err(reason) if region.kind == Kind::Op => {
-                let op = region.nodes.last().map(|&id| self.label(id));
-                self.fallbacks.push(Fallback { label: op.unwrap_or_else(|| region.name.clone()), reason });
-                for &id in &region.nodes {
-                    self.without_kernel(id, steps)?;
-                }
+            Err(reason) => words::of_user(self.graph, &reason, &region.inputs, &region.outputs),
+        };
+        if region.kind == Kind::Op {
+            let op = region.nodes.last().map(|&id| self.label(id));
+            let label = op.unwrap_or_else(|| region.name.clone());
+            self.fallbacks.push(Fallback { label, reason: reason.clone() });
+            for &id in &region.nodes {
+                self.without_kernel(id, steps)?;
             }
-            Err(reason) => {
-                let before = self.fallbacks.len();
-                for &id in &region.nodes {
-                    self.lone(id, steps)?;
-                }
-                let needs_one = |id: &&NodeId| !needs_no_kernel(&self.graph.node(**id).op);
-                // An op that is a region of its own has been listed by its own name.
-                if self.fallbacks.len() == before || region.nodes.iter().filter(needs_one).count() > 1 {
-                    self.fallbacks.insert(before, Fallback { label: region.name.clone(), reason });
-                }
-            }
+            return Ok(Some(reason));
         }
-        Ok(())
+        let before = self.fallbacks.len();
+        for &id in &region.nodes {
+            self.lone(id, steps)?;
+        }
+        let needs_one = |id: &&NodeId| !needs_no_kernel(&self.graph.node(**id).op);
+        // An op that is a region of its own has been listed by its own name.
+        if self.fallbacks.len() == before || region.nodes.iter().filter(needs_one).count() > 1 {
+            self.fallbacks.insert(before, Fallback { label: region.name.clone(), reason: reason.clone() });
+        }
+        Ok(Some(reason))
     }
 
     fn label(&self, id: NodeId) -> String {
@@ -141,12 +170,12 @@ impl Build<'_> {
         let body = single(self.graph, node).and_then(|body| body.expanded());
         match self.kernel(node.op.name(), &body.map_err(|e| Error::Internal(e.to_string()))?)? {
             Ok(kernel) => {
-                let (inputs, outputs) = (node.operands.clone(), node.results.clone());
-                steps.push(Step { work: Work::Kernel(kernel), inputs, outputs, label: self.label(id) });
+                steps.push(Step::new(Work::Kernel(kernel), &node.operands, &node.results, self.label(id)));
                 self.in_kernels.insert(id);
                 Ok(())
             }
             Err(reason) => {
+                let reason = words::of_user(self.graph, &reason, &node.operands, &node.results);
                 self.fallbacks.push(Fallback { label: self.label(id), reason });
                 self.without_kernel(id, steps)
             }
@@ -160,8 +189,7 @@ impl Build<'_> {
             self.outside.insert(id);
         }
         let node = self.graph.node(id);
-        let (inputs, outputs) = (node.operands.clone(), node.results.clone());
-        steps.push(Step { work, inputs, outputs, label: self.label(id) });
+        steps.push(Step::new(work, &node.operands, &node.results, self.label(id)));
         Ok(())
     }
 
@@ -182,26 +210,31 @@ impl Build<'_> {
         Ok(if is_constant(&node.op) { Work::Constant(body) } else { Work::Reference(body) })
     }
 
-    /// The loaded kernel of a body, or why it has none.
+    /// The kernel of a body, loaded if it is to run, or why it has none.
     fn kernel(&mut self, name: &str, body: &Graph) -> Result<Result<Arc<CompiledKernel>, String>, Error> {
         let key = content(name, body);
-        if let Some(kernel) = self.kernels.get(&key) {
-            return Ok(Ok(Arc::clone(kernel)));
+        if let Some(known) = self.kernels.get(&key) {
+            return Ok(known.clone());
         }
-        let Made { artifact, apart } = match self.compiler.make(name, body) {
-            Ok(made) => made,
+        let kernel = match self.compiler.make(name, body) {
+            Ok(made) => Ok(Arc::new(self.loaded(made, body)?)),
             Err(CompileError::Dump(error)) => return Err(*error),
-            Err(refused) => return Ok(Err(refused.to_string())),
+            Err(refused) => Err(refused.to_string()),
         };
-        let module = self.cache.get_or_make(artifact.key, || self.device.load(&artifact))?;
-        let kernel = Arc::new(CompiledKernel {
+        self.kernels.insert(key, kernel.clone());
+        Ok(kernel)
+    }
+
+    fn loaded(&self, Made { artifact, apart }: Made, body: &Graph) -> Result<CompiledKernel, Error> {
+        let load = |device: &Arc<dyn Device>| self.cache.get_or_make(artifact.key, || device.load(&artifact));
+        Ok(CompiledKernel {
             dims: LaunchDims::of(&artifact),
             in_place: InPlace::of(&artifact, body.inputs().len()),
             apart,
-            module,
-        });
-        self.kernels.insert(key, Arc::clone(&kernel));
-        Ok(Ok(kernel))
+            key: artifact.key,
+            bytes: artifact.payload.bytes.len(),
+            module: self.device.as_ref().map(load).transpose()?,
+        })
     }
 
     /// Whether the matrix product library takes a value's dtype.

@@ -7,10 +7,11 @@
 use std::collections::BTreeSet;
 
 use fusewright_abi::{KernelArtifact, ParamAccess};
-use fusewright_graph::{Def, Graph, Value};
+use fusewright_graph::{Graph, Value};
 
 use super::layout::Layouts;
 use super::step::{Step, Work};
+use super::words;
 
 /// An output of a kernel that may lie in the memory of one of its inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,12 +118,20 @@ impl<'a> Lives<'a> {
 
     /// What to call a value.
     pub fn name(&self, value: Value) -> String {
-        match (self.graph.def(value), self.graph.value_name(value)) {
-            (Def::Input(_), Some(name)) => format!("input `{name}`"),
-            (_, Some(name)) => format!("value `{name}`"),
-            (_, None) => format!("value {value:?}"),
-        }
+        words::name(self.graph, value)
     }
+}
+
+/// An output of a kernel that could lie where what it is the new value of does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Overwrite {
+    /// The step, and the position of the output among its outputs.
+    pub step: usize,
+    pub output: usize,
+    /// What it overwrites, or would.
+    pub old: String,
+    /// Why it does not.
+    pub reason: Option<String>,
 }
 
 /// Where the new values of inputs go in a call.

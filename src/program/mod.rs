@@ -14,6 +14,7 @@ mod layout;
 mod plan;
 mod step;
 mod strided;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,14 +29,15 @@ use crate::{Error, HostTensor};
 
 pub use argument::Argument;
 pub use build::{Fallback, OpCounts};
-pub(crate) use build::{build, single};
-pub(crate) use in_place::InPlace;
+pub(crate) use build::{build, outline, single};
+pub(crate) use in_place::{InPlace, Overwrite};
 pub use in_place::{Placement, Update, UpdateCopy};
 use layout::Layouts;
-pub(crate) use plan::bind;
-use plan::{Binding, Buffer, Landing, Plan};
-pub(crate) use step::LaunchDims;
-use step::{Memory, Step, Work};
+pub(crate) use plan::{Binding, bind};
+use plan::{Buffer, Landing, Plan};
+use step::Memory;
+pub(crate) use step::{CompiledKernel, LaunchDims, Step, Work};
+pub(crate) use words::name as value_name;
 
 /// How many steps of each kind a program has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -174,6 +176,24 @@ impl Program {
     /// Inputs that do not fit, as for [`Program::run_in_place`].
     pub fn placement(&self, inputs: &[Argument<'_>]) -> Result<Placement, Error> {
         Ok(self.planned(inputs)?.plan.placement.clone())
+    }
+
+    /// What is run, in order.
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Where calls at these values of the symbols write the new values of inputs if all of those are given to be
+    /// overwritten, and what each kernel overwrites.
+    ///
+    /// # Errors
+    /// Sizes that do not fit the graph.
+    pub(crate) fn overwrites(&self, binding: &Binding) -> Result<(Placement, Vec<Overwrite>), Error> {
+        let users = self.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).enumerate();
+        let updated = |name: &str| self.graph.outputs().iter().any(|o| o.updates.as_deref() == Some(name));
+        let donated = users.filter(|(_, input)| updated(&input.name)).map(|(number, _)| number).collect();
+        let plan = Plan::of(&self.graph, &self.steps, &self.layouts, binding.clone(), &donated)?;
+        Ok((plan.placement, plan.overwrites))
     }
 
     fn call<R>(

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Graph, InputKind, TensorType, Value, interp};
 
-use super::in_place::{Lives, Placement, Update, UpdateCopy, unless_kept};
+use super::in_place::{Lives, Overwrite, Placement, Update, UpdateCopy, unless_kept};
 use super::layout::{Layouts, View};
 use super::step::{Step, Work};
 use super::strided::Strided;
+use super::words;
 use crate::Error;
 
 /// Values of the symbols, by name.
@@ -68,6 +69,8 @@ pub(crate) struct Plan {
     pub landings: Vec<Landing>,
     /// The same for those that update inputs, in words.
     pub placement: Placement,
+    /// What kernels overwrite, or could and do not, in the order of the steps.
+    pub overwrites: Vec<Overwrite>,
 }
 
 /// Where an output goes.
@@ -117,6 +120,7 @@ impl Plan {
             constants: Vec::new(),
             landings: Vec::new(),
             placement: Placement::default(),
+            overwrites: Vec::new(),
         };
         let lives = Lives::of(graph, steps, layouts);
         let mut planner = Planner {
@@ -219,6 +223,10 @@ impl Plan {
     }
 }
 
+/// What lies in the caller's tensor that a value is the new value of, and that tensor, or why the value may not be
+/// written there.
+type NewValue = (Value, Result<usize, String>);
+
 /// A plan in the making.
 struct Planner<'a> {
     plan: Plan,
@@ -296,18 +304,21 @@ impl<'a> Planner<'a> {
     fn place(&mut self, at: usize, output: usize, slot: &Slot) -> Result<Place, Error> {
         let step = &self.steps[at];
         let value = step.outputs[output];
-        let (alias, mut reason) = match &step.work {
+        let (alias, apart) = match &step.work {
             Work::Kernel(kernel) => {
-                let apart = kernel.apart.iter().find(|(i, _)| *i == output).map(|(_, why)| why.clone());
-                (kernel.in_place.of_output(output), apart)
+                (kernel.in_place.of_output(output), kernel.apart.iter().find(|a| a.output == output))
             }
             _ => (None, None),
         };
+        let mut old = apart.map(|apart| step.inputs[apart.input]);
+        let mut reason = apart.map(|apart| words::of_user(self.graph, &apart.reason, &step.inputs, &step.outputs));
         if let Some(alias) = alias {
+            let input = step.inputs[alias.input];
+            old = Some(input);
             match self.shared(at, alias.input, slot)? {
                 Ok(place) => {
-                    let old = step.inputs[alias.input];
-                    self.overwritten.insert(self.lives.base(old));
+                    self.note(at, output, input, None);
+                    self.overwritten.insert(self.lives.base(input));
                     if let Place::User(user) = place {
                         self.donated.insert(user, value);
                     }
@@ -321,18 +332,29 @@ impl<'a> Planner<'a> {
                 Err(why) => reason = Some(why),
             }
         }
-        if let Some(found) = self.new_value(at, value, slot)? {
-            match found {
-                Ok(user) => {
-                    self.donated.insert(user, value);
-                    return Ok(Place::User(user));
-                }
-                Err(why) => {
-                    self.refused.insert(value, reason.unwrap_or(why));
-                }
+        match self.new_value(at, value, slot)? {
+            Some((there, Ok(user))) => {
+                self.note(at, output, there, None);
+                self.donated.insert(user, value);
+                return Ok(Place::User(user));
             }
+            Some((there, Err(why))) => {
+                old = old.or(Some(there));
+                let why = reason.get_or_insert(why);
+                self.refused.insert(value, why.clone());
+            }
+            None => {}
+        }
+        if let Some((old, reason)) = old.zip(reason) {
+            self.note(at, output, old, Some(reason));
         }
         Ok(Place::Buffer(self.plan.take_buffer(&mut self.free, slot)))
+    }
+
+    /// Notes that a step's output overwrites a value, or why it does not.
+    fn note(&mut self, step: usize, output: usize, old: Value, reason: Option<String>) {
+        let old = self.lives.name(old);
+        self.plan.overwrites.push(Overwrite { step, output, old, reason });
     }
 
     /// The memory of a step's operand, or why its output may not lie there.
@@ -360,8 +382,8 @@ impl<'a> Planner<'a> {
         Ok(given.and_then(|()| fits()).and_then(|()| alone()).and_then(|()| wanted()).map(|()| read.place))
     }
 
-    /// The caller's tensor that a value is the new value of, if it is, or why it may not be written there.
-    fn new_value(&self, at: usize, value: Value, slot: &Slot) -> Result<Option<Result<usize, String>>, Error> {
+    /// Whether a value is the new value of one of the caller's tensors.
+    fn new_value(&self, at: usize, value: Value, slot: &Slot) -> Result<Option<NewValue>, Error> {
         for output in self.graph.outputs() {
             let Some(&user) = output.updates.as_deref().and_then(|name| self.users.get(name)) else { continue };
             let Some(&there) = self.donated.get(&user) else { continue };
@@ -373,7 +395,7 @@ impl<'a> Planner<'a> {
                 && view.layout.is_contiguous(&view.shape)
                 && slot.bytes == self.plan.get(there)?.bytes;
             let name = self.lives.name(there);
-            return Ok(Some(if !in_order {
+            let found = if !in_order {
                 Err(format!("{} is stored in another order", self.lives.name(value)))
             } else if self.lives.ends_before(there, at) {
                 Ok(user)
@@ -381,7 +403,8 @@ impl<'a> Planner<'a> {
                 Err(format!("`{}` reads {name} while it writes", self.steps[at].label))
             } else {
                 Err(self.lives.still_wanted(there, at, usize::MAX).err().unwrap_or_else(|| format!("{name} is in use")))
-            }));
+            };
+            return Ok(Some((there, found)));
         }
         Ok(None)
     }

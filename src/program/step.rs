@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fusewright_abi::{Count, DType, DimArg, DimSource, KernelArtifact};
+use fusewright_abi::{ContentKey, Count, DType, DimArg, DimSource, KernelArtifact};
 use fusewright_graph::prim::Sdpa;
 use fusewright_graph::tensor::{Tensor, check_memory};
 use fusewright_graph::{Graph, Input, Value, interp};
@@ -15,6 +15,7 @@ use super::build::check_weight;
 use super::in_place::InPlace;
 use super::plan::{Binding, Place, Plan, Slot};
 use crate::attention::{AttentionRule, AttentionShape, Bias, attention};
+use crate::compiler::Apart;
 use crate::matmul::{MatMulShape, matmul, narrow, rounding, widen};
 use crate::{Error, guard};
 
@@ -37,14 +38,18 @@ pub(crate) enum Work {
     Reference(Arc<Graph>),
 }
 
-/// A kernel that is loaded and ready.
+/// A kernel that is made, and loaded where it is to run.
 #[derive(Debug)]
 pub(crate) struct CompiledKernel {
     pub dims: LaunchDims,
     pub in_place: InPlace,
-    /// Outputs that were to lie in the memory of inputs and may not, by position, and why.
-    pub apart: Vec<(usize, String)>,
-    pub module: Arc<dyn Module>,
+    /// Outputs that were to lie in the memory of inputs and may not.
+    pub apart: Vec<Apart>,
+    pub key: ContentKey,
+    /// Size of its code.
+    pub bytes: usize,
+    /// Not there in a program that is made to be looked at.
+    pub module: Option<Arc<dyn Module>>,
 }
 
 /// How the integer arguments and the row count of a launch follow from the shapes of its tensors.
@@ -86,6 +91,8 @@ pub(crate) struct Step {
     pub outputs: Vec<Value>,
     /// What to call the step in errors and reports.
     pub label: String,
+    /// The kernel of the partition that it is, or is a part of.
+    pub kernel: Option<usize>,
 }
 
 /// The memory of one call.
@@ -140,6 +147,11 @@ impl Memory<'_> {
 }
 
 impl Step {
+    /// A step that is part of no kernel of the partition.
+    pub fn new(work: Work, inputs: &[Value], outputs: &[Value], label: String) -> Self {
+        Step { work, inputs: inputs.to_vec(), outputs: outputs.to_vec(), label, kernel: None }
+    }
+
     /// Carries the step out.
     ///
     /// # Errors
@@ -227,7 +239,9 @@ impl Step {
             Err(output) => Arg::Same(*output),
         }));
         args.extend(taken.iter_mut().zip(outputs).map(|(buffer, slot)| Arg::Out(&mut buffer[..slot.bytes])));
-        let launched = kernel.module.launch(&mut args, dims, rows, memory.threads);
+        let module = kernel.module.as_ref();
+        let module = module.ok_or_else(|| Error::Internal(format!("{}: its code is not loaded", self.label)))?;
+        let launched = module.launch(&mut args, dims, rows, memory.threads);
         launched.map_err(|e| Error::Device(format!("{}: {e}", self.label)))?;
         let mut written = taken.iter().zip(outputs).enumerate().filter(|_| memory.guarded);
         written.try_for_each(|(i, (buffer, slot))| {

@@ -40,6 +40,8 @@ pub struct Occurrence {
     pub ops: Vec<(String, String)>,
     /// Neighbours that did not join: op, reason, origin.
     pub ends: Vec<(String, String, String)>,
+    /// Outputs that are written over old values or could have been: output, old value, how it is written.
+    pub overwrites: Vec<(String, String, String)>,
 }
 
 /// What a click on a box shows.

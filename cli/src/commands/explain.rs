@@ -1,13 +1,16 @@
 //! `explain`: what fuses, what does not, and why.
 
+use fusewright::check::output_names;
 use fusewright::explain::{
-    Explanation, KernelReport, RefusalReport, RelaxationReport, Unmatched, all_names, explain, is_name, kernels,
+    Explanation, Instead, KernelReport, Kernels, OverwriteReport, RefusalReport, RelaxationReport, Unmatched,
+    all_names, explain, is_name, kernels,
 };
 use fusewright::{
     Compiler, Error, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph, model, write_whole,
 };
 use serde_json::json;
 
+use super::report::{steps, update_copies, updates};
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, ExplainArgs};
 use crate::nearest::nearest;
@@ -22,8 +25,8 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let fused = fuse_graph(&graph, &options)?;
     let report = explain(&fused)?;
     progress(common.verbose, &format!("compiling {} regions for {}", report.regions.len(), args.target));
-    let (kernels, compilations) = kernels(&fused, &args.target)?;
-    stages(common.verbose, &fused.passes, &compilations);
+    let kernels = kernels(&fused, &report, &args.target)?;
+    stages(common.verbose, &fused.passes, &kernels.compilations);
     if let Some(path) = &args.html {
         let title = args.model.file_name().unwrap_or_default().to_string_lossy();
         let page = explain_page(&title, &fused, &report, &kernels, &Compiler::new(&args.target)?)?;
@@ -62,26 +65,37 @@ fn check_names(expected: &[(&str, usize)], patterns: &UserPatterns) -> Result<()
     Err(Error::Input(format!("`--expect`: no pattern has the name `{name}`; the nearest names are {near}")))
 }
 
-fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[KernelReport]) -> serde_json::Value {
+fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &Kernels) -> serde_json::Value {
     let relaxed = |all: &[RelaxationReport]| -> serde_json::Value {
         all.iter().map(|r| json!({ "rewrite": r.rewrite, "times": r.times, "origin": r.origin })).collect()
     };
     let refusals = |all: &[RefusalReport]| -> serde_json::Value {
         all.iter().map(|r| json!({ "op": r.op, "origin": r.origin, "reason": r.reason })).collect()
     };
-    let regions = report.regions.iter().zip(kernels).map(|(r, k)| {
+    let regions = report.regions.iter().zip(&kernels.reports).map(|(r, k)| {
         let figures = k.kernel.as_ref().ok();
         json!({
             "name": r.name, "kind": r.kind, "ops": r.ops,
             "bytes_fused": r.bytes_fused, "bytes_unfused": r.bytes_unfused, "kernel_key": r.key,
             "artifact_key": figures.map(|f| &f.key), "code_bytes": figures.map(|f| f.bytes),
             "no_kernel": k.kernel.as_ref().err(),
+            "instead": instead(k),
+            "in_place": overwrites(k),
             "ends": refusals(&r.ends),
             "relaxed": relaxed(&r.relaxed),
         })
     });
     let passes = fused.passes.iter().map(|p| json!({ "name": p.name, "changed": p.changed, "us": p.us }));
+    let (steps, placement) = (kernels.steps, kernels.placement.as_ref());
     json!({
+        "kernels": steps.kernels,
+        "copies": steps.copies,
+        "matmuls": steps.matmuls,
+        "attentions": steps.attentions,
+        "references": steps.references,
+        "updates": placement.ok().map(|p| updates(&output_names(&fused.graph), p)),
+        "update_copies": placement.ok().map(update_copies),
+        "no_updates": placement.err(),
         "regions": regions.collect::<Vec<_>>(),
         "patterns": report.patterns,
         "user_patterns": report.user_patterns.iter().map(user_pattern).collect::<Vec<_>>(),
@@ -92,6 +106,24 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[
         "relaxed_outside": relaxed(&report.relaxed_outside),
         "pipeline": report.pipeline,
     })
+}
+
+/// What computes the ops of a region without a kernel.
+fn instead(kernel: &KernelReport) -> serde_json::Value {
+    let op = |op: &Instead| {
+        json!({
+            "op": op.op, "by": op.by,
+            "artifact_key": op.kernel.as_ref().map(|f| &f.key), "code_bytes": op.kernel.as_ref().map(|f| f.bytes),
+            "no_kernel": op.reason,
+        })
+    };
+    kernel.instead.iter().map(op).collect()
+}
+
+/// The outputs of a region that overwrite old values or could have.
+fn overwrites(kernel: &KernelReport) -> serde_json::Value {
+    let output = |o: &OverwriteReport| json!({ "output": o.output, "overwrites": o.old, "in_place": o.reason.is_none(), "reason": o.reason });
+    kernel.overwrites.iter().map(output).collect()
 }
 
 fn user_pattern(report: &PatternReport) -> serde_json::Value {
@@ -122,9 +154,10 @@ fn print_user_patterns(reports: &[PatternReport]) {
     }
 }
 
-fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &[KernelReport]) {
+fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &Kernels) {
     print_regions(report);
     print_kernels(target, kernels);
+    print_overwrites(kernels);
     line("\npatterns");
     for (name, count) in &report.patterns {
         line(format!("  {count} × {name}"));
@@ -142,15 +175,44 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
     table(&["pass", "changed", "µs"], &rows, &[1, 2]);
 }
 
-/// Prints how many kernels a target has, and which it refuses.
-fn print_kernels(target: &Target, kernels: &[KernelReport]) {
-    let made: Vec<usize> = kernels.iter().filter_map(|k| k.kernel.as_ref().ok()).map(|f| f.bytes).collect();
+/// Prints how many kernels a target has, which it refuses, and what runs instead.
+fn print_kernels(target: &Target, kernels: &Kernels) {
+    let reports = &kernels.reports;
+    let made: Vec<usize> = reports.iter().filter_map(|k| k.kernel.as_ref().ok()).map(|f| f.bytes).collect();
     let bytes: usize = made.iter().sum();
-    line(format!("\nfor {target}: {} of {} regions have a kernel, {bytes} bytes of code", made.len(), kernels.len()));
-    for kernel in kernels {
+    line(format!("\nfor {target}: {} of {} regions have a kernel, {bytes} bytes of code", made.len(), reports.len()));
+    for kernel in reports {
         if let Err(reason) = &kernel.kernel {
             line(format!("  no kernel: {}: {reason}", kernel.region));
+            for op in &kernel.instead {
+                let why = op.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                line(format!("    instead: {} by {}{why}", op.op, op.by));
+            }
         }
+    }
+    line(format!("a call runs {}", steps(kernels.steps)));
+}
+
+/// Prints which outputs are written over old values, and why others are not.
+fn print_overwrites(kernels: &Kernels) {
+    let reports = kernels.reports.iter().enumerate();
+    let row = |at: usize, region: &str, o: &OverwriteReport| {
+        let how = o.reason.as_ref().map_or_else(|| "in place".to_owned(), |why| format!("apart: {why}"));
+        vec![format!("{} {region}", at + 1), o.output.clone(), o.old.clone(), how]
+    };
+    let all = reports.flat_map(|(at, k)| k.overwrites.iter().map(move |o| row(at, &k.region, o)));
+    let rows: Vec<Vec<String>> = all.collect();
+    if !rows.is_empty() {
+        line("\nwritten in place");
+        table(&["region", "output", "overwrites", "how"], &rows, &[]);
+    }
+    match &kernels.placement {
+        Ok(placement) => {
+            for copy in &placement.copies {
+                line(format!("  {} bytes copied for {}: {}", copy.bytes, copy.of, copy.reason));
+            }
+        }
+        Err(why) => line(format!("\nwritten in place: not known at these sizes: {why}")),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod external;
 pub mod knobs;
 pub mod opt;
+pub mod report;
 pub mod run;
 
 use fusewright::Error;

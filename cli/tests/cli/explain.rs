@@ -186,3 +186,73 @@ fn regions_that_share_nothing_say_so() {
     let said = call(&["explain", &path]).stdout;
     assert_eq!(said.matches("neither region reads what the other computes").count(), 3, "{said}");
 }
+
+/// The backend has no exponential of f64, so the region runs op by op: what is said of it is what `run` does.
+#[test]
+fn a_region_without_a_kernel_says_what_runs_instead() {
+    let folder = folder();
+    let text = "graph @g(s: 1..8; %x: f64[s, 4], %y: f64[s, 4]) {\n  %a = add %x, %y\n  %b = exp %a\n  \
+                %c = mul %b, %y\n  return %c\n}\n";
+    let path = write(&folder, "g.fw", text);
+    let (said, ran) = (json(&["explain", &path, "--json"]), json(&["run", &path, "--json"]));
+    for key in ["kernels", "copies"] {
+        assert_eq!(said[key], ran[key], "{key}");
+    }
+    assert_eq!((&said["kernels"], &said["references"]), (&2.into(), &1.into()), "{said}");
+    let [region] = &said["regions"].as_array().expect("a list")[..] else { panic!("{said}") };
+    assert!(region["no_kernel"].as_str().is_some_and(|why| why.contains("exp")), "{region}");
+    let instead = region["instead"].as_array().expect("a list");
+    let by: Vec<_> = instead.iter().map(|op| op["by"].as_str().expect("text")).collect();
+    assert_eq!(by, ["kernel", "reference", "kernel"], "{region}");
+    assert!(instead[0]["code_bytes"].as_u64() > Some(0) && instead[1]["code_bytes"].is_null(), "{region}");
+    assert!(instead[1]["no_kernel"].as_str().is_some_and(|why| why.contains("f64")), "{region}");
+    assert!(instead[0]["no_kernel"].is_null(), "{region}");
+    let table = call(&["explain", &path]).stdout;
+    assert!(table.contains("    instead: add ") && table.contains("a call runs 2 kernels, "), "{table}");
+    for model in MODELS {
+        let path = fixture(&format!("{model}.core.pt2"));
+        let report = json(&["explain", &path, "--json"]);
+        let ran = json(&["run", &path, "--json", "--check", &fixture(&format!("{model}.safetensors"))]);
+        assert_eq!(report["kernels"], ran["kernels"], "{model}");
+        assert_eq!(report["copies"], ran["copies"], "{model}");
+    }
+}
+
+#[test]
+fn outputs_that_overwrite_inputs_are_listed_with_the_reasons_of_the_others() {
+    let folder = folder();
+    let norm = "rms_norm %h, %w {eps = 1e-6, round = once}";
+    let residual = format!(
+        "graph @residual(s: 0..; %x: f32[s, 48], %r: f32[s, 48], %w: f32[48]) {{\n  %h = add %x, %r\n  \
+         %y = {norm}\n  return %y, %h updates %r\n}}\n"
+    );
+    let path = write(&folder, "residual.fw", residual);
+    let report = json(&["explain", &path, "--json"]);
+    let expected = serde_json::json!([
+        { "output": "output `new_r`", "overwrites": "input `r`", "in_place": true, "reason": null }
+    ]);
+    assert_eq!(report["regions"][0]["in_place"], expected, "{report}");
+    let ran = json(&["run", &path, "--json"]);
+    assert_eq!(report["updates"], ran["cases"][0]["updates"]);
+    assert_eq!(report["update_copies"], ran["cases"][0]["update_copies"]);
+    assert_eq!(report["updates"].as_array().map(Vec::len), Some(1));
+    let page = folder.path().join("page.html").display().to_string();
+    assert_eq!(call(&["explain", &path, "--html", &page]).code, Some(0));
+    let page = std::fs::read_to_string(&page).expect("a page");
+    assert!(page.contains("<td>output `new_r`</td><td>input `r`</td><td>in place</td>"), "{page}");
+    // Rows read what other rows write.
+    let turned = "graph @turned(%x: f32[8, 8], %r: f32[8, 8]) {\n  %t = permute %r {perm = [1, 0]}\n  \
+                  %h = add %x, %t\n  return %h updates %r\n}\n";
+    let path = write(&folder, "turned.fw", turned);
+    let report = json(&["explain", &path, "--json"]);
+    let said = &report["regions"][0]["in_place"][0];
+    let why = "other rows or lanes read an old element than the one that overwrites it";
+    assert_eq!((&said["in_place"], &said["reason"]), (&false.into(), &why.into()), "{report}");
+    assert_eq!(report["update_copies"][0]["bytes"], 8 * 8 * 4);
+    let table = call(&["explain", &path]).stdout;
+    assert!(table.contains("written in place") && table.contains(&format!("apart: {why}")), "{table}");
+    // What overwrites nothing is not mentioned.
+    let plain = write(&folder, "plain.fw", "graph @g(%x: f32[8]) {\n  %y = neg %x\n  return %y\n}\n");
+    assert_eq!(json(&["explain", &plain, "--json"])["regions"][0]["in_place"], serde_json::json!([]));
+    assert!(!call(&["explain", &plain]).stdout.contains("written in place"));
+}

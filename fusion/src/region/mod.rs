@@ -159,9 +159,14 @@ impl Partition {
 
     /// What a step launches a kernel of, if it launches one.
     pub fn kernel(&self, step: Step) -> Option<&FusedRegion> {
+        self.kernels().nth(self.kernel_index(step)?)
+    }
+
+    /// The place in [`Partition::kernels`] of what a step launches a kernel of.
+    pub fn kernel_index(&self, step: Step) -> Option<usize> {
         match step {
-            Step::Region(i) => self.regions.get(i),
-            Step::Lone(i) => self.lone.get(i),
+            Step::Region(i) => Some(i),
+            Step::Lone(i) => Some(self.regions.len() + i),
             Step::Node(_) => None,
         }
     }

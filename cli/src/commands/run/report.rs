@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Made, Outcome, Ran};
 use crate::commands::explain::print_regions;
+use crate::commands::report::{steps, update_copies, updates};
 use crate::output::{counted, line, table};
 
 /// The report as JSON.
@@ -66,17 +67,8 @@ fn json_case(ran: &Ran) -> Value {
         "prefix": ran.case.prefix,
         "outputs": ran.outputs.iter().filter(|(name, _)| compared(name)).map(output).collect::<Vec<_>>(),
         "in_place_mismatched": ran.in_place.as_ref().map(|(differ, _)| differ.elements),
-        "updates": ran.in_place.as_ref().map(|(_, placement)| placement.updates.iter().map(|update| json!({
-            "name": ran.names[update.output],
-            "input": update.input,
-            "in_place": update.in_place,
-            "reason": update.reason,
-        })).collect::<Vec<_>>()),
-        "update_copies": ran.in_place.as_ref().map(|(_, placement)| placement.copies.iter().map(|copy| json!({
-            "of": copy.of,
-            "bytes": copy.bytes,
-            "reason": copy.reason,
-        })).collect::<Vec<_>>()),
+        "updates": ran.in_place.as_ref().map(|(_, placement)| updates(&ran.names, placement)),
+        "update_copies": ran.in_place.as_ref().map(|(_, placement)| update_copies(placement)),
         "unfused_mismatched": ran.unfused_differ.as_ref().map(|differ| differ.elements),
         "unfused_first": ran.unfused_differ.as_ref().and_then(|differ| differ.first.as_ref()).map(first),
     })
@@ -93,17 +85,9 @@ fn json_wrong(wrong: &WrongElement) -> Value {
 pub fn print(outcome: &Outcome) -> Result<(), Error> {
     if let Some(compiled) = &outcome.compiled {
         print_regions(&explain(&compiled.fused)?);
-        let counts = compiled.program.counts();
-        let several = [
-            (counts.kernels, "kernel"),
-            (counts.copies, "copy"),
-            (counts.matmuls, "matrix product"),
-            (counts.attentions, "attention"),
-            (counts.references, "op"),
-        ];
-        let [kernels, copies, matmuls, attentions, references] = several.map(|(count, noun)| counted(count, noun));
         line(format!(
-            "\n{kernels}, {copies}, {matmuls}, {attentions}, {references} by reference; compiled {} in {:.1} ms",
+            "\n{}; compiled {} in {:.1} ms",
+            steps(compiled.program.counts()),
             counted(compiled.kernels.len(), "kernel"),
             compile_us(compiled) as f64 / 1e3
         ));
