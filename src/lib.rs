@@ -65,7 +65,7 @@ pub use fusewright_graph as graph;
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use page::explain_page;
-pub use program::{Argument, Fallback, OpCounts, Placement, Program, StepCounts, Update, UpdateCopy};
+pub use program::{Argument, Fallback, OpCounts, Placement, Program, State, StepCounts, Update, UpdateCopy};
 
 /// The examples of the page on patterns.
 #[cfg(doctest)]

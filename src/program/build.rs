@@ -17,6 +17,7 @@ use fusewright_runtime::{Device, KernelCache, device_for};
 use super::Program;
 use super::in_place::InPlace;
 use super::layout::lay_out;
+use super::state;
 use super::step::{CompiledKernel, LaunchDims, Step, Work};
 use super::words;
 use crate::Error;
@@ -247,11 +248,12 @@ impl Build<'_> {
         self.multiplies(value) || (i == 3 && self.graph.ty(value).dtype == DType::Bool)
     }
 
-    /// The elements of a weight as f32, so that calls need not widen them.
+    /// The elements of a weight as f32, so that calls need not widen them; not of a buffer that calls may change.
     fn widened(&self, value: Value) -> Result<Option<Arc<Vec<f32>>>, Error> {
         let inputs = self.graph.inputs();
         let Some(index) = inputs.iter().position(|i| i.value == value) else { return Ok(None) };
-        let Some(bytes) = &self.weights[index] else { return Ok(None) };
+        let changes = state::buffers(self.graph).any(|(buffer, _)| buffer == index);
+        let Some(bytes) = self.weights[index].as_ref().filter(|_| !changes) else { return Ok(None) };
         check_weight(&inputs[index])?;
         Ok(widen(self.graph.ty(value).dtype, bytes).map(Arc::new))
     }

@@ -5,13 +5,16 @@
 //! the symbols and kept.
 //!
 //! A caller may give an input that the graph updates to be overwritten ([`Argument::InOut`]). Its new value is then
-//! written where the old one lies, wherever nothing still reads that.
+//! written where the old one lies, wherever nothing still reads that. The buffers of the model that the graph updates are
+//! overwritten in the same way in a [`State`] that the caller keeps from call to call; a call without one reads them as
+//! the model's file has them.
 
 mod argument;
 mod build;
 mod in_place;
 mod layout;
 mod plan;
+mod state;
 mod step;
 mod strided;
 mod words;
@@ -22,12 +25,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use fusewright_abi::DType;
 use fusewright_graph::tensor::check_memory;
-use fusewright_graph::{Graph, InputKind, Output};
+use fusewright_graph::{Dim, Graph, Input, InputKind, Output};
 
 use crate::host::zeroed;
 use crate::{Error, HostTensor};
 
 pub use argument::Argument;
+use build::check_weight;
 pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, outline, single};
 pub(crate) use in_place::{InPlace, Overwrite};
@@ -35,6 +39,7 @@ pub use in_place::{Placement, Update, UpdateCopy};
 use layout::Layouts;
 pub(crate) use plan::{Binding, bind};
 use plan::{Buffer, Landing, Plan};
+pub use state::State;
 use step::Memory;
 pub(crate) use step::{CompiledKernel, LaunchDims, Step, Work};
 pub(crate) use words::name as value_name;
@@ -65,6 +70,7 @@ pub struct Program {
 }
 
 /// What a plan is made for: the values of the symbols, and the numbers of the inputs that may be overwritten.
+/// The buffers of a state are numbered behind the inputs.
 type PlanKey = (Binding, BTreeSet<usize>);
 
 #[derive(Debug)]
@@ -126,11 +132,46 @@ impl Program {
     /// # Errors
     /// As [`Program::run`], and an input that is given to be overwritten and that no output updates.
     pub fn run_in_place(&self, inputs: &mut [Argument<'_>], threads: usize) -> Result<Vec<Option<HostTensor>>, Error> {
-        self.call(inputs, threads, false, |planned, memory| self.outputs(planned, memory))
+        self.call(inputs, None, Run { threads, guarded: false }, |planned, memory| self.outputs(planned, memory))
     }
 
-    /// As [`Program::run`], on tensors of which those that the graph updates are overwritten; all outputs, wherever they
-    /// were written, and where that was.
+    /// The buffers of the model that the graph updates, with the values that the model's file has: what a sequence of
+    /// calls of [`Program::run_with_state`] begins with.
+    ///
+    /// # Errors
+    /// A buffer without data or with damaged data, by name; no memory.
+    pub fn state(&self) -> Result<State, Error> {
+        let tensor = |(i, input): (usize, &Input)| -> Result<(String, HostTensor), Error> {
+            let ty = self.graph.ty(input.value);
+            let missing = || Error::Call(format!("weight `{}` has no data in the file of the model", input.name));
+            let bytes = self.weights[i].as_ref().ok_or_else(missing)?;
+            check_weight(input)?;
+            let extent = |e: &Dim| e.as_const().and_then(|n| usize::try_from(n).ok());
+            let shape: Option<Vec<usize>> = ty.shape.iter().map(extent).collect();
+            let shape = shape.ok_or_else(|| Error::Internal(format!("weight `{}` is {ty}", input.name)))?;
+            check_memory::<u8>(bytes.len(), ty.dtype, &shape)?;
+            Ok((input.name.clone(), HostTensor { dtype: ty.dtype, shape, bytes: bytes.to_vec() }))
+        };
+        Ok(State::new(state::buffers(&self.graph).map(tensor).collect::<Result<_, _>>()?))
+    }
+
+    /// As [`Program::run_in_place`], with the buffers of the model as `state` has them, which then has their new values:
+    /// written in place under the same conditions, and `None` among the results.
+    ///
+    /// # Errors
+    /// As [`Program::run_in_place`], and a state of another model.
+    pub fn run_with_state(
+        &self,
+        state: &mut State,
+        inputs: &mut [Argument<'_>],
+        threads: usize,
+    ) -> Result<Vec<Option<HostTensor>>, Error> {
+        let run = Run { threads, guarded: false };
+        self.call(inputs, Some(state), run, |planned, memory| self.outputs(planned, memory))
+    }
+
+    /// As [`Program::run`], on tensors of which those that the graph updates are overwritten, as are the buffers of the
+    /// model in a state of this call; all outputs, wherever they were written, and where that was.
     ///
     /// # Errors
     /// As [`Program::run`].
@@ -147,27 +188,31 @@ impl Program {
             let overwritten = users.get(i).is_some_and(|name| updates(name));
             arguments.push(if overwritten { Argument::InOut(tensor) } else { Argument::Read(tensor) });
         }
-        let placement = self.placement(&arguments)?;
-        let run = |planned: &Planned, memory: &mut Memory<'_>| self.outputs(planned, memory);
-        let results = self.call(&mut arguments, threads, true, run)?;
+        // A buffer may be overwritten whole, and have no data.
+        let known = state::buffers(&self.graph).all(|(i, _)| self.weights[i].is_some());
+        let mut state = known.then(|| self.state()).transpose()?;
+        let placement = self.planned(&arguments, known)?.plan.placement.clone();
+        let finish = |planned: &Planned, memory: &mut Memory<'_>| self.outputs(planned, memory);
+        let results = self.call(&mut arguments, state.as_mut(), Run { threads, guarded: true }, finish)?;
         drop(arguments);
         let taken = |(output, result): (&Output, Option<HostTensor>)| {
-            let user = output.updates.as_ref().and_then(|name| users.iter().position(|user| user == name));
-            result.or_else(|| user.map(|user| inputs[user].clone()))
+            let name = output.updates.as_deref();
+            let user = name.and_then(|name| users.iter().position(|user| *user == name)).map(|user| &inputs[user]);
+            result.or_else(|| user.or_else(|| state.as_ref()?.get(name?)).cloned())
         };
         Ok((self.graph.outputs().iter().zip(results).filter_map(taken).collect(), placement))
     }
 
     /// As [`Program::run`], with guard bytes behind every buffer that a kernel writes, checked after its launch.
     pub(crate) fn run_guarded(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
-        let run = |planned: &Planned, memory: &mut Memory<'_>| self.outputs(planned, memory);
-        let outputs = self.call(&mut read_only(inputs), threads, true, run)?;
+        let finish = |planned: &Planned, memory: &mut Memory<'_>| self.outputs(planned, memory);
+        let outputs = self.call(&mut read_only(inputs), None, Run { threads, guarded: true }, finish)?;
         Ok(outputs.into_iter().flatten().collect())
     }
 
     /// Runs the program and leaves the results in its workspace, for measurements.
     pub fn run_discarding(&self, inputs: &[&HostTensor], threads: usize) -> Result<(), Error> {
-        self.call(&mut read_only(inputs), threads, false, |_, _| Ok(()))
+        self.call(&mut read_only(inputs), None, Run { threads, guarded: false }, |_, _| Ok(()))
     }
 
     /// Where a call with these inputs writes the new values of inputs, and what it copies. Nothing is run.
@@ -175,7 +220,15 @@ impl Program {
     /// # Errors
     /// Inputs that do not fit, as for [`Program::run_in_place`].
     pub fn placement(&self, inputs: &[Argument<'_>]) -> Result<Placement, Error> {
-        Ok(self.planned(inputs)?.plan.placement.clone())
+        Ok(self.planned(inputs, false)?.plan.placement.clone())
+    }
+
+    /// As [`Program::placement`], of calls of [`Program::run_with_state`].
+    ///
+    /// # Errors
+    /// As [`Program::placement`].
+    pub fn placement_with_state(&self, inputs: &[Argument<'_>]) -> Result<Placement, Error> {
+        Ok(self.planned(inputs, true)?.plan.placement.clone())
     }
 
     /// What is run, in order.
@@ -184,14 +237,15 @@ impl Program {
     }
 
     /// Where calls at these values of the symbols write the new values of inputs if all of those are given to be
-    /// overwritten, and what each kernel overwrites.
+    /// overwritten, and buffers in a state, and what each kernel overwrites.
     ///
     /// # Errors
     /// Sizes that do not fit the graph.
     pub(crate) fn overwrites(&self, binding: &Binding) -> Result<(Placement, Vec<Overwrite>), Error> {
         let users = self.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).enumerate();
         let updated = |name: &str| self.graph.outputs().iter().any(|o| o.updates.as_deref() == Some(name));
-        let donated = users.filter(|(_, input)| updated(&input.name)).map(|(number, _)| number).collect();
+        let given = users.filter(|(_, input)| updated(&input.name)).map(|(number, _)| number);
+        let donated = given.chain(self.state_numbers()).collect();
         let plan = Plan::of(&self.graph, &self.steps, &self.layouts, binding.clone(), &donated)?;
         Ok((plan.placement, plan.overwrites))
     }
@@ -199,14 +253,16 @@ impl Program {
     fn call<R>(
         &self,
         inputs: &mut [Argument<'_>],
-        threads: usize,
-        guarded: bool,
+        mut state: Option<&mut State>,
+        Run { threads, guarded }: Run,
         finish: impl FnOnce(&Planned, &mut Memory<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let planned = self.planned(inputs)?;
+        state.as_ref().map_or(Ok(()), |state| state.check(&self.graph))?;
+        let planned = self.planned(inputs, state.is_some())?;
         let mut buffers = planned.workspace()?;
+        let kept = state.iter_mut().flat_map(|state| state.memory());
         let mut memory = Memory {
-            users: inputs.iter_mut().map(Argument::memory).collect(),
+            users: inputs.iter_mut().map(Argument::memory).chain(kept).collect(),
             weights: &self.weights,
             inputs: self.graph.inputs(),
             buffers: &mut buffers,
@@ -246,7 +302,13 @@ impl Program {
         Ok(outputs)
     }
 
-    fn planned(&self, inputs: &[Argument<'_>]) -> Result<Arc<Planned>, Error> {
+    /// The numbers of a state's buffers among what may be overwritten.
+    fn state_numbers(&self) -> std::ops::Range<usize> {
+        let users = self.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).count();
+        users..users + state::buffers(&self.graph).count()
+    }
+
+    fn planned(&self, inputs: &[Argument<'_>], with_state: bool) -> Result<Arc<Planned>, Error> {
         let tensors = || inputs.iter().map(Argument::tensor);
         let given: Vec<(DType, &[usize])> = tensors().map(|t| (t.dtype, t.shape.as_slice())).collect();
         for tensor in tensors() {
@@ -256,7 +318,8 @@ impl Program {
                 return Err(Error::Call(format!("a tensor {dtype}{shape:?} takes {expected} bytes, has {got}")));
             }
         }
-        let key = (bind(&self.graph, &given)?, argument::donated(&self.graph, inputs)?);
+        let mut key = (bind(&self.graph, &given)?, argument::donated(&self.graph, inputs)?);
+        key.1.extend(self.state_numbers().filter(|_| with_state));
         let mut known = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(planned) = known.get(&key) {
             return Ok(Arc::clone(planned));
@@ -266,6 +329,14 @@ impl Program {
         known.insert(key, Arc::clone(&planned));
         Ok(planned)
     }
+}
+
+/// How a call runs.
+#[derive(Clone, Copy)]
+struct Run {
+    threads: usize,
+    /// Whether guard bytes stand behind what kernels write.
+    guarded: bool,
 }
 
 fn read_only<'a>(inputs: &[&'a HostTensor]) -> Vec<Argument<'a>> {

@@ -11,6 +11,7 @@ use fusewright_graph::{Dim, Graph, InputKind, TensorType, Value, interp};
 
 use super::in_place::{Lives, Overwrite, Placement, Update, UpdateCopy, unless_kept};
 use super::layout::{Layouts, View};
+use super::state;
 use super::step::{Step, Work};
 use super::strided::Strided;
 use super::words;
@@ -22,7 +23,7 @@ pub(crate) type Binding = BTreeMap<String, i64>;
 /// Where a value's bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// The caller's tensor of that number.
+    /// The caller's tensor of that number: an input, or behind those a buffer of its state.
     User(usize),
     /// The weight of that graph input.
     Weight(usize),
@@ -248,18 +249,20 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn inputs(&mut self, donated: &BTreeSet<usize>) -> Result<(), Error> {
+        let users = self.graph.inputs().iter().enumerate().filter(|(_, input)| matches!(input.kind, InputKind::User));
+        // Behind the caller's inputs, the buffers of its state.
+        let numbered = users.chain(state::buffers(self.graph)).enumerate();
+        let numbers: BTreeMap<usize, usize> = numbered.map(|(number, (i, _))| (i, number)).collect();
         for (i, input) in self.graph.inputs().iter().enumerate() {
-            let place = match input.kind {
-                InputKind::User => {
-                    let number = self.users.len();
-                    self.users.insert(&input.name, number);
-                    if donated.contains(&number) {
-                        self.donated.insert(number, input.value);
-                    }
-                    Place::User(number)
+            let number = numbers.get(&i).copied();
+            let given = number.filter(|n| matches!(input.kind, InputKind::User) || donated.contains(n));
+            let place = given.map_or(Place::Weight(i), Place::User);
+            if let Some(number) = given {
+                self.users.insert(&input.name, number);
+                if donated.contains(&number) {
+                    self.donated.insert(number, input.value);
                 }
-                InputKind::Weight(_) => Place::Weight(i),
-            };
+            }
             let slot = self.plan.own(self.graph, self.layouts, input.value, place)?;
             self.plan.slots[input.value.0 as usize] = Some(slot);
         }
@@ -420,7 +423,7 @@ impl<'a> Planner<'a> {
             let (landing, reason) = match user.filter(|user| self.donated.contains_key(user)) {
                 Some(user) => self.lands(user, output.value)?,
                 None if user.is_some() => (Landing::Returned, Some(format!("input `{name}` is given to be read only"))),
-                None => (Landing::Returned, Some(format!("input `{name}` is a weight of the model"))),
+                None => (Landing::Returned, Some(format!("input `{name}` is a buffer of the model, without a state"))),
             };
             if let (Landing::Copied(_), Some(reason)) = (landing, &reason) {
                 let (of, bytes) = (format!("input `{name}`"), self.plan.get(output.value)?.bytes);

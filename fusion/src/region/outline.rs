@@ -150,10 +150,14 @@ fn build(flow: &Flow<'_>, nodes: Vec<NodeId>, outputs: Vec<Value>) -> Result<Out
     Ok(Outline { body: b.finish(), nodes, inputs, outputs })
 }
 
-/// Whether an input of a region is fixed with the model; its bytes stay with the graph.
+/// Whether an input of a region is fixed with the model, which a buffer that the graph updates is not; its bytes stay
+/// with the graph.
 fn kind(graph: &Graph, value: Value) -> InputKind {
-    match graph.def(value) {
-        Def::Input(i) if matches!(graph.inputs()[i].kind, InputKind::Weight(_)) => InputKind::Weight(None),
+    let Def::Input(i) = graph.def(value) else { return InputKind::User };
+    let input = &graph.inputs()[i];
+    let updated = || graph.outputs().iter().any(|output| output.updates.as_ref() == Some(&input.name));
+    match input.kind {
+        InputKind::Weight(_) if !updated() => InputKind::Weight(None),
         _ => InputKind::User,
     }
 }
