@@ -7,7 +7,7 @@ use fusewright_fusion::pass::{
     Cx, Dump, Moment, Observer, PassManager, PatternReport, Pipeline, Relaxation, Timer, Verify,
 };
 use fusewright_fusion::patterns;
-use fusewright_fusion::region::{Limits, Partition, partition};
+use fusewright_fusion::region::{Limits, Partition, SourceKind, partition};
 use fusewright_graph::Graph;
 
 use crate::Error;
@@ -75,11 +75,19 @@ pub struct Compiled {
     pub kernels: Vec<Compilation>,
 }
 
-/// Runs the passes over a graph and divides it into regions.
+/// Runs the passes over a graph and divides it into regions, such as every target takes them: rows come from memory.
 ///
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
+    fuse_graph_with(graph, options, &[])
+}
+
+/// As [`fuse_graph`], for a target whose kernels take rows from these sources too ([`Compiler::sources`]).
+///
+/// # Errors
+/// A bug in a pass.
+pub fn fuse_graph_with(graph: &Graph, options: &Options, sources: &'static [SourceKind]) -> Result<Fused, Error> {
     let manager = PassManager::new(options.pipeline.clone());
     let mut cx = Cx { relaxed: options.relaxed, ..Cx::default() };
     let start = Instant::now();
@@ -99,7 +107,7 @@ pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
     }
     let (graph, reports) = result.map_err(|e| Error::Internal(e.to_string()))?;
     let fuse = options.fuse && options.pipeline.fuses();
-    let limits = if fuse { Limits::default() } else { Limits { nodes: 1, ..Limits::default() } };
+    let limits = if fuse { Limits { sources, ..Limits::default() } } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
     if let Some(dump) = &dump {
@@ -125,8 +133,8 @@ pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
 /// A target that is not available, and internal errors. What cannot be a kernel falls back and is reported, not an
 /// error.
 pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Compiled, Error> {
-    let fused = fuse_graph(graph, options)?;
     let compiler = Compiler::new(target)?;
+    let fused = fuse_graph_with(graph, options, compiler.sources())?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
     let (program, fallbacks, ops) = (built.program, built.fallbacks, built.ops);
     Ok(Compiled { program, fallbacks, ops, fused, kernels: compiler.log() })

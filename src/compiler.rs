@@ -12,6 +12,7 @@ use fusewright_codegen::kernel::{InstError, Kernel, ParamId, verify};
 use fusewright_codegen::lower::in_place::why_not;
 use fusewright_codegen::lower::{LowerError, lower};
 use fusewright_codegen::schedule::Schedule;
+use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Graph;
 use fusewright_graph::text::{PrintOptions, print_graph};
 
@@ -154,6 +155,11 @@ impl Compiler {
     /// What is compiled for.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Where rows of the target's kernels may come from besides memory.
+    pub fn sources(&self) -> &'static [SourceKind] {
+        self.backend.sources()
     }
 
     /// The backend in use.

@@ -54,7 +54,7 @@ mod page;
 mod program;
 
 pub use callable::{Callable, Element, TensorMut, TensorRef, fuse};
-pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph};
+pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph, fuse_graph_with};
 pub use compiler::{Compilation, CompileError, Compiler};
 pub use error::Error;
 pub use fusewright_abi::{DType, Target};

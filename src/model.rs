@@ -30,28 +30,71 @@ pub fn open(path: &Path) -> Result<Graph, Error> {
     Ok(graph)
 }
 
-/// Refuses a graph with ops of the host framework, which have no meaning here and so cannot be run.
+/// As [`open`], with the numbers of ranks of groups by name, for the collectives of which the file does not state it.
+///
+/// # Errors
+/// As [`open`], and a group that no such collective has.
+pub fn open_with_groups(path: &Path, groups: &BTreeMap<String, u32>) -> Result<Graph, Error> {
+    let mut graph = open(path)?;
+    for (group, &ranks) in groups {
+        let mut found = false;
+        let rebuilt = graph.rebuild(|b, _, node, operands| {
+            let mut op = node.op.clone();
+            if let Op::Prim(Prim::AllReduce(all)) = &mut op
+                && all.group == *group
+                && all.ranks.is_none()
+            {
+                (all.ranks, found) = (Some(ranks), true);
+            }
+            b.op(op, operands)
+        });
+        graph = rebuilt.map_err(|e| Error::Input(format!("{}: {e}", path.display())))?;
+        if !found {
+            let message = format!("{}: no collective over group `{group}` lacks its number of ranks", path.display());
+            return Err(Error::Input(message));
+        }
+    }
+    Ok(graph)
+}
+
+/// Refuses a graph with ops of the host framework, which have no meaning here, and with collectives of other than one
+/// rank: neither can be run.
 ///
 /// # Errors
 /// Every such op once, with how often it stands in the graph, where first, and why it was not taken apart.
 pub fn check_runnable(graph: &Graph) -> Result<(), Error> {
-    let mut found: BTreeMap<&str, (usize, &Origin, Option<&str>)> = BTreeMap::new();
+    let (mut opaque, mut collectives) = (Found::default(), Found::default());
     for node in graph.nodes() {
-        if let Op::Prim(Prim::Opaque { target, attrs, .. }) = &node.op {
-            let reason = attrs.iter().find(|(name, _)| name == "reason").map(|(_, reason)| reason.as_str());
-            found.entry(target).or_insert((0, &node.origin, reason)).0 += 1;
+        match &node.op {
+            Op::Prim(Prim::Opaque { target, attrs, .. }) => {
+                let reason = attrs.iter().find(|(name, _)| name == "reason").map(|(_, reason)| reason.as_str());
+                opaque.entry(format!("`{target}`")).or_insert((0, &node.origin, reason)).0 += 1;
+            }
+            Op::Prim(Prim::AllReduce(all)) if all.ranks != Some(1) => {
+                let op = format!("`{}` over {}", node.op.name(), all.described());
+                collectives.entry(op).or_insert((0, &node.origin, None)).0 += 1;
+            }
+            _ => {}
         }
     }
-    if found.is_empty() {
-        return Ok(());
-    }
-    let said = found.iter().map(|(target, (count, origin, reason))| {
+    let host = "these ops belong to the host framework and have no meaning here";
+    let parts = [(host, opaque), ("there is one device, and these ops wait for other ranks", collectives)];
+    let said =
+        parts.iter().filter(|(_, found)| !found.is_empty()).map(|(why, found)| format!("{why}{}", listed(found)));
+    let said: Vec<String> = said.collect();
+    if said.is_empty() { Ok(()) } else { Err(Error::Input(format!("cannot be run: {}", said.join("\n")))) }
+}
+
+/// Ops by what they are: how often, where first, and why.
+type Found<'g> = BTreeMap<String, (usize, &'g Origin, Option<&'g str>)>;
+
+fn listed(found: &Found<'_>) -> String {
+    let line = |(op, (count, origin, reason)): (&String, &(usize, &Origin, Option<&str>))| {
         let first = if *count > 1 { "first at" } else { "at" };
         let place = origin.node.as_deref().unwrap_or("<built>");
         let source = origin.source.as_ref().map_or_else(String::new, |source| format!(" ({source})"));
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        format!("\n  {count} × `{target}`, {first} {place}{source}{reason}")
-    });
-    let said: String = said.collect();
-    Err(Error::Input(format!("cannot be run: these ops belong to the host framework and have no meaning here{said}")))
+        format!("\n  {count} × {op}, {first} {place}{source}{reason}")
+    };
+    found.iter().map(line).collect()
 }

@@ -120,6 +120,29 @@ fn masked_attention_is_one_op() {
     }
 }
 
+/// Collectives of a group of one rank, of which the gather states the number for the sum too, written by torch 2.10.
+#[test]
+fn collectives_of_one_rank_wait_for_nobody() {
+    for form in FORMS {
+        let graph = open("collectives", form);
+        let sums = graph.nodes().iter().filter(|n| n.op.name() == "all_reduce").count();
+        assert_eq!(sums, 1, "{form}");
+        let compiled = compiled(&graph, true);
+        let names: Vec<&str> = compiled.fused.partition.regions.iter().map(|r| r.name.as_str()).collect();
+        // Both norms read one sum.
+        assert_eq!(names, ["add_rms_norm.fp8_static"], "{form}");
+        assert_eq!(compiled.program.counts().references, 0, "{form}");
+        for case in stored("collectives", &graph) {
+            let produced = run(&compiled, &case.inputs, 1);
+            let expected = case.expected.as_deref().expect("every case has results");
+            let checks = compare(&graph, &case.inputs, expected, &produced).unwrap_or_else(|e| panic!("{form}: {e}"));
+            assert_eq!(checks.len(), 3, "{form}");
+            let right = |c: &fusewright::check::OutputCheck| c.elements > 0 && c.passed() && c.expected_outside == 0;
+            assert!(checks.iter().all(right), "{form} {}: {checks:?}", case.prefix);
+        }
+    }
+}
+
 /// Remainders, quotients, powers, variances, norms, paddings, windows and selections at four dtypes, each as PyTorch's
 /// op and decomposed.
 #[test]

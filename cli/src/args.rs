@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use fusewright::graph::Graph;
 use fusewright::inputs::Sizes;
-use fusewright::{Error, Options, Pipeline, Target, UserPatterns};
+use fusewright::{Error, Options, Pipeline, Target, UserPatterns, model};
 
 use crate::help::{BENCH, COMPILE, EXIT, EXPLAIN, LISTS, OPT, RUN};
 
@@ -28,6 +29,9 @@ pub struct Common {
     /// Patterns to replace, with what (text form: docs/patterns.md)
     #[arg(long, global = true, value_name = "F.fw")]
     pub patterns: Option<PathBuf>,
+    /// Number of ranks of a group of collectives, where the model file does not state it
+    #[arg(long, global = true, value_name = "NAME=RANKS", value_parser = group)]
+    pub group: Vec<(String, u32)>,
     /// Drop intermediate roundings
     #[arg(long, global = true)]
     pub relaxed: bool,
@@ -37,6 +41,14 @@ pub struct Common {
 }
 
 impl Common {
+    /// The graph of a model file, its groups of ranks as these options say.
+    ///
+    /// # Errors
+    /// A file that holds no graph, and a group that none of its collectives waits for.
+    pub fn open(&self, path: &Path) -> Result<Graph, Error> {
+        model::open_with_groups(path, &self.group.iter().cloned().collect())
+    }
+
     /// What these options choose.
     ///
     /// # Errors
@@ -145,6 +157,12 @@ impl MadeArgs {
         let given = [(self.seed.is_some(), "--seed"), (self.rows.is_some(), "--rows"), (!self.dim.is_empty(), "--dim")];
         given.iter().find(|(given, _)| *given).map(|(_, name)| *name)
     }
+}
+
+/// A number of ranks by the name of their group.
+fn group(text: &str) -> Result<(String, u32), String> {
+    let parsed = text.rsplit_once('=').and_then(|(name, ranks)| Some((name.to_owned(), ranks.parse().ok()?)));
+    parsed.filter(|(_, ranks)| *ranks > 0).ok_or_else(|| "expected NAME=RANKS".to_owned())
 }
 
 /// A size by name.

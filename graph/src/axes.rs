@@ -252,7 +252,7 @@ impl AxisMap {
         let Op::Prim(prim) = &node.op else { return Err(format!("`{}` is not expanded", node.op.name())) };
         let results: Vec<Vec<DimAxes>> = match prim {
             Prim::Map(_) => vec![self.broadcast(graph, node)?],
-            Prim::Cast { .. } | Prim::Bitcast { .. } | Prim::AllReduce { .. } => vec![self.of_operand(node, 0)],
+            Prim::Cast { .. } | Prim::Bitcast { .. } | Prim::AllReduce(_) => vec![self.of_operand(node, 0)],
             Prim::Reduce { axes, .. } => vec![self.reduce(id, node, axes)],
             Prim::ArgReduce { axis, .. } => vec![self.reduce(id, node, &[*axis])],
             Prim::TopK { k } => {

@@ -103,7 +103,11 @@ impl Rule<'_> {
             Prim::Pack { ways, to } => self.pack(*ways, *to),
             Prim::MatMul { transpose_b, out } => self.matmul(*transpose_b, *out),
             Prim::Sdpa(_) => self.sdpa(),
-            Prim::AllReduce { .. } => self.take().map(|[x]| x.clone()),
+            Prim::AllReduce(all) => {
+                let [x] = self.take()?;
+                ensure(all.ranks != Some(0), || format!("group `{}` has no rank", all.group))?;
+                Ok(x.clone())
+            }
             Prim::TopK { .. } | Prim::Opaque { .. } => unreachable!("handled by `results`"),
         }
     }

@@ -186,6 +186,28 @@ pub struct Sdpa {
     pub scale_bits: u64,
 }
 
+/// What ranks combine, and who they are.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct AllReduce {
+    /// Combining op.
+    pub op: ReduceOp,
+    /// Name of the group.
+    pub group: String,
+    /// Number of ranks, if it is known.
+    pub ranks: Option<u32>,
+}
+
+impl AllReduce {
+    /// The group in words.
+    pub fn described(&self) -> String {
+        match self.ranks {
+            Some(1) => format!("group `{}` of one rank", self.group),
+            Some(ranks) => format!("group `{}` of {ranks} ranks", self.group),
+            None => format!("group `{}` of an unknown number of ranks", self.group),
+        }
+    }
+}
+
 /// A primitive op.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Prim {
@@ -310,11 +332,9 @@ pub enum Prim {
     /// operand is a mask that broadcasts to `[b, h, t, u]`: of `bool`, true where the key is seen; of floats, added to
     /// the scaled scores. A query that sees no key, or whose scores are all −inf, gives zeros.
     Sdpa(Sdpa),
-    /// `(x)`: sum over all ranks of a named group.
-    AllReduce {
-        /// Group name.
-        group: String,
-    },
+    /// `(x)`: the tensors of all ranks of a group, combined element by element in the order of the ranks, every partial
+    /// result in the operand's dtype; with one rank `x` itself, bit for bit.
+    AllReduce(AllReduce),
     /// An op of the host framework that is not taken apart: operands and results as it says.
     Opaque {
         /// Name in the framework, e.g. `vllm.unified_attention`.
@@ -347,7 +367,7 @@ impl Prim {
             | Prim::Pack { .. }
             | Prim::MatMul { .. }
             | Prim::Sdpa(_)
-            | Prim::AllReduce { .. } => Vec::new(),
+            | Prim::AllReduce(_) => Vec::new(),
         }
     }
 
@@ -373,7 +393,7 @@ impl Prim {
             Prim::Pack { .. } => "pack",
             Prim::MatMul { .. } => "matmul",
             Prim::Sdpa(_) => "sdpa",
-            Prim::AllReduce { .. } => "all_reduce",
+            Prim::AllReduce(_) => "all_reduce",
             Prim::Opaque { .. } => "opaque",
         }
     }

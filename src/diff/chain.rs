@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_abi::ParamAccess;
+use fusewright_abi::{ParamAccess, Target};
 use fusewright_codegen::kernel::interp::{Buffer, run};
 use fusewright_codegen::kernel::{DimOrigin, InstOp, Kernel, Param};
 use fusewright_fusion::region::{Kind, Step as Planned};
 use fusewright_graph::interp::{self, Symbols};
 use fusewright_graph::scalar::Accuracy;
 use fusewright_graph::tensor::Tensor;
-use fusewright_graph::{Graph, Value};
+use fusewright_graph::{Graph, Op, Prim, Value};
 
 use super::{Difference, same};
 use crate::inputs::shape;
 use crate::program::single;
-use crate::{CompileError, Compiler, Fused};
+use crate::{CompileError, Compiled, Compiler, Fused, Options, compile};
 
 /// What outputs hold before a kernel runs, so that what it does not write shows.
 const UNWRITTEN: u8 = 0xa5;
@@ -27,6 +27,8 @@ struct Pair {
 
 enum Work {
     Kernel(Box<Pair>),
+    /// A matrix product or attention, by the library that the program uses: its order of summation is its own.
+    Library(Box<Compiled>),
     /// Only moves elements, or has no kernel.
     Reference(Graph),
 }
@@ -35,6 +37,12 @@ struct Step {
     work: Work,
     inputs: Vec<Value>,
     outputs: Vec<Value>,
+}
+
+/// A graph of one node as a program.
+fn library(body: &Graph) -> Result<Work, Difference> {
+    let compiled = compile(body, &Target::Cpu, &Options { fuse: false, ..Options::default() });
+    compiled.map(|c| Work::Library(Box::new(c))).map_err(|e| Difference::new("compiling fails", e))
 }
 
 /// The steps of a fused graph at one binding of its symbols.
@@ -65,7 +73,11 @@ impl<'f> Chain<'f> {
                     let node = graph.node(id);
                     let body = single(graph, node).map_err(|e| Difference::new("expanding fails", e))?;
                     let (inputs, outputs) = (node.operands.clone(), node.results.clone());
-                    steps.push(Step { work: Work::Reference(body), inputs, outputs });
+                    let work = match &node.op {
+                        Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_)) => library(&body)?,
+                        _ => Work::Reference(body),
+                    };
+                    steps.push(Step { work, inputs, outputs });
                 }
                 (None, _) => return Err(Difference::new("a step of the partition is missing", graph)),
             }
@@ -81,6 +93,7 @@ impl<'f> Chain<'f> {
             let operands: Vec<Tensor> = step.inputs.iter().map(|v| values[v].clone()).collect();
             let results = match &step.work {
                 Work::Kernel(pair) => pair.run(&operands, &self.shapes(step)?, self.symbols)?,
+                Work::Library(compiled) => super::run(compiled, &operands, 1, self.symbols)?,
                 Work::Reference(body) => interp::run(body, &operands, self.symbols)
                     .map_err(|e| Difference::new("the graph interpreter fails", e))?,
             };

@@ -9,7 +9,7 @@ use fusewright_fusion::region::{FusedRegion, Refusal, Step};
 use fusewright_graph::{InputKind, NodeId, Op, Prim, Value};
 use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
 
-use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, Unmatched};
+use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, SourceReport, Unmatched};
 use crate::{Compiler, Error, Fused, PatternReport};
 
 /// Pixels per character of a title, about.
@@ -269,9 +269,20 @@ fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> 
     if !overwrites.is_empty() {
         tables.push(table("Written in place", &["region", "output", "overwrites", "how"], overwrites));
     }
+    let sources = report.regions.iter().filter_map(|r| Some(source(&r.name, r.source.as_ref()?)));
+    let sources: Vec<Vec<String>> = sources.collect();
+    if !sources.is_empty() {
+        tables.push(table("Where rows come from", &["region", "source", "op", "two steps because", "origin"], sources));
+    }
     tables.push(table("Not fused", &["op", "reason", "origin"], refused));
     tables.push(table("Passes", &["pass", "nodes changed", "µs"], passes));
     tables
+}
+
+/// The op whose result a region's rows read where that need not be in memory.
+fn source(region: &str, source: &SourceReport) -> Vec<String> {
+    let reason = source.reason.unwrap_or("").to_owned();
+    vec![region.to_owned(), source.kind.to_owned(), source.op.clone(), reason, source.origin.clone()]
 }
 
 /// How often a pattern of the user was replaced, and the place that comes nearest where it was nowhere.

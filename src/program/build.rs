@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use fusewright_abi::DType;
+use fusewright_codegen::backend::BackendError;
 use fusewright_fusion::region::{
     FusedRegion, Kind, Partition, Step as PlannedStep, is_constant, is_layout, needs_no_kernel,
 };
@@ -220,6 +221,7 @@ impl Build<'_> {
         let kernel = match self.compiler.make(name, body) {
             Ok(made) => Ok(Arc::new(self.loaded(made, body)?)),
             Err(CompileError::Dump(error)) => return Err(*error),
+            Err(error @ CompileError::Backend(BackendError::Target { .. })) => return Err(error.into()),
             Err(refused) => Err(refused.to_string()),
         };
         self.kernels.insert(key, kernel.clone());

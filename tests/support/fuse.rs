@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use fusewright::diff::Verdict;
 use fusewright::inputs::{DEFAULT_SEED, Sizes};
+use fusewright::model::check_runnable;
 use fusewright::text_tool::diff_graph;
 use fusewright::{Options, fuse_graph};
 use fusewright_graph::verify::verify;
@@ -24,11 +25,17 @@ fn run(case: &Case, _: &[String]) -> Outcome {
     let mut text = String::new();
     for region in &partition.partition.regions {
         let ops: Vec<&str> = region.body.nodes().iter().map(|node| node.op.name()).collect();
-        writeln!(text, "kernel {}: {}", region.name, ops.join(" ")).expect("a string takes all");
+        let source = region.source.map(|s| partition.graph.node(s.node).op.name());
+        let source = source.map_or_else(String::new, |op| format!(", rows from {op}"));
+        writeln!(text, "kernel {}{source}: {}", region.name, ops.join(" ")).expect("a string takes all");
     }
     for unfused in &partition.partition.unfused {
         let op = partition.graph.node(unfused.node).op.name();
         writeln!(text, "no kernel for {op}: {}", unfused.refusal).expect("a string takes all");
+    }
+    if let Err(error) = check_runnable(&graph) {
+        error.to_string().lines().for_each(|line| writeln!(text, "{line}").expect("a string takes all"));
+        return Ok(text);
     }
     let compared = diff_graph(&graph, &Sizes::default(), DEFAULT_SEED).map_err(failed)?;
     match compared.verdict {

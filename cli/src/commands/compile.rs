@@ -1,13 +1,13 @@
 //! `compile`: kernels and a manifest in a folder.
 
-use fusewright::{Target, aot, model};
+use fusewright::{Target, aot};
 
 use super::{Exit, OK};
 use crate::args::{Common, CompileArgs};
 use crate::output::{line, progress, stages, table};
 
 pub fn main(args: &CompileArgs, common: &Common) -> Exit {
-    let graph = model::open(&args.model)?;
+    let graph = common.open(&args.model)?;
     let targets: Vec<String> = args.target.iter().map(Target::to_string).collect();
     progress(common.verbose, &format!("compiling {} for {}", args.model.display(), targets.join(", ")));
     let bundle = aot::write_bundle(&graph, &args.target, &args.out, &common.options()?)?;

@@ -2,11 +2,11 @@
 
 use fusewright::check::output_names;
 use fusewright::explain::{
-    Explanation, Instead, KernelReport, Kernels, OverwriteReport, RefusalReport, RelaxationReport, Unmatched,
-    all_names, explain, is_name, kernels,
+    Explanation, Instead, KernelReport, Kernels, OverwriteReport, RefusalReport, RelaxationReport, SourceReport,
+    Unmatched, all_names, explain, is_name, kernels,
 };
 use fusewright::{
-    Compiler, Error, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph, model, write_whole,
+    Compiler, Error, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph_with, write_whole,
 };
 use serde_json::json;
 
@@ -19,10 +19,10 @@ use crate::output::{error, line, progress, stages, table};
 pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let expected = args.expect.iter().map(|text| parse_expectation(text)).collect::<Result<Vec<_>, _>>()?;
     progress(common.verbose, &format!("reading {}", args.model.display()));
-    let graph = model::open(&args.model)?;
+    let graph = common.open(&args.model)?;
     let options = common.options()?;
     check_names(&expected, options.pipeline.patterns())?;
-    let fused = fuse_graph(&graph, &options)?;
+    let fused = fuse_graph_with(&graph, &options, Compiler::new(&args.target)?.sources())?;
     let report = explain(&fused)?;
     progress(common.verbose, &format!("compiling {} regions for {}", report.regions.len(), args.target));
     let kernels = kernels(&fused, &report, &args.target)?;
@@ -81,6 +81,7 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &K
             "no_kernel": k.kernel.as_ref().err(),
             "instead": instead(k),
             "in_place": overwrites(k),
+            "source": r.source.as_ref().map(source),
             "ends": refusals(&r.ends),
             "relaxed": relaxed(&r.relaxed),
         })
@@ -126,6 +127,17 @@ fn overwrites(kernel: &KernelReport) -> serde_json::Value {
     kernel.overwrites.iter().map(output).collect()
 }
 
+fn source(source: &SourceReport) -> serde_json::Value {
+    json!({
+        "kind": source.kind, "op": source.op, "origin": source.origin, "steps": steps_of(source), "reason": source.reason,
+    })
+}
+
+/// One kernel of a source and the rows that read it, or two steps.
+fn steps_of(source: &SourceReport) -> u32 {
+    if source.reason.is_none() { 1 } else { 2 }
+}
+
 fn user_pattern(report: &PatternReport) -> serde_json::Value {
     let near = match &report.unmatched {
         Some(Unmatched::Near(near)) => json!({
@@ -167,6 +179,7 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
     let rows: Vec<Vec<String>> =
         report.refused.iter().map(|r| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()]).collect();
     table(&["op", "reason", "origin"], &rows, &[]);
+    print_sources(report);
     print_ends(report);
     print_relaxed(report);
     line("\npasses");
@@ -213,6 +226,29 @@ fn print_overwrites(kernels: &Kernels) {
             }
         }
         Err(why) => line(format!("\nwritten in place: not known at these sizes: {why}")),
+    }
+}
+
+/// Prints where rows come from that need not be in memory.
+fn print_sources(report: &Explanation) {
+    let row = |(number, name, source): (usize, &str, &SourceReport)| {
+        let reason = source.reason.unwrap_or("").to_owned();
+        let region = format!("{number} {name}");
+        vec![
+            region,
+            source.kind.to_owned(),
+            source.op.clone(),
+            steps_of(source).to_string(),
+            reason,
+            source.origin.clone(),
+        ]
+    };
+    let regions = report.regions.iter().enumerate();
+    let all = regions.filter_map(|(i, r)| Some((i + 1, r.name.as_str(), r.source.as_ref()?)));
+    let rows: Vec<Vec<String>> = all.map(row).collect();
+    if !rows.is_empty() {
+        line("\nwhere rows come from");
+        table(&["region", "source", "op", "steps", "reason", "origin"], &rows, &[3]);
     }
 }
 

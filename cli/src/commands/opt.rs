@@ -18,6 +18,9 @@ const VERBS: [&str; 9] =
     ["verify", "pass NAME", "regions", "lower", "emit", "bisect --test CMD", "run", "diff", "reduce"];
 
 pub fn main(args: &OptArgs, common: &Common) -> Exit {
+    if !common.group.is_empty() {
+        return Err(Error::Input("`opt` takes no `--group`: a collective says `ranks` in its text".to_owned()));
+    }
     let options = common.options()?;
     let bytes = map_file(&args.file)?;
     let not_text = |e: std::str::Utf8Error| Error::Input(format!("{}: {e}", args.file.display()));

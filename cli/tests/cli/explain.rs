@@ -172,6 +172,45 @@ fn what_has_no_kernel_is_a_refusal_and_runs_by_reference() {
 }
 
 #[test]
+fn rows_that_need_not_be_in_memory_say_why_they_are() {
+    let folder = folder();
+    let graph = "graph @g(s: 1..; %x: bf16[s, 64], %r: bf16[s, 64], %w: bf16[64]) {\n  %a = all_reduce %x {group = \"tp\"RANKS}\n  \
+                 %h = add %a, %r\n  %n = rms_norm %h, %w {eps = 1e-6, round = once}\n  return %n, %h\n}\n";
+    let path = write(&folder, "g.fw", graph.replace("RANKS", ", ranks = 4"));
+    let why = "the target's kernels read no memory of other ranks, so that the collective is a step of its own";
+    let report = json(&["explain", &path, "--json", "--expect", "add_rms_norm=1"]);
+    let source = &report["regions"][0]["source"];
+    assert_eq!((source["kind"].as_str(), source["op"].as_str()), (Some("peer"), Some("all_reduce")), "{report}");
+    assert_eq!((source["steps"].as_u64(), source["reason"].as_str()), (Some(2), Some(why)), "{report}");
+    assert_eq!(
+        (report["refused"][0]["op"].as_str(), report["refused"][0]["reason"].as_str()),
+        (Some("all_reduce"), Some(why))
+    );
+    let said = call(&["explain", &path]).stdout;
+    assert!(said.contains("where rows come from") && said.matches(why).count() == 3, "{said}");
+    let page = folder.path().join("g.html").display().to_string();
+    assert_eq!(call(&["explain", &path, "--html", &page]).code, Some(0));
+    let html = std::fs::read_to_string(&page).expect("the page is written");
+    assert!(html.contains("Where rows come from") && html.contains("peer"), "{html}");
+    refused(2, &["run", &path], &["`all_reduce` over group `tp` of 4 ranks", "one device"]);
+    refused(2, &["run", &path, "--group", "tp=1"], &["no collective over group `tp` lacks its number of ranks"]);
+
+    // Given the number of ranks, a group of one is nobody to wait for.
+    let path = write(&folder, "unknown.fw", graph.replace("RANKS", ""));
+    refused(2, &["run", &path], &["group `tp` of an unknown number of ranks"]);
+    assert_eq!(call(&["run", &path, "--group", "tp=1"]).code, Some(0));
+    let report = json(&["explain", &path, "--json", "--group", "tp=1"]);
+    assert!(
+        report["regions"][0]["source"].is_null() && report["refused"].as_array().is_some_and(Vec::is_empty),
+        "{report}"
+    );
+    for wrong in ["tp", "tp=", "tp=0", "tp=x"] {
+        refused(2, &["run", &path, "--group", wrong], &["NAME=RANKS"]);
+    }
+    refused(2, &["opt", &path, "--group", "tp=1"], &["`opt` takes no `--group`"]);
+}
+
+#[test]
 fn regions_that_share_nothing_say_so() {
     let folder = folder();
     let graph = "graph @g(s: 0..; %x: f32[s, 4], %y: f32[s, 4]) {\n  %a = mul %x, %x\n  %b = mul %y, %y\n  \

@@ -16,7 +16,7 @@ pub mod cuda;
 use std::sync::Arc;
 
 use fusewright_abi::{Payload, PayloadKind, Target};
-
+use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Dim;
 
 use crate::kernel::Kernel;
@@ -45,6 +45,12 @@ pub trait Backend: Send + Sync {
 
     /// Sources that every payload includes, by name.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Where rows of its kernels may come from besides memory: what limits of regions are made of. A kernel with any other
+    /// source is refused by name.
+    fn sources(&self) -> &'static [SourceKind] {
         &[]
     }
 

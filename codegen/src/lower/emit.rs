@@ -20,8 +20,10 @@ pub(super) struct Emitter<'a> {
     pub(super) axes: &'a AxisMap,
     pub(super) views: &'a [Option<View>],
     pub(super) space: &'a Space,
-    params: &'a [Param],
+    pub(super) params: &'a [Param],
     orders: &'a dyn Orders,
+    /// How the ranks of a peer parameter combine.
+    pub(super) combine: Option<ReduceOp>,
     pub(super) segment: SegmentBuilder<'a>,
     inner: Vec<AxisId>,
     done: BTreeMap<Value, Val>,
@@ -39,6 +41,7 @@ impl<'a> Emitter<'a> {
         space: &'a Space,
         params: &'a [Param],
         orders: &'a dyn Orders,
+        combine: Option<ReduceOp>,
     ) -> Self {
         let segment = SegmentBuilder::new("main", Dim::constant(1), params);
         Emitter {
@@ -48,6 +51,7 @@ impl<'a> Emitter<'a> {
             space,
             params,
             orders,
+            combine,
             segment,
             inner: Vec::new(),
             done: BTreeMap::new(),
@@ -196,10 +200,21 @@ impl<'a> Emitter<'a> {
             let place = self.clamped(place, &gathered.extent).map_err(LowerError::new)?;
             index = &index + &(&place.symbol() * &gathered.stride);
         }
-        let param = ParamId(view.input as u32);
-        let otherwise = here.map(|_| zero(self.params[view.input].dtype));
+        self.load_ranks(ParamId(view.input as u32), &index, &shape, here)
+    }
+
+    /// Loads elements of a parameter; zeros where it is not `here`.
+    pub(super) fn load_at(
+        &mut self,
+        param: ParamId,
+        index: Dim,
+        shape: &Shape,
+        here: Option<Val>,
+    ) -> Result<Val, LowerError> {
+        let otherwise = here.map(|_| zero(self.params[param.0 as usize].dtype));
         let args: Vec<Val> = here.into_iter().collect();
-        Ok(self.push(InstOp::Load { param, index, shape, otherwise }, &args).map_err(LowerError::new)?[0])
+        let load = InstOp::Load { param, index, shape: shape.clone(), otherwise };
+        Ok(self.push(load, &args).map_err(LowerError::new)?[0])
     }
 
     fn node(&mut self, id: NodeId) -> Result<Vec<Val>, LowerError> {
@@ -210,7 +225,7 @@ impl<'a> Emitter<'a> {
             return self.pad(id, pad);
         }
         let mut args = Vec::with_capacity(node.operands.len());
-        if !matches!(prim, Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce { .. }) {
+        if !matches!(prim, Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce(_)) {
             for &operand in &node.operands {
                 args.push(self.value(operand)?);
             }
@@ -259,11 +274,9 @@ impl<'a> Emitter<'a> {
             }
             Prim::Gather { .. } => return Err(LowerError::at(id, "a gather from a computed value")),
             Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => return refuse(),
-            Prim::Scatter { .. }
-            | Prim::MatMul { .. }
-            | Prim::Sdpa(_)
-            | Prim::AllReduce { .. }
-            | Prim::Opaque { .. } => return refuse(),
+            Prim::Scatter { .. } | Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::AllReduce(_) | Prim::Opaque { .. } => {
+                return refuse();
+            }
         };
         self.push_at(id, op, &args)
     }

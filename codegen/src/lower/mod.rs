@@ -10,6 +10,7 @@
 mod emit;
 pub mod in_place;
 mod places;
+mod source;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ mod view;
 use std::collections::BTreeSet;
 
 use fusewright_abi::ParamAccess;
-use fusewright_fusion::region::{self, Stored};
+use fusewright_fusion::region::{self, Rows, Stored};
 use fusewright_graph::axes::AxisMap;
 use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId, padding};
 
@@ -59,18 +60,22 @@ pub trait Orders {
 
 /// Lowers a body of primitives to one kernel. Its parameters are the body's inputs, then its outputs, in order; all
 /// are contiguous. What a scatter writes into is in place: the output's memory holds the input's elements before. An output
-/// that updates an input may lie in its memory if [`in_place::why_not`] lets it.
+/// that updates an input may lie in its memory if [`in_place::why_not`] lets it. Of a body with a source of rows, the
+/// parameters are the inputs that its rows read, then the source: the tile of attention, or the memory of every rank.
 ///
 /// # Errors
 /// Ops or layouts without a row program, outputs over different rows, too many lanes.
 pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, LowerError> {
+    let rows = Rows::of(body).map_err(|e| LowerError::new(e.to_string()))?;
+    let (body, source) = rows.as_ref().map_or((body, None), |rows| (&rows.body, Some(&rows.source)));
     let axes = axes(body)?;
     let views = View::all(body, &axes)?;
     let space = Space::of(body, &axes, &views)?;
-    let params = params(body, &axes, &space);
+    let mut params = params(body, &axes, &space);
+    let combine = source.map(|op| source::declare(op, body, &mut params)).transpose()?.flatten();
     let mut segments: Vec<Segment> = Vec::new();
     for inner in space.segments() {
-        let mut segment = Emitter::new(body, &axes, &views, &space, &params, orders).segment(inner)?;
+        let mut segment = Emitter::new(body, &axes, &views, &space, &params, orders, combine).segment(inner)?;
         if segments.iter().any(|s| s.name == segment.name) {
             segment.name = format!("{}_{}", segment.name, segments.len());
         }

@@ -22,7 +22,7 @@ enum Key {
 fn key(op: &Op, operands: &[Value]) -> Option<Key> {
     let mut operands = operands.to_vec();
     match op {
-        Op::Prim(Prim::Opaque { .. } | Prim::AllReduce { .. }) => None,
+        Op::Prim(Prim::Opaque { .. } | Prim::AllReduce(_)) => None,
         Op::Prim(prim) => {
             if let Prim::Map(f) = prim
                 && f.spec().commutative

@@ -35,7 +35,7 @@ pub(super) fn without_unneeded(graph: &Graph, cx: &mut Cx) -> (Graph, BTreeMap<V
     let mut live = vec![false; graph.nodes().len()];
     for id in graph.node_ids().rev() {
         let node = graph.node(id);
-        let effect = matches!(&node.op, Op::Prim(Prim::Opaque { .. } | Prim::AllReduce { .. }));
+        let effect = matches!(&node.op, Op::Prim(Prim::Opaque { .. } | Prim::AllReduce(_)));
         if effect || node.results.iter().any(|r| needed[r.0 as usize]) || cx.is_spent() {
             live[id.0 as usize] = true;
             node.operands.iter().for_each(|v| needed[v.0 as usize] = true);

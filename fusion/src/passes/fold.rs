@@ -85,7 +85,7 @@ fn element(b: &Builder, op: &Op, operands: &[Value], elements: &[Literal]) -> Op
                 rest.iter().all(|other| other == first).then_some(*first)
             }
             // Their values come from outside or depend on it.
-            Prim::Opaque { .. } | Prim::AllReduce { .. } => None,
+            Prim::Opaque { .. } | Prim::AllReduce(_) => None,
             Prim::SizeOf(_)
             | Prim::Iota { .. }
             | Prim::Reduce { .. }

@@ -1,6 +1,6 @@
 //! Equations on layout that need arithmetic on extents: permutations, slices and concatenations that are identities or
-//! that follow one another, lanes taken out of groups, and broadcasts that elementwise functions imply. The other equations are in
-//! [`crate::rewrites`].
+//! that follow one another, lanes taken out of groups, broadcasts that elementwise functions imply, and collectives of
+//! one rank. The other equations are in [`crate::rewrites`].
 
 use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value};
 
@@ -18,6 +18,8 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
         Prim::Reshape { shape } => every_nth(b, shape, x)?,
         Prim::Cat { axis } => cat(b, *axis, operands)?,
         Prim::Map(f) => unbroadcast(b, *f, operands),
+        // A rank by itself has nobody to wait for.
+        Prim::AllReduce(all) if all.ranks == Some(1) => Some(Form::Value(x)),
         _ => None,
     })
 }
@@ -174,7 +176,7 @@ fn joined(b: &Builder, operands: &[Value]) -> Option<Vec<Dim>> {
 #[cfg(test)]
 mod tests {
     use fusewright_graph::DType::F32;
-    use fusewright_graph::Graph;
+    use fusewright_graph::{AllReduce, Graph, ReduceOp};
 
     use super::*;
     use crate::pass::{Cx, PassManager};
@@ -206,6 +208,16 @@ mod tests {
         assert_eq!(ops(|b, x| b.cat(&[cut(b, x, 0, 3)?, cut(b, x, 3, 8)?], 2)), none);
         assert_eq!(ops(|b, x| cut(b, b.cat(&[cut(b, x, 4, 8)?, x], 2)?, 4, 12)), none);
         assert_eq!(ops(|b, x| b.prim(Prim::Expand { shape: dims(&[4, 8]) }, &[x])), none);
+    }
+
+    #[test]
+    fn only_a_collective_of_one_rank_vanishes() {
+        for (ranks, left) in [(Some(1), 0), (Some(2), 1), (None, 1)] {
+            let all = |op| Prim::AllReduce(AllReduce { op, group: "tp".into(), ranks });
+            for op in ReduceOp::ALL {
+                assert_eq!(ops(|b, x| b.prim(all(op), &[x])).len(), left, "{op:?} of {ranks:?}");
+            }
+        }
     }
 
     #[test]

@@ -10,8 +10,9 @@ use super::lone::lone;
 use super::order::steps;
 use super::outline::Outline;
 use super::overwrite;
+use super::source::sources;
 use super::verdicts::Verdicts;
-use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, Space, Unfused, expand};
+use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, RegionSource, Space, Unfused, expand};
 
 /// Divides a graph into regions and single nodes.
 pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
@@ -35,10 +36,12 @@ struct Growth<'a, 'g> {
     /// Computing nodes that read each node's results.
     readers: Vec<BTreeSet<NodeId>>,
     refused: BTreeMap<NodeId, Refusal>,
+    /// Why ops that rows could come from are steps of their own.
+    apart: BTreeMap<NodeId, Refusal>,
     /// Merges that were refused, by the nodes at their edge.
     edges: BTreeMap<(NodeId, NodeId), Refusal>,
     /// Pairs of regions whose union was no row program, with how many nodes each had: regions only grow.
-    apart: BTreeMap<(usize, usize), ([usize; 2], Refusal)>,
+    parted: BTreeMap<(usize, usize), ([usize; 2], Refusal)>,
     verdicts: Verdicts,
 }
 
@@ -61,6 +64,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             refused: BTreeMap::new(),
             edges: BTreeMap::new(),
             apart: BTreeMap::new(),
+            parted: BTreeMap::new(),
             verdicts: Verdicts::default(),
         };
         for id in graph.node_ids() {
@@ -92,7 +96,7 @@ impl<'a, 'g> Growth<'a, 'g> {
                 Prim::Gather { .. } | Prim::Scatter { .. } | Prim::Pack { .. } => Ok(()),
                 Prim::MatMul { .. } => Err(Refusal::MatMul),
                 Prim::Sdpa(_) => Err(Refusal::Attention),
-                Prim::AllReduce { .. } => Err(Refusal::Collective),
+                Prim::AllReduce(_) => Err(Refusal::Collective),
                 Prim::Opaque { .. } => Err(Refusal::Opaque),
                 Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. } => Err(Refusal::Constant),
                 Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. } => {
@@ -142,7 +146,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             return false;
         }
         let sizes = [self.members[a].len(), self.members[b].len()];
-        if let Some(&(_, refusal)) = self.apart.get(&(a, b)).filter(|(then, _)| *then == sizes) {
+        if let Some(&(_, refusal)) = self.parted.get(&(a, b)).filter(|(then, _)| *then == sizes) {
             self.edges.insert((source, reader), refusal);
             return false;
         }
@@ -153,7 +157,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             return false;
         }
         if let Err(refusal) = self.fits(&joined, segments) {
-            self.apart.insert((a, b), (sizes, refusal));
+            self.parted.insert((a, b), (sizes, refusal));
             self.edges.insert((source, reader), refusal);
             return false;
         }
@@ -272,7 +276,8 @@ impl<'a, 'g> Growth<'a, 'g> {
         }
         part_independent(self.flow.graph, &mut partition.regions);
         let left = self.refused.iter().filter(|(id, _)| !covered.contains(id));
-        partition.unfused = left.map(|(&node, &refusal)| Unfused { node, refusal }).collect();
+        let left = left.map(|(node, refusal)| (*node, *self.apart.get(node).unwrap_or(refusal)));
+        partition.unfused = left.map(|(node, refusal)| Unfused { node, refusal }).collect();
         partition.lone = lone(self.flow, &partition, &epilogues);
         partition.steps = steps(self.flow, &partition);
         overwrite::mark(self.flow.graph, &mut partition);
@@ -285,14 +290,31 @@ impl<'a, 'g> Growth<'a, 'g> {
         fused: &BTreeSet<NodeId>,
         segments: bool,
     ) -> Result<FusedRegion, Refusal> {
-        let mut outline = Outline::of(self.flow, set, Some(fused)).map_err(|_| Refusal::Reshape)?;
+        let malformed = |_| Refusal::Reshape;
+        let mut fused = Some(fused);
+        let mut outline = Outline::of(self.flow, set, fused).map_err(malformed)?;
         if self.legal(&outline, segments).is_err() {
-            outline = Outline::of(self.flow, set, None).map_err(|_| Refusal::Reshape)?;
+            fused = None;
+            outline = Outline::of(self.flow, set, fused).map_err(malformed)?;
+        }
+        let source = self.source(set, &outline, segments);
+        let mut members = set.clone();
+        if let Some(RegionSource { node, refusal: None, .. }) = source {
+            outline = Outline::with_source(self.flow, set, node, fused).map_err(malformed)?;
+            members.insert(node);
         }
         let Outline { body, nodes, inputs, outputs } = outline;
-        let ends = self.ends(set);
+        let ends = self.ends(&members);
         let name = Kind::Row.name().to_owned();
-        Ok(FusedRegion { name, kind: Kind::Row, nodes, inputs, outputs, body, segments, ends })
+        Ok(FusedRegion { name, kind: Kind::Row, nodes, inputs, outputs, body, segments, source, ends })
+    }
+
+    /// The source of a region's rows: the one that joins, or the last of those that could.
+    fn source(&mut self, set: &BTreeSet<NodeId>, outline: &Outline, segments: bool) -> Option<RegionSource> {
+        let found = sources(self.flow, set, outline, segments, self.limits);
+        self.apart.extend(found.iter().filter_map(|s| Some((s.node, s.refusal?))));
+        let stored = |s: &&RegionSource| matches!(s.refusal, Some(Refusal::SharedSource | Refusal::SourceTiles));
+        found.iter().find(|s| s.refusal.is_none()).or(found.iter().rfind(|s| !stored(s))).copied()
     }
 
     fn ends(&self, set: &BTreeSet<NodeId>) -> Vec<End> {
@@ -301,7 +323,10 @@ impl<'a, 'g> Growth<'a, 'g> {
             let sources = self.flow.sources(id).iter().map(|&source| (source, (source, id)));
             let readers = self.readers[id.0 as usize].iter().map(|&reader| (reader, (id, reader)));
             for (neighbour, edge) in sources.chain(readers).filter(|(n, _)| !set.contains(n)) {
-                let refusal = self.edges.get(&edge).or_else(|| self.refused.get(&neighbour)).copied();
+                let before = if edge.0 == neighbour { self.apart.get(&neighbour) } else { None };
+                let refusal = before.or_else(|| self.edges.get(&edge)).or_else(|| self.refused.get(&neighbour));
+                // What the source of the rows reads stays out as the source itself did when regions grew.
+                let refusal = refusal.or_else(|| self.refused.get(&id)).copied();
                 ends.entry(neighbour).or_insert(refusal.unwrap_or(Refusal::NotConvex));
             }
         }

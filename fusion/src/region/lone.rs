@@ -43,9 +43,7 @@ pub(super) fn lone(
 pub fn needs_no_kernel(op: &Op) -> bool {
     let elsewhere = matches!(
         op,
-        Op::Prim(
-            Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce { .. } | Prim::Scatter { .. }
-        )
+        Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce(_) | Prim::Scatter { .. })
     );
     elsewhere || is_layout(op) || is_constant(op)
 }
@@ -74,6 +72,7 @@ fn alone(
         outputs,
         body,
         segments: false,
+        source: None,
         ends: Vec::new(),
     })
 }

@@ -3,7 +3,8 @@
 //! A region grows by dataflow legality, never by a list of patterns: [`Space`] says whether a body is a row program, and
 //! [`partition`] merges neighbours as long as it is. Regions are outlined, not replaced: the graph stays as it is, and a
 //! region holds a copy of its part of it. Layout ops, constants and one-element functions of inputs are free: every
-//! region that reads them has its own. What is in no region has a [`Refusal`].
+//! region that reads them has its own. Attention and collectives may be where the rows of a region come from. What is in no
+//! region has a [`Refusal`].
 
 mod free;
 mod grow;
@@ -12,6 +13,7 @@ mod order;
 mod outline;
 mod overwrite;
 mod refusal;
+mod source;
 mod space;
 mod stored;
 #[cfg(test)]
@@ -23,6 +25,7 @@ use fusewright_graph::{Graph, NodeId, TypeError, Value};
 pub use grow::{is_constant, is_layout, partition};
 pub use lone::needs_no_kernel;
 pub use refusal::Refusal;
+pub use source::{RegionSource, Rows, SourceKind};
 pub use space::{Packs, Space, lanes};
 pub use stored::{Scattered, Stored};
 
@@ -35,11 +38,13 @@ pub struct Limits {
     pub nodes: usize,
     /// Most inputs and outputs of a region.
     pub operands: usize,
+    /// Where rows may come from besides memory.
+    pub sources: &'static [SourceKind],
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { nodes: 256, operands: 64 }
+        Limits { nodes: 256, operands: 64, sources: &[] }
     }
 }
 
@@ -88,6 +93,8 @@ pub struct FusedRegion {
     pub body: Graph,
     /// Whether outputs run over inner rows of their own: heads of the query and of the key, say.
     pub segments: bool,
+    /// The op that its rows may come from without being stored: a part of the region, or a step of its own.
+    pub source: Option<RegionSource>,
     /// Neighbours that did not join, and why.
     pub ends: Vec<End>,
 }
@@ -106,7 +113,9 @@ impl FusedRegion {
     /// # Errors
     /// None for a region that [`partition`] made.
     pub fn space(&self) -> Result<Space, Refusal> {
-        Space::find(&self.expand_body().map_err(|_| Refusal::Reshape)?, self.segments)
+        let body = self.expand_body().map_err(|_| Refusal::Reshape)?;
+        let rows = Rows::of(&body).map_err(|_| Refusal::Reshape)?;
+        Space::find(rows.as_ref().map_or(&body, |rows| &rows.body), self.segments)
     }
 }
 

@@ -23,7 +23,27 @@ impl Outline {
         members: &BTreeSet<NodeId>,
         fused: Option<&BTreeSet<NodeId>>,
     ) -> Result<Outline, TypeError> {
-        let mut nodes = with_free_operands(flow, members, &BTreeSet::new());
+        Outline::over(flow, members, &BTreeSet::new(), fused)
+    }
+
+    /// As [`Outline::of`], with the source of their rows, whose operands are inputs whatever computes them.
+    pub fn with_source(
+        flow: &Flow<'_>,
+        members: &BTreeSet<NodeId>,
+        source: NodeId,
+        fused: Option<&BTreeSet<NodeId>>,
+    ) -> Result<Outline, TypeError> {
+        let all: BTreeSet<NodeId> = members.iter().copied().chain([source]).collect();
+        Outline::over(flow, &all, &flow.graph.node(source).operands.iter().copied().collect(), fused)
+    }
+
+    fn over(
+        flow: &Flow<'_>,
+        members: &BTreeSet<NodeId>,
+        given: &BTreeSet<Value>,
+        fused: Option<&BTreeSet<NodeId>>,
+    ) -> Result<Outline, TypeError> {
+        let mut nodes = with_free_operands(flow, members, given);
         let mut outputs = Vec::new();
         for &id in members {
             for &result in &flow.graph.node(id).results {

@@ -51,11 +51,23 @@ pub enum Refusal {
     TooLarge,
     /// No op of either region reads a result of the other.
     Independent,
+    /// Attention whose rows a kernel could take as they are computed, if the target's kernels did.
+    ProducerSource,
+    /// A collective whose ranks a kernel could read from their memory, if the target's kernels did.
+    PeerSource,
+    /// Rows could come from it, but others read its result too.
+    SharedSource,
+    /// Rows could come from it, but a reduction runs over several of the tiles in which it is computed.
+    SourceTiles,
+    /// Rows could come from all ranks, but it is not known how many there are.
+    UnknownRanks,
+    /// Rows could come from it, but come from another source already.
+    SourceTaken,
 }
 
 impl Refusal {
     /// Every reason, in declaration order.
-    pub const ALL: [Refusal; 23] = [
+    pub const ALL: [Refusal; 29] = [
         Refusal::MatMul,
         Refusal::Attention,
         Refusal::Collective,
@@ -79,6 +91,12 @@ impl Refusal {
         Refusal::NotConvex,
         Refusal::TooLarge,
         Refusal::Independent,
+        Refusal::ProducerSource,
+        Refusal::PeerSource,
+        Refusal::SharedSource,
+        Refusal::SourceTiles,
+        Refusal::UnknownRanks,
+        Refusal::SourceTaken,
     ];
 
     /// Short name, for reports and switches.
@@ -107,6 +125,12 @@ impl Refusal {
             Refusal::NotConvex => "not_convex",
             Refusal::TooLarge => "too_large",
             Refusal::Independent => "independent",
+            Refusal::ProducerSource => "producer_source",
+            Refusal::PeerSource => "peer_source",
+            Refusal::SharedSource => "shared_source",
+            Refusal::SourceTiles => "source_tiles",
+            Refusal::UnknownRanks => "unknown_ranks",
+            Refusal::SourceTaken => "source_taken",
         }
     }
 
@@ -138,6 +162,18 @@ impl Refusal {
             Refusal::NotConvex => "a path leaves the region and comes back",
             Refusal::TooLarge => "more nodes or operands than a kernel may have",
             Refusal::Independent => "neither region reads what the other computes",
+            Refusal::ProducerSource => {
+                "the target's kernels take no rows from attention as it computes them, so that it is a step of its own"
+            }
+            Refusal::PeerSource => {
+                "the target's kernels read no memory of other ranks, so that the collective is a step of its own"
+            }
+            Refusal::SharedSource => "others read its result too, so that it is stored by a step of its own",
+            Refusal::SourceTiles => {
+                "a reduction behind it runs over several heads, which attention computes one by one"
+            }
+            Refusal::UnknownRanks => "it is not known how many ranks the group has",
+            Refusal::SourceTaken => "the rows that read it come from another source already",
         }
     }
 }

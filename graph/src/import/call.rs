@@ -73,6 +73,8 @@ pub(super) trait Names {
     fn value(&self, name: &str) -> Option<Value>;
     /// The value of a symbolic integer by name.
     fn size(&self, name: &str) -> Option<Dim>;
+    /// The number of ranks of a group, if the file states it.
+    fn ranks(&self, group: &str) -> Option<u32>;
     /// Whether a dim is never negative under the ranges of its symbols.
     fn never_negative(&self, dim: &Dim) -> bool;
 }

@@ -10,7 +10,7 @@ use super::origin::origin;
 use super::schema::{Argument, NodeJson, Program, Spec, SpecArg};
 use super::table::{Row, short_target};
 use super::weights::Weights;
-use super::{aten, opaque, sized, types, vendor};
+use super::{aten, collective, opaque, sized, types, vendor};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
@@ -31,6 +31,7 @@ pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> 
         overwritten: BTreeSet::new(),
     };
     importer.sizes()?;
+    importer.scope.ranks = collective::ranks(&program.graph_module.graph.nodes)?;
     importer.symbols()?;
     for spec in &program.graph_module.signature.input_specs {
         importer.input(spec, weights)?;
@@ -50,6 +51,8 @@ pub(super) struct Scope {
     pub(super) values: BTreeMap<String, Value>,
     sizes: BTreeMap<String, Dim>,
     symbols: Vec<Symbol>,
+    /// Ranks of the groups of which the file states how many there are.
+    ranks: BTreeMap<String, u32>,
 }
 
 impl Names for Scope {
@@ -59,6 +62,10 @@ impl Names for Scope {
 
     fn size(&self, name: &str) -> Option<Dim> {
         self.sizes.get(name).cloned()
+    }
+
+    fn ranks(&self, group: &str) -> Option<u32> {
+        self.ranks.get(group).copied()
     }
 
     fn never_negative(&self, dim: &Dim) -> bool {
@@ -208,7 +215,7 @@ impl<'a> Importer<'a> {
     /// The values of a node's results: by its row in the op tables, else opaque.
     fn values(&self, node: &NodeJson, types: &[TensorType]) -> Result<Vec<Value>, Diagnostic> {
         let target = short_target(&node.target);
-        let row = aten::find(target).or_else(|| vendor::find(target));
+        let row = aten::find(target).or_else(|| vendor::find(target)).or_else(|| collective::find(target));
         if let Some(row) = row {
             sized::check(&self.call(row, node, types))?;
         }

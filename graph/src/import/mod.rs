@@ -9,6 +9,7 @@ mod alias;
 mod archive;
 mod aten;
 mod call;
+mod collective;
 mod convert;
 mod custom;
 mod dims;

@@ -6,7 +6,7 @@
 use fusewright_abi::DType;
 
 use super::OpaqueCall;
-use crate::prim::{NanRule, ReduceOp, Rounding, Sdpa};
+use crate::prim::{AllReduce, NanRule, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 use crate::tensor::{Array, Data, Tensor};
 
@@ -91,7 +91,7 @@ pub(super) trait Domain {
 
     fn lift(&self, tensor: &Tensor) -> ArrayOf<Self>;
     fn opaque(&self, call: Call<'_, ArrayOf<Self>>) -> Result<Vec<ArrayOf<Self>>, String>;
-    fn all_reduce(&self, group: &str, x: &ArrayOf<Self>) -> Result<ArrayOf<Self>, String>;
+    fn all_reduce(&self, all: &AllReduce, x: &ArrayOf<Self>) -> Result<ArrayOf<Self>, String>;
 }
 
 /// A call of an opaque op on arrays of a domain.

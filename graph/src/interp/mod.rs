@@ -22,6 +22,7 @@ use fusewright_abi::DType;
 
 use crate::graph::{Graph, Origin};
 use crate::infer::TypeError;
+use crate::prim::AllReduce;
 use crate::tensor::{NoMemory, Tensor, TensorError};
 
 pub use bind::Binding;
@@ -103,12 +104,12 @@ pub trait Host {
     /// Why there are none, in words.
     fn opaque(&self, call: &OpaqueCall<'_>) -> Result<Vec<Tensor>, String>;
 
-    /// The sum of `x` over the ranks of a group. With one rank, `x` itself.
+    /// What the ranks of a group make of their tensors; this one's is `x`. A group of one rank is not asked for.
     ///
     /// # Errors
-    /// Why there is none, in words.
-    fn all_reduce(&self, _group: &str, x: &Tensor) -> Result<Tensor, String> {
-        Ok(x.clone())
+    /// Why there is none, in words; without a host there are no other ranks.
+    fn all_reduce(&self, all: &AllReduce, _x: &Tensor) -> Result<Tensor, String> {
+        Err(format!("combines the tensors of {}, and the other ranks are absent", all.described()))
     }
 }
 

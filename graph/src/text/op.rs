@@ -9,7 +9,7 @@ use fusewright_abi::DType;
 
 use crate::graph::Op;
 use crate::ops::{self, Attrs, Composite, OpSpec};
-use crate::prim::{NanRule, Prim, ReduceOp, Rounding, Sdpa};
+use crate::prim::{AllReduce, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
 
@@ -86,7 +86,11 @@ fn prim_attrs(prim: &Prim) -> Vec<(&'static str, String)> {
             let scale = super::literal::print_float(DType::F64, f64::from_bits(*scale_bits));
             [("scale", scale)].into_iter().chain(flag("causal", *causal)).chain(flag("wide", *wide)).collect()
         }
-        Prim::AllReduce { group } => vec![("group", quote(group))],
+        Prim::AllReduce(AllReduce { op, group, ranks }) => {
+            let ranks = ranks.map(|n| ("ranks", n.to_string()));
+            let op = (*op != ReduceOp::Add).then(|| ("op", op.name().to_owned()));
+            [("group", quote(group))].into_iter().chain(ranks).chain(op).collect()
+        }
         Prim::Opaque { target, attrs, results } => {
             let pairs = attrs.iter().map(|(k, v)| format!("{} = {}", quote_unless_bare(k), quote(v)));
             let pairs = format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "));
@@ -242,7 +246,11 @@ impl Reader<'_> {
                 };
                 Prim::Sdpa(Sdpa { scale_bits, causal: self.flag("causal")?, wide: self.flag("wide")? })
             }
-            "all_reduce" => Prim::AllReduce { group: self.get("group", parse_string)? },
+            "all_reduce" => Prim::AllReduce(AllReduce {
+                group: self.get("group", parse_string)?,
+                ranks: self.optional("ranks", parse_unsigned)?,
+                op: self.word("op", ReduceOp::ALL.map(|op| (op.name(), op)), Some(ReduceOp::Add))?,
+            }),
             "opaque" => Prim::Opaque {
                 target: self.get("target", parse_string)?,
                 attrs: self.optional("attrs", parse_pairs)?.unwrap_or_default(),

@@ -7,7 +7,7 @@ use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::{Graph, InputKind, Op, Origin};
 use crate::ops;
-use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
+use crate::prim::{AllReduce, Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
 
@@ -96,7 +96,9 @@ fn everything() -> Graph {
     for causal in [false, true] {
         one(Prim::Sdpa(Sdpa { causal, wide: causal, scale_bits: 0.088_388_347_648_318_45f64.to_bits() }), &[q, q, q]);
     }
-    one(Prim::AllReduce { group: "tp 0".into() }, &[x]);
+    for (op, ranks) in [(ReduceOp::Add, None), (ReduceOp::Max, Some(8))] {
+        one(Prim::AllReduce(AllReduce { op, group: "tp 0".into(), ranks }), &[x]);
+    }
     let opaque = |results| {
         let attrs = vec![("scale".into(), "0.5".into()), ("a key".into(), "}, {\"\\".into())];
         Op::Prim(Prim::Opaque { target: "vllm.unified_attention".into(), attrs, results })

@@ -6,7 +6,7 @@ mod stack;
 use fusewright::bench::{BenchCase, BenchRow, kernel_suite, measure, rows_to_measure};
 use fusewright::graph::InputKind;
 use fusewright::inputs::weights_as_inputs;
-use fusewright::{Error, fuse_graph, model};
+use fusewright::{Error, fuse_graph};
 use serde_json::json;
 
 use super::{Exit, OK};
@@ -62,7 +62,7 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
 fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
     match (&args.model, args.suite.as_deref()) {
         (Some(path), None) => {
-            let graph = model::open(path)?;
+            let graph = common.open(path)?;
             if graph.symbols().is_empty() && !args.rows.is_empty() {
                 let message = "`--rows` sets symbols, and the graph has none";
                 return Err(Error::Call(format!("{}: {message}", path.display())));

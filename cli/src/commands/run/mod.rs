@@ -54,7 +54,7 @@ struct Outcome {
 
 pub fn main(args: &RunArgs, common: &Common) -> Exit {
     progress(common.verbose, &format!("reading {}", args.model.display()));
-    let graph = model::open(&args.model)?;
+    let graph = common.open(&args.model)?;
     model::check_runnable(&graph).map_err(|e| in_file(&args.model, e))?;
     let (graph, made, cases) = given(args, graph)?;
     let outcome = if args.unfused {

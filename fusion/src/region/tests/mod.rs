@@ -1,6 +1,7 @@
 //! What merges and what does not.
 
 mod refusals;
+mod sources;
 
 use expect_test::{Expect, expect};
 use fusewright_graph::DType::{BF16, F32, I64};
@@ -399,7 +400,7 @@ fn limits_end_regions() {
         x = g.b.map(ScalarFn::Neg, &[g.b.map(ScalarFn::Exp, &[x]).expect("exp")]).expect("neg");
     }
     let graph = g.finish(&[x]);
-    let partition = partition(&graph, &Limits { nodes: 8, operands: 64 });
+    let partition = partition(&graph, &Limits { nodes: 8, ..Limits::default() });
     check(&graph, &partition);
     assert!(partition.regions.len() >= 3 && partition.regions.iter().all(|r| r.nodes.len() <= 8));
     assert!(partition.regions[0].ends.iter().all(|e| e.refusal == Refusal::TooLarge));

@@ -3,17 +3,22 @@
 use std::collections::BTreeSet;
 
 use fusewright_graph::DType::{F32, I64};
-use fusewright_graph::{NanRule, Op, Prim, ReduceOp, ScalarFn, Value};
+use fusewright_graph::prim::Sdpa;
+use fusewright_graph::{AllReduce, NanRule, Op, Prim, ReduceOp, ScalarFn, Value};
 
-use crate::region::{Limits, Refusal, partition};
+use crate::region::{Limits, Refusal, SourceKind, partition};
 use crate::samples::{Built, Sample};
 
 /// The reasons of what a graph leaves out of regions or at their ends.
 fn refusals(build: impl FnOnce(&Sample) -> Built<Vec<Value>>) -> BTreeSet<Refusal> {
+    refusals_within(&Limits::default(), build)
+}
+
+fn refusals_within(limits: &Limits, build: impl FnOnce(&Sample) -> Built<Vec<Value>>) -> BTreeSet<Refusal> {
     let g = Sample::new(false);
     let outputs = build(&g).expect("types");
     let graph = g.finish(&outputs);
-    let partition = partition(&graph, &Limits::default());
+    let partition = partition(&graph, limits);
     let ends = partition.regions.iter().flat_map(|r| r.ends.iter().map(|e| e.refusal));
     partition.unfused.iter().map(|u| u.refusal).chain(ends).collect()
 }
@@ -28,6 +33,18 @@ fn exp(g: &Sample, x: Value) -> Built {
 
 fn top_k(g: &Sample, x: Value) -> Built<Vec<Value>> {
     g.b.op(Op::Prim(Prim::TopK { k: 2.into() }), &[x])
+}
+
+fn all_reduce(g: &Sample, x: Value, ranks: Option<u32>) -> Built {
+    g.b.prim(Prim::AllReduce(AllReduce { op: ReduceOp::Add, group: "tp".into(), ranks }), &[x])
+}
+
+/// Attention of two heads of eight lanes, a token's heads side by side.
+fn attention(g: &Sample) -> Built {
+    let [q, k, v] = ["q", "k", "v"].map(|name| g.input(name, F32, &[1, 2, -1, 8]));
+    let sdpa = Sdpa { causal: true, wide: false, scale_bits: 1f64.to_bits() };
+    let y = g.b.prim(Prim::Sdpa(sdpa), &[q, k, v])?;
+    g.view(g.permute(y, &[0, 2, 1, 3])?, &[-1, 16])
 }
 
 fn sum_of(g: &Sample, count: usize) -> Built<Vec<Value>> {
@@ -65,7 +82,7 @@ fn every_refusal_fires_and_spares_its_twin() {
         Refusal::Attention,
         &|g| {
             let q = exp(g, g.input("q", F32, &[1, 2, -1, 8]))?;
-            let sdpa = fusewright_graph::prim::Sdpa { causal: true, wide: false, scale_bits: 1f64.to_bits() };
+            let sdpa = Sdpa { causal: true, wide: false, scale_bits: 1f64.to_bits() };
             Ok(vec![prim(g, Prim::Sdpa(sdpa), &[q, q, q])?])
         },
         &|g| {
@@ -77,7 +94,7 @@ fn every_refusal_fires_and_spares_its_twin() {
         Refusal::Collective,
         &|g| {
             let y = exp(g, rows(g, "x"))?;
-            Ok(vec![exp(g, prim(g, Prim::AllReduce { group: "tp".into() }, &[y])?)?])
+            Ok(vec![exp(g, all_reduce(g, y, None)?)?])
         },
         &|g| Ok(vec![exp(g, exp(g, rows(g, "x"))?)?]),
     );
@@ -234,6 +251,35 @@ fn every_refusal_fires_and_spares_its_twin() {
         let y = exp(g, rows(g, "x"))?;
         Ok(vec![y, exp(g, y)?])
     });
+    fires(Refusal::ProducerSource, &|g| Ok(vec![exp(g, attention(g)?)?]), &|g| Ok(vec![g.softmax(attention(g)?)?]));
+    fires(Refusal::PeerSource, &|g| Ok(vec![exp(g, all_reduce(g, rows(g, "x"), Some(4))?)?]), &|g| {
+        Ok(vec![all_reduce(g, exp(g, rows(g, "x"))?, Some(4))?])
+    });
+    fires(
+        Refusal::SharedSource,
+        &|g| {
+            let sum = all_reduce(g, rows(g, "x"), Some(4))?;
+            Ok(vec![exp(g, sum)?, g.linear(sum, g.input("w", F32, &[8, 64]))?])
+        },
+        &|g| {
+            let sum = all_reduce(g, rows(g, "x"), Some(4))?;
+            Ok(vec![g.b.add(exp(g, sum)?, g.softmax(sum)?)?])
+        },
+    );
+    fires(Refusal::SourceTiles, &|g| Ok(vec![g.softmax(attention(g)?)?]), &|g| {
+        Ok(vec![g.softmax(g.view(attention(g)?, &[-1, 4, 4])?)?])
+    });
+    fires(Refusal::UnknownRanks, &|g| Ok(vec![exp(g, all_reduce(g, rows(g, "x"), None)?)?]), &|g| {
+        Ok(vec![exp(g, all_reduce(g, rows(g, "x"), Some(4))?)?])
+    });
+    // Rows come from one place beside memory, and only where the limits say so.
+    let limits = Limits { sources: &SourceKind::ALL, ..Limits::default() };
+    let sum = |g: &Sample, ranks: u32| {
+        g.b.add(all_reduce(g, rows(g, "x"), Some(4))?, all_reduce(g, rows(g, "y"), Some(ranks))?)
+    };
+    assert_eq!(refusals_within(&limits, |g| Ok(vec![sum(g, 2)?])), BTreeSet::from([Refusal::SourceTaken]));
+    assert!(!refusals(|g| Ok(vec![sum(g, 2)?])).contains(&Refusal::SourceTaken));
+    seen.insert(Refusal::SourceTaken);
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), Refusal::ALL);
 }
 

@@ -109,6 +109,47 @@ fn a_layer_of_vllm_is_causal_attention_by_its_head_width() {
     assert!(matches!(layer("layers.0.attn").nodes()[0].op, Op::Prim(Prim::Opaque { .. })));
 }
 
+/// Attention that writes into an argument, with the arguments behind the layer's name; its reason if it stays opaque.
+fn with_output(dtype: i64, extra: &[String]) -> Result<Graph, String> {
+    let layer = argument("layer_name", r#"{"as_string":"layers.0.attn:8"}"#);
+    let arguments = [tensor("query", "q"), tensor("key", "k"), tensor("value", "v"), tensor("output", "y"), layer];
+    let given = [&arguments[..], extra].concat();
+    let inputs = [
+        ("q", 13, &[5, 32][..]),
+        ("k", 13, &[5, 16]),
+        ("v", 13, &[5, 16]),
+        ("y", dtype, &[5, 4, 8]),
+        ("s", 7, &[1]),
+        ("b", 29, &[5, 4]),
+    ];
+    let graph = one_node(&inputs, &call("vllm.unified_attention_with_output.default", &given), &[]).expect("a graph");
+    crate::verify::verify(&graph).expect("a valid graph");
+    match graph
+        .nodes()
+        .iter()
+        .find_map(|node| if let Op::Prim(Prim::Opaque { attrs, .. }) = &node.op { Some(attrs) } else { None })
+    {
+        None => Ok(graph),
+        Some(attrs) => {
+            Err(attrs.iter().find(|(name, _)| name == "reason").map_or_else(String::new, |(_, r)| r.clone()))
+        }
+    }
+}
+
+#[test]
+fn attention_into_an_argument_is_rounded_once_to_codes_where_a_scale_is_given() {
+    let plain = with_output(13, &[]).expect("taken apart");
+    assert_eq!(attention_shapes(&plain), ["bf16[1, 4, 5, 8]", "bf16[1, 2, 5, 8]", "bf16[1, 2, 5, 8]"]);
+    assert_eq!(plain.outputs()[0].updates.as_deref(), Some("y"));
+    let scale = [tensor("output_scale", "s")];
+    let codes = with_output(29, &scale).expect("taken apart");
+    assert_eq!(attention_shapes(&codes), ["f32[1, 4, 5, 8]", "f32[1, 2, 5, 8]", "f32[1, 2, 5, 8]"]);
+    assert_eq!(codes.nodes().last().map(|n| n.op.name()), Some("quantize_static"));
+    assert_eq!(with_output(13, &scale).expect_err("no codes"), "results of other types than the arguments");
+    let blocks = [scale[0].clone(), tensor("output_block_scale", "b")];
+    assert_eq!(with_output(29, &blocks).expect_err("not known"), "a scale per block");
+}
+
 /// Scales in row order and in tiles, of 130 rows of five blocks.
 #[test]
 fn swizzled_scales_lie_where_the_formula_says() {

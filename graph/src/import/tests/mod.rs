@@ -2,6 +2,7 @@
 
 mod activation;
 mod attention;
+mod collectives;
 mod fused;
 mod mutation;
 mod operators;

@@ -102,6 +102,11 @@ const VLLM: &[Row] = &[
         vllm::rotary_embedding,
     ),
     row("vllm.unified_attention", "query, key, value, layer_name", vllm::unified_attention),
+    row(
+        "vllm.unified_attention_with_output",
+        "query, key, value, output!, layer_name, output_scale=None, output_block_scale=None, kv_cache_dummy_dep=None",
+        vllm::unified_attention_with_output,
+    ),
     row("_C.cutlass_scaled_mm", "out!, a, b, a_scales, b_scales, bias=None", vllm::scaled_mm),
 ];
 

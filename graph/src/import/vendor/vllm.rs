@@ -217,6 +217,24 @@ pub(super) fn scaled_mm(call: &Call<'_>) -> Imported {
 /// Causal attention of one sequence on `[tokens, heads · width]`; key heads are grouped. The width of a head is what the
 /// layer's name ends in, after a colon.
 pub(super) fn unified_attention(call: &Call<'_>) -> Imported {
+    Ok(vec![attention(call, None, call.out()?.shape.clone())?])
+}
+
+/// The same into an argument. With a scale it is e4m3 codes of the f32 result, which is not rounded in between.
+pub(super) fn unified_attention_with_output(call: &Call<'_>) -> Imported {
+    if !call.is_none("output_block_scale")? {
+        return Err("a scale per block".into());
+    }
+    let shape = call.b.ty(call.tensor("output")?).shape;
+    if call.is_none("output_scale")? {
+        return Ok(vec![attention(call, None, shape)?]);
+    }
+    let wide = attention(call, Some(DType::F32), shape)?;
+    Ok(vec![fp8_codes(call, wide, single(call, "output_scale")?)?])
+}
+
+/// Causal attention in the dtype of the query or a wider one.
+fn attention(call: &Call<'_>, dtype: Option<DType>, shape: Vec<Dim>) -> One {
     let b = call.b;
     let width = call.word("layer_name")?.rsplit_once(':').and_then(|(_, width)| width.parse::<i64>().ok());
     let width = width.filter(|&w| w > 0).ok_or("a layer name that does not end in the width of a head")?;
@@ -225,6 +243,7 @@ pub(super) fn unified_attention(call: &Call<'_>) -> Imported {
     let tokens = query.shape.first().ok_or("a 0-d operand")?;
     let heads = |name: &str| -> One {
         let x = call.tensor(name)?;
+        let x = dtype.map_or(Ok(x), |to| convert(b, x, to))?;
         let count = b.ty(x).elements().exact_div(tokens).and_then(|n| n.exact_div(&width_dim));
         let shape = vec![tokens.clone(), count.ok_or("heads of another width")?, width_dim.clone()];
         let by_head = b.prim(Prim::Permute { perm: vec![1, 0, 2] }, &[b.reshape(x, shape)?])?;
@@ -235,5 +254,5 @@ pub(super) fn unified_attention(call: &Call<'_>) -> Imported {
     let sdpa = Sdpa { causal: true, wide: true, scale_bits: (1.0 / (width as f64).sqrt()).to_bits() };
     let y = b.prim(Prim::Sdpa(sdpa), &[heads("query")?, heads("key")?, heads("value")?])?;
     let by_token = b.prim(Prim::Permute { perm: vec![0, 2, 1, 3] }, &[y])?;
-    Ok(vec![b.reshape(by_token, call.out()?.shape.clone())?])
+    Ok(b.reshape(by_token, shape)?)
 }

@@ -7,7 +7,7 @@ use crate::interp::Host;
 use crate::interp::domain::{Call, CastTo, Domain, Head, Product};
 use crate::interp::point::{arity, floats, ints};
 use crate::interp::walk::{zip1, zip2, zip3};
-use crate::prim::{NanRule, ReduceOp};
+use crate::prim::{AllReduce, NanRule, ReduceOp};
 use crate::scalar::{ScalarFn, Yields};
 use crate::tensor::{Array, Data, Tensor};
 
@@ -133,15 +133,16 @@ impl Domain for Ranges<'_> {
         Ok(got.iter().map(|tensor| self.lift(tensor)).collect())
     }
 
-    fn all_reduce(&self, group: &str, x: &Intervals) -> Result<Intervals, String> {
+    fn all_reduce(&self, all: &AllReduce, x: &Intervals) -> Result<Intervals, String> {
         match lower(x) {
-            Ok(point) => Ok(self.lift(&self.host.all_reduce(group, &point)?)),
-            // Ends of ranges may be summed as such: a sum is monotone in each term.
+            Ok(point) => Ok(self.lift(&self.host.all_reduce(all, &point)?)),
+            Err(message) if all.op == ReduceOp::Mul => Err(message),
+            // Ends of ranges may be combined as such: a sum or an extreme is monotone in each term.
             Err(message) => {
                 let ends = |end: fn(&Interval) -> f64| {
                     let values = x.floats().ok_or(message.as_str())?.iter().map(end).collect();
                     let ends = Tensor::from_f64(x.dtype(), x.shape(), values)?;
-                    self.host.all_reduce(group, &ends)
+                    self.host.all_reduce(all, &ends)
                 };
                 let (lo, hi) = (ends(|x| x.lo)?, ends(|x| x.hi)?);
                 let (Some(lo), Some(hi), Some(was)) = (lo.floats(), hi.floats(), x.floats()) else {

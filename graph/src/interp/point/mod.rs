@@ -10,7 +10,7 @@ use super::Host;
 use super::domain::{Call, CastTo, Domain, Head, Product};
 use super::walk::{Operand, reserve, zip1};
 use crate::num;
-use crate::prim::{NanRule, ReduceOp, Rounding};
+use crate::prim::{AllReduce, NanRule, ReduceOp, Rounding};
 use crate::scalar::ScalarFn;
 use crate::tensor::{Array, Data, Tensor};
 
@@ -159,8 +159,8 @@ impl Domain for Points<'_> {
         call.on(self.host)
     }
 
-    fn all_reduce(&self, group: &str, x: &Tensor) -> Result<Tensor, String> {
-        let y = self.host.all_reduce(group, x)?;
+    fn all_reduce(&self, all: &AllReduce, x: &Tensor) -> Result<Tensor, String> {
+        let y = self.host.all_reduce(all, x)?;
         if y.dtype() == x.dtype() && y.shape() == x.shape() {
             return Ok(y);
         }

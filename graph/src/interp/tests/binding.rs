@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::*;
 use crate::graph::{InputKind, Origin, Weight};
 use crate::ops::{Composite, RopeNeox};
-use crate::prim::{Prim, ReduceOp};
+use crate::prim::{AllReduce, Prim, ReduceOp};
 
 fn rows(extents: &[usize]) -> Tensor {
     floats(F32, extents, &vec![1.0; extents.iter().product()])
@@ -73,6 +73,11 @@ fn weights_are_strided_views_or_named_as_missing() {
 struct Twice;
 
 impl Host for Twice {
+    fn all_reduce(&self, _: &AllReduce, x: &Tensor) -> Result<Tensor, String> {
+        let values = x.floats().ok_or("floats only")?.iter().map(|x| x * 2.0).collect();
+        Ok(Tensor::from_f64(x.dtype(), x.shape(), values)?)
+    }
+
     fn opaque(&self, call: &OpaqueCall<'_>) -> Result<Vec<Tensor>, String> {
         match call.operands {
             [x] if call.target == "host.twice" => {
@@ -105,6 +110,24 @@ fn opaque_ops_are_the_hosts() {
     assert_eq!(error, "opaque of node attention: `host.twice` belongs to the host framework, which is absent");
     let error = run_with(&build("host.else"), inputs, &Symbols::new(), &Twice).expect_err("no results").to_string();
     assert!(error.contains("the host returned [] for `host.else`"), "{error}");
-    let reduced = eval(inputs, |b, v| b.prim(Prim::AllReduce { group: "tp".to_owned() }, v));
-    same(&reduced, &x);
+}
+
+#[test]
+fn collectives_are_the_hosts_unless_there_is_one_rank() {
+    let x = floats(F32, &[3], &[1.0, -0.0, f64::NAN]);
+    let inputs = std::slice::from_ref(&x);
+    let all = |op, ranks| Prim::AllReduce(AllReduce { op, group: "tp".to_owned(), ranks });
+    for op in ReduceOp::ALL {
+        same(&eval(inputs, |b, v| b.prim(all(op, Some(1)), v)), &x);
+    }
+    let build = |ranks| graph(inputs, |b, v| Ok(vec![b.prim(all(ReduceOp::Add, ranks), v)?]));
+    for (ranks, group) in [(None, "an unknown number of ranks"), (Some(4), "4 ranks")] {
+        let message = format!("combines the tensors of group `tp` of {group}, and the other ranks are absent");
+        let error = run(&build(ranks), inputs, &Symbols::new()).expect_err("no other ranks").to_string();
+        assert!(error.starts_with("all_reduce of node") && error.ends_with(&message), "{error}");
+        let error = enclose(&build(ranks), inputs, &Symbols::new()).expect_err("no other ranks").to_string();
+        assert!(error.ends_with(&message), "{error}");
+    }
+    let doubled = run_with(&build(Some(2)), inputs, &Symbols::new(), &Twice).expect("the host has both ranks");
+    same(&doubled[0], &floats(F32, &[3], &[2.0, -0.0, f64::NAN]));
 }
