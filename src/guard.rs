@@ -1,7 +1,9 @@
-//! Guard bytes: memory behind a buffer that nothing may write.
+//! Guard bytes: memory behind a buffer that nothing may write; and inputs that begin at odd addresses.
 //!
 //! Machine code that writes behind its buffer may hit what nobody compares. So comparisons give it buffers with a tail of
 //! known bytes, and look at the tail after every launch.
+
+use crate::HostTensor;
 
 /// Length of the tail.
 const TAIL: usize = 256;
@@ -24,6 +26,16 @@ pub(crate) fn arm(buffer: &mut Vec<u8>, used: usize) {
 pub(crate) fn check(buffer: &[u8], used: usize) -> Result<(), usize> {
     let tail = buffer[used..].iter().take(TAIL).enumerate();
     tail.clone().find(|(i, b)| **b != byte(*i)).map_or(Ok(()), |(i, _)| Err(i))
+}
+
+/// The bytes of a tensor behind one element's worth of others, and where they begin: a buffer has an address that vectors
+/// divide, and what begins there has none.
+pub(crate) fn moved(tensor: &HostTensor) -> (Vec<u8>, usize) {
+    let start = tensor.dtype.bytes_for(1);
+    let mut bytes = Vec::with_capacity(start + tensor.bytes.len());
+    bytes.extend((0..start).map(byte));
+    bytes.extend_from_slice(&tensor.bytes);
+    (bytes, start)
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ mod casts;
 mod edges;
 #[path = "numerics/fp8.rs"]
 mod fp8;
+#[path = "numerics/gates.rs"]
+mod gates;
 #[path = "numerics/int8.rs"]
 mod int8;
 #[path = "numerics/norms.rs"]
@@ -55,6 +57,7 @@ fn every_row_has_a_test_and_every_test_a_row() {
         blocks::TESTED,
         edges::TESTED,
         fp8::TESTED,
+        gates::TESTED,
         int8::TESTED,
         norms::TESTED,
         rope::TESTED,

@@ -10,7 +10,7 @@ use fusewright::diff::first_difference;
 use fusewright::graph::interp::Symbols;
 use fusewright::graph::{Dim, Graph, TensorType};
 use fusewright::inputs::{Values, tensors};
-use fusewright::matrix::{Combination, combinations};
+use fusewright::matrix::{Combination, Form, KERNELS, combinations};
 use fusewright::{HostTensor, Options, Target, compile};
 
 /// The row count of every combination.
@@ -25,7 +25,9 @@ const PARTS: usize = 4;
 /// One combination of every op and of every quantiser in every variant; which one turns with the family.
 static FAMILIES: LazyLock<Vec<Combination>> = LazyLock::new(|| {
     let mut families: BTreeMap<String, Vec<Combination>> = BTreeMap::new();
-    for cell in combinations() {
+    // A scale of all rows, and a mask by the place of rows, are no functions of a row.
+    let of_rows = |c: &Combination| c.kernels() == KERNELS && c.form != Form::Masked;
+    for cell in combinations().into_iter().filter(of_rows) {
         let op = cell.op.as_ref().map(|op| format!("{op:?}"));
         let quantiser = cell.quantiser.as_ref().map(|q| format!("{:?}", q.op));
         for family in [op, quantiser].into_iter().flatten() {

@@ -1,16 +1,19 @@
 //! The feature matrix: what may be fused with what, generated from the list of composites.
 //!
 //! A combination is a chain over rows: an optional residual add, an op that keeps the type of its operand (a norm, an
-//! activation, a rotation, softmax), a [`Form`] around it, an optional quantiser, per row or per group of lanes; for
-//! contiguous rows, rows cut out of wider ones and rows of a symbolic length, three dtypes, lanes that vectors divide and
-//! lanes that they do not, and three numbers of rows beside none. Nothing here names an op: a composite that joins the
-//! list joins the matrix. A combination exists where its graph types.
+//! activation, a gate of two rows, a rotation, softmax) or gives a factor for the row from a prefix of it, a [`Form`] around
+//! it, an optional quantiser, per row or per group of lanes; for contiguous rows, rows cut out of wider ones, rows of a
+//! symbolic length and rows made of codes, three dtypes, lanes that vectors divide and lanes that they do not, and three
+//! numbers of rows beside none. Nothing here names an op: a composite that joins the list joins the matrix. A combination
+//! exists where its graph types.
 //!
-//! Ops and quantisers in their first variants meet in every form, and of layout, dtype, lanes and rows every three choices
-//! come together. Other variants meet the first variants of the others, in every form, and every two choices come together.
+//! Ops and quantisers in their first variants meet in every form, and every two choices of layout, dtype, lanes and rows
+//! come together, or every three where the form is plain. Other variants meet the first variants of the others: every two
+//! choices come together in the plain form, and every choice is there in the others. Operands that are left out or are
+//! wider than rows, and rows made of codes, meet first variants in the plain form.
 //!
-//! A combination passes if it fuses into the fewest kernels there can be, [`KERNELS`], and all ways to run it agree
-//! (see [`diff`]).
+//! A combination passes if it fuses into the fewest kernels there can be, [`KERNELS`] or, where the scale is that of the
+//! whole tensor, [`TENSOR_KERNELS`], and all ways to run it agree (see [`diff`]).
 
 mod build;
 mod form;
@@ -25,9 +28,10 @@ use crate::diff::{self, Verdict};
 use crate::inputs::Random;
 use crate::{Error, Options, fuse_graph};
 
-pub use form::{Form, Layout};
+pub use form::{Form, Layout, Operands, Scales};
+use form::{Place, Strength};
 
-/// Kernels of every combination: all of it is work on independent rows.
+/// Kernels of a combination that is all work on independent rows.
 pub const KERNELS: usize = 1;
 
 const DTYPES: [DType; 3] = [DType::BF16, DType::F16, DType::F32];
@@ -36,16 +40,24 @@ const LANES: [i64; 3] = [256, 198, 193];
 const ROWS: [i64; 3] = [1, 3, 257];
 /// Lanes that share a scale, where the row does not.
 const GROUPS: [i64; 2] = [64, 128];
+/// Lanes of a head.
+const HEAD: i64 = 64;
 /// The name of the row count in every graph.
 const ROW_SYMBOL: &str = "s";
 /// The name of the symbol in a symbolic row length.
 const LANE_SYMBOL: &str = "n";
+
+/// Kernels where the scale is that of the whole tensor: the rows with the largest magnitude of each, the largest of these
+/// and the scale, and the codes.
+pub const TENSOR_KERNELS: usize = 3;
 
 /// A quantiser and the lanes that share a scale.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Quantiser {
     /// The op.
     pub op: Composite,
+    /// What it is given beside rows.
+    pub operands: Operands,
     /// Lanes of a group; `None` is the row.
     pub group: Option<i64>,
 }
@@ -57,6 +69,8 @@ pub struct Combination {
     pub residual: bool,
     /// The op in the middle.
     pub op: Option<Composite>,
+    /// What it is given beside rows.
+    pub operands: Operands,
     /// What stands around it.
     pub form: Form,
     /// The quantiser at the end.
@@ -78,10 +92,12 @@ impl fmt::Display for Combination {
             steps.push("add".to_owned());
         }
         steps.extend(self.op.as_ref().map(name));
+        steps.extend(self.operands.word());
         steps.extend(self.form.word().map(str::to_owned));
         if let Some(quantiser) = &self.quantiser {
             let group = quantiser.group.map_or(String::new(), |lanes| format!("/{lanes}"));
             steps.push(name(&quantiser.op) + &group);
+            steps.extend(quantiser.operands.word());
         }
         let layout = self.layout.word();
         write!(f, "{} {} {layout} {}x{}", steps.join("."), self.dtype, self.rows, self.lanes)
@@ -101,7 +117,8 @@ type Variant<T> = (bool, T);
 
 /// What may stand in the middle.
 fn ops() -> Vec<Variant<Option<Composite>>> {
-    let kept = variants().filter(|(_, op)| build::keeps_type(op)).map(|(first, op)| (first, Some(op)));
+    let in_rows = |op: &Composite| build::keeps_type(op) || build::gives_factor(op);
+    let kept = variants().filter(|(_, op)| in_rows(op)).map(|(first, op)| (first, Some(op)));
     [(true, None)].into_iter().chain(kept).collect()
 }
 
@@ -109,9 +126,17 @@ fn ops() -> Vec<Variant<Option<Composite>>> {
 fn quantisers() -> Vec<Variant<Option<Quantiser>>> {
     let mut quantisers: Vec<Variant<Option<Quantiser>>> = vec![(true, None)];
     for (first, op) in variants().filter(|(_, op)| build::quantises(op)) {
-        let groups = if build::has_scales(&op) { &GROUPS[..] } else { &[] };
-        for group in [None].into_iter().chain(groups.iter().copied().map(Some)) {
-            quantisers.push((first, Some(Quantiser { op: op.clone(), group })));
+        let others = if first { build::other_scales(&op) } else { Vec::new() };
+        for operands in [Operands::All].into_iter().chain(others) {
+            let first = first && operands == Operands::All;
+            let groups = match (build::has_scales(&op), first) {
+                (false, _) => &[][..],
+                (true, false) => &GROUPS[1..],
+                (true, true) => &GROUPS[..],
+            };
+            for group in [None].into_iter().chain(groups.iter().copied().map(Some)) {
+                quantisers.push((first, Some(Quantiser { op: op.clone(), operands, group })));
+            }
         }
     }
     quantisers
@@ -126,24 +151,67 @@ fn variants() -> impl Iterator<Item = Variant<Composite>> {
 pub fn combinations() -> Vec<Combination> {
     let quantisers = quantisers();
     let mut all = Vec::new();
-    for (op_first, op) in ops() {
-        for (quantiser_first, quantiser) in quantisers.iter().filter(|(first, _)| *first || op_first) {
-            let both = op_first && *quantiser_first;
-            for form in Form::ALL {
-                for place in form::places(both) {
-                    for residual in [false, true] {
-                        let (op, quantiser) = (op.clone(), quantiser.clone());
-                        let form::Place { layout, dtype, lanes, rows, odd } = place;
-                        let cell = Combination { residual, op, form, quantiser, layout, dtype, lanes, rows };
-                        if (both || residual == odd || form.is_gate()) && cell.is_sound() && cell.graph().is_ok() {
-                            all.push(cell);
-                        }
-                    }
-                }
+    for (i, (op_first, op)) in ops().into_iter().enumerate() {
+        for (j, (quantiser_first, quantiser)) in quantisers.iter().enumerate().filter(|(_, q)| q.0 || op_first) {
+            let pair = Pair { op: &op, quantiser, both: op_first && *quantiser_first, turn: i + 5 * j };
+            pair.forms(&mut all);
+            if pair.both {
+                pair.operands_and_codes(&mut all);
             }
         }
     }
     all
+}
+
+/// An op and a quantiser that meet.
+struct Pair<'a> {
+    op: &'a Option<Composite>,
+    quantiser: &'a Option<Quantiser>,
+    /// Whether both are first variants.
+    both: bool,
+    turn: usize,
+}
+
+impl Pair<'_> {
+    fn forms(&self, all: &mut Vec<Combination>) {
+        for form in Form::ALL {
+            let strength = match (self.both, form) {
+                (true, Form::Plain) => Strength::Three,
+                (true, _) | (false, Form::Plain) => Strength::Two,
+                (false, _) => Strength::One(self.turn),
+            };
+            for place in form::places(strength) {
+                let residuals = [false, true].into_iter();
+                let thinned = !(self.both && form == Form::Plain || form.is_gate());
+                for residual in residuals.filter(|&residual| !thinned || residual == place.odd) {
+                    self.cell(Operands::All, form, place, residual, all);
+                }
+            }
+        }
+    }
+
+    fn operands_and_codes(&self, all: &mut Vec<Combination>) {
+        for place in form::places(Strength::One(self.turn)) {
+            for operands in self.op.iter().flat_map(build::other_operands) {
+                self.cell(operands, Form::Plain, place, place.odd, all);
+            }
+            for scales in Scales::ALL {
+                // Lanes that groups divide come with every dtype.
+                let lanes = if scales.lanes().is_some() { LANES[0] } else { place.lanes };
+                let place = Place { layout: Layout::Codes(scales), lanes, ..place };
+                self.cell(Operands::All, Form::Plain, place, place.odd, all);
+            }
+        }
+    }
+
+    fn cell(&self, operands: Operands, form: Form, place: Place, residual: bool, all: &mut Vec<Combination>) {
+        let (op, quantiser) = (self.op.clone(), self.quantiser.clone());
+        let Place { layout, dtype, lanes, rows, .. } = place;
+        let cell = Combination { residual, op, operands, form, quantiser, layout, dtype, lanes, rows };
+        if cell.is_sound() && cell.graph().is_ok() {
+            all.push(cell);
+        }
+    }
 }
 
 /// `count` different combinations chosen by a seed, or all if there are no more.
@@ -170,19 +238,28 @@ pub struct Passed {
 
 impl Combination {
     /// Whether there are two ops at the least, and the form has what it is around. A gate has no residual: what is added
-    /// is no row of halves; nor has it a symbolic length, as no extent of an input would be that symbol alone.
+    /// is no row of halves. f32 rows have no wider operands.
     fn is_sound(&self) -> bool {
         let (op, quantiser) = (self.op.is_some(), self.quantiser.is_some());
-        let steps = [self.residual, op, self.form != Form::Plain, quantiser];
-        let fits = !self.form.is_gate() || (op && !self.residual && self.layout != Layout::Symbolic);
-        fits && steps.iter().filter(|&&there| there).count() >= 2
+        let codes = matches!(self.layout, Layout::Codes(_));
+        let steps = [self.residual, op, self.form != Form::Plain, quantiser, codes];
+        let fits = !self.form.is_gate() || (op && !self.residual);
+        let heads = self.form != Form::Heads || op;
+        let wider = self.operands != Operands::Wide || self.dtype != DType::F32;
+        fits && heads && wider && steps.iter().filter(|&&there| there).count() >= 2
+    }
+
+    /// The fewest kernels there can be.
+    pub fn kernels(&self) -> usize {
+        let of_tensor = self.quantiser.as_ref().is_some_and(|q| q.operands == Operands::Tensor);
+        if of_tensor { TENSOR_KERNELS } else { KERNELS }
     }
 
     /// What the symbols of the graph stand for: the rows, and the row length where it is symbolic.
     pub fn symbols(&self) -> Symbols {
         let mut symbols = Symbols::from([(ROW_SYMBOL.to_owned(), self.rows)]);
         if self.layout == Layout::Symbolic {
-            symbols.insert(LANE_SYMBOL.to_owned(), self.lanes);
+            symbols.insert(LANE_SYMBOL.to_owned(), self.lanes / self.lane_unit());
         }
         symbols
     }
@@ -194,10 +271,10 @@ impl Combination {
     pub fn check(&self, seed: u64) -> Result<Result<Passed, String>, Error> {
         let graph = self.graph().map_err(|e| Error::Internal(format!("{self}: {e}")))?;
         let fused = fuse_graph(&graph, &Options::default())?;
-        let regions = fused.partition.regions.len();
-        if regions != KERNELS {
-            let names: Vec<&str> = fused.partition.regions.iter().map(|r| r.name.as_str()).collect();
-            return Ok(Err(format!("{regions} kernels: {}", names.join(", "))));
+        let kernels: Vec<&str> =
+            fused.partition.regions.iter().chain(&fused.partition.lone).map(|r| r.name.as_str()).collect();
+        if kernels.len() != self.kernels() {
+            return Ok(Err(format!("{} kernels, not {}: {}", kernels.len(), self.kernels(), kernels.join(", "))));
         }
         let rows = |rows: i64| {
             let mut symbols = self.symbols();
@@ -227,9 +304,8 @@ mod tests {
         let names: BTreeSet<String> = all.iter().map(ToString::to_string).collect();
         assert_eq!(names.len(), all.len());
         assert!(all.len() >= 1500, "{} combinations", all.len());
-        // Every composite that gives rows takes part; a norm's factor, one number per row, is none.
-        let gives_rows = |op: &Composite| build::keeps_type(op) || build::quantises(op);
-        for spec in LIST.iter().filter(|spec| (spec.variants)().iter().any(gives_rows)) {
+        assert!(all.len() < 60_000, "{} combinations take too long", all.len());
+        for spec in LIST {
             assert!(names.iter().any(|n| n.contains(spec.name)), "`{}` is in no combination", spec.name);
         }
     }

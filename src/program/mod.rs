@@ -27,10 +27,12 @@ use fusewright_abi::DType;
 use fusewright_graph::tensor::check_memory;
 use fusewright_graph::{Dim, Graph, Input, InputKind, Output};
 
+use crate::guard;
 use crate::host::zeroed;
 use crate::{Error, HostTensor};
 
 pub use argument::Argument;
+use argument::UserMemory;
 use build::check_weight;
 pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, outline, single};
@@ -203,7 +205,8 @@ impl Program {
         Ok((self.graph.outputs().iter().zip(results).filter_map(taken).collect(), placement))
     }
 
-    /// As [`Program::run`], with guard bytes behind every buffer that a kernel writes, checked after its launch.
+    /// As [`Program::run`], with guard bytes behind every buffer that a kernel writes, checked after its launch, and inputs
+    /// that are read one element behind an address that vectors divide.
     pub(crate) fn run_guarded(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
         let finish = |planned: &Planned, memory: &mut Memory<'_>| self.outputs(planned, memory);
         let outputs = self.call(&mut read_only(inputs), None, Run { threads, guarded: true }, finish)?;
@@ -260,9 +263,22 @@ impl Program {
         state.as_ref().map_or(Ok(()), |state| state.check(&self.graph))?;
         let planned = self.planned(inputs, state.is_some())?;
         let mut buffers = planned.workspace()?;
-        let kept = state.iter_mut().flat_map(|state| state.memory());
+        // What is overwritten stays where it is: the caller looks for it there.
+        let moved = |argument: &Argument<'_>| match argument {
+            Argument::Read(tensor) if guarded => Some(guard::moved(tensor)),
+            _ => None,
+        };
+        let moved: Vec<Option<(Vec<u8>, usize)>> = inputs.iter().map(moved).collect();
+        let mut users = Vec::with_capacity(inputs.len());
+        for (argument, moved) in inputs.iter_mut().zip(&moved) {
+            users.push(match moved {
+                Some((bytes, start)) => UserMemory::Read(&bytes[*start..]),
+                None => argument.memory(),
+            });
+        }
+        users.extend(state.iter_mut().flat_map(|state| state.memory()));
         let mut memory = Memory {
-            users: inputs.iter_mut().map(Argument::memory).chain(kept).collect(),
+            users,
             weights: &self.weights,
             inputs: self.graph.inputs(),
             buffers: &mut buffers,

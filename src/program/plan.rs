@@ -463,24 +463,20 @@ pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding
     if users.len() != given.len() {
         return Err(Error::Call(format!("`{}` takes {} inputs, got {}", graph.name(), users.len(), given.len())));
     }
-    let mut binding = Binding::new();
     for (input, (dtype, shape)) in users.iter().zip(given) {
         let ty = graph.ty(input.value);
-        let misfit = || Error::Call(format!("input `{}` is {ty}, got {dtype}{shape:?}", input.name));
         if ty.dtype != *dtype || ty.rank() != shape.len() {
-            return Err(misfit());
-        }
-        for (extent, &got) in ty.shape.iter().zip(*shape) {
-            let got = i64::try_from(got).map_err(|_| misfit())?;
-            if let Some(symbol) = extent.as_symbol() {
-                binding.entry(symbol.to_owned()).or_insert(got);
-            }
+            return Err(Error::Call(format!("input `{}` is {ty}, got {dtype}{shape:?}", input.name)));
         }
     }
+    let binding: Binding = interp::solve(graph, &given.iter().map(|(_, shape)| *shape).collect::<Vec<_>>());
     for (input, (dtype, shape)) in users.iter().zip(given) {
         let ty = graph.ty(input.value);
         for (axis, (extent, &got)) in ty.shape.iter().zip(*shape).enumerate() {
-            let expected = extent.eval(&|s| binding.get(s).copied()).map_err(|e| Error::Call(e.to_string()))?;
+            let expected = extent.eval(&|s| binding.get(s).copied()).map_err(|e| {
+                let message = format!("axis {axis} is {got}, which does not give {extent}: {e}");
+                Error::Call(format!("input `{}` is {ty}, got {dtype}{shape:?}: {message}", input.name))
+            })?;
             if usize::try_from(expected) != Ok(got) {
                 let named = if extent.as_const().is_some() { String::new() } else { format!("{extent} = ") };
                 let message = format!(

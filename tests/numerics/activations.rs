@@ -25,7 +25,7 @@ rows! {
 const M: usize = 3;
 const LANES: usize = 48;
 
-type Round = fn(f32) -> f32;
+pub type Round = fn(f32) -> f32;
 
 const TYPES: [(DType, Round); 2] = [(DType::BF16, bf16), (DType::F16, f16)];
 
@@ -35,15 +35,15 @@ fn values() -> Vec<f32> {
     values
 }
 
-fn silu(g: f32) -> f32 {
+pub fn silu(g: f32) -> f32 {
     g / (1.0 + f64::from(-g).exp() as f32)
 }
 
-fn sigmoid(g: f32) -> f32 {
+pub fn sigmoid(g: f32) -> f32 {
     1.0 / (1.0 + f64::from(-g).exp() as f32)
 }
 
-fn text(dtype: DType, body: &str) -> String {
+pub fn text(dtype: DType, body: &str) -> String {
     let halves = "%gate = slice %x {axis = 1, start = 0, end = 48, step = 1}
         %up = slice %x {axis = 1, start = 48, end = 96, step = 1}";
     format!("graph @act(s: 0..; %x: {dtype}[s, 96]) {{\n{halves}\n{body}\n}}").replace("{T}", dtype.name())
@@ -63,7 +63,7 @@ fn of_halves(combine: impl Fn(f32, f32) -> f32) -> Vec<f32> {
 }
 
 #[track_caller]
-fn halves(body: &str, combine: impl Fn(f32, f32, Round) -> f32) {
+pub fn halves(body: &str, combine: impl Fn(f32, f32, Round) -> f32) {
     for (dtype, round) in TYPES {
         near(&text(dtype, body), &[input(dtype)], |_| {
             vec![floats(dtype, &[M, LANES], &of_halves(|gate, up| combine(gate, up, round)))]

@@ -21,6 +21,8 @@ rows! {
     "norm.gemma.sglang" => gemma_sglang;
     "norm.gated.after" => gated_after;
     "norm.gated.before" => gated_before;
+    "norm.gated.model_after" => gated_model_after;
+    "norm.gated.model_before" => gated_model_before;
     "norm.layer" => layer;
     "norm.eps" => eps;
 }
@@ -279,6 +281,10 @@ fn sigmoid(x: f32) -> f32 {
 /// An activation.
 type Act = fn(f32) -> f32;
 
+fn silu(z: f32) -> f32 {
+    z / (1.0 + f64::from(-z).exp() as f32)
+}
+
 /// The gates of a norm, in f32.
 const GATES: [(&str, Act); 2] = [("silu %r32 {form = product}", |x| x * sigmoid(x)), ("sigmoid %r32", sigmoid)];
 
@@ -331,6 +337,36 @@ fn gated_before() {
                 vec![floats(t.dtype, &SHAPE, &gated.iter().enumerate().map(y).collect::<Vec<_>>())]
             });
         }
+    }
+}
+
+/// The norm is rounded before its weight and behind it, then gated in f32.
+fn gated_model_after() {
+    let body = "%y = gated_rms_norm %x, %r, %w {eps = 1e-6, round = before_weight}\nreturn %y";
+    for t in TYPES {
+        near(&with(t, t.dtype, body), &inputs(t, t.dtype), |functions| {
+            let n = normed(&row_values(1), &weights(3), functions, |n, w| (t.round)((t.round)(n) * w));
+            let y: Vec<f32> = n.iter().zip(row_values(2)).map(|(n, z)| (t.round)(n * silu(z))).collect();
+            vec![floats(t.dtype, &SHAPE, &y)]
+        });
+    }
+}
+
+/// Rows that are gated in f32 are normalised.
+fn gated_model_before() {
+    let body = "%y = gated_rms_norm %x, %r, %w {eps = 1e-6, first = gate, round = before_weight}\nreturn %y";
+    for t in TYPES {
+        near(&with(t, t.dtype, body), &inputs(t, t.dtype), |functions| {
+            let gated: Vec<f32> = row_values(1).iter().zip(row_values(2)).map(|(x, z)| x * silu(z)).collect();
+            let scale = |row: &[f32]| {
+                let squares: f64 = row.iter().map(|x| f64::from(x * x)).sum();
+                (functions.rsqrt)(squares as f32 / 32.0 + 1e-6)
+            };
+            let scales: Vec<f32> = gated.chunks(32).map(scale).collect();
+            let w = weights(3);
+            let y = |(i, x): (usize, &f32)| (t.round)((t.round)(x * scales[i / 32]) * w[i % 32]);
+            vec![floats(t.dtype, &SHAPE, &gated.iter().enumerate().map(y).collect::<Vec<_>>())]
+        });
     }
 }
 

@@ -1,4 +1,4 @@
-//! Gated activations: `act(a) · b`.
+//! Gated activations, `act(a) · b`, and bounded logits.
 
 use fusewright_graph::{Prim, ScalarFn, Value};
 
@@ -13,39 +13,134 @@ pub(super) struct Gate {
     pub name: &'static str,
 }
 
+/// Names of an activation whose operand comes first or alone, and of one whose operand is the second half.
+type Names = [&'static str; 2];
+
 /// Every gated activation of a body, in order.
 pub(super) fn find(s: &Skeleton<'_>) -> Vec<Gate> {
     let mut gates = Vec::new();
     for (_, prim, node) in s.nodes() {
-        let Prim::Map(ScalarFn::Mul) = prim else { continue };
         let product = node.results[0];
-        for (act, other) in s.pairs(product, ScalarFn::Mul) {
-            // `x · sigmoid(x)` and the factors inside an activation are no gates.
-            let tensors = s.covers(other, product);
-            let activated = silu(s, act).map(|a| (a, true)).or_else(|| gelu(s, act).map(|a| (a, false)));
-            let Some((a, is_silu)) = activated.filter(|(a, _)| tensors && !s.same(*a, other)) else { continue };
-            let name = match (is_silu, comes_second(s, a, other)) {
-                (true, false) => "silu_mul",
-                (true, true) => "mul_silu",
-                (false, false) => "gelu_mul",
-                (false, true) => "mul_gelu",
-            };
-            gates.push(Gate { product, name });
-            break;
-        }
+        let name = match prim {
+            Prim::Map(ScalarFn::Mul) => {
+                s.pairs(product, ScalarFn::Mul).into_iter().find_map(|(act, other)| gate(s, product, act, other))
+            }
+            // The quotient of the activation may be taken last: `((u + beta) · g) / (1 + e^(−alpha · g))`.
+            Prim::Map(ScalarFn::Div) => {
+                let (above, below) = (node.operands[0], node.operands[1]);
+                let factors = s.pairs(above, ScalarFn::Mul).into_iter();
+                let mut late = factors.filter(|&(u, g)| bounded_both(s, u) && slope(s, below, g) && bounded(s, g));
+                late.next().map(|_| "clamped_swiglu")
+            }
+            _ => None,
+        };
+        gates.extend(name.map(|name| Gate { product, name }));
     }
     gates
 }
 
+/// The name of `act · other`, if it is a gate.
+fn gate(s: &Skeleton<'_>, product: Value, act: Value, other: Value) -> Option<&'static str> {
+    if !s.covers(other, product) {
+        return None;
+    }
+    if bounded_both(s, other) {
+        if swish(s, act).is_some_and(|x| bounded(s, x)) {
+            return Some("clamped_swiglu");
+        }
+        if upper_bound(s, act).and_then(|inner| silu(s, inner)).is_some() {
+            return Some("swiglu_step");
+        }
+    }
+    let (x, names) = activation(s, act)?;
+    // `x · sigmoid(alpha · x)` and the factors inside an activation are no gates.
+    (!multiple(s, x, other)).then(|| names[usize::from(comes_second(s, x, other))])
+}
+
+/// The operand of an activation, and what gates with it are called.
+fn activation(s: &Skeleton<'_>, act: Value) -> Option<(Value, Names)> {
+    silu(s, act)
+        .map(|x| (x, ["silu_mul", "mul_silu"]))
+        .or_else(|| gelu(s, act).map(|x| (x, ["gelu_mul", "mul_gelu"])))
+        .or_else(|| relu_squared(s, act).map(|x| (x, ["relu2_mul", "mul_relu2"])))
+        .or_else(|| fatrelu(s, act).map(|x| (x, ["fatrelu_mul", "mul_fatrelu"])))
+        .or_else(|| sigmoid(s, act).map(|x| (x, ["sigmoid_mul", "mul_sigmoid"])))
+}
+
+/// `x` if the value is `x` with a number as upper bound.
+fn upper_bound(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    let bounds = [ScalarFn::Min, ScalarFn::MinNum];
+    let mut pairs = bounds.into_iter().flat_map(|f| s.pairs(value, f));
+    pairs.find_map(|(x, bound)| s.constant(bound).is_some().then_some(x))
+}
+
+fn bounded(s: &Skeleton<'_>, value: Value) -> bool {
+    upper_bound(s, value).is_some()
+}
+
+/// Whether the value is one with bounds on both sides, perhaps with a number added.
+fn bounded_both(s: &Skeleton<'_>, value: Value) -> bool {
+    let sums = s.pairs(value, ScalarFn::Add).into_iter();
+    let moved = sums.filter(|&(_, number)| s.constant(number).is_some()).map(|(x, _)| x).next();
+    let value = moved.unwrap_or(value);
+    let lower = |v| [ScalarFn::Max, ScalarFn::MaxNum].into_iter().flat_map(|f| s.pairs(v, f)).next();
+    match (upper_bound(s, value), lower(value)) {
+        (Some(inner), _) => lower(inner).is_some(),
+        (None, Some((a, b))) => bounded(s, a) || bounded(s, b),
+        (None, None) => false,
+    }
+}
+
 /// `x` if the value is `x · sigmoid(x)` or `x / (1 + e^−x)`.
 fn silu(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    swish(s, value).filter(|&x| {
+        let quotient = matches!(s.map(value), Some((ScalarFn::Div, &[_, below]))
+            if denominator(s, below).is_some_and(|y| s.same(y, x)));
+        let mut products = s.pairs(value, ScalarFn::Mul).into_iter();
+        quotient || products.any(|(_, gate)| sigmoid(s, gate).is_some_and(|y| s.same(y, x)))
+    })
+}
+
+/// `x` if the value is `x · sigmoid(alpha · x)` or `x / (1 + e^(−alpha · x))`.
+fn swish(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     if let Some((ScalarFn::Div, &[x, below])) = s.map(value)
-        && denominator(s, below).is_some_and(|y| s.same(x, y))
+        && slope(s, below, x)
     {
         return Some(x);
     }
     let products = s.pairs(value, ScalarFn::Mul);
-    products.into_iter().find_map(|(x, gate)| sigmoid(s, gate).filter(|&y| s.same(x, y)))
+    products.into_iter().find_map(|(x, gate)| sigmoid(s, gate).filter(|&y| multiple(s, y, x)).map(|_| x))
+}
+
+/// Whether the value is `1 + e^(−alpha · x)`.
+fn slope(s: &Skeleton<'_>, value: Value, x: Value) -> bool {
+    denominator(s, value).is_some_and(|y| multiple(s, y, x))
+}
+
+/// Whether `y` is `x`, or `x` times a number.
+fn multiple(s: &Skeleton<'_>, y: Value, x: Value) -> bool {
+    let products = s.pairs(y, ScalarFn::Mul);
+    s.same(y, x) || products.into_iter().any(|(a, number)| s.same(a, x) && s.constant(number).is_some())
+}
+
+/// `x` if the value is `max(x, 0)²`.
+fn relu_squared(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    let (ScalarFn::Mul, &[a, b]) = s.map(value)? else { return None };
+    let positive = s.pairs(a, ScalarFn::Max).into_iter().find(|&(_, zero)| s.constant(zero) == Some(0.0));
+    positive.filter(|_| s.same(a, b)).map(|(x, _)| x)
+}
+
+/// `x` if the value is `x` beyond a number, else 0.
+fn fatrelu(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    let (ScalarFn::Select, &[condition, yes, no]) = s.map(value)? else { return None };
+    let (f, &[x, bound]) = s.map(condition)? else { return None };
+    let (kept, zero) = match f {
+        ScalarFn::Gt | ScalarFn::Ge => (yes, no),
+        ScalarFn::Le | ScalarFn::Lt => (no, yes),
+        _ => return None,
+    };
+    let is_it = s.same(kept, x) && s.constant(zero) == Some(0.0) && s.constant(bound).is_some();
+    is_it.then_some(x)
 }
 
 /// `x` if the value is `1 / (1 + e^−x)`.
@@ -68,6 +163,19 @@ fn denominator(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     };
     let sums = s.pairs(value, ScalarFn::Add);
     sums.into_iter().find_map(|(one, e)| s.is_about(one, 1.0).then(|| exponential(e)).flatten())
+}
+
+/// The value `tanh(x / cap) · cap` of a body, if there is one.
+pub(super) fn soft_cap(s: &Skeleton<'_>) -> Option<Value> {
+    s.nodes().find_map(|(_, prim, node)| {
+        let Prim::Map(ScalarFn::Mul) = prim else { return None };
+        let product = node.results[0];
+        s.pairs(product, ScalarFn::Mul).into_iter().find_map(|(bent, cap)| {
+            let (ScalarFn::Tanh, &[inner]) = s.map(bent)? else { return None };
+            let (ScalarFn::Div, &[_, by]) = s.map(inner)? else { return None };
+            (s.constant(by).is_some() && s.constant(by) == s.constant(cap)).then_some(product)
+        })
+    })
 }
 
 /// `x` if the value is `x/2 · (1 + erf(x/√2))` or its approximation with tanh.

@@ -80,7 +80,8 @@ fn base(s: &Skeleton<'_>) -> Option<(&'static str, Option<Value>)> {
     if let Some(&x) = ropes.first() {
         return Some(("rope", Some(x)));
     }
-    softmax(s).map(|value| ("softmax", Some(value)))
+    let soft_cap = || gate::soft_cap(s).map(|value| ("soft_cap", Some(value)));
+    softmax(s).map(|value| ("softmax", Some(value))).or_else(soft_cap)
 }
 
 /// A value `e / Σ e` with `e = exp(x − max x)`.

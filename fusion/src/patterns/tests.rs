@@ -113,6 +113,79 @@ fn gates_know_their_halves() {
     }
 }
 
+/// Attributes as texts.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+/// A gate as a composite of two operands, or of one and a product; halves of one tensor, `second` the gate.
+fn gated(op: &str, attrs: Pairs<'_>, second: bool) -> Built<Graph> {
+    let g = Sample::new(false);
+    let x = g.input("x", BF16, &[-1, 128]);
+    let half = |i: i64| g.b.slice(x, 1, Dim::constant(64 * i), Dim::constant(64 * (i + 1)));
+    let [gate, up] = [half(i64::from(second))?, half(i64::from(!second))?];
+    let spec = fusewright_graph::ops::by_name(op).expect("there is such an op");
+    let attrs = attrs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let op = (spec.parse)(&fusewright_graph::ops::Attrs(attrs)).expect("the attributes fit");
+    let y = match spec.arity {
+        1 => g.b.mul(up, g.b.composite(op, &[gate])?[0])?,
+        _ => g.b.composite(op, &[gate, up])?[0],
+    };
+    Ok(g.finish(&[y]))
+}
+
+#[test]
+fn gates_of_every_activation_have_names() {
+    let one_operand: [(&str, Pairs<'_>, [&str; 2]); 4] = [
+        ("relu_squared", &[], ["relu2_mul", "mul_relu2"]),
+        ("fatrelu", &[("threshold", "0.5")], ["fatrelu_mul", "mul_fatrelu"]),
+        ("fatrelu", &[("threshold", "0.5"), ("nan", "zero")], ["fatrelu_mul", "mul_fatrelu"]),
+        ("sigmoid", &[], ["sigmoid_mul", "mul_sigmoid"]),
+    ];
+    for (op, attrs, names) in one_operand {
+        for second in [false, true] {
+            expect_names(&gated(op, attrs, second), &[(names[usize::from(second)], 1)]);
+        }
+    }
+    for spec in ["clamped_swiglu", "swiglu_step"].map(|op| fusewright_graph::ops::by_name(op).expect("an op")) {
+        for variant in (spec.variants)() {
+            let attrs = variant.attrs().0;
+            let attrs: Vec<(&str, &str)> = attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+            for second in [false, true] {
+                expect_names(&gated(spec.name, &attrs, second), &[(spec.name, 1)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn near_twins_of_clamped_gates_have_other_names() {
+    let clamped = |gate: bool, up: bool| {
+        one(|g| {
+            let b = &g.b;
+            let (mut x, mut u) = (g.input("g", F32, &[-1, 64]), g.input("u", F32, &[-1, 64]));
+            let bound = b.float(F32, 7.0)?;
+            if gate {
+                x = b.map(ScalarFn::Min, &[x, bound])?;
+            }
+            if up {
+                u = b.clamp(u, b.float(F32, -7.0)?, bound)?;
+            }
+            Ok(vec![b.mul(g.silu(x)?, u)?])
+        })
+    };
+    expect_names(&clamped(true, true), &[("clamped_swiglu", 1)]);
+    expect_names(&clamped(true, false), &[("silu_mul", 1)]);
+    expect_names(&clamped(false, true), &[("silu_mul", 1)]);
+    let capped = |other: f64| {
+        one(|g| {
+            let b = &g.b;
+            let x = b.div(input(g, "x"), b.float(BF16, 30.0)?)?;
+            Ok(vec![b.mul(b.map(ScalarFn::Tanh, &[x])?, b.float(BF16, other)?)?])
+        })
+    };
+    expect_names(&capped(30.0), &[("soft_cap", 1)]);
+    expect_names(&capped(31.0), &[]);
+}
+
 #[test]
 fn gelu_has_two_forms() {
     let gated = |cube: f64, tanh: bool| {

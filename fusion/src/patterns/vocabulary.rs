@@ -2,7 +2,7 @@
 //! `fixtures/README.md` keeps for later ones.
 
 /// Names without a suffix.
-const BASES: [&str; 11] = [
+const BASES: [&str; 20] = [
     "rms_norm",
     "add_rms_norm",
     "layer_norm",
@@ -13,7 +13,16 @@ const BASES: [&str; 11] = [
     "mul_silu",
     "gelu_mul",
     "mul_gelu",
+    "relu2_mul",
+    "mul_relu2",
+    "fatrelu_mul",
+    "mul_fatrelu",
+    "sigmoid_mul",
+    "mul_sigmoid",
+    "clamped_swiglu",
+    "swiglu_step",
     "softmax",
+    "soft_cap",
 ];
 /// The name of a quantiser without any of these in its region; it has a suffix.
 const QUANTISER: &str = "quant";

@@ -120,6 +120,27 @@ impl Binding {
     }
 }
 
+/// The symbols that the shapes of user inputs give: each extent that is linear in one unknown symbol gives its value.
+/// Whether the shapes fit is not asked.
+pub fn solve(graph: &Graph, shapes: &[&[usize]]) -> Symbols {
+    let mut binding = Binding::default();
+    let mut open: Vec<(&Dim, i64)> = Vec::new();
+    for (input, shape) in user_inputs(graph).zip(shapes) {
+        for (dim, &extent) in graph.ty(input.value).shape.iter().zip(*shape) {
+            let value = i64::try_from(extent).unwrap_or(i64::MAX);
+            match dim.as_symbol() {
+                Some(name) => {
+                    binding.symbols.entry(name.to_owned()).or_insert(value);
+                }
+                None if dim.as_const().is_none() => open.push((dim, value)),
+                None => {}
+            }
+        }
+    }
+    while open.iter().any(|(dim, value)| binding.solve(dim, *value)) {}
+    binding.symbols
+}
+
 /// The inputs that a call gives, in order.
 pub(super) fn user_inputs(graph: &Graph) -> impl Iterator<Item = &Input> {
     graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User))

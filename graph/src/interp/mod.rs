@@ -25,7 +25,7 @@ use crate::infer::TypeError;
 use crate::prim::AllReduce;
 use crate::tensor::{NoMemory, Tensor, TensorError};
 
-pub use bind::Binding;
+pub use bind::{Binding, solve};
 pub use interval::{Enclosure, IntRange, Interval, Intervals, Outside, Report, enclose, enclose_with};
 
 /// Values of symbols, by name.

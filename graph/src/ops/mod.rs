@@ -13,6 +13,9 @@ macro_rules! composites {
 }
 
 composites! {
+    clamped_swiglu: SPEC => ClampedSwiglu, SwigluAct, SwigluRounding;
+    fatrelu: SPEC => FatRelu, FatReluNan;
+    gated_rms_norm: SPEC => GateAct, GateOrder, GatedRmsNorm;
     gelu: SPEC => Gelu, GeluForm;
     gemma_rms_norm: SPEC => GemmaRmsNorm;
     layer_norm: SPEC => LayerNorm;
@@ -22,11 +25,14 @@ composites! {
     quantize_asymmetric: SPEC => QuantizeAsymmetric;
     quantize_mx: SPEC => MxCodes, MxLeast, MxNan, MxScale, QuantizeMx;
     quantize_static: SPEC => Apply, Codes, NanCode, QuantizeStatic;
+    relu_squared: SPEC => ReluSquared;
     rms_norm: SPEC => RmsNorm, RmsRounding;
     rms_scale: SPEC => Mean, RmsScale, Root;
     rope: NEOX, INTERLEAVED, HALF_TABLE => Pairs, RopeHalfTable, RopeInterleaved, RopeNeox;
     silu: SIGMOID, SILU => Sigmoid, Silu, SiluForm;
+    soft_cap: SPEC => SoftCap;
     softmax: SPEC => Softmax;
+    swiglu_step: SPEC => StepRounding, SwigluStep;
 }
 
 use std::collections::BTreeSet;

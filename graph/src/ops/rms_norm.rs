@@ -70,6 +70,11 @@ pub(super) const SPEC: OpSpec = OpSpec {
     },
 };
 
+/// Whether a weight has rows as `x` has: that is another factor, such as a gate.
+fn per_row(x: &TensorType, w: &TensorType) -> bool {
+    w.rank() > 1 && w.rank() == x.rank() && w.shape[0] == x.shape[0] && w.shape[0].as_const().is_none()
+}
+
 impl CompositeOp for RmsNorm {
     fn spec(&self) -> &'static OpSpec {
         &SPEC
@@ -81,6 +86,12 @@ impl CompositeOp for RmsNorm {
     }
 
     fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
+        if let Some(&w) = operands.get(1)
+            && per_row(&b.ty(operands[0]), &b.ty(w))
+        {
+            let message = format!("a weight for each row: {}", b.ty(w));
+            return Err(TypeError { op: SPEC.name.to_owned(), message });
+        }
         let (x, dtype) = (b.cast(operands[0], F32)?, b.dtype(operands[0]));
         let normal = self.scale.normal(b, x)?;
         let y = match (operands.get(1), self.round) {

@@ -2,7 +2,7 @@
 
 use fusewright::Error;
 use fusewright::inputs::DEFAULT_SEED;
-use fusewright::matrix::{Combination, KERNELS, Passed, combinations, sample};
+use fusewright::matrix::{Combination, KERNELS, Passed, TENSOR_KERNELS, combinations, sample};
 use serde_json::json;
 
 use super::super::{Exit, FAILED, OK};
@@ -38,7 +38,7 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         let failed: Vec<_> = failed.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect();
         line(json!({
             "suite": "matrix", "combinations": total, "checked": chosen.len(), "seed": seed,
-            "kernels": KERNELS, "elements": passed.elements, "single_valued": passed.single_valued, "failed": failed,
+            "kernels": KERNELS, "tensor_kernels": TENSOR_KERNELS, "elements": passed.elements, "single_valued": passed.single_valued, "failed": failed,
         }));
     } else {
         failed.iter().for_each(|(name, reason)| line(format!("{name}: {reason}")));

@@ -3,19 +3,29 @@
 use std::collections::BTreeMap;
 
 use fusewright_graph::ops::Composite;
-use fusewright_graph::{Def, Graph, Op, Prim, TensorType, Value};
+use fusewright_graph::{Def, Graph, Node, Op, Prim, TensorType, Value};
+
+use super::cut::{Cut, Operand};
+
+/// Operands of an expansion that are lanes of a wider value.
+type Cuts = BTreeMap<Value, Cut>;
 
 /// The values of a graph that are the results of a composite on the given operands, the first of them being `root`, if
 /// the composite's expansion stands there op for op. An expansion that ends in a reshape is compared without it.
-pub fn occurrence(graph: &Graph, composite: &Composite, operands: &[Value], root: Value) -> Option<Vec<Value>> {
-    let types: Vec<&TensorType> = operands.iter().map(|&v| graph.ty(v)).collect();
-    let body = composite.body(&types).ok()?;
-    let mut map: BTreeMap<Value, Value> =
-        body.inputs().iter().map(|input| input.value).zip(operands.iter().copied()).collect();
+pub fn occurrence(graph: &Graph, composite: &Composite, operands: &[Operand], root: Value) -> Option<Vec<Value>> {
+    let types: Vec<TensorType> = operands.iter().map(|operand| operand.ty(graph)).collect();
+    let body = composite.body(&types.iter().collect::<Vec<_>>()).ok()?;
+    let inputs = || body.inputs().iter().map(|input| input.value).zip(operands);
+    let whole = |(input, operand): (Value, &Operand)| match operand {
+        Operand::Value(value) => Some((input, *value)),
+        Operand::Lanes(_) => None,
+    };
+    let mut map: BTreeMap<Value, Value> = inputs().filter_map(whole).collect();
+    let cuts: Cuts = inputs().filter_map(|(input, operand)| Some((input, operand.cut(graph)?))).collect();
     let mut outputs: Vec<Value> = body.outputs().iter().map(|o| o.value).collect();
     *outputs.first_mut()? = before_reshape(&body, *outputs.first()?);
     let first = *outputs.first()?;
-    if !equal(&body, first, graph, root, &mut map) {
+    if !equal(&body, first, graph, root, &cuts, &mut map) {
         return None;
     }
     outputs.iter().map(|&output| beside(&body, output, graph, &mut map)).collect()
@@ -50,16 +60,26 @@ pub fn same_function(a: &Graph, b: &Graph) -> bool {
     let mut map: BTreeMap<Value, Value> = a.inputs().iter().zip(b.inputs()).map(|(x, y)| (x.value, y.value)).collect();
     a.inputs().len() == b.inputs().len()
         && a.outputs().len() == b.outputs().len()
-        && a.outputs().iter().zip(b.outputs()).all(|(x, y)| equal(a, x.value, b, y.value, &mut map))
+        && a.outputs().iter().zip(b.outputs()).all(|(x, y)| equal(a, x.value, b, y.value, &Cuts::new(), &mut map))
+}
+
+/// Whether one slice is of an operand, and another the same lanes of what that operand is cut from.
+fn cut_at_once(cuts: &Cuts, left: &Node, right: &Node) -> bool {
+    let of = left.operands.first().and_then(|operand| cuts.get(operand));
+    of.is_some_and(|cut| cut.holds(&left.op, &right.op, right.operands[0]))
 }
 
 /// Whether value `x` of graph `a` is computed as value `y` of graph `b`, given what is known to be equal.
-fn equal(a: &Graph, x: Value, b: &Graph, y: Value, map: &mut BTreeMap<Value, Value>) -> bool {
+fn equal(a: &Graph, x: Value, b: &Graph, y: Value, cuts: &Cuts, map: &mut BTreeMap<Value, Value>) -> bool {
     if let Some(&known) = map.get(&x) {
         return known == y;
     }
     let (Def::Node(i, result), Def::Node(j, other)) = (a.def(x), b.def(y)) else { return false };
     let (left, right) = (a.node(i), b.node(j));
+    if cut_at_once(cuts, left, right) {
+        map.insert(x, y);
+        return true;
+    }
     let alike =
         result == other && left.op == right.op && left.operands.len() == right.operands.len() && a.ty(x) == b.ty(y);
     if !alike {
@@ -74,7 +94,7 @@ fn equal(a: &Graph, x: Value, b: &Graph, y: Value, map: &mut BTreeMap<Value, Val
     }
     for operands in orders {
         let mut attempt = map.clone();
-        if left.operands.iter().zip(&operands).all(|(&p, &v)| equal(a, p, b, v, &mut attempt)) {
+        if left.operands.iter().zip(&operands).all(|(&p, &v)| equal(a, p, b, v, cuts, &mut attempt)) {
             *map = attempt;
             map.insert(x, y);
             return true;

@@ -4,8 +4,10 @@
 //! of which values, commutative operands in either order, any constants. What is found is then bound: constants that the
 //! expansion takes from attributes give the attributes, the composite is expanded again on the actual operands, and the
 //! result must equal the found nodes op for op. So a near twin is never raised. Nodes of a match that others read stay.
-//! A reshape that ends an expansion is left out of the comparison, since graphs merge it with the next one.
+//! A reshape that ends an expansion is left out of the comparison, since graphs merge it with the next one; slices that
+//! begin it may be cut out of more than the operand, for the same reason.
 
+mod cut;
 mod equal;
 mod pattern;
 #[cfg(test)]
@@ -19,6 +21,7 @@ use fusewright_graph::{Def, Graph, NodeId, Op, Prim, TypeError, Value};
 use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult};
 use crate::passes::rewrite;
 
+use cut::Operand;
 #[cfg(test)]
 use equal::same_function;
 use pattern::{Bound, Pattern, ending_in};
@@ -64,7 +67,7 @@ fn run(graph: &Graph, cx: &mut Cx) -> PassResult {
 /// A composite found in a graph.
 struct Found {
     composite: Composite,
-    operands: Vec<Value>,
+    operands: Vec<Operand>,
     results: Vec<Value>,
 }
 
@@ -101,7 +104,7 @@ fn bound_to(graph: &Graph, pattern: &Pattern, bound: &Bound, root: NodeId) -> Op
     let composite = pattern.composite(bound)?;
     let results = equal::occurrence(graph, &composite, &bound.operands, graph.node(root).results[0])?;
     let place = results.iter().filter_map(|&r| definition(graph, r)).min()?;
-    let known = bound.operands.iter().all(|&v| definition(graph, v).is_none_or(|id| id < place));
+    let known = bound.operands.iter().all(|o| definition(graph, o.source()).is_none_or(|id| id < place));
     known.then(|| (place, Found { composite, operands: bound.operands.clone(), results }))
 }
 
@@ -123,8 +126,10 @@ fn replace(graph: &Graph, mut found: BTreeMap<NodeId, Found>) -> Result<Graph, T
         map.extend(node.operands.iter().copied().zip(operands.iter().copied()));
         if let Some(found) = found.remove(&id) {
             // Inputs keep their order, so the first values of both graphs are the same.
-            let of = |v: &Value| map.get(v).copied().or_else(|| inputs.iter().position(|i| i == v).map(|_| *v));
-            if let Some(operands) = found.operands.iter().map(of).collect::<Option<Vec<Value>>>() {
+            let of = |v: Value| map.get(&v).copied().or_else(|| inputs.contains(&v).then_some(v));
+            if let Some(sources) = found.operands.iter().map(|o| of(o.source())).collect::<Option<Vec<Value>>>() {
+                let operands = found.operands.iter().zip(sources).map(|(operand, source)| operand.emit(b, source));
+                let operands = operands.collect::<Result<Vec<Value>, TypeError>>()?;
                 let results = b.composite(found.composite, &operands)?;
                 for (old, new) in found.results.into_iter().zip(results) {
                     let value = b.reshape(new, graph.ty(old).shape.clone())?;

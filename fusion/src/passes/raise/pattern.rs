@@ -7,6 +7,7 @@ use fusewright_graph::ops::{AttrValue, Composite, LIST};
 use fusewright_graph::prim::Literal;
 use fusewright_graph::{Builder, DType, Def, Graph, NodeId, Op, Prim, TensorType, Value};
 
+use super::cut::{Cut, Operand};
 use super::equal::before_reshape;
 
 /// The expansion of one variant of a composite on operands of some dtypes.
@@ -20,10 +21,10 @@ pub struct Pattern {
 /// What a pattern stands for in a graph.
 #[derive(Clone, Debug, Default)]
 pub struct Bound {
-    /// Values of the operands, in order.
-    pub operands: Vec<Value>,
+    /// The operands, in order.
+    pub operands: Vec<Operand>,
     /// Attributes and the constants they are bound to.
-    attrs: Vec<(&'static str, f64)>,
+    attrs: Vec<(String, f64)>,
 }
 
 /// Dtypes that activations, weights and tables come in.
@@ -109,7 +110,11 @@ impl Pattern {
         if !self.value(graph, output, value, &mut state) {
             return None;
         }
-        let operands = state.operands.into_iter().collect::<Option<Vec<Value>>>()?;
+        let operand = |(i, whole): (usize, &Option<Value>)| {
+            let cuts = state.cuts.iter().filter(|(input, _)| *input == i).map(|(_, cut)| cut);
+            Operand::of(graph, *whole, &cuts.collect::<Vec<_>>())
+        };
+        let operands = state.operands.iter().enumerate().map(operand).collect::<Option<Vec<Operand>>>()?;
         Some(Bound { operands, attrs: state.attrs })
     }
 
@@ -151,6 +156,16 @@ impl Pattern {
         if let Op::Prim(Prim::Literal(literal)) = &node.op {
             return self.constant(pattern.results[0], *literal, state);
         }
+        if let (Op::Composite(p), Op::Composite(v)) = (&pattern.op, &node.op)
+            && !self.numbers(p, v, state)
+        {
+            return false;
+        }
+        if let (Op::Prim(Prim::Slice { .. }), Def::Input(i)) = (&pattern.op, self.body.def(pattern.operands[0])) {
+            // Graphs cut lanes out of a slice in one step, so what is cut may be the operand or more.
+            state.cuts.extend(Cut::of(graph, v).map(|cut| (i, cut)));
+            return true;
+        }
         let commutes = matches!(&node.op, Op::Prim(Prim::Map(f)) if f.spec().commutative);
         if !commutes {
             // Where this does not fit, the state is given up by whoever had a choice.
@@ -173,13 +188,17 @@ impl Pattern {
     fn constant(&self, p: Value, literal: Literal, state: &mut State) -> bool {
         let Some(&name) = self.captures.get(&p) else { return true };
         let Literal::Float(_, found) = literal else { return false };
-        match state.attrs.iter().find(|(n, _)| *n == name) {
-            Some((_, bound)) => bound.to_bits() == found.to_bits(),
-            None => {
-                state.attrs.push((name, found));
-                true
-            }
-        }
+        state.bind(name, found)
+    }
+
+    /// A composite inside the expansion may differ in numbers that are attributes of both: they are bound.
+    fn numbers(&self, p: &Composite, v: &Composite, state: &mut State) -> bool {
+        let own = self.composite.attrs();
+        let (theirs, found) = (p.attrs(), v.attrs());
+        found.0.iter().filter(|(name, text)| theirs.text(name) != Ok(text)).all(|(name, _)| {
+            let known = own.0.iter().any(|(own, _)| own == name);
+            known && found.float(name).is_ok_and(|value| state.bind(name, value))
+        })
     }
 }
 
@@ -187,15 +206,36 @@ impl Pattern {
 struct State {
     values: BTreeMap<Value, Value>,
     operands: Vec<Option<Value>>,
-    attrs: Vec<(&'static str, f64)>,
+    /// Lanes that stand where the pattern cuts lanes out of an operand.
+    cuts: Vec<(usize, Cut)>,
+    attrs: Vec<(String, f64)>,
     /// Whether commutative operands are tried in reversed order first.
     swapped: bool,
+}
+
+impl State {
+    /// Binds an attribute, unless it is bound to another number already.
+    fn bind(&mut self, name: &str, found: f64) -> bool {
+        match self.attrs.iter().find(|(n, _)| n == name) {
+            Some((_, bound)) => bound.to_bits() == found.to_bits(),
+            None => {
+                self.attrs.push((name.to_owned(), found));
+                true
+            }
+        }
+    }
 }
 
 /// Whether two ops are the same but for constants, extents and axes, which depend on the operands.
 fn alike(p: &Op, v: &Op) -> bool {
     match (p, v) {
-        (Op::Composite(p), Op::Composite(v)) => p == v,
+        (Op::Composite(p), Op::Composite(v)) => {
+            let words = |op: &Composite| {
+                let attrs = op.attrs().0.into_iter();
+                attrs.filter(|(_, text)| text.parse::<f64>().is_err()).collect::<Vec<_>>()
+            };
+            p.name() == v.name() && words(p) == words(v)
+        }
         (Op::Prim(p), Op::Prim(v)) => match (p, v) {
             (Prim::Literal(p), Prim::Literal(v)) => p.dtype() == v.dtype(),
             (Prim::Reduce { op: p, nan: pn, .. }, Prim::Reduce { op: v, nan: vn, .. }) => (p, pn) == (v, vn),

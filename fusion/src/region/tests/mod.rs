@@ -272,7 +272,7 @@ fn a_maximum_of_the_whole_tensor_ends_a_region() {
     expect_division(
         &graph,
         &expect![[r#"
-        region abs
+        region abs reduce
           ends at reduce: whole_tensor
         region div
           ends at reduce: whole_tensor

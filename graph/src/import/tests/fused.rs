@@ -124,17 +124,20 @@ fn fused_norms_of_vllm_round_where_their_kernels_do() {
 #[test]
 fn gated_activations_of_vllm_and_what_quantises_them() {
     let (x, half): (&[i64], &[i64]) = (&[4, 64], &[4, 32]);
-    let plain = |op: &str, rest: &[String]| {
+    let into = |out: &str, op: &str, rest: &[String]| {
         let inputs = [("x", BF16, x), ("y", BF16, half)];
-        composites(&functional(op, &inputs, 1, &[&names(&[("out", "y"), ("input", "x")])[..], rest].concat()))
+        composites(&functional(op, &inputs, 1, &[&names(&[(out, "y"), ("input", "x")])[..], rest].concat()))
     };
+    let plain = |op: &str, rest: &[String]| into("out", op, rest);
     assert_eq!(plain("mul_and_silu", &[]), ["silu form=quotient"]);
     assert_eq!(plain("gelu_and_mul", &[]), ["gelu approximate=none"]);
     assert_eq!(plain("gelu_tanh_and_mul", &[]), ["gelu approximate=tanh"]);
-    assert!(plain("fatrelu_and_mul", &[float("threshold", 0.5)]).is_empty());
-    assert!(plain("silu_and_mul_with_clamp", &[float("limit", 7.0)]).is_empty());
-    assert!(plain("swigluoai_and_mul", &[]).is_empty());
-    assert_eq!(plain("swiglustep_and_mul", &[]), ["silu form=quotient"]);
+    assert_eq!(plain("fatrelu_and_mul", &[float("threshold", 0.5)]), ["fatrelu threshold=0.5 nan=zero"]);
+    let clamped = ["clamped_swiglu limit=7.0 alpha=1.0 beta=0.0 act=quotient round=steps"];
+    assert_eq!(into("result", "silu_and_mul_with_clamp", &[float("limit", 7.0)]), clamped);
+    let late = ["clamped_swiglu limit=7.0 alpha=1.702 beta=1.0 act=late round=once"];
+    assert_eq!(plain("swigluoai_and_mul", &[]), late);
+    assert_eq!(plain("swiglustep_and_mul", &[]), ["swiglu_step limit=7.0 round=once"]);
 
     let inputs = [("x", BF16, x), ("s", F32, &[1]), ("y", F8, half)];
     let arguments = names(&[("result", "y"), ("input", "x"), ("scale", "s")]);

@@ -1,19 +1,18 @@
 //! vLLM's gated activations: `act(gate)` is rounded, then multiplied. Alone, and with a quantiser behind.
 
-use fusewright_abi::DType;
-
 use super::super::aten::layout::cut;
-use super::super::aten::promote::convert;
 use super::super::call::{Call, Imported, Refusal};
 use super::blocks::nvfp4_codes;
 use super::groups::{dynamic_groups, in_groups};
 use super::vllm::{fp8_codes, halves, single};
-use super::{One, f32, last_axis, wide};
+use super::{One, last_axis, wide};
 use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::Value;
-use crate::ops::{Apply, Composite, DynamicScale, Floor, Gelu, GeluForm, NanCode, QuantizeDynamic, Silu, SiluForm};
-use crate::scalar::ScalarFn;
+use crate::ops::{
+    Apply, ClampedSwiglu, Composite, DynamicScale, FatRelu, FatReluNan, Floor, Gelu, GeluForm, NanCode,
+    QuantizeDynamic, Silu, SiluForm, StepRounding, SwigluAct, SwigluRounding, SwigluStep,
+};
 
 /// Makes an op of a value.
 fn one(b: &Builder, op: Composite, x: Value) -> One {
@@ -50,64 +49,46 @@ pub(super) fn gelu_tanh_and_mul(call: &Call<'_>) -> Imported {
 
 /// The gate where it is above the threshold, else 0.
 pub(super) fn fatrelu_and_mul(call: &Call<'_>) -> Imported {
-    let b = call.b;
-    let [gate, up] = halves(call, call.tensor("input")?)?;
-    let threshold = f32(call, call.scalar("threshold")?.as_f64())?;
-    let above = b.map(ScalarFn::Gt, &[convert(b, gate, DType::F32)?, threshold])?;
-    let kept = b.map(ScalarFn::Select, &[above, gate, b.float(b.dtype(gate), 0.0)?])?;
-    Ok(vec![b.mul(kept, up)?])
+    let threshold = number(call, "threshold")?;
+    Ok(vec![gated(call, Composite::new(FatRelu { threshold, nan: FatReluNan::Zero }))?])
 }
 
-/// `value` in f32, no more than `limit`, and no less than its negative where both sides are bounded.
-fn clamped(call: &Call<'_>, value: Value, both: bool) -> One {
-    let limit = call.scalar("limit")?.as_f64();
-    let below = call.b.map(ScalarFn::MinNum, &[convert(call.b, value, DType::F32)?, f32(call, limit)?])?;
-    if both { Ok(call.b.map(ScalarFn::MaxNum, &[below, f32(call, -limit)?])?) } else { Ok(below) }
+/// A number argument as the nearest f32.
+fn number(call: &Call<'_>, name: &str) -> Result<f64, Refusal> {
+    Ok(f64::from(call.scalar(name)?.as_f64() as f32))
 }
 
-/// `1 + e^(−alpha · gate)` of an f32 value.
-fn slope(call: &Call<'_>, gate: Value) -> One {
-    let b = call.b;
-    let turned = b.mul(b.map(ScalarFn::Neg, &[gate])?, f32(call, call.scalar("alpha")?.as_f64())?)?;
-    Ok(b.add(f32(call, 1.0)?, b.map(ScalarFn::Exp, &[turned])?)?)
+/// A gate of two operands.
+fn of_pair(call: &Call<'_>, op: Composite, pair: [Value; 2]) -> Imported {
+    Ok(call.b.composite(op, &pair)?)
 }
 
 /// Both halves are clamped and rounded; the activation is rounded, and its product with `up + beta`.
 pub(super) fn silu_and_mul_with_clamp(call: &Call<'_>) -> Imported {
-    let b = call.b;
-    let input = call.tensor("input")?;
-    let dtype = b.dtype(input);
-    let [gate, up] = halves(call, input)?;
-    let wide = |x: Value| -> One { Ok(convert(b, b.cast(x, dtype)?, DType::F32)?) };
-    let (gate, up) = (wide(clamped(call, gate, false)?)?, wide(clamped(call, up, true)?)?);
-    let act = wide(b.div(gate, slope(call, gate)?)?)?;
-    let shifted = b.add(up, f32(call, call.scalar("beta")?.as_f64())?)?;
-    Ok(vec![b.cast(b.mul(act, shifted)?, dtype)?])
+    let [limit, alpha, beta] = ["limit", "alpha", "beta"].map(|name| number(call, name));
+    let (act, round) = (SwigluAct::Quotient, SwigluRounding::Steps);
+    let op = ClampedSwiglu { limit: limit?, alpha: alpha?, beta: beta?, act, round };
+    of_pair(call, Composite::new(op), halves(call, call.tensor("input")?)?)
 }
 
 /// Neighbours are gate and up: `((up + 1) · gate) / (1 + e^(−alpha · gate))` in f32, rounded once.
 pub(super) fn swigluoai_and_mul(call: &Call<'_>) -> Imported {
-    let b = call.b;
     let input = call.tensor("input")?;
     let axis = last_axis(call, input)?;
-    let extent = b.ty(input).shape[axis].clone();
+    let extent = call.b.ty(input).shape[axis].clone();
     if extent.exact_div(&Dim::constant(2)).is_none() {
         return Err("an odd last axis".into());
     }
     let every_other = |start| cut(call, input, axis, [Dim::constant(start), extent.clone()], 2);
-    let (gate, up) = (clamped(call, every_other(0)?, false)?, clamped(call, every_other(1)?, true)?);
-    let product = b.mul(b.add(up, f32(call, 1.0)?)?, gate)?;
-    Ok(vec![b.cast(b.div(product, slope(call, gate)?)?, b.dtype(input))?])
+    let (limit, alpha) = (number(call, "limit")?, number(call, "alpha")?);
+    let op = ClampedSwiglu { limit, alpha, beta: 1.0, act: SwigluAct::Late, round: SwigluRounding::Once };
+    of_pair(call, Composite::new(op), [every_other(0)?, every_other(1)?])
 }
 
 /// The gate is clamped behind its activation; all in f32, rounded once.
 pub(super) fn swiglustep_and_mul(call: &Call<'_>) -> Imported {
-    let b = call.b;
-    let input = call.tensor("input")?;
-    let [gate, up] = halves(call, wide(call, "input")?)?;
-    let act = one(b, silu(SiluForm::Quotient), gate)?;
-    let y = b.mul(clamped(call, act, false)?, clamped(call, up, true)?)?;
-    Ok(vec![b.cast(y, b.dtype(input))?])
+    let op = SwigluStep { limit: number(call, "limit")?, form: SiluForm::Quotient, round: StepRounding::Once };
+    of_pair(call, Composite::new(op), halves(call, call.tensor("input")?)?)
 }
 
 /// `silu(gate) · up` in f32, which nothing rounds; the sigmoid is a factor.
