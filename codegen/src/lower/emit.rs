@@ -471,7 +471,7 @@ impl<'a> Emitter<'a> {
             return match self.segment.ty(val).shape {
                 Shape::Scalar => self.spread(val, &Shape::Row(Dim::constant(1))).map_err(|m| LowerError::at(id, m)),
                 Shape::Row(_) => Ok(val),
-                Shape::Group { .. } => Err(LowerError::at(id, "a stack of groups")),
+                Shape::Group { .. } => Ok(self.push_at(id, InstOp::AsRow, &[val])?[0]),
             };
         }
         self.covers_row(id, value, axis)?;
