@@ -70,6 +70,15 @@ pub(super) fn other_scales(op: &Composite) -> Vec<Operands> {
     ways
 }
 
+/// Whether an op takes rows of every length, and so of one that is a symbol alone. Rotations of pairs do not.
+pub(super) fn takes_any_length(op: &Composite) -> bool {
+    let mut row = (op.spec().operands)(F32).swap_remove(0);
+    if let Some(extent) = row.shape.last_mut() {
+        *extent = Dim::symbol(LANE_SYMBOL);
+    }
+    operand_types(op, &row, Operands::All).is_ok_and(|types| op.infer(&types.iter().collect::<Vec<_>>()).is_ok())
+}
+
 /// First operand and results at the dtype that every composite takes.
 fn results(op: &Composite) -> Option<(TensorType, Vec<TensorType>)> {
     let operands = (op.spec().operands)(F32);

@@ -238,7 +238,7 @@ pub struct Passed {
 
 impl Combination {
     /// Whether there are two ops at the least, and the form has what it is around. A gate has no residual: what is added
-    /// is no row of halves. f32 rows have no wider operands.
+    /// is no row of halves. f32 rows have no wider operands, and an op that divides its lanes no symbolic length.
     fn is_sound(&self) -> bool {
         let (op, quantiser) = (self.op.is_some(), self.quantiser.is_some());
         let codes = matches!(self.layout, Layout::Codes(_));
@@ -246,7 +246,8 @@ impl Combination {
         let fits = !self.form.is_gate() || (op && !self.residual);
         let heads = self.form != Form::Heads || op;
         let wider = self.operands != Operands::Wide || self.dtype != DType::F32;
-        fits && heads && wider && steps.iter().filter(|&&there| there).count() >= 2
+        let length = self.layout != Layout::Symbolic || self.op.as_ref().is_none_or(build::takes_any_length);
+        fits && heads && wider && length && steps.iter().filter(|&&there| there).count() >= 2
     }
 
     /// The fewest kernels there can be.
