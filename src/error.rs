@@ -25,7 +25,7 @@ pub enum Error {
     /// Inputs of a call do not fit the program.
     #[error("{0}")]
     Call(String),
-    /// The machine has no memory for a tensor.
+    /// The machine has no memory for a tensor, or for code.
     #[error("{0}")]
     Memory(String),
     /// A target, driver or tool is not available here.
@@ -43,6 +43,7 @@ impl Error {
     /// The command line's exit code: 2 for bad input, 3 for what the machine lacks, 1 for the rest.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Error::File { source, .. } if source.kind() == std::io::ErrorKind::OutOfMemory => 3,
             Error::File { .. } | Error::Input(_) | Error::Call(_) => 2,
             Error::Unavailable(_) | Error::Memory(_) => 3,
             Error::Device(_) | Error::Internal(_) => 1,
@@ -102,6 +103,7 @@ impl From<RuntimeError> for Error {
     fn from(error: RuntimeError) -> Self {
         match error {
             RuntimeError::Unavailable { .. } => Error::Unavailable(error.to_string()),
+            RuntimeError::Code { .. } => Error::Memory(error.to_string()),
             _ => Error::Device(error.to_string()),
         }
     }

@@ -18,7 +18,11 @@ use args::{Cli, Command};
 /// Exit code of files that cannot be read or written.
 const BAD_INPUT: u8 = 2;
 
+/// Exit code of what the machine lacks.
+const LACKING: u8 = 3;
+
 fn main() -> ExitCode {
+    exit_without_memory();
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Run(args) => commands::run::main(args, &cli.common),
@@ -42,5 +46,18 @@ fn main() -> ExitCode {
             output::error(&error.to_string());
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+/// The standard library says which allocation has failed and aborts. What asks for much memory asks first and has an
+/// error of its own; for the rest, this makes the end of the process one of lacking memory.
+fn exit_without_memory() {
+    #[cfg(unix)]
+    {
+        use std::sync::{Arc, atomic::AtomicBool};
+        let always = Arc::new(AtomicBool::new(true));
+        let abort = signal_hook::consts::SIGABRT;
+        // Where no handler can be set, the process aborts as it would have.
+        drop(signal_hook::flag::register_conditional_shutdown(abort, LACKING.into(), always));
     }
 }

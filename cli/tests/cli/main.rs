@@ -5,6 +5,7 @@ mod compile;
 mod dump;
 mod explain;
 mod hostile;
+mod memory;
 mod opt;
 mod pages;
 mod patterns;

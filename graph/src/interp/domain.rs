@@ -6,6 +6,7 @@
 use fusewright_abi::DType;
 
 use super::OpaqueCall;
+use crate::interp::fault::Fault;
 use crate::prim::{AllReduce, NanRule, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 use crate::tensor::{Array, Data, Tensor};
@@ -68,10 +69,10 @@ pub(super) trait Domain {
     /// An element that may be either.
     fn join_ints(&self, dtype: DType, a: Self::Int, b: Self::Int) -> Self::Int;
 
-    fn map(&self, f: ScalarFn, operands: &[&ArrayOf<Self>], shape: &[usize]) -> Result<DataOf<Self>, String>;
-    fn cast(&self, x: &ArrayOf<Self>, cast: CastTo) -> Result<DataOf<Self>, String>;
-    fn bitcast(&self, x: &ArrayOf<Self>, to: DType) -> Result<DataOf<Self>, String>;
-    fn pack(&self, x: &ArrayOf<Self>, ways: usize, to: DType) -> Result<DataOf<Self>, String>;
+    fn map(&self, f: ScalarFn, operands: &[&ArrayOf<Self>], shape: &[usize]) -> Result<DataOf<Self>, Fault>;
+    fn cast(&self, x: &ArrayOf<Self>, cast: CastTo) -> Result<DataOf<Self>, Fault>;
+    fn bitcast(&self, x: &ArrayOf<Self>, to: DType) -> Result<DataOf<Self>, Fault>;
+    fn pack(&self, x: &ArrayOf<Self>, ways: usize, to: DType) -> Result<DataOf<Self>, Fault>;
 
     fn reduce_floats(&self, op: ReduceOp, nan: NanRule, dtype: DType, row: &[Self::Float]) -> Self::Float;
     fn reduce_ints(&self, op: ReduceOp, dtype: DType, row: &[Self::Int]) -> Self::Int;
@@ -90,8 +91,8 @@ pub(super) trait Domain {
     fn attend(&self, head: Head<'_, Self::Float>, out: &mut Vec<Self::Float>);
 
     fn lift(&self, tensor: &Tensor) -> ArrayOf<Self>;
-    fn opaque(&self, call: Call<'_, ArrayOf<Self>>) -> Result<Vec<ArrayOf<Self>>, String>;
-    fn all_reduce(&self, all: &AllReduce, x: &ArrayOf<Self>) -> Result<ArrayOf<Self>, String>;
+    fn opaque(&self, call: Call<'_, ArrayOf<Self>>) -> Result<Vec<ArrayOf<Self>>, Fault>;
+    fn all_reduce(&self, all: &AllReduce, x: &ArrayOf<Self>) -> Result<ArrayOf<Self>, Fault>;
 }
 
 /// A call of an opaque op on arrays of a domain.
@@ -104,7 +105,7 @@ pub(super) struct Call<'a, A> {
 
 impl Call<'_, Tensor> {
     /// The results of the host, checked against the types that the graph promises.
-    pub fn on(&self, host: &dyn super::Host) -> Result<Vec<Tensor>, String> {
+    pub fn on(&self, host: &dyn super::Host) -> Result<Vec<Tensor>, Fault> {
         let Call { target, attrs, operands, results } = *self;
         let got = host.opaque(&OpaqueCall { target, attrs, operands, results })?;
         let types: Vec<_> = got.iter().map(|t| (t.dtype(), t.shape().to_vec())).collect();
@@ -113,7 +114,9 @@ impl Call<'_, Tensor> {
                 let words: Vec<String> = types.iter().map(|(dtype, shape)| format!("{dtype}{shape:?}")).collect();
                 format!("[{}]", words.join(", "))
             };
-            return Err(format!("the host returned {} for `{target}`, expected {}", words(&types), words(results)));
+            return Err(
+                format!("the host returned {} for `{target}`, expected {}", words(&types), words(results)).into()
+            );
         }
         Ok(got)
     }

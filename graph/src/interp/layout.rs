@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::domain::{ArrayOf, DataOf, Domain};
 use super::walk::{broadcast_strides, dense_strides, reserve, strided};
+use crate::interp::fault::Fault;
 use crate::tensor::{Array, Data};
 
 /// The elements of a strided view of an array.
@@ -12,7 +13,7 @@ fn view<F: Copy, I: Copy>(
     shape: &[usize],
     strides: &[usize],
     offset: usize,
-) -> Result<Data<F, I>, String> {
+) -> Result<Data<F, I>, Fault> {
     Ok(match x.data() {
         Data::Float(v) => Data::Float(strided(v, shape, strides, offset)?),
         Data::Int(v) => Data::Int(strided(v, shape, strides, offset)?),
@@ -20,14 +21,14 @@ fn view<F: Copy, I: Copy>(
 }
 
 /// Result axis `i` is operand axis `perm[i]`.
-pub(super) fn permute<F: Copy, I: Copy>(x: &Array<F, I>, perm: &[usize]) -> Result<Data<F, I>, String> {
+pub(super) fn permute<F: Copy, I: Copy>(x: &Array<F, I>, perm: &[usize]) -> Result<Data<F, I>, Fault> {
     let strides = dense_strides(x.shape());
     let shape: Vec<usize> = perm.iter().map(|&axis| x.shape()[axis]).collect();
     view(x, &shape, &perm.iter().map(|&axis| strides[axis]).collect::<Vec<_>>(), 0)
 }
 
 /// The last two axes exchanged.
-pub(super) fn transpose_last<F: Copy, I: Copy>(x: &Array<F, I>) -> Result<Data<F, I>, String> {
+pub(super) fn transpose_last<F: Copy, I: Copy>(x: &Array<F, I>) -> Result<Data<F, I>, Fault> {
     let rank = x.shape().len();
     let mut perm: Vec<usize> = (0..rank).collect();
     perm.swap(rank - 1, rank - 2);
@@ -35,7 +36,7 @@ pub(super) fn transpose_last<F: Copy, I: Copy>(x: &Array<F, I>) -> Result<Data<F
 }
 
 /// Broadcast to `shape`.
-pub(super) fn expand<F: Copy, I: Copy>(x: &Array<F, I>, shape: &[usize]) -> Result<Data<F, I>, String> {
+pub(super) fn expand<F: Copy, I: Copy>(x: &Array<F, I>, shape: &[usize]) -> Result<Data<F, I>, Fault> {
     view(x, shape, &broadcast_strides(x.shape(), shape)?, 0)
 }
 
@@ -45,14 +46,14 @@ pub(super) fn slice<F: Copy, I: Copy>(
     axis: usize,
     (start, end): (i64, i64),
     step: i64,
-) -> Result<Data<F, I>, String> {
+) -> Result<Data<F, I>, Fault> {
     let extent = x.shape()[axis];
     let bound = |v: i64| usize::try_from(v).ok().filter(|&v| v <= extent);
     let (Some(first), Some(last), Ok(step)) = (bound(start), bound(end), usize::try_from(step)) else {
-        return Err(format!("[{start}..{end}] of extent {extent}"));
+        return Err(format!("[{start}..{end}] of extent {extent}").into());
     };
     if first > last || step == 0 {
-        return Err(format!("[{start}..{end}] by {step}"));
+        return Err(format!("[{start}..{end}] by {step}").into());
     }
     let (mut shape, mut strides) = (x.shape().to_vec(), dense_strides(x.shape()));
     let offset = first * strides[axis];
@@ -67,7 +68,7 @@ fn around(shape: &[usize], axis: usize) -> (usize, usize, usize) {
 }
 
 /// Operands joined along an axis.
-pub(super) fn cat<F: Copy, I: Copy>(parts: &[&Array<F, I>], axis: usize) -> Result<Data<F, I>, String> {
+pub(super) fn cat<F: Copy, I: Copy>(parts: &[&Array<F, I>], axis: usize) -> Result<Data<F, I>, Fault> {
     let total = parts.iter().map(|part| part.len()).sum();
     let outer = parts.first().map_or(0, |part| around(part.shape(), axis).0);
     let chunk = |part: &Array<F, I>| part.len().checked_div(outer).unwrap_or(0);
@@ -91,7 +92,7 @@ pub(super) fn cat<F: Copy, I: Copy>(parts: &[&Array<F, I>], axis: usize) -> Resu
 }
 
 /// The index along an axis.
-pub(super) fn iota(shape: &[usize], axis: usize) -> Result<Vec<i64>, String> {
+pub(super) fn iota(shape: &[usize], axis: usize) -> Result<Vec<i64>, Fault> {
     let (outer, extent, inner) = around(shape, axis);
     let mut out = reserve(outer * extent * inner)?;
     for _ in 0..outer {
@@ -104,7 +105,7 @@ pub(super) fn iota(shape: &[usize], axis: usize) -> Result<Vec<i64>, String> {
 type Rows<'a, F, I> = (Cow<'a, Data<F, I>>, usize, usize);
 
 /// Elements as rows over `axes`.
-pub(super) fn rows<'a, F: Copy, I: Copy>(x: &'a Array<F, I>, axes: &[usize]) -> Result<Rows<'a, F, I>, String> {
+pub(super) fn rows<'a, F: Copy, I: Copy>(x: &'a Array<F, I>, axes: &[usize]) -> Result<Rows<'a, F, I>, Fault> {
     let rank = x.shape().len();
     let (count, length) = (0..rank).fold((1usize, 1usize), |(count, length), axis| {
         let extent = x.shape()[axis];
@@ -124,11 +125,11 @@ pub(super) fn gather<D: Domain>(
     x: &ArrayOf<D>,
     indices: &ArrayOf<D>,
     axis: usize,
-) -> Result<DataOf<D>, String> {
+) -> Result<DataOf<D>, Fault> {
     let (outer, extent, inner) = around(x.shape(), axis);
     let chosen = ranges(domain, indices)?;
     if let Some((low, high)) = chosen.iter().find(|(low, high)| *low < 0 || *high >= extent as i64) {
-        return Err(format!("index {low}..={high} on an axis of extent {extent}"));
+        return Err(format!("index {low}..={high} on an axis of extent {extent}").into());
     }
     Ok(match x.data() {
         Data::Float(v) => Data::Float(pick(v, (outer, extent, inner), &chosen, |a, b| domain.join_floats(a, b))?),
@@ -136,7 +137,7 @@ pub(super) fn gather<D: Domain>(
     })
 }
 
-fn ranges<D: Domain>(domain: &D, indices: &ArrayOf<D>) -> Result<Vec<(i64, i64)>, String> {
+fn ranges<D: Domain>(domain: &D, indices: &ArrayOf<D>) -> Result<Vec<(i64, i64)>, Fault> {
     let indices = indices.ints().ok_or("indices are not integers")?;
     Ok(indices.iter().map(|&v| domain.range(v)).collect())
 }
@@ -146,7 +147,7 @@ fn pick<T: Copy>(
     (outer, extent, inner): (usize, usize, usize),
     chosen: &[(i64, i64)],
     join: impl Fn(T, T) -> T,
-) -> Result<Vec<T>, String> {
+) -> Result<Vec<T>, Fault> {
     let mut out = reserve(outer * chosen.len() * inner)?;
     for block in 0..outer {
         for &(low, high) in chosen {
@@ -168,11 +169,11 @@ pub(super) fn scatter<D: Domain>(
     indices: &ArrayOf<D>,
     updates: &ArrayOf<D>,
     axis: usize,
-) -> Result<DataOf<D>, String> {
+) -> Result<DataOf<D>, Fault> {
     let blocks = around(x.shape(), axis);
     let chosen = ranges(domain, indices)?;
     if let Some((low, high)) = chosen.iter().find(|(_, high)| *high >= blocks.1 as i64) {
-        return Err(format!("index {low}..={high} on an axis of extent {}", blocks.1));
+        return Err(format!("index {low}..={high} on an axis of extent {}", blocks.1).into());
     }
     match (x.data().clone(), updates.data()) {
         (Data::Float(mut out), Data::Float(new)) => {
@@ -183,7 +184,7 @@ pub(super) fn scatter<D: Domain>(
             put(&mut out, new, blocks, &chosen, |a, b| domain.join_ints(x.dtype(), a, b));
             Ok(Data::Int(out))
         }
-        _ => Err("operands of different classes".to_owned()),
+        _ => Err("operands of different classes".into()),
     }
 }
 

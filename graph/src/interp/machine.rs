@@ -10,6 +10,7 @@ use fusewright_abi::DType;
 
 use super::bind::{Binding, user_inputs};
 use super::domain::{ArrayOf, Call, CastTo, DataOf, Domain, Head, Product};
+use super::fault::Fault;
 use super::{InterpError, layout};
 use crate::graph::{Def, Graph, Input, InputKind, Node, Op, Value};
 use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
@@ -131,14 +132,21 @@ impl<D: Domain> Machine<'_, D> {
         types.iter().try_for_each(|(dtype, shape)| check::<D>(*dtype, shape)).map_err(lacking)?;
         let computed = match op {
             Op::Prim(prim) => self.prim(prim, &refs, &types),
-            Op::Composite(_) => Err("is not expanded".to_owned()),
+            Op::Composite(_) => Err("is not expanded".into()),
         };
-        let arrays = computed.map_err(failed)?;
+        // What a value takes in between is counted as its own.
+        let arrays = computed.map_err(|fault| match (fault, types.first()) {
+            (Fault::Memory(bytes), Some((dtype, shape))) => {
+                lacking(NoMemory { dtype: *dtype, shape: shape.clone(), bytes })
+            }
+            (Fault::Memory(bytes), None) => failed(format!("no memory for {bytes} bytes")),
+            (Fault::Wrong(message), _) => failed(message),
+        })?;
         results.iter().zip(arrays).for_each(|(&value, array)| frame.set(value, array));
         Ok(())
     }
 
-    fn prim(&self, prim: &Prim, operands: &[&ArrayOf<D>], types: &[Type]) -> Result<Vec<ArrayOf<D>>, String> {
+    fn prim(&self, prim: &Prim, operands: &[&ArrayOf<D>], types: &[Type]) -> Result<Vec<ArrayOf<D>>, Fault> {
         match prim {
             Prim::Opaque { target, attrs, .. } => {
                 return self.domain.opaque(Call { target, attrs, operands, results: types });
@@ -149,7 +157,7 @@ impl<D: Domain> Machine<'_, D> {
             }
             _ => {}
         }
-        let [(dtype, shape)] = types else { return Err(format!("has {} results", types.len())) };
+        let [(dtype, shape)] = types else { return Err(format!("has {} results", types.len()).into()) };
         let data = match prim {
             Prim::AllReduce(all) => {
                 let [x] = take(operands)?;
@@ -184,7 +192,7 @@ impl<D: Domain> Machine<'_, D> {
         Ok(vec![Array::new(*dtype, shape.clone(), data)?])
     }
 
-    fn source(&self, prim: &Prim, shape: &[usize]) -> Result<DataOf<D>, String> {
+    fn source(&self, prim: &Prim, shape: &[usize]) -> Result<DataOf<D>, Fault> {
         let domain = self.domain;
         Ok(match prim {
             Prim::Literal(Literal::Float(_, x)) => Data::Float(vec![domain.float(*x)]),
@@ -200,11 +208,11 @@ impl<D: Domain> Machine<'_, D> {
                     Data::Int(indices.into_iter().map(|v| domain.int(v)).collect())
                 }
             }
-            _ => return Err("takes operands".to_owned()),
+            _ => return Err("takes operands".into()),
         })
     }
 
-    fn unary(&self, prim: &Prim, x: &ArrayOf<D>, shape: &[usize]) -> Result<DataOf<D>, String> {
+    fn unary(&self, prim: &Prim, x: &ArrayOf<D>, shape: &[usize]) -> Result<DataOf<D>, Fault> {
         match prim {
             Prim::Cast { to, round, saturate } => {
                 self.domain.cast(x, CastTo { to: *to, round: *round, saturate: *saturate })
@@ -212,7 +220,7 @@ impl<D: Domain> Machine<'_, D> {
             Prim::Bitcast { to } => self.domain.bitcast(x, *to),
             Prim::Pack { ways, to } => match x.shape().last() {
                 Some(last) if *ways > 0 && last % *ways as usize == 0 => self.domain.pack(x, *ways as usize, *to),
-                _ => Err(format!("the last axis of {:?} is not a multiple of {ways}", x.shape())),
+                _ => Err(format!("the last axis of {:?} is not a multiple of {ways}", x.shape()).into()),
             },
             Prim::Reduce { op, axes, nan } => self.reduce(x, *op, axes, *nan),
             Prim::ArgReduce { op, axis } => self.arg_reduce(x, *op, *axis),
@@ -223,11 +231,11 @@ impl<D: Domain> Machine<'_, D> {
                 let bounds = (self.binding.eval(start)?, self.binding.eval(end)?);
                 layout::slice(x, *axis, bounds, *step)
             }
-            _ => Err("takes other operands".to_owned()),
+            _ => Err("takes other operands".into()),
         }
     }
 
-    fn reduce(&self, x: &ArrayOf<D>, op: ReduceOp, axes: &[usize], nan: NanRule) -> Result<DataOf<D>, String> {
+    fn reduce(&self, x: &ArrayOf<D>, op: ReduceOp, axes: &[usize], nan: NanRule) -> Result<DataOf<D>, Fault> {
         let (rows, count, length) = layout::rows(x, axes)?;
         Ok(match &*rows {
             Data::Float(v) => {
@@ -241,10 +249,10 @@ impl<D: Domain> Machine<'_, D> {
         })
     }
 
-    fn arg_reduce(&self, x: &ArrayOf<D>, op: ReduceOp, axis: usize) -> Result<DataOf<D>, String> {
+    fn arg_reduce(&self, x: &ArrayOf<D>, op: ReduceOp, axis: usize) -> Result<DataOf<D>, Fault> {
         let (rows, count, length) = layout::rows(x, &[axis])?;
         if length == 0 && count > 0 {
-            return Err(format!("axis {axis} of {:?} is empty", x.shape()));
+            return Err(format!("axis {axis} of {:?} is empty", x.shape()).into());
         }
         Ok(Data::Int(match &*rows {
             Data::Float(v) => (0..count).map(|i| self.domain.arg_floats(op, &v[i * length..][..length])).collect(),
@@ -254,13 +262,13 @@ impl<D: Domain> Machine<'_, D> {
         }))
     }
 
-    fn top_k(&self, x: &ArrayOf<D>, types: &[Type]) -> Result<Vec<ArrayOf<D>>, String> {
-        let [(dtype, shape), (index_dtype, index_shape)] = types else { return Err("has two results".to_owned()) };
+    fn top_k(&self, x: &ArrayOf<D>, types: &[Type]) -> Result<Vec<ArrayOf<D>>, Fault> {
+        let [(dtype, shape), (index_dtype, index_shape)] = types else { return Err("has two results".into()) };
         let (Some(&length), Some(&k)) = (x.shape().last(), shape.last()) else {
-            return Err("operand has no axis".to_owned());
+            return Err("operand has no axis".into());
         };
         if k > length {
-            return Err(format!("the {k} largest of {length}"));
+            return Err(format!("the {k} largest of {length}").into());
         }
         let count = x.len().checked_div(length).unwrap_or(0);
         let mut indices = Vec::new();
@@ -288,9 +296,9 @@ impl<D: Domain> Machine<'_, D> {
         Ok(vec![values, Array::new(*index_dtype, index_shape.clone(), Data::Int(indices))?])
     }
 
-    fn matmul(&self, a: &ArrayOf<D>, b: &ArrayOf<D>, transposed: bool, out: DType) -> Result<DataOf<D>, String> {
+    fn matmul(&self, a: &ArrayOf<D>, b: &ArrayOf<D>, transposed: bool, out: DType) -> Result<DataOf<D>, Fault> {
         let (&[ref batches @ .., m, k], &[ref b_batches @ .., b_rows, b_columns]) = (a.shape(), b.shape()) else {
-            return Err(format!("{:?} by {:?}", a.shape(), b.shape()));
+            return Err(format!("{:?} by {:?}", a.shape(), b.shape()).into());
         };
         let n = if transposed { b_rows } else { b_columns };
         let batches: usize = batches.iter().product();
@@ -316,7 +324,7 @@ impl<D: Domain> Machine<'_, D> {
                 let sums = Array::new(DType::I64, vec![values.len()], Data::Int(values))?;
                 self.domain.cast(&sums, CastTo { to: out, round: Rounding::NearestEven, saturate: false })
             }
-            _ => Err(format!("{dtype} does not multiply into {out}")),
+            _ => Err(format!("{dtype} does not multiply into {out}").into()),
         }
     }
 
@@ -327,15 +335,15 @@ impl<D: Domain> Machine<'_, D> {
         v: &ArrayOf<D>,
         mask: Option<&ArrayOf<D>>,
         attrs: &Sdpa,
-    ) -> Result<DataOf<D>, String> {
+    ) -> Result<DataOf<D>, Fault> {
         let (&[batches, heads, t, d], &[_, groups, u, _], &[.., e]) = (q.shape(), k.shape(), v.shape()) else {
-            return Err(format!("query {:?}, key {:?}", q.shape(), k.shape()));
+            return Err(format!("query {:?}, key {:?}", q.shape(), k.shape()).into());
         };
         let (Data::Float(qs), Data::Float(ks), Data::Float(vs)) = (q.data(), k.data(), v.data()) else {
-            return Err(format!("is not defined on {}", q.dtype()));
+            return Err(format!("is not defined on {}", q.dtype()).into());
         };
         if heads > 0 && (groups == 0 || heads % groups != 0) {
-            return Err(format!("{heads} query heads on {groups} key heads"));
+            return Err(format!("{heads} query heads on {groups} key heads").into());
         }
         let dtype = q.dtype();
         let bias = mask.map(|mask| self.bias(mask, &[batches, heads, t, u])).transpose()?;
@@ -353,7 +361,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// What a mask adds to each score.
-    fn bias(&self, mask: &ArrayOf<D>, scores: &[usize]) -> Result<Vec<D::Float>, String> {
+    fn bias(&self, mask: &ArrayOf<D>, scores: &[usize]) -> Result<Vec<D::Float>, Fault> {
         let domain = self.domain;
         let (seen, hidden) = (domain.float(0.0), domain.float(f64::NEG_INFINITY));
         let additive: Vec<D::Float> = match mask.data() {
@@ -386,6 +394,6 @@ fn check<D: Domain>(dtype: DType, shape: &[usize]) -> Result<(), NoMemory> {
 }
 
 /// Exactly `N` operands.
-fn take<'a, A, const N: usize>(operands: &[&'a A]) -> Result<[&'a A; N], String> {
-    <[&A; N]>::try_from(operands).map_err(|_| format!("takes {N} operands, got {}", operands.len()))
+fn take<'a, A, const N: usize>(operands: &[&'a A]) -> Result<[&'a A; N], Fault> {
+    <[&A; N]>::try_from(operands).map_err(|_| format!("takes {N} operands, got {}", operands.len()).into())
 }

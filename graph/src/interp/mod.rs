@@ -10,6 +10,7 @@
 
 mod bind;
 mod domain;
+mod fault;
 mod interval;
 mod layout;
 mod machine;

@@ -2,13 +2,12 @@
 //!
 //! Adjacent axes that every operand walks with one stride are merged, so that the innermost loop is as long as can be.
 
+use super::fault::Fault;
+
 /// A vector of a known length to come, or an error where it does not fit memory.
-pub(super) fn reserve<T>(count: usize) -> Result<Vec<T>, String> {
+pub(super) fn reserve<T>(count: usize) -> Result<Vec<T>, Fault> {
     let mut values = Vec::new();
-    values.try_reserve_exact(count).map_err(|_| {
-        let bytes = count.saturating_mul(size_of::<T>());
-        format!("no memory for {count} elements, which take {bytes} bytes")
-    })?;
+    values.try_reserve_exact(count).map_err(|_| Fault::Memory(count.saturating_mul(size_of::<T>())))?;
     Ok(values)
 }
 
@@ -22,7 +21,7 @@ pub(super) fn dense_strides(shape: &[usize]) -> Vec<usize> {
 }
 
 /// Strides that read a dense array of one shape as if broadcast to another.
-pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Result<Vec<usize>, String> {
+pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Result<Vec<usize>, Fault> {
     let refuse = || format!("{from:?} does not broadcast to {to:?}");
     let skip = to.len().checked_sub(from.len()).ok_or_else(refuse)?;
     let mut strides = dense_strides(from);
@@ -30,7 +29,7 @@ pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Result<Vec<usiz
         if extent == 1 {
             *stride = 0;
         } else if extent != target {
-            return Err(refuse());
+            return Err(refuse().into());
         }
     }
     strides.splice(0..0, std::iter::repeat_n(0, skip));
@@ -105,7 +104,7 @@ pub(super) struct Operand<'a, T> {
 }
 
 /// `f` of one operand.
-pub(super) fn zip1<A: Copy, R>(a: Operand<'_, A>, f: impl Fn(A) -> R) -> Result<Vec<R>, String> {
+pub(super) fn zip1<A: Copy, R>(a: Operand<'_, A>, f: impl Fn(A) -> R) -> Result<Vec<R>, Fault> {
     let mut out = reserve(a.data.len())?;
     out.extend(a.data.iter().map(|&x| f(x)));
     Ok(out)
@@ -117,7 +116,7 @@ pub(super) fn zip2<A: Copy, B: Copy, R>(
     a: Operand<'_, A>,
     b: Operand<'_, B>,
     f: impl Fn(A, B) -> R,
-) -> Result<Vec<R>, String> {
+) -> Result<Vec<R>, Fault> {
     let (sa, sb) = (broadcast_strides(a.shape, shape)?, broadcast_strides(b.shape, shape)?);
     let walk = Walk::new(shape, [&sa, &sb]);
     let mut out = reserve(walk.count)?;
@@ -141,7 +140,7 @@ pub(super) fn zip3<A: Copy, B: Copy, C: Copy, R>(
     shape: &[usize],
     (a, b, c): (Operand<'_, A>, Operand<'_, B>, Operand<'_, C>),
     f: impl Fn(A, B, C) -> R,
-) -> Result<Vec<R>, String> {
+) -> Result<Vec<R>, Fault> {
     let strides = [a.shape, b.shape, c.shape].map(|from| broadcast_strides(from, shape));
     let [sa, sb, sc] = strides;
     let (sa, sb, sc) = (sa?, sb?, sc?);
@@ -154,12 +153,7 @@ pub(super) fn zip3<A: Copy, B: Copy, C: Copy, R>(
 }
 
 /// The elements of a strided view, starting at `offset`.
-pub(super) fn strided<T: Copy>(
-    data: &[T],
-    shape: &[usize],
-    strides: &[usize],
-    offset: usize,
-) -> Result<Vec<T>, String> {
+pub(super) fn strided<T: Copy>(data: &[T], shape: &[usize], strides: &[usize], offset: usize) -> Result<Vec<T>, Fault> {
     let walk = Walk::new(shape, [strides]);
     let mut out = reserve(walk.count)?;
     walk.rows(|[base], n, [stride]| match stride {
@@ -168,4 +162,17 @@ pub(super) fn strided<T: Copy>(
         _ => out.extend((0..n).map(|l| data[offset + base + l * stride])),
     });
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_counted() {
+        let elements = isize::MAX as usize / 8;
+        assert_eq!(reserve::<f64>(elements).err(), Some(Fault::Memory(elements * 8)));
+        assert_eq!(reserve::<f64>(usize::MAX).err(), Some(Fault::Memory(usize::MAX)));
+        assert!(reserve::<f64>(3).is_ok_and(|values| values.capacity() >= 3));
+    }
 }

@@ -7,6 +7,7 @@ use fusewright_abi::DType;
 use super::arith::absolute;
 use super::{IntRange, Interval, Intervals};
 use crate::interp::domain::CastTo;
+use crate::interp::fault::Fault;
 use crate::interp::walk::reserve;
 use crate::num;
 use crate::prim::Rounding;
@@ -49,7 +50,7 @@ pub(super) fn between(lo: f64, hi: f64, dtype: DType) -> Interval {
     if a <= b { Interval { lo: a, hi: b, nan: false } } else { to_nearest(dtype, Interval { lo, hi, nan: false }) }
 }
 
-pub(super) fn cast(x: &Intervals, cast: CastTo) -> Result<Ranges, String> {
+pub(super) fn cast(x: &Intervals, cast: CastTo) -> Result<Ranges, Fault> {
     let CastTo { to, round: rounding, saturate } = cast;
     let from = x.dtype();
     Ok(match x.data() {
@@ -161,7 +162,7 @@ fn code_range_int(dtype: DType, x: IntRange) -> Option<(u64, u64)> {
     (a <= b && ((a ^ b) >> (dtype.bits() - 1)) == 0).then_some((a, b))
 }
 
-fn codes(x: &Intervals) -> Result<Vec<Option<(u64, u64)>>, String> {
+fn codes(x: &Intervals) -> Result<Vec<Option<(u64, u64)>>, Fault> {
     let mut out = reserve(x.len())?;
     match x.data() {
         Data::Float(v) => out.extend(v.iter().map(|&v| code_range_float(x.dtype(), v))),
@@ -170,7 +171,7 @@ fn codes(x: &Intervals) -> Result<Vec<Option<(u64, u64)>>, String> {
     Ok(out)
 }
 
-fn from_codes(codes: Vec<Option<(u64, u64)>>, to: DType) -> Result<Ranges, String> {
+fn from_codes(codes: Vec<Option<(u64, u64)>>, to: DType) -> Result<Ranges, Fault> {
     let same_sign = |a: u64, b: u64| to == DType::F8E8M0 || ((a ^ b) >> (to.bits() - 1)) & 1 == 0;
     if to.is_float() {
         let mut out = reserve(codes.len())?;
@@ -194,11 +195,11 @@ fn from_codes(codes: Vec<Option<(u64, u64)>>, to: DType) -> Result<Ranges, Strin
     Ok(Data::Int(out))
 }
 
-pub(super) fn bitcast(x: &Intervals, to: DType) -> Result<Ranges, String> {
+pub(super) fn bitcast(x: &Intervals, to: DType) -> Result<Ranges, Fault> {
     from_codes(codes(x)?, to)
 }
 
-pub(super) fn pack(x: &Intervals, ways: usize, to: DType) -> Result<Ranges, String> {
+pub(super) fn pack(x: &Intervals, ways: usize, to: DType) -> Result<Ranges, Fault> {
     let bits = x.dtype().bits();
     let all = (0, num::encode_int(DType::U64, -1) >> (64 - bits));
     let join = |codes: &[Option<(u64, u64)>]| {

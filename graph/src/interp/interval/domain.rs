@@ -5,6 +5,7 @@ use fusewright_abi::DType;
 use super::{IntRange, Interval, Intervals, arith, convert, int, product, reduce};
 use crate::interp::Host;
 use crate::interp::domain::{Call, CastTo, Domain, Head, Product};
+use crate::interp::fault::Fault;
 use crate::interp::point::{arity, floats, ints};
 use crate::interp::walk::{zip1, zip2, zip3};
 use crate::prim::{AllReduce, NanRule, ReduceOp};
@@ -42,14 +43,14 @@ impl Domain for Ranges<'_> {
         int::join(dtype, a, b)
     }
 
-    fn map(&self, f: ScalarFn, operands: &[&Intervals], shape: &[usize]) -> Result<Elements, String> {
+    fn map(&self, f: ScalarFn, operands: &[&Intervals], shape: &[usize]) -> Result<Elements, Fault> {
         if f == ScalarFn::Select {
             return select(f, operands, shape);
         }
         let first = operands.first().ok_or("takes operands")?;
         let dtype = first.dtype();
         match (first.data(), f.spec().yields) {
-            (Data::Int(_), _) if f.eval_int(&[1, 1, 1]).is_none() => Err(format!("is not defined on {dtype}")),
+            (Data::Int(_), _) if f.eval_int(&[1, 1, 1]).is_none() => Err(format!("is not defined on {dtype}").into()),
             (Data::Int(_), _) => int_map(f, dtype, operands, shape).map(Data::Int),
             (Data::Float(_), Yields::Bool) => {
                 let [a, b] = arity(f, operands)?;
@@ -60,15 +61,15 @@ impl Domain for Ranges<'_> {
         }
     }
 
-    fn cast(&self, x: &Intervals, cast: CastTo) -> Result<Elements, String> {
+    fn cast(&self, x: &Intervals, cast: CastTo) -> Result<Elements, Fault> {
         convert::cast(x, cast)
     }
 
-    fn bitcast(&self, x: &Intervals, to: DType) -> Result<Elements, String> {
+    fn bitcast(&self, x: &Intervals, to: DType) -> Result<Elements, Fault> {
         convert::bitcast(x, to)
     }
 
-    fn pack(&self, x: &Intervals, ways: usize, to: DType) -> Result<Elements, String> {
+    fn pack(&self, x: &Intervals, ways: usize, to: DType) -> Result<Elements, Fault> {
         convert::pack(x, ways, to)
     }
 
@@ -124,29 +125,29 @@ impl Domain for Ranges<'_> {
         Array::new(tensor.dtype(), tensor.shape().to_vec(), data).expect("one range for each element")
     }
 
-    fn opaque(&self, call: Call<'_, Intervals>) -> Result<Vec<Intervals>, String> {
+    fn opaque(&self, call: Call<'_, Intervals>) -> Result<Vec<Intervals>, Fault> {
         let Call { target, attrs, operands, results } = call;
-        let points: Result<Vec<Tensor>, String> = operands.iter().map(|x| lower(x)).collect();
-        let points = points.map_err(|message| format!("`{target}`: {message}"))?;
+        let points: Result<Vec<Tensor>, Fault> = operands.iter().map(|x| lower(x)).collect();
+        let points = points.map_err(|fault| fault.about(target))?;
         let operands: Vec<&Tensor> = points.iter().collect();
         let got = Call { target, attrs, operands: &operands, results }.on(self.host)?;
         Ok(got.iter().map(|tensor| self.lift(tensor)).collect())
     }
 
-    fn all_reduce(&self, all: &AllReduce, x: &Intervals) -> Result<Intervals, String> {
+    fn all_reduce(&self, all: &AllReduce, x: &Intervals) -> Result<Intervals, Fault> {
         match lower(x) {
             Ok(point) => Ok(self.lift(&self.host.all_reduce(all, &point)?)),
-            Err(message) if all.op == ReduceOp::Mul => Err(message),
+            Err(fault) if all.op == ReduceOp::Mul => Err(fault),
             // Ends of ranges may be combined as such: a sum or an extreme is monotone in each term.
-            Err(message) => {
-                let ends = |end: fn(&Interval) -> f64| {
-                    let values = x.floats().ok_or(message.as_str())?.iter().map(end).collect();
+            Err(fault) => {
+                let ends = |end: fn(&Interval) -> f64| -> Result<Tensor, Fault> {
+                    let values = x.floats().ok_or_else(|| fault.clone())?.iter().map(end).collect();
                     let ends = Tensor::from_f64(x.dtype(), x.shape(), values)?;
-                    self.host.all_reduce(all, &ends)
+                    Ok(self.host.all_reduce(all, &ends)?)
                 };
                 let (lo, hi) = (ends(|x| x.lo)?, ends(|x| x.hi)?);
                 let (Some(lo), Some(hi), Some(was)) = (lo.floats(), hi.floats(), x.floats()) else {
-                    return Err(message);
+                    return Err(fault);
                 };
                 let join = |((&lo, &hi), was): ((&f64, &f64), &Interval)| Interval::of(&[lo, hi]).with_nan(was.nan);
                 let data = Data::Float(lo.iter().zip(hi).zip(was).map(join).collect());
@@ -157,7 +158,7 @@ impl Domain for Ranges<'_> {
 }
 
 /// The tensor, if every range is a single value.
-fn lower(x: &Intervals) -> Result<Tensor, String> {
+fn lower(x: &Intervals) -> Result<Tensor, Fault> {
     let several = || "takes single values, and an operand has ranges".to_owned();
     let data = match x.data() {
         Data::Float(v) => Data::Float(v.iter().map(|x| x.single()).collect::<Option<_>>().ok_or_else(several)?),
@@ -166,7 +167,7 @@ fn lower(x: &Intervals) -> Result<Tensor, String> {
     Ok(Array::new(x.dtype(), x.shape().to_vec(), data)?)
 }
 
-fn float_map(f: ScalarFn, dtype: DType, operands: &[&Intervals], shape: &[usize]) -> Result<Vec<Interval>, String> {
+fn float_map(f: ScalarFn, dtype: DType, operands: &[&Intervals], shape: &[usize]) -> Result<Vec<Interval>, Fault> {
     match f.arity() {
         1 => {
             let [a] = arity(f, operands)?;
@@ -183,7 +184,7 @@ fn float_map(f: ScalarFn, dtype: DType, operands: &[&Intervals], shape: &[usize]
     }
 }
 
-fn int_map(f: ScalarFn, dtype: DType, operands: &[&Intervals], shape: &[usize]) -> Result<Vec<IntRange>, String> {
+fn int_map(f: ScalarFn, dtype: DType, operands: &[&Intervals], shape: &[usize]) -> Result<Vec<IntRange>, Fault> {
     match f.arity() {
         1 => {
             let [a] = arity(f, operands)?;
@@ -193,11 +194,11 @@ fn int_map(f: ScalarFn, dtype: DType, operands: &[&Intervals], shape: &[usize]) 
             let [a, b] = arity(f, operands)?;
             zip2(shape, ints(a)?, ints(b)?, |x, y| int::apply(f, dtype, &[x, y]))
         }
-        _ => Err(format!("is not defined on {dtype}")),
+        _ => Err(format!("is not defined on {dtype}").into()),
     }
 }
 
-fn select(f: ScalarFn, operands: &[&Intervals], shape: &[usize]) -> Result<Elements, String> {
+fn select(f: ScalarFn, operands: &[&Intervals], shape: &[usize]) -> Result<Elements, Fault> {
     let [condition, a, b] = arity(f, operands)?;
     let (condition, dtype) = (ints(condition)?, a.dtype());
     Ok(if a.floats().is_some() {

@@ -3,6 +3,7 @@
 use fusewright_abi::DType;
 
 use super::{arity, floats, ints};
+use crate::interp::fault::Fault;
 use crate::interp::walk::{zip1, zip2, zip3};
 use crate::num;
 use crate::prim::Rounding;
@@ -31,7 +32,7 @@ macro_rules! rounded {
     };
 }
 
-pub(super) fn map(f: ScalarFn, operands: &[&Tensor], shape: &[usize]) -> Result<Elements, String> {
+pub(super) fn map(f: ScalarFn, operands: &[&Tensor], shape: &[usize]) -> Result<Elements, Fault> {
     if f == ScalarFn::Select {
         return select(f, operands, shape);
     }
@@ -55,7 +56,7 @@ fn float_map(
     operands: &[&Tensor],
     shape: &[usize],
     round: impl Fn(f64) -> f64,
-) -> Result<Vec<f64>, String> {
+) -> Result<Vec<f64>, Fault> {
     match f.arity() {
         1 => {
             let [a] = arity(f, operands)?;
@@ -83,9 +84,9 @@ fn float_map(
     }
 }
 
-fn int_map(f: ScalarFn, dtype: DType, operands: &[&Tensor], shape: &[usize]) -> Result<Elements, String> {
+fn int_map(f: ScalarFn, dtype: DType, operands: &[&Tensor], shape: &[usize]) -> Result<Elements, Fault> {
     if f.eval_int(&[1, 1, 1]).is_none() {
-        return Err(format!("is not defined on {dtype}"));
+        return Err(format!("is not defined on {dtype}").into());
     }
     Ok(Data::Int(match f.arity() {
         1 => {
@@ -96,11 +97,11 @@ fn int_map(f: ScalarFn, dtype: DType, operands: &[&Tensor], shape: &[usize]) -> 
             let [a, b] = arity(f, operands)?;
             zip2(shape, ints(a)?, ints(b)?, |x, y| int_fn(f, dtype, &[x, y]))?
         }
-        _ => return Err(format!("is not defined on {dtype}")),
+        _ => return Err(format!("is not defined on {dtype}").into()),
     }))
 }
 
-fn select(f: ScalarFn, operands: &[&Tensor], shape: &[usize]) -> Result<Elements, String> {
+fn select(f: ScalarFn, operands: &[&Tensor], shape: &[usize]) -> Result<Elements, Fault> {
     let [condition, a, b] = arity(f, operands)?;
     let condition = ints(condition)?;
     Ok(if a.floats().is_some() {

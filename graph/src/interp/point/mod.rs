@@ -9,6 +9,7 @@ use fusewright_abi::DType;
 use super::Host;
 use super::domain::{Call, CastTo, Domain, Head, Product};
 use super::walk::{Operand, reserve, zip1};
+use crate::interp::fault::Fault;
 use crate::num;
 use crate::prim::{AllReduce, NanRule, ReduceOp, Rounding};
 use crate::scalar::ScalarFn;
@@ -47,11 +48,11 @@ impl Domain for Points<'_> {
         b
     }
 
-    fn map(&self, f: ScalarFn, operands: &[&Tensor], shape: &[usize]) -> Result<Data<f64, i64>, String> {
+    fn map(&self, f: ScalarFn, operands: &[&Tensor], shape: &[usize]) -> Result<Data<f64, i64>, Fault> {
         map::map(f, operands, shape)
     }
 
-    fn cast(&self, x: &Tensor, cast: CastTo) -> Result<Data<f64, i64>, String> {
+    fn cast(&self, x: &Tensor, cast: CastTo) -> Result<Data<f64, i64>, Fault> {
         let CastTo { to, round, saturate } = cast;
         let from = x.dtype();
         Ok(match x.data() {
@@ -74,11 +75,11 @@ impl Domain for Points<'_> {
         })
     }
 
-    fn bitcast(&self, x: &Tensor, to: DType) -> Result<Data<f64, i64>, String> {
+    fn bitcast(&self, x: &Tensor, to: DType) -> Result<Data<f64, i64>, Fault> {
         from_codes(codes(x)?, to)
     }
 
-    fn pack(&self, x: &Tensor, ways: usize, to: DType) -> Result<Data<f64, i64>, String> {
+    fn pack(&self, x: &Tensor, ways: usize, to: DType) -> Result<Data<f64, i64>, Fault> {
         let bits = x.dtype().bits();
         let join = |codes: &[u64]| codes.iter().rev().fold(0, |word, code| word << bits | code);
         from_codes(codes(x)?.chunks_exact(ways).map(join).collect(), to)
@@ -155,16 +156,16 @@ impl Domain for Points<'_> {
         tensor.clone()
     }
 
-    fn opaque(&self, call: Call<'_, Tensor>) -> Result<Vec<Tensor>, String> {
+    fn opaque(&self, call: Call<'_, Tensor>) -> Result<Vec<Tensor>, Fault> {
         call.on(self.host)
     }
 
-    fn all_reduce(&self, all: &AllReduce, x: &Tensor) -> Result<Tensor, String> {
+    fn all_reduce(&self, all: &AllReduce, x: &Tensor) -> Result<Tensor, Fault> {
         let y = self.host.all_reduce(all, x)?;
         if y.dtype() == x.dtype() && y.shape() == x.shape() {
             return Ok(y);
         }
-        Err(format!("the host returned {}{:?} for {}{:?}", y.dtype(), y.shape(), x.dtype(), x.shape()))
+        Err(format!("the host returned {}{:?} for {}{:?}", y.dtype(), y.shape(), x.dtype(), x.shape()).into())
     }
 }
 
@@ -193,7 +194,7 @@ pub(super) fn sum(row: &[f64]) -> f64 {
 }
 
 /// The bits of each element.
-pub(super) fn codes(x: &Tensor) -> Result<Vec<u64>, String> {
+pub(super) fn codes(x: &Tensor) -> Result<Vec<u64>, Fault> {
     let mut out = reserve(x.len())?;
     match x.data() {
         Data::Float(v) => out.extend(v.iter().map(|&v| num::encode(x.dtype(), v))),
@@ -202,7 +203,7 @@ pub(super) fn codes(x: &Tensor) -> Result<Vec<u64>, String> {
     Ok(out)
 }
 
-fn from_codes(codes: Vec<u64>, to: DType) -> Result<Data<f64, i64>, String> {
+fn from_codes(codes: Vec<u64>, to: DType) -> Result<Data<f64, i64>, Fault> {
     let codes = codes.into_iter();
     Ok(if to.is_float() {
         let mut out = reserve(codes.len())?;
@@ -216,18 +217,18 @@ fn from_codes(codes: Vec<u64>, to: DType) -> Result<Data<f64, i64>, String> {
 }
 
 /// A view of a float operand, or an error naming the dtype.
-pub(super) fn floats<'a, F, I>(x: &'a Array<F, I>) -> Result<Operand<'a, F>, String> {
+pub(super) fn floats<'a, F, I>(x: &'a Array<F, I>) -> Result<Operand<'a, F>, Fault> {
     let data = x.floats().ok_or_else(|| format!("is not defined on {}", x.dtype()))?;
     Ok(Operand { data, shape: x.shape() })
 }
 
 /// A view of an integer or boolean operand, or an error naming the dtype.
-pub(super) fn ints<'a, F, I>(x: &'a Array<F, I>) -> Result<Operand<'a, I>, String> {
+pub(super) fn ints<'a, F, I>(x: &'a Array<F, I>) -> Result<Operand<'a, I>, Fault> {
     let data = x.ints().ok_or_else(|| format!("is not defined on {}", x.dtype()))?;
     Ok(Operand { data, shape: x.shape() })
 }
 
 /// The operands of an elementwise function, one for each of its parameters.
-pub(super) fn arity<A, const N: usize>(f: ScalarFn, operands: &[A]) -> Result<&[A; N], String> {
-    <&[A; N]>::try_from(operands).map_err(|_| format!("{} takes {N} operands, got {}", f.name(), operands.len()))
+pub(super) fn arity<A, const N: usize>(f: ScalarFn, operands: &[A]) -> Result<&[A; N], Fault> {
+    <&[A; N]>::try_from(operands).map_err(|_| format!("{} takes {N} operands, got {}", f.name(), operands.len()).into())
 }
