@@ -83,6 +83,22 @@ pub(crate) fn matmul(shape: MatMulShape, a: &[f32], b: &[f32]) -> Vec<f32> {
     c
 }
 
+/// The product of `[m, k]` rows with the `[k, n]` matrices of their groups: row `i` is in the first group with `i` before
+/// its end, and zero if there is none.
+pub(crate) fn grouped_matmul([m, k, n]: [usize; 3], rows: &[f32], matrices: &[f32], ends: &[i64]) -> Vec<f32> {
+    let mut c = Vec::with_capacity(m * n);
+    for (group, &end) in ends.iter().enumerate() {
+        let begin = c.len().checked_div(n).unwrap_or(m);
+        let end = usize::try_from(end).unwrap_or(0).min(m);
+        if end > begin {
+            let shape = MatMulShape { batch: 1, batched_b: false, m: end - begin, k, n, transpose_b: false };
+            c.extend(matmul(shape, &rows[begin * k..end * k], &matrices[group * k * n..][..k * n]));
+        }
+    }
+    c.resize(m * n, 0.0);
+    c
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,5 +117,15 @@ mod tests {
         }
         let exact: f64 = (0..k).map(|i| f64::from(a[i]) * f64::from(b[i])).sum();
         assert!((f64::from(all[0]) - exact).abs() < 1e-5);
+    }
+
+    #[test]
+    fn rows_meet_the_matrix_of_their_group() {
+        let rows: Vec<f32> = (0..5).flat_map(|i| [i as f32, 1.0]).collect();
+        let matrices = [1.0, 0.0, 10.0, 0.5, 2.0, 100.0];
+        // Groups of two rows, none, and two; the fifth row is in none.
+        let product = grouped_matmul([5, 2, 1], &rows, &matrices, &[2, 1, 4]);
+        assert_eq!(product, [0.0, 1.0, 104.0, 106.0, 0.0]);
+        assert_eq!(grouped_matmul([2, 2, 0], &rows[..4], &[], &[1, 2]), [0.0f32; 0]);
     }
 }

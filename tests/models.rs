@@ -147,7 +147,7 @@ fn collectives_of_one_rank_wait_for_nobody() {
 /// op and decomposed.
 #[test]
 fn single_ops_give_what_eager_pytorch_gives() {
-    for name in ["ops_bf16", "ops_f16", "ops_f32", "ops_ints"] {
+    for name in ["ops_bf16", "ops_f16", "ops_f32", "ops_ints", "ops_kinds"] {
         for form in FORMS {
             let graph = open(name, form);
             let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));

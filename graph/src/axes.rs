@@ -82,7 +82,9 @@ impl AxisMap {
     pub fn with_padded_rows(graph: &Graph) -> Result<AxisMap, AxisError> {
         let mut map = AxisMap::analyse(graph, AxisMap { keeps_padded: true, ..AxisMap::default() })?;
         for (node, short, long) in map.padded.clone() {
-            match (&map.resolve(&short)[..], &long[..]) {
+            match (&map.resolve(&short)[..], &map.resolve(&long)[..]) {
+                // Another node may pad the same axis.
+                (&[short], &[long]) if short == long => {}
                 (&[short], &[long]) => map.axes[short.0 as usize].1 = State::Same(long),
                 _ => return Err(AxisError { node, message: "pads a dim of several axes".to_owned() }),
             }
@@ -289,6 +291,7 @@ impl AxisMap {
             | Prim::SizeOf(_)
             | Prim::Iota { .. }
             | Prim::MatMul { .. }
+            | Prim::GroupedMatMul { .. }
             | Prim::Sdpa(_)
             | Prim::Opaque { .. } => {
                 node.results.iter().map(|&r| graph.ty(r).shape.iter().map(|e| self.fresh(e)).collect()).collect()
@@ -456,6 +459,21 @@ mod tests {
         assert_eq!(map.dims(r)[1..], [vec![lanes[0]], vec![]]);
         let reduced: Vec<_> = map.reduced().collect();
         assert_eq!(reduced, [(NodeId(2), vec![lanes[1]])]);
+    }
+
+    #[test]
+    fn an_axis_that_two_nodes_pad_is_one_axis() {
+        let b = Builder::new("g");
+        let [x, y] = ["x", "y"].map(|name| b.input(name, TensorType::new(F32, shape(&[12]))));
+        b.output(b.add(x, y).expect("add"));
+        let zero = b.float(F32, 0.0).expect("zero");
+        let fill = b.prim(Prim::Expand { shape: vec![Dim::constant(3), Dim::constant(12)] }, &[zero]).expect("fill");
+        let [long, other] = [x, y].map(|v| b.cat(&[v, fill], 0).expect("cat"));
+        b.output(b.mul(long, other).expect("mul"));
+        let map = AxisMap::with_padded_rows(&b.finish()).expect("axes");
+        assert!(map.has_padded_rows());
+        assert_eq!(map.dims(x)[0], map.dims(other)[0]);
+        assert_eq!(map.dims(long), map.dims(y));
     }
 
     #[test]

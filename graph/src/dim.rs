@@ -1,13 +1,18 @@
 //! Symbolic extents: integer polynomials over named symbols and a few closed functions.
 //!
 //! Two dims are equal as values exactly when their normal forms are equal, so `s*96*128 == s*12288` holds by
-//! construction. The normal form is a sum of terms, each a coefficient times a sorted product of atoms.
+//! construction. The normal form is a sum of terms, each a coefficient times a sorted product of atoms; quotients and
+//! remainders by known numbers have normal forms of their own (`dim/quotient.rs`).
 //! Coefficient arithmetic saturates: a saturated extent fails later against real memory, it never wraps.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Add, Mul, Sub};
 use std::sync::Arc;
+
+mod quotient;
+
+pub(crate) use quotient::without_quotients;
 
 /// An extent, stride or offset: an integer polynomial over symbols.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -128,14 +133,13 @@ impl Dim {
         {
             return Dim::constant(value);
         }
-        match function {
-            DimFn::FloorDiv => {
-                if let Some(quotient) = a.exact_div(b) {
-                    return quotient;
-                }
-            }
-            DimFn::Mod if a.exact_div(b).is_some() => return Dim::constant(0),
-            DimFn::Max | DimFn::Min if a == b => return a.clone(),
+        let known = b.as_const().filter(|divisor| *divisor > 0);
+        match (function, known) {
+            (DimFn::FloorDiv, _) if let Some(exact) = a.exact_div(b) => return exact,
+            (DimFn::Mod, _) if a.exact_div(b).is_some() => return Dim::constant(0),
+            (DimFn::FloorDiv, Some(divisor)) => return quotient::floor_div(a, divisor),
+            (DimFn::Mod, Some(divisor)) => return quotient::remainder(a, divisor),
+            (DimFn::Max | DimFn::Min, _) if a == b => return a.clone(),
             _ => {}
         }
         Dim::atom(Atom::Function(function, a.clone(), b.clone()))
@@ -364,7 +368,7 @@ impl Dim {
             }
         }
         merged.retain(|term| term.coefficient != 0);
-        Dim(merged.into())
+        quotient::rejoined(Dim(merged.into()))
     }
 }
 

@@ -3,8 +3,9 @@
 //! Bounds are conservative: every value that the dim can take lies inside. Values beyond ±2^100 count as unbounded.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
-use crate::dim::{Dim, DimFn, DimFold};
+use crate::dim::{Dim, DimFn, DimFold, without_quotients};
 use crate::graph::Symbol;
 
 const FAR: i128 = 1 << 100;
@@ -42,7 +43,64 @@ impl<'g> Ranges<'g> {
     }
 
     pub(crate) fn bounds(&mut self, dim: &Dim) -> Result<Bounds, ZeroDivisor> {
-        dim.fold(self)
+        let plain = dim.fold(self)?;
+        let Some((larger, least, greatest)) = without_quotients(dim) else { return Ok(plain) };
+        let larger = larger.fold(self)?;
+        // What is unbounded stays so, whatever is taken from it.
+        let min = if larger.min == -FAR { -FAR } else { larger.min - greatest };
+        let max = if larger.max == FAR { FAR } else { larger.max - least };
+        Ok(Bounds::new(plain.min.max(min), plain.max.min(max)))
+    }
+}
+
+/// A dim in which functions that have one value under the declared ranges are that value, and of two extents of which
+/// one is never the larger the other is left.
+pub(crate) fn simplified(dim: &Dim, symbols: &[Symbol]) -> Dim {
+    let Ok(simple) = dim.fold(&mut Simplifier(Ranges::new(symbols)));
+    simple
+}
+
+struct Simplifier<'g>(Ranges<'g>);
+
+impl Simplifier<'_> {
+    fn never_negative(&mut self, dim: &Dim) -> bool {
+        self.0.bounds(dim).is_ok_and(|bounds| bounds.min >= 0)
+    }
+}
+
+impl DimFold for Simplifier<'_> {
+    type Value = Dim;
+    type Error = Infallible;
+
+    fn constant(&mut self, value: i64) -> Result<Dim, Infallible> {
+        Ok(Dim::constant(value))
+    }
+
+    fn symbol(&mut self, name: &str) -> Result<Dim, Infallible> {
+        Ok(Dim::symbol(name))
+    }
+
+    fn add(&mut self, a: Dim, b: Dim) -> Result<Dim, Infallible> {
+        Ok(&a + &b)
+    }
+
+    fn mul(&mut self, a: Dim, b: Dim) -> Result<Dim, Infallible> {
+        Ok(&a * &b)
+    }
+
+    fn function(&mut self, f: DimFn, a: Dim, b: Dim) -> Result<Dim, Infallible> {
+        let (over, under) = (self.never_negative(&(&a - &b)), self.never_negative(&(&b - &a)));
+        let value = Dim::function(f, &a, &b);
+        Ok(match f {
+            DimFn::Max if over => a,
+            DimFn::Max if under => b,
+            DimFn::Min if under => a,
+            DimFn::Min if over => b,
+            _ => match self.0.bounds(&value) {
+                Ok(Bounds { min, max }) if min == max => i64::try_from(min).map_or(value, Dim::constant),
+                _ => value,
+            },
+        })
     }
 }
 
@@ -105,7 +163,15 @@ mod tests {
             min,
             max: Some(max),
         });
-        let texts = ["a*b - c", "floordiv(a, c)", "mod(a*2, c) + b", "max(a, b)*min(b, c)", "floordiv(7 - a*a, c + b)"];
+        let texts = [
+            "floordiv(a*3 + b, 4)*8 - a*6 + c",
+            "a - floordiv(a, 2)*2",
+            "a*b - c",
+            "floordiv(a, c)",
+            "mod(a*2, c) + b",
+            "max(a, b)*min(b, c)",
+            "floordiv(7 - a*a, c + b)",
+        ];
         for text in texts {
             let dim: Dim = text.parse().unwrap_or_else(|e| panic!("{e}"));
             let bounds = Ranges::new(&symbols).bounds(&dim).unwrap_or_else(|e| panic!("{e:?}"));
@@ -125,8 +191,25 @@ mod tests {
             }
             assert!(bounds.min <= seen.min && seen.max <= bounds.max, "{text}: {bounds:?} {seen:?}");
         }
+        let padding: Dim = "floordiv(a + 7, 8)*8 - a".parse().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(Ranges::new(&[]).bounds(&padding), Ok(Bounds { min: 0, max: 7 }));
         let zero = Dim::function(DimFn::Mod, &Dim::symbol("a"), &Dim::constant(0));
         assert_eq!(Ranges::new(&symbols).bounds(&zero), Err(ZeroDivisor));
         assert!(Ranges::new(&[]).bounds(&Dim::symbol("x")).is_ok_and(|b| b.max == FAR));
+    }
+
+    #[test]
+    fn ranges_decide_functions() {
+        let symbols = [Symbol { name: "s".into(), min: 2, max: Some(64) }];
+        for (text, simple) in [
+            ("floordiv(s + 63, 64)*64", "64"),
+            ("max(1, s)*3", "s*3"),
+            ("min(s, 65) + max(s, 5)", "s + max(s, 5)"),
+            ("mod(s, 65)", "mod(s, 65)"),
+            ("max(floordiv(s + 63, 64), t)", "max(1, t)"),
+        ] {
+            let dim: Dim = text.parse().unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(simplified(&dim, &symbols).to_string(), simple, "{text}");
+        }
     }
 }

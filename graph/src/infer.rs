@@ -102,6 +102,7 @@ impl Rule<'_> {
             }
             Prim::Pack { ways, to } => self.pack(*ways, *to),
             Prim::MatMul { transpose_b, out } => self.matmul(*transpose_b, *out),
+            Prim::GroupedMatMul { out } => self.grouped_matmul(*out),
             Prim::Sdpa(_) => self.sdpa(),
             Prim::AllReduce(all) => {
                 let [x] = self.take()?;
@@ -199,6 +200,18 @@ impl Rule<'_> {
         ensure(a_mk[1] == *k && (batch_b.is_empty() || batch_a == batch_b), mismatch)?;
         let shape = batch_a.iter().chain([&a_mk[0], n]).cloned();
         Ok(TensorType::new(out, shape))
+    }
+
+    fn grouped_matmul(&self, out: DType) -> Result<TensorType, String> {
+        let [x, w, ends] = self.take()?;
+        let fits = match (x.shape.as_slice(), w.shape.as_slice(), ends.shape.as_slice()) {
+            ([_, k], [e, rows, _], [groups]) => k == rows && e == groups && x.dtype == w.dtype,
+            _ => false,
+        };
+        ensure(fits && ends.dtype.is_int() && ends.dtype != DType::Bool, || {
+            format!("{x} by {w}, groups ending at {ends}")
+        })?;
+        Ok(TensorType::new(out, [x.shape[0].clone(), w.shape[2].clone()]))
     }
 
     fn sdpa(&self) -> Result<TensorType, String> {

@@ -327,6 +327,12 @@ pub enum Prim {
         /// Result dtype.
         out: DType,
     },
+    /// `(x[M, K], w[E, K, N], ends[E]) → out[M, N]`: row `m` of `x` times the matrix of its group, which is the first
+    /// `e` with `m < ends[e]`; zero where there is none. Sums of products as in `MatMul`.
+    GroupedMatMul {
+        /// Result dtype.
+        out: DType,
+    },
     /// `(q[b, h, t, d], k[b, g, u, d], v[b, g, u, e]) → T[b, h, t, e]`: attention; query head i uses key head
     /// `i / (h / g)`. Computed in at least f32; unless `wide`, the probabilities may be rounded to `T`. A fourth
     /// operand is a mask that broadcasts to `[b, h, t, u]`: of `bool`, true where the key is seen; of floats, added to
@@ -366,6 +372,7 @@ impl Prim {
             | Prim::Scatter { .. }
             | Prim::Pack { .. }
             | Prim::MatMul { .. }
+            | Prim::GroupedMatMul { .. }
             | Prim::Sdpa(_)
             | Prim::AllReduce(_) => Vec::new(),
         }
@@ -392,6 +399,7 @@ impl Prim {
             Prim::Scatter { .. } => "scatter",
             Prim::Pack { .. } => "pack",
             Prim::MatMul { .. } => "matmul",
+            Prim::GroupedMatMul { .. } => "grouped_matmul",
             Prim::Sdpa(_) => "sdpa",
             Prim::AllReduce(_) => "all_reduce",
             Prim::Opaque { .. } => "opaque",

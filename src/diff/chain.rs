@@ -74,7 +74,7 @@ impl<'f> Chain<'f> {
                     let body = single(graph, node).map_err(|e| Difference::new("expanding fails", e))?;
                     let (inputs, outputs) = (node.operands.clone(), node.results.clone());
                     let work = match &node.op {
-                        Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_)) => library(&body)?,
+                        Op::Prim(Prim::MatMul { .. } | Prim::GroupedMatMul { .. } | Prim::Sdpa(_)) => library(&body)?,
                         _ => Work::Reference(body),
                     };
                     steps.push(Step { work, inputs, outputs });

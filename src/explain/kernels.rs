@@ -137,7 +137,7 @@ fn instead(step: &Step, fallbacks: &[Fallback]) -> Option<Instead> {
         Work::View | Work::Constant(_) => return None,
         Work::Kernel(_) => "kernel",
         Work::Copy => "copy",
-        Work::MatMul { .. } => "matrix product",
+        Work::MatMul { .. } | Work::GroupedMatMul => "matrix product",
         Work::Attention(_) => "attention",
         Work::Reference(_) => "reference",
     };

@@ -111,7 +111,7 @@ impl Drawing {
     fn node(&mut self, fused: &Fused, step: usize, node: NodeId) {
         let node = fused.graph.node(node);
         let class = match &node.op {
-            Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_)) => "library",
+            Op::Prim(Prim::MatMul { .. } | Prim::GroupedMatMul { .. } | Prim::Sdpa(_)) => "library",
             Op::Prim(Prim::Opaque { .. }) => "reference",
             _ => "single",
         };

@@ -203,6 +203,9 @@ impl Build<'_> {
                 let widened = self.widened(node.operands[1])?;
                 return Ok(Work::MatMul { transpose_b: *transpose_b, widened });
             }
+            Op::Prim(Prim::GroupedMatMul { .. }) if node.operands[..2].iter().all(|&v| self.multiplies(v)) => {
+                return Ok(Work::GroupedMatMul);
+            }
             Op::Prim(Prim::Sdpa(sdpa)) if node.operands.iter().enumerate().all(|(i, &v)| self.attends(i, v)) => {
                 return Ok(Work::Attention(sdpa.clone()));
             }

@@ -155,7 +155,8 @@ pub(crate) fn lay_out(graph: &Graph, mut steps: Vec<Step>) -> (Vec<Step>, Layout
             }
             continue;
         }
-        let strided = matches!(step.work, Work::MatMul { .. } | Work::Attention(_) | Work::Reference(_));
+        let strided =
+            matches!(step.work, Work::MatMul { .. } | Work::GroupedMatMul | Work::Attention(_) | Work::Reference(_));
         for &value in &step.outputs {
             let wanted = strided.then(|| wanted_order(graph, &steps, &readers, value)).flatten();
             let layout = wanted.unwrap_or_else(|| Layout::contiguous(shape(value)));

@@ -97,7 +97,7 @@ impl Program {
         for step in &self.steps {
             match step.work {
                 Work::Kernel(_) => counts.kernels += 1,
-                Work::MatMul { .. } => counts.matmuls += 1,
+                Work::MatMul { .. } | Work::GroupedMatMul => counts.matmuls += 1,
                 Work::Attention(_) => counts.attentions += 1,
                 Work::Reference(_) => counts.references += 1,
                 Work::Copy => counts.copies += 1,

@@ -16,7 +16,7 @@ use super::in_place::InPlace;
 use super::plan::{Binding, Place, Plan, Slot};
 use crate::attention::{AttentionRule, AttentionShape, Bias, attention};
 use crate::compiler::Apart;
-use crate::matmul::{MatMulShape, matmul, narrow, rounding, widen};
+use crate::matmul::{MatMulShape, grouped_matmul, matmul, narrow, rounding, widen};
 use crate::{Error, guard};
 
 /// What a step does.
@@ -26,6 +26,8 @@ pub(crate) enum Work {
     Kernel(Arc<CompiledKernel>),
     /// Multiplies matrices; the right operand may be a weight widened beforehand.
     MatMul { transpose_b: bool, widened: Option<Arc<Vec<f32>>> },
+    /// A product of rows, each with the matrix of its group.
+    GroupedMatMul,
     /// Attends queries to keys and values.
     Attention(Sdpa),
     /// The elements of an operand as they lie, under another shape or at other strides.
@@ -180,8 +182,9 @@ impl Step {
             Work::MatMul { transpose_b, widened } => {
                 self.matmul(*transpose_b, widened.as_deref(), &inputs, outputs[0], memory)
             }
+            Work::GroupedMatMul => self.grouped_matmul(&inputs, outputs[0], memory),
             Work::Attention(sdpa) => self.attention(sdpa, &inputs, outputs[0], memory),
-            Work::Reference(graph) => self.reference(graph, &inputs, &outputs, memory),
+            Work::Reference(graph) => self.reference(graph, &plan.binding, [&inputs, &outputs], memory),
         }
     }
 
@@ -274,6 +277,20 @@ impl Step {
         write_narrowed(memory, output, &product).ok_or_else(|| unsupported(output.dtype))
     }
 
+    fn grouped_matmul(&self, inputs: &[&Slot], output: &Slot, memory: &mut Memory<'_>) -> Result<(), Error> {
+        let [x, w, ends] = *inputs else { return Err(self.error("takes 3 operands".to_owned())) };
+        let unsupported = |dtype: DType| self.error(format!("matrix product of {dtype}"));
+        check_widened([x, w, output].iter())?;
+        let rows = widen(x.dtype, &memory.elements(x)?).ok_or_else(|| unsupported(x.dtype))?;
+        let matrices = widen(w.dtype, &memory.elements(w)?).ok_or_else(|| unsupported(w.dtype))?;
+        let bytes = memory.elements(ends)?;
+        let ends = Tensor::from_bytes(ends.dtype, &ends.shape, &bytes)?;
+        let ends = ends.ints().ok_or_else(|| self.error(format!("groups that end at {}", ends.dtype())))?;
+        let shape = [x.shape[0], x.shape[1], w.shape[2]];
+        let product = grouped_matmul(shape, &rows, &matrices, ends);
+        write_narrowed(memory, output, &product).ok_or_else(|| unsupported(output.dtype))
+    }
+
     fn attention(&self, sdpa: &Sdpa, inputs: &[&Slot], output: &Slot, memory: &mut Memory<'_>) -> Result<(), Error> {
         let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
         let shape = AttentionShape {
@@ -306,11 +323,12 @@ impl Step {
         write_narrowed(memory, output, &result).ok_or_else(unsupported)
     }
 
+    /// One node by the reference interpreter; the shapes of its operands alone need not give the symbols.
     fn reference(
         &self,
         graph: &Graph,
-        inputs: &[&Slot],
-        outputs: &[&Slot],
+        binding: &Binding,
+        [inputs, outputs]: [&[&Slot]; 2],
         memory: &mut Memory<'_>,
     ) -> Result<(), Error> {
         let mut tensors = Vec::with_capacity(inputs.len());
@@ -318,7 +336,7 @@ impl Step {
             let tensor = Tensor::from_bytes(slot.dtype, &slot.shape, &memory.elements(slot)?);
             tensors.push(tensor?);
         }
-        let results = interp::run(graph, &tensors, &interp::Symbols::new())?;
+        let results = interp::run(graph, &tensors, binding)?;
         for (slot, result) in outputs.iter().zip(results) {
             write(memory, slot, &result.try_to_bytes()?);
         }

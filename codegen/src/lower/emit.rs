@@ -225,7 +225,10 @@ impl<'a> Emitter<'a> {
             return self.pad(id, pad);
         }
         let mut args = Vec::with_capacity(node.operands.len());
-        if !matches!(prim, Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce(_)) {
+        if !matches!(
+            prim,
+            Prim::MatMul { .. } | Prim::GroupedMatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce(_)
+        ) {
             for &operand in &node.operands {
                 args.push(self.value(operand)?);
             }
@@ -274,9 +277,12 @@ impl<'a> Emitter<'a> {
             }
             Prim::Gather { .. } => return Err(LowerError::at(id, "a gather from a computed value")),
             Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => return refuse(),
-            Prim::Scatter { .. } | Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::AllReduce(_) | Prim::Opaque { .. } => {
-                return refuse();
-            }
+            Prim::Scatter { .. }
+            | Prim::MatMul { .. }
+            | Prim::GroupedMatMul { .. }
+            | Prim::Sdpa(_)
+            | Prim::AllReduce(_)
+            | Prim::Opaque { .. } => return refuse(),
         };
         self.push_at(id, op, &args)
     }

@@ -95,6 +95,7 @@ fn element(b: &Builder, op: &Op, operands: &[Value], elements: &[Literal]) -> Op
             | Prim::Scatter { .. }
             | Prim::Pack { .. }
             | Prim::MatMul { .. }
+            | Prim::GroupedMatMul { .. }
             | Prim::Sdpa(_) => small(),
         },
         Op::Composite(_) => small(),

@@ -94,7 +94,7 @@ impl<'a, 'g> Growth<'a, 'g> {
                 Prim::Map(_) | Prim::Cast { .. } | Prim::Bitcast { .. } | Prim::Reduce { .. } => Ok(()),
                 Prim::ArgReduce { .. } | Prim::TopK { .. } | Prim::Cat { .. } => Ok(()),
                 Prim::Gather { .. } | Prim::Scatter { .. } | Prim::Pack { .. } => Ok(()),
-                Prim::MatMul { .. } => Err(Refusal::MatMul),
+                Prim::MatMul { .. } | Prim::GroupedMatMul { .. } => Err(Refusal::MatMul),
                 Prim::Sdpa(_) => Err(Refusal::Attention),
                 Prim::AllReduce(_) => Err(Refusal::Collective),
                 Prim::Opaque { .. } => Err(Refusal::Opaque),

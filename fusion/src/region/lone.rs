@@ -43,7 +43,14 @@ pub(super) fn lone(
 pub fn needs_no_kernel(op: &Op) -> bool {
     let elsewhere = matches!(
         op,
-        Op::Prim(Prim::MatMul { .. } | Prim::Sdpa(_) | Prim::Opaque { .. } | Prim::AllReduce(_) | Prim::Scatter { .. })
+        Op::Prim(
+            Prim::MatMul { .. }
+                | Prim::GroupedMatMul { .. }
+                | Prim::Sdpa(_)
+                | Prim::Opaque { .. }
+                | Prim::AllReduce(_)
+                | Prim::Scatter { .. }
+        )
     );
     elsewhere || is_layout(op) || is_constant(op)
 }

@@ -77,6 +77,10 @@ pub(super) trait Names {
     fn ranks(&self, group: &str) -> Option<u32>;
     /// Whether a dim is never negative under the ranges of its symbols.
     fn never_negative(&self, dim: &Dim) -> bool;
+    /// Whether a tensor is one of complex numbers, of which the value is one of floats with a last axis of two.
+    fn is_complex(&self, name: &str) -> bool;
+    /// Whether two extents are the same as far as can be told.
+    fn same_extent(&self, a: &Dim, b: &Dim) -> bool;
 }
 
 /// A call of one op.
@@ -89,6 +93,8 @@ pub(super) struct Call<'a> {
     pub(super) results: &'a [TensorType],
     /// Values of arguments that the node does not name as the op does.
     pub(super) given: BTreeMap<&'a str, Value>,
+    /// Last axes of values that the op does not count: one for complex numbers.
+    pub(super) uncounted: usize,
 }
 
 /// An argument as given or, where it is left out, as the schema's default says.
@@ -160,6 +166,14 @@ impl<'a> Call<'a> {
             Bound::Given(Argument::Tensor(tensor)) => self.value(tensor),
             _ => Err(self.wrong(name, "a tensor")),
         }
+    }
+
+    /// The name of a tensor argument; empty for another one.
+    pub(super) fn tensor_name(&self, name: &str) -> Result<&'a str, Refusal> {
+        Ok(match self.bound(name)? {
+            Bound::Given(Argument::Tensor(tensor)) => tensor,
+            _ => "",
+        })
     }
 
     /// A tensor argument that may be `None`.
@@ -287,9 +301,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// An axis of a tensor of `rank` axes; negative counts from the end. A 0-d tensor has the axis 0 in name only.
+    /// An axis of a value of `rank` axes; negative counts from the end. A 0-d tensor has the axis 0 in name only.
     pub(super) fn axis(&self, name: &str, rank: usize) -> Result<usize, Refusal> {
-        wrap_axis(self.int(name)?, rank)
+        wrap_axis(self.int(name)?, rank.saturating_sub(self.uncounted))
     }
 
     /// Distinct axes in ascending order.

@@ -14,36 +14,28 @@ use super::{aten, collective, opaque, sized, types, vendor};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
-use crate::dim_range::Ranges;
+use crate::dim_range::{Ranges, simplified};
 use crate::graph::{Graph, InputKind, Op, Symbol, Value};
 use crate::ty::TensorType;
 
+/// Attempts beyond which a file that narrows its symbols again and again is refused.
+const MAX_ATTEMPTS: usize = 16;
+
 /// The graph of a program.
+///
+/// A file may state an extent that holds only for some values of its symbols, as an exporter does that saw short inputs
+/// alone. The import then starts again with the symbols narrowed to those values.
 pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> Result<Graph, Diagnostic> {
     let name: String = model.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let aliases = Aliases::new(program);
-    let mut importer = Importer {
-        b: Builder::new(&name),
-        program,
-        scope: Scope::default(),
-        aliases,
-        parameters: BTreeSet::new(),
-        overwritten: BTreeSet::new(),
-    };
-    importer.sizes()?;
-    importer.scope.ranks = collective::ranks(&program.graph_module.graph.nodes)?;
-    importer.symbols()?;
-    for spec in &program.graph_module.signature.input_specs {
-        importer.input(spec, weights)?;
+    let mut narrowed = Vec::new();
+    loop {
+        let mut importer = Importer::new(&name, program, narrowed.clone());
+        match (importer.run(weights), importer.narrower) {
+            (Ok(()), _) => return Ok(importer.b.finish()),
+            (Err(_), Some(range)) if narrowed.len() < MAX_ATTEMPTS => narrowed.push(range),
+            (Err(diagnostic), _) => return Err(diagnostic),
+        }
     }
-    for (at, node) in program.graph_module.graph.nodes.iter().enumerate() {
-        importer.node(at, node)?;
-    }
-    importer.updates()?;
-    for spec in &program.graph_module.signature.output_specs {
-        importer.output(spec)?;
-    }
-    Ok(importer.b.finish())
 }
 
 #[derive(Default)]
@@ -53,6 +45,8 @@ pub(super) struct Scope {
     symbols: Vec<Symbol>,
     /// Ranks of the groups of which the file states how many there are.
     ranks: BTreeMap<String, u32>,
+    /// Tensors of complex numbers.
+    complex: BTreeSet<String>,
 }
 
 impl Names for Scope {
@@ -71,6 +65,29 @@ impl Names for Scope {
     fn never_negative(&self, dim: &Dim) -> bool {
         Ranges::new(&self.symbols).bounds(dim).is_ok_and(|bounds| bounds.min >= 0)
     }
+
+    fn is_complex(&self, name: &str) -> bool {
+        self.complex.contains(name)
+    }
+
+    fn same_extent(&self, a: &Dim, b: &Dim) -> bool {
+        types::same_extent(a, b, &self.symbols)
+    }
+}
+
+impl Scope {
+    pub(super) fn agree(&self, a: &TensorType, b: &TensorType) -> bool {
+        types::agree(a, b, &self.symbols)
+    }
+
+    /// The range of the symbols for which an extent that depends on one of them is the number that the file states.
+    fn assumed(&self, inferred: &TensorType, stated: &TensorType) -> Option<Symbol> {
+        let fixed = inferred.shape.iter().zip(&stated.shape).find_map(|(a, b)| a.solve_quotient(b.as_const()?))?;
+        let (name, min, max) = fixed;
+        let known = self.symbols.iter().find(|s| s.name == name)?;
+        let range = Symbol { name, min: min.max(known.min), max: Some(known.max.map_or(max, |m| m.min(max))) };
+        (range != *known && range.max >= Some(range.min)).then_some(range)
+    }
 }
 
 /// The importer at work.
@@ -83,6 +100,10 @@ pub(super) struct Importer<'a> {
     pub(super) parameters: BTreeSet<String>,
     /// First names of the buffers that a node overwrote.
     pub(super) overwritten: BTreeSet<String>,
+    /// Symbols whose values the file's own sizes restrict.
+    narrowed: Vec<Symbol>,
+    /// The next of them, found where the import failed.
+    narrower: Option<Symbol>,
 }
 
 pub(super) fn value_error(name: &str, message: impl std::fmt::Display) -> Diagnostic {
@@ -90,6 +111,36 @@ pub(super) fn value_error(name: &str, message: impl std::fmt::Display) -> Diagno
 }
 
 impl<'a> Importer<'a> {
+    fn new(name: &str, program: &'a Program, narrowed: Vec<Symbol>) -> Self {
+        Importer {
+            b: Builder::new(name),
+            program,
+            scope: Scope::default(),
+            aliases: Aliases::new(program),
+            parameters: BTreeSet::new(),
+            overwritten: BTreeSet::new(),
+            narrowed,
+            narrower: None,
+        }
+    }
+
+    fn run(&mut self, weights: &Weights<'_>) -> Result<(), Diagnostic> {
+        let program = self.program;
+        let complex = program.graph_module.graph.tensor_values.iter().filter(|(_, meta)| types::is_complex(meta));
+        self.scope.complex = complex.map(|(name, _)| name.clone()).collect();
+        self.sizes()?;
+        self.scope.ranks = collective::ranks(&program.graph_module.graph.nodes)?;
+        self.symbols()?;
+        for spec in &program.graph_module.signature.input_specs {
+            self.input(spec, weights)?;
+        }
+        for (at, node) in program.graph_module.graph.nodes.iter().enumerate() {
+            self.node(at, node)?;
+        }
+        self.updates()?;
+        program.graph_module.signature.output_specs.iter().try_for_each(|spec| self.output(spec))
+    }
+
     /// Symbolic integers have their expressions in a table of the file; the nodes that compute them are not needed.
     fn sizes(&mut self) -> Result<(), Diagnostic> {
         for (name, size) in &self.program.graph_module.graph.sym_int_values {
@@ -112,7 +163,10 @@ impl<'a> Importer<'a> {
             }
         }
         let sizes: Vec<Dim> = self.scope.sizes.values().cloned().collect();
-        sizes.iter().try_for_each(|dim| self.declare(dim))
+        sizes.iter().try_for_each(|dim| self.declare(dim))?;
+        let Scope { sizes, symbols, .. } = &mut self.scope;
+        sizes.values_mut().for_each(|dim| *dim = simplified(dim, symbols));
+        Ok(())
     }
 
     fn declare(&mut self, dim: &Dim) -> Result<(), Diagnostic> {
@@ -123,8 +177,11 @@ impl<'a> Importer<'a> {
                 continue;
             }
             let range = self.program.range_constraints.get(&name);
-            let min = range.and_then(|r| r.min_val).unwrap_or(0).max(0);
-            let max = range.and_then(|r| r.max_val);
+            let mut min = range.and_then(|r| r.min_val).unwrap_or(0).max(0);
+            let mut max = range.and_then(|r| r.max_val);
+            for narrowed in self.narrowed.iter().filter(|s| s.name == name) {
+                (min, max) = (narrowed.min, narrowed.max);
+            }
             if let Some(max) = max.filter(|max| *max < min) {
                 return Err(value_error(&name, format_args!("has an empty range, {min} to {max}")));
             }
@@ -137,7 +194,11 @@ impl<'a> Importer<'a> {
     pub(super) fn stated_type(&self, name: &str) -> Result<TensorType, Diagnostic> {
         let meta = self.program.graph_module.graph.tensor_values.get(name);
         let meta = meta.ok_or_else(|| value_error(name, "has no entry among the tensor values"))?;
-        types::tensor_type(meta).map_err(|message| value_error(name, message))
+        let mut ty = types::tensor_type(meta).map_err(|message| value_error(name, message))?;
+        for dim in ty.shape.iter_mut().filter(|dim| dim.as_polynomial().is_none()) {
+            *dim = simplified(dim, &self.scope.symbols);
+        }
+        Ok(ty)
     }
 
     fn input(&mut self, spec: &Spec, weights: &Weights<'_>) -> Result<(), Diagnostic> {
@@ -202,27 +263,40 @@ impl<'a> Importer<'a> {
     /// Binds a name to a value of the type that the file states.
     pub(super) fn define(&mut self, name: &str, stated: &TensorType, value: Value) -> Result<(), Diagnostic> {
         let inferred = self.b.ty(value);
-        if !types::agree(&inferred, stated) {
+        if !self.scope.agree(&inferred, stated) {
+            self.narrower = self.scope.assumed(&inferred, stated);
             let message = format!("`{name}` is {stated} in the file, but the op yields {inferred}");
             return Err(Diagnostic::new("import.type", message));
         }
+        let value = self.restated(value, &inferred, stated)?;
         match self.scope.values.insert(name.to_owned(), value) {
             None => Ok(()),
             Some(_) => Err(value_error(name, "is defined twice")),
         }
     }
 
+    /// The value with extents written as the file writes them, where they are equal in another form.
+    fn restated(&self, value: Value, inferred: &TensorType, stated: &TensorType) -> Result<Value, Diagnostic> {
+        let other = inferred.shape.iter().zip(&stated.shape).enumerate().filter(|(_, (a, b))| a != b);
+        let restate = |x, (axis, (_, end)): (usize, (&Dim, &Dim))| self.b.slice(x, axis, Dim::constant(0), end.clone());
+        Ok(other.into_iter().try_fold(value, restate)?)
+    }
+
     /// The values of a node's results: by its row in the op tables, else opaque.
     fn values(&self, node: &NodeJson, types: &[TensorType]) -> Result<Vec<Value>, Diagnostic> {
         let target = short_target(&node.target);
-        let row = aten::find(target).or_else(|| vendor::find(target)).or_else(|| collective::find(target));
+        let row = if self.is_complex(node) {
+            aten::find_complex(target)
+        } else {
+            aten::find(target).or_else(|| vendor::find(target)).or_else(|| collective::find(target))
+        };
         if let Some(row) = row {
             sized::check(&self.call(row, node, types))?;
         }
         let refused = match row.map(|row| self.by_row(row, node, types)) {
             Some(Ok(values)) => return Ok(values),
             Some(Err(Refusal(reason))) => Some(reason),
-            None => None,
+            None => self.is_complex(node).then(|| "it is not known on complex numbers".to_owned()),
         };
         let refuse = |message: String| Diagnostic::new("import.node", message);
         let (prim, operands) = opaque::opaque(node, &self.scope, types, refused.as_deref()).map_err(refuse)?;
@@ -230,7 +304,15 @@ impl<'a> Importer<'a> {
     }
 
     fn call<'c>(&'c self, row: &'c Row, node: &'c NodeJson, results: &'c [TensorType]) -> Call<'c> {
-        Call { b: &self.b, names: &self.scope, node, row, results, given: BTreeMap::new() }
+        let uncounted = usize::from(self.is_complex(node));
+        Call { b: &self.b, names: &self.scope, node, row, results, given: BTreeMap::new(), uncounted }
+    }
+
+    /// Whether a node has complex operands or results.
+    pub(super) fn is_complex(&self, node: &NodeJson) -> bool {
+        let complex = |name: &str| self.scope.complex.contains(name);
+        !self.scope.complex.is_empty()
+            && (alias::operands(node).any(complex) || result_names(node).into_iter().any(complex))
     }
 
     fn by_row(&self, row: &Row, node: &NodeJson, results: &[TensorType]) -> Result<Vec<Value>, Refusal> {

@@ -10,7 +10,7 @@ use super::convert::{Importer, value_error};
 use super::custom::tensor_argument;
 use super::schema::NodeJson;
 use super::table::{Row, short_target};
-use super::{aten, opaque, types};
+use super::{aten, opaque};
 use crate::diag::Diagnostic;
 use crate::graph::{Op, Value};
 use crate::ty::TensorType;
@@ -116,7 +116,8 @@ impl Importer<'_> {
     fn new_contents(&self, node: &NodeJson, op: &InPlace<'_>, before: Value) -> Result<Value, Diagnostic> {
         let types = [self.b.ty(before)];
         let mark = self.b.mark();
-        let reason = match op.row.map(|row| self.without_effect(node, op, row, before, &types)) {
+        let row = op.row.filter(|_| !self.is_complex(node));
+        let reason = match row.map(|row| self.without_effect(node, op, row, before, &types)) {
             Some(Ok(value)) => return Ok(value),
             Some(Err(Refusal(reason))) => Some(reason),
             None => None,
@@ -139,13 +140,13 @@ impl Importer<'_> {
         if op.parameter != "self" {
             given.insert(op.parameter, before);
         }
-        let call = Call { b: &self.b, names: &self.scope, node, row, results: types, given };
+        let call = Call { b: &self.b, names: &self.scope, node, row, results: types, given, uncounted: 0 };
         call.check_names()?;
         let values = (row.import)(&call)?;
         let [value] = values.as_slice() else { return Err(Refusal(format!("{} results", values.len()))) };
         let value = aten::promote::convert(&self.b, *value, types[0].dtype)?;
         let yields = self.b.ty(value);
-        if types::agree(&yields, &types[0]) {
+        if self.scope.agree(&yields, &types[0]) {
             Ok(value)
         } else {
             Err(Refusal(format!("a result of {yields} for an operand of {}", types[0])))

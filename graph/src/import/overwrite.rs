@@ -11,7 +11,7 @@ use super::call::{Call, Names, Refusal};
 use super::convert::{Importer, value_error};
 use super::custom::{self, Custom, Form, Layout, View};
 use super::schema::{Argument, NodeJson, SymIntArg};
-use super::{opaque, steps, types};
+use super::{opaque, steps};
 use crate::axes::contiguous_strides;
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
@@ -37,11 +37,11 @@ impl Importer<'_> {
         let types: Vec<TensorType> = targets.iter().map(|t| self.b.ty(t.before)).collect();
         let given: BTreeMap<&str, Value> = targets.iter().map(|t| (t.parameter, t.before)).collect();
         let mark = self.b.mark();
-        let imported = op.row.map(|row| {
-            let call = Call { b: &self.b, names: &self.scope, node, row, results: &types, given };
+        let imported = op.row.filter(|_| !self.is_complex(node)).map(|row| {
+            let call = Call { b: &self.b, names: &self.scope, node, row, results: &types, given, uncounted: 0 };
             call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| {
                 let fits = values.len() == types.len()
-                    && values.iter().zip(&types).all(|(&v, ty)| types::agree(&self.b.ty(v), ty));
+                    && values.iter().zip(&types).all(|(&v, ty)| self.scope.agree(&self.b.ty(v), ty));
                 if fits { Ok(values) } else { Err(Refusal("results of other types than the arguments".into())) }
             })
         });

@@ -3,8 +3,7 @@
 //! The importer takes result shapes from the file's table of types, so a size that says something else is an error of
 //! the file, not an op that stays opaque.
 
-use super::call::{Call, Refusal};
-use super::types::same_extent;
+use super::call::{Call, Names, Refusal};
 use crate::diag::Diagnostic;
 use crate::dim::{Dim, product};
 use crate::ty::TensorType;
@@ -38,13 +37,20 @@ pub(super) fn check(call: &Call<'_>) -> Result<(), Diagnostic> {
     }
     // What a call lacks is the importer's to refuse.
     let (Ok(x), Ok(out)) = (call.tensor("self"), call.out()) else { return Ok(()) };
-    let from = call.b.ty(x);
+    let (from, out) = (counted(call, call.b.ty(x)), &counted(call, out.clone()));
     let asked = ["size", "shape"].into_iter().find(|name| call.row.parameter(name).is_some());
-    let fits = asked
-        .and_then(|name| call.dims(name).ok())
-        .map_or(Ok(()), |size| if expands { expanded(&size, &from.shape, out) } else { viewed(&size, out) });
-    let fits = fits.and_then(|()| if expands { stretched(&from, out) } else { same_elements(&from, out) });
+    let fits = asked.and_then(|name| call.dims(name).ok()).map_or(Ok(()), |size| {
+        if expands { expanded(call.names, &size, &from.shape, out) } else { viewed(call.names, &size, out) }
+    });
+    let same = if expands { stretched } else { same_elements };
+    let fits = fits.and_then(|()| same(call.names, &from, out));
     fits.map_err(|Refusal(why)| Diagnostic::new("import.size", format!("`{target}` {why}")))
+}
+
+/// A type without the axes that the op does not count.
+fn counted(call: &Call<'_>, mut ty: TensorType) -> TensorType {
+    ty.shape.truncate(ty.rank().saturating_sub(call.uncounted));
+    ty
 }
 
 fn list(shape: &[Dim]) -> String {
@@ -57,38 +63,38 @@ fn other(size: &[Dim], out: &TensorType) -> Refusal {
 }
 
 /// A size in which one extent may be −1, which stands for what is left.
-fn viewed(size: &[Dim], out: &TensorType) -> Result<(), Refusal> {
+fn viewed(names: &dyn Names, size: &[Dim], out: &TensorType) -> Result<(), Refusal> {
     let rest = Dim::constant(-1);
     if size.iter().filter(|d| **d == rest).count() > 1 {
         return Err(Refusal(format!("asks for {}, where several extents are left open", list(size))));
     }
-    let fits = |(asked, stated): (&Dim, &Dim)| *asked == rest || same_extent(asked, stated);
+    let fits = |(asked, stated): (&Dim, &Dim)| *asked == rest || names.same_extent(asked, stated);
     let same = size.len() == out.rank() && size.iter().zip(&out.shape).all(fits);
     if same { Ok(()) } else { Err(other(size, out)) }
 }
 
 /// A size in which −1 stands for the operand's extent.
-fn expanded(size: &[Dim], from: &[Dim], out: &TensorType) -> Result<(), Refusal> {
+fn expanded(names: &dyn Names, size: &[Dim], from: &[Dim], out: &TensorType) -> Result<(), Refusal> {
     let keep = Dim::constant(-1);
     let new = size.len().checked_sub(from.len()).ok_or_else(|| other(size, out))?;
     let fits = |(i, (asked, stated)): (usize, (&Dim, &Dim))| match i.checked_sub(new) {
-        Some(at) if *asked == keep => same_extent(&from[at], stated),
-        _ => same_extent(asked, stated),
+        Some(at) if *asked == keep => names.same_extent(&from[at], stated),
+        _ => names.same_extent(asked, stated),
     };
     let same = size.len() == out.rank() && size.iter().zip(&out.shape).enumerate().all(fits);
     if same { Ok(()) } else { Err(other(size, out)) }
 }
 
-fn same_elements(from: &TensorType, out: &TensorType) -> Result<(), Refusal> {
-    if same_extent(&product(&from.shape), &product(&out.shape)) {
+fn same_elements(names: &dyn Names, from: &TensorType, out: &TensorType) -> Result<(), Refusal> {
+    if names.same_extent(&product(&from.shape), &product(&out.shape)) {
         return Ok(());
     }
     Err(Refusal(format!("takes {from}, but its result is {out} in the file: the numbers of elements differ")))
 }
 
-fn stretched(from: &TensorType, out: &TensorType) -> Result<(), Refusal> {
+fn stretched(names: &dyn Names, from: &TensorType, out: &TensorType) -> Result<(), Refusal> {
     let one = Dim::constant(1);
-    let fits = |(a, b): (&Dim, &Dim)| *a == one || same_extent(a, b);
+    let fits = |(a, b): (&Dim, &Dim)| *a == one || names.same_extent(a, b);
     let all = from.rank() <= out.rank() && from.shape.iter().rev().zip(out.shape.iter().rev()).all(fits);
     if all { Ok(()) } else { Err(Refusal(format!("takes {from}, which does not expand to {out}, as the file states"))) }
 }

@@ -87,9 +87,16 @@ fn layout(meta: &TensorMeta, ty: &TensorType, bytes: usize) -> Result<(usize, Ve
         SymInt::Int(n) => usize::try_from(*n).map_err(|_| format!("has {what} {n}")),
         _ => Err(format!("has a symbolic {what}")),
     };
-    let offset = meta.storage_offset.as_ref().map_or(Ok(0), |o| known("offset", o))?;
-    let strides: Vec<usize> = meta.strides.iter().map(|s| known("stride", s)).collect::<Result<_, _>>()?;
-    let sizes: Vec<usize> = meta.sizes.iter().map(|s| known("size", s)).collect::<Result<_, _>>()?;
+    let mut offset = meta.storage_offset.as_ref().map_or(Ok(0), |o| known("offset", o))?;
+    let mut strides: Vec<usize> = meta.strides.iter().map(|s| known("stride", s)).collect::<Result<_, _>>()?;
+    let mut sizes: Vec<usize> = meta.sizes.iter().map(|s| known("size", s)).collect::<Result<_, _>>()?;
+    if super::types::is_complex(meta) {
+        // Two parts lie side by side.
+        offset = offset.saturating_mul(2);
+        strides.iter_mut().for_each(|stride| *stride = stride.saturating_mul(2));
+        strides.push(1);
+        sizes.push(2);
+    }
     if strides.len() != sizes.len() {
         return Err(format!("has {} sizes and {} strides", sizes.len(), strides.len()));
     }

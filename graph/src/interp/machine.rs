@@ -11,7 +11,7 @@ use fusewright_abi::DType;
 use super::bind::{Binding, user_inputs};
 use super::domain::{ArrayOf, Call, CastTo, DataOf, Domain, Head, Product};
 use super::fault::Fault;
-use super::{InterpError, layout};
+use super::{InterpError, grouped, layout};
 use crate::graph::{Def, Graph, Input, InputKind, Node, Op, Value};
 use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::tensor::{Array, Data, NoMemory, Tensor, TensorError, check_memory};
@@ -168,6 +168,10 @@ impl<D: Domain> Machine<'_, D> {
             Prim::MatMul { transpose_b, .. } => {
                 let [a, b] = take(operands)?;
                 self.matmul(a, b, *transpose_b, *dtype)?
+            }
+            Prim::GroupedMatMul { .. } => {
+                let [x, w, ends] = take(operands)?;
+                grouped::matmul(self.domain, [x, w, ends], *dtype)?
             }
             Prim::Sdpa(attrs) => {
                 let (first, mask) = operands.split_at_checked(3).ok_or("takes at least 3 operands")?;

@@ -11,6 +11,7 @@
 mod bind;
 mod domain;
 mod fault;
+mod grouped;
 mod interval;
 mod layout;
 mod machine;

@@ -82,6 +82,7 @@ fn prim_attrs(prim: &Prim) -> Vec<(&'static str, String)> {
         Prim::MatMul { transpose_b, out } => {
             [("out", out.to_string())].into_iter().chain(flag("transpose_b", *transpose_b)).collect()
         }
+        Prim::GroupedMatMul { out } => vec![("out", out.to_string())],
         Prim::Sdpa(Sdpa { causal, wide, scale_bits }) => {
             let scale = super::literal::print_float(DType::F64, f64::from_bits(*scale_bits));
             [("scale", scale)].into_iter().chain(flag("causal", *causal)).chain(flag("wide", *wide)).collect()
@@ -160,7 +161,7 @@ fn unknown(name: &str, key: &str, known: &[&str]) -> OpTextError {
 }
 
 /// Names of the primitives other than scalar functions.
-const PRIMS: [&str; 20] = [
+const PRIMS: [&str; 21] = [
     "literal",
     "size_of",
     "iota",
@@ -178,6 +179,7 @@ const PRIMS: [&str; 20] = [
     "scatter",
     "pack",
     "matmul",
+    "grouped_matmul",
     "sdpa",
     "all_reduce",
     "opaque",
@@ -238,6 +240,7 @@ impl Reader<'_> {
             "scatter" => Prim::Scatter { axis: self.get("axis", parse_unsigned)? },
             "pack" => Prim::Pack { ways: self.get("ways", parse_unsigned)?, to: self.get("to", parse_dtype)? },
             "matmul" => Prim::MatMul { out: self.get("out", parse_dtype)?, transpose_b: self.flag("transpose_b")? },
+            "grouped_matmul" => Prim::GroupedMatMul { out: self.get("out", parse_dtype)? },
             "sdpa" => {
                 let scale = self.get("scale", |c| parse_value(c, DType::F64))?;
                 let scale_bits = match scale {

@@ -93,6 +93,9 @@ fn everything() -> Graph {
     one(Prim::Pack { ways: 2, to: DType::U8 }, &[codes]);
     one(Prim::MatMul { transpose_b: true, out: DType::BF16 }, &[x, w]);
     one(Prim::MatMul { transpose_b: false, out: DType::F32 }, &[x, w]);
+    let experts = b.input("experts", TensorType::new(DType::F32, [dim(4), dim(8), dim(16)]));
+    let ends = b.input("ends", TensorType::new(DType::I32, [dim(4)]));
+    one(Prim::GroupedMatMul { out: DType::F32 }, &[x, experts, ends]);
     for causal in [false, true] {
         one(Prim::Sdpa(Sdpa { causal, wide: causal, scale_bits: 0.088_388_347_648_318_45f64.to_bits() }), &[q, q, q]);
     }

@@ -213,7 +213,7 @@ fn dtypes_and_ops_that_are_unknown() {
     let mut cases = Cases::new("pt2");
     let model = Model::open;
     for (code, name) in
-        [(99, "number 99"), (10, "complex64"), (-1, "number -1"), (i64::MAX, "number 9223372036854775807")]
+        [(99, "number 99"), (9, "complex32"), (-1, "number -1"), (i64::MAX, "number 9223372036854775807")]
     {
         let bad = model().graph(&format!("{VALUES}/x/dtype"), json!(code));
         cases.misread("dtype", &bad.zip(), &READ, &["`x`", name]);

@@ -26,7 +26,7 @@ pub(super) fn relu(call: &Call<'_>) -> Imported {
 }
 
 /// The operand of an activation that is computed in f32.
-fn activation(call: &Call<'_>) -> One {
+pub(super) fn activation(call: &Call<'_>) -> One {
     let x = as_float(call)?;
     match call.b.dtype(x) {
         DType::F32 | DType::BF16 | DType::F16 => Ok(x),

@@ -4,13 +4,12 @@
 
 use fusewright_abi::DType;
 
-use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
+use super::super::call::{Call, Imported, Operand, Refusal, Scalar, wrap_axis};
 use super::index::{extent, gather};
 use super::layout::{cut, expand_to, iota, permuted};
-use super::promote::constant;
-use crate::dim::Dim;
+use super::promote::{constant, convert, result_type};
+use crate::dim::{Dim, product};
 use crate::graph::Value;
-use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 
 type One = Result<Value, Refusal>;
@@ -126,6 +125,14 @@ pub(super) fn padded_by(call: &Call<'_>, x: Value, axis: usize, pads: [i64; 2], 
     padded(call, x, axis, [&before, &behind], Border::Constant(value))
 }
 
+/// The padding behind an axis, written so that the padded extent has the form that the file states for it.
+fn as_stated(call: &Call<'_>, x: Value, axis: usize, [before, behind]: [&Dim; 2]) -> Result<Dim, Refusal> {
+    let total = call.out()?.shape.get(axis).cloned().ok_or("a result of another rank")?;
+    let filled = &call.b.ty(x).shape[axis] + before;
+    let same = call.names.same_extent(&(&filled + behind), &total);
+    Ok(if same { &total - &filled } else { behind.clone() })
+}
+
 /// Pairs of paddings, those of the last axis first.
 fn pad_axes(call: &Call<'_>, pads: &[Dim], border: Border) -> Imported {
     let mut x = call.tensor("self")?;
@@ -137,7 +144,9 @@ fn pad_axes(call: &Call<'_>, pads: &[Dim], border: Border) -> Imported {
         if pair.iter().all(|p| p.as_const() == Some(0)) {
             continue;
         }
-        x = padded(call, x, rank - 1 - i, [&pair[0], &pair[1]], border)?;
+        let axis = rank - 1 - i;
+        let behind = as_stated(call, x, axis, [&pair[0], &pair[1]])?;
+        x = padded(call, x, axis, [&pair[0], &behind], border)?;
     }
     Ok(vec![x])
 }
@@ -273,16 +282,46 @@ pub(super) fn diagonal(call: &Call<'_>) -> Imported {
     Ok(vec![gather(call, b.reshape(x, flat)?, rank - 2, at)?])
 }
 
-/// The same bits as another dtype of equal width.
-pub(super) fn view_dtype(call: &Call<'_>) -> Imported {
-    let x = call.tensor("self")?;
-    let to = call.dtype_or_none("dtype")?.ok_or("no dtype is given")?;
-    let from = call.b.dtype(x);
-    if from == to {
-        return Ok(vec![x]);
+/// Tensors joined along an axis after `shaped` gave each the axes that it lacks.
+fn stacked(call: &Call<'_>, axis: usize, shaped: impl Fn(Vec<Dim>) -> Vec<Dim>) -> Imported {
+    let parts = call.tensors("tensors")?;
+    let dtype = result_type(call, &parts.iter().copied().map(Operand::Tensor).collect::<Vec<_>>())?;
+    let part = |&x: &Value| -> One { Ok(convert(call.b, call.b.reshape(x, shaped(call.b.ty(x).shape))?, dtype)?) };
+    let parts: Vec<Value> = parts.iter().map(part).collect::<Result<_, _>>()?;
+    if parts.len() == 1 { Ok(parts) } else { Ok(vec![call.b.cat(&parts, axis)?]) }
+}
+
+/// A shape with as many axes as `rank` by axes of extent one in front.
+fn at_least(rank: usize, mut shape: Vec<Dim>) -> Vec<Dim> {
+    while shape.len() < rank {
+        shape.insert(0, Dim::constant(1));
     }
-    if from == DType::Bool || to == DType::Bool || from.bits() != to.bits() {
-        return Err(format!("the bits of {from} as {to}").into());
-    }
-    Ok(vec![call.b.prim(Prim::Bitcast { to }, &[x])?])
+    shape
+}
+
+/// Tensors side by side: lines end to end, others along their second axis.
+pub(super) fn hstack(call: &Call<'_>) -> Imported {
+    let first = call.tensors("tensors")?.first().map_or(0, |&x| call.b.ty(x).rank());
+    stacked(call, usize::from(first > 1), |shape| at_least(1, shape))
+}
+
+/// Tensors one below the other, lines as rows.
+pub(super) fn vstack(call: &Call<'_>) -> Imported {
+    stacked(call, 0, |shape| at_least(2, shape))
+}
+
+/// Tensors one behind the other along a third axis.
+pub(super) fn dstack(call: &Call<'_>) -> Imported {
+    stacked(call, 2, |shape| {
+        let mut shape = at_least(2, shape);
+        if shape.len() == 2 {
+            shape.push(Dim::constant(1));
+        }
+        shape
+    })
+}
+
+/// Tensors side by side, lines as columns.
+pub(super) fn column_stack(call: &Call<'_>) -> Imported {
+    stacked(call, 1, |shape| if shape.len() < 2 { vec![product(&shape), Dim::constant(1)] } else { shape })
 }

@@ -7,6 +7,7 @@ use super::layout::expand_to;
 use super::promote::{constant, operand_as, result_type};
 use crate::graph::Value;
 use crate::num;
+use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 
 /// A tensor of one truth value in the shape of the result.
@@ -40,6 +41,21 @@ pub(super) fn isneginf(call: &Call<'_>) -> Imported {
 
 pub(super) fn isfinite(call: &Call<'_>) -> Imported {
     against(call, ScalarFn::Lt, true, f64::INFINITY, true)
+}
+
+/// Whether the sign is minus, of −0 and of NaN too.
+pub(super) fn signbit(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let bits = match b.dtype(x) {
+        dtype if dtype.is_signed_int() => x,
+        dtype if !dtype.is_float() => return throughout(call, false),
+        DType::F16 | DType::BF16 => b.prim(Prim::Bitcast { to: DType::I16 }, &[x])?,
+        DType::F32 => b.prim(Prim::Bitcast { to: DType::I32 }, &[x])?,
+        DType::F64 => b.prim(Prim::Bitcast { to: DType::I64 }, &[x])?,
+        other => return Err(format!("the sign of {other}").into()),
+    };
+    let zero = constant(b, b.dtype(bits), Scalar::Int(0))?;
+    Ok(vec![b.map(ScalarFn::Lt, &[bits, zero])?])
 }
 
 /// NaN and infinities replaced by numbers, by default zero and the ends of the dtype.

@@ -4,7 +4,7 @@
 use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
-use super::activation::{expm1_of, log1p_of, number, select, wide};
+use super::activation::{activation, expm1_of, log1p_of, select, wide};
 use super::promote::{constant, convert, is_reduced, operand_as, result_type};
 use crate::builder::Builder;
 use crate::graph::Value;
@@ -99,20 +99,20 @@ pub(super) fn log10(call: &Call<'_>) -> Imported {
     wide(call, |b, x| Ok(b.mul(b.map(ScalarFn::Log2, &[x])?, float(b, std::f64::consts::LOG10_2)?)?))
 }
 
-/// `ln(x / (1 − x))`, of operands moved inside `eps` where it is given.
+/// `ln(x / (1 − x))`, of operands moved inside `eps` where it is given; every step is rounded to the operand's dtype, as
+/// the framework's CPU kernels round it.
 pub(super) fn logit(call: &Call<'_>) -> Imported {
-    if call.b.dtype(call.tensor("self")?) != DType::F32 {
-        return Err("of another dtype than f32, for which devices round the bounds at other places".into());
-    }
-    let eps = if call.is_none("eps")? { None } else { Some((number(call, "eps")?, call.scalar("eps")?.as_f64())) };
-    wide(call, |b, x| {
-        let one = float(b, 1.0)?;
-        let x = match eps {
-            Some((low, eps)) => b.clamp(x, low, float(b, f64::from(1.0f32 - eps as f32))?)?,
-            None => x,
-        };
-        Ok(b.map(ScalarFn::Log, &[b.div(x, b.sub(one, x)?)?])?)
-    })
+    let (b, x) = (call.b, activation(call)?);
+    let dtype = b.dtype(x);
+    let one = constant(b, dtype, Scalar::Int(1))?;
+    let x = match call.scalar_or_none("eps")? {
+        Some(eps) => {
+            let low = constant(b, dtype, eps)?;
+            b.clamp(x, low, b.sub(one, low)?)?
+        }
+        None => x,
+    };
+    Ok(vec![b.map(ScalarFn::Log, &[b.div(x, b.sub(one, x)?)?])?])
 }
 
 /// `ln(e^a + e^b)`.

@@ -49,6 +49,21 @@ fn scaled(call: &Call<'_>, a: &str, b: &str) -> Imported {
     Ok(vec![convert(call.b, sum, dtype)?])
 }
 
+/// Rows in groups, each times the matrix of its group; without groups a batch of products.
+pub(super) fn grouped(call: &Call<'_>) -> Imported {
+    let (x, w) = (call.tensor("self")?, call.tensor("mat2")?);
+    let (rows, matrices) = (call.b.ty(x).rank(), call.b.ty(w).rank());
+    let out = call.dtype_or_none("out_dtype")?.unwrap_or(call.b.dtype(x));
+    if !call.is_none("bias")? || out != call.b.dtype(x) {
+        return Err("a bias, or results of another dtype".into());
+    }
+    match (call.tensor_or_none("offs")?, rows, matrices) {
+        (None, 3, 3) => product(call, x, w, false, None),
+        (Some(ends), 2, 3) => Ok(vec![call.b.prim(Prim::GroupedMatMul { out }, &[x, w, ends])?]),
+        _ => Err(format!("groups of an operand of {rows} axes by one of {matrices}").into()),
+    }
+}
+
 pub(super) fn addmm(call: &Call<'_>) -> Imported {
     scaled(call, "mat1", "mat2")
 }

@@ -8,7 +8,9 @@
 mod activation;
 mod arrange;
 mod attention;
+mod bits;
 mod classify;
+mod complex;
 mod convolution;
 mod create;
 mod division;
@@ -29,12 +31,18 @@ mod update;
 use std::borrow::Cow;
 
 use super::table::Row;
-use rows::{ALIASES, TABLE};
+use rows::{ALIASES, COMPLEX, TABLE};
 
 /// The row of an op by its short target.
 pub(super) fn find(target: &str) -> Option<&'static Row> {
     let target = first_name(target);
     TABLE.iter().flat_map(|rows| rows.iter()).find(|row| row.target == target)
+}
+
+/// The row of an op that has complex operands or results.
+pub(super) fn find_complex(target: &str) -> Option<&'static Row> {
+    let target = first_name(target);
+    COMPLEX.iter().find(|row| row.target == target)
 }
 
 /// A target under the first of its op's names.
@@ -78,7 +86,7 @@ mod tests {
         targets.sort_unstable();
         targets.dedup();
         assert_eq!(targets.len(), rows.len(), "two rows for one op");
-        for row in rows {
+        for row in rows.into_iter().chain(COMPLEX) {
             for parameter in row.schema.split(", ") {
                 let name = parameter.split('=').next().unwrap_or_default();
                 assert!(

@@ -5,6 +5,7 @@ mod attention;
 mod collectives;
 mod fused;
 mod mutation;
+mod numbers;
 mod operators;
 mod presets;
 mod sizes;
@@ -367,7 +368,7 @@ fn a_wrong_result_type_is_an_error_that_names_both() {
     let error = with_node(&node, &meta(7, &[4, 3], &[3, 1], 0));
     refused(error, "import.type", "`y` is f32[4, 3] in the file, but the op yields f32[4, 2]");
     refused(with_node(&node, &meta(13, &[4, 2], &[2, 1], 0)), "import.type", "bf16[4, 2]");
-    refused(with_node(&node, &meta(10, &[4, 2], &[2, 1], 0)), "import.value", "complex64");
+    refused(with_node(&node, &meta(9, &[4, 2], &[2, 1], 0)), "import.value", "complex32");
 }
 
 #[test]

@@ -233,6 +233,15 @@ fn products_of_matrices() {
 }
 
 #[test]
+fn rows_meet_the_matrix_of_their_group() {
+    let x = floats(BF16, &[5, 2], &[0.0, 1.0, 1.0, 1.0, 2.0, 1.0, 3.0, 1.0, 4.0, 1.0]);
+    let w = floats(BF16, &[3, 2, 1], &[1.0, 0.0, 10.0, 0.5, 2.0, 100.0]);
+    // Groups of two rows, none, and two; the fifth row is in none.
+    let got = prim(Prim::GroupedMatMul { out: F32 }, &[x, w, ints(DType::I32, &[3], &[2, 1, 4])]);
+    same(&got, &floats(F32, &[5, 1], &[0.0, 1.0, 104.0, 106.0, 0.0]));
+}
+
+#[test]
 fn attention_by_hand() {
     let attrs = |causal| Prim::Sdpa(Sdpa { causal, wide: false, scale_bits: 2f64.ln().to_bits() });
     // Two query heads share one key head; scores are ln 2 · q·k, so weights are powers of two.

@@ -1,7 +1,7 @@
 //! Rows of ops that compute element by element.
 
 use super::row;
-use crate::import::aten::{activation, arrange, classify, division, elementwise, hyperbolic, mixture};
+use crate::import::aten::{activation, bits, classify, division, elementwise, hyperbolic, mixture};
 use crate::import::table::Row;
 
 pub(super) const ARITHMETIC: &[Row] = &[
@@ -121,6 +121,7 @@ pub(super) const COMPARE: &[Row] = &[
     row("aten.isnan", "self", elementwise::isnan),
     row("aten.isinf", "self", classify::isinf),
     row("aten.isfinite", "self", classify::isfinite),
+    row("aten.signbit", "self", classify::signbit),
     row("aten.isposinf", "self", classify::isposinf),
     row("aten.isneginf", "self", classify::isneginf),
     row("aten.logical_not", "self", elementwise::logical_not),
@@ -168,7 +169,7 @@ pub(super) const CAST: &[Row] = &[
         elementwise::to_dtype,
     ),
     row("aten.to.other", "self, other, non_blocking=False, copy=False, memory_format=None", elementwise::type_as),
-    row("aten.view.dtype", "self, dtype", arrange::view_dtype),
+    row("aten.view.dtype", "self, dtype", bits::view_dtype),
     row("aten.type_as", "self, other", elementwise::type_as),
     row("prims.convert_element_type", "a, dtype", elementwise::convert_element_type),
 ];

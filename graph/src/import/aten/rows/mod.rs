@@ -1,5 +1,6 @@
 //! The rows of the table of ATen ops, and the names that several ops share.
 
+mod complex;
 mod elementwise;
 mod tensor;
 
@@ -25,6 +26,9 @@ pub(super) const TABLE: &[&[Row]] = &[
     tensor::UPDATE,
 ];
 
+/// Rows of ops on complex numbers, which no other row takes.
+pub(super) const COMPLEX: &[Row] = complex::TABLE;
+
 /// Further names of ops, which the training IR keeps, and the names that the rows have.
 pub(super) const ALIASES: &[(&str, &str)] = &[
     ("absolute", "abs"),
@@ -44,6 +48,7 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("multiply", "mul"),
     ("negative", "neg"),
     ("not_equal", "ne"),
+    ("row_stack", "vstack"),
     ("special_erf", "erf"),
     ("special_exp2", "exp2"),
     ("special_expit", "sigmoid"),
