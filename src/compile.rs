@@ -136,6 +136,6 @@ pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Comp
     let compiler = Compiler::new(target)?;
     let fused = fuse_graph_with(graph, options, compiler.sources())?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
-    let (program, fallbacks, ops) = (built.program, built.fallbacks, built.ops);
+    let (program, fallbacks, ops) = (built.program.claiming(graph), built.fallbacks, built.ops);
     Ok(Compiled { program, fallbacks, ops, fused, kernels: compiler.log() })
 }

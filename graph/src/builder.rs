@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use fusewright_abi::DType;
 
 use crate::dim::Dim;
+use crate::equal::unequal;
 use crate::graph::{Graph, InputKind, Op, Origin, Output, Symbol, Value};
 use crate::infer::{TypeError, infer};
 use crate::ops::Composite;
@@ -25,6 +26,8 @@ struct State {
     graph: Graph,
     origin: Origin,
     captures: Vec<(Value, &'static str)>,
+    /// Extents for which the last op that was refused would have fitted if they were equal.
+    unequal: Option<(Dim, Dim)>,
 }
 
 impl State {
@@ -51,7 +54,7 @@ pub type Built = Result<Value, TypeError>;
 impl Builder {
     /// A builder of an empty graph.
     pub fn new(name: &str) -> Self {
-        let state = State { graph: Graph::new(name), origin: Origin::default(), captures: Vec::new() };
+        let state = State { graph: Graph::new(name), origin: Origin::default(), captures: Vec::new(), unequal: None };
         Builder { state: RefCell::new(state) }
     }
 
@@ -143,13 +146,22 @@ impl Builder {
             operands.iter().try_for_each(|&v| state.knows(op.name(), v))?;
             let types: Vec<&TensorType> = operands.iter().map(|&v| state.graph.ty(v)).collect();
             match &op {
-                Op::Prim(prim) => infer(prim, &types)?,
-                Op::Composite(composite) => composite.infer(&types)?,
+                Op::Prim(prim) => infer(prim, &types).map_err(|error| (error, unequal(prim, &types))),
+                Op::Composite(composite) => composite.infer(&types).map_err(|error| (error, None)),
             }
         };
         let mut state = self.state.borrow_mut();
+        let results = results.map_err(|(error, unequal)| {
+            state.unequal = unequal;
+            error
+        })?;
         let origin = state.origin.clone();
         Ok(state.graph.push_node(op, operands, results, origin))
+    }
+
+    /// Extents for which the last op that was refused would have fitted if they were equal; once.
+    pub(crate) fn take_unequal(&self) -> Option<(Dim, Dim)> {
+        self.state.borrow_mut().unequal.take()
     }
 
     /// Adds a primitive with one result.

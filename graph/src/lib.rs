@@ -25,6 +25,7 @@ pub mod verify;
 mod builder;
 mod checksum;
 mod dim_range;
+mod equal;
 mod expand;
 mod infer;
 mod same;

@@ -16,6 +16,7 @@ use fusewright_graph::{
 use fusewright_runtime::{Device, KernelCache, device_for};
 
 use super::Program;
+use super::claims::claims;
 use super::in_place::InPlace;
 use super::layout::lay_out;
 use super::state;
@@ -105,7 +106,8 @@ fn assemble(
     let (steps, layouts) = lay_out(graph, needed(graph, steps));
     let Build { weights, fallbacks, in_kernels, outside, .. } = build;
     let ops = OpCounts { fused: in_kernels.len(), unfused: outside.difference(&in_kernels).count() };
-    let program = Program { graph: graph.clone(), steps, layouts, weights, planned: Mutex::new(BTreeMap::new()) };
+    let (claims, planned) = (claims(graph), Mutex::new(BTreeMap::new()));
+    let program = Program { graph: graph.clone(), steps, layouts, weights, claims, planned };
     Ok(Built { program, fallbacks, ops, refused })
 }
 

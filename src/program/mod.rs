@@ -11,6 +11,7 @@
 
 mod argument;
 mod build;
+mod claims;
 mod in_place;
 mod layout;
 mod plan;
@@ -36,6 +37,7 @@ use argument::UserMemory;
 use build::check_weight;
 pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, outline, single};
+use claims::{Claim, claims};
 pub(crate) use in_place::{InPlace, Overwrite};
 pub use in_place::{Placement, Update, UpdateCopy};
 use layout::Layouts;
@@ -68,6 +70,8 @@ pub struct Program {
     steps: Vec<Step>,
     layouts: Layouts,
     weights: Vec<Option<Bytes>>,
+    /// What the graph before all passes claims of the sizes of a call.
+    claims: Vec<Claim>,
     planned: Mutex<BTreeMap<PlanKey, Arc<Planned>>>,
 }
 
@@ -86,6 +90,11 @@ struct Planned {
 const KEPT_WORKSPACES: usize = 4;
 
 impl Program {
+    /// The same program, whose calls must fit what this graph says of sizes: the one before all passes.
+    pub(crate) fn claiming(self, graph: &Graph) -> Program {
+        Program { claims: claims(graph), ..self }
+    }
+
     /// The graph that the program computes, after all passes.
     pub fn graph(&self) -> &Graph {
         &self.graph
@@ -340,6 +349,7 @@ impl Program {
         if let Some(planned) = known.get(&key) {
             return Ok(Arc::clone(planned));
         }
+        claims::check(&self.claims, &key.0)?;
         let plan = Plan::of(&self.graph, &self.steps, &self.layouts, key.0.clone(), &key.1)?;
         let planned = Arc::new(Planned { plan, workspaces: Mutex::new(Vec::new()) });
         known.insert(key, Arc::clone(&planned));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::alias::{self, Aliases, Produced};
+use super::assume::{self, Assumptions, Needed};
 use super::call::{Call, Names, Refusal};
 use super::custom::Custom;
 use super::inplace::InPlace;
@@ -10,7 +11,7 @@ use super::origin::origin;
 use super::schema::{Argument, NodeJson, Program, Spec, SpecArg};
 use super::table::{Row, short_target};
 use super::weights::Weights;
-use super::{aten, collective, opaque, sized, types, vendor};
+use super::{aten, collective, inline, opaque, sized, types, vendor};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
@@ -18,24 +19,25 @@ use crate::dim_range::{Ranges, simplified};
 use crate::graph::{Graph, InputKind, Op, Symbol, Value};
 use crate::ty::TensorType;
 
-/// Attempts beyond which a file that narrows its symbols again and again is refused.
-const MAX_ATTEMPTS: usize = 16;
+/// Attempts beyond which no more is assumed of a file's symbols.
+const MAX_ATTEMPTS: usize = 64;
 
 /// The graph of a program.
 ///
-/// A file may state an extent that holds only for some values of its symbols, as an exporter does that saw short inputs
-/// alone. The import then starts again with the symbols narrowed to those values.
+/// Where nodes make no sense unless something holds of the symbols that the file does not say, the import starts again
+/// with that.
 pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> Result<Graph, Diagnostic> {
     let name: String = model.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let mut narrowed = Vec::new();
-    loop {
-        let mut importer = Importer::new(&name, program, narrowed.clone());
-        match (importer.run(weights), importer.narrower) {
-            (Ok(()), _) => return Ok(importer.b.finish()),
-            (Err(_), Some(range)) if narrowed.len() < MAX_ATTEMPTS => narrowed.push(range),
-            (Err(diagnostic), _) => return Err(diagnostic),
+    let mut assumptions = Assumptions::default();
+    for attempt in 1.. {
+        let mut importer = Importer::new(&name, program, assumptions.clone());
+        let result = importer.run(weights);
+        let Importer { b, scope, needed, .. } = importer;
+        if attempt == MAX_ATTEMPTS || !assumptions.adopt(needed, &scope.symbols, program) {
+            return result.map(|()| b.finish());
         }
     }
+    unreachable!("the last attempt returns")
 }
 
 #[derive(Default)]
@@ -100,10 +102,9 @@ pub(super) struct Importer<'a> {
     pub(super) parameters: BTreeSet<String>,
     /// First names of the buffers that a node overwrote.
     pub(super) overwritten: BTreeSet<String>,
-    /// Symbols whose values the file's own sizes restrict.
-    narrowed: Vec<Symbol>,
-    /// The next of them, found where the import failed.
-    narrower: Option<Symbol>,
+    /// What is taken for granted of the symbols, and what more would have to be.
+    assumptions: Assumptions,
+    pub(super) needed: Vec<Needed>,
 }
 
 pub(super) fn value_error(name: &str, message: impl std::fmt::Display) -> Diagnostic {
@@ -111,7 +112,7 @@ pub(super) fn value_error(name: &str, message: impl std::fmt::Display) -> Diagno
 }
 
 impl<'a> Importer<'a> {
-    fn new(name: &str, program: &'a Program, narrowed: Vec<Symbol>) -> Self {
+    fn new(name: &str, program: &'a Program, assumptions: Assumptions) -> Self {
         Importer {
             b: Builder::new(name),
             program,
@@ -119,8 +120,8 @@ impl<'a> Importer<'a> {
             aliases: Aliases::new(program),
             parameters: BTreeSet::new(),
             overwritten: BTreeSet::new(),
-            narrowed,
-            narrower: None,
+            assumptions,
+            needed: Vec::new(),
         }
     }
 
@@ -145,7 +146,7 @@ impl<'a> Importer<'a> {
     fn sizes(&mut self) -> Result<(), Diagnostic> {
         for (name, size) in &self.program.graph_module.graph.sym_int_values {
             let dim = types::dim(size).map_err(|message| value_error(name, message))?;
-            self.scope.sizes.insert(name.clone(), dim);
+            self.scope.sizes.insert(name.clone(), self.assumptions.apply(dim));
         }
         Ok(())
     }
@@ -159,7 +160,7 @@ impl<'a> Importer<'a> {
             let Some(meta) = graph.tensor_values.get(name) else { continue };
             for size in &meta.sizes {
                 let dim = types::dim(size).map_err(|message| value_error(name, message))?;
-                self.declare(&dim)?;
+                self.declare(&self.assumptions.apply(dim))?;
             }
         }
         let sizes: Vec<Dim> = self.scope.sizes.values().cloned().collect();
@@ -176,12 +177,7 @@ impl<'a> Importer<'a> {
             if self.scope.symbols.iter().any(|s| s.name == name) {
                 continue;
             }
-            let range = self.program.range_constraints.get(&name);
-            let mut min = range.and_then(|r| r.min_val).unwrap_or(0).max(0);
-            let mut max = range.and_then(|r| r.max_val);
-            for narrowed in self.narrowed.iter().filter(|s| s.name == name) {
-                (min, max) = (narrowed.min, narrowed.max);
-            }
+            let Symbol { min, max, .. } = self.assumptions.range(&name, self.program);
             if let Some(max) = max.filter(|max| *max < min) {
                 return Err(value_error(&name, format_args!("has an empty range, {min} to {max}")));
             }
@@ -195,8 +191,11 @@ impl<'a> Importer<'a> {
         let meta = self.program.graph_module.graph.tensor_values.get(name);
         let meta = meta.ok_or_else(|| value_error(name, "has no entry among the tensor values"))?;
         let mut ty = types::tensor_type(meta).map_err(|message| value_error(name, message))?;
-        for dim in ty.shape.iter_mut().filter(|dim| dim.as_polynomial().is_none()) {
-            *dim = simplified(dim, &self.scope.symbols);
+        for dim in &mut ty.shape {
+            *dim = self.assumptions.apply(dim.clone());
+            if dim.as_polynomial().is_none() {
+                *dim = simplified(dim, &self.scope.symbols);
+            }
         }
         Ok(ty)
     }
@@ -264,7 +263,7 @@ impl<'a> Importer<'a> {
     pub(super) fn define(&mut self, name: &str, stated: &TensorType, value: Value) -> Result<(), Diagnostic> {
         let inferred = self.b.ty(value);
         if !self.scope.agree(&inferred, stated) {
-            self.narrower = self.scope.assumed(&inferred, stated);
+            self.needed.extend(self.scope.assumed(&inferred, stated).map(Needed::Range));
             let message = format!("`{name}` is {stated} in the file, but the op yields {inferred}");
             return Err(Diagnostic::new("import.type", message));
         }
@@ -283,7 +282,7 @@ impl<'a> Importer<'a> {
     }
 
     /// The values of a node's results: by its row in the op tables, else opaque.
-    fn values(&self, node: &NodeJson, types: &[TensorType]) -> Result<Vec<Value>, Diagnostic> {
+    fn values(&mut self, node: &NodeJson, types: &[TensorType]) -> Result<Vec<Value>, Diagnostic> {
         let target = short_target(&node.target);
         let row = if self.is_complex(node) {
             aten::find_complex(target)
@@ -291,12 +290,22 @@ impl<'a> Importer<'a> {
             aten::find(target).or_else(|| vendor::find(target)).or_else(|| collective::find(target))
         };
         if let Some(row) = row {
-            sized::check(&self.call(row, node, types))?;
+            let call = self.call(row, node, types);
+            if let Err(diagnostic) = sized::check(&call) {
+                let from = call.tensor("self").map(|x| self.b.ty(x));
+                let needed = from.ok().zip(types.first()).and_then(|(from, to)| assume::divisible(&from, to));
+                self.needed.extend(needed);
+                return Err(diagnostic);
+            }
         }
         let refused = match row.map(|row| self.by_row(row, node, types)) {
             Some(Ok(values)) => return Ok(values),
-            Some(Err(Refusal(reason))) => Some(reason),
-            None => self.is_complex(node).then(|| "it is not known on complex numbers".to_owned()),
+            Some(Err(Refusal(reason))) => {
+                self.note_unequal();
+                Some(reason)
+            }
+            None if self.is_complex(node) => Some("it is not known on complex numbers".to_owned()),
+            None => inline::kept(node).map(str::to_owned),
         };
         let refuse = |message: String| Diagnostic::new("import.node", message);
         let (prim, operands) = opaque::opaque(node, &self.scope, types, refused.as_deref()).map_err(refuse)?;
@@ -317,6 +326,7 @@ impl<'a> Importer<'a> {
 
     fn by_row(&self, row: &Row, node: &NodeJson, results: &[TensorType]) -> Result<Vec<Value>, Refusal> {
         let mark = self.b.mark();
+        self.b.take_unequal();
         let call = self.call(row, node, results);
         let imported = call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| {
             let fits = values.len() == results.len();
@@ -326,6 +336,11 @@ impl<'a> Importer<'a> {
             self.b.rollback(mark);
         }
         imported
+    }
+
+    /// Notes the extents for which the last refused op would have been one.
+    pub(super) fn note_unequal(&mut self) {
+        self.needed.extend(self.b.take_unequal().map(|(a, b)| Needed::Equal(a, b)));
     }
 
     /// Inputs that nodes overwrote are returned first, where the signature does not list them as updated.

@@ -113,13 +113,17 @@ impl Importer<'_> {
         Ok(())
     }
 
-    fn new_contents(&self, node: &NodeJson, op: &InPlace<'_>, before: Value) -> Result<Value, Diagnostic> {
+    fn new_contents(&mut self, node: &NodeJson, op: &InPlace<'_>, before: Value) -> Result<Value, Diagnostic> {
         let types = [self.b.ty(before)];
         let mark = self.b.mark();
+        self.b.take_unequal();
         let row = op.row.filter(|_| !self.is_complex(node));
         let reason = match row.map(|row| self.without_effect(node, op, row, before, &types)) {
             Some(Ok(value)) => return Ok(value),
-            Some(Err(Refusal(reason))) => Some(reason),
+            Some(Err(Refusal(reason))) => {
+                self.note_unequal();
+                Some(reason)
+            }
             None => None,
         };
         self.b.rollback(mark);

@@ -7,12 +7,14 @@
 
 mod alias;
 mod archive;
+mod assume;
 mod aten;
 mod call;
 mod collective;
 mod convert;
 mod custom;
 mod dims;
+mod inline;
 mod inplace;
 mod opaque;
 mod origin;
@@ -78,7 +80,8 @@ pub fn pt2_model(archive: &Archive, model: &str) -> Result<Graph, Diagnostic> {
         let message = format!("`{record}` has schema {}.{}, expected {SCHEMA_MAJOR}.x", version.major, version.minor);
         return Err(Diagnostic::new("import.version", message).with_help("re-save the model with torch 2.9 or later"));
     }
-    let program: Program = parse_json(&record, &bytes)?;
+    let mut program: Program = parse_json(&record, &bytes)?;
+    inline::regions(&mut program.graph_module.graph);
     let weights = Weights::open(archive, model)?;
     convert::convert(model, &program, &weights)
 }

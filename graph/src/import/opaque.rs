@@ -1,7 +1,8 @@
 //! Ops that are not taken apart: operands, printed arguments, result types.
 //!
 //! The attribute `operands` says which argument each operand is, in order, so that a host framework can be given the
-//! op back; `reason` says why an op that has a row in the tables was not taken apart.
+//! op back; `form` says which op of the framework calls it, if one does; `reason` says why
+//! an op that has a row in the tables was not taken apart.
 
 use super::call::Names;
 use super::schema::{Argument, NodeJson, SymIntArg};
@@ -30,7 +31,13 @@ pub(super) fn opaque(
         attrs.push(("operands".into(), roles.join(", ")));
     }
     attrs.extend(reason.map(|text| ("reason".to_owned(), text.to_owned())));
-    let target = short_target(&node.target).to_owned();
+    let form = short_target(&node.target);
+    let called = node.inputs.iter().find_map(|input| match &input.arg {
+        Argument::Operator(target) => Some(short_target(target)),
+        _ => None,
+    });
+    attrs.extend(called.map(|_| ("form".to_owned(), form.to_owned())));
+    let target = called.unwrap_or(form).to_owned();
     Ok((Prim::Opaque { target, attrs, results: results.to_vec() }, values))
 }
 
@@ -44,6 +51,8 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn push(&mut self, name: &str, argument: &Argument) -> Result<(), String> {
         match argument {
+            // It is the op.
+            Argument::Operator(_) => Ok(()),
             Argument::Tensor(tensor) => self.tensor(name.to_owned(), tensor),
             Argument::Tensors(list) => {
                 list.iter().enumerate().try_for_each(|(i, t)| self.tensor(format!("{name}[{i}]"), t))
@@ -105,6 +114,7 @@ fn print(argument: &Argument, names: &dyn Names) -> String {
         Argument::Layout(code) => format!("layout {code}"),
         Argument::Device(text) | Argument::Str(text) => text.clone(),
         Argument::Operator(target) => short_target(target).to_owned(),
+        Argument::Graph(called) => called.name.clone(),
         Argument::Unknown(kind) => format!("<{kind}>"),
         Argument::None | Argument::Tensor(_) | Argument::Tensors(_) | Argument::OptionalTensors(_) => "none".into(),
     }

@@ -37,6 +37,7 @@ impl Importer<'_> {
         let types: Vec<TensorType> = targets.iter().map(|t| self.b.ty(t.before)).collect();
         let given: BTreeMap<&str, Value> = targets.iter().map(|t| (t.parameter, t.before)).collect();
         let mark = self.b.mark();
+        self.b.take_unequal();
         let imported = op.row.filter(|_| !self.is_complex(node)).map(|row| {
             let call = Call { b: &self.b, names: &self.scope, node, row, results: &types, given, uncounted: 0 };
             call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| {
@@ -47,7 +48,10 @@ impl Importer<'_> {
         });
         let reason = match imported {
             Some(Ok(values)) => return self.bind_contents(at, node, op.form, &targets, &values).map(|()| true),
-            Some(Err(Refusal(reason))) => Some(reason),
+            Some(Err(Refusal(reason))) => {
+                self.note_unequal();
+                Some(reason)
+            }
             None => None,
         };
         self.b.rollback(mark);

@@ -46,10 +46,21 @@ pub(super) struct GraphModule {
 
 #[derive(Debug, DeriveDeserialize)]
 pub(super) struct GraphJson {
+    #[serde(default)]
+    pub(super) inputs: Vec<Argument>,
+    #[serde(default)]
+    pub(super) outputs: Vec<Argument>,
     pub(super) nodes: Vec<NodeJson>,
     pub(super) tensor_values: BTreeMap<String, TensorMeta>,
     #[serde(default)]
     pub(super) sym_int_values: BTreeMap<String, SymInt>,
+}
+
+/// A graph among the arguments of a node, with its own names.
+#[derive(Debug, DeriveDeserialize)]
+pub(super) struct SubGraph {
+    pub(super) name: String,
+    pub(super) graph: GraphJson,
 }
 
 #[derive(Debug, DeriveDeserialize)]
@@ -132,6 +143,8 @@ pub(super) enum Argument {
     Device(String),
     Str(String),
     Operator(String),
+    /// A graph that the node calls.
+    Graph(Box<SubGraph>),
     /// A kind that this importer has no use for, by key.
     Unknown(String),
 }
@@ -254,6 +267,7 @@ impl FromKey for Argument {
             "as_layout" => Argument::Layout(map.next_value()?),
             "as_device" => Argument::Device(map.next_value::<Device>()?.to_string()),
             "as_string" => Argument::Str(map.next_value()?),
+            "as_graph" => Argument::Graph(Box::new(map.next_value()?)),
             "as_operator" => Argument::Operator(map.next_value()?),
             other => {
                 map.next_value::<IgnoredAny>()?;

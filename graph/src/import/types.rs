@@ -110,10 +110,14 @@ pub(super) fn same_extent(a: &Dim, b: &Dim, symbols: &[Symbol]) -> bool {
     };
     a == b
         || [2i64, 3, 7, 16, 129, 1000, 4096].iter().all(|sample| {
-            let at = |name: &str| names.iter().position(|n| n == name);
-            let value = |name: &str| at(name).map(|i| in_range(name, sample + 5 * i as i64));
-            let (x, y) = (a.eval(&value), b.eval(&value));
-            x.is_err() || y.is_err() || x == y
+            // Whichever symbol is the larger.
+            [5, -5].into_iter().all(|step| {
+                let from = if step < 0 { sample - step * names.len() as i64 } else { *sample };
+                let at = |name: &str| names.iter().position(|n| n == name);
+                let value = |name: &str| at(name).map(|i| in_range(name, from + step * i as i64));
+                let (x, y) = (a.eval(&value), b.eval(&value));
+                x.is_err() || y.is_err() || x == y
+            })
         })
 }
 
@@ -132,6 +136,8 @@ mod tests {
         assert!(same_extent(&half_up, &split, &[]));
         assert!(!same_extent(&half_up, &Dim::function(DimFn::FloorDiv, &s, &two), &[]));
         assert!(!same_extent(&s, &up, &[]));
+        let lesser = Dim::function(DimFn::Min, &s, &Dim::symbol("t"));
+        assert!(!same_extent(&lesser, &s, &[]) && !same_extent(&lesser, &Dim::symbol("t"), &[]));
         let short = [Symbol { name: "s".into(), min: 2, max: Some(64) }];
         let chunks = s.ceil_div(&Dim::constant(64));
         assert!(same_extent(&Dim::function(DimFn::Max, &s, &two), &s, &short));

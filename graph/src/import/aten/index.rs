@@ -7,7 +7,6 @@ use super::layout::{cut, expand_to, iota, permuted};
 use super::promote::{constant, convert, result_type};
 use crate::dim::{Dim, product};
 use crate::graph::Value;
-use crate::infer;
 use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 
@@ -72,8 +71,6 @@ pub(super) fn places(call: &Call<'_>, shape: &[Dim], indices: &[Option<Value>]) 
     if apart || first + given.len() > shape.len() {
         return Err("index tensors on axes that are apart".into());
     }
-    let common = given.iter().map(|&i| b.ty(i).shape).collect::<Vec<_>>();
-    let common = infer::broadcast(&common)?;
     let mut flat: Option<Value> = None;
     for (&index, dim) in given.iter().zip(&shape[first..]) {
         let index = wrapped(call, index, dim)?;
@@ -82,7 +79,8 @@ pub(super) fn places(call: &Call<'_>, shape: &[Dim], indices: &[Option<Value>]) 
             None => index,
         });
     }
-    let flat = expand_to(call, flat.ok_or("no index tensor")?, &common)?;
+    let flat = flat.ok_or("no index tensor")?;
+    let common = b.ty(flat).shape;
     Ok(Places { first, axes: given.len(), flat, common })
 }
 

@@ -1,13 +1,13 @@
 //! Views and copies: ops that move elements and change none.
 //!
-//! A reshape is defined by its result shape alone, which the file states; the number of elements is checked. Slices are
-//! clamped to the axis as in Python; where a symbol's range decides a clamp, it is decided here.
+//! A reshape is defined by its result shape alone, which the file states; the number of elements is checked.
 
 use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Operand, Refusal};
+use super::place::{place, slice_range};
 use super::promote::{convert, result_type};
-use crate::dim::{Dim, DimFn, product};
+use crate::dim::{Dim, product};
 use crate::graph::Value;
 use crate::prim::Prim;
 
@@ -71,39 +71,7 @@ pub(super) fn reverse_axes(call: &Call<'_>) -> Imported {
     permuted(call, x, (0..call.b.ty(x).rank()).rev().collect())
 }
 
-/// `min(a, b)`, decided where the ranges allow it.
-fn lesser(call: &Call<'_>, a: &Dim, b: &Dim) -> Dim {
-    if call.names.never_negative(&(b - a)) {
-        a.clone()
-    } else if call.names.never_negative(&(a - b)) {
-        b.clone()
-    } else {
-        Dim::function(DimFn::Min, a, b)
-    }
-}
-
-fn greater(call: &Call<'_>, a: &Dim, b: &Dim) -> Dim {
-    if call.names.never_negative(&(a - b)) {
-        a.clone()
-    } else if call.names.never_negative(&(b - a)) {
-        b.clone()
-    } else {
-        Dim::function(DimFn::Max, a, b)
-    }
-}
-
-/// A Python slice bound as an index from 0 to the extent.
-fn clamped(call: &Call<'_>, index: &Dim, extent: &Dim) -> Dim {
-    let zero = Dim::constant(0);
-    match index.as_const() {
-        Some(i64::MAX) => extent.clone(),
-        Some(i) if i < 0 => greater(call, &(extent + index), &zero),
-        Some(_) => lesser(call, index, extent),
-        None => greater(call, &lesser(call, index, extent), &zero),
-    }
-}
-
-/// Elements `start..end` by `step` along an axis; no node if that is all of them.
+/// The elements `start..end` by `step` along an axis; no node if that is all of them.
 pub(in crate::import) fn cut(
     call: &Call<'_>,
     x: Value,
@@ -120,25 +88,11 @@ pub(in crate::import) fn cut(
     Ok(call.b.prim(Prim::Slice { axis, start, end, step }, &[x])?)
 }
 
-/// The elements that `start` and `end` of a call take along an axis.
-pub(super) fn slice_range(call: &Call<'_>, extent: &Dim) -> Result<[Dim; 2], Refusal> {
-    let start = match call.dim_or_none("start")? {
-        Some(index) => clamped(call, &index, extent),
-        None => Dim::constant(0),
-    };
-    let end = match call.dim_or_none("end")? {
-        Some(index) => clamped(call, &index, extent),
-        None => extent.clone(),
-    };
-    let end = greater(call, &end, &start);
-    Ok([start, end])
-}
-
 pub(super) fn slice(call: &Call<'_>) -> Imported {
     let x = call.tensor("self")?;
     let ty = call.b.ty(x);
     let axis = call.axis("dim", ty.rank())?;
-    let range = slice_range(call, &ty.shape[axis])?;
+    let range = slice_range(call, &ty.shape[axis], call.out()?.shape.get(axis))?;
     Ok(vec![cut(call, x, axis, range, call.int("step")?)?])
 }
 
@@ -146,10 +100,7 @@ pub(super) fn narrow(call: &Call<'_>) -> Imported {
     let x = call.tensor("self")?;
     let ty = call.b.ty(x);
     let axis = call.axis("dim", ty.rank())?;
-    let start = match call.dim("start")? {
-        index if index.as_const().is_some_and(|i| i < 0) => &ty.shape[axis] + &index,
-        index => index,
-    };
+    let start = place(call, &call.dim("start")?, &ty.shape[axis]);
     let end = &start + &call.dim("length")?;
     Ok(vec![cut(call, x, axis, [start, end], 1)?])
 }
@@ -167,15 +118,7 @@ pub(super) fn select(call: &Call<'_>) -> Imported {
     let x = call.tensor("self")?;
     let ty = call.b.ty(x);
     let axis = call.axis("dim", ty.rank())?;
-    Ok(vec![pick(call, x, axis, picked(call, &ty.shape[axis])?)?])
-}
-
-/// The place along an axis that `index` of a call names.
-pub(super) fn picked(call: &Call<'_>, extent: &Dim) -> Result<Dim, Refusal> {
-    Ok(match call.dim("index")? {
-        index if index.as_const().is_some_and(|i| i < 0) => extent + &index,
-        index => index,
-    })
+    Ok(vec![pick(call, x, axis, place(call, &call.dim("index")?, &ty.shape[axis]))?])
 }
 
 pub(super) fn unbind(call: &Call<'_>) -> Imported {

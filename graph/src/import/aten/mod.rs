@@ -22,6 +22,7 @@ pub(super) mod layout;
 mod matmul;
 mod mixture;
 mod norm;
+mod place;
 pub(super) mod promote;
 pub(super) mod reduce;
 mod rows;

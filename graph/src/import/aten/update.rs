@@ -5,7 +5,8 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
 use super::super::steps;
 use super::index::{Places, places, single_places};
-use super::layout::{cut, expand_to, iota, picked, slice_range};
+use super::layout::{cut, expand_to, iota};
+use super::place::{place, slice_range};
 use super::promote::{constant, convert, is_reduced, operand_as};
 use super::reduce::over;
 use crate::dim::{Dim, product};
@@ -50,14 +51,16 @@ fn replaced(call: &Call<'_>, step: Prim) -> Imported {
 pub(super) fn slice_scatter(call: &Call<'_>) -> Imported {
     let shape = call.b.ty(call.tensor("self")?).shape;
     let axis = call.axis("dim", shape.len())?;
-    let [start, end] = slice_range(call, &shape[axis])?;
+    let src = call.b.ty(call.tensor("src")?).shape;
+    let written = if src.len() == shape.len() { src.get(axis) } else { None };
+    let [start, end] = slice_range(call, &shape[axis], written)?;
     replaced(call, Prim::Slice { axis, start, end, step: call.int("step")? })
 }
 
 pub(super) fn select_scatter(call: &Call<'_>) -> Imported {
     let shape = call.b.ty(call.tensor("self")?).shape;
     let axis = call.axis("dim", shape.len())?;
-    let start = picked(call, &shape[axis])?;
+    let start = place(call, &call.dim("index")?, &shape[axis]);
     let end = &start + &Dim::constant(1);
     replaced(call, Prim::Slice { axis, start, end, step: 1 })
 }

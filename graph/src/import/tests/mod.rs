@@ -1,12 +1,14 @@
 //! The importer on whole files: exported models, damaged ones, and archives made by hand.
 
 mod activation;
+mod assumed;
 mod attention;
 mod collectives;
 mod fused;
 mod mutation;
 mod numbers;
 mod operators;
+mod places;
 mod presets;
 mod sizes;
 

@@ -1,0 +1,90 @@
+//! Indices and ranges whose bounds are symbols, by the slices that they become.
+
+use super::attention::{argument, call, tensor};
+use super::{FORMAT, ORDER, archive, model_json};
+use crate::graph::{Graph, Op};
+use crate::import::pt2;
+use crate::prim::Prim;
+
+/// A size as the file writes it: a number, or an expression of `@s` and `@t`.
+fn size(extent: &str) -> String {
+    match extent.parse::<i64>() {
+        Ok(n) => format!(r#"{{"as_int":{n}}}"#),
+        Err(_) => format!(r#"{{"as_expr":{{"expr_str":"{}"}}}}"#, expression(extent)),
+    }
+}
+
+fn expression(text: &str) -> String {
+    text.replace("@s", "Symbol('s')").replace("@t", "Symbol('t')")
+}
+
+/// A model of one node on `x: f32[s]` and `y: f32[t]`; the symbolic integer `n` is `index`.
+pub(super) fn on_lines(node: &str, index: &str, result: &str) -> Result<Graph, String> {
+    let ty = |extent: &str| {
+        let sizes: Vec<String> = extent.split_whitespace().map(size).collect();
+        format!(r#"{{"dtype":7,"sizes":[{}]}}"#, sizes.join(","))
+    };
+    let value = |name: &str| format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#);
+    let specs = ["x", "y"].map(|name| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(name)));
+    let types = [("x", "@s"), ("y", "@t"), ("z", result)].map(|(name, extent)| format!(r#""{name}":{}"#, ty(extent)));
+    let node = format!(r#"{{{node},"outputs":[{}],"name":"n"}}"#, value("z"));
+    let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("z"));
+    let json = model_json(&specs.join(","), &node, &types.join(","), &output);
+    let sizes = format!(r#""sym_int_values":{{"n":{}}}"#, size(index));
+    let ranges = r#""range_constraints":{"s":{"min_val":2},"t":{"min_val":2}}"#;
+    let json = json.replacen(r#""sym_int_values":{}"#, &sizes, 1).replacen(r#""range_constraints":{}"#, ranges, 1);
+    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
+}
+
+fn named(name: &str) -> String {
+    argument(name, r#"{"as_sym_int":{"as_name":"n"}}"#)
+}
+
+fn int(name: &str, value: i64) -> String {
+    argument(name, &format!(r#"{{"as_int":{value}}}"#))
+}
+
+#[track_caller]
+fn slice_of(graph: Result<Graph, String>) -> String {
+    let graph = graph.unwrap_or_else(|e| panic!("{e}"));
+    let found = graph.nodes().iter().find_map(|node| match &node.op {
+        Op::Prim(Prim::Slice { start, end, .. }) => Some(format!("{start}..{end}")),
+        _ => None,
+    });
+    found.expect("a slice")
+}
+
+#[test]
+fn indices_below_zero_count_from_the_end() {
+    let select = |index: &str| {
+        let node = call("aten.select.int", &[tensor("self", "x"), int("dim", 0), named("index")]);
+        slice_of(on_lines(&node, index, ""))
+    };
+    assert_eq!(select("Mul(Integer(-1), @t)"), "s - t..s - t + 1");
+    assert_eq!(select("Mul(Integer(-1), FloorDiv(@s, Integer(2)))"), "s - floordiv(s, 2)..s - floordiv(s, 2) + 1");
+    assert_eq!(select("@t"), "t..t + 1");
+    // Only a call can tell.
+    let either = select("Add(@t, Integer(-5))");
+    assert!(either.starts_with("max(0, min(1, -t + 5))*s + t - 5.."), "{either}");
+    let narrow = call("aten.narrow.default", &[tensor("self", "x"), int("dim", 0), named("start"), int("length", 2)]);
+    assert_eq!(slice_of(on_lines(&narrow, "Mul(Integer(-1), @t)", "2")), "s - t..s - t + 2");
+}
+
+#[test]
+fn ranges_are_those_of_which_the_file_states_the_extent() {
+    let slice = |bounds: &[String], index: &str, result: &str| {
+        let arguments = [&[tensor("self", "x"), int("dim", 0)], bounds].concat();
+        slice_of(on_lines(&call("aten.slice.Tensor", &arguments), index, result))
+    };
+    let none = || argument("start", r#"{"as_none":true}"#);
+    assert_eq!(slice(&[named("start")], "Mul(Integer(-1), @t)", "@t"), "s - t..s");
+    assert_eq!(slice(&[none(), named("end")], "Mul(Integer(-1), @t)", "Add(@s, Mul(Integer(-1), @t))"), "0..s - t");
+    assert_eq!(slice(&[none(), named("end")], "@t", "@t"), "0..t");
+    assert_eq!(slice(&[named("start")], "@t", "Add(@s, Mul(Integer(-1), @t))"), "t..s");
+    assert_eq!(slice(&[named("start")], "Add(@s, Mul(Integer(-1), @t))", "@t"), "s - t..s");
+    assert_eq!(slice(&[int("start", -16)], "@t", "16"), "s - 16..s");
+    let longest = "Add(Max(@s, @t), Integer(-4))";
+    assert_eq!(slice(&[none(), named("end")], longest, longest), "0..max(s, t) - 4");
+    // Where the file states the clamped extent, it is clamped.
+    assert_eq!(slice(&[none(), named("end")], "@t", "Min(@s, @t)"), "0..min(t, s)");
+}
