@@ -21,8 +21,8 @@ fn expression(text: &str) -> String {
 /// A model of one node on `x: f32[s]` and `y: f32[t]`; the symbolic integer `n` is `index`.
 pub(super) fn on_lines(node: &str, index: &str, result: &str) -> Result<Graph, String> {
     let ty = |extent: &str| {
-        let sizes: Vec<String> = extent.split_whitespace().map(size).collect();
-        format!(r#"{{"dtype":7,"sizes":[{}]}}"#, sizes.join(","))
+        let sizes = if extent.is_empty() { String::new() } else { size(extent) };
+        format!(r#"{{"dtype":7,"sizes":[{sizes}]}}"#)
     };
     let value = |name: &str| format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#);
     let specs = ["x", "y"].map(|name| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(name)));
@@ -65,7 +65,7 @@ fn indices_below_zero_count_from_the_end() {
     assert_eq!(select("@t"), "t..t + 1");
     // Only a call can tell.
     let either = select("Add(@t, Integer(-5))");
-    assert!(either.starts_with("max(0, min(1, -t + 5))*s + t - 5.."), "{either}");
+    assert!(either.starts_with("s*max(0, min(1, -t + 5)) + t - 5.."), "{either}");
     let narrow = call("aten.narrow.default", &[tensor("self", "x"), int("dim", 0), named("start"), int("length", 2)]);
     assert_eq!(slice_of(on_lines(&narrow, "Mul(Integer(-1), @t)", "2")), "s - t..s - t + 2");
 }
