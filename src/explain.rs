@@ -28,7 +28,7 @@ pub struct RegionReport {
     pub kind: &'static str,
     /// Names of its ops, in order.
     pub ops: Vec<String>,
-    /// Bytes that the fused kernel moves.
+    /// Bytes that the fused kernel moves; `u64::MAX` stands for more than are counted.
     pub bytes_fused: u64,
     /// Bytes that its ops would move one by one.
     pub bytes_unfused: u64,
@@ -90,8 +90,9 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
     let bytes_at: BTreeMap<String, i64> = fused.graph.symbols().iter().map(|s| (s.name.clone(), typical(s))).collect();
     let report =
         partition_report::explain(&fused.graph, &fused.partition, &[]).map_err(|e| Error::Internal(e.to_string()))?;
-    let bytes =
-        |dim: &Dim| dim.eval(&|s| bytes_at.get(s).copied()).ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    let bytes = |dim: &Dim| {
+        dim.eval(&|s| bytes_at.get(s).copied()).ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX)
+    };
     let relaxation =
         |r: &Relaxation| RelaxationReport { rewrite: r.rewrite.clone(), times: r.times, origin: r.origin.to_string() };
     let mut outside: Vec<&Relaxation> = fused.relaxations.iter().collect();

@@ -4,6 +4,7 @@
 //! operands.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use fusewright_abi::DType;
 use fusewright_graph::interp::Symbols;
@@ -79,11 +80,13 @@ pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> R
         let ty = graph.ty(input.value);
         let shape = shape(&ty.shape, symbols).map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)))?;
         let mut random = Random::named(seed, number, &input.name);
-        if let Some((extent, skips)) = places.get(&input.value) {
-            let extent = extent.eval(&|name| symbols.get(name).copied());
-            let extent = extent.map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)))?;
-            return distinct(ty.dtype, &shape, &mut random, extent, *skips)
-                .map_err(|e| Error::Call(format!("input `{}`: {e}", input.name)));
+        if let Some((extents, skips)) = places.get(&input.value) {
+            let about = |e: &dyn Display| Error::Call(format!("input `{}`: {e}", input.name));
+            let mut least = i64::MAX;
+            for extent in extents {
+                least = least.min(extent.eval(&|name| symbols.get(name).copied()).map_err(|e| about(&e))?);
+            }
+            return distinct(ty.dtype, &shape, &mut random, least, *skips).map_err(|e| about(&e));
         }
         fill(ty.dtype, &shape, &mut random, values, takes_indices)
             .map_err(|e| e.about(format!("input `{}`", input.name)))
@@ -91,33 +94,54 @@ pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> R
     users.map(tensor).collect()
 }
 
-/// The integer inputs that alone say where a scatter writes: the extent that they index, and whether a negative one is
-/// handed on as it is.
-fn scattered_to(graph: &Graph) -> BTreeMap<Value, (Dim, bool)> {
-    let mut places = BTreeMap::new();
+/// The integer inputs that alone say where a scatter writes: the extents that they index, of gathers as well, and whether
+/// a negative one is handed on as it is and read by scatters alone, which skip it.
+fn scattered_to(graph: &Graph) -> BTreeMap<Value, (Vec<Dim>, bool)> {
+    let mut places: BTreeMap<Value, (Vec<Dim>, bool)> = BTreeMap::new();
+    let mut gathered = Vec::new();
     for node in graph.nodes() {
-        let Op::Prim(Prim::Scatter { axis }) = node.op else { continue };
-        let (mut sources, mut direct) = (BTreeSet::new(), true);
-        let mut stack = vec![node.operands[1]];
-        while let Some(value) = stack.pop() {
-            match graph.def(value) {
-                Def::Input(i) if !graph.ty(value).dtype.is_float() && graph.ty(value).rank() > 0 => {
-                    sources.insert(graph.inputs()[i].value);
-                }
-                Def::Input(_) => {}
-                Def::Node(id, _) => {
-                    let op = &graph.node(id).op;
-                    direct &= matches!(op, Op::Prim(Prim::Cast { .. } | Prim::Reshape { .. } | Prim::Slice { .. }));
-                    stack.extend(&graph.node(id).operands);
-                }
-            }
+        let (Op::Prim(Prim::Scatter { axis } | Prim::Gather { axis }), &[of, indices, ..]) =
+            (&node.op, node.operands.as_slice())
+        else {
+            continue;
+        };
+        let Some((source, direct)) = index_source(graph, indices) else { continue };
+        let extent = graph.ty(of).shape[*axis].clone();
+        if matches!(node.op, Op::Prim(Prim::Gather { .. })) {
+            gathered.push((source, extent));
+            continue;
         }
-        if let Some(&source) = sources.first().filter(|_| sources.len() == 1) {
-            let extent = graph.ty(node.operands[0]).shape[axis].clone();
-            places.insert(source, (extent, direct));
+        let (extents, skips) = places.entry(source).or_insert((Vec::new(), true));
+        extents.push(extent);
+        *skips &= direct;
+    }
+    for (source, extent) in gathered {
+        if let Some((extents, skips)) = places.get_mut(&source) {
+            extents.push(extent);
+            *skips = false;
         }
     }
     places
+}
+
+/// The only integer input that indices are made from, and whether they are its elements as they are.
+fn index_source(graph: &Graph, indices: Value) -> Option<(Value, bool)> {
+    let (mut sources, mut direct) = (BTreeSet::new(), true);
+    let mut stack = vec![indices];
+    while let Some(value) = stack.pop() {
+        match graph.def(value) {
+            Def::Input(i) if !graph.ty(value).dtype.is_float() && graph.ty(value).rank() > 0 => {
+                sources.insert(graph.inputs()[i].value);
+            }
+            Def::Input(_) => {}
+            Def::Node(id, _) => {
+                let op = &graph.node(id).op;
+                direct &= matches!(op, Op::Prim(Prim::Cast { .. } | Prim::Reshape { .. } | Prim::Slice { .. }));
+                stack.extend(&graph.node(id).operands);
+            }
+        }
+    }
+    sources.first().filter(|_| sources.len() == 1).map(|&source| (source, direct))
 }
 
 /// Places below an extent, none twice as far as they go; beyond that, and here and there, −1 if that `skips` one.
@@ -271,6 +295,21 @@ mod tests {
         let ordinary = tensors(&graph, &symbols, 1, Values::Ordinary).expect("the types are right");
         assert!(ordinary[0].floats().expect("floats").iter().all(|x| x.abs() <= 1.5));
         assert!(ordinary[1].ints().expect("integers").iter().all(|v| (0..2).contains(v)));
+    }
+
+    #[test]
+    fn an_index_that_a_gather_reads_as_well_lies_in_both() {
+        let text = "graph @u(s: 1..; %x: f32[s, 8], %c: f32[16, 8], %d: f32[9, 8], %i: i64[s], %j: i64[s]) {\n  \
+                    %g = gather %d, %i {axis = 0}\n  %v = add %g, %x\n  %w = scatter %c, %j, %v {axis = 0}\n  \
+                    %z = scatter %w, %i, %g {axis = 0}\n  return %z\n}\n";
+        let graph: Graph = text.parse().expect("the text is right");
+        let symbols = Symbols::from([("s".to_owned(), 40)]);
+        for seed in 1..20 {
+            let made = tensors(&graph, &symbols, seed, Values::Ordinary).expect("the types are right");
+            let ints = |at: usize| made[at].ints().expect("integers");
+            assert!(ints(3).iter().all(|v| (0..9).contains(v)), "{:?}", ints(3));
+            assert!(ints(4).contains(&-1) && ints(4).iter().all(|v| (-1..16).contains(v)), "{:?}", ints(4));
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub fn open(path: &Path) -> Result<Graph, Error> {
     let archive = bytes.starts_with(b"PK");
     let bad = |message: String| Error::Input(format!("{}: {message}", path.display()));
     let graph = if path.extension().is_some_and(|e| e == "fw") {
-        let text = std::str::from_utf8(&bytes).map_err(|e| bad(e.to_string()))?;
+        let text = text_of(&bytes).map_err(bad)?;
         text.parse::<Graph>().map_err(|e| bad(e.to_string()))?
     } else {
         import::pt2(&bytes).map_err(|e| match std::str::from_utf8(&bytes) {
@@ -55,6 +55,19 @@ pub fn open_with_groups(path: &Path, groups: &BTreeMap<String, u32>) -> Result<G
         }
     }
     Ok(graph)
+}
+
+/// The bytes of a file as the text form of graphs or kernels.
+///
+/// # Errors
+/// Bytes that are no text; of an archive, what takes one.
+pub fn text_of(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|e| match bytes.starts_with(b"PK") {
+        true => {
+            "is an archive, not the text form of a graph; `run` and `explain` take it under the ending `.pt2`".into()
+        }
+        false => format!("is not text: {e}"),
+    })
 }
 
 /// Refuses a graph with ops of the host framework, which have no meaning here, and with collectives of other than one

@@ -1,5 +1,6 @@
 //! Arguments of every command. What is accepted here but not built yet is refused by name.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -138,7 +139,8 @@ pub struct MadeArgs {
     /// Seed of made inputs [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Value of every symbolic extent of made inputs, which else is a small number in the symbol's range
+    /// Value of every symbolic extent of made inputs that no `--dim` names, which else is a small number in the symbol's
+    /// range
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub rows: Option<i64>,
     /// Value of one symbolic extent of made inputs
@@ -148,8 +150,17 @@ pub struct MadeArgs {
 
 impl MadeArgs {
     /// The sizes asked for.
-    pub fn sizes(&self) -> Sizes {
-        Sizes { rows: self.rows, dims: self.dim.iter().cloned().collect() }
+    ///
+    /// # Errors
+    /// Two sizes of one name.
+    pub fn sizes(&self) -> Result<Sizes, Error> {
+        let mut dims = BTreeMap::new();
+        for (name, value) in &self.dim {
+            if let Some(other) = dims.insert(name.clone(), *value) {
+                return Err(Error::Input(format!("`--dim` gives `{name}` twice: {other} and {value}")));
+            }
+        }
+        Ok(Sizes { rows: self.rows, dims })
     }
 
     /// The first of these options that was given.

@@ -35,6 +35,14 @@ pub fn stages(verbose: u8, passes: &[PassTime], kernels: &[Compilation]) {
     }
 }
 
+/// Says which passes do not run, where a person asked for it.
+pub fn idle(verbose: u8, passes: &[String]) {
+    if verbose > 0 {
+        let mut err = std::io::stderr().lock();
+        passes.iter().for_each(|said| drop(writeln!(err, "{said}")));
+    }
+}
+
 /// Prints a line; a reader that left is not an error, anything else is remembered for [`lost`].
 pub fn line(text: impl std::fmt::Display) {
     match writeln!(std::io::stdout(), "{text}") {

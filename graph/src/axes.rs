@@ -82,9 +82,9 @@ impl AxisMap {
     pub fn with_padded_rows(graph: &Graph) -> Result<AxisMap, AxisError> {
         let mut map = AxisMap::analyse(graph, AxisMap { keeps_padded: true, ..AxisMap::default() })?;
         for (node, short, long) in map.padded.clone() {
-            match (&map.resolve(&short)[..], &map.resolve(&long)[..]) {
+            match (&map.resolve(&short)[..], &long[..]) {
                 // Another node may pad the same axis.
-                (&[short], &[long]) if short == long => {}
+                (&[short], &[long]) if short == map.root(long) => {}
                 (&[short], &[long]) => map.axes[short.0 as usize].1 = State::Same(long),
                 _ => return Err(AxisError { node, message: "pads a dim of several axes".to_owned() }),
             }
@@ -153,6 +153,14 @@ impl AxisMap {
     /// The axes that each reduction, index search or top-k runs over, in order of nodes.
     pub fn reduced(&self) -> impl Iterator<Item = (NodeId, DimAxes)> + '_ {
         self.reduced.iter().map(|(node, axes)| (*node, self.resolve(axes)))
+    }
+
+    /// The axis that an axis is the same as, however it is split.
+    fn root(&self, axis: AxisId) -> AxisId {
+        match self.axes[axis.0 as usize].1 {
+            State::Same(other) => self.root(other),
+            State::Leaf | State::Split(..) => axis,
+        }
     }
 
     fn leaves(&self, axis: AxisId, out: &mut DimAxes) {

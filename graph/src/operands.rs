@@ -4,10 +4,11 @@
 use fusewright_abi::DType;
 
 use crate::dim::Dim;
-use crate::graph::{Graph, InputKind};
+use crate::graph::{Graph, Input, InputKind};
 use crate::num;
-use crate::prim::Rounding;
-use crate::tensor::Tensor;
+use crate::prim::{Literal, Rounding};
+use crate::tensor::{Tensor, TensorError};
+use crate::ty::TensorType;
 
 /// A SplitMix64 generator.
 #[derive(Clone, Debug)]
@@ -98,6 +99,40 @@ pub fn int_edges(dtype: DType) -> Vec<i64> {
     [0, 1, 2, 3, -1, -2, 31, 32, 63, 64, 255].into_iter().chain(ends).collect()
 }
 
+/// The number in a float dtype, and its neighbours there.
+fn float_near(dtype: DType, x: f64) -> Vec<f64> {
+    let nearest = num::round_to(dtype, x, Rounding::NearestEven, true);
+    [nearest, num::next_down(dtype, nearest), num::next_up(dtype, nearest)]
+        .into_iter()
+        .filter(|x| !x.is_nan())
+        .collect()
+}
+
+/// Constants and their neighbours in a float dtype, the constants as that dtype holds them.
+fn floats_near(dtype: DType, constants: &[Literal]) -> Vec<f64> {
+    let number = |literal: &Literal| match *literal {
+        Literal::Float(_, x) => x,
+        Literal::Int(_, v) => v as f64,
+    };
+    let near = constants.iter().flat_map(|literal| float_near(dtype, number(literal)));
+    let edges = [0.0, -0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+    let held = |x: f64| num::decode(dtype, num::encode(dtype, num::round_to(dtype, x, Rounding::NearestEven, false)));
+    near.chain(edges).map(held).collect()
+}
+
+/// Constants and their neighbours in an integer dtype.
+fn ints_near(dtype: DType, constants: &[Literal]) -> Vec<i64> {
+    if dtype == DType::Bool {
+        return vec![0, 1];
+    }
+    let number = |literal: &Literal| match *literal {
+        Literal::Float(_, x) => x as i64,
+        Literal::Int(_, v) => v,
+    };
+    let near = constants.iter().map(number).flat_map(|v| [v, v.wrapping_sub(1), v.wrapping_add(1)]);
+    near.chain([0, 1, -1]).map(|v| num::wrap_int(dtype, v)).collect()
+}
+
 /// What the elements of operands are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Values {
@@ -118,15 +153,9 @@ pub enum Values {
 pub fn tensors(graph: &Graph, rows: i64, values: Values) -> Vec<Tensor> {
     let mut random = Random::new(1, values as u64);
     let mut stride = 1usize;
-    let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
-    let tensor = |input: &crate::graph::Input| {
-        let ty = graph.ty(input.value);
-        let extent = |dim: &Dim| dim.eval(&|_| Some(rows)).ok().and_then(|n| usize::try_from(n).ok());
-        let shape: Option<Vec<usize>> = ty.shape.iter().map(extent).collect();
-        let shape = shape.expect("extents are small sums and products of rows");
-        let count: usize = shape.iter().product();
-        let dtype = ty.dtype;
-        let made = if dtype.is_float() {
+    let mut made = |ty: &TensorType, shape: &[usize]| {
+        let (dtype, count) = (ty.dtype, shape.iter().product());
+        if dtype.is_float() {
             let edges = float_edges(dtype);
             let element = |i: usize| match values {
                 Values::Ordinary => random.unit() * 4.0,
@@ -136,7 +165,7 @@ pub fn tensors(graph: &Graph, rows: i64, values: Values) -> Vec<Tensor> {
             };
             let elements = (0..count).map(element).collect();
             stride = stride.saturating_mul(edges.len());
-            Tensor::from_f64(dtype, &shape, elements)
+            Tensor::from_f64(dtype, shape, elements)
         } else {
             let edges = int_edges(dtype);
             let element = |i: usize| match values {
@@ -146,9 +175,50 @@ pub fn tensors(graph: &Graph, rows: i64, values: Values) -> Vec<Tensor> {
             };
             let elements = (0..count).map(element).collect();
             stride = stride.saturating_mul(edges.len());
-            Tensor::from_i64(dtype, &shape, elements)
+            Tensor::from_i64(dtype, shape, elements)
+        }
+    };
+    of_users(graph, rows, &mut made)
+}
+
+/// As [`tensors`], of constants and their neighbours in each dtype, beside zeros, ones and what is not finite. Inputs go
+/// through them at different strides, beginning with the one at `start`; pairs meet where shapes are large enough.
+///
+/// # Panics
+/// As [`tensors`].
+pub fn tensors_near(graph: &Graph, rows: i64, constants: &[Literal], start: usize) -> Vec<Tensor> {
+    let mut stride = 1usize;
+    let mut made = |ty: &TensorType, shape: &[usize]| {
+        let (dtype, count): (DType, usize) = (ty.dtype, shape.iter().product());
+        let at = |i: usize, edges: usize| (i / stride + start) % edges;
+        let (edges, tensor) = if dtype.is_float() {
+            let near = floats_near(dtype, constants);
+            let elements = (0..count).map(|i| near[at(i, near.len())]).collect();
+            (near.len(), Tensor::from_f64(dtype, shape, elements))
+        } else {
+            let near = ints_near(dtype, constants);
+            let elements = (0..count).map(|i| near[at(i, near.len())]).collect();
+            (near.len(), Tensor::from_i64(dtype, shape, elements))
         };
-        made.expect("there are as many elements as the shape takes")
+        stride = stride.saturating_mul(edges);
+        tensor
+    };
+    of_users(graph, rows, &mut made)
+}
+
+/// A tensor per user input, made from its type and shape.
+fn of_users(
+    graph: &Graph,
+    rows: i64,
+    made: &mut dyn FnMut(&TensorType, &[usize]) -> Result<Tensor, TensorError>,
+) -> Vec<Tensor> {
+    let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
+    let tensor = |input: &Input| {
+        let ty = graph.ty(input.value);
+        let extent = |dim: &Dim| dim.eval(&|_| Some(rows)).ok().and_then(|n| usize::try_from(n).ok());
+        let shape: Option<Vec<usize>> = ty.shape.iter().map(extent).collect();
+        let shape = shape.expect("extents are small sums and products of rows");
+        made(ty, &shape).expect("there are as many elements as the shape takes")
     };
     users.map(tensor).collect()
 }
@@ -174,5 +244,26 @@ mod tests {
         assert_eq!(pairs.len(), distinct.len() * distinct.len());
         let positive = tensors(&graph, 3, Values::Positive);
         assert!(positive[0].floats().expect("floats").iter().all(|x| (0.75..=1.25).contains(x)));
+    }
+
+    #[test]
+    fn constants_meet_their_neighbours() {
+        let text = "graph @g(s: 0..; %x: bf16[s, 64], %i: u8[s, 64]) {\n  %z = add %x, %x\n  return %z, %i\n}\n";
+        let graph: Graph = text.parse().expect("the text is right");
+        let constants = [Literal::Float(DType::F32, 12345.678), Literal::Int(DType::I32, 255)];
+        let made = tensors_near(&graph, 12, &constants, 0);
+        let floats = made[0].floats().expect("floats");
+        let nearest = num::round_to(DType::BF16, 12345.678, Rounding::NearestEven, false);
+        for x in [nearest, num::next_up(DType::BF16, nearest), num::next_down(DType::BF16, nearest), 255.0] {
+            assert!(floats.contains(&x), "{x}");
+        }
+        let ints = made[1].ints().expect("integers");
+        assert!([0, 1, 254, 255].iter().all(|v| ints.contains(v)), "{ints:?}");
+        // A tensor of one element has each of them in turn.
+        let one: Graph =
+            "graph @g(%x: f32[]) {\n  %z = add %x, %x\n  return %z\n}\n".parse().expect("the text is right");
+        let turns = (0..13).map(|start| tensors_near(&one, 1, &constants, start)[0].code(0));
+        let distinct: std::collections::BTreeSet<Option<u64>> = turns.collect();
+        assert!(distinct.len() >= 12, "{distinct:?}");
     }
 }

@@ -31,6 +31,37 @@ fn ways_of_one_graph_agree() {
 }
 
 #[test]
+fn what_a_library_computes_is_judged_by_intervals() {
+    let text = "graph @g(s: 1..; %q: f32[1, 2, s, 16], %k: f32[1, 2, s, 16], %w: f32[16, 24]) {\n  \
+                %h = add %q, %k\n  %a = sdpa %h, %k, %q {scale = 0.25, causal}\n  %y = matmul %a, %w {out = f32}\n  \
+                %z = add %y, %y\n  return %z, %a\n}\n";
+    for text in [text.to_owned(), text.replace("f32", "bf16")] {
+        let made: Graph = text.parse().expect("the text is right");
+        match graph(&made, &cases(&[1, 5, 33]), 1) {
+            Ok(Verdict::Equal(found)) => assert!(found.fallbacks.is_empty(), "{found:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn extremes_of_nothing_are_the_same_every_way() {
+    for dtype in ["bool", "i32", "u8", "bf16", "f32", "f8e4m3"] {
+        let text = format!(
+            "graph @g(s: 0..; %x: {dtype}[s, 0], %y: {dtype}[s, 4]) {{\n  \
+             %a = reduce %x {{op = max, axes = [1]}}\n  %b = reduce %x {{op = min, axes = [1]}}\n  \
+             %c = reduce %y {{op = max, axes = [0]}}\n  %d = reduce %y {{op = min, axes = [0]}}\n  \
+             return %a, %b, %c, %d\n}}\n"
+        );
+        let made: Graph = text.parse().expect("the text is right");
+        match graph(&made, &cases(&[0, 2]), 1) {
+            Ok(Verdict::Equal(found)) => assert_eq!(found.elements, 2 * (8 + 2 + 2 + 8), "{dtype}"),
+            other => panic!("{dtype}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_program_of_another_graph_is_outside() {
     let [right, wrong] = [GRAPH.to_owned(), GRAPH.replace("add %x, %w", "sub %x, %w")]
         .map(|text| text.parse::<Graph>().expect("the text is right"));

@@ -226,7 +226,8 @@ fn node_panels(fused: &Fused) -> Vec<Panel> {
 }
 
 fn summary(fused: &Fused, report: &Explanation, distinct: usize) -> Vec<(String, String)> {
-    let total = |bytes: fn(&crate::explain::RegionReport) -> u64| report.regions.iter().map(bytes).sum::<u64>();
+    let total =
+        |bytes: fn(&crate::explain::RegionReport) -> u64| report.regions.iter().map(bytes).fold(0, u64::saturating_add);
     let (moved, unfused) = (total(|r| r.bytes_fused), total(|r| r.bytes_unfused));
     let at: Vec<String> = report.bytes_at.iter().map(|(symbol, n)| format!("{symbol} = {n}")).collect();
     let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };

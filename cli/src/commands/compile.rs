@@ -4,13 +4,15 @@ use fusewright::{Target, aot};
 
 use super::{Exit, OK};
 use crate::args::{Common, CompileArgs};
-use crate::output::{line, progress, stages, table};
+use crate::output::{idle, line, progress, stages, table};
 
 pub fn main(args: &CompileArgs, common: &Common) -> Exit {
     let graph = common.open(&args.model)?;
     let targets: Vec<String> = args.target.iter().map(Target::to_string).collect();
     progress(common.verbose, &format!("compiling {} for {}", args.model.display(), targets.join(", ")));
-    let bundle = aot::write_bundle(&graph, &args.target, &args.out, &common.options()?)?;
+    let options = common.options()?;
+    idle(common.verbose, &options.pipeline.idle(&graph));
+    let bundle = aot::write_bundle(&graph, &args.target, &args.out, &options)?;
     stages(common.verbose, &bundle.passes, &bundle.compilations);
     let rows: Vec<Vec<String>> = bundle
         .entries

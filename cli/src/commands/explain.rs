@@ -14,7 +14,7 @@ use super::report::{steps, update_copies, updates};
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, ExplainArgs};
 use crate::nearest::nearest;
-use crate::output::{error, line, progress, stages, table};
+use crate::output::{error, idle, line, progress, stages, table};
 
 pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let expected = args.expect.iter().map(|text| parse_expectation(text)).collect::<Result<Vec<_>, _>>()?;
@@ -26,6 +26,8 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let report = explain(&fused)?;
     progress(common.verbose, &format!("compiling {} regions for {}", report.regions.len(), args.target));
     let kernels = kernels(&fused, &report, &args.target)?;
+    let not_run = options.pipeline.idle(&graph);
+    idle(common.verbose, &not_run);
     stages(common.verbose, &fused.passes, &kernels.compilations);
     if let Some(path) = &args.html {
         let title = args.model.file_name().unwrap_or_default().to_string_lossy();
@@ -36,6 +38,7 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
         line(json_report(&fused, &report, &args.target, &kernels));
     } else {
         print_report(&fused, &report, &args.target, &kernels);
+        not_run.iter().for_each(line);
     }
     let mut exit = OK;
     for (name, count) in expected {
@@ -175,10 +178,11 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
         line(format!("  {count} × {name}"));
     }
     print_user_patterns(&report.user_patterns);
-    line("\nnot fused");
-    let rows: Vec<Vec<String>> =
-        report.refused.iter().map(|r| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()]).collect();
-    table(&["op", "reason", "origin"], &rows, &[]);
+    if !report.refused.is_empty() {
+        line("\nnot fused");
+        let row = |r: &RefusalReport| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()];
+        table(&["op", "reason", "origin"], &report.refused.iter().map(row).collect::<Vec<_>>(), &[]);
+    }
     print_sources(report);
     print_ends(report);
     print_relaxed(report);
@@ -287,13 +291,12 @@ pub fn print_regions(report: &Explanation) {
         .iter()
         .map(|r| {
             let ratio = r.bytes_unfused as f64 / r.bytes_fused.max(1) as f64;
-            vec![
-                r.name.clone(),
-                r.ops.len().to_string(),
-                r.bytes_fused.to_string(),
-                format!("{ratio:.2}"),
-                r.ops.join(" "),
-            ]
+            // The greatest number stands for more than it.
+            let (bytes, saved) = match (r.bytes_fused, r.bytes_unfused) {
+                (u64::MAX, _) | (_, u64::MAX) => ("beyond 2^63".to_owned(), "-".to_owned()),
+                (bytes, _) => (bytes.to_string(), format!("{ratio:.2}")),
+            };
+            vec![r.name.clone(), r.ops.len().to_string(), bytes, saved, r.ops.join(" ")]
         })
         .collect();
     let at: Vec<String> = report.bytes_at.iter().map(|(s, n)| format!("{s} = {n}")).collect();

@@ -4,7 +4,7 @@ use fusewright::diff::{Verdict, reduce};
 use fusewright::graph::{Graph, Tensor};
 use fusewright::inputs::DEFAULT_SEED;
 use fusewright::text_tool::{self, Compared, Evaluated};
-use fusewright::{Error, Target, map_file};
+use fusewright::{Error, Target, map_file, model};
 use serde_json::{Value, json};
 
 use super::{Exit, FAILED, OK};
@@ -23,8 +23,7 @@ pub fn main(args: &OptArgs, common: &Common) -> Exit {
     }
     let options = common.options()?;
     let bytes = map_file(&args.file)?;
-    let not_text = |e: std::str::Utf8Error| Error::Input(format!("{}: {e}", args.file.display()));
-    let text = std::str::from_utf8(&bytes).map_err(not_text)?;
+    let text = model::text_of(&bytes).map_err(|message| Error::Input(message).about(args.file.display()))?;
     misplaced(args)?;
     match (args.verb.as_str(), &args.name) {
         ("verify", None) => text_tool::verify(text).map(print),
@@ -73,7 +72,7 @@ fn misplaced(args: &OptArgs) -> Result<(), Error> {
 
 fn run(args: &OptArgs, text: &str) -> Exit {
     let seed = args.made.seed.unwrap_or(DEFAULT_SEED);
-    let evaluated = text_tool::run(text, &args.made.sizes(), seed)?;
+    let evaluated = text_tool::run(text, &args.made.sizes()?, seed)?;
     if args.json {
         let output = |(name, tensor): &(String, Tensor)| {
             json!({
@@ -102,7 +101,7 @@ fn at(sizes: &std::collections::BTreeMap<String, i64>) -> String {
 
 fn diff(args: &OptArgs, text: &str) -> Exit {
     let seed = args.made.seed.unwrap_or(DEFAULT_SEED);
-    let compared = text_tool::diff(text, &args.made.sizes(), seed)?;
+    let compared = text_tool::diff(text, &args.made.sizes()?, seed)?;
     if args.json {
         let items: Vec<Value> = compared.iter().map(json_verdict).collect();
         line(json!({ "seed": seed, "items": items }));
@@ -166,7 +165,7 @@ fn reduced(args: &OptArgs, text: &str, common: &Common) -> Exit {
             broken.map_or(Ok(reduced), Err)?
         }
         None => {
-            let (sizes, seed) = (args.made.sizes(), args.made.seed.unwrap_or(DEFAULT_SEED));
+            let (sizes, seed) = (args.made.sizes()?, args.made.seed.unwrap_or(DEFAULT_SEED));
             let fails = |g: &Graph| match text_tool::diff_graph(g, &sizes, seed).map(|item| item.verdict) {
                 Ok(Verdict::Differ(found)) => Some(found),
                 _ => None,

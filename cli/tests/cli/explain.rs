@@ -295,3 +295,21 @@ fn outputs_that_overwrite_inputs_are_listed_with_the_reasons_of_the_others() {
     assert_eq!(json(&["explain", &plain, "--json"])["regions"][0]["in_place"], serde_json::json!([]));
     assert!(!call(&["explain", &plain]).stdout.contains("written in place"));
 }
+
+#[test]
+fn passes_that_do_not_run_and_numbers_beyond_counting_are_said() {
+    let folder = folder();
+    let text = |lanes: u64| {
+        let body = "%a = add %x, %x\n  return %a";
+        write(&folder, "wide.fw", format!("graph @b(s: 1..; %x: bf16[s, {lanes}]) {{\n  {body}\n}}\n"))
+    };
+    let outcome = call(&["explain", &text(1 << 62)]);
+    assert!(outcome.stdout.contains("beyond 2^63") && !outcome.stdout.contains("not fused"), "{}", outcome.stdout);
+    let pipeline = write(&folder, "rows.toml", "passes = [{ name = \"raise\", rows = \"1..63\" }, \"dce\"]");
+    let model = text(64);
+    let said = "pass raise does not run: it is limited to rows 1..63, and the graph takes 1..";
+    let outcome = call(&["explain", &model, "--pipeline", &pipeline]);
+    assert!(outcome.stdout.contains(said), "{}", outcome.stdout);
+    let outcome = call(&["run", &model, "--pipeline", &pipeline, "-v"]);
+    assert!(outcome.code == Some(0) && outcome.stderr.contains(said), "{}", outcome.stderr);
+}

@@ -56,7 +56,12 @@ fn wrong_text_and_wrong_verbs_are_named() {
     refused(2, &["opt", &good, "pass", "nosuch"], &["nosuch", "dce"]);
     refused(2, &["opt", &good, "verify", "extra"], &["extra"]);
     let binary = write(&folder, "binary.fw", [0xFFu8, 0xFE, 0x00]);
-    refused(2, &["opt", &binary], &["binary.fw"]);
+    refused(2, &["opt", &binary], &["binary.fw", "is not text"]);
+    let model = fixture("qwen3_tiny_layer_bf16.core.pt2");
+    refused(2, &["opt", &model], &["qwen3_tiny_layer_bf16.core.pt2", "is an archive", "`explain`"]);
+    let renamed = write(&folder, "renamed.fw", std::fs::read(&model).expect("the fixture is there"));
+    refused(2, &["explain", &renamed], &["renamed.fw", "is an archive", "`.pt2`"]);
+    refused(2, &["opt", &good, "run", "--dim", "s=3", "--dim", "s=4"], &["`--dim` gives `s` twice: 3 and 4"]);
 }
 
 const KERNEL: &str = "kernel @double(s = extent(x, 0)) rows s {

@@ -418,10 +418,15 @@ impl<'a> Emitter<'a> {
             return self.push_at(id, op, &[row]);
         }
         let widen = InstOp::Cast { to: DType::I32, round: Rounding::NearestEven, saturate: false };
+        // The largest of no integers is the least one, which must not count as true.
+        let is_true = match op {
+            InstOp::Reduce { op: ReduceOp::Max, .. } => ScalarFn::Gt,
+            _ => ScalarFn::Ne,
+        };
         let wide = self.push_at(id, widen, &[row])?;
         let reduced = self.push_at(id, op, &wide)?;
         let zero = self.push_at(id, InstOp::Literal(Literal::Int(DType::I32, 0)), &[])?;
-        self.push_at(id, InstOp::Map(ScalarFn::Ne), &[reduced[0], zero[0]])
+        self.push_at(id, InstOp::Map(is_true), &[reduced[0], zero[0]])
     }
 
     fn iota(&mut self, id: NodeId, node: &Node, dtype: DType, axis: usize) -> Result<Vec<Val>, LowerError> {

@@ -15,6 +15,8 @@ use super::{Level, Pipeline, PipelineError, Stage};
 
 /// Keys of the file.
 const KEYS: [&str; 5] = ["level", "passes", "off", "fuse", "enabled"];
+/// Characters of the longest line of the file that an error repeats.
+const WIDEST: usize = 160;
 /// Keys of a pass in the list.
 const PASS_KEYS: [&str; 3] = ["name", "rows", "on"];
 
@@ -24,7 +26,7 @@ impl Pipeline {
     /// # Errors
     /// Text that is not TOML, unknown keys and passes, values of the wrong kind, illegal orders; each names the place.
     pub fn from_toml(text: &str) -> Result<Self, PipelineError> {
-        let table: Table = text.parse().map_err(|e: toml::de::Error| config(e.to_string().trim_end()))?;
+        let table: Table = text.parse().map_err(|e: toml::de::Error| not_toml(&e))?;
         known(&table, &KEYS, "a pipeline")?;
         let level = match table.get("level") {
             Some(value) => string(value, "level")?.parse()?,
@@ -66,6 +68,14 @@ fn stage(value: &Value) -> Result<Stage, PipelineError> {
         stage.on = boolean(on, "on")?;
     }
     Ok(stage)
+}
+
+/// The reader's error; it repeats the line, which a file of a program may not have cut at all.
+fn not_toml(error: &toml::de::Error) -> PipelineError {
+    let text = error.to_string();
+    let wide = text.lines().any(|line| line.chars().count() > WIDEST);
+    let place = text.lines().next().unwrap_or_default();
+    if wide { config(format!("{place}: {}", error.message())) } else { config(text.trim_end()) }
 }
 
 fn known(table: &Table, keys: &[&str], what: &str) -> Result<(), PipelineError> {

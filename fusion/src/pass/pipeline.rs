@@ -251,6 +251,17 @@ impl Pipeline {
         &self.stages
     }
 
+    /// Why passes that are on do not run on a graph: the numbers of rows that it may be called with are not all theirs.
+    pub fn idle(&self, graph: &Graph) -> Vec<String> {
+        let rows = Rows::of(graph);
+        let idle = self.stages.iter().filter(|stage| stage.on && !stage.pass.required && !stage.runs(rows));
+        let said = |stage: &Stage| {
+            let (name, only) = (stage.pass.name, stage.rows);
+            format!("pass {name} does not run: it is limited to rows {only}, and the graph takes {rows}")
+        };
+        idle.map(said).collect()
+    }
+
     /// Whether regions are formed; if not, every op is a kernel of its own.
     pub fn fuses(&self) -> bool {
         self.fuse

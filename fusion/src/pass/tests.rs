@@ -84,6 +84,9 @@ fn a_pass_runs_on_the_rows_it_is_meant_for() {
     assert!(!ran("2..64", None) && !ran("1..63", None) && !ran("5", None));
     assert!(ran("5", Some(Rows { min: 5, max: Some(5) })));
     assert!(!ran("..64", Some(Rows::ANY)));
+    let idle = |rows: &str| Pipeline::from_toml(&with_rows(rows)).expect("a pipeline").idle(&graph());
+    assert_eq!(idle("1..64"), Vec::<String>::new());
+    assert_eq!(idle("1..63"), ["pass rewrite does not run: it is limited to rows 1..63, and the graph takes 1..64"]);
     for wrong in ["x", "5..1", "-1..", "1..2..3", ""] {
         assert_eq!(wrong.parse::<Rows>(), Err(PipelineError::Rows(wrong.into())));
     }
@@ -134,6 +137,12 @@ fn files_say_what_is_wrong_with_them() {
         let error = read(text).expect_err(text).to_string();
         assert!(error.contains(part), "{text}: {error}");
     }
+}
+
+#[test]
+fn a_long_line_is_not_repeated() {
+    let error = Pipeline::from_toml(&format!("passes = {}", "[".repeat(5000))).expect_err("no pipeline").to_string();
+    assert!(error.contains("TOML parse error at line 1") && error.len() < 300, "{error}");
 }
 
 #[test]

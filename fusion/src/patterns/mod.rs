@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use fusewright_graph::{Def, Graph, Op, Prim, ReduceOp, ScalarFn, Value};
 
-use crate::region::{FusedRegion, Kind, Partition};
+use crate::region::{FusedRegion, Kind, Partition, expand};
 use skeleton::Skeleton;
 
 pub use vocabulary::{all_names, is_name};
@@ -42,7 +42,8 @@ pub fn counts(partition: &Partition) -> BTreeMap<String, usize> {
 
 /// The most specific name of a region.
 fn name(graph: &Graph, region: &FusedRegion) -> Option<String> {
-    let body = region.expand_body().ok()?;
+    // Names are of what is computed, wherever its layout stands.
+    let body = expand(&region.body).ok()?;
     let s = Skeleton::of(&body)?;
     let (base, product) = base(&s).map_or((None, None), |(name, value)| (Some(name), value));
     let quantisers = quant::find(&s);

@@ -3,9 +3,11 @@
 //! A free node costs nothing worth a kernel: a layout op, a constant, a function of one-element inputs. It belongs to
 //! no region in particular; every reader has its own copy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::{Def, Graph, NodeId, Op, Prim, Value};
+
+use super::stored::relabels;
 
 /// The graph between its computing nodes.
 pub(super) struct Flow<'g> {
@@ -18,6 +20,8 @@ pub(super) struct Flow<'g> {
     readers: Vec<BTreeSet<NodeId>>,
     /// Whether a value is returned from the graph, through free nodes or not.
     escapes: Vec<bool>,
+    /// What scatters are stored as, and by which: who reads one reads it behind the layout ops that undo its views.
+    restored: BTreeMap<Value, NodeId>,
 }
 
 impl<'g> Flow<'g> {
@@ -34,8 +38,11 @@ impl<'g> Flow<'g> {
             sources: vec![BTreeSet::new(); graph.nodes().len()],
             readers: vec![BTreeSet::new(); graph.value_count()],
             escapes: vec![false; graph.value_count()],
+            restored: BTreeMap::new(),
         };
         flow.follow();
+        let last = |id| flow.restoring(id).last().map(|&last| (graph.node(last).results[0], id));
+        flow.restored = graph.node_ids().filter_map(last).collect();
         flow
     }
 
@@ -70,6 +77,37 @@ impl<'g> Flow<'g> {
             Def::Node(id, _) => Some(id),
             Def::Input(_) => None,
         }
+    }
+
+    /// What scatters outside of a set are stored as.
+    pub fn restored_outside(&self, inside: &BTreeSet<NodeId>) -> impl Iterator<Item = Value> {
+        self.restored.iter().filter(|(_, scatter)| !inside.contains(scatter)).map(|(value, _)| *value)
+    }
+
+    /// The layout ops behind a scatter that undo those through which it sees what it writes into.
+    pub fn restoring(&self, scatter: NodeId) -> Vec<NodeId> {
+        let graph = self.graph;
+        let relabels = |id: NodeId| relabels(&graph.node(id).op);
+        let node = graph.node(scatter);
+        let mut undoing = Vec::new();
+        if !matches!(node.op, Op::Prim(Prim::Scatter { .. })) {
+            return undoing;
+        }
+        let (mut root, mut views) = (node.operands[0], 0);
+        while let Some(view) = self.def(root).filter(|&id| relabels(id)) {
+            root = graph.node(view).operands[0];
+            views += 1;
+        }
+        let mut value = node.results[0];
+        while undoing.len() < views || graph.ty(value) != graph.ty(root) {
+            let &[user] = self.users(value) else { break };
+            if graph.is_output(value) || !relabels(user) {
+                break;
+            }
+            undoing.push(user);
+            value = graph.node(user).results[0];
+        }
+        undoing
     }
 
     fn follow(&mut self) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::{Graph, NodeId, Op, Prim, Value};
 
+use super::copies::most_copies;
 use super::free::Flow;
 use super::lone::lone;
 use super::order::steps;
@@ -12,7 +13,7 @@ use super::outline::Outline;
 use super::overwrite;
 use super::source::sources;
 use super::verdicts::Verdicts;
-use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, RegionSource, Space, Unfused, expand};
+use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, RegionSource, Unfused, expand, row_program};
 
 /// Divides a graph into regions and single nodes.
 pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
@@ -119,9 +120,13 @@ impl<'a, 'g> Growth<'a, 'g> {
         if outline.inputs.len() + outline.outputs.len() > self.limits.operands {
             return Err(Refusal::TooLarge);
         }
+        let copies = self.limits.copies;
         self.verdicts.of(&outline.body, segments, || {
             let body = expand(&outline.body).map_err(|_| Refusal::Reshape)?;
-            Space::find(&body, segments).map(|_| ())
+            if most_copies(&body, copies) > copies {
+                return Err(Refusal::TooLarge);
+            }
+            row_program(&body, segments).map(|_| ())
         })
     }
 

@@ -6,8 +6,10 @@
 //! region that reads them has its own. Attention and collectives may be where the rows of a region come from. What is in no
 //! region has a [`Refusal`].
 
+mod copies;
 mod free;
 mod grow;
+mod hoist;
 mod lone;
 mod order;
 mod outline;
@@ -38,13 +40,15 @@ pub struct Limits {
     pub nodes: usize,
     /// Most inputs and outputs of a region.
     pub operands: usize,
+    /// Most times that a node is computed: once for each part of concatenations that it is in.
+    pub copies: usize,
     /// Where rows may come from besides memory.
     pub sources: &'static [SourceKind],
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { nodes: 256, operands: 64, sources: &[] }
+        Limits { nodes: 256, operands: 64, copies: 16, sources: &[] }
     }
 }
 
@@ -100,12 +104,16 @@ pub struct FusedRegion {
 }
 
 impl FusedRegion {
-    /// The body in primitives, equal nodes merged.
+    /// The body in primitives, equal nodes merged, as the row program that it is.
     ///
     /// # Errors
     /// None for a body of a verified graph.
     pub fn expand_body(&self) -> Result<Graph, TypeError> {
-        expand(&self.body)
+        let body = expand(&self.body)?;
+        Ok(match self.kind {
+            Kind::Row => row_program(&body, self.segments).ok().flatten().unwrap_or(body),
+            Kind::Op => body,
+        })
     }
 
     /// Rows and lanes of [`FusedRegion::expand_body`].
@@ -124,6 +132,14 @@ pub(crate) fn expand(body: &Graph) -> Result<Graph, TypeError> {
     let expanded = body.expanded()?;
     let merged = passes::cse(&expanded).map_or(expanded, |(merged, _)| merged);
     Ok(passes::dce(&merged).0)
+}
+
+/// Whether a body of primitives is a row program: as it is (`None`), or with layout hoisted above functions.
+pub(crate) fn row_program(body: &Graph, segments: bool) -> Result<Option<Graph>, Refusal> {
+    let Err(refusal) = Space::find(body, segments) else { return Ok(None) };
+    let other = hoist::hoisted(body).ok_or(refusal)?;
+    Space::find(&other, segments).map_err(|_| refusal)?;
+    Ok(Some(other))
 }
 
 /// A node that is in no region.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusewright_graph::{Builder, Def, Graph, InputKind, NodeId, Op, Prim, TypeError, Value};
 
 use super::free::Flow;
-use super::stored::relabels;
 
 /// An outlined set of nodes.
 pub(super) struct Outline {
@@ -43,14 +42,15 @@ impl Outline {
         given: &BTreeSet<Value>,
         fused: Option<&BTreeSet<NodeId>>,
     ) -> Result<Outline, TypeError> {
-        let mut nodes = with_free_operands(flow, members, given);
+        let given = given.iter().copied().chain(flow.restored_outside(members)).collect();
+        let mut nodes = with_free_operands(flow, members, &given);
         let mut outputs = Vec::new();
         for &id in members {
             for &result in &flow.graph.node(id).results {
                 if !flow.leaves(result, members) {
                     continue;
                 }
-                let restoring = restoring(flow, id);
+                let restoring = flow.restoring(id);
                 let mut value = restoring.last().map_or(result, |&last| flow.graph.node(last).results[0]);
                 nodes.extend(restoring);
                 while let Some(next) = fused.and_then(|fused| layout_after(flow, value, members, fused)) {
@@ -92,32 +92,6 @@ fn with_free_operands(flow: &Flow<'_>, members: &BTreeSet<NodeId>, given: &BTree
         }
     }
     nodes
-}
-
-/// The layout ops behind a scatter that undo those through which it sees what it writes into.
-fn restoring(flow: &Flow<'_>, scatter: NodeId) -> Vec<NodeId> {
-    let graph = flow.graph;
-    let relabels = |id: NodeId| relabels(&graph.node(id).op);
-    let node = graph.node(scatter);
-    let mut undoing = Vec::new();
-    if !matches!(node.op, Op::Prim(Prim::Scatter { .. })) {
-        return undoing;
-    }
-    let (mut root, mut views) = (node.operands[0], 0);
-    while let Some(view) = flow.def(root).filter(|&id| relabels(id)) {
-        root = graph.node(view).operands[0];
-        views += 1;
-    }
-    let mut value = node.results[0];
-    while undoing.len() < views || graph.ty(value) != graph.ty(root) {
-        let &[user] = flow.users(value) else { break };
-        if graph.is_output(value) || !relabels(user) {
-            break;
-        }
-        undoing.push(user);
-        value = graph.node(user).results[0];
-    }
-    undoing
 }
 
 /// The layout op through which alone a value is read, if its result is stored as well as the value.

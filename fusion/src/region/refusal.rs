@@ -47,7 +47,7 @@ pub enum Refusal {
     GatherLanes,
     /// A path leaves the region and comes back.
     NotConvex,
-    /// More nodes or operands than a kernel may have.
+    /// More nodes, copies of nodes or operands than a kernel may have.
     TooLarge,
     /// No op of either region reads a result of the other.
     Independent,
@@ -160,7 +160,7 @@ impl Refusal {
             Refusal::GatherComputed => "it gathers from a value computed in the region",
             Refusal::GatherLanes => "it gathers or scatters along the lanes of a row",
             Refusal::NotConvex => "a path leaves the region and comes back",
-            Refusal::TooLarge => "more nodes or operands than a kernel may have",
+            Refusal::TooLarge => "more nodes, copies of nodes or operands than a kernel may have",
             Refusal::Independent => "neither region reads what the other computes",
             Refusal::ProducerSource => {
                 "the target's kernels take no rows from attention as it computes them, so that it is a step of its own"

@@ -186,6 +186,27 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// What it looks at in a match, in words.
+    pub(crate) fn seen(&self, found: &Found<'_>) -> String {
+        let Guard::Compare(left, _, right) = self else { return "what fails it".to_owned() };
+        let mut said: Vec<String> = Vec::new();
+        for term in [left, right] {
+            let words = match term {
+                Term::Value(name)
+                | Term::Dtype(name)
+                | Term::Rank(name)
+                | Term::Shape(name)
+                | Term::Extent(name, ..) => found.ty(name).map(|ty| format!("`{name}` of {ty}")),
+                Term::Attr(name) => found.attr(name).map(|text| format!("${name} = {text}")),
+                Term::Number(_) | Term::Word(_) | Term::Dims(_) => None,
+            };
+            said.extend(words.filter(|words| !said.contains(words)));
+        }
+        said.join(" and ")
+    }
+}
+
 impl PartialEq for Guard {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

@@ -311,6 +311,26 @@ mod tests {
     }
 
     #[test]
+    fn what_differs_at_a_constant_alone_is_found() {
+        for (params, left, right) in [
+            ("x: f32", "y = eq x, 12345.678; yield y", "y = lt x, x; yield y"),
+            ("x: bf16 | f16", "y = eq x, 12345.678; yield y", "y = lt x, x; yield y"),
+            (
+                "x: bf16",
+                "a = cast x {to = f32}; y = ge a, 777; yield y",
+                "a = cast x {to = f32}; y = gt a, 778; yield y",
+            ),
+            ("x: f32", "y = lt x, x; yield y", "y = eq x, 4321; yield y"),
+        ] {
+            let text = format!("exact p: ({params}) {left} => (x) {right}");
+            let error = UserPatterns::parse(&text).expect_err(&text);
+            assert!(error.message.contains("the sides are not equal"), "{text}: {error}");
+        }
+        let text = "exact p: (x: i32) y = eq x, 1234567; yield y => (x) y = lt x, x; yield y";
+        assert!(UserPatterns::parse(text).expect_err(text).message.contains("x = 1234567 (i32)"));
+    }
+
+    #[test]
     fn many_parameters_and_choices_end() {
         let names: Vec<String> = (0..20).map(|i| format!("x{i}")).collect();
         let sums: Vec<String> = (1..20)

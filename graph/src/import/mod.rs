@@ -10,6 +10,7 @@ mod archive;
 mod assume;
 mod aten;
 mod call;
+mod casts;
 mod collective;
 mod convert;
 mod custom;
@@ -83,7 +84,9 @@ pub fn pt2_model(archive: &Archive, model: &str) -> Result<Graph, Diagnostic> {
     let mut program: Program = parse_json(&record, &bytes)?;
     inline::regions(&mut program.graph_module.graph);
     let weights = Weights::open(archive, model)?;
-    convert::convert(model, &program, &weights)
+    let graph = convert::convert(model, &program, &weights)?;
+    casts::of_version(graph, program.torch_version.as_deref())
+        .map_err(|error| Diagnostic::new("import.version", error.to_string()))
 }
 
 fn parse_json<T: DeserializeOwned>(record: &str, bytes: &[u8]) -> Result<T, Diagnostic> {

@@ -16,6 +16,9 @@ pub(super) struct Program {
     pub(super) graph_module: GraphModule,
     #[serde(default)]
     pub(super) range_constraints: BTreeMap<String, Range>,
+    /// Absent in files of other writers.
+    #[serde(default)]
+    pub(super) torch_version: Option<String>,
 }
 
 /// Only the version, read before everything else.

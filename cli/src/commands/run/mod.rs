@@ -14,7 +14,7 @@ use fusewright::{Compiled, Error, HostTensor, OpCounts, Options, Placement, Prog
 
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, RunArgs};
-use crate::output::{line, progress, stages};
+use crate::output::{idle, line, progress, stages};
 
 /// Timed runs per variant; the median is printed.
 const TIMED_RUNS: usize = 15;
@@ -103,7 +103,7 @@ fn given(args: &RunArgs, graph: Graph) -> Result<(Graph, Option<Made>, Vec<Case>
     }
     let graph = weights_as_inputs(&graph, |kind| matches!(kind, InputKind::Weight(None)));
     let located = |e| in_file(&args.model, e);
-    let symbols = inputs::symbols(&graph, &args.made.sizes(), DEFAULT_ROWS).map_err(located)?;
+    let symbols = inputs::symbols(&graph, &args.made.sizes()?, DEFAULT_ROWS).map_err(located)?;
     let seed = args.made.seed.unwrap_or(DEFAULT_SEED);
     let tensors = inputs::tensors(&graph, &symbols, seed, Values::Ordinary).map_err(located)?;
     let inputs = tensors.iter().map(HostTensor::of).collect::<Result<_, _>>().map_err(located)?;
@@ -142,6 +142,7 @@ fn compiled(
 ) -> Result<Outcome, Error> {
     progress(common.verbose, &format!("compiling {} nodes for {}", graph.nodes().len(), args.target));
     let options = common.options()?;
+    idle(common.verbose, &options.pipeline.idle(graph));
     let fused = compile(graph, &args.target, &options)?;
     let unfused = compile(graph, &args.target, &Options { fuse: false, ..options })?;
     stages(common.verbose, &fused.fused.passes, &fused.kernels);

@@ -123,7 +123,7 @@ impl<'g> Finder<'g> {
         let root = graph.node(roots[0]).results[0];
         let seen = Found::new(graph, &state.values, &state.attrs);
         if let Some(guard) = self.pattern.guards.iter().find(|guard| !guard.holds(&seen)) {
-            self.miss(state, root, format!("`{guard}`"), "something else");
+            self.miss(state, root, format!("`{guard}`"), guard.seen(&seen));
             return None;
         }
         let computing = lhs.nodes.iter().filter(|n| !matches!(n.op, RuleOp::Constant(_)));

@@ -21,9 +21,12 @@ impl Watch for Closest<'_> {
         let mut best = self.best.borrow_mut();
         if best.as_ref().is_none_or(|(known, _)| *known < (matched, close)) {
             let (expected, found) = why();
+            let named = || format!("`{}`", self.graph.value_name(at).unwrap_or_default());
             let origin = match self.graph.def_node(at) {
+                // A graph of text has its own names and no others.
+                Some(node) if node.origin.node.is_none() && self.graph.value_name(at).is_some() => named(),
                 Some(node) => node.origin.to_string(),
-                None => format!("input `{}`", self.graph.value_name(at).unwrap_or_default()),
+                None => format!("input {}", named()),
             };
             let near = NearMiss { matched, nodes: self.nodes, expected, found, origin: Some(origin) };
             *best = Some(((matched, close), near));

@@ -213,6 +213,26 @@ fn a_near_miss_names_the_first_node_that_breaks_it() {
 }
 
 #[test]
+fn a_guard_that_fails_says_what_it_saw_and_where() {
+    let g = graph("%x: f32[s, 64]", "%a = neg %x; %b = abs %a; return %b");
+    for (guard, said) in [
+        ("dim(x, 1) % 128 == 0", "expected `dim(x, 1) % 128 == 0`, found `x` of f32[s, 64], at `b`"),
+        ("dim(x, 0) <= 4", "expected `dim(x, 0) <= 4`, found `x` of f32[s, 64], at `b`"),
+        ("shape(x) == shape(z), rank(z) == 3", "expected `rank(z) == 3`, found `z` of f32[s, 64], at `b`"),
+        (
+            "dim(x, 0) == dim(z, 1)",
+            "expected `dim(x, 0) == dim(z, 1)`, found `x` of f32[s, 64] and `z` of f32[s, 64], at `b`",
+        ),
+    ] {
+        let text = format!(
+            "exact p: (x: f32) y = neg x; z = abs y; yield z => (x) z = abs x; yield z where {guard} \
+             sample x: f32[4, 128] sample x: f32[4, 4] sample x: f32[4, 4, 4]"
+        );
+        assert_eq!(miss(&g, &text).to_string(), format!("2 of 2 nodes match; {said}"));
+    }
+}
+
+#[test]
 fn the_origin_of_the_breaking_node_is_told() {
     let g = graph("%x: f32[s], %y: f32[s]", "%n = abs %y @\"layer/abs\"; %a = add %x, %n @\"layer/add\"; return %a");
     let near = miss(&g, SUB);

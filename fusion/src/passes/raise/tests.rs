@@ -4,6 +4,7 @@ use fusewright_graph::ops::LIST;
 use fusewright_graph::{Builder, DType, Dim, Op, ScalarFn, TensorType};
 
 use super::*;
+use crate::pass::PassManager;
 use crate::passes::{cse, dce};
 use crate::samples::{self, TINY};
 
@@ -73,6 +74,29 @@ fn what_others_read_stays() {
     assert_eq!(operands, [1, 2]);
     assert!(found.iter().all(|c| c.attrs().text("eps") == Ok("0.001")));
     assert!(same_function(&flat(&out), &graph));
+}
+
+#[test]
+fn a_rotation_of_the_first_lanes_is_raised() {
+    let text = "graph @p(s: 1..; %x: bf16[s, 3, 24], %cos: bf16[s, 1, 16], %sin: bf16[s, 1, 16]) {
+        %r = slice %x {axis = 2, start = AT, end = 16 + AT}
+        %a = slice %r {axis = 2, start = 0, end = 8}
+        %b = slice %r {axis = 2, start = 8, end = 16}
+        %n = neg %b
+        %t = cat %n, %a {axis = 2}
+        %p = mul %r, %cos
+        %q = mul %t, %sin
+        %y = add %p, %q
+        return %y
+      }";
+    for at in [0, 8] {
+        let text = text.replace("16 + AT", &(16 + at).to_string()).replace("AT", &at.to_string());
+        let graph: Graph = text.parse().expect("a graph");
+        // Rewriting makes slices of `x` of the slices of `%r`.
+        let (found, _) = PassManager::default().run(&graph, &mut Cx::default(), &mut []).expect("runs");
+        let names: Vec<&str> = composites(&found).iter().map(|c| c.name()).collect();
+        assert_eq!(names, ["rope_neox"], "{found}");
+    }
 }
 
 #[test]

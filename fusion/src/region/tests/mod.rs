@@ -407,6 +407,20 @@ fn limits_end_regions() {
 }
 
 #[test]
+fn copies_end_regions() {
+    let g = Sample::new(false);
+    let mut x = g.input("x", F32, &[-1, 2]);
+    for _ in 0..12 {
+        x = g.b.map(ScalarFn::Exp, &[g.b.cat(&[x, x], 1).expect("cat")]).expect("exp");
+    }
+    let graph = g.finish(&[x]);
+    let partition = partition(&graph, &Limits::default());
+    check(&graph, &partition);
+    assert_eq!(partition.regions.len(), 3);
+    assert!(partition.regions[0].ends.iter().all(|e| e.refusal == Refusal::TooLarge));
+}
+
+#[test]
 fn no_rows_and_one_row_are_graphs_too() {
     for rows in [0, 1, 5] {
         let graph = built(|g| {

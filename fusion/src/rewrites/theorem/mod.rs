@@ -11,8 +11,10 @@ mod instances;
 use std::collections::BTreeMap;
 
 use fusewright_graph::interp::{InterpError, Symbols, run};
-use fusewright_graph::operands::{Values, tensors};
-use fusewright_graph::{DType, Dim, Graph, Op, Prim, ReduceOp, ScalarFn, Tensor, TensorType, TypeError, Value, num};
+use fusewright_graph::operands::{Values, tensors, tensors_near};
+use fusewright_graph::{
+    DType, Dim, Graph, Literal, Op, Prim, ReduceOp, ScalarFn, Tensor, TensorType, TypeError, Value, num,
+};
 
 use super::{Class, Rewrite};
 use instances::{Instance, instances};
@@ -28,6 +30,8 @@ pub struct Sample {
 
 /// Value of every symbol.
 const ROWS: i64 = 3;
+/// Constants whose neighbourhoods are tried together: all pairs of values near them meet in the largest shape.
+const TOGETHER: usize = 7;
 /// Most elements of all values of a graph that is evaluated.
 const MOST_ELEMENTS: i64 = 1 << 22;
 
@@ -93,16 +97,48 @@ pub fn check(rewrite: &Rewrite, given: &[Sample], most: Effort, apply: Rewritten
             continue;
         }
         for values in [Values::Edges, Values::Codes, Values::Positive] {
-            verdict.judge(rewrite, [&graph, &rewritten], values);
+            verdict.judge(rewrite, [&graph, &rewritten], &tensors(&graph, ROWS, values), values == Values::Positive);
+        }
+        if rewrite.class == Class::Exact {
+            for inputs in near_constants(&graph, &rewritten) {
+                verdict.judge(rewrite, [&graph, &rewritten], &inputs, false);
+            }
         }
     }
     verdict
 }
 
+/// Operands at the constants of both sides and beside them, where comparisons and steps change.
+fn near_constants(left: &Graph, right: &Graph) -> Vec<Vec<Tensor>> {
+    let mut constants: Vec<Literal> = Vec::new();
+    for graph in [left, right] {
+        // A composite that does not expand has no value either.
+        let Ok(graph) = graph.expanded() else { continue };
+        for node in graph.nodes() {
+            if let Op::Prim(Prim::Literal(literal)) = &node.op
+                && !constants.contains(literal)
+            {
+                constants.push(*literal);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    for few in constants.chunks(TOGETHER) {
+        let first = tensors_near(left, ROWS, few, 0);
+        let longest = first.iter().map(Tensor::len).max().unwrap_or(0);
+        // No dtype has more values near a constant than these.
+        let values = few.len() * 3 + 7;
+        all.push(first);
+        if longest > 0 {
+            all.extend((longest..values).step_by(longest).map(|start| tensors_near(left, ROWS, few, start)));
+        }
+    }
+    all
+}
+
 impl Verdict {
-    fn judge(&mut self, rewrite: &Rewrite, [left, right]: [&Graph; 2], values: Values) {
-        let inputs = tensors(left, ROWS, values);
-        let evaluate = |graph: &Graph| run(graph, &inputs, &Symbols::new());
+    fn judge(&mut self, rewrite: &Rewrite, [left, right]: [&Graph; 2], inputs: &[Tensor], positive: bool) {
+        let evaluate = |graph: &Graph| run(graph, inputs, &Symbols::new());
         let wrong = match (evaluate(left), evaluate(right)) {
             // Operands on which the left side has no value show nothing.
             (Err(_), _) => return,
@@ -112,14 +148,14 @@ impl Verdict {
                 let unequal = a.iter().zip(&b).position(|(a, b)| a != b);
                 self.different += usize::from(unequal.is_some());
                 match rewrite.class {
-                    Class::Exact => unequal.map(|i| differs(left, right, &inputs, (&a[i], &b[i]))),
-                    Class::Fast if values == Values::Positive => match rounding(left, right) {
+                    Class::Exact => unequal.map(|i| differs(left, right, inputs, (&a[i], &b[i]))),
+                    Class::Fast if positive => match rounding(left, right) {
                         Err(message) => Some(message),
                         Ok(bound) => a
                             .iter()
                             .zip(&b)
                             .find(|(a, b)| !close(a, b, bound))
-                            .map(|(a, b)| differs(left, right, &inputs, (a, b))),
+                            .map(|(a, b)| differs(left, right, inputs, (a, b))),
                     },
                     Class::Fast => None,
                 }

@@ -472,3 +472,41 @@ fn functionalised_calls_return_the_new_contents() {
     let defined_by = |i: usize| graph.def_node(graph.outputs()[i].value).map(|n| n.op.name().to_owned());
     assert_eq!([defined_by(0), defined_by(1)], [Some("add".to_owned()), Some("rms_norm".to_owned())]);
 }
+
+/// What exported files of a torch make of values about the largest of e4m3, and beyond.
+#[track_caller]
+fn e4m3_codes(version: &str, node: &str) -> Vec<u64> {
+    let (x, y) = (r#"{"as_tensor":{"name":"x"}}"#, r#"{"as_tensor":{"name":"y"}}"#);
+    let json = model_json(
+        &format!(r#"{{"user_input":{{"arg":{x}}}}}"#),
+        &format!(r#"{{{node},"outputs":[{y}],"name":"n"}}"#),
+        &format!(r#""x":{},"y":{}"#, meta(7, &[6], &[1], 0), meta(29, &[6], &[1], 0)),
+        &format!(r#"{{"user_output":{{"arg":{y}}}}}"#),
+    );
+    let json = json.replacen(r#""schema_version""#, &format!(r#"{version}"schema_version""#), 1);
+    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    assert!(opaque_targets(&graph).is_empty(), "{graph}");
+    let x = vec![463.9, 464.0, 464.1, 1e30, f64::NEG_INFINITY, -480.0];
+    let x = x.into_iter().map(|x| crate::num::round_to(crate::DType::F32, x, crate::Rounding::NearestEven, false));
+    let x = crate::Tensor::from_f64(crate::DType::F32, &[6], x.collect()).expect("six elements");
+    let y = crate::interp::run(&graph, &[x], &crate::interp::Symbols::new()).expect("has a value").swap_remove(0);
+    (0..6).map(|i| y.code(i).expect("six elements")).collect()
+}
+
+#[test]
+fn e4m3_saturates_as_the_torch_that_exported() {
+    let to = attention::argument("dtype", r#"{"as_scalar_type":29}"#);
+    let node = attention::call("aten._to_copy.default", &[attention::tensor("self", "x"), to]);
+    for version in ["2.9.1+cu128", "2.10.0", "2.12.1"] {
+        let version = format!(r#""torch_version":"{version}","#);
+        assert_eq!(e4m3_codes(&version, &node), [0x7e, 0x7e, 0x7f, 0x7f, 0xff, 0xff].map(nan_as_read), "{version}");
+    }
+    for version in ["", r#""torch_version":"2.13.0","#, r#""torch_version":"2.15.0+cu132","#] {
+        assert_eq!(e4m3_codes(version, &node), [0x7e, 0x7e, 0x7e, 0x7e, 0xfe, 0xfe], "{version}");
+    }
+}
+
+/// NaNs carry no sign in the reference.
+fn nan_as_read(code: u64) -> u64 {
+    if code == 0xff { 0x7f } else { code }
+}

@@ -23,7 +23,8 @@ pub(super) fn apply(f: ScalarFn, dtype: DType, x: &[Interval]) -> Interval {
         let own = if dtype == DType::F64 { 8 } else { 0 };
         return convert::to_nearest(dtype, curve::widen(curve::apply(f, x), dtype, ulps + own));
     }
-    if singles {
+    let zeros = is_extreme(f) && x.iter().all(|x| x.single() == Some(0.0));
+    if singles && !zeros {
         return Interval::point(match f {
             ScalarFn::Fma => num::fma(dtype, values[0], values[1], values[2]),
             _ => num::round_to(dtype, f.eval(&values[..x.len()]), Rounding::NearestEven, false),
@@ -54,14 +55,30 @@ fn exact(f: ScalarFn, dtype: DType, x: &[Interval]) -> Interval {
         (ScalarFn::Recip, &[a]) => div(Interval::point(1.0), a),
         (ScalarFn::Rem, &[a, b]) => remainder(a, b),
         (ScalarFn::Fma, &[a, b, c]) => fma(dtype, a, b, c),
-        (ScalarFn::Max | ScalarFn::Min, &[a, b]) => {
-            Interval { lo: f.eval(&[a.lo, b.lo]), hi: f.eval(&[a.hi, b.hi]), nan: false }
-        }
+        (ScalarFn::Max | ScalarFn::Min, &[a, b]) => extreme(f, a, b),
         (ScalarFn::Neg, &[a]) => negated(a),
         (ScalarFn::Abs, &[a]) => absolute(a),
         (ScalarFn::Sqrt, &[a]) => curve::positive(f, a),
         (ScalarFn::Floor | ScalarFn::Ceil | ScalarFn::Trunc | ScalarFn::RoundEven, &[a]) => ends(f, a),
         _ => Interval::ANY,
+    }
+}
+
+/// Whether a function chooses the larger or the smaller of two.
+pub(super) fn is_extreme(f: ScalarFn) -> bool {
+    matches!(f, ScalarFn::Max | ScalarFn::Min | ScalarFn::MaxNum | ScalarFn::MinNum)
+}
+
+/// The larger or the smaller of two numbers. Of zeros of both signs it is either: processors and GPUs choose
+/// differently, and so do loops over single elements and over vectors of one framework.
+pub(super) fn extreme(f: ScalarFn, a: Interval, b: Interval) -> Interval {
+    let (lo, hi) = (f.eval(&[a.lo, b.lo]), f.eval(&[a.hi, b.hi]));
+    let may_be = |zero: f64| a.contains(zero) || b.contains(zero);
+    let is = |x: f64, zero: f64| x.to_bits() == zero.to_bits();
+    match f {
+        ScalarFn::Max | ScalarFn::MaxNum if is(lo, 0.0) && may_be(-0.0) => Interval { lo: -0.0, hi, nan: false },
+        ScalarFn::Min | ScalarFn::MinNum if is(hi, -0.0) && may_be(0.0) => Interval { lo, hi: 0.0, nan: false },
+        _ => Interval { lo, hi, nan: false },
     }
 }
 
@@ -165,7 +182,7 @@ fn remainder(a: Interval, b: Interval) -> Interval {
 fn numeric(f: ScalarFn, a: Interval, b: Interval) -> Interval {
     let mut range = Interval { nan: a.nan && b.nan, ..Interval::NAN };
     if !a.is_empty() && !b.is_empty() {
-        range = range.join(Interval { lo: f.eval(&[a.lo, b.lo]), hi: f.eval(&[a.hi, b.hi]), nan: false });
+        range = range.join(extreme(f, a, b));
     }
     if a.nan {
         range = range.join(Interval { nan: false, ..b });

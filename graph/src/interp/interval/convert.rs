@@ -146,15 +146,30 @@ fn int_to_int(from: DType, x: IntRange, to: DType, saturate: bool) -> IntRange {
 
 /// The codes of a range, if they are contiguous and share the sign bit.
 fn code_range_float(dtype: DType, x: Interval) -> Option<(u64, u64)> {
-    if let Some(x) = x.single() {
-        let code = num::encode(dtype, x);
-        return Some((code, code));
+    match x.single() {
+        Some(x) if x.is_nan() => return Some(nan_codes(dtype)),
+        Some(x) => {
+            let code = num::encode(dtype, x);
+            return Some((code, code));
+        }
+        None => {}
     }
     if x.nan || x.lo.is_sign_negative() != x.hi.is_sign_negative() {
         return None;
     }
     let (a, b) = (num::encode(dtype, x.lo), num::encode(dtype, x.hi));
     Some((a.min(b), a.max(b)))
+}
+
+/// The least and the greatest code that may stand for a NaN: its sign and payload are nobody's promise.
+fn nan_codes(dtype: DType) -> (u64, u64) {
+    let canonical = num::encode(dtype, f64::NAN);
+    if !num::decode(dtype, canonical).is_nan() {
+        return (canonical, canonical);
+    }
+    let largest = num::encode(dtype, num::max_finite(dtype));
+    let first = (largest + 1..=canonical).find(|&code| num::decode(dtype, code).is_nan());
+    (first.unwrap_or(canonical), u64::MAX >> (64 - dtype.bits()))
 }
 
 fn code_range_int(dtype: DType, x: IntRange) -> Option<(u64, u64)> {
@@ -172,7 +187,8 @@ fn codes(x: &Intervals) -> Result<Vec<Option<(u64, u64)>>, Fault> {
 }
 
 fn from_codes(codes: Vec<Option<(u64, u64)>>, to: DType) -> Result<Ranges, Fault> {
-    let same_sign = |a: u64, b: u64| to == DType::F8E8M0 || ((a ^ b) >> (to.bits() - 1)) & 1 == 0;
+    let unsigned = to == DType::F8E8M0 || (to.is_int() && !to.is_signed_int());
+    let same_sign = |a: u64, b: u64| unsigned || ((a ^ b) >> (to.bits() - 1)) & 1 == 0;
     if to.is_float() {
         let mut out = reserve(codes.len())?;
         out.extend(codes.into_iter().map(|range| match range {

@@ -23,16 +23,15 @@ pub(super) fn reduce(op: ReduceOp, nan: NanRule, dtype: DType, row: &[Interval])
 }
 
 fn extremum(f: ScalarFn, rule: NanRule, start: f64, row: &[Interval]) -> Interval {
-    let better = |a: f64, b: f64| f.eval(&[a, b]);
     let mut range = Interval::point(start);
     for &x in row {
         if rule == NanRule::Propagate {
             if x.is_empty() {
                 return Interval::NAN;
             }
-            range = Interval { lo: better(range.lo, x.lo), hi: better(range.hi, x.hi), nan: range.nan || x.nan };
+            range = super::arith::extreme(f, range, x).with_nan(range.nan || x.nan);
         } else if !x.is_empty() {
-            let with = Interval { lo: better(range.lo, x.lo), hi: better(range.hi, x.hi), nan: false };
+            let with = super::arith::extreme(f, range, x);
             // A NaN is skipped, so the element may not take part.
             range = if x.nan { with.join(range) } else { with };
         }

@@ -12,6 +12,11 @@ use crate::prim::Rounding;
 pub(super) const FLOATS: [DType; 8] =
     [DType::F64, DType::F32, DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2, DType::F8E8M0, DType::F4E2M1];
 
+/// Whether an extreme is one of zeros of both signs.
+pub(super) fn is_either_zero(x: Interval) -> bool {
+    (x.lo.to_bits(), x.hi.to_bits()) == ((-0.0f64).to_bits(), 0.0f64.to_bits())
+}
+
 /// A small generator of random numbers, the same on every run.
 pub(super) struct Random(u64);
 
