@@ -81,16 +81,21 @@ fn a_reshape_that_no_strides_give_is_a_copy() {
 
 #[test]
 fn a_reduction_of_the_whole_tensor_takes_the_functions_of_its_result_along() {
-    let text = "graph @scale(s: 1..; %x: f32[s, 6]) {
-       %top = reduce %x {op = max, axes = [0, 1]}
+    // Extremes of rows are one kernel, that of all of them the next; a sum has one order.
+    for (op, kernels) in [("max", 3), ("add", 2)] {
+        let text = format!(
+            "graph @scale(s: 1..; %x: f32[s, 6]) {{
+       %top = reduce %x {{op = {op}, axes = [0, 1]}}
        %two = literal f32 2
        %half = div %top, %two
        %scale = abs %half
        %y = mul %x, %scale
        return %y, %scale
-     }";
-    for rows in [4, 1] {
-        assert_eq!(run(text, &[&[rows, 6]]), counts(2, 0, 0, 0));
+     }}"
+        );
+        for rows in [4, 1] {
+            assert_eq!(run(&text, &[&[rows, 6]]), counts(kernels, 0, 0, 0), "{op}");
+        }
     }
 }
 

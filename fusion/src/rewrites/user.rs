@@ -317,8 +317,8 @@ mod tests {
             ("x: bf16 | f16", "y = eq x, 12345.678; yield y", "y = lt x, x; yield y"),
             (
                 "x: bf16",
-                "a = cast x {to = f32}; y = ge a, 777; yield y",
-                "a = cast x {to = f32}; y = gt a, 778; yield y",
+                "a = cast x {to = f32}; y = ge a, 776; yield y",
+                "a = cast x {to = f32}; y = gt a, 776; yield y",
             ),
             ("x: f32", "y = lt x, x; yield y", "y = eq x, 4321; yield y"),
         ] {

@@ -108,7 +108,11 @@ impl CompositeOp for GatedRmsNorm {
     fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
         let dtype = b.dtype(operands[0]);
         let gate = self.gate(b, operands[1])?;
-        let norm = Composite::new(RmsNorm { scale: self.scale, round: self.round });
+        let rows = if (self.order, self.round) == (GateOrder::Norm, RmsRounding::BeforeWeight) { dtype } else { F32 };
+        // Without a weight, and where all is f32, the norm has one rounding however that is called.
+        let one = operands.get(2).is_none_or(|&w| (rows, b.dtype(w)) == (F32, F32));
+        let round = if one { RmsRounding::Once } else { self.round };
+        let norm = Composite::new(RmsNorm { scale: self.scale, round });
         let of = |x: Value| Ok(b.composite(norm, &[&[x], &operands[2..]].concat())?[0]);
         let y = match self.order {
             GateOrder::Gate => of(b.mul(b.cast(operands[0], F32)?, gate)?)?,
