@@ -153,7 +153,7 @@ pub enum Values {
 pub fn tensors(graph: &Graph, rows: i64, values: Values) -> Vec<Tensor> {
     let mut random = Random::new(1, values as u64);
     let mut stride = 1usize;
-    let mut made = |ty: &TensorType, shape: &[usize]| {
+    let made = |ty: &TensorType, shape: &[usize]| {
         let (dtype, count) = (ty.dtype, shape.iter().product());
         if dtype.is_float() {
             let edges = float_edges(dtype);
@@ -178,7 +178,7 @@ pub fn tensors(graph: &Graph, rows: i64, values: Values) -> Vec<Tensor> {
             Tensor::from_i64(dtype, shape, elements)
         }
     };
-    of_users(graph, rows, &mut made)
+    of_users(graph, rows, made)
 }
 
 /// As [`tensors`], of constants and their neighbours in each dtype, beside zeros, ones and what is not finite. Inputs go
@@ -188,7 +188,7 @@ pub fn tensors(graph: &Graph, rows: i64, values: Values) -> Vec<Tensor> {
 /// As [`tensors`].
 pub fn tensors_near(graph: &Graph, rows: i64, constants: &[Literal], start: usize) -> Vec<Tensor> {
     let mut stride = 1usize;
-    let mut made = |ty: &TensorType, shape: &[usize]| {
+    let made = |ty: &TensorType, shape: &[usize]| {
         let (dtype, count): (DType, usize) = (ty.dtype, shape.iter().product());
         let at = |i: usize, edges: usize| (i / stride + start) % edges;
         let (edges, tensor) = if dtype.is_float() {
@@ -203,15 +203,14 @@ pub fn tensors_near(graph: &Graph, rows: i64, constants: &[Literal], start: usiz
         stride = stride.saturating_mul(edges);
         tensor
     };
-    of_users(graph, rows, &mut made)
+    of_users(graph, rows, made)
 }
 
 /// A tensor per user input, made from its type and shape.
-fn of_users(
-    graph: &Graph,
-    rows: i64,
-    made: &mut dyn FnMut(&TensorType, &[usize]) -> Result<Tensor, TensorError>,
-) -> Vec<Tensor> {
+fn of_users<F>(graph: &Graph, rows: i64, mut made: F) -> Vec<Tensor>
+where
+    F: FnMut(&TensorType, &[usize]) -> Result<Tensor, TensorError>,
+{
     let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
     let tensor = |input: &Input| {
         let ty = graph.ty(input.value);

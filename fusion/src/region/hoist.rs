@@ -98,7 +98,7 @@ impl Hoist {
         Ok(Some(value))
     }
 
-    /// An operand of a function, computed of views for every one of the known extents that the function repeats it over.
+    /// An operand of a function, computed of views for everything that the function repeats it over but the outermost dim.
     fn spread(&mut self, b: &Builder, x: Value, shape: &[Dim]) -> Result<Value, TypeError> {
         let extents = b.ty(x).shape;
         let computed = matches!(b.definition(x), Some((Op::Prim(Prim::Map(_) | Prim::Cast { .. }), _)));
@@ -106,7 +106,7 @@ impl Hoist {
             return Ok(x);
         }
         let own = aligned(&extents, shape.len());
-        let wide = own.iter().zip(shape).map(|(own, all)| if all.as_const().is_some() { all } else { own });
+        let wide = own.iter().take(1).chain(shape.iter().skip(1));
         let wide: Vec<Dim> = wide.skip_while(|extent| is_one(extent)).cloned().collect();
         if wide.len() < extents.len() || wide == extents {
             return Ok(x);

@@ -148,9 +148,7 @@ impl ClampedSwiglu {
             SwigluAct::Product if self.alpha == 1.0 => silu(SiluForm::Product),
             SwigluAct::Product => b.cast(b.mul(b.cast(g, F32)?, sigmoid(self.slope(b, g)?)?)?, dtype),
             SwigluAct::Quotient if self.alpha == 1.0 => silu(SiluForm::Quotient),
-            SwigluAct::Quotient | SwigluAct::Late => {
-                b.cast(b.div(b.cast(g, F32)?, self.denominator(b, g)?)?, dtype)
-            }
+            SwigluAct::Quotient | SwigluAct::Late => b.cast(b.div(b.cast(g, F32)?, self.denominator(b, g)?)?, dtype),
         }
     }
 }
@@ -171,7 +169,8 @@ impl CompositeOp for ClampedSwiglu {
         let each = self.round == SwigluRounding::Each;
         let clamp = Clamp { dtype: if each { dtype } else { F32 }, propagates: each };
         // Where steps round, what stays in f32 is rounded to the dtype and widened again.
-        let stored = |x: Value| if self.round == SwigluRounding::Steps { b.cast(b.cast(x, dtype)?, F32) } else { Ok(x) };
+        let stored =
+            |x: Value| if self.round == SwigluRounding::Steps { b.cast(b.cast(x, dtype)?, F32) } else { Ok(x) };
         let g = stored(clamp.apply(b, b.cast(operands[0], clamp.dtype)?, self.limit, false)?)?;
         let u = stored(clamp.apply(b, b.cast(operands[1], clamp.dtype)?, self.limit, true)?)?;
         let beta = num::round_to(clamp.dtype, self.beta, Rounding::NearestEven, false);

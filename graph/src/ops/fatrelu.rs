@@ -40,10 +40,7 @@ pub(super) const SPEC: OpSpec = OpSpec {
     arity: 1,
     optional: 0,
     parse: |attrs| {
-        Ok(Composite::new(FatRelu {
-            threshold: attrs.float("threshold")?,
-            nan: attrs.word_or_first("nan", &NANS)?,
-        }))
+        Ok(Composite::new(FatRelu { threshold: attrs.float("threshold")?, nan: attrs.word_or_first("nan", &NANS)? }))
     },
     variants: || NANS.map(|(_, nan)| Composite::new(FatRelu { threshold: 0.5, nan })).to_vec(),
     operands: |dtype| vec![TensorType::new(dtype, [Dim::symbol("s"), Dim::constant(64)])],

@@ -7,7 +7,9 @@
 use fusewright_abi::DType::F32;
 
 use super::rms_scale::ROOTS;
-use super::{AttrValue, Attrs, Composite, CompositeOp, OpSpec, RmsNorm, RmsRounding, RmsScale, Sigmoid, Silu, SiluForm};
+use super::{
+    AttrValue, Attrs, Composite, CompositeOp, OpSpec, RmsNorm, RmsRounding, RmsScale, Sigmoid, Silu, SiluForm,
+};
 use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::Value;
@@ -37,8 +39,7 @@ pub enum GateAct {
 const ORDERS: [(&str, GateOrder); 2] = [("norm", GateOrder::Norm), ("gate", GateOrder::Gate)];
 const ACTS: [(&str, GateAct); 3] =
     [("silu", GateAct::Silu), ("silu_product", GateAct::SiluProduct), ("sigmoid", GateAct::Sigmoid)];
-const ROUNDINGS: [(&str, RmsRounding); 2] =
-    [("once", RmsRounding::Once), ("before_weight", RmsRounding::BeforeWeight)];
+const ROUNDINGS: [(&str, RmsRounding); 2] = [("once", RmsRounding::Once), ("before_weight", RmsRounding::BeforeWeight)];
 
 /// Attributes of `gated_rms_norm`.
 #[derive(Clone, Debug)]
