@@ -6,6 +6,7 @@
 //! Coefficient arithmetic saturates: a saturated extent fails later against real memory, it never wraps.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::fmt;
 use std::ops::{Add, Mul, Sub};
 use std::sync::Arc;
@@ -104,6 +105,34 @@ pub trait DimFold {
     fn function(&mut self, f: DimFn, a: Self::Value, b: Self::Value) -> Result<Self::Value, Self::Error>;
 }
 
+/// Dims themselves, with other values for functions.
+struct Rebuild<F>(F);
+
+impl<F: FnMut(DimFn, Dim, Dim) -> Dim> DimFold for Rebuild<F> {
+    type Value = Dim;
+    type Error = Infallible;
+
+    fn constant(&mut self, value: i64) -> Result<Dim, Infallible> {
+        Ok(Dim::constant(value))
+    }
+
+    fn symbol(&mut self, name: &str) -> Result<Dim, Infallible> {
+        Ok(Dim::symbol(name))
+    }
+
+    fn add(&mut self, a: Dim, b: Dim) -> Result<Dim, Infallible> {
+        Ok(&a + &b)
+    }
+
+    fn mul(&mut self, a: Dim, b: Dim) -> Result<Dim, Infallible> {
+        Ok(&a * &b)
+    }
+
+    fn function(&mut self, f: DimFn, a: Dim, b: Dim) -> Result<Dim, Infallible> {
+        Ok((self.0)(f, a, b))
+    }
+}
+
 /// Why a dim has no value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DimError {
@@ -116,6 +145,12 @@ pub enum DimError {
 }
 
 impl Dim {
+    /// The dim with what `function` makes of each function of its arguments, innermost first.
+    pub(crate) fn rebuild(&self, function: impl FnMut(DimFn, Dim, Dim) -> Dim) -> Dim {
+        let Ok(rebuilt) = self.fold(&mut Rebuild(function));
+        rebuilt
+    }
+
     /// A known extent.
     pub fn constant(value: i64) -> Self {
         Dim::from_terms(vec![Term { factors: Vec::new(), coefficient: value }])

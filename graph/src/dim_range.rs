@@ -3,7 +3,6 @@
 //! Bounds are conservative: every value that the dim can take lies inside. Values beyond ±2^100 count as unbounded.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 
 use crate::dim::{Dim, DimFn, DimFold, without_quotients};
 use crate::graph::Symbol;
@@ -56,52 +55,22 @@ impl<'g> Ranges<'g> {
 /// A dim in which functions that have one value under the declared ranges are that value, and of two extents of which
 /// one is never the larger the other is left.
 pub(crate) fn simplified(dim: &Dim, symbols: &[Symbol]) -> Dim {
-    let Ok(simple) = dim.fold(&mut Simplifier(Ranges::new(symbols)));
-    simple
-}
-
-struct Simplifier<'g>(Ranges<'g>);
-
-impl Simplifier<'_> {
-    fn never_negative(&mut self, dim: &Dim) -> bool {
-        self.0.bounds(dim).is_ok_and(|bounds| bounds.min >= 0)
-    }
-}
-
-impl DimFold for Simplifier<'_> {
-    type Value = Dim;
-    type Error = Infallible;
-
-    fn constant(&mut self, value: i64) -> Result<Dim, Infallible> {
-        Ok(Dim::constant(value))
-    }
-
-    fn symbol(&mut self, name: &str) -> Result<Dim, Infallible> {
-        Ok(Dim::symbol(name))
-    }
-
-    fn add(&mut self, a: Dim, b: Dim) -> Result<Dim, Infallible> {
-        Ok(&a + &b)
-    }
-
-    fn mul(&mut self, a: Dim, b: Dim) -> Result<Dim, Infallible> {
-        Ok(&a * &b)
-    }
-
-    fn function(&mut self, f: DimFn, a: Dim, b: Dim) -> Result<Dim, Infallible> {
-        let (over, under) = (self.never_negative(&(&a - &b)), self.never_negative(&(&b - &a)));
+    let mut ranges = Ranges::new(symbols);
+    dim.rebuild(|f, a, b| {
+        let mut never_negative = |dim: &Dim| ranges.bounds(dim).is_ok_and(|bounds| bounds.min >= 0);
+        let (over, under) = (never_negative(&(&a - &b)), never_negative(&(&b - &a)));
         let value = Dim::function(f, &a, &b);
-        Ok(match f {
+        match f {
             DimFn::Max if over => a,
             DimFn::Max if under => b,
             DimFn::Min if under => a,
             DimFn::Min if over => b,
-            _ => match self.0.bounds(&value) {
+            _ => match ranges.bounds(&value) {
                 Ok(Bounds { min, max }) if min == max => i64::try_from(min).map_or(value, Dim::constant),
                 _ => value,
             },
-        })
-    }
+        }
+    })
 }
 
 /// Least and greatest value that a dim can take under the declared ranges of its symbols; a bound that is not known is

@@ -6,10 +6,8 @@
 //! - two extents that an op needs to be equal are: an exporter that is left to choose symbols gives each input its own;
 //! - a symbol is a multiple, `s = 2·h`, where the file states extents that are quotients of it and no others.
 
-use std::convert::Infallible;
-
 use super::schema::Program;
-use crate::dim::{Dim, DimFn, DimFold, product};
+use crate::dim::{Dim, DimFn, product};
 use crate::graph::Symbol;
 use crate::ty::TensorType;
 
@@ -124,46 +122,19 @@ impl Assumptions {
 
 /// What must be divisible for a tensor to have as many elements as the file states for a view of it.
 pub(super) fn divisible(from: &TensorType, to: &TensorType) -> Option<Needed> {
-    let mut quotients = Quotients::default();
+    let mut quotients: Vec<(Dim, i64)> = Vec::new();
     for dim in [product(&from.shape)].iter().chain(&to.shape) {
-        let Ok(_) = dim.fold(&mut quotients);
+        dim.rebuild(|f, a, b| {
+            let divisor = b.as_const().filter(|divisor| (2..=MAX_DIVISOR).contains(divisor));
+            quotients.extend(divisor.filter(|_| f == DimFn::FloorDiv).map(|divisor| (a.clone(), divisor)));
+            Dim::function(f, &a, &b)
+        });
     }
-    quotients.0.into_iter().find_map(|(a, divisor)| {
+    quotients.into_iter().find_map(|(a, divisor)| {
         let mut names = std::collections::BTreeSet::new();
         a.collect_symbols(&mut names);
         let symbol = names.pop_first().filter(|_| names.is_empty())?;
         let (slope, offset) = a.split_linear(&symbol)?;
         Some(Needed::Multiple { symbol, slope: slope.as_const()?, offset: offset.as_const()?, divisor })
     })
-}
-
-/// Collects what is divided by numbers in a dim.
-#[derive(Default)]
-struct Quotients(Vec<(Dim, i64)>);
-
-impl DimFold for Quotients {
-    type Value = Dim;
-    type Error = Infallible;
-
-    fn constant(&mut self, value: i64) -> Result<Dim, Infallible> {
-        Ok(Dim::constant(value))
-    }
-
-    fn symbol(&mut self, name: &str) -> Result<Dim, Infallible> {
-        Ok(Dim::symbol(name))
-    }
-
-    fn add(&mut self, a: Dim, b: Dim) -> Result<Dim, Infallible> {
-        Ok(&a + &b)
-    }
-
-    fn mul(&mut self, a: Dim, b: Dim) -> Result<Dim, Infallible> {
-        Ok(&a * &b)
-    }
-
-    fn function(&mut self, f: DimFn, a: Dim, b: Dim) -> Result<Dim, Infallible> {
-        let divisor = b.as_const().filter(|divisor| (2..=MAX_DIVISOR).contains(divisor));
-        self.0.extend(divisor.filter(|_| f == DimFn::FloorDiv).map(|divisor| (a.clone(), divisor)));
-        Ok(Dim::function(f, &a, &b))
-    }
 }

@@ -32,7 +32,7 @@ mod update;
 use std::borrow::Cow;
 
 use super::table::Row;
-use rows::{ALIASES, COMPLEX, TABLE};
+use rows::{ALIASES, COMPLEX, COMPLEX_MOVED, TABLE};
 
 /// The row of an op by its short target.
 pub(super) fn find(target: &str) -> Option<&'static Row> {
@@ -42,8 +42,9 @@ pub(super) fn find(target: &str) -> Option<&'static Row> {
 
 /// The row of an op that has complex operands or results.
 pub(super) fn find_complex(target: &str) -> Option<&'static Row> {
-    let target = first_name(target);
-    COMPLEX.iter().find(|row| row.target == target)
+    let name = first_name(target);
+    let own = COMPLEX.iter().find(|row| row.target == name);
+    own.or_else(|| COMPLEX_MOVED.contains(&name.as_ref()).then(|| find(target)).flatten())
 }
 
 /// A target under the first of its op's names.
@@ -98,6 +99,10 @@ mod tests {
             }
             assert!(!row.target.starts_with("torch.") && !row.target.ends_with(".default"), "{}", row.target);
             assert_eq!(first_name(row.target), row.target, "a row under another name of its op");
+        }
+        for target in COMPLEX_MOVED {
+            assert!(find(target).is_some(), "{target} has no row");
+            assert!(COMPLEX.iter().all(|row| row.target != *target), "{target} has two meanings");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Rows of ops that have complex operands or results; see `aten/complex.rs`.
 
 use super::row;
-use crate::import::aten::{complex, index, layout};
+use crate::import::aten::{complex, layout};
 use crate::import::table::Row;
 
 pub(super) const TABLE: &[Row] = &[
@@ -20,15 +20,6 @@ pub(super) const TABLE: &[Row] = &[
     row("aten._conj", "self", complex::conj),
     row("aten._conj_physical", "self", complex::conj),
     row("aten.conj_physical", "self", complex::conj),
-    row("aten.resolve_conj", "self", layout::identity),
-    row("aten.resolve_neg", "self", layout::identity),
-    row("aten.alias", "self", layout::identity),
-    row("aten.detach", "self", layout::identity),
-    row("aten.detach_", "self", layout::identity),
-    row("aten.clone", "self, memory_format=None", layout::identity),
-    row("aten.contiguous", "self, memory_format=None", layout::identity),
-    row("aten.lift_fresh", "self", layout::identity),
-    row("aten.lift_fresh_copy", "self", layout::identity),
     row("aten.to.dtype", "self, dtype, non_blocking=False, copy=False, memory_format=None", complex::kept),
     row(
         "aten.to.dtype_layout",
@@ -41,26 +32,39 @@ pub(super) const TABLE: &[Row] = &[
         "self, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None",
         complex::kept,
     ),
-    row("aten.view", "self, size", layout::reshape),
-    row("aten._unsafe_view", "self, size", layout::reshape),
-    row("aten.reshape", "self, shape", layout::reshape),
-    row("aten.view_as", "self, other", layout::reshape),
-    row("aten.reshape_as", "self, other", layout::reshape),
-    row("aten.flatten.using_ints", "self, start_dim=0, end_dim=-1", layout::reshape),
-    row("aten.unflatten.int", "self, dim, sizes", layout::reshape),
-    row("aten.unsqueeze", "self, dim", layout::reshape),
-    row("aten.squeeze", "self", layout::reshape),
-    row("aten.squeeze.dim", "self, dim", layout::reshape),
-    row("aten.squeeze.dims", "self, dim", layout::reshape),
-    row("aten.expand", "self, size, implicit=False", layout::expand),
-    row("aten.expand_as", "self, other", layout::expand),
     row("aten.permute", "self, dims", complex::permute),
-    row("aten.transpose.int", "self, dim0, dim1", layout::transpose),
-    row("aten.slice.Tensor", "self, dim=0, start=None, end=None, step=1", layout::slice),
-    row("aten.narrow", "self, dim, start, length", layout::narrow),
-    row("aten.select.int", "self, dim, index", layout::select),
-    row("aten.cat", "tensors, dim=0", layout::cat),
-    row("aten.embedding", "weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False", index::embedding),
-    row("aten.index_select", "self, dim, index", index::index_select),
-    row("aten.index.Tensor", "self, indices", index::index),
+];
+
+/// Ops that move complex numbers as they move floats: their rows are those of other tensors.
+pub(super) const MOVED: &[&str] = &[
+    "aten.resolve_conj",
+    "aten.resolve_neg",
+    "aten.alias",
+    "aten.detach",
+    "aten.detach_",
+    "aten.clone",
+    "aten.contiguous",
+    "aten.lift_fresh",
+    "aten.lift_fresh_copy",
+    "aten.view",
+    "aten._unsafe_view",
+    "aten.reshape",
+    "aten.view_as",
+    "aten.reshape_as",
+    "aten.flatten.using_ints",
+    "aten.unflatten.int",
+    "aten.unsqueeze",
+    "aten.squeeze",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+    "aten.expand",
+    "aten.expand_as",
+    "aten.transpose.int",
+    "aten.slice.Tensor",
+    "aten.narrow",
+    "aten.select.int",
+    "aten.cat",
+    "aten.embedding",
+    "aten.index_select",
+    "aten.index.Tensor",
 ];

@@ -26,8 +26,11 @@ pub(super) const TABLE: &[&[Row]] = &[
     tensor::UPDATE,
 ];
 
-/// Rows of ops on complex numbers, which no other row takes.
+/// Rows of ops that complex operands or results give another meaning.
 pub(super) const COMPLEX: &[Row] = complex::TABLE;
+
+/// Ops whose rows hold for complex tensors too.
+pub(super) const COMPLEX_MOVED: &[&str] = complex::MOVED;
 
 /// Further names of ops, which the training IR keeps, and the names that the rows have.
 pub(super) const ALIASES: &[(&str, &str)] = &[

@@ -14,6 +14,8 @@ pub(super) const LAYOUT: &[Row] = &[
     row("aten.contiguous", "self, memory_format=None", layout::identity),
     row("aten.lift_fresh_copy", "self", layout::identity),
     row("aten.lift_fresh", "self", layout::identity),
+    row("aten.resolve_conj", "self", layout::identity),
+    row("aten.resolve_neg", "self", layout::identity),
     row("aten.dropout", "input, p, train", layout::dropout),
     row("aten.native_dropout", "input, p, train", layout::dropout),
     row("aten.view", "self, size", layout::reshape),
