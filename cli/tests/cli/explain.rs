@@ -213,8 +213,8 @@ fn rows_that_need_not_be_in_memory_say_why_they_are() {
 #[test]
 fn regions_that_share_nothing_say_so() {
     let folder = folder();
-    let graph = "graph @g(s: 0..; %x: f32[s, 4], %y: f32[s, 4]) {\n  %a = mul %x, %x\n  %b = mul %y, %y\n  \
-                 %c = div %x, %y\n  return %a, %b, %c\n}\n";
+    let graph = "graph @g(s: 0..; %x: f32[s, 4], %y: f32[s, 4], %z: f32[s, 4]) {\n  %a = mul %x, %x\n  \
+                 %b = mul %y, %y\n  %c = exp %z\n  return %a, %b, %c\n}\n";
     let path = write(&folder, "g.fw", graph);
     let report = json(&["explain", &path, "--json"]);
     let regions = report["regions"].as_array().expect("a list");

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_graph::{Graph, NodeId, Op, Prim, Value};
+use fusewright_graph::{Def, Graph, InputKind, NodeId, Op, Prim, Value};
 
 use super::copies::most_copies;
 use super::free::Flow;
@@ -13,7 +13,7 @@ use super::outline::Outline;
 use super::overwrite;
 use super::source::sources;
 use super::verdicts::Verdicts;
-use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, RegionSource, Unfused, expand, row_program};
+use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, RegionSource, Space, Unfused, expand, row_program};
 
 /// Divides a graph into regions and single nodes.
 pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
@@ -181,11 +181,12 @@ impl<'a, 'g> Growth<'a, 'g> {
         self.members[a] = joined;
     }
 
-    /// Merges regions that read slices of one value, such as the heads of query and key: one pass over its rows.
-    /// Whether any merged.
+    /// Merges regions of which none needs the other: those that read slices of one value, such as the heads of query and
+    /// key, and those that read one value in the same rows. One pass over its rows. Whether any merged.
     fn merge_siblings(&mut self) -> bool {
         let mut merged = false;
         for value in (0..self.flow.graph.value_count() as u32).map(Value) {
+            merged |= self.merge_readers(value);
             let readers = self.slice_readers(value);
             let Some((&first, rest)) = readers.split_first() else { continue };
             for &other in rest {
@@ -198,6 +199,50 @@ impl<'a, 'g> Growth<'a, 'g> {
             }
         }
         merged
+    }
+
+    /// Merges regions that read one value in the same rows, each with the next one that it can. Whether any merged.
+    fn merge_readers(&mut self, value: Value) -> bool {
+        let graph = self.flow.graph;
+        let shared = match graph.def(value) {
+            Def::Input(i) => matches!(graph.inputs()[i].kind, InputKind::User),
+            Def::Node(id, _) => !self.flow.is_free(id),
+        };
+        let mut regions: Vec<usize> = Vec::new();
+        for reader in self.flow.readers(value).iter().filter(|_| shared) {
+            let region = self.region[reader.0 as usize];
+            regions.extend(region.filter(|r| !regions.contains(r)));
+        }
+        let Some((&first, rest)) = regions.split_first() else { return false };
+        let (mut last, mut merged) = (first, false);
+        for &other in rest {
+            let joined: BTreeSet<NodeId> = self.members[last].union(&self.members[other]).copied().collect();
+            let segments = self.segments.contains(&last) || self.segments.contains(&other);
+            if self.is_convex(&joined) && self.fits(&joined, segments).is_ok() && self.varies(value, &joined, segments)
+            {
+                self.join(last, other, joined);
+                if segments {
+                    self.segments.insert(last);
+                }
+                merged = true;
+            } else {
+                last = other;
+            }
+        }
+        merged
+    }
+
+    /// Whether the rows of a set of nodes read different elements of a value, as they do not of what is a weight.
+    fn varies(&self, value: Value, members: &BTreeSet<NodeId>, segments: bool) -> bool {
+        let found = || -> Option<bool> {
+            let outline = Outline::of(self.flow, members, None).ok()?;
+            let body = expand(&outline.body).ok()?;
+            let body = row_program(&body, segments).ok()?.unwrap_or(body);
+            let space = Space::find(&body, segments).ok()?;
+            let input = body.inputs().get(outline.inputs.iter().position(|&input| input == value)?)?;
+            Some(space.axes.flat(input.value).iter().any(|axis| space.rows.contains(axis)))
+        };
+        found().unwrap_or(false)
     }
 
     /// The regions that read a value through slices alone, in order.
