@@ -57,9 +57,8 @@ pub fn symbols(graph: &Graph, sizes: &Sizes, default: i64) -> Result<Symbols, Er
     for symbol in graph.symbols() {
         let chosen = sizes.dims.get(&symbol.name).copied().or(sizes.rows);
         let value = chosen.unwrap_or_else(|| default.min(symbol.max.unwrap_or(default)).max(symbol.min));
-        if value < symbol.min || symbol.max.is_some_and(|max| value > max) {
-            let (min, max) = (symbol.min, symbol.max.map_or(String::new(), |max| max.to_string()));
-            return Err(Error::Call(format!("symbol `{}` is {value}, outside {min}..{max}", symbol.name)));
+        if !symbol.admits(value) {
+            return Err(Error::Call(format!("symbol `{}` is {value}, outside {}", symbol.name, symbol.range())));
         }
         values.insert(symbol.name.clone(), value);
     }

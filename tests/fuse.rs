@@ -70,6 +70,25 @@ fn an_extent_that_does_not_fit_is_named_by_its_axis() {
     assert_eq!(call(&[2, 5], 3), Err(bound.to_owned()));
 }
 
+/// That the slice lies inside its axis is what the range says.
+#[test]
+fn a_symbol_outside_its_range_is_refused() {
+    let kernel = fuse(|b| {
+        let x = b.input("x", TensorType::new(DType::F32, [b.symbol("n", 3, Some(4))]));
+        let front = b.slice(x, 0, 0.into(), 3.into())?;
+        Ok(vec![b.mul(front, front)?])
+    })
+    .expect("one kernel");
+    let call = |x: &[f32]| {
+        let (shape, mut out) = ([x.len()], [0.0f32; 3]);
+        let result = kernel.call(&[TensorRef::new(x, &shape)], &mut [TensorMut::new(&mut out, &[3])], 1);
+        result.map(|()| out).map_err(|e| e.to_string())
+    };
+    assert_eq!(call(&[1.0, 2.0, 3.0, 4.0]), Ok([1.0, 4.0, 9.0]));
+    assert_eq!(call(&[1.0]), Err("symbol `n` is 1, outside 3..4".to_owned()));
+    assert_eq!(call(&[1.0; 5]), Err("symbol `n` is 5, outside 3..4".to_owned()));
+}
+
 #[test]
 fn an_index_out_of_range_stays_in_memory() {
     let kernel = fuse(|b| {

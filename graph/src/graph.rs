@@ -96,6 +96,18 @@ pub struct Symbol {
     pub max: Option<i64>,
 }
 
+impl Symbol {
+    /// Whether a value lies in the range.
+    pub fn admits(&self, value: i64) -> bool {
+        value >= self.min && self.max.is_none_or(|max| value <= max)
+    }
+
+    /// The range as in the text form: `1..8`, or `1..` without a greatest value.
+    pub fn range(&self) -> String {
+        format!("{}..{}", self.min, self.max.map_or(String::new(), |max| max.to_string()))
+    }
+}
+
 /// Bytes of a parameter: a strided view of a storage that may be shared and memory-mapped.
 #[derive(Clone)]
 pub struct Weight {

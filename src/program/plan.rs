@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_abi::DType;
+use fusewright_graph::graph::Symbol;
 use fusewright_graph::{Dim, Graph, InputKind, TensorType, Value, interp};
 
 use super::in_place::{Lives, Overwrite, Placement, Update, UpdateCopy, unless_kept};
@@ -457,7 +458,7 @@ impl<'a> Planner<'a> {
 /// Binds the symbols of a graph's user inputs to the shapes of a call.
 ///
 /// # Errors
-/// A wrong number of tensors, a wrong dtype, rank or extent, naming the input.
+/// A wrong number of tensors, a wrong dtype, rank or extent, naming the input; a symbol outside its range.
 pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding, Error> {
     let users: Vec<_> = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).collect();
     if users.len() != given.len() {
@@ -487,5 +488,13 @@ pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding
             }
         }
     }
-    Ok(binding)
+    // Passes and claims rely on the ranges.
+    let value = |symbol: &Symbol| binding.get(&symbol.name).copied();
+    match graph.symbols().iter().find(|s| value(s).is_some_and(|value| !s.admits(value))) {
+        None => Ok(binding),
+        Some(symbol) => {
+            let (name, value) = (&symbol.name, binding[&symbol.name]);
+            Err(Error::Call(format!("symbol `{name}` is {value}, outside {}", symbol.range())))
+        }
+    }
 }

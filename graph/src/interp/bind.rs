@@ -110,9 +110,8 @@ impl Binding {
     fn check_ranges(&self, graph: &Graph) -> Result<(), InterpError> {
         for symbol in graph.symbols() {
             let Some(value) = self.get(&symbol.name) else { continue };
-            if value < symbol.min || symbol.max.is_some_and(|max| value > max) {
-                let max = symbol.max.map_or("any".to_owned(), |max| max.to_string());
-                let message = format!("{value} is outside {}..={max}", symbol.min);
+            if !symbol.admits(value) {
+                let message = format!("{value} is outside {}", symbol.range());
                 return Err(InterpError::Symbol { name: symbol.name.clone(), message });
             }
         }

@@ -120,12 +120,7 @@ impl Printer<'_> {
     }
 
     fn header(&self, out: &mut String) -> fmt::Result {
-        let symbols: Vec<String> = self
-            .graph
-            .symbols()
-            .iter()
-            .map(|s| format!("{}: {}..{}", s.name, s.min, s.max.map_or_else(String::new, |m| m.to_string())))
-            .collect();
+        let symbols: Vec<String> = self.graph.symbols().iter().map(|s| format!("{}: {}", s.name, s.range())).collect();
         let inputs: Vec<String> = self
             .graph
             .inputs()

@@ -140,14 +140,50 @@ pub(super) fn log_sigmoid(call: &Call<'_>) -> Imported {
     })
 }
 
-/// `scale · x` above zero, `alpha · scale · expm1(input_scale · x)` elsewhere.
-pub(super) fn elu(call: &Call<'_>) -> Imported {
-    let (scale, inner) = (number(call, "scale")?, number(call, "input_scale")?);
-    let low = (call.scalar("alpha")?.as_f64() as f32) * (call.scalar("scale")?.as_f64() as f32);
-    let low = constant(call.b, DType::F32, Scalar::Float(f64::from(low)))?;
+/// `scale · x` above zero, `alpha · scale · expm1(input_scale · x)` elsewhere, with numbers rounded to f32.
+fn scaled_elu(call: &Call<'_>, alpha: f64, scale: f64, input_scale: f64) -> Imported {
+    let number = |v: f32| constant(call.b, DType::F32, Scalar::Float(v.into()));
+    let (inner, high, low) = (number(input_scale as f32)?, number(scale as f32)?, number(alpha as f32 * scale as f32)?);
     wide(call, |b, x| {
         let below = b.mul(expm1_of(b, b.mul(x, inner)?)?, low)?;
-        Ok(select(b, (ScalarFn::Le, x, b.float(DType::F32, 0.0)?), below, b.mul(x, scale)?)?)
+        Ok(select(b, (ScalarFn::Le, x, b.float(DType::F32, 0.0)?), below, b.mul(x, high)?)?)
+    })
+}
+
+pub(super) fn elu(call: &Call<'_>) -> Imported {
+    let number = |name| -> Result<f64, Refusal> { Ok(call.scalar(name)?.as_f64()) };
+    scaled_elu(call, number("alpha")?, number("scale")?, number("input_scale")?)
+}
+
+/// The constants of Klambauer et al., Self-Normalizing Neural Networks (2017), equation 14.
+pub(super) fn selu(call: &Call<'_>) -> Imported {
+    scaled_elu(call, 1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0)
+}
+
+pub(super) fn celu(call: &Call<'_>) -> Imported {
+    match call.scalar("alpha")?.as_f64() {
+        0.0 => Err("an alpha of zero".into()),
+        alpha => scaled_elu(call, alpha, 1.0, alpha.recip()),
+    }
+}
+
+/// The operand moved towards zero by `lambd`; a zero of its sign, or its NaN, where it is no farther from zero than that.
+pub(super) fn softshrink(call: &Call<'_>) -> Imported {
+    let by = number(call, "lambd")?;
+    wide(call, |b, x| {
+        let below = b.map(ScalarFn::Neg, &[by])?;
+        let inside = b.mul(x, b.float(DType::F32, 0.0)?)?;
+        let low = select(b, (ScalarFn::Lt, x, below), b.add(x, by)?, inside)?;
+        Ok(select(b, (ScalarFn::Gt, x, by), b.sub(x, by)?, low)?)
+    })
+}
+
+/// Zero where the operand is no farther than `lambd` from it.
+pub(super) fn hardshrink(call: &Call<'_>) -> Imported {
+    let by = number(call, "lambd")?;
+    wide(call, |b, x| {
+        let size = b.map(ScalarFn::Abs, &[x])?;
+        Ok(select(b, (ScalarFn::Le, size, by), b.float(DType::F32, 0.0)?, x)?)
     })
 }
 

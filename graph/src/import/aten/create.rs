@@ -2,9 +2,9 @@
 
 use fusewright_abi::DType;
 
-use super::super::call::{Call, Imported, Scalar};
+use super::super::call::{Call, Imported, Operand, Scalar};
 use super::layout::{expand_to, iota};
-use super::promote::{constant, convert};
+use super::promote::{constant, convert, operand_as};
 use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 
@@ -15,12 +15,19 @@ fn filled(call: &Call<'_>, value: Scalar) -> Imported {
     Ok(vec![expand_to(call, scalar, &out.shape)?])
 }
 
+/// A tensor of the stated result type of a number or a size.
+fn filled_by(call: &Call<'_>, argument: &str) -> Imported {
+    let out = call.out()?;
+    let value = operand_as(call.b, call.operand(argument)?, out.dtype)?;
+    Ok(vec![expand_to(call, value, &out.shape)?])
+}
+
 pub(super) fn full(call: &Call<'_>) -> Imported {
-    filled(call, call.scalar("fill_value")?)
+    filled_by(call, "fill_value")
 }
 
 pub(super) fn scalar_tensor(call: &Call<'_>) -> Imported {
-    filled(call, call.scalar("s")?)
+    filled_by(call, "s")
 }
 
 pub(super) fn zeros(call: &Call<'_>) -> Imported {
@@ -34,30 +41,28 @@ pub(super) fn ones(call: &Call<'_>) -> Imported {
 /// `start + step · index`; the file states how many.
 pub(super) fn arange(call: &Call<'_>) -> Imported {
     let or = |name: &str, default: i64| match call.row.parameter(name) {
-        Some(_) => call.scalar(name),
-        None => Ok(Scalar::Int(default)),
+        Some(_) => call.operand(name),
+        None => Ok(Operand::Scalar(Scalar::Int(default))),
     };
     let (start, step) = (or("start", 0)?, or("step", 1)?);
     let out = call.out()?;
     let b = call.b;
-    let mut y = b.prim(Prim::Iota { dtype: DType::I64, shape: out.shape.clone(), axis: 0 }, &[])?;
-    let (Scalar::Int(first), Scalar::Int(step)) = (start, step) else {
+    let y = b.prim(Prim::Iota { dtype: DType::I64, shape: out.shape.clone(), axis: 0 }, &[])?;
+    let fraction = |v: &Operand| matches!(v, Operand::Scalar(Scalar::Float(_)));
+    if fraction(&start) || fraction(&step) {
         if !out.dtype.is_float() {
             return Err("a fractional counter of integers".into());
         }
         // As on a GPU, which contracts; a CPU's vectors may differ in the last place.
         let work = if out.dtype == DType::F64 { DType::F64 } else { DType::F32 };
-        let float = |v: Scalar| constant(b, work, Scalar::Float(v.as_f64()));
+        let float = |v: Operand| operand_as(b, v, work);
         let counted = b.map(ScalarFn::Fma, &[convert(b, y, work)?, float(step)?, float(start)?])?;
         return Ok(vec![convert(b, counted, out.dtype)?]);
-    };
-    if step != 1 {
-        y = b.mul(y, b.int(DType::I64, step)?)?;
     }
-    if first != 0 {
-        y = b.add(y, b.int(DType::I64, first)?)?;
-    }
-    Ok(vec![convert(b, y, out.dtype)?])
+    let is = |v: &Operand, number: i64| matches!(v, Operand::Scalar(Scalar::Int(n)) if *n == number);
+    let scaled = if is(&step, 1) { y } else { b.mul(y, operand_as(b, step, DType::I64)?)? };
+    let counted = if is(&start, 0) { scaled } else { b.add(scaled, operand_as(b, start, DType::I64)?)? };
+    Ok(vec![convert(b, counted, out.dtype)?])
 }
 
 /// As many numbers as `steps`, evenly from `start` to `end`, counted from the nearer end; contracted as on a GPU.

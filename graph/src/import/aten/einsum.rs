@@ -15,21 +15,49 @@ use fusewright_abi::DType;
 /// Axes by name.
 type Labels = Vec<char>;
 
-/// The labels of every operand and of the result.
-fn parsed(equation: &str) -> Result<(Vec<Labels>, Labels), Refusal> {
-    let text: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
-    if text.contains('.') {
-        return Err("axes without names".into());
+/// The axes of an operand that `...` stands for.
+fn unnamed_axes(part: &str, rank: usize) -> Result<usize, Refusal> {
+    let named = part.replacen("...", "", 1).chars().count();
+    match rank.checked_sub(named) {
+        Some(n) if n == 0 || part.contains("...") => Ok(n),
+        _ => Err("other axes than the equation names".into()),
     }
+}
+
+/// The labels of one tensor; `...` stands for axes with these numbers, whose labels sort before all others.
+fn labels(part: &str, unnamed: std::ops::Range<usize>) -> Result<Labels, Refusal> {
+    let number = |n: usize| u8::try_from(n).ok().filter(|&n| n < b'A').map(char::from);
+    let dots: Option<String> = unnamed.map(number).collect();
+    let dots = dots.ok_or("more axes without names than there are labels")?;
+    let named = part.replacen("...", "", 1);
+    if !named.chars().all(|c| c.is_ascii_alphabetic()) {
+        return Err(format!("the axes `{part}`").into());
+    }
+    Ok(part.replacen("...", &dots, 1).chars().collect())
+}
+
+/// The labels of every operand, of these ranks, and of the result.
+fn parsed(equation: &str, ranks: &[usize]) -> Result<(Vec<Labels>, Labels), Refusal> {
+    let text: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     let (left, right) = text.split_once("->").map_or((text.as_str(), None), |(l, r)| (l, Some(r)));
-    let operands: Vec<Labels> = left.split(',').map(|part| part.chars().collect()).collect();
+    let parts: Vec<&str> = left.split(',').collect();
+    if parts.len() != ranks.len() {
+        return Err("other operands than the equation names".into());
+    }
+    let unnamed =
+        parts.iter().zip(ranks).map(|(part, &rank)| unnamed_axes(part, rank)).collect::<Result<Vec<_>, _>>()?;
+    let most = unnamed.iter().copied().max().unwrap_or(0);
+    // Axes without names are the last of as many as the operand with the most of them has.
+    let operands = parts.iter().zip(&unnamed).map(|(part, &n)| labels(part, most - n..most));
+    let operands = operands.collect::<Result<Vec<Labels>, Refusal>>()?;
     let result = match right {
-        Some(result) => result.chars().collect(),
+        Some(result) => labels(result, 0..most)?,
         None => {
             let mut counts: BTreeMap<char, usize> = BTreeMap::new();
             operands.iter().flatten().for_each(|&label| *counts.entry(label).or_default() += 1);
-            // Sorted as the framework does: capitals before small letters.
-            counts.into_iter().filter(|&(_, n)| n == 1).map(|(label, _)| label).collect()
+            // Sorted as the framework does: axes without names, capitals, small letters.
+            let free = |label: char, n: usize| n == 1 || !label.is_ascii_alphabetic();
+            counts.into_iter().filter(|&(label, n)| free(label, n)).map(|(label, _)| label).collect()
         }
     };
     let repeats = |labels: &Labels| labels.iter().enumerate().any(|(i, l)| labels[..i].contains(l));
@@ -51,12 +79,9 @@ fn ordered(call: &Call<'_>, x: Value, labels: &Labels, wanted: &Labels) -> Resul
 }
 
 pub(super) fn einsum(call: &Call<'_>) -> Imported {
-    let (labels, result) = parsed(call.word("equation")?)?;
     let tensors = call.tensors("tensors")?;
-    let fits = |(l, &x): (&Labels, &Value)| l.len() == call.b.ty(x).rank();
-    if labels.len() != tensors.len() || !labels.iter().zip(&tensors).all(fits) {
-        return Err("other operands than the equation names".into());
-    }
+    let ranks: Vec<usize> = tensors.iter().map(|&x| call.b.ty(x).rank()).collect();
+    let (labels, result) = parsed(call.word("equation")?, &ranks)?;
     match (labels.as_slice(), tensors.as_slice()) {
         ([axes], &[x]) => one(call, x, axes, &result),
         ([left, right], &[x, y]) => two(call, [x, y], [left, right], &result),

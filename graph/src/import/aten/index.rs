@@ -84,31 +84,31 @@ pub(super) fn places(call: &Call<'_>, shape: &[Dim], indices: &[Option<Value>]) 
     Ok(Places { first, axes: given.len(), flat, common })
 }
 
-/// The tensor and its indices such that indexed axes are neighbours: where they are apart they come first, and so do
-/// the axes of the result that they stand for.
-fn neighbours(
-    call: &Call<'_>,
-    x: Value,
-    mut indices: Vec<Option<Value>>,
-) -> Result<(Value, Vec<Option<Value>>), Refusal> {
-    let rank = call.b.ty(x).rank();
+/// The order of axes in which indexed ones are neighbours: where they are apart they come first, and so do the axes of
+/// the result that they stand for. `None` if they are neighbours as they are.
+pub(super) fn neighbours(rank: usize, indices: &[Option<Value>]) -> Result<Option<Vec<usize>>, Refusal> {
     if indices.len() > rank {
         return Err("more index tensors than axes".into());
     }
     let given: Vec<usize> = (0..indices.len()).filter(|&i| indices[i].is_some()).collect();
     if given.windows(2).all(|pair| pair[0] + 1 == pair[1]) {
-        return Ok((x, indices));
+        return Ok(None);
     }
-    let perm: Vec<usize> = given.iter().copied().chain((0..rank).filter(|axis| !given.contains(axis))).collect();
-    indices.retain(Option::is_some);
-    Ok((permuted(call, x, perm)?[0], indices))
+    let others = (0..rank).filter(|axis| !given.contains(axis));
+    Ok(Some(given.iter().copied().chain(others).collect()))
 }
 
 /// Integer tensors that index neighbouring axes together: the axes are merged and indexed by one tensor.
 pub(super) fn index(call: &Call<'_>) -> Imported {
     let (b, x) = (call.b, call.tensor("self")?);
-    let indices = call.optional_tensors("indices")?;
-    let (x, indices) = neighbours(call, x, indices)?;
+    let mut indices = call.optional_tensors("indices")?;
+    let x = match neighbours(b.ty(x).rank(), &indices)? {
+        Some(perm) => {
+            indices.retain(Option::is_some);
+            permuted(call, x, perm)?[0]
+        }
+        None => x,
+    };
     let shape = b.ty(x).shape;
     let Places { first, axes, flat, .. } = places(call, &shape, &indices)?;
     let (before, after) = (&shape[..first], &shape[first + axes..]);

@@ -4,8 +4,8 @@ use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
 use super::super::steps;
-use super::index::{Places, places, single_places};
-use super::layout::{cut, expand_to, iota};
+use super::index::{Places, neighbours, places, single_places};
+use super::layout::{cut, expand_to, iota, permuted};
 use super::place::{place, slice_range};
 use super::promote::{constant, convert, is_reduced, operand_as};
 use super::reduce::over;
@@ -78,7 +78,20 @@ pub(super) fn index_put(call: &Call<'_>) -> Imported {
     if masks > 0 {
         return masked(call, x, &indices, values);
     }
-    let Places { first, flat, common, axes } = places(call, &ty.shape, &indices)?;
+    if let Some(perm) = neighbours(ty.rank(), &indices)? {
+        let inverse: Vec<usize> =
+            (0..perm.len()).filter_map(|axis| perm.iter().position(|&from| from == axis)).collect();
+        let given: Vec<Option<Value>> = indices.into_iter().filter(Option::is_some).collect();
+        let written = put(call, permuted(call, x, perm)?[0], &given, values)?;
+        return permuted(call, written, inverse);
+    }
+    Ok(vec![put(call, x, &indices, values)?])
+}
+
+/// Elements at the places of integer tensors that index neighbouring axes.
+fn put(call: &Call<'_>, x: Value, indices: &[Option<Value>], values: Value) -> Result<Value, Refusal> {
+    let (b, ty) = (call.b, call.b.ty(x));
+    let Places { first, flat, common, axes } = places(call, &ty.shape, indices)?;
     let (before, after) = (&ty.shape[..first], &ty.shape[first + axes..]);
     let around = |middle: &[Dim]| before.iter().chain(middle).chain(after).cloned().collect::<Vec<Dim>>();
     let updates = expand_to(call, values, &around(&common))?;
@@ -86,7 +99,7 @@ pub(super) fn index_put(call: &Call<'_>) -> Imported {
     let merged = b.reshape(x, around(&[product(&ty.shape[first..first + axes])]))?;
     let flat = b.reshape(flat, vec![product(&common)])?;
     let scattered = b.prim(Prim::Scatter { axis: first }, &[merged, flat, updates])?;
-    Ok(vec![b.reshape(scattered, ty.shape)?])
+    Ok(b.reshape(scattered, ty.shape)?)
 }
 
 /// One value wherever a mask over the leading axes is set.

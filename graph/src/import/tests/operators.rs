@@ -124,6 +124,16 @@ const ROWS: &[Row] = &[
         &[2, 3],
         &[0xbf8ccccc, 0x4009999a, 0x3f999999, 0x3fb70a3d, 0x3f428f5c, 0x3df5c290],
     ),
+    ("selu.default", &[], "x", &[2, 3], &[0x40fc2b12, 0xbfe0e989, 0x80000000, 0x7f800000, NAN, 0x40b0848d]),
+    (
+        "celu.default",
+        &[("alpha", r#"{"as_float":2.0}"#)],
+        "x",
+        &[2, 3],
+        &[0x40f00000, 0xbff9fabe, 0x80000000, 0x7f800000, NAN, 0x40a80000],
+    ),
+    ("softshrink.default", &[], "x", &[2, 3], &[0x40e00000, 0xc0e00000, 0x80000000, 0x7f800000, NAN, 0x40980000]),
+    ("hardshrink.default", &[], "z", &[2, 3], &[0x3f800000, 0x40200000, 0xc0400000, 0, 0, 0]),
 ];
 
 fn bytes(bits: &[u32]) -> Vec<u8> {
@@ -154,4 +164,57 @@ fn results_are_those_of_the_framework() {
         let report = interval.check(&expected).expect("of one type");
         assert!(report.is_ok(), "{target}: {report:?}\n{interval:?}");
     }
+}
+
+/// Of equal shape in a file, an equation whose axes have no names is the one in which they have some.
+#[test]
+fn dots_of_an_equation_are_axes() {
+    let sum = |equation: &str, shapes: [&[i64]; 2], result: &[i64]| {
+        let tensors = r#"{"as_tensors":[{"name":"p"},{"name":"q"}]}"#;
+        let equation = format!(r#"{{"as_string":"{equation}"}}"#);
+        let node = call("aten.einsum.default", &[argument("equation", &equation), argument("tensors", tensors)]);
+        let inputs: [(&str, i64, &[i64]); 2] = [("p", F32.0, shapes[0]), ("q", F32.0, shapes[1])];
+        one_node(&inputs, &node, &[("r", F32.0, result)]).expect("a graph")
+    };
+    let shapes: [&[i64]; 2] = [&[2, 5, 3, 4], &[2, 5, 4, 6]];
+    let named = sum("abij,abjk->abik", shapes, &[2, 5, 3, 6]).to_string();
+    assert_eq!(sum("...ij,...jk->...ik", shapes, &[2, 5, 3, 6]).to_string(), named);
+    assert_eq!(sum("...ij, ...jk", shapes, &[2, 5, 3, 6]).to_string(), named);
+    let one_sided = sum("...j,jk->...k", [&[2, 5, 4], &[4, 6]], &[2, 5, 6]);
+    assert_eq!(one_sided.to_string(), sum("abj,jk->abk", [&[2, 5, 4], &[4, 6]], &[2, 5, 6]).to_string());
+    for wrong in ["..ij,...jk->...ik", "...ij,..1k->...ik", "abcij,abjk->abik", "...ij->...ij"] {
+        let refused = sum(wrong, shapes, &[2, 5, 3, 6]);
+        assert_eq!(super::opaque_targets(&refused), ["aten.einsum"], "{wrong}");
+    }
+}
+
+/// `x[i, :, j] = v`: the indexed axes of the tensor, and those of the values that they stand for, come first.
+#[test]
+fn places_on_axes_that_are_apart_are_written() {
+    let indices = argument(
+        "indices",
+        r#"{"as_optional_tensors":[{"as_tensor":{"name":"i"}},{"as_none":true},{"as_tensor":{"name":"j"}}]}"#,
+    );
+    let node = call("aten.index_put.default", &[tensor("self", "x"), indices, tensor("values", "v")]);
+    let inputs: [(&str, i64, &[i64]); 4] =
+        [("x", F32.0, &[2, 3, 4]), ("i", I64.0, &[2]), ("j", I64.0, &[2]), ("v", F32.0, &[2, 3])];
+    let graph = one_node(&inputs, &node, &[("r", F32.0, &[2, 3, 4])]).expect("a graph");
+    assert!(super::opaque_targets(&graph).is_empty(), "{graph}");
+    let floats = |shape: &[usize], values: &[f32]| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Tensor::from_bytes(DType::F32, shape, &bytes).expect("bytes of its type")
+    };
+    let places = |values: [i64; 2]| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Tensor::from_bytes(DType::I64, &[2], &bytes).expect("bytes of its type")
+    };
+    let v = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let given = [floats(&[2, 3, 4], &[0.0; 24]), places([1, 0]), places([3, -4]), floats(&[2, 3], &v)];
+    let mut expected = [0f32; 24];
+    for row in 0..3 {
+        expected[12 + row * 4 + 3] = v[row];
+        expected[row * 4] = v[3 + row];
+    }
+    let results = interp::run(&graph, &given, &Symbols::new()).expect("has a value");
+    assert_eq!(results[0], floats(&[2, 3, 4], &expected));
 }
