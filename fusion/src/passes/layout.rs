@@ -17,6 +17,7 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
         Prim::Slice { axis, start, end, step } => slice(b, &Cut { axis: *axis, start, end, step: *step }, x),
         Prim::Reshape { shape } => every_nth(b, shape, x)?,
         Prim::Cat { axis } => cat(b, *axis, operands)?,
+        Prim::Map(ScalarFn::Abs) if is_largest_magnitude(b, x) => Some(Form::Value(x)),
         Prim::Map(f) => unbroadcast(b, *f, operands),
         // A rank by itself has nobody to wait for.
         Prim::AllReduce(all) if all.ranks == Some(1) => Some(Form::Value(x)),
@@ -39,6 +40,14 @@ fn extreme_of_rows(b: &Builder, prim: &Prim, x: Value, ty: &TensorType) -> Resul
     let of = |axes: &[usize]| Prim::Reduce { op: *op, axes: axes.to_vec(), nan: *nan };
     let of_rows = b.prim(of(inner), &[x])?;
     Ok(Some(Form::prim(of(outer), vec![of_rows])))
+}
+
+/// Whether a value is the largest magnitude over axes that hold something: over nothing it is the least number.
+fn is_largest_magnitude(b: &Builder, x: Value) -> bool {
+    let Some((Op::Prim(Prim::Reduce { op: ReduceOp::Max, axes, .. }), of)) = b.definition(x) else { return false };
+    let shape = b.ty(of[0]).shape;
+    let filled = axes.iter().all(|&axis| shape[axis].as_const().is_some_and(|n| n > 0));
+    filled && matches!(b.definition(of[0]), Some((Op::Prim(Prim::Map(ScalarFn::Abs)), _)))
 }
 
 fn is_one(extent: &Dim) -> bool {
@@ -312,6 +321,20 @@ mod tests {
                 assert_eq!(before, after, "{op:?} {nan:?} of {rows} rows");
             }
         }
+    }
+
+    #[test]
+    fn a_largest_magnitude_has_no_sign_unless_it_is_of_nothing() {
+        let largest = |lanes: i64| {
+            ops(move |b, x| {
+                let magnitude = |v| b.map(ScalarFn::Abs, &[v]);
+                let x = cut(b, x, 0, lanes)?;
+                let [high, low] = [b.reduce_last(ReduceOp::Max, x)?, b.reduce_last(ReduceOp::Min, x)?];
+                b.map(ScalarFn::Max, &[magnitude(low)?, magnitude(high)?])
+            })
+        };
+        assert_eq!(largest(8), ["abs", "reduce"]);
+        assert_eq!(largest(0), ["slice", "abs", "reduce", "abs"]);
     }
 
     #[test]

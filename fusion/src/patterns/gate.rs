@@ -16,6 +16,8 @@ pub(super) struct Gate {
 /// Names of an activation whose operand comes first or alone, and of one whose operand is the second half.
 type Names = [&'static str; 2];
 
+const SILU: Names = ["silu_mul", "mul_silu"];
+
 /// Every gated activation of a body, in order.
 pub(super) fn find(s: &Skeleton<'_>) -> Vec<Gate> {
     let mut gates = Vec::new();
@@ -23,7 +25,15 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Gate> {
         let product = node.results[0];
         let name = match prim {
             Prim::Map(ScalarFn::Mul) => {
-                s.pairs(product, ScalarFn::Mul).into_iter().find_map(|(act, other)| gate(s, product, act, other))
+                let factors = s.pairs(product, ScalarFn::Mul);
+                // `x · (sigmoid(x) · u)`: the inner product is no gate of its own.
+                let late = factors.iter().find_map(|&(x, inner)| late_silu(s, x, inner).map(|u| (x, inner, u)));
+                if let Some((x, inner, u)) = late {
+                    gates.retain(|gate: &Gate| !s.same(gate.product, inner));
+                    Some(SILU[usize::from(comes_second(s, x, u))])
+                } else {
+                    factors.into_iter().find_map(|(act, other)| gate(s, product, act, other))
+                }
             }
             // The quotient of the activation may be taken last: `((u + beta) · g) / (1 + e^(−alpha · g))`.
             Prim::Map(ScalarFn::Div) => {
@@ -57,10 +67,17 @@ fn gate(s: &Skeleton<'_>, product: Value, act: Value, other: Value) -> Option<&'
     (!multiple(s, x, other)).then(|| names[usize::from(comes_second(s, x, other))])
 }
 
+/// `u` if the value is `sigmoid(x) · u`.
+fn late_silu(s: &Skeleton<'_>, x: Value, value: Value) -> Option<Value> {
+    let factors = s.pairs(value, ScalarFn::Mul).into_iter();
+    let mut gated = factors.filter(|&(gate, u)| sigmoid(s, gate).is_some_and(|y| s.same(y, x)) && s.covers(u, value));
+    gated.next().map(|(_, u)| u)
+}
+
 /// The operand of an activation, and what gates with it are called.
 fn activation(s: &Skeleton<'_>, act: Value) -> Option<(Value, Names)> {
     silu(s, act)
-        .map(|x| (x, ["silu_mul", "mul_silu"]))
+        .map(|x| (x, SILU))
         .or_else(|| gelu(s, act).map(|x| (x, ["gelu_mul", "mul_gelu"])))
         .or_else(|| relu_squared(s, act).map(|x| (x, ["relu2_mul", "mul_relu2"])))
         .or_else(|| fatrelu(s, act).map(|x| (x, ["fatrelu_mul", "mul_fatrelu"])))
@@ -197,8 +214,11 @@ fn gelu(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     })
 }
 
-/// `x` if the value is `x · factor`.
+/// `x` if the value is `x · factor`, or `x` divided by the inverse.
 fn scaled(s: &Skeleton<'_>, value: Value, factor: f64) -> Option<Value> {
+    if let Some((ScalarFn::Div, &[x, by])) = s.map(value) {
+        return s.is_about(by, 1.0 / factor).then_some(x);
+    }
     s.pairs(value, ScalarFn::Mul).into_iter().find_map(|(x, c)| s.is_about(c, factor).then_some(x))
 }
 

@@ -6,6 +6,7 @@
 
 mod gate;
 mod norm;
+mod power;
 mod quant;
 mod rope;
 mod skeleton;
@@ -48,8 +49,8 @@ fn name(graph: &Graph, region: &FusedRegion) -> Option<String> {
     let (base, product) = base(&s).map_or((None, None), |(name, value)| (Some(name), value));
     let quantisers = quant::find(&s);
     // The quantiser belongs to the name if it quantises what the name computes.
-    let fused = quantisers.iter().find(|q| product.is_none_or(|value| s.ancestors(q.source).contains(&value)));
-    let suffix = fused.map(|q| q.suffix(comes_from_whole_tensor(graph, region, &s, q.by)));
+    let mut fused = quantisers.iter().filter(|q| product.is_none_or(|value| s.ancestors(q.source).contains(&value)));
+    let suffix = fused.find_map(|q| q.suffix(&s, comes_from_whole_tensor(graph, region, &s, q.by)));
     match (base, suffix) {
         (Some(base), Some(suffix)) => Some(format!("{base}.{suffix}")),
         (Some(base), None) => Some(base.to_owned()),

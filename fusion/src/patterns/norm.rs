@@ -36,8 +36,13 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Norm> {
     norms
 }
 
-/// `x` if the operands are `x` and the reciprocal root of the mean of its squares.
+/// `x` if the operands are `x` and the reciprocal root of the mean of its squares, perhaps times a weight.
 fn scaled(s: &Skeleton<'_>, z: Value, factor: Value) -> Option<Value> {
+    let weighted = s.pairs(factor, ScalarFn::Mul).into_iter().find_map(|(root, _)| rooted(s, z, root));
+    weighted.or_else(|| rooted(s, z, factor))
+}
+
+fn rooted(s: &Skeleton<'_>, z: Value, factor: Value) -> Option<Value> {
     let variance = match s.map(factor)? {
         (ScalarFn::Rsqrt, &[v]) => v,
         (ScalarFn::Recip, &[root]) => root_of(s, root)?,

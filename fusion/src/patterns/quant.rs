@@ -1,8 +1,17 @@
 //! Quantisers: a scaled value, clamped and converted to codes.
 
+use std::collections::BTreeSet;
+
+use fusewright_graph::axes::AxisId;
 use fusewright_graph::{DType, Prim, ReduceOp, ScalarFn, Value};
 
+use super::power::is_power;
 use super::skeleton::Skeleton;
+
+/// Lanes of a block of the microscaling formats, whose scales are powers of two.
+const MX_LANES: i64 = 32;
+/// Lanes of a block of NVFP4, whose scales are codes themselves.
+const NVFP4_LANES: i64 = 16;
 
 /// Where the scale comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,42 +24,113 @@ pub(super) enum Scale {
     Group(i64),
 }
 
+/// What codes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Codes {
+    /// e4m3 or e5m2 to its largest value.
+    Float8(DType),
+    /// e2m1.
+    Float4,
+    /// Integers of that many bits, in whatever they are stored.
+    Whole(u32),
+}
+
 /// A quantiser in a body.
 #[derive(Clone, Debug)]
 pub(super) struct Quantiser {
     /// What is quantised.
     pub source: Value,
-    /// Dtype of the codes.
-    pub codes: DType,
     /// Where the scale comes from.
     pub scale: Scale,
     /// The factor or divisor.
     pub by: Value,
+    /// The codes.
+    result: Value,
+    codes: Codes,
+    /// Lanes that have a scale in common, where that is known.
+    lanes: Option<i64>,
+    /// Whether a zero point moves the codes.
+    moved: bool,
+    /// Whether scales are powers of two.
+    powers: bool,
 }
 
-/// Every quantiser of a body, in order.
+/// Every quantiser of a body, in order, without the scales and zero points of others.
 pub(super) fn find(s: &Skeleton<'_>) -> Vec<Quantiser> {
     let casts = s.nodes().filter_map(|(_, prim, node)| match prim {
-        Prim::Cast { to, saturate, .. } => Some((*to, *saturate, node.operands[0])),
+        Prim::Cast { to, saturate, .. } => quantiser(s, (*to, *saturate), node.operands[0], node.results[0]),
         _ => None,
     });
-    casts.filter_map(|(to, saturate, x)| quantiser(s, to, saturate, x)).collect()
+    let mut all: Vec<Quantiser> = casts.collect();
+    let axes = |q: &Quantiser| s.axes.flat(q.source).len();
+    let others: Vec<_> = all.iter().map(|q| (q.by, axes(q), s.ancestors(q.by))).collect();
+    all.retain(|q| {
+        let is_part = |(by, wider, scale): &(Value, usize, _)| {
+            BTreeSet::contains(scale, &q.result) || (s.same(*by, q.by) && *wider > axes(q))
+        };
+        !others.iter().any(is_part)
+    });
+    join_parts(s, &mut all);
+    all
 }
 
-fn quantiser(s: &Skeleton<'_>, to: DType, saturate: bool, x: Value) -> Option<Quantiser> {
+/// Lanes quantised side by side, which together are all lanes of one value, are groups of it.
+fn join_parts(s: &Skeleton<'_>, quantisers: &mut [Quantiser]) {
+    let parts: Vec<_> = quantisers.iter().map(|q| part(s, q.source).filter(|_| q.scale == Scale::Token)).collect();
+    for (i, quantiser) in quantisers.iter_mut().enumerate() {
+        let Some((whole, lanes, width)) = parts[i] else { continue };
+        let beside = parts.iter().flatten().filter(|(of, _, other)| *of == whole && *other == width).count();
+        if width < lanes && i64::try_from(beside).is_ok_and(|n| n.checked_mul(width) == Some(lanes)) {
+            (quantiser.scale, quantiser.lanes) = (Scale::Group(width), Some(width));
+        }
+    }
+}
+
+/// The value that a value is neighbouring lanes of, how many lanes that has, and how many of them these are.
+fn part(s: &Skeleton<'_>, value: Value) -> Option<(Value, i64, i64)> {
+    let (Prim::Slice { axis, start, end, step: 1 }, node) = s.prim(s.peel(value))? else { return None };
+    let shape = &s.body.ty(node.operands[0]).shape;
+    let lanes = shape.last().filter(|_| axis + 1 == shape.len())?.as_const()?;
+    Some((s.peel(node.operands[0]), lanes, (end - start).as_const()?))
+}
+
+fn quantiser(s: &Skeleton<'_>, (to, saturate): (DType, bool), x: Value, result: Value) -> Option<Quantiser> {
     let (inner, clamped) = match clamp(s, x) {
         Some((inner, low, high)) => (inner, Some((low, high))),
         None => (x, None),
     };
-    let scaled = match to {
-        // Without a clamp, saturation is one at the largest code.
-        DType::F8E4M3 if clamped == Some((-448.0, 448.0)) || (clamped.is_none() && saturate) => inner,
-        DType::F4E2M1 => inner,
-        DType::I8 => rounded(s, inner),
-        _ => return None,
+    let codes = codes(to, saturate, clamped)?;
+    let (scaled, moved) = match codes {
+        Codes::Whole(_) => rounded(s, inner),
+        Codes::Float8(_) | Codes::Float4 => (inner, false),
     };
     let (source, by) = division(s, scaled)?;
-    Some(Quantiser { source, codes: to, scale: scale_of(s, source, by)?, by })
+    // The range of a row may begin at 0.
+    let begin = match s.map(source) {
+        Some((ScalarFn::Sub, &[x, least])) if is_reduced(s, least, ReduceOp::Min, x) => Some(x),
+        _ => None,
+    };
+    let (source, moved) = (begin.unwrap_or(source), moved || begin.is_some());
+    let (scale, lanes) = scale_of(s, source, by, moved)?;
+    Some(Quantiser { source, scale, by, result, codes, lanes, moved, powers: is_power(s, by) })
+}
+
+/// What the codes of a conversion are, behind a clamp or none.
+fn codes(to: DType, saturate: bool, clamped: Option<(f64, f64)>) -> Option<Codes> {
+    // Without a clamp, saturation is one at the largest code.
+    let whole = |largest: f64| clamped == Some((-largest, largest)) || (clamped.is_none() && saturate);
+    match to {
+        DType::F8E4M3 if whole(448.0) => Some(Codes::Float8(to)),
+        DType::F8E5M2 if whole(57344.0) => Some(Codes::Float8(to)),
+        DType::F4E2M1 => Some(Codes::Float4),
+        DType::I4 => Some(Codes::Whole(4)),
+        DType::I8 | DType::U8 => match clamped {
+            Some((low, high)) if (low >= -8.0 && high <= 7.0) || (low >= 0.0 && high <= 15.0) => Some(Codes::Whole(4)),
+            None if to == DType::U8 => None,
+            _ => Some(Codes::Whole(8)),
+        },
+        _ => None,
+    }
 }
 
 /// `(x, low, high)` if the value is `x` clamped by constants.
@@ -78,21 +158,23 @@ fn unguarded(s: &Skeleton<'_>, value: Value) -> Value {
     }
 }
 
-/// The value before rounding to an integer and before adding a zero point.
-fn rounded(s: &Skeleton<'_>, value: Value) -> Value {
-    let inner = match s.map(value) {
-        Some((ScalarFn::RoundEven, &[x])) => x,
-        _ => value,
+/// The value before rounding to an integer and before adding a zero point, and whether one is added.
+fn rounded(s: &Skeleton<'_>, value: Value) -> (Value, bool) {
+    let whole = |value| match s.map(s.whole(value)) {
+        Some((ScalarFn::RoundEven, &[x])) => Some(x),
+        _ => None,
     };
-    let offset = s.pairs(inner, ScalarFn::Add).into_iter().find(|(x, zero)| {
-        division(s, *x).is_some() || matches!(s.map(*x), Some((ScalarFn::RoundEven, _))) && !s.same(*x, *zero)
-    });
+    let inner = whole(value).unwrap_or(value);
+    let moved = s.whole(inner);
+    let mut terms = s.pairs(moved, ScalarFn::Add);
+    if let Some((ScalarFn::Sub, &[x, zero])) = s.map(moved) {
+        terms.push((x, zero));
+    }
+    let offset =
+        terms.into_iter().find(|&(x, zero)| division(s, x).is_some() || whole(x).is_some() && !s.same(x, zero));
     match offset {
-        Some((x, _)) => match s.map(x) {
-            Some((ScalarFn::RoundEven, &[y])) => y,
-            _ => x,
-        },
-        None => inner,
+        Some((x, _)) => (whole(x).unwrap_or(x), true),
+        None => (inner, false),
     }
 }
 
@@ -107,44 +189,82 @@ fn division(s: &Skeleton<'_>, value: Value) -> Option<(Value, Value)> {
     }
 }
 
-/// Where a scale comes from: the largest magnitude of what is quantised, or outside.
-fn scale_of(s: &Skeleton<'_>, source: Value, by: Value) -> Option<Scale> {
+/// Whether a value is an extreme of `x`, with a bound or none.
+fn is_reduced(s: &Skeleton<'_>, value: Value, op: ReduceOp, x: Value) -> bool {
+    let bounds = [ScalarFn::Min, ScalarFn::Max].into_iter().flat_map(|f| s.pairs(value, f));
+    let inner = bounds.filter(|&(_, bound)| s.constant(bound).is_some()).map(|(inner, _)| inner).next();
+    match s.prim(s.peel(inner.unwrap_or(value))) {
+        Some((Prim::Reduce { op: found, .. }, node)) => *found == op && s.same(node.operands[0], x),
+        _ => false,
+    }
+}
+
+/// Where a scale comes from, the largest magnitude of what is quantised or outside or, where codes are moved, its range,
+/// and for how many lanes it is.
+fn scale_of(s: &Skeleton<'_>, source: Value, by: Value, moved: bool) -> Option<(Scale, Option<i64>)> {
     let ancestors = s.ancestors(by);
-    let largest = s.nodes().find_map(|(id, prim, node)| {
-        let found = ancestors.contains(&node.results[0]) && matches!(prim, Prim::Reduce { op: ReduceOp::Max, .. });
-        let magnitude = found.then(|| s.map(node.operands[0])).flatten()?;
-        match magnitude {
-            (ScalarFn::Abs, &[x]) if s.same(x, source) => Some(id),
-            _ => None,
-        }
-    });
-    let Some(largest) = largest else {
+    let extreme = |op: ReduceOp, of: &dyn Fn(Value) -> bool| {
+        s.nodes().find_map(|(id, prim, node)| {
+            let found = matches!(prim, Prim::Reduce { op: found, .. } if *found == op);
+            (found && ancestors.contains(&node.results[0]) && of(node.operands[0])).then_some(id)
+        })
+    };
+    let magnitude = |v| matches!(s.map(v), Some((ScalarFn::Abs, &[x])) if s.same(x, source));
+    let itself = |v| s.same(v, source);
+    let range = || extreme(ReduceOp::Max, &itself).filter(|_| moved && extreme(ReduceOp::Min, &itself).is_some());
+    let Some(largest) = extreme(ReduceOp::Max, &magnitude).or_else(range) else {
         // A scale that depends on what is quantised in any other way makes another function.
-        return (!ancestors.contains(&s.peel(source))).then_some(Scale::Static);
+        return (!ancestors.contains(&s.peel(source))).then_some((Scale::Static, None));
     };
     let (_, over) = s.axes.reduced().find(|(node, _)| *node == largest)?;
-    // A group is part of the dim that some other value has.
+    let lanes = over.iter().map(|&axis| s.axes.extent(axis).as_const()).try_fold(1i64, |n, e| n.checked_mul(e?));
+    if is_part_of_row(s, source, &over) { Some((Scale::Group(lanes?), lanes)) } else { Some((Scale::Token, lanes)) }
+}
+
+/// Whether lanes are part of a row: of the dim that some value has, or beside others of a known number in a value whose
+/// rows are of a number that is not known, as heads are.
+fn is_part_of_row(s: &Skeleton<'_>, value: Value, lanes: &[AxisId]) -> bool {
     let values = (0..s.body.value_count() as u32).map(Value);
-    let grouped = values.flat_map(|v| s.axes.dims(v)).any(|dim| dim.len() > over.len() && dim.ends_with(&over));
-    if !grouped {
-        return Some(Scale::Token);
+    if values.flat_map(|v| s.axes.dims(v)).any(|dim| dim.len() > lanes.len() && dim.ends_with(lanes)) {
+        return true;
     }
-    over.iter().map(|&axis| s.axes.extent(axis).as_const()).try_fold(1i64, |n, e| n.checked_mul(e?)).map(Scale::Group)
+    let known = |dim: &Vec<AxisId>| dim.iter().all(|&axis| s.axes.extent(axis).as_const().is_some());
+    let dims: Vec<_> = s.axes.dims(value).into_iter().filter(|dim| !dim.is_empty()).collect();
+    match dims.as_slice() {
+        [rows @ .., beside, last] => *last == lanes && known(beside) && !rows.iter().all(known),
+        _ => false,
+    }
 }
 
 impl Quantiser {
-    /// The suffix that names it; `whole` says whether a scale given from outside is that of the whole tensor.
-    pub fn suffix(&self, whole: bool) -> String {
+    /// The suffix that names it, if there is one; `whole` says whether a scale given from outside is that of the whole
+    /// tensor. A zero point that is given from outside is not named.
+    pub fn suffix(&self, s: &Skeleton<'_>, whole: bool) -> Option<String> {
+        let made = whole || self.scale != Scale::Static;
+        let mx = self.powers && self.lanes == Some(MX_LANES);
         let kind = match self.codes {
-            DType::I8 => "int8",
-            DType::F4E2M1 => return "nvfp4".to_owned(),
-            _ => "fp8",
+            Codes::Float8(_) if mx => return Some("mxfp8".to_owned()),
+            Codes::Float4 if mx => return Some("mxfp4".to_owned()),
+            Codes::Float4 => {
+                let blocks = self.lanes == Some(NVFP4_LANES) && self.has_codes_as_scale(s);
+                return blocks.then(|| "nvfp4".to_owned());
+            }
+            Codes::Float8(dtype) => (dtype == DType::F8E4M3).then_some("fp8")?,
+            Codes::Whole(4) if self.moved && made => "int4_azp",
+            Codes::Whole(4) => "int4",
+            Codes::Whole(_) if self.moved && made => "int8_azp",
+            Codes::Whole(_) => "int8",
         };
-        match &self.scale {
+        Some(match &self.scale {
             Scale::Static if whole => format!("{kind}_tensor"),
             Scale::Static => format!("{kind}_static"),
             Scale::Token => format!("{kind}_token"),
             Scale::Group(lanes) => format!("{kind}_group{lanes}"),
-        }
+        })
+    }
+
+    /// Whether the scale is stored as a code of e4m3.
+    fn has_codes_as_scale(&self, s: &Skeleton<'_>) -> bool {
+        s.ancestors(self.by).into_iter().any(|v| s.body.ty(v).dtype == DType::F8E4M3)
     }
 }

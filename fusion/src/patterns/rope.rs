@@ -57,7 +57,8 @@ fn halves(s: &Skeleton<'_>, first: Value, second: Value) -> Option<Value> {
             if x != y || from_a == from_b {
                 continue;
             }
-            let product = |v, p, q| s.pairs(v, ScalarFn::Mul).iter().any(|&(l, r)| s.same(l, p) && s.same(r, q));
+            let product =
+                |v, p, q| s.pairs(v, ScalarFn::Mul).iter().any(|&(l, r)| s.same(l, p) && same_angle(s, [q, r], [a, b]));
             let sum = s.pairs(second, ScalarFn::Add);
             if sum.iter().any(|&(l, r)| product(l, b, cos) && product(r, a, sin)) {
                 return Some(x);
@@ -65,6 +66,21 @@ fn halves(s: &Skeleton<'_>, first: Value, second: Value) -> Option<Value> {
         }
     }
     None
+}
+
+/// Whether a factor of the second lanes is one of the first lanes: the same, or the part of its table that lies as the
+/// second lanes do.
+fn same_angle(s: &Skeleton<'_>, [first, second]: [Value; 2], [a, b]: [Value; 2]) -> bool {
+    let lanes = |v| match s.prim(s.peel(v)) {
+        Some((Prim::Slice { start, end, step, .. }, node)) => Some((s.peel(node.operands[0]), (start, end, *step))),
+        _ => None,
+    };
+    let lie_alike = |table: Value, x: Value| match (lanes(table), lanes(x)) {
+        (Some((_, at)), Some((_, wanted))) => at == wanted,
+        _ => false,
+    };
+    let table = |v| lanes(v).map(|(whole, _)| whole);
+    s.same(first, second) || (table(first) == table(second) && lie_alike(first, a) && lie_alike(second, b))
 }
 
 /// The tensor that a value is a slice of, and which slice: its node.

@@ -52,6 +52,17 @@ impl<'g> Skeleton<'g> {
         value
     }
 
+    /// The value below casts of whole numbers, too.
+    pub fn whole(&self, value: Value) -> Value {
+        let mut value = self.peel(value);
+        while let Some((Prim::Cast { to, .. }, node)) = self.prim(value)
+            && (to.is_int() || self.body.ty(node.operands[0]).dtype.is_int())
+        {
+            value = self.peel(node.operands[0]);
+        }
+        value
+    }
+
     /// The elementwise function that yields a value, and its operands.
     pub fn map(&self, value: Value) -> Option<(ScalarFn, &'g [Value])> {
         match self.prim(self.peel(value))? {

@@ -8,6 +8,8 @@ use crate::pass::{Cx, PassManager};
 use crate::region::{Limits, partition};
 use crate::samples::{self, Built, Sample, TINY};
 
+mod quantisers;
+
 fn names(graph: &Graph) -> BTreeMap<String, usize> {
     let (graph, _) = PassManager::default().run(graph, &mut Cx::default(), &mut []).expect("the passes run");
     let mut partition = partition(&graph, &Limits::default());
@@ -67,6 +69,19 @@ fn norms_in_every_spelling() {
         Ok(vec![layer(g, sum)?, sum])
     };
     expect_names(&one(added), &[("add_layer_norm", 1)]);
+    // The weight may meet the root first.
+    let factor = |weighted: bool| {
+        one(|g| {
+            let b = &g.b;
+            let x = g.input("x", F32, &[-1, 64]);
+            let root = b.map(ScalarFn::Rsqrt, &[b.add(g.mean(b.mul(x, x)?)?, b.float(F32, 1e-6)?)?])?;
+            let w = b.cast(w(g), F32)?;
+            let factor = if weighted { b.mul(root, w)? } else { b.add(root, w)? };
+            Ok(vec![b.mul(x, factor)?])
+        })
+    };
+    expect_names(&factor(true), &[("rms_norm", 1)]);
+    expect_names(&factor(false), &[]);
     // A bias is no residual.
     expect_names(&one(|g| Ok(vec![g.hf_norm(g.b.add(input(g, "x"), w(g))?, w(g))?])), &[("rms_norm", 1)]);
 }
@@ -207,6 +222,32 @@ fn gelu_has_two_forms() {
     expect_names(&gated(0.044_715, true), &[("gelu_mul", 1)]);
     expect_names(&gated(0.0, false), &[("gelu_mul", 1)]);
     expect_names(&gated(0.044, true), &[]);
+    let by_quotient = |root: f64| {
+        one(|g| {
+            let b = &g.b;
+            let (x, up) = (g.input("x", F32, &[-1, 64]), g.input("up", F32, &[-1, 64]));
+            let bend = b.map(ScalarFn::Erf, &[b.div(x, b.float(F32, f64::from(root as f32))?)?])?;
+            let act = b.mul(b.mul(x, b.float(F32, 0.5)?)?, b.add(bend, b.float(F32, 1.0)?)?)?;
+            Ok(vec![b.mul(act, up)?])
+        })
+    };
+    expect_names(&by_quotient(std::f64::consts::SQRT_2), &[("gelu_mul", 1)]);
+    expect_names(&by_quotient(1.5), &[]);
+}
+
+#[test]
+fn a_gate_may_meet_the_other_half_first() {
+    let gated = |same: bool| {
+        one(|g| {
+            let b = &g.b;
+            let [x, y, up] = ["x", "y", "up"].map(|name| g.input(name, F32, &[-1, 64]));
+            let below = b.add(b.map(ScalarFn::Exp, &[b.map(ScalarFn::Neg, &[x])?])?, b.float(F32, 1.0)?)?;
+            let sigmoid = b.div(b.float(F32, 1.0)?, below)?;
+            Ok(vec![b.mul(if same { x } else { y }, b.mul(sigmoid, up)?)?])
+        })
+    };
+    expect_names(&gated(true), &[("silu_mul", 1)]);
+    expect_names(&gated(false), &[("sigmoid_mul", 1)]);
 }
 
 #[test]

@@ -27,10 +27,26 @@ const BASES: [&str; 20] = [
 /// The name of a quantiser without any of these in its region; it has a suffix.
 const QUANTISER: &str = "quant";
 /// Quantisers that have no number of lanes.
-const SUFFIXES: [&str; 9] =
-    ["fp8_static", "fp8_token", "fp8_tensor", "int8_static", "int8_token", "int8_tensor", "nvfp4", "mxfp4", "mxfp8"];
+const SUFFIXES: [&str; 16] = [
+    "fp8_static",
+    "fp8_token",
+    "fp8_tensor",
+    "int8_static",
+    "int8_token",
+    "int8_tensor",
+    "int8_azp_token",
+    "int8_azp_tensor",
+    "int4_static",
+    "int4_token",
+    "int4_tensor",
+    "int4_azp_token",
+    "int4_azp_tensor",
+    "nvfp4",
+    "mxfp4",
+    "mxfp8",
+];
 /// Quantisers that a number of lanes follows.
-const GROUPED: [&str; 2] = ["fp8_group", "int8_group"];
+const GROUPED: [&str; 5] = ["fp8_group", "int8_group", "int8_azp_group", "int4_group", "int4_azp_group"];
 /// The lanes of a group where a name stands as an example.
 const USUAL_LANES: u32 = 128;
 /// What a write to a cache adds.

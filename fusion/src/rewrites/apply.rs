@@ -83,7 +83,7 @@ fn simplest(
             Some(Form::Value(value)) => return Ok(vec![value]),
             Some(Form::Node(next, inputs)) => (op, operands) = (next, inputs),
         }
-        *fuel -= 1;
+        *fuel = fuel.saturating_sub(1);
     }
     b.op(op, &operands)
 }

@@ -20,6 +20,14 @@ rewrites! {
     exact transpose_twice: "(x) y = permute x {perm = [1, 0]}; z = permute y {perm = [1, 0]}; yield z" => "(x) yield x";
     /// A value of extent 1 along the axes is its own sum, maximum and so on, once reduced.
     exact reduce_twice: "(x) y = reduce x {$a}; z = reduce y {$a}; yield z" => "(x) y = reduce x {$a}; yield y";
+    /// The largest magnitude is that of the extremes.
+    exact absmax_of_extremes:
+        "(x: float) a = reduce x {op = max, $a}; b = reduce x {op = min, $a}; n = neg b; z = max a, n; yield z"
+        => "(x) m = abs x; z = reduce m {op = max, $a}; yield z";
+    /// The largest magnitude is that of the extremes; over nothing the least number has the magnitude of the greatest.
+    exact absmax_of_magnitudes:
+        "(x: float) a = reduce x {op = max, $a}; b = reduce x {op = min, $a}; c = abs a; d = abs b; z = max c, d; yield z"
+        => "(x) m = abs x; y = reduce m {op = max, $a}; z = abs y; yield z";
     /// Elements move before they are widened.
     exact reshape_of_widened:
         "(x: bf16 | f16 | f8e4m3 | f8e5m2) y = cast x {to = f32, $a}; z = reshape y {$b}; yield z"

@@ -15,6 +15,7 @@ mod layout;
 mod matcher;
 mod miss;
 mod plan;
+mod rotation;
 mod sink;
 pub mod theorem;
 mod user;
@@ -117,7 +118,9 @@ use rewrites;
 pub fn all() -> &'static [Rewrite] {
     static ALL: OnceLock<Vec<Rewrite>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let entries = [layout::TABLE, casts::TABLE, sink::TABLE, arithmetic::TABLE, fast::TABLE].into_iter().flatten();
+        let entries = [layout::TABLE, casts::TABLE, sink::TABLE, arithmetic::TABLE, rotation::TABLE, fast::TABLE]
+            .into_iter()
+            .flatten();
         let parsed = entries.map(|e| Rewrite::new(e.name, e.class, e.doc.trim(), e.lhs, e.rhs));
         parsed.collect::<Result<_, _>>().unwrap_or_else(|e| unreachable!("the tables are in the text form: {e}"))
     })
@@ -204,6 +207,30 @@ mod tests {
         let names: BTreeSet<&str> = all().iter().map(|r| r.name.as_str()).collect();
         assert_eq!(names.len(), all().len());
         assert!(all().iter().all(|r| r.doc.ends_with('.')), "a doc line is a sentence");
+    }
+
+    /// What a rewrite makes of a graph, and how often it applied.
+    fn applied(lhs: &str, rhs: &str, graph: &str) -> (String, usize) {
+        let rewrite = Rewrite::new("r", Class::Exact, "", lhs, rhs).expect("a rewrite");
+        let (out, counts) = apply(&graph.parse().expect("a graph"), &[&rewrite]).expect("types");
+        (crate::passes::dce(&out).0.to_string(), counts.values().sum())
+    }
+
+    #[test]
+    fn a_node_of_both_sides_is_new_where_its_operand_is() {
+        let graph = "graph @g(s: 1..; %x: f32[s]) {\n  %a = exp %x\n  %b = neg %a\n  %c = abs %b\n  return %c\n}\n";
+        let lhs = "(x) a = exp x; b = neg a; c = abs b; yield c";
+        let (out, times) = applied(lhs, "(x) a = sqrt x; b = neg a; c = abs b; yield c", graph);
+        assert!(out.contains("sqrt") && !out.contains("exp"), "{out}");
+        assert_eq!(times, 1);
+    }
+
+    #[test]
+    fn a_rewrite_that_makes_its_own_left_side_comes_to_an_end() {
+        let graph = "graph @g(s: 1..; %x: f32[s], %y: f32[s]) {\n  %a = max %x, %y\n  return %a\n}\n";
+        let rhs = "(x, y) p = neg x; q = neg p; a = max y, q; yield a";
+        let (out, times) = applied("(x, y) a = max x, y; yield a", rhs, graph);
+        assert!(times > 1 && out.contains("max"), "{out}");
     }
 
     #[test]

@@ -44,8 +44,12 @@ impl Plan {
         }
         let mut constants: BTreeMap<&str, &RuleOp> = BTreeMap::new();
         for node in &rewrite.rhs.nodes {
-            // A node of both sides stands already.
-            let shared = rewrite.lhs.nodes.contains(node);
+            // A node of both sides stands already, unless one of its operands is another here.
+            let stands = |name: &String| match names.get(name.as_str()) {
+                Some(Place::Old(value)) => bound.values.get(name.as_str()) == Some(value),
+                _ => false,
+            };
+            let shared = rewrite.lhs.nodes.contains(node) && node.operands.iter().all(stands);
             let known = |name: &String| shared.then(|| bound.values.get(name.as_str())).flatten();
             if let Some(values) = node.results.iter().map(known).collect::<Option<Vec<&Value>>>() {
                 names.extend(node.results.iter().zip(values).map(|(name, v)| (name.as_str(), Place::Old(*v))));

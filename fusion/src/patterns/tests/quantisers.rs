@@ -1,0 +1,188 @@
+//! Names of quantisers: what codes are, and where their scales come from, whatever the spelling.
+
+use super::*;
+
+/// The names of the regions of a graph in text: its head up to the nodes, its nodes, and what it returns.
+fn names_of(inputs: &str, nodes: &str, returned: &str) -> Vec<String> {
+    let text = format!("graph @g(s: 1..; {inputs}) {{\n{nodes}\n  return {returned}\n}}\n");
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    names(&graph).into_keys().collect()
+}
+
+/// The largest magnitude of each row of `%x`, as `%m`, and the largest and the least element.
+const MAGNITUDE: &str = "%abs = abs %x\n  %m = reduce %abs {op = max, axes = [1]}\n";
+const EXTREMES: &str = "%high = reduce %x {op = max, axes = [1]}\n  %low = reduce %x {op = min, axes = [1]}\n";
+
+/// The codes of `%y` between two bounds.
+fn codes(low: &str, high: &str, dtype: &str) -> String {
+    format!(
+        "%a = literal f32 {low}\n  %b = literal f32 {high}\n  %c0 = max %y, %a\n  %c1 = min %c0, %b\n  \
+         %q = cast %c1 {{to = {dtype}, round = trunc}}\n"
+    )
+}
+
+#[test]
+fn every_quantiser_among_the_composites_has_its_name() {
+    let wanted = [
+        ("quantize_static", "codes = f8e4m3", Some("fp8_static")),
+        ("quantize_static", "codes = f8e5m2", None),
+        ("quantize_static", "codes = i8", Some("int8_static")),
+        ("quantize_static", "codes = i4", Some("int4_static")),
+        ("quantize_dynamic", "codes = f8e5m2", None),
+        ("quantize_dynamic", "codes = i8", Some("int8_token")),
+        ("quantize_dynamic", "codes = i4", Some("int4_token")),
+        // The codes that are usual are not spelled.
+        ("quantize_dynamic", "", Some("fp8_token")),
+        ("quantize_affine", "", Some("int8_static")),
+        ("quantize_asymmetric", "", Some("int8_azp_token")),
+        ("quantize_mx", "codes = f8e4m3", Some("mxfp8")),
+        ("quantize_mx", "codes = f8e5m2", Some("mxfp8")),
+        ("quantize_mx", "codes = f4e2m1", Some("mxfp4")),
+        ("quantize_nvfp4", "", Some("nvfp4")),
+    ];
+    let mut seen = vec![0; wanted.len()];
+    for spec in fusewright_graph::ops::LIST.iter().filter(|spec| spec.name.starts_with("quantize")) {
+        for variant in (spec.variants)() {
+            let attrs = variant.attrs().0;
+            let with = |text: &str| attrs.iter().any(|(k, v)| format!("{k} = {v}") == text) || text.is_empty();
+            let row = wanted.iter().position(|(op, attr, _)| *op == spec.name && with(attr));
+            let row = row.unwrap_or_else(|| panic!("no name is expected of {variant:?}"));
+            seen[row] += 1;
+            let b = fusewright_graph::Builder::new("g");
+            let types = (spec.operands)(F32);
+            let operands: Vec<Value> =
+                types.into_iter().enumerate().map(|(i, ty)| b.input(&format!("x{i}"), ty)).collect();
+            let results = b.composite(variant.clone(), &operands).expect("the operands fit");
+            results.into_iter().for_each(|r| b.output(r));
+            let found: Vec<String> = names(&b.finish()).into_keys().collect();
+            let wanted: Vec<String> = wanted[row].2.iter().map(|suffix| format!("quant.{suffix}")).collect();
+            assert_eq!(found, wanted, "{variant:?}");
+        }
+    }
+    assert!(seen.iter().all(|&n| n > 0), "{seen:?} variants of {wanted:?}");
+}
+
+#[test]
+fn the_width_of_integers_is_that_of_their_bounds() {
+    let token = |low: &str, high: &str| {
+        let scale = format!("%n = literal f32 {high}\n  %sc = div %m, %n\n  %d = div %x, %sc\n  %y = round %d\n");
+        names_of("%x: f32[s, 64]", &format!("{MAGNITUDE}{scale}{}", codes(low, high, "i8")), "%q, %sc")
+    };
+    assert_eq!(token("-128.0", "127.0"), ["quant.int8_token"]);
+    assert_eq!(token("-127.0", "127.0"), ["quant.int8_token"]);
+    assert_eq!(token("-8.0", "7.0"), ["quant.int4_token"]);
+    assert_eq!(token("-7.0", "7.0"), ["quant.int4_token"]);
+    assert_eq!(token("-9.0", "7.0"), ["quant.int8_token"]);
+}
+
+#[test]
+fn zero_points_that_are_computed_are_named() {
+    let range = "%d = sub %high, %low\n  %n = literal f32 255.0\n  %sc = div %d, %n\n";
+    let before = "%z = div %low, %sc\n  %t = div %x, %sc\n  %u = sub %t, %z\n  %y = round %u\n";
+    let after = "%z0 = div %low, %sc\n  %z = round %z0\n  %t = div %x, %sc\n  %r = round %t\n  %y = sub %r, %z\n";
+    let moved = "%x0 = sub %x, %low\n  %t = div %x0, %sc\n  %y = round %t\n";
+    let of = |steps: &str, high: &str| {
+        names_of("%x: f32[s, 64]", &format!("{EXTREMES}{range}{steps}{}", codes("0.0", high, "u8")), "%q, %sc")
+    };
+    for steps in [before, after, moved] {
+        assert_eq!(of(steps, "255.0"), ["quant.int8_azp_token"], "{steps}");
+        assert_eq!(of(steps, "15.0"), ["quant.int4_azp_token"], "{steps}");
+    }
+    // The codes are the result, not the zero points beside them.
+    let zero = "%z1 = cast %z {to = u8, round = trunc}\n";
+    let nodes = format!("{EXTREMES}{range}{after}{}{zero}", codes("0.0", "255.0", "u8"));
+    assert_eq!(names_of("%x: f32[s, 64]", &nodes, "%q, %sc, %z1"), ["quant.int8_azp_token"]);
+}
+
+#[test]
+fn the_largest_magnitude_has_three_spellings() {
+    let neg = "%n = neg %low\n  %m = max %high, %n\n";
+    let both = "%p = abs %low\n  %n = abs %high\n  %m = max %n, %p\n";
+    for magnitude in [MAGNITUDE.to_owned(), format!("{EXTREMES}{neg}"), format!("{EXTREMES}{both}")] {
+        let scale = "%n4 = literal f32 448.0\n  %sc = div %m, %n4\n  %y = div %x, %sc\n";
+        let codes = codes("-448.0", "448.0", "f8e4m3").replace("trunc", "rne");
+        let found = names_of("%x: f32[s, 64]", &format!("{magnitude}{scale}{codes}"), "%q, %sc");
+        assert_eq!(found, ["quant.fp8_token"], "{magnitude}");
+    }
+    // The largest element is another function.
+    let other =
+        "%n = abs %low\n  %m = max %high, %low\n  %n4 = literal f32 448.0\n  %sc = div %m, %n4\n  %y = div %x, %sc\n";
+    let codes = codes("-448.0", "448.0", "f8e4m3").replace("trunc", "rne");
+    assert!(names_of("%x: f32[s, 64]", &format!("{EXTREMES}{other}{codes}"), "%q, %n").is_empty());
+}
+
+/// Codes in e4m3 of blocks of `lanes`, whose exponent is made of the magnitude `%m` by some steps that make `%e`.
+fn blocks(lanes: i64, steps: &str) -> Vec<String> {
+    let nodes = format!(
+        "%v = reshape %x {{shape = [s, {}, {lanes}]}}\n  %abs = abs %v\n  %m = reduce %abs {{op = max, axes = [2]}}\n  \
+         {steps}\n  %y = div %v, %e\n  {}  %f = reshape %q {{shape = [s, 128]}}",
+        128 / lanes,
+        codes("-448.0", "448.0", "f8e4m3").replace("trunc", "rne")
+    );
+    names_of("%x: f32[s, 128]", &nodes, "%f, %e")
+}
+
+#[test]
+fn microscaling_is_a_power_of_two_for_each_32_lanes() {
+    let chain = "%l = log2 %m\n %g = floor %l\n %c = literal f32 8.0\n %h = sub %g, %c\n %e = exp2 %h";
+    let no_floor = "%l = log2 %m\n %c = literal f32 8.0\n %h = sub %l, %c\n %e = exp2 %h";
+    let bits = "%i = bitcast %m {to = i32}\n %k = literal i32 23\n %g = shr %i, %k\n %c = literal i32 8\n \
+                %h0 = sub %g, %c\n %o = literal i32 1\n %h = max %h0, %o\n %j = shl %h, %k\n %e = bitcast %j {to = f32}";
+    let masked =
+        "%i = bitcast %m {to = i32}\n %k = literal i32 2139095040\n %g = and %i, %k\n %e = bitcast %g {to = f32}";
+    let ceil = "%c = literal f32 448.0\n %t = div %m, %c\n %e = ue8m0_ceil %t";
+    for steps in [chain, bits, masked, ceil] {
+        assert_eq!(blocks(32, steps), ["quant.mxfp8"], "{steps}");
+        assert_eq!(blocks(64, steps), ["quant.fp8_group64"], "{steps}");
+    }
+    let quotient = "%c = literal f32 448.0\n %e = div %m, %c";
+    let other_bits = masked.replace("2139095040", "2143289344");
+    for steps in [no_floor, quotient, other_bits.as_str()] {
+        assert_eq!(blocks(32, steps), ["quant.fp8_group32"], "{steps}");
+    }
+}
+
+#[test]
+fn blocks_in_e2m1_are_named_by_their_scales() {
+    let made = |lanes: i64, scale: &str| {
+        let nodes = format!(
+            "%v = reshape %x {{shape = [s, {}, {lanes}]}}\n  %abs = abs %v\n  %m = reduce %abs {{op = max, axes = [2]}}\n  \
+             %six = literal f32 6.0\n  %r = div %m, %six\n  {scale}\n  %y = div %v, %e\n  \
+             %q = cast %y {{to = f4e2m1, round = rne, saturate}}\n  %f = reshape %q {{shape = [s, 128]}}\n  \
+             %p = pack %f {{ways = 2, to = u8}}",
+            128 / lanes
+        );
+        names_of("%x: f32[s, 128], %g: f32[]", &nodes, "%p, %e")
+    };
+    let code = "%w = mul %r, %g\n  %k = cast %w {to = f8e4m3, round = rne, saturate}\n  \
+                %k32 = cast %k {to = f32, round = rne}\n  %e = div %k32, %g";
+    assert_eq!(made(16, code), ["quant.nvfp4"]);
+    assert!(made(32, code).is_empty());
+    assert_eq!(made(32, "%e = ue8m0_ceil %r"), ["quant.mxfp4"]);
+    assert!(made(16, "%e = mul %r, %g").is_empty());
+}
+
+#[test]
+fn lanes_quantised_side_by_side_are_groups() {
+    let part = |i: i64, from: i64, to: i64| {
+        format!(
+            "%x{i} = slice %x {{axis = 1, start = {from}, end = {to}}}\n  \
+             %q{i}, %s{i} = quantize_dynamic %x{i} {{bound = 448}}\n"
+        )
+    };
+    let joined = "%q = cat %q0, %q1 {axis = 1}\n  %sc = cat %s0, %s1 {axis = 1}\n";
+    let of = |parts: [String; 2]| names_of("%x: f32[s, 128]", &format!("{}{}{joined}", parts[0], parts[1]), "%q, %sc");
+    assert_eq!(of([part(0, 0, 64), part(1, 64, 128)]), ["quant.fp8_group64"]);
+    assert_eq!(of([part(0, 0, 32), part(1, 32, 64)]), ["quant.fp8_token"]);
+}
+
+#[test]
+fn heads_are_groups_however_they_are_given() {
+    let codes = "%q, %sc = quantize_dynamic %h {bound = 448}\n";
+    let packed = format!("%h = reshape %x {{shape = [s, 4, 64]}}\n  {codes}");
+    assert_eq!(names_of("%x: f32[s, 256]", &packed, "%q, %sc"), ["quant.fp8_group64"]);
+    assert_eq!(names_of("%h: f32[s, 4, 64]", codes, "%q, %sc"), ["quant.fp8_group64"]);
+    // Rows of rows are rows.
+    assert_eq!(names_of("%h: f32[2, s, 64]", codes, "%q, %sc"), ["quant.fp8_token"]);
+    assert_eq!(names_of("%h: f32[s, 1, 64]", codes, "%q, %sc"), ["quant.fp8_token"]);
+}
