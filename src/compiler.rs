@@ -271,3 +271,57 @@ fn identifier(name: &str) -> String {
     let text: String = name.chars().map(word).collect();
     if text.starts_with(|c: char| c.is_ascii_digit()) || text.is_empty() { format!("k_{text}") } else { text }
 }
+
+#[cfg(test)]
+mod tests {
+    use fusewright_abi::PayloadKind;
+    use fusewright_codegen::backend::Stage;
+
+    use super::*;
+
+    /// A backend that takes nothing in the memory of an input.
+    struct NothingInPlace;
+
+    impl Backend for NothingInPlace {
+        fn name(&self) -> &'static str {
+            "apart"
+        }
+
+        fn fingerprint(&self) -> String {
+            "apart".to_owned()
+        }
+
+        fn payload_kind(&self) -> PayloadKind {
+            PayloadKind::AscendC
+        }
+
+        fn emit(&self, kernel: &Kernel, _: &Target) -> Result<Vec<Stage>, BackendError> {
+            match kernel.params.iter().find(|p| p.alias.is_some()) {
+                Some(param) => Err(BackendError::Unsupported {
+                    backend: "apart",
+                    kernel: kernel.name.clone(),
+                    place: param.name.clone(),
+                    reason: "an output in place".to_owned(),
+                }),
+                None => Ok(vec![Stage { extension: "txt", bytes: kernel.to_string().into_bytes() }]),
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_backend_does_not_take_in_place_is_compiled_apart_and_says_why() {
+        let text = "graph @g(s: 1..; %x: f32[s, 64]) {\n  %y = exp %x\n  return %y updates %x\n}\n";
+        let body: Graph = text.parse().expect("parses");
+        let whole = Compiler::new(&Target::Cpu).expect("this machine has a processor");
+        let made = whole.make("g", &body).expect("compiles");
+        assert_eq!((made.artifact.params[1].alias, made.apart), (Some(0), Vec::new()));
+        let compiler = Compiler { backend: Arc::new(NothingInPlace), ..whole };
+        let made = compiler.make("g", &body).expect("compiles on the second try");
+        assert_eq!(made.artifact.params[1].alias, None);
+        let [apart] = made.apart.as_slice() else { panic!("one output is apart: {:?}", made.apart) };
+        assert_eq!((apart.output, apart.input), (0, 0));
+        assert!(apart.reason.contains("in place"), "{}", apart.reason);
+        let (lowered, expanded) = compiler.kernel("g", &body).expect("lowers");
+        assert!([lowered, expanded].iter().all(|kernel| kernel.params.iter().all(|p| p.alias.is_none())));
+    }
+}

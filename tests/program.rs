@@ -134,3 +134,41 @@ fn an_op_that_has_no_kernel_is_listed_once() {
      }";
     assert_eq!(fallbacks(two), ["row", "exp [<built>]"]);
 }
+
+#[test]
+fn an_index_out_of_range_leads_out_of_no_memory() {
+    let text = "graph @places(s: 0..; %x: f32[s, 2], %c: f32[4, 2], %i: i64[s], %j: i64[s]) {
+       %read = gather %c, %i {axis = 0}
+       %y = add %read, %x
+       %z = scatter %c, %j, %y {axis = 0}
+       return %y, %z updates %c
+     }";
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let indices = |values: [i64; 3]| HostTensor {
+        dtype: DType::I64,
+        shape: vec![3],
+        bytes: values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+    };
+    let floats = |t: &HostTensor| -> Vec<f32> {
+        t.bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    };
+    let (x, c) = (HostTensor::zeros(DType::F32, &[3, 2]), whole(DType::F32, &[4, 2]));
+    let run = |fuse, i: [i64; 3], j: [i64; 3]| {
+        let compiled = compile(&graph, &Target::Cpu, &Options { fuse, ..Options::default() }).expect("compiles");
+        compiled.program.run(&[&x, &c, &indices(i), &indices(j)], 1).expect("kernels take any index")
+    };
+    let cache = floats(&c);
+    let row = |i: usize| &cache[2 * i..2 * i + 2];
+    // A read beyond an end is of the row there, and a write beyond one is none.
+    for fuse in [true, false] {
+        let produced = run(fuse, [99, -99, 1], [1, 4, -1]);
+        assert_eq!(floats(&produced[0]), [row(3), row(0), row(1)].concat());
+        assert_eq!(floats(&produced[1]), [row(0), row(3), row(2), row(3)].concat());
+    }
+    // The graph means nothing then.
+    for (i, j) in [([4, 0, 0], [0, 1, 2]), ([0, 0, 0], [0, 1, 4])] {
+        let error =
+            reference(&graph, &[&x, &c, &indices(i), &indices(j)]).expect_err("there is no such row").to_string();
+        assert!(error.contains('4'), "{error}");
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{MODELS, call, check_keys, files, fixture, folder, refused};
+use crate::support::{MODELS, call, check_keys, files, fixture, folder, refused, write};
 
 fn compile(model: &str, targets: &str, out: &Path) -> BTreeMap<String, Vec<u8>> {
     let outcome = call(&["compile", &fixture(model), "--target", targets, "-o", &out.display().to_string()]);
@@ -35,7 +35,7 @@ fn a_bundle_is_the_same_twice_and_its_manifest_names_every_file() {
             assert!(symbols.insert(symbol), "{symbol} is exported twice");
             assert!(first[file].windows(symbol.len()).any(|w| w == symbol.as_bytes()), "{symbol} is not in {file}");
             for param in kernel["params"].as_array().expect("a list") {
-                check_keys(param, &["name", "dtype", "access", "rank", "shape"]);
+                check_keys(param, &["name", "dtype", "access", "rank", "shape", "read"]);
                 assert_eq!(param["shape"].as_array().map(|s| s.len() as u64), param["rank"].as_u64());
             }
             named.insert(file.to_owned());
@@ -155,4 +155,26 @@ fn a_write_that_fails_leaves_no_partial_file() {
     assert_eq!(outcome.code, Some(2));
     assert!(outcome.stderr.contains("manifest.json"), "{}", outcome.stderr);
     assert!(files(folder.path()).is_empty(), "{:?}", files(folder.path()).keys());
+}
+
+#[test]
+fn the_manifest_says_which_parameters_a_kernel_reads() {
+    let folder = folder();
+    let cached = "graph @g(s: 1..; %x: f32[s, 8], %cache: f32[16, 8], %slots: i64[s]) {\n  %y = exp %x\n  \
+                  %new = scatter %cache, %slots, %y {axis = 0}\n  return %new updates %cache\n}\n";
+    let summed = "graph @g(s: 1..; %x: f32[s, 8], %cache: f32[s, 8]) {\n  %new = add %cache, %x\n  \
+                  return %new updates %cache\n}\n";
+    // Elements of a cache that are not written stay where they are: the kernel needs none of them.
+    for (name, text, cache) in [("cached.fw", cached, false), ("summed.fw", summed, true)] {
+        let path = write(&folder, name, text);
+        let out = folder.path().join(name.trim_end_matches(".fw"));
+        let outcome = call(&["compile", &path, "--target", "cpu", "-o", &out.display().to_string()]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let manifest: Value = serde_json::from_slice(&files(&out)["manifest.json"]).expect("the manifest is JSON");
+        let params = manifest["kernels"][0]["params"].as_array().expect("a list");
+        let read: Vec<Option<bool>> = params.iter().map(|p| p["read"].as_bool()).collect();
+        // Inputs in their order, the cache second; then the result.
+        assert_eq!(read[..2], [Some(true), Some(cache)], "{name}");
+        assert_eq!(read.last(), Some(&Some(false)), "{name}");
+    }
 }

@@ -12,6 +12,16 @@ const MAX_DEPTH: usize = 64;
 const MAX_TERMS: usize = 256;
 /// Sum of powers beyond which a product is refused.
 const MAX_DEGREE: u32 = 32;
+/// Characters of a file's text that a message repeats.
+const MAX_REPEATED: usize = 80;
+
+/// As much of a text as tells which one it is.
+pub(super) fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MAX_REPEATED) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
 
 /// Reads an expression.
 ///
@@ -113,7 +123,7 @@ impl<'a> Parser<'a> {
         let name = &body[..end];
         let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !plain || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(format!("`{}` is not a symbol name", name.escape_debug()));
+            return Err(format!("`{}` is not a symbol name", clipped(name).escape_debug()));
         }
         self.at += end + 2;
         Ok(name)
@@ -175,7 +185,9 @@ fn apply(head: &str, args: &[Dim]) -> Result<Dim, String> {
         "Pow" => {
             let (base, exponent) = two()?;
             let n = exponent.as_const().filter(|n| (0..=i64::from(MAX_DEGREE)).contains(n));
-            let n = n.ok_or_else(|| format!("exponent `{exponent}` is not a small natural number"))?;
+            let n = n.ok_or_else(|| {
+                format!("exponent `{}` is not a small natural number", clipped(&exponent.to_string()))
+            })?;
             (0..n).try_fold(Dim::constant(1), |product, _| times(&product, base))
         }
         "FloorDiv" | "CleanDiv" => two().map(|(a, b)| Dim::function(DimFn::FloorDiv, a, b)),
@@ -186,7 +198,7 @@ fn apply(head: &str, args: &[Dim]) -> Result<Dim, String> {
             let (first, rest) = args.split_first().ok_or_else(|| format!("`{head}` of nothing"))?;
             Ok(rest.iter().fold(first.clone(), |acc, d| Dim::function(function, &acc, d)))
         }
-        _ => Err(format!("`{head}` is not supported in a size")),
+        _ => Err(format!("`{}` is not supported in a size", clipped(head))),
     }
 }
 
@@ -221,6 +233,20 @@ mod tests {
         reads("Max(Integer(1), Symbol('s0'), evaluate=False)", "max(1, s0)");
         reads(" Min ( Integer(4) , Integer(9) , Integer(2) ) ", "2");
         reads("CeilDiv(Mul(Integer(8), Symbol('s0')), Integer(4))", "s0*2");
+    }
+
+    #[test]
+    fn messages_repeat_no_more_than_tells_what_is_meant() {
+        let deep = "Add(".repeat(10_000);
+        let size = |text: &str| super::super::types::dim(&crate::import::schema::SymInt::Expr(text.to_owned()));
+        let error = size(&deep).expect_err("it is nested too deeply");
+        assert!(error.starts_with("size `Add(Add(") && error.ends_with("…` is nested too deeply"), "{error}");
+        let (head, name) = ("a".repeat(10_000), format!("Symbol('{}')", "é".repeat(10_000)));
+        for text in [format!("{head}(Integer(1))"), name, format!("Pow(Integer(2), Symbol('{head}'))")] {
+            let error = size(&text).expect_err("it is no size");
+            assert!(error.chars().count() < 300, "{error}");
+        }
+        assert_eq!(clipped("Integer(1"), "Integer(1");
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn dtype_name(code: i64) -> String {
 pub(super) fn dim(size: &SymInt) -> Result<Dim, String> {
     match size {
         SymInt::Int(n) => Ok(Dim::constant(*n)),
-        SymInt::Expr(text) => dims::parse(text).map_err(|message| format!("size `{text}` {message}")),
+        SymInt::Expr(text) => dims::parse(text).map_err(|message| format!("size `{}` {message}", dims::clipped(text))),
         SymInt::Unknown(kind) => Err(format!("has a size of the unknown kind `{kind}`")),
     }
 }
