@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use fusewright_abi::{DType, Target};
+use fusewright_codegen::lower::{Outputs, stride_name};
 use fusewright_fusion::region::Refusal;
 use fusewright_graph::{Builder, Def, Graph, NodeId, Op, Prim, TensorType, TypeError, Value};
 use fusewright_runtime::{Arg, Module, device_for};
@@ -37,12 +38,13 @@ pub struct TensorRef<'a> {
     bytes: &'a [u8],
 }
 
-/// A contiguous tensor that is written.
+/// A tensor that is written: contiguous, or with rows of its first axis further apart, as a slice of a wider tensor has.
 #[derive(Debug)]
 pub struct TensorMut<'a> {
     dtype: DType,
     shape: &'a [usize],
     bytes: &'a mut [u8],
+    stride: Option<usize>,
 }
 
 impl<'a> TensorRef<'a> {
@@ -60,12 +62,41 @@ impl<'a> TensorRef<'a> {
 impl<'a> TensorMut<'a> {
     /// Elements of a slice in the given shape.
     pub fn new<T: Element>(elements: &'a mut [T], shape: &'a [usize]) -> Self {
-        TensorMut { dtype: T::DTYPE, shape, bytes: bytemuck::cast_slice_mut(elements) }
+        TensorMut::raw(T::DTYPE, bytemuck::cast_slice_mut(elements), shape)
     }
 
     /// Raw bytes of a dtype that has no Rust type.
     pub fn raw(dtype: DType, bytes: &'a mut [u8], shape: &'a [usize]) -> Self {
-        TensorMut { dtype, shape, bytes }
+        TensorMut { dtype, shape, bytes, stride: None }
+    }
+
+    /// The same with `stride` elements from the beginning of one step along the first axis to that of the next. What
+    /// lies between is not touched; the memory may end with the last element.
+    #[must_use]
+    pub fn with_stride(self, stride: usize) -> Self {
+        TensorMut { stride: Some(stride), ..self }
+    }
+
+    /// Elements from row to row, and the bytes that the tensor spans.
+    ///
+    /// # Errors
+    /// Rows that overlap, or of which some begin within a byte.
+    fn span(&self) -> Result<(usize, Option<usize>), String> {
+        let all = |shape: &[usize]| shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e));
+        let row = self.shape.get(1..).and_then(all).unwrap_or(0);
+        let Some(stride) = self.stride else { return Ok((row, all(self.shape).map(|n| self.dtype.bytes_for(n)))) };
+        let Some(&rows) = self.shape.first().filter(|_| self.shape.len() > 1) else {
+            return Err("has no rows that could lie apart".to_owned());
+        };
+        if rows > 1 && stride < row {
+            return Err(format!("has rows of {row} elements, {stride} apart"));
+        }
+        if !(stride.saturating_mul(self.dtype.bits() as usize)).is_multiple_of(8) {
+            return Err(format!("has rows that begin within a byte: {stride} elements apart"));
+        }
+        let before = rows.checked_sub(1).and_then(|n| n.checked_mul(stride));
+        let elements = if rows == 0 { Some(0) } else { before.and_then(|n| n.checked_add(row)) };
+        Ok((stride, elements.map(|n| self.dtype.bytes_for(n))))
     }
 }
 
@@ -79,6 +110,8 @@ pub struct Callable {
     /// Per input of the kernel, the output that overwrites it.
     overwritten_by: Vec<Option<usize>>,
     apart: Vec<(usize, String)>,
+    /// By output, the name of the integer that says how far apart its rows lie.
+    strides: Vec<Option<String>>,
     module: Arc<dyn Module>,
 }
 
@@ -86,6 +119,9 @@ pub struct Callable {
 ///
 /// The outputs of `build` are the outputs of the callable. Everything must fit one kernel: if not, the error says which
 /// op does not join and why.
+///
+/// An output of two axes or more that overwrites no input may be given with its rows apart, see
+/// [`TensorMut::with_stride`].
 ///
 /// What a scatter writes into is overwritten in place: it is no input of the callable but an output, which holds the old
 /// elements before a call and the new ones after it. An output that `build` adds with
@@ -98,25 +134,37 @@ pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Re
     let b = Builder::new("fused");
     let outputs = build(&b).map_err(|e| Error::Input(e.to_string()))?;
     outputs.into_iter().for_each(|value| b.output(value));
-    let graph = b.finish();
-    if graph.outputs().is_empty() {
-        return Err(Error::Input("there are no outputs, so there is nothing to compute".to_owned()));
+    Callable::of(b.finish())
+}
+
+impl Callable {
+    /// The kernel of a graph.
+    ///
+    /// # Errors
+    /// As [`fuse`].
+    pub(crate) fn of(graph: Graph) -> Result<Callable, Error> {
+        if graph.outputs().is_empty() {
+            return Err(Error::Input("there are no outputs, so there is nothing to compute".to_owned()));
+        }
+        fusewright_graph::verify::verify(&graph).map_err(|e| Error::of_diagnostics(&e))?;
+        let fused = fuse_graph(&graph, &Options::default())?;
+        let [region] = &fused.partition.regions[..] else {
+            return Err(Error::Input(not_one_kernel(&fused)));
+        };
+        // The kernel takes the graph's inputs and gives its outputs, in the caller's order.
+        let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
+        let compiler = Compiler::new(&Target::Cpu)?.with_outputs(Outputs::Strided);
+        let Made { artifact, apart } = compiler.make(&region.name, &body)?;
+        let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
+        let (dims, in_place) = (LaunchDims::of(&artifact), InPlace::of(&artifact, body.inputs().len()));
+        let apart = apart.into_iter().map(|apart| (apart.output, apart.reason)).collect();
+        let by = |input| in_place.aliases().find(|alias| alias.input == input).map(|alias| alias.output);
+        let overwritten_by = (0..body.inputs().len()).map(by).collect();
+        let own = |name: &String| body.symbols().iter().all(|s| s.name != *name);
+        let taken = |name: &String| own(name) && artifact.dims.iter().any(|dim| dim.name == *name);
+        let strides = (0..body.outputs().len()).map(|i| Some(stride_name(i)).filter(taken)).collect();
+        Ok(Callable { name: region.name.clone(), dims, in_place, overwritten_by, apart, strides, module, graph: body })
     }
-    fusewright_graph::verify::verify(&graph).map_err(|e| Error::of_diagnostics(&e))?;
-    let fused = fuse_graph(&graph, &Options::default())?;
-    let [region] = &fused.partition.regions[..] else {
-        return Err(Error::Input(not_one_kernel(&fused)));
-    };
-    // The kernel takes the graph's inputs and gives its outputs, in the caller's order.
-    let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
-    let compiler = Compiler::new(&Target::Cpu)?;
-    let Made { artifact, apart } = compiler.make(&region.name, &body)?;
-    let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
-    let (dims, in_place) = (LaunchDims::of(&artifact), InPlace::of(&artifact, body.inputs().len()));
-    let apart = apart.into_iter().map(|apart| (apart.output, apart.reason)).collect();
-    let by = |input| in_place.aliases().find(|alias| alias.input == input).map(|alias| alias.output);
-    let overwritten_by = (0..body.inputs().len()).map(by).collect();
-    Ok(Callable { name: region.name.clone(), dims, in_place, overwritten_by, apart, module, graph: body })
 }
 
 /// Why the ops of a graph are not one kernel: each op that does not join, and each result that needs none.
@@ -194,7 +242,7 @@ impl Callable {
                 None => read.next().map(|t| (t.dtype, t.shape)),
             });
         }
-        let binding = bind(&self.graph, &given)?;
+        let mut binding = bind(&self.graph, &given)?;
         for (i, (ty, output)) in types.iter().zip(outputs.iter()).enumerate() {
             let expected = ty.shape.iter().map(|e| e.eval(&|s| binding.get(s).copied())).collect::<Result<Vec<_>, _>>();
             let expected = expected.map_err(|e| Error::Call(e.to_string()))?;
@@ -204,11 +252,31 @@ impl Callable {
                 return Err(Error::Call(format!("output {i} is {ty} = {expected:?}, got {dtype}{shape:?}")));
             }
         }
-        let lengths = inputs.iter().map(|t| (t.dtype, t.shape, t.bytes.len()));
-        for (dtype, shape, got) in lengths.chain(outputs.iter().map(|t| (t.dtype, t.shape, t.bytes.len()))) {
+        for TensorRef { dtype, shape, bytes } in inputs {
             let expected = shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).map(|n| dtype.bytes_for(n));
-            if expected != Some(got) {
+            if expected != Some(bytes.len()) {
+                return Err(Error::Call(format!("a tensor {dtype}{shape:?} has {} bytes", bytes.len())));
+            }
+        }
+        for (i, output) in outputs.iter().enumerate() {
+            let (stride, spanned) = output.span().map_err(|e| Error::Call(format!("output {i} {e}")))?;
+            let got = output.bytes.len();
+            let fits = if output.stride.is_some() { spanned.is_some_and(|n| n <= got) } else { spanned == Some(got) };
+            if !fits {
+                let (dtype, shape) = (output.dtype, output.shape);
                 return Err(Error::Call(format!("a tensor {dtype}{shape:?} has {got} bytes")));
+            }
+            match &self.strides[i] {
+                Some(name) => {
+                    let stride = i64::try_from(stride);
+                    let message = |_| Error::Call(format!("output {i} has rows beyond the address space"));
+                    binding.insert(name.clone(), stride.map_err(message)?);
+                }
+                None if output.stride.is_some() => {
+                    let message = format!("output {i} is given with a stride, but this kernel writes it contiguous");
+                    return Err(Error::Call(message));
+                }
+                None => {}
             }
         }
         let shapes: Vec<&[usize]> = given.iter().map(|t| t.1).chain(outputs.iter().map(|t| t.shape)).collect();

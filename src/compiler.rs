@@ -10,7 +10,7 @@ use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{InstError, Kernel, ParamId, verify};
 use fusewright_codegen::lower::in_place::why_not;
-use fusewright_codegen::lower::{LowerError, lower};
+use fusewright_codegen::lower::{LowerError, Outputs, lower_to};
 use fusewright_codegen::schedule::Schedule;
 use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Graph;
@@ -74,6 +74,7 @@ pub struct Compiler {
     target: Target,
     backend: Arc<dyn Backend>,
     schedule: Schedule,
+    outputs: Outputs,
     dump: Option<DumpFolder>,
     log: Mutex<Vec<Compilation>>,
 }
@@ -149,7 +150,13 @@ impl Compiler {
         let backend = backend::for_target(target).map_err(|e| Error::Unavailable(e.to_string()))?;
         let schedule = Schedule::of(target);
         let dump = DumpFolder::from_environment();
-        Ok(Compiler { target: target.clone(), backend, schedule, dump, log: Mutex::new(Vec::new()) })
+        let (outputs, log) = (Outputs::Contiguous, Mutex::new(Vec::new()));
+        Ok(Compiler { target: target.clone(), backend, schedule, outputs, dump, log })
+    }
+
+    /// The same for kernels whose outputs may lie in wider memory.
+    pub(crate) fn with_outputs(self, outputs: Outputs) -> Compiler {
+        Compiler { outputs, ..self }
     }
 
     /// What is compiled for.
@@ -183,7 +190,7 @@ impl Compiler {
 
     fn forms(&self, name: &str, body: &Graph) -> Result<Forms, CompileError> {
         let start = Instant::now();
-        let lowered = lower(&identifier(name), body, &self.schedule)?;
+        let lowered = lower_to(&identifier(name), body, &self.schedule, self.outputs)?;
         verify(&lowered).map_err(|e| CompileError::Internal(format!("lowering `{name}`: {e}")))?;
         let expanded = expand(&lowered, column(&self.target))?;
         verify(&expanded).map_err(|e| CompileError::Internal(format!("expanding `{name}`: {e}")))?;

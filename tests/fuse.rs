@@ -1,6 +1,6 @@
 //! `fuse`: what it says of ops that are not one kernel.
 
-use fusewright::graph::{Builder, DType, Op, Prim, TensorType, TypeError, Value};
+use fusewright::graph::{Builder, DType, NanRule, Op, Prim, ReduceOp, TensorType, TypeError, Value};
 use fusewright::{TensorMut, TensorRef, fuse};
 
 fn lanes(b: &Builder, name: &str) -> Value {
@@ -137,4 +137,74 @@ fn an_output_that_may_not_overwrite_its_input_is_apart() {
     assert_eq!((kernel.overwrites().len(), kernel.inputs().len()), (0, 1));
     let why = "other rows or lanes read an old element than the one that overwrites it";
     assert_eq!(kernel.apart(), [(0, why.to_owned())]);
+}
+
+/// Rows of results in wider memory: slices that begin anywhere, of odd and even length, and nothing else is written.
+#[test]
+fn results_may_be_slices_of_wider_tensors() {
+    let lanes = 37;
+    let kernel = fuse(|b| {
+        let rows = b.symbol("rows", 0, None);
+        let x = b.input("x", TensorType::new(DType::F32, [rows, lanes.into()]));
+        let sum = b.prim(Prim::Reduce { op: ReduceOp::Add, axes: vec![1], nan: NanRule::Propagate }, &[x])?;
+        Ok(vec![b.mul(x, sum)?, sum])
+    })
+    .expect("one kernel");
+    let lanes = lanes as usize;
+    for (rows, stride, first) in [(0, 40, 3), (1, 40, 3), (1, 37, 0), (5, 37, 1), (257, 38, 1), (257, 64, 5)] {
+        let x: Vec<f32> = (0..rows * lanes).map(|i| i as f32 * 0.37 - 9.0).collect();
+        let shape = [rows, lanes];
+        let inputs = [TensorRef::new(&x, &shape)];
+        let (mut tight, mut sums) = (vec![0f32; rows * lanes], vec![0f32; rows]);
+        let column = [rows, 1];
+        let mut outputs = [TensorMut::new(&mut tight, &shape), TensorMut::new(&mut sums, &column)];
+        kernel.call(&inputs, &mut outputs, 1).expect("contiguous");
+        // The memory ends with the last element.
+        let end = first + if rows == 0 { 0 } else { (rows - 1) * stride + lanes };
+        let (mut wide, mut apart) = (vec![-1f32; end], vec![-1f32; rows * 3]);
+        let mut outputs = [
+            TensorMut::new(&mut wide[first..], &shape).with_stride(stride),
+            TensorMut::new(&mut apart, &column).with_stride(3),
+        ];
+        kernel.call(&inputs, &mut outputs, 2).expect("apart");
+        for (i, &got) in wide.iter().enumerate() {
+            let place = i.checked_sub(first).map(|at| (at / stride, at % stride)).filter(|at| at.1 < lanes);
+            let want = place.map_or(-1.0, |(row, lane)| tight[row * lanes + lane]);
+            assert_eq!(got.to_bits(), want.to_bits(), "{rows} rows {stride} apart: element {i}");
+        }
+        for (i, &got) in apart.iter().enumerate() {
+            let want = if i % 3 == 0 { sums[i / 3] } else { -1.0 };
+            assert_eq!(got.to_bits(), want.to_bits(), "{rows} rows: sum {i}");
+        }
+    }
+}
+
+#[test]
+fn strides_that_do_not_fit_are_errors() {
+    let kernel = fuse(|b| {
+        let x = b.input("x", TensorType::new(DType::F32, [b.symbol("rows", 0, None), 3.into()]));
+        Ok(vec![b.mul(x, x)?])
+    })
+    .expect("one kernel");
+    let call = |stride: usize, elements: usize| {
+        let (x, mut y) = ([1f32; 6], vec![0f32; elements]);
+        let output = TensorMut::new(&mut y, &[2, 3]).with_stride(stride);
+        kernel.call(&[TensorRef::new(&x, &[2, 3])], &mut [output], 1).map_err(|e| e.to_string())
+    };
+    assert_eq!(call(5, 8), Ok(()));
+    assert_eq!(call(2, 8), Err("output 0 has rows of 3 elements, 2 apart".to_owned()));
+    assert_eq!(call(5, 7), Err("a tensor f32[2, 3] has 28 bytes".to_owned()));
+    // What is overwritten lies as the input does.
+    let updates = fuse(|b| {
+        let x = b.input("x", TensorType::new(DType::F32, [2.into(), 3.into()]));
+        b.add_output(b.mul(x, x)?, Some("x".to_owned()));
+        Ok(Vec::new())
+    })
+    .expect("one kernel");
+    let mut x = [1f32; 8];
+    let error = updates.call(&[], &mut [TensorMut::new(&mut x, &[2, 3]).with_stride(5)], 1).expect_err("contiguous");
+    assert!(
+        error.to_string().contains("output 0 is given with a stride, but this kernel writes it contiguous"),
+        "{error}"
+    );
 }

@@ -81,6 +81,39 @@ fn results_lie_in_their_intervals() {
     }
 }
 
+/// Routers of mixtures of experts as transformers spells them: each is one kernel behind its matrix product.
+#[test]
+fn routers_are_one_kernel_each() {
+    for form in FORMS {
+        let graph = open("routers", form);
+        let compiled = compiled(&graph, true);
+        let counts = compiled.program.counts();
+        assert_eq!((counts.matmuls, counts.references), (4, 0), "{form}");
+        let choices = compiled
+            .fused
+            .partition
+            .regions
+            .iter()
+            .filter(|region| region.body.nodes().iter().any(|node| node.op.name() == "top_k"));
+        assert_eq!(choices.count(), 4, "{form}: one kernel for the choice of each router");
+        for case in stored("routers", &graph) {
+            let produced = run(&compiled, &case.inputs, 1);
+            assert_eq!(produced, run(&compiled, &case.inputs, 2), "{form} {}: two threads", case.prefix);
+            let expected = case.expected.as_deref().expect("every case has results");
+            let checks = compare(&graph, &case.inputs, expected, &produced).unwrap_or_else(|e| panic!("{form}: {e}"));
+            assert_eq!(checks.len(), 8, "{form}");
+            for (i, check) in checks.iter().enumerate() {
+                assert!(
+                    check.elements > 0 && check.passed() && check.expected_outside == 0,
+                    "{form} out{i}: {check:?}"
+                );
+                // Which experts are chosen leaves nothing open.
+                assert!(i % 2 == 0 || check.mismatched == 0, "{form} out{i}: {check:?}");
+            }
+        }
+    }
+}
+
 /// Tensors overwritten through views, written by torch 2.9: eager results, and the inputs that come out changed.
 #[test]
 fn overwritten_tensors_have_their_new_values() {

@@ -1,7 +1,7 @@
 //! Row `r` of every family is the same bits alone, among seven and among 4096 rows, on one thread and on two.
 //!
-//! A family is an op or a quantiser of the matrix in one of its variants; from each comes one combination, so that every
-//! definition takes part, with every form, layout and dtype among them.
+//! A family is an op or a quantiser of the matrix in one of its variants, a form, a layout of rows or a layout of scales;
+//! from each comes one combination, so that everything that the matrix is made of takes part.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use fusewright::diff::first_difference;
 use fusewright::graph::interp::Symbols;
 use fusewright::graph::{Dim, Graph, TensorType};
 use fusewright::inputs::{Values, tensors};
-use fusewright::matrix::{Combination, Form, KERNELS, combinations};
+use fusewright::matrix::{Combination, Form, KERNELS, ScaleLayout, combinations};
 use fusewright::{HostTensor, Options, Target, compile};
 
 /// The row count of every combination.
@@ -22,15 +22,21 @@ const MADE: usize = 64;
 /// Tests among which the families are dealt.
 const PARTS: usize = 4;
 
-/// One combination of every op and of every quantiser in every variant; which one turns with the family.
+/// One combination of every family; which one turns with the family.
 static FAMILIES: LazyLock<Vec<Combination>> = LazyLock::new(|| {
     let mut families: BTreeMap<String, Vec<Combination>> = BTreeMap::new();
-    // A scale of all rows, and a mask by the place of rows, are no functions of a row.
-    let of_rows = |c: &Combination| c.kernels() == KERNELS && c.form != Form::Masked;
+    // A scale of all rows, and a mask by the place of rows, are no functions of a row; tiles and filled columns have no
+    // axis of rows that could be cut.
+    let cut = |scales| matches!(scales, ScaleLayout::Rows | ScaleLayout::Columns);
+    let of_rows = |c: &Combination| {
+        c.kernels() == KERNELS && c.form != Form::Masked && c.quantiser.as_ref().is_none_or(|q| cut(q.scales))
+    };
     for cell in combinations().into_iter().filter(of_rows) {
         let op = cell.op.as_ref().map(|op| format!("{op:?}"));
         let quantiser = cell.quantiser.as_ref().map(|q| format!("{:?}", q.op));
-        for family in [op, quantiser].into_iter().flatten() {
+        let scales = cell.quantiser.as_ref().map(|q| format!("{:?} of scales", q.scales));
+        let around = [format!("{:?}", cell.form), format!("{:?}", cell.layout)];
+        for family in [op, quantiser, scales].into_iter().flatten().chain(around) {
             families.entry(family).or_default().push(cell.clone());
         }
     }

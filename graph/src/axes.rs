@@ -13,6 +13,8 @@
 //! A stack has an axis for its operands. Where a reshape makes one dim of that axis and a neighbour, the elements take
 //! turns (or the operands follow each other) in that dim: the two are then derived together, as one axis that is split.
 
+use std::collections::BTreeSet;
+
 use crate::dim::{self, Dim};
 use crate::graph::{Graph, Node, NodeId, Op, Value};
 use crate::padding::Pad;
@@ -60,8 +62,8 @@ pub struct AxisMap {
     values: Vec<Vec<DimAxes>>,
     derived: Vec<Derived>,
     reduced: Vec<(NodeId, DimAxes)>,
-    /// Whether padding keeps its axis.
-    keeps_padded: bool,
+    /// The nodes whose padding has an axis of its own, where that of others keeps its axis.
+    keeps_padded: Option<BTreeSet<NodeId>>,
     /// Nodes that pad, with the axes before and after.
     padded: Vec<(NodeId, DimAxes, DimAxes)>,
 }
@@ -75,12 +77,14 @@ impl AxisMap {
         AxisMap::analyse(graph, AxisMap::default())
     }
 
-    /// As [`AxisMap::of`], but what is padded and the result of padding have one axis, of the extent of the latter.
+    /// As [`AxisMap::of`], but what is padded and the result of padding have one axis, of the extent of the latter; but
+    /// for the nodes that join what they pad with an axis of its own.
     ///
     /// # Errors
     /// As [`AxisMap::of`]; padding of a dim of several axes.
-    pub fn with_padded_rows(graph: &Graph) -> Result<AxisMap, AxisError> {
-        let mut map = AxisMap::analyse(graph, AxisMap { keeps_padded: true, ..AxisMap::default() })?;
+    pub fn with_padded_rows(graph: &Graph, joins: &BTreeSet<NodeId>) -> Result<AxisMap, AxisError> {
+        let keeps_padded = Some(joins.clone());
+        let mut map = AxisMap::analyse(graph, AxisMap { keeps_padded, ..AxisMap::default() })?;
         for (node, short, long) in map.padded.clone() {
             match (&map.resolve(&short)[..], &long[..]) {
                 // Another node may pad the same axis.
@@ -150,7 +154,7 @@ impl AxisMap {
         extents.zip(shape).enumerate().filter(|(_, (axes, dim))| axes != *dim).map(|(i, _)| i).collect()
     }
 
-    /// The axes that each reduction, index search or top-k runs over, in order of nodes.
+    /// The axes that each reduction, index search or top-k runs over, or that are packed into one word, in order of nodes.
     pub fn reduced(&self) -> impl Iterator<Item = (NodeId, DimAxes)> + '_ {
         self.reduced.iter().map(|(node, axes)| (*node, self.resolve(axes)))
     }
@@ -292,7 +296,13 @@ impl AxisMap {
                 let mut dims = self.of_operand(node, 0);
                 let last = dims.len() - 1;
                 let from = std::mem::take(&mut dims[last]);
-                dims[last] = self.derive(id, &graph.ty(node.results[0]).shape[last], vec![from]);
+                let extent = &graph.ty(node.results[0]).shape[last];
+                if extent.as_const() == Some(1) {
+                    // One word is no axis: packing ends those of its codes.
+                    self.reduced.push((id, from));
+                } else {
+                    dims[last] = self.derive(id, extent, vec![from]);
+                }
                 vec![dims]
             }
             Prim::Literal(_)
@@ -388,7 +398,8 @@ impl AxisMap {
             }
         }
         let extent = |i: usize| &graph.ty(node.results[0]).shape[i];
-        if self.keeps_padded && Pad::of(graph, id).is_some() {
+        let keeps = self.keeps_padded.as_ref().is_some_and(|joins| !joins.contains(&id));
+        if keeps && Pad::of(graph, id).is_some() {
             dims[axis] = self.fresh(extent(axis));
             self.padded.push((id, from.swap_remove(0), dims[axis].clone()));
             return Ok(dims);
@@ -478,7 +489,7 @@ mod tests {
         let fill = b.prim(Prim::Expand { shape: vec![Dim::constant(3), Dim::constant(12)] }, &[zero]).expect("fill");
         let [long, other] = [x, y].map(|v| b.cat(&[v, fill], 0).expect("cat"));
         b.output(b.mul(long, other).expect("mul"));
-        let map = AxisMap::with_padded_rows(&b.finish()).expect("axes");
+        let map = AxisMap::with_padded_rows(&b.finish(), &BTreeSet::new()).expect("axes");
         assert!(map.has_padded_rows());
         assert_eq!(map.dims(x)[0], map.dims(other)[0]);
         assert_eq!(map.dims(long), map.dims(y));

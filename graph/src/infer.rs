@@ -10,6 +10,9 @@ use crate::prim::{Prim, ReduceOp};
 use crate::scalar::{ScalarFn, Yields};
 use crate::ty::TensorType;
 
+/// The largest step of a slice: places that it reaches are counted without overflow.
+const MAX_STEP: i64 = i32::MAX as i64;
+
 /// Why operands do not fit an op.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{op}: {message}")]
@@ -155,7 +158,8 @@ impl Rule<'_> {
 
     fn reduce(&self, axes: &[usize]) -> Result<TensorType, String> {
         let [x] = self.take()?;
-        ensure(!axes.is_empty() && axes.is_sorted_by(|a, b| a < b), || format!("axes {axes:?} are not sorted"))?;
+        ensure(!axes.is_empty(), || "there are no axes to reduce over".to_owned())?;
+        ensure(axes.is_sorted_by(|a, b| a < b), || format!("axes {axes:?} are not sorted, each once"))?;
         let mut shape = x.shape.clone();
         for &axis in axes {
             *shape.get_mut(axis).ok_or_else(|| format!("axis {axis} of {x}"))? = Dim::constant(1);
@@ -167,7 +171,7 @@ impl Rule<'_> {
         let [x] = self.take()?;
         let mut shape = x.shape.clone();
         let extent = shape.get_mut(axis).ok_or_else(|| format!("axis {axis} of {x}"))?;
-        ensure(step >= 1, || format!("step {step}"))?;
+        ensure((1..=MAX_STEP).contains(&step), || format!("step {step}, which is not in 1..={MAX_STEP}"))?;
         if let (Some(s), Some(e)) = (start.as_const(), end.as_const()) {
             let inside = 0 <= s && s <= e && extent.as_const().is_none_or(|n| e <= n);
             ensure(inside, || format!("[{s}..{e}] of extent {extent}"))?;

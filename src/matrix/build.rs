@@ -1,10 +1,13 @@
 //! The graph of a combination.
 
 use fusewright_abi::DType::{self, F32, I32};
+use fusewright_graph::dim::product;
 use fusewright_graph::ops::Composite;
 use fusewright_graph::{Builder, Dim, Graph, NanRule, Prim, ReduceOp, ScalarFn, TensorType, TypeError, Value};
 
-use super::{Combination, Form, GROUPS, HEAD, LANE_SYMBOL, Layout, Operands, ROW_SYMBOL, Scales};
+use super::{
+    Combination, Form, GROUPS, HEAD, LANE_SYMBOL, Layout, Operands, Quantiser, ROW_SYMBOL, ScaleLayout, Scales,
+};
 
 /// Lanes that a strided input has beside those that are read.
 const MARGIN: i64 = 7;
@@ -41,6 +44,21 @@ pub(super) fn quantises(op: &Composite) -> bool {
 /// Whether an op gives scales beside its codes, so that groups of lanes as rows are another quantiser.
 pub(super) fn has_scales(op: &Composite) -> bool {
     results(op).is_some_and(|(_, results)| results.len() > 1)
+}
+
+/// Dtype of the scales that an op gives beside its codes.
+pub(super) fn scale_dtype(op: &Composite) -> DType {
+    results(op).and_then(|(_, results)| results.get(1).map(|scales| scales.dtype)).unwrap_or(F32)
+}
+
+/// How many lanes share a scale, where a row has several.
+pub(super) fn lanes_of_scale(quantiser: &Quantiser) -> Option<i64> {
+    let (operand, results) = results(&quantiser.op)?;
+    let scales = last(results.get(1)?).as_const()?;
+    match scales {
+        1 => quantiser.group,
+        _ => quantiser.group.or(last(&operand).as_const().map(|lanes| lanes / scales)),
+    }
 }
 
 /// The ways to give an op other operands than all of them in the dtype of rows.
@@ -134,7 +152,11 @@ impl Combination {
                     _ => None,
                 };
                 outputs.extend(scale);
-                outputs.extend(apply(&b, &quantiser.op, grouped, scale, quantiser.operands)?);
+                let mut results = apply(&b, &quantiser.op, grouped, scale, quantiser.operands)?;
+                if quantiser.scales != ScaleLayout::Rows {
+                    results[1] = quantiser.scales.of(&b, scales_by_row(&b, results[1])?)?;
+                }
+                outputs.extend(results);
             }
         }
         outputs.into_iter().for_each(|value| b.output(value));
@@ -169,7 +191,7 @@ impl Combination {
     fn lane_dim(&self) -> Dim {
         match self.layout {
             Layout::Symbolic => &Dim::symbol(LANE_SYMBOL) * &Dim::constant(self.lane_unit()),
-            Layout::Contiguous | Layout::Strided | Layout::Codes(_) => Dim::constant(self.lanes),
+            Layout::Contiguous | Layout::Strided | Layout::Slices | Layout::Codes(_) => Dim::constant(self.lanes),
         }
     }
 
@@ -212,7 +234,7 @@ impl Combination {
                 b.slice(b.input("x", whole), axis, Dim::constant(START), &extent + &Dim::constant(START))?
             }
             Layout::Codes(scales) => decoded(b, whole, scales)?,
-            Layout::Contiguous | Layout::Symbolic => b.input("x", whole),
+            Layout::Contiguous | Layout::Symbolic | Layout::Slices => b.input("x", whole),
         };
         let of = |x: Value, start: Dim, end: Dim, step: i64| b.prim(Prim::Slice { axis, start, end, step }, &[x]);
         let zero = || Dim::constant(0);
@@ -249,6 +271,17 @@ fn masked(b: &Builder, row: Value) -> Result<Value, TypeError> {
     let counts = b.input("counts", TensorType::new(I32, [experts.clone()]));
     let here = b.map(ScalarFn::Lt, &[place, b.reshape(counts, vec![experts, one(), one()])?])?;
     b.map(ScalarFn::Select, &[here, row, b.float(ty.dtype, 0.0)?])
+}
+
+/// The scales of groups of lanes as one matrix row for each row.
+fn scales_by_row(b: &Builder, scales: Value) -> Result<Value, TypeError> {
+    let shape = b.ty(scales).shape;
+    let [rows, groups @ ..] = &shape[..] else { return Ok(scales) };
+    let known = groups.iter().all(|extent| extent.as_const().is_some());
+    if !known || rows.as_const().is_some() {
+        return Err(refuse("combination", "scales that are no matrix"));
+    }
+    b.reshape(scales, vec![rows.clone(), product(groups)])
 }
 
 /// The last axis split into groups.

@@ -103,6 +103,8 @@ pub enum Layout {
     Strided,
     /// One behind the other; the number of lanes is a symbol, or a symbol times the largest group where groups divide it.
     Symbolic,
+    /// One behind the other; those of results are cut out of wider ones.
+    Slices,
     /// As codes with scales, from which rows are made first.
     Codes(Scales),
 }
@@ -117,6 +119,7 @@ impl Layout {
             Layout::Contiguous => "contiguous",
             Layout::Strided => "strided",
             Layout::Symbolic => "symbolic",
+            Layout::Slices => "slices",
             Layout::Codes(Scales::Tensor) => "int8_tensor",
             Layout::Codes(Scales::Token) => "fp8_token",
             Layout::Codes(Scales::Group) => "fp8_group64",

@@ -4,7 +4,7 @@
 //! activation, a gate of two rows, a rotation, softmax) or gives a factor for the row from a prefix of it, a [`Form`] around
 //! it, an optional quantiser, per row or per group of lanes; for contiguous rows, rows cut out of wider ones, rows of a
 //! symbolic length and rows made of codes, three dtypes, lanes that vectors divide and lanes that they do not, and three
-//! numbers of rows beside none. Nothing here names an op: a composite that joins the list joins the matrix. A combination
+//! numbers of rows beside none. Results may be slices of wider tensors, and scales lie in columns, words or tiles. Nothing here names an op: a composite that joins the list joins the matrix. A combination
 //! exists where its graph types.
 //!
 //! Ops and quantisers in their first variants meet in every form, and every two choices of layout, dtype, lanes and rows
@@ -17,6 +17,8 @@
 
 mod build;
 mod form;
+mod scales;
+mod slices;
 
 use std::fmt;
 
@@ -29,6 +31,8 @@ use crate::inputs::Random;
 use crate::{Error, Options, fuse_graph};
 
 pub use form::{Form, Layout, Operands, Scales};
+pub use scales::ScaleLayout;
+
 use form::{Place, Strength};
 
 /// Kernels of a combination that is all work on independent rows.
@@ -40,6 +44,8 @@ const LANES: [i64; 3] = [256, 198, 193];
 const ROWS: [i64; 3] = [1, 3, 257];
 /// Lanes that share a scale, where the row does not.
 const GROUPS: [i64; 2] = [64, 128];
+/// Scales of a row, if they lie in words or tiles that it does not fill.
+const SCALES: i64 = 11;
 /// Lanes of a head.
 const HEAD: i64 = 64;
 /// The name of the row count in every graph.
@@ -60,6 +66,8 @@ pub struct Quantiser {
     pub operands: Operands,
     /// Lanes of a group; `None` is the row.
     pub group: Option<i64>,
+    /// How its scales lie.
+    pub scales: ScaleLayout,
 }
 
 /// One cell of the matrix.
@@ -98,6 +106,7 @@ impl fmt::Display for Combination {
             let group = quantiser.group.map_or(String::new(), |lanes| format!("/{lanes}"));
             steps.push(name(&quantiser.op) + &group);
             steps.extend(quantiser.operands.word());
+            steps.extend(quantiser.scales.word().map(str::to_owned));
         }
         let layout = self.layout.word();
         write!(f, "{} {} {layout} {}x{}", steps.join("."), self.dtype, self.rows, self.lanes)
@@ -135,7 +144,8 @@ fn quantisers() -> Vec<Variant<Option<Quantiser>>> {
                 (true, true) => &GROUPS[..],
             };
             for group in [None].into_iter().chain(groups.iter().copied().map(Some)) {
-                quantisers.push((first, Some(Quantiser { op: op.clone(), operands, group })));
+                let scales = ScaleLayout::Rows;
+                quantisers.push((first, Some(Quantiser { op: op.clone(), operands, group, scales })));
             }
         }
     }
@@ -157,6 +167,9 @@ pub fn combinations() -> Vec<Combination> {
             pair.forms(&mut all);
             if pair.both {
                 pair.operands_and_codes(&mut all);
+            }
+            if op_first {
+                pair.moved_scales(&mut all);
             }
         }
     }
@@ -195,11 +208,37 @@ impl Pair<'_> {
             for operands in self.op.iter().flat_map(build::other_operands) {
                 self.cell(operands, Form::Plain, place, place.odd, all);
             }
+            let to_slices = self.quantiser.as_ref().is_none_or(|q| q.operands != Operands::Tensor);
+            if to_slices {
+                self.cell(Operands::All, Form::Plain, Place { layout: Layout::Slices, ..place }, place.odd, all);
+            }
             for scales in Scales::ALL {
                 // Lanes that groups divide come with every dtype.
                 let lanes = if scales.lanes().is_some() { LANES[0] } else { place.lanes };
                 let place = Place { layout: Layout::Codes(scales), lanes, ..place };
                 self.cell(Operands::All, Form::Plain, place, place.odd, all);
+            }
+        }
+    }
+
+    /// Scales in other layouts than rows, where groups of lanes have one each: of as many groups as words and tiles hold,
+    /// and of others. Words are of exponents, which first variants may not have.
+    fn moved_scales(&self, all: &mut Vec<Combination>) {
+        let Some((quantiser, unit)) = self.quantiser.as_ref().and_then(|q| Some((q, build::lanes_of_scale(q)?))) else {
+            return;
+        };
+        for scales in ScaleLayout::MOVED {
+            let fits = scales.takes(&quantiser.op, build::scale_dtype(&quantiser.op));
+            let wanted = self.both || scales == ScaleLayout::Words;
+            if quantiser.operands != Operands::All || !fits || !wanted {
+                continue;
+            }
+            let moved = Some(Quantiser { scales, ..quantiser.clone() });
+            let pair = Pair { quantiser: &moved, ..*self };
+            for (i, place) in form::places(Strength::One(self.turn)).into_iter().enumerate() {
+                let lanes = if i % 2 == 0 { unit * SCALES } else { LANES[0] };
+                let place = Place { layout: Layout::Contiguous, lanes, ..place };
+                pair.cell(Operands::All, Form::Plain, place, place.odd, all);
             }
         }
     }
@@ -283,6 +322,11 @@ impl Combination {
             symbols
         };
         let cases = [rows(0), rows(self.rows)];
+        if self.layout == Layout::Slices
+            && let Err(why) = self.check_slices(seed)?
+        {
+            return Ok(Err(why));
+        }
         Ok(match diff::graph(&graph, &cases, seed)? {
             Verdict::Differ(difference) => Err(difference.to_string()),
             Verdict::Equal(agreement) => match agreement.fallbacks.first() {

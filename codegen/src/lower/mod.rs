@@ -10,8 +10,11 @@
 mod emit;
 pub mod in_place;
 mod places;
+mod reduce;
 mod source;
 mod space;
+mod spread;
+mod strides;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -26,8 +29,9 @@ use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId, padding};
 use crate::kernel::verify::MAX_LANES;
 use crate::kernel::{DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Segment, Source, Val};
 
-use emit::Emitter;
+use emit::{Access, Emitter};
 pub(crate) use space::Space;
+pub use strides::{Outputs, stride_name};
 pub(crate) use view::View;
 
 /// Why a body has no row program.
@@ -66,16 +70,26 @@ pub trait Orders {
 /// # Errors
 /// Ops or layouts without a row program, outputs over different rows, too many lanes.
 pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, LowerError> {
+    lower_to(name, body, orders, Outputs::Contiguous)
+}
+
+/// As [`lower`], with outputs that may lie in wider memory.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_to(name: &str, body: &Graph, orders: &dyn Orders, outputs: Outputs) -> Result<Kernel, LowerError> {
     let rows = Rows::of(body).map_err(|e| LowerError::new(e.to_string()))?;
     let (body, source) = rows.as_ref().map_or((body, None), |rows| (&rows.body, Some(&rows.source)));
     let axes = axes(body)?;
     let views = View::all(body, &axes)?;
     let space = Space::of(body, &axes, &views)?;
     let mut params = params(body, &axes, &space);
+    let strides = strides::declare(body, &mut params, outputs);
     let combine = source.map(|op| source::declare(op, body, &mut params)).transpose()?.flatten();
+    let access = Access { combine, strides: &strides };
     let mut segments: Vec<Segment> = Vec::new();
     for inner in space.segments() {
-        let mut segment = Emitter::new(body, &axes, &views, &space, &params, orders, combine).segment(inner)?;
+        let mut segment = Emitter::new(body, &axes, &views, &space, &params, orders, access).segment(inner)?;
         if segments.iter().any(|s| s.name == segment.name) {
             segment.name = format!("{}_{}", segment.name, segments.len());
         }

@@ -3,12 +3,10 @@
 //! Which axes are lanes is the region's own analysis; every other axis counts rows. *Outer* rows are common to all outputs; rows that
 //! only some outputs or loads have (heads, groups) are *inner*, one segment for each distinct set of them.
 
-use std::collections::BTreeMap;
-
-use fusewright_fusion::region::{Packs, Stored, lanes};
+use fusewright_fusion::region::{Lanes, Stored};
 use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::dim::{DimFn, product};
-use fusewright_graph::{Dim, Graph, Op, Prim, Value};
+use fusewright_graph::{Dim, Graph, Value};
 
 use super::{LowerError, View};
 use crate::kernel::Shape;
@@ -16,11 +14,7 @@ use crate::kernel::Shape;
 /// The iteration space.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
-    /// Lane axes of each lane space, outermost first.
-    lanes: Vec<Vec<AxisId>>,
-    /// Lane space of each lane axis.
-    space_of: BTreeMap<AxisId, usize>,
-    packs: Packs,
+    lanes: Lanes,
     /// Outer row axes, outermost first.
     outer: Vec<AxisId>,
     /// Inner row axes of each segment, outermost first.
@@ -31,20 +25,16 @@ impl Space {
     /// Divides the axes of a body.
     ///
     /// # Errors
-    /// Lanes that overlap without nesting, or outputs without common rows.
+    /// Outputs without common rows.
     pub fn of(body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<Space, LowerError> {
-        let lanes = lanes(body, axes).map_err(|refusal| LowerError::new(refusal.to_string()))?;
-        let mut space = Space { lanes, packs: Packs::of(body, axes), ..Space::default() };
-        for (i, row) in space.lanes.iter().enumerate() {
-            space.space_of.extend(row.iter().map(|&axis| (axis, i)));
-        }
+        let mut space = Space { lanes: Lanes::of(body, axes), ..Space::default() };
         space.find_rows(body, axes, views)?;
         Ok(space)
     }
 
     /// Whether an axis counts rows.
     pub fn is_row(&self, axis: AxisId) -> bool {
-        !self.space_of.contains_key(&axis)
+        !self.lanes.is_lane(axis)
     }
 
     /// Inner row axes of each segment.
@@ -62,29 +52,23 @@ impl Space {
         product(self.outer.iter().map(|&a| axes.extent(a)))
     }
 
-    /// Shape of a value in its row.
-    ///
-    /// # Errors
-    /// Lanes in another order than those of the row, or of several rows.
-    pub fn shape(&self, axes: &AxisMap, value: Value) -> Result<Shape, String> {
-        let lanes: Vec<AxisId> = axes.flat(value).into_iter().filter(|&a| !self.is_row(a)).collect();
-        let Some(first) = lanes.first() else { return Ok(Shape::Scalar) };
-        let row = self.row_of(*first);
-        let all = product(row.iter().map(|&a| axes.extent(a)));
-        if lanes == row {
-            Ok(Shape::Row(all))
-        } else if row.starts_with(&lanes) {
-            Ok(Shape::Group { lanes: all, size: product(row[lanes.len()..].iter().map(|&a| axes.extent(a))) })
-        } else if self.packs.is_packed_row(row, &lanes) {
-            Ok(Shape::Row(product(lanes.iter().map(|&a| axes.extent(a)))))
-        } else {
-            Err("its lanes are in another order than those of its row".to_owned())
-        }
+    /// Which lanes values hold.
+    pub fn lanes(&self) -> &Lanes {
+        &self.lanes
     }
 
-    /// All lane axes of the row that a lane axis belongs to.
-    pub fn row_of(&self, lane: AxisId) -> &[AxisId] {
-        self.space_of.get(&lane).map_or(&[], |&i| &self.lanes[i])
+    /// Shape of elements over some lanes: a row, a group of the row that they begin, or a row of their own.
+    pub fn shape(&self, axes: &AxisMap, lanes: &[AxisId]) -> Shape {
+        if lanes.is_empty() {
+            return Shape::Scalar;
+        }
+        let count = |lanes: &[AxisId]| product(lanes.iter().map(|&a| axes.extent(a)));
+        match self.lanes.row_of(lanes) {
+            Some(row) if row.len() > lanes.len() => {
+                Shape::Group { lanes: count(row), size: count(&row[lanes.len()..]) }
+            }
+            _ => Shape::Row(count(lanes)),
+        }
     }
 
     fn find_rows(&mut self, body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<(), LowerError> {
@@ -166,9 +150,4 @@ pub(crate) fn linear(symbol: &Dim, walked: &[(Dim, Dim)]) -> Dim {
         index = &index + &(&digit * stride);
     }
     index
-}
-
-/// Whether a node only rearranges its operand.
-pub(crate) fn is_layout(op: &Op) -> bool {
-    matches!(op, Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. }))
 }

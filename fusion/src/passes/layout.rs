@@ -22,6 +22,7 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
         // A rank by itself has nobody to wait for.
         Prim::AllReduce(all) if all.ranks == Some(1) => Some(Form::Value(x)),
         Prim::Reduce { .. } => extreme_of_rows(b, prim, x, &ty)?,
+        Prim::Pack { ways, .. } => packed_first(b, prim, i64::from(*ways), x)?,
         _ => None,
     })
 }
@@ -48,6 +49,18 @@ fn is_largest_magnitude(b: &Builder, x: Value) -> bool {
     let shape = b.ty(of[0]).shape;
     let filled = axes.iter().all(|&axis| shape[axis].as_const().is_some_and(|n| n > 0));
     filled && matches!(b.definition(of[0]), Some((Op::Prim(Prim::Map(ScalarFn::Abs)), _)))
+}
+
+/// Words of what a permutation moved and a reshape flattened, packed before the reshape: the kernel that packs then
+/// stores them where they go, and the reshape is a view.
+fn packed_first(b: &Builder, prim: &Prim, ways: i64, x: Value) -> Result<Option<Form>, TypeError> {
+    let Some((Op::Prim(Prim::Reshape { shape }), moved)) = b.definition(x) else { return Ok(None) };
+    let Some((Op::Prim(Prim::Permute { .. }), _)) = b.definition(moved[0]) else { return Ok(None) };
+    let words = |extents: &[Dim]| extents.last().and_then(|last| last.exact_div(&Dim::constant(ways)));
+    let (Some(last), Some(_)) = (words(&shape), words(&b.ty(moved[0]).shape)) else { return Ok(None) };
+    let packed = b.prim(prim.clone(), &moved)?;
+    let flat = shape[..shape.len() - 1].iter().cloned().chain([last]).collect();
+    Ok(Some(Form::prim(Prim::Reshape { shape: flat }, vec![packed])))
 }
 
 fn is_one(extent: &Dim) -> bool {

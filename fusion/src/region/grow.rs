@@ -9,20 +9,21 @@ use super::copies::most_copies;
 use super::free::Flow;
 use super::lone::lone;
 use super::order::steps;
-use super::outline::Outline;
+use super::outline::{Behind, Outline};
 use super::overwrite;
 use super::source::sources;
 use super::verdicts::Verdicts;
-use super::{End, FusedRegion, Kind, Limits, Partition, Refusal, RegionSource, Space, Unfused, expand, row_program};
+use super::{
+    End, FusedRegion, Kind, Limits, Nesting, Partition, Refusal, RegionSource, Space, Unfused, expand, row_program,
+};
 
 /// Divides a graph into regions and single nodes.
 pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
     let flow = Flow::of(graph);
     let mut growth = Growth::seed(&flow, limits);
-    growth.merge_neighbours();
-    if growth.merge_siblings() {
-        growth.merge_neighbours();
-    }
+    growth.merge_all();
+    growth.loosen();
+    growth.merge_all();
     growth.finish()
 }
 
@@ -44,6 +45,7 @@ struct Growth<'a, 'g> {
     /// Pairs of regions whose union was no row program, with how many nodes each had: regions only grow.
     parted: BTreeMap<(usize, usize), ([usize; 2], Refusal)>,
     verdicts: Verdicts,
+    nesting: Nesting,
 }
 
 impl<'a, 'g> Growth<'a, 'g> {
@@ -67,20 +69,44 @@ impl<'a, 'g> Growth<'a, 'g> {
             apart: BTreeMap::new(),
             parted: BTreeMap::new(),
             verdicts: Verdicts::default(),
+            nesting: Nesting::Strict,
         };
-        for id in graph.node_ids() {
+        growth.plant(graph.node_ids());
+        growth
+    }
+
+    /// Makes each node a region of its own that can be one.
+    fn plant(&mut self, nodes: impl Iterator<Item = NodeId>) {
+        for id in nodes {
             let alone = BTreeSet::from([id]);
-            match growth.admits(id).and_then(|()| growth.fits(&alone, false)) {
+            match self.admits(id).and_then(|()| self.fits(&alone, false)) {
                 Ok(()) => {
-                    growth.region[id.0 as usize] = Some(growth.members.len());
-                    growth.members.push(alone);
+                    self.refused.remove(&id);
+                    self.region[id.0 as usize] = Some(self.members.len());
+                    self.members.push(alone);
                 }
                 Err(refusal) => {
-                    growth.refused.insert(id, refusal);
+                    self.refused.insert(id, refusal);
                 }
             }
         }
-        growth
+    }
+
+    fn merge_all(&mut self) {
+        self.merge_neighbours();
+        if self.merge_siblings() {
+            self.merge_neighbours();
+        }
+    }
+
+    /// What was refused for how lanes lie is tried again with lanes that nest in any way. Regions that nest strictly come
+    /// first: their heads are rows, which more can join.
+    fn loosen(&mut self) {
+        self.nesting = Nesting::Loose;
+        self.verdicts.forget(Refusal::is_of_lanes);
+        self.parted.retain(|_, (_, refusal)| !refusal.is_of_lanes());
+        let refused: Vec<NodeId> = self.refused.iter().filter(|(_, r)| r.is_of_lanes()).map(|(&id, _)| id).collect();
+        self.plant(refused.into_iter());
     }
 
     /// Whether a node can be part of a row program at all.
@@ -126,7 +152,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             if most_copies(&body, copies) > copies {
                 return Err(Refusal::TooLarge);
             }
-            row_program(&body, segments).map(|_| ())
+            row_program(&body, segments, self.nesting).map(|_| ())
         })
     }
 
@@ -237,7 +263,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         let found = || -> Option<bool> {
             let outline = Outline::of(self.flow, members, None).ok()?;
             let body = expand(&outline.body).ok()?;
-            let body = row_program(&body, segments).ok()?.unwrap_or(body);
+            let body = row_program(&body, segments, self.nesting).ok()?.unwrap_or(body);
             let space = Space::find(&body, segments).ok()?;
             let input = body.inputs().get(outline.inputs.iter().position(|&input| input == value)?)?;
             Some(space.axes.flat(input.value).iter().any(|axis| space.rows.contains(axis)))
@@ -341,19 +367,20 @@ impl<'a, 'g> Growth<'a, 'g> {
         segments: bool,
     ) -> Result<FusedRegion, Refusal> {
         let malformed = |_| Refusal::Reshape;
-        let mut fused = Some(fused);
-        let mut outline = Outline::of(self.flow, set, fused).map_err(malformed)?;
-        if self.legal(&outline, segments).is_err() {
-            fused = None;
-            outline = Outline::of(self.flow, set, fused).map_err(malformed)?;
+        let mut behind = Some(Behind { fused, most: usize::MAX });
+        let mut outline = Outline::of(self.flow, set, behind).map_err(malformed)?;
+        while outline.behind > 0 && self.legal(&outline, segments).is_err() {
+            let most = outline.behind - 1;
+            behind = (most > 0).then_some(Behind { fused, most });
+            outline = Outline::of(self.flow, set, behind).map_err(malformed)?;
         }
         let source = self.source(set, &outline, segments);
         let mut members = set.clone();
         if let Some(RegionSource { node, refusal: None, .. }) = source {
-            outline = Outline::with_source(self.flow, set, node, fused).map_err(malformed)?;
+            outline = Outline::with_source(self.flow, set, node, behind).map_err(malformed)?;
             members.insert(node);
         }
-        let Outline { body, nodes, inputs, outputs } = outline;
+        let Outline { body, nodes, inputs, outputs, .. } = outline;
         let ends = self.ends(&members);
         let name = Kind::Row.name().to_owned();
         Ok(FusedRegion { name, kind: Kind::Row, nodes, inputs, outputs, body, segments, source, ends })

@@ -68,7 +68,7 @@ fn alone(
     let with_free = Outline::onto(flow, &members, stored).ok();
     let fits = |o: &Outline| joining.is_some() || expand(&o.body).is_ok_and(|body| Space::of(&body).is_ok());
     let outline = with_free.filter(fits).or_else(|| Outline::bare(flow, id).ok())?;
-    let Outline { body, nodes, inputs, outputs } = outline;
+    let Outline { body, nodes, inputs, outputs, .. } = outline;
     let name = flow.graph.node(id).op.name().to_owned();
     let read = !outputs.is_empty();
     read.then_some(FusedRegion {

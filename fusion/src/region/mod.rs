@@ -10,6 +10,7 @@ mod copies;
 mod free;
 mod grow;
 mod hoist;
+mod lanes;
 mod lone;
 mod order;
 mod outline;
@@ -25,10 +26,11 @@ mod verdicts;
 use fusewright_graph::{Graph, NodeId, TypeError, Value};
 
 pub use grow::{is_constant, is_layout, partition};
+pub use lanes::{Lanes, Spread, spread};
 pub use lone::needs_no_kernel;
 pub use refusal::Refusal;
 pub use source::{RegionSource, Rows, SourceKind};
-pub use space::{Packs, Space, lanes};
+pub use space::{Nesting, Space};
 pub use stored::{Scattered, Stored};
 
 use crate::passes;
@@ -111,7 +113,7 @@ impl FusedRegion {
     pub fn expand_body(&self) -> Result<Graph, TypeError> {
         let body = expand(&self.body)?;
         Ok(match self.kind {
-            Kind::Row => row_program(&body, self.segments).ok().flatten().unwrap_or(body),
+            Kind::Row => row_program(&body, self.segments, Nesting::Loose).ok().flatten().unwrap_or(body),
             Kind::Op => body,
         })
     }
@@ -134,12 +136,20 @@ pub(crate) fn expand(body: &Graph) -> Result<Graph, TypeError> {
     Ok(passes::dce(&merged).0)
 }
 
-/// Whether a body of primitives is a row program: as it is (`None`), or with layout hoisted above functions.
-pub(crate) fn row_program(body: &Graph, segments: bool) -> Result<Option<Graph>, Refusal> {
-    let Err(refusal) = Space::find(body, segments) else { return Ok(None) };
-    let other = hoist::hoisted(body).ok_or(refusal)?;
-    Space::find(&other, segments).map_err(|_| refusal)?;
-    Ok(Some(other))
+/// Whether a body of primitives is a row program: as it is (`None`), or with layout hoisted above functions. Lanes nest
+/// strictly where they can: heads are rows then.
+pub(crate) fn row_program(body: &Graph, segments: bool, nesting: Nesting) -> Result<Option<Graph>, Refusal> {
+    let mut hoisted = None;
+    let mut program = |nesting| -> Result<Option<Graph>, Refusal> {
+        let Err(refusal) = Space::nested(body, segments, nesting) else { return Ok(None) };
+        let other = hoisted.get_or_insert_with(|| hoist::hoisted(body)).clone().ok_or(refusal)?;
+        Space::nested(&other, segments, nesting).map_err(|_| refusal)?;
+        Ok(Some(other))
+    };
+    match program(Nesting::Strict) {
+        Err(refusal) if nesting == Nesting::Loose && refusal.is_of_lanes() => program(Nesting::Loose),
+        found => found,
+    }
 }
 
 /// A node that is in no region.

@@ -12,17 +12,24 @@ pub(super) struct Outline {
     pub nodes: Vec<NodeId>,
     pub inputs: Vec<Value>,
     pub outputs: Vec<Value>,
+    /// The most layout ops behind one result.
+    pub behind: usize,
+}
+
+/// Which layout ops behind the results of a region are part of it.
+#[derive(Clone, Copy)]
+pub(super) struct Behind<'a> {
+    /// The nodes of all regions.
+    pub fused: &'a BTreeSet<NodeId>,
+    /// How many, behind one result, at most.
+    pub most: usize,
 }
 
 impl Outline {
-    /// Outlines computing nodes with the free ones they read. Given the nodes of all regions as `fused`, layout ops
-    /// through which alone a value is read by single nodes are part of it, so that the value is stored as it is read.
-    pub fn of(
-        flow: &Flow<'_>,
-        members: &BTreeSet<NodeId>,
-        fused: Option<&BTreeSet<NodeId>>,
-    ) -> Result<Outline, TypeError> {
-        Outline::over(flow, members, &BTreeSet::new(), fused)
+    /// Outlines computing nodes with the free ones they read. Layout ops through which alone a value is read by single
+    /// nodes are part of it, as many as are wanted, so that the value is stored as it is read.
+    pub fn of(flow: &Flow<'_>, members: &BTreeSet<NodeId>, behind: Option<Behind<'_>>) -> Result<Outline, TypeError> {
+        Outline::over(flow, members, &BTreeSet::new(), behind)
     }
 
     /// As [`Outline::of`], with the source of their rows, whose operands are inputs whatever computes them.
@@ -30,21 +37,22 @@ impl Outline {
         flow: &Flow<'_>,
         members: &BTreeSet<NodeId>,
         source: NodeId,
-        fused: Option<&BTreeSet<NodeId>>,
+        behind: Option<Behind<'_>>,
     ) -> Result<Outline, TypeError> {
         let all: BTreeSet<NodeId> = members.iter().copied().chain([source]).collect();
-        Outline::over(flow, &all, &flow.graph.node(source).operands.iter().copied().collect(), fused)
+        Outline::over(flow, &all, &flow.graph.node(source).operands.iter().copied().collect(), behind)
     }
 
     fn over(
         flow: &Flow<'_>,
         members: &BTreeSet<NodeId>,
         given: &BTreeSet<Value>,
-        fused: Option<&BTreeSet<NodeId>>,
+        behind: Option<Behind<'_>>,
     ) -> Result<Outline, TypeError> {
         let given = given.iter().copied().chain(flow.restored_outside(members)).collect();
         let mut nodes = with_free_operands(flow, members, &given);
         let mut outputs = Vec::new();
+        let mut longest = 0;
         for &id in members {
             for &result in &flow.graph.node(id).results {
                 if !flow.leaves(result, members) {
@@ -53,14 +61,19 @@ impl Outline {
                 let restoring = flow.restoring(id);
                 let mut value = restoring.last().map_or(result, |&last| flow.graph.node(last).results[0]);
                 nodes.extend(restoring);
-                while let Some(next) = fused.and_then(|fused| layout_after(flow, value, members, fused)) {
+                let mut taken = 0;
+                while let Some(Behind { fused, .. }) = behind.filter(|behind| taken < behind.most)
+                    && let Some(next) = layout_after(flow, value, members, fused)
+                {
                     nodes.insert(next);
                     value = flow.graph.node(next).results[0];
+                    taken += 1;
                 }
+                longest = longest.max(taken);
                 outputs.push(value);
             }
         }
-        build(flow, nodes.into_iter().collect(), outputs)
+        Ok(Outline { behind: longest, ..build(flow, nodes.into_iter().collect(), outputs)? })
     }
 
     /// Outlines nodes with the free ones they read, down to the values that are given.
@@ -141,7 +154,7 @@ fn build(flow: &Flow<'_>, nodes: Vec<NodeId>, outputs: Vec<Value>) -> Result<Out
     for output in &outputs {
         b.output(map[output]);
     }
-    Ok(Outline { body: b.finish(), nodes, inputs, outputs })
+    Ok(Outline { body: b.finish(), nodes, inputs, outputs, behind: 0 })
 }
 
 /// Whether an input of a region is fixed with the model, which a buffer that the graph updates is not; its bytes stay

@@ -15,7 +15,7 @@ pub enum Refusal {
     Opaque,
     /// Writes at places that an index tensor chooses, into what is computed or read beside, or is laid out otherwise.
     Scatter,
-    /// Selects the largest elements of a part of a row, or a number of them that is not known.
+    /// Selects many of the largest elements of a part of a row, or a number of them that is not known.
     TopK,
     /// Only moves or repeats elements; free as a view, or left to its consumer.
     LayoutOnly,
@@ -23,17 +23,15 @@ pub enum Refusal {
     Constant,
     /// Nothing reads its results.
     Dead,
-    /// Reduces over axes that are not the innermost of its operand.
+    /// Reduces over axes that are neither the innermost nor the outermost lanes of its operand.
     ReductionAxis,
     /// Reduces over the rows of the tensor, so that no row is independent of another.
     WholeTensor,
     /// A reshape or broadcast whose extents do not factor into common axes.
     Reshape,
-    /// Reductions and cuts that run over lanes which overlap without nesting.
-    LaneOverlap,
-    /// A computed value holds its lanes in another order than the row.
+    /// A computed value is read with its lanes in another order, or among lanes that it is repeated over.
     LaneOrder,
-    /// A slice or concatenation of computed values that is not of whole rows of lanes.
+    /// A slice or concatenation of computed values along some of their lanes only.
     LaneCut,
     /// One axis occurs twice in a value.
     Diagonal,
@@ -67,7 +65,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason, in declaration order.
-    pub const ALL: [Refusal; 29] = [
+    pub const ALL: [Refusal; 28] = [
         Refusal::MatMul,
         Refusal::Attention,
         Refusal::Collective,
@@ -80,7 +78,6 @@ impl Refusal {
         Refusal::ReductionAxis,
         Refusal::WholeTensor,
         Refusal::Reshape,
-        Refusal::LaneOverlap,
         Refusal::LaneOrder,
         Refusal::LaneCut,
         Refusal::Diagonal,
@@ -99,6 +96,11 @@ impl Refusal {
         Refusal::SourceTaken,
     ];
 
+    /// Whether it says that lanes do not lie to each other as they must.
+    pub const fn is_of_lanes(self) -> bool {
+        matches!(self, Refusal::LaneOrder | Refusal::LaneCut | Refusal::TopK | Refusal::ReductionAxis)
+    }
+
     /// Short name, for reports and switches.
     pub const fn name(self) -> &'static str {
         match self {
@@ -114,7 +116,6 @@ impl Refusal {
             Refusal::ReductionAxis => "reduction_axis",
             Refusal::WholeTensor => "whole_tensor",
             Refusal::Reshape => "reshape",
-            Refusal::LaneOverlap => "lane_overlap",
             Refusal::LaneOrder => "lane_order",
             Refusal::LaneCut => "lane_cut",
             Refusal::Diagonal => "diagonal",
@@ -143,7 +144,7 @@ impl Refusal {
             Refusal::Opaque => "an op of the host framework is not taken apart",
             Refusal::Scatter => "it writes at chosen places into what is computed, read beside or laid out otherwise",
             Refusal::TopK => {
-                "it selects the largest elements of a part of a row, or a number of them that is not known"
+                "it selects many of the largest elements of a part of a row, or a number of them that is not known"
             }
             Refusal::LayoutOnly => "layout only: free as a view, or left to its consumer",
             Refusal::Constant => "a constant, of which every consumer has its own",
@@ -151,9 +152,10 @@ impl Refusal {
             Refusal::ReductionAxis => "it reduces over axes that are not the innermost of its operand",
             Refusal::WholeTensor => "it reduces over the rows, so that no row is independent of another",
             Refusal::Reshape => "the extents of a reshape or broadcast do not factor into common axes",
-            Refusal::LaneOverlap => "reductions or cuts run over lanes that overlap without nesting",
-            Refusal::LaneOrder => "a computed value holds its lanes in another order than the row",
-            Refusal::LaneCut => "it cuts or joins computed values that are not whole rows of lanes",
+            Refusal::LaneOrder => {
+                "a computed value is read with its lanes in another order, or repeated inside of them"
+            }
+            Refusal::LaneCut => "it cuts or joins computed values along some of their lanes only",
             Refusal::Diagonal => "one axis occurs twice in a value",
             Refusal::NoCommonRows => "the outputs have no row in common",
             Refusal::InnerRows => "the outputs run over different inner rows",

@@ -5,11 +5,14 @@
 //! outputs run over the same rows, no row depends on another, and every computed value holds its lanes in one order.
 //! Where that fails for a body that pads, its padded rows are tried as rows of which some values have fewer.
 
-use fusewright_graph::axes::{AxisId, AxisMap};
-use fusewright_graph::{Graph, Op, Prim, Value, padding};
+use std::collections::BTreeSet;
 
+use fusewright_graph::axes::{AxisId, AxisMap};
+use fusewright_graph::{Graph, Node, NodeId, Op, Prim, Value, padding};
+
+use super::lanes::{count, selects_few};
 use super::stored::check_scatters;
-use super::{Refusal, Stored};
+use super::{Lanes, Refusal, Stored};
 
 /// Rows and lanes of a body.
 #[derive(Clone, Debug)]
@@ -18,33 +21,17 @@ pub struct Space {
     pub axes: AxisMap,
     /// Row axes in the order of the first output.
     pub rows: Vec<AxisId>,
-    /// Lane axes of each lane space, outermost first; a space that is part of another is not listed.
-    pub lanes: Vec<Vec<AxisId>>,
-    packs: Packs,
+    /// The other axes.
+    pub lanes: Lanes,
 }
 
-/// What packing made of lanes: the axes that it joined, and the axes of the packed ones.
-///
-/// Packing the last lanes of a longer row packs all of that row, so that its leading axes and the packed ones are lanes
-/// of one value.
-#[derive(Clone, Debug, Default)]
-pub struct Packs(Vec<(Vec<AxisId>, Vec<AxisId>)>);
-
-impl Packs {
-    /// The packings of a body.
-    pub fn of(body: &Graph, axes: &AxisMap) -> Packs {
-        let packs = axes.derived().iter().filter(|cut| matches!(body.node(cut.node).op, Op::Prim(Prim::Pack { .. })));
-        Packs(packs.map(|cut| (axes.resolve(&cut.from.concat()), axes.resolve(&[cut.axis]))).collect())
-    }
-
-    /// Whether lanes are those of a row of several axes, the last of which were packed.
-    pub fn is_packed_row(&self, row: &[AxisId], lanes: &[AxisId]) -> bool {
-        self.0.iter().any(|(from, to)| {
-            lanes
-                .strip_suffix(&to[..])
-                .is_some_and(|kept| !kept.is_empty() && row.strip_prefix(kept) == Some(&from[..]))
-        })
-    }
+/// How the lanes of values may lie to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Nesting {
+    /// Every computed value holds the leading lanes of one row, and rows share no lanes.
+    Strict,
+    /// Values may be rows of their own beside others that hold the same lanes.
+    Loose,
 }
 
 impl Space {
@@ -61,78 +48,107 @@ impl Space {
     /// # Errors
     /// Why the body is no row program.
     pub fn find(body: &Graph, segments: bool) -> Result<Space, Refusal> {
-        let plain = AxisMap::of(body).map_err(|_| Refusal::Reshape).and_then(|axes| Space::over(body, axes, segments));
+        Space::nested(body, segments, Nesting::Loose)
+    }
+
+    /// As [`Space::find`], of lanes that lie to each other as is said.
+    ///
+    /// # Errors
+    /// Why the body is no such row program.
+    pub fn nested(body: &Graph, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
+        let plain =
+            AxisMap::of(body).map_err(|_| Refusal::Reshape).and_then(|axes| Space::over(body, axes, segments, nesting));
         match plain {
             Err(refusal) if padding::pads(body) => {
-                let axes = AxisMap::with_padded_rows(body).map_err(|_| refusal)?;
-                Space::over(body, axes, segments).map_err(|_| refusal)
+                let axes = with_padded_rows(body).ok_or(refusal)?;
+                Space::over(body, axes, segments, nesting).map_err(|_| refusal)
             }
             other => other,
         }
     }
 
-    fn over(body: &Graph, axes: AxisMap, segments: bool) -> Result<Space, Refusal> {
-        let views = views(body);
-        let lanes = find_lanes(body, &axes, &views)?;
-        let packs = Packs::of(body, &axes);
-        let mut space = Space { axes, rows: Vec::new(), lanes, packs };
+    fn over(body: &Graph, axes: AxisMap, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
+        let lanes = Lanes::of(body, &axes);
+        let mut space = Space { axes, rows: Vec::new(), lanes };
         space.check_selected(body)?;
-        space.check_values(body, &views)?;
+        space.check_diagonals(body)?;
+        if nesting == Nesting::Strict {
+            space.check_nested(body)?;
+        }
         space.rows = space.common_rows(body, segments)?;
-        space.check_nodes(body, &views)?;
+        space.check_nodes(body)?;
+        for output in body.outputs() {
+            let stored = Stored::of(body, output.value).value;
+            space.check_reaches(stored, &space.lanes_of(stored))?;
+        }
         check_scatters(body, &space.axes)?;
         Ok(space)
     }
 
     /// Whether an axis is a lane.
     pub fn is_lane(&self, axis: AxisId) -> bool {
-        self.row_of(axis).is_some()
-    }
-
-    fn row_of(&self, axis: AxisId) -> Option<&[AxisId]> {
-        self.lanes.iter().find(|row| row.contains(&axis)).map(Vec::as_slice)
+        self.lanes.is_lane(axis)
     }
 
     /// The lane axes of a value.
     fn lanes_of(&self, value: Value) -> Vec<AxisId> {
-        self.axes.flat(value).into_iter().filter(|&a| self.is_lane(a)).collect()
+        self.lanes.of_value(&self.axes, value)
     }
 
-    /// Whether a value is a packed row: of such a one only whole rows are computed with.
-    fn is_packed_row(&self, value: Value) -> bool {
-        let lanes = self.lanes_of(value);
-        lanes.first().and_then(|&a| self.row_of(a)).is_some_and(|row| self.packs.is_packed_row(row, &lanes))
-    }
-
-    /// A top-k runs over all lanes of a row, and selects a known number of them.
+    /// A top-k runs over all lanes of a row, or finds a few of each group of them; how many is known.
     fn check_selected(&self, body: &Graph) -> Result<(), Refusal> {
         for (id, over) in self.axes.reduced() {
             let node = body.node(id);
             let Op::Prim(Prim::TopK { k }) = &node.op else { continue };
-            let lanes = self.axes.flat(node.operands[0]).into_iter().filter(|&a| self.is_lane(a));
-            if !lanes.eq(over) || k.as_const().is_none() {
+            let lanes = self.lanes_of(node.operands[0]);
+            let whole = over.is_empty() || lanes == over;
+            let fits = whole || (lanes.ends_with(&over) && selects_few(k));
+            if !fits || k.as_const().is_none() {
                 return Err(Refusal::TopK);
             }
         }
         Ok(())
     }
 
-    /// Every value holds an axis once, and computed values hold their lanes in the order of the row.
-    fn check_values(&self, body: &Graph, views: &[bool]) -> Result<(), Refusal> {
+    /// Every value holds an axis once.
+    fn check_diagonals(&self, body: &Graph) -> Result<(), Refusal> {
+        let twice = |value: u32| {
+            let flat = self.axes.flat(Value(value));
+            (1..flat.len()).any(|i| flat[..i].contains(&flat[i]))
+        };
+        if (0..body.value_count() as u32).any(twice) { Err(Refusal::Diagonal) } else { Ok(()) }
+    }
+
+    /// Lanes are those of one row, from its first on, and what runs over lanes of a row or cuts them takes them all.
+    fn check_nested(&self, body: &Graph) -> Result<(), Refusal> {
+        let rows = self.lanes.rows();
+        let shared = |i: usize| rows[..i].iter().any(|row| row.iter().any(|a| rows[i].contains(a)));
+        if (0..rows.len()).any(shared) {
+            return Err(Refusal::LaneOrder);
+        }
         for value in (0..body.value_count() as u32).map(Value) {
-            let flat = self.axes.flat(value);
-            if (1..flat.len()).any(|i| flat[..i].contains(&flat[i])) {
-                return Err(Refusal::Diagonal);
-            }
             let lanes = self.lanes_of(value);
-            let Some(row) = lanes.first().and_then(|&a| self.row_of(a)) else { continue };
-            let fits =
-                if views[value.0 as usize] { lanes.iter().all(|a| row.contains(a)) } else { row.starts_with(&lanes) };
-            if !fits && !self.packs.is_packed_row(row, &lanes) {
+            let Some(row) = lanes.first().and_then(|first| rows.iter().find(|row| row.contains(first))) else {
+                continue;
+            };
+            let inside = || self.lanes.is_view(value) && lanes.iter().all(|a| row.contains(a));
+            if !row.starts_with(&lanes) && !inside() {
                 return Err(Refusal::LaneOrder);
             }
         }
+        for (id, over) in self.axes.reduced().filter(|(_, over)| !over.is_empty()) {
+            let lanes = self.lanes_of(body.node(id).operands[0]);
+            match &body.node(id).op {
+                Op::Prim(Prim::TopK { .. }) if lanes != over => return Err(Refusal::TopK),
+                Op::Prim(Prim::Reduce { .. }) if !lanes.ends_with(&over) => return Err(Refusal::ReductionAxis),
+                _ => {}
+            }
+        }
         Ok(())
+    }
+
+    fn check_reaches(&self, value: Value, to: &[AxisId]) -> Result<(), Refusal> {
+        if self.lanes.reaches(&self.axes, value, to) { Ok(()) } else { Err(Refusal::LaneOrder) }
     }
 
     /// The rows that every output runs over.
@@ -154,24 +170,22 @@ impl Space {
         }
     }
 
-    fn check_nodes(&self, body: &Graph, views: &[bool]) -> Result<(), Refusal> {
-        let reduced: Vec<_> = self.axes.reduced().collect();
+    fn check_nodes(&self, body: &Graph) -> Result<(), Refusal> {
         for id in body.node_ids() {
             let node = body.node(id);
             let Op::Prim(prim) = &node.op else { continue };
+            if let Prim::Gather { .. } = prim {
+                self.check_gather(node)?;
+            }
+            if node.results.iter().all(|&r| self.lanes.is_view(r)) {
+                continue;
+            }
             match prim {
                 Prim::Reduce { .. } | Prim::ArgReduce { .. } | Prim::TopK { .. } => {
-                    let over = reduced.iter().find(|(at, _)| *at == id).map_or(&[][..], |(_, over)| over);
-                    self.check_reduced(node.operands[0], over)?;
-                    self.check_single_row(node.operands[0], over)?;
-                }
-                Prim::Gather { .. } => {
-                    if !views[node.operands[0].0 as usize] {
-                        return Err(Refusal::GatherComputed);
-                    }
-                    if self.axes.flat(node.operands[1]).iter().any(|&a| self.is_lane(a)) {
-                        return Err(Refusal::GatherLanes);
-                    }
+                    let over = self.axes.reduced().find(|(at, _)| *at == id).map(|(_, over)| over).unwrap_or_default();
+                    let writes_out = matches!(prim, Prim::Reduce { .. });
+                    self.check_reduced(node.operands[0], &over, writes_out)?;
+                    self.check_single_row(node.operands[0], &over)?;
                 }
                 Prim::Scatter { axis } => {
                     let chosen = self.axes.dims(node.operands[0]).swap_remove(*axis);
@@ -184,22 +198,25 @@ impl Space {
                     let rows = |a: &AxisId| !self.is_lane(*a);
                     self.axes.dims(node.results[0])[*axis].iter().all(rows).then_some(()).ok_or(Refusal::LaneCut)?;
                 }
-                Prim::Slice { axis, .. } | Prim::Cat { axis } if !views[node.results[0].0 as usize] => {
-                    let dim = |v: &Value| self.axes.dims(*v).swap_remove(*axis);
-                    let whole = |v: &Value| self.lanes.contains(&dim(v));
-                    // A stack joins along a new dim.
-                    let cat = matches!(prim, Prim::Cat { .. });
-                    let stacks = cat && node.operands.iter().all(|v| dim(v).is_empty());
-                    if !stacks && !node.operands.iter().chain(&node.results).all(whole) {
-                        return Err(Refusal::LaneCut);
+                Prim::Slice { axis, .. } | Prim::Cat { axis } => self.check_cut(node, *axis)?,
+                Prim::Pack { .. } => {
+                    let lanes = self.lanes_of(node.operands[0]);
+                    self.check_reaches(node.operands[0], &lanes)?;
+                }
+                Prim::Iota { axis, .. } => {
+                    let counted = self.axes.dims(node.results[0]).swap_remove(*axis);
+                    let lanes = counted.iter().filter(|&&a| self.is_lane(a)).count();
+                    [0, counted.len()].contains(&lanes).then_some(()).ok_or(Refusal::LaneOrder)?;
+                }
+                Prim::Map(_) => {
+                    for &operand in &node.operands {
+                        self.check_reaches(operand, self.lanes.held(node.results[0]))?;
                     }
                 }
-                Prim::Map(_) if self.is_packed_row(node.results[0]) => {
-                    let whole = self.lanes_of(node.results[0]);
-                    let fits = |v: &Value| [&whole[..], &[]].contains(&&self.lanes_of(*v)[..]);
-                    if !node.operands.iter().all(fits) {
-                        return Err(Refusal::LaneOrder);
-                    }
+                Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => {
+                    let held = self.lanes.held(node.results[0]);
+                    let lanes = self.lanes_of(node.results[0]).into_iter().filter(|a| held.contains(a));
+                    lanes.eq(held.iter().copied()).then_some(()).ok_or(Refusal::LaneOrder)?;
                 }
                 _ => {}
             }
@@ -207,16 +224,43 @@ impl Space {
         Ok(())
     }
 
-    /// Reductions run over the last lanes of their operand. Rows may be behind these, if it is known how many lanes
-    /// there are: what has a symbolic extent counts the rows of the whole tensor.
-    fn check_reduced(&self, operand: Value, over: &[AxisId]) -> Result<(), Refusal> {
-        if self.is_packed_row(operand) {
-            return Err(Refusal::LaneOrder);
+    fn check_gather(&self, node: &Node) -> Result<(), Refusal> {
+        if !self.lanes.is_view(node.operands[0]) {
+            return Err(Refusal::GatherComputed);
+        }
+        if self.axes.flat(node.operands[1]).iter().any(|&a| self.is_lane(a)) {
+            return Err(Refusal::GatherLanes);
+        }
+        Ok(())
+    }
+
+    /// Slices and concatenations change all lanes of a value.
+    fn check_cut(&self, node: &Node, axis: usize) -> Result<(), Refusal> {
+        let dim = |v: Value| self.axes.dims(v).swap_remove(axis);
+        // A stack joins along a new dim.
+        let cat = matches!(node.op, Op::Prim(Prim::Cat { .. }));
+        let stacks = cat && node.operands.iter().all(|&v| dim(v).is_empty());
+        let whole = |&v: &Value| (cat || !dim(v).is_empty()) && dim(v) == self.lanes_of(v);
+        if !stacks && !node.operands.iter().chain(&node.results).all(whole) {
+            return Err(Refusal::LaneCut);
+        }
+        node.operands.iter().try_for_each(|&v| self.check_reaches(v, &self.lanes_of(v)))
+    }
+
+    /// Reductions run over the last lanes of their operand, or over the first if these are few. Rows may be behind them,
+    /// if it is known how many lanes there are: what has a symbolic extent counts the rows of the whole tensor.
+    fn check_reduced(&self, operand: Value, over: &[AxisId], writes_out: bool) -> Result<(), Refusal> {
+        if over.is_empty() {
+            return Ok(());
         }
         let flat = self.axes.flat(operand);
         let known = over.iter().all(|&a| self.axes.extent(a).as_const().is_some());
-        let lanes: Vec<AxisId> = flat.iter().copied().filter(|&a| self.is_lane(a)).collect();
-        if flat.ends_with(over) || (known && lanes.ends_with(over)) { Ok(()) } else { Err(Refusal::ReductionAxis) }
+        let lanes = self.lanes_of(operand);
+        let first = || writes_out && lanes.starts_with(over) && count(&self.axes, over).is_some();
+        if !(flat.ends_with(over) || (known && lanes.ends_with(over)) || first()) {
+            return Err(Refusal::ReductionAxis);
+        }
+        self.check_reaches(operand, &lanes)
     }
 
     /// A body without rows reduces one axis of known extent at a time; anything else is a reduction of a tensor.
@@ -231,115 +275,26 @@ impl Space {
     }
 }
 
-/// For each value, whether it is an index map of an input.
-fn views(body: &Graph) -> Vec<bool> {
-    let mut views = vec![false; body.value_count()];
-    for input in body.inputs() {
-        views[input.value.0 as usize] = true;
-    }
-    for node in body.nodes() {
-        let layout = matches!(
-            &node.op,
-            Op::Prim(
-                Prim::Reshape { .. }
-                    | Prim::Permute { .. }
-                    | Prim::Expand { .. }
-                    | Prim::Slice { .. }
-                    | Prim::Gather { .. }
-            )
-        );
-        if layout && views[node.operands[0].0 as usize] {
-            views[node.results[0].0 as usize] = true;
-        }
-    }
-    views
-}
-
-/// The lane axes of a body of primitives: each row of lanes once, outermost axis first.
-///
-/// # Errors
-/// Lanes that overlap without nesting.
-pub fn lanes(body: &Graph, axes: &AxisMap) -> Result<Vec<Vec<AxisId>>, Refusal> {
-    find_lanes(body, axes, &views(body))
-}
-
-fn find_lanes(body: &Graph, axes: &AxisMap, views: &[bool]) -> Result<Vec<Vec<AxisId>>, Refusal> {
-    let mut runs: Vec<Vec<AxisId>> = axes.reduced().map(|(_, over)| over).collect();
-    // What a top-k selects is a row of its own.
-    let selected = body.nodes().iter().filter(|node| matches!(node.op, Op::Prim(Prim::TopK { .. })));
-    runs.extend(selected.filter_map(|node| axes.dims(node.results[0]).pop()));
-    for cut in axes.derived() {
-        if !views[body.node(cut.node).results[0].0 as usize] {
-            runs.push(axes.resolve(&[cut.axis]));
-            runs.extend(cut.from.iter().map(|from| axes.resolve(from)));
-        }
-    }
-    runs.retain(|run| !run.is_empty());
-    if runs.is_empty() {
-        runs.push(innermost_dim(body, axes));
-        runs.retain(|run| !run.is_empty());
-    }
-    // Longest first, so that a shorter run is found inside the one that holds it.
-    runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
-    let mut lanes: Vec<Vec<AxisId>> = Vec::new();
-    for run in runs {
-        match lanes.iter().find(|row| run.iter().any(|a| row.contains(a))) {
-            None => lanes.push(run),
-            Some(row) if row.windows(run.len()).any(|window| window == run) => {}
-            Some(_) => return Err(Refusal::LaneOverlap),
-        }
-    }
-    while let Some((a, b)) = neighbours(body, axes, views, &lanes) {
-        let joined = [&lanes[a][..], &lanes[b]].concat();
-        lanes.retain(|row| !joined.starts_with(row) && !joined.ends_with(row));
-        lanes.push(joined);
-    }
-    add_copied(body, axes, &mut lanes);
-    Ok(lanes)
-}
-
-/// Two rows of lanes that follow each other in a computed value: one row of both.
-fn neighbours(body: &Graph, axes: &AxisMap, views: &[bool], lanes: &[Vec<AxisId>]) -> Option<(usize, usize)> {
-    if lanes.len() < 2 {
-        return None;
-    }
-    let at = |row: &[AxisId], flat: &[AxisId]| flat.windows(row.len()).position(|window| window == row);
-    (0..body.value_count() as u32).filter(|&v| !views[v as usize]).find_map(|v| {
-        let flat = axes.flat(Value(v));
-        let starts: Vec<Option<usize>> = lanes.iter().map(|row| at(row, &flat)).collect();
-        let follows = |a: usize, b: usize| starts[a].is_some_and(|start| starts[b] == Some(start + lanes[a].len()));
-        (0..lanes.len()).find_map(|a| (0..lanes.len()).find(|&b| follows(a, b)).map(|b| (a, b)))
-    })
-}
-
-/// Rows that are only copied, beside others that are computed, have the innermost dim as their lanes.
-fn add_copied(body: &Graph, axes: &AxisMap, lanes: &mut Vec<Vec<AxisId>>) {
-    for output in body.outputs() {
-        let Stored { value, scatter: Some(_) } = Stored::of(body, output.value) else { continue };
-        let dims = axes.dims(value);
-        let Some(dim) = dims.iter().rfind(|dim| !dim.is_empty()) else { continue };
-        let in_lanes = |axis: &AxisId| lanes.iter().any(|row| row.contains(axis));
-        let shares = |v: u32| {
-            let flat = axes.flat(Value(v));
-            flat.iter().any(|a| dim.contains(a)) && flat.iter().any(in_lanes)
+/// The axes of a body that pads rows. What pads lanes joins them, and has an axis of its own.
+fn with_padded_rows(body: &Graph) -> Option<AxisMap> {
+    let pads: Vec<NodeId> = body.node_ids().filter(|&id| padding::Pad::of(body, id).is_some()).collect();
+    let mut joins: BTreeSet<NodeId> = BTreeSet::new();
+    while joins.len() < pads.len() {
+        let axes = match AxisMap::with_padded_rows(body, &joins) {
+            Ok(axes) => axes,
+            Err(error) if pads.contains(&error.node) && joins.insert(error.node) => continue,
+            Err(_) => return None,
         };
-        if !(0..body.value_count() as u32).any(shares) {
-            lanes.push(dim.clone());
+        let lanes = Lanes::of(body, &axes);
+        let of_lanes = |&id: &NodeId| {
+            let grown = padding::Pad::of(body, id).map(|pad| axes.dims(body.node(id).results[0]).swap_remove(pad.axis));
+            axes.pads(id) && grown.is_some_and(|dim| dim.iter().any(|&a| lanes.is_lane(a)))
+        };
+        let found: Vec<NodeId> = pads.iter().copied().filter(of_lanes).collect();
+        if found.is_empty() {
+            return Some(axes);
         }
+        joins.extend(found);
     }
-}
-
-/// The axes of the innermost dim of the output that has most axes.
-fn innermost_dim(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
-    let mut widest: Vec<AxisId> = Vec::new();
-    let mut most = 0;
-    for output in body.outputs() {
-        let dims = axes.dims(Stored::of(body, output.value).value);
-        let count = dims.iter().map(Vec::len).sum();
-        if count > most {
-            most = count;
-            widest = dims.into_iter().rfind(|dim| !dim.is_empty()).unwrap_or_default();
-        }
-    }
-    widest
+    None
 }

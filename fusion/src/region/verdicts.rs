@@ -23,6 +23,13 @@ impl Verdicts {
     }
 }
 
+impl Verdicts {
+    /// Forgets what was refused for a reason.
+    pub fn forget(&mut self, reason: impl Fn(Refusal) -> bool) {
+        self.0.retain(|_, verdict| !verdict.is_err_and(&reason));
+    }
+}
+
 /// What a verdict depends on. The ranges of symbols are those of one graph.
 #[derive(PartialEq, Eq, Hash)]
 struct Content {

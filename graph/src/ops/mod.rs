@@ -139,7 +139,12 @@ impl Composite {
             let message = format!("takes {}, got {}", self.spec().arity_text(), operands.len());
             return Err(TypeError { op: self.name().to_owned(), message });
         }
-        self.0.expand(b, operands)
+        self.0.expand(b, operands).map_err(|error| match operands.first().map(|&x| b.ty(x)) {
+            Some(ty) if ty.rank() == 0 => {
+                TypeError { op: self.name().to_owned(), message: format!("runs over lanes, and {ty} has none") }
+            }
+            _ => error,
+        })
     }
 
     /// The expansion as a graph of its own, with inputs `x0, x1, …`.

@@ -18,6 +18,7 @@ use super::memory::{Lanes, Width};
 use super::plan::{self, Grouped, Job, Pass, Plan};
 use super::reduce::Accumulators;
 use super::slots::Slot;
+use super::stash::{self, stashed};
 use super::walk::Walk;
 use crate::kernel::{InstOp, Kernel, Level, Val};
 
@@ -125,6 +126,11 @@ impl Rows<'_, '_, '_> {
     /// Memory for what is kept of a row.
     fn row_slots(&mut self) {
         self.eval.slots.clear();
+        let segment = self.eval.segment;
+        for (at, _) in stashed(segment).iter().enumerate().filter(|(_, stashed)| **stashed) {
+            let address = self.eval.code.stack(stash::bytes(segment, at).unwrap_or(0) as u32);
+            self.eval.slots.insert(segment.insts[at].results[0], Slot { address, group: None, filled: false });
+        }
         for kept in self.plan.kept.iter().filter(|kept| !kept.group) {
             let address = self.eval.code.stack(kept.bytes as u32);
             self.eval.slots.insert(kept.value, Slot { address, group: None, filled: false });
@@ -273,7 +279,10 @@ impl Rows<'_, '_, '_> {
             let arg = self.eval.segment.insts[at].args[0];
             let pos = Pos::at(l.i);
             let value = self.eval.value(arg, &self.eval.segment.ty(arg).shape, Some(&pos), Width::One)?;
-            self.eval.store(at, value, Some(&pos), Width::One)?;
+            match self.eval.segment.insts[at].results.first() {
+                Some(&row) => self.eval.store_kept(row, value, &pos, Width::One)?,
+                None => self.eval.store(at, value, Some(&pos), Width::One)?,
+            }
         }
         self.eval.group = None;
         for (rate, vector, jobs) in &grouped.jobs {
@@ -294,6 +303,7 @@ impl Rows<'_, '_, '_> {
         for (_, v) in &grouped.kept {
             self.eval.slots.remove(v);
         }
+        self.filled(grouped.elements.iter().copied());
         Ok(())
     }
 

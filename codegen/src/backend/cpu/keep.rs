@@ -11,6 +11,7 @@ use fusewright_graph::{Dim, ScalarFn};
 
 use super::eval::definitions;
 use super::plan::{Grouped, Job, Pass, Plan, sink_value};
+use super::stash::stashed;
 use super::walk::Walk;
 use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
 
@@ -42,7 +43,13 @@ impl Kept {
 
 /// Chooses what is kept, and adds to the plan the jobs that store it.
 pub(super) fn choose(segment: &Segment, plan: &mut Plan) {
-    let mut keeper = Keeper { segment, definitions: definitions(segment), kept: BTreeMap::new(), bytes: 0 };
+    let mut keeper = Keeper {
+        segment,
+        definitions: definitions(segment),
+        stashed: stashed(segment),
+        kept: BTreeMap::new(),
+        bytes: 0,
+    };
     let places = keeper.rows(plan);
     for (value, (phase, pass)) in places.into_iter().rev() {
         keeper.place(&mut plan.phases[phase], pass, value);
@@ -60,6 +67,7 @@ pub(super) fn choose(segment: &Segment, plan: &mut Plan) {
 struct Keeper<'k> {
     segment: &'k Segment,
     definitions: Vec<usize>,
+    stashed: Vec<bool>,
     kept: BTreeMap<Val, i64>,
     bytes: i64,
 }
@@ -74,7 +82,7 @@ impl<'k> Keeper<'k> {
 
     /// Whether the loop that computes a value stores it anyway.
     fn is_found(&self, v: Val) -> bool {
-        matches!(self.inst(v).op, InstOp::TopK(_))
+        matches!(self.inst(v).op, InstOp::TopK(_)) || self.stashed[self.definitions[v.0 as usize]]
     }
 
     fn is_row(&self, v: Val) -> bool {

@@ -162,7 +162,20 @@ impl<'k> Eval<'k, '_> {
             return self
                 .by_single_lanes(Some(pos), width, &mut |eval, pos| Ok(eval.cat(inst, v, pos, Width::One)?.first));
         }
+        if inst.args.iter().all(|arg| *arg == inst.args[0]) {
+            return self.repeated(inst.args[0], pos);
+        }
         self.branching_cat(inst, v, &borders, pos)
+    }
+
+    /// A lane of a row that comes again and again.
+    fn repeated(&mut self, row: Val, pos: &Pos) -> Taken<Lanes> {
+        let shape = &self.segment.ty(row).shape;
+        let (lane, length) = (self.lane(pos)?, self.dim(&shape.elements())?);
+        let turn = self.code.floor_div(lane, length);
+        let before = self.code.b.ins().imul(turn, length);
+        let inside = self.code.b.ins().isub(lane, before);
+        self.value(row, shape, Some(&Pos::at(inside)), Width::One)
     }
 
     fn branching_cat(&mut self, inst: &'k Inst, v: Val, borders: &[Dim], pos: &Pos) -> Taken<Lanes> {

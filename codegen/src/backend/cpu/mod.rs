@@ -27,6 +27,7 @@ mod reduce;
 mod round;
 mod search;
 mod slots;
+mod stash;
 mod walk;
 
 use cranelift_codegen::control::ControlPlane;

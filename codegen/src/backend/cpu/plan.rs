@@ -9,6 +9,7 @@ use fusewright_graph::Dim;
 use super::eval::{Refused, definitions};
 use super::keep::{self, Kept};
 use super::lanes::at_least;
+use super::stash::stashed;
 use super::walk::{GroupUse, Walk};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
@@ -32,7 +33,7 @@ pub(super) struct Grouped {
     pub reduces: Vec<Vec<usize>>,
     /// Values that a list of reductions, by its number, stores for the loops after it.
     pub kept: Vec<(usize, Val)>,
-    /// Stores of group values.
+    /// Stores of group values, and those of them that are stored to be read as a row.
     pub elements: Vec<usize>,
     /// Sinks over lanes: how many lanes of the group one of theirs stands for, whether chunks can be taken, and which.
     pub jobs: Vec<(i64, bool, Vec<Job>)>,
@@ -89,6 +90,11 @@ pub(super) fn plan(kernel: &Kernel, segment: &Segment) -> Result<Plan, Refused> 
     for (at, inst) in segment.insts.iter().enumerate().filter(|(at, _)| planner.live[*at]) {
         match &inst.op {
             InstOp::Store { .. } if segment.ty(inst.args[0]).shape == Shape::Scalar => scalar_stores.push(at),
+            InstOp::AsRow if planner.stashed[at] => {
+                let phase = planner.stage(at);
+                phases.resize_with(phases.len().max(phase + 1), Vec::new);
+                planner.place(&mut phases[phase], at)?;
+            }
             InstOp::Store { .. } | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
                 let phase = planner.phase_of(at);
                 phases.resize_with(phases.len().max(phase + 1), Vec::new);
@@ -112,11 +118,13 @@ struct Planner<'k> {
     live: Vec<bool>,
     /// The phase at whose start each value can be computed.
     stages: Vec<usize>,
+    stashed: Vec<bool>,
 }
 
 impl<'k> Planner<'k> {
     fn new(kernel: &'k Kernel, segment: &'k Segment) -> Self {
-        Planner { kernel, segment, live: live(segment), stages: stages(segment) }
+        let stashed = stashed(segment);
+        Planner { kernel, segment, live: live(segment), stages: stages(segment, &stashed), stashed }
     }
 
     fn stage(&self, at: usize) -> usize {
@@ -254,7 +262,7 @@ impl<'k> Planner<'k> {
         needed[at] = true;
         let defined = definitions(segment);
         for i in (0..=at).rev().filter(|&i| i <= at) {
-            if needed[i] {
+            if needed[i] && (i == at || !self.stashed[i]) {
                 operands(segment, i).for_each(|v| needed[defined[v.0 as usize]] = true);
             }
         }
@@ -334,12 +342,13 @@ fn live(segment: &Segment) -> Vec<bool> {
     live
 }
 
-fn stages(segment: &Segment) -> Vec<usize> {
+fn stages(segment: &Segment, stashed: &[bool]) -> Vec<usize> {
     let mut stages = vec![0; segment.types.len()];
     for (at, inst) in segment.insts.iter().enumerate() {
         let below = operands(segment, at).map(|v| stages[v.0 as usize]).max().unwrap_or(0);
         let ends_phase =
-            matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_));
+            matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_))
+                || stashed[at];
         for result in &inst.results {
             stages[result.0 as usize] = below + usize::from(ends_phase);
         }

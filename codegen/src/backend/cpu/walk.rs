@@ -11,6 +11,7 @@ use super::facts::known_facts;
 use super::lanes::{at_least, borders};
 use super::plan::{is_sink, roots, sink_value};
 use super::reduce::vector_lanes;
+use super::stash::stashed;
 use crate::kernel::{Inst, InstOp, LANE, Over, ParamId, Segment, Shape, Val};
 
 /// A group value spread over lanes: lane `i` of the sink takes the group of lane `scale · i + offset`.
@@ -37,6 +38,7 @@ pub(super) struct Touch {
 pub(super) struct Walk<'k> {
     segment: &'k Segment,
     definitions: Vec<usize>,
+    stashed: Vec<bool>,
     piece: Option<(Dim, Dim)>,
     seen: HashSet<(Val, i64, Dim)>,
     pub touches: Vec<Touch>,
@@ -53,6 +55,7 @@ impl<'k> Walk<'k> {
         let mut walk = Walk {
             segment,
             definitions: definitions(segment),
+            stashed: stashed(segment),
             piece: piece.map(|(start, end)| (start.clone(), end.clone())),
             seen: HashSet::new(),
             touches: Vec::new(),
@@ -62,6 +65,10 @@ impl<'k> Walk<'k> {
         };
         if is_sink(segment, at) {
             walk.check(&segment.insts[at]);
+        }
+        if walk.stashed[at] {
+            walk.unordered(segment.insts[at].args[0]);
+            return walk;
         }
         let shape = &segment.ty(sink_value(segment, at)).shape;
         for &v in roots(segment, at) {
@@ -115,6 +122,9 @@ impl<'k> Walk<'k> {
         }
         let segment = self.segment;
         let inst = &segment.insts[self.definitions[v.0 as usize]];
+        if self.stashed[self.definitions[v.0 as usize]] {
+            return;
+        }
         self.check(inst);
         let arg_shape = |i: usize| &segment.ty(inst.args[i]).shape;
         match &inst.op {
@@ -175,8 +185,9 @@ impl<'k> Walk<'k> {
         let mut open = vec![v];
         let mut seen = HashSet::new();
         while let Some(v) = open.pop() {
-            let inst = &self.segment.insts[self.definitions[v.0 as usize]];
-            if self.segment.ty(v).shape == Shape::Scalar || !seen.insert(v) {
+            let at = self.definitions[v.0 as usize];
+            let inst = &self.segment.insts[at];
+            if self.segment.ty(v).shape == Shape::Scalar || !seen.insert(v) || self.stashed[at] {
                 continue;
             }
             self.check(inst);

@@ -354,10 +354,7 @@ fn odd_layouts_end_regions() {
     expect_division(
         &transposed,
         &expect![[r#"
-            region softmax
-              ends at softmax: lane_order
-            region softmax
-              ends at softmax: lane_order
+            region softmax softmax
         "#]],
     );
     let reshaped = built(|g| {

@@ -5,10 +5,14 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
 use super::layout::{cut, expand_to, iota, permuted};
 use super::promote::{constant, convert, result_type};
+use super::reduce::over;
 use crate::dim::{Dim, product};
-use crate::graph::Value;
-use crate::prim::Prim;
+use crate::graph::{Op, Value};
+use crate::prim::{Prim, ReduceOp};
 use crate::scalar::ScalarFn;
+
+/// How many elements of a row are a few: each is searched among all of the row.
+const FEW: i64 = 64;
 
 /// Slices of `x` along `axis` by an index tensor of any rank, whose axes take the place of `axis`.
 pub(super) fn gather(call: &Call<'_>, x: Value, axis: usize, indices: Value) -> Result<Value, Refusal> {
@@ -150,7 +154,58 @@ pub(super) fn gather_elements(call: &Call<'_>) -> Imported {
         return Ok(vec![expand_to(call, x, &chosen)?]);
     }
     let axis = call.axis("dim", shape.len())?;
+    if few_of_rows(call, x, axis, index) {
+        return few_taken(call, x, index);
+    }
     taken(call, x, single_places(call, &shape, axis, index)?, chosen)
+}
+
+/// Whether both tensors are computed, and an index chooses a few elements of each row of the other: routers and samplers
+/// do that. Such a choice is a search of the row, which a kernel of rows does beside all else that it does.
+pub(super) fn few_of_rows(call: &Call<'_>, x: Value, axis: usize, index: Value) -> bool {
+    let (shape, chosen) = (call.b.ty(x).shape, call.b.ty(index).shape);
+    let last = axis + 1 == shape.len() && shape.len() == chosen.len();
+    let few = |n: i64| (1..=FEW).contains(&n);
+    let of_rows = last && shape[..axis] == chosen[..axis] && chosen[axis].as_const().is_some_and(few);
+    of_rows && shape[axis].as_const().is_some() && is_computed(call, x) && is_computed(call, index)
+}
+
+/// Whether a value is more than an input in another layout.
+fn is_computed(call: &Call<'_>, mut value: Value) -> bool {
+    while let Some((op, operands)) = call.b.definition(value) {
+        match op {
+            Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. }) => {
+                value = operands[0];
+            }
+            _ => return true,
+        }
+    }
+    false
+}
+
+/// Where the places of a row, counted along the first of two new axes for the row's lanes, are those of an index.
+pub(super) fn hits(call: &Call<'_>, lanes: &Dim, index: Value, [lane, chosen]: [usize; 2]) -> Result<Value, Refusal> {
+    let b = call.b;
+    let places = wrapped(call, index, lanes)?;
+    let mut shape = b.ty(places).shape;
+    let count = shape.pop().ok_or("an index without axes")?;
+    let rank = shape.len() + 2;
+    shape.resize(rank, Dim::constant(1));
+    shape[chosen] = count;
+    Ok(b.map(ScalarFn::Eq, &[iota(call, lanes, lane, rank)?, b.reshape(places, shape)?])?)
+}
+
+/// The chosen elements of each row: the largest of those in the place that is looked for, which is one.
+fn few_taken(call: &Call<'_>, x: Value, index: Value) -> Imported {
+    let b = call.b;
+    let (ty, chosen) = (b.ty(x), b.ty(index).shape);
+    let last = ty.rank() - 1;
+    let here = hits(call, &ty.shape[last], index, [last + 1, last])?;
+    let mut rows = ty.shape.clone();
+    rows.insert(last, Dim::constant(1));
+    let least = b.prim(Prim::Literal(ReduceOp::Max.start(ty.dtype)), &[])?;
+    let alone = b.map(ScalarFn::Select, &[here, b.reshape(x, rows)?, least])?;
+    Ok(vec![b.reshape(over(call, ReduceOp::Max, alone, &[last + 1])?, chosen)?])
 }
 
 /// As `gather`, of a tensor and an index that broadcast along the other axes; without an axis, of all elements.

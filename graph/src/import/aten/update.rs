@@ -4,7 +4,7 @@ use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
 use super::super::steps;
-use super::index::{Places, neighbours, places, single_places};
+use super::index::{Places, few_of_rows, hits, neighbours, places, single_places};
 use super::layout::{cut, expand_to, iota, permuted};
 use super::place::{place, slice_range};
 use super::promote::{constant, convert, is_reduced, operand_as};
@@ -148,7 +148,16 @@ pub(super) fn scatter_src(call: &Call<'_>) -> Imported {
 }
 
 pub(super) fn scatter_value(call: &Call<'_>) -> Imported {
-    let dtype = call.b.dtype(call.tensor("self")?);
+    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
+    let (dtype, shape) = (b.dtype(x), b.ty(x).shape);
+    if !shape.is_empty() {
+        let axis = call.axis("dim", shape.len())?;
+        if few_of_rows(call, x, axis, index) {
+            let here = hits(call, &shape[axis], index, [axis, axis + 1])?;
+            let any = b.reshape(over(call, ReduceOp::Max, here, &[axis + 1])?, shape)?;
+            return Ok(vec![b.map(ScalarFn::Select, &[any, constant(b, dtype, call.scalar("value")?)?, x])?]);
+        }
+    }
     scattered(call, |shape| expand_to(call, constant(call.b, dtype, call.scalar("value")?)?, shape))
 }
 
