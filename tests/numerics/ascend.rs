@@ -171,6 +171,24 @@ fn add_rms_norm_quant_f16() {
         let z: Vec<f32> = sums().iter().map(|z| f16(*z)).collect();
         vec![quantised(&normed(&z, |n, w| f16(f16(n) * w)), 0.0173), rows_of(DType::F16, &z)]
     });
+    // The same under a weight in f32.
+    let wide = format!(
+        "%h = add %x, %r
+         %z = cast %h {{to = f32}}
+         %n = rms_norm %z {{eps = 1e-6, round = once, {{F}}}}
+         %nt = cast %n {{to = f16}}
+         %n32 = cast %nt {{to = f32}}
+         %p = mul %n32, %w
+         %y = cast %p {{to = f16}}\n{QUANTISE}"
+    );
+    let weight: Vec<f32> = weights().iter().map(|w| w * 1.01).collect();
+    inputs[2] = floats(DType::F32, &SHAPE[1..], &weight);
+    exact(&with(DType::F16, ", %k: f32[]", &wide).replace("%w: f16", "%w: f32"), &inputs, |_| {
+        let z: Vec<f32> = sums().iter().map(|z| f16(*z)).collect();
+        let y = normed(&z, |n, _| f16(n));
+        let y: Vec<f32> = y.iter().enumerate().map(|(i, n)| f16(n * weight[i % SHAPE[1]])).collect();
+        vec![quantised(&y, 0.0173), rows_of(DType::F16, &z)]
+    });
 }
 
 /// The unrounded sum is normalised and stays in f32 up to its codes.

@@ -114,6 +114,18 @@ fn fused_norms_of_vllm_round_where_their_kernels_do() {
     let rest = [none("scale_ub"), int("group_size", 16), argument("is_scale_transposed", r#"{"as_bool":false}"#)];
     let found = of("rms_norm_per_block_quant", &inputs, 3, &with_residual, &rest);
     assert_eq!(found, [twice, format!("quantize_dynamic {BOUNDS} apply=reciprocal nan=high")]);
+    let transposed = argument("is_scale_transposed", r#"{"as_bool":true}"#);
+    let inputs_of = |scales: &'static [i64]| {
+        [("x", BF16, x), ("w", BF16, w), ("u", F32, one), ("q", F8, x), ("s", F32, scales), ("r", BF16, x)]
+    };
+    for (scales, turns) in [(&[4, 8][..], false), (&[8, 4], true)] {
+        let bounded = [names(&[("scale_ub", "u")]), vec![int("group_size", 8), transposed.clone()]].concat();
+        let arguments = [&names(&with_residual)[..], std::slice::from_ref(&eps), &bounded].concat();
+        let graph = functional("rms_norm_per_block_quant", &inputs_of(scales), 3, &arguments);
+        let quantiser = graph.nodes().iter().find(|n| n.op.name() == "quantize_dynamic").expect("a quantiser");
+        assert_eq!(quantiser.operands.len(), 2, "the bound is of magnitudes");
+        assert_eq!(graph.nodes().iter().any(|n| matches!(n.op, Op::Prim(Prim::Permute { .. }))), turns);
+    }
     // The unrounded sum is normalised, unlike that of the static op.
     let arguments = [&names(&with_residual)[..], std::slice::from_ref(&eps), &rest].concat();
     let graph = functional("rms_norm_per_block_quant", &inputs, 3, &arguments);
@@ -258,9 +270,132 @@ fn fused_quantisers_of_ascend_round_once_less() {
     let found = composites(&one_node(&inputs, &node, &results).expect("a graph"));
     let token = "quantize_dynamic codes=i8 bound=127.0 scale=inverse apply=factor nan=skip";
     assert_eq!(found, [format!("rms_norm eps=1e-6 round=once {ascend}"), token.into()]);
-    let biased = [&sums[..], &names(&[("scales1", "s"), ("beta", "w")])].concat();
-    let node = call("npu.npu_add_rms_norm_quant.default", &biased);
-    assert!(opaque(&one_node(&inputs, &node, &[("q", I8, x), ("q2", I8, x), ("h", F16, x)]).expect("a graph")));
+}
+
+/// The reason of the only op that was not taken apart.
+#[track_caller]
+fn reason(graph: &Graph) -> String {
+    let of = |n: &Node| match &n.op {
+        Op::Prim(Prim::Opaque { attrs, .. }) => attrs.iter().find(|(name, _)| name == "reason").cloned(),
+        _ => None,
+    };
+    graph.nodes().iter().find_map(of).expect("an opaque op with a reason").1
+}
+
+#[test]
+fn arguments_that_change_more_than_is_known_are_named() {
+    let (x, w, token): (&[i64], &[i64], &[i64]) = (&[4, 64], &[64], &[4]);
+    let inputs = [("x", F16, x), ("z", F16, x), ("w", F16, w), ("s", F32, w)];
+    let sums = names(&[("x1", "x"), ("x2", "z"), ("gamma", "w")]);
+    let refused = |op: &str, rest: &[String], results: Tensors<'_>| {
+        let node = call(&format!("{op}.default"), &[&sums[..], rest].concat());
+        reason(&one_node(&inputs, &node, results).expect("a graph"))
+    };
+    let codes = [("q", I8, x), ("q2", I8, x), ("h", F16, x)];
+    let scaled = |rest: &[(&str, &str)]| names(&[&[("scales1", "s")], rest].concat());
+    let found = refused("npu.npu_add_rms_norm_quant", &scaled(&[("beta", "w")]), &codes);
+    assert_eq!(found, "`beta`: where it is rounded in f16 is not known");
+    let found = refused("npu.npu_add_rms_norm_quant", &[scaled(&[]), vec![int("dst_type", 290)]].concat(), &codes);
+    assert_eq!(found, "`dst_type`: codes other than int8");
+    let dynamic = [codes[0], codes[1], codes[2], ("s1", F32, token), ("s2", F32, token)];
+    let mask = argument("output_mask", r#"{"as_bools":[true,false]}"#);
+    let found = refused("npu.npu_add_rms_norm_dynamic_quant", &[mask], &dynamic);
+    assert_eq!(found, "`output_mask`: what it leaves unwritten is not known");
+    let found = refused("npu.npu_add_rms_norm_dynamic_quant", &names(&[("beta", "w")]), &dynamic);
+    assert_eq!(found, "`beta`: where it is rounded is not known");
+    let norm = [("y", F16, x), ("r", F32, &[4, 1]), ("h", F16, x)];
+    let found = refused("_C_ascend.npu_add_rms_norm_bias", &names(&[("beta", "w")]), &norm);
+    assert_eq!(found, "`beta`: where it is rounded is not known");
+}
+
+/// `npu_add_rms_norm_quant` under a weight in f32, which is a bias too (`ascend.add_rms_norm_quant_f16` and `_bf16`): f16 rounds the norm before the weight and the
+/// product behind it; bf16 with a bias normalises the stored sum and rounds nothing behind it.
+#[test]
+fn codes_of_ascend_behind_a_norm_are_those_of_its_roundings() {
+    const LANES: usize = 64;
+    const STEP: f32 = 0.0173;
+    const ADDED: f32 = 3.0 / 128.0;
+    // Sums of squares are exact.
+    let x: Vec<f32> = (0..LANES).map(|i| (i * 37 % 101) as f32 / 16.0 - 3.0).collect();
+    let weight: Vec<f32> = (0..LANES).map(|i| 0.6 + i as f32 / 97.0).collect();
+    let run = |dtype: i64, kind: DType, bias: bool| {
+        let (row, lanes): (&[i64], &[i64]) = (&[1, LANES as i64], &[LANES as i64]);
+        let mut arguments = names(&[("x1", "x"), ("x2", "z"), ("gamma", "w"), ("scales1", "s")]);
+        arguments.extend(bias.then(|| tensor("beta", "w")));
+        let node = call("npu.npu_add_rms_norm_quant.default", &arguments);
+        let inputs = [("x", dtype, row), ("z", dtype, row), ("w", F32, lanes), ("s", F32, &[1][..])];
+        let graph = one_node(&inputs, &node, &[("q", I8, row), ("q2", I8, row), ("h", dtype, row)]).expect("a graph");
+        let of = |dtype, shape: &[usize], v: &[f32]| {
+            Tensor::from_f64(dtype, shape, v.iter().map(|&x| f64::from(x)).collect()).expect("fits")
+        };
+        let added = of(kind, &[1, LANES], &[ADDED; LANES]);
+        let given =
+            [of(kind, &[1, LANES], &x), added, of(DType::F32, &[LANES], &weight), of(DType::F32, &[1], &[STEP])];
+        let results = interp::run(&graph, &given, &Symbols::new()).expect("has a value");
+        results[0].ints().expect("codes").to_vec()
+    };
+    let want = |stored: &dyn Fn(f32) -> f32, round: &dyn Fn(f32) -> f32, bias: f32| -> Vec<i64> {
+        let z: Vec<f32> = x.iter().map(|x| stored(x + ADDED)).collect();
+        let mean: f32 = z.iter().map(|z| z * z * (1.0 / LANES as f32)).sum();
+        let k = 1.0 / (mean + 1e-6f32).sqrt();
+        let code = |(z, w): (&f32, &f32)| {
+            let y = round(round(z * k) * w) + bias * w;
+            i64::from((y / STEP).round_ties_even().clamp(-128.0, 127.0) as i8)
+        };
+        z.iter().zip(&weight).map(code).collect()
+    };
+    let (f16, bf16) = (|x: f32| half::f16::from_f32(x).to_f32(), |x: f32| half::bf16::from_f32(x).to_f32());
+    let same = |x: f32| x;
+    assert_eq!(run(F16, DType::F16, false), want(&f16, &f16, 0.0));
+    assert_ne!(want(&f16, &f16, 0.0), want(&f16, &same, 0.0), "the roundings show");
+    assert_eq!(run(BF16, DType::BF16, true), want(&bf16, &same, 1.0));
+    assert_ne!(want(&bf16, &same, 1.0), want(&same, &same, 1.0), "the rounding of the sum shows");
+    assert_eq!(run(BF16, DType::BF16, false), want(&same, &same, 0.0));
+}
+
+/// `npu_add_rms_norm_cast` gives the norm unrounded and rounded; the sum is the fourth result.
+#[test]
+fn a_norm_of_ascend_in_two_dtypes_is_one_norm() {
+    let (x, w): (&[i64], &[i64]) = (&[4, 64], &[64]);
+    let node = call("npu.npu_add_rms_norm_cast.default", &names(&[("x1", "x"), ("x2", "z"), ("gamma", "w")]));
+    let inputs = [("x", BF16, x), ("z", BF16, x), ("w", BF16, w)];
+    let results = [("y", F32, x), ("t", BF16, x), ("r", F32, &[4, 1][..]), ("h", BF16, x)];
+    let graph = one_node(&inputs, &node, &results).expect("a graph");
+    assert_eq!(composites(&graph).len(), 2);
+    let value = |i: usize| graph.outputs()[i].value;
+    let rounded = graph.def_node(value(1)).expect("a node");
+    assert!(matches!(rounded.op, Op::Prim(Prim::Cast { to: DType::BF16, .. })) && rounded.operands == [value(0)]);
+}
+
+/// Eight codes of four bits to an i32, the first in the lowest bits.
+#[test]
+fn codes_of_four_bits_fill_words() {
+    let mode = argument("div_mode", r#"{"as_bool":false}"#);
+    let arguments = [names(&[("self", "x"), ("scales", "s")]), vec![none("zero_points"), int("dtype", 16), mode]];
+    let node = call("npu.npu_quantize.default", &arguments.concat());
+    let inputs: Tensors<'_> = &[("x", F32, &[1, 8]), ("s", F32, &[1])];
+    let graph = one_node(inputs, &node, &[("q", I32, &[1, 1])]).expect("a graph");
+    let of = |shape: &[usize], v: &[f64]| Tensor::from_f64(DType::F32, shape, v.to_vec()).expect("fits");
+    let x = of(&[1, 8], &[1.0, 2.5, -1.0, 100.0, -100.0, 0.0, 3.0, 3.5]);
+    let results = interp::run(&graph, &[x, of(&[1], &[1.0])], &Symbols::new()).expect("has a value");
+    assert_eq!(results[0].ints(), Some(&[i64::from(0x4308_7f21u32 as i32)][..]));
+}
+
+/// The bound of a gate's block scales is one of the scale: `max(min(2 / 448, bound), least)`.
+#[test]
+fn a_bound_of_block_scales_behind_a_gate_is_one_of_the_scale() {
+    let inputs: Tensors<'_> = &[("x", F32, &[1, 8]), ("u", F32, &[1]), ("y", F8, &[1, 4]), ("s", F32, &[1, 2])];
+    let arguments = names(&[("out", "y"), ("input", "x"), ("scales", "s"), ("scale_ub", "u")]);
+    let graph =
+        functional("silu_and_mul_per_block_quant", inputs, 2, &[arguments, vec![int("group_size", 2)]].concat());
+    let of = |shape: &[usize], v: &[f64]| Tensor::from_f64(DType::F32, shape, v.to_vec()).expect("fits");
+    let codes = Tensor::from_f64(DType::F8E4M3, &[1, 4], vec![0.0; 4]).expect("fits");
+    let bound = f64::from(0.001f32);
+    let x = of(&[1, 8], &[40.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+    let results = interp::run(&graph, &[x, of(&[1], &[bound]), codes, of(&[1, 2], &[0.0; 2])], &Symbols::new());
+    let results = results.expect("has a value");
+    assert_eq!(results[1].floats(), Some(&[bound, f64::from((1.0 / (448.0 * 512.0)) as f32)][..]));
+    assert_eq!(results[0].floats(), Some(&[448.0, 0.0, 0.0, 0.0][..]), "40 by the bound is beyond the codes");
 }
 
 #[test]

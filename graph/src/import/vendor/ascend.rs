@@ -5,14 +5,15 @@ use fusewright_abi::DType;
 use super::super::aten::layout::cut;
 use super::super::aten::promote::convert;
 use super::super::call::{Call, Imported, Refusal};
-use super::ascend_quant::{dynamic_codes, static_codes};
+use super::ascend_quant::{absent, dynamic_codes, static_codes};
 use super::{One, wide};
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::ops::{
-    Apply, Codes, Composite, DynamicScale, GemmaRmsNorm, Mean, NanCode, QuantizeDynamic, RmsNorm, RmsRounding,
-    RmsScale, Root, RopeInterleaved, RopeNeox, Silu, SiluForm,
+    Apply, Codes, Composite, DynamicScale, GemmaRmsNorm, Mean, NanCode, QuantizeDynamic, QuantizeStatic, RmsNorm,
+    RmsRounding, RmsScale, Root, RopeInterleaved, RopeNeox, Silu, SiluForm,
 };
+use crate::prim::Prim;
 
 /// `1 / √(Σ z²·(1/n) + eps)`; the factor comes before the sum.
 pub(super) fn scale(call: &Call<'_>) -> Result<RmsScale, Refusal> {
@@ -20,15 +21,18 @@ pub(super) fn scale(call: &Call<'_>) -> Result<RmsScale, Refusal> {
     Ok(RmsScale { eps, mean: Mean::Parts, root: Root::Inverse })
 }
 
-/// The norm and the reciprocal deviation that it multiplies by.
-fn norm(call: &Call<'_>, operands: &[Value], round: RmsRounding) -> Imported {
-    let scale = scale(call)?;
-    let y = call.b.composite(Composite::new(RmsNorm { scale, round }), operands)?[0];
-    Ok(vec![y, call.b.composite(Composite::new(scale), &operands[..1])?[0]])
+fn norm(call: &Call<'_>, operands: &[Value], round: RmsRounding) -> One {
+    Ok(call.b.composite(Composite::new(RmsNorm { scale: scale(call)?, round }), operands)?[0])
+}
+
+/// The reciprocal deviation that the norm of `z` multiplies by.
+fn deviation(call: &Call<'_>, z: Value) -> One {
+    Ok(call.b.composite(Composite::new(scale(call)?), &[z])?[0])
 }
 
 pub(super) fn rms_norm(call: &Call<'_>) -> Imported {
-    norm(call, &[call.tensor("self")?, call.tensor("gamma")?], RmsRounding::Once)
+    let x = call.tensor("self")?;
+    Ok(vec![norm(call, &[x, call.tensor("gamma")?], RmsRounding::Once)?, deviation(call, x)?])
 }
 
 /// With the weight as its distance from one. The kernel's source states the formula alone; it is rounded as
@@ -39,31 +43,52 @@ pub(super) fn gemma_rms_norm(call: &Call<'_>) -> Imported {
     Ok(vec![y, call.b.composite(Composite::new(scale), &[x])?[0]])
 }
 
-/// As `npu_add_rms_norm`; there is no bias.
+/// As `npu_add_rms_norm`; where a bias would be rounded is not known.
 pub(super) fn add_rms_norm_bias(call: &Call<'_>) -> Imported {
-    if call.is_none("beta")? { add_rms_norm(call) } else { Err("a bias".into()) }
+    if call.is_none("beta")? { add_rms_norm(call) } else { Err("`beta`: where it is rounded is not known".into()) }
 }
 
-/// The norm, the reciprocal deviation and the sum. bf16 normalises the unrounded sum, f16 the rounded one.
-pub(super) fn add_rms_norm(call: &Call<'_>) -> Imported {
+/// What is normalised, and the sum as it is stored. bf16 normalises the unrounded sum, f16 the rounded one.
+fn sums(call: &Call<'_>) -> Result<[Value; 2], Refusal> {
     let b = call.b;
-    let (x1, x2, gamma) = (call.tensor("x1")?, call.tensor("x2")?, call.tensor("gamma")?);
-    let dtype = b.dtype(x1);
-    let unrounded = dtype == DType::BF16;
+    let (x1, x2) = (call.tensor("x1")?, call.tensor("x2")?);
+    let unrounded = b.dtype(x1) == DType::BF16;
     let sum = if unrounded { b.add(wide(call, "x1")?, wide(call, "x2")?)? } else { b.add(x1, x2)? };
-    let stored = b.cast(sum, dtype)?;
-    let mut results = if b.dtype(gamma) == dtype {
-        norm(call, &[sum, gamma], RmsRounding::BeforeWeight)?
-    } else {
-        // The product with a weight of another dtype is in f32, and rounded once more.
-        let z = b.cast(sum, DType::F32)?;
-        let mut parts = norm(call, &[z], RmsRounding::Once)?;
-        let normal = convert(b, b.cast(parts[0], dtype)?, DType::F32)?;
-        parts[0] = b.cast(b.mul(normal, wide(call, "gamma")?)?, dtype)?;
-        parts
-    };
-    results.push(stored);
-    Ok(results)
+    Ok([sum, b.cast(sum, b.dtype(x1))?])
+}
+
+/// `z·k` rounded to `dtype`, times the weight in f32 and not rounded.
+fn wide_norm(call: &Call<'_>, z: Value, dtype: DType) -> One {
+    let b = call.b;
+    let normal = norm(call, &[b.cast(z, DType::F32)?], RmsRounding::Once)?;
+    let normal = convert(b, b.cast(normal, dtype)?, DType::F32)?;
+    Ok(b.mul(normal, wide(call, "gamma")?)?)
+}
+
+/// `z·k` rounded to `dtype`, and its product with the weight rounded again. The product with a weight of another dtype
+/// is in f32.
+pub(super) fn rounded_norm(call: &Call<'_>, z: Value, dtype: DType) -> One {
+    let (b, gamma) = (call.b, call.tensor("gamma")?);
+    if b.dtype(gamma) == dtype {
+        return norm(call, &[z, gamma], RmsRounding::BeforeWeight);
+    }
+    Ok(b.cast(wide_norm(call, z, dtype)?, dtype)?)
+}
+
+/// The norm, the reciprocal deviation and the sum.
+pub(super) fn add_rms_norm(call: &Call<'_>) -> Imported {
+    let [z, stored] = sums(call)?;
+    let y = rounded_norm(call, z, call.b.dtype(stored))?;
+    Ok(vec![y, deviation(call, z)?, stored])
+}
+
+/// The norm in f32, the same rounded, the reciprocal deviation and the sum.
+pub(super) fn add_rms_norm_cast(call: &Call<'_>) -> Imported {
+    let b = call.b;
+    let [z, stored] = sums(call)?;
+    let dtype = b.dtype(stored);
+    let y = wide_norm(call, z, dtype)?;
+    Ok(vec![y, b.cast(y, dtype)?, deviation(call, z)?, stored])
 }
 
 /// A parameter of one element, or one per channel along `axis`, shaped to broadcast.
@@ -78,24 +103,44 @@ pub(super) fn channel(call: &Call<'_>, name: &str, axis: usize, rank: usize) -> 
     Ok(call.b.reshape(x, shape)?)
 }
 
-/// Scaled, offset, rounded to int8; the offset is added before rounding.
+/// Scaled, offset, rounded to int8; the offset is added before rounding. Codes of four bits are eight to an i32, the
+/// first in the lowest bits.
 pub(super) fn quantize(call: &Call<'_>) -> Imported {
     let b = call.b;
-    if call.out()?.dtype != DType::I8 {
-        return Err("codes other than int8".into());
-    }
     let x = call.tensor("self")?;
     let rank = b.ty(x).rank();
     let axis = call.axis("axis", rank)?;
     let apply = if call.bool("div_mode")? { Apply::Divide } else { Apply::Multiply };
+    if nibbles(call, x)? {
+        if !call.is_none("zero_points")? {
+            return Err("`zero_points` with codes of four bits".into());
+        }
+        let op = QuantizeStatic { codes: Codes::I4, apply, bound: 7.0, nan: NanCode::Propagate };
+        let bytes = b.composite(Composite::new(op), &[x, channel(call, "scales", axis, rank)?])?[0];
+        return Ok(vec![b.prim(Prim::Pack { ways: 4, to: DType::I32 }, &[bytes])?]);
+    }
+    if call.out()?.dtype != DType::I8 {
+        return Err(format!("`dtype`: codes in {}", call.out()?.dtype).into());
+    }
     let zero = if call.is_none("zero_points")? { None } else { Some(channel(call, "zero_points", axis, rank)?) };
     Ok(vec![static_codes(call, x, apply, (channel(call, "scales", axis, rank)?, zero))?])
 }
 
+/// Whether the result that the file states is one of codes of four bits: an i32 for eight lanes.
+fn nibbles(call: &Call<'_>, x: Value) -> Result<bool, Refusal> {
+    let (stated, shape) = (call.out()?, call.b.ty(x).shape);
+    let packed = match (stated.shape.last(), shape.last()) {
+        (Some(words), Some(lanes)) => words * &Dim::constant(8) == *lanes,
+        _ => false,
+    };
+    Ok(stated.dtype == DType::I32 && packed)
+}
+
 /// Codes by the factor `127 / absmax`, and the reciprocal of that factor as scale; a row of zeros has codes 0.
 pub(super) fn dynamic_quant(call: &Call<'_>) -> Imported {
-    if !call.is_none("group_index")? || call.word("quant_mode")? != "pertoken" || !call.is_none("dst_type")? {
-        return Err("a mode other than int8 per token".into());
+    absent(call, &[("group_index", "groups of tokens"), ("dst_type", "codes other than int8")])?;
+    if call.word("quant_mode")? != "pertoken" {
+        return Err(format!("`quant_mode`: {}", call.word("quant_mode")?).into());
     }
     let smooth = (!call.is_none("smooth_scales")?).then_some("smooth_scales");
     Ok(dynamic_codes(call, call.tensor("input")?, smooth, DynamicScale::Inverse)?.to_vec())

@@ -5,7 +5,7 @@ use fusewright_abi::DType;
 use super::super::aten::layout::expand_to;
 use super::super::aten::promote::convert;
 use super::super::call::{Call, Imported, Refusal};
-use super::ascend::{channel, per_token, scale, split};
+use super::ascend::{channel, per_token, rounded_norm, scale, split};
 use super::{One, wide};
 use crate::graph::Value;
 use crate::ops::{
@@ -54,35 +54,41 @@ fn unwritten(call: &Call<'_>, result: usize) -> One {
 }
 
 /// Refuses arguments that change more than is known.
-fn absent(call: &Call<'_>, names: &[(&str, &str)]) -> Result<(), Refusal> {
+pub(super) fn absent(call: &Call<'_>, names: &[(&str, &str)]) -> Result<(), Refusal> {
     match names.iter().find(|(name, _)| !matches!(call.is_none(name), Ok(true))) {
-        Some((_, what)) => Err((*what).into()),
+        Some((name, what)) => Err(format!("`{name}`: {what}").into()),
         None => Ok(()),
     }
 }
 
-/// The normalised sum that is quantised, and the rounded sum. Where `wide_sum`, the sum is normalised unrounded and its
-/// product with the weight is not rounded either; else both are.
-fn normalised(call: &Call<'_>, wide_sum: bool) -> Result<[Value; 2], Refusal> {
+/// The normalised sum that is quantised, and the rounded sum: the sum is normalised unrounded, or as it is stored, and
+/// its product with the weight is not rounded.
+fn normalised(call: &Call<'_>, unrounded: bool) -> Result<[Value; 2], Refusal> {
     let b = call.b;
-    let (x1, x2, gamma) = (call.tensor("x1")?, call.tensor("x2")?, call.tensor("gamma")?);
-    let (dtype, scale) = (b.dtype(x1), scale(call)?);
-    if wide_sum {
-        let sum = b.add(wide(call, "x1")?, wide(call, "x2")?)?;
-        let op = RmsNorm { scale, round: RmsRounding::Once };
-        return Ok([b.composite(Composite::new(op), &[sum, gamma])?[0], b.cast(sum, dtype)?]);
-    }
-    let sum = b.add(x1, x2)?;
-    let op = RmsNorm { scale, round: RmsRounding::BeforeWeight };
-    Ok([b.composite(Composite::new(op), &[sum, gamma])?[0], sum])
+    let (dtype, scale) = (b.dtype(call.tensor("x1")?), scale(call)?);
+    let sum = b.add(wide(call, "x1")?, wide(call, "x2")?)?;
+    let stored = b.cast(sum, dtype)?;
+    let z = if unrounded { sum } else { convert(b, stored, DType::F32)? };
+    let op = RmsNorm { scale, round: RmsRounding::Once };
+    Ok([b.composite(Composite::new(op), &[z, call.tensor("gamma")?])?[0], stored])
 }
 
-/// Codes by one scale per channel or by two, and the sum. bf16 quantises the unrounded norm of the unrounded sum; f16
-/// rounds the sum, the norm and its product with the weight.
+/// Codes by one scale per channel or by two, and the sum. bf16 quantises the unrounded norm of the unrounded sum, or
+/// with a bias of the rounded one; f16 rounds the sum, the norm and its product with the weight.
 pub(super) fn add_rms_norm_quant(call: &Call<'_>) -> Imported {
-    absent(call, &[("beta", "a bias"), ("dst_type", "codes other than int8")])?;
+    absent(call, &[("dst_type", "codes other than int8")])?;
     let b = call.b;
-    let [y, sum] = normalised(call, b.dtype(call.tensor("x1")?) == DType::BF16)?;
+    let (dtype, biased) = (b.dtype(call.tensor("x1")?), !call.is_none("beta")?);
+    let [mut y, sum] = if dtype == DType::BF16 {
+        normalised(call, !biased)?
+    } else {
+        absent(call, &[("beta", "where it is rounded in f16 is not known")])?;
+        let sum = b.add(call.tensor("x1")?, call.tensor("x2")?)?;
+        [rounded_norm(call, sum, dtype)?, sum]
+    };
+    if biased {
+        y = b.add(y, wide(call, "beta")?)?;
+    }
     let rank = b.ty(y).rank();
     let axis = call.axis("axis", rank)?;
     let apply = if call.bool("div_mode")? { Apply::Divide } else { Apply::Multiply };
@@ -97,7 +103,12 @@ pub(super) fn add_rms_norm_quant(call: &Call<'_>) -> Imported {
 
 /// Codes by a scale per token, or two with smoothing factors of their own, the sum and the scales. f16 is added in f32 too.
 pub(super) fn add_rms_norm_dynamic_quant(call: &Call<'_>) -> Imported {
-    absent(call, &[("beta", "a bias"), ("y_dtype", "codes other than int8"), ("output_mask", "a mask of results")])?;
+    let unknown = [
+        ("beta", "where it is rounded is not known"),
+        ("y_dtype", "codes other than int8"),
+        ("output_mask", "what it leaves unwritten is not known"),
+    ];
+    absent(call, &unknown)?;
     let [y, sum] = normalised(call, true)?;
     let smooth = |name| -> Result<Option<&str>, Refusal> { Ok((!call.is_none(name)?).then_some(name)) };
     let first = dynamic_codes(call, y, smooth("smooth_scale1")?, DynamicScale::Inverse)?;

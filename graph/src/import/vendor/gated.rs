@@ -3,16 +3,17 @@
 use super::super::aten::layout::cut;
 use super::super::call::{Call, Imported, Refusal};
 use super::blocks::nvfp4_codes;
-use super::groups::{dynamic_groups, in_groups};
-use super::vllm::{fp8_codes, halves, single};
-use super::{One, last_axis, wide};
+use super::groups::{dynamic_groups, group_scales, in_groups, least_fp8_scale};
+use super::vllm::{fp8_codes, halves, shaped, single};
+use super::{One, absmax, f32, last_axis, wide};
 use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::ops::{
-    Apply, ClampedSwiglu, Composite, DynamicScale, FatRelu, FatReluNan, Floor, Gelu, GeluForm, NanCode,
-    QuantizeDynamic, Silu, SiluForm, StepRounding, SwigluAct, SwigluRounding, SwigluStep,
+    Apply, ClampedSwiglu, Codes, Composite, DynamicScale, FatRelu, FatReluNan, Floor, Gelu, GeluForm, NanCode,
+    QuantizeDynamic, QuantizeStatic, Silu, SiluForm, StepRounding, SwigluAct, SwigluRounding, SwigluStep,
 };
+use crate::scalar::ScalarFn;
 
 /// Makes an op of a value.
 fn one(b: &Builder, op: Composite, x: Value) -> One {
@@ -102,21 +103,34 @@ pub(super) fn silu_and_mul_quant(call: &Call<'_>) -> Imported {
     Ok(vec![fp8_codes(call, y, single(call, "scale")?)?])
 }
 
-/// The product is quantised unrounded. A bound would be one of the scale, which is no bound of the magnitude.
+/// The product is quantised unrounded. `scale_ub` bounds the scale itself, not the magnitude.
 pub(super) fn silu_and_mul_per_block_quant(call: &Call<'_>) -> Imported {
-    if !call.is_none("scale_ub")? {
-        return Err("a bound of the scale".into());
-    }
     let groups = in_groups(call, wide_product(call, SiluForm::Product)?)?;
+    if !call.is_none("scale_ub")? {
+        return bounded_scales(call, groups);
+    }
     let op = QuantizeDynamic {
         floor_of: Floor::Scale,
-        floor: super::groups::least_fp8_scale(),
+        floor: least_fp8_scale(),
         scale: DynamicScale::Quotient,
         apply: Apply::Divide,
         nan: NanCode::High,
         ..QuantizeDynamic::default()
     };
-    dynamic_groups(call, op, groups, ["out", "scales"])
+    dynamic_groups(call, op, &[groups], ["out", "scales"])
+}
+
+/// Codes by `max(min(absmax / 448, scale_ub), least)`.
+fn bounded_scales(call: &Call<'_>, groups: Value) -> Imported {
+    let b = call.b;
+    let largest = absmax(call, groups, vec![last_axis(call, groups)?])?;
+    let largest = b.map(ScalarFn::Max, &[largest, f32(call, 0.0)?])?;
+    let quotient = b.div(largest, f32(call, 448.0)?)?;
+    let bounded = b.map(ScalarFn::Min, &[quotient, single(call, "scale_ub")?])?;
+    let scale = b.map(ScalarFn::Max, &[bounded, f32(call, least_fp8_scale())?])?;
+    let op = QuantizeStatic { codes: Codes::F8E4M3, apply: Apply::Divide, bound: 448.0, nan: NanCode::High };
+    let codes = b.composite(Composite::new(op), &[groups, scale])?[0];
+    Ok(vec![shaped(call, codes, "out")?, group_scales(call, scale, "scales")?])
 }
 
 /// The product is rounded once, before the blocks.

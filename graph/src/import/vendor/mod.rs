@@ -131,6 +131,7 @@ const ASCEND: &[Row] = &[
         ascend_quant::swiglu_quant,
     ),
     row("npu.npu_add_rms_norm", "x1, x2, gamma, epsilon=1e-06", ascend::add_rms_norm),
+    row("npu.npu_add_rms_norm_cast", "x1, x2, gamma, epsilon=1e-06", ascend::add_rms_norm_cast),
     row("npu.npu_quantize", "self, scales, zero_points, dtype, axis=1, div_mode=True", ascend::quantize),
     row(
         "npu.npu_dynamic_quant",

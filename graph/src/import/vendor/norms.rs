@@ -77,10 +77,10 @@ pub(super) fn dynamic_per_token(call: &Call<'_>) -> Imported {
     Ok([results[0], scale].into_iter().chain(sum).collect())
 }
 
-/// Codes of e4m3 by a product with the reciprocal of a group's scale.
+/// Codes of e4m3 by a product with the reciprocal of a group's scale; `scale_ub` bounds the group's largest magnitude.
 pub(super) fn per_block(call: &Call<'_>) -> Imported {
-    if call.b.dtype(call.tensor("result")?) != DType::F8E4M3 || !call.is_none("scale_ub")? {
-        return Err("codes other than e4m3, or a bound".into());
+    if call.b.dtype(call.tensor("result")?) != DType::F8E4M3 {
+        return Err("`result` holds codes other than e4m3".into());
     }
     let (y, sum) = rounded_twice(call)?;
     let op = QuantizeDynamic {
@@ -90,7 +90,11 @@ pub(super) fn per_block(call: &Call<'_>) -> Imported {
         nan: NanCode::High,
         ..QuantizeDynamic::default()
     };
-    let mut results = dynamic_groups(call, op, in_groups(call, y)?, ["result", "scale"])?;
+    let mut operands = vec![in_groups(call, y)?];
+    if !call.is_none("scale_ub")? {
+        operands.push(single(call, "scale_ub")?);
+    }
+    let mut results = dynamic_groups(call, op, &operands, ["result", "scale"])?;
     results.extend(sum);
     Ok(results)
 }

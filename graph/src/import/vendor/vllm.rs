@@ -113,7 +113,7 @@ pub(super) fn group_fp8(call: &Call<'_>) -> Imported {
         nan: NanCode::Low,
         ..QuantizeDynamic::default()
     };
-    dynamic_groups(call, op, groups, ["output_q", "output_s"])
+    dynamic_groups(call, op, &[groups], ["output_q", "output_s"])
 }
 
 /// A zero point is an integer that is added after rounding, to a product with the reciprocal.
