@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fusewright_abi::DType;
 use fusewright_codegen::backend::BackendError;
 use fusewright_fusion::region::{
-    FusedRegion, Kind, Partition, Step as PlannedStep, is_constant, is_layout, needs_no_kernel,
+    FusedRegion, Kind, Partition, Refusal, Step as PlannedStep, is_constant, is_layout, needs_no_kernel,
 };
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{
@@ -90,7 +90,7 @@ fn assemble(
     let mut build =
         Build { graph, compiler, device, cache, weights, kernels, fallbacks: Vec::new(), in_kernels, outside };
     let mut steps = Vec::with_capacity(partition.steps.len());
-    let mut refused = BTreeMap::new();
+    let (mut refused, mut left) = (BTreeMap::new(), Vec::new());
     for &step in &partition.steps {
         let (before, kernel) = (steps.len(), partition.kernel_index(step));
         match (partition.kernel(step), step) {
@@ -98,12 +98,23 @@ fn assemble(
                 let reason = build.region(region, &mut steps)?;
                 refused.extend(kernel.zip(reason));
             }
-            (None, PlannedStep::Node(id)) => build.without_kernel(id, &mut steps)?,
+            (None, PlannedStep::Node(id)) => {
+                build.without_kernel(id, &mut steps)?;
+                let refusal = partition.unfused.iter().find(|unfused| unfused.node == id).map(|u| u.refusal);
+                let by_reference = steps.last().is_some_and(|step| matches!(step.work, Work::Reference(_)));
+                left.extend(refusal.filter(|_| by_reference).map(|refusal| (id, refusal)));
+            }
             (None, _) => return Err(Error::Internal("a step of the partition is missing".to_owned())),
         }
         steps[before..].iter_mut().for_each(|step| step.kernel = kernel);
     }
     let (steps, layouts) = lay_out(graph, needed(graph, steps));
+    for (id, refusal) in left {
+        let made = |step: &Step| graph.node(id).results.iter().any(|result| step.outputs.contains(result));
+        if steps.iter().any(made) {
+            build.fallbacks.push(Fallback { label: build.label(id), reason: by_reference(graph, id, refusal) });
+        }
+    }
     let Build { weights, fallbacks, in_kernels, outside, .. } = build;
     let ops = OpCounts { fused: in_kernels.len(), unfused: outside.difference(&in_kernels).count() };
     let (claims, planned) = (claims(graph), Mutex::new(BTreeMap::new()));
@@ -263,6 +274,17 @@ impl Build<'_> {
         let Some(bytes) = self.weights[index].as_ref().filter(|_| !changes) else { return Ok(None) };
         check_weight(&inputs[index])?;
         Ok(widen(self.graph.ty(value).dtype, bytes).map(Arc::new))
+    }
+}
+
+/// Why an op that needs no kernel is left to the reference: a library that computes such ops does not take it, or none does.
+fn by_reference(graph: &Graph, id: NodeId, refusal: Refusal) -> String {
+    match &graph.node(id).op {
+        Op::Prim(Prim::MatMul { .. } | Prim::GroupedMatMul { .. } | Prim::Sdpa(_)) => {
+            let dtypes = graph.node(id).operands.iter().map(|&v| graph.ty(v).dtype.name()).collect::<Vec<_>>();
+            format!("no library takes operands in {}", dtypes.join(", "))
+        }
+        _ => refusal.to_string(),
     }
 }
 
