@@ -12,6 +12,8 @@ pub mod ascend;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cpu")]
+mod host;
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use fusewright_abi::DType;
 use fusewright_graph::Rounding;
 
 use super::code::Code;
-use super::map::Known;
+use crate::backend::host::facts::Known;
 
 /// The register type of one element.
 pub(super) const fn register(dtype: DType) -> Type {

@@ -12,14 +12,16 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use fusewright_graph::Dim;
 
 use super::code::Code;
-use super::eval::{Eval, InGroup, Key, Pass as Running, Refused, Taken};
+use super::eval::{Eval, InGroup, Key, Pass as Running};
+use super::forms::Vectors;
 use super::index::Pos;
 use super::memory::{Lanes, Width};
-use super::plan::{self, Grouped, Job, Pass, Plan};
 use super::reduce::Accumulators;
 use super::slots::Slot;
-use super::stash::{self, stashed};
-use super::walk::Walk;
+use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
+use crate::backend::host::stash::{self, stashed};
+use crate::backend::host::walk::{GroupUse, Walk};
+use crate::backend::host::{Refused, Taken};
 use crate::kernel::{InstOp, Kernel, Level, Val};
 
 /// Lanes of an unrolled body.
@@ -62,7 +64,7 @@ fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<Vec<String>> 
         eval.dims.insert(dim.name.clone(), value);
     }
     for segment in &kernel.segments {
-        let plan = plan::plan(kernel, segment)?;
+        let plan = plan::plan(kernel, segment, &Vectors)?;
         decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
         let mark = eval.enter();
         eval.enter_segment(segment);
@@ -347,8 +349,8 @@ impl Rows<'_, '_, '_> {
         let mut open = Open::new();
         let mut vector = true;
         for &at in reduces {
-            let facts = Walk::of(segment, at, None);
-            let same = |u: &super::walk::GroupUse| (&u.lanes, &u.size, u.scale) == (&group.lanes, &group.size, 1);
+            let facts = Walk::of(segment, at, None, &Vectors);
+            let same = |u: &GroupUse| (&u.lanes, &u.size, u.scale) == (&group.lanes, &group.size, 1);
             vector &= facts.vector && facts.cuts.is_empty() && facts.groups.iter().all(same);
             let accumulators = self.eval.accumulators(at)?;
             open.insert(at, accumulators);

@@ -11,23 +11,13 @@ use fusewright_graph::{Dim, Literal, ScalarFn, num};
 
 use super::cast::register;
 use super::code::{Code, vector_of};
-use super::facts::known_facts;
-use super::index::{Pos, element_bytes, split_constant};
-use super::map::Known;
+use super::index::{Pos, element_bytes};
 use super::memory::{Lanes, Width};
 use super::slots::Slot;
+use crate::backend::host::facts::{Known, known_facts, literal_shift};
+use crate::backend::host::index::split_constant;
+use crate::backend::host::{Refused, Taken, definitions};
 use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape, Val};
-
-/// Something in a kernel that is not taken.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Refused {
-    /// Segment and instruction.
-    pub place: String,
-    /// What, and why.
-    pub reason: String,
-}
-
-pub(super) type Taken<T> = Result<T, Refused>;
 
 /// What a scope remembers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -391,31 +381,7 @@ impl<'k, 'f> Eval<'k, 'f> {
     }
 }
 
-/// The number of bits, if an instruction shifts a signed 32- or 64-bit integer by a constant below its width.
-pub(super) fn literal_shift(segment: &Segment, inst: &Inst) -> Option<u32> {
-    let InstOp::Map(ScalarFn::Shl | ScalarFn::Shr) = inst.op else { return None };
-    let dtype = segment.ty(inst.args[0]).dtype;
-    let by = segment.insts.iter().find(|i| i.results.first() == inst.args.get(1))?;
-    match by.op {
-        InstOp::Literal(Literal::Int(_, by)) if matches!(dtype, DType::I32 | DType::I64) => {
-            u32::try_from(by).ok().filter(|by| *by < dtype.bits())
-        }
-        _ => None,
-    }
-}
-
 /// One vector as both halves of a chunk.
 pub(super) fn repeated(vector: Value, width: Width) -> Lanes {
     if width == Width::Eight { Lanes::pair(vector, vector) } else { Lanes::one(vector) }
-}
-
-/// The instruction that defines each value.
-pub(super) fn definitions(segment: &Segment) -> Vec<usize> {
-    let mut at = vec![0; segment.types.len()];
-    for (i, inst) in segment.insts.iter().enumerate() {
-        for result in &inst.results {
-            at[result.0 as usize] = i;
-        }
-    }
-    at
 }

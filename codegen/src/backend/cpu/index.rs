@@ -10,7 +10,9 @@ use fusewright_abi::DType;
 use fusewright_graph::Dim;
 use fusewright_graph::dim::{DimFn, DimFold};
 
-use super::eval::{Eval, Key, Taken};
+use super::eval::{Eval, Key};
+use crate::backend::host::index::split_constant;
+use crate::backend::host::{Refused, Taken};
 use crate::kernel::{INNER, LANE, ParamId, ROW, Val};
 
 /// The lane `scale · base + offset`.
@@ -53,7 +55,7 @@ struct Fold<'e, 'k, 'f> {
 
 impl DimFold for Fold<'_, '_, '_> {
     type Value = Value;
-    type Error = super::eval::Refused;
+    type Error = Refused;
 
     fn constant(&mut self, value: i64) -> Taken<Value> {
         Ok(self.eval.code.i64(value))
@@ -242,10 +244,4 @@ impl Eval<'_, '_> {
 /// Bytes of one element of a parameter; `None` for packed dtypes.
 pub(super) fn element_bytes(dtype: DType) -> Option<i64> {
     (dtype.bits() >= 8).then(|| i64::from(dtype.bits() / 8))
-}
-
-/// The constant term of a dim and the rest.
-pub(super) fn split_constant(dim: &Dim) -> (Dim, i64) {
-    let constant = dim.constant_term();
-    (dim - &Dim::constant(constant), constant)
 }

@@ -8,9 +8,11 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal};
 
-use super::eval::{Eval, Key, Taken, repeated};
+use super::eval::{Eval, Key, repeated};
 use super::index::{Address, Pos};
 use super::memory::{Lanes, Width};
+use crate::backend::host::Taken;
+use crate::backend::host::index::{at_least, borders, consecutive};
 use crate::kernel::{Inst, InstOp, LANE, ParamId, Shape, Val};
 
 /// Bytes that the largest chunk of any element takes.
@@ -366,24 +368,4 @@ impl<'k> Eval<'k, '_> {
         let found = (0..borders.len() - 1).find(holds)?;
         Some((found, borders[found].clone()))
     }
-}
-
-/// How many elements apart neighbouring lanes are: a constant, or 0 where it is not one.
-pub(super) fn consecutive(index: &Dim) -> i64 {
-    index.split_linear(LANE).and_then(|(slope, _)| slope.as_const()).unwrap_or(0)
-}
-
-/// Where each operand of a concatenation starts, and the end of the last.
-pub(super) fn borders(segment: &crate::kernel::Segment, inst: &Inst) -> Vec<Dim> {
-    let mut borders = vec![Dim::constant(0)];
-    for &arg in &inst.args {
-        let end = &borders[borders.len() - 1] + &segment.ty(arg).shape.elements();
-        borders.push(end);
-    }
-    borders
-}
-
-/// Whether `a ≥ b` for all non-negative values of the symbols.
-pub(super) fn at_least(a: &Dim, b: &Dim) -> bool {
-    (a - b).as_polynomial().is_some_and(|terms| terms.iter().all(|(coefficient, _)| *coefficient >= 0))
 }

@@ -9,19 +9,7 @@ use fusewright_graph::{NanRule, ReduceOp, ScalarFn};
 
 use super::cast::Refusal;
 use super::code::Code;
-
-/// What is known of an operand before it is computed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Known {
-    /// The sign bit is clear, of a NaN too.
-    pub sign_clear: bool,
-    /// A finite constant other than zero.
-    pub constant: bool,
-    /// An f32 or bf16 whose low 16 bits are clear if it is a NaN.
-    pub short_nan: bool,
-    /// A float that is NaN or, rounded to an integer in any direction, an `i32`.
-    pub bounded: bool,
-}
+use crate::backend::host::facts::Known;
 
 impl Code<'_> {
     /// `f` of operands of one dtype (after a boolean condition for `select`).
@@ -236,12 +224,6 @@ impl Code<'_> {
 
     fn float_lane(&self, v: Value) -> bool {
         matches!(self.ty(v), F32 | F32X4)
-    }
-
-    /// Whether a function can run on vectors of that dtype.
-    pub fn has_vector_map(f: ScalarFn, dtype: DType) -> bool {
-        let integer = matches!(f, ScalarFn::Div | ScalarFn::Rem | ScalarFn::Shl | ScalarFn::Shr) && dtype.is_int();
-        !integer && dtype.bits() < 64 && dtype != DType::F64
     }
 
     /// A boolean as it is stored: 0 or 1 in an `i32` lane.

@@ -3,12 +3,13 @@
 
 use cranelift_codegen::ir::InstBuilder;
 use fusewright_graph::Dim;
-use fusewright_graph::dim::{DimFn, DimFold, product};
+use fusewright_graph::dim::product;
 
-use super::eval::{Eval, Key, Taken};
-use super::index::{Pos, split_constant};
-use super::lanes::consecutive;
+use super::eval::{Eval, Key};
+use super::index::Pos;
 use super::memory::{Lanes, Width};
+use crate::backend::host::Taken;
+use crate::backend::host::index::{consecutive, parity, runs_by_one};
 use crate::kernel::{InstOp, LANE, ParamId};
 
 impl Eval<'_, '_> {
@@ -21,7 +22,7 @@ impl Eval<'_, '_> {
                 Ok(Some(self.code.load_nibbles(dtype, address)))
             }
             (8..=32, 2) => self.load_alternate(param, index, pos, width),
-            (8..=32, 0) if width == Width::Eight && self.starts_at_eight(pos) && runs_by_one(index) => {
+            (8..=32, 0) if width == Width::Eight && self.starts_at_eight(pos) && runs_by_one(index, 8) => {
                 let address = self.address(param, index, Some(pos))?;
                 Ok(Some(self.code.load_lanes(dtype, address.pointer, address.offset, width)))
             }
@@ -102,75 +103,5 @@ impl Eval<'_, '_> {
     fn starts_at_eight(&self, pos: &Pos) -> bool {
         let from_start = self.pass.as_ref().is_some_and(|pass| pass.base == pos.base && pass.lanes.is_some());
         from_start && pos.scale == 1 && pos.offset.as_const().is_some_and(|offset| offset % 8 == 0)
-    }
-}
-
-/// Whether a dim is odd, if that is the same for all values of its symbols.
-fn parity(dim: &Dim) -> Option<bool> {
-    let (rest, constant) = split_constant(dim);
-    let even = rest.as_polynomial()?.iter().all(|(coefficient, _)| coefficient % 2 == 0);
-    even.then_some(constant.rem_euclid(2) == 1)
-}
-
-/// Whether neighbouring lanes are neighbours in memory in every eight lanes from a multiple of eight on.
-fn runs_by_one(index: &Dim) -> bool {
-    index.fold(&mut Runs).is_ok_and(|run| run.slope == 1)
-}
-
-/// What an expression is over eight lanes from a multiple of eight on.
-#[derive(Clone, Copy)]
-struct Run {
-    /// The difference from lane to lane.
-    slope: i64,
-    /// Whether it starts at a multiple of eight.
-    aligned: bool,
-    constant: Option<i64>,
-}
-
-impl Run {
-    fn times(self, by: i64) -> Run {
-        Run { slope: self.slope.saturating_mul(by), aligned: self.aligned || by % 8 == 0, constant: None }
-    }
-}
-
-struct Runs;
-
-impl DimFold for Runs {
-    type Value = Run;
-    type Error = ();
-
-    fn constant(&mut self, value: i64) -> Result<Run, ()> {
-        Ok(Run { slope: 0, aligned: value % 8 == 0, constant: Some(value) })
-    }
-
-    fn symbol(&mut self, name: &str) -> Result<Run, ()> {
-        let lane = name == LANE;
-        Ok(Run { slope: i64::from(lane), aligned: lane, constant: None })
-    }
-
-    fn add(&mut self, a: Run, b: Run) -> Result<Run, ()> {
-        Ok(Run { slope: a.slope.saturating_add(b.slope), aligned: a.aligned && b.aligned, constant: None })
-    }
-
-    fn mul(&mut self, a: Run, b: Run) -> Result<Run, ()> {
-        match (a.constant, b.constant) {
-            (Some(by), _) => Ok(b.times(by)),
-            (_, Some(by)) => Ok(a.times(by)),
-            _ if (a.slope, b.slope) == (0, 0) => Ok(Run { slope: 0, aligned: a.aligned || b.aligned, constant: None }),
-            _ => Err(()),
-        }
-    }
-
-    fn function(&mut self, f: DimFn, a: Run, b: Run) -> Result<Run, ()> {
-        if (a.slope, b.slope) == (0, 0) {
-            return Ok(Run { slope: 0, aligned: false, constant: None });
-        }
-        // No multiple of the divisor lies inside the eight lanes.
-        let inside = a.aligned && a.slope == 1 && b.constant.is_some_and(|by| by > 0 && by % 8 == 0);
-        match f {
-            DimFn::Mod if inside => Ok(Run { slope: 1, aligned: true, constant: None }),
-            DimFn::FloorDiv if inside => Ok(Run { slope: 0, aligned: false, constant: None }),
-            _ => Err(()),
-        }
     }
 }

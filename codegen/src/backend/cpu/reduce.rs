@@ -12,10 +12,11 @@ use fusewright_graph::{Literal, NanRule, ReduceOp, Rounding, num};
 
 use super::cast::register;
 use super::code::vector_of;
-use super::eval::{Eval, Pass, Taken};
+use super::eval::{Eval, Pass};
 use super::index::Pos;
-use super::map::Known;
 use super::memory::{Lanes, Width};
+use crate::backend::host::Taken;
+use crate::backend::host::facts::Known;
 use crate::kernel::{InstOp, Order, Over, Shape, Tree, Val};
 
 /// The most accumulators that fit the stack.

@@ -8,10 +8,11 @@ use fusewright_graph::ReduceOp;
 
 use super::cast::register;
 use super::code::Code;
-use super::eval::{Eval, Key, Taken};
+use super::eval::{Eval, Key};
 use super::index::Pos;
 use super::memory::{Lanes, Width};
 use super::slots::Slot;
+use crate::backend::host::Taken;
 use crate::kernel::{Inst, InstOp, Shape};
 
 /// Most bytes of stack memory that the largest lanes of a row take.

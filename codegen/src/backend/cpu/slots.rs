@@ -2,9 +2,11 @@
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 
-use super::eval::{Eval, Key, Taken};
-use super::index::{Address, Pos, split_constant};
+use super::eval::{Eval, Key};
+use super::index::{Address, Pos};
 use super::memory::{Lanes, Width};
+use crate::backend::host::Taken;
+use crate::backend::host::index::split_constant;
 use crate::kernel::Val;
 
 /// Where lanes of a value are stored.

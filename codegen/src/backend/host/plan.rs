@@ -6,11 +6,11 @@
 
 use fusewright_graph::Dim;
 
-use super::eval::{Refused, definitions};
+use super::index::at_least;
 use super::keep::{self, Kept};
-use super::lanes::at_least;
 use super::stash::stashed;
 use super::walk::{GroupUse, Walk};
+use super::{Forms, Refused, definitions};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
 /// Most pieces that share a loop: their operands have to fit the registers.
@@ -18,7 +18,7 @@ const MOST_PIECES: usize = 6;
 
 /// Part of a sink, or of a value that is kept: its lanes from `offset` on.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
+pub(in crate::backend) struct Job {
     /// The store or reduction; any other instruction's value is kept.
     pub inst: usize,
     pub offset: Dim,
@@ -26,7 +26,7 @@ pub(super) struct Job {
 
 /// Sinks that run over the groups of a row.
 #[derive(Clone, Debug)]
-pub(super) struct Grouped {
+pub(in crate::backend) struct Grouped {
     pub lanes: Dim,
     pub size: Dim,
     /// Group reductions in the order of their dependence; those of one list share a loop.
@@ -41,7 +41,7 @@ pub(super) struct Grouped {
 
 /// A loop of a phase.
 #[derive(Clone, Debug)]
-pub(super) enum Pass {
+pub(in crate::backend) enum Pass {
     /// Over that many lanes.
     Flat { lanes: Dim, vector: bool, jobs: Vec<Job> },
     /// Over groups.
@@ -52,7 +52,7 @@ pub(super) enum Pass {
 
 /// What runs for an inner row, in order.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(in crate::backend) struct Plan {
     pub phases: Vec<Vec<Pass>>,
     /// Stores of scalars, after everything else.
     pub scalar_stores: Vec<usize>,
@@ -63,13 +63,13 @@ pub(super) struct Plan {
 }
 
 /// The operands of a sink, or a value that is kept.
-pub(super) fn roots(segment: &Segment, inst: usize) -> &[Val] {
+pub(in crate::backend) fn roots(segment: &Segment, inst: usize) -> &[Val] {
     let at = &segment.insts[inst];
     if is_sink(segment, inst) { &at.args } else { &at.results }
 }
 
 /// Whether an instruction consumes lanes: a store or a reduction.
-pub(super) fn is_sink(segment: &Segment, inst: usize) -> bool {
+pub(in crate::backend) fn is_sink(segment: &Segment, inst: usize) -> bool {
     matches!(
         segment.insts[inst].op,
         InstOp::Store { .. } | InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_)
@@ -77,14 +77,14 @@ pub(super) fn is_sink(segment: &Segment, inst: usize) -> bool {
 }
 
 /// The value that a job takes lane by lane.
-pub(super) fn sink_value(segment: &Segment, inst: usize) -> Val {
+pub(in crate::backend) fn sink_value(segment: &Segment, inst: usize) -> Val {
     let at = &segment.insts[inst];
     if is_sink(segment, inst) { at.args[0] } else { at.results[0] }
 }
 
-/// Plans a segment.
-pub(super) fn plan(kernel: &Kernel, segment: &Segment) -> Result<Plan, Refused> {
-    let planner = Planner::new(kernel, segment);
+/// Plans a segment for an emitter with those vector forms.
+pub(in crate::backend) fn plan(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plan, Refused> {
+    let planner = Planner::new(kernel, segment, forms);
     let mut phases: Vec<Vec<Pass>> = Vec::new();
     let mut scalar_stores = Vec::new();
     for (at, inst) in segment.insts.iter().enumerate().filter(|(at, _)| planner.live[*at]) {
@@ -107,14 +107,15 @@ pub(super) fn plan(kernel: &Kernel, segment: &Segment) -> Result<Plan, Refused> 
     let is_early = |v: &&Val| segment.ty(**v).shape == Shape::Scalar && planner.stages[v.0 as usize] == 0;
     let early = results.filter(is_early).copied().collect();
     let mut plan = Plan { phases, scalar_stores, early, kept: Vec::new() };
-    keep::choose(segment, &mut plan);
-    super::hazard::check(kernel, segment, &plan)?;
+    keep::choose(segment, &mut plan, forms);
+    super::hazard::check(kernel, segment, &plan, forms)?;
     Ok(plan)
 }
 
 struct Planner<'k> {
     kernel: &'k Kernel,
     segment: &'k Segment,
+    forms: &'k dyn Forms,
     live: Vec<bool>,
     /// The phase at whose start each value can be computed.
     stages: Vec<usize>,
@@ -122,9 +123,9 @@ struct Planner<'k> {
 }
 
 impl<'k> Planner<'k> {
-    fn new(kernel: &'k Kernel, segment: &'k Segment) -> Self {
+    fn new(kernel: &'k Kernel, segment: &'k Segment, forms: &'k dyn Forms) -> Self {
         let stashed = stashed(segment);
-        Planner { kernel, segment, live: live(segment), stages: stages(segment, &stashed), stashed }
+        Planner { kernel, segment, forms, live: live(segment), stages: stages(segment, &stashed), stashed }
     }
 
     fn stage(&self, at: usize) -> usize {
@@ -162,7 +163,7 @@ impl<'k> Planner<'k> {
             return Ok(());
         }
         let lanes = segment.ty(inst.args[0]).shape.elements();
-        let whole = Walk::of(segment, at, None);
+        let whole = Walk::of(segment, at, None, self.forms);
         let pieces = match whole.cuts.is_empty() {
             true => Some(vec![(Dim::constant(0), lanes.clone())]),
             false => pieces(&whole.cuts, &lanes),
@@ -175,7 +176,8 @@ impl<'k> Planner<'k> {
         };
         let count = pieces.len();
         for (start, end) in pieces {
-            let facts = if count == 1 { whole.clone() } else { Walk::of(segment, at, Some((&start, &end))) };
+            let facts =
+                if count == 1 { whole.clone() } else { Walk::of(segment, at, Some((&start, &end)), self.forms) };
             let job = Job { inst: at, offset: start.clone() };
             if count == 1
                 && let Some(group) = single_group(&facts.groups, &lanes)
@@ -320,7 +322,7 @@ fn pieces(cuts: &[Dim], lanes: &Dim) -> Option<Vec<(Dim, Dim)>> {
 }
 
 /// Operands and gathered index values of an instruction.
-pub(super) fn operands(segment: &Segment, at: usize) -> impl Iterator<Item = Val> {
+pub(in crate::backend) fn operands(segment: &Segment, at: usize) -> impl Iterator<Item = Val> {
     let inst = &segment.insts[at];
     let mut names = std::collections::BTreeSet::new();
     if let Some(index) = inst.op.index() {

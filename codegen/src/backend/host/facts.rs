@@ -3,11 +3,23 @@
 use fusewright_abi::DType;
 use fusewright_graph::{Literal, ScalarFn};
 
-use super::map::Known;
 use crate::kernel::{Inst, InstOp, Segment};
 
+/// What is known of an operand before it is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::backend) struct Known {
+    /// The sign bit is clear, of a NaN too.
+    pub sign_clear: bool,
+    /// A finite constant other than zero.
+    pub constant: bool,
+    /// An f32 or bf16 whose low 16 bits are clear if it is a NaN.
+    pub short_nan: bool,
+    /// A float that is NaN or, rounded to an integer in any direction, an `i32`.
+    pub bounded: bool,
+}
+
 /// Facts about every value of a segment.
-pub(super) fn known_facts(segment: &Segment) -> Vec<Known> {
+pub(in crate::backend) fn known_facts(segment: &Segment) -> Vec<Known> {
     let mut facts = vec![Known::default(); segment.types.len()];
     let mut sides = vec![(false, false); segment.types.len()];
     for inst in &segment.insts {
@@ -104,5 +116,18 @@ fn short_nan(segment: &Segment, inst: &Inst, args: &[Known]) -> bool {
         // Sums start from numbers.
         InstOp::Reduce { .. } => all,
         _ => false,
+    }
+}
+
+/// The number of bits, if an instruction shifts a signed 32- or 64-bit integer by a constant below its width.
+pub(in crate::backend) fn literal_shift(segment: &Segment, inst: &Inst) -> Option<u32> {
+    let InstOp::Map(ScalarFn::Shl | ScalarFn::Shr) = inst.op else { return None };
+    let dtype = segment.ty(inst.args[0]).dtype;
+    let by = segment.insts.iter().find(|i| i.results.first() == inst.args.get(1))?;
+    match by.op {
+        InstOp::Literal(Literal::Int(_, by)) if matches!(dtype, DType::I32 | DType::I64) => {
+            u32::try_from(by).ok().filter(|by| *by < dtype.bits())
+        }
+        _ => None,
     }
 }

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, ScalarFn};
 
-use super::eval::definitions;
 use super::plan::{Grouped, Job, Pass, Plan, sink_value};
 use super::stash::stashed;
 use super::walk::Walk;
+use super::{Forms, definitions};
 use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
 
 /// Most bytes of stack memory that the values of a segment take.
@@ -22,7 +22,7 @@ const STORE_AND_LOAD: u32 = 6;
 
 /// A value that is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Kept {
+pub(in crate::backend) struct Kept {
     pub value: Val,
     pub bytes: i64,
     /// Between the loops over one group, or for the row.
@@ -42,9 +42,10 @@ impl Kept {
 }
 
 /// Chooses what is kept, and adds to the plan the jobs that store it.
-pub(super) fn choose(segment: &Segment, plan: &mut Plan) {
+pub(in crate::backend) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn Forms) {
     let mut keeper = Keeper {
         segment,
+        forms,
         definitions: definitions(segment),
         stashed: stashed(segment),
         kept: BTreeMap::new(),
@@ -66,6 +67,7 @@ pub(super) fn choose(segment: &Segment, plan: &mut Plan) {
 
 struct Keeper<'k> {
     segment: &'k Segment,
+    forms: &'k dyn Forms,
     definitions: Vec<usize>,
     stashed: Vec<bool>,
     kept: BTreeMap<Val, i64>,
@@ -204,7 +206,7 @@ impl<'k> Keeper<'k> {
             return false;
         }
         let at = self.definitions[v.0 as usize];
-        let walk = Walk::of(self.segment, at, None);
+        let walk = Walk::of(self.segment, at, None, self.forms);
         if !walk.cuts.is_empty() || (size.is_none() && !walk.groups.is_empty()) {
             return false;
         }
@@ -216,7 +218,7 @@ impl<'k> Keeper<'k> {
     /// Adds the job that stores a row value to the loop that computes it, or a loop of its own before that.
     fn place(&self, phase: &mut Vec<Pass>, pass: usize, value: Val) {
         let at = self.definitions[value.0 as usize];
-        let fits = Walk::of(self.segment, at, None).vector;
+        let fits = Walk::of(self.segment, at, None, self.forms).vector;
         let length = self.segment.ty(value).shape.elements();
         let job = Job { inst: at, offset: Dim::constant(0) };
         match &mut phase[pass] {

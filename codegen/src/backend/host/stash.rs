@@ -2,14 +2,14 @@
 //!
 //! Without that, every lane that reads one would run through its group again, and through those below it.
 
-use super::eval::definitions;
+use super::definitions;
 use crate::kernel::{InstOp, Over, Segment, Shape};
 
 /// Most bytes of stack memory that one takes.
 const MOST_BYTES: i64 = 16 << 10;
 
 /// By instruction, whether it takes the elements of groups as a row, and these depend on a reduction over lanes.
-pub(super) fn stashed(segment: &Segment) -> Vec<bool> {
+pub(in crate::backend) fn stashed(segment: &Segment) -> Vec<bool> {
     let definitions = definitions(segment);
     let mut reduced = vec![false; segment.insts.len()];
     let mut stashed = vec![false; segment.insts.len()];
@@ -28,7 +28,7 @@ pub(super) fn stashed(segment: &Segment) -> Vec<bool> {
 }
 
 /// The memory that the result of an instruction takes, if it is known and not too much.
-pub(super) fn bytes(segment: &Segment, at: usize) -> Option<i64> {
+pub(in crate::backend) fn bytes(segment: &Segment, at: usize) -> Option<i64> {
     let ty = segment.ty(*segment.insts[at].results.first()?);
     let elements = ty.shape.elements().as_const()?;
     let bytes = elements.checked_mul(i64::from(ty.dtype.bits() / 8))?;

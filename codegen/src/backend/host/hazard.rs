@@ -5,9 +5,9 @@
 
 use fusewright_graph::Dim;
 
-use super::eval::Refused;
 use super::plan::{Pass, Plan};
 use super::walk::{Touch, Walk};
+use super::{Forms, Refused};
 use crate::kernel::{InstOp, Kernel, LANE, ParamId, Segment, Shape};
 
 /// Whether two parameters may be the same memory.
@@ -26,7 +26,7 @@ struct Access {
 }
 
 /// Proves every store of a plan, or refuses one.
-pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Result<(), Refused> {
+pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan, forms: &dyn Forms) -> Result<(), Refused> {
     let writes: Vec<(usize, ParamId)> = segment
         .insts
         .iter()
@@ -45,7 +45,7 @@ pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Result<(
     if risky.is_empty() {
         return Ok(());
     }
-    let accesses = accesses(segment, plan);
+    let accesses = accesses(segment, plan, forms);
     for (inst, to) in risky {
         for store in accesses.iter().filter(|a| a.inst == inst) {
             for other in accesses.iter().filter(|a| a.at >= store.at) {
@@ -60,13 +60,13 @@ pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Result<(
     Ok(())
 }
 
-fn accesses(segment: &Segment, plan: &Plan) -> Vec<Access> {
+fn accesses(segment: &Segment, plan: &Plan, forms: &dyn Forms) -> Vec<Access> {
     let mut accesses = Vec::new();
     for (at, pass) in plan.phases.iter().flatten().enumerate() {
         let mut add = |inst: usize, offset: &Dim, lanes: Option<i64>| {
             let end = lanes.map(|n| offset + &Dim::constant(n));
             let piece = end.as_ref().map(|end| (offset, end));
-            let loads = Walk::of(segment, inst, piece).touches;
+            let loads = Walk::of(segment, inst, piece, forms).touches;
             accesses.push(Access { at, inst, offset: offset.clone(), lanes, loads });
         };
         match pass {

@@ -2,21 +2,18 @@
 
 use std::collections::HashSet;
 
-use fusewright_abi::DType;
 use fusewright_graph::{Dim, ScalarFn};
 
-use super::code::Code;
-use super::eval::definitions;
-use super::facts::known_facts;
-use super::lanes::{at_least, borders};
+use super::facts::{known_facts, literal_shift};
+use super::index::{at_least, borders};
 use super::plan::{is_sink, roots, sink_value};
-use super::reduce::vector_lanes;
 use super::stash::stashed;
+use super::{Forms, definitions};
 use crate::kernel::{Inst, InstOp, LANE, Over, ParamId, Segment, Shape, Val};
 
 /// A group value spread over lanes: lane `i` of the sink takes the group of lane `scale · i + offset`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct GroupUse {
+pub(in crate::backend) struct GroupUse {
     pub lanes: Dim,
     pub size: Dim,
     pub scale: i64,
@@ -25,7 +22,7 @@ pub(super) struct GroupUse {
 
 /// A load.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Touch {
+pub(in crate::backend) struct Touch {
     pub param: ParamId,
     /// Lane `i` of the sink reads element `slope · i + start`, if that is so for constants.
     pub linear: Option<(i64, Dim)>,
@@ -34,9 +31,10 @@ pub(super) struct Touch {
 }
 
 /// Facts about a sink, or about part of its lanes.
-#[derive(Clone, Debug)]
-pub(super) struct Walk<'k> {
+#[derive(Clone)]
+pub(in crate::backend) struct Walk<'k> {
     segment: &'k Segment,
+    forms: &'k dyn Forms,
     definitions: Vec<usize>,
     stashed: Vec<bool>,
     piece: Option<(Dim, Dim)>,
@@ -51,9 +49,10 @@ pub(super) struct Walk<'k> {
 
 impl<'k> Walk<'k> {
     /// Walks a store, a reduction or a value that is kept over all its lanes, or those of a piece.
-    pub fn of(segment: &'k Segment, at: usize, piece: Option<(&Dim, &Dim)>) -> Self {
+    pub fn of(segment: &'k Segment, at: usize, piece: Option<(&Dim, &Dim)>, forms: &'k dyn Forms) -> Self {
         let mut walk = Walk {
             segment,
+            forms,
             definitions: definitions(segment),
             stashed: stashed(segment),
             piece: piece.map(|(start, end)| (start.clone(), end.clone())),
@@ -85,22 +84,20 @@ impl<'k> Walk<'k> {
         let vector = match &inst.op {
             InstOp::Map(f) => inst.args.last().is_some_and(|a| {
                 let dtype = ty(a).dtype;
-                *f == ScalarFn::Select
-                    || Code::has_vector_map(*f, dtype)
-                    || super::eval::literal_shift(self.segment, inst).is_some()
+                *f == ScalarFn::Select || self.forms.map(*f, dtype) || literal_shift(self.segment, inst).is_some()
             }),
             InstOp::Cast { to, saturate, .. } => {
                 let bounded = || known_facts(self.segment)[inst.args[0].0 as usize].bounded;
-                vector_cast(ty(&inst.args[0]).dtype, *to, *saturate, &bounded)
+                self.forms.cast(ty(&inst.args[0]).dtype, *to, *saturate, &bounded)
             }
-            InstOp::Reduce { order, .. } => vector_lanes(*order, ty(&inst.args[0]).dtype).is_some(),
+            InstOp::Reduce { order, .. } => self.forms.reduction(*order, ty(&inst.args[0]).dtype),
             InstOp::Slice { step, .. } => *step <= 2,
             InstOp::Zip => inst.args.len() == 2,
             InstOp::Pack { ways, .. } => *ways == 2 && ty(&inst.args[0]).dtype.bits() < 32,
             InstOp::AsRow | InstOp::AsGroup { .. } => false,
             _ => true,
         };
-        self.vector &= vector && !wide;
+        self.vector &= vector && (self.forms.wide_lanes() || !wide);
     }
 
     fn value(&mut self, v: Val, shape: &Shape, scale: i64, offset: &Dim) {
@@ -235,18 +232,5 @@ impl<'k> Walk<'k> {
             let shape = &self.segment.ty(arg).shape;
             self.value(arg, shape, scale, &(offset - &borders[i]));
         }
-    }
-}
-
-/// Whether a conversion has a vector form.
-fn vector_cast(from: DType, to: DType, saturate: bool, bounded: &dyn Fn() -> bool) -> bool {
-    let narrow_float = |d: DType| d.is_float() && d != DType::F64;
-    match (from.is_float(), to.is_float()) {
-        (true, true) => narrow_float(from) && narrow_float(to),
-        (true, false) if to == DType::Bool => true,
-        (true, false) if saturate => to.bits() < 32 || to == DType::I32,
-        (true, false) => from != DType::F64 && to.bits() <= 32 && bounded(),
-        (false, true) => from.bits() < 32 || from == DType::I32,
-        (false, false) => from.bits() <= 32 && to.bits() <= 32,
     }
 }

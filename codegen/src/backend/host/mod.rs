@@ -1,0 +1,54 @@
+//! Plans for host CPUs: what runs in which loop, what is kept between loops, what stores may overwrite.
+//!
+//! Backends for CPUs share the loops over phases, groups and pieces of concatenations; what they have in vectors differs
+//! and is asked of them ([`Forms`]).
+
+pub(in crate::backend) mod facts;
+mod hazard;
+pub(in crate::backend) mod index;
+mod keep;
+pub(in crate::backend) mod plan;
+pub(in crate::backend) mod stash;
+pub(in crate::backend) mod walk;
+
+use fusewright_abi::DType;
+use fusewright_graph::ScalarFn;
+
+use crate::kernel::{Order, Segment};
+
+/// What an emitter has in vectors of consecutive lanes.
+pub(in crate::backend) trait Forms {
+    /// Whether elements of 64 bits are lanes.
+    fn wide_lanes(&self) -> bool;
+
+    /// Whether a function of operands of that dtype has a vector form.
+    fn map(&self, f: ScalarFn, dtype: DType) -> bool;
+
+    /// Whether a conversion has one; `bounded` says whether the operand is far inside the range of `i32`.
+    fn cast(&self, from: DType, to: DType, saturate: bool, bounded: &dyn Fn() -> bool) -> bool;
+
+    /// Whether the accumulators of a reduction in that order take chunks of lanes.
+    fn reduction(&self, order: Order, dtype: DType) -> bool;
+}
+
+/// Something in a kernel that is not taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::backend) struct Refused {
+    /// Segment and instruction.
+    pub place: String,
+    /// What, and why.
+    pub reason: String,
+}
+
+pub(in crate::backend) type Taken<T> = Result<T, Refused>;
+
+/// The instruction that defines each value.
+pub(in crate::backend) fn definitions(segment: &Segment) -> Vec<usize> {
+    let mut at = vec![0; segment.types.len()];
+    for (i, inst) in segment.insts.iter().enumerate() {
+        for result in &inst.results {
+            at[result.0 as usize] = i;
+        }
+    }
+    at
+}
