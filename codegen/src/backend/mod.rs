@@ -14,6 +14,8 @@ pub mod cpu;
 pub mod cuda;
 #[cfg(feature = "cpu")]
 mod host;
+#[cfg(feature = "cuda")]
+mod llvm;
 
 use std::sync::Arc;
 

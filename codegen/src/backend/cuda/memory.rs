@@ -1,40 +1,21 @@
-//! Loads, stores and constants.
+//! Loads and stores.
 
 use fusewright_abi::DType;
-use fusewright_graph::{Dim, Literal, Rounding};
+use fusewright_graph::Dim;
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
-use super::EmitError;
-use super::cast::{Cast, narrow_by_bits};
-use super::code::{Built, Code, GLOBAL, Value};
+use super::code::GLOBAL;
 use super::rows::Rows;
+use crate::backend::llvm::cast::literal;
+use crate::backend::llvm::{BuildError, Built, Value};
 use crate::kernel::{Inst, InstOp, ParamId, Shape, Source};
-
-/// A constant in the form that values of its dtype are computed in.
-pub(super) fn literal<'c>(code: &Code<'c>, literal: &Literal) -> Built<Value<'c>> {
-    match *literal {
-        Literal::Float(DType::F64, v) => Ok(code.ctx.f64_type().const_float(v).into()),
-        Literal::Float(DType::F32, v) => Ok(code.f32(v as f32).into()),
-        Literal::Float(DType::F8E8M0, v) => {
-            let code_of = if v.is_nan() { 255 } else { ((v as f32).to_bits() >> 23) & 0xff };
-            Ok(code.int_type(8).const_int(u64::from(code_of), false).into())
-        }
-        Literal::Float(to, v) => {
-            let exact = Cast { from: DType::F32, to, round: Rounding::NearestEven, saturate: false };
-            narrow_by_bits(code, code.f32(v as f32), exact).map(Into::into)
-        }
-        Literal::Int(DType::Bool, v) => Ok(code.bool(v != 0).into()),
-        Literal::Int(DType::I4 | DType::U4, v) => Ok(code.int_type(8).const_int((v & 15) as u64, false).into()),
-        Literal::Int(dtype, v) => Ok(code.int_type(dtype.bits()).const_int(v as u64, true).into()),
-    }
-}
 
 impl<'c> Rows<'_, 'c> {
     /// One element of a load.
     pub fn load(&mut self, inst: &Inst, lane: IntValue<'c>) -> Built<Value<'c>> {
         let InstOp::Load { param, index, otherwise, .. } = &inst.op else {
-            return Err(EmitError::unsupported("not a load".into()));
+            return Err(BuildError::unsupported("not a load"));
         };
         let dtype = self.frame.kernel.param(*param).dtype;
         let base = self.buffer(*param)?;
@@ -54,9 +35,11 @@ impl<'c> Rows<'_, 'c> {
         match &declared.source {
             Source::Memory => Ok(self.frame.buffers[param.0 as usize]),
             Source::Producer { op, .. } => {
-                Err(EmitError::unsupported(format!("`{}` comes from `{op}` in the same kernel", declared.name)))
+                Err(BuildError::unsupported(format!("`{}` comes from `{op}` in the same kernel", declared.name)))
             }
-            Source::Peer { .. } => Err(EmitError::unsupported(format!("`{}` is memory of other ranks", declared.name))),
+            Source::Peer { .. } => {
+                Err(BuildError::unsupported(format!("`{}` is memory of other ranks", declared.name)))
+            }
         }
     }
 
@@ -106,11 +89,11 @@ impl<'c> Rows<'_, 'c> {
 
     fn prepare(&mut self, store: &Inst, lane: IntValue<'c>) -> Built<Write<'c>> {
         let InstOp::Store { param, index, otherwise } = &store.op else {
-            return Err(EmitError::unsupported("not a store".into()));
+            return Err(BuildError::unsupported("not a store"));
         };
         let dtype = self.frame.kernel.param(*param).dtype;
         if dtype.bits() == 4 {
-            return Err(EmitError::unsupported(format!("a store of single {dtype} elements; pack them into bytes")));
+            return Err(BuildError::unsupported(format!("a store of single {dtype} elements; pack them into bytes")));
         }
         let base = self.buffer(*param)?;
         let mut value = self.element(store.args[0], lane)?;

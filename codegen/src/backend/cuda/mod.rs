@@ -10,11 +10,9 @@
 
 mod arch;
 mod backend;
-mod cast;
 mod code;
+mod dialect;
 mod hazard;
-mod index;
-mod map;
 mod memory;
 mod reduce;
 mod rows;
@@ -23,7 +21,6 @@ use std::collections::BTreeMap;
 
 use fusewright_graph::Dim;
 use inkwell::attributes::AttributeLoc;
-use inkwell::builder::BuilderError;
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
@@ -35,9 +32,11 @@ use inkwell::{AddressSpace, IntPredicate, OptimizationLevel};
 pub use self::backend::CudaBackend;
 
 use self::arch::Arch;
-use self::code::{Built, Code, GLOBAL};
+use self::code::GLOBAL;
 use self::rows::{Frame, Rows};
-use crate::kernel::{INNER, Inst, InstOp, Kernel, Order, ROW, Segment};
+use crate::backend::llvm::code::Code;
+use crate::backend::llvm::{BuildError, Built, index};
+use crate::kernel::{INNER, InstOp, Kernel, Order, ROW};
 
 /// LLVM's number of the calling convention of PTX kernels.
 const PTX_KERNEL: u32 = 71;
@@ -63,29 +62,12 @@ pub enum EmitError {
     Llvm(String),
 }
 
-impl EmitError {
-    fn unsupported(what: String) -> Self {
-        EmitError::Unsupported { place: String::new(), what }
-    }
-
-    /// Names the place, unless an operand has already named its own.
-    fn at(self, segment: &Segment, inst: &Inst) -> Self {
-        match self {
-            EmitError::Unsupported { place, what } if place.is_empty() => {
-                let result = inst.results.first().map_or_else(String::new, |r| format!(" {r:?}"));
-                EmitError::Unsupported {
-                    place: format!("segment `{}`, {}{result}", segment.name, inst.op.name()),
-                    what,
-                }
-            }
-            other => other,
+impl From<BuildError> for EmitError {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Unsupported { place, what } => EmitError::Unsupported { place, what },
+            BuildError::Llvm(message) => EmitError::Llvm(message),
         }
-    }
-}
-
-impl From<BuilderError> for EmitError {
-    fn from(error: BuilderError) -> Self {
-        EmitError::Llvm(error.to_string())
     }
 }
 
@@ -123,7 +105,7 @@ pub fn emit(kernel: &Kernel, arch: &str) -> Result<Emitted, EmitError> {
     let machine = machine(arch)?;
     let ctx = Context::create();
     let launch = launch(kernel);
-    let module = build(&ctx, kernel, arch, &machine, &launch)?;
+    let module = build(&ctx, kernel, &arch, &machine, &launch)?;
     module.verify().map_err(|e| EmitError::Llvm(e.to_string()))?;
     let ll = module.print_to_string().to_string();
     let options = PassBuilderOptions::create();
@@ -161,7 +143,7 @@ pub fn launch(kernel: &Kernel) -> Launch {
 fn build<'c>(
     ctx: &'c Context,
     kernel: &Kernel,
-    arch: Arch,
+    arch: &'c Arch,
     machine: &TargetMachine,
     launch: &Launch,
 ) -> Built<Module<'c>> {
@@ -178,15 +160,15 @@ fn build<'c>(
     for (key, value) in [("nvvm.maxntid", launch.threads.to_string()), ("nvvm.minctasm", "1".to_owned())] {
         function.add_attribute(AttributeLoc::Function, ctx.create_string_attribute(key, &value));
     }
-    let code = Code { ctx, module, b: ctx.create_builder(), function };
+    let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: arch };
     let entry = code.block();
     code.b.position_at_end(entry);
-    segments(&code, kernel, arch, launch)?;
+    segments(&code, kernel, launch)?;
     Ok(code.module)
 }
 
 /// The body: finds the block's row and inner row, and runs the segment that owns it.
-fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: Arch, launch: &Launch) -> Built<()> {
+fn segments<'c>(code: &Code<'c>, kernel: &Kernel, launch: &Launch) -> Built<()> {
     let register = |name: &str| -> Built<IntValue<'c>> {
         let value = code.call(&format!("llvm.nvvm.read.ptx.sreg.{name}.x"), &[], &[])?;
         code.resize(value.into_int_value(), 64)
@@ -211,7 +193,7 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: Arch, launch: &Launch) -
         code.b.position_at_end(run);
         let mut names = names.clone();
         names.insert(INNER.to_owned(), slot);
-        let frame = Frame { code, arch, kernel, threads: launch.threads, thread, buffers: buffers.clone(), names };
+        let frame = Frame { code, kernel, threads: launch.threads, thread, buffers: buffers.clone(), names };
         Rows::new(&frame, segment).run()?;
         code.b.build_unconditional_branch(done)?;
         code.b.position_at_end(skip);
@@ -227,7 +209,7 @@ type Arguments<'c> = (Vec<IntValue<'c>>, BTreeMap<String, IntValue<'c>>, [IntVal
 
 fn arguments<'c>(code: &Code<'c>, kernel: &Kernel) -> Built<Arguments<'c>> {
     let param = |function: FunctionValue<'c>, i: usize| {
-        function.get_nth_param(i as u32).ok_or_else(|| EmitError::Llvm(format!("no parameter {i}")))
+        function.get_nth_param(i as u32).ok_or_else(|| BuildError::Llvm(format!("no parameter {i}")))
     };
     let mut buffers = Vec::new();
     for i in 0..kernel.params.len() {
@@ -244,5 +226,5 @@ fn arguments<'c>(code: &Code<'c>, kernel: &Kernel) -> Built<Arguments<'c>> {
 }
 
 fn named<'c>(names: &BTreeMap<String, IntValue<'c>>, name: &str) -> Built<IntValue<'c>> {
-    names.get(name).copied().ok_or_else(|| EmitError::unsupported(format!("`{name}`, which is no dim of the kernel")))
+    names.get(name).copied().ok_or_else(|| BuildError::unsupported(format!("`{name}`, which is no dim of the kernel")))
 }

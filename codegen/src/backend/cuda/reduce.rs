@@ -10,11 +10,11 @@ use fusewright_graph::{Dim, Literal, NanRule, ReduceOp, ScalarFn};
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
-use super::EmitError;
-use super::code::{Built, SHARED, Value};
-use super::map::map;
-use super::memory::literal;
+use super::code::SHARED;
 use super::rows::Rows;
+use crate::backend::llvm::cast::literal;
+use crate::backend::llvm::map::map;
+use crate::backend::llvm::{BuildError, Built, Value};
 use crate::kernel::{Order, Tree, Val};
 
 /// Threads of a block that shuffles reach.
@@ -43,7 +43,7 @@ type Combine<'s, 'a, 'c> = &'s dyn Fn(&Rows<'a, 'c>, &[Value<'c>], &[Value<'c>])
 
 fn start(op: ReduceOp, dtype: DType) -> Built<Literal> {
     if let DType::F8E4M3 | DType::F8E8M0 | DType::F4E2M1 = dtype {
-        return Err(EmitError::unsupported(format!("a reduction in {dtype}, which has no infinity")));
+        return Err(BuildError::unsupported(format!("a reduction in {dtype}, which has no infinity")));
     }
     Ok(op.start(dtype))
 }
@@ -52,10 +52,10 @@ fn start(op: ReduceOp, dtype: DType) -> Built<Literal> {
 pub(super) fn tree(order: Order, threads: u32) -> Built<Tree> {
     match order {
         Order::Tree(tree) if tree.threads == 0 || tree.ways == 0 || tree.vec == 0 => {
-            Err(EmitError::unsupported(format!("a tree without accumulators: {order}")))
+            Err(BuildError::unsupported(format!("a tree without accumulators: {order}")))
         }
         Order::Tree(tree) if tree.threads > 1024 => {
-            Err(EmitError::unsupported(format!("{} threads of a reduction tree; a block has 1024", tree.threads)))
+            Err(BuildError::unsupported(format!("{} threads of a reduction tree; a block has 1024", tree.threads)))
         }
         Order::Tree(tree) => Ok(tree),
         Order::Relaxed => Ok(Tree::interleaved(threads)),
@@ -70,10 +70,9 @@ impl<'a, 'c> Rows<'a, 'c> {
         let whole_vectors = lanes.exact_div(&Dim::constant(i64::from(tree.vec))).is_some();
         let span = Span { first: self.code.i64(0), count: self.dim(&lanes)?, whole_vectors };
         let dtype = self.segment.ty(x).dtype;
-        let arch = self.frame.arch;
         let f = op.step(nan);
         let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
-            Ok(vec![map(rows.code, arch, f, dtype, &[a[0], b[0]])?])
+            Ok(vec![map(rows.code, f, dtype, &[a[0], b[0]])?])
         };
         let start = literal(self.code, &start(op, dtype)?)?;
         let thread = self.frame.thread;
@@ -131,7 +130,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             }
             parts.truncate(half);
         }
-        parts.pop().ok_or_else(|| EmitError::unsupported("a reduction without accumulators".into()))
+        parts.pop().ok_or_else(|| BuildError::unsupported("a reduction without accumulators"))
     }
 
     /// Combines the threads of each block of `width` lanes; lane 0 of each block ends with the result.
@@ -235,10 +234,9 @@ impl<'a, 'c> Rows<'a, 'c> {
     pub fn reduce_groups(&mut self, groups: Groups<'_, 'c>) -> Built<()> {
         let tree = tree(groups.order, 16)?;
         let dtype = self.segment.ty(groups.x).dtype;
-        let arch = self.frame.arch;
         let f = groups.op.step(groups.nan);
         let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
-            Ok(vec![map(rows.code, arch, f, dtype, &[a[0], b[0]])?])
+            Ok(vec![map(rows.code, f, dtype, &[a[0], b[0]])?])
         };
         let start = literal(self.code, &start(groups.op, dtype)?)?;
         // A team of lanes per group; trees wider than a warp take the whole block, one group after the other.
@@ -311,12 +309,11 @@ impl<'a, 'c> Rows<'a, 'c> {
     fn next_extreme(&mut self, op: ReduceOp, x: Val, last: &[Value<'c>]) -> Built<Vec<Value<'c>>> {
         let dtype = self.segment.ty(x).dtype;
         let count = self.dim(&self.segment.ty(x).shape.elements())?;
-        let arch = self.frame.arch;
         let beyond = if op == ReduceOp::Max { ScalarFn::Gt } else { ScalarFn::Lt };
         let precedes = move |rows: &Rows<'a, 'c>, b: &[Value<'c>], a: &[Value<'c>]| {
             let code = rows.code;
             let test = |f, x: Value<'c>, y: Value<'c>| -> Built<IntValue<'c>> {
-                Ok(map(code, arch, f, dtype, &[x, y])?.into_int_value())
+                Ok(map(code, f, dtype, &[x, y])?.into_int_value())
             };
             let (a_nan, b_nan) = (test(ScalarFn::Ne, a[0], a[0])?, test(ScalarFn::Ne, b[0], b[0])?);
             let larger = code.b.build_or(test(beyond, b[0], a[0])?, b_nan, "")?;
@@ -325,7 +322,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             let equal = code.b.build_or(test(ScalarFn::Eq, a[0], b[0])?, both_nan, "")?;
             // Unsigned, so that a missing lane comes behind every other.
             let earlier = code.cmp(IntPredicate::ULT, b[1].into_int_value(), a[1].into_int_value())?;
-            Ok::<_, EmitError>(code.b.build_or(larger, code.b.build_and(equal, earlier, "")?, "")?)
+            Ok::<_, BuildError>(code.b.build_or(larger, code.b.build_and(equal, earlier, "")?, "")?)
         };
         let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
             let takes = precedes(rows, b, a)?;

@@ -11,12 +11,11 @@ use fusewright_graph::Dim;
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
-use super::EmitError;
-use super::arch::Arch;
-use super::cast::{Cast, cast};
-use super::code::{Built, Code, SHARED, Value};
-use super::index;
-use super::map::map;
+use super::code::SHARED;
+use crate::backend::llvm::cast::{Cast, cast, literal};
+use crate::backend::llvm::code::Code;
+use crate::backend::llvm::map::map;
+use crate::backend::llvm::{BuildError, Built, Value, index};
 use crate::kernel::{Inst, InstOp, Kernel, LANE, Over, Segment, Shape, Val};
 
 /// Static shared memory that every architecture offers a block.
@@ -25,7 +24,6 @@ const SHARED_LIMIT: i64 = 48 * 1024;
 /// What all segments of a kernel share.
 pub(super) struct Frame<'a, 'c> {
     pub code: &'a Code<'c>,
-    pub arch: Arch,
     pub kernel: &'a Kernel,
     /// Threads of a block.
     pub threads: u32,
@@ -156,12 +154,12 @@ impl<'a, 'c> Rows<'a, 'c> {
         let ty = self.code.type_of(self.segment.ty(value).dtype);
         let bytes = i64::from(self.segment.ty(value).dtype.bits().div_ceil(8));
         let count = elements.as_const().ok_or_else(|| {
-            EmitError::unsupported(format!("{elements} elements in shared memory: the number must be known"))
+            BuildError::unsupported(format!("{elements} elements in shared memory: the number must be known"))
         })?;
         self.shared_bytes = count.checked_mul(bytes).and_then(|n| n.checked_add(self.shared_bytes)).unwrap_or(i64::MAX);
         if self.shared_bytes > SHARED_LIMIT - 2048 {
             let why = format!("{} bytes of shared memory, {SHARED_LIMIT} are there", self.shared_bytes);
-            return Err(EmitError::unsupported(why));
+            return Err(BuildError::unsupported(why));
         }
         let address = self.code.shared_array(&format!("{}.{}", self.segment.name, value.0), ty, count as u32)?;
         self.held.insert(value, address);
@@ -197,7 +195,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             Value::IntValue(v) if v.get_type().get_bit_width() == 1 => Ok((self.code.resize(v, 8)?.into(), 1)),
             Value::IntValue(v) => Ok((element, i64::from(v.get_type().get_bit_width() / 8))),
             Value::FloatValue(v) => Ok((element, i64::from(v.get_type().get_bit_width() / 8))),
-            _ => Err(EmitError::Llvm("only numbers are stored".into())),
+            _ => Err(BuildError::Llvm("only numbers are stored".into())),
         }
     }
 
@@ -314,13 +312,13 @@ impl<'a, 'c> Rows<'a, 'c> {
                 return self.gathered(value);
             }
             let named = self.frame.names.get(name).copied();
-            named.ok_or_else(|| EmitError::unsupported(format!("`{name}` in an index")))
+            named.ok_or_else(|| BuildError::unsupported(format!("`{name}` in an index")))
         })
     }
 
     fn gathered(&self, value: Val) -> Built<IntValue<'c>> {
         let register = self.registers.get(value.0 as usize).copied().flatten();
-        let int = register.ok_or_else(|| EmitError::unsupported(format!("{value:?} in an index is not a scalar")))?;
+        let int = register.ok_or_else(|| BuildError::unsupported(format!("{value:?} in an index is not a scalar")))?;
         let signed = self.segment.ty(value).dtype.is_signed_int();
         Ok(self.code.b.build_int_cast_sign_flag(int.into_int_value(), self.code.ctx.i64_type(), signed, "")?)
     }
@@ -367,19 +365,19 @@ impl<'a, 'c> Rows<'a, 'c> {
         let ty = self.segment.ty(inst.results[0]).clone();
         let args = &inst.args;
         match &inst.op {
-            InstOp::Literal(literal) => super::memory::literal(self.code, literal),
+            InstOp::Literal(constant) => literal(self.code, constant),
             InstOp::Index(index) => Ok(self.dim(index)?.into()),
             InstOp::Iota(_) => Ok(self.code.resize(lane, 32)?.into()),
             InstOp::Load { .. } => self.load(inst, lane),
             InstOp::Map(f) => {
                 let x = args.iter().map(|&a| self.operand(a, &ty.shape, lane)).collect::<Built<Vec<_>>>()?;
                 let dtype = args.last().map_or(ty.dtype, |&a| self.segment.ty(a).dtype);
-                map(self.code, self.frame.arch, *f, dtype, &x)
+                map(self.code, *f, dtype, &x)
             }
             InstOp::Cast { to, round, saturate } => {
                 let x = self.element(args[0], lane)?;
                 let from = self.segment.ty(args[0]).dtype;
-                cast(self.code, self.frame.arch, x, Cast { from, to: *to, round: *round, saturate: *saturate })
+                cast(self.code, x, Cast::new(from, *to, *round, *saturate))
             }
             InstOp::Bitcast(to) => {
                 let x = self.element(args[0], lane)?;
@@ -395,7 +393,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             InstOp::Pack { ways, to } => self.pack(args[0], *ways, *to, lane),
             InstOp::Broadcast(shape) => self.operand(args[0], shape, lane),
             InstOp::AsRow | InstOp::AsGroup { .. } => self.element(args[0], lane),
-            _ => Err(EmitError::unsupported(format!("`{}` of one lane", inst.op.name()))),
+            _ => Err(BuildError::unsupported(format!("`{}` of one lane", inst.op.name()))),
         }
     }
 
@@ -410,7 +408,7 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 
     fn cat(&mut self, args: &[Val], lane: IntValue<'c>) -> Built<Value<'c>> {
-        let [first, rest @ ..] = args else { return Err(EmitError::unsupported("`cat` of nothing".into())) };
+        let [first, rest @ ..] = args else { return Err(BuildError::unsupported("`cat` of nothing")) };
         if rest.is_empty() {
             return self.element(*first, lane);
         }
@@ -435,7 +433,7 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 
     fn one_of(&mut self, args: &[Val], lane: IntValue<'c>, way: IntValue<'c>) -> Built<Value<'c>> {
-        let [first, rest @ ..] = args else { return Err(EmitError::unsupported("`zip` of nothing".into())) };
+        let [first, rest @ ..] = args else { return Err(BuildError::unsupported("`zip` of nothing")) };
         if rest.is_empty() {
             return self.element(*first, lane);
         }

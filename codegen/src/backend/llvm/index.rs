@@ -5,8 +5,8 @@ use fusewright_graph::dim::{DimFn, DimFold};
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
-use super::EmitError;
-use super::code::{Built, Code};
+use super::code::Code;
+use super::{BuildError, Built};
 
 /// Computes dims in a function; `symbol` gives the value of a name.
 struct Index<'e, 'c> {
@@ -15,13 +15,17 @@ struct Index<'e, 'c> {
 }
 
 /// The value of a dim.
-pub(super) fn dim<'c>(code: &Code<'c>, dim: &Dim, symbol: &dyn Fn(&str) -> Built<IntValue<'c>>) -> Built<IntValue<'c>> {
+pub(in crate::backend) fn dim<'c>(
+    code: &Code<'c>,
+    dim: &Dim,
+    symbol: &dyn Fn(&str) -> Built<IntValue<'c>>,
+) -> Built<IntValue<'c>> {
     dim.fold(&mut Index { code, symbol })
 }
 
 impl<'c> DimFold for Index<'_, 'c> {
     type Value = IntValue<'c>;
-    type Error = EmitError;
+    type Error = BuildError;
 
     fn constant(&mut self, value: i64) -> Built<IntValue<'c>> {
         Ok(self.code.i64(value))
@@ -60,7 +64,7 @@ impl<'c> Index<'_, 'c> {
 }
 
 /// `⌊a / b⌋`; a power of two becomes a shift.
-pub(super) fn floor_div<'c>(code: &Code<'c>, a: IntValue<'c>, b: IntValue<'c>) -> Built<IntValue<'c>> {
+pub(in crate::backend) fn floor_div<'c>(code: &Code<'c>, a: IntValue<'c>, b: IntValue<'c>) -> Built<IntValue<'c>> {
     let known = b.get_sign_extended_constant();
     if let Some(by) = known
         && by > 0

@@ -1,0 +1,44 @@
+//! Instructions of GPUs for what other targets compute otherwise.
+
+use fusewright_abi::DType;
+use fusewright_graph::Rounding;
+
+use super::arch::Arch;
+use crate::backend::llvm::cast::Cast;
+use crate::backend::llvm::code::Code;
+use crate::backend::llvm::{Built, Dialect, Value, ops};
+
+impl Dialect for Arch {
+    fn divide<'c>(&self, code: &Code<'c>, a: Value<'c>, b: Value<'c>) -> Built<Value<'c>> {
+        code.call(&of_width("llvm.nvvm.div.rn", a), &[], &[a, b])
+    }
+
+    fn sqrt<'c>(&self, code: &Code<'c>, x: Value<'c>) -> Built<Value<'c>> {
+        code.call(&of_width("llvm.nvvm.sqrt.rn", x), &[], &[x])
+    }
+
+    fn widen<'c>(&self, _: &Code<'c>, _: Value<'c>, _: Cast) -> Built<Option<Value<'c>>> {
+        Ok(None)
+    }
+
+    fn narrow<'c>(&self, code: &Code<'c>, x: Value<'c>, cast: Cast) -> Built<Option<Value<'c>>> {
+        let packed = |name: &str| -> Built<Option<Value<'c>>> {
+            let pair = code.call(name, &[], &[code.float(x, 0.0), x])?;
+            code.extend(pair, 8, false).map(Some)
+        };
+        let nearest = cast.round == Rounding::NearestEven;
+        match cast.to {
+            DType::BF16 if nearest && !cast.saturate => {
+                let value = code.call("llvm.nvvm.f2bf16.rn", &[], &[x])?;
+                code.bits(value, code.int_type(16)).map(Some)
+            }
+            DType::F8E4M3 if nearest && cast.saturate && self.fp8_convert => packed("llvm.nvvm.ff.to.e4m3x2.rn"),
+            DType::F8E5M2 if nearest && cast.saturate && self.fp8_convert => packed("llvm.nvvm.ff.to.e5m2x2.rn"),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn of_width(stem: &str, x: Value<'_>) -> String {
+    format!("{stem}.{}", if ops::bits(x) == 64 { "d" } else { "f" })
+}
