@@ -1,6 +1,7 @@
 //! Which targets this build compiles for, and which run on this machine.
 
 use fusewright_abi::Target;
+use fusewright_runtime::device_for;
 
 use crate::compiler::Compiler;
 
@@ -24,7 +25,7 @@ pub fn list() -> Vec<Device> {
 }
 
 fn device(target: &Target) -> Device {
-    let runs = matches!(target, Target::Cpu);
+    let runs = device_for(target).is_ok();
     match Compiler::new(target) {
         Ok(compiler) => {
             let missing = if runs { "" } else { "; no driver in this version, kernels are compiled only" };

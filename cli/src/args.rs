@@ -110,7 +110,7 @@ pub enum Command {
 pub struct RunArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Target to run on: `cpu`, the only one that has a driver
+    /// Target to run on: `cpu` or `cpu-llvm`; no other has a driver
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Tensors in0… to run on and out0… to compare with, if they are there (and b_in0…, b_out0…); without this option
@@ -187,7 +187,7 @@ fn size(text: &str) -> Result<(String, i64), String> {
 pub struct ExplainArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Target that kernels are compiled for: `cpu`, `cuda[:sm_XX]` or `ascend[:CHIP]`; `fusewright devices` says which
+    /// Target that kernels are compiled for: `cpu`, `cpu-llvm`, `cuda[:sm_XX]` or `ascend[:CHIP]`; `fusewright devices` says which
     /// are in this build
     #[arg(long, default_value = "cpu")]
     pub target: Target,
@@ -207,7 +207,7 @@ pub struct ExplainArgs {
 pub struct CompileArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Targets, separated by commas: `cpu`, `cuda[:sm_XX]`, `ascend[:CHIP]`
+    /// Targets, separated by commas: `cpu`, `cpu-llvm`, `cuda[:sm_XX]`, `ascend[:CHIP]`
     #[arg(long, value_delimiter = ',', required = true)]
     pub target: Vec<Target>,
     /// Folder for artifacts and manifest.json
@@ -228,7 +228,7 @@ pub struct BenchArgs {
     /// Copies of MODEL in suite `compile`, each fed by the one before
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub layers: u16,
-    /// Target to run on: `cpu`, the only one that has a driver
+    /// Target to run on: `cpu` or `cpu-llvm`; no other has a driver
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Row counts, separated by commas [default: those of 1, 32, 512 and 4096 that the graph takes]
@@ -282,7 +282,7 @@ pub struct OptArgs {
     pub verb: String,
     /// Name of the pass
     pub name: Option<String>,
-    /// Target of lower and emit: `cpu`, `cuda[:sm_XX]` or `ascend[:CHIP]`
+    /// Target of lower and emit: `cpu`, `cpu-llvm`, `cuda[:sm_XX]` or `ascend[:CHIP]`
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     #[command(flatten)]

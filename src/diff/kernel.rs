@@ -11,7 +11,7 @@ use fusewright_graph::Dim;
 use fusewright_runtime::{Arg, device_for};
 
 use super::chain::approximate;
-use super::{Agreement, Difference, THREADS, Verdict, at, first_difference};
+use super::{Agreement, Difference, OTHERS, THREADS, Verdict, at, first_difference};
 use crate::guard;
 use crate::host::zeroed;
 use crate::inputs::{Random, Sizes, Values, fill};
@@ -97,7 +97,8 @@ pub(super) fn against(
     let column = |k: &Kernel| expand(k, Column::Cpu).map_err(|e| Error::Input(e.to_string()));
     let expanded = column(meaning)?;
     let machine = column(compiled)?;
-    let code = Code::of(&machine)?;
+    let targets = std::iter::once(&Target::Cpu).chain(OTHERS);
+    let codes = targets.map(|target| Code::of(&machine, target)).collect::<Result<Vec<_>, Error>>()?;
     let mut agreement = Agreement::default();
     for dims in cases {
         let start = made_buffers(meaning, dims, seed, Values::Edges)?;
@@ -108,12 +109,13 @@ pub(super) fn against(
                 return Ok(Verdict::Differ(Difference::new("expansion changes bits", found)));
             }
         }
-        for threads in [1, THREADS] {
+        for (code, threads) in codes.iter().flat_map(|code| [(code, 1), (code, THREADS)]) {
             let got = match code.launch(&start, dims, threads)? {
                 Ok(got) => got,
                 Err(found) => return Ok(Verdict::Differ(found)),
             };
             if let Some(found) = first(meaning, dims, &got, &want) {
+                let found = format!("{}: {found}", code.artifact.target);
                 return Ok(Verdict::Differ(Difference::new("machine code is not its kernel", found)));
             }
         }
@@ -152,10 +154,10 @@ struct Code<'k> {
 }
 
 impl<'k> Code<'k> {
-    fn of(kernel: &'k Kernel) -> Result<Code<'k>, Error> {
-        let compiler = Compiler::new(&Target::Cpu)?;
-        let artifact = assemble(kernel, "", &Target::Cpu, compiler.backend()).map_err(CompileError::from)?;
-        let module = device_for(&Target::Cpu)?.load(&artifact)?;
+    fn of(kernel: &'k Kernel, target: &Target) -> Result<Code<'k>, Error> {
+        let compiler = Compiler::new(target)?;
+        let artifact = assemble(kernel, "", target, compiler.backend()).map_err(CompileError::from)?;
+        let module = device_for(target)?.load(&artifact)?;
         Ok(Code { kernel, artifact, module })
     }
 

@@ -7,6 +7,7 @@
 //! | the program | its kernels in the Kernel IR interpreter, as expanded for the target | to the bit |
 //! | a kernel as expanded | the same as lowered, unless a function of it is approximate | to the bit |
 //! | the program | one kernel per op | to the bit |
+//! | the program | the same for every other target of this build that is the host, and one kernel on each | to the bit |
 //! | both programs | the intervals of the graph interpreter | inside |
 //!
 //! Behind every buffer that machine code writes stand guard bytes, which are checked after each launch.
@@ -119,21 +120,29 @@ fn agree(graph: &Graph, cases: &[Case<'_>]) -> Result<Agreement, Difference> {
     Ok(agreement)
 }
 
+/// Targets of this build that are the host, besides the one that every build has.
+const OTHERS: &[Target] = if cfg!(feature = "llvm") { &[Target::CpuLlvm] } else { &[] };
+
 /// The programs of one graph.
 struct Ways {
     fused: Compiled,
     unfused: Compiled,
+    /// The fused program for other targets that run here.
+    others: Vec<(Target, Compiled)>,
     compiler: Compiler,
 }
 
 impl Ways {
     fn of(graph: &Graph) -> Result<Ways, Difference> {
-        let compiled = |fuse| {
+        let compiled = |target: &Target, fuse| {
             let options = Options { fuse, ..Options::default() };
-            compile(graph, &Target::Cpu, &options).map_err(|e| Difference::new("compiling fails", e))
+            let failed = |e| Difference::new("compiling fails", format!("{target}: {e}"));
+            compile(graph, target, &options).map_err(failed)
         };
         let compiler = Compiler::new(&Target::Cpu).map_err(|e| Difference::new("compiling fails", e))?;
-        Ok(Ways { fused: compiled(true)?, unfused: compiled(false)?, compiler })
+        let others = OTHERS.iter().map(|target| Ok((target.clone(), compiled(target, true)?)));
+        let others = others.collect::<Result<Vec<_>, Difference>>()?;
+        Ok(Ways { fused: compiled(&Target::Cpu, true)?, unfused: compiled(&Target::Cpu, false)?, others, compiler })
     }
 
     fn multiple(&self) -> usize {
@@ -142,7 +151,8 @@ impl Ways {
 
     fn fallbacks(&self) -> Vec<String> {
         let mut said: Vec<String> = Vec::new();
-        for fallback in self.fused.fallbacks.iter().chain(&self.unfused.fallbacks) {
+        let others = self.others.iter().flat_map(|(_, compiled)| &compiled.fallbacks);
+        for fallback in self.fused.fallbacks.iter().chain(&self.unfused.fallbacks).chain(others) {
             let text = format!("{}: {}", fallback.label, fallback.reason);
             if !said.contains(&text) {
                 said.push(text);
@@ -163,6 +173,13 @@ impl Ways {
         same("threads change bits", symbols, &run(&self.fused, inputs, THREADS, symbols)?, &got)?;
         same("overwriting inputs changes bits", symbols, &run_in_place(&self.fused, inputs, symbols)?, &got)?;
         if agreement.fallbacks.is_empty() {
+            for (target, compiled) in &self.others {
+                for threads in [1, THREADS] {
+                    let other = run(compiled, inputs, threads, symbols)?;
+                    same("machine code depends on its compiler", symbols, &other, &got)
+                        .map_err(|d| Difference { message: format!("{target}: {}", d.message), ..d })?;
+                }
+            }
             let chain = Chain::of(&self.fused.fused, &self.compiler, symbols)?;
             same("machine code is not its kernel", symbols, &got, &chain.run(inputs)?)?;
             same("fusion changes bits", symbols, &op_by_op, &got)?;

@@ -1,10 +1,10 @@
 //! Properties of the code itself: the same bytes every time, no dependence on the batch, memory given back, refusals.
 
 use fusewright_abi::Target;
-use fusewright_codegen::backend::{Backend, cpu::CpuBackend};
-use fusewright_runtime::{Device, driver::host::Host};
+use fusewright_codegen::backend::for_target;
+use fusewright_runtime::device_for;
 
-use crate::support::{bind, compile, inputs, kernel, launch, load};
+use crate::support::{TARGETS, bind, compile, each, inputs, kernel, launch, load};
 
 const NORM: &str = "kernel @norm(s = extent(x, 0)) rows s {
        param %x: bf16[s, 515] in
@@ -23,49 +23,61 @@ const NORM: &str = "kernel @norm(s = extent(x, 0)) rows s {
 
 #[test]
 fn the_same_kernel_gives_the_same_bytes() {
-    let kernel = kernel(NORM);
-    let (first, second) = (compile(&kernel).expect("compiles"), compile(&kernel).expect("compiles"));
-    assert_eq!(first, second);
-    let object = |k| CpuBackend.file(k, &Target::Cpu).expect("compiles").bytes;
-    assert_eq!(object(&kernel), object(&kernel));
-    let elf = object(&kernel);
-    assert_eq!(&elf[..4], b"\x7fELF");
-    assert!(elf.windows(5).any(|w| w == b"norm\0"), "the symbol is the kernel's name");
-    let renamed = crate::support::kernel(&NORM.replace("@norm", "@other"));
-    assert_ne!(compile(&renamed).expect("compiles").key, first.key);
+    let (kernel, renamed) = (kernel(NORM), crate::support::kernel(&NORM.replace("@norm", "@other")));
+    for target in TARGETS {
+        let compiled = |k| compile(k, target).expect("compiles");
+        assert_eq!(compiled(&kernel), compiled(&kernel));
+        assert_ne!(compiled(&renamed).key, compiled(&kernel).key);
+        let backend = for_target(target).expect("a target of this build");
+        let object = |k| backend.file(k, target).expect("compiles").bytes;
+        let elf = object(&kernel);
+        assert_eq!(object(&kernel), elf);
+        assert_eq!(&elf[..4], b"\x7fELF");
+        assert!(elf.windows(5).any(|w| w == b"norm\0"), "the symbol is the kernel's name");
+    }
+    let mut keys: Vec<_> = each(&kernel).into_iter().map(|made| made.expect("compiles").key).collect();
+    keys.dedup();
+    assert_eq!(keys.len(), TARGETS.len());
 }
 
 #[test]
 fn a_row_does_not_depend_on_its_batch() {
     let kernel = kernel(NORM);
-    let (artifact, module) = load(&kernel);
     let all = inputs(&kernel, &bind(&[("s", 1000)]), 5, 2);
-    let row = 515 * 2;
-    let result = |rows: std::ops::Range<usize>, threads: usize| {
-        let mut buffers = vec![all[0][rows.start * row..rows.end * row].to_vec(), vec![0; rows.len() * row]];
-        launch(&kernel, &artifact, &*module, &mut buffers, &bind(&[("s", rows.len() as i64)]), threads);
-        buffers.swap_remove(1)
-    };
-    let whole = result(0..1000, 1);
-    for threads in [2, 3, 7, 64] {
-        assert!(result(0..1000, threads) == whole, "{threads} threads");
+    for target in TARGETS {
+        let (artifact, module) = load(&kernel, target);
+        let row = 515 * 2;
+        let result = |rows: std::ops::Range<usize>, threads: usize| {
+            let mut buffers = vec![all[0][rows.start * row..rows.end * row].to_vec(), vec![0; rows.len() * row]];
+            launch(&kernel, &artifact, &*module, &mut buffers, &bind(&[("s", rows.len() as i64)]), threads);
+            buffers.swap_remove(1)
+        };
+        let whole = result(0..1000, 1);
+        for threads in [2, 3, 7, 64] {
+            assert!(result(0..1000, threads) == whole, "{threads} threads");
+        }
+        for at in [0, 1, 499, 999] {
+            assert!(result(at..at + 1, 1) == whole[at * row..(at + 1) * row], "row {at} alone");
+        }
+        assert!(result(300..307, 2) == whole[300 * row..307 * row], "rows 300 to 306");
     }
-    for at in [0, 1, 499, 999] {
-        assert!(result(at..at + 1, 1) == whole[at * row..(at + 1) * row], "row {at} alone");
-    }
-    assert!(result(300..307, 2) == whole[300 * row..307 * row], "rows 300 to 306");
 }
 
 #[test]
 fn unloading_gives_the_memory_back() {
-    let artifact = compile(&kernel(NORM)).expect("compiles");
+    let artifacts: Vec<_> = each(&kernel(NORM)).into_iter().map(|made| made.expect("compiles")).collect();
+    let load = || {
+        for (artifact, target) in artifacts.iter().zip(TARGETS) {
+            drop(device_for(target).and_then(|device| device.load(artifact)).expect("loads"));
+        }
+    };
     let mappings = || std::fs::read_to_string("/proc/self/maps").map(|maps| maps.lines().count()).unwrap_or(0);
     for _ in 0..50 {
-        drop(Host.load(&artifact).expect("loads"));
+        load();
     }
     let before = mappings();
     for _ in 0..2000 {
-        drop(Host.load(&artifact).expect("loads"));
+        load();
     }
     // Other tests run beside this one.
     assert!(mappings() < before + 200, "{before} mappings before, {} after 2000 loads", mappings());
@@ -73,11 +85,14 @@ fn unloading_gives_the_memory_back() {
 
 #[test]
 fn what_is_not_taken_is_named() {
-    let error =
-        compile(&kernel(&NORM.replace("tree(16)", "tree(20000)"))).expect_err("too many accumulators").to_string();
-    assert!(error.contains("`reduce`") && error.contains("norm") && error.contains("tree(20000)"), "{error}");
-    let error = compile(&kernel(&NORM.replace("%x: bf16[s, 515] in", "%x: bf16[s, 515] in peer(2)")));
-    assert!(error.is_err());
+    for made in each(&kernel(&NORM.replace("tree(16)", "tree(20000)"))) {
+        let error = made.expect_err("too many accumulators").to_string();
+        assert!(error.contains("reduce") && error.contains("norm") && error.contains("tree(20000)"), "{error}");
+    }
+    let peers = kernel(&NORM.replace("%x: bf16[s, 515] in", "%x: bf16[s, 515] in peer(2)"));
+    assert!(each(&peers).iter().all(Result::is_err));
     let cuda = Target::Cuda { arch: "sm_90".into() };
-    assert!(CpuBackend.emit(&kernel(NORM), &cuda).is_err());
+    for target in TARGETS {
+        assert!(for_target(target).expect("a target of this build").emit(&kernel(NORM), &cuda).is_err());
+    }
 }

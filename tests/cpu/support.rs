@@ -1,11 +1,11 @@
-//! Running one kernel both ways on the same bytes.
+//! Running one kernel in the interpreter and as the code of every compiler for CPUs, on the same bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fusewright::diff::first_difference;
 use fusewright_abi::{DType, KernelArtifact, ParamAccess, Target};
-use fusewright_codegen::backend::{BackendError, assemble, cpu::CpuBackend};
+use fusewright_codegen::backend::{BackendError, assemble, for_target};
 use fusewright_codegen::kernel::interp::{Buffer, put_bits, run};
 use fusewright_codegen::kernel::{
     Kernel,
@@ -13,7 +13,7 @@ use fusewright_codegen::kernel::{
 };
 use fusewright_graph::num;
 use fusewright_graph::operands::{Random, THRESHOLDS};
-use fusewright_runtime::{Arg, Device, Module, driver::host::Host};
+use fusewright_runtime::{Arg, Module, device_for};
 
 /// Bytes of `elements` elements. `edges` of 1000 elements are special values.
 pub fn fill(dtype: DType, elements: usize, random: &mut Random, edges: usize) -> Vec<u8> {
@@ -34,13 +34,21 @@ pub fn kernel(text: &str) -> Kernel {
     expand(&kernel, Column::Cpu).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-pub fn compile(kernel: &Kernel) -> Result<KernelArtifact, BackendError> {
-    assemble(kernel, "test", &Target::Cpu, &CpuBackend)
+/// The targets of this build that are the host.
+pub const TARGETS: &[Target] = if cfg!(feature = "llvm") { &[Target::Cpu, Target::CpuLlvm] } else { &[Target::Cpu] };
+
+/// Compiles for each of [`TARGETS`].
+pub fn each(kernel: &Kernel) -> Vec<Result<KernelArtifact, BackendError>> {
+    TARGETS.iter().map(|target| compile(kernel, target)).collect()
 }
 
-pub fn load(kernel: &Kernel) -> (KernelArtifact, Arc<dyn Module>) {
-    let artifact = compile(kernel).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
-    let module = Host.load(&artifact).unwrap_or_else(|e| panic!("{e}"));
+pub fn compile(kernel: &Kernel, target: &Target) -> Result<KernelArtifact, BackendError> {
+    assemble(kernel, "test", target, &*for_target(target)?)
+}
+
+pub fn load(kernel: &Kernel, target: &Target) -> (KernelArtifact, Arc<dyn Module>) {
+    let artifact = compile(kernel, target).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    let module = device_for(target).and_then(|device| device.load(&artifact)).unwrap_or_else(|e| panic!("{e}"));
     (artifact, module)
 }
 
@@ -76,26 +84,23 @@ pub fn bind(dims: &[(&str, i64)]) -> BTreeMap<String, i64> {
     dims.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
 }
 
-/// Runs a kernel both ways on the same bytes and compares every byte of every parameter.
+/// Runs a kernel every way on the same bytes and compares every byte of every parameter.
 #[track_caller]
 pub fn check_on(kernel: &Kernel, dims: &[(&str, i64)], start: Vec<Vec<u8>>, threads: usize) {
     let dims = bind(dims);
-    let (artifact, module) = load(kernel);
-    let mut got = start.clone();
-    launch(kernel, &artifact, &*module, &mut got, &dims, threads);
-    let mut want: Vec<Buffer> = start.into_iter().map(Buffer::Bytes).collect();
+    let mut want: Vec<Buffer> = start.iter().cloned().map(Buffer::Bytes).collect();
     let rows = kernel.rows.eval(&|name| dims.get(name).copied()).expect("bound");
     run(kernel, &mut want, &dims, 0..rows).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
-    for ((param, got), want) in kernel.params.iter().zip(&got).zip(&want) {
-        same(&param.name, param.dtype, got, want.bytes(), &dims, kernel);
-    }
-}
-
-#[track_caller]
-fn same(name: &str, dtype: DType, got: &[u8], want: &[u8], dims: &BTreeMap<String, i64>, kernel: &Kernel) {
-    assert_eq!(got.len(), want.len());
-    if let Some(first) = first_difference(dtype, got, want) {
-        panic!("%{name}{first}; {dims:?}\n{kernel}");
+    for target in TARGETS {
+        let (artifact, module) = load(kernel, target);
+        let mut got = start.clone();
+        launch(kernel, &artifact, &*module, &mut got, &dims, threads);
+        for ((param, got), want) in kernel.params.iter().zip(&got).zip(&want) {
+            assert_eq!(got.len(), want.bytes().len());
+            if let Some(first) = first_difference(param.dtype, got, want.bytes()) {
+                panic!("{target}: %{}{first}; {dims:?}\n{kernel}", param.name);
+            }
+        }
     }
 }
 

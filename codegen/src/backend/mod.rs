@@ -10,11 +10,13 @@ mod artifact;
 pub mod ascend;
 #[cfg(feature = "cpu")]
 pub mod cpu;
+#[cfg(feature = "llvm")]
+pub mod cpu_llvm;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-#[cfg(feature = "cpu")]
+#[cfg(any(feature = "cpu", feature = "llvm"))]
 mod host;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "llvm"))]
 mod llvm;
 
 use std::sync::Arc;
@@ -99,7 +101,10 @@ pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
         Target::Cpu => Ok(Arc::new(cpu::CpuBackend)),
         #[cfg(not(feature = "cpu"))]
         Target::Cpu => Err(missing("this build lacks feature `cpu`")),
-        Target::CpuLlvm => Err(missing("there is no LLVM backend for CPUs in this version")),
+        #[cfg(feature = "llvm")]
+        Target::CpuLlvm => Ok(Arc::new(cpu_llvm::CpuLlvmBackend)),
+        #[cfg(not(feature = "llvm"))]
+        Target::CpuLlvm => Err(missing("this build lacks feature `llvm`")),
         #[cfg(feature = "cuda")]
         Target::Cuda { .. } => Ok(Arc::new(cuda::CudaBackend)),
         #[cfg(not(feature = "cuda"))]

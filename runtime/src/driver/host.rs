@@ -11,9 +11,24 @@ use memmap2::{Mmap, MmapMut};
 
 use crate::{Arg, Device, Module, RuntimeError};
 
-/// The host's CPU.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Host;
+/// The host's CPU, for the code of one compiler or the other.
+#[derive(Clone, Debug)]
+pub struct Host {
+    target: Target,
+}
+
+impl Host {
+    /// For kernels of a target, if its code runs on the host.
+    pub fn new(target: &Target) -> Option<Host> {
+        matches!(target, Target::Cpu | Target::CpuLlvm).then(|| Host { target: target.clone() })
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Host { target: Target::Cpu }
+    }
+}
 
 /// Entry of a kernel: buffers, integer arguments, first row, one past the last row.
 type Entry = unsafe extern "C" fn(*const *mut u8, *const i64, i64, i64);
@@ -29,13 +44,13 @@ struct HostModule {
 
 impl Device for Host {
     fn target(&self) -> Target {
-        Target::Cpu
+        self.target.clone()
     }
 
     fn load(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Module>, RuntimeError> {
         let refuse = |reason: String| Err(RuntimeError::Artifact { kernel: artifact.name.clone(), reason });
-        if artifact.target != Target::Cpu {
-            return refuse(format!("it is for target `{}`, not `cpu`", artifact.target));
+        if artifact.target != self.target {
+            return refuse(format!("it is for target `{}`, not `{}`", artifact.target, self.target));
         }
         if artifact.payload.kind != PayloadKind::HostCode || artifact.payload.bytes.is_empty() {
             return refuse("its payload is no machine code".to_owned());

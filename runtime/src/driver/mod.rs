@@ -13,9 +13,9 @@ use crate::{Device, RuntimeError};
 /// # Errors
 /// No driver for the target, naming it.
 pub fn device_for(target: &Target) -> Result<Arc<dyn Device>, RuntimeError> {
-    match target {
-        Target::Cpu => Ok(Arc::new(host::Host)),
-        Target::CpuLlvm | Target::Cuda { .. } | Target::Ascend { .. } | Target::AscendSim { .. } => {
+    match host::Host::new(target) {
+        Some(host) => Ok(Arc::new(host)),
+        None => {
             let reason = "this version has no driver for it; kernels can be compiled, not run".to_owned();
             Err(RuntimeError::Unavailable { target: target.to_string(), reason })
         }

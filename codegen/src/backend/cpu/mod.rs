@@ -31,8 +31,9 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CompiledCode, Context};
 use fusewright_abi::{Payload, PayloadKind, Target};
 
+use super::host::{Refused, check};
 use super::{Backend, BackendError, Stage};
-use crate::kernel::{Kernel, Source, verify};
+use crate::kernel::Kernel;
 
 const NAME: &str = "cranelift";
 
@@ -89,9 +90,9 @@ fn function(kernel: &Kernel, target: &Target, isa: &dyn TargetIsa) -> Result<(Fu
     if *target != Target::Cpu {
         return Err(BackendError::target(NAME, target, "this backend compiles for `cpu`"));
     }
-    check(kernel)?;
-    let (mut function, decisions) = emit::function(isa, kernel)
-        .map_err(|refused| BackendError::unsupported(NAME, kernel, refused.place, refused.reason))?;
+    let refused = |r: Refused| BackendError::unsupported(NAME, kernel, r.place, r.reason);
+    check(kernel).map_err(refused)?;
+    let (mut function, decisions) = emit::function(isa, kernel).map_err(refused)?;
     constants::hoist(&mut function);
     Ok((function, decisions))
 }
@@ -110,19 +111,4 @@ fn machine_code(kernel: &Kernel, function: Function, isa: &dyn TargetIsa) -> Res
             format!("{} relocations, the first {:?}", relocs.len(), relocs[0]),
         )),
     }
-}
-
-/// Refuses what no instruction shows.
-fn check(kernel: &Kernel) -> Result<(), BackendError> {
-    verify(kernel).map_err(|e| BackendError::unsupported(NAME, kernel, "kernel", e.to_string()))?;
-    for param in &kernel.params {
-        let what = match &param.source {
-            Source::Memory => continue,
-            Source::Producer { op, .. } => format!("the tile of a `{op}` in the same kernel"),
-            Source::Peer { .. } => "the memory of other ranks".to_owned(),
-        };
-        let place = format!("parameter `{}`", param.name);
-        return Err(BackendError::unsupported(NAME, kernel, place, format!("{what} is not taken by this backend")));
-    }
-    Ok(())
 }

@@ -17,12 +17,9 @@ use super::index::Pos;
 use super::memory::{Lanes, Width};
 use crate::backend::host::Taken;
 use crate::backend::host::facts::Known;
+use crate::backend::host::trees::{MOST_ACCUMULATORS, Run, UNROLLED, runs};
 use crate::kernel::{InstOp, Order, Over, Shape, Tree, Val};
 
-/// The most accumulators that fit the stack.
-const MOST_ACCUMULATORS: usize = 16384;
-/// Combining steps up to this number are written out.
-const UNROLLED: usize = 64;
 /// The tree for an order that is left open.
 const RELAXED: Tree = Tree::interleaved(16);
 
@@ -288,33 +285,6 @@ impl Eval<'_, '_> {
         let to = if exact { to } else { self.code.b.ins().smin(to, all) };
         Ok((from, to))
     }
-}
-
-/// Equal steps a fixed distance apart.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    into: usize,
-    from: usize,
-    stride: usize,
-    count: usize,
-}
-
-/// Combining steps as runs; no step of a run reads what an earlier one of it wrote.
-fn runs(steps: &[(usize, usize)]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for &(into, from) in steps {
-        if let Some(run) = runs.last_mut() {
-            let stride = into.wrapping_sub(run.into + run.stride * (run.count - 1));
-            let steady = run.count == 1 || stride == run.stride;
-            if steady && stride > 0 && stride < into + 1 && from == run.from + stride * run.count {
-                run.stride = stride;
-                run.count += 1;
-                continue;
-            }
-        }
-        runs.push(Run { into, from, stride: 0, count: 1 });
-    }
-    runs
 }
 
 const fn lane_bytes(dtype: DType) -> usize {

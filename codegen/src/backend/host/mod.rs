@@ -9,12 +9,13 @@ pub(in crate::backend) mod index;
 mod keep;
 pub(in crate::backend) mod plan;
 pub(in crate::backend) mod stash;
+pub(in crate::backend) mod trees;
 pub(in crate::backend) mod walk;
 
 use fusewright_abi::DType;
 use fusewright_graph::ScalarFn;
 
-use crate::kernel::{Order, Segment};
+use crate::kernel::{Kernel, Order, Segment, Source, verify};
 
 /// What an emitter has in vectors of consecutive lanes.
 pub(in crate::backend) trait Forms {
@@ -51,4 +52,21 @@ pub(in crate::backend) fn definitions(segment: &Segment) -> Vec<usize> {
         }
     }
     at
+}
+
+/// Refuses what no instruction shows.
+pub(in crate::backend) fn check(kernel: &Kernel) -> Taken<()> {
+    let refused = |place: String, reason: String| Err(Refused { place, reason });
+    if let Err(e) = verify(kernel) {
+        return refused("kernel".to_owned(), e.to_string());
+    }
+    for param in &kernel.params {
+        let what = match &param.source {
+            Source::Memory => continue,
+            Source::Producer { op, .. } => format!("the tile of a `{op}` in the same kernel"),
+            Source::Peer { .. } => "the memory of other ranks".to_owned(),
+        };
+        return refused(format!("parameter `{}`", param.name), format!("{what} is not taken by this backend"));
+    }
+    Ok(())
 }

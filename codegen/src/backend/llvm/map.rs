@@ -25,10 +25,17 @@ pub(in crate::backend) fn map<'c>(code: &Code<'c>, f: ScalarFn, dtype: DType, x:
             DType::F32 | DType::F64 => float(code, f, dtype, x),
             DType::BF16 | DType::F16 => through_f32(code, f, dtype, x),
             _ if dtype.is_float() => refuse(f, dtype),
+            DType::Bool if !is_logic(f) => refuse(f, dtype),
             _ if dtype.bits() == 4 => nibble(code, f, dtype, x),
             _ => int(code, f, dtype, x),
         },
     }
+}
+
+/// Whether a function of one-bit integers is that of booleans.
+fn is_logic(f: ScalarFn) -> bool {
+    let wraps = matches!(f, ScalarFn::Add | ScalarFn::Sub | ScalarFn::Neg | ScalarFn::Abs);
+    !wraps && !matches!(f, ScalarFn::Div | ScalarFn::Rem | ScalarFn::Shl | ScalarFn::Shr)
 }
 
 fn refuse<T>(f: ScalarFn, dtype: DType) -> Built<T> {
@@ -44,7 +51,7 @@ fn sign<'c>(code: &Code<'c>, f: ScalarFn, dtype: DType, x: Value<'c>) -> Built<V
     let word = code.bits(x, code.int_type(bits.max(8)))?;
     let word = match f {
         ScalarFn::Neg => code.xor(word, code.int(word, 1 << (bits - 1)))?,
-        _ => code.masked(word, (1 << (bits - 1)) - 1)?,
+        _ => code.masked(word, ((1i128 << (bits - 1)) - 1) as i64)?,
     };
     code.bits(word, code.type_of(dtype))
 }

@@ -3,6 +3,8 @@
 //! Everything here is the same for one element and for a vector of lanes, and exact: nothing carries fast-math flags.
 //! Where a target has an instruction for a conversion or needs a certain one, its [`Dialect`] says so.
 
+#![cfg_attr(not(feature = "llvm"), allow(dead_code, reason = "GPUs take lanes one by one"))]
+
 pub(in crate::backend) mod cast;
 pub(in crate::backend) mod code;
 pub(in crate::backend) mod index;
@@ -55,6 +57,13 @@ impl BuildError {
     }
 }
 
+#[cfg(feature = "llvm")]
+impl From<super::host::Refused> for BuildError {
+    fn from(refused: super::host::Refused) -> Self {
+        BuildError::Unsupported { place: refused.place, what: refused.reason }
+    }
+}
+
 impl From<BuilderError> for BuildError {
     fn from(error: BuilderError) -> Self {
         BuildError::Llvm(error.to_string())
@@ -68,6 +77,11 @@ pub(in crate::backend) trait Dialect {
 
     /// The correctly rounded square root of a float.
     fn sqrt<'c>(&self, code: &Code<'c>, x: Value<'c>) -> Built<Value<'c>>;
+
+    /// Whether a division by zero traps, so that no index may do one.
+    fn division_traps(&self) -> bool {
+        false
+    }
 
     /// A float of at most 16 bits as `f32`, where the target is better at it than shifts and products.
     fn widen<'c>(&self, code: &Code<'c>, x: Value<'c>, cast: Cast) -> Built<Option<Value<'c>>>;

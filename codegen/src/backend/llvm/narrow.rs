@@ -68,7 +68,11 @@ pub(in crate::backend) fn narrow_by_bits<'c>(code: &Code<'c>, x: Value<'c>, cast
     let sign = code.shr(bits, i64::from(32 - f.bits))?;
     let sign = code.masked(sign, 1 << (f.bits - 1))?;
     let value = code.or(magnitude, sign)?;
-    let is_nan = code.icmp_const(IntPredicate::UGT, a, 0x7f80_0000)?;
+    let mut is_nan = code.icmp_const(IntPredicate::UGT, a, 0x7f80_0000)?;
+    if f.overflow == f.nan && f.nan > f.max && !cast.saturate {
+        // What overflows to a NaN has no sign, as a NaN has none.
+        is_nan = code.or(is_nan, over)?;
+    }
     let value = code.select(is_nan, code.int(value, f.nan), value)?;
     code.extend(value, f.bits.max(8), false)
 }

@@ -1,0 +1,207 @@
+//! Functions: arguments, segments and the loops over rows around pull evaluation.
+//!
+//! The function is `extern "C" fn(buffers: *const *mut u8, dims: *const i64, row_begin: i64, row_end: i64)`.
+
+use std::collections::BTreeMap;
+
+use inkwell::IntPredicate;
+use inkwell::attributes::AttributeLoc;
+use inkwell::context::Context;
+use inkwell::module::Module;
+use inkwell::values::{BasicValueEnum, IntValue};
+
+use super::eval::{Eval, Key};
+use super::kept::Slot;
+use super::loops::{Loops, Vectors};
+use super::machine::Host;
+use super::memory::MEMORY;
+use super::reduce::Accumulators;
+use crate::backend::host::plan::{self, Pass, Plan};
+use crate::backend::host::stash::{self, stashed};
+use crate::backend::llvm::code::Code;
+use crate::backend::llvm::{BuildError, Built};
+use crate::kernel::{InstOp, Kernel, Level, Segment};
+
+/// Row reductions of a phase, by instruction.
+pub(super) type Open<'c> = BTreeMap<usize, Accumulators<'c>>;
+
+/// Builds a kernel's function in a module of its own, and lines on what was decided for it.
+pub(super) fn module<'c>(ctx: &'c Context, kernel: &Kernel, host: &'c Host) -> Built<(Module<'c>, Vec<String>)> {
+    let module = ctx.create_module(&kernel.name);
+    module.set_triple(&host.machine.get_triple());
+    module.set_data_layout(&host.machine.get_target_data().get_data_layout());
+    let (pointer, integer) = (ctx.ptr_type(inkwell::AddressSpace::default()).into(), ctx.i64_type().into());
+    let params = [pointer, pointer, integer, integer];
+    let function = module.add_function(&kernel.name, ctx.void_type().fn_type(&params, false), None);
+    for (key, value) in host.attributes() {
+        function.add_attribute(AttributeLoc::Function, ctx.create_string_attribute(key, &value));
+    }
+    let unwind = inkwell::attributes::Attribute::get_named_enum_kind_id("nounwind");
+    function.add_attribute(AttributeLoc::Function, ctx.create_enum_attribute(unwind, 0));
+    let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: host };
+    let Some(first) = kernel.segments.first() else {
+        return Err(BuildError::unsupported("a kernel without segments"));
+    };
+    let mut eval = Eval::new(&code, kernel, first);
+    let decisions = body(&mut eval, kernel, host.masks)?;
+    drop(eval);
+    Ok((code.module, decisions))
+}
+
+fn body<'k, 'c>(eval: &mut Eval<'k, '_, 'c>, kernel: &'k Kernel, masked: bool) -> Built<Vec<String>> {
+    let code = eval.code;
+    // Stack memory is made in the first block, whose end is all that is in it until then.
+    let entry = code.block();
+    code.b.position_at_end(entry);
+    let start = code.fall_into_new_block()?;
+    code.b.position_at_end(start);
+    let argument = |i: u32| -> Built<BasicValueEnum<'c>> {
+        code.function.get_nth_param(i).ok_or_else(|| BuildError::Llvm(format!("no parameter {i}")))
+    };
+    let address = |i: u32| -> Built<IntValue<'c>> {
+        Ok(code.b.build_ptr_to_int(argument(i)?.into_pointer_value(), code.ctx.i64_type(), "")?)
+    };
+    let (begin, end) = (argument(2)?.into_int_value(), argument(3)?.into_int_value());
+    let (rows, done) = (code.block(), code.block());
+    code.b.build_conditional_branch(code.cmp(IntPredicate::SLT, begin, end)?, rows, done)?;
+    code.b.position_at_end(rows);
+    let (buffers, dims) = (address(0)?, address(1)?);
+    let load = |base: IntValue<'c>, i: usize| -> Built<IntValue<'c>> {
+        let at = code.add(base, code.i64(i as i64 * 8))?;
+        Ok(code.load(code.ctx.i64_type().into(), at, MEMORY)?.into_int_value())
+    };
+    for i in 0..kernel.params.len() {
+        eval.buffers.push(load(buffers, i)?);
+    }
+    for (i, dim) in kernel.dims.iter().enumerate() {
+        eval.dims.insert(dim.name.clone(), load(dims, i)?);
+    }
+    let mut decisions = Vec::new();
+    for segment in &kernel.segments {
+        let plan = plan::plan(kernel, segment, &Vectors)?;
+        decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
+        let mark = eval.enter();
+        eval.enter_segment(segment);
+        Rows { eval, plan: &plan, masked }.run(begin, end)?;
+        eval.leave(mark);
+    }
+    code.b.build_unconditional_branch(done)?;
+    code.b.position_at_end(done);
+    code.b.build_return(None)?;
+    Ok(decisions)
+}
+
+/// The rows of one segment.
+pub(super) struct Rows<'r, 'k, 'e, 'c> {
+    pub eval: &'r mut Eval<'k, 'e, 'c>,
+    pub plan: &'r Plan,
+    pub masked: bool,
+}
+
+impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
+    fn segment(&self) -> &'k Segment {
+        self.eval.segment
+    }
+
+    fn run(&mut self, begin: IntValue<'c>, end: IntValue<'c>) -> Built<()> {
+        let (segment, code) = (self.segment(), self.eval.code);
+        self.hoist(Level::Kernel)?;
+        self.row_slots()?;
+        let inner = self.eval.dim(&segment.inner)?;
+        let rows = code.begin_loop(begin, end, 1)?;
+        let row = self.eval.enter();
+        self.eval.row = Some(rows.i);
+        self.hoist(Level::Outer)?;
+        let single = segment.inner.as_const() == Some(1);
+        let heads = if single { None } else { Some(code.begin_loop(code.i64(0), inner, 1)?) };
+        self.eval.inner = Some(heads.as_ref().map_or(code.i64(0), |l| l.i));
+        let mark = self.eval.enter();
+        self.phases()?;
+        self.eval.leave(mark);
+        if let Some(l) = heads {
+            code.end_loop(l)?;
+        }
+        self.eval.inner = None;
+        self.eval.leave(row);
+        self.eval.row = None;
+        code.end_loop(rows)?;
+        Ok(())
+    }
+
+    /// Computes scalars that change no more often than `level` and depend on no reduction.
+    fn hoist(&mut self, level: Level) -> Built<()> {
+        let levels = self.segment().levels();
+        for &v in &self.plan.early {
+            if levels[v.0 as usize] <= level {
+                self.eval.scalar(v)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory for what is kept of a row.
+    fn row_slots(&mut self) -> Built<()> {
+        self.eval.slots.clear();
+        let segment = self.segment();
+        for (at, _) in stashed(segment).iter().enumerate().filter(|(_, stashed)| **stashed) {
+            let row = segment.insts[at].results[0];
+            let (dtype, bytes) = (self.eval.dtype(row), stash::bytes(segment, at).unwrap_or(0));
+            let address = self.eval.lanes_memory(dtype, bytes * 8 / i64::from(dtype.bits()))?;
+            self.eval.slots.insert(row, Slot { address, group: None, filled: false });
+        }
+        for kept in self.plan.kept.iter().filter(|kept| !kept.group) {
+            let dtype = self.eval.dtype(kept.value);
+            let address = self.eval.lanes_memory(dtype, kept.bytes * 8 / i64::from(dtype.bits()))?;
+            self.eval.slots.insert(kept.value, Slot { address, group: None, filled: false });
+        }
+        Ok(())
+    }
+
+    fn phases(&mut self) -> Built<()> {
+        let (plan, segment) = (self.plan, self.segment());
+        for phase in &plan.phases {
+            let mut open = Open::new();
+            for at in phase.iter().flat_map(sinks) {
+                self.eval.prepare(plan::roots(segment, at))?;
+                if let InstOp::Store { index, .. } = &segment.insts[at].op {
+                    self.eval.prepare_index(index)?;
+                } else if matches!(segment.insts[at].op, InstOp::Reduce { .. }) && !open.contains_key(&at) {
+                    open.insert(at, self.eval.accumulators(at)?);
+                }
+            }
+            for pass in phase {
+                match pass {
+                    Pass::Flat { lanes, vector, jobs } => {
+                        Loops { eval: self.eval, open: &open, masked: self.masked }.flat(lanes, *vector, jobs)?;
+                    }
+                    Pass::Grouped(grouped) => {
+                        Loops { eval: self.eval, open: &open, masked: self.masked }.grouped(grouped)?
+                    }
+                    Pass::Search(at) => self.eval.search(*at)?,
+                }
+            }
+            for (at, accumulators) in &open {
+                let result = self.eval.finish(accumulators)?;
+                self.eval.remember(Key::Scalar(segment.insts[*at].results[0]), result);
+            }
+        }
+        for &at in &plan.scalar_stores {
+            let inst = &segment.insts[at];
+            let value = self.eval.scalar(inst.args[0])?;
+            self.eval.store(inst, value, None).map_err(|e| e.at(segment, inst))?;
+        }
+        Ok(())
+    }
+}
+
+/// The stores and reductions of a pass over lanes.
+fn sinks(pass: &Pass) -> Vec<usize> {
+    match pass {
+        Pass::Flat { jobs, .. } => jobs.iter().map(|j| j.inst).collect(),
+        Pass::Grouped(g) => {
+            let jobs = g.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
+            g.elements.iter().copied().chain(jobs).collect()
+        }
+        Pass::Search(at) => vec![*at],
+    }
+}

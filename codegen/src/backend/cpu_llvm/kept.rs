@@ -1,0 +1,64 @@
+//! Stack memory of values that are kept between loops.
+//!
+//! Behind the lanes there is room for one more chunk, so that the last one is stored and loaded whole.
+
+use fusewright_abi::DType;
+use inkwell::values::IntValue;
+
+use super::address::Pos;
+use super::eval::{CHUNK, Eval};
+use crate::backend::llvm::{BuildError, Built, Value};
+use crate::kernel::Val;
+
+/// Where lanes of a value are stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot<'c> {
+    /// Where lane 0 of the row is, or would be.
+    pub address: IntValue<'c>,
+    /// The group whose lanes there are, unless all of the row's.
+    pub group: Option<IntValue<'c>>,
+    /// Whether the loop that stores the lanes is over.
+    pub filled: bool,
+}
+
+impl<'c> Eval<'_, '_, 'c> {
+    /// Stack memory for that many lanes.
+    pub fn lanes_memory(&self, dtype: DType, lanes: i64) -> Built<IntValue<'c>> {
+        let bytes = i64::from(dtype.bits() / 8);
+        // The widest chunk is what is packed into one element of a chunk of the result.
+        self.stack((lanes + 8 * i64::from(CHUNK)) * bytes)
+    }
+
+    /// A stored value at a position, if its lanes are known to be there.
+    pub fn load_kept(&mut self, v: Val, pos: &Pos<'c>, width: u32) -> Built<Option<Value<'c>>> {
+        let Some(slot) = self.slots.get(&v).copied().filter(|slot| slot.filled) else { return Ok(None) };
+        if slot.group.is_some_and(|index| !self.inside_group(index, pos, width)) {
+            return Ok(None);
+        }
+        let address = self.kept_address(v, slot, pos)?;
+        self.load_lanes(self.dtype(v), address, width).map(Some)
+    }
+
+    /// Stores lanes of a value that has a slot.
+    pub fn store_kept(&mut self, v: Val, lanes: Value<'c>, pos: &Pos<'c>) -> Built<()> {
+        let Some(slot) = self.slots.get(&v).copied() else {
+            return Err(BuildError::Llvm("a value that is kept has no memory".into()));
+        };
+        let address = self.kept_address(v, slot, pos)?;
+        self.store_lanes(self.dtype(v), lanes, address)
+    }
+
+    /// Whether lanes from a position on belong to the group that the loop is in, and that group is `index`.
+    fn inside_group(&self, index: IntValue<'c>, pos: &Pos<'c>, width: u32) -> bool {
+        let (Some(group), Some(pass)) = (&self.group, &self.pass) else { return false };
+        let offset = pos.offset.as_const();
+        (group.index, pass.base, group.rate) == (index, pos.base, pos.scale)
+            && offset.is_some_and(|o| o >= 0 && o + i64::from(width) <= group.rate * group.span)
+    }
+
+    fn kept_address(&mut self, v: Val, slot: Slot<'c>, pos: &Pos<'c>) -> Built<IntValue<'c>> {
+        let lane = self.lane(pos)?;
+        let distance = self.scaled(lane, i64::from(self.dtype(v).bits() / 8))?;
+        self.code.add(slot.address, distance)
+    }
+}

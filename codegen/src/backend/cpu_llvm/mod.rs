@@ -1,0 +1,104 @@
+//! Host CPUs: Kernel IR to LLVM IR to machine code.
+//!
+//! A kernel becomes one function,
+//! `extern "C" fn(buffers: *const *mut u8, dims: *const i64, row_begin: i64, row_end: i64)`, which runs all segments for
+//! the outer rows of the range. The code is position-independent and needs nothing around it. Lanes go in chunks of
+//! vectors as wide as the host has them; every result is the same bits as the Kernel IR interpreter's, whatever the range
+//! of rows and the width of vectors.
+//!
+//! The kernel must be expanded: functions of the table that are native to CPUs, on `f32`, integers and booleans.
+
+mod address;
+mod dialect;
+mod eval;
+mod flat;
+mod flow;
+mod function;
+mod kept;
+mod lanes;
+mod loops;
+mod machine;
+mod maps;
+mod memory;
+mod reduce;
+mod search;
+
+use fusewright_abi::{Payload, PayloadKind, Target};
+use inkwell::context::Context;
+use inkwell::module::Module;
+use inkwell::passes::PassBuilderOptions;
+use inkwell::targets::FileType;
+
+use super::llvm::BuildError;
+use super::{Backend, BackendError, Stage};
+use crate::kernel::Kernel;
+use machine::{Host, PASSES};
+
+const NAME: &str = "llvm";
+
+/// Compiles kernels for the host, with all of its vectors.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuLlvmBackend;
+
+impl Backend for CpuLlvmBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn fingerprint(&self) -> String {
+        let host = Host::detect().map_or_else(|reason| reason, |host| host.describe());
+        format!("{host}, emitter {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn payload_kind(&self) -> PayloadKind {
+        PayloadKind::HostCode
+    }
+
+    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
+        let mut text = String::new();
+        let object = object(kernel, target, |module, decisions| {
+            text = decisions.iter().map(|line| format!("; {line}\n")).collect();
+            text.push_str(&module.print_to_string().to_string());
+        })?;
+        let bytes = flat::link(&object, &kernel.name).map_err(|e| BackendError::internal(NAME, kernel, e))?;
+        Ok(vec![Stage { extension: "ll", bytes: text.into_bytes() }, Stage { extension: "bin", bytes }])
+    }
+
+    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
+        let object = object(kernel, target, |_, _| {})?;
+        let bytes = flat::link(&object, &kernel.name).map_err(|e| BackendError::internal(NAME, kernel, e))?;
+        Ok(Payload { kind: self.payload_kind(), bytes })
+    }
+
+    /// The same function as a relocatable object file whose symbol is the kernel's name.
+    fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
+        Ok(Payload { kind: PayloadKind::HostObject, bytes: object(kernel, target, |_, _| {})? })
+    }
+}
+
+/// The object file of a kernel; `seen` is shown the module before its passes, and what was decided for it.
+fn object(
+    kernel: &Kernel,
+    target: &Target,
+    seen: impl FnOnce(&Module<'_>, &[String]),
+) -> Result<Vec<u8>, BackendError> {
+    if *target != Target::CpuLlvm {
+        return Err(BackendError::target(NAME, target, "this backend compiles for `cpu-llvm`"));
+    }
+    super::host::check(kernel).map_err(|r| BackendError::unsupported(NAME, kernel, r.place, r.reason))?;
+    let host = Host::detect().map_err(|reason| BackendError::target(NAME, target, reason))?;
+    let ctx = Context::create();
+    let (module, decisions) = function::module(&ctx, kernel, &host).map_err(|error| match error {
+        BuildError::Unsupported { place, what } => {
+            BackendError::unsupported(NAME, kernel, place, format!("no CPU code for {what}"))
+        }
+        BuildError::Llvm(message) => BackendError::internal(NAME, kernel, message),
+    })?;
+    let internal = |message: String| BackendError::internal(NAME, kernel, message);
+    module.verify().map_err(|e| internal(e.to_string()))?;
+    seen(&module, &decisions);
+    let options = PassBuilderOptions::create();
+    module.run_passes(PASSES, &host.machine, options).map_err(|e| internal(e.to_string()))?;
+    let object = host.machine.write_to_memory_buffer(&module, FileType::Object).map_err(|e| internal(e.to_string()))?;
+    Ok(object.as_slice().to_vec())
+}

@@ -1,0 +1,246 @@
+//! Reductions in the order that Kernel IR states.
+//!
+//! A tree of as many interleaved accumulators as a chunk has lanes is one vector and takes whole chunks. Any other tree
+//! keeps its accumulators in memory and takes lanes one by one, and so does a part of a row that cannot go in chunks.
+
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, NanRule, ReduceOp, ScalarFn};
+use inkwell::IntPredicate;
+use inkwell::values::{IntValue, PointerValue};
+
+use super::address::Pos;
+use super::eval::{CHUNK, Eval, InGroup, Running};
+use super::maps;
+use super::memory::MEMORY;
+use crate::backend::host::facts::Known;
+use crate::backend::host::trees::{MOST_ACCUMULATORS, UNROLLED, runs};
+use crate::backend::llvm::cast::{Cast, cast, literal, widen};
+use crate::backend::llvm::ops::widened;
+use crate::backend::llvm::{BuildError, Built, Value};
+use crate::kernel::{InstOp, Order, Over, Shape, Tree, Val};
+
+/// The tree for an order that is left open.
+const RELAXED: Tree = Tree::interleaved(CHUNK);
+
+/// A reduction in progress.
+#[derive(Clone, Debug)]
+pub(super) struct Accumulators<'c> {
+    op: ReduceOp,
+    nan: NanRule,
+    dtype: DType,
+    known: Known,
+    tree: Tree,
+    /// All of them as one vector, if chunks are taken.
+    vector: Option<PointerValue<'c>>,
+    memory: IntValue<'c>,
+}
+
+/// Whether whole chunks of lanes can be taken.
+pub(super) fn takes_chunks(order: Order, dtype: DType) -> bool {
+    tree_of(order) == Tree::interleaved(CHUNK) && dtype != DType::Bool
+}
+
+fn tree_of(order: Order) -> Tree {
+    match order {
+        Order::Tree(tree) => tree,
+        Order::Relaxed => RELAXED,
+    }
+}
+
+impl<'c> Eval<'_, '_, 'c> {
+    /// Accumulators at what the op starts from.
+    pub fn accumulators(&mut self, at: usize) -> Built<Accumulators<'c>> {
+        let inst = &self.segment.insts[at];
+        let InstOp::Reduce { op, nan, order, .. } = inst.op else {
+            return Err(BuildError::unsupported("not a reduction"));
+        };
+        let (tree, dtype) = (tree_of(order), self.dtype(inst.args[0]));
+        let count = tree.accumulators();
+        if tree.vec == 0 || count == 0 || count > MOST_ACCUMULATORS {
+            return Err(BuildError::unsupported(format!("{count} accumulators ({order})")).at(self.segment, inst));
+        }
+        let known = self.facts[inst.args[0].0 as usize];
+        let memory = self.stack(count as i64 * i64::from(dtype.bits().div_ceil(8)))?;
+        let mut acc = Accumulators { op, nan, dtype, known, tree, vector: None, memory };
+        let start = literal(self.code, &op.start(dtype))?;
+        if takes_chunks(order, dtype) {
+            let start = self.code.splat(start, CHUNK)?;
+            let variable = self.variable(start.get_type())?;
+            self.code.b.build_store(variable, start)?;
+            acc.vector = Some(variable);
+        } else {
+            let l = self.code.begin_loop(self.code.i64(0), self.code.i64(count as i64), 1)?;
+            self.put(&acc, l.i, start)?;
+            self.code.end_loop(l)?;
+        }
+        Ok(acc)
+    }
+
+    fn place(&self, acc: &Accumulators<'c>, index: IntValue<'c>) -> Built<IntValue<'c>> {
+        self.code.add(acc.memory, self.scaled(index, i64::from(acc.dtype.bits().div_ceil(8)))?)
+    }
+
+    fn put(&self, acc: &Accumulators<'c>, index: IntValue<'c>, value: Value<'c>) -> Built<()> {
+        self.store_lanes(acc.dtype, value, self.place(acc, index)?)
+    }
+
+    fn get(&self, acc: &Accumulators<'c>, index: IntValue<'c>) -> Built<Value<'c>> {
+        self.load_lanes(acc.dtype, self.place(acc, index)?, 1)
+    }
+
+    fn step(&self, acc: &Accumulators<'c>, a: Value<'c>, b: Value<'c>) -> Built<Value<'c>> {
+        let (code, dtype, f) = (self.code, acc.dtype, acc.op.step(acc.nan));
+        if dtype.is_float() && dtype.bits() < 32 {
+            let (x, y) = (widen(code, a, dtype)?, widen(code, b, dtype)?);
+            let result = maps::map(code, f, DType::F32, &[x, y], &[])?;
+            return cast(code, result, Cast::nearest(DType::F32, dtype));
+        }
+        match f {
+            // An accumulator starts from a number and never becomes NaN, and is kept against a NaN; equal zeros are the
+            // only other case where the order of operands shows.
+            ScalarFn::MaxNum if dtype == DType::F32 && acc.known.sign_clear => maps::beyond(code, true, b, a),
+            ScalarFn::Max if dtype == DType::F32 && acc.known.sign_clear => maps::max_of_positive(code, a, b),
+            _ => maps::map(code, f, dtype, &[a, b], &[]),
+        }
+    }
+
+    fn vector(&self, acc: &Accumulators<'c>) -> Built<Option<(PointerValue<'c>, Value<'c>)>> {
+        let Some(variable) = acc.vector else { return Ok(None) };
+        let ty = widened(self.code.type_of(acc.dtype), CHUNK);
+        Ok(Some((variable, self.code.b.build_load(ty, variable, "")?)))
+    }
+
+    /// Takes a chunk of lanes, or of those that the mask has.
+    pub fn accumulate(&mut self, acc: &Accumulators<'c>, lanes: Value<'c>) -> Built<()> {
+        let Some((variable, so_far)) = self.vector(acc)? else {
+            return Err(BuildError::Llvm("a chunk for accumulators in memory".into()));
+        };
+        let mut next = self.step(acc, so_far, lanes)?;
+        if let Some(mask) = self.pass.as_ref().and_then(|pass| pass.mask) {
+            next = self.code.select(mask, next, so_far)?;
+        }
+        self.code.b.build_store(variable, next)?;
+        Ok(())
+    }
+
+    /// Copies a vector of accumulators to memory, before lanes are taken one by one.
+    pub fn spill(&mut self, acc: &Accumulators<'c>) -> Built<()> {
+        match self.vector(acc)? {
+            Some((_, value)) => self.code.store(value, acc.memory, MEMORY),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the accumulators back into the vector.
+    pub fn reload(&mut self, acc: &Accumulators<'c>) -> Built<()> {
+        if let Some(variable) = acc.vector {
+            let ty = widened(self.code.type_of(acc.dtype), CHUNK);
+            let value = self.code.load(ty, acc.memory, MEMORY)?;
+            self.code.b.build_store(variable, value)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one lane into the accumulators in memory.
+    pub fn accumulate_one(&mut self, acc: &Accumulators<'c>, lane: IntValue<'c>, value: Value<'c>) -> Built<()> {
+        let index = self.accumulator_of(&acc.tree, lane)?;
+        let so_far = self.get(acc, index)?;
+        let next = self.step(acc, so_far, value)?;
+        self.put(acc, index, next)
+    }
+
+    fn accumulator_of(&self, tree: &Tree, lane: IntValue<'c>) -> Built<IntValue<'c>> {
+        let (code, b) = (self.code, &self.code.b);
+        let constant = |n: u32| code.i64(i64::from(n));
+        let turn = b.build_int_unsigned_div(lane, constant(tree.vec), "")?;
+        let thread = b.build_int_unsigned_rem(turn, constant(tree.threads), "")?;
+        let within = b.build_int_unsigned_rem(lane, constant(tree.vec), "")?;
+        let way = b.build_int_unsigned_rem(within, constant(tree.ways), "")?;
+        code.add(code.mul(thread, constant(tree.ways))?, way)
+    }
+
+    /// The result, once all lanes are taken.
+    pub fn finish(&mut self, acc: &Accumulators<'c>) -> Built<Value<'c>> {
+        if let Some((_, value)) = self.vector(acc)? {
+            return self.halve(acc, value);
+        }
+        let steps = acc.tree.combine_steps();
+        if steps.len() <= UNROLLED {
+            for (into, from) in steps {
+                self.combine(acc, self.code.i64(into as i64), self.code.i64(from as i64))?;
+            }
+        } else {
+            for run in runs(&steps) {
+                let l = self.code.begin_loop(self.code.i64(0), self.code.i64(run.count as i64), 1)?;
+                let far = self.scaled(l.i, run.stride as i64)?;
+                let into = self.code.add(far, self.code.i64(run.into as i64))?;
+                let from = self.code.add(far, self.code.i64(run.from as i64))?;
+                self.combine(acc, into, from)?;
+                self.code.end_loop(l)?;
+            }
+        }
+        self.get(acc, self.code.i64(0))
+    }
+
+    fn combine(&mut self, acc: &Accumulators<'c>, into: IntValue<'c>, from: IntValue<'c>) -> Built<()> {
+        let sum = self.step(acc, self.get(acc, into)?, self.get(acc, from)?)?;
+        self.put(acc, into, sum)
+    }
+
+    /// Halves within the vector: lane `i` takes lane `i` of the upper half.
+    fn halve(&mut self, acc: &Accumulators<'c>, mut value: Value<'c>) -> Built<Value<'c>> {
+        let mut left = CHUNK;
+        while left > 2 {
+            left /= 2;
+            let lower = self.shuffle(value, value, 0..left)?;
+            let upper = self.shuffle(value, value, left..2 * left)?;
+            value = self.step(acc, lower, upper)?;
+        }
+        self.step(acc, self.extract(value, 0)?, self.extract(value, 1)?)
+    }
+
+    /// A group reduction at a group, in a loop of its own.
+    pub fn reduce_group(&mut self, v: Val, pos: &Pos<'c>) -> Built<Value<'c>> {
+        let (at, inst) = self.definition(v);
+        let (InstOp::Reduce { over: Over::Group(size), .. }, Shape::Group { lanes, .. }) = (&inst.op, self.shape(v))
+        else {
+            return Err(BuildError::unsupported("a reduction over a row that is used as lanes"));
+        };
+        let index = self.lane(pos)?;
+        let (from, to) = self.group_bounds(lanes, size, index)?;
+        let outer = (self.group.take(), self.pass.take());
+        let mark = self.enter();
+        let acc = self.accumulators(at)?;
+        self.spill(&acc)?;
+        let l = self.code.begin_loop(from, to, 1)?;
+        let inside = self.enter();
+        self.pass = Some(Running { base: l.i, lanes: None, shift: 0, even: false, mask: None });
+        self.group = Some(InGroup { lanes: lanes.clone(), size: size.clone(), index, rate: 1, span: 1 });
+        let value = self.value(inst.args[0], self.shape(inst.args[0]), Some(&Pos::at(l.i)), 1)?;
+        let within = self.code.b.build_int_sub(l.i, from, "")?;
+        self.accumulate_one(&acc, within, value)?;
+        self.leave(inside);
+        self.code.end_loop(l)?;
+        self.leave(mark);
+        (self.group, self.pass) = outer;
+        self.reload(&acc)?;
+        self.finish(&acc)
+    }
+
+    /// First lane of a group and the lane after its last.
+    pub fn group_bounds(
+        &mut self,
+        lanes: &Dim,
+        size: &Dim,
+        index: IntValue<'c>,
+    ) -> Built<(IntValue<'c>, IntValue<'c>)> {
+        let (all, by) = (self.dim(lanes)?, self.dim(size)?);
+        let from = self.code.mul(index, by)?;
+        let to = self.code.add(from, by)?;
+        if lanes.exact_div(size).is_some() {
+            return Ok((from, to));
+        }
+        let inside = self.code.cmp(IntPredicate::SLT, to, all)?;
+        Ok((from, self.code.select(inside, to, all)?.into_int_value()))
+    }
+}
