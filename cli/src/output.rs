@@ -8,9 +8,33 @@ use fusewright::{Compilation, PassTime};
 /// The first error of standard output.
 static LOST: OnceLock<Error> = OnceLock::new();
 
+/// Most characters of a cell of a table.
+const MAX_CELL: usize = 200;
+
 /// Prints an error.
 pub fn error(message: &str) {
-    let _ = writeln!(std::io::stderr(), "error: {message}");
+    let _ = writeln!(std::io::stderr(), "error: {}", visible(message));
+}
+
+/// A text with control characters that a terminal would obey written as escapes.
+fn visible(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            _ if c.is_control() => shown.extend(c.escape_debug()),
+            _ => shown.push(c),
+        }
+        shown
+    })
+}
+
+/// What a table shows of a cell: one line that is not long.
+fn cell(text: &str) -> String {
+    let text = visible(text).replace('\n', "\\n").replace('\t', "\\t");
+    match text.char_indices().nth(MAX_CELL) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }
 
 /// Says what is being done, where a person is watching or asked for it.
@@ -45,7 +69,7 @@ pub fn idle(verbose: u8, passes: &[String]) {
 
 /// Prints a line; a reader that left is not an error, anything else is remembered for [`lost`].
 pub fn line(text: impl std::fmt::Display) {
-    match writeln!(std::io::stdout(), "{text}") {
+    match writeln!(std::io::stdout(), "{}", visible(&text.to_string())) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => drop(LOST.set(error)),
         _ => {}
     }
@@ -65,11 +89,12 @@ pub fn counted(count: usize, noun: &str) -> String {
     }
 }
 
-/// Prints rows under a header, columns aligned; the columns listed in `right` flush right.
+/// Prints rows under a header, columns aligned; the columns listed in `right` flush right. Long cells are cut.
 pub fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) {
     let columns = header.len();
-    let cell = |row: &[String], i: usize| row.get(i).map_or(0, |c| c.chars().count());
-    let width = |i: usize| rows.iter().map(|r| cell(r, i)).max().unwrap_or(0).max(header[i].chars().count());
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|text| cell(text)).collect()).collect();
+    let length = |row: &[String], i: usize| row.get(i).map_or(0, |c| c.chars().count());
+    let width = |i: usize| rows.iter().map(|r| length(r, i)).max().unwrap_or(0).max(header[i].chars().count());
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let print = |cells: &[String]| {
         let padded: Vec<String> = (0..columns)
@@ -96,5 +121,11 @@ mod tests {
     fn one_is_no_plural() {
         let said = [(0, "kernel"), (1, "kernel"), (1, "copy"), (2, "copy")].map(|(n, noun)| counted(n, noun));
         assert_eq!(said, ["0 kernels", "1 kernel", "1 copy", "2 copies"]);
+    }
+
+    #[test]
+    fn a_cell_is_short_and_obeyed_by_no_terminal() {
+        assert_eq!(cell("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(cell(&"é".repeat(70_000)).chars().count(), MAX_CELL + 1);
     }
 }

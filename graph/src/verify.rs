@@ -7,7 +7,8 @@
 //! | `verify.results` | results have the number and types that the op yields |
 //! | `verify.symbol` | symbols are declared once, with a bare name and a range that is not empty |
 //! | `verify.undeclared` | symbols in types and attributes are declared |
-//! | `verify.extent` | extents are not negative and divide by no zero, as far as ranges tell |
+//! | `verify.extent` | extents are not negative and divide by no zero, as far as ranges tell; bytes can be counted |
+//! | `verify.rank` | tensors have no more axes than there is use for |
 //! | `verify.input` | names of inputs are not empty and distinct |
 //! | `verify.output` | outputs are values of the graph |
 //! | `verify.update` | an updated input exists, has the output's type, and is updated once |
@@ -30,6 +31,11 @@ use crate::prim::Prim;
 use crate::text::lexer::is_bare;
 use crate::text::{holds, print_literal};
 use crate::ty::TensorType;
+
+/// Most axes of a tensor, as in PyTorch's kernels.
+const MAX_RANK: usize = 64;
+/// Most elements of a tensor, of 64 bits each: what a signed number of bytes can count.
+const MAX_ELEMENTS: u64 = 1 << 60;
 
 /// Checks a graph.
 ///
@@ -110,6 +116,15 @@ impl Verifier<'_> {
             if self.dim(node, what, dim) && self.ranges.bounds(dim).is_ok_and(|b| b.is_negative()) {
                 self.report(node, "verify.extent", format!("{what}: extent {dim} is negative"));
             }
+        }
+        if dims.len() > MAX_RANK {
+            let rank = dims.len();
+            self.report(node, "verify.rank", format!("{what}: a tensor of {rank} axes, more than {MAX_RANK}"));
+        }
+        let known = || dims.iter().filter_map(Dim::as_const).map(i64::unsigned_abs);
+        let elements = known().try_fold(1u64, u64::checked_mul);
+        if elements.is_none_or(|n| n > MAX_ELEMENTS) && known().all(|n| n > 0) {
+            self.report(node, "verify.extent", format!("{what}: a tensor of more than 2^60 elements"));
         }
     }
 

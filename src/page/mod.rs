@@ -56,7 +56,10 @@ pub fn explain_page(
         panels,
         tables: tables(fused, report, kernels),
     };
-    page.text().map_err(|e| Error::Internal(format!("the page of `explain`: {e}")))
+    let text = page.text().map_err(|e| Error::Internal(format!("the page of `explain`: {e}")))?;
+    // Pages have no control characters but these, and what a file calls its ops may have some.
+    let stray = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    Ok(if text.contains(stray) { text.replace(stray, "\u{fffd}") } else { text })
 }
 
 /// Boxes and edges as they are added in running order.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use fusewright_graph::text::lexer::Kind;
 use fusewright_graph::text::{
-    AttrPattern, Cursor, Rule, RuleOp, TextError, parse_fragment_at, parse_shape, parse_type,
+    AttrPattern, Cursor, Rest, Rule, RuleNode, RuleOp, TextError, parse_fragment_at, parse_shape, parse_type,
 };
 use fusewright_graph::{Graph, TypeError};
 
@@ -78,6 +78,12 @@ impl UserPattern {
 
     /// Whether both sides are equal wherever the pattern applies, as far as evaluating them shows.
     fn check(&self) -> Result<(), TextError> {
+        let open = |node: &&RuleNode| matches!(&node.op, RuleOp::Pattern { rest: Rest::Any, .. });
+        if let Some(node) = self.rewrite.rhs.nodes.iter().find(open) {
+            let results = node.results.join(", ");
+            let why = "stands for no attributes in particular; name them, or all of them on both sides as in `{$rest}`";
+            return Err(self.error(format!("`..` in what makes `{results}` on the right side {why}")));
+        }
         let apply = |graph: &Graph| -> Result<Option<Graph>, TypeError> { patterns::once(graph, self) };
         let verdict = check(&self.rewrite, &self.samples, EFFORT, &apply);
         if let Some(failure) = verdict.failure {
@@ -93,7 +99,7 @@ impl UserPattern {
         } else if verdict.instances == 0 {
             format!(
                 "it cannot be checked, since its guards or the type of its right side let it apply to no operands that \
-                 are tried; {hint}"
+                 are tried; {hint}, and values of attributes that guards test, as in `$e = 1e-6`"
             )
         } else {
             format!("it cannot be checked, since its left side has no value on operands that are tried; {hint}")

@@ -34,10 +34,10 @@ struct Record {
 }
 
 impl Archive {
-    /// Reads the directory of an archive and checks its format and byte order.
+    /// Reads the directory of an archive and checks its format, version and byte order.
     ///
     /// # Errors
-    /// Not a zip, no root folder, another format than `pt2`, or big-endian weights.
+    /// Not a zip, no root folder, another format than `pt2`, an unknown version, or big-endian weights.
     pub fn open(bytes: &Bytes) -> Result<Self, Diagnostic> {
         let refuse = |message: String| {
             Diagnostic::new("import.archive", format!("not a readable .pt2 archive: {message}"))
@@ -72,8 +72,10 @@ impl Archive {
             .collect();
         let archive = Archive { bytes: bytes.clone(), records };
         archive.check_text(FORMAT, "pt2")?;
-        if archive.records.contains_key("byteorder") {
-            archive.check_text("byteorder", "little")?;
+        for (record, known) in [("archive_version", "0"), ("byteorder", "little")] {
+            if archive.records.contains_key(record) {
+                archive.check_text(record, known)?;
+            }
         }
         Ok(archive)
     }

@@ -11,7 +11,7 @@ use super::origin::origin;
 use super::schema::{Argument, NodeJson, Program, Spec, SpecArg};
 use super::table::{Row, short_target};
 use super::weights::Weights;
-use super::{aten, collective, inline, opaque, sized, types, vendor};
+use super::{aten, collective, inline, opaque, signature, sized, types, vendor};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
@@ -130,6 +130,7 @@ impl<'a> Importer<'a> {
         let complex = program.graph_module.graph.tensor_values.iter().filter(|(_, meta)| types::is_complex(meta));
         self.scope.complex = complex.map(|(name, _)| name.clone()).collect();
         self.sizes()?;
+        signature::check(&program.graph_module)?;
         self.scope.ranks = collective::ranks(&program.graph_module.graph.nodes)?;
         self.symbols()?;
         for spec in &program.graph_module.signature.input_specs {
@@ -233,7 +234,8 @@ impl<'a> Importer<'a> {
     fn converted(&mut self, at: usize, node: &NodeJson) -> Result<(), Diagnostic> {
         let (target, names) = (short_target(&node.target), result_names(node));
         if names.is_empty() && aten::is_size_or_check(target) {
-            return Ok(());
+            let missing = alias::operands(node).find(|name| self.scope.value(name).is_none());
+            return missing.map_or(Ok(()), |name| Err(value_error(name, "is not defined")));
         }
         for operand in alias::operands(node) {
             self.refresh(operand)?;

@@ -10,11 +10,13 @@ use std::marker::PhantomData;
 use serde::Deserialize as DeriveDeserialize;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use super::name;
+
 /// `models/NAME.json`.
 #[derive(Debug, DeriveDeserialize)]
 pub(super) struct Program {
     pub(super) graph_module: GraphModule,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "name::by_name")]
     pub(super) range_constraints: BTreeMap<String, Range>,
     /// Absent in files of other writers.
     #[serde(default)]
@@ -54,8 +56,9 @@ pub(super) struct GraphJson {
     #[serde(default)]
     pub(super) outputs: Vec<Argument>,
     pub(super) nodes: Vec<NodeJson>,
+    #[serde(deserialize_with = "name::by_name")]
     pub(super) tensor_values: BTreeMap<String, TensorMeta>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "name::by_name")]
     pub(super) sym_int_values: BTreeMap<String, SymInt>,
 }
 
@@ -68,6 +71,7 @@ pub(super) struct SubGraph {
 
 #[derive(Debug, DeriveDeserialize)]
 pub(super) struct NodeJson {
+    #[serde(deserialize_with = "name::name")]
     pub(super) target: String,
     #[serde(default)]
     pub(super) inputs: Vec<NamedArgument>,
@@ -76,7 +80,7 @@ pub(super) struct NodeJson {
     #[serde(default)]
     pub(super) metadata: Metadata,
     /// Absent before schema 8.17.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "name::some_name")]
     pub(super) name: Option<String>,
 }
 
@@ -88,7 +92,7 @@ pub(super) struct Metadata {
 
 #[derive(Debug, DeriveDeserialize)]
 pub(super) struct NamedArgument {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "name::name")]
     pub(super) name: String,
     pub(super) arg: Argument,
 }
@@ -103,6 +107,8 @@ pub(super) struct TensorMeta {
     pub(super) storage_offset: Option<SymInt>,
     #[serde(default)]
     pub(super) device: Option<Device>,
+    #[serde(default)]
+    pub(super) layout: Option<i64>,
 }
 
 /// A size: known, or an expression as text.
@@ -115,6 +121,7 @@ pub(super) enum SymInt {
 
 #[derive(Debug, DeriveDeserialize)]
 pub(super) struct TensorRef {
+    #[serde(deserialize_with = "name::name")]
     pub(super) name: String,
 }
 
@@ -169,13 +176,13 @@ pub(super) struct Spec {
 pub(super) struct SpecBody {
     #[serde(default)]
     pub(super) arg: Option<SpecArg>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "name::some_name")]
     pub(super) parameter_name: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "name::some_name")]
     pub(super) buffer_name: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "name::some_name")]
     pub(super) tensor_constant_name: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "name::some_name")]
     pub(super) user_input_name: Option<String>,
 }
 
@@ -189,6 +196,7 @@ pub(super) enum SpecArg {
 /// `*_weights_config.json` and `*_constants_config.json`.
 #[derive(Debug, DeriveDeserialize)]
 pub(super) struct PayloadConfig {
+    #[serde(deserialize_with = "name::by_name")]
     pub(super) config: BTreeMap<String, Payload>,
 }
 
@@ -220,8 +228,10 @@ impl<'de, T: FromKey> Visitor<'de> for OneKey<T> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
         let key: String = map.next_key()?.ok_or_else(|| de::Error::custom(format!("{} has no key", T::EXPECTED)))?;
         let value = T::from_key(&key, &mut map)?;
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(value)
+        match map.next_key::<String>()? {
+            None => Ok(value),
+            Some(second) => Err(de::Error::custom(format_args!("{} is both `{key}` and `{second}`", T::EXPECTED))),
+        }
     }
 }
 
@@ -424,6 +434,15 @@ mod tests {
         assert_eq!(argument(r#"{"as_complex":{"real":1.0,"imag":0.0}}"#), r#"Unknown("as_complex")"#);
         assert!(argument(r#"{"as_float":"seven"}"#).starts_with("error"));
         assert!(argument("{}").starts_with("error"));
+        assert!(argument(r#"{"as_int":3,"as_bool":true}"#).contains("is both `as_int` and `as_bool`"));
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let named = |name: &str| argument(&format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#));
+        assert_eq!(named("x"), r#"Tensor("x")"#);
+        assert!(named(&"n".repeat(70_000)).contains("a name of 70000 bytes, more than"));
+        assert!(named(r"a\u001b[31m").contains(r#"the name "a\u{1b}[31m" has control characters"#));
     }
 
     #[test]

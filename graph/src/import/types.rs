@@ -72,9 +72,15 @@ pub(super) fn dim(size: &SymInt) -> Result<Dim, String> {
     }
 }
 
+/// Number of the layout in which strides say where elements are; the others are of sparse tensors.
+const STRIDED: i64 = 7;
+
 /// The type of the value that stands for a tensor, by the tensor's metadata. Complex numbers have a last axis of two, the
 /// real and the imaginary part.
 pub(super) fn tensor_type(meta: &TensorMeta) -> Result<TensorType, String> {
+    if let Some(layout) = meta.layout.filter(|layout| *layout != STRIDED) {
+        return Err(format!("has the memory layout {layout}; only strided tensors are read"));
+    }
     let part = part(meta.dtype);
     let dtype = part.map_or_else(|| dtype(meta.dtype), Ok)?;
     let mut shape: Vec<Dim> = meta.sizes.iter().map(dim).collect::<Result<_, _>>()?;

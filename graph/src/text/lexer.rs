@@ -79,6 +79,9 @@ impl<'a> Token<'a> {
     }
 }
 
+/// Most bytes of a name.
+pub const MAX_NAME: usize = 1024;
+
 const TWO: [&str; 7] = ["..", "->", "=>", "==", "!=", "<=", ">="];
 const ONE: &str = "()[]{}<>,:;=+-*/%@?$|!&^~.#";
 
@@ -211,6 +214,10 @@ impl<'a> Lexer<'a> {
     fn token(&mut self) -> Result<Token<'a>, TextError> {
         let (start, line, column) = (self.at, self.line, self.column());
         let (kind, text, quoted) = self.scan()?;
+        if matches!(kind, Kind::Ident | Kind::Value | Kind::Global) && text.len() > MAX_NAME {
+            self.at = start;
+            return self.fail(format!("a name of {} bytes, more than {MAX_NAME}", text.len()));
+        }
         Ok(Token { kind, text, quoted, start, end: self.at, line, column })
     }
 

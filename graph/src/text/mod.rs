@@ -25,6 +25,7 @@ mod ty;
 pub use cursor::Cursor;
 pub use dim::{MAX_DEPTH, MAX_TERMS, MAX_TOKENS, parse_dim, parse_shape};
 pub use error::TextError;
+pub use lexer::MAX_NAME;
 pub use literal::{holds, parse_dtype, parse_literal, parse_value, print_float, print_literal};
 pub use op::{OpTextError, is_op_name, op_attrs, op_from_text};
 pub use parse::{MAX_SYMBOLS, ParsedGraph, parse_graph_at, parse_graphs};

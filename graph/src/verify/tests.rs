@@ -83,6 +83,13 @@ fn extents_are_not_negative() {
     check("verify.extent: input `y`: extent -1 is negative", |g, _| {
         g.push_input("y", TensorType::new(F32, [Dim::constant(-1)]), InputKind::User);
     });
+    check("verify.extent: input `y`: a tensor of more than 2^60 elements", |g, _| {
+        let large = [Dim::constant(1 << 32), Dim::symbol("s"), Dim::constant(1 << 29)];
+        g.push_input("y", TensorType::new(F32, large), InputKind::User);
+    });
+    check("verify.rank: input `y`: a tensor of 65 axes, more than 64", |g, _| {
+        g.push_input("y", TensorType::new(F32, vec![Dim::constant(1); 65]), InputKind::User);
+    });
     check("verify.extent: input `y`: extent s - 65 is negative", |g, _| {
         let extent = &Dim::symbol("s") - &Dim::constant(65);
         g.push_input("y", TensorType::new(F32, [extent]), InputKind::User);

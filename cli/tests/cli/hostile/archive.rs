@@ -58,9 +58,13 @@ impl Model {
         self
     }
 
-    /// The same with one value of the graph replaced.
+    /// The same with one value of the graph replaced, or a field added.
     pub fn graph(self, pointer: &str, value: Value) -> Self {
-        self.changed(GRAPH, pointer, |place| *place = value)
+        let (object, key) = pointer.rsplit_once('/').expect("a path");
+        self.changed(GRAPH, object, |place| match place {
+            Value::Array(list) => list[key.parse::<usize>().expect("a place in a list")] = value,
+            object => object[key] = value,
+        })
     }
 
     /// The same with one value of the only weight's description replaced.

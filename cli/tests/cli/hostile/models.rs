@@ -74,6 +74,7 @@ fn records_that_are_missing_or_double() {
     let model = Model::open;
     cases.misread("no format", &model().without("archive_format").zip(), &READ, &["no `archive_format` entry"]);
     cases.misread("other format", &model().with("archive_format", "pt3").zip(), &READ, &["archive_format", "pt3"]);
+    cases.misread("version", &model().with("archive_version", "99").zip(), &READ, &["archive_version", "99"]);
     cases.misread("big-endian", &model().with("byteorder", "big").zip(), &READ, &["byteorder", "big"]);
     cases.misread("no graph", &model().without(GRAPH).zip(), &READ, &["models/*.json"]);
     let two = model().with("models/a.json", "{}").with("models/b.json", "{}").without(GRAPH);
@@ -189,10 +190,22 @@ fn names_that_do_not_add_up() {
     cases.misread("double", &result("x").zip(), &READ, &["`x`"]);
     cases.misread("without a type", &result("nobody").zip(), &READ, &["`nobody`"]);
     let inputs = |name: &str| model().graph(&format!("{INPUTS}/3/user_input/arg/as_tensor/name"), json!(name));
-    cases.misread("double input", &inputs("x").zip(), &READ, &["`x` is defined twice"]);
+    cases.misread("double input", &inputs("x").zip(), &READ, &["signature says `x`"]);
     cases.misread("dangling input", &inputs("nobody").zip(), &READ, &["`nobody`"]);
     let output = model().graph(&format!("{OUTPUTS}/0/user_output/arg/as_tensor/name"), json!("nobody"));
-    cases.misread("dangling output", &output.zip(), &READ, &["`nobody`", "not defined"]);
+    cases.misread("dangling output", &output.zip(), &READ, &["`add`", "signature says `nobody`"]);
+    let listed = "/graph_module/graph/outputs";
+    let output = output.graph(&format!("{listed}/0/as_tensor/name"), json!("nobody"));
+    cases.misread("dangling output in both", &output.zip(), &READ, &["`nobody`", "not defined"]);
+    let other = model().graph(&format!("{listed}/0/as_tensor/name"), json!("mul"));
+    cases.misread("another output", &other.zip(), &READ, &["`mul`", "signature says `add`"]);
+    cases.misread("no output", &model().graph(OUTPUTS, json!([])).zip(), &READ, &["outputs, its signature 0"]);
+    let long = "n".repeat(70_000);
+    cases.misread("long name", &operand(&long).zip(), &READ, &[GRAPH, "a name of 70000 bytes"]);
+    cases.misread("long op", &model().graph(&format!("{NODES}/0/target"), json!(long)).zip(), &READ, &["70000"]);
+    cases.misread("name that a terminal obeys", &operand("a\u{1b}[31m").zip(), &READ, &["a\\u{1b}[31m"]);
+    let both = model().graph(&format!("{NODES}/0/inputs/0/arg/as_int"), json!(3));
+    cases.misread("two kinds of argument", &both.zip(), &READ, &["is both `as_"]);
     let kind = |pointer: &str, kind: &str| {
         model().changed(GRAPH, pointer, |spec| *spec = json!({kind: spec.as_object().and_then(|o| o.values().next())}))
     };
@@ -225,6 +238,12 @@ fn dtypes_and_ops_that_are_unknown() {
         &["`cache`", "number 99"],
     );
     cases.misread(
+        "sparse weight",
+        &model().weight("/tensor_meta/layout", json!(1)).zip(),
+        &READ,
+        &["`cache`", "memory layout 1"],
+    );
+    cases.misread(
         "no number",
         &model().graph(&format!("{VALUES}/x/dtype"), json!("f32")).zip(),
         &READ,
@@ -247,7 +266,7 @@ fn dtypes_and_ops_that_are_unknown() {
 #[test]
 fn ten_thousand_inputs_are_read_in_proportion() {
     let many = |i| format!("more{i}");
-    let model = Model::open().changed(GRAPH, INPUTS, |list| {
+    let model = Model::open().graph("/graph_module/graph/inputs", json!([])).changed(GRAPH, INPUTS, |list| {
         let spec = |i| json!({"user_input": {"arg": {"as_tensor": {"name": many(i)}}}});
         list.as_array_mut().expect("a list").extend((0..10_000).map(spec));
     });

@@ -58,8 +58,12 @@ fn sizes_that_overflow_or_are_negative() {
         cases.misread(what, graph(ty, "neg %x").as_bytes(), &READ, &[word]);
     }
     for ty in ["f32[9223372036854775807, s]", "f32[4294967296, 4294967296]"] {
-        cases.refused("too large", graph(ty, "neg %x").as_bytes(), &RUN, &["x", "address space"]);
+        cases.refused("too large", graph(ty, "neg %x").as_bytes(), &READ, &["x", "2^60 elements"]);
     }
+    let far = graph("f32[1152921504606846976, s]", "neg %x");
+    cases.refused("too large for memory", far.as_bytes(), &RUN, &["x", "address space"]);
+    let deep = graph(&format!("f32[{}s]", "1, ".repeat(12_000)), "neg %x");
+    cases.refused("many axes", deep.as_bytes(), &READ, &["x", "12001 axes"]);
     let wide = graph("f32[1099511627776, s]", "neg %x");
     cases.starved("more than memory", wide.as_bytes(), &RUN, &["`x`", "f32[1099511627776, 16]", "bytes"]);
     for node in [
@@ -103,6 +107,9 @@ fn names_that_do_not_add_up() {
     ] {
         cases.misread(what, text.as_bytes(), &READ, &words);
     }
+    let long = "s".repeat(70_000);
+    let named = graph("f32[s]", "neg %x").replace("s: ", &format!("{long}: ")).replace("[s]", &format!("[{long}]"));
+    cases.misread("long symbol", named.as_bytes(), &READ, &["1:", "a name of 70000 bytes"]);
     let twice = graph("f32[s]", "neg %x").repeat(2);
     cases.misread("two graphs of one name", twice.as_bytes(), &[&["explain", "FILE"], &["run", "FILE"]], &[]);
     cases.finish(38);
