@@ -1,5 +1,7 @@
 //! Gated activations, `act(a) · b`, and bounded logits.
 
+use std::collections::BTreeSet;
+
 use fusewright_graph::{Prim, ScalarFn, Value};
 
 use super::skeleton::Skeleton;
@@ -39,7 +41,9 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Gate> {
             Prim::Map(ScalarFn::Div) => {
                 let (above, below) = (node.operands[0], node.operands[1]);
                 let factors = s.pairs(above, ScalarFn::Mul).into_iter();
-                let mut late = factors.filter(|&(u, g)| bounded_both(s, u) && slope(s, below, g) && bounded(s, g));
+                let limits = |u, g| (limit(s, u), upper_bound(s, g).map(|(_, bound)| bound));
+                let alike = |u, g| matches!(limits(u, g), (Some(a), Some(b)) if a == b);
+                let mut late = factors.filter(|&(u, g)| slope(s, below, g) && alike(u, g));
                 late.next().map(|_| "clamped_swiglu")
             }
             _ => None,
@@ -54,23 +58,41 @@ fn gate(s: &Skeleton<'_>, product: Value, act: Value, other: Value) -> Option<&'
     if !s.covers(other, product) {
         return None;
     }
-    if bounded_both(s, other) {
-        if swish(s, act).is_some_and(|x| bounded(s, x)) {
+    if let Some(limit) = limit(s, other) {
+        if swish(s, act).is_some_and(|x| upper_bound(s, x).is_some_and(|(_, bound)| bound == limit)) {
             return Some("clamped_swiglu");
         }
-        if upper_bound(s, act).and_then(|inner| silu(s, inner)).is_some() {
+        if upper_bound(s, act).and_then(|(inner, _)| silu(s, inner)).is_some() {
             return Some("swiglu_step");
         }
     }
     let (x, names) = activation(s, act)?;
-    // `x · sigmoid(alpha · x)` and the factors inside an activation are no gates.
-    (!multiple(s, x, other)).then(|| names[usize::from(comes_second(s, x, other))])
+    // `x · sigmoid(alpha · x)` and other functions of `x` alone are no gates.
+    is_apart(s, other, x).then(|| names[usize::from(comes_second(s, x, other))])
+}
+
+/// Whether a value depends on anything else than `x`, or what `x` is a multiple of, and numbers.
+fn is_apart(s: &Skeleton<'_>, value: Value, x: Value) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        if multiple(s, x, value) || s.constant(value).is_some() || !seen.insert(value) {
+            continue;
+        }
+        match s.body.def_node(value) {
+            None => return true,
+            Some(node) if node.operands.is_empty() => return true,
+            Some(node) => open.extend(&node.operands),
+        }
+    }
+    false
 }
 
 /// `u` if the value is `sigmoid(x) · u`.
 fn late_silu(s: &Skeleton<'_>, x: Value, value: Value) -> Option<Value> {
     let factors = s.pairs(value, ScalarFn::Mul).into_iter();
-    let mut gated = factors.filter(|&(gate, u)| sigmoid(s, gate).is_some_and(|y| s.same(y, x)) && s.covers(u, value));
+    let mut gated = factors
+        .filter(|&(gate, u)| sigmoid(s, gate).is_some_and(|y| s.same(y, x)) && s.covers(u, value) && is_apart(s, u, x));
     gated.next().map(|(_, u)| u)
 }
 
@@ -84,28 +106,28 @@ fn activation(s: &Skeleton<'_>, act: Value) -> Option<(Value, Names)> {
         .or_else(|| sigmoid(s, act).map(|x| (x, ["sigmoid_mul", "mul_sigmoid"])))
 }
 
-/// `x` if the value is `x` with a number as upper bound.
-fn upper_bound(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    let bounds = [ScalarFn::Min, ScalarFn::MinNum];
-    let mut pairs = bounds.into_iter().flat_map(|f| s.pairs(value, f));
-    pairs.find_map(|(x, bound)| s.constant(bound).is_some().then_some(x))
+/// A value and the number that bounds it by one of the functions.
+fn bound(s: &Skeleton<'_>, value: Value, by: [ScalarFn; 2]) -> Option<(Value, f64)> {
+    let mut pairs = by.into_iter().flat_map(|f| s.pairs(value, f));
+    pairs.find_map(|(x, bound)| Some((x, s.constant(bound)?)))
 }
 
-fn bounded(s: &Skeleton<'_>, value: Value) -> bool {
-    upper_bound(s, value).is_some()
+fn upper_bound(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64)> {
+    bound(s, value, [ScalarFn::Min, ScalarFn::MinNum])
 }
 
-/// Whether the value is one with bounds on both sides, perhaps with a number added.
-fn bounded_both(s: &Skeleton<'_>, value: Value) -> bool {
+/// The number that bounds the magnitude of a value, to which a number may be added.
+fn limit(s: &Skeleton<'_>, value: Value) -> Option<f64> {
     let sums = s.pairs(value, ScalarFn::Add).into_iter();
     let moved = sums.filter(|&(_, number)| s.constant(number).is_some()).map(|(x, _)| x).next();
     let value = moved.unwrap_or(value);
-    let lower = |v| [ScalarFn::Max, ScalarFn::MaxNum].into_iter().flat_map(|f| s.pairs(v, f)).next();
-    match (upper_bound(s, value), lower(value)) {
-        (Some(inner), _) => lower(inner).is_some(),
-        (None, Some((a, b))) => bounded(s, a) || bounded(s, b),
-        (None, None) => false,
-    }
+    let lower_bound = |v| bound(s, v, [ScalarFn::Max, ScalarFn::MaxNum]);
+    let (least, greatest) = match (upper_bound(s, value), lower_bound(value)) {
+        (Some((inner, greatest)), _) => (lower_bound(inner)?.1, greatest),
+        (None, Some((inner, least))) => (least, upper_bound(s, inner)?.1),
+        (None, None) => return None,
+    };
+    (least == -greatest).then_some(greatest)
 }
 
 /// `x` if the value is `x · sigmoid(x)` or `x / (1 + e^−x)`.

@@ -2,6 +2,7 @@
 
 use fusewright_graph::{Prim, ReduceOp, ScalarFn, Value, dim};
 
+use super::rope;
 use super::skeleton::Skeleton;
 
 /// A norm in a body.
@@ -115,11 +116,11 @@ fn centre(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     }
 }
 
-/// Whether a value is the sum of two tensors of its own shape.
+/// Whether a value is the sum of two tensors of its own shape, which the terms of a rotation are not.
 fn is_sum(s: &Skeleton<'_>, value: Value) -> bool {
     let sum = s.peel(value);
     let Some((ScalarFn::Add, &[a, b])) = s.map(sum) else { return false };
-    s.covers(a, sum) && s.covers(b, sum)
+    s.covers(a, sum) && s.covers(b, sum) && !rope::is_rotation(s, [a, b])
 }
 
 /// Whether a value is a norm's result, with its weight or without.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fusewright_graph::axes::AxisId;
-use fusewright_graph::{DType, Prim, ReduceOp, ScalarFn, Value};
+use fusewright_graph::{DType, Prim, ReduceOp, Rounding, ScalarFn, Value};
 
 use super::power::is_power;
 use super::skeleton::Skeleton;
@@ -58,7 +58,7 @@ pub(super) struct Quantiser {
 /// Every quantiser of a body, in order, without the scales and zero points of others.
 pub(super) fn find(s: &Skeleton<'_>) -> Vec<Quantiser> {
     let casts = s.nodes().filter_map(|(_, prim, node)| match prim {
-        Prim::Cast { to, saturate, .. } => quantiser(s, (*to, *saturate), node.operands[0], node.results[0]),
+        Prim::Cast { to, round, saturate } => quantiser(s, (*to, *round, *saturate), node.operands[0], node.results[0]),
         _ => None,
     });
     let mut all: Vec<Quantiser> = casts.collect();
@@ -94,14 +94,19 @@ fn part(s: &Skeleton<'_>, value: Value) -> Option<(Value, i64, i64)> {
     Some((s.peel(node.operands[0]), lanes, (end - start).as_const()?))
 }
 
-fn quantiser(s: &Skeleton<'_>, (to, saturate): (DType, bool), x: Value, result: Value) -> Option<Quantiser> {
+fn quantiser(
+    s: &Skeleton<'_>,
+    (to, round, saturate): (DType, Rounding, bool),
+    x: Value,
+    result: Value,
+) -> Option<Quantiser> {
     let (inner, clamped) = match clamp(s, x) {
         Some((inner, low, high)) => (inner, Some((low, high))),
         None => (x, None),
     };
     let codes = codes(to, saturate, clamped)?;
     let (scaled, moved) = match codes {
-        Codes::Whole(_) => rounded(s, inner),
+        Codes::Whole(_) => rounded(s, inner, round)?,
         Codes::Float8(_) | Codes::Float4 => (inner, false),
     };
     let (source, by) = division(s, scaled)?;
@@ -125,9 +130,10 @@ fn codes(to: DType, saturate: bool, clamped: Option<(f64, f64)>) -> Option<Codes
         DType::F4E2M1 => Some(Codes::Float4),
         DType::I4 => Some(Codes::Whole(4)),
         DType::I8 | DType::U8 => match clamped {
-            Some((low, high)) if (low >= -8.0 && high <= 7.0) || (low >= 0.0 && high <= 15.0) => Some(Codes::Whole(4)),
-            None if to == DType::U8 => None,
-            _ => Some(Codes::Whole(8)),
+            Some((-8.0 | -7.0, 7.0) | (0.0, 15.0)) => Some(Codes::Whole(4)),
+            Some((-128.0 | -127.0, 127.0)) | None if to == DType::I8 => Some(Codes::Whole(8)),
+            Some((0.0, 255.0)) if to == DType::U8 => Some(Codes::Whole(8)),
+            _ => None,
         },
         _ => None,
     }
@@ -158,12 +164,14 @@ fn unguarded(s: &Skeleton<'_>, value: Value) -> Value {
     }
 }
 
-/// The value before rounding to an integer and before adding a zero point, and whether one is added.
-fn rounded(s: &Skeleton<'_>, value: Value) -> (Value, bool) {
+/// The value before rounding to the nearest integer, by itself or by the conversion, and before adding a zero point, and
+/// whether one is added.
+fn rounded(s: &Skeleton<'_>, value: Value, by_cast: Rounding) -> Option<(Value, bool)> {
     let whole = |value| match s.map(s.whole(value)) {
         Some((ScalarFn::RoundEven, &[x])) => Some(x),
         _ => None,
     };
+    let nearest = by_cast == Rounding::NearestEven;
     let inner = whole(value).unwrap_or(value);
     let moved = s.whole(inner);
     let mut terms = s.pairs(moved, ScalarFn::Add);
@@ -172,9 +180,10 @@ fn rounded(s: &Skeleton<'_>, value: Value) -> (Value, bool) {
     }
     let offset =
         terms.into_iter().find(|&(x, zero)| division(s, x).is_some() || whole(x).is_some() && !s.same(x, zero));
+    let is_rounded = |v| nearest || whole(v).is_some();
     match offset {
-        Some((x, _)) => (whole(x).unwrap_or(x), true),
-        None => (inner, false),
+        Some((x, _)) => (is_rounded(value) || is_rounded(x)).then(|| (whole(x).unwrap_or(x), true)),
+        None => is_rounded(value).then_some((inner, false)),
     }
 }
 

@@ -23,6 +23,11 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Value> {
     rotated
 }
 
+/// Whether the sum of two terms is a rotation.
+pub(super) fn is_rotation(s: &Skeleton<'_>, [a, b]: [Value; 2]) -> bool {
+    whole(s, a, b).or_else(|| whole(s, b, a)).is_some()
+}
+
 /// `x` if the operands are `x · cos` and `turned(x) · sin`, where `turned` exchanges the lanes of each pair and negates
 /// one of them.
 fn whole(s: &Skeleton<'_>, direct: Value, turned: Value) -> Option<Value> {

@@ -2,6 +2,7 @@
 
 use fusewright_graph::DType::{self, BF16, F32, I64};
 use fusewright_graph::Dim;
+use fusewright_graph::ops::{Composite, Sigmoid};
 
 use super::*;
 use crate::pass::{Cx, PassManager};
@@ -188,6 +189,17 @@ fn near_twins_of_clamped_gates_have_other_names() {
         })
     };
     expect_names(&clamped(true, true), &[("clamped_swiglu", 1)]);
+    let uneven = |least: f64, most: f64| {
+        one(|g| {
+            let b = &g.b;
+            let x = b.map(ScalarFn::Min, &[g.input("g", F32, &[-1, 64]), b.float(F32, 7.0)?])?;
+            let u = b.clamp(g.input("u", F32, &[-1, 64]), b.float(F32, least)?, b.float(F32, most)?)?;
+            Ok(vec![b.mul(g.silu(x)?, u)?])
+        })
+    };
+    expect_names(&uneven(-7.0, 7.0), &[("clamped_swiglu", 1)]);
+    expect_names(&uneven(-7.0, 6.0), &[("silu_mul", 1)]);
+    expect_names(&uneven(-6.0, 6.0), &[("silu_mul", 1)]);
     expect_names(&clamped(true, false), &[("silu_mul", 1)]);
     expect_names(&clamped(false, true), &[("silu_mul", 1)]);
     let capped = |other: f64| {
@@ -248,6 +260,38 @@ fn a_gate_may_meet_the_other_half_first() {
     };
     expect_names(&gated(true), &[("silu_mul", 1)]);
     expect_names(&gated(false), &[("sigmoid_mul", 1)]);
+}
+
+#[test]
+fn a_function_of_one_tensor_is_no_gate() {
+    let of = |other: &dyn Fn(&Sample, Value, Value) -> Built| {
+        one(|g| {
+            let x = g.input("x", F32, &[-1, 64]);
+            let act = g.b.composite(Composite::new(Sigmoid), &[x])?[0];
+            Ok(vec![g.b.mul(act, other(g, x, act)?)?])
+        })
+    };
+    expect_names(&of(&|g, _, _| Ok(g.input("u", F32, &[-1, 64]))), &[("sigmoid_mul", 1)]);
+    expect_names(&of(&|_, _, act| Ok(act)), &[]);
+    expect_names(&of(&|g, _, act| g.b.sub(g.b.float(F32, 1.0)?, act)), &[]);
+    expect_names(&of(&|g, x, _| g.b.map(ScalarFn::Abs, &[x])), &[]);
+    expect_names(&of(&|g, x, _| g.b.add(x, g.input("u", F32, &[-1, 64]))), &[("sigmoid_mul", 1)]);
+}
+
+#[test]
+fn a_rotation_before_a_norm_is_no_residual() {
+    let rotated = |residual: bool| {
+        one(|g| {
+            let (cos, sin) = (g.input("cos", BF16, &[-1, 1, 16]), g.input("sin", BF16, &[-1, 1, 16]));
+            let mut x = g.rope(g.input("q", BF16, &[-1, 4, 16]), cos, sin)?;
+            if residual {
+                x = g.b.add(x, g.input("r", BF16, &[-1, 4, 16]))?;
+            }
+            Ok(vec![g.hf_norm(x, g.weight("w", &[16]))?])
+        })
+    };
+    expect_names(&rotated(false), &[("rms_norm", 1)]);
+    expect_names(&rotated(true), &[("add_rms_norm", 1)]);
 }
 
 #[test]

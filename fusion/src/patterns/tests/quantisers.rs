@@ -64,15 +64,22 @@ fn every_quantiser_among_the_composites_has_its_name() {
 
 #[test]
 fn the_width_of_integers_is_that_of_their_bounds() {
-    let token = |low: &str, high: &str| {
-        let scale = format!("%n = literal f32 {high}\n  %sc = div %m, %n\n  %d = div %x, %sc\n  %y = round %d\n");
+    let coded = |low: &str, high: &str, f: &str| {
+        let scale = format!("%n = literal f32 {high}\n  %sc = div %m, %n\n  %d = div %x, %sc\n  %y = {f} %d\n");
         names_of("%x: f32[s, 64]", &format!("{MAGNITUDE}{scale}{}", codes(low, high, "i8")), "%q, %sc")
     };
+    let token = |low: &str, high: &str| coded(low, high, "round");
     assert_eq!(token("-128.0", "127.0"), ["quant.int8_token"]);
     assert_eq!(token("-127.0", "127.0"), ["quant.int8_token"]);
     assert_eq!(token("-8.0", "7.0"), ["quant.int4_token"]);
     assert_eq!(token("-7.0", "7.0"), ["quant.int4_token"]);
-    assert_eq!(token("-9.0", "7.0"), ["quant.int8_token"]);
+    // Other bounds, and codes that are cut off or rounded up, are of no known format.
+    for (low, high) in [("-9.0", "7.0"), ("-120.0", "127.0"), ("-120.0", "120.0"), ("0.0", "127.0")] {
+        assert!(token(low, high).is_empty(), "{low} to {high}");
+    }
+    for f in ["trunc", "ceil", "neg"] {
+        assert!(coded("-128.0", "127.0", f).is_empty(), "{f}");
+    }
 }
 
 #[test]
