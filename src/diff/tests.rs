@@ -78,7 +78,7 @@ fn code_of_another_kernel_is_found() {
     assert!(matches!(kernel(&right, &dims, 1), Ok(Verdict::Equal(found)) if found.elements == 2 * 80));
     let Ok(Verdict::Differ(found)) = kernel::against(&right, &wrong, &dims, 1) else { panic!("nothing was found") };
     assert_eq!(found.kind, "machine code is not its kernel");
-    assert!(found.message.starts_with("%y[") && found.message.ends_with(" at s = 4"), "{found}");
+    assert!(found.message.starts_with("cpu: %y[") && found.message.ends_with(" at s = 4"), "{found}");
 }
 
 #[test]
