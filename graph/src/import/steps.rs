@@ -7,6 +7,8 @@ use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::{Op, Value};
 use crate::prim::Prim;
+use crate::scalar::ScalarFn;
+use crate::ty::TensorType;
 
 /// The layout ops that lead from one value to another, or `None` where something else lies between them.
 pub(super) fn between(b: &Builder, from: Value, to: Value) -> Option<Vec<Prim>> {
@@ -68,19 +70,155 @@ fn undo(b: &Builder, buffer: Value, step: &Prim, part: Value) -> Result<Value, R
             }
             if parts.len() == 1 { Ok(part) } else { Ok(b.cat(&parts, *axis)?) }
         }
-        Prim::Slice { axis, start, step, .. } => {
-            let shape = vec![b.ty(part).shape[*axis].clone()];
-            let count = b.prim(Prim::Iota { dtype: DType::I64, shape, axis: 0 }, &[])?;
-            let first = match start.as_const() {
-                Some(n) => b.int(DType::I64, n)?,
-                None => b.prim(Prim::SizeOf(start.clone()), &[])?,
-            };
-            let places = b.add(b.mul(count, b.int(DType::I64, *step)?)?, first)?;
-            Ok(b.prim(Prim::Scatter { axis: *axis }, &[buffer, places, part])?)
-        }
+        Prim::Slice { axis, start, step, .. } if *axis + 1 == whole.rank() => match known(b, &whole, part, start) {
+            Some(lanes) => Ok(every_nth(b, buffer, part, lanes, *step)?),
+            None => scattered(b, buffer, part, *axis, (start, *step)),
+        },
+        Prim::Slice { axis, start, step, .. } => scattered(b, buffer, part, *axis, (start, *step)),
         Prim::Expand { .. } if b.ty(part).elements() != whole.elements() => {
             Err("one element of the buffer stands at several places of the view".into())
         }
         _ => Ok(b.reshape(part, whole.shape)?),
+    }
+}
+
+/// Lanes of a buffer and of a part, and the first lane that is replaced, where all are known and some are replaced.
+fn known(b: &Builder, whole: &TensorType, part: Value, start: &Dim) -> Option<[i64; 3]> {
+    let lanes = whole.shape.last()?.as_const()?;
+    let count = b.ty(part).shape.last()?.as_const().filter(|&n| n > 0)?;
+    Some([lanes, count, start.as_const()?])
+}
+
+/// A buffer in which every `step`-th lane from `first` on is that of a part, as a selection by lanes, which is a row
+/// program where a scatter along lanes is none.
+fn every_nth(
+    b: &Builder,
+    buffer: Value,
+    part: Value,
+    [lanes, count, first]: [i64; 3],
+    step: i64,
+) -> Result<Value, Refusal> {
+    let spread = match same_lanes(b, buffer, part, first, step) {
+        Some(value) => value,
+        None => spread(b, buffer, part, [lanes, count, first], step)?,
+    };
+    let number = |n: i64| b.int(DType::I32, n);
+    let lane = b.prim(Prim::Iota { dtype: DType::I32, shape: vec![Dim::constant(lanes)], axis: 0 }, &[])?;
+    let turn = b.map(ScalarFn::Eq, &[b.map(ScalarFn::Rem, &[lane, number(step)?])?, number(first % step)?])?;
+    let behind = b.map(ScalarFn::Ge, &[lane, number(first)?])?;
+    let before = b.map(ScalarFn::Lt, &[lane, number(first + (count - 1) * step + 1)?])?;
+    let chosen = b.map(ScalarFn::And, &[b.map(ScalarFn::And, &[turn, behind])?, before])?;
+    Ok(b.map(ScalarFn::Select, &[chosen, spread, buffer])?)
+}
+
+/// The value of a buffer's type of which a part is the same lanes as those that it replaces.
+fn same_lanes(b: &Builder, buffer: Value, part: Value, first: i64, by: i64) -> Option<Value> {
+    let (Op::Prim(Prim::Slice { axis, start, step, .. }), operands) = b.definition(part)? else { return None };
+    let alike = axis + 1 == b.ty(part).rank() && start.as_const() == Some(first) && step == by;
+    (alike && b.ty(operands[0]) == b.ty(buffer)).then(|| operands[0])
+}
+
+/// A part with each of its lanes repeated, so that they stand where those of the buffer are to be replaced.
+fn spread(
+    b: &Builder,
+    buffer: Value,
+    part: Value,
+    [lanes, count, first]: [i64; 3],
+    step: i64,
+) -> Result<Value, Refusal> {
+    let last = b.ty(part).rank() - 1;
+    let cut = |x, from: i64, to: i64| b.slice(x, last, Dim::constant(from), Dim::constant(to));
+    let repeated = |x: Value, times: i64| {
+        let mut shape = b.ty(x).shape;
+        let lanes = std::mem::replace(&mut shape[last], Dim::constant(1));
+        shape.insert(last, lanes.clone());
+        let single = b.reshape(x, shape.clone())?;
+        shape[last + 1] = Dim::constant(times);
+        let spread = b.prim(Prim::Expand { shape: shape.clone() }, &[single])?;
+        shape.truncate(last);
+        shape.push(&lanes * &Dim::constant(times));
+        b.reshape(spread, shape)
+    };
+    // Lane `first + i·step` stands where lane i is repeated, behind whole steps.
+    let begin = first / step * step;
+    let behind = lanes - begin - count * step;
+    let mut parts = Vec::with_capacity(3);
+    if begin > 0 {
+        parts.push(cut(buffer, 0, begin)?);
+    }
+    if behind >= 0 {
+        parts.push(repeated(part, step)?);
+    } else {
+        // The last lane is repeated as often as there is room.
+        if count > 1 {
+            parts.push(repeated(cut(part, 0, count - 1)?, step)?);
+        }
+        parts.push(repeated(cut(part, count - 1, count)?, step + behind)?);
+    }
+    if behind > 0 {
+        parts.push(cut(buffer, lanes - behind, lanes)?);
+    }
+    if parts.len() == 1 { Ok(parts[0]) } else { Ok(b.cat(&parts, last)?) }
+}
+
+/// A buffer in which every `step`-th element of an axis from `start` on is that of a part.
+fn scattered(
+    b: &Builder,
+    buffer: Value,
+    part: Value,
+    axis: usize,
+    (start, step): (&Dim, i64),
+) -> Result<Value, Refusal> {
+    let shape = vec![b.ty(part).shape[axis].clone()];
+    let count = b.prim(Prim::Iota { dtype: DType::I64, shape, axis: 0 }, &[])?;
+    let first = match start.as_const() {
+        Some(n) => b.int(DType::I64, n)?,
+        None => b.prim(Prim::SizeOf(start.clone()), &[])?,
+    };
+    let places = b.add(b.mul(count, b.int(DType::I64, step)?)?, first)?;
+    Ok(b.prim(Prim::Scatter { axis }, &[buffer, places, part])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::{Symbols, run};
+    use crate::tensor::Tensor;
+
+    /// `new` into every `step`-th lane from `first` on of rows of `lanes` lanes, as a graph without scatters.
+    fn written(lanes: i64, first: i64, step: i64, same: bool) -> (Vec<f64>, Vec<f64>) {
+        let b = Builder::new("g");
+        let row = |n: i64| TensorType::new(DType::F32, [2.into(), n.into()]);
+        let buffer = b.input("x", row(lanes));
+        let cut = Prim::Slice { axis: 1, start: first.into(), end: lanes.into(), step };
+        let taken = (first..lanes).step_by(step as usize);
+        let count = taken.clone().count();
+        let given = b.input("y", row(if same { lanes } else { count as i64 }));
+        let part = if same { b.prim(cut.clone(), &[given]).expect("types") } else { given };
+        b.output(write_back(&b, buffer, &[cut], part).expect("it is written"));
+        let graph = b.finish();
+        assert!(!graph.nodes().iter().any(|n| matches!(n.op, Op::Prim(Prim::Scatter { .. }))));
+        let numbers = |from: f64, n: usize| (0..2 * n).map(|i| from + i as f64).collect::<Vec<f64>>();
+        let (lanes, width) = (lanes as usize, if same { lanes as usize } else { count });
+        let (old, new) = (numbers(0.0, lanes), numbers(100.0, width));
+        let tensor = |v: &[f64]| Tensor::from_f64(DType::F32, &[2, v.len() / 2], v.to_vec()).expect("fits");
+        let results = run(&graph, &[tensor(&old), tensor(&new)], &Symbols::new()).expect("runs");
+        let mut expected = old;
+        for row in 0..2 {
+            for (i, lane) in taken.clone().enumerate() {
+                expected[row * lanes + lane as usize] = new[row * width + if same { lane as usize } else { i }];
+            }
+        }
+        (results[0].floats().expect("floats").to_vec(), expected)
+    }
+
+    #[test]
+    fn every_nth_lane_is_replaced_by_a_selection() {
+        for (lanes, step) in [(6, 2), (7, 3), (32, 3), (5, 4)] {
+            for (first, same) in (0..lanes).flat_map(|first| [(first, false), (first, true)]) {
+                let (found, expected) = written(lanes, first, step, same);
+                assert_eq!(found, expected, "{lanes} lanes, every {step} from {first}, {same}");
+            }
+        }
     }
 }
