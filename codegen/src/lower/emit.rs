@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_fusion::region::Stored;
+use fusewright_fusion::region::{Piece, RowForm, Stored};
 use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
 use fusewright_graph::dim::product;
 use fusewright_graph::padding::Pad;
@@ -10,29 +10,18 @@ use fusewright_graph::{
     DType, Def, Dim, Graph, Literal, Node, NodeId, Op, Prim, ReduceOp, Rounding, ScalarFn, Value, num,
 };
 
-use super::space::linear;
-use super::view::split_stride;
+use super::space::{linear, strides};
 use super::{LowerError, Orders, Space, View};
 use crate::kernel::{INNER, InstOp, LANE, Param, ParamId, ROW, Segment, SegmentBuilder, Shape, Val};
 
-/// How parameters are reached that do not lie in memory as their shapes say.
-#[derive(Clone, Copy)]
-pub(super) struct Access<'a> {
-    /// How the ranks of a peer parameter combine.
-    pub combine: Option<ReduceOp>,
-    /// By parameter, how far apart its rows lie, if not one behind the other.
-    pub strides: &'a [Option<Dim>],
-}
-
 pub(super) struct Emitter<'a> {
+    form: &'a RowForm,
     pub(super) body: &'a Graph,
     pub(super) axes: &'a AxisMap,
     pub(super) views: &'a [Option<View>],
     pub(super) space: &'a Space,
     pub(super) params: &'a [Param],
     pub(super) orders: &'a dyn Orders,
-    /// By parameter, how far apart its rows lie, if not one behind the other.
-    strides: &'a [Option<Dim>],
     /// How the ranks of a peer parameter combine.
     pub(super) combine: Option<ReduceOp>,
     pub(super) segment: SegmentBuilder<'a>,
@@ -46,24 +35,24 @@ pub(super) struct Emitter<'a> {
 
 impl<'a> Emitter<'a> {
     pub fn new(
-        body: &'a Graph,
+        form: &'a RowForm,
         axes: &'a AxisMap,
         views: &'a [Option<View>],
         space: &'a Space,
         params: &'a [Param],
         orders: &'a dyn Orders,
-        Access { combine, strides }: Access<'a>,
+        combine: Option<ReduceOp>,
     ) -> Self {
         let segment = SegmentBuilder::new("main", Dim::constant(1), params);
         Emitter {
-            body,
+            form,
+            body: &form.body,
             axes,
             views,
             space,
             params,
             orders,
             combine,
-            strides,
             segment,
             inner: Vec::new(),
             done: BTreeMap::new(),
@@ -78,10 +67,9 @@ impl<'a> Emitter<'a> {
         self.inner = inner.to_vec();
         let name = if inner.is_empty() { "rows".to_owned() } else { format!("inner{count}").replace('*', "x") };
         self.segment = SegmentBuilder::new(&name, count, self.params);
-        let first_output = self.body.inputs().len();
-        let outputs = self.body.outputs().iter().enumerate();
-        let stored = outputs.map(|(i, o)| (first_output + i, o.value, Stored::of(self.body, o.value)));
-        let own: Vec<(usize, Value, Stored)> = stored.filter(|(_, _, s)| self.is_own(s.value)).collect();
+        let outputs = self.body.outputs().iter().zip(&self.form.pieces);
+        let stored = outputs.map(|(o, piece)| (piece, o.value, Stored::of(self.body, o.value)));
+        let own: Vec<(&Piece, Value, Stored)> = stored.filter(|(_, _, s)| self.is_own(s.value)).collect();
         let places = own.iter().filter_map(|(_, _, s)| Some(self.body.node(s.scatter?.node).operands[1]));
         // In node order, so that long chains do not recurse.
         for id in self.needed(own.iter().map(|(_, _, s)| s.value).chain(places)) {
@@ -89,8 +77,8 @@ impl<'a> Emitter<'a> {
                 self.value(result)?;
             }
         }
-        for (param, output, stored) in own {
-            self.store(ParamId(param as u32), output, stored)?;
+        for (piece, output, stored) in own {
+            self.store(piece, output, stored)?;
         }
         Ok(self.segment.finish())
     }
@@ -118,24 +106,18 @@ impl<'a> Emitter<'a> {
         nodes
     }
 
-    fn store(&mut self, param: ParamId, output: Value, Stored { value, scatter }: Stored) -> Result<(), LowerError> {
+    fn store(&mut self, piece: &Piece, output: Value, Stored { value, scatter }: Stored) -> Result<(), LowerError> {
+        let first_output = self.params.len() - self.form.output_count();
+        let param = ParamId((first_output + piece.output) as u32);
         let lanes = self.lanes_of(value);
         let stored = self.stretched(value, &lanes)?;
-        let extents = &self.body.ty(output).shape;
-        let mut strides = Vec::new();
-        let mut of_dims = contiguous_strides(extents);
-        if let (Some(first), Some(Some(stride))) = (of_dims.first_mut(), self.strides.get(param.0 as usize)) {
-            *first = stride.clone();
-        }
-        for (dim, stride) in self.axes.dims(output).iter().zip(of_dims) {
-            strides.extend(split_stride(self.axes, dim, &stride));
-        }
+        let strides = strides(self.axes, output, piece);
         let (offset, chosen) = scatter.map(|s| self.chosen(s, &strides)).transpose()?.unzip();
         let here = match (self.before_end(value)?, chosen) {
             (Some(a), Some(b)) => Some(self.push(InstOp::Map(ScalarFn::And), &[a, b]).map_err(LowerError::new)?[0]),
             (a, b) => a.or(b),
         };
-        let mut index = self.index(&strides, &lanes);
+        let mut index = &piece.offset + &self.index(&strides, &lanes);
         if let Some(offset) = &offset {
             index = &index + offset;
         }
@@ -205,7 +187,7 @@ impl<'a> Emitter<'a> {
             let place = self.clamped(place, &gathered.extent).map_err(LowerError::new)?;
             index = &index + &(&place.symbol() * &gathered.stride);
         }
-        self.load_ranks(ParamId(view.input as u32), &index, &shape, here)
+        self.load_ranks(ParamId(self.form.inputs[view.input] as u32), &index, &shape, here)
     }
 
     /// Loads elements of a parameter; zeros where it is not `here`.

@@ -22,14 +22,14 @@ mod view;
 use std::collections::BTreeSet;
 
 use fusewright_abi::ParamAccess;
-use fusewright_fusion::region::{self, Rows, Stored};
+use fusewright_fusion::region::{self, Piece, RowForm, Rows, Stored};
 use fusewright_graph::axes::AxisMap;
-use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId, padding};
+use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId};
 
 use crate::kernel::verify::MAX_LANES;
 use crate::kernel::{DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Segment, Source, Val};
 
-use emit::{Access, Emitter};
+use emit::Emitter;
 pub(crate) use space::Space;
 pub use strides::{Outputs, stride_name};
 pub(crate) use view::View;
@@ -80,16 +80,17 @@ pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, Lo
 pub fn lower_to(name: &str, body: &Graph, orders: &dyn Orders, outputs: Outputs) -> Result<Kernel, LowerError> {
     let rows = Rows::of(body).map_err(|e| LowerError::new(e.to_string()))?;
     let (body, source) = rows.as_ref().map_or((body, None), |rows| (&rows.body, Some(&rows.source)));
-    let axes = axes(body)?;
-    let views = View::all(body, &axes)?;
-    let space = Space::of(body, &axes, &views)?;
-    let mut params = params(body, &axes, &space);
-    let strides = strides::declare(body, &mut params, outputs);
+    let (mut form, axes) = form(body)?;
+    let views = View::all(&form.body, &axes)?;
+    let space = Space::of(&form, &axes, &views)?;
+    let mut params = params(body, &form, &axes, &space);
+    if outputs == Outputs::Strided {
+        strides::declare(body, &mut form, &mut params);
+    }
     let combine = source.map(|op| source::declare(op, body, &mut params)).transpose()?.flatten();
-    let access = Access { combine, strides: &strides };
     let mut segments: Vec<Segment> = Vec::new();
     for inner in space.segments() {
-        let mut segment = Emitter::new(body, &axes, &views, &space, &params, orders, access).segment(inner)?;
+        let mut segment = Emitter::new(&form, &axes, &views, &space, &params, orders, combine).segment(inner)?;
         if segments.iter().any(|s| s.name == segment.name) {
             segment.name = format!("{}_{}", segment.name, segments.len());
         }
@@ -106,33 +107,36 @@ pub fn lower_to(name: &str, body: &Graph, orders: &dyn Orders, outputs: Outputs)
     Ok(kernel)
 }
 
-/// The axes of a body, as the analysis of the region has them where it takes the body.
-fn axes(body: &Graph) -> Result<AxisMap, LowerError> {
-    if padding::pads(body)
-        && let Ok(space) = region::Space::find(body, true)
-    {
-        return Ok(space.axes);
+/// The row program of a body and its axes, as the analysis of the region has them where it takes the body.
+fn form(body: &Graph) -> Result<(RowForm, AxisMap), LowerError> {
+    match region::Space::find(body, true) {
+        Ok(space) => Ok((space.form.unwrap_or_else(|| RowForm::plain(body)), space.axes)),
+        Err(_) => {
+            let axes = AxisMap::of(body).map_err(|e| LowerError::at(e.node, e.message))?;
+            Ok((RowForm::plain(body), axes))
+        }
     }
-    AxisMap::of(body).map_err(|e| LowerError::at(e.node, e.message))
 }
 
-fn params(body: &Graph, axes: &AxisMap, space: &Space) -> Vec<Param> {
+/// The parameters of a body: its inputs, then its outputs. `axes` and `space` are those of its row program.
+fn params(body: &Graph, form: &RowForm, axes: &AxisMap, space: &Space) -> Vec<Param> {
     let param = |name: String, value, access, early| {
         let ty = body.ty(value);
         let (dtype, shape, source) = (ty.dtype, ty.shape.clone(), Source::Memory);
         Param { name, dtype, shape, access, source, alias: None, donated: false, early }
     };
-    let inputs = body.inputs().iter().map(|input| {
+    let inputs = body.inputs().iter().enumerate().map(|(i, input)| {
         let constant = matches!(input.kind, InputKind::Weight(_));
-        let by_row = axes.flat(input.value).iter().any(|&axis| space.is_row(axis));
+        let reading = form.body.inputs().iter().zip(&form.inputs).filter(|(_, of)| **of == i);
+        let by_row = reading.flat_map(|(own, _)| axes.flat(own.value)).any(|axis| space.is_row(axis));
         param(input.name.clone(), input.value, ParamAccess::In, constant && !by_row)
     });
     let outputs = body.outputs().iter().enumerate().map(|(i, o)| {
         let plain = param(format!("out{i}"), o.value, ParamAccess::Out, false);
         let position = |found: &dyn Fn(&Input) -> bool| body.inputs().iter().position(found).map(|i| ParamId(i as u32));
-        match (Stored::of(body, o.value).scatter, &o.updates) {
-            (Some(scattered), _) => {
-                let alias = position(&|input| input.value == scattered.input);
+        match (scattered(form, i), &o.updates) {
+            (Some(input), _) => {
+                let alias = Some(ParamId(input as u32));
                 Param { access: ParamAccess::InOut, alias, ..plain }
             }
             (None, Some(name)) => {
@@ -143,6 +147,15 @@ fn params(body: &Graph, axes: &AxisMap, space: &Space) -> Vec<Param> {
         }
     });
     inputs.chain(outputs).collect()
+}
+
+/// The input that an output overwrites in part, if it is a scatter into one.
+fn scattered(form: &RowForm, output: usize) -> Option<usize> {
+    let own = form.body.outputs().iter().zip(&form.pieces);
+    let mut scatters = own.filter(|(_, Piece { output: of, .. })| *of == output);
+    let into = scatters.find_map(|(o, _)| Some(Stored::of(&form.body, o.value).scatter?.input))?;
+    let input = form.body.inputs().iter().position(|input| input.value == into)?;
+    Some(form.inputs[input])
 }
 
 /// Declares every symbol that the kernel mentions, as the extent of a parameter's axis where it is one.

@@ -3,11 +3,12 @@
 //! Which axes are lanes is the region's own analysis; every other axis counts rows. *Outer* rows are common to all outputs; rows that
 //! only some outputs or loads have (heads, groups) are *inner*, one segment for each distinct set of them.
 
-use fusewright_fusion::region::{Lanes, Stored};
+use fusewright_fusion::region::{Lanes, Piece, RowForm, Stored};
 use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::dim::{DimFn, product};
-use fusewright_graph::{Dim, Graph, Value};
+use fusewright_graph::{Dim, Value};
 
+use super::view::split_stride;
 use super::{LowerError, View};
 use crate::kernel::Shape;
 
@@ -26,9 +27,9 @@ impl Space {
     ///
     /// # Errors
     /// Outputs without common rows.
-    pub fn of(body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<Space, LowerError> {
-        let mut space = Space { lanes: Lanes::of(body, axes), ..Space::default() };
-        space.find_rows(body, axes, views)?;
+    pub fn of(form: &RowForm, axes: &AxisMap, views: &[Option<View>]) -> Result<Space, LowerError> {
+        let mut space = Space { lanes: Lanes::of(&form.body, axes), ..Space::default() };
+        space.find_rows(form, axes, views)?;
         Ok(space)
     }
 
@@ -71,7 +72,8 @@ impl Space {
         }
     }
 
-    fn find_rows(&mut self, body: &Graph, axes: &AxisMap, views: &[Option<View>]) -> Result<(), LowerError> {
+    fn find_rows(&mut self, form: &RowForm, axes: &AxisMap, views: &[Option<View>]) -> Result<(), LowerError> {
+        let body = &form.body;
         let rows_of =
             |value: Value| -> Vec<AxisId> { axes.flat(value).into_iter().filter(|&a| self.is_row(a)).collect() };
         let outputs: Vec<Vec<AxisId>> =
@@ -93,7 +95,7 @@ impl Space {
         }
         if outer.len() > 1 {
             let orders = outputs.iter().map(|rows| rows.iter().copied().filter(|a| outer.contains(a)).collect());
-            let merged = orders.into_iter().find(|order: &Vec<AxisId>| merges(body, axes, views, order));
+            let merged = orders.into_iter().find(|order: &Vec<AxisId>| merges(form, axes, views, order));
             let symbolic = outer.iter().copied().find(|&a| axes.extent(a).as_const().is_none());
             outer = merged.unwrap_or_else(|| vec![symbolic.unwrap_or(outer[0])]);
         }
@@ -110,17 +112,28 @@ impl Space {
 
 /// Whether every access walks the axes, in this order, with one stride, so that they are one axis. Padded results may
 /// lie in an order of their own, as swizzled scales do.
-fn merges(body: &Graph, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]) -> bool {
+fn merges(form: &RowForm, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]) -> bool {
+    let body = &form.body;
     let pairs = || run.windows(2).map(|pair| (pair[0], pair[1]));
     let merged = |high: Dim, low: Dim, extent: &Dim| high == &low * extent;
     let loads = views.iter().flatten().all(|v| pairs().all(|(h, l)| merged(v.stride(h), v.stride(l), axes.extent(l))));
     let padded = axes.has_padded_rows();
     loads
         && (padded
-            || body.outputs().iter().all(|o| {
+            || body.outputs().iter().zip(&form.pieces).all(|(o, piece)| {
                 let flat = axes.flat(Stored::of(body, o.value).value);
-                flat.windows(run.len()).any(|window| window == run)
+                flat.windows(run.len()).any(|window| window == run) && {
+                    let strides = strides(axes, o.value, piece);
+                    let stride = |a: AxisId| strides.iter().find(|(b, _)| *b == a).map(|(_, s)| s.clone());
+                    pairs().all(|(h, l)| stride(h).zip(stride(l)).is_none_or(|(h, s)| merged(h, s, axes.extent(l))))
+                }
             }))
+}
+
+/// Stride of each axis of a value where its piece of an output lies.
+pub(crate) fn strides(axes: &AxisMap, value: Value, piece: &Piece) -> Vec<(AxisId, Dim)> {
+    let dims = axes.dims(value).into_iter().zip(&piece.strides);
+    dims.flat_map(|(dim, stride)| split_stride(axes, &dim, stride)).collect()
 }
 
 fn same_set(a: &[AxisId], b: &[AxisId]) -> bool {

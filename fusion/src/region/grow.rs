@@ -182,12 +182,18 @@ impl<'a, 'g> Growth<'a, 'g> {
             return false;
         }
         let joined: BTreeSet<NodeId> = self.members[a].union(&self.members[b]).copied().collect();
-        let segments = self.segments.contains(&a) || self.segments.contains(&b);
+        let mut segments = self.segments.contains(&a) || self.segments.contains(&b);
         if !self.is_convex(&joined) {
             self.edges.insert((source, reader), Refusal::NotConvex);
             return false;
         }
-        if let Err(refusal) = self.fits(&joined, segments) {
+        let mut verdict = self.fits(&joined, segments);
+        // The parts of what is packed have rows of their own.
+        if verdict.is_err() && !segments && matches!(self.flow.graph.node(reader).op, Op::Prim(Prim::Cat { .. })) {
+            segments = self.fits(&joined, true).is_ok();
+            verdict = if segments { Ok(()) } else { verdict };
+        }
+        if let Err(refusal) = verdict {
             self.parted.insert((a, b), (sizes, refusal));
             self.edges.insert((source, reader), refusal);
             return false;

@@ -1,13 +1,14 @@
 //! Layout hoisted above elementwise functions, so that every reader of a value computes the part that it reads.
 //!
 //! A slice of a sum is the sum of slices: the parts of a packed projection with a bias have rows of their own then. A
-//! weight that is converted once and read by every head is converted by each: its lanes lie in the order of the row.
+//! weight that is converted once and read by every head is converted by each: its lanes lie in the order of the row. A
+//! slice of rows that were gathered is a gather by a slice of the indices, so that these may be computed too.
 //! What is moved keeps every bit. More is computed than before, so this is for bodies that are no row program else.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use fusewright_graph::{Builder, Dim, Graph, Node, Op, Prim, TypeError, Value, infer};
+use fusewright_graph::{Builder, Dim, Graph, Node, Op, Prim, TensorType, TypeError, Value, infer};
 
 use crate::passes;
 
@@ -56,6 +57,10 @@ impl Hoist {
             Some((Op::Prim(function @ (Prim::Map(_) | Prim::Cast { .. })), operands)) => {
                 self.in_front(b, prim, x, &function, &operands)?
             }
+            Some((Op::Prim(other @ Prim::Slice { .. }), operands)) => self.of_slice(b, prim, &other, operands[0])?,
+            Some((Op::Prim(of @ (Prim::Gather { .. } | Prim::Reshape { .. })), operands)) => {
+                self.of_gathered(b, prim, &of, &operands)?
+            }
             _ => None,
         };
         let value = match value {
@@ -98,6 +103,48 @@ impl Hoist {
         Ok(Some(value))
     }
 
+    /// A slice of what is sliced along another axis.
+    fn of_slice(&mut self, b: &Builder, prim: &Prim, other: &Prim, x: Value) -> Result<Option<Value>, TypeError> {
+        match (prim, other) {
+            (Prim::Slice { axis, .. }, Prim::Slice { axis: before, .. }) if axis != before => {
+                let first = self.layout(b, prim, x)?;
+                b.prim(other.clone(), &[first]).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A slice of gathered rows, which a reshape may have divided, as a gather by a slice of the indices.
+    fn of_gathered(
+        &mut self,
+        b: &Builder,
+        prim: &Prim,
+        of: &Prim,
+        operands: &[Value],
+    ) -> Result<Option<Value>, TypeError> {
+        let Prim::Slice { axis, start, end, step } = prim else { return Ok(None) };
+        let (gather, divided) = match of {
+            Prim::Reshape { shape } => (b.definition(operands[0]), Some(shape)),
+            gather => (Some((Op::Prim(gather.clone()), operands.to_vec())), None),
+        };
+        let Some((Op::Prim(gather @ Prim::Gather { axis: gathered }), sources)) = gather else { return Ok(None) };
+        let rows = infer(&gather, &[&b.ty(sources[0]), &b.ty(sources[1])])?;
+        let Some(below) = below(&rows[0].shape, divided, *axis).filter(|_| *axis == gathered) else { return Ok(None) };
+        if *step != 1 && !is_one(&below) {
+            return Ok(None);
+        }
+        let part = Prim::Slice { axis: 0, start: start * &below, end: end * &below, step: *step };
+        let places = self.layout(b, &part, sources[1])?;
+        let mut value = b.prim(gather, &[sources[0], places])?;
+        if let Some(shape) = divided {
+            let whole = TensorType::new(b.dtype(value), shape.clone());
+            let wanted = infer(prim, &[&whole])?;
+            value = b.reshape(value, wanted[0].shape.clone())?;
+        }
+        self.changed = true;
+        Ok(Some(value))
+    }
+
     /// An operand of a function, computed of views for everything that the function repeats it over but the outermost dim.
     fn spread(&mut self, b: &Builder, x: Value, shape: &[Dim]) -> Result<Value, TypeError> {
         let extents = b.ty(x).shape;
@@ -135,6 +182,15 @@ impl Hoist {
 
 fn is_moved(prim: &Prim) -> bool {
     matches!(prim, Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. })
+}
+
+/// How many elements of a dim one of the outermost dim has into which a reshape divides it; `None` if it divides others.
+fn below(shape: &[Dim], divided: Option<&Vec<Dim>>, axis: usize) -> Option<Dim> {
+    let Some(divided) = divided else { return (axis < shape.len()).then(|| Dim::constant(1)) };
+    let behind = divided.len().checked_sub(shape.get(axis + 1..)?.len())?;
+    let parts = divided.get(axis + 1..behind)?;
+    let same = divided[..axis] == shape[..axis] && divided[behind..] == shape[axis + 1..];
+    same.then(|| parts.iter().fold(Dim::constant(1), |n, extent| &n * extent))
 }
 
 fn is_one(extent: &Dim) -> bool {
@@ -198,7 +254,7 @@ fn layout_of(b: &Builder, prim: &Prim, shape: &[Dim], operand: Value) -> Option<
 }
 
 /// The least runs of dims that a reshape turns into each other.
-fn factors(from: &[Dim], to: &[Dim]) -> Option<Vec<(Range<usize>, Range<usize>)>> {
+pub(super) fn factors(from: &[Dim], to: &[Dim]) -> Option<Vec<(Range<usize>, Range<usize>)>> {
     let mut runs: Vec<(Range<usize>, Range<usize>)> = Vec::new();
     let (mut i, mut j) = (0, 0);
     while i < from.len() && j < to.len() {

@@ -209,12 +209,16 @@ fn neighbours(body: &Graph, axes: &AxisMap, views: &[bool], lanes: &[Vec<AxisId>
     })
 }
 
-/// Rows that are only copied, beside others that are computed, have the innermost dim as their lanes.
+/// Rows that have no lanes, beside others that have some, have the innermost dim as their lanes, if it is theirs alone.
 fn add_copied(body: &Graph, axes: &AxisMap, lanes: &mut Vec<Vec<AxisId>>) {
+    let counted = counted(body, axes);
     for output in body.outputs() {
-        let Stored { value, scatter: Some(_) } = Stored::of(body, output.value) else { continue };
+        let Stored { value, .. } = Stored::of(body, output.value);
         let dims = axes.dims(value);
         let Some(dim) = dims.iter().rfind(|dim| !dim.is_empty()) else { continue };
+        if dim.iter().any(|axis| counted.contains(axis)) {
+            continue;
+        }
         let in_lanes = |axis: &AxisId| lanes.iter().any(|row| row.contains(axis));
         let shares = |v: u32| {
             let flat = axes.flat(Value(v));
@@ -226,8 +230,15 @@ fn add_copied(body: &Graph, axes: &AxisMap, lanes: &mut Vec<Vec<AxisId>>) {
     }
 }
 
-/// The axes of the innermost dim of the output that has most axes.
+/// The axes that indices of gathers and scatters count.
+fn counted(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
+    let places = body.nodes().iter().filter(|n| matches!(n.op, Op::Prim(Prim::Gather { .. } | Prim::Scatter { .. })));
+    places.flat_map(|node| axes.flat(node.operands[1])).collect()
+}
+
+/// The axes of the innermost dim of the output that has most axes. What indices alone count are rows.
 fn innermost_dim(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
+    let counted = counted(body, axes);
     let mut widest: Vec<AxisId> = Vec::new();
     let mut most = 0;
     for output in body.outputs() {
@@ -235,7 +246,9 @@ fn innermost_dim(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
         let count = dims.iter().map(Vec::len).sum();
         if count > most {
             most = count;
-            widest = dims.into_iter().rfind(|dim| !dim.is_empty()).unwrap_or_default();
+            let mut wide: Vec<Vec<AxisId>> = dims.into_iter().filter(|dim| !dim.is_empty()).collect();
+            let only_rows = wide.len() == 1 && wide[0].iter().any(|axis| counted.contains(axis));
+            widest = wide.pop().filter(|_| !only_rows).unwrap_or_default();
         }
     }
     widest

@@ -7,6 +7,7 @@
 //! region has a [`Refusal`].
 
 mod copies;
+mod form;
 mod free;
 mod grow;
 mod hoist;
@@ -15,6 +16,7 @@ mod lone;
 mod order;
 mod outline;
 mod overwrite;
+mod packed;
 mod refusal;
 mod source;
 mod space;
@@ -25,6 +27,7 @@ mod verdicts;
 
 use fusewright_graph::{Graph, NodeId, TypeError, Value};
 
+pub use form::{Piece, RowForm};
 pub use grow::{is_constant, is_layout, partition};
 pub use lanes::{Lanes, Spread, spread};
 pub use lone::needs_no_kernel;

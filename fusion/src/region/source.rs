@@ -117,7 +117,7 @@ fn illegal(
 fn spans_heads(outline: &Outline, segments: bool, result: Value) -> bool {
     let Some(input) = outline.inputs.iter().position(|&value| value == result) else { return true };
     let Ok(body) = expand(&outline.body) else { return true };
-    let Ok(Space { axes, .. }) = Space::find(&body, segments) else { return true };
+    let Ok(Space { axes, form: None, .. }) = Space::find(&body, segments) else { return true };
     let mut dims = axes.dims(body.inputs()[input].value);
     dims.pop();
     let others: Vec<AxisId> = dims.concat();

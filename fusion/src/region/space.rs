@@ -11,8 +11,9 @@ use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::{Graph, Node, NodeId, Op, Prim, Value, padding};
 
 use super::lanes::{count, selects_few};
+use super::packed::packed;
 use super::stored::check_scatters;
-use super::{Lanes, Refusal, Stored};
+use super::{Lanes, Refusal, RowForm, Stored};
 
 /// Rows and lanes of a body.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Space {
     pub rows: Vec<AxisId>,
     /// The other axes.
     pub lanes: Lanes,
+    /// The row program that these are axes of, if it is not the body as it stands.
+    pub form: Option<RowForm>,
 }
 
 /// How the lanes of values may lie to each other.
@@ -43,12 +46,21 @@ impl Space {
         Space::find(body, false)
     }
 
-    /// As [`Space::of`]; with `segments`, outputs may run over inner rows of their own beside the common rows.
+    /// As [`Space::of`]; with `segments`, outputs may run over inner rows of their own beside the common rows, and so may
+    /// the parts of outputs that are concatenations. Lanes nest strictly where they can.
     ///
     /// # Errors
     /// Why the body is no row program.
     pub fn find(body: &Graph, segments: bool) -> Result<Space, Refusal> {
-        Space::nested(body, segments, Nesting::Loose)
+        let plain = Space::plain(body, segments, Nesting::Loose);
+        let in_parts = |nesting| if segments { Space::in_parts(body, nesting) } else { None };
+        match plain {
+            Ok(space) => {
+                let strict = || Space::plain(body, segments, Nesting::Strict).is_ok();
+                Ok(in_parts(Nesting::Strict).filter(|_| !strict()).unwrap_or(space))
+            }
+            Err(refusal) => in_parts(Nesting::Strict).or_else(|| in_parts(Nesting::Loose)).ok_or(refusal),
+        }
     }
 
     /// As [`Space::find`], of lanes that lie to each other as is said.
@@ -56,6 +68,26 @@ impl Space {
     /// # Errors
     /// Why the body is no such row program.
     pub fn nested(body: &Graph, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
+        match nesting {
+            Nesting::Loose => Space::find(body, segments),
+            Nesting::Strict => Space::plain(body, segments, nesting).or_else(|refusal| {
+                let found = if segments { Space::in_parts(body, nesting) } else { None };
+                found.ok_or(refusal)
+            }),
+        }
+    }
+
+    /// The space of a body whose outputs are stored part by part, if they are concatenations.
+    fn in_parts(body: &Graph, nesting: Nesting) -> Option<Space> {
+        [false, true].into_iter().find_map(|deep| {
+            let form = packed(body, deep)?;
+            let space = Space::plain(&form.body, true, nesting).ok()?;
+            Some(Space { form: Some(form), ..space })
+        })
+    }
+
+    /// The space of a body as it stands.
+    fn plain(body: &Graph, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
         let plain =
             AxisMap::of(body).map_err(|_| Refusal::Reshape).and_then(|axes| Space::over(body, axes, segments, nesting));
         match plain {
@@ -69,7 +101,7 @@ impl Space {
 
     fn over(body: &Graph, axes: AxisMap, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
         let lanes = Lanes::of(body, &axes);
-        let mut space = Space { axes, rows: Vec::new(), lanes };
+        let mut space = Space { axes, rows: Vec::new(), lanes, form: None };
         space.check_selected(body)?;
         space.check_diagonals(body)?;
         if nesting == Nesting::Strict {
@@ -177,6 +209,11 @@ impl Space {
             if let Prim::Gather { .. } = prim {
                 self.check_gather(node)?;
             }
+            if let Prim::Slice { axis, .. } = prim
+                && self.lanes.is_view(node.results[0])
+            {
+                self.check_gathered(body, node.operands[0], *axis)?;
+            }
             if node.results.iter().all(|&r| self.lanes.is_view(r)) {
                 continue;
             }
@@ -230,6 +267,21 @@ impl Space {
         }
         if self.axes.flat(node.operands[1]).iter().any(|&a| self.is_lane(a)) {
             return Err(Refusal::GatherLanes);
+        }
+        Ok(())
+    }
+
+    /// What computed indices chose is sliced along other axes than theirs: an index map has no place for the rest.
+    fn check_gathered(&self, body: &Graph, mut view: Value, axis: usize) -> Result<(), Refusal> {
+        let sliced = self.axes.dims(view).swap_remove(axis);
+        while let Some(node) = body.def_node(view) {
+            if let (Op::Prim(Prim::Gather { .. }), &[_, indices]) = (&node.op, node.operands.as_slice())
+                && !self.lanes.is_view(indices)
+                && self.axes.flat(indices).iter().any(|axis| sliced.contains(axis))
+            {
+                return Err(Refusal::GatherComputed);
+            }
+            view = node.operands[0];
         }
         Ok(())
     }
