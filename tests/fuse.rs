@@ -1,6 +1,6 @@
 //! `fuse`: what it says of ops that are not one kernel.
 
-use fusewright::graph::{Builder, DType, NanRule, Op, Prim, ReduceOp, TensorType, TypeError, Value};
+use fusewright::graph::{Builder, DType, Dim, NanRule, Op, Prim, ReduceOp, TensorType, TypeError, Value};
 use fusewright::{TensorMut, TensorRef, fuse};
 
 fn lanes(b: &Builder, name: &str) -> Value {
@@ -175,6 +175,52 @@ fn results_may_be_slices_of_wider_tensors() {
         for (i, &got) in apart.iter().enumerate() {
             let want = if i % 3 == 0 { sums[i / 3] } else { -1.0 };
             assert_eq!(got.to_bits(), want.to_bits(), "{rows} rows: sum {i}");
+        }
+    }
+}
+
+/// Packed rows in wider memory: every piece goes to its place in each row, and nothing else is written.
+#[test]
+fn packed_results_may_be_slices_of_wider_tensors() {
+    let (heads, lanes) = (3, 8);
+    let packed = (heads + 1) * lanes;
+    let kernel = fuse(|b| {
+        let rows = b.symbol("rows", 0, None);
+        let x = b.input("x", TensorType::new(DType::F32, [rows.clone(), Dim::constant(packed)]));
+        let part =
+            |axis, start, end| Prim::Slice { axis, start: Dim::constant(start), end: Dim::constant(end), step: 1 };
+        let split = b.prim(part(1, 0, heads * lanes), &[x])?;
+        let split = b.reshape(split, vec![rows.clone(), heads.into(), lanes.into()])?;
+        let (low, high) = (b.prim(part(2, 0, lanes / 2), &[split])?, b.prim(part(2, lanes / 2, lanes), &[split])?);
+        let sum = b.prim(Prim::Reduce { op: ReduceOp::Add, axes: vec![2], nan: NanRule::Propagate }, &[split])?;
+        let (low, high) = (b.mul(low, sum)?, b.mul(high, sum)?);
+        let turned = b.prim(Prim::Cat { axis: 2 }, &[high, low])?;
+        let turned = b.reshape(turned, vec![rows, (heads * lanes).into()])?;
+        let kept = b.prim(part(1, heads * lanes, packed), &[x])?;
+        Ok(vec![b.prim(Prim::Cat { axis: 1 }, &[turned, kept])?])
+    })
+    .expect("one kernel");
+    let packed = packed as usize;
+    for (rows, stride, first) in [(0, 40, 3), (1, 40, 3), (5, 32, 1), (65, 33, 1), (65, 64, 5)] {
+        let x: Vec<f32> = (0..rows * packed).map(|i| i as f32 * 0.37 - 9.0).collect();
+        let shape = [rows, packed];
+        let inputs = [TensorRef::new(&x, &shape)];
+        let mut tight = vec![0f32; rows * packed];
+        kernel.call(&inputs, &mut [TensorMut::new(&mut tight, &shape)], 1).expect("contiguous");
+        for (row, got) in tight.chunks(packed).enumerate() {
+            let given = &x[row * packed..];
+            let sum: f32 = given[..8].iter().sum();
+            assert!((got[0] - given[4] * sum).abs() <= 1e-4 * got[0].abs(), "row {row}: {} of {given:?}", got[0]);
+            assert_eq!(got[24..], given[24..packed], "row {row}");
+        }
+        let end = first + if rows == 0 { 0 } else { (rows - 1) * stride + packed };
+        let mut wide = vec![-1f32; end];
+        let output = TensorMut::new(&mut wide[first..], &shape).with_stride(stride);
+        kernel.call(&inputs, &mut [output], 2).expect("apart");
+        for (i, &got) in wide.iter().enumerate() {
+            let place = i.checked_sub(first).map(|at| (at / stride, at % stride)).filter(|at| at.1 < packed);
+            let want = place.map_or(-1.0, |(row, lane)| tight[row * packed + lane]);
+            assert_eq!(got.to_bits(), want.to_bits(), "{rows} rows {stride} apart: element {i}");
         }
     }
 }
