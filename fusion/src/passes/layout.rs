@@ -4,6 +4,7 @@
 
 use fusewright_graph::{Builder, Dim, Op, Prim, ReduceOp, ScalarFn, TensorType, TypeError, Value};
 
+use super::rewrite;
 use crate::rewrites::Form;
 
 /// What a primitive is by the equations of this file, if one applies.
@@ -14,7 +15,7 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
     Ok(match prim {
         Prim::Expand { shape } => expand(shape, x, &ty),
         Prim::Permute { perm } => permute(b, perm, x, &ty),
-        Prim::Slice { axis, start, end, step } => slice(b, &Cut { axis: *axis, start, end, step: *step }, x),
+        Prim::Slice { axis, start, end, step } => slice(b, &Cut { axis: *axis, start, end, step: *step }, x)?,
         Prim::Reshape { shape } => every_nth(b, shape, x)?,
         Prim::Cat { axis } => cat(b, *axis, operands)?,
         Prim::Map(ScalarFn::Abs) if is_largest_magnitude(b, x) => Some(Form::Value(x)),
@@ -116,35 +117,47 @@ struct Cut<'a> {
     step: i64,
 }
 
-fn slice(b: &Builder, cut: &Cut<'_>, x: Value) -> Option<Form> {
+fn slice(b: &Builder, cut: &Cut<'_>, x: Value) -> Result<Option<Form>, TypeError> {
     let axis = cut.axis;
-    match b.definition(x)? {
+    let Some(definition) = b.definition(x) else { return Ok(None) };
+    Ok(match definition {
         (Op::Prim(Prim::Slice { axis: inner, start, step: 1, .. }), source) if inner == axis => {
             let moved = |d: &Dim| &start + d;
             let prim = Prim::Slice { axis, start: moved(cut.start), end: moved(cut.end), step: cut.step };
             Some(Form::prim(prim, source))
         }
-        (Op::Prim(Prim::Cat { axis: joined }), parts) if joined == axis => {
-            let mut offset = Dim::constant(0);
-            for part in parts {
-                let extent = b.ty(part).shape[axis].clone();
-                let (low, high) = (cut.start - &offset, cut.end - &offset);
-                if within(&low, &high, &extent) {
-                    let prim = Prim::Slice { axis, start: low, end: high, step: cut.step };
-                    return Some(Form::prim(prim, vec![part]));
-                }
-                offset = &offset + &extent;
+        (Op::Prim(Prim::Cat { axis: joined }), parts) if joined == axis => touched(b, cut, &parts)?,
+        // Conversion is of each element, so what is cut out of pieces need not be joined for it.
+        (Op::Prim(cast @ Prim::Cast { .. }), source) => match b.definition(source[0]) {
+            Some((Op::Prim(Prim::Cat { axis: joined }), parts)) if joined == axis => {
+                let Some(Form::Node(op, inputs)) = touched(b, cut, &parts)? else { return Ok(None) };
+                let of_pieces = rewrite::emit(b, &op, &inputs)?;
+                Some(Form::prim(cast, of_pieces))
             }
-            None
-        }
+            _ => None,
+        },
         _ => None,
-    }
+    })
 }
 
-/// Whether `0 ≤ low ≤ high ≤ extent` holds for every value of the symbols.
-fn within(low: &Dim, high: &Dim, extent: &Dim) -> bool {
-    let not_negative = |d: &Dim| d.as_const().is_some_and(|v| v >= 0);
-    not_negative(low) && (high == extent || (not_negative(&(high - low)) && not_negative(&(extent - high))))
+/// A slice of joined pieces as one of those that it touches, if it does not touch all.
+fn touched(b: &Builder, cut: &Cut<'_>, parts: &[Value]) -> Result<Option<Form>, TypeError> {
+    let axis = cut.axis;
+    let mut borders = vec![Dim::constant(0)];
+    for &part in parts {
+        let border = &borders[borders.len() - 1] + &b.ty(part).shape[axis];
+        borders.push(border);
+    }
+    let at_most = |low: &Dim, high: &Dim| (high - low).as_const().is_some_and(|distance| distance >= 0);
+    // One piece is left even of a slice of nothing between two.
+    let first = (1..parts.len()).rev().find(|&i| at_most(&borders[i], cut.start)).unwrap_or(0);
+    let last = (first + 1..parts.len()).find(|&i| at_most(cut.end, &borders[i])).unwrap_or(parts.len());
+    if last - first == parts.len() {
+        return Ok(None);
+    }
+    let joined = rewrite::emit(b, &Op::Prim(Prim::Cat { axis }), &parts[first..last])?;
+    let (start, end) = (cut.start - &borders[first], cut.end - &borders[first]);
+    Ok(Some(Form::prim(Prim::Slice { axis, start, end, step: cut.step }, joined)))
 }
 
 fn cat(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Form>, TypeError> {
@@ -267,6 +280,42 @@ mod tests {
         let unsqueezed = |b: &Builder, x| b.reshape(x, [vec![Dim::constant(1)], dims(&[4, 8])].concat());
         let moved = |b: &Builder, x| b.prim(Prim::Permute { perm: vec![1, 0, 2, 3] }, &[unsqueezed(b, x)?]);
         assert_eq!(ops(moved), ["reshape"]);
+    }
+
+    #[test]
+    fn a_slice_of_joined_pieces_reads_those_that_it_touches() {
+        let cast = |b: &Builder, x| b.cast(x, fusewright_graph::DType::F64);
+        let joined = |b: &Builder, x: Value| b.cat(&[x, b.map(ScalarFn::Neg, &[x])?, b.map(ScalarFn::Exp, &[x])?], 2);
+        assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 8, 16)), ["neg"]);
+        assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 8, 24)), ["neg", "exp", "cat"]);
+        assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 4, 12)), ["neg", "cat", "slice"]);
+        assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 4, 20)), ["neg", "exp", "cat", "slice"]);
+        assert_eq!(ops(|b, x| cut(b, cast(b, joined(b, x)?)?, 8, 16)), ["neg", "cast"]);
+        assert_eq!(ops(|b, x| cut(b, cast(b, joined(b, x)?)?, 9, 15)), ["neg", "slice", "cast"]);
+        assert_eq!(ops(|b, x| cut(b, cast(b, x)?, 0, 4)), ["cast", "slice"]);
+        // Another axis, and nothing between two pieces.
+        assert_eq!(ops(|b, x| b.slice(b.cat(&[x, x], 1)?, 2, 0.into(), 4.into())), ["cat", "slice"]);
+        assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 8, 8)), ["neg", "slice"]);
+    }
+
+    #[test]
+    fn slices_of_joined_pieces_hold_the_same_elements() {
+        use fusewright_graph::interp::{Symbols, run};
+        for (start, end, step) in (0..=9).flat_map(|s| (s..=9).flat_map(move |e| [1, 2].map(|step| (s, e, step)))) {
+            let b = Builder::new("g");
+            let part = |name: &str, lanes: i64| b.input(name, TensorType::new(F32, dims(&[lanes])));
+            let parts = [part("x", 3), part("n", 0), part("y", 2), part("z", 4)];
+            b.symbol("s", 1, None);
+            let joined = b.cat(&parts, 1).expect("types");
+            let cut = |x| b.prim(Prim::Slice { axis: 1, start: start.into(), end: end.into(), step }, &[x]);
+            b.output(cut(joined).expect("types"));
+            b.output(cut(b.cast(joined, fusewright_graph::DType::F64).expect("types")).expect("types"));
+            let graph = b.finish();
+            let (out, _) = PassManager::default().run(&graph, &mut Cx::default(), &mut []).expect("runs");
+            let inputs = fusewright_graph::operands::tensors(&graph, 2, fusewright_graph::operands::Values::Ordinary);
+            let [before, after] = [&graph, &out].map(|g| run(g, &inputs, &Symbols::new()).expect("runs"));
+            assert_eq!(before, after, "{start}..{end} by {step}");
+        }
     }
 
     #[test]
