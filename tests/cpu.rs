@@ -3,6 +3,8 @@
 //! Every kernel runs on random and edge values, for several row counts and lengths, on one thread and more. NaNs of
 //! floats of 16 bits and more may differ in sign and payload, everything else may not differ at all.
 
+#[path = "cpu/fence.rs"]
+mod fence;
 #[path = "cpu/support.rs"]
 mod support;
 

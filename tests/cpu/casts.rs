@@ -224,7 +224,9 @@ fn doubles_round_once() {
             let x = f64::from(f32::from_bits(bits as u32));
             codes.extend([x, x * (1.0 + 2f64.powi(-40)), x * (1.0 - 2f64.powi(-40))].map(f64::to_bits));
         }
-        run(DType::F64, to, "rne", false, &codes);
+        for saturate in [false, true] {
+            run(DType::F64, to, "rne", saturate, &codes);
+        }
     }
     for from in SHORT {
         run(from, DType::F64, "rne", false, &(0..16).collect::<Vec<_>>());

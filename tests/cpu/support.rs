@@ -15,6 +15,8 @@ use fusewright_graph::num;
 use fusewright_graph::operands::{Random, THRESHOLDS};
 use fusewright_runtime::{Arg, Module, device_for};
 
+use super::fence::Fenced;
+
 /// Bytes of `elements` elements. `edges` of 1000 elements are special values.
 pub fn fill(dtype: DType, elements: usize, random: &mut Random, edges: usize) -> Vec<u8> {
     let mut bytes = vec![0; dtype.bytes_for(elements)];
@@ -62,6 +64,7 @@ pub fn inputs(kernel: &Kernel, dims: &BTreeMap<String, i64>, seed: u64, edges: u
     kernel.params.iter().map(|p| fill(p.dtype, elements(p), &mut random, edges)).collect()
 }
 
+/// Runs a kernel on copies of the buffers behind which nothing can be accessed, and copies back.
 pub fn launch(
     kernel: &Kernel,
     artifact: &KernelArtifact,
@@ -71,13 +74,15 @@ pub fn launch(
     threads: usize,
 ) {
     let values: Vec<i64> = artifact.dims.iter().map(|d| dims[&d.name]).collect();
-    let mut args: Vec<Arg<'_>> = buffers
+    let mut fenced: Vec<Fenced> = buffers.iter().map(|bytes| Fenced::new(bytes)).collect();
+    let mut args: Vec<Arg<'_>> = fenced
         .iter_mut()
         .zip(&kernel.params)
         .map(|(b, p)| if p.access == ParamAccess::In { Arg::In(b) } else { Arg::Out(b) })
         .collect();
     let rows = artifact.launch.rows.count(&values);
     module.launch(&mut args, &values, rows, threads).unwrap_or_else(|e| panic!("{e}"));
+    buffers.iter_mut().zip(&fenced).for_each(|(bytes, after)| bytes.copy_from_slice(after));
 }
 
 pub fn bind(dims: &[(&str, i64)]) -> BTreeMap<String, i64> {

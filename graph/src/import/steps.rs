@@ -70,10 +70,12 @@ fn undo(b: &Builder, buffer: Value, step: &Prim, part: Value) -> Result<Value, R
             }
             if parts.len() == 1 { Ok(part) } else { Ok(b.cat(&parts, *axis)?) }
         }
-        Prim::Slice { axis, start, step, .. } if *axis + 1 == whole.rank() => match known(b, &whole, part, start) {
-            Some(lanes) => Ok(every_nth(b, buffer, part, lanes, *step)?),
-            None => scattered(b, buffer, part, *axis, (start, *step)),
-        },
+        Prim::Slice { axis, start, step, .. } if *axis + 1 == whole.rank() => {
+            match known(b, &whole, part, start, *step) {
+                Some(lanes) => every_nth(b, buffer, part, lanes),
+                None => scattered(b, buffer, part, *axis, (start, *step)),
+            }
+        }
         Prim::Slice { axis, start, step, .. } => scattered(b, buffer, part, *axis, (start, *step)),
         Prim::Expand { .. } if b.ty(part).elements() != whole.elements() => {
             Err("one element of the buffer stands at several places of the view".into())
@@ -82,26 +84,30 @@ fn undo(b: &Builder, buffer: Value, step: &Prim, part: Value) -> Result<Value, R
     }
 }
 
-/// Lanes of a buffer and of a part, and the first lane that is replaced, where all are known and some are replaced.
-fn known(b: &Builder, whole: &TensorType, part: Value, start: &Dim) -> Option<[i64; 3]> {
-    let lanes = whole.shape.last()?.as_const()?;
-    let count = b.ty(part).shape.last()?.as_const().filter(|&n| n > 0)?;
-    Some([lanes, count, start.as_const()?])
+/// Lanes `first + i·step` for `i < count` of a buffer of so many lanes.
+#[derive(Clone, Copy)]
+struct EveryNth {
+    lanes: i64,
+    count: i64,
+    first: i64,
+    step: i64,
 }
 
-/// A buffer in which every `step`-th lane from `first` on is that of a part, as a selection by lanes, which is a row
-/// program where a scatter along lanes is none.
-fn every_nth(
-    b: &Builder,
-    buffer: Value,
-    part: Value,
-    [lanes, count, first]: [i64; 3],
-    step: i64,
-) -> Result<Value, Refusal> {
-    let spread = match same_lanes(b, buffer, part, first, step) {
+/// The lanes that a part replaces, where all numbers are known and some are replaced.
+fn known(b: &Builder, whole: &TensorType, part: Value, start: &Dim, step: i64) -> Option<EveryNth> {
+    let lanes = whole.shape.last()?.as_const()?;
+    let count = b.ty(part).shape.last()?.as_const().filter(|&n| n > 0)?;
+    Some(EveryNth { lanes, count, first: start.as_const()?, step })
+}
+
+/// A buffer in which these lanes are those of a part, as a selection by lanes, which is a row program where a scatter
+/// along lanes is none.
+fn every_nth(b: &Builder, buffer: Value, part: Value, replaced: EveryNth) -> Result<Value, Refusal> {
+    let spread = match same_lanes(b, buffer, part, replaced) {
         Some(value) => value,
-        None => spread(b, buffer, part, [lanes, count, first], step)?,
+        None => spread(b, buffer, part, replaced)?,
     };
+    let EveryNth { lanes, count, first, step } = replaced;
     let number = |n: i64| b.int(DType::I32, n);
     let lane = b.prim(Prim::Iota { dtype: DType::I32, shape: vec![Dim::constant(lanes)], axis: 0 }, &[])?;
     let turn = b.map(ScalarFn::Eq, &[b.map(ScalarFn::Rem, &[lane, number(step)?])?, number(first % step)?])?;
@@ -112,20 +118,15 @@ fn every_nth(
 }
 
 /// The value of a buffer's type of which a part is the same lanes as those that it replaces.
-fn same_lanes(b: &Builder, buffer: Value, part: Value, first: i64, by: i64) -> Option<Value> {
+fn same_lanes(b: &Builder, buffer: Value, part: Value, replaced: EveryNth) -> Option<Value> {
     let (Op::Prim(Prim::Slice { axis, start, step, .. }), operands) = b.definition(part)? else { return None };
-    let alike = axis + 1 == b.ty(part).rank() && start.as_const() == Some(first) && step == by;
+    let alike = axis + 1 == b.ty(part).rank() && start.as_const() == Some(replaced.first) && step == replaced.step;
     (alike && b.ty(operands[0]) == b.ty(buffer)).then(|| operands[0])
 }
 
 /// A part with each of its lanes repeated, so that they stand where those of the buffer are to be replaced.
-fn spread(
-    b: &Builder,
-    buffer: Value,
-    part: Value,
-    [lanes, count, first]: [i64; 3],
-    step: i64,
-) -> Result<Value, Refusal> {
+fn spread(b: &Builder, buffer: Value, part: Value, replaced: EveryNth) -> Result<Value, Refusal> {
+    let EveryNth { lanes, count, first, step } = replaced;
     let last = b.ty(part).rank() - 1;
     let cut = |x, from: i64, to: i64| b.slice(x, last, Dim::constant(from), Dim::constant(to));
     let repeated = |x: Value, times: i64| {

@@ -147,7 +147,10 @@ impl Code<'_> {
                 let signed = from.is_signed_int() || from.bits() < 32;
                 Ok(if signed { self.b.ins().fcvt_from_sint(F64, v) } else { self.b.ins().fcvt_from_uint(F64, v) })
             }
-            (_, DType::F32) if nearest && !saturate => Ok(self.b.ins().fdemote(F32, v)),
+            (_, DType::F32) if nearest => {
+                let near = self.b.ins().fdemote(F32, v);
+                self.narrowed(near, to, round, saturate)
+            }
             (_, _) if to.is_float() && (nearest || short(to).is_some()) => {
                 let odd = self.demote_to_odd(v);
                 self.narrowed(odd, to, round, saturate)

@@ -12,12 +12,12 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use fusewright_graph::Dim;
 
 use super::code::Code;
-use super::eval::{Eval, InGroup, Key, Pass as Running};
+use super::eval::{Eval, Key, Pass as Running};
 use super::forms::Vectors;
 use super::index::Pos;
 use super::memory::{Lanes, Width};
 use super::reduce::Accumulators;
-use super::slots::Slot;
+use crate::backend::host::place::{InGroup, Slot, Span, fill};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
 use crate::backend::host::walk::{GroupUse, Walk};
@@ -66,10 +66,10 @@ fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<Vec<String>> 
     for segment in &kernel.segments {
         let plan = plan::plan(kernel, segment, &Vectors)?;
         decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
-        let mark = eval.enter();
+        let mark = eval.memo.enter();
         eval.enter_segment(segment);
         Rows { eval, plan: &plan }.run(args[2], args[3])?;
-        eval.leave(mark);
+        eval.memo.leave(mark);
     }
     eval.code.b.ins().jump(done, &[]);
     eval.code.b.seal_block(done);
@@ -92,21 +92,21 @@ impl Rows<'_, '_, '_> {
         self.row_slots();
         let inner = self.eval.dim(&segment.inner)?;
         let rows = self.eval.code.begin_loop(begin, end, 1);
-        let row = self.eval.enter();
+        let row = self.eval.memo.enter();
         self.eval.row = Some(rows.i);
         self.hoist(Level::Outer)?;
         let zero = self.eval.code.i64(0);
         let single = segment.inner.as_const() == Some(1);
         let heads = (!single).then(|| self.eval.code.begin_loop(zero, inner, 1));
         self.eval.inner = Some(heads.as_ref().map_or(zero, |l| l.i));
-        let mark = self.eval.enter();
+        let mark = self.eval.memo.enter();
         self.phases()?;
-        self.eval.leave(mark);
+        self.eval.memo.leave(mark);
         if let Some(l) = heads {
             self.eval.code.end_loop(l);
         }
         self.eval.inner = None;
-        self.eval.leave(row);
+        self.eval.memo.leave(row);
         self.eval.row = None;
         self.eval.code.end_loop(rows);
         Ok(())
@@ -143,7 +143,7 @@ impl Rows<'_, '_, '_> {
         let plan = self.plan;
         for phase in &plan.phases {
             let mut open = Open::new();
-            for at in phase.iter().flat_map(sinks) {
+            for at in phase.iter().flat_map(Pass::sinks) {
                 self.eval.prepare(plan::roots(self.eval.segment, at))?;
                 if let InstOp::Store { param, index, .. } = &self.eval.segment.insts[at].op {
                     self.eval.prepare_load(*param, index, None)?;
@@ -156,7 +156,7 @@ impl Rows<'_, '_, '_> {
                 match pass {
                     Pass::Flat { lanes, vector, jobs } => {
                         self.flat(lanes, *vector, jobs, &open)?;
-                        self.filled(jobs.iter().map(|j| j.inst));
+                        fill(&mut self.eval.slots, self.eval.segment, jobs.iter().map(|j| j.inst));
                     }
                     Pass::Grouped(grouped) => self.grouped(grouped, &open)?,
                     Pass::Search(at) => self.eval.search(*at)?,
@@ -175,16 +175,6 @@ impl Rows<'_, '_, '_> {
         Ok(())
     }
 
-    /// From here on, the values of these jobs that are kept are loaded.
-    fn filled(&mut self, jobs: impl Iterator<Item = usize>) {
-        let segment = self.eval.segment;
-        for inst in jobs.filter(|&inst| !plan::is_sink(segment, inst)) {
-            if let Some(slot) = self.eval.slots.get_mut(&plan::sink_value(segment, inst)) {
-                slot.filled = true;
-            }
-        }
-    }
-
     /// A loop over all lanes of a row or of a piece.
     fn flat(&mut self, lanes: &Dim, vector: bool, jobs: &[Job], open: &Open) -> Taken<()> {
         let (start, end) = (self.eval.code.i64(0), self.eval.dim(lanes)?);
@@ -193,7 +183,14 @@ impl Rows<'_, '_, '_> {
     }
 
     /// Runs sinks over a span of lanes: chunks, then what is left lane by lane.
-    fn span(&mut self, span: &Span, vector: bool, jobs: &[Job], open: &Open, group: Option<&InGroup>) -> Taken<()> {
+    fn span(
+        &mut self,
+        span: &Span<Value>,
+        vector: bool,
+        jobs: &[Job],
+        open: &Open,
+        group: Option<&InGroup<Value>>,
+    ) -> Taken<()> {
         let reduces = jobs.iter().any(|j| open.contains_key(&j.inst));
         let body = match span.length {
             _ if !vector => 0,
@@ -205,23 +202,23 @@ impl Rows<'_, '_, '_> {
         let mut next = span.start;
         if body > 0 {
             let l = self.eval.code.begin_loop(span.start, span.end, body);
-            let mark = self.eval.enter();
+            let mark = self.eval.memo.enter();
             self.eval.group = group.map(|g| InGroup { span: body, ..g.clone() });
             for shift in (0..body).step_by(8) {
                 self.eval.pass = Some(Running { base: l.i, lanes: span.lanes.clone(), shift, even: span.even });
                 self.chunk(jobs, l.i, span.start, shift, Width::Eight, open)?;
             }
-            self.eval.leave(mark);
+            self.eval.memo.leave(mark);
             next = self.eval.code.end_loop(l);
         }
         if body == 0 || span.length.is_none_or(|n| n % body != 0) {
             jobs.iter().filter_map(|j| open.get(&j.inst)).for_each(|acc| self.eval.spill(acc));
             let l = self.eval.code.begin_loop(next, span.end, 1);
-            let mark = self.eval.enter();
+            let mark = self.eval.memo.enter();
             self.eval.group = group.map(|g| InGroup { span: 1, ..g.clone() });
             self.eval.pass = Some(Running { base: l.i, lanes: span.lanes.clone(), shift: 0, even: false });
             self.chunk(jobs, l.i, span.start, 0, Width::One, open)?;
-            self.eval.leave(mark);
+            self.eval.memo.leave(mark);
             self.eval.code.end_loop(l);
             jobs.iter().filter_map(|j| open.get(&j.inst)).for_each(|acc| self.eval.reload(acc));
         }
@@ -263,7 +260,7 @@ impl Rows<'_, '_, '_> {
         let memory = self.group_memory(grouped);
         let (zero, count) = (self.eval.code.i64(0), self.eval.dim(&lanes.ceil_div(size))?);
         let l = self.eval.code.begin_loop(zero, count, 1);
-        let mark = self.eval.enter();
+        let mark = self.eval.memo.enter();
         let (from, to) = self.eval.group_bounds(lanes, size, l.i)?;
         self.group_slots(&memory, l.i, from);
         let exact = lanes.exact_div(size).and_then(|_| size.as_const());
@@ -274,7 +271,7 @@ impl Rows<'_, '_, '_> {
             let kept = grouped.kept.iter().filter(|(loop_, _)| *loop_ == at).map(|(_, v)| self.eval.definition(*v).0);
             let kept: Vec<usize> = kept.collect();
             self.group_reduces(reduces, &kept, &span, &group)?;
-            self.filled(kept.into_iter());
+            fill(&mut self.eval.slots, self.eval.segment, kept.into_iter());
         }
         self.eval.group = Some(group.clone());
         for &at in &grouped.elements {
@@ -299,13 +296,13 @@ impl Rows<'_, '_, '_> {
                 self.span(&span, *vector, jobs, open, Some(&group))?;
             }
         }
-        self.eval.leave(mark);
+        self.eval.memo.leave(mark);
         self.eval.code.end_loop(l);
         row_reduces.iter().for_each(|acc| self.eval.reload(acc));
         for (_, v) in &grouped.kept {
             self.eval.slots.remove(v);
         }
-        self.filled(grouped.elements.iter().copied());
+        fill(&mut self.eval.slots, self.eval.segment, grouped.elements.iter().copied());
         Ok(())
     }
 
@@ -330,21 +327,27 @@ impl Rows<'_, '_, '_> {
     }
 
     /// Lanes of a group for reductions over the whole row, whose accumulators stay on the stack between groups.
-    fn carried(&mut self, span: &Span, jobs: &[Job], open: &Open, group: &InGroup) -> Taken<()> {
+    fn carried(&mut self, span: &Span<Value>, jobs: &[Job], open: &Open, group: &InGroup<Value>) -> Taken<()> {
         let zero = self.eval.code.i64(0);
         let l = self.eval.code.begin_loop(span.start, span.end, 1);
-        let mark = self.eval.enter();
+        let mark = self.eval.memo.enter();
         self.eval.group = Some(group.clone());
         self.eval.pass = Some(Running { base: l.i, lanes: None, shift: 0, even: false });
         self.chunk(jobs, l.i, zero, 0, Width::One, open)?;
-        self.eval.leave(mark);
+        self.eval.memo.leave(mark);
         (self.eval.group, self.eval.pass) = (None, None);
         self.eval.code.end_loop(l);
         Ok(())
     }
 
     /// Reductions over one group, in one loop over its lanes that stores what is kept.
-    fn group_reduces(&mut self, reduces: &[usize], kept: &[usize], span: &Span, group: &InGroup) -> Taken<()> {
+    fn group_reduces(
+        &mut self,
+        reduces: &[usize],
+        kept: &[usize],
+        span: &Span<Value>,
+        group: &InGroup<Value>,
+    ) -> Taken<()> {
         let segment = self.eval.segment;
         let mut open = Open::new();
         let mut vector = true;
@@ -363,29 +366,5 @@ impl Rows<'_, '_, '_> {
             self.eval.remember(key, result);
         }
         Ok(())
-    }
-}
-
-/// Lanes that a loop runs over.
-struct Span {
-    start: Value,
-    end: Value,
-    /// How many, if it is known.
-    length: Option<i64>,
-    /// How many from 0 on, if the loop starts there.
-    lanes: Option<Dim>,
-    /// Whether chunks start at even lanes.
-    even: bool,
-}
-
-/// The stores and reductions of a pass over lanes.
-fn sinks(pass: &Pass) -> Vec<usize> {
-    match pass {
-        Pass::Flat { jobs, .. } => jobs.iter().map(|j| j.inst).collect(),
-        Pass::Grouped(g) => {
-            let jobs = g.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
-            g.elements.iter().copied().chain(jobs).collect()
-        }
-        Pass::Search(at) => vec![*at],
     }
 }

@@ -3,7 +3,7 @@
 //! A row value is recomputed from its loads, chunk by chunk, unless an earlier loop has stored it. Within the reach of a
 //! scope (kernel, row, phase, one pass of a loop) every value at every position is computed once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 use fusewright_abi::DType;
@@ -13,9 +13,9 @@ use super::cast::register;
 use super::code::{Code, vector_of};
 use super::index::{Pos, element_bytes};
 use super::memory::{Lanes, Width};
-use super::slots::Slot;
 use crate::backend::host::facts::{Known, known_facts, literal_shift};
 use crate::backend::host::index::split_constant;
+use crate::backend::host::place::{InGroup, Memo, Slots};
 use crate::backend::host::{Refused, Taken, definitions};
 use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape, Val};
 
@@ -34,16 +34,6 @@ pub(super) enum Key {
     Kept(Val, Pos),
     /// Elements in pairs: those at the even and at the odd places from an index on.
     Pairs(ParamId, Dim, Pos),
-}
-
-/// The group that a loop is in: lanes `rate · base … rate · (base + span)` of a pass belong to group `index`.
-#[derive(Clone, Debug)]
-pub(super) struct InGroup {
-    pub lanes: Dim,
-    pub size: Dim,
-    pub index: Value,
-    pub rate: i64,
-    pub span: i64,
 }
 
 /// The loop that a pass belongs to.
@@ -68,16 +58,16 @@ pub(super) struct Eval<'k, 'f> {
     pub dims: BTreeMap<String, Value>,
     pub row: Option<Value>,
     pub inner: Option<Value>,
-    pub group: Option<InGroup>,
+    pub group: Option<InGroup<Value>>,
     pub pass: Option<Pass>,
     /// The instruction that is being evaluated, for messages.
     pub at: Option<usize>,
     pub facts: Vec<Known>,
     definitions: Vec<usize>,
     /// Where stored values are.
-    pub slots: BTreeMap<Val, Slot>,
-    memo: HashMap<Key, Lanes>,
-    order: Vec<Key>,
+    pub slots: Slots<Value>,
+    /// What is computed.
+    pub memo: Memo<Key, Lanes>,
 }
 
 impl<'k, 'f> Eval<'k, 'f> {
@@ -96,8 +86,7 @@ impl<'k, 'f> Eval<'k, 'f> {
             facts: Vec::new(),
             definitions: Vec::new(),
             slots: BTreeMap::new(),
-            memo: HashMap::new(),
-            order: Vec::new(),
+            memo: Memo::new(),
         }
     }
 
@@ -117,29 +106,12 @@ impl<'k, 'f> Eval<'k, 'f> {
         Refused { place, reason: reason.into() }
     }
 
-    /// What is remembered from here on is forgotten by [`Self::leave`].
-    pub fn enter(&self) -> usize {
-        self.order.len()
-    }
-
-    pub fn leave(&mut self, mark: usize) {
-        for key in self.order.drain(mark..) {
-            self.memo.remove(&key);
-        }
-    }
-
-    pub fn known(&self, key: &Key) -> Option<Lanes> {
-        self.memo.get(key).copied()
-    }
-
     pub fn remember(&mut self, key: Key, value: Value) -> Value {
         self.remember_lanes(key, Lanes::one(value)).first
     }
 
     pub(super) fn remember_lanes(&mut self, key: Key, lanes: Lanes) -> Lanes {
-        self.memo.insert(key.clone(), lanes);
-        self.order.push(key);
-        lanes
+        self.memo.remember(key, lanes)
     }
 
     pub fn definition(&self, v: Val) -> (usize, &'k Inst) {
@@ -154,7 +126,7 @@ impl<'k, 'f> Eval<'k, 'f> {
     /// A scalar value.
     pub fn scalar(&mut self, v: Val) -> Taken<Value> {
         let key = Key::Scalar(v);
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known.first);
         }
         let (at, inst) = self.definition(v);
@@ -206,7 +178,7 @@ impl<'k, 'f> Eval<'k, 'f> {
 
     fn splat(&mut self, scalar: Value) -> Value {
         let key = Key::Splat(scalar);
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return known.first;
         }
         let vector = self.code.splat(scalar);
@@ -230,14 +202,11 @@ impl<'k, 'f> Eval<'k, 'f> {
 
     /// The number of the group that holds a lane.
     fn group_of(&mut self, pos: &Pos, lanes: &Dim, size: &Dim) -> Taken<Value> {
-        if let (Some(group), Some(offset)) = (&self.group, pos.offset.as_const())
-            && (&group.lanes, &group.size, group.rate) == (lanes, size, pos.scale)
-            && (0..group.rate * group.span).contains(&offset)
-        {
+        if let Some(group) = self.group.as_ref().filter(|group| group.holds(pos, lanes, size)) {
             return Ok(group.index);
         }
         let key = Key::GroupOf(pos.clone(), size.clone());
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known.first);
         }
         let lane = self.lane(pos)?;
@@ -249,7 +218,7 @@ impl<'k, 'f> Eval<'k, 'f> {
     /// A row or group value at a position.
     pub fn at_position(&mut self, v: Val, pos: &Pos, width: Width) -> Taken<Lanes> {
         let key = Key::At(v, pos.clone(), width);
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known);
         }
         if let Some(lanes) = self.load_kept(v, pos, width)? {
@@ -286,7 +255,7 @@ impl<'k, 'f> Eval<'k, 'f> {
             }
             (InstOp::Broadcast(_), _) => self.value(inst.args[0], shape, pos, width),
             (InstOp::Iota(_), Some(pos)) => self.iota(pos, width),
-            (InstOp::Slice { start, step, .. }, Some(pos)) => self.slice(inst.args[0], start, *step, pos, width),
+            (InstOp::Slice { .. }, Some(pos)) => self.slice(inst, pos, width),
             (InstOp::Cat, Some(pos)) => self.cat(inst, v, pos, width),
             (InstOp::Zip, Some(pos)) => self.zip(inst, pos, width),
             (InstOp::Pack { ways, .. }, Some(pos)) => self.pack(inst.args[0], *ways, to, pos, width),

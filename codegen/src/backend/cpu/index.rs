@@ -1,6 +1,6 @@
 //! Index expressions and addresses.
 //!
-//! A position counts lanes (or groups) by an affine function of a loop counter. The part of an address that no loop
+//! The part of an address that no loop
 //! counter enters is computed once, where it is first asked for.
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -12,34 +12,11 @@ use fusewright_graph::dim::{DimFn, DimFold};
 
 use super::eval::{Eval, Key};
 use crate::backend::host::index::split_constant;
-use crate::backend::host::{Refused, Taken};
+use crate::backend::host::{Refused, Taken, place};
 use crate::kernel::{INNER, LANE, ParamId, ROW, Val};
 
-/// The lane `scale · base + offset`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Pos {
-    pub base: Value,
-    pub scale: i64,
-    pub offset: Dim,
-}
-
-impl Pos {
-    pub fn at(base: Value) -> Self {
-        Pos { base, scale: 1, offset: Dim::constant(0) }
-    }
-
-    pub fn plus(&self, lanes: i64) -> Self {
-        self.plus_dim(&Dim::constant(lanes))
-    }
-
-    pub fn plus_dim(&self, lanes: &Dim) -> Self {
-        Pos { base: self.base, scale: self.scale, offset: &self.offset + lanes }
-    }
-
-    pub fn times(&self, factor: i64) -> Self {
-        Pos { base: self.base, scale: self.scale * factor, offset: &self.offset * &Dim::constant(factor) }
-    }
-}
+/// A position in lanes or groups.
+pub(super) type Pos = place::Pos<Value>;
 
 /// An address and a constant distance in bytes from it.
 #[derive(Clone, Copy)]
@@ -145,7 +122,7 @@ impl Eval<'_, '_> {
     /// The value of a dim without lanes.
     pub fn dim(&mut self, dim: &Dim) -> Taken<Value> {
         let key = Key::Dim(dim.clone());
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known.first);
         }
         let value = dim.fold(&mut Fold { eval: self, lane: None })?;
@@ -158,7 +135,7 @@ impl Eval<'_, '_> {
             return Ok(pos.base);
         }
         let key = Key::Lane(pos.clone());
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known.first);
         }
         let scaled = self.scaled(pos.base, pos.scale);
@@ -231,7 +208,7 @@ impl Eval<'_, '_> {
             return Ok(buffer);
         }
         let key = Key::Base(param, start.clone());
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known.first);
         }
         let elements = self.dim(start)?;

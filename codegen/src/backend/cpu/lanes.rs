@@ -12,7 +12,7 @@ use super::eval::{Eval, Key, repeated};
 use super::index::{Address, Pos};
 use super::memory::{Lanes, Width};
 use crate::backend::host::Taken;
-use crate::backend::host::index::{at_least, borders, consecutive};
+use crate::backend::host::index::{at_least, borders, consecutive, parity};
 use crate::kernel::{Inst, InstOp, LANE, ParamId, Shape, Val};
 
 /// Bytes that the largest chunk of any element takes.
@@ -77,7 +77,7 @@ impl<'k> Eval<'k, '_> {
     /// Stack memory for a chunk of a parameter's elements, all of them `literal`.
     pub(super) fn dummy(&mut self, param: ParamId, literal: Literal) -> Taken<Value> {
         let key = Key::Dummy(param, literal);
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known.first);
         }
         let dtype = self.kernel.param(param).dtype;
@@ -95,7 +95,7 @@ impl<'k> Eval<'k, '_> {
 
     /// Stack memory for a chunk that nobody reads.
     pub(super) fn trash(&mut self) -> Value {
-        match self.known(&Key::Trash) {
+        match self.memo.known(&Key::Trash) {
             Some(known) => known.first,
             None => {
                 let address = self.code.stack(CHUNK_BYTES);
@@ -134,20 +134,30 @@ impl<'k> Eval<'k, '_> {
         Ok(Lanes { first: parts[0], second: parts.get(1).copied() })
     }
 
-    pub(super) fn slice(&mut self, x: Val, start: &Dim, step: i64, pos: &Pos, width: Width) -> Taken<Lanes> {
+    pub(super) fn slice(&mut self, inst: &Inst, pos: &Pos, width: Width) -> Taken<Lanes> {
+        let InstOp::Slice { start, len, step } = &inst.op else { return Err(self.refuse("not a slice")) };
+        let x = inst.args[0];
         let shape = &self.segment.ty(x).shape;
-        let first = pos.times(step).plus_dim(start);
-        match (step, width) {
-            (1, _) | (_, Width::One) => self.value(x, shape, Some(&first), width),
-            (2, Width::Four) => Ok(Lanes::one(self.value(x, shape, Some(&first), Width::Eight)?.first)),
-            (2, Width::Eight) => {
-                let low = self.value(x, shape, Some(&first), Width::Eight)?.first;
-                let high = self.value(x, shape, Some(&first.plus(8)), Width::Eight)?.first;
+        let first = pos.times(*step).plus_dim(start);
+        if *step == 1 || width == Width::One {
+            return self.value(x, shape, Some(&first), width);
+        }
+        // A chunk of eight holds every other lane and those beside them, which have to exist: behind a lane, or before an
+        // odd one.
+        let odd = parity(start) == Some(true);
+        let paired = odd || at_least(&shape.elements(), &(start + &(len * &Dim::constant(2))));
+        let mut every_other = |ahead: i64| {
+            let first = first.plus(ahead - i64::from(odd));
+            let lanes = self.value(x, shape, Some(&first), Width::Eight)?;
+            Ok(if odd { lanes.second.unwrap_or(lanes.first) } else { lanes.first })
+        };
+        match width {
+            Width::Four if *step == 2 && paired => Ok(Lanes::one(every_other(0)?)),
+            Width::Eight if *step == 2 && paired => {
+                let (low, high) = (every_other(0)?, every_other(8)?);
                 Ok(self.code.split_even_odd(low, high))
             }
-            _ => self.by_single_lanes(Some(pos), width, &mut |eval, pos| {
-                Ok(eval.slice(x, start, step, pos, Width::One)?.first)
-            }),
+            _ => self.by_single_lanes(Some(pos), width, &mut |eval, pos| Ok(eval.slice(inst, pos, Width::One)?.first)),
         }
     }
 
@@ -197,11 +207,11 @@ impl<'k> Eval<'k, '_> {
                 self.code.b.seal_block(next);
                 self.code.b.switch_to_block(here);
             }
-            let mark = self.enter();
+            let mark = self.memo.enter();
             let inside = self.code.b.ins().isub(lane, start);
             let shape = &self.segment.ty(arg).shape;
             let value = self.value(arg, shape, Some(&Pos::at(inside)), Width::One)?.first;
-            self.leave(mark);
+            self.memo.leave(mark);
             self.code.b.ins().jump(done, &[value.into()]);
             if let Some(next) = next {
                 self.code.b.switch_to_block(next);
@@ -248,7 +258,7 @@ impl<'k> Eval<'k, '_> {
             return Pos { base: pos.base, scale: pos.scale / 2, offset };
         }
         let key = Key::Lane(Pos { base: pos.base, scale: 0, offset: Dim::constant(2) });
-        let base = match self.known(&key) {
+        let base = match self.memo.known(&key) {
             Some(known) => known.first,
             None => {
                 let half = self.code.sar(pos.base, 1);

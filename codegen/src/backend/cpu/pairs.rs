@@ -39,7 +39,7 @@ impl Eval<'_, '_> {
         let (dtype, start) = (param_type.dtype, index - &Dim::constant(i64::from(odd)));
         let part = |eval: &mut Self, pos: &Pos| -> Taken<_> {
             let key = Key::Pairs(param, start.clone(), pos.clone());
-            let pairs = match eval.known(&key) {
+            let pairs = match eval.memo.known(&key) {
                 Some(known) => known,
                 None => {
                     let address = eval.address(param, &start, Some(pos))?;

@@ -17,6 +17,7 @@ use super::index::Pos;
 use super::memory::{Lanes, Width};
 use crate::backend::host::Taken;
 use crate::backend::host::facts::Known;
+use crate::backend::host::place::InGroup;
 use crate::backend::host::trees::{MOST_ACCUMULATORS, Run, UNROLLED, runs};
 use crate::kernel::{InstOp, Order, Over, Shape, Tree, Val};
 
@@ -252,20 +253,20 @@ impl Eval<'_, '_> {
         let index = self.lane(pos)?;
         let (from, to) = self.group_bounds(lanes, size, index)?;
         let outer = (self.group.take(), self.pass.take());
-        let mark = self.enter();
+        let mark = self.memo.enter();
         let acc = self.accumulators(at)?;
         self.spill(&acc);
         let l = self.code.begin_loop(from, to, 1);
-        let inside = self.enter();
+        let inside = self.memo.enter();
         self.pass = Some(Pass { base: l.i, lanes: None, shift: 0, even: false });
         let shape = &self.segment.ty(inst.args[0]).shape;
-        self.group = Some(super::eval::InGroup { lanes: lanes.clone(), size: size.clone(), index, rate: 1, span: 1 });
+        self.group = Some(InGroup { lanes: lanes.clone(), size: size.clone(), index, rate: 1, span: 1 });
         let value = self.value(inst.args[0], shape, Some(&Pos::at(l.i)), Width::One)?.first;
         let within = self.code.b.ins().isub(l.i, from);
         self.accumulate_one(&acc, within, value)?;
-        self.leave(inside);
+        self.memo.leave(inside);
         self.code.end_loop(l);
-        self.leave(mark);
+        self.memo.leave(mark);
         (self.group, self.pass) = outer;
         self.reload(&acc);
         Ok(Lanes::one(self.finish(&acc)?))

@@ -11,8 +11,8 @@ use super::code::Code;
 use super::eval::{Eval, Key};
 use super::index::Pos;
 use super::memory::{Lanes, Width};
-use super::slots::Slot;
 use crate::backend::host::Taken;
+use crate::backend::host::place::Slot;
 use crate::kernel::{Inst, InstOp, Shape};
 
 /// Most bytes of stack memory that the largest lanes of a row take.
@@ -55,7 +55,7 @@ impl Eval<'_, '_> {
         self.code.b.def_var(place, nowhere);
         let (zero, end) = (self.code.i64(0), self.dim(&shape.elements())?);
         let l = self.code.begin_loop(zero, end, 1);
-        let mark = self.enter();
+        let mark = self.memo.enter();
         let x = self.value(arg, shape, Some(&Pos::at(l.i)), Width::One)?.first;
         let so_far = self.code.b.use_var(best);
         let better = self.code.is_better(op, dtype, x, so_far);
@@ -65,7 +65,7 @@ impl Eval<'_, '_> {
         let index = self.code.b.ins().select(better, at_x, at_best);
         self.code.b.def_var(best, value);
         self.code.b.def_var(place, index);
-        self.leave(mark);
+        self.memo.leave(mark);
         self.code.end_loop(l);
         let (value, index) = (self.code.b.use_var(best), self.code.b.use_var(place));
         self.remember(Key::Scalar(inst.results[0]), value);
@@ -92,10 +92,10 @@ impl Eval<'_, '_> {
         let shape = &segment.ty(arg).shape;
         let (zero, end) = (self.code.i64(0), self.dim(&shape.elements())?);
         let l = self.code.begin_loop(zero, end, 1);
-        let mark = self.enter();
+        let mark = self.memo.enter();
         let x = self.value(arg, shape, Some(&Pos::at(l.i)), Width::One)?.first;
         self.code.take(best, x, l.i);
-        self.leave(mark);
+        self.memo.leave(mark);
         self.code.end_loop(l);
         for (&result, address) in inst.results.iter().zip([values, lanes]) {
             self.slots.insert(result, Slot { address, group: None, filled: true });

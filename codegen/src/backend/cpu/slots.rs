@@ -7,18 +7,8 @@ use super::index::{Address, Pos};
 use super::memory::{Lanes, Width};
 use crate::backend::host::Taken;
 use crate::backend::host::index::split_constant;
+use crate::backend::host::place::Slot;
 use crate::kernel::Val;
-
-/// Where lanes of a value are stored.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
-    /// Where lane 0 of the row is, or would be.
-    pub address: Value,
-    /// The group whose lanes there are, unless all of the row's.
-    pub group: Option<Value>,
-    /// Whether the loop that stores the lanes is over.
-    pub filled: bool,
-}
 
 impl Eval<'_, '_> {
     /// A stored value at a position, if its lanes are known to be there.
@@ -42,19 +32,17 @@ impl Eval<'_, '_> {
     /// Whether lanes from a position on belong to the group that the loop is in, and that group is `index`.
     fn inside_group(&self, index: Value, pos: &Pos, width: Width) -> bool {
         let (Some(group), Some(pass)) = (&self.group, &self.pass) else { return false };
-        let offset = pos.offset.as_const();
-        (group.index, pass.base, group.rate) == (index, pos.base, pos.scale)
-            && offset.is_some_and(|o| o >= 0 && o + width.lanes() <= group.rate * group.span)
+        group.covers(index, pass.base, pos, width.lanes())
     }
 
-    fn kept_address(&mut self, v: Val, slot: Slot, pos: &Pos) -> Taken<Address> {
+    fn kept_address(&mut self, v: Val, slot: Slot<Value>, pos: &Pos) -> Taken<Address> {
         let bytes = i64::from(self.dtype(v).bits() / 8);
         let (start, constant) = split_constant(&pos.offset);
         let near = constant.checked_mul(bytes).and_then(|c| i32::try_from(c).ok()).filter(|c| c.abs() < 1 << 30);
         let from =
             Pos { base: pos.base, scale: pos.scale, offset: if near.is_some() { start } else { pos.offset.clone() } };
         let key = Key::Kept(v, from.clone());
-        let pointer = match self.known(&key) {
+        let pointer = match self.memo.known(&key) {
             Some(known) => known.first,
             None => {
                 let lane = self.lane(&from)?;

@@ -1,6 +1,6 @@
 //! Index expressions and addresses.
 //!
-//! A position counts lanes (or groups) by an affine function of a loop counter. The part of an address that no loop
+//! The part of an address that no loop
 //! counter enters is computed once, where it is first asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,35 +10,12 @@ use inkwell::values::IntValue;
 
 use super::eval::{Eval, Key};
 use crate::backend::host::index::split_constant;
+use crate::backend::host::place;
 use crate::backend::llvm::{BuildError, Built, index};
 use crate::kernel::{INNER, LANE, ParamId, ROW, Val};
 
-/// The lane `scale · base + offset`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Pos<'c> {
-    pub base: IntValue<'c>,
-    pub scale: i64,
-    pub offset: Dim,
-}
-
-impl<'c> Pos<'c> {
-    pub fn at(base: IntValue<'c>) -> Self {
-        Pos { base, scale: 1, offset: Dim::constant(0) }
-    }
-
-    pub fn plus(&self, lanes: i64) -> Self {
-        self.plus_dim(&Dim::constant(lanes))
-    }
-
-    pub fn plus_dim(&self, lanes: &Dim) -> Self {
-        Pos { base: self.base, scale: self.scale, offset: &self.offset + lanes }
-    }
-
-    pub fn times(&self, factor: i64) -> Self {
-        let scale = self.scale.saturating_mul(factor);
-        Pos { base: self.base, scale, offset: &self.offset * &Dim::constant(factor) }
-    }
-}
+/// A position in lanes or groups.
+pub(super) type Pos<'c> = place::Pos<IntValue<'c>>;
 
 impl<'c> Eval<'_, '_, 'c> {
     fn symbol(&mut self, name: &str) -> Built<IntValue<'c>> {
@@ -76,11 +53,11 @@ impl<'c> Eval<'_, '_, 'c> {
             return Ok(self.code.i64(constant));
         }
         let key = Key::Dim(dim.clone());
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known.into_int_value());
         }
         let value = self.fold(dim, None)?;
-        Ok(self.remember(key, value.into()).into_int_value())
+        Ok(self.memo.remember(key, value.into()).into_int_value())
     }
 
     /// The lane of a position.
@@ -89,13 +66,13 @@ impl<'c> Eval<'_, '_, 'c> {
             return Ok(pos.base);
         }
         let key = Key::Lane(pos.clone());
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known.into_int_value());
         }
         let scaled = self.scaled(pos.base, pos.scale)?;
         let offset = self.dim(&pos.offset)?;
         let lane = self.code.add(scaled, offset)?;
-        Ok(self.remember(key, lane.into()).into_int_value())
+        Ok(self.memo.remember(key, lane.into()).into_int_value())
     }
 
     pub fn scaled(&self, v: IntValue<'c>, by: i64) -> Built<IntValue<'c>> {

@@ -3,16 +3,16 @@
 //! A value is one element, or consecutive lanes in a vector of as many elements, in their order. Within the reach of a
 //! scope (kernel, row, phase, one pass of a loop) every value at every position is computed once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, ScalarFn};
 use inkwell::values::IntValue;
 
 use super::address::Pos;
-use super::kept::Slot;
 use crate::backend::host::definitions;
 use crate::backend::host::facts::{Known, known_facts};
+use crate::backend::host::place::{InGroup, Memo, Slots};
 use crate::backend::llvm::cast::{Cast, cast, literal};
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built, Value};
@@ -31,16 +31,6 @@ pub(super) enum Key<'c> {
     Lane(Pos<'c>),
     GroupOf(Pos<'c>, Dim),
     Half(IntValue<'c>),
-}
-
-/// The group that a loop is in: lanes `rate · base … rate · (base + span)` of a pass belong to group `index`.
-#[derive(Clone, Debug)]
-pub(super) struct InGroup<'c> {
-    pub lanes: Dim,
-    pub size: Dim,
-    pub index: IntValue<'c>,
-    pub rate: i64,
-    pub span: i64,
 }
 
 /// The loop that a pass belongs to.
@@ -67,14 +57,14 @@ pub(super) struct Eval<'k, 'e, 'c> {
     pub dims: BTreeMap<String, IntValue<'c>>,
     pub row: Option<IntValue<'c>>,
     pub inner: Option<IntValue<'c>>,
-    pub group: Option<InGroup<'c>>,
+    pub group: Option<InGroup<IntValue<'c>>>,
     pub pass: Option<Running<'c>>,
     pub facts: Vec<Known>,
     definitions: Vec<usize>,
     /// Where stored values are.
-    pub slots: BTreeMap<Val, Slot<'c>>,
-    memo: HashMap<Key<'c>, Value<'c>>,
-    order: Vec<Key<'c>>,
+    pub slots: Slots<IntValue<'c>>,
+    /// What is computed.
+    pub memo: Memo<Key<'c>, Value<'c>>,
 }
 
 impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
@@ -92,8 +82,7 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
             facts: Vec::new(),
             definitions: Vec::new(),
             slots: BTreeMap::new(),
-            memo: HashMap::new(),
-            order: Vec::new(),
+            memo: Memo::new(),
         }
     }
 
@@ -102,27 +91,6 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
         self.segment = segment;
         self.definitions = definitions(segment);
         self.facts = known_facts(segment);
-    }
-
-    /// What is remembered from here on is forgotten by [`Self::leave`].
-    pub fn enter(&self) -> usize {
-        self.order.len()
-    }
-
-    pub fn leave(&mut self, mark: usize) {
-        for key in self.order.drain(mark..) {
-            self.memo.remove(&key);
-        }
-    }
-
-    pub fn known(&self, key: &Key<'c>) -> Option<Value<'c>> {
-        self.memo.get(key).copied()
-    }
-
-    pub fn remember(&mut self, key: Key<'c>, value: Value<'c>) -> Value<'c> {
-        self.memo.insert(key.clone(), value);
-        self.order.push(key);
-        value
     }
 
     pub fn definition(&self, v: Val) -> (usize, &'k Inst) {
@@ -141,7 +109,7 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
     /// A scalar value.
     pub fn scalar(&mut self, v: Val) -> Built<Value<'c>> {
         let key = Key::Scalar(v);
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known);
         }
         let (_, inst) = self.definition(v);
@@ -154,7 +122,7 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
             _ => self.compute(inst, v, None, 1),
         };
         let value = value.map_err(|e| e.at(self.segment, inst))?;
-        Ok(self.remember(key, value))
+        Ok(self.memo.remember(key, value))
     }
 
     /// A value of any shape at so many lanes of a row of `shape` (or at groups, if the shape is a group).
@@ -176,26 +144,23 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
 
     /// The number of the group that holds a lane.
     fn group_of(&mut self, pos: &Pos<'c>, lanes: &Dim, size: &Dim) -> Built<IntValue<'c>> {
-        if let (Some(group), Some(offset)) = (&self.group, pos.offset.as_const())
-            && (&group.lanes, &group.size, group.rate) == (lanes, size, pos.scale)
-            && (0..group.rate * group.span).contains(&offset)
-        {
+        if let Some(group) = self.group.as_ref().filter(|group| group.holds(pos, lanes, size)) {
             return Ok(group.index);
         }
         let key = Key::GroupOf(pos.clone(), size.clone());
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known.into_int_value());
         }
         let lane = self.lane(pos)?;
         let by = self.dim(size)?;
         let index = crate::backend::llvm::index::floor_div(self.code, lane, by)?;
-        Ok(self.remember(key, index.into()).into_int_value())
+        Ok(self.memo.remember(key, index.into()).into_int_value())
     }
 
     /// A row or group value at a position.
     pub fn at_position(&mut self, v: Val, pos: &Pos<'c>, width: u32) -> Built<Value<'c>> {
         let key = Key::At(v, pos.clone(), width);
-        if let Some(known) = self.known(&key) {
+        if let Some(known) = self.memo.known(&key) {
             return Ok(known);
         }
         let value = match self.load_kept(v, pos, width)? {
@@ -205,7 +170,7 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
                 self.compute(inst, v, Some(pos), width).map_err(|e| e.at(self.segment, inst))?
             }
         };
-        Ok(self.remember(key, value))
+        Ok(self.memo.remember(key, value))
     }
 
     fn compute(&mut self, inst: &'k Inst, v: Val, pos: Option<&Pos<'c>>, width: u32) -> Built<Value<'c>> {

@@ -82,9 +82,9 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
         body: impl FnOnce(&mut Self) -> Built<T>,
     ) -> Built<(T, BasicBlock<'c>)> {
         self.code.b.position_at_end(block);
-        let mark = self.enter();
+        let mark = self.memo.enter();
         let value = body(self)?;
-        self.leave(mark);
+        self.memo.leave(mark);
         let end = self.code.here()?;
         self.code.b.build_unconditional_branch(join)?;
         Ok((value, end))

@@ -11,11 +11,11 @@ use inkwell::module::Module;
 use inkwell::values::{BasicValueEnum, IntValue};
 
 use super::eval::{Eval, Key};
-use super::kept::Slot;
 use super::loops::{Loops, Vectors};
 use super::machine::Host;
 use super::memory::MEMORY;
 use super::reduce::Accumulators;
+use crate::backend::host::place::Slot;
 use crate::backend::host::plan::{self, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
 use crate::backend::llvm::code::Code;
@@ -80,10 +80,10 @@ fn body<'k, 'c>(eval: &mut Eval<'k, '_, 'c>, kernel: &'k Kernel, masked: bool) -
     for segment in &kernel.segments {
         let plan = plan::plan(kernel, segment, &Vectors)?;
         decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
-        let mark = eval.enter();
+        let mark = eval.memo.enter();
         eval.enter_segment(segment);
         Rows { eval, plan: &plan, masked }.run(begin, end)?;
-        eval.leave(mark);
+        eval.memo.leave(mark);
     }
     code.b.build_unconditional_branch(done)?;
     code.b.position_at_end(done);
@@ -109,20 +109,20 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
         self.row_slots()?;
         let inner = self.eval.dim(&segment.inner)?;
         let rows = code.begin_loop(begin, end, 1)?;
-        let row = self.eval.enter();
+        let row = self.eval.memo.enter();
         self.eval.row = Some(rows.i);
         self.hoist(Level::Outer)?;
         let single = segment.inner.as_const() == Some(1);
         let heads = if single { None } else { Some(code.begin_loop(code.i64(0), inner, 1)?) };
         self.eval.inner = Some(heads.as_ref().map_or(code.i64(0), |l| l.i));
-        let mark = self.eval.enter();
+        let mark = self.eval.memo.enter();
         self.phases()?;
-        self.eval.leave(mark);
+        self.eval.memo.leave(mark);
         if let Some(l) = heads {
             code.end_loop(l)?;
         }
         self.eval.inner = None;
-        self.eval.leave(row);
+        self.eval.memo.leave(row);
         self.eval.row = None;
         code.end_loop(rows)?;
         Ok(())
@@ -161,7 +161,7 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
         let (plan, segment) = (self.plan, self.segment());
         for phase in &plan.phases {
             let mut open = Open::new();
-            for at in phase.iter().flat_map(sinks) {
+            for at in phase.iter().flat_map(Pass::sinks) {
                 self.eval.prepare(plan::roots(segment, at))?;
                 if let InstOp::Store { index, .. } = &segment.insts[at].op {
                     self.eval.prepare_index(index)?;
@@ -182,7 +182,7 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
             }
             for (at, accumulators) in &open {
                 let result = self.eval.finish(accumulators)?;
-                self.eval.remember(Key::Scalar(segment.insts[*at].results[0]), result);
+                self.eval.memo.remember(Key::Scalar(segment.insts[*at].results[0]), result);
             }
         }
         for &at in &plan.scalar_stores {
@@ -191,17 +191,5 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
             self.eval.store(inst, value, None).map_err(|e| e.at(segment, inst))?;
         }
         Ok(())
-    }
-}
-
-/// The stores and reductions of a pass over lanes.
-fn sinks(pass: &Pass) -> Vec<usize> {
-    match pass {
-        Pass::Flat { jobs, .. } => jobs.iter().map(|j| j.inst).collect(),
-        Pass::Grouped(g) => {
-            let jobs = g.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
-            g.elements.iter().copied().chain(jobs).collect()
-        }
-        Pass::Search(at) => vec![*at],
     }
 }

@@ -7,19 +7,9 @@ use inkwell::values::IntValue;
 
 use super::address::Pos;
 use super::eval::{CHUNK, Eval};
+use crate::backend::host::place::Slot;
 use crate::backend::llvm::{BuildError, Built, Value};
 use crate::kernel::Val;
-
-/// Where lanes of a value are stored.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slot<'c> {
-    /// Where lane 0 of the row is, or would be.
-    pub address: IntValue<'c>,
-    /// The group whose lanes there are, unless all of the row's.
-    pub group: Option<IntValue<'c>>,
-    /// Whether the loop that stores the lanes is over.
-    pub filled: bool,
-}
 
 impl<'c> Eval<'_, '_, 'c> {
     /// Stack memory for that many lanes.
@@ -51,12 +41,10 @@ impl<'c> Eval<'_, '_, 'c> {
     /// Whether lanes from a position on belong to the group that the loop is in, and that group is `index`.
     fn inside_group(&self, index: IntValue<'c>, pos: &Pos<'c>, width: u32) -> bool {
         let (Some(group), Some(pass)) = (&self.group, &self.pass) else { return false };
-        let offset = pos.offset.as_const();
-        (group.index, pass.base, group.rate) == (index, pos.base, pos.scale)
-            && offset.is_some_and(|o| o >= 0 && o + i64::from(width) <= group.rate * group.span)
+        group.covers(index, pass.base, pos, i64::from(width))
     }
 
-    fn kept_address(&mut self, v: Val, slot: Slot<'c>, pos: &Pos<'c>) -> Built<IntValue<'c>> {
+    fn kept_address(&mut self, v: Val, slot: Slot<IntValue<'c>>, pos: &Pos<'c>) -> Built<IntValue<'c>> {
         let lane = self.lane(pos)?;
         let distance = self.scaled(lane, i64::from(self.dtype(v).bits() / 8))?;
         self.code.add(slot.address, distance)

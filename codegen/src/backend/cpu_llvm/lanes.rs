@@ -193,11 +193,11 @@ impl<'k, 'c> Eval<'k, '_, 'c> {
             return Ok(Pos { base: pos.base, scale: pos.scale / 2, offset });
         }
         let key = Key::Half(pos.base);
-        let base = match self.known(&key) {
+        let base = match self.memo.known(&key) {
             Some(known) => known.into_int_value(),
             None => {
                 let half = self.code.sar(pos.base.into(), 1)?;
-                self.remember(key, half).into_int_value()
+                self.memo.remember(key, half).into_int_value()
             }
         };
         Ok(Pos { base, scale: pos.scale, offset })

@@ -11,12 +11,12 @@ use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
 use super::address::Pos;
-use super::eval::{CHUNK, Eval, InGroup, Key, Running};
+use super::eval::{CHUNK, Eval, Key, Running};
 use super::function::Open;
-use super::kept::Slot;
 use super::reduce::{Accumulators, takes_chunks};
 use crate::backend::host::Forms;
 use crate::backend::host::index::consecutive;
+use crate::backend::host::place::{InGroup, Slot, Span, fill};
 use crate::backend::host::plan::{self, Grouped, Job};
 use crate::backend::host::walk::{GroupUse, Walk};
 use crate::backend::llvm::Built;
@@ -43,18 +43,6 @@ impl Forms for Vectors {
     }
 }
 
-/// Lanes that a loop runs over.
-struct Span<'c> {
-    start: IntValue<'c>,
-    end: IntValue<'c>,
-    /// How many, if it is known.
-    length: Option<i64>,
-    /// How many from 0 on, if the loop starts there.
-    lanes: Option<Dim>,
-    /// Whether chunks start at even lanes.
-    even: bool,
-}
-
 /// The loops of a phase whose row reductions are open.
 pub(super) struct Loops<'r, 'k, 'e, 'c> {
     pub eval: &'r mut Eval<'k, 'e, 'c>,
@@ -70,28 +58,18 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let span = Span { start, end, length: lanes.as_const(), lanes: Some(lanes.clone()), even: true };
         let open = self.open;
         self.span(&span, vector, jobs, open, None)?;
-        self.filled(jobs.iter().map(|j| j.inst));
+        fill(&mut self.eval.slots, self.eval.segment, jobs.iter().map(|j| j.inst));
         Ok(())
-    }
-
-    /// From here on, the values of these jobs that are kept are loaded.
-    fn filled(&mut self, jobs: impl Iterator<Item = usize>) {
-        let segment = self.eval.segment;
-        for inst in jobs.filter(|&inst| !plan::is_sink(segment, inst)) {
-            if let Some(slot) = self.eval.slots.get_mut(&plan::sink_value(segment, inst)) {
-                slot.filled = true;
-            }
-        }
     }
 
     /// Runs sinks over a span of lanes: chunks, then what is left.
     fn span(
         &mut self,
-        span: &Span<'c>,
+        span: &Span<IntValue<'c>>,
         vector: bool,
         jobs: &[Job],
         open: &Open<'c>,
-        group: Option<&InGroup<'c>>,
+        group: Option<&InGroup<IntValue<'c>>>,
     ) -> Built<()> {
         let code = self.eval.code;
         let chunk = i64::from(CHUNK);
@@ -133,13 +111,13 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         &mut self,
         jobs: &[Job],
         base: IntValue<'c>,
-        span: &Span<'c>,
+        span: &Span<IntValue<'c>>,
         mask: Option<crate::backend::llvm::Value<'c>>,
         open: &Open<'c>,
-        group: Option<&InGroup<'c>>,
+        group: Option<&InGroup<IntValue<'c>>>,
     ) -> Built<()> {
         let segment = self.eval.segment;
-        let mark = self.eval.enter();
+        let mark = self.eval.memo.enter();
         self.eval.group = group.map(|g| InGroup { span: i64::from(CHUNK), ..g.clone() });
         self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, even: span.even, mask });
         let mut pending = Vec::new();
@@ -154,7 +132,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             }
         }
         self.stores(pending)?;
-        self.eval.leave(mark);
+        self.eval.memo.leave(mark);
         Ok(())
     }
 
@@ -163,12 +141,12 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         &mut self,
         jobs: &[Job],
         base: IntValue<'c>,
-        span: &Span<'c>,
+        span: &Span<IntValue<'c>>,
         open: &Open<'c>,
-        group: Option<&InGroup<'c>>,
+        group: Option<&InGroup<IntValue<'c>>>,
     ) -> Built<()> {
         let segment = self.eval.segment;
-        let mark = self.eval.enter();
+        let mark = self.eval.memo.enter();
         self.eval.group = group.map(|g| InGroup { span: 1, ..g.clone() });
         self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, even: false, mask: None });
         let mut pending = Vec::new();
@@ -188,7 +166,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             }
         }
         self.stores(pending)?;
-        self.eval.leave(mark);
+        self.eval.memo.leave(mark);
         Ok(())
     }
 
@@ -255,7 +233,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let memory = self.group_memory(grouped)?;
         let count = self.eval.dim(&lanes.ceil_div(size))?;
         let l = code.begin_loop(code.i64(0), count, 1)?;
-        let mark = self.eval.enter();
+        let mark = self.eval.memo.enter();
         let (from, to) = self.eval.group_bounds(lanes, size, l.i)?;
         self.group_slots(&memory, l.i, from)?;
         let group = InGroup { lanes: lanes.clone(), size: size.clone(), index: l.i, rate: 1, span: 1 };
@@ -272,13 +250,13 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         }
         self.eval.group = None;
         self.group_jobs(grouped, &group, (from, to))?;
-        self.eval.leave(mark);
+        self.eval.memo.leave(mark);
         code.end_loop(l)?;
         row_reduces.iter().try_for_each(|acc| self.eval.reload(acc))?;
         for (_, v) in &grouped.kept {
             self.eval.slots.remove(v);
         }
-        self.filled(grouped.elements.iter().copied());
+        fill(&mut self.eval.slots, self.eval.segment, grouped.elements.iter().copied());
         Ok(())
     }
 
@@ -290,7 +268,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
     fn reductions(
         &mut self,
         grouped: &Grouped,
-        group: &InGroup<'c>,
+        group: &InGroup<IntValue<'c>>,
         (start, end): (IntValue<'c>, IntValue<'c>),
     ) -> Built<()> {
         let even = grouped.size.as_const().is_some_and(|g| g % 2 == 0);
@@ -299,7 +277,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             let kept = grouped.kept.iter().filter(|(loop_, _)| *loop_ == at).map(|(_, v)| self.eval.definition(*v).0);
             let kept: Vec<usize> = kept.collect();
             self.group_reduces(reduces, &kept, &span, group)?;
-            self.filled(kept.into_iter());
+            fill(&mut self.eval.slots, self.eval.segment, kept.into_iter());
         }
         Ok(())
     }
@@ -308,7 +286,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
     fn group_jobs(
         &mut self,
         grouped: &Grouped,
-        group: &InGroup<'c>,
+        group: &InGroup<IntValue<'c>>,
         (from, to): (IntValue<'c>, IntValue<'c>),
     ) -> Built<()> {
         let (code, open) = (self.eval.code, self.open);
@@ -353,7 +331,13 @@ impl<'c> Loops<'_, '_, '_, 'c> {
     }
 
     /// Reductions over one group, in one loop over its lanes that stores what is kept.
-    fn group_reduces(&mut self, reduces: &[usize], kept: &[usize], span: &Span<'c>, group: &InGroup<'c>) -> Built<()> {
+    fn group_reduces(
+        &mut self,
+        reduces: &[usize],
+        kept: &[usize],
+        span: &Span<IntValue<'c>>,
+        group: &InGroup<IntValue<'c>>,
+    ) -> Built<()> {
         let segment = self.eval.segment;
         let mut open = Open::new();
         let mut vector = true;
@@ -367,7 +351,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         self.span(span, vector, &jobs, &open, Some(group))?;
         for (at, accumulators) in &open {
             let result = self.eval.finish(accumulators)?;
-            self.eval.remember(Key::At(segment.insts[*at].results[0], Pos::at(group.index), 1), result);
+            self.eval.memo.remember(Key::At(segment.insts[*at].results[0], Pos::at(group.index), 1), result);
         }
         Ok(())
     }

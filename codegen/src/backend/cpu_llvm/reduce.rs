@@ -9,10 +9,11 @@ use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::address::Pos;
-use super::eval::{CHUNK, Eval, InGroup, Running};
+use super::eval::{CHUNK, Eval, Running};
 use super::maps;
 use super::memory::MEMORY;
 use crate::backend::host::facts::Known;
+use crate::backend::host::place::InGroup;
 use crate::backend::host::trees::{MOST_ACCUMULATORS, UNROLLED, runs};
 use crate::backend::llvm::cast::{Cast, cast, literal, widen};
 use crate::backend::llvm::ops::widened;
@@ -209,19 +210,19 @@ impl<'c> Eval<'_, '_, 'c> {
         let index = self.lane(pos)?;
         let (from, to) = self.group_bounds(lanes, size, index)?;
         let outer = (self.group.take(), self.pass.take());
-        let mark = self.enter();
+        let mark = self.memo.enter();
         let acc = self.accumulators(at)?;
         self.spill(&acc)?;
         let l = self.code.begin_loop(from, to, 1)?;
-        let inside = self.enter();
+        let inside = self.memo.enter();
         self.pass = Some(Running { base: l.i, lanes: None, shift: 0, even: false, mask: None });
         self.group = Some(InGroup { lanes: lanes.clone(), size: size.clone(), index, rate: 1, span: 1 });
         let value = self.value(inst.args[0], self.shape(inst.args[0]), Some(&Pos::at(l.i)), 1)?;
         let within = self.code.b.build_int_sub(l.i, from, "")?;
         self.accumulate_one(&acc, within, value)?;
-        self.leave(inside);
+        self.memo.leave(inside);
         self.code.end_loop(l)?;
-        self.leave(mark);
+        self.memo.leave(mark);
         (self.group, self.pass) = outer;
         self.reload(&acc)?;
         self.finish(&acc)

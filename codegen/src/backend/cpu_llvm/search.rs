@@ -7,7 +7,7 @@ use inkwell::values::IntValue;
 
 use super::address::Pos;
 use super::eval::{Eval, Key, Running};
-use super::kept::Slot;
+use crate::backend::host::place::Slot;
 use crate::backend::llvm::cast::{literal, widen};
 use crate::backend::llvm::map::map;
 use crate::backend::llvm::{BuildError, Built, Value};
@@ -60,8 +60,8 @@ impl<'c> Eval<'_, '_, 'c> {
         })?;
         let value = self.code.b.build_load(value_type, best, "")?;
         let index = self.code.b.build_load(place_type, place, "")?;
-        self.remember(Key::Scalar(inst.results[0]), value);
-        self.remember(Key::Scalar(inst.results[1]), index);
+        self.memo.remember(Key::Scalar(inst.results[0]), value);
+        self.memo.remember(Key::Scalar(inst.results[1]), index);
         Ok(())
     }
 
@@ -75,10 +75,10 @@ impl<'c> Eval<'_, '_, 'c> {
         let end = self.dim(&elements)?;
         let l = self.code.begin_loop(self.code.i64(0), end, 1)?;
         let outer = self.pass.replace(Running { base: l.i, lanes: None, shift: 0, even: false, mask: None });
-        let mark = self.enter();
+        let mark = self.memo.enter();
         let x = self.value(arg, self.shape(arg), Some(&Pos::at(l.i)), 1)?;
         body(self, l.i, x)?;
-        self.leave(mark);
+        self.memo.leave(mark);
         self.pass = outer;
         self.code.end_loop(l)?;
         Ok(())

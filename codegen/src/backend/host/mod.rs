@@ -7,6 +7,7 @@ pub(in crate::backend) mod facts;
 mod hazard;
 pub(in crate::backend) mod index;
 mod keep;
+pub(in crate::backend) mod place;
 pub(in crate::backend) mod plan;
 pub(in crate::backend) mod stash;
 pub(in crate::backend) mod trees;

@@ -50,6 +50,20 @@ pub(in crate::backend) enum Pass {
     Search(usize),
 }
 
+impl Pass {
+    /// The stores and reductions of the pass over lanes.
+    pub fn sinks(&self) -> Vec<usize> {
+        match self {
+            Pass::Flat { jobs, .. } => jobs.iter().map(|j| j.inst).collect(),
+            Pass::Grouped(g) => {
+                let jobs = g.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
+                g.elements.iter().copied().chain(jobs).collect()
+            }
+            Pass::Search(at) => vec![*at],
+        }
+    }
+}
+
 /// What runs for an inner row, in order.
 #[derive(Clone, Debug)]
 pub(in crate::backend) struct Plan {

@@ -31,6 +31,7 @@ mod update;
 
 use std::borrow::Cow;
 
+use super::sized;
 use super::table::Row;
 use rows::{ALIASES, COMPLEX, COMPLEX_MOVED, TABLE};
 
@@ -44,7 +45,7 @@ pub(super) fn find(target: &str) -> Option<&'static Row> {
 pub(super) fn find_complex(target: &str) -> Option<&'static Row> {
     let name = first_name(target);
     let own = COMPLEX.iter().find(|row| row.target == name);
-    own.or_else(|| COMPLEX_MOVED.contains(&name.as_ref()).then(|| find(target)).flatten())
+    own.or_else(|| (sized::is_view(&name) || COMPLEX_MOVED.contains(&name.as_ref())).then(|| find(target)).flatten())
 }
 
 /// A target under the first of its op's names.

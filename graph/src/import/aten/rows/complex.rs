@@ -35,7 +35,7 @@ pub(super) const TABLE: &[Row] = &[
     row("aten.permute", "self, dims", complex::permute),
 ];
 
-/// Ops that move complex numbers as they move floats: their rows are those of other tensors.
+/// Ops beside views that move complex numbers as they move floats: their rows are those of other tensors.
 pub(super) const MOVED: &[&str] = &[
     "aten.resolve_conj",
     "aten.resolve_neg",
@@ -46,19 +46,6 @@ pub(super) const MOVED: &[&str] = &[
     "aten.contiguous",
     "aten.lift_fresh",
     "aten.lift_fresh_copy",
-    "aten.view",
-    "aten._unsafe_view",
-    "aten.reshape",
-    "aten.view_as",
-    "aten.reshape_as",
-    "aten.flatten.using_ints",
-    "aten.unflatten.int",
-    "aten.unsqueeze",
-    "aten.squeeze",
-    "aten.squeeze.dim",
-    "aten.squeeze.dims",
-    "aten.expand",
-    "aten.expand_as",
     "aten.transpose.int",
     "aten.slice.Tensor",
     "aten.narrow",

@@ -1,0 +1,131 @@
+//! Where loops are and what they know there, for emitters whose registers are `B`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+use fusewright_graph::Dim;
+
+use super::plan;
+use crate::kernel::{Segment, Val};
+
+/// The lane (or group) `scale · base + offset`: an affine function of a loop counter.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(in crate::backend) struct Pos<B> {
+    pub base: B,
+    pub scale: i64,
+    pub offset: Dim,
+}
+
+impl<B: Copy> Pos<B> {
+    pub fn at(base: B) -> Self {
+        Pos { base, scale: 1, offset: Dim::constant(0) }
+    }
+
+    pub fn plus(&self, lanes: i64) -> Self {
+        self.plus_dim(&Dim::constant(lanes))
+    }
+
+    pub fn plus_dim(&self, lanes: &Dim) -> Self {
+        Pos { base: self.base, scale: self.scale, offset: &self.offset + lanes }
+    }
+
+    pub fn times(&self, factor: i64) -> Self {
+        let scale = self.scale.saturating_mul(factor);
+        Pos { base: self.base, scale, offset: &self.offset * &Dim::constant(factor) }
+    }
+}
+
+/// Lanes that a loop runs over.
+#[derive(Clone, Debug)]
+pub(in crate::backend) struct Span<B> {
+    pub start: B,
+    pub end: B,
+    /// How many, if it is known.
+    pub length: Option<i64>,
+    /// How many from 0 on, if the loop starts there.
+    pub lanes: Option<Dim>,
+    /// Whether chunks start at even lanes.
+    pub even: bool,
+}
+
+/// The group that a loop is in: lanes `rate · base … rate · (base + span)` of a pass belong to group `index`.
+#[derive(Clone, Debug)]
+pub(in crate::backend) struct InGroup<B> {
+    pub lanes: Dim,
+    pub size: Dim,
+    pub index: B,
+    pub rate: i64,
+    pub span: i64,
+}
+
+impl<B: Copy + PartialEq> InGroup<B> {
+    /// Whether this is the group of the lanes at a position, for groups of that number and size.
+    pub fn holds(&self, pos: &Pos<B>, lanes: &Dim, size: &Dim) -> bool {
+        (&self.lanes, &self.size, self.rate) == (lanes, size, pos.scale)
+            && pos.offset.as_const().is_some_and(|offset| (0..self.rate * self.span).contains(&offset))
+    }
+
+    /// Whether this is group `index`, and that many lanes from a position on are its own in a pass of the loop that
+    /// counts `counter`.
+    pub fn covers(&self, index: B, counter: B, pos: &Pos<B>, lanes: i64) -> bool {
+        let inside = |offset: i64| offset >= 0 && offset + lanes <= self.rate * self.span;
+        (self.index, counter, self.rate) == (index, pos.base, pos.scale) && pos.offset.as_const().is_some_and(inside)
+    }
+}
+
+/// Stack memory of the lanes of a value that is kept between loops.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::backend) struct Slot<B> {
+    /// Where lane 0 of the row is, or would be.
+    pub address: B,
+    /// The group whose lanes there are, unless all of the row's.
+    pub group: Option<B>,
+    /// Whether the loop that stores the lanes is over.
+    pub filled: bool,
+}
+
+/// The values that are kept.
+pub(in crate::backend) type Slots<B> = BTreeMap<Val, Slot<B>>;
+
+/// From here on, the values of these jobs that are kept are loaded.
+pub(in crate::backend) fn fill<B>(slots: &mut Slots<B>, segment: &Segment, jobs: impl Iterator<Item = usize>) {
+    for inst in jobs.filter(|&inst| !plan::is_sink(segment, inst)) {
+        if let Some(slot) = slots.get_mut(&plan::sink_value(segment, inst)) {
+            slot.filled = true;
+        }
+    }
+}
+
+/// What is computed in the scopes around the current place of the code.
+#[derive(Debug)]
+pub(in crate::backend) struct Memo<K, V> {
+    values: HashMap<K, V>,
+    order: Vec<K>,
+}
+
+impl<K: Eq + Hash + Clone, V: Copy> Memo<K, V> {
+    pub fn new() -> Self {
+        Memo { values: HashMap::new(), order: Vec::new() }
+    }
+
+    /// What is remembered from here on is forgotten by [`Self::leave`].
+    pub fn enter(&self) -> usize {
+        self.order.len()
+    }
+
+    pub fn leave(&mut self, mark: usize) {
+        for key in self.order.drain(mark..) {
+            self.values.remove(&key);
+        }
+    }
+
+    pub fn known(&self, key: &K) -> Option<V> {
+        self.values.get(key).copied()
+    }
+
+    pub fn remember(&mut self, key: K, value: V) -> V {
+        self.values.insert(key.clone(), value);
+        self.order.push(key);
+        value
+    }
+}
