@@ -10,7 +10,7 @@ use crate::dim::Dim;
 use crate::equal::unequal;
 use crate::graph::{Graph, InputKind, Op, Origin, Output, Symbol, Value};
 use crate::infer::{TypeError, infer};
-use crate::ops::Composite;
+use crate::ops::{Composite, Known};
 use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding};
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
@@ -28,6 +28,8 @@ struct State {
     captures: Vec<(Value, &'static str)>,
     /// Extents for which the last op that was refused would have fitted if they were equal.
     unequal: Option<(Dim, Dim)>,
+    /// Result types of composites.
+    composites: Known<Vec<TensorType>>,
 }
 
 impl State {
@@ -54,7 +56,13 @@ pub type Built = Result<Value, TypeError>;
 impl Builder {
     /// A builder of an empty graph.
     pub fn new(name: &str) -> Self {
-        let state = State { graph: Graph::new(name), origin: Origin::default(), captures: Vec::new(), unequal: None };
+        let state = State {
+            graph: Graph::new(name),
+            origin: Origin::default(),
+            captures: Vec::new(),
+            unequal: None,
+            composites: Known::default(),
+        };
         Builder { state: RefCell::new(state) }
     }
 
@@ -90,6 +98,11 @@ impl Builder {
     pub fn definition(&self, value: Value) -> Option<(Op, Vec<Value>)> {
         let state = self.state.borrow();
         state.graph.def_node(value).map(|node| (node.op.clone(), node.operands.clone()))
+    }
+
+    /// What a function says of the op and the operands that make a value built so far; `None` for an input.
+    pub fn look<T>(&self, value: Value, say: impl FnOnce(&Op, &[Value]) -> T) -> Option<T> {
+        self.state.borrow().graph.def_node(value).map(|node| say(&node.op, &node.operands))
     }
 
     /// Origin of the nodes added from now on.
@@ -142,12 +155,15 @@ impl Builder {
     /// Operands that do not fit the op, or that another builder made after as many values as this one has.
     pub fn op(&self, op: Op, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
         let results = {
-            let state = self.state.borrow();
+            let state = &mut *self.state.borrow_mut();
             operands.iter().try_for_each(|&v| state.knows(op.name(), v))?;
             let types: Vec<&TensorType> = operands.iter().map(|&v| state.graph.ty(v)).collect();
             match &op {
                 Op::Prim(prim) => infer(prim, &types).map_err(|error| (error, unequal(prim, &types))),
-                Op::Composite(composite) => composite.infer(&types).map_err(|error| (error, None)),
+                Op::Composite(composite) => {
+                    let found = state.composites.of(composite, &types, || composite.infer(&types));
+                    found.map_err(|error| (error, None))
+                }
             }
         };
         let mut state = self.state.borrow_mut();

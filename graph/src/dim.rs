@@ -12,12 +12,14 @@ use std::ops::{Add, Mul, Sub};
 use std::sync::Arc;
 
 mod quotient;
+mod terms;
 
 pub(crate) use quotient::without_quotients;
+use terms::Terms;
 
 /// An extent, stride or offset: an integer polynomial over symbols.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Dim(Arc<[Term]>);
+pub struct Dim(Terms);
 
 /// `coefficient · Π factors`; `factors` is sorted and has no duplicates.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,7 +155,7 @@ impl Dim {
 
     /// A known extent.
     pub fn constant(value: i64) -> Self {
-        Dim::from_terms(vec![Term { factors: Vec::new(), coefficient: value }])
+        Dim(Terms::known(value))
     }
 
     /// A named extent.
@@ -221,6 +223,10 @@ impl Dim {
             return Some(Dim::constant(1));
         }
         let [by] = &*divisor.0 else { return None };
+        if let (Some(value), true) = (self.as_const(), by.factors.is_empty()) {
+            let exact = value.checked_rem(by.coefficient) == Some(0);
+            return exact.then(|| Dim::constant(value / by.coefficient));
+        }
         let mut terms = Vec::with_capacity(self.0.len());
         for term in self.0.iter() {
             if by.coefficient == 0 || term.coefficient % by.coefficient != 0 {
@@ -405,6 +411,17 @@ impl Dim {
         merged.retain(|term| term.coefficient != 0);
         quotient::rejoined(Dim(merged.into()))
     }
+
+    /// The dim times a number that is not zero.
+    fn scaled(&self, by: i64) -> Dim {
+        let scale = |term: &Term| Term { coefficient: term.coefficient.saturating_mul(by), ..term.clone() };
+        match &*self.0 {
+            _ if by == 1 => self.clone(),
+            // The factors of one term are in order.
+            [term] => Dim(Terms::from(vec![scale(term)])),
+            terms => Dim::from_terms(terms.iter().map(scale).collect()),
+        }
+    }
 }
 
 impl From<i64> for Dim {
@@ -417,6 +434,12 @@ impl Add for &Dim {
     type Output = Dim;
 
     fn add(self, other: &Dim) -> Dim {
+        match (self.as_const(), other.as_const()) {
+            (Some(a), Some(b)) => return Dim::constant(a.saturating_add(b)),
+            (Some(0), None) => return other.clone(),
+            (None, Some(0)) => return self.clone(),
+            _ => {}
+        }
         Dim::from_terms(self.0.iter().chain(other.0.iter()).cloned().collect())
     }
 }
@@ -433,6 +456,13 @@ impl Mul for &Dim {
     type Output = Dim;
 
     fn mul(self, other: &Dim) -> Dim {
+        match (self.as_const(), other.as_const()) {
+            (Some(a), Some(b)) => return Dim::constant(a.saturating_mul(b)),
+            (Some(0), None) | (None, Some(0)) => return Dim::constant(0),
+            (Some(by), None) => return other.scaled(by),
+            (None, Some(by)) => return self.scaled(by),
+            (None, None) => {}
+        }
         let mut terms = Vec::with_capacity(self.0.len() * other.0.len());
         for a in self.0.iter() {
             for b in other.0.iter() {

@@ -3,7 +3,6 @@
 //! A graph is never edited in place: passes rebuild it through [`Graph::rebuild`], which keeps the order and the
 //! origins right by construction.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -308,17 +307,18 @@ impl Graph {
         mut visit: impl FnMut(&Builder, NodeId, &Node, &[Value]) -> Result<Vec<Value>, E>,
     ) -> Result<Graph, E> {
         let builder = Builder::new(&self.name);
-        let mut map: BTreeMap<Value, Value> = BTreeMap::new();
+        // Values of the new graph by those of this one; each is set before it is read.
+        let mut map: Vec<Value> = vec![Value(u32::MAX); self.values.len()];
         for symbol in &self.symbols {
             builder.symbol(&symbol.name, symbol.min, symbol.max);
         }
         for input in &self.inputs {
             let value = builder.add_input(&input.name, self.ty(input.value).clone(), input.kind.clone());
-            map.insert(input.value, value);
+            map[input.value.0 as usize] = value;
         }
         for id in order {
             let node = self.node(id);
-            let operands: Vec<Value> = node.operands.iter().map(|v| map[v]).collect();
+            let operands: Vec<Value> = node.operands.iter().map(|v| map[v.0 as usize]).collect();
             builder.set_origin(node.origin.clone());
             let results = visit(&builder, id, node, &operands)?;
             assert_eq!(results.len(), node.results.len(), "a rebuilt node keeps its number of results");
@@ -327,10 +327,10 @@ impl Graph {
                     builder.name_unnamed(new, name);
                 }
             }
-            map.extend(node.results.iter().copied().zip(results));
+            node.results.iter().zip(results).for_each(|(old, new)| map[old.0 as usize] = new);
         }
         for output in &self.outputs {
-            builder.add_output(map[&output.value], output.updates.clone());
+            builder.add_output(map[output.value.0 as usize], output.updates.clone());
         }
         Ok(builder.finish())
     }

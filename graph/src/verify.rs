@@ -19,14 +19,14 @@
 //!
 //! That every value is defined once, by the input or node that its definition names, holds by construction.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
 use crate::dim_range::Ranges;
 use crate::graph::{Graph, Input, InputKind, Node, NodeId, Op, Value, Weight};
 use crate::infer::infer;
-use crate::ops::Composite;
+use crate::ops::{Composite, Known};
 use crate::prim::Prim;
 use crate::text::lexer::is_bare;
 use crate::text::{holds, print_literal};
@@ -43,13 +43,15 @@ const MAX_ELEMENTS: u64 = 1 << 60;
 /// All violations, those of symbols and inputs first, then by node, then those of outputs.
 pub fn verify(graph: &Graph) -> Result<(), Vec<Diagnostic>> {
     let declared = graph.symbols().iter().map(|s| s.name.as_str()).collect();
-    let mut verifier = Verifier { graph, declared, ranges: Ranges::new(graph.symbols()), found: Vec::new() };
+    let (ranges, composites) = (Ranges::new(graph.symbols()), Known::default());
+    let mut verifier = Verifier { graph, declared, ranges, composites, fine: HashSet::new(), found: Vec::new() };
     verifier.symbols();
     verifier.inputs();
-    let mut defined = graph.inputs().iter().map(|i| i.value).collect();
+    let mut defined = vec![false; graph.value_count()];
+    graph.inputs().iter().for_each(|input| defined[input.value.0 as usize] = true);
     for id in graph.node_ids() {
         verifier.node(id, &defined);
-        defined.extend(graph.node(id).results.iter().copied());
+        graph.node(id).results.iter().for_each(|result| defined[result.0 as usize] = true);
     }
     verifier.outputs(&defined);
     if verifier.found.is_empty() { Ok(()) } else { Err(verifier.found) }
@@ -59,6 +61,10 @@ struct Verifier<'g> {
     graph: &'g Graph,
     declared: BTreeSet<&'g str>,
     ranges: Ranges<'g>,
+    /// Result types of composites, and what is wrong with their expansions.
+    composites: Known<(Vec<TensorType>, Vec<String>)>,
+    /// Extents that nothing is wrong with.
+    fine: HashSet<Dim>,
     found: Vec<Diagnostic>,
 }
 
@@ -97,7 +103,7 @@ impl Verifier<'_> {
                 self.report(None, "verify.input", format!("two inputs are named `{name}`"));
             }
             let ty = self.graph.ty(input.value);
-            self.extents(None, &format!("input `{name}`"), &ty.shape);
+            self.extents(None, &|| format!("input `{name}`"), &ty.shape);
             if let InputKind::Weight(Some(weight)) = &input.kind {
                 self.weight(input, ty, weight);
             }
@@ -111,43 +117,55 @@ impl Verifier<'_> {
     }
 
     /// Declared symbols, no zero divisors, no negative extents.
-    fn extents(&mut self, node: Option<NodeId>, what: &str, dims: &[Dim]) {
+    fn extents(&mut self, node: Option<NodeId>, what: &dyn Fn() -> String, dims: &[Dim]) {
         for dim in dims {
-            if self.dim(node, what, dim) && self.ranges.bounds(dim).is_ok_and(|b| b.is_negative()) {
-                self.report(node, "verify.extent", format!("{what}: extent {dim} is negative"));
+            if dim.as_const().map_or_else(|| self.fine.contains(dim), |extent| extent >= 0) {
+                continue;
+            }
+            if !self.dim(node, what, dim) {
+                continue;
+            }
+            if self.ranges.bounds(dim).is_ok_and(|b| b.is_negative()) {
+                self.report(node, "verify.extent", format!("{}: extent {dim} is negative", what()));
+            } else {
+                self.fine.insert(dim.clone());
             }
         }
         if dims.len() > MAX_RANK {
             let rank = dims.len();
-            self.report(node, "verify.rank", format!("{what}: a tensor of {rank} axes, more than {MAX_RANK}"));
+            self.report(node, "verify.rank", format!("{}: a tensor of {rank} axes, more than {MAX_RANK}", what()));
         }
         let known = || dims.iter().filter_map(Dim::as_const).map(i64::unsigned_abs);
         let elements = known().try_fold(1u64, u64::checked_mul);
         if elements.is_none_or(|n| n > MAX_ELEMENTS) && known().all(|n| n > 0) {
-            self.report(node, "verify.extent", format!("{what}: a tensor of more than 2^60 elements"));
+            self.report(node, "verify.extent", format!("{}: a tensor of more than 2^60 elements", what()));
         }
     }
 
     /// Declared symbols, no zero divisors.
-    fn dim(&mut self, node: Option<NodeId>, what: &str, dim: &Dim) -> bool {
+    fn dim(&mut self, node: Option<NodeId>, what: &dyn Fn() -> String, dim: &Dim) -> bool {
+        if dim.as_const().is_some() {
+            return true;
+        }
         let mut names = BTreeSet::new();
         dim.collect_symbols(&mut names);
         let unknown: Vec<&String> = names.iter().filter(|n| !self.declared.contains(n.as_str())).collect();
         for name in &unknown {
-            self.report(node, "verify.undeclared", format!("{what}: symbol `{name}` of {dim} is not declared"));
+            let message = format!("{}: symbol `{name}` of {dim} is not declared", what());
+            self.report(node, "verify.undeclared", message);
         }
         let divides = self.ranges.bounds(dim).is_ok();
         if !divides {
-            self.report(node, "verify.extent", format!("{what}: {dim} divides by zero"));
+            self.report(node, "verify.extent", format!("{}: {dim} divides by zero", what()));
         }
         unknown.is_empty() && divides
     }
 
-    fn node(&mut self, id: NodeId, defined: &BTreeSet<Value>) {
+    fn node(&mut self, id: NodeId, defined: &[bool]) {
         let node = self.graph.node(id);
         let mut ordered = true;
         for (i, operand) in node.operands.iter().enumerate() {
-            if !defined.contains(operand) {
+            if !defined.get(operand.0 as usize).is_some_and(|known| *known) {
                 ordered = false;
                 let message = format!("operand {i} of `{}` is not defined before it", node.op.name());
                 self.report(Some(id), "verify.order", message);
@@ -156,15 +174,15 @@ impl Verifier<'_> {
         if ordered {
             self.types(id, node);
         }
-        let what = format!("`{}`", node.op.name());
+        let what = &|| format!("`{}`", node.op.name());
         if let Op::Prim(prim) = &node.op {
             for dim in prim.dims() {
-                self.dim(Some(id), &what, dim);
+                self.dim(Some(id), what, dim);
             }
             self.literal(id, prim);
         }
         for &result in &node.results {
-            self.extents(Some(id), &what, &self.graph.ty(result).shape);
+            self.extents(Some(id), what, &self.graph.ty(result).shape);
         }
     }
 
@@ -203,13 +221,17 @@ impl Verifier<'_> {
         composite: &Composite,
         operands: &[&TensorType],
     ) -> Result<Vec<TensorType>, crate::infer::TypeError> {
-        let body = composite.body(operands)?;
-        // Symbols are declared here with no range; undeclared ones are reported on the operands.
-        for inner in verify(&body).err().unwrap_or_default() {
-            let message = format!("expansion of `{}`: {} ({})", composite.name(), inner.message, inner.code);
+        let (types, wrong) = self.composites.of(composite, operands, || {
+            let body = composite.body(operands)?;
+            // Symbols are declared here with no range; undeclared ones are reported on the operands.
+            let inner = verify(&body).err().unwrap_or_default().into_iter();
+            let wrong = inner.map(|d| format!("expansion of `{}`: {} ({})", composite.name(), d.message, d.code));
+            Ok((body.outputs().iter().map(|o| body.ty(o.value).clone()).collect(), wrong.collect()))
+        })?;
+        for message in wrong {
             self.report(Some(id), "verify.expansion", message);
         }
-        Ok(body.outputs().iter().map(|o| body.ty(o.value).clone()).collect())
+        Ok(types)
     }
 
     /// Operands are known to fit.
@@ -232,11 +254,11 @@ impl Verifier<'_> {
         }
     }
 
-    fn outputs(&mut self, defined: &BTreeSet<Value>) {
+    fn outputs(&mut self, defined: &[bool]) {
         let inputs: BTreeMap<&str, Value> = self.graph.inputs().iter().map(|i| (i.name.as_str(), i.value)).collect();
         let mut updated = BTreeSet::new();
         for (i, output) in self.graph.outputs().iter().enumerate() {
-            if !defined.contains(&output.value) {
+            if !defined.get(output.value.0 as usize).is_some_and(|known| *known) {
                 self.report(None, "verify.output", format!("output {i} is no value of the graph"));
                 continue;
             }

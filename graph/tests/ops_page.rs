@@ -14,7 +14,7 @@ const NONSENSE: &str = "?";
 
 /// The attributes of every variant of an op.
 fn variants(spec: &OpSpec) -> Vec<Attrs> {
-    (spec.variants)().iter().map(|composite| composite.attrs()).collect()
+    (spec.variants)().iter().map(|composite| composite.attrs().clone()).collect()
 }
 
 fn has(attrs: &Attrs, key: &str) -> bool {

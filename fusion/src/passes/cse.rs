@@ -31,7 +31,7 @@ fn key(op: &Op, operands: &[Value]) -> Option<Key> {
             }
             Some(Key::Prim(prim.clone(), operands))
         }
-        Op::Composite(composite) => Some(Key::Composite(composite.name(), composite.attrs().0, operands)),
+        Op::Composite(composite) => Some(Key::Composite(composite.name(), composite.attrs().0.clone(), operands)),
     }
 }
 

@@ -14,21 +14,33 @@ mod skeleton;
 mod tests;
 mod vocabulary;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use fusewright_graph::{Def, Graph, Op, Prim, ReduceOp, ScalarFn, Value};
+use fusewright_graph::{Def, Graph, NodeId, Op, Prim, ReduceOp, ScalarFn, Value};
 
-use crate::region::{FusedRegion, Kind, Partition, expand};
+use crate::region::{Content, Contents, Kind, Partition, expand};
 use skeleton::Skeleton;
 
 pub use vocabulary::{all_names, is_name};
 
 /// Gives every region its name.
 pub fn name_regions(graph: &Graph, partition: &mut Partition) {
-    for region in &mut partition.regions {
-        if let Some(name) = name(graph, region) {
-            region.name = name;
-        }
+    let mut contents = Contents::default();
+    // By what a name depends on: of equal layers one is named. It is only looked up.
+    let mut known: HashMap<(Content, Vec<bool>), Option<String>> = HashMap::new();
+    let mut names = Vec::with_capacity(partition.regions.len());
+    for region in &partition.regions {
+        let body = &region.body;
+        let nodes: Vec<NodeId> = body.node_ids().collect();
+        let values = body.inputs().iter().map(|input| input.value).collect::<Vec<_>>();
+        let outputs = body.outputs().iter().map(|output| output.value).collect::<Vec<_>>();
+        let content = contents.of(body, &nodes, &values, &outputs);
+        let whole: Vec<bool> = region.inputs.iter().map(|&value| reduces_tensor(graph, value)).collect();
+        let found = known.entry((content, whole)).or_insert_with_key(|(_, whole)| name(body, whole));
+        names.push(found.clone());
+    }
+    for (region, name) in partition.regions.iter_mut().zip(names) {
+        region.name = name.unwrap_or_else(|| region.name.clone());
     }
 }
 
@@ -41,16 +53,16 @@ pub fn counts(partition: &Partition) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The most specific name of a region.
-fn name(graph: &Graph, region: &FusedRegion) -> Option<String> {
+/// The most specific name of the body of a region, some of whose inputs come from reductions of whole tensors.
+fn name(region: &Graph, whole: &[bool]) -> Option<String> {
     // Names are of what is computed, wherever its layout stands.
-    let body = expand(&region.body).ok()?;
+    let body = expand(region).ok()?;
     let s = Skeleton::of(&body)?;
     let (base, product) = base(&s).map_or((None, None), |(name, value)| (Some(name), value));
     let quantisers = quant::find(&s);
     // The quantiser belongs to the name if it quantises what the name computes.
     let mut fused = quantisers.iter().filter(|q| product.is_none_or(|value| s.ancestors(q.source).contains(&value)));
-    let suffix = fused.find_map(|q| q.suffix(&s, comes_from_whole_tensor(graph, region, &s, q.by)));
+    let suffix = fused.find_map(|q| q.suffix(&s, comes_from_whole_tensor(region, whole, &s, q.by)));
     match (base, suffix) {
         (Some(base), Some(suffix)) => Some(format!("{base}.{suffix}")),
         (Some(base), None) => Some(base.to_owned()),
@@ -99,13 +111,12 @@ fn softmax(s: &Skeleton<'_>) -> Option<Value> {
 }
 
 /// Whether a scale is an input of the region that the graph computes by reducing a whole tensor.
-fn comes_from_whole_tensor(graph: &Graph, region: &FusedRegion, s: &Skeleton<'_>, by: Value) -> bool {
+fn comes_from_whole_tensor(region: &Graph, whole: &[bool], s: &Skeleton<'_>, by: Value) -> bool {
     let ancestors = s.ancestors(by);
-    let body_inputs = region.body.inputs().iter().zip(&region.inputs);
     let names: Vec<&str> =
         s.body.inputs().iter().filter(|i| ancestors.contains(&i.value)).map(|i| i.name.as_str()).collect();
-    let read = body_inputs.filter(|(input, _)| names.contains(&input.name.as_str())).map(|(_, &value)| value);
-    read.into_iter().any(|value| reduces_tensor(graph, value))
+    let mut inputs = region.inputs().iter().zip(whole);
+    inputs.any(|(input, whole)| *whole && names.contains(&input.name.as_str()))
 }
 
 /// Whether a value of few steps is the largest element of a tensor.

@@ -163,7 +163,7 @@ fn gates_of_every_activation_have_names() {
     }
     for spec in ["clamped_swiglu", "swiglu_step"].map(|op| fusewright_graph::ops::by_name(op).expect("an op")) {
         for variant in (spec.variants)() {
-            let attrs = variant.attrs().0;
+            let attrs = &variant.attrs().0;
             let attrs: Vec<(&str, &str)> = attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
             for second in [false, true] {
                 expect_names(&gated(spec.name, &attrs, second), &[(spec.name, 1)]);

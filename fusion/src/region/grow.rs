@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::{Def, Graph, InputKind, NodeId, Op, Prim, Value};
 
+use super::content::{Content, Contents};
 use super::copies::most_copies;
 use super::free::Flow;
 use super::lone::lone;
 use super::order::steps;
-use super::outline::{Behind, Outline};
+use super::outline::{Behind, Border, Outline};
 use super::overwrite;
 use super::source::sources;
+use super::spans::Spans;
 use super::verdicts::Verdicts;
 use super::{
     End, FusedRegion, Kind, Limits, Nesting, Partition, Refusal, RegionSource, Space, Unfused, expand, row_program,
@@ -35,8 +37,11 @@ struct Growth<'a, 'g> {
     members: Vec<BTreeSet<NodeId>>,
     /// Regions whose outputs may run over inner rows of their own.
     segments: BTreeSet<usize>,
-    /// Computing nodes that read each node's results.
-    readers: Vec<BTreeSet<NodeId>>,
+    /// Computing nodes that read each node's results, in order.
+    readers: Vec<Vec<NodeId>>,
+    /// By node, the last search for a path that came to it.
+    seen: Vec<u32>,
+    searches: u32,
     refused: BTreeMap<NodeId, Refusal>,
     /// Why ops that rows could come from are steps of their own.
     apart: BTreeMap<NodeId, Refusal>,
@@ -44,7 +49,9 @@ struct Growth<'a, 'g> {
     edges: BTreeMap<(NodeId, NodeId), Refusal>,
     /// Pairs of regions whose union was no row program, with how many nodes each had: regions only grow.
     parted: BTreeMap<(usize, usize), ([usize; 2], Refusal)>,
+    contents: Contents<'g>,
     verdicts: Verdicts,
+    spans: Spans,
     nesting: Nesting,
 }
 
@@ -55,7 +62,10 @@ impl<'a, 'g> Growth<'a, 'g> {
         let readers = graph
             .nodes()
             .iter()
-            .map(|node| node.results.iter().flat_map(|&r| flow.readers(r).iter().copied()).collect())
+            .map(|node| {
+                let all: BTreeSet<NodeId> = node.results.iter().flat_map(|&r| flow.readers(r)).copied().collect();
+                all.into_iter().collect()
+            })
             .collect();
         let mut growth = Growth {
             flow,
@@ -64,11 +74,15 @@ impl<'a, 'g> Growth<'a, 'g> {
             members: Vec::new(),
             segments: BTreeSet::new(),
             readers,
+            seen: vec![0; count],
+            searches: 0,
             refused: BTreeMap::new(),
             edges: BTreeMap::new(),
             apart: BTreeMap::new(),
             parted: BTreeMap::new(),
+            contents: Contents::default(),
             verdicts: Verdicts::default(),
+            spans: Spans::default(),
             nesting: Nesting::Strict,
         };
         growth.plant(graph.node_ids());
@@ -138,22 +152,26 @@ impl<'a, 'g> Growth<'a, 'g> {
         if members.len() > self.limits.nodes {
             return Err(Refusal::TooLarge);
         }
-        let outline = Outline::of(self.flow, members, None).map_err(|_| Refusal::Reshape)?;
-        self.legal(&outline, segments)
+        self.legal(&Border::of(self.flow, members, None), segments)
     }
 
-    fn legal(&mut self, outline: &Outline, segments: bool) -> Result<(), Refusal> {
-        if outline.inputs.len() + outline.outputs.len() > self.limits.operands {
+    fn legal(&mut self, border: &Border, segments: bool) -> Result<(), Refusal> {
+        if border.inputs.len() + border.outputs.len() > self.limits.operands {
             return Err(Refusal::TooLarge);
         }
-        let copies = self.limits.copies;
-        self.verdicts.of(&outline.body, segments, || {
+        let (flow, copies, content) = (self.flow, self.limits.copies, self.content(border));
+        self.verdicts.of(content, segments, || {
+            let outline = Outline::within(flow, border).map_err(|_| Refusal::Reshape)?;
             let body = expand(&outline.body).map_err(|_| Refusal::Reshape)?;
             if most_copies(&body, copies) > copies {
                 return Err(Refusal::TooLarge);
             }
             row_program(&body, segments, self.nesting).map(|_| ())
         })
+    }
+
+    fn content(&mut self, border: &Border) -> Content {
+        self.contents.of(self.flow.graph, &border.nodes, &border.inputs, &border.outputs)
     }
 
     fn merge_neighbours(&mut self) {
@@ -209,6 +227,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         for member in &self.members[b] {
             self.region[member.0 as usize] = Some(a);
         }
+        self.spans.join([&self.members[a], &self.members[b]], &joined);
         self.members[b].clear();
         self.members[a] = joined;
     }
@@ -265,16 +284,18 @@ impl<'a, 'g> Growth<'a, 'g> {
     }
 
     /// Whether the rows of a set of nodes read different elements of a value, as they do not of what is a weight.
-    fn varies(&self, value: Value, members: &BTreeSet<NodeId>, segments: bool) -> bool {
+    fn varies(&mut self, value: Value, members: &BTreeSet<NodeId>, segments: bool) -> bool {
+        let (flow, nesting, border) = (self.flow, self.nesting, Border::of(self.flow, members, None));
+        let Some(position) = border.inputs.iter().position(|&input| input == value) else { return false };
         let found = || -> Option<bool> {
-            let outline = Outline::of(self.flow, members, None).ok()?;
-            let body = expand(&outline.body).ok()?;
-            let body = row_program(&body, segments, self.nesting).ok()?.unwrap_or(body);
+            let body = expand(&Outline::within(flow, &border).ok()?.body).ok()?;
+            let body = row_program(&body, segments, nesting).ok()?.unwrap_or(body);
             let space = Space::find(&body, segments).ok()?;
-            let input = body.inputs().get(outline.inputs.iter().position(|&input| input == value)?)?;
+            let input = body.inputs().get(position)?;
             Some(space.axes.flat(input.value).iter().any(|axis| space.rows.contains(axis)))
         };
-        found().unwrap_or(false)
+        let content = self.content(&border);
+        self.verdicts.varies(content, segments, position, || found().unwrap_or(false))
     }
 
     /// The regions that read a value through slices alone, in order.
@@ -295,43 +316,30 @@ impl<'a, 'g> Growth<'a, 'g> {
     }
 
     /// Whether no path leaves the nodes and comes back, regions taken as one.
-    fn is_convex(&self, joined: &BTreeSet<NodeId>) -> bool {
-        let horizon = self.horizon(joined);
-        let mut seen = vec![false; self.region.len()];
-        let mut stack: Vec<NodeId> = Vec::new();
-        for &id in joined {
-            seen[id.0 as usize] = true;
-            stack.extend(self.readers[id.0 as usize].iter().filter(|reader| !joined.contains(reader)));
-        }
+    fn is_convex(&mut self, joined: &BTreeSet<NodeId>) -> bool {
+        let Some(&last) = joined.last() else { return true };
+        let horizon = self.spans.horizon(last);
+        self.searches += 1;
+        let (search, seen) = (self.searches, &mut self.seen);
+        let near = |id: NodeId| self.readers[id.0 as usize].iter().copied().take_while(|reader| *reader <= horizon);
+        joined.iter().for_each(|id| seen[id.0 as usize] = search);
+        let outside = |reader: &NodeId| seen[reader.0 as usize] != search;
+        let mut stack: Vec<NodeId> = joined.iter().flat_map(|&id| near(id)).filter(outside).collect();
         while let Some(id) = stack.pop() {
-            if id > horizon || std::mem::replace(&mut seen[id.0 as usize], true) {
+            if std::mem::replace(&mut seen[id.0 as usize], search) == search {
                 continue;
             }
             if let Some(region) = self.region[id.0 as usize] {
-                stack.extend(self.members[region].iter().filter(|m| !seen[m.0 as usize]));
+                stack.extend(self.members[region].iter().filter(|m| **m <= horizon && seen[m.0 as usize] != search));
             }
-            for reader in &self.readers[id.0 as usize] {
-                if joined.contains(reader) {
+            for reader in near(id) {
+                if joined.contains(&reader) {
                     return false;
                 }
-                stack.push(*reader);
+                stack.push(reader);
             }
         }
         true
-    }
-
-    /// The last node from which a path can come back to these. Readers come later than what they read, so a path goes
-    /// back only inside a region that spans the border.
-    fn horizon(&self, joined: &BTreeSet<NodeId>) -> NodeId {
-        let mut horizon = joined.last().copied().unwrap_or(NodeId(0));
-        loop {
-            let spanning = self.members.iter().filter(|m| m.first().is_some_and(|first| *first <= horizon));
-            let last = spanning.filter_map(|m| m.last().copied()).max().unwrap_or(horizon);
-            if last <= horizon {
-                return horizon;
-            }
-            horizon = last;
-        }
     }
 
     fn finish(mut self) -> Partition {
@@ -374,16 +382,18 @@ impl<'a, 'g> Growth<'a, 'g> {
     ) -> Result<FusedRegion, Refusal> {
         let malformed = |_| Refusal::Reshape;
         let mut behind = Some(Behind { fused, most: usize::MAX });
-        let mut outline = Outline::of(self.flow, set, behind).map_err(malformed)?;
-        while outline.behind > 0 && self.legal(&outline, segments).is_err() {
-            let most = outline.behind - 1;
+        let mut border = Border::of(self.flow, set, behind);
+        while border.behind > 0 && self.legal(&border, segments).is_err() {
+            let most = border.behind - 1;
             behind = (most > 0).then_some(Behind { fused, most });
-            outline = Outline::of(self.flow, set, behind).map_err(malformed)?;
+            border = Border::of(self.flow, set, behind);
         }
+        let mut outline = Outline::within(self.flow, &border).map_err(malformed)?;
         let source = self.source(set, &outline, segments);
         let mut members = set.clone();
         if let Some(RegionSource { node, refusal: None, .. }) = source {
-            outline = Outline::with_source(self.flow, set, node, behind).map_err(malformed)?;
+            let border = Border::with_source(self.flow, set, node, behind);
+            outline = Outline::within(self.flow, &border).map_err(malformed)?;
             members.insert(node);
         }
         let Outline { body, nodes, inputs, outputs, .. } = outline;

@@ -6,6 +6,7 @@
 //! region that reads them has its own. Attention and collectives may be where the rows of a region come from. What is in no
 //! region has a [`Refusal`].
 
+mod content;
 mod copies;
 mod form;
 mod free;
@@ -20,6 +21,7 @@ mod packed;
 mod refusal;
 mod source;
 mod space;
+mod spans;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ mod verdicts;
 
 use fusewright_graph::{Graph, NodeId, TypeError, Value};
 
+pub(crate) use content::{Content, Contents};
 pub use form::{Piece, RowForm};
 pub use grow::{is_constant, is_layout, partition};
 pub use lanes::{Lanes, Spread, spread};

@@ -6,14 +6,21 @@ use fusewright_graph::{Builder, Def, Graph, InputKind, NodeId, Op, Prim, TypeErr
 
 use super::free::Flow;
 
+/// What of the graph is in an outline, and what crosses its border.
+pub(super) struct Border {
+    pub nodes: Vec<NodeId>,
+    pub inputs: Vec<Value>,
+    pub outputs: Vec<Value>,
+    /// The most layout ops behind one result.
+    pub behind: usize,
+}
+
 /// An outlined set of nodes.
 pub(super) struct Outline {
     pub body: Graph,
     pub nodes: Vec<NodeId>,
     pub inputs: Vec<Value>,
     pub outputs: Vec<Value>,
-    /// The most layout ops behind one result.
-    pub behind: usize,
 }
 
 /// Which layout ops behind the results of a region are part of it.
@@ -25,22 +32,22 @@ pub(super) struct Behind<'a> {
     pub most: usize,
 }
 
-impl Outline {
-    /// Outlines computing nodes with the free ones they read. Layout ops through which alone a value is read by single
-    /// nodes are part of it, as many as are wanted, so that the value is stored as it is read.
-    pub fn of(flow: &Flow<'_>, members: &BTreeSet<NodeId>, behind: Option<Behind<'_>>) -> Result<Outline, TypeError> {
-        Outline::over(flow, members, &BTreeSet::new(), behind)
+impl Border {
+    /// The border of computing nodes with the free ones they read. Layout ops through which alone a value is read by
+    /// single nodes are inside, as many as are wanted, so that the value is stored as it is read.
+    pub fn of(flow: &Flow<'_>, members: &BTreeSet<NodeId>, behind: Option<Behind<'_>>) -> Border {
+        Border::over(flow, members, &BTreeSet::new(), behind)
     }
 
-    /// As [`Outline::of`], with the source of their rows, whose operands are inputs whatever computes them.
+    /// As [`Border::of`], with the source of their rows, whose operands are inputs whatever computes them.
     pub fn with_source(
         flow: &Flow<'_>,
         members: &BTreeSet<NodeId>,
         source: NodeId,
         behind: Option<Behind<'_>>,
-    ) -> Result<Outline, TypeError> {
+    ) -> Border {
         let all: BTreeSet<NodeId> = members.iter().copied().chain([source]).collect();
-        Outline::over(flow, &all, &flow.graph.node(source).operands.iter().copied().collect(), behind)
+        Border::over(flow, &all, &flow.graph.node(source).operands.iter().copied().collect(), behind)
     }
 
     fn over(
@@ -48,7 +55,7 @@ impl Outline {
         members: &BTreeSet<NodeId>,
         given: &BTreeSet<Value>,
         behind: Option<Behind<'_>>,
-    ) -> Result<Outline, TypeError> {
+    ) -> Border {
         let given = given.iter().copied().chain(flow.restored_outside(members)).collect();
         let mut nodes = with_free_operands(flow, members, &given);
         let mut outputs = Vec::new();
@@ -73,21 +80,62 @@ impl Outline {
                 outputs.push(value);
             }
         }
-        Ok(Outline { behind: longest, ..build(flow, nodes.into_iter().collect(), outputs)? })
+        Border { behind: longest, ..Border::around(flow, &nodes, outputs) }
     }
 
+    /// The border of nodes with given outputs. Readers come behind what they read.
+    fn around(flow: &Flow<'_>, nodes: &BTreeSet<NodeId>, outputs: Vec<Value>) -> Border {
+        let mut seen: BTreeSet<Value> = BTreeSet::new();
+        let mut inputs = Vec::new();
+        for &operand in nodes.iter().flat_map(|&id| &flow.graph.node(id).operands) {
+            if flow.def(operand).is_none_or(|def| !nodes.contains(&def)) && seen.insert(operand) {
+                inputs.push(operand);
+            }
+        }
+        Border { nodes: nodes.iter().copied().collect(), inputs, outputs, behind: 0 }
+    }
+}
+
+impl Outline {
     /// Outlines nodes with the free ones they read, down to the values that are given.
     pub fn onto(flow: &Flow<'_>, members: &BTreeSet<NodeId>, given: &BTreeSet<Value>) -> Result<Outline, TypeError> {
         let nodes = with_free_operands(flow, members, given);
         let results = members.iter().flat_map(|&id| flow.graph.node(id).results.iter().copied());
         let outputs = results.filter(|&r| flow.leaves(r, members)).collect();
-        build(flow, nodes.into_iter().collect(), outputs)
+        Outline::within(flow, &Border::around(flow, &nodes, outputs))
     }
 
     /// Outlines one node without any other: its operands are the inputs, whatever computes them.
     pub fn bare(flow: &Flow<'_>, id: NodeId) -> Result<Outline, TypeError> {
         let outputs = flow.graph.node(id).results.iter().copied().filter(|&r| flow.leaves(r, &BTreeSet::from([id])));
-        build(flow, vec![id], outputs.collect())
+        Outline::within(flow, &Border::around(flow, &BTreeSet::from([id]), outputs.collect()))
+    }
+
+    /// What a border encloses.
+    pub fn within(flow: &Flow<'_>, border: &Border) -> Result<Outline, TypeError> {
+        let Border { nodes, inputs, outputs, .. } = border;
+        let graph = flow.graph;
+        let b = Builder::new("region");
+        declare_symbols(graph, &b, nodes);
+        let mut map: BTreeMap<Value, Value> = BTreeMap::new();
+        let mut read = 0;
+        for &id in nodes {
+            let node = graph.node(id);
+            let mut operands = Vec::with_capacity(node.operands.len());
+            for &operand in &node.operands {
+                operands.push(*map.entry(operand).or_insert_with(|| {
+                    read += 1;
+                    b.add_input(&format!("x{}", read - 1), graph.ty(operand).clone(), kind(graph, operand))
+                }));
+            }
+            b.set_origin(node.origin.clone());
+            let results = b.op(node.op.clone(), &operands)?;
+            map.extend(node.results.iter().copied().zip(results));
+        }
+        for output in outputs {
+            b.output(map[output]);
+        }
+        Ok(Outline { body: b.finish(), nodes: nodes.clone(), inputs: inputs.clone(), outputs: outputs.clone() })
     }
 }
 
@@ -129,32 +177,6 @@ fn layout_after(flow: &Flow<'_>, value: Value, members: &BTreeSet<NodeId>, fused
         _ => false,
     };
     (stored_well && !inside).then_some(user)
-}
-
-fn build(flow: &Flow<'_>, nodes: Vec<NodeId>, outputs: Vec<Value>) -> Result<Outline, TypeError> {
-    let graph = flow.graph;
-    let b = Builder::new("region");
-    declare_symbols(graph, &b, &nodes);
-    let mut map: BTreeMap<Value, Value> = BTreeMap::new();
-    let mut inputs = Vec::new();
-    for &id in &nodes {
-        let node = graph.node(id);
-        let mut operands = Vec::with_capacity(node.operands.len());
-        for &operand in &node.operands {
-            let mapped = *map.entry(operand).or_insert_with(|| {
-                inputs.push(operand);
-                b.add_input(&format!("x{}", inputs.len() - 1), graph.ty(operand).clone(), kind(graph, operand))
-            });
-            operands.push(mapped);
-        }
-        b.set_origin(node.origin.clone());
-        let results = b.op(node.op.clone(), &operands)?;
-        map.extend(node.results.iter().copied().zip(results));
-    }
-    for output in &outputs {
-        b.output(map[output]);
-    }
-    Ok(Outline { body: b.finish(), nodes, inputs, outputs, behind: 0 })
 }
 
 /// Whether an input of a region is fixed with the model, which a buffer that the graph updates is not; its bytes stay

@@ -1,96 +1,73 @@
 //! Verdicts by content: of equal layers one is judged.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
-
-use fusewright_graph::{Graph, Op, TensorType, Value};
 
 use super::Refusal;
+use super::content::Content;
 
 /// Which bodies are row programs. It is only looked up, so its order cannot show.
 #[derive(Default)]
-pub(super) struct Verdicts(HashMap<Content, Result<(), Refusal>>);
+pub(super) struct Verdicts {
+    legal: HashMap<(Content, bool), Result<(), Refusal>>,
+    varies: HashMap<(Content, bool, usize), bool>,
+}
 
 impl Verdicts {
     /// The verdict on a body of the graph that all bodies here are of.
     pub fn of(
         &mut self,
-        body: &Graph,
+        body: Content,
         segments: bool,
         judge: impl FnOnce() -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
-        *self.0.entry(Content::of(body, segments)).or_insert_with(judge)
+        *self.legal.entry((body, segments)).or_insert_with(judge)
     }
-}
 
-impl Verdicts {
+    /// Whether the rows of a body read different elements of one of its inputs.
+    pub fn varies(&mut self, body: Content, segments: bool, input: usize, judge: impl FnOnce() -> bool) -> bool {
+        *self.varies.entry((body, segments, input)).or_insert_with(judge)
+    }
+
     /// Forgets what was refused for a reason.
     pub fn forget(&mut self, reason: impl Fn(Refusal) -> bool) {
-        self.0.retain(|_, verdict| !verdict.is_err_and(&reason));
-    }
-}
-
-/// What a verdict depends on. The ranges of symbols are those of one graph.
-#[derive(PartialEq, Eq, Hash)]
-struct Content {
-    inputs: Vec<TensorType>,
-    nodes: Vec<(Function, Vec<Value>)>,
-    outputs: Vec<Value>,
-    segments: bool,
-}
-
-impl Content {
-    fn of(body: &Graph, segments: bool) -> Content {
-        Content {
-            inputs: body.inputs().iter().map(|input| body.ty(input.value).clone()).collect(),
-            nodes: body.nodes().iter().map(|node| (Function(node.op.clone()), node.operands.clone())).collect(),
-            outputs: body.outputs().iter().map(|output| output.value).collect(),
-            segments,
-        }
-    }
-}
-
-#[derive(PartialEq, Eq)]
-struct Function(Op);
-
-impl Hash for Function {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match &self.0 {
-            Op::Prim(prim) => prim.hash(state),
-            // Attributes are left to equality.
-            Op::Composite(composite) => composite.name().hash(state),
-        }
+        self.legal.retain(|_, verdict| !verdict.is_err_and(&reason));
+        self.varies.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fusewright_graph::{Graph, NodeId, Value};
+
+    use super::super::content::Contents;
     use super::*;
 
     #[test]
     fn equal_bodies_are_judged_once_and_others_anew() {
-        let body = |eps: &str, name: &str, lanes: u32| -> Graph {
+        let graph = |eps: &str| -> Graph {
             let text = format!(
-                "graph @g(s: 0..; %{name}: f32[s, {lanes}], %w: f32[{lanes}]) {{
-                   %y = rms_norm %{name}, %w {{eps = {eps}, round = once}}
+                "graph @g(s: 0..; %x: f32[s, 8], %w: f32[8]) {{
+                   %y = rms_norm %x, %w {{eps = {eps}, round = once}}
                    return %y
                  }}"
             );
             text.parse().expect("parses")
         };
-        let mut verdicts = Verdicts::default();
-        let mut judged = 0;
-        let mut judge = |body: &Graph, segments, verdict| {
-            verdicts.of(body, segments, || {
+        let (one, other) = (graph("1e-6"), graph("1e-5"));
+        let (mut contents, mut verdicts, mut judged) = (Contents::default(), Verdicts::default(), 0);
+        let mut judge = |graph, segments, verdict| {
+            verdicts.of(contents.of(graph, &[NodeId(0)], &[Value(0), Value(1)], &[Value(2)]), segments, || {
                 judged += 1;
                 verdict
             })
         };
-        assert_eq!(judge(&body("1e-6", "x", 8), false, Err(Refusal::Reshape)), Err(Refusal::Reshape));
-        assert_eq!(judge(&body("1e-6", "z", 8), false, Ok(())), Err(Refusal::Reshape), "names do not matter");
-        assert_eq!(judge(&body("1e-5", "x", 8), false, Ok(())), Ok(()));
-        assert_eq!(judge(&body("1e-6", "x", 16), false, Ok(())), Ok(()));
-        assert_eq!(judge(&body("1e-6", "x", 8), true, Ok(())), Ok(()));
-        assert_eq!(judged, 4);
+        assert_eq!(judge(&one, false, Err(Refusal::Reshape)), Err(Refusal::Reshape));
+        assert_eq!(judge(&one, false, Ok(())), Err(Refusal::Reshape));
+        assert_eq!(judge(&other, false, Ok(())), Ok(()));
+        assert_eq!(judge(&one, true, Ok(())), Ok(()));
+        assert_eq!(judged, 3);
+        verdicts.forget(|refusal| refusal == Refusal::Reshape);
+        let content = contents.of(&one, &[NodeId(0)], &[Value(0), Value(1)], &[Value(2)]);
+        assert_eq!(verdicts.of(content, false, || Ok(())), Ok(()), "it is judged again");
     }
 }

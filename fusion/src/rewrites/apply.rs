@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_graph::text::RuleOp;
+use fusewright_graph::text::{RuleNode, RuleOp};
 use fusewright_graph::{Builder, Graph, Op, Prim, TensorType, TypeError, Value, infer};
 
-use super::matcher::{Instance, Search};
+use super::matcher::{Instance, Search, uniform};
 use super::plan::Plan;
 use super::{Counts, Rewrite};
 use crate::passes::{bounds, layout};
@@ -143,8 +143,30 @@ pub(super) fn types_of(op: &Op, operands: &[TensorType]) -> Option<Vec<TensorTyp
 /// What a rewrite's left side stands for in a node, if the node is of that form.
 fn instance<'r>(b: &Builder, rewrite: &'r Rewrite, op: &Op, operands: &[Value]) -> Option<Instance<'r>> {
     let root = rewrite.lhs.nodes.last()?;
+    if !may_match(b, rewrite, root, op, operands) {
+        return None;
+    }
     let mut search = Search::new(b, rewrite, None);
     search.node(root, (op, operands, None), Vec::new(), Instance::default(), &mut |_| true)
+}
+
+/// Whether the ops that make the operands of a node are those of a pattern, by their names alone: what most rewrites
+/// fail by, before any attribute is compared.
+fn may_match(b: &Builder, rewrite: &Rewrite, pattern: &RuleNode, op: &Op, operands: &[Value]) -> bool {
+    let fits = |(name, &value): (&String, &Value)| {
+        let made = rewrite.lhs.nodes.iter().find(|node| node.results.contains(name));
+        match made.map(|node| &node.op) {
+            None => true,
+            Some(RuleOp::Constant(_)) => uniform(b, value).is_some(),
+            Some(RuleOp::Exact(op)) => b.look(value, |found, _| found.name() == op.name()) == Some(true),
+            Some(RuleOp::Pattern { name, .. }) => b.look(value, |found, _| found.name() == name) == Some(true),
+        }
+    };
+    let names = &pattern.operands;
+    let commutes = matches!(op, Op::Prim(Prim::Map(f)) if f.spec().commutative);
+    let swapped = || names.iter().rev().zip(operands).all(fits);
+    names.len() == operands.len()
+        && (names.iter().zip(operands).all(fits) || commutes && (names.len() != 2 || swapped()))
 }
 
 /// The graph with some rewrites applied wherever they do, to a fixed point, and how often each did.

@@ -47,7 +47,7 @@ pub(super) fn floor_div(a: &Dim, divisor: i64) -> Dim {
     let (constant, divisor) = (constant.div_euclid(shared), divisor / shared);
     let (raw, rest) = (rest.clone(), Dim::from_terms(rest));
     // Remainders that are quotients now have coefficients of their own.
-    if *rest.0 != *raw {
+    if *rest.0 != raw[..] {
         return &whole + &floor_div(&(&rest + &Dim::constant(constant)), divisor);
     }
     if divisor == 1 {

@@ -35,6 +35,8 @@ composites! {
     swiglu_step: SPEC => StepRounding, SwigluStep;
 }
 
+mod known;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -46,6 +48,8 @@ use crate::graph::{Graph, Value};
 use crate::infer::TypeError;
 use crate::text::print_float;
 use crate::ty::TensorType;
+
+pub(crate) use known::Known;
 
 /// What the rest of the program needs to know of a composite.
 #[derive(Debug)]
@@ -107,27 +111,33 @@ pub trait CompositeOp: fmt::Debug + Send + Sync {
 
 /// A composite with its attributes; equal when name and attributes are.
 #[derive(Clone)]
-pub struct Composite(Arc<dyn CompositeOp>);
+pub struct Composite(Arc<Printed<dyn CompositeOp>>);
+
+/// An op beside its printed attributes, by which composites are compared.
+struct Printed<T: ?Sized> {
+    attrs: Attrs,
+    op: T,
+}
 
 impl Composite {
     /// Wraps an op.
     pub fn new(op: impl CompositeOp + 'static) -> Self {
-        Composite(Arc::new(op))
+        Composite(Arc::new(Printed { attrs: op.attrs(), op }))
     }
 
     /// Name in text forms.
     pub fn name(&self) -> &'static str {
-        self.0.spec().name
+        self.spec().name
     }
 
     /// The op's row in [`LIST`].
     pub fn spec(&self) -> &'static OpSpec {
-        self.0.spec()
+        self.0.op.spec()
     }
 
     /// Attributes as printed.
-    pub fn attrs(&self) -> Attrs {
-        self.0.attrs()
+    pub fn attrs(&self) -> &Attrs {
+        &self.0.attrs
     }
 
     /// Adds the expansion to a graph under construction.
@@ -139,7 +149,7 @@ impl Composite {
             let message = format!("takes {}, got {}", self.spec().arity_text(), operands.len());
             return Err(TypeError { op: self.name().to_owned(), message });
         }
-        self.0.expand(b, operands).map_err(|error| match operands.first().map(|&x| b.ty(x)) {
+        self.0.op.expand(b, operands).map_err(|error| match operands.first().map(|&x| b.ty(x)) {
             Some(ty) if ty.rank() == 0 => {
                 TypeError { op: self.name().to_owned(), message: format!("runs over lanes, and {ty} has none") }
             }
@@ -176,7 +186,7 @@ impl Composite {
 
 impl PartialEq for Composite {
     fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name() && self.attrs() == other.attrs()
+        Arc::ptr_eq(&self.0, &other.0) || (self.name() == other.name() && self.attrs() == other.attrs())
     }
 }
 

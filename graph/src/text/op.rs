@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use fusewright_abi::DType;
 
 use crate::graph::Op;
-use crate::ops::{self, Attrs, Composite, OpSpec};
+use crate::ops::{self, Attrs, OpSpec};
 use crate::prim::{AllReduce, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
@@ -39,7 +39,7 @@ impl OpTextError {
 /// The attributes of an op in text order; [`op_from_text`] reads them back.
 pub fn op_attrs(op: &Op) -> Vec<(String, String)> {
     match op {
-        Op::Composite(composite) => composite.attrs().0,
+        Op::Composite(composite) => composite.attrs().0.clone(),
         Op::Prim(prim) => prim_attrs(prim).into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
     }
 }
@@ -133,9 +133,9 @@ fn composite(spec: &OpSpec, attrs: &[(String, String)]) -> Result<Op, OpTextErro
     let Some((key, _)) = attrs.iter().find(|(key, _)| printed.text(key).is_err() && !reads(spec, attrs, key)) else {
         return Ok(Op::Composite(composite));
     };
-    let variants: Vec<Attrs> = (spec.variants)().iter().map(Composite::attrs).collect();
+    let variants = (spec.variants)();
     let mut known: Vec<&str> = Vec::new();
-    for (key, _) in variants.iter().flat_map(|attrs| &attrs.0) {
+    for (key, _) in variants.iter().flat_map(|variant| &variant.attrs().0) {
         if !known.contains(&key.as_str()) {
             known.push(key);
         }

@@ -136,7 +136,7 @@ fn bodies_of_all_composites_read_back() {
                 let body = composite.body(&types).unwrap_or_else(|e| panic!("{e}"));
                 round_trip(&body);
                 let attrs = composite.attrs();
-                assert_eq!((spec.parse)(&attrs).as_ref(), Ok(&composite), "{attrs:?}");
+                assert_eq!((spec.parse)(attrs).as_ref(), Ok(&composite), "{attrs:?}");
                 assert_eq!(super::op_from_text(spec.name, &attrs.0), Ok(Op::Composite(composite)));
                 count += 1;
             }

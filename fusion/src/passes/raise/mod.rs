@@ -74,14 +74,14 @@ struct Found {
 /// Every match, by the node at which the composite goes in. A value is the result of one match at most.
 fn find(graph: &Graph) -> BTreeMap<NodeId, Found> {
     let mut found: BTreeMap<NodeId, Found> = BTreeMap::new();
-    let mut taken: Vec<Value> = Vec::new();
+    let mut taken: BTreeSet<Value> = BTreeSet::new();
     for id in graph.node_ids() {
         let matched = ending_in(graph.node(id).op.name()).iter().find_map(|pattern| recognise(graph, pattern, id));
         let Some((place, matched)) = matched else { continue };
         if found.contains_key(&place) || matched.results.iter().any(|r| taken.contains(r)) {
             continue;
         }
-        taken.extend(&matched.results);
+        taken.extend(matched.results.iter().copied());
         found.insert(place, matched);
     }
     found
@@ -121,12 +121,11 @@ fn replace(graph: &Graph, mut found: BTreeMap<NodeId, Found>) -> Result<Graph, T
     let mut raised: BTreeMap<Value, Value> = BTreeMap::new();
     // Reshapes that follow a composite: one after them is merged.
     let mut reshaped: BTreeSet<Value> = BTreeSet::new();
-    let inputs: Vec<Value> = graph.inputs().iter().map(|input| input.value).collect();
     graph.rebuild(|b, id, node, operands| {
         map.extend(node.operands.iter().copied().zip(operands.iter().copied()));
         if let Some(found) = found.remove(&id) {
             // Inputs keep their order, so the first values of both graphs are the same.
-            let of = |v: Value| map.get(&v).copied().or_else(|| inputs.contains(&v).then_some(v));
+            let of = |v: Value| map.get(&v).copied().or_else(|| matches!(graph.def(v), Def::Input(_)).then_some(v));
             if let Some(sources) = found.operands.iter().map(|o| of(o.source())).collect::<Option<Vec<Value>>>() {
                 let operands = found.operands.iter().zip(sources).map(|(operand, source)| operand.emit(b, source));
                 let operands = operands.collect::<Result<Vec<Value>, TypeError>>()?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use fusewright_graph::ops::{AttrValue, Composite, LIST};
+use fusewright_graph::ops::{AttrText, AttrValue, Composite, LIST};
 use fusewright_graph::prim::Literal;
 use fusewright_graph::{Builder, DType, Def, Graph, NodeId, Op, Prim, TensorType, Value};
 
@@ -30,6 +30,9 @@ pub struct Bound {
 /// Dtypes that activations, weights and tables come in.
 const DTYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
+/// How far back ops are compared before a match is tried.
+const LOOK: usize = 3;
+
 /// The patterns that end in an op of that name, largest first.
 pub fn ending_in(name: &str) -> &'static [Pattern] {
     static PATTERNS: OnceLock<BTreeMap<String, Vec<Pattern>>> = OnceLock::new();
@@ -55,7 +58,8 @@ fn patterns() -> Vec<Pattern> {
                     let operands = types.iter().zip(dtypes).map(|(t, dtype)| TensorType { dtype, ..t.clone() });
                     let Some(pattern) = Pattern::of(&composite, operands.collect()) else { continue };
                     // Dtypes that expand to the same functions and casts are one pattern.
-                    if bodies.iter().all(|other| other.shape() != pattern.shape()) {
+                    let shape = pattern.shape();
+                    if bodies.iter().all(|other| other.shape() != shape) {
                         bodies.push(pattern);
                     }
                 }
@@ -101,11 +105,11 @@ impl Pattern {
     /// as in a product of two inputs, are bound as they come, or, if `swapped`, the other way round.
     pub fn find(&self, graph: &Graph, root: NodeId, swapped: bool) -> Option<Bound> {
         let output = self.output()?;
+        let value = *graph.node(root).results.first()?;
         // Most patterns end here, before anything is allocated.
-        if !alike(&self.body.def_node(output)?.op, &graph.node(root).op) {
+        if !self.may_be(graph, output, value, LOOK) {
             return None;
         }
-        let value = *graph.node(root).results.first()?;
         let mut state = State { operands: vec![None; self.body.inputs().len()], swapped, ..State::default() };
         if !self.value(graph, output, value, &mut state) {
             return None;
@@ -123,8 +127,25 @@ impl Pattern {
         let attrs = bound
             .attrs
             .iter()
-            .fold(self.composite.attrs(), |attrs, (name, value)| attrs.with(name, AttrValue::Float(*value)));
+            .fold(self.composite.attrs().clone(), |attrs, (name, value)| attrs.with(name, AttrValue::Float(*value)));
         (self.composite.spec().parse)(&attrs).ok()
+    }
+
+    /// Whether the ops behind two values are alike, as far as that many steps back.
+    fn may_be(&self, graph: &Graph, p: Value, v: Value, steps: usize) -> bool {
+        let (pn, vn) = match (self.body.def(p), graph.def(v)) {
+            (Def::Input(_), _) => return true,
+            (Def::Node(pn, pr), Def::Node(vn, vr)) if pr == vr => (self.body.node(pn), graph.node(vn)),
+            _ => return false,
+        };
+        if !alike(&pn.op, &vn.op) || pn.operands.len() != vn.operands.len() {
+            return false;
+        }
+        let Some(steps) = steps.checked_sub(1) else { return true };
+        let fits = |(&p, &v): (&Value, &Value)| self.may_be(graph, p, v, steps);
+        let commutes = matches!(&vn.op, Op::Prim(Prim::Map(f)) if f.spec().commutative);
+        let swapped = || vn.operands.len() != 2 || pn.operands.iter().rev().zip(&vn.operands).all(fits);
+        pn.operands.iter().zip(&vn.operands).all(fits) || (commutes && swapped())
     }
 
     fn value(&self, graph: &Graph, p: Value, v: Value, state: &mut State) -> bool {
@@ -226,16 +247,15 @@ impl State {
     }
 }
 
+/// The attributes of a composite that are no numbers.
+fn words(op: &Composite) -> impl Iterator<Item = &(String, AttrText)> {
+    op.attrs().0.iter().filter(|(_, text)| text.parse::<f64>().is_err())
+}
+
 /// Whether two ops are the same but for constants, extents and axes, which depend on the operands.
 fn alike(p: &Op, v: &Op) -> bool {
     match (p, v) {
-        (Op::Composite(p), Op::Composite(v)) => {
-            let words = |op: &Composite| {
-                let attrs = op.attrs().0.into_iter();
-                attrs.filter(|(_, text)| text.parse::<f64>().is_err()).collect::<Vec<_>>()
-            };
-            p.name() == v.name() && words(p) == words(v)
-        }
+        (Op::Composite(p), Op::Composite(v)) => p.name() == v.name() && words(p).eq(words(v)),
         (Op::Prim(p), Op::Prim(v)) => match (p, v) {
             (Prim::Literal(p), Prim::Literal(v)) => p.dtype() == v.dtype(),
             (Prim::Reduce { op: p, nan: pn, .. }, Prim::Reduce { op: v, nan: vn, .. }) => (p, pn) == (v, vn),

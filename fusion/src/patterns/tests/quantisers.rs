@@ -43,7 +43,7 @@ fn every_quantiser_among_the_composites_has_its_name() {
     let mut seen = vec![0; wanted.len()];
     for spec in fusewright_graph::ops::LIST.iter().filter(|spec| spec.name.starts_with("quantize")) {
         for variant in (spec.variants)() {
-            let attrs = variant.attrs().0;
+            let attrs = &variant.attrs().0;
             let with = |text: &str| attrs.iter().any(|(k, v)| format!("{k} = {v}") == text) || text.is_empty();
             let row = wanted.iter().position(|(op, attr, _)| *op == spec.name && with(attr));
             let row = row.unwrap_or_else(|| panic!("no name is expected of {variant:?}"));
