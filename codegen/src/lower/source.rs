@@ -18,9 +18,10 @@ pub(super) fn declare(op: &Prim, body: &Graph, params: &mut [Param]) -> Result<O
     let last = body.inputs().len().checked_sub(1).and_then(|last| params.get_mut(last));
     let Some(param) = last else { return Err(LowerError::new("a source without a result")) };
     let (source, combine) = match op {
-        Prim::Sdpa(_) => {
+        Prim::Sdpa(_) | Prim::Opaque { .. } => {
+            let name = if let Prim::Opaque { target, .. } = op { target } else { op.name() };
             let width = param.shape.last().cloned().unwrap_or(Dim::constant(1));
-            (Source::Producer { op: op.name().to_owned(), column: Dim::constant(0), width }, None)
+            (Source::Producer { op: name.to_owned(), column: Dim::constant(0), width }, None)
         }
         Prim::AllReduce(all) => match all.ranks {
             Some(ranks) if ranks <= MAX_RANKS => {

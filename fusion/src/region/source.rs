@@ -23,6 +23,17 @@ pub enum SourceKind {
     Peer,
 }
 
+/// Attention in frameworks' own ops, which may stay opaque: their results are computed head by head.
+const ATTENTION: [&str; 7] = [
+    "sglang.unified_attention_with_output",
+    "vllm.unified_ascend_attention_with_output",
+    "vllm.unified_attention",
+    "vllm.unified_attention_with_output",
+    "vllm.unified_mla_attention",
+    "vllm.unified_mla_attention_with_output",
+    "npu.npu_fused_infer_attention_score",
+];
+
 impl SourceKind {
     /// Every kind, in declaration order.
     pub const ALL: [SourceKind; 2] = [SourceKind::Producer, SourceKind::Peer];
@@ -31,6 +42,9 @@ impl SourceKind {
     pub fn of(op: &Op) -> Option<SourceKind> {
         match op {
             Op::Prim(Prim::Sdpa(_)) => Some(SourceKind::Producer),
+            Op::Prim(Prim::Opaque { target, results, .. }) => {
+                (results.len() == 1 && ATTENTION.contains(&target.as_str())).then_some(SourceKind::Producer)
+            }
             Op::Prim(Prim::AllReduce(_)) => Some(SourceKind::Peer),
             _ => None,
         }
@@ -107,19 +121,23 @@ fn illegal(
     }
     match &node.op {
         Op::Prim(Prim::AllReduce(all)) => all.ranks.is_none().then_some(Refusal::UnknownRanks),
-        Op::Prim(Prim::Sdpa(_)) => spans_heads(outline, segments, result).then_some(Refusal::SourceTiles),
-        _ => None,
+        // The last axis of attention is what one head gives for one query; without an axis of heads they are not known.
+        Op::Prim(Prim::Sdpa(_)) => spans(outline, segments, result, 1).then_some(Refusal::SourceTiles),
+        _ => {
+            let head = usize::from(flow.graph.ty(result).rank() > 2);
+            spans(outline, segments, result, head).then_some(Refusal::SourceTiles)
+        }
     }
 }
 
-/// Whether a reduction combines elements of several heads or queries: attention computes these one by one, and the last
-/// axis of its result is what one head gives for one query.
-fn spans_heads(outline: &Outline, segments: bool, result: Value) -> bool {
+/// Whether a reduction combines elements of a result that are not computed together: those that differ elsewhere than in
+/// so many last axes.
+fn spans(outline: &Outline, segments: bool, result: Value, together: usize) -> bool {
     let Some(input) = outline.inputs.iter().position(|&value| value == result) else { return true };
     let Ok(body) = expand(&outline.body) else { return true };
     let Ok(Space { axes, form: None, .. }) = Space::find(&body, segments) else { return true };
     let mut dims = axes.dims(body.inputs()[input].value);
-    dims.pop();
+    dims.truncate(dims.len().saturating_sub(together));
     let others: Vec<AxisId> = dims.concat();
     axes.reduced().any(|(_, over)| over.iter().any(|axis| others.contains(axis)))
 }

@@ -28,6 +28,12 @@ const ATTENTION: &str =
   return %y
 }";
 
+const OPAQUE: &str = "graph @g(s: 1..; %q: bf16[s, 4, 64], %c: bf16[s, 512], %p: bf16[s, 1, 64], %sc: f32[]) {
+  %a = opaque %q, %c, %p {target = \"vllm.unified_mla_attention\", attrs = {}, results = [bf16[s, 256]]}
+  %y = quantize_static %a, %sc {codes = f8e4m3, apply = reciprocal, bound = 448}
+  return %y
+}";
+
 fn divided(text: &str, limits: &Limits) -> (Graph, Partition) {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut partition = partition(&graph, limits);
@@ -40,6 +46,7 @@ fn a_source_joins_where_limits_have_it_and_else_is_a_step() {
     for (text, name, kind, op) in [
         (NORM, "add_rms_norm.fp8_token", SourceKind::Peer, "all_reduce"),
         (ATTENTION, "quant.fp8_static", SourceKind::Producer, "sdpa"),
+        (OPAQUE, "quant.fp8_static", SourceKind::Producer, "opaque"),
     ] {
         let (graph, apart) = divided(text, &Limits::default());
         let region = apart.regions.last().expect("a region");
