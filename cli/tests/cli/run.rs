@@ -242,6 +242,21 @@ fn lone_kernels_count_as_fused() {
 }
 
 #[test]
+fn what_no_kernel_computes_is_listed_with_its_reason() {
+    let folder = folder();
+    let text =
+        "graph @wide(n: 1..; %x: f64[n, 8], %z: f32[n, 8]) {\n  %y = exp %x\n  %a = exp %z\n  return %y, %a\n}\n";
+    let model = write(&folder, "wide.fw", text);
+    let report = json(&["run", &model, "--json"]);
+    let [listed] = list(&report["fallbacks"]).as_slice() else { panic!("{report}") };
+    let [op, reason] = ["op", "reason"].map(|key| listed[key].as_str().expect("words"));
+    assert!(op.starts_with("exp [") && reason.contains("f64"), "{listed}");
+    assert_eq!((report["kernels"].as_u64(), report["fused_ops"].as_u64()), (Some(1), Some(1)), "{report}");
+    let said = call(&["run", &model]).stdout;
+    assert!(said.contains(&format!("by reference: {op}: {reason}")), "{said}");
+}
+
+#[test]
 fn relaxed_results_lie_in_the_intervals_of_the_relaxed_graph() {
     let [model, check] = ["core.pt2", "safetensors"].map(|end| fixture(&format!("qwen3_tiny_layer_bf16.{end}")));
     let exact = json(&["run", &model, "--check", &check, "--json"]);
