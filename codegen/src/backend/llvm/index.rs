@@ -73,7 +73,8 @@ pub(in crate::backend) fn floor_div<'c>(code: &Code<'c>, a: IntValue<'c>, b: Int
         return Ok(code.b.build_right_shift(a, code.i64(i64::from(by.trailing_zeros())), true, "")?);
     }
     let zero = code.i64(0);
-    let b = if known.is_none() && code.dialect.division_traps() { never_zero(code, b)? } else { b };
+    let may_trap = known.is_none_or(|by| by == -1) && code.dialect.division_traps();
+    let b = if may_trap { never_trapping(code, a, b)? } else { b };
     let quotient = code.b.build_int_signed_div(a, b, "")?;
     let rest = code.b.build_int_sub(a, code.mul(quotient, b)?, "")?;
     let low = if known.is_some_and(|by| by > 0) {
@@ -86,8 +87,11 @@ pub(in crate::backend) fn floor_div<'c>(code: &Code<'c>, a: IntValue<'c>, b: Int
     Ok(code.b.build_int_sub(quotient, code.resize(low, 64)?, "")?)
 }
 
-/// The divisor, or 1 for 0.
-fn never_zero<'c>(code: &Code<'c>, b: IntValue<'c>) -> Built<IntValue<'c>> {
+/// The divisor, or 1 where it is 0 and where the quotient is past the largest number, which wraps to `a` itself.
+fn never_trapping<'c>(code: &Code<'c>, a: IntValue<'c>, b: IntValue<'c>) -> Built<IntValue<'c>> {
     let by_zero = code.cmp(IntPredicate::EQ, b, code.i64(0))?;
-    Ok(code.select(by_zero, code.i64(1), b)?.into_int_value())
+    let least = code.cmp(IntPredicate::EQ, a, code.i64(i64::MIN))?;
+    let negated = code.b.build_and(least, code.cmp(IntPredicate::EQ, b, code.i64(-1))?, "")?;
+    let traps = code.b.build_or(by_zero, negated, "")?;
+    Ok(code.select(traps, code.i64(1), b)?.into_int_value())
 }
