@@ -11,12 +11,13 @@ use super::origin::origin;
 use super::schema::{Argument, NodeJson, Program, Spec, SpecArg};
 use super::table::{Row, short_target};
 use super::weights::Weights;
-use super::{aten, collective, inline, opaque, signature, sized, types, vendor};
+use super::{aten, collective, constants, inline, opaque, signature, sized, types, vendor};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
 use crate::dim_range::{Ranges, simplified};
 use crate::graph::{Graph, InputKind, Op, Symbol, Value};
+use crate::prim::{Literal, Prim};
 use crate::ty::TensorType;
 
 /// Attempts beyond which no more is assumed of a file's symbols.
@@ -92,6 +93,13 @@ impl Scope {
     }
 }
 
+/// An input that is a number of the graph.
+struct Number<'a> {
+    name: &'a str,
+    literal: Literal,
+    shape: Vec<Dim>,
+}
+
 /// The importer at work.
 pub(super) struct Importer<'a> {
     pub(super) b: Builder,
@@ -100,6 +108,8 @@ pub(super) struct Importer<'a> {
     pub(super) aliases: Aliases,
     /// Names of the inputs that are parameters of the model.
     pub(super) parameters: BTreeSet<String>,
+    /// Names of the inputs that became numbers of the graph.
+    numbers: BTreeSet<String>,
     /// First names of the buffers that a node overwrote.
     pub(super) overwritten: BTreeSet<String>,
     /// What is taken for granted of the symbols, and what more would have to be.
@@ -119,6 +129,7 @@ impl<'a> Importer<'a> {
             scope: Scope::default(),
             aliases: Aliases::new(program),
             parameters: BTreeSet::new(),
+            numbers: BTreeSet::new(),
             overwritten: BTreeSet::new(),
             assumptions,
             needed: Vec::new(),
@@ -133,8 +144,17 @@ impl<'a> Importer<'a> {
         signature::check(&program.graph_module)?;
         self.scope.ranks = collective::ranks(&program.graph_module.graph.nodes)?;
         self.symbols()?;
+        let overwritten = constants::overwritten(&program.graph_module.graph.nodes)?;
+        let mut numbers = Vec::new();
         for spec in &program.graph_module.signature.input_specs {
-            self.input(spec, weights)?;
+            numbers.extend(self.input(spec, weights, &overwritten)?);
+        }
+        // Inputs come first.
+        for Number { name, literal, shape } in numbers {
+            let value = self.b.prim(Prim::Literal(literal), &[])?;
+            let value = self.b.reshape(value, shape)?;
+            self.introduce(name, value)?;
+            self.numbers.insert(name.to_owned());
         }
         for (at, node) in program.graph_module.graph.nodes.iter().enumerate() {
             self.node(at, node)?;
@@ -201,24 +221,42 @@ impl<'a> Importer<'a> {
         Ok(ty)
     }
 
-    fn input(&mut self, spec: &Spec, weights: &Weights<'_>) -> Result<(), Diagnostic> {
-        let Some(name) = input_tensor(spec) else { return Ok(()) };
+    /// Adds what a specification describes, unless it is a number, which it gives.
+    fn input(
+        &mut self,
+        spec: &'a Spec,
+        weights: &Weights<'_>,
+        overwritten: &BTreeSet<&str>,
+    ) -> Result<Option<Number<'a>>, Diagnostic> {
+        let Some(name) = input_tensor(spec) else { return Ok(None) };
         let ty = self.stated_type(name)?;
         let weight = |fqn: &Option<String>| {
             let fqn = fqn.as_deref().ok_or_else(|| value_error(name, "is a weight without a name"))?;
-            weights.get(fqn, &ty).map(InputKind::Weight)
+            weights.get(fqn, &ty)
         };
         let kind = match spec.kind.as_str() {
             "user_input" => InputKind::User,
-            "parameter" => weight(&spec.body.parameter_name)?,
-            "buffer" => weight(&spec.body.buffer_name)?,
-            "tensor_constant" => weight(&spec.body.tensor_constant_name)?,
+            "parameter" => InputKind::Weight(weight(&spec.body.parameter_name)?),
+            "buffer" => InputKind::Weight(weight(&spec.body.buffer_name)?),
+            "tensor_constant" => {
+                let weight = weight(&spec.body.tensor_constant_name)?;
+                if !overwritten.contains(name)
+                    && let Some(literal) = constants::number(name, &ty, weight.as_ref())?
+                {
+                    return Ok(Some(Number { name, literal, shape: ty.shape }));
+                }
+                InputKind::Weight(weight)
+            }
             other => return Err(value_error(name, format_args!("is an input of the unsupported kind `{other}`"))),
         };
         if spec.kind == "parameter" {
             self.parameters.insert(name.to_owned());
         }
         let value = self.b.add_input(name, ty, kind);
+        self.introduce(name, value).map(|()| None)
+    }
+
+    fn introduce(&mut self, name: &str, value: Value) -> Result<(), Diagnostic> {
         match self.scope.values.insert(name.to_owned(), value) {
             None => Ok(()),
             Some(_) => Err(value_error(name, "is defined twice")),
@@ -270,10 +308,7 @@ impl<'a> Importer<'a> {
             return Err(Diagnostic::new("import.type", message));
         }
         let value = self.restated(value, &inferred, stated)?;
-        match self.scope.values.insert(name.to_owned(), value) {
-            None => Ok(()),
-            Some(_) => Err(value_error(name, "is defined twice")),
-        }
+        self.introduce(name, value)
     }
 
     /// The value with extents written as the file writes them, where they are equal in another form.
@@ -353,6 +388,10 @@ impl<'a> Importer<'a> {
             listed.extend(self.updated(spec)?);
         }
         for name in signature.input_specs.iter().filter_map(input_tensor) {
+            if self.numbers.contains(name) && self.overwritten.contains(name) {
+                return Err(value_error(name, "is a constant of the model, and a view of it is overwritten")
+                    .with_help("register the tensor as a buffer"));
+            }
             if self.overwritten.contains(name) && !listed.contains(name) {
                 let value = self.scope.value(name).ok_or_else(|| value_error(name, "is not defined"))?;
                 self.b.add_output(value, Some(name.to_owned()));

@@ -12,6 +12,7 @@ mod aten;
 mod call;
 mod casts;
 mod collective;
+mod constants;
 mod convert;
 mod custom;
 mod dims;

@@ -4,6 +4,7 @@ mod activation;
 mod assumed;
 mod attention;
 mod collectives;
+mod constants;
 mod fused;
 mod mutation;
 mod numbers;

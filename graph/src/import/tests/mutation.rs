@@ -8,11 +8,11 @@ use crate::interp::{self, Symbols};
 use crate::tensor::{Data, Tensor};
 use crate::{DType, Op, Prim};
 
-const F32: i64 = 7;
+pub(super) const F32: i64 = 7;
 
 /// A model written node by node; every tensor is f32 unless a dtype is given.
 #[derive(Default)]
-struct Model {
+pub(super) struct Model {
     inputs: Vec<String>,
     nodes: Vec<String>,
     values: Vec<String>,
@@ -36,13 +36,18 @@ impl Model {
         self
     }
 
-    fn input(mut self, name: &str, dtype: i64, sizes: &[i64]) -> Self {
+    pub(super) fn input(mut self, name: &str, dtype: i64, sizes: &[i64]) -> Self {
         self.inputs.push(format!(r#"{{"user_input":{{"arg":{}}}}}"#, tensor(name)));
         self.value(name, dtype, sizes, &contiguous(sizes))
     }
 
-    fn buffer(mut self, name: &str, sizes: &[i64]) -> Self {
-        self.inputs.push(format!(r#"{{"buffer":{{"arg":{{"name":"{name}"}},"buffer_name":"{name}"}}}}"#));
+    fn buffer(self, name: &str, sizes: &[i64]) -> Self {
+        self.stored("buffer", name, sizes)
+    }
+
+    /// A tensor of the file, of a kind, that holds 1, 2, ….
+    pub(super) fn stored(mut self, kind: &str, name: &str, sizes: &[i64]) -> Self {
+        self.inputs.push(format!(r#"{{"{kind}":{{"arg":{{"name":"{name}"}},"{kind}_name":"{name}"}}}}"#));
         let ty = meta(F32, sizes, &contiguous(sizes), 0);
         self.table.push(format!(r#""{name}":{{"path_name":"{name}","tensor_meta":{ty}}}"#));
         self.data.push((name.to_owned(), usize::try_from(sizes.iter().product::<i64>()).expect("small")));
@@ -50,7 +55,7 @@ impl Model {
     }
 
     /// A node; arguments are `name=JSON`, where `name=@x` is the tensor `x`; the result has the given type.
-    fn node(self, result: &str, sizes: &[i64], target: &str, arguments: &[&str]) -> Self {
+    pub(super) fn node(self, result: &str, sizes: &[i64], target: &str, arguments: &[&str]) -> Self {
         let strides = contiguous(sizes);
         self.typed(result, (F32, sizes, &strides), target, arguments)
     }
@@ -72,12 +77,12 @@ impl Model {
         self.value(result, ty.0, ty.1, ty.2)
     }
 
-    fn output(mut self, name: &str) -> Self {
+    pub(super) fn output(mut self, name: &str) -> Self {
         self.outputs.push(format!(r#"{{"user_output":{{"arg":{}}}}}"#, tensor(name)));
         self
     }
 
-    fn import(&self) -> Result<Graph, Diagnostic> {
+    pub(super) fn import(&self) -> Result<Graph, Diagnostic> {
         let (inputs, nodes) = (self.inputs.join(","), self.nodes.join(","));
         let json = model_json(&inputs, &nodes, &self.values.join(","), &self.outputs.join(","));
         let table = format!(r#"{{"config":{{{}}}}}"#, self.table.join(","));
@@ -94,7 +99,7 @@ impl Model {
 
     /// The results on the numbers 1, 2, … in every input.
     #[track_caller]
-    fn run(&self) -> Vec<Vec<f64>> {
+    pub(super) fn run(&self) -> Vec<Vec<f64>> {
         let graph = self.import().expect("a graph");
         crate::verify::verify(&graph).expect("a valid graph");
         run(&graph)
