@@ -15,6 +15,8 @@ rows! {
     "act.swiglu_step_kernel" => swiglu_step_kernel;
     "act.gelu_and_mul" => gelu_and_mul;
     "act.gelu_tanh_and_mul" => gelu_tanh_and_mul;
+    "act.gelu_new" => gelu_new;
+    "act.gelu_fast" => gelu_fast;
     "act.fatrelu_and_mul" => fatrelu_and_mul;
     "act.situ" => situ;
     "act.silu_fp8_static" => silu_fp8_static;
@@ -213,6 +215,30 @@ fn gelu_tanh_and_mul() {
         let beta = std::f64::consts::SQRT_2 * std::f64::consts::FRAC_2_SQRT_PI * 0.5;
         let inner = beta as f32 * (gate + 0.044_715 * (gate * gate * gate));
         round(round(0.5 * gate * (1.0 + f64::from(inner).tanh() as f32)) * up)
+    });
+}
+
+/// `gelu` of the gate, rounded at every step; `inner` is what the tangent is of.
+fn gelu_each(approximate: &str, inner: impl Fn(f32, Round, f32) -> f32) {
+    let body = format!("%a = gelu %gate {{approximate = {approximate}, round = each}}\n%y = mul %a, %up\nreturn %y");
+    halves(&body, |gate, up, round| {
+        let beta = (2.0 / std::f64::consts::PI).sqrt() as f32;
+        let bend = round(f64::from(inner(gate, round, beta)).tanh() as f32);
+        round(round(round(0.5 * gate) * round(1.0 + bend)) * up)
+    });
+}
+
+fn gelu_new() {
+    gelu_each("tanh", |gate, round, beta| {
+        let cube = round(round(gate * gate) * gate);
+        round(beta * round(gate + round(0.044_715 * cube)))
+    });
+}
+
+fn gelu_fast() {
+    gelu_each("fast", |gate, round, beta| {
+        let slope = round(1.0 + round(round(0.044_715 * gate) * gate));
+        round(round(beta * gate) * slope)
     });
 }
 

@@ -24,6 +24,7 @@ rows! {
     "norm.gated.model_after" => gated_model_after;
     "norm.gated.model_before" => gated_model_before;
     "norm.layer" => layer;
+    "norm.layer.moments" => layer_moments;
     "norm.eps" => eps;
 }
 
@@ -390,6 +391,27 @@ fn layer() {
             vec![floats(t.dtype, &SHAPE, &y)]
         });
     }
+}
+
+/// Rows far from zero, whose mean f32 rounds: about that, the variance would be another.
+fn layer_moments() {
+    let body = "graph @layer(s: 0..; %x: f32[s, 32]) {
+        %y = layer_norm %x {eps = 1e-5, moments = wide}
+        return %y
+      }";
+    let x: Vec<f32> = (0..COUNT).map(|i| 1000.0 + (i * i % 37) as f32 / 8192.0).collect();
+    let given = [floats(DType::F32, &SHAPE, &x)];
+    exact(body, &given, |functions| {
+        let mut y = Vec::new();
+        for row in x.chunks(32) {
+            let mean = row.iter().map(|&x| f64::from(x)).sum::<f64>() / 32.0;
+            let variance = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / 32.0;
+            let scale = (functions.rsqrt)(variance as f32 + 1e-5);
+            y.extend(row.iter().map(|x| (x - mean as f32) * scale));
+        }
+        vec![floats(DType::F32, &SHAPE, &y)]
+    });
+    differ(body, &body.replace(", moments = wide", ""), &given);
 }
 
 /// Squares of the size of eps: another eps in the last bit would show.

@@ -211,8 +211,13 @@ pub(super) fn soft_cap(s: &Skeleton<'_>) -> Option<Value> {
         let product = node.results[0];
         s.pairs(product, ScalarFn::Mul).into_iter().find_map(|(bent, cap)| {
             let (ScalarFn::Tanh, &[inner]) = s.map(bent)? else { return None };
-            let (ScalarFn::Div, &[_, by]) = s.map(inner)? else { return None };
-            (s.constant(by).is_some() && s.constant(by) == s.constant(cap)).then_some(product)
+            let cap = s.constant(cap)?;
+            let divided = match s.map(inner)? {
+                (ScalarFn::Div, &[_, by]) => s.constant(by) == Some(cap),
+                (ScalarFn::Mul, &[a, b]) => [a, b].into_iter().any(|by| s.is_about(by, cap.recip())),
+                _ => false,
+            };
+            divided.then_some(product)
         })
     })
 }
@@ -229,7 +234,7 @@ fn gelu(s: &Skeleton<'_>, value: Value) -> Option<Value> {
         let bend = sums.into_iter().find_map(|(one, v)| s.is_about(one, 1.0).then(|| s.map(v)).flatten())?;
         let of = match bend {
             (ScalarFn::Erf, &[v]) => scaled(s, v, std::f64::consts::FRAC_1_SQRT_2),
-            (ScalarFn::Tanh, &[v]) => cubic(s, scaled(s, v, (2.0 / std::f64::consts::PI).sqrt())?),
+            (ScalarFn::Tanh, &[v]) => scaled(s, v, BETA).and_then(|v| cubic(s, v)).or_else(|| sloped(s, v)),
             _ => None,
         };
         of.filter(|&y| s.same(x, y))
@@ -244,15 +249,36 @@ fn scaled(s: &Skeleton<'_>, value: Value, factor: f64) -> Option<Value> {
     s.pairs(value, ScalarFn::Mul).into_iter().find_map(|(x, c)| s.is_about(c, factor).then_some(x))
 }
 
+/// √(2/π).
+const BETA: f64 = std::f64::consts::SQRT_2 * std::f64::consts::FRAC_2_SQRT_PI * 0.5;
+/// The factor of the cube.
+const CUBIC: f64 = 0.044_715;
+
+/// `x` if the value is `x·√(2/π) · (1 + 0.044715·x²)`, the factors in any order.
+fn sloped(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    let mut factors = Vec::new();
+    flatten(s, value, ScalarFn::Mul, &mut factors);
+    factors.remove(factors.iter().position(|&f| s.is_about(f, BETA))?);
+    let &[a, b] = factors.as_slice() else { return None };
+    [(a, b), (b, a)].into_iter().find_map(|(x, slope)| {
+        let sums = s.pairs(slope, ScalarFn::Add);
+        let term = sums.into_iter().find_map(|(one, term)| s.is_about(one, 1.0).then_some(term))?;
+        is_power(s, term, x, 2).then_some(x)
+    })
+}
+
+/// Whether the value is 0.044715 times a power of `x`.
+fn is_power(s: &Skeleton<'_>, value: Value, x: Value, power: usize) -> bool {
+    let mut factors = Vec::new();
+    flatten(s, value, ScalarFn::Mul, &mut factors);
+    let Some(constant) = factors.iter().position(|&f| s.is_about(f, CUBIC)) else { return false };
+    factors.remove(constant);
+    factors.len() == power && factors.iter().all(|&f| s.same(f, x))
+}
+
 /// `x` if the value is `x + 0.044715 · x³`.
 fn cubic(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    s.pairs(value, ScalarFn::Add).into_iter().find_map(|(x, term)| {
-        let mut factors = Vec::new();
-        flatten(s, term, ScalarFn::Mul, &mut factors);
-        let constant = factors.iter().position(|&f| s.is_about(f, 0.044_715))?;
-        factors.remove(constant);
-        (factors.len() == 3 && factors.iter().all(|&f| s.same(f, x))).then_some(x)
-    })
+    s.pairs(value, ScalarFn::Add).into_iter().find_map(|(x, term)| is_power(s, term, x, 3).then_some(x))
 }
 
 fn flatten(s: &Skeleton<'_>, value: Value, f: ScalarFn, out: &mut Vec<Value>) {

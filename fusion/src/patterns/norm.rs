@@ -1,6 +1,6 @@
 //! Norms over the innermost axis: a value times the reciprocal root of the mean of its squares.
 
-use fusewright_graph::{Prim, ReduceOp, ScalarFn, Value, dim};
+use fusewright_graph::{Dim, Prim, ReduceOp, ScalarFn, Value, dim};
 
 use super::rope;
 use super::skeleton::Skeleton;
@@ -22,14 +22,11 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Norm> {
     for (_, prim, node) in s.nodes() {
         let Prim::Map(f) = prim else { continue };
         let normalised = match (f, node.operands.as_slice()) {
-            (ScalarFn::Mul, &[a, b]) => scaled(s, a, b).or_else(|| scaled(s, b, a)),
-            (ScalarFn::Div, &[z, root]) => match s.map(root) {
-                Some((ScalarFn::Sqrt, &[v])) => deviation(s, v).filter(|&x| s.same(x, z)),
-                _ => None,
-            },
+            (ScalarFn::Mul, &[a, b]) => [(a, b), (b, a)].into_iter().find(|&(z, factor)| is_scale(s, z, factor)),
+            (ScalarFn::Div, &[z, root]) => is_root(s, z, root).then_some((z, root)),
             _ => None,
         };
-        let Some(x) = normalised else { continue };
+        let Some((x, _)) = normalised else { continue };
         let centred = centre(s, x);
         let source = centred.unwrap_or(x);
         norms.push(Norm { normal: node.results[0], layer: centred.is_some(), added: is_sum(s, source) });
@@ -37,49 +34,85 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Norm> {
     norms
 }
 
-/// `x` if the operands are `x` and the reciprocal root of the mean of its squares, perhaps times a weight.
-fn scaled(s: &Skeleton<'_>, z: Value, factor: Value) -> Option<Value> {
-    let weighted = s.pairs(factor, ScalarFn::Mul).into_iter().find_map(|(root, _)| rooted(s, z, root));
-    weighted.or_else(|| rooted(s, z, factor))
-}
-
-fn rooted(s: &Skeleton<'_>, z: Value, factor: Value) -> Option<Value> {
-    let variance = match s.map(factor)? {
-        (ScalarFn::Rsqrt, &[v]) => v,
-        (ScalarFn::Recip, &[root]) => root_of(s, root)?,
-        (ScalarFn::Div, &[one, root]) if s.is_about(one, 1.0) => root_of(s, root)?,
-        _ => return None,
+/// Whether a factor is the reciprocal root of the mean of the squares of `z`, perhaps times a weight.
+fn is_scale(s: &Skeleton<'_>, z: Value, factor: Value) -> bool {
+    let inverse = |value| match s.map(value) {
+        Some((ScalarFn::Rsqrt, &[v])) => is_variance(s, z, v),
+        Some((ScalarFn::Recip, &[root])) => is_root(s, z, root),
+        Some((ScalarFn::Div, &[one, root])) => s.is_about(one, 1.0) && is_root(s, z, root),
+        _ => false,
     };
-    deviation(s, variance).filter(|&x| s.same(x, z))
+    inverse(factor) || s.pairs(factor, ScalarFn::Mul).into_iter().any(|(root, _)| inverse(root))
 }
 
-fn root_of(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    match s.map(value)? {
-        (ScalarFn::Sqrt, &[v]) => Some(v),
-        _ => None,
+/// Whether a value is the root of the mean of the squares of `z`, with or without an eps behind the root.
+fn is_root(s: &Skeleton<'_>, z: Value, value: Value) -> bool {
+    let root = without_eps(s, value);
+    match s.map(root) {
+        Some((ScalarFn::Sqrt, &[v])) => is_variance(s, z, v),
+        // The root of the sum over the root of the count.
+        Some((ScalarFn::Mul | ScalarFn::Div, _)) => is_scaled_length(s, z, root),
+        _ => false,
     }
 }
 
-/// `x` if the value is `mean(x²)`, with or without an eps.
-fn deviation(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    let with_eps = s.pairs(value, ScalarFn::Add).into_iter().find_map(|(mean, eps)| {
-        let alone = s.is_single(eps) && s.constant(mean).is_none();
-        alone.then(|| mean_of(s, mean)).flatten()
-    });
-    let square = with_eps.or_else(|| mean_of(s, value))?;
-    match s.map(square)? {
+/// Whether a value is the length of rows of `z` over the root of their number of lanes.
+fn is_scaled_length(s: &Skeleton<'_>, z: Value, value: Value) -> bool {
+    let products = s.pairs(value, ScalarFn::Mul).into_iter().map(|(length, by)| (length, by, true));
+    let quotient = match s.map(value) {
+        Some((ScalarFn::Div, &[length, by])) => Some((length, by, false)),
+        _ => None,
+    };
+    products.chain(quotient).any(|(length, by, inverse)| {
+        let Some((ScalarFn::Sqrt, &[sum])) = s.map(length) else { return false };
+        let Some((squares, count)) = sum_of(s, sum) else { return false };
+        let Some(root) = count.as_const().map(|n| (n as f64).sqrt()) else { return false };
+        s.is_about(by, if inverse { root.recip() } else { root }) && square_of(s, squares).is_some_and(|x| s.same(x, z))
+    })
+}
+
+/// A value without an eps that is added to it.
+fn without_eps(s: &Skeleton<'_>, value: Value) -> Value {
+    let mut sums = s.pairs(value, ScalarFn::Add).into_iter();
+    sums.find(|&(rest, eps)| s.is_single(eps) && s.constant(rest).is_none()).map_or(value, |(rest, _)| rest)
+}
+
+/// Whether a value is the mean of the squares of `z`, with or without an eps. Where `z` is centred, the squares may be
+/// about a mean of other precision, or the square of the mean may be taken away from the mean of squares.
+fn is_variance(s: &Skeleton<'_>, z: Value, value: Value) -> bool {
+    [without_eps(s, value), value].into_iter().any(|v| {
+        if let Some(x) = mean_of(s, v).and_then(|squares| square_of(s, squares)) {
+            let same_centre = || matches!((centre(s, x), centre(s, z)), (Some(a), Some(b)) if s.same(a, b));
+            return s.same(x, z) || same_centre();
+        }
+        let (Some((ScalarFn::Sub, &[squares, mean])), Some(y)) = (s.map(v), centre(s, z)) else { return false };
+        let is_of_y = |x: Option<Value>| x.is_some_and(|x| s.same(x, y));
+        is_of_y(mean_of(s, squares).and_then(|v| square_of(s, v)))
+            && is_of_y(square_of(s, mean).and_then(|v| mean_of(s, v)))
+    })
+}
+
+/// `x` if the value is `x²`.
+fn square_of(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    match s.map(value)? {
         (ScalarFn::Mul, &[a, b]) if s.same(a, b) => Some(a),
         (ScalarFn::Pow, &[a, two]) if s.is_about(two, 2.0) => Some(a),
         _ => None,
     }
 }
 
+/// What a value is the sum of over its innermost axes, and of how many lanes.
+fn sum_of(s: &Skeleton<'_>, value: Value) -> Option<(Value, Dim)> {
+    let (Prim::Reduce { op: ReduceOp::Add, axes, .. }, node) = s.prim(s.peel(value))? else { return None };
+    let shape = &s.body.ty(node.operands[0]).shape;
+    Some((node.operands[0], dim::product(axes.iter().map(|&axis| &shape[axis]))))
+}
+
 /// `x` if the value is the mean of `x` over its innermost axes: a sum that is divided, or a sum of parts.
 fn mean_of(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    if let Some((Prim::Reduce { op: ReduceOp::Add, axes, .. }, node)) = s.prim(s.peel(value)) {
-        let shape = &s.body.ty(node.operands[0]).shape;
-        let n = dim::product(axes.iter().map(|&axis| &shape[axis])).as_const()?;
-        let parts = s.pairs(node.operands[0], ScalarFn::Mul);
+    if let Some((parts, count)) = sum_of(s, value) {
+        let n = count.as_const()?;
+        let parts = s.pairs(parts, ScalarFn::Mul);
         return parts.into_iter().find_map(|(x, c)| s.is_about(c, 1.0 / n as f64).then_some(x));
     }
     let (sum, count, inverse) = match s.map(value)? {
@@ -88,10 +121,7 @@ fn mean_of(s: &Skeleton<'_>, value: Value) -> Option<Value> {
         (ScalarFn::Mul, &[a, b]) => (b, a, true),
         _ => return None,
     };
-    let (Prim::Reduce { op: ReduceOp::Add, axes, .. }, node) = s.prim(s.peel(sum))? else { return None };
-    let x = node.operands[0];
-    let shape = &s.body.ty(x).shape;
-    let extent = dim::product(axes.iter().map(|&axis| &shape[axis]));
+    let (x, extent) = sum_of(s, sum)?;
     let counts = match extent.as_const() {
         Some(n) if inverse => s.is_about(count, 1.0 / n as f64),
         Some(n) => s.is_about(count, n as f64),
@@ -100,7 +130,7 @@ fn mean_of(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     counts.then_some(x)
 }
 
-fn counts_dim(s: &Skeleton<'_>, count: Value, extent: &fusewright_graph::Dim) -> bool {
+fn counts_dim(s: &Skeleton<'_>, count: Value, extent: &Dim) -> bool {
     let mut value = s.peel(count);
     while let Some((Prim::Cast { .. }, node)) = s.prim(value) {
         value = node.operands[0];

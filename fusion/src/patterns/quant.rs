@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fusewright_graph::axes::AxisId;
-use fusewright_graph::{DType, Prim, ReduceOp, Rounding, ScalarFn, Value};
+use fusewright_graph::{DType, Prim, ReduceOp, Rounding, ScalarFn, Value, num};
 
 use super::power::is_power;
 use super::skeleton::Skeleton;
@@ -104,7 +104,8 @@ fn quantiser(
         Some((inner, low, high)) => (inner, Some((low, high))),
         None => (x, None),
     };
-    let codes = codes(to, saturate, clamped)?;
+    let named = codes(to, saturate, clamped);
+    let codes = named.or_else(|| codes(to, true, clamped).filter(|_| clamped.is_none()))?;
     let (scaled, moved) = match codes {
         Codes::Whole(_) => rounded(s, inner, round)?,
         Codes::Float8(_) | Codes::Float4 => (inner, false),
@@ -117,7 +118,17 @@ fn quantiser(
     };
     let (source, moved) = (begin.unwrap_or(source), moved || begin.is_some());
     let (scale, lanes) = scale_of(s, source, by, moved)?;
+    // Without a clamp no code is beyond the largest if the scale is the largest magnitude over that.
+    if named.is_none() && (scale == Scale::Static || !is_of_largest(s, by, to)) {
+        return None;
+    }
     Some(Quantiser { source, scale, by, result, codes, lanes, moved, powers: is_power(s, by) })
+}
+
+/// Whether the largest code of a dtype, or its reciprocal, goes into a scale.
+fn is_of_largest(s: &Skeleton<'_>, by: Value, to: DType) -> bool {
+    let largest = num::max_finite(to);
+    s.ancestors(by).into_iter().any(|v| s.is_about(v, largest) || s.is_about(v, largest.recip()))
 }
 
 /// What the codes of a conversion are, behind a clamp or none.
@@ -182,7 +193,11 @@ fn rounded(s: &Skeleton<'_>, value: Value, by_cast: Rounding) -> Option<(Value, 
         terms.into_iter().find(|&(x, zero)| division(s, x).is_some() || whole(x).is_some() && !s.same(x, zero));
     let is_rounded = |v| nearest || whole(v).is_some();
     match offset {
-        Some((x, _)) => (is_rounded(value) || is_rounded(x)).then(|| (whole(x).unwrap_or(x), true)),
+        Some((x, zero)) => {
+            // A zero point that is a number is none that a scale comes with.
+            let moved = s.constant(zero).is_none();
+            (is_rounded(value) || is_rounded(x)).then(|| (whole(x).unwrap_or(x), moved))
+        }
         None => is_rounded(value).then_some((inner, false)),
     }
 }
@@ -208,8 +223,19 @@ fn is_reduced(s: &Skeleton<'_>, value: Value, op: ReduceOp, x: Value) -> bool {
     }
 }
 
+/// `x` if the value is `x` with the other sign, times or over a number or not.
+fn turned(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    let negative = |v: Value| s.constant(v).is_some_and(|n| n < 0.0);
+    match s.map(value)? {
+        (ScalarFn::Neg, &[x]) => Some(x),
+        (ScalarFn::Div, &[x, by]) => negative(by).then_some(x),
+        (ScalarFn::Mul, _) => s.pairs(value, ScalarFn::Mul).into_iter().find_map(|(x, by)| negative(by).then_some(x)),
+        _ => None,
+    }
+}
+
 /// Where a scale comes from, the largest magnitude of what is quantised or outside or, where codes are moved, its range,
-/// and for how many lanes it is.
+/// and for how many lanes it is. The magnitude may be made of both extremes, the sign of the lower one turned.
 fn scale_of(s: &Skeleton<'_>, source: Value, by: Value, moved: bool) -> Option<(Scale, Option<i64>)> {
     let ancestors = s.ancestors(by);
     let extreme = |op: ReduceOp, of: &dyn Fn(Value) -> bool| {
@@ -220,7 +246,10 @@ fn scale_of(s: &Skeleton<'_>, source: Value, by: Value, moved: bool) -> Option<(
     };
     let magnitude = |v| matches!(s.map(v), Some((ScalarFn::Abs, &[x])) if s.same(x, source));
     let itself = |v| s.same(v, source);
-    let range = || extreme(ReduceOp::Max, &itself).filter(|_| moved && extreme(ReduceOp::Min, &itself).is_some());
+    let both = || extreme(ReduceOp::Max, &itself).filter(|_| extreme(ReduceOp::Min, &itself).is_some());
+    let turned =
+        || ancestors.iter().any(|&v| turned(s, v).is_some_and(|low| is_reduced(s, low, ReduceOp::Min, source)));
+    let range = || both().filter(|_| moved || turned());
     let Some(largest) = extreme(ReduceOp::Max, &magnitude).or_else(range) else {
         // A scale that depends on what is quantised in any other way makes another function.
         return (!ancestors.contains(&s.peel(source))).then_some((Scale::Static, None));

@@ -10,6 +10,7 @@ use crate::region::{Limits, partition};
 use crate::samples::{self, Built, Sample, TINY};
 
 mod quantisers;
+mod spellings;
 
 fn names(graph: &Graph) -> BTreeMap<String, usize> {
     let (graph, _) = PassManager::default().run(graph, &mut Cx::default(), &mut []).expect("the passes run");
@@ -18,6 +19,13 @@ fn names(graph: &Graph) -> BTreeMap<String, usize> {
     let counts = counts(&partition);
     assert!(counts.keys().all(|name| is_name(name)), "{counts:?} has a name that is not in the vocabulary");
     counts
+}
+
+/// The names of the regions of a graph in text: its head up to the nodes, its nodes, and what it returns.
+fn names_of(inputs: &str, nodes: &str, returned: &str) -> Vec<String> {
+    let text = format!("graph @g(s: 1..; {inputs}) {{\n{nodes}\n  return {returned}\n}}\n");
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    names(&graph).into_keys().collect()
 }
 
 fn expect_names(graph: &Built<Graph>, expected: &[(&str, usize)]) {

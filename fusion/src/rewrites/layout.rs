@@ -28,6 +28,11 @@ rewrites! {
     exact absmax_of_magnitudes:
         "(x: float) a = reduce x {op = max, $a}; b = reduce x {op = min, $a}; c = abs a; d = abs b; z = max c, d; yield z"
         => "(x) m = abs x; y = reduce m {op = max, $a}; z = abs y; yield z";
+    /// The largest magnitude is that of the extremes, which zero lies between.
+    exact absmax_about_zero:
+        "(x: float) a = reduce x {op = max, $a}; b = reduce x {op = min, $a}; c = max a, 0; d = min b, 0; n = neg d;
+         z = max c, n; yield z"
+        => "(x) m = abs x; y = reduce m {op = max, $a}; z = max y, 0; yield z";
     /// Elements move before they are widened.
     exact reshape_of_widened:
         "(x: bf16 | f16 | f8e4m3 | f8e5m2) y = cast x {to = f32, $a}; z = reshape y {$b}; yield z"

@@ -16,9 +16,9 @@ composites! {
     clamped_swiglu: SPEC => ClampedSwiglu, SwigluAct, SwigluRounding;
     fatrelu: SPEC => FatRelu, FatReluNan;
     gated_rms_norm: SPEC => GateAct, GateOrder, GatedRmsNorm;
-    gelu: SPEC => Gelu, GeluForm;
+    gelu: SPEC => Gelu, GeluForm, GeluRounding;
     gemma_rms_norm: SPEC => GemmaRmsNorm;
-    layer_norm: SPEC => LayerNorm;
+    layer_norm: SPEC => LayerNorm, Moments;
     nvfp4: SPEC => QuantizeNvfp4;
     quantize: SPEC => DynamicScale, Floor, QuantizeDynamic;
     quantize_affine: SPEC => Offset, QuantizeAffine;

@@ -2,13 +2,6 @@
 
 use super::*;
 
-/// The names of the regions of a graph in text: its head up to the nodes, its nodes, and what it returns.
-fn names_of(inputs: &str, nodes: &str, returned: &str) -> Vec<String> {
-    let text = format!("graph @g(s: 1..; {inputs}) {{\n{nodes}\n  return {returned}\n}}\n");
-    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
-    names(&graph).into_keys().collect()
-}
-
 /// The largest magnitude of each row of `%x`, as `%m`, and the largest and the least element.
 const MAGNITUDE: &str = "%abs = abs %x\n  %m = reduce %abs {op = max, axes = [1]}\n";
 const EXTREMES: &str = "%high = reduce %x {op = max, axes = [1]}\n  %low = reduce %x {op = min, axes = [1]}\n";
@@ -111,11 +104,42 @@ fn the_largest_magnitude_has_three_spellings() {
         let found = names_of("%x: f32[s, 64]", &format!("{magnitude}{scale}{codes}"), "%q, %sc");
         assert_eq!(found, ["quant.fp8_token"], "{magnitude}");
     }
+    // About zero, and each extreme over its own bound.
+    let zero = "%zero = literal f32 0.0\n  %h0 = max %high, %zero\n  %l0 = min %low, %zero\n";
+    let about = "%n = neg %l0\n  %m = max %n, %h0\n  %n7 = literal f32 127.0\n  %sc = div %m, %n7\n";
+    let over = |low: &str| {
+        format!(
+            "%a7 = literal f32 127.0\n  %a8 = literal f32 {low}\n  %p = div %h0, %a7\n  %n = div %l0, %a8\n  \
+             %w = gt %n, %p\n  %sc = select %w, %n, %p\n"
+        )
+    };
+    let whole = "%t = div %x, %sc\n  %r = round %t\n  %k = literal f32 0.0\n  %y = add %r, %k\n";
+    let i8 = |scale: &str| {
+        let nodes = format!("{EXTREMES}{zero}{scale}{whole}{}", codes("-128.0", "127.0", "i8"));
+        names_of("%x: f32[s, 64]", &nodes, "%q, %sc")
+    };
+    assert_eq!(i8(about), ["quant.int8_token"]);
+    assert_eq!(i8(&over("-128.0")), ["quant.int8_token"]);
+    assert!(i8(&over("128.0")).is_empty());
     // The largest element is another function.
     let other =
         "%n = abs %low\n  %m = max %high, %low\n  %n4 = literal f32 448.0\n  %sc = div %m, %n4\n  %y = div %x, %sc\n";
     let codes = codes("-448.0", "448.0", "f8e4m3").replace("trunc", "rne");
     assert!(names_of("%x: f32[s, 64]", &format!("{EXTREMES}{other}{codes}"), "%q, %n").is_empty());
+}
+
+#[test]
+fn a_scale_made_of_the_largest_code_needs_no_clamp() {
+    let of = |inputs: &str, scale: &str| {
+        let codes = "%y = div %x, %sc\n  %q = cast %y {to = f8e4m3, round = rne}\n";
+        names_of(inputs, &format!("{scale}{codes}"), "%q")
+    };
+    let dynamic = |largest: &str| format!("{MAGNITUDE}  %c = literal f32 {largest}\n  %sc = div %m, %c\n");
+    assert_eq!(of("%x: f32[s, 64]", &dynamic("448.0")), ["quant.fp8_token"]);
+    let factor = dynamic("448.0").replace("div %m, %c", "mul %m, %i").replace("448.0", "0.002232143");
+    assert_eq!(of("%x: f32[s, 64]", &factor.replace("%c =", "%i =")), ["quant.fp8_token"]);
+    assert!(of("%x: f32[s, 64]", &dynamic("240.0")).is_empty());
+    assert!(of("%x: f32[s, 64], %g: f32[]", "%c = literal f32 448.0\n  %sc = div %g, %c\n").is_empty());
 }
 
 /// Codes in e4m3 of blocks of `lanes`, whose exponent is made of the magnitude `%m` by some steps that make `%e`.

@@ -48,7 +48,7 @@ pub(super) fn gelu(call: &Call<'_>) -> Imported {
         "tanh" => GeluForm::Tanh,
         other => return Err(format!("the approximation `{other}`").into()),
     };
-    Ok(call.b.composite(Composite::new(Gelu { approximate }), &[activation(call)?])?)
+    Ok(call.b.composite(Composite::new(Gelu::new(approximate)), &[activation(call)?])?)
 }
 
 /// `f` of the operand in f32, rounded once to the operand's dtype.

@@ -41,11 +41,11 @@ pub(super) fn mul_and_silu(call: &Call<'_>) -> Imported {
 }
 
 pub(super) fn gelu_and_mul(call: &Call<'_>) -> Imported {
-    Ok(vec![gated(call, Composite::new(Gelu { approximate: GeluForm::Erf }))?])
+    Ok(vec![gated(call, Composite::new(Gelu::new(GeluForm::Erf)))?])
 }
 
 pub(super) fn gelu_tanh_and_mul(call: &Call<'_>) -> Imported {
-    Ok(vec![gated(call, Composite::new(Gelu { approximate: GeluForm::Tanh }))?])
+    Ok(vec![gated(call, Composite::new(Gelu::new(GeluForm::Tanh)))?])
 }
 
 /// The gate where it is above the threshold, else 0.

@@ -1,0 +1,98 @@
+//! Names of norms and activations in the spellings of models, and near twins that have none.
+
+use super::*;
+
+const X: &str = "%x: f32[s, 64]";
+
+fn named(nodes: &str) -> Vec<String> {
+    names_of(X, nodes, "%y")
+}
+
+/// The mean of `%x` as `%mean`, and `%c` without it.
+const CENTRED: &str = "%n = literal f32 64.0
+  %sum = reduce %x {op = add, axes = [1]}
+  %mean = div %sum, %n
+  %c = sub %x, %mean
+";
+
+/// The variance of `%x` about its mean in f64, with a divisor, as `%v`.
+fn wide_variance(count: &str) -> String {
+    format!(
+        "%x64 = cast %x {{to = f64, round = rne}}
+  %n64 = literal f64 64.0
+  %sum64 = reduce %x64 {{op = add, axes = [1]}}
+  %mean64 = div %sum64, %n64
+  %c64 = sub %x64, %mean64
+  %square = mul %c64, %c64
+  %total = reduce %square {{op = add, axes = [1]}}
+  %count = literal f64 {count}
+  %v64 = div %total, %count
+  %v = cast %v64 {{to = f32, round = rne}}
+"
+    )
+}
+
+const ROOTED: &str = "%eps = literal f32 1e-5
+  %ve = add %v, %eps
+  %r = rsqrt %ve
+  %y = mul %c, %r";
+
+#[test]
+fn the_variance_of_a_layer_norm_has_several_spellings() {
+    let own_mean = format!("{CENTRED}{}{ROOTED}", wide_variance("64.0"));
+    assert_eq!(named(&own_mean), ["layer_norm"]);
+    let one_mean = "%mean = cast %mean64 {to = f32, round = rne}\n  %c = sub %x, %mean\n";
+    assert_eq!(named(&format!("{}{one_mean}{ROOTED}", wide_variance("64.0"))), ["layer_norm"]);
+    let behind = "%s = sqrt %v\n  %eps = literal f32 1e-5\n  %d = add %s, %eps\n  %y = div %c, %d";
+    assert_eq!(named(&format!("{CENTRED}{}{behind}", wide_variance("64.0"))), ["layer_norm"]);
+    // The variance of a sample, and of other rows than those that are centred.
+    assert!(named(&format!("{CENTRED}{}{ROOTED}", wide_variance("63.0"))).is_empty());
+    let other = format!("{CENTRED}{}{ROOTED}", wide_variance("64.0").replace("cast %x", "cast %z"));
+    assert!(names_of("%x: f32[s, 64], %z: f32[s, 64]", &other, "%y").is_empty());
+    // The mean of squares less the square of the mean.
+    let difference = |square: &str| {
+        format!(
+            "{CENTRED}%xx = mul %x, %x\n  %total = reduce %xx {{op = add, axes = [1]}}\n  %ex = div %total, %n\n  \
+             %mm = mul {square}\n  %v = sub %ex, %mm\n  {ROOTED}"
+        )
+    };
+    assert_eq!(named(&difference("%mean, %mean")), ["layer_norm"]);
+    assert!(named(&difference("%mean, %ex")).is_empty());
+}
+
+#[test]
+fn the_root_of_an_rms_norm_may_be_made_of_the_length() {
+    let length = |by: &str, f: &str| {
+        format!(
+            "%xx = mul %x, %x\n  %total = reduce %xx {{op = add, axes = [1]}}\n  %l = sqrt %total\n  \
+             %n = literal f32 {by}\n  %s = {f} %l, %n\n  %eps = literal f32 1e-6\n  %d = add %s, %eps\n  %y = div %x, %d"
+        )
+    };
+    assert_eq!(named(&length("0.125", "mul")), ["rms_norm"]);
+    assert_eq!(named(&length("8.0", "div")), ["rms_norm"]);
+    assert!(named(&length("0.125", "div")).is_empty());
+    assert!(named(&length("0.25", "mul")).is_empty());
+}
+
+#[test]
+fn activations_have_the_names_of_their_kin() {
+    let fast = |cubic: &str, last: &str| {
+        let nodes = format!(
+            "%half = literal f32 0.5\n  %h = mul %x, %half\n  %beta = literal f32 0.7978846\n  %b = mul %x, %beta\n  \
+             %k = literal f32 {cubic}\n  %kx = mul %x, %k\n  %kxx = mul %kx, {last}\n  %one = literal f32 1.0\n  \
+             %s = add %one, %kxx\n  %i = mul %b, %s\n  %t = tanh %i\n  %p = add %t, %one\n  %a = mul %h, %p\n  \
+             %y = mul %a, %u"
+        );
+        names_of("%x: f32[s, 64], %u: f32[s, 64]", &nodes, "%y")
+    };
+    assert_eq!(fast("0.044715", "%x"), ["gelu_mul"]);
+    assert!(fast("0.044", "%x").is_empty());
+    assert!(fast("0.044715", "%u").is_empty());
+    let capped = |by: &str| {
+        named(&format!(
+            "%k = literal f32 {by}\n  %d = mul %x, %k\n  %t = tanh %d\n  %cap = literal f32 30.0\n  %y = mul %cap, %t"
+        ))
+    };
+    assert_eq!(capped("0.033333335"), ["soft_cap"]);
+    assert!(capped("0.03").is_empty());
+}
