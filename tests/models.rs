@@ -271,6 +271,14 @@ fn what_fuses_is_named_and_what_does_not_has_a_reason() {
 }
 
 #[test]
+fn writes_into_views_are_the_same_kernels_in_both_forms() {
+    for form in FORMS {
+        let counts = compiled(&open("overwritten_views", form), true).program.counts();
+        assert_eq!((counts.kernels, counts.copies), (3, 0), "{form}");
+    }
+}
+
+#[test]
 fn compiling_twice_gives_the_same_bytes() {
     let mut kernels = 0;
     for (name, form) in PATTERNS.iter().flat_map(|(name, _)| FORMS.map(|form| (*name, form))) {

@@ -3,7 +3,7 @@
 use fusewright_abi::DType;
 
 use super::call::Refusal;
-use crate::builder::Builder;
+use crate::builder::{Builder, Built};
 use crate::dim::Dim;
 use crate::graph::{Op, Value};
 use crate::prim::Prim;
@@ -58,6 +58,9 @@ fn undo(b: &Builder, buffer: Value, step: &Prim, part: Value) -> Result<Value, R
             perm.iter().enumerate().for_each(|(to, &from)| inverse[from] = to);
             Ok(b.prim(Prim::Permute { perm: inverse }, &[part])?)
         }
+        Prim::Slice { axis, start, step: 1, .. } if is_one(&b.ty(part), *axis) && !is_one(&whole, *axis) => {
+            chosen(b, buffer, part, *axis, start)
+        }
         Prim::Slice { axis, start, end, step: 1 } => {
             let extent = &whole.shape[*axis];
             let mut parts = Vec::with_capacity(3);
@@ -82,6 +85,28 @@ fn undo(b: &Builder, buffer: Value, step: &Prim, part: Value) -> Result<Value, R
         }
         _ => Ok(b.reshape(part, whole.shape)?),
     }
+}
+
+fn number(b: &Builder, n: &Dim) -> Built {
+    match n.as_const() {
+        Some(n) => b.int(DType::I64, n),
+        None => b.prim(Prim::SizeOf(n.clone()), &[]),
+    }
+}
+
+fn is_one(ty: &TensorType, axis: usize) -> bool {
+    ty.shape[axis].as_const() == Some(1)
+}
+
+/// A buffer in which what stands at one place of an axis is a part: a selection by places, as core graphs spell it. It
+/// is a row program along any axis, where a concatenation cuts lanes.
+fn chosen(b: &Builder, buffer: Value, part: Value, axis: usize, place: &Dim) -> Result<Value, Refusal> {
+    let ty = b.ty(buffer);
+    let behind = ty.rank() - axis - 1;
+    let shape = [&[ty.shape[axis].clone()][..], &vec![Dim::constant(1); behind]].concat();
+    let counted = b.prim(Prim::Iota { dtype: DType::I64, shape: shape[..1].to_vec(), axis: 0 }, &[])?;
+    let here = b.map(ScalarFn::Eq, &[b.reshape(counted, shape)?, number(b, place)?])?;
+    Ok(b.map(ScalarFn::Select, &[here, part, buffer])?)
 }
 
 /// Lanes `first + i·step` for `i < count` of a buffer of so many lanes.
@@ -172,10 +197,7 @@ fn scattered(
 ) -> Result<Value, Refusal> {
     let shape = vec![b.ty(part).shape[axis].clone()];
     let count = b.prim(Prim::Iota { dtype: DType::I64, shape, axis: 0 }, &[])?;
-    let first = match start.as_const() {
-        Some(n) => b.int(DType::I64, n)?,
-        None => b.prim(Prim::SizeOf(start.clone()), &[])?,
-    };
+    let first = number(b, start)?;
     let places = b.add(b.mul(count, b.int(DType::I64, step)?)?, first)?;
     Ok(b.prim(Prim::Scatter { axis }, &[buffer, places, part])?)
 }
@@ -211,6 +233,37 @@ mod tests {
             }
         }
         (results[0].floats().expect("floats").to_vec(), expected)
+    }
+
+    #[test]
+    fn what_stands_at_one_place_is_replaced_by_a_selection() {
+        for axis in 0..3 {
+            let b = Builder::new("g");
+            let extents = [3usize, 4, 5];
+            let ty = |axis| {
+                let one = |i: usize| if Some(i) == axis { 1 } else { extents[i] as i64 };
+                TensorType::new(DType::F32, (0..3).map(|i| one(i).into()))
+            };
+            let (buffer, part) = (b.input("x", ty(None)), b.input("y", ty(Some(axis))));
+            let cut = Prim::Slice { axis, start: 2.into(), end: 3.into(), step: 1 };
+            let written = write_back(&b, buffer, std::slice::from_ref(&cut), part).expect("it is written");
+            b.output(written);
+            b.output(apply(&b, written, &[cut]).expect("it is cut out"));
+            let graph = b.finish();
+            assert!(!graph.nodes().iter().any(|n| matches!(n.op, Op::Prim(Prim::Cat { .. } | Prim::Scatter { .. }))));
+            let old: Vec<f64> = (0..60).map(f64::from).collect();
+            let new: Vec<f64> = (100..100 + 60 / extents[axis] as i32).map(f64::from).collect();
+            let mut shape = extents;
+            shape[axis] = 1;
+            let tensor = |shape: &[usize], v: &[f64]| Tensor::from_f64(DType::F32, shape, v.to_vec()).expect("fits");
+            let given = [tensor(&extents, &old), tensor(&shape, &new)];
+            let results = run(&graph, &given, &Symbols::new()).expect("runs");
+            let inner: usize = extents[axis + 1..].iter().product();
+            let kept = |i: &usize| i / inner % extents[axis] != 2;
+            let all = results[0].floats().expect("floats").to_vec();
+            assert!((0..60).filter(kept).all(|i| all[i] == old[i]), "axis {axis}: {all:?}");
+            assert_eq!(results[1].floats().expect("floats").to_vec(), new, "axis {axis}");
+        }
     }
 
     #[test]
