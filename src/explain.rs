@@ -28,10 +28,10 @@ pub struct RegionReport {
     pub kind: &'static str,
     /// Names of its ops, in order.
     pub ops: Vec<String>,
-    /// Bytes that the fused kernel moves; `u64::MAX` stands for more than are counted.
-    pub bytes_fused: u64,
-    /// Bytes that its ops would move one by one.
-    pub bytes_unfused: u64,
+    /// Bytes that the fused kernel moves; `None` stands for 2⁶³ and more, which are not counted.
+    pub bytes_fused: Option<u64>,
+    /// Bytes that its ops would move one by one; `None` as above.
+    pub bytes_unfused: Option<u64>,
     /// Key of the region's content; equal regions share one kernel.
     pub key: String,
     /// Where its rows come from, if not from memory alone.
@@ -90,9 +90,7 @@ pub fn explain(fused: &Fused) -> Result<Explanation, Error> {
     let bytes_at: BTreeMap<String, i64> = fused.graph.symbols().iter().map(|s| (s.name.clone(), typical(s))).collect();
     let report =
         partition_report::explain(&fused.graph, &fused.partition, &[]).map_err(|e| Error::Internal(e.to_string()))?;
-    let bytes = |dim: &Dim| {
-        dim.eval(&|s| bytes_at.get(s).copied()).ok().and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX)
-    };
+    let bytes = |dim: &Dim| dim.eval(&|s| bytes_at.get(s).copied()).ok().and_then(|n| u64::try_from(n).ok());
     let relaxation =
         |r: &Relaxation| RelaxationReport { rewrite: r.rewrite.clone(), times: r.times, origin: r.origin.to_string() };
     let mut outside: Vec<&Relaxation> = fused.relaxations.iter().collect();

@@ -161,8 +161,8 @@ fn region_panels(
             id: kernel_id(&facts.key),
             title: region.name.clone(),
             facts: vec![
-                fact("bytes moved", grouped(facts.bytes_fused)),
-                fact("op by op", grouped(facts.bytes_unfused)),
+                fact("bytes moved", counted(facts.bytes_fused)),
+                fact("op by op", counted(facts.bytes_unfused)),
                 fact(&format!("code for {}", compiler.target()), code),
                 fact("key", facts.key.clone()),
             ],
@@ -229,8 +229,9 @@ fn node_panels(fused: &Fused) -> Vec<Panel> {
 }
 
 fn summary(fused: &Fused, report: &Explanation, distinct: usize) -> Vec<(String, String)> {
-    let total =
-        |bytes: fn(&crate::explain::RegionReport) -> u64| report.regions.iter().map(bytes).fold(0, u64::saturating_add);
+    let total = |bytes: fn(&crate::explain::RegionReport) -> Option<u64>| {
+        report.regions.iter().try_fold(0u64, |sum, region| sum.checked_add(bytes(region)?))
+    };
     let (moved, unfused) = (total(|r| r.bytes_fused), total(|r| r.bytes_unfused));
     let at: Vec<String> = report.bytes_at.iter().map(|(symbol, n)| format!("{symbol} = {n}")).collect();
     let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
@@ -240,7 +241,7 @@ fn summary(fused: &Fused, report: &Explanation, distinct: usize) -> Vec<(String,
         (distinct.to_string(), "distinct kernels".to_owned()),
         (ops.to_string(), "ops in them".to_owned()),
         (report.refused.len().to_string(), "ops by themselves".to_owned()),
-        (grouped(moved), format!("bytes moved by regions{at}")),
+        (counted(moved), format!("bytes moved by regions{at}")),
         (percent_saved(moved, unfused), "fewer than op by op".to_owned()),
     ]
     .to_vec()
@@ -307,10 +308,16 @@ fn kernel_id(key: &str) -> String {
     format!("k-{key}")
 }
 
-fn percent_saved(moved: u64, unfused: u64) -> String {
+fn percent_saved(moved: Option<u64>, unfused: Option<u64>) -> String {
+    let (Some(moved), Some(unfused)) = (moved, unfused) else { return "some".to_owned() };
     // Rounded down: only what moves nothing saves all.
     let saved = u128::from(unfused.saturating_sub(moved)) * 100 / u128::from(unfused.max(1));
     format!("{saved} %")
+}
+
+/// A number of bytes, which may be beyond what is counted.
+fn counted(bytes: Option<u64>) -> String {
+    bytes.map_or("2^63 or more".to_owned(), grouped)
 }
 
 /// A number with its digits in groups of three.

@@ -2,8 +2,8 @@
 
 use fusewright::check::output_names;
 use fusewright::explain::{
-    Explanation, Instead, KernelReport, Kernels, OverwriteReport, RefusalReport, RelaxationReport, SourceReport,
-    Unmatched, all_names, explain, is_name, kernels,
+    Explanation, Instead, KernelReport, Kernels, OverwriteReport, RefusalReport, RegionReport, RelaxationReport,
+    SourceReport, Unmatched, all_names, explain, is_name, kernels,
 };
 use fusewright::{
     Compiler, Error, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph_with, write_whole,
@@ -80,6 +80,7 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &K
         json!({
             "name": r.name, "kind": r.kind, "ops": r.ops,
             "bytes_fused": r.bytes_fused, "bytes_unfused": r.bytes_unfused, "kernel_key": r.key,
+            "bytes_uncounted": uncounted(r, report),
             "artifact_key": figures.map(|f| &f.key), "code_bytes": figures.map(|f| f.bytes),
             "no_kernel": k.kernel.as_ref().err(),
             "instead": instead(k),
@@ -110,6 +111,22 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &K
         "relaxed_outside": relaxed(&report.relaxed_outside),
         "pipeline": report.pipeline,
     })
+}
+
+/// What stands for bytes that are not counted.
+const BEYOND: &str = "2^63 or more";
+
+/// Why bytes of a region are `null`, if they are.
+fn uncounted(region: &RegionReport, report: &Explanation) -> Option<String> {
+    let missing = match (region.bytes_fused, region.bytes_unfused) {
+        (Some(_), Some(_)) => return None,
+        (None, Some(_)) => "bytes_fused is",
+        (Some(_), None) => "bytes_unfused is",
+        (None, None) => "both are",
+    };
+    let at: Vec<String> = report.bytes_at.iter().map(|(symbol, n)| format!("{symbol} = {n}")).collect();
+    let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
+    Some(format!("{missing} {BEYOND}{at}"))
 }
 
 /// What computes the ops of a region without a kernel.
@@ -290,11 +307,10 @@ pub fn print_regions(report: &Explanation) {
         .regions
         .iter()
         .map(|r| {
-            let ratio = r.bytes_unfused as f64 / r.bytes_fused.max(1) as f64;
-            // The greatest number stands for more than it.
-            let (bytes, saved) = match (r.bytes_fused, r.bytes_unfused) {
-                (u64::MAX, _) | (_, u64::MAX) => ("beyond 2^63".to_owned(), "-".to_owned()),
-                (bytes, _) => (bytes.to_string(), format!("{ratio:.2}")),
+            let bytes = r.bytes_fused.map_or(BEYOND.to_owned(), |n| n.to_string());
+            let saved = match (r.bytes_fused, r.bytes_unfused) {
+                (Some(fused), Some(unfused)) => format!("{:.2}", unfused as f64 / fused.max(1) as f64),
+                _ => "-".to_owned(),
             };
             vec![r.name.clone(), r.ops.len().to_string(), bytes, saved, r.ops.join(" ")]
         })

@@ -304,7 +304,11 @@ fn passes_that_do_not_run_and_numbers_beyond_counting_are_said() {
         write(&folder, "wide.fw", format!("graph @b(s: 1..; %x: bf16[s, {lanes}]) {{\n  {body}\n}}\n"))
     };
     let outcome = call(&["explain", &text(1 << 60)]);
-    assert!(outcome.stdout.contains("beyond 2^63") && !outcome.stdout.contains("not fused"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("2^63 or more") && !outcome.stdout.contains("not fused"), "{}", outcome.stdout);
+    let region = json(&["explain", &text(1 << 60), "--json"])["regions"][0].clone();
+    assert!(region["bytes_fused"].is_null() && region["bytes_unfused"].is_null(), "{region}");
+    assert_eq!(region["bytes_uncounted"], "both are 2^63 or more at s = 512");
+    assert!(json(&["explain", &text(64), "--json"])["regions"][0]["bytes_uncounted"].is_null());
     let pipeline = write(&folder, "rows.toml", "passes = [{ name = \"raise\", rows = \"1..63\" }, \"dce\"]");
     let model = text(64);
     let said = "pass raise does not run: it is limited to rows 1..63, and the graph takes 1..";

@@ -79,6 +79,9 @@ pub(crate) struct Instance<'r> {
 
 /// Is told where matches end.
 pub(crate) trait Watch {
+    /// A search begins where a name of the left side stands for a value.
+    fn begin(&self, name: &str, value: Value);
+
     /// After so many nodes, a value is not as the pattern says; `why` gives what was expected and what was found. It is
     /// `close` if the op is the right one.
     fn miss(&self, matched: usize, close: bool, at: Value, why: &dyn Fn() -> (String, String));

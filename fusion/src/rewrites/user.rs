@@ -337,6 +337,23 @@ mod tests {
     }
 
     #[test]
+    fn constants_that_differ_by_less_than_a_rounding_are_told_apart() {
+        let scaled = |left: &str, right: &str| {
+            let side = |k: &str| format!("w = cast x {{to = f32}}; p = mul w, {k}; y = cast p {{to = bf16}}; yield y");
+            UserPatterns::parse(&format!("exact p: (x: bf16) {} => (x) {}", side(left), side(right)))
+        };
+        assert!(scaled("0.1", "0.1").is_ok());
+        let error = scaled("0.1", "0.10000002").expect_err("another factor");
+        assert!(error.message.contains("the sides are not equal"), "{error}");
+        let eps = |left: &str, right: &str| {
+            let side = |eps: &str| format!("y = rms_norm x {{eps = {eps}, round = once}}; yield y");
+            UserPatterns::parse(&format!("exact p: (x: bf16) {} => (x) {}", side(left), side(right)))
+        };
+        assert!(eps("1e-6", "1e-6").is_ok());
+        assert!(eps("1e-6", "1.1e-6").is_err());
+    }
+
+    #[test]
     fn many_parameters_and_choices_end() {
         let names: Vec<String> = (0..20).map(|i| format!("x{i}")).collect();
         let sums: Vec<String> = (1..20)

@@ -95,6 +95,9 @@ impl<'g> Finder<'g> {
         let wanted =
             roots.iter().zip(nodes).map(|(name, id)| (*name, self.graph.node(*id).results[0])).collect::<Vec<_>>();
         let mut search = Search::new(self.graph, &self.pattern.rewrite, self.watch);
+        if let (Some(watch), Some((name, value))) = (self.watch, wanted.first()) {
+            watch.begin(name, *value);
+        }
         if nodes.len() == roots.len() {
             let mut made = None;
             search.values(wanted, &mut |state| {

@@ -1,25 +1,38 @@
 //! The place that comes nearest to a pattern which is found nowhere, and the first node that breaks it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
-use fusewright_graph::text::{RuleNode, RuleOp};
-use fusewright_graph::{Graph, Value};
+use fusewright_graph::text::{Rule, RuleNode, RuleOp};
+use fusewright_graph::{Graph, Op, Prim, Value};
 
 use super::find::Finder;
 use crate::pass::NearMiss;
 use crate::rewrites::{Instance, Search, UserPattern, Watch, op_name};
 
-/// Keeps the miss with most nodes; of equals, one where the op at least is right; of equals, the first.
+/// How near a place came: nodes that match one after the other, ops of the pattern that stand around it, and whether the
+/// op that breaks the match is the right one.
+type Nearness = (usize, usize, bool);
+
+/// Keeps the miss that is nearest; of equals the first, and places of the pattern's last node are tried first.
 struct Closest<'g> {
     graph: &'g Graph,
+    lhs: &'g Rule,
     nodes: usize,
-    best: RefCell<Option<((usize, bool), NearMiss)>>,
+    /// Ops of the pattern that stand around the place where the search began.
+    around: Cell<usize>,
+    best: RefCell<Option<(Nearness, NearMiss)>>,
 }
 
 impl Watch for Closest<'_> {
+    fn begin(&self, name: &str, value: Value) {
+        self.around.set(around(self.graph, self.lhs, (name, value), &mut BTreeMap::new()));
+    }
+
     fn miss(&self, matched: usize, close: bool, at: Value, why: &dyn Fn() -> (String, String)) {
+        let nearness = (matched, self.around.get(), close);
         let mut best = self.best.borrow_mut();
-        if best.as_ref().is_none_or(|(known, _)| *known < (matched, close)) {
+        if best.as_ref().is_none_or(|(known, _)| *known < nearness) {
             let (expected, found) = why();
             let named = || format!("`{}`", self.graph.value_name(at).unwrap_or_default());
             let origin = match self.graph.def_node(at) {
@@ -29,9 +42,38 @@ impl Watch for Closest<'_> {
                 None => format!("input {}", named()),
             };
             let near = NearMiss { matched, nodes: self.nodes, expected, found, origin: Some(origin) };
-            *best = Some(((matched, close), near));
+            *best = Some((nearness, near));
         }
     }
+}
+
+/// How many ops of what makes a name of the left side stand in what makes a value, whatever else is wrong with them.
+fn around<'r>(
+    graph: &Graph,
+    lhs: &'r Rule,
+    (name, value): (&'r str, Value),
+    known: &mut BTreeMap<(&'r str, Value), usize>,
+) -> usize {
+    if let Some(&count) = known.get(&(name, value)) {
+        return count;
+    }
+    let wanted = lhs.nodes.iter().find(|n| n.results.iter().any(|r| r == name));
+    let Some((wanted, node)) = wanted.zip(graph.def_node(value)) else { return 0 };
+    if matches!(wanted.op, RuleOp::Constant(_)) || op_name(&wanted.op) != node.op.name() {
+        return 0;
+    }
+    let mut sum = |swapped: bool| {
+        let mut operands = node.operands.clone();
+        if swapped {
+            operands.swap(0, 1);
+        }
+        let pairs = wanted.operands.iter().map(String::as_str).zip(operands);
+        pairs.map(|pair| around(graph, lhs, pair, known)).sum::<usize>()
+    };
+    let commutes = matches!(&node.op, Op::Prim(Prim::Map(f)) if f.spec().commutative);
+    let count = 1 + sum(false).max(if commutes { sum(true) } else { 0 });
+    known.insert((name, value), count);
+    count
 }
 
 /// What came nearest. Every node of the pattern is tried as the last one; where all before it are there, what reads the
@@ -39,13 +81,15 @@ impl Watch for Closest<'_> {
 pub(super) fn nearest(graph: &Graph, pattern: &UserPattern) -> NearMiss {
     let lhs = &pattern.rewrite.lhs;
     let computing: Vec<&RuleNode> = lhs.nodes.iter().filter(|n| !matches!(n.op, RuleOp::Constant(_))).collect();
-    let closest = Closest { graph, nodes: computing.len(), best: RefCell::new(None) };
+    let (around, best) = (Cell::new(0), RefCell::new(None));
+    let closest = Closest { graph, lhs, nodes: computing.len(), around, best };
     let finder = Finder::new(graph, pattern, Some(&closest));
     finder.all();
     for node in computing.iter().rev() {
         let reader = computing.iter().find(|n| n.operands.iter().any(|o| node.results.contains(o)));
         for id in finder.candidates(&node.results[0]) {
             let value = graph.node(id).results[0];
+            closest.begin(&node.results[0], value);
             let mut search = Search::new(graph, &pattern.rewrite, Some(&closest));
             search.values(vec![(node.results[0].as_str(), value)], &mut |state| {
                 if let Some(reader) = reader {

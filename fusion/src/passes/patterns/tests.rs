@@ -213,6 +213,21 @@ fn a_near_miss_names_the_first_node_that_breaks_it() {
 }
 
 #[test]
+fn of_equally_near_places_the_one_with_more_of_the_pattern_around_is_told() {
+    let gate = "exact gate: (x: float, y: float) a = tanh x; l = neg y; z = mul a, l; yield z \
+                => (x, y) a = tanh x; p = mul a, y; z = neg p; yield z";
+    let g = graph(
+        "%x: f32[s], %y: f32[s]",
+        "%u = mul %x, %y; %v = mul %u, %x; %a = erf %v; %l = neg %y; %z = mul %a, %l; %w = mul %z, %x; return %w",
+    );
+    let near = miss(&g, gate);
+    assert_eq!((near.expected.as_str(), near.found.as_str()), ("`tanh`", "`erf`"), "{near}");
+    // Nothing tells these apart but their order.
+    let g = graph("%x: f32[s], %y: f32[s]", "%u = mul %x, %y; %v = mul %u, %x; return %v");
+    assert_eq!(miss(&g, gate).origin.as_deref(), Some("input `x`"));
+}
+
+#[test]
 fn a_guard_that_fails_says_what_it_saw_and_where() {
     let g = graph("%x: f32[s, 64]", "%a = neg %x; %b = abs %a; return %b");
     for (guard, said) in [

@@ -7,6 +7,7 @@
 //! somewhere, or it should be `exact`.
 
 mod instances;
+mod wide;
 
 use std::collections::BTreeMap;
 
@@ -102,6 +103,12 @@ pub fn check(rewrite: &Rewrite, given: &[Sample], most: Effort, apply: Rewritten
         if rewrite.class == Class::Exact {
             for inputs in near_constants(&graph, &rewritten) {
                 verdict.judge(rewrite, [&graph, &rewritten], &inputs, false);
+            }
+            if verdict.failure.is_none()
+                && let Some((a, b)) = wide::nearly_equal(&graph, &rewritten, ROWS)
+            {
+                let why = format!("without roundings the left side gives {a:?} where the right side gives {b:?}");
+                verdict.failure = Some(format!("{why}\n{graph}{rewritten}"));
             }
         }
     }
