@@ -1,16 +1,19 @@
 //! Computes what is constant, by the reference interpreter.
 //!
-//! A constant has the same element everywhere: a literal, or layout of one. An elementwise op of constants is computed
-//! on their elements, whatever the shape; any other op of constants is computed where it is small and gives a constant.
-//! So the graph holds scalars only, and nothing large is ever made.
+//! A constant is the same element everywhere: a literal, or layout of one. An elementwise op of such constants is computed
+//! on their elements, whatever the shape; any other op of constants is computed where it is small. What is not the same
+//! everywhere is known all the same, so that parts and sums of it are constants, and is written anew where that takes few
+//! nodes. So the graph holds scalars only, and nothing large is ever made.
+
+mod spell;
+mod value;
 
 use std::collections::BTreeMap;
 
-use fusewright_graph::interp::{self, Symbols};
-use fusewright_graph::tensor::Tensor;
-use fusewright_graph::{Builder, Dim, Graph, Literal, Op, Prim, TensorType, TypeError, Value};
+use fusewright_graph::{Builder, Dim, Graph, Literal, Op, Prim, TypeError, Value};
 
 use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult};
+use value::Known;
 
 /// The pass.
 pub const PASS: Pass = Pass { name: "fold", required: false, run };
@@ -19,23 +22,34 @@ pub const PASS: Pass = Pass { name: "fold", required: false, run };
 const MOST: i64 = 4096;
 
 fn run(graph: &Graph, cx: &mut Cx) -> PassResult {
-    let mut known: BTreeMap<Value, Literal> = BTreeMap::new();
+    let mut known: BTreeMap<Value, Known> = BTreeMap::new();
     let mut changed = 0;
     let rebuilt = graph.rebuild(|b, _, node, operands| {
         let error = |e: TypeError| Diagnostic::rebuilt(PASS.name, &node.origin, &e);
-        let elements: Option<Vec<Literal>> = operands.iter().map(|v| known.get(v).copied()).collect();
-        let element = elements.and_then(|elements| element(b, &node.op, operands, &elements));
-        let results = match element {
-            Some(element) if !cx.is_spent() && !is_plain(b, &node.op, operands) => {
+        let all: Option<Vec<&Known>> = operands.iter().map(|v| known.get(v)).collect();
+        let value = all.and_then(|all| value::of(b, &node.op, operands, &all));
+        let spelled = if cx.is_spent() {
+            None
+        } else {
+            match &value {
+                Some(Known::Same(element)) if !is_plain(b, &node.op, operands) => {
+                    Some(spread(b, *element, &graph.ty(node.results[0]).shape).map_err(error)?)
+                }
+                Some(Known::Tensor(tensor)) => spell::constant(b, &node.op, tensor).map_err(error)?,
+                None => spell::gathered(b, &node.op, operands, &known).map_err(error)?,
+                Some(Known::Same(_)) => None,
+            }
+        };
+        let results = match spelled {
+            Some(spelled) => {
                 cx.spend();
                 changed += 1;
-                let ty = graph.ty(node.results[0]);
-                vec![spread(b, element, &ty.shape).map_err(error)?]
+                vec![spelled]
             }
-            _ => b.op(node.op.clone(), operands).map_err(error)?,
+            None => b.op(node.op.clone(), operands).map_err(error)?,
         };
-        if let Some(element) = element {
-            known.insert(results[0], element);
+        if let Some(value) = value {
+            known.insert(results[0], value);
         }
         Ok(results)
     });
@@ -64,78 +78,10 @@ fn spread(b: &Builder, element: Literal, shape: &[Dim]) -> Result<Value, TypeErr
     b.prim(if ones { Prim::Reshape { shape } } else { Prim::Expand { shape } }, &[literal])
 }
 
-/// What every element of an op's result is, if its operands are constants and so is the result.
-fn element(b: &Builder, op: &Op, operands: &[Value], elements: &[Literal]) -> Option<Literal> {
-    let small = || {
-        let types: Vec<TensorType> = operands.iter().map(|&v| b.ty(v)).collect();
-        types.iter().all(is_small).then(|| computed(op, &types, elements)).flatten()
-    };
-    match op {
-        Op::Prim(prim) => match prim {
-            Prim::Literal(literal) => Some(*literal),
-            Prim::Map(_) | Prim::Cast { .. } | Prim::Bitcast { .. } => {
-                let types: Vec<TensorType> = elements.iter().map(|e| TensorType::scalar(e.dtype())).collect();
-                computed(op, &types, elements)
-            }
-            Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. } => {
-                elements.first().copied()
-            }
-            Prim::Cat { .. } => {
-                let (first, rest) = elements.split_first()?;
-                rest.iter().all(|other| other == first).then_some(*first)
-            }
-            // Their values come from outside or depend on it.
-            Prim::Opaque { .. } | Prim::AllReduce(_) => None,
-            Prim::SizeOf(_)
-            | Prim::Iota { .. }
-            | Prim::Reduce { .. }
-            | Prim::ArgReduce { .. }
-            | Prim::TopK { .. }
-            | Prim::Gather { .. }
-            | Prim::Scatter { .. }
-            | Prim::Pack { .. }
-            | Prim::MatMul { .. }
-            | Prim::GroupedMatMul { .. }
-            | Prim::Sdpa(_) => small(),
-        },
-        Op::Composite(_) => small(),
-    }
-}
-
-fn is_small(ty: &TensorType) -> bool {
-    ty.elements().as_const().is_some_and(|n| n <= MOST)
-}
-
-/// The op on constants of the given types, where it has one result, a small one, of equal elements.
-fn computed(op: &Op, types: &[TensorType], elements: &[Literal]) -> Option<Literal> {
-    let b = Builder::new("constant");
-    let operands: Vec<Value> =
-        types.iter().zip(elements).map(|(ty, &e)| spread(&b, e, &ty.shape)).collect::<Result<_, _>>().ok()?;
-    let results = b.op(op.clone(), &operands).ok()?;
-    let &[result] = results.as_slice() else { return None };
-    if !is_small(&b.ty(result)) {
-        return None;
-    }
-    b.output(result);
-    // What has no value, such as a gather out of range, is left to whoever runs the graph.
-    let tensor = interp::run(&b.finish(), &[], &Symbols::new()).ok()?.pop()?;
-    uniform(&tensor)
-}
-
-/// The element that a tensor has everywhere.
-fn uniform(tensor: &Tensor) -> Option<Literal> {
-    let first = tensor.code(0)?;
-    if (1..tensor.len()).any(|i| tensor.code(i) != Some(first)) {
-        return None;
-    }
-    let float = tensor.floats().map(|v| Literal::Float(tensor.dtype(), v[0]));
-    float.or_else(|| tensor.ints().map(|v| Literal::Int(tensor.dtype(), v[0])))
-}
-
 #[cfg(test)]
 mod tests {
     use fusewright_graph::DType::{self, BF16, F32, I8, I64};
-    use fusewright_graph::{ReduceOp, Rounding, ScalarFn};
+    use fusewright_graph::{ReduceOp, Rounding, ScalarFn, TensorType};
 
     use super::*;
     use crate::passes::dce;
@@ -206,6 +152,94 @@ mod tests {
             panic!("{:?}", left(&sum))
         };
         assert_eq!(sum, Literal::Float(F32, 1.5));
+    }
+
+    fn names(build: &Build<'_>) -> Vec<String> {
+        left(build).iter().map(|op| op.name().to_owned()).collect()
+    }
+
+    fn iota(b: &Builder, shape: &[i64], axis: usize) -> Result<Value, TypeError> {
+        let shape = shape.iter().map(|&n| Dim::constant(n)).collect();
+        b.prim(Prim::Iota { dtype: I64, shape, axis }, &[])
+    }
+
+    /// `tril(ones(5, 5))` in f32.
+    fn triangle(b: &Builder) -> Result<Value, TypeError> {
+        let below = b.map(ScalarFn::Ge, &[iota(b, &[5, 5], 0)?, iota(b, &[5, 5], 1)?])?;
+        b.cast(below, F32)
+    }
+
+    #[test]
+    fn parts_and_sums_of_constants_are_constants() {
+        let element = |b: &Builder, _| {
+            let row = b.slice(triangle(b)?, 0, 3.into(), 4.into())?;
+            b.slice(row, 1, 2.into(), 3.into())
+        };
+        assert_eq!(names(&element), ["literal", "reshape"]);
+        let sum = |b: &Builder, _| b.reduce_last(ReduceOp::Add, b.slice(triangle(b)?, 0, 3.into(), 4.into())?);
+        let [Op::Prim(Prim::Literal(four)), Op::Prim(Prim::Reshape { .. })] = left(&sum)[..] else {
+            panic!("{:?}", left(&sum))
+        };
+        assert_eq!(four, Literal::Float(F32, 4.0));
+        // A row is a choice by lanes, part of an index a sum.
+        let row = |b: &Builder, x| {
+            let row = b.reshape(b.slice(triangle(b)?, 0, 3.into(), 4.into())?, vec![5.into()])?;
+            b.mul(b.slice(x, 1, 0.into(), 5.into())?, row)
+        };
+        let chosen = ["iota", "literal", "lt", "literal", "literal", "select", "reshape", "slice", "mul"];
+        assert_eq!(names(&row), chosen);
+        let part = |b: &Builder, _| b.slice(iota(b, &[9], 0)?, 0, 3.into(), 7.into());
+        assert_eq!(names(&part), ["iota", "literal", "add"]);
+        // Rows that differ from each other in many places stay what they are.
+        let rows = |b: &Builder, _| b.slice(triangle(b)?, 0, 1.into(), 4.into());
+        assert_eq!(names(&rows).last().map(String::as_str), Some("slice"));
+    }
+
+    #[test]
+    fn what_is_written_anew_has_the_same_elements() {
+        use fusewright_graph::interp::{Symbols, run as evaluate};
+        type Part = fn(&Builder) -> Result<Value, TypeError>;
+        let parts: [Part; 5] = [
+            |b| b.slice(triangle(b)?, 0, 3.into(), 4.into()),
+            |b| b.slice(triangle(b)?, 1, 1.into(), 2.into()),
+            |b| b.slice(b.map(ScalarFn::Neg, &[iota(b, &[2, 9], 1)?])?, 1, 3.into(), 8.into()),
+            |b| {
+                let band = b.map(ScalarFn::Rem, &[iota(b, &[12], 0)?, b.int(I64, 4)?])?;
+                b.slice(b.map(ScalarFn::Lt, &[band, b.int(I64, 2)?])?, 0, 1.into(), 7.into())
+            },
+            |b| b.reduce_last(ReduceOp::Max, iota(b, &[6, 3], 0)?),
+        ];
+        for (i, part) in parts.into_iter().enumerate() {
+            let b = Builder::new("g");
+            b.output(part(&b).expect("types"));
+            let graph = b.finish();
+            let (folded, outcome) = run(&graph, &mut Cx::default()).expect("folds");
+            assert!(outcome.changed > 0, "{i}\n{folded}");
+            let [before, after] = [&graph, &folded].map(|g| evaluate(g, &[], &Symbols::new()).expect("has a value"));
+            assert_eq!(before, after, "{i}\n{folded}");
+        }
+    }
+
+    #[test]
+    fn gathers_at_known_places_are_slices() {
+        let at = |b: &Builder, x, places: Value| b.prim(Prim::Gather { axis: 1 }, &[x, places]);
+        let turned = |b: &Builder, x| {
+            let moved = b.add(iota(b, &[64], 0)?, b.int(I64, 32)?)?;
+            at(b, x, b.map(ScalarFn::Rem, &[moved, b.int(I64, 64)?])?)
+        };
+        assert_eq!(names(&turned), ["slice", "slice", "cat"]);
+        let swapped = |b: &Builder, x| {
+            let pair = b.slice(x, 1, 0.into(), 2.into())?;
+            at(b, pair, b.sub(b.int(I64, 1)?, iota(b, &[2], 0)?)?)
+        };
+        assert_eq!(names(&swapped), ["slice", "slice", "slice", "cat"]);
+        let every = |b: &Builder, x| at(b, x, b.mul(iota(b, &[16], 0)?, b.int(I64, 3)?)?);
+        assert_eq!(names(&every), ["slice"]);
+        // Backwards, and beyond the axis.
+        let back = |b: &Builder, x| at(b, x, b.sub(b.int(I64, 63)?, iota(b, &[64], 0)?)?);
+        assert_eq!(names(&back).last().map(String::as_str), Some("gather"));
+        let beyond = |b: &Builder, x| at(b, x, b.add(iota(b, &[4], 0)?, b.int(I64, 61)?)?);
+        assert_eq!(names(&beyond).last().map(String::as_str), Some("gather"));
     }
 
     #[test]
