@@ -17,6 +17,9 @@ rows! {
     "ascend.swiglu_quant_static" => swiglu_quant_static;
     "ascend.swiglu_quant_dynamic" => swiglu_quant_dynamic;
     "ascend.rotary_mul" => rotary_mul;
+    "ascend.dynamic_quant_asymmetric" => dynamic_quant_asymmetric;
+    "ascend.rms_norm_quant" => rms_norm_quant;
+    "ascend.dequant_swiglu_quant" => dequant_swiglu_quant;
 }
 
 type Round = fn(f32) -> f32;
@@ -309,4 +312,114 @@ fn rotary_mul() {
             vec![rows_of(dtype, &(0..COUNT).map(y).collect::<Vec<_>>())]
         });
     }
+}
+
+/// The scale has a floor, the offset is that of the largest value and is not rounded.
+fn dynamic_quant_asymmetric() {
+    let body = "%x32 = cast %x {to = f32}
+        %most = reduce %x32 {op = max, axes = [1], nan = ignore}
+        %least = reduce %x32 {op = min, axes = [1], nan = ignore}
+        %d = sub %most, %least
+        %n = literal f32 255.0
+        %span = div %d, %n
+        %eps = literal f32 1e-12
+        %k = maxnum %span, %eps
+        %t = div %most, %k
+        %top = literal f32 127.0
+        %o = sub %top, %t
+        %one = literal f32 1.0
+        %back = div %one, %k
+        %a = mul %x32, %back
+        %b = add %a, %o
+        %whole = round %b
+        %low = literal f32 -128.0
+        %c = max %whole, %low
+        %e = min %c, %top
+        %q = cast %e {to = i8, round = trunc}
+        return %q, %k, %o";
+    let mut x = values(51);
+    x[SHAPE[1]..2 * SHAPE[1]].fill(-1.5);
+    let mut inputs = given(DType::BF16);
+    inputs[0] = rows_of(DType::BF16, &x);
+    exact(&with(DType::BF16, "", body), &inputs, |_| {
+        let (mut codes, mut scales, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
+        for row in x.chunks(SHAPE[1]) {
+            let (most, least) = row.iter().fold((f32::MIN, f32::MAX), |(a, b), &x| (a.max(x), b.min(x)));
+            let scale = ((most - least) / 255.0).max(1e-12);
+            let offset = 127.0 - most / scale;
+            codes.extend(row.iter().map(|x| code(x * (1.0 / scale) + offset)));
+            scales.push(scale);
+            offsets.push(offset);
+        }
+        vec![ints(DType::I8, &SHAPE, &codes), rows_of(DType::F32, &scales), rows_of(DType::F32, &offsets)]
+    });
+}
+
+/// Nothing rounds before the offset is added; what is quantised is then rounded to f16.
+fn rms_norm_quant() {
+    let body = "%x32 = cast %x {to = f32}
+        %n = rms_norm %x32, %w {eps = 1e-6, round = once, {F}}
+        %b32 = cast %b {to = f32}
+        %y = add %n, %b32
+        %one = literal f32 1.0
+        %f = div %one, %k
+        %m = mul %y, %f
+        %v = add %m, %z
+        %h = cast %v {to = f16}
+        %h32 = cast %h {to = f32}
+        %whole = round %h32
+        %low = literal f32 -128.0
+        %high = literal f32 127.0
+        %c = max %whole, %low
+        %e = min %c, %high
+        %q = cast %e {to = i8, round = trunc}
+        return %q";
+    for (dtype, _) in [BF16, F16] {
+        let bias: Vec<f32> = weights().iter().rev().copied().collect();
+        let mut inputs = given(dtype);
+        inputs.push(floats(dtype, &SHAPE[1..], &bias));
+        inputs.extend([floats(DType::F32, &[], &[0.0234]), floats(DType::F32, &[], &[-3.0])]);
+        let params = format!(", %b: {dtype}[32], %k: f32[], %z: f32[]");
+        exact(&with(dtype, &params, body), &inputs, |_| {
+            let y = normed(&values(51), |n, w| n * w);
+            let of = |(i, y): (usize, &f32)| code(f16((y + bias[i % 32]) * (1.0 / 0.0234) + -3.0));
+            vec![ints(DType::I8, &SHAPE, &y.iter().enumerate().map(of).collect::<Vec<_>>())]
+        });
+    }
+}
+
+/// Sums of integers by the scales of their channel and token, plus a bias; the scale is `m / 127`, its reciprocal the
+/// factor.
+fn dequant_swiglu_quant() {
+    let text = "graph @dequant(s: 0..; %x: i32[s, 32], %w: f32[32], %t: f32[s, 1], %b: f32[32]) {
+        %x32 = cast %x {to = f32}
+        %a = mul %x32, %w
+        %c = mul %a, %t
+        %y = add %c, %b
+        %left = slice %y {axis = 1, start = 0, end = 16}
+        %right = slice %y {axis = 1, start = 16, end = 32}
+        %g = silu %right {form = quotient}
+        %p = mul %g, %left
+        %q, %k = quantize_dynamic %p {codes = i8, bound = 127.0, apply = reciprocal, nan = skip}
+        return %q, %k
+      }";
+    let sums: Vec<i64> = (0..COUNT as i64).map(|i| i * 7919 % 2003 - 1000).collect();
+    let (w, b, tokens) = (weights(), values(52), [0.03f32, 1.0, 0.007]);
+    let inputs = [
+        ints(DType::I32, &SHAPE, &sums),
+        floats(DType::F32, &SHAPE[1..], &w),
+        floats(DType::F32, &[3, 1], &tokens),
+        floats(DType::F32, &SHAPE[1..], &b[..32]),
+    ];
+    near(text, &inputs, |_| {
+        let (mut codes, mut scales) = (Vec::new(), Vec::new());
+        for (row, token) in sums.chunks(32).zip(tokens) {
+            let y: Vec<f32> = (0..32).map(|i| row[i] as f32 * w[i] * token + b[i]).collect();
+            let y: Vec<f32> = (0..16).map(|i| gate(y[i + 16]) * y[i]).collect();
+            let scale = y.iter().fold(0f32, |m, y| m.max(y.abs())) / 127.0;
+            codes.extend(y.iter().map(|y| code(y * (1.0 / scale))));
+            scales.push(scale);
+        }
+        vec![ints(DType::I8, &[3, 16], &codes), rows_of(DType::F32, &scales)]
+    });
 }

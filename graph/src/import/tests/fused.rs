@@ -10,22 +10,22 @@ use crate::prim::Prim;
 use crate::tensor::Tensor;
 use crate::{DType, verify};
 
-const U8: i64 = 1;
-const I8: i64 = 2;
-const I32: i64 = 4;
-const I64: i64 = 5;
-const F16: i64 = 6;
-const F32: i64 = 7;
-const BF16: i64 = 13;
-const F8: i64 = 29;
+pub(super) const U8: i64 = 1;
+pub(super) const I8: i64 = 2;
+pub(super) const I32: i64 = 4;
+pub(super) const I64: i64 = 5;
+pub(super) const F16: i64 = 6;
+pub(super) const F32: i64 = 7;
+pub(super) const BF16: i64 = 13;
+pub(super) const F8: i64 = 29;
 
-type Tensors<'a> = &'a [(&'a str, i64, &'a [i64])];
+pub(super) type Tensors<'a> = &'a [(&'a str, i64, &'a [i64])];
 
 const NORM: &str = "rms_norm eps=1e-6";
 const BOUNDS: &str = "bound=448.0 floor=4.359654e-6 floor_of=scale";
 
 /// A functionalised call of a vLLM op that overwrites the last `written` inputs, in the order of its schema.
-fn functional(op: &str, inputs: Tensors<'_>, written: usize, arguments: &[String]) -> Graph {
+pub(super) fn functional(op: &str, inputs: Tensors<'_>, written: usize, arguments: &[String]) -> Graph {
     let value = |name: &str| format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#);
     let results: Vec<String> = (0..written).map(|i| format!("new{i}")).collect();
     let contiguous = |sizes: &[i64]| (0..sizes.len()).map(|i| sizes[i + 1..].iter().product()).collect::<Vec<i64>>();
@@ -59,23 +59,23 @@ fn functional(op: &str, inputs: Tensors<'_>, written: usize, arguments: &[String
     graph
 }
 
-fn names(arguments: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn names(arguments: &[(&str, &str)]) -> Vec<String> {
     arguments.iter().map(|(name, of)| tensor(name, of)).collect()
 }
 
-fn float(name: &str, value: f64) -> String {
+pub(super) fn float(name: &str, value: f64) -> String {
     argument(name, &format!(r#"{{"as_float":{value}}}"#))
 }
 
-fn int(name: &str, value: i64) -> String {
+pub(super) fn int(name: &str, value: i64) -> String {
     argument(name, &format!(r#"{{"as_int":{value}}}"#))
 }
 
-fn none(name: &str) -> String {
+pub(super) fn none(name: &str) -> String {
     argument(name, r#"{"as_none":true}"#)
 }
 
-fn opaque(graph: &Graph) -> bool {
+pub(super) fn opaque(graph: &Graph) -> bool {
     graph.nodes().iter().any(|n| matches!(n.op, Op::Prim(Prim::Opaque { .. })))
 }
 
@@ -274,7 +274,7 @@ fn fused_quantisers_of_ascend_round_once_less() {
 
 /// The reason of the only op that was not taken apart.
 #[track_caller]
-fn reason(graph: &Graph) -> String {
+pub(super) fn reason(graph: &Graph) -> String {
     let of = |n: &Node| match &n.op {
         Op::Prim(Prim::Opaque { attrs, .. }) => attrs.iter().find(|(name, _)| name == "reason").cloned(),
         _ => None,

@@ -1,6 +1,7 @@
 //! The importer on whole files: exported models, damaged ones, and archives made by hand.
 
 mod activation;
+mod ascend;
 mod assumed;
 mod attention;
 mod collectives;

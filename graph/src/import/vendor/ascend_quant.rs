@@ -6,12 +6,15 @@ use super::super::aten::layout::expand_to;
 use super::super::aten::promote::convert;
 use super::super::call::{Call, Imported, Refusal};
 use super::ascend::{channel, per_token, rounded_norm, scale, split};
-use super::{One, wide};
+use super::vllm::single;
+use super::{One, f32, last_axis, wide};
 use crate::graph::Value;
 use crate::ops::{
     Apply, Codes, Composite, DynamicScale, NanCode, Offset, QuantizeAffine, QuantizeStatic, RmsNorm, RmsRounding, Silu,
     SiluForm,
 };
+use crate::prim::{NanRule, Prim, ReduceOp, Rounding};
+use crate::scalar::ScalarFn;
 
 /// Int8 codes under a scale and an optional offset, both given and shaped to broadcast.
 pub(super) fn static_codes(call: &Call<'_>, x: Value, apply: Apply, (scale, offset): (Value, Option<Value>)) -> One {
@@ -47,7 +50,7 @@ pub(super) fn dynamic_codes(
 }
 
 /// What an op leaves unwritten: zeros of the type that the file states.
-fn unwritten(call: &Call<'_>, result: usize) -> One {
+pub(super) fn unwritten(call: &Call<'_>, result: usize) -> One {
     let ty = call.results.get(result).ok_or("fewer results than the op has")?;
     let zero = if ty.dtype.is_float() { call.b.float(ty.dtype, 0.0)? } else { call.b.int(ty.dtype, 0)? };
     expand_to(call, zero, &ty.shape)
@@ -150,4 +153,60 @@ pub(super) fn quantize(call: &Call<'_>) -> Imported {
     let offset = if call.is_none("offset")? { None } else { Some(channel(call, "offset", last, rank)?) };
     let factor = channel(call, "scale_reciprocal", last, rank)?;
     Ok(vec![static_codes(call, call.tensor("x")?, Apply::Multiply, (factor, offset))?])
+}
+
+/// The largest or smallest number of a row; NaN is skipped.
+fn extreme(call: &Call<'_>, x: Value, op: ReduceOp) -> One {
+    let axes = vec![last_axis(call, x)?];
+    Ok(call.b.prim(Prim::Reduce { op, axes, nan: NanRule::Ignore }, &[x])?)
+}
+
+/// The nearest whole number, within the codes; NaN is 0.
+fn whole(call: &Call<'_>, x: Value) -> One {
+    let b = call.b;
+    let clamped = b.clamp(b.map(ScalarFn::RoundEven, &[x])?, f32(call, -128.0)?, f32(call, 127.0)?)?;
+    Ok(b.prim(Prim::Cast { to: DType::I8, round: Rounding::TowardZero, saturate: false }, &[clamped])?)
+}
+
+/// Codes that cover the range of a row, its scale `(max − min) / 255`, which is at least 1e-12, and the offset
+/// `127 − max / scale`, which is not rounded and is added before the codes are.
+pub(super) fn dynamic_quant_asymmetric(call: &Call<'_>) -> Imported {
+    absent(call, &[("group_index", "groups of tokens")])?;
+    if call.word("quant_mode")? != "pertoken" {
+        return Err(format!("`quant_mode`: {}", call.word("quant_mode")?).into());
+    }
+    if call.out()?.dtype != DType::I8 {
+        return Err(format!("`dst_type`: codes in {}", call.out()?.dtype).into());
+    }
+    let b = call.b;
+    let mut x = wide(call, "input")?;
+    if !call.is_none("smooth_scales")? {
+        x = b.mul(x, wide(call, "smooth_scales")?)?;
+    }
+    let (most, least) = (extreme(call, x, ReduceOp::Max)?, extreme(call, x, ReduceOp::Min)?);
+    let span = b.div(b.sub(most, least)?, f32(call, 255.0)?)?;
+    let scale = b.map(ScalarFn::MaxNum, &[span, f32(call, 1e-12)?])?;
+    let offset = b.sub(f32(call, 127.0)?, b.div(most, scale)?)?;
+    let back = b.div(f32(call, 1.0)?, scale)?;
+    let codes = whole(call, b.add(b.mul(x, back)?, offset)?)?;
+    let mut rows = b.ty(scale).shape;
+    rows.pop();
+    Ok(vec![codes, b.reshape(scale, rows.clone())?, b.reshape(offset, rows)?])
+}
+
+/// The norm, its bias and the codes in f32, but for one rounding to f16 before the codes: `f16(y · (1/scale) + offset)`.
+pub(super) fn rms_norm_quant(call: &Call<'_>) -> Imported {
+    if call.out()?.dtype != DType::I8 {
+        return Err(format!("`dst_dtype`: codes in {}", call.out()?.dtype).into());
+    }
+    let b = call.b;
+    let op = RmsNorm { scale: scale(call)?, round: RmsRounding::Once };
+    let mut y = b.composite(Composite::new(op), &[wide(call, "x")?, call.tensor("gamma")?])?[0];
+    if !call.is_none("beta")? {
+        y = b.add(y, wide(call, "beta")?)?;
+    }
+    let factor = b.div(f32(call, 1.0)?, single(call, "scale")?)?;
+    let moved = b.add(b.mul(y, factor)?, single(call, "offset")?)?;
+    let half = b.cast(moved, DType::F16)?;
+    Ok(vec![whole(call, convert(b, half, DType::F32)?)?])
 }

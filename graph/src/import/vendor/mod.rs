@@ -5,12 +5,15 @@
 //! effects would.
 
 mod ascend;
+mod ascend_dequant;
+mod ascend_kv;
 mod ascend_mx;
 mod ascend_quant;
 mod blocks;
 mod gated;
 mod groups;
 mod norms;
+mod rope;
 mod vllm;
 
 use fusewright_abi::DType;
@@ -99,7 +102,7 @@ const VLLM: &[Row] = &[
     row(
         "_C.rotary_embedding",
         "positions, query!, key!=None, head_size, cos_sin_cache, is_neox, rope_dim_offset=0, inverse=False",
-        vllm::rotary_embedding,
+        rope::rotary_embedding,
     ),
     row("vllm.unified_attention", "query, key, value, layer_name", vllm::unified_attention),
     row(
@@ -153,7 +156,38 @@ const ASCEND: &[Row] = &[
         "x1, x2, gamma, beta=None, epsilon=1e-06, scale_alg=0, round_mode=rint, dst_type=296",
         ascend_mx::add_rms_norm_dynamic_mx_quant,
     ),
+    row(
+        "npu.npu_dynamic_quant_asymmetric",
+        "input, smooth_scales=None, group_index=None, dst_type=None, quant_mode=pertoken, dst_type_max=0.0",
+        ascend_quant::dynamic_quant_asymmetric,
+    ),
+    row(
+        "npu.npu_rms_norm_quant",
+        "x, gamma, beta, scale, offset, epsilon=1e-06, dst_dtype=None",
+        ascend_quant::rms_norm_quant,
+    ),
+    row(
+        "npu.npu_dequant_swiglu_quant",
+        "x, weight_scale=None, activation_scale=None, bias=None, quant_scale=None, quant_offset=None, group_index=None, activate_left=False, quant_mode=0, dst_type=None, round_mode=None, activate_dim=None, swiglu_mode=0, clamp_limit=7.0, glu_alpha=1.702, glu_bias=1.0",
+        ascend_dequant::dequant_swiglu_quant,
+    ),
+    row(
+        "npu.npu_kv_rmsnorm_rope_cache",
+        "kv, gamma, cos, sin, index, k_cache, ckv_cache, k_rope_scale=None, c_kv_scale=None, k_rope_offset=None, c_kv_offset=None, v=None, epsilon=1e-05, cache_mode=Norm, is_output_kv=False",
+        ascend_kv::kv_rmsnorm_rope_cache,
+    ),
+    row(
+        "npu.npu_kv_rmsnorm_rope_cache_v2_functional",
+        "kv, gamma, cos, sin, index, k_cache, ckv_cache, k_rope_scale=None, c_kv_scale=None, k_rope_offset=None, c_kv_offset=None, v=None, epsilon=1e-05, cache_mode=Norm, is_output_kv=False, k_cache_dtype=None, ckv_cache_dtype=None",
+        ascend_kv::kv_rmsnorm_rope_cache_functional,
+    ),
     row("npu.npu_swiglu", "self, dim=-1", ascend::swiglu),
+    row("npu.npu_interleave_rope", "x, cos, sin", rope::interleave_rope),
+    row(
+        "vllm.npu_rotary_embedding",
+        "positions, query, key, cos_sin_cache, head_size, rotary_dim, is_neox_style, offsets=None, out_dtype=None",
+        rope::npu_rotary_embedding,
+    ),
     row("npu.npu_rotary_mul", "self, r1, r2, rotary_mode=half, rotate=None", ascend::rotary_mul),
     row(
         "npu.npu_apply_rotary_pos_emb",

@@ -141,67 +141,6 @@ pub(super) fn token_int8(call: &Call<'_>) -> Imported {
     dynamic(call, op, &[call.tensor("input")?])
 }
 
-/// Rotation of every head, in f32 and rounded once; elements beyond the width of the table pass through.
-pub(super) fn rotary_embedding(call: &Call<'_>) -> Imported {
-    if call.int("rope_dim_offset")? != 0 {
-        return Err("an offset of the rotation".into());
-    }
-    let b = call.b;
-    let (positions, cache) = (call.tensor("positions")?, call.tensor("cos_sin_cache")?);
-    let tokens = b.ty(positions).elements();
-    let flat = b.reshape(positions, vec![tokens.clone()])?;
-    let rows = convert(b, b.prim(Prim::Gather { axis: 0 }, &[cache, flat])?, DType::F32)?;
-    let [cos, mut sin] = halves(call, rows)?;
-    if call.bool("inverse")? {
-        sin = b.map(ScalarFn::Neg, &[sin])?;
-    }
-    let half = b.ty(cos).shape[1].clone();
-    let per_token = |table| b.reshape(table, vec![tokens.clone(), Dim::constant(1), half.clone()]);
-    let (cos, sin) = (per_token(cos)?, per_token(sin)?);
-    let mut rotated = Vec::new();
-    for name in ["query", "key"] {
-        if !call.is_none(name)? {
-            rotated.push(rotate(call, call.tensor(name)?, [cos, sin], [&tokens, &half])?);
-        }
-    }
-    Ok(rotated)
-}
-
-/// `(a·cos − b·sin, b·cos + a·sin)` over the heads of `x`.
-fn rotate(call: &Call<'_>, x: Value, [cos, sin]: [Value; 2], [tokens, half]: [&Dim; 2]) -> One {
-    let b = call.b;
-    let ty = b.ty(x);
-    let width = Dim::constant(call.int("head_size")?);
-    let per_token = ty.elements().exact_div(tokens).and_then(|n| n.exact_div(&width));
-    let heads = b.reshape(x, vec![tokens.clone(), per_token.ok_or("heads of another width")?, width.clone()])?;
-    let turned = half + half;
-    let (zero, one, two) = (Dim::constant(0), Dim::constant(1), Dim::constant(2));
-    let active = convert(b, cut(call, heads, 2, [zero.clone(), turned.clone()], 1)?, DType::F32)?;
-    let neox = call.bool("is_neox")?;
-    let [first, second] = if neox {
-        halves(call, active)?
-    } else {
-        [cut(call, active, 2, [zero, turned.clone()], 2)?, cut(call, active, 2, [one.clone(), turned.clone()], 2)?]
-    };
-    let low = b.sub(b.mul(first, cos)?, b.mul(second, sin)?)?;
-    let high = b.add(b.mul(second, cos)?, b.mul(first, sin)?)?;
-    let joined = if neox {
-        b.cat(&[low, high], 2)?
-    } else {
-        let mut pair = b.ty(low).shape;
-        pair.push(one);
-        let pairs = b.cat(&[b.reshape(low, pair.clone())?, b.reshape(high, pair.clone())?], 3)?;
-        pair.pop();
-        pair[2] = &pair[2] * &two;
-        b.reshape(pairs, pair)?
-    };
-    let mut y = b.cast(joined, ty.dtype)?;
-    if turned != width {
-        y = b.cat(&[y, cut(call, heads, 2, [turned, width], 1)?], 2)?;
-    }
-    Ok(b.reshape(y, ty.shape)?)
-}
-
 /// `a_scales · (b_scales · (a · b)) (+ bias)` in f32, rounded once.
 pub(super) fn scaled_mm(call: &Call<'_>) -> Imported {
     let b = call.b;
