@@ -10,6 +10,7 @@ mod fold;
 pub(crate) mod layout;
 mod matmul;
 pub(crate) mod patterns;
+pub(crate) mod places;
 pub mod raise;
 mod rewrite;
 

@@ -58,7 +58,8 @@ fn unwrapped(body: &Graph, mut value: Value) -> (Value, Option<NodeId>) {
     }
 }
 
-/// Every scatter writes into an input that nothing else reads, and its result is one output, laid out as that input.
+/// Every scatter writes into an input that nothing else reads, and its result is one output, whose elements lie as that
+/// input's do.
 pub(super) fn check_scatters(body: &Graph, axes: &AxisMap) -> Result<(), Refusal> {
     let scatters: Vec<NodeId> =
         body.node_ids().filter(|&id| matches!(body.node(id).op, Op::Prim(Prim::Scatter { .. }))).collect();
@@ -70,8 +71,8 @@ pub(super) fn check_scatters(body: &Graph, axes: &AxisMap) -> Result<(), Refusal
         let outputs = body.outputs().iter().filter_map(|o| Some((o.value, Stored::of(body, o.value).scatter?)));
         let mut own = outputs.filter(|(_, s)| s.node == id);
         let (Some((output, scattered)), None) = (own.next(), own.next()) else { return Err(Refusal::Scatter) };
-        let laid_out_alike =
-            axes.dims(output) == axes.dims(scattered.input) && body.ty(output) == body.ty(scattered.input);
+        let laid_out_alike = axes.flat(output) == axes.flat(scattered.input)
+            && body.ty(output).elements() == body.ty(scattered.input).elements();
         let operands = &body.node(id).operands;
         let reads_itself = operands[1..].contains(&operands[0]);
         let alone = is_chain(body, &users, scattered.input, operands[0])

@@ -8,7 +8,7 @@ use fusewright_graph::{Builder, Graph, Op, Prim, TensorType, TypeError, Value, i
 use super::matcher::{Instance, Search, uniform};
 use super::plan::Plan;
 use super::{Counts, Rewrite};
-use crate::passes::{bounds, layout};
+use crate::passes::{bounds, layout, places};
 
 /// What a node may be replaced by.
 pub(crate) enum Form {
@@ -93,7 +93,7 @@ type Coded = fn(&Builder, &Prim, &[Value]) -> Result<Option<Form>, TypeError>;
 
 fn coded(b: &Builder, op: &Op, operands: &[Value], counts: &mut Counts) -> Result<Option<Form>, TypeError> {
     let Op::Prim(prim) = op else { return Ok(None) };
-    for (name, rule) in [("layout", layout::rule as Coded), ("bounds", bounds::rule)] {
+    for (name, rule) in [("layout", layout::rule as Coded), ("bounds", bounds::rule), ("places", places::rule)] {
         let found = rule(b, prim, operands)?;
         if found.is_some() {
             *counts.entry(name.to_owned()).or_default() += 1;

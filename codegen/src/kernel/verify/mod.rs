@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use fusewright_abi::ParamAccess;
+use fusewright_graph::dim::product;
 use fusewright_graph::{Dim, Literal, num};
 
 use super::{DimOrigin, INNER, Kernel, LANE, Param, ParamId, RANK, ROW, Source};
@@ -161,7 +162,7 @@ impl Verifier<'_> {
         self.require(!std::ptr::eq(other, param), place, || "it aliases itself".to_owned());
         let memory = param.source == Source::Memory && other.source == Source::Memory;
         self.require(memory, place, || format!("it and %{} are not both in memory", other.name));
-        let same = other.dtype == param.dtype && other.shape == param.shape;
+        let same = other.dtype == param.dtype && product(&other.shape) == product(&param.shape);
         self.require(same, place, || {
             let (a, b) = ((param.dtype, &param.shape), (other.dtype, &other.shape));
             format!("{}{:?} aliases {}{:?}", a.0, a.1, b.0, b.1)
