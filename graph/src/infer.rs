@@ -225,10 +225,13 @@ impl Rule<'_> {
             _ => return Err(format!("takes 3 or 4 operands, got {}", self.operands.len())),
         };
         let mismatch = || format!("query {q}, key {k}, value {v}");
-        ensure([q, k, v].iter().all(|t| t.rank() == 4 && t.dtype == q.dtype), mismatch)?;
+        let axes = || {
+            format!("operands of four axes, [batch, heads, rows, width], and one dtype are asked for: {}", mismatch())
+        };
+        ensure([q, k, v].iter().all(|t| t.rank() == 4 && t.dtype == q.dtype), axes)?;
         let same = q.shape[0] == k.shape[0] && k.shape[..3] == v.shape[..3] && q.shape[3] == k.shape[3];
         let grouped = q.shape[1].exact_div(&k.shape[1]).is_some();
-        ensure(same && grouped, mismatch)?;
+        ensure(same && grouped, || format!("batches, heads or widths that do not fit each other: {}", mismatch()))?;
         if let Some(mask) = mask {
             let scores: Vec<Dim> = q.shape[..3].iter().chain([&k.shape[2]]).cloned().collect();
             let fits = broadcast([&scores, &mask.shape]).is_ok_and(|joined| joined == scores);

@@ -1,6 +1,6 @@
 //! Row programs of every kind that the backend takes.
 
-use crate::support::{TARGETS, bind, check, kernel, launch, load};
+use crate::support::check;
 
 const LENGTHS: [i64; 13] = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 40, 64, 1025];
 
@@ -587,35 +587,5 @@ fn a_part_of_the_groups_ends_where_it_ends() {
              }}"
         );
         check(&text, &[("s", 5)]);
-    }
-}
-
-/// No quotient of an index traps: neither by zero nor past the largest number; both kinds of code agree on them.
-#[test]
-fn quotients_of_indices_do_not_trap() {
-    let kernel = kernel(
-        "kernel @quotients(n = extent(a, 0)) rows n {
-           param %a: i64[n] in
-           param %b: i64[n] in
-           param %y: i64[n] out
-           param %z: i64[n] out
-           segment @main inner 1 {
-             %p = load a[row] : scalar<i64>
-             %q = load b[row] : scalar<i64>
-             %0 = index floordiv(%p, %q)
-             %1 = index floordiv(%p, -1)
-             store y[row], %0
-             store z[row], %1
-           }
-         }",
-    );
-    let (dividends, divisors) = ([i64::MIN, i64::MIN, 7, -7, 7, 0], [-1, 0, 0, 2, -2, -1]);
-    let bytes = |numbers: [i64; 6]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
-    for target in TARGETS {
-        let (artifact, module) = load(&kernel, target);
-        let mut buffers = vec![bytes(dividends), bytes(divisors), vec![0xa5; 48], vec![0xa5; 48]];
-        launch(&kernel, &artifact, &*module, &mut buffers, &bind(&[("n", 6)]), 1);
-        assert_eq!(buffers[2], bytes([i64::MIN, i64::MIN, 7, -4, -4, 0]), "{target}");
-        assert_eq!(buffers[3], bytes(dividends.map(i64::wrapping_neg)), "{target}");
     }
 }

@@ -109,6 +109,13 @@ fn constant_row() {
         let [k, z] = column(0.0, 0);
         vec![ints(DType::I8, &[1, 4], &[0; 4]), k, z]
     });
+    let asymmetric = "%q, %k, %z = quantize_asymmetric %x\n return %q, %k, %z";
+    for (constant, point, code) in [(0.0, 0, 0), (3.0, i32::MIN, -1), (-3.0, i32::MAX, -1)] {
+        exact(&row_of(4, "", asymmetric), &[row(&[constant; 4])], |_| {
+            let [k, z] = column(0.0, point.into());
+            vec![ints(DType::I8, &[1, 4], &[code; 4]), k, z]
+        });
+    }
 }
 
 fn zero_block() {

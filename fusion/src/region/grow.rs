@@ -206,8 +206,10 @@ impl<'a, 'g> Growth<'a, 'g> {
             return false;
         }
         let mut verdict = self.fits(&joined, segments);
-        // The parts of what is packed have rows of their own.
-        if verdict.is_err() && !segments && matches!(self.flow.graph.node(reader).op, Op::Prim(Prim::Cat { .. })) {
+        // The parts of what is packed have rows of their own, and so have the places that are written to.
+        let reads_other_rows =
+            matches!(self.flow.graph.node(reader).op, Op::Prim(Prim::Cat { .. } | Prim::Scatter { .. }));
+        if verdict.is_err() && !segments && reads_other_rows {
             segments = self.fits(&joined, true).is_ok();
             verdict = if segments { Ok(()) } else { verdict };
         }

@@ -6,6 +6,7 @@
 //! region that reads them has its own. Attention and collectives may be where the rows of a region come from. What is in no
 //! region has a [`Refusal`].
 
+mod chained;
 mod content;
 mod copies;
 mod form;

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::{Graph, Node, NodeId, Op, Prim, Value, padding};
 
+use super::chained::chained;
 use super::lanes::{count, selects_few};
 use super::packed::packed;
 use super::stored::check_scatters;
@@ -53,7 +54,7 @@ impl Space {
     /// Why the body is no row program.
     pub fn find(body: &Graph, segments: bool) -> Result<Space, Refusal> {
         let plain = Space::plain(body, segments, Nesting::Loose);
-        let in_parts = |nesting| if segments { Space::in_parts(body, nesting) } else { None };
+        let in_parts = |nesting| Space::in_parts(body, segments, nesting);
         match plain {
             Ok(space) => {
                 let strict = || Space::plain(body, segments, Nesting::Strict).is_ok();
@@ -70,18 +71,19 @@ impl Space {
     pub fn nested(body: &Graph, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
         match nesting {
             Nesting::Loose => Space::find(body, segments),
-            Nesting::Strict => Space::plain(body, segments, nesting).or_else(|refusal| {
-                let found = if segments { Space::in_parts(body, nesting) } else { None };
-                found.ok_or(refusal)
-            }),
+            Nesting::Strict => Space::plain(body, segments, nesting)
+                .or_else(|refusal| Space::in_parts(body, segments, nesting).ok_or(refusal)),
         }
     }
 
-    /// The space of a body whose outputs are stored part by part, if they are concatenations.
-    fn in_parts(body: &Graph, nesting: Nesting) -> Option<Space> {
-        [false, true].into_iter().find_map(|deep| {
-            let form = packed(body, deep)?;
-            let space = Space::plain(&form.body, true, nesting).ok()?;
+    /// The space of a body whose outputs are stored part by part: concatenations, and writes into one input.
+    fn in_parts(body: &Graph, segments: bool, nesting: Nesting) -> Option<Space> {
+        // The parts of a concatenation have rows of their own.
+        let packed = |deep| if segments { packed(body, deep) } else { None };
+        let forms: [&dyn Fn() -> Option<RowForm>; 3] = [&|| packed(false), &|| packed(true), &|| chained(body)];
+        forms.into_iter().find_map(|form| {
+            let form = form()?;
+            let space = Space::plain(&form.body, segments, nesting).ok()?;
             Some(Space { form: Some(form), ..space })
         })
     }

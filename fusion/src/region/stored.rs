@@ -19,19 +19,26 @@ pub struct Stored {
 pub struct Scattered {
     /// The scatter.
     pub node: NodeId,
-    /// The input that it writes into, seen through layout ops.
+    /// The input that it writes into, seen through layout ops and other scatters.
     pub input: Value,
     /// The axis of the scatter that is indexed.
     pub axis: usize,
 }
 
 impl Stored {
-    /// What an output of a body of primitives stores. A scatter into anything but an input is a value like others.
+    /// What an output of a body of primitives stores. A scatter into anything but an input, as it is or after other
+    /// scatters, is a value like others.
     pub fn of(body: &Graph, output: Value) -> Stored {
         let plain = Stored { value: output, scatter: None };
         let (_, Some(node)) = unwrapped(body, output) else { return plain };
         let Op::Prim(Prim::Scatter { axis }) = body.node(node).op else { return plain };
-        match unwrapped(body, body.node(node).operands[0]) {
+        let mut into = unwrapped(body, body.node(node).operands[0]);
+        while let (_, Some(before)) = into
+            && matches!(body.node(before).op, Op::Prim(Prim::Scatter { .. }))
+        {
+            into = unwrapped(body, body.node(before).operands[0]);
+        }
+        match into {
             (input, None) => {
                 let scatter = Some(Scattered { node, input, axis });
                 Stored { value: body.node(node).operands[2], scatter }
@@ -47,7 +54,7 @@ pub(super) fn relabels(op: &Op) -> bool {
 }
 
 /// What a value is behind reshapes and permutations, and the node that computes it; none if it is an input.
-fn unwrapped(body: &Graph, mut value: Value) -> (Value, Option<NodeId>) {
+pub(super) fn unwrapped(body: &Graph, mut value: Value) -> (Value, Option<NodeId>) {
     loop {
         let Def::Node(id, _) = body.def(value) else { return (value, None) };
         let node = body.node(id);
@@ -87,7 +94,7 @@ pub(super) fn check_scatters(body: &Graph, axes: &AxisMap) -> Result<(), Refusal
 }
 
 /// Whether a value is read by one node alone, and so on up to the last.
-fn is_chain(body: &Graph, users: &[Vec<NodeId>], first: Value, last: Value) -> bool {
+pub(super) fn is_chain(body: &Graph, users: &[Vec<NodeId>], first: Value, last: Value) -> bool {
     let mut value = first;
     while value != last {
         let &[reader] = &users[value.0 as usize][..] else { return false };

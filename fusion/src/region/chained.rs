@@ -1,0 +1,283 @@
+//! Writes at chosen places one after the other into one input: keys and values of a cache that holds both.
+//!
+//! Rows of a kernel write in any order, so that one kernel holds several such writes only where no place of one is a
+//! place of another: they go into parts of the input that do not overlap.
+
+use fusewright_graph::axes::contiguous_strides;
+use fusewright_graph::{Builder, Def, Dim, Graph, InputKind, Literal, NodeId, Op, Prim, ScalarFn, Value};
+
+use super::RowForm;
+use super::form::Piece;
+use super::stored::{is_chain, unwrapped};
+use crate::passes;
+
+/// A body of primitives in which every write reads the input as it was; `None` if none follows another, or places are
+/// not known to lie apart.
+pub(super) fn chained(body: &Graph) -> Option<RowForm> {
+    let writes: Vec<NodeId> = body.node_ids().filter(|&id| is_write(body, id)).collect();
+    if writes.len() < 2 {
+        return None;
+    }
+    let users = body.users();
+    let mut links: Vec<(NodeId, NodeId)> = Vec::new();
+    for id in writes {
+        let base = body.node(id).operands[0];
+        let (_, Some(before)) = unwrapped(body, base) else { continue };
+        if is_write(body, before) {
+            is_chain(body, &users, body.node(before).results[0], base).then_some(())?;
+            links.push((id, before));
+        }
+    }
+    let before = |id: NodeId| links.iter().find(|(link, _)| *link == id).map(|(_, before)| *before);
+    let chain = |id: NodeId| std::iter::successors(Some(id), |&id| before(id));
+    let apart = |(id, _): &(NodeId, NodeId)| chain(*id).skip(1).all(|earlier| lie_apart(body, *id, earlier));
+    if links.is_empty() || !links.iter().all(apart) {
+        return None;
+    }
+    let mut pieces: Vec<(Value, Piece)> = Vec::new();
+    for (i, output) in body.outputs().iter().enumerate() {
+        pieces.push((output.value, Piece::whole(i, &body.ty(output.value).shape)));
+        if let (_, Some(last)) = unwrapped(body, output.value) {
+            for earlier in chain(last).skip(1) {
+                let value = body.node(earlier).results[0];
+                let strides = contiguous_strides(&body.ty(value).shape);
+                pieces.push((value, Piece { output: i, offset: Dim::constant(0), strides }));
+            }
+        }
+    }
+    let inputs: Vec<usize> = (0..body.inputs().len()).collect();
+    parallel(body, &links, pieces, inputs)
+}
+
+/// The body with an input of its own for every write that follows another.
+fn parallel(
+    body: &Graph,
+    links: &[(NodeId, NodeId)],
+    pieces: Vec<(Value, Piece)>,
+    mut inputs: Vec<usize>,
+) -> Option<RowForm> {
+    let b = Builder::new(body.name());
+    for symbol in body.symbols() {
+        b.symbol(&symbol.name, symbol.min, symbol.max);
+    }
+    let mut map: Vec<Option<Value>> = vec![None; body.value_count()];
+    for input in body.inputs() {
+        map[input.value.0 as usize] = Some(b.add_input(&input.name, body.ty(input.value).clone(), input.kind.clone()));
+    }
+    let mut bases: Vec<(NodeId, Value)> = Vec::new();
+    for &(id, _) in links {
+        let at = body.inputs().iter().position(|input| input.value == root(body, id))?;
+        let mut name = format!("{}_{}", body.inputs()[at].name, bases.len());
+        while body.inputs().iter().any(|input| input.name == name) {
+            name.push('_');
+        }
+        let ty = body.ty(body.inputs()[at].value).clone();
+        bases.push((id, b.add_input(&name, ty, InputKind::User)));
+        inputs.push(at);
+    }
+    for id in body.node_ids() {
+        let node = body.node(id);
+        b.set_origin(node.origin.clone());
+        let mut operands = node.operands.iter().map(|v| map[v.0 as usize]).collect::<Option<Vec<Value>>>()?;
+        if let Some(&(_, base)) = bases.iter().find(|(of, _)| *of == id) {
+            operands[0] = b.reshape(base, body.ty(node.operands[0]).shape.clone()).ok()?;
+        }
+        for (&old, new) in node.results.iter().zip(b.op(node.op.clone(), &operands).ok()?) {
+            map[old.0 as usize] = Some(new);
+        }
+    }
+    for (value, _) in &pieces {
+        b.add_output(map[value.0 as usize]?, None);
+    }
+    let (body, _) = passes::dce(&b.finish());
+    Some(RowForm { body, inputs, pieces: pieces.into_iter().map(|(_, piece)| piece).collect() })
+}
+
+fn is_write(body: &Graph, id: NodeId) -> bool {
+    matches!(body.node(id).op, Op::Prim(Prim::Scatter { .. }))
+}
+
+/// What the first of the writes that lead to one writes into.
+fn root(body: &Graph, mut id: NodeId) -> Value {
+    loop {
+        match unwrapped(body, body.node(id).operands[0]) {
+            (_, Some(before)) if is_write(body, before) => id = before,
+            (value, _) => return value,
+        }
+    }
+}
+
+/// Whether no place of one write is a place of another. Both see the input through reshapes alone.
+fn lie_apart(body: &Graph, one: NodeId, other: NodeId) -> bool {
+    let whole = |id: NodeId| {
+        let first = matches!(body.node(id).op, Op::Prim(Prim::Scatter { axis: 0 })) && sees_in_order(body, id);
+        first.then(|| &body.ty(body.node(id).operands[0]).shape[0])
+    };
+    let (Some(a), Some(b)) = (whole(one), whole(other)) else { return false };
+    let stretch = |id: NodeId| Stretch::of(body, body.node(id).operands[1]);
+    a == b && stretch(one).zip(stretch(other)).is_some_and(|(a, b)| a.is_apart(&b))
+}
+
+/// Whether a write sees the input through reshapes and other writes alone.
+fn sees_in_order(body: &Graph, id: NodeId) -> bool {
+    let mut value = body.node(id).operands[0];
+    while let Def::Node(at, _) = body.def(value) {
+        if !matches!(body.node(at).op, Op::Prim(Prim::Reshape { .. } | Prim::Scatter { .. })) {
+            return false;
+        }
+        value = body.node(at).operands[0];
+    }
+    true
+}
+
+/// Places that lie from `begin` to `end`, in every period if there is one. Others are negative, and not written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Stretch {
+    period: Option<Dim>,
+    begin: Dim,
+    end: Dim,
+}
+
+impl Stretch {
+    /// Reads what `passes/places.rs` writes: `0 ≤ p < n ? p + begin : −1`, or with `p` taken apart into the number of
+    /// its stretch, which is multiplied by the period, and the place within it.
+    fn of(body: &Graph, places: Value) -> Option<Stretch> {
+        let [inside, moved, nowhere] = map(body, places, ScalarFn::Select)?[..] else { return None };
+        (number(body, nowhere)? == Dim::constant(-1)).then_some(())?;
+        let bounds = map(body, inside, ScalarFn::And)?;
+        let bound = |f| bounds.iter().find_map(|&bound| map(body, bound, f));
+        let ([place, least], [same, count]) =
+            (bound(ScalarFn::Ge)?[..].try_into().ok()?, bound(ScalarFn::Lt)?[..].try_into().ok()?);
+        (place == same && number(body, least)? == Dim::constant(0)).then_some(())?;
+        let (from, begin) = match sum(body, moved) {
+            Some((rest, begin)) => (rest, begin),
+            None => (moved, Dim::constant(0)),
+        };
+        if from == place {
+            let end = &begin + &number(body, count)?;
+            return Some(Stretch { period: None, begin, end });
+        }
+        let parts = map(body, from, ScalarFn::Add)?;
+        let [stretches, inner] =
+            both(parts, |v| map(body, v, ScalarFn::Mul).is_some(), |v| map(body, v, ScalarFn::Rem).is_some())?;
+        let [taken, length] = map(body, inner, ScalarFn::Rem)?[..] else { return None };
+        let factors = map(body, stretches, ScalarFn::Mul)?;
+        let [quotient, period] =
+            both(factors, |v| map(body, v, ScalarFn::Div).is_some(), |v| number(body, v).is_some())?;
+        let [divided, divisor] = map(body, quotient, ScalarFn::Div)?[..] else { return None };
+        let (length, period) = (number(body, length)?, number(body, period)?);
+        let fits = taken == place && divided == place && number(body, divisor)? == length;
+        let end = &begin + &length;
+        (fits && is_at_most(&end, &period)).then_some(Stretch { period: Some(period), begin, end })
+    }
+
+    fn is_apart(&self, other: &Stretch) -> bool {
+        self.period == other.period && (is_at_most(&self.end, &other.begin) || is_at_most(&other.end, &self.begin))
+    }
+}
+
+fn is_at_most(a: &Dim, b: &Dim) -> bool {
+    (b - a).as_const().is_some_and(|rest| rest >= 0)
+}
+
+/// The operands of a function.
+fn map(body: &Graph, value: Value, f: ScalarFn) -> Option<&[Value]> {
+    let Def::Node(id, _) = body.def(value) else { return None };
+    let node = body.node(id);
+    (node.op == Op::Prim(Prim::Map(f))).then_some(&node.operands)
+}
+
+/// Two operands of which the first and the second are so, in either order.
+fn both(operands: &[Value], first: impl Fn(Value) -> bool, second: impl Fn(Value) -> bool) -> Option<[Value; 2]> {
+    let &[a, b] = operands else { return None };
+    match (first(a) && second(b), first(b) && second(a)) {
+        (true, _) => Some([a, b]),
+        (_, true) => Some([b, a]),
+        _ => None,
+    }
+}
+
+/// A value and the number that is added to it.
+fn sum(body: &Graph, value: Value) -> Option<(Value, Dim)> {
+    let [rest, added] =
+        both(map(body, value, ScalarFn::Add)?, |v| number(body, v).is_none(), |v| number(body, v).is_some())?;
+    Some((rest, number(body, added)?))
+}
+
+/// An integer that is known, or a size.
+fn number(body: &Graph, value: Value) -> Option<Dim> {
+    let (_, Some(id)) = unwrapped(body, value) else { return None };
+    match &body.node(id).op {
+        Op::Prim(Prim::Literal(Literal::Int(_, n))) => Some(Dim::constant(*n)),
+        Op::Prim(Prim::SizeOf(dim)) => Some(dim.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::Space;
+
+    /// Whether two writes after one another, at places `p` and `q`, are one row program.
+    #[track_caller]
+    fn joins(p: &str, q: &str) -> bool {
+        let text = format!(
+            "graph @g(s: 1..64, b: 1..8; %x: f32[s, 8], %y: f32[s, 8], %c: f32[64*b, 8], %i: i64[s], %j: i64[s]) {{
+               %zero = literal i64 0
+               %one = literal i64 1
+               %two = literal i64 2
+               %three = literal i64 3
+               %four = literal i64 4
+               %n = size_of {{dim = 4*b}}
+               %none = literal i64 -1
+               %least = ge %i, %zero
+               %below = lt %i, %four
+               %sized = lt %i, %n
+               %in = and %least, %below
+               %fits = and %sized, %least
+               {p}
+               {q}
+               %a = scatter %c, %p, %x {{axis = 0}}
+               %w = scatter %a, %q, %y {{axis = 0}}
+               return %w updates %c
+             }}"
+        );
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let found = Space::find(&graph, true);
+        found.is_ok_and(|space| space.form.is_some_and(|form| form.pieces.len() == 2))
+    }
+
+    #[test]
+    fn places_lie_apart_where_their_stretches_do() {
+        let first = "%p = select %in, %i, %none";
+        assert!(joins(first, "%m = add %four, %i\n %q = select %in, %m, %none"));
+        assert!(joins("%m = add %i, %four\n %p = select %in, %m, %none", "%q = select %in, %i, %none"));
+        assert!(!joins(first, "%m = add %three, %i\n %q = select %in, %m, %none"), "place 3 is of both");
+        assert!(!joins(first, "%m = add %four, %j\n %q = select %in, %m, %none"), "`j` is not bounded");
+        assert!(!joins(first, "%m = add %four, %i\n %q = select %below, %m, %none"), "not bounded from below");
+        assert!(!joins(first, "%m = add %four, %i\n %q = select %in, %m, %zero"), "others are at 0");
+        assert!(!joins("%p = add %i, %zero", "%q = add %i, %four"), "not bounded");
+        // Extents that are symbols.
+        let sized = "%p = select %fits, %i, %none";
+        assert!(joins(sized, "%m = add %n, %i\n %q = select %fits, %m, %none"));
+        assert!(!joins(sized, "%m = add %four, %i\n %q = select %fits, %m, %none"));
+    }
+
+    #[test]
+    fn stretches_of_one_period_lie_apart_within_it() {
+        let of = |name: &str, length: &str, period: &str, begin: &str| {
+            format!(
+                "%d{name} = div %i, %{length}\n %r{name} = rem %i, %{length}\n %e{name} = mul %d{name}, %{period}\n \
+                 %f{name} = add %e{name}, %r{name}\n %m{name} = add %f{name}, %{begin}\n \
+                 %{name} = select %in, %m{name}, %none"
+            )
+        };
+        assert!(joins(&of("p", "two", "four", "zero"), &of("q", "two", "four", "two")));
+        assert!(joins(&of("p", "one", "three", "two"), &of("q", "two", "three", "zero")));
+        assert!(!joins(&of("p", "two", "four", "one"), &of("q", "two", "four", "two")), "place 2 is of both");
+        assert!(!joins(&of("p", "two", "four", "zero"), &of("q", "two", "three", "two")), "they end behind a period");
+        assert!(!joins(&of("p", "one", "two", "zero"), &of("q", "one", "four", "one")), "other periods");
+        assert!(!joins(&of("p", "two", "four", "zero"), "%m = add %four, %i\n %q = select %in, %m, %none"));
+    }
+}
