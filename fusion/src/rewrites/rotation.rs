@@ -36,4 +36,8 @@ rewrites! {
     exact turned_other_way:
         "(a: float, b, s, y) n = neg a; t = cat b, n {$k}; v = mul t, s; z = add y, v; yield z"
         => "(a, b, s, y) n = neg b; t = cat n, a {$k}; m = neg s; v = mul t, m; z = add y, v; yield z";
+    /// Taking away lanes turned the other way is adding them turned.
+    exact turned_back_away:
+        "(a: float, b, s, y) n = neg a; t = cat b, n {$k}; v = mul t, s; z = sub y, v; yield z"
+        => "(a, b, s, y) n = neg b; t = cat n, a {$k}; v = mul t, s; z = add y, v; yield z";
 }
