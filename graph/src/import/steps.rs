@@ -128,6 +128,9 @@ fn known(b: &Builder, whole: &TensorType, part: Value, start: &Dim, step: i64) -
 /// A buffer in which these lanes are those of a part, as a selection by lanes, which is a row program where a scatter
 /// along lanes is none.
 fn every_nth(b: &Builder, buffer: Value, part: Value, replaced: EveryNth) -> Result<Value, Refusal> {
+    if replaced.step == PAIR && replaced.lanes == replaced.count * PAIR && is_made_of_lanes(b, buffer) {
+        return paired(b, buffer, part, replaced.first);
+    }
     let spread = match same_lanes(b, buffer, part, replaced) {
         Some(value) => value,
         None => spread(b, buffer, part, replaced)?,
@@ -140,6 +143,39 @@ fn every_nth(b: &Builder, buffer: Value, part: Value, replaced: EveryNth) -> Res
     let before = b.map(ScalarFn::Lt, &[lane, number(first + (count - 1) * step + 1)?])?;
     let chosen = b.map(ScalarFn::And, &[b.map(ScalarFn::And, &[turn, behind])?, before])?;
     Ok(b.map(ScalarFn::Select, &[chosen, spread, buffer])?)
+}
+
+/// Lanes of a pair.
+const PAIR: i64 = 2;
+
+/// Whether a buffer is one number everywhere, as new ones are, or has lanes that were joined.
+fn is_made_of_lanes(b: &Builder, buffer: Value) -> bool {
+    let made_by = |value: Value, wanted: fn(&Prim) -> bool| match b.definition(value) {
+        Some((Op::Prim(prim), operands)) if wanted(&prim) => operands.first().copied().or(Some(value)),
+        _ => None,
+    };
+    let fill = made_by(buffer, |prim| matches!(prim, Prim::Expand { .. }));
+    let joined = made_by(buffer, |prim| matches!(prim, Prim::Reshape { .. }));
+    fill.is_some_and(|of| made_by(of, |prim| matches!(prim, Prim::Literal(_))).is_some())
+        || joined.is_some_and(|of| made_by(of, |prim| matches!(prim, Prim::Cat { .. })).is_some())
+}
+
+/// A buffer in which one lane of each pair is that of a part, as the two lanes joined: where both are written, nothing
+/// reads the buffer any more.
+fn paired(b: &Builder, buffer: Value, part: Value, first: i64) -> Result<Value, Refusal> {
+    let whole = b.ty(buffer).shape;
+    let last = whole.len();
+    let lane = |x: Value| {
+        let mut shape = b.ty(x).shape;
+        shape.push(Dim::constant(1));
+        b.reshape(x, shape)
+    };
+    let mut pairs = b.ty(part).shape;
+    pairs.push(Dim::constant(PAIR));
+    let other = b.slice(b.reshape(buffer, pairs)?, last, Dim::constant(1 - first), Dim::constant(PAIR - first))?;
+    let new = lane(part)?;
+    let joined = b.cat(&if first == 0 { [new, other] } else { [other, new] }, last)?;
+    Ok(b.reshape(joined, whole)?)
 }
 
 /// The value of a buffer's type of which a part is the same lanes as those that it replaces.
@@ -264,6 +300,27 @@ mod tests {
             assert!((0..60).filter(kept).all(|i| all[i] == old[i]), "axis {axis}: {all:?}");
             assert_eq!(results[1].floats().expect("floats").to_vec(), new, "axis {axis}");
         }
+    }
+
+    #[test]
+    fn lanes_written_in_turn_are_joined() {
+        let b = Builder::new("g");
+        let row = |n: i64| TensorType::new(DType::F32, [2.into(), n.into()]);
+        let parts = [b.input("x", row(3)), b.input("y", row(3))];
+        let zero = b.float(DType::F32, 0.0).expect("a literal");
+        let mut buffer = b.prim(Prim::Expand { shape: row(6).shape }, &[zero]).expect("types");
+        for (first, part) in parts.into_iter().enumerate() {
+            let cut = Prim::Slice { axis: 1, start: (first as i64).into(), end: 6.into(), step: 2 };
+            buffer = write_back(&b, buffer, &[cut], part).expect("it is written");
+        }
+        b.output(buffer);
+        let graph = b.finish();
+        assert!(!graph.nodes().iter().any(|n| n.op.name() == "select"), "{graph}");
+        let tensor = |v: [f64; 6]| Tensor::from_f64(DType::F32, &[2, 3], v.to_vec()).expect("fits");
+        let inputs = [tensor([1.0, 3.0, 5.0, 7.0, 9.0, 11.0]), tensor([2.0, 4.0, 6.0, 8.0, 10.0, 12.0])];
+        let results = run(&graph, &inputs, &Symbols::new()).expect("runs");
+        let counted: Vec<f64> = (1..=12).map(f64::from).collect();
+        assert_eq!(results[0].floats().expect("floats"), counted);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
 use super::layout::expand_to;
-use super::promote::{constant, operand_as, result_type};
+use super::promote::{DEFAULT_FLOAT, constant, operand_as, result_type};
 use crate::graph::Value;
 use crate::num;
 use crate::prim::Prim;
@@ -45,7 +45,22 @@ pub(super) fn isfinite(call: &Call<'_>) -> Imported {
 
 /// Whether the sign is minus, of −0 and of NaN too.
 pub(super) fn signbit(call: &Call<'_>) -> Imported {
-    let (b, x) = (call.b, call.tensor("self")?);
+    negative(call, call.tensor("self")?)
+}
+
+/// The size of the first operand with the sign of the second.
+pub(super) fn copysign(call: &Call<'_>) -> Imported {
+    let (b, x, of) = (call.b, call.operand("self")?, call.operand("other")?);
+    let dtype = result_type(call, &[x, of])?;
+    let dtype = if dtype.is_float() { dtype } else { DEFAULT_FLOAT };
+    let size = b.map(ScalarFn::Abs, &[operand_as(b, x, dtype)?])?;
+    let minus = negative(call, operand_as(b, of, dtype)?)?[0];
+    Ok(vec![b.map(ScalarFn::Select, &[minus, b.map(ScalarFn::Neg, &[size])?, size])?])
+}
+
+/// Whether the sign of a value is minus.
+fn negative(call: &Call<'_>, x: Value) -> Imported {
+    let b = call.b;
     let bits = match b.dtype(x) {
         dtype if dtype.is_signed_int() => x,
         dtype if !dtype.is_float() => return throughout(call, false),

@@ -65,16 +65,17 @@ pub(super) fn select_scatter(call: &Call<'_>) -> Imported {
     replaced(call, Prim::Slice { axis, start, end, step: 1 })
 }
 
-/// Elements at integer places, or where a mask is set; of equal places the last wins.
+/// Elements at integer places, or where a mask is set; of equal places the last wins, unless values are added.
 pub(super) fn index_put(call: &Call<'_>) -> Imported {
-    if call.bool("accumulate")? {
-        return Err("a sum into a tensor".into());
-    }
+    let sum = call.bool("accumulate")?;
     let (b, x) = (call.b, call.tensor("self")?);
     let ty = b.ty(x);
     let values = convert(b, call.tensor("values")?, ty.dtype)?;
     let indices = call.optional_tensors("indices")?;
     let masks = indices.iter().flatten().filter(|&&i| b.dtype(i) == DType::Bool).count();
+    if masks > 0 && sum {
+        return Err("a sum where a mask is set".into());
+    }
     if masks > 0 {
         return masked(call, x, &indices, values);
     }
@@ -82,14 +83,14 @@ pub(super) fn index_put(call: &Call<'_>) -> Imported {
         let inverse: Vec<usize> =
             (0..perm.len()).filter_map(|axis| perm.iter().position(|&from| from == axis)).collect();
         let given: Vec<Option<Value>> = indices.into_iter().filter(Option::is_some).collect();
-        let written = put(call, permuted(call, x, perm)?[0], &given, values)?;
+        let written = put(call, permuted(call, x, perm)?[0], &given, (values, sum))?;
         return permuted(call, written, inverse);
     }
-    Ok(vec![put(call, x, &indices, values)?])
+    Ok(vec![put(call, x, &indices, (values, sum))?])
 }
 
-/// Elements at the places of integer tensors that index neighbouring axes.
-fn put(call: &Call<'_>, x: Value, indices: &[Option<Value>], values: Value) -> Result<Value, Refusal> {
+/// Elements at the places of integer tensors that index neighbouring axes, replaced by values or with these added.
+fn put(call: &Call<'_>, x: Value, indices: &[Option<Value>], (values, sum): (Value, bool)) -> Result<Value, Refusal> {
     let (b, ty) = (call.b, call.b.ty(x));
     let Places { first, flat, common, axes } = places(call, &ty.shape, indices)?;
     let (before, after) = (&ty.shape[..first], &ty.shape[first + axes..]);
@@ -98,8 +99,12 @@ fn put(call: &Call<'_>, x: Value, indices: &[Option<Value>], values: Value) -> R
     let updates = b.reshape(updates, around(&[product(&common)]))?;
     let merged = b.reshape(x, around(&[product(&ty.shape[first..first + axes])]))?;
     let flat = b.reshape(flat, vec![product(&common)])?;
-    let scattered = b.prim(Prim::Scatter { axis: first }, &[merged, flat, updates])?;
-    Ok(b.reshape(scattered, ty.shape)?)
+    let written = if sum {
+        summed(call, merged, first, flat, updates)?
+    } else {
+        b.prim(Prim::Scatter { axis: first }, &[merged, flat, updates])?
+    };
+    Ok(b.reshape(written, ty.shape)?)
 }
 
 /// One value wherever a mask over the leading axes is set.
@@ -170,12 +175,12 @@ fn corner(call: &Call<'_>, x: Value, shape: &[Dim]) -> Result<Value, Refusal> {
     shape.iter().enumerate().try_fold(x, first)
 }
 
-/// Sums into single elements, each as one masked reduction; so for dtypes in which the sum is not rounded at each step.
+/// Sums into single elements.
 pub(super) fn scatter_add(call: &Call<'_>) -> Imported {
     let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
     let (ty, chosen) = (b.ty(x), b.ty(index).shape);
-    if is_reduced(ty.dtype) || ty.rank() == 0 || ty.dtype == DType::Bool {
-        return Err(format!("a sum into a tensor of {} with {} axes", ty.dtype, ty.rank()).into());
+    if ty.rank() == 0 {
+        return Err("a tensor without axes".into());
     }
     let axis = call.axis("dim", ty.rank())?;
     let others_differ = (0..ty.rank()).any(|i| i != axis && chosen.get(i) != ty.shape.get(i));
@@ -183,16 +188,52 @@ pub(super) fn scatter_add(call: &Call<'_>) -> Imported {
         return Err("an index that covers a part of the other axes".into());
     }
     let src = corner(call, call.tensor("src")?, &chosen)?;
+    Ok(vec![summed(call, x, axis, index, src)?])
+}
+
+/// A tensor with the slices of `src` along an axis added at the places of an index, which is a line, or as large as
+/// `src`. Each element is one masked reduction; so for dtypes in which the sum is not rounded at each step.
+fn summed(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> Result<Value, Refusal> {
+    let b = call.b;
+    let ty = b.ty(x);
+    if is_reduced(ty.dtype) || ty.dtype == DType::Bool {
+        return Err(format!("a sum into a tensor of {}", ty.dtype).into());
+    }
     // Places of the tensor along `axis`, what is summed along the new axis behind it.
-    let mut inner = chosen.clone();
-    inner.insert(axis, Dim::constant(1));
+    let spread = |mut shape: Vec<Dim>| {
+        shape.insert(axis, Dim::constant(1));
+        shape
+    };
+    let mut places = b.ty(index).shape;
+    if places.len() != ty.rank() {
+        let count = product(&places);
+        places = vec![Dim::constant(1); ty.rank()];
+        places[axis] = count;
+    }
     let line = iota(call, &ty.shape[axis], axis, ty.rank() + 1)?;
-    let index = convert(b, b.reshape(index, inner.clone())?, DType::I64)?;
+    let index = convert(b, b.reshape(index, spread(places))?, DType::I64)?;
     let hit = b.map(ScalarFn::Eq, &[index, line])?;
     let zero = constant(b, ty.dtype, Scalar::Int(0))?;
-    let terms = b.map(ScalarFn::Select, &[hit, b.reshape(src, inner)?, zero])?;
+    let terms = b.map(ScalarFn::Select, &[hit, b.reshape(src, spread(b.ty(src).shape))?, zero])?;
     let sums = over(call, ReduceOp::Add, terms, &[axis + 1])?;
-    Ok(vec![b.add(x, b.reshape(sums, ty.shape)?)?])
+    Ok(b.add(x, b.reshape(sums, ty.shape)?)?)
+}
+
+/// Slices along an axis, times a number, added at the places of an index tensor.
+pub(super) fn index_add(call: &Call<'_>) -> Imported {
+    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
+    let ty = b.ty(x);
+    if ty.rank() == 0 {
+        return Err("a tensor without axes".into());
+    }
+    let axis = call.axis("dim", ty.rank())?;
+    let mut src = convert(b, call.tensor("source")?, ty.dtype)?;
+    let alpha = call.scalar("alpha")?;
+    if alpha.as_f64() != 1.0 {
+        src = b.mul(src, constant(b, ty.dtype, alpha)?)?;
+    }
+    let index = b.reshape(index, vec![b.ty(index).elements()])?;
+    Ok(vec![summed(call, x, axis, index, src)?])
 }
 
 /// One value at the places of an index along an axis.

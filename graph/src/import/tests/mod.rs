@@ -13,6 +13,7 @@ mod operators;
 mod places;
 mod presets;
 mod sizes;
+mod sums;
 
 use std::io::{Cursor, Write};
 

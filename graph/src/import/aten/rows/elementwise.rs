@@ -125,6 +125,8 @@ pub(super) const COMPARE: &[Row] = &[
     row("aten.isnan", "self", elementwise::isnan),
     row("aten.isinf", "self", classify::isinf),
     row("aten.isfinite", "self", classify::isfinite),
+    row("aten.copysign.Tensor", "self, other", classify::copysign),
+    row("aten.copysign.Scalar", "self, other", classify::copysign),
     row("aten.signbit", "self", classify::signbit),
     row("aten.isposinf", "self", classify::isposinf),
     row("aten.isneginf", "self", classify::isneginf),

@@ -277,5 +277,6 @@ pub(super) const UPDATE: &[Row] = &[
     row("aten.scatter_add", "self, dim, index, src", update::scatter_add),
     row("aten.index_fill.int_Scalar", "self, dim, index, value", update::index_fill),
     row("aten.index_fill.int_Tensor", "self, dim, index, value", update::index_fill),
+    row("aten.index_add", "self, dim, index, source, alpha=1", update::index_add),
     row("aten.index_copy", "self, dim, index, source", update::index_copy),
 ];

@@ -1,0 +1,56 @@
+//! Values added at places of a tensor, and signs.
+
+use super::attention::{argument, call, one_node, tensor};
+use crate::graph::Graph;
+use crate::interp::{Symbols, run};
+use crate::tensor::Tensor;
+use crate::{DType, Op, Prim};
+
+const F32: i64 = 7;
+const I64: i64 = 5;
+
+fn floats(shape: &[usize], values: &[f64]) -> Tensor {
+    Tensor::from_f64(DType::F32, shape, values.to_vec()).expect("fits")
+}
+
+fn places(values: &[i64]) -> Tensor {
+    Tensor::from_i64(DType::I64, &[values.len()], values.to_vec()).expect("fits")
+}
+
+#[track_caller]
+fn result(graph: &Graph, inputs: &[Tensor]) -> Vec<f64> {
+    assert!(!graph.nodes().iter().any(|n| matches!(n.op, Op::Prim(Prim::Opaque { .. }))), "{graph}");
+    run(graph, inputs, &Symbols::new()).expect("runs")[0].floats().expect("floats").to_vec()
+}
+
+#[test]
+fn slices_are_added_at_places_that_may_be_equal() {
+    let inputs: [(&str, i64, &[i64]); 3] = [("x", F32, &[3, 2]), ("i", I64, &[4]), ("s", F32, &[4, 2])];
+    let given = [
+        floats(&[3, 2], &[0.5, 0.0, 0.0, 0.0, 1.0, 2.0]),
+        places(&[2, 0, 2, 2]),
+        floats(&[4, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
+    ];
+    let dim = argument("dim", r#"{"as_int":0}"#);
+    let arguments = [tensor("self", "x"), dim, tensor("index", "i"), tensor("source", "s")];
+    let graph = one_node(&inputs, &call("aten.index_add.default", &arguments), &[("y", F32, &[3, 2])]);
+    assert_eq!(result(&graph.expect("a graph"), &given), [3.5, 4.0, 0.0, 0.0, 14.0, 18.0]);
+    let twice = [&arguments[..], &[argument("alpha", r#"{"as_float":2.0}"#)]].concat();
+    let graph = one_node(&inputs, &call("aten.index_add.default", &twice), &[("y", F32, &[3, 2])]);
+    assert_eq!(result(&graph.expect("a graph"), &given), [6.5, 8.0, 0.0, 0.0, 27.0, 34.0]);
+    let listed = argument("indices", r#"{"as_optional_tensors":[{"as_tensor":{"name":"i"}}]}"#);
+    let sum = argument("accumulate", r#"{"as_bool":true}"#);
+    let put = call("aten.index_put.default", &[tensor("self", "x"), listed, tensor("values", "s"), sum]);
+    let graph = one_node(&inputs, &put, &[("y", F32, &[3, 2])]);
+    assert_eq!(result(&graph.expect("a graph"), &given), [3.5, 4.0, 0.0, 0.0, 14.0, 18.0]);
+}
+
+#[test]
+fn a_sign_is_that_of_zero_and_of_nan_too() {
+    let inputs: [(&str, i64, &[i64]); 2] = [("x", F32, &[4]), ("y", F32, &[4])];
+    let node = call("aten.copysign.Tensor", &[tensor("self", "x"), tensor("other", "y")]);
+    let graph = one_node(&inputs, &node, &[("z", F32, &[4])]).expect("a graph");
+    let given = [floats(&[4], &[1.0, -2.0, 0.0, f64::INFINITY]), floats(&[4], &[-0.0, 3.0, -1.0, f64::NEG_INFINITY])];
+    let found: Vec<u64> = result(&graph, &given).iter().map(|x| x.to_bits()).collect();
+    assert_eq!(found, [-1.0, 2.0, -0.0, f64::NEG_INFINITY].map(f64::to_bits));
+}
