@@ -147,8 +147,24 @@ fn scattered(call: &Call<'_>, src: impl FnOnce(&[Dim]) -> Result<Value, Refusal>
     Ok(vec![b.reshape(scattered, ty.shape)?])
 }
 
-/// Of equal places the last wins; which one does is not specified.
+/// Of equal places one wins; which one does is not specified.
 pub(super) fn scatter_src(call: &Call<'_>) -> Imported {
+    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
+    let (ty, chosen) = (b.ty(x), b.ty(index).shape);
+    if ty.rank() > 0 && ty.dtype != DType::Bool {
+        let axis = call.axis("dim", ty.rank())?;
+        if few_of_rows(call, x, axis, index) {
+            let mut few = chosen.clone();
+            few.insert(axis, Dim::constant(1));
+            let src = b.reshape(convert(b, corner(call, call.tensor("src")?, &chosen)?, ty.dtype)?, few)?;
+            let here = hits(call, &ty.shape[axis], index, [axis, axis + 1])?;
+            let least = b.prim(Prim::Literal(ReduceOp::Max.start(ty.dtype)), &[])?;
+            let alone = b.map(ScalarFn::Select, &[here, src, least])?;
+            let largest =
+                |v| Ok::<_, Refusal>(b.reshape(over(call, ReduceOp::Max, v, &[axis + 1])?, ty.shape.clone())?);
+            return Ok(vec![b.map(ScalarFn::Select, &[largest(here)?, largest(alone)?, x])?]);
+        }
+    }
     scattered(call, |shape| corner(call, call.tensor("src")?, shape))
 }
 

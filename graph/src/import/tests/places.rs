@@ -1,10 +1,14 @@
 //! Indices and ranges whose bounds are symbols, by the slices that they become.
 
+use fusewright_abi::DType;
+
 use super::attention::{argument, call, tensor};
 use super::{FORMAT, ORDER, archive, model_json};
 use crate::graph::{Graph, Op};
 use crate::import::pt2;
+use crate::interp::{Symbols, run};
 use crate::prim::Prim;
+use crate::tensor::Tensor;
 
 /// A size as the file writes it: a number, or an expression of `@s` and `@t`.
 fn size(extent: &str) -> String {
@@ -87,4 +91,37 @@ fn ranges_are_those_of_which_the_file_states_the_extent() {
     assert_eq!(slice(&[none(), named("end")], longest, longest), "0..max(s, t) - 4");
     // Where the file states the clamped extent, it is clamped.
     assert_eq!(slice(&[none(), named("end")], "@t", "Min(@s, @t)"), "0..min(t, s)");
+}
+
+/// Single elements of rows, at places that a search of the rows finds: no scatter along lanes.
+#[test]
+fn elements_written_where_a_search_finds_are_selected() {
+    let value = |name: &str| format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#);
+    let node = |target: &str, arguments: &[String], result: &str| {
+        format!(r#"{{{},"outputs":[{}],"name":"{result}"}}"#, call(target, arguments), value(result))
+    };
+    let places = [tensor("self", "x"), int("dim", 1), argument("keepdim", r#"{"as_bool":true}"#)];
+    let written = [tensor("self", "c"), int("dim", 1), tensor("index", "i"), tensor("src", "y")];
+    let nodes = [
+        node("aten.neg.default", &[tensor("self", "x")], "c"),
+        node("aten.argmax.default", &places, "i"),
+        node("aten.scatter.src", &written, "z"),
+    ];
+    let ty = |dtype: i64, sizes: [i64; 2]| {
+        format!(r#"{{"dtype":{dtype},"sizes":[{{"as_int":{}}},{{"as_int":{}}}]}}"#, sizes[0], sizes[1])
+    };
+    let types = [("x", 7, [3, 4]), ("y", 7, [3, 1]), ("c", 7, [3, 4]), ("i", 5, [3, 1]), ("z", 7, [3, 4])];
+    let types = types.map(|(name, dtype, sizes)| format!(r#""{name}":{}"#, ty(dtype, sizes)));
+    let specs = ["x", "y"].map(|name| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(name)));
+    let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("z"));
+    let json = model_json(&specs.join(","), &nodes.join(","), &types.join(","), &output);
+    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    assert!(!graph.nodes().iter().any(|node| matches!(node.op, Op::Prim(Prim::Scatter { .. }))), "{graph}");
+    let tensor = |sizes: &[usize], values: &[f64]| Tensor::from_f64(DType::F32, sizes, values.to_vec()).expect("fits");
+    let x = tensor(&[3, 4], &[1.0, 5.0, 2.0, 3.0, -1.0, -2.0, -3.0, -4.0, 0.0, 0.0, 7.0, 7.0]);
+    let y = tensor(&[3, 1], &[-0.0, f64::NAN, f64::NEG_INFINITY]);
+    let found = run(&graph, &[x, y], &Symbols::new()).expect("runs");
+    let expected = [-1.0, -0.0, -2.0, -3.0, f64::NAN, 2.0, 3.0, 4.0, -0.0, -0.0, f64::NEG_INFINITY, -7.0];
+    let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<u64>>();
+    assert_eq!(bits(found[0].floats().expect("floats")), bits(&expected));
 }
