@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use fusewright_graph::{Builder, Dim, Graph, Node, Op, Prim, TensorType, TypeError, Value, infer};
 
+use super::parted::of_joined;
 use crate::passes;
 
 /// A body of primitives with layout in front of elementwise functions; `None` if it has none behind them.
@@ -25,14 +26,22 @@ pub(super) fn hoisted(body: &Graph) -> Option<Graph> {
 
 /// What is known of the values built so far. It is only looked up, so its order cannot show.
 #[derive(Default)]
-struct Hoist {
+pub(super) struct Hoist {
     changed: bool,
+    /// Whether joined lanes are computed part by part, and whether any were.
+    parts: bool,
+    pub joined: bool,
     moved: HashMap<(Prim, Value), Value>,
     of_views: HashMap<Value, bool>,
 }
 
 impl Hoist {
-    fn node(&mut self, b: &Builder, node: &Node, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
+    /// One that computes joined lanes part by part.
+    pub fn of_parts() -> Hoist {
+        Hoist { parts: true, ..Hoist::default() }
+    }
+
+    pub fn node(&mut self, b: &Builder, node: &Node, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
         match &node.op {
             Op::Prim(prim) if is_moved(prim) => Ok(vec![self.layout(b, prim, operands[0])?]),
             Op::Prim(prim @ Prim::Map(_)) => {
@@ -48,7 +57,7 @@ impl Hoist {
     }
 
     /// A layout op on a value, in front of the function that computes it.
-    fn layout(&mut self, b: &Builder, prim: &Prim, x: Value) -> Result<Value, TypeError> {
+    pub fn layout(&mut self, b: &Builder, prim: &Prim, x: Value) -> Result<Value, TypeError> {
         let key = (prim.clone(), x);
         if let Some(&known) = self.moved.get(&key) {
             return Ok(known);
@@ -58,6 +67,10 @@ impl Hoist {
                 self.in_front(b, prim, x, &function, &operands)?
             }
             Some((Op::Prim(other @ Prim::Slice { .. }), operands)) => self.of_slice(b, prim, &other, operands[0])?,
+            Some((Op::Prim(Prim::Reshape { .. }), operands)) if self.parts && matches!(prim, Prim::Reshape { .. }) => {
+                Some(self.reshaped(b, prim, operands[0])?)
+            }
+            Some((Op::Prim(Prim::Cat { axis }), operands)) if self.parts => of_joined(b, prim, axis, &operands),
             Some((Op::Prim(of @ (Prim::Gather { .. } | Prim::Reshape { .. })), operands)) => {
                 self.of_gathered(b, prim, &of, &operands)?
             }
@@ -246,7 +259,8 @@ fn layout_of(b: &Builder, prim: &Prim, shape: &[Dim], operand: Value) -> Option<
                     _ => return None,
                 }
             }
-            let made: Vec<Dim> = made.into_iter().skip_while(is_one).collect();
+            // Leading extents of 1 are the function's where the operand has all of its extents.
+            let made: Vec<Dim> = if extents == shape { made } else { made.into_iter().skip_while(is_one).collect() };
             if made == extents { Vec::new() } else { vec![Prim::Reshape { shape: made }] }
         }
         _ => return None,

@@ -186,6 +186,7 @@ fn find_rows(body: &Graph, axes: &AxisMap, views: &[bool]) -> Vec<Vec<AxisId>> {
             lanes.push(run);
         }
     }
+    add_cut(axes, views, body, &mut lanes);
     while let Some((a, b)) = neighbours(body, axes, views, &lanes) {
         let joined = [&lanes[a][..], &lanes[b]].concat();
         lanes.retain(|row| !joined.starts_with(row) && !joined.ends_with(row));
@@ -193,6 +194,23 @@ fn find_rows(body: &Graph, axes: &AxisMap, views: &[bool]) -> Vec<Vec<AxisId>> {
     }
     add_copied(body, axes, &mut lanes);
     lanes
+}
+
+/// Parts that views cut out of the last lanes of a row are lanes beside the first ones: halves of heads, say, of a row of
+/// all heads.
+fn add_cut(axes: &AxisMap, views: &[bool], body: &Graph, lanes: &mut Vec<Vec<AxisId>>) {
+    for cut in axes.derived() {
+        let result = body.node(cut.node).results[0];
+        let from = cut.from.first().map(|from| axes.resolve(from)).filter(|from| !from.is_empty());
+        let Some(from) = from.filter(|_| views[result.0 as usize]) else { continue };
+        let flat = axes.flat(result);
+        let holds = |first: &[AxisId]| !first.is_empty() && first.iter().all(|axis| flat.contains(axis));
+        let first = lanes.iter().find_map(|row| row.strip_suffix(&from[..]).filter(|first| holds(first)));
+        let Some(run) = first.map(|first| [first, &axes.resolve(&[cut.axis])].concat()) else { continue };
+        if !lanes.iter().any(|row| row.windows(run.len()).any(|window| window == run)) {
+            lanes.push(run);
+        }
+    }
 }
 
 /// Two rows of lanes that follow each other in a computed value: one row of both.

@@ -19,6 +19,7 @@ mod order;
 mod outline;
 mod overwrite;
 mod packed;
+mod parted;
 mod refusal;
 mod source;
 mod space;
@@ -132,7 +133,9 @@ impl FusedRegion {
     pub fn space(&self) -> Result<Space, Refusal> {
         let body = self.expand_body().map_err(|_| Refusal::Reshape)?;
         let rows = Rows::of(&body).map_err(|_| Refusal::Reshape)?;
-        Space::find(rows.as_ref().map_or(&body, |rows| &rows.body), self.segments)
+        let body = rows.as_ref().map_or(&body, |rows| &rows.body);
+        // Joined parts are outputs of their own.
+        Space::find(body, self.segments).or_else(|refusal| Space::find(body, true).map_err(|_| refusal))
     }
 }
 
@@ -153,10 +156,23 @@ pub(crate) fn row_program(body: &Graph, segments: bool, nesting: Nesting) -> Res
         Space::nested(&other, segments, nesting).map_err(|_| refusal)?;
         Ok(Some(other))
     };
-    match program(Nesting::Strict) {
+    let found = match program(Nesting::Strict) {
         Err(refusal) if nesting == Nesting::Loose && refusal.is_of_lanes() => program(Nesting::Loose),
         found => found,
+    };
+    match found {
+        Err(refusal) if nesting == Nesting::Loose && refusal.is_of_lanes() => {
+            in_joined_parts(body, segments).map(Some).ok_or(refusal)
+        }
+        found => found,
     }
+}
+
+/// A body whose functions of joined lanes are computed part by part, if the parts are rows of one program.
+fn in_joined_parts(body: &Graph, segments: bool) -> Option<Graph> {
+    let parted = parted::parted(body)?;
+    let space = Space::find(&parted, true).ok()?;
+    (segments || space.is_even(&parted)).then_some(parted)
 }
 
 /// A node that is in no region.

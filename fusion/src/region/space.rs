@@ -119,6 +119,15 @@ impl Space {
         Ok(space)
     }
 
+    /// Whether all outputs of the row program of a body run over the same rows.
+    pub fn is_even(&self, body: &Graph) -> bool {
+        let body = self.form.as_ref().map_or(body, |form| &form.body);
+        body.outputs().iter().all(|output| {
+            let flat = self.axes.flat(Stored::of(body, output.value).value);
+            flat.into_iter().filter(|&axis| !self.is_lane(axis)).count() == self.rows.len()
+        })
+    }
+
     /// Whether an axis is a lane.
     pub fn is_lane(&self, axis: AxisId) -> bool {
         self.lanes.is_lane(axis)

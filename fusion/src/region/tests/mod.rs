@@ -1,5 +1,6 @@
 //! What merges and what does not.
 
+mod heads;
 mod refusals;
 mod sources;
 

@@ -1,0 +1,145 @@
+//! Functions of joined lanes, computed part by part.
+//!
+//! A rotation joins the halves of each head. No row of lanes holds the halves of all heads side by side, but each half of
+//! all heads is one: so a scale of all heads behind their rotation, or a norm of all heads before it, is one row program
+//! with the rotation. An output is the concatenation of its parts, which are stored as pieces of it, and an extreme is
+//! that of the extremes of the parts. What is computed keeps every bit: sums of floats stay as they are.
+
+use std::collections::BTreeSet;
+
+use fusewright_graph::{Builder, Dim, Graph, Op, Prim, ReduceOp, TypeError, Value, infer};
+
+use super::hoist::{Hoist, factors};
+use crate::passes;
+
+/// A body of primitives in which functions of joined lanes are computed part by part; `None` if nothing is joined.
+pub(super) fn parted(body: &Graph) -> Option<Graph> {
+    let mut hoist = Hoist::of_parts();
+    let graph = body.rebuild(|b, _, node, operands| {
+        let mut results = match &node.op {
+            Op::Prim(prim @ Prim::Reduce { .. }) => vec![hoist.reduction(b, prim, operands[0])?],
+            _ => hoist.node(b, node, operands)?,
+        };
+        for (result, _) in results.iter_mut().zip(&node.results).filter(|(_, old)| body.is_output(**old)) {
+            *result = hoist.in_parts(b, *result)?;
+        }
+        Ok::<_, TypeError>(results)
+    });
+    let graph = graph.ok().filter(|_| hoist.joined)?;
+    let merged = passes::cse(&graph).map_or(graph, |(merged, _)| merged);
+    Some(passes::dce(&merged).0)
+}
+
+impl Hoist {
+    /// A reshape of what was reshaped.
+    pub fn reshaped(&mut self, b: &Builder, prim: &Prim, x: Value) -> Result<Value, TypeError> {
+        let wanted = infer(prim, &[&b.ty(x)])?;
+        if wanted.first() == Some(&b.ty(x)) { Ok(x) } else { self.layout(b, prim, x) }
+    }
+
+    /// The parts of a value that is a function of joined lanes.
+    fn parts(&mut self, b: &Builder, x: Value, of: Joined) -> Result<Vec<Value>, TypeError> {
+        let Joined { shape, axis, extents } = of;
+        let divided = if b.ty(x).shape == shape { x } else { self.layout(b, &Prim::Reshape { shape }, x)? };
+        let mut start = Dim::constant(0);
+        let mut parts = Vec::with_capacity(extents.len());
+        for extent in extents {
+            let end = &start + &extent;
+            parts.push(self.layout(b, &Prim::Slice { axis, start, end: end.clone(), step: 1 }, divided)?);
+            start = end;
+        }
+        self.joined = true;
+        Ok(parts)
+    }
+
+    /// A function of joined lanes as the concatenation of its parts.
+    fn in_parts(&mut self, b: &Builder, x: Value) -> Result<Value, TypeError> {
+        let Some(of) = Joined::behind(b, x) else { return Ok(x) };
+        let axis = of.axis;
+        let parts = self.parts(b, x, of)?;
+        b.reshape(b.cat(&parts, axis)?, b.ty(x).shape)
+    }
+
+    /// An extreme over a dim along which lanes were joined as those of the parts.
+    fn reduction(&mut self, b: &Builder, prim: &Prim, x: Value) -> Result<Value, TypeError> {
+        let whole = b.prim(prim.clone(), &[x])?;
+        let Prim::Reduce { op, axes, nan } = prim else { return Ok(whole) };
+        // Extremes are the same in any order; sums of floats are as the whole row is added up.
+        let in_any_order = matches!(op, ReduceOp::Max | ReduceOp::Min) || !b.dtype(x).is_float();
+        let Some(of) = Joined::behind(b, x).filter(|_| in_any_order) else { return Ok(whole) };
+        let over = reduced_dims(&b.ty(x).shape, &of.shape, axes).filter(|over| over.contains(&of.axis));
+        let Some(over) = over else { return Ok(whole) };
+        let of_part = Prim::Reduce { op: *op, axes: over, nan: *nan };
+        let mut combined = None;
+        for part in self.parts(b, x, of)? {
+            let reduced = self.reduction(b, &of_part, part)?;
+            combined = Some(match combined {
+                Some(before) => b.map(op.step(*nan), &[before, reduced])?,
+                None => reduced,
+            });
+        }
+        match combined {
+            Some(combined) => b.reshape(combined, b.ty(whole).shape),
+            None => Ok(whole),
+        }
+    }
+}
+
+/// Lanes joined by a concatenation.
+struct Joined {
+    /// Of the concatenation.
+    shape: Vec<Dim>,
+    axis: usize,
+    /// Of its operands along the axis.
+    extents: Vec<Dim>,
+}
+
+impl Joined {
+    /// The concatenation that a value is a function of, element by element.
+    fn behind(b: &Builder, x: Value) -> Option<Joined> {
+        let (mut stack, mut seen) = (vec![x], BTreeSet::new());
+        while let Some(x) = stack.pop() {
+            let Some((op, operands)) = b.definition(x).filter(|_| seen.insert(x)) else { continue };
+            match op {
+                Op::Prim(Prim::Cat { axis }) => {
+                    let extents = operands.iter().map(|&part| b.ty(part).shape[axis].clone()).collect();
+                    return Some(Joined { shape: b.ty(x).shape, axis, extents });
+                }
+                Op::Prim(Prim::Cast { .. } | Prim::Reshape { .. }) => stack.push(operands[0]),
+                Op::Prim(Prim::Map(_)) => {
+                    let shape = b.ty(x).shape;
+                    stack.extend(operands.into_iter().rev().filter(|&operand| b.ty(operand).shape == shape));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// The part of joined lanes that a slice takes, if it takes all of one.
+pub(super) fn of_joined(b: &Builder, prim: &Prim, joined: usize, parts: &[Value]) -> Option<Value> {
+    let Prim::Slice { axis, start, end, step: 1 } = prim else { return None };
+    let mut offset = Dim::constant(0);
+    for &part in parts.iter().filter(|_| *axis == joined) {
+        let behind = &offset + &b.ty(part).shape[joined];
+        if offset == *start && behind == *end {
+            return Some(part);
+        }
+        offset = behind;
+    }
+    None
+}
+
+/// The dims of a shape into which a reshape divides reduced ones; `None` if others are in the same.
+fn reduced_dims(shape: &[Dim], divided: &[Dim], axes: &[usize]) -> Option<Vec<usize>> {
+    let mut over = Vec::new();
+    for (from, into) in factors(shape, divided)? {
+        match from.clone().filter(|axis| axes.contains(axis)).count() {
+            0 => {}
+            n if n == from.len() => over.extend(into),
+            _ => return None,
+        }
+    }
+    Some(over)
+}
