@@ -1,6 +1,6 @@
 //! Rotary position embedding: pairs of lanes turned by the angles of a table.
 
-use fusewright_graph::{Prim, ScalarFn, Value};
+use fusewright_graph::{Dim, Prim, ScalarFn, Value};
 
 use super::skeleton::Skeleton;
 
@@ -49,48 +49,73 @@ fn exchanged(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     let (Prim::Cat { .. }, node) = s.prim(s.peel(value))? else { return None };
     let &[first, second] = node.operands.as_slice() else { return None };
     let (ScalarFn::Neg, &[high]) = s.map(first)? else { return None };
-    let ((a, from_a), (b, from_b)) = (part(s, high)?, part(s, second)?);
-    (a == b && from_a != from_b).then_some(a)
+    let (a, b) = (part(s, high)?, part(s, second)?);
+    (a.of == b.of && a != b).then_some(a.of)
 }
 
 /// `x` if the operands are `a·cos − b·sin` and `b·cos + a·sin` of two parts of `x`.
 fn halves(s: &Skeleton<'_>, first: Value, second: Value) -> Option<Value> {
-    let (ScalarFn::Sub, &[ac, bs]) = s.map(first)? else { return None };
-    for (a, cos) in s.pairs(ac, ScalarFn::Mul) {
-        for (b, sin) in s.pairs(bs, ScalarFn::Mul) {
-            let (Some((x, from_a)), Some((y, from_b))) = (part(s, a), part(s, b)) else { continue };
-            if x != y || from_a == from_b {
-                continue;
-            }
-            let product =
-                |v, p, q| s.pairs(v, ScalarFn::Mul).iter().any(|&(l, r)| s.same(l, p) && same_angle(s, [q, r], [a, b]));
-            let sum = s.pairs(second, ScalarFn::Add);
-            if sum.iter().any(|&(l, r)| product(l, b, cos) && product(r, a, sin)) {
-                return Some(x);
+    for (ac, bs, turned) in differences(s, first) {
+        for (a, cos) in products(s, ac) {
+            for (b, factor) in products(s, bs) {
+                let sin = if turned { negated(s, factor) } else { Some(factor) };
+                let Some(sin) = sin.filter(|_| a.of == b.of && a != b) else { continue };
+                let is = |v, lanes: &Part, angle| {
+                    let found = products(s, v);
+                    found.iter().any(|(part, other)| part == lanes && same_angle(s, [angle, *other], [&a, &b]))
+                };
+                if s.pairs(second, ScalarFn::Add).iter().any(|&(l, r)| is(l, &b, cos) && is(r, &a, sin)) {
+                    return Some(a.of);
+                }
             }
         }
     }
     None
 }
 
-/// Whether a factor of the second lanes is one of the first lanes: the same, or the part of its table that lies as the
-/// second lanes do.
-fn same_angle(s: &Skeleton<'_>, [first, second]: [Value; 2], [a, b]: [Value; 2]) -> bool {
-    let lanes = |v| match s.prim(s.peel(v)) {
-        Some((Prim::Slice { start, end, step, .. }, node)) => Some((s.peel(node.operands[0]), (start, end, *step))),
-        _ => None,
-    };
-    let lie_alike = |table: Value, x: Value| match (lanes(table), lanes(x)) {
-        (Some((_, at)), Some((_, wanted))) => at == wanted,
-        _ => false,
-    };
-    let table = |v| lanes(v).map(|(whole, _)| whole);
-    s.same(first, second) || (table(first) == table(second) && lie_alike(first, a) && lie_alike(second, b))
+/// Lanes of a tensor: where they begin and end, and how far they are apart.
+#[derive(Clone, PartialEq, Eq)]
+struct Part {
+    of: Value,
+    at: (Dim, Dim, i64),
 }
 
-/// The tensor that a value is a slice of, and which slice: its node.
-fn part(s: &Skeleton<'_>, value: Value) -> Option<(Value, Value)> {
-    let cut = s.peel(value);
-    let (Prim::Slice { .. }, node) = s.prim(cut)? else { return None };
-    Some((s.peel(node.operands[0]), cut))
+/// The two terms of a difference; of a sum the second is to be a product with a negative.
+fn differences(s: &Skeleton<'_>, value: Value) -> Vec<(Value, Value, bool)> {
+    match s.map(value) {
+        Some((ScalarFn::Sub, &[a, b])) => vec![(a, b, false)],
+        _ => s.pairs(value, ScalarFn::Add).into_iter().map(|(a, b)| (a, b, true)).collect(),
+    }
+}
+
+/// `x` if the value is `−x`.
+fn negated(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    match s.map(value)? {
+        (ScalarFn::Neg, &[x]) => Some(x),
+        _ => None,
+    }
+}
+
+/// The lanes and the factor of a product of lanes, or of lanes of a product.
+fn products(s: &Skeleton<'_>, value: Value) -> Vec<(Part, Value)> {
+    let factors = s.pairs(value, ScalarFn::Mul).into_iter();
+    let mut found: Vec<(Part, Value)> = factors.filter_map(|(x, factor)| Some((part(s, x)?, factor))).collect();
+    if let Some(Part { of, at }) = part(s, value) {
+        let factors = s.pairs(of, ScalarFn::Mul).into_iter();
+        found.extend(factors.map(|(x, factor)| (Part { of: s.peel(x), at: at.clone() }, factor)));
+    }
+    found
+}
+
+/// Whether a factor of the second lanes is one of the first lanes: the same, or the part of its table that lies as the
+/// second lanes do.
+fn same_angle(s: &Skeleton<'_>, [first, second]: [Value; 2], [a, b]: [&Part; 2]) -> bool {
+    let parts = || part(s, first).zip(part(s, second));
+    s.same(first, second) || parts().is_some_and(|(p, q)| p.of == q.of && p.at == a.at && q.at == b.at)
+}
+
+/// What lanes a value is.
+fn part(s: &Skeleton<'_>, value: Value) -> Option<Part> {
+    let (Prim::Slice { start, end, step, .. }, node) = s.prim(s.peel(value))? else { return None };
+    Some(Part { of: s.peel(node.operands[0]), at: (start.clone(), end.clone(), *step) })
 }

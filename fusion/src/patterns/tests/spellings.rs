@@ -96,3 +96,20 @@ fn activations_have_the_names_of_their_kin() {
     assert_eq!(capped("0.033333335"), ["soft_cap"]);
     assert!(capped("0.03").is_empty());
 }
+
+#[test]
+fn halves_of_a_product_may_have_the_turned_ones_added() {
+    let rotated = |sign: &str, last: &str| {
+        let nodes = format!(
+            "%p = mul %x, %cos\n  %a = slice %x {{axis = 2, start = 0, end = 8}}\n  \
+             %b = slice %x {{axis = 2, start = 8, end = 16}}\n  %pa = slice %p {{axis = 2, start = 0, end = 8}}\n  \
+             %pb = slice %p {{axis = 2, start = 8, end = 16}}\n  %sa = slice %sin {{axis = 2, start = 0, end = 8}}\n  \
+             %sb = slice %sin {{axis = 2, start = 8, end = 16}}\n  %n = {sign} %sa\n  %bs = mul %n, %b\n  \
+             %as = mul %sb, {last}\n  %low = add %pa, %bs\n  %high = add %pb, %as\n  %y = cat %low, %high {{axis = 2}}"
+        );
+        names_of("%x: f32[s, 4, 16], %cos: f32[s, 1, 16], %sin: f32[s, 1, 16]", &nodes, "%y")
+    };
+    assert_eq!(rotated("neg", "%a"), ["rope"]);
+    assert!(rotated("abs", "%a").is_empty());
+    assert!(rotated("neg", "%b").is_empty());
+}
