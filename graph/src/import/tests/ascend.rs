@@ -8,25 +8,25 @@ use crate::graph::Graph;
 use crate::interp::{self, Symbols};
 use crate::tensor::Tensor;
 
-fn flag(name: &str) -> String {
+pub(super) fn flag(name: &str) -> String {
     argument(name, r#"{"as_bool":true}"#)
 }
 
-fn word(name: &str, value: &str) -> String {
+pub(super) fn word(name: &str, value: &str) -> String {
     argument(name, &format!(r#"{{"as_string":"{value}"}}"#))
 }
 
-fn floats(dtype: DType, shape: &[usize], values: &[f32]) -> Tensor {
+pub(super) fn floats(dtype: DType, shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_f64(dtype, shape, values.iter().map(|&x| f64::from(x)).collect()).expect("as many values")
 }
 
-fn ints(dtype: DType, shape: &[usize], values: &[i64]) -> Tensor {
+pub(super) fn ints(dtype: DType, shape: &[usize], values: &[i64]) -> Tensor {
     Tensor::from_i64(dtype, shape, values.to_vec()).expect("as many values")
 }
 
 /// The graph of one op on values.
 #[track_caller]
-fn run(graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
+pub(super) fn run(graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
     crate::verify::verify(graph).expect("a valid graph");
     interp::run(graph, inputs, &Symbols::new()).unwrap_or_else(|e| panic!("{e}\n{graph}"))
 }
@@ -37,7 +37,7 @@ fn op(target: &str, inputs: Tensors<'_>, arguments: &[&[String]], results: Tenso
 }
 
 #[track_caller]
-fn same_floats(got: &Tensor, want: &[f32]) {
+pub(super) fn same_floats(got: &Tensor, want: &[f32]) {
     let bits = |x: f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
     let got: Vec<u64> = got.floats().expect("floats").iter().map(|&x| bits(x)).collect();
     let want: Vec<u64> = want.iter().map(|&x| bits(f64::from(x))).collect();
@@ -48,7 +48,7 @@ fn half(x: f32) -> f32 {
     half::f16::from_f32(x).to_f32()
 }
 
-fn bf16(x: f32) -> f32 {
+pub(super) fn bf16(x: f32) -> f32 {
     half::bf16::from_f32(x).to_f32()
 }
 

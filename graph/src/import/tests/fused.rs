@@ -25,7 +25,12 @@ const NORM: &str = "rms_norm eps=1e-6";
 const BOUNDS: &str = "bound=448.0 floor=4.359654e-6 floor_of=scale";
 
 /// A functionalised call of a vLLM op that overwrites the last `written` inputs, in the order of its schema.
-pub(super) fn functional(op: &str, inputs: Tensors<'_>, written: usize, arguments: &[String]) -> Graph {
+fn functional(op: &str, inputs: Tensors<'_>, written: usize, arguments: &[String]) -> Graph {
+    functional_of(&format!("_C.{op}"), inputs, written, arguments)
+}
+
+/// The same of any vendor's op.
+pub(super) fn functional_of(op: &str, inputs: Tensors<'_>, written: usize, arguments: &[String]) -> Graph {
     let value = |name: &str| format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#);
     let results: Vec<String> = (0..written).map(|i| format!("new{i}")).collect();
     let contiguous = |sizes: &[i64]| (0..sizes.len()).map(|i| sizes[i + 1..].iter().product()).collect::<Vec<i64>>();
@@ -37,7 +42,7 @@ pub(super) fn functional(op: &str, inputs: Tensors<'_>, written: usize, argument
     let outputs: Vec<String> = results.iter().map(|name| value(name)).collect();
     let node = format!(
         r#"{{"target":"torch.ops.higher_order.auto_functionalized","inputs":[
-        {{"name":"","arg":{{"as_operator":"torch.ops._C.{op}.default"}}}},{}],
+        {{"name":"","arg":{{"as_operator":"torch.ops.{op}.default"}}}},{}],
         "outputs":[{{"as_none":true}},{}],"name":"f"}}"#,
         arguments.join(","),
         outputs.join(",")

@@ -14,6 +14,7 @@ mod places;
 mod presets;
 mod sizes;
 mod sums;
+mod vllm;
 
 use std::io::{Cursor, Write};
 

@@ -10,8 +10,8 @@ use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::ops::{
-    Apply, ClampedSwiglu, Codes, Composite, DynamicScale, FatRelu, FatReluNan, Floor, Gelu, GeluForm, NanCode,
-    QuantizeDynamic, QuantizeStatic, Silu, SiluForm, StepRounding, SwigluAct, SwigluRounding, SwigluStep,
+    Apply, ClampedSwiglu, Codes, Composite, DynamicScale, FatRelu, FatReluNan, Floor, Gelu, GeluForm, GeluRounding,
+    NanCode, QuantizeDynamic, QuantizeStatic, Silu, SiluForm, StepRounding, SwigluAct, SwigluRounding, SwigluStep,
 };
 use crate::scalar::ScalarFn;
 
@@ -138,4 +138,28 @@ pub(super) fn silu_and_mul_nvfp4_quant(call: &Call<'_>) -> Result<Vec<Value>, Re
     let b = call.b;
     let y = b.cast(wide_product(call, SiluForm::Quotient)?, b.dtype(call.tensor("input")?))?;
     nvfp4_codes(call, y, single(call, "input_global_scale")?, true)
+}
+
+/// One operand without a gate.
+fn alone(call: &Call<'_>, op: Composite) -> Imported {
+    Ok(vec![one(call.b, op, call.tensor("input")?)?])
+}
+
+/// By a hyperbolic tangent; every step rounds.
+pub(super) fn gelu_new(call: &Call<'_>) -> Imported {
+    alone(call, Composite::new(Gelu { approximate: GeluForm::Tanh, round: GeluRounding::Each }))
+}
+
+/// The same in the form of models that call it fast.
+pub(super) fn gelu_fast(call: &Call<'_>) -> Imported {
+    alone(call, Composite::new(Gelu { approximate: GeluForm::Fast, round: GeluRounding::Each }))
+}
+
+/// `x / (1 + e^(−1.702 · x))` in f32, rounded once.
+pub(super) fn gelu_quick(call: &Call<'_>) -> Imported {
+    let b = call.b;
+    let x = wide(call, "input")?;
+    let power = b.map(ScalarFn::Exp, &[b.mul(f32(call, -1.702)?, x)?])?;
+    let y = b.div(x, b.add(f32(call, 1.0)?, power)?)?;
+    Ok(vec![b.cast(y, b.dtype(call.tensor("input")?))?])
 }

@@ -1,4 +1,4 @@
-//! Tables of vendors' custom ops: vLLM's `_C` and Ascend's `npu`.
+//! Tables of vendors' custom ops: vLLM's `_C`, SGLang's `sgl_kernel` and Ascend's `npu`.
 //!
 //! Each importer writes the vendor kernel's meaning with its rounding points. A parameter with `!` is overwritten by
 //! the op; the importer returns the new contents of the overwritten arguments, in schema order, as an op without
@@ -10,10 +10,13 @@ mod ascend_kv;
 mod ascend_mx;
 mod ascend_quant;
 mod blocks;
+mod caches;
 mod gated;
 mod groups;
 mod norms;
 mod rope;
+mod routing;
+mod sglang;
 mod vllm;
 
 use fusewright_abi::DType;
@@ -31,7 +34,7 @@ const fn row(target: &'static str, schema: &'static str, import: fn(&Call<'_>) -
 
 /// The row of a custom op by its short target.
 pub(super) fn find(target: &str) -> Option<&'static Row> {
-    VLLM.iter().chain(ASCEND).find(|row| row.target == target)
+    VLLM.iter().chain(SGLANG).chain(ASCEND).chain(REFUSED).find(|row| row.target == target)
 }
 
 const VLLM: &[Row] = &[
@@ -110,7 +113,87 @@ const VLLM: &[Row] = &[
         "query, key, value, output!, layer_name, output_scale=None, output_block_scale=None, kv_cache_dummy_dep=None",
         vllm::unified_attention_with_output,
     ),
+    row(
+        "_C.per_token_group_quant_int8",
+        "input, output_q!, output_s!, group_size, eps, int8_min, int8_max",
+        groups::per_token_group_quant_int8,
+    ),
+    row(
+        "_C.per_token_group_fp8_quant_packed",
+        "input, output_q!, output_s_packed!, group_size, eps, fp8_min, fp8_max",
+        groups::fp8_packed,
+    ),
+    row("_C.gelu_new", "out!, input", gated::gelu_new),
+    row("_C.gelu_fast", "out!, input", gated::gelu_fast),
+    row("_C.gelu_quick", "out!, input", gated::gelu_quick),
+    row(
+        "_C.apply_repetition_penalties_",
+        "logits!, prompt_mask, output_mask, repetition_penalties",
+        routing::apply_repetition_penalties,
+    ),
+    row(
+        "_C_cache_ops.reshape_and_cache_flash",
+        "key, value, key_cache!, value_cache!, slot_mapping, kv_cache_dtype, k_scale, v_scale",
+        caches::reshape_and_cache_flash,
+    ),
+    row(
+        "_C_cache_ops.reshape_and_cache",
+        "key, value, key_cache!, value_cache!, slot_mapping, kv_cache_dtype, k_scale, v_scale",
+        caches::reshape_and_cache,
+    ),
+    row(
+        "_C_cache_ops.concat_and_cache_mla",
+        "kv_c, k_pe, kv_cache!, slot_mapping, kv_cache_dtype, scale",
+        caches::concat_and_cache_mla,
+    ),
+    row(
+        "_moe_C.topk_softmax",
+        "topk_weights!, topk_indices!, token_expert_indices!, gating_output, renormalize=False, bias=None",
+        routing::topk_softmax,
+    ),
+    row("_moe_C.moe_sum", "input, output!", routing::moe_sum),
     row("_C.cutlass_scaled_mm", "out!, a, b, a_scales, b_scales, bias=None", vllm::scaled_mm),
+];
+
+const SGLANG: &[Row] = &[
+    row("sgl_kernel.rmsnorm", "output!, input, weight, eps, enable_pdl=False", sglang::rmsnorm),
+    row("sgl_kernel.gemma_rmsnorm", "output!, input, weight, eps, enable_pdl=False", sglang::gemma_rmsnorm),
+    row("sgl_kernel.fused_add_rmsnorm", "input!, residual!, weight, eps, enable_pdl=False", sglang::fused_add_rmsnorm),
+    row(
+        "sgl_kernel.gemma_fused_add_rmsnorm",
+        "input!, residual!, weight, eps, enable_pdl=False",
+        sglang::gemma_fused_add_rmsnorm,
+    ),
+    row("sgl_kernel.silu_and_mul", "out!, input", sglang::silu_and_mul),
+    row("sgl_kernel.gelu_and_mul", "out!, input", sglang::gelu_and_mul),
+    row("sgl_kernel.gelu_tanh_and_mul", "out!, input", sglang::gelu_tanh_and_mul),
+    row("sgl_kernel.sgl_per_token_quant_fp8", "input, output_q!, output_s!", sglang::per_token_quant_fp8),
+    row(
+        "sgl_kernel.sgl_per_token_group_quant_8bit",
+        "input, output_q!, output_s!, group_size, eps, fp8_min, fp8_max, scale_ue8m0=False",
+        sglang::per_token_group_quant_8bit,
+    ),
+    row(
+        "sgl_kernel.sgl_per_token_group_quant_fp8",
+        "input, output_q!, output_s!, group_size, eps, fp8_min, fp8_max, scale_ue8m0=False",
+        sglang::per_token_group_quant_8bit,
+    ),
+];
+
+/// Ops whose kernels are known not to be one function.
+const REFUSED: &[Row] = &[
+    row(
+        "_moe_C.grouped_topk",
+        "scores, scores_with_bias=None, n_group, topk_group, topk, renormalize, routed_scaling_factor, bias=None, scoring_func=0",
+        |_| Err("its kernels multiply by the scaling factor in different places, by the number of experts".into()),
+    ),
+    row("_C.persistent_masked_m_silu_mul_quant", "input, counts, y_q!, y_s!, use_ue8m0", |_| {
+        Err("its kernel approximates the exponential, and leaves rows beyond the counts unwritten".into())
+    }),
+    row("_C.poly_norm", "out!, input, weight, bias, epsilon", |_| Err("where it rounds is not known".into())),
+    row("npu.npu_moe_gating_top_k_softmax", "x, finished=None, k=1", |_| {
+        Err("whether it divides by the sum or multiplies by its reciprocal is not known".into())
+    }),
 ];
 
 const ASCEND: &[Row] = &[

@@ -5,12 +5,12 @@ use fusewright_abi::DType;
 use super::super::aten::layout::cut;
 use super::super::aten::promote::convert;
 use super::super::call::{Call, Imported, Refusal};
-use super::groups::{dynamic_groups, in_groups, least_fp8_scale};
+use super::groups::{Bounds, dynamic_groups, fp8_groups, in_groups, least_fp8_scale};
 use super::{One, absmax, f32, last_axis, wide};
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::ops::{
-    Apply, Codes, Composite, DynamicScale, Floor, NanCode, Offset, QuantizeAffine, QuantizeAsymmetric, QuantizeDynamic,
+    Apply, Codes, Composite, Floor, NanCode, Offset, QuantizeAffine, QuantizeAsymmetric, QuantizeDynamic,
     QuantizeStatic, RmsNorm, RmsRounding,
 };
 use crate::prim::{Prim, Sdpa};
@@ -97,23 +97,9 @@ pub(super) fn token_fp8(call: &Call<'_>) -> Imported {
 
 /// One scale per group of the last axis, applied as a product with its reciprocal; NaN gives the lower bound.
 pub(super) fn group_fp8(call: &Call<'_>) -> Imported {
-    let groups = in_groups(call, call.tensor("input")?)?;
-    let number = |name: &str| -> Result<f64, Refusal> { Ok(f64::from(call.scalar(name)?.as_f64() as f32)) };
-    let bound = number("fp8_max")?;
-    if number("fp8_min")? != -bound {
-        return Err("bounds that are not opposite".into());
-    }
-    let power = call.bool("scale_ue8m0")?;
-    let op = QuantizeDynamic {
-        bound,
-        floor_of: Floor::AbsMax,
-        floor: number("eps")?,
-        scale: if power { DynamicScale::PowerOfTwo } else { DynamicScale::Quotient },
-        apply: Apply::Reciprocal,
-        nan: NanCode::Low,
-        ..QuantizeDynamic::default()
-    };
-    dynamic_groups(call, op, &[groups], ["output_q", "output_s"])
+    let op =
+        fp8_groups(call, Apply::Reciprocal, call.bool("scale_ue8m0")?, Bounds { low: "fp8_min", high: "fp8_max" })?;
+    dynamic_groups(call, op, &[in_groups(call, call.tensor("input")?)?], ["output_q", "output_s"])
 }
 
 /// A zero point is an integer that is added after rounding, to a product with the reciprocal.
