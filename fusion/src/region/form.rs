@@ -15,7 +15,8 @@ pub struct RowForm {
     pub pieces: Vec<Piece>,
 }
 
-/// Where a value is stored: all of an output, or a part of it that no other piece has.
+/// Where a value is stored: all of an output, or a part of it that no other piece has. Of writes at chosen places, each
+/// piece is all of the output, and no place of one is a place of another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// The position of the output.
