@@ -28,6 +28,10 @@ rewrites! {
     exact absmax_of_magnitudes:
         "(x: float) a = reduce x {op = max, $a}; b = reduce x {op = min, $a}; c = abs a; d = abs b; z = max c, d; yield z"
         => "(x) m = abs x; y = reduce m {op = max, $a}; z = abs y; yield z";
+    /// The largest magnitude is that of the extremes: where the greatest is the larger of both, it is positive.
+    exact absmax_of_least_magnitude:
+        "(x: float) a = reduce x {op = max, $a}; b = reduce x {op = min, $a}; d = abs b; z = max a, d; yield z"
+        => "(x) m = abs x; y = reduce m {op = max, $a}; z = abs y; yield z";
     /// The largest magnitude is that of the extremes, which zero lies between.
     exact absmax_about_zero:
         "(x: float) a = reduce x {op = max, $a}; b = reduce x {op = min, $a}; c = max a, 0; d = min b, 0; n = neg d;

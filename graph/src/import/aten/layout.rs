@@ -130,11 +130,32 @@ pub(super) fn unbind(call: &Call<'_>) -> Imported {
     (0..call.results.len() as i64).map(|i| pick(call, x, axis, Dim::constant(i))).collect()
 }
 
-/// Consecutive pieces along an axis; their extents are those of the results.
+/// Consecutive pieces along an axis.
 pub(super) fn split(call: &Call<'_>) -> Imported {
     let x = call.tensor("self")?;
+    split_along(call, x, call.axis("dim", call.b.ty(x).rank())?)
+}
+
+/// Consecutive pieces along the second axis, or the only one.
+pub(super) fn hsplit(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    split_along(call, x, usize::from(call.b.ty(x).rank() > 1))
+}
+
+/// Consecutive pieces along the first axis.
+pub(super) fn vsplit(call: &Call<'_>) -> Imported {
+    split_along(call, call.tensor("self")?, 0)
+}
+
+/// Consecutive pieces along the third axis.
+pub(super) fn dsplit(call: &Call<'_>) -> Imported {
+    split_along(call, call.tensor("self")?, 2)
+}
+
+/// Pieces whose extents are those of the results.
+fn split_along(call: &Call<'_>, x: Value, axis: usize) -> Imported {
     let ty = call.b.ty(x);
-    let axis = call.axis("dim", ty.rank())?;
+    let whole = ty.shape.get(axis).ok_or("a tensor of too few axes")?;
     let mut at = Dim::constant(0);
     let mut pieces = Vec::with_capacity(call.results.len());
     for result in call.results {
@@ -143,11 +164,7 @@ pub(super) fn split(call: &Call<'_>) -> Imported {
         pieces.push(cut(call, x, axis, [at, end.clone()], 1)?);
         at = end;
     }
-    if at == ty.shape[axis] {
-        Ok(pieces)
-    } else {
-        Err(format!("pieces of {at} in all, out of {}", ty.shape[axis]).into())
-    }
+    if at == *whole { Ok(pieces) } else { Err(format!("pieces of {at} in all, out of {whole}").into()) }
 }
 
 fn joined(call: &Call<'_>, parts: &[Value], axis: usize) -> Imported {

@@ -125,3 +125,29 @@ fn elements_written_where_a_search_finds_are_selected() {
     let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<u64>>();
     assert_eq!(bits(found[0].floats().expect("floats")), bits(&expected));
 }
+
+#[test]
+fn splits_by_direction_are_along_their_axis() {
+    let list = |sizes: &[i64]| sizes.iter().map(|n| format!(r#"{{"as_int":{n}}}"#)).collect::<Vec<_>>().join(",");
+    let split = |target: &str, shape: &[i64], part: &[i64]| -> Result<String, String> {
+        let value = |name: &str| format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#);
+        let call = call(&format!("aten.{target}"), &[tensor("self", "x"), int("sections", 2)]);
+        let node = format!(r#"{{{call},"outputs":[{{"as_tensors":[{{"name":"a"}},{{"name":"b"}}]}}],"name":"n"}}"#);
+        let types = [("x", shape), ("a", part), ("b", part)]
+            .map(|(name, sizes)| format!(r#""{name}":{{"dtype":7,"sizes":[{}]}}"#, list(sizes)));
+        let spec = format!(r#"{{"user_input":{{"arg":{}}}}}"#, value("x"));
+        let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("b"));
+        let json = model_json(&spec, &node, &types.join(","), &output);
+        let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into());
+        let graph = graph.map_err(|e| e.to_string())?;
+        match &graph.nodes().last().expect("a node").op {
+            Op::Prim(Prim::Slice { axis, start, end, .. }) => Ok(format!("{axis}: {start}..{end}")),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    assert_eq!(split("hsplit.int", &[3, 4], &[3, 2]).as_deref(), Ok("1: 2..4"));
+    assert_eq!(split("hsplit.int", &[4], &[2]).as_deref(), Ok("0: 2..4"));
+    assert_eq!(split("vsplit.int", &[4, 3], &[2, 3]).as_deref(), Ok("0: 2..4"));
+    assert_eq!(split("dsplit.int", &[2, 3, 6], &[2, 3, 3]).as_deref(), Ok("2: 3..6"));
+    assert!(split("dsplit.int", &[2, 4], &[2, 2]).is_err_and(|e| e.contains("too few axes")));
+}
