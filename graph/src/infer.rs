@@ -256,9 +256,8 @@ pub(crate) fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a Vec<Dim>>) -> R
     let one = Dim::constant(1);
     let mut joined: Vec<Dim> = Vec::new();
     for shape in shapes {
-        while joined.len() < shape.len() {
-            joined.insert(0, one.clone());
-        }
+        let added = shape.len().saturating_sub(joined.len());
+        joined.splice(..0, std::iter::repeat_n(one.clone(), added));
         let skip = joined.len() - shape.len();
         for (slot, extent) in joined[skip..].iter_mut().zip(shape) {
             if *slot == one {
