@@ -3,13 +3,15 @@
 //! Rows of a kernel write in any order, so that one kernel holds several such writes only where no place of one is a
 //! place of another: they go into parts of the input that do not overlap.
 
+use std::collections::BTreeMap;
+
 use fusewright_graph::axes::contiguous_strides;
-use fusewright_graph::{Builder, Def, Dim, Graph, InputKind, Literal, NodeId, Op, Prim, ScalarFn, Value};
+use fusewright_graph::{Def, Dim, Graph, InputKind, Literal, NodeId, Op, Prim, ScalarFn, TypeError, Value};
 
 use super::RowForm;
 use super::form::Piece;
+use super::packed::returning;
 use super::stored::{is_chain, unwrapped};
-use crate::passes;
 
 /// A body of primitives in which every write reads the input as it was; `None` if none follows another, or places are
 /// not known to lie apart.
@@ -56,41 +58,33 @@ fn parallel(
     pieces: Vec<(Value, Piece)>,
     mut inputs: Vec<usize>,
 ) -> Option<RowForm> {
-    let b = Builder::new(body.name());
-    for symbol in body.symbols() {
-        b.symbol(&symbol.name, symbol.min, symbol.max);
-    }
-    let mut map: Vec<Option<Value>> = vec![None; body.value_count()];
-    for input in body.inputs() {
-        map[input.value.0 as usize] = Some(b.add_input(&input.name, body.ty(input.value).clone(), input.kind.clone()));
-    }
-    let mut bases: Vec<(NodeId, Value)> = Vec::new();
-    for &(id, _) in links {
-        let at = body.inputs().iter().position(|input| input.value == root(body, id))?;
-        let mut name = format!("{}_{}", body.inputs()[at].name, bases.len());
-        while body.inputs().iter().any(|input| input.name == name) {
-            name.push('_');
+    let position = |id: NodeId| body.inputs().iter().position(|input| input.value == root(body, id));
+    let bases = links.iter().map(|&(id, _)| Some((id, position(id)?))).collect::<Option<Vec<(NodeId, usize)>>>()?;
+    let mut map: BTreeMap<Value, Value> = BTreeMap::new();
+    let rebuilt = body.rebuild(|b, id, node, operands| {
+        let mut operands = operands.to_vec();
+        if let Some(&(_, at)) = bases.iter().find(|(of, _)| *of == id) {
+            let whole = &body.inputs()[at];
+            let mut name = format!("{}_{}", whole.name, inputs.len());
+            while body.inputs().iter().any(|input| input.name == name) {
+                name.push('_');
+            }
+            let base = b.add_input(&name, body.ty(whole.value).clone(), InputKind::User);
+            operands[0] = b.reshape(base, body.ty(node.operands[0]).shape.clone())?;
+            inputs.push(at);
         }
-        let ty = body.ty(body.inputs()[at].value).clone();
-        bases.push((id, b.add_input(&name, ty, InputKind::User)));
-        inputs.push(at);
-    }
-    for id in body.node_ids() {
-        let node = body.node(id);
-        b.set_origin(node.origin.clone());
-        let mut operands = node.operands.iter().map(|v| map[v.0 as usize]).collect::<Option<Vec<Value>>>()?;
-        if let Some(&(_, base)) = bases.iter().find(|(of, _)| *of == id) {
-            operands[0] = b.reshape(base, body.ty(node.operands[0]).shape.clone()).ok()?;
-        }
-        for (&old, new) in node.results.iter().zip(b.op(node.op.clone(), &operands).ok()?) {
-            map[old.0 as usize] = Some(new);
-        }
-    }
-    for (value, _) in &pieces {
-        b.add_output(map[value.0 as usize]?, None);
-    }
-    let (body, _) = passes::dce(&b.finish());
-    Some(RowForm { body, inputs, pieces: pieces.into_iter().map(|(_, piece)| piece).collect() })
+        let results = b.op(node.op.clone(), &operands)?;
+        map.extend(node.results.iter().copied().zip(results.iter().copied()));
+        Ok::<_, TypeError>(results)
+    });
+    let rebuilt = rebuilt.ok()?;
+    map.extend(body.inputs().iter().zip(rebuilt.inputs()).map(|(old, new)| (old.value, new.value)));
+    let values = pieces.iter().map(|(value, _)| map.get(value).copied()).collect::<Option<Vec<Value>>>()?;
+    Some(RowForm {
+        body: returning(&rebuilt, &values)?,
+        inputs,
+        pieces: pieces.into_iter().map(|(_, piece)| piece).collect(),
+    })
 }
 
 fn is_write(body: &Graph, id: NodeId) -> bool {
