@@ -63,9 +63,8 @@ pub(super) const SPEC: OpSpec = OpSpec {
         Ok(Composite::new(LayerNorm { eps: attrs.float("eps")?, root, moments }))
     },
     variants: || {
-        let of = |(_, moments)| {
-            ROOTS.map(|(_, root)| Composite::new(LayerNorm { eps: f64::from(1e-5f32), root, moments }))
-        };
+        let of =
+            |(_, moments)| ROOTS.map(|(_, root)| Composite::new(LayerNorm { eps: f64::from(1e-5f32), root, moments }));
         MOMENTS.map(of).concat()
     },
     operands: |dtype| {
