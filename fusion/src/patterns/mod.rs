@@ -2,13 +2,14 @@
 //!
 //! A name says what a region computes at least, whatever the spelling and the rounding; fusion never depends on it. A
 //! region has one name, the most specific: a residual add before a norm is more specific than the norm, a fused
-//! quantiser more than none. A region that no query knows has the name of its kind.
+//! quantiser more than none. Several quantisers are all in it. A region that no query knows has the name of its kind.
 
 mod gate;
 mod norm;
 mod power;
 mod quant;
 mod rope;
+mod scale;
 mod skeleton;
 #[cfg(test)]
 mod tests;
@@ -16,9 +17,10 @@ mod vocabulary;
 
 use std::collections::{BTreeMap, HashMap};
 
-use fusewright_graph::{Def, Graph, NodeId, Op, Prim, ReduceOp, ScalarFn, Value};
+use fusewright_graph::{Graph, NodeId, Prim, ReduceOp, ScalarFn, Value};
 
 use crate::region::{Content, Contents, Kind, Partition, expand};
+use scale::Given;
 use skeleton::Skeleton;
 
 pub use vocabulary::{all_names, is_name};
@@ -27,7 +29,7 @@ pub use vocabulary::{all_names, is_name};
 pub fn name_regions(graph: &Graph, partition: &mut Partition) {
     let mut contents = Contents::default();
     // By what a name depends on: of equal layers one is named. It is only looked up.
-    let mut known: HashMap<(Content, Vec<bool>), Option<String>> = HashMap::new();
+    let mut known: HashMap<(Content, Vec<Given>), Option<String>> = HashMap::new();
     let mut names = Vec::with_capacity(partition.regions.len());
     for region in &partition.regions {
         let body = &region.body;
@@ -35,8 +37,8 @@ pub fn name_regions(graph: &Graph, partition: &mut Partition) {
         let values = body.inputs().iter().map(|input| input.value).collect::<Vec<_>>();
         let outputs = body.outputs().iter().map(|output| output.value).collect::<Vec<_>>();
         let content = contents.of(body, &nodes, &values, &outputs);
-        let whole: Vec<bool> = region.inputs.iter().map(|&value| reduces_tensor(graph, value)).collect();
-        let found = known.entry((content, whole)).or_insert_with_key(|(_, whole)| name(body, whole));
+        let given: Vec<Given> = region.inputs.iter().map(|&value| Given::of(graph, value)).collect();
+        let found = known.entry((content, given)).or_insert_with_key(|(_, given)| name(body, given));
         names.push(found.clone());
     }
     for (region, name) in partition.regions.iter_mut().zip(names) {
@@ -53,49 +55,55 @@ pub fn counts(partition: &Partition) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The most specific name of the body of a region, some of whose inputs come from reductions of whole tensors.
-fn name(region: &Graph, whole: &[bool]) -> Option<String> {
+/// The most specific name of the body of a region, whose inputs are what `given` says.
+fn name(region: &Graph, given: &[Given]) -> Option<String> {
     // Names are of what is computed, wherever its layout stands.
     let body = expand(region).ok()?;
     let s = Skeleton::of(&body)?;
-    let (base, product) = base(&s).map_or((None, None), |(name, value)| (Some(name), value));
-    let quantisers = quant::find(&s);
-    // The quantiser belongs to the name if it quantises what the name computes.
-    let mut fused = quantisers.iter().filter(|q| product.is_none_or(|value| s.ancestors(q.source).contains(&value)));
-    let suffix = fused.find_map(|q| q.suffix(&s, comes_from_whole_tensor(region, whole, &s, q.by)));
-    match (base, suffix) {
-        (Some(base), Some(suffix)) => Some(format!("{base}.{suffix}")),
-        (Some(base), None) => Some(base.to_owned()),
-        (None, Some(suffix)) => Some(format!("quant.{suffix}")),
-        (None, None) => None,
+    let base = base(&s);
+    // Quantisers belong to the name if they quantise what the name computes.
+    let products = base.as_ref().map(|(_, products)| products.as_slice());
+    let is_of = |q: &quant::Quantiser, products: &[Value]| {
+        let ancestors = s.ancestors(q.source);
+        products.iter().any(|value| ancestors.contains(value))
+    };
+    let fused = quant::find(&s).into_iter().filter(|q| products.is_none_or(|products| is_of(q, products)));
+    let suffixes = vocabulary::ordered(fused.filter_map(|q| q.suffix(&s, given_of(region, given, &s, q.by))));
+    match base {
+        Some((base, _)) => Some([vec![base.to_owned()], suffixes].concat().join(".")),
+        None if suffixes.is_empty() => None,
+        None => Some(format!("{}.{}", vocabulary::QUANTISER, suffixes.join("."))),
     }
 }
 
-/// The most specific name without a quantiser, and the value that bears it.
-fn base(s: &Skeleton<'_>) -> Option<(&'static str, Option<Value>)> {
+/// The most specific name without quantisers, and the values that bear it.
+fn base(s: &Skeleton<'_>) -> Option<(&'static str, Vec<Value>)> {
     let norms = norm::find(s);
     let ropes = rope::find(s);
-    if let Some(&x) = ropes.iter().find(|&&x| norm::is_result(s, &norms, x)) {
-        return Some(("qk_norm_rope", Some(x)));
+    let normed: Vec<Value> = ropes.iter().copied().filter(|&x| norm::is_result(s, &norms, x)).collect();
+    if !normed.is_empty() {
+        return Some(("qk_norm_rope", normed));
     }
-    let best = norms.iter().max_by_key(|n| (n.added, n.layer));
-    if let Some(norm) = best {
-        let name = match (norm.added, norm.layer) {
+    if let Some(best) = norms.iter().map(|n| (n.added, n.layer)).max() {
+        let name = match best {
             (true, true) => "add_layer_norm",
             (true, false) => "add_rms_norm",
             (false, true) => "layer_norm",
             (false, false) => "rms_norm",
         };
-        return Some((name, Some(norm.normal)));
+        let alike = norms.iter().filter(|n| (n.added, n.layer) == best);
+        return Some((name, alike.map(|n| n.normal).collect()));
     }
-    if let Some(gate) = gate::find(s).first() {
-        return Some((gate.name, Some(gate.product)));
+    let gates = gate::find(s);
+    if let Some(first) = gates.first() {
+        let alike = gates.iter().filter(|gate| gate.name == first.name);
+        return Some((first.name, alike.map(|gate| gate.product).collect()));
     }
-    if let Some(&x) = ropes.first() {
-        return Some(("rope", Some(x)));
+    if !ropes.is_empty() {
+        return Some(("rope", ropes));
     }
-    let soft_cap = || gate::soft_cap(s).map(|value| ("soft_cap", Some(value)));
-    softmax(s).map(|value| ("softmax", Some(value))).or_else(soft_cap)
+    let soft_cap = || gate::soft_cap(s).map(|value| ("soft_cap", vec![value]));
+    softmax(s).map(|value| ("softmax", vec![value])).or_else(soft_cap)
 }
 
 /// A value `e / Σ e` with `e = exp(x − max x)`.
@@ -110,32 +118,11 @@ fn softmax(s: &Skeleton<'_>) -> Option<Value> {
     })
 }
 
-/// Whether a scale is an input of the region that the graph computes by reducing a whole tensor.
-fn comes_from_whole_tensor(region: &Graph, whole: &[bool], s: &Skeleton<'_>, by: Value) -> bool {
+/// What a scale is that is computed from inputs of the region.
+fn given_of(region: &Graph, given: &[Given], s: &Skeleton<'_>, by: Value) -> Given {
     let ancestors = s.ancestors(by);
     let names: Vec<&str> =
         s.body.inputs().iter().filter(|i| ancestors.contains(&i.value)).map(|i| i.name.as_str()).collect();
-    let mut inputs = region.inputs().iter().zip(whole);
-    inputs.any(|(input, whole)| *whole && names.contains(&input.name.as_str()))
-}
-
-/// Whether a value of few steps is the largest element of a tensor.
-fn reduces_tensor(graph: &Graph, value: Value) -> bool {
-    let mut stack = vec![value];
-    let mut steps = 0;
-    while let Some(value) = stack.pop() {
-        steps += 1;
-        let Def::Node(id, _) = graph.def(value) else { continue };
-        let node = graph.node(id);
-        match &node.op {
-            Op::Prim(Prim::Reduce { op: ReduceOp::Max, .. }) => {
-                return graph.ty(node.results[0]).elements().as_const() == Some(1);
-            }
-            Op::Prim(Prim::Map(_) | Prim::Cast { .. } | Prim::Reshape { .. }) if steps < 32 => {
-                stack.extend(&node.operands);
-            }
-            _ => {}
-        }
-    }
-    false
+    let inputs = region.inputs().iter().zip(given).filter(|(input, _)| names.contains(&input.name.as_str()));
+    inputs.map(|(_, &given)| given).find(|&given| given != Given::Otherwise).unwrap_or(Given::Otherwise)
 }

@@ -83,13 +83,33 @@ fn is_variance(s: &Skeleton<'_>, z: Value, value: Value) -> bool {
     [without_eps(s, value), value].into_iter().any(|v| {
         if let Some(x) = mean_of(s, v).and_then(|squares| square_of(s, squares)) {
             let same_centre = || matches!((centre(s, x), centre(s, z)), (Some(a), Some(b)) if s.same(a, b));
-            return s.same(x, z) || same_centre();
+            return s.same(x, z) || is_prefix(s, x, z, PREFIX_STEPS) || same_centre();
         }
         let (Some((ScalarFn::Sub, &[squares, mean])), Some(y)) = (s.map(v), centre(s, z)) else { return false };
         let is_of_y = |x: Option<Value>| x.is_some_and(|x| s.same(x, y));
         is_of_y(mean_of(s, squares).and_then(|v| square_of(s, v)))
             && is_of_y(square_of(s, mean).and_then(|v| mean_of(s, v)))
     })
+}
+
+/// Most functions between a row and what it is computed from, of which first lanes may be taken instead.
+const PREFIX_STEPS: usize = 16;
+
+/// Whether a value is the first lanes of rows: cut from them, or computed from the first lanes of what they are computed
+/// from in the same way.
+fn is_prefix(s: &Skeleton<'_>, part: Value, rows: Value, steps: usize) -> bool {
+    let Some(steps) = steps.checked_sub(1) else { return false };
+    let (part, rows) = (s.peel(part), s.peel(rows));
+    let (Some((prim, node)), whole) = (s.prim(part), s.prim(rows)) else { return false };
+    if let Prim::Slice { axis, start, step: 1, .. } = prim {
+        let is_last = axis + 1 == s.body.ty(part).shape.len();
+        return is_last && start.as_const() == Some(0) && s.peel(node.operands[0]) == rows;
+    }
+    let alike = whole.filter(|(of, _)| *of == prim && matches!(of, Prim::Map(_) | Prim::Cast { .. }));
+    let Some((_, whole)) = alike else { return false };
+    // What does not differ is one value for each row.
+    let pairs = || node.operands.iter().zip(&whole.operands);
+    pairs().all(|(&a, &b)| s.same(a, b) || is_prefix(s, a, b, steps)) && pairs().any(|(&a, &b)| !s.same(a, b))
 }
 
 /// `x` if the value is `x²`.
@@ -153,12 +173,12 @@ fn is_sum(s: &Skeleton<'_>, value: Value) -> bool {
     s.covers(a, sum) && s.covers(b, sum) && !rope::is_rotation(s, [a, b])
 }
 
-/// Whether a value is a norm's result, with its weight or without.
+/// Whether a value is lanes of an RMS norm's result, with its weight or without.
 pub(super) fn is_result(s: &Skeleton<'_>, norms: &[Norm], value: Value) -> bool {
-    let mut value = s.peel(value);
+    let mut value = whole_row(s, value);
     // A weight and a bias at most stand between the normalised value and the result.
     for _ in 0..3 {
-        if norms.iter().any(|n| s.peel(n.normal) == value) {
+        if norms.iter().any(|n| !n.layer && s.peel(n.normal) == value) {
             return true;
         }
         let next = match s.map(value) {
@@ -168,7 +188,18 @@ pub(super) fn is_result(s: &Skeleton<'_>, norms: &[Norm], value: Value) -> bool 
             }
             _ => return false,
         };
-        value = s.peel(next);
+        value = whole_row(s, next);
     }
     false
+}
+
+/// The value that a value is lanes of, or the value.
+fn whole_row(s: &Skeleton<'_>, value: Value) -> Value {
+    let mut value = s.peel(value);
+    while let Some((Prim::Slice { axis, .. }, node)) = s.prim(value)
+        && axis + 1 == s.body.ty(value).shape.len()
+    {
+        value = s.peel(node.operands[0]);
+    }
+    value
 }

@@ -39,6 +39,22 @@ fn power(s: &Skeleton<'_>, value: Value, steps: usize) -> bool {
     }
 }
 
+/// Whether a largest magnitude, or a scale made of it, has a bound from below that the range of exponents does not set.
+pub(super) fn has_floor(s: &Skeleton<'_>, value: Value) -> bool {
+    s.ancestors(value).into_iter().any(|v| {
+        let bounds = [ScalarFn::Max, ScalarFn::MaxNum].into_iter().flat_map(|f| s.pairs(v, f));
+        let is_floor = |number: f64| number > f64::from(f32::MIN_POSITIVE);
+        let mut magnitudes = bounds.filter(|&(_, bound)| s.constant(bound).is_some_and(is_floor)).map(|(x, _)| x);
+        magnitudes.any(|x| !is_exponent(s, x) && s.body.ty(x).dtype.is_float())
+    })
+}
+
+/// Whether a value is the exponent of another, or computed from one.
+fn is_exponent(s: &Skeleton<'_>, value: Value) -> bool {
+    !is_power(s, value)
+        && s.ancestors(value).into_iter().any(|v| matches!(s.map(v), Some((ScalarFn::Log2 | ScalarFn::Log, _))))
+}
+
 fn is_power_of_two(number: f64) -> bool {
     number > 0.0 && number.is_finite() && number.log2().fract() == 0.0
 }

@@ -2,27 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use fusewright_graph::axes::AxisId;
 use fusewright_graph::{DType, Prim, ReduceOp, Rounding, ScalarFn, Value, num};
 
-use super::power::is_power;
+use super::power::{has_floor, is_power};
+use super::scale::{Given, Scale, is_reduced, scale_of};
 use super::skeleton::Skeleton;
 
 /// Lanes of a block of the microscaling formats, whose scales are powers of two.
 const MX_LANES: i64 = 32;
 /// Lanes of a block of NVFP4, whose scales are codes themselves.
 const NVFP4_LANES: i64 = 16;
-
-/// Where the scale comes from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Scale {
-    /// Given from outside.
-    Static,
-    /// One per row.
-    Token,
-    /// One per that many lanes.
-    Group(i64),
-}
 
 /// What codes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +40,7 @@ pub(super) struct Quantiser {
     lanes: Option<i64>,
     /// Whether a zero point moves the codes.
     moved: bool,
-    /// Whether scales are powers of two.
+    /// Whether scales are powers of two as a format with blocks has them: bounded by the range of an exponent alone.
     powers: bool,
 }
 
@@ -68,10 +57,38 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Quantiser> {
         let is_part = |(by, wider, scale): &(Value, usize, _)| {
             BTreeSet::contains(scale, &q.result) || (s.same(*by, q.by) && *wider > axes(q))
         };
-        !others.iter().any(is_part)
+        !others.iter().any(is_part) && !scales_its_origin(s, q)
     });
     join_parts(s, &mut all);
     all
+}
+
+/// Whether what is quantised are magnitudes of a tensor of more axes, and the codes scale that tensor: they are scales,
+/// whatever the tensor becomes.
+fn scales_its_origin(s: &Skeleton<'_>, q: &Quantiser) -> bool {
+    let axes = |v| s.axes.flat(v).len();
+    let magnitudes: BTreeSet<Value> = s
+        .ancestors(q.source)
+        .into_iter()
+        .filter_map(|v| match s.prim(v) {
+            Some((Prim::Reduce { op: ReduceOp::Max, .. }, node)) => Some(s.magnitude_of(node.operands[0])),
+            _ => None,
+        })
+        .collect();
+    if magnitudes.is_empty() {
+        return false;
+    }
+    s.nodes().any(|(_, prim, node)| {
+        let (Prim::Map(ScalarFn::Mul | ScalarFn::Div), &[a, b]) = (prim, node.operands.as_slice()) else {
+            return false;
+        };
+        [(a, b), (b, a)].into_iter().any(|(scaled, by)| {
+            axes(scaled) > axes(q.source)
+                && axes(by) <= axes(q.source)
+                && s.ancestors(by).contains(&q.result)
+                && !s.ancestors(scaled).is_disjoint(&magnitudes)
+        })
+    })
 }
 
 /// Lanes quantised side by side, which together are all lanes of one value, are groups of it.
@@ -122,7 +139,9 @@ fn quantiser(
     if named.is_none() && (scale == Scale::Static || !is_of_largest(s, by, to)) {
         return None;
     }
-    Some(Quantiser { source, scale, by, result, codes, lanes, moved, powers: is_power(s, by) })
+    // A scale of the largest code that has a floor of its own is that of groups, whose scales happen to be powers.
+    let powers = is_power(s, by) && !(is_of_largest(s, by, to) && has_floor(s, by));
+    Some(Quantiser { source, scale, by, result, codes, lanes, moved, powers })
 }
 
 /// Whether the largest code of a dtype, or its reciprocal, goes into a scale.
@@ -213,72 +232,11 @@ fn division(s: &Skeleton<'_>, value: Value) -> Option<(Value, Value)> {
     }
 }
 
-/// Whether a value is an extreme of `x`, with a bound or none.
-fn is_reduced(s: &Skeleton<'_>, value: Value, op: ReduceOp, x: Value) -> bool {
-    let bounds = [ScalarFn::Min, ScalarFn::Max].into_iter().flat_map(|f| s.pairs(value, f));
-    let inner = bounds.filter(|&(_, bound)| s.constant(bound).is_some()).map(|(inner, _)| inner).next();
-    match s.prim(s.peel(inner.unwrap_or(value))) {
-        Some((Prim::Reduce { op: found, .. }, node)) => *found == op && s.same(node.operands[0], x),
-        _ => false,
-    }
-}
-
-/// `x` if the value is `x` with the other sign, times or over a number or not.
-fn turned(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    let negative = |v: Value| s.constant(v).is_some_and(|n| n < 0.0);
-    match s.map(value)? {
-        (ScalarFn::Neg, &[x]) => Some(x),
-        (ScalarFn::Div, &[x, by]) => negative(by).then_some(x),
-        (ScalarFn::Mul, _) => s.pairs(value, ScalarFn::Mul).into_iter().find_map(|(x, by)| negative(by).then_some(x)),
-        _ => None,
-    }
-}
-
-/// Where a scale comes from, the largest magnitude of what is quantised or outside or, where codes are moved, its range,
-/// and for how many lanes it is. The magnitude may be made of both extremes, the sign of the lower one turned.
-fn scale_of(s: &Skeleton<'_>, source: Value, by: Value, moved: bool) -> Option<(Scale, Option<i64>)> {
-    let ancestors = s.ancestors(by);
-    let extreme = |op: ReduceOp, of: &dyn Fn(Value) -> bool| {
-        s.nodes().find_map(|(id, prim, node)| {
-            let found = matches!(prim, Prim::Reduce { op: found, .. } if *found == op);
-            (found && ancestors.contains(&node.results[0]) && of(node.operands[0])).then_some(id)
-        })
-    };
-    let magnitude = |v| matches!(s.map(v), Some((ScalarFn::Abs, &[x])) if s.same(x, source));
-    let itself = |v| s.same(v, source);
-    let both = || extreme(ReduceOp::Max, &itself).filter(|_| extreme(ReduceOp::Min, &itself).is_some());
-    let turned =
-        || ancestors.iter().any(|&v| turned(s, v).is_some_and(|low| is_reduced(s, low, ReduceOp::Min, source)));
-    let range = || both().filter(|_| moved || turned());
-    let Some(largest) = extreme(ReduceOp::Max, &magnitude).or_else(range) else {
-        // A scale that depends on what is quantised in any other way makes another function.
-        return (!ancestors.contains(&s.peel(source))).then_some((Scale::Static, None));
-    };
-    let (_, over) = s.axes.reduced().find(|(node, _)| *node == largest)?;
-    let lanes = over.iter().map(|&axis| s.axes.extent(axis).as_const()).try_fold(1i64, |n, e| n.checked_mul(e?));
-    if is_part_of_row(s, source, &over) { Some((Scale::Group(lanes?), lanes)) } else { Some((Scale::Token, lanes)) }
-}
-
-/// Whether lanes are part of a row: of the dim that some value has, or beside others of a known number in a value whose
-/// rows are of a number that is not known, as heads are.
-fn is_part_of_row(s: &Skeleton<'_>, value: Value, lanes: &[AxisId]) -> bool {
-    let values = (0..s.body.value_count() as u32).map(Value);
-    if values.flat_map(|v| s.axes.dims(v)).any(|dim| dim.len() > lanes.len() && dim.ends_with(lanes)) {
-        return true;
-    }
-    let known = |dim: &Vec<AxisId>| dim.iter().all(|&axis| s.axes.extent(axis).as_const().is_some());
-    let dims: Vec<_> = s.axes.dims(value).into_iter().filter(|dim| !dim.is_empty()).collect();
-    match dims.as_slice() {
-        [rows @ .., beside, last] => *last == lanes && known(beside) && !rows.iter().all(known),
-        _ => false,
-    }
-}
-
 impl Quantiser {
-    /// The suffix that names it, if there is one; `whole` says whether a scale given from outside is that of the whole
-    /// tensor. A zero point that is given from outside is not named.
-    pub fn suffix(&self, s: &Skeleton<'_>, whole: bool) -> Option<String> {
-        let made = whole || self.scale != Scale::Static;
+    /// The suffix that names it, if there is one; `given` says what a scale from outside is of. A zero point that is
+    /// given from outside is not named.
+    pub fn suffix(&self, s: &Skeleton<'_>, given: Given) -> Option<String> {
+        let made = given != Given::Otherwise || self.scale != Scale::Static;
         let mx = self.powers && self.lanes == Some(MX_LANES);
         let kind = match self.codes {
             Codes::Float8(_) if mx => return Some("mxfp8".to_owned()),
@@ -293,11 +251,13 @@ impl Quantiser {
             Codes::Whole(_) if self.moved && made => "int8_azp",
             Codes::Whole(_) => "int8",
         };
-        Some(match &self.scale {
-            Scale::Static if whole => format!("{kind}_tensor"),
-            Scale::Static => format!("{kind}_static"),
-            Scale::Token => format!("{kind}_token"),
-            Scale::Group(lanes) => format!("{kind}_group{lanes}"),
+        Some(match (&self.scale, given) {
+            (Scale::Static, Given::Tensor) => format!("{kind}_tensor"),
+            (Scale::Static, Given::Channels) | (Scale::Channel, _) => format!("{kind}_channel"),
+            (Scale::Static, Given::Otherwise) => format!("{kind}_static"),
+            (Scale::Token, _) => format!("{kind}_token"),
+            (Scale::Group(lanes), _) => format!("{kind}_group{lanes}"),
+            (Scale::Block(rows, lanes), _) => format!("{kind}_block{rows}x{lanes}"),
         })
     }
 

@@ -84,6 +84,14 @@ impl<'g> Skeleton<'g> {
         self.peel(a) == self.peel(b)
     }
 
+    /// `x` if the value is the magnitude of `x`, else the value.
+    pub fn magnitude_of(&self, value: Value) -> Value {
+        match self.map(value) {
+            Some((ScalarFn::Abs, &[x])) => self.peel(x),
+            _ => self.peel(value),
+        }
+    }
+
     /// The number that a value holds in every element.
     pub fn constant(&self, value: Value) -> Option<f64> {
         match self.prim(self.peel(value))? {

@@ -1,0 +1,169 @@
+//! Scales of quantisers: whether they are computed, and for which elements each is.
+
+use std::collections::BTreeSet;
+
+use fusewright_graph::axes::AxisId;
+use fusewright_graph::{Def, Graph, Op, Prim, ReduceOp, ScalarFn, Value};
+
+use super::skeleton::Skeleton;
+
+/// Most steps from a scale back to the reduction that it is computed from.
+const STEPS: usize = 32;
+
+/// Where a scale comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Scale {
+    /// Given from outside.
+    Static,
+    /// One per row.
+    Token,
+    /// One per lane of all rows.
+    Channel,
+    /// One per that many lanes.
+    Group(i64),
+    /// One per that many rows and that many lanes of each.
+    Block(i64, i64),
+}
+
+/// What a value from outside of a region is in its graph.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Given {
+    /// An extreme of a whole tensor.
+    Tensor,
+    /// Extremes of all rows, one per lane.
+    Channels,
+    /// Anything else.
+    Otherwise,
+}
+
+impl Given {
+    /// What a value is, by the reduction that lies a few steps in front of it.
+    pub fn of(graph: &Graph, value: Value) -> Given {
+        let mut stack = vec![value];
+        let mut steps = 0;
+        while let Some(value) = stack.pop() {
+            steps += 1;
+            let Def::Node(id, _) = graph.def(value) else { continue };
+            let node = graph.node(id);
+            match &node.op {
+                Op::Prim(Prim::Reduce { op: ReduceOp::Max, axes, .. }) => {
+                    let shape = &graph.ty(node.operands[0]).shape;
+                    let single = graph.ty(node.results[0]).elements().as_const() == Some(1);
+                    let rows = shape.len().checked_sub(2);
+                    let lanes_stay = !axes.contains(&(shape.len() - 1));
+                    return match rows {
+                        _ if single => Given::Tensor,
+                        Some(rows) if lanes_stay && axes.contains(&rows) => Given::Channels,
+                        _ => Given::Otherwise,
+                    };
+                }
+                Op::Prim(Prim::Map(_) | Prim::Cast { .. } | Prim::Reshape { .. }) if steps < STEPS => {
+                    stack.extend(&node.operands);
+                }
+                _ => {}
+            }
+        }
+        Given::Otherwise
+    }
+}
+
+/// Whether a value is an extreme of `x`, with a bound or none.
+pub(super) fn is_reduced(s: &Skeleton<'_>, value: Value, op: ReduceOp, x: Value) -> bool {
+    let bounds = [ScalarFn::Min, ScalarFn::Max].into_iter().flat_map(|f| s.pairs(value, f));
+    let inner = bounds.filter(|&(_, bound)| s.constant(bound).is_some()).map(|(inner, _)| inner).next();
+    match s.prim(s.peel(inner.unwrap_or(value))) {
+        Some((Prim::Reduce { op: found, .. }, node)) => *found == op && s.same(node.operands[0], x),
+        _ => false,
+    }
+}
+
+/// `x` if the value is `x` with the other sign, times or over a number or not.
+fn turned(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    let negative = |v: Value| s.constant(v).is_some_and(|n| n < 0.0);
+    match s.map(value)? {
+        (ScalarFn::Neg, &[x]) => Some(x),
+        (ScalarFn::Div, &[x, by]) => negative(by).then_some(x),
+        (ScalarFn::Mul, _) => s.pairs(value, ScalarFn::Mul).into_iter().find_map(|(x, by)| negative(by).then_some(x)),
+        _ => None,
+    }
+}
+
+/// Where a scale comes from, the largest magnitude of what is quantised or outside or, where codes are moved, its range,
+/// and for how many lanes it is. The magnitude may be made of both extremes, the sign of the lower one turned.
+pub(super) fn scale_of(s: &Skeleton<'_>, source: Value, by: Value, moved: bool) -> Option<(Scale, Option<i64>)> {
+    let ancestors = s.ancestors(by);
+    let extreme = |op: ReduceOp, of: &dyn Fn(Value) -> bool| {
+        s.nodes().find_map(|(id, prim, node)| {
+            let found = matches!(prim, Prim::Reduce { op: found, .. } if *found == op);
+            (found && ancestors.contains(&node.results[0]) && of(node.operands[0])).then_some(id)
+        })
+    };
+    let magnitude = |v| matches!(s.map(v), Some((ScalarFn::Abs, &[x])) if s.same(x, source));
+    let itself = |v| s.same(v, source);
+    let both = || extreme(ReduceOp::Max, &itself).filter(|_| extreme(ReduceOp::Min, &itself).is_some());
+    let turned =
+        || ancestors.iter().any(|&v| turned(s, v).is_some_and(|low| is_reduced(s, low, ReduceOp::Min, source)));
+    let range = || both().filter(|_| moved || turned());
+    let Some(largest) = extreme(ReduceOp::Max, &magnitude).or_else(range) else {
+        // A scale that depends on what is quantised in any other way makes another function.
+        return (!ancestors.contains(&s.peel(source))).then_some((Scale::Static, None));
+    };
+    let (_, over) = s.axes.reduced().find(|(node, _)| *node == largest)?;
+    let lanes = product(s, &over);
+    Some((extent_of(s, source, &over)?, lanes))
+}
+
+/// The number of elements of some axes, where it is known.
+fn product(s: &Skeleton<'_>, axes: &[AxisId]) -> Option<i64> {
+    axes.iter().map(|&axis| s.axes.extent(axis).as_const()).try_fold(1i64, |n, extent| n.checked_mul(extent?))
+}
+
+/// What a scale is for that is reduced over some axes of a value.
+fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId]) -> Option<Scale> {
+    // The order of axes is that of what stands in front of layout.
+    let all = s.axes.flat(s.peel(value));
+    let row = row_of(s, &all);
+    let (lanes, rows): (Vec<AxisId>, Vec<AxisId>) = over.iter().partition(|axis| row.contains(axis));
+    let innermost = all.last().is_some_and(|axis| over.contains(axis));
+    let is_part =
+        |axes: &[AxisId]| dims(s).iter().any(|dim| dim.len() > axes.len() && axes.iter().all(|a| dim.contains(a)));
+    Some(if rows.is_empty() {
+        if is_part_of_row(s, value, over) { Scale::Group(product(s, over)?) } else { Scale::Token }
+    } else if !innermost {
+        let is_known = |axis: &AxisId| s.axes.extent(*axis).as_const().is_some();
+        // Of rows whose number is not known, axes that are known are part.
+        let apart = all.iter().any(|axis| !over.contains(axis) && !is_known(axis)) && over.iter().all(is_known);
+        if apart || is_part(over) { Scale::Group(product(s, over)?) } else { Scale::Channel }
+    } else if is_part(&rows) || lanes.len() < row.len() {
+        Scale::Block(product(s, &rows)?, product(s, &lanes)?)
+    } else {
+        Scale::Token
+    })
+}
+
+/// The axes of every dim of every value.
+fn dims(s: &Skeleton<'_>) -> BTreeSet<Vec<AxisId>> {
+    (0..s.body.value_count() as u32).map(Value).flat_map(|value| s.axes.dims(value)).collect()
+}
+
+/// The axes of the row that the innermost of all axes of a value belongs to: of the longest dim that some value has of
+/// them, less than all.
+fn row_of(s: &Skeleton<'_>, all: &[AxisId]) -> Vec<AxisId> {
+    let Some(innermost) = all.last() else { return Vec::new() };
+    let rows = dims(s).into_iter().filter(|dim| dim.last() == Some(innermost) && dim.len() < all.len());
+    rows.max_by_key(Vec::len).unwrap_or_else(|| vec![*innermost])
+}
+
+/// Whether lanes are part of a row: of the dim that some value has, or beside others of a known number in a value whose
+/// rows are of a number that is not known, as heads are.
+fn is_part_of_row(s: &Skeleton<'_>, value: Value, lanes: &[AxisId]) -> bool {
+    if dims(s).iter().any(|dim| dim.len() > lanes.len() && dim.ends_with(lanes)) {
+        return true;
+    }
+    let known = |dim: &Vec<AxisId>| dim.iter().all(|&axis| s.axes.extent(axis).as_const().is_some());
+    let dims: Vec<_> = s.axes.dims(value).into_iter().filter(|dim| !dim.is_empty()).collect();
+    match dims.as_slice() {
+        [rows @ .., beside, last] => *last == lanes && known(beside) && !rows.iter().all(known),
+        _ => false,
+    }
+}
