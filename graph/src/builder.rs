@@ -105,6 +105,11 @@ impl Builder {
         self.state.borrow().graph.def_node(value).map(|node| say(&node.op, &node.operands))
     }
 
+    /// All results of the node that makes a value built so far, in order; none for an input.
+    pub fn beside(&self, value: Value) -> Vec<Value> {
+        self.state.borrow().graph.def_node(value).map_or_else(Vec::new, |node| node.results.clone())
+    }
+
     /// Origin of the nodes added from now on.
     pub fn set_origin(&self, origin: Origin) {
         self.state.borrow_mut().origin = origin;

@@ -1,10 +1,10 @@
 //! Equations on layout that need arithmetic on extents: permutations, slices and concatenations that are identities or
-//! that follow one another, lanes taken out of groups, broadcasts that elementwise functions imply, extremes of a whole
-//! tensor, and collectives of one rank. The other equations are in [`crate::rewrites`].
+//! that follow one another, broadcasts that elementwise functions imply, extremes of a whole tensor, and collectives of
+//! one rank. Those of reshapes are in `regroup.rs` and `statistic.rs`, the other equations in [`crate::rewrites`].
 
 use fusewright_graph::{Builder, Dim, Op, Prim, ReduceOp, ScalarFn, TensorType, TypeError, Value};
 
-use super::rewrite;
+use super::{regroup, rewrite, statistic};
 use crate::rewrites::Form;
 
 /// What a primitive is by the equations of this file, if one applies.
@@ -16,10 +16,13 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
         Prim::Expand { shape } => expand(shape, x, &ty),
         Prim::Permute { perm } => permute(b, perm, x, &ty),
         Prim::Slice { axis, start, end, step } => slice(b, &Cut { axis: *axis, start, end, step: *step }, x)?,
-        Prim::Reshape { shape } => every_nth(b, shape, x)?,
+        Prim::Reshape { shape } => regroup::reshape(b, shape, x)?,
         Prim::Cat { axis } => cat(b, *axis, operands)?,
         Prim::Map(ScalarFn::Abs) if is_largest_magnitude(b, x) => Some(Form::Value(x)),
-        Prim::Map(f) => unbroadcast(b, *f, operands),
+        Prim::Map(f) => match unbroadcast(b, *f, operands) {
+            None => statistic::rule(b, *f, operands)?,
+            found => found,
+        },
         // A rank by itself has nobody to wait for.
         Prim::AllReduce(all) if all.ranks == Some(1) => Some(Form::Value(x)),
         Prim::Reduce { .. } => extreme_of_rows(b, prim, x, &ty)?,
@@ -73,28 +76,6 @@ fn expand(shape: &[Dim], x: Value, ty: &TensorType) -> Option<Form> {
     let added = shape.len().checked_sub(ty.rank())?;
     let only_ones = shape[..added].iter().all(is_one) && shape[added..] == ty.shape;
     only_ones.then(|| Form::prim(Prim::Reshape { shape: shape.to_vec() }, vec![x]))
-}
-
-/// One lane of groups of lanes that a reshape made, without its axis: every n-th lane. A cast may stand in between.
-fn every_nth(b: &Builder, shape: &[Dim], x: Value) -> Result<Option<Form>, TypeError> {
-    let Some((Op::Prim(Prim::Slice { axis, start, end, step: 1 }), cut)) = b.definition(x) else { return Ok(None) };
-    let (mut made, mut cast) = (b.definition(cut[0]), None);
-    if let Some((Op::Prim(prim @ Prim::Cast { .. }), from)) = made {
-        (made, cast) = (b.definition(from[0]), Some(prim));
-    }
-    let Some((Op::Prim(Prim::Reshape { shape: groups }), source)) = made else { return Ok(None) };
-    let one_lane = is_one(&(&end - &start)) && axis + 1 == groups.len() && shape == &groups[..axis];
-    let (Some(before), Some(step)) = (axis.checked_sub(1), groups[axis].as_const()) else { return Ok(None) };
-    if !one_lane || step < 2 {
-        return Ok(None);
-    }
-    let lanes = &groups[before] * &groups[axis];
-    let flat = [&groups[..before], std::slice::from_ref(&lanes)].concat();
-    let mut whole = b.reshape(source[0], flat)?;
-    if let Some(cast) = cast {
-        whole = b.prim(cast, &[whole])?;
-    }
-    Ok(Some(Form::prim(Prim::Slice { axis: before, start, end: lanes, step }, vec![whole])))
 }
 
 fn permute(b: &Builder, perm: &[usize], x: Value, ty: &TensorType) -> Option<Form> {
@@ -328,26 +309,6 @@ mod tests {
         };
         assert_eq!(ops(step), ["slice"]);
         assert_eq!(ops(|b, x| cut(b, b.cat(&[x, x], 2)?, 4, 12)), ["cat", "slice"]);
-    }
-
-    #[test]
-    fn one_lane_of_each_group_is_every_nth_lane() {
-        let lane = |b: &Builder, x, at: i64| {
-            let groups = b.reshape(x, dims(&[4, 4, 2]))?;
-            let cut = b.slice(groups, 3, Dim::constant(at), Dim::constant(at + 1))?;
-            b.reshape(cut, dims(&[4, 4]))
-        };
-        assert_eq!(ops(|b, x| lane(b, x, 1)), ["slice"]);
-        let cast = |b: &Builder, x| b.cast(x, fusewright_graph::DType::BF16);
-        assert_eq!(ops(|b, x| lane(b, cast(b, x)?, 0)), ["cast", "slice"]);
-        // Lanes of other groups than the innermost, and several lanes.
-        let first = |b: &Builder, x| b.reshape(b.slice(x, 1, Dim::constant(0), Dim::constant(1))?, dims(&[8]));
-        assert_eq!(ops(first), ["slice", "reshape"]);
-        let two = |b: &Builder, x| {
-            let groups = b.reshape(x, dims(&[4, 2, 4]))?;
-            b.reshape(b.slice(groups, 3, Dim::constant(0), Dim::constant(2))?, dims(&[4, 4]))
-        };
-        assert_eq!(ops(two), ["reshape", "slice", "reshape"]);
     }
 
     #[test]

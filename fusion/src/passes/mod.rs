@@ -12,7 +12,9 @@ mod matmul;
 pub(crate) mod patterns;
 pub(crate) mod places;
 pub mod raise;
+mod regroup;
 mod rewrite;
+mod statistic;
 
 use crate::pass::{Order, Pass};
 

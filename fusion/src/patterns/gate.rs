@@ -1,10 +1,9 @@
 //! Gated activations, `act(a) · b`, and bounded logits.
 
-use std::collections::BTreeSet;
-
 use fusewright_graph::{Prim, ScalarFn, Value};
 
 use super::skeleton::Skeleton;
+use super::stream::is_apart;
 
 /// A gated activation in a body.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +42,7 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Gate> {
                 let factors = s.pairs(above, ScalarFn::Mul).into_iter();
                 let limits = |u, g| (limit(s, u), upper_bound(s, g).map(|(_, bound)| bound));
                 let alike = |u, g| matches!(limits(u, g), (Some(a), Some(b)) if a == b);
-                let mut late = factors.filter(|&(u, g)| slope(s, below, g) && alike(u, g));
+                let mut late = factors.filter(|&(u, g)| slope(s, below, g) && alike(u, g) && is_apart(s, u, g));
                 late.next().map(|_| "clamped_swiglu")
             }
             _ => None,
@@ -58,34 +57,19 @@ fn gate(s: &Skeleton<'_>, product: Value, act: Value, other: Value) -> Option<&'
     if !s.covers(other, product) {
         return None;
     }
+    // `x · sigmoid(alpha · x)` and other functions of `x` alone are no gates.
     if let Some(limit) = limit(s, other) {
-        if swish(s, act).is_some_and(|x| upper_bound(s, x).is_some_and(|(_, bound)| bound == limit)) {
+        let clamped = |&x: &Value| upper_bound(s, x).is_some_and(|(_, bound)| bound == limit);
+        if swish(s, act).filter(clamped).is_some_and(|x| is_apart(s, other, x)) {
             return Some("clamped_swiglu");
         }
-        if upper_bound(s, act).and_then(|(inner, _)| silu(s, inner)).is_some() {
+        let bounded = upper_bound(s, act).and_then(|(inner, _)| silu(s, inner));
+        if bounded.is_some_and(|x| is_apart(s, other, x)) {
             return Some("swiglu_step");
         }
     }
     let (x, names) = activation(s, act)?;
-    // `x · sigmoid(alpha · x)` and other functions of `x` alone are no gates.
     is_apart(s, other, x).then(|| names[usize::from(comes_second(s, x, other))])
-}
-
-/// Whether a value depends on anything else than `x`, or what `x` is a multiple of, and numbers.
-fn is_apart(s: &Skeleton<'_>, value: Value, x: Value) -> bool {
-    let mut seen = BTreeSet::new();
-    let mut open = vec![value];
-    while let Some(value) = open.pop() {
-        if multiple(s, x, value) || s.constant(value).is_some() || !seen.insert(value) {
-            continue;
-        }
-        match s.body.def_node(value) {
-            None => return true,
-            Some(node) if node.operands.is_empty() => return true,
-            Some(node) => open.extend(&node.operands),
-        }
-    }
-    false
 }
 
 /// `u` if the value is `sigmoid(x) · u`.

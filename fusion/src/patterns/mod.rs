@@ -11,6 +11,7 @@ mod quant;
 mod rope;
 mod scale;
 mod skeleton;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod vocabulary;

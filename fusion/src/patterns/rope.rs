@@ -12,6 +12,7 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Value> {
             Prim::Map(ScalarFn::Add) => {
                 whole(s, node.operands[0], node.operands[1]).or_else(|| whole(s, node.operands[1], node.operands[0]))
             }
+            Prim::Map(ScalarFn::Fma) => contracted(s, &node.operands),
             Prim::Cat { .. } => match node.operands.as_slice() {
                 &[first, second] => halves(s, first, second),
                 _ => None,
@@ -31,8 +32,20 @@ pub(super) fn is_rotation(s: &Skeleton<'_>, [a, b]: [Value; 2]) -> bool {
 /// `x` if the operands are `x · cos` and `turned(x) · sin`, where `turned` exchanges the lanes of each pair and negates
 /// one of them.
 fn whole(s: &Skeleton<'_>, direct: Value, turned: Value) -> Option<Value> {
-    for (x, cos) in s.pairs(direct, ScalarFn::Mul) {
-        for (t, sin) in s.pairs(turned, ScalarFn::Mul) {
+    products_turn(s, &s.pairs(direct, ScalarFn::Mul), &s.pairs(turned, ScalarFn::Mul))
+}
+
+/// `x` if `a · b + c` is a rotation, either product of which may be the one that is not rounded.
+fn contracted(s: &Skeleton<'_>, operands: &[Value]) -> Option<Value> {
+    let &[a, b, c] = operands else { return None };
+    let (product, sum) = ([(a, b), (b, a)], s.pairs(c, ScalarFn::Mul));
+    products_turn(s, &sum, &product).or_else(|| products_turn(s, &product, &sum))
+}
+
+/// `x` if one product is `x · cos` and the other `turned(x) · sin`, each in both orders of its factors.
+fn products_turn(s: &Skeleton<'_>, direct: &[(Value, Value)], turned: &[(Value, Value)]) -> Option<Value> {
+    for &(x, cos) in direct {
+        for &(t, sin) in turned {
             if let Some(source) = exchanged(s, t)
                 && s.same(source, x)
                 && !s.same(cos, sin)
@@ -50,7 +63,7 @@ fn exchanged(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     let &[first, second] = node.operands.as_slice() else { return None };
     let (ScalarFn::Neg, &[high]) = s.map(first)? else { return None };
     let (a, b) = (part(s, high)?, part(s, second)?);
-    (a.of == b.of && a != b).then_some(a.of)
+    a.pairs_with(&b).then_some(a.of)
 }
 
 /// `x` if the operands are `a·cos − b·sin` and `b·cos + a·sin` of two parts of `x`.
@@ -59,7 +72,7 @@ fn halves(s: &Skeleton<'_>, first: Value, second: Value) -> Option<Value> {
         for (a, cos) in products(s, ac) {
             for (b, factor) in products(s, bs) {
                 let sin = if turned { negated(s, factor) } else { Some(factor) };
-                let Some(sin) = sin.filter(|_| a.of == b.of && a != b) else { continue };
+                let Some(sin) = sin.filter(|_| b.pairs_with(&a)) else { continue };
                 let is = |v, lanes: &Part, angle| {
                     let found = products(s, v);
                     found.iter().any(|(part, other)| part == lanes && same_angle(s, [angle, *other], [&a, &b]))
@@ -78,6 +91,17 @@ fn halves(s: &Skeleton<'_>, first: Value, second: Value) -> Option<Value> {
 struct Part {
     of: Value,
     at: (Dim, Dim, i64),
+}
+
+impl Part {
+    /// Whether these are the second lanes of pairs, and those of another part the first: as many lanes right behind
+    /// them, or their neighbours.
+    fn pairs_with(&self, first: &Part) -> bool {
+        let ((from, to, step), (start, end, other)) = (&self.at, &first.at);
+        let behind = || from == end && to - from == end - start;
+        let beside = || *step == 2 && (from - start).as_const() == Some(1);
+        self.of == first.of && step == other && if *step == 1 { behind() } else { beside() }
+    }
 }
 
 /// The two terms of a difference; of a sum the second is to be a product with a negative.

@@ -11,6 +11,7 @@ use crate::samples::{self, Built, Sample, TINY};
 
 mod quantisers;
 mod spellings;
+mod streams;
 
 fn names(graph: &Graph) -> BTreeMap<String, usize> {
     let (graph, _) = PassManager::default().run(graph, &mut Cx::default(), &mut []).expect("the passes run");

@@ -30,7 +30,7 @@ pub(crate) struct Definition {
     pub op: Op,
     /// Its operands.
     pub operands: Vec<Value>,
-    /// All its results; none where the source does not know them.
+    /// All its results.
     pub results: Vec<Value>,
 }
 
@@ -45,9 +45,7 @@ impl Source for Builder {
 
     fn definition(&self, value: Value) -> Option<Definition> {
         let (op, operands) = Builder::definition(self, value)?;
-        // A builder does not say which of several results the value is.
-        let several = matches!(op, Op::Prim(Prim::TopK { .. } | Prim::Opaque { .. }) | Op::Composite(_));
-        Some(Definition { op, operands, results: if several { Vec::new() } else { vec![value] } })
+        Some(Definition { op, operands, results: self.beside(value) })
     }
 }
 

@@ -19,6 +19,7 @@ mod rotation;
 mod sink;
 pub mod theorem;
 mod user;
+mod widened;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -118,9 +119,9 @@ use rewrites;
 pub fn all() -> &'static [Rewrite] {
     static ALL: OnceLock<Vec<Rewrite>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let entries = [layout::TABLE, casts::TABLE, sink::TABLE, arithmetic::TABLE, rotation::TABLE, fast::TABLE]
-            .into_iter()
-            .flatten();
+        let exact =
+            [layout::TABLE, casts::TABLE, widened::TABLE, sink::TABLE, arithmetic::TABLE, rotation::TABLE].into_iter();
+        let entries = exact.chain([fast::TABLE]).flatten();
         let parsed = entries.map(|e| Rewrite::new(e.name, e.class, e.doc.trim(), e.lhs, e.rhs));
         parsed.collect::<Result<_, _>>().unwrap_or_else(|e| unreachable!("the tables are in the text form: {e}"))
     })

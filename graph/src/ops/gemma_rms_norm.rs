@@ -1,9 +1,9 @@
-//! `gemma_rms_norm(x, w) = x · rms_scale(x) · (w + 1)`, in f32, rounded once to the dtype of `x`.
+//! `gemma_rms_norm(x, w) = rms_norm(x, w + 1)`: `x · rms_scale(x) · (w + 1)` in f32, rounded once to the dtype of `x`.
 
 use fusewright_abi::DType::F32;
 
 use super::rms_scale::ROOTS;
-use super::{AttrValue, Attrs, Composite, CompositeOp, OpSpec, RmsScale};
+use super::{AttrValue, Attrs, Composite, CompositeOp, OpSpec, RmsNorm, RmsRounding, RmsScale};
 use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::Value;
@@ -39,8 +39,8 @@ impl CompositeOp for GemmaRmsNorm {
     }
 
     fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
-        let x = b.cast(operands[0], F32)?;
         let weight = b.add(b.cast(operands[1], F32)?, b.float(F32, 1.0)?)?;
-        Ok(vec![b.cast(b.mul(self.scale.normal(b, x)?, weight)?, b.dtype(operands[0]))?])
+        let norm = RmsNorm { scale: self.scale, round: RmsRounding::Once };
+        b.composite(Composite::new(norm), &[operands[0], weight])
     }
 }

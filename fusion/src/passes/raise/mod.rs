@@ -89,14 +89,10 @@ fn find(graph: &Graph) -> BTreeMap<NodeId, Found> {
 
 /// The composite that a node is the last of, and the node at which its operands are known and no result is read yet.
 fn recognise(graph: &Graph, pattern: &Pattern, root: NodeId) -> Option<(NodeId, Found)> {
-    for swapped in [false, true] {
-        // Where the shape does not fit, no order of operands makes it.
+    [false, true].into_iter().find_map(|swapped| {
         let bound = pattern.find(graph, root, swapped)?;
-        if let Some(found) = bound_to(graph, pattern, &bound, root) {
-            return Some(found);
-        }
-    }
-    None
+        bound_to(graph, pattern, &bound, root)
+    })
 }
 
 /// The composite on what was found, if its expansion stands there.

@@ -113,3 +113,44 @@ fn halves_of_a_product_may_have_the_turned_ones_added() {
     assert!(rotated("abs", "%a").is_empty());
     assert!(rotated("neg", "%b").is_empty());
 }
+
+/// `%x` of 16 lanes turned by tables of as many, the terms as `sum` adds them.
+fn turned(high: [i64; 2], low: [i64; 2], sum: &str) -> Vec<String> {
+    let nodes = format!(
+        "%a = slice %x {{axis = 2, start = {}, end = {}}}\n  %b = slice %x {{axis = 2, start = {}, end = {}}}\n  \
+         %n = neg %a\n  %t = cat %n, %b {{axis = 2}}\n  {sum}",
+        high[0], high[1], low[0], low[1]
+    );
+    names_of("%x: f32[s, 4, 16], %cos: f32[s, 1, 16], %sin: f32[s, 1, 16]", &nodes, "%y")
+}
+
+#[test]
+fn a_rotation_may_be_contracted() {
+    let of = |sum: &str| turned([8, 16], [0, 8], sum);
+    assert_eq!(of("%p = mul %x, %cos\n  %y = fma %t, %sin, %p"), ["rope"]);
+    assert_eq!(of("%p = mul %cos, %x\n  %y = fma %sin, %t, %p"), ["rope"]);
+    assert_eq!(of("%p = mul %t, %sin\n  %y = fma %cos, %x, %p"), ["rope"]);
+    assert!(of("%p = mul %x, %sin\n  %y = fma %t, %sin, %p").is_empty());
+    assert!(of("%p = mul %t, %cos\n  %y = fma %t, %sin, %p").is_empty());
+    assert!(of("%p = add %x, %cos\n  %y = fma %t, %sin, %p").is_empty());
+}
+
+#[test]
+fn lanes_that_are_no_pairs_are_not_rotated() {
+    let sum = "%p = mul %x, %cos\n  %q = mul %t, %sin\n  %y = add %p, %q";
+    assert_eq!(turned([8, 16], [0, 8], sum), ["rope"]);
+    for (high, low) in [([7, 16], [0, 7]), ([8, 16], [1, 9]), ([9, 16], [0, 9]), ([0, 8], [0, 8])] {
+        assert!(turned(high, low, sum).is_empty(), "{high:?} {low:?}");
+    }
+    let halves = |second: [i64; 2]| {
+        let nodes = format!(
+            "%a = slice %x {{axis = 2, start = 0, end = 4}}\n  %b = slice %x {{axis = 2, start = {}, end = {}}}\n  \
+             %ac = mul %a, %cos\n  %bs = mul %b, %sin\n  %low = sub %ac, %bs\n  %bc = mul %b, %cos\n  \
+             %as = mul %a, %sin\n  %high = add %bc, %as\n  %y = cat %low, %high {{axis = 2}}",
+            second[0], second[1]
+        );
+        names_of("%x: f32[s, 4, 16], %cos: f32[s, 1, 4], %sin: f32[s, 1, 4]", &nodes, "%y")
+    };
+    assert_eq!(halves([4, 8]), ["rope"]);
+    assert!(halves([8, 12]).is_empty() && halves([2, 6]).is_empty());
+}
