@@ -35,7 +35,7 @@ const UNARY: [ScalarFn; 9] = [
     ScalarFn::RoundEven,
     ScalarFn::Neg,
 ];
-const APPROXIMATE: [ScalarFn; 9] = [
+const APPROXIMATE: [ScalarFn; 10] = [
     ScalarFn::Rsqrt,
     ScalarFn::Exp,
     ScalarFn::Exp2,
@@ -45,6 +45,7 @@ const APPROXIMATE: [ScalarFn; 9] = [
     ScalarFn::Cos,
     ScalarFn::Tanh,
     ScalarFn::Erf,
+    ScalarFn::Erfc,
 ];
 const BINARY: [ScalarFn; 12] = [
     ScalarFn::Add,

@@ -20,6 +20,7 @@ mod exact;
 mod exp;
 mod log;
 mod narrow;
+mod plane;
 mod pow;
 mod rem;
 mod tanh;
@@ -139,6 +140,9 @@ impl Emit<'_> {
             (ScalarFn::Cos, [x]) if dtype == DType::F32 => self.cos(*x),
             (ScalarFn::Tanh, [x]) if dtype == DType::F32 => self.tanh(*x),
             (ScalarFn::Erf, [x]) if dtype == DType::F32 => self.erf(*x),
+            (ScalarFn::Erfc, [x]) if dtype == DType::F32 => self.erfc(*x),
+            (ScalarFn::Atan2, [a, b]) if dtype == DType::F32 => self.atan2(*a, *b),
+            (ScalarFn::Hypot, [a, b]) if dtype == DType::F32 => self.hypot(*a, *b),
             (ScalarFn::Pow, [a, b]) if dtype == DType::F32 => self.pow(*a, *b),
             _ => self.refuse(f, dtype),
         }

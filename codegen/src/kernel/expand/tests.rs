@@ -213,6 +213,28 @@ fn hyperbolic_and_error_function_are_as_accurate_as_stated() {
 }
 
 #[test]
+fn the_complement_of_the_error_function_is_as_accurate_as_stated() {
+    let codes = [sweep(150), between(-4.0, 10.1, 80_000), between(-1.0, 1.0, 20_000)].concat();
+    assert_within(ScalarFn::Erfc, 3.0, &[codes]);
+}
+
+#[test]
+fn angles_and_distances_are_as_accurate_as_stated() {
+    let (edge, mut random) = (edges(DType::F32), Random(13));
+    let mut operands = vec![Vec::new(), Vec::new()];
+    let mut push = |a: u64, b: u64| operands.iter_mut().zip([a, b]).for_each(|(slot, code)| slot.push(code));
+    edge.iter().for_each(|&a| edge.iter().for_each(|&b| push(a, b)));
+    for a in sweep(80) {
+        // Any point, one of a near magnitude, and the function of one operand.
+        push(a, random.next() & 0xffff_ffff);
+        push(a, (a ^ random.next() & 0x80ff_ffff) & 0xffff_ffff);
+        push(a, num::encode(DType::F32, 1.0));
+    }
+    assert_within(ScalarFn::Atan2, 3.0, &operands);
+    assert_within(ScalarFn::Hypot, 1.0, &operands);
+}
+
+#[test]
 fn sine_and_cosine_are_as_accurate_as_stated() {
     let codes = [sweep(150), between(-10.0, 10.0, 40_000), between(-140_000.0, 140_000.0, 60_000)].concat();
     assert_within(ScalarFn::Sin, 1.6, std::slice::from_ref(&codes));

@@ -101,3 +101,24 @@ pub(super) fn div_mode(call: &Call<'_>) -> Imported {
         other => Err(format!("the rounding mode `{other}`").into()),
     }
 }
+
+/// Powers of ten up to this one are numbers of f64.
+const MOST_DECIMALS: i64 = 22;
+
+/// Rounded to a number of decimal places, in f32 for narrow floats.
+pub(super) fn round_decimals(call: &Call<'_>) -> Imported {
+    let (b, x, decimals) = (call.b, call.tensor("self")?, call.int("decimals")?);
+    if decimals == 0 {
+        return elementwise::round(call);
+    }
+    let dtype = b.dtype(x);
+    if !dtype.is_float() || !(-MOST_DECIMALS..=MOST_DECIMALS).contains(&decimals) {
+        return Err(format!("{decimals} decimal places of {dtype}").into());
+    }
+    let wide = convert(b, x, if is_reduced(dtype) { DType::F32 } else { dtype })?;
+    let power = (0..decimals.abs()).fold(1.0, |power, _| power * 10.0);
+    let power = constant(b, b.dtype(wide), Scalar::Float(power))?;
+    let [there, back] = if decimals > 0 { [ScalarFn::Mul, ScalarFn::Div] } else { [ScalarFn::Div, ScalarFn::Mul] };
+    let rounded = b.map(ScalarFn::RoundEven, &[b.map(there, &[wide, power])?])?;
+    Ok(vec![convert(b, b.map(back, &[rounded, power])?, dtype)?])
+}

@@ -283,6 +283,7 @@ unary! {
     cos = float Cos;
     tanh = float Tanh;
     erf = float Erf;
+    erfc = float Erfc;
 }
 
 /// The part behind the point, with the sign of the operand.

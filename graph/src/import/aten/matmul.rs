@@ -5,10 +5,11 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
 use super::layout::expand_to;
 use super::promote::{constant, convert, is_reduced, result_type};
+use super::reduce::over;
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::infer;
-use crate::prim::Prim;
+use crate::prim::{Prim, ReduceOp};
 
 /// `a · b (+ bias)`; the bias is added before the one rounding to the dtype of `a`.
 pub(super) fn product(call: &Call<'_>, a: Value, b: Value, transpose_b: bool, bias: Option<Value>) -> Imported {
@@ -16,12 +17,49 @@ pub(super) fn product(call: &Call<'_>, a: Value, b: Value, transpose_b: bool, bi
     if !dtype.is_float() {
         return Err("a product of integer matrices".into());
     }
+    if let Some(sums) = rows_with_rows(call, a, b, transpose_b)? {
+        let y = bias.map_or(Ok(sums), |bias| call.b.add(sums, convert(call.b, bias, call.b.dtype(sums))?))?;
+        return Ok(vec![convert(call.b, y, dtype)?]);
+    }
     let work = if bias.is_some() && is_reduced(dtype) { DType::F32 } else { dtype };
     let mut y = call.b.prim(Prim::MatMul { transpose_b, out: work }, &[a, b])?;
     if let Some(bias) = bias {
         y = call.b.add(y, convert(call.b, bias, work)?)?;
     }
     Ok(vec![convert(call.b, y, dtype)?])
+}
+
+/// Products of one row with one column each, which are sums of products, accumulated in f32 for narrow floats as the
+/// framework's products are: what reads whole rows needs no library. `None` where an element is one of several of its row.
+fn rows_with_rows(call: &Call<'_>, a: Value, b: Value, transpose_b: bool) -> Result<Option<Value>, Refusal> {
+    let (left, right) = (call.b.ty(a), call.b.ty(b));
+    let one = Dim::constant(1);
+    let ([batch @ .., row, inner], [of_b @ .., k, column]) = (&left.shape[..], &right.shape[..]) else {
+        return Ok(None);
+    };
+    let column = if transpose_b { k } else { column };
+    if *row != one || *column != one || batch != of_b || left.dtype != right.dtype {
+        return Ok(None);
+    }
+    let work = if is_reduced(left.dtype) { DType::F32 } else { left.dtype };
+    let flat: Vec<Dim> = batch.iter().chain([&one, inner]).cloned().collect();
+    let b = call.b.reshape(b, flat)?;
+    let terms = call.b.mul(convert(call.b, a, work)?, convert(call.b, b, work)?)?;
+    Ok(Some(over(call, ReduceOp::Add, terms, &[left.rank() - 1])?))
+}
+
+/// The sum of products along an axis.
+pub(super) fn vecdot(call: &Call<'_>) -> Imported {
+    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
+    let dtype = result_type(call, &[Operand::Tensor(x), Operand::Tensor(y)])?;
+    if !dtype.is_float() {
+        return Err("a product of integer vectors".into());
+    }
+    let terms = call.b.mul(convert(call.b, x, dtype)?, convert(call.b, y, dtype)?)?;
+    let work = if is_reduced(dtype) { DType::F32 } else { dtype };
+    let axis = call.axis("dim", call.b.ty(terms).rank())?;
+    let sum = convert(call.b, over(call, ReduceOp::Add, convert(call.b, terms, work)?, &[axis])?, dtype)?;
+    Ok(vec![call.b.reshape(sum, call.out()?.shape.clone())?])
 }
 
 pub(super) fn mm(call: &Call<'_>) -> Imported {

@@ -23,6 +23,7 @@ mod matmul;
 mod mixture;
 mod norm;
 mod place;
+mod plane;
 pub(super) mod promote;
 pub(super) mod reduce;
 mod rows;

@@ -154,6 +154,61 @@ pub(super) fn group_norm(call: &Call<'_>) -> Imported {
     Ok(values.map(|(value, stated)| convert(b, value, stated.dtype)).collect::<Result<_, _>>()?)
 }
 
+/// The norm of every channel of every instance, by its own statistics.
+pub(super) fn instance_norm(call: &Call<'_>) -> Imported {
+    if !call.bool("use_input_stats")? || !call.is_none("running_mean")? || !call.is_none("running_var")? {
+        return Err("running statistics".into());
+    }
+    let rank = call.b.ty(call.tensor("input")?).rank();
+    Ok(channel_norm(call, (2..rank).collect())?[..1].to_vec())
+}
+
+/// The norm of channels, the second axis, by the statistics of the batch, and these.
+pub(super) fn batch_norm(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("input")?);
+    let one = Dim::constant(1);
+    let axes: Vec<usize> =
+        b.ty(x).shape.iter().enumerate().filter(|&(i, d)| i > 1 || i == 0 && *d != one).map(|(i, _)| i).collect();
+    if !call.bool("training")? {
+        return Err("running statistics".into());
+    }
+    channel_norm(call, axes)
+}
+
+/// As the framework does on a CPU: mean and reciprocal deviation have the dtype of the weight, and the variance too
+/// where that is bf16; each channel is then one multiply and add, contracted.
+fn channel_norm(call: &Call<'_>, axes: Vec<usize>) -> Imported {
+    let (b, x) = (call.b, call.tensor("input")?);
+    let (ty, weight) = (b.ty(x), call.tensor_or_none("weight")?);
+    let [_, channels, inner @ ..] = ty.shape.as_slice() else { return Err("fewer than two axes".into()) };
+    let stored = weight.map_or(ty.dtype, |w| b.dtype(w));
+    let wide = widened(call, x)?;
+    let work = b.dtype(wide);
+    let n = count(call, wide, &axes, work)?;
+    let mean = b.div(over(call, ReduceOp::Add, wide, &axes)?, n)?;
+    let centred = b.sub(wide, mean)?;
+    let squares = over(call, ReduceOp::Add, b.mul(centred, centred)?, &axes)?;
+    let variance = if stored == DType::BF16 {
+        b.div(convert(b, squares, stored)?, convert(b, n, stored)?)?
+    } else {
+        b.div(squares, n)?
+    };
+    let eps = constant(b, work, call.scalar("eps")?)?;
+    let scale = b.map(ScalarFn::Rsqrt, &[b.add(convert(b, variance, work)?, eps)?])?;
+    let (mean, scale) = (convert(b, mean, stored)?, convert(b, scale, stored)?);
+    let along =
+        || -> Vec<Dim> { [channels.clone()].into_iter().chain(inner.iter().map(|_| Dim::constant(1))).collect() };
+    let parameter = |p: Value| convert(b, b.reshape(p, along())?, work);
+    let factor = convert(b, scale, work)?;
+    let factor = weight.map_or(Ok(factor), |w| b.mul(factor, parameter(w)?))?;
+    let (minus, zero) = (b.map(ScalarFn::Neg, &[convert(b, mean, work)?])?, constant(b, work, Scalar::Int(0))?);
+    let bias = call.tensor_or_none("bias")?.map_or(Ok(zero), parameter)?;
+    let offset = b.map(ScalarFn::Fma, &[minus, factor, bias])?;
+    let y = convert(b, b.map(ScalarFn::Fma, &[wide, factor, offset])?, ty.dtype)?;
+    let flat = |v: Value| b.reshape(v, vec![channels.clone()]);
+    Ok(if call.results.len() == 1 { vec![y] } else { vec![y, flat(mean)?, flat(scale)?] })
+}
+
 /// The RMS norm and the reciprocal root.
 pub(super) fn fused_rms_norm(call: &Call<'_>) -> Imported {
     let (b, x) = (call.b, call.tensor("input")?);

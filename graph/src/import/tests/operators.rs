@@ -134,6 +134,34 @@ const ROWS: &[Row] = &[
     ),
     ("softshrink.default", &[], "x", &[2, 3], &[0x40e00000, 0xc0e00000, 0x80000000, 0x7f800000, NAN, 0x40980000]),
     ("hardshrink.default", &[], "z", &[2, 3], &[0x3f800000, 0x40200000, 0xc0400000, 0, 0, 0]),
+    ("erfc.default", &[], "x", &[2, 3], &[0x15097e37, 0x40000000, 0x3f800000, 0, NAN, 0x29feaf84]),
+    (
+        "special_erfc.default",
+        &[],
+        "z",
+        &[2, 3],
+        &[0x3e21130b, 0x39d55c2d, 0x3fffff47, 0x3f6335a1, 0x3f46fcf7, 0x3f1254e1],
+    ),
+    ("atan.default", &[], "x", &[2, 3], &[0x3fb81868, 0xbfb81868, 0x80000000, 0x3fc90fdb, NAN, 0x3fb0f836]),
+    ("atan2.default", &[Y_OTHER], "x", &[2, 3], &[0x3fea6b46, 0xbfa7b46f, 0x80000000, 0x3fc90fdb, NAN, 0x3fc90fdb]),
+    ("hypot.default", &[Y_OTHER], "x", &[2, 3], &[0x40f86305, 0x40f86305, 0x40400000, 0x7f800000, NAN, 0x40a80000]),
+    ("asin.default", &[], "z", &[2, 3], &[0x3fc90fdb, NAN, NAN, 0x3dcd2494, 0x3e4e30c6, 0x3ed2b256]),
+    ("acos.default", &[], "z", &[2, 3], &[0, NAN, NAN, 0x3fbc3d91, 0x3faf49c2, 0x3f946345]),
+    ("round.decimals", &[], "z", &[2, 3], &[0x3f800000, 0x40000000, 0xc0400000, 0, 0, 0]),
+    (
+        "round.decimals",
+        &[("decimals", r#"{"as_int":1}"#)],
+        "z",
+        &[2, 3],
+        &[0x3f800000, 0x40200000, 0xc0400000, 0x3dcccccd, 0x3e4ccccd, 0x3ecccccd],
+    ),
+    (
+        "round.decimals",
+        &[("decimals", r#"{"as_int":-1}"#)],
+        "x",
+        &[2, 3],
+        &[0x41200000, 0xc1200000, 0x80000000, 0x7f800000, NAN, 0x41200000],
+    ),
 ];
 
 fn bytes(bits: &[u32]) -> Vec<u8> {
@@ -217,4 +245,90 @@ fn places_on_axes_that_are_apart_are_written() {
     }
     let results = interp::run(&graph, &given, &Symbols::new()).expect("has a value");
     assert_eq!(results[0], floats(&[2, 3, 4], &expected));
+}
+
+/// What PyTorch 2.15 gave on a CPU: statistics of bf16 are rounded to it, the variance of three roundings.
+#[test]
+fn channels_are_normed_as_on_a_cpu() {
+    const BF16: (i64, DType) = (13, DType::BF16);
+    let halves = |bits: &[u16], shape: &[usize]| {
+        let bytes: Vec<u8> = bits.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Tensor::from_bytes(BF16.1, shape, &bytes).expect("bytes of its type")
+    };
+    let x = halves(&[0x3f80, 0x4020, 0xc040, 0x40e0, 0x3dcd, 0x3e4d, 0x3ecd, 0x3f66], &[1, 2, 4]);
+    let w = halves(&[0x3e9a, 0xbfda], &[2]);
+    let y = halves(&[0xbd97, 0x3d57, 0xbed2, 0x3edc, 0x3fd5, 0x3f8e, 0x0000, 0xc030], &[1, 2, 4]);
+    let flag = |name, on: bool| argument(name, &format!(r#"{{"as_bool":{on}}}"#));
+    let none = |name| argument(name, r#"{"as_none":true}"#);
+    let number = |name, value: &str| argument(name, &format!(r#"{{"as_float":{value}}}"#));
+    let batch = |training| {
+        let flags = [flag("training", training), number("momentum", "0.1"), number("eps", "1e-05")];
+        let list = [vec![tensor("input", "x"), tensor("weight", "w"), none("bias")], flags.to_vec()].concat();
+        call("aten._native_batch_norm_legit.no_stats", &list)
+    };
+    let inputs: [(&str, i64, &[i64]); 2] = [("x", BF16.0, &[1, 2, 4]), ("w", BF16.0, &[2])];
+    let results: [(&str, i64, &[i64]); 3] = [("y", BF16.0, &[1, 2, 4]), ("m", BF16.0, &[2]), ("s", BF16.0, &[2])];
+    let graph = one_node(&inputs, &batch(true), &results).expect("a graph");
+    let given = [x, w];
+    let expected = [y.clone(), halves(&[0x3ff0, 0x3ecd], &[2]), halves(&[0x3e8f, 0x4050], &[2])];
+    assert_eq!(interp::run(&graph, &given, &Symbols::new()).expect("has a value"), expected);
+
+    let instance = |own: bool| {
+        let list = [tensor("input", "x"), tensor("weight", "w"), none("bias"), none("running_mean")];
+        let more = [none("running_var"), flag("use_input_stats", own), number("momentum", "0.1")];
+        let last = [number("eps", "1e-05"), flag("cudnn_enabled", true)];
+        call("aten.instance_norm.default", &[&list[..], &more, &last].concat())
+    };
+    let graph = one_node(&inputs, &instance(true), &results[..1]).expect("a graph");
+    assert_eq!(interp::run(&graph, &given, &Symbols::new()).expect("has a value"), [y]);
+    for (node, results) in [(batch(false), &results[..]), (instance(false), &results[..1])] {
+        let refused = one_node(&inputs, &node, results).expect("a graph");
+        assert_eq!(super::opaque_targets(&refused).len(), 1, "{refused}");
+    }
+}
+
+/// What PyTorch 2.15 gave on a CPU: products of bf16 that one sum takes are not rounded, where a product of two tensors is.
+#[test]
+fn products_of_one_row_with_one_are_sums() {
+    const BF16: (i64, DType) = (13, DType::BF16);
+    let halves = |bits: &[u16], shape: &[usize]| {
+        let bytes: Vec<u8> = bits.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Tensor::from_bytes(BF16.1, shape, &bytes).expect("bytes of its type")
+    };
+    let (p, q) = ([0x3f4e, 0x3e33, 0x3db6], [0xbf1d, 0x3d3d, 0xbfaf]);
+    let einsum = call(
+        "aten.einsum.default",
+        &[
+            argument("equation", r#"{"as_string":"ij,ij->i"}"#),
+            argument("tensors", r#"{"as_tensors":[{"name":"p"},{"name":"q"}]}"#),
+        ],
+    );
+    let vecdot = call("aten.linalg_vecdot.default", &[tensor("x", "p"), tensor("y", "q")]);
+    let bmm = call("aten.bmm.default", &[tensor("self", "p"), tensor("mat2", "q")]);
+    let dot = call("aten.dot.default", &[tensor("self", "p"), tensor("tensor", "q")]);
+    let added = argument("bias", r#"{"as_none":true}"#);
+    let linear = call("aten.linear.default", &[tensor("input", "p"), tensor("weight", "q"), added]);
+    type Case<'a> = (&'a str, &'a [i64], &'a [i64], &'a [i64], u16);
+    let cases: [Case<'_>; 5] = [
+        (&einsum, &[1, 3], &[1, 3], &[1], 0xbf1b),
+        (&vecdot, &[1, 3], &[1, 3], &[1], 0xbf1c),
+        (&bmm, &[1, 1, 3], &[1, 3, 1], &[1, 1, 1], 0xbf1b),
+        (&dot, &[3], &[3], &[], 0xbf1b),
+        (&linear, &[1, 3], &[1, 3], &[1, 1], 0xbf1b),
+    ];
+    let extents = |sizes: &[i64]| sizes.iter().map(|&n| usize::try_from(n).expect("small")).collect::<Vec<_>>();
+    for (node, left, right, of, expected) in cases {
+        let inputs: [(&str, i64, &[i64]); 2] = [("p", BF16.0, left), ("q", BF16.0, right)];
+        let graph = one_node(&inputs, node, &[("r", BF16.0, of)]).unwrap_or_else(|e| panic!("{node}: {e}"));
+        assert!(graph.nodes().iter().all(|n| n.op.name() != "matmul"), "{graph}");
+        let given = [halves(&p, &extents(left)), halves(&q, &extents(right))];
+        let results = interp::run(&graph, &given, &Symbols::new()).expect("has a value");
+        assert_eq!(results, [halves(&[expected], &extents(of))], "{graph}");
+    }
+    // Of several rows or columns a library has more to share.
+    for (right, of) in [([1i64, 3, 2], [1i64, 1, 2]), ([1, 3, 4], [1, 1, 4])] {
+        let inputs: [(&str, i64, &[i64]); 2] = [("p", BF16.0, &[1, 1, 3]), ("q", BF16.0, &right)];
+        let graph = one_node(&inputs, &bmm, &[("r", BF16.0, &of)]).expect("a graph");
+        assert!(graph.nodes().iter().any(|n| n.op.name() == "matmul"), "{graph}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use fusewright_abi::DType;
 
-use super::arith::ends;
+use super::arith::{absolute, ends};
 use super::{Interval, num};
 use crate::prim::Rounding;
 use crate::scalar::ScalarFn;
@@ -12,11 +12,13 @@ pub(super) fn apply(f: ScalarFn, x: &[Interval]) -> Interval {
     let nan = x.iter().any(|x| x.nan);
     let range = match (f, x) {
         (ScalarFn::Pow, &[a, b]) => return power(a, b),
+        (ScalarFn::Hypot, &[a, b]) => return length(a, b),
         _ if x.iter().any(|x| x.is_empty()) => return Interval { nan, ..Interval::NAN },
-        (ScalarFn::Exp | ScalarFn::Exp2 | ScalarFn::Tanh | ScalarFn::Erf, &[a]) => ends(f, a),
+        (ScalarFn::Exp | ScalarFn::Exp2 | ScalarFn::Tanh | ScalarFn::Erf | ScalarFn::Erfc, &[a]) => ends(f, a),
         (ScalarFn::Rsqrt | ScalarFn::Log | ScalarFn::Log2, &[a]) => positive(f, a),
         (ScalarFn::Sin, &[a]) => wave(f, a, 0.5),
         (ScalarFn::Cos, &[a]) => wave(f, a, 0.0),
+        (ScalarFn::Atan2, &[a, b]) => angle(a, b),
         _ => Interval::ANY,
     };
     range.with_nan(nan)
@@ -50,6 +52,33 @@ fn wave(f: ScalarFn, x: Interval, offset: f64) -> Interval {
     while n <= last {
         range = range.join(Interval::point(if n.rem_euclid(2.0) == 0.0 { 1.0 } else { -1.0 }));
         n += 1.0;
+    }
+    range
+}
+
+/// The angles of the points of a rectangle. Above or below the first axis they are greatest and least in its corners; the
+/// zeros of both signs are on either side of the axis.
+fn angle(y: Interval, x: Interval) -> Interval {
+    let f = ScalarFn::Atan2;
+    let corners = |lo: f64, hi: f64| {
+        Interval::of(&[f.eval(&[lo, x.lo]), f.eval(&[lo, x.hi]), f.eval(&[hi, x.lo]), f.eval(&[hi, x.hi])])
+    };
+    if y.lo.is_sign_negative() == y.hi.is_sign_negative() {
+        return corners(y.lo, y.hi);
+    }
+    corners(y.lo, -0.0).join(corners(0.0, y.hi))
+}
+
+/// The distance from zero, which grows with both magnitudes, and is infinite where one is, NaN beside it or not.
+fn length(a: Interval, b: Interval) -> Interval {
+    let mut range = Interval { nan: a.nan || b.nan, ..Interval::NAN };
+    if !a.is_empty() && !b.is_empty() {
+        let (a, b) = (absolute(a), absolute(b));
+        let f = ScalarFn::Hypot;
+        range = range.join(Interval::of(&[f.eval(&[a.lo, b.lo]), f.eval(&[a.hi, b.hi])]));
+    }
+    if (a.nan && b.has_infinity()) || (b.nan && a.has_infinity()) {
+        range = range.join(Interval::point(f64::INFINITY));
     }
     range
 }
@@ -94,5 +123,14 @@ pub(super) fn widen(x: Interval, dtype: DType, ulps: u32) -> Interval {
         let kept = if (to < 0.0) == (value < 0.0) { to } else { 0.0f64.copysign(value) };
         num::round_to(work, kept, Rounding::NearestEven, false)
     };
-    Interval { lo: moved(x.lo, -1.0), hi: moved(x.hi, 1.0), nan: x.nan }
+    // A power of two has a larger unit than the numbers below it, and so reaches further down than they do.
+    let up = |value: f64| 2f64.powi(value.log2().ceil() as i32);
+    let mut range = Interval { lo: moved(x.lo, -1.0), hi: moved(x.hi, 1.0), nan: x.nan };
+    if x.lo > 0.0 && up(x.lo) <= x.hi {
+        range.lo = range.lo.min(moved(up(x.lo), -1.0));
+    }
+    if x.hi < 0.0 && up(-x.hi) <= -x.lo {
+        range.hi = range.hi.max(moved(-up(-x.hi), 1.0));
+    }
+    range
 }

@@ -1,7 +1,7 @@
 //! Rows of ops that compute element by element.
 
 use super::row;
-use crate::import::aten::{activation, bits, classify, division, elementwise, hyperbolic, mixture};
+use crate::import::aten::{activation, bits, classify, division, elementwise, hyperbolic, mixture, plane};
 use crate::import::table::Row;
 
 pub(super) const ARITHMETIC: &[Row] = &[
@@ -32,6 +32,8 @@ pub(super) const ARITHMETIC: &[Row] = &[
     row("aten.lerp.Tensor", "self, end, weight", mixture::lerp),
     row("aten.addcmul", "self, tensor1, tensor2, value=1", mixture::addcmul),
     row("aten.addcdiv", "self, tensor1, tensor2, value=1", mixture::addcdiv),
+    row("aten.atan2", "self, other", plane::atan2),
+    row("aten.hypot", "self, other", plane::hypot),
     row("aten.logaddexp", "self, other", hyperbolic::logaddexp),
     row("aten.max.other", "self, other", elementwise::maximum),
     row("aten.min.other", "self, other", elementwise::minimum),
@@ -55,6 +57,7 @@ pub(super) const UNARY: &[Row] = &[
     row("aten.neg", "self", elementwise::neg),
     row("aten.abs", "self", elementwise::abs),
     row("aten.round", "self", elementwise::round),
+    row("aten.round.decimals", "self, decimals=0", division::round_decimals),
     row("aten.floor", "self", elementwise::floor),
     row("aten.ceil", "self", elementwise::ceil),
     row("aten.trunc", "self", elementwise::trunc),
@@ -69,6 +72,10 @@ pub(super) const UNARY: &[Row] = &[
     row("aten.cos", "self", elementwise::cos),
     row("aten.tanh", "self", elementwise::tanh),
     row("aten.erf", "self", elementwise::erf),
+    row("aten.erfc", "self", elementwise::erfc),
+    row("aten.atan", "self", plane::atan),
+    row("aten.asin", "self", plane::asin),
+    row("aten.acos", "self", plane::acos),
     row("aten.sign", "self", elementwise::sign),
     row("aten.sgn", "self", elementwise::sign),
     row("aten.frac", "self", elementwise::frac),

@@ -35,8 +35,12 @@ pub(super) const COMPLEX_MOVED: &[&str] = complex::MOVED;
 /// Further names of ops, which the training IR keeps, and the names that the rows have.
 pub(super) const ALIASES: &[(&str, &str)] = &[
     ("absolute", "abs"),
+    ("arccos", "acos"),
     ("arccosh", "acosh"),
+    ("arcsin", "asin"),
     ("arcsinh", "asinh"),
+    ("arctan", "atan"),
+    ("arctan2", "atan2"),
     ("arctanh", "atanh"),
     ("clip", "clamp"),
     ("concat", "cat"),
@@ -53,6 +57,7 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("not_equal", "ne"),
     ("row_stack", "vstack"),
     ("special_erf", "erf"),
+    ("special_erfc", "erfc"),
     ("special_exp2", "exp2"),
     ("special_expit", "sigmoid"),
     ("special_expm1", "expm1"),

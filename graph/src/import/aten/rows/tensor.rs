@@ -158,6 +158,12 @@ pub(super) const REDUCE: &[Row] = &[
         "input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True",
         norm::group_norm,
     ),
+    row(
+        "aten.instance_norm",
+        "input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled",
+        norm::instance_norm,
+    ),
+    row("aten._native_batch_norm_legit.no_stats", "input, weight, bias, training, momentum, eps", norm::batch_norm),
     row("aten.native_group_norm", "input, weight, bias, N, C, HxW, group, eps", norm::group_norm),
 ];
 
@@ -170,6 +176,7 @@ pub(super) const MATMUL: &[Row] = &[
     row("aten._grouped_mm", "self, mat2, offs=None, bias=None, out_dtype=None", matmul::grouped),
     row("aten.mv", "self, vec", matmul::mv),
     row("aten.dot", "self, tensor", matmul::dot),
+    row("aten.linalg_vecdot", "x, y, dim=-1", matmul::vecdot),
     row("aten.outer", "self, vec2", matmul::outer),
     row("aten.ger", "self, vec2", matmul::outer),
     row("aten.einsum", "equation, tensors, path=None", einsum::einsum),

@@ -92,6 +92,9 @@ fn bounds_are_tight_where_they_can_be() {
     assert_eq!(apply(ScalarFn::Rem, &[range(5.25, 5.5), range(2.0, 2.0)]), range(1.25, 1.5));
     assert_eq!(apply(ScalarFn::Exp, &[range(f64::NEG_INFINITY, f64::NEG_INFINITY)]), range(0.0, 0.0));
     assert_eq!(apply(ScalarFn::Sin, &[range(0.0, 0.0)]), range(0.0, 0.0));
+    // The unit of 1 is twice that of the numbers below it.
+    let (one, below) = (apply(ScalarFn::Exp2, &[range(0.0, 0.0)]), apply(ScalarFn::Exp2, &[range(-1e-8, 0.0)]));
+    assert_eq!((one.lo, below.lo), (1.0 - 2f64.powi(-22), 1.0 - 2f64.powi(-22)));
     let sine = apply(ScalarFn::Sin, &[range(1.0, 2.0)]);
     assert!(sine.lo > 0.84 && sine.hi >= 1.0 && sine.hi < 1.000_001, "{sine:?}");
 }
@@ -119,6 +122,21 @@ fn library_functions_of_f32_lie_inside() {
             assert!(range.contains(got), "{f:?} {x:e}: {range:?} lacks {got:e}");
             let short = arith::apply(f, DType::BF16, &[Interval::point(num::decode(DType::BF16, random.next()))]);
             assert!(short.is_empty() || num::key(DType::BF16, short.hi) - num::key(DType::BF16, short.lo) <= 1);
+        }
+    }
+}
+
+#[test]
+fn library_functions_of_two_f32_lie_inside() {
+    type Function = fn(f32, f32) -> f32;
+    let functions: [(ScalarFn, Function); 2] = [(ScalarFn::Atan2, f32::atan2), (ScalarFn::Hypot, f32::hypot)];
+    let mut random = Random::new(7);
+    for (f, foreign) in functions {
+        for _ in 0..20_000 {
+            let (a, b) = (random.value(DType::F32), random.value(DType::F32));
+            let range = arith::apply(f, DType::F32, &[Interval::point(a), Interval::point(b)]);
+            let got = f64::from(foreign(a as f32, b as f32));
+            assert!(range.contains(got), "{f:?} {a:e} {b:e}: {range:?} lacks {got:e}");
         }
     }
 }
