@@ -25,6 +25,7 @@ mod source;
 mod space;
 mod spans;
 mod stored;
+mod table;
 #[cfg(test)]
 mod tests;
 mod verdicts;
@@ -146,9 +147,20 @@ pub(crate) fn expand(body: &Graph) -> Result<Graph, TypeError> {
     Ok(passes::dce(&merged).0)
 }
 
-/// Whether a body of primitives is a row program: as it is (`None`), or with layout hoisted above functions. Lanes nest
-/// strictly where they can: heads are rows then.
+/// Whether a body of primitives is a row program: as it is (`None`), or with layout hoisted above functions, or with
+/// selections for its reads of short tables. Lanes nest strictly where they can: heads are rows then.
 pub(crate) fn row_program(body: &Graph, segments: bool, nesting: Nesting) -> Result<Option<Graph>, Refusal> {
+    match with_layout_in_front(body, segments, nesting) {
+        Err(refusal @ (Refusal::GatherLanes | Refusal::GatherComputed)) => {
+            let selected = table::selected(body).ok_or(refusal)?;
+            let found = with_layout_in_front(&selected, segments, nesting).map_err(|_| refusal)?;
+            Ok(Some(found.unwrap_or(selected)))
+        }
+        found => found,
+    }
+}
+
+fn with_layout_in_front(body: &Graph, segments: bool, nesting: Nesting) -> Result<Option<Graph>, Refusal> {
     let mut hoisted = None;
     let mut program = |nesting| -> Result<Option<Graph>, Refusal> {
         let Err(refusal) = Space::nested(body, segments, nesting) else { return Ok(None) };

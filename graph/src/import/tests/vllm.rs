@@ -342,6 +342,32 @@ fn codes_of_sglang_have_no_least_scale() {
     same_floats(&got[1], &[0.0, 7.0 / 448.0]);
 }
 
+/// Groups of SGLang are divided by their scale; integers are cut off.
+#[test]
+fn groups_of_sglang_are_quotients() {
+    let x = wave(8, 0.37);
+    let of = |codes: i64, high: f64, low: f64, power: bool| {
+        let inputs: [(&str, i64, &[i64]); 3] = [("x", F32, &[1, 8]), ("q", codes, &[1, 8]), ("s", F32, &[1, 2])];
+        let mut node = names(&[("input", "x"), ("output_q", "q"), ("output_s", "s")]);
+        node.extend([int("group_size", 4), float("eps", 1e-10), float("fp8_min", low), float("fp8_max", high)]);
+        node.extend(power.then(|| flag("scale_ue8m0")));
+        one_node(&inputs, &call("sgl_kernel.sgl_per_token_group_quant_8bit.default", &node), &[]).expect("a graph")
+    };
+    let largest = |i: usize| x[i / 4 * 4..][..4].iter().fold(1e-10f32, |m, x| m.max(x.abs()));
+    let scaled = |bound: f32| (0..8).map(|i| x[i] / (largest(i) / bound)).collect::<Vec<f32>>();
+    let run = |graph: &Graph, dtype: DType| {
+        let codes = if dtype == DType::I8 { ints(dtype, &[1, 8], &[0; 8]) } else { floats(dtype, &[1, 8], &[0.0; 8]) };
+        run(graph, &[floats(DType::F32, &[1, 8], &x), codes, floats(DType::F32, &[1, 2], &[0.0; 2])])
+    };
+    let got = run(&of(F8, 448.0, -448.0, false), DType::F8E4M3);
+    same_floats(&got[0], &scaled(448.0).into_iter().map(fp8).collect::<Vec<_>>());
+    same_floats(&got[1], &[largest(0) / 448.0, largest(4) / 448.0]);
+    let got = run(&of(I8, 127.0, -128.0, false), DType::I8);
+    assert_eq!(got[0].ints(), Some(&scaled(127.0).into_iter().map(|x| x as i64).collect::<Vec<_>>()[..]));
+    let refused = of(F8, 448.0, -448.0, true);
+    assert_eq!(reason(&refused), "scales that are powers of two by the GPU's logarithm, four to a word");
+}
+
 #[test]
 fn ops_whose_kernels_are_not_one_function_say_so() {
     let node = call("_C.poly_norm.default", &names(&[("out", "y"), ("input", "x"), ("weight", "w"), ("bias", "b")]));

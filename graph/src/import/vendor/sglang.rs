@@ -96,7 +96,11 @@ pub(super) fn per_token_quant_fp8(call: &Call<'_>) -> Imported {
     Ok(vec![codes, shaped(call, scale, "output_s")?])
 }
 
+/// `max(m, eps) / bound` and codes of the quotients by it. Powers of two as scales are by a chain of functions that the
+/// GPU approximates, and lie in words.
 pub(super) fn per_token_group_quant_8bit(call: &Call<'_>) -> Imported {
-    let power = call.bool("scale_ue8m0")?;
-    dynamic_group_codes(call, Apply::Divide, power, Bounds { low: "fp8_min", high: "fp8_max" })
+    if call.bool("scale_ue8m0")? {
+        return Err("scales that are powers of two by the GPU's logarithm, four to a word".into());
+    }
+    dynamic_group_codes(call, Apply::Divide, false, Bounds { low: "fp8_min", high: "fp8_max" })
 }
