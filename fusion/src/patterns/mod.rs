@@ -4,6 +4,7 @@
 //! region has one name, the most specific: a residual add before a norm is more specific than the norm, a fused
 //! quantiser more than none. Several quantisers are all in it. A region that no query knows has the name of its kind.
 
+mod emulated;
 mod gate;
 mod norm;
 mod power;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use fusewright_graph::{DType, Prim, ReduceOp, Rounding, ScalarFn, Value, num};
 
+use super::emulated;
 use super::power::{has_floor, is_power};
 use super::scale::{Given, Scale, is_reduced, scale_of};
 use super::skeleton::Skeleton;
@@ -50,7 +51,8 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Quantiser> {
         Prim::Cast { to, round, saturate } => quantiser(s, (*to, *round, *saturate), node.operands[0], node.results[0]),
         _ => None,
     });
-    let mut all: Vec<Quantiser> = casts.collect();
+    let emulated = emulated::find(s).into_iter().filter_map(|(result, scaled)| four_bits(s, result, scaled));
+    let mut all: Vec<Quantiser> = casts.chain(emulated).collect();
     let axes = |q: &Quantiser| s.axes.flat(q.source).len();
     let others: Vec<_> = all.iter().map(|q| (q.by, axes(q), s.ancestors(q.by))).collect();
     all.retain(|q| {
@@ -142,6 +144,13 @@ fn quantiser(
     // A scale of the largest code that has a floor of its own is that of groups, whose scales happen to be powers.
     let powers = is_power(s, by) && !(is_of_largest(s, by, to) && has_floor(s, by));
     Some(Quantiser { source, scale, by, result, codes, lanes, moved, powers })
+}
+
+/// The quantiser whose codes are values of e2m1 that are nearest to a scaled value.
+fn four_bits(s: &Skeleton<'_>, result: Value, scaled: Value) -> Option<Quantiser> {
+    let (source, by) = division(s, scaled)?;
+    let (scale, lanes) = scale_of(s, source, by, false)?;
+    Some(Quantiser { source, scale, by, result, codes: Codes::Float4, lanes, moved: false, powers: is_power(s, by) })
 }
 
 /// Whether the largest code of a dtype, or its reciprocal, goes into a scale.

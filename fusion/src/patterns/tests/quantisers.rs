@@ -194,6 +194,36 @@ fn blocks_in_e2m1_are_named_by_their_scales() {
 }
 
 #[test]
+fn values_of_e2m1_may_be_selected_by_their_bounds() {
+    let bounds = [(0.25, "gt"), (0.75, "ge"), (1.25, "gt"), (1.75, "ge"), (2.5, "gt"), (3.5, "ge"), (5.0, "gt")];
+    let values = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    let made = |moved: usize, by: f64, back: &str| {
+        let mut nodes = "%v = reshape %x {shape = [s, 8, 16]}\n  %abs = abs %v\n  \
+             %m = reduce %abs {op = max, axes = [2]}\n  %six = literal f32 6.0\n  %d = div %m, %six\n  \
+             %u = mul %d, %g\n  %k = cast %u {to = f8e4m3, round = rne, saturate}\n  \
+             %k32 = cast %k {to = f32, round = rne}\n  %e = div %k32, %g\n  %y = div %v, %e\n  %a = abs %y\n  \
+             %v0 = literal f32 0.0\n"
+            .to_owned();
+        for (i, ((bound, f), value)) in bounds.iter().zip(values).enumerate() {
+            let bound = bound + if i == moved { by } else { 0.0 };
+            let (at, next) = (i, i + 1);
+            nodes += &format!(
+                "  %b{at} = literal f32 {bound:?}\n  %c{at} = {f} %a, %b{at}\n  %n{at} = literal f32 {value:?}\n  \
+                 %v{next} = select %c{at}, %n{at}, %v{at}\n"
+            );
+        }
+        nodes += "  %below = lt %y, %v0\n  %neg = neg %v7\n  %q = select %below, %neg, %v7\n";
+        nodes += &format!("  %t = mul %q, {back}\n  %r = reshape %t {{shape = [s, 128]}}");
+        names_of("%x: f32[s, 128], %g: f32[], %h: f32[s, 8, 1]", &nodes, "%r")
+    };
+    assert_eq!(made(9, 0.0, "%e"), ["quant.nvfp4"]);
+    assert_eq!(made(9, 0.0, "%h"), ["quant.nvfp4"]);
+    for moved in 0..bounds.len() {
+        assert!(made(moved, 0.01, "%e").is_empty(), "{moved}");
+    }
+}
+
+#[test]
 fn lanes_quantised_side_by_side_are_groups() {
     let part = |i: i64, from: i64, to: i64| {
         format!(
