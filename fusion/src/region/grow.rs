@@ -270,9 +270,14 @@ impl<'a, 'g> Growth<'a, 'g> {
         let (mut last, mut merged) = (first, false);
         for &other in rest {
             let joined: BTreeSet<NodeId> = self.members[last].union(&self.members[other]).copied().collect();
-            let segments = self.segments.contains(&last) || self.segments.contains(&other);
-            if self.is_convex(&joined) && self.fits(&joined, segments).is_ok() && self.varies(value, &joined, segments)
-            {
+            let mut segments = self.segments.contains(&last) || self.segments.contains(&other);
+            let mut fits = self.is_convex(&joined) && self.fits(&joined, segments).is_ok();
+            // The places that are written to may have rows of their own.
+            if !fits && !segments && joined.iter().any(|&id| self.writes(id)) && self.is_convex(&joined) {
+                segments = true;
+                fits = self.fits(&joined, true).is_ok();
+            }
+            if fits && self.varies(value, &joined, segments) {
                 self.join(last, other, joined);
                 if segments {
                     self.segments.insert(last);
@@ -283,6 +288,10 @@ impl<'a, 'g> Growth<'a, 'g> {
             }
         }
         merged
+    }
+
+    fn writes(&self, id: NodeId) -> bool {
+        matches!(self.flow.graph.node(id).op, Op::Prim(Prim::Scatter { .. }))
     }
 
     /// Whether the rows of a set of nodes read different elements of a value, as they do not of what is a weight.

@@ -51,7 +51,7 @@ pub struct Limits {
     pub nodes: usize,
     /// Most inputs and outputs of a region.
     pub operands: usize,
-    /// Most times that a node is computed: once for each part of concatenations that it is in.
+    /// Most times that a node is computed: once for each part of concatenations that it is in. Reading is not computing.
     pub copies: usize,
     /// Where rows may come from besides memory.
     pub sources: &'static [SourceKind],
