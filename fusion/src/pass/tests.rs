@@ -242,7 +242,7 @@ const WORK: [(&str, &str); 8] = [
     ("matmul", "%w: f32[4, 8]; %t = permute %w {perm = [1, 0]}; %y = matmul %x, %t {out = f32}"),
     ("fold", "; %c = literal f32 2; %n = neg %c; %y = mul %x, %n"),
     ("rewrite", "; %n = neg %x; %m = neg %n; %y = exp %m"),
-    ("cse", "; %a = exp %x; %b = exp %x; %y = add %a, %b"),
+    ("cse", "; %a = recip %x; %c = literal f32 1; %b = div %c, %x; %y = add %a, %b"),
     ("raise", "; %n = neg %x; %e = exp %n; %c = literal f32 1; %d = add %c, %e; %y = div %x, %d"),
     ("patterns", "; %a = abs %x; %n = neg %a; %y = exp %n"),
     ("relax", "; %b = cast %x {to = bf16}; %w = cast %b {to = f32}; %y = exp %w"),

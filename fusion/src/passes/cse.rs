@@ -43,21 +43,43 @@ pub fn merge(graph: &Graph) -> PassResult {
     run(graph, &mut Cx::default())
 }
 
+/// The nodes met so far, by what makes nodes equal.
+#[derive(Default)]
+pub(super) struct Met {
+    results: HashMap<Key, Vec<Value>>,
+}
+
+impl Met {
+    /// The results of a node equal to one with these operands, if one was met and merging is allowed; else what `make`
+    /// makes. Says whether the node was merged.
+    pub fn merged<E>(
+        &mut self,
+        op: &Op,
+        operands: &[Value],
+        allowed: bool,
+        make: impl FnOnce() -> Result<Vec<Value>, E>,
+    ) -> Result<(Vec<Value>, bool), E> {
+        let key = key(op, operands);
+        if let Some(results) = key.as_ref().filter(|_| allowed).and_then(|k| self.results.get(k)) {
+            return Ok((results.clone(), true));
+        }
+        let results = make()?;
+        if let Some(key) = key {
+            self.results.insert(key, results.clone());
+        }
+        Ok((results, false))
+    }
+}
+
 fn run(graph: &Graph, cx: &mut Cx) -> PassResult {
-    let mut seen: HashMap<Key, Vec<Value>> = HashMap::new();
+    let mut met = Met::default();
     let mut changed = 0;
     let rebuilt = graph.rebuild(|b, _, node, operands| {
-        let key = key(&node.op, operands);
-        if !cx.is_spent()
-            && let Some(results) = key.as_ref().and_then(|k| seen.get(k))
-        {
+        let make = || b.op(node.op.clone(), operands).map_err(|e| Diagnostic::rebuilt("cse", &node.origin, &e));
+        let (results, merged) = met.merged(&node.op, operands, !cx.is_spent(), make)?;
+        if merged {
             cx.spend();
             changed += 1;
-            return Ok(results.clone());
-        }
-        let results = b.op(node.op.clone(), operands).map_err(|e| Diagnostic::rebuilt("cse", &node.origin, &e))?;
-        if let Some(key) = key {
-            seen.insert(key, results.clone());
         }
         Ok(results)
     });

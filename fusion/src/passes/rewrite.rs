@@ -1,7 +1,8 @@
 //! Replaces nodes by simpler ones that compute the same: the tables of [`crate::rewrites`], and the equations of
 //! `layout.rs` that need arithmetic on extents.
 //!
-//! Rules look at the operands of a node as already rebuilt, so one sweep reaches their fixed point. `rewrite` keeps all
+//! Rules look at the operands of a node as already rebuilt, so one sweep reaches their fixed point. Equal nodes are
+//! merged on the way, since a rule that reads a value twice needs it to be one. `rewrite` keeps all
 //! bits, −0 and infinities included; only NaN payloads may differ. `relax` also applies what is tagged `fast`; it does
 //! nothing unless relaxed mode is on, and runs after composites are recognised, since it takes their expansions apart.
 
@@ -73,17 +74,20 @@ fn run(
     rules: &Rules<'_>,
     seen: &mut dyn FnMut(Value, &Counts, &Origin),
 ) -> PassResult {
-    let mut changed = 0;
+    let (mut changed, mut met) = (0, cse::Met::default());
     let rebuilt = graph.rebuild(|b, _, node, operands| {
         let error = |e: TypeError| Diagnostic::rebuilt(pass, &node.origin, &e);
         if cx.is_spent() {
             return b.op(node.op.clone(), operands).map_err(error);
         }
         let mut counts = Counts::new();
-        let results = form(b, rules, &node.op, operands, &mut counts).map_err(error)?;
-        if !counts.is_empty() {
+        let make = || form(b, rules, &node.op, operands, &mut counts).map_err(error);
+        let (results, merged) = met.merged(&node.op, operands, true, make)?;
+        if merged || !counts.is_empty() {
             cx.spend();
             changed += 1;
+        }
+        if !counts.is_empty() {
             seen(results[0], &counts, &node.origin);
         }
         Ok(results)

@@ -84,7 +84,7 @@ fn late_silu(s: &Skeleton<'_>, x: Value, value: Value) -> Option<Value> {
 fn activation(s: &Skeleton<'_>, act: Value) -> Option<(Value, Names)> {
     silu(s, act)
         .map(|x| (x, SILU))
-        .or_else(|| gelu(s, act).map(|x| (x, ["gelu_mul", "mul_gelu"])))
+        .or_else(|| gelu(s, act).or_else(|| quick_gelu(s, act)).map(|x| (x, ["gelu_mul", "mul_gelu"])))
         .or_else(|| relu_squared(s, act).map(|x| (x, ["relu2_mul", "mul_relu2"])))
         .or_else(|| fatrelu(s, act).map(|x| (x, ["fatrelu_mul", "mul_fatrelu"])))
         .or_else(|| sigmoid(s, act).map(|x| (x, ["sigmoid_mul", "mul_sigmoid"])))
@@ -121,6 +121,17 @@ fn silu(s: &Skeleton<'_>, value: Value) -> Option<Value> {
             if denominator(s, below).is_some_and(|y| s.same(y, x)));
         let mut products = s.pairs(value, ScalarFn::Mul).into_iter();
         quotient || products.any(|(_, gate)| sigmoid(s, gate).is_some_and(|y| s.same(y, x)))
+    })
+}
+
+/// `x` if the value is `x · sigmoid(1.702 · x)` or `x / (1 + e^(−1.702 · x))`, the shortest approximation of GELU.
+fn quick_gelu(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    swish(s, value).filter(|&x| {
+        let steep = |y| scaled(s, y, QUICK).is_some_and(|of| s.same(of, x));
+        let quotient = matches!(s.map(value), Some((ScalarFn::Div, &[_, below]))
+            if denominator(s, below).is_some_and(steep));
+        let mut products = s.pairs(value, ScalarFn::Mul).into_iter();
+        quotient || products.any(|(_, gate)| sigmoid(s, gate).is_some_and(steep))
     })
 }
 
@@ -233,6 +244,8 @@ fn scaled(s: &Skeleton<'_>, value: Value, factor: f64) -> Option<Value> {
     s.pairs(value, ScalarFn::Mul).into_iter().find_map(|(x, c)| s.is_about(c, factor).then_some(x))
 }
 
+/// How steep the sigmoid is that stands for the error function.
+const QUICK: f64 = 1.702;
 /// √(2/π).
 const BETA: f64 = std::f64::consts::SQRT_2 * std::f64::consts::FRAC_2_SQRT_PI * 0.5;
 /// The factor of the cube.

@@ -98,6 +98,23 @@ fn activations_have_the_names_of_their_kin() {
 }
 
 #[test]
+fn the_quick_gelu_is_a_gelu() {
+    let gated = |slope: &str, act: &str| {
+        let nodes = format!(
+            "%k = literal f32 {slope}\n  %kx = mul %x, %k\n  %one = literal f32 1.0\n  %n = neg %kx\n  %e = exp %n\n  \
+             %below = add %e, %one\n  {act}\n  %y = mul %a, %u"
+        );
+        names_of("%x: f32[s, 64], %u: f32[s, 64]", &nodes, "%y")
+    };
+    let product = "%s = div %one, %below\n  %a = mul %x, %s";
+    assert_eq!(gated("1.702", "%a = div %x, %below"), ["gelu_mul"]);
+    assert_eq!(gated("1.702", product), ["gelu_mul"]);
+    assert!(gated("1.7", "%a = div %x, %below").is_empty());
+    assert!(gated("1.7", product).is_empty());
+    assert_eq!(gated("1.702", &product.replace("mul %x", "mul %kx")), ["silu_mul"]);
+}
+
+#[test]
 fn halves_of_a_product_may_have_the_turned_ones_added() {
     let rotated = |sign: &str, last: &str| {
         let nodes = format!(

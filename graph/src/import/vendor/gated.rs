@@ -159,7 +159,7 @@ pub(super) fn gelu_fast(call: &Call<'_>) -> Imported {
 pub(super) fn gelu_quick(call: &Call<'_>) -> Imported {
     let b = call.b;
     let x = wide(call, "input")?;
-    let power = b.map(ScalarFn::Exp, &[b.mul(f32(call, -1.702)?, x)?])?;
+    let power = b.map(ScalarFn::Exp, &[b.map(ScalarFn::Neg, &[b.mul(f32(call, 1.702)?, x)?])?])?;
     let y = b.div(x, b.add(f32(call, 1.0)?, power)?)?;
     Ok(vec![b.cast(y, b.dtype(call.tensor("input")?))?])
 }
