@@ -185,7 +185,7 @@ impl<'a> Emitter<'a> {
         for gathered in &view.gathers {
             let place = self.place(gathered, here)?;
             let place = self.clamped(place, &gathered.extent).map_err(LowerError::new)?;
-            index = &index + &(&place.symbol() * &gathered.stride);
+            index = &index + &linear(&place.symbol(), &gathered.walked);
         }
         self.load_ranks(ParamId(self.form.inputs[view.input] as u32), &index, &shape, here)
     }

@@ -17,7 +17,7 @@ pub(crate) struct View {
     pub offset: Dim,
     /// Stride of each axis, in elements; an axis that is missing does not move.
     pub strides: Vec<(AxisId, Dim)>,
-    /// Integer tensors whose element times a stride adds to the offset.
+    /// Integer tensors whose elements add to the offset.
     pub gathers: Vec<Gathered>,
 }
 
@@ -26,8 +26,8 @@ pub(crate) struct View {
 pub(crate) struct Gathered {
     /// The tensor.
     pub indices: Value,
-    /// What one index adds to the offset.
-    pub stride: Dim,
+    /// Extents and strides of the axes that an index walks, outermost first.
+    pub walked: Vec<(Dim, Dim)>,
     /// What indices are below.
     pub extent: Dim,
     /// Slices along its axes, taken after the gather.
@@ -93,11 +93,11 @@ impl View {
             }
             Prim::Gather { axis } => {
                 let source = &axes.dims(node.operands[0])[*axis];
-                let stride = self.merged_stride(axes, source)?;
+                let walked = source.iter().map(|&a| (axes.extent(a).clone(), self.stride(a))).collect();
                 let mut view = self.clone();
                 view.strides.retain(|(a, _)| !source.contains(a));
                 let extent = body.ty(node.operands[0]).shape[*axis].clone();
-                view.gathers.push(Gathered { indices: node.operands[1], stride, extent, cuts: Vec::new() });
+                view.gathers.push(Gathered { indices: node.operands[1], walked, extent, cuts: Vec::new() });
                 Some(view)
             }
             _ => None,

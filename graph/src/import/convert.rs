@@ -271,6 +271,7 @@ impl<'a> Importer<'a> {
 
     fn converted(&mut self, at: usize, node: &NodeJson) -> Result<(), Diagnostic> {
         let (target, names) = (short_target(&node.target), result_names(node));
+        given_once(target, node)?;
         if names.is_empty() && aten::is_size_or_check(target) {
             let missing = alias::operands(node).find(|name| self.scope.value(name).is_none());
             return missing.map_or(Ok(()), |name| Err(value_error(name, "is not defined")));
@@ -446,6 +447,16 @@ fn input_tensor(spec: &Spec) -> Option<&str> {
         Some(SpecArg::Argument(Argument::Tensor(name))) => Some(name),
         Some(SpecArg::Name(name)) if !matches!(spec.kind.as_str(), "custom_obj" | "token") => Some(name),
         _ => None,
+    }
+}
+
+/// Checks that no argument of a node is given twice.
+fn given_once(target: &str, node: &NodeJson) -> Result<(), Diagnostic> {
+    let mut given = BTreeSet::new();
+    let mut named = node.inputs.iter().map(|input| input.name.as_str()).filter(|name| !name.is_empty());
+    match named.find(|name| !given.insert(*name)) {
+        Some(twice) => Err(Diagnostic::new("import.node", format!("`{target}` has the argument `{twice}` twice"))),
+        None => Ok(()),
     }
 }
 

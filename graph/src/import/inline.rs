@@ -56,7 +56,7 @@ fn names(arguments: &[Argument]) -> Vec<&str> {
 /// Whether operands and results of a call are those of its region, tensors and sizes alone.
 fn fits(node: &NodeJson, at: usize) -> bool {
     let Argument::Graph(region) = &node.inputs[at].arg else { return false };
-    let (formal, actual) = (&region.graph.inputs, &node.inputs[at + 1..]);
+    let (formal, actual) = (listed(&region.graph.inputs), &node.inputs[at + 1..]);
     let alike = |(formal, actual): (&Argument, &NamedArgument)| {
         matches!(
             (formal, &actual.arg),
@@ -66,7 +66,11 @@ fn fits(node: &NodeJson, at: usize) -> bool {
     };
     formal.len() == actual.len()
         && formal.iter().zip(actual).all(alike)
-        && names(&region.graph.outputs).len() == names(&node.outputs).len()
+        && names(listed(&region.graph.outputs)).len() == names(&node.outputs).len()
+}
+
+fn listed(arguments: &Option<Vec<Argument>>) -> &[Argument] {
+    arguments.as_deref().unwrap_or_default()
 }
 
 /// The names of a region in the graph that it is put into.
@@ -112,7 +116,7 @@ fn expand(graph: &mut GraphJson, region: SubGraph, operands: &[NamedArgument], r
         prefix.push('_');
     }
     let mut renaming = Renaming { prefix, given: BTreeMap::new() };
-    for (formal, actual) in body.inputs.iter().zip(operands) {
+    for (formal, actual) in listed(&body.inputs).iter().zip(operands) {
         match (formal, &actual.arg) {
             (Argument::Tensor(formal), Argument::Tensor(actual))
             | (Argument::SymInt(SymIntArg::Name(formal)), Argument::SymInt(SymIntArg::Name(actual))) => {
@@ -139,7 +143,7 @@ fn expand(graph: &mut GraphJson, region: SubGraph, operands: &[NamedArgument], r
         node.name = node.name.map(|name| renaming.of(&name));
         place(graph, node);
     }
-    for (result, inner) in names(results).into_iter().zip(names(&body.outputs)) {
+    for (result, inner) in names(results).into_iter().zip(names(listed(&body.outputs))) {
         let arg = Argument::Tensor(renaming.of(inner));
         graph.nodes.push(NodeJson {
             target: "torch.ops.aten.alias.default".to_owned(),

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::text::MAX_NAME;
 
 /// A name that fits.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {
@@ -47,12 +47,32 @@ pub(super) fn some_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
     Option::<Name>::deserialize(deserializer).map(|name| name.map(|name| name.0))
 }
 
-/// Reads a table by name.
+/// Reads a table by name, in which no name comes twice.
 pub(super) fn by_name<'de, D, T>(deserializer: D) -> Result<BTreeMap<String, T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    let table = BTreeMap::<Name, T>::deserialize(deserializer)?;
-    Ok(table.into_iter().map(|(name, value)| (name.0, value)).collect())
+    struct TableVisitor<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for TableVisitor<T> {
+        type Value = BTreeMap<String, T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table by name")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut table = BTreeMap::new();
+            while let Some(Name(name)) = map.next_key()? {
+                if table.contains_key(&name) {
+                    return Err(de::Error::custom(format_args!("`{name}` is listed twice")));
+                }
+                table.insert(name, map.next_value()?);
+            }
+            Ok(table)
+        }
+    }
+
+    deserializer.deserialize_map(TableVisitor(PhantomData))
 }

@@ -51,10 +51,11 @@ pub(super) struct GraphModule {
 
 #[derive(Debug, DeriveDeserialize)]
 pub(super) struct GraphJson {
+    /// Absent where the signature alone lists them; so are outputs.
     #[serde(default)]
-    pub(super) inputs: Vec<Argument>,
+    pub(super) inputs: Option<Vec<Argument>>,
     #[serde(default)]
-    pub(super) outputs: Vec<Argument>,
+    pub(super) outputs: Option<Vec<Argument>>,
     pub(super) nodes: Vec<NodeJson>,
     #[serde(deserialize_with = "name::by_name")]
     pub(super) tensor_values: BTreeMap<String, TensorMeta>,

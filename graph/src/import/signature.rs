@@ -4,21 +4,19 @@ use super::convert::value_error;
 use super::schema::{Argument, GraphModule, Spec, SpecArg};
 use crate::diag::Diagnostic;
 
-/// Checks that the specifications are of the graph's inputs and outputs, in their order. A graph that lists none of
+/// Checks that the specifications are of the graph's inputs and outputs, in their order. A graph without a list of
 /// either has those of its signature.
 ///
 /// # Errors
 /// The first input or output that differs.
 pub(super) fn check(module: &GraphModule) -> Result<(), Diagnostic> {
     let (graph, signature) = (&module.graph, &module.signature);
-    same("input", &graph.inputs, &signature.input_specs)?;
-    same("output", &graph.outputs, &signature.output_specs)
+    same("input", graph.inputs.as_deref(), &signature.input_specs)?;
+    same("output", graph.outputs.as_deref(), &signature.output_specs)
 }
 
-fn same(what: &str, listed: &[Argument], specified: &[Spec]) -> Result<(), Diagnostic> {
-    if listed.is_empty() {
-        return Ok(());
-    }
+fn same(what: &str, listed: Option<&[Argument]>, specified: &[Spec]) -> Result<(), Diagnostic> {
+    let Some(listed) = listed else { return Ok(()) };
     if listed.len() != specified.len() {
         let (graph, signature) = (listed.len(), specified.len());
         let message = format!("the graph has {graph} {what}s, its signature {signature}");

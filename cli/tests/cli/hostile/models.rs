@@ -200,6 +200,22 @@ fn names_that_do_not_add_up() {
     let other = model().graph(&format!("{listed}/0/as_tensor/name"), json!("mul"));
     cases.misread("another output", &other.zip(), &READ, &["`mul`", "signature says `add`"]);
     cases.misread("no output", &model().graph(OUTPUTS, json!([])).zip(), &READ, &["outputs, its signature 0"]);
+    for list in ["inputs", "outputs"] {
+        let none = model().graph(&format!("/graph_module/graph/{list}"), json!([]));
+        cases.misread(&format!("no {list} of the graph"), &none.zip(), &READ, &["the graph has 0", "its signature"]);
+    }
+    let twice = model().changed(GRAPH, &format!("{NODES}/0/inputs"), |list| {
+        let list = list.as_array_mut().expect("a list");
+        list.push(list[1].clone());
+    });
+    cases.misread("double argument", &twice.zip(), &READ, &["mul", "has the argument `other` twice"]);
+    for (table, name) in [("tensor_values", "x"), ("range_constraints", "s55")] {
+        let json = String::from_utf8(model().records[GRAPH].clone()).expect("JSON is text");
+        let open = format!("\"{table}\": {{");
+        let twice = json.replacen(&open, &format!("{open}\"{name}\": {{\"dtype\": 7, \"sizes\": []}}, "), 1);
+        let said = format!("`{name}` is listed twice");
+        cases.misread(&format!("double in {table}"), &model().with(GRAPH, twice).zip(), &READ, &[GRAPH, &said]);
+    }
     let long = "n".repeat(70_000);
     cases.misread("long name", &operand(&long).zip(), &READ, &[GRAPH, "a name of 70000 bytes"]);
     cases.misread("long op", &model().graph(&format!("{NODES}/0/target"), json!(long)).zip(), &READ, &["70000"]);
@@ -218,7 +234,7 @@ fn names_that_do_not_add_up() {
         &READ,
         &["`add`", "does not exist"],
     );
-    cases.finish(22);
+    cases.finish(27);
 }
 
 #[test]
@@ -266,7 +282,10 @@ fn dtypes_and_ops_that_are_unknown() {
 #[test]
 fn ten_thousand_inputs_are_read_in_proportion() {
     let many = |i| format!("more{i}");
-    let model = Model::open().graph("/graph_module/graph/inputs", json!([])).changed(GRAPH, INPUTS, |list| {
+    let unlisted = Model::open().changed(GRAPH, "/graph_module/graph", |graph| {
+        graph.as_object_mut().expect("an object").remove("inputs");
+    });
+    let model = unlisted.changed(GRAPH, INPUTS, |list| {
         let spec = |i| json!({"user_input": {"arg": {"as_tensor": {"name": many(i)}}}});
         list.as_array_mut().expect("a list").extend((0..10_000).map(spec));
     });

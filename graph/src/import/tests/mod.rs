@@ -131,7 +131,7 @@ const ORDER: (&str, &[u8]) = ("byteorder", b"little");
 
 fn model_json(inputs: &str, nodes: &str, values: &str, outputs: &str) -> String {
     format!(
-        r#"{{"graph_module":{{"graph":{{"inputs":[],"outputs":[],"nodes":[{nodes}],"tensor_values":{{{values}}},
+        r#"{{"graph_module":{{"graph":{{"nodes":[{nodes}],"tensor_values":{{{values}}},
         "sym_int_values":{{}}}},"signature":{{"input_specs":[{inputs}],"output_specs":[{outputs}]}}}},
         "range_constraints":{{}},"schema_version":{{"major":8,"minor":20}}}}"#
     )
