@@ -127,7 +127,10 @@ fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId]) -> Option<Scale> {
     let innermost = all.last().is_some_and(|axis| over.contains(axis));
     let is_part =
         |axes: &[AxisId]| dims(s).iter().any(|dim| dim.len() > axes.len() && axes.iter().all(|a| dim.contains(a)));
-    Some(if rows.is_empty() {
+    Some(if over.is_empty() {
+        // Rows of one lane.
+        Scale::Token
+    } else if rows.is_empty() {
         if is_part_of_row(s, value, over) { Scale::Group(product(s, over)?) } else { Scale::Token }
     } else if !innermost {
         let is_known = |axis: &AxisId| s.axes.extent(*axis).as_const().is_some();
