@@ -144,7 +144,8 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
 
     /// The number of the group that holds a lane.
     fn group_of(&mut self, pos: &Pos<'c>, lanes: &Dim, size: &Dim) -> Built<IntValue<'c>> {
-        if let Some(group) = self.group.as_ref().filter(|group| group.holds(pos, lanes, size)) {
+        let here = self.group.as_ref().zip(self.pass.as_ref());
+        if let Some((group, _)) = here.filter(|(group, pass)| group.holds(pass.base, pos, lanes, size)) {
             return Ok(group.index);
         }
         let key = Key::GroupOf(pos.clone(), size.clone());

@@ -59,9 +59,10 @@ pub(in crate::backend) struct InGroup<B> {
 }
 
 impl<B: Copy + PartialEq> InGroup<B> {
-    /// Whether this is the group of the lanes at a position, for groups of that number and size.
-    pub fn holds(&self, pos: &Pos<B>, lanes: &Dim, size: &Dim) -> bool {
-        (&self.lanes, &self.size, self.rate) == (lanes, size, pos.scale)
+    /// Whether this is the group of the lanes at a position of the loop that counts `counter`, for groups of that number
+    /// and size.
+    pub fn holds(&self, counter: B, pos: &Pos<B>, lanes: &Dim, size: &Dim) -> bool {
+        (&self.lanes, &self.size, self.rate, counter) == (lanes, size, pos.scale, pos.base)
             && pos.offset.as_const().is_some_and(|offset| (0..self.rate * self.span).contains(&offset))
     }
 
