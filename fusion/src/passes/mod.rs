@@ -15,6 +15,8 @@ pub mod raise;
 mod regroup;
 mod rewrite;
 mod statistic;
+#[cfg(test)]
+mod tests;
 
 use crate::pass::{Order, Pass};
 

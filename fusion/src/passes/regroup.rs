@@ -112,30 +112,11 @@ fn joined(b: &Builder, shape: &[Dim], axis: usize, pieces: &[Value]) -> Option<F
 
 #[cfg(test)]
 mod tests {
-    use fusewright_graph::DType::{BF16, F32};
-    use fusewright_graph::interp::{Symbols, run};
-    use fusewright_graph::operands::{Values, tensors};
-    use fusewright_graph::{ScalarFn, TensorType};
+    use fusewright_graph::DType::BF16;
+    use fusewright_graph::ScalarFn;
 
     use super::*;
-    use crate::pass::{Cx, PassManager};
-
-    fn dims(extents: &[i64]) -> Vec<Dim> {
-        std::iter::once(Dim::symbol("s")).chain(extents.iter().map(|&e| Dim::constant(e))).collect()
-    }
-
-    /// The ops left of an expression of `x: f32[s, 4, 8]` after the passes, which keep its value.
-    fn ops(build: impl Fn(&Builder, Value) -> Result<Value, TypeError>) -> Vec<String> {
-        let b = Builder::new("g");
-        let x = b.input("x", TensorType::new(F32, dims(&[4, 8])));
-        b.output(build(&b, x).expect("types"));
-        let graph = b.finish();
-        let (out, _) = PassManager::default().run(&graph, &mut Cx::default(), &mut []).expect("runs");
-        let inputs = tensors(&graph, 3, Values::Ordinary);
-        let [before, after] = [&graph, &out].map(|g| run(g, &inputs, &Symbols::new()).expect("runs"));
-        assert_eq!(before, after, "{graph}");
-        out.nodes().iter().map(|n| n.op.name().to_owned()).collect()
-    }
+    use crate::passes::tests::{dims, ops};
 
     fn cut(b: &Builder, x: Value, axis: usize, from: i64, to: i64) -> Result<Value, TypeError> {
         b.slice(x, axis, Dim::constant(from), Dim::constant(to))

@@ -36,28 +36,14 @@ fn is_computed(b: &Builder, value: Value) -> bool {
 #[cfg(test)]
 mod tests {
     use fusewright_graph::DType::F32;
-    use fusewright_graph::interp::{Symbols, run};
-    use fusewright_graph::operands::{Values, tensors};
-    use fusewright_graph::{Dim, ReduceOp, TensorType};
+    use fusewright_graph::ReduceOp;
 
     use super::*;
-    use crate::pass::{Cx, PassManager};
+    use crate::passes::tests::{self, dims};
 
-    fn dims(extents: &[i64]) -> Vec<Dim> {
-        std::iter::once(Dim::symbol("s")).chain(extents.iter().map(|&e| Dim::constant(e))).collect()
-    }
-
-    /// The ops left of an expression of `x: f32[s, 4, 8]` after the passes, which keep its value.
+    /// The ops left but for literals.
     fn ops(build: impl Fn(&Builder, Value) -> Result<Value, TypeError>) -> Vec<String> {
-        let b = Builder::new("g");
-        let x = b.input("x", TensorType::new(F32, dims(&[4, 8])));
-        b.output(build(&b, x).expect("types"));
-        let graph = b.finish();
-        let (out, _) = PassManager::default().run(&graph, &mut Cx::default(), &mut []).expect("runs");
-        let inputs = tensors(&graph, 3, Values::Ordinary);
-        let [before, after] = [&graph, &out].map(|g| run(g, &inputs, &Symbols::new()).expect("runs"));
-        assert_eq!(before, after, "{graph}");
-        out.nodes().iter().filter(|n| n.op.name() != "literal").map(|n| n.op.name().to_owned()).collect()
+        tests::ops(build).into_iter().filter(|name| name != "literal").collect()
     }
 
     #[test]
