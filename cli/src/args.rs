@@ -231,7 +231,7 @@ pub struct BenchArgs {
     /// Target to run on: `cpu` or `cpu-llvm`; no other has a driver
     #[arg(long, default_value = "cpu")]
     pub target: Target,
-    /// Row counts, separated by commas [default: those of 1, 32, 512 and 4096 that the graph takes]
+    /// Row counts, separated by commas [default: those of 1, 8, 32, 128, 512 and 4096 that the graph takes]
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<u32>,
     /// Threads for launches
@@ -252,8 +252,11 @@ pub struct BenchArgs {
     /// Seed of the sample and of its inputs
     #[arg(long, requires = "check")]
     pub seed: Option<u64>,
-    /// Figures to compare with
-    #[arg(long, value_name = "F", hide = true)]
+    /// Cases to measure, separated by commas: names as `--list` prints them [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub case: Vec<String>,
+    /// Figures of Inductor to compare with, as `benches/bench_cpu.py` writes them: those of the same name, rows and threads
+    #[arg(long, value_name = "F")]
     pub compare: Option<PathBuf>,
     /// Search schedules
     #[arg(long, hide = true)]

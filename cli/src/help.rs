@@ -38,6 +38,7 @@ pub const BENCH: &str = "\
 Examples:
   fusewright bench model.pt2 --rows 1,32                     the regions of a model
   fusewright bench --suite kernels --list                    what the suite holds
+  fusewright bench --suite kernels --compare inductor.json   against figures that benches/bench_cpu.py wrote
   fusewright bench model.pt2 --suite compile --layers 64     how long compiling takes
   fusewright bench --suite matrix --check --sample 300       combinations of ops, run every way
 

@@ -1,5 +1,7 @@
 //! `bench`: suites and what they report.
 
+use serde_json::json;
+
 use crate::support::{call, check_keys, fixture, folder, json, refused, write};
 
 #[test]
@@ -30,7 +32,7 @@ fn rows_lie_in_the_range_of_the_symbol() {
         let report = json(&[&["bench"], arguments, &["--json"]].concat());
         report["rows"].as_array().expect("a list").iter().map(|row| row["rows"].clone()).collect()
     };
-    assert_eq!(measured(&[&model]), [32], "the usual numbers that the graph takes");
+    assert_eq!(measured(&[&model]), [8, 32], "the usual numbers that the graph takes");
     let [narrow, fixed] = [("narrow.fw", "5..7;"), ("fixed.fw", "")].map(|(name, range)| {
         let symbol = if range.is_empty() { String::new() } else { format!("s: {range}") };
         let extent = if range.is_empty() { "4" } else { "s" };
@@ -44,8 +46,43 @@ fn rows_lie_in_the_range_of_the_symbol() {
 }
 
 #[test]
+fn ratios_are_to_figures_of_the_same_case_rows_and_threads() {
+    let folder = folder();
+    let figure = |name: &str, op: &str, rows: u32, threads: u32, us: f64| json!({ "op": op, "dtype": "bf16", "rows": rows, "threads": threads, "impl": name, "median_us": us });
+    let results = [
+        figure("eager", "moe_sum", 2, 1, 1e9),
+        figure("inductor", "moe_sum", 2, 1, 1e9),
+        figure("inductor_exact", "moe_sum", 2, 1, 1e6),
+        figure("inductor_exact", "moe_sum", 3, 2, 1e6),
+        figure("inductor_exact", "softmax", 2, 1, 1e6),
+    ];
+    let file = write(&folder, "peer.json", serde_json::to_vec(&json!({ "results": results })).expect("JSON"));
+    let arguments = ["bench", "--suite", "kernels", "--case", "moe_sum", "--rows", "2,3", "--compare", &file];
+    let report = json(&[&arguments[..], &["--json"]].concat());
+    let rows = report["rows"].as_array().expect("a list");
+    assert!(rows[0]["peer_us"] == 1e6 && rows[1].get("peer_us").is_none(), "{report}");
+    let fused = rows[0]["fused_us"].as_f64().expect("a time");
+    let ratios = &report["compare"]["ratios"];
+    assert!(report["compare"]["peer"] == "inductor_exact" && ratios.as_array().map(Vec::len) == Some(1), "{report}");
+    assert!(ratios[0]["rows"] == "more rows" && ratios[0]["count"] == 1, "{report}");
+    let worst = &ratios[0]["worst"];
+    assert!(worst["name"] == "moe_sum" && worst["rows"] == 2, "{report}");
+    for ratio in [&worst["ratio"], &ratios[0]["geometric_mean"]] {
+        assert!((ratio.as_f64().expect("a ratio") * fused / 1e6 - 1.0).abs() < 1e-9, "{report}");
+    }
+    let table = call(&arguments).stdout;
+    assert!(table.contains("peer / fused") && table.contains("geometric mean"), "{table}");
+    let other = [&arguments[..], &["--threads", "7"]].concat();
+    refused(2, &other, &["peer.json", "no figure of inductor_exact or inductor in bf16 on 7 threads"]);
+    let empty = write(&folder, "empty.json", "{}");
+    refused(2, &["bench", "--suite", "kernels", "--compare", &empty], &["empty.json", "no list `results`"]);
+}
+
+#[test]
 fn suites_say_what_they_take() {
     for (arguments, words) in [
+        (vec!["bench", "--suite", "kernels", "--case", "softmin"], "no case `softmin`; there are rms_norm, "),
+        (vec!["bench", "model.pt2", "--suite", "compile", "--case", "x"], "takes neither `--case` nor `--compare`"),
         (vec!["bench", "--suite", "compile"], "needs a MODEL"),
         (vec!["bench", "--suite", "nonsense"], "no suite `nonsense`"),
         (vec!["bench", "model.pt2", "--suite", "kernels"], "takes no MODEL"),

@@ -1,5 +1,6 @@
 //! `bench`: fused kernels against unfused ones and against memory copy; how long compiling takes; the feature matrix.
 
+mod compare;
 mod matrix;
 mod stack;
 
@@ -12,23 +13,25 @@ use serde_json::json;
 use super::{Exit, OK};
 use crate::args::{BenchArgs, Common, later};
 use crate::output::{line, progress, table};
+use compare::Peers;
 
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
-    let given = [
-        (args.compare.is_some(), "bench --compare"),
-        (args.tune, "bench --tune"),
-        (args.html.is_some(), "bench --html"),
-    ];
+    let given = [(args.tune, "bench --tune"), (args.html.is_some(), "bench --html")];
     if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
         return Err(later(name));
     }
-    match args.suite.as_deref() {
+    let suite = args.suite.as_deref();
+    if let (Some(suite @ ("compile" | "matrix")), true) = (suite, !args.case.is_empty() || args.compare.is_some()) {
+        return Err(Error::Input(format!("suite `{suite}` takes neither `--case` nor `--compare`")));
+    }
+    match suite {
         Some("compile") => return stack::main(args, common),
         Some("matrix") => return matrix::main(args, common),
         _ if args.check => return Err(Error::Input("only suite `matrix` has a `--check`".to_owned())),
         _ => {}
     }
-    let cases = cases(args, common)?;
+    let cases = chosen(cases(args, common)?, &args.case)?;
+    let peers = args.compare.as_deref().map(|path| Peers::open(path, args.threads)).transpose()?;
     if args.list {
         cases.iter().for_each(|case| line(&case.name));
         return Ok(OK);
@@ -46,17 +49,34 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     }
     if args.json {
         let row = |r: &BenchRow| {
-            json!({
+            let mut row = json!({
                 "name": r.name, "rows": r.rows, "bytes": r.bytes, "kernels": r.kernels,
                 "fused_us": r.fused_us, "unfused_us": r.unfused_us, "copy_us": r.copy_us,
-            })
+            });
+            if let Some(peer) = peers.as_ref().and_then(|peers| peers.of(r)) {
+                row["peer_us"] = json!(peer);
+            }
+            row
         };
         let rows: Vec<_> = measured.iter().map(row).collect();
-        line(json!({ "target": args.target.to_string(), "threads": args.threads, "rows": rows }));
+        let mut report = json!({ "target": args.target.to_string(), "threads": args.threads, "rows": rows });
+        if let Some(peers) = &peers {
+            report["compare"] = peers.report(&measured);
+        }
+        line(report);
     } else {
-        print(&measured);
+        print(&measured, peers.as_ref());
     }
     Ok(OK)
+}
+
+/// The cases of those names, or all.
+fn chosen(cases: Vec<BenchCase>, names: &[String]) -> Result<Vec<BenchCase>, Error> {
+    if let Some(unknown) = names.iter().find(|name| !cases.iter().any(|case| case.name == **name)) {
+        let known: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        return Err(Error::Input(format!("no case `{unknown}`; there are {}", known.join(", "))));
+    }
+    Ok(cases.into_iter().filter(|case| names.is_empty() || names.contains(&case.name)).collect())
 }
 
 fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
@@ -88,29 +108,29 @@ fn at(rows: Option<usize>) -> String {
     rows.map_or_else(String::new, |rows| format!(" at {rows} rows"))
 }
 
-fn print(measured: &[BenchRow]) {
-    let rows: Vec<Vec<String>> = measured
-        .iter()
-        .map(|r| {
-            vec![
-                r.name.clone(),
-                r.rows.map_or_else(|| "-".to_owned(), |rows| rows.to_string()),
-                format!("{:.2}", r.fused_us),
-                format!("{:.2}", r.unfused_us / r.fused_us),
-                format!("{:.2}", r.copy_us / r.fused_us),
-                format!("{:.2}", r.bytes as f64 / r.fused_us / 1e3),
-            ]
-        })
-        .collect();
-    table(&["kernel", "rows", "fused µs", "unfused / fused", "copy / fused", "GB/s"], &rows, &[1, 2, 3, 4, 5]);
+fn print(measured: &[BenchRow], peers: Option<&Peers>) {
+    let figure = |value: f64| format!("{value:.2}");
+    let row = |r: &BenchRow| {
+        let mut row = vec![
+            r.name.clone(),
+            r.rows.map_or_else(|| "-".to_owned(), |rows| rows.to_string()),
+            figure(r.fused_us),
+            figure(r.unfused_us / r.fused_us),
+            figure(r.copy_us / r.fused_us),
+            figure(r.bytes as f64 / r.fused_us / 1e3),
+        ];
+        row.extend(peers.map(|peers| peers.of(r).map_or_else(|| "-".to_owned(), |peer| figure(peer / r.fused_us))));
+        row
+    };
+    let rows: Vec<Vec<String>> = measured.iter().map(row).collect();
+    let mut columns = vec!["kernel", "rows", "fused µs", "unfused / fused", "copy / fused", "GB/s"];
+    columns.extend(peers.map(|_| "peer / fused"));
+    table(&columns, &rows, &[1, 2, 3, 4, 5, 6]);
     if let Some(worst) =
         measured.iter().min_by(|a, b| (a.unfused_us / a.fused_us).total_cmp(&(b.unfused_us / b.fused_us)))
     {
-        line(format!(
-            "worst: {}{}, unfused / fused {:.2}",
-            worst.name,
-            at(worst.rows),
-            worst.unfused_us / worst.fused_us
-        ));
+        let ratio = figure(worst.unfused_us / worst.fused_us);
+        line(format!("worst: {}{}, unfused / fused {ratio}", worst.name, at(worst.rows)));
     }
+    peers.iter().flat_map(|peers| peers.lines(measured)).for_each(line);
 }
