@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use fusewright::{Compiler, Target};
+use fusewright::{CacheChoice, Compiler, Target};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::lower::lower;
 use fusewright_codegen::schedule::Schedule;
@@ -28,6 +28,17 @@ fn compile(c: &mut Criterion) {
                 device.load(&artifact).expect("the kernel is for this machine")
             });
         });
+        let folder = tempfile::tempdir().expect("the system has a place for temporary files");
+        let cached = Compiler::new(&Target::Cpu).expect("CPUs are always a target");
+        let cached = cached.with_cache(&CacheChoice::Folder(folder.path().to_owned()));
+        cached.artifact("kernel", &body).expect("the body has a kernel");
+        group.bench_function("all from disk", |b| {
+            b.iter(|| {
+                let artifact = cached.artifact("kernel", black_box(&body)).expect("the body has a kernel");
+                device.load(&artifact).expect("the kernel is for this machine")
+            });
+        });
+        assert_eq!(cached.log().iter().filter(|kernel| !kernel.from_disk).count(), 1);
         group.bench_function("lower", |b| b.iter(|| lower("kernel", black_box(&body), &schedule)));
         group.bench_function("expand", |b| b.iter(|| expand(black_box(&lowered), Column::Cpu)));
         group.bench_function("emit", |b| {

@@ -11,6 +11,7 @@ use fusewright_runtime::{Arg, Module, device_for};
 
 use crate::compiler::{Compiler, Made};
 use crate::program::{InPlace, LaunchDims, bind};
+use crate::store::CacheChoice;
 use crate::{Error, Fused, Options, fuse_graph};
 
 /// A Rust type that is the storage of a dtype.
@@ -113,6 +114,7 @@ pub struct Callable {
     /// By output, the name of the integer that says how far apart its rows lie.
     strides: Vec<Option<String>>,
     module: Arc<dyn Module>,
+    warning: Option<String>,
 }
 
 /// Fuses the ops that `build` adds into one kernel for this machine's CPU.
@@ -134,7 +136,7 @@ pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Re
     let b = Builder::new("fused");
     let outputs = build(&b).map_err(|e| Error::Input(e.to_string()))?;
     outputs.into_iter().for_each(|value| b.output(value));
-    Callable::of(b.finish())
+    Callable::of(b.finish(), &CacheChoice::Environment)
 }
 
 impl Callable {
@@ -142,7 +144,7 @@ impl Callable {
     ///
     /// # Errors
     /// As [`fuse`].
-    pub(crate) fn of(graph: Graph) -> Result<Callable, Error> {
+    pub(crate) fn of(graph: Graph, cache: &CacheChoice) -> Result<Callable, Error> {
         if graph.outputs().is_empty() {
             return Err(Error::Input("there are no outputs, so there is nothing to compute".to_owned()));
         }
@@ -153,7 +155,7 @@ impl Callable {
         };
         // The kernel takes the graph's inputs and gives its outputs, in the caller's order.
         let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
-        let compiler = Compiler::new(&Target::Cpu)?.with_outputs(Outputs::Strided);
+        let compiler = Compiler::new(&Target::Cpu)?.with_outputs(Outputs::Strided).with_cache(cache);
         let Made { artifact, apart } = compiler.make(&region.name, &body)?;
         let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
         let (dims, in_place) = (LaunchDims::of(&artifact), InPlace::of(&artifact, body.inputs().len()));
@@ -163,7 +165,8 @@ impl Callable {
         let own = |name: &String| body.symbols().iter().all(|s| s.name != *name);
         let taken = |name: &String| own(name) && artifact.dims.iter().any(|dim| dim.name == *name);
         let strides = (0..body.outputs().len()).map(|i| Some(stride_name(i)).filter(taken)).collect();
-        Ok(Callable { name: region.name.clone(), dims, in_place, overwritten_by, apart, strides, module, graph: body })
+        let (name, warning) = (region.name.clone(), compiler.warning());
+        Ok(Callable { name, dims, in_place, overwritten_by, apart, strides, module, warning, graph: body })
     }
 }
 
@@ -208,6 +211,11 @@ impl Callable {
     pub fn overwrites(&self) -> Vec<(usize, &str)> {
         let inputs = self.graph.inputs();
         self.in_place.aliases().map(|alias| (alias.output, inputs[alias.input].name.as_str())).collect()
+    }
+
+    /// What is wrong with the kernel cache, if something is; the kernel does not suffer from it.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// The outputs that update inputs and are not written where those lie, by position, and why.

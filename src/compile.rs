@@ -14,6 +14,7 @@ use crate::Error;
 use crate::compiler::{Compilation, Compiler};
 use crate::dump::DumpFolder;
 use crate::program::{Fallback, OpCounts, Program, build};
+use crate::store::CacheChoice;
 
 /// What a user may choose.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,11 +25,13 @@ pub struct Options {
     pub pipeline: Pipeline,
     /// Whether intermediate roundings may be dropped. Results are other bits then, and the report says where.
     pub relaxed: bool,
+    /// Where compiled kernels are kept from process to process.
+    pub cache: CacheChoice,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { fuse: true, pipeline: Pipeline::default(), relaxed: false }
+        Options { fuse: true, pipeline: Pipeline::default(), relaxed: false, cache: CacheChoice::Environment }
     }
 }
 
@@ -71,8 +74,10 @@ pub struct Compiled {
     pub fallbacks: Vec<Fallback>,
     /// Where its ops are computed.
     pub ops: OpCounts,
-    /// The kernels that were compiled, in order.
+    /// The kernels that were compiled or taken from the cache, in order.
     pub kernels: Vec<Compilation>,
+    /// What is wrong with the kernel cache, if something is; the program does not suffer from it.
+    pub warning: Option<String>,
 }
 
 /// Runs the passes over a graph and divides it into regions, such as every target takes them: rows come from memory.
@@ -133,9 +138,9 @@ pub fn fuse_graph_with(graph: &Graph, options: &Options, sources: &'static [Sour
 /// A target that is not available, and internal errors. What cannot be a kernel falls back and is reported, not an
 /// error.
 pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Compiled, Error> {
-    let compiler = Compiler::new(target)?;
+    let compiler = Compiler::new(target)?.with_cache(&options.cache);
     let fused = fuse_graph_with(graph, options, compiler.sources())?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
     let (program, fallbacks, ops) = (built.program.claiming(graph), built.fallbacks, built.ops);
-    Ok(Compiled { program, fallbacks, ops, fused, kernels: compiler.log() })
+    Ok(Compiled { program, fallbacks, ops, fused, kernels: compiler.log(), warning: compiler.warning() })
 }

@@ -15,9 +15,11 @@ use fusewright_codegen::schedule::Schedule;
 use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Graph;
 use fusewright_graph::text::{PrintOptions, print_graph};
+use fusewright_runtime::disk::Label;
 
 use crate::Error;
 use crate::dump::DumpFolder;
+use crate::store::{CacheChoice, Store};
 
 /// Why a body has no kernel.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +78,7 @@ pub struct Compiler {
     schedule: Schedule,
     outputs: Outputs,
     dump: Option<DumpFolder>,
+    store: Store,
     log: Mutex<Vec<Compilation>>,
 }
 
@@ -86,10 +89,12 @@ pub struct Compilation {
     pub name: String,
     /// Microseconds from the body to expanded Kernel IR.
     pub lower_us: u64,
-    /// Microseconds from there to the payload.
+    /// Microseconds from there to the payload, be it made or read.
     pub emit_us: u64,
     /// Size of the payload in bytes.
     pub bytes: usize,
+    /// Whether the payload came from the cache on disk.
+    pub from_disk: bool,
 }
 
 /// A kernel as lowered and as expanded for the target.
@@ -151,7 +156,19 @@ impl Compiler {
         let schedule = Schedule::of(target);
         let dump = DumpFolder::from_environment();
         let (outputs, log) = (Outputs::Contiguous, Mutex::new(Vec::new()));
-        Ok(Compiler { target: target.clone(), backend, schedule, outputs, dump, log })
+        Ok(Compiler { target: target.clone(), backend, schedule, outputs, dump, store: Store::default(), log })
+    }
+
+    /// The same with a cache on disk, from which payloads come that are there, and to which others go. One that cannot be
+    /// used is left alone, and [`Compiler::warning`] says why.
+    #[must_use]
+    pub fn with_cache(self, choice: &CacheChoice) -> Compiler {
+        Compiler { store: Store::of(choice), ..self }
+    }
+
+    /// What is wrong with the cache on disk: the first thing that was met.
+    pub fn warning(&self) -> Option<String> {
+        self.store.warning()
     }
 
     /// The same for kernels whose outputs may lie in wider memory.
@@ -220,20 +237,36 @@ impl Compiler {
         }
         let start = Instant::now();
         let mut forms = self.forms(name, body)?;
-        let schedule = self.schedule.to_string();
-        let assembled = |forms: &Forms| backend::assemble(&forms.expanded, &schedule, &self.target, &*self.backend);
-        let artifact = match assembled(&forms) {
+        let (artifact, from_disk) = match self.assembled(&forms.expanded) {
             Err(BackendError::Unsupported { reason, .. }) if forms.shares_memory() => {
                 forms = self.forms_apart(name, body, reason)?;
-                assembled(&forms)?
+                self.assembled(&forms.expanded)?
             }
             made => made?,
         };
         let emit_us = start.elapsed().as_micros() as u64 - forms.lower_us;
         let bytes = artifact.payload.bytes.len();
-        let done = Compilation { name: name.to_owned(), lower_us: forms.lower_us, emit_us, bytes };
+        let done = Compilation { name: name.to_owned(), lower_us: forms.lower_us, emit_us, bytes, from_disk };
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         Ok(Made { artifact, apart: forms.apart(body) })
+    }
+
+    /// The artifact of an expanded kernel, and whether its payload came from the cache on disk.
+    fn assembled(&self, kernel: &Kernel) -> Result<(KernelArtifact, bool), BackendError> {
+        let (target, backend) = (&self.target, &*self.backend);
+        let key = backend::kernel_key(kernel, &self.schedule.to_string(), target, backend);
+        let label = Label { target: target.clone(), kernel: kernel.name.clone() };
+        let kept = self.store.load(&key, &label, backend.payload_kind());
+        let from_disk = kept.is_some();
+        let payload = match kept {
+            Some(payload) => payload,
+            None => {
+                let made = backend.payload(kernel, target)?;
+                self.store.save(&key, &label, &made);
+                made
+            }
+        };
+        Ok((backend::pack(kernel, key, target, backend, payload)?, from_disk))
     }
 
     /// The kernel of a body as a file for a linker or a driver.

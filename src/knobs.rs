@@ -29,5 +29,15 @@ pub const DUMP_DIR: Knob = Knob {
     doc: "folder for every stage of compilation: the graph after each pass, regions, Kernel IR, code",
 };
 
+/// Folder of the kernel cache.
+pub const CACHE_DIR: Knob = Knob {
+    name: "FUSEWRIGHT_CACHE_DIR",
+    doc: "folder of the kernel cache, `off` for none; else `fusewright` in the folder of the system for caches",
+};
+
+/// Size of the kernel cache.
+pub const CACHE_MB: Knob =
+    Knob { name: "FUSEWRIGHT_CACHE_MB", doc: "most megabytes that the kernel cache holds [default: 256]" };
+
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] = &[DUMP_DIR];
+pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, DUMP_DIR];

@@ -52,6 +52,7 @@ mod map;
 mod matmul;
 mod page;
 mod program;
+mod store;
 
 pub use callable::{Callable, Element, TensorMut, TensorRef, fuse};
 pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph, fuse_graph_with};
@@ -62,10 +63,12 @@ pub use fusewright_fusion::pass::{PatternReport, Pipeline, PipelineError};
 pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_fusion::rewrites::{UserPattern, UserPatterns};
 pub use fusewright_graph as graph;
+pub use fusewright_runtime::disk;
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use page::explain_page;
 pub use program::{Argument, Fallback, OpCounts, Placement, Program, State, StepCounts, Update, UpdateCopy};
+pub use store::{CacheChoice, kernel_cache};
 
 /// The examples of the page on patterns.
 #[cfg(doctest)]

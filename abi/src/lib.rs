@@ -12,7 +12,7 @@ mod target;
 pub use artifact::{DimArg, DimSource, KernelArtifact, LaunchRule, Param, ParamAccess, Payload, PayloadKind};
 pub use count::{Count, CountOp};
 pub use dtype::{DType, ParseDTypeError};
-pub use key::ContentKey;
+pub use key::{ContentKey, ParseKeyError};
 pub use target::{ParseTargetError, Target};
 
 /// Version of the contract between generated kernels and the runtime. It enters every cache key and manifest;

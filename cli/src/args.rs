@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use fusewright::graph::Graph;
 use fusewright::inputs::Sizes;
 use fusewright::{Error, Options, Pipeline, Target, UserPatterns, model};
 
-use crate::help::{BENCH, COMPILE, EXIT, EXPLAIN, LISTS, OPT, RUN};
+use crate::help::{BENCH, CACHE, COMPILE, EXIT, EXPLAIN, LISTS, OPT, RUN};
 
 /// Fuses the memory-bound parts of LLM inference graphs into generated kernels.
 #[derive(Debug, Parser)]
@@ -100,9 +100,9 @@ pub enum Command {
     /// List environment variables that change behaviour
     #[command(after_help = LISTS)]
     Knobs(ListArgs),
-    /// Show and clear the kernel cache on disk
-    #[command(hide = true)]
-    Cache,
+    /// Show, check or clear the kernel cache on disk
+    #[command(after_help = CACHE)]
+    Cache(CacheArgs),
 }
 
 /// Arguments of `run`.
@@ -297,6 +297,30 @@ pub struct OptArgs {
     /// Print JSON (run, diff)
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `cache`.
+#[derive(Debug, Args)]
+pub struct CacheArgs {
+    /// What to do
+    #[arg(value_enum, default_value = "list")]
+    pub verb: CacheVerb,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to do with the kernel cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum CacheVerb {
+    /// Print its folder
+    Path,
+    /// List its entries
+    List,
+    /// Read and check all entries
+    Verify,
+    /// Remove all entries
+    Clear,
 }
 
 /// Arguments of listings.

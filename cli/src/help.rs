@@ -59,5 +59,14 @@ Examples:
 
 Exit status: 0 done, 1 a comparison failed, 2 bad input, 3 the target is not in this build";
 
+/// Of `cache`.
+pub const CACHE: &str = "\
+Examples:
+  fusewright cache                                           the kernels that are kept, and how much room they take
+  fusewright cache path                                      where: FUSEWRIGHT_CACHE_DIR, or else the user's folder
+  fusewright cache verify                                    whether all would be used; bad ones are compiled anew
+
+Exit status: 0 done, 1 an entry is wrong, 3 the folder cannot be used";
+
 /// Of the listings.
 pub const LISTS: &str = "Exit status: 0";

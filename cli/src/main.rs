@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Command::Opt(args) => commands::opt::main(args, &cli.common),
         Command::Devices(args) => commands::devices::main(args),
         Command::Knobs(args) => commands::knobs::main(args),
-        Command::Cache => commands::cache(),
+        Command::Cache(args) => commands::cache::main(args),
     };
     match result {
         Ok(code) => match output::lost() {

@@ -16,6 +16,11 @@ pub fn error(message: &str) {
     let _ = writeln!(std::io::stderr(), "error: {}", visible(message));
 }
 
+/// Prints what is amiss and hinders nothing.
+pub fn warning(message: &str) {
+    let _ = writeln!(std::io::stderr(), "warning: {}", visible(message));
+}
+
 /// A text with control characters that a terminal would obey written as escapes.
 fn visible(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
@@ -55,7 +60,8 @@ pub fn stages(verbose: u8, passes: &[PassTime], kernels: &[Compilation]) {
     }
     for kernel in kernels {
         let (name, lower, emit, bytes) = (&kernel.name, kernel.lower_us, kernel.emit_us, kernel.bytes);
-        let _ = writeln!(err, "kernel {name}: lowered {lower} µs, emitted {emit} µs, {bytes} bytes");
+        let made = if kernel.from_disk { "read from the cache" } else { "emitted" };
+        let _ = writeln!(err, "kernel {name}: lowered {lower} µs, {made} {emit} µs, {bytes} bytes");
     }
 }
 

@@ -27,7 +27,7 @@ use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Graph, num};
 
 use crate::inputs::{Values, tensors};
-use crate::{Compiled, Compiler, Error, HostTensor, Options, compile};
+use crate::{CacheChoice, Compiled, Compiler, Error, HostTensor, Options, compile};
 use chain::Chain;
 
 pub use kernel::{dims, kernel, made_buffers};
@@ -135,7 +135,7 @@ struct Ways {
 impl Ways {
     fn of(graph: &Graph) -> Result<Ways, Difference> {
         let compiled = |target: &Target, fuse| {
-            let options = Options { fuse, ..Options::default() };
+            let options = Options { fuse, cache: CacheChoice::Off, ..Options::default() };
             let failed = |e| Difference::new("compiling fails", format!("{target}: {e}"));
             compile(graph, target, &options).map_err(failed)
         };

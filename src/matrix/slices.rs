@@ -3,7 +3,7 @@
 use super::Combination;
 use crate::callable::Callable;
 use crate::inputs::{Values, tensors};
-use crate::{Error, HostTensor, TensorMut, TensorRef};
+use crate::{CacheChoice, Error, HostTensor, TensorMut, TensorRef};
 
 /// What lies where nothing is written.
 const GUARD: u8 = 0xa5;
@@ -17,7 +17,7 @@ impl Combination {
     /// An internal error; what does not hold is `Ok(Err(why))`.
     pub(super) fn check_slices(&self, seed: u64) -> Result<Result<(), String>, Error> {
         let graph = self.graph().map_err(|e| Error::Internal(format!("{self}: {e}")))?;
-        let callable = Callable::of(graph.clone())?;
+        let callable = Callable::of(graph.clone(), &CacheChoice::Off)?;
         for rows in [0, 1, self.rows] {
             let mut symbols = self.symbols();
             symbols.insert(super::ROW_SYMBOL.to_owned(), rows);

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod bench;
+pub mod cache;
 pub mod compile;
 pub mod devices;
 pub mod explain;
@@ -12,8 +13,6 @@ pub mod run;
 
 use fusewright::Error;
 
-use crate::args::later;
-
 /// What a command exits with if nothing failed on the way.
 pub type Exit = Result<u8, Error>;
 
@@ -21,8 +20,3 @@ pub type Exit = Result<u8, Error>;
 pub const OK: u8 = 0;
 /// A check or an expectation failed.
 pub const FAILED: u8 = 1;
-
-/// There is no cache on disk yet.
-pub fn cache() -> Exit {
-    Err(later("cache"))
-}

@@ -1,7 +1,7 @@
 //! Artifacts: a payload with its parameters, integer arguments, row count and content key.
 
 use fusewright_abi::{
-    ABI_VERSION, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, Param, Target,
+    ABI_VERSION, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, Param, Payload, Target,
 };
 use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{Dim, dim};
@@ -10,8 +10,11 @@ use sha2::{Digest, Sha256};
 use super::{Backend, BackendError};
 use crate::kernel::{DimOrigin, Kernel};
 
-/// The content key of a kernel: a hash of its text, the schedule, the target, the backend's fingerprint and the ABI
-/// version.
+/// Version and sources of the emitters.
+const EMITTER: &str = env!("FUSEWRIGHT_EMITTER");
+
+/// The content key of a kernel: a hash of its text, the schedule, the target, the backend's fingerprint, the sources of the
+/// emitters and the ABI version.
 pub fn kernel_key(kernel: &Kernel, schedule: &str, target: &Target, backend: &dyn Backend) -> ContentKey {
     let mut hash = Sha256::new();
     let parts = [
@@ -21,6 +24,7 @@ pub fn kernel_key(kernel: &Kernel, schedule: &str, target: &Target, backend: &dy
         backend.name().to_owned(),
         backend.fingerprint(),
         format!("{:?}", backend.payload_kind()),
+        EMITTER.to_owned(),
         ABI_VERSION.to_string(),
     ];
     for part in parts {
@@ -42,6 +46,20 @@ pub fn assemble(
     backend: &dyn Backend,
 ) -> Result<KernelArtifact, BackendError> {
     let payload = backend.payload(kernel, target)?;
+    pack(kernel, kernel_key(kernel, schedule, target, backend), target, backend, payload)
+}
+
+/// Packs the payload that a backend made of a kernel, in this process or an earlier one, under the kernel's key.
+///
+/// # Errors
+/// A row count that is not a polynomial of integer arguments.
+pub fn pack(
+    kernel: &Kernel,
+    key: ContentKey,
+    target: &Target,
+    backend: &dyn Backend,
+    payload: Payload,
+) -> Result<KernelArtifact, BackendError> {
     let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
     let (threads, blocks) = backend.grid(kernel);
@@ -58,7 +76,7 @@ pub fn assemble(
     Ok(KernelArtifact {
         name: kernel.name.clone(),
         target: target.clone(),
-        key: kernel_key(kernel, schedule, target, backend),
+        key,
         params,
         dims: dims(kernel),
         launch: LaunchRule { rows, blocks_per_row, threads },

@@ -27,7 +27,7 @@ use fusewright_graph::Dim;
 
 use crate::kernel::Kernel;
 
-pub use artifact::{assemble, kernel_key};
+pub use artifact::{assemble, kernel_key, pack};
 
 /// One form of a kernel on its way to the target.
 #[derive(Clone, PartialEq, Eq, Debug)]

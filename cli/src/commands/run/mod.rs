@@ -14,7 +14,7 @@ use fusewright::{Compiled, Error, HostTensor, OpCounts, Options, Placement, Prog
 
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, RunArgs};
-use crate::output::{idle, line, progress, stages};
+use crate::output::{idle, line, progress, stages, warning};
 
 /// Timed runs per variant; the median is printed.
 const TIMED_RUNS: usize = 15;
@@ -145,6 +145,7 @@ fn compiled(
     idle(common.verbose, &options.pipeline.idle(graph));
     let fused = compile(graph, &args.target, &options)?;
     let unfused = compile(graph, &args.target, &Options { fuse: false, ..options })?;
+    fused.warning.iter().for_each(|said| warning(said));
     stages(common.verbose, &fused.fused.passes, &fused.kernels);
     // Results are judged by the graph that is computed.
     let graph = if common.relaxed { &fused.fused.graph } else { graph };

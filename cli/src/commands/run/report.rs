@@ -26,6 +26,7 @@ pub fn json(outcome: &Outcome) -> Value {
         "fused_ops": outcome.ops.fused,
         "unfused_ops": outcome.ops.unfused,
         "compile_us": compiled.map_or(0, compile_us),
+        "counters": compiled.map(counters),
         "time_us": { "fused": outcome.times.map(|t| t[0]), "unfused": outcome.times.map(|t| t[1]) },
         "fallbacks": fallbacks,
     })
@@ -34,6 +35,12 @@ pub fn json(outcome: &Outcome) -> Value {
 /// Microseconds that the kernels took to compile.
 fn compile_us(compiled: &Compiled) -> u64 {
     compiled.kernels.iter().map(|k| k.lower_us + k.emit_us).sum()
+}
+
+/// How often kernels were compiled, and how often that was not needed.
+fn counters(compiled: &Compiled) -> Value {
+    let from_disk = compiled.kernels.iter().filter(|kernel| kernel.from_disk).count();
+    json!({ "compiled": compiled.kernels.len() - from_disk, "from_disk": from_disk })
 }
 
 /// What results were compared with, if with anything.

@@ -23,6 +23,8 @@ mod memory;
 mod reduce;
 mod search;
 
+use std::sync::OnceLock;
+
 use fusewright_abi::{Payload, PayloadKind, Target};
 use inkwell::context::Context;
 use inkwell::module::Module;
@@ -46,7 +48,9 @@ impl Backend for CpuLlvmBackend {
     }
 
     fn fingerprint(&self) -> String {
-        let host = Host::detect().map_or_else(|reason| reason, |host| host.describe());
+        // Every key of a kernel asks for it.
+        static HOST: OnceLock<String> = OnceLock::new();
+        let host = HOST.get_or_init(|| Host::detect().map_or_else(|reason| reason, |host| host.describe()));
         format!("{host}, emitter {}", env!("CARGO_PKG_VERSION"))
     }
 
