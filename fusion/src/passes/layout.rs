@@ -9,8 +9,10 @@ use crate::rewrites::Form;
 
 /// What a primitive is by the equations of this file, if one applies.
 pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Option<Form>, TypeError> {
-    let x = operands.first().copied();
-    let Some(x) = x else { return Ok(None) };
+    if let Prim::Iota { dtype, shape, axis } = prim {
+        return regroup::iota(b, *dtype, shape, *axis);
+    }
+    let Some(x) = operands.first().copied() else { return Ok(None) };
     let ty = b.ty(x);
     Ok(match prim {
         Prim::Expand { shape } => expand(shape, x, &ty),

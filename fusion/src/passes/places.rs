@@ -154,22 +154,23 @@ fn replaced(b: &Builder, here: Value, part: Value, whole: Value) -> Result<Optio
 /// The axis, of so many, whose places a value compares with a number, and the number.
 fn only_place(b: &Builder, here: Value, rank: usize) -> Option<(usize, i64)> {
     let (Op::Prim(Prim::Map(ScalarFn::Eq)), operands) = b.definition(here)? else { return None };
-    let counted = |value: Value| match b.definition(reshaped(b, value)) {
-        Some((Op::Prim(Prim::Iota { shape, axis: 0, .. }), _)) if shape.len() == 1 => Some(shape[0].clone()),
-        _ => None,
+    // Where the counted axis stands among others of extent 1, from the last.
+    let counted = |value: Value| {
+        let Some((Op::Prim(Prim::Iota { shape, axis, .. }), _)) = b.definition(reshaped(b, value)) else { return None };
+        let extents = b.ty(value).shape;
+        let behind = shape.len() - 1 - axis;
+        let at = extents.len().checked_sub(behind + 1)?;
+        let lone =
+            extents.iter().enumerate().all(|(i, d)| if i == at { *d == shape[axis] } else { d.as_const() == Some(1) });
+        (lone && shape[axis].as_const() != Some(1)).then_some(behind)
     };
-    let (line, number) = match counted(operands[0]) {
-        Some(_) => (operands[0], operands[1]),
-        None => (operands[1], operands[0]),
+    let (behind, number) = match counted(operands[0]) {
+        Some(behind) => (behind, operands[1]),
+        None => (counted(operands[1])?, operands[0]),
     };
-    let extent = counted(line)?;
-    let shape = b.ty(line).shape;
-    let axis = shape.iter().position(|d| *d == extent)?;
-    let lone = shape.iter().enumerate().all(|(i, d)| i == axis || d.as_const() == Some(1));
     let Some((Op::Prim(Prim::Literal(literal)), _)) = b.definition(reshaped(b, number)) else { return None };
     let fusewright_graph::Literal::Int(_, at) = literal else { return None };
-    let added = rank.checked_sub(shape.len())?;
-    (lone && extent.as_const() != Some(1)).then_some((axis + added, at))
+    Some((rank.checked_sub(behind + 1)?, at))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Lanes as groups: what a reshape splits off an axis, a slice or a concatenation works on, and another reshape takes
 //! away again is a slice or a concatenation of the lanes themselves. The views by which models speak of halves, of heads
-//! and of neighbours are thus spelled alike.
+//! and of neighbours are thus spelled alike, and so are stacks and the counters that masks compare.
 
-use fusewright_graph::{Builder, Dim, Op, Prim, TypeError, Value};
+use fusewright_graph::{Builder, DType, Dim, Op, Prim, TypeError, Value, dim};
 
 use super::rewrite;
 use crate::rewrites::Form;
@@ -17,9 +17,40 @@ pub(super) fn reshape(b: &Builder, shape: &[Dim], x: Value) -> Result<Option<For
                 found => Ok(found),
             }
         }
-        Some((Op::Prim(Prim::Cat { axis }), pieces)) => Ok(joined(b, shape, axis, &pieces)),
+        Some((Op::Prim(Prim::Cat { axis }), pieces)) => match joined(b, shape, axis, &pieces) {
+            None => stacked(b, shape, axis, &pieces),
+            found => Ok(found),
+        },
+        Some((Op::Prim(Prim::Iota { dtype, shape: counted, axis }), _)) => counter(b, shape, dtype, &counted, axis),
         _ => Ok(None),
     }
+}
+
+/// A counter without leading extents of 1, which broadcasting adds by itself.
+pub(super) fn iota(b: &Builder, dtype: DType, shape: &[Dim], axis: usize) -> Result<Option<Form>, TypeError> {
+    let added = shape[..axis].iter().take_while(|extent| extent.as_const() == Some(1)).count();
+    if added == 0 {
+        return Ok(None);
+    }
+    let counter = b.prim(Prim::Iota { dtype, shape: shape[added..].to_vec(), axis: axis - added }, &[])?;
+    Ok(Some(Form::prim(Prim::Reshape { shape: shape.to_vec() }, vec![counter])))
+}
+
+/// A reshape that keeps the axis that is counted: a counter of the other shape. One that counts rows and one that counts
+/// lanes are thus two values, whatever they are views of.
+fn counter(b: &Builder, shape: &[Dim], dtype: DType, counted: &[Dim], axis: usize) -> Result<Option<Form>, TypeError> {
+    let behind = dim::product(&counted[axis + 1..]);
+    let kept = (0..shape.len()).find(|&i| shape[i] == counted[axis] && dim::product(&shape[i + 1..]) == behind);
+    let Some(kept) = kept else { return Ok(None) };
+    let added = shape[..kept].iter().take_while(|extent| extent.as_const() == Some(1)).count();
+    if shape[added..] == *counted {
+        return Ok(None);
+    }
+    let counter = Prim::Iota { dtype, shape: shape[added..].to_vec(), axis: kept - added };
+    if added == 0 {
+        return Ok(Some(Form::prim(counter, Vec::new())));
+    }
+    Ok(Some(Form::prim(Prim::Reshape { shape: shape.to_vec() }, vec![b.prim(counter, &[])?])))
 }
 
 /// Groups that a slice takes.
@@ -110,13 +141,41 @@ fn joined(b: &Builder, shape: &[Dim], axis: usize, pieces: &[Value]) -> Option<F
     (shape == flat).then(|| Form::prim(Prim::Cat { axis }, sources))
 }
 
+/// Pieces of one extent joined end to end, which a reshape takes apart again: the pieces joined along an axis of their
+/// own. Lanes whose number is known are one row in either spelling, and stay as they are joined.
+fn stacked(b: &Builder, shape: &[Dim], axis: usize, pieces: &[Value]) -> Result<Option<Form>, TypeError> {
+    let of_piece = b.ty(pieces[0]).shape;
+    let alike = pieces.iter().all(|&piece| b.ty(piece).shape == of_piece);
+    if !alike || pieces.len() < 2 || of_piece[axis].as_const().is_some() {
+        return Ok(None);
+    }
+    let behind = dim::product(&of_piece[axis..]);
+    if behind.as_const() == Some(0) || !(0..=shape.len()).any(|i| dim::product(&shape[i..]) == behind) {
+        return Ok(None);
+    }
+    let beside = |ways: i64| [&of_piece[..axis], &[Dim::constant(ways)], &of_piece[axis..]].concat();
+    let mut parts = Vec::with_capacity(pieces.len());
+    for &piece in pieces {
+        parts.extend(rewrite::emit(b, &Op::Prim(Prim::Reshape { shape: beside(1) }), &[piece])?);
+    }
+    let stack = Prim::Cat { axis };
+    if i64::try_from(pieces.len()).is_ok_and(|ways| shape == beside(ways)) {
+        return Ok(Some(Form::prim(stack, parts)));
+    }
+    let stack = rewrite::emit(b, &Op::Prim(stack), &parts)?;
+    Ok(Some(Form::prim(Prim::Reshape { shape: shape.to_vec() }, stack)))
+}
+
 #[cfg(test)]
 mod tests {
     use fusewright_graph::DType::BF16;
-    use fusewright_graph::ScalarFn;
+    use fusewright_graph::interp::{Symbols, run};
+    use fusewright_graph::operands::{Values, tensors};
+    use fusewright_graph::{Graph, ScalarFn, TensorType};
 
     use super::*;
-    use crate::passes::tests::{dims, ops};
+    use crate::pass::{Cx, PassManager};
+    use crate::passes::tests::{dims, names, ops};
 
     fn cut(b: &Builder, x: Value, axis: usize, from: i64, to: i64) -> Result<Value, TypeError> {
         b.slice(x, axis, Dim::constant(from), Dim::constant(to))
@@ -176,5 +235,68 @@ mod tests {
         assert_eq!(stack(3, &[4, 8, 1], &[4, 8, 2], &[4, 16]), stay);
         assert_eq!(stack(2, &[4, 1, 8], &[4, 2, 8], &[8, 8]), stay);
         assert_eq!(stack(2, &[4, 1, 8], &[4, 2, 8], &[64]), stay);
+    }
+
+    /// What is left of `x: f32[b, s, 8]` and its negative, joined along the second axis and reshaped.
+    fn stacked_rows(shape: impl Fn(&Dim, &Dim) -> Vec<Dim>) -> Vec<String> {
+        let b = Builder::new("g");
+        let [rows, lanes] = ["b", "s"].map(Dim::symbol);
+        let x = b.input("x", TensorType::new(DType::F32, [rows.clone(), lanes.clone(), Dim::constant(8)]));
+        let turned = b.map(ScalarFn::Neg, &[x]).expect("negative");
+        let joined = b.cat(&[x, turned], 1).expect("joined");
+        b.output(b.reshape(joined, shape(&rows, &lanes)).expect("divided"));
+        left(&b.finish(), 1)
+    }
+
+    /// The ops that are left of a graph, which computes the same.
+    fn left(graph: &Graph, symbols: i64) -> Vec<String> {
+        let (out, _) = PassManager::default().run(graph, &mut Cx::default(), &mut []).expect("runs");
+        let inputs = tensors(graph, symbols, Values::Ordinary);
+        let [before, after] = [graph, &out].map(|g| run(g, &inputs, &Symbols::new()).expect("runs"));
+        assert_eq!(before, after, "{graph}");
+        names(&out)
+    }
+
+    #[test]
+    fn rows_joined_and_taken_apart_again_are_stacked() {
+        let two = || Dim::constant(2);
+        let stack = ["neg", "reshape", "reshape", "cat"];
+        assert_eq!(stacked_rows(|b, s| vec![b.clone(), two(), s.clone(), Dim::constant(8)]), stack);
+        let behind = [stack.as_slice(), &["reshape"]].concat();
+        assert_eq!(stacked_rows(|b, s| vec![b * &two(), s.clone(), Dim::constant(8)]), behind);
+        assert_eq!(stacked_rows(|b, s| vec![b.clone(), two(), s * &Dim::constant(8)]), behind);
+        // Lanes are taken apart, and rows of which one piece has a part each.
+        let stay = ["neg", "cat", "reshape"];
+        assert_eq!(stacked_rows(|b, s| vec![b.clone(), s * &two(), Dim::constant(4), two()]), stay);
+        assert_eq!(stacked_rows(|b, s| vec![b.clone(), s.clone(), two(), Dim::constant(8)]), stay);
+        // The number of rows is known.
+        let known = |b: &Builder, x| b.reshape(b.cat(&[b.map(ScalarFn::Neg, &[x])?, x], 1)?, dims(&[2, 4, 8]));
+        assert_eq!(ops(known), stay);
+    }
+
+    #[test]
+    fn counters_of_other_shapes_are_counters() {
+        let reshaped = |counted: fn(Dim) -> Vec<Dim>, axis, shape: fn(Dim) -> Vec<Dim>| {
+            let b = Builder::new("g");
+            let s = Dim::symbol("s");
+            b.input("x", TensorType::new(DType::F32, [s.clone()]));
+            let iota = Prim::Iota { dtype: DType::I64, shape: counted(s.clone()), axis };
+            let counter = b.prim(iota, &[]).expect("counter");
+            b.output(b.reshape(counter, shape(s)).expect("reshape"));
+            left(&b.finish(), 3)
+        };
+        assert_eq!(reshaped(|s| vec![s], 0, |s| vec![s, 1.into()]), ["iota"]);
+        assert_eq!(reshaped(|s| vec![s, 4.into()], 0, |s| vec![s, 2.into(), 2.into()]), ["iota"]);
+        assert_eq!(reshaped(|s| vec![1.into(), s], 1, |s| vec![s]), ["iota"]);
+        // Broadcasting adds leading axes.
+        assert_eq!(reshaped(|s| vec![s], 0, |s| vec![1.into(), s]), ["iota", "reshape"]);
+        assert_eq!(reshaped(|s| vec![s], 0, |s| vec![1.into(), s, 1.into()]), ["iota", "reshape"]);
+        assert_eq!(reshaped(|s| vec![1.into(), s], 1, |s| vec![1.into(), 1.into(), s]), ["iota", "reshape"]);
+        // The counted axis is divided, and joined with one before it.
+        assert_eq!(
+            reshaped(|_| vec![8.into()], 0, |_| vec![2.into(), 4.into()]).last().map(String::as_str),
+            Some("reshape")
+        );
+        assert_eq!(reshaped(|s| vec![s, 4.into()], 1, |s| vec![&s * &4.into()]), ["iota", "reshape"]);
     }
 }

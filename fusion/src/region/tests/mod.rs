@@ -151,9 +151,8 @@ fn the_core_form_divides_likewise_outside_attention() {
             region cast
               ends at matmul: matmul
               ends at matmul: matmul
-            region le select add softmax
+            region iota iota sub le select add softmax
               ends at matmul: matmul
-              ends at sub: diagonal
               ends at matmul: matmul
             region cast
               ends at matmul: matmul
@@ -171,10 +170,8 @@ fn the_core_form_divides_likewise_outside_attention() {
               ends at add: not_convex
               ends at matmul: matmul
             1 expand: layout_only
-            1 iota: constant
             9 matmul: matmul
-            2 reshape: layout_only
-            1 sub: diagonal
+            1 reshape: layout_only
         "#]],
     );
 }
