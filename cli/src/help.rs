@@ -57,7 +57,7 @@ Examples:
   fusewright opt graph.fw reduce --test ./still_fails.sh     a smaller graph that fails alike
   fusewright opt graph.fw bisect --test ./still_right.sh     the change of a pass after which the test fails
 
-Exit status: 0 done, 1 a comparison failed, 2 bad input, 3 the target is not in this build";
+Exit status: 0 done, 1 a comparison or the test of bisect failed, 2 bad input, 3 the target is not in this build";
 
 /// Of `cache`.
 pub const CACHE: &str = "\

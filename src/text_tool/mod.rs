@@ -77,7 +77,7 @@ pub fn pass(text: &str, name: &str, options: &Options) -> Result<String, Error> 
 }
 
 /// Finds, for every graph, the first pass and the change of it after which `holds` says no of the graph; prints
-/// the graph before and after that change.
+/// the graph before and after that change, and says whether `holds` said yes of every graph to the end.
 ///
 /// # Errors
 /// Text that does not parse, and what `holds` fails with.
@@ -85,10 +85,11 @@ pub fn bisect(
     text: &str,
     options: &Options,
     holds: &mut dyn FnMut(&Graph) -> Result<bool, Error>,
-) -> Result<String, Error> {
-    let mut out = Vec::new();
+) -> Result<(String, bool), Error> {
+    let (mut out, mut held) = (Vec::new(), true);
     for graph in graphs(text, "bisect")? {
         let verdict = bisect_passes(&graph, &options.pipeline, options.relaxed, holds)?;
+        held &= matches!(verdict, Verdict::Holds);
         out.push(match verdict {
             Verdict::Holds => format!("; graph `{}`: the test passes after every pass", graph.name()),
             Verdict::Never => format!("; graph `{}`: the test fails before the first pass", graph.name()),
@@ -105,7 +106,7 @@ pub fn bisect(
             ),
         });
     }
-    Ok(join(out))
+    Ok((join(out), held))
 }
 
 /// Prints the bodies of the fused regions after all passes.

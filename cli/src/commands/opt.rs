@@ -35,7 +35,11 @@ pub fn main(args: &OptArgs, common: &Common) -> Exit {
             let command =
                 args.test.as_ref().ok_or_else(|| Error::Input("`opt bisect` needs `--test CMD`".to_owned()))?;
             let test = Test::new(command)?;
-            text_tool::bisect(text, &options, &mut |graph| Ok(test.fails(graph)?.is_none())).map(print)
+            let found = text_tool::bisect(text, &options, &mut |graph| Ok(test.fails(graph)?.is_none()));
+            found.map(|(text, held)| {
+                print(text);
+                if held { OK } else { FAILED }
+            })
         }
         ("run", None) => run(args, text),
         ("diff", None) => diff(args, text),

@@ -158,12 +158,15 @@ fn bisection_calls_a_command() {
     let graph = write(&folder, "norm.fw", GRAPH);
     // The unused product goes with `dce`.
     let outcome = call(&["opt", &graph, "bisect", "--test", "grep -q unused"]);
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
     assert!(outcome.stdout.contains("after change 1 of 1 of pass `dce`"), "{}", outcome.stdout);
     let (before, after) = outcome.stdout.split_once("; after").expect("both graphs are printed");
     assert!(before.contains("%unused = mul") && !after.contains("unused"), "{}", outcome.stdout);
-    assert!(call(&["opt", &graph, "bisect", "--test", "false"]).stdout.contains("before the first pass"));
-    assert!(call(&["opt", &graph, "bisect", "--test", "true"]).stdout.contains("passes after every pass"));
+    for (test, said, code) in [("false", "fails before the first pass", 1), ("true", "passes after every pass", 0)] {
+        let outcome = call(&["opt", &graph, "bisect", "--test", test]);
+        assert_eq!(outcome.code, Some(code), "{test}: {}", outcome.stderr);
+        assert!(outcome.stdout.contains(said), "{test}: {}", outcome.stdout);
+    }
     refused(2, &["opt", &graph, "bisect"], &["--test"]);
 }
 

@@ -1,10 +1,11 @@
 //! Equations on layout that need arithmetic on extents: permutations, slices and concatenations that are identities or
-//! that follow one another, broadcasts that elementwise functions imply, extremes of a whole tensor, and collectives of
-//! one rank. Those of reshapes are in `regroup.rs` and `statistic.rs`, the other equations in [`crate::rewrites`].
+//! that follow one another, broadcasts that elementwise functions imply, and collectives of one rank. Those of reshapes
+//! are in `regroup.rs` and `statistic.rs`, those of extremes in `extremes.rs`, the other equations in
+//! [`crate::rewrites`].
 
-use fusewright_graph::{Builder, Dim, Op, Prim, ReduceOp, ScalarFn, TensorType, TypeError, Value};
+use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value};
 
-use super::{regroup, rewrite, statistic};
+use super::{extremes, regroup, rewrite, statistic};
 use crate::rewrites::Form;
 
 /// What a primitive is by the equations of this file, if one applies.
@@ -20,41 +21,20 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
         Prim::Slice { axis, start, end, step } => slice(b, &Cut { axis: *axis, start, end, step: *step }, x)?,
         Prim::Reshape { shape } => regroup::reshape(b, shape, x)?,
         Prim::Cat { axis } => cat(b, *axis, operands)?,
-        Prim::Map(ScalarFn::Abs) if is_largest_magnitude(b, x) => Some(Form::Value(x)),
+        Prim::Map(ScalarFn::Abs) if extremes::is_largest_magnitude(b, x) => Some(Form::Value(x)),
         Prim::Map(f) => match unbroadcast(b, *f, operands) {
-            None => statistic::rule(b, *f, operands)?,
+            None => match statistic::rule(b, *f, operands)? {
+                None if *f == ScalarFn::Max => extremes::magnitude(b, operands)?,
+                found => found,
+            },
             found => found,
         },
         // A rank by itself has nobody to wait for.
         Prim::AllReduce(all) if all.ranks == Some(1) => Some(Form::Value(x)),
-        Prim::Reduce { .. } => extreme_of_rows(b, prim, x, &ty)?,
+        Prim::Reduce { .. } => extremes::of_rows(b, prim, x, &ty)?,
         Prim::Pack { ways, .. } => packed_first(b, prim, i64::from(*ways), x)?,
         _ => None,
     })
-}
-
-/// The largest or smallest of a tensor whose number of rows is a symbol: of each row first, in the kernel that computes
-/// the rows, then of the rows. Their order says nothing to these two.
-fn extreme_of_rows(b: &Builder, prim: &Prim, x: Value, ty: &TensorType) -> Result<Option<Form>, TypeError> {
-    let Prim::Reduce { op: op @ (ReduceOp::Max | ReduceOp::Min), axes, nan } = prim else { return Ok(None) };
-    let symbolic = |&axis: &usize| ty.shape[axis].as_const().is_none();
-    // The last axis is lanes in any case.
-    let rows = axes.iter().rposition(symbolic).map_or(0, |last| (last + 1).min(axes.len() - 1));
-    let (outer, inner) = axes.split_at(rows);
-    if !outer.iter().any(symbolic) || inner.iter().all(|&axis| is_one(&ty.shape[axis])) {
-        return Ok(None);
-    }
-    let of = |axes: &[usize]| Prim::Reduce { op: *op, axes: axes.to_vec(), nan: *nan };
-    let of_rows = b.prim(of(inner), &[x])?;
-    Ok(Some(Form::prim(of(outer), vec![of_rows])))
-}
-
-/// Whether a value is the largest magnitude over axes that hold something: over nothing it is the least number.
-fn is_largest_magnitude(b: &Builder, x: Value) -> bool {
-    let Some((Op::Prim(Prim::Reduce { op: ReduceOp::Max, axes, .. }), of)) = b.definition(x) else { return false };
-    let shape = b.ty(of[0]).shape;
-    let filled = axes.iter().all(|&axis| shape[axis].as_const().is_some_and(|n| n > 0));
-    filled && matches!(b.definition(of[0]), Some((Op::Prim(Prim::Map(ScalarFn::Abs)), _)))
 }
 
 /// Words of what a permutation moved and a reshape flattened, packed before the reshape: the kernel that packs then
@@ -301,55 +281,6 @@ mod tests {
         };
         assert_eq!(ops(step), ["slice"]);
         assert_eq!(ops(|b, x| cut(b, b.cat(&[x, x], 2)?, 4, 12)), ["cat", "slice"]);
-    }
-
-    #[test]
-    fn an_extreme_of_all_rows_is_that_of_the_extremes_of_rows() {
-        use fusewright_graph::interp::{Symbols, run};
-        use fusewright_graph::{NanRule, Tensor};
-        let over = |op, axes: &[usize], nan| {
-            let prim = Prim::Reduce { op, axes: axes.to_vec(), nan };
-            ops(|b, x| b.prim(prim.clone(), &[x]))
-        };
-        let two = ["reduce", "reduce"];
-        for op in [ReduceOp::Max, ReduceOp::Min] {
-            assert_eq!(over(op, &[0, 1, 2], NanRule::Propagate), two);
-            assert_eq!(over(op, &[0, 2], NanRule::Ignore), two);
-            assert_eq!(over(op, &[1, 2], NanRule::Propagate), ["reduce"]);
-            assert_eq!(over(op, &[0], NanRule::Propagate), ["reduce"]);
-        }
-        assert_eq!(over(ReduceOp::Add, &[0, 1, 2], NanRule::Propagate), ["reduce"]);
-        let values = [f64::NAN, 1.0, -0.0, 0.0, f64::NEG_INFINITY, 3.0, f64::NAN, f64::NAN];
-        for (op, nan) in [ReduceOp::Max, ReduceOp::Min]
-            .into_iter()
-            .flat_map(|op| [NanRule::Propagate, NanRule::Ignore].map(|nan| (op, nan)))
-        {
-            let b = Builder::new("g");
-            let x = b.input("x", TensorType::new(F32, [Dim::symbol("s"), Dim::constant(2)]));
-            b.symbol("s", 0, None);
-            b.output(b.prim(Prim::Reduce { op, axes: vec![0, 1], nan }, &[x]).expect("types"));
-            let graph = b.finish();
-            let (out, _) = PassManager::default().run(&graph, &mut Cx::default(), &mut []).expect("runs");
-            for rows in 0..=4 {
-                let x = [Tensor::from_f64(F32, &[rows, 2], values[8 - 2 * rows..].to_vec()).expect("fits")];
-                let [before, after] = [&graph, &out].map(|g| run(g, &x, &Symbols::new()).expect("runs"));
-                assert_eq!(before, after, "{op:?} {nan:?} of {rows} rows");
-            }
-        }
-    }
-
-    #[test]
-    fn a_largest_magnitude_has_no_sign_unless_it_is_of_nothing() {
-        let largest = |lanes: i64| {
-            ops(move |b, x| {
-                let magnitude = |v| b.map(ScalarFn::Abs, &[v]);
-                let x = cut(b, x, 0, lanes)?;
-                let [high, low] = [b.reduce_last(ReduceOp::Max, x)?, b.reduce_last(ReduceOp::Min, x)?];
-                b.map(ScalarFn::Max, &[magnitude(low)?, magnitude(high)?])
-            })
-        };
-        assert_eq!(largest(8), ["abs", "reduce"]);
-        assert_eq!(largest(0), ["slice", "abs", "reduce", "abs"]);
     }
 
     #[test]

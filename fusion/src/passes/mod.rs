@@ -6,6 +6,7 @@
 pub(crate) mod bounds;
 mod cse;
 mod dce;
+mod extremes;
 mod fold;
 pub(crate) mod layout;
 mod matmul;

@@ -1,6 +1,6 @@
 //! Gated activations, `act(a) · b`, and bounded logits.
 
-use fusewright_graph::{Prim, ScalarFn, Value};
+use fusewright_graph::{DType, Prim, ScalarFn, Value};
 
 use super::skeleton::Skeleton;
 use super::stream::is_apart;
@@ -18,6 +18,7 @@ pub(super) struct Gate {
 type Names = [&'static str; 2];
 
 const SILU: Names = ["silu_mul", "mul_silu"];
+const GELU: Names = ["gelu_mul", "mul_gelu"];
 
 /// Every gated activation of a body, in order.
 pub(super) fn find(s: &Skeleton<'_>) -> Vec<Gate> {
@@ -27,23 +28,21 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Gate> {
         let name = match prim {
             Prim::Map(ScalarFn::Mul) => {
                 let factors = s.pairs(product, ScalarFn::Mul);
-                // `x · (sigmoid(x) · u)`: the inner product is no gate of its own.
-                let late = factors.iter().find_map(|&(x, inner)| late_silu(s, x, inner).map(|u| (x, inner, u)));
-                if let Some((x, inner, u)) = late {
-                    gates.retain(|gate: &Gate| !s.same(gate.product, inner));
-                    Some(SILU[usize::from(comes_second(s, x, u))])
-                } else {
-                    factors.into_iter().find_map(|(act, other)| gate(s, product, act, other))
+                match late(s, product) {
+                    Some((inner, name)) => {
+                        // The inner product is no gate of its own.
+                        gates.retain(|gate: &Gate| !s.same(gate.product, inner));
+                        Some(name)
+                    }
+                    None => factors.into_iter().find_map(|(act, other)| gate(s, product, act, other)),
                 }
             }
             // The quotient of the activation may be taken last: `((u + beta) · g) / (1 + e^(−alpha · g))`.
             Prim::Map(ScalarFn::Div) => {
                 let (above, below) = (node.operands[0], node.operands[1]);
-                let factors = s.pairs(above, ScalarFn::Mul).into_iter();
-                let limits = |u, g| (limit(s, u), upper_bound(s, g).map(|(_, bound)| bound));
-                let alike = |u, g| matches!(limits(u, g), (Some(a), Some(b)) if a == b);
-                let mut late = factors.filter(|&(u, g)| slope(s, below, g) && alike(u, g) && is_apart(s, u, g));
-                late.next().map(|_| "clamped_swiglu")
+                let steep = denominator(s, below).filter(|_| !is_rounded(s, above));
+                let mut factors = s.pairs(above, ScalarFn::Mul).into_iter();
+                steep.and_then(|y| factors.find_map(|(x, u)| late_name(s, product, (x, u), y)))
             }
             _ => None,
         };
@@ -72,19 +71,51 @@ fn gate(s: &Skeleton<'_>, product: Value, act: Value, other: Value) -> Option<&'
     is_apart(s, other, x).then(|| names[usize::from(comes_second(s, x, other))])
 }
 
-/// `u` if the value is `sigmoid(x) · u`.
-fn late_silu(s: &Skeleton<'_>, x: Value, value: Value) -> Option<Value> {
-    let factors = s.pairs(value, ScalarFn::Mul).into_iter();
-    let mut gated = factors
-        .filter(|&(gate, u)| sigmoid(s, gate).is_some_and(|y| s.same(y, x)) && s.covers(u, value) && is_apart(s, u, x));
-    gated.next().map(|(_, u)| u)
+/// The inner product and the name of `x · (sigmoid(alpha · x) · u)` or `sigmoid(alpha · x) · (x · u)`, in which the
+/// activation is never by itself. A rounding of the inner product would make it another function than `act(x) · u`.
+fn late(s: &Skeleton<'_>, product: Value) -> Option<(Value, &'static str)> {
+    s.pairs(product, ScalarFn::Mul).into_iter().filter(|&(_, inner)| !is_rounded(s, inner)).find_map(|(last, inner)| {
+        s.pairs(inner, ScalarFn::Mul).into_iter().find_map(|(first, u)| {
+            let name = |gate, x| sigmoid(s, gate).and_then(|y| late_name(s, product, (x, u), y));
+            name(first, last).or_else(|| name(last, first)).map(|name| (inner, name))
+        })
+    })
+}
+
+/// The name of `x · sigmoid(y) · u`, if `y` is `x` or a multiple of it.
+fn late_name(s: &Skeleton<'_>, product: Value, (x, u): (Value, Value), y: Value) -> Option<&'static str> {
+    if !multiple(s, y, x) || !s.covers(u, product) || !is_apart(s, u, x) {
+        return None;
+    }
+    let second = usize::from(comes_second(s, x, u));
+    let limits = (limit(s, u), upper_bound(s, x).map(|(_, bound)| bound));
+    if matches!(limits, (Some(a), Some(b)) if a == b) {
+        return Some("clamped_swiglu");
+    }
+    let quick = || scaled(s, y, QUICK).is_some_and(|of| s.same(of, x));
+    if s.same(y, x) { Some(SILU[second]) } else { quick().then_some(GELU[second]) }
+}
+
+/// Whether a product is rounded to fewer bits than f32 has.
+fn is_rounded(s: &Skeleton<'_>, mut value: Value) -> bool {
+    loop {
+        if s.body.ty(value).dtype.bits() < DType::F32.bits() {
+            return true;
+        }
+        match s.prim(value) {
+            Some((Prim::Cast { .. } | Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. }, node)) => {
+                value = node.operands[0];
+            }
+            _ => return false,
+        }
+    }
 }
 
 /// The operand of an activation, and what gates with it are called.
 fn activation(s: &Skeleton<'_>, act: Value) -> Option<(Value, Names)> {
     silu(s, act)
         .map(|x| (x, SILU))
-        .or_else(|| gelu(s, act).or_else(|| quick_gelu(s, act)).map(|x| (x, ["gelu_mul", "mul_gelu"])))
+        .or_else(|| gelu(s, act).or_else(|| quick_gelu(s, act)).map(|x| (x, GELU)))
         .or_else(|| relu_squared(s, act).map(|x| (x, ["relu2_mul", "mul_relu2"])))
         .or_else(|| fatrelu(s, act).map(|x| (x, ["fatrelu_mul", "mul_fatrelu"])))
         .or_else(|| sigmoid(s, act).map(|x| (x, ["sigmoid_mul", "mul_sigmoid"])))

@@ -155,22 +155,31 @@ fn four_bits(s: &Skeleton<'_>, result: Value, scaled: Value) -> Option<Quantiser
 
 /// Whether the largest code of a dtype, or its reciprocal, goes into a scale.
 fn is_of_largest(s: &Skeleton<'_>, by: Value, to: DType) -> bool {
-    let largest = num::max_finite(to);
+    let largest = match to {
+        DType::I8 => f64::from(i8::MAX),
+        DType::I4 => 7.0,
+        _ => num::max_finite(to),
+    };
     s.ancestors(by).into_iter().any(|v| s.is_about(v, largest) || s.is_about(v, largest.recip()))
 }
 
 /// What the codes of a conversion are, behind a clamp or none.
 fn codes(to: DType, saturate: bool, clamped: Option<(f64, f64)>) -> Option<Codes> {
-    // Without a clamp, saturation is one at the largest code.
+    // Without a clamp, saturation is one at the largest code; integers wrap.
     let whole = |largest: f64| clamped == Some((-largest, largest)) || (clamped.is_none() && saturate);
     match to {
         DType::F8E4M3 if whole(448.0) => Some(Codes::Float8(to)),
         DType::F8E5M2 if whole(57344.0) => Some(Codes::Float8(to)),
         DType::F4E2M1 => Some(Codes::Float4),
-        DType::I4 => Some(Codes::Whole(4)),
+        DType::I4 => match clamped {
+            Some((-8.0 | -7.0, 7.0)) => Some(Codes::Whole(4)),
+            None if saturate => Some(Codes::Whole(4)),
+            _ => None,
+        },
         DType::I8 | DType::U8 => match clamped {
             Some((-8.0 | -7.0, 7.0) | (0.0, 15.0)) => Some(Codes::Whole(4)),
-            Some((-128.0 | -127.0, 127.0)) | None if to == DType::I8 => Some(Codes::Whole(8)),
+            Some((-128.0 | -127.0, 127.0)) if to == DType::I8 => Some(Codes::Whole(8)),
+            None if to == DType::I8 && saturate => Some(Codes::Whole(8)),
             Some((0.0, 255.0)) if to == DType::U8 => Some(Codes::Whole(8)),
             _ => None,
         },
@@ -261,6 +270,8 @@ impl Quantiser {
             Codes::Whole(_) => "int8",
         };
         Some(match (&self.scale, given) {
+            // Elements have it in common that no suffix names.
+            (Scale::Static, Given::Extremes) => return None,
             (Scale::Static, Given::Tensor) => format!("{kind}_tensor"),
             (Scale::Static, Given::Channels) | (Scale::Channel, _) => format!("{kind}_channel"),
             (Scale::Static, Given::Otherwise) => format!("{kind}_static"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fusewright_graph::axes::AxisId;
-use fusewright_graph::{Def, Graph, Op, Prim, ReduceOp, ScalarFn, Value};
+use fusewright_graph::{Def, Graph, NodeId, Op, Prim, ReduceOp, ScalarFn, Value};
 
 use super::skeleton::Skeleton;
 
@@ -32,6 +32,8 @@ pub(super) enum Given {
     Tensor,
     /// Extremes of all rows, one per lane.
     Channels,
+    /// Extremes of other elements, or more than a multiple of an extreme.
+    Extremes,
     /// Anything else.
     Otherwise,
 }
@@ -40,24 +42,16 @@ impl Given {
     /// What a value is, by the reduction that lies a few steps in front of it.
     pub fn of(graph: &Graph, value: Value) -> Given {
         let mut stack = vec![value];
-        let mut steps = 0;
+        let (mut steps, mut bent) = (0, false);
         while let Some(value) = stack.pop() {
             steps += 1;
             let Def::Node(id, _) = graph.def(value) else { continue };
             let node = graph.node(id);
             match &node.op {
-                Op::Prim(Prim::Reduce { op: ReduceOp::Max, axes, .. }) => {
-                    let shape = &graph.ty(node.operands[0]).shape;
-                    let single = graph.ty(node.results[0]).elements().as_const() == Some(1);
-                    let rows = shape.len().checked_sub(2);
-                    let lanes_stay = !axes.contains(&(shape.len() - 1));
-                    return match rows {
-                        _ if single => Given::Tensor,
-                        Some(rows) if lanes_stay && axes.contains(&rows) => Given::Channels,
-                        _ => Given::Otherwise,
-                    };
-                }
-                Op::Prim(Prim::Map(_) | Prim::Cast { .. } | Prim::Reshape { .. }) if steps < STEPS => {
+                Op::Prim(Prim::Reduce { op: ReduceOp::Max, .. }) if bent => return Given::Extremes,
+                Op::Prim(Prim::Reduce { op: ReduceOp::Max, .. }) => return Given::of_extremes(graph, value),
+                Op::Prim(prim @ (Prim::Map(_) | Prim::Cast { .. } | Prim::Reshape { .. })) if steps < STEPS => {
+                    bent |= matches!(prim, Prim::Map(f) if bends(*f));
                     stack.extend(&node.operands);
                 }
                 _ => {}
@@ -65,6 +59,50 @@ impl Given {
         }
         Given::Otherwise
     }
+
+    /// What extremes are, which those of rows may have come before.
+    fn of_extremes(graph: &Graph, value: Value) -> Given {
+        let single = graph.ty(value).elements().as_const() == Some(1);
+        let (mut of, mut over) = (value, BTreeSet::new());
+        while let Some(node) = graph.def_node(of)
+            && let Op::Prim(Prim::Reduce { op: ReduceOp::Max, axes, .. }) = &node.op
+        {
+            over.extend(axes.iter().copied());
+            of = node.operands[0];
+        }
+        let lanes = graph.ty(of).shape.len() - 1;
+        match lanes.checked_sub(1) {
+            _ if single => Given::Tensor,
+            Some(rows) if !over.contains(&lanes) && over.contains(&rows) => Given::Channels,
+            _ => Given::Extremes,
+        }
+    }
+}
+
+/// Whether a function makes something else of an extreme than a multiple of it or a power of two near it.
+fn bends(f: ScalarFn) -> bool {
+    use ScalarFn::{Atan2, Cos, Erf, Erfc, Exp, Hypot, Rem, Rsqrt, Sin, Sqrt, Tanh};
+    matches!(f, Sqrt | Rsqrt | Exp | Sin | Cos | Tanh | Erf | Erfc | Atan2 | Hypot | Rem)
+}
+
+/// Whether a value is more than a multiple of an extreme: a root or a square of it, say.
+fn is_bent(s: &Skeleton<'_>, by: &BTreeSet<Value>, extreme: NodeId) -> bool {
+    let mut made: BTreeSet<Value> = s.body.node(extreme).results.iter().copied().collect();
+    s.nodes().any(|(_, prim, node)| {
+        let of_extreme = |v: &Value| made.contains(v);
+        let count = node.operands.iter().filter(|v| of_extreme(v)).count();
+        let bent = match prim {
+            Prim::Map(ScalarFn::Mul | ScalarFn::Div) => count > 1,
+            Prim::Map(ScalarFn::Pow) => node.operands.first().is_some_and(of_extreme),
+            Prim::Map(f) => count > 0 && bends(*f),
+            _ => false,
+        };
+        let inside = node.results.iter().any(|v| by.contains(v));
+        if count > 0 && inside {
+            made.extend(&node.results);
+        }
+        bent && inside
+    })
 }
 
 /// Whether a value is an extreme of `x`, with a bound or none.
@@ -108,6 +146,9 @@ pub(super) fn scale_of(s: &Skeleton<'_>, source: Value, by: Value, moved: bool) 
         // A scale that depends on what is quantised in any other way makes another function.
         return (!ancestors.contains(&s.peel(source))).then_some((Scale::Static, None));
     };
+    if is_bent(s, &ancestors, largest) {
+        return None;
+    }
     let (_, over) = s.axes.reduced().find(|(node, _)| *node == largest)?;
     let lanes = product(s, &over);
     Some((extent_of(s, source, &over)?, lanes))
@@ -127,8 +168,8 @@ fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId]) -> Option<Scale> {
     let innermost = all.last().is_some_and(|axis| over.contains(axis));
     let is_part =
         |axes: &[AxisId]| dims(s).iter().any(|dim| dim.len() > axes.len() && axes.iter().all(|a| dim.contains(a)));
-    Some(if over.is_empty() {
-        // Rows of one lane.
+    Some(if over.is_empty() || is_one_row(s, over) {
+        // Rows of one lane, and rows whose lanes were in another order.
         Scale::Token
     } else if rows.is_empty() {
         if is_part_of_row(s, value, over) { Scale::Group(product(s, over)?) } else { Scale::Token }
@@ -142,6 +183,15 @@ fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId]) -> Option<Scale> {
     } else {
         Scale::Token
     })
+}
+
+/// Whether axes are those of a dim of some value, and are in no other dim with more than these.
+fn is_one_row(s: &Skeleton<'_>, over: &[AxisId]) -> bool {
+    let dims = dims(s);
+    let within = |dim: &Vec<AxisId>| dim.iter().all(|axis| over.contains(axis));
+    over.len() > 1
+        && dims.iter().any(|dim| dim.len() == over.len() && within(dim))
+        && dims.iter().all(|dim| within(dim) || !dim.iter().any(|axis| over.contains(axis)))
 }
 
 /// The axes of every dim of every value.

@@ -272,6 +272,39 @@ fn a_gate_may_meet_the_other_half_first() {
 }
 
 #[test]
+fn factors_of_a_gate_stand_in_any_order_where_none_is_rounded() {
+    let of = |dtype: &str, order: &str, slope: &str, clamped: bool| {
+        let bounds = format!(
+            "%k = literal {dtype} 7.0\n  %l = literal {dtype} -7.0\n  %g = min %a, %k\n  %c = min %b, %k\n  \
+             %u = max %c, %l\n"
+        );
+        let plain = "%g = abs %a\n  %u = neg %b\n";
+        let nodes = format!(
+            "{}  %n = literal {dtype} {slope}\n  %v = mul %g, %n\n  %s = sigmoid %v\n  {order}",
+            if clamped { bounds } else { plain.to_owned() }
+        );
+        names_of(&format!("%a: {dtype}[s, 64], %b: {dtype}[s, 64]"), &nodes, "%y")
+    };
+    let orders = [
+        "%p = mul %g, %s\n  %y = mul %p, %u",
+        "%p = mul %s, %u\n  %y = mul %g, %p",
+        "%p = mul %u, %g\n  %y = mul %p, %s",
+    ];
+    for order in orders {
+        assert_eq!(of("f32", order, "1.0", false), ["silu_mul"], "{order}");
+        assert_eq!(of("f32", order, "1.702", true), ["clamped_swiglu"], "{order}");
+    }
+    // Rounded where they stand, of other operands, and with another slope.
+    assert_eq!(of("bf16", orders[0], "1.0", false), ["silu_mul"]);
+    for order in &orders[1..] {
+        assert_eq!(of("bf16", order, "1.0", false), ["sigmoid_mul"], "{order}");
+        assert_eq!(of("bf16", order, "1.703", true), ["sigmoid_mul"], "{order}");
+    }
+    assert_eq!(of("f32", "%p = mul %u, %u\n  %y = mul %p, %s", "1.0", false), ["sigmoid_mul"]);
+    assert_eq!(of("f32", orders[2], "1.5", false), ["sigmoid_mul"]);
+}
+
+#[test]
 fn a_function_of_one_tensor_is_no_gate() {
     let of = |other: &dyn Fn(&Sample, Value, Value) -> Built| {
         one(|g| {

@@ -247,3 +247,79 @@ fn heads_are_groups_however_they_are_given() {
     assert_eq!(names_of("%h: f32[2, s, 64]", codes, "%q, %sc"), ["quant.fp8_token"]);
     assert_eq!(names_of("%h: f32[s, 1, 64]", codes, "%q, %sc"), ["quant.fp8_token"]);
 }
+
+#[test]
+fn integers_that_wrap_are_no_codes() {
+    let of = |inputs: &str, scale: &str, clamped: bool| {
+        let bounds = codes("-128.0", "127.0", "i8");
+        let wraps = "%q = cast %y {to = i8, round = trunc}\n";
+        let whole = "%d = div %x, %sc\n  %y = round %d\n";
+        names_of(inputs, &format!("{scale}{whole}{}", if clamped { &bounds } else { wraps }), "%q")
+    };
+    let given = "%x: f32[s, 64], %sc: f32[]";
+    assert_eq!(of(given, "", true), ["quant.int8_static"]);
+    assert!(of(given, "", false).is_empty());
+    let dynamic = |largest: &str| format!("{MAGNITUDE}  %n = literal f32 {largest}\n  %sc = div %m, %n\n");
+    assert_eq!(of("%x: f32[s, 64]", &dynamic("127.0"), false), ["quant.int8_token"]);
+    assert!(of("%x: f32[s, 64]", &dynamic("128.0"), false).is_empty());
+    assert_eq!(of("%x: f32[s, 64]", &dynamic("128.0"), true), ["quant.int8_token"]);
+}
+
+#[test]
+fn a_scale_is_a_multiple_of_an_extreme() {
+    let of = |magnitude: &str, scale: &str| {
+        let quantise = format!("%y = div %x, %sc\n  {}", codes("-448.0", "448.0", "f8e4m3").replace("trunc", "rne"));
+        names_of("%x: f32[s, 64]", &format!("{magnitude}  %n = literal f32 448.0\n  {scale}  {quantise}"), "%q, %sc")
+    };
+    let tensor = MAGNITUDE.replace("axes = [1]", "axes = [0, 1]");
+    let multiple = "%sc = div %m, %n\n";
+    let bounded = "%l = literal f32 0.0001\n  %o = div %m, %n\n  %sc = max %o, %l\n";
+    let root = "%o = div %m, %n\n  %sc = sqrt %o\n";
+    let square = "%o = div %m, %n\n  %sc = mul %o, %m\n";
+    assert_eq!(of(MAGNITUDE, multiple), ["quant.fp8_token"]);
+    assert_eq!(of(MAGNITUDE, bounded), ["quant.fp8_token"]);
+    assert!(of(MAGNITUDE, root).is_empty());
+    assert!(of(MAGNITUDE, square).is_empty());
+    // In a kernel of its own.
+    assert_eq!(of(&tensor, multiple), ["quant.fp8_tensor"]);
+    assert!(of(&tensor, root).is_empty());
+}
+
+#[test]
+fn scales_that_a_kernel_before_made_of_parts_of_rows_have_no_name() {
+    let over = |axes: &str| {
+        let magnitude = MAGNITUDE.replace("[1]", axes);
+        let scale = "%n = literal f32 448.0\n  %sc = div %m, %n\n  %y = div %x, %sc\n";
+        let codes = codes("-448.0", "448.0", "f8e4m3").replace("trunc", "rne");
+        names_of("%x: f32[s, 4, 64]", &format!("{magnitude}{scale}{codes}"), "%q, %sc")
+    };
+    assert_eq!(over("[0, 1]"), ["quant.fp8_channel"]);
+    assert_eq!(over("[0, 1, 2]"), ["quant.fp8_tensor"]);
+    assert!(over("[0, 2]").is_empty());
+}
+
+#[test]
+fn lanes_that_were_in_another_order_are_a_row() {
+    let of = |shape: &str, quantised: &str| {
+        let nodes = format!(
+            "%r = reshape %x {{shape = [s, 10, 3]}}\n  %p = permute %r {{perm = [0, 2, 1]}}\n  \
+             %n = layer_norm %p, %w {{eps = 1e-6}}\n  %b = permute %n {{perm = [0, 2, 1]}}\n  \
+             %y = reshape %b {{shape = {shape}}}\n  %q, %sc = quantize_dynamic {quantised} {{bound = 448}}"
+        );
+        names_of("%x: bf16[s, 30], %w: bf16[10]", &nodes, "%q, %sc")
+    };
+    assert_eq!(of("[s, 30]", "%y"), ["layer_norm.fp8_token"]);
+    assert_eq!(of("[s, 30]", "%b"), ["layer_norm.fp8_group3"]);
+}
+
+#[test]
+fn a_quantiser_beside_a_norm_is_not_named() {
+    let of = |quantised: &str| {
+        let nodes = format!(
+            "%y = rms_norm %x, %w {{eps = 1e-6, round = once}}\n  %q, %sc = quantize_dynamic {quantised} {{bound = 448}}"
+        );
+        names_of("%x: bf16[s, 64], %w: bf16[64]", &nodes, "%y, %q, %sc")
+    };
+    assert_eq!(of("%y"), ["rms_norm.fp8_token"]);
+    assert_eq!(of("%x"), ["rms_norm"]);
+}
