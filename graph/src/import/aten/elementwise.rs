@@ -30,7 +30,8 @@ fn binary(call: &Call<'_>, f: ScalarFn, dtype: DType, a: Operand, b: Operand) ->
     Ok(call.b.map(f, &[operand_as(call.b, a, dtype)?, operand_as(call.b, b, dtype)?])?)
 }
 
-fn arithmetic(call: &Call<'_>, f: ScalarFn, a: Operand, b: Operand) -> One {
+/// `f(a, b)` in the common dtype.
+pub(super) fn arithmetic(call: &Call<'_>, f: ScalarFn, a: Operand, b: Operand) -> One {
     let dtype = result_type(call, &[a, b])?;
     let f = match (dtype, f) {
         (DType::Bool, ScalarFn::Add | ScalarFn::Max) => ScalarFn::Or,
@@ -121,20 +122,23 @@ pub(super) fn square(call: &Call<'_>) -> Imported {
 pub(super) fn pow(call: &Call<'_>) -> Imported {
     let (base, exponent) = (Operand::Tensor(call.tensor("self")?), call.scalar("exponent")?);
     let dtype = result_type(call, &[base, Operand::Scalar(exponent)])?;
-    let b = call.b;
-    let x = operand_as(b, base, dtype)?;
-    let e = exponent.as_f64();
+    Ok(vec![power(call, operand_as(call.b, base, dtype)?, exponent)?])
+}
+
+/// A power with a number as exponent, in the dtype of the base.
+pub(super) fn power(call: &Call<'_>, x: Value, exponent: Scalar) -> One {
+    let (b, dtype, e) = (call.b, call.b.dtype(x), exponent.as_f64());
     if e == 1.0 {
-        return Ok(vec![x]);
+        return Ok(x);
     }
     if e == 2.0 || e == 3.0 {
         let square = arithmetic(call, ScalarFn::Mul, Operand::Tensor(x), Operand::Tensor(x))?;
-        return Ok(vec![if e == 2.0 { square } else { b.mul(square, x)? }]);
+        return Ok(if e == 2.0 { square } else { b.mul(square, x)? });
     }
     if !dtype.is_float() {
-        return Ok(vec![integer_power(call, x, exponent)?]);
+        return integer_power(call, x, exponent);
     }
-    let y = if e == 0.5 {
+    Ok(if e == 0.5 {
         b.map(ScalarFn::Sqrt, &[x])?
     } else if e == -0.5 {
         b.map(ScalarFn::Rsqrt, &[x])?
@@ -145,8 +149,7 @@ pub(super) fn pow(call: &Call<'_>) -> Imported {
     } else {
         // The exponent is rounded to the dtype, other than a number beside a tensor in arithmetic.
         b.map(ScalarFn::Pow, &[x, constant(b, dtype, exponent)?])?
-    };
-    Ok(vec![y])
+    })
 }
 
 /// A power of integers by repeated squaring.

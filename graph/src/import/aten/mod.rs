@@ -27,6 +27,7 @@ mod plane;
 pub(super) mod promote;
 pub(super) mod reduce;
 mod rows;
+mod special;
 mod statistics;
 mod update;
 

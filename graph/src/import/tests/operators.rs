@@ -17,6 +17,7 @@ const NAN: u32 = 0x7fc00000;
 type Row = (&'static str, &'static [(&'static str, &'static str)], &'static str, &'static [i64], &'static [u32]);
 
 const Y_OTHER: (&str, &str) = ("other", r#"{"as_tensor":{"name":"y"}}"#);
+const X_OTHER: (&str, &str) = ("other", r#"{"as_tensor":{"name":"x"}}"#);
 const LAST: (&str, &str) = ("dim", r#"{"as_ints":[-1]}"#);
 
 const ROWS: &[Row] = &[
@@ -145,6 +146,54 @@ const ROWS: &[Row] = &[
     ("atan.default", &[], "x", &[2, 3], &[0x3fb81868, 0xbfb81868, 0x80000000, 0x3fc90fdb, NAN, 0x3fb0f836]),
     ("atan2.default", &[Y_OTHER], "x", &[2, 3], &[0x3fea6b46, 0xbfa7b46f, 0x80000000, 0x3fc90fdb, NAN, 0x3fc90fdb]),
     ("hypot.default", &[Y_OTHER], "x", &[2, 3], &[0x40f86305, 0x40f86305, 0x40400000, 0x7f800000, NAN, 0x40a80000]),
+    ("rad2deg.default", &[], "z", &[2, 3], &[0x42652ee1, 0x430f3d4d, 0xc32be329, 0x40b758b4, 0x413758b4, 0x41b758b4]),
+    ("deg2rad.default", &[], "x", &[2, 3], &[0x3e060a92, 0xbe060a92, 0x80000000, 0x7f800000, NAN, 0x3dbba866]),
+    (
+        "special_ndtr.default",
+        &[],
+        "z",
+        &[2, 3],
+        &[0x3f57625e, 0x3f7e690b, 0x3ab0ef00, 0x3f0a3228, 0x3f144a5d, 0x3f27c9b8],
+    ),
+    ("sinc.default", &[], "x", &[2, 3], &[0xbd2dd6f3, 0xbd2dd6f3, 0x3f800000, NAN, NAN, 0xbd2f9acf]),
+    (
+        "special_sinc.default",
+        &[],
+        "z",
+        &[2, 3],
+        &[0xb2ef0965, 0x3e026136, 0xb12de5b3, 0x3f7bcf49, 0x3f6f7c39, 0x3f41bf65],
+    ),
+    (
+        "logaddexp2.default",
+        &[Y_OTHER],
+        "x",
+        &[2, 3],
+        &[0x40f01050, 0x4000209f, 0x404ae00d, 0x7f800000, NAN, 0x40a9328f],
+    ),
+    (
+        "logaddexp2.default",
+        &[X_OTHER],
+        "x",
+        &[2, 3],
+        &[0x41080000, 0xc0d00000, 0x3f800000, 0x7f800000, NAN, 0x40c80000],
+    ),
+    ("xlogy.Tensor", &[Y_OTHER], "x", &[2, 3], &[NAN, 0xc0a65af6, 0, 0x7f800000, NAN, 0xff800000]),
+    ("special_xlogy.Tensor", &[X_OTHER], "y", &[2, 3], &[0xc080f42c, NAN, 0xff800000, 0x7f800000, NAN, 0]),
+    ("special_xlog1py.default", &[X_OTHER], "y", &[2, 3], &[0xc088f6d8, NAN, 0x80000000, 0x7f800000, NAN, 0]),
+    (
+        "heaviside.default",
+        &[("values", r#"{"as_tensor":{"name":"y"}}"#)],
+        "x",
+        &[2, 3],
+        &[0x3f800000, 0, 0x40400000, 0x3f800000, 0, 0x3f800000],
+    ),
+    (
+        "ldexp.Tensor",
+        &[Y_OTHER],
+        "z",
+        &[2, 3],
+        &[0x3e800000, 0x41200000, 0xc1c00000, 0x3ecccccd, 0x3ecccccd, 0x3ecccccd],
+    ),
     ("asin.default", &[], "z", &[2, 3], &[0x3fc90fdb, NAN, NAN, 0x3dcd2494, 0x3e4e30c6, 0x3ed2b256]),
     ("acos.default", &[], "z", &[2, 3], &[0, NAN, NAN, 0x3fbc3d91, 0x3faf49c2, 0x3f946345]),
     ("round.decimals", &[], "z", &[2, 3], &[0x3f800000, 0x40000000, 0xc0400000, 0, 0, 0]),
@@ -192,6 +241,42 @@ fn results_are_those_of_the_framework() {
         let report = interval.check(&expected).expect("of one type");
         assert!(report.is_ok(), "{target}: {report:?}\n{interval:?}");
     }
+}
+
+/// What PyTorch 2.10 gave on a CPU for ops whose results are of another dtype.
+#[test]
+fn results_of_other_dtypes_are_those_of_the_framework() {
+    let flag = |name: &str| argument(name, r#"{"as_bool":true}"#);
+    let number = |name: &str, v: &str| argument(name, &format!(r#"{{"as_float":{v}}}"#));
+    let of = |target: &str, x: &str, arguments: &[String], (code, dtype): (i64, DType), expected: &[f64]| {
+        let list = [&[tensor("self", x)], arguments].concat();
+        let inputs: [(&str, i64, &[i64]); 4] =
+            [("x", F32.0, &[2, 3]), ("y", F32.0, &[2, 3]), ("z", F32.0, &[2, 3]), ("b", F32.0, &[5])];
+        let node = call(&format!("aten.{target}"), &list);
+        let graph = one_node(&inputs, &node, &[("r", code, &[2, 3])]).unwrap_or_else(|e| panic!("{target}: {e}"));
+        assert!(super::opaque_targets(&graph).is_empty(), "{target}: {graph}");
+        let [x, y, z, _] = operands();
+        let bounds = Tensor::from_f64(F32.1, &[5], vec![-3.0, 0.0, 1.0, 1.0, 2.5]).expect("fits");
+        let results = interp::run(&graph, &[x, y, z, bounds], &Symbols::new()).expect("has a value");
+        assert_eq!(results[0].dtype(), dtype, "{target}");
+        let whole = || results[0].ints().map(|v| v.iter().map(|&n| n as f64).collect());
+        let found: Option<Vec<f64>> = results[0].floats().map(<[f64]>::to_vec).or_else(whole);
+        assert_eq!(found.as_deref(), Some(expected), "{target}");
+    };
+    const BOOL: (i64, DType) = (12, DType::Bool);
+    const F64: (i64, DType) = (8, DType::F64);
+    let [same, other] = ["x", "y"].map(|name| tensor("other", name));
+    of("isclose.default", "x", std::slice::from_ref(&same), BOOL, &[1.0, 1.0, 1.0, 1.0, 0.0, 1.0]);
+    of("isclose.default", "x", &[same, flag("equal_nan")], BOOL, &[1.0; 6]);
+    of("isclose.default", "x", std::slice::from_ref(&other), BOOL, &[0.0; 6]);
+    let wide = [other, number("rtol", "0.0"), number("atol", "3.0")];
+    of("isclose.default", "z", &wide, BOOL, &[1.0, 1.0, 0.0, 1.0, 1.0, 1.0]);
+    let bounds = tensor("boundaries", "b");
+    of("bucketize.Tensor", "z", std::slice::from_ref(&bounds), I64, &[2.0, 4.0, 0.0, 2.0, 2.0, 2.0]);
+    of("bucketize.Tensor", "z", &[bounds.clone(), flag("right")], I64, &[4.0, 5.0, 1.0, 2.0, 2.0, 2.0]);
+    of("bucketize.Tensor", "x", &[bounds], I64, &[5.0, 0.0, 1.0, 5.0, 5.0, 5.0]);
+    let cubes = [1.0, 15.625, -27.0, 0.0010000000447034842, 0.008000000357627874, 0.06400000286102299];
+    of("float_power.Tensor_Scalar", "z", &[argument("exponent", r#"{"as_int":3}"#)], F64, &cubes);
 }
 
 /// Of equal shape in a file, an equation whose axes have no names is the one in which they have some.

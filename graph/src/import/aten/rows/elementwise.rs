@@ -1,7 +1,7 @@
 //! Rows of ops that compute element by element.
 
 use super::row;
-use crate::import::aten::{activation, bits, classify, division, elementwise, hyperbolic, mixture, plane};
+use crate::import::aten::{activation, bits, classify, division, elementwise, hyperbolic, mixture, plane, special};
 use crate::import::table::Row;
 
 pub(super) const ARITHMETIC: &[Row] = &[
@@ -35,6 +35,18 @@ pub(super) const ARITHMETIC: &[Row] = &[
     row("aten.atan2", "self, other", plane::atan2),
     row("aten.hypot", "self, other", plane::hypot),
     row("aten.logaddexp", "self, other", hyperbolic::logaddexp),
+    row("aten.logaddexp2", "self, other", special::logaddexp2),
+    row("aten.xlogy.Tensor", "self, other", special::xlogy),
+    row("aten.xlogy.Scalar_Self", "self, other", special::xlogy),
+    row("aten.xlogy.Scalar_Other", "self, other", special::xlogy),
+    row("aten.special_xlog1py", "self, other", special::xlog1py),
+    row("aten.special_xlog1py.self_scalar", "self, other", special::xlog1py),
+    row("aten.special_xlog1py.other_scalar", "self, other", special::xlog1py),
+    row("aten.ldexp.Tensor", "self, other", special::ldexp),
+    row("aten.heaviside", "self, values", special::heaviside),
+    row("aten.float_power.Tensor_Scalar", "self, exponent", special::float_power),
+    row("aten.float_power.Tensor_Tensor", "self, exponent", special::float_power),
+    row("aten.float_power.Scalar", "self, exponent", special::float_power),
     row("aten.max.other", "self, other", elementwise::maximum),
     row("aten.min.other", "self, other", elementwise::minimum),
     row("aten.fmax", "self, other", classify::fmax),
@@ -87,6 +99,10 @@ pub(super) const UNARY: &[Row] = &[
     row("aten.atanh", "self", hyperbolic::atanh),
     row("aten.log10", "self", hyperbolic::log10),
     row("aten.logit", "self, eps=None", hyperbolic::logit),
+    row("aten.rad2deg", "self", special::rad2deg),
+    row("aten.deg2rad", "self", special::deg2rad),
+    row("aten.special_ndtr", "self", special::ndtr),
+    row("aten.sinc", "self", special::sinc),
     row("aten.nan_to_num", "self, nan=None, posinf=None, neginf=None", classify::nan_to_num),
 ];
 
@@ -135,6 +151,8 @@ pub(super) const COMPARE: &[Row] = &[
     row("aten.copysign.Tensor", "self, other", classify::copysign),
     row("aten.copysign.Scalar", "self, other", classify::copysign),
     row("aten.signbit", "self", classify::signbit),
+    row("aten.isclose", "self, other, rtol=1e-05, atol=1e-08, equal_nan=False", special::isclose),
+    row("aten.bucketize.Tensor", "self, boundaries, out_int32=False, right=False", special::bucketize),
     row("aten.isposinf", "self", classify::isposinf),
     row("aten.isneginf", "self", classify::isneginf),
     row("aten.logical_not", "self", elementwise::logical_not),

@@ -65,6 +65,8 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("special_logit", "logit"),
     ("special_logsumexp", "logsumexp"),
     ("special_round", "round"),
+    ("special_sinc", "sinc"),
+    ("special_xlogy", "xlogy"),
     ("subtract", "sub"),
     ("swapdims", "swapaxes"),
     ("true_divide", "div"),

@@ -1,0 +1,158 @@
+//! Functions that the training IR keeps whole, as the framework's CPU kernels compute them.
+
+use fusewright_abi::DType;
+
+use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
+use super::activation::{log1p_of, select, wide};
+use super::elementwise::{arithmetic, as_float, power};
+use super::promote::{DEFAULT_FLOAT, constant, convert, operand_as, result_type};
+use super::reduce::over;
+use crate::builder::Builder;
+use crate::dim::Dim;
+use crate::graph::Value;
+use crate::prim::ReduceOp;
+use crate::scalar::ScalarFn;
+
+type One = Result<Value, Refusal>;
+
+/// A product with a number of the framework.
+fn times(call: &Call<'_>, x: Value, factor: f64) -> One {
+    arithmetic(call, ScalarFn::Mul, Operand::Tensor(x), Operand::Scalar(Scalar::Float(factor)))
+}
+
+pub(super) fn rad2deg(call: &Call<'_>) -> Imported {
+    Ok(vec![times(call, as_float(call)?, 180.0 / std::f64::consts::PI)?])
+}
+
+pub(super) fn deg2rad(call: &Call<'_>) -> Imported {
+    Ok(vec![times(call, as_float(call)?, std::f64::consts::PI / 180.0)?])
+}
+
+/// `(1 + erf(x/√2)) / 2`; every step rounds to the operand's dtype.
+pub(super) fn ndtr(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, as_float(call)?);
+    let bent = b.map(ScalarFn::Erf, &[times(call, x, std::f64::consts::FRAC_1_SQRT_2)?])?;
+    let sum = b.add(bent, constant(b, b.dtype(x), Scalar::Int(1))?)?;
+    Ok(vec![times(call, sum, 0.5)?])
+}
+
+/// `sin(πx) / πx`, 1 at zero.
+pub(super) fn sinc(call: &Call<'_>) -> Imported {
+    wide(call, |b, x| {
+        let number = |v: f64| constant(b, DType::F32, Scalar::Float(v));
+        let angle = b.mul(x, number(std::f64::consts::PI)?)?;
+        let ratio = b.div(b.map(ScalarFn::Sin, &[angle])?, angle)?;
+        Ok(select(b, (ScalarFn::Eq, angle, number(0.0)?), number(1.0)?, ratio)?)
+    })
+}
+
+/// `log2(2^a + 2^b)`.
+pub(super) fn logaddexp2(call: &Call<'_>) -> Imported {
+    let [x, y] = [Operand::Tensor(call.tensor("self")?), Operand::Tensor(call.tensor("other")?)];
+    let dtype = result_type(call, &[x, y])?;
+    if !matches!(dtype, DType::F32 | DType::BF16 | DType::F16) {
+        return Err(format!("is not taken apart on {dtype}").into());
+    }
+    let b = call.b;
+    let widen = |v| -> One { Ok(convert(b, operand_as(b, v, dtype)?, DType::F32)?) };
+    let (x, y) = (widen(x)?, widen(y)?);
+    let top = b.map(ScalarFn::Max, &[x, y])?;
+    let gap = b.map(ScalarFn::Neg, &[b.map(ScalarFn::Abs, &[b.sub(x, y)?])?])?;
+    let log = log1p_of(b, b.map(ScalarFn::Exp2, &[gap])?)?;
+    let sum = b.add(top, b.mul(log, constant(b, DType::F32, Scalar::Float(std::f64::consts::LOG2_E))?)?)?;
+    // The gap between equal infinities is no number.
+    let size = b.map(ScalarFn::Abs, &[top])?;
+    let infinity = constant(b, DType::F32, Scalar::Float(f64::INFINITY))?;
+    Ok(vec![convert(b, select(b, (ScalarFn::Eq, size, infinity), top, sum)?, dtype)?])
+}
+
+/// `x · f(y)`, 0 where x is zero and NaN where y is none; the logarithm rounds to the common dtype.
+fn times_log(call: &Call<'_>, f: impl FnOnce(&Builder, Value) -> One) -> Imported {
+    let (b, x, y) = (call.b, call.operand("self")?, call.operand("other")?);
+    let dtype = result_type(call, &[x, y])?;
+    let dtype = if dtype.is_float() { dtype } else { DEFAULT_FLOAT };
+    let (x, y) = (operand_as(b, x, dtype)?, operand_as(b, y, dtype)?);
+    let zero = constant(b, dtype, Scalar::Int(0))?;
+    let product = select(b, (ScalarFn::Eq, x, zero), zero, b.mul(x, f(b, y)?)?)?;
+    Ok(vec![select(b, (ScalarFn::Ne, y, y), constant(b, dtype, Scalar::Float(f64::NAN))?, product)?])
+}
+
+pub(super) fn xlogy(call: &Call<'_>) -> Imported {
+    times_log(call, |b, y| Ok(b.map(ScalarFn::Log, &[y])?))
+}
+
+pub(super) fn xlog1py(call: &Call<'_>) -> Imported {
+    times_log(call, |b, y| {
+        let dtype = b.dtype(y);
+        if dtype == DType::F64 {
+            return Err("is not taken apart on f64".into());
+        }
+        Ok(convert(b, log1p_of(b, convert(b, y, DType::F32)?)?, dtype)?)
+    })
+}
+
+/// `x · 2^n`, the power rounded to the dtype of the result.
+pub(super) fn ldexp(call: &Call<'_>) -> Imported {
+    let (b, x, n) = (call.b, call.tensor("self")?, call.operand("other")?);
+    let dtype = call.out()?.dtype;
+    let scale = b.map(ScalarFn::Pow, &[constant(b, dtype, Scalar::Int(2))?, operand_as(b, n, dtype)?])?;
+    Ok(vec![b.mul(convert(b, x, dtype)?, scale)?])
+}
+
+/// Equal, or a distance of at most `atol + |rtol · other|`; every step rounds to the common dtype.
+pub(super) fn isclose(call: &Call<'_>) -> Imported {
+    let (b, x, y) = (call.b, call.tensor("self")?, call.tensor("other")?);
+    let dtype = b.dtype(x);
+    if !dtype.is_float() || b.dtype(y) != dtype {
+        return Err("a comparison within a tolerance of other than floats of one dtype".into());
+    }
+    let mut close = b.map(ScalarFn::Eq, &[x, y])?;
+    if call.bool("equal_nan")? {
+        let nan = |v| b.map(ScalarFn::Ne, &[v, v]);
+        close = b.map(ScalarFn::Or, &[close, b.map(ScalarFn::And, &[nan(x)?, nan(y)?])?])?;
+    }
+    let (rtol, atol) = (call.scalar("rtol")?, call.scalar("atol")?);
+    if rtol.as_f64() == 0.0 && atol.as_f64() == 0.0 {
+        return Ok(vec![close]);
+    }
+    let part = b.map(ScalarFn::Abs, &[times(call, y, rtol.as_f64())?])?;
+    let allowed = arithmetic(call, ScalarFn::Add, Operand::Tensor(part), Operand::Scalar(atol))?;
+    let distance = b.map(ScalarFn::Abs, &[b.sub(x, y)?])?;
+    let infinity = constant(b, dtype, Scalar::Float(f64::INFINITY))?;
+    let near = b.map(ScalarFn::Le, &[distance, allowed])?;
+    let near = b.map(ScalarFn::And, &[b.map(ScalarFn::Lt, &[distance, infinity])?, near])?;
+    Ok(vec![b.map(ScalarFn::Or, &[close, near])?])
+}
+
+/// 1 above zero and 0 below it and of NaN; the second operand at zero.
+pub(super) fn heaviside(call: &Call<'_>) -> Imported {
+    let (b, x, at_zero) = (call.b, call.tensor("self")?, call.tensor("values")?);
+    let number = |n| constant(b, b.dtype(x), Scalar::Int(n));
+    let step = select(b, (ScalarFn::Gt, x, number(0)?), number(1)?, number(0)?)?;
+    Ok(vec![select(b, (ScalarFn::Eq, x, number(0)?), convert(b, at_zero, b.dtype(x))?, step)?])
+}
+
+/// A power in f64, whatever the operands are.
+pub(super) fn float_power(call: &Call<'_>) -> Imported {
+    let (base, exponent) = (call.operand("self")?, call.operand("exponent")?);
+    let x = operand_as(call.b, base, DType::F64)?;
+    match exponent {
+        Operand::Scalar(exponent) => Ok(vec![power(call, x, Scalar::Float(exponent.as_f64()))?]),
+        exponent => Ok(vec![call.b.map(ScalarFn::Pow, &[x, operand_as(call.b, exponent, DType::F64)?])?]),
+    }
+}
+
+/// How many boundaries lie before each element; those that equal it count if `right`, and all of them for NaN.
+pub(super) fn bucketize(call: &Call<'_>) -> Imported {
+    let (b, x, boundaries) = (call.b, call.tensor("self")?, call.tensor("boundaries")?);
+    let dtype = result_type(call, &[Operand::Tensor(x), Operand::Tensor(boundaries)])?;
+    let mut shape = b.ty(x).shape;
+    let axis = shape.len();
+    shape.push(Dim::constant(1));
+    let (x, boundaries) = (convert(b, b.reshape(x, shape.clone())?, dtype)?, convert(b, boundaries, dtype)?);
+    let f = if call.bool("right")? { ScalarFn::Gt } else { ScalarFn::Ge };
+    let before = b.map(ScalarFn::Not, &[b.map(f, &[boundaries, x])?])?;
+    let counted = over(call, ReduceOp::Add, convert(b, before, call.out()?.dtype)?, &[axis])?;
+    shape.pop();
+    Ok(vec![b.reshape(counted, shape)?])
+}
