@@ -4,9 +4,10 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use fusewright::graph::{Builder, DType, TensorType, TypeError, Value};
 use fusewright::{HostTensor, Options, Target, TensorMut, TensorRef, compile, fuse};
+use fusewright_runtime::shared_pool;
 
 const LANES: usize = 16;
 
@@ -26,6 +27,13 @@ fn launch(c: &mut Criterion) {
             let inputs = [TensorRef::new(black_box(&x), &shape), TensorRef::new(black_box(&y), &shape)];
             callable.call(&inputs, &mut [TensorMut::new(&mut out, &shape)], 1).expect("the tensors fit");
         });
+    });
+    // What a second thread costs a launch: one that has just worked, and one that sleeps.
+    let pool = shared_pool();
+    group.bench_function("pool, awake", |b| b.iter(|| pool.run(1, black_box(&|| ()))));
+    group.bench_function("pool, asleep", |b| {
+        let sleep = || std::thread::sleep(Duration::from_micros(300));
+        b.iter_batched(sleep, |()| pool.run(1, black_box(&|| ())), BatchSize::PerIteration);
     });
     let b = Builder::new("launch");
     body(&b).expect("the body is well typed").into_iter().for_each(|value| b.output(value));

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use bytemuck::Pod;
 use fusewright_abi::{DType, Target};
 use fusewright_codegen::lower::{Outputs, stride_name};
 use fusewright_fusion::region::Refusal;
 use fusewright_graph::{Builder, Def, Graph, NodeId, Op, Prim, TensorType, TypeError, Value};
-use fusewright_runtime::{Arg, Module, device_for};
+use fusewright_runtime::{Arg, Counters, Module, TierCounts};
 
 use crate::compiler::{Compiler, Made};
 use crate::program::{InPlace, LaunchDims, bind};
-use crate::store::CacheChoice;
 use crate::{Error, Fused, Options, fuse_graph};
 
 /// A Rust type that is the storage of a dtype.
@@ -114,7 +114,10 @@ pub struct Callable {
     /// By output, the name of the integer that says how far apart its rows lie.
     strides: Vec<Option<String>>,
     module: Arc<dyn Module>,
+    counters: Arc<Counters>,
     warning: Option<String>,
+    /// Of the last call.
+    last: ArcSwapOption<Sizes>,
 }
 
 /// Fuses the ops that `build` adds into one kernel for this machine's CPU.
@@ -133,10 +136,21 @@ pub struct Callable {
 /// # Errors
 /// Ops whose operands do not fit; ops that do not fuse into one kernel; no kernel for this machine.
 pub fn fuse(build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>) -> Result<Callable, Error> {
+    fuse_with(&Options::default(), build)
+}
+
+/// As [`fuse`], with the passes, cache, tiers and threads that the caller chose.
+///
+/// # Errors
+/// As [`fuse`].
+pub fn fuse_with(
+    options: &Options,
+    build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>,
+) -> Result<Callable, Error> {
     let b = Builder::new("fused");
     let outputs = build(&b).map_err(|e| Error::Input(e.to_string()))?;
     outputs.into_iter().for_each(|value| b.output(value));
-    Callable::of(b.finish(), &CacheChoice::Environment)
+    Callable::of(b.finish(), options)
 }
 
 impl Callable {
@@ -144,20 +158,21 @@ impl Callable {
     ///
     /// # Errors
     /// As [`fuse`].
-    pub(crate) fn of(graph: Graph, cache: &CacheChoice) -> Result<Callable, Error> {
+    pub(crate) fn of(graph: Graph, options: &Options) -> Result<Callable, Error> {
         if graph.outputs().is_empty() {
             return Err(Error::Input("there are no outputs, so there is nothing to compute".to_owned()));
         }
         fusewright_graph::verify::verify(&graph).map_err(|e| Error::of_diagnostics(&e))?;
-        let fused = fuse_graph(&graph, &Options::default())?;
+        let fused = fuse_graph(&graph, options)?;
         let [region] = &fused.partition.regions[..] else {
             return Err(Error::Input(not_one_kernel(&fused)));
         };
         // The kernel takes the graph's inputs and gives its outputs, in the caller's order.
         let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
-        let compiler = Compiler::new(&Target::Cpu)?.with_outputs(Outputs::Strided).with_cache(cache);
-        let Made { artifact, apart } = compiler.make(&region.name, &body)?;
-        let module = device_for(&Target::Cpu).and_then(|device| device.load(&artifact)).map_err(Error::from)?;
+        let compiler = Compiler::of(&Target::Cpu, options)?.with_outputs(Outputs::Strided);
+        let made = compiler.make(&region.name, &body)?;
+        let module = compiler.load(&made)?;
+        let Made { artifact, apart, .. } = made;
         let (dims, in_place) = (LaunchDims::of(&artifact), InPlace::of(&artifact, body.inputs().len()));
         let apart = apart.into_iter().map(|apart| (apart.output, apart.reason)).collect();
         let by = |input| in_place.aliases().find(|alias| alias.input == input).map(|alias| alias.output);
@@ -165,8 +180,19 @@ impl Callable {
         let own = |name: &String| body.symbols().iter().all(|s| s.name != *name);
         let taken = |name: &String| own(name) && artifact.dims.iter().any(|dim| dim.name == *name);
         let strides = (0..body.outputs().len()).map(|i| Some(stride_name(i)).filter(taken)).collect();
-        let (name, warning) = (region.name.clone(), compiler.warning());
-        Ok(Callable { name, dims, in_place, overwritten_by, apart, strides, module, warning, graph: body })
+        Ok(Callable {
+            name: region.name.clone(),
+            dims,
+            in_place,
+            overwritten_by,
+            apart,
+            strides,
+            module,
+            counters: compiler.counters(),
+            warning: compiler.warning(),
+            last: ArcSwapOption::empty(),
+            graph: body,
+        })
     }
 }
 
@@ -228,12 +254,48 @@ impl Callable {
         self.graph.outputs().iter().map(|o| self.graph.ty(o.value)).collect()
     }
 
-    /// Computes the outputs on `threads` threads; the bits do not depend on how many. Outputs that
+    /// Computes the outputs on up to `threads` threads; the bits do not depend on how many. Outputs that
     /// [`Callable::overwrites`] lists hold the old elements of their inputs.
     ///
     /// # Errors
     /// Tensors whose number, dtype, shape or length do not fit, named; a launch that fails.
     pub fn call(&self, inputs: &[TensorRef<'_>], outputs: &mut [TensorMut<'_>], threads: usize) -> Result<(), Error> {
+        let last = self.last.load();
+        let new;
+        let sizes = match last.as_deref().filter(|sizes| sizes.are_of(inputs, outputs)) {
+            Some(sizes) => sizes,
+            None => {
+                new = Arc::new(self.sizes(inputs, outputs)?);
+                self.last.store(Some(Arc::clone(&new)));
+                &*new
+            }
+        };
+        let count = self.overwritten_by.len();
+        let mut read = inputs.iter();
+        let mut args: Vec<Arg<'_>> = Vec::with_capacity(count + outputs.len());
+        for by in &self.overwritten_by {
+            args.extend(match *by {
+                Some(output) => Some(Arg::Same(count + output)),
+                None => read.next().map(|t| Arg::In(t.bytes)),
+            });
+        }
+        args.extend(outputs.iter_mut().map(|t| Arg::Out(t.bytes)));
+        let launched = self.module.launch(&mut args, &sizes.dims, sizes.rows, threads.max(1));
+        launched.map_err(|e| Error::Device(format!("{}: {e}", self.name)))
+    }
+
+    /// Makes the best code there is now, rather than behind later calls.
+    pub fn promote(&self) {
+        self.module.promote();
+    }
+
+    /// What became of the tiers of the kernel so far.
+    pub fn tiers(&self) -> TierCounts {
+        self.counters.counts()
+    }
+
+    /// Checks tensors, and gives what a launch needs of their sizes.
+    fn sizes(&self, inputs: &[TensorRef<'_>], outputs: &[TensorMut<'_>]) -> Result<Sizes, Error> {
         let types = self.outputs();
         let reads = self.overwritten_by.iter().filter(|by| by.is_none()).count();
         if reads != inputs.len() {
@@ -267,38 +329,58 @@ impl Callable {
             }
         }
         for (i, output) in outputs.iter().enumerate() {
-            let (stride, spanned) = output.span().map_err(|e| Error::Call(format!("output {i} {e}")))?;
-            let got = output.bytes.len();
-            let fits = if output.stride.is_some() { spanned.is_some_and(|n| n <= got) } else { spanned == Some(got) };
-            if !fits {
-                let (dtype, shape) = (output.dtype, output.shape);
-                return Err(Error::Call(format!("a tensor {dtype}{shape:?} has {got} bytes")));
-            }
-            match &self.strides[i] {
-                Some(name) => {
-                    let stride = i64::try_from(stride);
-                    let message = |_| Error::Call(format!("output {i} has rows beyond the address space"));
-                    binding.insert(name.clone(), stride.map_err(message)?);
-                }
-                None if output.stride.is_some() => {
-                    let message = format!("output {i} is given with a stride, but this kernel writes it contiguous");
-                    return Err(Error::Call(message));
-                }
-                None => {}
-            }
+            binding.extend(self.stride(i, output)?);
         }
         let shapes: Vec<&[usize]> = given.iter().map(|t| t.1).chain(outputs.iter().map(|t| t.shape)).collect();
         let (dims, rows) = self.dims.resolve(&shapes, &binding).map_err(Error::Call)?;
-        let mut read = inputs.iter();
-        let mut args: Vec<Arg<'_>> = Vec::with_capacity(given.len() + outputs.len());
-        for by in &self.overwritten_by {
-            args.extend(match *by {
-                Some(output) => Some(Arg::Same(given.len() + output)),
-                None => read.next().map(|t| Arg::In(t.bytes)),
-            });
+        let reads = inputs.iter().map(|t| (t.dtype, t.shape.to_vec(), t.bytes.len(), None));
+        let writes = outputs.iter().map(|t| (t.dtype, t.shape.to_vec(), t.bytes.len(), t.stride));
+        Ok(Sizes { inputs: inputs.len(), tensors: reads.chain(writes).collect(), dims, rows })
+    }
+
+    /// The integer that says how far apart the rows of an output lie, if the kernel takes one.
+    fn stride(&self, i: usize, output: &TensorMut<'_>) -> Result<Option<(String, i64)>, Error> {
+        let (stride, spanned) = output.span().map_err(|e| Error::Call(format!("output {i} {e}")))?;
+        let got = output.bytes.len();
+        let fits = if output.stride.is_some() { spanned.is_some_and(|n| n <= got) } else { spanned == Some(got) };
+        if !fits {
+            let (dtype, shape) = (output.dtype, output.shape);
+            return Err(Error::Call(format!("a tensor {dtype}{shape:?} has {got} bytes")));
         }
-        args.extend(outputs.iter_mut().map(|t| Arg::Out(t.bytes)));
-        let launched = self.module.launch(&mut args, &dims, rows, threads.max(1));
-        launched.map_err(|e| Error::Device(format!("{}: {e}", self.name)))
+        match &self.strides[i] {
+            Some(name) => {
+                let message = |_| Error::Call(format!("output {i} has rows beyond the address space"));
+                Ok(Some((name.clone(), i64::try_from(stride).map_err(message)?)))
+            }
+            None if output.stride.is_some() => {
+                let message = format!("output {i} is given with a stride, but this kernel writes it contiguous");
+                Err(Error::Call(message))
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+/// The sizes of a call that was checked, so that the next one of the same is not.
+#[derive(Debug)]
+struct Sizes {
+    inputs: usize,
+    /// Dtype, shape, bytes and stride of each input, then of each output.
+    tensors: Vec<(DType, Vec<usize>, usize, Option<usize>)>,
+    /// Integer arguments of the launch.
+    dims: Vec<i64>,
+    rows: usize,
+}
+
+impl Sizes {
+    fn are_of(&self, inputs: &[TensorRef<'_>], outputs: &[TensorMut<'_>]) -> bool {
+        let same = |known: &(DType, Vec<usize>, usize, Option<usize>), dtype, shape: &[usize], bytes: usize, stride| {
+            known.0 == dtype && known.1 == shape && known.2 == bytes && known.3 == stride
+        };
+        let (reads, writes) = self.tensors.split_at(self.inputs);
+        reads.len() == inputs.len()
+            && writes.len() == outputs.len()
+            && reads.iter().zip(inputs).all(|(known, t)| same(known, t.dtype, t.shape, t.bytes.len(), None))
+            && writes.iter().zip(outputs).all(|(known, t)| same(known, t.dtype, t.shape, t.bytes.len(), t.stride))
     }
 }

@@ -15,6 +15,8 @@ use crate::compiler::{Compilation, Compiler};
 use crate::dump::DumpFolder;
 use crate::program::{Fallback, OpCounts, Program, build};
 use crate::store::CacheChoice;
+use crate::threads::ThreadPool;
+use crate::tiers::Tiers;
 
 /// What a user may choose.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,11 +29,22 @@ pub struct Options {
     pub relaxed: bool,
     /// Where compiled kernels are kept from process to process.
     pub cache: CacheChoice,
+    /// Which compilers make CPU kernels, and when.
+    pub tiers: Tiers,
+    /// The threads that launches run on.
+    pub pool: ThreadPool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { fuse: true, pipeline: Pipeline::default(), relaxed: false, cache: CacheChoice::Environment }
+        Options {
+            fuse: true,
+            pipeline: Pipeline::default(),
+            relaxed: false,
+            cache: CacheChoice::Environment,
+            tiers: Tiers::Environment,
+            pool: ThreadPool::default(),
+        }
     }
 }
 
@@ -138,7 +151,7 @@ pub fn fuse_graph_with(graph: &Graph, options: &Options, sources: &'static [Sour
 /// A target that is not available, and internal errors. What cannot be a kernel falls back and is reported, not an
 /// error.
 pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Compiled, Error> {
-    let compiler = Compiler::new(target)?.with_cache(&options.cache);
+    let compiler = Compiler::of(target, options)?;
     let fused = fuse_graph_with(graph, options, compiler.sources())?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
     let (program, fallbacks, ops) = (built.program.claiming(graph), built.fallbacks, built.ops);

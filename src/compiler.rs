@@ -6,20 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use fusewright_abi::{KernelArtifact, ParamAccess, Target};
-use fusewright_codegen::backend::{self, Backend, BackendError};
+use fusewright_codegen::backend::{Backend, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{InstError, Kernel, ParamId, verify};
 use fusewright_codegen::lower::in_place::why_not;
 use fusewright_codegen::lower::{LowerError, Outputs, lower_to};
-use fusewright_codegen::schedule::Schedule;
 use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Graph;
 use fusewright_graph::text::{PrintOptions, print_graph};
-use fusewright_runtime::disk::Label;
+use fusewright_runtime::{Counters, Device, Module, RuntimeError, Tiered, device_with};
 
-use crate::Error;
+use crate::coder::Coder;
 use crate::dump::DumpFolder;
 use crate::store::{CacheChoice, Store};
+use crate::threads::ThreadPool;
+use crate::tiers::budget;
+use crate::{Error, Options};
 
 /// Why a body has no kernel.
 #[derive(Debug, thiserror::Error)]
@@ -73,12 +75,13 @@ impl From<CompileError> for Error {
 
 /// Compiles bodies for one target.
 pub struct Compiler {
-    target: Target,
-    backend: Arc<dyn Backend>,
-    schedule: Schedule,
+    coder: Coder,
+    /// What makes better code behind the launches.
+    second: Option<Arc<Coder>>,
+    pool: ThreadPool,
+    counters: Arc<Counters>,
     outputs: Outputs,
     dump: Option<DumpFolder>,
-    store: Store,
     log: Mutex<Vec<Compilation>>,
 }
 
@@ -112,6 +115,8 @@ pub(crate) struct Made {
     pub artifact: KernelArtifact,
     /// Outputs that update inputs and may not be written where those lie.
     pub apart: Vec<Apart>,
+    /// The expanded kernel, where better code may be made of it.
+    pub kernel: Option<Arc<Kernel>>,
 }
 
 /// An output of a body that updates an input and may not be written where that lies.
@@ -152,23 +157,42 @@ impl Compiler {
     /// # Errors
     /// A target that this build or this machine cannot compile for, by name.
     pub fn new(target: &Target) -> Result<Compiler, Error> {
-        let backend = backend::for_target(target).map_err(|e| Error::Unavailable(e.to_string()))?;
-        let schedule = Schedule::of(target);
-        let dump = DumpFolder::from_environment();
-        let (outputs, log) = (Outputs::Contiguous, Mutex::new(Vec::new()));
-        Ok(Compiler { target: target.clone(), backend, schedule, outputs, dump, store: Store::default(), log })
+        let coder = Coder::of(target, Arc::default()).map_err(|e| Error::Unavailable(e.to_string()))?;
+        Ok(Compiler {
+            coder,
+            second: None,
+            pool: ThreadPool::default(),
+            counters: Arc::default(),
+            outputs: Outputs::Contiguous,
+            dump: DumpFolder::from_environment(),
+            log: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// A compiler for a target with the tiers, the threads and the cache on disk that a user chose.
+    ///
+    /// # Errors
+    /// As [`Compiler::new`], and tiers that this build lacks.
+    pub fn of(target: &Target, options: &Options) -> Result<Compiler, Error> {
+        let (target, tiered) = options.tiers.of(target)?;
+        let compiler = Compiler::new(&target)?.with_cache(&options.cache);
+        // A host whose instructions LLVM does not take keeps what Cranelift makes.
+        let second = || Coder::of(&Target::CpuLlvm, Arc::clone(&compiler.coder.store)).ok().map(Arc::new);
+        let second = if tiered { second() } else { None };
+        Ok(Compiler { second, pool: options.pool.clone(), ..compiler })
     }
 
     /// The same with a cache on disk, from which payloads come that are there, and to which others go. One that cannot be
     /// used is left alone, and [`Compiler::warning`] says why.
     #[must_use]
     pub fn with_cache(self, choice: &CacheChoice) -> Compiler {
-        Compiler { store: Store::of(choice), ..self }
+        let coder = Coder { store: Arc::new(Store::of(choice)), ..self.coder };
+        Compiler { coder, ..self }
     }
 
     /// What is wrong with the cache on disk: the first thing that was met.
     pub fn warning(&self) -> Option<String> {
-        self.store.warning()
+        self.coder.store.warning()
     }
 
     /// The same for kernels whose outputs may lie in wider memory.
@@ -178,17 +202,17 @@ impl Compiler {
 
     /// What is compiled for.
     pub fn target(&self) -> &Target {
-        &self.target
+        &self.coder.target
     }
 
     /// Where rows of the target's kernels may come from besides memory.
     pub fn sources(&self) -> &'static [SourceKind] {
-        self.backend.sources()
+        self.coder.backend.sources()
     }
 
     /// The backend in use.
     pub fn backend(&self) -> &dyn Backend {
-        &*self.backend
+        &*self.coder.backend
     }
 
     /// The Kernel IR of a body: as lowered, and expanded for the target.
@@ -198,7 +222,7 @@ impl Compiler {
     pub fn kernel(&self, name: &str, body: &Graph) -> Result<(Kernel, Kernel), CompileError> {
         let mut forms = self.forms(name, body)?;
         if forms.shares_memory()
-            && let Err(BackendError::Unsupported { reason, .. }) = self.backend.emit(&forms.expanded, &self.target)
+            && let Err(BackendError::Unsupported { reason, .. }) = self.backend().emit(&forms.expanded, self.target())
         {
             forms = self.forms_apart(name, body, reason)?;
         }
@@ -207,9 +231,9 @@ impl Compiler {
 
     fn forms(&self, name: &str, body: &Graph) -> Result<Forms, CompileError> {
         let start = Instant::now();
-        let lowered = lower_to(&identifier(name), body, &self.schedule, self.outputs)?;
+        let lowered = lower_to(&identifier(name), body, &self.coder.schedule, self.outputs)?;
         verify(&lowered).map_err(|e| CompileError::Internal(format!("lowering `{name}`: {e}")))?;
-        let expanded = expand(&lowered, column(&self.target))?;
+        let expanded = expand(&lowered, column(self.target()))?;
         verify(&expanded).map_err(|e| CompileError::Internal(format!("expanding `{name}`: {e}")))?;
         Ok(Forms { lowered, expanded, lower_us: start.elapsed().as_micros() as u64, refused: None })
     }
@@ -232,41 +256,56 @@ impl Compiler {
     pub(crate) fn make(&self, name: &str, body: &Graph) -> Result<Made, CompileError> {
         if let Some(folder) = &self.dump {
             let forms = self.kernel(name, body).ok();
-            let written = folder.kernel(name, body, forms.as_ref(), &*self.backend, &self.target);
+            let written = folder.kernel(name, body, forms.as_ref(), self.backend(), self.target());
             written.map_err(|e| CompileError::Dump(Box::new(e)))?;
         }
         let start = Instant::now();
         let mut forms = self.forms(name, body)?;
-        let (artifact, from_disk) = match self.assembled(&forms.expanded) {
-            Err(BackendError::Unsupported { reason, .. }) if forms.shares_memory() => {
-                forms = self.forms_apart(name, body, reason)?;
-                self.assembled(&forms.expanded)?
-            }
-            made => made?,
+        // Better code that is there already needs no other before it.
+        let (artifact, from_disk) = match self.second.as_ref().and_then(|second| second.kept(&forms.expanded)) {
+            Some(kept) => (kept, true),
+            None => match self.coder.artifact(&forms.expanded) {
+                Err(BackendError::Unsupported { reason, .. }) if forms.shares_memory() => {
+                    forms = self.forms_apart(name, body, reason)?;
+                    self.coder.artifact(&forms.expanded)?
+                }
+                made => made?,
+            },
         };
         let emit_us = start.elapsed().as_micros() as u64 - forms.lower_us;
         let bytes = artifact.payload.bytes.len();
         let done = Compilation { name: name.to_owned(), lower_us: forms.lower_us, emit_us, bytes, from_disk };
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push(done);
-        Ok(Made { artifact, apart: forms.apart(body) })
+        let apart = forms.apart(body);
+        let improvable = self.second.is_some() && artifact.target == *self.target();
+        let kernel = improvable.then(|| Arc::new(forms.expanded));
+        Ok(Made { artifact, apart, kernel })
     }
 
-    /// The artifact of an expanded kernel, and whether its payload came from the cache on disk.
-    fn assembled(&self, kernel: &Kernel) -> Result<(KernelArtifact, bool), BackendError> {
-        let (target, backend) = (&self.target, &*self.backend);
-        let key = backend::kernel_key(kernel, &self.schedule.to_string(), target, backend);
-        let label = Label { target: target.clone(), kernel: kernel.name.clone() };
-        let kept = self.store.load(&key, &label, backend.payload_kind());
-        let from_disk = kept.is_some();
-        let payload = match kept {
-            Some(payload) => payload,
-            None => {
-                let made = backend.payload(kernel, target)?;
-                self.store.save(&key, &label, &made);
-                made
-            }
+    /// Loads a compiled body; where better code may come, as a kernel that takes it when it does.
+    ///
+    /// # Errors
+    /// No driver for the target; memory that cannot be had.
+    pub(crate) fn load(&self, made: &Made) -> Result<Arc<dyn Module>, RuntimeError> {
+        let module = self.device(&made.artifact.target)?.load(&made.artifact)?;
+        let (Some(second), Some(kernel)) = (&self.second, &made.kernel) else { return Ok(module) };
+        let device = self.device(&second.target)?;
+        let (second, budget, kernel) = (Arc::clone(second), budget(kernel), Arc::clone(kernel));
+        let make = move || {
+            let (artifact, _) = second.artifact(&kernel).map_err(|e| e.to_string())?;
+            device.load(&artifact).map_err(|e| e.to_string())
         };
-        Ok((backend::pack(kernel, key, target, backend, payload)?, from_disk))
+        Ok(Tiered::new(module, budget, Box::new(make), Arc::clone(&self.counters)))
+    }
+
+    /// What runs kernels of a target.
+    pub(crate) fn device(&self, target: &Target) -> Result<Arc<dyn Device>, RuntimeError> {
+        device_with(target, self.pool.shared())
+    }
+
+    /// What becomes of the kernels that this compiler made.
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// The kernel of a body as a file for a linker or a driver.
@@ -276,7 +315,7 @@ impl Compiler {
     pub fn object(&self, name: &str, body: &Graph) -> Result<KernelArtifact, CompileError> {
         let artifact = self.artifact(name, body)?;
         let (_, expanded) = self.kernel(name, body)?;
-        Ok(KernelArtifact { payload: self.backend.file(&expanded, &self.target)?, ..artifact })
+        Ok(KernelArtifact { payload: self.backend().file(&expanded, self.target())?, ..artifact })
     }
 
     /// The kernels compiled so far, in order.
@@ -287,7 +326,7 @@ impl Compiler {
 
 impl std::fmt::Debug for Compiler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Compiler({}, {})", self.target, self.backend.name())
+        write!(f, "Compiler({}, {})", self.target(), self.backend().name())
     }
 }
 
@@ -355,7 +394,7 @@ mod tests {
         let whole = Compiler::new(&Target::Cpu).expect("this machine has a processor");
         let made = whole.make("g", &body).expect("compiles");
         assert_eq!((made.artifact.params[1].alias, made.apart), (Some(0), Vec::new()));
-        let compiler = Compiler { backend: Arc::new(NothingInPlace), ..whole };
+        let compiler = Compiler { coder: Coder { backend: Arc::new(NothingInPlace), ..whole.coder }, ..whole };
         let made = compiler.make("g", &body).expect("compiles on the second try");
         assert_eq!(made.artifact.params[1].alias, None);
         let [apart] = made.apart.as_slice() else { panic!("one output is apart: {:?}", made.apart) };

@@ -39,5 +39,11 @@ pub const CACHE_DIR: Knob = Knob {
 pub const CACHE_MB: Knob =
     Knob { name: "FUSEWRIGHT_CACHE_MB", doc: "most megabytes that the kernel cache holds [default: 256]" };
 
+/// Which compilers make CPU kernels.
+pub const TIERS: Knob = Knob {
+    name: "FUSEWRIGHT_TIERS",
+    doc: "compilers of target `cpu`: `off` Cranelift, `on` Cranelift and LLVM behind the calls, `llvm` LLVM before them",
+};
+
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, DUMP_DIR];
+pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, DUMP_DIR, TIERS];

@@ -42,6 +42,7 @@ pub mod text_tool;
 
 mod attention;
 mod callable;
+mod coder;
 mod compile;
 mod compiler;
 mod dump;
@@ -53,8 +54,10 @@ mod matmul;
 mod page;
 mod program;
 mod store;
+mod threads;
+mod tiers;
 
-pub use callable::{Callable, Element, TensorMut, TensorRef, fuse};
+pub use callable::{Callable, Element, TensorMut, TensorRef, fuse, fuse_with};
 pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph, fuse_graph_with};
 pub use compiler::{Compilation, CompileError, Compiler};
 pub use error::Error;
@@ -63,12 +66,14 @@ pub use fusewright_fusion::pass::{PatternReport, Pipeline, PipelineError};
 pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_fusion::rewrites::{UserPattern, UserPatterns};
 pub use fusewright_graph as graph;
-pub use fusewright_runtime::disk;
+pub use fusewright_runtime::{EachTime, Pool, TierCounts, disk, settle};
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use page::explain_page;
 pub use program::{Argument, Fallback, OpCounts, Placement, Program, State, StepCounts, Update, UpdateCopy};
 pub use store::{CacheChoice, kernel_cache};
+pub use threads::ThreadPool;
+pub use tiers::Tiers;
 
 /// The examples of the page on patterns.
 #[cfg(doctest)]

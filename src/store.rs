@@ -101,6 +101,11 @@ impl Store {
         }
     }
 
+    /// Whether there is a cache.
+    pub fn is_open(&self) -> bool {
+        self.disk.is_some()
+    }
+
     pub fn warning(&self) -> Option<String> {
         self.warning.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

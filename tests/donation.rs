@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use fusewright::check;
+use fusewright::diff::options;
 use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::{Sizes, Values, symbols, tensors};
 use fusewright::{
@@ -10,7 +11,7 @@ use fusewright::{
 };
 
 fn compiled(graph: &Graph, fuse: bool) -> Compiled {
-    compile(graph, &Target::Cpu, &Options { fuse, ..Options::default() }).unwrap_or_else(|e| panic!("{e}\n{graph}"))
+    compile(graph, &Target::Cpu, &Options { fuse, ..options() }).unwrap_or_else(|e| panic!("{e}\n{graph}"))
 }
 
 fn parsed(text: &str) -> Graph {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fusewright::check::{self, Case, cases, compare};
+use fusewright::diff::options;
 use fusewright::explain::{self, explain};
 use fusewright::graph::{Graph, InputKind};
 use fusewright::{Compiled, Compiler, HostTensor, Options, Target, compile, model, read_safetensors};
@@ -42,7 +43,7 @@ fn stored(name: &str, graph: &Graph) -> Vec<Case> {
 }
 
 fn compiled(graph: &Graph, fuse: bool) -> Compiled {
-    let options = Options { fuse, ..Options::default() };
+    let options = Options { fuse, ..options() };
     let compiled = compile(graph, &Target::Cpu, &options).unwrap_or_else(|e| panic!("{}: {e}", graph.name()));
     assert!(compiled.fallbacks.is_empty(), "{}: {:?}", graph.name(), compiled.fallbacks);
     compiled
@@ -123,7 +124,7 @@ fn overwritten_tensors_have_their_new_values() {
         let names = check::output_names(&graph);
         assert_eq!(names[..3], ["new_b_cache", "new_x", "out0"], "{form}");
         for case in stored("overwritten_views", &graph) {
-            let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{form}: {e}"));
+            let compiled = compile(&graph, &Target::Cpu, &options()).unwrap_or_else(|e| panic!("{form}: {e}"));
             let produced = run(&compiled, &case.inputs, 1);
             let expected = case.expected.as_deref().expect("every case has results");
             let checks = compare(&graph, &case.inputs, expected, &produced).unwrap_or_else(|e| panic!("{form}: {e}"));
@@ -183,7 +184,7 @@ fn single_ops_give_what_eager_pytorch_gives() {
     for name in ["ops_bf16", "ops_f16", "ops_f32", "ops_ints", "ops_kinds"] {
         for form in FORMS {
             let graph = open(name, form);
-            let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let compiled = compile(&graph, &Target::Cpu, &options()).unwrap_or_else(|e| panic!("{name}: {e}"));
             let said: BTreeMap<&str, &str> =
                 compiled.fallbacks.iter().map(|f| (f.label.as_str(), f.reason.as_str())).collect();
             assert_eq!(said.len(), compiled.fallbacks.len(), "an op is listed once: {:?}", compiled.fallbacks);
@@ -309,7 +310,7 @@ fn the_report_lists_every_kernel_that_runs() {
         }
         let graph = model::open(&file).unwrap_or_else(|e| panic!("{e}"));
         for fuse in [true, false] {
-            let options = Options { fuse, ..Options::default() };
+            let options = Options { fuse, ..options() };
             let compiled =
                 compile(&graph, &Target::Cpu, &options).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
             let report = explain(&compiled.fused).unwrap_or_else(|e| panic!("{e}"));

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use fusewright::diff::options;
 use fusewright::graph::interp::{self, Enclosure, Symbols};
 use fusewright::graph::operands::{Values, tensors};
 use fusewright::graph::ops::{Composite, LIST};
@@ -111,7 +112,7 @@ fn by_kernel(graph: &Graph, inputs: &[Tensor], rows: i64) -> Vec<Tensor> {
 fn kernels_of_composites_agree_and_are_right() {
     let (mut elements, mut single) = (0, 0);
     for (composite, graph) in composites() {
-        let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+        let compiled = compile(&graph, &Target::Cpu, &options()).unwrap_or_else(|e| panic!("{e}"));
         assert!(compiled.fallbacks.is_empty(), "{composite:?}: {:?}", compiled.fallbacks);
         let counts = compiled.program.counts();
         assert_eq!((counts.kernels, counts.references), (1, 0), "{composite:?}");
@@ -153,7 +154,7 @@ fn programs_of_scalar_functions_are_right() {
     let (mut checked, mut kernels, mut failures) = (0, 0, Vec::new());
     for (f, dtype) in ScalarFn::ALL.iter().flat_map(|&f| DType::ALL.map(|dtype| (f, dtype))) {
         let Some(graph) = function(f, dtype) else { continue };
-        let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{e}\n{graph}"));
+        let compiled = compile(&graph, &Target::Cpu, &options()).unwrap_or_else(|e| panic!("{e}\n{graph}"));
         kernels += compiled.program.counts().kernels;
         for (rows, values) in [0, 1, 29].into_iter().flat_map(|rows| VALUES.map(|values| (rows, values))) {
             let inputs = tensors(&graph, rows, values);

@@ -1,6 +1,7 @@
 //! Programs over views: layout ops outside kernels move no element where strides will do, and results stay the same bits.
 
 use fusewright::check::reference;
+use fusewright::diff::options;
 use fusewright::graph::Graph;
 use fusewright::{DType, HostTensor, Options, StepCounts, Target, compile};
 
@@ -20,7 +21,7 @@ fn run(text: &str, shapes: &[&[usize]]) -> StepCounts {
     let inputs: Vec<&HostTensor> = inputs.iter().collect();
     let expected = reference(&graph, &inputs).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let run = |fuse| {
-        let options = Options { fuse, ..Options::default() };
+        let options = Options { fuse, ..options() };
         let compiled = compile(&graph, &Target::Cpu, &options).unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert!(compiled.fallbacks.is_empty(), "{:?}", compiled.fallbacks);
         for threads in [1, 2] {
@@ -118,7 +119,7 @@ fn results_are_row_major_whatever_they_are_views_of() {
 fn an_op_that_has_no_kernel_is_listed_once() {
     let fallbacks = |text: &str| -> Vec<String> {
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let compiled = compile(&graph, &Target::Cpu, &options()).unwrap_or_else(|e| panic!("{e}\n{text}"));
         compiled.fallbacks.into_iter().map(|fallback| fallback.label).collect()
     };
     let one = "graph @one(s: 0..; %x: f64[s, 8]) {
@@ -154,7 +155,7 @@ fn an_index_out_of_range_leads_out_of_no_memory() {
     };
     let (x, c) = (HostTensor::zeros(DType::F32, &[3, 2]), whole(DType::F32, &[4, 2]));
     let run = |fuse, i: [i64; 3], j: [i64; 3]| {
-        let compiled = compile(&graph, &Target::Cpu, &Options { fuse, ..Options::default() }).expect("compiles");
+        let compiled = compile(&graph, &Target::Cpu, &Options { fuse, ..options() }).expect("compiles");
         compiled.program.run(&[&x, &c, &indices(i), &indices(j)], 1).expect("kernels take any index")
     };
     let cache = floats(&c);

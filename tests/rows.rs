@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use fusewright::diff::first_difference;
+use fusewright::diff::{first_difference, options};
 use fusewright::graph::interp::Symbols;
 use fusewright::graph::{Dim, Graph, TensorType};
 use fusewright::inputs::{Values, tensors};
 use fusewright::matrix::{Combination, Form, KERNELS, ScaleLayout, combinations};
-use fusewright::{HostTensor, Options, Target, compile};
+use fusewright::{HostTensor, Target, compile};
 
 /// The row count of every combination.
 const SYMBOL: &str = "s";
@@ -76,7 +76,7 @@ fn axes<'g>(graph: &'g Graph, values: impl Iterator<Item = fusewright::graph::Va
 
 fn check(cell: &Combination) {
     let graph = cell.graph().unwrap_or_else(|e| panic!("{cell}: {e}"));
-    let compiled = compile(&graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{cell}: {e}"));
+    let compiled = compile(&graph, &Target::Cpu, &options()).unwrap_or_else(|e| panic!("{cell}: {e}"));
     assert!(compiled.fallbacks.is_empty(), "{cell}: {:?}", compiled.fallbacks);
     let symbols: Symbols = cell.symbols().into_iter().chain([(SYMBOL.to_owned(), MADE as i64)]).collect();
     let made = tensors(&graph, &symbols, 3, Values::Edges).unwrap_or_else(|e| panic!("{cell}: {e}"));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use fusewright::check;
+use fusewright::diff::options;
 use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::weights_as_inputs;
 use fusewright::{Argument, HostTensor, Options, Program, State, Target, compile, model, read_safetensors};
@@ -21,7 +22,7 @@ fn stored() -> BTreeMap<String, HostTensor> {
 }
 
 fn compiled(graph: &Graph, fuse: bool) -> Program {
-    compile(graph, &Target::Cpu, &Options { fuse, ..Options::default() }).unwrap_or_else(|e| panic!("{e}")).program
+    compile(graph, &Target::Cpu, &Options { fuse, ..options() }).unwrap_or_else(|e| panic!("{e}")).program
 }
 
 /// The inputs of a step.

@@ -21,10 +21,14 @@ pub trait Device: Debug + Send + Sync {
 
 /// A loaded kernel. Its code is freed when the last handle is dropped.
 pub trait Module: Debug + Send + Sync {
-    /// Computes rows `0..rows` of the kernel, split over `threads` threads; results do not depend on the split.
+    /// Computes rows `0..rows` of the kernel on up to `threads` threads, fewer where there is too little to do for so many;
+    /// results do not depend on how rows are split.
     /// Buffers come in the order of the artifact's parameters, integers in the order of its dims.
     ///
     /// # Errors
     /// Arguments of a wrong number or direction, or buffers shorter than the shapes that `dims` imply.
     fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, threads: usize) -> Result<(), RuntimeError>;
+
+    /// Makes the best code there is of the kernel now, where launches would wait for it until they have done more work.
+    fn promote(&self) {}
 }

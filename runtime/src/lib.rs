@@ -7,14 +7,18 @@ pub mod disk;
 pub mod driver;
 
 mod arg;
+mod background;
 mod cache;
 mod device;
 mod dispatch;
 mod error;
+mod tier;
 
 pub use arg::Arg;
+pub use background::settle;
 pub use cache::KernelCache;
 pub use device::{Device, Module};
 pub use dispatch::Variants;
-pub use driver::device_for;
+pub use driver::{EachTime, Pool, Threads, device_for, device_with, shared_pool};
 pub use error::RuntimeError;
+pub use tier::{Counters, Make, TierCounts, Tiered};

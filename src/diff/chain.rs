@@ -11,10 +11,10 @@ use fusewright_graph::scalar::Accuracy;
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Graph, Op, Prim, Value};
 
-use super::{Difference, same};
+use super::{Difference, options, same};
 use crate::inputs::shape;
 use crate::program::single;
-use crate::{CacheChoice, CompileError, Compiled, Compiler, Fused, Options, compile};
+use crate::{CompileError, Compiled, Compiler, Fused, Options, compile};
 
 /// What outputs hold before a kernel runs, so that what it does not write shows.
 const UNWRITTEN: u8 = 0xa5;
@@ -41,7 +41,7 @@ struct Step {
 
 /// A graph of one node as a program.
 fn library(body: &Graph) -> Result<Work, Difference> {
-    let compiled = compile(body, &Target::Cpu, &Options { fuse: false, cache: CacheChoice::Off, ..Options::default() });
+    let compiled = compile(body, &Target::Cpu, &Options { fuse: false, ..options() });
     compiled.map(|c| Work::Library(Box::new(c))).map_err(|e| Difference::new("compiling fails", e))
 }
 

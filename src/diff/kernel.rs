@@ -1,6 +1,7 @@
 //! One kernel in the Kernel IR interpreter and as machine code, on the same bytes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fusewright_abi::{ParamAccess, Target};
 use fusewright_codegen::backend::assemble;
@@ -8,7 +9,7 @@ use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::interp::{Buffer, run};
 use fusewright_codegen::kernel::{Kernel, Param, RANK, Source};
 use fusewright_graph::Dim;
-use fusewright_runtime::{Arg, device_for};
+use fusewright_runtime::{Arg, EachTime, Module, device_with};
 
 use super::chain::approximate;
 use super::{Agreement, Difference, OTHERS, THREADS, Verdict, at, first_difference};
@@ -150,14 +151,14 @@ fn first(kernel: &Kernel, dims: &BTreeMap<String, i64>, got: &[Buffer], want: &[
 struct Code<'k> {
     kernel: &'k Kernel,
     artifact: fusewright_abi::KernelArtifact,
-    module: std::sync::Arc<dyn fusewright_runtime::Module>,
+    module: Arc<dyn Module>,
 }
 
 impl<'k> Code<'k> {
     fn of(kernel: &'k Kernel, target: &Target) -> Result<Code<'k>, Error> {
         let compiler = Compiler::new(target)?;
         let artifact = assemble(kernel, "", target, compiler.backend()).map_err(CompileError::from)?;
-        let module = device_for(target)?.load(&artifact)?;
+        let module = device_with(target, Arc::new(EachTime))?.load(&artifact)?;
         Ok(Code { kernel, artifact, module })
     }
 

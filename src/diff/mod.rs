@@ -25,9 +25,10 @@ use fusewright_codegen::kernel::interp::bits_at;
 use fusewright_graph::interp::{self, Symbols};
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Graph, num};
+use fusewright_runtime::EachTime;
 
 use crate::inputs::{Values, tensors};
-use crate::{CacheChoice, Compiled, Compiler, Error, HostTensor, Options, compile};
+use crate::{CacheChoice, Compiled, Compiler, Error, HostTensor, Options, ThreadPool, Tiers, compile};
 use chain::Chain;
 
 pub use kernel::{dims, kernel, made_buffers};
@@ -135,7 +136,7 @@ struct Ways {
 impl Ways {
     fn of(graph: &Graph) -> Result<Ways, Difference> {
         let compiled = |target: &Target, fuse| {
-            let options = Options { fuse, cache: CacheChoice::Off, ..Options::default() };
+            let options = Options { fuse, ..options() };
             let failed = |e| Difference::new("compiling fails", format!("{target}: {e}"));
             compile(graph, target, &options).map_err(failed)
         };
@@ -199,6 +200,13 @@ impl Ways {
         }
         Ok(())
     }
+}
+
+/// How programs are compiled to be compared: by one compiler, not kept, and with every launch split as it is asked to be,
+/// however small.
+pub fn options() -> Options {
+    let pool = ThreadPool::of(EachTime);
+    Options { cache: CacheChoice::Off, tiers: Tiers::Off, pool, ..Options::default() }
 }
 
 fn run(compiled: &Compiled, inputs: &[Tensor], threads: usize, symbols: &Symbols) -> Result<Vec<Tensor>, Difference> {

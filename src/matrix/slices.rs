@@ -2,8 +2,9 @@
 
 use super::Combination;
 use crate::callable::Callable;
+use crate::diff;
 use crate::inputs::{Values, tensors};
-use crate::{CacheChoice, Error, HostTensor, TensorMut, TensorRef};
+use crate::{Error, HostTensor, TensorMut, TensorRef};
 
 /// What lies where nothing is written.
 const GUARD: u8 = 0xa5;
@@ -17,7 +18,7 @@ impl Combination {
     /// An internal error; what does not hold is `Ok(Err(why))`.
     pub(super) fn check_slices(&self, seed: u64) -> Result<Result<(), String>, Error> {
         let graph = self.graph().map_err(|e| Error::Internal(format!("{self}: {e}")))?;
-        let callable = Callable::of(graph.clone(), &CacheChoice::Off)?;
+        let callable = Callable::of(graph.clone(), &diff::options())?;
         for rows in [0, 1, self.rows] {
             let mut symbols = self.symbols();
             symbols.insert(super::ROW_SYMBOL.to_owned(), rows);

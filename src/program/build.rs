@@ -13,7 +13,7 @@ use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{
     Builder, Graph, Input, InputKind, Node, NodeId, Op, Prim, TensorType, TypeError, Value, Weight,
 };
-use fusewright_runtime::{Device, KernelCache, device_for};
+use fusewright_runtime::KernelCache;
 
 use super::Program;
 use super::claims::claims;
@@ -66,8 +66,8 @@ impl OpCounts {
 /// # Errors
 /// Internal errors of the compiler, kernels that cannot be loaded, weights that contradict their types.
 pub(crate) fn build(graph: &Graph, partition: &Partition, compiler: &Compiler) -> Result<Built, Error> {
-    let device = device_for(compiler.target())?;
-    assemble(graph, partition, compiler, Some(device), weights(graph)?)
+    compiler.device(compiler.target())?;
+    assemble(graph, partition, compiler, true, weights(graph)?)
 }
 
 /// As [`build`], to be looked at: for any target, without a device, and without the data of weights. It does not run.
@@ -75,20 +75,20 @@ pub(crate) fn build(graph: &Graph, partition: &Partition, compiler: &Compiler) -
 /// # Errors
 /// Internal errors of the compiler.
 pub(crate) fn outline(graph: &Graph, partition: &Partition, compiler: &Compiler) -> Result<Built, Error> {
-    assemble(graph, partition, compiler, None, vec![None; graph.inputs().len()])
+    assemble(graph, partition, compiler, false, vec![None; graph.inputs().len()])
 }
 
 fn assemble(
     graph: &Graph,
     partition: &Partition,
     compiler: &Compiler,
-    device: Option<Arc<dyn Device>>,
+    runs: bool,
     weights: Vec<Option<Bytes>>,
 ) -> Result<Built, Error> {
     let (cache, kernels) = (KernelCache::default(), BTreeMap::new());
     let (in_kernels, outside) = (BTreeSet::new(), BTreeSet::new());
     let mut build =
-        Build { graph, compiler, device, cache, weights, kernels, fallbacks: Vec::new(), in_kernels, outside };
+        Build { graph, compiler, runs, cache, weights, kernels, fallbacks: Vec::new(), in_kernels, outside };
     let mut steps = Vec::with_capacity(partition.steps.len());
     let (mut refused, mut left) = (BTreeMap::new(), Vec::new());
     for &step in &partition.steps {
@@ -117,16 +117,17 @@ fn assemble(
     }
     let Build { weights, fallbacks, in_kernels, outside, .. } = build;
     let ops = OpCounts { fused: in_kernels.len(), unfused: outside.difference(&in_kernels).count() };
-    let (claims, planned) = (claims(graph), Mutex::new(BTreeMap::new()));
-    let program = Program { graph: graph.clone(), steps, layouts, weights, claims, planned };
+    let (claims, planned) = (claims(graph), Mutex::default());
+    let program =
+        Program { graph: graph.clone(), steps, layouts, weights, claims, planned, counters: compiler.counters() };
     Ok(Built { program, fallbacks, ops, refused })
 }
 
 struct Build<'a> {
     graph: &'a Graph,
     compiler: &'a Compiler,
-    /// What loads kernels; none if they are not to run.
-    device: Option<Arc<dyn Device>>,
+    /// Whether kernels are loaded, to run.
+    runs: bool,
     /// Loaded kernels by content, so that equal regions share one.
     cache: KernelCache,
     weights: Vec<Option<Bytes>>,
@@ -244,15 +245,17 @@ impl Build<'_> {
         Ok(kernel)
     }
 
-    fn loaded(&self, Made { artifact, apart }: Made, body: &Graph) -> Result<CompiledKernel, Error> {
-        let load = |device: &Arc<dyn Device>| self.cache.get_or_make(artifact.key, || device.load(&artifact));
+    fn loaded(&self, made: Made, body: &Graph) -> Result<CompiledKernel, Error> {
+        let load = || self.cache.get_or_make(made.artifact.key, || self.compiler.load(&made));
+        let module = self.runs.then(load).transpose()?;
+        let Made { artifact, apart, .. } = made;
         Ok(CompiledKernel {
             dims: LaunchDims::of(&artifact),
             in_place: InPlace::of(&artifact, body.inputs().len()),
             apart,
             key: artifact.key,
             bytes: artifact.payload.bytes.len(),
-            module: self.device.as_ref().map(load).transpose()?,
+            module,
         })
     }
 

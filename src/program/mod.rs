@@ -15,18 +15,20 @@ mod claims;
 mod in_place;
 mod layout;
 mod plan;
+mod plans;
 mod state;
 mod step;
 mod strided;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use fusewright_abi::DType;
 use fusewright_graph::tensor::check_memory;
 use fusewright_graph::{Dim, Graph, Input, InputKind, Output};
+use fusewright_runtime::{Counters, TierCounts};
 
 use crate::guard;
 use crate::host::zeroed;
@@ -43,6 +45,7 @@ pub use in_place::{Placement, Update, UpdateCopy};
 use layout::Layouts;
 pub(crate) use plan::{Binding, bind};
 use plan::{Buffer, Landing, Plan};
+use plans::Plans;
 pub use state::State;
 use step::Memory;
 pub(crate) use step::{CompiledKernel, LaunchDims, Step, Work};
@@ -72,7 +75,8 @@ pub struct Program {
     weights: Vec<Option<Bytes>>,
     /// What the graph before all passes claims of the sizes of a call.
     claims: Vec<Claim>,
-    planned: Mutex<BTreeMap<PlanKey, Arc<Planned>>>,
+    planned: Mutex<Plans<PlanKey, Arc<Planned>>>,
+    counters: Arc<Counters>,
 }
 
 /// What a plan is made for: the values of the symbols, and the numbers of the inputs that may be overwritten.
@@ -114,6 +118,20 @@ impl Program {
             }
         }
         counts
+    }
+
+    /// What became of the kernels' tiers so far.
+    pub fn tiers(&self) -> TierCounts {
+        self.counters.counts()
+    }
+
+    /// Makes the best code there is of every kernel now, rather than behind later calls.
+    pub fn promote(&self) {
+        let kernel = |step: &Step| match &step.work {
+            Work::Kernel(kernel) => kernel.module.clone(),
+            _ => None,
+        };
+        self.steps.iter().filter_map(kernel).for_each(|module| module.promote());
     }
 
     /// Runs the program on `threads` threads. Results do not depend on the number of threads or of rows.
@@ -345,14 +363,18 @@ impl Program {
         }
         let mut key = (bind(&self.graph, &given)?, argument::donated(&self.graph, inputs)?);
         key.1.extend(self.state_numbers().filter(|_| with_state));
-        let mut known = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(planned) = known.get(&key) {
-            return Ok(Arc::clone(planned));
+        self.plan(key)
+    }
+
+    fn plan(&self, key: PlanKey) -> Result<Arc<Planned>, Error> {
+        let known = || self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(planned) = known().get(&key) {
+            return Ok(planned);
         }
         claims::check(&self.claims, &key.0)?;
         let plan = Plan::of(&self.graph, &self.steps, &self.layouts, key.0.clone(), &key.1)?;
         let planned = Arc::new(Planned { plan, workspaces: Mutex::new(Vec::new()) });
-        known.insert(key, Arc::clone(&planned));
+        known().insert(key, Arc::clone(&planned));
         Ok(planned)
     }
 }

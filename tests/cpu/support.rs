@@ -13,7 +13,7 @@ use fusewright_codegen::kernel::{
 };
 use fusewright_graph::num;
 use fusewright_graph::operands::{Random, THRESHOLDS};
-use fusewright_runtime::{Arg, Module, device_for};
+use fusewright_runtime::{Arg, EachTime, Module, device_with};
 
 use super::fence::Fenced;
 
@@ -50,7 +50,9 @@ pub fn compile(kernel: &Kernel, target: &Target) -> Result<KernelArtifact, Backe
 
 pub fn load(kernel: &Kernel, target: &Target) -> (KernelArtifact, Arc<dyn Module>) {
     let artifact = compile(kernel, target).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
-    let module = device_for(target).and_then(|device| device.load(&artifact)).unwrap_or_else(|e| panic!("{e}"));
+    let module = device_with(target, Arc::new(EachTime))
+        .and_then(|device| device.load(&artifact))
+        .unwrap_or_else(|e| panic!("{e}"));
     (artifact, module)
 }
 

@@ -1,4 +1,5 @@
-//! What takes too long for every change: all 2³² f32 converted, the whole matrix of combinations, and fuzzing.
+//! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, the whole matrix
+//! of combinations, and fuzzing.
 //!
 //! The matrix is checked in slices by a release build. What is done is kept in `target/long`, with the commit and the
 //! seed that it was done for, so that a run that was stopped goes on where it was.
@@ -11,11 +12,13 @@ use std::time::Instant;
 const STATE: &str = "target/long/matrix";
 /// Combinations that are checked at once.
 const SLICE: usize = 500;
+/// How often kernels are compiled and dropped, per tier.
+const CYCLES: usize = 10_000;
 /// Seconds of fuzzing.
 const FUZZ: u64 = 600;
 
 /// What a run does, in order.
-pub const PARTS: [&str; 3] = ["casts", "matrix", "fuzz"];
+pub const PARTS: [&str; 4] = ["casts", "memory", "matrix", "fuzz"];
 
 /// Runs one part, or all of them.
 ///
@@ -26,6 +29,7 @@ pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
         let start = Instant::now();
         match name {
             "casts" => casts(root)?,
+            "memory" => memory(root)?,
             "matrix" => matrix(root)?,
             _ => crate::fuzz::run(root, FUZZ)?,
         }
@@ -43,6 +47,13 @@ fn casts(root: &Path) -> Result<(), String> {
     let status =
         Command::new("cargo").args(test).env("FUSEWRIGHT_LONG", threads.to_string()).current_dir(root).status();
     if status.map_err(|e| format!("cargo: {e}"))?.success() { Ok(()) } else { Err("a conversion is wrong".to_owned()) }
+}
+
+/// In a build with LLVM, which the second tier needs.
+fn memory(root: &Path) -> Result<(), String> {
+    let test = ["test", "--release", "-p", "fusewright", "--features", "llvm", "--test", "memory", "--", "--nocapture"];
+    let status = Command::new("cargo").args(test).env("FUSEWRIGHT_LONG", CYCLES.to_string()).current_dir(root).status();
+    if status.map_err(|e| format!("cargo: {e}"))?.success() { Ok(()) } else { Err("memory grows".to_owned()) }
 }
 
 /// How far the matrix is checked, and for what.
@@ -131,6 +142,6 @@ mod tests {
     #[test]
     fn an_unknown_part_is_an_error() {
         let error = run(Path::new("."), Some("cast")).expect_err("there is no such part");
-        assert_eq!(error, "no part `cast`; there is casts, matrix, fuzz");
+        assert_eq!(error, "no part `cast`; there is casts, memory, matrix, fuzz");
     }
 }

@@ -14,8 +14,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   passes                 make each pass idle in turn: a test of `fusion` has to fail (minutes)
   fuzz [SECONDS]         run the fuzz tests with fresh seeds for so long (60); keeps what fails in target/fuzz
   hostile                how long the optimised command takes to refuse each bad file: less than 100 ms
-  long [PART]            casts of all f32, the whole matrix in slices that a later run goes on from, ten minutes of
-                         fuzzing; or one part: casts, matrix, fuzz (hours)
+  long [PART]            casts of all f32, 10,000 kernels made and dropped, the whole matrix in slices that a later run goes on from,
+                         ten minutes of fuzzing; or one part: casts, memory, matrix, fuzz (hours)
   fetch-ptxas            get NVIDIA's PTX assembler into target/tools
   validate [FILE.ptx...] assemble these files, or else what the PTX tests generate";
 

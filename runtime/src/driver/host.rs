@@ -5,30 +5,31 @@
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fusewright_abi::{Count, KernelArtifact, Param, ParamAccess, PayloadKind, Target};
 use memmap2::{Mmap, MmapMut};
 
-use crate::{Arg, Device, Module, RuntimeError};
+use crate::{Arg, Device, Module, Pool, RuntimeError};
 
 /// The host's CPU, for the code of one compiler or the other.
 #[derive(Clone, Debug)]
 pub struct Host {
     target: Target,
+    pool: Arc<dyn Pool>,
 }
 
 impl Host {
-    /// For kernels of a target, if its code runs on the host.
-    pub fn new(target: &Target) -> Option<Host> {
-        matches!(target, Target::Cpu | Target::CpuLlvm).then(|| Host { target: target.clone() })
+    /// For kernels of a target, if its code runs on the host, on the threads of a pool.
+    pub fn new(target: &Target, pool: Arc<dyn Pool>) -> Option<Host> {
+        matches!(target, Target::Cpu | Target::CpuLlvm).then(|| Host { target: target.clone(), pool })
     }
 }
 
-impl Default for Host {
-    fn default() -> Self {
-        Host { target: Target::Cpu }
-    }
-}
+/// Ranges of rows per thread: threads do not begin at once, and the last to come finds less to do.
+const PARTS_PER_THREAD: usize = 4;
+/// Buffers whose addresses need no memory of their own.
+const FEW: usize = 16;
 
 /// Entry of a kernel: buffers, integer arguments, first row, one past the last row.
 type Entry = unsafe extern "C" fn(*const *mut u8, *const i64, i64, i64);
@@ -39,6 +40,7 @@ struct HostModule {
     params: Vec<Param>,
     dims: usize,
     rows: Count,
+    pool: Arc<dyn Pool>,
     code: Mmap,
 }
 
@@ -64,13 +66,15 @@ impl Device for Host {
             params: artifact.params.clone(),
             dims: artifact.dims.len(),
             rows: artifact.launch.rows.clone(),
+            pool: Arc::clone(&self.pool),
             code,
         }))
     }
 }
 
 impl HostModule {
-    fn check(&self, args: &[Arg<'_>], dims: &[i64], rows: usize) -> Result<(), RuntimeError> {
+    /// Checks a launch, and says how many bytes its buffers have at least.
+    fn check(&self, args: &[Arg<'_>], dims: &[i64], rows: usize) -> Result<usize, RuntimeError> {
         let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: self.name.clone(), reason });
         if args.len() != self.params.len() || dims.len() != self.dims {
             let (buffers, integers) = (self.params.len(), self.dims);
@@ -80,6 +84,7 @@ impl HostModule {
         if rows > self.rows.count(dims) {
             return refuse(format!("has {} rows, asked for {rows}", self.rows.count(dims)));
         }
+        let mut bytes = 0;
         for (i, (param, given)) in self.params.iter().zip(args).enumerate() {
             let arg = match given {
                 Arg::Same(other) => match (self.params.get(*other), args.get(*other)) {
@@ -95,13 +100,37 @@ impl HostModule {
             if arg.len() < needed {
                 return refuse(format!("`{}` takes {needed} bytes, the buffer has {}", param.name, arg.len()));
             }
+            bytes += needed;
         }
-        Ok(())
+        Ok(bytes)
+    }
+
+    /// Calls `range` with ranges that make up all rows, on as many threads as have enough to do.
+    fn split(&self, rows: usize, bytes: usize, threads: usize, range: &(dyn Fn(usize, usize) + Sync)) {
+        let least = self.pool.bytes_per_thread().max(1);
+        let threads = threads.min(rows).min(bytes / least);
+        if threads <= 1 {
+            return range(0, rows);
+        }
+        let per_part = rows.div_ceil(threads * PARTS_PER_THREAD);
+        // Ranges are handed out here, so that the pool has no say in which rows are computed: each is once.
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                let begin = next.fetch_add(per_part, Ordering::Relaxed);
+                if begin >= rows {
+                    return;
+                }
+                range(begin, (begin + per_part).min(rows));
+            }
+        };
+        self.pool.run(threads - 1, &work);
+        work();
     }
 }
 
 /// Buffer addresses, shared with the threads of one launch.
-struct Addresses(Vec<*mut u8>);
+struct Addresses(*const *mut u8);
 
 // SAFETY: the addresses are only handed to the kernel. Rows write disjoint elements, so threads that compute disjoint
 // ranges of rows never write what another thread touches.
@@ -109,41 +138,39 @@ unsafe impl Sync for Addresses {}
 
 impl Module for HostModule {
     fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, threads: usize) -> Result<(), RuntimeError> {
-        self.check(args, dims, rows)?;
+        let bytes = self.check(args, dims, rows)?;
         let address = |arg: &mut Arg<'_>| match arg {
             Arg::In(bytes) => bytes.as_ptr().cast_mut(),
             Arg::Out(bytes) => bytes.as_mut_ptr(),
             Arg::Same(_) => std::ptr::null_mut(),
         };
-        let mut buffers: Vec<*mut u8> = args.iter_mut().map(address).collect();
+        // Most kernels have few buffers, and memory for their addresses costs as much as the rest of a small launch.
+        let (mut few, mut many) = ([std::ptr::null_mut(); FEW], Vec::new());
+        let buffers = match few.get_mut(..args.len()) {
+            Some(few) => few,
+            None => {
+                many.resize(args.len(), std::ptr::null_mut());
+                &mut many[..]
+            }
+        };
+        buffers.iter_mut().zip(args.iter_mut()).for_each(|(buffer, arg)| *buffer = address(arg));
         for (i, arg) in args.iter().enumerate() {
             if let Arg::Same(other) = arg {
                 buffers[i] = buffers[*other];
             }
         }
-        let addresses = Addresses(buffers);
+        let addresses = Addresses(buffers.as_ptr());
         // SAFETY: the payload is position-independent code of this calling convention with its entry at offset 0, as
         // the artifact's kind promises; the mapping lives as long as `self`.
         let entry: Entry = unsafe { std::mem::transmute::<*const u8, Entry>(self.code.as_ptr()) };
         let call = |begin: usize, end: usize| {
             let addresses = &addresses;
             // SAFETY: `check` compared every buffer with the shape that `dims` imply, and a kernel stays within the
-            // shapes of its parameters and never writes one that is only read.
-            unsafe { entry(addresses.0.as_ptr(), dims.as_ptr(), begin as i64, end as i64) };
+            // shapes of its parameters and never writes one that is only read. The addresses are borrowed from `buffers`,
+            // which outlives all calls.
+            unsafe { entry(addresses.0, dims.as_ptr(), begin as i64, end as i64) };
         };
-        let threads = threads.clamp(1, rows.max(1));
-        if threads == 1 {
-            call(0, rows);
-            return Ok(());
-        }
-        let per_thread = rows.div_ceil(threads);
-        std::thread::scope(|scope| {
-            for begin in (per_thread..rows).step_by(per_thread) {
-                let call = &call;
-                scope.spawn(move || call(begin, (begin + per_thread).min(rows)));
-            }
-            call(0, per_thread);
-        });
+        self.split(rows, bytes, threads, &call);
         Ok(())
     }
 }

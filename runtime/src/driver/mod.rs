@@ -1,6 +1,9 @@
 //! Drivers: one folder or file per kind of device. All `unsafe` of this crate is here.
 
+mod exit;
 pub mod host;
+#[allow(unsafe_code)]
+mod pool;
 
 use std::sync::Arc;
 
@@ -8,12 +11,23 @@ use fusewright_abi::Target;
 
 use crate::{Device, RuntimeError};
 
-/// The device that runs kernels of a target.
+pub(crate) use exit::at_exit;
+pub use pool::{EachTime, Pool, Threads, shared as shared_pool};
+
+/// The device that runs kernels of a target, on the threads of this process.
 ///
 /// # Errors
 /// No driver for the target, naming it.
 pub fn device_for(target: &Target) -> Result<Arc<dyn Device>, RuntimeError> {
-    match host::Host::new(target) {
+    device_with(target, shared_pool())
+}
+
+/// As [`device_for`], with threads that the caller brings. A device of its own has no use for them.
+///
+/// # Errors
+/// As [`device_for`].
+pub fn device_with(target: &Target, pool: Arc<dyn Pool>) -> Result<Arc<dyn Device>, RuntimeError> {
+    match host::Host::new(target, pool) {
         Some(host) => Ok(Arc::new(host)),
         None => {
             let reason = "this version has no driver for it; kernels can be compiled, not run".to_owned();

@@ -40,7 +40,14 @@ fn compile_us(compiled: &Compiled) -> u64 {
 /// How often kernels were compiled, and how often that was not needed.
 fn counters(compiled: &Compiled) -> Value {
     let from_disk = compiled.kernels.iter().filter(|kernel| kernel.from_disk).count();
-    json!({ "compiled": compiled.kernels.len() - from_disk, "from_disk": from_disk })
+    let tiers = compiled.program.tiers();
+    json!({
+        "compiled": compiled.kernels.len() - from_disk,
+        "from_disk": from_disk,
+        "asked": tiers.asked,
+        "swapped": tiers.swapped,
+        "refused": tiers.refused,
+    })
 }
 
 /// What results were compared with, if with anything.

@@ -1,0 +1,256 @@
+//! Threads that launches share: the pool that waits for them, and what a caller may bring in its place.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Runs a launch on several threads. What a pool does decides how fast a launch is, never what it computes: `work` hands
+/// out ranges of rows by itself, so that too few, too many or late calls of it do no harm.
+pub trait Pool: fmt::Debug + Send + Sync {
+    /// Calls `work` on this thread and on up to `others` more at once, and returns when all calls have returned.
+    fn run(&self, others: usize, work: &(dyn Fn() + Sync));
+
+    /// How many bytes a launch must read and write for each thread, at least, so that it is faster with than without.
+    fn bytes_per_thread(&self) -> usize {
+        CUT_OVER
+    }
+}
+
+/// What a thread must have to do to be worth waking. The measured cost of a launch on two threads of the pool over the same
+/// on one is 5 to 10 µs where the other thread sleeps (`benches/launch.rs`, `pool`), in which a kernel moves 50 to 100 KiB.
+const CUT_OVER: usize = 128 << 10;
+/// How often a thread looks for work, or for the end of it, before it sleeps: some microseconds.
+const LOOKS: usize = 200;
+
+/// The pool of this process, whose threads start when a launch first asks for them.
+pub fn shared() -> Arc<dyn Pool> {
+    static SHARED: OnceLock<Arc<Threads>> = OnceLock::new();
+    Arc::clone(SHARED.get_or_init(Arc::default)) as Arc<dyn Pool>
+}
+
+/// Starts threads for each launch, however small it is: what tests split launches with.
+#[derive(Clone, Copy, Debug)]
+pub struct EachTime;
+
+impl Pool for EachTime {
+    fn run(&self, others: usize, work: &(dyn Fn() + Sync)) {
+        std::thread::scope(|scope| {
+            (0..others).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+    }
+
+    fn bytes_per_thread(&self) -> usize {
+        0
+    }
+}
+
+/// Threads that wait for launches. One launch at a time has them; another that comes meanwhile runs on its own thread alone,
+/// rather than wait.
+#[derive(Debug, Default)]
+pub struct Threads {
+    shared: Arc<Shared>,
+    /// Held by the launch that has the threads.
+    turn: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Counts launches, so that a thread sees a new one without the lock.
+    posted: AtomicU64,
+    /// Threads that are in a launch. It grows under the lock only.
+    active: AtomicUsize,
+    wake: Condvar,
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    job: Option<Job>,
+    /// How many more threads may join.
+    wanted: usize,
+    threads: usize,
+    closing: bool,
+}
+
+/// The work of a launch, which outlives every thread's call of it: [`Turn`] ends no earlier.
+#[derive(Clone, Copy, Debug)]
+struct Job(*const (dyn Fn() + Sync));
+
+// SAFETY: what is pointed to may be called from any thread.
+unsafe impl Send for Job {}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for launches and takes part in them until the pool is dropped.
+    fn serve(&self) {
+        let mut seen = 0;
+        loop {
+            (0..LOOKS).take_while(|_| self.posted.load(Ordering::Relaxed) == seen).for_each(|_| std::hint::spin_loop());
+            let mut state = self.lock();
+            let job = loop {
+                seen = self.posted.load(Ordering::Relaxed);
+                match state.job.filter(|_| state.wanted > 0) {
+                    Some(job) => break job,
+                    None if state.closing => return,
+                    None => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            state.wanted -= 1;
+            self.active.fetch_add(1, Ordering::Relaxed);
+            drop(state);
+            let _leaves = Leaves(self);
+            // SAFETY: the launch that posted the job returns only after it took the job back, under the lock under which it
+            // was taken here, and `active` is zero, which the guard above makes it, also if the call panics.
+            unsafe { (*job.0)() };
+        }
+    }
+}
+
+/// A thread's part in a launch, which ends when this is dropped.
+struct Leaves<'a>(&'a Shared);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        if self.0.active.fetch_sub(1, Ordering::Release) == 1 {
+            // The launch is either before its look at `active` or waits.
+            drop(self.0.lock());
+            self.0.done.notify_one();
+        }
+    }
+}
+
+/// A launch that has the threads. Dropping it, also by a panic, takes the job back and waits for those who have it.
+struct Turn<'a>(&'a Shared);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let shared = self.0;
+        {
+            let mut state = shared.lock();
+            (state.job, state.wanted) = (None, 0);
+        }
+        let active = || shared.active.load(Ordering::Acquire) > 0;
+        (0..LOOKS).take_while(|_| active()).for_each(|_| std::hint::spin_loop());
+        if active() {
+            let mut state = shared.lock();
+            while active() {
+                state = shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+impl Pool for Threads {
+    fn run(&self, others: usize, work: &(dyn Fn() + Sync)) {
+        let turn = self.turn.try_lock();
+        if others == 0 || turn.is_err() {
+            return work();
+        }
+        let shared = &self.shared;
+        // SAFETY: the lifetime is forgotten, not the borrow: `Turn` is dropped before this function returns, and from then
+        // on no thread has or finds the job.
+        let job = unsafe { std::mem::transmute::<*const (dyn Fn() + Sync), *const (dyn Fn() + Sync + 'static)>(work) };
+        let _turn = Turn(shared);
+        {
+            let mut state = shared.lock();
+            while state.threads < others && start(shared) {
+                state.threads += 1;
+            }
+            (state.job, state.wanted) = (Some(Job(job)), others);
+            shared.posted.fetch_add(1, Ordering::Relaxed);
+        }
+        match others {
+            1 => shared.wake.notify_one(),
+            _ => shared.wake.notify_all(),
+        }
+        work();
+    }
+}
+
+/// Starts a thread of the pool; without it launches have fewer.
+fn start(shared: &Arc<Shared>) -> bool {
+    let own = Arc::clone(shared);
+    std::thread::Builder::new().name("fusewright".to_owned()).spawn(move || own.serve()).is_ok()
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of `parts` is done once, by whom does not matter.
+    fn check(pool: &dyn Pool, others: usize, parts: usize) {
+        let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![0; parts]));
+        let work = || {
+            loop {
+                let part = next.fetch_add(1, Ordering::Relaxed);
+                if part >= parts {
+                    return;
+                }
+                done.lock().unwrap_or_else(PoisonError::into_inner)[part] += 1;
+            }
+        };
+        pool.run(others, &work);
+        assert_eq!(done.into_inner().unwrap_or_else(PoisonError::into_inner), vec![1; parts]);
+    }
+
+    #[test]
+    fn all_work_is_done_when_a_launch_returns() {
+        let pool = Threads::default();
+        for round in 0..if cfg!(miri) { 20 } else { 2000 } {
+            check(&pool, round % 5, 7);
+        }
+        assert!(pool.shared.lock().threads <= 4);
+        check(&EachTime, 3, 7);
+    }
+
+    #[test]
+    fn launches_at_once_and_within_each_other_wait_for_none() {
+        let pool = Threads::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..if cfg!(miri) { 5 } else { 500 }).for_each(|_| check(&pool, 2, 5)));
+            }
+        });
+        pool.run(2, &|| check(&pool, 2, 3));
+    }
+
+    #[test]
+    fn other_threads_take_part() {
+        let pool = Threads::default();
+        let (met, this) = (Mutex::new(false), std::thread::current().id());
+        // The caller does not return from its call until another thread has called.
+        pool.run(1, &|| {
+            let here = std::thread::current().id();
+            *met.lock().unwrap_or_else(PoisonError::into_inner) |= here != this;
+            while here == this && !*met.lock().unwrap_or_else(PoisonError::into_inner) {
+                std::thread::yield_now();
+            }
+        });
+        assert!(*met.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    #[test]
+    fn a_panic_leaves_the_pool_as_it_was() {
+        let pool = Threads::default();
+        for _ in 0..3 {
+            let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let this = std::thread::current().id();
+                pool.run(2, &|| assert_ne!(std::thread::current().id(), this, "on purpose"));
+            }));
+            assert!(failed.is_err());
+            check(&pool, 2, 9);
+        }
+    }
+}

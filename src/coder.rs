@@ -1,0 +1,57 @@
+//! From an expanded kernel to its code, made now or kept from an earlier process.
+
+use std::sync::Arc;
+
+use fusewright_abi::{KernelArtifact, Target};
+use fusewright_codegen::backend::{self, Backend, BackendError};
+use fusewright_codegen::kernel::Kernel;
+use fusewright_codegen::schedule::Schedule;
+use fusewright_runtime::disk::Label;
+
+use crate::store::Store;
+
+/// The code generator of one target, and the cache on disk.
+#[derive(Clone)]
+pub(crate) struct Coder {
+    pub target: Target,
+    pub backend: Arc<dyn Backend>,
+    pub schedule: Schedule,
+    pub store: Arc<Store>,
+}
+
+impl Coder {
+    /// # Errors
+    /// A target that this build or this machine cannot compile for.
+    pub fn of(target: &Target, store: Arc<Store>) -> Result<Coder, BackendError> {
+        let backend = backend::for_target(target)?;
+        Ok(Coder { target: target.clone(), backend, schedule: Schedule::of(target), store })
+    }
+
+    /// The artifact of a kernel, and whether its payload was kept.
+    ///
+    /// # Errors
+    /// What the backend does not take.
+    pub fn artifact(&self, kernel: &Kernel) -> Result<(KernelArtifact, bool), BackendError> {
+        if let Some(kept) = self.kept(kernel) {
+            return Ok((kept, true));
+        }
+        let key = backend::kernel_key(kernel, &self.schedule.to_string(), &self.target, &*self.backend);
+        let payload = self.backend.payload(kernel, &self.target)?;
+        self.store.save(&key, &self.label(kernel), &payload);
+        Ok((backend::pack(kernel, key, &self.target, &*self.backend, payload)?, false))
+    }
+
+    /// The artifact of a kernel whose payload is on disk.
+    pub fn kept(&self, kernel: &Kernel) -> Option<KernelArtifact> {
+        if !self.store.is_open() {
+            return None;
+        }
+        let key = backend::kernel_key(kernel, &self.schedule.to_string(), &self.target, &*self.backend);
+        let payload = self.store.load(&key, &self.label(kernel), self.backend.payload_kind())?;
+        backend::pack(kernel, key, &self.target, &*self.backend, payload).ok()
+    }
+
+    fn label(&self, kernel: &Kernel) -> Label {
+        Label { target: self.target.clone(), kernel: kernel.name.clone() }
+    }
+}

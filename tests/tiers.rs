@@ -1,0 +1,186 @@
+//! Kernels that get better behind their calls, threads that the caller brings, and what a process leaves for the next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fusewright::graph::{Builder, DType, ScalarFn, TensorType, TypeError, Value};
+use fusewright::{CacheChoice, Compiled, Error, HostTensor, Options, Pool, Target, ThreadPool, Tiers, compile, settle};
+
+const LANES: usize = 4096;
+
+/// `exp(x · w) · x`, summed up over the row: what both compilers do much with.
+fn body(b: &Builder) -> Result<Vec<Value>, TypeError> {
+    let rows = b.symbol("s", 0, None);
+    let x = b.input("x", TensorType::new(DType::F32, [rows, (LANES as i64).into()]));
+    let w = b.input("w", TensorType::new(DType::F32, [(LANES as i64).into()]));
+    let scaled = b.map(ScalarFn::Exp, &[b.mul(x, w)?])?;
+    Ok(vec![b.mul(scaled, x)?])
+}
+
+fn compiled(options: &Options) -> Compiled {
+    let b = Builder::new("tiers");
+    body(&b).expect("the body is well typed").into_iter().for_each(|value| b.output(value));
+    compile(&b.finish(), &Target::Cpu, options).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn inputs(rows: usize) -> [HostTensor; 2] {
+    let tensor = |shape: Vec<usize>, seed: usize| {
+        let elements: usize = shape.iter().product();
+        let value = |i: usize| ((i * 7919 + seed) % 2003) as f32 / 1001.5 - 1.0;
+        HostTensor { dtype: DType::F32, shape, bytes: (0..elements).flat_map(|i| value(i).to_ne_bytes()).collect() }
+    };
+    [tensor(vec![rows, LANES], 1), tensor(vec![LANES], 2)]
+}
+
+fn run(compiled: &Compiled, inputs: &[HostTensor; 2], threads: usize) -> Vec<HostTensor> {
+    compiled.program.run(&inputs.each_ref(), threads).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn choose(tiers: Tiers) -> Options {
+    Options { cache: CacheChoice::Off, tiers, ..Options::default() }
+}
+
+#[cfg(not(feature = "llvm"))]
+#[test]
+fn without_llvm_there_is_one_tier_and_asking_for_more_is_an_error() {
+    assert_eq!(compiled(&choose(Tiers::Environment)).program.tiers(), fusewright::TierCounts::default());
+    let b = Builder::new("tiers");
+    body(&b).expect("the body is well typed").into_iter().for_each(|value| b.output(value));
+    let error = compile(&b.finish(), &Target::Cpu, &choose(Tiers::On)).expect_err("it is not in this build");
+    assert!(matches!(&error, Error::Unavailable(said) if said.contains("feature `llvm`")), "{error}");
+}
+
+#[cfg(feature = "llvm")]
+mod llvm {
+    use fusewright::TierCounts;
+
+    use super::*;
+
+    const SWAPPED: TierCounts = TierCounts { asked: 1, swapped: 1, refused: 0 };
+
+    #[test]
+    fn calls_go_on_while_llvm_compiles_and_bits_stay() {
+        let (program, inputs) = (compiled(&choose(Tiers::On)), inputs(16));
+        let expected = run(&program, &inputs, 1);
+        assert_eq!(program.program.tiers(), TierCounts::default(), "a few rows are worth no compilation");
+        let (mut longest, mut before, mut beside) = (Duration::ZERO, 0, 0);
+        let start = Instant::now();
+        while program.program.tiers().swapped == 0 {
+            let asked = program.program.tiers().asked > 0;
+            let call = Instant::now();
+            let results = run(&program, &inputs, 1);
+            longest = longest.max(call.elapsed());
+            assert!(results == expected, "other bits");
+            *if asked { &mut beside } else { &mut before } += 1;
+            assert!(start.elapsed() < Duration::from_secs(120), "LLVM's code never came");
+        }
+        assert_eq!((program.program.tiers(), program.fused.partition.regions.len()), (SWAPPED, 1));
+        assert!(run(&program, &inputs, 1) == expected, "other bits");
+        assert!(before > 0 && beside > 0, "calls before and beside the compilation: {before}, {beside}");
+        println!("{before} calls before, {beside} beside the compilation, longest {longest:?}");
+    }
+
+    #[test]
+    fn off_and_llvm_alone_have_one_tier() {
+        let inputs = inputs(3);
+        let expected = run(&compiled(&choose(Tiers::Off)), &inputs, 1);
+        for tiers in [Tiers::Off, Tiers::Llvm] {
+            let program = compiled(&choose(tiers));
+            program.program.promote();
+            assert_eq!(program.program.tiers(), TierCounts::default(), "{tiers:?}");
+            assert!(run(&program, &inputs, 1) == expected, "{tiers:?}");
+        }
+    }
+
+    #[test]
+    fn promoted_kernels_are_better_at_once_and_the_next_process_has_them_from_disk() {
+        let folder = tempfile::tempdir().expect("the system has a place for temporary files");
+        let cache = CacheChoice::Folder(folder.path().to_owned());
+        let options = |tiers| Options { cache: cache.clone(), tiers, ..Options::default() };
+        let (first, inputs) = (compiled(&options(Tiers::On)), inputs(3));
+        let expected = run(&first, &inputs, 1);
+        assert!(first.kernels.iter().all(|kernel| !kernel.from_disk));
+        first.program.promote();
+        first.program.promote();
+        assert_eq!(first.program.tiers(), SWAPPED);
+        assert!(run(&first, &inputs, 1) == expected);
+        // What LLVM made is loaded in place of the first tier, so that nothing is left to be made better.
+        let second = compiled(&options(Tiers::On));
+        second.program.promote();
+        assert!(second.kernels.iter().all(|kernel| kernel.from_disk));
+        assert_eq!((second.program.tiers(), second.warning.clone()), (TierCounts::default(), None));
+        assert!(run(&second, &inputs, 1) == expected);
+        // Either tier alone finds its own.
+        for tiers in [Tiers::Off, Tiers::Llvm] {
+            assert!(compiled(&options(tiers)).kernels.iter().all(|kernel| kernel.from_disk), "{tiers:?}");
+        }
+    }
+
+    #[test]
+    fn programs_are_called_and_dropped_on_many_threads_while_kernels_are_swapped() {
+        let inputs = inputs(2);
+        let expected = run(&compiled(&choose(Tiers::Off)), &inputs, 1);
+        let program = Arc::new(compiled(&choose(Tiers::On)));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (program, inputs, expected) = (Arc::clone(&program), &inputs, &expected);
+                scope.spawn(move || {
+                    for call in 0..200 {
+                        if (thread, call) == (0, 20) {
+                            program.program.promote();
+                        }
+                        assert!(run(&program, inputs, 2) == *expected, "thread {thread}, call {call}");
+                    }
+                });
+            }
+        });
+        assert_eq!(program.program.tiers(), SWAPPED);
+        drop(program);
+        settle();
+    }
+}
+
+/// Threads of the caller, who counts what they are asked for.
+#[derive(Debug)]
+struct Own {
+    launches: Arc<AtomicUsize>,
+    /// How often it calls the work of a launch: a pool that calls too seldom or too often changes nothing.
+    calls: usize,
+}
+
+impl Pool for Own {
+    fn run(&self, _: usize, work: &(dyn Fn() + Sync)) {
+        self.launches.fetch_add(1, Ordering::Relaxed);
+        (0..self.calls).for_each(|_| work());
+    }
+}
+
+#[test]
+fn the_caller_may_bring_threads_and_small_launches_ask_for_none() {
+    for calls in [0, 1, 5] {
+        let launches = Arc::new(AtomicUsize::new(0));
+        let pool = ThreadPool::of(Own { launches: Arc::clone(&launches), calls });
+        let program = compiled(&Options { pool, ..choose(Tiers::Off) });
+        let (small, large) = (inputs(2), inputs(300));
+        let shared = compiled(&choose(Tiers::Off));
+        assert!(run(&program, &small, 8) == run(&shared, &small, 1));
+        assert_eq!(launches.load(Ordering::Relaxed), 0, "two rows are not worth a thread");
+        assert!(run(&program, &large, 8) == run(&shared, &large, 1));
+        assert_eq!(launches.load(Ordering::Relaxed), 1);
+        assert!(run(&program, &large, 1) == run(&shared, &large, 3));
+        assert_eq!(launches.load(Ordering::Relaxed), 1, "one thread is no matter of a pool");
+    }
+}
+
+#[test]
+fn launches_from_many_threads_share_the_pool() -> Result<(), Error> {
+    let (program, inputs) = (compiled(&choose(Tiers::Off)), inputs(200));
+    let expected = run(&program, &inputs, 1);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..10).for_each(|_| assert!(run(&program, &inputs, 3) == expected, "other bits")));
+        }
+    });
+    Ok(())
+}
