@@ -20,3 +20,5 @@ mod kernels;
 mod maps;
 #[path = "cpu/searches.rs"]
 mod searches;
+#[path = "cpu/tuned.rs"]
+mod tuned;

@@ -22,9 +22,9 @@ mod view;
 use std::collections::BTreeSet;
 
 use fusewright_abi::ParamAccess;
-use fusewright_fusion::region::{self, Piece, RowForm, Rows, Stored};
+use fusewright_fusion::region::{self, Lanes, Piece, RowForm, Rows, Stored};
 use fusewright_graph::axes::AxisMap;
-use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId};
+use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId, Prim};
 
 use crate::kernel::verify::MAX_LANES;
 use crate::kernel::{DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Segment, Source, Val};
@@ -80,17 +80,35 @@ pub fn lower(name: &str, body: &Graph, orders: &dyn Orders) -> Result<Kernel, Lo
 pub fn lower_to(name: &str, body: &Graph, orders: &dyn Orders, outputs: Outputs) -> Result<Kernel, LowerError> {
     let rows = Rows::of(body).map_err(|e| LowerError::new(e.to_string()))?;
     let (body, source) = rows.as_ref().map_or((body, None), |rows| (&rows.body, Some(&rows.source)));
-    let (mut form, axes) = form(body)?;
-    let views = View::all(&form.body, &axes)?;
-    let space = Space::of(&form, &axes, &views)?;
-    let mut params = params(body, &form, &axes, &space);
+    let (form, axes) = form(body)?;
+    // Bits do not depend on it: a reduction over leading lanes adds up in the order of one over a row.
+    let wide = Lanes::beside_reductions(&form.body, &axes);
+    let mut with = |lanes| lower_lanes(name, body, (form.clone(), &axes, lanes), orders, outputs, source);
+    match wide.map(&mut with) {
+        Some(Ok(kernel)) => Ok(kernel),
+        _ => with(Lanes::of(&form.body, &axes)),
+    }
+}
+
+/// Lowers a body whose lanes are known.
+fn lower_lanes(
+    name: &str,
+    body: &Graph,
+    (mut form, axes, lanes): (RowForm, &AxisMap, Lanes),
+    orders: &dyn Orders,
+    outputs: Outputs,
+    source: Option<&Prim>,
+) -> Result<Kernel, LowerError> {
+    let views = View::all(&form.body, axes)?;
+    let space = Space::of(&form, axes, &views, lanes)?;
+    let mut params = params(body, &form, axes, &space);
     if outputs == Outputs::Strided {
         strides::declare(body, &mut form, &mut params);
     }
     let combine = source.map(|op| source::declare(op, body, &mut params)).transpose()?.flatten();
     let mut segments: Vec<Segment> = Vec::new();
     for inner in space.segments() {
-        let mut segment = Emitter::new(&form, &axes, &views, &space, &params, orders, combine).segment(inner)?;
+        let mut segment = Emitter::new(&form, axes, &views, &space, &params, orders, combine).segment(inner)?;
         if segments.iter().any(|s| s.name == segment.name) {
             segment.name = format!("{}_{}", segment.name, segments.len());
         }
@@ -100,7 +118,7 @@ pub fn lower_to(name: &str, body: &Graph, orders: &dyn Orders, outputs: Outputs)
     if let Some(lanes) = types.filter_map(|ty| ty.shape.elements().as_const()).find(|&n| n > MAX_LANES) {
         return Err(LowerError::new(format!("{lanes} lanes, at most {MAX_LANES}")));
     }
-    let rows = space.rows(&axes);
+    let rows = space.rows(axes);
     let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), params, rows, segments };
     in_place::settle(&mut kernel);
     kernel.dims = dims(&kernel);

@@ -27,8 +27,8 @@ impl Space {
     ///
     /// # Errors
     /// Outputs without common rows.
-    pub fn of(form: &RowForm, axes: &AxisMap, views: &[Option<View>]) -> Result<Space, LowerError> {
-        let mut space = Space { lanes: Lanes::of(&form.body, axes), ..Space::default() };
+    pub fn of(form: &RowForm, axes: &AxisMap, views: &[Option<View>], lanes: Lanes) -> Result<Space, LowerError> {
+        let mut space = Space { lanes, ..Space::default() };
         space.find_rows(form, axes, views)?;
         Ok(space)
     }

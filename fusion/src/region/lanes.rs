@@ -6,12 +6,15 @@
 //! row of its own.
 
 use fusewright_graph::axes::{AxisId, AxisMap};
-use fusewright_graph::{Dim, Graph, Node, NodeId, Op, Prim, Value, dim};
+use fusewright_graph::{Dim, Graph, Input, Node, NodeId, Op, Prim, Value, dim};
 
 use super::Stored;
 
 /// How often a row may be repeated in another, or a reduction be written out.
 const MAX_REPEATS: i64 = 64;
+
+/// Most lanes of a row of which the leading ones are reduced.
+const MAX_BESIDE: i64 = 1 << 16;
 
 /// The lanes of a body of primitives.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +38,19 @@ pub enum Spread {
 impl Lanes {
     /// The lanes of a body.
     pub fn of(body: &Graph, axes: &AxisMap) -> Lanes {
+        Lanes::with(body, axes, Vec::new())
+    }
+
+    /// The lanes of a body in which what lies behind the axes of a short reduction are lanes too, so that neighbours in
+    /// memory are neighbours in a row; `None` if there is no such reduction.
+    pub fn beside_reductions(body: &Graph, axes: &AxisMap) -> Option<Lanes> {
+        let runs: Vec<Vec<AxisId>> = axes.reduced().filter_map(|(id, over)| beside(body, axes, id, &over)).collect();
+        (!runs.is_empty()).then(|| Lanes::with(body, axes, runs))
+    }
+
+    fn with(body: &Graph, axes: &AxisMap, more: Vec<Vec<AxisId>>) -> Lanes {
         let views = views(body);
-        let rows = find_rows(body, axes, &views);
+        let rows = find_rows(body, axes, &views, more);
         let mut lanes = Lanes { rows, held: vec![Vec::new(); body.value_count()], views };
         for input in body.inputs() {
             lanes.held[input.value.0 as usize] = lanes.of_value(axes, input.value);
@@ -161,9 +175,25 @@ fn views(body: &Graph) -> Vec<bool> {
     views
 }
 
+/// The axes of a short reduction and those behind them in its operand, if these follow each other in an input as well.
+fn beside(body: &Graph, axes: &AxisMap, id: NodeId, over: &[AxisId]) -> Option<Vec<AxisId>> {
+    let node = body.node(id);
+    let short = !over.is_empty() && count(axes, over).is_some();
+    if !short || !matches!(node.op, Op::Prim(Prim::Reduce { .. })) {
+        return None;
+    }
+    let flat = axes.flat(node.operands[0]);
+    let start = flat.windows(over.len()).position(|window| window == over)?;
+    let run = &flat[start..];
+    let lanes = dim::product(run.iter().map(|&a| axes.extent(a))).as_const()?;
+    let lies = |input: &Input| axes.flat(input.value).windows(run.len()).any(|window| window == run);
+    let fits = run.len() > over.len() && lanes <= MAX_BESIDE && body.inputs().iter().any(lies);
+    fits.then(|| run.to_vec())
+}
+
 /// Each row of lanes once, outermost axis first.
-fn find_rows(body: &Graph, axes: &AxisMap, views: &[bool]) -> Vec<Vec<AxisId>> {
-    let mut runs: Vec<Vec<AxisId>> = axes.reduced().map(|(_, over)| over).collect();
+fn find_rows(body: &Graph, axes: &AxisMap, views: &[bool], more: Vec<Vec<AxisId>>) -> Vec<Vec<AxisId>> {
+    let mut runs: Vec<Vec<AxisId>> = axes.reduced().map(|(_, over)| over).chain(more).collect();
     // What a top-k selects is a row of its own.
     let selected = body.nodes().iter().filter(|node| matches!(node.op, Op::Prim(Prim::TopK { .. })));
     runs.extend(selected.filter_map(|node| axes.dims(node.results[0]).pop()));

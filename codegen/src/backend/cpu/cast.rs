@@ -116,6 +116,9 @@ impl Code<'_> {
             }
             (true, false) => {
                 let wide = self.widened(v, from);
+                if known.small && !saturate && to.is_int() && to.bits() <= 32 {
+                    return Ok(self.small_to_int(wide, to, round, known));
+                }
                 if known.bounded && !saturate && to.is_int() && to.bits() <= 32 {
                     let whole = self.float_to_int(wide, DType::I32, round, true)?;
                     return Ok(self.wrap_int(whole, to));

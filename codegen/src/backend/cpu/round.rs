@@ -1,7 +1,7 @@
 //! Conversions with one rounding that is not that of the hardware: short floats in any direction, and short floats from
 //! integers that f32 does not hold.
 
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::types::{F32, F32X4, F64, I32, I32X4, I64};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use fusewright_abi::DType;
@@ -9,6 +9,7 @@ use fusewright_graph::Rounding;
 
 use super::cast::{INFINITY, MAGNITUDE, Short};
 use super::code::Code;
+use crate::backend::host::facts::Known;
 
 impl Code<'_> {
     /// An f32 rounded to a short float in any direction. The number of quanta is a product with a power of two, which
@@ -49,6 +50,26 @@ impl Code<'_> {
         let (positive, negative) = (self.round_integral(v, positive), self.round_integral(v, negative));
         let below = self.icmp_const(IntCC::SignedLessThan, bits, 0);
         self.select(below, negative, positive)
+    }
+
+    /// A small f32, or NaN, as an integer: a sum with `1.5 · 2²³` rounds to the nearest and holds it in its low bits.
+    pub(super) fn small_to_int(&mut self, v: Value, to: DType, round: Rounding, known: Known) -> Value {
+        let whole = match round {
+            Rounding::NearestEven => v,
+            _ if known.integral => v,
+            _ => self.round_integral(v, round),
+        };
+        let magic = self.float(v, 12_582_912.0);
+        let sum = self.b.ins().fadd(whole, magic);
+        let bits = self.bits_of(sum);
+        if known.short_nan && to.bits() <= 16 {
+            return self.wrap_int(bits, to);
+        }
+        let whole = self.add(bits, -0x4b40_0000);
+        let is_number = self.fcmp(FloatCC::Ordered, v, v);
+        let zero = self.int(whole, 0);
+        let whole = self.select(is_number, whole, zero);
+        self.wrap_int(whole, to)
     }
 
     /// An f32 rounded to bf16 in a direction: adding what is below the last place carries into it.

@@ -12,6 +12,7 @@ use inkwell::values::IntValue;
 use super::address::Pos;
 use crate::backend::host::definitions;
 use crate::backend::host::facts::{Known, known_facts};
+use crate::backend::host::index::one_group;
 use crate::backend::host::place::{InGroup, Memo, Slots};
 use crate::backend::llvm::cast::{Cast, cast, literal};
 use crate::backend::llvm::code::Code;
@@ -60,6 +61,8 @@ pub(super) struct Eval<'k, 'e, 'c> {
     pub group: Option<InGroup<IntValue<'c>>>,
     pub pass: Option<Running<'c>>,
     pub facts: Vec<Known>,
+    /// Whether products with powers of two are instructions.
+    pub scales: bool,
     definitions: Vec<usize>,
     /// Where stored values are.
     pub slots: Slots<IntValue<'c>>,
@@ -68,7 +71,7 @@ pub(super) struct Eval<'k, 'e, 'c> {
 }
 
 impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
-    pub fn new(code: &'e Code<'c>, kernel: &'k Kernel, segment: &'k Segment) -> Self {
+    pub fn new(code: &'e Code<'c>, kernel: &'k Kernel, segment: &'k Segment, scales: bool) -> Self {
         Eval {
             code,
             kernel,
@@ -80,6 +83,7 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
             group: None,
             pass: None,
             facts: Vec::new(),
+            scales,
             definitions: Vec::new(),
             slots: BTreeMap::new(),
             memo: Memo::new(),
@@ -148,6 +152,9 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
         if let Some((group, _)) = here.filter(|(group, pass)| group.holds(pass.base, pos, lanes, size)) {
             return Ok(group.index);
         }
+        if let Some(group) = self.known_group(pos, size) {
+            return Ok(self.code.i64(group));
+        }
         let key = Key::GroupOf(pos.clone(), size.clone());
         if let Some(known) = self.memo.known(&key) {
             return Ok(known.into_int_value());
@@ -156,6 +163,12 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
         let by = self.dim(size)?;
         let index = crate::backend::llvm::index::floor_div(self.code, lane, by)?;
         Ok(self.memo.remember(key, index.into()).into_int_value())
+    }
+
+    /// The number of the group that holds all lanes which a position takes in the passes of the loop.
+    fn known_group(&self, pos: &Pos<'c>, size: &Dim) -> Option<i64> {
+        let (from, to) = self.piece_lanes(pos)?;
+        one_group(size.as_const()?, from.as_const()?, to.as_const()? - 1)
     }
 
     /// A row or group value at a position.
@@ -208,7 +221,20 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
         }
     }
 
-    fn map(&mut self, f: ScalarFn, inst: &Inst, shape: &Shape, pos: Option<&Pos<'c>>, width: u32) -> Built<Value<'c>> {
+    fn map(
+        &mut self,
+        f: ScalarFn,
+        inst: &'k Inst,
+        shape: &Shape,
+        pos: Option<&Pos<'c>>,
+        width: u32,
+    ) -> Built<Value<'c>> {
+        if f == ScalarFn::Mul && width == CHUNK && self.scales {
+            let product = self.scaled_product(inst, &mut |eval, v| eval.value(v, shape, pos, width))?;
+            if let Some(product) = product {
+                return Ok(product);
+            }
+        }
         let args = inst.args.iter().map(|&arg| self.value(arg, shape, pos, width)).collect::<Built<Vec<_>>>()?;
         let dtype = self.dtype(inst.args[inst.args.len() - 1]);
         let facts: Vec<Known> = inst.args.iter().map(|a| self.facts[a.0 as usize]).collect();

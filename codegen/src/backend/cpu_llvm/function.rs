@@ -42,7 +42,7 @@ pub(super) fn module<'c>(ctx: &'c Context, kernel: &Kernel, host: &'c Host) -> B
     let Some(first) = kernel.segments.first() else {
         return Err(BuildError::unsupported("a kernel without segments"));
     };
-    let mut eval = Eval::new(&code, kernel, first);
+    let mut eval = Eval::new(&code, kernel, first, host.scales);
     let decisions = body(&mut eval, kernel, host.masks)?;
     drop(eval);
     Ok((code.module, decisions))

@@ -133,7 +133,7 @@ impl<'k, 'c> Eval<'k, '_, 'c> {
     }
 
     /// All lanes that a position takes in the passes of the loop, as a half-open range.
-    fn piece_lanes(&self, pos: &Pos<'c>) -> Option<(Dim, Dim)> {
+    pub fn piece_lanes(&self, pos: &Pos<'c>) -> Option<(Dim, Dim)> {
         let pass = self.pass.as_ref().filter(|pass| pass.base == pos.base)?;
         let from = &pos.offset - &Dim::constant(pass.shift.checked_mul(pos.scale)?);
         let to = &from + &(pass.lanes.as_ref()? * &Dim::constant(pos.scale));

@@ -17,6 +17,8 @@ pub(super) struct Host {
     pub half: bool,
     /// Whether masked accesses of bytes and 16-bit elements are instructions.
     pub masks: bool,
+    /// Whether products of a vector with powers of two are an instruction.
+    pub scales: bool,
     /// Bits of the vectors to use.
     vectors: u32,
 }
@@ -50,7 +52,7 @@ impl Host {
         let target = Target::from_triple(&triple).map_err(|e| e.to_string())?;
         let machine = target.create_target_machine_from_options(&triple, options);
         let machine = machine.ok_or_else(|| format!("LLVM has no code generator for {cpu}"))?;
-        Ok(Host { machine, cpu, features, half, masks, vectors: if wide { 512 } else { 256 } })
+        Ok(Host { machine, cpu, features, half, masks, scales: x86 && wide, vectors: if wide { 512 } else { 256 } })
     }
 
     /// String attributes of functions.

@@ -21,6 +21,7 @@ mod machine;
 mod maps;
 mod memory;
 mod reduce;
+mod scale;
 mod search;
 
 use std::sync::OnceLock;

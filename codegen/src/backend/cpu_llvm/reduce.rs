@@ -2,11 +2,14 @@
 //!
 //! A tree of as many interleaved accumulators as a chunk has lanes is one vector and takes whole chunks. Any other tree
 //! keeps its accumulators in memory and takes lanes one by one, and so does a part of a row that cannot go in chunks.
+//!
+//! Extremes of f32 that hand NaN on are searched among integers in the same order, so that a chunk waits for one
+//! instruction of the chunk before it.
 
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, NanRule, ReduceOp, ScalarFn};
-use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
+use inkwell::{FloatPredicate, IntPredicate};
 
 use super::address::Pos;
 use super::eval::{CHUNK, Eval, Running};
@@ -33,6 +36,8 @@ pub(super) struct Accumulators<'c> {
     tree: Tree,
     /// All of them as one vector, if chunks are taken.
     vector: Option<PointerValue<'c>>,
+    /// Whether the vector holds integers in the order of the numbers.
+    ranked: bool,
     memory: IntValue<'c>,
 }
 
@@ -62,10 +67,12 @@ impl<'c> Eval<'_, '_, 'c> {
         }
         let known = self.facts[inst.args[0].0 as usize];
         let memory = self.stack(count as i64 * i64::from(dtype.bits().div_ceil(8)))?;
-        let mut acc = Accumulators { op, nan, dtype, known, tree, vector: None, memory };
+        let ranked = matches!(op.step(nan), ScalarFn::Max | ScalarFn::Min) && dtype == DType::F32 && !known.sign_clear;
+        let mut acc = Accumulators { op, nan, dtype, known, tree, vector: None, ranked, memory };
         let start = literal(self.code, &op.start(dtype))?;
         if takes_chunks(order, dtype) {
             let start = self.code.splat(start, CHUNK)?;
+            let start = if ranked { self.rank(&acc, start)? } else { start };
             let variable = self.variable(start.get_type())?;
             self.code.b.build_store(variable, start)?;
             acc.vector = Some(variable);
@@ -107,8 +114,27 @@ impl<'c> Eval<'_, '_, 'c> {
 
     fn vector(&self, acc: &Accumulators<'c>) -> Built<Option<(PointerValue<'c>, Value<'c>)>> {
         let Some(variable) = acc.vector else { return Ok(None) };
-        let ty = widened(self.code.type_of(acc.dtype), CHUNK);
-        Ok(Some((variable, self.code.b.build_load(ty, variable, "")?)))
+        let element = if acc.ranked { self.code.int_type(32).into() } else { self.code.type_of(acc.dtype) };
+        Ok(Some((variable, self.code.b.build_load(widened(element, CHUNK), variable, "")?)))
+    }
+
+    /// Integers in the order of f32 values, the two zeros apart, NaN beyond all others.
+    fn rank(&self, acc: &Accumulators<'c>, x: Value<'c>) -> Built<Value<'c>> {
+        let code = self.code;
+        let ranks = self.turned(code.bits_of(x)?)?;
+        let nan: i64 = if acc.op == ReduceOp::Max { 0x7fc0_0000 } else { -0x7fc0_0001 };
+        code.select(code.fcmp(FloatPredicate::UNO, x, x)?, code.int(ranks, nan), ranks)
+    }
+
+    /// Of negative numbers the bits below the sign turned over: ranks of bits, and bits of ranks.
+    fn turned(&self, bits: Value<'c>) -> Built<Value<'c>> {
+        let negative = self.code.sar(bits, 31)?;
+        self.code.xor(bits, self.code.masked(negative, 0x7fff_ffff)?)
+    }
+
+    /// The accumulators of a vector as elements.
+    fn elements(&self, acc: &Accumulators<'c>, value: Value<'c>) -> Built<Value<'c>> {
+        if acc.ranked { self.code.float_of(self.turned(value)?) } else { Ok(value) }
     }
 
     /// Takes a chunk of lanes, or of those that the mask has.
@@ -116,7 +142,12 @@ impl<'c> Eval<'_, '_, 'c> {
         let Some((variable, so_far)) = self.vector(acc)? else {
             return Err(BuildError::Llvm("a chunk for accumulators in memory".into()));
         };
-        let mut next = self.step(acc, so_far, lanes)?;
+        let mut next = if acc.ranked {
+            let extreme = if acc.op == ReduceOp::Max { "llvm.smax" } else { "llvm.smin" };
+            self.code.same(extreme, &[so_far, self.rank(acc, lanes)?])?
+        } else {
+            self.step(acc, so_far, lanes)?
+        };
         if let Some(mask) = self.pass.as_ref().and_then(|pass| pass.mask) {
             next = self.code.select(mask, next, so_far)?;
         }
@@ -127,7 +158,7 @@ impl<'c> Eval<'_, '_, 'c> {
     /// Copies a vector of accumulators to memory, before lanes are taken one by one.
     pub fn spill(&mut self, acc: &Accumulators<'c>) -> Built<()> {
         match self.vector(acc)? {
-            Some((_, value)) => self.code.store(value, acc.memory, MEMORY),
+            Some((_, value)) => self.code.store(self.elements(acc, value)?, acc.memory, MEMORY),
             None => Ok(()),
         }
     }
@@ -137,6 +168,7 @@ impl<'c> Eval<'_, '_, 'c> {
         if let Some(variable) = acc.vector {
             let ty = widened(self.code.type_of(acc.dtype), CHUNK);
             let value = self.code.load(ty, acc.memory, MEMORY)?;
+            let value = if acc.ranked { self.rank(acc, value)? } else { value };
             self.code.b.build_store(variable, value)?;
         }
         Ok(())
@@ -163,7 +195,7 @@ impl<'c> Eval<'_, '_, 'c> {
     /// The result, once all lanes are taken.
     pub fn finish(&mut self, acc: &Accumulators<'c>) -> Built<Value<'c>> {
         if let Some((_, value)) = self.vector(acc)? {
-            return self.halve(acc, value);
+            return self.halve(acc, self.elements(acc, value)?);
         }
         let steps = acc.tree.combine_steps();
         if steps.len() <= UNROLLED {

@@ -16,19 +16,34 @@ pub(in crate::backend) struct Known {
     pub short_nan: bool,
     /// A float that is NaN or, rounded to an integer in any direction, an `i32`.
     pub bounded: bool,
+    /// A float that is NaN or, rounded to an integer in any direction, of at most 23 bits.
+    pub small: bool,
+    /// A float that is no number with a fraction.
+    pub integral: bool,
 }
 
 /// Facts about every value of a segment.
 pub(in crate::backend) fn known_facts(segment: &Segment) -> Vec<Known> {
     let mut facts = vec![Known::default(); segment.types.len()];
-    let mut sides = vec![(false, false); segment.types.len()];
+    let mut sides = vec![(f64::NEG_INFINITY, f64::INFINITY); segment.types.len()];
+    let mut low_clear = vec![false; segment.types.len()];
     for inst in &segment.insts {
         let args: Vec<Known> = inst.args.iter().map(|a| facts[a.0 as usize]).collect();
         let (sign_clear, constant) = sign(segment, inst, &args);
-        let (above, below) = bounds(inst, &inst.args.iter().map(|a| sides[a.0 as usize]).collect::<Vec<_>>(), &args);
-        let known = Known { sign_clear, constant, short_nan: short_nan(segment, inst, &args), bounded: above && below };
+        let (low, high) = bounds(inst, &inst.args.iter().map(|a| sides[a.0 as usize]).collect::<Vec<_>>(), &args);
+        let within = |bound: f64| low >= -bound && high <= bound;
+        let clear = has_low_clear(segment, inst, &low_clear);
+        let known = Known {
+            sign_clear,
+            constant,
+            short_nan: short_nan(segment, inst, &args) || clear && matches!(inst.op, InstOp::Bitcast(DType::F32)),
+            bounded: within(BOUND),
+            small: within(SMALL),
+            integral: is_integral(inst, &args),
+        };
         for result in &inst.results {
-            (facts[result.0 as usize], sides[result.0 as usize]) = (known, (above, below));
+            let at = result.0 as usize;
+            (facts[at], sides[at], low_clear[at]) = (known, (low, high), clear);
         }
     }
     facts
@@ -36,20 +51,22 @@ pub(in crate::backend) fn known_facts(segment: &Segment) -> Vec<Known> {
 
 /// Far inside what an `i32` holds, so that no rounding of a float leads out.
 const BOUND: f64 = 1e9;
+/// Added to `1.5 · 2²³`, what is no larger leaves it in its binade.
+const SMALL: f64 = 4_194_000.0;
 
-/// Whether a value that is no NaN is at least −[`BOUND`], and whether it is at most [`BOUND`].
-fn bounds(inst: &Inst, args: &[(bool, bool)], known: &[Known]) -> (bool, bool) {
-    let all = |args: &[(bool, bool)]| (args.iter().all(|a| a.0), args.iter().all(|a| a.1));
+/// The least and the greatest that a value which is no NaN may be.
+fn bounds(inst: &Inst, args: &[(f64, f64)], known: &[Known]) -> (f64, f64) {
+    let unknown = (f64::NEG_INFINITY, f64::INFINITY);
+    let least = |a: &(f64, f64), b: &(f64, f64)| (a.0.min(b.0), a.1.max(b.1));
+    let all = |args: &[(f64, f64)]| args.iter().copied().reduce(|a, b| least(&a, &b)).unwrap_or(unknown);
     let (lower, upper) = all(args);
     // Where NaNs are passed over, only what is none bounds the result.
     let passes = matches!(inst.op, InstOp::Map(ScalarFn::MaxNum | ScalarFn::MinNum));
-    let any = |side: fn(&(bool, bool)) -> bool| {
-        args.iter().zip(known).any(|(a, known)| side(a) && (!passes || known.constant))
-    };
+    let sure = || args.iter().zip(known).filter(|(_, known)| !passes || known.constant).map(|(a, _)| *a);
     match &inst.op {
-        InstOp::Literal(Literal::Float(_, x)) => (*x >= -BOUND, *x <= BOUND),
-        InstOp::Map(ScalarFn::Max | ScalarFn::MaxNum) => (lower || any(|a| a.0), upper),
-        InstOp::Map(ScalarFn::Min | ScalarFn::MinNum) => (lower, upper || any(|a| a.1)),
+        InstOp::Literal(Literal::Float(_, x)) if !x.is_nan() => (*x, *x),
+        InstOp::Map(ScalarFn::Max | ScalarFn::MaxNum) => (sure().map(|a| a.0).fold(lower, f64::max), upper),
+        InstOp::Map(ScalarFn::Min | ScalarFn::MinNum) => (lower, sure().map(|a| a.1).fold(upper, f64::min)),
         InstOp::Map(ScalarFn::RoundEven | ScalarFn::Floor | ScalarFn::Ceil | ScalarFn::Trunc)
         | InstOp::Slice { .. }
         | InstOp::Broadcast(_)
@@ -57,8 +74,37 @@ fn bounds(inst: &Inst, args: &[(bool, bool)], known: &[Known]) -> (bool, bool) {
         | InstOp::Zip => (lower, upper),
         InstOp::Map(ScalarFn::Select) => all(&args[1..]),
         // Formats of this range round to no more than half as much again.
-        InstOp::Cast { to: DType::BF16 | DType::F32 | DType::F64, .. } => (lower, upper),
-        _ => (false, false),
+        InstOp::Cast { to: DType::BF16 | DType::F32 | DType::F64, .. } => {
+            (lower.min(lower * 1.5), upper.max(upper * 1.5))
+        }
+        _ => unknown,
+    }
+}
+
+/// Whether a value is no number with a fraction.
+fn is_integral(inst: &Inst, args: &[Known]) -> bool {
+    match &inst.op {
+        InstOp::Literal(Literal::Float(_, x)) => x.fract() == 0.0,
+        InstOp::Map(ScalarFn::RoundEven | ScalarFn::Floor | ScalarFn::Ceil | ScalarFn::Trunc) => true,
+        InstOp::Map(ScalarFn::Max | ScalarFn::MaxNum | ScalarFn::Min | ScalarFn::MinNum)
+        | InstOp::Slice { .. }
+        | InstOp::Broadcast(_)
+        | InstOp::Cat
+        | InstOp::Zip => args.iter().all(|a| a.integral),
+        InstOp::Map(ScalarFn::Select) => args[1..].iter().all(|a| a.integral),
+        _ => false,
+    }
+}
+
+/// Whether the low 16 bits of an `i32` value are clear.
+fn has_low_clear(segment: &Segment, inst: &Inst, clear: &[bool]) -> bool {
+    let all = || inst.args.iter().all(|a| clear[a.0 as usize]);
+    match &inst.op {
+        InstOp::Literal(Literal::Int(_, n)) => n & 0xffff == 0,
+        InstOp::Map(ScalarFn::Shl) => literal_shift(segment, inst).is_some_and(|by| by >= 16),
+        InstOp::Map(ScalarFn::Add | ScalarFn::Sub | ScalarFn::And | ScalarFn::Or) => all(),
+        InstOp::Bitcast(DType::F32) => all(),
+        _ => false,
     }
 }
 

@@ -26,6 +26,12 @@ pub(in crate::backend) fn borders(segment: &Segment, inst: &Inst) -> Vec<Dim> {
     borders
 }
 
+/// The number of the group that holds two lanes, if it is the same.
+pub(in crate::backend) fn one_group(size: i64, first: i64, last: i64) -> Option<i64> {
+    let group = first.div_euclid(size.max(1));
+    (size > 0 && first >= 0 && group == last.div_euclid(size)).then_some(group)
+}
+
 /// Whether `a ≥ b` for all non-negative values of the symbols.
 pub(in crate::backend) fn at_least(a: &Dim, b: &Dim) -> bool {
     (a - b).as_polynomial().is_some_and(|terms| terms.iter().all(|(coefficient, _)| *coefficient >= 0))

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use fusewright_graph::{Dim, ScalarFn};
 
 use super::facts::{known_facts, literal_shift};
-use super::index::{at_least, borders};
+use super::index::{at_least, borders, one_group};
 use super::plan::{is_sink, roots, sink_value};
 use super::stash::stashed;
 use super::{Forms, definitions};
@@ -45,6 +45,8 @@ pub(in crate::backend) struct Walk<'k> {
     pub cuts: Vec<Dim>,
     /// Whether chunks of lanes can be taken.
     pub vector: bool,
+    /// How many lanes the sink has, if that is known.
+    lanes: Option<i64>,
 }
 
 impl<'k> Walk<'k> {
@@ -61,6 +63,7 @@ impl<'k> Walk<'k> {
             groups: Vec::new(),
             cuts: Vec::new(),
             vector: true,
+            lanes: segment.ty(sink_value(segment, at)).shape.elements().as_const(),
         };
         if is_sink(segment, at) {
             walk.check(&segment.insts[at]);
@@ -104,6 +107,9 @@ impl<'k> Walk<'k> {
         let own = &self.segment.ty(v).shape;
         match (own, shape) {
             (Shape::Scalar, _) => return,
+            (Shape::Group { size, .. }, Shape::Row(_)) if self.is_one_group(size, scale, offset) => {
+                return self.below_group(v, scale, offset);
+            }
             (Shape::Group { lanes, size }, Shape::Row(_)) => {
                 let (lanes, size) = (lanes.clone(), size.clone());
                 let used = GroupUse { lanes, size, scale, offset: offset.clone() };
@@ -153,6 +159,15 @@ impl<'k> Walk<'k> {
             InstOp::Reduce { .. } | InstOp::TopK(_) => {}
             _ => inst.args.iter().for_each(|&a| self.value(a, own, scale, offset)),
         }
+    }
+
+    /// Whether all lanes of the sink are of one group, whose number is known.
+    fn is_one_group(&self, size: &Dim, scale: i64, offset: &Dim) -> bool {
+        let known = self.lanes.zip(size.as_const()).zip(offset.as_const());
+        self.piece.is_none()
+            && known.is_some_and(|((lanes, size), offset)| {
+                lanes > 0 && one_group(size, offset, scale.saturating_mul(lanes - 1).saturating_add(offset)).is_some()
+            })
     }
 
     /// Loads below a group value: the lanes of the group, which the sink's lanes are in.

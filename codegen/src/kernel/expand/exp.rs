@@ -15,12 +15,15 @@ pub(super) const LN2: (f32, f32) = (0.693_359_4, -2.121_944_4e-4);
 
 impl Emit<'_> {
     pub(super) fn exp(&mut self, x: Val) -> Val {
-        let zero = self.c(0.0);
-        self.exp_with_tail(x, zero)
+        self.exp_of(x, None)
     }
 
     /// `exp(x + tail)` for a tail of less than an ulp of `x`; zero where `x` is beyond ±128.
     pub(super) fn exp_with_tail(&mut self, x: Val, tail: Val) -> Val {
+        self.exp_of(x, Some(tail))
+    }
+
+    fn exp_of(&mut self, x: Val, tail: Option<Val>) -> Val {
         // Beyond these bounds the result is 0 or infinity.
         let x = self.clamped(x, -105.0, 90.0);
         let (log2e, round) = (self.c(std::f32::consts::LOG2_E), self.c(ROUND));
@@ -29,7 +32,7 @@ impl Emit<'_> {
         let (high, low) = (self.c(-LN2.0), self.c(-LN2.1));
         let r = self.fma(n, high, x);
         let r = self.fma(n, low, r);
-        let r = self.add(r, tail);
+        let r = tail.map_or(r, |tail| self.add(r, tail));
         self.exp_reduced(r, t)
     }
 
