@@ -16,6 +16,7 @@ mod in_place;
 mod layout;
 mod plan;
 mod plans;
+mod prepare;
 mod state;
 mod step;
 mod strided;
