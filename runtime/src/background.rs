@@ -75,7 +75,7 @@ fn jobs() -> Option<&'static Sender<Job>> {
 
 fn serve(jobs: &Receiver<Job>) {
     // On Linux the priority is the thread's own; where it is not to be had, the work is in the way a little more.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     let _ = rustix::process::setpriority_process(None, 10);
     for job in jobs {
         if !PROGRESS.ended.load(Ordering::SeqCst) {

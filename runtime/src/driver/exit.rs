@@ -11,7 +11,8 @@ static ASKED: OnceLock<(u32, fn())> = OnceLock::new();
 /// are loaded now are taken down. A process that is forked from it has none of its threads and calls nothing. The first
 /// function of a process counts.
 pub(crate) fn at_exit(call: fn()) {
-    if ASKED.set((id(), call)).is_ok() {
+    // Miri has no such function, and its processes no libraries.
+    if ASKED.set((id(), call)).is_ok() && !cfg!(miri) {
         // SAFETY: the function is of the right kind and never unwinds: a panic in it aborts.
         unsafe { libc::atexit(run) };
     }
