@@ -7,17 +7,15 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fusewright::bench::{inputs, kernel_suite};
-use fusewright::{HostTensor, Options, Target, compile};
+use fusewright::bench::{inputs, kernel_suite, options};
+use fusewright::{HostTensor, Target, compile};
 
 const ROWS: [usize; 3] = [1, 32, 512];
 
 fn kernels(c: &mut Criterion) {
     for case in kernel_suite().expect("the suite is well typed") {
-        let program = |fuse: bool| {
-            let options = Options { fuse, ..Options::default() };
-            compile(&case.graph, &Target::Cpu, &options).expect("the suite compiles").program
-        };
+        let program =
+            |fuse: bool| compile(&case.graph, &Target::Cpu, &options(fuse)).expect("the suite compiles").program;
         let (fused, unfused) = (program(true), program(false));
         for rows in ROWS {
             let inputs = inputs(&case.graph, Some(rows)).expect("every symbol is a number of rows");

@@ -12,7 +12,7 @@ use fusewright_graph::interp::Symbols;
 
 use crate::host::zeroed;
 use crate::inputs::{DEFAULT_SEED, Sizes, Values, symbols, tensors};
-use crate::{Error, HostTensor, Options, compile};
+use crate::{Error, HostTensor, Options, Tiers, compile};
 
 pub use stack::{CompileReport, compile_suite};
 pub use suite::kernel_suite;
@@ -78,13 +78,14 @@ fn binding(graph: &Graph, rows: Option<usize>) -> Result<Symbols, Error> {
     symbols(graph, &Sizes { rows, ..Sizes::default() }, DEFAULT_ROWS[0] as i64)
 }
 
-/// Measures a case at a number of rows on `threads` threads.
+/// Measures a case at a number of rows on `threads` threads, as the target's own compiler makes it: code that another
+/// compiler swaps in behind the calls would make a figure of both.
 ///
 /// # Errors
 /// A graph that does not compile or run, or does not take that number of rows.
 pub fn measure(case: &BenchCase, target: &Target, rows: Option<usize>, threads: usize) -> Result<BenchRow, Error> {
-    let fused = compile(&case.graph, target, &Options::default())?;
-    let unfused = compile(&case.graph, target, &Options { fuse: false, ..Options::default() })?;
+    let fused = compile(&case.graph, target, &options(true))?;
+    let unfused = compile(&case.graph, target, &options(false))?;
     let inputs = inputs(&case.graph, rows)?;
     let inputs: Vec<&HostTensor> = inputs.iter().collect();
     let outputs = fused.program.run(&inputs, threads)?;
@@ -103,6 +104,11 @@ pub fn measure(case: &BenchCase, target: &Target, rows: Option<usize>, threads: 
     let [fused_us, unfused_us, copy_us] = medians(&mut variants)?;
     let kernels = fused.program.counts().kernels;
     Ok(BenchRow { name: case.name.clone(), rows, fused_us, unfused_us, copy_us, bytes, kernels })
+}
+
+/// Options of what is measured, fused or with one kernel per op.
+pub fn options(fuse: bool) -> Options {
+    Options { fuse, tiers: Tiers::Off, ..Options::default() }
 }
 
 type Variant<'a> = Box<dyn FnMut() -> Result<(), Error> + 'a>;
