@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
-use fusewright::{Compilation, PassTime};
+use fusewright::{Compilation, PassTime, TierCounts};
 
 /// The first error of standard output.
 static LOST: OnceLock<Error> = OnceLock::new();
@@ -62,6 +62,17 @@ pub fn stages(verbose: u8, passes: &[PassTime], kernels: &[Compilation]) {
         let (name, lower, emit, bytes) = (&kernel.name, kernel.lower_us, kernel.emit_us, kernel.bytes);
         let made = if kernel.from_disk { "read from the cache" } else { "emitted" };
         let _ = writeln!(err, "kernel {name}: lowered {lower} µs, {made} {emit} µs, {bytes} bytes");
+    }
+}
+
+/// Says how many kernels were compiled and read, and what became of their second tier, where a person asked for it.
+pub fn counters(verbose: u8, kernels: &[Compilation], tiers: TierCounts) {
+    if verbose > 0 {
+        let read = kernels.iter().filter(|kernel| kernel.from_disk).count();
+        let (made, TierCounts { asked, swapped, refused }) = (kernels.len() - read, tiers);
+        let said =
+            format!("{made} compiled, {read} read from the cache; by LLVM {asked} asked for, {swapped} swapped in");
+        let _ = writeln!(std::io::stderr(), "kernels: {said}, {refused} refused");
     }
 }
 

@@ -49,7 +49,9 @@ fn a_second_process_compiles_nothing() {
     assert!(compiled > 0 && read == 0 && said.is_empty(), "{compiled} {read} {said}");
     assert_eq!(run(&cache), (0, compiled, String::new()));
     let verbose = with_cache(&cache, &["run", &model(), "--rows", "3", "-v"]);
-    assert!(verbose.stderr.contains("read from the cache"), "{}", verbose.stderr);
+    let counted = format!("kernels: 0 compiled, {compiled} read from the cache; by LLVM 0 asked for");
+    assert!(verbose.stderr.contains(&counted), "no `{counted}` in: {}", verbose.stderr);
+    assert!(verbose.stderr.contains("µs, read from the cache "), "{}", verbose.stderr);
 
     let listed = json(&with_cache(&cache, &["cache", "list", "--json"]));
     check_keys(&listed, &["folder", "limit", "bytes", "entries"]);

@@ -14,7 +14,7 @@ use fusewright::{Compiled, Error, HostTensor, OpCounts, Options, Placement, Prog
 
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, RunArgs};
-use crate::output::{idle, line, progress, stages, warning};
+use crate::output::{counters, idle, line, progress, stages, warning};
 
 /// Timed runs per variant; the median is printed.
 const TIMED_RUNS: usize = 15;
@@ -176,6 +176,7 @@ fn compiled(
         ran.push(Ran { case, names, outputs, checks, unfused_differ, in_place });
     }
     let times = ran.first().map(|ran| times(&ran.case, [&fused.program, &unfused.program], threads)).transpose()?;
+    counters(common.verbose, &fused.kernels, fused.program.tiers());
     Ok(Outcome { made, cases: ran, ops: fused.ops, compiled: Some(fused), times })
 }
 
