@@ -103,7 +103,7 @@ fn triangle(call: &Call<'_>, keep: ScalarFn) -> Imported {
     }
     let row = iota(call, &ty.shape[rank - 2], rank - 2, rank)?;
     let column = iota(call, &ty.shape[rank - 1], rank - 1, rank)?;
-    let edge = b.add(row, b.int(DType::I64, call.int("diagonal")?)?)?;
+    let edge = b.add(row, operand_as(b, call.operand("diagonal")?, DType::I64)?)?;
     let zero = constant(b, ty.dtype, Scalar::Int(0))?;
     Ok(vec![b.map(ScalarFn::Select, &[b.map(keep, &[column, edge])?, x, zero])?])
 }

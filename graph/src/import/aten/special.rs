@@ -91,22 +91,26 @@ pub(super) fn xlog1py(call: &Call<'_>) -> Imported {
     })
 }
 
-/// `x · 2^n`, the power rounded to the dtype of the result.
+/// `x · 2^n`, the power rounded to the dtype of the exponent.
 pub(super) fn ldexp(call: &Call<'_>) -> Imported {
-    let (b, x, n) = (call.b, call.tensor("self")?, call.operand("other")?);
-    let dtype = call.out()?.dtype;
-    let scale = b.map(ScalarFn::Pow, &[constant(b, dtype, Scalar::Int(2))?, operand_as(b, n, dtype)?])?;
-    Ok(vec![b.mul(convert(b, x, dtype)?, scale)?])
+    let (b, x, n) = (call.b, call.tensor("self")?, call.tensor("other")?);
+    let dtype = if b.dtype(n).is_float() { b.dtype(n) } else { DEFAULT_FLOAT };
+    let scale = b.map(ScalarFn::Pow, &[constant(b, dtype, Scalar::Int(2))?, convert(b, n, dtype)?])?;
+    Ok(vec![arithmetic(call, ScalarFn::Mul, Operand::Tensor(x), Operand::Tensor(scale))?])
 }
 
-/// Equal, or a distance of at most `atol + |rtol · other|`; every step rounds to the common dtype.
+/// Equal, or a distance of at most `atol + |rtol · other|`; every step rounds to the common dtype. Integers are compared
+/// as they are, their distance as floats.
 pub(super) fn isclose(call: &Call<'_>) -> Imported {
-    let (b, x, y) = (call.b, call.tensor("self")?, call.tensor("other")?);
-    let dtype = b.dtype(x);
-    if !dtype.is_float() || b.dtype(y) != dtype {
-        return Err("a comparison within a tolerance of other than floats of one dtype".into());
+    let (b, mut x, mut y) = (call.b, call.tensor("self")?, call.tensor("other")?);
+    if b.dtype(y) != b.dtype(x) {
+        return Err("a comparison within a tolerance of two dtypes".into());
     }
     let mut close = b.map(ScalarFn::Eq, &[x, y])?;
+    if !b.dtype(x).is_float() {
+        (x, y) = (convert(b, x, DEFAULT_FLOAT)?, convert(b, y, DEFAULT_FLOAT)?);
+    }
+    let dtype = b.dtype(x);
     if call.bool("equal_nan")? {
         let nan = |v| b.map(ScalarFn::Ne, &[v, v]);
         close = b.map(ScalarFn::Or, &[close, b.map(ScalarFn::And, &[nan(x)?, nan(y)?])?])?;

@@ -111,6 +111,34 @@ pub(super) fn norm(call: &Call<'_>) -> Imported {
     powered(call, "p")
 }
 
+/// The norm of vectors; with an order and two axes it would be one of matrices.
+pub(super) fn linalg_norm(call: &Call<'_>) -> Imported {
+    let rank = call.b.ty(call.tensor("self")?).rank();
+    if !call.is_none("ord")? && axes(call, rank)?.len() != 1 {
+        return Err("the norm of matrices".into());
+    }
+    powered(call, "ord")
+}
+
+/// `Σ (x₁ / max(‖x₁‖, eps)) · (x₂ / max(‖x₂‖, eps))`, every step rounded to the dtype as in the framework.
+pub(super) fn cosine_similarity(call: &Call<'_>) -> Imported {
+    let (b, x, y) = (call.b, call.tensor("x1")?, call.tensor("x2")?);
+    let dtype = b.dtype(x);
+    if !dtype.is_float() || b.dtype(y) != dtype || b.ty(x).shape != b.ty(y).shape {
+        return Err("the angle between other than floats of one type".into());
+    }
+    let axis = [call.axis("dim", b.ty(x).rank())?];
+    let eps = constant(b, dtype, call.scalar("eps")?)?;
+    let work = if is_reduced(dtype) { DType::F32 } else { dtype };
+    let sum = |terms: Value| over(call, ReduceOp::Add, convert(b, terms, work)?, &axis);
+    let unit = |v: Value| -> Result<Value, Refusal> {
+        let wide = convert(b, v, work)?;
+        let norm = convert(b, b.map(ScalarFn::Sqrt, &[sum(b.mul(wide, wide)?)?])?, dtype)?;
+        Ok(b.div(v, b.map(ScalarFn::Max, &[norm, eps])?)?)
+    };
+    finished(call, &[sum(b.mul(unit(x)?, unit(y)?)?)?], &axis)
+}
+
 /// The logarithm of the sum of exponentials, every step rounded to the dtype as in the framework.
 pub(super) fn logsumexp(call: &Call<'_>) -> Imported {
     let (b, x) = (call.b, call.tensor("self")?);

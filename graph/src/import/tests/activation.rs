@@ -263,27 +263,38 @@ fn activations_give_what_the_framework_gave() {
     }
 }
 
+/// What an op gives for a bf16 tensor of these extents, counted up from 1, and the first extent, a symbol, as an argument.
+fn with_its_size(target: &str, argument_name: &str, extents: &[i64]) -> Vec<f64> {
+    let rows = extents[0];
+    let size = format!(
+        r#"{{"as_expr":{{"expr_str":"Symbol('s0', positive=True, integer=True)","hint":{{"as_int":{rows}}}}}}}"#
+    );
+    let operand = argument(argument_name, r#"{"as_sym_int":{"as_name":"n"}}"#);
+    let x = r#"{"as_tensor":{"name":"x"}}"#;
+    let inner = call(target, &[tensor("self", "x"), operand]);
+    let node = format!(r#"{{{inner},"outputs":[{{"as_tensor":{{"name":"y"}}}}],"name":"y"}}"#);
+    let ty = meta(13, extents, &vec![1; extents.len()], 0).replacen(&format!(r#"{{"as_int":{rows}}}"#), &size, 1);
+    let json = model_json(
+        &format!(r#"{{"user_input":{{"arg":{x}}}}}"#),
+        &node,
+        &format!(r#""x":{ty},"y":{ty}"#),
+        r#"{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
+    );
+    let json = json.replace(r#""sym_int_values":{}"#, &format!(r#""sym_int_values":{{"n":{size}}}"#));
+    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    assert!(super::opaque_targets(&graph).is_empty(), "{target}: {graph}");
+    let shape: Vec<usize> = extents.iter().map(|&n| usize::try_from(n).expect("small")).collect();
+    let counted = (1..=shape.iter().product()).map(|n: usize| n as f64).collect();
+    let x = Tensor::from_f64(DType::BF16, &shape, counted).expect("as many elements");
+    let y = interp::run(&graph, &[x], &Symbols::new()).expect("has a value").swap_remove(0);
+    y.floats().expect("floats").to_vec()
+}
+
 #[test]
 fn a_symbolic_size_is_a_number() {
-    let size = r#"{"as_expr":{"expr_str":"Symbol('s0', positive=True, integer=True)","hint":{"as_int":3}}}"#;
-    for (op, expected) in [("mul", [3.0, 6.0, 9.0]), ("div", [1.0 / 3.0, 2.0 / 3.0, 1.0])] {
-        let other = argument("other", r#"{"as_sym_int":{"as_name":"n"}}"#);
-        let x = r#"{"as_tensor":{"name":"x"}}"#;
-        let inner = call(&format!("aten.{op}.Tensor"), &[tensor("self", "x"), other]);
-        let node = format!(r#"{{{inner},"outputs":[{{"as_tensor":{{"name":"y"}}}}],"name":"y"}}"#);
-        let ty = meta(13, &[3], &[1], 0).replacen(r#"{"as_int":3}"#, size, 1);
-        let json = model_json(
-            &format!(r#"{{"user_input":{{"arg":{x}}}}}"#),
-            &node,
-            &format!(r#""x":{ty},"y":{ty}"#),
-            r#"{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
-        );
-        let json = json.replace(r#""sym_int_values":{}"#, &format!(r#""sym_int_values":{{"n":{size}}}"#));
-        let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
-        assert!(super::opaque_targets(&graph).is_empty(), "{op}: {graph}");
-        let x = Tensor::from_f64(DType::BF16, &[3], vec![1.0, 2.0, 3.0]).expect("three elements");
-        let y = interp::run(&graph, &[x], &Symbols::new()).expect("has a value").swap_remove(0);
-        let nearest = expected.map(|v| crate::num::round_to(DType::BF16, v, crate::Rounding::NearestEven, false));
-        assert_eq!(y.floats().expect("floats"), nearest, "{op}: {graph}");
-    }
+    let nearest = |v: f64| crate::num::round_to(DType::BF16, v, crate::Rounding::NearestEven, false);
+    assert_eq!(with_its_size("aten.mul.Tensor", "other", &[3]), [3.0, 6.0, 9.0]);
+    assert_eq!(with_its_size("aten.div.Tensor", "other", &[3]), [1.0 / 3.0, 2.0 / 3.0, 1.0].map(nearest));
+    assert_eq!(with_its_size("aten.triu.default", "diagonal", &[2, 4]), [0.0, 0.0, 3.0, 4.0, 0.0, 0.0, 0.0, 8.0]);
+    assert_eq!(with_its_size("aten.tril.default", "diagonal", &[2, 4]), [1.0, 2.0, 3.0, 0.0, 5.0, 6.0, 7.0, 8.0]);
 }

@@ -42,6 +42,22 @@ const ROWS: &[Row] = &[
     ("std.dim", &[LAST], "z", &[2], &[0x4035f5af, 0x3e1c6b28]),
     ("var.correction", &[LAST, ("correction", r#"{"as_int":0}"#)], "z", &[2], &[0x40ac71c7, 0x3c7edcbb]),
     ("linalg_vector_norm.default", &[("ord", r#"{"as_float":2.0}"#), LAST], "z", &[2], &[0x4080ff02, 0x3eeaa0bd]),
+    ("linalg_norm.default", &[LAST], "z", &[2], &[0x4080ff02, 0x3eeaa0bd]),
+    ("linalg_norm.default", &[("ord", r#"{"as_int":1}"#), LAST], "z", &[2], &[0x40d00000, 0x3f333334]),
+    (
+        "special_softmax.default",
+        &[("dim", r#"{"as_int":-1}"#)],
+        "z",
+        &[2, 3],
+        &[0x3e3a2e81, 0x3f509a21, 0x3b5a3e07, 0x3e943094, 0x3ea3c667, 0x3ec80906],
+    ),
+    (
+        "special_log_softmax.default",
+        &[("dim", r#"{"as_int":-1}"#)],
+        "z",
+        &[2, 3],
+        &[0xbfda3537, 0xbe51a9b7, 0xc0b68d4e, 0xbf9eb2c8, 0xbf91e5fc, 0xbf7098c4],
+    ),
     ("prod.dim_int", &[("dim", r#"{"as_int":-1}"#)], "z", &[2], &[0xc0f00000, 0x3c03126f]),
     ("logsumexp.default", &[LAST], "z", &[2], &[0x402d1a9b, 0x3fab7f95]),
     (
@@ -241,6 +257,41 @@ fn results_are_those_of_the_framework() {
         let report = interval.check(&expected).expect("of one type");
         assert!(report.is_ok(), "{target}: {report:?}\n{interval:?}");
     }
+}
+
+/// What PyTorch 2.10 gave on a CPU for ops without `self`, and what is read of none.
+#[test]
+fn angles_and_norms_are_those_of_vectors() {
+    let inputs: [(&str, i64, &[i64]); 2] = [("y", F32.0, &[2, 3]), ("z", F32.0, &[2, 3])];
+    let node = call("aten.cosine_similarity.default", &[tensor("x1", "z"), tensor("x2", "y")]);
+    let graph = one_node(&inputs, &node, &[("r", F32.0, &[2])]).expect("a graph");
+    let [_, y, z, _] = operands();
+    let interval = interp::enclose(&graph, &[y, z], &Symbols::new()).expect("has a value").swap_remove(0);
+    let expected = Tensor::from_bytes(F32.1, &[2], &bytes(&[0xbeb8d438, 0x3ec7dd44])).expect("bytes of its type");
+    let report = interval.check(&expected).expect("of one type");
+    assert!(report.is_ok(), "{report:?}\n{interval:?}");
+    let node = call("aten.linalg_norm.default", &[tensor("self", "z"), argument("ord", r#"{"as_int":2}"#)]);
+    let graph = one_node(&inputs, &node, &[("r", F32.0, &[])]).expect("a graph");
+    assert_eq!(super::opaque_targets(&graph), ["aten.linalg_norm"]);
+}
+
+/// A power rounds to the dtype of the exponent, and distances of integers are floats, as PyTorch 2.10 has it.
+#[test]
+fn mixed_and_integer_operands_round_as_in_the_framework() {
+    let of = |target: &str, (code, shape): (i64, &[i64]), inputs: [Tensor; 2], result: i64| {
+        let types: [(&str, i64, &[i64]); 2] = [("a", code, shape), ("b", if code == 7 { 6 } else { code }, shape)];
+        let node = call(&format!("aten.{target}"), &[tensor("self", "a"), tensor("other", "b")]);
+        let graph = one_node(&types, &node, &[("r", result, shape)]).expect("a graph");
+        assert!(super::opaque_targets(&graph).is_empty(), "{target}: {graph}");
+        interp::run(&graph, &inputs, &Symbols::new()).expect("has a value").swap_remove(0)
+    };
+    let floats = |dtype, values: Vec<f64>| Tensor::from_f64(dtype, &[2], values).expect("fits");
+    let powers = [floats(DType::F32, vec![1.0, 3.0]), floats(DType::F16, vec![20.0, 4.0])];
+    let scaled = of("ldexp.Tensor", (F32.0, &[2]), powers, F32.0);
+    assert_eq!(scaled.floats(), Some(&[f64::INFINITY, 48.0][..]));
+    let integers = |values: [i64; 2]| Tensor::from_i64(I64.1, &[2], values.to_vec()).expect("fits");
+    let close = of("isclose.default", (I64.0, &[2]), [integers([200_001, 7]), integers([200_000, 8])], 12);
+    assert_eq!(close.ints().map(<[_]>::to_vec), Some(vec![1, 0]), "one is within a part in 100,000");
 }
 
 /// What PyTorch 2.10 gave on a CPU for ops whose results are of another dtype.
