@@ -58,7 +58,7 @@ fn gate(s: &Skeleton<'_>, product: Value, act: Value, other: Value) -> Option<&'
     }
     // `x · sigmoid(alpha · x)` and other functions of `x` alone are no gates.
     if let Some(limit) = limit(s, other) {
-        let clamped = |&x: &Value| upper_bound(s, x).is_some_and(|(_, bound)| bound == limit);
+        let clamped = |&x: &Value| bound_from_above(s, x) == Some(limit);
         if swish(s, act).filter(clamped).is_some_and(|x| is_apart(s, other, x)) {
             return Some("clamped_swiglu");
         }
@@ -88,7 +88,7 @@ fn late_name(s: &Skeleton<'_>, product: Value, (x, u): (Value, Value), y: Value)
         return None;
     }
     let second = usize::from(comes_second(s, x, u));
-    let limits = (limit(s, u), upper_bound(s, x).map(|(_, bound)| bound));
+    let limits = (limit(s, u), bound_from_above(s, x));
     if matches!(limits, (Some(a), Some(b)) if a == b) {
         return Some("clamped_swiglu");
     }
@@ -131,14 +131,22 @@ fn upper_bound(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64)> {
     bound(s, value, [ScalarFn::Min, ScalarFn::MinNum])
 }
 
+fn lower_bound(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64)> {
+    bound(s, value, [ScalarFn::Max, ScalarFn::MaxNum])
+}
+
+/// The number that bounds a value from above, if none bounds it from below.
+fn bound_from_above(s: &Skeleton<'_>, value: Value) -> Option<f64> {
+    upper_bound(s, value).filter(|&(inner, _)| lower_bound(s, inner).is_none()).map(|(_, bound)| bound)
+}
+
 /// The number that bounds the magnitude of a value, to which a number may be added.
 fn limit(s: &Skeleton<'_>, value: Value) -> Option<f64> {
     let sums = s.pairs(value, ScalarFn::Add).into_iter();
     let moved = sums.filter(|&(_, number)| s.constant(number).is_some()).map(|(x, _)| x).next();
     let value = moved.unwrap_or(value);
-    let lower_bound = |v| bound(s, v, [ScalarFn::Max, ScalarFn::MaxNum]);
-    let (least, greatest) = match (upper_bound(s, value), lower_bound(value)) {
-        (Some((inner, greatest)), _) => (lower_bound(inner)?.1, greatest),
+    let (least, greatest) = match (upper_bound(s, value), lower_bound(s, value)) {
+        (Some((inner, greatest)), _) => (lower_bound(s, inner)?.1, greatest),
         (None, Some((inner, least))) => (least, upper_bound(s, inner)?.1),
         (None, None) => return None,
     };

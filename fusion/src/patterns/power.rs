@@ -50,7 +50,7 @@ pub(super) fn has_floor(s: &Skeleton<'_>, value: Value) -> bool {
 }
 
 /// Whether a value is the exponent of another, or computed from one.
-fn is_exponent(s: &Skeleton<'_>, value: Value) -> bool {
+pub(super) fn is_exponent(s: &Skeleton<'_>, value: Value) -> bool {
     !is_power(s, value)
         && s.ancestors(value).into_iter().any(|v| matches!(s.map(v), Some((ScalarFn::Log2 | ScalarFn::Log, _))))
 }

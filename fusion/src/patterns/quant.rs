@@ -270,8 +270,8 @@ impl Quantiser {
             Codes::Whole(_) => "int8",
         };
         Some(match (&self.scale, given) {
-            // Elements have it in common that no suffix names.
-            (Scale::Static, Given::Extremes) => return None,
+            // No suffix names what it is computed from.
+            (Scale::Static, Given::Computed) => return None,
             (Scale::Static, Given::Tensor) => format!("{kind}_tensor"),
             (Scale::Static, Given::Channels) | (Scale::Channel, _) => format!("{kind}_channel"),
             (Scale::Static, Given::Otherwise) => format!("{kind}_static"),

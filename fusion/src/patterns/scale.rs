@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use fusewright_graph::axes::AxisId;
-use fusewright_graph::{Def, Graph, NodeId, Op, Prim, ReduceOp, ScalarFn, Value};
+use fusewright_graph::{Def, Graph, Node, NodeId, Op, Prim, ReduceOp, ScalarFn, Value};
 
+use super::power::is_exponent;
 use super::skeleton::Skeleton;
 
 /// Most steps from a scale back to the reduction that it is computed from.
 const STEPS: usize = 32;
+/// The largest number that a scale may have added against zeros.
+const EPS: f64 = 1e-3;
 
 /// Where a scale comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,8 +35,9 @@ pub(super) enum Given {
     Tensor,
     /// Extremes of all rows, one per lane.
     Channels,
-    /// Extremes of other elements, or more than a multiple of an extreme.
-    Extremes,
+    /// Computed from elements in a way that has no name: from other extremes, by other reductions, or as more than a
+    /// multiple of an extreme.
+    Computed,
     /// Anything else.
     Otherwise,
 }
@@ -48,9 +52,12 @@ impl Given {
             let Def::Node(id, _) = graph.def(value) else { continue };
             let node = graph.node(id);
             match &node.op {
-                Op::Prim(Prim::Reduce { op: ReduceOp::Max, .. }) if bent => return Given::Extremes,
+                Op::Prim(Prim::Reduce { op: ReduceOp::Max, .. }) if bent => return Given::Computed,
                 Op::Prim(Prim::Reduce { op: ReduceOp::Max, .. }) => return Given::of_extremes(graph, value),
-                Op::Prim(prim @ (Prim::Map(_) | Prim::Cast { .. } | Prim::Reshape { .. })) if steps < STEPS => {
+                Op::Prim(prim) if crosses(prim) => return Given::Computed,
+                Op::Prim(prim @ (Prim::Map(_) | Prim::Cast { .. } | Prim::Reshape { .. } | Prim::Slice { .. }))
+                    if steps < STEPS =>
+                {
                     bent |= matches!(prim, Prim::Map(f) if bends(*f));
                     stack.extend(&node.operands);
                 }
@@ -74,9 +81,25 @@ impl Given {
         match lanes.checked_sub(1) {
             _ if single => Given::Tensor,
             Some(rows) if !over.contains(&lanes) && over.contains(&rows) => Given::Channels,
-            _ => Given::Extremes,
+            _ => Given::Computed,
         }
     }
+}
+
+/// Whether results are computed from several elements, so that they are not given with an input.
+fn crosses(prim: &Prim) -> bool {
+    use Prim::{AllReduce, ArgReduce, GroupedMatMul, MatMul, Opaque, Reduce, Sdpa, TopK};
+    matches!(
+        prim,
+        Reduce { .. }
+            | ArgReduce { .. }
+            | TopK { .. }
+            | MatMul { .. }
+            | GroupedMatMul { .. }
+            | Sdpa(_)
+            | AllReduce(_)
+            | Opaque { .. }
+    )
 }
 
 /// Whether a function makes something else of an extreme than a multiple of it or a power of two near it.
@@ -93,7 +116,9 @@ fn is_bent(s: &Skeleton<'_>, by: &BTreeSet<Value>, extreme: NodeId) -> bool {
         let count = node.operands.iter().filter(|v| of_extreme(v)).count();
         let bent = match prim {
             Prim::Map(ScalarFn::Mul | ScalarFn::Div) => count > 1,
-            Prim::Map(ScalarFn::Pow) => node.operands.first().is_some_and(of_extreme),
+            // Of the functions of an exponent, powers of two alone undo a logarithm.
+            Prim::Map(ScalarFn::Pow) => count > 0 && !s.is_about(node.operands[0], 2.0),
+            Prim::Map(ScalarFn::Add | ScalarFn::Sub) => count > 0 && is_shifted(s, node),
             Prim::Map(f) => count > 0 && bends(*f),
             _ => false,
         };
@@ -103,6 +128,13 @@ fn is_bent(s: &Skeleton<'_>, by: &BTreeSet<Value>, extreme: NodeId) -> bool {
         }
         bent && inside
     })
+}
+
+/// Whether a sum or a difference adds a number that is no guard against zeros to floats that are no exponents.
+fn is_shifted(s: &Skeleton<'_>, node: &Node) -> bool {
+    let far = |&v: &Value| s.constant(v).is_some_and(|number| number.abs() > EPS);
+    let floats = s.body.ty(node.results[0]).dtype.is_float();
+    floats && node.operands.iter().any(far) && !is_exponent(s, node.results[0])
 }
 
 /// Whether a value is an extreme of `x`, with a bound or none.
@@ -141,10 +173,18 @@ pub(super) fn scale_of(s: &Skeleton<'_>, source: Value, by: Value, moved: bool) 
     let both = || extreme(ReduceOp::Max, &itself).filter(|_| extreme(ReduceOp::Min, &itself).is_some());
     let turned =
         || ancestors.iter().any(|&v| turned(s, v).is_some_and(|low| is_reduced(s, low, ReduceOp::Min, source)));
-    let range = || both().filter(|_| moved || turned());
+    let reduced = |v: Value, op| s.ancestors(v).into_iter().any(|v| is_reduced(s, v, op, source));
+    let spans = |v: &Value| match s.map(*v) {
+        Some((ScalarFn::Sub, &[high, low])) => reduced(high, ReduceOp::Max) && reduced(low, ReduceOp::Min),
+        _ => false,
+    };
+    let range = || both().filter(|_| turned() || moved && ancestors.iter().any(spans));
     let Some(largest) = extreme(ReduceOp::Max, &magnitude).or_else(range) else {
-        // A scale that depends on what is quantised in any other way makes another function.
-        return (!ancestors.contains(&s.peel(source))).then_some((Scale::Static, None));
+        // A scale that depends on what is quantised, or on other elements than its own, in any other way makes another
+        // function than one whose scale is given.
+        let crossed = |&v: &Value| s.prim(v).is_some_and(|(prim, _)| crosses(prim));
+        let is_given = !ancestors.contains(&s.peel(source)) && !ancestors.iter().any(crossed);
+        return is_given.then_some((Scale::Static, None));
     };
     if is_bent(s, &ancestors, largest) {
         return None;

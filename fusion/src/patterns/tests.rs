@@ -209,6 +209,21 @@ fn near_twins_of_clamped_gates_have_other_names() {
     expect_names(&uneven(-7.0, 7.0), &[("clamped_swiglu", 1)]);
     expect_names(&uneven(-7.0, 6.0), &[("silu_mul", 1)]);
     expect_names(&uneven(-6.0, 6.0), &[("silu_mul", 1)]);
+    let gate_from_below = |least: Option<f64>| {
+        one(|g| {
+            let b = &g.b;
+            let bound = b.float(F32, 7.0)?;
+            let mut x = g.input("g", F32, &[-1, 64]);
+            if let Some(least) = least {
+                x = b.map(ScalarFn::Max, &[x, b.float(F32, least)?])?;
+            }
+            let x = b.map(ScalarFn::Min, &[x, bound])?;
+            let u = b.clamp(g.input("u", F32, &[-1, 64]), b.float(F32, -7.0)?, bound)?;
+            Ok(vec![b.mul(g.silu(x)?, u)?])
+        })
+    };
+    expect_names(&gate_from_below(None), &[("clamped_swiglu", 1)]);
+    expect_names(&gate_from_below(Some(-7.0)), &[("silu_mul", 1)]);
     expect_names(&clamped(true, false), &[("silu_mul", 1)]);
     expect_names(&clamped(false, true), &[("silu_mul", 1)]);
     let capped = |other: f64| {

@@ -90,6 +90,10 @@ impl UserPattern {
             let kept = if self.class() == Class::Exact { "the sides are not equal" } else { "the sides are not close" };
             return Err(self.error(format!("{kept}: {}", failure.trim_end())));
         }
+        if let Some(why) = verdict.uncompared() {
+            let hint = "its parameters may be of other dtypes, as in `(x: f32)`";
+            return Err(self.error(format!("it cannot be checked, since {}\n{hint}", why.trim_end())));
+        }
         if verdict.evaluated > 0 {
             return Ok(());
         }
@@ -351,6 +355,43 @@ mod tests {
         };
         assert!(eps("1e-6", "1e-6").is_ok());
         assert!(eps("1e-6", "1.1e-6").is_err());
+    }
+
+    #[test]
+    fn what_is_never_of_the_normal_range_is_not_compared() {
+        let fast = |param: &str, left: &str, right: &str| {
+            UserPatterns::parse(&format!("fast p: ({param}) {left}; yield y => (x) {right}"))
+        };
+        let refused = |param: &str, left: &str, right: &str| {
+            let error = fast(param, left, right).expect_err(left);
+            assert!(error.message.contains("it cannot be checked, since at"), "{left}: {error}");
+        };
+        for left in [
+            "y = mul x, 0",
+            "y = div x, 0",
+            "y = mul x, nan",
+            "y = mul x, inf",
+            "a = mul x, 1e-30; y = mul a, 1e-30",
+            "a = mul x, 1e30; y = mul a, 1e30",
+            "a = mul x, 0; y = max a, 0",
+        ] {
+            refused("x: f32", left, "yield x");
+        }
+        refused("x: f16", "a = mul x, 60000; y = mul a, 60000", "yield x");
+        // One of the dtypes, the right side, and half of the elements.
+        let back = "a = mul x, 0.0001; b = mul a, 0.0001; c = mul b, 10000; y = mul c, 10000";
+        refused("x: f32 | f16", back, "yield x");
+        assert!(fast("x: f32", back, "yield x").is_ok());
+        refused("x: f32", "y = mul x, 2", "y = mul x, 0; yield y");
+        refused("x: f32", "a = mul x, 0; y = cat a, x {axis = 0}", "y = cat x, x {axis = 0}; yield y");
+        for (left, right) in [
+            ("y = mul x, 0", "a = mul x, 2; y = mul a, 0; yield y"),
+            ("a = mul x, 1e30; y = mul a, 1e30", "y = div x, 0; yield y"),
+            ("a = mul x, 60000; y = mul a, 60000", "y = mul x, 3600000000; yield y"),
+            ("a = mul x, 1e-30; y = mul a, 1e30", "yield x"),
+        ] {
+            fast("x: f32", left, right).unwrap_or_else(|e| panic!("{e}"));
+        }
     }
 
     #[test]

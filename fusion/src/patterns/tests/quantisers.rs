@@ -88,6 +88,9 @@ fn zero_points_that_are_computed_are_named() {
         assert_eq!(of(steps, "255.0"), ["quant.int8_azp_token"], "{steps}");
         assert_eq!(of(steps, "15.0"), ["quant.int4_azp_token"], "{steps}");
     }
+    let sum = range.replace("sub", "add");
+    let nodes = format!("{EXTREMES}{sum}{after}{}", codes("0.0", "255.0", "u8"));
+    assert!(names_of("%x: f32[s, 64]", &nodes, "%q, %sc").is_empty());
     // The codes are the result, not the zero points beside them.
     let zero = "%z1 = cast %z {to = u8, round = trunc}\n";
     let nodes = format!("{EXTREMES}{range}{after}{}{zero}", codes("0.0", "255.0", "u8"));
@@ -171,6 +174,13 @@ fn microscaling_is_a_power_of_two_for_each_32_lanes() {
     for steps in [no_floor, quotient, other_bits.as_str()] {
         assert_eq!(blocks(32, steps), ["quant.fp8_group32"], "{steps}");
     }
+    let power = |base: &str| {
+        format!(
+            "%c = literal f32 448.0\n %t = div %m, %c\n %l = log2 %t\n %h = ceil %l\n %two = literal f32 {base}\n %e = pow %two, %h"
+        )
+    };
+    assert_eq!(blocks(32, &power("2.0")), ["quant.mxfp8"]);
+    assert!(blocks(32, &power("4.0")).is_empty());
 }
 
 #[test]
@@ -280,9 +290,36 @@ fn a_scale_is_a_multiple_of_an_extreme() {
     assert_eq!(of(MAGNITUDE, bounded), ["quant.fp8_token"]);
     assert!(of(MAGNITUDE, root).is_empty());
     assert!(of(MAGNITUDE, square).is_empty());
+    let shifted = |number: &str| format!("%e = literal f32 {number}\n  %o = add %m, %e\n  %sc = div %o, %n\n");
+    assert_eq!(of(MAGNITUDE, &shifted("1e-6")), ["quant.fp8_token"]);
+    assert!(of(MAGNITUDE, &shifted("1.0")).is_empty());
+    assert!(of(MAGNITUDE, &shifted("1000.0")).is_empty());
     // In a kernel of its own.
     assert_eq!(of(&tensor, multiple), ["quant.fp8_tensor"]);
     assert!(of(&tensor, root).is_empty());
+}
+
+#[test]
+fn scales_that_are_computed_of_other_elements_are_not_static() {
+    let codes = codes("-448.0", "448.0", "f8e4m3").replace("trunc", "rne");
+    let of = |quantised: &str, scale: &str| {
+        let nodes = format!("{scale}  {quantised}\n  %y = div %v, %sc\n  {codes}");
+        names_of("%x: f32[s, 64], %z: f32[s, 64], %g: f32[s, 1]", &nodes, "%q, %sc")
+    };
+    let dynamic = format!("{MAGNITUDE}  %n = literal f32 448.0\n  %sc = div %m, %n\n");
+    let given = "%n = literal f32 448.0\n  %o = div %g, %n\n  %sc = abs %o\n";
+    let (negative, twice) = ("%v = neg %x", "%two = literal f32 2.0\n  %v = mul %x, %two");
+    for quantised in [negative, twice, "%v = mul %x, %x", "%v = neg %z"] {
+        assert!(of(quantised, &dynamic).is_empty(), "{quantised}");
+        assert_eq!(of(quantised, given), ["quant.fp8_static"], "{quantised}");
+    }
+    // Other reductions, and those of a kernel before.
+    assert!(of(negative, &dynamic.replace("op = max", "op = add")).is_empty());
+    let tensor = dynamic.replace("axes = [1]", "axes = [0, 1]");
+    assert!(of(negative, &tensor.replace("op = max", "op = add")).is_empty());
+    let second = "%abs = abs %x\n  %top, %at = top_k %abs {k = 2}\n  \
+                  %m = slice %top {axis = 1, start = 1, end = 2}\n  %n = literal f32 448.0\n  %sc = div %m, %n\n";
+    assert!(of(negative, second).is_empty());
 }
 
 #[test]

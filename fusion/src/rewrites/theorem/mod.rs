@@ -61,6 +61,17 @@ pub struct Verdict {
     pub different: usize,
     /// What is wrong with the first bad instance.
     pub failure: Option<String>,
+    /// What was compared of each result of a `fast` rewrite.
+    compared: BTreeMap<(DType, usize), Compared>,
+}
+
+/// What was compared of a result at one dtype of the last parameter.
+#[derive(Clone, Default, Debug)]
+struct Compared {
+    /// Whether an instance had a relative error, and no element without one that differs.
+    whole: bool,
+    /// The first element that differs and has no relative error.
+    open: Option<String>,
 }
 
 /// The graph after the rewrite, if it applies.
@@ -98,11 +109,12 @@ pub fn check(rewrite: &Rewrite, given: &[Sample], most: Effort, apply: Rewritten
             continue;
         }
         for values in [Values::Edges, Values::Codes, Values::Positive] {
-            verdict.judge(rewrite, [&graph, &rewritten], &tensors(&graph, ROWS, values), values == Values::Positive);
+            let positive = (values == Values::Positive).then_some(dtype);
+            verdict.judge(rewrite, [&graph, &rewritten], &tensors(&graph, ROWS, values), positive);
         }
         if rewrite.class == Class::Exact {
             for inputs in near_constants(&graph, &rewritten) {
-                verdict.judge(rewrite, [&graph, &rewritten], &inputs, false);
+                verdict.judge(rewrite, [&graph, &rewritten], &inputs, None);
             }
             if verdict.failure.is_none()
                 && let Some((a, b)) = wide::nearly_equal(&graph, &rewritten, ROWS)
@@ -144,7 +156,18 @@ fn near_constants(left: &Graph, right: &Graph) -> Vec<Vec<Tensor>> {
 }
 
 impl Verdict {
-    fn judge(&mut self, rewrite: &Rewrite, [left, right]: [&Graph; 2], inputs: &[Tensor], positive: bool) {
+    /// Why the sides of a `fast` rewrite were not compared: at some dtype they differ, and one of them is zero, infinite,
+    /// NaN or below the normal range wherever they do.
+    pub fn uncompared(&self) -> Option<String> {
+        let mut never = self.compared.iter().filter(|(_, compared)| !compared.whole);
+        never.find_map(|((dtype, _), compared)| {
+            let shown = compared.open.as_ref()?;
+            Some(format!("at {dtype} no error of the sides is known where they differ: {shown}"))
+        })
+    }
+
+    /// Evaluates both sides; `positive` is the dtype of the last parameter where all operands are positive.
+    fn judge(&mut self, rewrite: &Rewrite, [left, right]: [&Graph; 2], inputs: &[Tensor], positive: Option<DType>) {
         let evaluate = |graph: &Graph| run(graph, inputs, &Symbols::new());
         let wrong = match (evaluate(left), evaluate(right)) {
             // Operands on which the left side has no value show nothing.
@@ -156,20 +179,32 @@ impl Verdict {
                 self.different += usize::from(unequal.is_some());
                 match rewrite.class {
                     Class::Exact => unequal.map(|i| differs(left, right, inputs, (&a[i], &b[i]))),
-                    Class::Fast if positive => match rounding(left, right) {
+                    Class::Fast => positive.and_then(|dtype| match rounding(left, right) {
                         Err(message) => Some(message),
-                        Ok(bound) => a
-                            .iter()
-                            .zip(&b)
-                            .find(|(a, b)| !close(a, b, bound))
-                            .map(|(a, b)| differs(left, right, inputs, (a, b))),
-                    },
-                    Class::Fast => None,
+                        Ok(bound) => {
+                            self.note(dtype, [left, right], inputs, [&a, &b]);
+                            let mut pairs = a.iter().zip(&b);
+                            let far = pairs.find_map(|(a, b)| Some((a, b, first_far(a, b, bound)?)));
+                            far.map(|(a, b, at)| differs_at(left, right, inputs, (a, b), at))
+                        }
+                    }),
                 }
             }
         };
         if self.failure.is_none() {
             self.failure = wrong;
+        }
+    }
+
+    /// Notes of which elements of each result the error is known.
+    fn note(&mut self, dtype: DType, [left, right]: [&Graph; 2], inputs: &[Tensor], [a, b]: [&[Tensor]; 2]) {
+        for (i, (a, b)) in a.iter().zip(b).enumerate() {
+            let compared = self.compared.entry((dtype, i)).or_default();
+            let open = (0..a.len()).find(|&at| !same(a, b, at) && normal(a, b, at).is_none());
+            compared.whole |= open.is_none() && (0..a.len()).any(|at| normal(a, b, at).is_some());
+            if let Some(at) = open {
+                compared.open.get_or_insert_with(|| differs_at(left, right, inputs, (a, b), at));
+            }
         }
     }
 }
@@ -180,10 +215,15 @@ fn no_value(left: &Graph, right: &Graph, error: &InterpError) -> String {
 
 /// The first element that differs, the operands that make it, and both sides.
 fn differs(left: &Graph, right: &Graph, inputs: &[Tensor], (a, b): (&Tensor, &Tensor)) -> String {
-    let at = (0..a.len()).find(|&i| !same(a, b, i));
-    let Some(at) = at.filter(|_| a.dtype() == b.dtype() && a.shape() == b.shape()) else {
+    let at = (0..a.len()).find(|&i| !same(a, b, i)).unwrap_or(a.len());
+    differs_at(left, right, inputs, (a, b), at)
+}
+
+/// An element that differs, the operands that make it, and both sides.
+fn differs_at(left: &Graph, right: &Graph, inputs: &[Tensor], (a, b): (&Tensor, &Tensor), at: usize) -> String {
+    if a.dtype() != b.dtype() || a.shape() != b.shape() || at >= a.len() {
         return format!("the sides differ in type\n{left}{right}");
-    };
+    }
     let operand = |(input, tensor): (&fusewright_graph::Input, &Tensor)| {
         let place = beneath(at, a.shape(), tensor.shape());
         let value = place.and_then(|i| element(tensor, i));
@@ -276,13 +316,19 @@ fn is_well_conditioned(op: &Op) -> bool {
     }
 }
 
-fn close(left: &Tensor, right: &Tensor, bound: f64) -> bool {
-    let (Some(a), Some(b)) = (left.floats(), right.floats()) else { return false };
-    // What leaves the normal range has no relative error bound.
+/// An element of both sides, if both are of the normal range: what leaves it has no relative error bound.
+fn normal(left: &Tensor, right: &Tensor, at: usize) -> Option<(f64, f64)> {
     let top = num::max_finite(left.dtype());
-    let normal = |x: f64| x.is_finite() && x.abs() < top && num::ulp(left.dtype(), x) <= x.abs();
-    a.iter()
-        .zip(b)
-        .filter(|(x, y)| normal(**x) && normal(**y))
-        .all(|(x, y)| (x - y).abs() <= bound * x.abs().max(y.abs()))
+    let is_normal = |x: f64| x.is_finite() && x.abs() < top && num::ulp(left.dtype(), x) <= x.abs();
+    let (&x, &y) = (left.floats()?.get(at)?, right.floats()?.get(at)?);
+    (is_normal(x) && is_normal(y)).then_some((x, y))
+}
+
+/// The first element whose sides have another relative error than a bound allows. Other dtypes have none.
+fn first_far(left: &Tensor, right: &Tensor, bound: f64) -> Option<usize> {
+    if left.dtype() != right.dtype() || left.shape() != right.shape() || left.floats().is_none() {
+        return Some(left.len());
+    }
+    let is_far = |(x, y): (f64, f64)| (x - y).abs() > bound * x.abs().max(y.abs());
+    (0..left.len()).find(|&at| normal(left, right, at).is_some_and(is_far))
 }
