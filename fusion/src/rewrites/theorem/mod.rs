@@ -162,7 +162,8 @@ impl Verdict {
         let mut never = self.compared.iter().filter(|(_, compared)| !compared.whole);
         never.find_map(|((dtype, _), compared)| {
             let shown = compared.open.as_ref()?;
-            Some(format!("at {dtype} no error of the sides is known where they differ: {shown}"))
+            let unknown = "one side is zero, infinite, NaN or below the normal range where they differ";
+            Some(format!("at {dtype} {unknown}: {shown}"))
         })
     }
 
