@@ -91,10 +91,10 @@ pub(super) fn xlog1py(call: &Call<'_>) -> Imported {
     })
 }
 
-/// `x · 2^n`, the power rounded to the dtype of the exponent.
+/// `x · 2^n`, the power rounded to the dtype of the exponent, or to the result's where that is an integer.
 pub(super) fn ldexp(call: &Call<'_>) -> Imported {
     let (b, x, n) = (call.b, call.tensor("self")?, call.tensor("other")?);
-    let dtype = if b.dtype(n).is_float() { b.dtype(n) } else { DEFAULT_FLOAT };
+    let dtype = if b.dtype(n).is_float() { b.dtype(n) } else { call.out()?.dtype };
     let scale = b.map(ScalarFn::Pow, &[constant(b, dtype, Scalar::Int(2))?, convert(b, n, dtype)?])?;
     Ok(vec![arithmetic(call, ScalarFn::Mul, Operand::Tensor(x), Operand::Tensor(scale))?])
 }
