@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fusewright_abi::{KernelArtifact, Target};
+use fusewright_abi::{ContentKey, KernelArtifact, Target};
 use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::Kernel;
 use fusewright_codegen::schedule::Schedule;
@@ -32,10 +32,10 @@ impl Coder {
     /// # Errors
     /// What the backend does not take.
     pub fn artifact(&self, kernel: &Kernel) -> Result<(KernelArtifact, bool), BackendError> {
-        if let Some(kept) = self.kept(kernel) {
+        let key = self.key(kernel);
+        if let Some(kept) = self.kept_as(key, kernel) {
             return Ok((kept, true));
         }
-        let key = backend::kernel_key(kernel, &self.schedule.to_string(), &self.target, &*self.backend);
         let payload = self.backend.payload(kernel, &self.target)?;
         self.store.save(&key, &self.label(kernel), &payload);
         Ok((backend::pack(kernel, key, &self.target, &*self.backend, payload)?, false))
@@ -43,10 +43,14 @@ impl Coder {
 
     /// The artifact of a kernel whose payload is on disk.
     pub fn kept(&self, kernel: &Kernel) -> Option<KernelArtifact> {
-        if !self.store.is_open() {
-            return None;
-        }
-        let key = backend::kernel_key(kernel, &self.schedule.to_string(), &self.target, &*self.backend);
+        if self.store.is_open() { self.kept_as(self.key(kernel), kernel) } else { None }
+    }
+
+    fn key(&self, kernel: &Kernel) -> ContentKey {
+        backend::kernel_key(kernel, &self.schedule.to_string(), &self.target, &*self.backend)
+    }
+
+    fn kept_as(&self, key: ContentKey, kernel: &Kernel) -> Option<KernelArtifact> {
         let payload = self.store.load(&key, &self.label(kernel), self.backend.payload_kind())?;
         backend::pack(kernel, key, &self.target, &*self.backend, payload).ok()
     }

@@ -93,6 +93,13 @@ pub struct Compiled {
     pub warning: Option<String>,
 }
 
+impl Compiled {
+    /// How many kernels were taken from the cache.
+    pub fn from_disk(&self) -> usize {
+        self.kernels.iter().filter(|kernel| kernel.from_disk).count()
+    }
+}
+
 /// Runs the passes over a graph and divides it into regions, such as every target takes them: rows come from memory.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
-use fusewright::{Compilation, PassTime, TierCounts};
+use fusewright::{Compilation, Compiled, PassTime, TierCounts};
 
 /// The first error of standard output.
 static LOST: OnceLock<Error> = OnceLock::new();
@@ -66,10 +66,11 @@ pub fn stages(verbose: u8, passes: &[PassTime], kernels: &[Compilation]) {
 }
 
 /// Says how many kernels were compiled and read, and what became of their second tier, where a person asked for it.
-pub fn counters(verbose: u8, kernels: &[Compilation], tiers: TierCounts) {
+pub fn counters(verbose: u8, compiled: &Compiled) {
     if verbose > 0 {
-        let read = kernels.iter().filter(|kernel| kernel.from_disk).count();
-        let (made, TierCounts { asked, swapped, refused }) = (kernels.len() - read, tiers);
+        let read = compiled.from_disk();
+        let (made, tiers) = (compiled.kernels.len() - read, compiled.program.tiers());
+        let TierCounts { asked, swapped, refused } = tiers;
         let said =
             format!("{made} compiled, {read} read from the cache; by LLVM {asked} asked for, {swapped} swapped in");
         let _ = writeln!(std::io::stderr(), "kernels: {said}, {refused} refused");

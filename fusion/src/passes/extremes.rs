@@ -97,11 +97,7 @@ mod tests {
 
     use super::*;
     use crate::pass::{Cx, PassManager};
-    use crate::passes::tests::ops;
-
-    fn cut(b: &Builder, x: Value, from: i64, to: i64) -> Result<Value, TypeError> {
-        b.slice(x, 2, Dim::constant(from), Dim::constant(to))
-    }
+    use crate::passes::tests::{cut, ops};
 
     #[test]
     fn an_extreme_of_all_rows_is_that_of_the_extremes_of_rows() {

@@ -195,11 +195,7 @@ mod tests {
 
     use super::*;
     use crate::pass::{Cx, PassManager};
-    use crate::passes::tests::{before_and_after, dims, names, ops};
-
-    fn cut(b: &Builder, x: Value, from: i64, to: i64) -> Result<Value, TypeError> {
-        b.slice(x, 2, Dim::constant(from), Dim::constant(to))
-    }
+    use crate::passes::tests::{before_and_after, cut, dims, names, ops};
 
     #[test]
     fn layouts_that_cancel_vanish() {

@@ -22,6 +22,11 @@ pub fn before_and_after(build: impl Fn(&Builder, Value) -> Result<Value, TypeErr
     [graph, out]
 }
 
+/// Lanes of the last axis.
+pub fn cut(b: &Builder, x: Value, from: i64, to: i64) -> Result<Value, TypeError> {
+    b.slice(x, 2, Dim::constant(from), Dim::constant(to))
+}
+
 /// The ops of a graph.
 pub fn names(graph: &Graph) -> Vec<String> {
     graph.nodes().iter().map(|n| n.op.name().to_owned()).collect()

@@ -176,7 +176,7 @@ fn compiled(
         ran.push(Ran { case, names, outputs, checks, unfused_differ, in_place });
     }
     let times = ran.first().map(|ran| times(&ran.case, [&fused.program, &unfused.program], threads)).transpose()?;
-    counters(common.verbose, &fused.kernels, fused.program.tiers());
+    counters(common.verbose, &fused);
     Ok(Outcome { made, cases: ran, ops: fused.ops, compiled: Some(fused), times })
 }
 

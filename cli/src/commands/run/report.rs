@@ -39,7 +39,7 @@ fn compile_us(compiled: &Compiled) -> u64 {
 
 /// How often kernels were compiled, and how often that was not needed.
 fn counters(compiled: &Compiled) -> Value {
-    let from_disk = compiled.kernels.iter().filter(|kernel| kernel.from_disk).count();
+    let from_disk = compiled.from_disk();
     let tiers = compiled.program.tiers();
     json!({
         "compiled": compiled.kernels.len() - from_disk,

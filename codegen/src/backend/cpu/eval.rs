@@ -14,7 +14,7 @@ use super::code::{Code, vector_of};
 use super::index::{Pos, element_bytes};
 use super::memory::{Lanes, Width};
 use crate::backend::host::facts::{Known, known_facts, literal_shift};
-use crate::backend::host::index::one_group;
+use crate::backend::host::index::group_of;
 use crate::backend::host::index::split_constant;
 use crate::backend::host::place::{InGroup, Memo, Slots};
 use crate::backend::host::{Refused, Taken, definitions};
@@ -207,7 +207,7 @@ impl<'k, 'f> Eval<'k, 'f> {
         if let Some((group, _)) = here.filter(|(group, pass)| group.holds(pass.base, pos, lanes, size)) {
             return Ok(group.index);
         }
-        if let Some(group) = self.known_group(pos, size) {
+        if let Some(group) = self.piece_lanes(pos).and_then(|lanes| group_of(size, &lanes)) {
             return Ok(self.code.i64(group));
         }
         let key = Key::GroupOf(pos.clone(), size.clone());
@@ -218,12 +218,6 @@ impl<'k, 'f> Eval<'k, 'f> {
         let by = self.dim(size)?;
         let index = self.code.floor_div(lane, by);
         Ok(self.remember(key, index))
-    }
-
-    /// The number of the group that holds all lanes which a position takes in the passes of the loop.
-    fn known_group(&self, pos: &Pos, size: &Dim) -> Option<i64> {
-        let (from, to) = self.piece_lanes(pos)?;
-        one_group(size.as_const()?, from.as_const()?, to.as_const()? - 1)
     }
 
     /// A row or group value at a position.

@@ -12,7 +12,7 @@ use inkwell::values::IntValue;
 use super::address::Pos;
 use crate::backend::host::definitions;
 use crate::backend::host::facts::{Known, known_facts};
-use crate::backend::host::index::one_group;
+use crate::backend::host::index::group_of;
 use crate::backend::host::place::{InGroup, Memo, Slots};
 use crate::backend::llvm::cast::{Cast, cast, literal};
 use crate::backend::llvm::code::Code;
@@ -152,7 +152,7 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
         if let Some((group, _)) = here.filter(|(group, pass)| group.holds(pass.base, pos, lanes, size)) {
             return Ok(group.index);
         }
-        if let Some(group) = self.known_group(pos, size) {
+        if let Some(group) = self.piece_lanes(pos).and_then(|lanes| group_of(size, &lanes)) {
             return Ok(self.code.i64(group));
         }
         let key = Key::GroupOf(pos.clone(), size.clone());
@@ -163,12 +163,6 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
         let by = self.dim(size)?;
         let index = crate::backend::llvm::index::floor_div(self.code, lane, by)?;
         Ok(self.memo.remember(key, index.into()).into_int_value())
-    }
-
-    /// The number of the group that holds all lanes which a position takes in the passes of the loop.
-    fn known_group(&self, pos: &Pos<'c>, size: &Dim) -> Option<i64> {
-        let (from, to) = self.piece_lanes(pos)?;
-        one_group(size.as_const()?, from.as_const()?, to.as_const()? - 1)
     }
 
     /// A row or group value at a position.

@@ -7,10 +7,9 @@ use fusewright_graph::{Literal, ScalarFn};
 
 use super::eval::{CHUNK, Eval};
 use crate::backend::llvm::{Built, Value};
+use crate::kernel::expand::exp::ROUND;
 use crate::kernel::{Inst, InstOp, Val};
 
-/// `1.5 · 2²³`: what is added to it stands in its low bits, rounded to an integer.
-const ROUND: f64 = 12_582_912.0;
 /// The bits of an f32 below its exponent.
 const FRACTION: i64 = 23;
 /// The exponent field of 1.
@@ -35,7 +34,7 @@ impl<'k, 'c> Eval<'k, '_, 'c> {
         let Some(Scaled { x, t }) = self.scaled_by_halves(inst) else { return Ok(None) };
         let (x, t) = (value(self, x)?, value(self, t)?);
         let code = self.code;
-        let n = code.op(inkwell::values::InstructionOpcode::FSub, t, code.float(t, ROUND))?;
+        let n = code.op(inkwell::values::InstructionOpcode::FSub, t, code.float(t, ROUND.into()))?;
         let (every, nearest) = (code.int_type(CHUNK).const_all_ones(), code.i32(4));
         let none = code.float(x, 0.0);
         let name = "llvm.x86.avx512.mask.scalef.ps.512";
@@ -93,7 +92,7 @@ impl<'k, 'c> Eval<'k, '_, 'c> {
         };
         of.is_some_and(|(x, by, round)| {
             let bound = self.clamped(x).map(|bound| bound * by.abs());
-            self.float(round) == Some(ROUND) && bound.is_some_and(|bound| bound <= MOST)
+            self.float(round) == Some(f64::from(ROUND)) && bound.is_some_and(|bound| bound <= MOST)
         })
     }
 

@@ -32,6 +32,11 @@ pub(in crate::backend) fn one_group(size: i64, first: i64, last: i64) -> Option<
     (size > 0 && first >= 0 && group == last.div_euclid(size)).then_some(group)
 }
 
+/// The number of the group that holds the lanes from one to before another, if it is one and all are known.
+pub(in crate::backend) fn group_of(size: &Dim, (from, to): &(Dim, Dim)) -> Option<i64> {
+    one_group(size.as_const()?, from.as_const()?, to.as_const()? - 1)
+}
+
 /// Whether `a ≥ b` for all non-negative values of the symbols.
 pub(in crate::backend) fn at_least(a: &Dim, b: &Dim) -> bool {
     (a - b).as_polynomial().is_some_and(|terms| terms.iter().all(|(coefficient, _)| *coefficient >= 0))

@@ -5,7 +5,7 @@ use super::emit::Emit;
 use crate::kernel::Val;
 
 /// `1.5 · 2²³`: adding it rounds to an integer, which then stands in the low bits.
-const ROUND: f32 = 12_582_912.0;
+pub(crate) const ROUND: f32 = 12_582_912.0;
 
 /// `(exp(r) − 1 − r) / r²` on `|r| ≤ ln 2 / 2`.
 const POLY: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];

@@ -17,7 +17,7 @@
 mod emit;
 mod erf;
 mod exact;
-mod exp;
+pub(crate) mod exp;
 mod log;
 mod narrow;
 mod plane;
