@@ -8,6 +8,7 @@ use fusewright_codegen::kernel::Kernel;
 use fusewright_codegen::schedule::Schedule;
 use fusewright_runtime::disk::Label;
 
+use crate::map::is_free;
 use crate::store::Store;
 
 /// The code generator of one target, and the cache on disk.
@@ -30,11 +31,15 @@ impl Coder {
     /// The artifact of a kernel, and whether its payload was kept.
     ///
     /// # Errors
-    /// What the backend does not take.
+    /// What the backend does not take; less memory than its compiler needs.
     pub fn artifact(&self, kernel: &Kernel) -> Result<(KernelArtifact, bool), BackendError> {
         let key = self.key(kernel);
         if let Some(kept) = self.kept_as(key, kernel) {
             return Ok((kept, true));
+        }
+        let bytes = self.backend.memory();
+        if !is_free(bytes) {
+            return Err(BackendError::Memory { backend: self.backend.name(), kernel: kernel.name.clone(), bytes });
         }
         let payload = self.backend.payload(kernel, &self.target)?;
         self.store.save(&key, &self.label(kernel), &payload);

@@ -63,6 +63,7 @@ impl From<CompileError> for Error {
         match error {
             CompileError::Dump(error) => *error,
             CompileError::Backend(BackendError::Target { .. }) => Error::Unavailable(error.to_string()),
+            CompileError::Backend(BackendError::Memory { .. }) => Error::Memory(error.to_string()),
             CompileError::Lower(_)
             | CompileError::Expand(_)
             | CompileError::Backend(BackendError::Unsupported { .. }) => Error::Input(error.to_string()),

@@ -1,4 +1,4 @@
-//! Read-only mapping of files, so that weights are not copied.
+//! What is asked of the system about memory: files mapped read-only, so that weights are not copied, and whether there is room.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use bytes::Bytes;
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 
 use crate::Error;
 
@@ -28,4 +28,9 @@ pub fn map_file(path: &Path) -> Result<Bytes, Error> {
     // file while it is mapped could fault us; that is the documented price of not copying model weights.
     let map = unsafe { Mmap::map(&file) }.map_err(fail)?;
     Ok(Bytes::from_owner(map))
+}
+
+/// Whether so many bytes could be had now: they are mapped, not touched, and given back.
+pub fn is_free(bytes: usize) -> bool {
+    bytes == 0 || MmapMut::map_anon(bytes).is_ok()
 }

@@ -19,9 +19,9 @@ pub enum Tiers {
     Llvm,
 }
 
-/// Lanes that are worth a compilation by LLVM, on the late side: on a Xeon with AVX-512 Cranelift's code took 38 to 120 ms
-/// for them (norms, gates, a quantiser), and a compilation 5 to 21 ms.
-const BUDGET: u64 = 1 << 26;
+/// Lanes that are worth a compilation by LLVM: on a Xeon with AVX-512 Cranelift's code took 5 to 15 ms for them (norms,
+/// gates, a quantiser), and a compilation 5 to 21 ms.
+const BUDGET: u64 = 1 << 23;
 /// Lanes of a row whose length a call gives.
 const UNKNOWN: u64 = 4096;
 

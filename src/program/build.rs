@@ -238,7 +238,9 @@ impl Build<'_> {
         let kernel = match self.compiler.make(name, body) {
             Ok(made) => Ok(Arc::new(self.loaded(made, body)?)),
             Err(CompileError::Dump(error)) => return Err(*error),
-            Err(error @ CompileError::Backend(BackendError::Target { .. })) => return Err(error.into()),
+            Err(error @ CompileError::Backend(BackendError::Target { .. } | BackendError::Memory { .. })) => {
+                return Err(error.into());
+            }
             Err(refused) => Err(refused.to_string()),
         };
         self.kernels.insert(key, kernel.clone());

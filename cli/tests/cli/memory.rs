@@ -50,6 +50,17 @@ fn running_is_never_aborted() {
     assert!(lacking >= 12, "{lacking} of the address spaces were too small");
 }
 
+/// LLVM ends a process whose memory it cannot have, so it is not asked to compile where memory is short.
+#[cfg(feature = "llvm")]
+#[test]
+fn compiling_by_llvm_is_never_aborted() {
+    let folder = folder();
+    let text = "graph @g(s: 1..; %x: f32[s, 64]) {\n  %y = softmax %x\n  return %y\n}\n";
+    let graph = write(&folder, "g.fw", text);
+    let lacking = swept(&["run", &graph, "--rows", "20", "--target", "cpu-llvm"]);
+    assert!(lacking >= 12, "{lacking} of the address spaces were too small");
+}
+
 #[test]
 fn importing_and_compiling_is_never_aborted() {
     let lacking = swept(&["explain", &fixture("qwen3_tiny_layer_bf16.core.pt2")]);

@@ -65,6 +65,12 @@ pub trait Backend: Send + Sync {
         (1, Dim::constant(1))
     }
 
+    /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it
+    /// gets none.
+    fn memory(&self) -> usize {
+        0
+    }
+
     /// Emits a verified kernel as stages of which the last is the payload.
     ///
     /// # Errors
@@ -141,6 +147,16 @@ pub enum BackendError {
         target: Target,
         /// What it lacks.
         reason: String,
+    },
+    /// The machine has not the memory that the compiler needs; said by who looks, which no backend does.
+    #[error("{backend}: kernel `{kernel}`: no {bytes} bytes of memory are free to compile it")]
+    Memory {
+        /// Name of the backend.
+        backend: &'static str,
+        /// Name of the kernel.
+        kernel: String,
+        /// What [`Backend::memory`] asks for.
+        bytes: usize,
     },
     /// The backend made something that its own tools reject.
     #[error("internal error of {backend} in kernel `{kernel}`: {message}")]

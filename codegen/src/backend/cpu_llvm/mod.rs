@@ -32,7 +32,7 @@ use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::FileType;
 
-use super::llvm::BuildError;
+use super::llvm::{BuildError, MEMORY};
 use super::{Backend, BackendError, Stage};
 use crate::kernel::Kernel;
 use machine::{Host, PASSES};
@@ -57,6 +57,10 @@ impl Backend for CpuLlvmBackend {
 
     fn payload_kind(&self) -> PayloadKind {
         PayloadKind::HostCode
+    }
+
+    fn memory(&self) -> usize {
+        MEMORY
     }
 
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {

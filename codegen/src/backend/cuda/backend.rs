@@ -4,6 +4,7 @@ use fusewright_abi::{PayloadKind, Target};
 use fusewright_graph::Dim;
 
 use super::{EmitError, Launch, emit, launch};
+use crate::backend::llvm::MEMORY;
 use crate::backend::{Backend, BackendError, Stage};
 use crate::kernel::{Kernel, verify};
 
@@ -29,6 +30,10 @@ impl Backend for CudaBackend {
     fn grid(&self, kernel: &Kernel) -> (u32, Dim) {
         let Launch { threads, blocks_per_row } = launch(kernel);
         (threads, blocks_per_row)
+    }
+
+    fn memory(&self) -> usize {
+        MEMORY
     }
 
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {

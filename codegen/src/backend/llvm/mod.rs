@@ -25,6 +25,10 @@ use code::Code;
 pub(in crate::backend) type Value<'c> = BasicValueEnum<'c>;
 pub(in crate::backend) type Built<T> = Result<T, BuildError>;
 
+/// Memory that LLVM should find when it compiles a kernel; without, it ends the process. Of that it takes 15 MiB for a
+/// layer's kernels, and the allocator of a thread reserves 128 MiB.
+pub(in crate::backend) const MEMORY: usize = 256 << 20;
+
 /// Why a kernel has no LLVM IR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::backend) enum BuildError {
