@@ -264,8 +264,8 @@ pub struct BenchArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Write one self-contained page
-    #[arg(long, value_name = "F", hide = true)]
+    /// Write one self-contained page of the figures: bandwidth beside that of a copy, and ratios
+    #[arg(long, value_name = "F", conflicts_with = "json")]
     pub html: Option<PathBuf>,
 }
 

@@ -4,4 +4,5 @@
 //! Nothing here knows Kernel IR or graphs: statements and names come as text, everything else as numbers.
 
 pub mod ascend;
+pub mod bench;
 pub mod page;

@@ -82,7 +82,7 @@ fn ratios_are_to_figures_of_the_same_case_rows_and_threads() {
 fn suites_say_what_they_take() {
     for (arguments, words) in [
         (vec!["bench", "--suite", "kernels", "--case", "softmin"], "no case `softmin`; there are rms_norm, "),
-        (vec!["bench", "model.pt2", "--suite", "compile", "--case", "x"], "takes neither `--case` nor `--compare`"),
+        (vec!["bench", "model.pt2", "--suite", "compile", "--case", "x"], "takes no `--case`, `--compare` or `--html`"),
         (vec!["bench", "--suite", "compile"], "needs a MODEL"),
         (vec!["bench", "--suite", "nonsense"], "no suite `nonsense`"),
         (vec!["bench", "model.pt2", "--suite", "kernels"], "takes no MODEL"),
@@ -114,4 +114,24 @@ fn a_slice_of_the_matrix_is_checked_by_its_place() {
         let said = bench(slice);
         assert!(said.code == Some(2) && said.stderr.contains(words), "{slice}: {}", said.stderr);
     }
+}
+
+#[test]
+fn a_page_holds_every_case_and_needs_nothing_else() {
+    let folder = folder();
+    let text = "graph @g(s: 1..; %x: f32[s, 8]) {\n  %y = exp %x\n  %z = neg %y\n  return %z\n}\n";
+    let (model, page) = (write(&folder, "g.fw", text), folder.path().join("page.html").display().to_string());
+    let said = call(&["bench", &model, "--rows", "1,3", "--html", &page]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), format!("wrote {page}\n").as_str()));
+    let html = std::fs::read_to_string(&page).expect("the page is written");
+    assert_eq!((html.matches("<section>").count(), html.matches("<svg").count()), (1, 2));
+    for loads in ["<script", "src=", "@import", "<link", "url("] {
+        assert!(!html.contains(loads), "the page loads something by `{loads}`");
+    }
+    refused(
+        2,
+        &["bench", &model, "--rows", "1", "--html", "/no/such/folder/page.html"],
+        &["/no/such/folder/page.html"],
+    );
+    refused(2, &["bench", &model, "--html", &page, "--json"], &["--html", "--json"]);
 }

@@ -52,6 +52,11 @@ impl Peers {
         Ok(Peers { name: name.to_owned(), times })
     }
 
+    /// What the other implementation is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The time of the same case.
     pub fn of(&self, row: &BenchRow) -> Option<f64> {
         self.times.get(&(row.name.clone(), row.rows? as u64)).copied()

@@ -4,10 +4,10 @@ mod compare;
 mod matrix;
 mod stack;
 
-use fusewright::bench::{BenchCase, BenchRow, kernel_suite, measure, rows_to_measure};
+use fusewright::bench::{BenchCase, BenchRow, PeerTimes, bench_page, kernel_suite, measure, rows_to_measure};
 use fusewright::graph::InputKind;
 use fusewright::inputs::weights_as_inputs;
-use fusewright::{Error, fuse_graph};
+use fusewright::{Error, fuse_graph, write_whole};
 use serde_json::json;
 
 use super::{Exit, OK};
@@ -16,13 +16,13 @@ use crate::output::{line, progress, table};
 use compare::Peers;
 
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
-    let given = [(args.tune, "bench --tune"), (args.html.is_some(), "bench --html")];
-    if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
-        return Err(later(name));
+    if args.tune {
+        return Err(later("bench --tune"));
     }
     let suite = args.suite.as_deref();
-    if let (Some(suite @ ("compile" | "matrix")), true) = (suite, !args.case.is_empty() || args.compare.is_some()) {
-        return Err(Error::Input(format!("suite `{suite}` takes neither `--case` nor `--compare`")));
+    let of_kernels = !args.case.is_empty() || args.compare.is_some() || args.html.is_some();
+    if let (Some(suite @ ("compile" | "matrix")), true) = (suite, of_kernels) {
+        return Err(Error::Input(format!("suite `{suite}` takes no `--case`, `--compare` or `--html`")));
     }
     match suite {
         Some("compile") => return stack::main(args, common),
@@ -47,7 +47,13 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
             measured.push(measure(case, &args.target, rows, args.threads.into()).map_err(|e| e.about(&case.name))?);
         }
     }
-    if args.json {
+    if let Some(path) = &args.html {
+        let of = |row: &BenchRow| peers.as_ref().and_then(|peers| peers.of(row));
+        let peer = peers.as_ref().map(|peers| PeerTimes { name: peers.name(), of: &of });
+        let page = bench_page(&args.target, args.threads.into(), &measured, peer.as_ref())?;
+        write_whole(path, page.as_bytes())?;
+        line(format!("wrote {}", path.display()));
+    } else if args.json {
         let row = |r: &BenchRow| {
             let mut row = json!({
                 "name": r.name, "rows": r.rows, "bytes": r.bytes, "kernels": r.kernels,
