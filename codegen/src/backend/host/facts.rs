@@ -3,7 +3,7 @@
 use fusewright_abi::DType;
 use fusewright_graph::{Literal, ScalarFn};
 
-use crate::kernel::{Inst, InstOp, Segment};
+use crate::kernel::{Inst, InstOp, Segment, Val};
 
 /// What is known of an operand before it is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -12,7 +12,7 @@ pub(in crate::backend) struct Known {
     pub sign_clear: bool,
     /// A finite constant other than zero.
     pub constant: bool,
-    /// An f32 or bf16 whose low 16 bits are clear if it is a NaN.
+    /// An f32 or bf16, or the bits of one, whose low 16 bits are clear if it is a NaN.
     pub short_nan: bool,
     /// A float that is NaN or, rounded to an integer in any direction, an `i32`.
     pub bounded: bool,
@@ -102,7 +102,8 @@ fn has_low_clear(segment: &Segment, inst: &Inst, clear: &[bool]) -> bool {
     match &inst.op {
         InstOp::Literal(Literal::Int(_, n)) => n & 0xffff == 0,
         InstOp::Map(ScalarFn::Shl) => literal_shift(segment, inst).is_some_and(|by| by >= 16),
-        InstOp::Map(ScalarFn::Add | ScalarFn::Sub | ScalarFn::And | ScalarFn::Or) => all(),
+        InstOp::Map(ScalarFn::And) => inst.args.iter().any(|a| clear[a.0 as usize]),
+        InstOp::Map(ScalarFn::Add | ScalarFn::Sub | ScalarFn::Or) => all(),
         InstOp::Bitcast(DType::F32) => all(),
         _ => false,
     }
@@ -135,6 +136,15 @@ fn short_nan(segment: &Segment, inst: &Inst, args: &[Known]) -> bool {
     let all = args.iter().all(|a| a.short_nan);
     match &inst.op {
         _ if result == Some(DType::BF16) => true,
+        InstOp::Bitcast(DType::I32 | DType::F32) => all,
+        InstOp::Map(ScalarFn::And | ScalarFn::Or) if result == Some(DType::I32) => {
+            // The magnitude of one number, the sign of another.
+            let [a, b] = [0, 1].map(|i| (args[i].short_nan, inst.args[i]));
+            let magnitude = |v| literal_of(segment, v) == Some(i64::from(i32::MAX));
+            let other =
+                |v| if matches!(inst.op, InstOp::Map(ScalarFn::And)) { magnitude(v) } else { is_sign(segment, v) };
+            a.0 && other(b.1) || b.0 && other(a.1)
+        }
         _ if result != Some(DType::F32) => false,
         InstOp::Literal(Literal::Float(_, x)) => !x.is_nan(),
         InstOp::Cast { .. } => match operand {
@@ -163,6 +173,21 @@ fn short_nan(segment: &Segment, inst: &Inst, args: &[Known]) -> bool {
         InstOp::Reduce { .. } => all,
         _ => false,
     }
+}
+
+/// An integer constant.
+fn literal_of(segment: &Segment, v: Val) -> Option<i64> {
+    match segment.insts.iter().find(|i| i.results.first() == Some(&v))?.op {
+        InstOp::Literal(Literal::Int(_, n)) => Some(n),
+        _ => None,
+    }
+}
+
+/// Whether an `i32` has no bit but that of a sign.
+fn is_sign(segment: &Segment, v: Val) -> bool {
+    let inst = segment.insts.iter().find(|i| i.results.first() == Some(&v));
+    let sign = |v: &Val| literal_of(segment, *v) == Some(i64::from(i32::MIN));
+    inst.is_some_and(|inst| matches!(inst.op, InstOp::Map(ScalarFn::And)) && inst.args.iter().any(sign))
 }
 
 /// The number of bits, if an instruction shifts a signed 32- or 64-bit integer by a constant below its width.

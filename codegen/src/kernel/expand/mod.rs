@@ -18,6 +18,7 @@ mod emit;
 mod erf;
 mod exact;
 pub(crate) mod exp;
+mod forms;
 mod log;
 mod narrow;
 mod plane;
@@ -32,6 +33,8 @@ use fusewright_graph::{DType, Dim, ReduceOp, ScalarFn};
 use super::infer::InstError;
 use super::{InstOp, Kernel, Segment, SegmentBuilder, Val, simplify};
 use emit::Emit;
+use exp::Argument;
+use forms::{Form, Forms};
 
 /// A column of the scalar table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -87,18 +90,37 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
     let builder = SegmentBuilder::new(&segment.name, segment.inner.clone(), &kernel.params);
     let mut emit = Emit::new(builder, column);
     let mut renamed: Vec<Val> = Vec::with_capacity(segment.types.len());
+    let forms = Forms::of(segment);
     for inst in &segment.insts {
         let args: Vec<Val> = inst.args.iter().map(|v| renamed[v.0 as usize]).collect();
-        let results = match &inst.op {
-            InstOp::Map(f) => vec![emit.map(*f, &args)],
-            InstOp::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
-                emit.ordering(&inst.op, &args)
+        let new = |v: Val| renamed[v.0 as usize];
+        let results = match (&inst.op, forms.form(inst)) {
+            (InstOp::Map(_), Some(Form::ExpOfNegative { x })) if !column.is_native(ScalarFn::Exp) => {
+                vec![emit.exp(Argument { negative: true, ..Argument::of(new(x)) })]
             }
-            op => emit.inst(rename_index(op, &renamed), &args),
+            (InstOp::Map(_), Some(Form::OnePlusExp { one, x, negative })) if !column.is_native(ScalarFn::Exp) => {
+                let power = emit.exp_beside_one(Argument { negative, ..Argument::of(new(x)) });
+                vec![emit.add(new(one), power)]
+            }
+            (op, Some(Form::Unbounded { x })) => emit.inst(op.clone(), &[new(x)]),
+            (op, _) => emit.whole(op, &args, &renamed),
         };
         renamed.extend(emit.checked(results)?);
     }
     emit.finish()
+}
+
+impl Emit<'_> {
+    /// An instruction as it stands.
+    fn whole(&mut self, op: &InstOp, args: &[Val], renamed: &[Val]) -> Vec<Val> {
+        match op {
+            InstOp::Map(f) => vec![self.map(*f, args)],
+            InstOp::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
+                self.ordering(op, args)
+            }
+            op => self.inst(rename_index(op, renamed), args),
+        }
+    }
 }
 
 /// The instruction with gathered integers under their new names.
@@ -132,7 +154,7 @@ impl Emit<'_> {
             (ScalarFn::Ue8m0Ceil, [x]) if dtype == DType::F32 => self.ue8m0_ceil(*x),
             (ScalarFn::Rem, [a, b]) if dtype == DType::F32 => self.rem(*a, *b),
             (ScalarFn::Rem, [a, b]) if !dtype.is_float() => self.rem_int(*a, *b),
-            (ScalarFn::Exp, [x]) if dtype == DType::F32 => self.exp(*x),
+            (ScalarFn::Exp, [x]) if dtype == DType::F32 => self.exp(Argument::of(*x)),
             (ScalarFn::Exp2, [x]) if dtype == DType::F32 => self.exp2(*x),
             (ScalarFn::Log, [x]) if dtype == DType::F32 => self.log(*x),
             (ScalarFn::Log2, [x]) if dtype == DType::F32 => self.log2(*x),

@@ -1,0 +1,96 @@
+//! Instructions that are written in fewer steps where it is known what their operands are: the same bits.
+
+use fusewright_graph::{DType, Literal, ScalarFn, num};
+
+use crate::kernel::{Inst, InstOp, Segment, Val};
+
+/// The definitions of a segment's values, and how often each is used.
+pub(super) struct Forms<'s> {
+    segment: &'s Segment,
+    defined: Vec<usize>,
+    uses: Vec<u32>,
+}
+
+/// What an instruction is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// The exponential of a negative.
+    ExpOfNegative { x: Val },
+    /// A sum of 1 and an exponential that is used nowhere else.
+    OnePlusExp { one: Val, x: Val, negative: bool },
+    /// A conversion of what lies within bounds that the conversion has anyway: of the value without them.
+    Unbounded { x: Val },
+}
+
+impl<'s> Forms<'s> {
+    pub(super) fn of(segment: &'s Segment) -> Self {
+        let mut forms = Forms { segment, defined: vec![0; segment.types.len()], uses: vec![0; segment.types.len()] };
+        for (at, inst) in segment.insts.iter().enumerate() {
+            inst.results.iter().for_each(|v| forms.defined[v.0 as usize] = at);
+            inst.args.iter().for_each(|v| forms.uses[v.0 as usize] += 1);
+        }
+        forms
+    }
+
+    /// The form of an instruction, if it has one.
+    pub(super) fn form(&self, inst: &Inst) -> Option<Form> {
+        match (&inst.op, inst.args.as_slice()) {
+            (InstOp::Map(ScalarFn::Exp), &[x]) => {
+                let x = self.f32_map(x, ScalarFn::Neg)?[0];
+                Some(Form::ExpOfNegative { x })
+            }
+            (InstOp::Map(ScalarFn::Add), &[a, b]) => self.one_plus_exp(a, b).or_else(|| self.one_plus_exp(b, a)),
+            (InstOp::Cast { to, saturate: true, .. }, &[x]) if to.is_float() => {
+                let x = self.within(x, *to)?;
+                Some(Form::Unbounded { x })
+            }
+            _ => None,
+        }
+    }
+
+    fn inst(&self, v: Val) -> &'s Inst {
+        &self.segment.insts[self.defined[v.0 as usize]]
+    }
+
+    /// The operands of a map on `f32`.
+    fn f32_map(&self, v: Val, f: ScalarFn) -> Option<&'s [Val]> {
+        let inst = self.inst(v);
+        let found = matches!(inst.op, InstOp::Map(of) if of == f) && self.segment.ty(v).dtype == DType::F32;
+        found.then_some(inst.args.as_slice())
+    }
+
+    fn float(&self, v: Val) -> Option<f64> {
+        match self.inst(v).op {
+            InstOp::Literal(Literal::Float(_, x)) => Some(x),
+            _ => None,
+        }
+    }
+
+    fn one_plus_exp(&self, one: Val, e: Val) -> Option<Form> {
+        let x = self.f32_map(e, ScalarFn::Exp).filter(|_| self.uses[e.0 as usize] == 1)?[0];
+        self.float(one).filter(|one| *one == 1.0)?;
+        let negated = self.f32_map(x, ScalarFn::Neg).map(|args| args[0]);
+        Some(Form::OnePlusExp { one, x: negated.unwrap_or(x), negative: negated.is_some() })
+    }
+
+    /// The value between bounds on both sides that a saturating conversion to a float has as well. NaN passes either
+    /// way.
+    fn within(&self, v: Val, to: DType) -> Option<Val> {
+        if to == DType::F8E8M0 {
+            return None;
+        }
+        let most = num::max_finite(to);
+        let below = |v: Val| self.bounded(v, ScalarFn::Min).filter(|(_, bound)| *bound >= most);
+        let above = |v: Val| self.bounded(v, ScalarFn::Max).filter(|(_, bound)| *bound <= -most);
+        let x = below(v).and_then(|(x, _)| above(x)).or_else(|| above(v).and_then(|(x, _)| below(x)));
+        x.map(|(x, _)| x)
+    }
+
+    /// What an extreme with a constant is of, and the constant.
+    fn bounded(&self, v: Val, f: ScalarFn) -> Option<(Val, f64)> {
+        let inst = self.inst(v);
+        let &[a, b] = inst.args.as_slice() else { return None };
+        let sides = [(a, b), (b, a)].into_iter().filter(|_| matches!(inst.op, InstOp::Map(of) if of == f));
+        sides.into_iter().find_map(|(x, bound)| Some((x, self.float(bound)?)))
+    }
+}
