@@ -146,3 +146,85 @@ fn parts_of_a_row_in_one_group_each_agree() {
         check(&text, &[("s", 5)]);
     }
 }
+
+/// Even and odd lanes that are taken apart come back in their places: every width of elements, rows of any length, in
+/// place, beside extremes of the row and of groups.
+#[test]
+fn lanes_taken_in_two_parts_agree() {
+    for lanes in [31, 32, 33, 47, 48, 64, 65, 96, 100] {
+        let text = format!(
+            "kernel @pairs(s = extent(x, 0)) rows s {{
+               param %x: bf16[s, {lanes}] inout
+               param %h: f16[s, {lanes}] in
+               param %c: f8e4m3[s, {lanes}] in
+               param %i: i8[{lanes}] in
+               param %w: f32[{lanes}] in
+               param %q: f8e4m3[s, {lanes}] out
+               param %j: i8[s, {lanes}] out
+               param %z: f32[s, {lanes}] out
+               param %m: f32[s] out
+               segment @m inner 1 {{
+                 %x = load x[row*{lanes} + lane] : row<bf16, {lanes}>
+                 %h = load h[row*{lanes} + lane] : row<f16, {lanes}>
+                 %c = load c[row*{lanes} + lane] : row<f8e4m3, {lanes}>
+                 %i = load i[lane] : row<i8, {lanes}>
+                 %w = load w[lane] : row<f32, {lanes}>
+                 %xf = cast %x to f32 rne
+                 %hf = cast %h to f32 rne
+                 %cf = cast %c to f32 rne
+                 %if = cast %i to f32 rne
+                 %a = mul %xf, %hf
+                 %b = add %a, %cf
+                 %d = add %b, %if
+                 %e = mul %d, %w
+                 %y = cast %e to bf16 rne
+                 %q = cast %e to f8e4m3 rne sat
+                 %r = cast %e to i8 rne sat
+                 store x[row*{lanes} + lane], %y
+                 store q[row*{lanes} + lane], %q
+                 store j[row*{lanes} + lane], %r
+                 store z[row*{lanes} + lane], %e
+                 %size = abs %xf
+                 %m = reduce max %size over row nan propagate order tree(16)
+                 store m[row], %m
+               }}
+             }}"
+        );
+        check(&text, &[("s", 5)]);
+        if TARGETS.contains(&Target::CpuLlvm) {
+            let backend = for_target(&Target::CpuLlvm).expect("a target of this build");
+            let stages = backend.emit(&kernel(&text), &Target::CpuLlvm).expect("compiles");
+            let text = String::from_utf8_lossy(&stages[0].bytes).into_owned();
+            assert_eq!(text.contains("<32 x i16>"), lanes >= 32, "{lanes} lanes:\n{text}");
+        }
+    }
+}
+
+/// Values of a group that are kept, and extremes of groups, are of even and odd lanes as of others.
+#[test]
+fn groups_taken_in_two_parts_agree() {
+    for size in [32, 48, 64, 80] {
+        let lanes = 3 * size;
+        let text = format!(
+            "kernel @groups(s = extent(x, 0)) rows s {{
+               param %x: bf16[s, {lanes}] in
+               param %q: f8e4m3[s, {lanes}] out
+               param %m: f32[s, 3] out
+               segment @m inner 1 {{
+                 %x = load x[row*{lanes} + lane] : row<bf16, {lanes}>
+                 %f = cast %x to f32 rne
+                 %e = exp %f
+                 %y = cast %e to bf16 rne
+                 %yf = cast %y to f32 rne
+                 %size = abs %yf
+                 %m = reduce max %size over group {size} nan propagate order tree(16)
+                 %s = div %yf, %m
+                 %q = cast %s to f8e4m3 rne sat
+                 store m[row*3 + lane], %m
+                 store q[row*{lanes} + lane], %q
+               }}
+             }}"
+        );
+        check(&text, &[("s", 4)]);
+    }
+}

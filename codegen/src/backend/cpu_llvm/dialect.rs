@@ -64,8 +64,9 @@ fn has_infinity(f: &Format) -> bool {
 
 fn narrow_bf16<'c>(code: &Code<'c>, x: Value<'c>, short_nan: bool) -> Built<Value<'c>> {
     let bits = code.bits_of(x)?;
-    let odd = code.masked(code.shr(bits, 16)?, 1)?;
-    let sum = code.iadd(code.plus(bits, 0x7fff)?, odd)?;
+    // Whether the last place is odd, as a mask: a test and a choice of constants, where shifts compete for one port.
+    let odd = code.icmp_const(IntPredicate::NE, code.masked(bits, 1 << 16)?, 0)?;
+    let sum = code.iadd(bits, code.select(odd, code.int(bits, 0x8000), code.int(bits, 0x7fff))?)?;
     let rounded = code.extend(code.shr(sum, 16)?, 16, false)?;
     if short_nan {
         // The sum cannot carry out of such a NaN.
@@ -114,7 +115,8 @@ fn decode<'c>(code: &Code<'c>, x: Value<'c>, f: &Format) -> Built<Value<'c>> {
 }
 
 /// Adding a power of two whose last place is the format's quantum makes the addition round; what the sum's mantissa then
-/// holds is the number of quanta.
+/// holds is the number of quanta. It starts from what turns the exponent above it, moved to its place, into that of the
+/// code: bits beyond the code's do not matter.
 fn encode<'c>(code: &Code<'c>, x: Value<'c>, f: &Format, saturate: bool) -> Built<Value<'c>> {
     let mantissa = i64::from(f.mantissa);
     let bits = code.bits_of(x)?;
@@ -123,18 +125,20 @@ fn encode<'c>(code: &Code<'c>, x: Value<'c>, f: &Format, saturate: bool) -> Buil
     let clamped = code.same("llvm.smin", &[magnitude, limit])?;
     let exponent = code.masked(clamped, INFINITY)?;
     let exponent = code.same("llvm.smax", &[exponent, code.int(bits, least_normal(f) << 23)])?;
-    let shifter = code.plus(exponent, (23 - mantissa) << 23)?;
-    let sum = code.op(InstructionOpcode::FAdd, code.float_of(clamped)?, code.float_of(shifter)?)?;
-    let quanta = code.isub(code.bits_of(sum)?, shifter)?;
-    let biased = code.iadd(quanta, code.shr(exponent, 23 - mantissa)?)?;
-    let magnitude_code = code.plus(biased, -(least_normal(f) << mantissa))?;
-    let sign = code.masked(code.shr(bits, i64::from(32 - f.bits))?, 1 << (f.bits - 1))?;
+    let first = -((23 - mantissa + least_normal(f)) << mantissa) & ((1 << f.bits) - 1);
+    let shifter = code.plus(exponent, ((23 - mantissa) << 23) + first)?;
+    let sum = code.bits_of(code.op(InstructionOpcode::FAdd, code.float_of(clamped)?, code.float_of(shifter)?)?)?;
+    let biased = code.iadd(sum, code.shr(sum, 23 - mantissa)?)?;
+    let (sign, width) = (1 << (f.bits - 1), f.bits.max(8));
+    // The code of a magnitude has no sign, and of bits beyond it only those that are stored have to be clear.
+    let magnitude_code = code.masked(biased, if f.bits < 8 { sign - 1 } else { !sign })?;
+    let sign = code.masked(code.shr(bits, i64::from(32 - f.bits))?, sign)?;
     let signed = code.or(magnitude_code, sign)?;
     // Without an infinity, what rounds beyond the range is NaN, which has no sign.
     let last = if has_infinity(f) || saturate || f.nan == f.max { INFINITY } else { BEYOND_E4M3 };
     let is_nan = code.icmp_const(IntPredicate::SGT, magnitude, last)?;
     let value = code.select(is_nan, code.int(signed, f.nan), signed)?;
-    code.extend(value, f.bits.max(8), false)
+    code.extend(value, width, false)
 }
 
 /// The largest number of a format, or the least magnitude that stands for "beyond" it.

@@ -10,6 +10,7 @@ use fusewright_graph::{Dim, ScalarFn};
 use inkwell::values::IntValue;
 
 use super::address::Pos;
+use super::parts::Part;
 use crate::backend::host::definitions;
 use crate::backend::host::facts::{Known, known_facts};
 use crate::backend::host::index::group_of;
@@ -47,6 +48,8 @@ pub(super) struct Running<'c> {
     pub even: bool,
     /// Which lanes of the chunk there are, if not all.
     pub mask: Option<Value<'c>>,
+    /// Which lanes of twice as many the chunk is, unless it is consecutive ones.
+    pub part: Option<Part>,
 }
 
 /// Evaluates values of one segment into the current block.

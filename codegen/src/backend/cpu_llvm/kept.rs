@@ -26,16 +26,21 @@ impl<'c> Eval<'_, '_, 'c> {
             return Ok(None);
         }
         let address = self.kept_address(v, slot, pos)?;
-        self.load_lanes(self.dtype(v), address, width).map(Some)
+        self.load_consecutive(self.dtype(v), address, width).map(Some)
     }
 
     /// Stores lanes of a value that has a slot.
     pub fn store_kept(&mut self, v: Val, lanes: Value<'c>, pos: &Pos<'c>) -> Built<()> {
+        let address = self.kept_place(v, pos)?;
+        self.store_lanes(self.dtype(v), lanes, address)
+    }
+
+    /// Where lanes of a value that has a slot are, from a position on.
+    pub fn kept_place(&mut self, v: Val, pos: &Pos<'c>) -> Built<IntValue<'c>> {
         let Some(slot) = self.slots.get(&v).copied() else {
             return Err(BuildError::Llvm("a value that is kept has no memory".into()));
         };
-        let address = self.kept_address(v, slot, pos)?;
-        self.store_lanes(self.dtype(v), lanes, address)
+        self.kept_address(v, slot, pos)
     }
 
     /// Whether lanes from a position on belong to the group that the loop is in, and that group is `index`.

@@ -22,8 +22,8 @@ impl<'k, 'c> Eval<'k, '_, 'c> {
         width: u32,
         lane: &mut dyn FnMut(&mut Self, &Pos<'c>) -> Built<Value<'c>>,
     ) -> Built<Value<'c>> {
-        // What a mask leaves out is no lane to look at.
-        if self.pass.as_ref().is_some_and(|pass| pass.mask.is_some()) {
+        // What a mask leaves out is no lane to look at, and lanes of a part are not those that follow.
+        if self.pass.as_ref().is_some_and(|pass| pass.mask.is_some() || pass.part.is_some()) {
             return Err(BuildError::Llvm("single lanes of a chunk that has not all of them".into()));
         }
         let mut whole: Option<inkwell::values::VectorValue<'c>> = None;

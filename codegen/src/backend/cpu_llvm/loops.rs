@@ -75,8 +75,15 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let chunk = i64::from(CHUNK);
         let outer = (self.eval.pass.take(), self.eval.group.take());
         let mut next = span.start;
-        if vector && span.length.is_none_or(|n| n >= chunk) {
-            let l = code.begin_loop(span.start, span.end, chunk)?;
+        let pairs = vector && span.length.is_none_or(|n| n >= 2 * chunk) && self.splits(jobs, open, group.is_some());
+        if pairs {
+            let l = code.begin_loop(span.start, span.end, 2 * chunk)?;
+            self.pair(jobs, l.i, span, open, group)?;
+            next = code.end_loop(l)?;
+        }
+        let left = span.length.map(|n| if pairs { n % (2 * chunk) } else { n });
+        if vector && left.is_none_or(|n| n >= chunk) {
+            let l = code.begin_loop(next, span.end, chunk)?;
             self.chunk(jobs, l.i, span, None, open, group)?;
             next = code.end_loop(l)?;
         }
@@ -119,7 +126,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let segment = self.eval.segment;
         let mark = self.eval.memo.enter();
         self.eval.group = group.map(|g| InGroup { span: i64::from(CHUNK), ..g.clone() });
-        self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, even: span.even, mask });
+        self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, even: span.even, mask, part: None });
         let mut pending = Vec::new();
         for job in jobs {
             let pos = Pos::at(base).plus_dim(&job.offset);
@@ -148,7 +155,8 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let segment = self.eval.segment;
         let mark = self.eval.memo.enter();
         self.eval.group = group.map(|g| InGroup { span: 1, ..g.clone() });
-        self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, even: false, mask: None });
+        self.eval.pass =
+            Some(Running { base, lanes: span.lanes.clone(), shift: 0, even: false, mask: None, part: None });
         let mut pending = Vec::new();
         for job in jobs {
             let pos = Pos::at(base).plus_dim(&job.offset);

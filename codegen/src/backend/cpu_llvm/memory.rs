@@ -124,7 +124,7 @@ impl<'c> Eval<'_, '_, 'c> {
             }
             (Layout::Contiguous, None, 8..) => {
                 let address = self.address(*param, index, Some(pos))?;
-                self.load_lanes(dtype, address, width)
+                self.load_consecutive(dtype, address, width)
             }
             (Layout::Contiguous, Some(mask), 8..) => {
                 let address = self.address(*param, index, Some(pos))?;

@@ -20,6 +20,7 @@ mod loops;
 mod machine;
 mod maps;
 mod memory;
+mod parts;
 mod reduce;
 mod scale;
 mod search;

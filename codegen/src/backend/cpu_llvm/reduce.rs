@@ -41,6 +41,16 @@ pub(super) struct Accumulators<'c> {
     memory: IntValue<'c>,
 }
 
+impl Accumulators<'_> {
+    /// Whether chunks are taken and no order of lanes shows in the result: extremes of integers, or of numbers that have
+    /// one zero.
+    pub fn is_unordered(&self) -> bool {
+        let extreme = matches!(self.op, ReduceOp::Max | ReduceOp::Min);
+        let one_zero = self.dtype == DType::F32 && self.op == ReduceOp::Max && self.known.sign_clear;
+        self.vector.is_some() && extreme && (self.ranked || one_zero)
+    }
+}
+
 /// Whether whole chunks of lanes can be taken.
 pub(super) fn takes_chunks(order: Order, dtype: DType) -> bool {
     tree_of(order) == Tree::interleaved(CHUNK) && dtype != DType::Bool
@@ -247,7 +257,7 @@ impl<'c> Eval<'_, '_, 'c> {
         self.spill(&acc)?;
         let l = self.code.begin_loop(from, to, 1)?;
         let inside = self.memo.enter();
-        self.pass = Some(Running { base: l.i, lanes: None, shift: 0, even: false, mask: None });
+        self.pass = Some(Running { base: l.i, lanes: None, shift: 0, even: false, mask: None, part: None });
         self.group = Some(InGroup { lanes: lanes.clone(), size: size.clone(), index, rate: 1, span: 1 });
         let value = self.value(inst.args[0], self.shape(inst.args[0]), Some(&Pos::at(l.i)), 1)?;
         let within = self.code.b.build_int_sub(l.i, from, "")?;

@@ -74,7 +74,8 @@ impl<'c> Eval<'_, '_, 'c> {
         let elements = self.shape(arg).elements();
         let end = self.dim(&elements)?;
         let l = self.code.begin_loop(self.code.i64(0), end, 1)?;
-        let outer = self.pass.replace(Running { base: l.i, lanes: None, shift: 0, even: false, mask: None });
+        let outer =
+            self.pass.replace(Running { base: l.i, lanes: None, shift: 0, even: false, mask: None, part: None });
         let mark = self.memo.enter();
         let x = self.value(arg, self.shape(arg), Some(&Pos::at(l.i)), 1)?;
         body(self, l.i, x)?;
