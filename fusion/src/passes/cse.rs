@@ -45,7 +45,7 @@ pub fn merge(graph: &Graph) -> PassResult {
 
 /// The nodes met so far, by what makes nodes equal.
 #[derive(Default)]
-pub(super) struct Met {
+pub(crate) struct Met {
     results: HashMap<Key, Vec<Value>>,
 }
 

@@ -94,5 +94,6 @@ pub const ORDER: &[Order] = &[
 const RELAXED: &str =
     "relaxed mode reports what it dropped by the values that it leaves, which no later pass may renumber";
 
+pub(crate) use cse::Met;
 pub use cse::merge as cse;
 pub use dce::prune as dce;

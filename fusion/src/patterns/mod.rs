@@ -6,7 +6,9 @@
 
 mod emulated;
 mod gate;
+mod multiple;
 mod norm;
+mod outside;
 mod power;
 mod quant;
 mod rope;
@@ -17,12 +19,13 @@ mod stream;
 mod tests;
 mod vocabulary;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use fusewright_graph::{Graph, NodeId, Prim, ReduceOp, ScalarFn, Value};
 
 use crate::region::{Content, Contents, Kind, Partition, expand};
-use scale::Given;
+use outside::Front;
+use scale::Scale;
 use skeleton::Skeleton;
 
 pub use vocabulary::{all_names, is_name};
@@ -30,8 +33,8 @@ pub use vocabulary::{all_names, is_name};
 /// Gives every region its name.
 pub fn name_regions(graph: &Graph, partition: &mut Partition) {
     let mut contents = Contents::default();
-    // By what a name depends on: of equal layers one is named. It is only looked up.
-    let mut known: HashMap<(Content, Vec<Given>), Option<String>> = HashMap::new();
+    // Of equal layers one is looked at. It is only looked up.
+    let mut known: HashMap<Content, Named> = HashMap::new();
     let mut names = Vec::with_capacity(partition.regions.len());
     for region in &partition.regions {
         let body = &region.body;
@@ -39,9 +42,12 @@ pub fn name_regions(graph: &Graph, partition: &mut Partition) {
         let values = body.inputs().iter().map(|input| input.value).collect::<Vec<_>>();
         let outputs = body.outputs().iter().map(|output| output.value).collect::<Vec<_>>();
         let content = contents.of(body, &nodes, &values, &outputs);
-        let given: Vec<Given> = region.inputs.iter().map(|&value| Given::of(graph, value)).collect();
-        let found = known.entry((content, given)).or_insert_with_key(|(_, given)| name(body, given));
-        names.push(found.clone());
+        let found = known.entry(content).or_insert_with(|| name(body, None));
+        let front = (!found.scales.is_empty()).then(|| Front::of(graph, region, &found.scales));
+        names.push(match front.filter(|front| !front.is_given()) {
+            None => found.name.clone(),
+            Some(front) => name(body, Some(&front)).name,
+        });
     }
     for (region, name) in partition.regions.iter_mut().zip(names) {
         region.name = name.unwrap_or_else(|| region.name.clone());
@@ -57,11 +63,19 @@ pub fn counts(partition: &Partition) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The most specific name of the body of a region, whose inputs are what `given` says.
-fn name(region: &Graph, given: &[Given]) -> Option<String> {
+/// What a region is called.
+#[derive(Default)]
+struct Named {
+    name: Option<String>,
+    /// The inputs that the scales of its quantisers are made of, where the region does not make them of elements.
+    scales: BTreeSet<String>,
+}
+
+/// The most specific name of the body of a region, and of what lies in front of it if scales are computed there.
+fn name(region: &Graph, front: Option<&Front<'_>>) -> Named {
     // Names are of what is computed, wherever its layout stands.
-    let body = expand(region).ok()?;
-    let s = Skeleton::of(&body)?;
+    let Ok(body) = expand(region) else { return Named::default() };
+    let Some(s) = Skeleton::of(&body) else { return Named::default() };
     let base = base(&s);
     // Quantisers belong to the name if they quantise what the name computes.
     let products = base.as_ref().map(|(_, products)| products.as_slice());
@@ -69,13 +83,23 @@ fn name(region: &Graph, given: &[Given]) -> Option<String> {
         let ancestors = s.ancestors(q.source);
         products.iter().any(|value| ancestors.contains(value))
     };
-    let fused = quant::find(&s).into_iter().filter(|q| products.is_none_or(|products| is_of(q, products)));
-    let suffixes = vocabulary::ordered(fused.filter_map(|q| q.suffix(&s, given_of(region, given, &s, q.by))));
-    match base {
+    let mut fused = quant::find(&s);
+    fused.retain(|q| products.is_none_or(|products| is_of(q, products)));
+    let open = || fused.iter().filter(|q| q.scale == Scale::Static);
+    let made: BTreeSet<Value> = open().flat_map(|q| s.ancestors(q.by)).collect();
+    let scales = body.inputs().iter().filter(|i| made.contains(&i.value)).map(|i| i.name.clone()).collect();
+    if let Some(front) = front {
+        let outside = front.with(&body);
+        let wide = outside.as_ref().and_then(|outside| Some((outside, outside.skeleton()?)));
+        fused = fused.into_iter().filter_map(|q| q.traced(wide.as_ref().map(|(outside, s)| (*outside, s)))).collect();
+    }
+    let suffixes = vocabulary::ordered(fused.iter().filter_map(|q| q.suffix(&s)));
+    let name = match base {
         Some((base, _)) => Some([vec![base.to_owned()], suffixes].concat().join(".")),
         None if suffixes.is_empty() => None,
         None => Some(format!("{}.{}", vocabulary::QUANTISER, suffixes.join("."))),
-    }
+    };
+    Named { name, scales }
 }
 
 /// The most specific name without quantisers, and the values that bear it.
@@ -118,13 +142,4 @@ fn softmax(s: &Skeleton<'_>) -> Option<Value> {
         let (Prim::Reduce { op: ReduceOp::Max, .. }, of) = s.prim(s.peel(largest))? else { return None };
         (s.same(total.operands[0], e) && s.same(of.operands[0], x)).then_some(node.results[0])
     })
-}
-
-/// What a scale is that is computed from inputs of the region.
-fn given_of(region: &Graph, given: &[Given], s: &Skeleton<'_>, by: Value) -> Given {
-    let ancestors = s.ancestors(by);
-    let names: Vec<&str> =
-        s.body.inputs().iter().filter(|i| ancestors.contains(&i.value)).map(|i| i.name.as_str()).collect();
-    let inputs = region.inputs().iter().zip(given).filter(|(input, _)| names.contains(&input.name.as_str()));
-    inputs.map(|(_, &given)| given).find(|&given| given != Given::Otherwise).unwrap_or(Given::Otherwise)
 }

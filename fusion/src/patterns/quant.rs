@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use fusewright_graph::{DType, Prim, ReduceOp, Rounding, ScalarFn, Value, num};
 
 use super::emulated;
+use super::multiple::Scaled;
+use super::outside::Outside;
 use super::power::{has_floor, is_power};
-use super::scale::{Given, Scale, is_reduced, scale_of};
+use super::scale::{Scale, is_reduced, scale_of};
 use super::skeleton::Skeleton;
 
 /// Lanes of a block of the microscaling formats, whose scales are powers of two.
@@ -34,6 +36,11 @@ pub(super) struct Quantiser {
     pub scale: Scale,
     /// The factor or divisor.
     pub by: Value,
+    /// What is scaled by it, and by a number.
+    quotient: Value,
+    number: f64,
+    /// What is converted to.
+    to: DType,
     /// The codes.
     result: Value,
     codes: Codes,
@@ -129,38 +136,38 @@ fn quantiser(
         Codes::Whole(_) => rounded(s, inner, round)?,
         Codes::Float8(_) | Codes::Float4 => (inner, false),
     };
-    let (source, by) = division(s, scaled)?;
-    // The range of a row may begin at 0.
-    let begin = match s.map(source) {
-        Some((ScalarFn::Sub, &[x, least])) if is_reduced(s, least, ReduceOp::Min, x) => Some(x),
-        _ => None,
-    };
-    let (source, moved) = (begin.unwrap_or(source), moved || begin.is_some());
-    let (scale, lanes) = scale_of(s, source, by, moved)?;
+    let mut found = Quantiser::of(s, (scaled, to), moved)?;
+    let by = found.by;
     // Without a clamp no code is beyond the largest if the scale is the largest magnitude over that.
-    if named.is_none() && (scale == Scale::Static || !is_of_largest(s, by, to)) {
+    let of_largest = is_of_largest(s, by, to);
+    // A number that stands apart is the largest code.
+    if named.is_none() && (found.scale == Scale::Static || !of_largest && found.number == 1.0) {
         return None;
     }
     // A scale of the largest code that has a floor of its own is that of groups, whose scales happen to be powers.
-    let powers = is_power(s, by) && !(is_of_largest(s, by, to) && has_floor(s, by));
-    Some(Quantiser { source, scale, by, result, codes, lanes, moved, powers })
+    found.powers &= !(of_largest && has_floor(s, by));
+    Some(Quantiser { result, codes, ..found })
 }
 
 /// The quantiser whose codes are values of e2m1 that are nearest to a scaled value.
 fn four_bits(s: &Skeleton<'_>, result: Value, scaled: Value) -> Option<Quantiser> {
-    let (source, by) = division(s, scaled)?;
-    let (scale, lanes) = scale_of(s, source, by, false)?;
-    Some(Quantiser { source, scale, by, result, codes: Codes::Float4, lanes, moved: false, powers: is_power(s, by) })
+    Some(Quantiser { result, codes: Codes::Float4, ..Quantiser::of(s, (scaled, DType::F4E2M1), false)? })
 }
 
 /// Whether the largest code of a dtype, or its reciprocal, goes into a scale.
 fn is_of_largest(s: &Skeleton<'_>, by: Value, to: DType) -> bool {
-    let largest = match to {
+    let largest = largest(to);
+    s.ancestors(by).into_iter().any(|v| s.is_about(v, largest) || s.is_about(v, largest.recip()))
+}
+
+/// The largest code of a dtype that is as large with the other sign.
+fn largest(to: DType) -> f64 {
+    match to {
         DType::I8 => f64::from(i8::MAX),
         DType::I4 => 7.0,
+        DType::U8 => f64::from(u8::MAX),
         _ => num::max_finite(to),
-    };
-    s.ancestors(by).into_iter().any(|v| s.is_about(v, largest) || s.is_about(v, largest.recip()))
+    }
 }
 
 /// What the codes of a conversion are, behind a clamp or none.
@@ -203,15 +210,6 @@ fn clamp(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64, f64)> {
     Some((x, low, high))
 }
 
-/// The value that a guard against a zero scale chooses otherwise.
-fn unguarded(s: &Skeleton<'_>, value: Value) -> Value {
-    match s.map(value) {
-        Some((ScalarFn::Select, &[_, a, b])) if s.constant(a).is_some() => b,
-        Some((ScalarFn::Select, &[_, a, b])) if s.constant(b).is_some() => a,
-        _ => value,
-    }
-}
-
 /// The value before rounding to the nearest integer, by itself or by the conversion, and before adding a zero point, and
 /// whether one is added.
 fn rounded(s: &Skeleton<'_>, value: Value, by_cast: Rounding) -> Option<(Value, bool)> {
@@ -227,7 +225,7 @@ fn rounded(s: &Skeleton<'_>, value: Value, by_cast: Rounding) -> Option<(Value, 
         terms.push((x, zero));
     }
     let offset =
-        terms.into_iter().find(|&(x, zero)| division(s, x).is_some() || whole(x).is_some() && !s.same(x, zero));
+        terms.into_iter().find(|&(x, zero)| Scaled::of(s, x).is_some() || whole(x).is_some() && !s.same(x, zero));
     let is_rounded = |v| nearest || whole(v).is_some();
     match offset {
         Some((x, zero)) => {
@@ -239,22 +237,41 @@ fn rounded(s: &Skeleton<'_>, value: Value, by_cast: Rounding) -> Option<(Value, 
     }
 }
 
-/// `(x, by)` if the value is `x / by` or `x · by`, with `x` the operand of more axes.
-fn division(s: &Skeleton<'_>, value: Value) -> Option<(Value, Value)> {
-    let axes = |v| s.axes.flat(v).len();
-    match s.map(unguarded(s, value))? {
-        (ScalarFn::Div, &[x, by]) => Some((x, by)),
-        (ScalarFn::Mul, &[a, b]) if axes(a) >= axes(b) => Some((a, b)),
-        (ScalarFn::Mul, &[a, b]) => Some((b, a)),
-        _ => None,
-    }
-}
-
 impl Quantiser {
-    /// The suffix that names it, if there is one; `given` says what a scale from outside is of. A zero point that is
-    /// given from outside is not named.
-    pub fn suffix(&self, s: &Skeleton<'_>, given: Given) -> Option<String> {
-        let made = given != Given::Otherwise || self.scale != Scale::Static;
+    /// What scales a value that is to be converted, as far as that is not of codes.
+    fn of(s: &Skeleton<'_>, (quotient, to): (Value, DType), moved: bool) -> Option<Quantiser> {
+        let found = Scaled::all(s, quotient, largest(to)).into_iter().map(|mut scaled| {
+            // The range of a row may begin at 0.
+            let begin = match s.map(scaled.source) {
+                Some((ScalarFn::Sub, &[x, least])) if is_reduced(s, least, ReduceOp::Min, x) => Some(x),
+                _ => None,
+            };
+            scaled.source = begin.unwrap_or(scaled.source);
+            let moved = moved || begin.is_some();
+            let (scale, lanes) = scale_of(s, &scaled, moved)?;
+            let Scaled { source, by, number, .. } = scaled;
+            let (powers, codes) = (is_power(s, by), Codes::Float4);
+            Some(Quantiser { source, scale, by, quotient, number, to, result: quotient, codes, lanes, moved, powers })
+        });
+        let found: Vec<Option<Quantiser>> = found.collect();
+        let computed = found.iter().flatten().find(|q| q.scale != Scale::Static).cloned();
+        computed.or_else(|| found.into_iter().next().flatten())
+    }
+
+    /// The quantiser with what is in front of its region, where its scale is; `None` if that makes the scale otherwise
+    /// than as its elements' own, or is not known.
+    pub fn traced(self, outside: Option<(&Outside, &Skeleton<'_>)>) -> Option<Quantiser> {
+        if self.scale != Scale::Static {
+            return Some(self);
+        }
+        let (outside, s) = outside?;
+        let found = Quantiser::of(s, (outside.value(self.quotient), self.to), self.moved)?;
+        Some(Quantiser { scale: found.scale, lanes: found.lanes, powers: found.powers, ..self })
+    }
+
+    /// The suffix that names it, if there is one. A zero point that is given from outside is not named.
+    pub fn suffix(&self, s: &Skeleton<'_>) -> Option<String> {
+        let made = self.scale != Scale::Static;
         let mx = self.powers && self.lanes == Some(MX_LANES);
         let kind = match self.codes {
             Codes::Float8(_) if mx => return Some("mxfp8".to_owned()),
@@ -269,15 +286,13 @@ impl Quantiser {
             Codes::Whole(_) if self.moved && made => "int8_azp",
             Codes::Whole(_) => "int8",
         };
-        Some(match (&self.scale, given) {
-            // No suffix names what it is computed from.
-            (Scale::Static, Given::Computed) => return None,
-            (Scale::Static, Given::Tensor) => format!("{kind}_tensor"),
-            (Scale::Static, Given::Channels) | (Scale::Channel, _) => format!("{kind}_channel"),
-            (Scale::Static, Given::Otherwise) => format!("{kind}_static"),
-            (Scale::Token, _) => format!("{kind}_token"),
-            (Scale::Group(lanes), _) => format!("{kind}_group{lanes}"),
-            (Scale::Block(rows, lanes), _) => format!("{kind}_block{rows}x{lanes}"),
+        Some(match &self.scale {
+            Scale::Static => format!("{kind}_static"),
+            Scale::Token => format!("{kind}_token"),
+            Scale::Tensor => format!("{kind}_tensor"),
+            Scale::Channel => format!("{kind}_channel"),
+            Scale::Group(lanes) => format!("{kind}_group{lanes}"),
+            Scale::Block(rows, lanes) => format!("{kind}_block{rows}x{lanes}"),
         })
     }
 

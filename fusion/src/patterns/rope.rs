@@ -138,8 +138,12 @@ fn same_angle(s: &Skeleton<'_>, [first, second]: [Value; 2], [a, b]: [&Part; 2])
     s.same(first, second) || parts().is_some_and(|(p, q)| p.of == q.of && p.at == a.at && q.at == b.at)
 }
 
-/// What lanes a value is.
+/// What lanes a value is: some of the innermost, or one of several groups of them, not several rows.
 fn part(s: &Skeleton<'_>, value: Value) -> Option<Part> {
-    let (Prim::Slice { start, end, step, .. }, node) = s.prim(s.peel(value))? else { return None };
+    let (Prim::Slice { axis, start, end, step }, node) = s.prim(s.peel(value))? else { return None };
+    let shape = &s.body.ty(node.results[0]).shape;
+    if axis + 1 < shape.len() && shape[*axis].as_const() != Some(1) {
+        return None;
+    }
     Some(Part { of: s.peel(node.operands[0]), at: (start.clone(), end.clone(), *step) })
 }

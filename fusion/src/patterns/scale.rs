@@ -1,17 +1,12 @@
 //! Scales of quantisers: whether they are computed, and for which elements each is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::axes::AxisId;
-use fusewright_graph::{Def, Graph, Node, NodeId, Op, Prim, ReduceOp, ScalarFn, Value};
+use fusewright_graph::{Node, NodeId, Prim, ReduceOp, ScalarFn, Value};
 
-use super::power::is_exponent;
+use super::multiple::{Scaled, is_bent};
 use super::skeleton::Skeleton;
-
-/// Most steps from a scale back to the reduction that it is computed from.
-const STEPS: usize = 32;
-/// The largest number that a scale may have added against zeros.
-const EPS: f64 = 1e-3;
 
 /// Where a scale comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +15,8 @@ pub(super) enum Scale {
     Static,
     /// One per row.
     Token,
+    /// One for the whole tensor.
+    Tensor,
     /// One per lane of all rows.
     Channel,
     /// One per that many lanes.
@@ -28,66 +25,8 @@ pub(super) enum Scale {
     Block(i64, i64),
 }
 
-/// What a value from outside of a region is in its graph.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Given {
-    /// An extreme of a whole tensor.
-    Tensor,
-    /// Extremes of all rows, one per lane.
-    Channels,
-    /// Computed from elements in a way that has no name: from other extremes, by other reductions, or as more than a
-    /// multiple of an extreme.
-    Computed,
-    /// Anything else.
-    Otherwise,
-}
-
-impl Given {
-    /// What a value is, by the reduction that lies a few steps in front of it.
-    pub fn of(graph: &Graph, value: Value) -> Given {
-        let mut stack = vec![value];
-        let (mut steps, mut bent) = (0, false);
-        while let Some(value) = stack.pop() {
-            steps += 1;
-            let Def::Node(id, _) = graph.def(value) else { continue };
-            let node = graph.node(id);
-            match &node.op {
-                Op::Prim(Prim::Reduce { op: ReduceOp::Max, .. }) if bent => return Given::Computed,
-                Op::Prim(Prim::Reduce { op: ReduceOp::Max, .. }) => return Given::of_extremes(graph, value),
-                Op::Prim(prim) if crosses(prim) => return Given::Computed,
-                Op::Prim(prim @ (Prim::Map(_) | Prim::Cast { .. } | Prim::Reshape { .. } | Prim::Slice { .. }))
-                    if steps < STEPS =>
-                {
-                    bent |= matches!(prim, Prim::Map(f) if bends(*f));
-                    stack.extend(&node.operands);
-                }
-                _ => {}
-            }
-        }
-        Given::Otherwise
-    }
-
-    /// What extremes are, which those of rows may have come before.
-    fn of_extremes(graph: &Graph, value: Value) -> Given {
-        let single = graph.ty(value).elements().as_const() == Some(1);
-        let (mut of, mut over) = (value, BTreeSet::new());
-        while let Some(node) = graph.def_node(of)
-            && let Op::Prim(Prim::Reduce { op: ReduceOp::Max, axes, .. }) = &node.op
-        {
-            over.extend(axes.iter().copied());
-            of = node.operands[0];
-        }
-        let lanes = graph.ty(of).shape.len() - 1;
-        match lanes.checked_sub(1) {
-            _ if single => Given::Tensor,
-            Some(rows) if !over.contains(&lanes) && over.contains(&rows) => Given::Channels,
-            _ => Given::Computed,
-        }
-    }
-}
-
 /// Whether results are computed from several elements, so that they are not given with an input.
-fn crosses(prim: &Prim) -> bool {
+pub(super) fn crosses(prim: &Prim) -> bool {
     use Prim::{AllReduce, ArgReduce, GroupedMatMul, MatMul, Opaque, Reduce, Sdpa, TopK};
     matches!(
         prim,
@@ -100,41 +39,6 @@ fn crosses(prim: &Prim) -> bool {
             | AllReduce(_)
             | Opaque { .. }
     )
-}
-
-/// Whether a function makes something else of an extreme than a multiple of it or a power of two near it.
-fn bends(f: ScalarFn) -> bool {
-    use ScalarFn::{Atan2, Cos, Erf, Erfc, Exp, Hypot, Rem, Rsqrt, Sin, Sqrt, Tanh};
-    matches!(f, Sqrt | Rsqrt | Exp | Sin | Cos | Tanh | Erf | Erfc | Atan2 | Hypot | Rem)
-}
-
-/// Whether a value is more than a multiple of an extreme: a root or a square of it, say.
-fn is_bent(s: &Skeleton<'_>, by: &BTreeSet<Value>, extreme: NodeId) -> bool {
-    let mut made: BTreeSet<Value> = s.body.node(extreme).results.iter().copied().collect();
-    s.nodes().any(|(_, prim, node)| {
-        let of_extreme = |v: &Value| made.contains(v);
-        let count = node.operands.iter().filter(|v| of_extreme(v)).count();
-        let bent = match prim {
-            Prim::Map(ScalarFn::Mul | ScalarFn::Div) => count > 1,
-            // Of the functions of an exponent, powers of two alone undo a logarithm.
-            Prim::Map(ScalarFn::Pow) => count > 0 && !s.is_about(node.operands[0], 2.0),
-            Prim::Map(ScalarFn::Add | ScalarFn::Sub) => count > 0 && is_shifted(s, node),
-            Prim::Map(f) => count > 0 && bends(*f),
-            _ => false,
-        };
-        let inside = node.results.iter().any(|v| by.contains(v));
-        if count > 0 && inside {
-            made.extend(&node.results);
-        }
-        bent && inside
-    })
-}
-
-/// Whether a sum or a difference adds a number that is no guard against zeros to floats that are no exponents.
-fn is_shifted(s: &Skeleton<'_>, node: &Node) -> bool {
-    let far = |&v: &Value| s.constant(v).is_some_and(|number| number.abs() > EPS);
-    let floats = s.body.ty(node.results[0]).dtype.is_float();
-    floats && node.operands.iter().any(far) && !is_exponent(s, node.results[0])
 }
 
 /// Whether a value is an extreme of `x`, with a bound or none.
@@ -159,11 +63,13 @@ fn turned(s: &Skeleton<'_>, value: Value) -> Option<Value> {
 }
 
 /// Where a scale comes from, the largest magnitude of what is quantised or outside or, where codes are moved, its range,
-/// and for how many lanes it is. The magnitude may be made of both extremes, the sign of the lower one turned.
-pub(super) fn scale_of(s: &Skeleton<'_>, source: Value, by: Value, moved: bool) -> Option<(Scale, Option<i64>)> {
-    let ancestors = s.ancestors(by);
+/// and for how many lanes it is. The magnitude may be made of both extremes, the sign of the lower one turned. `None` if
+/// it is computed otherwise.
+pub(super) fn scale_of(s: &Skeleton<'_>, scaled: &Scaled, moved: bool) -> Option<(Scale, Option<i64>)> {
+    let source = scaled.source;
+    let ancestors = back_to(s, scaled.by, source);
     let extreme = |op: ReduceOp, of: &dyn Fn(Value) -> bool| {
-        s.nodes().find_map(|(id, prim, node)| {
+        s.all_nodes().find_map(|(id, prim, node)| {
             let found = matches!(prim, Prim::Reduce { op: found, .. } if *found == op);
             (found && ancestors.contains(&node.results[0]) && of(node.operands[0])).then_some(id)
         })
@@ -182,16 +88,78 @@ pub(super) fn scale_of(s: &Skeleton<'_>, source: Value, by: Value, moved: bool) 
     let Some(largest) = extreme(ReduceOp::Max, &magnitude).or_else(range) else {
         // A scale that depends on what is quantised, or on other elements than its own, in any other way makes another
         // function than one whose scale is given.
-        let crossed = |&v: &Value| s.prim(v).is_some_and(|(prim, _)| crosses(prim));
-        let is_given = !ancestors.contains(&s.peel(source)) && !ancestors.iter().any(crossed);
+        let crossed = |&v: &Value| s.computed.contains(&v) || s.prim(v).is_some_and(|(prim, _)| crosses(prim));
+        let is_given = !ancestors.iter().any(|&v| itself(v) || crossed(&v));
         return is_given.then_some((Scale::Static, None));
     };
-    if is_bent(s, &ancestors, largest) {
+    let over = over(s, scaled, &ancestors, largest)?;
+    Some((extent_of(s, source, &over, largest.0 < s.front as u32)?, product(s, &over)))
+}
+
+/// The values that a scale depends on other than through what is scaled.
+fn back_to(s: &Skeleton<'_>, by: Value, source: Value) -> BTreeSet<Value> {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![by];
+    while let Some(value) = open.pop() {
+        if seen.insert(value)
+            && !s.same(value, source)
+            && let Some(node) = s.body.def_node(value)
+        {
+            open.extend(&node.operands);
+        }
+    }
+    seen
+}
+
+/// The axes of what is scaled that the scale is reduced over, first those of an extreme; `None` if it is made of other
+/// elements as well, or otherwise than as a multiple of extremes.
+fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest: NodeId) -> Option<Vec<AxisId>> {
+    if ancestors.iter().any(|value| s.computed.contains(value)) {
         return None;
     }
-    let (_, over) = s.axes.reduced().find(|(node, _)| *node == largest)?;
-    let lanes = product(s, &over);
-    Some((extent_of(s, source, &over)?, lanes))
+    let is_extreme = |prim: &Prim| matches!(prim, Prim::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. });
+    let reduced: BTreeMap<NodeId, Vec<AxisId>> = s.axes.reduced().collect();
+    let mut extremes = BTreeSet::new();
+    // Along which axes what is made of extremes differs.
+    let mut held: BTreeMap<Value, Vec<AxisId>> = BTreeMap::new();
+    let mut bent = BTreeSet::from_iter(s.body.node(largest).results.iter().copied());
+    for (id, prim, node) in s.all_nodes().filter(|(.., node)| ancestors.contains(&node.results[0])) {
+        let operand = node.operands.first().copied();
+        let first = is_extreme(prim) && operand.is_some_and(|v| s.same(s.magnitude_of(v), scaled.source));
+        let mut axes: Vec<AxisId> = node.operands.iter().filter_map(|v| held.get(v)).flatten().copied().collect();
+        if first {
+            extremes.extend(&node.results);
+            axes = operand.map(|v| s.axes.flat(v)).unwrap_or_default();
+        } else if !node.operands.iter().any(|v| held.contains_key(v)) {
+            if crosses(prim) {
+                return None;
+            }
+            continue;
+        } else if crosses(prim) && !is_extreme(prim) || moves(s, prim, node) || is_bent(s, prim, node, &bent) {
+            return None;
+        }
+        if let Some(over) = reduced.get(&id).filter(|_| is_extreme(prim)) {
+            axes.retain(|axis| !over.contains(axis));
+        }
+        if node.operands.iter().any(|v| bent.contains(v)) {
+            bent.extend(&node.results);
+        }
+        held.extend(node.results.iter().map(|&v| (v, axes.clone())));
+    }
+    let made = held.keys().copied().collect();
+    let kept = held.get(&scaled.by).or_else(|| held.get(&s.peel(scaled.by)))?;
+    let all = s.axes.flat(s.peel(scaled.source)).into_iter().filter(|axis| !reduced[&largest].contains(axis));
+    let over = reduced[&largest].iter().copied().chain(all).filter(|axis| !kept.contains(axis)).collect();
+    scaled.is_by_multiple(s, &extremes, &made).then_some(over)
+}
+
+/// Whether a node moves elements to other places along an axis that they have.
+fn moves(s: &Skeleton<'_>, prim: &Prim, node: &Node) -> bool {
+    match prim {
+        Prim::Cat { axis } => node.operands.iter().any(|&v| s.body.ty(v).shape[*axis].as_const() != Some(1)),
+        Prim::Slice { .. } | Prim::Gather { .. } | Prim::Scatter { .. } => true,
+        _ => false,
+    }
 }
 
 /// The number of elements of some axes, where it is known.
@@ -199,8 +167,8 @@ fn product(s: &Skeleton<'_>, axes: &[AxisId]) -> Option<i64> {
     axes.iter().map(|&axis| s.axes.extent(axis).as_const()).try_fold(1i64, |n, extent| n.checked_mul(extent?))
 }
 
-/// What a scale is for that is reduced over some axes of a value.
-fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId]) -> Option<Scale> {
+/// What a scale is for that is reduced over some axes of a value, by kernels before this one or in it.
+fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId], before: bool) -> Option<Scale> {
     // The order of axes is that of what stands in front of layout.
     let all = s.axes.flat(s.peel(value));
     let row = row_of(s, &all);
@@ -208,7 +176,9 @@ fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId]) -> Option<Scale> {
     let innermost = all.last().is_some_and(|axis| over.contains(axis));
     let is_part =
         |axes: &[AxisId]| dims(s).iter().any(|dim| dim.len() > axes.len() && axes.iter().all(|a| dim.contains(a)));
-    Some(if over.is_empty() || is_one_row(s, over) {
+    Some(if before && all.iter().all(|axis| over.contains(axis)) {
+        Scale::Tensor
+    } else if over.is_empty() || is_one_row(s, over) {
         // Rows of one lane, and rows whose lanes were in another order.
         Scale::Token
     } else if rows.is_empty() {
@@ -221,7 +191,8 @@ fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId]) -> Option<Scale> {
     } else if is_part(&rows) || lanes.len() < row.len() {
         Scale::Block(product(s, &rows)?, product(s, &lanes)?)
     } else {
-        Scale::Token
+        // Rows that lie apart have no name.
+        all[all.len() - over.len()..].iter().all(|axis| over.contains(axis)).then_some(Scale::Token)?
     })
 }
 

@@ -13,11 +13,15 @@ use fusewright_graph::{DType, Def, Graph, Node, NodeId, Op, Prim, ScalarFn, Valu
 pub(super) struct Skeleton<'g> {
     pub body: &'g Graph,
     pub axes: AxisMap,
+    /// How many of the nodes, the first ones, are those of kernels before.
+    pub front: usize,
+    /// Values that kernels before computed from several elements, in a way that no name is for.
+    pub computed: BTreeSet<Value>,
 }
 
 impl<'g> Skeleton<'g> {
     pub fn of(body: &'g Graph) -> Option<Self> {
-        Some(Skeleton { body, axes: AxisMap::of(body).ok()? })
+        Some(Skeleton { body, axes: AxisMap::of(body).ok()?, front: 0, computed: BTreeSet::new() })
     }
 
     pub fn prim(&self, value: Value) -> Option<(&'g Prim, &'g Node)> {
@@ -28,7 +32,14 @@ impl<'g> Skeleton<'g> {
         }
     }
 
+    /// The nodes of the region.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &'g Prim, &'g Node)> + use<'g> {
+        let front = self.front;
+        self.all_nodes().filter(move |(id, ..)| id.0 as usize >= front)
+    }
+
+    /// The nodes of the region, behind those of kernels before.
+    pub fn all_nodes(&self) -> impl Iterator<Item = (NodeId, &'g Prim, &'g Node)> + use<'g> {
         let body = self.body;
         body.node_ids().filter_map(move |id| match &body.node(id).op {
             Op::Prim(prim) => Some((id, prim, body.node(id))),
@@ -39,15 +50,10 @@ impl<'g> Skeleton<'g> {
     /// The value below float casts, reshapes, permutations and expansions.
     pub fn peel(&self, mut value: Value) -> Value {
         while let Some((prim, node)) = self.prim(value) {
-            let transparent = match prim {
-                Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => true,
-                Prim::Cast { to, .. } => wide(*to) && wide(self.body.ty(node.operands[0]).dtype),
-                _ => false,
-            };
-            if !transparent {
+            let Some(&of) = node.operands.first().filter(|&&of| is_transparent(prim, self.body.ty(of).dtype)) else {
                 break;
-            }
-            value = node.operands[0];
+            };
+            value = of;
         }
         value
     }
@@ -133,6 +139,15 @@ impl<'g> Skeleton<'g> {
             }
         }
         seen
+    }
+}
+
+/// Whether an op of a value of a dtype is a rounding or another layout.
+pub(super) fn is_transparent(prim: &Prim, of: DType) -> bool {
+    match prim {
+        Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => true,
+        Prim::Cast { to, .. } => wide(*to) && wide(of),
+        _ => false,
     }
 }
 

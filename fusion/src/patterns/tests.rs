@@ -10,6 +10,7 @@ use crate::region::{Limits, partition};
 use crate::samples::{self, Built, Sample, TINY};
 
 mod quantisers;
+mod scales;
 mod spellings;
 mod streams;
 

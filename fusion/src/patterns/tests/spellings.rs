@@ -159,6 +159,11 @@ fn lanes_that_are_no_pairs_are_not_rotated() {
     for (high, low) in [([7, 16], [0, 7]), ([8, 16], [1, 9]), ([9, 16], [0, 9]), ([0, 8], [0, 8])] {
         assert!(turned(high, low, sum).is_empty(), "{high:?} {low:?}");
     }
+    // Whole heads.
+    let heads = "%a = slice %x {axis = 1, start = 2, end = 4}\n  %b = slice %x {axis = 1, start = 0, end = 2}\n  \
+                 %n = neg %a\n  %t = cat %n, %b {axis = 1}\n";
+    let inputs = "%x: f32[s, 4, 16], %cos: f32[s, 1, 16], %sin: f32[s, 1, 16]";
+    assert!(names_of(inputs, &format!("{heads}{sum}"), "%y").is_empty());
     let halves = |second: [i64; 2]| {
         let nodes = format!(
             "%a = slice %x {{axis = 2, start = 0, end = 4}}\n  %b = slice %x {{axis = 2, start = {}, end = {}}}\n  \
