@@ -5,6 +5,9 @@ use fusewright_graph::{Builder, NanRule, Op, Prim, ReduceOp, ScalarFn, TensorTyp
 use super::rewrite;
 use crate::rewrites::Form;
 
+/// Most values of which the extreme is found two at a time.
+const FEW: usize = 4;
+
 /// The largest or smallest of a tensor whose number of rows is a symbol: of each row first, in the kernel that computes
 /// the rows, then of the rows. Their order says nothing to these two.
 pub(super) fn of_rows(b: &Builder, prim: &Prim, x: Value, ty: &TensorType) -> Result<Option<Form>, TypeError> {
@@ -19,6 +22,26 @@ pub(super) fn of_rows(b: &Builder, prim: &Prim, x: Value, ty: &TensorType) -> Re
     let of = |axes: &[usize]| Prim::Reduce { op: *op, axes: axes.to_vec(), nan: *nan };
     let of_rows = b.prim(of(inner), &[x])?;
     Ok(Some(Form::prim(of(outer), vec![of_rows])))
+}
+
+/// The largest or smallest of a few values that are joined along an axis of their own: of each, then of two at a time.
+pub(super) fn of_joined(b: &Builder, prim: &Prim, x: Value) -> Result<Option<Form>, TypeError> {
+    let Prim::Reduce { op: op @ (ReduceOp::Max | ReduceOp::Min), axes, nan } = prim else { return Ok(None) };
+    let Some((Op::Prim(Prim::Cat { axis }), parts)) = b.definition(x) else { return Ok(None) };
+    let single = parts.iter().all(|&part| b.ty(part).shape[axis].as_const() == Some(1));
+    if !single || !axes.contains(&axis) || parts.len() > FEW {
+        return Ok(None);
+    }
+    let mut joined = parts[0];
+    for &part in &parts[1..] {
+        joined = rewrite::emit(b, &Op::Prim(Prim::Map(op.step(*nan))), &[joined, part])?[0];
+    }
+    let shape = &b.ty(joined).shape;
+    let others: Vec<usize> = axes.iter().copied().filter(|&i| shape[i].as_const() != Some(1)).collect();
+    Ok(Some(match others.is_empty() {
+        true => Form::Value(joined),
+        false => Form::prim(Prim::Reduce { op: *op, axes: others, nan: *nan }, vec![joined]),
+    }))
 }
 
 /// Whether a value is the largest magnitude over axes that hold something: over nothing it is the least number.
@@ -132,6 +155,27 @@ mod tests {
                 assert_eq!(before, after, "{op:?} {nan:?} of {rows} rows");
             }
         }
+    }
+
+    #[test]
+    fn an_extreme_of_stacked_values_is_found_two_at_a_time() {
+        let of = |axes: &'static [usize], parts: usize, op: ReduceOp| {
+            ops(move |b, x| {
+                let row = b.reduce_last(ReduceOp::Add, x)?;
+                let parts: Vec<Value> =
+                    (0..parts).map(|i| b.mul(row, b.float(F32, 2.0 + i as f64)?)).collect::<Result<_, _>>()?;
+                b.prim(Prim::Reduce { op, axes: axes.to_vec(), nan: NanRule::Propagate }, &[b.cat(&parts, 2)?])
+            })
+        };
+        let products = |n: usize, behind: &[&'static str]| [&["reduce"], &vec!["mul"; n][..], behind].concat();
+        let computed = |ops: Vec<String>| ops.into_iter().filter(|op| op != "literal").collect::<Vec<_>>();
+        assert_eq!(computed(of(&[2], 2, ReduceOp::Max)), products(2, &["max"]));
+        assert_eq!(computed(of(&[2], 2, ReduceOp::Min)), products(2, &["min"]));
+        assert_eq!(computed(of(&[1, 2], 2, ReduceOp::Max)), products(2, &["max", "reduce"]));
+        // Sums have an order, other axes are not joined, and many are one reduction.
+        assert_eq!(computed(of(&[2], 2, ReduceOp::Add)), products(2, &["cat", "reduce"]));
+        assert_eq!(computed(of(&[1], 2, ReduceOp::Max)), products(2, &["cat", "reduce"]));
+        assert_eq!(computed(of(&[2], 5, ReduceOp::Max)), products(5, &["cat", "reduce"]));
     }
 
     #[test]

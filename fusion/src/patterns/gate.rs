@@ -155,11 +155,34 @@ fn limit(s: &Skeleton<'_>, value: Value) -> Option<f64> {
 
 /// `x` if the value is `x · sigmoid(x)` or `x / (1 + e^−x)`.
 fn silu(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    swish(s, value).filter(|&x| {
+    let plain = swish(s, value).filter(|&x| {
         let quotient = matches!(s.map(value), Some((ScalarFn::Div, &[_, below]))
             if denominator(s, below).is_some_and(|y| s.same(y, x)));
         let mut products = s.pairs(value, ScalarFn::Mul).into_iter();
         quotient || products.any(|(_, gate)| sigmoid(s, gate).is_some_and(|y| s.same(y, x)))
+    });
+    plain.or_else(|| silu_by_tanh(s, value))
+}
+
+/// `x` if the value is `x/2 · (1 + tanh(x/2))`, which is `x · sigmoid(x)`.
+fn silu_by_tanh(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+    halved(s, value, |bend| match bend {
+        (ScalarFn::Tanh, &[v]) => scaled(s, v, 0.5),
+        _ => None,
+    })
+}
+
+/// `x` if the value is `x/2 · (1 + f(y))`, where what is said of `f(y)` is `x`.
+fn halved<'g>(s: &Skeleton<'g>, value: Value, of: impl Fn((ScalarFn, &'g [Value])) -> Option<Value>) -> Option<Value> {
+    let mut factors = Vec::new();
+    flatten(s, value, ScalarFn::Mul, &mut factors);
+    let half = factors.iter().position(|&f| s.is_about(f, 0.5))?;
+    factors.remove(half);
+    let &[a, b] = factors.as_slice() else { return None };
+    [(a, b), (b, a)].into_iter().find_map(|(x, curve)| {
+        let sums = s.pairs(curve, ScalarFn::Add);
+        let bend = sums.into_iter().find_map(|(one, v)| s.is_about(one, 1.0).then(|| s.map(v)).flatten())?;
+        of(bend).filter(|&y| s.same(x, y))
     })
 }
 
@@ -258,20 +281,10 @@ pub(super) fn soft_cap(s: &Skeleton<'_>) -> Option<Value> {
 
 /// `x` if the value is `x/2 · (1 + erf(x/√2))` or its approximation with tanh.
 fn gelu(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    let mut factors = Vec::new();
-    flatten(s, value, ScalarFn::Mul, &mut factors);
-    let half = factors.iter().position(|&f| s.is_about(f, 0.5))?;
-    factors.remove(half);
-    let &[a, b] = factors.as_slice() else { return None };
-    [(a, b), (b, a)].into_iter().find_map(|(x, curve)| {
-        let sums = s.pairs(curve, ScalarFn::Add);
-        let bend = sums.into_iter().find_map(|(one, v)| s.is_about(one, 1.0).then(|| s.map(v)).flatten())?;
-        let of = match bend {
-            (ScalarFn::Erf, &[v]) => scaled(s, v, std::f64::consts::FRAC_1_SQRT_2),
-            (ScalarFn::Tanh, &[v]) => scaled(s, v, BETA).and_then(|v| cubic(s, v)).or_else(|| sloped(s, v)),
-            _ => None,
-        };
-        of.filter(|&y| s.same(x, y))
+    halved(s, value, |bend| match bend {
+        (ScalarFn::Erf, &[v]) => scaled(s, v, std::f64::consts::FRAC_1_SQRT_2),
+        (ScalarFn::Tanh, &[v]) => scaled(s, v, BETA).and_then(|v| cubic(s, v)).or_else(|| sloped(s, v)),
+        _ => None,
     })
 }
 

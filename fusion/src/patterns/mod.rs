@@ -132,10 +132,21 @@ fn base(s: &Skeleton<'_>) -> Option<(&'static str, Vec<Value>)> {
     softmax(s).map(|value| ("softmax", vec![value])).or_else(soft_cap)
 }
 
-/// A value `e / Σ e` with `e = exp(x − max x)`.
+/// A value `e / Σ e`, or `e` times the reciprocal, with `e = exp(x − max x)`.
 fn softmax(s: &Skeleton<'_>) -> Option<Value> {
+    let inverse = |value| match s.map(value)? {
+        (ScalarFn::Div, &[one, sum]) => s.is_about(one, 1.0).then_some(sum),
+        (ScalarFn::Recip, &[sum]) => Some(sum),
+        _ => None,
+    };
     s.nodes().find_map(|(_, prim, node)| {
-        let (Prim::Map(ScalarFn::Div), &[e, sum]) = (prim, node.operands.as_slice()) else { return None };
+        let (e, sum) = match (prim, node.operands.as_slice()) {
+            (Prim::Map(ScalarFn::Div), &[e, sum]) => (e, sum),
+            (Prim::Map(ScalarFn::Mul), &[a, b]) => {
+                [(a, b), (b, a)].into_iter().find_map(|(e, f)| Some((e, inverse(f)?)))?
+            }
+            _ => return None,
+        };
         let (Prim::Reduce { op: ReduceOp::Add, .. }, total) = s.prim(s.peel(sum))? else { return None };
         let (ScalarFn::Exp, &[shifted]) = s.map(e)? else { return None };
         let (ScalarFn::Sub, &[x, largest]) = s.map(shifted)? else { return None };

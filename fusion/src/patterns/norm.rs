@@ -81,6 +81,9 @@ fn without_eps(s: &Skeleton<'_>, value: Value) -> Value {
 /// about a mean of other precision, or the square of the mean may be taken away from the mean of squares.
 fn is_variance(s: &Skeleton<'_>, z: Value, value: Value) -> bool {
     [without_eps(s, value), value].into_iter().any(|v| {
+        if square_of(s, v).is_some_and(|length| is_scaled_length(s, z, length)) {
+            return true;
+        }
         if let Some(x) = mean_of(s, v).and_then(|squares| square_of(s, squares)) {
             let same_centre = || matches!((centre(s, x), centre(s, z)), (Some(a), Some(b)) if s.same(a, b));
             return s.same(x, z) || is_prefix(s, x, z, PREFIX_STEPS) || same_centre();
@@ -121,8 +124,11 @@ fn square_of(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     }
 }
 
-/// What a value is the sum of over its innermost axes, and of how many lanes.
+/// What a value is the sum of over its innermost axes, and of how many lanes. A length may be squared again.
 fn sum_of(s: &Skeleton<'_>, value: Value) -> Option<(Value, Dim)> {
+    if let Some((ScalarFn::Sqrt, &[sum])) = square_of(s, value).and_then(|length| s.map(length)) {
+        return sum_of(s, sum);
+    }
     let (Prim::Reduce { op: ReduceOp::Add, axes, .. }, node) = s.prim(s.peel(value))? else { return None };
     let shape = &s.body.ty(node.operands[0]).shape;
     Some((node.operands[0], dim::product(axes.iter().map(|&axis| &shape[axis]))))

@@ -200,6 +200,9 @@ fn clamp(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64, f64)> {
         let mut pairs = fs.into_iter().flat_map(|f| s.pairs(value, f));
         pairs.find_map(|(x, bound)| s.constant(bound).map(|bound| (x, bound)))
     };
+    if let Some(found) = selected(s, value) {
+        return Some(found);
+    }
     let (upper, lower) = ([ScalarFn::Min, ScalarFn::MinNum], [ScalarFn::Max, ScalarFn::MaxNum]);
     if let Some((below, high)) = side(value, upper) {
         let (x, low) = side(below, lower)?;
@@ -208,6 +211,31 @@ fn clamp(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64, f64)> {
     let (above, low) = side(value, lower)?;
     let (x, high) = side(above, upper)?;
     Some((x, low, high))
+}
+
+/// What a value is that a selection bounds by a number, the number, whether it is the upper bound, and of what the rest is.
+fn selected_bound(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64, bool, Value)> {
+    let (ScalarFn::Select, &[condition, yes, no]) = s.map(value)? else { return None };
+    let (f, &[x, bound]) = s.map(condition)? else { return None };
+    let number = s.constant(bound)?;
+    let beyond = match f {
+        ScalarFn::Gt | ScalarFn::Ge => true,
+        ScalarFn::Lt | ScalarFn::Le => false,
+        _ => return None,
+    };
+    match (s.constant(yes), s.constant(no)) {
+        (Some(n), None) if n == number => Some((x, number, beyond, no)),
+        (None, Some(n)) if n == number => Some((x, number, !beyond, yes)),
+        _ => None,
+    }
+}
+
+/// `(x, low, high)` if the value is `x` clamped by two selections.
+fn selected(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64, f64)> {
+    let (x, first, upper, rest) = selected_bound(s, value)?;
+    let (y, second, other, inner) = selected_bound(s, rest)?;
+    let fits = upper != other && s.same(inner, y) && (s.same(x, y) || s.same(x, rest));
+    fits.then(|| if upper { (inner, second, first) } else { (inner, first, second) })
 }
 
 /// The value before rounding to the nearest integer, by itself or by the conversion, and before adding a zero point, and

@@ -61,6 +61,8 @@ rewrites! {
     exact trunc_twice: "(x) y = trunc x; z = trunc y; yield z" => "(x) y = trunc x; yield y";
     /// An integral value is its own nearest.
     exact round_twice: "(x) y = round x; z = round y; yield z" => "(x) y = round x; yield y";
+    /// A product with one is exact, so that only the sum is rounded.
+    exact fma_one: "(x: float, z) w = fma x, 1, z; yield w" => "(x, z) w = add x, z; yield w";
     /// f32 holds every product of two numbers of 11 digits, so that only the sum is rounded in any case.
     exact fma_of_widened:
         "(x: f16, y: f16, z: f32) a = cast x {to = f32, round = $r}; b = cast y {to = f32, round = $s}; w = fma a, b, z;

@@ -235,6 +235,17 @@ mod tests {
         assert_eq!(names(&swapped), ["slice", "slice", "slice", "cat"]);
         let every = |b: &Builder, x| at(b, x, b.mul(iota(b, &[16], 0)?, b.int(I64, 3)?)?);
         assert_eq!(names(&every), ["slice"]);
+        // Each so often, and all of them so often.
+        let some = |b: &Builder, x: Value| b.slice(x, 1, 4.into(), 8.into());
+        let at_groups = |n: i64| {
+            move |b: &Builder, x: Value| at(b, some(b, x)?, b.map(ScalarFn::Div, &[iota(b, &[n], 0)?, b.int(I64, 8)?])?)
+        };
+        assert_eq!(names(&at_groups(32)), ["slice", "reshape", "expand", "reshape"]);
+        let tiled =
+            |b: &Builder, x: Value| at(b, some(b, x)?, b.map(ScalarFn::Rem, &[iota(b, &[24], 0)?, b.int(I64, 4)?])?);
+        assert_eq!(names(&tiled), ["slice", "reshape", "expand", "reshape"]);
+        // The last comes less often.
+        assert!(names(&at_groups(30)).iter().all(|op| op != "expand"));
         // Backwards, and beyond the axis.
         let back = |b: &Builder, x| at(b, x, b.sub(b.int(I64, 63)?, iota(b, &[64], 0)?)?);
         assert_eq!(names(&back).last().map(String::as_str), Some("gather"));

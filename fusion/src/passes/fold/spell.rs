@@ -113,12 +113,43 @@ pub(super) fn gathered(
         return cut(first, places[places.len() - 1], second - first).map(Some);
     }
     let runs = runs(&places, |a, b| a + 1 == *b);
+    if let Some((count, each, times)) = repeated(&places) {
+        let part = if count == extent { x } else { cut(places[0], places[0] + count - 1, 1)? };
+        return spread(b, part, *axis, [times, count, each]).map(Some);
+    }
     if runs.is_empty() || runs.len() > RUNS {
         return Ok(None);
     }
     let parts = runs.into_iter().map(|(start, end)| cut(places[start], places[end - 1], 1));
     let parts = parts.collect::<Result<Vec<Value>, TypeError>>()?;
     if let &[part] = parts.as_slice() { Ok(Some(part)) } else { b.cat(&parts, *axis).map(Some) }
+}
+
+/// How many neighbouring places come how often each, one after the other, and how often all of them: 0 0 1 1 0 0 1 1
+/// are two, twice each, two times.
+fn repeated(places: &[i64]) -> Option<(i64, i64, i64)> {
+    let each = places.iter().take_while(|&&at| at == places[0]).count();
+    let rises = |pair: &[i64]| pair[1] == pair[0] + 1;
+    let heads: Vec<i64> = places.iter().copied().step_by(each.max(1)).collect();
+    let count = 1 + heads.windows(2).take_while(|pair| rises(pair)).count();
+    let expected = |i: usize| places[0] + (i / each % count) as i64;
+    let whole = each > 0 && places.len().is_multiple_of(each * count);
+    let found = whole && (0..places.len()).all(|i| places[i] == expected(i));
+    let number = |n: usize| i64::try_from(n).ok();
+    let (count, each, times) = (number(count)?, number(each)?, number(places.len() / (each * count).max(1))?);
+    (found && each * times > 1).then_some((count, each, times))
+}
+
+/// A value with its elements along an axis so often in all, and each of them so often one after the other.
+fn spread(b: &Builder, x: Value, axis: usize, [times, count, each]: [i64; 3]) -> Result<Value, TypeError> {
+    let shape = b.ty(x).shape;
+    let with = |middle: &[i64]| {
+        let middle = middle.iter().map(|&n| Dim::constant(n));
+        shape[..axis].iter().cloned().chain(middle).chain(shape[axis + 1..].iter().cloned()).collect::<Vec<Dim>>()
+    };
+    let apart = b.reshape(x, with(&[1, count, 1]))?;
+    let wide = b.prim(Prim::Expand { shape: with(&[times, count, each]) }, &[apart])?;
+    b.reshape(wide, with(&[times * count * each]))
 }
 
 /// The numbers that a constant of one axis holds.

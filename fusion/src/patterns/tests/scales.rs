@@ -85,6 +85,24 @@ fn scales_from_before_are_seen_through_layout_and_composites() {
 }
 
 #[test]
+fn selections_may_bound_codes() {
+    let of = |bounds: &str| {
+        let nodes = format!(
+            "{LARGEST}%l = literal f32 -448.0\n  %y = div %x, %g\n  {bounds}\n  \
+             %q = cast %b {{to = f8e4m3, round = rne}}"
+        );
+        names_of(INPUTS, &nodes, "%q")
+    };
+    let low = "%u = lt %y, %l\n  %a = select %u, %l, %y\n  ";
+    assert_eq!(of(&format!("{low}%o = gt %y, %n\n  %b = select %o, %n, %a")), ["quant.fp8_static"]);
+    assert_eq!(of(&format!("{low}%o = le %a, %n\n  %b = select %o, %a, %n")), ["quant.fp8_static"]);
+    assert!(of(&format!("{low}%o = lt %y, %n\n  %b = select %o, %n, %a")).is_empty());
+    assert!(of(&format!("{low}%o = gt %x, %n\n  %b = select %o, %n, %a")).is_empty());
+    assert!(of(&format!("{low}%o = gt %y, %l\n  %b = select %o, %n, %a")).is_empty());
+    assert!(of(&format!("{low}%b = neg %a")).is_empty());
+}
+
+#[test]
 fn a_number_may_stand_before_or_behind_the_scale() {
     let of = |quotient: &str| {
         let nodes = format!("{LARGEST}{}  {quotient}\n{CODES}", magnitude("%x", "[1]"));

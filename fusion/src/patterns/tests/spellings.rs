@@ -75,6 +75,53 @@ fn the_root_of_an_rms_norm_may_be_made_of_the_length() {
 }
 
 #[test]
+fn the_mean_of_squares_may_be_that_of_the_length() {
+    let of = |square: &str| {
+        named(&format!(
+            "%xx = mul %x, %x\n  %total = reduce %xx {{op = add, axes = [1]}}\n  %l = sqrt %total\n  {square}\n  \
+             %eps = literal f32 1e-6\n  %v = add %m, %eps\n  %r = rsqrt %v\n  %y = mul %x, %r"
+        ))
+    };
+    let behind = |n: &str| format!("%q = mul %l, %l\n  %n = literal f32 {n}\n  %m = div %q, %n");
+    let before = |n: &str| format!("%n = literal f32 {n}\n  %k = mul %l, %n\n  %m = mul %k, %k");
+    assert_eq!(of(&behind("64.0")), ["rms_norm"]);
+    assert_eq!(of(&before("0.125")), ["rms_norm"]);
+    assert!(of(&behind("63.0")).is_empty());
+    assert!(of(&before("0.25")).is_empty());
+    assert!(of("%n = literal f32 64.0\n  %m = div %l, %n").is_empty());
+}
+
+#[test]
+fn a_softmax_may_multiply_by_the_reciprocal_of_its_sum() {
+    let of = |top: &str, last: &str| {
+        named(&format!(
+            "%m = reduce %x {{op = {top}, axes = [1]}}\n  %d = sub %x, %m\n  %e = exp %d\n  \
+             %sum = reduce %e {{op = add, axes = [1]}}\n  %one = literal f32 1.0\n  {last}"
+        ))
+    };
+    assert_eq!(of("max", "%i = div %one, %sum\n  %y = mul %i, %e"), ["softmax"]);
+    assert_eq!(of("max", "%i = recip %sum\n  %y = mul %e, %i"), ["softmax"]);
+    assert!(of("max", "%i = div %one, %sum\n  %y = mul %d, %i").is_empty());
+    assert!(of("max", "%y = mul %e, %sum").is_empty());
+    assert!(of("min", "%i = div %one, %sum\n  %y = mul %e, %i").is_empty());
+}
+
+#[test]
+fn the_sigmoid_of_a_silu_may_be_made_of_tanh() {
+    let of = |outer: &str, inner: &str, last: &str| {
+        let nodes = format!(
+            "%o = literal f32 {outer}\n  %i = literal f32 {inner}\n  %h = mul %x, %o\n  %k = mul %x, %i\n  \
+             %t = tanh %k\n  %one = literal f32 1.0\n  %p = add %t, %one\n  {last}\n  %y = mul %a, %u"
+        );
+        names_of("%x: f32[s, 64], %u: f32[s, 64]", &nodes, "%y")
+    };
+    assert_eq!(of("0.5", "0.5", "%a = mul %h, %p"), ["silu_mul"]);
+    assert!(of("0.5", "1.0", "%a = mul %h, %p").is_empty());
+    assert!(of("1.0", "0.5", "%a = mul %h, %p").is_empty());
+    assert!(of("0.5", "0.5", "%a = mul %h, %t").is_empty());
+}
+
+#[test]
 fn activations_have_the_names_of_their_kin() {
     let fast = |cubic: &str, last: &str| {
         let nodes = format!(

@@ -13,6 +13,8 @@ use crate::scalar::ScalarFn;
 
 /// How many elements of a row are a few: each is searched among all of the row.
 const FEW: i64 = 64;
+/// The same where the places are not computed: a search costs no more than to store the row and to read from it.
+const FEW_GIVEN: i64 = 4;
 
 /// Slices of `x` along `axis` by an index tensor of any rank, whose axes take the place of `axis`.
 pub(super) fn gather(call: &Call<'_>, x: Value, axis: usize, indices: Value) -> Result<Value, Refusal> {
@@ -43,7 +45,7 @@ pub(super) fn extent(call: &Call<'_>, dim: &Dim) -> Result<Value, Refusal> {
 }
 
 /// An index tensor as i64, negative indices counted from the end.
-fn wrapped(call: &Call<'_>, index: Value, dim: &Dim) -> Result<Value, Refusal> {
+pub(super) fn wrapped(call: &Call<'_>, index: Value, dim: &Dim) -> Result<Value, Refusal> {
     let b = call.b;
     if !b.dtype(index).is_int() {
         return Err("a boolean mask as index".into());
@@ -154,20 +156,40 @@ pub(super) fn gather_elements(call: &Call<'_>) -> Imported {
         return Ok(vec![expand_to(call, x, &chosen)?]);
     }
     let axis = call.axis("dim", shape.len())?;
+    if let Some(rows) = of_slices(call, &shape, axis, index) {
+        return Ok(vec![gather(call, x, axis, wrapped(call, rows, &shape[axis])?)?]);
+    }
     if few_of_rows(call, x, axis, index) {
         return few_taken(call, x, index);
     }
     taken(call, x, single_places(call, &shape, axis, index)?, chosen)
 }
 
-/// Whether both tensors are computed, and an index chooses a few elements of each row of the other: routers and samplers
-/// do that. Such a choice is a search of the row, which a kernel of rows does beside all else that it does.
+/// The places along an axis that an index of single elements chooses everywhere, if it repeats a line of them along all
+/// other axes, which it has in full.
+pub(super) fn of_slices(call: &Call<'_>, shape: &[Dim], axis: usize, index: Value) -> Option<Value> {
+    let chosen = call.b.ty(index).shape;
+    let others = |shape: &[Dim]| [&shape[..axis], &shape[axis + 1..]].concat();
+    if chosen.len() != shape.len() || shape.len() < 2 || others(&chosen) != others(shape) {
+        return None;
+    }
+    let (Op::Prim(Prim::Expand { .. }), line) = call.b.definition(index)? else { return None };
+    let mut line_shape = call.b.ty(line[0]).shape;
+    let missing = chosen.len().checked_sub(line_shape.len())?;
+    line_shape.splice(..0, vec![Dim::constant(1); missing]);
+    let repeated = line_shape[axis] == chosen[axis] && others(&line_shape).iter().all(|d| d.as_const() == Some(1));
+    repeated.then(|| call.b.reshape(line[0], vec![chosen[axis].clone()]).ok()).flatten()
+}
+
+/// Whether a tensor is computed, and an index chooses a few elements of each of its rows: routers and samplers do that.
+/// Where the index is no more than an input, these are fewer. Such a choice is a search of the row, which a kernel of rows does beside all else that it does.
 pub(super) fn few_of_rows(call: &Call<'_>, x: Value, axis: usize, index: Value) -> bool {
     let (shape, chosen) = (call.b.ty(x).shape, call.b.ty(index).shape);
     let last = axis + 1 == shape.len() && shape.len() == chosen.len();
-    let few = |n: i64| (1..=FEW).contains(&n);
+    let most = if is_computed(call, index) { FEW } else { FEW_GIVEN };
+    let few = |n: i64| (1..=most).contains(&n);
     let of_rows = last && shape[..axis] == chosen[..axis] && chosen[axis].as_const().is_some_and(few);
-    of_rows && shape[axis].as_const().is_some() && is_computed(call, x) && is_computed(call, index)
+    of_rows && shape[axis].as_const().is_some() && is_computed(call, x)
 }
 
 /// Whether a value is more than an input in another layout.

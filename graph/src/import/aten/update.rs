@@ -4,7 +4,7 @@ use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
 use super::super::steps;
-use super::index::{Places, few_of_rows, hits, neighbours, places, single_places};
+use super::index::{Places, few_of_rows, hits, neighbours, of_slices, places, single_places, wrapped};
 use super::layout::{cut, expand_to, iota, permuted};
 use super::place::{place, slice_range};
 use super::promote::{constant, convert, is_reduced, operand_as};
@@ -140,6 +140,10 @@ fn scattered(call: &Call<'_>, src: impl FnOnce(&[Dim]) -> Result<Value, Refusal>
         return Err("a tensor without axes".into());
     }
     let axis = call.axis("dim", ty.rank())?;
+    if let Some(places) = of_slices(call, &ty.shape, axis, index) {
+        let at = wrapped(call, places, &ty.shape[axis])?;
+        return Ok(vec![b.prim(Prim::Scatter { axis }, &[x, at, convert(b, src(&chosen)?, ty.dtype)?])?]);
+    }
     let at = single_places(call, &ty.shape, axis, index)?;
     let updates = b.reshape(convert(b, src(&chosen)?, ty.dtype)?, vec![product(&chosen)])?;
     let line = b.reshape(x, vec![ty.elements()])?;

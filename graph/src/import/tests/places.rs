@@ -93,6 +93,85 @@ fn ranges_are_those_of_which_the_file_states_the_extent() {
     assert_eq!(slice(&[none(), named("end")], "@t", "Min(@s, @t)"), "0..min(t, s)");
 }
 
+/// A model of one node on `x` and `y: f32`, and `i: i64`, of some sizes, with what stands before it.
+fn on_tensors(sizes: [&[i64]; 4], nodes: &[(String, &str, &[i64])]) -> Graph {
+    let value = |name: &str| format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#);
+    let ty = |name: &str, dtype: i64, sizes: &[i64]| {
+        let sizes: Vec<String> = sizes.iter().map(|n| format!(r#"{{"as_int":{n}}}"#)).collect();
+        format!(r#""{name}":{{"dtype":{dtype},"sizes":[{}]}}"#, sizes.join(","))
+    };
+    let [x, y, i, z] = sizes;
+    let mut types = vec![ty("x", 7, x), ty("y", 7, y), ty("i", 5, i), ty("z", 7, z)];
+    types.extend(nodes.iter().filter(|(_, name, _)| *name != "z").map(|(_, name, sizes)| match *name {
+        "j" => ty(name, 5, sizes),
+        _ => ty(name, 7, sizes),
+    }));
+    let node =
+        |(call, name, _): &(String, &str, &[i64])| format!(r#"{{{call},"outputs":[{}],"name":"{name}"}}"#, value(name));
+    let nodes: Vec<String> = nodes.iter().map(node).collect();
+    let specs = ["x", "y", "i"].map(|name| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(name)));
+    let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("z"));
+    let json = model_json(&specs.join(","), &nodes.join(","), &types.join(","), &output);
+    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// What a graph computes of `x` counted up from 0, `y` down from −1, and an index.
+fn counted(graph: &Graph, sizes: [&[usize]; 2], index: (&[usize], &[i64])) -> Vec<f64> {
+    let line = |sizes: &[usize], sign: f64| {
+        let elements: usize = sizes.iter().product();
+        let from = if sign < 0.0 { 1.0 } else { 0.0 };
+        Tensor::from_f64(DType::F32, sizes, (0..elements).map(|n| sign * (from + n as f64)).collect()).expect("fits")
+    };
+    let index = Tensor::from_i64(DType::I64, index.0, index.1.to_vec()).expect("fits");
+    let found = run(graph, &[line(sizes[0], 1.0), line(sizes[1], -1.0), index], &Symbols::new()).expect("runs");
+    found[0].floats().expect("floats").to_vec()
+}
+
+#[test]
+fn an_index_that_is_repeated_along_the_other_axes_chooses_slices() {
+    let list = |sizes: &[i64]| {
+        format!(r#"{{"as_ints":[{}]}}"#, sizes.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
+    };
+    let expand = |sizes: &[i64]| call("aten.expand.default", &[tensor("self", "i"), argument("size", &list(sizes))]);
+    let written = [tensor("self", "x"), int("dim", 0), tensor("index", "j"), tensor("src", "y")];
+    let scatter = (call("aten.scatter.src", &written), "z", &[4, 2][..]);
+    let axis = |graph: &Graph| {
+        graph.nodes().iter().find_map(|node| match &node.op {
+            Op::Prim(Prim::Scatter { axis } | Prim::Gather { axis }) => {
+                Some((*axis, graph.ty(node.operands[0]).rank()))
+            }
+            _ => None,
+        })
+    };
+    let rows = on_tensors([&[4, 2], &[3, 2], &[3, 1], &[4, 2]], &[(expand(&[3, 2]), "j", &[3, 2]), scatter.clone()]);
+    assert_eq!(axis(&rows), Some((0, 2)), "{rows}");
+    let found = counted(&rows, [&[4, 2], &[3, 2]], (&[3, 1], &[-1, 0, -1]));
+    assert_eq!(found, [-3.0, -4.0, 2.0, 3.0, 4.0, 5.0, -5.0, -6.0]);
+    // Fewer lanes than there are.
+    let part =
+        on_tensors([&[4, 3], &[3, 2], &[3, 1], &[4, 3]], &[(expand(&[3, 2]), "j", &[3, 2]), (scatter.0, "z", &[4, 3])]);
+    assert_eq!(axis(&part), Some((0, 1)), "{part}");
+    let taken = call("aten.gather.default", &[tensor("self", "x"), int("dim", 1), tensor("index", "j")]);
+    let lanes =
+        on_tensors([&[2, 3], &[1], &[1, 4], &[2, 4]], &[(expand(&[2, 4]), "j", &[2, 4]), (taken, "z", &[2, 4])]);
+    assert_eq!(axis(&lanes), Some((1, 2)), "{lanes}");
+    assert_eq!(counted(&lanes, [&[2, 3], &[1]], (&[1, 4], &[2, -3, 0, 1])), [2.0, 0.0, 0.0, 1.0, 5.0, 3.0, 3.0, 4.0]);
+}
+
+#[test]
+fn a_few_elements_of_rows_that_are_computed_are_searched() {
+    let taken = |of: &str| call("aten.gather.default", &[tensor("self", of), int("dim", 1), tensor("index", "i")]);
+    let model = |of: &str, count: i64| {
+        let negative = (call("aten.neg.default", &[tensor("self", "x")]), "c", &[2, 5][..]);
+        on_tensors([&[2, 5], &[1], &[2, count], &[2, count]], &[negative, (taken(of), "z", &[2, count])])
+    };
+    let gathers = |graph: &Graph| graph.nodes().iter().any(|node| matches!(node.op, Op::Prim(Prim::Gather { .. })));
+    assert!(!gathers(&model("c", 1)) && !gathers(&model("c", 4)));
+    assert!(gathers(&model("c", 5)), "many");
+    assert!(gathers(&model("x", 1)), "an input");
+    assert_eq!(counted(&model("c", 1), [&[2, 5], &[1]], (&[2, 1], &[3, -1])), [-3.0, -9.0]);
+}
+
 /// Single elements of rows, at places that a search of the rows finds: no scatter along lanes.
 #[test]
 fn elements_written_where_a_search_finds_are_selected() {
