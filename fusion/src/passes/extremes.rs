@@ -65,9 +65,13 @@ pub(super) fn magnitude(b: &Builder, operands: &[Value]) -> Result<Option<Form>,
             [(greatest, ReduceOp::Max), (least, ReduceOp::Min)].map(|(v, op)| Extreme::of(b, v, op)),
         );
         let (Some(greatest), Some(least)) = (greatest, least) else { continue };
-        if size == ScalarFn::Neg || high != low || !high.dtype.is_float() || greatest != least {
+        // Single elements have any number of axes.
+        let single = [&high, &low].iter().all(|ty| ty.elements().as_const() == Some(1));
+        let alike = high == low || single && high.dtype == low.dtype;
+        if size == ScalarFn::Neg || !alike || !high.dtype.is_float() || greatest != least {
             continue;
         }
+        let high = if low.rank() > high.rank() { low } else { high };
         let mut value = rewrite::emit(b, &Op::Prim(Prim::Map(ScalarFn::Abs)), &[greatest.source])?[0];
         for (axes, nan) in greatest.over.into_iter().rev() {
             value = b.prim(Prim::Reduce { op: ReduceOp::Max, axes, nan }, &[value])?;
@@ -216,6 +220,18 @@ mod tests {
         for sign in [[None, abs], [abs, abs], [abs, neg]] {
             assert_eq!(left(sign, ReduceOp::Min, &[], 8), [&one[..], &["abs"]].concat(), "{sign:?}");
         }
+        // In one line, whose extreme is looked for.
+        let line = ops(|b, x| {
+            let [high, low] = [ReduceOp::Max, ReduceOp::Min].map(|op| {
+                let prim = Prim::Reduce { op, axes: vec![0, 1, 2], nan: fusewright_graph::NanRule::Propagate };
+                b.reshape(b.prim(prim, &[x])?, Vec::new())
+            });
+            let line = |v| b.reshape(v, vec![Dim::constant(1)]);
+            let both = b.cat(&[line(high?)?, line(b.map(ScalarFn::Neg, &[low?])?)?], 0)?;
+            let prim = Prim::Reduce { op: ReduceOp::Max, axes: vec![0], nan: fusewright_graph::NanRule::Propagate };
+            b.prim(prim, &[both])
+        });
+        assert_eq!(line, one);
         // The other sign of the greatest, no sign, and the greatest twice.
         for (sign, of) in [([neg, neg], ReduceOp::Min), ([None, None], ReduceOp::Min), ([None, neg], ReduceOp::Max)] {
             assert!(left(sign, of, &[], 8).contains(&"max".to_owned()), "{sign:?}");

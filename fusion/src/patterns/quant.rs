@@ -235,7 +235,7 @@ fn selected(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64, f64)> {
     let (x, first, upper, rest) = selected_bound(s, value)?;
     let (y, second, other, inner) = selected_bound(s, rest)?;
     let fits = upper != other && s.same(inner, y) && (s.same(x, y) || s.same(x, rest));
-    fits.then(|| if upper { (inner, second, first) } else { (inner, first, second) })
+    fits.then_some(if upper { (inner, second, first) } else { (inner, first, second) })
 }
 
 /// The value before rounding to the nearest integer, by itself or by the conversion, and before adding a zero point, and

@@ -438,8 +438,8 @@ impl<'a, 'g> Growth<'a, 'g> {
     }
 }
 
-/// The nodes that make single elements of a reduction of a whole tensor and of nothing else, by that reduction: they
-/// join its kernel, and are no region.
+/// The nodes that compute of each element of a reduction over rows and of nothing else computed, by that reduction: they
+/// join its kernel, and are no region. Of a whole tensor that is one element, and any op joins.
 fn epilogues(
     flow: &Flow<'_>,
     refused: &BTreeMap<NodeId, Refusal>,
@@ -447,16 +447,22 @@ fn epilogues(
 ) -> BTreeMap<NodeId, BTreeSet<NodeId>> {
     let mut epilogues: BTreeMap<NodeId, BTreeSet<NodeId>> = BTreeMap::new();
     members.retain(|(set, _)| {
-        let one = |id: &NodeId| {
-            flow.graph.node(*id).results.iter().all(|&r| flow.graph.ty(r).elements().as_const() == Some(1))
-        };
+        let graph = flow.graph;
+        let count = |id: NodeId| graph.ty(graph.node(id).results[0]).elements();
+        let one = |id: &NodeId| graph.node(*id).results.iter().all(|&r| graph.ty(r).elements().as_const() == Some(1));
+        let reduces = |id: NodeId| matches!(graph.node(id).op, Op::Prim(Prim::Reduce { .. }));
         let outside: BTreeSet<NodeId> =
             set.iter().flat_map(|&id| flow.sources(id)).filter(|source| !set.contains(source)).copied().collect();
-        let reduction = outside.first().filter(|id| outside.len() == 1 && one(id));
-        let Some(&reduction) = reduction.filter(|id| refused.get(id) == Some(&Refusal::WholeTensor)) else {
-            return true;
+        let Some(&reduction) = outside.first().filter(|_| outside.len() == 1) else { return true };
+        let of_each = |id: &NodeId| {
+            let maps = matches!(graph.node(*id).op, Op::Prim(Prim::Map(_) | Prim::Cast { .. }));
+            maps && count(*id) == count(reduction)
         };
-        let joins = set.iter().all(one);
+        let joins = match refused.get(&reduction) {
+            Some(Refusal::WholeTensor) => one(&reduction) && set.iter().all(one),
+            Some(Refusal::ReductionAxis) => reduces(reduction) && set.iter().all(of_each),
+            _ => false,
+        };
         if joins {
             epilogues.entry(reduction).or_default().extend(set);
         }
