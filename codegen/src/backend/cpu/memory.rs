@@ -200,7 +200,7 @@ impl Code<'_> {
     pub fn store_lanes(&mut self, dtype: DType, v: Lanes, address: Value, offset: i32, width: Width) {
         if let (DType::BF16, Width::Eight, Some(odd)) = (dtype, width, v.second) {
             // The odd codes are where they belong already.
-            let even = self.shr(v.first, 16);
+            let even = self.upper_half(v.first);
             let pairs = self.or(even, odd);
             return self.store(pairs, address, offset);
         }
@@ -240,12 +240,21 @@ impl Code<'_> {
         }
     }
 
+    /// The upper halves of lanes, whether or not the lower ones are clear.
+    fn upper_half(&mut self, v: Value) -> Value {
+        let v = self.under_mask(v, 0xffff_0000).unwrap_or(v);
+        self.shr(v, 16)
+    }
+
     /// Lanes as zero-extended codes in the low bits (32- and 64-bit elements as they are).
     fn codes(&mut self, dtype: DType, v: Lanes) -> Lanes {
         let code = |c: &mut Self, v: Value| match (dtype, dtype.bits()) {
-            (DType::BF16, _) => c.shr(v, 16),
+            (DType::BF16, _) => c.upper_half(v),
             (DType::Bool, _) => c.bool_code(v),
-            (_, bits) if bits < 32 && dtype.is_signed_int() => c.and(v, (1 << bits) - 1),
+            (_, bits) if bits < 32 && dtype.is_signed_int() => {
+                let v = c.before_extension(v, bits).unwrap_or(v);
+                c.and(v, (1 << bits) - 1)
+            }
             _ => v,
         };
         let first = code(self, v.first);

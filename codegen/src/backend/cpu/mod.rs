@@ -19,6 +19,7 @@ mod lanes;
 mod map;
 mod memory;
 mod object;
+mod operands;
 mod pairs;
 mod reduce;
 mod round;

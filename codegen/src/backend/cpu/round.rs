@@ -65,8 +65,13 @@ impl Code<'_> {
         if known.short_nan && to.bits() <= 16 {
             return self.wrap_int(bits, to);
         }
-        let whole = self.add(bits, -0x4b40_0000);
         let is_number = self.fcmp(FloatCC::Ordered, v, v);
+        if self.is_vector(bits) && to.bits() <= 16 {
+            // Of what the integer is added to the low half is clear.
+            let numbers = self.b.ins().band(bits, is_number);
+            return self.wrap_int(numbers, to);
+        }
+        let whole = self.add(bits, -0x4b40_0000);
         let zero = self.int(whole, 0);
         let whole = self.select(is_number, whole, zero);
         self.wrap_int(whole, to)
