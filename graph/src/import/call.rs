@@ -260,6 +260,15 @@ impl<'a> Call<'a> {
         known.ok_or_else(|| self.wrong(name, "a list of known integers"))
     }
 
+    /// A list of floats that may be `None`.
+    pub(super) fn floats_or_none(&self, name: &str) -> Result<Option<Vec<f64>>, Refusal> {
+        match self.bound(name)? {
+            _ if self.is_none(name)? => Ok(None),
+            Bound::Given(Argument::Floats(list)) => Ok(Some(list.clone())),
+            _ => Err(self.wrong(name, "a list of floats")),
+        }
+    }
+
     /// A size, known or symbolic.
     pub(super) fn dim(&self, name: &str) -> Result<Dim, Refusal> {
         match self.bound(name)? {
@@ -279,6 +288,10 @@ impl<'a> Call<'a> {
             Bound::Given(Argument::Ints(list)) => Ok(list.iter().copied().map(Dim::constant).collect()),
             Bound::Given(Argument::SymInts(list)) => list.iter().map(|s| self.size(s)).collect(),
             Bound::Default("[]") => Ok(Vec::new()),
+            Bound::Default(text) if text.starts_with('[') => {
+                let listed = text.trim_matches(['[', ']']).split(',').map(|n| n.parse().map(Dim::constant));
+                listed.collect::<Result<_, _>>().map_err(|_| self.wrong(name, "a list of integers"))
+            }
             _ => self.dim(name).map(|d| vec![d]),
         }
     }

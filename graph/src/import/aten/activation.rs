@@ -82,7 +82,7 @@ pub(super) fn log1p_of(b: &Builder, x: Value) -> Typed {
 
 /// `ln(1 + e)` of an `e` that is itself an approximation: below 2⁻⁴ the series, in which no rounding of `1 + e` turns
 /// the doubt about `e` into a larger one.
-fn log1p_of_exp(b: &Builder, e: Value) -> Typed {
+pub(super) fn log1p_of_exp(b: &Builder, e: Value) -> Typed {
     let nearest = |v: f64| b.float(DType::F32, f64::from(v as f32));
     // e · (1 − e·(1/2 − e·(1/3 − …))): the first term left out is below e/7 · 2⁻²⁴.
     let mut series = nearest(1.0 / 6.0)?;
@@ -131,13 +131,15 @@ pub(super) fn mish(call: &Call<'_>) -> Imported {
     })
 }
 
-/// `min(x, 0) − log1p(e^−|x|)`.
+/// `min(x, 0) − log1p(e^−|x|)` of an f32.
+pub(super) fn log_sigmoid_of(b: &Builder, x: Value) -> Typed {
+    let size = b.map(ScalarFn::Abs, &[x])?;
+    let tail = log1p_of_exp(b, b.map(ScalarFn::Exp, &[b.map(ScalarFn::Neg, &[size])?])?)?;
+    b.sub(b.map(ScalarFn::Min, &[x, b.float(DType::F32, 0.0)?])?, tail)
+}
+
 pub(super) fn log_sigmoid(call: &Call<'_>) -> Imported {
-    wide(call, |b, x| {
-        let size = b.map(ScalarFn::Abs, &[x])?;
-        let tail = log1p_of_exp(b, b.map(ScalarFn::Exp, &[b.map(ScalarFn::Neg, &[size])?])?)?;
-        Ok(b.sub(b.map(ScalarFn::Min, &[x, b.float(DType::F32, 0.0)?])?, tail)?)
-    })
+    wide(call, |b, x| Ok(log_sigmoid_of(b, x)?))
 }
 
 /// `scale · x` above zero, `alpha · scale · expm1(input_scale · x)` elsewhere, with numbers rounded to f32.

@@ -28,8 +28,18 @@ pub(super) fn flip(call: &Call<'_>) -> Imported {
     Ok(vec![axes.into_iter().try_fold(x, |x, axis| reversed(call, x, axis))?])
 }
 
+/// The second axis read backwards.
+pub(super) fn fliplr(call: &Call<'_>) -> Imported {
+    Ok(vec![reversed(call, call.tensor("self")?, 1)?])
+}
+
+/// The first axis read backwards.
+pub(super) fn flipud(call: &Call<'_>) -> Imported {
+    Ok(vec![reversed(call, call.tensor("self")?, 0)?])
+}
+
 /// An axis whose elements move on by `shift`, those at the end to the front.
-fn rolled(call: &Call<'_>, x: Value, axis: usize, shift: &Dim) -> One {
+pub(super) fn rolled(call: &Call<'_>, x: Value, axis: usize, shift: &Dim) -> One {
     let b = call.b;
     let dim = b.ty(x).shape.get(axis).cloned().ok_or("an axis that does not exist")?;
     match (dim.as_const(), shift.as_const()) {
@@ -65,6 +75,22 @@ pub(super) fn roll(call: &Call<'_>) -> Imported {
     }
     let moves = shifts.iter().zip(axes);
     Ok(vec![moves.into_iter().try_fold(x, |x, (shift, axis)| rolled(call, x, wrap_axis(axis, shape.len())?, shift))?])
+}
+
+/// The plane of two axes turned by quarters from the first towards the second.
+pub(super) fn rot90(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let rank = call.b.ty(x).rank();
+    let turned = call.ints("dims")?.into_iter().map(|axis| wrap_axis(axis, rank)).collect::<Result<Vec<_>, _>>()?;
+    let &[from, to] = turned.as_slice() else { return Err("a plane of two axes is wanted".into()) };
+    let mut perm: Vec<usize> = (0..rank).collect();
+    perm.swap(from, to);
+    match call.int("k")?.rem_euclid(4) {
+        0 => Ok(vec![x]),
+        1 => permuted(call, reversed(call, x, to)?, perm),
+        2 => Ok(vec![reversed(call, reversed(call, x, from)?, to)?]),
+        _ => permuted(call, reversed(call, x, from)?, perm),
+    }
 }
 
 /// How elements outside an axis are made up.
@@ -256,30 +282,6 @@ pub(super) fn meshgrid(call: &Call<'_>) -> Imported {
         expand_to(call, call.b.reshape(x, shape)?, &call.out()?.shape)
     };
     tensors.iter().enumerate().map(stretched).collect()
-}
-
-/// The diagonal of two axes, `offset` above the main one, on a new last axis.
-pub(super) fn diagonal(call: &Call<'_>) -> Imported {
-    let (b, x) = (call.b, call.tensor("self")?);
-    let rank = b.ty(x).rank();
-    let (row, column, offset) = (call.axis("dim1", rank)?, call.axis("dim2", rank)?, call.int("offset")?);
-    if row == column {
-        return Err("the diagonal of one axis".into());
-    }
-    let mut perm: Vec<usize> = (0..rank).filter(|&axis| axis != row && axis != column).collect();
-    perm.extend([row, column]);
-    let x = permuted(call, x, perm)?[0];
-    let shape = b.ty(x).shape;
-    let length = call.out()?.shape.last().cloned().ok_or("a result without axes")?;
-    let step = extent(call, &(&shape[rank - 1] + &Dim::constant(1)))?;
-    let first = if offset >= 0 {
-        b.int(DType::I64, offset)?
-    } else {
-        b.mul(extent(call, &shape[rank - 1])?, b.int(DType::I64, -offset)?)?
-    };
-    let at = b.add(b.mul(iota(call, &length, 0, 1)?, step)?, first)?;
-    let flat: Vec<Dim> = shape[..rank - 2].iter().cloned().chain([&shape[rank - 2] * &shape[rank - 1]]).collect();
-    Ok(vec![gather(call, b.reshape(x, flat)?, rank - 2, at)?])
 }
 
 /// Tensors joined along an axis after `shaped` gave each the axes that it lacks.

@@ -43,6 +43,11 @@ pub(super) fn isfinite(call: &Call<'_>) -> Imported {
     against(call, ScalarFn::Lt, true, f64::INFINITY, true)
 }
 
+/// No tensor here has an imaginary part.
+pub(super) fn isreal(call: &Call<'_>) -> Imported {
+    throughout(call, true)
+}
+
 /// Whether the sign is minus, of −0 and of NaN too.
 pub(super) fn signbit(call: &Call<'_>) -> Imported {
     negative(call, call.tensor("self")?)

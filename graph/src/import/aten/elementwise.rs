@@ -90,10 +90,14 @@ pub(super) fn minimum(call: &Call<'_>) -> Imported {
 }
 
 pub(super) fn div(call: &Call<'_>) -> Imported {
-    let (a, b) = (call.operand("self")?, call.operand("other")?);
+    Ok(vec![quotient(call, call.operand("self")?, call.operand("other")?)?])
+}
+
+/// The quotient in the common dtype, of integers in that of floats.
+pub(super) fn quotient(call: &Call<'_>, a: Operand, b: Operand) -> One {
     let dtype = result_type(call, &[a, b])?;
     let dtype = if dtype.is_float() { dtype } else { DEFAULT_FLOAT };
-    Ok(vec![binary(call, ScalarFn::Div, dtype, a, b)?])
+    binary(call, ScalarFn::Div, dtype, a, b)
 }
 
 /// 1, 0 or −1; 0 of NaN and of −0.

@@ -150,14 +150,27 @@ fn taken(call: &Call<'_>, x: Value, places: Value, shape: Vec<Dim>) -> Imported 
 }
 
 pub(super) fn gather_elements(call: &Call<'_>) -> Imported {
-    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
-    let (shape, chosen) = (b.ty(x).shape, b.ty(index).shape);
-    if shape.is_empty() {
-        return Ok(vec![expand_to(call, x, &chosen)?]);
+    let (x, index) = (call.tensor("self")?, call.tensor("index")?);
+    let rank = call.b.ty(x).rank();
+    if rank == 0 {
+        return Ok(vec![expand_to(call, x, &call.b.ty(index).shape)?]);
     }
-    let axis = call.axis("dim", shape.len())?;
+    along(call, x, call.axis("dim", rank)?, index)
+}
+
+/// Elements along an axis by an index for each.
+pub(super) fn along(call: &Call<'_>, x: Value, axis: usize, index: Value) -> Imported {
+    let (shape, chosen) = (call.b.ty(x).shape, call.b.ty(index).shape);
     if let Some(rows) = of_slices(call, &shape, axis, index) {
         return Ok(vec![gather(call, x, axis, wrapped(call, rows, &shape[axis])?)?]);
+    }
+    if axis + 1 < shape.len() && shape.len() == chosen.len() && is_computed(call, x) {
+        let mut perm: Vec<usize> = (0..shape.len()).collect();
+        perm.swap(axis, shape.len() - 1);
+        let [lines, places] = [permuted(call, x, perm.clone())?[0], permuted(call, index, perm.clone())?[0]];
+        if few_of_rows(call, lines, shape.len() - 1, places) {
+            return permuted(call, few_taken(call, lines, places)?[0], perm);
+        }
     }
     if few_of_rows(call, x, axis, index) {
         return few_taken(call, x, index);
@@ -273,23 +286,26 @@ pub(super) fn one_hot(call: &Call<'_>) -> Imported {
     Ok(vec![convert(b, hit, DType::I64)?])
 }
 
-/// First differences along an axis, after joining what is prepended and appended.
+/// Differences of neighbours along an axis, `n` times, after joining what is prepended and appended.
 pub(super) fn diff(call: &Call<'_>) -> Imported {
-    if call.int("n")? != 1 {
-        return Err("higher differences".into());
-    }
-    let b = call.b;
+    let (b, n) = (call.b, call.int("n")?);
     let x = call.tensor("self")?;
     let axis = call.axis("dim", b.ty(x).rank())?;
     let parts = [call.tensor_or_none("prepend")?, Some(x), call.tensor_or_none("append")?];
     let parts: Vec<Value> = parts.into_iter().flatten().collect();
     let dtype = result_type(call, &parts.iter().copied().map(Operand::Tensor).collect::<Vec<_>>())?;
     let parts: Vec<Value> = parts.iter().map(|&p| convert(b, p, dtype)).collect::<Result<_, _>>()?;
-    let line = if parts.len() == 1 { parts[0] } else { b.cat(&parts, axis)? };
-    let extent = b.ty(line).shape[axis].clone();
-    let one = Dim::constant(1);
-    let later = cut(call, line, axis, [one.clone(), extent.clone()], 1)?;
-    let earlier = cut(call, line, axis, [Dim::constant(0), &extent - &one], 1)?;
+    let mut line = if parts.len() == 1 { parts[0] } else { b.cat(&parts, axis)? };
+    if n < 0 || b.ty(line).shape[axis].as_const().is_some_and(|extent| n > extent) {
+        return Err(format!("{n} differences in turn").into());
+    }
     let f = if dtype == DType::Bool { ScalarFn::Xor } else { ScalarFn::Sub };
-    Ok(vec![b.map(f, &[later, earlier])?])
+    let one = Dim::constant(1);
+    for _ in 0..n {
+        let extent = b.ty(line).shape[axis].clone();
+        let later = cut(call, line, axis, [one.clone(), extent.clone()], 1)?;
+        let earlier = cut(call, line, axis, [Dim::constant(0), &extent - &one], 1)?;
+        line = b.map(f, &[later, earlier])?;
+    }
+    Ok(vec![line])
 }

@@ -30,6 +30,12 @@ pub(super) fn expand(call: &Call<'_>) -> Imported {
     Ok(vec![expand_to(call, call.tensor("self")?, &call.out()?.shape)?])
 }
 
+/// Tensors in one common shape.
+pub(super) fn broadcast_tensors(call: &Call<'_>) -> Imported {
+    let pairs = call.tensors("tensors")?.into_iter().zip(call.results);
+    pairs.map(|(x, result)| expand_to(call, x, &result.shape)).collect()
+}
+
 /// NumPy broadcast; no node if the shape is the same.
 pub(in crate::import) fn expand_to(call: &Call<'_>, x: Value, shape: &[Dim]) -> Result<Value, Refusal> {
     if call.b.ty(x).shape == shape {
@@ -106,7 +112,7 @@ pub(super) fn narrow(call: &Call<'_>) -> Imported {
 }
 
 /// Slice `index` along `axis`, without the axis.
-fn pick(call: &Call<'_>, x: Value, axis: usize, index: Dim) -> Result<Value, Refusal> {
+pub(super) fn pick(call: &Call<'_>, x: Value, axis: usize, index: Dim) -> Result<Value, Refusal> {
     let end = &index + &Dim::constant(1);
     let piece = cut(call, x, axis, [index, end], 1)?;
     let mut shape = call.b.ty(piece).shape;

@@ -68,7 +68,10 @@ pub(super) fn mm(call: &Call<'_>) -> Imported {
 
 /// `beta · self + alpha · (a · b)`, rounded once.
 fn scaled(call: &Call<'_>, a: &str, b: &str) -> Imported {
-    let (bias, a, b) = (call.tensor("self")?, call.tensor(a)?, call.tensor(b)?);
+    scaled_sum(call, [call.tensor("self")?, call.tensor(a)?, call.tensor(b)?])
+}
+
+fn scaled_sum(call: &Call<'_>, [bias, a, b]: [Value; 3]) -> Imported {
     let (beta, alpha) = (call.scalar("beta")?, call.scalar("alpha")?);
     if beta.as_f64() == 1.0 && alpha.as_f64() == 1.0 {
         return product(call, a, b, false, Some(bias));
@@ -125,8 +128,22 @@ pub(super) fn mv(call: &Call<'_>) -> Imported {
     of_vectors(call, call.tensor("self")?, call.tensor("vec")?)
 }
 
+/// `beta · self + alpha · (mat · vec)`, rounded once.
+pub(super) fn addmv(call: &Call<'_>) -> Imported {
+    let b = call.b;
+    let (x, vector) = (call.tensor("self")?, call.tensor("vec")?);
+    let column = |x: Value| b.reshape(x, vec![b.ty(x).elements(), Dim::constant(1)]);
+    let bias = if b.ty(x).rank() == 1 { column(x)? } else { x };
+    let y = scaled_sum(call, [bias, call.tensor("mat")?, column(vector)?])?[0];
+    Ok(vec![b.reshape(y, call.out()?.shape.clone())?])
+}
+
 pub(super) fn dot(call: &Call<'_>) -> Imported {
     of_vectors(call, call.tensor("self")?, call.tensor("tensor")?)
+}
+
+pub(super) fn vdot(call: &Call<'_>) -> Imported {
+    of_vectors(call, call.tensor("self")?, call.tensor("other")?)
 }
 
 /// Every element of one vector times every one of another.

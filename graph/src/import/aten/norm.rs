@@ -52,9 +52,13 @@ pub(super) fn safe_softmax(call: &Call<'_>) -> Imported {
 
 pub(super) fn log_softmax(call: &Call<'_>) -> Imported {
     let (x, axis, to) = prepare(call)?;
+    Ok(vec![convert(call.b, log_softmax_of(call, x, axis)?, to)?])
+}
+
+/// `x − max(x) − log Σ exp(x − max(x))` along an axis.
+pub(super) fn log_softmax_of(call: &Call<'_>, x: Value, axis: usize) -> Result<Value, Refusal> {
     let (shift, _, sum) = shifted(call, x, axis)?;
-    let y = call.b.sub(shift, call.b.map(ScalarFn::Log, &[sum])?)?;
-    Ok(vec![convert(call.b, y, to)?])
+    Ok(call.b.sub(shift, call.b.map(ScalarFn::Log, &[sum])?)?)
 }
 
 /// The axes that a norm runs over: as many of the last as the normalised shape has.

@@ -37,8 +37,36 @@ pub(super) fn finish(call: &Call<'_>, x: Value, axes: &[usize]) -> One {
     if keeps(call)? {
         return Ok(x);
     }
+    without(call, x, axes)
+}
+
+/// Drops axes of extent 1.
+fn without(call: &Call<'_>, x: Value, axes: &[usize]) -> One {
     let shape = call.b.ty(x).shape.into_iter().enumerate();
     Ok(call.b.reshape(x, shape.filter(|(i, _)| !axes.contains(i)).map(|(_, d)| d).collect())?)
+}
+
+/// The sum along axes that go, in the dtype of its terms: narrow floats are added in f32 and rounded once, integers and
+/// truth values in i64.
+pub(super) fn summed(call: &Call<'_>, x: Value, axes: &[usize]) -> One {
+    let to = if call.b.dtype(x).is_float() { call.b.dtype(x) } else { DType::I64 };
+    let work = if is_reduced(to) { DType::F32 } else { to };
+    let sum = over(call, ReduceOp::Add, convert(call.b, x, work)?, axes)?;
+    without(call, convert(call.b, sum, to)?, axes)
+}
+
+/// The mean along axes that stay, added and divided in f32 for narrow floats.
+fn mean_over(call: &Call<'_>, x: Value, axes: &[usize]) -> One {
+    let to = call.b.dtype(x);
+    let x = convert(call.b, x, if is_reduced(to) { DType::F32 } else { to })?;
+    let n = count(call, x, axes, call.b.dtype(x))?;
+    Ok(convert(call.b, call.b.div(over(call, ReduceOp::Add, x, axes)?, n)?, to)?)
+}
+
+/// The mean of all elements.
+pub(super) fn mean_of_all(call: &Call<'_>, x: Value) -> One {
+    let axes: Vec<usize> = (0..call.b.ty(x).rank()).collect();
+    without(call, mean_over(call, x, &axes)?, &axes)
 }
 
 /// Number of elements along axes, as a constant or a computed scalar.
@@ -66,29 +94,65 @@ pub(super) fn mean(call: &Call<'_>) -> Imported {
     Ok(vec![finish(call, convert(call.b, y, to)?, &axes)?])
 }
 
+/// The mean of all places of each image, where the result has one of each.
+pub(super) fn mean_of_places(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let rank = b.ty(x).rank();
+    let first = rank.checked_sub(call.dims("output_size")?.len()).ok_or("fewer axes than sizes")?;
+    let one = Dim::constant(1);
+    if !b.dtype(x).is_float() || call.out()?.shape[first..].iter().any(|dim| *dim != one) {
+        return Err("means of parts".into());
+    }
+    Ok(vec![mean_over(call, x, &(first..rank).collect::<Vec<_>>())?])
+}
+
 /// The operand of a sum or product in the dtype that it is computed in, and the dtype of the result.
-fn terms(call: &Call<'_>) -> Result<(Value, DType), Refusal> {
-    let x = call.tensor("self")?;
+fn terms(call: &Call<'_>, x: Value) -> Result<(Value, DType), Refusal> {
     let from = call.b.dtype(x);
     let natural = if from.is_float() { from } else { DType::I64 };
-    let to = call.dtype_or_none("dtype")?.unwrap_or(natural);
+    let asked = if call.row.parameter("dtype").is_some() { call.dtype_or_none("dtype")? } else { None };
+    let to = asked.unwrap_or(natural);
     let work = if is_reduced(to) { DType::F32 } else { to };
     Ok((convert(call.b, x, work)?, to))
 }
 
-fn combined(call: &Call<'_>, op: ReduceOp) -> Imported {
-    let (x, to) = terms(call)?;
+fn combined(call: &Call<'_>, op: ReduceOp, x: Value) -> Imported {
+    let (x, to) = terms(call, x)?;
     let axes = axes(call, call.b.ty(x).rank())?;
     let y = over(call, op, x, &axes)?;
     Ok(vec![finish(call, convert(call.b, y, to)?, &axes)?])
 }
 
 pub(super) fn sum(call: &Call<'_>) -> Imported {
-    combined(call, ReduceOp::Add)
+    combined(call, ReduceOp::Add, call.tensor("self")?)
 }
 
 pub(super) fn prod(call: &Call<'_>) -> Imported {
-    combined(call, ReduceOp::Mul)
+    combined(call, ReduceOp::Mul, call.tensor("self")?)
+}
+
+/// The sum with zero in the place of NaN.
+pub(super) fn nansum(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    if !b.dtype(x).is_float() {
+        return combined(call, ReduceOp::Add, x);
+    }
+    let zero = constant(b, b.dtype(x), Scalar::Int(0))?;
+    let known = b.map(ScalarFn::Select, &[b.map(ScalarFn::Ne, &[x, x])?, zero, x])?;
+    combined(call, ReduceOp::Add, known)
+}
+
+/// The rounded sum of what is not NaN, over the count of that in the dtype of the sum.
+pub(super) fn nanmean(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    if !call.out()?.dtype.is_float() {
+        return Err("the mean of integers".into());
+    }
+    let known = b.map(ScalarFn::Not, &[b.map(ScalarFn::Ne, &[x, x])?])?;
+    let axes = axes(call, b.ty(x).rank())?;
+    let known = finish(call, over(call, ReduceOp::Add, convert(b, known, DType::I64)?, &axes)?, &axes)?;
+    let total = nansum(call)?[0];
+    Ok(vec![b.div(total, convert(b, known, b.dtype(total))?)?])
 }
 
 fn extreme(call: &Call<'_>, op: ReduceOp) -> Imported {
@@ -192,12 +256,27 @@ pub(super) fn topk(call: &Call<'_>) -> Imported {
 
 /// All elements along an axis in order, and where they were; of equals the first comes first, NaN counts as largest.
 pub(super) fn sort(call: &Call<'_>) -> Imported {
-    let (b, x) = (call.b, call.tensor("self")?);
-    let perm = to_last(call, x)?;
+    let x = call.tensor("self")?;
+    sorted(call, x, to_last(call, x)?, call.bool("descending")?)
+}
+
+/// All elements along the first axis in order.
+pub(super) fn msort(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let mut perm: Vec<usize> = (0..call.b.ty(x).rank()).collect();
+    let last = perm.len().checked_sub(1).ok_or("a tensor without axes")?;
+    perm.swap(0, last);
+    let mut found = sorted(call, x, perm, false)?;
+    found.truncate(1);
+    Ok(found)
+}
+
+/// Elements along the axis that a permutation swaps with the last one.
+fn sorted(call: &Call<'_>, x: Value, perm: Vec<usize>, descending: bool) -> Imported {
+    let b = call.b;
     let lines = permuted(call, x, perm.clone())?[0];
     let last = perm.len() - 1;
     let extent = b.ty(lines).shape[last].clone();
-    let descending = call.bool("descending")?;
     // Ascending is descending of the reversed line, read backwards: so equals keep their order.
     let lines = if descending { lines } else { reversed(call, lines, last)? };
     let mut found = b.op(crate::graph::Op::Prim(Prim::TopK { k: extent.clone() }), &[lines])?;
@@ -216,8 +295,8 @@ pub(super) fn argsort(call: &Call<'_>) -> Imported {
 }
 
 /// All prefixes combined, each as one masked reduction: exact on integers, free in order on floats.
-fn prefixes(call: &Call<'_>, op: ReduceOp) -> Imported {
-    let (x, to) = terms(call)?;
+fn prefixes(call: &Call<'_>, op: ReduceOp, x: Value) -> Imported {
+    let (x, to) = terms(call, x)?;
     let (ty, work) = (call.b.ty(x), call.b.dtype(x));
     if ty.rank() == 0 {
         return Ok(vec![convert(call.b, x, to)?]);
@@ -242,9 +321,14 @@ fn prefixes(call: &Call<'_>, op: ReduceOp) -> Imported {
 }
 
 pub(super) fn cumsum(call: &Call<'_>) -> Imported {
-    prefixes(call, ReduceOp::Add)
+    prefixes(call, ReduceOp::Add, call.tensor("self")?)
+}
+
+/// Sums of all prefixes along the axis of a call.
+pub(super) fn cumulated(call: &Call<'_>, x: Value) -> Imported {
+    prefixes(call, ReduceOp::Add, x)
 }
 
 pub(super) fn cumprod(call: &Call<'_>) -> Imported {
-    prefixes(call, ReduceOp::Mul)
+    prefixes(call, ReduceOp::Mul, call.tensor("self")?)
 }

@@ -67,28 +67,47 @@ pub(super) fn logaddexp2(call: &Call<'_>) -> Imported {
 }
 
 /// `x · f(y)`, 0 where x is zero and NaN where y is none; the logarithm rounds to the common dtype.
-fn times_log(call: &Call<'_>, f: impl FnOnce(&Builder, Value) -> One) -> Imported {
-    let (b, x, y) = (call.b, call.operand("self")?, call.operand("other")?);
+fn times_log(call: &Call<'_>, [x, y]: [Operand; 2], f: impl FnOnce(&Builder, Value) -> One) -> One {
+    let b = call.b;
     let dtype = result_type(call, &[x, y])?;
     let dtype = if dtype.is_float() { dtype } else { DEFAULT_FLOAT };
     let (x, y) = (operand_as(b, x, dtype)?, operand_as(b, y, dtype)?);
     let zero = constant(b, dtype, Scalar::Int(0))?;
     let product = select(b, (ScalarFn::Eq, x, zero), zero, b.mul(x, f(b, y)?)?)?;
-    Ok(vec![select(b, (ScalarFn::Ne, y, y), constant(b, dtype, Scalar::Float(f64::NAN))?, product)?])
+    Ok(select(b, (ScalarFn::Ne, y, y), constant(b, dtype, Scalar::Float(f64::NAN))?, product)?)
+}
+
+/// `x · log(y)`.
+pub(super) fn xlogy_of(call: &Call<'_>, operands: [Operand; 2]) -> One {
+    times_log(call, operands, |b, y| Ok(b.map(ScalarFn::Log, &[y])?))
 }
 
 pub(super) fn xlogy(call: &Call<'_>) -> Imported {
-    times_log(call, |b, y| Ok(b.map(ScalarFn::Log, &[y])?))
+    Ok(vec![xlogy_of(call, [call.operand("self")?, call.operand("other")?])?])
 }
 
 pub(super) fn xlog1py(call: &Call<'_>) -> Imported {
-    times_log(call, |b, y| {
-        let dtype = b.dtype(y);
-        if dtype == DType::F64 {
-            return Err("is not taken apart on f64".into());
-        }
-        Ok(convert(b, log1p_of(b, convert(b, y, DType::F32)?)?, dtype)?)
-    })
+    Ok(vec![times_log(call, [call.operand("self")?, call.operand("other")?], log1p_rounded)?])
+}
+
+/// `log(1 + x)`, rounded to the dtype of `x`.
+pub(super) fn log1p_rounded(b: &Builder, x: Value) -> One {
+    let dtype = b.dtype(x);
+    if dtype == DType::F64 {
+        return Err("is not taken apart on f64".into());
+    }
+    Ok(convert(b, log1p_of(b, convert(b, x, DType::F32)?)?, dtype)?)
+}
+
+/// `−x · log(x)` above zero, 0 at zero and −∞ below; the logarithm rounds to the dtype.
+pub(super) fn entr(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, as_float(call)?);
+    let number = |v: f64| constant(b, b.dtype(x), Scalar::Float(v));
+    let zero = number(0.0)?;
+    let inside = b.mul(b.map(ScalarFn::Neg, &[x])?, b.map(ScalarFn::Log, &[x])?)?;
+    let outside = select(b, (ScalarFn::Eq, x, zero), zero, number(f64::NEG_INFINITY)?)?;
+    let y = select(b, (ScalarFn::Gt, x, zero), inside, outside)?;
+    Ok(vec![select(b, (ScalarFn::Ne, x, x), x, y)?])
 }
 
 /// `x · 2^n`, the power rounded to the dtype of the exponent, or to the result's where that is an integer.
@@ -148,15 +167,65 @@ pub(super) fn float_power(call: &Call<'_>) -> Imported {
 
 /// How many boundaries lie before each element; those that equal it count if `right`, and all of them for NaN.
 pub(super) fn bucketize(call: &Call<'_>) -> Imported {
-    let (b, x, boundaries) = (call.b, call.tensor("self")?, call.tensor("boundaries")?);
+    counted(call, call.tensor("self")?, call.tensor("boundaries")?, call.bool("right")?)
+}
+
+/// As `bucketize`, of lines of boundaries for as many lines of elements, or of one for all.
+pub(super) fn searchsorted(call: &Call<'_>) -> Imported {
+    if !call.is_none("sorter")? {
+        return Err("boundaries in the order of another tensor".into());
+    }
+    let right = match call.is_none("side")? {
+        true => call.bool("right")?,
+        false => call.word("side")? == "right",
+    };
+    counted(call, call.tensor("self")?, call.tensor("sorted_sequence")?, right)
+}
+
+fn counted(call: &Call<'_>, x: Value, boundaries: Value, right: bool) -> Imported {
+    let b = call.b;
     let dtype = result_type(call, &[Operand::Tensor(x), Operand::Tensor(boundaries)])?;
     let mut shape = b.ty(x).shape;
     let axis = shape.len();
     shape.push(Dim::constant(1));
-    let (x, boundaries) = (convert(b, b.reshape(x, shape.clone())?, dtype)?, convert(b, boundaries, dtype)?);
-    let f = if call.bool("right")? { ScalarFn::Gt } else { ScalarFn::Ge };
+    let mut lines = b.ty(boundaries).shape;
+    if lines.len() > 1 {
+        lines.insert(lines.len() - 1, Dim::constant(1));
+    }
+    let (x, boundaries) = (b.reshape(x, shape.clone())?, b.reshape(boundaries, lines)?);
+    let (x, boundaries) = (convert(b, x, dtype)?, convert(b, boundaries, dtype)?);
+    let f = if right { ScalarFn::Gt } else { ScalarFn::Ge };
     let before = b.map(ScalarFn::Not, &[b.map(f, &[boundaries, x])?])?;
     let counted = over(call, ReduceOp::Add, convert(b, before, call.out()?.dtype)?, &[axis])?;
     shape.pop();
     Ok(vec![b.reshape(counted, shape)?])
+}
+
+/// Whether each element is among those of another tensor, or is a number.
+pub(super) fn isin(call: &Call<'_>) -> Imported {
+    let b = call.b;
+    let named = |several: &str, one: &str| {
+        if call.row.parameter(several).is_some() {
+            call.tensor(several).map(Operand::Tensor)
+        } else {
+            call.operand(one)
+        }
+    };
+    let (x, tested) = (named("elements", "element")?, named("test_elements", "test_element")?);
+    let dtype = result_type(call, &[x, tested])?;
+    let (mut x, mut tested) = (operand_as(b, x, dtype)?, operand_as(b, tested, dtype)?);
+    let mut shape = b.ty(x).shape;
+    let axis = shape.len();
+    let several = b.ty(tested).rank() > 0;
+    if several {
+        shape.push(Dim::constant(1));
+        x = b.reshape(x, shape.clone())?;
+        tested = b.reshape(tested, vec![b.ty(tested).elements()])?;
+    }
+    let mut hit = b.map(ScalarFn::Eq, &[x, tested])?;
+    if several {
+        shape.pop();
+        hit = b.reshape(over(call, ReduceOp::Max, hit, &[axis])?, shape)?;
+    }
+    Ok(vec![if call.bool("invert")? { b.map(ScalarFn::Not, &[hit])? } else { hit }])
 }

@@ -79,28 +79,33 @@ fn powered(call: &Call<'_>, name: &str) -> Imported {
     let (b, x) = (call.b, call.tensor("self")?);
     let natural = if b.dtype(x).is_float() { b.dtype(x) } else { DEFAULT_FLOAT };
     let asked = if call.row.parameter("dtype").is_some() { call.dtype_or_none("dtype")? } else { None };
-    let to = asked.unwrap_or(natural);
-    let work = if is_reduced(to) { DType::F32 } else { to };
-    let x = convert(b, convert(b, x, to)?, work)?;
+    let x = convert(b, x, asked.unwrap_or(natural))?;
     let axes = axes(call, b.ty(x).rank())?;
+    finished(call, &[norm_of(call, x, power, &axes)?], &axes)
+}
+
+/// The norm along axes, which stay, in the dtype that it is computed in.
+pub(super) fn norm_of(call: &Call<'_>, x: Value, power: f64, axes: &[usize]) -> Result<Value, Refusal> {
+    let b = call.b;
+    let x = convert(b, x, if is_reduced(b.dtype(x)) { DType::F32 } else { b.dtype(x) })?;
+    let work = b.dtype(x);
     let float = |v: f64| constant(b, work, Scalar::Float(v));
     let size = b.map(ScalarFn::Abs, &[x])?;
-    let sum = |terms: Value| over(call, ReduceOp::Add, terms, &axes);
-    let y = if power == 2.0 {
-        b.map(ScalarFn::Sqrt, &[sum(b.mul(x, x)?)?])?
+    let sum = |terms: Value| over(call, ReduceOp::Add, terms, axes);
+    if power == 2.0 {
+        Ok(b.map(ScalarFn::Sqrt, &[sum(b.mul(x, x)?)?])?)
     } else if power == 1.0 {
-        sum(size)?
+        sum(size)
     } else if power == 0.0 {
-        sum(convert(b, b.map(ScalarFn::Ne, &[x, float(0.0)?])?, work)?)?
+        sum(convert(b, b.map(ScalarFn::Ne, &[x, float(0.0)?])?, work)?)
     } else if power == f64::INFINITY {
-        over(call, ReduceOp::Max, size, &axes)?
+        over(call, ReduceOp::Max, size, axes)
     } else if power == f64::NEG_INFINITY {
-        over(call, ReduceOp::Min, size, &axes)?
+        over(call, ReduceOp::Min, size, axes)
     } else {
         let terms = b.map(ScalarFn::Pow, &[size, float(power)?])?;
-        b.map(ScalarFn::Pow, &[sum(terms)?, float(power.recip())?])?
-    };
-    finished(call, &[y], &axes)
+        Ok(b.map(ScalarFn::Pow, &[sum(terms)?, float(power.recip())?])?)
+    }
 }
 
 pub(super) fn vector_norm(call: &Call<'_>) -> Imported {
@@ -111,6 +116,30 @@ pub(super) fn norm(call: &Call<'_>) -> Imported {
     powered(call, "p")
 }
 
+/// The norm of all elements of matrices.
+pub(super) fn matrix_norm(call: &Call<'_>) -> Imported {
+    match call.word("ord")? {
+        "fro" => {}
+        other => return Err(format!("the norm `{other}`").into()),
+    }
+    let (b, x) = (call.b, call.tensor("self")?);
+    let asked = call.dtype_or_none("dtype")?.unwrap_or(b.dtype(x));
+    square_root(call, convert(b, x, asked)?)
+}
+
+pub(super) fn frobenius_norm(call: &Call<'_>) -> Imported {
+    square_root(call, call.tensor("self")?)
+}
+
+/// The root of the sum of squares along the axes of a call.
+fn square_root(call: &Call<'_>, x: Value) -> Imported {
+    if !call.b.dtype(x).is_float() {
+        return Err("a norm of integers".into());
+    }
+    let axes = axes(call, call.b.ty(x).rank())?;
+    finished(call, &[norm_of(call, x, 2.0, &axes)?], &axes)
+}
+
 /// The norm of vectors; with an order and two axes it would be one of matrices.
 pub(super) fn linalg_norm(call: &Call<'_>) -> Imported {
     let rank = call.b.ty(call.tensor("self")?).rank();
@@ -118,25 +147,6 @@ pub(super) fn linalg_norm(call: &Call<'_>) -> Imported {
         return Err("the norm of matrices".into());
     }
     powered(call, "ord")
-}
-
-/// `Σ (x₁ / max(‖x₁‖, eps)) · (x₂ / max(‖x₂‖, eps))`, every step rounded to the dtype as in the framework.
-pub(super) fn cosine_similarity(call: &Call<'_>) -> Imported {
-    let (b, x, y) = (call.b, call.tensor("x1")?, call.tensor("x2")?);
-    let dtype = b.dtype(x);
-    if !dtype.is_float() || b.dtype(y) != dtype || b.ty(x).shape != b.ty(y).shape {
-        return Err("the angle between other than floats of one type".into());
-    }
-    let axis = [call.axis("dim", b.ty(x).rank())?];
-    let eps = constant(b, dtype, call.scalar("eps")?)?;
-    let work = if is_reduced(dtype) { DType::F32 } else { dtype };
-    let sum = |terms: Value| over(call, ReduceOp::Add, convert(b, terms, work)?, &axis);
-    let unit = |v: Value| -> Result<Value, Refusal> {
-        let wide = convert(b, v, work)?;
-        let norm = convert(b, b.map(ScalarFn::Sqrt, &[sum(b.mul(wide, wide)?)?])?, dtype)?;
-        Ok(b.div(v, b.map(ScalarFn::Max, &[norm, eps])?)?)
-    };
-    finished(call, &[sum(b.mul(unit(x)?, unit(y)?)?)?], &axis)
 }
 
 /// The logarithm of the sum of exponentials, every step rounded to the dtype as in the framework.

@@ -102,6 +102,7 @@ pub(super) const UNARY: &[Row] = &[
     row("aten.rad2deg", "self", special::rad2deg),
     row("aten.deg2rad", "self", special::deg2rad),
     row("aten.special_ndtr", "self", special::ndtr),
+    row("aten.special_entr", "self", special::entr),
     row("aten.sinc", "self", special::sinc),
     row("aten.nan_to_num", "self, nan=None, posinf=None, neginf=None", classify::nan_to_num),
 ];
@@ -153,6 +154,15 @@ pub(super) const COMPARE: &[Row] = &[
     row("aten.signbit", "self", classify::signbit),
     row("aten.isclose", "self, other, rtol=1e-05, atol=1e-08, equal_nan=False", special::isclose),
     row("aten.bucketize.Tensor", "self, boundaries, out_int32=False, right=False", special::bucketize),
+    row(
+        "aten.searchsorted.Tensor",
+        "sorted_sequence, self, out_int32=False, right=False, side=None, sorter=None",
+        special::searchsorted,
+    ),
+    row("aten.isin.Tensor_Tensor", "elements, test_elements, assume_unique=False, invert=False", special::isin),
+    row("aten.isin.Tensor_Scalar", "elements, test_element, assume_unique=False, invert=False", special::isin),
+    row("aten.isin.Scalar_Tensor", "element, test_elements, assume_unique=False, invert=False", special::isin),
+    row("aten.isreal", "self", classify::isreal),
     row("aten.isposinf", "self", classify::isposinf),
     row("aten.isneginf", "self", classify::isneginf),
     row("aten.logical_not", "self", elementwise::logical_not),

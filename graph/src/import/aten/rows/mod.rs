@@ -2,6 +2,7 @@
 
 mod complex;
 mod elementwise;
+mod loss;
 mod tensor;
 
 use super::super::call::{Call, Imported};
@@ -18,6 +19,7 @@ pub(super) const TABLE: &[&[Row]] = &[
     elementwise::ACTIVATION,
     elementwise::COMPARE,
     elementwise::CAST,
+    loss::TABLE,
     tensor::LAYOUT,
     tensor::REDUCE,
     tensor::MATMUL,
@@ -35,6 +37,7 @@ pub(super) const COMPLEX_MOVED: &[&str] = complex::MOVED;
 /// Further names of ops, which the training IR keeps, and the names that the rows have.
 pub(super) const ALIASES: &[(&str, &str)] = &[
     ("absolute", "abs"),
+    ("alias_copy", "alias"),
     ("arccos", "acos"),
     ("arccosh", "acosh"),
     ("arcsin", "asin"),
@@ -45,17 +48,27 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("clip", "clamp"),
     ("concat", "cat"),
     ("concatenate", "cat"),
+    ("detach_copy", "detach"),
     ("divide", "div"),
+    ("expand_copy", "expand"),
     ("fix", "trunc"),
     ("greater", "gt"),
     ("greater_equal", "ge"),
     ("less", "lt"),
     ("less_equal", "le"),
+    ("linalg_matrix_power", "matrix_power"),
     ("moveaxis", "movedim"),
     ("multiply", "mul"),
+    ("narrow_copy", "narrow"),
+    ("native_channel_shuffle", "channel_shuffle"),
     ("negative", "neg"),
+    ("nll_loss2d", "nll_loss"),
+    ("nll_loss_nd", "nll_loss"),
     ("not_equal", "ne"),
+    ("permute_copy", "permute"),
     ("row_stack", "vstack"),
+    ("select_copy", "select"),
+    ("slice_copy", "slice"),
     ("special_erf", "erf"),
     ("special_erfc", "erfc"),
     ("special_exp2", "exp2"),
@@ -67,7 +80,17 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("special_round", "round"),
     ("special_sinc", "sinc"),
     ("special_xlogy", "xlogy"),
+    ("split_copy", "split"),
+    ("split_with_sizes_copy", "split_with_sizes"),
+    ("squeeze_copy", "squeeze"),
     ("subtract", "sub"),
     ("swapdims", "swapaxes"),
+    ("t_copy", "t"),
+    ("transpose_copy", "transpose"),
+    ("trapz", "trapezoid"),
     ("true_divide", "div"),
+    ("unbind_copy", "unbind"),
+    ("unfold_copy", "unfold"),
+    ("unsqueeze_copy", "unsqueeze"),
+    ("view_copy", "view"),
 ];

@@ -1,0 +1,125 @@
+//! Diagonals of matrices, and matrices of diagonals.
+
+use fusewright_abi::DType;
+
+use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
+use super::arrange::padded_by;
+use super::index::{extent, gather};
+use super::layout::{iota, permuted};
+use super::promote::constant;
+use super::reduce::summed;
+use crate::dim::Dim;
+use crate::graph::Value;
+use crate::scalar::ScalarFn;
+
+type One = Result<Value, Refusal>;
+
+/// The diagonal of two axes, `offset` above the main one, on a new last axis of `length` elements.
+fn along(call: &Call<'_>, x: Value, [row, column]: [usize; 2], offset: i64, length: &Dim) -> One {
+    let b = call.b;
+    let rank = b.ty(x).rank();
+    if row == column {
+        return Err("the diagonal of one axis".into());
+    }
+    let mut perm: Vec<usize> = (0..rank).filter(|&axis| axis != row && axis != column).collect();
+    perm.extend([row, column]);
+    let x = permuted(call, x, perm)?[0];
+    let shape = b.ty(x).shape;
+    let step = extent(call, &(&shape[rank - 1] + &Dim::constant(1)))?;
+    let first = if offset >= 0 {
+        b.int(DType::I64, offset)?
+    } else {
+        b.mul(extent(call, &shape[rank - 1])?, b.int(DType::I64, -offset)?)?
+    };
+    let at = b.add(b.mul(iota(call, length, 0, 1)?, step)?, first)?;
+    let flat: Vec<Dim> = shape[..rank - 2].iter().cloned().chain([&shape[rank - 2] * &shape[rank - 1]]).collect();
+    gather(call, b.reshape(x, flat)?, rank - 2, at)
+}
+
+/// The diagonal of a call, as long as the file says.
+fn called(call: &Call<'_>, x: Value, axes: [usize; 2], offset: i64) -> Imported {
+    let length = call.out()?.shape.last().cloned().ok_or("a result without axes")?;
+    Ok(vec![along(call, x, axes, offset, &length)?])
+}
+
+pub(super) fn diagonal(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let rank = call.b.ty(x).rank();
+    called(call, x, [call.axis("dim1", rank)?, call.axis("dim2", rank)?], call.int("offset")?)
+}
+
+pub(super) fn linalg_diagonal(call: &Call<'_>) -> Imported {
+    let x = call.tensor("A")?;
+    let rank = call.b.ty(x).rank();
+    called(call, x, [call.axis("dim1", rank)?, call.axis("dim2", rank)?], call.int("offset")?)
+}
+
+/// The sum of the main diagonal.
+pub(super) fn trace(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let shape = call.b.ty(x).shape;
+    let [rows, columns] = shape.as_slice() else { return Err("other than two axes".into()) };
+    let shorter = if call.names.never_negative(&(columns - rows)) {
+        rows
+    } else if call.names.never_negative(&(rows - columns)) {
+        columns
+    } else {
+        return Err("a matrix of which the shorter side is not known".into());
+    };
+    let line = along(call, x, [0, 1], 0, shorter)?;
+    Ok(vec![summed(call, line, &[0])?])
+}
+
+/// Lines of a last axis as diagonals, `offset` above the main one, of two new last axes; zero elsewhere.
+fn spread(call: &Call<'_>, x: Value, offset: i64) -> One {
+    let b = call.b;
+    let mut shape = b.ty(x).shape;
+    let rank = shape.len() + 1;
+    let first = rank.checked_sub(2).ok_or("a tensor without axes")?;
+    shape.insert(first, Dim::constant(1));
+    let pads = if offset > 0 { [offset, 0] } else { [0, -offset] };
+    let line = padded_by(call, b.reshape(x, shape)?, rank - 1, pads, Scalar::Int(0))?;
+    let side = b.ty(line).shape[rank - 1].clone();
+    let row = iota(call, &side, first, rank)?;
+    let diagonal = if offset == 0 { row } else { b.add(row, b.int(DType::I64, offset)?)? };
+    let hit = b.map(ScalarFn::Eq, &[iota(call, &side, rank - 1, rank)?, diagonal])?;
+    let zero = constant(b, b.dtype(x), Scalar::Int(0))?;
+    Ok(b.map(ScalarFn::Select, &[hit, line, zero])?)
+}
+
+/// Matrices, on two axes of the result, that have the lines of the last axis as diagonals.
+pub(super) fn diag_embed(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let (rank, offset) = (call.b.ty(x).rank() + 1, call.int("offset")?);
+    let (mut row, mut column) = (wrap_axis(call.int("dim1")?, rank)?, wrap_axis(call.int("dim2")?, rank)?);
+    if row == column {
+        return Err("the diagonal of one axis".into());
+    }
+    let y = spread(call, x, offset)?;
+    let mut perm: Vec<usize> = (0..rank - 2).collect();
+    let mut last = [rank - 2, rank - 1];
+    if row > column {
+        std::mem::swap(&mut row, &mut column);
+        last.swap(0, 1);
+    }
+    perm.insert(row, last[0]);
+    perm.insert(column, last[1]);
+    permuted(call, y, perm)
+}
+
+/// The diagonal of a matrix, or the matrix with a line as its diagonal.
+pub(super) fn diag(call: &Call<'_>) -> Imported {
+    let (x, offset) = (call.tensor("self")?, call.int("diagonal")?);
+    match call.b.ty(x).rank() {
+        1 => Ok(vec![spread(call, x, offset)?]),
+        2 => called(call, x, [0, 1], offset),
+        other => Err(format!("{other} axes").into()),
+    }
+}
+
+/// The matrix with all elements as its diagonal.
+pub(super) fn diagflat(call: &Call<'_>) -> Imported {
+    let x = call.tensor("self")?;
+    let line = call.b.reshape(x, vec![call.b.ty(x).elements()])?;
+    Ok(vec![spread(call, line, call.int("offset")?)?])
+}
