@@ -79,6 +79,8 @@ rewrites! {
     exact and_ones: "(x) y = and x, -1; yield y" => "(x) yield x";
     /// Truth is neutral.
     exact and_true: "(x: bool) y = and x, 1; yield y" => "(x) yield x";
+    /// Untruth is neutral.
+    exact or_false: "(x: bool) y = or x, 0; yield y" => "(x) yield x";
     /// The same bits.
     exact and_self: "(x) y = and x, x; yield y" => "(x) yield x";
     /// The same bits.
@@ -93,6 +95,10 @@ rewrites! {
     exact not_ne: "(x, y) c = ne x, y; n = not c; yield n" => "(x, y) n = eq x, y; yield n";
     /// Both choices are one.
     exact select_same: "(c, x) y = select c, x, x; yield y" => "(c, x) yield x";
+    /// Of truth values a choice is a conjunction.
+    exact select_and: "(c, x: bool) y = select c, x, 0; yield y" => "(c, x) y = and c, x; yield y";
+    /// Of truth values a choice is a disjunction.
+    exact select_or: "(c, x: bool) y = select c, 1, x; yield y" => "(c, x) y = or c, x; yield y";
     /// The opposite condition chooses the other.
     exact select_not: "(c, x, y) n = not c; z = select n, x, y; yield z" => "(c, x, y) z = select c, y, x; yield z";
     /// The condition is known to hold inside.
