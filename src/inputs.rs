@@ -10,9 +10,11 @@ use fusewright_abi::DType;
 use fusewright_graph::interp::Symbols;
 use fusewright_graph::operands::THRESHOLDS;
 use fusewright_graph::tensor::{Tensor, check_memory, element_count};
-use fusewright_graph::{Builder, Def, Dim, Graph, Input, InputKind, Op, Prim, Rounding, Value, num};
+use fusewright_graph::{Builder, Def, Dim, Graph, Input, InputKind, Op, Prim, Rounding, Symbol, Value, num};
 
 pub use fusewright_graph::operands::Random;
+
+mod fitting;
 
 use crate::Error;
 
@@ -40,7 +42,8 @@ pub struct Sizes {
     pub dims: BTreeMap<String, i64>,
 }
 
-/// The value of every symbol of a graph: as the sizes say, else `default` moved into the symbol's range.
+/// The value of every symbol of a graph: as the sizes say, else `default` moved into the symbol's range; or the nearest
+/// number to `default` with which no extent is negative and no slice leaves its axis, if there is one nearby.
 ///
 /// # Errors
 /// A value outside the symbol's range, or a size that no symbol takes.
@@ -53,16 +56,18 @@ pub fn symbols(graph: &Graph, sizes: &Sizes, default: i64) -> Result<Symbols, Er
     if sizes.rows.is_some() && graph.symbols().is_empty() {
         return Err(Error::Call(format!("graph `{}` has no symbol that takes a number of rows", graph.name())));
     }
-    let mut values = Symbols::new();
-    for symbol in graph.symbols() {
-        let chosen = sizes.dims.get(&symbol.name).copied().or(sizes.rows);
-        let value = chosen.unwrap_or_else(|| default.min(symbol.max.unwrap_or(default)).max(symbol.min));
-        if !symbol.admits(value) {
-            return Err(Error::Call(format!("symbol `{}` is {value}, outside {}", symbol.name, symbol.range())));
-        }
-        values.insert(symbol.name.clone(), value);
+    let chosen = |symbol: &Symbol| sizes.dims.get(&symbol.name).copied().or(sizes.rows);
+    if let Some((symbol, value)) =
+        graph.symbols().iter().filter_map(|s| Some((s, chosen(s)?))).find(|(symbol, value)| !symbol.admits(*value))
+    {
+        return Err(Error::Call(format!("symbol `{}` is {value}, outside {}", symbol.name, symbol.range())));
     }
-    Ok(values)
+    let with = |default: i64| -> Symbols {
+        let moved = |symbol: &Symbol| default.min(symbol.max.unwrap_or(default)).max(symbol.min);
+        let value = |symbol: &Symbol| (symbol.name.clone(), chosen(symbol).unwrap_or_else(|| moved(symbol)));
+        graph.symbols().iter().map(value).collect()
+    };
+    Ok(fitting::nearest(graph, default, &with).unwrap_or_else(|| with(default)))
 }
 
 /// The user inputs of a graph.
@@ -277,6 +282,20 @@ mod tests {
         assert_eq!(values(Some(30), &[]), Err("symbol `s` is 30, outside 2..8".to_owned()));
         assert_eq!(values(None, &[("t", 1)]), Err("symbol `t` is 1, outside 20..".to_owned()));
         assert_eq!(values(None, &[("u", 1)]), Err("no symbol `u` in graph `g`; there is `s`, `t`".to_owned()));
+    }
+
+    #[test]
+    fn symbols_fit_the_extents_of_a_graph() {
+        let text = "graph @g(s: 1..; %x: f32[s, 4]) {\n  %y = slice %x {axis = 0, start = 5, end = s}\n  \
+                    %z = slice %x {axis = 0, start = 2, end = 9}\n  return %y, %z\n}\n";
+        let graph: Graph = text.parse().expect("the text is right");
+        let chosen = |default, dims: &[(&str, i64)]| symbols(&graph, &sizes(None, dims), default).map(|s| s["s"]);
+        assert_eq!(chosen(1, &[]).expect("one fits"), 9, "both slices lie inside");
+        assert_eq!(chosen(33, &[]).expect("one fits"), 33);
+        assert_eq!(chosen(1, &[("s", 3)]).expect("in range"), 3, "what a caller chooses stays");
+        let text = "graph @g(s: 0..; %x: f32[6 - s]) {\n  %y = neg %x\n  return %y\n}\n";
+        let graph: Graph = text.parse().expect("the text is right");
+        assert_eq!(symbols(&graph, &Sizes::default(), 33).expect("one fits")["s"], 6);
     }
 
     #[test]
