@@ -244,7 +244,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub check: bool,
     /// How many combinations to check, chosen by the seed; all if it is not given
-    #[arg(long, requires = "check")]
+    #[arg(long, requires = "check", value_parser = clap::value_parser!(u32).range(1..))]
     pub sample: Option<u32>,
     /// Which combinations to check by their place in the list, from 0: the first and the one behind the last
     #[arg(long, requires = "check", conflicts_with = "sample", value_name = "A..B", value_parser = slice)]

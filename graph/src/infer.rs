@@ -8,7 +8,7 @@ use fusewright_abi::DType;
 use crate::dim::{self, Dim};
 use crate::prim::{Prim, ReduceOp};
 use crate::scalar::{ScalarFn, Yields};
-use crate::ty::TensorType;
+use crate::ty::{MAX_AXES, TensorType};
 
 /// The largest step of a slice: places that it reaches are counted without overflow.
 const MAX_STEP: i64 = i32::MAX as i64;
@@ -29,7 +29,8 @@ pub struct TypeError {
 /// A wrong operand count, dtype, rank or extent; the message names it.
 pub fn infer(prim: &Prim, operands: &[&TensorType]) -> Result<Vec<TensorType>, TypeError> {
     let rule = Rule { prim, operands };
-    rule.results().map_err(|message| TypeError { op: prim.name().to_owned(), message })
+    let results = rule.few_axes().and_then(|()| rule.results());
+    results.map_err(|message| TypeError { op: prim.name().to_owned(), message })
 }
 
 struct Rule<'a> {
@@ -38,6 +39,16 @@ struct Rule<'a> {
 }
 
 impl Rule<'_> {
+    /// Messages repeat types, so that those of too many axes are refused before.
+    fn few_axes(&self) -> Result<(), String> {
+        let stated = match self.prim {
+            Prim::Reshape { shape } | Prim::Expand { shape } | Prim::Iota { shape, .. } => shape.len(),
+            _ => 0,
+        };
+        let most = self.operands.iter().map(|ty| ty.rank()).fold(stated, usize::max);
+        ensure(most <= MAX_AXES, || format!("a tensor of {most} axes, more than {MAX_AXES}"))
+    }
+
     fn results(&self) -> Result<Vec<TensorType>, String> {
         if let Prim::Opaque { results, .. } = self.prim {
             return Ok(results.clone());
@@ -82,6 +93,7 @@ impl Rule<'_> {
             }
             Prim::Permute { perm } => {
                 let [x] = self.take()?;
+                ensure(perm.len() == x.rank(), || format!("{} axes do not permute {x}", perm.len()))?;
                 let mut sorted = perm.clone();
                 sorted.sort_unstable();
                 ensure(sorted.iter().copied().eq(0..x.rank()), || format!("{perm:?} does not permute {x}"))?;
@@ -159,6 +171,7 @@ impl Rule<'_> {
     fn reduce(&self, axes: &[usize]) -> Result<TensorType, String> {
         let [x] = self.take()?;
         ensure(!axes.is_empty(), || "there are no axes to reduce over".to_owned())?;
+        ensure(axes.len() <= x.rank(), || format!("{} axes of {x}", axes.len()))?;
         ensure(axes.is_sorted_by(|a, b| a < b), || format!("axes {axes:?} are not sorted, each once"))?;
         let mut shape = x.shape.clone();
         for &axis in axes {

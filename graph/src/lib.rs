@@ -42,4 +42,4 @@ pub use infer::{TypeError, infer};
 pub use prim::{AllReduce, Literal, NanRule, Prim, ReduceOp, Rounding};
 pub use scalar::ScalarFn;
 pub use tensor::Tensor;
-pub use ty::TensorType;
+pub use ty::{MAX_AXES, TensorType};

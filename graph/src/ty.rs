@@ -7,6 +7,9 @@ use fusewright_abi::DType;
 
 use crate::dim::{self, Dim};
 
+/// Most axes of a tensor, as many as frameworks take.
+pub const MAX_AXES: usize = 64;
+
 /// Type of a graph value.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TensorType {

@@ -30,10 +30,8 @@ use crate::ops::{Composite, Known};
 use crate::prim::Prim;
 use crate::text::lexer::is_bare;
 use crate::text::{holds, print_literal};
-use crate::ty::TensorType;
+use crate::ty::{MAX_AXES, TensorType};
 
-/// Most axes of a tensor, as in PyTorch's kernels.
-const MAX_RANK: usize = 64;
 /// Most elements of a tensor, of 64 bits each: what a signed number of bytes can count.
 const MAX_ELEMENTS: u64 = 1 << 60;
 
@@ -131,9 +129,9 @@ impl Verifier<'_> {
                 self.fine.insert(dim.clone());
             }
         }
-        if dims.len() > MAX_RANK {
+        if dims.len() > MAX_AXES {
             let rank = dims.len();
-            self.report(node, "verify.rank", format!("{}: a tensor of {rank} axes, more than {MAX_RANK}", what()));
+            self.report(node, "verify.rank", format!("{}: a tensor of {rank} axes, more than {MAX_AXES}", what()));
         }
         let known = || dims.iter().filter_map(Dim::as_const).map(i64::unsigned_abs);
         let elements = known().try_fold(1u64, u64::checked_mul);

@@ -100,7 +100,7 @@ fn a_sample_of_the_matrix_passes() {
     assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
     // An approximate function lies in few of them.
     assert!(report["single_valued"].as_u64() > report["elements"].as_u64().map(|n| n / 2), "{report}");
-    for wrong in [&["--check", "model.pt2"][..], &[], &["--sample", "3"]] {
+    for wrong in [&["--check", "model.pt2"][..], &[], &["--sample", "3"], &["--check", "--sample", "0"]] {
         assert_eq!(call(&[&["bench", "--suite", "matrix"][..], wrong].concat()).code, Some(2), "{wrong:?}");
     }
 }

@@ -9,7 +9,7 @@ use super::schema::{SymInt, TensorMeta};
 use crate::dim::Dim;
 use crate::dim_range::simplified;
 use crate::graph::Symbol;
-use crate::ty::TensorType;
+use crate::ty::{MAX_AXES, TensorType};
 
 /// The dtype of a serialised `ScalarType`.
 ///
@@ -85,6 +85,9 @@ pub(super) fn tensor_type(meta: &TensorMeta) -> Result<TensorType, String> {
     let dtype = part.map_or_else(|| dtype(meta.dtype), Ok)?;
     let mut shape: Vec<Dim> = meta.sizes.iter().map(dim).collect::<Result<_, _>>()?;
     shape.extend(part.map(|_| Dim::constant(2)));
+    if shape.len() > MAX_AXES {
+        return Err(format!("has {} axes, more than {MAX_AXES}", shape.len()));
+    }
     match shape.iter().find(|d| d.as_const().is_some_and(|n| n < 0)) {
         Some(negative) => Err(format!("has the extent {negative}")),
         None => Ok(TensorType::new(dtype, shape)),

@@ -1,7 +1,7 @@
 //! Tensor types: `bf16[s, 4096]`.
 
 use crate::dim::Dim;
-use crate::ty::TensorType;
+use crate::ty::{MAX_AXES, TensorType};
 
 use super::cursor::Cursor;
 use super::dim::parse_shape;
@@ -15,11 +15,14 @@ pub const MAX_ELEMENT_TERMS: usize = 4096;
 /// Reads a tensor type.
 ///
 /// # Errors
-/// No tensor type, or one whose extents are too large expressions.
+/// No tensor type, or one of too many axes or whose extents are too large expressions.
 pub fn parse_type(cursor: &mut Cursor<'_>) -> Result<TensorType, TextError> {
     let start = cursor.peek();
     let dtype = parse_dtype(cursor)?;
     let shape = parse_shape(cursor)?;
+    if shape.len() > MAX_AXES {
+        return Err(cursor.error_at(&start, format!("a type of {} axes, more than {MAX_AXES}", shape.len())));
+    }
     if element_terms(&shape) > MAX_ELEMENT_TERMS {
         return Err(cursor.error_at(&start, "the extents are too large expressions"));
     }

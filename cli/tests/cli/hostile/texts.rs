@@ -64,6 +64,15 @@ fn sizes_that_overflow_or_are_negative() {
     cases.refused("too large for memory", far.as_bytes(), &RUN, &["x", "address space"]);
     let deep = graph(&format!("f32[{}s]", "1, ".repeat(12_000)), "neg %x");
     cases.refused("many axes", deep.as_bytes(), &READ, &["x", "12001 axes"]);
+    let ones = "1, ".repeat(12_000);
+    for node in [format!("expand %x {{shape = [{ones}s]}}"), format!("reshape %x {{shape = [{ones}4]}}")] {
+        cases.misread("many axes of a result", graph("f32[s, 4]", &node).as_bytes(), &READ, &["12001 axes"]);
+    }
+    let perm: Vec<String> = (0..12_000).map(|i| i.to_string()).collect();
+    for (what, node) in [("permute", "perm"), ("reduce", "op = max, axes")] {
+        let node = format!("{what} %x {{{node} = [{}]}}", perm.join(", "));
+        cases.misread(what, graph("f32[s, 4]", &node).as_bytes(), &READ, &["12000 axes"]);
+    }
     let wide = graph("f32[1099511627776, s]", "neg %x");
     cases.starved("more than memory", wide.as_bytes(), &RUN, &["`x`", "f32[1099511627776, 16]", "bytes"]);
     for node in [
