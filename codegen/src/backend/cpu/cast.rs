@@ -301,17 +301,19 @@ impl Code<'_> {
     }
 
     /// Adding a power of two whose last place is the format's quantum makes the addition round; what the sum's
-    /// mantissa then holds is the number of quanta.
+    /// mantissa then holds is the number of quanta. It starts from what turns the exponent above it, moved to its place,
+    /// into that of the code.
     fn encode_short(&mut self, v: Value, f: Short, saturate: bool) -> Value {
         let [bits, magnitude, clamped, exponent] = self.short_range(v, f, saturate);
-        let shifter = self.add(exponent, i64::from(23 - f.mantissa) << 23);
+        let places = i64::from(23 - f.mantissa);
+        let first = -((places + i64::from(f.least_normal)) << f.mantissa) & ((1 << f.bits) - 1);
+        let shifter = self.add(exponent, (places << 23) + first);
         let (x, y) = (self.float_of(clamped), self.float_of(shifter));
         let sum = self.b.ins().fadd(x, y);
         let sum = self.bits_of(sum);
-        let quanta = self.b.ins().isub(sum, shifter);
-        let field = self.shr(exponent, 23 - f.mantissa);
-        let biased = self.b.ins().iadd(quanta, field);
-        let code = self.add(biased, -(i64::from(f.least_normal) << f.mantissa));
+        let field = self.shr(sum, 23 - f.mantissa);
+        let biased = self.b.ins().iadd(sum, field);
+        let code = self.and(biased, (1 << (f.bits - 1)) - 1);
         let sign = self.shr(bits, 32 - f.bits);
         let sign = self.and(sign, 1 << (f.bits - 1));
         if !f.ieee && f.bits == 8 && self.is_vector(bits) {
