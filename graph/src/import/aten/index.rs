@@ -106,8 +106,12 @@ pub(super) fn neighbours(rank: usize, indices: &[Option<Value>]) -> Result<Optio
 
 /// Integer tensors that index neighbouring axes together: the axes are merged and indexed by one tensor.
 pub(super) fn index(call: &Call<'_>) -> Imported {
-    let (b, x) = (call.b, call.tensor("self")?);
-    let mut indices = call.optional_tensors("indices")?;
+    indexed(call, call.tensor("self")?, call.optional_tensors("indices")?)
+}
+
+/// Elements at the places that integer tensors name together.
+pub(super) fn indexed(call: &Call<'_>, x: Value, mut indices: Vec<Option<Value>>) -> Imported {
+    let b = call.b;
     let x = match neighbours(b.ty(x).rank(), &indices)? {
         Some(perm) => {
             indices.retain(Option::is_some);

@@ -3,7 +3,7 @@
 use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Refusal, Scalar};
-use super::index::gather;
+use super::index::indexed;
 use super::layout::{expand_to, iota, permuted};
 use super::promote::{constant, convert};
 use crate::dim::{Dim, product};
@@ -81,9 +81,8 @@ fn repeated(call: &Call<'_>, x: Value, axis: usize, times: i64) -> Result<Value,
     Ok(call.b.reshape(spread, merged)?)
 }
 
-/// An axis of known extent with as many places as `to`: place `i` is place `⌊(i + shift) · scale⌋`, in f32 as in the
-/// framework.
-fn nearest(call: &Call<'_>, x: Value, axis: usize, to: &Dim, [shift, scale]: [f32; 2]) -> Result<Value, Refusal> {
+/// The places of an axis of known extent that `to` places come from: `⌊(i + shift) · scale⌋`, in f32 as in the framework.
+fn nearest(call: &Call<'_>, from: &Dim, to: &Dim, [shift, scale]: [f32; 2]) -> Result<Value, Refusal> {
     let b = call.b;
     let float = |v: f32| constant(b, DType::F32, Scalar::Float(v.into()));
     let mut at = convert(b, iota(call, to, 0, 1)?, DType::F32)?;
@@ -91,10 +90,8 @@ fn nearest(call: &Call<'_>, x: Value, axis: usize, to: &Dim, [shift, scale]: [f3
         at = b.add(at, float(shift)?)?;
     }
     let at = convert(b, b.mul(at, float(scale)?)?, DType::I64)?;
-    let last = &b.ty(x).shape[axis] - &Dim::constant(1);
-    let last = last.as_const().ok_or("places between those of an axis of unknown extent")?;
-    let at = b.map(ScalarFn::Min, &[at, b.int(DType::I64, last)?])?;
-    gather(call, x, axis, at)
+    let last = from.as_const().ok_or("places between those of an axis of unknown extent")? - 1;
+    Ok(b.map(ScalarFn::Min, &[at, b.int(DType::I64, last)?])?)
 }
 
 /// The axes behind the second one with the extents of the result, by the nearest place.
@@ -102,6 +99,7 @@ fn upsample(call: &Call<'_>, shift: f32) -> Imported {
     let mut x = call.tensor("input")?;
     let (from, to) = (call.b.ty(x).shape, call.out()?.shape.clone());
     let factors = call.floats_or_none("scale_factors")?;
+    let mut places: Vec<Option<Value>> = vec![None; from.len()];
     for axis in 2..from.len().min(to.len()) {
         let (before, after) = (&from[axis], &to[axis]);
         let given = factors.as_ref().and_then(|f| f.get(axis - 2)).copied().filter(|&f| f > 0.0);
@@ -115,9 +113,25 @@ fn upsample(call: &Call<'_>, shift: f32) -> Imported {
             (None, Some(before), Some(after)) if after > 0 => before as f32 / after as f32,
             _ => return Err("a scale that depends on a size".into()),
         };
-        x = nearest(call, x, axis, after, [shift, scale])?;
+        let mut along = vec![Dim::constant(1); from.len() - axis];
+        along[0] = after.clone();
+        places[axis] = Some(call.b.reshape(nearest(call, before, after, [shift, scale])?, along)?);
     }
-    Ok(vec![x])
+    let Some(last) = places.iter().rposition(Option::is_some) else { return Ok(vec![x]) };
+    let first = places.iter().position(Option::is_some).unwrap_or(last);
+    places.truncate(last + 1);
+    for axis in first..last {
+        if places[axis].is_none() {
+            places[axis] = Some(iota(call, &to[axis], 0, from.len() - axis)?);
+        }
+    }
+    // All have the axes behind the last one that is indexed, which goes on as it is.
+    for place in places.iter_mut().flatten() {
+        let mut shape = call.b.ty(*place).shape;
+        shape.truncate(shape.len() - (from.len() - 1 - last));
+        *place = call.b.reshape(*place, shape)?;
+    }
+    indexed(call, x, places)
 }
 
 pub(super) fn upsample_nearest(call: &Call<'_>) -> Imported {
