@@ -2,13 +2,14 @@
 //!
 //! Nobody waits for it but those who ask to. Its priority is low, so that it takes what callers leave of the processor. A
 //! process that ends lets it finish what it is at, because a compiler must not run while its own libraries are taken down,
-//! and drops the rest.
+//! and drops the rest. That is certain where the first thread of the process gave work and ends it; where another one did,
+//! not while the compiler is at what it has not met before.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
-use crate::driver::at_exit;
+use crate::driver::{at_exit, at_exit_of_this_thread};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -49,6 +50,7 @@ impl Progress {
 /// Does a job when all that were given before are done. It is dropped undone if the process has no thread for it, or ends.
 pub(crate) fn submit(job: Job) {
     if let Some(jobs) = jobs() {
+        at_exit_of_this_thread();
         PROGRESS.open.fetch_add(1, Ordering::SeqCst);
         if jobs.send(job).is_err() {
             PROGRESS.done();
@@ -77,10 +79,14 @@ fn serve(jobs: &Receiver<Job>) {
     // On Linux the priority is the thread's own; where it is not to be had, the work is in the way a little more.
     #[cfg(all(target_os = "linux", not(miri)))]
     let _ = rustix::process::setpriority_process(None, 10);
-    for job in jobs {
+    for (job, before) in jobs.iter().zip(0u32..) {
         if !PROGRESS.ended.load(Ordering::SeqCst) {
             // A job that panics is one that was not done.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            // A compiler constructs more of itself the more it has met, less and less often.
+            if (before + 1).is_power_of_two() {
+                at_exit(end);
+            }
         }
         PROGRESS.done();
     }

@@ -266,3 +266,23 @@ fn relaxed_results_lie_in_the_intervals_of_the_relaxed_graph() {
     assert_ne!(mismatched(&exact), mismatched(&relaxed), "roundings are dropped");
     assert_eq!(relaxed["fallbacks"], exact["fallbacks"]);
 }
+
+/// A kernel that LLVM takes long for, at a number of rows for which it is asked: it is not done when the command is.
+#[test]
+fn the_command_ends_well_while_llvm_compiles() {
+    let folder = folder();
+    let bound = |i: usize| {
+        let bound = 448 + i;
+        format!(
+            "%l{i} = literal f32 -{bound}\n%h{i} = literal f32 {bound}\n%a{i} = max %x, %l{i}\n%b{i} = min %a{i}, %h{i}\n%y{i} = cast %b{i} {{to = f8e4m3}}\n"
+        )
+    };
+    let (body, results): (String, Vec<String>) =
+        ((0..48).map(bound).collect(), (0..48).map(|i| format!("%y{i}")).collect());
+    let text = format!("graph @g(s: 1..; %x: f32[s, 131]) {{\n{body}return {}\n}}\n", results.join(", "));
+    let model = write(&folder, "g.fw", text);
+    for round in 0..6 {
+        let said = call(&["run", &model, "--rows", "250"]);
+        assert_eq!(said.code, Some(0), "round {round}: {}", said.stderr);
+    }
+}

@@ -25,7 +25,6 @@ use fusewright_graph::{Graph, NodeId, Prim, ReduceOp, ScalarFn, Value};
 
 use crate::region::{Content, Contents, Kind, Partition, expand};
 use outside::Front;
-use scale::Scale;
 use skeleton::Skeleton;
 
 pub use vocabulary::{all_names, is_name};
@@ -67,7 +66,7 @@ pub fn counts(partition: &Partition) -> BTreeMap<String, usize> {
 #[derive(Default)]
 struct Named {
     name: Option<String>,
-    /// The inputs that the scales of its quantisers are made of, where the region does not make them of elements.
+    /// The inputs that the scales of its quantisers are made of, besides what is scaled.
     scales: BTreeSet<String>,
 }
 
@@ -85,8 +84,7 @@ fn name(region: &Graph, front: Option<&Front<'_>>) -> Named {
     };
     let mut fused = quant::find(&s);
     fused.retain(|q| products.is_none_or(|products| is_of(q, products)));
-    let open = || fused.iter().filter(|q| q.scale == Scale::Static);
-    let made: BTreeSet<Value> = open().flat_map(|q| s.ancestors(q.by)).collect();
+    let made: BTreeSet<Value> = fused.iter().flat_map(|q| q.scale_is_of(&s)).collect();
     let scales = body.inputs().iter().filter(|i| made.contains(&i.value)).map(|i| i.name.clone()).collect();
     if let Some(front) = front {
         let outside = front.with(&body);

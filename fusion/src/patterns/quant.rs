@@ -8,7 +8,7 @@ use super::emulated;
 use super::multiple::Scaled;
 use super::outside::Outside;
 use super::power::{has_floor, is_power};
-use super::scale::{Scale, is_reduced, scale_of};
+use super::scale::{Scale, back_to, is_reduced, scale_of};
 use super::skeleton::Skeleton;
 
 /// Lanes of a block of the microscaling formats, whose scales are powers of two.
@@ -286,12 +286,14 @@ impl Quantiser {
         computed.or_else(|| found.into_iter().next().flatten())
     }
 
-    /// The quantiser with what is in front of its region, where its scale is; `None` if that makes the scale otherwise
-    /// than as its elements' own, or is not known.
+    /// What the scale depends on: what is scaled only where its place alone tells that from a scale.
+    pub fn scale_is_of(&self, s: &Skeleton<'_>) -> BTreeSet<Value> {
+        if self.scale == Scale::Static { s.ancestors(self.by) } else { back_to(s, self.by, self.source) }
+    }
+
+    /// The quantiser with what is in front of its region, where its scale is, or a part of that; `None` if that makes the
+    /// scale otherwise than as its elements' own, or is not known.
     pub fn traced(self, outside: Option<(&Outside, &Skeleton<'_>)>) -> Option<Quantiser> {
-        if self.scale != Scale::Static {
-            return Some(self);
-        }
         let (outside, s) = outside?;
         let found = Quantiser::of(s, (outside.value(self.quotient), self.to), self.moved)?;
         Some(Quantiser { scale: found.scale, lanes: found.lanes, powers: found.powers, ..self })

@@ -97,7 +97,7 @@ pub(super) fn scale_of(s: &Skeleton<'_>, scaled: &Scaled, moved: bool) -> Option
 }
 
 /// The values that a scale depends on other than through what is scaled.
-fn back_to(s: &Skeleton<'_>, by: Value, source: Value) -> BTreeSet<Value> {
+pub(super) fn back_to(s: &Skeleton<'_>, by: Value, source: Value) -> BTreeSet<Value> {
     let mut seen = BTreeSet::new();
     let mut open = vec![by];
     while let Some(value) = open.pop() {
@@ -148,6 +148,16 @@ fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest:
     }
     let made = held.keys().copied().collect();
     let kept = held.get(&scaled.by).or_else(|| held.get(&s.peel(scaled.by)))?;
+    // A scale that differs along what its extreme is over is that of single elements.
+    let is_over = |axis: &AxisId| reduced[&largest].contains(axis);
+    let given = |v: &&Value| !held.contains_key(*v) && s.constant(**v).is_none();
+    let mixed = s.all_nodes().filter(|(_, prim, node)| {
+        matches!(prim, Prim::Map(_)) && ancestors.contains(&node.results[0]) && held.contains_key(&node.results[0])
+    });
+    let mut beside = mixed.flat_map(|(.., node)| node.operands.iter().filter(given));
+    if kept.iter().any(is_over) || beside.any(|v| s.axes.flat(s.peel(*v)).iter().any(is_over)) {
+        return None;
+    }
     let all = s.axes.flat(s.peel(scaled.source)).into_iter().filter(|axis| !reduced[&largest].contains(axis));
     let over = reduced[&largest].iter().copied().chain(all).filter(|axis| !kept.contains(axis)).collect();
     scaled.is_by_multiple(s, &extremes, &made).then_some(over)

@@ -180,13 +180,13 @@ pub(super) fn softshrink(call: &Call<'_>) -> Imported {
     })
 }
 
-/// Zero where the operand is no farther than `lambd` from it.
+/// Zero where the operand is no farther than `lambd`, in its own dtype, from it.
 pub(super) fn hardshrink(call: &Call<'_>) -> Imported {
-    let by = number(call, "lambd")?;
-    wide(call, |b, x| {
-        let size = b.map(ScalarFn::Abs, &[x])?;
-        Ok(select(b, (ScalarFn::Le, size, by), b.float(DType::F32, 0.0)?, x)?)
-    })
+    let (b, x) = (call.b, activation(call)?);
+    let dtype = b.dtype(x);
+    let by = constant(b, dtype, call.scalar("lambd")?)?;
+    let size = b.map(ScalarFn::Abs, &[x])?;
+    Ok(vec![select(b, (ScalarFn::Le, size, by), b.float(dtype, 0.0)?, x)?])
 }
 
 pub(super) fn leaky_relu(call: &Call<'_>) -> Imported {
