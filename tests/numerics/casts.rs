@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fusewright::graph::interp::{self, Symbols};
 use fusewright::graph::{DType, Graph, Rounding, Tensor};
-use fusewright::{Compiled, Compiler, HostTensor, Options, Target, compile};
+use fusewright::{CacheChoice, Compiler, HostTensor, Options, Program, Target, Tiers, compile};
 use fusewright_codegen::kernel::interp::{Buffer, bits_at, cast as kernel_cast, put_bits, run as run_kernel};
 
 use crate::oracle::{Line, e8m0, integer, value};
@@ -88,10 +88,18 @@ fn graph(cast: Cast, lanes: usize) -> Graph {
     text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-fn compiled(graph: &Graph) -> Compiled {
-    let compiled = compile(graph, &Target::Cpu, &Options::default()).unwrap_or_else(|e| panic!("{e}\n{graph}"));
-    assert!(compiled.fallbacks.is_empty() && compiled.program.counts().kernels == 1, "{graph}");
-    compiled
+/// What makes machine code for the host in this build.
+const TARGETS: &[Target] = if cfg!(feature = "llvm") { &[Target::Cpu, Target::CpuLlvm] } else { &[Target::Cpu] };
+
+/// The program of a graph by each of [`TARGETS`].
+fn compiled(graph: &Graph) -> Vec<(&'static Target, Program)> {
+    let options = Options { cache: CacheChoice::Off, tiers: Tiers::Off, ..Options::default() };
+    let program = |target| {
+        let compiled = compile(graph, target, &options).unwrap_or_else(|e| panic!("{target}: {e}\n{graph}"));
+        assert!(compiled.fallbacks.is_empty() && compiled.program.counts().kernels == 1, "{target}: {graph}");
+        (target, compiled.program)
+    };
+    TARGETS.iter().map(program).collect()
 }
 
 fn bytes(dtype: DType, codes: &[u64]) -> Vec<u8> {
@@ -121,8 +129,10 @@ fn check(cast: Cast, codes: &[u64], lanes: usize) {
     let codes = &codes[..rows * lanes];
     let x = bytes(cast.from, codes);
     let input = HostTensor { dtype: cast.from, shape: vec![rows, lanes], bytes: x.clone() };
-    let got = compiled(&graph).program.run(&[&input], 1).unwrap_or_else(|e| panic!("{e}"));
-    judged(&judge, "machine code", codes, &got[0].bytes);
+    for (target, program) in compiled(&graph) {
+        let got = program.run(&[&input], 1).unwrap_or_else(|e| panic!("{e}"));
+        judged(&judge, &format!("machine code for {target}"), codes, &got[0].bytes);
+    }
     if rows > 1 {
         return;
     }
@@ -233,12 +243,11 @@ const STORED: [(DType, Rounding, bool); 11] = [
 const CHUNK: u64 = 1 << 16;
 
 /// Converts one of every `step` f32, in the order of their bits, and gives how many there were.
-fn chunk(program: &fusewright::Program, judge: &Judge, start: u64, step: u64) -> u64 {
+fn chunk(programs: &[(&Target, Program)], judge: &Judge, start: u64, step: u64) -> u64 {
     let Cast { from, to, round, saturate } = judge.cast;
     let codes: Vec<u32> = (0..CHUNK).map(|i| (start + i * step + i * 4099 % step) as u32).collect();
     let x: Vec<u8> = codes.iter().flat_map(|code| code.to_le_bytes()).collect();
     let input = HostTensor { dtype: from, shape: vec![1, codes.len()], bytes: x };
-    let got = program.run(&[&input], 1).unwrap_or_else(|e| panic!("{e}"));
     let mut wanted = vec![0; codes.len()];
     judge.codes(&codes, &mut wanted);
     let meaning: Vec<u64> = codes.iter().map(|&code| kernel_cast(from, code.into(), to, round, saturate)).collect();
@@ -246,12 +255,17 @@ fn chunk(program: &fusewright::Program, judge: &Judge, start: u64, step: u64) ->
         let (code, want) = (codes[i], wanted[i]);
         panic!("{way}: {:?} of {:e} ({code:#x}) is {bits:#x}, not {want:#x}", judge.cast, f32::from_bits(code));
     };
-    // Nearly always the bytes are equal; else NaNs have other payloads, or a result is wrong.
-    if got[0].bytes != bytes(to, &wanted) {
+    let expected = bytes(to, &wanted);
+    for (target, program) in programs {
+        let got = program.run(&[&input], 1).unwrap_or_else(|e| panic!("{e}"));
+        // Nearly always the bytes are equal; else NaNs have other payloads, or a result is wrong.
+        if got[0].bytes == expected {
+            continue;
+        }
         for (i, &want) in wanted.iter().enumerate() {
             let bits = bits_at(to, &got[0].bytes, i).expect("as many results as operands");
             if !judge.allows(want, bits) {
-                fail("machine code", i, bits);
+                fail(&format!("machine code for {target}"), i, bits);
             }
         }
     }
@@ -270,7 +284,7 @@ fn every_f32() {
     let step = if threads.is_some() { 1 } else { 1 << 14 };
     for (to, round, saturate) in STORED {
         let judge = Judge::of(Cast { from: DType::F32, to, round, saturate });
-        let program = compiled(&graph(judge.cast, CHUNK as usize)).program;
+        let programs = compiled(&graph(judge.cast, CHUNK as usize));
         let (next, seen) = (AtomicU64::new(0), AtomicU64::new(0));
         let started = std::time::Instant::now();
         std::thread::scope(|scope| {
@@ -281,7 +295,7 @@ fn every_f32() {
                         if start >= 1 << 32 {
                             break;
                         }
-                        seen.fetch_add(chunk(&program, &judge, start, step), Ordering::Relaxed);
+                        seen.fetch_add(chunk(&programs, &judge, start, step), Ordering::Relaxed);
                     }
                 });
             }
