@@ -19,8 +19,8 @@ pub enum Tiers {
     Llvm,
 }
 
-/// Lanes that are worth a compilation by LLVM: on a Xeon with AVX-512 Cranelift's code took 5 to 15 ms for them (norms,
-/// gates, a quantiser), and a compilation 5 to 21 ms.
+/// Lanes that are worth a compilation by LLVM: on a Xeon with AVX-512 Cranelift's code took 5 to 22 ms for them (norms,
+/// gates, softmax, a quantiser), and a compilation 5 to 37 ms.
 const BUDGET: u64 = 1 << 23;
 /// Lanes of a row whose length a call gives.
 const UNKNOWN: u64 = 4096;

@@ -47,6 +47,18 @@ pub struct BenchRow {
     pub kernels: usize,
 }
 
+impl BenchRow {
+    /// Gigabytes per second where the bytes of this row take so many microseconds.
+    pub fn bandwidth(&self, us: f64) -> f64 {
+        self.bytes as f64 / us / 1e3
+    }
+}
+
+/// The geometric mean of ratios; NaN of none.
+pub fn geometric_mean(ratios: &[f64]) -> f64 {
+    (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
+}
+
 /// Rows that are measured unless others are asked for, as far as they lie in the ranges of the symbols.
 const DEFAULT_ROWS: [usize; 6] = [1, 8, 32, 128, 512, 4096];
 /// Least time spent on one figure, in seconds.

@@ -5,7 +5,7 @@ use fusewright_abi::Target;
 use fusewright_templates::bench::{BenchPage, Case, Chart, Mark, Point, Series};
 use fusewright_templates::page::Table;
 
-use super::BenchRow;
+use super::{BenchRow, geometric_mean};
 use crate::Error;
 
 /// Times of another implementation.
@@ -67,7 +67,7 @@ fn summary(rows: &[BenchRow], peer: Option<&PeerTimes<'_>>) -> Vec<(String, Stri
     let mut figures = Vec::new();
     let mut add = |what: &str, ratios: Vec<f64>| {
         if let Some(least) = ratios.iter().copied().min_by(f64::total_cmp) {
-            let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+            let mean = geometric_mean(&ratios);
             figures.push((format!("{mean:.2}, least {least:.2}"), format!("{what}, geometric mean")));
         }
     };
@@ -81,13 +81,12 @@ fn summary(rows: &[BenchRow], peer: Option<&PeerTimes<'_>>) -> Vec<(String, Stri
 }
 
 fn roofline(rows: &[&BenchRow], peer: Option<&PeerTimes<'_>>) -> Chart {
-    let rate = |row: &BenchRow, time: f64| row.bytes as f64 / time / 1e3;
     let mut curves: Vec<Curve<'_>> = vec![
-        ("copy", Box::new(move |row| Some(rate(row, row.copy_us)))),
-        ("unfused", Box::new(move |row| Some(rate(row, row.unfused_us)))),
+        ("copy", Box::new(|row| Some(row.bandwidth(row.copy_us)))),
+        ("unfused", Box::new(|row| Some(row.bandwidth(row.unfused_us)))),
     ];
-    curves.extend(peer.map(|peer| -> Curve<'_> { ("peer", Box::new(move |row| Some(rate(row, (peer.of)(row)?)))) }));
-    curves.push(("fused", Box::new(move |row| Some(rate(row, row.fused_us)))));
+    curves.extend(peer.map(|peer| -> Curve<'_> { ("peer", Box::new(|row| Some(row.bandwidth((peer.of)(row)?)))) }));
+    curves.push(("fused", Box::new(|row| Some(row.bandwidth(row.fused_us)))));
     chart("GB/s over rows", rows, &curves, "GB/s")
 }
 
@@ -151,7 +150,7 @@ fn table(rows: &[BenchRow], peer: Option<&PeerTimes<'_>>) -> Table {
             figure(row.fused_us),
             figure(row.unfused_us),
             figure(row.copy_us),
-            figure(row.bytes as f64 / row.fused_us / 1e3),
+            figure(row.bandwidth(row.fused_us)),
             figure(row.copy_us / row.fused_us),
         ];
         cells.extend(peer.map(|peer| (peer.of)(row).map_or_else(|| "-".to_owned(), figure)));

@@ -268,6 +268,7 @@ fn relaxed_results_lie_in_the_intervals_of_the_relaxed_graph() {
 }
 
 /// A kernel that LLVM takes long for, at a number of rows for which it is asked: it is not done when the command is.
+#[cfg(feature = "llvm")]
 #[test]
 fn the_command_ends_well_while_llvm_compiles() {
     let folder = folder();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use fusewright::Error;
-use fusewright::bench::BenchRow;
+use fusewright::bench::{BenchRow, geometric_mean};
 use serde_json::{Value, json};
 
 use super::at;
@@ -67,7 +67,7 @@ impl Peers {
         let of = |what: &'static str, single: bool| {
             let rows = measured.iter().filter(|row| (row.rows == Some(1)) == single);
             let ratios: Vec<(&BenchRow, f64)> = rows.filter_map(|r| Some((r, self.of(r)? / r.fused_us))).collect();
-            let mean = (ratios.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+            let mean = geometric_mean(&ratios.iter().map(|(_, ratio)| *ratio).collect::<Vec<_>>());
             let worst = ratios.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
             Some(Ratios { what, mean, worst, count: ratios.len() })
         };

@@ -123,7 +123,7 @@ fn print(measured: &[BenchRow], peers: Option<&Peers>) {
             figure(r.fused_us),
             figure(r.unfused_us / r.fused_us),
             figure(r.copy_us / r.fused_us),
-            figure(r.bytes as f64 / r.fused_us / 1e3),
+            figure(r.bandwidth(r.fused_us)),
         ];
         row.extend(peers.map(|peers| peers.of(r).map_or_else(|| "-".to_owned(), |peer| figure(peer / r.fused_us))));
         row
