@@ -5,15 +5,71 @@
 //! and drops the rest. That is certain where the first thread of the process gave work and ends it; where another one did,
 //! not while the compiler is at what it has not met before.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use crate::driver::{at_exit, at_exit_of_this_thread};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Receiver, Sender, channel, shared, start_thread};
 
 type Job = Box<dyn FnOnce() + Send>;
 
+shared! {
+    static BACKGROUND: Background = Background::start;
+}
+
+/// Does a job when all that were given before are done. It is dropped undone if the process has no thread for it, or ends.
+pub(crate) fn submit(job: Job) {
+    let background = &*BACKGROUND;
+    at_exit_of_this_thread();
+    background.submit(job);
+}
+
+/// Waits until nothing is left to be compiled behind the calls of this process.
+pub fn settle() {
+    BACKGROUND.settle();
+}
+
+/// Waits for the job at hand, when the process ends.
+fn end() {
+    BACKGROUND.end();
+}
+
+/// The thread, and the way to it.
+pub(crate) struct Background {
+    progress: Arc<Progress>,
+    /// None where there is no thread to be had.
+    jobs: Option<Sender<Job>>,
+}
+
+impl Background {
+    pub fn start() -> Background {
+        let (progress, (send, receive)) = (Arc::new(Progress::default()), channel());
+        let own = Arc::clone(&progress);
+        at_exit(end);
+        let started = start_thread("fusewright-compile", move || serve(&own, &receive));
+        Background { progress, jobs: started.then_some(send) }
+    }
+
+    pub fn submit(&self, job: Job) {
+        let Some(jobs) = &self.jobs else { return };
+        self.progress.open.fetch_add(1, Ordering::SeqCst);
+        if jobs.send(job).is_err() {
+            self.progress.done();
+        }
+    }
+
+    pub fn settle(&self) {
+        self.progress.wait();
+    }
+
+    pub fn end(&self) {
+        self.progress.ended.store(true, Ordering::SeqCst);
+        self.progress.wait();
+    }
+}
+
 /// What is open, and who waits for it.
+#[derive(Default)]
 struct Progress {
     /// Jobs that are not done. Who adds one takes no lock.
     open: AtomicUsize,
@@ -22,13 +78,6 @@ struct Progress {
     /// Set when the process ends: no job begins any more.
     ended: AtomicBool,
 }
-
-static PROGRESS: Progress = Progress {
-    open: AtomicUsize::new(0),
-    waiting: Mutex::new(()),
-    changed: Condvar::new(),
-    ended: AtomicBool::new(false),
-};
 
 impl Progress {
     fn wait(&self) {
@@ -47,40 +96,12 @@ impl Progress {
     }
 }
 
-/// Does a job when all that were given before are done. It is dropped undone if the process has no thread for it, or ends.
-pub(crate) fn submit(job: Job) {
-    if let Some(jobs) = jobs() {
-        at_exit_of_this_thread();
-        PROGRESS.open.fetch_add(1, Ordering::SeqCst);
-        if jobs.send(job).is_err() {
-            PROGRESS.done();
-        }
-    }
-}
-
-/// Waits until nothing is left to be compiled behind the calls of this process.
-pub fn settle() {
-    PROGRESS.wait();
-}
-
-/// The way to the thread, which is started first.
-fn jobs() -> Option<&'static Sender<Job>> {
-    static JOBS: OnceLock<Option<Sender<Job>>> = OnceLock::new();
-    let start = || {
-        let (send, receive) = channel();
-        at_exit(end);
-        let thread = std::thread::Builder::new().name("fusewright-compile".to_owned());
-        thread.spawn(move || serve(&receive)).ok().map(|_| send)
-    };
-    JOBS.get_or_init(start).as_ref()
-}
-
-fn serve(jobs: &Receiver<Job>) {
+fn serve(progress: &Progress, jobs: &Receiver<Job>) {
     // On Linux the priority is the thread's own; where it is not to be had, the work is in the way a little more.
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(target_os = "linux", not(any(miri, loom))))]
     let _ = rustix::process::setpriority_process(None, 10);
     for (job, before) in jobs.iter().zip(0u32..) {
-        if !PROGRESS.ended.load(Ordering::SeqCst) {
+        if !progress.ended.load(Ordering::SeqCst) {
             // A job that panics is one that was not done.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
             // A compiler constructs more of itself the more it has met, less and less often.
@@ -88,12 +109,6 @@ fn serve(jobs: &Receiver<Job>) {
                 at_exit(end);
             }
         }
-        PROGRESS.done();
+        progress.done();
     }
-}
-
-/// Waits for the job at hand, when the process ends.
-fn end() {
-    PROGRESS.ended.store(true, Ordering::SeqCst);
-    PROGRESS.wait();
 }

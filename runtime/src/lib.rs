@@ -12,6 +12,9 @@ mod cache;
 mod device;
 mod dispatch;
 mod error;
+#[cfg(all(test, loom))]
+mod interleavings;
+mod sync;
 mod tier;
 
 pub use arg::Arg;

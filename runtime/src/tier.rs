@@ -5,12 +5,11 @@
 //! is freed when the last launch that runs it returns.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-use arc_swap::ArcSwap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, Weak};
 
 use crate::background;
+use crate::sync::{AtomicU64, Exchanged, Mutex};
 use crate::{Arg, Module, RuntimeError};
 
 /// Makes the better code of a kernel. It knows the compiler; this crate does not.
@@ -48,7 +47,7 @@ impl Counters {
 
 /// A kernel in two tiers.
 pub struct Tiered {
-    current: ArcSwap<Tier>,
+    current: Exchanged<Tier>,
     /// Rows that launches have computed, each launch at least one.
     rows: AtomicU64,
     /// How many rows are worth better code.
@@ -72,7 +71,7 @@ impl Tiered {
     /// is made. Both must compute the same for the same arguments.
     pub fn new(first: Arc<dyn Module>, budget: u64, make: Make, counters: Arc<Counters>) -> Arc<Tiered> {
         Arc::new_cyclic(|me| Tiered {
-            current: ArcSwap::from_pointee(Tier { module: first, last: false }),
+            current: Exchanged::from_pointee(Tier { module: first, last: false }),
             rows: AtomicU64::new(0),
             budget,
             make: Mutex::new(Some(make)),

@@ -13,8 +13,8 @@ static ASKED: OnceLock<(u32, fn())> = OnceLock::new();
 /// nothing. The first function of a process counts.
 pub(crate) fn at_exit(call: fn()) {
     let (process, _) = ASKED.get_or_init(|| (id(), call));
-    // Miri has no such function, and its processes no libraries.
-    if *process == id() && !cfg!(miri) {
+    // Under Miri there is no such function, and nothing that needs it; under loom nothing outlives a test.
+    if *process == id() && !cfg!(any(miri, loom)) {
         // SAFETY: the function is of the right kind and never unwinds: a panic in it aborts.
         unsafe { libc::atexit(run) };
     }
@@ -41,10 +41,10 @@ impl Drop for Last {
 
 /// Whether this thread ends the process when it ends.
 fn is_first_thread() -> bool {
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(target_os = "linux", not(any(miri, loom))))]
     // SAFETY: both take nothing, and always succeed.
     return unsafe { libc::gettid() == libc::getpid() };
-    #[cfg(not(all(target_os = "linux", not(miri))))]
+    #[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
     return false;
 }
 

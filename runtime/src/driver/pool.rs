@@ -1,8 +1,10 @@
 //! Threads that launches share: the pool that waits for them, and what a caller may bring in its place.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, spin_loop, start_thread};
 
 /// Runs a launch on several threads. What a pool does decides how fast a launch is, never what it computes: `work` hands
 /// out ranges of rows by itself, so that too few, too many or late calls of it do no harm.
@@ -20,7 +22,7 @@ pub trait Pool: fmt::Debug + Send + Sync {
 /// 1 µs if it has just worked and 7 µs and more if it sleeps, in which one thread moves some 64 KiB.
 const CUT_OVER: usize = 128 << 10;
 /// How often a thread looks for work, or for the end of it, before it sleeps: some microseconds.
-const LOOKS: usize = 200;
+const LOOKS: usize = if cfg!(loom) { 1 } else { 200 };
 
 /// The pool of this process, whose threads start when a launch first asks for them.
 pub fn shared() -> Arc<dyn Pool> {
@@ -90,7 +92,7 @@ impl Shared {
     fn serve(&self) {
         let mut seen = 0;
         loop {
-            (0..LOOKS).take_while(|_| self.posted.load(Ordering::Relaxed) == seen).for_each(|_| std::hint::spin_loop());
+            (0..LOOKS).take_while(|_| self.posted.load(Ordering::Relaxed) == seen).for_each(|_| spin_loop());
             let mut state = self.lock();
             let job = loop {
                 seen = self.posted.load(Ordering::Relaxed);
@@ -135,7 +137,7 @@ impl Drop for Turn<'_> {
             (state.job, state.wanted) = (None, 0);
         }
         let active = || shared.active.load(Ordering::Acquire) > 0;
-        (0..LOOKS).take_while(|_| active()).for_each(|_| std::hint::spin_loop());
+        (0..LOOKS).take_while(|_| active()).for_each(|_| spin_loop());
         if active() {
             let mut state = shared.lock();
             while active() {
@@ -175,7 +177,7 @@ impl Pool for Threads {
 /// Starts a thread of the pool; without it launches have fewer.
 fn start(shared: &Arc<Shared>) -> bool {
     let own = Arc::clone(shared);
-    std::thread::Builder::new().name("fusewright".to_owned()).spawn(move || own.serve()).is_ok()
+    start_thread("fusewright", move || own.serve())
 }
 
 impl Drop for Threads {
