@@ -19,7 +19,7 @@ use fusewright_graph::text::{
 use fusewright_graph::{Graph, TypeError};
 
 use super::guard::{Found, Guard};
-use super::theorem::{Effort, Sample, check};
+use super::theorem::{Effort, Sample, check, why_untried};
 use super::{Class, Rewrite, sides};
 use crate::passes::patterns;
 
@@ -230,6 +230,9 @@ fn sample(cursor: &mut Cursor<'_>, lhs: &Rule) -> Result<Sample, TextError> {
         if !param.admits(ty.dtype) {
             return Err(cursor.error_at(&token, format!("`{}` does not admit {}", param.name, ty.dtype)));
         }
+        if let Some(why) = why_untried(&ty) {
+            return Err(cursor.error_at(&token, format!("no sample of `{}`: {why}", param.name)));
+        }
         sample.types.push(ty);
     }
     while cursor.eat(",") {
@@ -312,14 +315,37 @@ mod tests {
 
     #[test]
     fn large_samples_are_not_evaluated() {
-        for text in [
-            "exact p: (x: f32) y = neg x; z = neg y; yield z => (x) yield x where dim(x, 0) == 1099511627776 \
-             sample x: f32[1099511627776, 1099511627776]",
-            "exact p: (x: f32) y = expand x {shape = [4096, 4096, 4096]}; z = neg y; yield z \
-             => (x) n = neg x; z = expand n {shape = [4096, 4096, 4096]}; yield z",
+        let text = "exact p: (x: f32) y = expand x {shape = [4096, 4096, 4096]}; z = neg y; yield z \
+             => (x) n = neg x; z = expand n {shape = [4096, 4096, 4096]}; yield z";
+        let error = UserPatterns::parse(text).expect_err(text);
+        assert!(error.message.contains("has no value on operands that are tried"), "{error}");
+    }
+
+    #[test]
+    fn a_sample_that_cannot_be_tried_is_an_error_where_it_stands() {
+        let parse = |ty: &str| {
+            let text = format!(
+                "exact p: (x: f32, w: f32) y = neg x; z = neg y; a = add z, w; yield a => (x, w) a = add x, w; yield a\n\
+                 sample x: f32[4], w: {ty}"
+            );
+            UserPatterns::parse(&text)
+        };
+        for (ty, message) in [
+            ("f32[-1]", "no sample of `w`: an extent of -1"),
+            ("f32[s - 4]", "no sample of `w`: an extent of s - 4"),
+            (
+                "f32[99999999999]",
+                "no sample of `w`: f32[99999999999] has more elements than the 4194304 that are tried",
+            ),
+            ("f32[1099511627776, 1099511627776]", "has more elements than the 4194304 that are tried"),
+            ("f32[4194305]", "has more elements than the 4194304 that are tried"),
         ] {
-            let error = UserPatterns::parse(text).expect_err(text);
-            assert!(error.message.contains("has no value on operands that are tried"), "{error}");
+            let error = parse(ty).expect_err(ty);
+            assert!(error.message.contains(message), "{ty}: {error}");
+            assert_eq!((error.line, error.column), (2, 22), "{ty}: {error}");
+        }
+        for ty in ["f32[4]", "f32[]", "f32[1]"] {
+            parse(ty).expect(ty);
         }
     }
 

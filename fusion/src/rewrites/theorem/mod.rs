@@ -36,14 +36,27 @@ const TOGETHER: usize = 7;
 /// Most elements of all values of a graph that is evaluated.
 const MOST_ELEMENTS: i64 = 1 << 22;
 
+/// Number of elements of a shape that is evaluated; `None` if an extent is negative, or it does not fit.
+fn elements(shape: &[Dim]) -> Option<i64> {
+    let extent = |dim: &Dim| dim.eval(&|_| Some(ROWS)).ok().filter(|n| *n >= 0);
+    shape.iter().try_fold(1i64, |product, dim| product.checked_mul(extent(dim)?))
+}
+
 /// Whether evaluating a graph takes little memory.
 fn is_small(graph: &Graph) -> bool {
-    let extent = |dim: &Dim| dim.eval(&|_| Some(ROWS)).ok().filter(|n| *n >= 0);
-    let elements = |value: u32| {
-        graph.ty(Value(value)).shape.iter().try_fold(1i64, |product, dim| product.checked_mul(extent(dim)?))
-    };
     let mut values = 0..graph.value_count() as u32;
-    values.try_fold(0i64, |sum, value| sum.checked_add(elements(value)?)).is_some_and(|sum| sum <= MOST_ELEMENTS)
+    let sum = |sum: i64, value| sum.checked_add(elements(&graph.ty(Value(value)).shape)?);
+    values.try_fold(0i64, sum).is_some_and(|sum| sum <= MOST_ELEMENTS)
+}
+
+/// Why no operand of a type is tried.
+pub fn why_untried(ty: &TensorType) -> Option<String> {
+    let negative = |dim: &&Dim| dim.eval(&|_| Some(ROWS)).is_ok_and(|n| n < 0);
+    match (ty.shape.iter().find(negative), elements(&ty.shape)) {
+        (Some(dim), _) => Some(format!("an extent of {dim}")),
+        (None, Some(n)) if n <= MOST_ELEMENTS => None,
+        _ => Some(format!("{ty} has more elements than the {MOST_ELEMENTS} that are tried")),
+    }
 }
 
 /// What checking a rewrite found.
