@@ -117,7 +117,8 @@ pub struct RunArgs {
     /// inputs are made from a seed and the results compared with the reference interpreter's
     #[arg(long, value_name = "F.safetensors")]
     pub check: Option<PathBuf>,
-    /// Where to write the results as out0… (and b_out0…)
+    /// Where to write the results as out0… (and b_out0…), and as new_NAME the new value of an input or buffer NAME that
+    /// the model overwrites
     #[arg(long, value_name = "F.safetensors")]
     pub out: Option<PathBuf>,
     /// Run the reference path only
