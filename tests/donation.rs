@@ -256,13 +256,40 @@ fn rows_that_read_what_others_write_are_apart() {
     let text = "graph @turned(s: 1..; %x: f32[8, 8], %r: f32[8, 8]) {\n  %t = permute %r {perm = [1, 0]}\n  \
                 %h = add %x, %t\n  return %h updates %r\n}\n";
     let placement = placed(text, &[1]);
-    assert_eq!(reasons(&placement), ["other rows or lanes read an old element than the one that overwrites it"]);
+    assert_eq!(reasons(&placement), ["a row reads elements of input `r` that other rows may overwrite"]);
     assert_eq!(placement.copied(), 8 * 8 * 4);
-    let text = "graph @half(s: 1..; %r: f32[s, 8]) {\n  %a = slice %r {axis = 1, start = 0, end = 4}\n  \
+}
+
+#[test]
+fn updates_of_lanes_and_rows_through_views_are_in_place() {
+    let graph =
+        |body: &str| format!("graph @g(s: 2..; %x: f32[s, 4, 8], %y: f32[4, 8], %l: f32[s, 4, 3]) {{\n{body}\n}}\n");
+    let lanes = "  %a = slice %x {axis = 2, start = 0, end = 4}\n  %two = literal f32 2.0\n  %m = mul %a, %two\n  \
+                 %b = slice %x {axis = 2, start = 4, end = 8}\n  %h = cat %m, %b {axis = 2}\n";
+    let stored = "  %a = slice %x {axis = 2, start = 0, end = 2}\n  %b = slice %x {axis = 2, start = 5, end = 8}\n  \
+                  %h = cat %a, %l, %b {axis = 2}\n";
+    let row = |axis: usize, shape: &str, part: &str, count: &str| {
+        format!(
+            "  %a = slice %x {{axis = {axis}, start = 1, end = 2}}\n  %f = reshape %a {{shape = {part}}}\n  \
+             %m = mul %f, %y\n  %n = iota {{type = i64{count}, axis = 0}}\n  %one = literal i64 1\n  %e = eq %n, %one\n  \
+             %t = reshape %m {{shape = {shape}}}\n  %h = select %e, %t, %x\n"
+        )
+    };
+    let sum = "  %t = reduce %h {op = add, axes = [2]}\n  return %h updates %x, %t";
+    for body in [
+        format!("{lanes}  return %h updates %x"),
+        format!("{lanes}{sum}"),
+        format!("{stored}  return %h updates %x"),
+        format!("{stored}{sum}"),
+        format!("{}  return %h updates %x", row(0, "[1, 4, 8]", "[4, 8]", "[s, 1, 1]")),
+    ] {
+        let placement = placed(&graph(&body), &[2, 3, 17]);
+        assert_eq!((reasons(&placement), placement.copied()), (vec!["in place"], 0), "{body}");
+    }
+    let text = "graph @turned(s: 1..; %r: f32[s, 8]) {\n  %a = slice %r {axis = 1, start = 0, end = 4}\n  \
                 %b = slice %r {axis = 1, start = 4, end = 8}\n  %h = cat %b, %a {axis = 1}\n  \
                 %n = neg %h\n  return %n updates %r\n}\n";
-    let placement = placed(text, &[3, 1, 9]);
-    assert_eq!(reasons(&placement), ["other rows or lanes read an old element than the one that overwrites it"]);
+    assert_eq!(reasons(&placed(text, &[3, 1, 9])), ["in place"]);
 }
 
 /// Models whose exports overwrite inputs: the same bits in the caller's tensors as in results of their own.

@@ -135,7 +135,7 @@ fn an_output_that_may_not_overwrite_its_input_is_apart() {
     })
     .expect("one kernel");
     assert_eq!((kernel.overwrites().len(), kernel.inputs().len()), (0, 1));
-    let why = "other rows or lanes read an old element than the one that overwrites it";
+    let why = "a row reads elements of `r` that other rows may overwrite";
     assert_eq!(kernel.apart(), [(0, why.to_owned())]);
 }
 

@@ -285,7 +285,7 @@ fn outputs_that_overwrite_inputs_are_listed_with_the_reasons_of_the_others() {
     let path = write(&folder, "turned.fw", turned);
     let report = json(&["explain", &path, "--json"]);
     let said = &report["regions"][0]["in_place"][0];
-    let why = "other rows or lanes read an old element than the one that overwrites it";
+    let why = "a row reads elements of input `r` that other rows may overwrite";
     assert_eq!((&said["in_place"], &said["reason"]), (&false.into(), &why.into()), "{report}");
     assert_eq!(report["update_copies"][0]["bytes"], 8 * 8 * 4);
     let table = call(&["explain", &path]).stdout;

@@ -1,7 +1,7 @@
 //! Lowering of the shapes that regions take: one row, groups, heads, cut lanes.
 
 use fusewright_graph::ops::{Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding, RopeNeox, Silu, SiluForm};
-use fusewright_graph::{Builder, DType, Dim, Graph, NanRule, Prim, ReduceOp, TensorType};
+use fusewright_graph::{Builder, DType, Dim, Graph, NanRule, Prim, ReduceOp, ScalarFn, TensorType};
 
 use super::*;
 use crate::kernel::{InstOp, Kernel, Over, Shape, Tree};
@@ -163,15 +163,15 @@ fn reductions_of_one_element_start_from_what_all_start_from() {
     assert!(!ops.contains(&"reduce") && !ops.contains(&"arg_reduce"), "{ops:?}");
 }
 
-/// `h = x + r updates r`, and a second reader of `r` that is no row of it.
-fn residual(other: bool) -> Graph {
+/// `h = x + r updates r`, and a product with the first of the rows of `r`, or of the lanes.
+fn residual(first_along: Option<usize>) -> Graph {
     let b = Builder::new("g");
     let x = b.input("x", bf16(&[-1, 64]));
     let r = b.input("r", bf16(&[-1, 64]));
     let h = b.add(x, r).expect("add");
     b.add_output(h, Some("r".to_owned()));
-    if other {
-        let first = b.slice(r, 1, 0.into(), 1.into()).expect("slice");
+    if let Some(axis) = first_along {
+        let first = b.slice(r, axis, 0.into(), 1.into()).expect("slice");
         b.output(b.mul(h, first).expect("mul"));
     }
     b.finish()
@@ -179,13 +179,32 @@ fn residual(other: bool) -> Graph {
 
 #[test]
 fn an_output_lies_where_an_input_does_if_rows_read_what_they_write() {
-    let kernel = lowered(&residual(false));
+    let kernel = lowered(&residual(Some(1)));
+    assert_eq!(kernel.param(ParamId(2)).alias, Some(ParamId(1)));
+    let kernel = lowered(&residual(None));
     assert_eq!(kernel.param(ParamId(2)).alias, Some(ParamId(1)));
     assert_eq!(in_place::why_not(&kernel, ParamId(1), ParamId(2)), None);
     let why = in_place::why_not(&kernel, ParamId(1), ParamId(0));
     assert_eq!(why.as_deref(), Some("`out0` lies where `r` does"));
-    let kernel = lowered(&residual(true));
+    let kernel = lowered(&residual(Some(0)));
     assert_eq!(kernel.param(ParamId(2)).alias, None);
     let why = in_place::why_not(&kernel, ParamId(1), ParamId(2));
-    assert_eq!(why.as_deref(), Some("other rows or lanes read an old element than the one that overwrites it"));
+    assert_eq!(why.as_deref(), Some("a row reads elements of `r` that other rows may overwrite"));
+}
+
+#[test]
+fn lanes_that_a_row_overwrites_may_be_read_anywhere_in_it() {
+    // `cat(f(x[:, from..from + 64]), x[:, 64..]) updates x`.
+    let written = |from: i64, step: i64| {
+        let b = Builder::new("g");
+        let x = b.input("x", bf16(&[-1, 128]));
+        let part = Prim::Slice { axis: 1, start: from.into(), end: (from + 64 * step).into(), step };
+        let part = b.map(ScalarFn::Neg, &[b.prim(part, &[x]).expect("slice")]).expect("neg");
+        let rest = b.slice(x, 1, 64.into(), 128.into()).expect("slice");
+        b.add_output(b.cat(&[part, rest], 1).expect("cat"), Some("x".to_owned()));
+        lowered(&b.finish())
+    };
+    for (from, step) in [(0, 1), (64, 1), (32, 1), (0, 2)] {
+        assert_eq!(written(from, step).param(ParamId(1)).alias, Some(ParamId(0)), "{from} by {step}");
+    }
 }

@@ -205,6 +205,10 @@ impl<'a> Writer<'a> {
             let tensor = Tensor { var: from.tensor.clone(), offset: 0, lanes: from.lanes, size: 0, work: None };
             let tensor = Tensor { size: u64::from(dtype.bits() / 8), ..tensor };
             let to = self.queue(&tensor, dtype, param.0, index)?;
+            let own = self.kernel.param(*param).alias.is_some_and(|i| self.params[i.0 as usize] == from.buffer);
+            if own && from.index != to.index {
+                return Err(EmitError::unsupported("a copy to other places of what it overwrites"));
+            }
             self.out.moves.push(template::Move { from, to: template::Queue { condition, ..to } });
             return Ok(());
         }
