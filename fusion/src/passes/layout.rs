@@ -3,9 +3,9 @@
 //! are in `regroup.rs` and `statistic.rs`, those of extremes in `extremes.rs`, the other equations in
 //! [`crate::rewrites`].
 
-use fusewright_graph::{Builder, Dim, Literal, Op, Prim, ScalarFn, TensorType, TypeError, Value};
+use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value};
 
-use super::{extremes, regroup, rewrite, statistic};
+use super::{at_place, extremes, regroup, rewrite, statistic};
 use crate::rewrites::Form;
 
 /// What a primitive is by the equations of this file, if one applies.
@@ -25,6 +25,7 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
         Prim::Map(f) => match unbroadcast(b, *f, operands) {
             None => match statistic::rule(b, *f, operands)? {
                 None if *f == ScalarFn::Max => extremes::magnitude(b, operands)?,
+                None if *f == ScalarFn::Select => at_place::select(b, operands)?,
                 found => found,
             },
             found => found,
@@ -102,45 +103,13 @@ fn slice(b: &Builder, cut: &Cut<'_>, x: Value) -> Result<Option<Form>, TypeError
             }
             _ => None,
         },
-        (Op::Prim(Prim::Map(ScalarFn::Select)), cases) => beside_place(b, cut, &cases, &b.ty(x))?,
+        (Op::Prim(Prim::Map(ScalarFn::Select)), cases) => {
+            let Cut { start, end, step, .. } = *cut;
+            let cut = Prim::Slice { axis, start: start.clone(), end: end.clone(), step };
+            at_place::slice(b, &cut, &cases, &b.ty(x))?
+        }
         _ => None,
     })
-}
-
-/// A slice of what differs from another value at one place along the axis: of one of both, if it holds that place alone
-/// or not at all.
-fn beside_place(b: &Builder, cut: &Cut<'_>, cases: &[Value], ty: &TensorType) -> Result<Option<Form>, TypeError> {
-    let &[condition, there, elsewhere] = cases else { return Ok(None) };
-    let Some(place) = place_along(b, condition, cut.axis, &ty.shape) else { return Ok(None) };
-    let distance = |from: &Dim, to: &Dim| (to - from).as_const();
-    let behind =
-        distance(cut.end, &place).is_some_and(|n| n >= 0) || distance(&place, cut.start).is_some_and(|n| n > 0);
-    let alone = distance(cut.start, &place) == Some(0) && distance(&place, cut.end) == Some(1);
-    if !behind && !alone {
-        return Ok(None);
-    }
-    let mut of = if alone { there } else { elsewhere };
-    if b.ty(of).shape != ty.shape {
-        of = b.prim(Prim::Expand { shape: ty.shape.clone() }, &[of])?;
-    }
-    let prim = Prim::Slice { axis: cut.axis, start: cut.start.clone(), end: cut.end.clone(), step: cut.step };
-    Ok(Some(Form::prim(prim, vec![of])))
-}
-
-/// The place along an axis of a result of some shape where alone a condition holds.
-fn place_along(b: &Builder, condition: Value, axis: usize, result: &[Dim]) -> Option<Dim> {
-    let Some((Op::Prim(Prim::Map(ScalarFn::Eq)), operands)) = b.definition(condition) else { return None };
-    let counter = |v: Value| {
-        let (Op::Prim(Prim::Iota { axis: counted, shape, .. }), _) = b.definition(v)? else { return None };
-        (counted + result.len() == axis + shape.len() && shape[counted] == result[axis]).then_some(())
-    };
-    let place = |v: Value| match b.definition(v)?.0 {
-        Op::Prim(Prim::Literal(Literal::Int(_, n))) => Some(Dim::constant(n)),
-        Op::Prim(Prim::SizeOf(dim)) => Some(dim),
-        _ => None,
-    };
-    let &[first, second] = operands.as_slice() else { return None };
-    [(first, second), (second, first)].into_iter().find_map(|(lane, at)| counter(lane).and_then(|()| place(at)))
 }
 
 /// A slice of joined pieces as one of those that it touches, if it does not touch all.
@@ -285,27 +254,6 @@ mod tests {
         // Another axis, and nothing between two pieces.
         assert_eq!(ops(|b, x| b.slice(b.cat(&[x, x], 1)?, 2, 0.into(), 4.into())), ["cat", "slice"]);
         assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 8, 8)), ["neg", "slice"]);
-    }
-
-    #[test]
-    fn a_slice_beside_a_place_that_differs_is_one_of_what_is_there() {
-        let written = |b: &Builder, x: Value, of: ScalarFn, place: i64| {
-            let shape = b.ty(x).shape;
-            let lane =
-                b.prim(Prim::Iota { dtype: fusewright_graph::DType::I64, shape: shape[2..].to_vec(), axis: 0 }, &[])?;
-            let there = b.map(of, &[lane, b.int(fusewright_graph::DType::I64, place)?])?;
-            b.map(ScalarFn::Select, &[there, b.map(ScalarFn::Exp, &[x])?, b.map(ScalarFn::Neg, &[x])?])
-        };
-        let of = |f, place, from, to| ops(move |b, x| cut(b, written(b, x, f, place)?, from, to));
-        assert_eq!(of(ScalarFn::Eq, 3, 0, 3), ["neg", "slice"]);
-        assert_eq!(of(ScalarFn::Eq, 3, 4, 8), ["neg", "slice"]);
-        assert_eq!(of(ScalarFn::Eq, 3, 3, 4), ["exp", "slice"]);
-        for (f, place, from, to) in [(ScalarFn::Eq, 3, 2, 4), (ScalarFn::Eq, 3, 3, 5), (ScalarFn::Ge, 3, 3, 4)] {
-            assert!(of(f, place, from, to).contains(&"select".to_owned()), "{f:?} {place} in {from}..{to}");
-        }
-        // Along another axis.
-        let rows = ops(|b, x| b.slice(written(b, x, ScalarFn::Eq, 3)?, 1, 0.into(), 1.into()));
-        assert!(rows.contains(&"select".to_owned()), "{rows:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Each pass is one file. A pass keeps every rounding: its result computes the same bits. Only `relax`, which
 //! does nothing unless asked for, does not.
 
+mod at_place;
 pub(crate) mod bounds;
 mod cse;
 mod dce;
@@ -97,3 +98,4 @@ const RELAXED: &str =
 pub(crate) use cse::Met;
 pub use cse::merge as cse;
 pub use dce::prune as dce;
+pub(crate) use rewrite::emit as simplest;

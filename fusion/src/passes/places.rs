@@ -3,6 +3,7 @@
 
 use fusewright_graph::{Builder, DType, Dim, Op, Prim, ScalarFn, TypeError, Value, dim};
 
+use super::at_place::{only_place, reshaped};
 use crate::rewrites::Form;
 
 /// What a primitive is by the equations of this file, if one applies.
@@ -27,14 +28,6 @@ struct Part {
     start: Dim,
     end: Dim,
     writes: Vec<Write>,
-}
-
-/// A value behind reshapes.
-fn reshaped(b: &Builder, mut value: Value) -> Value {
-    while let Some((Op::Prim(Prim::Reshape { .. }), of)) = b.definition(value) {
-        value = of[0];
-    }
-    value
 }
 
 impl Part {
@@ -134,7 +127,9 @@ fn replaced(b: &Builder, here: Value, part: Value, whole: Value) -> Result<Optio
     if !matches!(b.definition(reshaped(b, part)), Some((Op::Prim(Prim::Scatter { .. }), _))) {
         return Ok(None);
     }
-    let Some((axis, at)) = only_place(b, here, shape.len()) else { return Ok(None) };
+    let Some((axis, at)) = only_place(b, here, &shape).and_then(|(axis, at)| Some((axis, at.as_const()?))) else {
+        return Ok(None);
+    };
     let mut thin = shape.clone();
     thin[axis] = Dim::constant(1);
     if ty.shape != thin || !shape[axis].as_const().is_some_and(|extent| (0..extent).contains(&at)) {
@@ -149,28 +144,6 @@ fn replaced(b: &Builder, here: Value, part: Value, whole: Value) -> Result<Optio
         parts.push(cut(Dim::constant(at + 1), shape[axis].clone())?);
     }
     Ok(Some(Form::prim(Prim::Cat { axis }, parts)))
-}
-
-/// The axis, of so many, whose places a value compares with a number, and the number.
-fn only_place(b: &Builder, here: Value, rank: usize) -> Option<(usize, i64)> {
-    let (Op::Prim(Prim::Map(ScalarFn::Eq)), operands) = b.definition(here)? else { return None };
-    // Where the counted axis stands among others of extent 1, from the last.
-    let counted = |value: Value| {
-        let Some((Op::Prim(Prim::Iota { shape, axis, .. }), _)) = b.definition(reshaped(b, value)) else { return None };
-        let extents = b.ty(value).shape;
-        let behind = shape.len() - 1 - axis;
-        let at = extents.len().checked_sub(behind + 1)?;
-        let lone =
-            extents.iter().enumerate().all(|(i, d)| if i == at { *d == shape[axis] } else { d.as_const() == Some(1) });
-        (lone && shape[axis].as_const() != Some(1)).then_some(behind)
-    };
-    let (behind, number) = match counted(operands[0]) {
-        Some(behind) => (behind, operands[1]),
-        None => (counted(operands[1])?, operands[0]),
-    };
-    let Some((Op::Prim(Prim::Literal(literal)), _)) = b.definition(reshaped(b, number)) else { return None };
-    let fusewright_graph::Literal::Int(_, at) = literal else { return None };
-    Some((rank.checked_sub(behind + 1)?, at))
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ fn run(
 }
 
 /// Adds a node in its simplest form that computes the same bits.
-pub(super) fn emit(b: &Builder, op: &Op, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
+pub(crate) fn emit(b: &Builder, op: &Op, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
     form(b, exact(), op, operands, &mut Counts::new())
 }
 

@@ -1,10 +1,11 @@
 //! Free nodes, and what depends on what once they are looked through.
 //!
-//! A free node costs nothing worth a kernel: a layout op, a constant, a function of one-element inputs. It belongs to
-//! no region in particular; every reader has its own copy.
+//! A free node costs nothing worth a kernel: a layout op, a constant, a function of one-element inputs or, if it costs
+//! little, of a counter. It belongs to no region in particular; every reader has its own copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fusewright_graph::scalar::Accuracy;
 use fusewright_graph::{Def, Graph, NodeId, Op, Prim, Value};
 
 use super::stored::relabels;
@@ -48,6 +49,11 @@ impl<'g> Flow<'g> {
 
     pub fn is_free(&self, id: NodeId) -> bool {
         self.free[id.0 as usize]
+    }
+
+    /// Whether a free node depends on no input.
+    pub fn is_of_constants(&self, id: NodeId) -> bool {
+        self.graph.node(id).results.iter().all(|&value| is_of_free(self.graph, value, &self.free, false))
     }
 
     pub fn users(&self, value: Value) -> &[NodeId] {
@@ -149,24 +155,34 @@ fn is_free(graph: &Graph, id: NodeId, free: &[bool]) -> bool {
         Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. }) => true,
         Op::Prim(Prim::Map(_) | Prim::Cast { .. }) => {
             let one = node.results.iter().all(|&r| graph.ty(r).elements().as_const() == Some(1));
-            one && node.operands.iter().all(|&v| of_inputs(graph, v, free))
+            (one || is_cheap_row(graph, id)) && node.operands.iter().all(|&v| is_of_free(graph, v, free, one))
         }
         _ => false,
     }
 }
 
-/// Whether a value depends on inputs and free nodes alone.
-fn of_inputs(graph: &Graph, value: Value, free: &[bool]) -> bool {
+/// Whether a function costs little and has a single axis, as one of a counter has.
+fn is_cheap_row(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let cheap = !matches!(node.op, Op::Prim(Prim::Map(f)) if f.spec().accuracy != Accuracy::Exact);
+    let wide = graph.ty(node.results[0]).shape.iter().filter(|extent| extent.as_const() != Some(1));
+    cheap && wide.count() == 1
+}
+
+/// Whether a value depends on free nodes alone, and on inputs if these are allowed.
+fn is_of_free(graph: &Graph, value: Value, free: &[bool], inputs: bool) -> bool {
     let mut stack = vec![value];
     let mut seen = BTreeSet::new();
     while let Some(value) = stack.pop() {
-        if let Def::Node(id, _) = graph.def(value)
-            && seen.insert(id)
-        {
-            if !free[id.0 as usize] {
-                return false;
+        match graph.def(value) {
+            Def::Input(_) if !inputs => return false,
+            Def::Node(id, _) if seen.insert(id) => {
+                if !free[id.0 as usize] {
+                    return false;
+                }
+                stack.extend(&graph.node(id).operands);
             }
-            stack.extend(&graph.node(id).operands);
+            _ => {}
         }
     }
     true

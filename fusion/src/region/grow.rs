@@ -127,7 +127,11 @@ impl<'a, 'g> Growth<'a, 'g> {
     fn admits(&self, id: NodeId) -> Result<(), Refusal> {
         let node = self.flow.graph.node(id);
         if self.flow.is_free(id) {
-            return Err(if is_layout(&node.op) { Refusal::LayoutOnly } else { Refusal::Constant });
+            return Err(match &node.op {
+                op if is_layout(op) => Refusal::LayoutOnly,
+                _ if self.flow.is_of_constants(id) => Refusal::Constant,
+                _ => Refusal::OneElement,
+            });
         }
         match &node.op {
             Op::Composite(_) => Ok(()),
@@ -150,7 +154,7 @@ impl<'a, 'g> Growth<'a, 'g> {
     /// Whether a set of nodes is one row program.
     fn fits(&mut self, members: &BTreeSet<NodeId>, segments: bool) -> Result<(), Refusal> {
         if members.len() > self.limits.nodes {
-            return Err(Refusal::TooLarge);
+            return Err(if self.limits.nodes == 1 { Refusal::Off } else { Refusal::TooLarge });
         }
         self.legal(&Border::of(self.flow, members, None), segments)
     }
@@ -364,7 +368,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         let epilogues = epilogues(self.flow, &self.refused, &mut members);
         let (computing, copying): (Vec<_>, Vec<_>) =
             members.into_iter().partition(|(set, _)| set.iter().any(|&id| computes(self.flow.graph, id)));
-        self.refused.extend(copying.into_iter().flat_map(|(set, _)| set).map(|id| (id, Refusal::LayoutOnly)));
+        self.refused.extend(copying.into_iter().flat_map(|(set, _)| set).map(|id| (id, Refusal::CopyOnly)));
         let fused: BTreeSet<NodeId> = computing.iter().flat_map(|(set, _)| set).copied().collect();
         for (set, segments) in computing {
             match self.region_of(&set, &fused, segments) {

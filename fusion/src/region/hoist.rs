@@ -66,6 +66,10 @@ impl Hoist {
             Some((Op::Prim(function @ (Prim::Map(_) | Prim::Cast { .. })), operands)) => {
                 self.in_front(b, prim, x, &function, &operands)?
             }
+            // A counter in another shape is another counter: what counts rows and what counts lanes have axes of their own.
+            Some((Op::Prim(Prim::Iota { .. }), _)) if matches!(prim, Prim::Reshape { .. }) => {
+                passes::simplest(b, &Op::Prim(prim.clone()), &[x])?.first().copied()
+            }
             Some((Op::Prim(other @ Prim::Slice { .. }), operands)) => self.of_slice(b, prim, &other, operands[0])?,
             Some((Op::Prim(Prim::Reshape { .. }), operands)) if self.parts && matches!(prim, Prim::Reshape { .. }) => {
                 Some(self.reshaped(b, prim, operands[0])?)

@@ -47,7 +47,7 @@ use crate::passes;
 /// What a kernel may hold. Limits are data: this crate knows no device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Most nodes of a region.
+    /// Most nodes of a region; of one node each if nothing is to fuse.
     pub nodes: usize,
     /// Most inputs and outputs of a region.
     pub operands: usize,

@@ -19,8 +19,12 @@ pub enum Refusal {
     TopK,
     /// Only moves or repeats elements; free as a view, or left to its consumer.
     LayoutOnly,
+    /// Only copies elements to other places, beside nothing that is computed: a kernel of its own.
+    CopyOnly,
     /// A constant; every consumer has its own.
     Constant,
+    /// A function of inputs of one element; every consumer has its own.
+    OneElement,
     /// Nothing reads its results.
     Dead,
     /// Reduces over axes that are neither the innermost nor the outermost lanes of its operand.
@@ -47,6 +51,8 @@ pub enum Refusal {
     NotConvex,
     /// More nodes, copies of nodes or operands than a kernel may have.
     TooLarge,
+    /// Regions of several ops are not wanted.
+    Off,
     /// No op of either region reads a result of the other.
     Independent,
     /// Attention whose rows a kernel could take as they are computed, if the target's kernels did.
@@ -65,7 +71,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason, in declaration order.
-    pub const ALL: [Refusal; 28] = [
+    pub const ALL: [Refusal; 31] = [
         Refusal::MatMul,
         Refusal::Attention,
         Refusal::Collective,
@@ -73,7 +79,9 @@ impl Refusal {
         Refusal::Scatter,
         Refusal::TopK,
         Refusal::LayoutOnly,
+        Refusal::CopyOnly,
         Refusal::Constant,
+        Refusal::OneElement,
         Refusal::Dead,
         Refusal::ReductionAxis,
         Refusal::WholeTensor,
@@ -87,6 +95,7 @@ impl Refusal {
         Refusal::GatherLanes,
         Refusal::NotConvex,
         Refusal::TooLarge,
+        Refusal::Off,
         Refusal::Independent,
         Refusal::ProducerSource,
         Refusal::PeerSource,
@@ -111,7 +120,9 @@ impl Refusal {
             Refusal::Scatter => "scatter",
             Refusal::TopK => "top_k",
             Refusal::LayoutOnly => "layout_only",
+            Refusal::CopyOnly => "copy_only",
             Refusal::Constant => "constant",
+            Refusal::OneElement => "one_element",
             Refusal::Dead => "dead",
             Refusal::ReductionAxis => "reduction_axis",
             Refusal::WholeTensor => "whole_tensor",
@@ -125,6 +136,7 @@ impl Refusal {
             Refusal::GatherLanes => "gather_lanes",
             Refusal::NotConvex => "not_convex",
             Refusal::TooLarge => "too_large",
+            Refusal::Off => "off",
             Refusal::Independent => "independent",
             Refusal::ProducerSource => "producer_source",
             Refusal::PeerSource => "peer_source",
@@ -147,7 +159,9 @@ impl Refusal {
                 "it selects many of the largest elements of a part of a row, or a number of them that is not known"
             }
             Refusal::LayoutOnly => "layout only: free as a view, or left to its consumer",
+            Refusal::CopyOnly => "it only copies elements, and nothing is computed beside it",
             Refusal::Constant => "a constant, of which every consumer has its own",
+            Refusal::OneElement => "a function of inputs of one element, of which every consumer has its own",
             Refusal::Dead => "nothing reads its results",
             Refusal::ReductionAxis => "it reduces over axes that are not the innermost of its operand",
             Refusal::WholeTensor => "it reduces over the rows, so that no row is independent of another",
@@ -163,6 +177,7 @@ impl Refusal {
             Refusal::GatherLanes => "it gathers or scatters along the lanes of a row",
             Refusal::NotConvex => "a path leaves the region and comes back",
             Refusal::TooLarge => "more nodes, copies of nodes or operands than a kernel may have",
+            Refusal::Off => "fusion is off",
             Refusal::Independent => "neither region reads what the other computes",
             Refusal::ProducerSource => {
                 "the target's kernels take no rows from attention as it computes them, so that it is a step of its own"

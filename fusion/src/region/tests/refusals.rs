@@ -129,6 +129,10 @@ fn every_refusal_fires_and_spares_its_twin() {
     fires(Refusal::LayoutOnly, &|g| Ok(vec![g.permute(rows(g, "x"), &[1, 0])?]), &|g| {
         Ok(vec![exp(g, g.permute(rows(g, "x"), &[1, 0])?)?])
     });
+    let gathered = |g: &Sample| prim(g, Prim::Gather { axis: 0 }, &[rows(g, "x"), g.input("ids", I64, &[-1])]);
+    fires(Refusal::CopyOnly, &|g| Ok(vec![gathered(g)?]), &|g| Ok(vec![exp(g, gathered(g)?)?]));
+    let one = |g: &Sample| g.input("scale", F32, &[1]);
+    fires(Refusal::OneElement, &|g| Ok(vec![exp(g, one(g))?]), &|g| Ok(vec![g.b.mul(rows(g, "x"), exp(g, one(g))?)?]));
     fires(Refusal::Constant, &|g| Ok(vec![g.b.float(F32, 2.0)?]), &|g| {
         Ok(vec![g.b.add(rows(g, "x"), g.b.float(F32, 2.0)?)?])
     });
@@ -272,6 +276,12 @@ fn every_refusal_fires_and_spares_its_twin() {
     assert_eq!(refusals_within(&limits, |g| Ok(vec![sum(g, 2)?])), BTreeSet::from([Refusal::SourceTaken]));
     assert!(!refusals(|g| Ok(vec![sum(g, 2)?])).contains(&Refusal::SourceTaken));
     seen.insert(Refusal::SourceTaken);
+    // Of one op each where nothing is to fuse.
+    let off = Limits { nodes: 1, ..Limits::default() };
+    let two = |g: &Sample| Ok(vec![exp(g, exp(g, rows(g, "x"))?)?]);
+    assert_eq!(refusals_within(&off, two), BTreeSet::from([Refusal::Off]));
+    assert!(refusals(two).is_empty());
+    seen.insert(Refusal::Off);
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), Refusal::ALL);
 }
 
