@@ -69,6 +69,8 @@ pub(super) struct Eval<'k, 'e, 'c> {
     definitions: Vec<usize>,
     /// Where stored values are.
     pub slots: Slots<IntValue<'c>>,
+    /// Lines for people on what was decided.
+    pub decisions: Vec<String>,
     /// What is computed.
     pub memo: Memo<Key<'c>, Value<'c>>,
 }
@@ -89,6 +91,7 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
             scales,
             definitions: Vec::new(),
             slots: BTreeMap::new(),
+            decisions: Vec::new(),
             memo: Memo::new(),
         }
     }

@@ -76,10 +76,9 @@ fn body<'k, 'c>(eval: &mut Eval<'k, '_, 'c>, kernel: &'k Kernel, masked: bool) -
     for (i, dim) in kernel.dims.iter().enumerate() {
         eval.dims.insert(dim.name.clone(), load(dims, i)?);
     }
-    let mut decisions = Vec::new();
     for segment in &kernel.segments {
         let plan = plan::plan(kernel, segment, &Vectors)?;
-        decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
+        eval.decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
         let mark = eval.memo.enter();
         eval.enter_segment(segment);
         Rows { eval, plan: &plan, masked }.run(begin, end)?;
@@ -88,7 +87,7 @@ fn body<'k, 'c>(eval: &mut Eval<'k, '_, 'c>, kernel: &'k Kernel, masked: bool) -
     code.b.build_unconditional_branch(done)?;
     code.b.position_at_end(done);
     code.b.build_return(None)?;
-    Ok(decisions)
+    Ok(std::mem::take(&mut eval.decisions))
 }
 
 /// The rows of one segment.

@@ -11,6 +11,7 @@ use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
 use super::address::Pos;
+use super::ahead::{Pass, Stride};
 use super::eval::{CHUNK, Eval, Key, Running};
 use super::function::Open;
 use super::reduce::{Accumulators, takes_chunks};
@@ -77,15 +78,13 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let mut next = span.start;
         let pairs = vector && span.length.is_none_or(|n| n >= 2 * chunk) && self.splits(jobs, open, group.is_some());
         if pairs {
-            let l = code.begin_loop(span.start, span.end, 2 * chunk)?;
-            self.pair(jobs, l.i, span, open, group)?;
-            next = code.end_loop(l)?;
+            next = self.passes(Stride::Pair, next, span, jobs, open, group)?;
         }
         let left = span.length.map(|n| if pairs { n % (2 * chunk) } else { n });
         if vector && left.is_none_or(|n| n >= chunk) {
-            let l = code.begin_loop(next, span.end, chunk)?;
-            self.chunk(jobs, l.i, span, None, open, group)?;
-            next = code.end_loop(l)?;
+            // What pairs leave is one chunk at most.
+            let rest = Span { length: left, ..span.clone() };
+            next = self.passes(Stride::Chunk, next, &rest, jobs, open, group)?;
         }
         let rest = !vector || span.length.is_none_or(|n| n % chunk != 0);
         // A mask of one lane that is known when compiling makes LLVM 22 store too much of a narrowed vector.
@@ -98,7 +97,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             code.b.position_at_end(some);
             let count = code.splat(code.extend(left.into(), 32, false)?, CHUNK)?;
             let mask = code.icmp(IntPredicate::ULT, self.eval.lane_numbers(CHUNK), count)?;
-            self.chunk(jobs, next, span, Some(mask), open, group)?;
+            self.chunk(jobs, Some(mask), open, &Pass { base: next, span, group, ahead: &[] })?;
             code.b.build_unconditional_branch(join)?;
             code.b.position_at_end(join);
         } else if rest {
@@ -114,19 +113,18 @@ impl<'c> Loops<'_, '_, '_, 'c> {
     }
 
     /// One chunk of every sink: all loads come before all stores.
-    fn chunk(
+    pub(super) fn chunk(
         &mut self,
         jobs: &[Job],
-        base: IntValue<'c>,
-        span: &Span<IntValue<'c>>,
         mask: Option<crate::backend::llvm::Value<'c>>,
         open: &Open<'c>,
-        group: Option<&InGroup<IntValue<'c>>>,
+        pass: &Pass<'_, 'c>,
     ) -> Built<()> {
-        let segment = self.eval.segment;
-        let mark = self.eval.memo.enter();
-        self.eval.group = group.map(|g| InGroup { span: i64::from(CHUNK), ..g.clone() });
-        self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, even: span.even, mask, part: None });
+        let (segment, base) = (self.eval.segment, pass.base);
+        let mark = self.enter_part(Stride::Chunk, None, jobs, pass);
+        if let Some(running) = &mut self.eval.pass {
+            running.mask = mask;
+        }
         let mut pending = Vec::new();
         for job in jobs {
             let pos = Pos::at(base).plus_dim(&job.offset);

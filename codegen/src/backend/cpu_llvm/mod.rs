@@ -9,6 +9,7 @@
 //! The kernel must be expanded: functions of the table that are native to CPUs, on `f32`, integers and booleans.
 
 mod address;
+mod ahead;
 mod dialect;
 mod eval;
 mod flat;

@@ -9,12 +9,12 @@ use fusewright_abi::DType;
 use inkwell::values::IntValue;
 
 use super::address::Pos;
-use super::eval::{CHUNK, Eval, Running};
+use super::ahead::{Pass, Stride};
+use super::eval::{CHUNK, Eval};
 use super::function::Open;
 use super::loops::Loops;
 use super::memory::MEMORY;
 use crate::backend::host::index::consecutive;
-use crate::backend::host::place::{InGroup, Span};
 use crate::backend::host::plan::{self, Job};
 use crate::backend::llvm::ops::{bits, widened};
 use crate::backend::llvm::{Built, Value};
@@ -91,21 +91,11 @@ impl<'c> Eval<'_, '_, 'c> {
 
 impl<'c> Loops<'_, '_, '_, 'c> {
     /// Twice as many lanes as a chunk has of every sink: all loads come before all stores.
-    pub(super) fn pair(
-        &mut self,
-        jobs: &[Job],
-        base: IntValue<'c>,
-        span: &Span<IntValue<'c>>,
-        open: &Open<'c>,
-        group: Option<&InGroup<IntValue<'c>>>,
-    ) -> Built<()> {
-        let segment = self.eval.segment;
+    pub(super) fn pair(&mut self, jobs: &[Job], open: &Open<'c>, pass: &Pass<'_, 'c>) -> Built<()> {
+        let (segment, base) = (self.eval.segment, pass.base);
         let mut parts: Vec<Vec<Value<'c>>> = Vec::new();
-        for part in [Part::Even, Part::Odd] {
-            let mark = self.eval.memo.enter();
-            self.eval.group = group.map(|g| InGroup { span: 2 * i64::from(CHUNK), ..g.clone() });
-            let (lanes, even) = (span.lanes.clone(), span.even);
-            self.eval.pass = Some(Running { base, lanes, shift: 0, even, mask: None, part: Some(part) });
+        for part in Stride::Pair.parts() {
+            let mark = self.enter_part(Stride::Pair, *part, jobs, pass);
             let value = |job: &Job| {
                 let (pos, arg) = (Pos::at(base).plus_dim(&job.offset), plan::sink_value(segment, job.inst));
                 self.eval.value(arg, self.eval.shape(arg), Some(&pos), CHUNK)
