@@ -1,7 +1,8 @@
 //! The iteration space of a body: which axes are rows, which are lanes, which rows are outer.
 //!
 //! Which axes are lanes is the region's own analysis; every other axis counts rows. *Outer* rows are common to all outputs; rows that
-//! only some outputs or loads have (heads, groups) are *inner*, one segment for each distinct set of them.
+//! only some outputs or loads have (heads, groups) are *inner*, one segment for each distinct set of them. Outputs that
+//! have no rows in common have one: there is one token, say.
 
 use fusewright_fusion::region::{Lanes, Piece, RowForm, Stored};
 use fusewright_graph::axes::{AxisId, AxisMap};
@@ -26,7 +27,7 @@ impl Space {
     /// Divides the axes of a body.
     ///
     /// # Errors
-    /// Outputs without common rows.
+    /// A body without outputs.
     pub fn of(form: &RowForm, axes: &AxisMap, views: &[Option<View>], lanes: Lanes) -> Result<Space, LowerError> {
         let mut space = Space { lanes, ..Space::default() };
         space.find_rows(form, axes, views)?;
@@ -81,9 +82,6 @@ impl Space {
         let Some(first) = outputs.first() else { return Err(LowerError::new("the body has no output")) };
         let mut outer: Vec<AxisId> =
             first.iter().copied().filter(|a| outputs.iter().all(|rows| rows.contains(a))).collect();
-        if outer.is_empty() && outputs.iter().any(|rows| !rows.is_empty()) && outputs.len() > 1 {
-            return Err(LowerError::new("the outputs have no rows in common"));
-        }
         // What some load lacks is better an inner row: the load is then hoisted out of it.
         let loads = views.iter().flatten().map(|v| v.strides.iter().map(|(a, _)| *a).collect::<Vec<_>>());
         for load in loads {

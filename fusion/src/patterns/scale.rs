@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::axes::AxisId;
-use fusewright_graph::{Node, NodeId, Prim, ReduceOp, ScalarFn, Value};
+use fusewright_graph::{Node, NodeId, Op, Prim, ReduceOp, ScalarFn, Value};
 
 use super::multiple::{Scaled, is_bent};
 use super::skeleton::Skeleton;
@@ -93,7 +93,7 @@ pub(super) fn scale_of(s: &Skeleton<'_>, scaled: &Scaled, moved: bool) -> Option
         return is_given.then_some((Scale::Static, None));
     };
     let over = over(s, scaled, &ancestors, largest)?;
-    Some((extent_of(s, source, &over, largest.0 < s.front as u32)?, product(s, &over)))
+    Some((extent_of(s, source, &over, largest)?, product(s, &over)))
 }
 
 /// The values that a scale depends on other than through what is scaled.
@@ -177,8 +177,10 @@ fn product(s: &Skeleton<'_>, axes: &[AxisId]) -> Option<i64> {
     axes.iter().map(|&axis| s.axes.extent(axis).as_const()).try_fold(1i64, |n, extent| n.checked_mul(extent?))
 }
 
-/// What a scale is for that is reduced over some axes of a value, by kernels before this one or in it.
-fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId], before: bool) -> Option<Scale> {
+/// What a scale is for that is reduced over some axes of a value, by kernels before this one or in it, where its largest
+/// magnitude is found.
+fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId], largest: NodeId) -> Option<Scale> {
+    let before = largest.0 < s.front as u32;
     // The order of axes is that of what stands in front of layout.
     let all = s.axes.flat(s.peel(value));
     let row = row_of(s, &all);
@@ -188,8 +190,11 @@ fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId], before: bool) -> O
         |axes: &[AxisId]| dims(s).iter().any(|dim| dim.len() > axes.len() && axes.iter().all(|a| dim.contains(a)));
     Some(if before && all.iter().all(|axis| over.contains(axis)) {
         Scale::Tensor
-    } else if over.is_empty() || is_one_row(s, over) {
-        // Rows of one lane, and rows whose lanes were in another order.
+    } else if over.is_empty() {
+        // Rows of one lane, or one row of which each lane has a scale.
+        if runs_over_lanes(s, largest) { Scale::Token } else { Scale::Channel }
+    } else if is_one_row(s, over) {
+        // Rows whose lanes were in another order.
         Scale::Token
     } else if rows.is_empty() {
         if is_part_of_row(s, value, over) { Scale::Group(product(s, over)?) } else { Scale::Token }
@@ -204,6 +209,13 @@ fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId], before: bool) -> O
         // Rows that lie apart have no name.
         all[all.len() - over.len()..].iter().all(|axis| over.contains(axis)).then_some(Scale::Token)?
     })
+}
+
+/// Whether a reduction runs over the innermost dim of its operand, be that one lane.
+fn runs_over_lanes(s: &Skeleton<'_>, reduction: NodeId) -> bool {
+    let node = s.body.node(reduction);
+    let innermost = s.body.ty(node.operands[0]).rank().checked_sub(1);
+    matches!(&node.op, Op::Prim(Prim::Reduce { axes, .. }) if innermost.is_some_and(|dim| axes.contains(&dim)))
 }
 
 /// Whether axes are those of a dim of some value, and are in no other dim with more than these.

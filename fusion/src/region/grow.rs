@@ -13,6 +13,7 @@ use super::order::steps;
 use super::outline::{Behind, Border, Outline};
 use super::overwrite;
 use super::source::sources;
+use super::space::holds_one;
 use super::spans::Spans;
 use super::verdicts::Verdicts;
 use super::{
@@ -298,7 +299,8 @@ impl<'a, 'g> Growth<'a, 'g> {
         matches!(self.flow.graph.node(id).op, Op::Prim(Prim::Scatter { .. }))
     }
 
-    /// Whether the rows of a set of nodes read different elements of a value, as they do not of what is a weight.
+    /// Whether the rows of a set of nodes read different elements of a value, as they do not of what is a weight. Of a
+    /// single row that is what has a dim of extent 1, in which more rows would lie.
     fn varies(&mut self, value: Value, members: &BTreeSet<NodeId>, segments: bool) -> bool {
         let (flow, nesting, border) = (self.flow, self.nesting, Border::of(self.flow, members, None));
         let Some(position) = border.inputs.iter().position(|&input| input == value) else { return false };
@@ -307,7 +309,8 @@ impl<'a, 'g> Growth<'a, 'g> {
             let body = row_program(&body, segments, nesting).ok()?.unwrap_or(body);
             let space = Space::find(&body, segments).ok()?;
             let input = body.inputs().get(position)?;
-            Some(space.axes.flat(input.value).iter().any(|axis| space.rows.contains(axis)))
+            let one_row = space.rows.is_empty() && holds_one(&body, input.value);
+            Some(one_row || space.axes.flat(input.value).iter().any(|axis| space.rows.contains(axis)))
         };
         let content = self.content(&border);
         self.verdicts.varies(content, segments, position, || found().unwrap_or(false))
@@ -367,7 +370,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         members.sort_by_key(|(set, _)| set.first().copied());
         let epilogues = epilogues(self.flow, &self.refused, &mut members);
         let (computing, copying): (Vec<_>, Vec<_>) =
-            members.into_iter().partition(|(set, _)| set.iter().any(|&id| computes(self.flow.graph, id)));
+            members.into_iter().partition(|(set, _)| is_computing(self.flow, set));
         self.refused.extend(copying.into_iter().flat_map(|(set, _)| set).map(|id| (id, Refusal::CopyOnly)));
         let fused: BTreeSet<NodeId> = computing.iter().flat_map(|(set, _)| set).copied().collect();
         for (set, segments) in computing {
@@ -498,6 +501,12 @@ pub fn is_constant(op: &Op) -> bool {
 /// Whether an op only rearranges its operand.
 pub fn is_layout(op: &Op) -> bool {
     matches!(op, Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. }))
+}
+
+/// Whether a set of nodes computes something, or copies what its own one-element functions compute: places, say.
+fn is_computing(flow: &Flow<'_>, set: &BTreeSet<NodeId>) -> bool {
+    let is_function = |id: &NodeId| matches!(flow.graph.node(*id).op, Op::Prim(Prim::Map(_) | Prim::Cast { .. }));
+    set.iter().any(|&id| computes(flow.graph, id)) || Border::of(flow, set, None).nodes.iter().any(is_function)
 }
 
 /// Whether a node computes something, rather than copying elements.

@@ -206,7 +206,7 @@ impl Space {
         }
         let shared: Vec<AxisId> =
             first.iter().copied().filter(|a| outputs.iter().all(|rows| rows.contains(a))).collect();
-        match (shared.is_empty(), segments) {
+        match (shared.is_empty() && !has_one_row(body), segments) {
             (true, _) => Err(Refusal::NoCommonRows),
             (false, false) => Err(Refusal::InnerRows),
             (false, true) => Ok(shared),
@@ -233,7 +233,7 @@ impl Space {
                     let over = self.axes.reduced().find(|(at, _)| *at == id).map(|(_, over)| over).unwrap_or_default();
                     let writes_out = matches!(prim, Prim::Reduce { .. });
                     self.check_reduced(node.operands[0], &over, writes_out)?;
-                    self.check_single_row(node.operands[0], &over)?;
+                    self.check_single_row(body, id, &over)?;
                 }
                 Prim::Scatter { axis } => {
                     let chosen = self.axes.dims(node.operands[0]).swap_remove(*axis);
@@ -326,16 +326,32 @@ impl Space {
         self.check_reaches(operand, &lanes)
     }
 
-    /// A body without rows reduces one axis of known extent at a time; anything else is a reduction of a tensor.
-    fn check_single_row(&self, operand: Value, over: &[AxisId]) -> Result<(), Refusal> {
+    /// A body without rows reduces one dim of known extent at a time, or several beside one of extent 1, which is the row;
+    /// anything else is a reduction of a tensor.
+    fn check_single_row(&self, body: &Graph, id: NodeId, over: &[AxisId]) -> Result<(), Refusal> {
         if !self.rows.is_empty() {
             return Ok(());
         }
+        let node = body.node(id);
         let symbolic = over.iter().any(|&a| self.axes.extent(a).as_const().is_none());
-        let dims = self.axes.dims(operand);
+        let dims = self.axes.dims(node.operands[0]);
         let several = dims.iter().filter(|dim| dim.iter().any(|a| over.contains(a))).count() > 1;
-        if symbolic || several { Err(Refusal::WholeTensor) } else { Ok(()) }
+        let leaves_row = match &node.op {
+            Op::Prim(Prim::Reduce { axes, .. }) => (0..dims.len()).any(|i| dims[i].is_empty() && !axes.contains(&i)),
+            _ => false,
+        };
+        if symbolic || (several && !leaves_row) { Err(Refusal::WholeTensor) } else { Ok(()) }
     }
+}
+
+/// Whether all outputs run over a dim of extent 1: a row that they have in common, though it is no axis.
+fn has_one_row(body: &Graph) -> bool {
+    body.outputs().iter().all(|o| holds_one(body, Stored::of(body, o.value).value))
+}
+
+/// Whether a value has a dim of extent 1.
+pub(super) fn holds_one(body: &Graph, value: Value) -> bool {
+    body.ty(value).shape.iter().any(|extent| extent.as_const() == Some(1))
 }
 
 /// The axes of a body that pads rows. What pads lanes joins them, and has an axis of its own.
