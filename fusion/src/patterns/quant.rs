@@ -8,7 +8,7 @@ use super::emulated;
 use super::multiple::Scaled;
 use super::outside::Outside;
 use super::power::{has_floor, is_power};
-use super::scale::{Scale, back_to, is_reduced, scale_of};
+use super::scale::{Scale, back_to, crosses, is_reduced, scale_of};
 use super::skeleton::Skeleton;
 
 /// Lanes of a block of the microscaling formats, whose scales are powers of two.
@@ -46,7 +46,9 @@ pub(super) struct Quantiser {
     codes: Codes,
     /// Lanes that have a scale in common, where that is known.
     lanes: Option<i64>,
-    /// Whether a zero point moves the codes.
+    /// A zero point that is added, and is no number.
+    zero: Option<Value>,
+    /// Whether a zero point that is made of what is quantised moves the codes.
     moved: bool,
     /// Whether scales are powers of two as a format with blocks has them: bounded by the range of an exponent alone.
     powers: bool,
@@ -132,11 +134,11 @@ fn quantiser(
     };
     let named = codes(to, saturate, clamped);
     let codes = named.or_else(|| codes(to, true, clamped).filter(|_| clamped.is_none()))?;
-    let (scaled, moved) = match codes {
+    let (scaled, zero) = match codes {
         Codes::Whole(_) => rounded(s, inner, round)?,
-        Codes::Float8(_) | Codes::Float4 => (inner, false),
+        Codes::Float8(_) | Codes::Float4 => (inner, None),
     };
-    let mut found = Quantiser::of(s, (scaled, to), moved)?;
+    let mut found = Quantiser::of(s, (scaled, to), zero)?;
     let by = found.by;
     // Without a clamp no code is beyond the largest if the scale is the largest magnitude over that.
     let of_largest = is_of_largest(s, by, to);
@@ -151,7 +153,7 @@ fn quantiser(
 
 /// The quantiser whose codes are values of e2m1 that are nearest to a scaled value.
 fn four_bits(s: &Skeleton<'_>, result: Value, scaled: Value) -> Option<Quantiser> {
-    Some(Quantiser { result, codes: Codes::Float4, ..Quantiser::of(s, (scaled, DType::F4E2M1), false)? })
+    Some(Quantiser { result, codes: Codes::Float4, ..Quantiser::of(s, (scaled, DType::F4E2M1), None)? })
 }
 
 /// Whether the largest code of a dtype, or its reciprocal, goes into a scale.
@@ -239,8 +241,8 @@ fn selected(s: &Skeleton<'_>, value: Value) -> Option<(Value, f64, f64)> {
 }
 
 /// The value before rounding to the nearest integer, by itself or by the conversion, and before adding a zero point, and
-/// whether one is added.
-fn rounded(s: &Skeleton<'_>, value: Value, by_cast: Rounding) -> Option<(Value, bool)> {
+/// the zero point, if one is added.
+fn rounded(s: &Skeleton<'_>, value: Value, by_cast: Rounding) -> Option<(Value, Option<Value>)> {
     let whole = |value| match s.map(s.whole(value)) {
         Some((ScalarFn::RoundEven, &[x])) => Some(x),
         _ => None,
@@ -258,16 +260,46 @@ fn rounded(s: &Skeleton<'_>, value: Value, by_cast: Rounding) -> Option<(Value, 
     match offset {
         Some((x, zero)) => {
             // A zero point that is a number is none that a scale comes with.
-            let moved = s.constant(zero).is_none();
+            let moved = s.constant(zero).is_none().then_some(zero);
             (is_rounded(value) || is_rounded(x)).then(|| (whole(x).unwrap_or(x), moved))
         }
-        None => is_rounded(value).then_some((inner, false)),
+        None => is_rounded(value).then_some((inner, None)),
     }
+}
+
+/// Whether a zero point is made of extremes of what is quantised, rather than given from outside; `None` if it is made of
+/// other elements.
+fn is_own_zero(s: &Skeleton<'_>, zero: Value, source: Value) -> Option<bool> {
+    let ancestors = back_to(s, zero, source);
+    if ancestors.iter().any(|v| s.computed.contains(v)) {
+        return None;
+    }
+    let mut of_extremes = ancestors.into_iter().filter_map(|v| {
+        let (prim, node) = s.prim(v).filter(|(prim, _)| crosses(prim))?;
+        let extreme = matches!(prim, Prim::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. });
+        Some(extreme && back_to(s, node.operands[0], source).into_iter().any(|v| s.same(v, source)))
+    });
+    match of_extremes.next() {
+        None => Some(false),
+        Some(first) => (first && of_extremes.all(|own| own)).then_some(true),
+    }
+}
+
+/// Whether a value is scaled already by extremes of its own, so that it is no tensor of which another scale is given.
+fn is_scaled_already(s: &Skeleton<'_>, value: Value) -> bool {
+    let mut inner = Scaled::of(s, value);
+    while let Some(scaled) = inner {
+        match scale_of(s, &scaled, false) {
+            Some((Scale::Static, _)) => inner = Scaled::of(s, scaled.source),
+            found => return found.is_some(),
+        }
+    }
+    false
 }
 
 impl Quantiser {
     /// What scales a value that is to be converted, as far as that is not of codes.
-    fn of(s: &Skeleton<'_>, (quotient, to): (Value, DType), moved: bool) -> Option<Quantiser> {
+    fn of(s: &Skeleton<'_>, (quotient, to): (Value, DType), zero: Option<Value>) -> Option<Quantiser> {
         let found = Scaled::all(s, quotient, largest(to)).into_iter().map(|mut scaled| {
             // The range of a row may begin at 0.
             let begin = match s.map(scaled.source) {
@@ -275,28 +307,37 @@ impl Quantiser {
                 _ => None,
             };
             scaled.source = begin.unwrap_or(scaled.source);
-            let moved = moved || begin.is_some();
+            let own = zero.map_or(Some(false), |zero| is_own_zero(s, zero, scaled.source))?;
+            let moved = own || begin.is_some();
             let (scale, lanes) = scale_of(s, &scaled, moved)?;
             let Scaled { source, by, number, .. } = scaled;
-            let (powers, codes) = (is_power(s, by), Codes::Float4);
-            Some(Quantiser { source, scale, by, quotient, number, to, result: quotient, codes, lanes, moved, powers })
+            if scale == Scale::Static && is_scaled_already(s, source) {
+                return None;
+            }
+            let (powers, codes, result) = (is_power(s, by), Codes::Float4, quotient);
+            Some(Quantiser { source, scale, by, quotient, number, to, result, codes, lanes, zero, moved, powers })
         });
         let found: Vec<Option<Quantiser>> = found.collect();
         let computed = found.iter().flatten().find(|q| q.scale != Scale::Static).cloned();
         computed.or_else(|| found.into_iter().next().flatten())
     }
 
-    /// What the scale depends on: what is scaled only where its place alone tells that from a scale.
+    /// What the scale and the zero point depend on: what is scaled only where its place alone tells that from a scale.
     pub fn scale_is_of(&self, s: &Skeleton<'_>) -> BTreeSet<Value> {
-        if self.scale == Scale::Static { s.ancestors(self.by) } else { back_to(s, self.by, self.source) }
+        let mut made =
+            if self.scale == Scale::Static { s.ancestors(self.by) } else { back_to(s, self.by, self.source) };
+        made.extend(self.zero.iter().flat_map(|&zero| back_to(s, zero, self.source)));
+        made
     }
 
     /// The quantiser with what is in front of its region, where its scale is, or a part of that; `None` if that makes the
     /// scale otherwise than as its elements' own, or is not known.
     pub fn traced(self, outside: Option<(&Outside, &Skeleton<'_>)>) -> Option<Quantiser> {
         let (outside, s) = outside?;
-        let found = Quantiser::of(s, (outside.value(self.quotient), self.to), self.moved)?;
-        Some(Quantiser { scale: found.scale, lanes: found.lanes, powers: found.powers, ..self })
+        let zero = self.zero.map(|zero| outside.value(zero));
+        let found = Quantiser::of(s, (outside.value(self.quotient), self.to), zero)?;
+        let Quantiser { scale, lanes, powers, moved, .. } = found;
+        Some(Quantiser { scale, lanes, powers, moved, ..self })
     }
 
     /// The suffix that names it, if there is one. A zero point that is given from outside is not named.

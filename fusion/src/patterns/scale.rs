@@ -51,6 +51,14 @@ pub(super) fn is_reduced(s: &Skeleton<'_>, value: Value, op: ReduceOp, x: Value)
     }
 }
 
+/// What a value is but for the sign.
+fn unsigned(s: &Skeleton<'_>, value: Value) -> Value {
+    match s.map(value) {
+        Some((ScalarFn::Neg | ScalarFn::Abs, &[x])) => unsigned(s, x),
+        _ => s.peel(value),
+    }
+}
+
 /// `x` if the value is `x` with the other sign, times or over a number or not.
 fn turned(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     let negative = |v: Value| s.constant(v).is_some_and(|n| n < 0.0);
@@ -66,15 +74,15 @@ fn turned(s: &Skeleton<'_>, value: Value) -> Option<Value> {
 /// and for how many lanes it is. The magnitude may be made of both extremes, the sign of the lower one turned. `None` if
 /// it is computed otherwise.
 pub(super) fn scale_of(s: &Skeleton<'_>, scaled: &Scaled, moved: bool) -> Option<(Scale, Option<i64>)> {
-    let source = scaled.source;
-    let ancestors = back_to(s, scaled.by, source);
+    let (source, bare) = (scaled.source, unsigned(s, scaled.source));
+    let ancestors = back_to(s, scaled.by, bare);
     let extreme = |op: ReduceOp, of: &dyn Fn(Value) -> bool| {
         s.all_nodes().find_map(|(id, prim, node)| {
             let found = matches!(prim, Prim::Reduce { op: found, .. } if *found == op);
             (found && ancestors.contains(&node.results[0]) && of(node.operands[0])).then_some(id)
         })
     };
-    let magnitude = |v| matches!(s.map(v), Some((ScalarFn::Abs, &[x])) if s.same(x, source));
+    let magnitude = |v| matches!(s.map(v), Some((ScalarFn::Abs, _))) && s.same(unsigned(s, v), bare);
     let itself = |v| s.same(v, source);
     let both = || extreme(ReduceOp::Max, &itself).filter(|_| extreme(ReduceOp::Min, &itself).is_some());
     let turned =
@@ -89,7 +97,7 @@ pub(super) fn scale_of(s: &Skeleton<'_>, scaled: &Scaled, moved: bool) -> Option
         // A scale that depends on what is quantised, or on other elements than its own, in any other way makes another
         // function than one whose scale is given.
         let crossed = |&v: &Value| s.computed.contains(&v) || s.prim(v).is_some_and(|(prim, _)| crosses(prim));
-        let is_given = !ancestors.iter().any(|&v| itself(v) || crossed(&v));
+        let is_given = !ancestors.iter().any(|&v| itself(v) || s.same(v, bare) || crossed(&v));
         return is_given.then_some((Scale::Static, None));
     };
     let over = over(s, scaled, &ancestors, largest)?;
@@ -125,7 +133,7 @@ fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest:
     let mut bent = BTreeSet::from_iter(s.body.node(largest).results.iter().copied());
     for (id, prim, node) in s.all_nodes().filter(|(.., node)| ancestors.contains(&node.results[0])) {
         let operand = node.operands.first().copied();
-        let first = is_extreme(prim) && operand.is_some_and(|v| s.same(s.magnitude_of(v), scaled.source));
+        let first = is_extreme(prim) && operand.is_some_and(|v| s.same(unsigned(s, v), unsigned(s, scaled.source)));
         let mut axes: Vec<AxisId> = node.operands.iter().filter_map(|v| held.get(v)).flatten().copied().collect();
         if first {
             extremes.extend(&node.results);
@@ -136,6 +144,9 @@ fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest:
             }
             continue;
         } else if crosses(prim) && !is_extreme(prim) || moves(s, prim, node) || is_bent(s, prim, node, &bent) {
+            return None;
+        } else if chooses(prim) && !all_alike(node.operands.iter().filter_map(|v| held.get(v))) {
+            // The larger of a row's extreme and the tensor's is the tensor's.
             return None;
         }
         if let Some(over) = reduced.get(&id).filter(|_| is_extreme(prim)) {
@@ -161,6 +172,17 @@ fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest:
     let all = s.axes.flat(s.peel(scaled.source)).into_iter().filter(|axis| !reduced[&largest].contains(axis));
     let over = reduced[&largest].iter().copied().chain(all).filter(|axis| !kept.contains(axis)).collect();
     scaled.is_by_multiple(s, &extremes, &made).then_some(over)
+}
+
+/// Whether a function is one of its operands.
+fn chooses(prim: &Prim) -> bool {
+    matches!(prim, Prim::Map(ScalarFn::Max | ScalarFn::Min | ScalarFn::MaxNum | ScalarFn::MinNum | ScalarFn::Select))
+}
+
+/// Whether lists hold the same axes.
+fn all_alike<'a>(mut lists: impl Iterator<Item = &'a Vec<AxisId>>) -> bool {
+    let set = |axes: &'a Vec<AxisId>| axes.iter().collect::<BTreeSet<_>>();
+    lists.next().map(set).is_none_or(|first| lists.all(|axes| set(axes) == first))
 }
 
 /// Whether a node moves elements to other places along an axis that they have.

@@ -98,6 +98,21 @@ fn zero_points_that_are_computed_are_named() {
 }
 
 #[test]
+fn zero_points_of_other_tensors_have_no_name() {
+    let range = "%d = sub %high, %low\n  %n = literal f32 255.0\n  %sc = div %d, %n\n";
+    let with = |least: &str, zero: &str| {
+        let steps = "%z = round %z0\n  %t = div %x, %sc\n  %r = round %t\n  %y = sub %r, %z\n";
+        let nodes = format!("{EXTREMES}{range}{least}{zero}{steps}{}", codes("0.0", "255.0", "u8"));
+        names_of("%x: f32[s, 64], %o: f32[s, 64]", &nodes, "%q, %sc")
+    };
+    let (own, other) = ("%e = abs %low\n", "%e = reduce %o {op = min, axes = [1]}\n");
+    assert_eq!(with(own, "%z0 = div %low, %sc\n"), ["quant.int8_azp_token"]);
+    for zero in ["%z0 = div %e, %sc\n", "%f = min %e, %low\n  %z0 = div %f, %sc\n"] {
+        assert!(with(other, zero).is_empty(), "{zero}");
+    }
+}
+
+#[test]
 fn the_largest_magnitude_has_three_spellings() {
     let neg = "%n = neg %low\n  %m = max %high, %n\n";
     let both = "%p = abs %low\n  %n = abs %high\n  %m = max %n, %p\n";
@@ -309,7 +324,8 @@ fn scales_that_are_computed_of_other_elements_are_not_static() {
     let dynamic = format!("{MAGNITUDE}  %n = literal f32 448.0\n  %sc = div %m, %n\n");
     let given = "%n = literal f32 448.0\n  %o = div %g, %n\n  %sc = abs %o\n";
     let (negative, twice) = ("%v = neg %x", "%two = literal f32 2.0\n  %v = mul %x, %two");
-    for quantised in [negative, twice, "%v = mul %x, %x", "%v = neg %z"] {
+    assert_eq!(of(negative, &dynamic), ["quant.fp8_token"], "a sign does not change a magnitude");
+    for quantised in [twice, "%v = mul %x, %x", "%v = neg %z"] {
         assert!(of(quantised, &dynamic).is_empty(), "{quantised}");
         assert_eq!(of(quantised, given), ["quant.fp8_static"], "{quantised}");
     }

@@ -122,3 +122,37 @@ fn a_number_may_stand_before_or_behind_the_scale() {
         assert!(!of(other).contains(&"quant.fp8_token".to_owned()), "{other}: {:?}", of(other));
     }
 }
+
+#[test]
+fn the_sign_of_what_is_scaled_is_not_that_of_its_extreme() {
+    let negative = |magnitude: &str| {
+        let nodes = format!("{LARGEST}{magnitude}{PLAIN}  %t = neg %x\n  %y = div %t, %sc\n{CODES}");
+        names_of(INPUTS, &nodes, "%q, %sc")
+    };
+    assert_eq!(negative(&magnitude("%x", "[1]")), ["quant.fp8_token"]);
+    assert!(negative(&magnitude("%z", "[1]")).is_empty(), "of another tensor");
+    assert!(negative("%m = reduce %x {op = max, axes = [1]}\n").is_empty(), "of elements with their sign");
+    let shifted = format!("%w = neg %z\n  %v = add %x, %w\n  {}", magnitude("%v", "[1]"));
+    assert!(negative(&shifted).is_empty(), "of a difference");
+}
+
+#[test]
+fn what_is_scaled_by_its_own_extreme_has_no_given_scale() {
+    let scaled = |inner: &str| {
+        let nodes = format!("{LARGEST}{}{PLAIN}  {inner}\n  %y = div %u, %g\n{CODES}", magnitude("%x", "[1]"));
+        names_of(INPUTS, &nodes, "%q, %sc")
+    };
+    assert!(scaled("%u = div %x, %sc").is_empty());
+    assert!(scaled("%i = div %x, %sc\n  %u = div %i, %z").is_empty());
+    assert_eq!(scaled("%u = div %x, %z"), ["quant.fp8_static"]);
+}
+
+#[test]
+fn the_larger_of_extremes_of_a_row_and_of_the_tensor_is_of_no_row() {
+    let larger = |axes: &str| {
+        let other = format!("%k = reduce %a {{op = max, axes = {axes}}}\n  %t = max %m, %k\n  %sc = div %t, %n\n");
+        coded(&magnitude("%x", "[1]"), &other)
+    };
+    assert!(larger("[0, 1]").is_empty());
+    assert_eq!(larger("[1]"), ["quant.fp8_token"]);
+}
