@@ -11,6 +11,7 @@ use super::call::{Call, Names, Refusal};
 use super::convert::{Importer, value_error};
 use super::custom::{self, Custom, Form, Layout, View};
 use super::schema::{Argument, NodeJson, SymIntArg};
+use super::table::short_target;
 use super::{opaque, steps};
 use crate::axes::contiguous_strides;
 use crate::diag::Diagnostic;
@@ -61,7 +62,14 @@ impl Importer<'_> {
         let refuse = |message: String| Diagnostic::new("import.node", message);
         let (prim, operands) = opaque::opaque(node, &self.scope, &types, reason.as_deref()).map_err(refuse)?;
         let values = self.b.op(Op::Prim(prim), &operands)?;
-        self.bind_contents(at, node, op.form, &targets, &values).map(|()| true)
+        let bound = self.bind_contents(at, node, op.form, &targets, &values);
+        // What is refused may be an argument that the op only reads.
+        let unknown = |error: Diagnostic| {
+            let message =
+                format!("`{}` is not known, so that it may overwrite all it is given: ", short_target(&node.target));
+            Diagnostic { message: message + &error.message, ..error }
+        };
+        bound.map(|()| true).map_err(|error| if op.row.is_none() { unknown(error) } else { error })
     }
 
     /// The overwritten arguments; `None` if one is a view of its base that is not understood. Parameters of the model

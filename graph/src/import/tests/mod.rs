@@ -459,6 +459,15 @@ fn a_buffer_gets_the_new_contents_of_its_part() {
 }
 
 #[test]
+fn what_an_unknown_op_may_overwrite_is_refused_by_its_name() {
+    let size = r#"aten.expand.default {"name":"size","arg":{"as_ints":[3,4,2]}}"#;
+    let error = overwritten(size, &meta(7, &[3, 4, 2], &[0, 2, 1], 0)).expect_err("elements at several places");
+    let said = "`mine.scale_` is not known, so that it may overwrite all it is given: `v` is overwritten while";
+    assert!(error.message.starts_with(said), "{}", error.message);
+    assert_eq!(error.code, "import.alias");
+}
+
+#[test]
 fn functionalised_calls_return_the_new_contents() {
     let whole = meta(7, &[4, 2], &[2, 1], 0);
     let per_base = r#"{"target":"torch.ops.higher_order.auto_functionalized_v2","inputs":[
