@@ -1,13 +1,14 @@
 //! Free nodes, and what depends on what once they are looked through.
 //!
 //! A free node costs nothing worth a kernel: a layout op, a constant, a function of one-element inputs or, if it costs
-//! little, of a counter. It belongs to no region in particular; every reader has its own copy.
+//! little, of a counter, unless it is returned. It belongs to no region in particular; every reader has its own copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::scalar::Accuracy;
 use fusewright_graph::{Def, Graph, NodeId, Op, Prim, Value};
 
+use super::grow::is_layout;
 use super::stored::relabels;
 
 /// The graph between its computing nodes.
@@ -30,7 +31,7 @@ impl<'g> Flow<'g> {
         let users = graph.users();
         let mut free = vec![false; graph.nodes().len()];
         for id in graph.node_ids() {
-            free[id.0 as usize] = is_free(graph, id, &free);
+            free[id.0 as usize] = is_free(graph, &users, id, &free);
         }
         let mut flow = Flow {
             graph,
@@ -148,17 +149,32 @@ impl<'g> Flow<'g> {
     }
 }
 
-fn is_free(graph: &Graph, id: NodeId, free: &[bool]) -> bool {
+fn is_free(graph: &Graph, users: &[Vec<NodeId>], id: NodeId, free: &[bool]) -> bool {
     let node = graph.node(id);
     match &node.op {
         Op::Prim(Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. }) => true,
         Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. }) => true,
         Op::Prim(Prim::Map(_) | Prim::Cast { .. }) => {
             let one = node.results.iter().all(|&r| graph.ty(r).elements().as_const() == Some(1));
-            (one || is_cheap_row(graph, id)) && node.operands.iter().all(|&v| is_of_free(graph, v, free, one))
+            let is_returned = || node.results.iter().any(|&r| is_returned(graph, users, r));
+            let of_free = || node.operands.iter().all(|&v| is_of_free(graph, v, free, one));
+            (one || is_cheap_row(graph, id)) && of_free() && !is_returned()
         }
         _ => false,
     }
+}
+
+/// Whether a value is an output, as it is or in another layout: it is stored, be it read by others too.
+fn is_returned(graph: &Graph, users: &[Vec<NodeId>], value: Value) -> bool {
+    let mut stack = vec![value];
+    while let Some(value) = stack.pop() {
+        if graph.is_output(value) {
+            return true;
+        }
+        let layout = users[value.0 as usize].iter().map(|&user| graph.node(user)).filter(|node| is_layout(&node.op));
+        stack.extend(layout.map(|node| node.results[0]));
+    }
+    false
 }
 
 /// Whether a function costs little and has a single axis, as one of a counter has.

@@ -310,7 +310,8 @@ impl<'a, 'g> Growth<'a, 'g> {
             let space = Space::find(&body, segments).ok()?;
             let input = body.inputs().get(position)?;
             let one_row = space.rows.is_empty() && holds_one(&body, input.value);
-            Some(one_row || space.axes.flat(input.value).iter().any(|axis| space.rows.contains(axis)))
+            let read_by_row = |value| space.axes.flat(value).iter().any(|axis| space.rows.contains(axis));
+            Some(one_row || space.reading(&body, position).any(read_by_row))
         };
         let content = self.content(&border);
         self.verdicts.varies(content, segments, position, || found().unwrap_or(false))

@@ -22,7 +22,8 @@ pub(super) fn lone(
     let stored: BTreeSet<_> = partition.regions.iter().flat_map(|r| r.outputs.iter().copied()).collect();
     let unfused: BTreeSet<NodeId> = partition.unfused.iter().map(|u| u.node).collect();
     let mut lone = Vec::new();
-    for id in graph.node_ids().rev().filter(|id| unfused.contains(id)) {
+    // A free node of a region is the region's own copy; others may read it too.
+    for id in graph.node_ids().rev().filter(|&id| unfused.contains(&id) || flow.is_free(id)) {
         let node = graph.node(id);
         if flow.is_free(id) && !node.results.iter().any(|r| wanted.contains(r) && !stored.contains(r)) {
             continue;

@@ -21,6 +21,7 @@ mod overwrite;
 mod packed;
 mod parted;
 mod refusal;
+mod reread;
 mod source;
 mod space;
 mod spans;

@@ -13,6 +13,7 @@ use fusewright_graph::{Graph, Node, NodeId, Op, Prim, Value, padding};
 use super::chained::chained;
 use super::lanes::{count, selects_few};
 use super::packed::packed;
+use super::reread::reread;
 use super::stored::check_scatters;
 use super::{Lanes, Refusal, RowForm, Stored};
 
@@ -60,7 +61,11 @@ impl Space {
                 let strict = || Space::plain(body, segments, Nesting::Strict).is_ok();
                 Ok(in_parts(Nesting::Strict).filter(|_| !strict()).unwrap_or(space))
             }
-            Err(refusal) => in_parts(Nesting::Strict).or_else(|| in_parts(Nesting::Loose)).ok_or(refusal),
+            Err(refusal) => {
+                let nestings = [Nesting::Strict, Nesting::Loose];
+                let found = nestings.into_iter().find_map(in_parts);
+                found.or_else(|| Space::reread(body, segments, &nestings, refusal)).ok_or(refusal)
+            }
         }
     }
 
@@ -71,9 +76,18 @@ impl Space {
     pub fn nested(body: &Graph, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
         match nesting {
             Nesting::Loose => Space::find(body, segments),
-            Nesting::Strict => Space::plain(body, segments, nesting)
-                .or_else(|refusal| Space::in_parts(body, segments, nesting).ok_or(refusal)),
+            Nesting::Strict => Space::plain(body, segments, nesting).or_else(|refusal| {
+                let found = Space::in_parts(body, segments, nesting);
+                found.or_else(|| Space::reread(body, segments, &[nesting], refusal)).ok_or(refusal)
+            }),
         }
+    }
+
+    /// The space of a body that was refused because one axis occurs twice in a value, if those are readings of one tensor.
+    fn reread(body: &Graph, segments: bool, nestings: &[Nesting], refusal: Refusal) -> Option<Space> {
+        let form = if refusal == Refusal::Diagonal { reread(body)? } else { return None };
+        let space = nestings.iter().find_map(|&nesting| Space::plain(&form.body, segments, nesting).ok())?;
+        Some(Space { form: Some(form), ..space })
     }
 
     /// The space of a body whose outputs are stored part by part: concatenations, and writes into one input.
@@ -126,6 +140,18 @@ impl Space {
             let flat = self.axes.flat(Stored::of(body, output.value).value);
             flat.into_iter().filter(|&axis| !self.is_lane(axis)).count() == self.rows.len()
         })
+    }
+
+    /// The inputs of the row program of a body that read the input at some position.
+    pub fn reading(&self, body: &Graph, position: usize) -> impl Iterator<Item = Value> {
+        let own = match &self.form {
+            Some(form) => {
+                let pairs = form.body.inputs().iter().zip(&form.inputs);
+                pairs.filter(|(_, of)| **of == position).map(|(input, _)| input.value).collect()
+            }
+            None => body.inputs().get(position).map(|input| vec![input.value]).unwrap_or_default(),
+        };
+        own.into_iter()
     }
 
     /// Whether an axis is a lane.
@@ -326,8 +352,9 @@ impl Space {
         self.check_reaches(operand, &lanes)
     }
 
-    /// A body without rows reduces one dim of known extent at a time, or several beside one of extent 1, which is the row;
-    /// anything else is a reduction of a tensor.
+    /// A body without rows reduces one dim of known extent at a time, or several beside one of extent 1, which is the row.
+    /// Behind such a dim it reduces one axis of any extent, if that is all that the row holds: rows that are reduced in
+    /// turn, or laid end to end, are better computed side by side. Anything else is a reduction of a tensor.
     fn check_single_row(&self, body: &Graph, id: NodeId, over: &[AxisId]) -> Result<(), Refusal> {
         if !self.rows.is_empty() {
             return Ok(());
@@ -336,11 +363,28 @@ impl Space {
         let symbolic = over.iter().any(|&a| self.axes.extent(a).as_const().is_none());
         let dims = self.axes.dims(node.operands[0]);
         let several = dims.iter().filter(|dim| dim.iter().any(|a| over.contains(a))).count() > 1;
-        let leaves_row = match &node.op {
-            Op::Prim(Prim::Reduce { axes, .. }) => (0..dims.len()).any(|i| dims[i].is_empty() && !axes.contains(&i)),
-            _ => false,
+        let is_reduced = |i: usize| match &node.op {
+            Op::Prim(Prim::Reduce { axes, .. }) => axes.contains(&i),
+            Op::Prim(Prim::ArgReduce { axis, .. }) => i == *axis,
+            _ => i + 1 == dims.len(),
         };
-        if symbolic || (several && !leaves_row) { Err(Refusal::WholeTensor) } else { Ok(()) }
+        let is_row = |i: usize| dims[i].is_empty() && !is_reduced(i);
+        let is_tensor = if symbolic {
+            let first = (0..dims.len()).position(is_reduced).unwrap_or(0);
+            over.len() > 1 || !(0..first).any(is_row) || !self.is_line(body, over)
+        } else {
+            several && !(0..dims.len()).any(is_row)
+        };
+        if is_tensor { Err(Refusal::WholeTensor) } else { Ok(()) }
+    }
+
+    /// Whether values that hold some lanes hold no others.
+    fn is_line(&self, body: &Graph, lanes: &[AxisId]) -> bool {
+        let mut all = (0..body.value_count() as u32).map(|value| self.lanes_of(Value(value)));
+        all.all(|held| {
+            let of_line = held.iter().filter(|axis| lanes.contains(axis)).count();
+            of_line == 0 || of_line == held.len()
+        })
     }
 }
 

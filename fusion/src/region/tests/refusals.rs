@@ -131,8 +131,11 @@ fn every_refusal_fires_and_spares_its_twin() {
     });
     let gathered = |g: &Sample| prim(g, Prim::Gather { axis: 0 }, &[rows(g, "x"), g.input("ids", I64, &[-1])]);
     fires(Refusal::CopyOnly, &|g| Ok(vec![gathered(g)?]), &|g| Ok(vec![exp(g, gathered(g)?)?]));
-    let one = |g: &Sample| g.input("scale", F32, &[1]);
-    fires(Refusal::OneElement, &|g| Ok(vec![exp(g, one(g))?]), &|g| Ok(vec![g.b.mul(rows(g, "x"), exp(g, one(g))?)?]));
+    let one = |g: &Sample| g.input("scale", F32, &[1, 1]);
+    // What is returned is stored like any other result.
+    fires(Refusal::OneElement, &|g| Ok(vec![g.linear(exp(g, one(g))?, g.input("w", F32, &[8, 1]))?]), &|g| {
+        Ok(vec![exp(g, one(g))?, g.b.mul(rows(g, "x"), exp(g, g.input("other", F32, &[1]))?)?])
+    });
     fires(Refusal::Constant, &|g| Ok(vec![g.b.float(F32, 2.0)?]), &|g| {
         Ok(vec![g.b.add(rows(g, "x"), g.b.float(F32, 2.0)?)?])
     });
@@ -150,6 +153,10 @@ fn every_refusal_fires_and_spares_its_twin() {
     });
     fires(Refusal::WholeTensor, &|g| Ok(vec![prim(g, reduce(&[0, 1]), &[rows(g, "x")])?]), &|g| {
         Ok(vec![prim(g, reduce(&[1, 2]), &[g.input("x", F32, &[-1, 4, 16])])?])
+    });
+    // One row may be of any length; a line is a tensor.
+    fires(Refusal::WholeTensor, &|g| Ok(vec![prim(g, reduce(&[0]), &[g.input("x", F32, &[-1])])?]), &|g| {
+        Ok(vec![prim(g, reduce(&[1]), &[g.input("x", F32, &[1, -1])])?])
     });
     fires(
         Refusal::Reshape,
@@ -183,13 +190,14 @@ fn every_refusal_fires_and_spares_its_twin() {
     );
     fires(
         Refusal::Diagonal,
+        // What is computed of whole rows is no row beside itself as a column; each element of it by itself is.
         &|g| {
-            let e = exp(g, g.input("x", F32, &[-1]))?;
-            Ok(vec![g.b.add(g.view(e, &[-1, 1])?, g.view(e, &[1, -1])?)?])
+            let y = g.softmax(g.input("x", F32, &[-1, 8, 8]))?;
+            Ok(vec![g.b.add(y, g.permute(y, &[0, 2, 1])?)?])
         },
         &|g| {
-            let e = exp(g, g.input("x", F32, &[-1]))?;
-            Ok(vec![g.b.add(g.view(e, &[-1, 1])?, g.input("z", F32, &[1, 8]))?])
+            let y = exp(g, g.input("x", F32, &[-1, 8, 8]))?;
+            Ok(vec![g.b.add(y, g.permute(y, &[0, 2, 1])?)?])
         },
     );
     fires(
