@@ -10,7 +10,7 @@ use fusewright_abi::{DType, Target};
 use fusewright_codegen::backend::ascend::{CHIPS, EmitError, emit};
 use fusewright_codegen::backend::{self, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
-use fusewright_codegen::kernel::{Kernel, Order, Tree};
+use fusewright_codegen::kernel::{Kernel, Order, Tree, parse_kernels};
 
 const TREE: Order = Order::Tree(Tree::interleaved(64));
 
@@ -53,6 +53,33 @@ fn what_a_chip_lacks_is_refused_by_name() {
     let why = refusal(&support::layout(64), "910b1");
     assert!(why.contains("segment `row`, slice"), "{why}");
     assert!(refusal(&fp8, "910z").contains("910z"));
+}
+
+/// A row that is copied as it is, from place `from` of an input on to place `to` of an output in its memory.
+fn moved(from: &str, to: &str) -> Kernel {
+    let text = format!(
+        "kernel @moved(s = extent(x, 0)) rows s {{
+           param %x: f32[s, 64] in donated
+           param %y: f32[s, 64] out alias(%x)
+           segment @m inner 1 {{
+             %r = load x[row*64 + lane{from}] : row<f32, 32>
+             store y[row*64 + lane{to}], %r
+           }}
+         }}"
+    );
+    parse_kernels(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).swap_remove(0)
+}
+
+#[test]
+fn a_copy_over_what_it_reads_stays_at_its_places() {
+    for place in ["", " + 32"] {
+        let source = text(&moved(place, place), "910b1");
+        assert!(source.contains("TQueBind<"), "{source}");
+    }
+    for (from, to) in [("", " + 32"), (" + 32", "")] {
+        let why = refusal(&moved(from, to), "910b1");
+        assert!(why.contains("a copy to other places of what it overwrites"), "{why}");
+    }
 }
 
 #[test]
