@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fusewright_abi::{ParamAccess, Target};
-use fusewright_codegen::backend::assemble;
+use fusewright_codegen::backend::{HOST_TARGETS, assemble};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::interp::{Buffer, run};
 use fusewright_codegen::kernel::{Kernel, Param, RANK, Source};
@@ -12,7 +12,7 @@ use fusewright_graph::Dim;
 use fusewright_runtime::{Arg, EachTime, Module, device_with};
 
 use super::chain::approximate;
-use super::{Agreement, Difference, OTHERS, THREADS, Verdict, at, first_difference};
+use super::{Agreement, Difference, THREADS, Verdict, at, first_difference};
 use crate::guard;
 use crate::host::zeroed;
 use crate::inputs::{Random, Sizes, Values, fill};
@@ -98,8 +98,7 @@ pub(super) fn against(
     let column = |k: &Kernel| expand(k, Column::Cpu).map_err(|e| Error::Input(e.to_string()));
     let expanded = column(meaning)?;
     let machine = column(compiled)?;
-    let targets = std::iter::once(&Target::Cpu).chain(OTHERS);
-    let codes = targets.map(|target| Code::of(&machine, target)).collect::<Result<Vec<_>, Error>>()?;
+    let codes = HOST_TARGETS.iter().map(|target| Code::of(&machine, target)).collect::<Result<Vec<_>, Error>>()?;
     let mut agreement = Agreement::default();
     for dims in cases {
         let start = made_buffers(meaning, dims, seed, Values::Edges)?;

@@ -21,6 +21,7 @@ mod reduce;
 use std::fmt;
 
 use fusewright_abi::{DType, Target};
+use fusewright_codegen::backend::HOST_TARGETS;
 use fusewright_codegen::kernel::interp::bits_at;
 use fusewright_graph::interp::{self, Symbols};
 use fusewright_graph::tensor::Tensor;
@@ -121,9 +122,6 @@ fn agree(graph: &Graph, cases: &[Case<'_>]) -> Result<Agreement, Difference> {
     Ok(agreement)
 }
 
-/// Targets of this build that are the host, besides the one that every build has.
-const OTHERS: &[Target] = if cfg!(feature = "llvm") { &[Target::CpuLlvm] } else { &[] };
-
 /// The programs of one graph.
 struct Ways {
     fused: Compiled,
@@ -141,7 +139,7 @@ impl Ways {
             compile(graph, target, &options).map_err(failed)
         };
         let compiler = Compiler::new(&Target::Cpu).map_err(|e| Difference::new("compiling fails", e))?;
-        let others = OTHERS.iter().map(|target| Ok((target.clone(), compiled(target, true)?)));
+        let others = HOST_TARGETS[1..].iter().map(|target| Ok((target.clone(), compiled(target, true)?)));
         let others = others.collect::<Result<Vec<_>, Difference>>()?;
         Ok(Ways { fused: compiled(&Target::Cpu, true)?, unfused: compiled(&Target::Cpu, false)?, others, compiler })
     }

@@ -1,6 +1,6 @@
 //! Loops whose passes compute the first half of the next one: which they are, and that no bit depends on it.
 
-use crate::kernels::silu_mul_group;
+use crate::kernels::{SILU_MUL, silu_mul_group};
 use crate::support::check;
 
 /// A gate written over its input, and its codes and sum if they are asked for.
@@ -21,16 +21,7 @@ fn gate(dtype: &str, n: i64, coded: bool) -> String {
            segment @m inner 1 {{
              %g = load x[row*{n} + lane] : row<{dtype}, {n}>
              %u = load u[row*{n} + lane] : row<{dtype}, {n}>
-             %gf = cast %g to f32 rne
-             %uf = cast %u to f32 rne
-             %neg = neg %gf
-             %e = exp %neg
-             %one = literal f32 1.0
-             %den = add %one, %e
-             %silu = div %gf, %den
-             %sr = cast %silu to bf16 rne
-             %sf = cast %sr to f32 rne
-             %y = mul %sf, %uf
+             {SILU_MUL}
              %yr = cast %y to {dtype} rne
              store x[row*{n} + lane], %yr
              {stores}

@@ -1,10 +1,10 @@
 //! Properties of the code itself: the same bytes every time, no dependence on the batch, memory given back, refusals.
 
 use fusewright_abi::Target;
-use fusewright_codegen::backend::for_target;
+use fusewright_codegen::backend::{HOST_TARGETS, for_target};
 use fusewright_runtime::device_for;
 
-use crate::support::{TARGETS, bind, compile, each, inputs, kernel, launch, load};
+use crate::support::{bind, compile, each, inputs, kernel, launch, load};
 
 const NORM: &str = "kernel @norm(s = extent(x, 0)) rows s {
        param %x: bf16[s, 515] in
@@ -24,7 +24,7 @@ const NORM: &str = "kernel @norm(s = extent(x, 0)) rows s {
 #[test]
 fn the_same_kernel_gives_the_same_bytes() {
     let (kernel, renamed) = (kernel(NORM), crate::support::kernel(&NORM.replace("@norm", "@other")));
-    for target in TARGETS {
+    for target in HOST_TARGETS {
         let compiled = |k| compile(k, target).expect("compiles");
         assert_eq!(compiled(&kernel), compiled(&kernel));
         assert_ne!(compiled(&renamed).key, compiled(&kernel).key);
@@ -37,14 +37,14 @@ fn the_same_kernel_gives_the_same_bytes() {
     }
     let mut keys: Vec<_> = each(&kernel).into_iter().map(|made| made.expect("compiles").key).collect();
     keys.dedup();
-    assert_eq!(keys.len(), TARGETS.len());
+    assert_eq!(keys.len(), HOST_TARGETS.len());
 }
 
 #[test]
 fn a_row_does_not_depend_on_its_batch() {
     let kernel = kernel(NORM);
     let all = inputs(&kernel, &bind(&[("s", 1000)]), 5, 2);
-    for target in TARGETS {
+    for target in HOST_TARGETS {
         let (artifact, module) = load(&kernel, target);
         let row = 515 * 2;
         let result = |rows: std::ops::Range<usize>, threads: usize| {
@@ -67,7 +67,7 @@ fn a_row_does_not_depend_on_its_batch() {
 fn unloading_gives_the_memory_back() {
     let artifacts: Vec<_> = each(&kernel(NORM)).into_iter().map(|made| made.expect("compiles")).collect();
     let load = || {
-        for (artifact, target) in artifacts.iter().zip(TARGETS) {
+        for (artifact, target) in artifacts.iter().zip(HOST_TARGETS) {
             drop(device_for(target).and_then(|device| device.load(artifact)).expect("loads"));
         }
     };
@@ -92,7 +92,7 @@ fn what_is_not_taken_is_named() {
     let peers = kernel(&NORM.replace("%x: bf16[s, 515] in", "%x: bf16[s, 515] in peer(2)"));
     assert!(each(&peers).iter().all(Result::is_err));
     let cuda = Target::Cuda { arch: "sm_90".into() };
-    for target in TARGETS {
+    for target in HOST_TARGETS {
         assert!(for_target(target).expect("a target of this build").emit(&kernel(NORM), &cuda).is_err());
     }
 }
@@ -118,7 +118,7 @@ fn quotients_of_indices_do_not_trap() {
     );
     let (dividends, divisors) = ([i64::MIN, i64::MIN, 7, -7, 7, 0], [-1, 0, 0, 2, -2, -1]);
     let bytes = |numbers: [i64; 6]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
-    for target in TARGETS {
+    for target in HOST_TARGETS {
         let (artifact, module) = load(&kernel, target);
         let mut buffers = vec![bytes(dividends), bytes(divisors), vec![0xa5; 48], vec![0xa5; 48]];
         launch(&kernel, &artifact, &*module, &mut buffers, &bind(&[("n", 6)]), 1);

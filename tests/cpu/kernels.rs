@@ -156,6 +156,18 @@ fn add_rms_norm_with_token_quantiser() {
     }
 }
 
+/// `%y`, in f32, is SiLU of `%g`, rounded to bf16, times `%u`.
+pub const SILU_MUL: &str = "%gf = cast %g to f32 rne
+             %uf = cast %u to f32 rne
+             %neg = neg %gf
+             %e = exp %neg
+             %one = literal f32 1.0
+             %den = add %one, %e
+             %silu = div %gf, %den
+             %sr = cast %silu to bf16 rne
+             %sf = cast %sr to f32 rne
+             %y = mul %sf, %uf";
+
 /// SiLU times up, then FP8 with one scale per group.
 pub fn silu_mul_group(h: i64, g: i64) -> String {
     let groups = (h + g - 1) / g;
@@ -167,16 +179,7 @@ pub fn silu_mul_group(h: i64, g: i64) -> String {
            segment @m inner 1 {{
              %g = load x[row*{two} + lane] : row<bf16, {h}>
              %u = load x[row*{two} + lane + {h}] : row<bf16, {h}>
-             %gf = cast %g to f32 rne
-             %uf = cast %u to f32 rne
-             %neg = neg %gf
-             %e = exp %neg
-             %one = literal f32 1.0
-             %den = add %one, %e
-             %silu = div %gf, %den
-             %sr = cast %silu to bf16 rne
-             %sf = cast %sr to f32 rne
-             %y = mul %sf, %uf
+             {SILU_MUL}
              %yr = cast %y to bf16 rne
              %yf = cast %yr to f32 rne
              %a = abs %yf

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fusewright::diff::first_difference;
 use fusewright_abi::{DType, KernelArtifact, ParamAccess, Target};
-use fusewright_codegen::backend::{BackendError, assemble, for_target};
+use fusewright_codegen::backend::{BackendError, HOST_TARGETS, assemble, for_target};
 use fusewright_codegen::kernel::interp::{Buffer, put_bits, run};
 use fusewright_codegen::kernel::{
     Kernel,
@@ -36,12 +36,9 @@ pub fn kernel(text: &str) -> Kernel {
     expand(&kernel, Column::Cpu).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// The targets of this build that are the host.
-pub const TARGETS: &[Target] = if cfg!(feature = "llvm") { &[Target::Cpu, Target::CpuLlvm] } else { &[Target::Cpu] };
-
-/// Compiles for each of [`TARGETS`].
+/// Compiles for each of [`HOST_TARGETS`].
 pub fn each(kernel: &Kernel) -> Vec<Result<KernelArtifact, BackendError>> {
-    TARGETS.iter().map(|target| compile(kernel, target)).collect()
+    HOST_TARGETS.iter().map(|target| compile(kernel, target)).collect()
 }
 
 pub fn compile(kernel: &Kernel, target: &Target) -> Result<KernelArtifact, BackendError> {
@@ -98,7 +95,7 @@ pub fn check_on(kernel: &Kernel, dims: &[(&str, i64)], start: Vec<Vec<u8>>, thre
     let mut want: Vec<Buffer> = start.iter().cloned().map(Buffer::Bytes).collect();
     let rows = kernel.rows.eval(&|name| dims.get(name).copied()).expect("bound");
     run(kernel, &mut want, &dims, 0..rows).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
-    for target in TARGETS {
+    for target in HOST_TARGETS {
         let (artifact, module) = load(kernel, target);
         let mut got = start.clone();
         launch(kernel, &artifact, &*module, &mut got, &dims, threads);

@@ -1,10 +1,10 @@
 //! Short forms of code where something is known of values: the same bits, and taken only where it is known.
 
 use fusewright_abi::{DType, Target};
-use fusewright_codegen::backend::for_target;
+use fusewright_codegen::backend::{HOST_TARGETS, for_target};
 use fusewright_codegen::kernel::interp::put_bits;
 
-use crate::support::{TARGETS, check, check_on, kernel};
+use crate::support::{check, check_on, kernel};
 
 /// `2^n` times a number in two factors, as expansions of `exp` write it; `x` is what `n` is rounded from.
 fn power(bounds: &str, x: &str) -> String {
@@ -61,7 +61,7 @@ fn products_with_powers_of_two_round_once() {
         let factors = floats(&|i| if i % 97 == 0 { f32::NAN } else { 0.7 + 0.37 * (i % 31) as f32 / 31.0 });
         let powers = floats(&|i| i as f32 * 0.61 - 300.0);
         check_on(&kernel, &[("n", 1000)], vec![factors, powers, vec![0; 4000]], 1);
-        if cfg!(target_arch = "x86_64") && TARGETS.contains(&Target::CpuLlvm) && has_wide_vectors() {
+        if cfg!(target_arch = "x86_64") && HOST_TARGETS.contains(&Target::CpuLlvm) && has_wide_vectors() {
             let backend = for_target(&Target::CpuLlvm).expect("a target of this build");
             let stages = backend.emit(&kernel, &Target::CpuLlvm).expect("compiles");
             let text = String::from_utf8_lossy(&stages[0].bytes).into_owned();
@@ -191,7 +191,7 @@ fn lanes_taken_in_two_parts_agree() {
              }}"
         );
         check(&text, &[("s", 5)]);
-        if TARGETS.contains(&Target::CpuLlvm) {
+        if HOST_TARGETS.contains(&Target::CpuLlvm) {
             let backend = for_target(&Target::CpuLlvm).expect("a target of this build");
             let stages = backend.emit(&kernel(&text), &Target::CpuLlvm).expect("compiles");
             let text = String::from_utf8_lossy(&stages[0].bytes).into_owned();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fusewright::graph::interp::{self, Symbols};
 use fusewright::graph::{DType, Graph, Rounding, Tensor};
 use fusewright::{CacheChoice, Compiler, HostTensor, Options, Program, Target, Tiers, compile};
+use fusewright_codegen::backend::HOST_TARGETS;
 use fusewright_codegen::kernel::interp::{Buffer, bits_at, cast as kernel_cast, put_bits, run as run_kernel};
 
 use crate::oracle::{Line, e8m0, integer, value};
@@ -88,10 +89,7 @@ fn graph(cast: Cast, lanes: usize) -> Graph {
     text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// What makes machine code for the host in this build.
-const TARGETS: &[Target] = if cfg!(feature = "llvm") { &[Target::Cpu, Target::CpuLlvm] } else { &[Target::Cpu] };
-
-/// The program of a graph by each of [`TARGETS`].
+/// The program of a graph by each of [`HOST_TARGETS`].
 fn compiled(graph: &Graph) -> Vec<(&'static Target, Program)> {
     let options = Options { cache: CacheChoice::Off, tiers: Tiers::Off, ..Options::default() };
     let program = |target| {
@@ -99,7 +97,7 @@ fn compiled(graph: &Graph) -> Vec<(&'static Target, Program)> {
         assert!(compiled.fallbacks.is_empty() && compiled.program.counts().kernels == 1, "{target}: {graph}");
         (target, compiled.program)
     };
-    TARGETS.iter().map(program).collect()
+    HOST_TARGETS.iter().map(program).collect()
 }
 
 fn bytes(dtype: DType, codes: &[u64]) -> Vec<u8> {

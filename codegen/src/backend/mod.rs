@@ -96,6 +96,10 @@ pub trait Backend: Send + Sync {
     }
 }
 
+/// The targets of this build that are the host; first the one that every build has.
+pub const HOST_TARGETS: &[Target] =
+    if cfg!(feature = "llvm") { &[Target::Cpu, Target::CpuLlvm] } else { &[Target::Cpu] };
+
 /// The backend of a target.
 ///
 /// # Errors

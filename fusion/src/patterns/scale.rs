@@ -160,18 +160,22 @@ fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest:
     let made = held.keys().copied().collect();
     let kept = held.get(&scaled.by).or_else(|| held.get(&s.peel(scaled.by)))?;
     // A scale that differs along what its extreme is over is that of single elements.
-    let is_over = |axis: &AxisId| reduced[&largest].contains(axis);
-    let given = |v: &&Value| !held.contains_key(*v) && s.constant(**v).is_none();
-    let mixed = s.all_nodes().filter(|(_, prim, node)| {
-        matches!(prim, Prim::Map(_)) && ancestors.contains(&node.results[0]) && held.contains_key(&node.results[0])
-    });
-    let mut beside = mixed.flat_map(|(.., node)| node.operands.iter().filter(given));
-    if kept.iter().any(is_over) || beside.any(|v| s.axes.flat(s.peel(*v)).iter().any(is_over)) {
+    let differing = kept.iter().copied().chain(given_beside(s, ancestors, &held));
+    if differing.into_iter().any(|axis| reduced[&largest].contains(&axis)) {
         return None;
     }
     let all = s.axes.flat(s.peel(scaled.source)).into_iter().filter(|axis| !reduced[&largest].contains(axis));
     let over = reduced[&largest].iter().copied().chain(all).filter(|axis| !kept.contains(axis)).collect();
     scaled.is_by_multiple(s, &extremes, &made).then_some(over)
+}
+
+/// The axes of what is given, rather than made of extremes, to functions of what is made of them.
+fn given_beside(s: &Skeleton<'_>, ancestors: &BTreeSet<Value>, held: &BTreeMap<Value, Vec<AxisId>>) -> Vec<AxisId> {
+    let given = |v: &&Value| !held.contains_key(*v) && s.constant(**v).is_none();
+    let mixed = s.all_nodes().filter(|(_, prim, node)| {
+        matches!(prim, Prim::Map(_)) && ancestors.contains(&node.results[0]) && held.contains_key(&node.results[0])
+    });
+    mixed.flat_map(|(.., node)| node.operands.iter().filter(given)).flat_map(|v| s.axes.flat(s.peel(*v))).collect()
 }
 
 /// Whether a function is one of its operands.

@@ -1,4 +1,4 @@
-//! Loops whose passes compute the first half of the next pass.
+//! Loops whose passes compute the first half of the next pass: software pipelines of two stages.
 //!
 //! A processor looks ahead over one or two hundred instructions. A pass whose instructions wait for each other in one long
 //! chain (an exponential, a quotient, a rounding, a code) fills that window with what waits. Where the chain is cut in
@@ -55,8 +55,8 @@ impl Stride {
     }
 }
 
-/// Where a pass runs and what it has from the pass before: values of a job, part by part.
-pub(super) struct Pass<'a, 'c> {
+/// Where one pass of a loop runs, and what it has from the pass before.
+pub(super) struct Iteration<'a, 'c> {
     pub base: IntValue<'c>,
     pub span: &'a Span<IntValue<'c>>,
     pub group: Option<&'a InGroup<IntValue<'c>>>,
@@ -72,11 +72,10 @@ pub(super) struct Ahead<'c> {
 }
 
 impl<'c> Loops<'_, '_, '_, 'c> {
-    /// A loop over as many whole passes as fit, from a lane on; gives the first lane not taken.
+    /// A loop over as many whole passes as fit into a span; gives the first lane not taken.
     pub(super) fn passes(
         &mut self,
         stride: Stride,
-        from: IntValue<'c>,
         span: &Span<IntValue<'c>>,
         jobs: &[Job],
         open: &Open<'c>,
@@ -86,22 +85,22 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let several = span.length.is_some_and(|n| n >= 2 * step);
         let cut = if several { self.cut(jobs) } else { Vec::new() };
         if cut.is_empty() {
-            let l = code.begin_loop(from, span.end, step)?;
-            self.pass(stride, jobs, open, &Pass { base: l.i, span, group, ahead: &[] })?;
+            let l = code.begin_loop(span.start, span.end, step)?;
+            self.pass(stride, jobs, open, &Iteration { base: l.i, span, group, ahead: &[] })?;
             return code.end_loop(l);
         }
         let values: Vec<String> = cut.iter().map(|(v, _)| format!("%{}", v.0)).collect();
         let segment = &self.eval.segment.name;
         self.eval.decisions.push(format!("segment `{segment}` computes {} a pass ahead", values.join(", ")));
-        let at = |base| Pass { base, span, group, ahead: &[] };
-        let first = self.first_half(stride, &cut, jobs, &at(from))?;
+        let at = |base| Iteration { base, span, group, ahead: &[] };
+        let first = self.first_half(stride, &cut, jobs, &at(span.start))?;
         let held: Vec<Vec<PointerValue<'c>>> = first
             .iter()
             .map(|ahead| ahead.parts.iter().map(|part| self.hold(*part)).collect())
             .collect::<Built<_>>()?;
         // The last pass has none behind it.
         let end = code.b.build_int_sub(span.end, code.i64(step), "")?;
-        let l = code.begin_loop(from, end, step)?;
+        let l = code.begin_loop(span.start, end, step)?;
         let ahead = self.held(&first, &held)?;
         let next = code.add(l.i, code.i64(step))?;
         let later = self.first_half(stride, &cut, jobs, &at(next))?;
@@ -110,14 +109,14 @@ impl<'c> Loops<'_, '_, '_, 'c> {
                 code.b.build_store(*variable, *part)?;
             }
         }
-        self.pass(stride, jobs, open, &Pass { ahead: &ahead, ..at(l.i) })?;
+        self.pass(stride, jobs, open, &Iteration { ahead: &ahead, ..at(l.i) })?;
         let last = code.end_loop(l)?;
         let ahead = self.held(&first, &held)?;
-        self.pass(stride, jobs, open, &Pass { ahead: &ahead, ..at(last) })?;
+        self.pass(stride, jobs, open, &Iteration { ahead: &ahead, ..at(last) })?;
         code.add(last, code.i64(step))
     }
 
-    fn pass(&mut self, stride: Stride, jobs: &[Job], open: &Open<'c>, pass: &Pass<'_, 'c>) -> Built<()> {
+    fn pass(&mut self, stride: Stride, jobs: &[Job], open: &Open<'c>, pass: &Iteration<'_, 'c>) -> Built<()> {
         match stride {
             Stride::Chunk => self.chunk(jobs, None, open, pass),
             Stride::Pair => self.pair(jobs, open, pass),
@@ -150,7 +149,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         stride: Stride,
         cut: &[(Val, usize)],
         jobs: &[Job],
-        pass: &Pass<'_, 'c>,
+        pass: &Iteration<'_, 'c>,
     ) -> Built<Vec<Ahead<'c>>> {
         let mut found: Vec<Ahead<'c>> =
             cut.iter().map(|&(value, job)| Ahead { value, job, parts: Vec::new() }).collect();
@@ -172,10 +171,10 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         stride: Stride,
         part: Option<Part>,
         jobs: &[Job],
-        pass: &Pass<'_, 'c>,
+        pass: &Iteration<'_, 'c>,
     ) -> usize {
         let mark = self.eval.memo.enter();
-        let &Pass { base, span, group, ahead } = pass;
+        let &Iteration { base, span, group, ahead } = pass;
         self.eval.group = group.map(|g| InGroup { span: stride.lanes(), ..g.clone() });
         let (lanes, even) = (span.lanes.clone(), span.even);
         self.eval.pass = Some(Running { base, lanes, shift: 0, even, mask: None, part });

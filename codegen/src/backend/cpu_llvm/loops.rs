@@ -11,7 +11,7 @@ use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
 use super::address::Pos;
-use super::ahead::{Pass, Stride};
+use super::ahead::{Iteration, Stride};
 use super::eval::{CHUNK, Eval, Key, Running};
 use super::function::Open;
 use super::reduce::{Accumulators, takes_chunks};
@@ -78,13 +78,13 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let mut next = span.start;
         let pairs = vector && span.length.is_none_or(|n| n >= 2 * chunk) && self.splits(jobs, open, group.is_some());
         if pairs {
-            next = self.passes(Stride::Pair, next, span, jobs, open, group)?;
+            next = self.passes(Stride::Pair, span, jobs, open, group)?;
         }
         let left = span.length.map(|n| if pairs { n % (2 * chunk) } else { n });
         if vector && left.is_none_or(|n| n >= chunk) {
             // What pairs leave is one chunk at most.
-            let rest = Span { length: left, ..span.clone() };
-            next = self.passes(Stride::Chunk, next, &rest, jobs, open, group)?;
+            let rest = Span { start: next, length: left, ..span.clone() };
+            next = self.passes(Stride::Chunk, &rest, jobs, open, group)?;
         }
         let rest = !vector || span.length.is_none_or(|n| n % chunk != 0);
         // A mask of one lane that is known when compiling makes LLVM 22 store too much of a narrowed vector.
@@ -97,7 +97,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             code.b.position_at_end(some);
             let count = code.splat(code.extend(left.into(), 32, false)?, CHUNK)?;
             let mask = code.icmp(IntPredicate::ULT, self.eval.lane_numbers(CHUNK), count)?;
-            self.chunk(jobs, Some(mask), open, &Pass { base: next, span, group, ahead: &[] })?;
+            self.chunk(jobs, Some(mask), open, &Iteration { base: next, span, group, ahead: &[] })?;
             code.b.build_unconditional_branch(join)?;
             code.b.position_at_end(join);
         } else if rest {
@@ -118,7 +118,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         jobs: &[Job],
         mask: Option<crate::backend::llvm::Value<'c>>,
         open: &Open<'c>,
-        pass: &Pass<'_, 'c>,
+        pass: &Iteration<'_, 'c>,
     ) -> Built<()> {
         let (segment, base) = (self.eval.segment, pass.base);
         let mark = self.enter_part(Stride::Chunk, None, jobs, pass);

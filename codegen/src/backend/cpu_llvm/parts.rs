@@ -9,7 +9,7 @@ use fusewright_abi::DType;
 use inkwell::values::IntValue;
 
 use super::address::Pos;
-use super::ahead::{Pass, Stride};
+use super::ahead::{Iteration, Stride};
 use super::eval::{CHUNK, Eval};
 use super::function::Open;
 use super::loops::Loops;
@@ -91,7 +91,7 @@ impl<'c> Eval<'_, '_, 'c> {
 
 impl<'c> Loops<'_, '_, '_, 'c> {
     /// Twice as many lanes as a chunk has of every sink: all loads come before all stores.
-    pub(super) fn pair(&mut self, jobs: &[Job], open: &Open<'c>, pass: &Pass<'_, 'c>) -> Built<()> {
+    pub(super) fn pair(&mut self, jobs: &[Job], open: &Open<'c>, pass: &Iteration<'_, 'c>) -> Built<()> {
         let (segment, base) = (self.eval.segment, pass.base);
         let mut parts: Vec<Vec<Value<'c>>> = Vec::new();
         for part in Stride::Pair.parts() {
