@@ -200,6 +200,23 @@ pub(super) fn replication_pad(call: &Call<'_>) -> Imported {
     pad_axes(call, &call.dims("padding")?, Border::Replicate)
 }
 
+/// Windows of `size` elements along an axis, side by side, on a new last axis: the axis is split. `None` if it is not known
+/// how many there are.
+fn side_by_side(call: &Call<'_>, x: Value, axis: usize, size: i64) -> Result<Option<Value>, Refusal> {
+    let (b, size) = (call.b, Dim::constant(size));
+    let mut shape = b.ty(x).shape;
+    let whole = shape[axis].as_const().zip(size.as_const()).map(|(n, size)| Dim::constant(n / size));
+    let Some(places) = whole.or_else(|| shape[axis].exact_div(&size)) else { return Ok(None) };
+    let x = cut(call, x, axis, [Dim::constant(0), &places * &size], 1)?;
+    let rank = shape.len();
+    shape[axis] = places;
+    shape.insert(axis + 1, size);
+    let mut perm: Vec<usize> = (0..rank + 1).collect();
+    let moved = perm.remove(axis + 1);
+    perm.push(moved);
+    Ok(Some(permuted(call, b.reshape(x, shape)?, perm)?[0]))
+}
+
 /// Windows of `size` elements along an axis, a `step` apart, on a new last axis.
 pub(super) fn windows(call: &Call<'_>, x: Value, axis: usize, [size, step, gap]: [i64; 3]) -> One {
     let b = call.b;
@@ -207,6 +224,12 @@ pub(super) fn windows(call: &Call<'_>, x: Value, axis: usize, [size, step, gap]:
     let dim = shape.get(axis).ok_or("an axis that does not exist")?;
     if size < 1 || step < 1 || gap < 1 {
         return Err("windows of no size, or no step apart".into());
+    }
+    if step == size
+        && gap == 1
+        && let Some(x) = side_by_side(call, x, axis, size)?
+    {
+        return Ok(x);
     }
     let reach = Dim::constant((size - 1).checked_mul(gap).and_then(|r| r.checked_add(1)).ok_or("windows too large")?);
     let places = &Dim::function(crate::dim::DimFn::FloorDiv, &(dim - &reach), &Dim::constant(step)) + &Dim::constant(1);
@@ -282,6 +305,50 @@ pub(super) fn meshgrid(call: &Call<'_>) -> Imported {
         expand_to(call, call.b.reshape(x, shape)?, &call.out()?.shape)
     };
     tensors.iter().enumerate().map(stretched).collect()
+}
+
+/// All rows of one element of each tensor, those of the last tensor first.
+pub(super) fn cartesian_prod(call: &Call<'_>) -> Imported {
+    let b = call.b;
+    let lines = call.tensors("tensors")?;
+    let [_, _, ..] = lines.as_slice() else { return Ok(lines) };
+    let shape: Vec<Dim> = lines.iter().map(|&x| b.ty(x).elements()).collect();
+    let column = |(axis, &x): (usize, &Value)| -> One {
+        let mut own = vec![Dim::constant(1); shape.len()];
+        own[axis] = shape[axis].clone();
+        let spread = expand_to(call, b.reshape(x, own)?, &shape)?;
+        Ok(b.reshape(spread, vec![product(&shape), Dim::constant(1)])?)
+    };
+    let columns = lines.iter().enumerate().map(column).collect::<Result<Vec<_>, _>>()?;
+    Ok(vec![b.cat(&columns, 1)?])
+}
+
+/// Matrices along the diagonal of one, which is zero elsewhere; lines are matrices of one row.
+pub(super) fn block_diag(call: &Call<'_>) -> Imported {
+    let b = call.b;
+    let blocks = call.tensors("tensors")?;
+    let dtype = result_type(call, &blocks.iter().copied().map(Operand::Tensor).collect::<Vec<_>>())?;
+    let block = |&x: &Value| -> One { Ok(convert(b, b.reshape(x, at_least(2, b.ty(x).shape))?, dtype)?) };
+    let blocks = blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
+    if blocks.iter().any(|&x| b.ty(x).rank() != 2) {
+        return Err("blocks that are no matrices".into());
+    }
+    let width = blocks.iter().fold(Dim::constant(0), |sum, &x| &sum + &b.ty(x).shape[1]);
+    let mut before = Dim::constant(0);
+    let mut rows = Vec::with_capacity(blocks.len());
+    for x in blocks {
+        let shape = b.ty(x).shape;
+        let behind = &(&width - &before) - &shape[1];
+        let zeros = |count: &Dim| -> Result<Option<Value>, Refusal> {
+            let none = count.as_const() == Some(0);
+            let fill = || expand_to(call, constant(b, dtype, Scalar::Int(0))?, &[shape[0].clone(), count.clone()]);
+            if none { Ok(None) } else { fill().map(Some) }
+        };
+        let parts: Vec<Value> = [zeros(&before)?, Some(x), zeros(&behind)?].into_iter().flatten().collect();
+        rows.push(if parts.len() == 1 { x } else { b.cat(&parts, 1)? });
+        before = &before + &shape[1];
+    }
+    if rows.len() == 1 { Ok(rows) } else { Ok(vec![b.cat(&rows, 0)?]) }
 }
 
 /// Tensors joined along an axis after `shaped` gave each the axes that it lacks.

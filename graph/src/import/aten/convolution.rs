@@ -20,7 +20,7 @@ struct Steps {
 }
 
 /// One number per axis; a lone number is for all.
-fn per_axis(call: &Call<'_>, name: &str, axes: usize) -> Result<Vec<i64>, Refusal> {
+pub(super) fn per_axis(call: &Call<'_>, name: &str, axes: usize) -> Result<Vec<i64>, Refusal> {
     let given = call.ints(name)?;
     match given.as_slice() {
         [one] => Ok(vec![*one; axes]),

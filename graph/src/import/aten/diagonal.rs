@@ -5,8 +5,8 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
 use super::arrange::padded_by;
 use super::index::{extent, gather};
-use super::layout::{iota, permuted};
-use super::promote::constant;
+use super::layout::{cut, expand_to, iota, permuted};
+use super::promote::{constant, convert};
 use super::reduce::summed;
 use crate::dim::Dim;
 use crate::graph::Value;
@@ -25,6 +25,16 @@ fn along(call: &Call<'_>, x: Value, [row, column]: [usize; 2], offset: i64, leng
     perm.extend([row, column]);
     let x = permuted(call, x, perm)?[0];
     let shape = b.ty(x).shape;
+    let flat: Vec<Dim> = shape[..rank - 2].iter().cloned().chain([&shape[rank - 2] * &shape[rank - 1]]).collect();
+    if let (Some(columns), Some(1..)) = (shape[rank - 1].as_const(), length.as_const()) {
+        // A step of the matrix as a line: layout alone, so that what is written to the diagonal is written to the matrix.
+        let row = if offset < 0 { Dim::constant(columns) } else { Dim::constant(1) };
+        let start = &row * &Dim::constant(offset.checked_abs().ok_or("an offset too large")?);
+        let step = columns.checked_add(1).ok_or("a matrix too large")?;
+        let behind = &(length - &Dim::constant(1)) * &Dim::constant(step);
+        let end = &(&start + &behind) + &Dim::constant(1);
+        return cut(call, b.reshape(x, flat)?, rank - 2, [start, end], step);
+    }
     let step = extent(call, &(&shape[rank - 1] + &Dim::constant(1)))?;
     let first = if offset >= 0 {
         b.int(DType::I64, offset)?
@@ -32,7 +42,6 @@ fn along(call: &Call<'_>, x: Value, [row, column]: [usize; 2], offset: i64, leng
         b.mul(extent(call, &shape[rank - 1])?, b.int(DType::I64, -offset)?)?
     };
     let at = b.add(b.mul(iota(call, length, 0, 1)?, step)?, first)?;
-    let flat: Vec<Dim> = shape[..rank - 2].iter().cloned().chain([&shape[rank - 2] * &shape[rank - 1]]).collect();
     gather(call, b.reshape(x, flat)?, rank - 2, at)
 }
 
@@ -80,11 +89,55 @@ fn spread(call: &Call<'_>, x: Value, offset: i64) -> One {
     let pads = if offset > 0 { [offset, 0] } else { [0, -offset] };
     let line = padded_by(call, b.reshape(x, shape)?, rank - 1, pads, Scalar::Int(0))?;
     let side = b.ty(line).shape[rank - 1].clone();
-    let row = iota(call, &side, first, rank)?;
-    let diagonal = if offset == 0 { row } else { b.add(row, b.int(DType::I64, offset)?)? };
-    let hit = b.map(ScalarFn::Eq, &[iota(call, &side, rank - 1, rank)?, diagonal])?;
+    let hit = hits(call, [&side, &side], rank, offset)?;
     let zero = constant(b, b.dtype(x), Scalar::Int(0))?;
     Ok(b.map(ScalarFn::Select, &[hit, line, zero])?)
+}
+
+/// Where the column of matrices is `offset` more than the row, on the last two of so many axes.
+fn hits(call: &Call<'_>, [rows, columns]: [&Dim; 2], rank: usize, offset: i64) -> One {
+    let b = call.b;
+    let row = iota(call, rows, rank - 2, rank)?;
+    let diagonal = if offset == 0 { row } else { b.add(row, b.int(DType::I64, offset)?)? };
+    Ok(b.map(ScalarFn::Eq, &[iota(call, columns, rank - 1, rank)?, diagonal])?)
+}
+
+/// A tensor in which the diagonal of two axes is another one.
+pub(super) fn diagonal_scatter(call: &Call<'_>) -> Imported {
+    let (b, x, offset) = (call.b, call.tensor("self")?, call.int("offset")?);
+    let rank = b.ty(x).rank();
+    let (row, column) = (call.axis("dim1", rank)?, call.axis("dim2", rank)?);
+    if row == column {
+        return Err("the diagonal of one axis".into());
+    }
+    let mut perm: Vec<usize> = (0..rank).filter(|&axis| axis != row && axis != column).collect();
+    perm.extend([row, column]);
+    let inverse = (0..rank).filter_map(|axis| perm.iter().position(|&from| from == axis)).collect();
+    let x = permuted(call, x, perm)?[0];
+    let (ty, src) = (b.ty(x), convert(b, call.tensor("src")?, b.dtype(x))?);
+    // The diagonal as a row of every matrix, each element above or below its place.
+    let mut line = b.ty(src).shape;
+    let length = line.pop().ok_or("a diagonal without axes")?;
+    line.extend([Dim::constant(1), length.clone()]);
+    let before = offset.max(0);
+    let behind = &(&ty.shape[rank - 1] - &length) - &Dim::constant(before);
+    let behind = behind.as_const().ok_or("a diagonal of which the place in its rows is not known")?;
+    let line = padded_by(call, b.reshape(src, line)?, rank - 1, [before, behind], Scalar::Int(0))?;
+    let hit = hits(call, [&ty.shape[rank - 2], &ty.shape[rank - 1]], rank, offset)?;
+    permuted(call, b.map(ScalarFn::Select, &[hit, line, x])?, inverse)
+}
+
+/// A matrix with one number along its diagonal.
+pub(super) fn fill_diagonal(call: &Call<'_>) -> Imported {
+    let (b, x) = (call.b, call.tensor("self")?);
+    let ty = b.ty(x);
+    let [rows, columns] = ty.shape.as_slice() else { return Err("other than two axes".into()) };
+    if call.bool("wrap")? && !call.names.never_negative(&(columns - rows)) {
+        return Err("a diagonal that starts again".into());
+    }
+    let fill = constant(b, ty.dtype, call.scalar("fill_value")?)?;
+    let filled = b.map(ScalarFn::Select, &[hits(call, [rows, columns], 2, 0)?, fill, x])?;
+    Ok(vec![expand_to(call, filled, &ty.shape)?])
 }
 
 /// Matrices, on two axes of the result, that have the lines of the last axis as diagonals.

@@ -30,6 +30,7 @@ mod place;
 mod plane;
 mod products;
 pub(super) mod promote;
+mod recurrent;
 pub(super) mod reduce;
 mod resample;
 mod rows;
@@ -37,6 +38,7 @@ mod special;
 mod statistics;
 mod update;
 mod vectors;
+mod window;
 
 use std::borrow::Cow;
 

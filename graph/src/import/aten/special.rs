@@ -167,7 +167,12 @@ pub(super) fn float_power(call: &Call<'_>) -> Imported {
 
 /// How many boundaries lie before each element; those that equal it count if `right`, and all of them for NaN.
 pub(super) fn bucketize(call: &Call<'_>) -> Imported {
-    counted(call, call.tensor("self")?, call.tensor("boundaries")?, call.bool("right")?)
+    let boundaries = call.tensor("boundaries")?;
+    let x = match call.operand("self")? {
+        Operand::Tensor(x) | Operand::Size(x) => x,
+        number => operand_as(call.b, number, result_type(call, &[number, Operand::Tensor(boundaries)])?)?,
+    };
+    counted(call, x, boundaries, call.bool("right")?)
 }
 
 /// As `bucketize`, of lines of boundaries for as many lines of elements, or of one for all.

@@ -1,6 +1,7 @@
 //! Ops that the training IR keeps and core ATen takes apart, against what PyTorch 2.10 gave for them on a CPU.
 
 use super::attention::{argument, call, one_node, tensor};
+use super::windows;
 use crate::DType;
 use crate::interp::{self, Symbols};
 use crate::tensor::Tensor;
@@ -12,14 +13,17 @@ pub(super) const F32: Kind = (7, DType::F32);
 pub(super) const F16: Kind = (6, DType::F16);
 pub(super) const BF16: Kind = (13, DType::BF16);
 const I32: Kind = (4, DType::I32);
-const I64: Kind = (5, DType::I64);
+pub(super) const I64: Kind = (5, DType::I64);
 const BOOL: Kind = (12, DType::Bool);
 
 /// Target, arguments, and dtype, shape and bits of the result. An argument is the name of an operand, a number, a truth
-/// value or a list of numbers.
+/// value, a list of numbers, or operands in parentheses.
 pub(super) type Row = (&'static str, &'static str, Kind, &'static [i64], &'static [i64]);
 
-const OPERANDS: &[(&str, Kind, &[i64], &[i64])] = &[
+/// Name, dtype, shape and bits of a tensor.
+pub(super) type Operand = (&'static str, Kind, &'static [i64], &'static [i64]);
+
+const OPERANDS: &[Operand] = &[
     ("a", F32, &[2, 3], &[0x3f800000, 0x40200000, 0xc0400000, 0x3dcccccd, 0x3e4ccccd, 0x3ecccccd]),
     ("b", F32, &[2, 3], &[0xc0000000, 0x40000000, 0x40400000, 0x3f333333, 0x3f800000, 0x3e99999a]),
     ("n", F32, &[2, 3], &[0x7fc00000, 0x40200000, 0x80000000, 0x3e99999a, 0x7fc00000, 0x3ecccccd]),
@@ -449,8 +453,13 @@ fn made((_, dtype): Kind, shape: &[i64], bits: &[i64]) -> Tensor {
 }
 
 /// The operand of that name.
-fn operand(name: &str) -> Option<&'static (&'static str, Kind, &'static [i64], &'static [i64])> {
-    OPERANDS.iter().find(|operand| operand.0 == name)
+fn operand(name: &str) -> Option<&'static Operand> {
+    OPERANDS.iter().chain(windows::OPERANDS).find(|operand| operand.0 == name)
+}
+
+/// The operands of that name, or of those in parentheses.
+fn operands(value: &str) -> impl Iterator<Item = &'static Operand> {
+    value.trim_matches(['(', ')']).split(',').filter_map(operand)
 }
 
 /// An argument as a file has it.
@@ -467,33 +476,50 @@ fn json(value: &str) -> String {
     format!(r#"{{"{kind}":{value}}}"#)
 }
 
+/// An argument of several tensors as a file has it.
+fn tensors(name: &str, of: &[&str]) -> String {
+    let list: Vec<String> = of.iter().map(|name| format!(r#"{{"name":"{name}"}}"#)).collect();
+    argument(name, &format!(r#"{{"as_tensors":[{}]}}"#, list.join(",")))
+}
+
 /// Checks that ops are taken apart into what allows their results.
 #[track_caller]
 pub(super) fn check(rows: &[Row]) {
-    let complaints: Vec<String> = rows.iter().filter_map(complaint).collect();
+    let complaints: Vec<String> = rows
+        .iter()
+        .filter_map(|&(op, given, kind, shape, bits)| complaint(op, given, &[(kind, shape, bits)]))
+        .collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-/// What is wrong with the results of an op.
-fn complaint(&(target, arguments, kind, shape, bits): &Row) -> Option<String> {
+/// What is wrong with the results of an op, given by dtype, shape and bits.
+pub(super) fn complaint(target: &str, arguments: &str, expected: &[(Kind, &[i64], &[i64])]) -> Option<String> {
     let given: Vec<(&str, &str)> = arguments.split(' ').map(|a| a.split_once('=').expect("NAME=VALUE")).collect();
-    let mut used: Vec<_> = given.iter().filter_map(|(_, value)| operand(value)).collect();
+    let mut used: Vec<_> = given.iter().flat_map(|(_, value)| operands(value)).collect();
     used.sort_unstable_by_key(|operand| operand.0);
     used.dedup_by_key(|operand| operand.0);
     let inputs: Vec<(&str, i64, &[i64])> = used.iter().map(|(name, kind, shape, _)| (*name, kind.0, *shape)).collect();
-    let list: Vec<String> = given
-        .iter()
-        .map(|(name, value)| if operand(value).is_some() { tensor(name, value) } else { argument(name, &json(value)) })
-        .collect();
+    let one = |(name, value): &(&str, &str)| match value.strip_prefix('(') {
+        Some(list) => tensors(name, &list.trim_end_matches(')').split(',').collect::<Vec<_>>()),
+        None if operand(value).is_some() => tensor(name, value),
+        None => argument(name, &json(value)),
+    };
+    let list: Vec<String> = given.iter().map(one).collect();
     let node = call(&format!("aten.{target}"), &list);
     let about = format!("{target} {arguments}");
-    let graph = one_node(&inputs, &node, &[("result", kind.0, shape)]).unwrap_or_else(|e| panic!("{about}: {e}"));
+    let names = ["result", "other"];
+    let results: Vec<_> =
+        names.into_iter().zip(expected).map(|(name, (kind, shape, _))| (name, kind.0, *shape)).collect();
+    let graph = one_node(&inputs, &node, &results).unwrap_or_else(|e| panic!("{about}: {e}"));
     crate::verify::verify(&graph).unwrap_or_else(|e| panic!("{about}: {e:?}"));
     assert!(super::opaque_targets(&graph).is_empty(), "{about}: {graph}");
     let tensors: Vec<Tensor> = used.iter().map(|(_, kind, shape, bits)| made(*kind, shape, bits)).collect();
-    let interval = interp::enclose(&graph, &tensors, &Symbols::new()).expect("has a value").swap_remove(0);
-    let report = interval.check(&made(kind, shape, bits)).expect("of one type");
-    (!report.is_ok()).then(|| format!("{about}: {report:?}\n{interval:?}"))
+    let intervals = interp::enclose(&graph, &tensors, &Symbols::new()).expect("has a value");
+    assert_eq!(intervals.len(), expected.len(), "{about}");
+    intervals.iter().zip(expected).find_map(|(interval, (kind, shape, bits))| {
+        let report = interval.check(&made(*kind, shape, bits)).expect("of one type");
+        (!report.is_ok()).then(|| format!("{about}: {report:?}\n{interval:?}"))
+    })
 }
 
 #[test]

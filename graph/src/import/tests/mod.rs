@@ -17,6 +17,7 @@ mod presets;
 mod sizes;
 mod sums;
 mod vllm;
+mod windows;
 
 use std::io::{Cursor, Write};
 

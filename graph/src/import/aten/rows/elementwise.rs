@@ -154,6 +154,7 @@ pub(super) const COMPARE: &[Row] = &[
     row("aten.signbit", "self", classify::signbit),
     row("aten.isclose", "self, other, rtol=1e-05, atol=1e-08, equal_nan=False", special::isclose),
     row("aten.bucketize.Tensor", "self, boundaries, out_int32=False, right=False", special::bucketize),
+    row("aten.bucketize.Scalar", "self, boundaries, out_int32=False, right=False", special::bucketize),
     row(
         "aten.searchsorted.Tensor",
         "sorted_sequence, self, out_int32=False, right=False, side=None, sorter=None",

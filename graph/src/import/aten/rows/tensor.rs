@@ -2,8 +2,8 @@
 
 use super::row;
 use crate::import::aten::{
-    arrange, attention, convolution, create, diagonal, distance, einsum, index, layout, matmul, norm, products, reduce,
-    resample, statistics, update, vectors,
+    arrange, attention, convolution, create, diagonal, distance, einsum, index, layout, matmul, norm, products,
+    recurrent, reduce, resample, statistics, update, vectors, window,
 };
 use crate::import::table::Row;
 
@@ -86,6 +86,8 @@ pub(super) const LAYOUT: &[Row] = &[
     row("aten.replication_pad3d", "self, padding", arrange::replication_pad),
     row("aten.unfold", "self, dimension, size, step", arrange::unfold),
     row("aten.diagonal", "self, offset=0, dim1=0, dim2=1", diagonal::diagonal),
+    row("aten.diagonal_scatter", "self, src, offset=0, dim1=0, dim2=1", diagonal::diagonal_scatter),
+    row("aten.fill_diagonal", "self, fill_value, wrap=False", diagonal::fill_diagonal),
     row("aten.diagonal_copy", "self, offset=0, dim1=0, dim2=1", diagonal::diagonal),
     row("aten.linalg_diagonal", "A, offset=0, dim1=-2, dim2=-1", diagonal::linalg_diagonal),
     row("aten.diag", "self, diagonal=0", diagonal::diag),
@@ -101,6 +103,10 @@ pub(super) const LAYOUT: &[Row] = &[
     row("aten._upsample_nearest_exact1d.vec", "input, output_size, scale_factors", resample::upsample_nearest_exact),
     row("aten._upsample_nearest_exact2d.vec", "input, output_size, scale_factors", resample::upsample_nearest_exact),
     row("aten._upsample_nearest_exact3d.vec", "input, output_size, scale_factors", resample::upsample_nearest_exact),
+    row("aten.im2col", "self, kernel_size, dilation, padding, stride", window::im2col),
+    row("aten.col2im", "self, output_size, kernel_size, dilation, padding, stride", window::col2im),
+    row("aten.block_diag", "tensors", arrange::block_diag),
+    row("aten.cartesian_prod", "tensors", arrange::cartesian_prod),
     row("aten.meshgrid", "tensors", arrange::meshgrid),
     row("aten.meshgrid.indexing", "tensors, indexing=ij", arrange::meshgrid),
     row("aten.ravel", "self", layout::reshape),
@@ -111,12 +117,36 @@ pub(super) const LAYOUT: &[Row] = &[
     row("aten.repeat_interleave.self_int", "self, repeats, dim=None, output_size=None", layout::repeat_interleave),
 ];
 
+/// The parameters of every largest element of windows.
+const MAX_POOL: &str = "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False";
+
 pub(super) const REDUCE: &[Row] = &[
     row("aten.mean.dim", "self, dim, keepdim=False, dtype=None", reduce::mean),
     row("aten.mean", "self, dtype=None", reduce::mean),
-    row("aten.adaptive_avg_pool1d", "self, output_size", reduce::mean_of_places),
-    row("aten.adaptive_avg_pool2d", "self, output_size", reduce::mean_of_places),
-    row("aten._adaptive_avg_pool2d", "self, output_size", reduce::mean_of_places),
+    row("aten.adaptive_avg_pool1d", "self, output_size", window::mean_of_parts),
+    row("aten.adaptive_avg_pool2d", "self, output_size", window::mean_of_parts),
+    row("aten._adaptive_avg_pool2d", "self, output_size", window::mean_of_parts),
+    row(
+        "aten.avg_pool1d",
+        "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True",
+        window::avg_pool1d,
+    ),
+    row(
+        "aten.avg_pool2d",
+        "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None",
+        window::avg_pool2d,
+    ),
+    row(
+        "aten.avg_pool3d",
+        "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None",
+        window::avg_pool3d,
+    ),
+    row("aten.max_pool1d", MAX_POOL, window::max_pool1d),
+    row("aten.max_pool2d", MAX_POOL, window::max_pool2d),
+    row("aten.max_pool3d", MAX_POOL, window::max_pool3d),
+    row("aten.max_pool1d_with_indices", MAX_POOL, window::max_pool1d),
+    row("aten.max_pool2d_with_indices", MAX_POOL, window::max_pool2d),
+    row("aten.max_pool3d_with_indices", MAX_POOL, window::max_pool3d),
     row("aten.sum.dim_IntList", "self, dim, keepdim=False, dtype=None", reduce::sum),
     row("aten.sum", "self, dtype=None", reduce::sum),
     row("aten.nansum", "self, dim=None, keepdim=False, dtype=None", reduce::nansum),
@@ -260,6 +290,10 @@ pub(super) const MATMUL: &[Row] = &[
         convolution::convolution,
     ),
     row("aten.linear", "input, weight, bias=None", matmul::linear),
+    row("aten.gru_cell", "input, hx, w_ih, w_hh, b_ih=None, b_hh=None", recurrent::gru_cell),
+    row("aten.lstm_cell", "input, hx, w_ih, w_hh, b_ih=None, b_hh=None", recurrent::lstm_cell),
+    row("aten.rnn_tanh_cell", "input, hx, w_ih, w_hh, b_ih=None, b_hh=None", recurrent::rnn_tanh_cell),
+    row("aten.rnn_relu_cell", "input, hx, w_ih, w_hh, b_ih=None, b_hh=None", recurrent::rnn_relu_cell),
     row(
         "aten.scaled_dot_product_attention",
         "query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False",
