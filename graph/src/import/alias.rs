@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::schema::{Argument, NodeJson, Program, SpecArg, TensorMeta};
+use super::sharing::Strided;
 use super::{steps, types};
-use crate::axes::contiguous_strides;
 use crate::builder::Builder;
 use crate::dim::Dim;
-use crate::graph::Value;
+use crate::graph::{Symbol, Value};
 use crate::prim::Prim;
 
 /// Ops whose results are views of their first operand.
@@ -76,8 +76,8 @@ const CONVERSIONS: &[&str] =
 pub(super) struct View {
     /// The buffer's first name.
     pub(super) root: String,
-    /// The layout ops that cut the view out of the buffer; `None` where they are not known, or where the file does not
-    /// say whether the buffer is shared.
+    /// The layout ops that cut the view out of the buffer; `None` where they are not known, or where the ranges of sizes
+    /// do not say whether the buffer is shared.
     pub(super) steps: Option<Vec<Prim>>,
 }
 
@@ -100,6 +100,7 @@ pub(super) struct Produced<'a> {
     /// Of the first operand.
     pub(super) operand: Value,
     pub(super) results: &'a [(&'a str, Value)],
+    pub(super) symbols: &'a [Symbol],
 }
 
 impl Aliases {
@@ -128,7 +129,7 @@ impl Aliases {
 
     /// Notes which results of a node are views of its first operand.
     pub(super) fn note(&mut self, b: &Builder, program: &Program, produced: &Produced<'_>) {
-        let Produced { target, node, operand, results } = *produced;
+        let Produced { target, node, operand, results, symbols } = *produced;
         let Some(source) = first_operand(node) else { return };
         let metas = &program.graph_module.graph.tensor_values;
         for &(name, value) in results {
@@ -136,7 +137,7 @@ impl Aliases {
             let steps = if VIEWS.contains(&target) {
                 known
             } else if VIEWS_BY_STRIDES.contains(&target) {
-                match (known, metas.get(source).and_then(|meta| shares(meta, target, &b.ty(value).shape))) {
+                match (known, metas.get(source).and_then(|meta| shares(symbols, meta, target, &b.ty(value).shape))) {
                     (_, Some(false)) => continue,
                     (steps, Some(true)) => steps,
                     (_, None) => None,
@@ -195,27 +196,14 @@ impl Aliases {
     }
 }
 
-/// Whether a reshape of a tensor shares its buffer; `None` where that depends on sizes.
-fn shares(meta: &TensorMeta, target: &str, to: &[Dim]) -> Option<bool> {
+/// Whether an op of [`VIEWS_BY_STRIDES`] shares the buffer of its operand; `None` where that depends on sizes.
+fn shares(symbols: &[Symbol], meta: &TensorMeta, target: &str, to: &[Dim]) -> Option<bool> {
     let dims = |list: &[super::schema::SymInt]| list.iter().map(types::dim).collect::<Result<Vec<Dim>, _>>().ok();
     let (sizes, strides) = (dims(&meta.sizes)?, dims(&meta.strides)?);
-    let expected = contiguous_strides(&sizes);
-    if sizes.len() != strides.len() {
-        return None;
-    }
-    let one = Dim::constant(1);
-    let mut contiguous = true;
-    for (size, (stride, expected)) in sizes.iter().zip(strides.iter().zip(&expected)) {
-        contiguous &= *size == one || stride == expected;
-    }
-    if contiguous {
-        return Some(true);
-    }
-    let known = sizes.iter().chain(&strides).all(|d| d.as_const().is_some());
+    let operand = Strided::new(&sizes, &strides, symbols)?;
     match target {
-        "aten.contiguous" if known => Some(false),
-        "aten.contiguous" => None,
-        _ => (sizes == to).then_some(true),
+        "aten.contiguous" | "aten.ravel" => operand.is_contiguous(),
+        _ => operand.is_viewed(to),
     }
 }
 

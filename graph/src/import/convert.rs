@@ -295,7 +295,8 @@ impl<'a> Importer<'a> {
         let operand = alias::first_operand(node).and_then(|name| self.scope.value(name));
         let results: Vec<(&str, Value)> = names.into_iter().zip(values).collect();
         if let Some(operand) = operand {
-            self.aliases.note(&self.b, self.program, &Produced { target, node, operand, results: &results });
+            let produced = Produced { target, node, operand, results: &results, symbols: &self.scope.symbols };
+            self.aliases.note(&self.b, self.program, &produced);
         }
         Ok(())
     }

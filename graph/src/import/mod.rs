@@ -23,6 +23,7 @@ mod opaque;
 mod origin;
 mod overwrite;
 mod schema;
+mod sharing;
 mod signature;
 mod sized;
 mod steps;
