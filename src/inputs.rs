@@ -9,7 +9,7 @@ use std::fmt::Display;
 use fusewright_abi::DType;
 use fusewright_graph::interp::Symbols;
 use fusewright_graph::operands::THRESHOLDS;
-use fusewright_graph::tensor::{Tensor, check_memory, element_count};
+use fusewright_graph::tensor::{Data, Tensor, check_memory, element_count};
 use fusewright_graph::{Builder, Def, Dim, Graph, Input, InputKind, Op, Prim, Rounding, Symbol, Value, num};
 
 pub use fusewright_graph::operands::Random;
@@ -237,8 +237,13 @@ pub(crate) fn fill(
     let made = if dtype.is_float() {
         // Formats without an infinity, a NaN or a sign take the nearest value that they have.
         let rounded = |x: f64| num::round_to(dtype, x, Rounding::NearestEven, false);
-        let held = |x: f64| num::decode(dtype, num::encode(dtype, rounded(x)));
-        Tensor::from_f64(dtype, shape, floats.into_iter().map(held).collect())
+        // Every other NaN has bits of its own: the sign, and all that may be set.
+        let held = |(i, x): (usize, f64)| match num::decode(dtype, num::encode(dtype, rounded(x))) {
+            x if x.is_nan() && i % 2 == 1 => num::element(dtype, u64::MAX),
+            x => x,
+        };
+        let held = floats.into_iter().enumerate().map(held).collect();
+        Tensor::new(dtype, shape.to_vec(), Data::Float(held))
     } else {
         Tensor::from_i64(dtype, shape, ints)
     };

@@ -6,7 +6,8 @@
 use fusewright_abi::DType;
 
 use crate::dim::{self, Dim};
-use crate::prim::{Prim, ReduceOp};
+use crate::num;
+use crate::prim::{NanBits, Prim, ReduceOp};
 use crate::scalar::{ScalarFn, Yields};
 use crate::ty::{MAX_AXES, TensorType};
 
@@ -75,9 +76,11 @@ impl Rule<'_> {
             }
             Prim::Map(f) => self.map(*f),
             Prim::Cast { to, .. } => self.take().map(|[x]| TensorType { dtype: *to, shape: x.shape.clone() }),
-            Prim::Bitcast { to } => {
+            Prim::Bitcast { to, nan } => {
                 let [x] = self.take()?;
                 ensure(to.bits() == x.dtype.bits(), || format!("{} and {to} differ in width", x.dtype))?;
+                let tells = *nan == NanBits::One || num::has_nans(x.dtype);
+                ensure(tells, || format!("`nan` = `kept` says nothing: {} has no two NaNs", x.dtype))?;
                 Ok(TensorType { dtype: *to, shape: x.shape.clone() })
             }
             Prim::Reduce { axes, .. } => self.reduce(axes),
@@ -132,6 +135,8 @@ impl Rule<'_> {
         let [x] = self.take()?;
         let fits = ways > 0 && x.dtype.bits().checked_mul(ways) == Some(to.bits());
         ensure(fits, || format!("{ways} × {} do not fill {to}", x.dtype))?;
+        let codes = !x.dtype.is_float() || x.dtype.bits() <= 8;
+        ensure(codes, || format!("packs no floats of {} bits; a bitcast makes integers of them", x.dtype.bits()))?;
         let mut shape = x.shape.clone();
         let last = shape.last_mut().ok_or("operand has no axis")?;
         *last = last.exact_div(&Dim::constant(i64::from(ways))).ok_or("last extent is not a multiple")?;

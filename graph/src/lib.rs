@@ -39,7 +39,7 @@ pub use dim_range::range as dim_range;
 pub use fusewright_abi::DType;
 pub use graph::{Def, Graph, Input, InputKind, Node, NodeId, Op, Origin, Output, Symbol, Value, Weight};
 pub use infer::{TypeError, infer};
-pub use prim::{AllReduce, Literal, NanRule, Prim, ReduceOp, Rounding};
+pub use prim::{AllReduce, Literal, NanBits, NanRule, Prim, ReduceOp, Rounding};
 pub use scalar::ScalarFn;
 pub use tensor::Tensor;
 pub use ty::{MAX_AXES, TensorType};

@@ -128,6 +128,26 @@ impl NanRule {
     }
 }
 
+/// What a bitcast of floats reads of a NaN.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum NanBits {
+    /// The canonical NaN, whatever it is: which NaN a computation gives is nobody's promise.
+    #[default]
+    One,
+    /// Its own bits. Only an element that was moved and not computed has bits of its own.
+    Kept,
+}
+
+impl NanBits {
+    /// Name in text forms.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NanBits::One => "one",
+            NanBits::Kept => "kept",
+        }
+    }
+}
+
 /// A typed constant. Equality is by bits, so −0 differs from +0 and a NaN equals itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Literal {
@@ -239,10 +259,12 @@ pub enum Prim {
         /// Clamp to the finite range instead of overflowing.
         saturate: bool,
     },
-    /// `(x) → to[shape]`: the same bits as another dtype of equal width.
+    /// `(x) → to[shape]`: the same bits as another dtype of equal width; of a NaN those that `nan` says.
     Bitcast {
         /// Result dtype.
         to: DType,
+        /// Which bits of a NaN are read.
+        nan: NanBits,
     },
     /// `(x)`: reduction over `axes` (sorted, distinct), which stay with extent 1. The value is exact up to the order
     /// of combination; every partial result is in the operand's dtype.
@@ -312,7 +334,8 @@ pub enum Prim {
         /// Axis that is indexed.
         axis: usize,
     },
-    /// `(x) → to`: `ways` consecutive codes of the last axis in one element, the first in the lowest bits.
+    /// `(x) → to`: `ways` consecutive codes of the last axis in one element, the first in the lowest bits. Floats have at
+    /// most 8 bits: of these every computation gives the canonical NaN.
     Pack {
         /// Codes per element.
         ways: u32,
@@ -375,6 +398,35 @@ impl Prim {
             | Prim::GroupedMatMul { .. }
             | Prim::Sdpa(_)
             | Prim::AllReduce(_) => Vec::new(),
+        }
+    }
+
+    /// Whether the elements of the results are elements of the operands, or their bits, as they are: a NaN among them is
+    /// the one that it was. All else makes the canonical NaN, as far as bits of it are read.
+    pub fn moves(&self) -> bool {
+        match self {
+            Prim::Map(f) => *f == ScalarFn::Select,
+            Prim::Literal(_)
+            | Prim::SizeOf(_)
+            | Prim::Iota { .. }
+            | Prim::Bitcast { .. }
+            | Prim::Reshape { .. }
+            | Prim::Permute { .. }
+            | Prim::Expand { .. }
+            | Prim::Slice { .. }
+            | Prim::Cat { .. }
+            | Prim::Gather { .. }
+            | Prim::Scatter { .. }
+            | Prim::Pack { .. }
+            | Prim::Opaque { .. } => true,
+            Prim::Cast { .. }
+            | Prim::Reduce { .. }
+            | Prim::ArgReduce { .. }
+            | Prim::TopK { .. }
+            | Prim::MatMul { .. }
+            | Prim::GroupedMatMul { .. }
+            | Prim::Sdpa(_)
+            | Prim::AllReduce(_) => false,
         }
     }
 

@@ -77,7 +77,7 @@ impl ScaleLayout {
 fn bytes(b: &Builder, scales: Value) -> Result<Value, TypeError> {
     let exponent = |x| b.prim(Prim::Cast { to: F8E8M0, round: Rounding::NearestEven, saturate: false }, &[x]);
     let codes = if b.dtype(scales) == F32 { exponent(scales)? } else { scales };
-    b.prim(Prim::Bitcast { to: U8 }, &[codes])
+    b.bitcast(codes, U8)
 }
 
 fn words(b: &Builder, bytes: Value) -> Result<Value, TypeError> {

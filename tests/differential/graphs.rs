@@ -165,6 +165,7 @@ impl Gen {
                 (1, Gen::fma),
                 (1, Gen::select),
                 (1, Gen::integer),
+                (1, Gen::bits),
                 (1, Gen::narrow),
                 (2, Gen::composite),
                 (1, Gen::expand),
@@ -304,6 +305,14 @@ impl Gen {
         let (x, y) = (self.to(x, dtype)?, self.to(y, dtype)?);
         let f = self.random.pick(&INTEGER);
         self.map(f, &[x, y])
+    }
+
+    /// The bits of a float, computed or not.
+    fn bits(&mut self) -> Option<Value> {
+        let x = self.float()?;
+        let to = if self.b.dtype(x) == DType::F32 { DType::I32 } else { DType::I16 };
+        self.used.push(x);
+        self.b.bitcast(x, to).ok()
     }
 
     fn cast(&mut self) -> Option<Value> {

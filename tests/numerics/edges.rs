@@ -1,5 +1,7 @@
 //! Edge cases: rows of zeros, NaN, infinities, −0, ties, subnormal values, no rows.
 
+use std::slice::from_ref;
+
 use fusewright::graph::{DType, Tensor, num};
 
 use crate::oracle::{bf16, e4m3};
@@ -14,6 +16,8 @@ rows! {
     "edge.nan_clamp" => nan_clamp;
     "edge.nan_int8" => nan_int8;
     "edge.nan_e2m1" => nan_e2m1;
+    "edge.nan_bits" => nan_bits;
+    "edge.nan_moved" => nan_moved;
     "edge.inf_fp8" => inf_fp8;
     "edge.minus_zero" => minus_zero;
     "edge.ties" => ties;
@@ -168,6 +172,93 @@ fn nan_int8() {
 fn nan_e2m1() {
     let text = row_of(4, "", "%y = cast %x {to = f4e2m1, saturate}\nreturn %y");
     exact(&text, &[row(&[NAN, -NAN, INF, -INF])], |_| vec![coded(DType::F4E2M1, &[1, 4], &[7, 7, 7, 15])]);
+}
+
+/// A float dtype, the integers of its bits, and its NaNs: the canonical one, then others of both signs.
+const NANS: [(DType, DType, [u64; 4]); 6] = [
+    (DType::F64, DType::I64, [0x7ff8 << 48, 0xfff8 << 48, 0x7ff0_0000_0000_0001, u64::MAX]),
+    (DType::F32, DType::I32, [0x7fc0_0000, 0xffc0_0000, 0x7f80_0001, 0xffff_ffff]),
+    (DType::BF16, DType::I16, [0x7fc0, 0xffc0, 0x7f81, 0xffff]),
+    (DType::F16, DType::U16, [0x7e00, 0xfe00, 0x7c01, 0xffff]),
+    (DType::F8E5M2, DType::U8, [0x7f, 0xff, 0x7d, 0xfe]),
+    (DType::F8E4M3, DType::U8, [0x7f, 0xff, 0x7f, 0xff]),
+];
+
+/// A graph of a row of four.
+fn of_four(dtype: DType, params: &str, body: &str) -> String {
+    format!("graph @edge(s: 0..; %x: {dtype}[s, 4]{params}) {{\n{body}\n}}")
+}
+
+fn nan_bits() {
+    for (dtype, word, nans) in NANS {
+        let x = coded(dtype, &[1, 4], &nans);
+        let wide = if dtype == DType::F64 { "f64" } else { "f32" };
+        let lanes = [
+            "%y = abs %x".to_owned(),
+            "%y = neg %x".to_owned(),
+            "%y = add %x, %x".to_owned(),
+            "%y = max %x, %x\n%z = neg %y".to_owned(),
+            format!("%w = cast %x {{to = {wide}}}\n%a = abs %w\n%y = cast %a {{to = {dtype}}}"),
+            // Moved and not computed, yet nothing says that the bits are kept.
+            "%y = reshape %x {shape = [s, 4]}".to_owned(),
+        ];
+        for op in lanes {
+            let text = of_four(dtype, "", &format!("{op}\n%b = bitcast %y {{to = {word}}}\nreturn %b"));
+            exact(&text, from_ref(&x), |_| vec![coded(word, &[1, 4], &[nans[0]; 4])]);
+        }
+        // The NaN may come out of one kernel and be read by another.
+        for op in ["%a = abs %x\n%y = reduce %a {op = max, axes = [1]}", "%y = reduce %x {op = add, axes = [1]}"] {
+            let text = of_four(dtype, "", &format!("{op}\n%b = bitcast %y {{to = {word}}}\nreturn %b"));
+            exact(&text, from_ref(&x), |_| vec![coded(word, &[1, 1], &nans[..1])]);
+        }
+    }
+    // An exponent made of bits.
+    let body = "%a = abs %x
+         %m = reduce %a {op = max, axes = [1]}
+         %b = bitcast %m {to = i32}
+         %k = literal i32 2097152
+         %c = add %b, %k
+         %n = literal i32 23
+         %e = shr %c, %n
+         return %e";
+    let rows = [[1.0, NAN, -2.0, 0.0], [0.0; 4], [-0.0; 4], [3.0, -7.0, INF, 1.0]];
+    exact(&row_of(4, "", body), &[floats(DType::F32, &[4, 4], &rows.concat())], |_| {
+        vec![ints(DType::I32, &[4, 1], &[255, 0, 0, 255])]
+    });
+    // Half a float as another: of the bits that are kept a value is made.
+    let text = of_four(DType::F16, "", "%y = neg %x\n%b = bitcast %y {to = bf16}\nreturn %b");
+    exact(&text, &[coded(DType::F16, &[1, 4], &NANS[3].2)], |_| vec![coded(DType::BF16, &[1, 4], &[0x7e00; 4])]);
+}
+
+fn nan_moved() {
+    for (dtype, word, nans) in NANS {
+        let x = coded(dtype, &[1, 4], &nans);
+        let read = format!("%b = bitcast %y {{to = {word}, nan = kept}}\nreturn %b");
+        let swapped = "%l = slice %x {axis = 1, start = 0, end = 2}
+             %h = slice %x {axis = 1, start = 2, end = 4}
+             %y = cat %h, %l {axis = 1}";
+        let of_bits = format!("%i = bitcast %x {{to = {word}, nan = kept}}\n%y = bitcast %i {{to = {dtype}}}");
+        for (op, order) in
+            [("%y = reshape %x {shape = [s, 4]}", [0, 1, 2, 3]), (swapped, [2, 3, 0, 1]), (&of_bits, [0, 1, 2, 3])]
+        {
+            let want = order.map(|i| nans[i]);
+            exact(&of_four(dtype, "", &format!("{op}\n{read}")), from_ref(&x), |_| vec![coded(word, &[1, 4], &want)]);
+        }
+        let chosen = of_four(dtype, ", %c: bool[s, 4], %z: {}[s, 4]", &format!("%y = select %c, %x, %z\n{read}"));
+        let chosen = chosen.replace("{}", &dtype.to_string());
+        let turned = [nans[3], nans[2], nans[1], nans[0]];
+        let given = [x.clone(), ints(DType::Bool, &[1, 4], &[1, 0, 0, 1]), coded(dtype, &[1, 4], &turned)];
+        exact(&chosen, &given, |_| vec![coded(word, &[1, 4], &[nans[0], nans[2], nans[1], nans[3]])]);
+        // Of joined lanes one that a kernel computes with others.
+        let one = "%n = select %c, %x, %z\n%y = slice %n {axis = 1, start = 3, end = 4}";
+        let text = of_four(dtype, ", %c: bool[s, 4], %z: {}[s, 4]", &format!("{one}\n{read}"));
+        let text = text.replace("{}", &dtype.to_string());
+        exact(&text, &given, |_| vec![coded(word, &[1, 1], &nans[3..])]);
+        let rows = format!(
+            "graph @edge(s: 0..; %x: {dtype}[s, 4], %i: i64[2]) {{\n%y = gather %x, %i {{axis = 0}}\n{read}\n}}"
+        );
+        exact(&rows, &[x, ints(DType::I64, &[2], &[0, 0])], |_| vec![coded(word, &[2, 4], &[nans, nans].concat())]);
+    }
 }
 
 fn inf_fp8() {

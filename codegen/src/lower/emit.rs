@@ -216,7 +216,7 @@ impl<'a> Emitter<'a> {
             Prim::SizeOf(dim) => InstOp::Index(dim.clone()),
             Prim::Map(f) => return self.map(id, node, *f),
             Prim::Cast { to, round, saturate } => InstOp::Cast { to: *to, round: *round, saturate: *saturate },
-            Prim::Bitcast { to } => InstOp::Bitcast(*to),
+            Prim::Bitcast { to, nan } => return self.bitcast(id, node, *to, *nan),
             Prim::Iota { dtype, axis, .. } => return self.iota(id, node, *dtype, *axis),
             Prim::Reduce { op, nan, .. } => return self.reduce(id, node, *op, *nan),
             Prim::ArgReduce { op, .. } => return self.arg_reduce(id, node, *op),
@@ -230,10 +230,7 @@ impl<'a> Emitter<'a> {
                 return self.push_at(id, InstOp::Pack { ways: *ways, to: *to }, &[row]);
             }
             Prim::Slice { start, step, axis, .. } => {
-                let row = self.cut_row(id, node.operands[0], *axis)?;
-                self.covers_lanes(id, node.results[0], *axis)?;
-                let len = self.body.ty(node.results[0]).shape[*axis].clone();
-                return self.push_at(id, InstOp::Slice { start: start.clone(), len, step: *step }, &[row]);
+                return self.slice(id, node, *axis, start, *step);
             }
             Prim::Cat { axis } => return self.cat(id, node, *axis),
             Prim::Gather { .. } => return Err(LowerError::at(id, "a gather from a computed value")),

@@ -7,6 +7,7 @@
 //!
 //! Lowering refuses what has no row program, naming the node; the caller then runs the body unfused.
 
+mod bits;
 mod emit;
 pub mod in_place;
 mod places;

@@ -3,9 +3,10 @@
 use fusewright_fusion::region::{Spread, spread};
 use fusewright_graph::axes::AxisId;
 use fusewright_graph::dim::product;
-use fusewright_graph::{Dim, NanRule, Node, NodeId, ReduceOp, ScalarFn, Value};
+use fusewright_graph::{DType, Dim, NanRule, Node, NodeId, ReduceOp, Rounding, ScalarFn, Value};
 
 use super::LowerError;
+use super::bits::word;
 use super::emit::Emitter;
 use crate::kernel::{InstOp, Over, Shape, Val};
 
@@ -115,12 +116,56 @@ impl Emitter<'_> {
             Shape::Group { lanes, size } => {
                 Ok(self.push(InstOp::AsGroup { lanes: lanes.clone(), size: size.clone() }, &[row])?[0])
             }
-            Shape::Scalar => {
-                let (over, order) = (Over::Row, self.orders.row(&Dim::constant(1)));
-                let largest = InstOp::Reduce { op: ReduceOp::Max, over, nan: NanRule::Propagate, order };
-                Ok(self.push(largest, &[row])?[0])
-            }
+            Shape::Scalar => self.only(row),
         }
+    }
+
+    /// The element of a row of one, as it is: the largest of integers, which floats and short codes are here.
+    fn only(&mut self, row: Val) -> Result<Val, String> {
+        let dtype = self.segment.ty(row).dtype;
+        let as_word = |dtype| InstOp::Cast { to: dtype, round: Rounding::NearestEven, saturate: false };
+        let word = if dtype.is_float() { word(dtype) } else { dtype };
+        let mut held = row;
+        if word != dtype {
+            held = self.push(InstOp::Bitcast(word), &[held])?[0];
+        }
+        let short = word == DType::Bool || word.bits() < 8;
+        if short {
+            held = self.push(as_word(DType::I32), &[held])?[0];
+        }
+        let (over, order) = (Over::Row, self.orders.row(&Dim::constant(1)));
+        let largest = InstOp::Reduce { op: ReduceOp::Max, over, nan: NanRule::Propagate, order };
+        held = self.push(largest, &[held])?[0];
+        if short {
+            held = self.push(as_word(word), &[held])?[0];
+        }
+        if word == dtype { Ok(held) } else { Ok(self.push(InstOp::Bitcast(dtype), &[held])?[0]) }
+    }
+
+    /// Lanes of a value: some of all that it has, or one of each group of them.
+    pub(super) fn slice(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        axis: usize,
+        start: &Dim,
+        step: i64,
+    ) -> Result<Vec<Val>, LowerError> {
+        let (x, result) = (node.operands[0], node.results[0]);
+        let [from, to] = [x, result].map(|v| self.axes.dims(v).swap_remove(axis));
+        if !to.is_empty() || from.is_empty() {
+            let row = self.cut_row(id, x, axis)?;
+            self.covers_lanes(id, result, axis)?;
+            let len = self.body.ty(result).shape[axis].clone();
+            return self.push_at(id, InstOp::Slice { start: start.clone(), len, step }, &[row]);
+        }
+        let lanes = self.lanes_of(x);
+        let groups = lanes.strip_suffix(&from[..]).ok_or_else(|| LowerError::at(id, "cuts part of the lanes"))?;
+        let (len, each) = (self.count(groups), self.count(&from).as_const());
+        let each = each.ok_or_else(|| LowerError::at(id, "takes one of an unknown number of lanes"))?;
+        let step = if groups.is_empty() { 1 } else { each };
+        let row = self.row(id, x)?;
+        self.push_at(id, InstOp::Slice { start: start.clone(), len, step }, &[row])
     }
 
     /// The row of a value all lanes of which a dim is.

@@ -34,7 +34,7 @@ fn power(s: &Skeleton<'_>, value: Value, steps: usize) -> bool {
     }
     match s.prim(s.peel(value)) {
         Some((Prim::Cast { .. }, node)) => s.body.ty(node.operands[0]).dtype == DType::F8E8M0,
-        Some((Prim::Bitcast { to: DType::F32 }, node)) => bits_of_power(s, node.operands[0], steps),
+        Some((Prim::Bitcast { to: DType::F32, .. }, node)) => bits_of_power(s, node.operands[0], steps),
         _ => false,
     }
 }

@@ -7,7 +7,7 @@ use fusewright_abi::DType;
 
 use super::OpaqueCall;
 use crate::interp::fault::Fault;
-use crate::prim::{AllReduce, NanRule, ReduceOp, Rounding, Sdpa};
+use crate::prim::{AllReduce, NanBits, NanRule, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 use crate::tensor::{Array, Data, Tensor};
 
@@ -71,7 +71,9 @@ pub(super) trait Domain {
 
     fn map(&self, f: ScalarFn, operands: &[&ArrayOf<Self>], shape: &[usize]) -> Result<DataOf<Self>, Fault>;
     fn cast(&self, x: &ArrayOf<Self>, cast: CastTo) -> Result<DataOf<Self>, Fault>;
-    fn bitcast(&self, x: &ArrayOf<Self>, to: DType) -> Result<DataOf<Self>, Fault>;
+    fn bitcast(&self, x: &ArrayOf<Self>, to: DType, nan: NanBits) -> Result<DataOf<Self>, Fault>;
+    /// What an op computed, with the canonical NaN for every other one.
+    fn with_one_nan(&self, computed: DataOf<Self>) -> DataOf<Self>;
     fn pack(&self, x: &ArrayOf<Self>, ways: usize, to: DType) -> Result<DataOf<Self>, Fault>;
 
     fn reduce_floats(&self, op: ReduceOp, nan: NanRule, dtype: DType, row: &[Self::Float]) -> Self::Float;

@@ -193,6 +193,7 @@ impl<D: Domain> Machine<'_, D> {
                 self.unary(prim, x, shape)?
             }
         };
+        let data = if prim.moves() { data } else { self.domain.with_one_nan(data) };
         Ok(vec![Array::new(*dtype, shape.clone(), data)?])
     }
 
@@ -221,7 +222,7 @@ impl<D: Domain> Machine<'_, D> {
             Prim::Cast { to, round, saturate } => {
                 self.domain.cast(x, CastTo { to: *to, round: *round, saturate: *saturate })
             }
-            Prim::Bitcast { to } => self.domain.bitcast(x, *to),
+            Prim::Bitcast { to, nan } => self.domain.bitcast(x, *to, *nan),
             Prim::Pack { ways, to } => match x.shape().last() {
                 Some(last) if *ways > 0 && last % *ways as usize == 0 => self.domain.pack(x, *ways as usize, *to),
                 _ => Err(format!("the last axis of {:?} is not a multiple of {ways}", x.shape()).into()),
@@ -296,7 +297,7 @@ impl<D: Domain> Machine<'_, D> {
                     .collect(),
             ),
         };
-        let values = Array::new(*dtype, shape.clone(), data)?;
+        let values = Array::new(*dtype, shape.clone(), self.domain.with_one_nan(data))?;
         Ok(vec![values, Array::new(*index_dtype, index_shape.clone(), Data::Int(indices))?])
     }
 

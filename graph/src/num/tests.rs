@@ -49,6 +49,30 @@ fn every_code_round_trips() {
 }
 
 #[test]
+fn an_element_has_the_code_that_it_was_made_of() {
+    for dtype in SHORT {
+        for at in codes(dtype) {
+            let x = element(dtype, at);
+            assert_eq!(code(dtype, x), at, "{dtype}");
+            same(x, decode(dtype, at));
+        }
+        // What is computed has no code of its own, and neither has an element of another dtype.
+        let one = encode(dtype, f64::NAN);
+        for nan in [f64::NAN, -f64::NAN, element(DType::F32, 0xffff_ffff), element(DType::F64, u64::MAX)] {
+            assert_eq!(code(dtype, nan), one, "{dtype}");
+        }
+        let own = codes(dtype).filter(|&at| decode(dtype, at).is_nan() && at != one).count();
+        assert_eq!(has_nans(dtype), own > 0, "{dtype}");
+    }
+    for nan in [0x7fc0_0000, 0xffc0_0000, 0x7f80_0001, 0x7fff_ffff, 0xffff_ffff] {
+        assert_eq!(code(DType::F32, element(DType::F32, nan)), nan);
+    }
+    for nan in [0x7ff8_0000_0000_0000, 0x7ff0_0000_0000_0001, u64::MAX] {
+        assert_eq!(code(DType::F64, element(DType::F64, nan)), nan);
+    }
+}
+
+#[test]
 fn sixteen_bit_codes_agree_with_half() {
     for code in 0..=u16::MAX {
         same(decode(DType::F16, code.into()), half::f16::from_bits(code).to_f64());

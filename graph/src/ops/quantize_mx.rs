@@ -14,7 +14,7 @@ use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::infer::TypeError;
-use crate::prim::{NanRule, Prim, ReduceOp};
+use crate::prim::{NanBits, NanRule, Prim, ReduceOp};
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
 
@@ -144,7 +144,7 @@ fn with(b: &Builder, f: ScalarFn, x: Value, constant: i64) -> Result<Value, Type
 }
 
 fn bits(b: &Builder, x: Value, to: DType) -> Result<Value, TypeError> {
-    b.prim(Prim::Bitcast { to }, &[x])
+    b.prim(Prim::Bitcast { to, nan: NanBits::One }, &[x])
 }
 
 impl QuantizeMx {

@@ -1,7 +1,7 @@
 //! Tensors in host memory: what the interpreters compute on.
 //!
-//! A [`Tensor`] is dense and row-major. Float elements are `f64`s that their dtype can hold exactly; integer and
-//! boolean elements are `i64`s as [`crate::num`] says. The same container with other element types carries intervals.
+//! A [`Tensor`] is dense and row-major. Float elements are `f64`s that their dtype can hold exactly, NaNs with the codes
+//! that they were given; integer and boolean elements are `i64`s as [`crate::num`] says. The same container with other element types carries intervals.
 
 mod compare;
 mod storage;
@@ -226,7 +226,7 @@ impl Tensor {
     /// The bits of one element, in the low end of the word; `None` beyond the end.
     pub fn code(&self, index: usize) -> Option<u64> {
         match &self.data {
-            Data::Float(v) => v.get(index).map(|&x| num::encode(self.dtype, x)),
+            Data::Float(v) => v.get(index).map(|&x| num::code(self.dtype, x)),
             Data::Int(v) => v.get(index).map(|&x| num::encode_int(self.dtype, x)),
         }
     }

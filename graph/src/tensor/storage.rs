@@ -125,7 +125,7 @@ fn read(
     let codes = positions.map(|i| code_at(dtype.bits(), bytes, i));
     if dtype.is_float() {
         let mut values = Vec::with_capacity(count);
-        values.extend(codes.map(|code| num::decode(dtype, code)));
+        values.extend(codes.map(|code| num::element(dtype, code)));
         Ok(Data::Float(values))
     } else {
         let mut values = Vec::with_capacity(count);

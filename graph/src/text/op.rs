@@ -9,7 +9,7 @@ use fusewright_abi::DType;
 
 use crate::graph::Op;
 use crate::ops::{self, Attrs, OpSpec};
-use crate::prim::{AllReduce, NanRule, Prim, ReduceOp, Rounding, Sdpa};
+use crate::prim::{AllReduce, NanBits, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
 
@@ -58,7 +58,10 @@ fn prim_attrs(prim: &Prim) -> Vec<(&'static str, String)> {
             let attrs = [("to", to.to_string()), ("round", round.name().to_owned())];
             attrs.into_iter().chain(flag("saturate", *saturate)).collect()
         }
-        Prim::Bitcast { to } => vec![("to", to.to_string())],
+        Prim::Bitcast { to, nan } => {
+            let nan = (*nan != NanBits::One).then(|| ("nan", nan.name().to_owned()));
+            [("to", to.to_string())].into_iter().chain(nan).collect()
+        }
         Prim::Reduce { op, axes, nan } => {
             let mut attrs = vec![("op", op.name().to_owned()), ("axes", list(axes))];
             if *nan != NanRule::Propagate {
@@ -214,7 +217,10 @@ impl Reader<'_> {
                 round: self.word("round", Rounding::ALL.map(|r| (r.name(), r)), Some(Rounding::NearestEven))?,
                 saturate: self.flag("saturate")?,
             },
-            "bitcast" => Prim::Bitcast { to: self.get("to", parse_dtype)? },
+            "bitcast" => Prim::Bitcast {
+                to: self.get("to", parse_dtype)?,
+                nan: self.word("nan", [NanBits::One, NanBits::Kept].map(|n| (n.name(), n)), Some(NanBits::One))?,
+            },
             "reduce" => Prim::Reduce {
                 op: self.reduce_op()?,
                 axes: self.get("axes", parse_indices)?,

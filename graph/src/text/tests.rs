@@ -7,7 +7,7 @@ use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::{Graph, InputKind, Op, Origin};
 use crate::ops;
-use crate::prim::{AllReduce, Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
+use crate::prim::{AllReduce, Literal, NanBits, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
 
@@ -72,7 +72,7 @@ fn everything() -> Graph {
         }
     }
     b.set_origin(Origin { node: Some("a \"quoted\" node".into()), ..Origin::default() });
-    let bits = one(Prim::Bitcast { to: DType::I32 }, &[x]);
+    let bits = one(Prim::Bitcast { to: DType::I32, nan: NanBits::Kept }, &[x]);
     b.name(bits, "x.0");
     for nan in [NanRule::Propagate, NanRule::Ignore] {
         let reduced = one(Prim::Reduce { op: ReduceOp::Max, axes: vec![0, 1], nan }, &[x]);

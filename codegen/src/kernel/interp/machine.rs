@@ -6,7 +6,7 @@ use fusewright_graph::{Dim, ScalarFn, num};
 
 use super::memory::{Memory, Refused};
 use super::reduce::{arg_reduce, reduce, top_k};
-use super::scalar::{cast, map};
+use super::scalar::{cast, map, with_one_nan};
 use super::{MAX_ELEMENTS, RunError};
 use crate::kernel::text::InstText;
 use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Level, Over, ROW, Segment, Shape, Val};
@@ -130,14 +130,15 @@ impl<'a> Machine<'a> {
             InstOp::ArgReduce(op) => {
                 let lane = arg_reduce(dtype(0), arg(0), *op);
                 let lane = lane.ok_or_else(|| self.extent(inst, "a row of no lanes has no extreme".to_owned()))?;
-                Ok(vec![vec![arg(0)[lane]], vec![lane as u64]])
+                Ok(vec![vec![with_one_nan(dtype(0), arg(0)[lane])], vec![lane as u64]])
             }
             InstOp::TopK(_) => {
                 let lanes = top_k(dtype(0), arg(0), out);
                 if lanes.len() < out {
                     return Err(self.extent(inst, format!("{out} of {} lanes", arg(0).len())));
                 }
-                Ok(vec![lanes.iter().map(|&l| arg(0)[l]).collect(), lanes.iter().map(|&l| l as u64).collect()])
+                let found = lanes.iter().map(|&l| with_one_nan(dtype(0), arg(0)[l])).collect();
+                Ok(vec![found, lanes.iter().map(|&l| l as u64).collect()])
             }
             InstOp::Slice { start, step, .. } => one(self.slice(inst, arg(0), start, out, *step)?),
             InstOp::Cat => one((0..inst.args.len()).flat_map(|i| arg(i).iter().copied()).collect()),

@@ -6,13 +6,8 @@ use fusewright_graph::{Rounding, ScalarFn, num};
 /// The value of a scalar function on elements of one dtype (a boolean first operand for `select`), as bits of the
 /// result's dtype. Operands are bits of that dtype.
 pub fn map(f: ScalarFn, dtype: DType, x: &[u64]) -> u64 {
-    match f {
-        ScalarFn::Select => return if x[0] != 0 { x[1] } else { x[2] },
-        ScalarFn::Neg | ScalarFn::Abs if dtype.is_float() && dtype != DType::F8E8M0 => {
-            let sign = 1u64 << (dtype.bits() - 1);
-            return if f == ScalarFn::Neg { x[0] ^ sign } else { x[0] & !sign };
-        }
-        _ => {}
+    if f == ScalarFn::Select {
+        return if x[0] != 0 { x[1] } else { x[2] };
     }
     let mut operands = [0f64; 3];
     if dtype.is_float() {
@@ -56,6 +51,12 @@ fn unsigned(f: ScalarFn, x: [i64; 3]) -> Option<i64> {
         ScalarFn::Shr => u32::try_from(b).ok().and_then(|n| a.checked_shr(n)).unwrap_or(0) as i64,
         _ => return None,
     })
+}
+
+/// The bits of a result, with the canonical NaN for every other one.
+pub(super) fn with_one_nan(dtype: DType, bits: u64) -> u64 {
+    let nan = dtype.is_float() && num::decode(dtype, bits).is_nan();
+    if nan { num::encode(dtype, f64::NAN) } else { bits }
 }
 
 /// A conversion, as the graph's `cast`.

@@ -36,7 +36,7 @@ pub(super) fn of(b: &Builder, op: &Op, operands: &[Value], known: &[&Known]) -> 
 }
 
 /// The element that an op gives everywhere, where that follows from the elements of its operands alone.
-fn same(op: &Op, elements: &[Literal]) -> Option<Literal> {
+pub(super) fn same(op: &Op, elements: &[Literal]) -> Option<Literal> {
     let Op::Prim(prim) = op else { return None };
     match prim {
         Prim::Literal(literal) => Some(*literal),
@@ -85,6 +85,10 @@ fn computed(op: &Op, types: &[TensorType], known: &[&Known]) -> Option<Known> {
     b.output(result);
     // What has no value, such as a gather out of range, is left to whoever runs the graph.
     let tensor = interp::run(&b.finish(), &tensors, &Symbols::new()).ok()?.pop()?;
+    // A constant has the canonical NaN and no other.
+    if (0..tensor.len()).any(|i| element(&tensor, i).map(|e| e.code()) != tensor.code(i)) {
+        return None;
+    }
     Some(match uniform(&tensor) {
         Some(element) => Known::Same(element),
         None if tensor.is_empty() => return None,

@@ -24,10 +24,6 @@ fn unsigned(dtype: DType) -> Result<DType, Refusal> {
     })
 }
 
-fn bitcast(b: &Builder, x: Value, to: DType) -> One {
-    if b.dtype(x) == to { Ok(x) } else { Ok(b.prim(Prim::Bitcast { to }, &[x])?) }
-}
-
 /// The same bits as another dtype. Between dtypes of other widths elements are joined or taken apart along the last axis,
 /// the first in the low bits.
 pub(super) fn view_dtype(call: &Call<'_>) -> Imported {
@@ -42,15 +38,15 @@ pub(super) fn view_dtype(call: &Call<'_>) -> Imported {
     }
     let (narrow, wide) = (unsigned(from)?, unsigned(to)?);
     if from.bits() == to.bits() {
-        return Ok(vec![bitcast(b, x, to)?]);
+        return Ok(vec![b.bitcast(x, to)?]);
     }
-    let words = bitcast(b, x, narrow)?;
+    let words = b.bitcast(x, narrow)?;
     let words = if from.bits() < to.bits() {
         b.prim(Prim::Pack { ways: to.bits() / from.bits(), to: wide }, &[words])?
     } else {
         apart(b, words, wide)?
     };
-    Ok(vec![bitcast(b, words, to)?])
+    Ok(vec![b.bitcast(words, to)?])
 }
 
 /// The parts of every word, the low one first, along the last axis.

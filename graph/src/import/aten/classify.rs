@@ -7,7 +7,6 @@ use super::layout::expand_to;
 use super::promote::{DEFAULT_FLOAT, constant, operand_as, result_type};
 use crate::graph::Value;
 use crate::num;
-use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 
 /// A tensor of one truth value in the shape of the result.
@@ -69,9 +68,9 @@ fn negative(call: &Call<'_>, x: Value) -> Imported {
     let bits = match b.dtype(x) {
         dtype if dtype.is_signed_int() => x,
         dtype if !dtype.is_float() => return throughout(call, false),
-        DType::F16 | DType::BF16 => b.prim(Prim::Bitcast { to: DType::I16 }, &[x])?,
-        DType::F32 => b.prim(Prim::Bitcast { to: DType::I32 }, &[x])?,
-        DType::F64 => b.prim(Prim::Bitcast { to: DType::I64 }, &[x])?,
+        DType::F16 | DType::BF16 => b.bitcast(x, DType::I16)?,
+        DType::F32 => b.bitcast(x, DType::I32)?,
+        DType::F64 => b.bitcast(x, DType::I64)?,
         other => return Err(format!("the sign of {other}").into()),
     };
     let zero = constant(b, b.dtype(bits), Scalar::Int(0))?;

@@ -468,3 +468,14 @@ fn products_of_one_row_with_one_are_sums() {
         assert!(graph.nodes().iter().any(|n| n.op.name() == "matmul"), "{graph}");
     }
 }
+
+#[test]
+fn the_bits_of_an_input_are_its_own() {
+    const I32: (i64, DType) = (4, DType::I32);
+    let node = call("aten.view.dtype", &[tensor("self", "x"), argument("dtype", r#"{"as_scalar_type":4}"#)]);
+    let graph = one_node(&[("x", F32.0, &[4])], &node, &[("y", I32.0, &[4])]).expect("a graph");
+    let codes = bytes(&[0x7fc0_0001, 0xffff_ffff, 0x7f80_0001, 0x8000_0000]);
+    let given = Tensor::from_bytes(F32.1, &[4], &codes).expect("four floats");
+    let results = interp::run(&graph, &[given], &Symbols::new()).expect("has a value");
+    assert_eq!(results[0], Tensor::from_bytes(I32.1, &[4], &codes).expect("four integers"), "{graph}");
+}

@@ -9,7 +9,6 @@ use super::{One, last_axis, wide};
 use crate::dim::Dim;
 use crate::graph::Value;
 use crate::ops::{Composite, MxCodes, MxLeast, MxNan, MxScale, QuantizeMx, RmsNorm, RmsRounding};
-use crate::prim::Prim;
 
 /// Codes and exponents of `x`, in the dtypes and shapes that the file states for two of the results.
 fn codes(call: &Call<'_>, x: Value, results: [usize; 2]) -> Result<[Value; 2], Refusal> {
@@ -38,7 +37,7 @@ fn in_pairs(call: &Call<'_>, exponents: Value, result: usize) -> One {
     let b = call.b;
     let stated = call.results.get(result).ok_or("fewer results than the op has")?;
     let (axis, two) = (last_axis(call, exponents)?, Dim::constant(2));
-    let mut exponents = b.prim(Prim::Bitcast { to: DType::U8 }, &[exponents])?;
+    let mut exponents = b.bitcast(exponents, DType::U8)?;
     let mut shape = b.ty(exponents).shape;
     if shape[axis].exact_div(&two).is_none() {
         let mut one = shape.clone();
@@ -52,7 +51,7 @@ fn in_pairs(call: &Call<'_>, exponents: Value, result: usize) -> One {
     let exponents = b.reshape(exponents, shape)?;
     match stated.dtype {
         DType::U8 => Ok(exponents),
-        DType::F8E8M0 => Ok(b.prim(Prim::Bitcast { to: DType::F8E8M0 }, &[exponents])?),
+        DType::F8E8M0 => Ok(b.bitcast(exponents, DType::F8E8M0)?),
         other => Err(format!("exponents in {other}").into()),
     }
 }

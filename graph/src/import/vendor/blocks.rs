@@ -30,11 +30,7 @@ pub(super) fn nvfp4_codes(call: &Call<'_>, x: Value, scale: Value, swizzled: boo
         32 => b.prim(Prim::Pack { ways: 4, to: stated.dtype }, &[scales])?,
         _ => return Err(format!("scales in {}", stated.dtype).into()),
     };
-    let scales = if words == 8 && stated.dtype != DType::F8E4M3 {
-        b.prim(Prim::Bitcast { to: stated.dtype }, &[scales])?
-    } else {
-        scales
-    };
+    let scales = if words == 8 && stated.dtype != DType::F8E4M3 { b.bitcast(scales, stated.dtype)? } else { scales };
     Ok(vec![results[0], scales])
 }
 

@@ -43,7 +43,7 @@ fn coded(call: &Call<'_>, x: Value, scale: &str, cache: Value) -> One {
         return Ok(rows);
     }
     if held == DType::U8 && b.dtype(rows).bits() == held.bits() {
-        return Ok(b.prim(Prim::Bitcast { to: held }, &[rows])?);
+        return Ok(b.bitcast(rows, held)?);
     }
     Err(format!("a cache of {held} for rows of {}", b.dtype(rows)).into())
 }

@@ -137,7 +137,7 @@ pub(super) fn fp8_packed(call: &Call<'_>) -> Imported {
     let shape = b.ty(results[1]).shape;
     let groups = shape.iter().rev().nth(1).cloned().ok_or("scales of other than rows and groups")?;
     let rows = b.ty(results[1]).elements().exact_div(&groups).ok_or("an unknown number of rows")?;
-    let power = b.prim(Prim::Bitcast { to: DType::U8 }, &[b.cast(results[1], DType::F8E8M0)?])?;
+    let power = b.bitcast(b.cast(results[1], DType::F8E8M0)?, DType::U8)?;
     let mut exponents = b.reshape(power, vec![rows.clone(), groups.clone()])?;
     let four = Dim::constant(4);
     let full = &groups.ceil_div(&four) * &four;

@@ -10,7 +10,7 @@ use crate::interp::domain::CastTo;
 use crate::interp::fault::Fault;
 use crate::interp::walk::reserve;
 use crate::num;
-use crate::prim::Rounding;
+use crate::prim::{NanBits, Rounding};
 use crate::tensor::Data;
 
 type Ranges = Data<Interval, IntRange>;
@@ -145,9 +145,9 @@ fn int_to_int(from: DType, x: IntRange, to: DType, saturate: bool) -> IntRange {
 }
 
 /// The codes of a range, if they are contiguous and share the sign bit.
-fn code_range_float(dtype: DType, x: Interval) -> Option<(u64, u64)> {
+fn code_range_float(dtype: DType, x: Interval, nan: NanBits) -> Option<(u64, u64)> {
     match x.single() {
-        Some(x) if x.is_nan() => return Some(nan_codes(dtype)),
+        Some(x) if x.is_nan() => return Some(nan_codes(dtype, nan)),
         Some(x) => {
             let code = num::encode(dtype, x);
             return Some((code, code));
@@ -161,10 +161,10 @@ fn code_range_float(dtype: DType, x: Interval) -> Option<(u64, u64)> {
     Some((a.min(b), a.max(b)))
 }
 
-/// The least and the greatest code that may stand for a NaN: its sign and payload are nobody's promise.
-fn nan_codes(dtype: DType) -> (u64, u64) {
+/// The least and the greatest code that may stand for a NaN: of its own bits a range knows nothing.
+fn nan_codes(dtype: DType, nan: NanBits) -> (u64, u64) {
     let canonical = num::encode(dtype, f64::NAN);
-    if !num::decode(dtype, canonical).is_nan() {
+    if nan == NanBits::One || !num::has_nans(dtype) {
         return (canonical, canonical);
     }
     let largest = num::encode(dtype, num::max_finite(dtype));
@@ -177,10 +177,10 @@ fn code_range_int(dtype: DType, x: IntRange) -> Option<(u64, u64)> {
     (a <= b && ((a ^ b) >> (dtype.bits() - 1)) == 0).then_some((a, b))
 }
 
-fn codes(x: &Intervals) -> Result<Vec<Option<(u64, u64)>>, Fault> {
+fn codes(x: &Intervals, nan: NanBits) -> Result<Vec<Option<(u64, u64)>>, Fault> {
     let mut out = reserve(x.len())?;
     match x.data() {
-        Data::Float(v) => out.extend(v.iter().map(|&v| code_range_float(x.dtype(), v))),
+        Data::Float(v) => out.extend(v.iter().map(|&v| code_range_float(x.dtype(), v, nan))),
         Data::Int(v) => out.extend(v.iter().map(|&v| code_range_int(x.dtype(), v))),
     }
     Ok(out)
@@ -211,8 +211,8 @@ fn from_codes(codes: Vec<Option<(u64, u64)>>, to: DType) -> Result<Ranges, Fault
     Ok(Data::Int(out))
 }
 
-pub(super) fn bitcast(x: &Intervals, to: DType) -> Result<Ranges, Fault> {
-    from_codes(codes(x)?, to)
+pub(super) fn bitcast(x: &Intervals, to: DType, nan: NanBits) -> Result<Ranges, Fault> {
+    from_codes(codes(x, nan)?, to)
 }
 
 pub(super) fn pack(x: &Intervals, ways: usize, to: DType) -> Result<Ranges, Fault> {
@@ -222,5 +222,5 @@ pub(super) fn pack(x: &Intervals, ways: usize, to: DType) -> Result<Ranges, Faul
         let ends = codes.iter().map(|range| range.unwrap_or(all)).rev();
         Some(ends.fold((0, 0), |(low, high), (a, b)| (low << bits | a, high << bits | b)))
     };
-    from_codes(codes(x)?.chunks_exact(ways).map(join).collect(), to)
+    from_codes(codes(x, NanBits::Kept)?.chunks_exact(ways).map(join).collect(), to)
 }

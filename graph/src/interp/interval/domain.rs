@@ -8,7 +8,7 @@ use crate::interp::domain::{Call, CastTo, Domain, Head, Product};
 use crate::interp::fault::Fault;
 use crate::interp::point::{arity, floats, ints};
 use crate::interp::walk::{zip1, zip2, zip3};
-use crate::prim::{AllReduce, NanRule, ReduceOp};
+use crate::prim::{AllReduce, NanBits, NanRule, ReduceOp};
 use crate::scalar::{ScalarFn, Yields};
 use crate::tensor::{Array, Data, Tensor};
 
@@ -65,8 +65,13 @@ impl Domain for Ranges<'_> {
         convert::cast(x, cast)
     }
 
-    fn bitcast(&self, x: &Intervals, to: DType) -> Result<Elements, Fault> {
-        convert::bitcast(x, to)
+    fn bitcast(&self, x: &Intervals, to: DType, nan: NanBits) -> Result<Elements, Fault> {
+        convert::bitcast(x, to, nan)
+    }
+
+    /// A range says of a NaN only that it may be one.
+    fn with_one_nan(&self, computed: Elements) -> Elements {
+        computed
     }
 
     fn pack(&self, x: &Intervals, ways: usize, to: DType) -> Result<Elements, Fault> {

@@ -11,7 +11,7 @@
 //! | product of n values | ((1 + u)ⁿ⁻¹ − 1)·Π\|x\| |
 //! | `Approx(k)` function | k units in the last place of f32 (f64 for f64), then one rounding to the dtype; the sign of the exact value is kept, and 0, infinity and NaN are exact |
 //! | max or min of zeros of both signs | either zero |
-//! | the bits of a NaN, by `bitcast` | those of any NaN |
+//! | the bits of a NaN that is kept, by `bitcast` or `pack` | those of any NaN |
 //! | attention | scores and sums as products, `e^x` as its row in the table, probabilities rounded to the operand dtype |
 //!
 //! Zeros are ordered −0 < +0. A NaN is a flag beside the range; a range with `lo > hi` holds no number.

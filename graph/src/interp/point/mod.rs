@@ -11,7 +11,7 @@ use super::domain::{Call, CastTo, Domain, Head, Product};
 use super::walk::{Operand, reserve, zip1};
 use crate::interp::fault::Fault;
 use crate::num;
-use crate::prim::{AllReduce, NanRule, ReduceOp, Rounding};
+use crate::prim::{AllReduce, NanBits, NanRule, ReduceOp, Rounding};
 use crate::scalar::ScalarFn;
 use crate::tensor::{Array, Data, Tensor};
 
@@ -75,8 +75,20 @@ impl Domain for Points<'_> {
         })
     }
 
-    fn bitcast(&self, x: &Tensor, to: DType) -> Result<Data<f64, i64>, Fault> {
-        from_codes(codes(x)?, to)
+    fn bitcast(&self, x: &Tensor, to: DType, nan: NanBits) -> Result<Data<f64, i64>, Fault> {
+        let mut codes = codes(x)?;
+        if let (NanBits::One, Data::Float(v)) = (nan, x.data()) {
+            let one = num::encode(x.dtype(), f64::NAN);
+            codes.iter_mut().zip(v).filter(|(_, v)| v.is_nan()).for_each(|(code, _)| *code = one);
+        }
+        from_codes(codes, to)
+    }
+
+    fn with_one_nan(&self, mut computed: Data<f64, i64>) -> Data<f64, i64> {
+        if let Data::Float(v) = &mut computed {
+            v.iter_mut().filter(|v| v.is_nan()).for_each(|v| *v = f64::NAN);
+        }
+        computed
     }
 
     fn pack(&self, x: &Tensor, ways: usize, to: DType) -> Result<Data<f64, i64>, Fault> {
@@ -197,7 +209,7 @@ pub(super) fn sum(row: &[f64]) -> f64 {
 pub(super) fn codes(x: &Tensor) -> Result<Vec<u64>, Fault> {
     let mut out = reserve(x.len())?;
     match x.data() {
-        Data::Float(v) => out.extend(v.iter().map(|&v| num::encode(x.dtype(), v))),
+        Data::Float(v) => out.extend(v.iter().map(|&v| num::code(x.dtype(), v))),
         Data::Int(v) => out.extend(v.iter().map(|&v| num::encode_int(x.dtype(), v))),
     }
     Ok(out)
@@ -207,7 +219,7 @@ fn from_codes(codes: Vec<u64>, to: DType) -> Result<Data<f64, i64>, Fault> {
     let codes = codes.into_iter();
     Ok(if to.is_float() {
         let mut out = reserve(codes.len())?;
-        out.extend(codes.map(|code| num::decode(to, code)));
+        out.extend(codes.map(|code| num::element(to, code)));
         Data::Float(out)
     } else {
         let mut out = reserve(codes.len())?;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::dim::DimFn;
 use crate::ops::{Composite, Floor, QuantizeDynamic, QuantizeNvfp4, RmsNorm, RmsRounding};
-use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
+use crate::prim::{Literal, NanBits, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::scalar::ScalarFn;
 
 fn dims(shape: &[i64]) -> Vec<Dim> {
@@ -111,8 +111,19 @@ fn casts_between_classes() {
 #[test]
 fn codes_are_reinterpreted_and_packed() {
     let x = floats(F32, &[2], &[1.0, -0.0]);
-    let bits = prim(Prim::Bitcast { to: DType::I32 }, &[x]);
+    let bits = prim(Prim::Bitcast { to: DType::I32, nan: NanBits::One }, &[x]);
     same(&bits, &ints(DType::I32, &[2], &[0x3f80_0000, i64::from(i32::MIN)]));
+    let codes = [0x7fc0_0000u32, 0xffc0_0001, 0x7f80_0001, 0x3f80_0000];
+    let x = Tensor::from_bytes(F32, &[4], &codes.map(u32::to_le_bytes).concat()).expect("four floats");
+    let own = ints(DType::I32, &[4], &codes.map(|code| i64::from(code as i32)));
+    let one = ints(DType::I32, &[4], &[0x7fc0_0000, 0x7fc0_0000, 0x7fc0_0000, 0x3f80_0000]);
+    let read = |x: &Tensor, nan| prim(Prim::Bitcast { to: DType::I32, nan }, &[x.clone()]);
+    same(&read(&x, NanBits::Kept), &own);
+    same(&read(&x, NanBits::One), &one);
+    // An element that is moved is the one that it was, as bytes too; one that is computed is not.
+    let moved = prim(Prim::Slice { axis: 0, start: 1.into(), end: 3.into(), step: 1 }, &[x.clone()]);
+    assert_eq!(moved.to_bytes(), [codes[1], codes[2]].map(u32::to_le_bytes).concat());
+    same(&read(&map1(ScalarFn::Abs, x), NanBits::Kept), &one);
     let nibbles = floats(DType::F4E2M1, &[1, 4], &[0.5, -6.0, 0.0, 1.0]);
     same(&prim(Prim::Pack { ways: 2, to: DType::U8 }, &[nibbles]), &ints(DType::U8, &[1, 2], &[0xf1, 0x20]));
     let scales = floats(DType::F8E8M0, &[4], &[1.0, 2.0, 0.5, 2f64.powi(-127)]);
