@@ -62,6 +62,7 @@ pub struct AxisMap {
     values: Vec<Vec<DimAxes>>,
     derived: Vec<Derived>,
     reduced: Vec<(NodeId, DimAxes)>,
+    taken: Vec<(NodeId, DimAxes)>,
     /// The nodes whose padding has an axis of its own, where that of others keeps its axis.
     keeps_padded: Option<BTreeSet<NodeId>>,
     /// Nodes that pad, with the axes before and after.
@@ -157,6 +158,11 @@ impl AxisMap {
     /// The axes that each reduction, index search or top-k runs over, or that are packed into one word, in order of nodes.
     pub fn reduced(&self) -> impl Iterator<Item = (NodeId, DimAxes)> + '_ {
         self.reduced.iter().map(|(node, axes)| (*node, self.resolve(axes)))
+    }
+
+    /// The axes of which each slice takes one element, which is no axis, in order of nodes.
+    pub fn taken(&self) -> impl Iterator<Item = (NodeId, DimAxes)> + '_ {
+        self.taken.iter().map(|(node, axes)| (*node, self.resolve(axes)))
     }
 
     /// The axis that an axis is the same as, however it is split.
@@ -369,7 +375,11 @@ impl AxisMap {
         let (from, to) = (&graph.ty(node.operands[0]).shape[axis], &graph.ty(node.results[0]).shape[axis]);
         if from != to || start.as_const() != Some(0) {
             let source = std::mem::take(&mut dims[axis]);
-            dims[axis] = self.derive(id, to, vec![source]);
+            if to.as_const() == Some(1) {
+                self.taken.push((id, source));
+            } else {
+                dims[axis] = self.derive(id, to, vec![source]);
+            }
         }
         dims
     }
@@ -543,6 +553,19 @@ mod tests {
     fn a_stack_that_keeps_its_border_shares_the_axis_of_its_operands() {
         let (map, x, stack, _) = stacked(2, &[3, 2, 2]);
         assert_eq!(map.resolve(&map.dims(stack)[1]), map.dims(x)[1]);
+    }
+
+    #[test]
+    fn a_slice_of_one_lane_ends_the_lanes() {
+        let b = Builder::new("g");
+        let x = b.input("x", TensorType::new(F32, shape(&[4])));
+        let one = b.slice(x, 1, 2.into(), 3.into()).expect("one lane");
+        b.output(one);
+        b.output(b.slice(x, 1, 1.into(), 3.into()).expect("two lanes"));
+        let map = AxisMap::of(&b.finish()).expect("axes");
+        assert!(map.dims(one)[1].is_empty());
+        assert_eq!(map.taken().collect::<Vec<_>>(), [(NodeId(0), map.dims(x)[1].clone())]);
+        assert_eq!(map.derived().len(), 1);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Equations on layout that need arithmetic on extents: permutations, slices and concatenations that are identities or
-//! that follow one another, broadcasts that elementwise functions imply, and collectives of one rank. Those of reshapes
+//! that follow one another, broadcasts that elementwise functions imply, functions of constants that layout was between,
+//! and collectives of one rank. Those of reshapes
 //! are in `regroup.rs` and `statistic.rs`, those of extremes in `extremes.rs`, the other equations in
 //! [`crate::rewrites`].
 
-use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value};
+use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value, infer};
 
-use super::{at_place, extremes, regroup, rewrite, statistic};
+use super::{at_place, extremes, fold, regroup, rewrite, statistic};
 use crate::rewrites::Form;
 
 /// What a primitive is by the equations of this file, if one applies.
@@ -22,13 +23,9 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
         Prim::Reshape { shape } => regroup::reshape(b, shape, x)?,
         Prim::Cat { axis } => cat(b, *axis, operands)?,
         Prim::Map(ScalarFn::Abs) if extremes::is_largest_magnitude(b, x) => Some(Form::Value(x)),
-        Prim::Map(f) => match unbroadcast(b, *f, operands) {
-            None => match statistic::rule(b, *f, operands)? {
-                None if *f == ScalarFn::Max => extremes::magnitude(b, operands)?,
-                None if *f == ScalarFn::Select => at_place::select(b, operands)?,
-                found => found,
-            },
-            found => found,
+        Prim::Map(f) => match constant(b, *f, operands)? {
+            None => function(b, *f, operands)?,
+            constant => constant.map(Form::Value),
         },
         // A rank by itself has nobody to wait for.
         Prim::AllReduce(all) if all.ranks == Some(1) => Some(Form::Value(x)),
@@ -41,6 +38,17 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
     })
 }
 
+fn function(b: &Builder, f: ScalarFn, operands: &[Value]) -> Result<Option<Form>, TypeError> {
+    if let Some(found) = unbroadcast(b, f, operands) {
+        return Ok(Some(found));
+    }
+    match statistic::rule(b, f, operands)? {
+        None if f == ScalarFn::Max => extremes::magnitude(b, operands),
+        None if f == ScalarFn::Select => at_place::select(b, operands),
+        found => Ok(found),
+    }
+}
+
 /// Words of what a permutation moved and a reshape flattened, packed before the reshape: the kernel that packs then
 /// stores them where they go, and the reshape is a view.
 fn packed_first(b: &Builder, prim: &Prim, ways: i64, x: Value) -> Result<Option<Form>, TypeError> {
@@ -51,6 +59,12 @@ fn packed_first(b: &Builder, prim: &Prim, ways: i64, x: Value) -> Result<Option<
     let packed = b.prim(prim.clone(), &moved)?;
     let flat = shape[..shape.len() - 1].iter().cloned().chain([last]).collect();
     Ok(Some(Form::prim(Prim::Reshape { shape: flat }, vec![packed])))
+}
+
+/// A function of constants, which layout may have stood between.
+fn constant(b: &Builder, f: ScalarFn, operands: &[Value]) -> Result<Option<Value>, TypeError> {
+    let Some(shape) = joined(b, operands) else { return Ok(None) };
+    fold::of_constants(b, &Op::Prim(Prim::Map(f)), operands, &shape)
 }
 
 fn is_one(extent: &Dim) -> bool {
@@ -84,6 +98,26 @@ struct Cut<'a> {
     step: i64,
 }
 
+impl Cut<'_> {
+    fn prim(&self) -> Prim {
+        Prim::Slice { axis: self.axis, start: self.start.clone(), end: self.end.clone(), step: self.step }
+    }
+}
+
+/// A slice along an axis over which a value is repeated: the value repeated less often.
+fn of_repeated(b: &Builder, cut: &Cut<'_>, x: Value, of: Value) -> Result<Option<Form>, TypeError> {
+    let (wide, own) = (b.ty(x), b.ty(of).shape);
+    let repeats = match (cut.axis + own.len()).checked_sub(wide.rank()) {
+        Some(axis) => is_one(&own[axis]),
+        None => true,
+    };
+    if !repeats {
+        return Ok(None);
+    }
+    let shape = infer(&cut.prim(), &[&wide])?.swap_remove(0).shape;
+    Ok(Some(Form::prim(Prim::Expand { shape }, vec![of])))
+}
+
 fn slice(b: &Builder, cut: &Cut<'_>, x: Value) -> Result<Option<Form>, TypeError> {
     let axis = cut.axis;
     let Some(definition) = b.definition(x) else { return Ok(None) };
@@ -103,11 +137,8 @@ fn slice(b: &Builder, cut: &Cut<'_>, x: Value) -> Result<Option<Form>, TypeError
             }
             _ => None,
         },
-        (Op::Prim(Prim::Map(ScalarFn::Select)), cases) => {
-            let Cut { start, end, step, .. } = *cut;
-            let cut = Prim::Slice { axis, start: start.clone(), end: end.clone(), step };
-            at_place::slice(b, &cut, &cases, &b.ty(x))?
-        }
+        (Op::Prim(Prim::Expand { .. }), source) => of_repeated(b, cut, x, source[0])?,
+        (Op::Prim(Prim::Map(ScalarFn::Select)), cases) => at_place::slice(b, &cut.prim(), &cases, &b.ty(x))?,
         _ => None,
     })
 }
@@ -254,6 +285,32 @@ mod tests {
         // Another axis, and nothing between two pieces.
         assert_eq!(ops(|b, x| b.slice(b.cat(&[x, x], 1)?, 2, 0.into(), 4.into())), ["cat", "slice"]);
         assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 8, 8)), ["neg", "slice"]);
+    }
+
+    #[test]
+    fn a_slice_of_what_is_repeated_repeats_it_less_often() {
+        let expand = |b: &Builder, x, shape: &[i64]| b.prim(Prim::Expand { shape: dims(shape) }, &[x]);
+        assert_eq!(ops(|b, x| b.slice(expand(b, lane(b, x)?, &[4, 8])?, 2, 2.into(), 5.into())), ["slice", "expand"]);
+        assert_eq!(ops(|b, x| b.slice(expand(b, lane(b, x)?, &[4, 8])?, 2, 7.into(), 8.into())), ["slice"]);
+        // Along another axis it has elements of its own.
+        let rows = |b: &Builder, x| b.slice(expand(b, lane(b, x)?, &[4, 8])?, 1, 1.into(), 3.into());
+        assert_eq!(ops(rows), ["slice", "expand", "slice"]);
+    }
+
+    #[test]
+    fn constants_that_layout_was_between_are_computed() {
+        let zeros = |b: &Builder| b.prim(Prim::Expand { shape: dims(&[4, 3]) }, &[b.float(F32, 0.0)?]);
+        // What fills a row up counts for nothing in a difference.
+        let filled = |b: &Builder, x| {
+            let row = b.cat(&[x, zeros(b)?], 2)?;
+            let behind = b.slice(row, 2, 8.into(), 9.into())?;
+            b.sub(lane(b, x)?, b.mul(behind, b.float(F32, 256.0)?)?)
+        };
+        assert_eq!(ops(filled), ["slice"]);
+    }
+
+    fn lane(b: &Builder, x: Value) -> Result<Value, TypeError> {
+        b.slice(x, 2, 0.into(), 1.into())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Lanes: the axes that a row runs over inside, and which of them each value holds.
 //!
 //! Lanes are the axes that reductions and top-k run over and that slices, concatenations and packing of computed values
-//! cut; without any, the innermost dim of the output of most axes. A *row* is a run of lanes that something covers as a
+//! cut, be it to a single one; without any, the innermost dim of the output of most axes. A *row* is a run of lanes that something covers as a
 //! whole. What holds the leading lanes of a row is a group of it; what holds other lanes, or lanes of several rows, is a
 //! row of its own.
 
@@ -203,6 +203,7 @@ fn find_rows(body: &Graph, axes: &AxisMap, views: &[bool], more: Vec<Vec<AxisId>
             runs.extend(cut.from.iter().map(|from| axes.resolve(from)));
         }
     }
+    runs.extend(axes.taken().filter(|(id, _)| !views[body.node(*id).results[0].0 as usize]).map(|(_, from)| from));
     runs.retain(|run| !run.is_empty());
     if runs.is_empty() {
         runs.push(innermost_dim(body, axes));

@@ -272,6 +272,9 @@ impl Space {
                     let rows = |a: &AxisId| !self.is_lane(*a);
                     self.axes.dims(node.results[0])[*axis].iter().all(rows).then_some(()).ok_or(Refusal::LaneCut)?;
                 }
+                Prim::Slice { axis, .. } if self.takes_one(node, *axis) => {
+                    self.check_reaches(node.operands[0], &self.lanes_of(node.operands[0]))?;
+                }
                 Prim::Slice { axis, .. } | Prim::Cat { axis } => self.check_cut(node, *axis)?,
                 Prim::Pack { .. } => {
                     let lanes = self.lanes_of(node.operands[0]);
@@ -334,6 +337,15 @@ impl Space {
             return Err(Refusal::LaneCut);
         }
         node.operands.iter().try_for_each(|&v| self.check_reaches(v, &self.lanes_of(v)))
+    }
+
+    /// Whether a slice takes one lane of all that a value has, or one of each group of them.
+    fn takes_one(&self, node: &Node, axis: usize) -> bool {
+        let dim = |v: Value| self.axes.dims(v).swap_remove(axis);
+        let from = dim(node.operands[0]);
+        let known = from.iter().all(|&a| self.axes.extent(a).as_const().is_some());
+        let lanes = self.lanes_of(node.operands[0]);
+        !from.is_empty() && dim(node.results[0]).is_empty() && known && lanes.ends_with(&from)
     }
 
     /// Reductions run over the last lanes of their operand, or over the first if these are few. Rows may be behind them,

@@ -56,6 +56,26 @@ fn run(graph: &Graph, cx: &mut Cx) -> PassResult {
     Ok((rebuilt?, Outcome { changed }))
 }
 
+/// An op of constants alone that are the same everywhere, each a literal or one layout op of it, as such a constant of a
+/// shape.
+pub(super) fn of_constants(
+    b: &Builder,
+    op: &Op,
+    operands: &[Value],
+    shape: &[Dim],
+) -> Result<Option<Value>, TypeError> {
+    let constant = |&v: &Value| match b.definition(v)? {
+        (Op::Prim(Prim::Literal(literal)), _) => Some(literal),
+        (Op::Prim(Prim::Reshape { .. } | Prim::Expand { .. }), of) => match b.definition(of[0])?.0 {
+            Op::Prim(Prim::Literal(literal)) => Some(literal),
+            _ => None,
+        },
+        _ => None,
+    };
+    let elements = operands.iter().map(constant).collect::<Option<Vec<Literal>>>();
+    elements.and_then(|elements| value::same(op, &elements)).map(|element| spread(b, element, shape)).transpose()
+}
+
 /// Whether a node is how constants are spelled: a literal, or one layout op of a literal.
 fn is_plain(b: &Builder, op: &Op, operands: &[Value]) -> bool {
     match op {

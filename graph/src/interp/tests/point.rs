@@ -117,11 +117,11 @@ fn codes_are_reinterpreted_and_packed() {
     let x = Tensor::from_bytes(F32, &[4], &codes.map(u32::to_le_bytes).concat()).expect("four floats");
     let own = ints(DType::I32, &[4], &codes.map(|code| i64::from(code as i32)));
     let one = ints(DType::I32, &[4], &[0x7fc0_0000, 0x7fc0_0000, 0x7fc0_0000, 0x3f80_0000]);
-    let read = |x: &Tensor, nan| prim(Prim::Bitcast { to: DType::I32, nan }, &[x.clone()]);
+    let read = |x: &Tensor, nan| prim(Prim::Bitcast { to: DType::I32, nan }, std::slice::from_ref(x));
     same(&read(&x, NanBits::Kept), &own);
     same(&read(&x, NanBits::One), &one);
     // An element that is moved is the one that it was, as bytes too; one that is computed is not.
-    let moved = prim(Prim::Slice { axis: 0, start: 1.into(), end: 3.into(), step: 1 }, &[x.clone()]);
+    let moved = prim(Prim::Slice { axis: 0, start: 1.into(), end: 3.into(), step: 1 }, std::slice::from_ref(&x));
     assert_eq!(moved.to_bytes(), [codes[1], codes[2]].map(u32::to_le_bytes).concat());
     same(&read(&map1(ScalarFn::Abs, x), NanBits::Kept), &one);
     let nibbles = floats(DType::F4E2M1, &[1, 4], &[0.5, -6.0, 0.0, 1.0]);

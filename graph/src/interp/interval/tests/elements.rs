@@ -299,7 +299,8 @@ fn a_nan_that_is_kept_may_have_any_code_of_a_nan() {
             let text =
                 format!("graph @g(%x: {from}[{count}]) {{\n  %y = bitcast %x {{to = {to}{nan}}}\n  return %y\n}}\n");
             let graph: crate::Graph = text.parse().expect("the text is right");
-            let ranges = enclose(&graph, &[x.clone()], &crate::interp::Symbols::new()).expect("has a value");
+            let ranges =
+                enclose(&graph, std::slice::from_ref(&x), &crate::interp::Symbols::new()).expect("has a value");
             ranges[0].check(&codes).expect("of one type")
         };
         // Where it is not kept, a NaN has one code.
