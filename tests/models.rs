@@ -138,6 +138,26 @@ fn overwritten_tensors_have_their_new_values() {
     assert_eq!(updated[..2], updated[2..], "both forms write the same");
 }
 
+/// Ops of vLLM that write codes, scales and rotated heads into views: the bits that eager kernels leave, by as many
+/// kernels in both forms.
+#[test]
+fn vendors_ops_write_into_views() {
+    let mut kernels = Vec::new();
+    for form in FORMS {
+        let graph = open("vendor_views", form);
+        let compiled = compile(&graph, &Target::Cpu, &options()).unwrap_or_else(|e| panic!("{form}: {e}"));
+        let counts = compiled.program.counts();
+        assert_eq!(counts.references, 0, "{form}");
+        kernels.push((counts.kernels, counts.copies));
+        for case in stored("vendor_views", &graph) {
+            let produced = run(&compiled, &case.inputs, 1);
+            let expected = case.expected.expect("every case has results").into_iter().map(|(_, tensor)| tensor);
+            assert_eq!(produced, expected.collect::<Vec<_>>(), "{form} {}", case.prefix);
+        }
+    }
+    assert_eq!(kernels[0], kernels[1], "both forms are the same kernels");
+}
+
 /// Grouped heads under an additive mask, a boolean one and the causal one, written by torch 2.10.
 #[test]
 fn masked_attention_is_one_op() {

@@ -68,8 +68,8 @@ pub struct RefusalReport {
     pub origin: String,
     /// Short name of the reason.
     pub code: &'static str,
-    /// The reason in words.
-    pub reason: &'static str,
+    /// The reason in words; of an op of the host framework with what its import says of it.
+    pub reason: String,
 }
 
 /// Explains a partition.
@@ -129,7 +129,19 @@ fn source_report(graph: &Graph, source: RegionSource) -> SourceReport {
 fn refusal_report(graph: &Graph, id: NodeId, refusal: Refusal) -> RefusalReport {
     let node = graph.node(id);
     let (op, origin) = (node.op.name().to_owned(), node.origin.to_string());
-    RefusalReport { op, origin, code: refusal.name(), reason: refusal.message() }
+    RefusalReport { op, origin, code: refusal.name(), reason: said(&node.op, refusal) }
+}
+
+/// Why an op is not where it could be; of an op of the host framework with its name and the reason that it carries.
+pub fn said(op: &Op, refusal: Refusal) -> String {
+    match op {
+        Op::Prim(Prim::Opaque { target, attrs, .. }) if refusal == Refusal::Opaque => {
+            let own = attrs.iter().find(|(name, _)| name == "reason");
+            let own = own.map_or_else(String::new, |(_, reason)| format!(": {reason}"));
+            format!("{}: `{target}`{own}", refusal.message())
+        }
+        _ => refusal.message().to_owned(),
+    }
 }
 
 /// Bytes of values of a graph.

@@ -5,6 +5,7 @@ mod layout;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fusewright_fusion::explain::said;
 use fusewright_fusion::region::{FusedRegion, Refusal, Step};
 use fusewright_graph::{InputKind, NodeId, Op, Prim, Value};
 use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
@@ -187,7 +188,7 @@ fn occurrence(fused: &Fused, region: &FusedRegion, made: &KernelReport) -> Occur
     let constant = |id: &&NodeId| matches!(fused.graph.node(**id).op, Op::Prim(Prim::Literal(_) | Prim::SizeOf(_)));
     let ends = region.ends.iter().map(|end| {
         let (op, origin) = describe(end.node);
-        (op, end.refusal.message().to_owned(), origin)
+        (op, said(&fused.graph.node(end.node).op, end.refusal), origin)
     });
     Occurrence {
         ops: region.nodes.iter().filter(|id| !constant(id)).map(|&id| describe(id)).collect(),
@@ -210,9 +211,9 @@ fn node_panels(fused: &Fused) -> Vec<Panel> {
     let panel = |(i, id)| {
         let node = fused.graph.node(id);
         let result = |value: &Value| fused.graph.ty(*value).to_string();
-        let reason = why.get(&id).map_or("", |refusal| refusal.message());
+        let reason = why.get(&id).map_or_else(String::new, |&refusal| said(&node.op, refusal));
         let facts = [
-            ("not fused", reason.to_owned()),
+            ("not fused", reason),
             ("operands", node.operands.iter().map(result).collect::<Vec<_>>().join(", ")),
             ("results", node.results.iter().map(result).collect::<Vec<_>>().join(", ")),
             ("from", node.origin.to_string()),
@@ -254,7 +255,7 @@ fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> 
         rows,
     };
     let patterns = report.patterns.iter().map(|(name, count)| vec![name.clone(), count.to_string()]).collect();
-    let refused = report.refused.iter().map(|r| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()]).collect();
+    let refused = report.refused.iter().map(|r| vec![r.op.clone(), r.reason.clone(), r.origin.clone()]).collect();
     let passes = fused.passes.iter().map(|p| vec![p.name.clone(), p.changed.to_string(), p.us.to_string()]).collect();
     let mut tables = vec![table("Patterns", &["name", "regions"], patterns)];
     if !report.user_patterns.is_empty() {

@@ -197,7 +197,7 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
     print_user_patterns(&report.user_patterns);
     if !report.refused.is_empty() {
         line("\nnot fused");
-        let row = |r: &RefusalReport| vec![r.op.clone(), r.reason.to_owned(), r.origin.clone()];
+        let row = |r: &RefusalReport| vec![r.op.clone(), r.reason.clone(), r.origin.clone()];
         table(&["op", "reason", "origin"], &report.refused.iter().map(row).collect::<Vec<_>>(), &[]);
     }
     print_sources(report);
@@ -276,7 +276,7 @@ fn print_sources(report: &Explanation) {
 /// Prints why each region ends where it ends.
 fn print_ends(report: &Explanation) {
     let row = |(number, name, end): (usize, &str, &RefusalReport)| {
-        vec![format!("{number} {name}"), end.op.clone(), end.reason.to_owned(), end.origin.clone()]
+        vec![format!("{number} {name}"), end.op.clone(), end.reason.clone(), end.origin.clone()]
     };
     let regions = report.regions.iter().enumerate();
     let all = regions.flat_map(|(i, r)| r.ends.iter().map(move |end| row((i + 1, r.name.as_str(), end))));

@@ -171,6 +171,28 @@ fn what_has_no_kernel_is_a_refusal_and_runs_by_reference() {
     assert_eq!(call(&["run", &model]).code, Some(0));
 }
 
+/// An op of the host framework is said with its name and with what its import refused.
+#[test]
+fn an_op_that_is_not_taken_apart_says_which_and_why() {
+    let folder = folder();
+    let why = "`group_shape` is [1, 64]: a scale per group";
+    let graph = format!(
+        "graph @g(%x: f32[2, 64], %w: f32[2, 1]) {{\n  %y = neg %x\n  %q = opaque %y, %w {{target = \"_C.fp8_quant\", \
+         attrs = {{reason = \"{why}\"}}, results = [f8e4m3[2, 64]]}}\n  return %q\n}}\n"
+    );
+    let model = write(&folder, "g.fw", &graph);
+    let said = format!("an op of the host framework is not taken apart: `_C.fp8_quant`: {why}");
+    let report = json(&["explain", &model, "--json"]);
+    assert_eq!(report["refused"][0]["reason"], said, "{report}");
+    assert_eq!(report["regions"][0]["ends"][0]["reason"], said, "{report}");
+    assert_eq!(call(&["explain", &model]).stdout.matches(&said).count(), 2);
+    let page = folder.path().join("g.html").display().to_string();
+    assert_eq!(call(&["explain", &model, "--html", &page]).code, Some(0));
+    let html = std::fs::read_to_string(&page).expect("the page is written");
+    assert!(html.matches(why).count() >= 2, "{html}");
+    refused(2, &["run", &model], &["`_C.fp8_quant`", why]);
+}
+
 #[test]
 fn rows_that_need_not_be_in_memory_say_why_they_are() {
     let folder = folder();

@@ -138,6 +138,25 @@ pub(crate) fn without_quotients(sum: &Dim) -> Option<(Dim, i128, i128)> {
 }
 
 impl Dim {
+    /// `(q, r)` with `self == q · divisor + r` by long division: a term of `r` that has the factors of the divisor's first
+    /// one has a coefficient of at least 0 and below that one's. Nothing is divided by 0.
+    pub(crate) fn divided(&self, divisor: &Dim) -> (Dim, Dim) {
+        let (mut quotient, mut rest) = (Dim::constant(0), self.clone());
+        let Some(first) = divisor.0.first() else { return (quotient, rest) };
+        let single = |term: &Term| Dim(vec![Term { coefficient: 1, ..term.clone() }].into());
+        let by = single(first);
+        for _ in 0..MAX_TERMS {
+            let part = rest.0.iter().find_map(|term| {
+                let times = term.coefficient.checked_div_euclid(first.coefficient).filter(|times| *times != 0)?;
+                Some(&single(term).exact_div(&by)? * &Dim::constant(times))
+            });
+            let Some(part) = part else { break };
+            rest = &rest - &(&part * divisor);
+            quotient = &quotient + &part;
+        }
+        (quotient, rest)
+    }
+
     /// The symbol of a dim `k·⌊(p·symbol + q) / c⌋ + n`, and its least and greatest value for which the dim is `value`.
     pub(crate) fn solve_quotient(&self, value: i64) -> Option<(String, i64, i64)> {
         let (terms, constant) = parts(self);
@@ -201,6 +220,21 @@ mod tests {
             ("mod(mod(s, 24)*3 + t, 8)", "mod(s*3 + t, 8)"),
         ] {
             assert_eq!(dim(text), dim(form), "{text} is {}", dim(text));
+        }
+    }
+
+    #[test]
+    fn division_leaves_what_no_whole_divisor_is_in() {
+        for (a, by, whole, rest) in [
+            ("s*6 + 20", "s*5 + 15", "1", "s + 5"),
+            ("s*3 + 9", "s + 3", "3", "0"),
+            ("t*s*2 + s*4 + t*7 - 3", "s", "t*2 + 4", "t*7 - 3"),
+            ("s*8 - 1", "8", "s - 1", "7"),
+            ("floordiv(s + 3, 4)*12 + 5", "floordiv(s + 3, 4)*4", "3", "5"),
+            ("s", "0", "0", "s"),
+            ("7", "s", "0", "7"),
+        ] {
+            assert_eq!(dim(a).divided(&dim(by)), (dim(whole), dim(rest)), "{a} by {by}");
         }
     }
 

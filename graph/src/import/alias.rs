@@ -207,6 +207,11 @@ fn shares(symbols: &[Symbol], meta: &TensorMeta, target: &str, to: &[Dim]) -> Op
     }
 }
 
+/// Whether the results of an op are views of its first operand, whatever the strides of that.
+pub(super) fn is_view(target: &str) -> bool {
+    VIEWS.contains(&target)
+}
+
 /// The tensors among the arguments of a node.
 pub(super) fn operands(node: &NodeJson) -> impl Iterator<Item = &str> {
     node.inputs.iter().flat_map(|input| tensors(&input.arg))

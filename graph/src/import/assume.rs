@@ -79,6 +79,13 @@ impl Assumptions {
             Some((symbol.name.clone(), (&Dim::constant(0) - &rest).exact_div(&slope)?))
         });
         let Some((name, by)) = solved else { return false };
+        if let Some(value) = by.as_const() {
+            // What holds for no rows only, or for none that there are, is no assumption but a mistake.
+            let Symbol { min, max, .. } = self.range(&name, program);
+            if value == 0 || value < min || max.is_some_and(|max| value > max) {
+                return false;
+            }
+        }
         if let Some(other) = by.as_symbol() {
             let (a, b) = (self.range(&name, program), self.range(other, program));
             let max = match (a.max, b.max) {

@@ -6,6 +6,7 @@ use fusewright_abi::DType;
 
 use super::custom;
 use super::schema::{Argument, NodeJson, SymIntArg};
+use super::strided::Strided;
 use super::table::Row;
 use super::types;
 use crate::builder::Builder;
@@ -79,6 +80,8 @@ pub(super) trait Names {
     fn never_negative(&self, dim: &Dim) -> bool;
     /// Whether a tensor is one of complex numbers, of which the value is one of floats with a last axis of two.
     fn is_complex(&self, name: &str) -> bool;
+    /// Where a tensor lies in its memory, if the file states it.
+    fn memory(&self, name: &str) -> Option<Strided>;
     /// Whether two extents are the same as far as can be told.
     fn same_extent(&self, a: &Dim, b: &Dim) -> bool;
 }
@@ -136,6 +139,16 @@ impl<'a> Call<'a> {
         Refusal(format!("the argument `{name}` is not {expected}: it is {given}"))
     }
 
+    /// Refuses an argument as it is given, and says why.
+    pub(super) fn refused(&self, name: &str, why: &str) -> Refusal {
+        let is = match (self.tensor(name), self.node.inputs.iter().find(|input| input.name == name)) {
+            (Ok(value), _) => self.b.ty(value).to_string(),
+            (Err(_), Some(input)) => super::opaque::describe(&input.arg, self.names),
+            (Err(_), None) => self.row.parameter(name).flatten().unwrap_or("nothing").to_owned(),
+        };
+        Refusal(format!("`{name}` is {is}: {why}"))
+    }
+
     fn value(&self, name: &str) -> Result<Value, Refusal> {
         self.names.value(name).ok_or_else(|| Refusal(format!("the tensor `{name}` is not defined")))
     }
@@ -174,6 +187,14 @@ impl<'a> Call<'a> {
             Bound::Given(Argument::Tensor(tensor)) => tensor,
             _ => "",
         })
+    }
+
+    /// Where a tensor argument lies in its memory.
+    pub(super) fn memory(&self, name: &str) -> Result<Strided, Refusal> {
+        let shape = self.b.ty(self.tensor(name)?).shape;
+        let memory = self.names.memory(self.tensor_name(name)?).filter(|memory| memory.shape.len() == shape.len());
+        let memory = memory.ok_or_else(|| Refusal(format!("`{name}`: its strides are not stated")))?;
+        Ok(Strided { shape, ..memory })
     }
 
     /// A tensor argument that may be `None`.

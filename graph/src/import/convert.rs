@@ -8,7 +8,9 @@ use super::call::{Call, Names, Refusal};
 use super::custom::Custom;
 use super::inplace::InPlace;
 use super::origin::origin;
-use super::schema::{Argument, NodeJson, Program, Spec, SpecArg};
+use super::overwrite::{Imported, Written};
+use super::schema::{Argument, NodeJson, Program, Spec, SpecArg, SymInt};
+use super::strided::Strided;
 use super::table::{Row, short_target};
 use super::weights::Weights;
 use super::{aten, collective, constants, inline, opaque, signature, sized, types, vendor};
@@ -41,8 +43,10 @@ pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> 
     unreachable!("the last attempt returns")
 }
 
-#[derive(Default)]
-pub(super) struct Scope {
+pub(super) struct Scope<'a> {
+    program: &'a Program,
+    /// What is taken for granted of the symbols.
+    assumptions: Assumptions,
     pub(super) values: BTreeMap<String, Value>,
     sizes: BTreeMap<String, Dim>,
     symbols: Vec<Symbol>,
@@ -52,7 +56,7 @@ pub(super) struct Scope {
     complex: BTreeSet<String>,
 }
 
-impl Names for Scope {
+impl Names for Scope<'_> {
     fn value(&self, name: &str) -> Option<Value> {
         self.values.get(name).copied()
     }
@@ -73,12 +77,37 @@ impl Names for Scope {
         self.complex.contains(name)
     }
 
+    fn memory(&self, name: &str) -> Option<Strided> {
+        let meta = self.program.graph_module.graph.tensor_values.get(name)?;
+        let dims = |list: &[SymInt]| list.iter().map(|size| self.extent(size).ok()).collect::<Option<Vec<Dim>>>();
+        let offset = meta.storage_offset.as_ref().map_or_else(|| Some(Dim::constant(0)), |at| self.extent(at).ok());
+        let (shape, strides, offset) = (dims(&meta.sizes)?, dims(&meta.strides)?, offset?);
+        (shape.len() == strides.len()).then_some(Strided { shape, strides, offset })
+    }
+
     fn same_extent(&self, a: &Dim, b: &Dim) -> bool {
         types::same_extent(a, b, &self.symbols)
     }
 }
 
-impl Scope {
+impl<'a> Scope<'a> {
+    fn new(program: &'a Program, assumptions: Assumptions) -> Self {
+        Scope {
+            program,
+            assumptions,
+            values: BTreeMap::new(),
+            sizes: BTreeMap::new(),
+            symbols: Vec::new(),
+            ranks: BTreeMap::new(),
+            complex: BTreeSet::new(),
+        }
+    }
+
+    /// A size of the file under what is assumed of its symbols.
+    fn extent(&self, size: &SymInt) -> Result<Dim, String> {
+        Ok(simplified(&self.assumptions.apply(types::dim(size)?), &self.symbols))
+    }
+
     pub(super) fn agree(&self, a: &TensorType, b: &TensorType) -> bool {
         types::agree(a, b, &self.symbols)
     }
@@ -104,7 +133,7 @@ struct Number<'a> {
 pub(super) struct Importer<'a> {
     pub(super) b: Builder,
     program: &'a Program,
-    pub(super) scope: Scope,
+    pub(super) scope: Scope<'a>,
     pub(super) aliases: Aliases,
     /// Names of the inputs that are parameters of the model.
     pub(super) parameters: BTreeSet<String>,
@@ -112,8 +141,9 @@ pub(super) struct Importer<'a> {
     numbers: BTreeSet<String>,
     /// First names of the buffers that a node overwrote.
     pub(super) overwritten: BTreeSet<String>,
-    /// What is taken for granted of the symbols, and what more would have to be.
-    assumptions: Assumptions,
+    /// What ops wrote into parts of buffers, by the name of a buffer's new contents.
+    pub(super) written: BTreeMap<String, Vec<Written>>,
+    /// What more would have to be taken for granted of the symbols.
     pub(super) needed: Vec<Needed>,
 }
 
@@ -126,12 +156,12 @@ impl<'a> Importer<'a> {
         Importer {
             b: Builder::new(name),
             program,
-            scope: Scope::default(),
+            scope: Scope::new(program, assumptions),
             aliases: Aliases::new(program),
             parameters: BTreeSet::new(),
             numbers: BTreeSet::new(),
             overwritten: BTreeSet::new(),
-            assumptions,
+            written: BTreeMap::new(),
             needed: Vec::new(),
         }
     }
@@ -167,7 +197,8 @@ impl<'a> Importer<'a> {
     fn sizes(&mut self) -> Result<(), Diagnostic> {
         for (name, size) in &self.program.graph_module.graph.sym_int_values {
             let dim = types::dim(size).map_err(|message| value_error(name, message))?;
-            self.scope.sizes.insert(name.clone(), self.assumptions.apply(dim));
+            let dim = self.scope.assumptions.apply(dim);
+            self.scope.sizes.insert(name.clone(), dim);
         }
         Ok(())
     }
@@ -181,7 +212,7 @@ impl<'a> Importer<'a> {
             let Some(meta) = graph.tensor_values.get(name) else { continue };
             for size in &meta.sizes {
                 let dim = types::dim(size).map_err(|message| value_error(name, message))?;
-                self.declare(&self.assumptions.apply(dim))?;
+                self.declare(&self.scope.assumptions.apply(dim))?;
             }
         }
         let sizes: Vec<Dim> = self.scope.sizes.values().cloned().collect();
@@ -198,7 +229,7 @@ impl<'a> Importer<'a> {
             if self.scope.symbols.iter().any(|s| s.name == name) {
                 continue;
             }
-            let Symbol { min, max, .. } = self.assumptions.range(&name, self.program);
+            let Symbol { min, max, .. } = self.scope.assumptions.range(&name, self.program);
             if let Some(max) = max.filter(|max| *max < min) {
                 return Err(value_error(&name, format_args!("has an empty range, {min} to {max}")));
             }
@@ -213,7 +244,7 @@ impl<'a> Importer<'a> {
         let meta = meta.ok_or_else(|| value_error(name, "has no entry among the tensor values"))?;
         let mut ty = types::tensor_type(meta).map_err(|message| value_error(name, message))?;
         for dim in &mut ty.shape {
-            *dim = self.assumptions.apply(dim.clone());
+            *dim = self.scope.assumptions.apply(dim.clone());
             if dim.as_polynomial().is_none() {
                 *dim = simplified(dim, &self.scope.symbols);
             }
@@ -282,14 +313,18 @@ impl<'a> Importer<'a> {
         if let Some(op) = InPlace::of(node)? {
             return self.in_place(at, node, &op, &names);
         }
-        if let Some(op) = Custom::of(node)
-            && self.overwriting(at, node, &op)?
-        {
-            return Ok(());
-        }
+        let refused = match Custom::of(node).map(|op| self.overwriting(at, node, &op)).transpose()? {
+            Some(Imported::Bound) => return Ok(()),
+            Some(Imported::Opaque(refused)) => refused,
+            None => None,
+        };
         let types: Vec<TensorType> = names.iter().map(|name| self.stated_type(name)).collect::<Result<_, _>>()?;
-        let values = self.values(node, &types)?;
+        let values = match refused {
+            Some(Refusal(reason)) => self.opaque(node, &types, Some(reason))?,
+            None => self.values(node, &types)?,
+        };
         for ((name, stated), &value) in names.iter().zip(&types).zip(&values) {
+            let value = self.as_written(node, name, stated).unwrap_or(value);
             self.define(name, stated, value)?;
         }
         let operand = alias::first_operand(node).and_then(|name| self.scope.value(name));
@@ -346,6 +381,11 @@ impl<'a> Importer<'a> {
             None if self.is_complex(node) => Some("it is not known on complex numbers".to_owned()),
             None => inline::kept(node).map(str::to_owned),
         };
+        self.opaque(node, types, refused)
+    }
+
+    /// The results of an op that is not taken apart, and why not.
+    fn opaque(&self, node: &NodeJson, types: &[TensorType], refused: Option<String>) -> Result<Vec<Value>, Diagnostic> {
         let refuse = |message: String| Diagnostic::new("import.node", message);
         let (prim, operands) = opaque::opaque(node, &self.scope, types, refused.as_deref()).map_err(refuse)?;
         self.b.op(Op::Prim(prim), &operands).map_err(Diagnostic::from)

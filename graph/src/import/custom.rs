@@ -41,8 +41,8 @@ pub(super) struct Overwritten<'a> {
 pub(super) enum Layout {
     /// It is the base.
     Base,
-    /// Extents and strides, from the first element on.
-    Strided(Vec<SymIntArg>, Vec<SymIntArg>),
+    /// Extents, strides and the place of the first element.
+    Strided { sizes: Vec<SymIntArg>, strides: Vec<SymIntArg>, offset: SymIntArg },
     /// A range of one axis.
     Slice { axis: i64, start: SymIntArg, end: SymIntArg },
 }
@@ -143,11 +143,9 @@ pub(super) fn view<'a>(node: &'a NodeJson, parameter: &str) -> Option<View<'a>> 
         Some(Argument::SymInts(list)) => Some(Some(list.clone())),
         Some(_) => None,
     };
-    let from_start =
-        matches!(part("storage_offset"), None | Some(Argument::Int(0) | Argument::SymInt(SymIntArg::Int(0))));
     let layout = match (sizes("size")?, sizes("stride")?) {
         (None, None) => Layout::Base,
-        (Some(size), Some(stride)) if from_start => Layout::Strided(size, stride),
+        (Some(sizes), Some(strides)) => Layout::Strided { sizes, strides, offset: size("storage_offset")? },
         _ => return None,
     };
     Some(View { index, base, layout })

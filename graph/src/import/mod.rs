@@ -27,6 +27,7 @@ mod sharing;
 mod signature;
 mod sized;
 mod steps;
+mod strided;
 mod table;
 mod types;
 mod vendor;

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 
 use super::alias::View as Shared;
-use super::call::{Call, Names, Refusal};
+use super::call::{Call, Names, Refusal, wrap_axis};
 use super::convert::{Importer, value_error};
 use super::custom::{self, Custom, Form, Layout, View};
 use super::schema::{Argument, NodeJson, SymIntArg};
+use super::strided::{self, Strided};
 use super::table::short_target;
-use super::{opaque, steps};
-use crate::axes::contiguous_strides;
+use super::{alias, opaque, steps};
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
 use crate::graph::{Op, Value};
@@ -29,38 +29,58 @@ struct Target<'a> {
     before: Value,
     /// Of the third form: the view, and how it is cut out of its base.
     view: Option<(View<'a>, Vec<Prim>)>,
+    /// Where it lies in memory, if that is known.
+    place: Option<Strided>,
+}
+
+/// What an op wrote into a part of a buffer.
+pub(super) struct Written {
+    /// The new contents of the buffer.
+    whole: Value,
+    place: Strided,
+    contents: Value,
+}
+
+/// What became of a call.
+pub(super) enum Imported {
+    /// Its results, or what it overwrites, are bound.
+    Bound,
+    /// The functionalised call must stay opaque with the results that the file states; and why, if its op is known.
+    Opaque(Option<Refusal>),
 }
 
 impl Importer<'_> {
-    /// Imports the call; `false` if the functionalised call must stay opaque with the results that the file states.
-    pub(super) fn overwriting(&mut self, at: usize, node: &NodeJson, op: &Custom<'_>) -> Result<bool, Diagnostic> {
-        let Some(targets) = self.targets(node, op)? else { return Ok(false) };
+    /// Imports the call.
+    pub(super) fn overwriting(&mut self, at: usize, node: &NodeJson, op: &Custom<'_>) -> Result<Imported, Diagnostic> {
+        let targets = match self.targets(node, op)? {
+            Ok(targets) => targets,
+            Err(refusal) => return Ok(Imported::Opaque(Some(refusal))),
+        };
         let types: Vec<TensorType> = targets.iter().map(|t| self.b.ty(t.before)).collect();
         let given: BTreeMap<&str, Value> = targets.iter().map(|t| (t.parameter, t.before)).collect();
         let mark = self.b.mark();
         self.b.take_unequal();
         let imported = op.row.filter(|_| !self.is_complex(node)).map(|row| {
             let call = Call { b: &self.b, names: &self.scope, node, row, results: &types, given, uncounted: 0 };
-            call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| {
-                let fits = values.len() == types.len()
-                    && values.iter().zip(&types).all(|(&v, ty)| self.scope.agree(&self.b.ty(v), ty));
-                if fits { Ok(values) } else { Err(Refusal("results of other types than the arguments".into())) }
-            })
+            call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| self.fitting(&targets, values))
         });
         let reason = match imported {
-            Some(Ok(values)) => return self.bind_contents(at, node, op.form, &targets, &values).map(|()| true),
-            Some(Err(Refusal(reason))) => {
+            Some(Ok(values)) => {
+                return self.bind_contents(at, node, op.form, &targets, &values).map(|()| Imported::Bound);
+            }
+            Some(Err(refusal)) => {
                 self.note_unequal();
-                Some(reason)
+                Some(refusal)
             }
             None => None,
         };
         self.b.rollback(mark);
         if op.form != Form::InPlace {
-            return Ok(false);
+            return Ok(Imported::Opaque(reason));
         }
         let refuse = |message: String| Diagnostic::new("import.node", message);
-        let (prim, operands) = opaque::opaque(node, &self.scope, &types, reason.as_deref()).map_err(refuse)?;
+        let reason = reason.as_ref().map(|Refusal(why)| why.as_str());
+        let (prim, operands) = opaque::opaque(node, &self.scope, &types, reason).map_err(refuse)?;
         let values = self.b.op(Op::Prim(prim), &operands)?;
         let bound = self.bind_contents(at, node, op.form, &targets, &values);
         // What is refused may be an argument that the op only reads.
@@ -69,79 +89,143 @@ impl Importer<'_> {
                 format!("`{}` is not known, so that it may overwrite all it is given: ", short_target(&node.target));
             Diagnostic { message: message + &error.message, ..error }
         };
-        bound.map(|()| true).map_err(|error| if op.row.is_none() { unknown(error) } else { error })
+        let bound = bound.map(|()| Imported::Bound);
+        bound.map_err(|error| if op.row.is_none() { unknown(error) } else { error })
     }
 
-    /// The overwritten arguments; `None` if one is a view of its base that is not understood. Parameters of the model
+    /// New contents, if they are of the types of what they replace.
+    fn fitting(&self, targets: &[Target<'_>], values: Vec<Value>) -> Result<Vec<Value>, Refusal> {
+        if values.len() != targets.len() {
+            return Err(format!("{} new contents of {} overwritten arguments", values.len(), targets.len()).into());
+        }
+        let types = |(target, &value): (&Target<'_>, &Value)| (self.b.ty(target.before), self.b.ty(value));
+        let mut pairs = targets.iter().zip(&values).map(|pair| (pair.0.parameter, types(pair)));
+        match pairs.find(|(_, (before, after))| !self.scope.agree(after, before)) {
+            Some((parameter, (before, after))) => {
+                Err(format!("`{parameter}`: {before}, where the op writes {after}").into())
+            }
+            None => Ok(values),
+        }
+    }
+
+    /// The overwritten arguments; refused if one is a view of its base that is not understood. Parameters of the model
     /// are no targets of an op that is not known.
-    fn targets<'n>(&self, node: &'n NodeJson, op: &Custom<'n>) -> Result<Option<Vec<Target<'n>>>, Diagnostic> {
+    fn targets<'n>(&self, node: &'n NodeJson, op: &Custom<'n>) -> Result<Result<Vec<Target<'n>>, Refusal>, Diagnostic> {
         let value = |name: &str| self.scope.value(name).ok_or_else(|| value_error(name, "is not defined"));
         let mut targets: Vec<Target<'n>> = Vec::new();
         for overwritten in &op.overwritten {
             let parameter = overwritten.parameter;
             if let Some(name) = overwritten.name {
                 if op.row.is_some() || !self.parameters.contains(name) {
-                    targets.push(Target { parameter, name: Some(name), before: value(name)?, view: None });
+                    let (before, place) = (value(name)?, self.scope.memory(name));
+                    targets.push(Target { parameter, name: Some(name), before, view: None, place });
                 }
                 continue;
             }
-            let Some(view) = custom::view(node, parameter) else { return Ok(None) };
+            let refuse = |Refusal(why): Refusal| Ok(Err(Refusal(format!("`{parameter}`: {why}"))));
+            let Some(view) = custom::view(node, parameter) else {
+                return refuse("how it is a view of its base is not said as is known".into());
+            };
             let base = value(view.base)?;
-            let Some(cut) = self.cut(base, &view.layout) else { return Ok(None) };
-            let others = targets.iter().filter_map(|t| t.view.as_ref()).filter(|(other, _)| other.index == view.index);
-            if others.into_iter().any(|(_, other)| !self.disjoint(other, &cut)) {
-                return Ok(None);
-            }
-            let Ok(before) = steps::apply(&self.b, base, &cut) else { return Ok(None) };
-            targets.push(Target { parameter, name: None, before, view: Some((view, cut)) });
+            let memory = self.memory(view.base, base);
+            let cut = self.cut(base, memory.as_ref(), &view.layout);
+            let (cut, before) = match cut.and_then(|cut| Ok((steps::apply(&self.b, base, &cut)?, cut))) {
+                Ok((before, cut)) => (cut, before),
+                Err(refusal) => return refuse(refusal),
+            };
+            let place = memory.and_then(|memory| self.placed(&memory, &view.layout).ok());
+            targets.push(Target { parameter, name: None, before, view: Some((view, cut)), place });
         }
-        Ok(Some(targets))
+        let shared = if op.row.is_some() { self.shared(&targets) } else { None };
+        Ok(shared.map_or(Ok(targets), Err))
     }
 
-    /// How a view is cut out of a base, if it is the whole base in another shape or a range of an axis.
-    fn cut(&self, base: Value, layout: &Layout) -> Option<Vec<Prim>> {
-        let size = |size: &SymIntArg| match size {
-            SymIntArg::Int(n) => Some(Dim::constant(*n)),
-            SymIntArg::Name(name) => self.scope.size(name),
+    /// Refuses overwritten arguments of which one element is at several places, or that are not known to share none.
+    fn shared(&self, targets: &[Target<'_>]) -> Option<Refusal> {
+        let of_one_buffer = |a: &Target<'_>, b: &Target<'_>| match (&a.view, &b.view, a.name, b.name) {
+            (Some((a, _)), Some((b, _)), ..) => a.index == b.index,
+            (.., Some(a), Some(b)) => self.aliases.view(a).root == self.aliases.view(b).root,
+            _ => false,
         };
-        let ty = self.b.ty(base);
+        targets.iter().enumerate().find_map(|(i, target)| {
+            let place = target.place.as_ref();
+            let why = match place {
+                Some(place) if place.is_stretched() => Some(strided::several_places(place)),
+                _ => targets[..i].iter().filter(|other| of_one_buffer(target, other)).find_map(|other| {
+                    let both = place.zip(other.place.as_ref());
+                    let apart = both.is_some_and(|(a, b)| strided::disjoint(a, b, &self.scope));
+                    let view = place.map_or_else(|| "a view".to_owned(), Strided::to_string);
+                    let other = other.parameter;
+                    (!apart).then(|| format!("{view} may share elements with `{other}`, which is overwritten too"))
+                }),
+            };
+            why.map(|why| Refusal(format!("`{}`: {why}", target.parameter)))
+        })
+    }
+
+    /// Where a base lies in memory, as the file states.
+    fn memory(&self, name: &str, value: Value) -> Option<Strided> {
+        let shape = self.b.ty(value).shape;
+        let memory = self.scope.memory(name).filter(|memory| memory.shape.len() == shape.len())?;
+        Some(Strided { shape, ..memory })
+    }
+
+    fn size(&self, size: &SymIntArg) -> Result<Dim, Refusal> {
+        match size {
+            SymIntArg::Int(n) => Ok(Dim::constant(*n)),
+            SymIntArg::Name(name) => {
+                self.scope.size(name).ok_or_else(|| Refusal(format!("the size `{name}` is not defined")))
+            }
+        }
+    }
+
+    /// The axis of a shape and the range of it that a view takes.
+    fn ranged(&self, shape: &[Dim], axis: i64, [start, end]: [&SymIntArg; 2]) -> Result<(usize, Dim, Dim), Refusal> {
+        let axis = wrap_axis(axis, shape.len())?;
+        let end = match end {
+            SymIntArg::Int(i64::MAX) => shape[axis].clone(),
+            end => self.size(end)?,
+        };
+        Ok((axis, self.size(start)?, end))
+    }
+
+    /// Where in the memory of its base a view lies.
+    fn placed(&self, base: &Strided, layout: &Layout) -> Result<Strided, Refusal> {
         match layout {
-            Layout::Base => Some(Vec::new()),
-            Layout::Strided(sizes, strides) => {
-                let known = |list: &[SymIntArg]| list.iter().map(size).collect::<Option<Vec<Dim>>>();
-                let (shape, strides) = (known(sizes)?, known(strides)?);
-                let whole = strides == contiguous_strides(&shape) && crate::dim::product(&shape) == ty.elements();
-                if shape == ty.shape && whole {
-                    return Some(Vec::new());
-                }
-                whole.then(|| vec![Prim::Reshape { shape }])
+            Layout::Base => Ok(base.clone()),
+            Layout::Strided { sizes, strides, offset } => {
+                let known = |list: &[SymIntArg]| list.iter().map(|size| self.size(size)).collect::<Result<_, _>>();
+                Ok(Strided { shape: known(sizes)?, strides: known(strides)?, offset: self.size(offset)? })
             }
             Layout::Slice { axis, start, end } => {
-                let axis = super::call::wrap_axis(*axis, ty.rank()).ok()?;
-                let extent = &ty.shape[axis];
-                let end = match end {
-                    SymIntArg::Int(i64::MAX) => extent.clone(),
-                    end => size(end)?,
-                };
-                let start = size(start)?;
-                let inside = [&start, &(&end - &start), &(extent - &end)];
-                let inside = inside.into_iter().all(|d| self.scope.never_negative(d));
-                inside.then(|| vec![Prim::Slice { axis, start, end, step: 1 }])
+                let (axis, start, end) = self.ranged(&base.shape, *axis, [start, end])?;
+                let mut view = base.clone();
+                view.offset = &view.offset + &(&start * &view.strides[axis]);
+                view.shape[axis] = &end - &start;
+                Ok(view)
             }
         }
     }
 
-    /// Whether two cuts of one base have no element in common.
-    fn disjoint(&self, a: &[Prim], b: &[Prim]) -> bool {
-        let (
-            [Prim::Slice { axis, start, end, .. }],
-            [Prim::Slice { axis: other_axis, start: other_start, end: other_end, .. }],
-        ) = (a, b)
-        else {
-            return false;
-        };
-        let apart = |end: &Dim, start: &Dim| self.scope.never_negative(&(start - end));
-        axis == other_axis && (apart(end, other_start) || apart(other_end, start))
+    /// How a view is cut out of a base.
+    fn cut(&self, base: Value, memory: Option<&Strided>, layout: &Layout) -> Result<Vec<Prim>, Refusal> {
+        match layout {
+            Layout::Base => Ok(Vec::new()),
+            Layout::Strided { .. } => {
+                let memory = memory.ok_or("the strides of its base are not stated")?;
+                strided::cut(memory, &self.placed(memory, layout)?, &self.scope)
+            }
+            Layout::Slice { axis, start, end } => {
+                let ty = self.b.ty(base);
+                let (axis, start, end) = self.ranged(&ty.shape, *axis, [start, end])?;
+                let extent = &ty.shape[axis];
+                let inside = [&start, &(&end - &start), &(extent - &end)];
+                if !inside.into_iter().all(|d| self.scope.never_negative(d)) {
+                    return Err(format!("elements {start} to {end} of an axis of {extent}").into());
+                }
+                Ok(vec![Prim::Slice { axis, start, end, step: 1 }])
+            }
+        }
     }
 
     fn bind_contents(
@@ -166,7 +250,38 @@ impl Importer<'_> {
                 (None, ..) => self.define_output(node, 1 + position, value)?,
             }
         }
-        bases.into_iter().try_for_each(|(index, value)| self.define_output(node, 1 + index, value))
+        bases.into_iter().try_for_each(|(index, value)| self.define_output(node, 1 + index, value))?;
+        targets.iter().zip(values).for_each(|(target, &contents)| self.note_written(node, target, contents));
+        Ok(())
+    }
+
+    /// Notes what was written where into a base.
+    fn note_written(&mut self, node: &NodeJson, target: &Target<'_>, contents: Value) {
+        let Target { view: Some((view, _)), place: Some(place), .. } = target else { return };
+        let Some(Argument::Tensor(name)) = node.outputs.get(1 + view.index) else { return };
+        let memory = self.scope.memory(view.base).zip(self.scope.memory(name));
+        let (Some((old, new)), Some(whole)) = (memory, self.scope.value(name)) else { return };
+        if old.shape == new.shape && old.strides == new.strides {
+            let offset = &(&place.offset - &old.offset) + &new.offset;
+            let place = Strided { offset, ..place.clone() };
+            self.written.entry(name.clone()).or_default().push(Written { whole, place, contents });
+        }
+    }
+
+    /// What an op wrote, if a result of a node is a view of its base at that place: the functional form of a graph takes
+    /// the view again, where the other one reads the argument.
+    pub(super) fn as_written(&self, node: &NodeJson, name: &str, stated: &TensorType) -> Option<Value> {
+        if self.written.is_empty() || !alias::is_view(short_target(&node.target)) {
+            return None;
+        }
+        let source = self.aliases.view(alias::first_operand(node)?);
+        let (parts, memory) = (self.written.get(&source.root)?, self.scope.memory(name)?);
+        // It may be a copy.
+        source.steps?;
+        let whole = self.scope.value(&source.root);
+        let is_there = |part: &&Written| Some(part.whole) == whole && part.place.is_same(&memory);
+        let part = parts.iter().find(is_there)?;
+        (self.b.ty(part.contents) == *stated).then_some(part.contents)
     }
 
     fn define_output(&mut self, node: &NodeJson, slot: usize, value: Value) -> Result<(), Diagnostic> {

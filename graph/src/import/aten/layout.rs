@@ -5,6 +5,8 @@
 use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Operand, Refusal};
+use super::super::steps;
+use super::super::strided::{self, Strided};
 use super::place::{place, slice_range};
 use super::promote::{convert, result_type};
 use crate::dim::{Dim, product};
@@ -50,6 +52,18 @@ pub(super) fn permuted(call: &Call<'_>, x: Value, perm: Vec<usize>) -> Imported 
         return Ok(vec![x]);
     }
     Ok(vec![call.b.prim(Prim::Permute { perm }, &[x])?])
+}
+
+/// How the view of `self` that extents, strides and a place in its memory describe is cut out of it.
+pub(super) fn strided_steps(call: &Call<'_>) -> Result<Vec<Prim>, Refusal> {
+    let base = call.memory("self")?;
+    let offset = call.dim_or_none("storage_offset")?.unwrap_or_else(|| base.offset.clone());
+    let view = Strided { shape: call.dims("size")?, strides: call.dims("stride")?, offset };
+    strided::cut(&base, &view, call.names)
+}
+
+pub(super) fn as_strided(call: &Call<'_>) -> Imported {
+    Ok(vec![steps::apply(call.b, call.tensor("self")?, &strided_steps(call)?)?])
 }
 
 pub(super) fn permute(call: &Call<'_>) -> Imported {

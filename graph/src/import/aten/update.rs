@@ -5,7 +5,7 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
 use super::super::steps;
 use super::index::{Places, few_of_rows, hits, neighbours, of_slices, places, single_places, wrapped};
-use super::layout::{cut, expand_to, iota, permuted};
+use super::layout::{cut, expand_to, iota, permuted, strided_steps};
 use super::place::{place, slice_range};
 use super::promote::{constant, convert, is_reduced, operand_as};
 use super::reduce::over;
@@ -63,6 +63,12 @@ pub(super) fn select_scatter(call: &Call<'_>) -> Imported {
     let start = place(call, &call.dim("index")?, &shape[axis]);
     let end = &start + &Dim::constant(1);
     replaced(call, Prim::Slice { axis, start, end, step: 1 })
+}
+
+pub(super) fn as_strided_scatter(call: &Call<'_>) -> Imported {
+    let (x, steps) = (call.tensor("self")?, strided_steps(call)?);
+    let src = convert(call.b, call.tensor("src")?, call.b.dtype(x))?;
+    Ok(vec![steps::write_back(call.b, x, &steps, src)?])
 }
 
 /// Elements at integer places, or where a mask is set; of equal places the last wins, unless values are added.

@@ -198,7 +198,7 @@ fn sums_of_integers_are_scaled_gated_and_coded() {
     };
     assert_eq!(refused(&[&names(&[("group_index", "i")])]), "`group_index`: groups of tokens");
     assert_eq!(refused(&[&[int("swiglu_mode", 1)]]), "`swiglu_mode`: a clamped gate");
-    assert_eq!(refused(&[&[int("quant_mode", 0)]]), "the mode 0 without what it needs");
+    assert_eq!(refused(&[&[int("quant_mode", 0)]]), "`quant_mode` is 0: no `quant_scale` with a `quant_offset`");
 }
 
 /// Heads of 4 lanes, of which 2 are turned.
@@ -231,7 +231,7 @@ fn a_rotation_by_positions_is_in_f32_and_rounded_once() {
     }
     let narrow = [int("head_size", 4), int("rotary_dim", 4)];
     let graph = op("vllm.npu_rotary_embedding", &inputs, &[&given, &narrow, &[flag("is_neox_style")]], &results);
-    assert_eq!(reason(&graph), "`rotary_dim` is not the width of `cos_sin_cache`");
+    assert_eq!(reason(&graph), "`rotary_dim` is 4: not the width of `cos_sin_cache`");
     let wide = [inputs[0], inputs[1], inputs[2], ("c", F32, &[3, 2][..])];
     let graph = op("vllm.npu_rotary_embedding", &wide, &[&given, &sizes, &[flag("is_neox_style")]], &results);
     assert!(reason(&graph).contains("where it is rounded is not known"));
@@ -351,9 +351,9 @@ fn writes_to_caches_that_no_result_shows_are_refused() {
     let paged = word("cache_mode", "PA");
     assert_eq!(
         of("n_unused_0", std::slice::from_ref(&paged)),
-        "caches that are written, but not read from the results"
+        "`k_cache` and `ckv_cache` are written, but not read from the results"
     );
-    assert_eq!(of("kc", &[word("cache_mode", "PA_NZ")]), "`cache_mode`: PA_NZ");
+    assert_eq!(of("kc", &[word("cache_mode", "PA_NZ")]), "`cache_mode` is \"PA_NZ\": a layout that is not known");
     assert_eq!(of("kc", &[paged, tensor("k_rope_scale", "g")]), "`k_rope_scale`: codes in the cache");
-    assert_eq!(of("kc", &[float("epsilon", 1e-6)]), "a cache of other heads");
+    assert_eq!(of("kc", &[float("epsilon", 1e-6)]), "`k_cache` is bf16[3, 2, 1, 4]: a cache of other heads");
 }

@@ -148,3 +148,19 @@ fn an_op_that_another_calls_has_its_own_name() {
     assert!(found[0].starts_with("mine.scale_ ["), "{found:?}");
     assert!(found[0].contains(r#"("form", "higher_order.auto_functionalized_v2")"#), "{found:?}");
 }
+
+/// Two scales for each row are equal to one of no rows only: that is assumed of no symbol.
+#[test]
+fn extents_that_are_equal_for_no_rows_are_not_made_equal() {
+    let operator = r#"{"name":"","arg":{"as_operator":"torch.ops._C.dynamic_per_token_scaled_fp8_quant.default"}}"#;
+    let arguments = [operator.to_owned(), tensor("result", "q"), tensor("input", "x"), tensor("scale", "w")];
+    let called = call("higher_order.auto_functionalized", &arguments);
+    let write =
+        format!(r#"{{{called},"outputs":[{{"as_none":true}},{},{}],"name":"n"}}"#, value("codes"), value("scales"));
+    let (row, pair) = (format!("{S} 4"), format!("{S} 2"));
+    let inputs = [("x", 7, &row as &str), ("q", 29, &row), ("w", 7, &pair)];
+    let graph =
+        model(&inputs, &[("codes", 29, &row), ("scales", 7, &pair)], &[write]).unwrap_or_else(|e| panic!("{e}"));
+    let found = opaque(&graph);
+    assert!(found[0].contains("`scale` is f32[s, 2]: the op writes f32[s, 1]"), "{found:?}");
+}

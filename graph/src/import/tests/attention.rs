@@ -145,9 +145,13 @@ fn attention_into_an_argument_is_rounded_once_to_codes_where_a_scale_is_given() 
     let codes = with_output(29, &scale).expect("taken apart");
     assert_eq!(attention_shapes(&codes), ["f32[1, 4, 5, 8]", "f32[1, 2, 5, 8]", "f32[1, 2, 5, 8]"]);
     assert_eq!(codes.nodes().last().map(|n| n.op.name()), Some("quantize_static"));
-    assert_eq!(with_output(13, &scale).expect_err("no codes"), "results of other types than the arguments");
+    let types = "`output`: bf16[5, 4, 8], where the op writes f8e4m3[5, 4, 8]";
+    assert_eq!(with_output(13, &scale).expect_err("no codes"), types);
     let blocks = [scale[0].clone(), tensor("output_block_scale", "b")];
-    assert_eq!(with_output(29, &blocks).expect_err("not known"), "a scale per block");
+    assert_eq!(
+        with_output(29, &blocks).expect_err("not known"),
+        "`output_block_scale` is f8e4m3[5, 4]: a scale per block"
+    );
 }
 
 /// Scales in row order and in tiles, of 130 rows of five blocks.

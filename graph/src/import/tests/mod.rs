@@ -16,6 +16,7 @@ mod places;
 mod presets;
 mod sizes;
 mod sums;
+mod views;
 mod vllm;
 mod windows;
 

@@ -243,17 +243,47 @@ fn a_stretched_view_cannot_be_overwritten() {
 
 #[test]
 fn a_view_that_is_not_followed_must_not_be_read_after_an_overwrite() {
-    let strided = [r#"size={"as_ints":[2]}"#, r#"stride={"as_ints":[4]}"#];
-    let model = |read: &str| {
+    let model = |read: &str, sizes: &[i64], strides: &[i64]| {
+        let list = |name: &str, of: &[i64]| format!(r#"{name}={{"as_ints":{of:?}}}"#);
+        let arguments = ["self=@c", &list("size", sizes), &list("stride", strides)];
         cloned()
-            .typed("d", (F32, &[2], &[4]), "aten.as_strided.default", &["self=@c", strided[0], strided[1]])
-            .node("a", &[2, 3], "aten.zero_.default", &["self=@c"])
+            .typed("d", (F32, sizes, strides), "aten.as_strided.default", &arguments)
+            .node("a", &[2, 3], "aten.neg_.default", &["self=@c"])
             .output(read)
     };
-    let error = model("d").import().expect_err("an unknown view");
-    assert_eq!(error.origin.to_string(), "a (aten.zero_) at model.py:3 (forward)");
+    let overlapping = |read: &str| model(read, &[2, 2], &[1, 1]);
+    let error = overlapping("d").import().expect_err("an unknown view");
+    assert_eq!(error.origin.to_string(), "a (aten.neg_) at model.py:3 (forward)");
     refused(Err::<(), _>(error), "import.alias", "`c` is overwritten while `d`, which may share its buffer");
-    assert!(model("c").import().is_ok());
+    assert!(overlapping("c").import().is_ok());
+    assert_eq!(model("d", &[2], &[4]).run(), [[-1.0, -5.0]]);
+}
+
+#[test]
+fn views_by_strides_are_written_back_to_their_buffer() {
+    let strided = [r#"size={"as_ints":[2,2]}"#, r#"stride={"as_ints":[1,3]}"#, r#"storage_offset={"as_int":1}"#];
+    let arguments: Vec<&str> = ["self=@c"].into_iter().chain(strided).collect();
+    let model = cloned()
+        .typed("d", (F32, &[2, 2], &[1, 3]), "aten.as_strided.default", &arguments)
+        .typed("n", (F32, &[2, 2], &[1, 3]), "aten.neg_.default", &["self=@d"])
+        .output("c")
+        .output("d");
+    let (whole, part) = (vec![1.0, -2.0, -3.0, 4.0, -5.0, -6.0], vec![-2.0, -5.0, -3.0, -6.0]);
+    assert_eq!(model.run(), [whole.clone(), part.clone()]);
+    let arguments = ["self=@x", "src=@n", strided[0], strided[1], strided[2]];
+    let core = Model::default()
+        .input("x", F32, &[2, 3])
+        .typed(
+            "d",
+            (F32, &[2, 2], &[1, 3]),
+            "aten.as_strided.default",
+            &["self=@x", strided[0], strided[1], strided[2]],
+        )
+        .typed("n", (F32, &[2, 2], &[1, 3]), "aten.neg.default", &["self=@d"])
+        .node("y", &[2, 3], "aten.as_strided_scatter.default", &arguments)
+        .output("y")
+        .output("n");
+    assert_eq!(core.run(), [whole, part]);
 }
 
 #[test]

@@ -134,7 +134,10 @@ fn compressed_rows_and_their_rotated_part_are_one_row_of_a_cache() {
     }
     same_floats(&got[0], &want);
     let node = call("_C_cache_ops.concat_and_cache_mla.default", &[&given[..], &auto("fp8_ds_mla")].concat());
-    assert_eq!(reason(&one_node(&inputs, &node, &[]).expect("a graph")), "`kv_cache_dtype`: fp8_ds_mla");
+    assert_eq!(
+        reason(&one_node(&inputs, &node, &[]).expect("a graph")),
+        "`kv_cache_dtype` is \"fp8_ds_mla\": codes that are not known"
+    );
 }
 
 /// Ties go to the first expert; the last row has one expert alone.
@@ -365,7 +368,7 @@ fn groups_of_sglang_are_quotients() {
     let got = run(&of(I8, 127.0, -128.0, false), DType::I8);
     assert_eq!(got[0].ints(), Some(&scaled(127.0).into_iter().map(|x| x as i64).collect::<Vec<_>>()[..]));
     let refused = of(F8, 448.0, -448.0, true);
-    assert_eq!(reason(&refused), "scales that are powers of two by the GPU's logarithm, four to a word");
+    assert_eq!(reason(&refused), "`scale_ue8m0` is true: powers of two by the GPU's logarithm, four to a word");
 }
 
 #[test]

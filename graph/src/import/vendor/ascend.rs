@@ -113,7 +113,7 @@ pub(super) fn quantize(call: &Call<'_>) -> Imported {
     let apply = if call.bool("div_mode")? { Apply::Divide } else { Apply::Multiply };
     if nibbles(call, x)? {
         if !call.is_none("zero_points")? {
-            return Err("`zero_points` with codes of four bits".into());
+            return Err(call.refused("zero_points", "codes are of four bits"));
         }
         let op = QuantizeStatic { codes: Codes::I4, apply, bound: 7.0, nan: NanCode::Propagate };
         let bytes = b.composite(Composite::new(op), &[x, channel(call, "scales", axis, rank)?])?[0];
@@ -152,10 +152,10 @@ pub(super) fn per_token(scale: DynamicScale) -> QuantizeDynamic {
     QuantizeDynamic { codes: Codes::I8, bound: 127.0, scale, apply, nan, ..QuantizeDynamic::default() }
 }
 
-/// The two halves of an axis.
-pub(super) fn split(call: &Call<'_>, x: Value, axis: usize) -> Result<[Value; 2], Refusal> {
+/// The two halves of an axis of a value that an argument leads to.
+pub(super) fn split(call: &Call<'_>, (name, x): (&str, Value), axis: usize) -> Result<[Value; 2], Refusal> {
     let extent = call.b.ty(x).shape[axis].clone();
-    let half = extent.exact_div(&Dim::constant(2)).ok_or("an odd axis")?;
+    let half = extent.exact_div(&Dim::constant(2)).ok_or_else(|| call.refused(name, "an odd axis"))?;
     Ok([cut(call, x, axis, [Dim::constant(0), half.clone()], 1)?, cut(call, x, axis, [half, extent], 1)?])
 }
 
@@ -163,7 +163,7 @@ pub(super) fn split(call: &Call<'_>, x: Value, axis: usize) -> Result<[Value; 2]
 pub(super) fn swiglu(call: &Call<'_>) -> Imported {
     let b = call.b;
     let (x, dtype) = (wide(call, "self")?, b.dtype(call.tensor("self")?));
-    let [gate, up] = split(call, x, call.axis("dim", b.ty(x).rank())?)?;
+    let [gate, up] = split(call, ("self", x), call.axis("dim", b.ty(x).rank())?)?;
     let act = b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate])?[0];
     Ok(vec![b.cast(b.mul(act, up)?, dtype)?])
 }
@@ -173,7 +173,7 @@ fn rotated(call: &Call<'_>, x: Value, cos: &str, sin: &str) -> One {
     let op = match call.word("rotary_mode")? {
         "half" => Composite::new(RopeNeox),
         "interleave" => Composite::new(RopeInterleaved),
-        other => return Err(format!("a rotation of `{other}`").into()),
+        _ => return Err(call.refused("rotary_mode", "a rotation that is not known")),
     };
     let b = call.b;
     let y = b.composite(op, &[convert(b, x, DType::F32)?, wide(call, cos)?, wide(call, sin)?])?[0];
@@ -182,7 +182,7 @@ fn rotated(call: &Call<'_>, x: Value, cos: &str, sin: &str) -> One {
 
 pub(super) fn rotary_mul(call: &Call<'_>) -> Imported {
     if !call.is_none("rotate")? {
-        return Err("a rotation matrix".into());
+        return Err(call.refused("rotate", "a rotation matrix"));
     }
     Ok(vec![rotated(call, call.tensor("self")?, "r1", "r2")?])
 }

@@ -79,8 +79,8 @@ pub(super) fn dequant_swiglu_quant(call: &Call<'_>) -> Imported {
     plain(call)?;
     let b = call.b;
     let rank = b.ty(call.tensor("x")?).rank();
-    let last = rank.checked_sub(1).ok_or("a 0-d operand")?;
-    let [left, right] = split(call, dequantised(call, (rank, last))?, last)?;
+    let last = rank.checked_sub(1).ok_or_else(|| call.refused("x", "a 0-d operand"))?;
+    let [left, right] = split(call, ("x", dequantised(call, (rank, last))?), last)?;
     let (gate, up) = if call.bool("activate_left")? { (left, right) } else { (right, left) };
     let act = b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate])?[0];
     let y = b.mul(act, up)?;
@@ -96,7 +96,8 @@ pub(super) fn dequant_swiglu_quant(call: &Call<'_>) -> Imported {
             let y = if scaled { b.mul(y, channel(call, "quant_scale", last, rank)?)? } else { y };
             token_codes(call, y)
         }
-        mode => Err(format!("the mode {mode} without what it needs").into()),
+        0 => Err(call.refused("quant_mode", "no `quant_scale` with a `quant_offset`")),
+        _ => Err(call.refused("quant_mode", "a mode that is not known")),
     }
 }
 

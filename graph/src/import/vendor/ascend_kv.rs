@@ -20,7 +20,7 @@ fn norm(call: &Call<'_>, x: Value) -> One {
     let b = call.b;
     let lanes = b.ty(x).shape.last().and_then(Dim::as_const);
     if !lanes.is_some_and(|n| n > 0 && n.count_ones() == 1) {
-        return Err("rows that are no power of two".into());
+        return Err(call.refused("gamma", "rows that are no power of two"));
     }
     let eps = f64::from(call.scalar("epsilon")?.as_f64() as f32);
     let scale = RmsScale { eps, mean: Mean::Quotient, root: Root::Divide };
@@ -29,7 +29,7 @@ fn norm(call: &Call<'_>, x: Value) -> One {
 }
 
 /// Where the tokens of a batch go among the rows of a cache that is taken as a line of rows.
-fn slots(call: &Call<'_>, [batch, tokens]: [&Dim; 2], rows: Option<&Dim>) -> One {
+fn slots(call: &Call<'_>, cache: &str, [batch, tokens]: [&Dim; 2], rows: Option<&Dim>) -> One {
     let b = call.b;
     let index = convert(b, call.tensor("index")?, DType::I64)?;
     let Some(rows) = rows.filter(|_| batch.as_const() != Some(1)) else {
@@ -38,34 +38,37 @@ fn slots(call: &Call<'_>, [batch, tokens]: [&Dim; 2], rows: Option<&Dim>) -> One
     let index = b.reshape(index, vec![batch.clone(), tokens.clone()])?;
     let shape = vec![batch.clone(), Dim::constant(1)];
     let number = b.prim(Prim::Iota { dtype: DType::I64, shape, axis: 0 }, &[])?;
-    let first = b.mul(number, b.int(DType::I64, rows.as_const().ok_or("a cache of an unknown length")?)?)?;
+    let rows = rows.as_const().ok_or_else(|| call.refused(cache, "an unknown length"))?;
+    let first = b.mul(number, b.int(DType::I64, rows)?)?;
     let absent = b.map(ScalarFn::Lt, &[index, b.int(DType::I64, 0)?])?;
     let place = b.map(ScalarFn::Select, &[absent, b.int(DType::I64, -1)?, b.add(index, first)?])?;
     Ok(b.reshape(place, vec![batch * tokens])?)
 }
 
 /// A cache with the rows of `x`, `[batch, heads, tokens, lanes]`, in their places.
-fn written(call: &Call<'_>, cache: &str, x: Value) -> One {
+fn written(call: &Call<'_>, name: &str, x: Value) -> One {
     let b = call.b;
-    let cache = call.tensor(cache)?;
+    let (cache, refuse) = (call.tensor(name)?, |why: &str| Err(call.refused(name, why)));
     let (ty, shape) = (b.ty(cache), b.ty(x).shape);
-    let [batch, heads, tokens, lanes] = shape.as_slice() else { return Err("`kv` of other than four axes".into()) };
+    let [batch, heads, tokens, lanes] = shape.as_slice() else {
+        return Err(call.refused("kv", "other than four axes"));
+    };
     let [outer, middle, third, width] = ty.shape.as_slice() else {
-        return Err("a cache of other than four axes".into());
+        return refuse("other than four axes");
     };
     if ty.dtype != b.dtype(x) {
-        return Err(format!("a cache of {}", ty.dtype).into());
+        return refuse(&format!("the rows are {}", b.dtype(x)));
     }
     if width != lanes {
-        return Err("a cache of another width".into());
+        return refuse("rows of another width");
     }
     let (slots, rows) = match call.word("cache_mode")? {
-        "Norm" if middle != heads => return Err("a cache of other heads".into()),
-        "Norm" if heads.as_const() == Some(1) => (slots(call, [batch, tokens], Some(third))?, outer * third),
-        "Norm" => return Err("several heads in a cache of batches".into()),
-        "PA" | "PA_BNSD" if third == heads => (slots(call, [batch, tokens], None)?, outer * middle),
-        "PA" | "PA_BNSD" => return Err("a cache of other heads".into()),
-        mode => return Err(format!("`cache_mode`: {mode}").into()),
+        "Norm" if middle != heads => return refuse("a cache of other heads"),
+        "Norm" if heads.as_const() == Some(1) => (slots(call, name, [batch, tokens], Some(third))?, outer * third),
+        "Norm" => return refuse("several heads in a cache of batches"),
+        "PA" | "PA_BNSD" if third == heads => (slots(call, name, [batch, tokens], None)?, outer * middle),
+        "PA" | "PA_BNSD" => return refuse("a cache of other heads"),
+        _ => return Err(call.refused("cache_mode", "a layout that is not known")),
     };
     let by_token =
         if heads.as_const() == Some(1) { x } else { b.prim(Prim::Permute { perm: vec![0, 2, 1, 3] }, &[x])? };
@@ -90,7 +93,7 @@ fn parts(call: &Call<'_>) -> Result<[Value; 4], Refusal> {
     let b = call.b;
     let kv = call.tensor("kv")?;
     let shape = b.ty(kv).shape;
-    let lanes = shape.get(3).ok_or("`kv` of other than four axes")?;
+    let lanes = shape.get(3).ok_or_else(|| call.refused("kv", "other than four axes"))?;
     let split = b.ty(call.tensor("gamma")?).elements();
     let compressed = norm(call, cut(call, kv, 3, [Dim::constant(0), split.clone()], 1)?)?;
     let turned = cut(call, kv, 3, [split, lanes.clone()], 1)?;
@@ -100,7 +103,7 @@ fn parts(call: &Call<'_>) -> Result<[Value; 4], Refusal> {
         wide[1] = Dim::constant(1);
         *table = expand_to(call, *table, &wide)?;
     }
-    let turned = interleaved_to_halves(call, turned, tables)?;
+    let turned = interleaved_to_halves(call, ("kv", turned), tables)?;
     let caches = [written(call, "k_cache", turned)?, written(call, "ckv_cache", compressed)?];
     Ok([caches[0], caches[1], turned, compressed])
 }
@@ -118,7 +121,7 @@ fn rows(call: &Call<'_>, [turned, compressed]: [Value; 2], [first, second]: [usi
 pub(super) fn kv_rmsnorm_rope_cache(call: &Call<'_>) -> Imported {
     for output in call.node.outputs.iter().take(2) {
         if !matches!(output, Argument::Tensor(name) if !name.contains("_unused_")) {
-            return Err("caches that are written, but not read from the results".into());
+            return Err("`k_cache` and `ckv_cache` are written, but not read from the results".into());
         }
     }
     let [k_cache, ckv_cache, turned, compressed] = parts(call)?;

@@ -15,18 +15,18 @@ fn codes(call: &Call<'_>, x: Value, results: [usize; 2]) -> Result<[Value; 2], R
     let b = call.b;
     let stated = |i: usize| call.results.get(i).ok_or("fewer results than the op has");
     if call.word("round_mode")? != "rint" {
-        return Err("codes that are not the nearest".into());
+        return Err(call.refused("round_mode", "codes that are not the nearest"));
     }
     let codes = match stated(results[0])?.dtype {
         DType::F8E4M3 => MxCodes::E4M3,
         DType::F8E5M2 => MxCodes::E5M2,
         DType::U8 => MxCodes::E2M1,
-        other => return Err(format!("codes in {other}").into()),
+        other => return Err(format!("`dst_type`: codes in {other}").into()),
     };
     let (scale, least) = match call.int("scale_alg")? {
         0 => (MxScale::Floor, MxLeast::Zero),
         1 if codes != MxCodes::E2M1 => (MxScale::Ceil, MxLeast::Power),
-        rule => return Err(format!("scales by the rule {rule}").into()),
+        _ => return Err(call.refused("scale_alg", "a rule of scales that is not known for these codes")),
     };
     let made = b.composite(Composite::new(QuantizeMx { codes, scale, least, nan: MxNan::Block }), &[x])?;
     Ok([made[0], in_pairs(call, made[1], results[1])?])
@@ -60,13 +60,15 @@ pub(super) fn dynamic_mx_quant(call: &Call<'_>) -> Imported {
     let x = call.tensor("input")?;
     let rank = call.b.ty(x).rank();
     if call.axis("axis", rank)? + 1 != rank {
-        return Err("blocks along another axis than the last".into());
+        return Err(call.refused("axis", "blocks along another axis than the last"));
     }
     if call.int("block_size")? != 32 {
-        return Err("blocks of other than 32 lanes".into());
+        return Err(call.refused("block_size", "blocks of other than 32 lanes"));
     }
-    if ["dst_type_max", "max_low_bound"].iter().any(|name| !matches!(call.scalar(name), Ok(s) if s.as_f64() == 0.0)) {
-        return Err("a bound of the codes".into());
+    for name in ["dst_type_max", "max_low_bound"] {
+        if !matches!(call.scalar(name), Ok(s) if s.as_f64() == 0.0) {
+            return Err(call.refused(name, "a bound of the codes"));
+        }
     }
     Ok(codes(call, x, [0, 1])?.to_vec())
 }

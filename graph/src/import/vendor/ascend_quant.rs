@@ -129,8 +129,8 @@ pub(super) fn swiglu_quant(call: &Call<'_>) -> Imported {
     let b = call.b;
     let x = wide(call, "x")?;
     let rank = b.ty(x).rank();
-    let last = rank.checked_sub(1).ok_or("a 0-d operand")?;
-    let [left, right] = split(call, x, last)?;
+    let last = rank.checked_sub(1).ok_or_else(|| call.refused("x", "a 0-d operand"))?;
+    let [left, right] = split(call, ("x", x), last)?;
     let (gate, up) = if call.bool("activate_left")? { (left, right) } else { (right, left) };
     let act = b.composite(Composite::new(Silu { form: SiluForm::Quotient }), &[gate])?[0];
     let y = b.mul(act, up)?;
@@ -142,14 +142,15 @@ pub(super) fn swiglu_quant(call: &Call<'_>) -> Imported {
             Ok(vec![static_codes(call, y, Apply::Multiply, (scale, offset))?, unwritten(call, 1)?])
         }
         1 => Ok(dynamic_codes(call, y, smooth.then_some("smooth_scales"), DynamicScale::Factor)?.to_vec()),
-        mode => Err(format!("the mode {mode} without what it needs").into()),
+        0 => Err(call.refused("quant_mode", "no `smooth_scales`")),
+        _ => Err(call.refused("quant_mode", "a mode that is not known")),
     }
 }
 
 /// vLLM's quantiser on Ascend: by the reciprocal that is given beside the scale, offset before it is rounded.
 pub(super) fn quantize(call: &Call<'_>) -> Imported {
     let rank = call.b.ty(call.tensor("x")?).rank();
-    let last = rank.checked_sub(1).ok_or("a 0-d operand")?;
+    let last = rank.checked_sub(1).ok_or_else(|| call.refused("x", "a 0-d operand"))?;
     let offset = if call.is_none("offset")? { None } else { Some(channel(call, "offset", last, rank)?) };
     let factor = channel(call, "scale_reciprocal", last, rank)?;
     Ok(vec![static_codes(call, call.tensor("x")?, Apply::Multiply, (factor, offset))?])

@@ -13,12 +13,12 @@ use crate::prim::{Literal, Prim};
 
 pub(super) fn nvfp4(call: &Call<'_>) -> Imported {
     let swizzled = call.bool("is_sf_swizzled_layout")?;
-    nvfp4_codes(call, call.tensor("input")?, single(call, "input_scale")?, swizzled)
+    nvfp4_codes(call, call.tensor("input")?, single(call, "input_scale")?, ("output_scale", swizzled))
 }
 
-/// NVFP4 codes, and scales in the layout that the result has: one per block in row order, or in tiles of 128 rows by four
-/// blocks, four scales to an i32.
-pub(super) fn nvfp4_codes(call: &Call<'_>, x: Value, scale: Value, swizzled: bool) -> Imported {
+/// NVFP4 codes, and scales in the layout that the result or the argument for them has: one per block in row order, or in tiles of 128
+/// rows by four blocks, four scales to an i32.
+pub(super) fn nvfp4_codes(call: &Call<'_>, x: Value, scale: Value, (argument, swizzled): (&str, bool)) -> Imported {
     let b = call.b;
     let results = b.composite(Composite::new(QuantizeNvfp4), &[x, scale])?;
     let [_, stated] = call.results else { return Err("not two results".into()) };
@@ -28,7 +28,7 @@ pub(super) fn nvfp4_codes(call: &Call<'_>, x: Value, scale: Value, swizzled: boo
     let scales = match words {
         8 => scales,
         32 => b.prim(Prim::Pack { ways: 4, to: stated.dtype }, &[scales])?,
-        _ => return Err(format!("scales in {}", stated.dtype).into()),
+        _ => return Err(format!("`{argument}`: scales in {}", stated.dtype).into()),
     };
     let scales = if words == 8 && stated.dtype != DType::F8E4M3 { b.bitcast(scales, stated.dtype)? } else { scales };
     Ok(vec![results[0], scales])
@@ -39,7 +39,7 @@ pub(super) fn nvfp4_codes(call: &Call<'_>, x: Value, scale: Value, swizzled: boo
 fn in_tiles(call: &Call<'_>, scales: Value) -> One {
     let b = call.b;
     let shape = b.ty(scales).shape;
-    let [rows, blocks] = shape.as_slice() else { return Err("scales of other than two axes".into()) };
+    let [rows, blocks] = shape.as_slice() else { return Err("rows of other than two axes".into()) };
     let (four, tile) = (Dim::constant(4), Dim::constant(128));
     let (row_tiles, column_tiles) = (rows.ceil_div(&tile), blocks.ceil_div(&four));
     let (height, width) = (&row_tiles * &tile, &column_tiles * &four);

@@ -26,7 +26,7 @@ fn silu(form: SiluForm) -> Composite {
 
 /// `act(gate) · up`, where the gate is the first half.
 fn gated(call: &Call<'_>, act: Composite) -> One {
-    let [gate, up] = halves(call, call.tensor("input")?)?;
+    let [gate, up] = halves(call, call.tensor("input")?, "input")?;
     Ok(call.b.mul(one(call.b, act, gate)?, up)?)
 }
 
@@ -36,7 +36,7 @@ pub(super) fn silu_and_mul(call: &Call<'_>) -> Imported {
 
 /// The second half is the gate.
 pub(super) fn mul_and_silu(call: &Call<'_>) -> Imported {
-    let [up, gate] = halves(call, call.tensor("input")?)?;
+    let [up, gate] = halves(call, call.tensor("input")?, "input")?;
     Ok(vec![call.b.mul(up, one(call.b, silu(SiluForm::Quotient), gate)?)?])
 }
 
@@ -69,7 +69,7 @@ pub(super) fn silu_and_mul_with_clamp(call: &Call<'_>) -> Imported {
     let [limit, alpha, beta] = ["limit", "alpha", "beta"].map(|name| number(call, name));
     let (act, round) = (SwigluAct::Quotient, SwigluRounding::Steps);
     let op = ClampedSwiglu { limit: limit?, alpha: alpha?, beta: beta?, act, round };
-    of_pair(call, Composite::new(op), halves(call, call.tensor("input")?)?)
+    of_pair(call, Composite::new(op), halves(call, call.tensor("input")?, "input")?)
 }
 
 /// Neighbours are gate and up: `((up + 1) · gate) / (1 + e^(−alpha · gate))` in f32, rounded once.
@@ -78,7 +78,7 @@ pub(super) fn swigluoai_and_mul(call: &Call<'_>) -> Imported {
     let axis = last_axis(call, input)?;
     let extent = call.b.ty(input).shape[axis].clone();
     if extent.exact_div(&Dim::constant(2)).is_none() {
-        return Err("an odd last axis".into());
+        return Err(call.refused("input", "an odd last axis"));
     }
     let every_other = |start| cut(call, input, axis, [Dim::constant(start), extent.clone()], 2);
     let (limit, alpha) = (number(call, "limit")?, number(call, "alpha")?);
@@ -89,12 +89,12 @@ pub(super) fn swigluoai_and_mul(call: &Call<'_>) -> Imported {
 /// The gate is clamped behind its activation; all in f32, rounded once.
 pub(super) fn swiglustep_and_mul(call: &Call<'_>) -> Imported {
     let op = SwigluStep { limit: number(call, "limit")?, form: SiluForm::Quotient, round: StepRounding::Once };
-    of_pair(call, Composite::new(op), halves(call, call.tensor("input")?)?)
+    of_pair(call, Composite::new(op), halves(call, call.tensor("input")?, "input")?)
 }
 
 /// `silu(gate) · up` in f32, which nothing rounds; the sigmoid is a factor.
 fn wide_product(call: &Call<'_>, form: SiluForm) -> One {
-    let [gate, up] = halves(call, wide(call, "input")?)?;
+    let [gate, up] = halves(call, wide(call, "input")?, "input")?;
     Ok(call.b.mul(one(call.b, silu(form), gate)?, up)?)
 }
 
@@ -137,7 +137,7 @@ fn bounded_scales(call: &Call<'_>, groups: Value) -> Imported {
 pub(super) fn silu_and_mul_nvfp4_quant(call: &Call<'_>) -> Result<Vec<Value>, Refusal> {
     let b = call.b;
     let y = b.cast(wide_product(call, SiluForm::Quotient)?, b.dtype(call.tensor("input")?))?;
-    nvfp4_codes(call, y, single(call, "input_global_scale")?, true)
+    nvfp4_codes(call, y, single(call, "input_global_scale")?, ("result_block_scale", true))
 }
 
 /// One operand without a gate.

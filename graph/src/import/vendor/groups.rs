@@ -23,7 +23,8 @@ pub(super) fn in_groups(call: &Call<'_>, x: Value) -> One {
     let axis = last_axis(call, x)?;
     let mut grouped = call.b.ty(x).shape;
     let group = Dim::constant(call.int("group_size")?);
-    grouped[axis] = grouped[axis].exact_div(&group).ok_or("a ragged last group")?;
+    let ragged = || call.refused("group_size", &format!("a ragged last group of rows of {}", grouped[axis]));
+    grouped[axis] = grouped[axis].exact_div(&group).ok_or_else(ragged)?;
     grouped.push(group);
     Ok(call.b.reshape(x, grouped)?)
 }
@@ -32,6 +33,11 @@ pub(super) fn in_groups(call: &Call<'_>, x: Value) -> One {
 pub(super) fn dynamic_groups(call: &Call<'_>, op: QuantizeDynamic, operands: &[Value], names: [&str; 2]) -> Imported {
     let results = call.b.composite(Composite::new(op), operands)?;
     Ok(vec![shaped(call, results[0], names[0])?, group_scales(call, results[1], names[1])?])
+}
+
+/// Refuses an argument for scales.
+fn unlike(call: &Call<'_>, argument: &str) -> Refusal {
+    call.refused(argument, "scales of other than rows and groups")
 }
 
 /// Scales of groups, one per row and group, as the argument that they overwrite has them. Transposed ones are a view of
@@ -43,8 +49,8 @@ pub(super) fn group_scales(call: &Call<'_>, scales: Value, argument: &str) -> On
         transposed |= call.row.parameter(order).is_some() && call.bool(order)?;
     }
     let shape = b.ty(scales).shape;
-    let groups = shape.iter().rev().nth(1).cloned().ok_or("scales of other than rows and groups")?;
-    let rows = b.ty(scales).elements().exact_div(&groups).ok_or("an unknown number of rows")?;
+    let groups = shape.iter().rev().nth(1).cloned().ok_or_else(|| unlike(call, argument))?;
+    let rows = b.ty(scales).elements().exact_div(&groups).ok_or_else(|| unlike(call, argument))?;
     let stated = b.ty(call.tensor(argument)?).shape;
     if transposed && stated != [rows.clone(), groups.clone()] && stated == [groups.clone(), rows.clone()] {
         let scales = b.reshape(scales, vec![rows, groups])?;
@@ -74,7 +80,7 @@ pub(super) fn fp8_groups(
 ) -> Result<QuantizeDynamic, Refusal> {
     let bound = number(call, bounds.high)?;
     if number(call, bounds.low)? != -bound {
-        return Err("bounds that are not opposite".into());
+        return Err(call.refused(bounds.low, &format!("not opposite to `{}`, which is {bound}", bounds.high)));
     }
     Ok(QuantizeDynamic {
         bound,
@@ -91,7 +97,7 @@ pub(super) fn fp8_groups(
 pub(super) fn dynamic_group_codes(call: &Call<'_>, apply: Apply, power: bool, bounds: Bounds) -> Imported {
     let b = call.b;
     if b.dtype(call.tensor("output_s")?) != DType::F32 {
-        return Err(format!("scales in {}", b.dtype(call.tensor("output_s")?)).into());
+        return Err(call.refused("output_s", "scales in other than f32"));
     }
     match b.dtype(call.tensor("output_q")?) {
         DType::F8E4M3 => {
@@ -99,7 +105,8 @@ pub(super) fn dynamic_group_codes(call: &Call<'_>, apply: Apply, power: bool, bo
             dynamic_groups(call, op, &[in_groups(call, call.tensor("input")?)?], ["output_q", "output_s"])
         }
         DType::I8 if !power => truncated_groups(call, apply, bounds),
-        other => Err(format!("codes in {other}").into()),
+        DType::I8 => Err(call.refused("output_q", "codes in int8 by powers of two")),
+        _ => Err(call.refused("output_q", "codes other than e4m3 and int8")),
     }
 }
 
@@ -108,8 +115,10 @@ fn truncated_groups(call: &Call<'_>, apply: Apply, bounds: Bounds) -> Imported {
     let b = call.b;
     let x = convert(b, in_groups(call, call.tensor("input")?)?, DType::F32)?;
     let (low, high) = (number(call, bounds.low)?, number(call, bounds.high)?);
-    if low < -128.0 || high > 127.0 {
-        return Err("bounds beyond the codes".into());
+    for (name, inside) in [(bounds.low, low >= -128.0), (bounds.high, high <= 127.0)] {
+        if !inside {
+            return Err(call.refused(name, "a bound beyond the codes"));
+        }
     }
     let largest = absmax(call, x, vec![last_axis(call, x)?])?;
     let largest = b.map(ScalarFn::Max, &[largest, f32(call, number(call, "eps")?)?])?;
@@ -135,8 +144,8 @@ pub(super) fn fp8_packed(call: &Call<'_>) -> Imported {
     let op = fp8_groups(call, Apply::Reciprocal, true, Bounds { low: "fp8_min", high: "fp8_max" })?;
     let results = b.composite(Composite::new(op), &[in_groups(call, call.tensor("input")?)?])?;
     let shape = b.ty(results[1]).shape;
-    let groups = shape.iter().rev().nth(1).cloned().ok_or("scales of other than rows and groups")?;
-    let rows = b.ty(results[1]).elements().exact_div(&groups).ok_or("an unknown number of rows")?;
+    let groups = shape.iter().rev().nth(1).cloned().ok_or_else(|| unlike(call, "output_s_packed"))?;
+    let rows = b.ty(results[1]).elements().exact_div(&groups).ok_or_else(|| unlike(call, "output_s_packed"))?;
     let power = b.bitcast(b.cast(results[1], DType::F8E8M0)?, DType::U8)?;
     let mut exponents = b.reshape(power, vec![rows.clone(), groups.clone()])?;
     let four = Dim::constant(4);
@@ -148,7 +157,7 @@ pub(super) fn fp8_packed(call: &Call<'_>) -> Imported {
     let words = b.prim(Prim::Pack { ways: 4, to: DType::I32 }, &[exponents])?;
     let stated = b.ty(call.tensor("output_s_packed")?);
     if stated.dtype != DType::I32 {
-        return Err(format!("scales in {}", stated.dtype).into());
+        return Err(call.refused("output_s_packed", "scales in other than words"));
     }
     Ok(vec![shaped(call, results[0], "output_q")?, shaped(call, words, "output_s_packed")?])
 }

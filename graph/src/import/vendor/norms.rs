@@ -37,7 +37,7 @@ pub(super) fn add_static_fp8(call: &Call<'_>) -> Imported {
 fn rounded_twice(call: &Call<'_>) -> Result<(Value, Option<Value>), Refusal> {
     let (b, input, weight) = (call.b, call.tensor("input")?, call.tensor("weight")?);
     if b.dtype(weight) != b.dtype(input) {
-        return Err("a weight of another dtype than the rows".into());
+        return Err(call.refused("weight", "another dtype than the rows"));
     }
     let op = Composite::new(RmsNorm::new(eps(call)?, RmsRounding::BeforeWeight));
     if call.is_none("residual")? {
@@ -66,7 +66,7 @@ pub(super) fn dynamic_per_token(call: &Call<'_>) -> Imported {
             nan: NanCode::Skip,
             ..fp8
         },
-        other => return Err(format!("codes in {other}").into()),
+        _ => return Err(call.refused("result", "codes other than e4m3 and int8")),
     };
     let mut operands = vec![y];
     if !call.is_none("scale_ub")? {
@@ -80,7 +80,7 @@ pub(super) fn dynamic_per_token(call: &Call<'_>) -> Imported {
 /// Codes of e4m3 by a product with the reciprocal of a group's scale; `scale_ub` bounds the group's largest magnitude.
 pub(super) fn per_block(call: &Call<'_>) -> Imported {
     if call.b.dtype(call.tensor("result")?) != DType::F8E4M3 {
-        return Err("`result` holds codes other than e4m3".into());
+        return Err(call.refused("result", "codes other than e4m3"));
     }
     let (y, sum) = rounded_twice(call)?;
     let op = QuantizeDynamic {
@@ -142,13 +142,13 @@ pub(super) fn qk_norm_rope(call: &Call<'_>) -> Imported {
     let b = call.b;
     let qkv = call.tensor("qkv")?;
     let ty = b.ty(qkv);
-    let [tokens, _] = ty.shape.as_slice() else { return Err("packed heads of other than two axes".into()) };
+    let [tokens, _] = ty.shape.as_slice() else { return Err(call.refused("qkv", "other than two axes")) };
     let width = Dim::constant(call.int("head_dim")?);
     let positions = b.reshape(call.tensor("position_ids")?, vec![tokens.clone()])?;
     let table = b.prim(Prim::Gather { axis: 0 }, &[call.tensor("cos_sin_cache")?, positions])?;
     let table = convert(b, table, DType::F32)?;
     let turned = b.ty(table).shape[1].clone();
-    let half = turned.exact_div(&Dim::constant(2)).ok_or("an odd table")?;
+    let half = turned.exact_div(&Dim::constant(2)).ok_or_else(|| call.refused("cos_sin_cache", "an odd table"))?;
     let part = |from: Dim, to: Dim| -> One {
         let shape = vec![tokens.clone(), Dim::constant(1), half.clone()];
         Ok(b.reshape(cut(call, table, 1, [from, to], 1)?, shape)?)

@@ -46,7 +46,7 @@ pub(super) fn topk_softmax(call: &Call<'_>) -> Imported {
     }
     let b = call.b;
     let shape = b.ty(call.tensor("topk_weights")?).shape;
-    let [tokens, k] = shape.as_slice() else { return Err("weights of other than two axes".into()) };
+    let [tokens, k] = shape.as_slice() else { return Err(call.refused("topk_weights", "other than two axes")) };
     let chosen = b.op(Op::Prim(Prim::TopK { k: k.clone() }), &[softmax(call, wide(call, "gating_output")?)?])?;
     let [mut weights, experts] = [chosen[0], chosen[1]];
     if call.bool("renormalize")? {
@@ -64,8 +64,10 @@ pub(super) fn topk_softmax(call: &Call<'_>) -> Imported {
 pub(super) fn moe_sum(call: &Call<'_>) -> Imported {
     let (b, x) = (call.b, call.tensor("input")?);
     let ty = b.ty(x);
-    let [tokens, experts, lanes] = ty.shape.as_slice() else { return Err("rows of other than three axes".into()) };
-    let Some(count) = experts.as_const() else { return Err("an unknown number of experts".into()) };
+    let [tokens, experts, lanes] = ty.shape.as_slice() else {
+        return Err(call.refused("input", "other than three axes"));
+    };
+    let Some(count) = experts.as_const() else { return Err(call.refused("input", "an unknown number of experts")) };
     if !SUMMED_BY_STEPS.contains(&count) {
         let sum = reduced(call, ReduceOp::Add, wide(call, "input")?, 1)?;
         return Ok(vec![shaped(call, b.cast(sum, ty.dtype)?, "output")?]);
@@ -87,7 +89,7 @@ pub(super) fn apply_repetition_penalties(call: &Call<'_>) -> Imported {
     let dtype = b.dtype(logits);
     let penalty = call.tensor("repetition_penalties")?;
     if b.dtype(penalty) != dtype {
-        return Err("penalties in another dtype than the logits".into());
+        return Err(call.refused("repetition_penalties", &format!("the logits are {dtype}")));
     }
     let penalty = b.reshape(penalty, vec![b.ty(penalty).elements(), Dim::constant(1)])?;
     let seen = b.map(ScalarFn::Or, &[call.tensor("prompt_mask")?, call.tensor("output_mask")?])?;

@@ -58,7 +58,7 @@ pub(super) fn gemma_fused_add_rmsnorm(call: &Call<'_>) -> Imported {
 /// `act(first) · second` in f32, rounded once.
 fn gated(call: &Call<'_>, act: impl Fn(&Builder, Value) -> Result<Value, TypeError>) -> Imported {
     let b = call.b;
-    let [gate, up] = halves(call, wide(call, "input")?)?;
+    let [gate, up] = halves(call, wide(call, "input")?, "input")?;
     Ok(vec![b.cast(b.mul(act(b, gate)?, up)?, b.dtype(call.tensor("input")?))?])
 }
 
@@ -100,7 +100,7 @@ pub(super) fn per_token_quant_fp8(call: &Call<'_>) -> Imported {
 /// GPU approximates, and lie in words.
 pub(super) fn per_token_group_quant_8bit(call: &Call<'_>) -> Imported {
     if call.bool("scale_ue8m0")? {
-        return Err("scales that are powers of two by the GPU's logarithm, four to a word".into());
+        return Err(call.refused("scale_ue8m0", "powers of two by the GPU's logarithm, four to a word"));
     }
     dynamic_group_codes(call, Apply::Divide, false, Bounds { low: "fp8_min", high: "fp8_max" })
 }

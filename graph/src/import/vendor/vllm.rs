@@ -33,11 +33,11 @@ pub(super) fn fused_add_rms_norm(call: &Call<'_>) -> Imported {
     Ok(vec![norm(call, sum)?, sum])
 }
 
-/// First and second half of the last axis.
-pub(super) fn halves(call: &Call<'_>, x: Value) -> Result<[Value; 2], Refusal> {
+/// First and second half of the last axis of a value that an argument has or leads to.
+pub(super) fn halves(call: &Call<'_>, x: Value, argument: &str) -> Result<[Value; 2], Refusal> {
     let axis = last_axis(call, x)?;
     let extent = call.b.ty(x).shape[axis].clone();
-    let half = extent.exact_div(&Dim::constant(2)).ok_or("an odd last axis")?;
+    let half = extent.exact_div(&Dim::constant(2)).ok_or_else(|| call.refused(argument, "an odd last axis"))?;
     let zero = Dim::constant(0);
     Ok([cut(call, x, axis, [zero, half.clone()], 1)?, cut(call, x, axis, [half, extent], 1)?])
 }
@@ -46,14 +46,16 @@ pub(super) fn halves(call: &Call<'_>, x: Value) -> Result<[Value; 2], Refusal> {
 pub(super) fn single(call: &Call<'_>, name: &str) -> One {
     let scale = wide(call, name)?;
     if call.b.ty(scale).elements().as_const() != Some(1) {
-        return Err(format!("`{name}` of several elements").into());
+        return Err(call.refused(name, "not one element"));
     }
     Ok(call.b.reshape(scale, Vec::new())?)
 }
 
 /// A value in the shape of the argument it overwrites.
 pub(super) fn shaped(call: &Call<'_>, x: Value, argument: &str) -> One {
-    Ok(call.b.reshape(x, call.b.ty(call.tensor(argument)?).shape)?)
+    let b = call.b;
+    let written = |_| call.refused(argument, &format!("the op writes {}", b.ty(x)));
+    b.reshape(x, b.ty(call.tensor(argument)?).shape).map_err(written)
 }
 
 /// e4m3 codes by the reciprocal of a scale; NaN gives the upper bound.
@@ -65,7 +67,7 @@ pub(super) fn fp8_codes(call: &Call<'_>, x: Value, scale: Value) -> One {
 
 pub(super) fn static_fp8(call: &Call<'_>) -> Imported {
     if !call.is_none("group_shape")? {
-        return Err("a scale per group".into());
+        return Err(call.refused("group_shape", "a scale per group"));
     }
     Ok(vec![fp8_codes(call, call.tensor("input")?, single(call, "scale")?)?])
 }
@@ -106,7 +108,8 @@ pub(super) fn group_fp8(call: &Call<'_>) -> Imported {
 pub(super) fn static_int8(call: &Call<'_>) -> Imported {
     let (x, scale, bound) = (call.tensor("input")?, single(call, "scale")?, 127.0);
     if !call.is_none("azp")? {
-        let azp = call.b.reshape(call.tensor("azp")?, Vec::new())?;
+        let azp = call.tensor("azp")?;
+        let azp = call.b.reshape(azp, Vec::new()).map_err(|_| call.refused("azp", "not one element"))?;
         let op = QuantizeAffine { apply: Apply::Reciprocal, offset: Offset::AfterRounding, bound };
         return Ok(call.b.composite(Composite::new(op), &[x, scale, azp])?);
     }
@@ -148,7 +151,7 @@ pub(super) fn unified_attention(call: &Call<'_>) -> Imported {
 /// The same into an argument. With a scale it is e4m3 codes of the f32 result, which is not rounded in between.
 pub(super) fn unified_attention_with_output(call: &Call<'_>) -> Imported {
     if !call.is_none("output_block_scale")? {
-        return Err("a scale per block".into());
+        return Err(call.refused("output_block_scale", "a scale per block"));
     }
     let shape = call.b.ty(call.tensor("output")?).shape;
     if call.is_none("output_scale")? {
@@ -162,15 +165,17 @@ pub(super) fn unified_attention_with_output(call: &Call<'_>) -> Imported {
 fn attention(call: &Call<'_>, dtype: Option<DType>, shape: Vec<Dim>) -> One {
     let b = call.b;
     let width = call.word("layer_name")?.rsplit_once(':').and_then(|(_, width)| width.parse::<i64>().ok());
-    let width = width.filter(|&w| w > 0).ok_or("a layer name that does not end in the width of a head")?;
+    let width =
+        width.filter(|&w| w > 0).ok_or_else(|| call.refused("layer_name", "it does not end in the width of a head"))?;
     let width_dim = Dim::constant(width);
     let query = b.ty(call.tensor("query")?);
-    let tokens = query.shape.first().ok_or("a 0-d operand")?;
+    let tokens = query.shape.first().ok_or_else(|| call.refused("query", "a 0-d operand"))?;
     let heads = |name: &str| -> One {
         let x = call.tensor(name)?;
         let x = dtype.map_or(Ok(x), |to| convert(b, x, to))?;
         let count = b.ty(x).elements().exact_div(tokens).and_then(|n| n.exact_div(&width_dim));
-        let shape = vec![tokens.clone(), count.ok_or("heads of another width")?, width_dim.clone()];
+        let shape =
+            vec![tokens.clone(), count.ok_or_else(|| call.refused(name, "heads of another width"))?, width_dim.clone()];
         let by_head = b.prim(Prim::Permute { perm: vec![1, 0, 2] }, &[b.reshape(x, shape)?])?;
         let mut shape = b.ty(by_head).shape;
         shape.insert(0, Dim::constant(1));

@@ -45,6 +45,7 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("arctan", "atan"),
     ("arctan2", "atan2"),
     ("arctanh", "atanh"),
+    ("as_strided_copy", "as_strided"),
     ("clip", "clamp"),
     ("concat", "cat"),
     ("concatenate", "cat"),

@@ -38,6 +38,7 @@ pub(super) const LAYOUT: &[Row] = &[
     row("aten.broadcast_tensors", "tensors", layout::broadcast_tensors),
     row("aten.broadcast_to", "self, size", layout::expand),
     row("aten.permute", "self, dims", layout::permute),
+    row("aten.as_strided", "self, size, stride, storage_offset=None", layout::as_strided),
     row("aten.transpose.int", "self, dim0, dim1", layout::transpose),
     row("aten.t", "self", layout::matrix_transpose),
     row("aten.mT", "self", arrange::last_axes),
@@ -336,6 +337,7 @@ pub(super) const CREATE: &[Row] = &[
         create::zeros,
     ),
     row("aten.new_empty", "self, size, dtype=None, layout=None, device=None, pin_memory=None", create::zeros),
+    row("aten.empty_strided", "size, stride, dtype=None, layout=None, device=None, pin_memory=None", create::zeros),
     row(
         "aten.new_empty_strided",
         "self, size, stride, dtype=None, layout=None, device=None, pin_memory=None",
@@ -380,6 +382,7 @@ pub(super) const UPDATE: &[Row] = &[
     row("aten.fill.Tensor", "self, value", update::fill_tensor),
     row("aten.slice_scatter", "self, src, dim=0, start=None, end=None, step=1", update::slice_scatter),
     row("aten.select_scatter", "self, src, dim, index", update::select_scatter),
+    row("aten.as_strided_scatter", "self, src, size, stride, storage_offset=None", update::as_strided_scatter),
     row("aten.index_put", "self, indices, values, accumulate=False", update::index_put),
     row("aten._unsafe_index_put", "self, indices, values, accumulate=False", update::index_put),
     row("aten.scatter.src", "self, dim, index, src", update::scatter_src),
