@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::schema::{Argument, NodeJson, Program, SpecArg, TensorMeta};
-use super::sharing::Strided;
-use super::{steps, types};
+use super::call::Names;
+use super::schema::{Argument, NodeJson, Program, SpecArg};
+use super::sharing::Sharing;
+use super::steps;
 use crate::builder::Builder;
 use crate::dim::Dim;
-use crate::graph::{Symbol, Value};
+use crate::graph::Value;
 use crate::prim::Prim;
 
 /// Ops whose results are views of their first operand.
@@ -100,7 +101,7 @@ pub(super) struct Produced<'a> {
     /// Of the first operand.
     pub(super) operand: Value,
     pub(super) results: &'a [(&'a str, Value)],
-    pub(super) symbols: &'a [Symbol],
+    pub(super) names: &'a dyn Names,
 }
 
 impl Aliases {
@@ -129,7 +130,7 @@ impl Aliases {
 
     /// Notes which results of a node are views of its first operand.
     pub(super) fn note(&mut self, b: &Builder, program: &Program, produced: &Produced<'_>) {
-        let Produced { target, node, operand, results, symbols } = *produced;
+        let Produced { target, node, operand, results, names } = *produced;
         let Some(source) = first_operand(node) else { return };
         let metas = &program.graph_module.graph.tensor_values;
         for &(name, value) in results {
@@ -137,7 +138,7 @@ impl Aliases {
             let steps = if VIEWS.contains(&target) {
                 known
             } else if VIEWS_BY_STRIDES.contains(&target) {
-                match (known, metas.get(source).and_then(|meta| shares(symbols, meta, target, &b.ty(value).shape))) {
+                match (known, shares(names, source, target, &b.ty(value).shape)) {
                     (_, Some(false)) => continue,
                     (steps, Some(true)) => steps,
                     (_, None) => None,
@@ -197,13 +198,12 @@ impl Aliases {
 }
 
 /// Whether an op of [`VIEWS_BY_STRIDES`] shares the buffer of its operand; `None` where that depends on sizes.
-fn shares(symbols: &[Symbol], meta: &TensorMeta, target: &str, to: &[Dim]) -> Option<bool> {
-    let dims = |list: &[super::schema::SymInt]| list.iter().map(types::dim).collect::<Result<Vec<Dim>, _>>().ok();
-    let (sizes, strides) = (dims(&meta.sizes)?, dims(&meta.strides)?);
-    let operand = Strided::new(&sizes, &strides, symbols)?;
+fn shares(names: &dyn Names, source: &str, target: &str, to: &[Dim]) -> Option<bool> {
+    let tensor = names.memory(source)?;
+    let sharing = Sharing { tensor: &tensor, names };
     match target {
-        "aten.contiguous" | "aten.ravel" => operand.is_contiguous(),
-        _ => operand.is_viewed(to),
+        "aten.contiguous" | "aten.ravel" => sharing.is_contiguous(),
+        _ => sharing.is_viewed(to),
     }
 }
 

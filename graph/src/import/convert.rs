@@ -330,7 +330,7 @@ impl<'a> Importer<'a> {
         let operand = alias::first_operand(node).and_then(|name| self.scope.value(name));
         let results: Vec<(&str, Value)> = names.into_iter().zip(values).collect();
         if let Some(operand) = operand {
-            let produced = Produced { target, node, operand, results: &results, symbols: &self.scope.symbols };
+            let produced = Produced { target, node, operand, results: &results, names: &self.scope };
             self.aliases.note(&self.b, self.program, &produced);
         }
         Ok(())

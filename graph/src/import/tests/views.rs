@@ -8,6 +8,7 @@ use crate::dim::Dim;
 use crate::dim_range::range;
 use crate::graph::{Graph, Symbol, Value};
 use crate::import::call::Names;
+use crate::import::sharing::Sharing;
 use crate::import::strided::{Strided, cut, disjoint};
 use crate::import::{pt2, steps};
 use crate::interp::{self, Symbols};
@@ -49,7 +50,7 @@ impl Names for Known {
 }
 
 fn known(min: i64) -> Known {
-    Known(vec![Symbol { name: "s".into(), min, max: Some(1 << 20) }])
+    Known(["s", "t"].map(|name| Symbol { name: name.into(), min, max: Some(1 << 20) }).into())
 }
 
 fn dims(text: &[&str]) -> Vec<Dim> {
@@ -429,4 +430,50 @@ fn refused_arguments_are_named_in_every_form() {
         assert_eq!(reason(graph), said);
         assert!(graph.to_string().contains(r#"target = "_C.static_scaled_fp8_quant""#), "{graph}");
     }
+}
+
+fn sharing<T>(shape: &[&str], strides: &[&str], min: i64, ask: impl Fn(&Sharing<'_>) -> T) -> T {
+    ask(&Sharing { tensor: &strided(shape, strides, "0"), names: &known(min) })
+}
+
+#[test]
+fn a_tensor_is_contiguous_or_not_for_every_size_in_the_ranges() {
+    let is = |sizes: &[&str], strides: &[&str], min| sharing(sizes, strides, min, |tensor| tensor.is_contiguous());
+    assert_eq!(is(&["s", "8"], &["8", "1"], 2), Some(true));
+    assert_eq!(is(&["s", "8"], &["16", "1"], 2), Some(false));
+    assert_eq!(is(&["s", "8"], &["16", "1"], 1), None, "one row is contiguous");
+    assert_eq!(is(&["8", "s"], &["1", "8"], 2), Some(false));
+    assert_eq!(is(&["1", "s"], &["99", "1"], 2), Some(true));
+    assert_eq!(is(&["s", "t"], &["t", "1"], 2), Some(true));
+    assert_eq!(is(&["s", "t"], &["s", "1"], 2), None, "where both are equal");
+    assert_eq!(is(&["t", "s", "8"], &["8*s", "16", "1"], 2), Some(false));
+    assert_eq!(is(&[], &[], 2), Some(true));
+}
+
+#[test]
+fn a_reshape_is_a_view_where_runs_of_axes_are_divided() {
+    let is = |sizes: &[&str], strides: &[&str], to: &[&str]| {
+        let to = dims(to);
+        sharing(sizes, strides, 2, |tensor| tensor.is_viewed(&to))
+    };
+    // Columns that are cut out of wider rows.
+    let (sizes, strides) = (&["s", "96"], &["128", "1"]);
+    assert_eq!(is(sizes, strides, &["s", "2", "48"]), Some(true));
+    assert_eq!(is(sizes, strides, &["s", "1", "96"]), Some(true));
+    assert_eq!(is(sizes, strides, &["1", "s", "96", "1"]), Some(true));
+    assert_eq!(is(sizes, strides, &["96*s"]), Some(false));
+    assert_eq!(is(sizes, strides, &["2*s", "48"]), Some(false));
+    // Axes that are exchanged.
+    assert_eq!(is(&["8", "s"], &["1", "8"], &["8*s"]), Some(false));
+    assert_eq!(is(&["8", "s"], &["1", "8"], &["2", "4", "s"]), Some(true));
+    assert_eq!(is(&["s", "4", "16"], &["64", "16", "1"], &["s", "64"]), Some(true));
+    assert_eq!(is(&["s", "4", "16"], &["64", "16", "1"], &["64*s"]), Some(true));
+    assert_eq!(is(&["4", "s", "16"], &["16", "64", "1"], &["s", "64"]), Some(false));
+    assert_eq!(is(&["s", "t"], &["64", "1"], &["s*t"]), None, "rows of 64 are whole");
+    assert_eq!(is(&["s", "8"], &["0", "1"], &["8*s"]), Some(false), "repeated rows");
+    assert_eq!(is(&[], &[], &["1", "1"]), Some(true));
+    // Of one row at least.
+    let of_one = |to: &[&str]| sharing(sizes, strides, 1, |tensor| tensor.is_viewed(&dims(to)));
+    assert_eq!(of_one(&["s", "2", "48"]), Some(true));
+    assert_eq!(of_one(&["96*s"]), None);
 }
