@@ -296,7 +296,7 @@ fn what_fuses_is_named_and_what_does_not_has_a_reason() {
 fn writes_into_views_are_the_same_kernels_in_both_forms() {
     for form in FORMS {
         let counts = compiled(&open("overwritten_views", form), true).program.counts();
-        assert_eq!((counts.kernels, counts.copies), (3, 0), "{form}");
+        assert_eq!((counts.kernels, counts.copies), (2, 0), "{form}");
     }
 }
 
