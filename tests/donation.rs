@@ -251,8 +251,37 @@ fn a_residual_through_layers_stays_in_place() {
     assert_eq!((reasons(&placement), placement.copied()), (vec!["in place"], 0));
 }
 
+/// A cache of which a call writes as many places as it is given, before, between or behind those that stay.
+#[test]
+fn a_cache_of_which_a_slice_of_unknown_length_is_written_is_in_place() {
+    let cache = |k: &str, x: &str, body: &str| {
+        let text = format!("graph @kv(s: 1..20; %k: {k}, %x: {x}) {{\n{body}  return %n updates %k\n}}\n");
+        let placement = placed(&text, &[5, 1, 20]);
+        assert_eq!((reasons(&placement), placement.copied()), (vec!["in place"], 0), "{text}");
+    };
+    let part = |name: &str, axis: usize, from: &str, to: &str| {
+        format!("  %{name} = slice %k {{axis = {axis}, start = {from}, end = {to}}}\n")
+    };
+    for (k, x, axis) in
+        [("bf16[40, 24]", "bf16[s, 24]", 0), ("f32[2, 40, 24]", "f32[2, s, 24]", 1), ("f32[7, 40]", "f32[7, s]", 1)]
+    {
+        let cat = |parts: &str| format!("  %n = cat {parts} {{axis = {axis}}}\n");
+        cache(k, x, &(part("a", axis, "s", "40") + &cat("%x, %a")));
+        cache(k, x, &(part("a", axis, "0", "40 - s") + &cat("%a, %x")));
+        cache(k, x, &(part("a", axis, "0", "3") + &part("b", axis, "s + 3", "40") + &cat("%a, %x, %b")));
+    }
+    let text = "graph @kv(c: 8..64; %k: bf16[c, 24], %x: bf16[5, 24]) {\n  %t = slice %k {axis = 0, start = 5, end = c}\n  \
+                %n = cat %x, %t {axis = 0}\n  return %n updates %k\n}\n";
+    assert_eq!(reasons(&placed(text, &[8, 9, 64])), ["in place"]);
+}
+
 #[test]
 fn rows_that_read_what_others_write_are_apart() {
+    // The rows of one head read those of the other.
+    let text = "graph @heads(s: 1..; %k: f32[2, s, 8], %x: f32[1, s, 8]) {\n  \
+                %a = slice %k {axis = 0, start = 1, end = 2}\n  %b = add %a, %x\n  %h = add %k, %b\n  \
+                return %h updates %k\n}\n";
+    assert_eq!(reasons(&placed(text, &[3])), ["a row reads elements of input `k` that other rows may overwrite"]);
     let text = "graph @turned(s: 1..; %x: f32[8, 8], %r: f32[8, 8]) {\n  %t = permute %r {perm = [1, 0]}\n  \
                 %h = add %x, %t\n  return %h updates %r\n}\n";
     let placement = placed(text, &[1]);

@@ -2,7 +2,7 @@
 
 use fusewright_graph::Dim;
 
-use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, ParamId, ROW, Segment, Shape};
 
 /// Why an output of a kernel may not lie in the memory of an input of its type; `None` if it may.
 ///
@@ -23,7 +23,7 @@ pub fn why_not(kernel: &Kernel, input: ParamId, output: ParamId) -> Option<Strin
         let stores = accesses(segment, output, true);
         let own = |load: &Access<'_>| {
             let alike = !stores.is_empty() && stores.iter().all(|store| store.is_alike(load));
-            alike || stores.iter().any(|store| store.holds(load))
+            alike || stores.iter().any(|store| store.holds(load, kernel))
         };
         (!loads.iter().all(own))
             .then(|| format!("a row reads elements of `{}` that other rows may overwrite", read.name))
@@ -43,19 +43,33 @@ impl Access<'_> {
     }
 
     /// Whether every element of a load is one that this store writes in the same row.
-    fn holds(&self, load: &Access<'_>) -> bool {
+    fn holds(&self, load: &Access<'_>, kernel: &Kernel) -> bool {
         let parts = |access: &Access<'_>| {
             let (slope, start) = access.index.split_linear(LANE)?;
-            Some((slope.as_const()?, start, access.shape.elements().as_const()?))
+            Some((slope.as_const()?, start, access.shape.elements()))
         };
         let (Some((step, start, lanes)), Some((stride, from, count))) = (parts(self), parts(load)) else {
             return false;
         };
-        let Some(ahead) = (&from - &start).as_const() else { return false };
-        let aligned = step > 0 && stride >= 0 && ahead % step == 0 && stride % step == 0;
-        let last = stride.checked_mul((count - 1).max(0)).and_then(|run| ahead.checked_add(run));
-        !self.masked && aligned && ahead >= 0 && last.is_some_and(|last| last / step < lanes)
+        if self.masked || step <= 0 || stride < 0 || stride % step != 0 {
+            return false;
+        }
+        // Lanes of the store: the first that the load reads, and how far beyond the end the last one lies.
+        let Some(first) = (&from - &start).exact_div(&Dim::constant(step)) else { return false };
+        let read = &(&count - &Dim::constant(1)) * &Dim::constant(stride / step);
+        let beyond = &(&first + &read) - &lanes;
+        let none = count.as_const().is_some_and(|count| count <= 0);
+        let before_end = &Dim::constant(-1) - &beyond;
+        is_never_negative(&first, kernel) && (none || is_never_negative(&before_end, kernel))
     }
+}
+
+/// Whether a dim is at least 0 whatever the counters and the extents of parameters that it mentions are: a sum of these.
+fn is_never_negative(dim: &Dim, kernel: &Kernel) -> bool {
+    let is_extent = |symbol: &str| kernel.params.iter().flat_map(|p| &p.shape).any(|e| e.as_symbol() == Some(symbol));
+    let counts = |symbol: &&str| [ROW, INNER].contains(symbol) || is_extent(symbol);
+    let terms = dim.as_polynomial();
+    terms.is_some_and(|terms| terms.iter().all(|(factor, symbols)| *factor >= 0 && symbols.iter().all(counts)))
 }
 
 /// The loads or the stores of a parameter, in order.
