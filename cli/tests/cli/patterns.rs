@@ -86,6 +86,26 @@ fn what_is_no_pattern_is_refused_with_its_place() {
             "\nexact wide: (x: bf16) y = neg x; yield y => (x) y = cast x {to = f32}; yield y",
             &["2:7", "`wide`", "type"],
         ),
+        (
+            "exact w: (x: f32) z = neg x; yield z => (x) z = cast x {to = bf16}; yield z",
+            &["its sides fit each other on no operands", "expected a replacement of f32[", "found bf16["],
+        ),
+        (
+            "exact sq: (x: float, y: float) z = mul x, y; yield z => (x, y) a = abs x; z = mul a, a; yield z where x == y",
+            &["`x == y` makes one value of two", "use one name for both"],
+        ),
+        (
+            "exact w: (x: float) z = neg x; yield z => (x) z = mul x, -1.0; yield z where rank(x) == 2, dim(x, 7) % 64 == 0",
+            &["`dim(x, 7) % 64 == 0` holds of no operands that are tried"],
+        ),
+        (
+            "exact w: (x: float) z = neg x; yield z => (x) z = mul x, -1.0; yield z where rank(x) == 2, dim(x, 0) == 7",
+            &["its guards hold together of no operands"],
+        ),
+        (
+            "exact w: (x: f32) z = mul x, 1e999; yield z => (x) yield x",
+            &["1:30", "`1e999` is beyond the range of numbers"],
+        ),
         ("fast far: (x: f32) y = mul x, 2; yield y => (x) y = mul x, 3; yield y", &["1:6", "not close"]),
         ("fast e: (x: f32) y = exp x; yield y => (x) yield x", &["no error bound of `exp`"]),
         ("exact a: (x) y = frob x; yield y => (x) yield x", &["1:18", "unknown op `frob`"]),

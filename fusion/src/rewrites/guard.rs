@@ -187,6 +187,11 @@ impl Guard {
 }
 
 impl Guard {
+    /// Whether it says that two names are one value.
+    pub(crate) fn is_of_one_value(&self) -> bool {
+        matches!(self, Guard::Compare(Term::Value(a), Relation::Equal, Term::Value(b)) if a != b)
+    }
+
     /// What it looks at in a match, in words.
     pub(crate) fn seen(&self, found: &Found<'_>) -> String {
         let Guard::Compare(left, _, right) = self else { return "what fails it".to_owned() };

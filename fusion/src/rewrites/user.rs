@@ -19,7 +19,7 @@ use fusewright_graph::text::{
 use fusewright_graph::{Graph, TypeError};
 
 use super::guard::{Found, Guard};
-use super::theorem::{Effort, Sample, check, why_untried};
+use super::theorem::{Effort, Sample, check, lefts, why_untried};
 use super::{Class, Rewrite, sides};
 use crate::passes::patterns;
 
@@ -76,6 +76,30 @@ impl UserPattern {
         TextError { message: format!("pattern `{}`: {message}", self.name()), ..self.place.clone() }
     }
 
+    /// Why it applies to no operands that are tried: the types of its right side, one of its guards, or all of them.
+    fn kept_from_operands(&self) -> String {
+        let tried = lefts(&self.rewrite, &self.samples, EFFORT);
+        let with = |guards: &[Guard]| UserPattern { guards: guards.to_vec(), ..self.clone() };
+        let applies = |guards: &[Guard]| {
+            let pattern = with(guards);
+            tried.iter().any(|graph| matches!(patterns::once(graph, &pattern), Ok(Some(_))))
+        };
+        if !applies(&[]) {
+            let bare = with(&[]);
+            let miss = tried.first().map(|graph| patterns::nearest_miss(graph, &bare));
+            let miss =
+                miss.map_or_else(String::new, |near| format!(": expected {}, found {}", near.expected, near.found));
+            return format!("its sides fit each other on no operands that are tried{miss}");
+        }
+        match self.guards.iter().find(|guard| !applies(std::slice::from_ref(guard))) {
+            Some(guard) if guard.is_of_one_value() => format!(
+                "`{guard}` makes one value of two, and what is tried has a value for each; use one name for both"
+            ),
+            Some(guard) => format!("`{guard}` holds of no operands that are tried"),
+            None => "its guards hold together of no operands that are tried".to_owned(),
+        }
+    }
+
     /// Whether both sides are equal wherever the pattern applies, as far as evaluating them shows.
     fn check(&self) -> Result<(), TextError> {
         let open = |node: &&RuleNode| matches!(&node.op, RuleOp::Pattern { rest: Rest::Any, .. });
@@ -105,8 +129,8 @@ impl UserPattern {
             format!("it cannot be checked, since no types that are tried fit its left side; {hint}")
         } else if verdict.instances == 0 {
             format!(
-                "it cannot be checked, since its guards or the type of its right side let it apply to no operands that \
-                 are tried; {hint}, and values of attributes that guards test, as in `$e = 1e-6`"
+                "it cannot be checked, since {}; {hint}, and values of attributes that guards test, as in `$e = 1e-6`",
+                self.kept_from_operands()
             )
         } else {
             format!("it cannot be checked, since its left side has no value on operands that are tried; {hint}")

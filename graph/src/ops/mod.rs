@@ -237,8 +237,11 @@ impl Attrs {
     /// Missing or not a number.
     pub fn float(&self, name: &str) -> Result<f64, String> {
         let text = self.text(name).map_err(|missing| format!("{missing}, a number"))?;
-        let value: Result<f32, _> = text.parse();
-        value.map(f64::from).map_err(|_| format!("attribute `{name}`: `{text}` is not a number"))
+        let value: f32 = text.parse().map_err(|_| format!("attribute `{name}`: `{text}` is not a number"))?;
+        if value.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
+            return Err(format!("attribute `{name}`: `{text}` is beyond the range of f32"));
+        }
+        Ok(value.into())
     }
 
     /// An attribute as one of several words.

@@ -153,6 +153,9 @@ impl<'a> Cursor<'a> {
         let token = self.peek();
         let named = token.kind == Kind::Ident && ["inf", "nan"].iter().any(|n| token.text.eq_ignore_ascii_case(n));
         if named || matches!(token.kind, Kind::Int | Kind::Float) {
+            if !named && token.text.parse::<f64>().is_ok_and(f64::is_infinite) {
+                return Err(self.error_at(&token, format!("{} is beyond the range of numbers", token.describe())));
+            }
             self.take();
             return Ok(format!("{sign}{}", token.text));
         }

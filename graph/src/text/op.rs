@@ -130,8 +130,11 @@ pub fn op_from_text(name: &str, attrs: &[(String, String)]) -> Result<Op, OpText
 /// The composite with those attributes; one of its usual value, which is not printed, may be given too.
 fn composite(spec: &OpSpec, attrs: &[(String, String)]) -> Result<Op, OpTextError> {
     let name = spec.name;
-    let composite =
-        (spec.parse)(&Attrs(attrs.to_vec())).map_err(|m| OpTextError::new(None, format!("`{name}`: {m}")))?;
+    // An error of one attribute begins with its name.
+    let of =
+        |message: &str| attrs.iter().map(|(key, _)| key).find(|key| message.starts_with(&format!("attribute `{key}`")));
+    let composite = (spec.parse)(&Attrs(attrs.to_vec()))
+        .map_err(|m| OpTextError::new(of(&m).map(String::as_str), format!("`{name}`: {m}")))?;
     let printed = composite.attrs();
     let Some((key, _)) = attrs.iter().find(|(key, _)| printed.text(key).is_err() && !reads(spec, attrs, key)) else {
         return Ok(Op::Composite(composite));

@@ -183,8 +183,13 @@ fn errors_show_place_and_reason() {
         ("%y = neg %x {speed = 1}", 24, "has no attributes"),
         (
             "%y = rms_norm %x, %x {eps = 1, round = up}",
-            8,
+            42,
             "`rms_norm`: attribute `round`: `up` is none of once, before_weight",
+        ),
+        (
+            "%y = rms_norm %x, %x {eps = 1e999, round = once}",
+            31,
+            "`rms_norm`: attribute `eps`: `1e999` is beyond the range of f32",
         ),
         ("%y = rms_norm %x, %x {eps = 1}", 8, "`rms_norm`: needs an attribute `round`, one of once, before_weight"),
         ("%y = rms_norm %x, %x {round = once}", 8, "`rms_norm`: needs an attribute `eps`, a number"),

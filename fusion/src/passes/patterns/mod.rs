@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use fusewright_graph::text::{Rule, RuleOp};
 use fusewright_graph::{Graph, NodeId, Op, TypeError, Value};
 
-use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult, PatternReport, Unmatched};
+use crate::pass::{Cx, Diagnostic, NearMiss, Outcome, Pass, PassResult, PatternReport, Unmatched};
 use crate::rewrites::{Class, UserPattern};
 use find::{Finder, Match};
 use nearest::nearest;
@@ -78,6 +78,11 @@ fn report(cx: &mut Cx, report: PatternReport) {
 pub(crate) fn once(graph: &Graph, pattern: &UserPattern) -> Result<Option<Graph>, TypeError> {
     let found = Finder::new(graph, pattern, None).all();
     if found.is_empty() { Ok(None) } else { replace(graph, &found).map(Some) }
+}
+
+/// Why a pattern that applies nowhere in a graph does not apply at the place that comes nearest.
+pub(crate) fn nearest_miss(graph: &Graph, pattern: &UserPattern) -> NearMiss {
+    nearest(graph, pattern)
 }
 
 /// The nodes of a left side that no other reads, each by its first result, the last one first.

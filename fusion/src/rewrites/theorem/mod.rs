@@ -99,6 +99,11 @@ pub struct Effort {
     pub instances: usize,
 }
 
+/// The left sides that a rewrite is checked on.
+pub fn lefts(rewrite: &Rewrite, given: &[Sample], most: Effort) -> Vec<Graph> {
+    instances(rewrite, given, most).into_iter().map(|instance| instance.graph).collect()
+}
+
 /// Checks a rewrite on operands of many types and on the given samples.
 pub fn check(rewrite: &Rewrite, given: &[Sample], most: Effort, apply: Rewritten<'_>) -> Verdict {
     let mut verdict = Verdict::default();
