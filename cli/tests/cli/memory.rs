@@ -11,12 +11,16 @@ fn limited(kib: u64, args: &[&str]) -> Output {
     shell.expect("a shell is there")
 }
 
-/// The least address space in which a command ends well, to a step of a sixteenth.
+/// The least address space in which a command ends well, to some pages.
 fn least(args: &[&str]) -> u64 {
     let ends_well = |kib: u64| limited(kib, args).status.success();
-    let enough = (14..24).map(|power| 1 << power).find(|&kib| ends_well(kib)).expect("16 GiB are enough");
-    let below = (0..16).map(|sixteenth| enough / 2 + enough / 32 * sixteenth);
-    below.into_iter().find(|&kib| ends_well(kib)).unwrap_or(enough)
+    let mut enough = (14..24).map(|power| 1 << power).find(|&kib| ends_well(kib)).expect("16 GiB are enough");
+    let mut lacking = enough / 2;
+    while enough - lacking > 256 {
+        let middle = (lacking + enough) / 2;
+        *if ends_well(middle) { &mut enough } else { &mut lacking } = middle;
+    }
+    enough
 }
 
 /// Runs a command in address spaces from the least in which the program starts to the least that the command takes.
