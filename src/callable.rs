@@ -200,7 +200,10 @@ impl Callable {
 pub(crate) fn not_one_kernel(fused: &Fused) -> String {
     let (graph, partition) = (&fused.graph, &fused.partition);
     let name = |id: NodeId| graph.node(id).op.name();
-    let unfused = partition.unfused.iter().filter(|u| ![Refusal::Constant, Refusal::OneElement].contains(&u.refusal));
+    let unfused = partition
+        .unfused
+        .iter()
+        .filter(|u| ![Refusal::Constant, Refusal::OneElement, Refusal::InMemory].contains(&u.refusal));
     let mut reasons: Vec<String> = unfused.map(|u| format!("`{}`: {}", name(u.node), u.refusal)).collect();
     for (i, region) in partition.regions.iter().enumerate() {
         let ops: Vec<&str> = region.body.nodes().iter().map(|node| node.op.name()).collect();

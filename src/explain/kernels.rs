@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_graph::Value;
+use fusewright_graph::{NodeId, Value};
 
 use crate::check::output_names;
-use crate::program::{self, CompiledKernel, Step, Work, outline};
+use crate::program::{self, CompiledKernel, Step, Work, made_by, outline};
 use crate::{Compilation, Compiler, Error, Fallback, Fused, Placement, StepCounts, Target};
 
 use super::Explanation;
@@ -22,6 +22,11 @@ pub struct Kernels {
     /// Where the new values of inputs go if all inputs that the graph updates are given to be overwritten, at the sizes
     /// at which bytes are counted; or why these sizes do not fit the graph.
     pub placement: Result<Placement, String>,
+    /// The ops in no region that the reference interpreter computes, and why; those of regions are in
+    /// [`KernelReport::instead`].
+    pub by_reference: Vec<Fallback>,
+    /// What computes each op that is a step in no region: `copy`, `matrix product`, `attention` or `reference`.
+    pub(crate) apart: BTreeMap<NodeId, &'static str>,
     /// The kernels that were compiled, in order.
     pub compilations: Vec<Compilation>,
 }
@@ -107,7 +112,14 @@ pub fn kernels(fused: &Fused, report: &Explanation, target: &Target) -> Result<K
         Err(Error::Internal(message)) => return Err(Error::Internal(message)),
         Err(error) => Err(error.to_string()),
     };
-    Ok(Kernels { reports, steps: built.program.counts(), placement, compilations: compiler.log() })
+    let outside = || steps.iter().filter(|step| step.kernel.is_none());
+    let by_reference = outside().filter(|step| matches!(step.work, Work::Reference(_))).map(|step| {
+        let reason = reason(step, &built.fallbacks).unwrap_or_default();
+        Fallback { label: step.label.clone(), reason }
+    });
+    let by_reference = by_reference.collect();
+    let apart = outside().filter_map(|step| Some((made_by(&fused.graph, step)?, by(step)?))).collect();
+    Ok(Kernels { reports, steps: built.program.counts(), placement, by_reference, apart, compilations: compiler.log() })
 }
 
 /// The names of the graph's outputs, by value.
@@ -131,16 +143,25 @@ fn figures(step: &Step) -> Option<KernelFigures> {
     Some(KernelFigures { key: key.to_string(), bytes: *bytes })
 }
 
-/// A step of a region without a kernel.
-fn instead(step: &Step, fallbacks: &[Fallback]) -> Option<Instead> {
-    let by = match step.work {
+/// What computes a step that does more than a view or a constant.
+fn by(step: &Step) -> Option<&'static str> {
+    Some(match step.work {
         Work::View | Work::Constant(_) => return None,
         Work::Kernel(_) => "kernel",
         Work::Copy => "copy",
         Work::MatMul { .. } | Work::GroupedMatMul => "matrix product",
         Work::Attention(_) => "attention",
         Work::Reference(_) => "reference",
-    };
-    let reason = fallbacks.iter().find(|fallback| fallback.label == step.label).map(|f| f.reason.clone());
-    Some(Instead { op: step.label.clone(), by, kernel: figures(step), reason })
+    })
+}
+
+/// Why a step has no kernel, where it was to have one, or no library.
+fn reason(step: &Step, fallbacks: &[Fallback]) -> Option<String> {
+    fallbacks.iter().find(|fallback| fallback.label == step.label).map(|f| f.reason.clone())
+}
+
+/// A step of a region without a kernel.
+fn instead(step: &Step, fallbacks: &[Fallback]) -> Option<Instead> {
+    let by = by(step)?;
+    Some(Instead { op: step.label.clone(), by, kernel: figures(step), reason: reason(step, fallbacks) })
 }

@@ -6,7 +6,7 @@ mod layout;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_fusion::explain::said;
-use fusewright_fusion::region::{FusedRegion, Refusal, Step};
+use fusewright_fusion::region::{FusedRegion, Refusal, Step, is_constant};
 use fusewright_graph::{InputKind, NodeId, Op, Prim, Value};
 use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
 
@@ -36,7 +36,7 @@ pub fn explain_page(
             Step::Lone(op) => {
                 drawing.region(&fused.partition.lone[op], &report.regions[fused.partition.regions.len() + op]);
             }
-            Step::Node(node) => drawing.node(fused, i, node),
+            Step::Node(node) => drawing.node(fused, kernels, i, node),
         }
     }
     drawing.outputs(fused);
@@ -46,7 +46,7 @@ pub fn explain_page(
         (shape.x, shape.y) = (x, y);
     }
     let mut panels = region_panels(fused, report, &kernels.reports, compiler)?;
-    panels.extend(node_panels(fused));
+    panels.extend(node_panels(fused, kernels));
     let page = ExplainPage {
         model: title.to_owned(),
         summary: summary(fused, report, panels.iter().filter(|p| !p.kernel.is_empty()).count()),
@@ -112,11 +112,11 @@ impl Drawing {
         self.makers.extend(region.outputs.iter().map(|&value| (value, id)));
     }
 
-    fn node(&mut self, fused: &Fused, step: usize, node: NodeId) {
-        let node = fused.graph.node(node);
-        let class = match &node.op {
-            Op::Prim(Prim::MatMul { .. } | Prim::GroupedMatMul { .. } | Prim::Sdpa(_)) => "library",
-            Op::Prim(Prim::Opaque { .. }) => "reference",
+    fn node(&mut self, fused: &Fused, kernels: &Kernels, step: usize, id: NodeId) {
+        let node = fused.graph.node(id);
+        let class = match kernels.apart.get(&id) {
+            Some(&"reference") => "reference",
+            Some(&("matrix product" | "attention")) => "library",
             _ => "single",
         };
         let (panel, hint) = (format!("n{step}"), node.origin.to_string());
@@ -204,7 +204,7 @@ fn written(overwrite: &OverwriteReport) -> (String, String, String) {
 }
 
 /// One panel per step that is a node by itself.
-fn node_panels(fused: &Fused) -> Vec<Panel> {
+fn node_panels(fused: &Fused, kernels: &Kernels) -> Vec<Panel> {
     let why: BTreeMap<NodeId, Refusal> = fused.partition.unfused.iter().map(|u| (u.node, u.refusal)).collect();
     let steps = fused.partition.steps.iter().enumerate();
     let nodes = steps.filter_map(|(i, step)| if let Step::Node(node) = step { Some((i, *node)) } else { None });
@@ -212,8 +212,10 @@ fn node_panels(fused: &Fused) -> Vec<Panel> {
         let node = fused.graph.node(id);
         let result = |value: &Value| fused.graph.ty(*value).to_string();
         let reason = why.get(&id).map_or_else(String::new, |&refusal| said(&node.op, refusal));
+        let by = kernels.apart.get(&id).copied().unwrap_or(if is_constant(&node.op) { "a constant" } else { "a view" });
         let facts = [
             ("not fused", reason),
+            ("computed by", by.to_owned()),
             ("operands", node.operands.iter().map(result).collect::<Vec<_>>().join(", ")),
             ("results", node.results.iter().map(result).collect::<Vec<_>>().join(", ")),
             ("from", node.origin.to_string()),
@@ -281,6 +283,10 @@ fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> 
         tables.push(table("Where rows come from", &["region", "source", "op", "two steps because", "origin"], sources));
     }
     tables.push(table("Not fused", &["op", "reason", "origin"], refused));
+    if !kernels.by_reference.is_empty() {
+        let rows = kernels.by_reference.iter().map(|op| vec![op.label.clone(), op.reason.clone()]).collect();
+        tables.push(table("By reference", &["op", "reason"], rows));
+    }
     tables.push(table("Passes", &["pass", "nodes changed", "µs"], passes));
     tables
 }

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use fusewright_abi::DType;
 use fusewright_codegen::backend::BackendError;
 use fusewright_fusion::region::{
-    FusedRegion, Kind, Partition, Refusal, Step as PlannedStep, is_constant, is_layout, needs_no_kernel,
+    FusedRegion, Kind, Partition, Step as PlannedStep, is_constant, is_layout, needs_no_kernel,
 };
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{
-    Builder, Graph, Input, InputKind, Node, NodeId, Op, Prim, TensorType, TypeError, Value, Weight,
+    Builder, Def, Graph, Input, InputKind, Node, NodeId, Op, Prim, TensorType, TypeError, Value, Weight,
 };
 use fusewright_runtime::KernelCache;
 
@@ -86,11 +86,10 @@ fn assemble(
     weights: Vec<Option<Bytes>>,
 ) -> Result<Built, Error> {
     let (cache, kernels) = (KernelCache::default(), BTreeMap::new());
-    let (in_kernels, outside) = (BTreeSet::new(), BTreeSet::new());
-    let mut build =
-        Build { graph, compiler, runs, cache, weights, kernels, fallbacks: Vec::new(), in_kernels, outside };
+    let (in_kernels, named) = (BTreeSet::new(), BTreeSet::new());
+    let mut build = Build { graph, compiler, runs, cache, weights, kernels, fallbacks: Vec::new(), named, in_kernels };
     let mut steps = Vec::with_capacity(partition.steps.len());
-    let (mut refused, mut left) = (BTreeMap::new(), Vec::new());
+    let mut refused = BTreeMap::new();
     for &step in &partition.steps {
         let (before, kernel) = (steps.len(), partition.kernel_index(step));
         match (partition.kernel(step), step) {
@@ -98,25 +97,27 @@ fn assemble(
                 let reason = build.region(region, &mut steps)?;
                 refused.extend(kernel.zip(reason));
             }
-            (None, PlannedStep::Node(id)) => {
-                build.without_kernel(id, &mut steps)?;
-                let refusal = partition.unfused.iter().find(|unfused| unfused.node == id).map(|u| u.refusal);
-                let by_reference = steps.last().is_some_and(|step| matches!(step.work, Work::Reference(_)));
-                left.extend(refusal.filter(|_| by_reference).map(|refusal| (id, refusal)));
-            }
+            (None, PlannedStep::Node(id)) => build.without_kernel(id, &mut steps)?,
             (None, _) => return Err(Error::Internal("a step of the partition is missing".to_owned())),
         }
         steps[before..].iter_mut().for_each(|step| step.kernel = kernel);
     }
     let (steps, layouts) = lay_out(graph, needed(graph, steps));
-    for (id, refusal) in left {
-        let made = |step: &Step| graph.node(id).results.iter().any(|result| step.outputs.contains(result));
-        if steps.iter().any(made) {
-            build.fallbacks.push(Fallback { label: build.label(id), reason: by_reference(graph, id, refusal) });
+    let mut outside = BTreeSet::new();
+    for step in &steps {
+        let computed =
+            matches!(step.work, Work::Reference(_) | Work::MatMul { .. } | Work::GroupedMatMul | Work::Attention(_));
+        let Some(id) = made_by(graph, step).filter(|_| computed) else { continue };
+        if matches!(step.work, Work::Reference(_)) && !build.named.contains(&id) {
+            let refusal = || partition.unfused.iter().find(|unfused| unfused.node == id).map(|u| u.refusal.to_string());
+            let region = step.kernel.and_then(|kernel| refused.get(&kernel)).cloned();
+            let reason = by_reference(graph, id, region.or_else(refusal).unwrap_or_default());
+            build.fallbacks.push(Fallback { label: step.label.clone(), reason });
         }
+        outside.insert(id);
     }
-    let Build { weights, fallbacks, in_kernels, outside, .. } = build;
-    let ops = OpCounts { fused: in_kernels.len(), unfused: outside.difference(&in_kernels).count() };
+    let Build { weights, fallbacks, in_kernels, .. } = build;
+    let ops = OpCounts { fused: in_kernels.len(), unfused: outside.len() };
     let (claims, planned) = (claims(graph), Mutex::default());
     let program =
         Program { graph: graph.clone(), steps, layouts, weights, claims, planned, counters: compiler.counters() };
@@ -134,9 +135,10 @@ struct Build<'a> {
     /// Compiled kernels by content, or why there is none, so that equal regions are compiled once.
     kernels: BTreeMap<(String, String), Result<Arc<CompiledKernel>, String>>,
     fallbacks: Vec<Fallback>,
-    /// Nodes that some generated kernel computes, and nodes that are computed otherwise.
+    /// Nodes that are among them by their own names.
+    named: BTreeSet<NodeId>,
+    /// Nodes that some generated kernel computes.
     in_kernels: BTreeSet<NodeId>,
-    outside: BTreeSet<NodeId>,
 }
 
 impl Build<'_> {
@@ -151,13 +153,10 @@ impl Build<'_> {
             }
             Err(reason) => words::of_user(self.graph, &reason, &region.inputs, &region.outputs),
         };
-        if region.kind == Kind::Op {
-            let op = region.nodes.last().map(|&id| self.label(id));
-            let label = op.unwrap_or_else(|| region.name.clone());
-            self.fallbacks.push(Fallback { label, reason: reason.clone() });
-            for &id in &region.nodes {
-                self.without_kernel(id, steps)?;
-            }
+        if let (Kind::Op, &[id]) = (region.kind, region.nodes.as_slice()) {
+            self.fallbacks.push(Fallback { label: self.label(id), reason: reason.clone() });
+            self.named.insert(id);
+            self.without_kernel(id, steps)?;
             return Ok(Some(reason));
         }
         let before = self.fallbacks.len();
@@ -193,6 +192,7 @@ impl Build<'_> {
             Err(reason) => {
                 let reason = words::of_user(self.graph, &reason, &node.operands, &node.results);
                 self.fallbacks.push(Fallback { label: self.label(id), reason });
+                self.named.insert(id);
                 self.without_kernel(id, steps)
             }
         }
@@ -201,9 +201,6 @@ impl Build<'_> {
     /// A node that a library computes, that costs nothing, or that is left to the reference interpreter.
     fn without_kernel(&mut self, id: NodeId, steps: &mut Vec<Step>) -> Result<(), Error> {
         let work = self.work(id)?;
-        if !matches!(work, Work::View | Work::Constant(_)) {
-            self.outside.insert(id);
-        }
         let node = self.graph.node(id);
         steps.push(Step::new(work, &node.operands, &node.results, self.label(id)));
         Ok(())
@@ -282,14 +279,22 @@ impl Build<'_> {
     }
 }
 
-/// Why an op that needs no kernel is left to the reference: a library that computes such ops does not take it, or none does.
-fn by_reference(graph: &Graph, id: NodeId, refusal: Refusal) -> String {
+/// The node whose results a step that is no kernel makes.
+pub(crate) fn made_by(graph: &Graph, step: &Step) -> Option<NodeId> {
+    step.outputs.iter().find_map(|&value| match graph.def(value) {
+        Def::Node(id, _) => Some(id),
+        Def::Input(_) => None,
+    })
+}
+
+/// Why an op that has no kernel is left to the reference: a library that computes such ops does not take it, or none does.
+fn by_reference(graph: &Graph, id: NodeId, otherwise: String) -> String {
     match &graph.node(id).op {
         Op::Prim(Prim::MatMul { .. } | Prim::GroupedMatMul { .. } | Prim::Sdpa(_)) => {
             let dtypes = graph.node(id).operands.iter().map(|&v| graph.ty(v).dtype.name()).collect::<Vec<_>>();
             format!("no library takes operands in {}", dtypes.join(", "))
         }
-        _ => refusal.to_string(),
+        _ => otherwise,
     }
 }
 

@@ -160,7 +160,7 @@ pub struct Update {
 /// Elements that are copied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpdateCopy {
-    /// The kernel that overwrites a part of them, or the input that they are copied to.
+    /// The kernel that overwrites a part of them, or the output that they are and the kernel that makes it.
     pub of: String,
     /// How many bytes.
     pub bytes: usize,

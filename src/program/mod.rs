@@ -39,7 +39,7 @@ pub use argument::Argument;
 use argument::UserMemory;
 use build::check_weight;
 pub use build::{Fallback, OpCounts};
-pub(crate) use build::{build, outline, single};
+pub(crate) use build::{build, made_by, outline, single};
 use claims::{Claim, claims};
 pub(crate) use in_place::{InPlace, Overwrite};
 pub use in_place::{Placement, Update, UpdateCopy};

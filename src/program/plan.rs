@@ -329,7 +329,7 @@ impl<'a> Planner<'a> {
                     return Ok(place);
                 }
                 Err(why) if alias.begins && slot.bytes > 0 => {
-                    let copy = UpdateCopy { of: step.label.clone(), bytes: slot.bytes, reason: why.clone() };
+                    let copy = UpdateCopy { of: words::step(step), bytes: slot.bytes, reason: why.clone() };
                     self.plan.placement.copies.push(copy);
                     reason = Some(why);
                 }
@@ -427,7 +427,10 @@ impl<'a> Planner<'a> {
                 None => (Landing::Returned, Some(format!("input `{name}` is a buffer of the model, without a state"))),
             };
             if let (Landing::Copied(_), Some(reason)) = (landing, &reason) {
-                let (of, bytes) = (format!("input `{name}`"), self.plan.get(output.value)?.bytes);
+                let base = self.lives.base(output.value);
+                let maker = self.steps.iter().find(|step| step.outputs.contains(&base)).map(words::step);
+                let by = maker.map_or_else(String::new, |maker| format!(", made by {maker}"));
+                let (of, bytes) = (format!("the new value of input `{name}`{by}"), self.plan.get(output.value)?.bytes);
                 self.plan.placement.copies.push(UpdateCopy { of, bytes, reason: reason.clone() });
             }
             let in_place = matches!(landing, Landing::There(_));

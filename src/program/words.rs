@@ -2,6 +2,13 @@
 
 use fusewright_graph::{Def, Graph, Value};
 
+use super::step::Step;
+
+/// What to call a step: what it is a part of by the number that tables of regions give it.
+pub(super) fn step(step: &Step) -> String {
+    step.kernel.map_or_else(|| format!("`{}`", step.label), |kernel| format!("region {} `{}`", kernel + 1, step.label))
+}
+
 /// What to call a value: an input by its name, what a node makes by its own name or else that of the node it came from.
 pub(crate) fn name(graph: &Graph, value: Value) -> String {
     match (graph.def(value), graph.value_name(value)) {

@@ -6,7 +6,7 @@ use fusewright::explain::{
     SourceReport, Unmatched, all_names, explain, is_name, kernels,
 };
 use fusewright::{
-    Compiler, Error, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph_with, write_whole,
+    Compiler, Error, Fallback, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph_with, write_whole,
 };
 use serde_json::json;
 
@@ -98,6 +98,7 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &K
         "matmuls": steps.matmuls,
         "attentions": steps.attentions,
         "references": steps.references,
+        "by_reference": kernels.by_reference.iter().map(by_reference).collect::<Vec<_>>(),
         "updates": placement.ok().map(|p| updates(&output_names(&fused.graph), p)),
         "update_copies": placement.ok().map(update_copies),
         "no_updates": placement.err(),
@@ -111,6 +112,10 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &K
         "relaxed_outside": relaxed(&report.relaxed_outside),
         "pipeline": report.pipeline,
     })
+}
+
+fn by_reference(op: &Fallback) -> serde_json::Value {
+    json!({ "op": op.label, "reason": op.reason })
 }
 
 /// What stands for bytes that are not counted.
@@ -209,7 +214,7 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
     table(&["pass", "changed", "µs"], &rows, &[1, 2]);
 }
 
-/// Prints how many kernels a target has, which it refuses, and what runs instead.
+/// Prints how many kernels a target has, which it refuses, what runs instead, and what the interpreter computes.
 fn print_kernels(target: &Target, kernels: &Kernels) {
     let reports = &kernels.reports;
     let made: Vec<usize> = reports.iter().filter_map(|k| k.kernel.as_ref().ok()).map(|f| f.bytes).collect();
@@ -225,6 +230,9 @@ fn print_kernels(target: &Target, kernels: &Kernels) {
         }
     }
     line(format!("a call runs {}", steps(kernels.steps)));
+    for op in &kernels.by_reference {
+        line(format!("  by reference: {}: {}", op.label, op.reason));
+    }
 }
 
 /// Prints which outputs are written over old values, and why others are not.

@@ -193,6 +193,48 @@ fn an_op_that_is_not_taken_apart_says_which_and_why() {
     refused(2, &["run", &model], &["`_C.fp8_quant`", why]);
 }
 
+/// Indices that regions compute for themselves, and that a gather of its own reads too: no op is left to the interpreter.
+#[test]
+fn places_of_a_gather_by_itself_are_computed_by_its_kernel() {
+    let folder = folder();
+    let text = "graph @g(s: 2..64; %x: i64[s, 3], %y: i64[s]) {\n  %n = iota {type = i64[s], axis = 0}\n  \
+                %z = literal i64 0\n  %size = size_of {dim = s}\n  %m = sub %n, %size\n  %neg = lt %m, %z\n  \
+                %up = add %m, %size\n  %at = select %neg, %up, %m\n  %a = gather %y, %at {axis = 0}\n  \
+                %b = gather %n, %at {axis = 0}\n  %same = eq %a, %y\n  return %same, %b, %n\n}\n";
+    let path = write(&folder, "places.fw", text);
+    let [said, ran] = [["explain", &path, "--json"], ["run", &path, "--json"]].map(|command| json(&command));
+    assert_eq!((&said["references"], &said["by_reference"]), (&0.into(), &serde_json::json!([])), "{said}");
+    assert_eq!((&ran["unfused_ops"], &ran["fallbacks"]), (&0.into(), &serde_json::json!([])), "{ran}");
+    let iota = said["refused"].as_array().expect("a list").iter().find(|r| r["op"] == "iota").expect("it is listed");
+    assert_eq!(iota["reason"], "it is stored: the graph returns it, or a reader takes it from memory", "{said}");
+}
+
+/// No library multiplies integers: `explain` says what `run` does, in the table, in JSON and on the page.
+#[test]
+fn what_the_interpreter_computes_is_named_with_its_reason() {
+    let folder = folder();
+    let text = "graph @g(s: 1..8; %x: i8[s, 16], %w: i8[16, 4]) {\n  %y = matmul %x, %w {out = i32}\n  return %y\n}\n";
+    let path = write(&folder, "g.fw", text);
+    let [said, ran] = [["explain", &path, "--json"], ["run", &path, "--json"]].map(|command| json(&command));
+    assert_eq!(
+        (&said["references"], &said["matmuls"], &ran["unfused_ops"]),
+        (&1.into(), &0.into(), &1.into()),
+        "{said}"
+    );
+    assert_eq!(said["by_reference"], ran["fallbacks"]);
+    assert_eq!(said["by_reference"][0]["reason"], "no library takes operands in i8, i8", "{said}");
+    assert_eq!(said["refused"][0]["reason"], "a matrix product is a step of its own", "{said}");
+    let table = call(&["explain", &path]).stdout;
+    assert!(
+        table.contains("  by reference: matmul [") && table.contains("]: no library takes operands in i8, i8"),
+        "{table}"
+    );
+    let page = folder.path().join("page.html").display().to_string();
+    assert_eq!(call(&["explain", &path, "--html", &page]).code, Some(0));
+    let page = std::fs::read_to_string(&page).expect("a page");
+    assert!(page.contains("class=\"reference\"") && page.contains("<caption>By reference</caption>"), "{page}");
+}
+
 #[test]
 fn rows_that_need_not_be_in_memory_say_why_they_are() {
     let folder = folder();
@@ -209,7 +251,7 @@ fn rows_that_need_not_be_in_memory_say_why_they_are() {
         (Some("all_reduce"), Some(why))
     );
     let said = call(&["explain", &path]).stdout;
-    assert!(said.contains("where rows come from") && said.matches(why).count() == 3, "{said}");
+    assert!(said.contains("where rows come from") && said.matches(why).count() == 4, "{said}");
     let page = folder.path().join("g.html").display().to_string();
     assert_eq!(call(&["explain", &path, "--html", &page]).code, Some(0));
     let html = std::fs::read_to_string(&page).expect("the page is written");
@@ -310,6 +352,7 @@ fn outputs_that_overwrite_inputs_are_listed_with_the_reasons_of_the_others() {
     let why = "a row reads elements of input `r` that other rows may overwrite";
     assert_eq!((&said["in_place"], &said["reason"]), (&false.into(), &why.into()), "{report}");
     assert_eq!(report["update_copies"][0]["bytes"], 8 * 8 * 4);
+    assert_eq!(report["update_copies"][0]["of"], "the new value of input `r`, made by region 1 `row`");
     let table = call(&["explain", &path]).stdout;
     assert!(table.contains("written in place") && table.contains(&format!("apart: {why}")), "{table}");
     // What overwrites nothing is not mentioned.

@@ -17,7 +17,8 @@ use super::space::holds_one;
 use super::spans::Spans;
 use super::verdicts::Verdicts;
 use super::{
-    End, FusedRegion, Kind, Limits, Nesting, Partition, Refusal, RegionSource, Space, Unfused, expand, row_program,
+    End, FusedRegion, Kind, Limits, Nesting, Partition, Refusal, RegionSource, Space, Step, Unfused, expand,
+    row_program,
 };
 
 /// Divides a graph into regions and single nodes.
@@ -389,6 +390,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         partition.unfused = left.map(|(node, refusal)| Unfused { node, refusal }).collect();
         partition.lone = lone(self.flow, &partition, &epilogues);
         partition.steps = steps(self.flow, &partition);
+        list_stored(self.flow, &mut partition);
         overwrite::mark(self.flow.graph, &mut partition);
         partition
     }
@@ -477,6 +479,23 @@ fn epilogues(
         !joins
     });
     epilogues
+}
+
+/// Lists the free nodes that are steps of their own, whether or not regions have them too: what is no view is stored.
+fn list_stored(flow: &Flow<'_>, partition: &mut Partition) {
+    let mut unfused: BTreeMap<NodeId, Refusal> = partition.unfused.iter().map(|u| (u.node, u.refusal)).collect();
+    for &step in &partition.steps {
+        let node = match step {
+            Step::Node(id) => Some(id),
+            Step::Lone(i) => partition.lone[i].nodes.last().copied(),
+            Step::Region(_) => None,
+        };
+        if let Some(id) = node.filter(|&id| flow.is_free(id)) {
+            let stored = !is_layout(&flow.graph.node(id).op);
+            unfused.insert(id, if stored { Refusal::InMemory } else { Refusal::LayoutOnly });
+        }
+    }
+    partition.unfused = unfused.into_iter().map(|(node, refusal)| Unfused { node, refusal }).collect();
 }
 
 /// Gives a region that meets no other node a reason: its neighbour in order computes something else.

@@ -10,7 +10,8 @@ use super::outline::Outline;
 use super::{FusedRegion, Kind, Partition, Space, expand};
 
 /// The ops of a divided graph that need a kernel of their own, in order, with the nodes that join it. Layout ops and
-/// constants need none, and neither does what a library computes.
+/// constants need none, and neither does what a library computes. A free function that is read from memory needs one,
+/// though regions have their own.
 pub(super) fn lone(
     flow: &Flow<'_>,
     partition: &Partition,
@@ -66,9 +67,15 @@ fn alone(
     let mut members = BTreeSet::from([id]);
     members.extend(joining.into_iter().flatten());
     // A region may have stored the result of a layout op, and not its operand.
-    let with_free = Outline::onto(flow, &members, stored).ok();
     let fits = |o: &Outline| joining.is_some() || expand(&o.body).is_ok_and(|body| Space::of(&body).is_ok());
-    let outline = with_free.filter(fits).or_else(|| Outline::bare(flow, id).ok())?;
+    let onto = |given: &BTreeSet<Value>| Outline::onto(flow, &members, given).ok().filter(&fits);
+    // What places are chosen in lies in memory; the places may be computed.
+    let chosen_in = |given: &BTreeSet<Value>| {
+        let node = flow.graph.node(id);
+        let data = matches!(node.op, Op::Prim(Prim::Gather { .. })).then(|| node.operands[0])?;
+        onto(&given.iter().copied().chain([data]).collect())
+    };
+    let outline = onto(stored).or_else(|| chosen_in(stored)).or_else(|| Outline::bare(flow, id).ok())?;
     let Outline { body, nodes, inputs, outputs, .. } = outline;
     let name = flow.graph.node(id).op.name().to_owned();
     let read = !outputs.is_empty();

@@ -188,7 +188,7 @@ fn in_joined_parts(body: &Graph, segments: bool) -> Option<Graph> {
     (segments || space.is_even(&parted)).then_some(parted)
 }
 
-/// A node that is in no region.
+/// A node that is in no region, or that is computed outside of the regions that have it too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unfused {
     /// The node.
@@ -216,7 +216,7 @@ pub struct Partition {
     /// Single ops that are in no region and may have a kernel each, in order, as regions of one computing node. What
     /// kept each from sharing a kernel is in [`Partition::unfused`].
     pub lone: Vec<FusedRegion>,
-    /// Every node that is in no region, in order.
+    /// Every node that is in no region, and every free one that is a step of its own as well, in order.
     pub unfused: Vec<Unfused>,
     /// What to run, each step after what it reads.
     pub steps: Vec<Step>,

@@ -5,9 +5,9 @@ use std::fmt;
 /// Why nodes do not share a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Refusal {
-    /// A matrix product; a library computes it.
+    /// A matrix product: no generated kernel computes it.
     MatMul,
-    /// Attention; a library computes it.
+    /// Attention: no generated kernel computes it.
     Attention,
     /// A collective: it waits for other ranks.
     Collective,
@@ -25,6 +25,9 @@ pub enum Refusal {
     Constant,
     /// A function of inputs of one element; every consumer has its own.
     OneElement,
+    /// A constant or a function of one element that is stored, whatever else has its own: the graph returns it, or a
+    /// reader takes it from memory.
+    InMemory,
     /// Nothing reads its results.
     Dead,
     /// Reduces over axes that are neither the innermost nor the outermost lanes of its operand.
@@ -71,7 +74,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason, in declaration order.
-    pub const ALL: [Refusal; 31] = [
+    pub const ALL: [Refusal; 32] = [
         Refusal::MatMul,
         Refusal::Attention,
         Refusal::Collective,
@@ -82,6 +85,7 @@ impl Refusal {
         Refusal::CopyOnly,
         Refusal::Constant,
         Refusal::OneElement,
+        Refusal::InMemory,
         Refusal::Dead,
         Refusal::ReductionAxis,
         Refusal::WholeTensor,
@@ -123,6 +127,7 @@ impl Refusal {
             Refusal::CopyOnly => "copy_only",
             Refusal::Constant => "constant",
             Refusal::OneElement => "one_element",
+            Refusal::InMemory => "in_memory",
             Refusal::Dead => "dead",
             Refusal::ReductionAxis => "reduction_axis",
             Refusal::WholeTensor => "whole_tensor",
@@ -150,8 +155,8 @@ impl Refusal {
     /// The reason in words.
     pub const fn message(self) -> &'static str {
         match self {
-            Refusal::MatMul => "a matrix product is left to a library",
-            Refusal::Attention => "attention is left to a library",
+            Refusal::MatMul => "a matrix product is a step of its own",
+            Refusal::Attention => "attention is a step of its own",
             Refusal::Collective => "a collective waits for other ranks",
             Refusal::Opaque => "an op of the host framework is not taken apart",
             Refusal::Scatter => "it writes at chosen places into what is computed, read beside or laid out otherwise",
@@ -162,6 +167,7 @@ impl Refusal {
             Refusal::CopyOnly => "it only copies elements, and nothing is computed beside it",
             Refusal::Constant => "a constant, of which every consumer has its own",
             Refusal::OneElement => "a function of inputs of one element, of which every consumer has its own",
+            Refusal::InMemory => "it is stored: the graph returns it, or a reader takes it from memory",
             Refusal::Dead => "nothing reads its results",
             Refusal::ReductionAxis => "it reduces over axes that are not the innermost of its operand",
             Refusal::WholeTensor => "it reduces over the rows, so that no row is independent of another",

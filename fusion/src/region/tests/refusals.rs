@@ -133,10 +133,10 @@ fn every_refusal_fires_and_spares_its_twin() {
     fires(Refusal::CopyOnly, &|g| Ok(vec![gathered(g)?]), &|g| Ok(vec![exp(g, gathered(g)?)?]));
     let one = |g: &Sample| g.input("scale", F32, &[1, 1]);
     // What is returned is stored like any other result.
-    fires(Refusal::OneElement, &|g| Ok(vec![g.linear(exp(g, one(g))?, g.input("w", F32, &[8, 1]))?]), &|g| {
+    fires(Refusal::InMemory, &|g| Ok(vec![g.linear(exp(g, one(g))?, g.input("w", F32, &[8, 1]))?]), &|g| {
         Ok(vec![exp(g, one(g))?, g.b.mul(rows(g, "x"), exp(g, g.input("other", F32, &[1]))?)?])
     });
-    fires(Refusal::Constant, &|g| Ok(vec![g.b.float(F32, 2.0)?]), &|g| {
+    fires(Refusal::InMemory, &|g| Ok(vec![g.b.float(F32, 2.0)?]), &|g| {
         Ok(vec![g.b.add(rows(g, "x"), g.b.float(F32, 2.0)?)?])
     });
     fires(
@@ -158,6 +158,15 @@ fn every_refusal_fires_and_spares_its_twin() {
     fires(Refusal::WholeTensor, &|g| Ok(vec![prim(g, reduce(&[0]), &[g.input("x", F32, &[-1])])?]), &|g| {
         Ok(vec![prim(g, reduce(&[1]), &[g.input("x", F32, &[1, -1])])?])
     });
+    // What is in no region has its own of what it reads, unless it takes no rows.
+    let counted = |g: &Sample| prim(g, Prim::Iota { dtype: I64, shape: vec![3.into()], axis: 0 }, &[]);
+    let chosen = |g: &Sample, at: Value| Ok(vec![prim(g, Prim::Gather { axis: 0 }, &[rows(g, "x"), at])?]);
+    fires(Refusal::Constant, &|g| chosen(g, counted(g)?), &|g| chosen(g, g.input("at", I64, &[3])));
+    let largest = |g: &Sample, x: Value| {
+        let shape = g.b.ty(rows(g, "y")).shape;
+        exp(g, prim(g, reduce(&[0, 1]), &[prim(g, Prim::Expand { shape }, &[x])?])?)
+    };
+    fires(Refusal::OneElement, &|g| Ok(vec![largest(g, exp(g, one(g))?)?]), &|g| Ok(vec![largest(g, one(g))?]));
     fires(
         Refusal::Reshape,
         &|g| {
