@@ -31,7 +31,7 @@ fn run(case: &Case, _: &[String]) -> Outcome {
     }
     for unfused in &partition.partition.unfused {
         let op = partition.graph.node(unfused.node).op.name();
-        writeln!(text, "no kernel for {op}: {}", unfused.refusal).expect("a string takes all");
+        writeln!(text, "not fused, {op}: {}", unfused.refusal).expect("a string takes all");
     }
     if let Err(error) = check_runnable(&graph) {
         error.to_string().lines().for_each(|line| writeln!(text, "{line}").expect("a string takes all"));

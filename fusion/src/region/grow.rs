@@ -1,6 +1,7 @@
 //! Growth: every computing node starts as a region of its own, and neighbours merge while the result is one row
 //! program that no path leaves and re-enters.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::{Def, Graph, InputKind, NodeId, Op, Prim, Value};
@@ -491,8 +492,11 @@ fn list_stored(flow: &Flow<'_>, partition: &mut Partition) {
             Step::Region(_) => None,
         };
         if let Some(id) = node.filter(|&id| flow.is_free(id)) {
-            let stored = !is_layout(&flow.graph.node(id).op);
-            unfused.insert(id, if stored { Refusal::InMemory } else { Refusal::LayoutOnly });
+            let view = is_layout(&flow.graph.node(id).op);
+            match unfused.entry(id) {
+                Entry::Vacant(_) if view => {}
+                entry => drop(entry.insert_entry(if view { Refusal::LayoutOnly } else { Refusal::InMemory })),
+            }
         }
     }
     partition.unfused = unfused.into_iter().map(|(node, refusal)| Unfused { node, refusal }).collect();
