@@ -20,6 +20,8 @@ mod kept;
 mod kernels;
 #[path = "cpu/maps.rs"]
 mod maps;
+#[path = "cpu/runs.rs"]
+mod runs;
 #[path = "cpu/searches.rs"]
 mod searches;
 #[path = "cpu/tuned.rs"]

@@ -1,0 +1,60 @@
+//! Rows of several runs of lanes that one loop reads side by side, as where experts' outputs are summed: what is asked
+//! of memory before it is used, and that no bit depends on it.
+
+use crate::support::check;
+
+/// The sum of four weighted runs of `n` lanes.
+fn sum_of_runs(dtype: &str, n: i64) -> String {
+    let lanes = 4 * n;
+    let runs: String = (0..4)
+        .map(|i| format!("%r{i} = slice %m start {} len {n} step 1\n", i * n))
+        .chain(["%a = add %r0, %r1\n %b = add %r2, %r3\n %y = add %a, %b\n".to_owned()])
+        .collect();
+    format!(
+        "kernel @sum(s = extent(x, 0)) rows s {{
+           param %x: {dtype}[s, 4, {n}] in
+           param %w: f32[s, 4] in
+           param %out: {dtype}[s, {n}] out
+           segment @m inner 1 {{
+             %x = load x[row*{lanes} + lane] : row<{dtype}, {lanes}>
+             %f = cast %x to f32 rne
+             %w = load w[row*4 + lane] : group<f32, {lanes}, {n}>
+             %m = mul %f, %w
+             {runs}
+             %o = cast %y to {dtype} rne
+             store out[row*{n} + lane], %o
+           }}
+         }}"
+    )
+}
+
+#[test]
+fn every_length_of_runs_is_the_same_bits() {
+    for n in [1, 15, 16, 33, 256, 1040] {
+        for dtype in ["bf16", "f16"] {
+            for rows in [1, 3] {
+                check(&sum_of_runs(dtype, n), &[("s", rows)]);
+            }
+        }
+    }
+}
+
+/// What is asked for ahead of its use.
+#[cfg(feature = "llvm")]
+#[test]
+fn short_runs_are_asked_for_a_few_rows_ahead() {
+    use crate::support::kernel;
+    use fusewright_abi::Target;
+    use fusewright_codegen::backend::{Backend, cpu_llvm::CpuLlvmBackend};
+
+    let asked = |text: &str| {
+        let stages = CpuLlvmBackend.emit(&kernel(text), &Target::CpuLlvm).unwrap_or_else(|e| panic!("{e}"));
+        let text = String::from_utf8(stages[0].bytes.clone()).expect("text");
+        text.lines().filter(|line| line.contains("call void @llvm.prefetch")).count()
+    };
+    assert_eq!(asked(&sum_of_runs("bf16", 256)), 4, "one for every run");
+    assert_eq!(asked(&sum_of_runs("bf16", 4096)), 0, "a long run is foreseen");
+    let one = sum_of_runs("bf16", 256).replace("s, 4", "s, 1").replace("1024", "256").replace("row*4", "row");
+    let one = (0..4).fold(one, |text, i| text.replace(&format!("start {} ", i * 256), "start 0 "));
+    assert_eq!(asked(&one), 0, "a row of one run");
+}
