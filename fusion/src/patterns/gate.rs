@@ -279,13 +279,26 @@ pub(super) fn soft_cap(s: &Skeleton<'_>) -> Option<Value> {
     })
 }
 
-/// `x` if the value is `x/2 · (1 + erf(x/√2))` or its approximation with tanh.
+/// `x` if the value is `x/2 · (1 + erf(x/√2))` or its approximation with tanh, which may be made of a sigmoid.
 fn gelu(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    halved(s, value, |bend| match bend {
+    let by_erf_or_tanh = halved(s, value, |bend| match bend {
         (ScalarFn::Erf, &[v]) => scaled(s, v, std::f64::consts::FRAC_1_SQRT_2),
-        (ScalarFn::Tanh, &[v]) => scaled(s, v, BETA).and_then(|v| cubic(s, v)).or_else(|| sloped(s, v)),
+        (ScalarFn::Tanh, &[v]) => curve(s, v, BETA),
         _ => None,
-    })
+    });
+    // (1 + tanh v)/2 is the sigmoid of 2·v.
+    let by_sigmoid = |(x, gate): (Value, Value)| curve(s, sigmoid(s, gate)?, 2.0 * BETA).filter(|&of| s.same(of, x));
+    let quotient = || match s.map(value) {
+        Some((ScalarFn::Div, &[x, below])) => curve(s, denominator(s, below)?, 2.0 * BETA).filter(|&of| s.same(of, x)),
+        _ => None,
+    };
+    let product = || s.pairs(value, ScalarFn::Mul).into_iter().find_map(by_sigmoid);
+    by_erf_or_tanh.or_else(product).or_else(quotient)
+}
+
+/// `x` if the value is `factor · (x + 0.044715·x³)`.
+fn curve(s: &Skeleton<'_>, value: Value, factor: f64) -> Option<Value> {
+    scaled(s, value, factor).and_then(|v| cubic(s, v)).or_else(|| sloped(s, value, factor))
 }
 
 /// `x` if the value is `x · factor`, or `x` divided by the inverse.
@@ -303,11 +316,11 @@ const BETA: f64 = std::f64::consts::SQRT_2 * std::f64::consts::FRAC_2_SQRT_PI * 
 /// The factor of the cube.
 const CUBIC: f64 = 0.044_715;
 
-/// `x` if the value is `x·√(2/π) · (1 + 0.044715·x²)`, the factors in any order.
-fn sloped(s: &Skeleton<'_>, value: Value) -> Option<Value> {
+/// `x` if the value is `x·factor · (1 + 0.044715·x²)`, the factors in any order.
+fn sloped(s: &Skeleton<'_>, value: Value, factor: f64) -> Option<Value> {
     let mut factors = Vec::new();
     flatten(s, value, ScalarFn::Mul, &mut factors);
-    factors.remove(factors.iter().position(|&f| s.is_about(f, BETA))?);
+    factors.remove(factors.iter().position(|&f| s.is_about(f, factor))?);
     let &[a, b] = factors.as_slice() else { return None };
     [(a, b), (b, a)].into_iter().find_map(|(x, slope)| {
         let sums = s.pairs(slope, ScalarFn::Add);

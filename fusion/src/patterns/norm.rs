@@ -175,8 +175,16 @@ fn centre(s: &Skeleton<'_>, value: Value) -> Option<Value> {
 /// Whether a value is the sum of two tensors of its own shape, not of one twice or of the terms of a rotation.
 fn is_sum(s: &Skeleton<'_>, value: Value) -> bool {
     let sum = s.peel(value);
-    let Some((ScalarFn::Add, &[a, b])) = s.map(sum) else { return false };
-    s.covers(a, sum) && s.covers(b, sum) && !s.same(a, b) && !rope::is_rotation(s, [a, b])
+    match s.map(sum) {
+        Some((ScalarFn::Add, &[a, b])) => {
+            s.covers(a, sum) && s.covers(b, sum) && !s.same(a, b) && !rope::is_rotation(s, [a, b])
+        }
+        // One of them is multiplied by a number in the same step.
+        Some((ScalarFn::Fma, &[a, by, b])) => {
+            s.constant(by).is_some() && s.covers(a, sum) && s.covers(b, sum) && !s.same(a, b)
+        }
+        _ => false,
+    }
 }
 
 /// Whether a value is lanes of an RMS norm's result, with its weight or without.

@@ -12,6 +12,7 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Value> {
             Prim::Map(ScalarFn::Add) => {
                 whole(s, node.operands[0], node.operands[1]).or_else(|| whole(s, node.operands[1], node.operands[0]))
             }
+            Prim::Map(ScalarFn::Sub) => whole(s, node.operands[0], node.operands[1]),
             Prim::Map(ScalarFn::Fma) => contracted(s, &node.operands),
             Prim::Cat { .. } => match node.operands.as_slice() {
                 &[first, second] => halves(s, first, second),
@@ -29,8 +30,8 @@ pub(super) fn is_rotation(s: &Skeleton<'_>, [a, b]: [Value; 2]) -> bool {
     whole(s, a, b).or_else(|| whole(s, b, a)).is_some()
 }
 
-/// `x` if the operands are `x · cos` and `turned(x) · sin`, where `turned` exchanges the lanes of each pair and negates
-/// one of them.
+/// `x` if the operands are `x · cos` and `turned(x) · sin`, where `turned` exchanges the lanes of each pair. One of them
+/// is negated, or so is its factor: a table may hold `−sin`, and a rotation by either is the other to the bit.
 fn whole(s: &Skeleton<'_>, direct: Value, turned: Value) -> Option<Value> {
     products_turn(s, &s.pairs(direct, ScalarFn::Mul), &s.pairs(turned, ScalarFn::Mul))
 }
@@ -46,10 +47,8 @@ fn contracted(s: &Skeleton<'_>, operands: &[Value]) -> Option<Value> {
 fn products_turn(s: &Skeleton<'_>, direct: &[(Value, Value)], turned: &[(Value, Value)]) -> Option<Value> {
     for &(x, cos) in direct {
         for &(t, sin) in turned {
-            if let Some(source) = exchanged(s, t)
-                && s.same(source, x)
-                && !s.same(cos, sin)
-            {
+            let is_of = |lanes: Part| s.same(lanes.of, x) || part(s, x).is_some_and(|direct| direct == lanes);
+            if exchanged(s, t).is_some_and(is_of) && !s.same(cos, sin) {
                 return Some(s.peel(x));
             }
         }
@@ -57,13 +56,22 @@ fn products_turn(s: &Skeleton<'_>, direct: &[(Value, Value)], turned: &[(Value, 
     None
 }
 
-/// `x` if the value is `cat(−part of x, other part of x)`.
-fn exchanged(s: &Skeleton<'_>, value: Value) -> Option<Value> {
-    let (Prim::Cat { .. }, node) = s.prim(s.peel(value))? else { return None };
-    let &[first, second] = node.operands.as_slice() else { return None };
-    let (ScalarFn::Neg, &[high]) = s.map(first)? else { return None };
-    let (a, b) = (part(s, high)?, part(s, second)?);
-    a.pairs_with(&b).then_some(a.of)
+/// The lanes of `x` that are exchanged if the value is `cat(part of x, other part of x)`, either of them negated or none,
+/// or a product of that with signs.
+fn exchanged(s: &Skeleton<'_>, value: Value) -> Option<Part> {
+    let joined = || {
+        let (Prim::Cat { .. }, node) = s.prim(s.peel(value))? else { return None };
+        let &[first, second] = node.operands.as_slice() else { return None };
+        let unsigned = |value| part(s, negated(s, value).unwrap_or(value));
+        let (high, low) = (unsigned(first)?, unsigned(second)?);
+        let (of, (from, ..), (_, to, _)) = (low.of, low.at.clone(), high.at.clone());
+        high.pairs_with(&low).then_some(Part { of, at: (from, to, 1) })
+    };
+    let signed = |(t, signs): (Value, Value)| {
+        let lanes = exchanged(s, t)?;
+        (!s.ancestors(signs).contains(&lanes.of)).then_some(lanes)
+    };
+    joined().or_else(|| s.pairs(value, ScalarFn::Mul).into_iter().find_map(signed))
 }
 
 /// `x` if the operands are `a·cos − b·sin` and `b·cos + a·sin` of two parts of `x`.

@@ -107,6 +107,24 @@ fn a_softmax_may_multiply_by_the_reciprocal_of_its_sum() {
 }
 
 #[test]
+fn the_tanh_of_a_gelu_may_be_made_of_a_sigmoid() {
+    let of = |factor: &str, cube: &str| {
+        let nodes = format!(
+            "%f = literal f32 {factor}\n  %k = literal f32 {cube}\n  %xx = mul %x, %x\n  %xxx = mul %xx, %x\n  \
+             %c = mul %xxx, %k\n  %i = add %x, %c\n  %v = mul %i, %f\n  %n = neg %v\n  %e = exp %n\n  \
+             %one = literal f32 1.0\n  %d = add %e, %one\n"
+        );
+        let named =
+            |act: &str| names_of("%x: f32[s, 64], %u: f32[s, 64]", &format!("{nodes}  {act}\n  %y = mul %a, %u"), "%y");
+        [named("%g = div %one, %d\n  %a = mul %x, %g"), named("%a = div %x, %d")]
+    };
+    assert_eq!(of("1.5957691216", "0.044715"), [["gelu_mul"]; 2]);
+    for [factor, cube] in [["0.7978845608", "0.044715"], ["1.5957691216", "0.44715"]] {
+        assert!(of(factor, cube).iter().flatten().all(|name| name != "gelu_mul"), "{factor} {cube}");
+    }
+}
+
+#[test]
 fn the_sigmoid_of_a_silu_may_be_made_of_tanh() {
     let of = |outer: &str, inner: &str, last: &str| {
         let nodes = format!(
