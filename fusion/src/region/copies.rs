@@ -12,7 +12,7 @@ use fusewright_graph::{Graph, Op, Prim};
 use super::{is_constant, is_layout};
 
 /// How much more often than a value is computed one may be read, so that the ways to it stay few.
-const READS: usize = 8;
+pub(super) const READS: usize = 8;
 
 /// The most often that a node of a body is computed, or `limit + 1` if that is more.
 pub(super) fn most_copies(body: &Graph, limit: usize) -> usize {

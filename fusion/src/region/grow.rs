@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusewright_graph::{Def, Graph, InputKind, NodeId, Op, Prim, Value};
 
 use super::content::{Content, Contents};
-use super::copies::most_copies;
+use super::copies::{self, most_copies};
 use super::free::Flow;
 use super::lone::lone;
 use super::order::steps;
@@ -166,14 +166,18 @@ impl<'a, 'g> Growth<'a, 'g> {
         if border.inputs.len() + border.outputs.len() > self.limits.operands {
             return Err(Refusal::TooLarge);
         }
-        let (flow, copies, content) = (self.flow, self.limits.copies, self.content(border));
+        let (flow, limit, content) = (self.flow, self.limits.copies, self.content(border));
         self.verdicts.of(content, segments, || {
             let outline = Outline::within(flow, border).map_err(|_| Refusal::Reshape)?;
             let body = expand(&outline.body).map_err(|_| Refusal::Reshape)?;
-            if most_copies(&body, copies) > copies {
+            // Layout in front of functions may leave fewer copies than the body has.
+            let most = limit.saturating_mul(copies::READS);
+            if most_copies(&body, most) > most {
                 return Err(Refusal::TooLarge);
             }
-            row_program(&body, segments, self.nesting).map(|_| ())
+            let program = row_program(&body, segments, self.nesting)?;
+            let fits = most_copies(program.as_ref().unwrap_or(&body), limit) <= limit;
+            if fits { Ok(()) } else { Err(Refusal::TooLarge) }
         })
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A slice of a sum is the sum of slices: the parts of a packed projection with a bias have rows of their own then. A
 //! weight that is converted once and read by every head is converted by each: its lanes lie in the order of the row. A
-//! slice of rows that were gathered is a gather by a slice of the indices, so that these may be computed too.
+//! slice of rows that were gathered is a gather by a slice of the indices, so that these may be computed too, and a slice
+//! of joined lanes that lies in one part is a slice of that.
 //! What is moved keeps every bit. More is computed than before, so this is for bodies that are no row program else.
 
 use std::collections::HashMap;
@@ -74,7 +75,13 @@ impl Hoist {
             Some((Op::Prim(Prim::Reshape { .. }), operands)) if self.parts && matches!(prim, Prim::Reshape { .. }) => {
                 Some(self.reshaped(b, prim, operands[0])?)
             }
-            Some((Op::Prim(Prim::Cat { axis }), operands)) if self.parts => of_joined(b, prim, axis, &operands),
+            Some((Op::Prim(Prim::Cat { axis }), operands)) => match of_joined(b, prim, axis, &operands) {
+                Some((part, cut)) => {
+                    self.changed = true;
+                    Some(cut.map_or(Ok(part), |cut| self.layout(b, &cut, part))?)
+                }
+                None => None,
+            },
             Some((Op::Prim(of @ (Prim::Gather { .. } | Prim::Reshape { .. })), operands)) => {
                 self.of_gathered(b, prim, &of, &operands)?
             }

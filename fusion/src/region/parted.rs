@@ -117,14 +117,17 @@ impl Joined {
     }
 }
 
-/// The part of joined lanes that a slice takes, if it takes all of one.
-pub(super) fn of_joined(b: &Builder, prim: &Prim, joined: usize, parts: &[Value]) -> Option<Value> {
-    let Prim::Slice { axis, start, end, step: 1 } = prim else { return None };
+/// The part of joined lanes in which a slice lies, and the slice of it; none where it takes the whole part.
+pub(super) fn of_joined(b: &Builder, prim: &Prim, joined: usize, parts: &[Value]) -> Option<(Value, Option<Prim>)> {
+    let Prim::Slice { axis, start, end, step } = prim else { return None };
+    let at_most = |low: &Dim, high: &Dim| (high - low).as_const().is_some_and(|distance| distance >= 0);
     let mut offset = Dim::constant(0);
     for &part in parts.iter().filter(|_| *axis == joined) {
         let behind = &offset + &b.ty(part).shape[joined];
-        if offset == *start && behind == *end {
-            return Some(part);
+        if at_most(&offset, start) && at_most(end, &behind) {
+            let whole = offset == *start && behind == *end && *step == 1;
+            let cut = Prim::Slice { axis: *axis, start: start - &offset, end: end - &offset, step: *step };
+            return Some((part, (!whole).then_some(cut)));
         }
         offset = behind;
     }
