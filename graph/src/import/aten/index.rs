@@ -190,12 +190,61 @@ pub(super) fn of_slices(call: &Call<'_>, shape: &[Dim], axis: usize, index: Valu
     if chosen.len() != shape.len() || shape.len() < 2 || others(&chosen) != others(shape) {
         return None;
     }
-    let (Op::Prim(Prim::Expand { .. }), line) = call.b.definition(index)? else { return None };
-    let mut line_shape = call.b.ty(line[0]).shape;
-    let missing = chosen.len().checked_sub(line_shape.len())?;
-    line_shape.splice(..0, vec![Dim::constant(1); missing]);
-    let repeated = line_shape[axis] == chosen[axis] && others(&line_shape).iter().all(|d| d.as_const() == Some(1));
-    repeated.then(|| call.b.reshape(line[0], vec![chosen[axis].clone()]).ok()).flatten()
+    let repeated = match call.b.definition(index)? {
+        (Op::Prim(Prim::Expand { .. }), of) => line(call, of[0], chosen.len(), axis),
+        _ => None,
+    };
+    repeated
+        .or_else(|| counted(call, index, axis, FUEL))
+        .filter(|&line| call.b.ty(line).shape == [chosen[axis].clone()])
+}
+
+/// The elements along an axis of a value that has no others, if broadcasting made it one of so many axes.
+fn line(call: &Call<'_>, value: Value, rank: usize, axis: usize) -> Option<Value> {
+    let shape = call.b.ty(value).shape;
+    let missing = rank.checked_sub(shape.len())?;
+    let alone = shape.iter().enumerate().all(|(i, d)| i + missing == axis || d.as_const() == Some(1));
+    let extent = axis.checked_sub(missing).map_or(Dim::constant(1), |at| shape[at].clone());
+    alone.then(|| call.b.reshape(value, vec![extent]).ok()).flatten()
+}
+
+/// Most functions of counters that are looked through.
+const FUEL: usize = 16;
+
+/// As `line`, of functions of counters and numbers, which are the same in every row wherever they were repeated: places
+/// that were brought into range, say.
+fn counted(call: &Call<'_>, value: Value, axis: usize, fuel: usize) -> Option<Value> {
+    let b = call.b;
+    let (shape, fuel) = (b.ty(value).shape, fuel.checked_sub(1)?);
+    let (Op::Prim(prim), operands) = b.definition(value)? else { return None };
+    match prim {
+        Prim::Iota { dtype, shape, axis: along } if along == axis => {
+            b.prim(Prim::Iota { dtype, shape: vec![shape[axis].clone()], axis: 0 }, &[]).ok()
+        }
+        Prim::Literal(_) | Prim::SizeOf(_) => Some(value),
+        Prim::Expand { .. } | Prim::Reshape { .. } => {
+            let from = b.ty(operands[0]).shape;
+            if from.is_empty() {
+                return counted(call, operands[0], 0, fuel);
+            }
+            let behind = |shape: &[Dim], axis: usize| product(&shape[axis + 1..]);
+            // A reshape may divide and join what is repeated.
+            let kept = (0..from.len()).find(|&i| match &prim {
+                Prim::Expand { .. } => i + shape.len() == axis + from.len(),
+                _ => from[i] == shape[axis] && behind(&from, i) == behind(&shape, axis),
+            })?;
+            counted(call, operands[0], kept, fuel)
+        }
+        Prim::Map(_) | Prim::Cast { .. } => {
+            let of = |&operand: &Value| match b.ty(operand).shape.len() {
+                0 => counted(call, operand, 0, fuel),
+                own => counted(call, operand, (axis + own).checked_sub(shape.len())?, fuel),
+            };
+            let lines = operands.iter().map(of).collect::<Option<Vec<Value>>>()?;
+            b.prim(prim, &lines).ok()
+        }
+        _ => None,
+    }
 }
 
 /// Whether a tensor is computed, and an index chooses a few elements of each of its rows: routers and samplers do that.
@@ -263,7 +312,7 @@ pub(super) fn take_along_dim(call: &Call<'_>) -> Imported {
     let mut spread = out.clone();
     *spread.get_mut(axis).ok_or("a result of another rank")? = shape[axis].clone();
     let (x, index) = (expand_to(call, x, &spread)?, expand_to(call, index, out)?);
-    taken(call, x, single_places(call, &spread, axis, index)?, out.clone())
+    along(call, x, axis, index)
 }
 
 /// Elements of the tensor as a line.

@@ -103,8 +103,8 @@ fn on_tensors(sizes: [&[i64]; 4], nodes: &[(String, &str, &[i64])]) -> Graph {
     let [x, y, i, z] = sizes;
     let mut types = vec![ty("x", 7, x), ty("y", 7, y), ty("i", 5, i), ty("z", 7, z)];
     types.extend(nodes.iter().filter(|(_, name, _)| *name != "z").map(|(_, name, sizes)| match *name {
-        "j" => ty(name, 5, sizes),
-        _ => ty(name, 7, sizes),
+        name if name.starts_with('j') => ty(name, 5, sizes),
+        name => ty(name, 7, sizes),
     }));
     let node =
         |(call, name, _): &(String, &str, &[i64])| format!(r#"{{{call},"outputs":[{}],"name":"{name}"}}"#, value(name));
@@ -156,6 +156,43 @@ fn an_index_that_is_repeated_along_the_other_axes_chooses_slices() {
         on_tensors([&[2, 3], &[1], &[1, 4], &[2, 4]], &[(expand(&[2, 4]), "j", &[2, 4]), (taken, "z", &[2, 4])]);
     assert_eq!(axis(&lanes), Some((1, 2)), "{lanes}");
     assert_eq!(counted(&lanes, [&[2, 3], &[1]], (&[1, 4], &[2, -3, 0, 1])), [2.0, 0.0, 0.0, 1.0, 5.0, 3.0, 3.0, 4.0]);
+}
+
+#[test]
+fn functions_of_counters_are_the_same_in_every_row() {
+    let list = |name: &str, sizes: &[i64]| {
+        let sizes = sizes.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+        argument(name, &format!(r#"{{"as_ints":[{sizes}]}}"#))
+    };
+    let counter = (call("aten.arange.default", &[int("end", 3)]), "j0", &[3][..]);
+    let row = (call("aten.unsqueeze.default", &[tensor("self", "j0"), int("dim", 0)]), "j1", &[1, 3][..]);
+    let taken = |of: &str, axis: i64| {
+        let node = call("aten.gather.default", &[tensor("self", "x"), int("dim", axis), tensor("index", of)]);
+        (node, "z", &[2, 3][..])
+    };
+    // Places brought into range, as `take_along_dim` does it.
+    let in_range =
+        |of: &str| (call("aten.remainder.Scalar", &[tensor("self", of), int("other", 4)]), "j3", &[2, 3][..]);
+    let expanded = (call("aten.expand.default", &[tensor("self", "j1"), list("size", &[2, 3])]), "j2", &[2, 3][..]);
+    let repeated = (call("aten.repeat.default", &[tensor("self", "j1"), list("repeats", &[2, 1])]), "j2", &[2, 3][..]);
+    let gathered = |graph: &Graph| {
+        let gathers = graph.nodes().iter().filter(|node| matches!(node.op, Op::Prim(Prim::Gather { .. })));
+        gathers.map(|node| graph.ty(node.operands[0]).rank()).collect::<Vec<_>>()
+    };
+    for made in [&expanded, &repeated] {
+        let nodes = [counter.clone(), row.clone(), made.clone(), in_range("j2"), taken("j3", 1)];
+        let graph = on_tensors([&[2, 4], &[1], &[1], &[2, 3]], &nodes);
+        assert_eq!(gathered(&graph), [2], "{graph}");
+        assert_eq!(counted(&graph, [&[2, 4], &[1]], (&[1], &[0])), [0.0, 1.0, 2.0, 4.0, 5.0, 6.0]);
+    }
+    // Along the axis that is counted, and of places that are given.
+    let nodes = [counter, row, expanded, taken("j2", 0)];
+    let rows = on_tensors([&[3, 3], &[1], &[1], &[2, 3]], &nodes);
+    assert_eq!(gathered(&rows), [1], "{rows}");
+    assert_eq!(counted(&rows, [&[3, 3], &[1]], (&[1], &[0])), [0.0, 4.0, 8.0, 0.0, 4.0, 8.0]);
+    let given = on_tensors([&[2, 4], &[1], &[2, 3], &[2, 3]], &[in_range("i"), taken("j3", 1)]);
+    assert_eq!(gathered(&given), [1], "{given}");
+    assert_eq!(counted(&given, [&[2, 4], &[1]], (&[2, 3], &[0, 5, 2, -1, 0, 0])), [0.0, 1.0, 2.0, 7.0, 4.0, 4.0]);
 }
 
 #[test]
