@@ -1,6 +1,6 @@
 //! What `explain` reports, as plain data: regions, names, reasons, passes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_abi::ContentKey;
 use fusewright_graph::{Def, Dim, Graph, NodeId, Op, Prim, TypeError, Value, dim};
@@ -36,7 +36,7 @@ pub struct RegionReport {
     pub rows: Dim,
     /// Bytes that the kernel reads and writes.
     pub bytes_fused: Dim,
-    /// Bytes that its ops read and write one by one; views are free.
+    /// Bytes that its ops read and write one by one; views are free, and so is what nobody would store.
     pub bytes_unfused: Dim,
     /// Key of its kernel's source.
     pub key: ContentKey,
@@ -177,25 +177,41 @@ fn part_of(graph: &Graph, id: NodeId, value: Value) -> Option<Value> {
     }
 }
 
+/// Bytes that the ops of a region move one by one. Views are free, and so is what broadcasting alone makes larger than all
+/// that it is made of, an outer product say: nobody would store that, so that whoever reads it reads what it is made of.
 fn bytes_unfused(graph: &Graph, region: &FusedRegion) -> Dim {
-    let free = |op: &Op| {
-        matches!(
-            op,
-            Op::Prim(
-                Prim::Literal(_)
-                    | Prim::SizeOf(_)
-                    | Prim::Reshape { .. }
-                    | Prim::Permute { .. }
-                    | Prim::Expand { .. }
-                    | Prim::Slice { .. }
-            )
-        )
-    };
-    let computing = region.nodes.iter().filter(|&&id| !free(&graph.node(id).op));
-    computing.fold(Dim::constant(0), |sum, &id| {
+    let mut made: BTreeMap<Value, BTreeSet<Value>> = BTreeMap::new();
+    region.nodes.iter().fold(Dim::constant(0), |sum, &id| {
         let node = graph.node(id);
-        let read = node.operands.iter().map(|&value| part_of(graph, id, value).unwrap_or(value));
-        &sum + &bytes(graph, read.collect::<Vec<_>>().iter().chain(&node.results))
+        let of = |&value: &Value| made.get(&value).cloned().unwrap_or_else(|| BTreeSet::from([value]));
+        let read: BTreeSet<Value> = match &node.op {
+            // Of a gather the rows that it chooses.
+            Op::Prim(Prim::Gather { .. }) => node.results.iter().copied().chain(of(&node.operands[1])).collect(),
+            _ => node.operands.iter().flat_map(of).collect(),
+        };
+        let stored = match &node.op {
+            Op::Prim(Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. }) => false,
+            Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. }) => false,
+            Op::Prim(Prim::Slice { .. }) => {
+                let whole = graph.ty(node.operands[0]).elements();
+                // Of a view of what is stored, the part that is cut out.
+                if matches!(read.first(), Some(&value) if read.len() == 1 && graph.ty(value).elements() == whole) {
+                    return sum;
+                }
+                false
+            }
+            Op::Prim(Prim::Map(_) | Prim::Cast { .. }) => {
+                let elements = graph.ty(node.results[0]).elements();
+                region.outputs.contains(&node.results[0])
+                    || read.iter().any(|&value| graph.ty(value).elements() == elements)
+            }
+            _ => true,
+        };
+        if stored {
+            return &sum + &bytes(graph, read.iter().chain(&node.results));
+        }
+        made.insert(node.results[0], read);
+        sum
     })
 }
 
@@ -250,6 +266,64 @@ mod tests {
         let [region] = explanation.regions.as_slice() else { panic!("{:?}", explanation.regions) };
         // Two slices, eight lanes of the table and an index per row in; eight lanes out.
         assert_eq!(region.bytes_fused.to_string(), "s*136");
+    }
+
+    /// How many bytes the one region of a graph moves, and its ops one by one.
+    #[track_caller]
+    fn moved(text: &str) -> [String; 2] {
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        let mut partition = crate::region::partition(&graph, &Limits::default());
+        patterns::name_regions(&graph, &mut partition);
+        let explanation = explain(&graph, &partition, &[]).expect("types");
+        let [region] = explanation.regions.as_slice() else { panic!("{:?}", explanation.regions) };
+        [&region.bytes_fused, &region.bytes_unfused].map(Dim::to_string)
+    }
+
+    #[test]
+    fn what_nobody_would_store_saves_nothing() {
+        // A sum of each row's first lanes, as a product with a triangle that is summed.
+        let sums = "graph @sums(s: 1..; %x: f32[s, 40], %t: f32[40, 40]) {
+           %r = reshape %x {shape = [s, 1, 40]}
+           %p = mul %r, %t
+           %n = neg %p
+           %y = reduce %n {op = add, axes = [2]}
+           return %y
+         }";
+        assert_eq!(moved(sums), ["s*320 + 6400", "s*320 + 6400"]);
+        // The triangle as a comparison of counters.
+        let counted = "graph @counted(s: 1..; %x: f32[s, 40]) {
+           %i = iota {type = i32[40, 1], axis = 0}
+           %j = iota {type = i32[40], axis = 0}
+           %below = ge %i, %j
+           %r = reshape %x {shape = [s, 1, 40]}
+           %zero = literal f32 0.0
+           %p = select %below, %r, %zero
+           %y = reduce %p {op = add, axes = [2]}
+           return %y
+         }";
+        assert_eq!(moved(counted), ["s*320", "s*320"]);
+        // What is as large as an operand is stored and read again, and so is an outer product that is returned.
+        let chain = "graph @chain(s: 1..; %x: f32[s, 40], %w: f32[40]) {
+           %a = mul %x, %w
+           %y = exp %a
+           return %y
+         }";
+        assert_eq!(moved(chain), ["s*320 + 160", "s*640 + 160"]);
+        let outer = "graph @outer(s: 1..; %x: f32[s, 40], %w: f32[40]) {
+           %r = reshape %x {shape = [s, 40, 1]}
+           %a = mul %r, %w
+           %y = exp %a
+           return %a, %y
+         }";
+        assert_eq!(moved(outer), ["s*12960 + 160", "s*19360 + 160"]);
+        // Of lanes that are cut out, those.
+        let cut = "graph @cut(s: 1..; %x: f32[s, 40]) {
+           %r = reshape %x {shape = [s, 4, 10]}
+           %a = slice %r {axis = 1, start = 0, end = 1}
+           %y = exp %a
+           return %y
+         }";
+        assert_eq!(moved(cut)[1], "s*80");
     }
 
     #[test]
