@@ -142,24 +142,29 @@ fn joined(b: &Builder, shape: &[Dim], axis: usize, pieces: &[Value]) -> Option<F
 }
 
 /// Pieces of one extent joined end to end, which a reshape takes apart again: the pieces joined along an axis of their
-/// own. Lanes whose number is known are one row in either spelling, and stay as they are joined.
+/// own. Lanes whose number is known are one row in either spelling, and stay as they are joined; so do rows whose number
+/// is known, unless these are the outermost, which are taken apart as they were.
 fn stacked(b: &Builder, shape: &[Dim], axis: usize, pieces: &[Value]) -> Result<Option<Form>, TypeError> {
     let of_piece = b.ty(pieces[0]).shape;
     let alike = pieces.iter().all(|&piece| b.ty(piece).shape == of_piece);
-    if !alike || pieces.len() < 2 || of_piece[axis].as_const().is_some() {
+    if !alike || pieces.len() < 2 {
+        return Ok(None);
+    }
+    let beside = |ways: i64| [&of_piece[..axis], &[Dim::constant(ways)], &of_piece[axis..]].concat();
+    let apart = i64::try_from(pieces.len()).is_ok_and(|ways| shape == beside(ways));
+    if of_piece[axis].as_const().is_some() && (!apart || axis > 0 || of_piece.len() == 1) {
         return Ok(None);
     }
     let behind = dim::product(&of_piece[axis..]);
     if behind.as_const() == Some(0) || !(0..=shape.len()).any(|i| dim::product(&shape[i..]) == behind) {
         return Ok(None);
     }
-    let beside = |ways: i64| [&of_piece[..axis], &[Dim::constant(ways)], &of_piece[axis..]].concat();
     let mut parts = Vec::with_capacity(pieces.len());
     for &piece in pieces {
         parts.extend(rewrite::emit(b, &Op::Prim(Prim::Reshape { shape: beside(1) }), &[piece])?);
     }
     let stack = Prim::Cat { axis };
-    if i64::try_from(pieces.len()).is_ok_and(|ways| shape == beside(ways)) {
+    if apart {
         return Ok(Some(Form::prim(stack, parts)));
     }
     let stack = rewrite::emit(b, &Op::Prim(stack), &parts)?;
@@ -272,6 +277,19 @@ mod tests {
         // The number of rows is known.
         let known = |b: &Builder, x| b.reshape(b.cat(&[b.map(ScalarFn::Neg, &[x])?, x], 1)?, dims(&[2, 4, 8]));
         assert_eq!(ops(known), stay);
+        // So is that of the outermost, and no more than that is taken apart.
+        let outermost = |x: &[i64], shape: &[i64]| {
+            let extents = |shape: &[i64]| shape.iter().map(|&n| Dim::constant(n)).collect::<Vec<_>>();
+            let b = Builder::new("g");
+            let x = b.input("x", TensorType::new(DType::F32, extents(x)));
+            let turned = b.map(ScalarFn::Neg, &[x]).expect("negative");
+            let joined = b.cat(&[x, turned], 0).expect("joined");
+            b.output(b.reshape(joined, extents(shape)).expect("divided"));
+            left(&b.finish(), 1)
+        };
+        assert_eq!(outermost(&[3, 8], &[2, 3, 8]), stack);
+        assert_eq!(outermost(&[3, 8], &[2, 3, 4, 2]), stay);
+        assert_eq!(outermost(&[8], &[2, 8]), stay);
     }
 
     #[test]
