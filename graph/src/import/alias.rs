@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::call::Names;
 use super::schema::{Argument, NodeJson, Program, SpecArg};
 use super::sharing::Sharing;
-use super::steps;
+use super::steps::{self, Step};
+use super::strided;
 use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::Value;
-use crate::prim::Prim;
 
 /// Ops whose results are views of their first operand.
 const VIEWS: &[&str] = &[
@@ -43,6 +43,13 @@ const VIEWS: &[&str] = &[
     "aten.split.Tensor",
     "aten.split.sizes",
     "aten.split_with_sizes",
+    "aten.hsplit.int",
+    "aten.hsplit.array",
+    "aten.vsplit.int",
+    "aten.vsplit.array",
+    "aten.dsplit.int",
+    "aten.dsplit.array",
+    "aten.tensor_split.tensor_indices_or_sections",
     "aten.expand",
     "aten.expand_as",
     "aten.broadcast_to",
@@ -57,16 +64,34 @@ const VIEWS: &[&str] = &[
     "aten.t",
     "aten.numpy_T",
     "aten.mT",
+    "aten.mH",
+    "aten.matrix_H",
     "aten.adjoint",
     "aten.real",
+    "aten.imag",
+    "aten.conj",
+    "aten._conj",
+    "aten.resolve_conj",
+    "aten.resolve_neg",
     "aten.diagonal",
+    "aten.linalg_diagonal",
     "aten.as_strided",
+    "aten._reshape_alias",
     "aten.unfold",
 ];
+
+/// Those of them whose elements are at places that no layout ops may lead to.
+const PLACED: &[&str] = &["aten.diagonal", "aten.linalg_diagonal", "aten.as_strided", "aten.unfold"];
+
+/// Ops each of whose results is a view of the operand of the same number.
+const VIEWS_OF_EACH: &[&str] = &["aten.broadcast_tensors", "aten.meshgrid", "aten.meshgrid.indexing"];
 
 /// Ops whose result is a view where the strides of the operand allow it, and a copy elsewhere.
 const VIEWS_BY_STRIDES: &[&str] =
     &["aten.reshape", "aten.reshape_as", "aten.flatten.using_ints", "aten.contiguous", "aten.ravel"];
+
+/// Ops whose result is a view of the operand where nothing is computed.
+const VIEWS_AT_TIMES: &[&str] = &["aten.einsum"];
 
 /// Ops whose result is the operand itself where nothing is to be converted.
 const CONVERSIONS: &[&str] =
@@ -79,7 +104,7 @@ pub(super) struct View {
     pub(super) root: String,
     /// The layout ops that cut the view out of the buffer; `None` where they are not known, or where the ranges of sizes
     /// do not say whether the buffer is shared.
-    pub(super) steps: Option<Vec<Prim>>,
+    pub(super) steps: Option<Vec<Step>>,
 }
 
 /// The sharing of buffers, filled in node by node.
@@ -92,6 +117,8 @@ pub(super) struct Aliases {
     last_read: BTreeMap<String, usize>,
     /// Names whose value is of before an overwrite of their buffer.
     stale: BTreeSet<String>,
+    /// Extents on whose values it depends whether a name shares its buffer.
+    doubts: BTreeMap<String, Vec<Dim>>,
 }
 
 /// A node whose results may be views, with its values.
@@ -128,20 +155,38 @@ impl Aliases {
         Aliases { last_read, ..Aliases::default() }
     }
 
-    /// Notes which results of a node are views of its first operand.
+    /// Notes which results of a node are views of its first operand, or of the one of the same number.
     pub(super) fn note(&mut self, b: &Builder, program: &Program, produced: &Produced<'_>) {
         let Produced { target, node, operand, results, names } = *produced;
+        if VIEWS_OF_EACH.contains(&target) {
+            for (source, &(name, value)) in operands(node).zip(results) {
+                let steps = names.value(source).and_then(|source| steps::between(b, source, value));
+                self.share(name, source, steps);
+            }
+            return;
+        }
         let Some(source) = first_operand(node) else { return };
         let metas = &program.graph_module.graph.tensor_values;
         for &(name, value) in results {
             let known = steps::between(b, operand, value);
             let steps = if VIEWS.contains(&target) {
+                if known.is_none() && PLACED.contains(&target) && self.place(b, source, (name, value), names) {
+                    continue;
+                }
                 known
             } else if VIEWS_BY_STRIDES.contains(&target) {
                 match (known, shares(names, source, target, &b.ty(value).shape)) {
                     (_, Some(false)) => continue,
                     (steps, Some(true)) => steps,
-                    (_, None) => None,
+                    (_, None) => {
+                        self.doubts.insert(name.to_owned(), b.ty(operand).shape);
+                        None
+                    }
+                }
+            } else if VIEWS_AT_TIMES.contains(&target) {
+                match known {
+                    Some(steps) => Some(steps),
+                    None => continue,
                 }
             } else if CONVERSIONS.contains(&target) {
                 let moved = metas.get(source).zip(metas.get(name)).is_some_and(|(a, b)| a.device != b.device);
@@ -157,13 +202,35 @@ impl Aliases {
         }
     }
 
+    /// Notes a view by the places of its elements in its buffer, if these are known.
+    fn place(&mut self, b: &Builder, source: &str, (name, value): (&str, Value), names: &dyn Names) -> bool {
+        let View { root, steps } = self.view(source);
+        let of_floats = !names.is_complex(&root) && !names.is_complex(name);
+        let alike = names.value(&root).is_some_and(|root| b.dtype(root) == b.dtype(value));
+        let memory = names.memory(&root).zip(names.memory(name)).filter(|_| steps.is_some() && alike && of_floats);
+        let Some(step) = memory.and_then(|(base, view)| strided::by_places(b, &base, &view, names)) else {
+            return false;
+        };
+        self.of_root.entry(root.clone()).or_default().push(name.to_owned());
+        self.views.insert(name.to_owned(), View { root, steps: Some(vec![step]) });
+        true
+    }
+
+    /// The extents on whose values it depends whether a name shares its buffer.
+    pub(super) fn doubts(&self, name: &str) -> &[Dim] {
+        self.doubts.get(name).map_or(&[], Vec::as_slice)
+    }
+
     /// Notes that a name is cut out of what another stands for.
-    pub(super) fn share(&mut self, name: &str, source: &str, steps: Option<Vec<Prim>>) {
+    pub(super) fn share(&mut self, name: &str, source: &str, steps: Option<Vec<Step>>) {
         let View { root, steps: before } = self.view(source);
         let steps = before.zip(steps).map(|(mut before, after)| {
             before.extend(after);
             before
         });
+        if let Some(extents) = self.doubts.get(source).cloned() {
+            self.doubts.entry(name.to_owned()).or_default().extend(extents);
+        }
         self.of_root.entry(root.clone()).or_default().push(name.to_owned());
         self.views.insert(name.to_owned(), View { root, steps });
     }

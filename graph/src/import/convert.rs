@@ -108,6 +108,10 @@ impl<'a> Scope<'a> {
         Ok(simplified(&self.assumptions.apply(types::dim(size)?), &self.symbols))
     }
 
+    pub(super) fn symbols(&self) -> &[Symbol] {
+        &self.symbols
+    }
+
     pub(super) fn agree(&self, a: &TensorType, b: &TensorType) -> bool {
         types::agree(a, b, &self.symbols)
     }
@@ -327,6 +331,7 @@ impl<'a> Importer<'a> {
             let value = self.as_written(node, name, stated).unwrap_or(value);
             self.define(name, stated, value)?;
         }
+        self.note_scattered(node);
         let operand = alias::first_operand(node).and_then(|name| self.scope.value(name));
         let results: Vec<(&str, Value)> = names.into_iter().zip(values).collect();
         if let Some(operand) = operand {

@@ -112,7 +112,7 @@ pub(super) fn is_description(name: &str) -> bool {
     name.is_empty() || name == "_all_bases" || (name.starts_with('_') && SUFFIXES.iter().any(|s| name.ends_with(s)))
 }
 
-fn argument<'a>(node: &'a NodeJson, name: &str) -> Option<&'a Argument> {
+pub(super) fn argument<'a>(node: &'a NodeJson, name: &str) -> Option<&'a Argument> {
     node.inputs.iter().find(|input| input.name == name).map(|input| &input.arg)
 }
 

@@ -7,16 +7,18 @@
 use std::collections::BTreeMap;
 
 use super::alias::View as Shared;
+use super::assume::Needed;
 use super::call::{Call, Names, Refusal, wrap_axis};
 use super::convert::{Importer, value_error};
 use super::custom::{self, Custom, Form, Layout, View};
 use super::schema::{Argument, NodeJson, SymIntArg};
+use super::steps::Step;
 use super::strided::{self, Strided};
 use super::table::short_target;
 use super::{alias, opaque, steps};
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
-use crate::graph::{Op, Value};
+use crate::graph::{Op, Symbol, Value};
 use crate::prim::Prim;
 use crate::ty::TensorType;
 
@@ -28,7 +30,7 @@ struct Target<'a> {
     /// Contents before the call.
     before: Value,
     /// Of the third form: the view, and how it is cut out of its base.
-    view: Option<(View<'a>, Vec<Prim>)>,
+    view: Option<(View<'a>, Vec<Step>)>,
     /// Where it lies in memory, if that is known.
     place: Option<Strided>,
 }
@@ -62,8 +64,9 @@ impl Importer<'_> {
         self.b.take_unequal();
         let imported = op.row.filter(|_| !self.is_complex(node)).map(|row| {
             let call = Call { b: &self.b, names: &self.scope, node, row, results: &types, given, uncounted: 0 };
-            call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| self.fitting(&targets, values))
+            call.check_names().and_then(|()| (row.import)(&call))
         });
+        let imported = imported.map(|values| values.and_then(|values| self.fitting(&targets, values)));
         let reason = match imported {
             Some(Ok(values)) => {
                 return self.bind_contents(at, node, op.form, &targets, &values).map(|()| Imported::Bound);
@@ -93,19 +96,23 @@ impl Importer<'_> {
         bound.map_err(|error| if op.row.is_none() { unknown(error) } else { error })
     }
 
-    /// New contents, if they are of the types of what they replace.
-    fn fitting(&self, targets: &[Target<'_>], values: Vec<Value>) -> Result<Vec<Value>, Refusal> {
+    /// New contents, if they are of the types of what they replace. Extents of either that would have to be equal are
+    /// noted, unless something else keeps the op from fitting.
+    fn fitting(&mut self, targets: &[Target<'_>], values: Vec<Value>) -> Result<Vec<Value>, Refusal> {
         if values.len() != targets.len() {
             return Err(format!("{} new contents of {} overwritten arguments", values.len(), targets.len()).into());
         }
         let types = |(target, &value): (&Target<'_>, &Value)| (self.b.ty(target.before), self.b.ty(value));
-        let mut pairs = targets.iter().zip(&values).map(|pair| (pair.0.parameter, types(pair)));
-        match pairs.find(|(_, (before, after))| !self.scope.agree(after, before)) {
-            Some((parameter, (before, after))) => {
-                Err(format!("`{parameter}`: {before}, where the op writes {after}").into())
-            }
-            None => Ok(values),
+        let pairs: Vec<(TensorType, TensorType)> = targets.iter().zip(&values).map(types).collect();
+        let fits = |(before, after): &(TensorType, TensorType)| self.scope.agree(after, before);
+        let Some(other) = pairs.iter().position(|pair| !fits(pair)) else { return Ok(values) };
+        if pairs.iter().all(|(before, after)| before.dtype == after.dtype && before.rank() == after.rank()) {
+            let extents = pairs.iter().flat_map(|(before, after)| before.shape.iter().zip(&after.shape));
+            let needed = extents.filter(|(a, b)| !self.scope.same_extent(a, b));
+            self.needed.extend(needed.map(|(a, b)| Needed::Equal(a.clone(), b.clone())));
         }
+        let (before, after) = &pairs[other];
+        Err(format!("`{}`: {before}, where the op writes {after}", targets[other].parameter).into())
     }
 
     /// The overwritten arguments; refused if one is a view of its base that is not understood. Parameters of the model
@@ -208,7 +215,7 @@ impl Importer<'_> {
     }
 
     /// How a view is cut out of a base.
-    fn cut(&self, base: Value, memory: Option<&Strided>, layout: &Layout) -> Result<Vec<Prim>, Refusal> {
+    fn cut(&self, base: Value, memory: Option<&Strided>, layout: &Layout) -> Result<Vec<Step>, Refusal> {
         match layout {
             Layout::Base => Ok(Vec::new()),
             Layout::Strided { .. } => {
@@ -223,7 +230,7 @@ impl Importer<'_> {
                 if !inside.into_iter().all(|d| self.scope.never_negative(d)) {
                     return Err(format!("elements {start} to {end} of an axis of {extent}").into());
                 }
-                Ok(vec![Prim::Slice { axis, start, end, step: 1 }])
+                Ok(vec![Step::Op(Prim::Slice { axis, start, end, step: 1 })])
             }
         }
     }
@@ -259,19 +266,78 @@ impl Importer<'_> {
     fn note_written(&mut self, node: &NodeJson, target: &Target<'_>, contents: Value) {
         let Target { view: Some((view, _)), place: Some(place), .. } = target else { return };
         let Some(Argument::Tensor(name)) = node.outputs.get(1 + view.index) else { return };
-        let memory = self.scope.memory(view.base).zip(self.scope.memory(name));
+        self.note_part(view.base, name, place.clone(), contents);
+    }
+
+    /// Notes what stands where in a tensor that is a base with a part of it replaced.
+    fn note_part(&mut self, base: &str, name: &str, place: Strided, contents: Value) {
+        let memory = self.scope.memory(base).zip(self.scope.memory(name));
         let (Some((old, new)), Some(whole)) = (memory, self.scope.value(name)) else { return };
         if old.shape == new.shape && old.strides == new.strides {
             let offset = &(&place.offset - &old.offset) + &new.offset;
-            let place = Strided { offset, ..place.clone() };
-            self.written.entry(name.clone()).or_default().push(Written { whole, place, contents });
+            self.written.entry(name.to_owned()).or_default().push(Written {
+                whole,
+                place: Strided { offset, ..place },
+                contents,
+            });
         }
+    }
+
+    /// Notes what a functional write leaves where: this one, and those before it that it leaves as they were.
+    pub(super) fn note_scattered(&mut self, node: &NodeJson) {
+        let named = ["self", "src"].map(|parameter| custom::tensor_argument(node, parameter));
+        let ([Some(base), Some(src)], [Argument::Tensor(name)]) = (named, node.outputs.as_slice()) else { return };
+        let values = self.scope.value(base).zip(self.scope.value(src));
+        let (Some((whole, contents)), Some(memory)) = (values, self.scope.memory(base)) else { return };
+        let Some(place) = self.scattered(node, &memory, self.b.ty(contents).shape) else { return };
+        let before = self.written.get(base).into_iter().flatten();
+        let kept: Vec<(Strided, Value)> = before
+            .filter(|part| part.whole == whole && strided::disjoint(&part.place, &place, &self.scope))
+            .map(|part| (part.place.clone(), part.contents))
+            .collect();
+        for (place, contents) in kept.into_iter().chain([(place, contents)]) {
+            self.note_part(base, name, place, contents);
+        }
+    }
+
+    /// Where a functional write of so many elements goes in the memory of its base.
+    fn scattered(&self, node: &NodeJson, base: &Strided, shape: Vec<Dim>) -> Option<Strided> {
+        let size = |name: &str, otherwise: &Dim| match custom::argument(node, name) {
+            None | Some(Argument::None) => Some(otherwise.clone()),
+            Some(Argument::Int(n)) => Some(Dim::constant(*n)),
+            Some(Argument::SymInt(size)) => self.size(size).ok(),
+            Some(_) => None,
+        };
+        let (zero, one) = (Dim::constant(0), Dim::constant(1));
+        let axis = || wrap_axis(size("dim", &zero)?.as_const()?, base.shape.len()).ok();
+        let at = |name: &str| size(name, &zero).filter(|at| self.scope.never_negative(at));
+        let mut strides = base.strides.clone();
+        let offset = match short_target(&node.target) {
+            "aten.as_strided_scatter" => {
+                strides = match custom::argument(node, "stride")? {
+                    Argument::Ints(list) => list.iter().copied().map(Dim::constant).collect(),
+                    Argument::SymInts(list) => list.iter().map(|n| self.size(n).ok()).collect::<Option<_>>()?,
+                    _ => return None,
+                };
+                size("storage_offset", &base.offset)?
+            }
+            "aten.slice_scatter" => {
+                let (axis, start) = (axis()?, at("start")?);
+                let offset = &base.offset + &(&start * &strides[axis]);
+                strides[axis] = &strides[axis] * &size("step", &one)?;
+                offset
+            }
+            "aten.select_scatter" => &base.offset + &(&at("index")? * &strides.remove(axis()?)),
+            _ => return None,
+        };
+        (shape.len() == strides.len()).then_some(Strided { shape, strides, offset })
     }
 
     /// What an op wrote, if a result of a node is a view of its base at that place: the functional form of a graph takes
     /// the view again, where the other one reads the argument.
     pub(super) fn as_written(&self, node: &NodeJson, name: &str, stated: &TensorType) -> Option<Value> {
-        if self.written.is_empty() || !alias::is_view(short_target(&node.target)) {
+        // The parts of complex numbers are other elements than these.
+        if self.written.is_empty() || !alias::is_view(short_target(&node.target)) || self.is_complex(node) {
             return None;
         }
         let source = self.aliases.view(alias::first_operand(node)?);
@@ -300,11 +366,22 @@ impl Importer<'_> {
             Diagnostic::new("import.alias", message)
                 .with_help("export with run_decompositions(), which removes in-place updates")
         };
+        let unfollowed = |which: &str, name: &str| match self.aliases.doubts(name) {
+            [] => format!("how the {which} is cut out of the buffer is not known"),
+            _ => format!("whether the {which} shares the buffer depends on the sizes of a call"),
+        };
         if let Some(other) = readers.iter().find(|other| self.aliases.view(other).steps.is_none()) {
-            return Err(refuse(other, "how the latter is cut out of the buffer is not known"));
+            let refused = refuse(other, &unfollowed("latter", other));
+            self.decide(&other.clone());
+            return Err(refused);
+        }
+        if let (Some(first), None) = (readers.first(), &steps) {
+            let refused = refuse(first, &unfollowed("former", name));
+            self.decide(name);
+            return Err(refused);
         }
         if let Some(first) = readers.first() {
-            let steps = steps.ok_or_else(|| refuse(first, "how the former is cut out of the buffer is not known"))?;
+            let steps = steps.unwrap_or_default();
             let buffer = self.scope.value(&root).ok_or_else(|| value_error(&root, "is not defined"))?;
             let whole =
                 steps::write_back(&self.b, buffer, &steps, value).map_err(|Refusal(why)| refuse(first, &why))?;
@@ -318,6 +395,16 @@ impl Importer<'_> {
         self.aliases.refresh(name);
         self.overwritten.insert(root);
         Ok(())
+    }
+
+    /// Asks for what decides whether a name shares its buffer: that extents are more than one place, as exporters take them
+    /// to be.
+    fn decide(&mut self, name: &str) {
+        let single = |symbol: &&Symbol| symbol.min < 2 && symbol.max.is_none_or(|max| max >= 2);
+        let extents = self.aliases.doubts(name);
+        let symbols = self.scope.symbols().iter().filter(single);
+        let asked = symbols.filter(|symbol| extents.iter().any(|extent| extent.as_symbol() == Some(&symbol.name)));
+        self.needed.extend(asked.map(|symbol| Needed::Range(Symbol { min: 2, ..symbol.clone() })));
     }
 
     /// Cuts a view out of its buffer again if that was overwritten since.

@@ -10,18 +10,51 @@ use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
 
+/// One step from a buffer to a view of it.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// An op that only moves elements, or reads their bits as another dtype.
+    Op(Prim),
+    /// The elements at these places, an i64 line, of the buffer as a line, in a shape.
+    Places { at: Value, shape: Vec<Dim>, distinct: bool },
+}
+
+impl Step {
+    /// What the step takes out of a buffer.
+    fn take(&self, b: &Builder, buffer: Value) -> Result<Value, Refusal> {
+        Ok(match self {
+            // Whose bits a NaN has depends on what made the buffer.
+            Step::Op(Prim::Bitcast { to, .. }) => b.bitcast(buffer, *to)?,
+            Step::Op(prim) => b.prim(prim.clone(), &[buffer])?,
+            Step::Places { at, shape, .. } => {
+                let taken = b.prim(Prim::Gather { axis: 0 }, &[line(b, buffer)?, *at])?;
+                b.reshape(taken, shape.clone())?
+            }
+        })
+    }
+}
+
+/// A value as one axis.
+fn line(b: &Builder, x: Value) -> Built {
+    b.reshape(x, vec![b.ty(x).elements()])
+}
+
 /// The layout ops that lead from one value to another, or `None` where something else lies between them.
-pub(super) fn between(b: &Builder, from: Value, to: Value) -> Option<Vec<Prim>> {
+pub(super) fn between(b: &Builder, from: Value, to: Value) -> Option<Vec<Step>> {
     let (mut steps, mut at) = (Vec::new(), to);
     while at != from {
         match b.definition(at)? {
             (
                 Op::Prim(
-                    step @ (Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Slice { .. } | Prim::Expand { .. }),
+                    step @ (Prim::Reshape { .. }
+                    | Prim::Permute { .. }
+                    | Prim::Slice { .. }
+                    | Prim::Expand { .. }
+                    | Prim::Bitcast { .. }),
                 ),
                 operands,
             ) => {
-                steps.push(step);
+                steps.push(Step::Op(step));
                 at = operands[0];
             }
             _ => return None,
@@ -32,27 +65,37 @@ pub(super) fn between(b: &Builder, from: Value, to: Value) -> Option<Vec<Prim>> 
 }
 
 /// The view of other contents of the buffer.
-pub(super) fn apply(b: &Builder, buffer: Value, steps: &[Prim]) -> Result<Value, Refusal> {
-    steps.iter().try_fold(buffer, |x, step| Ok(b.prim(step.clone(), &[x])?))
+pub(super) fn apply(b: &Builder, buffer: Value, steps: &[Step]) -> Result<Value, Refusal> {
+    steps.iter().try_fold(buffer, |x, step| step.take(b, x))
 }
 
 /// The buffer after its view was overwritten by `contents`.
 ///
 /// # Errors
 /// A view in which one element of the buffer stands at several places.
-pub(super) fn write_back(b: &Builder, buffer: Value, steps: &[Prim], contents: Value) -> Result<Value, Refusal> {
+pub(super) fn write_back(b: &Builder, buffer: Value, steps: &[Step], contents: Value) -> Result<Value, Refusal> {
     let Some((step, rest)) = steps.split_first() else { return Ok(contents) };
     if rest.is_empty() {
         return undo(b, buffer, step, contents);
     }
-    let part = b.prim(step.clone(), &[buffer])?;
+    let part = step.take(b, buffer)?;
     undo(b, buffer, step, write_back(b, part, rest, contents)?)
 }
 
 /// `buffer` with what `step` takes out of it replaced by `part`.
-fn undo(b: &Builder, buffer: Value, step: &Prim, part: Value) -> Result<Value, Refusal> {
+fn undo(b: &Builder, buffer: Value, step: &Step, part: Value) -> Result<Value, Refusal> {
     let whole = b.ty(buffer);
+    let several = || Err("one element of the buffer stands at several places of the view".into());
+    let step = match step {
+        Step::Op(step) => step,
+        Step::Places { distinct: false, .. } => return several(),
+        Step::Places { at, .. } => {
+            let written = b.prim(Prim::Scatter { axis: 0 }, &[line(b, buffer)?, *at, line(b, part)?])?;
+            return Ok(b.reshape(written, whole.shape)?);
+        }
+    };
     match step {
+        Prim::Bitcast { .. } => Ok(b.bitcast(part, whole.dtype)?),
         Prim::Permute { perm } => {
             let mut inverse = vec![0; perm.len()];
             perm.iter().enumerate().for_each(|(to, &from)| inverse[from] = to);
@@ -80,14 +123,12 @@ fn undo(b: &Builder, buffer: Value, step: &Prim, part: Value) -> Result<Value, R
             }
         }
         Prim::Slice { axis, start, step, .. } => scattered(b, buffer, part, *axis, (start, *step)),
-        Prim::Expand { .. } if b.ty(part).elements() != whole.elements() => {
-            Err("one element of the buffer stands at several places of the view".into())
-        }
+        Prim::Expand { .. } if b.ty(part).elements() != whole.elements() => several(),
         _ => Ok(b.reshape(part, whole.shape)?),
     }
 }
 
-fn number(b: &Builder, n: &Dim) -> Built {
+pub(super) fn number(b: &Builder, n: &Dim) -> Built {
     match n.as_const() {
         Some(n) => b.int(DType::I64, n),
         None => b.prim(Prim::SizeOf(n.clone()), &[]),
@@ -254,7 +295,7 @@ mod tests {
         let count = taken.clone().count();
         let given = b.input("y", row(if same { lanes } else { count as i64 }));
         let part = if same { b.prim(cut.clone(), &[given]).expect("types") } else { given };
-        b.output(write_back(&b, buffer, &[cut], part).expect("it is written"));
+        b.output(write_back(&b, buffer, &[Step::Op(cut)], part).expect("it is written"));
         let graph = b.finish();
         assert!(!graph.nodes().iter().any(|n| matches!(n.op, Op::Prim(Prim::Scatter { .. }))));
         let numbers = |from: f64, n: usize| (0..2 * n).map(|i| from + i as f64).collect::<Vec<f64>>();
@@ -281,7 +322,7 @@ mod tests {
                 TensorType::new(DType::F32, (0..3).map(|i| one(i).into()))
             };
             let (buffer, part) = (b.input("x", ty(None)), b.input("y", ty(Some(axis))));
-            let cut = Prim::Slice { axis, start: 2.into(), end: 3.into(), step: 1 };
+            let cut = Step::Op(Prim::Slice { axis, start: 2.into(), end: 3.into(), step: 1 });
             let written = write_back(&b, buffer, std::slice::from_ref(&cut), part).expect("it is written");
             b.output(written);
             b.output(apply(&b, written, &[cut]).expect("it is cut out"));
@@ -311,7 +352,7 @@ mod tests {
         let mut buffer = b.prim(Prim::Expand { shape: row(6).shape }, &[zero]).expect("types");
         for (first, part) in parts.into_iter().enumerate() {
             let cut = Prim::Slice { axis: 1, start: (first as i64).into(), end: 6.into(), step: 2 };
-            buffer = write_back(&b, buffer, &[cut], part).expect("it is written");
+            buffer = write_back(&b, buffer, &[Step::Op(cut)], part).expect("it is written");
         }
         b.output(buffer);
         let graph = b.finish();

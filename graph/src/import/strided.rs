@@ -6,8 +6,14 @@
 
 use std::fmt;
 
+use fusewright_abi::DType;
+
 use super::call::{Names, Refusal};
+use super::sharing::Sharing;
+use super::steps::{Step, number};
+use crate::builder::Builder;
 use crate::dim::{Dim, DimFn, product};
+use crate::graph::Value;
 use crate::prim::Prim;
 
 /// Where a tensor lies in its memory, in elements.
@@ -47,6 +53,17 @@ impl Strided {
     /// Whether an axis repeats elements.
     pub(super) fn is_stretched(&self) -> bool {
         self.axes().iter().any(|axis| is(&axis.stride, 0))
+    }
+
+    /// Whether all elements are known to be at different places: each axis steps over all that those inside of it reach.
+    fn is_injective(&self, names: &dyn Names) -> bool {
+        let one = Dim::constant(1);
+        let Some(nested) = nested(self.axes(), names) else { return false };
+        let reach = nested.iter().rev().try_fold(Dim::constant(0), |reach, axis| {
+            let over = &(&axis.stride - &reach) - &one;
+            names.never_negative(&over).then(|| &reach + &(&(&axis.extent - &one) * &axis.stride))
+        });
+        reach.is_some()
     }
 
     /// Whether two tensors of one memory are the same elements in the same order.
@@ -103,7 +120,7 @@ pub(super) fn disjoint(a: &Strided, b: &Strided, names: &dyn Names) -> bool {
 ///
 /// # Errors
 /// A view of which one element is at several places, or that is no selection of the tensor's elements.
-pub(super) fn cut(base: &Strided, view: &Strided, names: &dyn Names) -> Result<Vec<Prim>, Refusal> {
+pub(super) fn cut(base: &Strided, view: &Strided, names: &dyn Names) -> Result<Vec<Step>, Refusal> {
     for of in [base, view] {
         if of.shape.len() != of.strides.len() {
             return Err(format!("{of}: of another number of axes").into());
@@ -133,10 +150,35 @@ pub(super) fn cut(base: &Strided, view: &Strided, names: &dyn Names) -> Result<V
             steps.select(parts, taken, &to.offset - &from.offset)?;
             steps.place(&wanted);
             steps.reshape(to.shape.clone());
-            Some(steps.done)
+            Some(steps.done.into_iter().map(Step::Op).collect())
         })
     });
     selected.ok_or_else(|| Refusal(format!("{view} is no selection of the elements of {base}")))
+}
+
+/// A view by the place of each of its elements; `None` if the base has gaps or another order of axes, or if the places are
+/// not known to lie inside of it.
+pub(super) fn by_places(b: &Builder, base: &Strided, view: &Strided, names: &dyn Names) -> Option<Step> {
+    let one = Dim::constant(1);
+    if (Sharing { tensor: base, names }).is_contiguous() != Some(true) {
+        return None;
+    }
+    let first = &view.offset - &base.offset;
+    let last = view.axes().iter().fold(first.clone(), |sum, axis| &sum + &(&(&axis.extent - &one) * &axis.stride));
+    let room = &(&product(&base.shape) - &one) - &last;
+    let strides = view.strides.iter().all(|stride| names.never_negative(stride));
+    if !strides || !names.never_negative(&first) || !names.never_negative(&room) {
+        return None;
+    }
+    let along = |at: Value, axis: &Axis| {
+        let mut shape = vec![one.clone(); view.shape.len()];
+        shape[axis.at] = axis.extent.clone();
+        let counted = b.prim(Prim::Iota { dtype: DType::I64, shape, axis: axis.at }, &[])?;
+        b.add(b.mul(counted, number(b, &axis.stride)?)?, at)
+    };
+    let at = view.axes().iter().try_fold(number(b, &first).ok()?, along).ok()?;
+    let at = b.reshape(at, vec![product(&view.shape)]).ok()?;
+    Some(Step::Places { at, shape: view.shape.clone(), distinct: view.is_injective(names) })
 }
 
 /// Words for a tensor that is refused for it.
@@ -154,13 +196,14 @@ fn exact(a: &Dim, divisor: &Dim) -> Option<Dim> {
 }
 
 /// No element of so many, as a view has them.
-fn nothing(count: &Dim, view: &Strided) -> Vec<Prim> {
+fn nothing(count: &Dim, view: &Strided) -> Vec<Step> {
     let (start, end) = (Dim::constant(0), Dim::constant(0));
-    vec![
+    let steps = [
         Prim::Reshape { shape: vec![count.clone()] },
         Prim::Slice { axis: 0, start, end, step: 1 },
         Prim::Reshape { shape: view.shape.clone() },
-    ]
+    ];
+    steps.map(Step::Op).into()
 }
 
 /// Axes from the one of the largest stride to that of the least; `None` where that is not known.

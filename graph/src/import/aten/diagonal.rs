@@ -10,6 +10,7 @@ use super::promote::{constant, convert};
 use super::reduce::summed;
 use crate::dim::Dim;
 use crate::graph::Value;
+use crate::prim::Prim;
 use crate::scalar::ScalarFn;
 
 type One = Result<Value, Refusal>;
@@ -35,14 +36,20 @@ fn along(call: &Call<'_>, x: Value, [row, column]: [usize; 2], offset: i64, leng
         let end = &(&start + &behind) + &Dim::constant(1);
         return cut(call, b.reshape(x, flat)?, rank - 2, [start, end], step);
     }
-    let step = extent(call, &(&shape[rank - 1] + &Dim::constant(1)))?;
+    let at = places(call, &shape[rank - 1], offset, length)?;
+    gather(call, b.reshape(x, flat)?, rank - 2, at)
+}
+
+/// The places of a diagonal of so many elements in a matrix of so many columns as a line.
+fn places(call: &Call<'_>, columns: &Dim, offset: i64, length: &Dim) -> One {
+    let b = call.b;
+    let step = extent(call, &(columns + &Dim::constant(1)))?;
     let first = if offset >= 0 {
         b.int(DType::I64, offset)?
     } else {
-        b.mul(extent(call, &shape[rank - 1])?, b.int(DType::I64, -offset)?)?
+        b.mul(extent(call, columns)?, b.int(DType::I64, -offset)?)?
     };
-    let at = b.add(b.mul(iota(call, length, 0, 1)?, step)?, first)?;
-    gather(call, b.reshape(x, flat)?, rank - 2, at)
+    Ok(b.add(b.mul(iota(call, length, 0, 1)?, step)?, first)?)
 }
 
 /// The diagonal of a call, as long as the file says.
@@ -121,7 +128,12 @@ pub(super) fn diagonal_scatter(call: &Call<'_>) -> Imported {
     line.extend([Dim::constant(1), length.clone()]);
     let before = offset.max(0);
     let behind = &(&ty.shape[rank - 1] - &length) - &Dim::constant(before);
-    let behind = behind.as_const().ok_or("a diagonal of which the place in its rows is not known")?;
+    let Some(behind) = behind.as_const() else {
+        let at = places(call, &ty.shape[rank - 1], offset, &length)?;
+        let flat = ty.shape[..rank - 2].iter().cloned().chain([&ty.shape[rank - 2] * &ty.shape[rank - 1]]).collect();
+        let written = b.prim(Prim::Scatter { axis: rank - 2 }, &[b.reshape(x, flat)?, at, src])?;
+        return permuted(call, b.reshape(written, ty.shape)?, inverse);
+    };
     let line = padded_by(call, b.reshape(src, line)?, rank - 1, [before, behind], Scalar::Int(0))?;
     let hit = hits(call, [&ty.shape[rank - 2], &ty.shape[rank - 1]], rank, offset)?;
     permuted(call, b.map(ScalarFn::Select, &[hit, line, x])?, inverse)

@@ -5,7 +5,7 @@
 use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Operand, Refusal};
-use super::super::steps;
+use super::super::steps::{self, Step};
 use super::super::strided::{self, Strided};
 use super::place::{place, slice_range};
 use super::promote::{convert, result_type};
@@ -55,11 +55,16 @@ pub(super) fn permuted(call: &Call<'_>, x: Value, perm: Vec<usize>) -> Imported 
 }
 
 /// How the view of `self` that extents, strides and a place in its memory describe is cut out of it.
-pub(super) fn strided_steps(call: &Call<'_>) -> Result<Vec<Prim>, Refusal> {
+pub(super) fn strided_steps(call: &Call<'_>) -> Result<Vec<Step>, Refusal> {
     let base = call.memory("self")?;
     let offset = call.dim_or_none("storage_offset")?.unwrap_or_else(|| base.offset.clone());
     let view = Strided { shape: call.dims("size")?, strides: call.dims("stride")?, offset };
-    strided::cut(&base, &view, call.names)
+    let cut = strided::cut(&base, &view, call.names);
+    cut.or_else(|refusal| {
+        let counted = view.shape.len() == view.strides.len();
+        let places = if counted { strided::by_places(call.b, &base, &view, call.names) } else { None };
+        places.map(|step| vec![step]).ok_or(refusal)
+    })
 }
 
 pub(super) fn as_strided(call: &Call<'_>) -> Imported {

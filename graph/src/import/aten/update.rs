@@ -3,7 +3,7 @@
 use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
-use super::super::steps;
+use super::super::steps::{self, Step};
 use super::index::{Places, few_of_rows, hits, neighbours, of_slices, places, single_places, wrapped};
 use super::layout::{cut, expand_to, iota, permuted, strided_steps};
 use super::place::{place, slice_range};
@@ -45,7 +45,7 @@ fn replaced(call: &Call<'_>, step: Prim) -> Imported {
     let src = convert(call.b, call.tensor("src")?, part[0].dtype)?;
     let src = if call.b.ty(src).rank() < part[0].rank() { call.b.reshape(src, part[0].shape.clone())? } else { src };
     let src = expand_to(call, src, &part[0].shape)?;
-    Ok(vec![steps::write_back(call.b, x, &[step], src)?])
+    Ok(vec![steps::write_back(call.b, x, &[Step::Op(step)], src)?])
 }
 
 pub(super) fn slice_scatter(call: &Call<'_>) -> Imported {

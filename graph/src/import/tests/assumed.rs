@@ -164,3 +164,119 @@ fn extents_that_are_equal_for_no_rows_are_not_made_equal() {
     let found = opaque(&graph);
     assert!(found[0].contains("`scale` is f32[s, 2]: the op writes f32[s, 1]"), "{found:?}");
 }
+
+/// The forms of `_C.silu_and_mul` on `o` and `x`, and the name of what it wrote.
+fn silu_and_mul() -> [(String, &'static str); 3] {
+    let operator = r#"{"name":"","arg":{"as_operator":"torch.ops._C.silu_and_mul.default"}}"#.to_owned();
+    let functional = |target: &str, arguments: &[String]| {
+        let called = call(target, &[&[operator.clone()], arguments].concat());
+        format!(r#"{{{called},"outputs":[{{"as_none":true}},{}],"name":"n"}}"#, value("new"))
+    };
+    let (result, input) = (tensor("result", "o"), tensor("input", "x"));
+    let base = [
+        input.clone(),
+        argument("_result_base_index", r#"{"as_int":0}"#),
+        argument("_all_bases", r#"{"as_tensors":[{"name":"o"}]}"#),
+    ];
+    let overwriting = call("_C.silu_and_mul.default", &[result.clone(), input.clone()]);
+    [
+        (format!(r#"{{{overwriting},"outputs":[],"name":"n"}}"#), "o"),
+        (functional("higher_order.auto_functionalized", &[result, input]), "new"),
+        (functional("higher_order.auto_functionalized_v2", &base), "new"),
+    ]
+}
+
+#[test]
+fn an_argument_that_is_overwritten_has_the_extents_of_what_is_written() {
+    for (write, written) in silu_and_mul() {
+        let made = |rows: &str, dtype: i64| {
+            let (x, o) = (format!("{S} 4"), format!("{rows} 2"));
+            let negated = node("aten.neg.default", &[tensor("self", written)], "y");
+            let made = [("new", dtype, &o as &str), ("y", dtype, &o)];
+            let made = if written == "o" { &made[1..] } else { &made[..] };
+            model(&[("x", 7, &x), ("o", dtype, &o)], made, &[write.clone(), negated]).unwrap_or_else(|e| panic!("{e}"))
+        };
+        let graph = made(T, 7);
+        assert_eq!(opaque(&graph), Vec::<String>::new(), "{written}");
+        assert_eq!(header(Ok(graph)), "graph @model(s: 3..90; %x: f32[s, 4], %o: f32[s, 2]) {");
+        // What no symbol makes equal, and what does not fit otherwise, is said as it is, and nothing is assumed.
+        let more = made(&format!("Add({S},Integer(1))"), 7);
+        let why = "`result`: f32[s + 1, 2], where the op writes f32[s, 2]";
+        assert!(opaque(&more)[0].contains(why), "{:?}", opaque(&more));
+        let other = made(T, 13);
+        assert!(opaque(&other)[0].contains("`result`: bf16[t, 2], where the op writes f32[s, 2]"));
+        assert!(header(Ok(other)).starts_with("graph @model(s: 2..90, t: 3..;"));
+    }
+}
+
+/// A tensor with its strides, each a list of sizes.
+fn lying(extents: &str, strides: &str) -> String {
+    let list = |of: &str| meta(of).replacen(r#""sizes":"#, "", 1);
+    format!(r#"{{"dtype":7,"sizes":{},"strides":{}}}"#, list(extents), list(strides))
+}
+
+/// A model of nodes on `x`, every tensor with its extents and strides; the last one is returned.
+fn stated(tensors: &[(&str, &str, &str)], nodes: &[String], returned: &str) -> Result<Graph, String> {
+    let types: Vec<String> = tensors.iter().map(|(n, e, s)| format!(r#""{n}":{}"#, lying(e, s))).collect();
+    let spec = |kind: &str, name: &str| format!(r#"{{"{kind}":{{"arg":{}}}}}"#, value(name));
+    let inputs: Vec<String> =
+        tensors.iter().filter(|t| ["x", "v"].contains(&t.0)).map(|t| spec("user_input", t.0)).collect();
+    let json = model_json(&inputs.join(","), &nodes.join(","), &types.join(","), &spec("user_output", returned));
+    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
+}
+
+const U: &str = "Symbol('u')";
+
+#[test]
+fn a_copy_that_is_a_view_of_one_row_only_has_more_rows() {
+    let turned = format!("3 {U}");
+    let tensors = [
+        ("x", &format!("{U} 3") as &str, "3 1"),
+        ("c", &format!("{U} 3"), "3 1"),
+        ("t", &turned, "1 3"),
+        ("d", &turned, &format!("{U} 1")),
+        ("m", &turned, &format!("{U} 1")),
+    ];
+    let nodes = |read: &str| {
+        let written = [
+            node("aten.clone.default", &[tensor("self", "x")], "c"),
+            node("aten.t.default", &[tensor("self", "c")], "t"),
+            node("aten.contiguous.default", &[tensor("self", "t")], "d"),
+            node("aten.neg_.default", &[tensor("self", "d")], "m"),
+        ];
+        stated(&tensors, &written, read)
+    };
+    assert_eq!(header(nodes("c")), "graph @model(u: 2..; %x: f32[u, 3]) {");
+    assert_eq!(header(nodes("m")), "graph @model(u: 0..; %x: f32[u, 3]) {");
+}
+
+#[test]
+fn diagonals_of_matrices_of_any_size_are_written() {
+    let square = format!("{U} {U}");
+    let (rows, step) = (format!("{U} 1"), format!("Add({U},Integer(1))"));
+    let tensors = [
+        ("x", &square as &str, &rows as &str),
+        ("v", U, "1"),
+        ("c", &square, &rows),
+        ("d", U, &step),
+        ("m", U, &step),
+        ("y", &square, &rows),
+    ];
+    let written = |nodes: &[String], returned: &str| {
+        let graph = stated(&tensors, nodes, returned).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(opaque(&graph), Vec::<String>::new());
+        let count = |from: f64, n: i32| (0..n).map(|i| from + f64::from(i)).collect::<Vec<f64>>();
+        let tensor = |shape: &[usize], v| crate::Tensor::from_f64(crate::DType::F32, shape, v).expect("a tensor");
+        let inputs = [tensor(&[3, 3], count(1.0, 9)), tensor(&[3], count(-3.0, 3))];
+        let symbols = crate::interp::Symbols::from([("u".to_owned(), 3)]);
+        let results = crate::interp::run(&graph, &inputs, &symbols).expect("results");
+        results[0].floats().map(|v| v.to_vec()).expect("floats")
+    };
+    let clone = node("aten.clone.default", &[tensor("self", "x")], "c");
+    let taken = node("aten.diagonal.default", &[tensor("self", "c")], "d");
+    let copied = node("aten.copy_.default", &[tensor("self", "d"), tensor("src", "v")], "m");
+    let expected = [-3.0, 2.0, 3.0, 4.0, -2.0, 6.0, 7.0, 8.0, -1.0];
+    assert_eq!(written(&[clone, taken, copied], "c"), expected);
+    let scattered = node("aten.diagonal_scatter.default", &[tensor("self", "x"), tensor("src", "v")], "y");
+    assert_eq!(written(&[scattered], "y"), expected);
+}

@@ -77,6 +77,14 @@ impl Model {
         self.value(result, ty.0, ty.1, ty.2)
     }
 
+    /// The value made last begins at this element of its memory.
+    fn from(mut self, offset: i64) -> Self {
+        let stated = self.values.pop().expect("a value");
+        let at = |offset: i64| format!(r#""storage_offset":{{"as_int":{offset}}}"#);
+        self.values.push(stated.replace(&at(0), &at(offset)));
+        self
+    }
+
     pub(super) fn output(mut self, name: &str) -> Self {
         self.outputs.push(format!(r#"{{"user_output":{{"arg":{}}}}}"#, tensor(name)));
         self
@@ -251,12 +259,146 @@ fn a_view_that_is_not_followed_must_not_be_read_after_an_overwrite() {
             .node("a", &[2, 3], "aten.neg_.default", &["self=@c"])
             .output(read)
     };
-    let overlapping = |read: &str| model(read, &[2, 2], &[1, 1]);
-    let error = overlapping("d").import().expect_err("an unknown view");
+    // Places beyond the buffer are in no view of it.
+    let outside = |read: &str| model(read, &[2, 2], &[1, 5]);
+    let error = outside("d").import().expect_err("an unknown view");
     assert_eq!(error.origin.to_string(), "a (aten.neg_) at model.py:3 (forward)");
     refused(Err::<(), _>(error), "import.alias", "`c` is overwritten while `d`, which may share its buffer");
-    assert!(overlapping("c").import().is_ok());
+    assert!(outside("c").import().is_ok());
     assert_eq!(model("d", &[2], &[4]).run(), [[-1.0, -5.0]]);
+}
+
+#[test]
+fn views_that_no_layout_cuts_out_are_followed_by_their_places() {
+    let list = |name: &str, of: &[i64]| format!(r#"{name}={{"as_ints":{of:?}}}"#);
+    let int = |name: &str, n: i64| format!(r#"{name}={{"as_int":{n}}}"#);
+    // Windows that overlap are read again, and no place of them is one to write to.
+    let overlapping = |written: &str, read: &str| {
+        let arguments = ["self=@c", &list("size", &[2, 2]), &list("stride", &[1, 1])];
+        let model = cloned().typed("d", (F32, &[2, 2], &[1, 1]), "aten.as_strided.default", &arguments);
+        model.node("a", &[2, 3], "aten.neg_.default", &[&format!("self=@{written}")]).output(read)
+    };
+    assert_eq!(overlapping("c", "d").run(), [[-1.0, -2.0, -2.0, -3.0]]);
+    let several = "`d` is overwritten while `c`, which may share its buffer, is still read: one element of the buffer \
+                   stands at several places of the view";
+    refused(overlapping("d", "c").import(), "import.alias", several);
+    // Windows of two elements with one between them, of which no whole number fits.
+    let windows = Model::default()
+        .input("x", F32, &[2, 5])
+        .node("c", &[2, 5], "aten.clone.default", &["self=@x"])
+        .typed(
+            "u",
+            (F32, &[2, 2, 2], &[5, 3, 1]),
+            "aten.unfold.default",
+            &["self=@c", &int("dimension", 1), &int("size", 2), &int("step", 3)],
+        )
+        .typed("n", (F32, &[2, 2, 2], &[5, 3, 1]), "aten.neg_.default", &["self=@u"])
+        .output("c")
+        .output("u");
+    let whole = vec![-1.0, -2.0, 3.0, -4.0, -5.0, -6.0, -7.0, 8.0, -9.0, -10.0];
+    let parts = whole.iter().copied().filter(|v| *v < 0.0).collect();
+    assert_eq!(windows.run(), [whole, parts]);
+}
+
+/// `x: f32[2, 2]` cloned to `c`, as complex numbers `z`.
+fn complex() -> Model {
+    let model = Model::default().input("x", F32, &[2, 2]).node("c", &[2, 2], "aten.clone.default", &["self=@x"]);
+    model.typed("z", (10, &[2], &[1]), "aten.view_as_complex.default", &["self=@c"])
+}
+
+#[test]
+fn parts_of_tensors_by_every_name_are_views_of_them() {
+    let ten = format!("other={TEN}");
+    let part = |target: &str, part: &str| {
+        let argument = format!("{}=@{part}", if target.contains("linalg") { "A" } else { "self" });
+        let model = if part == "z" { complex() } else { cloned() };
+        let stride = if part == "z" { 2 } else { 4 };
+        model
+            .typed("p", (F32, &[2], &[stride]), target, &[&argument])
+            .typed("m", (F32, &[2], &[stride]), "aten.mul_.Tensor", &["self=@p", &ten])
+            .output("c")
+            .run()
+    };
+    assert_eq!(part("aten.imag.default", "z"), [[1.0, 20.0, 3.0, 40.0]]);
+    assert_eq!(part("aten.real.default", "z"), [[10.0, 2.0, 30.0, 4.0]]);
+    assert_eq!(part("aten.linalg_diagonal.default", "c"), [[10.0, 2.0, 3.0, 4.0, 50.0, 6.0]]);
+    let conjugate = complex().typed("p", (10, &[2], &[1]), "aten._conj.default", &["self=@z"]);
+    let conjugate = conjugate.typed("m", (10, &[2], &[1]), "aten.mul_.Tensor", &["self=@p", &ten]).output("c");
+    refused(conjugate.import(), "import.alias", "`p` is overwritten while `c`, which may share its buffer");
+}
+
+#[test]
+fn pieces_and_grids_are_views() {
+    let several = |mut model: Model, target: &str, arguments: &str, results: [(&str, &[i64], &[i64]); 2]| {
+        let names: Vec<String> = results.iter().map(|(name, ..)| format!(r#"{{"name":"{name}"}}"#)).collect();
+        let outputs = names.join(",");
+        model.nodes.push(format!(
+            r#"{{"target":"torch.ops.{target}","inputs":[{arguments}],"outputs":[{{"as_tensors":[{outputs}]}}],"name":"p"}}"#
+        ));
+        let [(a, a_sizes, a_strides), (b, b_sizes, b_strides)] = results;
+        model.value(a, F32, a_sizes, a_strides).value(b, F32, b_sizes, b_strides)
+    };
+    let model = Model::default().input("x", F32, &[2, 4]).node("c", &[2, 4], "aten.clone.default", &["self=@x"]);
+    let halves = r#"{"name":"self","arg":{"as_tensor":{"name":"c"}}},{"name":"sections","arg":{"as_int":2}}"#;
+    let halves = several(model, "aten.hsplit.int", halves, [("p", &[2, 2], &[4, 1]), ("q", &[2, 2], &[4, 1])]);
+    let halves = halves.typed("n", (F32, &[2, 2], &[4, 1]), "aten.neg_.default", &["self=@q"]).output("c");
+    assert_eq!(halves.run(), [[1.0, 2.0, -3.0, -4.0, 5.0, 6.0, -7.0, -8.0]]);
+    let model = Model::default().input("x", F32, &[2]).input("y", F32, &[3]);
+    let model = model.node("c", &[2], "aten.clone.default", &["self=@x"]);
+    let model = model.node("d", &[3], "aten.clone.default", &["self=@y"]);
+    let both = r#"{"name":"tensors","arg":{"as_tensors":[{"name":"c"},{"name":"d"}]}}"#;
+    let grid = several(model, "aten.meshgrid.default", both, [("p", &[2, 3], &[1, 0]), ("q", &[2, 3], &[0, 1])]);
+    let grid = grid.node("n", &[3], "aten.neg_.default", &["self=@d"]).output("p").output("q");
+    assert_eq!(grid.run(), [[1.0, 1.0, 1.0, 2.0, 2.0, 2.0], [-1.0, -2.0, -3.0, -1.0, -2.0, -3.0]]);
+}
+
+#[test]
+fn bits_that_are_overwritten_are_those_of_the_buffer() {
+    let model = cloned()
+        .typed("i", (4, &[2, 3], &[3, 1]), "aten.view.dtype", &["self=@c", r#"dtype={"as_scalar_type":4}"#])
+        .typed("r", (4, &[3], &[1]), "aten.select.int", &["self=@i", r#"dim={"as_int":0}"#, r#"index={"as_int":1}"#])
+        .typed("z", (4, &[3], &[1]), "aten.zero_.default", &["self=@r"])
+        .output("c");
+    assert_eq!(model.run(), [[1.0, 2.0, 3.0, 0.0, 0.0, 0.0]]);
+}
+
+#[test]
+fn what_a_functional_write_left_is_read_again_as_it_was() {
+    let int = |name: &str, n: i64| format!(r#"{name}={{"as_int":{n}}}"#);
+    let (size, stride) = (r#"size={"as_ints":[1,3]}"#, r#"stride={"as_ints":[1,4]}"#);
+    let write = |model: Model, to: &str, [from, src]: [&str; 2], offset: i64| {
+        let arguments =
+            [&format!("self=@{from}"), &format!("src=@{src}"), size, stride, &int("storage_offset", offset)];
+        model.node(to, &[12], "aten.as_strided_scatter.default", &arguments)
+    };
+    let read = |model: Model, to: &str, from: &str, offset: i64| {
+        let arguments = [&format!("self=@{from}"), size, stride, &int("storage_offset", offset)];
+        model.typed(to, (F32, &[1, 3], &[1, 4]), "aten.as_strided.default", &arguments).from(offset).output(to)
+    };
+    let model = Model::default().input("x", F32, &[12]).input("y", F32, &[1, 3]);
+    let model = model.node("n", &[1, 3], "aten.neg.default", &["self=@y"]);
+    let model = write(write(model, "one", ["x", "y"], 0), "two", ["one", "n"], 2);
+    let graph = read(read(model, "a", "two", 0), "b", "two", 2).import().expect("a graph");
+    let made = |value| graph.nodes().iter().find(|node| node.results.contains(&value)).map(|node| node.op.name());
+    let outputs: Vec<Option<&str>> = graph.outputs().iter().map(|output| made(output.value)).collect();
+    assert_eq!(outputs, [None, Some("neg")], "{graph}");
+    // A write to the same places takes the first one's.
+    let model = Model::default().input("x", F32, &[12]).input("y", F32, &[1, 3]);
+    let model = model.node("n", &[1, 3], "aten.neg.default", &["self=@y"]);
+    let model = write(write(model, "one", ["x", "y"], 0), "two", ["one", "n"], 0);
+    assert_eq!(read(model, "a", "two", 0).run(), [[-1.0, -2.0, -3.0]]);
+    // By ranges and places of axes, too.
+    let model = Model::default().input("x", F32, &[4, 6]).input("y", F32, &[4, 2]).input("z", F32, &[6]);
+    let range = [int("dim", 1), int("start", 1), int("end", 3)];
+    let [dim, start, end] = range.each_ref().map(String::as_str);
+    let model = model.node("one", &[4, 6], "aten.slice_scatter.default", &["self=@x", "src=@y", dim, start, end]);
+    let model = model.typed("a", (F32, &[4, 2], &[6, 1]), "aten.slice.Tensor", &["self=@one", dim, start, end]).from(1);
+    let [dim, index] = [int("dim", 0), int("index", 2)];
+    let model = model.node("two", &[4, 6], "aten.select_scatter.default", &["self=@x", "src=@z", &dim, &index]);
+    let model = model.node("b", &[6], "aten.select.int", &["self=@two", &dim, &index]).from(12);
+    let graph = model.output("a").output("b").import().expect("a graph");
+    let inputs: Vec<_> = graph.inputs().iter().map(|input| input.value).collect();
+    assert_eq!(graph.outputs().iter().map(|output| output.value).collect::<Vec<_>>(), inputs[1..], "{graph}");
 }
 
 #[test]
