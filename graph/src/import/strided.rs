@@ -55,6 +55,31 @@ impl Strided {
         self.axes().iter().any(|axis| is(&axis.stride, 0))
     }
 
+    /// Whether all elements are known to be among those of a tensor without gaps: along each of its axes, of which the
+    /// places are the digits of an address, none is beyond the last place.
+    fn is_inside(&self, base: &Strided, names: &dyn Names) -> bool {
+        let (one, zero) = (Dim::constant(1), Dim::constant(0));
+        let mut rest = vec![(&self.offset - &base.offset, one.clone())];
+        rest.extend(self.axes().into_iter().map(|axis| (axis.stride, &axis.extent - &one)));
+        for (extent, unit) in base.shape.iter().zip(&base.strides).filter(|(extent, _)| !is(extent, 1)) {
+            let mut last = zero.clone();
+            for (distance, times) in &mut rest {
+                let (steps, inner) = distance.divided(unit);
+                if !names.never_negative(&steps) {
+                    return false;
+                }
+                last = &last + &(&steps * &*times);
+                *distance = inner;
+            }
+            let room = |last: &Dim| names.never_negative(&(&(extent - &one) - last));
+            // What is the least of several is at most each of them.
+            if !room(&last) && ![false, true].into_iter().any(|second| room(&without_least(&last, second))) {
+                return false;
+            }
+        }
+        rest.iter().all(|(distance, _)| is(distance, 0))
+    }
+
     /// Whether all elements are known to be at different places: each axis steps over all that those inside of it reach.
     fn is_injective(&self, names: &dyn Names) -> bool {
         let one = Dim::constant(1);
@@ -160,16 +185,11 @@ pub(super) fn cut(base: &Strided, view: &Strided, names: &dyn Names) -> Result<V
 /// not known to lie inside of it.
 pub(super) fn by_places(b: &Builder, base: &Strided, view: &Strided, names: &dyn Names) -> Option<Step> {
     let one = Dim::constant(1);
-    if (Sharing { tensor: base, names }).is_contiguous() != Some(true) {
+    let contiguous = (Sharing { tensor: base, names }).is_contiguous() == Some(true);
+    if !contiguous || !view.is_inside(base, names) {
         return None;
     }
     let first = &view.offset - &base.offset;
-    let last = view.axes().iter().fold(first.clone(), |sum, axis| &sum + &(&(&axis.extent - &one) * &axis.stride));
-    let room = &(&product(&base.shape) - &one) - &last;
-    let strides = view.strides.iter().all(|stride| names.never_negative(stride));
-    if !strides || !names.never_negative(&first) || !names.never_negative(&room) {
-        return None;
-    }
     let along = |at: Value, axis: &Axis| {
         let mut shape = vec![one.clone(); view.shape.len()];
         shape[axis.at] = axis.extent.clone();
@@ -193,6 +213,15 @@ fn is(dim: &Dim, value: i64) -> bool {
 fn exact(a: &Dim, divisor: &Dim) -> Option<Dim> {
     let (quotient, rest) = a.divided(divisor);
     (is(&rest, 0) && !is(divisor, 0)).then_some(quotient)
+}
+
+/// A dim with the first or the second operand in place of the lesser of two.
+fn without_least(dim: &Dim, second: bool) -> Dim {
+    dim.rebuild(|f, a, b| match f {
+        DimFn::Min if second => b,
+        DimFn::Min => a,
+        _ => Dim::function(f, &a, &b),
+    })
 }
 
 /// No element of so many, as a view has them.

@@ -139,16 +139,30 @@ pub(super) fn diagonal_scatter(call: &Call<'_>) -> Imported {
     permuted(call, b.map(ScalarFn::Select, &[hit, line, x])?, inverse)
 }
 
-/// A matrix with one number along its diagonal.
+/// A tensor with one number where the places along all axes are equal. The diagonal of a matrix may start again below
+/// its last column: it is every element of the matrix as a line that is one more than a row behind the one before.
 pub(super) fn fill_diagonal(call: &Call<'_>) -> Imported {
     let (b, x) = (call.b, call.tensor("self")?);
     let ty = b.ty(x);
-    let [rows, columns] = ty.shape.as_slice() else { return Err("other than two axes".into()) };
-    if call.bool("wrap")? && !call.names.never_negative(&(columns - rows)) {
-        return Err("a diagonal that starts again".into());
+    let rank = ty.rank();
+    if rank < 2 {
+        return Err(call.refused("self", "fewer than two axes"));
     }
+    let row = iota(call, &ty.shape[0], 0, rank)?;
+    let again = match ty.shape.as_slice() {
+        [rows, columns] if call.bool("wrap")? => (!call.names.never_negative(&(columns - rows))).then_some(columns),
+        _ => None,
+    };
+    let hit = if let Some(columns) = again {
+        let flat = b.add(b.mul(row, extent(call, columns)?)?, iota(call, columns, 1, rank)?)?;
+        let step = extent(call, &(columns + &Dim::constant(1)))?;
+        b.map(ScalarFn::Eq, &[b.map(ScalarFn::Rem, &[flat, step])?, b.int(DType::I64, 0)?])?
+    } else {
+        let equal = |axis| Ok::<_, Refusal>(b.map(ScalarFn::Eq, &[iota(call, &ty.shape[axis], axis, rank)?, row])?);
+        (2..rank).try_fold(equal(1)?, |all, axis| Ok::<_, Refusal>(b.map(ScalarFn::And, &[all, equal(axis)?])?))?
+    };
     let fill = constant(b, ty.dtype, call.scalar("fill_value")?)?;
-    let filled = b.map(ScalarFn::Select, &[hits(call, [rows, columns], 2, 0)?, fill, x])?;
+    let filled = b.map(ScalarFn::Select, &[hit, fill, x])?;
     Ok(vec![expand_to(call, filled, &ty.shape)?])
 }
 

@@ -79,11 +79,8 @@ pub(super) fn index_put(call: &Call<'_>) -> Imported {
     let values = convert(b, call.tensor("values")?, ty.dtype)?;
     let indices = call.optional_tensors("indices")?;
     let masks = indices.iter().flatten().filter(|&&i| b.dtype(i) == DType::Bool).count();
-    if masks > 0 && sum {
-        return Err("a sum where a mask is set".into());
-    }
     if masks > 0 {
-        return masked(call, x, &indices, values);
+        return masked(call, x, &indices, (values, sum));
     }
     if let Some(perm) = neighbours(ty.rank(), &indices)? {
         let inverse: Vec<usize> =
@@ -113,20 +110,36 @@ fn put(call: &Call<'_>, x: Value, indices: &[Option<Value>], (values, sum): (Val
     Ok(b.reshape(written, ty.shape)?)
 }
 
-/// One value wherever a mask over the leading axes is set.
-fn masked(call: &Call<'_>, x: Value, indices: &[Option<Value>], values: Value) -> Imported {
+/// Values wherever a mask over neighbouring axes is set, the same at each of its places, or these added there.
+fn masked(call: &Call<'_>, x: Value, indices: &[Option<Value>], (values, sum): (Value, bool)) -> Imported {
     let (b, ty) = (call.b, call.b.ty(x));
-    let &[Some(mask)] = indices else { return Err("a mask beside other indices".into()) };
-    if b.ty(values).elements().as_const() != Some(1) {
-        return Err("several values where a mask is set".into());
-    }
-    let mut shape = b.ty(mask).shape;
-    if shape.len() > ty.rank() {
-        return Err("a mask of more axes than the tensor".into());
-    }
+    let mut given = indices.iter().enumerate().filter_map(|(axis, index)| Some((axis, (*index)?)));
+    let (Some((first, mask)), None) = (given.next(), given.next()) else {
+        return Err(call.refused("indices", "a mask beside other indices"));
+    };
+    let mut shape = vec![Dim::constant(1); first];
+    shape.extend(b.ty(mask).shape);
+    let (axes, Some(behind)) = (shape.len() - first, ty.rank().checked_sub(shape.len())) else {
+        return Err(call.refused("indices", "a mask of more axes than the tensor"));
+    };
     shape.resize(ty.rank(), Dim::constant(1));
-    let (mask, value) = (b.reshape(mask, shape)?, b.reshape(values, Vec::new())?);
-    Ok(vec![b.map(ScalarFn::Select, &[mask, value, x])?])
+    let mut each = b.ty(values).shape;
+    if product(&each).as_const() == Some(1) {
+        each.clear();
+    } else if let Some(places) = each.len().checked_sub(behind + 1) {
+        if each[places].as_const() != Some(1) {
+            return Err(call.refused("values", "one for each place where a mask is set"));
+        }
+        each.splice(places..=places, vec![Dim::constant(1); axes]);
+    }
+    let value = b.reshape(values, each)?;
+    let value = if sum { b.add(x, value)? } else { value };
+    let written = b.map(ScalarFn::Select, &[b.reshape(mask, shape)?, value, x])?;
+    if b.ty(written) == ty {
+        Ok(vec![written])
+    } else {
+        Err(call.refused("values", "they do not fit what is replaced"))
+    }
 }
 
 /// Slices along an axis at the places of an index tensor.
@@ -211,7 +224,7 @@ pub(super) fn scatter_add(call: &Call<'_>) -> Imported {
     let axis = call.axis("dim", ty.rank())?;
     let others_differ = (0..ty.rank()).any(|i| i != axis && chosen.get(i) != ty.shape.get(i));
     if chosen.len() != ty.rank() || others_differ {
-        return Err("an index that covers a part of the other axes".into());
+        return Err(call.refused("index", "it covers a part of the other axes"));
     }
     let src = corner(call, call.tensor("src")?, &chosen)?;
     Ok(vec![summed(call, x, axis, index, src)?])
@@ -223,7 +236,7 @@ fn summed(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> R
     let b = call.b;
     let ty = b.ty(x);
     if is_reduced(ty.dtype) || ty.dtype == DType::Bool {
-        return Err(format!("a sum into a tensor of {}", ty.dtype).into());
+        return Err(call.refused("self", "a sum that is rounded at each step"));
     }
     // Places of the tensor along `axis`, what is summed along the new axis behind it.
     let spread = |mut shape: Vec<Dim>| {

@@ -169,7 +169,7 @@ fn extents_that_are_equal_for_no_rows_are_not_made_equal() {
 fn silu_and_mul() -> [(String, &'static str); 3] {
     let operator = r#"{"name":"","arg":{"as_operator":"torch.ops._C.silu_and_mul.default"}}"#.to_owned();
     let functional = |target: &str, arguments: &[String]| {
-        let called = call(target, &[&[operator.clone()], arguments].concat());
+        let called = call(target, &[std::slice::from_ref(&operator), arguments].concat());
         format!(r#"{{{called},"outputs":[{{"as_none":true}},{}],"name":"n"}}"#, value("new"))
     };
     let (result, input) = (tensor("result", "o"), tensor("input", "x"));
@@ -279,4 +279,27 @@ fn diagonals_of_matrices_of_any_size_are_written() {
     assert_eq!(written(&[clone, taken, copied], "c"), expected);
     let scattered = node("aten.diagonal_scatter.default", &[tensor("self", "x"), tensor("src", "v")], "y");
     assert_eq!(written(&[scattered], "y"), expected);
+}
+
+/// The lesser side of a matrix is the length of its diagonal, whichever that is.
+#[test]
+fn diagonals_as_long_as_the_lesser_side_are_written() {
+    let nodes = [
+        node("aten.clone.default", &[tensor("self", "x")], "c"),
+        node("aten.diagonal.default", &[tensor("self", "c")], "d"),
+        node("aten.neg_.default", &[tensor("self", "d")], "m"),
+    ];
+    let (rows, least) = (format!("{U} 2"), format!("Min(Integer(2),{U})"));
+    let tall =
+        [("x", &rows as &str, "2 1"), ("c", &rows, "2 1"), ("d", &least as &str, "3"), ("m", &least as &str, "3")];
+    let graph = stated(&tall, &nodes, "c").unwrap_or_else(|e| panic!("{e}"));
+    for (count, negative) in [(1usize, &[0usize] as &[usize]), (4, &[0, 3])] {
+        let x = (1..=2 * count).map(|i| i as f64).collect::<Vec<f64>>();
+        let expected: Vec<f64> =
+            x.iter().enumerate().map(|(i, v)| if negative.contains(&i) { -v } else { *v }).collect();
+        let given = crate::Tensor::from_f64(crate::DType::F32, &[count, 2], x).expect("a tensor");
+        let symbols = crate::interp::Symbols::from([("u".to_owned(), count as i64)]);
+        let results = crate::interp::run(&graph, &[given], &symbols).expect("results");
+        assert_eq!(results[0].floats().map(|v| v.to_vec()), Some(expected));
+    }
 }

@@ -486,6 +486,43 @@ fn masks_choose_what_is_overwritten() {
 }
 
 #[test]
+fn masks_of_some_axes_take_values_of_the_others() {
+    let put = |indices: &str, sizes: &[i64], sum: bool| {
+        let indices = format!(r#"indices={{"as_optional_tensors":[{indices}]}}"#);
+        let sum = format!(r#"accumulate={{"as_bool":{sum}}}"#);
+        let model = Model::default().input("x", F32, &[2, 2]).input("m", 12, &[2]).input("y", F32, sizes);
+        let model = model.node("v", sizes, "aten.neg.default", &["self=@y"]);
+        let model = model.node("c", &[2, 2], "aten.clone.default", &["self=@x"]);
+        model.node("a", &[2, 2], "aten.index_put_.default", &["self=@c", &indices, "values=@v", &sum]).output("c")
+    };
+    let (mask, none) = (r#"{"as_tensor":{"name":"m"}}"#, r#"{"as_none":true}"#);
+    let column = format!("{none},{mask}");
+    assert_eq!(put(mask, &[2], false).run(), [[1.0, 2.0, -1.0, -2.0]]);
+    assert_eq!(put(mask, &[1, 2], true).run(), [[1.0, 2.0, 2.0, 2.0]]);
+    assert_eq!(put(&column, &[2, 1], false).run(), [[1.0, -1.0, 3.0, -2.0]]);
+    let refused = |model: Model, why: &str| {
+        let text = model.import().expect("a graph").to_string();
+        assert!(text.contains(why), "{text}");
+    };
+    refused(put(mask, &[2, 2], false), "`values` is f32[2, 2]: one for each place where a mask is set");
+    refused(put(&format!("{mask},{mask}"), &[1], false), "`indices` is the tensors m, m: a mask beside other indices");
+}
+
+#[test]
+fn a_diagonal_has_as_many_axes_as_the_tensor_and_may_start_again() {
+    let filled = |sizes: &[i64], wrap: bool| {
+        let arguments = ["self=@c", r#"fill_value={"as_float":0.0}"#, &format!(r#"wrap={{"as_bool":{wrap}}}"#)];
+        let model = Model::default().input("x", F32, sizes).node("c", sizes, "aten.clone.default", &["self=@x"]);
+        let results = model.node("a", sizes, "aten.fill_diagonal_.default", &arguments).output("c").run();
+        (0..results[0].len()).filter(|&i| results[0][i] == 0.0).collect::<Vec<usize>>()
+    };
+    assert_eq!(filled(&[6, 2], true), [0, 3, 6, 9]);
+    assert_eq!(filled(&[6, 2], false), [0, 3]);
+    assert_eq!(filled(&[2, 3], true), [0, 4]);
+    assert_eq!(filled(&[3, 3, 3], false), [0, 13, 26]);
+}
+
+#[test]
 fn calls_with_out_overwrite_it() {
     let model = cloned()
         .node("s", &[2, 3], "aten.add.out", &["self=@x", "other=@x", "out=@c"])
