@@ -213,3 +213,53 @@ fn launches_from_many_threads_share_the_pool() -> Result<(), Error> {
     });
     Ok(())
 }
+
+#[test]
+fn rows_that_write_one_place_are_computed_one_after_another() {
+    const ROWS: usize = 300;
+    let launches = Arc::new(AtomicUsize::new(0));
+    let pool = ThreadPool::of(Own { launches: Arc::clone(&launches), calls: 1 });
+    let compiled = |slots: &str, at: &str| {
+        let graph = format!(
+            "graph @write(s: 1..; %x: f32[s, {LANES}], %c: f32[{ROWS}, {LANES}], %slots: {slots}) {{
+               %y = neg %x
+               {at}
+               %o = scatter %c, %at, %y {{axis = 0}}
+               return %o
+             }}"
+        );
+        let graph = graph.parse().unwrap_or_else(|e| panic!("{e}"));
+        let options = Options { pool: pool.clone(), ..choose(Tiers::Off) };
+        compile(&graph, &Target::Cpu, &options).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let [x, _] = inputs(ROWS);
+    let cache = HostTensor { bytes: vec![0; x.bytes.len()], ..x.clone() };
+    // How often the pool is asked, and which row is left in slot 0.
+    let check = |program: &Compiled, dtype: DType, slots: &dyn Fn(usize) -> i64, asked: usize, left: usize| {
+        let bytes = |i: usize| {
+            let slot = slots(i).to_ne_bytes().to_vec();
+            if dtype == DType::I64 { slot } else { (slots(i) as i32).to_ne_bytes().to_vec() }
+        };
+        let slots = HostTensor { dtype, shape: vec![ROWS], bytes: (0..ROWS).flat_map(bytes).collect() };
+        launches.store(0, Ordering::Relaxed);
+        let results = program.program.run(&[&x, &cache, &slots], 8).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(launches.load(Ordering::Relaxed), asked);
+        let row = |of: &HostTensor, i: usize| of.bytes[i * LANES * 4..][..4].to_vec();
+        let mut expected = row(&x, left);
+        expected[3] ^= 128;
+        assert_eq!(row(&results[0], 0), expected);
+    };
+    for (dtype, name) in [(DType::I64, "i64[s]"), (DType::I32, "i32[s]")] {
+        let cast =
+            if dtype == DType::I64 { "%at = reshape %slots {shape = [s]}" } else { "%at = cast %slots {to = i64}" };
+        let given = compiled(name, cast);
+        check(&given, dtype, &|i| i as i64, 1, 0);
+        check(&given, dtype, &|i| (ROWS - 1 - i) as i64, 1, ROWS - 1);
+        check(&given, dtype, &|_| 0, 0, ROWS - 1);
+        check(&given, dtype, &|i| if i == 7 { 0 } else { i as i64 }, 0, 7);
+        // Rows that are written nowhere are no reason to wait.
+        check(&given, dtype, &|i| if i % 2 == 0 { i as i64 } else { -1 }, 1, 0);
+    }
+    let computed = compiled("i64[s]", "%two = literal i64 2\n%at = div %slots, %two");
+    check(&computed, DType::I64, &|i| i as i64, 0, 1);
+}

@@ -64,11 +64,28 @@ pub struct DimArg {
     pub source: DimSource,
 }
 
+/// In which order the rows of a launch may be computed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RowOrder {
+    /// In any, at once too: no two write the same element.
+    Any,
+    /// Rows write the places that these elements of a parameter choose, one for each row: in any order if no two are
+    /// equal of those that are not negative, else ascending.
+    Chosen {
+        /// Index into `params`, of `i32` or `i64`.
+        param: usize,
+    },
+    /// One after another from the first to the last: of two that write the same element the later one is what stays.
+    Ascending,
+}
+
 /// How a kernel is launched: the one place where a backend and a driver agree on a grid.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LaunchRule {
-    /// Independent outer rows; a launch covers a range of them.
+    /// Outer rows; a launch covers a range of them.
     pub rows: Count,
+    /// Which of them may be computed at once.
+    pub order: RowOrder,
     /// Blocks per outer row; one on hosts.
     pub blocks_per_row: Count,
     /// Threads of a block; one on hosts.

@@ -9,7 +9,7 @@ mod dtype;
 mod key;
 mod target;
 
-pub use artifact::{DimArg, DimSource, KernelArtifact, LaunchRule, Param, ParamAccess, Payload, PayloadKind};
+pub use artifact::{DimArg, DimSource, KernelArtifact, LaunchRule, Param, ParamAccess, Payload, PayloadKind, RowOrder};
 pub use count::{Count, CountOp};
 pub use dtype::{DType, ParseDTypeError};
 pub use key::{ContentKey, ParseKeyError};

@@ -12,17 +12,21 @@
 //!   launch; where the input is not `read`, any address will do for it;
 //! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
 //!   `{"stride": [param, axis]}` in elements, or `"symbol"`, given by the caller;
+//! * `row_order`: `"any"`; `"ascending"`, if of two rows that write the same element the later one is what stays; or
+//!   `{"chosen": param}`, if rows write where the elements of that buffer say, one for each row: any if no two are equal
+//!   of those that are not negative, else ascending;
 //! * `rows`: the number of rows, `blocks_per_row` and `threads` of a launch; the first two are expressions over the names
 //!   of `dims`.
 //!
 //! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
-//! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet. A refusal has
+//! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet, as far as `row_order`
+//! allows it. A refusal has
 //! `pattern`, `target` and `reason`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ParamAccess, Target};
+use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ParamAccess, RowOrder, Target};
 use fusewright_codegen::backend::for_target;
 use fusewright_codegen::kernel::{InstOp, Kernel};
 use fusewright_fusion::key::body_key;
@@ -196,6 +200,11 @@ fn entry(entry: &BundleEntry) -> Value {
         DimSource::Stride { param, axis } => json!({ "stride": [param, axis] }),
         DimSource::Symbol => json!("symbol"),
     };
+    let order = match artifact.launch.order {
+        RowOrder::Any => json!("any"),
+        RowOrder::Chosen { param } => json!({ "chosen": param }),
+        RowOrder::Ascending => json!("ascending"),
+    };
     let names: Vec<&str> = artifact.dims.iter().map(|d| d.name.as_str()).collect();
     let dims = artifact.dims.iter().map(|d| json!({ "name": d.name, "source": source(&d.source) }));
     json!({
@@ -208,6 +217,7 @@ fn entry(entry: &BundleEntry) -> Value {
         "params": params.collect::<Vec<_>>(),
         "dims": dims.collect::<Vec<_>>(),
         "rows": artifact.launch.rows.with_names(&names),
+        "row_order": order,
         "blocks_per_row": artifact.launch.blocks_per_row.with_names(&names),
         "threads": artifact.launch.threads,
     })

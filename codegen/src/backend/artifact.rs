@@ -7,6 +7,7 @@ use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{Dim, dim};
 use sha2::{Digest, Sha256};
 
+use super::order::row_order;
 use super::{Backend, BackendError};
 use crate::kernel::{DimOrigin, Kernel};
 
@@ -79,7 +80,7 @@ pub fn pack(
         key,
         params,
         dims: dims(kernel),
-        launch: LaunchRule { rows, blocks_per_row, threads },
+        launch: LaunchRule { rows, order: row_order(kernel), blocks_per_row, threads },
         payload,
     })
 }

@@ -18,6 +18,7 @@ pub mod cuda;
 mod host;
 #[cfg(any(feature = "cuda", feature = "llvm"))]
 mod llvm;
+mod order;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fusewright_abi::{Count, KernelArtifact, Param, ParamAccess, PayloadKind, Target};
+use fusewright_abi::{Count, DType, KernelArtifact, Param, ParamAccess, PayloadKind, RowOrder, Target};
 use memmap2::{Mmap, MmapMut};
 
 use crate::{Arg, Device, Module, Pool, RuntimeError};
@@ -40,6 +40,7 @@ struct HostModule {
     params: Vec<Param>,
     dims: usize,
     rows: Count,
+    order: RowOrder,
     pool: Arc<dyn Pool>,
     code: Mmap,
 }
@@ -66,6 +67,7 @@ impl Device for Host {
             params: artifact.params.clone(),
             dims: artifact.dims.len(),
             rows: artifact.launch.rows.clone(),
+            order: artifact.launch.order,
             pool: Arc::clone(&self.pool),
             code,
         }))
@@ -105,10 +107,33 @@ impl HostModule {
         Ok(bytes)
     }
 
-    /// Calls `range` with ranges that make up all rows, on as many threads as have enough to do.
-    fn split(&self, rows: usize, bytes: usize, threads: usize, range: &(dyn Fn(usize, usize) + Sync)) {
+    /// On how many threads a launch runs: on as many as have enough to do, and on one if rows write the same elements.
+    fn threads(&self, args: &[Arg<'_>], rows: usize, bytes: usize, most: usize) -> usize {
         let least = self.pool.bytes_per_thread().max(1);
-        let threads = threads.min(rows).min(bytes / least);
+        let threads = most.min(rows).min(bytes / least);
+        if threads <= 1 || self.at_once(args, rows) { threads } else { 1 }
+    }
+
+    /// Whether no two of the rows write the same element.
+    fn at_once(&self, args: &[Arg<'_>], rows: usize) -> bool {
+        let param = match self.order {
+            RowOrder::Any => return true,
+            RowOrder::Ascending => return false,
+            RowOrder::Chosen { param } => param,
+        };
+        match (self.params.get(param).map(|p| p.dtype), args.get(param)) {
+            (Some(DType::I32), Some(Arg::In(bytes))) => {
+                all_differ(bytes.as_chunks().0.iter().take(rows).map(|&place| i32::from_ne_bytes(place).into()))
+            }
+            (Some(DType::I64), Some(Arg::In(bytes))) => {
+                all_differ(bytes.as_chunks().0.iter().take(rows).map(|&place| i64::from_ne_bytes(place)))
+            }
+            _ => false,
+        }
+    }
+
+    /// Calls `range` with ranges that make up all rows, on so many threads.
+    fn split(&self, rows: usize, threads: usize, range: &(dyn Fn(usize, usize) + Sync)) {
         if threads <= 1 {
             return range(0, rows);
         }
@@ -129,16 +154,29 @@ impl HostModule {
     }
 }
 
+/// Whether no two places are equal of those that are not negative.
+fn all_differ(places: impl Iterator<Item = i64> + Clone) -> bool {
+    let places = places.filter(|&place| place >= 0);
+    // Most are handed out in order.
+    if places.clone().is_sorted_by(|a, b| a < b) {
+        return true;
+    }
+    let mut places: Vec<i64> = places.collect();
+    places.sort_unstable();
+    places.windows(2).all(|pair| pair[0] != pair[1])
+}
+
 /// Buffer addresses, shared with the threads of one launch.
 struct Addresses(*const *mut u8);
 
-// SAFETY: the addresses are only handed to the kernel. Rows write disjoint elements, so threads that compute disjoint
-// ranges of rows never write what another thread touches.
+// SAFETY: the addresses are only handed to the kernel. Rows that are computed at once write disjoint elements
+// (`HostModule::threads`), so threads that compute disjoint ranges of rows never write what another thread touches.
 unsafe impl Sync for Addresses {}
 
 impl Module for HostModule {
     fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, threads: usize) -> Result<(), RuntimeError> {
         let bytes = self.check(args, dims, rows)?;
+        let threads = self.threads(args, rows, bytes, threads);
         let address = |arg: &mut Arg<'_>| match arg {
             Arg::In(bytes) => bytes.as_ptr().cast_mut(),
             Arg::Out(bytes) => bytes.as_mut_ptr(),
@@ -170,7 +208,7 @@ impl Module for HostModule {
             // which outlives all calls.
             unsafe { entry(addresses.0, dims.as_ptr(), begin as i64, end as i64) };
         };
-        self.split(rows, bytes, threads, &call);
+        self.split(rows, threads, &call);
         Ok(())
     }
 }
