@@ -244,14 +244,14 @@ pub struct BenchArgs {
     /// Check results instead of measuring
     #[arg(long)]
     pub check: bool,
-    /// How many combinations to check, chosen by the seed; all if it is not given
-    #[arg(long, requires = "check", value_parser = clap::value_parser!(u32).range(1..))]
+    /// How many combinations to check or list, chosen by the seed; all if it is not given
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub sample: Option<u32>,
-    /// Which combinations to check by their place in the list, from 0: the first and the one behind the last
-    #[arg(long, requires = "check", conflicts_with = "sample", value_name = "A..B", value_parser = slice)]
+    /// Which combinations to check or list by their place in the list, from 0: the first and the one behind the last
+    #[arg(long, conflicts_with = "sample", value_name = "A..B", value_parser = slice)]
     pub slice: Option<(usize, usize)>,
     /// Seed of the sample and of its inputs
-    #[arg(long, requires = "check")]
+    #[arg(long)]
     pub seed: Option<u64>,
     /// Cases to measure, separated by commas: names as `--list` prints them [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -273,7 +273,7 @@ pub struct BenchArgs {
 /// A range of places.
 fn slice(text: &str) -> Result<(usize, usize), String> {
     let parsed = text.split_once("..").and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
-    parsed.filter(|(start, end)| start <= end).ok_or_else(|| "expected A..B, A no greater than B".to_owned())
+    parsed.filter(|(start, end)| start < end).ok_or_else(|| "expected A..B, A less than B".to_owned())
 }
 
 /// Arguments of `opt`.

@@ -328,8 +328,7 @@ pub enum Prim {
         axis: usize,
     },
     /// `(x, indices, updates)`: `x` with its slices along `axis` at the rank-1 `indices` replaced by those of
-    /// `updates`; a negative index is skipped. Indices are distinct: of equal ones the reference
-    /// takes the last, rows of a kernel in any order.
+    /// `updates`; a negative index is skipped, and of equal ones the last is what stays.
     Scatter {
         /// Axis that is indexed.
         axis: usize,

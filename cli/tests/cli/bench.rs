@@ -103,6 +103,23 @@ fn a_sample_of_the_matrix_passes() {
     for wrong in [&["--check", "model.pt2"][..], &[], &["--sample", "3"], &["--check", "--sample", "0"]] {
         assert_eq!(call(&[&["bench", "--suite", "matrix"][..], wrong].concat()).code, Some(2), "{wrong:?}");
     }
+    for ignored in [["--target", "cuda"], ["--rows", "5"], ["--layers", "4"], ["--threads", "2"]] {
+        let said = call(&[&["bench", "--suite", "matrix", "--check", "--sample", "1"][..], &ignored].concat());
+        assert!(
+            said.code == Some(2) && said.stderr.contains("suite `matrix` takes no"),
+            "{ignored:?}: {}",
+            said.stderr
+        );
+    }
+    // What a sample or a slice is can be listed.
+    let list = |of: &[&str]| call(&[&["bench", "--suite", "matrix", "--list"][..], of].concat()).stdout;
+    assert_eq!(list(&["--sample", "3", "--seed", "3"]).lines().count(), 3);
+    assert_eq!(
+        list(&["--slice", "1..3"]).lines().collect::<Vec<_>>(),
+        list(&[]).lines().skip(1).take(2).collect::<Vec<_>>()
+    );
+    let said = call(&["bench", "--suite", "kernels", "--sample", "3"]);
+    assert!(said.code == Some(2) && said.stderr.contains("only suite `matrix` has"), "{}", said.stderr);
 }
 
 #[test]
@@ -110,7 +127,12 @@ fn a_slice_of_the_matrix_is_checked_by_its_place() {
     let bench = |slice: &str| call(&["bench", "--suite", "matrix", "--check", "--json", "--slice", slice]);
     let report = json(&["bench", "--suite", "matrix", "--check", "--json", "--slice", "100..103"]);
     assert!(report["checked"] == 3 && report["failed"].as_array().map(Vec::len) == Some(0), "{report}");
-    for (slice, words) in [("5..4", "A no greater than B"), ("5", "expected A..B"), ("0..1000000000", "the list has")] {
+    for (slice, words) in [
+        ("5..4", "A less than B"),
+        ("5..5", "A less than B"),
+        ("5", "expected A..B"),
+        ("0..1000000000", "the list has"),
+    ] {
         let said = bench(slice);
         assert!(said.code == Some(2) && said.stderr.contains(words), "{slice}: {}", said.stderr);
     }

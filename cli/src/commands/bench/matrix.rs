@@ -1,8 +1,8 @@
 //! `bench --suite matrix`: every combination of ops, listed or checked.
 
-use fusewright::Error;
 use fusewright::inputs::DEFAULT_SEED;
 use fusewright::matrix::{Combination, KERNELS, Passed, TENSOR_KERNELS, combinations, sample};
+use fusewright::{Error, Target};
 use serde_json::json;
 
 use super::super::{Exit, FAILED, OK};
@@ -18,11 +18,11 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
             "suite `matrix` is listed or checked, not measured: `--list` or `--check`".to_owned(),
         ));
     }
-    let all = combinations();
-    if args.list {
-        all.iter().for_each(line);
-        return Ok(OK);
+    // A combination has its rows and sizes, and runs in every way that a CPU has.
+    if args.target != Target::Cpu || !args.rows.is_empty() || args.layers != 1 || args.threads != 1 {
+        return Err(Error::Input("suite `matrix` takes no `--target`, `--rows`, `--layers` or `--threads`".to_owned()));
     }
+    let all = combinations();
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
     let total = all.len();
     let chosen = match (args.sample, args.slice) {
@@ -33,6 +33,10 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
             .ok_or_else(|| Error::Input(format!("there are no combinations {start}..{end}: the list has {total}")))?,
         (None, None) => all,
     };
+    if args.list {
+        chosen.iter().for_each(line);
+        return Ok(OK);
+    }
     let (passed, failed) = check(&chosen, seed, common)?;
     if args.json {
         let failed: Vec<_> = failed.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect();

@@ -28,6 +28,9 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         Some("compile") => return stack::main(args, common),
         Some("matrix") => return matrix::main(args, common),
         _ if args.check => return Err(Error::Input("only suite `matrix` has a `--check`".to_owned())),
+        _ if args.sample.is_some() || args.slice.is_some() || args.seed.is_some() => {
+            return Err(Error::Input("only suite `matrix` has `--sample`, `--slice` and `--seed`".to_owned()));
+        }
         _ => {}
     }
     let cases = chosen(cases(args, common)?, &args.case)?;
