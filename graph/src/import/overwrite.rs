@@ -58,13 +58,17 @@ impl Importer<'_> {
             Ok(targets) => targets,
             Err(refusal) => return Ok(Imported::Opaque(Some(refusal))),
         };
+        let shared = if op.row.is_some() { self.shared(&targets) } else { None };
+        if shared.is_some() && op.form != Form::InPlace {
+            return Ok(Imported::Opaque(shared));
+        }
         let types: Vec<TensorType> = targets.iter().map(|t| self.b.ty(t.before)).collect();
         let given: BTreeMap<&str, Value> = targets.iter().map(|t| (t.parameter, t.before)).collect();
         let mark = self.b.mark();
         self.b.take_unequal();
         let imported = op.row.filter(|_| !self.is_complex(node)).map(|row| {
             let call = Call { b: &self.b, names: &self.scope, node, row, results: &types, given, uncounted: 0 };
-            call.check_names().and_then(|()| (row.import)(&call))
+            shared.map_or(Ok(()), Err).and_then(|()| call.check_names()).and_then(|()| (row.import)(&call))
         });
         let imported = imported.map(|values| values.and_then(|values| self.fitting(&targets, values)));
         let reason = match imported {
@@ -143,8 +147,7 @@ impl Importer<'_> {
             let place = memory.and_then(|memory| self.placed(&memory, &view.layout).ok());
             targets.push(Target { parameter, name: None, before, view: Some((view, cut)), place });
         }
-        let shared = if op.row.is_some() { self.shared(&targets) } else { None };
-        Ok(shared.map_or(Ok(targets), Err))
+        Ok(Ok(targets))
     }
 
     /// Refuses overwritten arguments of which one element is at several places, or that are not known to share none.

@@ -192,14 +192,16 @@ impl<'k> Eval<'k, '_> {
 
     fn branching_cat(&mut self, inst: &'k Inst, v: Val, borders: &[Dim], pos: &Pos) -> Taken<Lanes> {
         let lane = self.lane(pos)?;
+        // Before the first branch: what is remembered must be there on every path.
+        let borders = borders[..inst.args.len()].iter().map(|border| self.dim(border)).collect::<Taken<Vec<_>>>()?;
         let ty = super::cast::register(self.dtype(v));
         let done = self.code.b.create_block();
         let result = self.code.b.append_block_param(done, ty);
         for (i, &arg) in inst.args.iter().enumerate() {
-            let start = self.dim(&borders[i])?;
+            let start = borders[i];
             let next = (i + 1 < inst.args.len()).then(|| self.code.b.create_block());
             if let Some(next) = next {
-                let end = self.dim(&borders[i + 1])?;
+                let end = borders[i + 1];
                 let here = self.code.b.create_block();
                 let inside = self.code.icmp(cranelift_codegen::ir::condcodes::IntCC::SignedLessThan, lane, end);
                 self.code.b.ins().brif(inside, here, &[], next, &[]);

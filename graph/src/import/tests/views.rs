@@ -415,6 +415,32 @@ fn arguments_that_overlap_are_refused_in_place() {
     assert_eq!(reason(&stretched(&[0, 1])), "`result`: [2, 4] with strides [0, 1] has one element at several places");
 }
 
+/// What an op that is refused wrote in place is its result: later readers read that, as in the functional forms.
+#[test]
+fn what_is_read_behind_a_refused_overwrite_is_its_result() {
+    let written = call(
+        "_C.fused_add_rms_norm.default",
+        &[
+            tensor("input", "x"),
+            tensor("residual", "x"),
+            tensor("weight", "w"),
+            argument("epsilon", r#"{"as_float":1e-6}"#),
+        ],
+    );
+    let read = call("aten.neg.default", &[tensor("self", "x")]);
+    let value = |name: &str| format!(r#"{{"as_tensor":{{"name":"{name}"}}}}"#);
+    let specs = ["x", "w"].map(|name| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(name))).join(",");
+    let nodes = format!(r#"{{{written},"outputs":[],"name":"n"}},{{{read},"outputs":[{}],"name":"y"}}"#, value("y"));
+    let ty = |name: &str, shape: &[i64], strides: &[i64]| format!(r#""{name}":{}"#, meta(F32, shape, strides, 0));
+    let types = [ty("x", &[2, 8], &[8, 1]), ty("w", &[8], &[1]), ty("y", &[2, 8], &[8, 1])].join(",");
+    let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("y"));
+    let json = model_json(&specs, &nodes, &types, &output);
+    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    assert!(reason(&graph).contains("may share elements with `input`"), "{graph}");
+    let made = |name: &str| graph.nodes().iter().find(|node| node.op.name() == name).expect("a node");
+    assert!(made("opaque").results.contains(&made("neg").operands[0]), "{graph}");
+}
+
 /// The argument, its value and why, whichever form the call has.
 #[test]
 fn refused_arguments_are_named_in_every_form() {
