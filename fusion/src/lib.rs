@@ -11,6 +11,7 @@ pub mod passes;
 pub mod patterns;
 pub mod region;
 pub mod rewrites;
+pub mod stretch;
 
 #[cfg(test)]
 mod samples;

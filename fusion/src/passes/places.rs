@@ -5,6 +5,7 @@ use fusewright_graph::{Builder, DType, Dim, Op, Prim, ScalarFn, TypeError, Value
 
 use super::at_place::{only_place, reshaped};
 use crate::rewrites::Form;
+use crate::stretch::{Places, Stretch};
 
 /// What a primitive is by the equations of this file, if one applies.
 pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Option<Form>, TypeError> {
@@ -22,77 +23,102 @@ struct Write {
     rows: Value,
 }
 
-/// A part of a tensor along an axis, and what is written into it, first things first.
+/// A part of a tensor: the same stretch of elements in every period, and what is written into it, first things first.
+/// Elements are counted in order, so that reshapes do not matter.
 struct Part {
+    /// The tensor behind reshapes.
     whole: Value,
-    start: Dim,
+    period: Dim,
+    begin: Dim,
     end: Dim,
     writes: Vec<Write>,
 }
 
 impl Part {
-    /// A value as a part along `axis`: a slice, or writes into one.
-    fn of(b: &Builder, axis: usize, value: Value) -> Option<Part> {
-        let (mut at, mut writes) = (value, Vec::new());
+    /// A value with so many `periods` as a part: a slice, or writes into one.
+    fn of(b: &Builder, periods: &Dim, value: Value) -> Option<Part> {
+        let (mut at, mut writes) = (reshaped(b, value), Vec::new());
         loop {
-            let (op, operands) = b.definition(if writes.is_empty() { at } else { reshaped(b, at) })?;
+            let (op, operands) = b.definition(at)?;
             match op {
-                Op::Prim(Prim::Slice { axis: along, start, end, step: 1 }) if along == axis => {
-                    let whole = operands[0];
-                    let alike = b.ty(whole).rank() == b.ty(value).rank() && &end - &start == b.ty(value).shape[axis];
+                Op::Prim(Prim::Slice { axis, start, end, step: 1 }) => {
+                    let shape = b.ty(operands[0]).shape;
+                    let inner = dim::product(&shape[axis + 1..]);
                     writes.reverse();
-                    return alike.then_some(Part { whole, start, end, writes });
+                    return (dim::product(&shape[..axis]) == *periods).then(|| Part {
+                        whole: reshaped(b, operands[0]),
+                        period: &shape[axis] * &inner,
+                        begin: &start * &inner,
+                        end: &end * &inner,
+                        writes,
+                    });
                 }
                 Op::Prim(Prim::Scatter { axis: 0 }) => {
                     writes.push(Write { places: operands[1], rows: operands[2] });
-                    at = operands[0];
+                    at = reshaped(b, operands[0]);
                 }
-                Op::Prim(Prim::Reshape { .. }) => at = reshaped(b, at),
                 _ => return None,
             }
         }
+    }
+
+    /// Whether the part is the same in what writes left of its tensor.
+    fn is_kept_by(&self, b: &Builder, periods: &Dim, mut written: Value) -> bool {
+        while written != self.whole {
+            let Some((Op::Prim(Prim::Scatter { axis: 0 }), operands)) = b.definition(written) else { return false };
+            let row = dim::product(&b.ty(operands[2]).shape[1..]);
+            let rows = |n: &Dim| n.exact_div(&row);
+            let ((Some(begin), Some(end)), Some(period)) = ((rows(&self.begin), rows(&self.end)), rows(&self.period))
+            else {
+                return false;
+            };
+            let period = (periods.as_const() != Some(1)).then_some(period);
+            if !Places::of(b, operands[1]).avoid(&Stretch { period, begin, end }) {
+                return false;
+            }
+            written = reshaped(b, operands[0]);
+        }
+        true
     }
 }
 
 /// All parts of a tensor in their order, some of them written into: the tensor with those writes.
 fn joined(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Form>, TypeError> {
-    let parts: Option<Vec<Part>> = operands.iter().map(|&value| Part::of(b, axis, value)).collect();
+    let mut shape = b.ty(operands[0]).shape;
+    shape[axis] = operands.iter().fold(Dim::constant(0), |n, &v| &n + &b.ty(v).shape[axis]);
+    let periods = dim::product(&shape[..axis]);
+    let parts: Option<Vec<Part>> = operands.iter().map(|&value| Part::of(b, &periods, value)).collect();
     let Some(parts) = parts else { return Ok(None) };
-    let whole = parts[0].whole;
-    let shape = b.ty(whole).shape;
-    let starts = parts.iter().map(|part| part.start.clone()).chain([shape[axis].clone()]);
-    let ends = [Dim::constant(0)].into_iter().chain(parts.iter().map(|part| part.end.clone()));
-    let complete = parts.iter().all(|part| part.whole == whole) && starts.eq(ends);
+    let period = &parts[0].period;
+    let begins = parts.iter().map(|part| &part.begin).chain([period]);
+    let first = Dim::constant(0);
+    let ends = [&first].into_iter().chain(parts.iter().map(|part| &part.end));
+    let complete = parts.iter().all(|part| part.period == *period) && begins.eq(ends);
     if !complete || parts.iter().all(|part| part.writes.is_empty()) {
         return Ok(None);
     }
-    let mut result = whole;
+    // Some parts may have been taken before others were written into.
+    let has_all = |whole: &Value| parts.iter().all(|part| part.is_kept_by(b, &periods, *whole));
+    let Some(mut result) = parts.iter().map(|part| part.whole).find(has_all) else { return Ok(None) };
     for part in &parts {
         for write in &part.writes {
-            let Some(written) = written(b, axis, &shape, part, write, result)? else { return Ok(None) };
+            let Some(written) = written(b, &periods, part, write, result)? else { return Ok(None) };
             result = written;
         }
     }
     Ok(Some(Form::prim(Prim::Reshape { shape }, vec![result])))
 }
 
-/// `whole`, of any shape with the elements of `shape`, after a write into a part; `None` if rows are no part of its axes.
-fn written(
-    b: &Builder,
-    axis: usize,
-    shape: &[Dim],
-    part: &Part,
-    write: &Write,
-    whole: Value,
-) -> Result<Option<Value>, TypeError> {
+/// `whole` after a write into a part; `None` if the part is no number of rows.
+fn written(b: &Builder, periods: &Dim, part: &Part, write: &Write, whole: Value) -> Result<Option<Value>, TypeError> {
     let row = b.ty(write.rows).shape.split_off(1);
     let elements = dim::product(&row);
-    let Some(last) = (axis..shape.len()).find(|&last| dim::product(&shape[last + 1..]) == elements) else {
+    let rows = |n: &Dim| n.exact_div(&elements);
+    let (Some(period), Some(begin), Some(length)) =
+        (rows(&part.period), rows(&part.begin), rows(&(&part.end - &part.begin)))
+    else {
         return Ok(None);
     };
-    let (outer, inner) = (dim::product(&shape[..axis]), dim::product(&shape[axis + 1..=last]));
-    let length = &(&part.end - &part.start) * &inner;
-    let (begin, period) = (&part.start * &inner, &shape[axis] * &inner);
     let number = |n: &Dim| match n.as_const() {
         Some(n) => b.int(DType::I64, n),
         None => b.prim(Prim::SizeOf(n.clone()), &[]),
@@ -102,10 +128,10 @@ fn written(
         place = b.cast(place, DType::I64)?;
     }
     let behind = b.map(ScalarFn::Ge, &[place, b.int(DType::I64, 0)?])?;
-    let before = b.map(ScalarFn::Lt, &[place, number(&(&outer * &length))?])?;
+    let before = b.map(ScalarFn::Lt, &[place, number(&(periods * &length))?])?;
     let inside = b.map(ScalarFn::And, &[behind, before])?;
     let mut moved = place;
-    if outer.as_const() != Some(1) {
+    if periods.as_const() != Some(1) {
         // Every stretch of the part has one of the whole's period.
         let stretch = b.map(ScalarFn::Div, &[place, number(&length)?])?;
         let rest = b.map(ScalarFn::Rem, &[place, number(&length)?])?;
@@ -116,7 +142,7 @@ fn written(
     }
     // A place outside of the part is none of the whole.
     let place = b.map(ScalarFn::Select, &[inside, moved, b.int(DType::I64, -1)?])?;
-    let rows = [&outer * &period].into_iter().chain(row).collect::<Vec<_>>();
+    let rows = [periods * &period].into_iter().chain(row).collect::<Vec<_>>();
     let view = if b.ty(whole).shape == rows { whole } else { b.reshape(reshaped(b, whole), rows)? };
     b.prim(Prim::Scatter { axis: 0 }, &[view, place, write.rows]).map(Some)
 }
@@ -132,10 +158,14 @@ fn replaced(b: &Builder, here: Value, part: Value, whole: Value) -> Result<Optio
     };
     let mut thin = shape.clone();
     thin[axis] = Dim::constant(1);
-    if ty.shape != thin || !shape[axis].as_const().is_some_and(|extent| (0..extent).contains(&at)) {
+    // Leading extents of 1 are left to broadcasting.
+    let added = thin.iter().take_while(|extent| extent.as_const() == Some(1)).count();
+    let is_thin = thin.len().checked_sub(ty.rank()).is_some_and(|n| n <= added && ty.shape == thin[n..]);
+    if !is_thin || !shape[axis].as_const().is_some_and(|extent| (0..extent).contains(&at)) {
         return Ok(None);
     }
     let cut = |from: Dim, to: Dim| b.slice(whole, axis, from, to);
+    let part = if ty.shape == thin { part } else { b.reshape(part, thin)? };
     let mut parts = vec![part];
     if at > 0 {
         parts.insert(0, cut(Dim::constant(0), Dim::constant(at))?);
@@ -231,6 +261,46 @@ mod tests {
         // The part goes elsewhere than where it was taken.
         let out = rewritten(&text("[2, 1, 1]", "0"), &[&[4, 2, 3, 5], &[3, 5]], &[11, 0, 7]);
         assert_eq!((count(&out, "scatter"), count(&out, "cat")), (1, 1), "{out}");
+    }
+
+    /// A write into each of two parts, of which the second is cut out of `from`, in blocks.
+    fn one_after_the_other(from: &str, first: i64, second: i64) -> String {
+        format!(
+            "graph @g(s: 1..; %c: f32[2, 4, 3, 5], %k: f32[s, 5], %v: f32[s, 5], %i: i64[s]) {{
+               %n = iota {{type = i64[2], axis = 0}}
+               %l = reshape %n {{shape = [2, 1, 1, 1]}}
+               %f = literal i64 {first}
+               %o = literal i64 {second}
+               %h = eq %l, %f
+               %e = eq %l, %o
+               %a = slice %c {{axis = 0, start = {first}, end = {}}}
+               %p = reshape %a {{shape = [12, 5]}}
+               %w = scatter %p, %i, %k {{axis = 0}}
+               %x = reshape %w {{shape = [4, 3, 5]}}
+               %d = select %h, %x, %c
+               %b = slice %{from} {{axis = 0, start = {second}, end = {}}}
+               %q = reshape %b {{shape = [12, 5]}}
+               %z = scatter %q, %i, %v {{axis = 0}}
+               %y = reshape %z {{shape = [1, 4, 3, 5]}}
+               %r = select %e, %y, %d
+               return %r updates %c
+             }}",
+            first + 1,
+            second + 1
+        )
+    }
+
+    #[test]
+    fn parts_are_written_one_after_the_other() {
+        let extents: [&[usize]; 3] = [&[2, 4, 3, 5], &[3, 5], &[3, 5]];
+        for (from, first, second) in [("c", 0, 1), ("d", 0, 1), ("c", 1, 0), ("d", 1, 0), ("d", 0, 0)] {
+            let out = rewritten(&one_after_the_other(from, first, second), &extents, &[11, -1, 7]);
+            let left = (count(&out, "scatter"), count(&out, "cat"), count(&out, "slice"));
+            assert_eq!(left, (2, 0, 0), "{from} {first} {second}\n{out}");
+        }
+        // What was written first is lost.
+        let out = rewritten(&one_after_the_other("c", 0, 0), &extents, &[11, -1, 7]);
+        assert_eq!(count(&out, "cat"), 1, "{out}");
     }
 
     #[test]

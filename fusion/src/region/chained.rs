@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use fusewright_graph::axes::contiguous_strides;
-use fusewright_graph::{Def, Dim, Graph, InputKind, Literal, NodeId, Op, Prim, ScalarFn, TypeError, Value};
+use fusewright_graph::{Def, Dim, Graph, InputKind, NodeId, Op, Prim, TypeError, Value};
 
 use super::RowForm;
 use super::form::Piece;
 use super::packed::returning;
 use super::stored::{is_chain, unwrapped};
+use crate::stretch::Places;
 
 /// A body of primitives in which every write reads the input as it was; `None` if none follows another, or places are
 /// not known to lie apart.
@@ -101,111 +102,30 @@ fn root(body: &Graph, mut id: NodeId) -> Value {
     }
 }
 
-/// Whether no place of one write is a place of another. Both see the input through reshapes alone.
-fn lie_apart(body: &Graph, one: NodeId, other: NodeId) -> bool {
-    let whole = |id: NodeId| {
-        let first = matches!(body.node(id).op, Op::Prim(Prim::Scatter { axis: 0 })) && sees_in_order(body, id);
-        first.then(|| &body.ty(body.node(id).operands[0]).shape[0])
+/// Whether no place of one write is a place of one before it, which it sees through reshapes and other writes alone.
+fn lie_apart(body: &Graph, later: NodeId, earlier: NodeId) -> bool {
+    let axis = |id: NodeId| match body.node(id).op {
+        Op::Prim(Prim::Scatter { axis: 0 }) => body.ty(body.node(id).operands[0]).shape.first(),
+        _ => None,
     };
-    let (Some(a), Some(b)) = (whole(one), whole(other)) else { return false };
-    let stretch = |id: NodeId| Stretch::of(body, body.node(id).operands[1]);
-    a == b && stretch(one).zip(stretch(other)).is_some_and(|(a, b)| a.is_apart(&b))
+    let alike = axis(later).is_some() && axis(later) == axis(earlier) && follows(body, later, earlier);
+    let places = |id: NodeId| Places::of(body, body.node(id).operands[1]);
+    alike && places(later).are_apart(&places(earlier))
 }
 
-/// Whether a write sees the input through reshapes and other writes alone.
-fn sees_in_order(body: &Graph, id: NodeId) -> bool {
-    let mut value = body.node(id).operands[0];
+/// Whether a write sees what another one wrote through reshapes and other writes alone.
+fn follows(body: &Graph, later: NodeId, earlier: NodeId) -> bool {
+    let mut value = body.node(later).operands[0];
     while let Def::Node(at, _) = body.def(value) {
+        if at == earlier {
+            return true;
+        }
         if !matches!(body.node(at).op, Op::Prim(Prim::Reshape { .. } | Prim::Scatter { .. })) {
             return false;
         }
         value = body.node(at).operands[0];
     }
-    true
-}
-
-/// Places that lie from `begin` to `end`, in every period if there is one. Others are negative, and not written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Stretch {
-    period: Option<Dim>,
-    begin: Dim,
-    end: Dim,
-}
-
-impl Stretch {
-    /// Reads what `passes/places.rs` writes: `0 ≤ p < n ? p + begin : −1`, or with `p` taken apart into the number of
-    /// its stretch, which is multiplied by the period, and the place within it.
-    fn of(body: &Graph, places: Value) -> Option<Stretch> {
-        let [inside, moved, nowhere] = map(body, places, ScalarFn::Select)?[..] else { return None };
-        (number(body, nowhere)? == Dim::constant(-1)).then_some(())?;
-        let bounds = map(body, inside, ScalarFn::And)?;
-        let bound = |f| bounds.iter().find_map(|&bound| map(body, bound, f));
-        let ([place, least], [same, count]) =
-            (bound(ScalarFn::Ge)?[..].try_into().ok()?, bound(ScalarFn::Lt)?[..].try_into().ok()?);
-        (place == same && number(body, least)? == Dim::constant(0)).then_some(())?;
-        let (from, begin) = match sum(body, moved) {
-            Some((rest, begin)) => (rest, begin),
-            None => (moved, Dim::constant(0)),
-        };
-        if from == place {
-            let end = &begin + &number(body, count)?;
-            return Some(Stretch { period: None, begin, end });
-        }
-        let parts = map(body, from, ScalarFn::Add)?;
-        let [stretches, inner] =
-            both(parts, |v| map(body, v, ScalarFn::Mul).is_some(), |v| map(body, v, ScalarFn::Rem).is_some())?;
-        let [taken, length] = map(body, inner, ScalarFn::Rem)?[..] else { return None };
-        let factors = map(body, stretches, ScalarFn::Mul)?;
-        let [quotient, period] =
-            both(factors, |v| map(body, v, ScalarFn::Div).is_some(), |v| number(body, v).is_some())?;
-        let [divided, divisor] = map(body, quotient, ScalarFn::Div)?[..] else { return None };
-        let (length, period) = (number(body, length)?, number(body, period)?);
-        let fits = taken == place && divided == place && number(body, divisor)? == length;
-        let end = &begin + &length;
-        (fits && is_at_most(&end, &period)).then_some(Stretch { period: Some(period), begin, end })
-    }
-
-    fn is_apart(&self, other: &Stretch) -> bool {
-        self.period == other.period && (is_at_most(&self.end, &other.begin) || is_at_most(&other.end, &self.begin))
-    }
-}
-
-fn is_at_most(a: &Dim, b: &Dim) -> bool {
-    (b - a).as_const().is_some_and(|rest| rest >= 0)
-}
-
-/// The operands of a function.
-fn map(body: &Graph, value: Value, f: ScalarFn) -> Option<&[Value]> {
-    let Def::Node(id, _) = body.def(value) else { return None };
-    let node = body.node(id);
-    (node.op == Op::Prim(Prim::Map(f))).then_some(&node.operands)
-}
-
-/// Two operands of which the first and the second are so, in either order.
-fn both(operands: &[Value], first: impl Fn(Value) -> bool, second: impl Fn(Value) -> bool) -> Option<[Value; 2]> {
-    let &[a, b] = operands else { return None };
-    match (first(a) && second(b), first(b) && second(a)) {
-        (true, _) => Some([a, b]),
-        (_, true) => Some([b, a]),
-        _ => None,
-    }
-}
-
-/// A value and the number that is added to it.
-fn sum(body: &Graph, value: Value) -> Option<(Value, Dim)> {
-    let [rest, added] =
-        both(map(body, value, ScalarFn::Add)?, |v| number(body, v).is_none(), |v| number(body, v).is_some())?;
-    Some((rest, number(body, added)?))
-}
-
-/// An integer that is known, or a size.
-fn number(body: &Graph, value: Value) -> Option<Dim> {
-    let (_, Some(id)) = unwrapped(body, value) else { return None };
-    match &body.node(id).op {
-        Op::Prim(Prim::Literal(Literal::Int(_, n))) => Some(Dim::constant(*n)),
-        Op::Prim(Prim::SizeOf(dim)) => Some(dim.clone()),
-        _ => None,
-    }
+    false
 }
 
 #[cfg(test)]

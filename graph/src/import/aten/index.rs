@@ -66,6 +66,28 @@ pub(super) struct Places {
     pub(super) flat: Value,
     /// The broadcast of the index tensors.
     pub(super) common: Vec<Dim>,
+    /// The index along each of the axes.
+    each: Vec<Value>,
+}
+
+impl Places {
+    /// The indices into the merged axis; negative where one is beyond its axis, since that is no place of another row.
+    pub(super) fn inside(&self, call: &Call<'_>, shape: &[Dim]) -> Result<Value, Refusal> {
+        let b = call.b;
+        if self.axes == 1 {
+            return Ok(self.flat);
+        }
+        let mut inside: Option<Value> = None;
+        for (&index, dim) in self.each.iter().zip(&shape[self.first..]) {
+            let behind = b.map(ScalarFn::Ge, &[index, constant(b, DType::I64, Scalar::Int(0))?])?;
+            let before = b.map(ScalarFn::Lt, &[index, extent(call, dim)?])?;
+            for bound in [behind, before] {
+                inside = Some(inside.map_or(Ok(bound), |all| b.map(ScalarFn::And, &[all, bound]))?);
+            }
+        }
+        let inside = inside.ok_or("no index tensor")?;
+        Ok(b.map(ScalarFn::Select, &[inside, self.flat, constant(b, DType::I64, Scalar::Int(-1))?])?)
+    }
 }
 
 /// What integer tensors choose that index neighbouring axes of a tensor together.
@@ -77,9 +99,10 @@ pub(super) fn places(call: &Call<'_>, shape: &[Dim], indices: &[Option<Value>]) 
     if apart || first + given.len() > shape.len() {
         return Err("index tensors on axes that are apart".into());
     }
-    let mut flat: Option<Value> = None;
+    let (mut flat, mut each) = (None, Vec::with_capacity(given.len()));
     for (&index, dim) in given.iter().zip(&shape[first..]) {
         let index = wrapped(call, index, dim)?;
+        each.push(index);
         flat = Some(match flat {
             Some(outer) => b.add(b.mul(outer, extent(call, dim)?)?, index)?,
             None => index,
@@ -87,7 +110,7 @@ pub(super) fn places(call: &Call<'_>, shape: &[Dim], indices: &[Option<Value>]) 
     }
     let flat = flat.ok_or("no index tensor")?;
     let common = b.ty(flat).shape;
-    Ok(Places { first, axes: given.len(), flat, common })
+    Ok(Places { first, axes: given.len(), flat, common, each })
 }
 
 /// The order of axes in which indexed ones are neighbours: where they are apart they come first, and so do the axes of

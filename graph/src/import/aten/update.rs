@@ -95,16 +95,19 @@ pub(super) fn index_put(call: &Call<'_>) -> Imported {
 /// Elements at the places of integer tensors that index neighbouring axes, replaced by values or with these added.
 fn put(call: &Call<'_>, x: Value, indices: &[Option<Value>], (values, sum): (Value, bool)) -> Result<Value, Refusal> {
     let (b, ty) = (call.b, call.b.ty(x));
-    let Places { first, flat, common, axes } = places(call, &ty.shape, indices)?;
+    let found = places(call, &ty.shape, indices)?;
+    let Places { first, axes, common, .. } = &found;
+    let (first, axes) = (*first, *axes);
     let (before, after) = (&ty.shape[..first], &ty.shape[first + axes..]);
     let around = |middle: &[Dim]| before.iter().chain(middle).chain(after).cloned().collect::<Vec<Dim>>();
-    let updates = expand_to(call, values, &around(&common))?;
-    let updates = b.reshape(updates, around(&[product(&common)]))?;
+    let updates = expand_to(call, values, &around(common))?;
+    let updates = b.reshape(updates, around(&[product(common)]))?;
     let merged = b.reshape(x, around(&[product(&ty.shape[first..first + axes])]))?;
-    let flat = b.reshape(flat, vec![product(&common)])?;
+    let line = |flat: Value| b.reshape(flat, vec![product(common)]);
     let written = if sum {
-        summed(call, merged, first, flat, updates)?
+        summed(call, merged, first, line(found.flat)?, updates)?
     } else {
+        let flat = line(found.inside(call, &ty.shape)?)?;
         b.prim(Prim::Scatter { axis: first }, &[merged, flat, updates])?
     };
     Ok(b.reshape(written, ty.shape)?)

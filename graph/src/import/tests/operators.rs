@@ -381,6 +381,12 @@ fn places_on_axes_that_are_apart_are_written() {
     }
     let results = interp::run(&graph, &given, &Symbols::new()).expect("has a value");
     assert_eq!(results[0], floats(&[2, 3, 4], &expected));
+    // Behind the end of one axis is no place of the next row.
+    let given = [floats(&[2, 3, 4], &[0.0; 24]), places([0, 1]), places([4, 0]), floats(&[2, 3], &v)];
+    let mut expected = [0f32; 24];
+    (0..3).for_each(|row| expected[12 + row * 4] = v[3 + row]);
+    let results = interp::run(&graph, &given, &Symbols::new()).expect("has a value");
+    assert_eq!(results[0], floats(&[2, 3, 4], &expected));
 }
 
 /// What PyTorch 2.15 gave on a CPU: statistics of bf16 are rounded to it, the variance of three roundings.
