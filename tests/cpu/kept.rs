@@ -155,3 +155,58 @@ fn packed_groups_read_what_the_group_or_the_row_keeps() {
         }
     }
 }
+
+/// Heads scaled by a row of a table in another dtype, by a sum over that row, and by its largest lanes: all of that is the
+/// row's.
+fn heads(h: &str, n: i64, k: i64, dims: &str) -> String {
+    format!(
+        "kernel @heads(s = extent(x, 0){dims}) rows s {{
+           param %x: bf16[s, {h}, {n}] inout
+           param %t: f32[64, {n}] in
+           param %at: i64[s] in
+           param %v: f32[s, {h}, {k}] out
+           segment @heads inner {h} {{
+             %at = load at[row] : scalar<i64>
+             %mask = literal i64 63
+             %near = and %at, %mask
+             %t = load t[lane + %near*{n}] : row<f32, {n}>
+             %r = cast %t to bf16 rne
+             %rf = cast %r to f32 rne
+             %sq = mul %rf, %rf
+             %sum = reduce add %sq over row nan propagate order tree(16)
+             %root = sqrt %sum
+             %scaled = div %rf, %root
+             %top, %lanes = top_k %scaled k {k}
+             %x = load x[row*{h}*{n} + inner*{n} + lane] : row<bf16, {n}>
+             %f = cast %x to f32 rne
+             %y = mul %f, %scaled
+             %max = reduce max %y over row nan propagate order tree(16)
+             %z = sub %y, %max
+             %zb = cast %z to bf16 rne
+             store x[row*{h}*{n} + inner*{n} + lane], %zb
+             %w = mul %top, %max
+             store v[row*{h}*{k} + inner*{k} + lane], %w
+           }}
+         }}"
+    )
+}
+
+#[test]
+fn inner_rows_share_what_the_row_computes() {
+    for n in [2i64, 7, 8, 15, 16, 33, 64, 100] {
+        let k = n.min(3);
+        for h in [1, 2, 5] {
+            check(&heads(&h.to_string(), n, k, ""), &[("s", 3)]);
+        }
+        for h in [0, 1, 4] {
+            check(&heads("h", n, k, ", h = extent(x, 1)"), &[("s", 3), ("h", h)]);
+        }
+    }
+    let shared = |lines: &[String]| lines.iter().filter(|line| line.contains("for all inner rows")).count();
+    assert_eq!(shared(&kept(&heads("8", 64, 3, ""))), 1);
+    assert_eq!(shared(&kept(&heads("1", 64, 3, ""))), 0);
+    // Twice a conversion is less than storing it and loading it twice.
+    let twice = "kernel @twice() rows 4 { param %t: f32[64] in param %y: f32[4, 2, 64] out segment @m inner 2 { \
+                 %t = load t[lane] : row<f32, 64> %d = add %t, %t store y[row*128 + inner*64 + lane], %d } }";
+    assert_eq!(kept(twice), [""; 0]);
+}

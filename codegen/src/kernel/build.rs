@@ -28,6 +28,11 @@ impl<'p> SegmentBuilder<'p> {
         self.segment.ty(value)
     }
 
+    /// The instruction that computes a value built so far.
+    pub fn definition(&self, value: Val) -> Option<&Inst> {
+        self.segment.insts.iter().rev().find(|inst| inst.results.contains(&value))
+    }
+
     /// Adds an instruction, or returns the results of an equal one.
     ///
     /// # Errors

@@ -290,6 +290,9 @@ impl<'a> Emitter<'a> {
     }
 
     pub(super) fn push(&mut self, op: InstOp, args: &[Val]) -> Result<Vec<Val>, String> {
+        if let Some(results) = self.repeated(&op, args)? {
+            return Ok(results);
+        }
         self.segment.push(op, args).map_err(|e| e.to_string())
     }
 }

@@ -12,6 +12,7 @@ mod emit;
 pub mod in_place;
 mod places;
 mod reduce;
+mod repeat;
 mod source;
 mod space;
 mod spread;
@@ -28,7 +29,9 @@ use fusewright_graph::axes::AxisMap;
 use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId, Prim};
 
 use crate::kernel::verify::MAX_LANES;
-use crate::kernel::{DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Segment, Source, Val};
+use crate::kernel::{
+    DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Segment, Source, Val, simplify,
+};
 
 use emit::Emitter;
 pub(crate) use space::Space;
@@ -121,6 +124,7 @@ fn lower_lanes(
     }
     let rows = space.rows(axes);
     let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), params, rows, segments };
+    kernel = simplify::without_unused(&kernel);
     in_place::settle(&mut kernel);
     kernel.dims = dims(&kernel);
     Ok(kernel)

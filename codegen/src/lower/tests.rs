@@ -208,3 +208,35 @@ fn lanes_that_a_row_overwrites_may_be_read_anywhere_in_it() {
         assert_eq!(written(from, step).param(ParamId(1)).alias, Some(ParamId(0)), "{from} by {step}");
     }
 }
+
+/// Cosines in that many parts of equal lanes, joined one after the other or lane by lane.
+fn cosines(parts: &[usize], stacked: bool) -> Kernel {
+    let b = Builder::new("g");
+    let own: Vec<_> = ["f", "g"].map(|name| b.input(name, bf16(&[-1, 32]))).to_vec();
+    let parts: Vec<_> = parts.iter().map(|&i| own[i]).collect();
+    let joined = if stacked {
+        let column = |&x: &_| b.reshape(x, vec![Dim::symbol("s"), 32.into(), 1.into()]).expect("column");
+        let columns: Vec<_> = parts.iter().map(column).collect();
+        let rows = b.cat(&columns, 2).expect("columns");
+        b.reshape(rows, vec![Dim::symbol("s"), (32 * parts.len() as i64).into()]).expect("flat")
+    } else {
+        b.cat(&parts, 1).expect("row")
+    };
+    let wide = b.cast(joined, DType::F32).expect("cast");
+    b.output(b.map(ScalarFn::Cos, &[wide]).expect("cosines"));
+    lowered(&b.finish())
+}
+
+#[test]
+fn functions_of_lanes_that_repeat_are_computed_once() {
+    let lanes = |kernel: &Kernel| -> Vec<i64> {
+        let segment = &kernel.segments[0];
+        let cosines = segment.insts.iter().filter(|i| i.op == InstOp::Map(ScalarFn::Cos));
+        cosines.map(|i| segment.ty(i.results[0]).shape.elements().as_const().expect("known")).collect()
+    };
+    for stacked in [false, true] {
+        assert_eq!(lanes(&cosines(&[0, 0], stacked)), [32], "stacked: {stacked}");
+        assert_eq!(lanes(&cosines(&[0, 1], stacked)), [64], "stacked: {stacked}");
+        assert_eq!(lanes(&cosines(&[0, 1, 0], stacked)), [32, 32], "stacked: {stacked}");
+    }
+}

@@ -283,8 +283,8 @@ impl<'a, 'g> Growth<'a, 'g> {
             let joined: BTreeSet<NodeId> = self.members[last].union(&self.members[other]).copied().collect();
             let mut segments = self.segments.contains(&last) || self.segments.contains(&other);
             let mut fits = self.is_convex(&joined) && self.fits(&joined, segments).is_ok();
-            // The places that are written to may have rows of their own.
-            if !fits && !segments && joined.iter().any(|&id| self.writes(id)) && self.is_convex(&joined) {
+            // Heads of one and of the other, and the places that are written to, may have rows of their own.
+            if !fits && !segments && self.is_convex(&joined) {
                 segments = true;
                 fits = self.fits(&joined, true).is_ok();
             }
@@ -299,10 +299,6 @@ impl<'a, 'g> Growth<'a, 'g> {
             }
         }
         merged
-    }
-
-    fn writes(&self, id: NodeId) -> bool {
-        matches!(self.flow.graph.node(id).op, Op::Prim(Prim::Scatter { .. }))
     }
 
     /// Whether the rows of a set of nodes read different elements of a value, as they do not of what is a weight. Of a

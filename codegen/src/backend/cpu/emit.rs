@@ -17,6 +17,7 @@ use super::forms::Vectors;
 use super::index::Pos;
 use super::memory::{Lanes, Width};
 use super::reduce::Accumulators;
+use crate::backend::host::keep::Reach;
 use crate::backend::host::place::{InGroup, Slot, Span, fill};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
@@ -91,16 +92,29 @@ impl Rows<'_, '_, '_> {
         self.hoist(Level::Kernel)?;
         self.row_slots();
         let inner = self.eval.dim(&segment.inner)?;
+        // Without inner rows nothing is read: what they would read may not exist.
+        let end = match segment.inner.as_const() {
+            Some(1..) => end,
+            _ => {
+                let any = self.eval.code.icmp_const(IntCC::SignedGreaterThan, inner, 0);
+                self.eval.code.b.ins().select(any, end, begin)
+            }
+        };
         let rows = self.eval.code.begin_loop(begin, end, 1);
         let row = self.eval.memo.enter();
         self.eval.row = Some(rows.i);
         self.hoist(Level::Outer)?;
+        self.phases(&self.plan.outer)?;
+        for &v in &self.plan.reduced {
+            self.eval.scalar(v)?;
+        }
         let zero = self.eval.code.i64(0);
         let single = segment.inner.as_const() == Some(1);
         let heads = (!single).then(|| self.eval.code.begin_loop(zero, inner, 1));
         self.eval.inner = Some(heads.as_ref().map_or(zero, |l| l.i));
         let mark = self.eval.memo.enter();
-        self.phases()?;
+        self.phases(&self.plan.phases)?;
+        self.scalar_stores()?;
         self.eval.memo.leave(mark);
         if let Some(l) = heads {
             self.eval.code.end_loop(l);
@@ -133,15 +147,14 @@ impl Rows<'_, '_, '_> {
             let address = self.eval.code.stack(stash::bytes(segment, at).unwrap_or(0) as u32);
             self.eval.slots.insert(segment.insts[at].results[0], Slot { address, group: None, filled: false });
         }
-        for kept in self.plan.kept.iter().filter(|kept| !kept.group) {
+        for kept in self.plan.kept.iter().filter(|kept| kept.reach != Reach::Group) {
             let address = self.eval.code.stack(kept.bytes as u32);
             self.eval.slots.insert(kept.value, Slot { address, group: None, filled: false });
         }
     }
 
-    fn phases(&mut self) -> Taken<()> {
-        let plan = self.plan;
-        for phase in &plan.phases {
+    fn phases(&mut self, phases: &[Vec<Pass>]) -> Taken<()> {
+        for phase in phases {
             let mut open = Open::new();
             for at in phase.iter().flat_map(Pass::sinks) {
                 self.eval.prepare(plan::roots(self.eval.segment, at))?;
@@ -167,7 +180,11 @@ impl Rows<'_, '_, '_> {
                 self.eval.remember(Key::Scalar(self.eval.segment.insts[*at].results[0]), result);
             }
         }
-        for &at in &plan.scalar_stores {
+        Ok(())
+    }
+
+    fn scalar_stores(&mut self) -> Taken<()> {
+        for &at in &self.plan.scalar_stores {
             let arg = self.eval.segment.insts[at].args[0];
             let value = self.eval.scalar(arg)?;
             self.eval.store(at, Lanes::one(value), None, Width::One)?;

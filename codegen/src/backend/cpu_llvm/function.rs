@@ -15,6 +15,7 @@ use super::loops::{Loops, Vectors};
 use super::machine::Host;
 use super::memory::MEMORY;
 use super::reduce::Accumulators;
+use crate::backend::host::keep::Reach;
 use crate::backend::host::place::Slot;
 use crate::backend::host::plan::{self, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
@@ -107,15 +108,28 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
         self.hoist(Level::Kernel)?;
         self.row_slots()?;
         let inner = self.eval.dim(&segment.inner)?;
+        // Without inner rows nothing is read: what they would read may not exist.
+        let end = match segment.inner.as_const() {
+            Some(1..) => end,
+            _ => {
+                let any = code.cmp(IntPredicate::SGT, inner, code.i64(0))?;
+                code.b.build_select(any, end, begin, "")?.into_int_value()
+            }
+        };
         let rows = code.begin_loop(begin, end, 1)?;
         let row = self.eval.memo.enter();
         self.eval.row = Some(rows.i);
         self.hoist(Level::Outer)?;
+        self.phases(&self.plan.outer)?;
+        for &v in &self.plan.reduced {
+            self.eval.scalar(v)?;
+        }
         let single = segment.inner.as_const() == Some(1);
         let heads = if single { None } else { Some(code.begin_loop(code.i64(0), inner, 1)?) };
         self.eval.inner = Some(heads.as_ref().map_or(code.i64(0), |l| l.i));
         let mark = self.eval.memo.enter();
-        self.phases()?;
+        self.phases(&self.plan.phases)?;
+        self.scalar_stores()?;
         self.eval.memo.leave(mark);
         if let Some(l) = heads {
             code.end_loop(l)?;
@@ -148,7 +162,7 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
             let address = self.eval.lanes_memory(dtype, bytes * 8 / i64::from(dtype.bits()))?;
             self.eval.slots.insert(row, Slot { address, group: None, filled: false });
         }
-        for kept in self.plan.kept.iter().filter(|kept| !kept.group) {
+        for kept in self.plan.kept.iter().filter(|kept| kept.reach != Reach::Group) {
             let dtype = self.eval.dtype(kept.value);
             let address = self.eval.lanes_memory(dtype, kept.bytes * 8 / i64::from(dtype.bits()))?;
             self.eval.slots.insert(kept.value, Slot { address, group: None, filled: false });
@@ -156,9 +170,9 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
         Ok(())
     }
 
-    fn phases(&mut self) -> Built<()> {
-        let (plan, segment) = (self.plan, self.segment());
-        for phase in &plan.phases {
+    fn phases(&mut self, phases: &[Vec<Pass>]) -> Built<()> {
+        let segment = self.segment();
+        for phase in phases {
             let mut open = Open::new();
             for at in phase.iter().flat_map(Pass::sinks) {
                 self.eval.prepare(plan::roots(segment, at))?;
@@ -184,7 +198,12 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
                 self.eval.memo.remember(Key::Scalar(segment.insts[*at].results[0]), result);
             }
         }
-        for &at in &plan.scalar_stores {
+        Ok(())
+    }
+
+    fn scalar_stores(&mut self) -> Built<()> {
+        let segment = self.segment();
+        for &at in &self.plan.scalar_stores {
             let inst = &segment.insts[at];
             let value = self.eval.scalar(inst.args[0])?;
             self.eval.store(inst, value, None).map_err(|e| e.at(segment, inst))?;

@@ -1,43 +1,52 @@
 //! Row values that are stored for later loops instead of being computed again.
 //!
 //! A loop that computes a value of the row writes it to stack memory, and loops after it load it; the value's own dtype
-//! is kept, so bits do not change. Between the loops over one group only that group's lanes are kept. A value that a
-//! load or two give again is computed again, and so is one whose length is no constant or does not fit.
+//! is kept, so bits do not change. What is the same for all inner rows (a row of a table, the sines of a position) is
+//! computed once before them. Between the loops over one group only that group's lanes are kept. A value that a load or
+//! two give again is computed again, and so is one whose length is no constant or does not fit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use fusewright_abi::DType;
-use fusewright_graph::{Dim, ScalarFn};
+use fusewright_graph::Dim;
 
-use super::plan::{Grouped, Job, Pass, Plan, sink_value};
+use super::cost::{STORE_AND_LOAD, Values, keeps_lanes};
+use super::plan::{self, Grouped, Job, MOST_PIECES, Pass, Plan, sink_value};
 use super::stash::stashed;
 use super::walk::Walk;
-use super::{Forms, definitions};
+use super::{Forms, definitions, shared};
 use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
 
 /// Most bytes of stack memory that the values of a segment take.
-const MOST_BYTES: i64 = 64 << 10;
-/// What storing and loading a value costs, in instructions.
-const STORE_AND_LOAD: u32 = 6;
+pub(super) const MOST_BYTES: i64 = 64 << 10;
+/// How long a value is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::backend) enum Reach {
+    /// For all inner rows of a row.
+    Row,
+    /// From loop to loop of an inner row.
+    InnerRow,
+    /// Between the loops over one group.
+    Group,
+}
 
 /// A value that is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::backend) struct Kept {
     pub value: Val,
     pub bytes: i64,
-    /// Between the loops over one group, or for the row.
-    pub group: bool,
+    pub reach: Reach,
 }
 
 impl Kept {
     /// One line for people.
     pub fn describe(&self, segment: &Segment) -> String {
-        let reach = if self.group { "group" } else { "row" };
+        let reach = match self.reach {
+            Reach::Row => "all inner rows",
+            Reach::InnerRow => "the row",
+            Reach::Group => "the group",
+        };
         let ty = segment.ty(self.value);
-        format!(
-            "segment `{}` keeps %{} ({}) for the {reach}, {} bytes",
-            segment.name, self.value.0, ty.dtype, self.bytes
-        )
+        format!("segment `{}` keeps %{} ({}) for {reach}, {} bytes", segment.name, self.value.0, ty.dtype, self.bytes)
     }
 }
 
@@ -51,14 +60,14 @@ pub(in crate::backend) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn
         kept: BTreeMap::new(),
         bytes: 0,
     };
+    keeper.shared(plan);
+    plan.kept = keeper.kept.iter().map(|(&value, &bytes)| Kept { value, bytes, reach: Reach::Row }).collect();
     let places = keeper.rows(plan);
     for (value, (phase, pass)) in places.into_iter().rev() {
         keeper.place(&mut plan.phases[phase], pass, value);
+        plan.kept.push(Kept { value, bytes: keeper.kept[&value], reach: Reach::InnerRow });
     }
-    for (value, bytes) in keeper.kept.clone() {
-        plan.kept.push(Kept { value, bytes, group: false });
-    }
-    for pass in plan.phases.iter_mut().flatten() {
+    for pass in plan.outer.iter_mut().chain(&mut plan.phases).flatten() {
         if let Pass::Grouped(grouped) = pass {
             keeper.group(grouped, &mut plan.kept);
         }
@@ -78,6 +87,10 @@ struct Keeper<'k> {
 type Seen = BTreeMap<Val, bool>;
 
 impl<'k> Keeper<'k> {
+    fn values(&self) -> Values<'_> {
+        Values { segment: self.segment, definitions: &self.definitions }
+    }
+
     fn inst(&self, v: Val) -> &'k Inst {
         &self.segment.insts[self.definitions[v.0 as usize]]
     }
@@ -87,8 +100,31 @@ impl<'k> Keeper<'k> {
         matches!(self.inst(v).op, InstOp::TopK(_)) || self.stashed[self.definitions[v.0 as usize]]
     }
 
-    fn is_row(&self, v: Val) -> bool {
-        matches!(self.segment.ty(v).shape, Shape::Row(_))
+    /// Keeps what inner rows share, and plans the loops before them that compute it.
+    fn shared(&mut self, plan: &mut Plan) {
+        let stages = plan::stages(self.segment, &self.stashed);
+        for (v, bytes) in shared::values(self.segment) {
+            let phase = self.inst(v).args.iter().map(|a| stages[a.0 as usize]).max().unwrap_or(0);
+            plan.outer.resize_with(plan.outer.len().max(phase + 1), Vec::new);
+            self.append(&mut plan.outer[phase], v);
+            self.bytes += bytes;
+            self.kept.insert(v, bytes);
+        }
+    }
+
+    /// Adds the job that stores a value to a loop of as many lanes, or a loop of its own behind all.
+    fn append(&self, phase: &mut Vec<Pass>, value: Val) {
+        let (job, length, fits) = self.storing(value);
+        let room = phase.iter_mut().find_map(|pass| match pass {
+            Pass::Flat { lanes, vector, jobs } if (&*lanes, *vector) == (&length, fits) => {
+                (jobs.len() < MOST_PIECES).then_some(jobs)
+            }
+            _ => None,
+        });
+        match room {
+            Some(jobs) => jobs.push(job),
+            None => phase.push(Pass::Flat { lanes: length, vector: fits, jobs: vec![job] }),
+        }
     }
 
     /// Values of the whole row to keep, with the phase and the loop that compute them first, in the order of loops.
@@ -102,7 +138,7 @@ impl<'k> Keeper<'k> {
                     if !first.contains_key(&v) {
                         return false;
                     }
-                    let v = keeper.narrowest(v);
+                    let v = keeper.values().narrowest(v);
                     let found = keeper.worth(v) && first.contains_key(&v) && keeper.reserve(v, None);
                     if found {
                         places.push((v, first[&v]));
@@ -138,7 +174,7 @@ impl<'k> Keeper<'k> {
         let mut open: Vec<(Val, bool)> = roots.iter().rev().map(|v| (*v, true)).collect();
         while let Some((v, direct)) = open.pop() {
             let stored = self.kept.contains_key(&v) || self.is_found(v);
-            if !self.is_row(v) || stored || seen.get(&v).is_some_and(|d| *d || !direct) {
+            if !self.values().is_row(v) || stored || seen.get(&v).is_some_and(|d| *d || !direct) {
                 continue;
             }
             if stop(self, v) {
@@ -152,44 +188,10 @@ impl<'k> Keeper<'k> {
         seen
     }
 
-    /// A value of fewer bytes from which `v` follows at little cost, or `v`.
-    fn narrowest(&self, v: Val) -> Val {
-        let (mut at, mut best) = (v, v);
-        loop {
-            let inst = self.inst(at);
-            let mut rows = inst.args.iter().filter(|a| self.segment.ty(**a).shape != Shape::Scalar);
-            let (Some(&below), None) = (rows.next(), rows.next()) else { return best };
-            if weight(self.segment, inst) > 1 || !keeps_lanes(&inst.op) || !self.is_row(below) {
-                return best;
-            }
-            at = below;
-            if self.segment.ty(at).dtype.bits() < self.segment.ty(best).dtype.bits() {
-                best = at;
-            }
-        }
-    }
-
     /// Whether computing a value again costs more than keeping it.
     fn worth(&self, v: Val) -> bool {
-        let mut seen = BTreeSet::new();
-        let mut open = vec![v];
-        let mut cost = 0;
-        while let Some(v) = open.pop() {
-            if self.segment.ty(v).shape == Shape::Scalar || !seen.insert(v) {
-                continue;
-            }
-            if self.kept.contains_key(&v) || self.is_found(v) || !self.is_row(v) {
-                cost += 1;
-                continue;
-            }
-            let inst = self.inst(v);
-            cost += weight(self.segment, inst);
-            if cost > STORE_AND_LOAD {
-                return true;
-            }
-            open.extend(&inst.args);
-        }
-        false
+        let stored = |v: Val| self.kept.contains_key(&v) || self.is_found(v);
+        self.values().cost(v, STORE_AND_LOAD + 1, &stored) > STORE_AND_LOAD
     }
 
     /// Takes stack memory for a value: of `size` lanes, or of its row.
@@ -217,14 +219,18 @@ impl<'k> Keeper<'k> {
 
     /// Adds the job that stores a row value to the loop that computes it, or a loop of its own before that.
     fn place(&self, phase: &mut Vec<Pass>, pass: usize, value: Val) {
-        let at = self.definitions[value.0 as usize];
-        let fits = Walk::of(self.segment, at, None, self.forms).vector;
-        let length = self.segment.ty(value).shape.elements();
-        let job = Job { inst: at, offset: Dim::constant(0) };
+        let (job, length, fits) = self.storing(value);
         match &mut phase[pass] {
             Pass::Flat { lanes, vector, jobs } if (&*lanes, *vector) == (&length, fits) => jobs.push(job),
             _ => phase.insert(pass, Pass::Flat { lanes: length, vector: fits, jobs: vec![job] }),
         }
+    }
+
+    /// The job that stores a value, its number of lanes, and whether chunks of them can be taken.
+    fn storing(&self, value: Val) -> (Job, Dim, bool) {
+        let at = self.definitions[value.0 as usize];
+        let fits = Walk::of(self.segment, at, None, self.forms).vector;
+        (Job { inst: at, offset: Dim::constant(0) }, self.segment.ty(value).shape.elements(), fits)
     }
 
     /// Chooses what the loops over one group keep for each other.
@@ -245,7 +251,7 @@ impl<'k> Keeper<'k> {
                 if !first.contains_key(&v) {
                     return false;
                 }
-                let v = keeper.narrowest(v);
+                let v = keeper.values().narrowest(v);
                 let new = !keeper.kept.contains_key(&v);
                 let Some(&from) = first.get(&v) else { return false };
                 let takes = keeper.worth(v) && keeper.reserve(v, Some(size));
@@ -256,7 +262,7 @@ impl<'k> Keeper<'k> {
             });
             for (from, value) in found {
                 grouped.kept.push((from, value));
-                plan.push(Kept { value, bytes: self.kept[&value], group: true });
+                plan.push(Kept { value, bytes: self.kept[&value], reach: Reach::Group });
             }
             if at < grouped.reduces.len() {
                 seen.into_iter().filter(|(_, direct)| *direct).for_each(|(v, _)| {
@@ -265,31 +271,5 @@ impl<'k> Keeper<'k> {
             }
         }
         self.kept = rows;
-    }
-}
-
-/// Whether lane `i` of the result takes lane `i` of every operand.
-fn keeps_lanes(op: &InstOp) -> bool {
-    matches!(op, InstOp::Map(_) | InstOp::Cast { .. } | InstOp::Bitcast(_) | InstOp::Broadcast(_))
-}
-
-/// About how many instructions compute four lanes of a value from its operands.
-fn weight(segment: &Segment, inst: &Inst) -> u32 {
-    let dtype = |v: Option<&Val>| v.map_or(DType::F32, |v| segment.ty(*v).dtype);
-    let narrow = |d: DType| d.is_float() && d.bits() < 32 && d != DType::BF16;
-    match &inst.op {
-        InstOp::Load { .. } if !inst.args.is_empty() => 4,
-        InstOp::Load { .. } => 1 + u32::from(dtype(inst.results.first()).bits() < 32),
-        InstOp::Cast { to, .. } => match (dtype(inst.args.first()), *to) {
-            (DType::BF16, DType::F32) => 0,
-            (from, to) if narrow(from) || narrow(to) => 12,
-            (DType::F32, DType::BF16) => 7,
-            _ => 3,
-        },
-        InstOp::Map(ScalarFn::Div | ScalarFn::Sqrt) => 4,
-        InstOp::Map(_) | InstOp::Cat | InstOp::Zip | InstOp::Iota(_) => 1,
-        InstOp::Slice { step, .. } => u32::from(*step != 1),
-        InstOp::Pack { .. } => 3,
-        _ => 0,
     }
 }

@@ -3,12 +3,14 @@
 //! Backends for CPUs share the loops over phases, groups and pieces of concatenations; what they have in vectors differs
 //! and is asked of them ([`Forms`]).
 
+mod cost;
 pub(in crate::backend) mod facts;
 mod hazard;
 pub(in crate::backend) mod index;
-mod keep;
+pub(in crate::backend) mod keep;
 pub(in crate::backend) mod place;
 pub(in crate::backend) mod plan;
+mod shared;
 pub(in crate::backend) mod stash;
 pub(in crate::backend) mod trees;
 pub(in crate::backend) mod walk;

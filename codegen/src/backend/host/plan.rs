@@ -10,11 +10,11 @@ use super::index::at_least;
 use super::keep::{self, Kept};
 use super::stash::stashed;
 use super::walk::{GroupUse, Walk};
-use super::{Forms, Refused, definitions};
+use super::{Forms, Refused, definitions, shared};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
 /// Most pieces that share a loop: their operands have to fit the registers.
-const MOST_PIECES: usize = 6;
+pub(super) const MOST_PIECES: usize = 6;
 
 /// Part of a sink, or of a value that is kept: its lanes from `offset` on.
 #[derive(Clone, Debug)]
@@ -64,14 +64,19 @@ impl Pass {
     }
 }
 
-/// What runs for an inner row, in order.
+/// What runs for a row, in order.
 #[derive(Clone, Debug)]
 pub(in crate::backend) struct Plan {
+    /// Once, before the inner rows: reductions and kept values that are the same for all of them.
+    pub outer: Vec<Vec<Pass>>,
+    /// For every inner row.
     pub phases: Vec<Vec<Pass>>,
-    /// Stores of scalars, after everything else.
+    /// Stores of scalars, after everything else of an inner row.
     pub scalar_stores: Vec<usize>,
     /// Needed scalars that depend on no reduction.
     pub early: Vec<Val>,
+    /// Needed scalars that depend on reductions of `outer` only.
+    pub reduced: Vec<Val>,
     /// Values that are stored for later loops.
     pub kept: Vec<Kept>,
 }
@@ -99,28 +104,31 @@ pub(in crate::backend) fn sink_value(segment: &Segment, inst: usize) -> Val {
 /// Plans a segment for an emitter with those vector forms.
 pub(in crate::backend) fn plan(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plan, Refused> {
     let planner = Planner::new(kernel, segment, forms);
-    let mut phases: Vec<Vec<Pass>> = Vec::new();
+    let outer = shared::outer(segment);
+    let (mut before, mut phases): (Vec<Vec<Pass>>, Vec<Vec<Pass>>) = (Vec::new(), Vec::new());
     let mut scalar_stores = Vec::new();
     for (at, inst) in segment.insts.iter().enumerate().filter(|(at, _)| planner.live[*at]) {
-        match &inst.op {
-            InstOp::Store { .. } if segment.ty(inst.args[0]).shape == Shape::Scalar => scalar_stores.push(at),
-            InstOp::AsRow if planner.stashed[at] => {
-                let phase = planner.stage(at);
-                phases.resize_with(phases.len().max(phase + 1), Vec::new);
-                planner.place(&mut phases[phase], at)?;
+        let phase = match &inst.op {
+            InstOp::Store { .. } if segment.ty(inst.args[0]).shape == Shape::Scalar => {
+                scalar_stores.push(at);
+                continue;
             }
+            InstOp::AsRow if planner.stashed[at] => planner.stage(at),
             InstOp::Store { .. } | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
-                let phase = planner.phase_of(at);
-                phases.resize_with(phases.len().max(phase + 1), Vec::new);
-                planner.place(&mut phases[phase], at)?;
+                planner.phase_of(at)
             }
-            _ => {}
-        }
+            _ => continue,
+        };
+        let once = inst.results.first().is_some_and(|v| outer[v.0 as usize]);
+        let phases = if once { &mut before } else { &mut phases };
+        phases.resize_with(phases.len().max(phase + 1), Vec::new);
+        planner.place(&mut phases[phase], at)?;
     }
     let results = (0..segment.insts.len()).filter(|&at| planner.live[at]).flat_map(|at| &segment.insts[at].results);
-    let is_early = |v: &&Val| segment.ty(**v).shape == Shape::Scalar && planner.stages[v.0 as usize] == 0;
-    let early = results.filter(is_early).copied().collect();
-    let mut plan = Plan { phases, scalar_stores, early, kept: Vec::new() };
+    let scalars = results.copied().filter(|v| segment.ty(*v).shape == Shape::Scalar);
+    let (early, late): (Vec<Val>, Vec<Val>) = scalars.partition(|v| planner.stages[v.0 as usize] == 0);
+    let reduced = late.into_iter().filter(|v| outer[v.0 as usize]).collect();
+    let mut plan = Plan { outer: before, phases, scalar_stores, early, reduced, kept: Vec::new() };
     keep::choose(segment, &mut plan, forms);
     super::hazard::check(kernel, segment, &plan, forms)?;
     Ok(plan)
@@ -358,7 +366,8 @@ fn live(segment: &Segment) -> Vec<bool> {
     live
 }
 
-fn stages(segment: &Segment, stashed: &[bool]) -> Vec<usize> {
+/// By value, the phase at whose start it can be computed.
+pub(super) fn stages(segment: &Segment, stashed: &[bool]) -> Vec<usize> {
     let mut stages = vec![0; segment.types.len()];
     for (at, inst) in segment.insts.iter().enumerate() {
         let below = operands(segment, at).map(|v| stages[v.0 as usize]).max().unwrap_or(0);

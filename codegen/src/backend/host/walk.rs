@@ -8,7 +8,7 @@ use super::facts::{known_facts, literal_shift};
 use super::index::{at_least, borders, one_group};
 use super::plan::{is_sink, roots, sink_value};
 use super::stash::stashed;
-use super::{Forms, definitions};
+use super::{Forms, definitions, shared};
 use crate::kernel::{Inst, InstOp, LANE, Over, ParamId, Segment, Shape, Val};
 
 /// A group value spread over lanes: lane `i` of the sink takes the group of lane `scale · i + offset`.
@@ -36,7 +36,8 @@ pub(in crate::backend) struct Walk<'k> {
     segment: &'k Segment,
     forms: &'k dyn Forms,
     definitions: Vec<usize>,
-    stashed: Vec<bool>,
+    /// By value, whether loops before that of the sink store it.
+    stored: Vec<bool>,
     piece: Option<(Dim, Dim)>,
     seen: HashSet<(Val, i64, Dim)>,
     pub touches: Vec<Touch>,
@@ -49,6 +50,21 @@ pub(in crate::backend) struct Walk<'k> {
     lanes: Option<i64>,
 }
 
+/// By value, whether loops before that of instruction `at` store it.
+fn stored(segment: &Segment, at: usize) -> Vec<bool> {
+    let mut stored = vec![false; segment.types.len()];
+    for (inst, _) in segment.insts.iter().zip(stashed(segment)).filter(|(_, stashed)| *stashed) {
+        inst.results.iter().for_each(|v| stored[v.0 as usize] = true);
+    }
+    // Loops before the inner rows do not wait for each other.
+    let outer = shared::outer(segment);
+    if !segment.insts[at].results.iter().any(|v| outer[v.0 as usize]) {
+        shared::values(segment).into_keys().for_each(|v| stored[v.0 as usize] = true);
+    }
+    segment.insts[at].results.iter().for_each(|v| stored[v.0 as usize] = false);
+    stored
+}
+
 impl<'k> Walk<'k> {
     /// Walks a store, a reduction or a value that is kept over all its lanes, or those of a piece.
     pub fn of(segment: &'k Segment, at: usize, piece: Option<(&Dim, &Dim)>, forms: &'k dyn Forms) -> Self {
@@ -56,7 +72,7 @@ impl<'k> Walk<'k> {
             segment,
             forms,
             definitions: definitions(segment),
-            stashed: stashed(segment),
+            stored: stored(segment, at),
             piece: piece.map(|(start, end)| (start.clone(), end.clone())),
             seen: HashSet::new(),
             touches: Vec::new(),
@@ -68,7 +84,7 @@ impl<'k> Walk<'k> {
         if is_sink(segment, at) {
             walk.check(&segment.insts[at]);
         }
-        if walk.stashed[at] {
+        if stashed(segment)[at] {
             walk.unordered(segment.insts[at].args[0]);
             return walk;
         }
@@ -125,7 +141,7 @@ impl<'k> Walk<'k> {
         }
         let segment = self.segment;
         let inst = &segment.insts[self.definitions[v.0 as usize]];
-        if self.stashed[self.definitions[v.0 as usize]] {
+        if self.stored[v.0 as usize] {
             return;
         }
         self.check(inst);
@@ -199,7 +215,7 @@ impl<'k> Walk<'k> {
         while let Some(v) = open.pop() {
             let at = self.definitions[v.0 as usize];
             let inst = &self.segment.insts[at];
-            if self.segment.ty(v).shape == Shape::Scalar || !seen.insert(v) || self.stashed[at] {
+            if self.segment.ty(v).shape == Shape::Scalar || !seen.insert(v) || self.stored[v.0 as usize] {
                 continue;
             }
             self.check(inst);

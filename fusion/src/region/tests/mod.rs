@@ -108,29 +108,20 @@ fn what_rows_compute_for_themselves_is_stored_where_others_read_it() {
 }
 
 #[test]
-fn a_decoder_layer_is_seven_kernels() {
+fn a_decoder_layer_is_five_kernels() {
     let layer = divided(&samples::qwen3_layer(false, &TINY).expect("types"));
-    assert_eq!(layer.1.regions.len(), 7);
+    assert_eq!(layer.1.regions.len(), 5);
     expect_division(
         &layer,
         &expect![[r#"
-            region cast mul cat cos cast sin cast
-              ends at rope_neox: inner_rows
-              ends at rope_neox: inner_rows
+            region cast mul cat cos cast sin cast rms_norm rms_norm rope_neox rope_neox
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at sdpa: attention
             region rms_norm
               ends at matmul: matmul
               ends at matmul: matmul
               ends at matmul: matmul
-            region rms_norm rope_neox
-              ends at cast: inner_rows
-              ends at cast: inner_rows
-              ends at matmul: matmul
-              ends at sdpa: attention
-            region rms_norm rope_neox
-              ends at cast: inner_rows
-              ends at cast: inner_rows
-              ends at matmul: matmul
-              ends at sdpa: attention
             region add rms_norm
               ends at matmul: matmul
               ends at matmul: matmul
@@ -157,21 +148,12 @@ fn the_core_form_divides_likewise_outside_attention() {
     expect_division(
         &layer,
         &expect![[r#"
-            region cast mul cat cos cast sin cast
-              ends at rope_neox: inner_rows
-              ends at rope_neox: inner_rows
+            region cast mul cat cos cast sin cast rms_norm rms_norm rope_neox rope_neox cast mul cast expand mul
+              ends at matmul: matmul
+              ends at matmul: matmul
+              ends at matmul: matmul
             region rms_norm
               ends at matmul: matmul
-              ends at matmul: matmul
-              ends at matmul: matmul
-            region rms_norm rope_neox cast mul
-              ends at cast: inner_rows
-              ends at cast: inner_rows
-              ends at matmul: matmul
-              ends at matmul: matmul
-            region rms_norm rope_neox cast expand mul
-              ends at cast: inner_rows
-              ends at cast: inner_rows
               ends at matmul: matmul
               ends at matmul: matmul
             region cast

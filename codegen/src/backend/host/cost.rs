@@ -1,0 +1,96 @@
+//! What computing a value costs, in instructions, against storing it and loading it.
+
+use std::collections::BTreeSet;
+
+use fusewright_abi::DType;
+use fusewright_graph::ScalarFn;
+
+use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
+
+/// What storing and loading a value costs.
+pub(super) const STORE_AND_LOAD: u32 = 6;
+/// What loading one costs.
+pub(super) const LOAD: u32 = 2;
+
+/// The values of a segment, whose defining instructions are known.
+#[derive(Clone, Copy)]
+pub(super) struct Values<'k> {
+    pub segment: &'k Segment,
+    pub definitions: &'k [usize],
+}
+
+impl<'k> Values<'k> {
+    pub fn inst(&self, v: Val) -> &'k Inst {
+        &self.segment.insts[self.definitions[v.0 as usize]]
+    }
+
+    pub fn is_row(&self, v: Val) -> bool {
+        matches!(self.segment.ty(v).shape, Shape::Row(_))
+    }
+
+    /// What computing four lanes of a value costs, down to what is `stored`, or at least `enough`.
+    pub fn cost(&self, v: Val, enough: u32, stored: &dyn Fn(Val) -> bool) -> u32 {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![v];
+        let mut cost = 0;
+        while let Some(v) = open.pop() {
+            if self.segment.ty(v).shape == Shape::Scalar || !seen.insert(v) {
+                continue;
+            }
+            if stored(v) || !self.is_row(v) {
+                cost += 1;
+                continue;
+            }
+            let inst = self.inst(v);
+            cost += weight(self.segment, inst);
+            if cost >= enough {
+                return cost;
+            }
+            open.extend(&inst.args);
+        }
+        cost
+    }
+
+    /// A value of fewer bytes from which `v` follows at little cost, or `v`.
+    pub fn narrowest(&self, v: Val) -> Val {
+        let (mut at, mut best) = (v, v);
+        loop {
+            let inst = self.inst(at);
+            let mut rows = inst.args.iter().filter(|a| self.segment.ty(**a).shape != Shape::Scalar);
+            let (Some(&below), None) = (rows.next(), rows.next()) else { return best };
+            if weight(self.segment, inst) > 1 || !keeps_lanes(&inst.op) || !self.is_row(below) {
+                return best;
+            }
+            at = below;
+            if self.segment.ty(at).dtype.bits() < self.segment.ty(best).dtype.bits() {
+                best = at;
+            }
+        }
+    }
+}
+
+/// Whether lane `i` of the result takes lane `i` of every operand.
+pub(super) fn keeps_lanes(op: &InstOp) -> bool {
+    matches!(op, InstOp::Map(_) | InstOp::Cast { .. } | InstOp::Bitcast(_) | InstOp::Broadcast(_))
+}
+
+/// About how many instructions compute four lanes of a value from its operands.
+fn weight(segment: &Segment, inst: &Inst) -> u32 {
+    let dtype = |v: Option<&Val>| v.map_or(DType::F32, |v| segment.ty(*v).dtype);
+    let narrow = |d: DType| d.is_float() && d.bits() < 32 && d != DType::BF16;
+    match &inst.op {
+        InstOp::Load { .. } if !inst.args.is_empty() => 4,
+        InstOp::Load { .. } => 1 + u32::from(dtype(inst.results.first()).bits() < 32),
+        InstOp::Cast { to, .. } => match (dtype(inst.args.first()), *to) {
+            (DType::BF16, DType::F32) => 0,
+            (from, to) if narrow(from) || narrow(to) => 12,
+            (DType::F32, DType::BF16) => 7,
+            _ => 3,
+        },
+        InstOp::Map(ScalarFn::Div | ScalarFn::Sqrt) => 4,
+        InstOp::Map(_) | InstOp::Cat | InstOp::Zip | InstOp::Iota(_) => 1,
+        InstOp::Slice { step, .. } => u32::from(*step != 1),
+        InstOp::Pack { .. } => 3,
+        _ => 0,
+    }
+}
