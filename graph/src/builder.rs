@@ -112,6 +112,11 @@ impl Builder {
         self.state.borrow().graph.def_node(value).map_or_else(Vec::new, |node| node.results.clone())
     }
 
+    /// Origin of the nodes that are added now.
+    pub fn origin(&self) -> Origin {
+        self.state.borrow().origin.clone()
+    }
+
     /// Origin of the nodes added from now on.
     pub fn set_origin(&self, origin: Origin) {
         self.state.borrow_mut().origin = origin;

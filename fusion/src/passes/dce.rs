@@ -20,6 +20,11 @@ fn run(graph: &Graph, cx: &mut Cx) -> PassResult {
     Ok((pruned, outcome))
 }
 
+/// Whether a node is needed though nobody reads it.
+pub(super) fn has_effect(op: &Op) -> bool {
+    matches!(op, Op::Prim(Prim::Opaque { .. } | Prim::AllReduce(_)))
+}
+
 /// The graph without its unneeded nodes.
 pub fn prune(graph: &Graph) -> (Graph, Outcome) {
     let (pruned, _, outcome) = without_unneeded(graph, &mut Cx::default());
@@ -35,8 +40,7 @@ pub(super) fn without_unneeded(graph: &Graph, cx: &mut Cx) -> (Graph, BTreeMap<V
     let mut live = vec![false; graph.nodes().len()];
     for id in graph.node_ids().rev() {
         let node = graph.node(id);
-        let effect = matches!(&node.op, Op::Prim(Prim::Opaque { .. } | Prim::AllReduce(_)));
-        if effect || node.results.iter().any(|r| needed[r.0 as usize]) || cx.is_spent() {
+        if has_effect(&node.op) || node.results.iter().any(|r| needed[r.0 as usize]) || cx.is_spent() {
             live[id.0 as usize] = true;
             node.operands.iter().for_each(|v| needed[v.0 as usize] = true);
         } else {

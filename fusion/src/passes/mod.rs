@@ -11,6 +11,7 @@ mod extremes;
 mod fold;
 pub(crate) mod layout;
 mod matmul;
+mod narrow;
 pub(crate) mod patterns;
 pub(crate) mod places;
 pub mod raise;
@@ -30,6 +31,7 @@ pub const PIPELINE: &[&Pass] = &[
     &cse::PASS,
     &raise::PASS,
     &patterns::PASS,
+    &narrow::PASS,
     &rewrite::RELAX,
     &dce::PASS,
 ];
@@ -49,6 +51,7 @@ pub const O3: &[&Pass] = &[
     &fold::PASS,
     &rewrite::PASS,
     &cse::PASS,
+    &narrow::PASS,
     &rewrite::RELAX,
     &dce::PASS,
 ];
@@ -84,13 +87,18 @@ pub const ORDER: &[Order] = &[
         every: true,
         why: "patterns of users are written over composites, which recognition finds in every spelling",
     },
+    Order { first: "raise", then: "narrow", every: true, why: WHOLE },
+    Order { first: "patterns", then: "narrow", every: true, why: WHOLE },
     Order { first: "patterns", then: "relax", every: true, why: RELAXED },
     Order { first: "raise", then: "relax", every: true, why: "what relaxed mode leaves is no composite any more" },
     Order { first: "matmul", then: "relax", every: true, why: RELAXED },
     Order { first: "fold", then: "relax", every: true, why: RELAXED },
     Order { first: "rewrite", then: "relax", every: true, why: RELAXED },
     Order { first: "cse", then: "relax", every: true, why: RELAXED },
+    Order { first: "narrow", then: "relax", every: true, why: RELAXED },
 ];
+
+const WHOLE: &str = "what is recognised stands on one side of a slice as a whole";
 
 const RELAXED: &str =
     "relaxed mode reports what it dropped by the values that it leaves, which no later pass may renumber";
