@@ -20,6 +20,7 @@ mod rewrite;
 mod statistic;
 #[cfg(test)]
 mod tests;
+mod turned;
 
 use crate::pass::{Order, Pass};
 

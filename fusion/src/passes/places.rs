@@ -4,6 +4,7 @@
 use fusewright_graph::{Builder, DType, Dim, Op, Prim, ScalarFn, TypeError, Value, dim};
 
 use super::at_place::{only_place, reshaped};
+use super::turned;
 use crate::rewrites::Form;
 use crate::stretch::{Places, Stretch};
 
@@ -17,15 +18,15 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
 }
 
 /// Rows written at chosen places, seen through reshapes.
-struct Write {
+pub(super) struct Write {
     /// Places along the first axis of what is written into.
-    places: Value,
-    rows: Value,
+    pub places: Value,
+    pub rows: Value,
 }
 
 /// A part of a tensor: the same stretch of elements in every period, and what is written into it, first things first.
 /// Elements are counted in order, so that reshapes do not matter.
-struct Part {
+pub(super) struct Part {
     /// The tensor behind reshapes.
     whole: Value,
     period: Dim,
@@ -35,6 +36,12 @@ struct Part {
 }
 
 impl Part {
+    /// What lies between two places of an axis of a tensor that has this shape behind reshapes.
+    pub fn along(whole: Value, shape: &[Dim], axis: usize, (start, end): (&Dim, &Dim), writes: Vec<Write>) -> Part {
+        let inner = dim::product(&shape[axis + 1..]);
+        Part { whole, period: &shape[axis] * &inner, begin: start * &inner, end: end * &inner, writes }
+    }
+
     /// A value with so many `periods` as a part: a slice, or writes into one.
     fn of(b: &Builder, periods: &Dim, value: Value) -> Option<Part> {
         let (mut at, mut writes) = (reshaped(b, value), Vec::new());
@@ -43,15 +50,10 @@ impl Part {
             match op {
                 Op::Prim(Prim::Slice { axis, start, end, step: 1 }) => {
                     let shape = b.ty(operands[0]).shape;
-                    let inner = dim::product(&shape[axis + 1..]);
                     writes.reverse();
-                    return (dim::product(&shape[..axis]) == *periods).then(|| Part {
-                        whole: reshaped(b, operands[0]),
-                        period: &shape[axis] * &inner,
-                        begin: &start * &inner,
-                        end: &end * &inner,
-                        writes,
-                    });
+                    let whole = reshaped(b, operands[0]);
+                    let alike = dim::product(&shape[..axis]) == *periods;
+                    return alike.then(|| Part::along(whole, &shape, axis, (&start, &end), writes));
                 }
                 Op::Prim(Prim::Scatter { axis: 0 }) => {
                     writes.push(Write { places: operands[1], rows: operands[2] });
@@ -64,7 +66,7 @@ impl Part {
 
     /// Whether the part is the same in what writes left of its tensor.
     fn is_kept_by(&self, b: &Builder, periods: &Dim, mut written: Value) -> bool {
-        while written != self.whole {
+        while !is_same(b, written, self.whole) {
             let Some((Op::Prim(Prim::Scatter { axis: 0 }), operands)) = b.definition(written) else { return false };
             let row = dim::product(&b.ty(operands[2]).shape[1..]);
             let rows = |n: &Dim| n.exact_div(&row);
@@ -88,8 +90,15 @@ fn joined(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Form>, 
     shape[axis] = operands.iter().fold(Dim::constant(0), |n, &v| &n + &b.ty(v).shape[axis]);
     let periods = dim::product(&shape[..axis]);
     let parts: Option<Vec<Part>> = operands.iter().map(|&value| Part::of(b, &periods, value)).collect();
-    let Some(parts) = parts else { return Ok(None) };
-    let period = &parts[0].period;
+    let Some(parts) = parts else { return turned::joined(b, axis, &shape, operands) };
+    let result = assembled(b, &periods, &parts)?;
+    Ok(result.map(|result| Form::prim(Prim::Reshape { shape }, vec![result])))
+}
+
+/// A tensor with what is written into its parts, in any shape; `None` if these are not all of it in their order, or none
+/// is written into.
+pub(super) fn assembled(b: &Builder, periods: &Dim, parts: &[Part]) -> Result<Option<Value>, TypeError> {
+    let Some(period) = parts.first().map(|part| &part.period) else { return Ok(None) };
     let begins = parts.iter().map(|part| &part.begin).chain([period]);
     let first = Dim::constant(0);
     let ends = [&first].into_iter().chain(parts.iter().map(|part| &part.end));
@@ -98,15 +107,24 @@ fn joined(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Form>, 
         return Ok(None);
     }
     // Some parts may have been taken before others were written into.
-    let has_all = |whole: &Value| parts.iter().all(|part| part.is_kept_by(b, &periods, *whole));
+    let has_all = |whole: &Value| parts.iter().all(|part| part.is_kept_by(b, periods, *whole));
     let Some(mut result) = parts.iter().map(|part| part.whole).find(has_all) else { return Ok(None) };
-    for part in &parts {
+    for part in parts {
         for write in &part.writes {
-            let Some(written) = written(b, &periods, part, write, result)? else { return Ok(None) };
+            let Some(written) = written(b, periods, part, write, result)? else { return Ok(None) };
             result = written;
         }
     }
-    Ok(Some(Form::prim(Prim::Reshape { shape }, vec![result])))
+    Ok(Some(result))
+}
+
+/// Whether two values are one, or one permutation of one.
+fn is_same(b: &Builder, one: Value, other: Value) -> bool {
+    let permuted = |value| match b.definition(value) {
+        Some((Op::Prim(Prim::Permute { perm }), of)) => Some((perm, of)),
+        _ => None,
+    };
+    one == other || permuted(one).is_some_and(|one| permuted(other) == Some(one))
 }
 
 /// `whole` after a write into a part; `None` if the part is no number of rows.
@@ -147,10 +165,22 @@ fn written(b: &Builder, periods: &Dim, part: &Part, write: &Write, whole: Value)
     b.prim(Prim::Scatter { axis: 0 }, &[view, place, write.rows]).map(Some)
 }
 
+/// Whether a value is what writes left, seen in any layout.
+fn is_written(b: &Builder, mut value: Value) -> bool {
+    while let Some((Op::Prim(prim), operands)) = b.definition(value) {
+        match prim {
+            Prim::Scatter { .. } => return true,
+            Prim::Reshape { .. } | Prim::Permute { .. } => value = operands[0],
+            _ => return false,
+        }
+    }
+    false
+}
+
 /// A tensor in which one place of an axis is another value that writes computed: its parts, joined.
 fn replaced(b: &Builder, here: Value, part: Value, whole: Value) -> Result<Option<Form>, TypeError> {
     let (ty, shape) = (b.ty(part), b.ty(whole).shape);
-    if !matches!(b.definition(reshaped(b, part)), Some((Op::Prim(Prim::Scatter { .. }), _))) {
+    if !is_written(b, part) {
         return Ok(None);
     }
     let Some((axis, at)) = only_place(b, here, &shape).and_then(|(axis, at)| Some((axis, at.as_const()?))) else {
@@ -177,7 +207,7 @@ fn replaced(b: &Builder, here: Value, part: Value, whole: Value) -> Result<Optio
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use fusewright_graph::interp::{Symbols, run};
     use fusewright_graph::{Graph, Tensor};
 
@@ -186,7 +216,7 @@ mod tests {
 
     /// The graph after all passes, which computes the same from these places.
     #[track_caller]
-    fn rewritten(text: &str, extents: &[&[usize]], places: &[i64]) -> Graph {
+    pub fn rewritten(text: &str, extents: &[&[usize]], places: &[i64]) -> Graph {
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
         let (out, _) = PassManager::default().run(&graph, &mut Cx::default(), &mut []).expect("runs");
         let mut inputs: Vec<Tensor> = extents
@@ -203,7 +233,7 @@ mod tests {
         out
     }
 
-    fn count(graph: &Graph, name: &str) -> usize {
+    pub fn count(graph: &Graph, name: &str) -> usize {
         graph.nodes().iter().filter(|node| node.op.name() == name).count()
     }
 

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_graph::axes::contiguous_strides;
-use fusewright_graph::{Def, Dim, Graph, InputKind, NodeId, Op, Prim, TypeError, Value};
+use fusewright_graph::{Builder, Def, Graph, InputKind, NodeId, Op, Prim, TypeError, Value};
 
 use super::RowForm;
 use super::form::Piece;
@@ -37,31 +36,29 @@ pub(super) fn chained(body: &Graph) -> Option<RowForm> {
     if links.is_empty() || !links.iter().all(apart) {
         return None;
     }
-    let mut pieces: Vec<(Value, Piece)> = Vec::new();
-    for (i, output) in body.outputs().iter().enumerate() {
-        pieces.push((output.value, Piece::whole(i, &body.ty(output.value).shape)));
-        if let (_, Some(last)) = unwrapped(body, output.value) {
-            for earlier in chain(last).skip(1) {
-                let value = body.node(earlier).results[0];
-                let strides = contiguous_strides(&body.ty(value).shape);
-                pieces.push((value, Piece { output: i, offset: Dim::constant(0), strides }));
-            }
+    let mut stores = Vec::new();
+    for (output, of) in body.outputs().iter().enumerate() {
+        stores.push(Store { output, write: None });
+        if let (_, Some(last)) = unwrapped(body, of.value) {
+            stores.extend(chain(last).skip(1).map(|earlier| Store { output, write: Some(earlier) }));
         }
     }
-    let inputs: Vec<usize> = (0..body.inputs().len()).collect();
-    parallel(body, &links, pieces, inputs)
+    parallel(body, &links, &stores)
+}
+
+/// What is stored into an output: its value, or that of a write before the last one.
+struct Store {
+    output: usize,
+    write: Option<NodeId>,
 }
 
 /// The body with an input of its own for every write that follows another.
-fn parallel(
-    body: &Graph,
-    links: &[(NodeId, NodeId)],
-    pieces: Vec<(Value, Piece)>,
-    mut inputs: Vec<usize>,
-) -> Option<RowForm> {
+fn parallel(body: &Graph, links: &[(NodeId, NodeId)], stores: &[Store]) -> Option<RowForm> {
     let position = |id: NodeId| body.inputs().iter().position(|input| input.value == root(body, id));
     let bases = links.iter().map(|&(id, _)| Some((id, position(id)?))).collect::<Option<Vec<(NodeId, usize)>>>()?;
+    let mut inputs: Vec<usize> = (0..body.inputs().len()).collect();
     let mut map: BTreeMap<Value, Value> = BTreeMap::new();
+    let mut laid_out: BTreeMap<(usize, NodeId), Value> = BTreeMap::new();
     let rebuilt = body.rebuild(|b, id, node, operands| {
         let mut operands = operands.to_vec();
         if let Some(&(_, at)) = bases.iter().find(|(of, _)| *of == id) {
@@ -71,21 +68,53 @@ fn parallel(
                 name.push('_');
             }
             let base = b.add_input(&name, body.ty(whole.value).clone(), InputKind::User);
-            operands[0] = b.reshape(base, body.ty(node.operands[0]).shape.clone())?;
+            operands[0] = seen(body, node.operands[0], base, b)?;
             inputs.push(at);
         }
         let results = b.op(node.op.clone(), &operands)?;
         map.extend(node.results.iter().copied().zip(results.iter().copied()));
+        for &Store { output, write } in stores {
+            // As the last write is seen by the output, which comes behind it.
+            let last = || unwrapped(body, body.outputs()[output].value).1 == Some(id);
+            if let Some(earlier) = write.filter(|_| last()) {
+                let whole = map.get(&body.node(earlier).results[0]).copied();
+                let alike = whole.map(|whole| b.reshape(whole, body.ty(node.results[0]).shape.clone())).transpose()?;
+                let output_value = body.outputs()[output].value;
+                if let Some(alike) = alike {
+                    laid_out.insert((output, earlier), relabelled(body, output_value, node.results[0], alike, b)?);
+                }
+            }
+        }
         Ok::<_, TypeError>(results)
     });
     let rebuilt = rebuilt.ok()?;
     map.extend(body.inputs().iter().zip(rebuilt.inputs()).map(|(old, new)| (old.value, new.value)));
-    let values = pieces.iter().map(|(value, _)| map.get(value).copied()).collect::<Option<Vec<Value>>>()?;
-    Some(RowForm {
-        body: returning(&rebuilt, &values)?,
-        inputs,
-        pieces: pieces.into_iter().map(|(_, piece)| piece).collect(),
-    })
+    let value = |store: &Store| match store.write {
+        Some(write) => laid_out.get(&(store.output, write)).copied(),
+        None => map.get(&body.outputs()[store.output].value).copied(),
+    };
+    let values = stores.iter().map(value).collect::<Option<Vec<Value>>>()?;
+    let piece = |&Store { output, .. }: &Store| Piece::whole(output, &body.ty(body.outputs()[output].value).shape);
+    Some(RowForm { body: returning(&rebuilt, &values)?, inputs, pieces: stores.iter().map(piece).collect() })
+}
+
+/// What a value is of `base` in place of the input that it is written into, without the writes.
+fn seen(body: &Graph, value: Value, base: Value, b: &Builder) -> Result<Value, TypeError> {
+    let Def::Node(id, _) = body.def(value) else { return Ok(base) };
+    let node = body.node(id);
+    let of = seen(body, node.operands[0], base, b)?;
+    if is_write(body, id) { Ok(of) } else { Ok(b.op(node.op.clone(), &[of])?[0]) }
+}
+
+/// The reshapes and permutations that lead from one value to another, of a value in place of the first.
+fn relabelled(body: &Graph, to: Value, from: Value, value: Value, b: &Builder) -> Result<Value, TypeError> {
+    let Def::Node(id, _) = body.def(to) else { return Ok(value) };
+    if to == from {
+        return Ok(value);
+    }
+    let node = body.node(id);
+    let of = relabelled(body, node.operands[0], from, value, b)?;
+    Ok(b.op(node.op.clone(), &[of])?[0])
 }
 
 fn is_write(body: &Graph, id: NodeId) -> bool {

@@ -101,9 +101,10 @@ impl<'g> Flow<'g> {
             return undoing;
         }
         let (mut root, mut views) = (node.operands[0], 0);
-        while let Some(view) = self.def(root).filter(|&id| relabels(id)) {
+        // Writes before it see the same through the same views.
+        while let Some(view) = self.def(root).filter(|&id| relabels(id) || self.writes(id)) {
             root = graph.node(view).operands[0];
-            views += 1;
+            views += usize::from(relabels(view));
         }
         let mut value = node.results[0];
         while undoing.len() < views || graph.ty(value) != graph.ty(root) {
@@ -115,6 +116,40 @@ impl<'g> Flow<'g> {
             value = graph.node(user).results[0];
         }
         undoing
+    }
+
+    /// The write that alone reads what a write leaves, through layout ops that keep the order.
+    pub fn next_write(&self, write: NodeId) -> Option<NodeId> {
+        let mut value = self.graph.node(write).results[0];
+        loop {
+            let &[user] = self.users(value) else { return None };
+            let node = self.graph.node(user);
+            match &node.op {
+                _ if self.graph.is_output(value) => return None,
+                Op::Prim(Prim::Reshape { .. }) => value = node.results[0],
+                _ => return (self.writes(user) && node.operands[0] == value).then_some(user),
+            }
+        }
+    }
+
+    /// The functions of single elements, free ones apart, of which a value is one.
+    pub fn functions_of(&self, value: Value) -> BTreeSet<NodeId> {
+        let (mut found, mut seen, mut stack) = (BTreeSet::new(), BTreeSet::new(), vec![value]);
+        while let Some(value) = stack.pop() {
+            let Some(id) = self.def(value).filter(|&id| seen.insert(id)) else { continue };
+            let node = self.graph.node(id);
+            let function = matches!(node.op, Op::Prim(Prim::Map(_) | Prim::Cast { .. }));
+            found.extend((function && !self.is_free(id)).then_some(id));
+            if function || is_layout(&node.op) {
+                stack.extend(&node.operands);
+            }
+        }
+        found
+    }
+
+    /// Whether a node writes at chosen places.
+    pub fn writes(&self, id: NodeId) -> bool {
+        matches!(self.graph.node(id).op, Op::Prim(Prim::Scatter { .. }))
     }
 
     fn follow(&mut self) {

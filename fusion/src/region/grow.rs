@@ -89,6 +89,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             nesting: Nesting::Strict,
         };
         growth.plant(graph.node_ids());
+        growth.plant_chains();
         growth
     }
 
@@ -106,6 +107,39 @@ impl<'a, 'g> Growth<'a, 'g> {
                     self.refused.insert(id, refusal);
                 }
             }
+        }
+    }
+
+    /// Makes writes one region of which the first alone is none: what it leaves lies as the last one leaves it. What
+    /// computes their places says that these lie apart.
+    fn plant_chains(&mut self) {
+        let refused = self.refused.iter().filter(|(id, r)| **r == Refusal::Scatter && self.flow.writes(**id));
+        for first in refused.map(|(id, _)| *id).collect::<Vec<NodeId>>() {
+            let chain: BTreeSet<NodeId> =
+                std::iter::successors(Some(first), |&write| self.flow.next_write(write)).collect();
+            let mut joined = chain.clone();
+            for &write in &chain {
+                joined.extend(self.flow.functions_of(self.flow.graph.node(write).operands[1]));
+            }
+            let alone = joined.iter().all(|&id| self.region[id.0 as usize].is_none_or(|r| self.members[r].len() == 1));
+            if chain.len() < 2 || !alone || !self.is_convex(&joined) {
+                continue;
+            }
+            // Each write may go to inner rows of its own.
+            let Some(segments) = [false, true].into_iter().find(|&segments| self.fits(&joined, segments).is_ok())
+            else {
+                continue;
+            };
+            if segments {
+                self.segments.insert(self.members.len());
+            }
+            for &id in &joined {
+                self.refused.remove(&id);
+                if let Some(own) = self.region[id.0 as usize].replace(self.members.len()) {
+                    self.members[own].clear();
+                }
+            }
+            self.members.push(joined);
         }
     }
 
