@@ -44,7 +44,7 @@ fn place(b: &Builder, value: Value) -> Option<Dim> {
     }
 }
 
-fn is_one(extent: &Dim) -> bool {
+pub(super) fn is_one(extent: &Dim) -> bool {
     extent.as_const() == Some(1)
 }
 

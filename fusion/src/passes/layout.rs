@@ -6,7 +6,8 @@
 
 use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value, infer};
 
-use super::{at_place, extremes, fold, regroup, rewrite, statistic};
+use super::at_place::{self, is_one};
+use super::{extremes, fold, regroup, rewrite, statistic};
 use crate::rewrites::Form;
 
 /// What a primitive is by the equations of this file, if one applies.
@@ -65,10 +66,6 @@ fn packed_first(b: &Builder, prim: &Prim, ways: i64, x: Value) -> Result<Option<
 fn constant(b: &Builder, f: ScalarFn, operands: &[Value]) -> Result<Option<Value>, TypeError> {
     let Some(shape) = joined(b, operands) else { return Ok(None) };
     fold::of_constants(b, &Op::Prim(Prim::Map(f)), operands, &shape)
-}
-
-fn is_one(extent: &Dim) -> bool {
-    extent.as_const() == Some(1)
 }
 
 fn expand(shape: &[Dim], x: Value, ty: &TensorType) -> Option<Form> {

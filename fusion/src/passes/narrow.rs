@@ -7,10 +7,11 @@
 use std::collections::{HashMap, HashSet};
 
 use fusewright_graph::axes::{AxisId, AxisMap};
-use fusewright_graph::{Builder, Graph, NodeId, Op, Prim, TensorType, TypeError, Value};
+use fusewright_graph::{Builder, Graph, Input, NodeId, Op, Prim, TensorType, TypeError, Value, infer};
 
 use super::dce;
 use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult};
+use crate::region::is_layout;
 
 /// The pass.
 pub const PASS: Pass = Pass { name: "narrow", required: false, run };
@@ -67,14 +68,14 @@ impl Narrow<'_> {
     fn part(&self, b: &Builder, cut: &Prim, x: Value, depth: usize) -> Result<Option<Value>, TypeError> {
         let Prim::Slice { axis, start, end, step } = cut else { return Ok(None) };
         let Some(&id) = self.new.get(&x).filter(|_| depth < MOST_OPS) else { return Ok(None) };
-        let Some((op, operands)) = b.definition(x) else { return Ok(None) };
+        let Some((mut op, operands)) = b.definition(x) else { return Ok(None) };
         // Lanes are cut inside of a row program, which then keeps the layout of its rows.
         if axis + 1 == b.ty(x).rank() {
             return Ok(None);
         }
         let types: Vec<TensorType> = operands.iter().map(|&v| b.ty(v)).collect();
         let Some(places) = places(&op, &types, *axis) else { return Ok(None) };
-        let mut parts = operands.clone();
+        let mut parts = operands;
         let mut narrower = false;
         for (part, place) in parts.iter_mut().zip(places) {
             let Some(axis) = place else { continue };
@@ -87,44 +88,19 @@ impl Narrow<'_> {
                 None => b.prim(cut, &[*part])?,
             };
         }
-        if !narrower && is_layout(&op) {
+        // What only moves elements is read by regions where they lie.
+        let copies = is_layout(&op) || matches!(op, Op::Prim(Prim::Cat { .. }));
+        if !narrower && copies {
             return Ok(None);
         }
-        let op = match op {
-            Op::Prim(Prim::Reshape { .. } | Prim::Expand { .. }) => {
-                let extent = fusewright_graph::infer(cut, &[&b.ty(x)])?.swap_remove(0).shape.swap_remove(*axis);
-                with_extent(op, *axis, extent)
-            }
-            op => op,
-        };
+        if let Op::Prim(Prim::Reshape { shape } | Prim::Expand { shape }) = &mut op {
+            shape[*axis] = infer(cut, &[&b.ty(x)])?.swap_remove(0).shape.swap_remove(*axis);
+        }
         let origin = b.origin();
         b.set_origin(self.graph.node(id).origin.clone());
         let computed = b.op(op, &parts)?.swap_remove(0);
         b.set_origin(origin);
         Ok(Some(computed))
-    }
-}
-
-/// Whether an op only moves elements, which regions read where they lie.
-fn is_layout(op: &Op) -> bool {
-    let Op::Prim(prim) = op else { return false };
-    matches!(
-        prim,
-        Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. } | Prim::Cat { .. }
-    )
-}
-
-fn with_extent(op: Op, axis: usize, extent: fusewright_graph::Dim) -> Op {
-    match op {
-        Op::Prim(Prim::Reshape { mut shape }) => {
-            shape[axis] = extent;
-            Op::Prim(Prim::Reshape { shape })
-        }
-        Op::Prim(Prim::Expand { mut shape }) => {
-            shape[axis] = extent;
-            Op::Prim(Prim::Expand { shape })
-        }
-        other => other,
     }
 }
 
@@ -140,7 +116,7 @@ fn places(op: &Op, operands: &[TensorType], axis: usize) -> Option<Vec<Option<us
     if !apart(&body, &map, own) {
         return None;
     }
-    let place = |input: &fusewright_graph::Input| {
+    let place = |input: &Input| {
         let dims = map.dims(input.value);
         let mut of = dims.iter().enumerate().filter(|(_, axes)| axes.contains(&own));
         match (of.next(), of.next()) {

@@ -3,8 +3,9 @@
 
 use fusewright_graph::{Builder, Dim, Op, Prim, TypeError, Value};
 
+use super::at_place::{is_one, reshaped};
 use super::places::{Part, Write, assembled};
-use super::{at_place::reshaped, simplest};
+use super::simplest;
 use crate::rewrites::Form;
 
 /// All parts of a tensor along an axis in their order, some of them written into behind permutations: the tensor with
@@ -116,10 +117,6 @@ fn laid_out(axes: &[Vec<usize>], part: &[Dim], prim: &Prim) -> Option<Vec<Vec<us
         }
         _ => None,
     }
-}
-
-fn is_one(extent: &Dim) -> bool {
-    extent.as_const() == Some(1)
 }
 
 #[cfg(test)]

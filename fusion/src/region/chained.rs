@@ -117,7 +117,8 @@ fn relabelled(body: &Graph, to: Value, from: Value, value: Value, b: &Builder) -
     Ok(b.op(node.op.clone(), &[of])?[0])
 }
 
-fn is_write(body: &Graph, id: NodeId) -> bool {
+/// Whether a node writes at chosen places.
+pub(super) fn is_write(body: &Graph, id: NodeId) -> bool {
     matches!(body.node(id).op, Op::Prim(Prim::Scatter { .. }))
 }
 

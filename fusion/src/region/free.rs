@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusewright_graph::scalar::Accuracy;
 use fusewright_graph::{Def, Graph, NodeId, Op, Prim, Value};
 
+use super::chained::is_write;
 use super::grow::is_layout;
 use super::stored::relabels;
 
@@ -149,7 +150,7 @@ impl<'g> Flow<'g> {
 
     /// Whether a node writes at chosen places.
     pub fn writes(&self, id: NodeId) -> bool {
-        matches!(self.graph.node(id).op, Op::Prim(Prim::Scatter { .. }))
+        is_write(self.graph, id)
     }
 
     fn follow(&mut self) {

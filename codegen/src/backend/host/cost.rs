@@ -7,6 +7,8 @@ use fusewright_graph::ScalarFn;
 
 use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
 
+/// Most bytes of stack memory that the values of a segment take.
+pub(super) const MOST_BYTES: i64 = 64 << 10;
 /// What storing and loading a value costs.
 pub(super) const STORE_AND_LOAD: u32 = 6;
 /// What loading one costs.
@@ -26,6 +28,12 @@ impl<'k> Values<'k> {
 
     pub fn is_row(&self, v: Val) -> bool {
         matches!(self.segment.ty(v).shape, Shape::Row(_))
+    }
+
+    /// The memory of that many lanes of a value, if a lane is a byte or more: a store of four-bit elements writes two.
+    pub fn bytes(&self, v: Val, lanes: i64) -> Option<i64> {
+        let bits = self.segment.ty(v).dtype.bits();
+        (bits >= 8 && (1..=MOST_BYTES).contains(&lanes)).then(|| lanes * i64::from(bits / 8))
     }
 
     /// What computing four lanes of a value costs, down to what is `stored`, or at least `enough`.

@@ -9,15 +9,13 @@ use std::collections::BTreeMap;
 
 use fusewright_graph::Dim;
 
-use super::cost::{STORE_AND_LOAD, Values, keeps_lanes};
+use super::cost::{MOST_BYTES, STORE_AND_LOAD, Values, keeps_lanes};
 use super::plan::{self, Grouped, Job, MOST_PIECES, Pass, Plan, sink_value};
 use super::stash::stashed;
 use super::walk::Walk;
 use super::{Forms, definitions, shared};
 use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
 
-/// Most bytes of stack memory that the values of a segment take.
-pub(super) const MOST_BYTES: i64 = 64 << 10;
 /// How long a value is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::backend) enum Reach {
@@ -200,13 +198,8 @@ impl<'k> Keeper<'k> {
         if self.kept.contains_key(&v) {
             return true;
         }
-        let bits = self.segment.ty(v).dtype.bits();
-        let Some(lanes) = size.or(lanes.as_const()).filter(|n| (1..=MOST_BYTES).contains(n)) else { return false };
-        // A store of four-bit elements writes two at a time.
-        let bytes = lanes * i64::from(bits / 8);
-        if bits < 8 || self.bytes + bytes > MOST_BYTES {
-            return false;
-        }
+        let bytes = size.or(lanes.as_const()).and_then(|lanes| self.values().bytes(v, lanes));
+        let Some(bytes) = bytes.filter(|bytes| self.bytes + bytes <= MOST_BYTES) else { return false };
         let at = self.definitions[v.0 as usize];
         let walk = Walk::of(self.segment, at, None, self.forms);
         if !walk.cuts.is_empty() || (size.is_none() && !walk.groups.is_empty()) {

@@ -4,9 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cost::{LOAD, STORE_AND_LOAD, Values};
+use super::cost::{LOAD, MOST_BYTES, STORE_AND_LOAD, Values};
 use super::definitions;
-use super::keep::MOST_BYTES;
 use super::stash::stashed;
 use crate::kernel::{InstOp, Level, Segment, Shape, Val};
 
@@ -40,7 +39,8 @@ pub(super) fn values(segment: &Segment) -> BTreeMap<Val, i64> {
         if kept.contains_key(&v) {
             continue;
         }
-        match bytes(segment, v).filter(|bytes| *bytes <= room) {
+        let lanes = segment.ty(v).shape.elements().as_const();
+        match lanes.and_then(|lanes| values.bytes(v, lanes)).filter(|bytes| *bytes <= room) {
             Some(bytes)
                 if pays(segment, values.cost(v, STORE_AND_LOAD + 1, &found)) && is_plain(&values, v, &found) =>
             {
@@ -57,13 +57,6 @@ pub(super) fn values(segment: &Segment) -> BTreeMap<Val, i64> {
 fn pays(segment: &Segment, cost: u32) -> bool {
     let rows = segment.inner.as_const().map_or(INNER_ROWS, |n| u32::try_from(n).unwrap_or(u32::MAX));
     rows.saturating_sub(1).saturating_mul(cost) > (STORE_AND_LOAD - LOAD).saturating_add(rows.saturating_mul(LOAD))
-}
-
-/// The memory of the lanes of a row whose length is known. A store of four-bit elements writes two at a time.
-fn bytes(segment: &Segment, v: Val) -> Option<i64> {
-    let ty = segment.ty(v);
-    let lanes = ty.shape.elements().as_const().filter(|n| (1..=MOST_BYTES).contains(n))?;
-    (ty.dtype.bits() >= 8).then(|| lanes * i64::from(ty.dtype.bits() / 8))
 }
 
 /// Whether one loop over all lanes computes a value: no parts of other lengths are joined, and no groups run.

@@ -51,9 +51,9 @@ pub(in crate::backend) struct Walk<'k> {
 }
 
 /// By value, whether loops before that of instruction `at` store it.
-fn stored(segment: &Segment, at: usize) -> Vec<bool> {
+fn stored(segment: &Segment, at: usize, stashed: &[bool]) -> Vec<bool> {
     let mut stored = vec![false; segment.types.len()];
-    for (inst, _) in segment.insts.iter().zip(stashed(segment)).filter(|(_, stashed)| *stashed) {
+    for (inst, _) in segment.insts.iter().zip(stashed).filter(|(_, stashed)| **stashed) {
         inst.results.iter().for_each(|v| stored[v.0 as usize] = true);
     }
     // Loops before the inner rows do not wait for each other.
@@ -68,11 +68,12 @@ fn stored(segment: &Segment, at: usize) -> Vec<bool> {
 impl<'k> Walk<'k> {
     /// Walks a store, a reduction or a value that is kept over all its lanes, or those of a piece.
     pub fn of(segment: &'k Segment, at: usize, piece: Option<(&Dim, &Dim)>, forms: &'k dyn Forms) -> Self {
+        let stashed = stashed(segment);
         let mut walk = Walk {
             segment,
             forms,
             definitions: definitions(segment),
-            stored: stored(segment, at),
+            stored: stored(segment, at, &stashed),
             piece: piece.map(|(start, end)| (start.clone(), end.clone())),
             seen: HashSet::new(),
             touches: Vec::new(),
@@ -84,7 +85,7 @@ impl<'k> Walk<'k> {
         if is_sink(segment, at) {
             walk.check(&segment.insts[at]);
         }
-        if stashed(segment)[at] {
+        if stashed[at] {
             walk.unordered(segment.insts[at].args[0]);
             return walk;
         }
