@@ -20,6 +20,8 @@ mod kept;
 mod kernels;
 #[path = "cpu/maps.rs"]
 mod maps;
+#[path = "cpu/over.rs"]
+mod over;
 #[path = "cpu/runs.rs"]
 mod runs;
 #[path = "cpu/searches.rs"]

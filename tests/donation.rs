@@ -229,6 +229,18 @@ fn residuals_are_updated_in_place() {
          return %y updates %r\n}}\n"
     );
     assert_eq!(reasons(&placed(&text, &[5, 0, 1, 64])), ["in place"]);
+    // Groups are read after what is stored for each lane, and pairs of lanes change places.
+    for body in [
+        "%h = add %x, %r\n  %y = rms_norm %h, %w {eps = 1e-6, round = once}\n  %g = reshape %y {shape = [s, 3, 16]}\n  \
+         %q, %k = quantize_dynamic %g {bound = 448, floor = 1e-10, floor_of = absmax}\n  return %q, %k, %h updates %r",
+        "%t = slice %x {axis = 1, start = 0, end = 24}\n  %u = slice %x {axis = 1, start = 24, end = 48}\n  \
+         %h = rope_half_table %r, %t, %u {pairs = interleaved}\n  return %h updates %r",
+    ] {
+        let text = format!(
+            "graph @more(s: 0..; %x: bf16[s, 48], %r: bf16[s, 48], %w: bf16[48]) {{\n  {body}\n}}\n"
+        );
+        assert_eq!(reasons(&placed(&text, &[5, 0, 1, 64])), ["in place"], "{text}");
+    }
 }
 
 /// Layers that each add to the residual and read it normed, between products: one buffer from first to last.

@@ -315,37 +315,6 @@ fn interleaved_rope_and_partial_rope() {
 }
 
 #[test]
-fn a_reverse_copy_in_place_is_refused() {
-    let text = "kernel @rev(s = extent(x, 0)) rows s {
-           param %x: f32[s, 64] inout
-           segment @m inner 1 {
-             %x = load x[row*64 - lane + 63] : row<f32, 64>
-             store x[row*64 + lane], %x
-           }
-         }";
-    let error = crate::support::compile(&crate::support::kernel(text), &fusewright::Target::Cpu)
-        .expect_err("it overwrites what it reads");
-    assert!(error.to_string().contains("may overwrite elements of `x`"), "{error}");
-}
-
-#[test]
-fn rotating_in_place_the_wrong_way_is_refused_and_the_right_way_runs() {
-    let text = |read: i64, write: i64| {
-        format!(
-            "kernel @shift(s = extent(x, 0)) rows s {{
-               param %x: f32[s, 64] inout
-               segment @m inner 1 {{
-                 %x = load x[row*64 + lane + {read}] : row<f32, 60>
-                 store x[row*64 + lane + {write}], %x
-               }}
-             }}"
-        )
-    };
-    check(&text(3, 0), &[("s", 3)]);
-    assert!(crate::support::each(&crate::support::kernel(&text(0, 3))).iter().all(Result::is_err));
-}
-
-#[test]
 fn one_memory_for_two_parameters_needs_an_alias() {
     use fusewright_runtime::Arg;
     let text = "kernel @add(s = extent(x, 0)) rows s {

@@ -1,18 +1,43 @@
 //! Stores that might overwrite what is still to be loaded.
 //!
 //! Kernel IR promises that a row's stores happen after its loads. Here a store runs right after the loads of its own
-//! chunk, so every other load of the same memory must be proved to touch other elements, or the kernel is refused.
+//! chunk, so every other load of the same memory must be proved to touch other elements. Where that fails, a loop before
+//! all others saves the lanes that are overwritten; where they do not fit, the kernel is refused.
 
 use fusewright_graph::Dim;
 
 use super::plan::{Pass, Plan};
 use super::walk::{Touch, Walk};
 use super::{Forms, Refused};
-use crate::kernel::{InstOp, Kernel, LANE, ParamId, Segment, Shape};
+use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape, Val};
 
 /// Whether two parameters may be the same memory.
 pub(super) fn overlap(kernel: &Kernel, a: ParamId, b: ParamId) -> bool {
     a == b || kernel.param(a).alias == Some(b) || kernel.param(b).alias == Some(a)
+}
+
+/// Whether a store may overwrite what its row loads.
+pub(super) fn overwrites(kernel: &Kernel, segment: &Segment, to: ParamId) -> bool {
+    segment.insts.iter().any(|inst| matches!(&inst.op, InstOp::Load { param, .. } if overlap(kernel, *param, to)))
+}
+
+/// Rows of lanes that stores of other rows of lanes may overwrite.
+pub(super) fn overwritten(kernel: &Kernel, segment: &Segment) -> Vec<Val> {
+    let stores: Vec<ParamId> = row_stores(segment).into_iter().map(|(_, to)| to).collect();
+    let lost = |inst: &&Inst| match &inst.op {
+        InstOp::Load { param, .. } => stores.iter().any(|to| overlap(kernel, *param, *to)),
+        _ => false,
+    };
+    segment.insts.iter().filter(lost).flat_map(|inst| &inst.results).copied().collect()
+}
+
+/// Stores of lanes or groups, and the parameters they write.
+fn row_stores(segment: &Segment) -> Vec<(usize, ParamId)> {
+    let stores = segment.insts.iter().enumerate().filter_map(|(i, inst)| match &inst.op {
+        InstOp::Store { param, .. } if segment.ty(inst.args[0]).shape != Shape::Scalar => Some((i, *param)),
+        _ => None,
+    });
+    stores.collect()
 }
 
 /// A sink or a part of one, in the order in which it runs.
@@ -27,21 +52,8 @@ struct Access {
 
 /// Proves every store of a plan, or refuses one.
 pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan, forms: &dyn Forms) -> Result<(), Refused> {
-    let writes: Vec<(usize, ParamId)> = segment
-        .insts
-        .iter()
-        .enumerate()
-        .filter_map(|(i, inst)| match &inst.op {
-            InstOp::Store { param, .. } if segment.ty(inst.args[0]).shape != Shape::Scalar => Some((i, *param)),
-            _ => None,
-        })
-        .collect();
-    let loads = |inst: &crate::kernel::Inst, to: ParamId| match &inst.op {
-        InstOp::Load { param, .. } => overlap(kernel, *param, to),
-        _ => false,
-    };
     let risky: Vec<_> =
-        writes.into_iter().filter(|(_, to)| segment.insts.iter().any(|inst| loads(inst, *to))).collect();
+        row_stores(segment).into_iter().filter(|(_, to)| overwrites(kernel, segment, *to)).collect();
     if risky.is_empty() {
         return Ok(());
     }
@@ -49,7 +61,8 @@ pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan, forms: &dyn
     for (inst, to) in risky {
         for store in accesses.iter().filter(|a| a.inst == inst) {
             for other in accesses.iter().filter(|a| a.at >= store.at) {
-                for touch in other.loads.iter().filter(|t| overlap(kernel, t.param, to)) {
+                let lost = |t: &&Touch| overlap(kernel, t.param, to) && !plan.saved.contains(&t.value);
+                for touch in other.loads.iter().filter(lost) {
                     if !apart(segment, store, other, touch, kernel.param(to).dtype == kernel.param(touch.param).dtype) {
                         return Err(refusal(kernel, segment, inst, touch.param));
                     }

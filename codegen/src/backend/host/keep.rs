@@ -48,8 +48,9 @@ impl Kept {
     }
 }
 
-/// Chooses what is kept, and adds to the plan the jobs that store it.
-pub(in crate::backend) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn Forms) {
+/// Chooses what is kept, and adds to the plan the jobs that store it. Of the loads that stores overwrite
+/// (`overwritten`), those are saved that fit.
+pub(in crate::backend) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn Forms, overwritten: &[Val]) {
     let mut keeper = Keeper {
         segment,
         forms,
@@ -60,10 +61,14 @@ pub(in crate::backend) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn
     };
     keeper.shared(plan);
     plan.kept = keeper.kept.iter().map(|(&value, &bytes)| Kept { value, bytes, reach: Reach::Row }).collect();
+    let saving = keeper.save(plan, overwritten);
     let places = keeper.rows(plan);
     for (value, (phase, pass)) in places.into_iter().rev() {
         keeper.place(&mut plan.phases[phase], pass, value);
         plan.kept.push(Kept { value, bytes: keeper.kept[&value], reach: Reach::InnerRow });
+    }
+    if let Some(first) = plan.phases.first_mut() {
+        first.splice(0..0, saving);
     }
     for pass in plan.outer.iter_mut().chain(&mut plan.phases).flatten() {
         if let Pass::Grouped(grouped) = pass {
@@ -108,6 +113,20 @@ impl<'k> Keeper<'k> {
             self.bytes += bytes;
             self.kept.insert(v, bytes);
         }
+    }
+
+    /// Saves loads of each inner row, and gives the loops that store them.
+    fn save(&mut self, plan: &mut Plan, loads: &[Val]) -> Vec<Pass> {
+        let outer = shared::outer(self.segment);
+        let mut loops = Vec::new();
+        for &v in loads.iter().filter(|v| !outer[v.0 as usize]) {
+            if self.reserve(v, None) {
+                self.append(&mut loops, v);
+                plan.kept.push(Kept { value: v, bytes: self.kept[&v], reach: Reach::InnerRow });
+                plan.saved.push(v);
+            }
+        }
+        loops
     }
 
     /// Adds the job that stores a value to a loop of as many lanes, or a loop of its own behind all.

@@ -10,7 +10,7 @@ use super::index::at_least;
 use super::keep::{self, Kept};
 use super::stash::stashed;
 use super::walk::{GroupUse, Walk};
-use super::{Forms, Refused, definitions, shared};
+use super::{Forms, Refused, definitions, hazard, shared};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
 /// Most pieces that share a loop: their operands have to fit the registers.
@@ -79,6 +79,8 @@ pub(in crate::backend) struct Plan {
     pub reduced: Vec<Val>,
     /// Values that are stored for later loops.
     pub kept: Vec<Kept>,
+    /// Loads that the first loop stores, because stores overwrite what they read.
+    pub saved: Vec<Val>,
 }
 
 /// The operands of a sink, or a value that is kept.
@@ -128,9 +130,17 @@ pub(in crate::backend) fn plan(kernel: &Kernel, segment: &Segment, forms: &dyn F
     let scalars = results.copied().filter(|v| segment.ty(*v).shape == Shape::Scalar);
     let (early, late): (Vec<Val>, Vec<Val>) = scalars.partition(|v| planner.stages[v.0 as usize] == 0);
     let reduced = late.into_iter().filter(|v| outer[v.0 as usize]).collect();
-    let mut plan = Plan { outer: before, phases, scalar_stores, early, reduced, kept: Vec::new() };
-    keep::choose(segment, &mut plan, forms);
-    super::hazard::check(kernel, segment, &plan, forms)?;
+    // What overwrites comes behind what still loads.
+    phases.iter_mut().for_each(|phase| phase.sort_by_key(|pass| planner.overwrites(pass)));
+    let bare = Plan { outer: before, phases, scalar_stores, early, reduced, kept: Vec::new(), saved: Vec::new() };
+    let mut plan = bare.clone();
+    keep::choose(segment, &mut plan, forms, &[]);
+    if hazard::check(kernel, segment, &plan, forms).is_ok() {
+        return Ok(plan);
+    }
+    let mut plan = bare;
+    keep::choose(segment, &mut plan, forms, &hazard::overwritten(kernel, segment));
+    hazard::check(kernel, segment, &plan, forms)?;
     Ok(plan)
 }
 
@@ -158,11 +168,15 @@ impl<'k> Planner<'k> {
     fn phase_of(&self, at: usize) -> usize {
         let stage = self.stage(at);
         let InstOp::Store { param, .. } = &self.segment.insts[at].op else { return stage };
-        let overwrites = self.segment.insts.iter().enumerate().any(|(i, inst)| match &inst.op {
-            InstOp::Load { param: from, .. } => self.live[i] && super::hazard::overlap(self.kernel, *param, *from),
+        if hazard::overwrites(self.kernel, self.segment, *param) { self.last_stage() } else { stage }
+    }
+
+    /// Whether a loop has a store that may overwrite what is still to be loaded.
+    fn overwrites(&self, pass: &Pass) -> bool {
+        pass.sinks().into_iter().any(|at| match &self.segment.insts[at].op {
+            InstOp::Store { param, .. } => hazard::overwrites(self.kernel, self.segment, *param),
             _ => false,
-        });
-        if overwrites { self.last_stage() } else { stage }
+        })
     }
 
     fn last_stage(&self) -> usize {

@@ -23,6 +23,8 @@ pub(in crate::backend) struct GroupUse {
 /// A load.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::backend) struct Touch {
+    /// What is loaded.
+    pub value: Val,
     pub param: ParamId,
     /// Lane `i` of the sink reads element `slope · i + start`, if that is so for constants.
     pub linear: Option<(i64, Dim)>,
@@ -149,7 +151,7 @@ impl<'k> Walk<'k> {
         let arg_shape = |i: usize| &segment.ty(inst.args[i]).shape;
         match &inst.op {
             InstOp::Load { param, index, .. } => {
-                self.touch(*param, index, scale, offset);
+                self.touch(v, *param, index, scale, offset);
                 inst.args.iter().for_each(|&p| self.value(p, own, scale, offset));
             }
             InstOp::Slice { start, step, .. } => {
@@ -199,7 +201,7 @@ impl<'k> Walk<'k> {
                 self.value(inst.args[0], shape, scale, offset);
                 self.vector = vector;
             }
-            InstOp::Load { param, .. } => self.touches.push(Touch { param: *param, linear: None, shifted: None }),
+            InstOp::Load { param, .. } => self.touches.push(Touch { value: v, param: *param, linear: None, shifted: None }),
             InstOp::AsGroup { .. } => self.unordered(inst.args[0]),
             _ => inst
                 .args
@@ -222,7 +224,7 @@ impl<'k> Walk<'k> {
             self.check(inst);
             self.vector &= !matches!(inst.op, InstOp::Cat);
             if let InstOp::Load { param, .. } = &inst.op {
-                self.touches.push(Touch { param: *param, linear: None, shifted: None });
+                self.touches.push(Touch { value: v, param: *param, linear: None, shifted: None });
             }
             if !matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::TopK(_)) {
                 open.extend(&inst.args);
@@ -230,14 +232,14 @@ impl<'k> Walk<'k> {
         }
     }
 
-    fn touch(&mut self, param: ParamId, index: &Dim, scale: i64, offset: &Dim) {
+    fn touch(&mut self, value: Val, param: ParamId, index: &Dim, scale: i64, offset: &Dim) {
         let linear = index.split_linear(LANE).and_then(|(slope, rest)| {
             let slope = slope.as_const()?;
             let start = &rest + &(&Dim::constant(slope) * offset);
             Some((slope.checked_mul(scale)?, start))
         });
         let shifted = (scale == 1).then(|| (index.clone(), offset.clone()));
-        self.touches.push(Touch { param, linear, shifted });
+        self.touches.push(Touch { value, param, linear, shifted });
     }
 
     fn cat(&mut self, inst: &Inst, scale: i64, offset: &Dim) {
