@@ -15,19 +15,8 @@ use crate::diag::Diagnostic;
 use crate::graph::{Op, Value};
 use crate::ty::TensorType;
 
-/// Ops that change the shape or the buffer of a tensor where it stands.
-const RESHAPING: &[&str] = &[
-    "aten.squeeze_",
-    "aten.unsqueeze_",
-    "aten.t_",
-    "aten.transpose_",
-    "aten.swapaxes_",
-    "aten.swapdims_",
-    "aten.as_strided_",
-    "aten.resize_",
-    "aten.resize_as_",
-    "aten.set_",
-];
+/// Ops that may give a tensor other memory.
+const REPLACING: &[&str] = &["aten.resize_", "aten.resize_as_", "aten.set_"];
 
 /// In-place ops whose overloads are named otherwise than those of the op without the underscore.
 const RENAMED: &[(&str, &str)] = &[
@@ -59,13 +48,13 @@ impl<'a> InPlace<'a> {
     /// The node as such an op, or `None` if it is none.
     ///
     /// # Errors
-    /// An op that changes a shape in place, or overwrites several tensors.
+    /// An op that may give its operand other memory, or overwrites several tensors.
     pub(super) fn of(node: &'a NodeJson) -> Result<Option<Self>, Diagnostic> {
         let target = short_target(&node.target);
         let Some((op, overload)) = split(target) else { return Ok(None) };
         let refuse = |what: &str| Err(Diagnostic::new("import.alias", format!("`{target}` {what}")));
-        if RESHAPING.contains(&op) {
-            return refuse("changes the shape of a tensor in place");
+        if REPLACING.contains(&op) {
+            return refuse("may give a tensor other memory");
         }
         let by_out = overload == "out" || overload.ends_with("_out");
         let found = |parameter: &'static str, row: Option<&'static Row>| {

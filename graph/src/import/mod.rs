@@ -22,6 +22,7 @@ mod name;
 mod opaque;
 mod origin;
 mod overwrite;
+mod reshaped;
 mod schema;
 mod sharing;
 mod signature;
@@ -88,6 +89,7 @@ pub fn pt2_model(archive: &Archive, model: &str) -> Result<Graph, Diagnostic> {
     }
     let mut program: Program = parse_json(&record, &bytes)?;
     inline::regions(&mut program.graph_module.graph);
+    reshaped::as_views(&mut program);
     let weights = Weights::open(archive, model)?;
     let graph = convert::convert(model, &program, &weights)?;
     casts::of_version(graph, program.torch_version.as_deref())

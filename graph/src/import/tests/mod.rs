@@ -14,6 +14,7 @@ mod numbers;
 mod operators;
 mod places;
 mod presets;
+mod reshaped;
 mod sizes;
 mod sums;
 mod views;

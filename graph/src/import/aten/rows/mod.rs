@@ -85,7 +85,6 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("split_with_sizes_copy", "split_with_sizes"),
     ("squeeze_copy", "squeeze"),
     ("subtract", "sub"),
-    ("swapdims", "swapaxes"),
     ("t_copy", "t"),
     ("transpose_copy", "transpose"),
     ("trapz", "trapezoid"),

@@ -44,6 +44,7 @@ pub(super) const LAYOUT: &[Row] = &[
     row("aten.mT", "self", arrange::last_axes),
     row("aten.adjoint", "self", arrange::last_axes),
     row("aten.swapaxes", "self, axis0, axis1", arrange::swapaxes),
+    row("aten.swapdims", "self, dim0, dim1", layout::transpose),
     row("aten.movedim.int", "self, source, destination", arrange::movedim),
     row("aten.movedim.intlist", "self, source, destination", arrange::movedim),
     row("aten.numpy_T", "self", layout::reverse_axes),
