@@ -7,7 +7,7 @@ use super::super::steps::{self, Step};
 use super::index::{Places, few_of_rows, hits, neighbours, of_slices, places, single_places, wrapped};
 use super::layout::{cut, expand_to, iota, permuted, strided_steps};
 use super::place::{place, slice_range};
-use super::promote::{constant, convert, is_reduced, operand_as};
+use super::promote::{constant, convert, operand_as};
 use super::reduce::over;
 use crate::dim::{Dim, product};
 use crate::graph::Value;
@@ -234,16 +234,16 @@ pub(super) fn scatter_add(call: &Call<'_>) -> Imported {
 }
 
 /// A tensor with the slices of `src` along an axis added at the places of an index, which is a line, or as large as
-/// `src`. Each element is one masked reduction; so for dtypes in which the sum is not rounded at each step.
+/// `src`. Each element is one reduction, of which what stood there is a term: no order of the sum is promised.
 fn summed(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> Result<Value, Refusal> {
     let b = call.b;
     let ty = b.ty(x);
-    if is_reduced(ty.dtype) || ty.dtype == DType::Bool {
-        return Err(call.refused("self", "a sum that is rounded at each step"));
+    if ty.dtype == DType::Bool {
+        return Err(call.refused("self", "a sum of truth values"));
     }
     // Places of the tensor along `axis`, what is summed along the new axis behind it.
-    let spread = |mut shape: Vec<Dim>| {
-        shape.insert(axis, Dim::constant(1));
+    let spread = |mut shape: Vec<Dim>, at: usize| {
+        shape.insert(at, Dim::constant(1));
         shape
     };
     let mut places = b.ty(index).shape;
@@ -253,12 +253,14 @@ fn summed(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> R
         places[axis] = count;
     }
     let line = iota(call, &ty.shape[axis], axis, ty.rank() + 1)?;
-    let index = convert(b, b.reshape(index, spread(places))?, DType::I64)?;
+    let index = convert(b, b.reshape(index, spread(places, axis))?, DType::I64)?;
     let hit = b.map(ScalarFn::Eq, &[index, line])?;
-    let zero = constant(b, ty.dtype, Scalar::Int(0))?;
-    let terms = b.map(ScalarFn::Select, &[hit, b.reshape(src, spread(b.ty(src).shape))?, zero])?;
-    let sums = over(call, ReduceOp::Add, terms, &[axis + 1])?;
-    Ok(b.add(x, b.reshape(sums, ty.shape)?)?)
+    // What leaves every number as it is, −0 too.
+    let nothing = if ty.dtype.is_float() { Scalar::Float(-0.0) } else { Scalar::Int(0) };
+    let src = b.reshape(src, spread(b.ty(src).shape, axis))?;
+    let terms = b.map(ScalarFn::Select, &[hit, src, constant(b, ty.dtype, nothing)?])?;
+    let terms = b.cat(&[b.reshape(x, spread(ty.shape.clone(), axis + 1))?, terms], axis + 1)?;
+    Ok(b.reshape(over(call, ReduceOp::Add, terms, &[axis + 1])?, ty.shape)?)
 }
 
 /// Slices along an axis, times a number, added at the places of an index tensor.

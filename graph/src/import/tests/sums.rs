@@ -2,9 +2,9 @@
 
 use super::attention::{argument, call, one_node, tensor};
 use crate::graph::Graph;
-use crate::interp::{Symbols, run};
+use crate::interp::{Symbols, enclose, run};
 use crate::tensor::Tensor;
-use crate::{DType, Op, Prim};
+use crate::{DType, Op, Prim, num};
 
 const F32: i64 = 7;
 const I64: i64 = 5;
@@ -43,6 +43,26 @@ fn slices_are_added_at_places_that_may_be_equal() {
     let put = call("aten.index_put.default", &[tensor("self", "x"), listed, tensor("values", "s"), sum]);
     let graph = one_node(&inputs, &put, &[("y", F32, &[3, 2])]);
     assert_eq!(result(&graph.expect("a graph"), &given), [3.5, 4.0, 0.0, 0.0, 14.0, 18.0]);
+}
+
+#[test]
+fn what_stood_at_a_place_is_a_term_of_its_sum() {
+    for (code, dtype) in [(F32, DType::F32), (13, DType::BF16)] {
+        let inputs: [(&str, i64, &[i64]); 3] = [("x", code, &[2, 1]), ("i", I64, &[3]), ("s", code, &[3, 1])];
+        let arguments =
+            [tensor("self", "x"), argument("dim", r#"{"as_int":0}"#), tensor("index", "i"), tensor("source", "s")];
+        let graph = one_node(&inputs, &call("aten.index_add.default", &arguments), &[("y", code, &[2, 1])]);
+        let graph = graph.expect("a graph");
+        // One at a time, each term is less than half of the last place of what stands there.
+        let small = num::unit_roundoff(dtype) * 0.75;
+        let given = |shape: &[usize], values: &[f64]| Tensor::from_f64(dtype, shape, values.to_vec()).expect("fits");
+        let operands = [given(&[2, 1], &[1.0, -0.0]), places(&[0, 0, 0]), given(&[3, 1], &[small; 3])];
+        let found = run(&graph, &operands, &Symbols::new()).expect("runs");
+        assert!(found[0].floats().expect("floats")[0] > 1.0);
+        let ranges = enclose(&graph, &operands, &Symbols::new()).expect("runs");
+        let kept = given(&[2, 1], &[1.0, -0.0]);
+        assert!(ranges[0].check(&kept).expect("of one shape").is_ok(), "{dtype}");
+    }
 }
 
 #[test]

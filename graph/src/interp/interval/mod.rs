@@ -6,7 +6,7 @@
 //!
 //! | source of freedom | bound |
 //! |---|---|
-//! | sum of n values, any order, in a dtype of unit roundoff u | (n − 1)·u·Σ\|x\| (Rump: no higher-order terms) |
+//! | sum of n values that are not 0, any order, in a dtype of unit roundoff u | (n − 1)·u·Σ\|x\| (Rump: no higher-order terms) |
 //! | product of k pairs, f32 accumulation (f64 for f64) | k·u·Σ\|a·b\|, then one rounding to the result |
 //! | product of n values | ((1 + u)ⁿ⁻¹ − 1)·Π\|x\| |
 //! | `Approx(k)` function | k units in the last place of f32 (f64 for f64), then one rounding to the dtype; the sign of the exact value is kept, and 0, infinity and NaN are exact |
@@ -106,6 +106,11 @@ impl Interval {
     /// Whether neither NaN nor infinity is possible.
     fn is_finite(self) -> bool {
         !self.nan && self.lo.is_finite() && self.hi.is_finite()
+    }
+
+    /// Whether nothing but zeros is possible.
+    fn is_zero(self) -> bool {
+        !self.nan && self.lo == 0.0 && self.hi == 0.0
     }
 
     /// Whether a zero of either sign is possible.

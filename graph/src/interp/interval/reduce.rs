@@ -40,18 +40,22 @@ fn extremum(f: ScalarFn, rule: NanRule, start: f64, row: &[Interval]) -> Interva
 }
 
 fn sum(dtype: DType, row: &[Interval]) -> Interval {
-    match row {
-        [] => return Interval::point(0.0),
-        [x] => return if x.contains(-0.0) { x.join(Interval::point(0.0)) } else { *x },
-        [a, b] => {
-            let sum = super::arith::apply(ScalarFn::Add, dtype, &[*a, *b]);
-            return if sum.contains(-0.0) { sum.join(Interval::point(0.0)) } else { sum };
+    // Zeros round nothing, wherever they are added.
+    let mut terms = row.iter().copied().filter(|x| !x.is_zero());
+    let range = match (terms.next(), terms.next(), terms.next()) {
+        (None, ..) => Interval::point(0.0),
+        (Some(x), None, _) => x,
+        (Some(a), Some(b), None) => super::arith::apply(ScalarFn::Add, dtype, &[a, b]),
+        _ => {
+            let roundings = row.iter().filter(|x| !x.is_zero()).count() - 1;
+            let relative = roundings as f64 * num::unit_roundoff(dtype);
+            sum_bounded(row, relative, dtype, exact_sum(dtype, row))
         }
-        _ => {}
-    }
-    let u = num::unit_roundoff(dtype);
-    let range = sum_bounded(row, (row.len() - 1) as f64 * u, dtype, exact_sum(dtype, row));
-    if range.lo == 0.0 && row.iter().all(|x| x.contains(-0.0)) { Interval { lo: -0.0, ..range } } else { range }
+    };
+    // Accumulators may start from +0, and only a sum of nothing but −0 is −0.
+    let range = if range.contains(-0.0) { range.join(Interval::point(0.0)) } else { range };
+    let negative = !row.is_empty() && row.iter().all(|x| x.contains(-0.0));
+    if range.lo == 0.0 { Interval { lo: if negative { -0.0 } else { 0.0 }, ..range } } else { range }
 }
 
 /// The sum if it is exact in any order: all operands are points, and every partial sum is a multiple of their common

@@ -63,6 +63,20 @@ fn sums_that_every_order_gives_are_single_values() {
 }
 
 #[test]
+fn zeros_among_terms_round_nothing() {
+    let sum = |values: &[f64]| reduce::reduce(ReduceOp::Add, NanRule::Propagate, DType::F32, &points(values));
+    let (a, b) = (f64::from(0.1f32), f64::from(0.2f32));
+    assert_eq!(sum(&[0.0, a, -0.0, 0.0]).single(), Some(a));
+    assert_eq!(sum(&[0.0, a, 0.0, b, -0.0]).single(), Some(f64::from(0.1f32 + 0.2f32)));
+    let few = [a, b, f64::from(0.3f32)];
+    assert_eq!(sum(&[&few[..], &[0.0; 100]].concat()), sum(&few));
+    let either = Interval::of(&[-0.0, 1.0]);
+    let with =
+        |zero: f64| reduce::reduce(ReduceOp::Add, NanRule::Propagate, DType::F32, &[either, Interval::point(zero)]);
+    assert!(with(-0.0).contains(-0.0) && !with(0.0).contains(-0.0) && with(0.0).contains(0.0));
+}
+
+#[test]
 fn products_and_extrema_hold_their_members() {
     let mut random = Random::new(12);
     for round in 0..4000 {
