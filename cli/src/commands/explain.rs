@@ -177,6 +177,17 @@ fn user_pattern(report: &PatternReport) -> serde_json::Value {
     })
 }
 
+/// Prints which regions have names.
+fn print_patterns(report: &Explanation) {
+    if report.patterns.is_empty() {
+        return;
+    }
+    line("\npatterns");
+    for (name, count) in &report.patterns {
+        line(format!("  {count} × {name}"));
+    }
+}
+
 /// Prints how often each pattern of the user was replaced, or why nowhere.
 fn print_user_patterns(reports: &[PatternReport]) {
     if reports.is_empty() {
@@ -195,10 +206,7 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
     print_regions(report);
     print_kernels(target, kernels);
     print_overwrites(kernels);
-    line("\npatterns");
-    for (name, count) in &report.patterns {
-        line(format!("  {count} × {name}"));
-    }
+    print_patterns(report);
     print_user_patterns(&report.user_patterns);
     if !report.refused.is_empty() {
         line("\nnot fused");
