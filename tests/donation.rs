@@ -124,6 +124,27 @@ fn a_cache_that_is_only_read_is_copied_once() {
     assert_eq!(placement.copied(), 2 * 4 * 64 * 64 * 2);
 }
 
+/// A write into every second head is no kernel's: the interpreter copies the heads first.
+#[test]
+fn a_cache_that_is_written_by_reference_is_said_to_be_copied() {
+    let text = "graph @g(s: 1..8; %k: f32[s, 2, 5], %v: f32[s, 2, 5], %kv: f32[16, 4, 5], %i: i64[s]) {
+       %a = slice %kv {axis = 1, start = 0, end = 4, step = 2}
+       %b = slice %kv {axis = 1, start = 1, end = 4, step = 2}
+       %x = scatter %a, %i, %k {axis = 0}
+       %y = scatter %b, %i, %v {axis = 0}
+       %p = reshape %x {shape = [16, 2, 1, 5]}
+       %q = reshape %y {shape = [16, 2, 1, 5]}
+       %c = cat %p, %q {axis = 2}
+       %o = reshape %c {shape = [16, 4, 5]}
+       return %o updates %kv
+     }";
+    let placement = placed(text, &[3]);
+    assert!(!placement.updates[0].in_place, "{placement:?}");
+    let reason = placement.updates[0].reason.as_deref().unwrap_or_default();
+    assert!(reason.contains("runs by reference"), "{placement:?}");
+    assert_eq!(placement.copied(), 2 * 16 * 2 * 5 * 4, "{placement:?}");
+}
+
 const SCATTER: &str =
     "graph @g(s: 1..8; %x: f32[s, 16], %y: f32[s, 16], %kc: f32[32, 16], %slot: i64[s], %to: i64[s]) {";
 
@@ -236,9 +257,7 @@ fn residuals_are_updated_in_place() {
         "%t = slice %x {axis = 1, start = 0, end = 24}\n  %u = slice %x {axis = 1, start = 24, end = 48}\n  \
          %h = rope_half_table %r, %t, %u {pairs = interleaved}\n  return %h updates %r",
     ] {
-        let text = format!(
-            "graph @more(s: 0..; %x: bf16[s, 48], %r: bf16[s, 48], %w: bf16[48]) {{\n  {body}\n}}\n"
-        );
+        let text = format!("graph @more(s: 0..; %x: bf16[s, 48], %r: bf16[s, 48], %w: bf16[48]) {{\n  {body}\n}}\n");
         assert_eq!(reasons(&placed(&text, &[5, 0, 1, 64])), ["in place"], "{text}");
     }
 }

@@ -68,14 +68,9 @@ pub struct Distinct<V> {
 impl<V: Copy + PartialEq> Places<V> {
     /// The places that a value is, by what is known of it.
     pub fn of(scalars: &impl Scalars<Value = V>, value: V) -> Places<V> {
-        let chosen = match scalars.function(value) {
-            Some((ScalarFn::Select, operands)) => <[V; 3]>::try_from(operands).ok(),
-            _ => None,
-        };
-        let is_nowhere = |v: &V| scalars.number(*v).and_then(|n| n.as_const()).is_some_and(|n| n < 0);
         let mut facts = Vec::new();
-        let moved = match chosen.filter(|[_, _, other]| is_nowhere(other)) {
-            Some([inside, moved, _]) => {
+        let moved = match written(scalars, value) {
+            Some((inside, moved)) => {
                 state(scalars, inside, &mut facts);
                 moved
             }
@@ -166,7 +161,15 @@ fn is_never_negative(dim: &Dim) -> bool {
     dim.as_polynomial().is_some_and(|terms| terms.iter().all(|(factor, _)| *factor >= 0))
 }
 
+/// Of places that are negative unless something holds, that, and what they are then.
+fn written<S: Scalars>(scalars: &S, places: S::Value) -> Option<(S::Value, S::Value)> {
+    let (ScalarFn::Select, operands) = scalars.function(places)? else { return None };
+    let &[inside, moved, other] = operands.as_slice() else { return None };
+    scalars.number(other)?.as_const().is_some_and(|n| n < 0).then_some((inside, moved))
+}
+
 /// What a condition states: the least value, or the greatest one.
+#[derive(Clone)]
 struct Fact<V> {
     of: V,
     least: Option<Dim>,
@@ -218,6 +221,17 @@ fn add<S: Scalars>(
     if let Some(number) = scalars.number(value) {
         let range = Some((one.clone(), one));
         return terms.push(Term { factor: &factor * &number, of: Part::One, range });
+    }
+    if let Some((inside, moved)) = written(scalars, value)
+        && least(facts, value).is_some_and(is_never_negative)
+    {
+        // What is stated last is narrower, and looked at first.
+        let mut known = Vec::new();
+        state(scalars, inside, &mut known);
+        let own = facts.iter().filter(|fact| fact.of == value).cloned();
+        known.extend(own.map(|fact| Fact { of: moved, ..fact }));
+        known.extend_from_slice(facts);
+        return add(scalars, &known, (moved, factor), terms);
     }
     let whole_range = || least(facts, value).cloned().zip(most(facts, value).cloned());
     let whole = || Term { factor: factor.clone(), of: Part::Whole(value), range: whole_range() };
@@ -371,6 +385,14 @@ mod tests {
         ] {
             assert_eq!(stretch(unknown, None), None, "{unknown}");
         }
+        // What is moved is itself negative unless something holds.
+        let again = "%q = select %least, %i, %none\n %a = ge %q, %zero\n %c = lt %q, %four\n %d = and %a, %c\n
+                     %m = add %q, %four\n %p = select %d, %m, %none";
+        assert_eq!(stretch(again, None), Some((four.clone(), eight.clone())));
+        assert_eq!(places(again).distinct(), places("%m = add %i, %four\n %p = select %in, %m, %none").distinct());
+        let narrower = "%e = lt %i, %four\n %f = and %least, %e\n %q = select %f, %i, %none\n %a = ge %q, %zero\n
+                        %c = lt %q, %eight\n %d = and %a, %c\n %m = add %q, %four\n %p = select %d, %m, %none";
+        assert_eq!(stretch(narrower, None), Some((four.clone(), eight.clone())));
         // In every period of eight, the first or the last four.
         let halves = "%d = div %i, %four\n %r = rem %i, %four\n %e = mul %d, %eight\n %f = add %e, %r";
         let first = format!("{halves}\n %p = select %in, %f, %none");

@@ -433,11 +433,41 @@ impl<'a> Planner<'a> {
                 let (of, bytes) = (format!("the new value of input `{name}`{by}"), self.plan.get(output.value)?.bytes);
                 self.plan.placement.copies.push(UpdateCopy { of, bytes, reason: reason.clone() });
             }
-            let in_place = matches!(landing, Landing::There(_));
+            let mut in_place = matches!(landing, Landing::There(_));
+            let mut reason = reason;
+            let copied = if in_place { self.copied_on_the_way(output.value, name)? } else { Vec::new() };
+            for (writer, bytes) in copied {
+                (in_place, reason) = (false, Some(format!("{writer} runs by reference, and writes into a copy")));
+                let (of, reason) = (format!("input `{name}` for {writer}"), "it runs by reference".to_owned());
+                self.plan.placement.copies.push(UpdateCopy { of, bytes, reason });
+            }
             self.plan.placement.updates.push(Update { output: at, input: name.clone(), in_place, reason });
             self.plan.landings.push(landing);
         }
         Ok(())
+    }
+
+    /// The writes that run by reference between an input and its new value, with the bytes that each copies.
+    fn copied_on_the_way(&self, value: Value, input: &str) -> Result<Vec<(String, usize)>, Error> {
+        let by_reference = |step: &&Step| step.copies_first() && !matches!(step.work, Work::Copy);
+        if !self.steps.iter().any(|step| by_reference(&step)) {
+            return Ok(Vec::new());
+        }
+        let input = self.graph.inputs().iter().find(|own| own.name == *input).map(|own| own.value);
+        let maker = |value: Value| self.steps.iter().find(|step| step.outputs.contains(&value));
+        let (mut open, mut seen, mut found) = (vec![value], BTreeSet::new(), Vec::new());
+        while let Some(value) = open.pop() {
+            let Some(step) = maker(value).filter(|_| seen.insert(value)) else { continue };
+            open.extend(&step.inputs);
+            let mut root = value;
+            while let Some(step) = maker(root).filter(|step| step.copies_first() || matches!(step.work, Work::View)) {
+                root = step.inputs[0];
+            }
+            if by_reference(&step) && Some(root) == input {
+                found.push((words::step(step), self.plan.get(value)?.bytes));
+            }
+        }
+        Ok(found)
     }
 
     /// Whether the new value of one of the caller's tensors lies there, and why not.

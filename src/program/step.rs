@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fusewright_abi::{ContentKey, Count, DType, DimArg, DimSource, KernelArtifact};
 use fusewright_graph::prim::Sdpa;
 use fusewright_graph::tensor::{Tensor, check_memory};
-use fusewright_graph::{Graph, Input, Value, interp};
+use fusewright_graph::{Graph, Input, Node, Op, Prim, Value, interp};
 use fusewright_runtime::{Arg, Module};
 
 use super::argument::UserMemory;
@@ -152,6 +152,16 @@ impl Step {
     /// A step that is part of no kernel of the partition.
     pub fn new(work: Work, inputs: &[Value], outputs: &[Value], label: String) -> Self {
         Step { work, inputs: inputs.to_vec(), outputs: outputs.to_vec(), label, kernel: None }
+    }
+
+    /// Whether its result is a copy of its first operand, of which the interpreter may have overwritten chosen places.
+    pub fn copies_first(&self) -> bool {
+        let is_write = |node: &Node| matches!(node.op, Op::Prim(Prim::Scatter { .. }));
+        match &self.work {
+            Work::Copy => true,
+            Work::Reference(body) => body.nodes().iter().any(is_write),
+            _ => false,
+        }
     }
 
     /// Carries the step out.

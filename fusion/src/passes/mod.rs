@@ -3,6 +3,7 @@
 //! Each pass is one file. A pass keeps every rounding: its result computes the same bits. Only `relax`, which
 //! does nothing unless asked for, does not.
 
+mod alongside;
 mod at_place;
 pub(crate) mod bounds;
 mod cse;

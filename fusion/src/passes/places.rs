@@ -4,7 +4,7 @@
 use fusewright_graph::{Builder, DType, Dim, Op, Prim, ScalarFn, TypeError, Value, dim};
 
 use super::at_place::{only_place, reshaped};
-use super::turned;
+use super::{alongside, simplest, turned};
 use crate::rewrites::Form;
 use crate::stretch::{Places, Stretch};
 
@@ -40,6 +40,32 @@ impl Part {
     pub fn along(whole: Value, shape: &[Dim], axis: usize, (start, end): (&Dim, &Dim), writes: Vec<Write>) -> Part {
         let inner = dim::product(&shape[axis + 1..]);
         Part { whole, period: &shape[axis] * &inner, begin: start * &inner, end: end * &inner, writes }
+    }
+
+    /// The parts of a value with so many `periods`: what is joined outermost comes apart again.
+    fn all(b: &Builder, periods: &Dim, value: Value) -> Option<Vec<Part>> {
+        if let Some((Op::Prim(Prim::Cat { axis }), operands)) = b.definition(reshaped(b, value))
+            && dim::product(&b.ty(operands[0]).shape[..axis]) == *periods
+        {
+            let parts: Option<Vec<Vec<Part>>> = operands.iter().map(|v| Part::all(b, periods, *v)).collect();
+            return parts.map(|parts| parts.into_iter().flatten().collect());
+        }
+        Part::of(b, periods, value).map(|part| vec![part])
+    }
+
+    /// The part as one of what its tensor is itself cut out of.
+    fn rooted(mut self, b: &Builder, periods: &Dim) -> Part {
+        while let Some((Op::Prim(Prim::Slice { axis, start, step: 1, .. }), operands)) = b.definition(self.whole) {
+            let shape = b.ty(operands[0]).shape;
+            if dim::product(&shape[..axis]) != *periods {
+                break;
+            }
+            let inner = dim::product(&shape[axis + 1..]);
+            let before = &start * &inner;
+            (self.begin, self.end) = (&self.begin + &before, &self.end + &before);
+            (self.whole, self.period) = (reshaped(b, operands[0]), &shape[axis] * &inner);
+        }
+        self
     }
 
     /// A value with so many `periods` as a part: a slice, or writes into one.
@@ -89,21 +115,30 @@ fn joined(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Form>, 
     let mut shape = b.ty(operands[0]).shape;
     shape[axis] = operands.iter().fold(Dim::constant(0), |n, &v| &n + &b.ty(v).shape[axis]);
     let periods = dim::product(&shape[..axis]);
-    let parts: Option<Vec<Part>> = operands.iter().map(|&value| Part::of(b, &periods, value)).collect();
+    let parts: Option<Vec<Vec<Part>>> = operands.iter().map(|&value| Part::all(b, &periods, value)).collect();
     let Some(parts) = parts else { return turned::joined(b, axis, &shape, operands) };
-    let result = assembled(b, &periods, &parts)?;
-    Ok(result.map(|result| Form::prim(Prim::Reshape { shape }, vec![result])))
+    let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+    let mut result = assembled(b, &periods, &parts)?;
+    if result.is_none() {
+        parts = parts.into_iter().map(|part| part.rooted(b, &periods)).collect();
+        result = assembled(b, &periods, &parts)?;
+    }
+    match result {
+        Some(result) => Ok(Some(Form::prim(Prim::Reshape { shape }, vec![result]))),
+        None => alongside::joined(b, axis, &shape, operands),
+    }
 }
 
-/// A tensor with what is written into its parts, in any shape; `None` if these are not all of it in their order, or none
-/// is written into.
+/// A tensor with what is written into its parts, in any shape; `None` if these are not all of it in their order, or
+/// nothing is written.
 pub(super) fn assembled(b: &Builder, periods: &Dim, parts: &[Part]) -> Result<Option<Value>, TypeError> {
     let Some(period) = parts.first().map(|part| &part.period) else { return Ok(None) };
     let begins = parts.iter().map(|part| &part.begin).chain([period]);
     let first = Dim::constant(0);
     let ends = [&first].into_iter().chain(parts.iter().map(|part| &part.end));
     let complete = parts.iter().all(|part| part.period == *period) && begins.eq(ends);
-    if !complete || parts.iter().all(|part| part.writes.is_empty()) {
+    let changed = |part: &Part| !part.writes.is_empty() || !is_same(b, part.whole, parts[0].whole);
+    if !complete || !parts.iter().any(changed) {
         return Ok(None);
     }
     // Some parts may have been taken before others were written into.
@@ -171,6 +206,7 @@ fn is_written(b: &Builder, mut value: Value) -> bool {
         match prim {
             Prim::Scatter { .. } => return true,
             Prim::Reshape { .. } | Prim::Permute { .. } => value = operands[0],
+            Prim::Cat { .. } => return operands.iter().any(|part| is_written(b, *part)),
             _ => return false,
         }
     }
@@ -194,7 +230,9 @@ fn replaced(b: &Builder, here: Value, part: Value, whole: Value) -> Result<Optio
     if !is_thin || !shape[axis].as_const().is_some_and(|extent| (0..extent).contains(&at)) {
         return Ok(None);
     }
-    let cut = |from: Dim, to: Dim| b.slice(whole, axis, from, to);
+    let cut = |start: Dim, end: Dim| -> Result<Value, TypeError> {
+        Ok(simplest(b, &Op::Prim(Prim::Slice { axis, start, end, step: 1 }), &[whole])?[0])
+    };
     let part = if ty.shape == thin { part } else { b.reshape(part, thin)? };
     let mut parts = vec![part];
     if at > 0 {
@@ -331,6 +369,35 @@ pub(super) mod tests {
         // What was written first is lost.
         let out = rewritten(&one_after_the_other("c", 0, 0), &extents, &[11, -1, 7]);
         assert_eq!(count(&out, "cat"), 1, "{out}");
+    }
+
+    #[test]
+    fn parts_of_a_part_are_parts_of_the_whole() {
+        let text = "graph @g(s: 1..; %c: f32[3, 2, 4, 5], %k: f32[s, 5], %v: f32[s, 5], %i: i64[s]) {
+           %n = iota {type = i64[3], axis = 0}
+           %l = reshape %n {shape = [3, 1, 1, 1]}
+           %one = literal i64 1
+           %h = eq %l, %one
+           %a = slice %c {axis = 0, start = 1, end = 2}
+           %b = slice %a {axis = 1, start = 0, end = 1}
+           %e = slice %a {axis = 1, start = 1, end = 2}
+           %p = reshape %b {shape = [4, 5]}
+           %w = scatter %p, %i, %k {axis = 0}
+           %x = reshape %w {shape = [1, 1, 4, 5]}
+           %j = cat %x, %e {axis = 1}
+           %d = select %h, %j, %c
+           %f = slice %d {axis = 0, start = 1, end = 2}
+           %o = slice %f {axis = 1, start = 0, end = 1}
+           %q = slice %f {axis = 1, start = 1, end = 2}
+           %r = reshape %q {shape = [4, 5]}
+           %z = scatter %r, %i, %v {axis = 0}
+           %y = reshape %z {shape = [1, 1, 4, 5]}
+           %u = cat %o, %y {axis = 1}
+           %t = select %h, %u, %d
+           return %t updates %c
+         }";
+        let out = rewritten(text, &[&[3, 2, 4, 5], &[3, 5], &[3, 5]], &[3, -1, 0]);
+        assert_eq!((count(&out, "scatter"), count(&out, "cat"), count(&out, "slice")), (2, 0, 0), "{out}");
     }
 
     #[test]

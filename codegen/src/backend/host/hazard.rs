@@ -52,8 +52,7 @@ struct Access {
 
 /// Proves every store of a plan, or refuses one.
 pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan, forms: &dyn Forms) -> Result<(), Refused> {
-    let risky: Vec<_> =
-        row_stores(segment).into_iter().filter(|(_, to)| overwrites(kernel, segment, *to)).collect();
+    let risky: Vec<_> = row_stores(segment).into_iter().filter(|(_, to)| overwrites(kernel, segment, *to)).collect();
     if risky.is_empty() {
         return Ok(());
     }

@@ -201,7 +201,9 @@ impl<'k> Walk<'k> {
                 self.value(inst.args[0], shape, scale, offset);
                 self.vector = vector;
             }
-            InstOp::Load { param, .. } => self.touches.push(Touch { value: v, param: *param, linear: None, shifted: None }),
+            InstOp::Load { param, .. } => {
+                self.touches.push(Touch { value: v, param: *param, linear: None, shifted: None })
+            }
             InstOp::AsGroup { .. } => self.unordered(inst.args[0]),
             _ => inst
                 .args
