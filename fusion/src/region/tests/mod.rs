@@ -88,7 +88,8 @@ fn what_rows_compute_for_themselves_is_stored_where_others_read_it() {
         let [a, b] = ["a", "b"].map(|name| g.input(name, F32, &[1, 1]));
         let scale = g.b.mul(a, b)?;
         let y = g.b.mul(g.input("x", F32, &[-1, 64]), scale)?;
-        let product = g.linear(scale, g.input("w", F32, &[8, 1]))?;
+        let product = Prim::MatMul { transpose_b: true, out: BF16 };
+        let product = g.b.prim(product, &[scale, g.input("w", F32, &[8, 1])])?;
         Ok(g.finish(&[y, product]))
     });
     assert_eq!(regions(&graph, &partition), ["mul mul"]);
