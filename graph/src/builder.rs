@@ -2,8 +2,9 @@
 //!
 //! Methods take `&self`, so calls nest: `b.mul(b.cast(x, F32)?, s)?`.
 
+mod bits;
+
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
 use fusewright_abi::DType;
 
@@ -11,9 +12,8 @@ use crate::dim::Dim;
 use crate::equal::unequal;
 use crate::graph::{Graph, InputKind, Op, Origin, Output, Symbol, Value};
 use crate::infer::{TypeError, infer};
-use crate::num;
 use crate::ops::{Composite, Known};
-use crate::prim::{Literal, NanBits, NanRule, Prim, ReduceOp, Rounding};
+use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding};
 use crate::scalar::ScalarFn;
 use crate::ty::TensorType;
 
@@ -309,42 +309,6 @@ impl Builder {
         self.prim(Prim::Cast { to, round: Rounding::NearestEven, saturate: true }, &[x])
     }
 
-    /// The same bits as another dtype; no node if the dtype is the same. Of a NaN they are its own if all that made the
-    /// value here moves elements, and those of the canonical one else.
-    ///
-    /// # Errors
-    /// A dtype of another width.
-    pub fn bitcast(&self, x: Value, to: DType) -> Built {
-        self.state.borrow().knows("bitcast", x)?;
-        let from = self.dtype(x);
-        if from == to {
-            return Ok(x);
-        }
-        let kept = num::has_nans(from) && self.is_moved(x);
-        self.prim(Prim::Bitcast { to, nan: if kept { NanBits::Kept } else { NanBits::One } }, &[x])
-    }
-
-    /// Whether every float that a value depends on, back to inputs, integers and constants, is moved and not computed.
-    fn is_moved(&self, value: Value) -> bool {
-        let (mut open, mut seen) = (vec![value], BTreeSet::new());
-        while let Some(value) = open.pop() {
-            if !self.dtype(value).is_float() || !seen.insert(value) {
-                continue;
-            }
-            let moved = self.look(value, |op, operands| {
-                let moves = matches!(op, Op::Prim(prim) if prim.moves());
-                let from_outside = matches!(op, Op::Prim(Prim::Opaque { .. }));
-                moves.then(|| if from_outside { Vec::new() } else { operands.to_vec() })
-            });
-            match moved {
-                None => {}
-                Some(Some(operands)) => open.extend(operands),
-                Some(None) => return false,
-            }
-        }
-        true
-    }
-
     /// Reduction over the last axis, which stays with extent 1; NaN propagates.
     ///
     /// # Errors
@@ -428,59 +392,5 @@ mod tests {
             );
         }
         assert!(b.finish().nodes().is_empty());
-    }
-
-    #[test]
-    fn a_nan_keeps_its_bits_where_elements_are_moved_alone() {
-        use DType::{F8E8M0, F32, I32, U8};
-        type Make = fn(&Builder, Value) -> Built;
-        let read = |make: Make| {
-            let b = Builder::new("g");
-            let x = b.input("x", TensorType::new(F32, [4.into(), 2.into()]));
-            let made = make(&b, x).expect("types");
-            let bits = b.bitcast(made, if b.dtype(made).bits() == 8 { U8 } else { I32 }).expect("types");
-            match b.definition(bits) {
-                Some((Op::Prim(Prim::Bitcast { nan, .. }), _)) => nan,
-                other => panic!("{other:?}"),
-            }
-        };
-        let moved: [Make; 5] = [
-            |_, x| Ok(x),
-            |b, x| {
-                b.cat(
-                    &[
-                        b.reshape(x, vec![2.into(), 4.into()])?,
-                        b.input("y", TensorType::new(F32, [1.into(), 4.into()])),
-                    ],
-                    0,
-                )
-            },
-            // What chooses and what counts is no part of what is moved.
-            |b, x| {
-                b.map(
-                    ScalarFn::Select,
-                    &[b.map(ScalarFn::Lt, &[b.map(ScalarFn::Abs, &[x])?, x])?, x, b.float(F32, 0.0)?],
-                )
-            },
-            |b, x| b.bitcast(b.map(ScalarFn::Not, &[b.bitcast(x, I32)?])?, F32),
-            |b, x| {
-                let results = vec![TensorType::new(F32, [3.into()])];
-                let sum = b.add(x, x)?;
-                b.prim(Prim::Opaque { target: "host.op".to_owned(), attrs: Vec::new(), results }, &[sum])
-            },
-        ];
-        for (i, make) in moved.into_iter().enumerate() {
-            assert_eq!(read(make), NanBits::Kept, "{i}");
-        }
-        let computed: [Make; 4] = [
-            |b, x| b.reshape(b.map(ScalarFn::Abs, &[x])?, vec![8.into()]),
-            |b, x| b.cat(&[x, b.cast(b.cast(x, DType::BF16)?, F32)?], 0),
-            |b, x| b.reduce_last(ReduceOp::Max, x),
-            // Its one NaN has one code.
-            |b, x| b.bitcast(b.cast(x, F8E8M0)?, U8).and_then(|codes| b.bitcast(codes, F8E8M0)),
-        ];
-        for (i, make) in computed.into_iter().enumerate() {
-            assert_eq!(read(make), NanBits::One, "{i}");
-        }
     }
 }
