@@ -181,6 +181,22 @@ fn an_old_value_that_is_still_wanted_is_copied() {
 }
 
 #[test]
+fn a_state_that_columns_are_pushed_onto_is_updated_in_place() {
+    let text = |returned: &str| {
+        format!(
+            "graph @state(s: 0..64; %c: f32[s, 4], %x: f32[s, 1], %w: f32[4]) {{\n  %j = cat %c, %x {{axis = 1}}\n  \
+             %n = slice %j {{axis = 1, start = 1, end = 5}}\n  %y = mul %n, %w\n  return %n updates %c, {returned}\n}}\n"
+        )
+    };
+    let placement = placed(&text("%y"), &[5, 0, 1, 64]);
+    assert_eq!((reasons(&placement), placement.copied()), (vec!["in place"], 0));
+    // All columns are stored, and the state lies among them.
+    let placement = placed(&text("%j, %y"), &[5, 1]);
+    let [reason] = reasons(&placement)[..] else { panic!("{placement:?}") };
+    assert_eq!(reason, "the new value is a part of value `j`");
+}
+
+#[test]
 fn values_that_swap_places_are_both_right() {
     let text = "graph @swap(s: 1..8; %a: f32[s, 4], %b: f32[s, 4]) {\n  return %a updates %b, %b updates %a\n}\n";
     let placement = placed(text, &[3]);

@@ -395,12 +395,11 @@ impl<'a> Planner<'a> {
             if view.base != value {
                 continue;
             }
-            let in_order = view.layout.offset == Dim::constant(0)
-                && view.layout.is_contiguous(&view.shape)
-                && slot.bytes == self.plan.get(there)?.bytes;
+            let whole = slot.bytes == self.plan.get(there)?.bytes;
+            let in_order = view.layout.offset == Dim::constant(0) && view.layout.is_contiguous(&view.shape) && whole;
             let name = self.lives.name(there);
             let found = if !in_order {
-                Err(format!("{} is stored in another order", self.lives.name(value)))
+                Err(elsewhere(&self.lives.name(value), whole))
             } else if self.lives.ends_before(there, at) {
                 Ok(user)
             } else if self.lives.ends_by(there, at) {
@@ -478,14 +477,19 @@ impl<'a> Planner<'a> {
             return Ok((Landing::There(user), None));
         }
         let reason = self.refused.get(&base).cloned();
-        let name = self.lives.name(base);
+        let (name, whole) = (self.lives.name(base), self.plan.get(base)?.bytes == slot.bytes);
         let other = || match slot.place {
             Place::User(_) | Place::Weight(_) => format!("it is {name}"),
             Place::Constant(_) => format!("{name} is a constant"),
-            Place::Buffer(_) => format!("{name} is stored in another order"),
+            Place::Buffer(_) => elsewhere(&name, whole),
         };
         Ok((Landing::Copied(user), Some(reason.unwrap_or_else(other))))
     }
+}
+
+/// Why a value that has a name is no new value as it stands: its elements lie in another order, or among others.
+fn elsewhere(name: &str, whole: bool) -> String {
+    if whole { format!("{name} is stored in another order") } else { format!("the new value is a part of {name}") }
 }
 
 /// Binds the symbols of a graph's user inputs to the shapes of a call.

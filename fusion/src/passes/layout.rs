@@ -140,15 +140,24 @@ fn slice(b: &Builder, cut: &Cut<'_>, x: Value) -> Result<Option<Form>, TypeError
     })
 }
 
+/// Where pieces that are joined along an axis begin, and where the last one ends.
+pub(super) fn borders(b: &Builder, axis: usize, pieces: &[Value]) -> Vec<Dim> {
+    let mut borders = vec![Dim::constant(0)];
+    for &piece in pieces {
+        borders.push(&borders[borders.len() - 1] + &b.ty(piece).shape[axis]);
+    }
+    borders
+}
+
+/// Whether one extent is at most another in every call.
+pub(super) fn at_most(low: &Dim, high: &Dim) -> bool {
+    (high - low).as_const().is_some_and(|distance| distance >= 0)
+}
+
 /// A slice of joined pieces as one of those that it touches, if it does not touch all.
 fn touched(b: &Builder, cut: &Cut<'_>, parts: &[Value]) -> Result<Option<Form>, TypeError> {
     let axis = cut.axis;
-    let mut borders = vec![Dim::constant(0)];
-    for &part in parts {
-        let border = &borders[borders.len() - 1] + &b.ty(part).shape[axis];
-        borders.push(border);
-    }
-    let at_most = |low: &Dim, high: &Dim| (high - low).as_const().is_some_and(|distance| distance >= 0);
+    let borders = borders(b, axis, parts);
     // One piece is left even of a slice of nothing between two.
     let first = (1..parts.len()).rev().find(|&i| at_most(&borders[i], cut.start)).unwrap_or(0);
     let last = (first + 1..parts.len()).find(|&i| at_most(cut.end, &borders[i])).unwrap_or(parts.len());
@@ -274,8 +283,8 @@ mod tests {
         let joined = |b: &Builder, x: Value| b.cat(&[x, b.map(ScalarFn::Neg, &[x])?, b.map(ScalarFn::Exp, &[x])?], 2);
         assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 8, 16)), ["neg"]);
         assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 8, 24)), ["neg", "exp", "cat"]);
-        assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 4, 12)), ["neg", "cat", "slice"]);
-        assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 4, 20)), ["neg", "exp", "cat", "slice"]);
+        assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 4, 12)), ["neg", "slice", "slice", "cat"]);
+        assert_eq!(ops(|b, x| cut(b, joined(b, x)?, 4, 20)), ["neg", "exp", "slice", "slice", "cat"]);
         assert_eq!(ops(|b, x| cut(b, cast(b, joined(b, x)?)?, 8, 16)), ["neg", "cast"]);
         assert_eq!(ops(|b, x| cut(b, cast(b, joined(b, x)?)?, 9, 15)), ["neg", "slice", "cast"]);
         assert_eq!(ops(|b, x| cut(b, cast(b, x)?, 0, 4)), ["cast", "slice"]);
@@ -339,7 +348,7 @@ mod tests {
             b.prim(Prim::Slice { axis: 2, start, end, step: 2 }, &[x])
         };
         assert_eq!(ops(step), ["slice"]);
-        assert_eq!(ops(|b, x| cut(b, b.cat(&[x, x], 2)?, 4, 12)), ["cat", "slice"]);
+        assert_eq!(ops(|b, x| cut(b, b.cat(&[x, x], 2)?, 4, 12)), ["slice", "slice", "cat"]);
     }
 
     #[test]

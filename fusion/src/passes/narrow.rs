@@ -1,15 +1,16 @@
 //! Computes only the part of a value that is read.
 //!
 //! Of a value that nothing but a slice reads, as of the last token's row behind the final norm, the rest need not be
-//! computed: the slice of an op along an axis whose elements it computes apart from each other is the op of slices. What
-//! is computed keeps every bit.
+//! computed: the slice of an op along an axis whose elements it computes apart from each other is the op of slices, and
+//! that of joined pieces joins slices of them, such as the state of a convolution, which new columns push on. What is
+//! computed keeps every bit.
 
 use std::collections::{HashMap, HashSet};
 
 use fusewright_graph::axes::{AxisId, AxisMap};
-use fusewright_graph::{Builder, Graph, Input, NodeId, Op, Prim, TensorType, TypeError, Value, infer};
+use fusewright_graph::{Builder, Dim, Graph, Input, NodeId, Op, Prim, TensorType, TypeError, Value, infer};
 
-use super::dce;
+use super::{dce, layout, rewrite};
 use crate::pass::{Cx, Diagnostic, Outcome, Pass, PassResult};
 use crate::region::is_layout;
 
@@ -69,6 +70,12 @@ impl Narrow<'_> {
         let Prim::Slice { axis, start, end, step } = cut else { return Ok(None) };
         let Some(&id) = self.new.get(&x).filter(|_| depth < MOST_OPS) else { return Ok(None) };
         let Some((mut op, operands)) = b.definition(x) else { return Ok(None) };
+        if let Op::Prim(Prim::Cat { axis: joined }) = &op
+            && joined == axis
+            && *step == 1
+        {
+            return of_pieces(b, *axis, [start, end], &operands);
+        }
         // Lanes are cut inside of a row program, which then keeps the layout of its rows.
         if axis + 1 == b.ty(x).rank() {
             return Ok(None);
@@ -102,6 +109,26 @@ impl Narrow<'_> {
         b.set_origin(origin);
         Ok(Some(computed))
     }
+}
+
+/// What goes from a place of the first of joined pieces to one of the last, as slices that are joined.
+fn of_pieces(b: &Builder, axis: usize, [start, end]: [&Dim; 2], pieces: &[Value]) -> Result<Option<Value>, TypeError> {
+    let borders = layout::borders(b, axis, pieces);
+    let last = pieces.len() - 1;
+    let from_first = start.as_const() == Some(0) || layout::at_most(start, &borders[1]);
+    let to_last = *end == borders[last + 1] || layout::at_most(&borders[last], end);
+    if last == 0 || !from_first || !to_last {
+        return Ok(None);
+    }
+    let mut parts = pieces.to_vec();
+    let mut cut = |at: usize, start: Dim, end: Dim| {
+        let slice = Op::Prim(Prim::Slice { axis, start, end, step: 1 });
+        parts[at] = rewrite::emit(b, &slice, &[parts[at]])?.swap_remove(0);
+        Ok::<_, TypeError>(())
+    };
+    cut(0, start.clone(), borders[1].clone())?;
+    cut(last, Dim::constant(0), end - &borders[last])?;
+    Ok(rewrite::emit(b, &Op::Prim(Prim::Cat { axis }), &parts)?.pop())
 }
 
 /// Where each operand has an axis of the one result, if it has: elements along it are computed apart from each other.
