@@ -294,14 +294,25 @@ pub(super) fn argsort(call: &Call<'_>) -> Imported {
     Ok(sort(call)?.split_off(1))
 }
 
-/// All prefixes combined, each as one masked reduction: exact on integers, free in order on floats.
+/// All prefixes along the axis of a call combined.
 fn prefixes(call: &Call<'_>, op: ReduceOp, x: Value) -> Imported {
     let (x, to) = terms(call, x)?;
-    let (ty, work) = (call.b.ty(x), call.b.dtype(x));
+    let ty = call.b.ty(x);
     if ty.rank() == 0 {
         return Ok(vec![convert(call.b, x, to)?]);
     }
-    let axis = call.axis("dim", ty.rank())?;
+    let combined = prefixes_along(call, op, x, call.axis("dim", ty.rank())?)?;
+    Ok(vec![convert(call.b, combined, to)?])
+}
+
+/// How many of a line of numbers 0 and 1 are 1, up to and with each.
+pub(super) fn counted(call: &Call<'_>, line: Value) -> One {
+    prefixes_along(call, ReduceOp::Add, line, 0)
+}
+
+/// All prefixes combined, each as one masked reduction: exact on integers, free in order on floats.
+fn prefixes_along(call: &Call<'_>, op: ReduceOp, x: Value, axis: usize) -> One {
+    let (ty, work) = (call.b.ty(x), call.b.dtype(x));
     let mut perm: Vec<usize> = (0..ty.rank()).collect();
     perm.swap(axis, ty.rank() - 1);
     let x = permuted(call, x, perm.clone())?[0];
@@ -316,8 +327,8 @@ fn prefixes(call: &Call<'_>, op: ReduceOp, x: Value) -> Imported {
     let combined = over(call, op, call.b.map(ScalarFn::Select, &[inside, terms, neutral])?, &[rank])?;
     let mut shape = call.b.ty(combined).shape;
     shape.pop();
-    let y = convert(call.b, call.b.reshape(combined, shape)?, to)?;
-    permuted(call, y, perm)
+    let y = call.b.reshape(combined, shape)?;
+    Ok(permuted(call, y, perm)?[0])
 }
 
 pub(super) fn cumsum(call: &Call<'_>) -> Imported {

@@ -8,9 +8,9 @@ use super::index::{Places, few_of_rows, hits, neighbours, of_slices, places, sin
 use super::layout::{cut, expand_to, iota, permuted, strided_steps};
 use super::place::{place, slice_range};
 use super::promote::{constant, convert, operand_as};
-use super::reduce::over;
+use super::reduce::{counted, over};
 use crate::dim::{Dim, product};
-use crate::graph::Value;
+use crate::graph::{Op, Value};
 use crate::prim::{Prim, ReduceOp};
 use crate::scalar::ScalarFn;
 
@@ -143,6 +143,43 @@ fn masked(call: &Call<'_>, x: Value, indices: &[Option<Value>], (values, sum): (
     } else {
         Err(call.refused("values", "they do not fit what is replaced"))
     }
+}
+
+/// Most rows of which each counts those before it, where rows are single elements.
+const MOST_COUNTED: i64 = 4096;
+
+/// The elements of `source`, one after the other, wherever a mask is set. A mask that is the same for all elements of a
+/// row takes rows: each counts the rows before it that take one.
+pub(super) fn masked_scatter(call: &Call<'_>) -> Imported {
+    let (b, x, source) = (call.b, call.tensor("self")?, call.tensor("source")?);
+    let (ty, mut mask) = (b.ty(x), call.tensor("mask")?);
+    while let Some((Op::Prim(Prim::Expand { .. }), of)) = b.definition(mask) {
+        mask = of[0];
+    }
+    let mut extents = b.ty(mask).shape;
+    let Some(added) = ty.rank().checked_sub(extents.len()) else {
+        return Err(call.refused("mask", "it has more axes than what it chooses from"));
+    };
+    extents.splice(0..0, vec![Dim::constant(1); added]);
+    let alike = extents.iter().rev().take_while(|extent| extent.as_const() == Some(1)).count();
+    let (before, row) = ty.shape.split_at(ty.rank() - alike);
+    let (rows, lanes) = (product(before), product(row));
+    if alike == 0 && ty.rank() > 1 && rows.as_const().is_none_or(|rows| rows > MOST_COUNTED) {
+        return Err(call.refused("mask", "of single elements, each of which would count all before it"));
+    }
+    let Some(stored) = b.ty(source).elements().exact_div(&lanes) else {
+        return Err(call.refused("source", "no whole rows of what they replace"));
+    };
+    extents.truncate(before.len());
+    let mask = b.reshape(expand_to(call, b.reshape(mask, extents)?, before)?, vec![rows.clone()])?;
+    let taken = counted(call, convert(b, mask, DType::I64)?)?;
+    let one = b.int(DType::I64, 1)?;
+    let place = b.map(ScalarFn::Max, &[b.sub(taken, one)?, b.int(DType::I64, 0)?])?;
+    let source = b.reshape(source, vec![stored, lanes.clone()])?;
+    let given = b.prim(Prim::Gather { axis: 0 }, &[source, place])?;
+    let old = b.reshape(x, vec![rows.clone(), lanes])?;
+    let written = b.map(ScalarFn::Select, &[b.reshape(mask, vec![rows, Dim::constant(1)])?, given, old])?;
+    Ok(vec![b.reshape(written, ty.shape)?])
 }
 
 /// Slices along an axis at the places of an index tensor.

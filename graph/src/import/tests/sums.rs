@@ -8,6 +8,7 @@ use crate::{DType, Op, Prim, num};
 
 const F32: i64 = 7;
 const I64: i64 = 5;
+const BOOL: i64 = 12;
 
 fn floats(shape: &[usize], values: &[f64]) -> Tensor {
     Tensor::from_f64(DType::F32, shape, values.to_vec()).expect("fits")
@@ -73,4 +74,34 @@ fn a_sign_is_that_of_zero_and_of_nan_too() {
     let given = [floats(&[4], &[1.0, -2.0, 0.0, f64::INFINITY]), floats(&[4], &[-0.0, 3.0, -1.0, f64::NEG_INFINITY])];
     let found: Vec<u64> = result(&graph, &given).iter().map(|x| x.to_bits()).collect();
     assert_eq!(found, [-1.0, 2.0, -0.0, f64::NEG_INFINITY].map(f64::to_bits));
+}
+
+#[test]
+fn a_mask_takes_what_follows_in_a_source() {
+    let taken = |mask: &[i64], set: &[i64], source: &[i64]| {
+        let inputs: [(&str, i64, &[i64]); 3] = [("x", F32, &[2, 2, 2]), ("m", BOOL, mask), ("s", F32, source)];
+        let arguments = [tensor("self", "x"), tensor("mask", "m"), tensor("source", "s")];
+        let graph = one_node(&inputs, &call("aten.masked_scatter.default", &arguments), &[("y", F32, &[2, 2, 2])]);
+        let count = |shape: &[i64]| shape.iter().map(|&n| n as usize).collect::<Vec<usize>>();
+        let places = Tensor::from_i64(DType::Bool, &count(mask), set.to_vec()).expect("fits");
+        let n: usize = count(source).iter().product();
+        let source = floats(&count(source), &(1..=n).map(|i| i as f64).collect::<Vec<f64>>());
+        result(&graph.expect("a graph"), &[floats(&[2, 2, 2], &[0.0; 8]), places, source])
+    };
+    assert_eq!(taken(&[2, 2, 1], &[0, 1, 1, 0], &[3, 2]), [0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 0.0]);
+    assert_eq!(taken(&[2, 1], &[0, 1], &[4]), [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 3.0, 4.0]);
+    assert_eq!(taken(&[2], &[0, 1], &[2, 2]), [0.0, 1.0, 0.0, 2.0, 0.0, 3.0, 0.0, 4.0]);
+    assert_eq!(taken(&[1], &[1], &[8]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+}
+
+#[test]
+fn a_mask_of_many_single_elements_is_refused() {
+    let inputs: [(&str, i64, &[i64]); 3] = [("x", F32, &[128, 64]), ("m", BOOL, &[128, 64]), ("s", F32, &[128, 64])];
+    let arguments = [tensor("self", "x"), tensor("mask", "m"), tensor("source", "s")];
+    let graph = one_node(&inputs, &call("aten.masked_scatter.default", &arguments), &[("y", F32, &[128, 64])]);
+    let text = graph.expect("a graph").to_string();
+    assert!(
+        text.contains("`mask` is bool[128, 64]: of single elements, each of which would count all before it"),
+        "{text}"
+    );
 }

@@ -393,4 +393,5 @@ pub(super) const UPDATE: &[Row] = &[
     row("aten.index_fill.int_Tensor", "self, dim, index, value", update::index_fill),
     row("aten.index_add", "self, dim, index, source, alpha=1", update::index_add),
     row("aten.index_copy", "self, dim, index, source", update::index_copy),
+    row("aten.masked_scatter", "self, mask, source", update::masked_scatter),
 ];
