@@ -48,7 +48,7 @@ pub enum Refusal {
     InnerRows,
     /// Gathers from a value computed in the region.
     GatherComputed,
-    /// Gathers or scatters along the lanes of a row.
+    /// Gathers or scatters along lanes: the innermost axis, or one that is reduced.
     GatherLanes,
     /// A path leaves the region and comes back.
     NotConvex,
@@ -180,7 +180,7 @@ impl Refusal {
             Refusal::NoCommonRows => "the outputs have no row in common",
             Refusal::InnerRows => "the outputs run over different inner rows",
             Refusal::GatherComputed => "it gathers from a value computed in the region",
-            Refusal::GatherLanes => "it gathers or scatters along the lanes of a row",
+            Refusal::GatherLanes => "indices choose along lanes: the innermost axis of a row, or one that is reduced",
             Refusal::NotConvex => "a path leaves the region and comes back",
             Refusal::TooLarge => "more nodes, copies of nodes or operands than a kernel may have",
             Refusal::Off => "fusion is off",
