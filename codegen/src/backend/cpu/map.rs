@@ -82,6 +82,19 @@ impl Code<'_> {
         if max { self.max_or_second(constant, other) } else { self.min_or_second(constant, other) }
     }
 
+    /// The larger or smaller lanes, in fewer instructions than [`Code::extreme`]: a NaN stays one, but has all bits set,
+    /// which the next extreme of that function mends.
+    pub fn extreme_so_far(&mut self, max: bool, so_far: Value, x: Value) -> Value {
+        let nan = self.fcmp(FloatCC::Unordered, so_far, x);
+        // Operands in either order differ in the sign of zeros alone: that of +0 is clear, that of −0 is set.
+        let orders = [(so_far, x), (x, so_far)];
+        let [a, b] = orders.map(|(a, b)| if max { self.max_or_second(a, b) } else { self.min_or_second(a, b) });
+        let [a, b, nan] = [a, b, nan].map(|v| self.bits_of(v));
+        let extreme = if max { self.b.ins().band(a, b) } else { self.b.ins().bor(a, b) };
+        let extreme = self.b.ins().bor(extreme, nan);
+        self.float_of(extreme)
+    }
+
     fn extreme_num(&mut self, max: bool, a: Value, b: Value) -> Value {
         let nan_a = self.fcmp(FloatCC::Unordered, a, a);
         let nan_b = self.fcmp(FloatCC::Unordered, b, b);

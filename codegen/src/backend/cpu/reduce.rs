@@ -37,6 +37,17 @@ pub(super) struct Accumulators {
     memory: Value,
 }
 
+impl Accumulators {
+    /// Whether they are the greatest or the least lanes so far, or NaN, and of which sign zeros are is to be told.
+    fn extreme(&self) -> Option<bool> {
+        match (self.op, self.nan, self.dtype) {
+            (ReduceOp::Max, NanRule::Propagate, DType::F32) => (!self.known.sign_clear).then_some(true),
+            (ReduceOp::Min, NanRule::Propagate, DType::F32) => Some(false),
+            _ => None,
+        }
+    }
+}
+
 /// Whether chunks of eight lanes can be taken, and how many lanes the accumulators cover.
 pub(super) fn vector_lanes(order: Order, dtype: DType) -> Option<i64> {
     let tree = tree_of(order);
@@ -120,7 +131,10 @@ impl Eval<'_, '_> {
         for (i, part) in lanes.parts().enumerate() {
             let variable = acc.registers[at + i];
             let so_far = self.code.b.use_var(variable);
-            let next = self.step(acc, so_far, part)?;
+            let next = match acc.extreme() {
+                Some(max) => self.code.extreme_so_far(max, so_far, part),
+                None => self.step(acc, so_far, part)?,
+            };
             self.code.b.def_var(variable, next);
         }
         Ok(())

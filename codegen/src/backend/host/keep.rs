@@ -115,11 +115,11 @@ impl<'k> Keeper<'k> {
         }
     }
 
-    /// Saves loads of each inner row, and gives the loops that store them.
+    /// Saves loads of each inner row that wait for nothing, and gives the loops that store them.
     fn save(&mut self, plan: &mut Plan, loads: &[Val]) -> Vec<Pass> {
-        let outer = shared::outer(self.segment);
+        let (outer, stages) = (shared::outer(self.segment), plan::stages(self.segment, &self.stashed));
         let mut loops = Vec::new();
-        for &v in loads.iter().filter(|v| !outer[v.0 as usize]) {
+        for &v in loads.iter().filter(|v| !outer[v.0 as usize] && stages[v.0 as usize] == 0) {
             if self.reserve(v, None) {
                 self.append(&mut loops, v);
                 plan.kept.push(Kept { value: v, bytes: self.kept[&v], reach: Reach::InnerRow });

@@ -15,6 +15,8 @@ pub(super) const LN2: (f32, f32) = (0.693_359_4, -2.121_944_4e-4);
 
 /// Beyond these bounds `exp` is 0 or infinity.
 const BOUNDS: (f32, f32) = (-105.0, 90.0);
+/// By this power `exp` of the lower bound is a normal number.
+const TOO_MUCH: i32 = 64;
 /// Below the first of these bounds `1 + exp` is 1, and beyond the second it is infinity.
 const BOUNDS_BESIDE_ONE: (f32, f32) = (-64.0, 89.0);
 
@@ -48,6 +50,20 @@ impl Emit<'_> {
         self.exp_reduced(reduced)
     }
 
+    /// `exp` of what is not above 0: the power comes in one factor that no such argument leads out of the normal range,
+    /// and one that undoes what it has too much. The bits are those of [`Emit::exp`], which rounds once as well.
+    pub(super) fn exp_below_one(&mut self, x: Val) -> Val {
+        let low = self.c(BOUNDS.0);
+        let below = self.lt(x, low);
+        let x = self.select(below, low, x);
+        let reduced = self.split(Argument::of(x));
+        let p = self.exp_poly(reduced, 1.0);
+        let n = self.bits(reduced.t);
+        let p = self.scaled(p, n, TOO_MUCH);
+        let down = self.c(f32::from_bits(((127 - TOO_MUCH) << 23) as u32));
+        self.mul(p, down)
+    }
+
     /// `exp(x + tail)`.
     pub(super) fn exp_with_tail(&mut self, x: Val, tail: Val) -> Val {
         self.exp(Argument { tail: Some(tail), ..Argument::of(x) })
@@ -73,9 +89,15 @@ impl Emit<'_> {
     }
 
     fn reduced(&mut self, of: Argument, (low, high): (f32, f32)) -> Reduced {
-        let Argument { x, negative, tail } = of;
-        let (low, high, sign) = if negative { (-high, -low, -1.0) } else { (low, high, 1.0) };
+        let Argument { x, negative, .. } = of;
+        let (low, high) = if negative { (-high, -low) } else { (low, high) };
         let x = self.clamped(x, low, high);
+        self.split(Argument { x, ..of })
+    }
+
+    /// The parts of an argument within bounds.
+    fn split(&mut self, Argument { x, negative, tail }: Argument) -> Reduced {
+        let sign = if negative { -1.0 } else { 1.0 };
         let (log2e, round) = (self.c(sign * std::f32::consts::LOG2_E), self.c(ROUND));
         let t = self.fma(x, log2e, round);
         let n = self.sub(t, round);

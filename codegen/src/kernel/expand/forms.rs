@@ -1,6 +1,6 @@
 //! Instructions that are written in fewer steps where it is known what their operands are: the same bits.
 
-use fusewright_graph::{DType, Literal, ScalarFn, num};
+use fusewright_graph::{DType, Literal, NanRule, ReduceOp, ScalarFn, num};
 
 use crate::kernel::{Inst, InstOp, Segment, Val};
 
@@ -16,6 +16,8 @@ pub(super) struct Forms<'s> {
 pub(super) enum Form {
     /// The exponential of a negative.
     ExpOfNegative { x: Val },
+    /// The exponential of what is not above 0.
+    ExpBelowOne { x: Val },
     /// A sum of 1 and an exponential that is used nowhere else.
     OnePlusExp { one: Val, x: Val, negative: bool },
     /// A conversion of what lies within bounds that the conversion has anyway: of the value without them.
@@ -35,6 +37,7 @@ impl<'s> Forms<'s> {
     /// The form of an instruction, if it has one.
     pub(super) fn form(&self, inst: &Inst) -> Option<Form> {
         match (&inst.op, inst.args.as_slice()) {
+            (InstOp::Map(ScalarFn::Exp), &[x]) if self.is_below_greatest(x) => Some(Form::ExpBelowOne { x }),
             (InstOp::Map(ScalarFn::Exp), &[x]) => {
                 let x = self.f32_map(x, ScalarFn::Neg)?[0];
                 Some(Form::ExpOfNegative { x })
@@ -64,6 +67,13 @@ impl<'s> Forms<'s> {
             InstOp::Literal(Literal::Float(_, x)) => Some(x),
             _ => None,
         }
+    }
+
+    /// Whether a value is an element of a row less the greatest of them, or NaN.
+    fn is_below_greatest(&self, v: Val) -> bool {
+        let Some(&[x, greatest]) = self.f32_map(v, ScalarFn::Sub) else { return false };
+        let inst = self.inst(greatest);
+        inst.args == [x] && matches!(inst.op, InstOp::Reduce { op: ReduceOp::Max, nan: NanRule::Propagate, .. })
     }
 
     fn one_plus_exp(&self, one: Val, e: Val) -> Option<Form> {

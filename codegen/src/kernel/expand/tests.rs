@@ -360,6 +360,20 @@ fn one_and_an_exponential_are_the_sum_of_both() {
 }
 
 #[test]
+fn an_exponential_below_one_has_the_bits_of_any_other() {
+    let below = "%m = reduce max %x over row nan propagate order tree(16) %d = sub %x, %m %y = exp %d";
+    let (below, any) = (expanded(&body(DType::F32, below)), expanded(&body(DType::F32, "%y = exp %x")));
+    assert!(maps(&below) + 3 < maps(&any), "no upper bound, one power:\n{below}");
+    let minus_infinity = u64::from(f32::NEG_INFINITY.to_bits());
+    let codes = [between(-160.0, 0.0, 80_000), between(-104.5, -86.0, 80_000), vec![0, minus_infinity]].concat();
+    let codes = std::slice::from_ref(&codes);
+    let (below, any) = (evaluate(&below, DType::F32, codes), evaluate(&any, DType::F32, codes));
+    for ((x, below), any) in codes[0].iter().zip(below).zip(any) {
+        assert_eq!(below, any, "of {x:#x}");
+    }
+}
+
+#[test]
 fn an_exponential_that_is_read_elsewhere_is_whole() {
     let text = "%e = exp %x %one = literal f32 1.0 %s = add %one, %e %y = div %e, %s";
     let codes = [between(-104.0, -60.0, 2000)];
