@@ -14,6 +14,8 @@ mod ahead;
 mod casts;
 #[path = "cpu/code.rs"]
 mod code;
+#[path = "cpu/extremes.rs"]
+mod extremes;
 #[path = "cpu/kept.rs"]
 mod kept;
 #[path = "cpu/kernels.rs"]

@@ -145,10 +145,10 @@ fn softmax(s: &Skeleton<'_>) -> Option<Value> {
             }
             _ => return None,
         };
-        let (Prim::Reduce { op: ReduceOp::Add, .. }, total) = s.prim(s.peel(sum))? else { return None };
+        let (total, summed) = s.reduction(sum, ReduceOp::Add)?;
         let (ScalarFn::Exp, &[shifted]) = s.map(e)? else { return None };
         let (ScalarFn::Sub, &[x, largest]) = s.map(shifted)? else { return None };
-        let (Prim::Reduce { op: ReduceOp::Max, .. }, of) = s.prim(s.peel(largest))? else { return None };
-        (s.same(total.operands[0], e) && s.same(of.operands[0], x)).then_some(node.results[0])
+        let (of, compared) = s.reduction(largest, ReduceOp::Max)?;
+        (s.same(total, e) && s.same(of, x) && summed == compared).then_some(node.results[0])
     })
 }

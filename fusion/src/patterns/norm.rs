@@ -26,7 +26,8 @@ pub(super) fn find(s: &Skeleton<'_>) -> Vec<Norm> {
             (ScalarFn::Div, &[z, root]) => is_root(s, z, root).then_some((z, root)),
             _ => None,
         };
-        let Some((x, _)) = normalised else { continue };
+        let of_last = |&(z, factor): &(Value, Value)| s.is_of_last_axes(factor, z);
+        let Some((x, _)) = normalised.filter(of_last) else { continue };
         let centred = centre(s, x);
         let source = centred.unwrap_or(x);
         norms.push(Norm { normal: node.results[0], layer: centred.is_some(), added: is_sum(s, source) });
@@ -167,7 +168,10 @@ fn counts_dim(s: &Skeleton<'_>, count: Value, extent: &Dim) -> bool {
 /// `y` if the value is `y − mean(y)`.
 fn centre(s: &Skeleton<'_>, value: Value) -> Option<Value> {
     match s.map(value)? {
-        (ScalarFn::Sub, &[y, mean]) => mean_of(s, mean).filter(|&of| s.same(of, y)).map(|_| y),
+        (ScalarFn::Sub, &[y, mean]) => {
+            let own = |of: Value| s.same(of, y) && s.is_of_last_axes(mean, y);
+            mean_of(s, mean).is_some_and(own).then_some(y)
+        }
         _ => None,
     }
 }

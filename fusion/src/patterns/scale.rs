@@ -122,7 +122,10 @@ pub(super) fn back_to(s: &Skeleton<'_>, by: Value, source: Value) -> BTreeSet<Va
 /// The axes of what is scaled that the scale is reduced over, first those of an extreme; `None` if it is made of other
 /// elements as well, or otherwise than as a multiple of extremes.
 fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest: NodeId) -> Option<Vec<AxisId>> {
-    if ancestors.iter().any(|value| s.computed.contains(value)) {
+    let scaled_axes = s.axes.flat(s.peel(scaled.source));
+    // Of rows that are met as columns too, a scale is of other elements.
+    let twice = (1..scaled_axes.len()).any(|i| scaled_axes[..i].contains(&scaled_axes[i]));
+    if twice || ancestors.iter().any(|value| s.computed.contains(value)) {
         return None;
     }
     let is_extreme = |prim: &Prim| matches!(prim, Prim::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. });
@@ -164,7 +167,7 @@ fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest:
     if differing.into_iter().any(|axis| reduced[&largest].contains(&axis)) {
         return None;
     }
-    let all = s.axes.flat(s.peel(scaled.source)).into_iter().filter(|axis| !reduced[&largest].contains(axis));
+    let all = scaled_axes.into_iter().filter(|axis| !reduced[&largest].contains(axis));
     let over = reduced[&largest].iter().copied().chain(all).filter(|axis| !kept.contains(axis)).collect();
     scaled.is_by_multiple(s, &extremes, &made).then_some(over)
 }
@@ -223,12 +226,19 @@ fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId], largest: NodeId) -
         // Rows whose lanes were in another order.
         Scale::Token
     } else if rows.is_empty() {
+        // Lanes that lie apart have no name.
+        innermost.then_some(())?;
         if is_part_of_row(s, value, over) { Scale::Group(product(s, over)?) } else { Scale::Token }
     } else if !innermost {
         let is_known = |axis: &AxisId| s.axes.extent(*axis).as_const().is_some();
         // Of rows whose number is not known, axes that are known are part.
         let apart = all.iter().any(|axis| !over.contains(axis) && !is_known(axis)) && over.iter().all(is_known);
-        if apart || is_part(over) { Scale::Group(product(s, over)?) } else { Scale::Channel }
+        let first = all.iter().position(|axis| over.contains(axis))?;
+        let together = || all[first..].iter().take(over.len()).all(|axis| over.contains(axis));
+        match apart || is_part(over) {
+            true => Scale::Group(product(s, over)?),
+            false => together().then_some(Scale::Channel)?,
+        }
     } else if is_part(&rows) || lanes.len() < row.len() {
         Scale::Block(product(s, &rows)?, product(s, &lanes)?)
     } else {

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use fusewright_graph::axes::AxisMap;
+use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::prim::Literal;
-use fusewright_graph::{DType, Def, Graph, Node, NodeId, Op, Prim, ScalarFn, Value};
+use fusewright_graph::{DType, Def, Graph, Node, NodeId, Op, Prim, ReduceOp, ScalarFn, Value};
 
 /// A body of primitives under query.
 pub(super) struct Skeleton<'g> {
@@ -125,6 +125,47 @@ impl<'g> Skeleton<'g> {
     /// Whether a value has one element.
     pub fn is_single(&self, value: Value) -> bool {
         self.body.ty(value).elements().as_const() == Some(1)
+    }
+
+    /// What a value reduces by an op, and over which axes.
+    pub fn reduction(&self, value: Value, op: ReduceOp) -> Option<(Value, Vec<AxisId>)> {
+        let value = self.peel(value);
+        match (self.body.def(value), self.prim(value)?) {
+            (Def::Node(id, _), (Prim::Reduce { op: found, .. }, node)) if *found == op => {
+                Some((node.operands[0], self.reduced(id)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The axes that a reduction runs over.
+    fn reduced(&self, reduction: NodeId) -> Vec<AxisId> {
+        self.axes.reduced().find(|(id, _)| *id == reduction).map(|(_, over)| over).unwrap_or_default()
+    }
+
+    /// Whether what a value of all elements is combined with is reduced over the last of its axes, as far as it is
+    /// reduced over any of them.
+    pub fn is_of_last_axes(&self, value: Value, all: Value) -> bool {
+        let flat = self.axes.flat(all);
+        let (mut open, mut seen) = (vec![value], BTreeSet::new());
+        while let Some(value) = open.pop() {
+            let Def::Node(id, _) = self.body.def(value) else { continue };
+            let node = self.body.node(id);
+            if !matches!(node.op, Op::Prim(Prim::Reduce { .. })) {
+                open.extend(node.operands.iter().filter(|operand| seen.insert(**operand)));
+                continue;
+            }
+            let over = self.reduced(id);
+            // An axis that a value has twice is reduced as the one of them, and met as the other.
+            let mut last: Vec<AxisId> = flat.iter().rev().copied().take_while(|axis| over.contains(axis)).collect();
+            let all = flat.iter().filter(|axis| over.contains(axis)).count();
+            last.sort_unstable();
+            last.dedup();
+            if all != last.len() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Every value that a value depends on, itself included.

@@ -120,6 +120,45 @@ fn near_twins_of_a_norm_are_none() {
         Ok(vec![b.mul(x, b.map(ScalarFn::Rsqrt, &[mean])?)?])
     });
     expect_names(&over_tokens, &[]);
+    // As many columns as rows, in one kernel; and what is reduced is turned.
+    let square = |turned: bool| {
+        let body = if turned { "%t = permute %x {perm = [1, 0]}" } else { "%t = reshape %x {shape = [16, 16]}" };
+        let axis = usize::from(turned);
+        let text = format!(
+            "graph @n(%x: f32[16, 16]) {{
+               {body}
+               %q = mul %t, %t
+               %s = reduce %q {{op = add, axes = [{axis}]}}
+               %n = literal f32 16
+               %m = div %s, %n
+               %r = rsqrt %m
+               %y = mul %x, %r
+               return %y
+             }}"
+        );
+        Ok(text.parse::<Graph>().unwrap_or_else(|e| panic!("{e}\n{text}")))
+    };
+    expect_names(&square(false), &[]);
+    expect_names(&square(true), &[]);
+}
+
+#[test]
+fn a_softmax_takes_the_largest_of_what_it_sums() {
+    let softmax = |axis: usize| {
+        let text = format!(
+            "graph @s(%x: f32[16, 16]) {{
+               %m = reduce %x {{op = max, axes = [{axis}]}}
+               %d = sub %x, %m
+               %e = exp %d
+               %s = reduce %e {{op = add, axes = [1]}}
+               %y = div %e, %s
+               return %y
+             }}"
+        );
+        Ok(text.parse::<Graph>().unwrap_or_else(|e| panic!("{e}\n{text}")))
+    };
+    expect_names(&softmax(1), &[("softmax", 1)]);
+    expect_names(&softmax(0), &[]);
 }
 
 #[test]

@@ -1,17 +1,17 @@
-//! Reductions of few rows that indices choose, written out: a row program reads each of them at a place of its own.
+//! Reductions of few rows that indices choose, as those of a stack: a row program reads each row at a place of its own.
 //!
 //! The rows of a token's experts are summed so, and those of a bag of embeddings.
 
 use fusewright_graph::dim::product;
-use fusewright_graph::{Builder, DType, Dim, Graph, NanRule, Node, Op, Prim, ReduceOp, TypeError, Value};
+use fusewright_graph::{Builder, Dim, Graph, Node, Op, Prim, TypeError, Value};
 
 use crate::passes;
 
 /// Most rows that are combined.
 const MOST: i64 = 32;
 
-/// A body of primitives with functions of rows for such reductions; `None` if there are none.
-pub(super) fn written_out(body: &Graph) -> Option<Graph> {
+/// A body of primitives with stacks of rows for what such reductions are of; `None` if there are none.
+pub(super) fn stacked(body: &Graph) -> Option<Graph> {
     let mut chosen = vec![false; body.value_count()];
     for node in body.nodes() {
         let gathers = matches!(node.op, Op::Prim(Prim::Gather { .. }));
@@ -23,7 +23,8 @@ pub(super) fn written_out(body: &Graph) -> Option<Graph> {
     let graph = body.rebuild(|b, _, node, operands| {
         if let Some(reduction) = Reduction::of(body, node).filter(|_| chosen[node.operands[0].0 as usize]) {
             found = true;
-            return Ok(vec![reduction.of_rows(b, operands[0])?]);
+            let stack = reduction.stacked(b, operands[0])?;
+            return b.op(node.op.clone(), &[stack]);
         }
         b.op(node.op.clone(), operands)
     });
@@ -34,30 +35,24 @@ pub(super) fn written_out(body: &Graph) -> Option<Graph> {
 
 /// A reduction over few rows.
 struct Reduction {
-    op: ReduceOp,
-    nan: NanRule,
     axis: usize,
     count: i64,
 }
 
 impl Reduction {
-    /// Sums of 16 bits are rounded once, as no function of two operands is.
     fn of(body: &Graph, node: &Node) -> Option<Reduction> {
-        let Op::Prim(Prim::Reduce { op, axes, nan }) = &node.op else { return None };
+        let Op::Prim(Prim::Reduce { axes, .. }) = &node.op else { return None };
         let &[axis] = axes.as_slice() else { return None };
-        let ty = body.ty(node.operands[0]);
-        let count = ty.shape[axis].as_const().filter(|n| (2..=MOST).contains(n))?;
-        let rounds = matches!(op, ReduceOp::Add | ReduceOp::Mul) && ty.dtype != DType::F32;
-        (!rounds && axis + 1 < ty.rank()).then_some(Reduction { op: *op, nan: *nan, axis, count })
+        let shape = &body.ty(node.operands[0]).shape;
+        let count = shape[axis].as_const().filter(|n| (2..=MOST).contains(n))?;
+        (axis + 1 < shape.len()).then_some(Reduction { axis, count })
     }
 
-    fn of_rows(&self, b: &Builder, value: Value) -> Result<Value, TypeError> {
-        let mut all = b.prim(Prim::Literal(self.op.start(b.dtype(value))), &[])?;
-        for place in 0..self.count {
-            let row = Every { axis: self.axis, count: self.count, place }.of(b, value)?;
-            all = b.map(self.op.step(self.nan), &[all, row])?;
-        }
-        Ok(all)
+    /// The value as a stack of rows.
+    fn stacked(&self, b: &Builder, value: Value) -> Result<Value, TypeError> {
+        let rows = (0..self.count).map(|place| Every { axis: self.axis, count: self.count, place }.of(b, value));
+        let rows = rows.collect::<Result<Vec<Value>, TypeError>>()?;
+        b.prim(Prim::Cat { axis: self.axis }, &rows)
     }
 }
 

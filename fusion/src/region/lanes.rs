@@ -186,8 +186,13 @@ fn beside(body: &Graph, axes: &AxisMap, id: NodeId, over: &[AxisId]) -> Option<V
     let start = flat.windows(over.len()).position(|window| window == over)?;
     let run = &flat[start..];
     let lanes = dim::product(run.iter().map(|&a| axes.extent(a))).as_const()?;
-    let lies = |input: &Input| axes.flat(input.value).windows(run.len()).any(|window| window == run);
-    let fits = run.len() > over.len() && lanes <= MAX_BESIDE && body.inputs().iter().any(lies);
+    let lies = |run: &[AxisId]| {
+        let lies = |input: &Input| axes.flat(input.value).windows(run.len()).any(|window| window == run);
+        body.inputs().iter().any(lies)
+    };
+    // Rows of a stack lie apart, each in one piece.
+    let stack = matches!(body.def_node(node.operands[0]).map(|node| &node.op), Some(Op::Prim(Prim::Cat { .. })));
+    let fits = run.len() > over.len() && lanes <= MAX_BESIDE && (lies(run) || stack && lies(&run[over.len()..]));
     fits.then(|| run.to_vec())
 }
 

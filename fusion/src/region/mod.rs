@@ -150,12 +150,12 @@ pub(crate) fn expand(body: &Graph) -> Result<Graph, TypeError> {
 }
 
 /// Whether a body of primitives is a row program: as it is (`None`), or with layout hoisted above functions, or with
-/// selections for its reads of short tables, or with functions of few chosen rows for their reductions. Lanes nest
+/// selections for its reads of short tables, or with stacks of few chosen rows that are reduced. Lanes nest
 /// strictly where they can: heads are rows then.
 pub(crate) fn row_program(body: &Graph, segments: bool, nesting: Nesting) -> Result<Option<Graph>, Refusal> {
     match with_layout_in_front(body, segments, nesting) {
         Err(refusal @ (Refusal::GatherLanes | Refusal::GatherComputed)) => {
-            let found = [table::selected, chosen::written_out].into_iter().find_map(|other| {
+            let found = [table::selected, chosen::stacked].into_iter().find_map(|other| {
                 let other = other(body)?;
                 let found = with_layout_in_front(&other, segments, nesting).ok()?;
                 Some(found.unwrap_or(other))

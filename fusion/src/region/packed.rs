@@ -7,9 +7,9 @@ use fusewright_graph::axes::contiguous_strides;
 use fusewright_graph::padding::Pad;
 use fusewright_graph::{Builder, Def, Dim, Graph, NodeId, Op, Prim, Value};
 
-use super::RowForm;
 use super::form::Piece;
 use super::hoist::factors;
+use super::{RowForm, Stored};
 use crate::passes;
 
 /// A body of primitives with the parts of concatenations as outputs; `None` if no output is one. Parts that are
@@ -28,6 +28,12 @@ pub(super) fn packed(body: &Graph, deep: bool) -> Option<RowForm> {
     }
     let pieces = found.pieces;
     if pieces.len() == body.outputs().len() {
+        return None;
+    }
+    // What is written at chosen places begins as a whole input.
+    let is_whole = |(value, piece): &(Value, Piece)| *piece == Piece::whole(piece.output, &body.ty(*value).shape);
+    let writes = |(value, _): &(Value, Piece)| Stored::of(body, *value).scatter.is_some();
+    if pieces.iter().any(|part| writes(part) && !is_whole(part)) {
         return None;
     }
     let parts: Vec<Value> = pieces.iter().map(|(value, _)| *value).collect();

@@ -253,9 +253,14 @@ impl Aliases {
         self.views.remove(name);
     }
 
-    /// Notes that a name's value is of before an overwrite.
+    /// Notes that a name's value is of before an overwrite, or is to be read from its buffer.
     pub(super) fn outdated(&mut self, name: String) {
         self.stale.insert(name);
+    }
+
+    /// Whether a name's value is to be cut out of its buffer before it is next read.
+    pub(super) fn is_outdated(&self, name: &str) -> bool {
+        self.stale.contains(name)
     }
 
     /// Whether a name's value was of before an overwrite; from now on it counts as current.

@@ -98,6 +98,9 @@ impl Importer<'_> {
             let stated = self.stated_type(result)?;
             self.define(result, &stated, value)?;
             self.aliases.share(result, op.name, Some(Vec::new()));
+            if self.aliases.is_outdated(op.name) {
+                self.aliases.outdated((*result).to_owned());
+            }
         }
         Ok(())
     }

@@ -363,6 +363,8 @@ impl Importer<'_> {
     pub(super) fn overwrite(&mut self, at: usize, name: &str, value: Value) -> Result<(), Diagnostic> {
         let Shared { root, steps } = self.aliases.view(name);
         let readers = self.aliases.readers_after(&root, name, at);
+        // What is written at chosen places is read from the buffer, which is written so too: nothing is written twice.
+        let again = !readers.is_empty() && name != root && self.is_scattered(value);
         let refuse = |other: &str, why: &str| {
             let message =
                 format!("`{name}` is overwritten while `{other}`, which may share its buffer, is still read: {why}");
@@ -395,9 +397,24 @@ impl Importer<'_> {
         }
         readers.into_iter().filter(|other| *other != root).for_each(|other| self.aliases.outdated(other));
         self.scope.values.insert(name.to_owned(), value);
-        self.aliases.refresh(name);
+        if again {
+            self.aliases.outdated(name.to_owned());
+        } else {
+            self.aliases.refresh(name);
+        }
         self.overwritten.insert(root);
         Ok(())
+    }
+
+    /// Whether a value is what a write at chosen places leaves, in any layout.
+    fn is_scattered(&self, mut value: Value) -> bool {
+        loop {
+            match self.b.definition(value) {
+                Some((Op::Prim(Prim::Scatter { .. }), _)) => return true,
+                Some((Op::Prim(Prim::Reshape { .. } | Prim::Permute { .. }), of)) => value = of[0],
+                _ => return false,
+            }
+        }
     }
 
     /// Asks for what decides whether a name shares its buffer: that extents are more than one place, as exporters take them

@@ -66,7 +66,8 @@ pub fn same_function(a: &Graph, b: &Graph) -> bool {
 /// Whether one slice is of an operand, and another the same lanes of what that operand is cut from.
 fn cut_at_once(cuts: &Cuts, left: &Node, right: &Node) -> bool {
     let of = left.operands.first().and_then(|operand| cuts.get(operand));
-    of.is_some_and(|cut| cut.holds(&left.op, &right.op, right.operands[0]))
+    let from = right.operands.first();
+    of.zip(from).is_some_and(|(cut, from)| cut.holds(&left.op, &right.op, *from))
 }
 
 /// Whether value `x` of graph `a` is computed as value `y` of graph `b`, given what is known to be equal.

@@ -291,13 +291,29 @@ fn summed(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> R
     }
     let line = iota(call, &ty.shape[axis], axis, ty.rank() + 1)?;
     let index = convert(b, b.reshape(index, spread(places, axis))?, DType::I64)?;
-    let hit = b.map(ScalarFn::Eq, &[index, line])?;
+    let src = b.reshape(src, spread(b.ty(src).shape, axis))?;
+    // Before what is summed comes what stood there, chosen and not joined: no tensor has all of both.
+    let before = |value: Value, number: i64| -> Result<Value, Refusal> {
+        let mut ty = b.ty(value);
+        ty.shape[axis + 1] = Dim::constant(1);
+        let one = b.prim(Prim::Expand { shape: ty.shape }, &[constant(b, ty.dtype, Scalar::Int(number))?])?;
+        Ok(b.cat(&[one, value], axis + 1)?)
+    };
+    let hit = b.map(ScalarFn::Eq, &[before(index, -1)?, line])?;
     // What leaves every number as it is, −0 too.
     let nothing = if ty.dtype.is_float() { Scalar::Float(-0.0) } else { Scalar::Int(0) };
-    let src = b.reshape(src, spread(b.ty(src).shape, axis))?;
-    let terms = b.map(ScalarFn::Select, &[hit, src, constant(b, ty.dtype, nothing)?])?;
-    let terms = b.cat(&[b.reshape(x, spread(ty.shape.clone(), axis + 1))?, terms], axis + 1)?;
-    Ok(b.reshape(over(call, ReduceOp::Add, terms, &[axis + 1])?, ty.shape)?)
+    let terms = b.map(ScalarFn::Select, &[hit, before(src, 0)?, constant(b, ty.dtype, nothing)?])?;
+    let count = b.ty(terms).shape[axis + 1].clone();
+    let first = b.map(ScalarFn::Eq, &[iota(call, &count, axis + 1, ty.rank() + 1)?, b.int(DType::I64, 0)?])?;
+    let old = b.reshape(x, spread(ty.shape.clone(), axis + 1))?;
+    let terms = b.map(ScalarFn::Select, &[first, old, terms])?;
+    let sums = b.reshape(over(call, ReduceOp::Add, terms, &[axis + 1])?, ty.shape.clone())?;
+    // A sum starts from +0, which would take the sign of a zero that no place is for.
+    let found = over(call, ReduceOp::Max, hit, &[axis + 1])?;
+    let mut found_shape = b.ty(found).shape;
+    found_shape.remove(axis + 1);
+    let found = b.reshape(found, found_shape)?;
+    Ok(b.map(ScalarFn::Select, &[found, sums, x])?)
 }
 
 /// Slices along an axis, times a number, added at the places of an index tensor.

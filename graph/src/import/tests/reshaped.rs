@@ -1,4 +1,4 @@
-//! Ops that change the shape of a tensor where it stands.
+//! Ops that change the shape of a tensor where it stands, or write into views of it.
 
 use super::mutation::{F32, Model};
 
@@ -76,4 +76,37 @@ fn axes_are_swapped_under_either_name() {
         .output("t")
         .output("u");
     assert_eq!(model.run(), [[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]; 2]);
+}
+
+#[test]
+fn what_is_written_at_places_of_a_view_is_read_from_the_buffer() {
+    let at = r#"indices={"as_optional_tensors":[{"as_tensor":{"name":"i"}}]}"#;
+    let part =
+        |n: i64| ["self=@cache".to_owned(), r#"dim={"as_int":0}"#.to_owned(), format!(r#"index={{"as_int":{n}}}"#)];
+    let mut model = Model::default().buffer("cache", &[2, 3, 2]).input("i", 5, &[1]).input("new", F32, &[1, 2]);
+    for (n, name) in [(0, "k"), (1, "v")] {
+        let [own, dim, index] = part(n);
+        model = model.node(name, &[3, 2], "aten.select.int", &[&own, &dim, &index]);
+    }
+    for (name, result) in [("k", "k1"), ("v", "v1")] {
+        model = model.node(result, &[3, 2], "aten.index_put_.default", &[&format!("self=@{name}"), at, "values=@new"]);
+    }
+    let model = model
+        .node("a", &[3, 2], "aten.neg.default", &["self=@k1"])
+        .node("b", &[3, 2], "aten.neg.default", &["self=@v1"])
+        .output("a")
+        .output("b");
+    let graph = model.import().expect("a graph");
+    // Each write once, and both parts are slices of what the last one leaves.
+    let negated = graph.nodes().iter().filter(|node| node.op.name() == "neg");
+    for node in negated {
+        let mut from = graph.def_node(node.operands[0]).expect("a view");
+        while from.op.name() == "reshape" {
+            from = graph.def_node(from.operands[0]).expect("a view");
+        }
+        assert_eq!(from.op.name(), "slice", "{graph}");
+    }
+    let results = model.run();
+    assert_eq!(results[1], results[0][..6].iter().map(|x| -x).collect::<Vec<f64>>());
+    assert_eq!(results[2], results[0][6..].iter().map(|x| -x).collect::<Vec<f64>>());
 }
