@@ -100,6 +100,32 @@ fn a_rotation_of_the_first_lanes_is_raised() {
 }
 
 #[test]
+fn halves_of_one_tensor_between_unlike_bounds_are_no_clamped_gate() {
+    let gate = |low: &str| {
+        let text = format!(
+            "graph @gate(s: 1..; %x: bf16[s, 128]) {{
+               %g = slice %x {{axis = 1, start = 0, end = 64}}
+               %u = slice %x {{axis = 1, start = 64, end = 128}}
+               %limit = literal bf16 7.0
+               %low = literal bf16 {low}
+               %b = min %g, %limit
+               %a = silu %b {{form = quotient}}
+               %c = max %u, %low
+               %d = min %c, %limit
+               %y = mul %a, %d
+               return %y
+             }}"
+        );
+        text.parse::<Graph>().unwrap_or_else(|e| panic!("{e}\n{text}"))
+    };
+    let names = |graph: &Graph| composites(graph).iter().map(|c| c.name()).collect::<Vec<_>>();
+    assert_eq!(names(&raised(&gate("-7.0"))), ["clamped_swiglu"]);
+    for low in ["-15.0", "7.0"] {
+        assert_eq!(names(&raised(&gate(low))), ["silu"], "{low}");
+    }
+}
+
+#[test]
 fn both_forms_of_a_layer_hold_the_same_composites() {
     let count = |core: bool| {
         let graph = samples::qwen3_layer(core, &TINY).expect("types");
