@@ -22,7 +22,8 @@
 //! stores move bits. A predicated load yields `otherwise` where the predicate is false; a predicated store writes
 //! `otherwise` there if it has one (a padding store), else nothing. Stores of a row happen after all its loads, so a
 //! parameter may alias another row by row. No two rows write one element, and none reads what another writes: outer
-//! rows, segments and inner rows may run in any order or side by side.
+//! rows, segments and inner rows may run in any order or side by side. Where values choose the places of stores, rows may
+//! choose the same one, and what the last of them writes stays.
 
 mod build;
 pub mod expand;

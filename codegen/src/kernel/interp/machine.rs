@@ -1,6 +1,6 @@
 //! Running one segment on one outer row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::{Dim, ScalarFn, num};
 
@@ -24,6 +24,15 @@ struct Size {
     group: usize,
 }
 
+/// Whether an instruction is a store at a place that values say: of two rows with the same place the later one's stays.
+fn is_chosen(inst: &Inst) -> bool {
+    let mut names = BTreeSet::new();
+    if let InstOp::Store { index, .. } = &inst.op {
+        index.collect_symbols(&mut names);
+    }
+    names.iter().any(|name| Val::from_symbol(name).is_some())
+}
+
 /// A store that waits for the end of its row.
 struct Pending {
     inst: usize,
@@ -40,6 +49,8 @@ pub(super) struct Machine<'a> {
     sizes: Vec<Size>,
     levels: Vec<Level>,
     values: Vec<Vec<u64>>,
+    /// By instruction, whether it is a store at a place that values say.
+    chosen: Vec<bool>,
     started: bool,
     at: (i64, i64),
 }
@@ -61,6 +72,7 @@ impl<'a> Machine<'a> {
             inner,
             sizes,
             levels: segment.levels(),
+            chosen: segment.insts.iter().map(is_chosen).collect(),
             values,
             started: false,
             at: (0, 0),
@@ -95,7 +107,8 @@ impl<'a> Machine<'a> {
             }
             self.started = true;
             for store in pending {
-                let done = memory.store(store.param, store.index, store.bits, row);
+                let chosen = self.chosen[store.inst];
+                let done = memory.store(store.param, store.index, store.bits, row, chosen);
                 done.map_err(|r| self.refused(r, &self.segment.insts[store.inst], store.param, store.index))?;
             }
         }

@@ -141,8 +141,8 @@ impl<'a> Memory<'a> {
         Ok(bits)
     }
 
-    /// Writes an element for outer row `row`.
-    pub(super) fn store(&mut self, param: usize, index: i64, bits: u64, row: i64) -> Result<(), Refused> {
+    /// Writes an element for outer row `row`; a place that was `chosen` may have been written before.
+    pub(super) fn store(&mut self, param: usize, index: i64, bits: u64, row: i64, chosen: bool) -> Result<(), Refused> {
         let (buffer, rank, element) = self.locate(param, index).ok_or(Refused::Missing)?;
         let dtype = self.params[param].dtype;
         let bytes = match &mut self.buffers[buffer] {
@@ -155,6 +155,6 @@ impl<'a> Memory<'a> {
         }
         let place = self.writers.get_mut(&(buffer, rank)).and_then(|writers| writers.get_mut(element));
         let writer = std::mem::replace(place.ok_or(Refused::Missing)?, mark(row));
-        if writer == NOBODY { Ok(()) } else { Err(Refused::WrittenBy(i64::from(writer) - 1)) }
+        if writer == NOBODY || chosen { Ok(()) } else { Err(Refused::WrittenBy(i64::from(writer) - 1)) }
     }
 }

@@ -61,6 +61,26 @@ fn wrong_callers_get_errors() {
 }
 
 #[test]
+fn of_rows_that_choose_one_place_the_last_stays() {
+    let kernel = parse(
+        "kernel @write(s = extent(x, 0)) rows s {
+           param %x: f32[s, 2] in
+           param %i: i64[s] in
+           param %y: f32[4, 2] inout
+           segment @m inner 1 {
+             %x = load x[row*2 + lane] : row<f32, 2>
+             %i = load i[row] : scalar<i64>
+             store y[%i*2 + lane], %x
+           }
+         }",
+    );
+    let places = Buffer::Bytes([2i64, 0, 2].into_iter().flat_map(i64::to_le_bytes).collect());
+    let mut buffers = [f32s(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), places, f32s(&[0.0; 8])];
+    run(&kernel, &mut buffers, &dims(&[("s", 3)]), 0..3).expect("rows run in order");
+    assert_eq!(read(&buffers[2]), [3.0, 4.0, 0.0, 0.0, 5.0, 6.0, 0.0, 0.0]);
+}
+
+#[test]
 fn rows_that_meet_are_errors() {
     let write = SCALE.replace("store y[row*4 + lane]", "store y[floordiv(row, 2) + lane]");
     let mut buffers = [f32s(&[1.0; 8]), f32s(&[0.0; 8])];
