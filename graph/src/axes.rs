@@ -118,6 +118,12 @@ impl AxisMap {
         self.dims(value).concat()
     }
 
+    /// Whether a value has an axis twice: elements of rows and columns that are one.
+    pub fn is_diagonal(&self, value: Value) -> bool {
+        let flat = self.flat(value);
+        (1..flat.len()).any(|i| flat[..i].contains(&flat[i]))
+    }
+
     /// Extent of an axis.
     pub fn extent(&self, axis: AxisId) -> &Dim {
         &self.axes[axis.0 as usize].0

@@ -420,7 +420,7 @@ impl<'a> Planner<'a> {
                 continue;
             };
             let user = self.users.get(name.as_str()).copied();
-            let (landing, reason) = match user.filter(|user| self.donated.contains_key(user)) {
+            let (landing, mut reason) = match user.filter(|user| self.donated.contains_key(user)) {
                 Some(user) => self.lands(user, output.value)?,
                 None if user.is_some() => (Landing::Returned, Some(format!("input `{name}` is given to be read only"))),
                 None => (Landing::Returned, Some(format!("input `{name}` is a buffer of the model, without a state"))),
@@ -433,7 +433,6 @@ impl<'a> Planner<'a> {
                 self.plan.placement.copies.push(UpdateCopy { of, bytes, reason: reason.clone() });
             }
             let mut in_place = matches!(landing, Landing::There(_));
-            let mut reason = reason;
             let copied = if in_place { self.copied_on_the_way(output.value, name)? } else { Vec::new() };
             for (writer, bytes) in copied {
                 (in_place, reason) = (false, Some(format!("{writer} runs by reference, and writes into a copy")));

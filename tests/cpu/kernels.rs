@@ -265,13 +265,16 @@ fn rope_in_place() {
 
 #[test]
 fn interleaved_rope_and_partial_rope() {
-    for d in [4, 8, 12, 32, 66, 128] {
-        let half = d / 2;
+    // Into memory of its own, and into that of what is turned.
+    let both = ["param %y: bf16[s, {d}] out", ""];
+    for (d, y) in [4, 8, 12, 18, 32, 64, 66, 96, 128].into_iter().flat_map(|d| both.map(|y| (d, y))) {
+        let (half, y) = (d / 2, y.replace("{d}", &d.to_string()));
+        let (access, to) = if y.is_empty() { ("inout", "x") } else { ("in", "y") };
         let text = format!(
             "kernel @gptj(s = extent(x, 0)) rows s {{
-               param %x: bf16[s, {d}] in
+               param %x: bf16[s, {d}] {access}
                param %c: f32[s, {half}] in
-               param %y: bf16[s, {d}] out
+               {y}
                segment @m inner 1 {{
                  %x0 = load x[row*{d} + lane] : row<bf16, {d}>
                  %x = cast %x0 to f32 rne
@@ -284,11 +287,11 @@ fn interleaved_rope_and_partial_rope() {
                  %v = add %bc, %a
                  %z = zip %u, %v
                  %zr = cast %z to bf16 rne
-                 store y[row*{d} + lane], %zr
+                 store {to}[row*{d} + lane], %zr
                }}
              }}"
         );
-        check(&text, &[("s", 3)]);
+        check(&text, &[("s", 5)]);
     }
     let partial = "kernel @partial(s = extent(x, 0)) rows s {
            param %x: bf16[s, 128] in

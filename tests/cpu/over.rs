@@ -54,34 +54,6 @@ fn a_row_that_cannot_be_saved_is_refused() {
 }
 
 #[test]
-fn lanes_that_change_places_in_their_own_memory() {
-    for lanes in [4, 18, 64, 96] {
-        let half = lanes / 2;
-        let pairs = format!(
-            "kernel @pairs(s = extent(x, 0)) rows s {{
-               param %x: bf16[s, {lanes}] inout
-               param %c: f32[s, {half}] in
-               segment @m inner 1 {{
-                 %x0 = load x[row*{lanes} + lane] : row<bf16, {lanes}>
-                 %c = load c[row*{half} + lane] : row<f32, {half}>
-                 %x = cast %x0 to f32 rne
-                 %a = slice %x start 0 len {half} step 2
-                 %b = slice %x start 1 len {half} step 2
-                 %ac = mul %a, %c
-                 %bc = mul %b, %c
-                 %u = sub %ac, %b
-                 %v = add %bc, %a
-                 %z = zip %u, %v
-                 %y = cast %z to bf16 rne
-                 store x[row*{lanes} + lane], %y
-               }}
-             }}"
-        );
-        check(&pairs, &[("s", 5)]);
-    }
-}
-
-#[test]
 fn sums_of_groups_are_taken_of_what_is_then_overwritten() {
     for (lanes, size) in [(64, 16), (40, 20), (256, 128)] {
         let groups = lanes / size;

@@ -35,7 +35,7 @@ fn used_part(segment: &Segment) -> Segment {
 }
 
 /// The values that an index mentions.
-fn gathered(op: &InstOp) -> impl Iterator<Item = Val> {
+pub(super) fn gathered(op: &InstOp) -> impl Iterator<Item = Val> {
     let mut names = std::collections::BTreeSet::new();
     if let Some(index) = op.index() {
         index.collect_symbols(&mut names);

@@ -122,10 +122,9 @@ pub(super) fn back_to(s: &Skeleton<'_>, by: Value, source: Value) -> BTreeSet<Va
 /// The axes of what is scaled that the scale is reduced over, first those of an extreme; `None` if it is made of other
 /// elements as well, or otherwise than as a multiple of extremes.
 fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest: NodeId) -> Option<Vec<AxisId>> {
-    let scaled_axes = s.axes.flat(s.peel(scaled.source));
     // Of rows that are met as columns too, a scale is of other elements.
-    let twice = (1..scaled_axes.len()).any(|i| scaled_axes[..i].contains(&scaled_axes[i]));
-    if twice || ancestors.iter().any(|value| s.computed.contains(value)) {
+    let source = s.peel(scaled.source);
+    if s.axes.is_diagonal(source) || ancestors.iter().any(|value| s.computed.contains(value)) {
         return None;
     }
     let is_extreme = |prim: &Prim| matches!(prim, Prim::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. });
@@ -167,7 +166,7 @@ fn over(s: &Skeleton<'_>, scaled: &Scaled, ancestors: &BTreeSet<Value>, largest:
     if differing.into_iter().any(|axis| reduced[&largest].contains(&axis)) {
         return None;
     }
-    let all = scaled_axes.into_iter().filter(|axis| !reduced[&largest].contains(axis));
+    let all = s.axes.flat(source).into_iter().filter(|axis| !reduced[&largest].contains(axis));
     let over = reduced[&largest].iter().copied().chain(all).filter(|axis| !kept.contains(axis)).collect();
     scaled.is_by_multiple(s, &extremes, &made).then_some(over)
 }

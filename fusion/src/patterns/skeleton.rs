@@ -146,6 +146,9 @@ impl<'g> Skeleton<'g> {
     /// Whether what a value of all elements is combined with is reduced over the last of its axes, as far as it is
     /// reduced over any of them.
     pub fn is_of_last_axes(&self, value: Value, all: Value) -> bool {
+        if self.axes.is_diagonal(all) {
+            return false;
+        }
         let flat = self.axes.flat(all);
         let (mut open, mut seen) = (vec![value], BTreeSet::new());
         while let Some(value) = open.pop() {
@@ -156,12 +159,8 @@ impl<'g> Skeleton<'g> {
                 continue;
             }
             let over = self.reduced(id);
-            // An axis that a value has twice is reduced as the one of them, and met as the other.
-            let mut last: Vec<AxisId> = flat.iter().rev().copied().take_while(|axis| over.contains(axis)).collect();
-            let all = flat.iter().filter(|axis| over.contains(axis)).count();
-            last.sort_unstable();
-            last.dedup();
-            if all != last.len() {
+            let last = flat.iter().rev().take_while(|axis| over.contains(axis)).count();
+            if flat.iter().filter(|axis| over.contains(axis)).count() != last {
                 return false;
             }
         }

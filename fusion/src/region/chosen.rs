@@ -117,7 +117,7 @@ impl Every {
     fn left(self, shape: &[Dim]) -> Vec<Dim> {
         let mut left = shape.to_vec();
         let count = Dim::constant(self.count);
-        left[self.axis] = left[self.axis].exact_div(&count).unwrap_or_else(|| left[self.axis].ceil_div(&count));
+        left[self.axis] = left[self.axis].ceil_div(&count);
         left
     }
 }

@@ -181,10 +181,7 @@ impl Space {
 
     /// Every value holds an axis once.
     fn check_diagonals(&self, body: &Graph) -> Result<(), Refusal> {
-        let twice = |value: u32| {
-            let flat = self.axes.flat(Value(value));
-            (1..flat.len()).any(|i| flat[..i].contains(&flat[i]))
-        };
+        let twice = |value: u32| self.axes.is_diagonal(Value(value));
         if (0..body.value_count() as u32).any(twice) { Err(Refusal::Diagonal) } else { Ok(()) }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Builder, Built};
-use crate::{DType, NanBits, Op, Prim, ScalarFn, Value, num};
+use crate::{DType, NanBits, Op, Prim, Value, num};
 
 impl Builder {
     /// The same bits as another dtype; no node if the dtype is the same. Of a NaN they are its own if all that made the
@@ -35,7 +35,7 @@ impl Builder {
             if matches!(op, Op::Prim(Prim::Bitcast { .. })) && self.dtype(operands[0]) == dtype {
                 return true;
             }
-            open.extend(moved(&op, operands.len()).map(|i| operands[i]));
+            open.extend(self.moved(value, &op, &operands).into_iter().map(|i| operands[i]));
         }
         false
     }
@@ -48,7 +48,7 @@ impl Builder {
         let bits = match self.definition(value).filter(|_| self.was_bits(value, to)) {
             Some((Op::Prim(Prim::Bitcast { .. }), of)) if self.dtype(of[0]) == to => of[0],
             Some((op, mut operands)) => {
-                for i in moved(&op, operands.len()) {
+                for i in self.moved(value, &op, &operands) {
                     operands[i] = self.moved_as_bits(operands[i], to, known)?;
                 }
                 self.op(op, &operands)?[0]
@@ -57,6 +57,13 @@ impl Builder {
         };
         known.insert(value, bits);
         Ok(bits)
+    }
+
+    /// Which operands a value's elements are those of, if its op only moves them: all of its dtype.
+    fn moved(&self, value: Value, op: &Op, operands: &[Value]) -> Vec<usize> {
+        let moves = matches!(op, Op::Prim(prim) if prim.moves() && !matches!(prim, Prim::Opaque { .. }));
+        let of = |i: &usize| moves && self.dtype(operands[*i]) == self.dtype(value);
+        (0..operands.len()).filter(of).collect()
     }
 
     /// Whether every float that a value depends on, back to inputs, integers and constants, is moved and not computed.
@@ -81,25 +88,12 @@ impl Builder {
     }
 }
 
-/// Which of so many operands an op takes elements from that it only moves.
-fn moved(op: &Op, count: usize) -> impl Iterator<Item = usize> {
-    let Op::Prim(prim) = op else { return (0..0).step_by(1) };
-    match prim {
-        Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } | Prim::Slice { .. } => (0..1).step_by(1),
-        Prim::Gather { .. } => (0..1).step_by(1),
-        Prim::Scatter { .. } => (0..count).step_by(2),
-        Prim::Map(ScalarFn::Select) => (1..count).step_by(1),
-        Prim::Cat { .. } => (0..count).step_by(1),
-        _ => (0..0).step_by(1),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::DType::{BF16, F8E4M3, F32, I64, U8};
     use crate::interp::{Symbols, run};
-    use crate::{Dim, ReduceOp, Rounding, Tensor, TensorType};
+    use crate::{Dim, ReduceOp, Rounding, ScalarFn, Tensor, TensorType};
 
     #[test]
     fn bytes_beside_written_rows_stay_as_they_are() {

@@ -38,7 +38,7 @@ pub(super) struct Accumulators {
 }
 
 impl Accumulators {
-    /// Whether they are the greatest or the least lanes so far, or NaN, and of which sign zeros are is to be told.
+    /// Of accumulators that hold an extreme so far, or NaN, and either zero: whether it is the greatest, not the least.
     fn extreme(&self) -> Option<bool> {
         match (self.op, self.nan, self.dtype) {
             (ReduceOp::Max, NanRule::Propagate, DType::F32) => (!self.known.sign_clear).then_some(true),

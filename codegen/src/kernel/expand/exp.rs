@@ -53,9 +53,7 @@ impl Emit<'_> {
     /// `exp` of what is not above 0: the power comes in one factor that no such argument leads out of the normal range,
     /// and one that undoes what it has too much. The bits are those of [`Emit::exp`], which rounds once as well.
     pub(super) fn exp_below_one(&mut self, x: Val) -> Val {
-        let low = self.c(BOUNDS.0);
-        let below = self.lt(x, low);
-        let x = self.select(below, low, x);
+        let x = self.at_least(x, BOUNDS.0);
         let reduced = self.split(Argument::of(x));
         let p = self.exp_poly(reduced, 1.0);
         let n = self.bits(reduced.t);
@@ -143,10 +141,16 @@ impl Emit<'_> {
 
     /// `x` within bounds; a NaN stays.
     fn clamped(&mut self, x: Val, low: f32, high: f32) -> Val {
-        let (low, high) = (self.c(low), self.c(high));
-        let below = self.lt(x, low);
-        let x = self.select(below, low, x);
+        let x = self.at_least(x, low);
+        let high = self.c(high);
         let above = self.lt(high, x);
         self.select(above, high, x)
+    }
+
+    /// `x`, or a bound that it is below; a NaN stays.
+    fn at_least(&mut self, x: Val, low: f32) -> Val {
+        let low = self.c(low);
+        let below = self.lt(x, low);
+        self.select(below, low, x)
     }
 }

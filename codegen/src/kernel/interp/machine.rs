@@ -1,6 +1,6 @@
 //! Running one segment on one outer row.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use fusewright_graph::{Dim, ScalarFn, num};
 
@@ -8,6 +8,7 @@ use super::memory::{Memory, Refused};
 use super::reduce::{arg_reduce, reduce, top_k};
 use super::scalar::{cast, map, with_one_nan};
 use super::{MAX_ELEMENTS, RunError};
+use crate::kernel::simplify::gathered;
 use crate::kernel::text::InstText;
 use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Level, Over, ROW, Segment, Shape, Val};
 
@@ -26,11 +27,7 @@ struct Size {
 
 /// Whether an instruction is a store at a place that values say: of two rows with the same place the later one's stays.
 fn is_chosen(inst: &Inst) -> bool {
-    let mut names = BTreeSet::new();
-    if let InstOp::Store { index, .. } = &inst.op {
-        index.collect_symbols(&mut names);
-    }
-    names.iter().any(|name| Val::from_symbol(name).is_some())
+    matches!(inst.op, InstOp::Store { .. }) && gathered(&inst.op).next().is_some()
 }
 
 /// A store that waits for the end of its row.
