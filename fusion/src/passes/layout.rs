@@ -7,6 +7,7 @@
 use fusewright_graph::{Builder, Dim, Op, Prim, ScalarFn, TensorType, TypeError, Value, infer};
 
 use super::at_place::{self, is_one};
+use super::places;
 use super::{extremes, fold, regroup, rewrite, statistic};
 use crate::rewrites::Form;
 
@@ -161,7 +162,7 @@ fn touched(b: &Builder, cut: &Cut<'_>, parts: &[Value]) -> Result<Option<Form>, 
     // One piece is left even of a slice of nothing between two.
     let first = (1..parts.len()).rev().find(|&i| at_most(&borders[i], cut.start)).unwrap_or(0);
     let last = (first + 1..parts.len()).find(|&i| at_most(cut.end, &borders[i])).unwrap_or(parts.len());
-    if last - first == parts.len() {
+    if last - first == parts.len() || parts[first..last].iter().any(|&part| places::is_part(b, part)) {
         return Ok(None);
     }
     let joined = rewrite::emit(b, &Op::Prim(Prim::Cat { axis }), &parts[first..last])?;
@@ -173,6 +174,10 @@ fn cat(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Form>, Typ
     let filled: Vec<Value> = operands.iter().copied().filter(|&v| b.ty(v).shape[axis].as_const() != Some(0)).collect();
     if !filled.is_empty() && filled.len() < operands.len() {
         return Ok(Some(Form::prim(Prim::Cat { axis }, filled)));
+    }
+    let pieces: Vec<Vec<Value>> = operands.iter().map(|&operand| pieces(b, axis, operand)).collect();
+    if pieces.iter().zip(operands).any(|(pieces, operand)| pieces != &[*operand]) {
+        return Ok(Some(Form::prim(Prim::Cat { axis }, pieces.concat())));
     }
     // Neighbouring slices of one value are one slice.
     let piece = |v: Value| match b.definition(v) {
@@ -189,6 +194,21 @@ fn cat(b: &Builder, axis: usize, operands: &[Value]) -> Result<Option<Form>, Typ
         }
     }
     Ok(Some(Form::prim(Prim::Slice { axis, start, end, step: 1 }, vec![source])))
+}
+
+/// The pieces that a slice of joined ones takes, if it takes all of each; else the value.
+fn pieces(b: &Builder, axis: usize, value: Value) -> Vec<Value> {
+    let all = || {
+        let (Op::Prim(Prim::Slice { axis: along, start, end, step: 1 }), of) = b.definition(value)? else {
+            return None;
+        };
+        let (Op::Prim(Prim::Cat { axis: joined }), parts) = b.definition(of[0])? else { return None };
+        let borders = borders(b, axis, &parts);
+        let at = |place: &Dim| borders.iter().position(|border| border == place);
+        let taken = at(&start).zip(at(&end)).filter(|_| along == axis && joined == axis)?;
+        parts.get(taken.0..taken.1).map(<[Value]>::to_vec)
+    };
+    all().unwrap_or_else(|| vec![value])
 }
 
 /// A map without expansions and leading extents of 1 that broadcasting does by itself.

@@ -17,6 +17,22 @@ pub(crate) fn rule(b: &Builder, prim: &Prim, operands: &[Value]) -> Result<Optio
     }
 }
 
+/// Whether a value is what a write at chosen places left of a part of a tensor. Whoever reads it reads the tensor behind
+/// the write, so that nothing but what puts the part back needs it.
+pub(super) fn is_part(b: &Builder, mut value: Value) -> bool {
+    let mut written = false;
+    while let Some((Op::Prim(prim), operands)) = b.definition(value) {
+        match prim {
+            Prim::Scatter { .. } => written = true,
+            Prim::Slice { .. } => return written,
+            Prim::Reshape { .. } | Prim::Permute { .. } => {}
+            _ => return false,
+        }
+        value = operands[0];
+    }
+    false
+}
+
 /// Rows written at chosen places, seen through reshapes.
 pub(super) struct Write {
     /// Places along the first axis of what is written into.
@@ -137,6 +153,14 @@ pub(super) fn assembled(b: &Builder, periods: &Dim, parts: &[Part]) -> Result<Op
     let first = Dim::constant(0);
     let ends = [&first].into_iter().chain(parts.iter().map(|part| &part.end));
     let complete = parts.iter().all(|part| part.period == *period) && begins.eq(ends);
+    // Parts of rows are places of shorter rows only where they are as long as each other.
+    let length = |part: &Part| &part.end - &part.begin;
+    let inside =
+        |part: &Part| part.writes.iter().any(|write| dim::product(&b.ty(write.rows).shape[1..]) == length(part));
+    let alike = parts.iter().all(|part| length(part) == length(&parts[0]));
+    if periods.as_const() != Some(1) && !alike && parts.iter().any(inside) {
+        return Ok(None);
+    }
     let changed = |part: &Part| !part.writes.is_empty() || !is_same(b, part.whole, parts[0].whole);
     if !complete || !parts.iter().any(changed) {
         return Ok(None);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_graph::{Builder, Def, Graph, InputKind, NodeId, Op, Prim, TypeError, Value};
+use fusewright_graph::{Builder, Def, Graph, InputKind, NodeId, Op, Prim, TensorType, TypeError, Value};
 
 use super::RowForm;
 use super::form::Piece;
@@ -62,14 +62,8 @@ fn parallel(body: &Graph, links: &[(NodeId, NodeId)], stores: &[Store]) -> Optio
     let rebuilt = body.rebuild(|b, id, node, operands| {
         let mut operands = operands.to_vec();
         if let Some(&(_, at)) = bases.iter().find(|(of, _)| *of == id) {
-            let whole = &body.inputs()[at];
-            let mut name = format!("{}_{}", whole.name, inputs.len());
-            while body.inputs().iter().any(|input| input.name == name) {
-                name.push('_');
-            }
-            let base = b.add_input(&name, body.ty(whole.value).clone(), InputKind::User);
+            let base = with_another(b, body, at, body.ty(body.inputs()[at].value), &mut inputs);
             operands[0] = seen(body, node.operands[0], base, b)?;
-            inputs.push(at);
         }
         let results = b.op(node.op.clone(), &operands)?;
         map.extend(node.results.iter().copied().zip(results.iter().copied()));
@@ -96,6 +90,16 @@ fn parallel(body: &Graph, links: &[(NodeId, NodeId)], stores: &[Store]) -> Optio
     let values = stores.iter().map(value).collect::<Option<Vec<Value>>>()?;
     let piece = |&Store { output, .. }: &Store| Piece::whole(output, &body.ty(body.outputs()[output].value).shape);
     Some(RowForm { body: returning(&rebuilt, &values)?, inputs, pieces: stores.iter().map(piece).collect() })
+}
+
+/// Another input, of such a type, that stands for the input of a body at a position, beside those that `inputs` lists.
+pub(super) fn with_another(b: &Builder, body: &Graph, at: usize, ty: &TensorType, inputs: &mut Vec<usize>) -> Value {
+    let mut name = format!("{}_{}", body.inputs()[at].name, inputs.len());
+    while body.inputs().iter().any(|input| input.name == name) {
+        name.push('_');
+    }
+    inputs.push(at);
+    b.add_input(&name, ty.clone(), InputKind::User)
 }
 
 /// What a value is of `base` in place of the input that it is written into, without the writes.

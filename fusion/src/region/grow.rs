@@ -17,6 +17,7 @@ use super::source::sources;
 use super::space::holds_one;
 use super::spans::Spans;
 use super::verdicts::Verdicts;
+use super::windows::assembled;
 use super::{
     End, FusedRegion, Kind, Limits, Nesting, Partition, Refusal, RegionSource, Space, Step, Unfused, expand,
     row_program,
@@ -110,37 +111,43 @@ impl<'a, 'g> Growth<'a, 'g> {
         }
     }
 
-    /// Makes writes one region of which the first alone is none: what it leaves lies as the last one leaves it. What
-    /// computes their places says that these lie apart.
+    /// Makes writes one region of which the first alone is none: what it leaves lies as the last one leaves it, or as a
+    /// part of what is joined behind it. What computes their places says where they are.
     fn plant_chains(&mut self) {
         let refused = self.refused.iter().filter(|(id, r)| **r == Refusal::Scatter && self.flow.writes(**id));
         for first in refused.map(|(id, _)| *id).collect::<Vec<NodeId>>() {
-            let chain: BTreeSet<NodeId> =
-                std::iter::successors(Some(first), |&write| self.flow.next_write(write)).collect();
-            let mut joined = chain.clone();
-            for &write in &chain {
-                joined.extend(self.flow.functions_of(self.flow.graph.node(write).operands[1]));
+            let chain = std::iter::successors(Some(first), |&write| self.flow.next_write(write)).collect();
+            if !self.plant_writes(chain) {
+                self.plant_writes(assembled(self.flow, first));
             }
-            let alone = joined.iter().all(|&id| self.region[id.0 as usize].is_none_or(|r| self.members[r].len() == 1));
-            if chain.len() < 2 || !alone || !self.is_convex(&joined) {
-                continue;
-            }
-            // Each write may go to inner rows of its own.
-            let Some(segments) = [false, true].into_iter().find(|&segments| self.fits(&joined, segments).is_ok())
-            else {
-                continue;
-            };
-            if segments {
-                self.segments.insert(self.members.len());
-            }
-            for &id in &joined {
-                self.refused.remove(&id);
-                if let Some(own) = self.region[id.0 as usize].replace(self.members.len()) {
-                    self.members[own].clear();
-                }
-            }
-            self.members.push(joined);
         }
+    }
+
+    /// Makes such nodes and what computes the places of writes among them one region, if they can be. Whether they are.
+    fn plant_writes(&mut self, nodes: BTreeSet<NodeId>) -> bool {
+        let mut joined = nodes.clone();
+        for &write in nodes.iter().filter(|&&id| self.flow.writes(id)) {
+            joined.extend(self.flow.functions_of(self.flow.graph.node(write).operands[1]));
+        }
+        let alone = joined.iter().all(|&id| self.region[id.0 as usize].is_none_or(|r| self.members[r].len() == 1));
+        if nodes.len() < 2 || !alone || !self.is_convex(&joined) {
+            return false;
+        }
+        // Each write may go to inner rows of its own.
+        let Some(segments) = [false, true].into_iter().find(|&segments| self.fits(&joined, segments).is_ok()) else {
+            return false;
+        };
+        if segments {
+            self.segments.insert(self.members.len());
+        }
+        for &id in &joined {
+            self.refused.remove(&id);
+            if let Some(own) = self.region[id.0 as usize].replace(self.members.len()) {
+                self.members[own].clear();
+            }
+        }
+        self.members.push(joined);
+        true
     }
 
     fn merge_all(&mut self) {

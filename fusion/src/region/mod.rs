@@ -31,6 +31,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod verdicts;
+mod windows;
 
 use fusewright_graph::{Graph, NodeId, TypeError, Value};
 

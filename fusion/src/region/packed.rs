@@ -9,7 +9,7 @@ use fusewright_graph::{Builder, Def, Dim, Graph, NodeId, Op, Prim, Value};
 
 use super::form::Piece;
 use super::hoist::factors;
-use super::{RowForm, Stored};
+use super::{RowForm, windows};
 use crate::passes;
 
 /// A body of primitives with the parts of concatenations as outputs; `None` if no output is one. Parts that are
@@ -30,11 +30,9 @@ pub(super) fn packed(body: &Graph, deep: bool) -> Option<RowForm> {
     if pieces.len() == body.outputs().len() {
         return None;
     }
-    // What is written at chosen places begins as a whole input.
-    let is_whole = |(value, piece): &(Value, Piece)| *piece == Piece::whole(piece.output, &body.ty(*value).shape);
-    let writes = |(value, _): &(Value, Piece)| Stored::of(body, *value).scatter.is_some();
-    if pieces.iter().any(|part| writes(part) && !is_whole(part)) {
-        return None;
+    let is_part = |value: Value, piece: &Piece| body.outputs()[piece.output].value != value;
+    if pieces.iter().any(|(value, piece)| is_part(*value, piece) && windows::is_written(body, *value)) {
+        return windows::windowed(body, &pieces);
     }
     let parts: Vec<Value> = pieces.iter().map(|(value, _)| *value).collect();
     let body = returning(body, &parts)?;
@@ -103,7 +101,7 @@ impl Parts<'_> {
 }
 
 /// The strides of a shape whose elements are those of another shape with strides, in order; `None` if none give them.
-fn restrided(shape: &[Dim], strides: &[Dim], to: &[Dim]) -> Option<Vec<Dim>> {
+pub(super) fn restrided(shape: &[Dim], strides: &[Dim], to: &[Dim]) -> Option<Vec<Dim>> {
     let mut made = vec![Dim::constant(0); to.len()];
     for (from, into) in factors(shape, to)? {
         let wide: Vec<usize> = from.filter(|&i| shape[i].as_const() != Some(1)).collect();
