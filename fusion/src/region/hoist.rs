@@ -80,6 +80,7 @@ impl Hoist {
                     self.changed = true;
                     Some(cut.map_or(Ok(part), |cut| self.layout(b, &cut, part))?)
                 }
+                None if self.parts => self.joined_reshaped(b, prim, axis, &operands)?,
                 None => None,
             },
             Some((Op::Prim(of @ (Prim::Gather { .. } | Prim::Reshape { .. })), operands)) => {
@@ -217,7 +218,7 @@ fn below(shape: &[Dim], divided: Option<&Vec<Dim>>, axis: usize) -> Option<Dim> 
     same.then(|| parts.iter().fold(Dim::constant(1), |n, extent| &n * extent))
 }
 
-fn is_one(extent: &Dim) -> bool {
+pub(super) fn is_one(extent: &Dim) -> bool {
     extent.as_const() == Some(1)
 }
 

@@ -6,10 +6,11 @@
 //! that of the extremes of the parts. What is computed keeps every bit: sums of floats stay as they are.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use fusewright_graph::{Builder, Dim, Graph, Op, Prim, ReduceOp, TypeError, Value, infer};
 
-use super::hoist::{Hoist, factors};
+use super::hoist::{Hoist, factors, is_one};
 use crate::passes;
 
 /// A body of primitives in which functions of joined lanes are computed part by part; `None` if nothing is joined.
@@ -37,6 +38,33 @@ impl Hoist {
         if wanted.first() == Some(&b.ty(x)) { Ok(x) } else { self.layout(b, prim, x) }
     }
 
+    /// Joined lanes in another shape in which they are a dim as before, as parts in that shape.
+    pub fn joined_reshaped(
+        &mut self,
+        b: &Builder,
+        prim: &Prim,
+        axis: usize,
+        parts: &[Value],
+    ) -> Result<Option<Value>, TypeError> {
+        let (Prim::Reshape { shape: wanted }, Some(first)) = (prim, parts.first()) else { return Ok(None) };
+        let mut shape = b.ty(*first).shape;
+        shape[axis] = parts.iter().fold(Dim::constant(0), |n, &part| &n + &b.ty(part).shape[axis]);
+        let whole = |(from, into): (Range<usize>, Range<usize>)| {
+            (from == (axis..axis + 1) && into.len() == 1).then_some(into.start)
+        };
+        let Some(along) = factors(&shape, wanted).and_then(|runs| runs.into_iter().find_map(whole)) else {
+            return Ok(None);
+        };
+        let mut reshaped = Vec::with_capacity(parts.len());
+        for &part in parts {
+            let mut shape = wanted.clone();
+            shape[along] = b.ty(part).shape[axis].clone();
+            reshaped.push(self.reshaped(b, &Prim::Reshape { shape }, part)?);
+        }
+        self.joined = true;
+        b.cat(&reshaped, along).map(Some)
+    }
+
     /// The parts of a value that is a function of joined lanes.
     fn parts(&mut self, b: &Builder, x: Value, of: Joined) -> Result<Vec<Value>, TypeError> {
         let Joined { shape, axis, extents } = of;
@@ -57,6 +85,8 @@ impl Hoist {
         let Some(of) = Joined::behind(b, x) else { return Ok(x) };
         let axis = of.axis;
         let parts = self.parts(b, x, of)?;
+        // A part may be joined itself: the turned lanes of a head, beside those that stay.
+        let parts = parts.into_iter().map(|part| self.in_parts(b, part)).collect::<Result<Vec<Value>, _>>()?;
         b.reshape(b.cat(&parts, axis)?, b.ty(x).shape)
     }
 
@@ -87,7 +117,7 @@ impl Hoist {
 
 /// Lanes joined by a concatenation.
 struct Joined {
-    /// Of the concatenation.
+    /// Of the concatenation, its dims divided as those of its function are: several heads may be one group.
     shape: Vec<Dim>,
     axis: usize,
     /// Of its operands along the axis.
@@ -97,13 +127,14 @@ struct Joined {
 impl Joined {
     /// The concatenation that a value is a function of, element by element.
     fn behind(b: &Builder, x: Value) -> Option<Joined> {
-        let (mut stack, mut seen) = (vec![x], BTreeSet::new());
+        let (mut stack, mut seen, own) = (vec![x], BTreeSet::new(), b.ty(x).shape);
         while let Some(x) = stack.pop() {
             let Some((op, operands)) = b.definition(x).filter(|_| seen.insert(x)) else { continue };
             match op {
                 Op::Prim(Prim::Cat { axis }) => {
                     let extents = operands.iter().map(|&part| b.ty(part).shape[axis].clone()).collect();
-                    return Some(Joined { shape: b.ty(x).shape, axis, extents });
+                    let (shape, axis) = refined(&b.ty(x).shape, axis, &own).unwrap_or((b.ty(x).shape, axis));
+                    return Some(Joined { shape, axis, extents });
                 }
                 Op::Prim(Prim::Cast { .. } | Prim::Reshape { .. }) => stack.push(operands[0]),
                 Op::Prim(Prim::Map(_)) => {
@@ -115,6 +146,36 @@ impl Joined {
         }
         None
     }
+}
+
+/// A shape with its dims divided where those of another one end, and where an axis is then, which stays whole; `None` if
+/// dims of one do not divide those of the other.
+fn refined(shape: &[Dim], axis: usize, by: &[Dim]) -> Option<(Vec<Dim>, usize)> {
+    let (mut divided, mut at) = (Vec::new(), None);
+    let mut others = by.iter();
+    let mut left = Dim::constant(1);
+    for (i, extent) in shape.iter().enumerate() {
+        let mut rest = extent.clone();
+        loop {
+            while is_one(&left) && !is_one(&rest) {
+                left = others.next()?.clone();
+            }
+            let (taken, of_rest, of_left) = match (rest.exact_div(&left), left.exact_div(&rest)) {
+                (_, Some(of_left)) => (rest.clone(), Dim::constant(1), of_left),
+                (Some(of_rest), None) => (left.clone(), of_rest, Dim::constant(1)),
+                (None, None) => return None,
+            };
+            if i == axis {
+                (taken == *extent).then(|| at = Some(divided.len()))?;
+            }
+            divided.push(taken);
+            (rest, left) = (of_rest, of_left);
+            if is_one(&rest) {
+                break;
+            }
+        }
+    }
+    Some((divided, at?))
 }
 
 /// The part of joined lanes in which a slice lies, and the slice of it; none where it takes the whole part.
