@@ -322,7 +322,8 @@ impl<'k> Eval<'k, '_> {
         }
         let predicate = inst.args.get(1).copied();
         let by_lane = predicate.is_some_and(|p| self.segment.ty(p).shape != Shape::Scalar);
-        if width != Width::One && (by_lane || consecutive(index) != 1) {
+        let in_order = consecutive(index) == 1 || pos.is_some_and(|pos| self.is_run(index, pos, width));
+        if width != Width::One && (by_lane || !in_order) {
             let Some(pos) = pos else { return Err(self.refuse("lanes where a scalar belongs")) };
             for (i, lane) in self.code.scatter(value, dtype).into_iter().enumerate() {
                 self.store(at, Lanes::one(lane), Some(&pos.plus(i as i64)), Width::One)?;

@@ -22,7 +22,7 @@ impl Eval<'_, '_> {
                 Ok(Some(self.code.load_nibbles(dtype, address)))
             }
             (8..=32, 2) => self.load_alternate(param, index, pos, width),
-            (8..=32, 0) if width == Width::Eight && self.starts_at_eight(pos) && runs_by_one(index, 8) => {
+            (8..=32, 0) if self.is_run(index, pos, width) => {
                 let address = self.address(param, index, Some(pos))?;
                 Ok(Some(self.code.load_lanes(dtype, address.pointer, address.offset, width)))
             }
@@ -97,6 +97,11 @@ impl Eval<'_, '_> {
     fn starts_even(&self, index: &Dim, pos: &Pos) -> bool {
         let start = index.split_linear(LANE).map(|(_, rest)| &rest + &pos.offset);
         (pos.scale % 2 == 0 || self.even_base(pos.base)) && start.is_some_and(|start| parity(&start) == Some(false))
+    }
+
+    /// Whether a chunk of eight at a position lies in one piece, though others of the row need not follow it.
+    pub(super) fn is_run(&self, index: &Dim, pos: &Pos, width: Width) -> bool {
+        width == Width::Eight && self.starts_at_eight(pos) && runs_by_one(index, 8)
     }
 
     /// Whether a position is a multiple of eight in every pass: chunks go through the row from its start.
