@@ -33,6 +33,17 @@ pub(super) struct Emitter<'a> {
     pub(super) clamped: Vec<(Val, Dim, Val)>,
 }
 
+/// A count as part of a name.
+fn word(count: &Dim) -> String {
+    let letter = |c: char| match c {
+        '*' => Some('x'),
+        c if c.is_ascii_alphanumeric() => Some(c),
+        ' ' => None,
+        _ => Some('_'),
+    };
+    count.to_string().chars().filter_map(letter).collect()
+}
+
 impl<'a> Emitter<'a> {
     pub fn new(
         form: &'a RowForm,
@@ -65,7 +76,7 @@ impl<'a> Emitter<'a> {
     pub fn segment(mut self, inner: &[AxisId]) -> Result<Segment, LowerError> {
         let count = product(inner.iter().map(|&a| self.axes.extent(a)));
         self.inner = inner.to_vec();
-        let name = if inner.is_empty() { "rows".to_owned() } else { format!("inner{count}").replace('*', "x") };
+        let name = if inner.is_empty() { "rows".to_owned() } else { format!("inner{}", word(&count)) };
         self.segment = SegmentBuilder::new(&name, count, self.params);
         let outputs = self.body.outputs().iter().zip(&self.form.pieces);
         let stored = outputs.map(|(o, piece)| (piece, o.value, Stored::of(self.body, o.value)));

@@ -40,7 +40,8 @@ fn is_of_own_row(kernel: &Kernel, output: ParamId, segment: &Segment, load: &Acc
         let one = other.inner.as_const() == Some(1);
         accesses(other, output, true).iter().all(|store| {
             let written = Span::of(store, other).filter(|written| written.period == read.period);
-            written.is_some_and(|written| written.is_apart(&read) || (together && (one || store.is_alike(load))))
+            let own = |written: &Span| one || store.is_alike(load) || written.is_of_inner_row(&read);
+            written.is_some_and(|written| written.is_apart(&read) || (together && own(&written)))
         })
     })
 }
@@ -51,6 +52,8 @@ struct Span {
     period: i64,
     first: i128,
     last: i128,
+    /// How many elements lie between two inner rows, and the first and the last element of the first inner row.
+    inner: Option<(i64, i128, i128)>,
 }
 
 impl Span {
@@ -64,7 +67,17 @@ impl Span {
         };
         let counters = [counter(LANE, &access.shape.elements())?, counter(INNER, &segment.inner)?];
         let (first, last) = dim_range(&within, &counters)?;
-        (first >= 0 && last < period.into()).then_some(Span { period, first, last })
+        let inner = within.split_linear(INNER).and_then(|(distance, rest)| {
+            let (first, last) = dim_range(&rest, &counters)?;
+            Some((distance.as_const()?, first, last))
+        });
+        (first >= 0 && last < period.into()).then_some(Span { period, first, last, inner })
+    }
+
+    /// Whether no inner row touches what another one does in another access of the same segment.
+    fn is_of_inner_row(&self, other: &Span) -> bool {
+        let (Some((distance, first, last)), Some((same, from, to))) = (self.inner, other.inner) else { return false };
+        distance == same && last.max(to) - first.min(from) < distance.into()
     }
 
     /// Whether no element is one of another access of the same row.
@@ -174,8 +187,10 @@ mod tests {
                }}
                segment @second inner 2 {{
                  %f = load x[{second}] : row<f32, 16>
-                 %g = neg %f
-                 store y[row*{period} + inner*16 + lane + 64], %g
+                 %g = slice %f start 0 len 8 step 1
+                 %h = slice %f start 8 len 8 step 1
+                 store y[row*{period} + inner*16 + lane + 64], %h
+                 store y[row*{period} + inner*16 + lane + 72], %g
                }}
              }}"
         );

@@ -81,8 +81,13 @@ impl Emitter<'_> {
         for i in 0..count {
             let part = InstOp::Slice { start: len * &Dim::constant(i), len: len.clone(), step: 1 };
             let part = self.push_at(id, part, &[row])?[0];
-            let sum = sums.entry(tree.accumulator(i as usize)).or_insert(start);
-            *sum = self.push_at(id, InstOp::Map(op.step(nan)), &[*sum, part])?[0];
+            let into = tree.accumulator(i as usize);
+            // What starts one of them starts them all: it ends where it would have come to several times.
+            let sum = match sums.get(&into).or((into == 0).then_some(&start)) {
+                Some(&sum) => self.push_at(id, InstOp::Map(op.step(nan)), &[sum, part])?[0],
+                None => part,
+            };
+            sums.insert(into, sum);
         }
         for (into, from) in tree.combine_steps() {
             let Some(other) = sums.remove(&from) else { continue };

@@ -18,6 +18,7 @@ use fusewright_graph::{
 };
 
 use super::{Class, Rewrite};
+use crate::passes;
 use instances::{Instance, instances};
 
 /// Types of the parameters, and texts of variables, on which a rewrite is checked as well.
@@ -229,7 +230,13 @@ impl Verdict {
 }
 
 fn no_value(left: &Graph, right: &Graph, error: &InterpError) -> String {
-    format!("the right side has no value where the left one has: {error}\n{left}{right}")
+    format!("the right side has no value where the left one has: {error}\n{}", sides(left, right))
+}
+
+/// Both sides as text, the right one without what it does not need.
+fn sides(left: &Graph, right: &Graph) -> String {
+    let right = passes::dce(right).0.to_string().replacen("@left", "@right", 1);
+    format!("{left}{right}")
 }
 
 /// The first element that differs, the operands that make it, and both sides.
@@ -241,7 +248,7 @@ fn differs(left: &Graph, right: &Graph, inputs: &[Tensor], (a, b): (&Tensor, &Te
 /// An element that differs, the operands that make it, and both sides.
 fn differs_at(left: &Graph, right: &Graph, inputs: &[Tensor], (a, b): (&Tensor, &Tensor), at: usize) -> String {
     if a.dtype() != b.dtype() || a.shape() != b.shape() || at >= a.len() {
-        return format!("the sides differ in type\n{left}{right}");
+        return format!("the sides differ in type\n{}", sides(left, right));
     }
     let operand = |(input, tensor): (&fusewright_graph::Input, &Tensor)| {
         let place = beneath(at, a.shape(), tensor.shape());
@@ -252,10 +259,11 @@ fn differs_at(left: &Graph, right: &Graph, inputs: &[Tensor], (a, b): (&Tensor, 
     let operands: Vec<String> = left.inputs().iter().zip(inputs).map(operand).collect();
     let value = |t: &Tensor| element(t, at).unwrap_or_default();
     format!(
-        "for {} the left side gives {}, the right side {}, at element {at}\n{left}{right}",
+        "for {} the left side gives {}, the right side {}, at element {at}\n{}",
         operands.join(", "),
         value(a),
-        value(b)
+        value(b),
+        sides(left, right)
     )
 }
 
