@@ -211,23 +211,24 @@ fn extent_of(s: &Skeleton<'_>, value: Value, over: &[AxisId], largest: NodeId) -
     let before = largest.0 < s.front as u32;
     // The order of axes is that of what stands in front of layout.
     let all = s.axes.flat(s.peel(value));
-    let row = row_of(s, &all);
+    let dims = dims_of(s, &all);
+    let row = row_of(&dims, &all);
     let (lanes, rows): (Vec<AxisId>, Vec<AxisId>) = over.iter().partition(|axis| row.contains(axis));
     let innermost = all.last().is_some_and(|axis| over.contains(axis));
     let is_part =
-        |axes: &[AxisId]| dims(s).iter().any(|dim| dim.len() > axes.len() && axes.iter().all(|a| dim.contains(a)));
+        |axes: &[AxisId]| dims.iter().any(|dim| dim.len() > axes.len() && axes.iter().all(|a| dim.contains(a)));
     Some(if before && all.iter().all(|axis| over.contains(axis)) {
         Scale::Tensor
     } else if over.is_empty() {
         // Rows of one lane, or one row of which each lane has a scale.
         if runs_over_lanes(s, largest) { Scale::Token } else { Scale::Channel }
-    } else if is_one_row(s, over) {
+    } else if is_one_row(&dims, over) {
         // Rows whose lanes were in another order.
         Scale::Token
     } else if rows.is_empty() {
         // Lanes that lie apart have no name.
         innermost.then_some(())?;
-        if is_part_of_row(s, value, over) { Scale::Group(product(s, over)?) } else { Scale::Token }
+        if is_part_of_row(s, &dims, value, over) { Scale::Group(product(s, over)?) } else { Scale::Token }
     } else if !innermost {
         let is_known = |axis: &AxisId| s.axes.extent(*axis).as_const().is_some();
         // Of rows whose number is not known, axes that are known are part.
@@ -254,31 +255,30 @@ fn runs_over_lanes(s: &Skeleton<'_>, reduction: NodeId) -> bool {
 }
 
 /// Whether axes are those of a dim of some value, and are in no other dim with more than these.
-fn is_one_row(s: &Skeleton<'_>, over: &[AxisId]) -> bool {
-    let dims = dims(s);
+fn is_one_row(dims: &BTreeSet<Vec<AxisId>>, over: &[AxisId]) -> bool {
     let within = |dim: &Vec<AxisId>| dim.iter().all(|axis| over.contains(axis));
     over.len() > 1
         && dims.iter().any(|dim| dim.len() == over.len() && within(dim))
         && dims.iter().all(|dim| within(dim) || !dim.iter().any(|axis| over.contains(axis)))
 }
 
-/// The axes of every dim of every value.
-fn dims(s: &Skeleton<'_>) -> BTreeSet<Vec<AxisId>> {
-    (0..s.body.value_count() as u32).map(Value).flat_map(|value| s.axes.dims(value)).collect()
+/// The axes of every dim that some value has of the axes of one: lanes that heads share are also in rows of others.
+fn dims_of(s: &Skeleton<'_>, all: &[AxisId]) -> BTreeSet<Vec<AxisId>> {
+    let dims = (0..s.body.value_count() as u32).map(Value).flat_map(|value| s.axes.dims(value));
+    dims.filter(|dim| dim.iter().all(|axis| all.contains(axis))).collect()
 }
 
-/// The axes of the row that the innermost of all axes of a value belongs to: of the longest dim that some value has of
-/// them, less than all.
-fn row_of(s: &Skeleton<'_>, all: &[AxisId]) -> Vec<AxisId> {
+/// The axes of the row that the innermost of all axes of a value belongs to: of the longest of its dims, less than all.
+fn row_of(dims: &BTreeSet<Vec<AxisId>>, all: &[AxisId]) -> Vec<AxisId> {
     let Some(innermost) = all.last() else { return Vec::new() };
-    let rows = dims(s).into_iter().filter(|dim| dim.last() == Some(innermost) && dim.len() < all.len());
-    rows.max_by_key(Vec::len).unwrap_or_else(|| vec![*innermost])
+    let rows = dims.iter().filter(|dim| dim.last() == Some(innermost) && dim.len() < all.len());
+    rows.max_by_key(|dim| dim.len()).cloned().unwrap_or_else(|| vec![*innermost])
 }
 
 /// Whether lanes are part of a row: of the dim that some value has, or beside others of a known number in a value whose
 /// rows are of a number that is not known, as heads are.
-fn is_part_of_row(s: &Skeleton<'_>, value: Value, lanes: &[AxisId]) -> bool {
-    if dims(s).iter().any(|dim| dim.len() > lanes.len() && dim.ends_with(lanes)) {
+fn is_part_of_row(s: &Skeleton<'_>, dims: &BTreeSet<Vec<AxisId>>, value: Value, lanes: &[AxisId]) -> bool {
+    if dims.iter().any(|dim| dim.len() > lanes.len() && dim.ends_with(lanes)) {
         return true;
     }
     let known = |dim: &Vec<AxisId>| dim.iter().all(|&axis| s.axes.extent(axis).as_const().is_some());

@@ -35,6 +35,13 @@ impl RowForm {
         RowForm { body: body.clone(), inputs: (0..body.inputs().len()).collect(), pieces }
     }
 
+    /// The form in which another body is a row program, whose own form is this one's body and stores all outputs whole.
+    pub(super) fn of(self, other: &RowForm) -> RowForm {
+        let inputs = self.inputs.iter().map(|&input| other.inputs[input]).collect();
+        let of = |piece: Piece| Piece { output: other.pieces[piece.output].output, ..piece };
+        RowForm { body: self.body, inputs, pieces: self.pieces.into_iter().map(of).collect() }
+    }
+
     /// Number of outputs of the other body. Each has a piece.
     pub fn output_count(&self) -> usize {
         self.pieces.iter().map(|piece| piece.output + 1).max().unwrap_or(0)

@@ -199,10 +199,11 @@ pub(super) fn of_joined(b: &Builder, prim: &Prim, joined: usize, parts: &[Value]
 fn reduced_dims(shape: &[Dim], divided: &[Dim], axes: &[usize]) -> Option<Vec<usize>> {
     let mut over = Vec::new();
     for (from, into) in factors(shape, divided)? {
-        match from.clone().filter(|axis| axes.contains(axis)).count() {
-            0 => {}
-            n if n == from.len() => over.extend(into),
-            _ => return None,
+        let mut wide = from.filter(|&axis| !is_one(&shape[axis])).map(|axis| axes.contains(&axis));
+        match wide.next() {
+            Some(reduced) if !wide.all(|other| other == reduced) => return None,
+            Some(true) => over.extend(into),
+            _ => {}
         }
     }
     Some(over)

@@ -93,8 +93,13 @@ impl Space {
     /// The space of a body whose outputs are stored part by part: concatenations, and writes into one input.
     fn in_parts(body: &Graph, segments: bool, nesting: Nesting) -> Option<Space> {
         // The parts of a concatenation have rows of their own.
-        let packed = |deep| if segments { packed(body, deep) } else { None };
-        let forms: [&dyn Fn() -> Option<RowForm>; 3] = [&|| packed(false), &|| packed(true), &|| chained(body)];
+        let packed = |body: &Graph, deep| if segments { packed(body, deep) } else { None };
+        let both = || {
+            let chained = chained(body)?;
+            packed(&chained.body, true).map(|form| form.of(&chained))
+        };
+        let forms: [&dyn Fn() -> Option<RowForm>; 4] =
+            [&|| packed(body, false), &|| packed(body, true), &|| chained(body), &both];
         forms.into_iter().find_map(|form| {
             let form = form()?;
             let space = Space::plain(&form.body, segments, nesting).ok()?;
