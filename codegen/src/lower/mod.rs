@@ -13,6 +13,7 @@ pub mod in_place;
 mod places;
 mod reduce;
 mod repeat;
+mod run;
 mod source;
 mod space;
 mod spread;

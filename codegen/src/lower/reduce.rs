@@ -7,6 +7,7 @@ use fusewright_graph::{DType, Dim, Literal, NanRule, Node, NodeId, ReduceOp, Rou
 
 use super::LowerError;
 use super::emit::Emitter;
+use super::run::Run;
 use crate::kernel::{InstOp, Order, Over, Shape, Tree, Val};
 
 impl Emitter<'_> {
@@ -79,8 +80,7 @@ impl Emitter<'_> {
         let start = self.push_at(id, InstOp::Literal(op.start(self.segment.ty(row).dtype)), &[])?[0];
         let mut sums: BTreeMap<usize, Val> = BTreeMap::new();
         for i in 0..count {
-            let part = InstOp::Slice { start: len * &Dim::constant(i), len: len.clone(), step: 1 };
-            let part = self.push_at(id, part, &[row])?[0];
+            let part = self.run(row, &mut Run::new(i, len)).map_err(|m| LowerError::at(id, m))?;
             let into = tree.accumulator(i as usize);
             // What starts one of them starts them all: it ends where it would have come to several times.
             let sum = match sums.get(&into).or((into == 0).then_some(&start)) {

@@ -16,6 +16,7 @@ use super::eval::{Eval, Key, Pass as Running};
 use super::forms::Vectors;
 use super::index::Pos;
 use super::memory::{Lanes, Width};
+use super::prefetch;
 use super::reduce::Accumulators;
 use crate::backend::host::keep::Reach;
 use crate::backend::host::place::{InGroup, Slot, Span, fill};
@@ -39,6 +40,7 @@ pub(super) fn function(isa: &dyn TargetIsa, kernel: &Kernel) -> Result<(Function
         return Err(Refused { place: "kernel".to_owned(), reason: "it has no segment".to_owned() });
     };
     let mut eval = Eval::new(code, kernel, first);
+    eval.prefetches = prefetch::exists(isa);
     let decisions = build(&mut eval, kernel)?;
     eval.code.b.finalize(isa.frontend_config());
     Ok((function, decisions))

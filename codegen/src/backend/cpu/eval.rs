@@ -61,6 +61,8 @@ pub(super) struct Eval<'k, 'f> {
     pub inner: Option<Value>,
     pub group: Option<InGroup<Value>>,
     pub pass: Option<Pass>,
+    /// Whether the instruction set has prefetches.
+    pub prefetches: bool,
     /// The instruction that is being evaluated, for messages.
     pub at: Option<usize>,
     pub facts: Vec<Known>,
@@ -83,6 +85,7 @@ impl<'k, 'f> Eval<'k, 'f> {
             inner: None,
             group: None,
             pass: None,
+            prefetches: false,
             at: None,
             facts: Vec::new(),
             definitions: Vec::new(),

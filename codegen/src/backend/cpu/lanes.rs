@@ -11,8 +11,8 @@ use fusewright_graph::{Dim, Literal};
 use super::eval::{Eval, Key, repeated};
 use super::index::{Address, Pos};
 use super::memory::{Lanes, Width};
-use crate::backend::host::Taken;
 use crate::backend::host::index::{at_least, borders, consecutive, parity};
+use crate::backend::host::{Taken, short_run};
 use crate::kernel::{Inst, InstOp, LANE, ParamId, Shape, Val};
 
 /// Bytes that the largest chunk of any element takes.
@@ -65,7 +65,20 @@ impl<'k> Eval<'k, '_> {
             }
             _ => address,
         };
+        if predicate.is_none() && width == Width::Eight {
+            self.prefetch_run(dtype, &address, index);
+        }
         Ok(self.code.load_lanes(dtype, address.pointer, address.offset, width))
+    }
+
+    /// Asks for the same lanes of a later row, once in a pass, where a loop reads a short run of each.
+    fn prefetch_run(&mut self, dtype: DType, address: &Address, index: &Dim) {
+        let Some(pass) = self.pass.as_ref().filter(|pass| self.prefetches && pass.shift == 0) else { return };
+        let distance = pass.lanes.as_ref().and_then(|lanes| short_run::distance(index, lanes, dtype.bits() / 8));
+        if let Some(distance) = distance {
+            let later = self.code.add(address.pointer, distance + i64::from(address.offset));
+            self.code.prefetch(later);
+        }
     }
 
     /// The address where the predicate holds, else that of a dummy.

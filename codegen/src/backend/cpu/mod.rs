@@ -21,15 +21,16 @@ mod memory;
 mod object;
 mod operands;
 mod pairs;
+mod prefetch;
 mod reduce;
 mod round;
 mod search;
 mod slots;
 
+use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_codegen::{CompiledCode, Context};
 use fusewright_abi::{Payload, PayloadKind, Target};
 
 use super::host::{Refused, check};
@@ -64,14 +65,14 @@ impl Backend for CpuBackend {
         let (function, decisions) = function(kernel, target, &*isa)?;
         let mut text: String = decisions.iter().map(|line| format!("; {line}\n")).collect();
         text.push_str(&function.display().to_string());
-        let bytes = machine_code(kernel, function, &*isa)?.code_buffer().to_vec();
+        let bytes = machine_code(kernel, function, &*isa)?.bytes;
         Ok(vec![Stage { extension: "clif", bytes: text.into_bytes() }, Stage { extension: "bin", bytes }])
     }
 
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let isa = isa::host().map_err(|reason| BackendError::target(NAME, target, reason))?;
         let (function, _) = function(kernel, target, &*isa)?;
-        let bytes = machine_code(kernel, function, &*isa)?.code_buffer().to_vec();
+        let bytes = machine_code(kernel, function, &*isa)?.bytes;
         Ok(Payload { kind: self.payload_kind(), bytes })
     }
 
@@ -98,18 +99,18 @@ fn function(kernel: &Kernel, target: &Target, isa: &dyn TargetIsa) -> Result<(Fu
     Ok((function, decisions))
 }
 
-fn machine_code(kernel: &Kernel, function: Function, isa: &dyn TargetIsa) -> Result<CompiledCode, BackendError> {
+/// Code that needs nothing around it.
+struct MachineCode {
+    bytes: Vec<u8>,
+    alignment: u32,
+}
+
+fn machine_code(kernel: &Kernel, function: Function, isa: &dyn TargetIsa) -> Result<MachineCode, BackendError> {
     let mut context = Context::for_function(function);
     context
         .compile(isa, &mut ControlPlane::default())
         .map_err(|e| BackendError::internal(NAME, kernel, format!("{:?}", e.inner)))?;
     let code = context.take_compiled_code().ok_or_else(|| BackendError::internal(NAME, kernel, "no code was made"))?;
-    match code.buffer.relocs() {
-        [] => Ok(code),
-        relocs => Err(BackendError::internal(
-            NAME,
-            kernel,
-            format!("{} relocations, the first {:?}", relocs.len(), relocs[0]),
-        )),
-    }
+    let bytes = prefetch::linked(&code).map_err(|message| BackendError::internal(NAME, kernel, message))?;
+    Ok(MachineCode { bytes, alignment: code.buffer.alignment })
 }

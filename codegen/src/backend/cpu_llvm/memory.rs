@@ -13,16 +13,14 @@ use super::address::Pos;
 use super::eval::{CHUNK, Eval};
 use super::parts::Part;
 use crate::backend::host::index::{consecutive, parity, runs_by_one};
+use crate::backend::host::short_run;
 use crate::backend::llvm::cast::literal;
 use crate::backend::llvm::ops::{lanes, widened};
 use crate::backend::llvm::{BuildError, Built, Value};
-use crate::kernel::{Inst, InstOp, LANE, ParamId, ROW, Shape};
+use crate::kernel::{Inst, InstOp, LANE, ParamId, Shape};
 
 /// Ordinary memory.
 pub(super) const MEMORY: u16 = 0;
-
-/// Bytes of a run that a processor foresees the end of, and how far ahead of their use elements are asked for.
-const LONG_RUN: i64 = 2048;
 
 /// How the lanes of a chunk lie in memory.
 enum Layout {
@@ -128,7 +126,7 @@ impl<'c> Eval<'_, '_, 'c> {
             }
             (Layout::Contiguous, None, 8..) => {
                 let address = self.address(*param, index, Some(pos))?;
-                self.prefetch_run(dtype, address, index, shape)?;
+                self.prefetch_run(dtype, address, index)?;
                 self.load_consecutive(dtype, address, width)
             }
             (Layout::Contiguous, Some(mask), 8..) => {
@@ -152,22 +150,11 @@ impl<'c> Eval<'_, '_, 'c> {
         }
     }
 
-    /// Asks for the same lanes of a later row, where one pass of a loop reads several short runs of a row: a processor
-    /// foresees long runs by itself, and is still learning of a short one when it ends.
-    fn prefetch_run(&self, dtype: DType, address: IntValue<'c>, index: &Dim, shape: &Shape) -> Built<()> {
-        let Some((pass, lanes)) = self.pass.as_ref().and_then(|pass| Some((pass, pass.lanes.as_ref()?.as_const()?)))
-        else {
-            return Ok(());
-        };
-        let Shape::Row(row) = shape else { return Ok(()) };
-        let bytes = i64::from(dtype.bits() / 8);
-        let several = row.as_const().is_some_and(|row| row >= lanes.saturating_mul(2));
-        if !several || lanes.saturating_mul(bytes) > LONG_RUN || pass.part == Some(Part::Odd) {
-            return Ok(());
-        }
-        let stride = index.split_linear(ROW).and_then(|(slope, _)| slope.as_const()?.checked_mul(bytes));
-        let Some(stride) = stride.filter(|&stride| stride > 0) else { return Ok(()) };
-        let distance = stride.saturating_mul(LONG_RUN.unsigned_abs().div_ceil(stride.unsigned_abs()).cast_signed());
+    /// Asks for the same lanes of a later row, where a loop reads a short run of each.
+    fn prefetch_run(&self, dtype: DType, address: IntValue<'c>, index: &Dim) -> Built<()> {
+        let Some(pass) = self.pass.as_ref().filter(|pass| pass.part != Some(Part::Odd)) else { return Ok(()) };
+        let distance = pass.lanes.as_ref().and_then(|lanes| short_run::distance(index, lanes, dtype.bits() / 8));
+        let Some(distance) = distance else { return Ok(()) };
         let code = self.code;
         let pointer = code.ctx.ptr_type(AddressSpace::from(MEMORY));
         let later = code.b.build_int_to_ptr(code.add(address, code.i64(distance))?, pointer, "")?;

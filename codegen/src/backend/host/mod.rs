@@ -11,6 +11,7 @@ pub(in crate::backend) mod keep;
 pub(in crate::backend) mod place;
 pub(in crate::backend) mod plan;
 mod shared;
+pub(in crate::backend) mod short_run;
 pub(in crate::backend) mod stash;
 pub(in crate::backend) mod trees;
 pub(in crate::backend) mod walk;
