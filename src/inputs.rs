@@ -75,7 +75,8 @@ pub fn symbols(graph: &Graph, sizes: &Sizes, default: i64) -> Result<Symbols, Er
 /// # Errors
 /// An extent that has no value there, or more elements than memory holds.
 pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> Result<Vec<Tensor>, Error> {
-    let indexes = |op: &Op| matches!(op, Op::Prim(Prim::Gather { .. } | Prim::Scatter { .. }));
+    let indexes =
+        |op: &Op| matches!(op, Op::Prim(Prim::Gather { .. } | Prim::Scatter { .. } | Prim::ScatterAdd { .. }));
     let takes_indices = graph.nodes().iter().any(|node| indexes(&node.op));
     let number = symbols.values().fold(0, |h: u64, &v| h.wrapping_mul(31).wrapping_add(v as u64));
     let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
@@ -104,14 +105,15 @@ fn scattered_to(graph: &Graph) -> BTreeMap<Value, (Vec<Dim>, bool)> {
     let mut places: BTreeMap<Value, (Vec<Dim>, bool)> = BTreeMap::new();
     let mut gathered = Vec::new();
     for node in graph.nodes() {
-        let (Op::Prim(Prim::Scatter { axis } | Prim::Gather { axis }), &[of, indices, ..]) =
+        let (Op::Prim(Prim::Scatter { axis } | Prim::ScatterAdd { axis } | Prim::Gather { axis }), &[of, indices, ..]) =
             (&node.op, node.operands.as_slice())
         else {
             continue;
         };
         let Some((source, direct)) = index_source(graph, indices) else { continue };
         let extent = graph.ty(of).shape[*axis].clone();
-        if matches!(node.op, Op::Prim(Prim::Gather { .. })) {
+        // Places that are added to may be equal, as those that are read may.
+        if !matches!(node.op, Op::Prim(Prim::Scatter { .. })) {
             gathered.push((source, extent));
             continue;
         }

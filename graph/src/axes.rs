@@ -320,6 +320,7 @@ impl AxisMap {
             Prim::Literal(_)
             | Prim::SizeOf(_)
             | Prim::Iota { .. }
+            | Prim::ScatterAdd { .. }
             | Prim::MatMul { .. }
             | Prim::GroupedMatMul { .. }
             | Prim::Sdpa(_)

@@ -333,6 +333,12 @@ pub enum Prim {
         /// Axis that is indexed.
         axis: usize,
     },
+    /// `(x, indices, updates)`: `x` with the slices of `updates` along `axis` added at the rank-1 `indices`; a negative
+    /// index is skipped. Of equal ones all are added, in no order that is promised.
+    ScatterAdd {
+        /// Axis that is indexed.
+        axis: usize,
+    },
     /// `(x) → to`: `ways` consecutive codes of the last axis in one element, the first in the lowest bits. Floats have at
     /// most 8 bits: of these every computation gives the canonical NaN.
     Pack {
@@ -392,6 +398,7 @@ impl Prim {
             | Prim::Cat { .. }
             | Prim::Gather { .. }
             | Prim::Scatter { .. }
+            | Prim::ScatterAdd { .. }
             | Prim::Pack { .. }
             | Prim::MatMul { .. }
             | Prim::GroupedMatMul { .. }
@@ -422,6 +429,7 @@ impl Prim {
             | Prim::Reduce { .. }
             | Prim::ArgReduce { .. }
             | Prim::TopK { .. }
+            | Prim::ScatterAdd { .. }
             | Prim::MatMul { .. }
             | Prim::GroupedMatMul { .. }
             | Prim::Sdpa(_)
@@ -448,6 +456,7 @@ impl Prim {
             Prim::Cat { .. } => "cat",
             Prim::Gather { .. } => "gather",
             Prim::Scatter { .. } => "scatter",
+            Prim::ScatterAdd { .. } => "scatter_add",
             Prim::Pack { .. } => "pack",
             Prim::MatMul { .. } => "matmul",
             Prim::GroupedMatMul { .. } => "grouped_matmul",

@@ -184,6 +184,7 @@ impl<'a, 'g> Growth<'a, 'g> {
                 Prim::ArgReduce { .. } | Prim::TopK { .. } | Prim::Cat { .. } => Ok(()),
                 Prim::Gather { .. } | Prim::Scatter { .. } | Prim::Pack { .. } => Ok(()),
                 Prim::MatMul { .. } | Prim::GroupedMatMul { .. } => Err(Refusal::MatMul),
+                Prim::ScatterAdd { .. } => Err(Refusal::ScatterAdd),
                 Prim::Sdpa(_) => Err(Refusal::Attention),
                 Prim::AllReduce(_) => Err(Refusal::Collective),
                 Prim::Opaque { .. } => Err(Refusal::Opaque),
@@ -342,22 +343,30 @@ impl<'a, 'g> Growth<'a, 'g> {
         merged
     }
 
-    /// Whether the rows of a set of nodes read different elements of a value, as they do not of what is a weight. Of a
-    /// single row that is what has a dim of extent 1, in which more rows would lie.
+    /// Whether the rows of a set of nodes read different elements of a value, or of what it is computed of there, as they
+    /// do not of what is a weight. Of a single row that is what has a dim of extent 1, in which more rows would lie.
     fn varies(&mut self, value: Value, members: &BTreeSet<NodeId>, segments: bool) -> bool {
         let (flow, nesting, border) = (self.flow, self.nesting, Border::of(self.flow, members, None));
-        let Some(position) = border.inputs.iter().position(|&input| input == value) else { return false };
-        let found = || -> Option<bool> {
-            let body = expand(&Outline::within(flow, &border).ok()?.body).ok()?;
-            let body = row_program(&body, segments, nesting).ok()?.unwrap_or(body);
-            let space = Space::find(&body, segments).ok()?;
-            let input = body.inputs().get(position)?;
-            let one_row = space.rows.is_empty() && holds_one(&body, input.value);
-            let read_by_row = |value| space.axes.flat(value).iter().any(|axis| space.rows.contains(axis));
-            Some(one_row || space.reading(&body, position).any(read_by_row))
-        };
         let content = self.content(&border);
-        self.verdicts.varies(content, segments, position, || found().unwrap_or(false))
+        let mut behind = BTreeSet::from([value]);
+        for node in border.nodes.iter().rev().map(|&id| flow.graph.node(id)) {
+            if node.results.iter().any(|result| behind.contains(result)) {
+                behind.extend(&node.operands);
+            }
+        }
+        let positions = border.inputs.iter().enumerate().filter(|(_, input)| behind.contains(input));
+        positions.map(|(position, _)| position).any(|position| {
+            let found = || -> Option<bool> {
+                let body = expand(&Outline::within(flow, &border).ok()?.body).ok()?;
+                let body = row_program(&body, segments, nesting).ok()?.unwrap_or(body);
+                let space = Space::find(&body, segments).ok()?;
+                let input = body.inputs().get(position)?;
+                let one_row = space.rows.is_empty() && holds_one(&body, input.value);
+                let read_by_row = |value| space.axes.flat(value).iter().any(|axis| space.rows.contains(axis));
+                Some(one_row || space.reading(&body, position).any(read_by_row))
+            };
+            self.verdicts.varies(content.clone(), segments, position, || found().unwrap_or(false))
+        })
     }
 
     /// The regions that read a value through slices alone, in order.

@@ -52,6 +52,7 @@ pub fn needs_no_kernel(op: &Op) -> bool {
                 | Prim::Opaque { .. }
                 | Prim::AllReduce(_)
                 | Prim::Scatter { .. }
+                | Prim::ScatterAdd { .. }
         )
     );
     elsewhere || is_layout(op) || is_constant(op)

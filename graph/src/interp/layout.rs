@@ -63,7 +63,7 @@ pub(super) fn slice<F: Copy, I: Copy>(
 }
 
 /// Extents before, at and after an axis: the array is that many blocks of that many slices of that many elements.
-fn around(shape: &[usize], axis: usize) -> (usize, usize, usize) {
+pub(super) fn around(shape: &[usize], axis: usize) -> (usize, usize, usize) {
     (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product())
 }
 
@@ -137,7 +137,7 @@ pub(super) fn gather<D: Domain>(
     })
 }
 
-fn ranges<D: Domain>(domain: &D, indices: &ArrayOf<D>) -> Result<Vec<(i64, i64)>, Fault> {
+pub(super) fn ranges<D: Domain>(domain: &D, indices: &ArrayOf<D>) -> Result<Vec<(i64, i64)>, Fault> {
     let indices = indices.ints().ok_or("indices are not integers")?;
     Ok(indices.iter().map(|&v| domain.range(v)).collect())
 }

@@ -11,7 +11,7 @@ use fusewright_abi::DType;
 use super::bind::{Binding, user_inputs};
 use super::domain::{ArrayOf, Call, CastTo, DataOf, Domain, Head, Product};
 use super::fault::Fault;
-use super::{InterpError, grouped, layout};
+use super::{InterpError, grouped, layout, scatter_add};
 use crate::graph::{Def, Graph, Input, InputKind, Node, Op, Value};
 use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::tensor::{Array, Data, NoMemory, Tensor, TensorError, check_memory};
@@ -185,6 +185,10 @@ impl<D: Domain> Machine<'_, D> {
             Prim::Scatter { axis } => {
                 let [x, indices, updates] = take(operands)?;
                 layout::scatter(self.domain, x, indices, updates, *axis)?
+            }
+            Prim::ScatterAdd { axis } => {
+                let [x, indices, updates] = take(operands)?;
+                scatter_add::scatter_add(self.domain, [x, indices, updates], *axis)?
             }
             Prim::Cat { axis } => layout::cat(operands, *axis)?,
             Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. } => self.source(prim, shape)?,

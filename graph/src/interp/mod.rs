@@ -16,6 +16,7 @@ mod interval;
 mod layout;
 mod machine;
 mod point;
+mod scatter_add;
 mod walk;
 
 use std::collections::BTreeMap;

@@ -80,7 +80,9 @@ fn prim_attrs(prim: &Prim) -> Vec<(&'static str, String)> {
             }
             attrs
         }
-        Prim::Cat { axis } | Prim::Gather { axis } | Prim::Scatter { axis } => vec![("axis", axis.to_string())],
+        Prim::Cat { axis } | Prim::Gather { axis } | Prim::Scatter { axis } | Prim::ScatterAdd { axis } => {
+            vec![("axis", axis.to_string())]
+        }
         Prim::Pack { ways, to } => vec![("ways", ways.to_string()), ("to", to.to_string())],
         Prim::MatMul { transpose_b, out } => {
             [("out", out.to_string())].into_iter().chain(flag("transpose_b", *transpose_b)).collect()
@@ -167,7 +169,7 @@ fn unknown(name: &str, key: &str, known: &[&str]) -> OpTextError {
 }
 
 /// Names of the primitives other than scalar functions.
-const PRIMS: [&str; 21] = [
+const PRIMS: [&str; 22] = [
     "literal",
     "size_of",
     "iota",
@@ -183,6 +185,7 @@ const PRIMS: [&str; 21] = [
     "cat",
     "gather",
     "scatter",
+    "scatter_add",
     "pack",
     "matmul",
     "grouped_matmul",
@@ -247,6 +250,7 @@ impl Reader<'_> {
             "cat" => Prim::Cat { axis: self.get("axis", parse_unsigned)? },
             "gather" => Prim::Gather { axis: self.get("axis", parse_unsigned)? },
             "scatter" => Prim::Scatter { axis: self.get("axis", parse_unsigned)? },
+            "scatter_add" => Prim::ScatterAdd { axis: self.get("axis", parse_unsigned)? },
             "pack" => Prim::Pack { ways: self.get("ways", parse_unsigned)?, to: self.get("to", parse_dtype)? },
             "matmul" => Prim::MatMul { out: self.get("out", parse_dtype)?, transpose_b: self.flag("transpose_b")? },
             "grouped_matmul" => Prim::GroupedMatMul { out: self.get("out", parse_dtype)? },

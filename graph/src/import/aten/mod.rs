@@ -28,6 +28,7 @@ mod mixture;
 mod norm;
 mod place;
 mod plane;
+mod prefixes;
 mod products;
 pub(super) mod promote;
 mod recurrent;

@@ -1,10 +1,10 @@
-//! Reductions, scans and searches along axes.
+//! Reductions and searches along axes.
 
 use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Refusal, Scalar};
 use super::arrange::reversed;
-use super::layout::{iota, permuted};
+use super::layout::permuted;
 use super::promote::{constant, convert, is_reduced};
 use crate::dim::{Dim, product};
 use crate::graph::Value;
@@ -107,7 +107,7 @@ pub(super) fn mean_of_places(call: &Call<'_>) -> Imported {
 }
 
 /// The operand of a sum or product in the dtype that it is computed in, and the dtype of the result.
-fn terms(call: &Call<'_>, x: Value) -> Result<(Value, DType), Refusal> {
+pub(super) fn terms(call: &Call<'_>, x: Value) -> Result<(Value, DType), Refusal> {
     let from = call.b.dtype(x);
     let natural = if from.is_float() { from } else { DType::I64 };
     let asked = if call.row.parameter("dtype").is_some() { call.dtype_or_none("dtype")? } else { None };
@@ -292,54 +292,4 @@ fn sorted(call: &Call<'_>, x: Value, perm: Vec<usize>, descending: bool) -> Impo
 
 pub(super) fn argsort(call: &Call<'_>) -> Imported {
     Ok(sort(call)?.split_off(1))
-}
-
-/// All prefixes along the axis of a call combined.
-fn prefixes(call: &Call<'_>, op: ReduceOp, x: Value) -> Imported {
-    let (x, to) = terms(call, x)?;
-    let ty = call.b.ty(x);
-    if ty.rank() == 0 {
-        return Ok(vec![convert(call.b, x, to)?]);
-    }
-    let combined = prefixes_along(call, op, x, call.axis("dim", ty.rank())?)?;
-    Ok(vec![convert(call.b, combined, to)?])
-}
-
-/// How many of a line of numbers 0 and 1 are 1, up to and with each.
-pub(super) fn counted(call: &Call<'_>, line: Value) -> One {
-    prefixes_along(call, ReduceOp::Add, line, 0)
-}
-
-/// All prefixes combined, each as one masked reduction: exact on integers, free in order on floats.
-fn prefixes_along(call: &Call<'_>, op: ReduceOp, x: Value, axis: usize) -> One {
-    let (ty, work) = (call.b.ty(x), call.b.dtype(x));
-    let mut perm: Vec<usize> = (0..ty.rank()).collect();
-    perm.swap(axis, ty.rank() - 1);
-    let x = permuted(call, x, perm.clone())?[0];
-    let mut shape = call.b.ty(x).shape;
-    let extent = ty.shape[axis].clone();
-    let rank = shape.len();
-    shape.insert(rank - 1, Dim::constant(1));
-    let terms = call.b.reshape(x, shape)?;
-    let (i, j) = (iota(call, &extent, rank - 1, rank + 1)?, iota(call, &extent, rank, rank + 1)?);
-    let inside = call.b.map(ScalarFn::Le, &[j, i])?;
-    let neutral = call.b.prim(Prim::Literal(op.start(work)), &[])?;
-    let combined = over(call, op, call.b.map(ScalarFn::Select, &[inside, terms, neutral])?, &[rank])?;
-    let mut shape = call.b.ty(combined).shape;
-    shape.pop();
-    let y = call.b.reshape(combined, shape)?;
-    Ok(permuted(call, y, perm)?[0])
-}
-
-pub(super) fn cumsum(call: &Call<'_>) -> Imported {
-    prefixes(call, ReduceOp::Add, call.tensor("self")?)
-}
-
-/// Sums of all prefixes along the axis of a call.
-pub(super) fn cumulated(call: &Call<'_>, x: Value) -> Imported {
-    prefixes(call, ReduceOp::Add, x)
-}
-
-pub(super) fn cumprod(call: &Call<'_>) -> Imported {
-    prefixes(call, ReduceOp::Mul, call.tensor("self")?)
 }

@@ -7,8 +7,9 @@ use super::super::steps::{self, Step};
 use super::index::{Places, few_of_rows, hits, neighbours, of_slices, places, single_places, wrapped};
 use super::layout::{cut, expand_to, iota, permuted, strided_steps};
 use super::place::{place, slice_range};
+use super::prefixes::counted;
 use super::promote::{constant, convert, operand_as};
-use super::reduce::{counted, over};
+use super::reduce::over;
 use crate::dim::{Dim, product};
 use crate::graph::{Op, Value};
 use crate::prim::{Prim, ReduceOp};
@@ -270,14 +271,35 @@ pub(super) fn scatter_add(call: &Call<'_>) -> Imported {
     Ok(vec![summed(call, x, axis, index, src)?])
 }
 
+/// Places up to so many are each a reduction of all that may be added there, and so are places to which so few slices are
+/// added: that fuses. It is work of the product of both.
+const FEW_PLACES: i64 = 64;
+const FEW_SLICES: i64 = 16;
+
 /// A tensor with the slices of `src` along an axis added at the places of an index, which is a line, or as large as
-/// `src`. Each element is one reduction, of which what stood there is a term: no order of the sum is promised.
+/// `src`. What stood at a place is a term of its sum: no order of it is promised.
 fn summed(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> Result<Value, Refusal> {
-    let b = call.b;
-    let ty = b.ty(x);
+    let (b, ty) = (call.b, call.b.ty(x));
     if ty.dtype == DType::Bool {
         return Err(call.refused("self", "a sum of truth values"));
     }
+    let at_most = |extent: &Dim, most: i64| extent.as_const().is_some_and(|n| n <= most);
+    if at_most(&ty.shape[axis], FEW_PLACES) || at_most(&b.ty(src).shape[axis], FEW_SLICES) {
+        return reduced(call, x, axis, index, src);
+    }
+    let line = if b.ty(index).rank() == 1 { Some(index) } else { of_slices(call, &ty.shape, axis, index) };
+    if let Some(line) = line {
+        return Ok(b.prim(Prim::ScatterAdd { axis }, &[x, convert(b, line, DType::I64)?, src])?);
+    }
+    let places = single_places(call, &ty.shape, axis, index)?;
+    let [flat, terms] = [x, src].map(|v| b.reshape(v, vec![b.ty(v).elements()]));
+    let sums = b.prim(Prim::ScatterAdd { axis: 0 }, &[flat?, places, terms?])?;
+    Ok(b.reshape(sums, ty.shape)?)
+}
+
+/// As [`summed`]: each element is one reduction of all slices, those that are not added there replaced by nothing.
+fn reduced(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> Result<Value, Refusal> {
+    let (b, ty) = (call.b, call.b.ty(x));
     // Places of the tensor along `axis`, what is summed along the new axis behind it.
     let spread = |mut shape: Vec<Dim>, at: usize| {
         shape.insert(at, Dim::constant(1));

@@ -2,8 +2,8 @@
 
 use super::row;
 use crate::import::aten::{
-    arrange, attention, convolution, create, diagonal, distance, einsum, index, layout, matmul, norm, products,
-    recurrent, reduce, resample, statistics, update, vectors, window,
+    arrange, attention, convolution, create, diagonal, distance, einsum, index, layout, matmul, norm, prefixes,
+    products, recurrent, reduce, resample, statistics, update, vectors, window,
 };
 use crate::import::table::Row;
 
@@ -207,8 +207,8 @@ pub(super) const REDUCE: &[Row] = &[
     row("aten.norm.ScalarOpt_dtype", "self, p, dtype", statistics::norm),
     row("aten.norm.ScalarOpt_dim_dtype", "self, p, dim, keepdim, dtype", statistics::norm),
     row("aten.logsumexp", "self, dim, keepdim=False", statistics::logsumexp),
-    row("aten.cumsum", "self, dim, dtype=None", reduce::cumsum),
-    row("aten.cumprod", "self, dim, dtype=None", reduce::cumprod),
+    row("aten.cumsum", "self, dim, dtype=None", prefixes::cumsum),
+    row("aten.cumprod", "self, dim, dtype=None", prefixes::cumprod),
     row("aten.sort", "self, dim=-1, descending=False", reduce::sort),
     row("aten.sort.stable", "self, stable, dim=-1, descending=False", reduce::sort),
     row("aten.msort", "self", reduce::msort),
