@@ -1,7 +1,13 @@
 //! Rows of several runs of lanes that one loop reads side by side, as where experts' outputs are summed: what is asked
 //! of memory before it is used, and that no bit depends on it.
 
-use crate::support::check;
+use fusewright_abi::Target;
+use fusewright_codegen::backend::Backend;
+use fusewright_codegen::backend::cpu::CpuBackend;
+#[cfg(feature = "llvm")]
+use fusewright_codegen::backend::cpu_llvm::CpuLlvmBackend;
+
+use crate::support::{check, kernel};
 
 /// The sum of four weighted runs of `n` lanes.
 fn sum_of_runs(dtype: &str, n: i64) -> String {
@@ -39,22 +45,34 @@ fn every_length_of_runs_is_the_same_bits() {
     }
 }
 
-/// What is asked for ahead of its use.
+/// How often a pass of the loop asks for what lies ahead of its use, as the text of a stage says.
+fn asked(backend: &dyn Backend, target: &Target, text: &str, word: &str) -> usize {
+    let stages = backend.emit(&kernel(text), target).unwrap_or_else(|e| panic!("{e}"));
+    let text = String::from_utf8(stages[0].bytes.clone()).expect("text");
+    text.lines().filter(|line| line.contains(word)).count()
+}
+
+/// One run of each row of as many lanes.
+fn one_run() -> String {
+    let one = sum_of_runs("bf16", 256).replace("s, 4", "s, 1").replace("1024", "256").replace("row*4", "row");
+    (0..4).fold(one, |text, i| text.replace(&format!("start {} ", i * 256), "start 0 "))
+}
+
 #[cfg(feature = "llvm")]
 #[test]
 fn short_runs_are_asked_for_a_few_rows_ahead() {
-    use crate::support::kernel;
-    use fusewright_abi::Target;
-    use fusewright_codegen::backend::{Backend, cpu_llvm::CpuLlvmBackend};
-
-    let asked = |text: &str| {
-        let stages = CpuLlvmBackend.emit(&kernel(text), &Target::CpuLlvm).unwrap_or_else(|e| panic!("{e}"));
-        let text = String::from_utf8(stages[0].bytes.clone()).expect("text");
-        text.lines().filter(|line| line.contains("call void @llvm.prefetch")).count()
-    };
+    let asked = |text: &str| asked(&CpuLlvmBackend, &Target::CpuLlvm, text, "call void @llvm.prefetch");
     assert_eq!(asked(&sum_of_runs("bf16", 256)), 4, "one for every run");
     assert_eq!(asked(&sum_of_runs("bf16", 4096)), 0, "a long run is foreseen");
-    let one = sum_of_runs("bf16", 256).replace("s, 4", "s, 1").replace("1024", "256").replace("row*4", "row");
-    let one = (0..4).fold(one, |text, i| text.replace(&format!("start {} ", i * 256), "start 0 "));
-    assert_eq!(asked(&one), 0, "a row of one run");
+    assert_eq!(asked(&one_run()), 0, "a row of one run");
+}
+
+/// Cranelift has no instruction for it on other processors.
+#[cfg(all(target_arch = "x86_64", unix))]
+#[test]
+fn short_runs_are_asked_for_by_calls() {
+    let asked = |text: &str| asked(&CpuBackend, &Target::Cpu, text, "call fn");
+    assert_eq!(asked(&sum_of_runs("bf16", 256)), 4, "one for every run");
+    assert_eq!(asked(&sum_of_runs("bf16", 4096)), 0, "a long run is foreseen");
+    assert_eq!(asked(&one_run()), 0, "a row of one run");
 }
