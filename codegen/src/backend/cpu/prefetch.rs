@@ -22,7 +22,7 @@ pub(super) fn exists(isa: &dyn TargetIsa) -> bool {
 impl Code<'_> {
     /// Asks for the line of memory at an address, which need not be one.
     pub fn prefetch(&mut self, address: Value) {
-        let callee = self.b.func.dfg.ext_funcs.iter().find_map(|(callee, _)| Some(callee));
+        let callee = self.b.func.dfg.ext_funcs.keys().next();
         let callee = callee.unwrap_or_else(|| {
             let mut signature = Signature::new(CallConv::PreserveAll);
             signature.params = vec![AbiParam::new(I64)];
