@@ -15,7 +15,7 @@
 
 Needs torch, and g++ with OpenMP; `--emulate` fails on CPUs in torch 2.10. `fusewright bench --suite kernels --compare F` reads the file. A figure is the median of
 its samples, and the least of the medians where it is measured in turns: noise only adds. `bytes` counts every input
-read once and every output written once. `mismatch_elems` counts, per output, the elements that differ from eager ones.
+read once and every output written once; `copy_us` is a copy of as many, in the same turns. `mismatch_elems` counts, per output, the elements that differ from eager ones.
 Inductor compiles once for all numbers of rows and once more for one row. Inputs are used again from call to call, so
 that few rows lie in a cache; freed memory stays mapped, so that no call pays for page faults."""
 import argparse
@@ -297,26 +297,30 @@ class Child:
             first = time.perf_counter() - start
             differ = [int((x.float() != y.float()).sum()) for x, y in zip(eager, got)]
             ours = [f"fusewright:{t}" for t in given.targets.split(",")] if given.fusewright and dtype == "bf16" else []
-            turns = {name: [] for name in ["eager", self.inductor, *ours]}
+            turns, copies = {name: [] for name in ["eager", self.inductor, *ours]}, {}
             for _ in range(given.rounds if ours else 1):
                 turns["eager"].append(samples(lambda: call(*inputs), given.budget / 4))
                 turns[self.inductor].append(samples(lambda: compiled(*inputs), given.budget))
                 for name in ours:
-                    turns[name].append(self.fusewright(op, rows, name.split(":")[1]))
+                    fused, copy = self.fusewright(op, rows, name.split(":")[1])
+                    turns[name].append([fused])
+                    copies[name] = min(copy, copies.get(name, copy))
             self.record(base, "eager", figures(turns["eager"]))
             more = {"first_call_s": round(first, 3), "mismatch_elems": differ, "numel": [t.numel() for t in got]}
             self.record(base, self.inductor, figures(turns[self.inductor]), **more)
             for name in ours:
-                self.record(base, name, figures(turns[name]))
+                self.record(base, name, figures(turns[name]), copy_us=copies[name])
 
     def fusewright(self, op, rows, target):
-        """One turn of the command, on all CPUs; the threads of this process stay where they are."""
+        """One turn of the command, on all CPUs, and its copy of as many bytes; the threads of this process stay where
+        they are."""
         threads = str(self.given.child)
         command = [self.given.fusewright, "bench", "--suite", "kernels", "--case", op, "--target", target]
         command += ["--rows", str(rows), "--threads", threads, "--json"]
         every = range(os.cpu_count() or 1)
         done = subprocess.run(command, check=True, capture_output=True, preexec_fn=lambda: os.sched_setaffinity(0, every))
-        return [json.loads(done.stdout)["rows"][0]["fused_us"]]
+        row = json.loads(done.stdout)["rows"][0]
+        return row["fused_us"], row["copy_us"]
 
 
 def parent(given):

@@ -5,4 +5,5 @@ pub mod hostile;
 pub mod long;
 pub mod passes;
 pub mod ptxas;
+pub mod results;
 pub mod tidy;
