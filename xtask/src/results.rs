@@ -66,7 +66,7 @@ pub fn write(root: &Path) -> Result<(), String> {
 /// The pages whose tables are not those of the files.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn stale(root: &Path) -> Result<Vec<&'static str>, String> {
     let differs = |(path, text): (&'static str, String)| match std::fs::read_to_string(root.join(path)) {
         Ok(found) if found == text => None,
