@@ -58,21 +58,24 @@ fn one_run() -> String {
     (0..4).fold(one, |text, i| text.replace(&format!("start {} ", i * 256), "start 0 "))
 }
 
-#[cfg(feature = "llvm")]
-#[test]
-fn short_runs_are_asked_for_a_few_rows_ahead() {
-    let asked = |text: &str| asked(&CpuLlvmBackend, &Target::CpuLlvm, text, "call void @llvm.prefetch");
+/// Short runs are asked for, one by one, and nothing else.
+#[track_caller]
+fn asks_for_short_runs(backend: &dyn Backend, target: &Target, word: &str) {
+    let asked = |text: &str| asked(backend, target, text, word);
     assert_eq!(asked(&sum_of_runs("bf16", 256)), 4, "one for every run");
     assert_eq!(asked(&sum_of_runs("bf16", 4096)), 0, "a long run is foreseen");
     assert_eq!(asked(&one_run()), 0, "a row of one run");
+}
+
+#[cfg(feature = "llvm")]
+#[test]
+fn short_runs_are_asked_for_a_few_rows_ahead() {
+    asks_for_short_runs(&CpuLlvmBackend, &Target::CpuLlvm, "call void @llvm.prefetch");
 }
 
 /// Cranelift has no instruction for it on other processors.
 #[cfg(all(target_arch = "x86_64", unix))]
 #[test]
 fn short_runs_are_asked_for_by_calls() {
-    let asked = |text: &str| asked(&CpuBackend, &Target::Cpu, text, "call fn");
-    assert_eq!(asked(&sum_of_runs("bf16", 256)), 4, "one for every run");
-    assert_eq!(asked(&sum_of_runs("bf16", 4096)), 0, "a long run is foreseen");
-    assert_eq!(asked(&one_run()), 0, "a row of one run");
+    asks_for_short_runs(&CpuBackend, &Target::Cpu, "call fn");
 }

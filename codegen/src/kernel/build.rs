@@ -13,6 +13,8 @@ use super::{Inst, InstOp, Param, Segment, Ty, Val};
 pub struct SegmentBuilder<'p> {
     params: &'p [Param],
     segment: Segment,
+    /// By value: the place of the instruction that computes it.
+    definitions: Vec<usize>,
     known: HashMap<(InstOp, Vec<Val>), Vec<Val>>,
 }
 
@@ -20,7 +22,7 @@ impl<'p> SegmentBuilder<'p> {
     /// An empty segment of `inner` inner rows over a kernel's parameters.
     pub fn new(name: &str, inner: Dim, params: &'p [Param]) -> Self {
         let segment = Segment { name: name.to_owned(), inner, insts: Vec::new(), types: Vec::new() };
-        SegmentBuilder { params, segment, known: HashMap::new() }
+        SegmentBuilder { params, segment, definitions: Vec::new(), known: HashMap::new() }
     }
 
     /// Type of a value built so far.
@@ -30,7 +32,7 @@ impl<'p> SegmentBuilder<'p> {
 
     /// The instruction that computes a value built so far.
     pub fn definition(&self, value: Val) -> Option<&Inst> {
-        self.segment.insts.iter().rev().find(|inst| inst.results.contains(&value))
+        self.segment.insts.get(*self.definitions.get(value.0 as usize)?)
     }
 
     /// Adds an instruction, or returns the results of an equal one.
@@ -48,6 +50,7 @@ impl<'p> SegmentBuilder<'p> {
             .into_iter()
             .map(|ty| {
                 self.segment.types.push(ty);
+                self.definitions.push(self.segment.insts.len());
                 Val(self.segment.types.len() as u32 - 1)
             })
             .collect();

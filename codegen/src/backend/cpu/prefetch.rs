@@ -1,11 +1,11 @@
 //! Prefetches, which Cranelift has no instruction for: a function of two instructions stands behind the kernel's code,
 //! and is called without a register lost.
 
-use cranelift_codegen::CompiledCode;
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{AbiParam, ExtFuncData, ExternalName, InstBuilder, Signature, UserExternalName, Value};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_codegen::{CompiledCode, FinalizedRelocTarget};
 
 use super::code::Code;
 
@@ -22,6 +22,7 @@ pub(super) fn exists(isa: &dyn TargetIsa) -> bool {
 impl Code<'_> {
     /// Asks for the line of memory at an address, which need not be one.
     pub fn prefetch(&mut self, address: Value) {
+        // No other function is called.
         let callee = self.b.func.dfg.ext_funcs.keys().next();
         let callee = callee.unwrap_or_else(|| {
             let mut signature = Signature::new(CallConv::PreserveAll);
@@ -40,7 +41,9 @@ pub(super) fn linked(code: &CompiledCode) -> Result<Vec<u8>, String> {
     let stub = bytes.len();
     for reloc in code.buffer.relocs() {
         let at = reloc.offset as usize;
-        if reloc.kind != Reloc::X86CallPCRel4 {
+        // A call of the library would have a name of its own.
+        let is_own = matches!(reloc.target, FinalizedRelocTarget::ExternalName(ExternalName::User(_)));
+        if !is_own || reloc.kind != Reloc::X86CallPCRel4 {
             return Err(format!("a relocation {reloc:?}"));
         }
         let distance = i32::try_from(stub as i64 + reloc.addend - at as i64).map_err(|e| e.to_string())?;

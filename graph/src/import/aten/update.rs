@@ -271,9 +271,9 @@ pub(super) fn scatter_add(call: &Call<'_>) -> Imported {
     Ok(vec![summed(call, x, axis, index, src)?])
 }
 
-/// Places up to so many are each a reduction of all that may be added there, and so are places to which so few slices are
-/// added: that fuses. It is work of the product of both.
+/// Up to so many places are each a reduction of all that may be added there, which fuses: work of places times slices.
 const FEW_PLACES: i64 = 64;
+/// Up to so many slices are added so at any number of places.
 const FEW_SLICES: i64 = 16;
 
 /// A tensor with the slices of `src` along an axis added at the places of an index, which is a line, or as large as
