@@ -178,7 +178,7 @@ impl Compiler {
         let (target, tiered) = options.tiers.of(target)?;
         let compiler = Compiler::new(&target)?.with_cache(&options.cache);
         // A host whose instructions LLVM does not take keeps what Cranelift makes.
-        let second = || Coder::of(&Target::CpuLlvm, Arc::clone(&compiler.coder.store)).ok().map(Arc::new);
+        let second = || Coder::of(&Target::CPU_LLVM, Arc::clone(&compiler.coder.store)).ok().map(Arc::new);
         let second = if tiered { second() } else { None };
         Ok(Compiler { second, pool: options.pool.clone(), ..compiler })
     }
@@ -339,7 +339,7 @@ pub(crate) fn content(name: &str, body: &Graph) -> (String, String) {
 /// The column of the scalar table that says what a target computes itself.
 pub(crate) fn column(target: &Target) -> Column {
     match target {
-        Target::Cpu | Target::CpuLlvm => Column::Cpu,
+        Target::Cpu | Target::CpuLlvm { .. } => Column::Cpu,
         Target::Cuda { .. } => Column::Cuda,
         Target::Ascend { .. } | Target::AscendSim { .. } => Column::Ascend,
     }

@@ -61,7 +61,7 @@ pub use callable::{Callable, Element, TensorMut, TensorRef, fuse, fuse_with};
 pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph, fuse_graph_with};
 pub use compiler::{Compilation, CompileError, Compiler};
 pub use error::Error;
-pub use fusewright_abi::{DType, Target};
+pub use fusewright_abi::{DType, Level, Target};
 pub use fusewright_fusion::pass::{PatternReport, Pipeline, PipelineError};
 pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_fusion::rewrites::{UserPattern, UserPatterns};

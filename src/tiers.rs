@@ -51,7 +51,7 @@ impl Tiers {
             return Err(Error::Unavailable("tiers need LLVM; this build lacks feature `llvm`".to_owned()));
         }
         Ok(match chosen {
-            Tiers::Llvm => (Target::CpuLlvm, false),
+            Tiers::Llvm => (Target::CPU_LLVM, false),
             _ => (Target::Cpu, chosen == Tiers::On),
         })
     }

@@ -20,6 +20,9 @@ mod extremes;
 mod kept;
 #[path = "cpu/kernels.rs"]
 mod kernels;
+#[cfg(all(feature = "llvm", target_arch = "x86_64"))]
+#[path = "cpu/levels.rs"]
+mod levels;
 #[path = "cpu/maps.rs"]
 mod maps;
 #[path = "cpu/over.rs"]

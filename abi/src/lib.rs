@@ -7,12 +7,14 @@ mod artifact;
 mod count;
 mod dtype;
 mod key;
+mod level;
 mod target;
 
 pub use artifact::{DimArg, DimSource, KernelArtifact, LaunchRule, Param, ParamAccess, Payload, PayloadKind, RowOrder};
 pub use count::{Count, CountOp};
 pub use dtype::{DType, ParseDTypeError};
 pub use key::{ContentKey, ParseKeyError};
+pub use level::Level;
 pub use target::{ParseTargetError, Target};
 
 /// Version of the contract between generated kernels and the runtime. It enters every cache key and manifest;

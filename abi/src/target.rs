@@ -1,17 +1,22 @@
 //! Targets: which kind of device code is made for.
 //!
-//! `cpu | cpu-llvm | cuda[:sm_XX] | ascend[:CHIP] | ascend-sim[:CHIP]`, as on the command line.
+//! `cpu | cpu-llvm[:LEVEL] | cuda[:sm_XX] | ascend[:CHIP] | ascend-sim[:CHIP]`, as on the command line.
 
 use std::fmt;
 use std::str::FromStr;
+
+use crate::Level;
 
 /// What a kernel is compiled for. Prints and parses in the command line's notation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Target {
     /// The host CPU through Cranelift.
     Cpu,
-    /// The host CPU through LLVM.
-    CpuLlvm,
+    /// A CPU of the host's kind through LLVM.
+    CpuLlvm {
+        /// The processors that the code is for, e.g. `x86-64-v3`; without it, the host.
+        level: Option<Level>,
+    },
     /// An NVIDIA GPU, e.g. `sm_90`, `sm_90a`, `sm_100`.
     Cuda {
         /// Architecture name as `ptxas` spells it.
@@ -29,6 +34,11 @@ pub enum Target {
     },
 }
 
+impl Target {
+    /// The host CPU through LLVM.
+    pub const CPU_LLVM: Target = Target::CpuLlvm { level: None };
+}
+
 /// Architecture assumed when `cuda` is given alone.
 pub(crate) const DEFAULT_CUDA_ARCH: &str = "sm_90";
 /// Chip assumed when `ascend` or `ascend-sim` is given alone.
@@ -38,7 +48,8 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Cpu => f.write_str("cpu"),
-            Target::CpuLlvm => f.write_str("cpu-llvm"),
+            Target::CpuLlvm { level: None } => f.write_str("cpu-llvm"),
+            Target::CpuLlvm { level: Some(level) } => write!(f, "cpu-llvm:{level}"),
             Target::Cuda { arch } => write!(f, "cuda:{arch}"),
             Target::Ascend { chip } => write!(f, "ascend:{chip}"),
             Target::AscendSim { chip } => write!(f, "ascend-sim:{chip}"),
@@ -54,7 +65,7 @@ impl fmt::Display for ParseTargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "unknown target `{}`; expected cpu, cpu-llvm, cuda[:sm_XX], ascend[:CHIP] or ascend-sim[:CHIP]",
+            "unknown target `{}`; expected cpu, cpu-llvm[:x86-64-v3|:x86-64-v4], cuda[:sm_XX], ascend[:CHIP] or ascend-sim[:CHIP]",
             self.0
         )
     }
@@ -79,7 +90,10 @@ impl FromStr for Target {
         };
         match (kind, detail) {
             ("cpu", None) => Ok(Target::Cpu),
-            ("cpu-llvm", None) => Ok(Target::CpuLlvm),
+            ("cpu-llvm", None) => Ok(Target::CPU_LLVM),
+            ("cpu-llvm", Some(level)) => {
+                Level::of_name(level).map(|level| Target::CpuLlvm { level: Some(level) }).ok_or_else(error)
+            }
             ("cuda", _) => {
                 let arch = word(DEFAULT_CUDA_ARCH)?;
                 let digits = arch.strip_prefix("sm_").ok_or_else(error)?.trim_end_matches(['a', 'f']);
@@ -99,7 +113,9 @@ mod tests {
 
     #[test]
     fn print_and_parse_agree() {
-        for text in ["cpu", "cpu-llvm", "cuda:sm_90", "cuda:sm_100a", "ascend:910b1", "ascend-sim:310p3"] {
+        for text in
+            ["cpu", "cpu-llvm", "cpu-llvm:x86-64-v4", "cuda:sm_90", "cuda:sm_100a", "ascend:910b1", "ascend-sim:310p3"]
+        {
             assert_eq!(text.parse::<Target>().map(|t| t.to_string()), Ok(text.to_owned()));
         }
         assert_eq!("cuda".parse(), Ok(Target::Cuda { arch: "sm_90".into() }));
@@ -108,7 +124,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "gpu", "cpu:x", "cuda:", "cuda:90", "cuda:sm_", "ascend:9 1"] {
+        for text in ["", "gpu", "cpu:x", "cpu-llvm:x86-64-v2", "cuda:", "cuda:90", "cuda:sm_", "ascend:9 1"] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
     }

@@ -188,7 +188,7 @@ fn size(text: &str) -> Result<(String, i64), String> {
 pub struct ExplainArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Target that kernels are compiled for: `cpu`, `cpu-llvm`, `cuda[:sm_XX]` or `ascend[:CHIP]`; `fusewright devices` says which
+    /// Target that kernels are compiled for: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]` or `ascend[:CHIP]`; `fusewright devices` says which
     /// are in this build
     #[arg(long, default_value = "cpu")]
     pub target: Target,
@@ -208,7 +208,7 @@ pub struct ExplainArgs {
 pub struct CompileArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Targets, separated by commas: `cpu`, `cpu-llvm`, `cuda[:sm_XX]`, `ascend[:CHIP]`
+    /// Targets, separated by commas: `cpu`, `cpu-llvm` or a level of it (`cpu-llvm:x86-64-v3`), `cuda[:sm_XX]`, `ascend[:CHIP]`
     #[arg(long, value_delimiter = ',', required = true)]
     pub target: Vec<Target>,
     /// Folder for artifacts and manifest.json
@@ -286,7 +286,7 @@ pub struct OptArgs {
     pub verb: String,
     /// Name of the pass
     pub name: Option<String>,
-    /// Target of lower and emit: `cpu`, `cpu-llvm`, `cuda[:sm_XX]` or `ascend[:CHIP]`
+    /// Target of lower and emit: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]` or `ascend[:CHIP]`
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     #[command(flatten)]

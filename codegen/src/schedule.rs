@@ -35,7 +35,7 @@ impl Schedule {
     /// The schedule of a target.
     pub fn of(target: &Target) -> Schedule {
         match target {
-            Target::Cpu | Target::CpuLlvm => Schedule::Interleaved { width: 16 },
+            Target::Cpu | Target::CpuLlvm { .. } => Schedule::Interleaved { width: 16 },
             Target::Cuda { .. } => Schedule::Block { threads: 512 },
             // 64 f32 lanes are one repeat of the vector unit.
             Target::Ascend { .. } | Target::AscendSim { .. } => Schedule::Interleaved { width: 64 },

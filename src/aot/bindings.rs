@@ -1,12 +1,13 @@
 //! Generated Rust: one safe function per kernel over the objects of a build script.
 //!
 //! The functions check every length before the kernel sees a pointer, in arithmetic that saturates: a product that
-//! saturates is longer than any slice. They need nothing but `core`.
+//! saturates is longer than any slice. They need nothing but `core`, or `std` where code for several levels of processors
+//! is chosen from.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use fusewright_abi::{DType, DimSource, KernelArtifact, ParamAccess};
+use fusewright_abi::{DType, DimSource, KernelArtifact, Level, ParamAccess, Target};
 use fusewright_codegen::kernel::{Kernel, Param};
 use fusewright_graph::Dim;
 
@@ -40,13 +41,14 @@ fn rust_type(dtype: DType) -> &'static str {
     }
 }
 
-/// A safe function `name` that checks lengths and calls the artifact's symbol for all rows on the caller's thread.
+/// A safe function `name` that checks lengths and calls, for all rows on the caller's thread, the symbol of the first
+/// artifact that the processor has the instructions of.
 /// Symbols of the shapes are arguments named like them, before the tensors. An output in the memory of an input is no
 /// argument of its own: the input is then overwritten.
 ///
 /// # Errors
 /// A name that is no identifier, or a shape that is no sum of products of its symbols.
-pub(super) fn function(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -> Result<String, Error> {
+pub(super) fn function(name: &str, kernel: &Kernel, artifacts: &[KernelArtifact]) -> Result<String, Error> {
     let symbols: BTreeSet<&str> = kernel.dims.iter().map(|d| d.name.as_str()).collect();
     let names: Vec<&str> = symbols.iter().copied().chain(kernel.params.iter().map(|p| p.name.as_str())).collect();
     for (i, argument) in names.iter().chain([&name]).enumerate() {
@@ -55,14 +57,14 @@ pub(super) fn function(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -
             return Err(Error::Input(format!("kernel `{name}`: two arguments are called `{argument}`")));
         }
     }
-    let mut text = documentation(kernel, artifact);
+    let mut text = documentation(kernel, artifacts);
     let mut arguments: Vec<String> = symbols.iter().map(|s| format!("{s}: usize")).collect();
     arguments.extend(given(kernel).map(|(i, param)| {
         let mutable = if param.access == ParamAccess::In && !is_overwritten(kernel, i) { "" } else { "mut " };
         format!("{}: &{mutable}[{}]", param.name, rust_type(param.dtype))
     }));
     let (arguments, checks, launch) =
-        (arguments.join(", "), checks(kernel, &symbols)?, launch(name, kernel, artifact)?);
+        (arguments.join(", "), checks(kernel, &symbols)?, launch(name, kernel, artifacts)?);
     write!(
         text,
         "#[allow(unsafe_code, clippy::too_many_arguments)]\n\
@@ -83,8 +85,9 @@ fn is_overwritten(kernel: &Kernel, param: usize) -> bool {
     kernel.params.iter().any(|p| p.alias.is_some_and(|alias| alias.0 as usize == param))
 }
 
-fn documentation(kernel: &Kernel, artifact: &KernelArtifact) -> String {
-    let mut lines = vec![format!("Kernel `{}`, made ahead of time.", artifact.name), String::new()];
+fn documentation(kernel: &Kernel, artifacts: &[KernelArtifact]) -> String {
+    let made: Vec<String> = artifacts.iter().map(|a| format!("`{}`", a.name)).collect();
+    let mut lines = vec![format!("Kernel {}, made ahead of time.", made.join(", ")), String::new()];
     for (i, param) in given(kernel) {
         let shape: Vec<String> = param.shape.iter().map(ToString::to_string).collect();
         let access = match param.access {
@@ -95,10 +98,11 @@ fn documentation(kernel: &Kernel, artifact: &KernelArtifact) -> String {
         };
         lines.push(format!("* `{}`: `{}[{}]`, {access}", param.name, param.dtype, shape.join(", ")));
     }
-    lines.extend(
-        ["", "# Errors", "The name of the first argument whose length or value does not fit; nothing is written."]
-            .map(str::to_owned),
-    );
+    let errors = "The name of the first argument whose length or value does not fit; nothing is written.";
+    lines.extend(["", "# Errors", errors].map(str::to_owned));
+    if let Some(least) = artifacts.iter().filter_map(level).min() {
+        lines.push(format!("`{NO_LEVEL}`, where it is not of level {least}."));
+    }
     lines.iter().map(|line| format!("/// {line}").trim_end().to_owned() + "\n").collect()
 }
 
@@ -115,8 +119,19 @@ fn checks(kernel: &Kernel, symbols: &BTreeSet<&str>) -> Result<String, Error> {
     Ok(text)
 }
 
+/// What does not fit if the processor runs none of the codes; no argument is called so.
+const NO_LEVEL: &str = "the processor";
+
+/// The processors that the code of an artifact is for, if not the building machine's.
+fn level(artifact: &KernelArtifact) -> Option<Level> {
+    match artifact.target {
+        Target::CpuLlvm { level } => level,
+        _ => None,
+    }
+}
+
 /// The call of the kernel. No name that it brings hides an argument.
-fn launch(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -> Result<String, Error> {
+fn launch(name: &str, kernel: &Kernel, artifacts: &[KernelArtifact]) -> Result<String, Error> {
     let fresh = |name: &str| {
         let mut fresh = name.to_owned();
         let taken = |fresh: &String| {
@@ -147,17 +162,49 @@ fn launch(name: &str, kernel: &Kernel, artifact: &KernelArtifact) -> Result<Stri
         DimSource::Extent { .. } | DimSource::Symbol => Ok(format!("{} as i64", d.name)),
         DimSource::Stride { .. } => Err(Error::Input(format!("kernel `{name}` takes strides"))),
     };
-    let dims = artifact.dims.iter().map(value).collect::<Result<Vec<String>, Error>>()?;
+    let dims = artifacts[0].dims.iter().map(value).collect::<Result<Vec<String>, Error>>()?;
     let (pointers, dims, rows) = (pointers.join(", "), dims.join(", "), expression(&kernel.rows)?);
-    let symbol = &artifact.name;
+    let entry = match artifacts {
+        [one] if level(one).is_none() => declaration(one, &callee),
+        several => choice(several, &callee, &fresh),
+    };
     Ok(format!(
-        "    unsafe extern \"C\" {{\n        \
-         #[link_name = \"{symbol}\"]\n        \
-         fn {callee}(buffers: *const *mut u8, dims: *const i64, begin: i64, end: i64);\n    }}\n{shared}    \
+        "{entry}{shared}    \
          // SAFETY: every buffer has the length that its shape says, the kernel keeps within shapes, and it only\n    \
          // reads what is borrowed for reading.\n    \
          unsafe {{ {callee}([{pointers}].as_ptr(), [{dims}].as_ptr(), 0, {rows} as i64) }};\n"
     ))
+}
+
+/// The declaration of an artifact's symbol, as a function of another name.
+fn declaration(artifact: &KernelArtifact, name: &str) -> String {
+    let symbol = &artifact.name;
+    format!(
+        "    unsafe extern \"C\" {{\n        \
+         #[link_name = \"{symbol}\"]\n        \
+         fn {name}(buffers: *const *mut u8, dims: *const i64, begin: i64, end: i64);\n    }}\n"
+    )
+}
+
+/// Statements that make `callee` the first artifact of a level that the processor has; what that is stays in a static.
+fn choice(artifacts: &[KernelArtifact], callee: &str, fresh: &dyn Fn(&str) -> String) -> String {
+    let chosen = fresh("CHOSEN");
+    let (mut declarations, mut choices) = (String::new(), String::new());
+    for (i, artifact) in artifacts.iter().enumerate() {
+        let name = fresh(&format!("code_{i}"));
+        declarations += &declaration(artifact, &name);
+        let features = level(artifact).map_or(&[][..], Level::features).iter();
+        let features: Vec<String> =
+            features.map(|feature| format!("std::arch::is_x86_feature_detected!(\"{feature}\")")).collect();
+        let condition = features.join("\n            && ");
+        choices += &format!("        if {condition} {{\n            return Some({name});\n        }}\n");
+    }
+    format!(
+        "    type Entry = unsafe extern \"C\" fn(*const *mut u8, *const i64, i64, i64);\n{declarations}    \
+         static {chosen}: std::sync::OnceLock<Option<Entry>> = std::sync::OnceLock::new();\n    \
+         let {callee} = {chosen}.get_or_init(|| {{\n{choices}        None\n    }});\n    \
+         let Some({callee}) = *{callee} else {{\n        return Err(\"{NO_LEVEL}\");\n    }};\n"
+    )
 }
 
 /// A dim over symbols as a Rust expression of `usize` variables that saturates; a call or a literal, so that methods

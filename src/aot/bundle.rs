@@ -33,6 +33,7 @@ use fusewright_fusion::key::body_key;
 use fusewright_graph::Graph;
 use serde_json::{Value, json};
 
+use super::level_suffix;
 use super::place::{MANIFEST, place};
 use crate::compiler::{Compilation, Compiler};
 use crate::{Error, Fused, Options, PassTime, fuse_graph};
@@ -132,7 +133,7 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target) -> Result<(),
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
         let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
         // Regions of one pattern differ in their bodies, and their objects may be linked together.
-        let name = format!("{}_{}", region.name, key.short());
+        let name = format!("{}_{}{}", region.name, key.short(), level_suffix(target));
         if !seen.insert(name.clone()) {
             continue;
         }

@@ -9,5 +9,15 @@ mod bundle;
 mod place;
 mod script;
 
+use fusewright_abi::Target;
+
 pub use bundle::{Bundle, BundleEntry, BundleHeader, BundleRefusal, write_bundle};
 pub use script::BuildScript;
+
+/// What tells the symbol of a kernel from that of the same kernel for another level.
+fn level_suffix(target: &Target) -> String {
+    match target {
+        Target::CpuLlvm { level: Some(level) } => format!("_{level}").replace('-', "_"),
+        _ => String::new(),
+    }
+}

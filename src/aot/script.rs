@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use fusewright_abi::Target;
+use fusewright_abi::{Level, Target};
 use fusewright_fusion::key::body_key;
 use fusewright_graph::{Builder, TypeError, Value};
 
-use super::bindings;
+use super::{bindings, level_suffix};
 use crate::callable::not_one_kernel;
 use crate::compiler::Compiler;
 use crate::{Error, Options, fuse_graph, write_whole};
@@ -29,10 +29,12 @@ use crate::{Error, Options, fuse_graph, write_whole};
 ///
 /// The crate then holds `include!(concat!(env!("OUT_DIR"), "/fusewright_kernels.rs"));` and calls `scale(s, &x, &mut out0)`:
 /// the symbols of the shapes, the inputs, the outputs. What a scatter writes into, and an input that an output updates
-/// ([`Builder::add_output`]) in place, is one `&mut` argument, at the place of the input. The kernels use the vector instructions of the building machine.
+/// ([`Builder::add_output`]) in place, is one `&mut` argument, at the place of the input. The kernels use the vector instructions of the building
+/// machine, or, by [`BuildScript::for_levels`], those of whatever processor the program runs on.
 #[derive(Debug)]
 pub struct BuildScript {
-    compiler: Compiler,
+    /// One for each kind of processors, the best first.
+    compilers: Vec<Compiler>,
     folder: PathBuf,
     library: String,
     names: BTreeSet<String>,
@@ -54,7 +56,7 @@ impl BuildScript {
             return Err(Error::Unavailable(format!("kernels for `{target}` cannot be made on `{host}`")));
         }
         Ok(BuildScript {
-            compiler: Compiler::new(&Target::Cpu)?,
+            compilers: vec![Compiler::new(&Target::Cpu)?],
             folder: folder.into(),
             // Archives of several crates may meet in one search path.
             library: format!("{}_fusewright_kernels", variable("CARGO_PKG_NAME")),
@@ -64,10 +66,27 @@ impl BuildScript {
         })
     }
 
+    /// The same, and kernels added from now on are for processors of any of some levels: each is compiled by LLVM for each
+    /// of them, and its function calls the code of the highest level that the processor has, which its first call finds
+    /// out.
+    ///
+    /// # Errors
+    /// No level; a build without feature `llvm`.
+    pub fn for_levels(self, levels: &[Level]) -> Result<Self, Error> {
+        let levels: BTreeSet<Level> = levels.iter().copied().collect();
+        if levels.is_empty() {
+            return Err(Error::Input("kernels for no level of processors".to_owned()));
+        }
+        let best_first = levels.into_iter().rev();
+        let compilers = best_first.map(|level| Compiler::new(&Target::CpuLlvm { level: Some(level) }));
+        Ok(BuildScript { compilers: compilers.collect::<Result<_, _>>()?, ..self })
+    }
+
     /// Adds a kernel that computes what `build` builds; its outputs are `out0, out1, …`.
     ///
     /// # Errors
-    /// A name that is no identifier or is taken; ops that do not fit or do not make one kernel.
+    /// A name that is no identifier or is taken; ops that do not fit or do not make one kernel; levels of processors of
+    /// another kind than the host.
     pub fn kernel(
         &mut self,
         name: &str,
@@ -91,12 +110,17 @@ impl BuildScript {
         let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
         // The key keeps the symbol apart from those of other libraries in the same program.
         let symbol = format!("{name}_{}", key.short());
-        let (kernel, _) = self.compiler.kernel(&symbol, &body).map_err(Error::from)?;
-        let artifact = self.compiler.object(&symbol, &body).map_err(Error::from)?;
-        self.source += &bindings::function(name, &kernel, &artifact)?;
-        let path = self.folder.join(format!("{symbol}.o"));
-        write_whole(&path, &artifact.payload.bytes)?;
-        self.objects.push(path);
+        let mut artifacts = Vec::new();
+        for compiler in &self.compilers {
+            let symbol = format!("{symbol}{}", level_suffix(compiler.target()));
+            let artifact = compiler.object(&symbol, &body).map_err(Error::from)?;
+            let path = self.folder.join(format!("{symbol}.o"));
+            write_whole(&path, &artifact.payload.bytes)?;
+            self.objects.push(path);
+            artifacts.push(artifact);
+        }
+        let (kernel, _) = self.compilers[0].kernel(&symbol, &body).map_err(Error::from)?;
+        self.source += &bindings::function(name, &kernel, &artifacts)?;
         Ok(())
     }
 

@@ -60,7 +60,7 @@ fn long_chains_of_long_rows_are_cut_where_few_values_cross() {
     use fusewright_codegen::backend::{Backend, cpu_llvm::CpuLlvmBackend};
 
     let ahead = |text: &str| {
-        let stages = CpuLlvmBackend.emit(&kernel(text), &Target::CpuLlvm).unwrap_or_else(|e| panic!("{e}"));
+        let stages = CpuLlvmBackend.emit(&kernel(text), &Target::CPU_LLVM).unwrap_or_else(|e| panic!("{e}"));
         let text = String::from_utf8(stages[0].bytes.clone()).expect("text");
         text.lines().filter(|line| line.starts_with(';') && line.ends_with("a pass ahead")).count()
     };

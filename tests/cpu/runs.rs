@@ -70,7 +70,7 @@ fn asks_for_short_runs(backend: &dyn Backend, target: &Target, word: &str) {
 #[cfg(feature = "llvm")]
 #[test]
 fn short_runs_are_asked_for_a_few_rows_ahead() {
-    asks_for_short_runs(&CpuLlvmBackend, &Target::CpuLlvm, "call void @llvm.prefetch");
+    asks_for_short_runs(&CpuLlvmBackend, &Target::CPU_LLVM, "call void @llvm.prefetch");
 }
 
 /// Cranelift has no instruction for it on other processors.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fusewright::diff::first_difference;
-use fusewright_abi::{DType, KernelArtifact, ParamAccess, Target};
+use fusewright_abi::{DType, KernelArtifact, Level, ParamAccess, Target};
 use fusewright_codegen::backend::{BackendError, HOST_TARGETS, assemble, for_target};
 use fusewright_codegen::kernel::interp::{Buffer, put_bits, run};
 use fusewright_codegen::kernel::{
@@ -34,6 +34,14 @@ pub fn fill(dtype: DType, elements: usize, random: &mut Random, edges: usize) ->
 pub fn kernel(text: &str) -> Kernel {
     let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     expand(&kernel, Column::Cpu).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Every target whose code runs here. The highest level that the processor has is what the host's own code is made for.
+pub fn targets() -> Vec<Target> {
+    let mut levels: Vec<Level> = Level::ALL.into_iter().filter(|level| level.is_supported()).collect();
+    levels.pop();
+    let lower = levels.into_iter().filter(|_| HOST_TARGETS.contains(&Target::CPU_LLVM));
+    HOST_TARGETS.iter().cloned().chain(lower.map(|level| Target::CpuLlvm { level: Some(level) })).collect()
 }
 
 /// Compiles for each of [`HOST_TARGETS`].
@@ -95,8 +103,8 @@ pub fn check_on(kernel: &Kernel, dims: &[(&str, i64)], start: Vec<Vec<u8>>, thre
     let mut want: Vec<Buffer> = start.iter().cloned().map(Buffer::Bytes).collect();
     let rows = kernel.rows.eval(&|name| dims.get(name).copied()).expect("bound");
     run(kernel, &mut want, &dims, 0..rows).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
-    for target in HOST_TARGETS {
-        let (artifact, module) = load(kernel, target);
+    for target in targets() {
+        let (artifact, module) = load(kernel, &target);
         let mut got = start.clone();
         launch(kernel, &artifact, &*module, &mut got, &dims, threads);
         for ((param, got), want) in kernel.params.iter().zip(&got).zip(&want) {

@@ -99,7 +99,7 @@ pub trait Backend: Send + Sync {
 
 /// The targets of this build that are the host; first the one that every build has.
 pub const HOST_TARGETS: &[Target] =
-    if cfg!(feature = "llvm") { &[Target::Cpu, Target::CpuLlvm] } else { &[Target::Cpu] };
+    if cfg!(feature = "llvm") { &[Target::Cpu, Target::CPU_LLVM] } else { &[Target::Cpu] };
 
 /// The backend of a target.
 ///
@@ -113,9 +113,9 @@ pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
         #[cfg(not(feature = "cpu"))]
         Target::Cpu => Err(missing("this build lacks feature `cpu`")),
         #[cfg(feature = "llvm")]
-        Target::CpuLlvm => Ok(Arc::new(cpu_llvm::CpuLlvmBackend)),
+        Target::CpuLlvm { .. } => Ok(Arc::new(cpu_llvm::CpuLlvmBackend)),
         #[cfg(not(feature = "llvm"))]
-        Target::CpuLlvm => Err(missing("this build lacks feature `llvm`")),
+        Target::CpuLlvm { .. } => Err(missing("this build lacks feature `llvm`")),
         #[cfg(feature = "cuda")]
         Target::Cuda { .. } => Ok(Arc::new(cuda::CudaBackend)),
         #[cfg(not(feature = "cuda"))]

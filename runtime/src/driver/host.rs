@@ -22,7 +22,7 @@ pub struct Host {
 impl Host {
     /// For kernels of a target, if its code runs on the host, on the threads of a pool.
     pub fn new(target: &Target, pool: Arc<dyn Pool>) -> Option<Host> {
-        matches!(target, Target::Cpu | Target::CpuLlvm).then(|| Host { target: target.clone(), pool })
+        matches!(target, Target::Cpu | Target::CpuLlvm { .. }).then(|| Host { target: target.clone(), pool })
     }
 }
 

@@ -27,11 +27,14 @@ pub fn device_for(target: &Target) -> Result<Arc<dyn Device>, RuntimeError> {
 /// # Errors
 /// As [`device_for`].
 pub fn device_with(target: &Target, pool: Arc<dyn Pool>) -> Result<Arc<dyn Device>, RuntimeError> {
+    let unavailable = |reason: String| RuntimeError::Unavailable { target: target.to_string(), reason };
+    if let Target::CpuLlvm { level: Some(level) } = target
+        && !level.is_supported()
+    {
+        return Err(unavailable(format!("this processor is not of level `{level}`; kernels can be compiled, not run")));
+    }
     match host::Host::new(target, pool) {
         Some(host) => Ok(Arc::new(host)),
-        None => {
-            let reason = "this version has no driver for it; kernels can be compiled, not run".to_owned();
-            Err(RuntimeError::Unavailable { target: target.to_string(), reason })
-        }
+        None => Err(unavailable("this version has no driver for it; kernels can be compiled, not run".to_owned())),
     }
 }

@@ -88,7 +88,7 @@ mod tests {
     use crate::backend::cpu_llvm::machine::Host;
 
     fn linked(ir: &str) -> Result<Vec<u8>, String> {
-        let host = Host::detect().expect("the host is taken");
+        let host = Host::of(None).expect("the host is taken");
         let ctx = Context::create();
         let text = MemoryBuffer::create_from_memory_range_copy(ir.as_bytes(), "k");
         let module = ctx.create_module_from_ir(text).expect("LLVM IR");

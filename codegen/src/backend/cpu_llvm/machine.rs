@@ -1,5 +1,6 @@
-//! The code generator of the host: its instruction set, and the passes before it.
+//! The code generator of the host, or of a level of its kind of processors: the instructions, and the passes before it.
 
+use fusewright_abi::Level;
 use inkwell::OptimizationLevel;
 use inkwell::support::get_llvm_version;
 use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine, TargetMachineOptions};
@@ -8,7 +9,7 @@ use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, Target, Targe
 /// make a call of a loop.
 pub(super) const PASSES: &str = "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse,instcombine<no-verify-fixpoint>)";
 
-/// The host as a target of LLVM.
+/// The host as a target of LLVM, or a processor of a level.
 pub(super) struct Host {
     pub machine: TargetMachine,
     cpu: String,
@@ -24,12 +25,17 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Detects the host, or says what it lacks.
-    pub fn detect() -> Result<Host, String> {
+    /// Detects the host, or takes a processor of a level; or says what it lacks.
+    pub fn of(level: Option<Level>) -> Result<Host, String> {
         Target::initialize_native(&InitializationConfig::default())?;
         let triple = TargetMachine::get_default_triple();
-        let cpu = TargetMachine::get_host_cpu_name().to_string();
-        let features = TargetMachine::get_host_cpu_features().to_string();
+        let (cpu, features) = match level {
+            None => {
+                (TargetMachine::get_host_cpu_name().to_string(), TargetMachine::get_host_cpu_features().to_string())
+            }
+            Some(level) if cfg!(target_arch = "x86_64") => (level.name().to_owned(), named(level.features())),
+            Some(level) => return Err(format!("the host is no x86-64, of which `{level}` is a level")),
+        };
         let has = |name: &str| features.split(',').any(|feature| feature.strip_prefix('+') == Some(name));
         if cfg!(target_endian = "big") {
             return Err("the host is big-endian".to_owned());
@@ -38,7 +44,7 @@ impl Host {
         // Fused multiply-add and rounding are instructions; a library call would be a symbol to link.
         for feature in ["sse4.1", "fma"] {
             if x86 && !has(feature) {
-                return Err(format!("the host's {cpu} lacks {feature}"));
+                return Err(format!("{cpu} lacks {feature}"));
             }
         }
         let wide = has("avx512f") && has("avx512bw") && has("avx512vl") && has("avx512dq");
@@ -71,4 +77,14 @@ impl Host {
         let triple = triple.as_str().to_string_lossy();
         format!("llvm {major}.{minor}.{patch} for {triple} {} {}", self.cpu, self.features)
     }
+}
+
+/// Features as LLVM takes them; two have other names there.
+fn named(features: &[&str]) -> String {
+    let name = |feature: &&str| match *feature {
+        "bmi1" => "+bmi".to_owned(),
+        "cmpxchg16b" => "+cx16".to_owned(),
+        other => format!("+{other}"),
+    };
+    features.iter().map(name).collect::<Vec<_>>().join(",")
 }

@@ -1,9 +1,9 @@
-//! Host CPUs: Kernel IR to LLVM IR to machine code.
+//! Host CPUs, and named processors of their kind: Kernel IR to LLVM IR to machine code.
 //!
 //! A kernel becomes one function,
 //! `extern "C" fn(buffers: *const *mut u8, dims: *const i64, row_begin: i64, row_end: i64)`, which runs all segments for
 //! the outer rows of the range. The code is position-independent and needs nothing around it. Lanes go in chunks of
-//! vectors as wide as the host has them; every result is the same bits as the Kernel IR interpreter's, whatever the range
+//! vectors as wide as the processor has them; every result is the same bits as the Kernel IR interpreter's, whatever the range
 //! of rows and the width of vectors.
 //!
 //! The kernel must be expanded: functions of the table that are native to CPUs, on `f32`, integers and booleans.
@@ -41,7 +41,7 @@ use machine::{Host, PASSES};
 
 const NAME: &str = "llvm";
 
-/// Compiles kernels for the host, with all of its vectors.
+/// Compiles kernels for the host or a level of its kind of processors, with all of its vectors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuLlvmBackend;
 
@@ -53,7 +53,7 @@ impl Backend for CpuLlvmBackend {
     fn fingerprint(&self) -> String {
         // Every key of a kernel asks for it.
         static HOST: OnceLock<String> = OnceLock::new();
-        let host = HOST.get_or_init(|| Host::detect().map_or_else(|reason| reason, |host| host.describe()));
+        let host = HOST.get_or_init(|| Host::of(None).map_or_else(|reason| reason, |host| host.describe()));
         format!("{host}, emitter {}", env!("CARGO_PKG_VERSION"))
     }
 
@@ -93,11 +93,11 @@ fn object(
     target: &Target,
     seen: impl FnOnce(&Module<'_>, &[String]),
 ) -> Result<Vec<u8>, BackendError> {
-    if *target != Target::CpuLlvm {
+    let Target::CpuLlvm { level } = *target else {
         return Err(BackendError::target(NAME, target, "this backend compiles for `cpu-llvm`"));
-    }
+    };
     super::host::check(kernel).map_err(|r| BackendError::unsupported(NAME, kernel, r.place, r.reason))?;
-    let host = Host::detect().map_err(|reason| BackendError::target(NAME, target, reason))?;
+    let host = Host::of(level).map_err(|reason| BackendError::target(NAME, target, reason))?;
     let ctx = Context::create();
     let (module, decisions) = function::module(&ctx, kernel, &host).map_err(|error| match error {
         BuildError::Unsupported { place, what } => {
