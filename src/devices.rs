@@ -1,7 +1,7 @@
 //! Which targets this build compiles for, and which run on this machine.
 
 use fusewright_abi::Target;
-use fusewright_runtime::device_for;
+use fusewright_runtime::{RuntimeError, device_for};
 
 use crate::compiler::Compiler;
 
@@ -25,10 +25,13 @@ pub fn list() -> Vec<Device> {
 }
 
 fn device(target: &Target) -> Device {
-    let runs = device_for(target).is_ok();
+    let (runs, missing) = match device_for(target) {
+        Ok(_) => (true, String::new()),
+        Err(RuntimeError::Unavailable { reason, .. }) => (false, format!("; {reason}")),
+        Err(error) => (false, format!("; {error}")),
+    };
     match Compiler::new(target) {
         Ok(compiler) => {
-            let missing = if runs { "" } else { "; no driver in this version, kernels are compiled only" };
             let detail = format!("{}{missing}", compiler.backend().fingerprint());
             Device { target: target.to_string(), compiles: true, runs, detail }
         }

@@ -103,7 +103,7 @@ impl From<RuntimeError> for Error {
     fn from(error: RuntimeError) -> Self {
         match error {
             RuntimeError::Unavailable { .. } => Error::Unavailable(error.to_string()),
-            RuntimeError::Code { .. } => Error::Memory(error.to_string()),
+            RuntimeError::Code { .. } | RuntimeError::Memory { .. } => Error::Memory(error.to_string()),
             _ => Error::Device(error.to_string()),
         }
     }

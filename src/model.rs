@@ -90,7 +90,7 @@ pub fn check_runnable(graph: &Graph) -> Result<(), Error> {
             _ => {}
         }
     }
-    let host = "these ops belong to the host framework and have no meaning here";
+    let host = "no table says what these ops compute, so only their framework can run them";
     let parts = [(host, opaque), ("there is one device, and these ops wait for other ranks", collectives)];
     let said =
         parts.iter().filter(|(_, found)| !found.is_empty()).map(|(why, found)| format!("{why}{}", listed(found)));

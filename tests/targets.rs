@@ -49,6 +49,21 @@ fn every_kernel_assembles_for_nvidia_without_a_spill() {
     assert!(assembled >= 2 * 15, "{assembled} kernels");
 }
 
+/// On a machine with a GPU: a sample of all combinations, each program against its kernels in the interpreter.
+#[test]
+#[cfg(feature = "cuda")]
+fn kernels_are_their_text_on_an_nvidia_gpu() {
+    let target = Target::Cuda { arch: "sm_80".to_owned() };
+    if let Err(error) = fusewright_runtime::device_for(&target) {
+        println!("skipped: kernels_are_their_text_on_an_nvidia_gpu ({error})");
+        return;
+    }
+    for combination in fusewright::matrix::sample(40, 1) {
+        let found = combination.check(&target, 1).expect("checks");
+        found.unwrap_or_else(|why| panic!("{combination}: {why}"));
+    }
+}
+
 #[test]
 #[cfg(feature = "ascend")]
 fn every_kernel_has_ascend_c_or_a_reason() {

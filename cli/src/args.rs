@@ -110,7 +110,7 @@ pub enum Command {
 pub struct RunArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Target to run on: `cpu` or `cpu-llvm`; no other has a driver
+    /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]` or `cuda[:sm_XX]`; `fusewright devices` says which run here
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Tensors in0… to run on and out0… to compare with, if they are there (and b_in0…, b_out0…); without this option
@@ -229,7 +229,7 @@ pub struct BenchArgs {
     /// Copies of MODEL in suite `compile`, each fed by the one before
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub layers: u16,
-    /// Target to run on: `cpu` or `cpu-llvm`; no other has a driver
+    /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]` or `cuda[:sm_XX]`; `fusewright devices` says which run here
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Row counts, separated by commas [default: those of 1, 8, 32, 128, 512 and 4096 that the graph takes]
@@ -286,7 +286,8 @@ pub struct OptArgs {
     pub verb: String,
     /// Name of the pass
     pub name: Option<String>,
-    /// Target of lower and emit: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]` or `ascend[:CHIP]`
+    /// Target of lower and emit, or of the device that diff and reduce run on: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]` or
+    /// `ascend[:CHIP]`; for diff and reduce, `cpu` is every target that is the host
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     #[command(flatten)]

@@ -27,6 +27,27 @@ pub enum RuntimeError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// The device has too little memory for a launch.
+    Memory {
+        /// Name of the kernel.
+        kernel: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// A kernel did what no kernel may. The device does nothing more for this process.
+    Fault {
+        /// Name of the kernel that was running or was to run next.
+        kernel: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// A call of the driver failed.
+    Driver {
+        /// Name of the kernel.
+        kernel: String,
+        /// What the driver said.
+        reason: String,
+    },
     /// The arguments of a launch do not fit the kernel.
     Arguments {
         /// Name of the kernel.
@@ -42,6 +63,13 @@ impl fmt::Display for RuntimeError {
             RuntimeError::Unavailable { target, reason } => write!(f, "target `{target}`: {reason}"),
             RuntimeError::Artifact { kernel, reason } => write!(f, "kernel `{kernel}`: {reason}"),
             RuntimeError::Code { kernel, source } => write!(f, "kernel `{kernel}`: no memory for code: {source}"),
+            RuntimeError::Memory { kernel, reason } => {
+                write!(f, "kernel `{kernel}`: too little device memory: {reason}")
+            }
+            RuntimeError::Fault { kernel, reason } => {
+                write!(f, "kernel `{kernel}`: a kernel faulted, and the device is lost to this process: {reason}")
+            }
+            RuntimeError::Driver { kernel, reason } => write!(f, "kernel `{kernel}`: {reason}"),
             RuntimeError::Arguments { kernel, reason } => write!(f, "launch of `{kernel}`: {reason}"),
         }
     }

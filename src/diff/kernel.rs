@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fusewright_abi::{ParamAccess, Target};
 use fusewright_codegen::backend::{HOST_TARGETS, assemble};
-use fusewright_codegen::kernel::expand::{Column, expand};
+use fusewright_codegen::kernel::expand::expand;
 use fusewright_codegen::kernel::interp::{Buffer, run};
 use fusewright_codegen::kernel::{Kernel, Param, RANK, Source};
 use fusewright_graph::Dim;
@@ -13,6 +13,7 @@ use fusewright_runtime::{Arg, EachTime, Module, device_with};
 
 use super::chain::approximate;
 use super::{Agreement, Difference, THREADS, Verdict, at, first_difference};
+use crate::compiler::column;
 use crate::guard;
 use crate::host::zeroed;
 use crate::inputs::{Random, Sizes, Values, fill};
@@ -80,25 +81,28 @@ fn buffer(param: &Param, dims: &BTreeMap<String, i64>, seed: u64, values: Values
     }
 }
 
-/// Compares the Kernel IR interpreter on a kernel, as it stands and as expanded for CPUs, with its machine code.
+/// Compares the Kernel IR interpreter on a kernel, as it stands and as expanded for a target, with its machine code.
+/// `Target::Cpu` stands for all targets that are the host.
 ///
 /// # Errors
-/// A kernel that the interpreter does not run on made inputs, or that the backend does not take.
-pub fn kernel(kernel: &Kernel, cases: &[BTreeMap<String, i64>], seed: u64) -> Result<Verdict, Error> {
-    against(kernel, kernel, cases, seed)
+/// A kernel that the interpreter does not run on made inputs, or that the backend does not take; no device of the target.
+pub fn kernel(kernel: &Kernel, target: &Target, cases: &[BTreeMap<String, i64>], seed: u64) -> Result<Verdict, Error> {
+    against(kernel, kernel, target, cases, seed)
 }
 
 /// As [`kernel`], with machine code of a kernel that must compute the same.
 pub(super) fn against(
     meaning: &Kernel,
     compiled: &Kernel,
+    target: &Target,
     cases: &[BTreeMap<String, i64>],
     seed: u64,
 ) -> Result<Verdict, Error> {
-    let column = |k: &Kernel| expand(k, Column::Cpu).map_err(|e| Error::Input(e.to_string()));
-    let expanded = column(meaning)?;
-    let machine = column(compiled)?;
-    let codes = HOST_TARGETS.iter().map(|target| Code::of(&machine, target)).collect::<Result<Vec<_>, Error>>()?;
+    let for_target = |k: &Kernel| expand(k, column(target)).map_err(|e| Error::Input(e.to_string()));
+    let expanded = for_target(meaning)?;
+    let machine = for_target(compiled)?;
+    let targets = if *target == Target::Cpu { HOST_TARGETS } else { std::slice::from_ref(target) };
+    let codes = targets.iter().map(|target| Code::of(&machine, target)).collect::<Result<Vec<_>, Error>>()?;
     let mut agreement = Agreement::default();
     for dims in cases {
         let start = made_buffers(meaning, dims, seed, Values::Edges)?;

@@ -10,11 +10,15 @@
 //! | the program | the same for every other target of this build that is the host, and one kernel on each | to the bit |
 //! | both programs | the intervals of the graph interpreter | inside |
 //!
+//! For a target with a device of its own the order of its reductions is its own too: its program is compared with its
+//! kernels in the Kernel IR interpreter, and with the intervals.
+//!
 //! Behind every buffer that machine code writes stand guard bytes, which are checked after each launch.
 //!
 //! Where a region or an op has no kernel, the reference rounds in its place, and the intervals alone are compared.
 
 mod chain;
+mod device;
 mod kernel;
 mod reduce;
 
@@ -26,7 +30,7 @@ use fusewright_codegen::kernel::interp::bits_at;
 use fusewright_graph::interp::{self, Symbols};
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Graph, num};
-use fusewright_runtime::EachTime;
+use fusewright_runtime::{EachTime, device_for};
 
 use crate::inputs::{Values, tensors};
 use crate::{CacheChoice, Compiled, Compiler, Error, HostTensor, Options, ThreadPool, Tiers, compile};
@@ -81,26 +85,36 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Runs a graph every way, once per binding of its symbols, on inputs with every edge.
+/// Runs a graph every way that a target has, once per binding of its symbols, on inputs with every edge. `Target::Cpu`
+/// stands for all targets that are the host.
 ///
 /// # Errors
-/// A graph that the graph interpreter refuses, inputs that cannot be made.
-pub fn graph(graph: &Graph, cases: &[Symbols], seed: u64) -> Result<Verdict, Error> {
-    against(graph, graph, cases, seed)
+/// A graph that the graph interpreter refuses, inputs that cannot be made; no device of the target.
+pub fn graph(graph: &Graph, target: &Target, cases: &[Symbols], seed: u64) -> Result<Verdict, Error> {
+    if !is_host(target) {
+        device_for(target)?;
+    }
+    against(graph, graph, target, cases, seed)
 }
 
 /// As [`graph`], with programs compiled from a graph that must compute the same.
-fn against(meaning: &Graph, compiled: &Graph, cases: &[Symbols], seed: u64) -> Result<Verdict, Error> {
+fn against(meaning: &Graph, compiled: &Graph, target: &Target, cases: &[Symbols], seed: u64) -> Result<Verdict, Error> {
     let mut made: Vec<Case<'_>> = Vec::with_capacity(cases.len());
     for symbols in cases {
         let inputs = tensors(meaning, symbols, seed, Values::Edges)?;
         let ranges = interp::enclose(meaning, &inputs, symbols)?;
         made.push((symbols, inputs, ranges));
     }
-    Ok(agree(compiled, &made).map_or_else(Verdict::Differ, Verdict::Equal))
+    let agreed = if is_host(target) { agree(compiled, &made) } else { device::agree(compiled, target, &made) };
+    Ok(agreed.map_or_else(Verdict::Differ, Verdict::Equal))
 }
 
-/// As [`graph`], on given inputs.
+/// Whether a target's code runs on the host, by the order of reductions that all such targets share.
+fn is_host(target: &Target) -> bool {
+    HOST_TARGETS.contains(target)
+}
+
+/// As [`graph`] on the host, on given inputs.
 ///
 /// # Errors
 /// A graph that the graph interpreter refuses on these inputs.
@@ -183,21 +197,31 @@ impl Ways {
             same("machine code is not its kernel", symbols, &got, &chain.run(inputs)?)?;
             same("fusion changes bits", symbols, &op_by_op, &got)?;
         }
-        for (i, range) in ranges.iter().enumerate() {
-            for (kind, tensors) in [("outside its interval", &got), ("op by op outside its interval", &op_by_op)] {
-                let report = range.check(&tensors[i]).map_err(|e| Difference::new("another type", e))?;
-                agreement.elements += report.elements;
-                agreement.single_valued += report.single_valued;
-                if let Some(outside) = report.outside {
-                    let (count, elements) = (report.elements - report.inside, report.elements);
-                    let place = format!("out{i}[{}]{}", outside.index, at(symbols));
-                    let found = format!("is {}, may be {}", outside.got, outside.range);
-                    return Err(Difference::new(kind, format!("{place} {found}; {count} of {elements} are outside")));
-                }
-            }
-        }
-        Ok(())
+        inside("outside its interval", symbols, &got, ranges, agreement)?;
+        inside("op by op outside its interval", symbols, &op_by_op, ranges, agreement)
     }
+}
+
+/// Compares outputs with what they may be, and counts them.
+fn inside(
+    kind: &'static str,
+    symbols: &Symbols,
+    outputs: &[Tensor],
+    ranges: &[interp::Enclosure],
+    agreement: &mut Agreement,
+) -> Result<(), Difference> {
+    for (i, (range, output)) in ranges.iter().zip(outputs).enumerate() {
+        let report = range.check(output).map_err(|e| Difference::new("another type", e))?;
+        agreement.elements += report.elements;
+        agreement.single_valued += report.single_valued;
+        if let Some(outside) = report.outside {
+            let (count, elements) = (report.elements - report.inside, report.elements);
+            let place = format!("out{i}[{}]{}", outside.index, at(symbols));
+            let found = format!("is {}, may be {}", outside.got, outside.range);
+            return Err(Difference::new(kind, format!("{place} {found}; {count} of {elements} are outside")));
+        }
+    }
+    Ok(())
 }
 
 /// How programs are compiled to be compared: by one compiler, not kept, and with every launch split as it is asked to be,

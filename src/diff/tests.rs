@@ -25,7 +25,7 @@ fn cases(rows: &[i64]) -> Vec<Symbols> {
 #[test]
 fn ways_of_one_graph_agree() {
     let made: Graph = GRAPH.parse().expect("the text is right");
-    let Ok(Verdict::Equal(found)) = graph(&made, &cases(&[1, 5]), 1) else { panic!("the ways differ") };
+    let Ok(Verdict::Equal(found)) = graph(&made, &Target::Cpu, &cases(&[1, 5]), 1) else { panic!("the ways differ") };
     assert_eq!((found.fused, found.elements), (1, 2 * 2 * 6 * 20));
     assert!(found.fallbacks.is_empty() && found.single_valued * 2 > found.elements, "{found:?}");
 }
@@ -37,7 +37,7 @@ fn what_a_library_computes_is_judged_by_intervals() {
                 %z = add %y, %y\n  return %z, %a\n}\n";
     for text in [text.to_owned(), text.replace("f32", "bf16")] {
         let made: Graph = text.parse().expect("the text is right");
-        match graph(&made, &cases(&[1, 5, 33]), 1) {
+        match graph(&made, &Target::Cpu, &cases(&[1, 5, 33]), 1) {
             Ok(Verdict::Equal(found)) => assert!(found.fallbacks.is_empty(), "{found:?}"),
             other => panic!("{other:?}"),
         }
@@ -54,7 +54,7 @@ fn extremes_of_nothing_are_the_same_every_way() {
              return %a, %b, %c, %d\n}}\n"
         );
         let made: Graph = text.parse().expect("the text is right");
-        match graph(&made, &cases(&[0, 2]), 1) {
+        match graph(&made, &Target::Cpu, &cases(&[0, 2]), 1) {
             Ok(Verdict::Equal(found)) => assert_eq!(found.elements, 2 * (8 + 2 + 2 + 8), "{dtype}"),
             other => panic!("{dtype}: {other:?}"),
         }
@@ -65,7 +65,9 @@ fn extremes_of_nothing_are_the_same_every_way() {
 fn a_program_of_another_graph_is_outside() {
     let [right, wrong] = [GRAPH.to_owned(), GRAPH.replace("add %x, %w", "sub %x, %w")]
         .map(|text| text.parse::<Graph>().expect("the text is right"));
-    let Ok(Verdict::Differ(found)) = against(&right, &wrong, &cases(&[4]), 1) else { panic!("nothing was found") };
+    let Ok(Verdict::Differ(found)) = against(&right, &wrong, &Target::Cpu, &cases(&[4]), 1) else {
+        panic!("nothing was found")
+    };
     assert_eq!(found.kind, "outside its interval");
     assert!(found.message.starts_with("out0[") && found.message.contains(" at s = 4 is "), "{found}");
 }
@@ -75,8 +77,10 @@ fn code_of_another_kernel_is_found() {
     let [right, wrong] = [KERNEL.to_owned(), KERNEL.replace("add %0, %0", "mul %0, %0")]
         .map(|text| text.parse::<Kernel>().expect("the text is right"));
     let dims = [dims(&right, &Sizes::default(), 4).expect("there is a dim")];
-    assert!(matches!(kernel(&right, &dims, 1), Ok(Verdict::Equal(found)) if found.elements == 2 * 80));
-    let Ok(Verdict::Differ(found)) = kernel::against(&right, &wrong, &dims, 1) else { panic!("nothing was found") };
+    assert!(matches!(kernel(&right, &Target::Cpu, &dims, 1), Ok(Verdict::Equal(found)) if found.elements == 2 * 80));
+    let Ok(Verdict::Differ(found)) = kernel::against(&right, &wrong, &Target::Cpu, &dims, 1) else {
+        panic!("nothing was found")
+    };
     assert_eq!(found.kind, "machine code is not its kernel");
     assert!(found.message.starts_with("cpu: %y[") && found.message.ends_with(" at s = 4"), "{found}");
 }
@@ -87,7 +91,7 @@ fn code_that_writes_behind_its_buffer_is_found() {
     // The last row writes one row too far.
     let wrong = KERNEL.replace("store y[row*20 + lane]", "store y[row*20 + lane + 20]").parse::<Kernel>();
     let dims = [dims(&right, &Sizes::default(), 1).expect("there is a dim")];
-    let found = kernel::against(&right, &wrong.expect("the text is right"), &dims, 1);
+    let found = kernel::against(&right, &wrong.expect("the text is right"), &Target::Cpu, &dims, 1);
     let Ok(Verdict::Differ(found)) = found else { panic!("nothing was found") };
     assert_eq!(found.to_string(), "machine code writes behind a buffer: %y holds 40 bytes, byte 40 at s = 1");
 }

@@ -22,7 +22,7 @@ mod slices;
 
 use std::fmt;
 
-use fusewright_abi::DType;
+use fusewright_abi::{DType, Target};
 use fusewright_graph::interp::Symbols;
 use fusewright_graph::ops::{Composite, LIST};
 
@@ -308,7 +308,7 @@ impl Combination {
     ///
     /// # Errors
     /// An internal error; what does not hold is `Ok(Err(why))`.
-    pub fn check(&self, seed: u64) -> Result<Result<Passed, String>, Error> {
+    pub fn check(&self, target: &Target, seed: u64) -> Result<Result<Passed, String>, Error> {
         let graph = self.graph().map_err(|e| Error::Internal(format!("{self}: {e}")))?;
         let fused = fuse_graph(&graph, &Options::default())?;
         let kernels: Vec<&str> =
@@ -322,12 +322,13 @@ impl Combination {
             symbols
         };
         let cases = [rows(0), rows(self.rows)];
-        if self.layout == Layout::Slices
+        if *target == Target::Cpu
+            && self.layout == Layout::Slices
             && let Err(why) = self.check_slices(seed)?
         {
             return Ok(Err(why));
         }
-        Ok(match diff::graph(&graph, &cases, seed)? {
+        Ok(match diff::graph(&graph, target, &cases, seed)? {
             Verdict::Differ(difference) => Err(difference.to_string()),
             Verdict::Equal(agreement) => match agreement.fallbacks.first() {
                 Some(fallback) => Err(format!("no kernel: {fallback}")),
@@ -367,7 +368,7 @@ mod tests {
         let chosen: Vec<Combination> = chosen.filter(|c| c.dtype == DType::BF16).collect();
         assert!(chosen.len() >= 2 * GROUPS.len(), "{} combinations", chosen.len());
         for combination in chosen {
-            let passed = combination.check(1).expect("checks");
+            let passed = combination.check(&Target::Cpu, 1).expect("checks");
             assert!(passed.is_ok(), "{combination}: {passed:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_abi::ParamAccess;
+use fusewright_abi::{ParamAccess, Target};
 use fusewright_codegen::kernel::interp::{Buffer, run as run_kernel};
 use fusewright_codegen::kernel::{Kernel, Param, RANK};
 use fusewright_graph::interp;
@@ -98,10 +98,10 @@ fn name(param: &Param) -> String {
 ///
 /// # Errors
 /// Text that does not parse, sizes that do not fit, and what an interpreter or the backend refuses.
-pub fn diff(text: &str, sizes: &Sizes, seed: u64) -> Result<Vec<Compared>, Error> {
+pub fn diff(text: &str, target: &Target, sizes: &Sizes, seed: u64) -> Result<Vec<Compared>, Error> {
     match items(text)? {
-        Items::Graphs(graphs) => graphs.iter().map(|g| diff_graph(&runnable(g), sizes, seed)).collect(),
-        Items::Kernels(kernels) => kernels.iter().map(|k| diff_kernel(k, sizes, seed)).collect(),
+        Items::Graphs(graphs) => graphs.iter().map(|g| diff_graph(&runnable(g), target, sizes, seed)).collect(),
+        Items::Kernels(kernels) => kernels.iter().map(|k| diff_kernel(k, target, sizes, seed)).collect(),
     }
 }
 
@@ -109,7 +109,7 @@ pub fn diff(text: &str, sizes: &Sizes, seed: u64) -> Result<Vec<Compared>, Error
 ///
 /// # Errors
 /// As [`diff()`].
-pub fn diff_graph(graph: &Graph, sizes: &Sizes, seed: u64) -> Result<Compared, Error> {
+pub fn diff_graph(graph: &Graph, target: &Target, sizes: &Sizes, seed: u64) -> Result<Compared, Error> {
     let mut cases: Vec<BTreeMap<String, i64>> = Vec::new();
     for default in ROWS {
         let case = symbols(graph, sizes, default)?;
@@ -117,11 +117,11 @@ pub fn diff_graph(graph: &Graph, sizes: &Sizes, seed: u64) -> Result<Compared, E
             cases.push(case);
         }
     }
-    let verdict = diff::graph(graph, &cases, seed)?;
+    let verdict = diff::graph(graph, target, &cases, seed)?;
     Ok(Compared { name: graph.name().to_owned(), cases, verdict })
 }
 
-fn diff_kernel(kernel: &Kernel, sizes: &Sizes, seed: u64) -> Result<Compared, Error> {
+fn diff_kernel(kernel: &Kernel, target: &Target, sizes: &Sizes, seed: u64) -> Result<Compared, Error> {
     let mut cases: Vec<BTreeMap<String, i64>> = Vec::new();
     for default in DIMS {
         let case = diff::dims(kernel, sizes, default)?;
@@ -129,7 +129,7 @@ fn diff_kernel(kernel: &Kernel, sizes: &Sizes, seed: u64) -> Result<Compared, Er
             cases.push(case);
         }
     }
-    let verdict = diff::kernel(kernel, &cases, seed)?;
+    let verdict = diff::kernel(kernel, target, &cases, seed)?;
     for case in &mut cases {
         case.remove(RANK);
     }

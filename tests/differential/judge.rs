@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use fusewright::Target;
 use fusewright::diff::{self, Difference, Verdict};
 use fusewright::graph::Graph;
 use fusewright::graph::interp::Symbols;
@@ -39,10 +40,11 @@ fn agree(graph: &Graph, seed: u64) -> Result<Seen, Difference> {
     let failed = |kind, message: String| Difference { kind, message };
     verify(graph).map_err(|e| failed("verify", e[0].to_string()))?;
     let cases: Vec<Symbols> = ROWS.iter().map(|&rows| Symbols::from([("s".to_owned(), rows)])).collect();
-    let agreement = match diff::graph(graph, &cases, seed).map_err(|e| failed("interpreter", e.to_string()))? {
-        Verdict::Equal(agreement) => agreement,
-        Verdict::Differ(difference) => return Err(difference),
-    };
+    let agreement =
+        match diff::graph(graph, &Target::Cpu, &cases, seed).map_err(|e| failed("interpreter", e.to_string()))? {
+            Verdict::Equal(agreement) => agreement,
+            Verdict::Differ(difference) => return Err(difference),
+        };
     if let Some(said) = agreement.fallbacks.first() {
         return Err(failed("fallback", said.clone()));
     }

@@ -7,7 +7,7 @@ use fusewright::diff::Verdict;
 use fusewright::inputs::{DEFAULT_SEED, Sizes};
 use fusewright::model::check_runnable;
 use fusewright::text_tool::diff_graph;
-use fusewright::{Options, fuse_graph};
+use fusewright::{Options, Target, fuse_graph};
 use fusewright_graph::verify::verify;
 
 use super::print::parse;
@@ -37,7 +37,7 @@ fn run(case: &Case, _: &[String]) -> Outcome {
         error.to_string().lines().for_each(|line| writeln!(text, "{line}").expect("a string takes all"));
         return Ok(text);
     }
-    let compared = diff_graph(&graph, &Sizes::default(), DEFAULT_SEED).map_err(failed)?;
+    let compared = diff_graph(&graph, &Target::Cpu, &Sizes::default(), DEFAULT_SEED).map_err(failed)?;
     match compared.verdict {
         Verdict::Differ(difference) => return Err(vec![LineError::new(1, difference.to_string())]),
         Verdict::Equal(agreement) => {

@@ -64,7 +64,7 @@ fn misplaced(args: &OptArgs) -> Result<(), Error> {
         (!made.is_empty(), made, &["run", "diff", "reduce"]),
         (args.json, "--json", &["run", "diff"]),
         (args.test.is_some(), "--test", &["reduce", "bisect"]),
-        (args.target != Target::Cpu, "--target", &["lower", "emit"]),
+        (args.target != Target::Cpu, "--target", &["lower", "emit", "diff", "reduce"]),
     ];
     match given.iter().find(|(given, _, verbs)| *given && !verbs.contains(&verb)) {
         None => Ok(()),
@@ -105,7 +105,7 @@ fn at(sizes: &std::collections::BTreeMap<String, i64>) -> String {
 
 fn diff(args: &OptArgs, text: &str) -> Exit {
     let seed = args.made.seed.unwrap_or(DEFAULT_SEED);
-    let compared = text_tool::diff(text, &args.made.sizes()?, seed)?;
+    let compared = text_tool::diff(text, &args.target, &args.made.sizes()?, seed)?;
     if args.json {
         let items: Vec<Value> = compared.iter().map(json_verdict).collect();
         line(json!({ "seed": seed, "items": items }));
@@ -170,11 +170,12 @@ fn reduced(args: &OptArgs, text: &str, common: &Common) -> Exit {
         }
         None => {
             let (sizes, seed) = (args.made.sizes()?, args.made.seed.unwrap_or(DEFAULT_SEED));
-            let fails = |g: &Graph| match text_tool::diff_graph(g, &sizes, seed).map(|item| item.verdict) {
+            let fails = |g: &Graph| match text_tool::diff_graph(g, &args.target, &sizes, seed).map(|item| item.verdict)
+            {
                 Ok(Verdict::Differ(found)) => Some(found),
                 _ => None,
             };
-            text_tool::diff_graph(&graph, &sizes, seed)?;
+            text_tool::diff_graph(&graph, &args.target, &sizes, seed)?;
             let nothing = || Error::Input("nothing to reduce: every way to run the graph agrees".to_owned());
             let found = fails(&graph).ok_or_else(nothing)?;
             let kind = found.kind;

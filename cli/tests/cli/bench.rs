@@ -103,7 +103,9 @@ fn a_sample_of_the_matrix_passes() {
     for wrong in [&["--check", "model.pt2"][..], &[], &["--sample", "3"], &["--check", "--sample", "0"]] {
         assert_eq!(call(&[&["bench", "--suite", "matrix"][..], wrong].concat()).code, Some(2), "{wrong:?}");
     }
-    for ignored in [["--target", "cuda"], ["--rows", "5"], ["--layers", "4"], ["--threads", "2"]] {
+    let said = call(&["bench", "--suite", "matrix", "--check", "--sample", "1", "--target", "ascend"]);
+    assert!(said.code == Some(3) && said.stderr.contains("ascend:910b1"), "{}", said.stderr);
+    for ignored in [["--rows", "5"], ["--layers", "4"], ["--threads", "2"]] {
         let said = call(&[&["bench", "--suite", "matrix", "--check", "--sample", "1"][..], &ignored].concat());
         assert!(
             said.code == Some(2) && said.stderr.contains("suite `matrix` takes no"),

@@ -153,7 +153,8 @@ fn options_of_other_verbs_are_refused() {
     refused(2, &["opt", &file, "lower", "--seed", "1"], &["`--seed`", "`opt run`", "`lower`"]);
     refused(2, &["opt", &file, "verify", "--json"], &["`--json`"]);
     refused(2, &["opt", &file, "diff", "--test", "true"], &["`--test`", "`opt reduce`"]);
-    refused(2, &["opt", &file, "diff", "--target", "ascend"], &["`--target`", "`opt emit`"]);
+    refused(2, &["opt", &file, "run", "--target", "ascend"], &["`--target`", "`opt emit`"]);
+    refused(3, &["opt", &file, "diff", "--target", "ascend"], &["`ascend:910b1`", "no driver"]);
     refused(2, &["opt", &file, "dif"], &["`dif`", "diff"]);
 }
 

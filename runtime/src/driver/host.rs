@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fusewright_abi::{Count, DType, KernelArtifact, Param, ParamAccess, PayloadKind, RowOrder, Target};
+use fusewright_abi::{KernelArtifact, PayloadKind, Target};
 use memmap2::{Mmap, MmapMut};
 
+use super::signature::Signature;
 use crate::{Arg, Device, Module, Pool, RuntimeError};
 
 /// The host's CPU, for the code of one compiler or the other.
@@ -36,11 +37,7 @@ type Entry = unsafe extern "C" fn(*const *mut u8, *const i64, i64, i64);
 
 #[derive(Debug)]
 struct HostModule {
-    name: String,
-    params: Vec<Param>,
-    dims: usize,
-    rows: Count,
-    order: RowOrder,
+    signature: Signature,
     pool: Arc<dyn Pool>,
     code: Mmap,
 }
@@ -62,74 +59,16 @@ impl Device for Host {
         let mut map = MmapMut::map_anon(artifact.payload.bytes.len()).map_err(unmapped)?;
         map.copy_from_slice(&artifact.payload.bytes);
         let code = map.make_exec().map_err(unmapped)?;
-        Ok(Arc::new(HostModule {
-            name: artifact.name.clone(),
-            params: artifact.params.clone(),
-            dims: artifact.dims.len(),
-            rows: artifact.launch.rows.clone(),
-            order: artifact.launch.order,
-            pool: Arc::clone(&self.pool),
-            code,
-        }))
+        Ok(Arc::new(HostModule { signature: Signature::of(artifact), pool: Arc::clone(&self.pool), code }))
     }
 }
 
 impl HostModule {
-    /// Checks a launch, and says how many bytes its buffers have at least.
-    fn check(&self, args: &[Arg<'_>], dims: &[i64], rows: usize) -> Result<usize, RuntimeError> {
-        let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: self.name.clone(), reason });
-        if args.len() != self.params.len() || dims.len() != self.dims {
-            let (buffers, integers) = (self.params.len(), self.dims);
-            let got = (args.len(), dims.len());
-            return refuse(format!("takes {buffers} buffers and {integers} integers, got {} and {}", got.0, got.1));
-        }
-        if rows > self.rows.count(dims) {
-            return refuse(format!("has {} rows, asked for {rows}", self.rows.count(dims)));
-        }
-        let mut bytes = 0;
-        for (i, (param, given)) in self.params.iter().zip(args).enumerate() {
-            let arg = match given {
-                Arg::Same(other) => match (self.params.get(*other), args.get(*other)) {
-                    (Some(shared), Some(memory @ Arg::Out(_))) if shared.alias == Some(i) => memory,
-                    _ => return refuse(format!("`{}` may not share the memory of parameter {other}", param.name)),
-                },
-                _ => given,
-            };
-            if param.access != ParamAccess::In && matches!(arg, Arg::In(_)) {
-                return refuse(format!("`{}` is written, but the buffer is read-only", param.name));
-            }
-            let needed = param.dtype.bytes_for(param.elements.count(dims));
-            if arg.len() < needed {
-                return refuse(format!("`{}` takes {needed} bytes, the buffer has {}", param.name, arg.len()));
-            }
-            bytes += needed;
-        }
-        Ok(bytes)
-    }
-
     /// On how many threads a launch runs: on as many as have enough to do, and on one if rows write the same elements.
     fn threads(&self, args: &[Arg<'_>], rows: usize, bytes: usize, most: usize) -> usize {
         let least = self.pool.bytes_per_thread().max(1);
         let threads = most.min(rows).min(bytes / least);
-        if threads <= 1 || self.at_once(args, rows) { threads } else { 1 }
-    }
-
-    /// Whether no two of the rows write the same element.
-    fn at_once(&self, args: &[Arg<'_>], rows: usize) -> bool {
-        let param = match self.order {
-            RowOrder::Any => return true,
-            RowOrder::Ascending => return false,
-            RowOrder::Chosen { param } => param,
-        };
-        match (self.params.get(param).map(|p| p.dtype), args.get(param)) {
-            (Some(DType::I32), Some(Arg::In(bytes))) => {
-                all_differ(bytes.as_chunks().0.iter().take(rows).map(|&place| i32::from_ne_bytes(place).into()))
-            }
-            (Some(DType::I64), Some(Arg::In(bytes))) => {
-                all_differ(bytes.as_chunks().0.iter().take(rows).map(|&place| i64::from_ne_bytes(place)))
-            }
-            _ => false,
-        }
+        if threads <= 1 || self.signature.at_once(args, rows) { threads } else { 1 }
     }
 
     /// Calls `range` with ranges that make up all rows, on so many threads.
@@ -154,18 +93,6 @@ impl HostModule {
     }
 }
 
-/// Whether no two places are equal of those that are not negative.
-fn all_differ(places: impl Iterator<Item = i64> + Clone) -> bool {
-    let places = places.filter(|&place| place >= 0);
-    // Most are handed out in order.
-    if places.clone().is_sorted_by(|a, b| a < b) {
-        return true;
-    }
-    let mut places: Vec<i64> = places.collect();
-    places.sort_unstable();
-    places.windows(2).all(|pair| pair[0] != pair[1])
-}
-
 /// Buffer addresses, shared with the threads of one launch.
 struct Addresses(*const *mut u8);
 
@@ -175,7 +102,7 @@ unsafe impl Sync for Addresses {}
 
 impl Module for HostModule {
     fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, threads: usize) -> Result<(), RuntimeError> {
-        let bytes = self.check(args, dims, rows)?;
+        let bytes = self.signature.check(args, dims, rows)?;
         let threads = self.threads(args, rows, bytes, threads);
         let address = |arg: &mut Arg<'_>| match arg {
             Arg::In(bytes) => bytes.as_ptr().cast_mut(),
@@ -203,7 +130,7 @@ impl Module for HostModule {
         let entry: Entry = unsafe { std::mem::transmute::<*const u8, Entry>(self.code.as_ptr()) };
         let call = |begin: usize, end: usize| {
             let addresses = &addresses;
-            // SAFETY: `check` compared every buffer with the shape that `dims` imply, and a kernel stays within the
+            // SAFETY: the signature compared every buffer with the shape that `dims` imply, and a kernel stays within the
             // shapes of its parameters and never writes one that is only read. The addresses are borrowed from `buffers`,
             // which outlives all calls.
             unsafe { entry(addresses.0, dims.as_ptr(), begin as i64, end as i64) };

@@ -18,9 +18,9 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
             "suite `matrix` is listed or checked, not measured: `--list` or `--check`".to_owned(),
         ));
     }
-    // A combination has its rows and sizes, and runs in every way that a CPU has.
-    if args.target != Target::Cpu || !args.rows.is_empty() || args.layers != 1 || args.threads != 1 {
-        return Err(Error::Input("suite `matrix` takes no `--target`, `--rows`, `--layers` or `--threads`".to_owned()));
+    // A combination has its rows and sizes, and runs in every way that its target has.
+    if !args.rows.is_empty() || args.layers != 1 || args.threads != 1 {
+        return Err(Error::Input("suite `matrix` takes no `--rows`, `--layers` or `--threads`".to_owned()));
     }
     let all = combinations();
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
@@ -37,7 +37,7 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         chosen.iter().for_each(line);
         return Ok(OK);
     }
-    let (passed, failed) = check(&chosen, seed, common)?;
+    let (passed, failed) = check(&chosen, &args.target, seed, common)?;
     if args.json {
         let failed: Vec<_> = failed.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect();
         line(json!({
@@ -58,11 +58,16 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
 }
 
 /// What passed, in sum, and the names and reasons of what did not.
-fn check(chosen: &[Combination], seed: u64, common: &Common) -> Result<(Passed, Vec<(String, String)>), Error> {
+fn check(
+    chosen: &[Combination],
+    target: &Target,
+    seed: u64,
+    common: &Common,
+) -> Result<(Passed, Vec<(String, String)>), Error> {
     let (mut passed, mut failed) = (Passed::default(), Vec::new());
     for (i, combination) in chosen.iter().enumerate() {
         progress(common.verbose, &format!("{} of {}: {combination}", i + 1, chosen.len()));
-        match combination.check(seed)? {
+        match combination.check(target, seed)? {
             Ok(one) => {
                 passed.elements += one.elements;
                 passed.single_valued += one.single_valued;

@@ -220,10 +220,14 @@ pub(super) fn argmin(call: &Call<'_>) -> Imported {
     arg_extreme(call, ReduceOp::Min)
 }
 
+/// Truth values, which stay bytes where the operand is of unsigned bytes.
 fn truth(call: &Call<'_>, op: ReduceOp) -> Imported {
-    let x = convert(call.b, call.tensor("self")?, DType::Bool)?;
+    let x = call.tensor("self")?;
+    let to = if call.b.dtype(x) == DType::U8 { DType::U8 } else { DType::Bool };
+    let x = convert(call.b, x, DType::Bool)?;
     let axes = axes(call, call.b.ty(x).rank())?;
-    Ok(vec![finish(call, over(call, op, x, &axes)?, &axes)?])
+    let found = convert(call.b, over(call, op, x, &axes)?, to)?;
+    Ok(vec![finish(call, found, &axes)?])
 }
 
 pub(super) fn any(call: &Call<'_>) -> Imported {

@@ -146,9 +146,6 @@ fn masked(call: &Call<'_>, x: Value, indices: &[Option<Value>], (values, sum): (
     }
 }
 
-/// Most rows of which each counts those before it, where rows are single elements.
-const MOST_COUNTED: i64 = 4096;
-
 /// The elements of `source`, one after the other, wherever a mask is set. A mask that is the same for all elements of a
 /// row takes rows: each counts the rows before it that take one.
 pub(super) fn masked_scatter(call: &Call<'_>) -> Imported {
@@ -165,8 +162,8 @@ pub(super) fn masked_scatter(call: &Call<'_>) -> Imported {
     let alike = extents.iter().rev().take_while(|extent| extent.as_const() == Some(1)).count();
     let (before, row) = ty.shape.split_at(ty.rank() - alike);
     let (rows, lanes) = (product(before), product(row));
-    if alike == 0 && ty.rank() > 1 && rows.as_const().is_none_or(|rows| rows > MOST_COUNTED) {
-        return Err(call.refused("mask", "of single elements, each of which would count all before it"));
+    if alike == 0 && ty.rank() > 1 && rows.as_const().is_none() {
+        return Err(call.refused("mask", "of single elements, whose number is not known"));
     }
     let Some(stored) = b.ty(source).elements().exact_div(&lanes) else {
         return Err(call.refused("source", "no whole rows of what they replace"));
@@ -271,10 +268,8 @@ pub(super) fn scatter_add(call: &Call<'_>) -> Imported {
     Ok(vec![summed(call, x, axis, index, src)?])
 }
 
-/// Up to so many places are each a reduction of all that may be added there, which fuses: work of places times slices.
-const FEW_PLACES: i64 = 64;
-/// Up to so many slices are added so at any number of places.
-const FEW_SLICES: i64 = 16;
+/// Most work of a slice's elements where each place is a reduction of all slices, which fuses: places times slices.
+const FEW_SUMS: i64 = 1024;
 
 /// A tensor with the slices of `src` along an axis added at the places of an index, which is a line, or as large as
 /// `src`. What stood at a place is a term of its sum: no order of it is promised.
@@ -283,8 +278,8 @@ fn summed(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> R
     if ty.dtype == DType::Bool {
         return Err(call.refused("self", "a sum of truth values"));
     }
-    let at_most = |extent: &Dim, most: i64| extent.as_const().is_some_and(|n| n <= most);
-    if at_most(&ty.shape[axis], FEW_PLACES) || at_most(&b.ty(src).shape[axis], FEW_SLICES) {
+    let work = product(&[ty.shape[axis].clone(), b.ty(src).shape[axis].clone()]);
+    if work.as_const().is_some_and(|sums| sums <= FEW_SUMS) {
         return reduced(call, x, axis, index, src);
     }
     let line = if b.ty(index).rank() == 1 { Some(index) } else { of_slices(call, &ty.shape, axis, index) };

@@ -8,6 +8,7 @@ use crate::tensor::Tensor;
 use crate::{DType, Op, Prim, num};
 
 const F32: i64 = 7;
+const U8: i64 = 1;
 const I64: i64 = 5;
 const BOOL: i64 = 12;
 
@@ -96,15 +97,38 @@ fn a_mask_takes_what_follows_in_a_source() {
 }
 
 #[test]
-fn a_mask_of_many_single_elements_is_refused() {
-    let inputs: [(&str, i64, &[i64]); 3] = [("x", F32, &[128, 64]), ("m", BOOL, &[128, 64]), ("s", F32, &[128, 64])];
+fn a_mask_of_many_single_elements_takes_what_follows_in_a_source() {
+    let (rows, lanes) = (90usize, 70usize);
+    let shape = [rows as i64, lanes as i64];
+    let inputs: [(&str, i64, &[i64]); 3] = [("x", F32, &shape), ("m", BOOL, &shape), ("s", F32, &shape)];
     let arguments = [tensor("self", "x"), tensor("mask", "m"), tensor("source", "s")];
-    let graph = one_node(&inputs, &call("aten.masked_scatter.default", &arguments), &[("y", F32, &[128, 64])]);
-    let text = graph.expect("a graph").to_string();
-    assert!(
-        text.contains("`mask` is bool[128, 64]: of single elements, each of which would count all before it"),
-        "{text}"
-    );
+    let graph = one_node(&inputs, &call("aten.masked_scatter.default", &arguments), &[("y", F32, &shape)]);
+    let set: Vec<i64> = (0..rows * lanes).map(|i| i64::from(i * i % 7 < 3)).collect();
+    let source: Vec<f64> = (0..rows * lanes).map(|i| i as f64).collect();
+    let mut next = source.iter();
+    let expected: Vec<f64> = set.iter().map(|&s| if s == 1 { *next.next().expect("one each") } else { -1.0 }).collect();
+    let given = [
+        floats(&[rows, lanes], &vec![-1.0; rows * lanes]),
+        Tensor::from_i64(DType::Bool, &[rows, lanes], set).expect("fits"),
+        floats(&[rows, lanes], &source),
+    ];
+    assert_eq!(result(&graph.expect("a graph"), &given), expected);
+}
+
+#[test]
+fn truth_of_unsigned_bytes_is_an_unsigned_byte() {
+    for (dtype, from, to) in
+        [(U8, DType::U8, DType::U8), (I64, DType::I64, DType::Bool), (BOOL, DType::Bool, DType::Bool)]
+    {
+        let stated = if to == DType::U8 { U8 } else { BOOL };
+        for (op, expected) in [("aten.any.dim", [0, 1, 1]), ("aten.all.dim", [0, 0, 1])] {
+            let node = call(op, &[tensor("self", "x"), argument("dim", r#"{"as_int":1}"#)]);
+            let graph = one_node(&[("x", dtype, &[3, 2])], &node, &[("y", stated, &[3])]).expect("a graph");
+            let given = Tensor::from_i64(from, &[3, 2], vec![0, 0, 1, 0, 1, 1]).expect("fits");
+            let found = run(&graph, &[given], &Symbols::new()).expect("runs");
+            assert_eq!((found[0].dtype(), found[0].ints().expect("integers")), (to, &expected[..]), "{op}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,300 @@
+//! Types, numbers and functions of `include/driver.h`, made of it by bindgen.
+
+pub const CUDA_SUCCESS: i32 = 0;
+pub const CUDA_ERROR_OUT_OF_MEMORY: i32 = 2;
+pub const CUDA_ERROR_NO_DEVICE: i32 = 100;
+pub const CUDA_ERROR_ILLEGAL_ADDRESS: i32 = 700;
+pub const CUDA_ERROR_LAUNCH_TIMEOUT: i32 = 702;
+pub const CUDA_ERROR_HARDWARE_STACK_ERROR: i32 = 714;
+pub const CUDA_ERROR_ILLEGAL_INSTRUCTION: i32 = 715;
+pub const CUDA_ERROR_MISALIGNED_ADDRESS: i32 = 716;
+pub const CUDA_ERROR_INVALID_ADDRESS_SPACE: i32 = 717;
+pub const CUDA_ERROR_INVALID_PC: i32 = 718;
+pub const CUDA_ERROR_LAUNCH_FAILED: i32 = 719;
+pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: i32 = 75;
+pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: i32 = 76;
+pub const CU_JIT_ERROR_LOG_BUFFER: i32 = 5;
+pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: i32 = 6;
+pub type CUdevice = ::core::ffi::c_int;
+pub type CUdeviceptr = ::core::ffi::c_ulonglong;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUctx_st {
+    _unused: [u8; 0],
+}
+pub type CUcontext = *mut CUctx_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUmod_st {
+    _unused: [u8; 0],
+}
+pub type CUmodule = *mut CUmod_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUfunc_st {
+    _unused: [u8; 0],
+}
+pub type CUfunction = *mut CUfunc_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUstream_st {
+    _unused: [u8; 0],
+}
+pub type CUstream = *mut CUstream_st;
+pub type CUresult = ::core::ffi::c_int;
+pub struct Driver {
+    __library: ::libloading::Library,
+    pub cuInit: unsafe extern "C" fn(flags: ::core::ffi::c_uint) -> CUresult,
+    pub cuDriverGetVersion: unsafe extern "C" fn(version: *mut ::core::ffi::c_int) -> CUresult,
+    pub cuGetErrorName: unsafe extern "C" fn(error: CUresult, name: *mut *const ::core::ffi::c_char) -> CUresult,
+    pub cuGetErrorString: unsafe extern "C" fn(error: CUresult, text: *mut *const ::core::ffi::c_char) -> CUresult,
+    pub cuDeviceGetCount: unsafe extern "C" fn(count: *mut ::core::ffi::c_int) -> CUresult,
+    pub cuDeviceGet: unsafe extern "C" fn(device: *mut CUdevice, ordinal: ::core::ffi::c_int) -> CUresult,
+    pub cuDeviceGetName:
+        unsafe extern "C" fn(name: *mut ::core::ffi::c_char, length: ::core::ffi::c_int, device: CUdevice) -> CUresult,
+    pub cuDeviceGetAttribute: unsafe extern "C" fn(
+        value: *mut ::core::ffi::c_int,
+        attribute: ::core::ffi::c_int,
+        device: CUdevice,
+    ) -> CUresult,
+    pub cuDevicePrimaryCtxRetain: unsafe extern "C" fn(context: *mut CUcontext, device: CUdevice) -> CUresult,
+    pub cuDevicePrimaryCtxRelease_v2: unsafe extern "C" fn(device: CUdevice) -> CUresult,
+    pub cuCtxPushCurrent_v2: unsafe extern "C" fn(context: CUcontext) -> CUresult,
+    pub cuCtxPopCurrent_v2: unsafe extern "C" fn(context: *mut CUcontext) -> CUresult,
+    pub cuModuleLoadDataEx: unsafe extern "C" fn(
+        module: *mut CUmodule,
+        image: *const ::core::ffi::c_void,
+        options: ::core::ffi::c_uint,
+        names: *mut ::core::ffi::c_int,
+        values: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult,
+    pub cuModuleUnload: unsafe extern "C" fn(module: CUmodule) -> CUresult,
+    pub cuModuleGetFunction:
+        unsafe extern "C" fn(function: *mut CUfunction, module: CUmodule, name: *const ::core::ffi::c_char) -> CUresult,
+    pub cuStreamCreate: unsafe extern "C" fn(stream: *mut CUstream, flags: ::core::ffi::c_uint) -> CUresult,
+    pub cuStreamDestroy_v2: unsafe extern "C" fn(stream: CUstream) -> CUresult,
+    pub cuStreamSynchronize: unsafe extern "C" fn(stream: CUstream) -> CUresult,
+    pub cuMemAllocAsync: unsafe extern "C" fn(memory: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult,
+    pub cuMemFreeAsync: unsafe extern "C" fn(memory: CUdeviceptr, stream: CUstream) -> CUresult,
+    pub cuMemcpyHtoDAsync_v2: unsafe extern "C" fn(
+        to: CUdeviceptr,
+        from: *const ::core::ffi::c_void,
+        bytes: usize,
+        stream: CUstream,
+    ) -> CUresult,
+    pub cuMemcpyDtoHAsync_v2: unsafe extern "C" fn(
+        to: *mut ::core::ffi::c_void,
+        from: CUdeviceptr,
+        bytes: usize,
+        stream: CUstream,
+    ) -> CUresult,
+    pub cuLaunchKernel: unsafe extern "C" fn(
+        function: CUfunction,
+        grid_x: ::core::ffi::c_uint,
+        grid_y: ::core::ffi::c_uint,
+        grid_z: ::core::ffi::c_uint,
+        block_x: ::core::ffi::c_uint,
+        block_y: ::core::ffi::c_uint,
+        block_z: ::core::ffi::c_uint,
+        shared_bytes: ::core::ffi::c_uint,
+        stream: CUstream,
+        arguments: *mut *mut ::core::ffi::c_void,
+        extra: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult,
+}
+impl Driver {
+    pub unsafe fn new<P>(path: P) -> Result<Self, ::libloading::Error>
+    where
+        P: AsRef<::std::ffi::OsStr>,
+    {
+        let path = path.as_ref();
+        let library = unsafe { ::libloading::Library::new(path) }?;
+        unsafe { Self::from_library(library) }
+    }
+    pub unsafe fn from_library<L>(library: L) -> Result<Self, ::libloading::Error>
+    where
+        L: Into<::libloading::Library>,
+    {
+        let __library = library.into();
+        let cuInit = unsafe { __library.get(b"cuInit\0") }.map(|sym| *sym)?;
+        let cuDriverGetVersion = unsafe { __library.get(b"cuDriverGetVersion\0") }.map(|sym| *sym)?;
+        let cuGetErrorName = unsafe { __library.get(b"cuGetErrorName\0") }.map(|sym| *sym)?;
+        let cuGetErrorString = unsafe { __library.get(b"cuGetErrorString\0") }.map(|sym| *sym)?;
+        let cuDeviceGetCount = unsafe { __library.get(b"cuDeviceGetCount\0") }.map(|sym| *sym)?;
+        let cuDeviceGet = unsafe { __library.get(b"cuDeviceGet\0") }.map(|sym| *sym)?;
+        let cuDeviceGetName = unsafe { __library.get(b"cuDeviceGetName\0") }.map(|sym| *sym)?;
+        let cuDeviceGetAttribute = unsafe { __library.get(b"cuDeviceGetAttribute\0") }.map(|sym| *sym)?;
+        let cuDevicePrimaryCtxRetain = unsafe { __library.get(b"cuDevicePrimaryCtxRetain\0") }.map(|sym| *sym)?;
+        let cuDevicePrimaryCtxRelease_v2 =
+            unsafe { __library.get(b"cuDevicePrimaryCtxRelease_v2\0") }.map(|sym| *sym)?;
+        let cuCtxPushCurrent_v2 = unsafe { __library.get(b"cuCtxPushCurrent_v2\0") }.map(|sym| *sym)?;
+        let cuCtxPopCurrent_v2 = unsafe { __library.get(b"cuCtxPopCurrent_v2\0") }.map(|sym| *sym)?;
+        let cuModuleLoadDataEx = unsafe { __library.get(b"cuModuleLoadDataEx\0") }.map(|sym| *sym)?;
+        let cuModuleUnload = unsafe { __library.get(b"cuModuleUnload\0") }.map(|sym| *sym)?;
+        let cuModuleGetFunction = unsafe { __library.get(b"cuModuleGetFunction\0") }.map(|sym| *sym)?;
+        let cuStreamCreate = unsafe { __library.get(b"cuStreamCreate\0") }.map(|sym| *sym)?;
+        let cuStreamDestroy_v2 = unsafe { __library.get(b"cuStreamDestroy_v2\0") }.map(|sym| *sym)?;
+        let cuStreamSynchronize = unsafe { __library.get(b"cuStreamSynchronize\0") }.map(|sym| *sym)?;
+        let cuMemAllocAsync = unsafe { __library.get(b"cuMemAllocAsync\0") }.map(|sym| *sym)?;
+        let cuMemFreeAsync = unsafe { __library.get(b"cuMemFreeAsync\0") }.map(|sym| *sym)?;
+        let cuMemcpyHtoDAsync_v2 = unsafe { __library.get(b"cuMemcpyHtoDAsync_v2\0") }.map(|sym| *sym)?;
+        let cuMemcpyDtoHAsync_v2 = unsafe { __library.get(b"cuMemcpyDtoHAsync_v2\0") }.map(|sym| *sym)?;
+        let cuLaunchKernel = unsafe { __library.get(b"cuLaunchKernel\0") }.map(|sym| *sym)?;
+        Ok(Driver {
+            __library,
+            cuInit,
+            cuDriverGetVersion,
+            cuGetErrorName,
+            cuGetErrorString,
+            cuDeviceGetCount,
+            cuDeviceGet,
+            cuDeviceGetName,
+            cuDeviceGetAttribute,
+            cuDevicePrimaryCtxRetain,
+            cuDevicePrimaryCtxRelease_v2,
+            cuCtxPushCurrent_v2,
+            cuCtxPopCurrent_v2,
+            cuModuleLoadDataEx,
+            cuModuleUnload,
+            cuModuleGetFunction,
+            cuStreamCreate,
+            cuStreamDestroy_v2,
+            cuStreamSynchronize,
+            cuMemAllocAsync,
+            cuMemFreeAsync,
+            cuMemcpyHtoDAsync_v2,
+            cuMemcpyDtoHAsync_v2,
+            cuLaunchKernel,
+        })
+    }
+    pub unsafe fn cuInit(&self, flags: ::core::ffi::c_uint) -> CUresult {
+        unsafe { (self.cuInit)(flags) }
+    }
+    pub unsafe fn cuDriverGetVersion(&self, version: *mut ::core::ffi::c_int) -> CUresult {
+        unsafe { (self.cuDriverGetVersion)(version) }
+    }
+    pub unsafe fn cuGetErrorName(&self, error: CUresult, name: *mut *const ::core::ffi::c_char) -> CUresult {
+        unsafe { (self.cuGetErrorName)(error, name) }
+    }
+    pub unsafe fn cuGetErrorString(&self, error: CUresult, text: *mut *const ::core::ffi::c_char) -> CUresult {
+        unsafe { (self.cuGetErrorString)(error, text) }
+    }
+    pub unsafe fn cuDeviceGetCount(&self, count: *mut ::core::ffi::c_int) -> CUresult {
+        unsafe { (self.cuDeviceGetCount)(count) }
+    }
+    pub unsafe fn cuDeviceGet(&self, device: *mut CUdevice, ordinal: ::core::ffi::c_int) -> CUresult {
+        unsafe { (self.cuDeviceGet)(device, ordinal) }
+    }
+    pub unsafe fn cuDeviceGetName(
+        &self,
+        name: *mut ::core::ffi::c_char,
+        length: ::core::ffi::c_int,
+        device: CUdevice,
+    ) -> CUresult {
+        unsafe { (self.cuDeviceGetName)(name, length, device) }
+    }
+    pub unsafe fn cuDeviceGetAttribute(
+        &self,
+        value: *mut ::core::ffi::c_int,
+        attribute: ::core::ffi::c_int,
+        device: CUdevice,
+    ) -> CUresult {
+        unsafe { (self.cuDeviceGetAttribute)(value, attribute, device) }
+    }
+    pub unsafe fn cuDevicePrimaryCtxRetain(&self, context: *mut CUcontext, device: CUdevice) -> CUresult {
+        unsafe { (self.cuDevicePrimaryCtxRetain)(context, device) }
+    }
+    pub unsafe fn cuDevicePrimaryCtxRelease_v2(&self, device: CUdevice) -> CUresult {
+        unsafe { (self.cuDevicePrimaryCtxRelease_v2)(device) }
+    }
+    pub unsafe fn cuCtxPushCurrent_v2(&self, context: CUcontext) -> CUresult {
+        unsafe { (self.cuCtxPushCurrent_v2)(context) }
+    }
+    pub unsafe fn cuCtxPopCurrent_v2(&self, context: *mut CUcontext) -> CUresult {
+        unsafe { (self.cuCtxPopCurrent_v2)(context) }
+    }
+    pub unsafe fn cuModuleLoadDataEx(
+        &self,
+        module: *mut CUmodule,
+        image: *const ::core::ffi::c_void,
+        options: ::core::ffi::c_uint,
+        names: *mut ::core::ffi::c_int,
+        values: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult {
+        unsafe { (self.cuModuleLoadDataEx)(module, image, options, names, values) }
+    }
+    pub unsafe fn cuModuleUnload(&self, module: CUmodule) -> CUresult {
+        unsafe { (self.cuModuleUnload)(module) }
+    }
+    pub unsafe fn cuModuleGetFunction(
+        &self,
+        function: *mut CUfunction,
+        module: CUmodule,
+        name: *const ::core::ffi::c_char,
+    ) -> CUresult {
+        unsafe { (self.cuModuleGetFunction)(function, module, name) }
+    }
+    pub unsafe fn cuStreamCreate(&self, stream: *mut CUstream, flags: ::core::ffi::c_uint) -> CUresult {
+        unsafe { (self.cuStreamCreate)(stream, flags) }
+    }
+    pub unsafe fn cuStreamDestroy_v2(&self, stream: CUstream) -> CUresult {
+        unsafe { (self.cuStreamDestroy_v2)(stream) }
+    }
+    pub unsafe fn cuStreamSynchronize(&self, stream: CUstream) -> CUresult {
+        unsafe { (self.cuStreamSynchronize)(stream) }
+    }
+    pub unsafe fn cuMemAllocAsync(&self, memory: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
+        unsafe { (self.cuMemAllocAsync)(memory, bytes, stream) }
+    }
+    pub unsafe fn cuMemFreeAsync(&self, memory: CUdeviceptr, stream: CUstream) -> CUresult {
+        unsafe { (self.cuMemFreeAsync)(memory, stream) }
+    }
+    pub unsafe fn cuMemcpyHtoDAsync_v2(
+        &self,
+        to: CUdeviceptr,
+        from: *const ::core::ffi::c_void,
+        bytes: usize,
+        stream: CUstream,
+    ) -> CUresult {
+        unsafe { (self.cuMemcpyHtoDAsync_v2)(to, from, bytes, stream) }
+    }
+    pub unsafe fn cuMemcpyDtoHAsync_v2(
+        &self,
+        to: *mut ::core::ffi::c_void,
+        from: CUdeviceptr,
+        bytes: usize,
+        stream: CUstream,
+    ) -> CUresult {
+        unsafe { (self.cuMemcpyDtoHAsync_v2)(to, from, bytes, stream) }
+    }
+    pub unsafe fn cuLaunchKernel(
+        &self,
+        function: CUfunction,
+        grid_x: ::core::ffi::c_uint,
+        grid_y: ::core::ffi::c_uint,
+        grid_z: ::core::ffi::c_uint,
+        block_x: ::core::ffi::c_uint,
+        block_y: ::core::ffi::c_uint,
+        block_z: ::core::ffi::c_uint,
+        shared_bytes: ::core::ffi::c_uint,
+        stream: CUstream,
+        arguments: *mut *mut ::core::ffi::c_void,
+        extra: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult {
+        unsafe {
+            (self.cuLaunchKernel)(
+                function,
+                grid_x,
+                grid_y,
+                grid_z,
+                block_x,
+                block_y,
+                block_z,
+                shared_bytes,
+                stream,
+                arguments,
+                extra,
+            )
+        }
+    }
+}

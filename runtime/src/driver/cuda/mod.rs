@@ -1,0 +1,87 @@
+//! The CUDA driver: NVIDIA GPUs, through `libcuda` of the machine, which is looked up when it is first asked for.
+//!
+//! Launches take memory of the host: it is copied to the device and back, one launch after the other, on a stream of
+//! our own in the primary context, which other libraries of the process use too.
+#![allow(unsafe_code)]
+
+mod api;
+mod context;
+mod memory;
+mod module;
+
+use std::sync::Arc;
+
+use fusewright_abi::{KernelArtifact, Target};
+
+use self::context::Context;
+use self::module::CudaModule;
+use crate::{Device, Module, RuntimeError};
+
+/// A GPU, for the code of one architecture.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    target: Target,
+    context: Arc<Context>,
+}
+
+impl Gpu {
+    /// The first device of this machine, if it runs code of an architecture such as `sm_90`.
+    ///
+    /// # Errors
+    /// No driver, one that is too old, no device, or one of another kind, in words.
+    pub fn new(arch: &str) -> Result<Gpu, String> {
+        let context = Context::first()?;
+        if runs(arch, context.capability) {
+            return Ok(Gpu { target: Target::Cuda { arch: arch.to_owned() }, context });
+        }
+        let (name, (major, minor)) = (&context.name, context.capability);
+        Err(format!("{name} is of compute capability {major}.{minor}; kernels can be compiled, not run"))
+    }
+}
+
+/// Whether code of an architecture runs on a device of a compute capability: plain code on all later devices, that of
+/// a family (`f`) on later ones of the same major number, and that of an architecture's own instructions (`a`) on no other.
+fn runs(arch: &str, device: (i32, i32)) -> bool {
+    let digits = arch.trim_start_matches("sm_").trim_end_matches(['a', 'f']);
+    let Ok(number) = digits.parse::<i32>() else { return false };
+    let of = (number / 10, number % 10);
+    match arch.chars().last() {
+        Some('a') => device == of,
+        Some('f') => device.0 == of.0 && device.1 >= of.1,
+        _ => device >= of,
+    }
+}
+
+impl Device for Gpu {
+    fn target(&self) -> Target {
+        self.target.clone()
+    }
+
+    fn load(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Module>, RuntimeError> {
+        if artifact.target != self.target {
+            let reason = format!("it is for target `{}`, not `{}`", artifact.target, self.target);
+            return Err(RuntimeError::Artifact { kernel: artifact.name.clone(), reason });
+        }
+        Ok(Arc::new(CudaModule::load(Arc::clone(&self.context), artifact)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_runs_on_later_devices_unless_it_is_of_one_kind() {
+        let on = |arch, device| runs(arch, device);
+        assert!(on("sm_80", (9, 0)) && on("sm_90", (9, 0)) && on("sm_90a", (9, 0)) && on("sm_100f", (10, 3)));
+        assert!(!on("sm_90", (8, 9)) && !on("sm_90a", (10, 0)) && !on("sm_100f", (12, 0)) && !on("sm_x", (9, 0)));
+    }
+
+    #[test]
+    fn a_machine_without_a_driver_says_so() {
+        match Gpu::new("sm_90") {
+            Ok(gpu) => assert_eq!(gpu.target().to_string(), "cuda:sm_90"),
+            Err(said) => assert!(said.contains("NVIDIA") || said.contains("compute capability"), "{said}"),
+        }
+    }
+}

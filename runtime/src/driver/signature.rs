@@ -1,0 +1,98 @@
+//! What a launch is checked against, whatever runs it.
+
+use fusewright_abi::{Count, DType, KernelArtifact, Param, ParamAccess, RowOrder};
+
+use crate::{Arg, RuntimeError};
+
+/// The arguments of a kernel, and its rows.
+#[derive(Debug)]
+pub(super) struct Signature {
+    /// Name of the kernel.
+    pub name: String,
+    /// Buffer arguments.
+    pub params: Vec<Param>,
+    /// Number of integer arguments.
+    pub dims: usize,
+    /// Rows for given integer arguments.
+    pub rows: Count,
+    /// Which of them may be computed at once.
+    pub order: RowOrder,
+}
+
+impl Signature {
+    /// Of a compiled kernel.
+    pub fn of(artifact: &KernelArtifact) -> Signature {
+        Signature {
+            name: artifact.name.clone(),
+            params: artifact.params.clone(),
+            dims: artifact.dims.len(),
+            rows: artifact.launch.rows.clone(),
+            order: artifact.launch.order,
+        }
+    }
+
+    /// Checks a launch, and says how many bytes its buffers have at least.
+    ///
+    /// # Errors
+    /// Arguments of a wrong number or direction, or buffers shorter than the shapes that `dims` imply.
+    pub fn check(&self, args: &[Arg<'_>], dims: &[i64], rows: usize) -> Result<usize, RuntimeError> {
+        let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: self.name.clone(), reason });
+        if args.len() != self.params.len() || dims.len() != self.dims {
+            let (buffers, integers) = (self.params.len(), self.dims);
+            let got = (args.len(), dims.len());
+            return refuse(format!("takes {buffers} buffers and {integers} integers, got {} and {}", got.0, got.1));
+        }
+        if rows > self.rows.count(dims) {
+            return refuse(format!("has {} rows, asked for {rows}", self.rows.count(dims)));
+        }
+        let mut bytes = 0;
+        for (i, (param, given)) in self.params.iter().zip(args).enumerate() {
+            let arg = match given {
+                Arg::Same(other) => match (self.params.get(*other), args.get(*other)) {
+                    (Some(shared), Some(memory @ Arg::Out(_))) if shared.alias == Some(i) => memory,
+                    _ => return refuse(format!("`{}` may not share the memory of parameter {other}", param.name)),
+                },
+                _ => given,
+            };
+            if param.access != ParamAccess::In && matches!(arg, Arg::In(_)) {
+                return refuse(format!("`{}` is written, but the buffer is read-only", param.name));
+            }
+            let needed = param.dtype.bytes_for(param.elements.count(dims));
+            if arg.len() < needed {
+                return refuse(format!("`{}` takes {needed} bytes, the buffer has {}", param.name, arg.len()));
+            }
+            bytes += needed;
+        }
+        Ok(bytes)
+    }
+
+    /// Whether no two of the rows of a checked launch write the same element.
+    pub fn at_once(&self, args: &[Arg<'_>], rows: usize) -> bool {
+        let param = match self.order {
+            RowOrder::Any => return true,
+            RowOrder::Ascending => return false,
+            RowOrder::Chosen { param } => param,
+        };
+        match (self.params.get(param).map(|p| p.dtype), args.get(param)) {
+            (Some(DType::I32), Some(Arg::In(bytes))) => {
+                all_differ(bytes.as_chunks().0.iter().take(rows).map(|&place| i32::from_ne_bytes(place).into()))
+            }
+            (Some(DType::I64), Some(Arg::In(bytes))) => {
+                all_differ(bytes.as_chunks().0.iter().take(rows).map(|&place| i64::from_ne_bytes(place)))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether no two places are equal of those that are not negative.
+fn all_differ(places: impl Iterator<Item = i64> + Clone) -> bool {
+    let places = places.filter(|&place| place >= 0);
+    // Most are handed out in order.
+    if places.clone().is_sorted_by(|a, b| a < b) {
+        return true;
+    }
+    let mut places: Vec<i64> = places.collect();
+    places.sort_unstable();
+    places.windows(2).all(|pair| pair[0] != pair[1])
+}
