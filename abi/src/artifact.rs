@@ -90,6 +90,8 @@ pub struct LaunchRule {
     pub blocks_per_row: Count,
     /// Threads of a block; one on hosts.
     pub threads: u32,
+    /// What the address of every buffer is a multiple of, in bytes; one on hosts.
+    pub alignment: u32,
 }
 
 /// What the payload bytes are.

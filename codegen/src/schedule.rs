@@ -45,11 +45,14 @@ impl Schedule {
     fn tree(self, lanes: &Dim, least_threads: u32) -> Order {
         Order::Tree(match self {
             Schedule::Interleaved { width } => Tree::interleaved(width),
-            Schedule::Block { threads } => {
-                // Two vectors a thread keep enough loads in flight without running out of registers.
-                let wanted =
-                    lanes.as_const().and_then(|n| u32::try_from(n).ok()).map_or(threads, |n| n.div_ceil(2 * VECTOR));
-                let threads = wanted.next_multiple_of(least_threads).clamp(least_threads, threads);
+            Schedule::Block { threads: most } => {
+                let threads = match lanes.as_const().and_then(|n| u32::try_from(n).ok()) {
+                    // Threads that run in lockstep exchange what they have, one vector each.
+                    Some(n) if n <= WARP * VECTOR => n.div_ceil(VECTOR).next_power_of_two(),
+                    // Two vectors a thread keep enough loads in flight without running out of registers.
+                    Some(n) => n.div_ceil(2 * VECTOR).next_multiple_of(least_threads).clamp(least_threads, most),
+                    None => most,
+                };
                 Tree { vec: VECTOR, threads, ways: 2 }
             }
         })
@@ -85,6 +88,6 @@ mod tests {
             Order::Tree(tree) => tree.threads,
             Order::Relaxed => 0,
         };
-        assert_eq!([16, 4096, 5120, 8192, 100_000].map(threads), [32, 256, 320, 512, 512]);
+        assert_eq!([16, 128, 200, 4096, 5120, 8192, 100_000].map(threads), [2, 16, 32, 256, 320, 512, 512]);
     }
 }

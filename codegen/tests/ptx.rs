@@ -139,3 +139,21 @@ fn the_backend_yields_both_stages_and_keeps_to_its_targets() {
         assert!(matches!(error, BackendError::Target { .. }), "{error}");
     }
 }
+
+#[test]
+fn rows_in_registers_move_by_vectors_and_are_read_once() {
+    let tree = Order::Tree(Tree { vec: 8, threads: 128, ways: 2 });
+    let count = |text: &str, what: &str| text.matches(what).count();
+    let held = emit(&support::add_rms_norm_bf16(4096, tree), "sm_90").expect("there is code");
+    // Four vectors of a thread, of two tensors and a weight, read; two tensors written.
+    assert_eq!((count(&held.ptx, "ld.global.v4"), count(&held.ptx, "ld.global")), (12, 12), "{}", held.ptx);
+    assert_eq!((count(&held.ptx, "st.global.v4"), count(&held.ptx, "st.global")), (8, 8), "{}", held.ptx);
+    assert_eq!(held.launch.alignment, 16);
+    // Sums of two bf16 at once where the architecture has them.
+    let packed = |arch| count(&emit(&support::add_rms_norm_bf16(4096, tree), arch).expect("code").ptx, "add.rn.bf16x2");
+    assert_eq!((packed("sm_80"), packed("sm_90")), (0, 16));
+    // Codes of a group are stored with its scale by the threads that have it.
+    let groups = support::group_quant(4096, 128, Tree { vec: 8, threads: 16, ways: 2 });
+    let groups = emit(&groups, "sm_90").expect("there is code").ptx;
+    assert!(count(&groups, "shfl.sync.bfly") > 0 && count(&groups, "bar") == 0, "{groups}");
+}

@@ -16,7 +16,7 @@
 //!   `{"chosen": param}`, if rows write where the elements of that buffer say, one for each row: any if no two are equal
 //!   of those that are not negative, else ascending;
 //! * `rows`: the number of rows, `blocks_per_row` and `threads` of a launch; the first two are expressions over the names
-//!   of `dims`.
+//!   of `dims`; and `alignment`, of which every buffer's address is a multiple, in bytes.
 //!
 //! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
 //! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet, as far as `row_order`
@@ -221,5 +221,6 @@ fn entry(entry: &BundleEntry) -> Value {
         "row_order": order,
         "blocks_per_row": artifact.launch.blocks_per_row.with_names(&names),
         "threads": artifact.launch.threads,
+        "alignment": artifact.launch.alignment,
     })
 }

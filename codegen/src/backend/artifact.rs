@@ -8,7 +8,7 @@ use fusewright_graph::{Dim, dim};
 use sha2::{Digest, Sha256};
 
 use super::order::row_order;
-use super::{Backend, BackendError};
+use super::{Backend, BackendError, Grid};
 use crate::kernel::{DimOrigin, Kernel};
 
 /// Version and sources of the emitters.
@@ -63,9 +63,9 @@ pub fn pack(
 ) -> Result<KernelArtifact, BackendError> {
     let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
-    let (threads, blocks) = backend.grid(kernel);
-    let blocks_per_row =
-        count(kernel, &blocks).map_err(|reason| unsupported(format!("blocks per row {blocks}"), reason))?;
+    let Grid { threads, blocks_per_row, alignment } = backend.grid(kernel);
+    let blocks_per_row = count(kernel, &blocks_per_row)
+        .map_err(|reason| unsupported(format!("blocks per row {blocks_per_row}"), reason))?;
     let mut params = Vec::with_capacity(kernel.params.len());
     for param in &kernel.params {
         let elements = count(kernel, &dim::product(&param.shape))
@@ -80,7 +80,7 @@ pub fn pack(
         key,
         params,
         dims: dims(kernel),
-        launch: LaunchRule { rows, order: row_order(kernel), blocks_per_row, threads },
+        launch: LaunchRule { rows, order: row_order(kernel), blocks_per_row, threads, alignment },
         payload,
     })
 }

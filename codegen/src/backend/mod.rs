@@ -39,6 +39,17 @@ pub struct Stage {
     pub bytes: Vec<u8>,
 }
 
+/// How a kernel is launched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grid {
+    /// Threads of a block, which are one axis.
+    pub threads: u32,
+    /// Blocks per outer row; the grid is one axis of that many blocks per row in the range.
+    pub blocks_per_row: Dim,
+    /// What the address of every buffer is a multiple of, in bytes.
+    pub alignment: u32,
+}
+
 /// Makes code for one kind of target.
 pub trait Backend: Send + Sync {
     /// Name in reports and keys.
@@ -61,9 +72,9 @@ pub trait Backend: Send + Sync {
         &[]
     }
 
-    /// Threads of a block, and blocks per outer row; one each where rows are looped over.
-    fn grid(&self, _kernel: &Kernel) -> (u32, Dim) {
-        (1, Dim::constant(1))
+    /// How a kernel is launched; one block of one thread where rows are looped over.
+    fn grid(&self, _kernel: &Kernel) -> Grid {
+        Grid { threads: 1, blocks_per_row: Dim::constant(1), alignment: 1 }
     }
 
     /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it

@@ -21,8 +21,9 @@ pub trait Pool: fmt::Debug + Send + Sync {
 /// What a thread must have to do to be worth waking. Measured (`benches/launch.rs`, `pool`), a second thread costs a launch
 /// 1 µs if it has just worked and 7 µs and more if it sleeps, in which one thread moves some 64 KiB.
 const CUT_OVER: usize = 128 << 10;
-/// How often a thread looks for work, or for the end of it, before it sleeps: some microseconds.
-const LOOKS: usize = if cfg!(loom) { 1 } else { 200 };
+/// How often a thread looks for work, or for the end of it, before it sleeps: some tens of microseconds, in which the next
+/// launch of a model comes.
+const LOOKS: usize = if cfg!(loom) { 1 } else { 2000 };
 
 /// The pool of this process, whose threads start when a launch first asks for them.
 pub fn shared() -> Arc<dyn Pool> {

@@ -28,6 +28,8 @@ use crate::kernel::{InstOp, Kernel, Level, Val};
 
 /// Lanes of an unrolled body.
 const BODY: i64 = 16;
+/// Lanes of a body whose loads of 16 bits ask for memory line by line.
+const LINE: i64 = 32;
 
 /// Builds a kernel's function, and lines on what was decided for it.
 pub(super) fn function(isa: &dyn TargetIsa, kernel: &Kernel) -> Result<(Function, Vec<String>), Refused> {
@@ -215,6 +217,8 @@ impl Rows<'_, '_, '_> {
             _ if !vector => 0,
             Some(n) if n < 8 || (n < BODY && reduces) => 0,
             Some(n) if n % BODY != 0 && n % 8 == 0 && !reduces => 8,
+            // One line of memory is asked for in a pass.
+            Some(n) if !reduces && n % LINE == 0 && self.eval.asks_for_short_runs(span.lanes.as_ref()) => LINE,
             _ => BODY,
         };
         let outer = (self.eval.pass.take(), self.eval.group.take());

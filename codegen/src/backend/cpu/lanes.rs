@@ -71,6 +71,19 @@ impl<'k> Eval<'k, '_> {
         Ok(self.code.load_lanes(dtype, address.pointer, address.offset, width))
     }
 
+    /// Whether loads over so many lanes ask for elements of a later row, all of at most 16 bits.
+    pub fn asks_for_short_runs(&self, lanes: Option<&Dim>) -> bool {
+        let distances = self.segment.insts.iter().filter_map(|inst| match &inst.op {
+            InstOp::Load { param, index, shape: Shape::Row(_), otherwise: None } => {
+                let bytes = self.kernel.param(*param).dtype.bits() / 8;
+                Some((bytes, short_run::distance(index, lanes?, bytes)?))
+            }
+            _ => None,
+        });
+        let widest = distances.map(|(bytes, _)| bytes).max();
+        self.prefetches && widest.is_some_and(|bytes| bytes <= 2)
+    }
+
     /// Asks for the same lanes of a later row, once in a pass, where a loop reads a short run of each.
     fn prefetch_run(&mut self, dtype: DType, address: &Address, index: &Dim) {
         let Some(pass) = self.pass.as_ref().filter(|pass| self.prefetches && pass.shift == 0) else { return };

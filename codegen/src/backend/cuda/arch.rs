@@ -11,23 +11,25 @@ pub(super) struct Arch {
     pub ptx: &'static str,
     /// Packed conversions from f32 to both fp8 formats.
     pub fp8_convert: bool,
+    /// Sums and products of two bf16 at once, each rounded.
+    pub packed_bf16: bool,
 }
 
-const fn arch(name: &'static str, ptx: &'static str, fp8_convert: bool) -> Arch {
-    Arch { name, ptx, fp8_convert }
+const fn arch(name: &'static str, ptx: &'static str, fp8_convert: bool, packed_bf16: bool) -> Arch {
+    Arch { name, ptx, fp8_convert, packed_bf16 }
 }
 
 /// Every architecture that code is made for.
 pub(super) const ALL: &[Arch] = &[
-    arch("sm_80", "+ptx70", false),
-    arch("sm_86", "+ptx71", false),
-    arch("sm_89", "+ptx81", true),
-    arch("sm_90", "+ptx78", true),
-    arch("sm_90a", "+ptx80", true),
-    arch("sm_100", "+ptx86", true),
-    arch("sm_100a", "+ptx86", true),
-    arch("sm_103", "+ptx88", true),
-    arch("sm_120", "+ptx87", true),
+    arch("sm_80", "+ptx70", false, false),
+    arch("sm_86", "+ptx71", false, false),
+    arch("sm_89", "+ptx81", true, false),
+    arch("sm_90", "+ptx78", true, true),
+    arch("sm_90a", "+ptx80", true, true),
+    arch("sm_100", "+ptx86", true, true),
+    arch("sm_100a", "+ptx86", true, true),
+    arch("sm_103", "+ptx88", true, true),
+    arch("sm_120", "+ptx87", true, true),
 ];
 
 /// The architecture of that name.

@@ -1,11 +1,10 @@
 //! This emitter as a [`Backend`].
 
 use fusewright_abi::{PayloadKind, Target};
-use fusewright_graph::Dim;
 
-use super::{EmitError, Launch, emit, launch};
+use super::{EmitError, emit, launch};
 use crate::backend::llvm::MEMORY;
-use crate::backend::{Backend, BackendError, Stage};
+use crate::backend::{Backend, BackendError, Grid, Stage};
 use crate::kernel::{Kernel, verify};
 
 const NAME: &str = "nvptx";
@@ -27,9 +26,8 @@ impl Backend for CudaBackend {
         PayloadKind::Ptx
     }
 
-    fn grid(&self, kernel: &Kernel) -> (u32, Dim) {
-        let Launch { threads, blocks_per_row } = launch(kernel);
-        (threads, blocks_per_row)
+    fn grid(&self, kernel: &Kernel) -> Grid {
+        launch(kernel)
     }
 
     fn memory(&self) -> usize {

@@ -30,7 +30,8 @@ impl<'c> Rows<'_, 'c> {
         Ok(loaded[0])
     }
 
-    fn buffer(&self, param: ParamId) -> Built<IntValue<'c>> {
+    /// Address of a parameter.
+    pub fn buffer(&self, param: ParamId) -> Built<IntValue<'c>> {
         let declared = self.frame.kernel.param(param);
         match &declared.source {
             Source::Memory => Ok(self.frame.buffers[param.0 as usize]),
@@ -75,7 +76,8 @@ impl<'c> Rows<'_, 'c> {
         self.each(self.frame.thread, end, step, Vec::new(), pass).map(|_| ())
     }
 
-    fn store_lane(&mut self, stores: &[&Inst], lane: IntValue<'c>) -> Built<()> {
+    /// Stores of one lane: every value is computed before the first is written.
+    pub fn store_lane(&mut self, stores: &[&Inst], lane: IntValue<'c>) -> Built<()> {
         let segment = self.segment;
         let mut writes = Vec::new();
         for store in stores {

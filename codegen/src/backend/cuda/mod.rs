@@ -1,9 +1,9 @@
 //! NVIDIA GPUs: Kernel IR to LLVM IR to PTX.
 //!
-//! The schedule is the plain one: a block per inner row, lanes dealt to threads in turn, reductions in the stated
-//! order. Inner rows are independent, so all inner rows of all segments of an outer row run side by side. A kernel
-//! takes the buffers as device pointers, then the dims and the half-open range of rows as 64-bit integers; it needs
-//! `launch.threads` threads a block and one block per row and inner row of every segment.
+//! Reductions are in the stated order. Inner rows are independent, so all inner rows of all segments of an outer row run
+//! side by side: a block each, whose registers hold the row if it fits (`plan.rs`, `vectors.rs`), or several where nothing
+//! is reduced over a whole row. A kernel takes the buffers as device pointers, then the dims and the half-open range of
+//! rows as 64-bit integers.
 //!
 //! Nothing is contracted or reassociated: division and square root are the correctly rounded instructions, subnormals
 //! are kept, fused multiply-adds are those the kernel says.
@@ -14,12 +14,13 @@ mod code;
 mod dialect;
 mod hazard;
 mod memory;
+mod plan;
 mod reduce;
 mod rows;
+mod vectors;
 
 use std::collections::BTreeMap;
 
-use fusewright_graph::Dim;
 use inkwell::attributes::AttributeLoc;
 use inkwell::context::Context;
 use inkwell::module::Module;
@@ -33,10 +34,12 @@ pub use self::backend::CudaBackend;
 
 use self::arch::Arch;
 use self::code::GLOBAL;
+use self::plan::{Plan, blocks};
 use self::rows::{Frame, Rows};
+use crate::backend::Grid;
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built, index};
-use crate::kernel::{INNER, InstOp, Kernel, Order, ROW};
+use crate::kernel::{INNER, Kernel, ROW};
 
 /// LLVM's number of the calling convention of PTX kernels.
 const PTX_KERNEL: u32 = 71;
@@ -71,15 +74,6 @@ impl From<BuildError> for EmitError {
     }
 }
 
-/// How a kernel is launched.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Launch {
-    /// Threads of a block, which are one axis.
-    pub threads: u32,
-    /// Blocks per outer row; the grid is one axis of that many blocks per row in the range.
-    pub blocks_per_row: Dim,
-}
-
 /// A kernel's code in both stages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Emitted {
@@ -88,7 +82,7 @@ pub struct Emitted {
     /// PTX.
     pub ptx: String,
     /// How to launch it.
-    pub launch: Launch,
+    pub launch: Grid,
 }
 
 /// The architectures that code is made for.
@@ -104,8 +98,9 @@ pub fn emit(kernel: &Kernel, arch: &str) -> Result<Emitted, EmitError> {
     let arch = arch::by_name(arch).ok_or_else(|| EmitError::UnknownArch(arch.to_owned()))?;
     let machine = machine(arch)?;
     let ctx = Context::create();
-    let launch = launch(kernel);
-    let module = build(&ctx, kernel, &arch, &machine, &launch)?;
+    let plan = Plan::of(kernel);
+    let launch = plan.launch(kernel);
+    let module = build(&ctx, kernel, &arch, &machine, &plan)?;
     module.verify().map_err(|e| EmitError::Llvm(e.to_string()))?;
     let ll = module.print_to_string().to_string();
     let options = PassBuilderOptions::create();
@@ -129,15 +124,8 @@ fn machine(arch: Arch) -> Result<TargetMachine, EmitError> {
 }
 
 /// How the code of a kernel is launched, on every architecture.
-pub fn launch(kernel: &Kernel) -> Launch {
-    let trees = kernel.segments.iter().flat_map(|s| &s.insts).filter_map(|i| match &i.op {
-        InstOp::Reduce { order: Order::Tree(tree), .. } => Some(tree.threads),
-        InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => Some(256),
-        _ => None,
-    });
-    let threads = trees.max().unwrap_or(256).next_multiple_of(32).clamp(128, 1024);
-    let blocks_per_row = kernel.segments.iter().fold(Dim::constant(0), |sum, s| &sum + &s.inner);
-    Launch { threads, blocks_per_row }
+pub fn launch(kernel: &Kernel) -> Grid {
+    Plan::of(kernel).launch(kernel)
 }
 
 fn build<'c>(
@@ -145,7 +133,7 @@ fn build<'c>(
     kernel: &Kernel,
     arch: &'c Arch,
     machine: &TargetMachine,
-    launch: &Launch,
+    plan: &Plan,
 ) -> Built<Module<'c>> {
     let module = ctx.create_module(&kernel.name);
     module.set_triple(&machine.get_triple());
@@ -157,18 +145,18 @@ fn build<'c>(
     let params: Vec<_> = buffers.chain(integers).map(Into::into).collect();
     let function = module.add_function(&kernel.name, ctx.void_type().fn_type(&params, false), None);
     function.set_call_conventions(PTX_KERNEL);
-    for (key, value) in [("nvvm.maxntid", launch.threads.to_string()), ("nvvm.minctasm", "1".to_owned())] {
+    for (key, value) in [("nvvm.maxntid", plan.threads.to_string()), ("nvvm.minctasm", "1".to_owned())] {
         function.add_attribute(AttributeLoc::Function, ctx.create_string_attribute(key, &value));
     }
     let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: arch };
     let entry = code.block();
     code.b.position_at_end(entry);
-    segments(&code, kernel, launch)?;
+    segments(&code, kernel, arch, plan)?;
     Ok(code.module)
 }
 
 /// The body: finds the block's row and inner row, and runs the segment that owns it.
-fn segments<'c>(code: &Code<'c>, kernel: &Kernel, launch: &Launch) -> Built<()> {
+fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> Built<()> {
     let register = |name: &str| -> Built<IntValue<'c>> {
         let value = code.call(&format!("llvm.nvvm.read.ptx.sreg.{name}.x"), &[], &[])?;
         code.resize(value.into_int_value(), 64)
@@ -176,28 +164,36 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, launch: &Launch) -> Built<()> 
     let block = register("ctaid")?;
     let thread = register("tid")?;
     let (buffers, mut names, range) = arguments(code, kernel)?;
-    let per_row = index::dim(code, &launch.blocks_per_row, &|name| named(&names, name))?;
+    let per_row = index::dim(code, &plan.launch(kernel).blocks_per_row, &|name| named(&names, name))?;
     let row = code.b.build_int_unsigned_div(block, per_row, "")?;
-    let mut slot = code.b.build_int_sub(block, code.mul(row, per_row)?, "")?;
+    let mut slot = code.b.build_int_unsigned_rem(block, per_row, "")?;
     let row = code.add(range[0], row)?;
     names.insert(ROW.to_owned(), row);
     let (inside, done) = (code.block(), code.block());
     let exists = code.cmp(IntPredicate::SLT, row, range[1])?;
     code.b.build_conditional_branch(exists, inside, done)?;
     code.b.position_at_end(inside);
-    for segment in &kernel.segments {
-        let inner = index::dim(code, &segment.inner, &|name| named(&names, name))?;
+    for (segment, &held) in kernel.segments.iter().zip(&plan.held) {
+        let parts = code.i64(held.map_or(1, |held| i64::from(held.parts)));
+        let blocks = index::dim(code, &blocks(segment, held), &|name| named(&names, name))?;
         let (run, skip) = (code.block(), code.block());
-        let own = code.cmp(IntPredicate::SLT, slot, inner)?;
+        let own = code.cmp(IntPredicate::SLT, slot, blocks)?;
         code.b.build_conditional_branch(own, run, skip)?;
         code.b.position_at_end(run);
         let mut names = names.clone();
-        names.insert(INNER.to_owned(), slot);
-        let frame = Frame { code, kernel, threads: launch.threads, thread, buffers: buffers.clone(), names };
-        Rows::new(&frame, segment).run()?;
+        let mut inner = code.b.build_int_unsigned_div(slot, parts, "")?;
+        if let Some(held) = held.filter(|held| held.teams > 1) {
+            let team = code.i64(i64::from(held.row_threads(plan.threads)));
+            let first = code.mul(inner, code.i64(i64::from(held.teams)))?;
+            inner = code.add(first, code.b.build_int_unsigned_div(thread, team, "")?)?;
+        }
+        names.insert(INNER.to_owned(), inner);
+        let part = code.b.build_int_unsigned_rem(slot, parts, "")?;
+        let frame = Frame { code, kernel, arch, threads: plan.threads, thread, buffers: buffers.clone(), names };
+        Rows::new(&frame, segment).run(held, part)?;
         code.b.build_unconditional_branch(done)?;
         code.b.position_at_end(skip);
-        slot = code.b.build_int_sub(slot, inner, "")?;
+        slot = code.b.build_int_sub(slot, blocks, "")?;
     }
     code.b.build_unconditional_branch(done)?;
     code.b.position_at_end(done);

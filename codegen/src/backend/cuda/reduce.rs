@@ -20,14 +20,13 @@ use crate::kernel::{Order, Tree, Val};
 /// Threads of a block that shuffles reach.
 const WARP: u32 = 32;
 
-/// A reduction over groups, with the shared memory of its results.
-pub(super) struct Groups<'a, 'c> {
+/// A reduction over groups.
+pub(super) struct Groups<'a> {
     pub op: ReduceOp,
     pub nan: NanRule,
     pub order: Order,
     pub x: Val,
     pub size: &'a Dim,
-    pub address: IntValue<'c>,
 }
 
 /// Lanes that one tree combines: `count` of them from `first`.
@@ -65,6 +64,9 @@ pub(super) fn tree(order: Order, threads: u32) -> Built<Tree> {
 impl<'a, 'c> Rows<'a, 'c> {
     /// Reduces a row to a scalar that every thread holds.
     pub fn reduce_row(&mut self, op: ReduceOp, nan: NanRule, order: Order, x: Val) -> Built<Value<'c>> {
+        if let Some(value) = self.reduce_own_row(op, nan, x)? {
+            return Ok(value);
+        }
         let tree = tree(order, self.frame.threads)?;
         let lanes = self.segment.ty(x).shape.elements();
         let whole_vectors = lanes.exact_div(&Dim::constant(i64::from(tree.vec))).is_some();
@@ -74,11 +76,39 @@ impl<'a, 'c> Rows<'a, 'c> {
         let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
             Ok(vec![map(rows.code, f, dtype, &[a[0], b[0]])?])
         };
-        let start = literal(self.code, &start(op, dtype)?)?;
         let thread = self.frame.thread;
-        let own = self.accumulate(x, &tree, thread, &span, start, &combine)?;
+        let own = match self.own_lanes() {
+            Some(vectors) => {
+                let start = vec![self.start_of(op, x)?; 2];
+                let ways = vectors.iter().try_fold(start, |ways, lanes| self.fold_lanes(op, nan, x, lanes, ways))?;
+                combine(self, &ways[..1], &ways[1..])?
+            }
+            None => self.accumulate(x, &tree, thread, &span, self.start_of(op, x)?, &combine)?,
+        };
         let warp = self.combine_warp(own, tree.threads, WARP, &combine)?;
         Ok(self.combine_blocks(warp, tree.threads.div_ceil(WARP), &combine)?[0])
+    }
+
+    /// What a reduction of a value starts from.
+    pub fn start_of(&self, op: ReduceOp, x: Val) -> Built<Value<'c>> {
+        literal(self.code, &start(op, self.segment.ty(x).dtype)?)
+    }
+
+    /// Folds lanes into accumulators that take turns.
+    pub fn fold_lanes(
+        &mut self,
+        op: ReduceOp,
+        nan: NanRule,
+        x: Val,
+        lanes: &[IntValue<'c>],
+        mut ways: Vec<Value<'c>>,
+    ) -> Built<Vec<Value<'c>>> {
+        let (dtype, count) = (self.segment.ty(x).dtype, ways.len());
+        for (j, &lane) in lanes.iter().enumerate() {
+            let element = self.element(x, lane)?;
+            ways[j % count] = map(self.code, op.step(nan), dtype, &[ways[j % count], element])?;
+        }
+        Ok(ways)
     }
 
     /// Folds the lanes of one thread and combines its ways.
@@ -231,14 +261,14 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 
     /// Reduces every group by its own tree into shared memory.
-    pub fn reduce_groups(&mut self, groups: Groups<'_, 'c>) -> Built<()> {
+    pub fn reduce_groups(&mut self, groups: &Groups<'_>, results: IntValue<'c>) -> Built<()> {
         let tree = tree(groups.order, 16)?;
         let dtype = self.segment.ty(groups.x).dtype;
         let f = groups.op.step(groups.nan);
         let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
             Ok(vec![map(rows.code, f, dtype, &[a[0], b[0]])?])
         };
-        let start = literal(self.code, &start(groups.op, dtype)?)?;
+        let start = self.start_of(groups.op, groups.x)?;
         // A team of lanes per group; trees wider than a warp take the whole block, one group after the other.
         let width = tree.threads.next_power_of_two();
         let (team, lane, teams) = if width <= WARP {
@@ -274,7 +304,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             let leads = code.cmp(IntPredicate::EQ, lane, code.i64(0))?;
             let exists = code.cmp(IntPredicate::SLT, group, count)?;
             let writes = code.b.build_and(leads, exists, "")?;
-            rows.when(writes, |rows| rows.put(groups.address, group, value[0]))?;
+            rows.when(writes, |rows| rows.put(results, group, value[0]))?;
             if width > WARP {
                 rows.code.barrier()?;
             }

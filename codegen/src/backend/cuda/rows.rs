@@ -1,8 +1,9 @@
 //! One segment of a kernel as straight-line block code.
 //!
-//! Scalars live in registers of every thread. Rows and groups are functions of the lane, computed where they are
-//! needed and again in each phase; only group reductions, and loads that a store of the same row may overwrite, are held
-//! in shared memory. Stores wait until everything is computed; stores of equal length share one pass over the lanes.
+//! Scalars live in registers of every thread. Rows and groups are functions of the lane. Where rows fit the registers of a
+//! block, each thread has lanes of its own ([`super::vectors`]); elsewhere lanes are computed where they are needed and
+//! again in each phase, and only group reductions, and loads that a store of the same row may overwrite, are held in
+//! shared memory. Stores wait until everything is computed; stores of equal length share one pass over the lanes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +12,10 @@ use fusewright_graph::Dim;
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
+use super::arch::Arch;
 use super::code::SHARED;
+use super::reduce::Groups;
+use super::vectors::{Held, Lanes};
 use crate::backend::llvm::cast::{Cast, cast, literal};
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::map::map;
@@ -25,6 +29,7 @@ const SHARED_LIMIT: i64 = 48 * 1024;
 pub(super) struct Frame<'a, 'c> {
     pub code: &'a Code<'c>,
     pub kernel: &'a Kernel,
+    pub arch: &'a Arch,
     /// Threads of a block.
     pub threads: u32,
     pub thread: IntValue<'c>,
@@ -36,8 +41,10 @@ pub(super) struct Frame<'a, 'c> {
 
 /// What was computed at a point of the code.
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
-enum Known<'c> {
+pub(super) enum Known<'c> {
     Element(Val, IntValue<'c>),
+    /// Two neighbours of a vector in one integer, by vector and pair.
+    Pair(Val, usize, usize),
     Quotient(IntValue<'c>, IntValue<'c>),
     Product(IntValue<'c>, IntValue<'c>),
     Sum(IntValue<'c>, IntValue<'c>),
@@ -48,11 +55,13 @@ pub(super) struct Rows<'a, 'c> {
     pub frame: &'a Frame<'a, 'c>,
     pub code: &'a Code<'c>,
     pub segment: &'a Segment,
-    defining: Vec<usize>,
+    pub defining: Vec<usize>,
     registers: Vec<Option<Value<'c>>>,
     held: BTreeMap<Val, IntValue<'c>>,
     shared_bytes: i64,
     known: Vec<HashMap<Known<'c>, Value<'c>>>,
+    /// The lanes of this thread, if rows lie in registers.
+    pub lanes: Option<Lanes<'c>>,
     /// Reductions so far, for alternating their shared slots.
     pub reductions: u32,
     /// Shared partial results by element width and slot.
@@ -76,20 +85,27 @@ impl<'a, 'c> Rows<'a, 'c> {
             held: BTreeMap::new(),
             shared_bytes: 0,
             known: vec![HashMap::new()],
+            lanes: None,
             reductions: 0,
             partials: BTreeMap::new(),
         }
     }
 
-    /// Emits every instruction.
-    pub fn run(&mut self) -> Built<()> {
+    /// Emits every instruction; with rows in registers, for the part of a row that is the block's.
+    pub fn run(&mut self, held: Option<Held>, part: IntValue<'c>) -> Built<()> {
         let segment = self.segment;
         let hazards = super::hazard::find(self.frame.kernel, segment);
+        if let Some(held) = held {
+            self.deal(held, part)?;
+        }
         for (i, inst) in segment.insts.iter().enumerate() {
             self.inst(inst, hazards.staged.contains(&i)).map_err(|e| e.at(segment, inst))?;
         }
         if hazards.any {
             self.code.barrier()?;
+        }
+        if let Some(held) = held {
+            return self.store_all(held, part);
         }
         let mut passes: Vec<(&Shape, Vec<&Inst>)> = Vec::new();
         for store in segment.insts.iter().filter(|i| matches!(i.op, InstOp::Store { .. })) {
@@ -122,15 +138,12 @@ impl<'a, 'c> Rows<'a, 'c> {
                 Ok(())
             }
             InstOp::Reduce { op, over: Over::Group(size), nan, order } => {
+                let groups = Groups { op: *op, nan: *nan, order: *order, x: inst.args[0], size };
+                if self.lanes.is_some() {
+                    return self.reduce_own_groups(result, &groups);
+                }
                 let address = self.hold(result, &ty.shape.elements())?;
-                self.reduce_groups(super::reduce::Groups {
-                    op: *op,
-                    nan: *nan,
-                    order: *order,
-                    x: inst.args[0],
-                    size,
-                    address,
-                })
+                self.reduce_groups(&groups, address)
             }
             InstOp::ArgReduce(op) => {
                 let pair = self.arg_reduce(*op, inst.args[0])?;
@@ -199,7 +212,13 @@ impl<'a, 'c> Rows<'a, 'c> {
         }
     }
 
-    fn known_scope(&mut self) -> &mut HashMap<Known<'c>, Value<'c>> {
+    /// What was computed under a key.
+    pub fn known(&self, key: &Known<'c>) -> Option<Value<'c>> {
+        self.known.iter().rev().find_map(|scope| scope.get(key)).copied()
+    }
+
+    /// Where what is computed now is remembered.
+    pub fn known_scope(&mut self) -> &mut HashMap<Known<'c>, Value<'c>> {
         if self.known.is_empty() {
             self.known.push(HashMap::new());
         }
@@ -208,8 +227,8 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 
     fn remember(&mut self, key: Known<'c>, make: impl FnOnce(&mut Self) -> Built<Value<'c>>) -> Built<Value<'c>> {
-        if let Some(value) = self.known.iter().rev().find_map(|scope| scope.get(&key)) {
-            return Ok(*value);
+        if let Some(value) = self.known(&key) {
+            return Ok(value);
         }
         let value = make(self)?;
         self.known_scope().insert(key, value);
@@ -325,6 +344,7 @@ impl<'a, 'c> Rows<'a, 'c> {
 
     /// `⌊lane / size⌋`.
     pub fn quotient(&mut self, lane: IntValue<'c>, size: IntValue<'c>) -> Built<IntValue<'c>> {
+        let lane = self.first_of_vector(lane).unwrap_or(lane);
         self.remember_int(Known::Quotient(lane, size), |rows| index::floor_div(rows.code, lane, size))
     }
 
@@ -345,7 +365,12 @@ impl<'a, 'c> Rows<'a, 'c> {
             }
             let segment = rows.segment;
             let inst = &segment.insts[rows.defining[value.0 as usize]];
-            rows.compute(inst, lane).map_err(|e| e.at(segment, inst))
+            let found = match rows.with_neighbours(inst, lane) {
+                Ok(None) => rows.compute(inst, lane),
+                Ok(Some(element)) => Ok(element),
+                Err(error) => Err(error),
+            };
+            found.map_err(|e| e.at(segment, inst))
         })
     }
 
@@ -450,12 +475,18 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 
     fn pack(&mut self, x: Val, ways: u32, to: DType, lane: IntValue<'c>) -> Built<Value<'c>> {
+        let from = |way| self.lane_of(lane, i64::from(ways), self.code.i64(i64::from(way)));
+        let lanes = (0..ways).map(from).collect::<Built<Vec<_>>>()?;
+        self.pack_of(x, to, &lanes)
+    }
+
+    /// The codes at some lanes in one element.
+    pub fn pack_of(&mut self, x: Val, to: DType, lanes: &[IntValue<'c>]) -> Built<Value<'c>> {
         let bits = self.segment.ty(x).dtype.bits();
         let word = self.code.int_type(to.bits().max(8));
         let mut packed = word.const_zero();
-        for way in 0..ways {
-            let from = self.lane_of(lane, i64::from(ways), self.code.i64(i64::from(way)))?;
-            let element = self.element(x, from)?;
+        for (way, &lane) in (0u32..).zip(lanes) {
+            let element = self.element(x, lane)?;
             let (element, _) = self.in_memory(element)?;
             let code = self.code.bits(element, self.code.int_type(bits.max(8)))?.into_int_value();
             let code = self.code.resize(code, word.get_bit_width())?;

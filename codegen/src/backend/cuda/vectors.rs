@@ -1,0 +1,564 @@
+//! Rows that lie in registers: each thread has vectors of neighbouring lanes, moves them at once and computes every
+//! value of them once, however many phases read it.
+//!
+//! Lane `l` is of thread `(l / VECTOR) mod threads`, as the reduction trees deal lanes. What is computed of a lane is
+//! remembered by the lane's number ([`Rows::element`]); here are the lane numbers that make up all rows of a segment, what
+//! is computed for two lanes at once, and loads and stores of vectors.
+
+use std::collections::HashMap;
+
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, NanRule, ReduceOp, Rounding, ScalarFn};
+use inkwell::IntPredicate;
+use inkwell::values::IntValue;
+
+use super::code::GLOBAL;
+use super::hazard;
+use super::reduce::Groups;
+use super::rows::{Known, Rows};
+use crate::backend::llvm::map::map;
+use crate::backend::llvm::{BuildError, Built, Value};
+use crate::kernel::{Inst, InstOp, Kernel, LANE, Order, Over, Segment, Shape, Tree, Val};
+
+/// Neighbouring lanes of a thread.
+pub(super) const VECTOR: u32 = 8;
+/// Most vectors of a thread; more do not fit its registers.
+const MOST_VECTORS: u32 = 4;
+/// Threads that exchange values in registers.
+const WARP: u32 = 32;
+
+/// How the rows of a segment lie in the registers of blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Held {
+    /// Vectors of each thread.
+    pub vectors: u32,
+    /// Blocks that share an inner row.
+    pub parts: u32,
+    /// Inner rows that share a block: each is of a team of neighbouring threads, which exchange values in registers.
+    pub teams: u32,
+}
+
+/// Threads of a block that reductions of a segment over whole rows ask for, unless a row is that of a team.
+pub(super) fn whole_block(segment: &Segment) -> Option<u32> {
+    let lanes = lanes(segment);
+    segment.insts.iter().find_map(|inst| match &inst.op {
+        InstOp::Reduce { over: Over::Row, order: Order::Tree(tree), .. } => {
+            let team = lanes.is_some_and(|lanes| team(&Dim::constant(lanes)) == Some(tree.threads));
+            (!team).then_some(tree.threads)
+        }
+        _ => None,
+    })
+}
+
+/// How a segment is computed by blocks of so many threads with its rows in registers, if it can be.
+pub(super) fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
+    let lanes = lanes(segment)?;
+    let row_team = team(&Dim::constant(lanes)).filter(|&team| whole_block(segment).is_none() && team < threads);
+    let row_threads = row_team.unwrap_or(threads);
+    let mut whole_row = false;
+    for inst in &segment.insts {
+        match &inst.op {
+            InstOp::Literal(_)
+            | InstOp::Index(_)
+            | InstOp::Iota(_)
+            | InstOp::Load { .. }
+            | InstOp::Store { .. }
+            | InstOp::Map(_)
+            | InstOp::Cast { .. }
+            | InstOp::Bitcast(_)
+            | InstOp::Broadcast(_) => {}
+            InstOp::Pack { ways, .. } if VECTOR.is_multiple_of(*ways) => {}
+            InstOp::Reduce { over: Over::Row, order, .. } => {
+                whole_row = true;
+                if tree(*order, row_threads) != (Tree { vec: VECTOR, threads: row_threads, ways: 2 }) {
+                    return None;
+                }
+            }
+            InstOp::Reduce { over: Over::Group(size), order, .. } => {
+                let team = team(size)?;
+                if tree(*order, team) != (Tree { vec: VECTOR, threads: team, ways: 2 })
+                    || !row_threads.is_multiple_of(team)
+                {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+    }
+    let (block, lanes) = (threads.checked_mul(VECTOR)?, u32::try_from(lanes).ok()?);
+    if lanes == 0 || !hazard::find(kernel, segment).staged.is_empty() {
+        return None;
+    }
+    if let Some(team) = row_team {
+        let (teams, inner) = (threads / team, segment.inner.as_const()?);
+        let even = threads.is_multiple_of(team) && inner % i64::from(teams) == 0;
+        return even.then_some(Held { vectors: 1, parts: 1, teams });
+    }
+    if !lanes.is_multiple_of(block) {
+        return None;
+    }
+    let count = lanes / block;
+    match whole_row {
+        true => (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1 }),
+        false => Some(Held { vectors: 1, parts: count, teams: 1 }),
+    }
+}
+
+impl Held {
+    /// Threads that share a row.
+    pub fn row_threads(&self, threads: u32) -> u32 {
+        threads / self.teams
+    }
+
+    /// Blocks of so many inner rows.
+    pub fn blocks(&self, inner: &Dim) -> Option<Dim> {
+        (inner * &Dim::constant(i64::from(self.parts))).exact_div(&Dim::constant(i64::from(self.teams)))
+    }
+}
+
+/// The tree of an order, where a free one is the one that registers have.
+fn tree(order: Order, threads: u32) -> Tree {
+    match order {
+        Order::Tree(tree) => tree,
+        Order::Relaxed => Tree { vec: VECTOR, threads, ways: 2 },
+    }
+}
+
+/// Lanes of all rows of a segment, if all have as many, or as many as one code of some lanes each.
+fn lanes(segment: &Segment) -> Option<i64> {
+    let mut found = None;
+    let packed: Vec<Val> = segment
+        .insts
+        .iter()
+        .filter(|inst| matches!(inst.op, InstOp::Pack { .. }))
+        .flat_map(|inst| inst.results.iter().copied())
+        .collect();
+    for (i, ty) in segment.types.iter().enumerate() {
+        let lanes = match &ty.shape {
+            Shape::Scalar => continue,
+            Shape::Row(_) if packed.contains(&Val(i as u32)) => continue,
+            Shape::Row(lanes) => lanes,
+            Shape::Group { lanes, size } => {
+                team(size)?;
+                lanes
+            }
+        };
+        let lanes = lanes.as_const()?;
+        if found.is_some_and(|found| found != lanes) {
+            return None;
+        }
+        found = Some(lanes);
+    }
+    found
+}
+
+/// Threads that have a group of lanes, one vector each.
+fn team(size: &Dim) -> Option<u32> {
+    let vectors = size.exact_div(&Dim::constant(i64::from(VECTOR)))?.as_const()?;
+    u32::try_from(vectors).ok().filter(|team| team.is_power_of_two() && *team <= WARP)
+}
+
+/// The lane numbers of a thread.
+pub(super) struct Lanes<'c> {
+    pub held: Held,
+    /// By vector and place in it.
+    numbers: Vec<Vec<IntValue<'c>>>,
+    /// Places of codes of some lanes each, by how many.
+    packed: HashMap<u32, Vec<Vec<IntValue<'c>>>>,
+    /// Vector and place of a lane number.
+    places: HashMap<IntValue<'c>, (usize, usize)>,
+}
+
+impl<'a, 'c> Rows<'a, 'c> {
+    /// Deals the lanes of a row, of which this is one part, to threads, and loads what they read in any case.
+    pub fn deal(&mut self, held: Held, part: IntValue<'c>) -> Built<()> {
+        let code = self.code;
+        let threads = i64::from(held.row_threads(self.frame.threads));
+        let first =
+            code.add(code.mul(part, code.i64(threads * i64::from(held.vectors)))?, self.thread_of_row(held)?)?;
+        let mut lanes = Lanes { held, numbers: Vec::new(), packed: HashMap::new(), places: HashMap::new() };
+        let mut ways: Vec<u32> = vec![1];
+        ways.extend(self.segment.insts.iter().filter_map(|inst| match inst.op {
+            InstOp::Pack { ways, .. } => Some(ways),
+            _ => None,
+        }));
+        for ways in ways {
+            if lanes.packed.contains_key(&ways) {
+                continue;
+            }
+            let each = i64::from(VECTOR / ways);
+            let numbers = (0..i64::from(held.vectors)).map(|v| {
+                let vector = code.add(first, code.i64(v * threads))?;
+                let base = code.mul(vector, code.i64(each))?;
+                (0..each).map(|j| code.add(base, code.i64(j))).collect::<Built<Vec<_>>>()
+            });
+            let numbers = numbers.collect::<Built<Vec<_>>>()?;
+            for (v, vector) in numbers.iter().enumerate() {
+                lanes.places.extend(vector.iter().enumerate().map(|(j, &lane)| (lane, (v, j))));
+            }
+            if ways == 1 {
+                lanes.numbers.clone_from(&numbers);
+            }
+            lanes.packed.insert(ways, numbers);
+        }
+        let vectors = lanes.numbers.clone();
+        self.lanes = Some(lanes);
+        let segment = self.segment;
+        for inst in &segment.insts {
+            let InstOp::Load { index, .. } = &inst.op else { continue };
+            if self.moves_vectors(inst) && !reads_values(index) {
+                for vector in &vectors {
+                    self.element(inst.results[0], vector[0]).map_err(|e| e.at(segment, inst))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of this thread among those that share its row.
+    fn thread_of_row(&self, held: Held) -> Built<IntValue<'c>> {
+        if held.teams == 1 {
+            return Ok(self.frame.thread);
+        }
+        let last = i64::from(held.row_threads(self.frame.threads)) - 1;
+        Ok(self.code.b.build_and(self.frame.thread, self.code.i64(last), "")?)
+    }
+
+    /// The lane numbers of this thread, if rows lie in registers.
+    pub fn own_lanes(&self) -> Option<Vec<Vec<IntValue<'c>>>> {
+        self.lanes.as_ref().map(|lanes| lanes.numbers.clone())
+    }
+
+    /// The first lane of the vector of a lane, which has the same group.
+    pub fn first_of_vector(&self, lane: IntValue<'c>) -> Option<IntValue<'c>> {
+        let lanes = self.lanes.as_ref()?;
+        let &(vector, place) = lanes.places.get(&lane)?;
+        (lanes.numbers[vector].get(place) == Some(&lane)).then(|| lanes.numbers[vector][0])
+    }
+
+    /// Whether a load or store is of neighbouring elements, with the first of a vector where vectors begin.
+    fn moves_vectors(&self, inst: &Inst) -> bool {
+        let (param, index, shape) = match &inst.op {
+            InstOp::Load { param, index, shape, otherwise: None } => (param, index, shape),
+            InstOp::Store { param, index, .. } => (param, index, &self.segment.ty(inst.args[0]).shape),
+            _ => return false,
+        };
+        let each = match shape {
+            Shape::Row(_) => i64::from(VECTOR / self.ways(inst)),
+            _ => return false,
+        };
+        let whole = |rest: &Dim| rest.exact_div(&Dim::constant(each)).is_some();
+        let bits = self.frame.kernel.param(*param).dtype.bits();
+        let bytes = i64::from(bits) * each / 8;
+        let neighbours =
+            index.split_linear(LANE).is_some_and(|(slope, rest)| slope.as_const() == Some(1) && whole(&rest));
+        neighbours && bits >= 8 && (bytes >= 16 || bytes.count_ones() == 1)
+    }
+
+    /// Lanes that each element of what is stored comes from.
+    fn ways(&self, inst: &Inst) -> u32 {
+        let defining = |&value: &Val| &self.segment.insts[self.defining[value.0 as usize]].op;
+        match inst.args.first().map(defining) {
+            Some(InstOp::Pack { ways, .. }) if matches!(inst.op, InstOp::Store { .. }) => *ways,
+            _ => 1,
+        }
+    }
+
+    /// An element that is computed together with its neighbours, which are remembered.
+    pub fn with_neighbours(&mut self, inst: &Inst, lane: IntValue<'c>) -> Built<Option<Value<'c>>> {
+        let Some(&(vector, place)) = self.lanes.as_ref().and_then(|lanes| lanes.places.get(&lane)) else {
+            return Ok(None);
+        };
+        match &inst.op {
+            InstOp::Pack { ways, to } => {
+                let at = self.own(vector)[place * *ways as usize..][..*ways as usize].to_vec();
+                self.pack_of(inst.args[0], *to, &at).map(Some)
+            }
+            _ if self.own(vector).get(place) != Some(&lane) => Ok(None),
+            InstOp::Load { .. } if self.moves_vectors(inst) => self.load_vector(inst, vector, place).map(Some),
+            InstOp::Cast { to, round: Rounding::NearestEven, saturate } => {
+                self.cast_pair(inst, (*to, *saturate), vector, place)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn own(&self, vector: usize) -> &[IntValue<'c>] {
+        self.lanes.as_ref().map_or(&[], |lanes| &lanes.numbers[vector])
+    }
+
+    /// Loads a vector, and remembers its elements and pairs of them.
+    fn load_vector(&mut self, inst: &Inst, vector: usize, place: usize) -> Built<Value<'c>> {
+        let InstOp::Load { param, index, .. } = &inst.op else { return Err(BuildError::unsupported("not a load")) };
+        let (code, value) = (self.code, inst.results[0]);
+        let dtype = self.frame.kernel.param(*param).dtype;
+        let bits = dtype.bits();
+        let lanes = self.own(vector).to_vec();
+        let at = self.index(index, Some(lanes[0]))?;
+        let address = code.add(self.buffer(*param)?, code.mul(at, code.i64(i64::from(bits / 8)))?)?;
+        let words = code.load_words(address, VECTOR * bits / 8, GLOBAL)?;
+        let mut elements = Vec::new();
+        for j in 0..VECTOR {
+            let raw = if bits == 64 {
+                let half = |i: u32| code.resize(words[(2 * j + i) as usize], 64);
+                code.b.build_or(half(0)?, code.b.build_left_shift(half(1)?, code.i64(32), "")?, "")?
+            } else {
+                let word = words[(j * bits / 32) as usize];
+                code.resize(code.b.build_right_shift(word, code.i32(i64::from(j * bits % 32)), false, "")?, bits)?
+            };
+            let element = match dtype {
+                DType::Bool => code.cmp(IntPredicate::NE, raw, raw.get_type().const_zero())?.into(),
+                _ => code.bits(raw, code.type_of(dtype))?,
+            };
+            elements.push(element);
+        }
+        for (&lane, &element) in lanes.iter().zip(&elements) {
+            self.known_scope().insert(Known::Element(value, lane), element);
+        }
+        if bits == 16 {
+            for (pair, &word) in words.iter().enumerate() {
+                self.known_scope().insert(Known::Pair(value, vector, pair), word.into());
+            }
+        }
+        Ok(elements[place])
+    }
+
+    /// Converts two neighbours at once, where the target does.
+    fn cast_pair(
+        &mut self,
+        inst: &Inst,
+        (to, saturate): (DType, bool),
+        vector: usize,
+        place: usize,
+    ) -> Built<Option<Value<'c>>> {
+        let code = self.code;
+        let from = self.segment.ty(inst.args[0]).dtype;
+        let arch = self.frame.arch;
+        let name = match (to, saturate) {
+            _ if from != DType::F32 => return Ok(None),
+            (DType::BF16, false) => "llvm.nvvm.ff2bf16x2.rn",
+            (DType::F8E4M3, true) if arch.fp8_convert => "llvm.nvvm.ff.to.e4m3x2.rn",
+            (DType::F8E5M2, true) if arch.fp8_convert => "llvm.nvvm.ff.to.e5m2x2.rn",
+            _ => return Ok(None),
+        };
+        let pair = place / 2;
+        let lanes = [0, 1].map(|i| self.own(vector)[2 * pair + i]);
+        let both = match self.packed_arithmetic(inst, to, vector, pair)? {
+            Some(word) => word,
+            None => {
+                let [low, high] = [self.element(inst.args[0], lanes[0])?, self.element(inst.args[0], lanes[1])?];
+                let both = code.call(name, &[], &[high, low])?;
+                code.b.build_bit_cast(both, code.int_type(2 * to.bits()), "")?.into_int_value()
+            }
+        };
+        let value = inst.results[0];
+        let high = code.b.build_right_shift(both, both.get_type().const_int(u64::from(to.bits()), false), false, "")?;
+        let elements = [code.resize(both, to.bits())?, code.resize(high, to.bits())?];
+        for (lane, element) in lanes.into_iter().zip(elements) {
+            self.known_scope().insert(Known::Element(value, lane), element.into());
+        }
+        self.known_scope().insert(Known::Pair(value, vector, pair), both.into());
+        Ok(Some(elements[place % 2].into()))
+    }
+
+    /// A sum or product of two bf16 in f32 that is rounded to bf16 is one rounded operation of bf16, since f32 has more
+    /// than twice the digits and two: both lanes of a pair in one instruction.
+    fn packed_arithmetic(&mut self, inst: &Inst, to: DType, vector: usize, pair: usize) -> Built<Option<IntValue<'c>>> {
+        if to != DType::BF16 || !self.frame.arch.packed_bf16 {
+            return Ok(None);
+        }
+        let segment = self.segment;
+        let defining = |value: Val| &segment.insts[self.defining[value.0 as usize]];
+        let narrow = |value: Val| match defining(value) {
+            Inst { op: InstOp::Cast { to: DType::F32, .. }, args, .. }
+                if segment.ty(args[0]).dtype == DType::BF16 && matches!(segment.ty(args[0]).shape, Shape::Row(_)) =>
+            {
+                Some(args[0])
+            }
+            _ => None,
+        };
+        let operation = defining(inst.args[0]);
+        let function = match operation.op {
+            InstOp::Map(f @ (ScalarFn::Add | ScalarFn::Sub | ScalarFn::Mul)) => f,
+            _ => return Ok(None),
+        };
+        let (Some(a), Some(b)) = (narrow(operation.args[0]), narrow(operation.args[1])) else { return Ok(None) };
+        let code = self.code;
+        let ty = code.ctx.bf16_type().vec_type(2);
+        let a = code.b.build_bit_cast(self.pair(a, vector, pair)?, ty, "")?.into_vector_value();
+        let b = code.b.build_bit_cast(self.pair(b, vector, pair)?, ty, "")?.into_vector_value();
+        let both = match function {
+            ScalarFn::Add => code.b.build_float_add(a, b, "")?,
+            ScalarFn::Sub => code.b.build_float_sub(a, b, "")?,
+            _ => code.b.build_float_mul(a, b, "")?,
+        };
+        Ok(Some(code.b.build_bit_cast(both, code.ctx.i32_type(), "")?.into_int_value()))
+    }
+
+    /// Two neighbours of at most 16 bits each in one integer, the first in the low half.
+    fn pair(&mut self, value: Val, vector: usize, pair: usize) -> Built<IntValue<'c>> {
+        let lanes = [0, 1].map(|i| self.own(vector)[2 * pair + i]);
+        let low = self.element(value, lanes[0])?;
+        let key = Known::Pair(value, vector, pair);
+        if let Some(word) = self.known(&key) {
+            return Ok(word.into_int_value());
+        }
+        let high = self.element(value, lanes[1])?;
+        self.joined(&[low, high])
+    }
+
+    /// Elements one after the other in one integer of at most 32 bits.
+    fn joined(&mut self, elements: &[Value<'c>]) -> Built<IntValue<'c>> {
+        let code = self.code;
+        let mut word: Option<IntValue<'c>> = None;
+        for (i, &element) in elements.iter().enumerate() {
+            let (element, bytes) = self.in_memory(element)?;
+            let bits = 8 * bytes as u32;
+            let raw = code.bits(element, code.int_type(bits))?.into_int_value();
+            let wide = code.resize(raw, bits * elements.len() as u32)?;
+            let at = wide.get_type().const_int(u64::from(bits) * i as u64, false);
+            let placed = code.b.build_left_shift(wide, at, "")?;
+            word = Some(match word {
+                Some(word) => code.b.build_or(word, placed, "")?,
+                None => placed,
+            });
+        }
+        word.ok_or_else(|| BuildError::unsupported("no elements"))
+    }
+
+    /// Stores a value of which each thread has whole vectors.
+    fn store_vector(&mut self, store: &Inst, vector: usize) -> Built<()> {
+        let InstOp::Store { param, index, otherwise } = &store.op else {
+            return Err(BuildError::unsupported("not a store"));
+        };
+        let (code, value) = (self.code, store.args[0]);
+        let bits = self.frame.kernel.param(*param).dtype.bits();
+        let lanes = self.stored_lanes(store, vector);
+        let uniform = store.args.get(1).is_none_or(|&p| self.segment.ty(p).shape == Shape::Scalar);
+        if !self.moves_vectors(store) || !uniform || otherwise.is_some() {
+            return lanes.into_iter().try_for_each(|lane| self.store_lane(&[store], lane));
+        }
+        let mut words = Vec::new();
+        let per_word = (32 / bits).max(1) as usize;
+        let paired = bits <= 16 && self.ways(store) == 1;
+        for (i, lanes) in lanes.chunks(per_word).enumerate() {
+            let word = match bits {
+                16 if paired => self.pair(value, vector, i)?,
+                8 if paired => {
+                    let low = self.pair(value, vector, 2 * i)?;
+                    let high = self.pair(value, vector, 2 * i + 1)?;
+                    self.joined(&[low.into(), high.into()])?
+                }
+                _ => {
+                    let elements = lanes.iter().map(|&lane| self.element(value, lane)).collect::<Built<Vec<_>>>()?;
+                    self.joined(&elements)?
+                }
+            };
+            words.push(word);
+        }
+        let at = self.index(index, lanes.first().copied())?;
+        let address = code.add(self.buffer(*param)?, code.mul(at, code.i64(i64::from(bits / 8)))?)?;
+        match store.args.get(1) {
+            None => code.store_words(&words, address, GLOBAL),
+            Some(&predicate) => {
+                let predicate = self.element(predicate, code.i64(0))?.into_int_value();
+                self.when(predicate, |rows| rows.code.store_words(&words, address, GLOBAL))
+            }
+        }
+    }
+
+    fn stored_lanes(&self, store: &Inst, vector: usize) -> Vec<IntValue<'c>> {
+        let ways = self.ways(store);
+        let numbers = self.lanes.as_ref().and_then(|lanes| lanes.packed.get(&ways));
+        numbers.map_or_else(Vec::new, |numbers| numbers[vector].clone())
+    }
+
+    /// All stores of a segment whose rows lie in registers. Scalars are stored by the first thread of the first part.
+    pub fn store_all(&mut self, held: Held, part: IntValue<'c>) -> Built<()> {
+        let segment = self.segment;
+        let stores: Vec<&Inst> = segment.insts.iter().filter(|i| matches!(i.op, InstOp::Store { .. })).collect();
+        let shape = |store: &Inst| segment.ty(store.args[0]).shape.clone();
+        for vector in 0..held.vectors as usize {
+            for store in &stores {
+                match shape(store) {
+                    Shape::Row(_) => self.store_vector(store, vector),
+                    Shape::Group { size, .. } => self.store_group(store, vector, &size),
+                    Shape::Scalar => Ok(()),
+                }
+                .map_err(|e| e.at(segment, store))?;
+            }
+        }
+        let scalars: Vec<&Inst> = stores.into_iter().filter(|store| shape(store) == Shape::Scalar).collect();
+        if scalars.is_empty() {
+            return Ok(());
+        }
+        let code = self.code;
+        let first = code.b.build_or(self.thread_of_row(held)?, part, "")?;
+        let first = code.cmp(IntPredicate::EQ, first, code.i64(0))?;
+        self.when(first, |rows| rows.store_lane(&scalars, rows.code.i64(0)))
+    }
+
+    /// The first thread of a group stores what belongs to it.
+    fn store_group(&mut self, store: &Inst, vector: usize, size: &Dim) -> Built<()> {
+        let code = self.code;
+        let team = team(size).ok_or_else(|| BuildError::unsupported("groups that threads do not share"))?;
+        let lane = self.own(vector)[0];
+        let size = self.dim(size)?;
+        let group = self.quotient(lane, size)?;
+        // Computed by all, so that it is there for others.
+        self.element(store.args[0], group)?;
+        let place = code.b.build_and(self.frame.thread, code.i64(i64::from(team) - 1), "")?;
+        let leads = code.cmp(IntPredicate::EQ, place, code.i64(0))?;
+        self.when(leads, |rows| rows.store_lane(&[store], group))
+    }
+
+    /// Reduces the groups of this thread's vectors; every thread of a group ends with its result.
+    pub fn reduce_own_groups(&mut self, result: Val, groups: &Groups<'_>) -> Built<()> {
+        let team = team(groups.size).ok_or_else(|| BuildError::unsupported("groups that threads do not share"))?;
+        let size = self.dim(groups.size)?;
+        for vector in self.own_lanes().unwrap_or_default() {
+            let value = self.reduce_team(groups.op, groups.nan, groups.x, &vector, team)?;
+            let group = self.quotient(vector[0], size)?;
+            self.known_scope().insert(Known::Element(result, group), value);
+        }
+        Ok(())
+    }
+
+    /// Reduces the row of a team, if a block has several; every thread of the team ends with the result.
+    pub fn reduce_own_row(&mut self, op: ReduceOp, nan: NanRule, x: Val) -> Built<Option<Value<'c>>> {
+        let Some(held) = self.lanes.as_ref().map(|lanes| lanes.held).filter(|held| held.teams > 1) else {
+            return Ok(None);
+        };
+        let lanes = self.own(0).to_vec();
+        self.reduce_team(op, nan, x, &lanes, held.row_threads(self.frame.threads)).map(Some)
+    }
+
+    /// Reduces one vector of each thread of a team: with the two accumulators of the trees, which are combined, and then
+    /// across threads. Operands of a step come in either order, which no step but that of NaNs sees.
+    fn reduce_team(
+        &mut self,
+        op: ReduceOp,
+        nan: NanRule,
+        x: Val,
+        lanes: &[IntValue<'c>],
+        team: u32,
+    ) -> Built<Value<'c>> {
+        let (code, dtype, step) = (self.code, self.segment.ty(x).dtype, op.step(nan));
+        let start = vec![self.start_of(op, x)?; 2];
+        let ways = self.fold_lanes(op, nan, x, lanes, start)?;
+        let mut value = map(code, step, dtype, &[ways[0], ways[1]])?;
+        let mut offset = team / 2;
+        while offset > 0 {
+            value = map(code, step, dtype, &[value, code.shuffle_across(value, offset)?])?;
+            offset /= 2;
+        }
+        Ok(value)
+    }
+}
+
+/// Whether an index is made of values that the segment computes.
+fn reads_values(index: &Dim) -> bool {
+    let mut names = std::collections::BTreeSet::new();
+    index.collect_symbols(&mut names);
+    names.iter().any(|name| Val::from_symbol(name).is_some())
+}
