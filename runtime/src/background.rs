@@ -2,14 +2,19 @@
 //!
 //! Nobody waits for it but those who ask to. Its priority is low, so that it takes what callers leave of the processor. A
 //! process that ends lets it finish what it is at, because a compiler must not run while its own libraries are taken down,
-//! and drops the rest. That is certain where the first thread of the process gave work and ends it; where another one did,
-//! not while the compiler is at what it has not met before.
+//! and drops the rest. It is certain, on Linux, where a thread ends the process that gave work: what belongs to that thread
+//! goes before all libraries. A thread that only ends itself waits for the job at hand too, for nothing tells the two
+//! apart; the next job begins when that thread is gone.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
-use crate::driver::{at_exit, at_exit_of_this_thread};
+use crate::driver::{End, ThreadId, at_end_of_this_thread, at_exit};
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Receiver, Sender, channel, shared, start_thread};
+
+/// How often a job that may not begin looks whether it may.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -20,7 +25,7 @@ shared! {
 /// Does a job when all that were given before are done. It is dropped undone if the process has no thread for it, or ends.
 pub(crate) fn submit(job: Job) {
     let background = &*BACKGROUND;
-    at_exit_of_this_thread();
+    at_end_of_this_thread(end_of_thread);
     background.submit(job);
 }
 
@@ -32,6 +37,14 @@ pub fn settle() {
 /// Waits for the job at hand, when the process ends.
 fn end() {
     BACKGROUND.end();
+}
+
+/// Waits for the job at hand, when a thread ends that gave work.
+fn end_of_thread(how: End) {
+    match how {
+        End::Process => BACKGROUND.end(),
+        End::Thread(thread) => BACKGROUND.pause(thread),
+    }
 }
 
 /// The thread, and the way to it.
@@ -62,6 +75,12 @@ impl Background {
         self.progress.wait();
     }
 
+    /// Waits for the job at hand; no other begins while the thread lives.
+    fn pause(&self, thread: ThreadId) {
+        *self.progress.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        drop(self.progress.at_hand.lock());
+    }
+
     pub fn end(&self) {
         self.progress.ended.store(true, Ordering::SeqCst);
         self.progress.wait();
@@ -77,6 +96,10 @@ struct Progress {
     changed: Condvar,
     /// Set when the process ends: no job begins any more.
     ended: AtomicBool,
+    /// Held while a job is done.
+    at_hand: Mutex<()>,
+    /// A thread that may be ending the process.
+    ending: Mutex<Option<ThreadId>>,
 }
 
 impl Progress {
@@ -84,6 +107,33 @@ impl Progress {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while self.open.load(Ordering::SeqCst) > 0 {
             waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Whether no thread may be ending the process.
+    fn may_begin(&self) -> bool {
+        let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        *ending = ending.filter(|thread| thread.lives());
+        ending.is_none()
+    }
+
+    /// Does a job, when no thread may be ending the process, unless one did.
+    fn begin(&self, job: Job, again: bool) {
+        loop {
+            let at_hand = self.at_hand.lock();
+            if self.ended.load(Ordering::SeqCst) {
+                return;
+            }
+            if self.may_begin() {
+                // A job that panics is one that was not done.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                if again {
+                    at_exit(end);
+                }
+                return;
+            }
+            drop(at_hand);
+            std::thread::sleep(PATIENCE);
         }
     }
 
@@ -101,14 +151,8 @@ fn serve(progress: &Progress, jobs: &Receiver<Job>) {
     #[cfg(all(target_os = "linux", not(any(miri, loom))))]
     let _ = rustix::process::setpriority_process(None, 10);
     for (job, before) in jobs.iter().zip(0u32..) {
-        if !progress.ended.load(Ordering::SeqCst) {
-            // A job that panics is one that was not done.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-            // A compiler constructs more of itself the more it has met, less and less often.
-            if (before + 1).is_power_of_two() {
-                at_exit(end);
-            }
-        }
+        // A compiler constructs more of itself the more it has met, less and less often.
+        progress.begin(job, (before + 1).is_power_of_two());
         progress.done();
     }
 }

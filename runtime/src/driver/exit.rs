@@ -1,6 +1,7 @@
 //! What is to happen before a process ends.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::process::id;
 use std::sync::OnceLock;
 
@@ -20,32 +21,62 @@ pub(crate) fn at_exit(call: fn()) {
     }
 }
 
-/// Calls the function of [`at_exit`] before anything at all is taken down, if the thread that asks is the first of the
-/// process and the one that ends it: what belongs to that thread goes first.
-pub(crate) fn at_exit_of_this_thread() {
-    thread_local!(static LAST: Last = const { Last });
-    // A thread that is ending has nothing of its own any more.
-    let _ = LAST.try_with(|_| ());
+/// How a thread ends: what belongs to it goes first, before anything of the process is taken down.
+#[cfg_attr(not(all(target_os = "linux", not(any(miri, loom)))), allow(dead_code, reason = "threads have no numbers"))]
+pub(crate) enum End {
+    /// It is the first of the process, which ends with it.
+    Process,
+    /// It is another one: it ends alone, and is gone soon, or it ends the process, and stays until that is done.
+    Thread(ThreadId),
 }
 
+/// The system's number of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ThreadId(pub i32);
+
+/// Calls a function when the thread that asks ends. Only where threads have numbers: on Linux.
+pub(crate) fn at_end_of_this_thread(call: fn(End)) {
+    thread_local!(static LAST: Last = const { Last(Cell::new(None)) });
+    // A thread that is ending has nothing of its own any more.
+    let _ = LAST.try_with(|last| last.0.set(Some((id(), call))));
+}
+
+/// The process that asked, and what is to be called.
+type Asked = (u32, fn(End));
+
 /// Something of a thread.
-struct Last;
+struct Last(Cell<Option<Asked>>);
 
 impl Drop for Last {
     fn drop(&mut self) {
-        if is_first_thread() {
-            run();
+        if let (Some((process, call)), Some(end)) = (self.0.get(), end_of_this_thread())
+            && process == id()
+        {
+            call(end);
         }
     }
 }
 
-/// Whether this thread ends the process when it ends.
-fn is_first_thread() -> bool {
+fn end_of_this_thread() -> Option<End> {
     #[cfg(all(target_os = "linux", not(any(miri, loom))))]
-    // SAFETY: both take nothing, and always succeed.
-    return unsafe { libc::gettid() == libc::getpid() };
+    {
+        // SAFETY: both take nothing, and always succeed.
+        let (this, first) = unsafe { (libc::gettid(), libc::getpid()) };
+        Some(if this == first { End::Process } else { End::Thread(ThreadId(this)) })
+    }
     #[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
-    return false;
+    None
+}
+
+impl ThreadId {
+    /// Whether the thread has not ended.
+    pub fn lives(self) -> bool {
+        #[cfg(all(target_os = "linux", not(any(miri, loom))))]
+        // SAFETY: no signal is sent; the call says whether one could be.
+        return unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, 0) } == 0;
+        #[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
+        return false;
+    }
 }
 
 extern "C" fn run() {

@@ -13,7 +13,7 @@ use fusewright_abi::Target;
 
 use crate::{Device, RuntimeError};
 
-pub(crate) use exit::{at_exit, at_exit_of_this_thread};
+pub(crate) use exit::{End, ThreadId, at_end_of_this_thread, at_exit};
 pub use pool::{EachTime, Pool, Threads, shared as shared_pool};
 
 /// The device that runs kernels of a target, on the threads of this process.
