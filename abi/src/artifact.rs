@@ -90,6 +90,8 @@ pub struct LaunchRule {
     pub blocks_per_row: Count,
     /// Threads of a block; one on hosts.
     pub threads: u32,
+    /// Bytes of shared memory of a block that a launch states; none on hosts.
+    pub shared: Count,
     /// What the address of every buffer is a multiple of, in bytes; one on hosts.
     pub alignment: u32,
 }

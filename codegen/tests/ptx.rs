@@ -98,12 +98,16 @@ fn arithmetic_is_exact() {
 }
 
 #[test]
-fn one_barrier_a_reduction_and_one_before_stores_in_place() {
+fn one_barrier_a_reduction_and_one_before_stores_in_place_of_what_is_read_again() {
     let tree = Order::Tree(Tree { vec: 8, threads: 128, ways: 2 });
+    let odd = Order::Tree(Tree { vec: 4, threads: 70, ways: 3 });
     let barriers = |kernel: &Kernel| ptx(kernel, "sm_90").matches("bar.sync").count();
     assert_eq!(barriers(&support::elementwise(4096)), 0);
-    assert_eq!(barriers(&support::add_rms_norm_bf16(4096, tree)), 2);
-    assert_eq!(barriers(&support::add_rms_norm_token_quant(4096, tree, DType::I8, 127.0)), 3);
+    assert_eq!(barriers(&support::add_rms_norm_bf16(5003, odd)), 2);
+    assert_eq!(barriers(&support::add_rms_norm_token_quant(777, odd, DType::I8, 127.0)), 3);
+    // In registers each thread has read what it overwrites.
+    assert_eq!(barriers(&support::add_rms_norm_bf16(4096, tree)), 1);
+    assert_eq!(barriers(&support::add_rms_norm_token_quant(4096, tree, DType::I8, 127.0)), 2);
     // The rotation in place needs its row staged: one barrier behind the copy, one before the stores.
     assert_eq!(barriers(&support::rope(8, 128)), 2);
 }

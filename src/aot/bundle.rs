@@ -15,8 +15,9 @@
 //! * `row_order`: `"any"`; `"ascending"`, if of two rows that write the same element the later one is what stays; or
 //!   `{"chosen": param}`, if rows write where the elements of that buffer say, one for each row: any if no two are equal
 //!   of those that are not negative, else ascending;
-//! * `rows`: the number of rows, `blocks_per_row` and `threads` of a launch; the first two are expressions over the names
-//!   of `dims`; and `alignment`, of which every buffer's address is a multiple, in bytes.
+//! * `rows`: the number of rows, `blocks_per_row`, `threads` and the bytes of `shared` memory of a launch; all but the
+//!   threads are expressions over the names of `dims`; and `alignment`, of which every buffer's address is a multiple, in
+//!   bytes.
 //!
 //! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
 //! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet, as far as `row_order`
@@ -221,6 +222,7 @@ fn entry(entry: &BundleEntry) -> Value {
         "row_order": order,
         "blocks_per_row": artifact.launch.blocks_per_row.with_names(&names),
         "threads": artifact.launch.threads,
+        "shared": artifact.launch.shared.with_names(&names),
         "alignment": artifact.launch.alignment,
     })
 }

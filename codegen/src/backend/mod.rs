@@ -46,6 +46,8 @@ pub struct Grid {
     pub threads: u32,
     /// Blocks per outer row; the grid is one axis of that many blocks per row in the range.
     pub blocks_per_row: Dim,
+    /// Bytes of shared memory of a block that a launch states, beside what the code itself has.
+    pub shared: Dim,
     /// What the address of every buffer is a multiple of, in bytes.
     pub alignment: u32,
 }
@@ -74,7 +76,7 @@ pub trait Backend: Send + Sync {
 
     /// How a kernel is launched; one block of one thread where rows are looped over.
     fn grid(&self, _kernel: &Kernel) -> Grid {
-        Grid { threads: 1, blocks_per_row: Dim::constant(1), alignment: 1 }
+        Grid { threads: 1, blocks_per_row: Dim::constant(1), shared: Dim::constant(0), alignment: 1 }
     }
 
     /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it

@@ -30,6 +30,9 @@ typedef int CUresult;
 #define CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR 75
 #define CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR 76
 
+/* CUfunction_attribute */
+#define CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES 8
+
 /* CUjit_option; values of options are pointers, or numbers in the place of pointers. */
 #define CU_JIT_ERROR_LOG_BUFFER 5
 #define CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6
@@ -52,6 +55,8 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context);
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int options, int *names, void **values);
 CUresult cuModuleUnload(CUmodule module);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
+
+CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value);
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
 CUresult cuStreamDestroy_v2(CUstream stream);

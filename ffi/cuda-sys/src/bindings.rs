@@ -13,6 +13,7 @@ pub const CUDA_ERROR_INVALID_PC: i32 = 718;
 pub const CUDA_ERROR_LAUNCH_FAILED: i32 = 719;
 pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: i32 = 75;
 pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: i32 = 76;
+pub const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: i32 = 8;
 pub const CU_JIT_ERROR_LOG_BUFFER: i32 = 5;
 pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: i32 = 6;
 pub type CUdevice = ::core::ffi::c_int;
@@ -71,6 +72,11 @@ pub struct Driver {
     pub cuModuleUnload: unsafe extern "C" fn(module: CUmodule) -> CUresult,
     pub cuModuleGetFunction:
         unsafe extern "C" fn(function: *mut CUfunction, module: CUmodule, name: *const ::core::ffi::c_char) -> CUresult,
+    pub cuFuncSetAttribute: unsafe extern "C" fn(
+        function: CUfunction,
+        attribute: ::core::ffi::c_int,
+        value: ::core::ffi::c_int,
+    ) -> CUresult,
     pub cuStreamCreate: unsafe extern "C" fn(stream: *mut CUstream, flags: ::core::ffi::c_uint) -> CUresult,
     pub cuStreamDestroy_v2: unsafe extern "C" fn(stream: CUstream) -> CUresult,
     pub cuStreamSynchronize: unsafe extern "C" fn(stream: CUstream) -> CUresult,
@@ -132,6 +138,7 @@ impl Driver {
         let cuModuleLoadDataEx = unsafe { __library.get(b"cuModuleLoadDataEx\0") }.map(|sym| *sym)?;
         let cuModuleUnload = unsafe { __library.get(b"cuModuleUnload\0") }.map(|sym| *sym)?;
         let cuModuleGetFunction = unsafe { __library.get(b"cuModuleGetFunction\0") }.map(|sym| *sym)?;
+        let cuFuncSetAttribute = unsafe { __library.get(b"cuFuncSetAttribute\0") }.map(|sym| *sym)?;
         let cuStreamCreate = unsafe { __library.get(b"cuStreamCreate\0") }.map(|sym| *sym)?;
         let cuStreamDestroy_v2 = unsafe { __library.get(b"cuStreamDestroy_v2\0") }.map(|sym| *sym)?;
         let cuStreamSynchronize = unsafe { __library.get(b"cuStreamSynchronize\0") }.map(|sym| *sym)?;
@@ -157,6 +164,7 @@ impl Driver {
             cuModuleLoadDataEx,
             cuModuleUnload,
             cuModuleGetFunction,
+            cuFuncSetAttribute,
             cuStreamCreate,
             cuStreamDestroy_v2,
             cuStreamSynchronize,
@@ -233,6 +241,14 @@ impl Driver {
         name: *const ::core::ffi::c_char,
     ) -> CUresult {
         unsafe { (self.cuModuleGetFunction)(function, module, name) }
+    }
+    pub unsafe fn cuFuncSetAttribute(
+        &self,
+        function: CUfunction,
+        attribute: ::core::ffi::c_int,
+        value: ::core::ffi::c_int,
+    ) -> CUresult {
+        unsafe { (self.cuFuncSetAttribute)(function, attribute, value) }
     }
     pub unsafe fn cuStreamCreate(&self, stream: *mut CUstream, flags: ::core::ffi::c_uint) -> CUresult {
         unsafe { (self.cuStreamCreate)(stream, flags) }

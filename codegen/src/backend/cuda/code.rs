@@ -26,6 +26,19 @@ impl<'c> Code<'c> {
         Ok(self.b.build_ptr_to_int(global.as_pointer_value(), self.ctx.i64_type(), "")?)
     }
 
+    /// The address of the shared memory whose size launches state.
+    pub fn stated_shared(&self) -> Built<IntValue<'c>> {
+        const NAME: &str = "stated";
+        let global = self.module.get_global(NAME).unwrap_or_else(|| {
+            let ty = self.ctx.i8_type().array_type(0);
+            let global = self.module.add_global(ty, Some(AddressSpace::from(SHARED)), NAME);
+            global.set_linkage(Linkage::External);
+            global.set_alignment(WIDEST);
+            global
+        });
+        Ok(self.b.build_ptr_to_int(global.as_pointer_value(), self.ctx.i64_type(), "")?)
+    }
+
     /// Loads so many bytes, a power of two or a multiple of 16, from an address that is a multiple of them or of 16, as
     /// words of 32 bits. What is less than a word is in the low bits.
     pub fn load_words(&self, address: IntValue<'c>, bytes: u32, space: u16) -> Built<Vec<IntValue<'c>>> {

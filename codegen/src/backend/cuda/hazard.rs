@@ -45,7 +45,8 @@ pub(super) fn find(kernel: &Kernel, segment: &Segment) -> Hazards {
     found
 }
 
-fn overlap(kernel: &Kernel, a: ParamId, b: ParamId) -> bool {
+/// Whether two parameters may be the same memory.
+pub(super) fn overlap(kernel: &Kernel, a: ParamId, b: ParamId) -> bool {
     a == b || kernel.param(a).alias == Some(b) || kernel.param(b).alias == Some(a)
 }
 

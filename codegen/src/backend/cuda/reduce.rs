@@ -10,7 +10,7 @@ use fusewright_graph::{Dim, Literal, NanRule, ReduceOp, ScalarFn};
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
-use super::code::SHARED;
+use super::code::{SHARED, WIDEST};
 use super::rows::Rows;
 use crate::backend::llvm::cast::literal;
 use crate::backend::llvm::map::map;
@@ -236,6 +236,15 @@ impl<'a, 'c> Rows<'a, 'c> {
         self.when(writes, |rows| slots.iter().zip(&warp).try_for_each(|(&slot, &value)| rows.put(slot, index, value)))?;
         self.code.barrier()?;
         let mut parts = Vec::new();
+        if let ([slot], [Value::FloatValue(value)]) = (&slots[..], &warp[..])
+            && value.get_type().get_bit_width() == 32
+        {
+            let words = self.code.load_words(*slot, (4 * count).next_multiple_of(WIDEST), SHARED)?;
+            for word in &words[..count as usize] {
+                parts.push(vec![self.code.bits(*word, value.get_type())?]);
+            }
+            return self.halve(&mut parts, combine);
+        }
         for i in 0..i64::from(count) {
             let mut part = Vec::new();
             for (&slot, value) in slots.iter().zip(&warp) {

@@ -13,9 +13,10 @@ use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
 use super::arch::Arch;
-use super::code::SHARED;
+use super::code::{SHARED, WIDEST};
+use super::plan::Held;
 use super::reduce::Groups;
-use super::vectors::{Held, Lanes};
+use super::vectors::Lanes;
 use crate::backend::llvm::cast::{Cast, cast, literal};
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::map::map;
@@ -24,6 +25,29 @@ use crate::kernel::{Inst, InstOp, Kernel, LANE, Over, Segment, Shape, Val};
 
 /// Static shared memory that every architecture offers a block.
 const SHARED_LIMIT: i64 = 48 * 1024;
+
+/// Bytes of shared memory that all elements of a value take, up to where the next value may begin.
+fn held_bytes(segment: &Segment, value: Val, elements: &Dim) -> Dim {
+    let bytes = i64::from(segment.ty(value).dtype.bits().div_ceil(8));
+    let unit = Dim::constant(i64::from(WIDEST));
+    &(elements * &Dim::constant(bytes)).ceil_div(&unit) * &unit
+}
+
+/// Bytes of shared memory that launches of a segment state, whose rows are not in registers.
+pub(super) fn stated_bytes(kernel: &Kernel, segment: &Segment) -> Dim {
+    let staged = super::hazard::find(kernel, segment).staged;
+    let held = segment.insts.iter().enumerate().flat_map(|(i, inst)| {
+        let holds = match &inst.op {
+            InstOp::TopK(_) | InstOp::Reduce { over: Over::Group(_), .. } => true,
+            _ => staged.contains(&i),
+        };
+        if holds { inst.results.as_slice() } else { &[] }
+    });
+    held.fold(Dim::constant(0), |sum, &value| {
+        let elements = segment.ty(value).shape.elements();
+        if elements.as_const().is_some() { sum } else { &sum + &held_bytes(segment, value, &elements) }
+    })
+}
 
 /// What all segments of a kernel share.
 pub(super) struct Frame<'a, 'c> {
@@ -59,6 +83,8 @@ pub(super) struct Rows<'a, 'c> {
     registers: Vec<Option<Value<'c>>>,
     held: BTreeMap<Val, IntValue<'c>>,
     shared_bytes: i64,
+    /// Where the next value goes whose size launches state.
+    stated_end: Option<IntValue<'c>>,
     known: Vec<HashMap<Known<'c>, Value<'c>>>,
     /// The lanes of this thread, if rows lie in registers.
     pub lanes: Option<Lanes<'c>>,
@@ -84,6 +110,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             registers: vec![None; segment.types.len()],
             held: BTreeMap::new(),
             shared_bytes: 0,
+            stated_end: None,
             known: vec![HashMap::new()],
             lanes: None,
             reductions: 0,
@@ -95,13 +122,18 @@ impl<'a, 'c> Rows<'a, 'c> {
     pub fn run(&mut self, held: Option<Held>, part: IntValue<'c>) -> Built<()> {
         let segment = self.segment;
         let hazards = super::hazard::find(self.frame.kernel, segment);
+        let mut waits = hazards.any;
         if let Some(held) = held {
             self.deal(held, part)?;
+            if self.has_read_what_it_overwrites() {
+                self.store_early(held)?;
+                waits = false;
+            }
         }
         for (i, inst) in segment.insts.iter().enumerate() {
             self.inst(inst, hazards.staged.contains(&i)).map_err(|e| e.at(segment, inst))?;
         }
-        if hazards.any {
+        if waits {
             self.code.barrier()?;
         }
         if let Some(held) = held {
@@ -166,15 +198,25 @@ impl<'a, 'c> Rows<'a, 'c> {
     fn hold(&mut self, value: Val, elements: &Dim) -> Built<IntValue<'c>> {
         let ty = self.code.type_of(self.segment.ty(value).dtype);
         let bytes = i64::from(self.segment.ty(value).dtype.bits().div_ceil(8));
-        let count = elements.as_const().ok_or_else(|| {
-            BuildError::unsupported(format!("{elements} elements in shared memory: the number must be known"))
-        })?;
+        let Some(count) = elements.as_const() else { return self.hold_stated(value, elements) };
         self.shared_bytes = count.checked_mul(bytes).and_then(|n| n.checked_add(self.shared_bytes)).unwrap_or(i64::MAX);
         if self.shared_bytes > SHARED_LIMIT - 2048 {
             let why = format!("{} bytes of shared memory, {SHARED_LIMIT} are there", self.shared_bytes);
             return Err(BuildError::unsupported(why));
         }
         let address = self.code.shared_array(&format!("{}.{}", self.segment.name, value.0), ty, count as u32)?;
+        self.held.insert(value, address);
+        Ok(address)
+    }
+
+    /// Shared memory for a value whose number of elements is known at launches, behind those before it.
+    fn hold_stated(&mut self, value: Val, elements: &Dim) -> Built<IntValue<'c>> {
+        let address = match self.stated_end {
+            Some(end) => end,
+            None => self.code.stated_shared()?,
+        };
+        let bytes = self.dim(&held_bytes(self.segment, value, elements))?;
+        self.stated_end = Some(self.code.add(address, bytes)?);
         self.held.insert(value, address);
         Ok(address)
     }

@@ -5,7 +5,7 @@
 //! remembered by the lane's number ([`Rows::element`]); here are the lane numbers that make up all rows of a segment, what
 //! is computed for two lanes at once, and loads and stores of vectors.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, NanRule, ReduceOp, Rounding, ScalarFn};
@@ -13,150 +13,13 @@ use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
 use super::code::GLOBAL;
-use super::hazard;
+use super::hazard::overlap;
+use super::plan::{Held, VECTOR, team};
 use super::reduce::Groups;
 use super::rows::{Known, Rows};
 use crate::backend::llvm::map::map;
 use crate::backend::llvm::{BuildError, Built, Value};
-use crate::kernel::{Inst, InstOp, Kernel, LANE, Order, Over, Segment, Shape, Tree, Val};
-
-/// Neighbouring lanes of a thread.
-pub(super) const VECTOR: u32 = 8;
-/// Most vectors of a thread; more do not fit its registers.
-const MOST_VECTORS: u32 = 4;
-/// Threads that exchange values in registers.
-const WARP: u32 = 32;
-
-/// How the rows of a segment lie in the registers of blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Held {
-    /// Vectors of each thread.
-    pub vectors: u32,
-    /// Blocks that share an inner row.
-    pub parts: u32,
-    /// Inner rows that share a block: each is of a team of neighbouring threads, which exchange values in registers.
-    pub teams: u32,
-}
-
-/// Threads of a block that reductions of a segment over whole rows ask for, unless a row is that of a team.
-pub(super) fn whole_block(segment: &Segment) -> Option<u32> {
-    let lanes = lanes(segment);
-    segment.insts.iter().find_map(|inst| match &inst.op {
-        InstOp::Reduce { over: Over::Row, order: Order::Tree(tree), .. } => {
-            let team = lanes.is_some_and(|lanes| team(&Dim::constant(lanes)) == Some(tree.threads));
-            (!team).then_some(tree.threads)
-        }
-        _ => None,
-    })
-}
-
-/// How a segment is computed by blocks of so many threads with its rows in registers, if it can be.
-pub(super) fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
-    let lanes = lanes(segment)?;
-    let row_team = team(&Dim::constant(lanes)).filter(|&team| whole_block(segment).is_none() && team < threads);
-    let row_threads = row_team.unwrap_or(threads);
-    let mut whole_row = false;
-    for inst in &segment.insts {
-        match &inst.op {
-            InstOp::Literal(_)
-            | InstOp::Index(_)
-            | InstOp::Iota(_)
-            | InstOp::Load { .. }
-            | InstOp::Store { .. }
-            | InstOp::Map(_)
-            | InstOp::Cast { .. }
-            | InstOp::Bitcast(_)
-            | InstOp::Broadcast(_) => {}
-            InstOp::Pack { ways, .. } if VECTOR.is_multiple_of(*ways) => {}
-            InstOp::Reduce { over: Over::Row, order, .. } => {
-                whole_row = true;
-                if tree(*order, row_threads) != (Tree { vec: VECTOR, threads: row_threads, ways: 2 }) {
-                    return None;
-                }
-            }
-            InstOp::Reduce { over: Over::Group(size), order, .. } => {
-                let team = team(size)?;
-                if tree(*order, team) != (Tree { vec: VECTOR, threads: team, ways: 2 })
-                    || !row_threads.is_multiple_of(team)
-                {
-                    return None;
-                }
-            }
-            _ => return None,
-        }
-    }
-    let (block, lanes) = (threads.checked_mul(VECTOR)?, u32::try_from(lanes).ok()?);
-    if lanes == 0 || !hazard::find(kernel, segment).staged.is_empty() {
-        return None;
-    }
-    if let Some(team) = row_team {
-        let (teams, inner) = (threads / team, segment.inner.as_const()?);
-        let even = threads.is_multiple_of(team) && inner % i64::from(teams) == 0;
-        return even.then_some(Held { vectors: 1, parts: 1, teams });
-    }
-    if !lanes.is_multiple_of(block) {
-        return None;
-    }
-    let count = lanes / block;
-    match whole_row {
-        true => (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1 }),
-        false => Some(Held { vectors: 1, parts: count, teams: 1 }),
-    }
-}
-
-impl Held {
-    /// Threads that share a row.
-    pub fn row_threads(&self, threads: u32) -> u32 {
-        threads / self.teams
-    }
-
-    /// Blocks of so many inner rows.
-    pub fn blocks(&self, inner: &Dim) -> Option<Dim> {
-        (inner * &Dim::constant(i64::from(self.parts))).exact_div(&Dim::constant(i64::from(self.teams)))
-    }
-}
-
-/// The tree of an order, where a free one is the one that registers have.
-fn tree(order: Order, threads: u32) -> Tree {
-    match order {
-        Order::Tree(tree) => tree,
-        Order::Relaxed => Tree { vec: VECTOR, threads, ways: 2 },
-    }
-}
-
-/// Lanes of all rows of a segment, if all have as many, or as many as one code of some lanes each.
-fn lanes(segment: &Segment) -> Option<i64> {
-    let mut found = None;
-    let packed: Vec<Val> = segment
-        .insts
-        .iter()
-        .filter(|inst| matches!(inst.op, InstOp::Pack { .. }))
-        .flat_map(|inst| inst.results.iter().copied())
-        .collect();
-    for (i, ty) in segment.types.iter().enumerate() {
-        let lanes = match &ty.shape {
-            Shape::Scalar => continue,
-            Shape::Row(_) if packed.contains(&Val(i as u32)) => continue,
-            Shape::Row(lanes) => lanes,
-            Shape::Group { lanes, size } => {
-                team(size)?;
-                lanes
-            }
-        };
-        let lanes = lanes.as_const()?;
-        if found.is_some_and(|found| found != lanes) {
-            return None;
-        }
-        found = Some(lanes);
-    }
-    found
-}
-
-/// Threads that have a group of lanes, one vector each.
-fn team(size: &Dim) -> Option<u32> {
-    let vectors = size.exact_div(&Dim::constant(i64::from(VECTOR)))?.as_const()?;
-    u32::try_from(vectors).ok().filter(|team| team.is_power_of_two() && *team <= WARP)
-}
+use crate::kernel::{Inst, InstOp, LANE, Shape, Val};
 
 /// The lane numbers of a thread.
 pub(super) struct Lanes<'c> {
@@ -167,6 +30,8 @@ pub(super) struct Lanes<'c> {
     packed: HashMap<u32, Vec<Vec<IntValue<'c>>>>,
     /// Vector and place of a lane number.
     places: HashMap<IntValue<'c>, (usize, usize)>,
+    /// Stores that are done.
+    stored: BTreeSet<usize>,
 }
 
 impl<'a, 'c> Rows<'a, 'c> {
@@ -176,7 +41,13 @@ impl<'a, 'c> Rows<'a, 'c> {
         let threads = i64::from(held.row_threads(self.frame.threads));
         let first =
             code.add(code.mul(part, code.i64(threads * i64::from(held.vectors)))?, self.thread_of_row(held)?)?;
-        let mut lanes = Lanes { held, numbers: Vec::new(), packed: HashMap::new(), places: HashMap::new() };
+        let mut lanes = Lanes {
+            held,
+            numbers: Vec::new(),
+            packed: HashMap::new(),
+            places: HashMap::new(),
+            stored: BTreeSet::new(),
+        };
         let mut ways: Vec<u32> = vec![1];
         ways.extend(self.segment.insts.iter().filter_map(|inst| match inst.op {
             InstOp::Pack { ways, .. } => Some(ways),
@@ -205,10 +76,57 @@ impl<'a, 'c> Rows<'a, 'c> {
         self.lanes = Some(lanes);
         let segment = self.segment;
         for inst in &segment.insts {
-            let InstOp::Load { index, .. } = &inst.op else { continue };
-            if self.moves_vectors(inst) && !reads_values(index) {
+            if self.is_read_at_once(inst) {
                 for vector in &vectors {
                     self.element(inst.results[0], vector[0]).map_err(|e| e.at(segment, inst))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an instruction loads vectors at places that nothing is computed for.
+    fn is_read_at_once(&self, inst: &Inst) -> bool {
+        matches!(&inst.op, InstOp::Load { index, .. } if self.moves_vectors(inst) && !reads_values(index))
+    }
+
+    /// Whether each thread has all in its registers that it or others overwrite, once lanes are dealt: what other threads
+    /// overwrite it has no use for, or rows would not lie in registers.
+    pub fn has_read_what_it_overwrites(&self) -> bool {
+        let (kernel, insts) = (self.frame.kernel, &self.segment.insts);
+        insts.iter().all(|load| {
+            let InstOp::Load { param, .. } = &load.op else { return true };
+            let overwritten = insts
+                .iter()
+                .any(|store| matches!(&store.op, InstOp::Store { param: to, .. } if overlap(kernel, *param, *to)));
+            !overwritten || self.is_read_at_once(load)
+        })
+    }
+
+    /// Stores whole vectors that no reduction decides before the first reduction, so that memory has time for them.
+    pub fn store_early(&mut self, held: Held) -> Built<()> {
+        let segment = self.segment;
+        let mut late = vec![false; segment.types.len()];
+        for inst in &segment.insts {
+            let decided = match &inst.op {
+                InstOp::Reduce { .. } => true,
+                InstOp::Load { index, .. } => reads_values(index),
+                _ => false,
+            };
+            let decided = decided || inst.args.iter().any(|arg| late[arg.0 as usize]);
+            inst.results.iter().for_each(|result| late[result.0 as usize] = decided);
+        }
+        if !late.contains(&true) {
+            return Ok(());
+        }
+        for (i, store) in segment.insts.iter().enumerate() {
+            let InstOp::Store { otherwise: None, .. } = &store.op else { continue };
+            if store.args.len() == 1 && !late[store.args[0].0 as usize] && self.moves_vectors(store) {
+                for vector in 0..held.vectors as usize {
+                    self.store_vector(store, vector).map_err(|e| e.at(segment, store))?;
+                }
+                if let Some(lanes) = &mut self.lanes {
+                    lanes.stored.insert(i);
                 }
             }
         }
@@ -476,7 +394,9 @@ impl<'a, 'c> Rows<'a, 'c> {
     /// All stores of a segment whose rows lie in registers. Scalars are stored by the first thread of the first part.
     pub fn store_all(&mut self, held: Held, part: IntValue<'c>) -> Built<()> {
         let segment = self.segment;
-        let stores: Vec<&Inst> = segment.insts.iter().filter(|i| matches!(i.op, InstOp::Store { .. })).collect();
+        let done = |i: &usize| self.lanes.as_ref().is_some_and(|lanes| lanes.stored.contains(i));
+        let left = |(i, inst): &(usize, &Inst)| matches!(inst.op, InstOp::Store { .. }) && !done(i);
+        let stores: Vec<&Inst> = segment.insts.iter().enumerate().filter(left).map(|(_, inst)| inst).collect();
         let shape = |store: &Inst| segment.ty(store.args[0]).shape.clone();
         for vector in 0..held.vectors as usize {
             for store in &stores {

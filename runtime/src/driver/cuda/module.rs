@@ -14,6 +14,8 @@ use crate::{Arg, Module, RuntimeError};
 
 /// Most blocks of a launch along its first axis.
 const MOST_BLOCKS: usize = i32::MAX as usize;
+/// Bytes of shared memory that a launch may have without asking.
+const FREE_SHARED: usize = 48 << 10;
 /// Bytes for what the driver's compiler says of PTX that it refuses.
 const LOG: usize = 4096;
 
@@ -23,6 +25,7 @@ pub(super) struct CudaModule {
     signature: Signature,
     blocks_per_row: Count,
     threads: u32,
+    shared: Count,
     context: Arc<Context>,
     raw: sys::CUmodule,
     function: sys::CUfunction,
@@ -57,6 +60,7 @@ impl CudaModule {
             signature: Signature::of(artifact),
             blocks_per_row: artifact.launch.blocks_per_row.clone(),
             threads: artifact.launch.threads,
+            shared: artifact.launch.shared.clone(),
             context,
             raw,
             function,
@@ -77,17 +81,26 @@ impl CudaModule {
         if blocks == 0 {
             return Ok(());
         }
+        let shared = self.shared.count(dims);
+        let (api, stream) = (current.context.api, current.context.stream);
+        if shared > FREE_SHARED {
+            // SAFETY: the function is loaded; the attribute says how much a launch may ask for.
+            let status = unsafe {
+                let attribute = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                api.driver.cuFuncSetAttribute(self.function, attribute, i32::try_from(shared).unwrap_or(i32::MAX))
+            };
+            api.said("cuFuncSetAttribute", status)?;
+        }
         let range = [begin as i64, end as i64];
         let addresses = buffers.iter().map(|address| std::ptr::from_ref(address).cast_mut().cast::<c_void>());
         let integers = dims.iter().chain(&range).map(|value| std::ptr::from_ref(value).cast_mut().cast::<c_void>());
         let mut values: Vec<*mut c_void> = addresses.chain(integers).collect();
-        let (api, stream) = (current.context.api, current.context.stream);
         // SAFETY: the artifact's calling convention is buffers, integers, range. The signature compared every buffer with
         // the shapes that `dims` imply, a kernel stays within them, and the driver copies the values before it returns.
         let status = unsafe {
             let none = std::ptr::null_mut();
-            let (grid, block) = (blocks as u32, self.threads);
-            api.driver.cuLaunchKernel(self.function, grid, 1, 1, block, 1, 1, 0, stream, values.as_mut_ptr(), none)
+            let (grid, block, shared) = (blocks as u32, self.threads, shared as u32);
+            api.driver.cuLaunchKernel(self.function, grid, 1, 1, block, 1, 1, shared, stream, values.as_mut_ptr(), none)
         };
         api.said("cuLaunchKernel", status)
     }
