@@ -48,7 +48,7 @@ impl Schedule {
             Schedule::Block { threads: most } => {
                 let threads = match lanes.as_const().and_then(|n| u32::try_from(n).ok()) {
                     // Threads that run in lockstep exchange what they have, one vector each.
-                    Some(n) if n <= WARP * VECTOR => n.div_ceil(VECTOR).next_power_of_two(),
+                    Some(n) if n <= WARP * VECTOR => n.div_ceil(2 * VECTOR).next_power_of_two(),
                     // Two vectors a thread keep enough loads in flight without running out of registers.
                     Some(n) => n.div_ceil(2 * VECTOR).next_multiple_of(least_threads).clamp(least_threads, most),
                     None => most,

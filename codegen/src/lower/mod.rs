@@ -106,7 +106,7 @@ fn lower_lanes(
 ) -> Result<Kernel, LowerError> {
     let views = View::all(&form.body, axes)?;
     let space = Space::of(&form, axes, &views, lanes)?;
-    let mut params = params(body, &form, axes, &space);
+    let mut params = params(body, &form);
     if outputs == Outputs::Strided {
         strides::declare(body, &mut form, &mut params);
     }
@@ -142,18 +142,16 @@ fn form(body: &Graph) -> Result<(RowForm, AxisMap), LowerError> {
     }
 }
 
-/// The parameters of a body: its inputs, then its outputs. `axes` and `space` are those of its row program.
-fn params(body: &Graph, form: &RowForm, axes: &AxisMap, space: &Space) -> Vec<Param> {
+/// The parameters of a body: its inputs, then its outputs.
+fn params(body: &Graph, form: &RowForm) -> Vec<Param> {
     let param = |name: String, value, access, early| {
         let ty = body.ty(value);
         let (dtype, shape, source) = (ty.dtype, ty.shape.clone(), Source::Memory);
         Param { name, dtype, shape, access, source, alias: None, donated: false, early }
     };
-    let inputs = body.inputs().iter().enumerate().map(|(i, input)| {
+    let inputs = body.inputs().iter().map(|input| {
         let constant = matches!(input.kind, InputKind::Weight(_));
-        let reading = form.body.inputs().iter().zip(&form.inputs).filter(|(_, of)| **of == i);
-        let by_row = reading.flat_map(|(own, _)| axes.flat(own.value)).any(|axis| space.is_row(axis));
-        param(input.name.clone(), input.value, ParamAccess::In, constant && !by_row)
+        param(input.name.clone(), input.value, ParamAccess::In, constant)
     });
     let outputs = body.outputs().iter().enumerate().map(|(i, o)| {
         let plain = param(format!("out{i}"), o.value, ParamAccess::Out, false);

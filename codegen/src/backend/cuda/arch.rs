@@ -13,10 +13,12 @@ pub(super) struct Arch {
     pub fp8_convert: bool,
     /// Sums and products of two bf16 at once, each rounded.
     pub packed_bf16: bool,
+    /// Launches that begin before the kernel ahead of them ends.
+    pub dependent_launch: bool,
 }
 
-const fn arch(name: &'static str, ptx: &'static str, fp8_convert: bool, packed_bf16: bool) -> Arch {
-    Arch { name, ptx, fp8_convert, packed_bf16 }
+const fn arch(name: &'static str, ptx: &'static str, fp8_convert: bool, from_hopper: bool) -> Arch {
+    Arch { name, ptx, fp8_convert, packed_bf16: from_hopper, dependent_launch: from_hopper }
 }
 
 /// Every architecture that code is made for.

@@ -94,6 +94,14 @@ impl<'c> Code<'c> {
         inst.set_alignment(bytes).map_err(|e| BuildError::Llvm(e.to_string()))
     }
 
+    /// An instruction that has no operands and that no access of memory is moved across.
+    pub fn assembly(&self, text: &str) -> Built<()> {
+        let ty = self.ctx.void_type().fn_type(&[], false);
+        let asm = self.ctx.create_inline_asm(ty, text.to_owned(), "~{memory}".to_owned(), true, false, None, false);
+        self.b.build_indirect_call(ty, asm, &[], "")?;
+        Ok(())
+    }
+
     /// Waits until every thread of the block is here.
     pub fn barrier(&self) -> Built<()> {
         self.effect("llvm.nvvm.barrier.cta.sync.aligned.all", &[], &[self.i32(0).into()])

@@ -17,6 +17,7 @@ mod memory;
 mod plan;
 mod reduce;
 mod rows;
+mod silu;
 mod vectors;
 
 use std::collections::BTreeMap;
@@ -34,11 +35,11 @@ pub use self::backend::CudaBackend;
 
 use self::arch::Arch;
 use self::code::GLOBAL;
-use self::plan::{Plan, blocks};
+use self::plan::{Plan, WARP, blocks};
 use self::rows::{Frame, Rows};
 use crate::backend::Grid;
 use crate::backend::llvm::code::Code;
-use crate::backend::llvm::{BuildError, Built, index};
+use crate::backend::llvm::{BuildError, Built, Value, index};
 use crate::kernel::{INNER, Kernel, ROW};
 
 /// LLVM's number of the calling convention of PTX kernels.
@@ -158,17 +159,28 @@ fn build<'c>(
 /// The body: finds the block's row and inner row, and runs the segment that owns it.
 fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> Built<()> {
     let register = |name: &str| -> Built<IntValue<'c>> {
-        let value = code.call(&format!("llvm.nvvm.read.ptx.sreg.{name}.x"), &[], &[])?;
-        code.resize(value.into_int_value(), 64)
+        Ok(code.call(&format!("llvm.nvvm.read.ptx.sreg.{name}.x"), &[], &[])?.into_int_value())
     };
     let block = register("ctaid")?;
-    let thread = register("tid")?;
+    let thread = code.resize(register("tid")?, 64)?;
     let (buffers, mut names, range) = arguments(code, kernel)?;
+    // Blocks of a launch are fewer than 2³¹, and so are those of a row.
     let per_row = index::dim(code, &plan.launch(kernel).blocks_per_row, &|name| named(&names, name))?;
-    let row = code.b.build_int_unsigned_div(block, per_row, "")?;
-    let mut slot = code.b.build_int_unsigned_rem(block, per_row, "")?;
+    let per_row = code.resize(per_row, 32)?;
+    let row = code.resize(code.b.build_int_unsigned_div(block, per_row, "")?, 64)?;
+    let mut slot = code.resize(code.b.build_int_unsigned_rem(block, per_row, "")?, 64)?;
     let row = code.add(range[0], row)?;
     names.insert(ROW.to_owned(), row);
+    if let Some(few) = plan.few_rows(kernel).filter(|_| arch.dependent_launch) {
+        let rows = code.b.build_int_sub(range[1], range[0], "")?;
+        let (release, begin) = (code.block(), code.block());
+        let is_few = code.cmp(IntPredicate::SLE, rows, code.i64(few))?;
+        code.b.build_conditional_branch(is_few, release, begin)?;
+        code.b.position_at_end(release);
+        code.assembly("griddepcontrol.launch_dependents;")?;
+        code.b.build_unconditional_branch(begin)?;
+        code.b.position_at_end(begin);
+    }
     let (inside, done) = (code.block(), code.block());
     let exists = code.cmp(IntPredicate::SLT, row, range[1])?;
     code.b.build_conditional_branch(exists, inside, done)?;
@@ -182,14 +194,30 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
         code.b.position_at_end(run);
         let mut names = names.clone();
         let mut inner = code.b.build_int_unsigned_div(slot, parts, "")?;
+        let mut exists = None;
         if let Some(held) = held.filter(|held| held.teams > 1) {
-            let team = code.i64(i64::from(held.row_threads(plan.threads)));
+            let team = i64::from(held.row_threads(plan.threads));
             let first = code.mul(inner, code.i64(i64::from(held.teams)))?;
-            inner = code.add(first, code.b.build_int_unsigned_div(thread, team, "")?)?;
+            inner = code.add(first, code.b.build_int_unsigned_div(thread, code.i64(team), "")?)?;
+            let rows = segment.inner.as_const().unwrap_or(0);
+            if rows % i64::from(held.teams) != 0 {
+                let here = code.cmp(IntPredicate::SLT, inner, code.i64(rows))?;
+                if rows % (i64::from(WARP) / team) == 0 {
+                    // Threads that exchange values go together.
+                    let begin = code.block();
+                    code.b.build_conditional_branch(here, begin, done)?;
+                    code.b.position_at_end(begin);
+                } else {
+                    let last: Value<'c> = code.i64(rows - 1).into();
+                    inner = code.select(here, inner, last)?.into_int_value();
+                    exists = Some(here);
+                }
+            }
         }
         names.insert(INNER.to_owned(), inner);
         let part = code.b.build_int_unsigned_rem(slot, parts, "")?;
-        let frame = Frame { code, kernel, arch, threads: plan.threads, thread, buffers: buffers.clone(), names };
+        let buffers = buffers.clone();
+        let frame = Frame { code, kernel, arch, threads: plan.threads, thread, buffers, names, exists };
         Rows::new(&frame, segment).run(held, part)?;
         code.b.build_unconditional_branch(done)?;
         code.b.position_at_end(skip);

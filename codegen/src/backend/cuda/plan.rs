@@ -1,7 +1,9 @@
 //! How a kernel is spread over blocks and threads.
 
-use fusewright_graph::Dim;
+use std::collections::BTreeSet;
+
 use fusewright_graph::dim::DimFn;
+use fusewright_graph::{Dim, ReduceOp};
 
 use super::code::WIDEST;
 use super::hazard;
@@ -12,12 +14,19 @@ use crate::kernel::{InstOp, Kernel, Order, Over, Segment, Shape, Tree, Val};
 /// Neighbouring lanes of a thread.
 pub(super) const VECTOR: u32 = 8;
 /// Most vectors of a thread; more do not fit its registers.
-const MOST_VECTORS: u32 = 4;
+const MOST_VECTORS: u32 = 8;
 /// Threads that exchange values in registers.
-const WARP: u32 = 32;
+pub(super) const WARP: u32 = 32;
 
-/// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken.
-const FLAT: [u32; 12] = [128, 160, 192, 224, 256, 320, 384, 448, 512, 96, 64, 32];
+/// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken. Of
+/// small blocks so many wait for the kernel before them that it has no room.
+const FLAT: [u32; 12] = [320, 256, 384, 512, 448, 192, 224, 160, 128, 96, 64, 32];
+/// Threads of a block whose rows are those of teams, where no other number deals them evenly.
+const TEAMS: u32 = 128;
+/// Bytes that keep a device busy for no longer than it takes to begin the next launch.
+const FEW_BYTES: i64 = 1 << 20;
+/// The same where loads wait for others.
+const FEW_BYTES_CHAINED: i64 = 5 << 20;
 /// Bytes of the largest element.
 const ELEMENT: u32 = 8;
 /// Threads of a block whose reductions have no number of their own.
@@ -43,7 +52,11 @@ impl Plan {
             })
         };
         let block = kernel.segments.iter().find_map(whole_block);
-        let candidates = block.map_or_else(|| FLAT.to_vec(), |threads| vec![threads]);
+        let candidates = match (block, teams(kernel)) {
+            (Some(threads), _) => vec![threads],
+            (None, Some(threads)) => vec![threads],
+            (None, None) => FLAT.to_vec(),
+        };
         let all = |threads: u32| -> Option<Vec<Option<Held>>> {
             kernel.segments.iter().map(|segment| held(kernel, segment, threads).map(Some)).collect()
         };
@@ -53,6 +66,28 @@ impl Plan {
         }
         let threads = trees().max().unwrap_or(THREADS).next_multiple_of(32).clamp(128, 1024);
         Plan { threads, held: vec![None; kernel.segments.len()] }
+    }
+
+    /// Up to how many rows of a launch the kernel behind it may begin at once: so few that they do not fill a device, and
+    /// a few more where the time is that of loads whose places are loaded, which the other can begin meanwhile.
+    pub fn few_rows(&self, kernel: &Kernel) -> Option<i64> {
+        let moved = |segment: &Segment| -> Option<i64> {
+            let accesses = segment.insts.iter().filter_map(|inst| match &inst.op {
+                InstOp::Load { param, shape, .. } => Some((*param, shape.elements())),
+                InstOp::Store { param, .. } => Some((*param, segment.ty(inst.args[0]).shape.elements())),
+                _ => None,
+            });
+            let bits = accesses.filter(|(param, _)| !kernel.param(*param).early).map(|(param, elements)| {
+                elements.as_const()?.checked_mul(i64::from(kernel.param(param).dtype.bits()))
+            });
+            bits.sum::<Option<i64>>()?.checked_mul(segment.inner.as_const()?)
+        };
+        let bytes = kernel.segments.iter().map(moved).sum::<Option<i64>>()? / 8;
+        let chained = kernel.segments.iter().flat_map(|segment| &segment.insts).any(|inst| match &inst.op {
+            InstOp::Load { param, index, .. } => kernel.param(*param).early && values_of(index).next().is_some(),
+            _ => false,
+        });
+        self.held.iter().all(Option::is_some).then_some(if chained { FEW_BYTES_CHAINED } else { FEW_BYTES } / bytes.max(1))
     }
 
     /// How the kernel is launched.
@@ -79,23 +114,49 @@ pub(super) struct Held {
     pub teams: u32,
 }
 
+impl Held {
+    /// Threads that share a row.
+    pub fn row_threads(&self, threads: u32) -> u32 {
+        threads / self.teams
+    }
+
+    /// Blocks of so many inner rows; the last may have fewer than the others.
+    pub fn blocks(&self, inner: &Dim) -> Dim {
+        (inner * &Dim::constant(i64::from(self.parts))).ceil_div(&Dim::constant(i64::from(self.teams)))
+    }
+}
+
 /// Threads of a block that reductions of a segment over whole rows ask for, unless a row is that of a team.
 fn whole_block(segment: &Segment) -> Option<u32> {
-    let lanes = lanes(segment);
+    let team = Extents::of(segment).and_then(|extents| extents.team());
     segment.insts.iter().find_map(|inst| match &inst.op {
-        InstOp::Reduce { over: Over::Row, order: Order::Tree(tree), .. } => {
-            let team = lanes.is_some_and(|lanes| team(&Dim::constant(lanes)) == Some(tree.threads));
-            (!team).then_some(tree.threads)
+        InstOp::Reduce { op, over: Over::Row, order: Order::Tree(tree), .. } => {
+            let fits = team.is_some_and(|team| is_free(*op) || team == tree.threads);
+            (!fits).then_some(tree.threads)
         }
         _ => None,
     })
 }
 
+/// Threads of a block if each row of a kernel is that of a team: so many that none is without a row, or no more than there
+/// are rows for.
+fn teams(kernel: &Kernel) -> Option<u32> {
+    let all = kernel.segments.iter().map(|segment| {
+        let team = Extents::of(segment)?.team()?;
+        u32::try_from(segment.inner.as_const()?).ok()?.checked_mul(team)
+    });
+    let all = all.collect::<Option<Vec<u32>>>()?;
+    let even = |threads: &u32| *threads >= TEAMS && all.iter().all(|own| own.is_multiple_of(*threads));
+    let few = || all.iter().max().map(|most| (*most).min(TEAMS).next_power_of_two().max(WARP));
+    FLAT.into_iter().find(even).or_else(few)
+}
+
 /// How a segment is computed by blocks of so many threads with its rows in registers, if it can be.
 fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
-    let lanes = lanes(segment)?;
-    let row_team = team(&Dim::constant(lanes)).filter(|&team| whole_block(segment).is_none() && team < threads);
+    let extents = Extents::of(segment)?;
+    let row_team = extents.team().filter(|&team| whole_block(segment).is_none() && team < threads);
     let row_threads = row_team.unwrap_or(threads);
+    let unit = i64::from(row_threads.checked_mul(VECTOR)?);
     let mut whole_row = false;
     for inst in &segment.insts {
         match &inst.op {
@@ -107,17 +168,21 @@ fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
             | InstOp::Map(_)
             | InstOp::Cast { .. }
             | InstOp::Bitcast(_)
-            | InstOp::Broadcast(_) => {}
+            | InstOp::Broadcast(_)
+            | InstOp::Slice { .. }
+            | InstOp::Cat => {}
             InstOp::Pack { ways, .. } if VECTOR.is_multiple_of(*ways) => {}
-            InstOp::Reduce { over: Over::Row, order, .. } => {
+            InstOp::Reduce { op, over: Over::Row, order, .. } => {
                 whole_row = true;
-                if tree(*order, row_threads) != (Tree { vec: VECTOR, threads: row_threads, ways: 2 }) {
+                let whole = segment.ty(inst.args[0]).shape.elements().as_const() == Some(extents.lanes);
+                if !whole || !is_dealt(*op, *order, row_threads) {
                     return None;
                 }
             }
-            InstOp::Reduce { over: Over::Group(size), order, .. } => {
+            InstOp::Reduce { op, over: Over::Group(size), order, .. } => {
                 let team = team(size)?;
-                if tree(*order, team) != (Tree { vec: VECTOR, threads: team, ways: 2 })
+                if extents.unit != extents.lanes
+                    || !is_dealt(*op, *order, team)
                     || !row_threads.is_multiple_of(team)
                 {
                     return None;
@@ -126,35 +191,103 @@ fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
             _ => return None,
         }
     }
-    let (block, lanes) = (threads.checked_mul(VECTOR)?, u32::try_from(lanes).ok()?);
-    if lanes == 0 || !hazard::find(kernel, segment).staged.is_empty() {
+    if !hazard::find(kernel, segment).staged.is_empty() {
         return None;
     }
-    if let Some(team) = row_team {
-        let (teams, inner) = (threads / team, segment.inner.as_const()?);
-        let even = threads.is_multiple_of(team) && inner % i64::from(teams) == 0;
-        return even.then_some(Held { vectors: 1, parts: 1, teams });
+    if extents.unit != extents.lanes {
+        // Each thread has the same lanes of all parts of a row.
+        whole_row = true;
+        if extents.unit % unit != 0 {
+            return None;
+        }
     }
-    if !lanes.is_multiple_of(block) {
-        return None;
+    let count = u32::try_from(extents.lanes / unit).ok().filter(|_| extents.lanes % unit == 0)?;
+    if row_team.is_some() {
+        segment.inner.as_const()?;
+        let even = threads.is_multiple_of(row_threads) && count <= MOST_VECTORS;
+        return even.then_some(Held { vectors: count, parts: 1, teams: threads / row_threads });
     }
-    let count = lanes / block;
     match whole_row {
         true => (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1 }),
         false => Some(Held { vectors: 1, parts: count, teams: 1 }),
     }
 }
 
-impl Held {
-    /// Threads that share a row.
-    pub fn row_threads(&self, threads: u32) -> u32 {
-        threads / self.teams
+/// Whether a reduction combines lanes as so many threads have them: of extremes every order gives the same.
+fn is_dealt(op: ReduceOp, order: Order, threads: u32) -> bool {
+    let dealt = Tree { vec: VECTOR, threads, ways: 2 };
+    is_free(op) || tree(order, threads) == dealt
+}
+
+/// Whether every order of a reduction gives the same.
+fn is_free(op: ReduceOp) -> bool {
+    matches!(op, ReduceOp::Max | ReduceOp::Min)
+}
+
+/// The lengths of the rows of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Extents {
+    /// Lanes of the longest.
+    lanes: i64,
+    /// What all lengths are multiples of, and all lanes where parts begin.
+    unit: i64,
+    /// Threads of the tree of a sum of whole rows.
+    summed: Option<u32>,
+}
+
+impl Extents {
+    /// Of a segment whose rows are whole or parts of such, cut at known lanes, or codes of some lanes each.
+    fn of(segment: &Segment) -> Option<Extents> {
+        let packed: Vec<Val> = segment
+            .insts
+            .iter()
+            .filter(|inst| matches!(inst.op, InstOp::Pack { .. }))
+            .flat_map(|inst| inst.results.iter().copied())
+            .collect();
+        let (mut found, mut grouped): (Option<Extents>, _) = (None, None);
+        let mut meet = |lanes: i64, at: i64| {
+            let Extents { lanes: most, unit, .. } = found.unwrap_or(Extents { lanes, unit: lanes, summed: None });
+            found = Some(Extents { lanes: most.max(lanes), unit: gcd(gcd(unit, lanes), at), summed: None });
+        };
+        for (i, ty) in segment.types.iter().enumerate() {
+            match &ty.shape {
+                Shape::Row(lanes) if !packed.contains(&Val(i as u32)) => meet(lanes.as_const()?, 0),
+                Shape::Group { lanes, size } => {
+                    team(size)?;
+                    let lanes = lanes.as_const()?;
+                    meet(lanes, 0);
+                    grouped = Some(lanes);
+                }
+                _ => {}
+            }
+        }
+        for inst in &segment.insts {
+            match &inst.op {
+                InstOp::Slice { start, step: 1, .. } => meet(0, start.as_const()?),
+                InstOp::Slice { .. } => return None,
+                _ => {}
+            }
+        }
+        let summed = segment.insts.iter().find_map(|inst| match &inst.op {
+            InstOp::Reduce { op, over: Over::Row, order: Order::Tree(tree), .. } if !is_free(*op) => Some(tree.threads),
+            _ => None,
+        });
+        let found = Extents { summed, ..found? };
+        (found.lanes > 0 && grouped.is_none_or(|lanes| lanes == found.lanes)).then_some(found)
     }
 
-    /// Blocks of so many inner rows.
-    pub fn blocks(&self, inner: &Dim) -> Option<Dim> {
-        (inner * &Dim::constant(i64::from(self.parts))).exact_div(&Dim::constant(i64::from(self.teams)))
+    /// Threads that share a row and exchange values in registers: as many as a sum asks for or as there are vectors,
+    /// fewer where parts are short; none where rows are too long for that.
+    fn team(&self) -> Option<u32> {
+        let vectors = u32::try_from(self.lanes).ok()? / VECTOR;
+        let whole = self.lanes % i64::from(VECTOR) == 0 && vectors.is_power_of_two() && vectors <= WARP;
+        let cut = u32::try_from(self.unit).ok()? / VECTOR;
+        whole.then_some(self.summed.unwrap_or(vectors).min(cut.max(1)))
     }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The tree of an order, where a free one is the one that registers have.
@@ -165,32 +298,11 @@ fn tree(order: Order, threads: u32) -> Tree {
     }
 }
 
-/// Lanes of all rows of a segment, if all have as many, or as many as one code of some lanes each.
-fn lanes(segment: &Segment) -> Option<i64> {
-    let mut found = None;
-    let packed: Vec<Val> = segment
-        .insts
-        .iter()
-        .filter(|inst| matches!(inst.op, InstOp::Pack { .. }))
-        .flat_map(|inst| inst.results.iter().copied())
-        .collect();
-    for (i, ty) in segment.types.iter().enumerate() {
-        let lanes = match &ty.shape {
-            Shape::Scalar => continue,
-            Shape::Row(_) if packed.contains(&Val(i as u32)) => continue,
-            Shape::Row(lanes) => lanes,
-            Shape::Group { lanes, size } => {
-                team(size)?;
-                lanes
-            }
-        };
-        let lanes = lanes.as_const()?;
-        if found.is_some_and(|found| found != lanes) {
-            return None;
-        }
-        found = Some(lanes);
-    }
-    found
+/// The values that an index is made of.
+pub(super) fn values_of(index: &Dim) -> impl Iterator<Item = Val> {
+    let mut names = BTreeSet::new();
+    index.collect_symbols(&mut names);
+    names.into_iter().filter_map(|name| Val::from_symbol(&name))
 }
 
 /// Threads that have a group of lanes, one vector each.
@@ -201,7 +313,7 @@ pub(super) fn team(size: &Dim) -> Option<u32> {
 
 /// Blocks of a segment per outer row.
 pub(super) fn blocks(segment: &Segment, held: Option<Held>) -> Dim {
-    held.and_then(|held| held.blocks(&segment.inner)).unwrap_or_else(|| segment.inner.clone())
+    held.map_or_else(|| segment.inner.clone(), |held| held.blocks(&segment.inner))
 }
 
 #[cfg(test)]

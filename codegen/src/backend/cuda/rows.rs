@@ -61,6 +61,8 @@ pub(super) struct Frame<'a, 'c> {
     pub buffers: Vec<IntValue<'c>>,
     /// Values of the dims, and of the row once it is known.
     pub names: BTreeMap<String, IntValue<'c>>,
+    /// Whether the thread's row is one, where a block may have threads without: they compute another, and store nothing.
+    pub exists: Option<IntValue<'c>>,
 }
 
 /// What was computed at a point of the code.
@@ -123,12 +125,19 @@ impl<'a, 'c> Rows<'a, 'c> {
         let segment = self.segment;
         let hazards = super::hazard::find(self.frame.kernel, segment);
         let mut waits = hazards.any;
-        if let Some(held) = held {
-            self.deal(held, part)?;
-            if self.has_read_what_it_overwrites() {
-                self.store_early(held)?;
-                waits = false;
+        match held {
+            Some(held) => {
+                self.deal(held, part)?;
+                self.read_early()?;
+                self.await_predecessors()?;
+                self.read_at_once()?;
+                self.release_successors()?;
+                if self.has_read_what_it_overwrites() && self.frame.exists.is_none() {
+                    self.store_early()?;
+                    waits = false;
+                }
             }
+            None => self.await_predecessors()?,
         }
         for (i, inst) in segment.insts.iter().enumerate() {
             self.inst(inst, hazards.staged.contains(&i)).map_err(|e| e.at(segment, inst))?;
@@ -137,7 +146,10 @@ impl<'a, 'c> Rows<'a, 'c> {
             self.code.barrier()?;
         }
         if let Some(held) = held {
-            return self.store_all(held, part);
+            return match self.frame.exists {
+                Some(exists) => self.when(exists, |rows| rows.store_all(held, part)),
+                None => self.store_all(held, part),
+            };
         }
         let mut passes: Vec<(&Shape, Vec<&Inst>)> = Vec::new();
         for store in segment.insts.iter().filter(|i| matches!(i.op, InstOp::Store { .. })) {
@@ -184,14 +196,29 @@ impl<'a, 'c> Rows<'a, 'c> {
                 }
                 Ok(())
             }
-            _ if ty.shape == Shape::Scalar => {
-                let value = self.compute(inst, self.code.i64(0))?;
-                self.registers[result.0 as usize] = Some(value);
-                Ok(())
-            }
+            _ if ty.shape == Shape::Scalar => self.scalar(inst),
             _ if stage => self.stage(inst, &ty.shape.elements()),
             _ => Ok(()),
         }
+    }
+
+    /// Computes a scalar, unless it is known.
+    pub fn scalar(&mut self, inst: &Inst) -> Built<()> {
+        let result = inst.results[0].0 as usize;
+        if self.registers[result].is_none() {
+            self.registers[result] = Some(self.compute(inst, self.code.i64(0))?);
+        }
+        Ok(())
+    }
+
+    /// Waits until what the kernels ahead of this one write can be read, and nothing that they read is needed.
+    fn await_predecessors(&self) -> Built<()> {
+        if self.frame.arch.dependent_launch { self.code.assembly("griddepcontrol.wait;") } else { Ok(()) }
+    }
+
+    /// Lets the kernel behind this one begin, now that this one has its rows.
+    fn release_successors(&self) -> Built<()> {
+        if self.frame.arch.dependent_launch { self.code.assembly("griddepcontrol.launch_dependents;") } else { Ok(()) }
     }
 
     /// Shared memory for all elements of a value.
@@ -437,6 +464,9 @@ impl<'a, 'c> Rows<'a, 'c> {
             InstOp::Iota(_) => Ok(self.code.resize(lane, 32)?.into()),
             InstOp::Load { .. } => self.load(inst, lane),
             InstOp::Map(f) => {
+                if let Some(quotient) = self.narrow_silu(inst, lane)? {
+                    return Ok(quotient);
+                }
                 let x = args.iter().map(|&a| self.operand(a, &ty.shape, lane)).collect::<Built<Vec<_>>>()?;
                 let dtype = args.last().map_or(ty.dtype, |&a| self.segment.ty(a).dtype);
                 map(self.code, *f, dtype, &x)

@@ -14,7 +14,7 @@ use inkwell::values::IntValue;
 
 use super::code::GLOBAL;
 use super::hazard::overlap;
-use super::plan::{Held, VECTOR, team};
+use super::plan::{Held, VECTOR, team, values_of};
 use super::reduce::Groups;
 use super::rows::{Known, Rows};
 use crate::backend::llvm::map::map;
@@ -35,7 +35,7 @@ pub(super) struct Lanes<'c> {
 }
 
 impl<'a, 'c> Rows<'a, 'c> {
-    /// Deals the lanes of a row, of which this is one part, to threads, and loads what they read in any case.
+    /// Deals the lanes of a row, of which this is one part, to threads.
     pub fn deal(&mut self, held: Held, part: IntValue<'c>) -> Built<()> {
         let code = self.code;
         let threads = i64::from(held.row_threads(self.frame.threads));
@@ -72,17 +72,87 @@ impl<'a, 'c> Rows<'a, 'c> {
             }
             lanes.packed.insert(ways, numbers);
         }
-        let vectors = lanes.numbers.clone();
         self.lanes = Some(lanes);
+        Ok(())
+    }
+
+    /// Loads what no running kernel writes, with the scalars that lead there: before the kernels ahead of this one are done.
+    pub fn read_early(&mut self) -> Built<()> {
         let segment = self.segment;
+        let mut early = vec![false; segment.types.len()];
         for inst in &segment.insts {
-            if self.is_read_at_once(inst) {
-                for vector in &vectors {
-                    self.element(inst.results[0], vector[0]).map_err(|e| e.at(segment, inst))?;
-                }
+            let ready = inst.args.iter().all(|arg| early[arg.0 as usize])
+                && inst.op.index().is_none_or(|index| values_of(index).all(|value| early[value.0 as usize]));
+            let ready = ready
+                && match &inst.op {
+                    InstOp::Literal(_) | InstOp::Index(_) => true,
+                    InstOp::Load { param, .. } => self.frame.kernel.param(*param).early,
+                    InstOp::Map(_) | InstOp::Cast { .. } | InstOp::Bitcast(_) => {
+                        segment.ty(inst.results[0]).shape == Shape::Scalar
+                    }
+                    _ => false,
+                };
+            if !ready {
+                continue;
+            }
+            inst.results.iter().for_each(|result| early[result.0 as usize] = true);
+            match (&segment.ty(inst.results[0]).shape, &inst.op) {
+                (Shape::Scalar, _) => self.scalar(inst).map_err(|e| e.at(segment, inst))?,
+                (_, InstOp::Load { .. }) if self.moves_vectors(inst) => self.read(inst)?,
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Loads what is read in any case.
+    pub fn read_at_once(&mut self) -> Built<()> {
+        let segment = self.segment;
+        segment.insts.iter().filter(|inst| self.is_read_at_once(inst)).collect::<Vec<_>>().into_iter().try_for_each(|inst| self.read(inst))
+    }
+
+    /// Loads all vectors of a value.
+    fn read(&mut self, inst: &Inst) -> Built<()> {
+        let value = inst.results[0];
+        for vector in 0..self.vectors(value) {
+            let first = self.own(vector)[0];
+            self.element(value, first).map_err(|e| e.at(self.segment, inst))?;
+        }
+        Ok(())
+    }
+
+    /// Vectors that a thread has of a value: fewer than of whole rows if it is a part of one.
+    fn vectors(&self, value: Val) -> usize {
+        let Some(lanes) = &self.lanes else { return 0 };
+        let each = i64::from(lanes.held.row_threads(self.frame.threads) * VECTOR);
+        let own = match &self.segment.ty(value).shape {
+            Shape::Row(count) => count.as_const().map(|count| (count / each) as usize),
+            _ => None,
+        };
+        let packed = matches!(self.segment.insts[self.defining[value.0 as usize]].op, InstOp::Pack { .. });
+        own.filter(|_| lanes.held.parts == 1 && !packed).unwrap_or(lanes.numbers.len()).min(lanes.numbers.len())
+    }
+
+    /// Where the lanes of a vector of a part of a row, or of joined parts, are computed: the value, and its vector.
+    fn origin(&self, inst: &Inst, vector: usize) -> Option<(Val, usize)> {
+        let lanes = self.lanes.as_ref()?;
+        let each = i64::from(lanes.held.row_threads(self.frame.threads) * VECTOR);
+        match &inst.op {
+            InstOp::Slice { start, step: 1, .. } => {
+                let skipped = start.as_const().filter(|start| start % each == 0)?;
+                Some((inst.args[0], vector + (skipped / each) as usize))
+            }
+            InstOp::Cat => {
+                let mut left = vector;
+                inst.args.iter().find_map(|&arg| {
+                    let own = self.vectors(arg);
+                    let here = (left < own).then_some((arg, left));
+                    left = left.wrapping_sub(own);
+                    here
+                })
+            }
+            _ => None,
+        }
     }
 
     /// Whether an instruction loads vectors at places that nothing is computed for.
@@ -104,7 +174,7 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 
     /// Stores whole vectors that no reduction decides before the first reduction, so that memory has time for them.
-    pub fn store_early(&mut self, held: Held) -> Built<()> {
+    pub fn store_early(&mut self) -> Built<()> {
         let segment = self.segment;
         let mut late = vec![false; segment.types.len()];
         for inst in &segment.insts {
@@ -122,7 +192,7 @@ impl<'a, 'c> Rows<'a, 'c> {
         for (i, store) in segment.insts.iter().enumerate() {
             let InstOp::Store { otherwise: None, .. } = &store.op else { continue };
             if store.args.len() == 1 && !late[store.args[0].0 as usize] && self.moves_vectors(store) {
-                for vector in 0..held.vectors as usize {
+                for vector in 0..self.vectors(store.args[0]) {
                     self.store_vector(store, vector).map_err(|e| e.at(segment, store))?;
                 }
                 if let Some(lanes) = &mut self.lanes {
@@ -197,12 +267,18 @@ impl<'a, 'c> Rows<'a, 'c> {
             InstOp::Cast { to, round: Rounding::NearestEven, saturate } => {
                 self.cast_pair(inst, (*to, *saturate), vector, place)
             }
+            InstOp::Slice { .. } | InstOp::Cat => {
+                let outside = || BuildError::unsupported("parts of rows that threads do not have");
+                let (value, vector) = self.origin(inst, vector).ok_or_else(outside)?;
+                let lane = *self.own(vector).get(place).ok_or_else(outside)?;
+                self.element(value, lane).map(Some)
+            }
             _ => Ok(None),
         }
     }
 
     fn own(&self, vector: usize) -> &[IntValue<'c>] {
-        self.lanes.as_ref().map_or(&[], |lanes| &lanes.numbers[vector])
+        self.lanes.as_ref().and_then(|lanes| lanes.numbers.get(vector)).map_or(&[], Vec::as_slice)
     }
 
     /// Loads a vector, and remembers its elements and pairs of them.
@@ -315,6 +391,9 @@ impl<'a, 'c> Rows<'a, 'c> {
 
     /// Two neighbours of at most 16 bits each in one integer, the first in the low half.
     fn pair(&mut self, value: Val, vector: usize, pair: usize) -> Built<IntValue<'c>> {
+        if let Some((value, vector)) = self.origin(&self.segment.insts[self.defining[value.0 as usize]], vector) {
+            return self.pair(value, vector, pair);
+        }
         let lanes = [0, 1].map(|i| self.own(vector)[2 * pair + i]);
         let low = self.element(value, lanes[0])?;
         let key = Known::Pair(value, vector, pair);
@@ -401,7 +480,8 @@ impl<'a, 'c> Rows<'a, 'c> {
         for vector in 0..held.vectors as usize {
             for store in &stores {
                 match shape(store) {
-                    Shape::Row(_) => self.store_vector(store, vector),
+                    Shape::Row(_) if vector < self.vectors(store.args[0]) => self.store_vector(store, vector),
+                    Shape::Row(_) => Ok(()),
                     Shape::Group { size, .. } => self.store_group(store, vector, &size),
                     Shape::Scalar => Ok(()),
                 }
@@ -449,11 +529,11 @@ impl<'a, 'c> Rows<'a, 'c> {
         let Some(held) = self.lanes.as_ref().map(|lanes| lanes.held).filter(|held| held.teams > 1) else {
             return Ok(None);
         };
-        let lanes = self.own(0).to_vec();
+        let lanes = self.own_lanes().unwrap_or_default().concat();
         self.reduce_team(op, nan, x, &lanes, held.row_threads(self.frame.threads)).map(Some)
     }
 
-    /// Reduces one vector of each thread of a team: with the two accumulators of the trees, which are combined, and then
+    /// Reduces vectors of each thread of a team: with the two accumulators of the trees, which are combined, and then
     /// across threads. Operands of a step come in either order, which no step but that of NaNs sees.
     fn reduce_team(
         &mut self,
@@ -478,7 +558,5 @@ impl<'a, 'c> Rows<'a, 'c> {
 
 /// Whether an index is made of values that the segment computes.
 fn reads_values(index: &Dim) -> bool {
-    let mut names = std::collections::BTreeSet::new();
-    index.collect_symbols(&mut names);
-    names.iter().any(|name| Val::from_symbol(name).is_some())
+    values_of(index).next().is_some()
 }

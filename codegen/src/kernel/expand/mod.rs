@@ -18,7 +18,7 @@ mod emit;
 mod erf;
 mod exact;
 pub(crate) mod exp;
-mod forms;
+pub(crate) mod forms;
 mod log;
 mod narrow;
 mod plane;
@@ -104,6 +104,13 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
             (InstOp::Map(_), Some(Form::OnePlusExp { one, x, negative })) if !column.is_native(ScalarFn::Exp) => {
                 let power = emit.exp_beside_one(Argument { negative, ..Argument::of(new(x)) });
                 vec![emit.add(new(one), power)]
+            }
+            // Approximate instructions give every one of these the same bf16 (`backend/cuda/silu.rs`).
+            (InstOp::Map(_), Some(Form::NarrowSilu { x, one })) if column == Column::Cuda => {
+                let negative = emit.raw(ScalarFn::Neg, &[new(x)]);
+                let power = emit.raw(ScalarFn::Exp, &[negative]);
+                let divisor = emit.raw(ScalarFn::Add, &[new(one), power]);
+                vec![emit.raw(ScalarFn::Div, &[new(x), divisor])]
             }
             (op, Some(Form::Unbounded { x })) => emit.inst(op.clone(), &[new(x)]),
             (op, _) => emit.whole(op, &args, &renamed),
