@@ -31,7 +31,7 @@ use fusewright_graph::{Dim, Graph, Input, InputKind, NodeId, Prim};
 
 use crate::kernel::verify::MAX_LANES;
 use crate::kernel::{
-    DimDecl, DimOrigin, INNER, Kernel, LANE, Order, Param, ParamId, ROW, Segment, Source, Val, simplify,
+    DimDecl, DimOrigin, INNER, InstOp, Kernel, LANE, Order, Over, Param, ParamId, ROW, Segment, Source, Val, simplify,
 };
 
 use emit::Emitter;
@@ -63,8 +63,37 @@ impl LowerError {
 pub trait Orders {
     /// Order of a reduction over a whole row.
     fn row(&self, lanes: &Dim) -> Order;
+    /// Order of each of some reductions over whole rows of which one waits for another.
+    fn chained(&self, lanes: &Dim) -> Order {
+        self.row(lanes)
+    }
     /// Order of a reduction over a group of lanes.
     fn group(&self, size: &Dim) -> Order;
+}
+
+/// Gives all reductions over whole rows their order where one waits for another.
+fn order_chains(kernel: &mut Kernel, orders: &dyn Orders) {
+    if !kernel.segments.iter().any(has_chain) {
+        return;
+    }
+    for segment in &mut kernel.segments {
+        for inst in &mut segment.insts {
+            if let InstOp::Reduce { over: Over::Row, order, .. } = &mut inst.op {
+                *order = orders.chained(&segment.types[inst.args[0].0 as usize].shape.elements());
+            }
+        }
+    }
+}
+
+/// Whether one reduction over whole rows waits for another.
+fn has_chain(segment: &Segment) -> bool {
+    let mut waits = vec![false; segment.types.len()];
+    segment.insts.iter().any(|inst| {
+        let reduces = matches!(inst.op, InstOp::Reduce { over: Over::Row, .. });
+        let late = inst.args.iter().any(|arg| waits[arg.0 as usize]);
+        inst.results.iter().for_each(|result| waits[result.0 as usize] = late || reduces);
+        reduces && late
+    })
 }
 
 /// Lowers a body of primitives to one kernel. Its parameters are the body's inputs, then its outputs, in order; all
@@ -126,6 +155,7 @@ fn lower_lanes(
     let rows = space.rows(axes);
     let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), params, rows, segments };
     kernel = simplify::without_unused(&kernel);
+    order_chains(&mut kernel, orders);
     in_place::settle(&mut kernel);
     kernel.dims = dims(&kernel);
     Ok(kernel)

@@ -12,9 +12,11 @@ mod arch;
 mod backend;
 mod code;
 mod dialect;
+mod exact;
 mod hazard;
 mod memory;
 mod plan;
+mod range;
 mod reduce;
 mod rows;
 mod silu;
@@ -23,6 +25,7 @@ mod vectors;
 use std::collections::BTreeMap;
 
 use inkwell::attributes::AttributeLoc;
+use inkwell::basic_block::BasicBlock;
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
@@ -35,15 +38,17 @@ pub use self::backend::CudaBackend;
 
 use self::arch::Arch;
 use self::code::GLOBAL;
-use self::plan::{Plan, WARP, blocks};
+use self::plan::{Held, Plan, WARP, blocks};
 use self::rows::{Frame, Rows};
 use crate::backend::Grid;
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built, Value, index};
-use crate::kernel::{INNER, Kernel, ROW};
+use crate::kernel::{INNER, Kernel, ROW, Segment};
 
 /// LLVM's number of the calling convention of PTX kernels.
 const PTX_KERNEL: u32 = 71;
+/// What the name of the code for many rows ends with.
+const MANY: &str = "__many";
 /// What the row program needs of LLVM's optimiser; `ptxas` does the rest.
 const PASSES: &str = "function(instcombine<no-verify-fixpoint>,early-cse,simplifycfg)";
 
@@ -144,16 +149,22 @@ fn build<'c>(
     let buffers = std::iter::repeat_n(pointer, kernel.params.len());
     let integers = std::iter::repeat_n(integer, kernel.dims.len() + 2);
     let params: Vec<_> = buffers.chain(integers).map(Into::into).collect();
-    let function = module.add_function(&kernel.name, ctx.void_type().fn_type(&params, false), None);
-    function.set_call_conventions(PTX_KERNEL);
-    for (key, value) in [("nvvm.maxntid", plan.threads.to_string()), ("nvvm.minctasm", "1".to_owned())] {
-        function.add_attribute(AttributeLoc::Function, ctx.create_string_attribute(key, &value));
+    let ty = ctx.void_type().fn_type(&params, false);
+    let mut module = module;
+    let many = plan.many_rows(kernel).map(|(_, plan)| (format!("{}{MANY}", kernel.name), plan));
+    for (name, plan) in [(kernel.name.clone(), plan.clone())].into_iter().chain(many) {
+        let function = module.add_function(&name, ty, None);
+        function.set_call_conventions(PTX_KERNEL);
+        for (key, value) in [("nvvm.maxntid", plan.threads.to_string()), ("nvvm.minctasm", "1".to_owned())] {
+            function.add_attribute(AttributeLoc::Function, ctx.create_string_attribute(key, &value));
+        }
+        let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: arch };
+        let entry = code.block();
+        code.b.position_at_end(entry);
+        segments(&code, kernel, arch, &plan)?;
+        module = code.module;
     }
-    let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: arch };
-    let entry = code.block();
-    code.b.position_at_end(entry);
-    segments(&code, kernel, arch, plan)?;
-    Ok(code.module)
+    Ok(module)
 }
 
 /// The body: finds the block's row and inner row, and runs the segment that owns it.
@@ -192,33 +203,22 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
         let own = code.cmp(IntPredicate::SLT, slot, blocks)?;
         code.b.build_conditional_branch(own, run, skip)?;
         code.b.position_at_end(run);
-        let mut names = names.clone();
-        let mut inner = code.b.build_int_unsigned_div(slot, parts, "")?;
-        let mut exists = None;
-        if let Some(held) = held.filter(|held| held.teams > 1) {
-            let team = i64::from(held.row_threads(plan.threads));
-            let first = code.mul(inner, code.i64(i64::from(held.teams)))?;
-            inner = code.add(first, code.b.build_int_unsigned_div(thread, code.i64(team), "")?)?;
-            let rows = segment.inner.as_const().unwrap_or(0);
-            if rows % i64::from(held.teams) != 0 {
-                let here = code.cmp(IntPredicate::SLT, inner, code.i64(rows))?;
-                if rows % (i64::from(WARP) / team) == 0 {
-                    // Threads that exchange values go together.
-                    let begin = code.block();
-                    code.b.build_conditional_branch(here, begin, done)?;
-                    code.b.position_at_end(begin);
-                } else {
-                    let last: Value<'c> = code.i64(rows - 1).into();
-                    inner = code.select(here, inner, last)?.into_int_value();
-                    exists = Some(here);
-                }
-            }
-        }
-        names.insert(INNER.to_owned(), inner);
         let part = code.b.build_int_unsigned_rem(slot, parts, "")?;
-        let buffers = buffers.clone();
-        let frame = Frame { code, kernel, arch, threads: plan.threads, thread, buffers, names, exists };
-        Rows::new(&frame, segment).run(held, part)?;
+        let first = code.b.build_int_unsigned_div(slot, parts, "")?;
+        let passes = held.map_or(1, |held| held.passes);
+        let mut frames = Vec::new();
+        for pass in 0..passes {
+            let (inner, exists) = match held.filter(|held| held.teams > 1) {
+                Some(held) => inner_row(code, segment, held, plan.threads, (first, thread, pass), done)?,
+                None => (first, None),
+            };
+            let (mut names, buffers) = (names.clone(), buffers.clone());
+            names.insert(INNER.to_owned(), inner);
+            frames.push(Frame { code, kernel, arch, threads: plan.threads, thread, buffers, names, exists });
+        }
+        let defining = rows::defining(segment);
+        let mut rows: Vec<Rows<'_, 'c>> = frames.iter().map(|frame| Rows::new(frame, segment, &defining)).collect();
+        Rows::run(&mut rows, held, part)?;
         code.b.build_unconditional_branch(done)?;
         code.b.position_at_end(skip);
         slot = code.b.build_int_sub(slot, blocks, "")?;
@@ -227,6 +227,36 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
     code.b.position_at_end(done);
     code.b.build_return(None)?;
     Ok(())
+}
+
+/// The inner row of a thread's team in a pass, and whether there is one, where a block may have teams without. Threads
+/// that exchange values go to the end together if their rows do not exist; else they have another row, twice computed.
+fn inner_row<'c>(
+    code: &Code<'c>,
+    segment: &Segment,
+    held: Held,
+    threads: u32,
+    (block, thread, pass): (IntValue<'c>, IntValue<'c>, u32),
+    done: BasicBlock<'c>,
+) -> Built<(IntValue<'c>, Option<IntValue<'c>>)> {
+    let team = i64::from(held.row_threads(threads));
+    let teams = i64::from(held.teams);
+    let first = code.mul(block, code.i64(teams * i64::from(held.passes)))?;
+    let own = code.add(first, code.b.build_int_unsigned_div(thread, code.i64(team), "")?)?;
+    let inner = code.add(own, code.i64(i64::from(pass) * teams))?;
+    let rows = segment.inner.as_const().unwrap_or(0);
+    if rows % (teams * i64::from(held.passes)) == 0 {
+        return Ok((inner, None));
+    }
+    let exists = code.cmp(IntPredicate::SLT, inner, code.i64(rows))?;
+    if rows % (i64::from(WARP) / team) == 0 && held.passes == 1 {
+        let begin = code.block();
+        code.b.build_conditional_branch(exists, begin, done)?;
+        code.b.position_at_end(begin);
+        return Ok((inner, None));
+    }
+    let last: Value<'c> = code.i64(rows - 1).into();
+    Ok((code.select(exists, inner, last)?.into_int_value(), Some(exists)))
 }
 
 type Arguments<'c> = (Vec<IntValue<'c>>, BTreeMap<String, IntValue<'c>>, [IntValue<'c>; 2]);

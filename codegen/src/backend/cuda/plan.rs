@@ -9,7 +9,7 @@ use super::code::WIDEST;
 use super::hazard;
 use super::rows::stated_bytes;
 use crate::backend::Grid;
-use crate::kernel::{InstOp, Kernel, Order, Over, Segment, Shape, Tree, Val};
+use crate::kernel::{INNER, InstOp, Kernel, Order, Over, Segment, Shape, Tree, Val};
 
 /// Neighbouring lanes of a thread.
 pub(super) const VECTOR: u32 = 8;
@@ -25,8 +25,10 @@ const FLAT: [u32; 12] = [320, 256, 384, 512, 448, 192, 224, 160, 128, 96, 64, 32
 const TEAMS: u32 = 128;
 /// Bytes that keep a device busy for no longer than it takes to begin the next launch.
 const FEW_BYTES: i64 = 1 << 20;
-/// The same where loads wait for others.
-const FEW_BYTES_CHAINED: i64 = 5 << 20;
+/// Bytes that fill a device.
+const MANY_BYTES: i64 = 5 << 20;
+/// Inner rows that a team has one after the other where rows fill a device.
+const PASSES: u32 = 2;
 /// Bytes of the largest element.
 const ELEMENT: u32 = 8;
 /// Threads of a block whose reductions have no number of their own.
@@ -71,23 +73,33 @@ impl Plan {
     /// Up to how many rows of a launch the kernel behind it may begin at once: so few that they do not fill a device, and
     /// a few more where the time is that of loads whose places are loaded, which the other can begin meanwhile.
     pub fn few_rows(&self, kernel: &Kernel) -> Option<i64> {
-        let moved = |segment: &Segment| -> Option<i64> {
-            let accesses = segment.insts.iter().filter_map(|inst| match &inst.op {
-                InstOp::Load { param, shape, .. } => Some((*param, shape.elements())),
-                InstOp::Store { param, .. } => Some((*param, segment.ty(inst.args[0]).shape.elements())),
-                _ => None,
-            });
-            let bits = accesses.filter(|(param, _)| !kernel.param(*param).early).map(|(param, elements)| {
-                elements.as_const()?.checked_mul(i64::from(kernel.param(param).dtype.bits()))
-            });
-            bits.sum::<Option<i64>>()?.checked_mul(segment.inner.as_const()?)
-        };
-        let bytes = kernel.segments.iter().map(moved).sum::<Option<i64>>()? / 8;
         let chained = kernel.segments.iter().flat_map(|segment| &segment.insts).any(|inst| match &inst.op {
             InstOp::Load { param, index, .. } => kernel.param(*param).early && values_of(index).next().is_some(),
             _ => false,
         });
-        self.held.iter().all(Option::is_some).then_some(if chained { FEW_BYTES_CHAINED } else { FEW_BYTES } / bytes.max(1))
+        let held = self.held.iter().all(Option::is_some);
+        Some(if chained { MANY_BYTES } else { FEW_BYTES } / bytes_per_row(kernel)?).filter(|_| held)
+    }
+
+    /// From how many rows of a launch on another plan is better, and that plan: teams have several inner rows, for which
+    /// they read what all of those share once.
+    pub fn many_rows(&self, kernel: &Kernel) -> Option<(i64, Plan)> {
+        let mut found = false;
+        let held = kernel.segments.iter().zip(&self.held).map(|(segment, held)| {
+            let held = (*held)?;
+            let rows = segment.inner.as_const().unwrap_or(0);
+            let shares = segment.insts.iter().any(|inst| match &inst.op {
+                InstOp::Load { index, shape: Shape::Row(_), .. } => !index.mentions(INNER),
+                _ => false,
+            });
+            let even = rows > 0 && rows % (i64::from(held.teams) * i64::from(PASSES)) == 0;
+            let more = held.teams > 1 && shares && even;
+            found |= more;
+            Some(Held { passes: if more { PASSES } else { 1 }, ..held })
+        });
+        let plan = Plan { threads: self.threads, held: held.collect() };
+        let from = MANY_BYTES / bytes_per_row(kernel)? + 1;
+        found.then_some((from, plan))
     }
 
     /// How the kernel is launched.
@@ -112,6 +124,8 @@ pub(super) struct Held {
     pub parts: u32,
     /// Inner rows that share a block: each is of a team of neighbouring threads, which exchange values in registers.
     pub teams: u32,
+    /// Inner rows that a team has one after the other.
+    pub passes: u32,
 }
 
 impl Held {
@@ -122,8 +136,25 @@ impl Held {
 
     /// Blocks of so many inner rows; the last may have fewer than the others.
     pub fn blocks(&self, inner: &Dim) -> Dim {
-        (inner * &Dim::constant(i64::from(self.parts))).ceil_div(&Dim::constant(i64::from(self.teams)))
+        let rows = Dim::constant(i64::from(self.teams) * i64::from(self.passes));
+        (inner * &Dim::constant(i64::from(self.parts))).ceil_div(&rows)
     }
+}
+
+/// Bytes that a row moves, without those that all rows share.
+fn bytes_per_row(kernel: &Kernel) -> Option<i64> {
+    let moved = |segment: &Segment| -> Option<i64> {
+        let accesses = segment.insts.iter().filter_map(|inst| match &inst.op {
+            InstOp::Load { param, shape, .. } => Some((*param, shape.elements())),
+            InstOp::Store { param, .. } => Some((*param, segment.ty(inst.args[0]).shape.elements())),
+            _ => None,
+        });
+        let bits = accesses
+            .filter(|(param, _)| !kernel.param(*param).early)
+            .map(|(param, elements)| elements.as_const()?.checked_mul(i64::from(kernel.param(param).dtype.bits())));
+        bits.sum::<Option<i64>>()?.checked_mul(segment.inner.as_const()?)
+    };
+    Some((kernel.segments.iter().map(moved).sum::<Option<i64>>()? / 8).max(1))
 }
 
 /// Threads of a block that reductions of a segment over whole rows ask for, unless a row is that of a team.
@@ -205,11 +236,11 @@ fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
     if row_team.is_some() {
         segment.inner.as_const()?;
         let even = threads.is_multiple_of(row_threads) && count <= MOST_VECTORS;
-        return even.then_some(Held { vectors: count, parts: 1, teams: threads / row_threads });
+        return even.then_some(Held { vectors: count, parts: 1, teams: threads / row_threads, passes: 1 });
     }
     match whole_row {
-        true => (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1 }),
-        false => Some(Held { vectors: 1, parts: count, teams: 1 }),
+        true => (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1, passes: 1 }),
+        false => Some(Held { vectors: 1, parts: count, teams: 1, passes: 1 }),
     }
 }
 
@@ -345,7 +376,7 @@ mod tests {
     }
 
     fn held(vectors: u32, parts: u32, teams: u32) -> Vec<Option<Held>> {
-        vec![Some(Held { vectors, parts, teams })]
+        vec![Some(Held { vectors, parts, teams, passes: 1 })]
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal, NanRule, ReduceOp, ScalarFn};
 use inkwell::IntPredicate;
+use inkwell::types::BasicTypeEnum;
 use inkwell::values::IntValue;
 
 use super::code::{SHARED, WIDEST};
@@ -15,7 +16,7 @@ use super::rows::Rows;
 use crate::backend::llvm::cast::literal;
 use crate::backend::llvm::map::map;
 use crate::backend::llvm::{BuildError, Built, Value};
-use crate::kernel::{Order, Tree, Val};
+use crate::kernel::{InstOp, Order, Tree, Val};
 
 /// Threads of a block that shuffles reach.
 const WARP: u32 = 32;
@@ -39,6 +40,16 @@ struct Span<'c> {
 
 /// Combines two partial results, each of one or more values.
 type Combine<'s, 'a, 'c> = &'s dyn Fn(&Rows<'a, 'c>, &[Value<'c>], &[Value<'c>]) -> Built<Vec<Value<'c>>>;
+
+/// The type of a value of 32 bits.
+fn word_type(value: Value<'_>) -> Option<BasicTypeEnum<'_>> {
+    let bits = match value {
+        Value::FloatValue(value) => value.get_type().get_bit_width(),
+        Value::IntValue(value) => value.get_type().get_bit_width(),
+        _ => return None,
+    };
+    (bits == 32).then(|| value.get_type())
+}
 
 fn start(op: ReduceOp, dtype: DType) -> Built<Literal> {
     if let DType::F8E4M3 | DType::F8E8M0 | DType::F4E2M1 = dtype {
@@ -85,8 +96,34 @@ impl<'a, 'c> Rows<'a, 'c> {
             }
             None => self.accumulate(x, &tree, thread, &span, self.start_of(op, x)?, &combine)?,
         };
+        if self.is_greatest_magnitude(op, nan, x) && tree.threads == self.frame.threads {
+            return self.greatest_magnitude(own[0]);
+        }
         let warp = self.combine_warp(own, tree.threads, WARP, &combine)?;
         Ok(self.combine_blocks(warp, tree.threads.div_ceil(WARP), &combine)?[0])
+    }
+
+    /// Whether a reduction is for the greatest of numbers in f32 without a sign, or NaN: their order is that of their bits.
+    fn is_greatest_magnitude(&self, op: ReduceOp, nan: NanRule, x: Val) -> bool {
+        let defining = &self.segment.insts[self.defining[x.0 as usize]].op;
+        op == ReduceOp::Max
+            && nan == NanRule::Propagate
+            && self.segment.ty(x).dtype == DType::F32
+            && matches!(defining, InstOp::Map(ScalarFn::Abs))
+            && self.frame.threads.is_multiple_of(WARP)
+    }
+
+    /// The greatest magnitude of a block, of which each thread has one: as integers, a warp's in one instruction.
+    fn greatest_magnitude(&mut self, own: Value<'c>) -> Built<Value<'c>> {
+        let code = self.code;
+        let bits = code.bits(own, code.ctx.i32_type())?;
+        let warp = code.call("llvm.nvvm.redux.sync.umax", &[], &[bits, code.i32(-1).into()])?;
+        let combine = |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
+            let ty = [rows.code.ctx.i32_type().into()];
+            Ok(vec![rows.code.call("llvm.umax", &ty, &[a[0], b[0]])?])
+        };
+        let all = self.combine_blocks(vec![warp], self.frame.threads / WARP, &combine)?;
+        code.bits(all[0], code.ctx.f32_type())
     }
 
     /// What a reduction of a value starts from.
@@ -104,11 +141,48 @@ impl<'a, 'c> Rows<'a, 'c> {
         mut ways: Vec<Value<'c>>,
     ) -> Built<Vec<Value<'c>>> {
         let (dtype, count) = (self.segment.ty(x).dtype, ways.len());
+        let factors = self.exact_factors(op, x);
+        let inst = &self.segment.insts[self.defining[x.0 as usize]];
+        let is_magnitude = dtype == DType::F32 && matches!(inst.op, InstOp::Map(ScalarFn::Abs));
+        let magnitude = is_magnitude.then(|| inst.args[0]);
         for (j, &lane) in lanes.iter().enumerate() {
-            let element = self.element(x, lane)?;
+            if let Some([a, b]) = factors {
+                let factors = [self.element(a, lane)?, self.element(b, lane)?];
+                ways[j % count] = self.fma(factors[0], factors[1], ways[j % count])?;
+                continue;
+            }
+            let element = match magnitude {
+                // The bits of a NaN do not matter here; elsewhere magnitudes keep them.
+                Some(of) => {
+                    let element = self.element(of, lane)?;
+                    self.code.call("llvm.fabs", &[element.get_type()], &[element])?
+                }
+                None => self.element(x, lane)?,
+            };
             ways[j % count] = map(self.code, op.step(nan), dtype, &[ways[j % count], element])?;
         }
         Ok(ways)
+    }
+
+    /// The factors of products that are summed, if products are exact: those of two bf16 are but where they are tiny, which
+    /// must not show. Then a sum of the product and the product itself round alike.
+    fn exact_factors(&self, op: ReduceOp, x: Val) -> Option<[Val; 2]> {
+        let segment = self.segment;
+        let defining = |value: Val| &segment.insts[self.defining[value.0 as usize]];
+        let product = defining(x);
+        let &[a, b] = product.args.as_slice() else { return None };
+        let narrow = |value: Val| {
+            let inst = defining(value);
+            matches!(inst.op, InstOp::Cast { to: DType::F32, .. }) && segment.ty(inst.args[0]).dtype == DType::BF16
+        };
+        let of_bf16 = matches!(product.op, InstOp::Map(ScalarFn::Mul)) && narrow(a) && narrow(b);
+        let hidden = || {
+            let mut reductions = segment.insts.iter().filter(|inst| {
+                matches!(inst.op, InstOp::Reduce { op: ReduceOp::Add, .. }) && inst.args.contains(&x)
+            });
+            a == b && reductions.all(|inst| self.ranges.hides_what_is_tiny(inst.results[0]))
+        };
+        (op == ReduceOp::Add && of_bf16 && hidden()).then_some([a, b])
     }
 
     /// Folds the lanes of one thread and combines its ways.
@@ -236,12 +310,12 @@ impl<'a, 'c> Rows<'a, 'c> {
         self.when(writes, |rows| slots.iter().zip(&warp).try_for_each(|(&slot, &value)| rows.put(slot, index, value)))?;
         self.code.barrier()?;
         let mut parts = Vec::new();
-        if let ([slot], [Value::FloatValue(value)]) = (&slots[..], &warp[..])
-            && value.get_type().get_bit_width() == 32
+        if let ([slot], [value]) = (&slots[..], &warp[..])
+            && let Some(ty) = word_type(*value)
         {
             let words = self.code.load_words(*slot, (4 * count).next_multiple_of(WIDEST), SHARED)?;
             for word in &words[..count as usize] {
-                parts.push(vec![self.code.bits(*word, value.get_type())?]);
+                parts.push(vec![self.code.bits(*word, ty)?]);
             }
             return self.halve(&mut parts, combine);
         }

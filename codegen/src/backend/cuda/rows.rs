@@ -15,6 +15,7 @@ use inkwell::values::IntValue;
 use super::arch::Arch;
 use super::code::{SHARED, WIDEST};
 use super::plan::Held;
+use super::range::Ranges;
 use super::reduce::Groups;
 use super::vectors::Lanes;
 use crate::backend::llvm::cast::{Cast, cast, literal};
@@ -49,6 +50,17 @@ pub(super) fn stated_bytes(kernel: &Kernel, segment: &Segment) -> Dim {
     })
 }
 
+/// By value, the instruction that yields it.
+pub(super) fn defining(segment: &Segment) -> Vec<usize> {
+    let mut defining = vec![0; segment.types.len()];
+    for (i, inst) in segment.insts.iter().enumerate() {
+        for result in &inst.results {
+            defining[result.0 as usize] = i;
+        }
+    }
+    defining
+}
+
 /// What all segments of a kernel share.
 pub(super) struct Frame<'a, 'c> {
     pub code: &'a Code<'c>,
@@ -81,7 +93,9 @@ pub(super) struct Rows<'a, 'c> {
     pub frame: &'a Frame<'a, 'c>,
     pub code: &'a Code<'c>,
     pub segment: &'a Segment,
-    pub defining: Vec<usize>,
+    pub defining: &'a [usize],
+    /// Between which bounds values lie.
+    pub ranges: Ranges<'a>,
     registers: Vec<Option<Value<'c>>>,
     held: BTreeMap<Val, IntValue<'c>>,
     shared_bytes: i64,
@@ -97,18 +111,13 @@ pub(super) struct Rows<'a, 'c> {
 }
 
 impl<'a, 'c> Rows<'a, 'c> {
-    pub fn new(frame: &'a Frame<'a, 'c>, segment: &'a Segment) -> Self {
-        let mut defining = vec![0; segment.types.len()];
-        for (i, inst) in segment.insts.iter().enumerate() {
-            for result in &inst.results {
-                defining[result.0 as usize] = i;
-            }
-        }
+    pub fn new(frame: &'a Frame<'a, 'c>, segment: &'a Segment, defining: &'a [usize]) -> Self {
         Rows {
             frame,
             code: frame.code,
             segment,
             defining,
+            ranges: Ranges::of(segment, defining),
             registers: vec![None; segment.types.len()],
             held: BTreeMap::new(),
             shared_bytes: 0,
@@ -120,24 +129,30 @@ impl<'a, 'c> Rows<'a, 'c> {
         }
     }
 
+    /// Emits a segment for rows that a thread has one after the other: all are read before the first is computed.
+    pub fn run(rows: &mut [Self], held: Option<Held>, part: IntValue<'c>) -> Built<()> {
+        for row in rows.iter_mut() {
+            if let Some(held) = held {
+                row.deal(held, part)?;
+                row.read_early()?;
+            }
+        }
+        rows.iter().take(1).try_for_each(|row| row.await_predecessors())?;
+        if held.is_some() {
+            rows.iter_mut().try_for_each(|row| row.read_at_once())?;
+            rows.iter().take(1).try_for_each(|row| row.release_successors())?;
+        }
+        rows.iter_mut().try_for_each(|row| row.compute_all(held, part))
+    }
+
     /// Emits every instruction; with rows in registers, for the part of a row that is the block's.
-    pub fn run(&mut self, held: Option<Held>, part: IntValue<'c>) -> Built<()> {
+    fn compute_all(&mut self, held: Option<Held>, part: IntValue<'c>) -> Built<()> {
         let segment = self.segment;
         let hazards = super::hazard::find(self.frame.kernel, segment);
         let mut waits = hazards.any;
-        match held {
-            Some(held) => {
-                self.deal(held, part)?;
-                self.read_early()?;
-                self.await_predecessors()?;
-                self.read_at_once()?;
-                self.release_successors()?;
-                if self.has_read_what_it_overwrites() && self.frame.exists.is_none() {
-                    self.store_early()?;
-                    waits = false;
-                }
-            }
-            None => self.await_predecessors()?,
+        if held.is_some() && self.has_read_what_it_overwrites() && self.frame.exists.is_none() {
+            self.store_early()?;
+            waits = false;
         }
         for (i, inst) in segment.insts.iter().enumerate() {
             self.inst(inst, hazards.staged.contains(&i)).map_err(|e| e.at(segment, inst))?;
@@ -464,14 +479,20 @@ impl<'a, 'c> Rows<'a, 'c> {
             InstOp::Iota(_) => Ok(self.code.resize(lane, 32)?.into()),
             InstOp::Load { .. } => self.load(inst, lane),
             InstOp::Map(f) => {
-                if let Some(quotient) = self.narrow_silu(inst, lane)? {
-                    return Ok(quotient);
+                if let Some(found) = self.narrow_silu(inst, lane)? {
+                    return Ok(found);
+                }
+                if let Some(found) = self.in_range(inst, lane)? {
+                    return Ok(found);
                 }
                 let x = args.iter().map(|&a| self.operand(a, &ty.shape, lane)).collect::<Built<Vec<_>>>()?;
                 let dtype = args.last().map_or(ty.dtype, |&a| self.segment.ty(a).dtype);
                 map(self.code, *f, dtype, &x)
             }
             InstOp::Cast { to, round, saturate } => {
+                if let Some(found) = self.byte_code(inst, lane)? {
+                    return Ok(found);
+                }
                 let x = self.element(args[0], lane)?;
                 let from = self.segment.ty(args[0]).dtype;
                 cast(self.code, x, Cast::new(from, *to, *round, *saturate))

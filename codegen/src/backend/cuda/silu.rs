@@ -20,7 +20,7 @@ const SMALLER: f64 = 1.0 / 16.0;
 impl<'c> Rows<'_, 'c> {
     /// The lane of a division that is this, and of no other; kernels have exponentials nowhere else.
     pub fn narrow_silu(&mut self, inst: &Inst, lane: IntValue<'c>) -> Built<Option<Value<'c>>> {
-        if !matches!(inst.op, InstOp::Map(ScalarFn::Div)) || forms::silu(self.segment, &self.defining, inst).is_none() {
+        if !matches!(inst.op, InstOp::Map(ScalarFn::Div)) || forms::silu(self.segment, self.defining, inst).is_none() {
             return Ok(None);
         }
         let x = self.element(inst.args[0], lane)?;

@@ -19,7 +19,7 @@ use super::reduce::Groups;
 use super::rows::{Known, Rows};
 use crate::backend::llvm::map::map;
 use crate::backend::llvm::{BuildError, Built, Value};
-use crate::kernel::{Inst, InstOp, LANE, Shape, Val};
+use crate::kernel::{Inst, InstOp, LANE, ParamId, Shape, Val};
 
 /// The lane numbers of a thread.
 pub(super) struct Lanes<'c> {
@@ -76,9 +76,19 @@ impl<'a, 'c> Rows<'a, 'c> {
         Ok(())
     }
 
-    /// Loads what no running kernel writes, with the scalars that lead there: before the kernels ahead of this one are done.
+    /// Loads what no running kernel writes, with the scalars that lead there: before the kernels ahead of this one are
+    /// done. Nothing else is computed of what is loaded, which would wait for it.
     pub fn read_early(&mut self) -> Built<()> {
         let segment = self.segment;
+        let mut leads = vec![false; segment.types.len()];
+        for inst in segment.insts.iter().rev() {
+            let used = inst.results.iter().any(|result| leads[result.0 as usize]);
+            let places = inst.op.index().filter(|_| matches!(inst.op, InstOp::Load { .. } | InstOp::Index(_)));
+            places.into_iter().flat_map(values_of).for_each(|value| leads[value.0 as usize] = true);
+            if used {
+                inst.args.iter().for_each(|arg| leads[arg.0 as usize] = true);
+            }
+        }
         let mut early = vec![false; segment.types.len()];
         for inst in &segment.insts {
             let ready = inst.args.iter().all(|arg| early[arg.0 as usize])
@@ -96,8 +106,9 @@ impl<'a, 'c> Rows<'a, 'c> {
                 continue;
             }
             inst.results.iter().for_each(|result| early[result.0 as usize] = true);
+            let now = leads[inst.results[0].0 as usize] || matches!(inst.op, InstOp::Load { .. });
             match (&segment.ty(inst.results[0]).shape, &inst.op) {
-                (Shape::Scalar, _) => self.scalar(inst).map_err(|e| e.at(segment, inst))?,
+                (Shape::Scalar, _) if now => self.scalar(inst).map_err(|e| e.at(segment, inst))?,
                 (_, InstOp::Load { .. }) if self.moves_vectors(inst) => self.read(inst)?,
                 _ => {}
             }
@@ -264,9 +275,10 @@ impl<'a, 'c> Rows<'a, 'c> {
             }
             _ if self.own(vector).get(place) != Some(&lane) => Ok(None),
             InstOp::Load { .. } if self.moves_vectors(inst) => self.load_vector(inst, vector, place).map(Some),
-            InstOp::Cast { to, round: Rounding::NearestEven, saturate } => {
+            InstOp::Cast { to, round: Rounding::NearestEven, saturate } if *to != DType::F32 => {
                 self.cast_pair(inst, (*to, *saturate), vector, place)
             }
+            InstOp::Cast { to: DType::F32, .. } => self.widen_pair(inst.args[0], vector, place),
             InstOp::Slice { .. } | InstOp::Cat => {
                 let outside = || BuildError::unsupported("parts of rows that threads do not have");
                 let (value, vector) = self.origin(inst, vector).ok_or_else(outside)?;
@@ -281,6 +293,20 @@ impl<'a, 'c> Rows<'a, 'c> {
         self.lanes.as_ref().and_then(|lanes| lanes.numbers.get(vector)).map_or(&[], Vec::as_slice)
     }
 
+    /// Where a vector of whole elements, of some lanes each, begins: one address of the thread's first vector, and a known
+    /// distance from there.
+    fn address(&mut self, param: ParamId, index: &Dim, ways: u32, vector: usize) -> Built<IntValue<'c>> {
+        let none = || BuildError::unsupported("vectors that do not lie together");
+        let lanes = self.lanes.as_ref().ok_or_else(none)?;
+        let first = lanes.packed.get(&ways).and_then(|numbers| numbers.first()?.first().copied()).ok_or_else(none)?;
+        let distance = vector as u32 * lanes.held.row_threads(self.frame.threads) * (VECTOR / ways);
+        let (_, row) = index.split_linear(LANE).ok_or_else(none)?;
+        let (code, bytes) = (self.code, i64::from(self.frame.kernel.param(param).dtype.bits() / 8));
+        let row = code.mul(self.index(&row, None)?, code.i64(bytes))?;
+        let first = code.add(code.add(self.buffer(param)?, row)?, code.mul(first, code.i64(bytes))?)?;
+        code.add(first, code.i64(i64::from(distance) * bytes))
+    }
+
     /// Loads a vector, and remembers its elements and pairs of them.
     fn load_vector(&mut self, inst: &Inst, vector: usize, place: usize) -> Built<Value<'c>> {
         let InstOp::Load { param, index, .. } = &inst.op else { return Err(BuildError::unsupported("not a load")) };
@@ -288,8 +314,7 @@ impl<'a, 'c> Rows<'a, 'c> {
         let dtype = self.frame.kernel.param(*param).dtype;
         let bits = dtype.bits();
         let lanes = self.own(vector).to_vec();
-        let at = self.index(index, Some(lanes[0]))?;
-        let address = code.add(self.buffer(*param)?, code.mul(at, code.i64(i64::from(bits / 8)))?)?;
+        let address = self.address(*param, index, 1, vector)?;
         let words = code.load_words(address, VECTOR * bits / 8, GLOBAL)?;
         let mut elements = Vec::new();
         for j in 0..VECTOR {
@@ -315,6 +340,27 @@ impl<'a, 'c> Rows<'a, 'c> {
             }
         }
         Ok(elements[place])
+    }
+
+    /// A bf16 as f32, out of the word that it shares with its neighbour if there is one.
+    fn widen_pair(&mut self, value: Val, vector: usize, place: usize) -> Built<Option<Value<'c>>> {
+        let (mut value, mut vector) = (value, vector);
+        while let Some(origin) = self.origin(&self.segment.insts[self.defining[value.0 as usize]], vector) {
+            (value, vector) = origin;
+        }
+        let ty = self.segment.ty(value);
+        let Some(&lane) = self.own(vector).get(place).filter(|_| ty.dtype == DType::BF16) else { return Ok(None) };
+        if !matches!(ty.shape, Shape::Row(_)) {
+            return Ok(None);
+        }
+        self.element(value, lane)?;
+        let Some(word) = self.known(&Known::Pair(value, vector, place / 2)) else { return Ok(None) };
+        let (code, word) = (self.code, word.into_int_value());
+        let bits = match place % 2 {
+            0 => code.b.build_left_shift(word, code.i32(16), "")?,
+            _ => code.b.build_and(word, code.i32(0xffff_0000), "")?,
+        };
+        code.bits(bits, code.ctx.f32_type()).map(Some)
     }
 
     /// Converts two neighbours at once, where the target does.
@@ -453,8 +499,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             };
             words.push(word);
         }
-        let at = self.index(index, lanes.first().copied())?;
-        let address = code.add(self.buffer(*param)?, code.mul(at, code.i64(i64::from(bits / 8)))?)?;
+        let address = self.address(*param, index, self.ways(store), vector)?;
         match store.args.get(1) {
             None => code.store_words(&words, address, GLOBAL),
             Some(&predicate) => {
