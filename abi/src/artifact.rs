@@ -79,6 +79,20 @@ pub enum RowOrder {
     Ascending,
 }
 
+/// Code of a kernel that is better for many rows, of the same threads and shared memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ManyRows {
+    /// From how many rows of a launch on.
+    pub from: usize,
+    /// Blocks per outer row.
+    pub blocks_per_row: Count,
+}
+
+impl ManyRows {
+    /// What its symbol has behind the kernel's name.
+    pub const SUFFIX: &str = "__many";
+}
+
 /// How a kernel is launched: the one place where a backend and a driver agree on a grid.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LaunchRule {
@@ -88,6 +102,10 @@ pub struct LaunchRule {
     pub order: RowOrder,
     /// Blocks per outer row; one on hosts.
     pub blocks_per_row: Count,
+    /// How many of these share a block of threads; one on hosts. The last block of a launch may have fewer.
+    pub shares: u32,
+    /// Other code of the same results, for launches of many rows.
+    pub many: Option<ManyRows>,
     /// Threads of a block; one on hosts.
     pub threads: u32,
     /// Bytes of shared memory of a block that a launch states; none on hosts.

@@ -10,7 +10,7 @@ mod key;
 mod level;
 mod target;
 
-pub use artifact::{DimArg, DimSource, KernelArtifact, LaunchRule, Param, ParamAccess, Payload, PayloadKind, RowOrder};
+pub use artifact::{DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, ParamAccess, Payload, PayloadKind, RowOrder};
 pub use count::{Count, CountOp};
 pub use dtype::{DType, ParseDTypeError};
 pub use key::{ContentKey, ParseKeyError};
@@ -19,4 +19,4 @@ pub use target::{ParseTargetError, Target};
 
 /// Version of the contract between generated kernels and the runtime. It enters every cache key and manifest;
 /// a runtime refuses artifacts of another version.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;

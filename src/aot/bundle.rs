@@ -15,9 +15,10 @@
 //! * `row_order`: `"any"`; `"ascending"`, if of two rows that write the same element the later one is what stays; or
 //!   `{"chosen": param}`, if rows write where the elements of that buffer say, one for each row: any if no two are equal
 //!   of those that are not negative, else ascending;
-//! * `rows`: the number of rows, `blocks_per_row`, `threads` and the bytes of `shared` memory of a launch; all but the
-//!   threads are expressions over the names of `dims`; and `alignment`, of which every buffer's address is a multiple, in
-//!   bytes.
+//! * `rows`: the number of rows, `blocks_per_row`, of which `shares` share a block of threads, `threads` and the bytes of
+//!   `shared` memory of a launch; rows, blocks and bytes are expressions over the names of `dims`; `many`, if launches of
+//!   at least `from` rows do better by other code of the same results: its `symbol` and its `blocks_per_row`; and
+//!   `alignment`, of which every buffer's address is a multiple, in bytes.
 //!
 //! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
 //! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet, as far as `row_order`
@@ -27,7 +28,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ParamAccess, RowOrder, Target};
+use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ManyRows, ParamAccess, RowOrder, Target};
 use fusewright_codegen::backend::for_target;
 use fusewright_codegen::kernel::{InstOp, Kernel};
 use fusewright_fusion::key::body_key;
@@ -208,6 +209,10 @@ fn entry(entry: &BundleEntry) -> Value {
         RowOrder::Ascending => json!("ascending"),
     };
     let names: Vec<&str> = artifact.dims.iter().map(|d| d.name.as_str()).collect();
+    let many = artifact.launch.many.as_ref().map(|many| {
+        let symbol = format!("{}{}", artifact.name, ManyRows::SUFFIX);
+        json!({ "from": many.from, "symbol": symbol, "blocks_per_row": many.blocks_per_row.with_names(&names) })
+    });
     let dims = artifact.dims.iter().map(|d| json!({ "name": d.name, "source": source(&d.source) }));
     json!({
         "name": artifact.name,
@@ -221,6 +226,8 @@ fn entry(entry: &BundleEntry) -> Value {
         "rows": artifact.launch.rows.with_names(&names),
         "row_order": order,
         "blocks_per_row": artifact.launch.blocks_per_row.with_names(&names),
+        "shares": artifact.launch.shares,
+        "many": many,
         "threads": artifact.launch.threads,
         "shared": artifact.launch.shared.with_names(&names),
         "alignment": artifact.launch.alignment,

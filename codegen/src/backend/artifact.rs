@@ -1,7 +1,7 @@
 //! Artifacts: a payload with its parameters, integer arguments, row count and content key.
 
 use fusewright_abi::{
-    ABI_VERSION, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, Param, Payload, Target,
+    ABI_VERSION, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, Payload, Target,
 };
 use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{Dim, dim};
@@ -63,9 +63,12 @@ pub fn pack(
 ) -> Result<KernelArtifact, BackendError> {
     let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
-    let Grid { threads, blocks_per_row, shared, alignment } = backend.grid(kernel);
-    let blocks_per_row = count(kernel, &blocks_per_row)
-        .map_err(|reason| unsupported(format!("blocks per row {blocks_per_row}"), reason))?;
+    let Grid { threads, blocks_per_row, shares, many, shared, alignment } = backend.grid(kernel);
+    let blocks = |blocks: &Dim| {
+        count(kernel, blocks).map_err(|reason| unsupported(format!("blocks per row {blocks}"), reason))
+    };
+    let blocks_per_row = blocks(&blocks_per_row)?;
+    let many = many.map(|(from, per_row)| Ok(ManyRows { from, blocks_per_row: blocks(&per_row)? })).transpose()?;
     let shared = count(kernel, &shared).map_err(|reason| unsupported(format!("shared memory {shared}"), reason))?;
     let mut params = Vec::with_capacity(kernel.params.len());
     for param in &kernel.params {
@@ -81,7 +84,7 @@ pub fn pack(
         key,
         params,
         dims: dims(kernel),
-        launch: LaunchRule { rows, order: row_order(kernel), blocks_per_row, threads, shared, alignment },
+        launch: LaunchRule { rows, order: row_order(kernel), blocks_per_row, shares, many, threads, shared, alignment },
         payload,
     })
 }

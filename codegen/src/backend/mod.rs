@@ -44,8 +44,12 @@ pub struct Stage {
 pub struct Grid {
     /// Threads of a block, which are one axis.
     pub threads: u32,
-    /// Blocks per outer row; the grid is one axis of that many blocks per row in the range.
+    /// Blocks per outer row; the grid is one axis of that many blocks per row in the range, or of fewer.
     pub blocks_per_row: Dim,
+    /// How many of these share a block of threads, the last of a launch perhaps with fewer.
+    pub shares: u32,
+    /// From how many rows of a launch on other code is better, and its blocks per outer row.
+    pub many: Option<(usize, Dim)>,
     /// Bytes of shared memory of a block that a launch states, beside what the code itself has.
     pub shared: Dim,
     /// What the address of every buffer is a multiple of, in bytes.
@@ -76,7 +80,7 @@ pub trait Backend: Send + Sync {
 
     /// How a kernel is launched; one block of one thread where rows are looped over.
     fn grid(&self, _kernel: &Kernel) -> Grid {
-        Grid { threads: 1, blocks_per_row: Dim::constant(1), shared: Dim::constant(0), alignment: 1 }
+        Grid { threads: 1, blocks_per_row: Dim::constant(1), shares: 1, many: None, shared: Dim::constant(0), alignment: 1 }
     }
 
     /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it

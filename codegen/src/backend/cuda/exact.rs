@@ -3,7 +3,7 @@
 //! rows wait for few of these, one after the other; calls of the general forms are most of what that takes.
 
 use fusewright_abi::DType;
-use fusewright_graph::ScalarFn;
+use fusewright_graph::{NanRule, ReduceOp, ScalarFn};
 use inkwell::FloatPredicate;
 use inkwell::values::IntValue;
 
@@ -62,16 +62,44 @@ impl<'c> Rows<'_, 'c> {
         if low < -f64::from(1 << 20) || high >= f64::from(1 << to.bits()) {
             return Ok(None);
         }
+        let within = self.scaled_to(x).is_some_and(|most| most <= high && -most >= low);
         let x = self.element(x, lane)?;
         let code = self.code;
         let ty = [code.ctx.f32_type().into()];
-        let bounded = code.call("llvm.maximum", &ty, &[x, code.float(x, low)])?;
-        let bounded = code.call("llvm.minimum", &ty, &[bounded, code.float(x, high)])?;
+        let bounded = if within {
+            x
+        } else {
+            let bounded = code.call("llvm.maximum", &ty, &[x, code.float(x, low)])?;
+            code.call("llvm.minimum", &ty, &[bounded, code.float(x, high)])?
+        };
         let sum = code.b.build_float_add(bounded.into_float_value(), code.float(x, ROUND).into_float_value(), "")?;
         let bits = code.bits(sum, code.ctx.i32_type())?;
         let nan: Value<'c> = code.i32(i64::from((ROUND as f32).to_bits()) + (1 << to.bits())).into();
         let bits = code.call("llvm.umin", &[code.ctx.i32_type().into()], &[bits, nan])?;
         Ok(Some(code.resize(bits.into_int_value(), to.bits())?.into()))
+    }
+
+    /// The integer that a product rounds to at most, if its factor scales the greatest magnitude of its row or group to
+    /// that: `x · (1 / s)` with `s` at least that magnitude by the integer, each rounded once, is no half above it.
+    fn scaled_to(&self, product: Val) -> Option<f64> {
+        let inst = |value: Val| &self.segment.insts[self.defining[value.0 as usize]];
+        let map = |value: Val, f: ScalarFn| match inst(value).op {
+            InstOp::Map(of) if of == f => Some(inst(value).args.as_slice()),
+            _ => None,
+        };
+        let &[x, factor] = map(product, ScalarFn::Mul)? else { return None };
+        let &[one, scale] = map(factor, ScalarFn::Div)? else { return None };
+        // Of a scale below the normal numbers the errors are not small.
+        let &[quotient, floor] = map(scale, ScalarFn::Max)? else { return None };
+        self.ranges.constant(floor).filter(|_| self.ranges.is_far_from_zero(floor))?;
+        let &[greatest, most] = map(quotient, ScalarFn::Div)? else { return None };
+        let reduce = inst(greatest);
+        let magnitudes = *reduce.args.first()?;
+        let is_greatest = matches!(reduce.op, InstOp::Reduce { op: ReduceOp::Max, nan: NanRule::Propagate, .. });
+        let most = self.ranges.constant(most)?;
+        let small = (1.0..=f64::from(1 << 16)).contains(&most) && most.fract() == 0.0;
+        let fits = is_greatest && small && self.ranges.constant(one) == Some(1.0);
+        (fits && *map(magnitudes, ScalarFn::Abs)? == [x]).then_some(most)
     }
 
     /// What is rounded to the nearest integer and then bounded by two integers, and the bounds.

@@ -24,6 +24,7 @@ mod vectors;
 
 use std::collections::BTreeMap;
 
+use fusewright_abi::ManyRows;
 use inkwell::attributes::AttributeLoc;
 use inkwell::basic_block::BasicBlock;
 use inkwell::context::Context;
@@ -47,8 +48,6 @@ use crate::kernel::{INNER, Kernel, ROW, Segment};
 
 /// LLVM's number of the calling convention of PTX kernels.
 const PTX_KERNEL: u32 = 71;
-/// What the name of the code for many rows ends with.
-const MANY: &str = "__many";
 /// What the row program needs of LLVM's optimiser; `ptxas` does the rest.
 const PASSES: &str = "function(instcombine<no-verify-fixpoint>,early-cse,simplifycfg)";
 
@@ -151,7 +150,7 @@ fn build<'c>(
     let params: Vec<_> = buffers.chain(integers).map(Into::into).collect();
     let ty = ctx.void_type().fn_type(&params, false);
     let mut module = module;
-    let many = plan.many_rows(kernel).map(|(_, plan)| (format!("{}{MANY}", kernel.name), plan));
+    let many = plan.many_rows(kernel).map(|(_, plan)| (format!("{}{}", kernel.name, ManyRows::SUFFIX), plan));
     for (name, plan) in [(kernel.name.clone(), plan.clone())].into_iter().chain(many) {
         let function = module.add_function(&name, ty, None);
         function.set_call_conventions(PTX_KERNEL);
@@ -172,16 +171,23 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
     let register = |name: &str| -> Built<IntValue<'c>> {
         Ok(code.call(&format!("llvm.nvvm.read.ptx.sreg.{name}.x"), &[], &[])?.into_int_value())
     };
-    let block = register("ctaid")?;
-    let thread = code.resize(register("tid")?, 64)?;
+    let (block, own) = (register("ctaid")?, register("tid")?);
     let (buffers, mut names, range) = arguments(code, kernel)?;
-    // Blocks of a launch are fewer than 2³¹, and so are those of a row.
-    let per_row = index::dim(code, &plan.launch(kernel).blocks_per_row, &|name| named(&names, name))?;
+    let (index, own) = if plan.unit == plan.threads {
+        (block, own)
+    } else {
+        let unit = code.i32(i64::from(plan.unit));
+        let of_block = code.mul(block, code.i32(i64::from(plan.threads / plan.unit)))?;
+        let index = code.add(of_block, code.b.build_int_unsigned_div(own, unit, "")?)?;
+        (index, code.b.build_int_unsigned_rem(own, unit, "")?)
+    };
+    let thread = code.resize(own, 64)?;
+    // Units of a launch are fewer than 2³¹, and so are those of a row.
+    let per_row = index::dim(code, &plan.units_per_row(kernel), &|name| named(&names, name))?;
     let per_row = code.resize(per_row, 32)?;
-    let row = code.resize(code.b.build_int_unsigned_div(block, per_row, "")?, 64)?;
-    let mut slot = code.resize(code.b.build_int_unsigned_rem(block, per_row, "")?, 64)?;
-    let row = code.add(range[0], row)?;
-    names.insert(ROW.to_owned(), row);
+    let row = code.resize(code.b.build_int_unsigned_div(index, per_row, "")?, 64)?;
+    let mut slot = code.resize(code.b.build_int_unsigned_rem(index, per_row, "")?, 64)?;
+    let mut row = code.add(range[0], row)?;
     if let Some(few) = plan.few_rows(kernel).filter(|_| arch.dependent_launch) {
         let rows = code.b.build_int_sub(range[1], range[0], "")?;
         let (release, begin) = (code.block(), code.block());
@@ -192,10 +198,23 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
         code.b.build_unconditional_branch(begin)?;
         code.b.position_at_end(begin);
     }
-    let (inside, done) = (code.block(), code.block());
-    let exists = code.cmp(IntPredicate::SLT, row, range[1])?;
-    code.b.build_conditional_branch(exists, inside, done)?;
-    code.b.position_at_end(inside);
+    let done = code.block();
+    // All blocks are of rows, but the last may have units without.
+    let mut row_exists = None;
+    if plan.unit < plan.threads {
+        let exists = code.cmp(IntPredicate::SLT, row, range[1])?;
+        if plan.unit == WARP {
+            let inside = code.block();
+            code.b.build_conditional_branch(exists, inside, done)?;
+            code.b.position_at_end(inside);
+        } else {
+            // Threads of a warp stay together.
+            let last: Value<'c> = code.b.build_int_sub(range[1], code.i64(1), "")?.into();
+            row = code.select(exists, row, last)?.into_int_value();
+            row_exists = Some(exists);
+        }
+    }
+    names.insert(ROW.to_owned(), row);
     for (segment, &held) in kernel.segments.iter().zip(&plan.held) {
         let parts = code.i64(held.map_or(1, |held| i64::from(held.parts)));
         let blocks = index::dim(code, &blocks(segment, held), &|name| named(&names, name))?;
@@ -208,13 +227,14 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
         let passes = held.map_or(1, |held| held.passes);
         let mut frames = Vec::new();
         for pass in 0..passes {
-            let (inner, exists) = match held.filter(|held| held.teams > 1) {
-                Some(held) => inner_row(code, segment, held, plan.threads, (first, thread, pass), done)?,
+            let (inner, exists) = match held.filter(|held| held.is_team) {
+                Some(held) => inner_row(code, segment, held, plan.unit, (first, thread, pass), done)?,
                 None => (first, None),
             };
+            let exists = exists.or(row_exists);
             let (mut names, buffers) = (names.clone(), buffers.clone());
             names.insert(INNER.to_owned(), inner);
-            frames.push(Frame { code, kernel, arch, threads: plan.threads, thread, buffers, names, exists });
+            frames.push(Frame { code, kernel, arch, threads: plan.unit, thread, buffers, names, exists });
         }
         let defining = rows::defining(segment);
         let mut rows: Vec<Rows<'_, 'c>> = frames.iter().map(|frame| Rows::new(frame, segment, &defining)).collect();
@@ -244,7 +264,7 @@ fn inner_row<'c>(
     let first = code.mul(block, code.i64(teams * i64::from(held.passes)))?;
     let own = code.add(first, code.b.build_int_unsigned_div(thread, code.i64(team), "")?)?;
     let inner = code.add(own, code.i64(i64::from(pass) * teams))?;
-    let rows = segment.inner.as_const().unwrap_or(0);
+    let Some(rows) = segment.inner.as_const() else { return Ok((inner, None)) };
     if rows % (teams * i64::from(held.passes)) == 0 {
         return Ok((inner, None));
     }

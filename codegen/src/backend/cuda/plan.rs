@@ -21,7 +21,7 @@ pub(super) const WARP: u32 = 32;
 /// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken. Of
 /// small blocks so many wait for the kernel before them that it has no room.
 const FLAT: [u32; 12] = [320, 256, 384, 512, 448, 192, 224, 160, 128, 96, 64, 32];
-/// Threads of a block whose rows are those of teams, where no other number deals them evenly.
+/// Threads of a block whose rows are those of teams that add up or rearrange their lanes.
 const TEAMS: u32 = 128;
 /// Bytes that keep a device busy for no longer than it takes to begin the next launch.
 const FEW_BYTES: i64 = 1 << 20;
@@ -39,6 +39,9 @@ const THREADS: u32 = 256;
 pub(super) struct Plan {
     /// Threads of a block.
     pub threads: u32,
+    /// Threads of a unit: neighbours that run one segment for inner rows of one outer row. A block, unless all rows are
+    /// those of teams; then at most a warp, and units of several outer rows share a block.
+    pub unit: u32,
     /// By segment.
     pub held: Vec<Option<Held>>,
 }
@@ -53,65 +56,78 @@ impl Plan {
                 _ => None,
             })
         };
-        let block = kernel.segments.iter().find_map(whole_block);
-        let candidates = match (block, teams(kernel)) {
-            (Some(threads), _) => vec![threads],
-            (None, Some(threads)) => vec![threads],
-            (None, None) => FLAT.to_vec(),
-        };
-        let all = |threads: u32| -> Option<Vec<Option<Held>>> {
-            kernel.segments.iter().map(|segment| held(kernel, segment, threads).map(Some)).collect()
-        };
         let wide = kernel.segments.iter().any(|s| s.types.iter().any(|ty| matches!(ty.shape, Shape::Row(_))));
+        let all = |unit: u32| -> Option<Vec<Option<Held>>> {
+            kernel.segments.iter().map(|segment| held(kernel, segment, unit).map(Some)).collect()
+        };
+        if wide && let Some((threads, unit, held)) = teams(kernel).and_then(|[t, unit]| Some((t, unit, all(unit)?))) {
+            return Plan { threads, unit, held };
+        }
+        let block = kernel.segments.iter().find_map(whole_block);
+        let candidates = block.map_or_else(|| FLAT.to_vec(), |threads| vec![threads]);
         if wide && let Some((threads, held)) = candidates.into_iter().find_map(|t| Some((t, all(t)?))) {
-            return Plan { threads, held };
+            return Plan { threads, unit: threads, held };
         }
         let threads = trees().max().unwrap_or(THREADS).next_multiple_of(32).clamp(128, 1024);
-        Plan { threads, held: vec![None; kernel.segments.len()] }
+        Plan { threads, unit: threads, held: vec![None; kernel.segments.len()] }
     }
 
     /// Up to how many rows of a launch the kernel behind it may begin at once: so few that they do not fill a device, and
-    /// a few more where the time is that of loads whose places are loaded, which the other can begin meanwhile.
+    /// more where threads do not wait for each other, or the time is that of loads whose places are loaded, which the
+    /// other can begin meanwhile.
     pub fn few_rows(&self, kernel: &Kernel) -> Option<i64> {
         let chained = kernel.segments.iter().flat_map(|segment| &segment.insts).any(|inst| match &inst.op {
             InstOp::Load { param, index, .. } => kernel.param(*param).early && values_of(index).next().is_some(),
             _ => false,
         });
+        let waits = kernel.segments.iter().any(|segment| whole_block(segment).is_some());
+        let bytes = match (chained, waits) {
+            (true, _) => MANY_BYTES,
+            (_, true) => FEW_BYTES,
+            _ => 2 * FEW_BYTES,
+        };
         let held = self.held.iter().all(Option::is_some);
-        Some(if chained { MANY_BYTES } else { FEW_BYTES } / bytes_per_row(kernel)?).filter(|_| held)
+        Some(bytes / bytes_per_row(kernel)?).filter(|_| held)
     }
 
     /// From how many rows of a launch on another plan is better, and that plan: teams have several inner rows, for which
     /// they read what all of those share once.
-    pub fn many_rows(&self, kernel: &Kernel) -> Option<(i64, Plan)> {
+    pub fn many_rows(&self, kernel: &Kernel) -> Option<(usize, Plan)> {
         let mut found = false;
         let held = kernel.segments.iter().zip(&self.held).map(|(segment, held)| {
             let held = (*held)?;
             let rows = segment.inner.as_const().unwrap_or(0);
-            let shares = segment.insts.iter().any(|inst| match &inst.op {
-                InstOp::Load { index, shape: Shape::Row(_), .. } => !index.mentions(INNER),
-                _ => false,
-            });
             let even = rows > 0 && rows % (i64::from(held.teams) * i64::from(PASSES)) == 0;
-            let more = held.teams > 1 && shares && even;
-            found |= more;
+            let more = held.is_team && even;
+            found |= more
+                && segment.insts.iter().any(|inst| match &inst.op {
+                    InstOp::Load { index, shape: Shape::Row(_), .. } => !index.mentions(INNER),
+                    _ => false,
+                });
             Some(Held { passes: if more { PASSES } else { 1 }, ..held })
         });
-        let plan = Plan { threads: self.threads, held: held.collect() };
-        let from = MANY_BYTES / bytes_per_row(kernel)? + 1;
+        let plan = Plan { held: held.collect(), ..self.clone() };
+        let from = usize::try_from(MANY_BYTES / bytes_per_row(kernel)? + 1).ok()?;
         found.then_some((from, plan))
     }
 
     /// How the kernel is launched.
     pub fn launch(&self, kernel: &Kernel) -> Grid {
-        let blocks = kernel.segments.iter().zip(&self.held).map(|(segment, &held)| blocks(segment, held));
-        let blocks_per_row = blocks.fold(Dim::constant(0), |sum, blocks| &sum + &blocks);
+        let blocks_per_row = self.units_per_row(kernel);
+        let many = self.many_rows(kernel).map(|(from, plan)| (from, plan.units_per_row(kernel)));
         let moves_vectors = self.held.iter().any(Option::is_some);
         let alignment = if moves_vectors { WIDEST } else { ELEMENT };
         let looped = kernel.segments.iter().zip(&self.held).filter(|(_, held)| held.is_none());
         let shared = looped.map(|(segment, _)| stated_bytes(kernel, segment));
         let shared = shared.fold(Dim::constant(0), |most, bytes| Dim::function(DimFn::Max, &most, &bytes));
-        Grid { threads: self.threads, blocks_per_row, shared, alignment }
+        let shares = self.threads / self.unit;
+        Grid { threads: self.threads, blocks_per_row, shares, many, shared, alignment }
+    }
+
+    /// Units of an outer row.
+    pub fn units_per_row(&self, kernel: &Kernel) -> Dim {
+        let units = kernel.segments.iter().zip(&self.held).map(|(segment, &held)| blocks(segment, held));
+        units.fold(Dim::constant(0), |sum, units| &sum + &units)
     }
 }
 
@@ -122,20 +138,22 @@ pub(super) struct Held {
     pub vectors: u32,
     /// Blocks that share an inner row.
     pub parts: u32,
-    /// Inner rows that share a block: each is of a team of neighbouring threads, which exchange values in registers.
+    /// Inner rows of a unit at once.
     pub teams: u32,
+    /// Whether a row is that of a team of neighbouring threads of a warp, which exchange values in registers.
+    pub is_team: bool,
     /// Inner rows that a team has one after the other.
     pub passes: u32,
 }
 
 impl Held {
-    /// Threads that share a row.
-    pub fn row_threads(&self, threads: u32) -> u32 {
-        threads / self.teams
+    /// Threads of a unit that share a row.
+    pub fn row_threads(&self, unit: u32) -> u32 {
+        unit / self.teams
     }
 
-    /// Blocks of so many inner rows; the last may have fewer than the others.
-    pub fn blocks(&self, inner: &Dim) -> Dim {
+    /// Units of so many inner rows; the last may have fewer than the others.
+    pub fn units(&self, inner: &Dim) -> Dim {
         let rows = Dim::constant(i64::from(self.teams) * i64::from(self.passes));
         (inner * &Dim::constant(i64::from(self.parts))).ceil_div(&rows)
     }
@@ -169,23 +187,33 @@ fn whole_block(segment: &Segment) -> Option<u32> {
     })
 }
 
-/// Threads of a block if each row of a kernel is that of a team: so many that none is without a row, or no more than there
-/// are rows for.
-fn teams(kernel: &Kernel) -> Option<u32> {
-    let all = kernel.segments.iter().map(|segment| {
-        let team = Extents::of(segment)?.team()?;
-        u32::try_from(segment.inner.as_const()?).ok()?.checked_mul(team)
+/// Threads of a block and of a unit if each row of a kernel is that of a team, and teams fill units evenly.
+fn teams(kernel: &Kernel) -> Option<[u32; 2]> {
+    let mut threads = FLAT[0];
+    let units = kernel.segments.iter().map(|segment| {
+        let extents = Extents::of(segment)?;
+        let team = extents.team().filter(|_| whole_block(segment).is_none())?;
+        if extents.summed.is_some() || extents.unit != extents.lanes {
+            threads = TEAMS;
+        }
+        let inner = segment.inner.as_const().unwrap_or(1);
+        let mut teams = WARP / team;
+        while inner % i64::from(teams) != 0 {
+            teams /= 2;
+        }
+        Some(team * teams)
     });
-    let all = all.collect::<Option<Vec<u32>>>()?;
-    let even = |threads: &u32| *threads >= TEAMS && all.iter().all(|own| own.is_multiple_of(*threads));
-    let few = || all.iter().max().map(|most| (*most).min(TEAMS).next_power_of_two().max(WARP));
-    FLAT.into_iter().find(even).or_else(few)
+    let units = units.collect::<Option<Vec<u32>>>()?;
+    // Which segment a unit runs is decided for whole warps.
+    let unit = *units.first()?;
+    let together = units.len() == 1 || units.iter().all(|unit| *unit == WARP);
+    together.then_some([threads, unit])
 }
 
-/// How a segment is computed by blocks of so many threads with its rows in registers, if it can be.
+/// How a segment is computed by units of so many threads with its rows in registers, if it can be.
 fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
     let extents = Extents::of(segment)?;
-    let row_team = extents.team().filter(|&team| whole_block(segment).is_none() && team < threads);
+    let row_team = extents.team().filter(|&team| whole_block(segment).is_none() && team <= threads);
     let row_threads = row_team.unwrap_or(threads);
     let unit = i64::from(row_threads.checked_mul(VECTOR)?);
     let mut whole_row = false;
@@ -234,13 +262,13 @@ fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
     }
     let count = u32::try_from(extents.lanes / unit).ok().filter(|_| extents.lanes % unit == 0)?;
     if row_team.is_some() {
-        segment.inner.as_const()?;
-        let even = threads.is_multiple_of(row_threads) && count <= MOST_VECTORS;
-        return even.then_some(Held { vectors: count, parts: 1, teams: threads / row_threads, passes: 1 });
+        let (teams, known) = (threads / row_threads, segment.inner.as_const().is_some());
+        let fits = threads.is_multiple_of(row_threads) && count <= MOST_VECTORS && (known || teams == 1);
+        return fits.then_some(Held { vectors: count, parts: 1, teams, is_team: true, passes: 1 });
     }
     match whole_row {
-        true => (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1, passes: 1 }),
-        false => Some(Held { vectors: 1, parts: count, teams: 1, passes: 1 }),
+        true => (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1, is_team: false, passes: 1 }),
+        false => Some(Held { vectors: 1, parts: count, teams: 1, is_team: false, passes: 1 }),
     }
 }
 
@@ -342,9 +370,9 @@ pub(super) fn team(size: &Dim) -> Option<u32> {
     u32::try_from(vectors).ok().filter(|team| team.is_power_of_two() && *team <= WARP)
 }
 
-/// Blocks of a segment per outer row.
+/// Units of a segment per outer row.
 pub(super) fn blocks(segment: &Segment, held: Option<Held>) -> Dim {
-    held.map_or_else(|| segment.inner.clone(), |held| held.blocks(&segment.inner))
+    held.map_or_else(|| segment.inner.clone(), |held| held.units(&segment.inner))
 }
 
 #[cfg(test)]

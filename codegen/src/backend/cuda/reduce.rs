@@ -88,6 +88,12 @@ impl<'a, 'c> Rows<'a, 'c> {
             Ok(vec![map(rows.code, f, dtype, &[a[0], b[0]])?])
         };
         let thread = self.frame.thread;
+        if tree.threads == self.frame.threads && tree.threads.is_multiple_of(WARP) {
+            let vectors = self.lanes.as_ref().map_or(0, |lanes| lanes.held.vectors as usize);
+            if let Some(bits) = self.greatest_magnitude(op, nan, x, 0..vectors)? {
+                return self.greatest_of_block(bits);
+            }
+        }
         let own = match self.own_lanes() {
             Some(vectors) => {
                 let start = vec![self.start_of(op, x)?; 2];
@@ -96,28 +102,27 @@ impl<'a, 'c> Rows<'a, 'c> {
             }
             None => self.accumulate(x, &tree, thread, &span, self.start_of(op, x)?, &combine)?,
         };
-        if self.is_greatest_magnitude(op, nan, x) && tree.threads == self.frame.threads {
-            return self.greatest_magnitude(own[0]);
+        if self.is_magnitude(op, nan, x) && tree.threads == self.frame.threads && tree.threads.is_multiple_of(WARP) {
+            let bits = self.code.bits(own[0], self.code.ctx.i32_type())?;
+            return self.greatest_of_block(bits.into_int_value());
         }
         let warp = self.combine_warp(own, tree.threads, WARP, &combine)?;
         Ok(self.combine_blocks(warp, tree.threads.div_ceil(WARP), &combine)?[0])
     }
 
     /// Whether a reduction is for the greatest of numbers in f32 without a sign, or NaN: their order is that of their bits.
-    fn is_greatest_magnitude(&self, op: ReduceOp, nan: NanRule, x: Val) -> bool {
+    fn is_magnitude(&self, op: ReduceOp, nan: NanRule, x: Val) -> bool {
         let defining = &self.segment.insts[self.defining[x.0 as usize]].op;
         op == ReduceOp::Max
             && nan == NanRule::Propagate
             && self.segment.ty(x).dtype == DType::F32
             && matches!(defining, InstOp::Map(ScalarFn::Abs))
-            && self.frame.threads.is_multiple_of(WARP)
     }
 
-    /// The greatest magnitude of a block, of which each thread has one: as integers, a warp's in one instruction.
-    fn greatest_magnitude(&mut self, own: Value<'c>) -> Built<Value<'c>> {
+    /// The greatest magnitude of a block, of which each thread has one as the bits of an f32: a warp's in one instruction.
+    fn greatest_of_block(&mut self, own: IntValue<'c>) -> Built<Value<'c>> {
         let code = self.code;
-        let bits = code.bits(own, code.ctx.i32_type())?;
-        let warp = code.call("llvm.nvvm.redux.sync.umax", &[], &[bits, code.i32(-1).into()])?;
+        let warp = code.call("llvm.nvvm.redux.sync.umax", &[], &[own.into(), code.i32(-1).into()])?;
         let combine = |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
             let ty = [rows.code.ctx.i32_type().into()];
             Ok(vec![rows.code.call("llvm.umax", &ty, &[a[0], b[0]])?])

@@ -66,7 +66,7 @@ pub(super) struct Frame<'a, 'c> {
     pub code: &'a Code<'c>,
     pub kernel: &'a Kernel,
     pub arch: &'a Arch,
-    /// Threads of a block.
+    /// Threads of a unit, and the number of this one among them.
     pub threads: u32,
     pub thread: IntValue<'c>,
     /// Addresses of the parameters.

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::Arc;
 
-use fusewright_abi::{Count, KernelArtifact, PayloadKind};
+use fusewright_abi::{Count, KernelArtifact, ManyRows, PayloadKind};
 use fusewright_cuda_sys as sys;
 
 use super::api::Failure;
@@ -23,11 +23,21 @@ const LOG: usize = 4096;
 #[derive(Debug)]
 pub(super) struct CudaModule {
     signature: Signature,
-    blocks_per_row: Count,
+    entry: Entry,
+    /// From how many rows of a launch on other code is better, and that.
+    many: Option<(usize, Entry)>,
+    /// How many of the blocks of rows share one of threads.
+    shares: usize,
     threads: u32,
     shared: Count,
     context: Arc<Context>,
     raw: sys::CUmodule,
+}
+
+/// Code of a kernel.
+#[derive(Debug)]
+struct Entry {
+    blocks_per_row: Count,
     function: sys::CUfunction,
 }
 
@@ -44,29 +54,34 @@ impl CudaModule {
             return Err(refuse("its payload is no PTX".to_owned()));
         }
         let image = CString::new(artifact.payload.bytes.as_slice()).map_err(|_| refuse("its PTX is no text".into()))?;
-        let name = CString::new(artifact.name.as_str()).map_err(|_| refuse("its name is no word".into()))?;
         let current = context.enter().map_err(|failure| error(&artifact.name, &failure))?;
         let raw = compile(&current, &image).map_err(|(failure, log)| match failure {
             _ if failure.is_memory() || failure.is_fault() => error(&artifact.name, &failure),
             _ if log.is_empty() => refuse(failure.to_string()),
             _ => refuse(format!("{failure}\n{log}")),
         })?;
-        let api = context.api;
-        let mut function = std::ptr::null_mut();
-        // SAFETY: the module is loaded, the name terminated, and the function writes one handle.
-        let status = unsafe { api.driver.cuModuleGetFunction(&mut function, raw, name.as_ptr()) };
-        drop(current);
-        let module = CudaModule {
+        let mut module = CudaModule {
             signature: Signature::of(artifact),
-            blocks_per_row: artifact.launch.blocks_per_row.clone(),
+            entry: Entry { blocks_per_row: artifact.launch.blocks_per_row.clone(), function: std::ptr::null_mut() },
+            many: None,
+            shares: artifact.launch.shares.max(1) as usize,
             threads: artifact.launch.threads,
             shared: artifact.launch.shared.clone(),
-            context,
+            context: Arc::clone(&context),
             raw,
-            function,
         };
-        module.context.api.said("cuModuleGetFunction", status).map_err(|failure| refuse(failure.to_string()))?;
+        module.entry.function = function(&current, raw, &artifact.name).map_err(refuse)?;
+        if let Some(many) = &artifact.launch.many {
+            let function = function(&current, raw, &format!("{}{}", artifact.name, ManyRows::SUFFIX));
+            let function = function.map_err(refuse)?;
+            module.many = Some((many.from, Entry { blocks_per_row: many.blocks_per_row.clone(), function }));
+        }
         Ok(module)
+    }
+
+    /// The code for so many rows of a launch.
+    fn entry(&self, rows: usize) -> &Entry {
+        self.many.as_ref().filter(|(from, _)| rows >= *from).map_or(&self.entry, |(_, entry)| entry)
     }
 
     /// Computes a range of rows of buffers on the device.
@@ -77,7 +92,8 @@ impl CudaModule {
         dims: &[i64],
         [begin, end]: [usize; 2],
     ) -> Result<(), Failure> {
-        let blocks = (end - begin) * self.blocks_per_row.count(dims);
+        let entry = self.entry(end - begin);
+        let blocks = ((end - begin) * entry.blocks_per_row.count(dims)).div_ceil(self.shares);
         if blocks == 0 {
             return Ok(());
         }
@@ -87,7 +103,7 @@ impl CudaModule {
             // SAFETY: the function is loaded; the attribute says how much a launch may ask for.
             let status = unsafe {
                 let attribute = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                api.driver.cuFuncSetAttribute(self.function, attribute, i32::try_from(shared).unwrap_or(i32::MAX))
+                api.driver.cuFuncSetAttribute(entry.function, attribute, i32::try_from(shared).unwrap_or(i32::MAX))
             };
             api.said("cuFuncSetAttribute", status)?;
         }
@@ -100,7 +116,7 @@ impl CudaModule {
         let status = unsafe {
             let none = std::ptr::null_mut();
             let (grid, block, shared) = (blocks as u32, self.threads, shared as u32);
-            api.driver.cuLaunchKernel(self.function, grid, 1, 1, block, 1, 1, shared, stream, values.as_mut_ptr(), none)
+            api.driver.cuLaunchKernel(entry.function, grid, 1, 1, block, 1, 1, shared, stream, values.as_mut_ptr(), none)
         };
         api.said("cuLaunchKernel", status)
     }
@@ -129,7 +145,7 @@ impl CudaModule {
             .enumerate()
             .map(|(i, arg)| if let Arg::Same(other) = arg { address(*other) } else { address(i) })
             .collect();
-        let blocks = self.blocks_per_row.count(dims).max(1);
+        let blocks = self.entry(rows).blocks_per_row.count(dims).max(1);
         let together = if self.signature.at_once(args, rows) { MOST_BLOCKS / blocks } else { 1 };
         let together = together.max(1);
         for begin in (0..rows).step_by(together) {
@@ -178,6 +194,15 @@ fn compile(current: &Current<'_>, ptx: &CStr) -> Result<sys::CUmodule, (Failure,
         let said = unsafe { CStr::from_ptr(log.as_ptr()) };
         (failure, said.to_string_lossy().trim().to_owned())
     })
+}
+
+/// A function of a module, by name.
+fn function(current: &Current<'_>, module: sys::CUmodule, name: &str) -> Result<sys::CUfunction, String> {
+    let name = CString::new(name).map_err(|_| "its name is no word".to_owned())?;
+    let (api, mut function) = (current.context.api, std::ptr::null_mut());
+    // SAFETY: the module is loaded, the name terminated, and the function writes one handle.
+    let status = unsafe { api.driver.cuModuleGetFunction(&mut function, module, name.as_ptr()) };
+    api.said("cuModuleGetFunction", status).map(|()| function).map_err(|failure| failure.to_string())
 }
 
 /// What a failure means for a kernel.
