@@ -10,7 +10,9 @@ mod key;
 mod level;
 mod target;
 
-pub use artifact::{DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, ParamAccess, Payload, PayloadKind, RowOrder};
+pub use artifact::{
+    DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, ParamAccess, Payload, PayloadKind, RowOrder,
+};
 pub use count::{Count, CountOp};
 pub use dtype::{DType, ParseDTypeError};
 pub use key::{ContentKey, ParseKeyError};

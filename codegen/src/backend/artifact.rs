@@ -1,7 +1,8 @@
 //! Artifacts: a payload with its parameters, integer arguments, row count and content key.
 
 use fusewright_abi::{
-    ABI_VERSION, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, Payload, Target,
+    ABI_VERSION, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, Payload,
+    Target,
 };
 use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{Dim, dim};
@@ -64,9 +65,8 @@ pub fn pack(
     let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
     let Grid { threads, blocks_per_row, shares, many, shared, alignment } = backend.grid(kernel);
-    let blocks = |blocks: &Dim| {
-        count(kernel, blocks).map_err(|reason| unsupported(format!("blocks per row {blocks}"), reason))
-    };
+    let blocks =
+        |blocks: &Dim| count(kernel, blocks).map_err(|reason| unsupported(format!("blocks per row {blocks}"), reason));
     let blocks_per_row = blocks(&blocks_per_row)?;
     let many = many.map(|(from, per_row)| Ok(ManyRows { from, blocks_per_row: blocks(&per_row)? })).transpose()?;
     let shared = count(kernel, &shared).map_err(|reason| unsupported(format!("shared memory {shared}"), reason))?;

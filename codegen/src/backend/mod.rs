@@ -80,7 +80,14 @@ pub trait Backend: Send + Sync {
 
     /// How a kernel is launched; one block of one thread where rows are looped over.
     fn grid(&self, _kernel: &Kernel) -> Grid {
-        Grid { threads: 1, blocks_per_row: Dim::constant(1), shares: 1, many: None, shared: Dim::constant(0), alignment: 1 }
+        Grid {
+            threads: 1,
+            blocks_per_row: Dim::constant(1),
+            shares: 1,
+            many: None,
+            shared: Dim::constant(0),
+            alignment: 1,
+        }
     }
 
     /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it

@@ -152,12 +152,11 @@ impl<'c> Rows<'_, 'c> {
 
     /// A quotient by a constant: a product with the rounded reciprocal, then corrected by what remains, which is exact.
     fn quotient_by(&self, x: Value<'c>, divisor: f32) -> Built<Value<'c>> {
-        let reciprocal = (1.0 / f64::from(divisor)) as f32;
-        let error = (f64::from(reciprocal) * f64::from(divisor) - 1.0).abs();
+        let (reciprocal, corrections) = quotient_of(divisor);
         let constant = |value: f32| self.code.float(x, f64::from(value));
         let first = self.multiplied(x, f64::from(reciprocal))?;
         let mut quotient = first;
-        for _ in 0..if error <= ONE_CORRECTION { 1 } else { 2 } {
+        for _ in 0..corrections {
             let rest = self.fma(quotient, constant(-divisor), x)?;
             quotient = self.fma(rest, constant(reciprocal), quotient)?;
         }
@@ -180,5 +179,67 @@ impl<'c> Rows<'_, 'c> {
         let rest = self.fma(self.negative(root)?, root, x)?;
         let found = self.fma(rest, half, root)?;
         self.unless_infinite(x, x, found)
+    }
+}
+
+/// The rounded reciprocal of a divisor, and how many corrections a product with it needs to be the rounded quotient.
+fn quotient_of(divisor: f32) -> (f32, u32) {
+    let reciprocal = (1.0 / f64::from(divisor)) as f32;
+    let error = (f64::from(reciprocal) * f64::from(divisor) - 1.0).abs();
+    (reciprocal, if error <= ONE_CORRECTION { 1 } else { 2 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quotient_of;
+    use crate::backend::cuda::range::Ranges;
+    use crate::backend::cuda::rows::defining;
+    use crate::kernel::{Kernel, Val};
+
+    #[test]
+    fn corrected_products_are_rounded_quotients() {
+        for divisor in [3.0f32, 7.0, 127.0, 448.0, 4097.0, 5120.0, 12_288.0, 16_777_215.0, 1.999_999_9] {
+            let (reciprocal, corrections) = quotient_of(divisor);
+            // Mantissas far apart, and those at both ends.
+            let far = (0..1u32 << 23).step_by(61);
+            for mantissa in far.chain(0..512).chain((1 << 23) - 512..1 << 23) {
+                let x = f32::from_bits(0x3f80_0000 | mantissa);
+                let mut quotient = x * reciprocal;
+                for _ in 0..corrections {
+                    quotient = quotient.mul_add(-divisor, x).mul_add(reciprocal, quotient);
+                }
+                assert_eq!(quotient, x / divisor, "{x} / {divisor}");
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_follow_from_what_values_are() {
+        let text = "kernel @k(s = extent(x, 0)) rows s {
+            param %x: f32[s, 64] in
+            param %y: f32[s] out
+            segment @rows inner 1 {
+              %0 = load x[lane + row*64] : row<f32, 64>
+              %1 = mul %0, %0
+              %2 = reduce add %1 over row nan propagate order tree(8, 4, 2)
+              %3 = literal f32 64.0
+              %4 = div %2, %3
+              %5 = literal f32 0.5
+              %6 = add %4, %5
+              %7 = sqrt %6
+              %8 = add %0, %5
+              store y[row], %7
+            }
+          }";
+        let kernel: Kernel = text.parse().expect("the text is right");
+        let defining = defining(&kernel.segments[0]);
+        let ranges = Ranges::of(&kernel.segments[0], &defining);
+        let least = |value: u32| ranges.get(Val(value)).least;
+        assert_eq!([least(0), least(8)], [f64::NEG_INFINITY; 2]);
+        assert_eq!([least(1), least(2), least(4), least(6)], [0.0, 0.0, 0.0, 0.5]);
+        assert!(ranges.is_far_from_zero(Val(6)) && ranges.is_far_from_zero(Val(7)));
+        assert!(!ranges.is_far_from_zero(Val(2)));
+        // The sum is divided and then added to a half; the elements are used otherwise.
+        assert!(ranges.hides_what_is_tiny(Val(2)) && !ranges.hides_what_is_tiny(Val(0)));
     }
 }

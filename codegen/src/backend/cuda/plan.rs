@@ -240,10 +240,7 @@ fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
             }
             InstOp::Reduce { op, over: Over::Group(size), order, .. } => {
                 let team = team(size)?;
-                if extents.unit != extents.lanes
-                    || !is_dealt(*op, *order, team)
-                    || !row_threads.is_multiple_of(team)
-                {
+                if extents.unit != extents.lanes || !is_dealt(*op, *order, team) || !row_threads.is_multiple_of(team) {
                     return None;
                 }
             }
@@ -267,7 +264,9 @@ fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
         return fits.then_some(Held { vectors: count, parts: 1, teams, is_team: true, passes: 1 });
     }
     match whole_row {
-        true => (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1, is_team: false, passes: 1 }),
+        true => {
+            (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1, is_team: false, passes: 1 })
+        }
         false => Some(Held { vectors: 1, parts: count, teams: 1, is_team: false, passes: 1 }),
     }
 }
@@ -403,19 +402,22 @@ mod tests {
         Plan::of(&text.parse::<Kernel>().unwrap_or_else(|e| panic!("{e}\\n{text}")))
     }
 
-    fn held(vectors: u32, parts: u32, teams: u32) -> Vec<Option<Held>> {
-        vec![Some(Held { vectors, parts, teams, passes: 1 })]
+    /// A plan of blocks and units of so many threads.
+    fn dealt([threads, unit]: [u32; 2], held: Held) -> Plan {
+        Plan { threads, unit, held: vec![Some(held)] }
     }
 
     #[test]
     fn rows_lie_in_registers_where_threads_deal_them_evenly() {
-        assert_eq!(plan("1", "5120", Some(320)), Plan { threads: 320, held: held(2, 1, 1) });
-        assert_eq!(plan("1", "12288", None), Plan { threads: 128, held: held(1, 12, 1) });
-        // Rows of 16 threads, eight of them in a block.
-        assert_eq!(plan("200", "128", Some(16)), Plan { threads: 128, held: held(1, 1, 8) });
-        assert_eq!(plan("200", "128", None), Plan { threads: 128, held: held(1, 1, 8) });
-        // One row of a warp.
-        assert_eq!(plan("1", "256", Some(32)), Plan { threads: 32, held: held(1, 1, 1) });
+        let block = |vectors, parts| Held { vectors, parts, teams: 1, is_team: false, passes: 1 };
+        let team = |vectors, teams| Held { vectors, parts: 1, teams, is_team: true, passes: 1 };
+        assert_eq!(plan("1", "5120", Some(320)), dealt([320, 320], block(2, 1)));
+        assert_eq!(plan("1", "12288", None), dealt([256, 256], block(1, 6)));
+        // Rows of 8 threads, four of them in a warp; without sums, of 16.
+        assert_eq!(plan("200", "128", Some(8)), dealt([128, 32], team(2, 4)));
+        assert_eq!(plan("200", "128", None), dealt([320, 32], team(1, 2)));
+        // One row alone: half of a warp, and others share the block.
+        assert_eq!(plan("1", "256", Some(16)), dealt([128, 16], team(2, 1)));
     }
 
     #[test]

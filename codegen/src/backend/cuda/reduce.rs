@@ -119,13 +119,14 @@ impl<'a, 'c> Rows<'a, 'c> {
             && matches!(defining, InstOp::Map(ScalarFn::Abs))
     }
 
-    /// The greatest magnitude of a block, of which each thread has one as the bits of an f32: a warp's in one instruction.
+    /// The greatest magnitude of a block, of which each thread has one as the bits of an f32, or those of −∞ if it has no
+    /// lanes: a warp's in one instruction.
     fn greatest_of_block(&mut self, own: IntValue<'c>) -> Built<Value<'c>> {
         let code = self.code;
-        let warp = code.call("llvm.nvvm.redux.sync.umax", &[], &[own.into(), code.i32(-1).into()])?;
+        let warp = code.call("llvm.nvvm.redux.sync.max", &[], &[own.into(), code.i32(-1).into()])?;
         let combine = |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
             let ty = [rows.code.ctx.i32_type().into()];
-            Ok(vec![rows.code.call("llvm.umax", &ty, &[a[0], b[0]])?])
+            Ok(vec![rows.code.call("llvm.smax", &ty, &[a[0], b[0]])?])
         };
         let all = self.combine_blocks(vec![warp], self.frame.threads / WARP, &combine)?;
         code.bits(all[0], code.ctx.f32_type())
@@ -182,9 +183,10 @@ impl<'a, 'c> Rows<'a, 'c> {
         };
         let of_bf16 = matches!(product.op, InstOp::Map(ScalarFn::Mul)) && narrow(a) && narrow(b);
         let hidden = || {
-            let mut reductions = segment.insts.iter().filter(|inst| {
-                matches!(inst.op, InstOp::Reduce { op: ReduceOp::Add, .. }) && inst.args.contains(&x)
-            });
+            let mut reductions = segment
+                .insts
+                .iter()
+                .filter(|inst| matches!(inst.op, InstOp::Reduce { op: ReduceOp::Add, .. }) && inst.args.contains(&x));
             a == b && reductions.all(|inst| self.ranges.hides_what_is_tiny(inst.results[0]))
         };
         (op == ReduceOp::Add && of_bf16 && hidden()).then_some([a, b])

