@@ -102,6 +102,13 @@ impl<'c> Code<'c> {
         Ok(())
     }
 
+    /// A condition that all threads of a warp have alike, so that the assembler knows it: threads that exchange values
+    /// behind a branch on it are there together.
+    pub fn of_warp(&self, condition: IntValue<'c>) -> Built<IntValue<'c>> {
+        let args = [self.i32(-1).into(), condition.into()];
+        Ok(self.call("llvm.nvvm.vote.any.sync", &[], &args)?.into_int_value())
+    }
+
     /// Waits until every thread of the block is here.
     pub fn barrier(&self) -> Built<()> {
         self.effect("llvm.nvvm.barrier.cta.sync.aligned.all", &[], &[self.i32(0).into()])

@@ -8,18 +8,21 @@
 //! Nothing is contracted or reassociated: division and square root are the correctly rounded instructions, subnormals
 //! are kept, fused multiply-adds are those the kernel says.
 
+mod ahead;
 mod arch;
 mod backend;
 mod code;
 mod dialect;
 mod exact;
 mod hazard;
+mod lanes;
 mod memory;
 mod plan;
 mod range;
 mod reduce;
 mod rows;
 mod silu;
+mod teams;
 mod vectors;
 
 use std::collections::BTreeMap;
@@ -204,6 +207,7 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
     if plan.unit < plan.threads {
         let exists = code.cmp(IntPredicate::SLT, row, range[1])?;
         if plan.unit == WARP {
+            let exists = code.of_warp(exists)?;
             let inside = code.block();
             code.b.build_conditional_branch(exists, inside, done)?;
             code.b.position_at_end(inside);
@@ -219,7 +223,10 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
         let parts = code.i64(held.map_or(1, |held| i64::from(held.parts)));
         let blocks = index::dim(code, &blocks(segment, held), &|name| named(&names, name))?;
         let (run, skip) = (code.block(), code.block());
-        let own = code.cmp(IntPredicate::SLT, slot, blocks)?;
+        let mut own = code.cmp(IntPredicate::SLT, slot, blocks)?;
+        if plan.unit == WARP && plan.unit < plan.threads {
+            own = code.of_warp(own)?;
+        }
         code.b.build_conditional_branch(own, run, skip)?;
         code.b.position_at_end(run);
         let part = code.b.build_int_unsigned_rem(slot, parts, "")?;

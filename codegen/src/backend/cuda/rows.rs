@@ -14,10 +14,10 @@ use inkwell::values::IntValue;
 
 use super::arch::Arch;
 use super::code::{SHARED, WIDEST};
+use super::lanes::Lanes;
 use super::plan::Held;
 use super::range::Ranges;
 use super::reduce::Groups;
-use super::vectors::Lanes;
 use crate::backend::llvm::cast::{Cast, cast, literal};
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::map::map;

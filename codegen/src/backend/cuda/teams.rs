@@ -1,0 +1,113 @@
+//! Reductions within the threads of a warp, for rows and groups of few lanes, and the greatest magnitude of a thread's.
+
+use std::ops::Range;
+
+use fusewright_abi::DType;
+use fusewright_graph::{NanRule, ReduceOp, ScalarFn};
+use inkwell::values::IntValue;
+
+use super::plan::{VECTOR, team};
+use super::reduce::Groups;
+use super::rows::{Known, Rows};
+use crate::backend::llvm::map::map;
+use crate::backend::llvm::{BuildError, Built, Value};
+use crate::kernel::{Inst, InstOp, Shape, Val};
+
+/// The greater magnitude of two pairs of bf16, NaN of one; its signs say nothing.
+const PACKED_MAGNITUDE: &str = "llvm.nvvm.fmax.nan.xorsign.abs.bf16x2";
+
+impl<'c> Rows<'_, 'c> {
+    /// Reduces the groups of this thread's vectors; every thread of a group ends with its result.
+    pub fn reduce_own_groups(&mut self, result: Val, groups: &Groups<'_>) -> Built<()> {
+        let team = team(groups.size).ok_or_else(|| BuildError::unsupported("groups that threads do not share"))?;
+        let size = self.dim(groups.size)?;
+        for (at, vector) in self.own_lanes().unwrap_or_default().into_iter().enumerate() {
+            let value = self.reduce_team(groups.op, groups.nan, groups.x, at..at + 1, team)?;
+            let group = self.quotient(vector[0], size)?;
+            self.known_scope().insert(Known::Element(result, group), value);
+        }
+        Ok(())
+    }
+
+    /// Reduces the row of a team; every thread of the team ends with the result.
+    pub fn reduce_own_row(&mut self, op: ReduceOp, nan: NanRule, x: Val) -> Built<Option<Value<'c>>> {
+        let Some(lanes) = self.lanes.as_ref().filter(|lanes| lanes.held.is_team) else { return Ok(None) };
+        let (team, vectors) = (lanes.held.row_threads(self.frame.threads), lanes.numbers.len());
+        self.reduce_team(op, nan, x, 0..vectors, team).map(Some)
+    }
+
+    /// Reduces vectors of each thread of a team: with the two accumulators of the trees, which are combined, and then
+    /// across threads. Operands of a step come in either order, which no step but that of NaNs sees.
+    fn reduce_team(
+        &mut self,
+        op: ReduceOp,
+        nan: NanRule,
+        x: Val,
+        vectors: Range<usize>,
+        team: u32,
+    ) -> Built<Value<'c>> {
+        let (code, dtype, step) = (self.code, self.segment.ty(x).dtype, op.step(nan));
+        let offsets =
+            || std::iter::successors(Some(team / 2), |offset| Some(offset / 2)).take_while(|&offset| offset > 0);
+        if let Some(mut bits) = self.greatest_magnitude(op, nan, x, vectors.clone())? {
+            for offset in offsets() {
+                let other = code.shuffle_across(bits.into(), offset)?;
+                bits = code.call("llvm.umax", &[code.ctx.i32_type().into()], &[bits.into(), other])?.into_int_value();
+            }
+            return code.bits(bits, code.ctx.f32_type());
+        }
+        let lanes = self.own_lanes().unwrap_or_default()[vectors].concat();
+        let start = vec![self.start_of(op, x)?; 2];
+        let ways = self.fold_lanes(op, nan, x, &lanes, start)?;
+        let mut value = map(code, step, dtype, &[ways[0], ways[1]])?;
+        for offset in offsets() {
+            value = map(code, step, dtype, &[value, code.shuffle_across(value, offset)?])?;
+        }
+        Ok(value)
+    }
+
+    /// The greatest magnitude of bf16 in vectors of this thread as the bits of an f32, those of a NaN if there is one: two
+    /// lanes in one instruction. It begins with the first of them, never with a zero: of a product and a constant zero the
+    /// assembler makes an instruction that takes negative products for zeros.
+    pub fn greatest_magnitude(
+        &mut self,
+        op: ReduceOp,
+        nan: NanRule,
+        x: Val,
+        vectors: Range<usize>,
+    ) -> Built<Option<IntValue<'c>>> {
+        let segment = self.segment;
+        let defining = |value: Val| &segment.insts[self.defining[value.0 as usize]];
+        let arg = |inst: &Inst| inst.args[0];
+        let magnitude = defining(x);
+        if op != ReduceOp::Max || nan != NanRule::Propagate || !matches!(magnitude.op, InstOp::Map(ScalarFn::Abs)) {
+            return Ok(None);
+        }
+        let wide = defining(arg(magnitude));
+        let narrow = matches!(wide.op, InstOp::Cast { to: DType::F32, .. }).then(|| arg(wide)).filter(|&of| {
+            let ty = segment.ty(of);
+            ty.dtype == DType::BF16 && matches!(ty.shape, Shape::Row(_)) && self.frame.arch.packed_bf16
+        });
+        let Some(value) = narrow else { return Ok(None) };
+        let code = self.code;
+        let ty = code.ctx.bf16_type().vec_type(2);
+        let mut greatest = [None; 2];
+        for vector in vectors {
+            for pair in 0..VECTOR as usize / 2 {
+                let word: Value<'c> = code.b.build_bit_cast(self.pair(value, vector, pair)?, ty, "")?;
+                let way = &mut greatest[pair % 2];
+                *way = Some(match *way {
+                    Some(so_far) => code.call(PACKED_MAGNITUDE, &[], &[so_far, word])?,
+                    None => word,
+                });
+            }
+        }
+        let [Some(even), Some(odd)] = greatest else { return Ok(None) };
+        let both = code.call(PACKED_MAGNITUDE, &[], &[even, odd])?;
+        let both = code.b.build_bit_cast(both, code.ctx.i32_type(), "")?.into_int_value();
+        let low = code.b.build_and(code.b.build_left_shift(both, code.i32(16), "")?, code.i32(0x7fff_ffff), "")?;
+        let high = code.b.build_and(both, code.i32(0x7fff_0000), "")?;
+        let word = code.ctx.i32_type().into();
+        Ok(Some(code.call("llvm.umax", &[word], &[low.into(), high.into()])?.into_int_value()))
+    }
+}
