@@ -108,6 +108,8 @@ pub struct LaunchRule {
     pub many: Option<ManyRows>,
     /// Threads of a block; one on hosts.
     pub threads: u32,
+    /// Whether the code waits by itself for what is ahead of it, so that a launch may begin before that ends; never on hosts.
+    pub dependent: bool,
     /// Bytes of shared memory of a block that a launch states; none on hosts.
     pub shared: Count,
     /// What the address of every buffer is a multiple of, in bytes; one on hosts.

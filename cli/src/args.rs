@@ -256,9 +256,13 @@ pub struct BenchArgs {
     /// Cases to measure, separated by commas: names as `--list` prints them [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub case: Vec<String>,
-    /// Figures of Inductor to compare with, as `benches/bench_cpu.py` writes them: those of the same name, rows and threads
+    /// Figures to compare with: of Inductor, as `benches/bench_cpu.py` writes them, those of the same name, rows and
+    /// threads; on a GPU those of `benches/gpu/peers.json`
     #[arg(long, value_name = "F")]
     pub compare: Option<PathBuf>,
+    /// File for the figures as JSON, beside the table (suite `kernels` on a GPU)
+    #[arg(long, value_name = "F", conflicts_with = "json")]
+    pub out: Option<PathBuf>,
     /// Search schedules
     #[arg(long, hide = true)]
     pub tune: bool,

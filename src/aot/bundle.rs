@@ -17,7 +17,8 @@
 //!   of those that are not negative, else ascending;
 //! * `rows`: the number of rows, `blocks_per_row`, of which `shares` share a block of threads, `threads` and the bytes of
 //!   `shared` memory of a launch; rows, blocks and bytes are expressions over the names of `dims`; `many`, if launches of
-//!   at least `from` rows do better by other code of the same results: its `symbol` and its `blocks_per_row`; and
+//!   at least `from` rows do better by other code of the same results: its `symbol` and its `blocks_per_row`; `dependent`,
+//!   whether the code waits for what is ahead of it by itself, so that it may be launched to begin before that ends; and
 //!   `alignment`, of which every buffer's address is a multiple, in bytes.
 //!
 //! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
@@ -228,6 +229,7 @@ fn entry(entry: &BundleEntry) -> Value {
         "blocks_per_row": artifact.launch.blocks_per_row.with_names(&names),
         "shares": artifact.launch.shares,
         "many": many,
+        "dependent": artifact.launch.dependent,
         "threads": artifact.launch.threads,
         "shared": artifact.launch.shared.with_names(&names),
         "alignment": artifact.launch.alignment,

@@ -64,7 +64,7 @@ pub fn pack(
 ) -> Result<KernelArtifact, BackendError> {
     let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
-    let Grid { threads, blocks_per_row, shares, many, shared, alignment } = backend.grid(kernel);
+    let Grid { threads, blocks_per_row, shares, many, dependent, shared, alignment } = backend.grid(kernel, target);
     let blocks =
         |blocks: &Dim| count(kernel, blocks).map_err(|reason| unsupported(format!("blocks per row {blocks}"), reason));
     let blocks_per_row = blocks(&blocks_per_row)?;
@@ -84,7 +84,17 @@ pub fn pack(
         key,
         params,
         dims: dims(kernel),
-        launch: LaunchRule { rows, order: row_order(kernel), blocks_per_row, shares, many, threads, shared, alignment },
+        launch: LaunchRule {
+            rows,
+            order: row_order(kernel),
+            blocks_per_row,
+            shares,
+            many,
+            threads,
+            dependent,
+            shared,
+            alignment,
+        },
         payload,
     })
 }

@@ -50,6 +50,8 @@ pub struct Grid {
     pub shares: u32,
     /// From how many rows of a launch on other code is better, and its blocks per outer row.
     pub many: Option<(usize, Dim)>,
+    /// Whether the code waits by itself for what is ahead of it, so that a launch may begin before that ends.
+    pub dependent: bool,
     /// Bytes of shared memory of a block that a launch states, beside what the code itself has.
     pub shared: Dim,
     /// What the address of every buffer is a multiple of, in bytes.
@@ -79,15 +81,9 @@ pub trait Backend: Send + Sync {
     }
 
     /// How a kernel is launched; one block of one thread where rows are looped over.
-    fn grid(&self, _kernel: &Kernel) -> Grid {
-        Grid {
-            threads: 1,
-            blocks_per_row: Dim::constant(1),
-            shares: 1,
-            many: None,
-            shared: Dim::constant(0),
-            alignment: 1,
-        }
+    fn grid(&self, _kernel: &Kernel, _target: &Target) -> Grid {
+        let (one, none) = (Dim::constant(1), Dim::constant(0));
+        Grid { threads: 1, blocks_per_row: one, shares: 1, many: None, dependent: false, shared: none, alignment: 1 }
     }
 
     /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it

@@ -13,6 +13,10 @@ pub const CUDA_ERROR_INVALID_PC: i32 = 718;
 pub const CUDA_ERROR_LAUNCH_FAILED: i32 = 719;
 pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: i32 = 75;
 pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: i32 = 76;
+pub const CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: i32 = 6;
+pub const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: i32 = 1;
+pub const CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: i32 = 3;
+pub const CU_FUNC_ATTRIBUTE_NUM_REGS: i32 = 4;
 pub const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: i32 = 8;
 pub const CU_JIT_ERROR_LOG_BUFFER: i32 = 5;
 pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: i32 = 6;
@@ -42,6 +46,51 @@ pub struct CUstream_st {
     _unused: [u8; 0],
 }
 pub type CUstream = *mut CUstream_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUevent_st {
+    _unused: [u8; 0],
+}
+pub type CUevent = *mut CUevent_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgraph_st {
+    _unused: [u8; 0],
+}
+pub type CUgraph = *mut CUgraph_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgraphExec_st {
+    _unused: [u8; 0],
+}
+pub type CUgraphExec = *mut CUgraphExec_st;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUlaunchAttribute {
+    pub id: ::core::ffi::c_int,
+    pub pad: [::core::ffi::c_char; 4usize],
+    pub value: CUlaunchAttribute__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union CUlaunchAttribute__bindgen_ty_1 {
+    pub pad: [::core::ffi::c_char; 64usize],
+    pub number: ::core::ffi::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUlaunchConfig {
+    pub grid_x: ::core::ffi::c_uint,
+    pub grid_y: ::core::ffi::c_uint,
+    pub grid_z: ::core::ffi::c_uint,
+    pub block_x: ::core::ffi::c_uint,
+    pub block_y: ::core::ffi::c_uint,
+    pub block_z: ::core::ffi::c_uint,
+    pub shared_bytes: ::core::ffi::c_uint,
+    pub stream: CUstream,
+    pub attributes: *mut CUlaunchAttribute,
+    pub attribute_count: ::core::ffi::c_uint,
+}
 pub type CUresult = ::core::ffi::c_int;
 pub struct Driver {
     __library: ::libloading::Library,
@@ -72,6 +121,11 @@ pub struct Driver {
     pub cuModuleUnload: unsafe extern "C" fn(module: CUmodule) -> CUresult,
     pub cuModuleGetFunction:
         unsafe extern "C" fn(function: *mut CUfunction, module: CUmodule, name: *const ::core::ffi::c_char) -> CUresult,
+    pub cuFuncGetAttribute: unsafe extern "C" fn(
+        value: *mut ::core::ffi::c_int,
+        attribute: ::core::ffi::c_int,
+        function: CUfunction,
+    ) -> CUresult,
     pub cuFuncSetAttribute: unsafe extern "C" fn(
         function: CUfunction,
         attribute: ::core::ffi::c_int,
@@ -80,6 +134,19 @@ pub struct Driver {
     pub cuStreamCreate: unsafe extern "C" fn(stream: *mut CUstream, flags: ::core::ffi::c_uint) -> CUresult,
     pub cuStreamDestroy_v2: unsafe extern "C" fn(stream: CUstream) -> CUresult,
     pub cuStreamSynchronize: unsafe extern "C" fn(stream: CUstream) -> CUresult,
+    pub cuStreamBeginCapture_v2: unsafe extern "C" fn(stream: CUstream, mode: ::core::ffi::c_int) -> CUresult,
+    pub cuStreamEndCapture: unsafe extern "C" fn(stream: CUstream, graph: *mut CUgraph) -> CUresult,
+    pub cuGraphInstantiateWithFlags:
+        unsafe extern "C" fn(executable: *mut CUgraphExec, graph: CUgraph, flags: ::core::ffi::c_ulonglong) -> CUresult,
+    pub cuGraphUpload: unsafe extern "C" fn(executable: CUgraphExec, stream: CUstream) -> CUresult,
+    pub cuGraphLaunch: unsafe extern "C" fn(executable: CUgraphExec, stream: CUstream) -> CUresult,
+    pub cuGraphExecDestroy: unsafe extern "C" fn(executable: CUgraphExec) -> CUresult,
+    pub cuGraphDestroy: unsafe extern "C" fn(graph: CUgraph) -> CUresult,
+    pub cuEventCreate: unsafe extern "C" fn(event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult,
+    pub cuEventRecord: unsafe extern "C" fn(event: CUevent, stream: CUstream) -> CUresult,
+    pub cuEventSynchronize: unsafe extern "C" fn(event: CUevent) -> CUresult,
+    pub cuEventElapsedTime: unsafe extern "C" fn(milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult,
+    pub cuEventDestroy_v2: unsafe extern "C" fn(event: CUevent) -> CUresult,
     pub cuMemAllocAsync: unsafe extern "C" fn(memory: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult,
     pub cuMemFreeAsync: unsafe extern "C" fn(memory: CUdeviceptr, stream: CUstream) -> CUresult,
     pub cuMemcpyHtoDAsync_v2: unsafe extern "C" fn(
@@ -94,6 +161,10 @@ pub struct Driver {
         bytes: usize,
         stream: CUstream,
     ) -> CUresult,
+    pub cuMemcpyDtoDAsync_v2:
+        unsafe extern "C" fn(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult,
+    pub cuMemsetD8Async:
+        unsafe extern "C" fn(to: CUdeviceptr, value: ::core::ffi::c_uchar, bytes: usize, stream: CUstream) -> CUresult,
     pub cuLaunchKernel: unsafe extern "C" fn(
         function: CUfunction,
         grid_x: ::core::ffi::c_uint,
@@ -104,6 +175,12 @@ pub struct Driver {
         block_z: ::core::ffi::c_uint,
         shared_bytes: ::core::ffi::c_uint,
         stream: CUstream,
+        arguments: *mut *mut ::core::ffi::c_void,
+        extra: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult,
+    pub cuLaunchKernelEx: unsafe extern "C" fn(
+        config: *const CUlaunchConfig,
+        function: CUfunction,
         arguments: *mut *mut ::core::ffi::c_void,
         extra: *mut *mut ::core::ffi::c_void,
     ) -> CUresult,
@@ -138,15 +215,31 @@ impl Driver {
         let cuModuleLoadDataEx = unsafe { __library.get(b"cuModuleLoadDataEx\0") }.map(|sym| *sym)?;
         let cuModuleUnload = unsafe { __library.get(b"cuModuleUnload\0") }.map(|sym| *sym)?;
         let cuModuleGetFunction = unsafe { __library.get(b"cuModuleGetFunction\0") }.map(|sym| *sym)?;
+        let cuFuncGetAttribute = unsafe { __library.get(b"cuFuncGetAttribute\0") }.map(|sym| *sym)?;
         let cuFuncSetAttribute = unsafe { __library.get(b"cuFuncSetAttribute\0") }.map(|sym| *sym)?;
         let cuStreamCreate = unsafe { __library.get(b"cuStreamCreate\0") }.map(|sym| *sym)?;
         let cuStreamDestroy_v2 = unsafe { __library.get(b"cuStreamDestroy_v2\0") }.map(|sym| *sym)?;
         let cuStreamSynchronize = unsafe { __library.get(b"cuStreamSynchronize\0") }.map(|sym| *sym)?;
+        let cuStreamBeginCapture_v2 = unsafe { __library.get(b"cuStreamBeginCapture_v2\0") }.map(|sym| *sym)?;
+        let cuStreamEndCapture = unsafe { __library.get(b"cuStreamEndCapture\0") }.map(|sym| *sym)?;
+        let cuGraphInstantiateWithFlags = unsafe { __library.get(b"cuGraphInstantiateWithFlags\0") }.map(|sym| *sym)?;
+        let cuGraphUpload = unsafe { __library.get(b"cuGraphUpload\0") }.map(|sym| *sym)?;
+        let cuGraphLaunch = unsafe { __library.get(b"cuGraphLaunch\0") }.map(|sym| *sym)?;
+        let cuGraphExecDestroy = unsafe { __library.get(b"cuGraphExecDestroy\0") }.map(|sym| *sym)?;
+        let cuGraphDestroy = unsafe { __library.get(b"cuGraphDestroy\0") }.map(|sym| *sym)?;
+        let cuEventCreate = unsafe { __library.get(b"cuEventCreate\0") }.map(|sym| *sym)?;
+        let cuEventRecord = unsafe { __library.get(b"cuEventRecord\0") }.map(|sym| *sym)?;
+        let cuEventSynchronize = unsafe { __library.get(b"cuEventSynchronize\0") }.map(|sym| *sym)?;
+        let cuEventElapsedTime = unsafe { __library.get(b"cuEventElapsedTime\0") }.map(|sym| *sym)?;
+        let cuEventDestroy_v2 = unsafe { __library.get(b"cuEventDestroy_v2\0") }.map(|sym| *sym)?;
         let cuMemAllocAsync = unsafe { __library.get(b"cuMemAllocAsync\0") }.map(|sym| *sym)?;
         let cuMemFreeAsync = unsafe { __library.get(b"cuMemFreeAsync\0") }.map(|sym| *sym)?;
         let cuMemcpyHtoDAsync_v2 = unsafe { __library.get(b"cuMemcpyHtoDAsync_v2\0") }.map(|sym| *sym)?;
         let cuMemcpyDtoHAsync_v2 = unsafe { __library.get(b"cuMemcpyDtoHAsync_v2\0") }.map(|sym| *sym)?;
+        let cuMemcpyDtoDAsync_v2 = unsafe { __library.get(b"cuMemcpyDtoDAsync_v2\0") }.map(|sym| *sym)?;
+        let cuMemsetD8Async = unsafe { __library.get(b"cuMemsetD8Async\0") }.map(|sym| *sym)?;
         let cuLaunchKernel = unsafe { __library.get(b"cuLaunchKernel\0") }.map(|sym| *sym)?;
+        let cuLaunchKernelEx = unsafe { __library.get(b"cuLaunchKernelEx\0") }.map(|sym| *sym)?;
         Ok(Driver {
             __library,
             cuInit,
@@ -164,15 +257,31 @@ impl Driver {
             cuModuleLoadDataEx,
             cuModuleUnload,
             cuModuleGetFunction,
+            cuFuncGetAttribute,
             cuFuncSetAttribute,
             cuStreamCreate,
             cuStreamDestroy_v2,
             cuStreamSynchronize,
+            cuStreamBeginCapture_v2,
+            cuStreamEndCapture,
+            cuGraphInstantiateWithFlags,
+            cuGraphUpload,
+            cuGraphLaunch,
+            cuGraphExecDestroy,
+            cuGraphDestroy,
+            cuEventCreate,
+            cuEventRecord,
+            cuEventSynchronize,
+            cuEventElapsedTime,
+            cuEventDestroy_v2,
             cuMemAllocAsync,
             cuMemFreeAsync,
             cuMemcpyHtoDAsync_v2,
             cuMemcpyDtoHAsync_v2,
+            cuMemcpyDtoDAsync_v2,
+            cuMemsetD8Async,
             cuLaunchKernel,
+            cuLaunchKernelEx,
         })
     }
     pub unsafe fn cuInit(&self, flags: ::core::ffi::c_uint) -> CUresult {
@@ -242,6 +351,14 @@ impl Driver {
     ) -> CUresult {
         unsafe { (self.cuModuleGetFunction)(function, module, name) }
     }
+    pub unsafe fn cuFuncGetAttribute(
+        &self,
+        value: *mut ::core::ffi::c_int,
+        attribute: ::core::ffi::c_int,
+        function: CUfunction,
+    ) -> CUresult {
+        unsafe { (self.cuFuncGetAttribute)(value, attribute, function) }
+    }
     pub unsafe fn cuFuncSetAttribute(
         &self,
         function: CUfunction,
@@ -258,6 +375,47 @@ impl Driver {
     }
     pub unsafe fn cuStreamSynchronize(&self, stream: CUstream) -> CUresult {
         unsafe { (self.cuStreamSynchronize)(stream) }
+    }
+    pub unsafe fn cuStreamBeginCapture_v2(&self, stream: CUstream, mode: ::core::ffi::c_int) -> CUresult {
+        unsafe { (self.cuStreamBeginCapture_v2)(stream, mode) }
+    }
+    pub unsafe fn cuStreamEndCapture(&self, stream: CUstream, graph: *mut CUgraph) -> CUresult {
+        unsafe { (self.cuStreamEndCapture)(stream, graph) }
+    }
+    pub unsafe fn cuGraphInstantiateWithFlags(
+        &self,
+        executable: *mut CUgraphExec,
+        graph: CUgraph,
+        flags: ::core::ffi::c_ulonglong,
+    ) -> CUresult {
+        unsafe { (self.cuGraphInstantiateWithFlags)(executable, graph, flags) }
+    }
+    pub unsafe fn cuGraphUpload(&self, executable: CUgraphExec, stream: CUstream) -> CUresult {
+        unsafe { (self.cuGraphUpload)(executable, stream) }
+    }
+    pub unsafe fn cuGraphLaunch(&self, executable: CUgraphExec, stream: CUstream) -> CUresult {
+        unsafe { (self.cuGraphLaunch)(executable, stream) }
+    }
+    pub unsafe fn cuGraphExecDestroy(&self, executable: CUgraphExec) -> CUresult {
+        unsafe { (self.cuGraphExecDestroy)(executable) }
+    }
+    pub unsafe fn cuGraphDestroy(&self, graph: CUgraph) -> CUresult {
+        unsafe { (self.cuGraphDestroy)(graph) }
+    }
+    pub unsafe fn cuEventCreate(&self, event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult {
+        unsafe { (self.cuEventCreate)(event, flags) }
+    }
+    pub unsafe fn cuEventRecord(&self, event: CUevent, stream: CUstream) -> CUresult {
+        unsafe { (self.cuEventRecord)(event, stream) }
+    }
+    pub unsafe fn cuEventSynchronize(&self, event: CUevent) -> CUresult {
+        unsafe { (self.cuEventSynchronize)(event) }
+    }
+    pub unsafe fn cuEventElapsedTime(&self, milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult {
+        unsafe { (self.cuEventElapsedTime)(milliseconds, start, end) }
+    }
+    pub unsafe fn cuEventDestroy_v2(&self, event: CUevent) -> CUresult {
+        unsafe { (self.cuEventDestroy_v2)(event) }
     }
     pub unsafe fn cuMemAllocAsync(&self, memory: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
         unsafe { (self.cuMemAllocAsync)(memory, bytes, stream) }
@@ -282,6 +440,24 @@ impl Driver {
         stream: CUstream,
     ) -> CUresult {
         unsafe { (self.cuMemcpyDtoHAsync_v2)(to, from, bytes, stream) }
+    }
+    pub unsafe fn cuMemcpyDtoDAsync_v2(
+        &self,
+        to: CUdeviceptr,
+        from: CUdeviceptr,
+        bytes: usize,
+        stream: CUstream,
+    ) -> CUresult {
+        unsafe { (self.cuMemcpyDtoDAsync_v2)(to, from, bytes, stream) }
+    }
+    pub unsafe fn cuMemsetD8Async(
+        &self,
+        to: CUdeviceptr,
+        value: ::core::ffi::c_uchar,
+        bytes: usize,
+        stream: CUstream,
+    ) -> CUresult {
+        unsafe { (self.cuMemsetD8Async)(to, value, bytes, stream) }
     }
     pub unsafe fn cuLaunchKernel(
         &self,
@@ -312,5 +488,14 @@ impl Driver {
                 extra,
             )
         }
+    }
+    pub unsafe fn cuLaunchKernelEx(
+        &self,
+        config: *const CUlaunchConfig,
+        function: CUfunction,
+        arguments: *mut *mut ::core::ffi::c_void,
+        extra: *mut *mut ::core::ffi::c_void,
+    ) -> CUresult {
+        unsafe { (self.cuLaunchKernelEx)(config, function, arguments, extra) }
     }
 }

@@ -1,6 +1,6 @@
 //! Drivers: one folder or file per kind of device. All `unsafe` of this crate is here.
 
-mod cuda;
+pub mod cuda;
 mod exit;
 pub mod host;
 #[allow(unsafe_code)]

@@ -66,6 +66,26 @@ impl Signature {
         Ok(bytes)
     }
 
+    /// Checks a launch of all rows on memory of so many bytes each, where every buffer may be read and written.
+    ///
+    /// # Errors
+    /// Arguments of a wrong number, or buffers shorter than the shapes that `dims` imply.
+    pub fn check_sizes(&self, bytes: &[usize], dims: &[i64]) -> Result<(), RuntimeError> {
+        let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: self.name.clone(), reason });
+        if bytes.len() != self.params.len() || dims.len() != self.dims {
+            let (buffers, integers) = (self.params.len(), self.dims);
+            let got = (bytes.len(), dims.len());
+            return refuse(format!("takes {buffers} buffers and {integers} integers, got {} and {}", got.0, got.1));
+        }
+        for (param, &bytes) in self.params.iter().zip(bytes) {
+            let needed = param.dtype.bytes_for(param.elements.count(dims));
+            if bytes < needed {
+                return refuse(format!("`{}` takes {needed} bytes, the buffer has {bytes}", param.name));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether no two of the rows of a checked launch write the same element.
     pub fn at_once(&self, args: &[Arg<'_>], rows: usize) -> bool {
         let param = match self.order {

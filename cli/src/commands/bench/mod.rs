@@ -1,13 +1,14 @@
 //! `bench`: fused kernels against unfused ones and against memory copy; how long compiling takes; the feature matrix.
 
 mod compare;
+mod gpu;
 mod matrix;
 mod stack;
 
 use fusewright::bench::{BenchCase, BenchRow, PeerTimes, bench_page, kernel_suite, measure, rows_to_measure};
 use fusewright::graph::InputKind;
 use fusewright::inputs::weights_as_inputs;
-use fusewright::{Error, fuse_graph, write_whole};
+use fusewright::{Error, Target, fuse_graph, write_whole};
 use serde_json::json;
 
 use super::{Exit, OK};
@@ -32,6 +33,16 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
             return Err(Error::Input("only suite `matrix` has `--sample`, `--slice` and `--seed`".to_owned()));
         }
         _ => {}
+    }
+    let on_gpu = suite == Some("kernels") && matches!(args.target, Target::Cuda { .. });
+    if on_gpu && args.html.is_some() {
+        return Err(later("bench --html on a GPU"));
+    }
+    if on_gpu {
+        return gpu::main(args, common);
+    }
+    if args.out.is_some() {
+        return Err(Error::Input("`--out` is for suite `kernels` on a GPU".to_owned()));
     }
     let cases = chosen(cases(args, common)?, &args.case)?;
     let peers = args.compare.as_deref().map(|path| Peers::open(path, args.threads)).transpose()?;

@@ -26,8 +26,9 @@ impl Backend for CudaBackend {
         PayloadKind::Ptx
     }
 
-    fn grid(&self, kernel: &Kernel) -> Grid {
-        launch(kernel)
+    fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {
+        let arch = if let Target::Cuda { arch } = target { arch.as_str() } else { "" };
+        launch(kernel, arch)
     }
 
     fn memory(&self) -> usize {

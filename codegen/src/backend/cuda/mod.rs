@@ -107,7 +107,7 @@ pub fn emit(kernel: &Kernel, arch: &str) -> Result<Emitted, EmitError> {
     let machine = machine(arch)?;
     let ctx = Context::create();
     let plan = Plan::of(kernel);
-    let launch = plan.launch(kernel);
+    let launch = Grid { dependent: arch.dependent_launch, ..plan.launch(kernel) };
     let module = build(&ctx, kernel, &arch, &machine, &plan)?;
     module.verify().map_err(|e| EmitError::Llvm(e.to_string()))?;
     let ll = module.print_to_string().to_string();
@@ -131,9 +131,10 @@ fn machine(arch: Arch) -> Result<TargetMachine, EmitError> {
         .ok_or_else(|| EmitError::Llvm(format!("no code generator for {}", arch.name)))
 }
 
-/// How the code of a kernel is launched, on every architecture.
-pub fn launch(kernel: &Kernel) -> Grid {
-    Plan::of(kernel).launch(kernel)
+/// How the code of a kernel is launched on an architecture.
+pub fn launch(kernel: &Kernel, arch: &str) -> Grid {
+    let dependent = arch::by_name(arch).is_some_and(|arch| arch.dependent_launch);
+    Grid { dependent, ..Plan::of(kernel).launch(kernel) }
 }
 
 fn build<'c>(

@@ -121,7 +121,7 @@ impl Plan {
         let shared = looped.map(|(segment, _)| stated_bytes(kernel, segment));
         let shared = shared.fold(Dim::constant(0), |most, bytes| Dim::function(DimFn::Max, &most, &bytes));
         let shares = self.threads / self.unit;
-        Grid { threads: self.threads, blocks_per_row, shares, many, shared, alignment }
+        Grid { threads: self.threads, blocks_per_row, shares, many, dependent: false, shared, alignment }
     }
 
     /// Units of an outer row.

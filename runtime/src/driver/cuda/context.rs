@@ -10,7 +10,7 @@ use fusewright_cuda_sys as sys;
 use super::api::{Api, Failure, api};
 
 /// Streams that do not wait for the default stream.
-const NON_BLOCKING: u32 = 1;
+pub(super) const NON_BLOCKING: u32 = 1;
 
 /// A device, its primary context and a stream of our own.
 pub(super) struct Context {
@@ -108,6 +108,7 @@ impl Drop for Context {
 }
 
 /// That a thread uses a context.
+#[derive(Debug)]
 pub(super) struct Current<'c> {
     pub context: &'c Context,
     /// A context is current to one thread.

@@ -8,6 +8,7 @@ mod api;
 mod context;
 mod memory;
 mod module;
+mod queue;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use fusewright_abi::{KernelArtifact, Target};
 
 use self::context::Context;
 use self::module::CudaModule;
+pub use self::queue::{DeviceKernel, DeviceMemory, Follow, Queue, Recorder, Recording};
 use crate::{Device, Module, RuntimeError};
 
 /// A GPU, for the code of one architecture.

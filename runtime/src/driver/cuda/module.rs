@@ -22,7 +22,7 @@ const LOG: usize = 4096;
 /// A kernel that is loaded into a context.
 #[derive(Debug)]
 pub(super) struct CudaModule {
-    signature: Signature,
+    pub signature: Signature,
     entry: Entry,
     /// From how many rows of a launch on other code is better, and that.
     many: Option<(usize, Entry)>,
@@ -30,6 +30,8 @@ pub(super) struct CudaModule {
     shares: usize,
     threads: u32,
     shared: Count,
+    /// Whether the code waits for what is ahead of it by itself.
+    dependent: bool,
     context: Arc<Context>,
     raw: sys::CUmodule,
 }
@@ -67,6 +69,7 @@ impl CudaModule {
             shares: artifact.launch.shares.max(1) as usize,
             threads: artifact.launch.threads,
             shared: artifact.launch.shared.clone(),
+            dependent: artifact.launch.dependent,
             context: Arc::clone(&context),
             raw,
         };
@@ -84,13 +87,25 @@ impl CudaModule {
         self.many.as_ref().filter(|(from, _)| rows >= *from).map_or(&self.entry, |(_, entry)| entry)
     }
 
-    /// Computes a range of rows of buffers on the device.
-    fn enqueue(
+    /// An attribute of the code for so many rows.
+    pub fn attribute(&self, rows: usize, which: i32) -> Result<i32, Failure> {
+        let current = self.context.enter()?;
+        let (api, mut value) = (current.context.api, 0);
+        // SAFETY: the function is loaded; the value is written.
+        let status = unsafe { api.driver.cuFuncGetAttribute(&mut value, which, self.entry(rows).function) };
+        api.said("cuFuncGetAttribute", status).map(|()| value)
+    }
+
+    /// Computes a range of rows of buffers on the device; if it `overlaps`, it may begin before what is ahead of it ends.
+    /// The signature compared the buffers with the shapes that `dims` imply.
+    pub fn enqueue(
         &self,
         current: &Current<'_>,
+        stream: sys::CUstream,
         buffers: &[sys::CUdeviceptr],
         dims: &[i64],
         [begin, end]: [usize; 2],
+        overlaps: bool,
     ) -> Result<(), Failure> {
         let entry = self.entry(end - begin);
         let blocks = ((end - begin) * entry.blocks_per_row.count(dims)).div_ceil(self.shares);
@@ -98,7 +113,7 @@ impl CudaModule {
             return Ok(());
         }
         let shared = self.shared.count(dims);
-        let (api, stream) = (current.context.api, current.context.stream);
+        let api = current.context.api;
         if shared > FREE_SHARED {
             // SAFETY: the function is loaded; the attribute says how much a launch may ask for.
             let status = unsafe {
@@ -111,26 +126,31 @@ impl CudaModule {
         let addresses = buffers.iter().map(|address| std::ptr::from_ref(address).cast_mut().cast::<c_void>());
         let integers = dims.iter().chain(&range).map(|value| std::ptr::from_ref(value).cast_mut().cast::<c_void>());
         let mut values: Vec<*mut c_void> = addresses.chain(integers).collect();
-        // SAFETY: the artifact's calling convention is buffers, integers, range. The signature compared every buffer with
-        // the shapes that `dims` imply, a kernel stays within them, and the driver copies the values before it returns.
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttribute__bindgen_ty_1 { pad: [0; 64] },
+        };
+        attribute.value.number = 1;
+        let config = sys::CUlaunchConfig {
+            grid_x: blocks as u32,
+            grid_y: 1,
+            grid_z: 1,
+            block_x: self.threads,
+            block_y: 1,
+            block_z: 1,
+            shared_bytes: shared as u32,
+            stream,
+            attributes: &mut attribute,
+            attribute_count: u32::from(overlaps && self.dependent),
+        };
+        // SAFETY: the artifact's calling convention is buffers, integers, range. A kernel stays within buffers of the shapes
+        // that `dims` imply, and the driver copies values and attributes before it returns.
         let status = unsafe {
             let none = std::ptr::null_mut();
-            let (grid, block, shared) = (blocks as u32, self.threads, shared as u32);
-            api.driver.cuLaunchKernel(
-                entry.function,
-                grid,
-                1,
-                1,
-                block,
-                1,
-                1,
-                shared,
-                stream,
-                values.as_mut_ptr(),
-                none,
-            )
+            api.driver.cuLaunchKernelEx(&config, entry.function, values.as_mut_ptr(), none)
         };
-        api.said("cuLaunchKernel", status)
+        api.said("cuLaunchKernelEx", status)
     }
 
     fn run(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize) -> Result<(), Failure> {
@@ -161,7 +181,8 @@ impl CudaModule {
         let together = if self.signature.at_once(args, rows) { MOST_BLOCKS / blocks } else { 1 };
         let together = together.max(1);
         for begin in (0..rows).step_by(together) {
-            self.enqueue(&current, &buffers, dims, [begin, (begin + together).min(rows)])?;
+            let rows = [begin, (begin + together).min(rows)];
+            self.enqueue(&current, current.context.stream, &buffers, dims, rows, false)?;
         }
         for (arg, buffer) in args.iter_mut().zip(&memory) {
             if let (Arg::Out(host), Some(buffer)) = (arg, buffer) {
@@ -218,7 +239,7 @@ fn function(current: &Current<'_>, module: sys::CUmodule, name: &str) -> Result<
 }
 
 /// What a failure means for a kernel.
-fn error(kernel: &str, failure: &Failure) -> RuntimeError {
+pub(super) fn error(kernel: &str, failure: &Failure) -> RuntimeError {
     let (kernel, reason) = (kernel.to_owned(), failure.to_string());
     if failure.is_fault() {
         RuntimeError::Fault { kernel, reason }
