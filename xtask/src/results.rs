@@ -9,6 +9,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::gpu_results;
+
 /// Where the files are, below the root.
 const FOLDER: &str = "benches/results";
 const BEGIN: &str = "<!-- figures: made by `cargo run -p xtask -- results` -->\n";
@@ -83,7 +85,12 @@ fn pages(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
         let filled = filled(&text, &tables).ok_or_else(|| format!("{path}: no place for tables, which is marked"))?;
         Ok((path, filled))
     };
-    Ok(vec![page("README.md", summary(&machines))?, page("benches/README.md", details(&machines))?])
+    let gpus = gpu_results::gpus(root)?;
+    let joined = |cpus: String, gpus: String| format!("{}\n\n{}", cpus.trim_end(), gpus);
+    Ok(vec![
+        page("README.md", joined(summary(&machines), gpu_results::summary(&gpus)))?,
+        page("benches/README.md", joined(details(&machines), gpu_results::details(&gpus)))?,
+    ])
 }
 
 /// All machines by the names of their files.
@@ -120,11 +127,11 @@ fn summary(machines: &BTreeMap<String, Machine>) -> String {
         for (threads, target) in machine.measured() {
             let ratios = machine.ratios(threads, target);
             let (single, more): (Vec<&Ratio<'_>>, Vec<&Ratio<'_>>) = ratios.iter().partition(|r| r.rows == 1);
-            let name = &machine.env.cpu;
+            let name = format!("{}, {}", machine.env.cpu, machine.env.isa.split(' ').next().unwrap_or_default());
             line(
                 &mut text,
                 &[
-                    name.clone(),
+                    name,
                     threads.to_string(),
                     format!("`{target}`"),
                     mean(&more),
@@ -238,8 +245,8 @@ mod tests {
     #[test]
     fn means_are_geometric_and_the_least_is_named() {
         let text = summary(&one());
-        assert!(text.contains("| C | 1 | `cpu` | 4.00 | 2.00 (`a`, 32 rows) | 3.00 | 3.00 (`b`) |"), "{text}");
-        assert!(text.contains("| C | 2 | `cpu` | - | - | - | - |"), "{text}");
+        assert!(text.contains("| C, avx2 | 1 | `cpu` | 4.00 | 2.00 (`a`, 32 rows) | 3.00 | 3.00 (`b`) |"), "{text}");
+        assert!(text.contains("| C, avx2 | 2 | `cpu` | - | - | - | - |"), "{text}");
     }
 
     #[test]

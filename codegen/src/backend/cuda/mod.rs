@@ -47,7 +47,7 @@ use self::rows::{Frame, Rows};
 use crate::backend::Grid;
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built, Value, index};
-use crate::kernel::{INNER, Kernel, ROW, Segment};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, ROW, Segment};
 
 /// LLVM's number of the calling convention of PTX kernels.
 const PTX_KERNEL: u32 = 71;
@@ -203,12 +203,16 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
         code.b.position_at_end(begin);
     }
     let done = code.block();
+    // Whether threads exchange values behind what is decided for their warp.
+    let reduces = |inst: &Inst| matches!(inst.op, InstOp::Reduce { .. });
+    let reduced = kernel.segments.iter().flat_map(|segment| &segment.insts).any(reduces);
+    let exchanges = plan.unit == WARP && plan.unit < plan.threads && reduced;
     // All blocks are of rows, but the last may have units without.
     let mut row_exists = None;
     if plan.unit < plan.threads {
         let exists = code.cmp(IntPredicate::SLT, row, range[1])?;
         if plan.unit == WARP {
-            let exists = code.of_warp(exists)?;
+            let exists = if exchanges { code.of_warp(exists)? } else { exists };
             let inside = code.block();
             code.b.build_conditional_branch(exists, inside, done)?;
             code.b.position_at_end(inside);
@@ -225,7 +229,7 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
         let blocks = index::dim(code, &blocks(segment, held), &|name| named(&names, name))?;
         let (run, skip) = (code.block(), code.block());
         let mut own = code.cmp(IntPredicate::SLT, slot, blocks)?;
-        if plan.unit == WARP && plan.unit < plan.threads {
+        if exchanges {
             own = code.of_warp(own)?;
         }
         code.b.build_conditional_branch(own, run, skip)?;
