@@ -94,6 +94,9 @@ pub struct LaunchRule {
     pub shared: Count,
     /// What the address of every buffer is a multiple of, in bytes; one on hosts.
     pub alignment: u32,
+    /// Whether the code itself waits for what precedes it on the stream, so that a launch may begin while that ends; false
+    /// on hosts.
+    pub dependent: bool,
 }
 
 /// What the payload bytes are.

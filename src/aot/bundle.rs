@@ -16,8 +16,9 @@
 //!   `{"chosen": param}`, if rows write where the elements of that buffer say, one for each row: any if no two are equal
 //!   of those that are not negative, else ascending;
 //! * `rows`: the number of rows, `blocks_per_row`, `threads` and the bytes of `shared` memory of a launch; all but the
-//!   threads are expressions over the names of `dims`; and `alignment`, of which every buffer's address is a multiple, in
-//!   bytes.
+//!   threads are expressions over the names of `dims`; `alignment`, of which every buffer's address is a multiple, in
+//!   bytes; and `dependent`, whether the code itself waits for what precedes it on its stream, so that it may be launched
+//!   to begin while that ends.
 //!
 //! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
 //! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet, as far as `row_order`
@@ -224,5 +225,6 @@ fn entry(entry: &BundleEntry) -> Value {
         "threads": artifact.launch.threads,
         "shared": artifact.launch.shared.with_names(&names),
         "alignment": artifact.launch.alignment,
+        "dependent": artifact.launch.dependent,
     })
 }

@@ -63,7 +63,7 @@ pub fn pack(
 ) -> Result<KernelArtifact, BackendError> {
     let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
-    let Grid { threads, blocks_per_row, shared, alignment } = backend.grid(kernel);
+    let Grid { threads, blocks_per_row, shared, alignment, dependent } = backend.grid(kernel);
     let blocks_per_row = count(kernel, &blocks_per_row)
         .map_err(|reason| unsupported(format!("blocks per row {blocks_per_row}"), reason))?;
     let shared = count(kernel, &shared).map_err(|reason| unsupported(format!("shared memory {shared}"), reason))?;
@@ -81,7 +81,7 @@ pub fn pack(
         key,
         params,
         dims: dims(kernel),
-        launch: LaunchRule { rows, order: row_order(kernel), blocks_per_row, threads, shared, alignment },
+        launch: LaunchRule { rows, order: row_order(kernel), blocks_per_row, threads, shared, alignment, dependent },
         payload,
     })
 }

@@ -50,6 +50,8 @@ pub struct Grid {
     pub shared: Dim,
     /// What the address of every buffer is a multiple of, in bytes.
     pub alignment: u32,
+    /// Whether the code itself waits for what precedes it on the stream, so that a launch may begin while that ends.
+    pub dependent: bool,
 }
 
 /// Makes code for one kind of target.
@@ -76,7 +78,7 @@ pub trait Backend: Send + Sync {
 
     /// How a kernel is launched; one block of one thread where rows are looped over.
     fn grid(&self, _kernel: &Kernel) -> Grid {
-        Grid { threads: 1, blocks_per_row: Dim::constant(1), shared: Dim::constant(0), alignment: 1 }
+        Grid { threads: 1, blocks_per_row: Dim::constant(1), shared: Dim::constant(0), alignment: 1, dependent: false }
     }
 
     /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it

@@ -64,7 +64,7 @@ impl Plan {
         let looped = kernel.segments.iter().zip(&self.held).filter(|(_, held)| held.is_none());
         let shared = looped.map(|(segment, _)| stated_bytes(kernel, segment));
         let shared = shared.fold(Dim::constant(0), |most, bytes| Dim::function(DimFn::Max, &most, &bytes));
-        Grid { threads: self.threads, blocks_per_row, shared, alignment }
+        Grid { threads: self.threads, blocks_per_row, shared, alignment, dependent: false }
     }
 }
 

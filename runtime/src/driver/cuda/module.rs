@@ -1,114 +1,32 @@
-//! Kernels on a GPU.
+//! Launches on memory of the host: it is copied to the device and back.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use fusewright_cuda_sys as sys;
 use std::sync::Arc;
 
-use fusewright_abi::{Count, KernelArtifact, PayloadKind};
-use fusewright_cuda_sys as sys;
-
 use super::api::Failure;
-use super::context::{Context, Current};
+use super::context::Context;
+use super::kernel::{Loaded, config, launch, pointers};
 use super::memory::Buffer;
-use crate::driver::signature::Signature;
 use crate::{Arg, Module, RuntimeError};
-
-/// Most blocks of a launch along its first axis.
-const MOST_BLOCKS: usize = i32::MAX as usize;
-/// Bytes of shared memory that a launch may have without asking.
-const FREE_SHARED: usize = 48 << 10;
-/// Bytes for what the driver's compiler says of PTX that it refuses.
-const LOG: usize = 4096;
+use fusewright_abi::KernelArtifact;
 
 /// A kernel that is loaded into a context.
 #[derive(Debug)]
 pub(super) struct CudaModule {
-    signature: Signature,
-    blocks_per_row: Count,
-    threads: u32,
-    shared: Count,
-    context: Arc<Context>,
-    raw: sys::CUmodule,
-    function: sys::CUfunction,
+    loaded: Loaded,
 }
-
-// SAFETY: modules and functions are handles that the driver lets every thread use.
-unsafe impl Send for CudaModule {}
-// SAFETY: as above.
-unsafe impl Sync for CudaModule {}
 
 impl CudaModule {
     /// Loads a kernel, whose PTX the driver compiles.
     pub fn load(context: Arc<Context>, artifact: &KernelArtifact) -> Result<CudaModule, RuntimeError> {
-        let refuse = |reason: String| RuntimeError::Artifact { kernel: artifact.name.clone(), reason };
-        if artifact.payload.kind != PayloadKind::Ptx {
-            return Err(refuse("its payload is no PTX".to_owned()));
-        }
-        let image = CString::new(artifact.payload.bytes.as_slice()).map_err(|_| refuse("its PTX is no text".into()))?;
-        let name = CString::new(artifact.name.as_str()).map_err(|_| refuse("its name is no word".into()))?;
-        let current = context.enter().map_err(|failure| error(&artifact.name, &failure))?;
-        let raw = compile(&current, &image).map_err(|(failure, log)| match failure {
-            _ if failure.is_memory() || failure.is_fault() => error(&artifact.name, &failure),
-            _ if log.is_empty() => refuse(failure.to_string()),
-            _ => refuse(format!("{failure}\n{log}")),
-        })?;
-        let api = context.api;
-        let mut function = std::ptr::null_mut();
-        // SAFETY: the module is loaded, the name terminated, and the function writes one handle.
-        let status = unsafe { api.driver.cuModuleGetFunction(&mut function, raw, name.as_ptr()) };
-        drop(current);
-        let module = CudaModule {
-            signature: Signature::of(artifact),
-            blocks_per_row: artifact.launch.blocks_per_row.clone(),
-            threads: artifact.launch.threads,
-            shared: artifact.launch.shared.clone(),
-            context,
-            raw,
-            function,
-        };
-        module.context.api.said("cuModuleGetFunction", status).map_err(|failure| refuse(failure.to_string()))?;
-        Ok(module)
-    }
-
-    /// Computes a range of rows of buffers on the device.
-    fn enqueue(
-        &self,
-        current: &Current<'_>,
-        buffers: &[sys::CUdeviceptr],
-        dims: &[i64],
-        [begin, end]: [usize; 2],
-    ) -> Result<(), Failure> {
-        let blocks = (end - begin) * self.blocks_per_row.count(dims);
-        if blocks == 0 {
-            return Ok(());
-        }
-        let shared = self.shared.count(dims);
-        let (api, stream) = (current.context.api, current.context.stream);
-        if shared > FREE_SHARED {
-            // SAFETY: the function is loaded; the attribute says how much a launch may ask for.
-            let status = unsafe {
-                let attribute = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                api.driver.cuFuncSetAttribute(self.function, attribute, i32::try_from(shared).unwrap_or(i32::MAX))
-            };
-            api.said("cuFuncSetAttribute", status)?;
-        }
-        let range = [begin as i64, end as i64];
-        let addresses = buffers.iter().map(|address| std::ptr::from_ref(address).cast_mut().cast::<c_void>());
-        let integers = dims.iter().chain(&range).map(|value| std::ptr::from_ref(value).cast_mut().cast::<c_void>());
-        let mut values: Vec<*mut c_void> = addresses.chain(integers).collect();
-        // SAFETY: the artifact's calling convention is buffers, integers, range. The signature compared every buffer with
-        // the shapes that `dims` imply, a kernel stays within them, and the driver copies the values before it returns.
-        let status = unsafe {
-            let none = std::ptr::null_mut();
-            let (grid, block, shared) = (blocks as u32, self.threads, shared as u32);
-            api.driver.cuLaunchKernel(self.function, grid, 1, 1, block, 1, 1, shared, stream, values.as_mut_ptr(), none)
-        };
-        api.said("cuLaunchKernel", status)
+        Loaded::load(context, artifact).map(|loaded| CudaModule { loaded })
     }
 
     fn run(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize) -> Result<(), Failure> {
-        let current = self.context.enter()?;
+        let loaded = &self.loaded;
+        let current = loaded.context.enter()?;
         let mut memory: Vec<Option<Buffer<'_>>> = Vec::with_capacity(args.len());
-        for (param, arg) in self.signature.params.iter().zip(args.iter()) {
+        for (param, arg) in loaded.signature.params.iter().zip(args.iter()) {
             let bytes = param.dtype.bytes_for(param.elements.count(dims));
             // What is written is sent too: rows need not write all of it.
             let host: &[u8] = match arg {
@@ -129,11 +47,15 @@ impl CudaModule {
             .enumerate()
             .map(|(i, arg)| if let Arg::Same(other) = arg { address(*other) } else { address(i) })
             .collect();
-        let blocks = self.blocks_per_row.count(dims).max(1);
-        let together = if self.signature.at_once(args, rows) { MOST_BLOCKS / blocks } else { 1 };
-        let together = together.max(1);
-        for begin in (0..rows).step_by(together) {
-            self.enqueue(&current, &buffers, dims, [begin, (begin + together).min(rows)])?;
+        let at_once = loaded.signature.at_once(args, rows);
+        let shared = loaded.allow_shared(dims)?;
+        for range in loaded.ranges(dims, rows, at_once) {
+            let config = config(range.blocks, loaded.rule.threads, shared, current.context.stream);
+            let values: Vec<u64> = buffers.iter().copied().chain(dims.iter().map(|&dim| dim as u64)).collect();
+            let mut values = pointers(&values, &range.rows);
+            // SAFETY: the artifact's calling convention is buffers, integers, range. The signature compared every buffer with
+            // the shapes that `dims` imply, a kernel stays within them, and the driver copies the values before it returns.
+            unsafe { launch(current.context.api, &config, loaded.function, &mut values)? };
         }
         for (arg, buffer) in args.iter_mut().zip(&memory) {
             if let (Arg::Out(host), Some(buffer)) = (arg, buffer) {
@@ -146,48 +68,8 @@ impl CudaModule {
 
 impl Module for CudaModule {
     fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, _: usize) -> Result<(), RuntimeError> {
-        self.signature.check(args, dims, rows)?;
-        self.run(args, dims, rows).map_err(|failure| error(&self.signature.name, &failure))
-    }
-}
-
-impl Drop for CudaModule {
-    fn drop(&mut self) {
-        if let Ok(_current) = self.context.enter() {
-            // SAFETY: the module is ours, and every launch of it was waited for.
-            unsafe { self.context.api.driver.cuModuleUnload(self.raw) };
-        }
-    }
-}
-
-/// Has the driver compile PTX for its device; if it refuses, with what its compiler says.
-fn compile(current: &Current<'_>, ptx: &CStr) -> Result<sys::CUmodule, (Failure, String)> {
-    let api = current.context.api;
-    let mut log = vec![0 as c_char; LOG];
-    let mut names = [sys::CU_JIT_ERROR_LOG_BUFFER, sys::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG - 1)];
-    let mut raw = std::ptr::null_mut();
-    // SAFETY: the text is terminated, as are the options by their number; the log is of the size that is given, without
-    // its last byte, and lives through the call.
-    let status = unsafe {
-        let (names, values) = (names.as_mut_ptr(), values.as_mut_ptr());
-        api.driver.cuModuleLoadDataEx(&mut raw, ptx.as_ptr().cast(), 2, names, values)
-    };
-    api.said("cuModuleLoadDataEx", status).map(|()| raw).map_err(|failure| {
-        // SAFETY: the last byte of the log is zero.
-        let said = unsafe { CStr::from_ptr(log.as_ptr()) };
-        (failure, said.to_string_lossy().trim().to_owned())
-    })
-}
-
-/// What a failure means for a kernel.
-fn error(kernel: &str, failure: &Failure) -> RuntimeError {
-    let (kernel, reason) = (kernel.to_owned(), failure.to_string());
-    if failure.is_fault() {
-        RuntimeError::Fault { kernel, reason }
-    } else if failure.is_memory() {
-        RuntimeError::Memory { kernel, reason }
-    } else {
-        RuntimeError::Driver { kernel, reason }
+        let signature = &self.loaded.signature;
+        signature.check(args, dims, rows)?;
+        self.run(args, dims, rows).map_err(|failure| failure.of(&signature.name))
     }
 }
