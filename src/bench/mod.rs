@@ -1,5 +1,6 @@
 //! Measuring kernels: fused against one kernel per op, and against a copy of as many bytes, interleaved in one run.
 
+pub mod gpu;
 mod page;
 mod stack;
 mod suite;

@@ -83,19 +83,20 @@ impl DeviceBuffer {
         copied.and(waited)
     }
 
-    /// Copies bytes from the beginning of the buffer to the host and waits for that.
+    /// Copies bytes from a place of the buffer to the host and waits for that. `from` counts bytes.
     ///
     /// # Errors
-    /// More bytes than the buffer has; a stream that is being captured; a device that was lost.
-    pub fn download(&self, stream: &Stream, to: &mut [u8]) -> Result<(), RuntimeError> {
+    /// Bytes behind the end of the buffer; a stream that is being captured; a device that was lost.
+    pub fn download(&self, stream: &Stream, from: usize, to: &mut [u8]) -> Result<(), RuntimeError> {
         const ACTION: &str = "copying from the device";
-        self.check(ACTION, to.len(), stream)?;
+        self.check(ACTION, from.saturating_add(to.len()), stream)?;
         if to.is_empty() {
             return Ok(());
         }
         let copied = stream.call(ACTION, "cuMemcpyDtoHAsync", |api, raw| {
+            let address = self.memory.address + from as u64;
             // SAFETY: both are of that many bytes, and the copy is waited for while the destination is borrowed.
-            unsafe { api.driver.cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), self.memory.address, to.len(), raw) }
+            unsafe { api.driver.cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), address, to.len(), raw) }
         });
         let waited = stream.wait();
         copied.and(waited)
