@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fusewright_graph::Diagnostic;
 use fusewright_graph::interp::InterpError;
 use fusewright_graph::tensor::{NoMemory, TensorError};
-use fusewright_runtime::RuntimeError;
+use fusewright_runtime::{DeviceFailure, RuntimeError};
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,9 @@ impl From<RuntimeError> for Error {
     fn from(error: RuntimeError) -> Self {
         match error {
             RuntimeError::Unavailable { .. } => Error::Unavailable(error.to_string()),
-            RuntimeError::Code { .. } | RuntimeError::Memory { .. } => Error::Memory(error.to_string()),
+            RuntimeError::Code { .. }
+            | RuntimeError::Memory { .. }
+            | RuntimeError::Device { failure: DeviceFailure::Memory, .. } => Error::Memory(error.to_string()),
             _ => Error::Device(error.to_string()),
         }
     }

@@ -232,7 +232,8 @@ pub struct BenchArgs {
     /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]` or `cuda[:sm_XX]`; `fusewright devices` says which run here
     #[arg(long, default_value = "cpu")]
     pub target: Target,
-    /// Row counts, separated by commas [default: those of 1, 8, 32, 128, 512 and 4096 that the graph takes]
+    /// Row counts, separated by commas [default: those of 1, 8, 32, 128, 512 and 4096 that the graph takes; on a GPU 1 to
+    /// 16384]
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<u32>,
     /// Threads for launches
@@ -256,13 +257,16 @@ pub struct BenchArgs {
     /// Cases to measure, separated by commas: names as `--list` prints them [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub case: Vec<String>,
-    /// Figures to compare with: of Inductor, as `benches/bench_cpu.py` writes them, those of the same name, rows and
-    /// threads; on a GPU those of `benches/gpu/peers.json`
+    /// Figures to compare with, those of the same name, rows and threads: of Inductor, as `benches/bench_cpu.py` writes them;
+    /// for a GPU `benches/gpu/peers.json`
     #[arg(long, value_name = "F")]
     pub compare: Option<PathBuf>,
-    /// File for the figures as JSON, beside the table (suite `kernels` on a GPU)
-    #[arg(long, value_name = "F", conflicts_with = "json")]
+    /// Where figures of a GPU are kept; those that are there are not measured again
+    #[arg(long, value_name = "F.json")]
     pub out: Option<PathBuf>,
+    /// Seconds after which no more figures of a GPU are begun
+    #[arg(long, value_name = "S")]
+    pub deadline: Option<u64>,
     /// Search schedules
     #[arg(long, hide = true)]
     pub tune: bool,

@@ -48,6 +48,15 @@ pub enum RuntimeError {
         /// What the driver said.
         reason: String,
     },
+    /// Work on a device that is no launch of one kernel failed.
+    Device {
+        /// What was being done.
+        action: &'static str,
+        /// Of which kind the failure is.
+        failure: DeviceFailure,
+        /// What the driver said.
+        reason: String,
+    },
     /// The arguments of a launch do not fit the kernel.
     Arguments {
         /// Name of the kernel.
@@ -55,6 +64,17 @@ pub enum RuntimeError {
         /// Which argument, and what does not fit.
         reason: String,
     },
+}
+
+/// Kinds of failures of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceFailure {
+    /// There is too little memory on the device.
+    Memory,
+    /// A kernel did what no kernel may. The device does nothing more for this process.
+    Fault,
+    /// Any other: the driver refused a call, or the call makes no sense.
+    Refused,
 }
 
 impl fmt::Display for RuntimeError {
@@ -70,6 +90,13 @@ impl fmt::Display for RuntimeError {
                 write!(f, "kernel `{kernel}`: a kernel faulted, and the device is lost to this process: {reason}")
             }
             RuntimeError::Driver { kernel, reason } => write!(f, "kernel `{kernel}`: {reason}"),
+            RuntimeError::Device { action, failure, reason } => match failure {
+                DeviceFailure::Memory => write!(f, "{action}: too little device memory: {reason}"),
+                DeviceFailure::Fault => {
+                    write!(f, "{action}: a kernel faulted, and the device is lost to this process: {reason}")
+                }
+                DeviceFailure::Refused => write!(f, "{action}: {reason}"),
+            },
             RuntimeError::Arguments { kernel, reason } => write!(f, "launch of `{kernel}`: {reason}"),
         }
     }

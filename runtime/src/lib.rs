@@ -22,6 +22,7 @@ pub use background::settle;
 pub use cache::KernelCache;
 pub use device::{Device, Module};
 pub use dispatch::Variants;
+pub use driver::cuda;
 pub use driver::{EachTime, Pool, Threads, device_for, device_with, shared_pool};
-pub use error::RuntimeError;
+pub use error::{DeviceFailure, RuntimeError};
 pub use tier::{Counters, Make, TierCounts, Tiered};

@@ -1,6 +1,6 @@
 //! Measuring kernels: fused against one kernel per op, and against a copy of as many bytes, interleaved in one run.
 
-mod gpu;
+pub mod gpu;
 mod page;
 mod stack;
 mod suite;
@@ -16,7 +16,6 @@ use crate::host::zeroed;
 use crate::inputs::{DEFAULT_SEED, Sizes, Values, symbols, tensors};
 use crate::{Error, HostTensor, Options, Tiers, compile};
 
-pub use gpu::{GpuBench, GpuCase, GpuRow, GpuTimes, gpu_suite};
 pub use page::{PeerTimes, bench_page};
 pub use stack::{CompileReport, compile_suite};
 pub use suite::kernel_suite;

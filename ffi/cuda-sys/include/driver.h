@@ -15,25 +15,6 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 
-/* CUlaunchAttribute: its value is a union of 64 bytes, of which one integer is used. */
-typedef struct CUlaunchAttribute {
-    int id;
-    char pad[4];
-    union {
-        char pad[64];
-        int number;
-    } value;
-} CUlaunchAttribute;
-
-typedef struct CUlaunchConfig {
-    unsigned int grid_x, grid_y, grid_z;
-    unsigned int block_x, block_y, block_z;
-    unsigned int shared_bytes;
-    CUstream stream;
-    CUlaunchAttribute *attributes;
-    unsigned int attribute_count;
-} CUlaunchConfig;
-
 /* Status codes: an integer, since newer drivers have more of them than any list. */
 typedef int CUresult;
 #define CUDA_SUCCESS 0
@@ -49,14 +30,10 @@ typedef int CUresult;
 #define CUDA_ERROR_LAUNCH_FAILED 719
 
 /* CUdevice_attribute */
+#define CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT 16
+#define CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE 38
 #define CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR 75
 #define CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR 76
-
-/* CUlaunchAttributeID */
-#define CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION 6
-
-/* CUstreamCaptureMode */
-#define CU_STREAM_CAPTURE_MODE_THREAD_LOCAL 1
 
 /* CUfunction_attribute */
 #define CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES 3
@@ -66,6 +43,38 @@ typedef int CUresult;
 /* CUjit_option; values of options are pointers, or numbers in the place of pointers. */
 #define CU_JIT_ERROR_LOG_BUFFER 5
 #define CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6
+
+/* CUstreamCaptureMode */
+#define CU_STREAM_CAPTURE_MODE_THREAD_LOCAL 1
+
+/* CUlaunchAttributeID */
+#define CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION 6
+
+/* 64 bytes, aligned as pointers are: some of its forms hold one. */
+typedef union CUlaunchAttributeValue_union {
+    char pad[64];
+    int programmaticStreamSerializationAllowed;
+    void *aligned;
+} CUlaunchAttributeValue;
+
+typedef struct CUlaunchAttribute_st {
+    int id;
+    char pad[8 - sizeof(int)];
+    CUlaunchAttributeValue value;
+} CUlaunchAttribute;
+
+typedef struct CUlaunchConfig_st {
+    unsigned int gridDimX;
+    unsigned int gridDimY;
+    unsigned int gridDimZ;
+    unsigned int blockDimX;
+    unsigned int blockDimY;
+    unsigned int blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    CUlaunchAttribute *attrs;
+    unsigned int numAttrs;
+} CUlaunchConfig;
 
 CUresult cuInit(unsigned int flags);
 CUresult cuDriverGetVersion(int *version);
@@ -81,6 +90,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
+CUresult cuCtxSynchronize(void);
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int options, int *names, void **values);
 CUresult cuModuleUnload(CUmodule module);
@@ -95,26 +105,24 @@ CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
 
+CUresult cuEventCreate(CUevent *event, unsigned int flags);
+CUresult cuEventDestroy_v2(CUevent event);
+CUresult cuEventRecord(CUevent event, CUstream stream);
+CUresult cuEventSynchronize(CUevent event);
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags);
 CUresult cuGraphUpload(CUgraphExec executable, CUstream stream);
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream);
 CUresult cuGraphExecDestroy(CUgraphExec executable);
 CUresult cuGraphDestroy(CUgraph graph);
 
-CUresult cuEventCreate(CUevent *event, unsigned int flags);
-CUresult cuEventRecord(CUevent event, CUstream stream);
-CUresult cuEventSynchronize(CUevent event);
-CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
-CUresult cuEventDestroy_v2(CUevent event);
-
 CUresult cuMemAllocAsync(CUdeviceptr *memory, size_t bytes, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream stream);
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream);
 
-CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
-                        CUstream stream, void **arguments, void **extra);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+CUresult cuMemsetD8Async(CUdeviceptr memory, unsigned char value, size_t bytes, CUstream stream);
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra);

@@ -11,15 +11,17 @@ pub const CUDA_ERROR_MISALIGNED_ADDRESS: i32 = 716;
 pub const CUDA_ERROR_INVALID_ADDRESS_SPACE: i32 = 717;
 pub const CUDA_ERROR_INVALID_PC: i32 = 718;
 pub const CUDA_ERROR_LAUNCH_FAILED: i32 = 719;
+pub const CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: i32 = 16;
+pub const CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: i32 = 38;
 pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: i32 = 75;
 pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: i32 = 76;
-pub const CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: i32 = 6;
-pub const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: i32 = 1;
 pub const CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: i32 = 3;
 pub const CU_FUNC_ATTRIBUTE_NUM_REGS: i32 = 4;
 pub const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: i32 = 8;
 pub const CU_JIT_ERROR_LOG_BUFFER: i32 = 5;
 pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: i32 = 6;
+pub const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: i32 = 1;
+pub const CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: i32 = 6;
 pub type CUdevice = ::core::ffi::c_int;
 pub type CUdeviceptr = ::core::ffi::c_ulonglong;
 #[repr(C)]
@@ -64,34 +66,38 @@ pub struct CUgraphExec_st {
     _unused: [u8; 0],
 }
 pub type CUgraphExec = *mut CUgraphExec_st;
+pub type CUresult = ::core::ffi::c_int;
 #[repr(C)]
 #[derive(Copy, Clone)]
-pub struct CUlaunchAttribute {
+pub union CUlaunchAttributeValue_union {
+    pub pad: [::core::ffi::c_char; 64usize],
+    pub programmaticStreamSerializationAllowed: ::core::ffi::c_int,
+    pub aligned: *mut ::core::ffi::c_void,
+}
+pub type CUlaunchAttributeValue = CUlaunchAttributeValue_union;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CUlaunchAttribute_st {
     pub id: ::core::ffi::c_int,
     pub pad: [::core::ffi::c_char; 4usize],
-    pub value: CUlaunchAttribute__bindgen_ty_1,
+    pub value: CUlaunchAttributeValue,
 }
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub union CUlaunchAttribute__bindgen_ty_1 {
-    pub pad: [::core::ffi::c_char; 64usize],
-    pub number: ::core::ffi::c_int,
-}
+pub type CUlaunchAttribute = CUlaunchAttribute_st;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
-pub struct CUlaunchConfig {
-    pub grid_x: ::core::ffi::c_uint,
-    pub grid_y: ::core::ffi::c_uint,
-    pub grid_z: ::core::ffi::c_uint,
-    pub block_x: ::core::ffi::c_uint,
-    pub block_y: ::core::ffi::c_uint,
-    pub block_z: ::core::ffi::c_uint,
-    pub shared_bytes: ::core::ffi::c_uint,
-    pub stream: CUstream,
-    pub attributes: *mut CUlaunchAttribute,
-    pub attribute_count: ::core::ffi::c_uint,
+pub struct CUlaunchConfig_st {
+    pub gridDimX: ::core::ffi::c_uint,
+    pub gridDimY: ::core::ffi::c_uint,
+    pub gridDimZ: ::core::ffi::c_uint,
+    pub blockDimX: ::core::ffi::c_uint,
+    pub blockDimY: ::core::ffi::c_uint,
+    pub blockDimZ: ::core::ffi::c_uint,
+    pub sharedMemBytes: ::core::ffi::c_uint,
+    pub hStream: CUstream,
+    pub attrs: *mut CUlaunchAttribute,
+    pub numAttrs: ::core::ffi::c_uint,
 }
-pub type CUresult = ::core::ffi::c_int;
+pub type CUlaunchConfig = CUlaunchConfig_st;
 pub struct Driver {
     __library: ::libloading::Library,
     pub cuInit: unsafe extern "C" fn(flags: ::core::ffi::c_uint) -> CUresult,
@@ -111,6 +117,7 @@ pub struct Driver {
     pub cuDevicePrimaryCtxRelease_v2: unsafe extern "C" fn(device: CUdevice) -> CUresult,
     pub cuCtxPushCurrent_v2: unsafe extern "C" fn(context: CUcontext) -> CUresult,
     pub cuCtxPopCurrent_v2: unsafe extern "C" fn(context: *mut CUcontext) -> CUresult,
+    pub cuCtxSynchronize: unsafe extern "C" fn() -> CUresult,
     pub cuModuleLoadDataEx: unsafe extern "C" fn(
         module: *mut CUmodule,
         image: *const ::core::ffi::c_void,
@@ -136,17 +143,17 @@ pub struct Driver {
     pub cuStreamSynchronize: unsafe extern "C" fn(stream: CUstream) -> CUresult,
     pub cuStreamBeginCapture_v2: unsafe extern "C" fn(stream: CUstream, mode: ::core::ffi::c_int) -> CUresult,
     pub cuStreamEndCapture: unsafe extern "C" fn(stream: CUstream, graph: *mut CUgraph) -> CUresult,
+    pub cuEventCreate: unsafe extern "C" fn(event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult,
+    pub cuEventDestroy_v2: unsafe extern "C" fn(event: CUevent) -> CUresult,
+    pub cuEventRecord: unsafe extern "C" fn(event: CUevent, stream: CUstream) -> CUresult,
+    pub cuEventSynchronize: unsafe extern "C" fn(event: CUevent) -> CUresult,
+    pub cuEventElapsedTime: unsafe extern "C" fn(milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult,
     pub cuGraphInstantiateWithFlags:
         unsafe extern "C" fn(executable: *mut CUgraphExec, graph: CUgraph, flags: ::core::ffi::c_ulonglong) -> CUresult,
     pub cuGraphUpload: unsafe extern "C" fn(executable: CUgraphExec, stream: CUstream) -> CUresult,
     pub cuGraphLaunch: unsafe extern "C" fn(executable: CUgraphExec, stream: CUstream) -> CUresult,
     pub cuGraphExecDestroy: unsafe extern "C" fn(executable: CUgraphExec) -> CUresult,
     pub cuGraphDestroy: unsafe extern "C" fn(graph: CUgraph) -> CUresult,
-    pub cuEventCreate: unsafe extern "C" fn(event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult,
-    pub cuEventRecord: unsafe extern "C" fn(event: CUevent, stream: CUstream) -> CUresult,
-    pub cuEventSynchronize: unsafe extern "C" fn(event: CUevent) -> CUresult,
-    pub cuEventElapsedTime: unsafe extern "C" fn(milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult,
-    pub cuEventDestroy_v2: unsafe extern "C" fn(event: CUevent) -> CUresult,
     pub cuMemAllocAsync: unsafe extern "C" fn(memory: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult,
     pub cuMemFreeAsync: unsafe extern "C" fn(memory: CUdeviceptr, stream: CUstream) -> CUresult,
     pub cuMemcpyHtoDAsync_v2: unsafe extern "C" fn(
@@ -163,20 +170,11 @@ pub struct Driver {
     ) -> CUresult,
     pub cuMemcpyDtoDAsync_v2:
         unsafe extern "C" fn(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult,
-    pub cuMemsetD8Async:
-        unsafe extern "C" fn(to: CUdeviceptr, value: ::core::ffi::c_uchar, bytes: usize, stream: CUstream) -> CUresult,
-    pub cuLaunchKernel: unsafe extern "C" fn(
-        function: CUfunction,
-        grid_x: ::core::ffi::c_uint,
-        grid_y: ::core::ffi::c_uint,
-        grid_z: ::core::ffi::c_uint,
-        block_x: ::core::ffi::c_uint,
-        block_y: ::core::ffi::c_uint,
-        block_z: ::core::ffi::c_uint,
-        shared_bytes: ::core::ffi::c_uint,
+    pub cuMemsetD8Async: unsafe extern "C" fn(
+        memory: CUdeviceptr,
+        value: ::core::ffi::c_uchar,
+        bytes: usize,
         stream: CUstream,
-        arguments: *mut *mut ::core::ffi::c_void,
-        extra: *mut *mut ::core::ffi::c_void,
     ) -> CUresult,
     pub cuLaunchKernelEx: unsafe extern "C" fn(
         config: *const CUlaunchConfig,
@@ -212,6 +210,7 @@ impl Driver {
             unsafe { __library.get(b"cuDevicePrimaryCtxRelease_v2\0") }.map(|sym| *sym)?;
         let cuCtxPushCurrent_v2 = unsafe { __library.get(b"cuCtxPushCurrent_v2\0") }.map(|sym| *sym)?;
         let cuCtxPopCurrent_v2 = unsafe { __library.get(b"cuCtxPopCurrent_v2\0") }.map(|sym| *sym)?;
+        let cuCtxSynchronize = unsafe { __library.get(b"cuCtxSynchronize\0") }.map(|sym| *sym)?;
         let cuModuleLoadDataEx = unsafe { __library.get(b"cuModuleLoadDataEx\0") }.map(|sym| *sym)?;
         let cuModuleUnload = unsafe { __library.get(b"cuModuleUnload\0") }.map(|sym| *sym)?;
         let cuModuleGetFunction = unsafe { __library.get(b"cuModuleGetFunction\0") }.map(|sym| *sym)?;
@@ -222,23 +221,22 @@ impl Driver {
         let cuStreamSynchronize = unsafe { __library.get(b"cuStreamSynchronize\0") }.map(|sym| *sym)?;
         let cuStreamBeginCapture_v2 = unsafe { __library.get(b"cuStreamBeginCapture_v2\0") }.map(|sym| *sym)?;
         let cuStreamEndCapture = unsafe { __library.get(b"cuStreamEndCapture\0") }.map(|sym| *sym)?;
+        let cuEventCreate = unsafe { __library.get(b"cuEventCreate\0") }.map(|sym| *sym)?;
+        let cuEventDestroy_v2 = unsafe { __library.get(b"cuEventDestroy_v2\0") }.map(|sym| *sym)?;
+        let cuEventRecord = unsafe { __library.get(b"cuEventRecord\0") }.map(|sym| *sym)?;
+        let cuEventSynchronize = unsafe { __library.get(b"cuEventSynchronize\0") }.map(|sym| *sym)?;
+        let cuEventElapsedTime = unsafe { __library.get(b"cuEventElapsedTime\0") }.map(|sym| *sym)?;
         let cuGraphInstantiateWithFlags = unsafe { __library.get(b"cuGraphInstantiateWithFlags\0") }.map(|sym| *sym)?;
         let cuGraphUpload = unsafe { __library.get(b"cuGraphUpload\0") }.map(|sym| *sym)?;
         let cuGraphLaunch = unsafe { __library.get(b"cuGraphLaunch\0") }.map(|sym| *sym)?;
         let cuGraphExecDestroy = unsafe { __library.get(b"cuGraphExecDestroy\0") }.map(|sym| *sym)?;
         let cuGraphDestroy = unsafe { __library.get(b"cuGraphDestroy\0") }.map(|sym| *sym)?;
-        let cuEventCreate = unsafe { __library.get(b"cuEventCreate\0") }.map(|sym| *sym)?;
-        let cuEventRecord = unsafe { __library.get(b"cuEventRecord\0") }.map(|sym| *sym)?;
-        let cuEventSynchronize = unsafe { __library.get(b"cuEventSynchronize\0") }.map(|sym| *sym)?;
-        let cuEventElapsedTime = unsafe { __library.get(b"cuEventElapsedTime\0") }.map(|sym| *sym)?;
-        let cuEventDestroy_v2 = unsafe { __library.get(b"cuEventDestroy_v2\0") }.map(|sym| *sym)?;
         let cuMemAllocAsync = unsafe { __library.get(b"cuMemAllocAsync\0") }.map(|sym| *sym)?;
         let cuMemFreeAsync = unsafe { __library.get(b"cuMemFreeAsync\0") }.map(|sym| *sym)?;
         let cuMemcpyHtoDAsync_v2 = unsafe { __library.get(b"cuMemcpyHtoDAsync_v2\0") }.map(|sym| *sym)?;
         let cuMemcpyDtoHAsync_v2 = unsafe { __library.get(b"cuMemcpyDtoHAsync_v2\0") }.map(|sym| *sym)?;
         let cuMemcpyDtoDAsync_v2 = unsafe { __library.get(b"cuMemcpyDtoDAsync_v2\0") }.map(|sym| *sym)?;
         let cuMemsetD8Async = unsafe { __library.get(b"cuMemsetD8Async\0") }.map(|sym| *sym)?;
-        let cuLaunchKernel = unsafe { __library.get(b"cuLaunchKernel\0") }.map(|sym| *sym)?;
         let cuLaunchKernelEx = unsafe { __library.get(b"cuLaunchKernelEx\0") }.map(|sym| *sym)?;
         Ok(Driver {
             __library,
@@ -254,6 +252,7 @@ impl Driver {
             cuDevicePrimaryCtxRelease_v2,
             cuCtxPushCurrent_v2,
             cuCtxPopCurrent_v2,
+            cuCtxSynchronize,
             cuModuleLoadDataEx,
             cuModuleUnload,
             cuModuleGetFunction,
@@ -264,23 +263,22 @@ impl Driver {
             cuStreamSynchronize,
             cuStreamBeginCapture_v2,
             cuStreamEndCapture,
+            cuEventCreate,
+            cuEventDestroy_v2,
+            cuEventRecord,
+            cuEventSynchronize,
+            cuEventElapsedTime,
             cuGraphInstantiateWithFlags,
             cuGraphUpload,
             cuGraphLaunch,
             cuGraphExecDestroy,
             cuGraphDestroy,
-            cuEventCreate,
-            cuEventRecord,
-            cuEventSynchronize,
-            cuEventElapsedTime,
-            cuEventDestroy_v2,
             cuMemAllocAsync,
             cuMemFreeAsync,
             cuMemcpyHtoDAsync_v2,
             cuMemcpyDtoHAsync_v2,
             cuMemcpyDtoDAsync_v2,
             cuMemsetD8Async,
-            cuLaunchKernel,
             cuLaunchKernelEx,
         })
     }
@@ -329,6 +327,9 @@ impl Driver {
     }
     pub unsafe fn cuCtxPopCurrent_v2(&self, context: *mut CUcontext) -> CUresult {
         unsafe { (self.cuCtxPopCurrent_v2)(context) }
+    }
+    pub unsafe fn cuCtxSynchronize(&self) -> CUresult {
+        unsafe { (self.cuCtxSynchronize)() }
     }
     pub unsafe fn cuModuleLoadDataEx(
         &self,
@@ -382,6 +383,21 @@ impl Driver {
     pub unsafe fn cuStreamEndCapture(&self, stream: CUstream, graph: *mut CUgraph) -> CUresult {
         unsafe { (self.cuStreamEndCapture)(stream, graph) }
     }
+    pub unsafe fn cuEventCreate(&self, event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult {
+        unsafe { (self.cuEventCreate)(event, flags) }
+    }
+    pub unsafe fn cuEventDestroy_v2(&self, event: CUevent) -> CUresult {
+        unsafe { (self.cuEventDestroy_v2)(event) }
+    }
+    pub unsafe fn cuEventRecord(&self, event: CUevent, stream: CUstream) -> CUresult {
+        unsafe { (self.cuEventRecord)(event, stream) }
+    }
+    pub unsafe fn cuEventSynchronize(&self, event: CUevent) -> CUresult {
+        unsafe { (self.cuEventSynchronize)(event) }
+    }
+    pub unsafe fn cuEventElapsedTime(&self, milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult {
+        unsafe { (self.cuEventElapsedTime)(milliseconds, start, end) }
+    }
     pub unsafe fn cuGraphInstantiateWithFlags(
         &self,
         executable: *mut CUgraphExec,
@@ -401,21 +417,6 @@ impl Driver {
     }
     pub unsafe fn cuGraphDestroy(&self, graph: CUgraph) -> CUresult {
         unsafe { (self.cuGraphDestroy)(graph) }
-    }
-    pub unsafe fn cuEventCreate(&self, event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult {
-        unsafe { (self.cuEventCreate)(event, flags) }
-    }
-    pub unsafe fn cuEventRecord(&self, event: CUevent, stream: CUstream) -> CUresult {
-        unsafe { (self.cuEventRecord)(event, stream) }
-    }
-    pub unsafe fn cuEventSynchronize(&self, event: CUevent) -> CUresult {
-        unsafe { (self.cuEventSynchronize)(event) }
-    }
-    pub unsafe fn cuEventElapsedTime(&self, milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult {
-        unsafe { (self.cuEventElapsedTime)(milliseconds, start, end) }
-    }
-    pub unsafe fn cuEventDestroy_v2(&self, event: CUevent) -> CUresult {
-        unsafe { (self.cuEventDestroy_v2)(event) }
     }
     pub unsafe fn cuMemAllocAsync(&self, memory: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
         unsafe { (self.cuMemAllocAsync)(memory, bytes, stream) }
@@ -452,42 +453,12 @@ impl Driver {
     }
     pub unsafe fn cuMemsetD8Async(
         &self,
-        to: CUdeviceptr,
+        memory: CUdeviceptr,
         value: ::core::ffi::c_uchar,
         bytes: usize,
         stream: CUstream,
     ) -> CUresult {
-        unsafe { (self.cuMemsetD8Async)(to, value, bytes, stream) }
-    }
-    pub unsafe fn cuLaunchKernel(
-        &self,
-        function: CUfunction,
-        grid_x: ::core::ffi::c_uint,
-        grid_y: ::core::ffi::c_uint,
-        grid_z: ::core::ffi::c_uint,
-        block_x: ::core::ffi::c_uint,
-        block_y: ::core::ffi::c_uint,
-        block_z: ::core::ffi::c_uint,
-        shared_bytes: ::core::ffi::c_uint,
-        stream: CUstream,
-        arguments: *mut *mut ::core::ffi::c_void,
-        extra: *mut *mut ::core::ffi::c_void,
-    ) -> CUresult {
-        unsafe {
-            (self.cuLaunchKernel)(
-                function,
-                grid_x,
-                grid_y,
-                grid_z,
-                block_x,
-                block_y,
-                block_z,
-                shared_bytes,
-                stream,
-                arguments,
-                extra,
-            )
-        }
+        unsafe { (self.cuMemsetD8Async)(memory, value, bytes, stream) }
     }
     pub unsafe fn cuLaunchKernelEx(
         &self,

@@ -36,7 +36,7 @@ pub fn device_with(target: &Target, pool: Arc<dyn Pool>) -> Result<Arc<dyn Devic
         return Err(unavailable(format!("this processor is not of level `{level}`; kernels can be compiled, not run")));
     }
     if let Target::Cuda { arch } = target {
-        return cuda::Gpu::new(arch).map(|gpu| Arc::new(gpu) as Arc<dyn Device>).map_err(unavailable);
+        return cuda::CudaDevice::new(arch).map(|gpu| Arc::new(gpu) as Arc<dyn Device>).map_err(unavailable);
     }
     match host::Host::new(target, pool) {
         Some(host) => Ok(Arc::new(host)),

@@ -19,6 +19,33 @@ pub(super) struct Signature {
     pub order: RowOrder,
 }
 
+/// What an argument of a launch is, wherever its memory lies; lengths in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Memory {
+    /// Memory that is read.
+    In(usize),
+    /// Memory that may be written.
+    Out(usize),
+    /// The memory of the argument of that index.
+    Same(usize),
+}
+
+/// Arguments of launches.
+pub(super) trait Argument {
+    /// What it is.
+    fn memory(&self) -> Memory;
+}
+
+impl Argument for Arg<'_> {
+    fn memory(&self) -> Memory {
+        match self {
+            Arg::In(bytes) => Memory::In(bytes.len()),
+            Arg::Out(bytes) => Memory::Out(bytes.len()),
+            Arg::Same(other) => Memory::Same(*other),
+        }
+    }
+}
+
 impl Signature {
     /// Of a compiled kernel.
     pub fn of(artifact: &KernelArtifact) -> Signature {
@@ -35,7 +62,7 @@ impl Signature {
     ///
     /// # Errors
     /// Arguments of a wrong number or direction, or buffers shorter than the shapes that `dims` imply.
-    pub fn check(&self, args: &[Arg<'_>], dims: &[i64], rows: usize) -> Result<usize, RuntimeError> {
+    pub fn check<A: Argument>(&self, args: &[A], dims: &[i64], rows: usize) -> Result<usize, RuntimeError> {
         let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: self.name.clone(), reason });
         if args.len() != self.params.len() || dims.len() != self.dims {
             let (buffers, integers) = (self.params.len(), self.dims);
@@ -47,43 +74,28 @@ impl Signature {
         }
         let mut bytes = 0;
         for (i, (param, given)) in self.params.iter().zip(args).enumerate() {
-            let arg = match given {
-                Arg::Same(other) => match (self.params.get(*other), args.get(*other)) {
-                    (Some(shared), Some(memory @ Arg::Out(_))) if shared.alias == Some(i) => memory,
+            let memory = match given.memory() {
+                Memory::Same(other) => match (self.params.get(other), args.get(other).map(Argument::memory)) {
+                    (Some(shared), Some(memory @ Memory::Out(_))) if shared.alias == Some(i) => memory,
                     _ => return refuse(format!("`{}` may not share the memory of parameter {other}", param.name)),
                 },
-                _ => given,
+                memory => memory,
             };
-            if param.access != ParamAccess::In && matches!(arg, Arg::In(_)) {
+            let (len, writable) = match memory {
+                Memory::In(len) => (len, false),
+                Memory::Out(len) => (len, true),
+                Memory::Same(_) => (0, false),
+            };
+            if param.access != ParamAccess::In && !writable {
                 return refuse(format!("`{}` is written, but the buffer is read-only", param.name));
             }
             let needed = param.dtype.bytes_for(param.elements.count(dims));
-            if arg.len() < needed {
-                return refuse(format!("`{}` takes {needed} bytes, the buffer has {}", param.name, arg.len()));
+            if len < needed {
+                return refuse(format!("`{}` takes {needed} bytes, the buffer has {len}", param.name));
             }
             bytes += needed;
         }
         Ok(bytes)
-    }
-
-    /// Checks a launch of all rows on memory of so many bytes each, where every buffer may be read and written.
-    ///
-    /// # Errors
-    /// Arguments of a wrong number, or buffers shorter than the shapes that `dims` imply.
-    pub fn check_sizes(&self, bytes: &[usize], dims: &[i64]) -> Result<(), RuntimeError> {
-        let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: self.name.clone(), reason });
-        if bytes.len() != self.params.len() || dims.len() != self.dims {
-            let (buffers, integers) = (self.params.len(), self.dims);
-            let got = (bytes.len(), dims.len());
-            return refuse(format!("takes {buffers} buffers and {integers} integers, got {} and {}", got.0, got.1));
-        }
-        for (param, &bytes) in self.params.iter().zip(bytes) {
-            let needed = param.dtype.bytes_for(param.elements.count(dims));
-            if bytes < needed {
-                return refuse(format!("`{}` takes {needed} bytes, the buffer has {bytes}", param.name));
-            }
-        }
-        Ok(())
     }
 
     /// Whether no two of the rows of a checked launch write the same element.

@@ -1,198 +1,245 @@
-//! Measuring kernels on a GPU: recorded sequences of launches over buffers of their own, with cold and warm caches, one
-//! after the other and overlapping, beside copies of as many bytes.
-//!
-//! A figure is the median of replays of a recording, divided by its launches. *Cold* recordings go over so many sets of
-//! buffers that none is in the cache, and each replay comes behind one that reads [`SWEPT`] bytes; *warm* ones go over few
-//! sets, which stay in the cache.
+//! Kernels on a GPU, measured as `benches/gpu/README.md` says: each op at each number of rows, launched plainly and to
+//! begin while the launch before ends, with empty caches and with inputs in the cache, beside a copy of as many bytes; and
+//! compared with the interpreter in the same run.
 
-mod cases;
-mod work;
+mod compare;
+mod data;
+mod exact;
+mod ops;
+mod rows;
+mod timing;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use fusewright_abi::Target;
-use fusewright_runtime::driver::cuda::{Follow, Queue, Recording};
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Prepared};
+use fusewright_runtime::{DeviceFailure, RuntimeError};
 
-pub use self::cases::{GpuCase, gpu_suite};
-use self::work::Work;
-use crate::{Compiler, Error};
+use crate::Error;
+use crate::inputs::DEFAULT_SEED;
 
-/// Bytes that are read before a cold replay: several caches full.
-const SWEPT: usize = 256 << 20;
-/// Bytes of all sets of a cold recording.
-const COLD_BYTES: usize = 1_500_000_000;
-/// Bytes of all sets of a warm recording, which a cache of 50 MB holds whatever else is in it.
-const WARM_BYTES: usize = 16_000_000;
-/// Most sets and launches of a recording.
-const MOST_SETS: usize = 96;
-/// Launches of a warm recording.
-const WARM_LAUNCHES: usize = 64;
-/// Replays of a figure, and of one that takes long.
-const REPLAYS: [usize; 2] = [11, 7];
-/// Bytes from which on a figure takes long.
-const LONG: usize = 300_000_000;
-/// What outputs hold before a replay that has to change them.
-const POISON: u8 = 0x11;
+pub use compare::{GpuPeers, GpuRatio};
+pub use exact::Mismatch;
+pub use ops::{GpuCase, gpu_cases};
+pub use rows::{GpuResults, GpuRow};
 
-/// Figures of one case at one number of rows: medians, in microseconds a launch.
-#[derive(Clone, PartialEq, Debug)]
-pub struct GpuRow {
-    /// Name of the case.
-    pub name: String,
-    /// Row length that sets the case's shapes.
-    pub dim: usize,
-    /// Number of rows.
-    pub rows: usize,
-    /// Bytes that a launch reads and writes, each once.
-    pub bytes: usize,
-    /// Launched one after the other.
-    pub plain: GpuTimes,
-    /// Each launch beginning before the one ahead of it ends.
-    pub overlapping: GpuTimes,
-    /// The best copy of as many bytes.
-    pub copy: GpuTimes,
-    /// Registers of a thread.
-    pub registers: i32,
-    /// Bytes of a thread in memory for want of registers.
-    pub spilled: i32,
+use data::Data;
+use ops::CaseKernel;
+use timing::{Timer, set_count};
+
+/// Numbers of rows that are measured unless others are asked for.
+pub const GPU_ROWS: [usize; 9] = [1, 8, 32, 64, 128, 512, 2048, 8192, 16384];
+/// Most elements of one input: longer rows are measured at fewer of them.
+const MOST_ELEMENTS: usize = 1 << 30;
+
+/// How a run goes.
+#[derive(Clone, Debug, Default)]
+pub struct GpuRun {
+    /// Numbers of rows; the usual ones if there are none.
+    pub rows: Vec<usize>,
+    /// Where rows are kept, and taken from if they are there.
+    pub out: Option<PathBuf>,
+    /// How long rows are begun.
+    pub deadline: Option<Duration>,
 }
 
-/// A figure with a cold and, where few sets of buffers lie in a cache, with a warm one.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct GpuTimes {
-    /// Nothing is in the cache.
-    pub cold: f64,
-    /// All is in the cache.
-    pub warm: Option<f64>,
-}
-
-/// Measures on the first GPU of this machine.
-#[derive(Debug)]
-pub struct GpuBench {
-    queue: Queue,
-    compiler: Compiler,
-    sweep: Recording,
-}
-
-/// Sets of buffers that a cold recording goes over, for launches of so many bytes.
-fn cold_sets(bytes: usize) -> usize {
-    (COLD_BYTES / (bytes + 4096)).clamp(3, MOST_SETS)
-}
-
-/// Sets of buffers that a warm recording goes over, if so many bytes fit.
-fn warm_sets(bytes: usize) -> Option<usize> {
-    (bytes <= WARM_BYTES).then(|| (WARM_BYTES / bytes.max(1)).clamp(1, cold_sets(bytes)))
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-impl GpuBench {
-    /// Of kernels for a target.
-    ///
-    /// # Errors
-    /// A target that is no GPU, or that this build or machine does not have.
-    pub fn new(target: &Target) -> Result<GpuBench, Error> {
-        let compiler = Compiler::new(target)?;
-        compiler.device(target).map_err(Error::from)?;
-        let queue = Queue::first().map_err(Error::Unavailable)?;
-        let graph = cases::sweep(SWEPT)?;
-        let work = Work::new(&graph, 0, &compiler, &queue)?;
-        let set = work.set(&queue)?;
-        let sweep = work.record(&queue, &[set], 1, Follow::InTurn)?;
-        Ok(GpuBench { queue, compiler, sweep })
-    }
-
-    /// What the driver calls the device.
-    pub fn device(&self) -> &str {
-        self.queue.name()
-    }
-
-    /// Measures a case at a number of rows.
-    ///
-    /// # Errors
-    /// A graph that is more than one kernel, or takes no such number of rows; too little memory; a launch that fails or
-    /// writes nothing.
-    pub fn measure(&self, case: &GpuCase, rows: usize) -> Result<GpuRow, Error> {
-        let work = Work::new(&case.graph, rows, &self.compiler, &self.queue)?;
-        let sets = self.sets(&work)?;
-        let plain = self.times(&work, &sets, Follow::InTurn)?;
-        let overlapping = self.times(&work, &sets, Follow::Overlapping)?;
-        drop(sets);
-        let [registers, spilled] = work.resources()?;
-        let copy = self.copy(work.bytes)?;
-        let (name, dim, bytes) = (case.name.clone(), case.dim, work.bytes);
-        Ok(GpuRow { name, dim, rows, bytes, plain, overlapping, copy, registers, spilled })
-    }
-
-    fn sets(&self, work: &Work) -> Result<Vec<work::Set>, Error> {
-        (0..cold_sets(work.bytes)).map(|_| work.set(&self.queue)).collect()
-    }
-
-    fn times(&self, work: &Work, sets: &[work::Set], follow: Follow) -> Result<GpuTimes, Error> {
-        let cold = work.record(&self.queue, sets, sets.len().max(4), follow)?;
-        work.check_that_it_writes(&self.queue, &cold, &sets[0], POISON)?;
-        let few = warm_sets(work.bytes).map(|few| &sets[..few]);
-        let warm = few.map(|few| work.record(&self.queue, few, WARM_LAUNCHES, follow)).transpose()?;
-        self.figures(&cold, sets.len().max(4), warm.as_ref(), work.bytes)
-    }
-
-    fn figures(
-        &self,
-        cold: &Recording,
-        launches: usize,
-        warm: Option<&Recording>,
-        bytes: usize,
-    ) -> Result<GpuTimes, Error> {
-        let times = REPLAYS[usize::from(bytes >= LONG)];
-        let of = |recording: &Recording, before: Option<&Recording>, launches: usize| -> Result<f64, Error> {
-            // The first replay finds the device idle.
-            self.queue.time(recording, before, 1)?;
-            Ok(median(self.queue.time(recording, before, times)?) / launches as f64)
+/// Measures cases on the GPU of a target, and says each row when it is done. Rows that the file of the run has are not
+/// measured again.
+///
+/// # Errors
+/// No GPU for the target; a file that cannot be read or written; a device that a kernel broke, in which case the row says so
+/// in the file and another run goes on behind it.
+pub fn measure_gpu(
+    cases: &[GpuCase],
+    target: &Target,
+    run: &GpuRun,
+    done: &mut dyn FnMut(&GpuRow),
+) -> Result<GpuResults, Error> {
+    let gpu = Gpu::of(target)?;
+    let (major, minor) = gpu.driver();
+    let results =
+        GpuResults { device: gpu.name().to_owned(), driver: format!("CUDA {major}.{minor}"), rows: Vec::new() };
+    let mut results = match &run.out {
+        Some(path) => results.open(path)?,
+        None => results,
+    };
+    let start = Instant::now();
+    let (mut timer, data) = (Timer::new(gpu)?, Data::new(DEFAULT_SEED));
+    let asked = if run.rows.is_empty() { &GPU_ROWS[..] } else { &run.rows };
+    for case in cases {
+        let missing = |rows: &usize| {
+            let key = (case.op.as_str(), case.anchor, case.length, *rows);
+            results.rows.iter().all(|row| row.key() != key) && rows.saturating_mul(case.length) <= MOST_ELEMENTS
         };
-        let cold = of(cold, Some(&self.sweep), launches)?;
-        let warm = warm.map(|warm| of(warm, None, WARM_LAUNCHES)).transpose()?;
-        Ok(GpuTimes { cold, warm })
-    }
-
-    /// The better of the driver's copy and a kernel that only negates.
-    fn copy(&self, bytes: usize) -> Result<GpuTimes, Error> {
-        let work = Work::new(&cases::copy(bytes)?, 0, &self.compiler, &self.queue)?;
-        let sets = self.sets(&work)?;
-        let by_kernel = self.times(&work, &sets, Follow::InTurn)?;
-        let record = |sets: &[work::Set], launches: usize| -> Result<Recording, Error> {
-            let mut recorder = self.queue.record()?;
-            for set in sets.iter().cycle().take(launches) {
-                let [from, to] = set.ends();
-                recorder.copy(from, to)?;
+        let missing: Vec<usize> = asked.iter().copied().filter(missing).collect();
+        if missing.is_empty() {
+            continue;
+        }
+        let made = CaseKernel::of(case, target)?;
+        for rows in missing {
+            if run.deadline.is_some_and(|deadline| start.elapsed() >= deadline) {
+                return Ok(results);
             }
-            Ok(recorder.finish()?)
-        };
-        let launches = sets.len().max(4);
-        let warm = warm_sets(work.bytes).map(|few| record(&sets[..few], WARM_LAUNCHES)).transpose()?;
-        let by_driver = self.figures(&record(&sets, launches)?, launches, warm.as_ref(), work.bytes)?;
-        let better = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a.min(b));
-        Ok(GpuTimes { cold: by_kernel.cold.min(by_driver.cold), warm: better(by_kernel.warm, by_driver.warm) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn recordings_are_as_long_as_their_bytes_allow() {
-        assert_eq!([0, 100 << 10, 16 << 20, 1 << 30].map(cold_sets), [96, 96, 89, 3]);
-        assert_eq!([0, 100 << 10, 10_000_000, 1 << 30].map(warm_sets), [Some(96), Some(96), Some(1), None]);
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-    }
-
-    #[test]
-    fn a_machine_without_a_gpu_says_so() {
-        let target: Target = "cuda:sm_90".parse().expect("a target");
-        match GpuBench::new(&target) {
-            Ok(bench) => assert!(!bench.device().is_empty()),
-            Err(error) => println!("skipped: GPU figures ({error})"),
+            let mut row = GpuRow {
+                op: case.op.clone(),
+                anchor: case.anchor,
+                dim: case.length,
+                rows,
+                bytes: case.bytes_at(rows),
+                us: Ok(0.0),
+                hot_us: None,
+                pdl_us: None,
+                hot_pdl_us: None,
+                copy_us: None,
+                hot_copy_us: None,
+                mismatched: Vec::new(),
+                registers: None,
+                local_bytes: None,
+            };
+            let failed = measure(&mut timer, &data, case, &made, &mut row).err();
+            if let Some(failure) = &failed {
+                row.us = Err(failure.error.to_string());
+            }
+            done(&row);
+            results.rows.push(row);
+            run.out.as_ref().map_or(Ok(()), |path| results.save(path))?;
+            if let Some(failure) = failed.filter(|failure| failure.lost) {
+                return Err(failure.error);
+            }
         }
     }
+    Ok(results)
+}
+
+/// Why a row has no figure.
+struct Failure {
+    error: Error,
+    /// Whether the device does nothing more for this process.
+    lost: bool,
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Failure {
+        let lost =
+            matches!(error, RuntimeError::Fault { .. } | RuntimeError::Device { failure: DeviceFailure::Fault, .. });
+        Failure { error: error.into(), lost }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        // The facade's errors do not say which device failure they were.
+        let lost = matches!(&error, Error::Device(text) if text.contains("the device is lost"));
+        Failure { error, lost }
+    }
+}
+
+/// The buffers of one launch: per parameter, or none where it has another one's.
+struct Set {
+    buffers: Vec<Option<DeviceBuffer>>,
+}
+
+/// Fills a row: checks one launch, then times all.
+fn measure(timer: &mut Timer, data: &Data, case: &GpuCase, made: &CaseKernel, row: &mut GpuRow) -> Result<(), Failure> {
+    let kernel = timer.gpu.load(&made.artifact)?;
+    (row.registers, row.local_bytes) = (Some(kernel.registers()?), Some(kernel.local_bytes()?));
+    let sized = made.at(&case.symbols_at(row.rows))?;
+    let count = made.body.inputs().len();
+    let inputs = made.body.inputs().iter().zip(&sized.shapes);
+    let inputs: Vec<Vec<u8>> = inputs.map(|(input, shape)| data.of(&made.body, input, shape, 0)).collect();
+    let first = set(timer, data, made, &sized, &inputs, None)?;
+    let plain = LaunchOptions { dependent: false, distinct: true };
+    let prepared = prepare(&kernel, made, &sized, &first, plain)?;
+    prepared.enqueue(&timer.stream)?;
+    timer.stream.wait()?;
+    let read = |output: usize, from: usize, bytes: usize| -> Result<Vec<u8>, Error> {
+        let mut to = vec![0; bytes];
+        if let Some(buffer) = first.buffers.get(count + output).and_then(Option::as_ref) {
+            buffer.download(&timer.stream, from, &mut to)?;
+        }
+        Ok(to)
+    };
+    row.mismatched = exact::compare(case, made, row.rows, &inputs, &read)?;
+    let mut sets = vec![first];
+    for number in 1..set_count(row.bytes) {
+        sets.push(set(timer, data, made, &sized, &inputs, Some((&sets[0], number)))?);
+    }
+    drop(inputs);
+    let probe = sets[0].buffers.get(count).cloned().flatten();
+    let probe = probe.ok_or_else(|| Error::Internal("an op of the bench has no output".to_owned()))?;
+    let all =
+        |options| sets.iter().map(|set| prepare(&kernel, made, &sized, set, options)).collect::<Result<Vec<_>, _>>();
+    let times = timer.times(&all(plain)?, row.bytes, &probe)?;
+    (row.us, row.hot_us) = (Ok(times.us), times.hot_us);
+    if kernel.is_dependent() {
+        let times = timer.times(&all(LaunchOptions { dependent: true, ..plain })?, row.bytes, &probe)?;
+        (row.pdl_us, row.hot_pdl_us) = (Some(times.us), times.hot_us);
+    }
+    drop((sets, probe, prepared));
+    let copy = timer.copy(row.bytes)?;
+    (row.copy_us, row.hot_copy_us) = (Some(copy.us), copy.hot_us);
+    Ok(())
+}
+
+/// Buffers of a set. Sets behind the first share its weights, hold copies of its rows, and have places of their own.
+fn set(
+    timer: &Timer,
+    data: &Data,
+    made: &CaseKernel,
+    sized: &ops::Sized,
+    inputs: &[Vec<u8>],
+    other: Option<(&Set, usize)>,
+) -> Result<Set, Failure> {
+    let (gpu, stream, body) = (&timer.gpu, &timer.stream, &made.body);
+    let mut buffers: Vec<Option<DeviceBuffer>> = vec![None; sized.shapes.len()];
+    for (i, (input, bytes)) in body.inputs().iter().zip(inputs).enumerate() {
+        // What is overwritten lies where the output is.
+        let at = made.overwritten_by(i).map_or(i, |output| inputs.len() + output);
+        let weight = matches!(input.kind, fusewright_graph::InputKind::Weight(_));
+        let there = other.and_then(|(set, number)| Some((set.buffers[at].as_ref()?, number)));
+        buffers[at] = Some(match there {
+            Some((buffer, _)) if weight => buffer.clone(),
+            Some((_, number)) if Data::is_index(body, input) => {
+                let own = gpu.buffer(bytes.len())?;
+                own.upload(stream, &data.of(body, input, &sized.shapes[i], number))?;
+                own
+            }
+            Some((buffer, _)) => {
+                let own = gpu.buffer(bytes.len())?;
+                own.copy_from(stream, buffer)?;
+                own
+            }
+            None => {
+                let own = gpu.buffer(bytes.len())?;
+                own.upload(stream, bytes)?;
+                own
+            }
+        });
+    }
+    for (i, param) in made.artifact.params.iter().enumerate().skip(inputs.len()) {
+        if buffers[i].is_none() {
+            let own = gpu.buffer(param.dtype.bytes_for(sized.shapes[i].iter().product()))?;
+            own.fill(stream, 0)?;
+            buffers[i] = Some(own);
+        }
+    }
+    Ok(Set { buffers })
+}
+
+fn prepare(
+    kernel: &Kernel,
+    made: &CaseKernel,
+    sized: &ops::Sized,
+    set: &Set,
+    options: LaunchOptions,
+) -> Result<Prepared, RuntimeError> {
+    let inputs = made.body.inputs().len();
+    let args = set.buffers.iter().enumerate().map(|(i, buffer)| match buffer {
+        Some(buffer) if i < inputs => DeviceArg::In(buffer),
+        Some(buffer) => DeviceArg::Out(buffer),
+        None => DeviceArg::Same(made.overwritten_by(i).map_or(i, |output| inputs + output)),
+    });
+    let args: Vec<DeviceArg<'_>> = args.collect();
+    kernel.prepare(&args, &sized.dims, sized.rows, options)
 }

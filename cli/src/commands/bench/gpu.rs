@@ -1,142 +1,124 @@
-//! `bench --suite kernels --target cuda`: kernels on a GPU, launched one after the other and overlapping, with cold and
-//! warm caches, and beside figures of others.
+//! `bench --suite kernels --target cuda`: kernels on a GPU beside a copy, dependent launches, and figures of others.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::time::Duration;
 
-use fusewright::bench::{GpuBench, GpuRow, GpuTimes, geometric_mean, gpu_suite};
-use fusewright::{Error, write_whole};
-use serde_json::{Value, json};
+use fusewright::Error;
+use fusewright::bench::gpu::{GpuCase, GpuPeers, GpuResults, GpuRow, GpuRun, gpu_cases, measure_gpu};
 
-use super::super::{Exit, OK};
+use super::super::{Exit, FAILED, OK};
 use crate::args::{BenchArgs, Common};
 use crate::output::{line, progress, table};
 
-/// Rows that are measured unless others are asked for.
-const ROWS: [usize; 7] = [1, 8, 32, 128, 512, 2048, 16384];
-
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
-    let mut cases = gpu_suite()?;
-    if let Some(unknown) = args.case.iter().find(|name| !cases.iter().any(|case| case.name == **name)) {
-        let known: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    if args.model.is_some() || args.html.is_some() || args.threads != 1 {
+        return Err(Error::Input("suite `kernels` on a GPU takes no MODEL, `--html` or `--threads`".to_owned()));
+    }
+    let all = gpu_cases()?;
+    if args.list {
+        all.iter().for_each(|case| line(case.name()));
+        return Ok(OK);
+    }
+    let cases = chosen(all, &args.case)?;
+    let peers = args.compare.as_deref().map(GpuPeers::open).transpose()?;
+    let run = GpuRun {
+        rows: args.rows.iter().map(|&rows| rows as usize).collect(),
+        out: args.out.clone(),
+        deadline: args.deadline.map(Duration::from_secs),
+    };
+    let mut done = |row: &GpuRow| progress(common.verbose, &words(row));
+    let results = measure_gpu(&cases, &args.target, &run, &mut done)?;
+    if args.json {
+        let mut report = results.to_json();
+        report["target"] = args.target.to_string().into();
+        if let Some(peers) = &peers {
+            report["compare"] = peers.report(&results.rows);
+        }
+        line(report);
+    } else {
+        print(&results, peers.as_ref());
+    }
+    Ok(if results.rows.iter().all(GpuRow::is_right) { OK } else { FAILED })
+}
+
+/// The cases of those names; without any, all ops as they are fused, at their main row length.
+fn chosen(all: Vec<GpuCase>, names: &[String]) -> Result<Vec<GpuCase>, Error> {
+    if names.is_empty() {
+        return Ok(all.into_iter().filter(|case| case.main && !case.anchor).collect());
+    }
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|case| case.name() == **name)) {
+        let known: Vec<String> = all.iter().map(GpuCase::name).collect();
         return Err(Error::Input(format!("no case `{unknown}`; there are {}", known.join(", "))));
     }
-    cases.retain(|case| args.case.is_empty() || args.case.contains(&case.name));
-    if args.list {
-        cases.iter().for_each(|case| line(&case.name));
-        return Ok(OK);
+    Ok(all.into_iter().filter(|case| names.contains(&case.name())).collect())
+}
+
+fn name(row: &GpuRow) -> String {
+    format!("{}{} {}", row.op, if row.anchor { " (anchor)" } else { "" }, row.dim)
+}
+
+/// A row in a line.
+fn words(row: &GpuRow) -> String {
+    match &row.us {
+        Ok(us) => format!("{} at {} rows: {us:.2} µs", name(row), row.rows),
+        Err(error) => format!("{} at {} rows: {error}", name(row), row.rows),
     }
-    let peers = args.compare.as_deref().map(Peers::open).transpose()?;
-    let rows: Vec<usize> = args.rows.iter().map(|&rows| rows as usize).collect();
-    let rows = if rows.is_empty() { ROWS.to_vec() } else { rows };
-    let bench = GpuBench::new(&args.target)?;
-    let mut measured = Vec::new();
-    for case in &cases {
-        for &rows in &rows {
-            progress(common.verbose, &format!("{} at {rows} rows", case.name));
-            measured.push(bench.measure(case, rows).map_err(|e| e.about(&case.name))?);
+}
+
+fn print(results: &GpuResults, peers: Option<&GpuPeers>) {
+    line(format!("{}, driver of {}", results.device, results.driver));
+    let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    let cells = |row: &GpuRow| {
+        let us = row.us.as_ref().ok().copied();
+        let differ: usize = row.mismatched.iter().map(|m| m.differ).sum();
+        let ratio = |against, any| figure(peers.and_then(|peers| peers.ratio(row, against, false, any)));
+        let mut cells = vec![name(row), row.rows.to_string()];
+        cells.extend([us, row.hot_us, row.pdl_us, row.hot_pdl_us, row.copy_us, row.hot_copy_us].map(figure));
+        cells.push(figure(us.and_then(|us| Some(row.copy_us? / us))));
+        cells.push(differ.to_string());
+        cells.push(row.registers.map_or_else(|| "-".to_owned(), |n| n.to_string()));
+        if peers.is_some() {
+            cells.extend([
+                ratio("peer", false),
+                ratio("attainable", false),
+                ratio("peer", true),
+                ratio("attainable", true),
+            ]);
+        }
+        cells
+    };
+    let rows: Vec<Vec<String>> = results.rows.iter().map(cells).collect();
+    let mut head =
+        vec!["op", "rows", "µs", "hot", "pdl", "hot pdl", "copy", "hot copy", "copy / µs", "differ", "registers"];
+    if peers.is_some() {
+        head.extend(["peer / µs", "attainable / µs", "peer, any", "attainable, any"]);
+    }
+    table(&head, &rows, &(1..head.len()).collect::<Vec<_>>());
+    for row in &results.rows {
+        if let Err(error) = &row.us {
+            line(format!("{} at {} rows: {error}", name(row), row.rows));
+        }
+        for m in row.mismatched.iter().filter(|m| m.differ > 0) {
+            let (output, first) = (&m.output, m.first.as_deref().unwrap_or_default());
+            line(format!("{} at {} rows: `{output}`{first}", name(row), row.rows));
         }
     }
-    let report = || report(args, &bench, &measured, peers.as_ref());
-    if let Some(path) = &args.out {
-        write_whole(path, format!("{:#}\n", report()).as_bytes())?;
-        line(format!("wrote {}", path.display()));
-    } else if args.json {
-        line(report());
-        return Ok(OK);
+    let Some(peers) = peers else { return };
+    if peers.device != results.device {
+        line(format!("the figures compared with are of {}", peers.device));
     }
-    print(&measured, peers.as_ref());
-    Ok(OK)
-}
-
-/// Figures of others on the same kind of device, by op, row length and rows.
-struct Peers(BTreeMap<(String, u64, u64), Value>);
-
-/// Which figure of a row is compared with which of another's: its name, ours, and theirs.
-type Comparison = (&'static str, fn(&GpuRow) -> Option<f64>, &'static str);
-
-const COMPARISONS: [Comparison; 8] = [
-    ("attainable / plain", |r| Some(r.plain.cold), "plain"),
-    ("attainable / overlapping", |r| Some(r.overlapping.cold), "overlapping"),
-    ("attainable / warm plain", |r| r.plain.warm, "hot_plain"),
-    ("attainable / warm overlapping", |r| r.overlapping.warm, "hot_overlapping"),
-    ("peer without overlap / plain", |r| Some(r.plain.cold), "peer_plain"),
-    ("peer / overlapping", |r| Some(r.overlapping.cold), "peer"),
-    ("warm peer without overlap / plain", |r| r.plain.warm, "hot_peer_plain"),
-    ("warm peer / overlapping", |r| r.overlapping.warm, "hot_peer"),
-];
-
-impl Peers {
-    fn open(path: &Path) -> Result<Peers, Error> {
-        let bad = |what: String| Error::Input(format!("{}: {what}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
-        let file: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-        let rows = file["rows"].as_array().ok_or_else(|| bad("no list `rows`".to_owned()))?;
-        let key = |row: &Value| Some((row["op"].as_str()?.to_owned(), row["dim"].as_u64()?, row["T"].as_u64()?));
-        Ok(Peers(rows.iter().filter_map(|row| Some((key(row)?, row.clone()))).collect()))
-    }
-
-    fn of(&self, row: &GpuRow, figure: &str) -> Option<f64> {
-        let op = row.name.split('.').next()?.to_owned();
-        self.0.get(&(op, row.dim as u64, row.rows as u64))?[figure].as_f64().filter(|us| *us > 0.0)
-    }
-
-    /// By comparison: how often as fast as they, in the mean and at worst.
-    fn ratios<'r>(&self, measured: &'r [GpuRow]) -> Vec<(&'static str, usize, f64, (&'r GpuRow, f64))> {
-        let one = |(name, ours, theirs): Comparison| {
-            let ratio = |row: &'r GpuRow| Some((row, self.of(row, theirs)? / ours(row)?));
-            let ratios: Vec<(&GpuRow, f64)> = measured.iter().filter_map(ratio).collect();
-            let mean = geometric_mean(&ratios.iter().map(|(_, ratio)| *ratio).collect::<Vec<_>>());
-            let worst = ratios.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
-            Some((name, ratios.len(), mean, worst))
-        };
-        COMPARISONS.into_iter().filter_map(one).collect()
-    }
-}
-
-fn report(args: &BenchArgs, bench: &GpuBench, measured: &[GpuRow], peers: Option<&Peers>) -> Value {
-    let times = |times: GpuTimes| json!({ "cold_us": times.cold, "warm_us": times.warm });
-    let row = |r: &GpuRow| {
-        json!({
-            "name": r.name, "dim": r.dim, "rows": r.rows, "bytes": r.bytes, "registers": r.registers, "spilled": r.spilled,
-            "plain": times(r.plain), "overlapping": times(r.overlapping), "copy": times(r.copy),
-        })
-    };
-    let rows: Vec<Value> = measured.iter().map(row).collect();
-    let mut report = json!({ "target": args.target.to_string(), "device": bench.device(), "rows": rows });
-    if let Some(peers) = peers {
-        let one = |(name, count, mean, (row, ratio)): (&str, usize, f64, (&GpuRow, f64))| {
-            let worst = json!({ "name": row.name, "rows": row.rows, "ratio": ratio });
-            json!({ "what": name, "count": count, "geometric_mean": mean, "worst": worst })
-        };
-        report["compare"] = peers.ratios(measured).into_iter().map(one).collect();
-    }
-    report
-}
-
-fn print(measured: &[GpuRow], peers: Option<&Peers>) {
-    let figure = |us: f64| format!("{us:.2}");
-    let warm = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), figure);
-    let row = |r: &GpuRow| {
+    let ratios = peers.ratios(&results.rows);
+    let cells = ratios.iter().map(|r| {
         vec![
-            r.name.clone(),
-            r.rows.to_string(),
-            figure(r.plain.cold),
-            figure(r.overlapping.cold),
-            figure(r.copy.cold),
-            warm(r.plain.warm),
-            warm(r.overlapping.warm),
-            warm(r.copy.warm),
-            format!("{:.0}", r.bytes as f64 / r.plain.cold / 1e3),
+            r.op.clone(),
+            r.against.to_owned(),
+            if r.hot { "hot" } else { "cold" }.to_owned(),
+            if r.any { "any" } else { "plain" }.to_owned(),
+            format!("{:.2}", r.mean),
+            format!("{:.2}", r.worst.0),
+            r.worst.1.to_string(),
+            r.count.to_string(),
         ]
-    };
-    let rows: Vec<Vec<String>> = measured.iter().map(row).collect();
-    let columns = ["kernel", "rows", "µs", "overlapping", "copy", "warm µs", "overlapping", "copy", "GB/s"];
-    table(&columns, &rows, &[1, 2, 3, 4, 5, 6, 7, 8]);
-    for (name, count, mean, (row, ratio)) in peers.iter().flat_map(|peers| peers.ratios(measured)) {
-        line(format!(
-            "{name}: geometric mean {mean:.3} of {count}, worst {ratio:.2}: {} at {} rows",
-            row.name, row.rows
-        ));
-    }
+    });
+    let head = ["op", "theirs / ours", "cache", "launch", "geometric mean", "worst", "at rows", "of"];
+    table(&head, &cells.collect::<Vec<_>>(), &[4, 5, 6, 7]);
 }

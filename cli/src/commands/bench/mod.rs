@@ -1,4 +1,5 @@
-//! `bench`: fused kernels against unfused ones and against memory copy; how long compiling takes; the feature matrix.
+//! `bench`: fused kernels against unfused ones and against memory copy, on the host and on a GPU; how long compiling takes;
+//! the feature matrix.
 
 mod compare;
 mod gpu;
@@ -21,6 +22,10 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         return Err(later("bench --tune"));
     }
     let suite = args.suite.as_deref();
+    let on_gpu = suite == Some("kernels") && matches!(args.target, Target::Cuda { .. });
+    if !on_gpu && (args.out.is_some() || args.deadline.is_some()) {
+        return Err(Error::Input("only suite `kernels` on a GPU has `--out` and `--deadline`".to_owned()));
+    }
     let of_kernels = !args.case.is_empty() || args.compare.is_some() || args.html.is_some();
     if let (Some(suite @ ("compile" | "matrix")), true) = (suite, of_kernels) {
         return Err(Error::Input(format!("suite `{suite}` takes no `--case`, `--compare` or `--html`")));
@@ -32,6 +37,7 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         _ if args.sample.is_some() || args.slice.is_some() || args.seed.is_some() => {
             return Err(Error::Input("only suite `matrix` has `--sample`, `--slice` and `--seed`".to_owned()));
         }
+        _ if on_gpu => return gpu::main(args, common),
         _ => {}
     }
     let on_gpu = suite == Some("kernels") && matches!(args.target, Target::Cuda { .. });

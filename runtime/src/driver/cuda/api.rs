@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use fusewright_cuda_sys as sys;
 
+use crate::{DeviceFailure, RuntimeError};
+
 /// Oldest driver that is used, as `cuDriverGetVersion` numbers them: that of CUDA 12.0.
 const OLDEST: i32 = 12000;
 
@@ -42,6 +44,30 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The failure of work that is no launch of one kernel.
+    pub fn during(&self, action: &'static str) -> RuntimeError {
+        let failure = match self {
+            _ if self.is_memory() => DeviceFailure::Memory,
+            _ if self.is_fault() => DeviceFailure::Fault,
+            _ => DeviceFailure::Refused,
+        };
+        RuntimeError::Device { action, failure, reason: self.to_string() }
+    }
+
+    /// The failure of loading or launching a kernel.
+    pub fn of(&self, kernel: &str) -> RuntimeError {
+        let (kernel, reason) = (kernel.to_owned(), self.to_string());
+        if self.is_fault() {
+            RuntimeError::Fault { kernel, reason }
+        } else if self.is_memory() {
+            RuntimeError::Memory { kernel, reason }
+        } else {
+            RuntimeError::Driver { kernel, reason }
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({})", self.function, self.text, self.code)
@@ -51,6 +77,8 @@ impl fmt::Display for Failure {
 /// The loaded driver.
 pub(super) struct Api {
     pub driver: sys::Driver,
+    /// Version of CUDA that the driver is of, as `cuDriverGetVersion` numbers it.
+    pub version: i32,
 }
 
 impl fmt::Debug for Api {
@@ -74,7 +102,7 @@ fn load() -> Result<Api, String> {
         let old = matches!(error, sys::Error::DlSym { .. });
         format!("{}: {system}", if old { "the NVIDIA driver is too old" } else { "no NVIDIA driver" })
     })?;
-    let api = Api { driver };
+    let mut api = Api { driver, version: 0 };
     let mut version = 0;
     // SAFETY: the function writes the version, whether there is a device or not.
     api.said("cuDriverGetVersion", unsafe { api.driver.cuDriverGetVersion(&mut version) })
@@ -83,6 +111,7 @@ fn load() -> Result<Api, String> {
         let [is, least] = [version, OLDEST].map(|v| format!("CUDA {}.{}", v / 1000, v % 1000 / 10));
         return Err(format!("the NVIDIA driver is too old: it is of {is}, and {least} is needed"));
     }
+    api.version = version;
     // SAFETY: the function may be called at any time, by any thread.
     match api.said("cuInit", unsafe { api.driver.cuInit(0) }) {
         Ok(()) => Ok(api),

@@ -19,6 +19,10 @@ pub(super) struct Context {
     pub name: String,
     /// Compute capability.
     pub capability: (i32, i32),
+    /// Its multiprocessors.
+    pub processors: u32,
+    /// Bytes of its second-level cache.
+    pub cache_bytes: usize,
     /// Where copies and launches of one after the other go.
     pub stream: sys::CUstream,
     raw: sys::CUcontext,
@@ -68,21 +72,33 @@ impl Context {
             attribute(sys::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(sys::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
+        let processors = attribute(sys::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.unsigned_abs();
+        let cache_bytes = attribute(sys::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.unsigned_abs() as usize;
         let mut raw = std::ptr::null_mut();
         // SAFETY: as above. The context is released when this value is dropped.
         let status = unsafe { api.driver.cuDevicePrimaryCtxRetain(&mut raw, device) };
         api.said("cuDevicePrimaryCtxRetain", status).map_err(words)?;
         let name = name(api, device);
-        let mut context = Context { api, name, capability, stream: std::ptr::null_mut(), raw, device };
-        let mut stream = std::ptr::null_mut();
-        {
-            let _current = context.enter().map_err(words)?;
-            // SAFETY: the function writes the stream's handle; a context is current.
-            let status = unsafe { api.driver.cuStreamCreate(&mut stream, NON_BLOCKING) };
-            api.said("cuStreamCreate", status).map_err(words)?;
-        }
-        context.stream = stream;
+        let stream = std::ptr::null_mut();
+        let mut context = Context { api, name, capability, processors, cache_bytes, stream, raw, device };
+        context.stream = context.new_stream().map_err(words)?;
         Ok(context)
+    }
+
+    /// A stream that does not wait for the default stream, nor that for it.
+    pub fn new_stream(&self) -> Result<sys::CUstream, Failure> {
+        let mut stream = std::ptr::null_mut();
+        let _current = self.enter()?;
+        // SAFETY: the function writes the stream's handle; a context is current.
+        let status = unsafe { self.api.driver.cuStreamCreate(&mut stream, NON_BLOCKING) };
+        self.api.said("cuStreamCreate", status).map(|()| stream)
+    }
+
+    /// Waits until nothing runs on the device any more that any library asked for in this context.
+    pub fn wait_for_all(&self) -> Result<(), Failure> {
+        let _current = self.enter()?;
+        // SAFETY: a context is current.
+        self.api.said("cuCtxSynchronize", unsafe { self.api.driver.cuCtxSynchronize() })
     }
 
     /// Makes the context that of this thread until the result is dropped.

@@ -1,14 +1,20 @@
 //! The CUDA driver: NVIDIA GPUs, through `libcuda` of the machine, which is looked up when it is first asked for.
 //!
-//! Launches take memory of the host: it is copied to the device and back, one launch after the other, on a stream of
-//! our own in the primary context, which other libraries of the process use too.
+//! As any [`Device`] it launches on memory of the host, which is copied to the device and back, one launch after the other,
+//! on a stream of our own in the primary context, which other libraries of the process use too.
+//!
+//! Work that stays on the device goes through a [`Gpu`]: a [`Kernel`] is prepared for [`DeviceBuffer`]s once, which checks
+//! what there is to check, and is then enqueued on a [`Stream`], by itself or as part of a [`Graph`].
 #![allow(unsafe_code)]
 
 mod api;
+mod buffer;
 mod context;
+mod gpu;
+mod kernel;
 mod memory;
 mod module;
-mod queue;
+mod stream;
 
 use std::sync::Arc;
 
@@ -16,25 +22,29 @@ use fusewright_abi::{KernelArtifact, Target};
 
 use self::context::Context;
 use self::module::CudaModule;
-pub use self::queue::{DeviceKernel, DeviceMemory, Follow, Queue, Recorder, Recording};
 use crate::{Device, Module, RuntimeError};
 
-/// A GPU, for the code of one architecture.
+pub use buffer::DeviceBuffer;
+pub use gpu::Gpu;
+pub use kernel::{DeviceArg, Kernel, LaunchOptions, Prepared};
+pub use stream::{Event, Graph, Stream};
+
+/// A GPU that launches on memory of the host, for the code of one architecture.
 #[derive(Debug)]
-pub(super) struct Gpu {
+pub(super) struct CudaDevice {
     target: Target,
     context: Arc<Context>,
 }
 
-impl Gpu {
+impl CudaDevice {
     /// The first device of this machine, if it runs code of an architecture such as `sm_90`.
     ///
     /// # Errors
     /// No driver, one that is too old, no device, or one of another kind, in words.
-    pub fn new(arch: &str) -> Result<Gpu, String> {
+    pub fn new(arch: &str) -> Result<CudaDevice, String> {
         let context = Context::first()?;
         if runs(arch, context.capability) {
-            return Ok(Gpu { target: Target::Cuda { arch: arch.to_owned() }, context });
+            return Ok(CudaDevice { target: Target::Cuda { arch: arch.to_owned() }, context });
         }
         let (name, (major, minor)) = (&context.name, context.capability);
         Err(format!("{name} is of compute capability {major}.{minor}; kernels can be compiled, not run"))
@@ -54,7 +64,7 @@ fn runs(arch: &str, device: (i32, i32)) -> bool {
     }
 }
 
-impl Device for Gpu {
+impl Device for CudaDevice {
     fn target(&self) -> Target {
         self.target.clone()
     }
@@ -81,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_driver_says_so() {
-        match Gpu::new("sm_90") {
+        match CudaDevice::new("sm_90") {
             Ok(gpu) => assert_eq!(gpu.target().to_string(), "cuda:sm_90"),
             Err(said) => assert!(said.contains("NVIDIA") || said.contains("compute capability"), "{said}"),
         }

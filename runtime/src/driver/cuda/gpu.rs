@@ -1,0 +1,108 @@
+//! A GPU as its users see it: what it is, and what work on it is made of.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use fusewright_abi::{KernelArtifact, Target};
+
+use super::buffer::DeviceBuffer;
+use super::context::Context;
+use super::kernel::{Kernel, Loaded};
+use super::stream::{Event, Stream};
+use super::{CudaDevice, runs};
+use crate::RuntimeError;
+
+/// A GPU: buffers, streams and kernels of one device. Cloning gives another handle of the same.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    target: Target,
+    context: Arc<Context>,
+}
+
+impl Gpu {
+    /// The device of this machine that runs kernels of a target.
+    ///
+    /// # Errors
+    /// A target that is no NVIDIA GPU; no driver, no device, or one that does not run the target's code.
+    pub fn of(target: &Target) -> Result<Gpu, RuntimeError> {
+        let unavailable = |reason: String| RuntimeError::Unavailable { target: target.to_string(), reason };
+        let Target::Cuda { arch } = target else {
+            return Err(unavailable("it is no NVIDIA GPU".to_owned()));
+        };
+        let device = CudaDevice::new(arch).map_err(unavailable)?;
+        Ok(Gpu { target: target.clone(), context: device.context })
+    }
+
+    /// What the driver calls the device.
+    pub fn name(&self) -> &str {
+        &self.context.name
+    }
+
+    /// Its multiprocessors.
+    pub fn processors(&self) -> u32 {
+        self.context.processors
+    }
+
+    /// Bytes of its second-level cache.
+    pub fn cache_bytes(&self) -> usize {
+        self.context.cache_bytes
+    }
+
+    /// Version of CUDA that the driver is of, as the major and the minor number.
+    pub fn driver(&self) -> (i32, i32) {
+        let version = self.context.api.version;
+        (version / 1000, version % 1000 / 10)
+    }
+
+    /// Memory of so many bytes, which are not set.
+    ///
+    /// # Errors
+    /// Too little memory; a device that was lost.
+    pub fn buffer(&self, bytes: usize) -> Result<DeviceBuffer, RuntimeError> {
+        DeviceBuffer::new(&self.context, bytes)
+    }
+
+    /// A stream of our own: what is enqueued on it runs in order, and beside what other streams do.
+    ///
+    /// # Errors
+    /// A driver that refuses.
+    pub fn stream(&self) -> Result<Stream, RuntimeError> {
+        let raw = self.context.new_stream().map_err(|failure| failure.during("making a stream"))?;
+        Ok(Stream::new(Arc::clone(&self.context), raw, true))
+    }
+
+    /// The stream of a caller, such as the one that a framework works on.
+    ///
+    /// # Safety
+    /// The handle is a `CUstream` of the device's primary context, which stays valid for as long as the result lives, and
+    /// is not being captured by anybody else.
+    pub unsafe fn adopt_stream(&self, raw: *mut c_void) -> Stream {
+        Stream::new(Arc::clone(&self.context), raw.cast(), false)
+    }
+
+    /// A mark in a stream that knows its time.
+    ///
+    /// # Errors
+    /// A driver that refuses.
+    pub fn event(&self) -> Result<Event, RuntimeError> {
+        Event::new(&self.context)
+    }
+
+    /// Loads a kernel: PTX, which the driver compiles, or what an assembler made of it.
+    ///
+    /// # Errors
+    /// An artifact that does not run on the device, or that its driver refuses; too little memory.
+    pub fn load(&self, artifact: &KernelArtifact) -> Result<Kernel, RuntimeError> {
+        let refuse = |reason: String| RuntimeError::Artifact { kernel: artifact.name.clone(), reason };
+        match &artifact.target {
+            Target::Cuda { arch } if runs(arch, self.context.capability) => {}
+            other => return Err(refuse(format!("it is for target `{other}`, which {} does not run", self.name()))),
+        }
+        Ok(Kernel::new(Arc::new(Loaded::load(Arc::clone(&self.context), artifact)?)))
+    }
+
+    /// What kernels are to be compiled for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+}
