@@ -1,111 +1,142 @@
-//! Tables of figures of GPUs, made from the files that `fusewright bench --suite kernels --target cuda --out` writes into
-//! `benches/results/gpu/`, one for each device.
+//! Tables of figures of GPUs, made from the files that `fusewright bench --suite kernels --target cuda --out` writes, in
+//! `benches/results/gpu/`, one for each device; beside them what others measured on the device of `benches/gpu/peers.json`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// Where the files are, below the root.
 const FOLDER: &str = "benches/results/gpu";
+/// Figures of others.
+const PEERS: &str = "benches/gpu/peers.json";
 
 /// What one device measured.
 #[derive(Deserialize)]
 pub struct Gpu {
-    target: String,
-    device: String,
     rows: Vec<Row>,
-    compare: Vec<Comparison>,
 }
 
 #[derive(Deserialize)]
 struct Row {
-    name: String,
+    device: String,
+    op: String,
+    form: String,
     dim: u64,
+    #[serde(rename = "T")]
     rows: u64,
-    plain: Times,
-    overlapping: Times,
-    copy: Times,
+    us: f64,
+    pdl_us: Option<f64>,
+    hot_us: Option<f64>,
+    hot_pdl_us: Option<f64>,
+    copy_us: Option<f64>,
 }
 
+/// Figures of others: a device, names of columns, and rows of op, row length, rows and figures.
 #[derive(Deserialize)]
-struct Times {
-    cold_us: f64,
+pub struct Peers {
+    device: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<Value>>,
 }
 
-#[derive(Deserialize)]
-struct Comparison {
-    what: String,
-    count: u64,
-    geometric_mean: f64,
-    worst: Worst,
-}
+/// Which of our figures is compared with which column of others.
+type Comparison = (&'static str, fn(&Row) -> Option<f64>, &'static str);
 
-#[derive(Deserialize)]
-struct Worst {
-    name: String,
-    rows: u64,
-    ratio: f64,
-}
+const COMPARISONS: [Comparison; 8] = [
+    ("as prototypes", |r| Some(r.us), "native_plain"),
+    ("as prototypes, overlapping", |r| r.pdl_us, "native_pdl"),
+    ("as prototypes, in the cache", |r| r.hot_us, "native_hot_plain"),
+    ("as prototypes, in the cache, overlapping", |r| r.hot_pdl_us, "native_hot_pdl"),
+    ("as the best others that do not overlap", |r| Some(r.us), "peer_plain"),
+    ("as the best others, overlapping", |r| r.pdl_us, "peer"),
+    ("as the best others that do not overlap, in the cache", |r| r.hot_us, "hot_peer_plain"),
+    ("as the best others, in the cache, overlapping", |r| r.hot_pdl_us, "hot_peer"),
+];
 
-/// All devices by the names of their files.
+/// All devices by the names of their files, and figures of others.
 ///
 /// # Errors
 /// A file that cannot be read, or is not what the bench writes.
-pub fn gpus(root: &Path) -> Result<BTreeMap<String, Gpu>, String> {
+pub fn gpus(root: &Path) -> Result<(BTreeMap<String, Gpu>, Peers), String> {
     let folder = root.join(FOLDER);
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))? {
         let path = entry.map_err(|e| format!("{}: {e}", folder.display()))?.path();
-        let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-        let text = std::fs::read_to_string(&path).map_err(|e| said(&e))?;
-        let gpu = serde_json::from_str(&text).map_err(|e| said(&e))?;
-        found.insert(path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), gpu);
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        found.insert(name, read(&path)?);
     }
-    Ok(found)
+    Ok((found, read(&root.join(PEERS))?))
 }
 
-/// One line for each device and what it is compared with.
-pub fn summary(gpus: &BTreeMap<String, Gpu>) -> String {
+fn read<T: for<'d> Deserialize<'d>>(path: &Path) -> Result<T, String> {
+    let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| said(&e))?;
+    serde_json::from_str(&text).map_err(|e| said(&e))
+}
+
+impl Gpu {
+    fn device(&self) -> &str {
+        self.rows.first().map_or("", |row| row.device.as_str())
+    }
+}
+
+impl Peers {
+    fn of(&self, row: &Row, column: &str) -> Option<f64> {
+        let at = self.columns.iter().position(|name| name == column)?;
+        let same = |other: &&Vec<Value>| {
+            let [op, dim, rows, ..] = other.as_slice() else { return false };
+            *op == row.op.as_str() && *dim == row.dim && *rows == row.rows
+        };
+        self.rows.iter().find(same)?.get(at)?.as_f64()
+    }
+}
+
+/// How often as fast as others a device of theirs is, one line for each comparison.
+pub fn summary((gpus, peers): &(BTreeMap<String, Gpu>, Peers)) -> String {
     let mut text = String::from("| device | how often as fast | figures | mean | least |\n|---|---|---|---|---|\n");
-    for gpu in gpus.values() {
-        for Comparison { what, count, geometric_mean, worst } in &gpu.compare {
-            let Worst { name, rows, ratio } = worst;
-            let device = &gpu.device;
-            let _ = writeln!(
-                text,
-                "| {device} | {what} | {count} | {geometric_mean:.2} | {ratio:.2} (`{name}`, {}) |",
-                counted(*rows)
-            );
+    for gpu in gpus.values().filter(|gpu| gpu.device() == peers.device) {
+        for (what, ours, theirs) in COMPARISONS {
+            let exact = gpu.rows.iter().filter(|row| row.form == "exact");
+            let ratios: Vec<(f64, &Row)> =
+                exact.filter_map(|row| Some((peers.of(row, theirs)? / ours(row)?, row))).collect();
+            let Some((least, row)) = ratios.iter().min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+            let mean = (ratios.iter().map(|(ratio, _)| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+            let (device, count, op, rows) = (gpu.device(), ratios.len(), &row.op, counted(row.rows));
+            let _ = writeln!(text, "| {device} | {what} | {count} | {mean:.2} | {least:.2} (`{op}`, {rows}) |");
         }
     }
     text
 }
 
-/// Every figure of every device: microseconds of a launch one after the other, and overlapping, and as a copy.
-pub fn details(gpus: &BTreeMap<String, Gpu>) -> String {
+/// Every figure of every device: microseconds of a launch, of one that overlaps, and of a copy.
+pub fn details((gpus, _): &(BTreeMap<String, Gpu>, Peers)) -> String {
     let mut text = String::new();
     for (name, gpu) in gpus {
-        let _ =
-            write!(text, "\n`gpu/{name}.json`: {}, `{}`; µs: plain, overlapping, (copy)\n\n", gpu.device, gpu.target);
+        let _ = write!(text, "\n`gpu/{name}.json`: {}; µs: plain, overlapping, (copy)\n\n", gpu.device());
         let mut counts: Vec<u64> = gpu.rows.iter().map(|row| row.rows).collect();
         counts.sort_unstable();
         counts.dedup();
         let heads: Vec<String> = counts.iter().map(|rows| counted(*rows)).collect();
         let _ = writeln!(text, "| op | {} |\n|---|{}", heads.join(" | "), "---|".repeat(heads.len()));
-        let mut names: Vec<(&str, u64)> = gpu.rows.iter().map(|row| (row.name.as_str(), row.dim)).collect();
+        let mut names: Vec<(&str, &str, u64)> =
+            gpu.rows.iter().map(|row| (row.op.as_str(), row.form.as_str(), row.dim)).collect();
         names.dedup();
-        for (op, dim) in names {
+        for (op, form, dim) in names {
+            let same = |row: &&Row| (row.op.as_str(), row.form.as_str(), row.dim) == (op, form, dim);
+            let figure = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.2}"));
             let cell = |rows: &u64| {
-                let row = gpu.rows.iter().find(|row| row.name == op && row.rows == *rows);
+                let row = gpu.rows.iter().filter(same).find(|row| row.rows == *rows);
                 row.map_or_else(
                     || "-".to_owned(),
-                    |r| format!("{:.2}, {:.2} ({:.2})", r.plain.cold_us, r.overlapping.cold_us, r.copy.cold_us),
+                    |r| format!("{:.2}, {} ({})", r.us, figure(r.pdl_us), figure(r.copy_us)),
                 )
             };
             let cells: Vec<String> = counts.iter().map(cell).collect();
-            let _ = writeln!(text, "| `{op}` {dim} | {} |", cells.join(" | "));
+            let form = if form == "exact" { String::new() } else { format!(", {form}") };
+            let _ = writeln!(text, "| `{op}` {dim}{form} | {} |", cells.join(" | "));
         }
     }
     text.trim_start().to_owned()
@@ -120,14 +151,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_have_every_figure_and_the_worst_by_name() {
-        let file = r#"{"target": "cuda:sm_90", "device": "G", "rows": [
-            {"name": "A", "dim": 64, "rows": 1, "plain": {"cold_us": 2.0}, "overlapping": {"cold_us": 1.0}, "copy": {"cold_us": 1.5}},
-            {"name": "B", "dim": 64, "rows": 8, "plain": {"cold_us": 4.0}, "overlapping": {"cold_us": 3.0}, "copy": {"cold_us": 2.5}}],
-            "compare": [{"what": "w", "count": 2, "geometric_mean": 1.5, "worst": {"name": "B", "rows": 8, "ratio": 0.9}}]}"#;
-        let gpus = BTreeMap::from([("g".to_owned(), serde_json::from_str(file).expect("it is what the bench writes"))]);
-        assert!(summary(&gpus).contains("| G | w | 2 | 1.50 | 0.90 (`B`, 8 rows) |"), "{}", summary(&gpus));
-        let text = details(&gpus);
+    fn tables_have_every_figure_and_the_least_by_name() {
+        let file = r#"{"rows": [
+            {"device": "G", "op": "A", "form": "exact", "dim": 64, "T": 1, "us": 2.0, "pdl_us": 1.0, "copy_us": 1.5},
+            {"device": "G", "op": "B", "form": "exact", "dim": 64, "T": 8, "us": 4.0}]}"#;
+        let peers = r#"{"device": "G", "columns": ["op", "dim", "T", "native_plain"],
+            "rows": [["A", 64, 1, 4.0], ["B", 64, 8, 2.0], ["B", 64, 16, null]]}"#;
+        let gpu = serde_json::from_str(file).expect("it is what the bench writes");
+        let both = (BTreeMap::from([("g".to_owned(), gpu)]), serde_json::from_str(peers).expect("figures of others"));
+        assert!(summary(&both).contains("| G | as prototypes | 2 | 1.00 | 0.50 (`B`, 8 rows) |"), "{}", summary(&both));
+        let text = details(&both);
         assert!(text.contains("| `A` 64 | 2.00, 1.00 (1.50) | - |"), "{text}");
+        assert!(text.contains("| `B` 64 | - | 4.00, - (-) |"), "{text}");
     }
 }

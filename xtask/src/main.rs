@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use xtask::{fuzz, hostile, long, passes, ptxas, results};
+use xtask::{fuzz, gpu_pack, hostile, long, passes, ptxas, results};
 
 /// What the command prints when it is called wrongly.
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
@@ -17,6 +17,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   long [PART]            casts of all f32, 10,000 kernels made and dropped, the whole matrix in slices that a later run goes on from,
                          ten minutes of fuzzing; or one part: casts, memory, matrix, fuzz (hours)
   results                write the tables of measured figures in README.md and benches/README.md from benches/results
+  gpu-pack               make a folder that measures kernels on a machine with a GPU and nothing else, in target/gpu-pack/pack
   fetch-ptxas            get NVIDIA's PTX assembler into target/tools
   validate [FILE.ptx...] assemble these files, or else what the PTX tests generate";
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         ["long"] => outcome(long::run(&root(), None)),
         ["long", part] => outcome(long::run(&root(), Some(part))),
         ["results"] => outcome(results::write(&root())),
+        ["gpu-pack"] => outcome(gpu_pack::pack(&root()).map(|path| println!("{}", path.display()))),
         ["fetch-ptxas"] => outcome(ptxas::fetch(&tools()).map(|path| println!("{}", path.display()))),
         ["validate", files @ ..] => outcome(validate(files)),
         _ => {

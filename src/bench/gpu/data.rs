@@ -98,7 +98,8 @@ pub(super) fn integers(dtype: DType, values: Vec<i64>) -> Vec<u8> {
 fn places(graph: &Graph, count: usize, random: &mut Random) -> Vec<i64> {
     let page = graph.inputs().iter().find(|i| i.name == "kc").and_then(|i| graph.ty(i.value).shape.get(1).cloned());
     let page = page.and_then(|dim| dim.as_const()).unwrap_or(1).max(1);
-    let all = 2 * (count as i64 + page - 1) / page * page;
+    // As many as `GpuCase::symbols_at` gives a cache.
+    let all = 2 * ((count as i64 + page - 1) / page) * page;
     let mut left: Vec<i64> = (0..all).collect();
     (0..count).map(|_| left.swap_remove(random.below(left.len()))).collect()
 }

@@ -1,0 +1,150 @@
+//! A folder that measures kernels on a machine with a GPU and nothing else: the command with LLVM in it, figures to compare
+//! with, and a script that goes on where it was stopped.
+//!
+//! Which kind of LLVM is linked is a feature of `llvm-sys`, of which there can be one in a build, so that it is no feature of
+//! this workspace: the command is built from a copy of the tracked files in which that one word is exchanged.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The word of the manifest, and what it becomes.
+const SHARED: &str = "llvm22-1-force-dynamic";
+const STATIC: &str = "llvm22-1-force-static";
+/// Most bytes of the folder.
+const MOST: u64 = 50 << 20;
+/// Libraries that the command may want of a machine: those of every Linux with the GNU C library.
+const COMMON: [&str; 8] =
+    ["linux-vdso", "ld-linux", "libc.so", "libm.so", "libgcc_s", "libstdc++", "libdl.so", "libpthread.so"];
+const FIGURES: &str = "benches/gpu/peers.json";
+const SCRIPT: &str = "run.sh";
+
+/// What is run on the machine. It may be stopped at any time and started again.
+const RUN: &str = r#"#!/bin/sh
+# Measures the kernel suite on the first NVIDIA GPU, as far as it gets within SECONDS; run it again to go on.
+# usage: run.sh [OUT.json [SECONDS [arguments of `fusewright bench`, such as --case D,K --rows 1,32]]]
+here=$(cd "$(dirname "$0")" && pwd)
+out=${1:-gpu.json}
+seconds=${2:-540}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] && shift
+FUSEWRIGHT_CACHE_DIR=off exec "$here/fusewright" bench --suite kernels --target cuda --out "$out" --deadline "$seconds" \
+    --compare "$here/peers.json" -v "$@"
+"#;
+
+/// Makes the folder anew and gives its path.
+///
+/// # Errors
+/// Files that cannot be copied; a build that fails; a command that needs a library which a bare machine lacks, or a folder
+/// that is too large.
+pub fn pack(root: &Path) -> Result<PathBuf, String> {
+    let work = root.join("target/gpu-pack");
+    let source = work.join("source");
+    copy_tracked(root, &source)?;
+    exchange(&source.join("Cargo.toml"))?;
+    let build = work.join("build");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .args(["build", "--release", "--locked", "-p", "fusewright-cli", "--features", "cuda,llvm"])
+        .current_dir(&source)
+        .env("CARGO_TARGET_DIR", &build)
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    succeed(&mut cargo, "building the command")?;
+    let folder = work.join("pack");
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let command = folder.join("fusewright");
+    copy(&build.join("release/fusewright"), &command)?;
+    copy(&root.join(FIGURES), &folder.join("peers.json"))?;
+    let script = folder.join(SCRIPT);
+    std::fs::write(&script, RUN).map_err(|e| format!("{}: {e}", script.display()))?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&script, all).map_err(|e| format!("{}: {e}", script.display()))?;
+    }
+    check(&command)?;
+    let bytes = size(&folder)?;
+    if bytes > MOST {
+        return Err(format!("{} has {bytes} bytes, more than {MOST}", folder.display()));
+    }
+    Ok(folder)
+}
+
+/// The command starts without an environment, and needs no library that a bare machine lacks.
+fn check(command: &Path) -> Result<(), String> {
+    succeed(Command::new(command).arg("--version").env_clear(), "starting the command")?;
+    let said = Command::new("ldd").arg(command).output().map_err(|e| format!("ldd: {e}"))?;
+    let listed = String::from_utf8_lossy(&said.stdout);
+    let foreign = foreign(&listed);
+    if foreign.is_empty() { Ok(()) } else { Err(format!("the command needs {}", foreign.join(", "))) }
+}
+
+/// The libraries of a list by `ldd` that not every machine has.
+fn foreign(list: &str) -> Vec<&str> {
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| !COMMON.iter().any(|common| name.contains(common))).collect()
+}
+
+/// Exchanges the kind of LLVM in a manifest.
+fn exchange(manifest: &Path) -> Result<(), String> {
+    let said = |e: std::io::Error| format!("{}: {e}", manifest.display());
+    let text = std::fs::read_to_string(manifest).map_err(said)?;
+    if !text.contains(SHARED) {
+        return Err(format!("{} has no `{SHARED}`", manifest.display()));
+    }
+    std::fs::write(manifest, text.replace(SHARED, STATIC)).map_err(said)
+}
+
+/// Copies what git tracks. Files that are as they were keep their times, so that little is built again.
+fn copy_tracked(root: &Path, to: &Path) -> Result<(), String> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
+    let listed = listed.map_err(|e| format!("git: {e}"))?;
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    for name in names.split('\0').filter(|name| !name.is_empty()) {
+        let (from, to) = (root.join(name), to.join(name));
+        let same =
+            |a: std::io::Result<Vec<u8>>, b: std::io::Result<Vec<u8>>| matches!((a, b), (Ok(a), Ok(b)) if a == b);
+        if !from.is_file() || same(std::fs::read(&from), std::fs::read(&to)) {
+            continue;
+        }
+        if let Some(folder) = to.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        }
+        copy(&from, &to)?;
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    std::fs::copy(from, to).map(|_| ()).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
+}
+
+fn size(folder: &Path) -> Result<u64, String> {
+    let said = |e: std::io::Error| format!("{}: {e}", folder.display());
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder).map_err(said)? {
+        bytes += entry.and_then(|entry| entry.metadata()).map_err(said)?.len();
+    }
+    Ok(bytes)
+}
+
+fn succeed(command: &mut Command, what: &str) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{what}: {status}")),
+        Err(error) => Err(format!("{what}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_every_machine_are_no_matter() {
+        let list = "\tlinux-vdso.so.1 (0x1)\n\tlibLLVM.so.22.1 => /lib/libLLVM.so.22.1 (0x2)\n\tlibc.so.6 => /lib/libc.so.6\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x3)\n";
+        assert_eq!(foreign(list), ["libLLVM.so.22.1"]);
+    }
+}
