@@ -10,7 +10,7 @@ use std::process::Command;
 /// The word of the manifest, and what it becomes.
 const SHARED: &str = "llvm22-1-force-dynamic";
 const STATIC: &str = "llvm22-1-force-static";
-/// Most bytes of the folder.
+/// Most bytes of the archive.
 const MOST: u64 = 50 << 20;
 /// Libraries that the command may want of a machine: those of every Linux with the GNU C library.
 const COMMON: [&str; 8] =
@@ -27,14 +27,14 @@ out=${1:-gpu.json}
 seconds=${2:-540}
 [ $# -gt 0 ] && shift
 [ $# -gt 0 ] && shift
-FUSEWRIGHT_CACHE_DIR=off exec "$here/fusewright" bench --suite kernels --target cuda --out "$out" --deadline "$seconds" \
+LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off exec "$here/fusewright" bench --suite kernels --target cuda --out "$out" --deadline "$seconds" \
     --compare "$here/peers.json" -v "$@"
 "#;
 
-/// Makes the folder anew and gives its path.
+/// Makes the folder anew, and an archive of it, whose path is the result.
 ///
 /// # Errors
-/// Files that cannot be copied; a build that fails; a command that needs a library which a bare machine lacks, or a folder
+/// Files that cannot be copied; a build that fails; a command that needs a library that is to be part of it, or an archive
 /// that is too large.
 pub fn pack(root: &Path) -> Result<PathBuf, String> {
     let work = root.join("target/gpu-pack");
@@ -63,27 +63,39 @@ pub fn pack(root: &Path) -> Result<PathBuf, String> {
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&script, all).map_err(|e| format!("{}: {e}", script.display()))?;
     }
-    check(&command)?;
-    let bytes = size(&folder)?;
+    let libraries = folder.join("lib");
+    complete(&command, &libraries)?;
+    let archive = work.join("gpu-pack.tar.gz");
+    succeed(Command::new("tar").arg("-C").arg(&work).arg("-czf").arg(&archive).arg("pack"), "packing the folder")?;
+    let bytes = std::fs::metadata(&archive).map_err(|e| format!("{}: {e}", archive.display()))?.len();
     if bytes > MOST {
-        return Err(format!("{} has {bytes} bytes, more than {MOST}", folder.display()));
+        return Err(format!("{} has {bytes} bytes, more than {MOST}", archive.display()));
     }
-    Ok(folder)
+    Ok(archive)
 }
 
-/// The command starts without an environment, and needs no library that a bare machine lacks.
-fn check(command: &Path) -> Result<(), String> {
-    succeed(Command::new(command).arg("--version").env_clear(), "starting the command")?;
+/// Takes along the libraries that a bare machine may lack, and starts the command without an environment.
+fn complete(command: &Path, libraries: &Path) -> Result<(), String> {
     let said = Command::new("ldd").arg(command).output().map_err(|e| format!("ldd: {e}"))?;
-    let listed = String::from_utf8_lossy(&said.stdout);
-    let foreign = foreign(&listed);
-    if foreign.is_empty() { Ok(()) } else { Err(format!("the command needs {}", foreign.join(", "))) }
+    let list = String::from_utf8_lossy(&said.stdout);
+    std::fs::create_dir_all(libraries).map_err(|e| format!("{}: {e}", libraries.display()))?;
+    for (name, path) in foreign(&list) {
+        if name.starts_with("libLLVM") {
+            return Err(format!("the command needs {name}, which is to be linked into it"));
+        }
+        copy(Path::new(path), &libraries.join(name))?;
+    }
+    let mut start = Command::new(command);
+    succeed(start.arg("--version").env_clear().env("LD_LIBRARY_PATH", libraries), "starting the command")
 }
 
-/// The libraries of a list by `ldd` that not every machine has.
-fn foreign(list: &str) -> Vec<&str> {
-    let names = list.lines().filter_map(|line| line.split_whitespace().next());
-    names.filter(|name| !COMMON.iter().any(|common| name.contains(common))).collect()
+/// The libraries of a list by `ldd` that not every machine has, and where they are.
+fn foreign(list: &str) -> Vec<(&str, &str)> {
+    let entries = list.lines().map(str::trim).filter_map(|line| {
+        let (arrow, end) = (line.find("=> ")?, line.find(" (")?);
+        Some((line[..arrow].trim(), line.get(arrow + 3..end)?.trim()))
+    });
+    entries.filter(|(name, _)| !COMMON.iter().any(|common| name.contains(common))).collect()
 }
 
 /// Exchanges the kind of LLVM in a manifest.
@@ -120,15 +132,6 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     std::fs::copy(from, to).map(|_| ()).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
 }
 
-fn size(folder: &Path) -> Result<u64, String> {
-    let said = |e: std::io::Error| format!("{}: {e}", folder.display());
-    let mut bytes = 0;
-    for entry in std::fs::read_dir(folder).map_err(said)? {
-        bytes += entry.and_then(|entry| entry.metadata()).map_err(said)?.len();
-    }
-    Ok(bytes)
-}
-
 fn succeed(command: &mut Command, what: &str) -> Result<(), String> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -143,8 +146,8 @@ mod tests {
 
     #[test]
     fn libraries_of_every_machine_are_no_matter() {
-        let list = "\tlinux-vdso.so.1 (0x1)\n\tlibLLVM.so.22.1 => /lib/libLLVM.so.22.1 (0x2)\n\tlibc.so.6 => /lib/libc.so.6\n\
+        let list = "\tlinux-vdso.so.1 (0x1)\n\tlibz.so.1 => /lib/libz.so.1 (0x2)\n\tlibc.so.6 => /lib/libc.so.6 (0x4)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x3)\n";
-        assert_eq!(foreign(list), ["libLLVM.so.22.1"]);
+        assert_eq!(foreign(list), [("libz.so.1", "/lib/libz.so.1")]);
     }
 }

@@ -17,7 +17,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   long [PART]            casts of all f32, 10,000 kernels made and dropped, the whole matrix in slices that a later run goes on from,
                          ten minutes of fuzzing; or one part: casts, memory, matrix, fuzz (hours)
   results                write the tables of measured figures in README.md and benches/README.md from benches/results
-  gpu-pack               make a folder that measures kernels on a machine with a GPU and nothing else, in target/gpu-pack/pack
+  gpu-pack               make a folder that measures kernels on a machine with a GPU and nothing else, as an archive in target/gpu-pack
   fetch-ptxas            get NVIDIA's PTX assembler into target/tools
   validate [FILE.ptx...] assemble these files, or else what the PTX tests generate";
 

@@ -1,0 +1,142 @@
+//! Work that stays on a GPU: what is checked, what runs, and what graphs keep. Where there is no GPU, it says so.
+
+use fusewright_abi::{
+    ContentKey, Count, DType, DimArg, DimSource, KernelArtifact, LaunchRule, Param, ParamAccess, Payload, PayloadKind,
+    RowOrder, Target,
+};
+use fusewright_runtime::RuntimeError;
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Stream};
+
+/// Adds one to every word; a block of one thread for each row.
+const PTX: &str = "
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry add_one(.param .u64 x, .param .u64 y, .param .u64 s, .param .u64 begin, .param .u64 end)
+{
+    .reg .u64 %a<6>;
+    .reg .u32 %r<3>;
+    ld.param.u64 %a0, [x];
+    ld.param.u64 %a1, [y];
+    ld.param.u64 %a2, [begin];
+    cvta.to.global.u64 %a0, %a0;
+    cvta.to.global.u64 %a1, %a1;
+    mov.u32 %r0, %ctaid.x;
+    cvt.u64.u32 %a3, %r0;
+    add.u64 %a3, %a3, %a2;
+    shl.b64 %a3, %a3, 2;
+    add.u64 %a4, %a0, %a3;
+    add.u64 %a5, %a1, %a3;
+    ld.global.u32 %r1, [%a4];
+    add.u32 %r1, %r1, 1;
+    st.global.u32 [%a5], %r1;
+    ret;
+}
+";
+
+fn artifact() -> KernelArtifact {
+    let param = |name: &str, access| Param {
+        name: name.to_owned(),
+        dtype: DType::I32,
+        access,
+        rank: 1,
+        elements: Count::Dim(0),
+        alias: (access == ParamAccess::Out).then_some(0),
+    };
+    KernelArtifact {
+        name: "add_one".to_owned(),
+        target: "cuda:sm_80".parse().expect("a target"),
+        key: ContentKey([0; 32]),
+        params: vec![param("x", ParamAccess::In), param("y", ParamAccess::Out)],
+        dims: vec![DimArg { name: "s".to_owned(), source: DimSource::Extent { param: 0, axis: 0 } }],
+        launch: LaunchRule {
+            rows: Count::Dim(0),
+            order: RowOrder::Any,
+            blocks_per_row: Count::Constant(1),
+            shares: 1,
+            many: None,
+            threads: 1,
+            shared: Count::Constant(0),
+            alignment: 16,
+            dependent: false,
+        },
+        payload: Payload { kind: PayloadKind::Ptx, bytes: PTX.as_bytes().to_vec() },
+    }
+}
+
+/// A kernel and a stream on the GPU of this machine, or none, which is said under the name of the test.
+fn kernel(test: &str) -> Option<(Gpu, Stream, Kernel)> {
+    let target: Target = "cuda:sm_80".parse().expect("a target");
+    let gpu = match Gpu::of(&target) {
+        Ok(gpu) => gpu,
+        Err(error) => {
+            println!("skipped: {test} ({error})");
+            return None;
+        }
+    };
+    let loaded = gpu.load(&artifact()).unwrap_or_else(|e| panic!("{e}"));
+    let stream = gpu.stream().unwrap_or_else(|e| panic!("{e}"));
+    Some((gpu, stream, loaded))
+}
+
+fn words(buffer: &DeviceBuffer, stream: &Stream) -> Vec<u32> {
+    let mut bytes = vec![0; buffer.len()];
+    buffer.download(stream, 0, &mut bytes).unwrap_or_else(|e| panic!("{e}"));
+    bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
+}
+
+#[test]
+fn launches_graphs_and_events() {
+    let Some((gpu, mut stream, kernel)) = kernel("launches_graphs_and_events") else { return };
+    let mut run = || -> Result<(), RuntimeError> {
+        assert!(kernel.registers()? > 0 && gpu.processors() > 0 && gpu.cache_bytes() > 0 && gpu.driver().0 >= 12);
+        let (x, y) = (gpu.buffer(12)?, gpu.buffer(12)?);
+        x.upload(&stream, &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0])?;
+        let options = LaunchOptions { dependent: true, distinct: true };
+        let apart = kernel.prepare(&[DeviceArg::In(&x), DeviceArg::Out(&y)], &[3], 3, options)?;
+        apart.enqueue(&stream)?;
+        assert_eq!(words(&y, &stream), [2, 3, 4]);
+        let in_place = kernel.prepare(&[DeviceArg::Same(1), DeviceArg::Out(&y)], &[3], 2, options)?;
+        let graph = stream.capture(|stream| {
+            in_place.enqueue(stream)?;
+            in_place.enqueue(stream)
+        })?;
+        assert_eq!(words(&y, &stream), [2, 3, 4], "a capture runs nothing");
+        // The graph keeps what it uses.
+        let kept = y.clone();
+        drop((apart, in_place, y));
+        graph.upload(&stream)?;
+        let (begin, end) = (gpu.event()?, gpu.event()?);
+        begin.record(&stream)?;
+        graph.launch(&stream)?;
+        graph.launch(&stream)?;
+        end.record(&stream)?;
+        assert!(begin.us_until(&end)? > 0.0);
+        assert_eq!(words(&kept, &stream), [6, 7, 4]);
+        kept.copy_from(&stream, &x)?;
+        assert_eq!(words(&kept, &stream), [1, 2, 3]);
+        kept.fill(&stream, 0xff)?;
+        assert_eq!(words(&kept, &stream), [u32::MAX; 3]);
+        let refused = stream.capture(|stream| kept.upload(stream, &[0]));
+        assert!(refused.is_err(), "a graph holds no copies from the host");
+        stream.wait()
+    };
+    run().unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn launches_that_do_not_fit_are_refused() {
+    let Some((gpu, stream, kernel)) = kernel("launches_that_do_not_fit_are_refused") else { return };
+    let buffer = |bytes| gpu.buffer(bytes).unwrap_or_else(|e| panic!("{e}"));
+    let (x, y, short) = (buffer(12), buffer(12), buffer(8));
+    let refused = |args: &[DeviceArg<'_>], rows, said: &str| {
+        let error = kernel.prepare(args, &[3], rows, LaunchOptions::default()).expect_err("does not fit").to_string();
+        assert!(error.contains(said), "{error}");
+    };
+    refused(&[DeviceArg::In(&x), DeviceArg::Out(&short)], 3, "takes 12 bytes, the buffer has 8");
+    refused(&[DeviceArg::In(&x), DeviceArg::In(&y)], 3, "is written, but the buffer is read-only");
+    refused(&[DeviceArg::In(&x), DeviceArg::Out(&x)], 3, "share memory");
+    refused(&[DeviceArg::In(&x)], 3, "takes 2 buffers");
+    refused(&[DeviceArg::In(&x), DeviceArg::Out(&y)], 4, "has 3 rows");
+    assert!(x.upload(&stream, &[0; 13]).is_err() && x.download(&stream, 8, &mut [0; 5]).is_err());
+}
