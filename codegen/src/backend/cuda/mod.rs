@@ -5,8 +5,9 @@
 //! is reduced over a whole row. A kernel takes the buffers as device pointers, then the dims and the half-open range of
 //! rows as 64-bit integers.
 //!
-//! Nothing is contracted or reassociated: division and square root are the correctly rounded instructions, subnormals
-//! are kept, fused multiply-adds are those the kernel says.
+//! Nothing is reassociated, subnormals are kept, and results are those of the kernel's own instructions. Where other
+//! instructions give the same bits they are used: short sequences for divisions and roots (`exact.rs`), a fused
+//! multiply-add for a sum of exact products (`reduce.rs`), approximate ones for the silu of a bf16 (`silu.rs`).
 
 mod ahead;
 mod arch;
