@@ -31,5 +31,7 @@ mod over;
 mod runs;
 #[path = "cpu/searches.rs"]
 mod searches;
+#[path = "cpu/stages.rs"]
+mod stages;
 #[path = "cpu/tuned.rs"]
 mod tuned;

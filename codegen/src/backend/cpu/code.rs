@@ -14,6 +14,8 @@ use cranelift_frontend::FunctionBuilder;
 /// The function being built.
 pub(super) struct Code<'f> {
     pub b: FunctionBuilder<'f>,
+    /// Heads of the loops over chunks of lanes.
+    pub chunked: Vec<Block>,
 }
 
 /// Accesses are unaligned, and a fault is the caller's bug, not the kernel's.
@@ -307,6 +309,12 @@ impl Code<'_> {
         self.b.switch_to_block(l.exit);
         self.b.seal_block(l.exit);
         l.end
+    }
+}
+
+impl Loop {
+    pub fn head(&self) -> Block {
+        self.head
     }
 }
 

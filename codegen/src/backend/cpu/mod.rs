@@ -26,6 +26,7 @@ mod reduce;
 mod round;
 mod search;
 mod slots;
+mod stages;
 
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;

@@ -40,9 +40,14 @@ fn moments(call: &Call<'_>) -> Result<Moments, Refusal> {
     let n = count(call, x, &axes, work)?;
     let mean = b.div(over(call, ReduceOp::Add, x, &axes)?, n)?;
     let centred = b.sub(x, mean)?;
-    let zero = constant(b, work, Scalar::Int(0))?;
-    let taken = constant(b, work, Scalar::Float(correction(call)?))?;
-    let divisor = b.map(ScalarFn::Max, &[b.sub(n, taken)?, zero])?;
+    let correction = correction(call)?;
+    let divisor = if correction == 0.0 {
+        n
+    } else {
+        let zero = constant(b, work, Scalar::Int(0))?;
+        let taken = constant(b, work, Scalar::Float(correction))?;
+        b.map(ScalarFn::Max, &[b.sub(n, taken)?, zero])?
+    };
     let variance = b.div(over(call, ReduceOp::Add, b.mul(centred, centred)?, &axes)?, divisor)?;
     Ok(Moments { variance, mean, axes })
 }
