@@ -3,8 +3,8 @@
 //! A processor looks ahead over some two hundred instructions. Where the operations of a pass hang on each other for
 //! long (an exponential, a quotient and two roundings take some eighty cycles), that is hardly more than one pass, and
 //! its units wait. Cut in two, the halves of a pass run beside those of its neighbours, with a chain half as long in
-//! view; the first half may be cut again. The loop computes the same values in the same order of stores; loads come earlier, which Kernel IR
-//! allows, as it promises that a row's stores happen after its loads.
+//! view; the first half may be cut again. The loop computes the same values in the same order of stores; loads come
+//! earlier, which Kernel IR allows, as it promises that a row's stores happen after its loads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -146,6 +146,7 @@ impl Cut {
         let dfg = &function.dfg;
         let body = found.body(function);
         let args = |inst: Inst| dfg.inst_values(inst).map(|v| dfg.resolve_aliases(v)).collect::<Vec<Value>>();
+        let acts = |inst: Inst| dfg.insts[inst].opcode().can_store() || dfg.insts[inst].opcode().is_call();
         let inside: BTreeMap<Value, Inst> =
             body.iter().flat_map(|inst| dfg.inst_results(*inst).iter().map(|v| (*v, *inst))).collect();
         let params: BTreeSet<Value> =
@@ -155,9 +156,8 @@ impl Cut {
         for &inst in &body {
             let from = args(inst);
             let before = from.iter().filter_map(|v| ready.get(v)).map(|(at, _)| *at).max().unwrap_or(0);
-            let free = !dfg.insts[inst].opcode().can_store()
-                && !dfg.insts[inst].opcode().is_call()
-                && from.iter().all(|v| !params.contains(v) && ready.get(v).is_none_or(|(_, free)| *free));
+            let free =
+                !acts(inst) && from.iter().all(|v| !params.contains(v) && ready.get(v).is_none_or(|(_, free)| *free));
             let at = before + latency(function, inst);
             ready.extend(dfg.inst_results(inst).iter().map(|v| (*v, (at, free))));
         }
@@ -166,11 +166,7 @@ impl Cut {
         if stages < 2 || !ready.get(&found.more).is_some_and(|(_, free)| *free) {
             return None;
         }
-        let ended: Vec<Inst> = body
-            .iter()
-            .copied()
-            .filter(|inst| dfg.insts[*inst].opcode().can_store() || dfg.insts[*inst].opcode().is_call())
-            .collect();
+        let ended: Vec<Inst> = body.iter().copied().filter(|inst| acts(*inst)).collect();
         let InstructionData::Brif { blocks, .. } = dfg.insts[found.again] else { return None };
         let turned: Vec<Value> = blocks.iter().flat_map(|call| arguments(function, *call)).collect();
         let needed = |roots: Vec<Value>, whole: &[Inst], stop: &BTreeSet<Value>| {
