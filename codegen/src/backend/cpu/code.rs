@@ -14,8 +14,6 @@ use cranelift_frontend::FunctionBuilder;
 /// The function being built.
 pub(super) struct Code<'f> {
     pub b: FunctionBuilder<'f>,
-    /// Heads of the loops over chunks of lanes.
-    pub chunked: Vec<Block>,
 }
 
 /// Accesses are unaligned, and a fault is the caller's bug, not the kernel's.
@@ -312,15 +310,9 @@ impl Code<'_> {
     }
 }
 
-impl Loop {
-    pub fn head(&self) -> Block {
-        self.head
-    }
-}
-
 /// An open loop.
 pub(super) struct Loop {
-    head: Block,
+    pub head: Block,
     exit: Block,
     /// The counter.
     pub i: Value,

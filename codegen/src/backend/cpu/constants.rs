@@ -24,7 +24,7 @@ pub(super) fn hoist(function: &mut Function) {
 }
 
 /// The block before a loop of one block.
-fn preheader(function: &Function, block: Block) -> Option<Block> {
+pub(super) fn preheader(function: &Function, block: Block) -> Option<Block> {
     let targets = |b: Block| -> Vec<Block> {
         let Some(last) = function.layout.last_inst(b) else { return Vec::new() };
         let dfg = &function.dfg;

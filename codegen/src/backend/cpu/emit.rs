@@ -38,14 +38,14 @@ pub(super) fn function(isa: &dyn TargetIsa, kernel: &Kernel) -> Result<(Function
     signature.params = vec![AbiParam::new(I64); 4];
     let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
     let mut context = FunctionBuilderContext::new();
-    let code = Code { b: FunctionBuilder::new(&mut function, &mut context), chunked: Vec::new() };
+    let code = Code { b: FunctionBuilder::new(&mut function, &mut context) };
     let Some(first) = kernel.segments.first() else {
         return Err(Refused { place: "kernel".to_owned(), reason: "it has no segment".to_owned() });
     };
     let mut eval = Eval::new(code, kernel, first);
     eval.prefetches = prefetch::exists(isa);
     let decisions = build(&mut eval, kernel)?;
-    let chunked = std::mem::take(&mut eval.code.chunked);
+    let chunked = std::mem::take(&mut eval.chunked);
     eval.code.b.finalize(isa.frontend_config());
     stages::split(&mut function, &chunked);
     Ok((function, decisions))
@@ -235,7 +235,7 @@ impl Rows<'_, '_, '_> {
                 self.chunk(jobs, l.i, span.start, shift, Width::Eight, open)?;
             }
             self.eval.memo.leave(mark);
-            self.eval.code.chunked.push(l.head());
+            self.eval.chunked.push(l.head);
             next = self.eval.code.end_loop(l);
         }
         if body == 0 || span.length.is_none_or(|n| n % body != 0) {

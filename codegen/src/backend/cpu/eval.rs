@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal, ScalarFn, num};
 
@@ -61,6 +61,8 @@ pub(super) struct Eval<'k, 'f> {
     pub inner: Option<Value>,
     pub group: Option<InGroup<Value>>,
     pub pass: Option<Pass>,
+    /// Heads of the loops over chunks of lanes.
+    pub chunked: Vec<Block>,
     /// Whether the instruction set has prefetches.
     pub prefetches: bool,
     /// The instruction that is being evaluated, for messages.
@@ -85,6 +87,7 @@ impl<'k, 'f> Eval<'k, 'f> {
             inner: None,
             group: None,
             pass: None,
+            chunked: Vec::new(),
             prefetches: false,
             at: None,
             facts: Vec::new(),

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Inst, InstBuilder, InstructionData, Opcode, Value};
 
+use super::constants::preheader;
+
 /// Cycles of a stage, about: as long as a processor looks ahead over by itself.
 const STAGE: u32 = 26;
 /// Stages at most.
@@ -48,19 +50,14 @@ struct Counted {
 impl Counted {
     fn of(function: &Function, head: Block) -> Option<Counted> {
         let dfg = &function.dfg;
-        let again = function.layout.last_inst(head)?;
-        let InstructionData::Brif { arg, blocks: [back, _], .. } = dfg.insts[again] else { return None };
-        if back.block(&dfg.value_lists) != head {
-            return None;
-        }
-        let mut enters = function.layout.blocks().filter(|block| *block != head).filter_map(|block| {
-            let last = function.layout.last_inst(block)?;
-            let jumps = dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
-            jumps.iter().any(|jump| jump.block(&dfg.value_lists) == head).then_some(last)
-        });
-        let (enter, None) = (enters.next()?, enters.next()) else { return None };
-        let InstructionData::Brif { blocks: [first, _], .. } = dfg.insts[enter] else { return None };
-        if first.block(&dfg.value_lists) != head {
+        let before = preheader(function, head)?;
+        let (enter, again) = (function.layout.last_inst(before)?, function.layout.last_inst(head)?);
+        let goes_to_head = |inst: Inst| match dfg.insts[inst] {
+            InstructionData::Brif { blocks: [first, _], .. } => first.block(&dfg.value_lists) == head,
+            _ => false,
+        };
+        let InstructionData::Brif { arg, .. } = dfg.insts[again] else { return None };
+        if !goes_to_head(enter) || !goes_to_head(again) {
             return None;
         }
         let i = *dfg.block_params(head).first()?;
@@ -209,7 +206,7 @@ impl Cut {
     }
 }
 
-/// Cycles after the operands of an instruction until its result is there, about: those of current x86-64 and Arm cores.
+/// Cycles after the operands of an instruction until its result is there: about those of LLVM's model of Zen 4.
 fn latency(function: &Function, inst: Inst) -> u32 {
     let dfg = &function.dfg;
     let Some(&result) = dfg.inst_results(inst).first() else { return 0 };
