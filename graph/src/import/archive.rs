@@ -71,11 +71,8 @@ impl Archive {
             .filter_map(|(name, record)| Some((name.strip_prefix(&root)?.to_owned(), record)))
             .collect();
         let archive = Archive { bytes: bytes.clone(), records };
-        archive.check_text(FORMAT, "pt2")?;
-        for (record, known) in [("archive_version", "0"), ("byteorder", "little")] {
-            if archive.records.contains_key(record) {
-                archive.check_text(record, known)?;
-            }
+        for (record, known) in [(FORMAT, "pt2"), ("archive_version", "0"), ("byteorder", "little")] {
+            archive.check_text(record, known)?;
         }
         Ok(archive)
     }

@@ -76,6 +76,9 @@ fn records_that_are_missing_or_double() {
     cases.misread("other format", &model().with("archive_format", "pt3").zip(), &READ, &["archive_format", "pt3"]);
     cases.misread("version", &model().with("archive_version", "99").zip(), &READ, &["archive_version", "99"]);
     cases.misread("big-endian", &model().with("byteorder", "big").zip(), &READ, &["byteorder", "big"]);
+    for entry in ["archive_version", "byteorder"] {
+        cases.misread(entry, &model().without(entry).zip(), &READ, &[entry]);
+    }
     cases.misread("no graph", &model().without(GRAPH).zip(), &READ, &["models/*.json"]);
     let two = model().with("models/a.json", "{}").with("models/b.json", "{}").without(GRAPH);
     cases.misread("two graphs", &two.zip(), &READ, &["a, b"]);

@@ -376,3 +376,35 @@ fn a_quantiser_beside_a_norm_is_not_named() {
     assert_eq!(of("%y"), ["rms_norm.fp8_token"]);
     assert_eq!(of("%x"), ["rms_norm"]);
 }
+
+#[test]
+fn codes_of_e2m1_may_be_counted_by_their_bounds() {
+    let bounds = [(0.25, "gt"), (0.75, "ge"), (1.25, "gt"), (1.75, "ge"), (2.5, "gt"), (3.5, "ge"), (5.0, "gt")];
+    let made = |moved: usize, sign: i64, y: &str| {
+        let mut nodes = "%v = reshape %x {shape = [s, 4, 32]}\n  %abs = abs %v\n  \
+             %m = reduce %abs {op = max, axes = [2]}\n  %six = literal f32 6.0\n  %r = div %m, %six\n  \
+             %e = ue8m0_ceil %r\n  %d = div %v, %e\n  %zero = literal f32 0.0\n  %none = eq %m, %zero\n  "
+            .to_owned();
+        nodes += &format!("%y = {y}\n  %a = abs %y\n  %n0 = literal u8 0\n");
+        for (i, (bound, f)) in bounds.iter().enumerate() {
+            let bound = bound + if i == moved { 0.01 } else { 0.0 };
+            let next = i + 1;
+            nodes += &format!(
+                "  %b{i} = literal f32 {bound:?}\n  %c{i} = {f} %a, %b{i}\n  \
+                 %u{i} = cast %c{i} {{to = u8, round = rne}}\n  %n{next} = add %n{i}, %u{i}\n"
+            );
+        }
+        nodes += &format!(
+            "  %bits = bitcast %y {{to = i32}}\n  %i0 = literal i32 0\n  %below = lt %bits, %i0\n  \
+             %minus = cast %below {{to = u8, round = rne}}\n  %by = literal u8 {sign}\n  %high = shl %minus, %by\n  \
+             %code = or %n7, %high\n  %f = reshape %code {{shape = [s, 128]}}"
+        );
+        names_of("%x: f32[s, 128], %g: f32[s, 4, 32]", &nodes, "%f, %e")
+    };
+    for moved in 0..bounds.len() {
+        assert!(made(moved, 3, "select %none, %zero, %d").is_empty(), "{moved}");
+    }
+    assert!(made(9, 2, "select %none, %zero, %d").is_empty());
+    assert_eq!(made(9, 3, "select %none, %zero, %d"), ["quant.mxfp4"]);
+    assert!(made(9, 3, "select %none, %zero, %g").is_empty());
+}

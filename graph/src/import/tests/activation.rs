@@ -1,7 +1,7 @@
 //! Activations against what PyTorch 2.15 gave for them on a CPU, and sizes as operands.
 
 use super::attention::{argument, call, one_node, tensor};
-use super::{FORMAT, ORDER, archive, meta, model_json};
+use super::{meta, model_json, packed};
 use crate::DType;
 use crate::import::pt2;
 use crate::interp::{self, Symbols};
@@ -281,7 +281,7 @@ fn with_its_size(target: &str, argument_name: &str, extents: &[i64]) -> Vec<f64>
         r#"{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
     );
     let json = json.replace(r#""sym_int_values":{}"#, &format!(r#""sym_int_values":{{"n":{size}}}"#));
-    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    let graph = pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph");
     assert!(super::opaque_targets(&graph).is_empty(), "{target}: {graph}");
     let shape: Vec<usize> = extents.iter().map(|&n| usize::try_from(n).expect("small")).collect();
     let counted = (1..=shape.iter().product()).map(|n: usize| n as f64).collect();

@@ -1,7 +1,7 @@
 //! What files take for granted of their symbols and do not say, and regions that are graphs of their own.
 
 use super::attention::{argument, call, tensor};
-use super::{FORMAT, ORDER, archive, model_json};
+use super::{model_json, packed};
 use crate::graph::{Graph, Op};
 use crate::import::pt2;
 use crate::prim::Prim;
@@ -28,7 +28,7 @@ fn model(inputs: &[(&str, i64, &str)], made: &[(&str, i64, &str)], nodes: &[Stri
     let json = model_json(&specs.join(","), &nodes.join(","), &types.join(","), &output);
     let ranges = r#""range_constraints":{"s":{"min_val":2,"max_val":90},"t":{"min_val":3}}"#;
     let json = json.replacen(r#""range_constraints":{}"#, ranges, 1);
-    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
+    pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
 }
 
 fn node(target: &str, arguments: &[String], result: &str) -> String {
@@ -222,7 +222,7 @@ fn stated(tensors: &[(&str, &str, &str)], nodes: &[String], returned: &str) -> R
     let inputs: Vec<String> =
         tensors.iter().filter(|t| ["x", "v"].contains(&t.0)).map(|t| spec("user_input", t.0)).collect();
     let json = model_json(&inputs.join(","), &nodes.join(","), &types.join(","), &spec("user_output", returned));
-    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
+    pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
 }
 
 const U: &str = "Symbol('u')";

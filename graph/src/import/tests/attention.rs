@@ -1,6 +1,6 @@
 //! Attention and block quantisers of vendors, by shapes and by numbers.
 
-use super::{FORMAT, ORDER, archive, meta, model_json};
+use super::{meta, model_json, packed};
 use crate::diag::Diagnostic;
 use crate::graph::Graph;
 use crate::import::pt2;
@@ -26,7 +26,7 @@ pub(super) fn one_node(
     let names: Vec<String> = results.iter().map(|r| value(r.0)).collect();
     let node = format!(r#"{{{node},"outputs":[{}],"name":"n"}}"#, names.join(","));
     let json = model_json(&specs.join(","), &node, &types.join(","), &outputs.join(","));
-    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into())
+    pt2(&packed(&[("models/model.json", json.as_bytes())]).into())
 }
 
 pub(super) fn argument(name: &str, value: &str) -> String {

@@ -98,9 +98,7 @@ fn one_collective_states_the_ranks_of_its_group_for_all() {
         let input = format!(r#"{{"user_input":{}}}"#, value("x"));
         let outputs = ["a", "b", "c"].map(|name| format!(r#"{{"user_output":{}}}"#, value(name))).join(",");
         let json = super::model_json(&input, &nodes, &values, &outputs);
-        crate::import::pt2(
-            &super::archive(&[super::FORMAT, super::ORDER, ("models/model.json", json.as_bytes())]).into(),
-        )
+        crate::import::pt2(&super::packed(&[("models/model.json", json.as_bytes())]).into())
     };
     let graph = model([2, 2]).expect("a graph");
     let Op::Prim(Prim::AllReduce(all)) = &graph.nodes()[0].op else { panic!("{graph}") };

@@ -2,7 +2,7 @@
 
 use super::attention::{argument, call, one_node, tensor};
 use super::presets::composites;
-use super::{FORMAT, ORDER, archive, meta, model_json};
+use super::{meta, model_json, packed};
 use crate::graph::{Graph, Node, Op};
 use crate::import::pt2;
 use crate::interp::{self, Symbols};
@@ -50,7 +50,7 @@ pub(super) fn functional_of(op: &str, inputs: Tensors<'_>, written: usize, argum
     let specs: Vec<String> = inputs.iter().map(|i| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(i.0))).collect();
     let returned: Vec<String> = outputs.iter().map(|v| format!(r#"{{"user_output":{{"arg":{v}}}}}"#)).collect();
     let json = model_json(&specs.join(","), &node, &types.join(","), &returned.join(","));
-    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    let graph = pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph");
     verify::verify(&graph).expect("a valid graph");
     let written: Vec<String> = graph.outputs().iter().map(|o| graph.ty(o.value).to_string()).collect();
     let stated: Vec<String> = overwritten

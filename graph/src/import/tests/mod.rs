@@ -131,7 +131,13 @@ fn archive_below(root: &str, records: &[(&str, &[u8])]) -> Vec<u8> {
     zip.finish().expect("an archive").into_inner()
 }
 
+/// An archive with the entries that say what it is, and those records.
+fn packed(records: &[(&str, &[u8])]) -> Vec<u8> {
+    archive(&[&[FORMAT, VERSION, ORDER], records].concat())
+}
+
 const FORMAT: (&str, &[u8]) = ("archive_format", b"pt2");
+const VERSION: (&str, &[u8]) = ("archive_version", b"0");
 const ORDER: (&str, &[u8]) = ("byteorder", b"little");
 
 fn model_json(inputs: &str, nodes: &str, values: &str, outputs: &str) -> String {
@@ -168,9 +174,7 @@ const WEIGHT_TABLE: &str = r#"{"config":{"w":{"path_name":"weight_0","tensor_met
 fn with_weight(table: &str, data: &[u8]) -> Result<Graph, Diagnostic> {
     let json = weight_model();
     let config = format!(r#"{{"config":{{"w":{{"path_name":"weight_0","is_param":true,{table}}}}}}}"#);
-    let bytes = archive(&[
-        FORMAT,
-        ORDER,
+    let bytes = packed(&[
         ("models/model.json", json.as_bytes()),
         ("data/weights/model_weights_config.json", config.as_bytes()),
         ("data/weights/weight_0", data),
@@ -211,6 +215,7 @@ fn archives_hold_archives() {
         let padding = vec![0; padding];
         let records: &[(&str, &[u8])] = &[
             FORMAT,
+            VERSION,
             ORDER,
             ("models/model.json", json.as_bytes()),
             ("data/weights/model_weights_config.json", WEIGHT_TABLE.as_bytes()),
@@ -229,17 +234,19 @@ fn archives_that_are_not_models() {
     refused(pt2(&Bytes::from_static(b"PK\x05\x06 and so on")), "import.archive", "not a readable .pt2 archive");
     refused(pt2(&archive(&[ORDER]).into()), "import.archive", "archive_format");
     refused(pt2(&archive(&[("archive_format", b"pt3")]).into()), "import.version", "`pt3`");
-    refused(pt2(&archive(&[FORMAT, ("byteorder", b"big")]).into()), "import.version", "`big`");
-    refused(pt2(&archive(&[FORMAT, ORDER]).into()), "import.record", "no `models/*.json`");
-    let twice = archive(&[FORMAT, ORDER, ("sub/archive_format", b"pt2")]);
+    refused(pt2(&archive(&[FORMAT, VERSION, ("byteorder", b"big")]).into()), "import.version", "`big`");
+    refused(pt2(&archive(&[FORMAT, VERSION]).into()), "import.record", "byteorder");
+    refused(pt2(&archive(&[FORMAT, ORDER]).into()), "import.record", "archive_version");
+    refused(pt2(&packed(&[]).into()), "import.record", "no `models/*.json`");
+    let twice = packed(&[("sub/archive_format", b"pt2")]);
     refused(pt2(&twice.into()), "import.archive", "several");
-    let two = archive(&[FORMAT, ("models/a.json", b"{}"), ("models/b.json", b"{}")]);
+    let two = packed(&[("models/a.json", b"{}"), ("models/b.json", b"{}")]);
     refused(pt2(&two.into()), "import.record", "a, b");
 }
 
 #[test]
 fn models_that_do_not_follow_the_schema() {
-    let model = |json: &str| pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into());
+    let model = |json: &str| pt2(&packed(&[("models/model.json", json.as_bytes())]).into());
     refused(model("{"), "import.schema", "models/model.json");
     refused(model(r#"{"schema_version":{"major":9,"minor":0}}"#), "import.version", "schema 9.0");
     refused(model(&"[".repeat(100_000)), "import.schema", "models/model.json");
@@ -250,7 +257,7 @@ fn models_that_do_not_follow_the_schema() {
 #[test]
 fn pickled_weights_say_what_to_do() {
     let json = model_json("", "", "", "");
-    let bytes = archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes()), ("data/weights/model.pt", b"x")]);
+    let bytes = packed(&[("models/model.json", json.as_bytes()), ("data/weights/model.pt", b"x")]);
     refused(pt2(&bytes.into()), "import.weight", "re-save the model with torch 2.9 or later");
 }
 
@@ -290,8 +297,7 @@ fn weights_may_share_a_storage() {
         meta(7, &[6, 4], &[4, 1], 0),
         meta(7, &[2, 4], &[4, 1], 8)
     );
-    let bytes = archive(&[
-        FORMAT,
+    let bytes = packed(&[
         ("models/model.json", json.as_bytes()),
         ("data/weights/model_weights_config.json", config.as_bytes()),
         ("data/weights/weight_0", &[0; 96]),
@@ -310,6 +316,7 @@ fn damaged_records_are_named() {
     let flipped = |needle: &[u8], json: &str, data: &[u8]| {
         let records = [
             FORMAT,
+            VERSION,
             ORDER,
             ("models/model.json", json.as_bytes()),
             ("data/weights/model_weights_config.json", WEIGHT_TABLE.as_bytes()),
@@ -334,13 +341,13 @@ fn damaged_records_are_named() {
 fn a_weight_whose_record_is_missing_is_named() {
     let json = weight_model();
     let config = ("data/weights/model_weights_config.json", WEIGHT_TABLE.as_bytes());
-    let bytes = archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes()), config]);
+    let bytes = packed(&[("models/model.json", json.as_bytes()), config]);
     refused(pt2(&bytes.into()), "import.weight", "weight `w` lies in record `data/weights/weight_0`");
 }
 
 #[test]
 fn compressed_records_are_refused() {
-    let mut bytes = archive(&[FORMAT, ORDER, ("models/model.json", b"{}")]);
+    let mut bytes = packed(&[("models/model.json", b"{}")]);
     let name = b"m/models/model.json";
     let at = bytes.windows(name.len()).rposition(|w| w == name).expect("the directory entry");
     bytes[at - 46 + 10] = 8;
@@ -349,7 +356,7 @@ fn compressed_records_are_refused() {
 
 #[test]
 fn records_beyond_the_file_are_refused() {
-    let mut bytes = archive(&[FORMAT, ORDER, ("models/model.json", b"{}")]);
+    let mut bytes = packed(&[("models/model.json", b"{}")]);
     let name = b"m/models/model.json";
     let at = bytes.windows(name.len()).rposition(|w| w == name).expect("the directory entry");
     for field in [20, 24] {
@@ -366,7 +373,7 @@ fn with_node(node: &str, result: &str) -> Result<Graph, Diagnostic> {
         &format!(r#""x":{},"y":{result}"#, meta(7, &[4, 2], &[2, 1], 0)),
         r#"{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
     );
-    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into())
+    pt2(&packed(&[("models/model.json", json.as_bytes())]).into())
 }
 
 const X: &str = r#"{"name":"self","arg":{"as_tensor":{"name":"x"}},"kind":1}"#;
@@ -439,7 +446,7 @@ fn overwritten(view: &str, view_type: &str) -> Result<Graph, Diagnostic> {
         &format!(r#""x":{whole},"c":{whole},"v":{view_type},"y":{whole}"#),
         r#"{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
     );
-    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into())
+    pt2(&packed(&[("models/model.json", json.as_bytes())]).into())
 }
 
 #[test]
@@ -486,7 +493,7 @@ fn functionalised_calls_return_the_new_contents() {
         &format!(r#""x":{whole},"r":{whole},"w":{},"sum":{whole},"y":{whole}"#, meta(7, &[2], &[1], 0)),
         r#"{"user_output":{"arg":{"as_tensor":{"name":"sum"}}}},{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
     );
-    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    let graph = pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph");
     let defined_by = |i: usize| graph.def_node(graph.outputs()[i].value).map(|n| n.op.name().to_owned());
     assert_eq!([defined_by(0), defined_by(1)], [Some("add".to_owned()), Some("rms_norm".to_owned())]);
 }
@@ -502,7 +509,7 @@ fn e4m3_codes(version: &str, node: &str) -> Vec<u64> {
         &format!(r#"{{"user_output":{{"arg":{y}}}}}"#),
     );
     let json = json.replacen(r#""schema_version""#, &format!(r#"{version}"schema_version""#), 1);
-    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    let graph = pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph");
     assert!(opaque_targets(&graph).is_empty(), "{graph}");
     let x = vec![463.9, 464.0, 464.1, 1e30, f64::NEG_INFINITY, -480.0];
     let x = x.into_iter().map(|x| crate::num::round_to(crate::DType::F32, x, crate::Rounding::NearestEven, false));

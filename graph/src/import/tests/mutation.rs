@@ -1,6 +1,6 @@
 //! Ops that overwrite tensors: who reads what afterwards, by the numbers that the graph computes.
 
-use super::{FORMAT, ORDER, archive, meta, model_json, refused};
+use super::{meta, model_json, packed, refused};
 use crate::diag::Diagnostic;
 use crate::graph::{Graph, InputKind};
 use crate::import::pt2;
@@ -99,10 +99,10 @@ impl Model {
                 (format!("data/weights/{name}"), (1..=*n).flat_map(|i| (i as f32).to_le_bytes()).collect())
             })
             .collect();
-        let mut records = vec![FORMAT, ORDER, ("models/model.json", json.as_bytes())];
+        let mut records = vec![("models/model.json", json.as_bytes())];
         records.push(("data/weights/model_weights_config.json", table.as_bytes()));
         records.extend(data.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
-        pt2(&archive(&records).into())
+        pt2(&packed(&records).into())
     }
 
     /// The results on the numbers 1, 2, … in every input.

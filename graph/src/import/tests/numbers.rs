@@ -4,10 +4,11 @@ use bytes::Bytes;
 
 use super::super::pt2;
 use super::attention::{argument, call, one_node, tensor};
-use super::{archive, meta, model_json};
+use super::{meta, model_json, packed};
 use crate::diag::Diagnostic;
 use crate::graph::{Graph, Op};
 use crate::prim::Prim;
+use crate::scalar::ScalarFn;
 use crate::tensor::Tensor;
 use crate::{DType, interp};
 
@@ -88,7 +89,7 @@ fn every_64th(stated: i64) -> Result<Graph, Diagnostic> {
         &values,
         r#"{"user_output":{"arg":{"as_tensor":{"name":"y"}}}}"#,
     );
-    pt2(&Bytes::from(archive(&[super::FORMAT, super::ORDER, ("models/model.json", json.as_bytes())])))
+    pt2(&Bytes::from(packed(&[("models/model.json", json.as_bytes())])))
 }
 
 #[test]
@@ -100,4 +101,15 @@ fn a_number_in_place_of_a_quotient_restricts_its_symbol() {
         crate::verify::verify(&graph).expect("a valid graph");
         assert_eq!(graph.ty(graph.outputs()[0].value).to_string(), format!("f32[{stated}]"));
     }
+}
+
+#[test]
+fn a_variance_without_correction_divides_by_the_count_alone() {
+    let of = |correction: i64| {
+        let node = call("aten.var.correction", &[tensor("self", "x"), int("correction", correction)]);
+        let graph = super::places::on_lines(&node, "0", "").unwrap_or_else(|e| panic!("{e}"));
+        graph.nodes().iter().filter(|n| matches!(n.op, Op::Prim(Prim::Map(ScalarFn::Max | ScalarFn::Sub)))).count()
+    };
+    // The centred value is a difference; with a correction, so is the divisor, which is not below zero.
+    assert_eq!((of(0), of(1)), (1, 3));
 }

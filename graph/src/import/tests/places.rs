@@ -3,7 +3,7 @@
 use fusewright_abi::DType;
 
 use super::attention::{argument, call, tensor};
-use super::{FORMAT, ORDER, archive, model_json};
+use super::{model_json, packed};
 use crate::graph::{Graph, Op};
 use crate::import::pt2;
 use crate::interp::{Symbols, run};
@@ -37,7 +37,7 @@ pub(super) fn on_lines(node: &str, index: &str, result: &str) -> Result<Graph, S
     let sizes = format!(r#""sym_int_values":{{"n":{}}}"#, size(index));
     let ranges = r#""range_constraints":{"s":{"min_val":2},"t":{"min_val":2}}"#;
     let json = json.replacen(r#""sym_int_values":{}"#, &sizes, 1).replacen(r#""range_constraints":{}"#, ranges, 1);
-    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
+    pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
 }
 
 fn named(name: &str) -> String {
@@ -112,7 +112,7 @@ fn on_tensors(sizes: [&[i64]; 4], nodes: &[(String, &str, &[i64])]) -> Graph {
     let specs = ["x", "y", "i"].map(|name| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(name)));
     let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("z"));
     let json = model_json(&specs.join(","), &nodes.join(","), &types.join(","), &output);
-    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).unwrap_or_else(|e| panic!("{e}"))
+    pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// What a graph computes of `x` counted up from 0, `y` down from −1, and an index.
@@ -231,7 +231,7 @@ fn elements_written_where_a_search_finds_are_selected() {
     let specs = ["x", "y"].map(|name| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(name)));
     let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("z"));
     let json = model_json(&specs.join(","), &nodes.join(","), &types.join(","), &output);
-    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    let graph = pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph");
     assert!(!graph.nodes().iter().any(|node| matches!(node.op, Op::Prim(Prim::Scatter { .. }))), "{graph}");
     let tensor = |sizes: &[usize], values: &[f64]| Tensor::from_f64(DType::F32, sizes, values.to_vec()).expect("fits");
     let x = tensor(&[3, 4], &[1.0, 5.0, 2.0, 3.0, -1.0, -2.0, -3.0, -4.0, 0.0, 0.0, 7.0, 7.0]);
@@ -254,7 +254,7 @@ fn splits_by_direction_are_along_their_axis() {
         let spec = format!(r#"{{"user_input":{{"arg":{}}}}}"#, value("x"));
         let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("b"));
         let json = model_json(&spec, &node, &types.join(","), &output);
-        let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into());
+        let graph = pt2(&packed(&[("models/model.json", json.as_bytes())]).into());
         let graph = graph.map_err(|e| e.to_string())?;
         match &graph.nodes().last().expect("a node").op {
             Op::Prim(Prim::Slice { axis, start, end, .. }) => Ok(format!("{axis}: {start}..{end}")),

@@ -1,7 +1,7 @@
 //! Vendors' ops are composites with the attributes of their kernels.
 
 use super::attention::{argument, call, one_node, tensor};
-use super::{FORMAT, ORDER, archive, meta, model_json};
+use super::{meta, model_json, packed};
 use crate::graph::{Graph, Op};
 use crate::import::pt2;
 
@@ -36,7 +36,7 @@ fn overwriting(op: &str, arguments: &[String], q_type: i64) -> Graph {
     let (row, one) = (|dtype| meta(dtype, &[4, 8], &[8, 1], 0), |dtype| meta(dtype, &[1], &[1], 0));
     let types = format!(r#""x":{},"q":{},"y":{},"s":{},"z":{}"#, row(BF16), row(q_type), row(q_type), one(F32), one(4));
     let json = model_json(&inputs.join(","), &node, &types, &format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("y")));
-    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph")
+    pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph")
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::attention::{argument, call, one_node, tensor};
 use super::fused::{F8, F32, float, int, reason};
-use super::{FORMAT, ORDER, archive, meta, model_json};
+use super::{meta, model_json, packed};
 use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::dim_range::range;
@@ -326,7 +326,7 @@ fn functional(view: &[String], (shape, strides, offset): (&[i64], &[i64], i64)) 
         &types.join(","),
         &format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("r")),
     );
-    pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph")
+    pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph")
 }
 
 fn view_of(shape: &str, strides: &str, offset: i64) -> Vec<String> {
@@ -392,7 +392,7 @@ fn a_view_that_is_not_followed_is_named_with_its_strides() {
             meta(5, &[2], &[1], 0)
         );
         let json = model_json(&["x", "p", "s"].map(spec).join(","), &node, &types, "");
-        pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph")
+        pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph")
     };
     assert!(of(2).nodes().iter().all(|n| n.op.name() != "opaque"));
     let said =
@@ -409,7 +409,7 @@ fn arguments_that_overlap_are_refused_in_place() {
         let specs = ["x", "y"].map(|name| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(name))).join(",");
         let types = format!(r#""x":{},"y":{}"#, meta(F32, &[2, 8], &[8, 1], 0), meta(F32, &[2, 4], strides, 0));
         let json = model_json(&specs, &format!(r#"{{{node},"outputs":[],"name":"n"}}"#), &types, "");
-        pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph")
+        pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph")
     };
     assert!(stretched(&[4, 1]).nodes().iter().all(|n| n.op.name() != "opaque"));
     assert_eq!(reason(&stretched(&[0, 1])), "`result`: [2, 4] with strides [0, 1] has one element at several places");
@@ -435,7 +435,7 @@ fn what_is_read_behind_a_refused_overwrite_is_its_result() {
     let types = [ty("x", &[2, 8], &[8, 1]), ty("w", &[8], &[1]), ty("y", &[2, 8], &[8, 1])].join(",");
     let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("y"));
     let json = model_json(&specs, &nodes, &types, &output);
-    let graph = pt2(&archive(&[FORMAT, ORDER, ("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    let graph = pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph");
     assert!(reason(&graph).contains("may share elements with `input`"), "{graph}");
     let made = |name: &str| graph.nodes().iter().find(|node| node.op.name() == name).expect("a node");
     assert!(made("opaque").results.contains(&made("neg").operands[0]), "{graph}");
