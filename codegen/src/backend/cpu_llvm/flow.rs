@@ -10,7 +10,7 @@ use crate::backend::llvm::{Built, Value};
 
 /// An open loop.
 pub(super) struct Loop<'c> {
-    head: BasicBlock<'c>,
+    pub head: BasicBlock<'c>,
     exit: BasicBlock<'c>,
     counter: PhiValue<'c>,
     end: PhiValue<'c>,

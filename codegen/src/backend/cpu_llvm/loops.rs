@@ -11,9 +11,9 @@ use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
 use super::address::Pos;
-use super::ahead::{Iteration, Stride};
 use super::eval::{CHUNK, Eval, Key, Running};
 use super::function::Open;
+use super::passes::{Iteration, Stride};
 use super::reduce::{Accumulators, takes_chunks};
 use crate::backend::host::Forms;
 use crate::backend::host::index::consecutive;
@@ -97,7 +97,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             code.b.position_at_end(some);
             let count = code.splat(code.extend(left.into(), 32, false)?, CHUNK)?;
             let mask = code.icmp(IntPredicate::ULT, self.eval.lane_numbers(CHUNK), count)?;
-            self.chunk(jobs, Some(mask), open, &Iteration { base: next, span, group, ahead: &[] })?;
+            self.chunk(jobs, Some(mask), open, &Iteration { base: next, span, group })?;
             code.b.build_unconditional_branch(join)?;
             code.b.position_at_end(join);
         } else if rest {
@@ -121,7 +121,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         pass: &Iteration<'_, 'c>,
     ) -> Built<()> {
         let (segment, base) = (self.eval.segment, pass.base);
-        let mark = self.enter_part(Stride::Chunk, None, jobs, pass);
+        let mark = self.enter_part(Stride::Chunk, None, pass);
         if let Some(running) = &mut self.eval.pass {
             running.mask = mask;
         }

@@ -21,7 +21,7 @@ pub(super) struct Host {
     /// Whether products of a vector with powers of two are an instruction.
     pub scales: bool,
     /// Bits of the vectors to use.
-    vectors: u32,
+    pub vectors: u32,
 }
 
 impl Host {

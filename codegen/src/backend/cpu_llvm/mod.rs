@@ -9,7 +9,6 @@
 //! The kernel must be expanded: functions of the table that are native to CPUs, on `f32`, integers and booleans.
 
 mod address;
-mod ahead;
 mod dialect;
 mod eval;
 mod flat;
@@ -22,15 +21,16 @@ mod machine;
 mod maps;
 mod memory;
 mod parts;
+mod passes;
 mod reduce;
 mod scale;
 mod search;
+mod stages;
 
 use std::sync::OnceLock;
 
 use fusewright_abi::{Payload, PayloadKind, Target};
 use inkwell::context::Context;
-use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::FileType;
 
@@ -67,49 +67,48 @@ impl Backend for CpuLlvmBackend {
 
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
         let mut text = String::new();
-        let object = object(kernel, target, |module, decisions| {
-            text = decisions.iter().map(|line| format!("; {line}\n")).collect();
-            text.push_str(&module.print_to_string().to_string());
-        })?;
+        let object = object(kernel, target, Some(&mut text))?;
         let bytes = flat::link(&object, &kernel.name).map_err(|e| BackendError::internal(NAME, kernel, e))?;
         Ok(vec![Stage { extension: "ll", bytes: text.into_bytes() }, Stage { extension: "bin", bytes }])
     }
 
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let object = object(kernel, target, |_, _| {})?;
+        let object = object(kernel, target, None)?;
         let bytes = flat::link(&object, &kernel.name).map_err(|e| BackendError::internal(NAME, kernel, e))?;
         Ok(Payload { kind: self.payload_kind(), bytes })
     }
 
     /// The same function as a relocatable object file whose symbol is the kernel's name.
     fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        Ok(Payload { kind: PayloadKind::HostObject, bytes: object(kernel, target, |_, _| {})? })
+        Ok(Payload { kind: PayloadKind::HostObject, bytes: object(kernel, target, None)? })
     }
 }
 
-/// The object file of a kernel; `seen` is shown the module before its passes, and what was decided for it.
-fn object(
-    kernel: &Kernel,
-    target: &Target,
-    seen: impl FnOnce(&Module<'_>, &[String]),
-) -> Result<Vec<u8>, BackendError> {
+/// The object file of a kernel; `text` becomes the module before its passes, below what was decided for it.
+fn object(kernel: &Kernel, target: &Target, text: Option<&mut String>) -> Result<Vec<u8>, BackendError> {
     let Target::CpuLlvm { level } = *target else {
         return Err(BackendError::target(NAME, target, "this backend compiles for `cpu-llvm`"));
     };
     super::host::check(kernel).map_err(|r| BackendError::unsupported(NAME, kernel, r.place, r.reason))?;
     let host = Host::of(level).map_err(|reason| BackendError::target(NAME, target, reason))?;
     let ctx = Context::create();
-    let (module, decisions) = function::module(&ctx, kernel, &host).map_err(|error| match error {
+    let internal = |message: String| BackendError::internal(NAME, kernel, message);
+    let not_built = |error: BuildError| match error {
         BuildError::Unsupported { place, what } => {
             BackendError::unsupported(NAME, kernel, place, format!("no CPU code for {what}"))
         }
-        BuildError::Llvm(message) => BackendError::internal(NAME, kernel, message),
-    })?;
-    let internal = |message: String| BackendError::internal(NAME, kernel, message);
+        BuildError::Llvm(message) => internal(message),
+    };
+    let (module, mut decisions) = function::module(&ctx, kernel, &host).map_err(not_built)?;
     module.verify().map_err(|e| internal(e.to_string()))?;
-    seen(&module, &decisions);
+    let written = text.is_some().then(|| module.print_to_string().to_string());
     let options = PassBuilderOptions::create();
     module.run_passes(PASSES, &host.machine, options).map_err(|e| internal(e.to_string()))?;
+    decisions.extend(stages::split(&ctx, &module, host.vectors).map_err(not_built)?);
+    debug_assert_eq!(module.verify().map_err(|e| e.to_string()), Ok(()));
+    if let (Some(text), Some(written)) = (text, written) {
+        *text = decisions.iter().map(|line| format!("; {line}\n")).chain([written]).collect();
+    }
     let object = host.machine.write_to_memory_buffer(&module, FileType::Object).map_err(|e| internal(e.to_string()))?;
     Ok(object.as_slice().to_vec())
 }

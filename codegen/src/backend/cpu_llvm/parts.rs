@@ -9,11 +9,11 @@ use fusewright_abi::DType;
 use inkwell::values::IntValue;
 
 use super::address::Pos;
-use super::ahead::{Iteration, Stride};
 use super::eval::{CHUNK, Eval};
 use super::function::Open;
 use super::loops::Loops;
 use super::memory::MEMORY;
+use super::passes::{Iteration, Stride};
 use crate::backend::host::index::consecutive;
 use crate::backend::host::plan::{self, Job};
 use crate::backend::llvm::ops::{bits, widened};
@@ -94,8 +94,8 @@ impl<'c> Loops<'_, '_, '_, 'c> {
     pub(super) fn pair(&mut self, jobs: &[Job], open: &Open<'c>, pass: &Iteration<'_, 'c>) -> Built<()> {
         let (segment, base) = (self.eval.segment, pass.base);
         let mut parts: Vec<Vec<Value<'c>>> = Vec::new();
-        for part in Stride::Pair.parts() {
-            let mark = self.enter_part(Stride::Pair, *part, jobs, pass);
+        for part in [Part::Even, Part::Odd] {
+            let mark = self.enter_part(Stride::Pair, Some(part), pass);
             let value = |job: &Job| {
                 let (pos, arg) = (Pos::at(base).plus_dim(&job.offset), plan::sink_value(segment, job.inst));
                 self.eval.value(arg, self.eval.shape(arg), Some(&pos), CHUNK)
