@@ -68,6 +68,9 @@ const LEAST_SECONDS: f64 = 0.15;
 const SAMPLES: std::ops::RangeInclusive<usize> = 5..=201;
 /// Least seconds of one sample: shorter calls are timed many at once.
 const SAMPLE_SECONDS: f64 = 2e-4;
+/// Least seconds of calls before each sample, which are not timed: one call does not bring back all that the others drove
+/// out of a cache.
+const SETTLING_SECONDS: f64 = 4e-3;
 
 /// The numbers of rows at which a graph is measured: those asked for, or else the usual ones that it takes. A graph
 /// without symbols is measured once.
@@ -128,7 +131,7 @@ pub fn options(fuse: bool) -> Options {
 
 type Variant<'a> = Box<dyn FnMut() -> Result<(), Error> + 'a>;
 
-/// Medians in microseconds per call. The variants take turns; each finds the caches as its own call before left them.
+/// Medians in microseconds per call. The variants take turns; each finds the caches as its own calls before left them.
 fn medians<const N: usize>(variants: &mut [Variant<'_>; N]) -> Result<[f64; N], Error> {
     let mut calls = [1; N];
     for (variant, calls) in variants.iter_mut().zip(&mut calls) {
@@ -143,7 +146,10 @@ fn medians<const N: usize>(variants: &mut [Variant<'_>; N]) -> Result<[f64; N], 
         || (start.elapsed().as_secs_f64() < N as f64 * LEAST_SECONDS && samples[0].len() < *SAMPLES.end())
     {
         for ((variant, &calls), samples) in variants.iter_mut().zip(&calls).zip(&mut samples) {
-            variant()?;
+            let settling = Instant::now();
+            while settling.elapsed().as_secs_f64() < SETTLING_SECONDS {
+                variant()?;
+            }
             let start = Instant::now();
             for _ in 0..calls {
                 variant()?;
