@@ -363,10 +363,12 @@ binary_ops! {
 }
 
 pub(super) fn to_dtype(call: &Call<'_>) -> Imported {
-    let x = call.tensor("self")?;
-    match call.dtype_or_none("dtype")? {
-        Some(dtype) => Ok(vec![convert(call.b, x, dtype)?]),
-        None => Ok(vec![x]),
+    let dtype = call.dtype_or_none("dtype")?;
+    match (call.operand("self")?, dtype) {
+        (Operand::Tensor(x), None) => Ok(vec![x]),
+        (x, Some(dtype)) => Ok(vec![operand_as(call.b, x, dtype)?]),
+        // A graph that was taken apart has numbers where operands of one element were.
+        (x, None) => Ok(vec![operand_as(call.b, x, call.out()?.dtype)?]),
     }
 }
 

@@ -113,3 +113,19 @@ fn a_variance_without_correction_divides_by_the_count_alone() {
     // The centred value is a difference; with a correction, so is the divisor, which is not below zero.
     assert_eq!((of(0), of(1)), (1, 3));
 }
+
+#[test]
+fn numbers_that_are_converted_are_constants_of_that_dtype() {
+    let of = |number: &str, more: &[String]| {
+        let arguments = [&[argument("self", number)], more].concat();
+        let graph = one_node(&[("x", 7, &[2])], &call("aten._to_copy.default", &arguments), &[("y", 13, &[])]);
+        let x = Tensor::from_f64(DType::F32, &[2], vec![0.0; 2]).expect("a tensor");
+        let y = interp::run(&graph.expect("a graph"), &[x], &interp::Symbols::new()).expect("has a value");
+        (y[0].dtype(), y[0].to_bytes())
+    };
+    let bf16 = |bits: u16| (DType::BF16, bits.to_le_bytes().to_vec());
+    let to = argument("dtype", r#"{"as_scalar_type":13}"#);
+    assert_eq!(of(r#"{"as_float":1e-6}"#, std::slice::from_ref(&to)), bf16(0x3586));
+    assert_eq!(of(r#"{"as_int":3}"#, &[to]), bf16(0x4040));
+    assert_eq!(of(r#"{"as_float":0.5}"#, &[]), bf16(0x3f00));
+}
