@@ -8,8 +8,9 @@ use crate::dim::{Dim, DimFn};
 
 /// Nesting that no real shape expression comes near.
 const MAX_DEPTH: usize = 64;
-/// Terms beyond which a product is refused instead of multiplied out.
+/// Terms beyond which a product is refused instead of multiplied out; operands of one sum or product at most.
 const MAX_TERMS: usize = 256;
+const TOO_MANY: &str = "has too many terms";
 /// Sum of powers beyond which a product is refused.
 const MAX_DEGREE: u32 = 32;
 /// Characters of a file's text that a message repeats.
@@ -93,6 +94,9 @@ impl<'a> Parser<'a> {
             } else {
                 self.at = before;
                 args.push(self.expr(depth + 1)?);
+            }
+            if args.len() > MAX_TERMS {
+                return Err(TOO_MANY.into());
             }
             if !self.accept(',') {
                 self.expect(')')?;
@@ -205,11 +209,11 @@ fn apply(head: &str, args: &[Dim]) -> Result<Dim, String> {
 fn times(a: &Dim, b: &Dim) -> Result<Dim, String> {
     let terms = a.term_count().saturating_mul(b.term_count());
     let degree = a.degree().saturating_add(b.degree());
-    if terms > MAX_TERMS || degree > MAX_DEGREE { Err("has too many terms".into()) } else { Ok(a * b) }
+    if terms > MAX_TERMS || degree > MAX_DEGREE { Err(TOO_MANY.into()) } else { Ok(a * b) }
 }
 
 fn bounded(dim: Dim) -> Result<Dim, String> {
-    if dim.term_count() > MAX_TERMS { Err("has too many terms".into()) } else { Ok(dim) }
+    if dim.term_count() > MAX_TERMS { Err(TOO_MANY.into()) } else { Ok(dim) }
 }
 
 #[cfg(test)]
@@ -275,6 +279,9 @@ mod tests {
     #[test]
     fn depth_and_size_are_bounded() {
         assert!(parse(&"Add(".repeat(100_000)).is_err());
+        let alike = |n: usize| parse(&format!("Add({})", vec!["Symbol('s')"; n].join(", ")));
+        assert!(alike(MAX_TERMS).is_ok());
+        assert_eq!(alike(MAX_TERMS + 1), Err(TOO_MANY.into()));
         let sum = |tag: &str| {
             let symbols: Vec<String> = (0..40).map(|i| format!("Symbol('{tag}{i}')")).collect();
             format!("Add({})", symbols.join(", "))
