@@ -105,6 +105,12 @@ pub(super) fn grouped(call: &Call<'_>) -> Imported {
     }
 }
 
+/// What Hugging Face's library does where the framework has no product of groups for a dtype; rows of no group are zero.
+pub(super) fn grouped_of_transformers(call: &Call<'_>) -> Imported {
+    let (x, w, ends) = (call.tensor("input")?, call.tensor("weight")?, call.tensor("offs")?);
+    Ok(vec![call.b.prim(Prim::GroupedMatMul { out: call.b.dtype(x) }, &[x, w, ends])?])
+}
+
 pub(super) fn addmm(call: &Call<'_>) -> Imported {
     scaled(call, "mat1", "mat2")
 }

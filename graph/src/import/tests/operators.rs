@@ -485,3 +485,20 @@ fn the_bits_of_an_input_are_its_own() {
     let results = interp::run(&graph, &[given], &Symbols::new()).expect("has a value");
     assert_eq!(results[0], Tensor::from_bytes(I32.1, &[4], &codes).expect("four integers"), "{graph}");
 }
+
+#[test]
+fn products_of_groups_by_an_op_of_transformers() {
+    let inputs: [(&str, i64, &[i64]); 3] = [("x", 7, &[4, 1]), ("w", 7, &[2, 1, 2]), ("ends", 4, &[2])];
+    let node = call(
+        "transformers.grouped_mm_fallback.default",
+        &[tensor("input", "x"), tensor("weight", "w"), tensor("offs", "ends")],
+    );
+    let graph = one_node(&inputs, &node, &[("y", 7, &[4, 2])]).expect("a graph");
+    let f32s =
+        |shape: &[usize], values: &[f64]| Tensor::from_f64(DType::F32, shape, values.to_vec()).expect("a tensor");
+    let ends = Tensor::from_i64(DType::I32, &[2], vec![1, 3]).expect("a tensor");
+    let given = [f32s(&[4, 1], &[1.0, 2.0, 3.0, 4.0]), f32s(&[2, 1, 2], &[1.0, 10.0, 100.0, 1000.0]), ends];
+    let y = interp::run(&graph, &given, &Symbols::new()).expect("has a value");
+    let expected = f32s(&[4, 2], &[1.0, 10.0, 200.0, 2000.0, 300.0, 3000.0, 0.0, 0.0]);
+    assert_eq!(y[0].to_bytes(), expected.to_bytes());
+}

@@ -251,6 +251,7 @@ pub(super) const MATMUL: &[Row] = &[
     row("aten.addmm", "self, mat1, mat2, beta=1, alpha=1", matmul::addmm),
     row("aten.baddbmm", "self, batch1, batch2, beta=1, alpha=1", matmul::baddbmm),
     row("aten._grouped_mm", "self, mat2, offs=None, bias=None, out_dtype=None", matmul::grouped),
+    row("transformers.grouped_mm_fallback", "input, weight, offs", matmul::grouped_of_transformers),
     row("aten.mv", "self, vec", matmul::mv),
     row("aten.dot", "self, tensor", matmul::dot),
     row("aten.vdot", "self, other", matmul::vdot),
