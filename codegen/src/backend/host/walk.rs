@@ -170,6 +170,7 @@ impl<'k> Walk<'k> {
                 // Which lanes an operand is read at is no affine function of the sink's.
                 self.vector &= scale % 2 == 0 || scale == 1;
                 self.vector &= offset.as_const().is_some_and(|o| o % 2 == 0);
+                self.vector &= !inst.args.iter().any(|&a| self.spreads_groups(a));
                 inst.args.iter().for_each(|&a| self.unordered(a));
             }
             InstOp::AsRow | InstOp::AsGroup { .. } => inst.args.iter().for_each(|&a| self.unordered(a)),
@@ -211,6 +212,24 @@ impl<'k> Walk<'k> {
                 .filter(|a| segment.ty(**a).shape != Shape::Scalar)
                 .for_each(|&a| self.below_group(a, scale, offset)),
         }
+    }
+
+    /// Whether neighbouring lanes of a row can be of different groups that it is made of, which no chunk tells apart
+    /// unless it is known where the groups begin.
+    fn spreads_groups(&self, v: Val) -> bool {
+        let (mut open, mut seen) = (vec![v], HashSet::new());
+        while let Some(v) = open.pop() {
+            let shape = |v: Val| &self.segment.ty(v).shape;
+            if !matches!(shape(v), Shape::Row(_)) || !seen.insert(v) || self.stored[v.0 as usize] {
+                continue;
+            }
+            let inst = &self.segment.insts[self.definitions[v.0 as usize]];
+            if inst.args.iter().any(|&a| matches!(shape(a), Shape::Group { .. })) {
+                return true;
+            }
+            open.extend(&inst.args);
+        }
+        false
     }
 
     /// Everything below a value, at lanes that are not known.

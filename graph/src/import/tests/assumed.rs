@@ -78,7 +78,7 @@ fn a_symbol_that_must_be_divisible_is_a_multiple() {
         let view = node("aten.view.default", &[tensor("self", "x"), size], "y");
         model(&[("x", 7, &format!("{S} 24"))], &[("y", 7, result)], &[view])
     };
-    let expected = "graph @model(s_2: 1..45; %x: f32[s_2*2, 24]) {";
+    let expected = "graph @model(s_2: 0..45; %x: f32[s_2*2, 24]) {";
     assert_eq!(header(view("[2,-1]", &format!("2 Mul(Integer(24),{half})"))), expected);
     assert_eq!(header(view("[-1,2,24]", &format!("{half} FloorDiv({S},{half}) 24"))), expected);
     // Two thirds of rows are not the half of them.
@@ -205,7 +205,7 @@ fn an_argument_that_is_overwritten_has_the_extents_of_what_is_written() {
         assert!(opaque(&more)[0].contains(why), "{:?}", opaque(&more));
         let other = made(T, 13);
         assert!(opaque(&other)[0].contains("`result`: bf16[t, 2], where the op writes f32[s, 2]"));
-        assert!(header(Ok(other)).starts_with("graph @model(s: 2..90, t: 3..;"));
+        assert!(header(Ok(other)).starts_with("graph @model(s: 0..90, t: 3..;"));
     }
 }
 
@@ -302,4 +302,16 @@ fn diagonals_as_long_as_the_lesser_side_are_written() {
         let results = crate::interp::run(&graph, &[given], &symbols).expect("results");
         assert_eq!(results[0].floats().map(|v| v.to_vec()), Some(expected));
     }
+}
+
+#[test]
+fn least_sizes_that_a_graph_was_traced_with_hold_no_call() {
+    // The framework runs a graph that declares 2 as the least size of `s` with one row and with none.
+    let relu = |rows: &str| {
+        let relu = node("aten.relu.default", &[tensor("self", "x")], "y");
+        header(model(&[("x", 7, &format!("{S} 24"))], &[("y", 7, &format!("{rows} 24"))], &[relu]))
+    };
+    assert_eq!(relu(S), "graph @model(s: 0..90; %x: f32[s, 24]) {");
+    // A file that says of a size what holds from 2 rows on makes sense from there on.
+    assert_eq!(relu(&format!("Max(Integer(2),{S})")), "graph @model(s: 2..90; %x: f32[s, 24]) {");
 }

@@ -35,7 +35,7 @@ pub(super) fn on_lines(node: &str, index: &str, result: &str) -> Result<Graph, S
     let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value("z"));
     let json = model_json(&specs.join(","), &node, &types.join(","), &output);
     let sizes = format!(r#""sym_int_values":{{"n":{}}}"#, size(index));
-    let ranges = r#""range_constraints":{"s":{"min_val":2},"t":{"min_val":2}}"#;
+    let ranges = r#""range_constraints":{"s":{"min_val":3},"t":{"min_val":3}}"#;
     let json = json.replacen(r#""sym_int_values":{}"#, &sizes, 1).replacen(r#""range_constraints":{}"#, ranges, 1);
     pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
 }
