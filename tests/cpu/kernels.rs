@@ -263,6 +263,39 @@ fn rope_in_place() {
     }
 }
 
+/// Codes of two lanes each times scales of groups, as four-bit weights are unpacked.
+#[test]
+fn lanes_of_groups_that_are_zipped() {
+    let groups = [(64, 2), (64, 4), (64, 8), (64, 16), (96, 12), (96, 24), (128, 32), (128, 64), (80, 16), (44, 4)];
+    for ((n, size), start) in groups.into_iter().flat_map(|of| [0, 4].map(|start| (of, start))) {
+        let (all, count) = (2 * (n - start), n - start);
+        check(
+            &format!(
+                "kernel @unpack(s = extent(x, 0)) rows s {{
+                   param %x: f32[s, {n}] in
+                   param %y: f32[s, {n}] in
+                   param %g: f32[s, {}] in
+                   param %z: f32[s, {all}] out
+                   segment @m inner 1 {{
+                     %x = load x[row*{n} + lane] : row<f32, {n}>
+                     %y = load y[row*{n} + lane] : row<f32, {n}>
+                     %g = load g[row*{} + lane] : group<f32, {n}, {size}>
+                     %xg = mul %x, %g
+                     %yg = mul %y, %g
+                     %xs = slice %xg start {start} len {count} step 1
+                     %ys = slice %yg start {start} len {count} step 1
+                     %zip = zip %xs, %ys
+                     store z[row*{all} + lane], %zip
+                   }}
+                 }}",
+                n / size,
+                n / size
+            ),
+            &[("s", 3)],
+        );
+    }
+}
+
 #[test]
 fn interleaved_rope_and_partial_rope() {
     // Into memory of its own, and into that of what is turned.

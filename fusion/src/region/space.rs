@@ -245,8 +245,8 @@ impl Space {
         for id in body.node_ids() {
             let node = body.node(id);
             let Op::Prim(prim) = &node.op else { continue };
-            if let Prim::Gather { .. } = prim {
-                self.check_gather(node)?;
+            if let Prim::Gather { axis } = prim {
+                self.check_gather(body, node, *axis)?;
             }
             if let Prim::Slice { axis, .. } = prim
                 && self.lanes.is_view(node.results[0])
@@ -303,29 +303,38 @@ impl Space {
         Ok(())
     }
 
-    fn check_gather(&self, node: &Node) -> Result<(), Refusal> {
-        if !self.lanes.is_view(node.operands[0]) {
+    fn check_gather(&self, body: &Graph, node: &Node, axis: usize) -> Result<(), Refusal> {
+        let source = node.operands[0];
+        if !self.lanes.is_view(source) {
             return Err(Refusal::GatherComputed);
         }
         if self.axes.flat(node.operands[1]).iter().any(|&a| self.is_lane(a)) {
             return Err(Refusal::GatherLanes);
         }
-        Ok(())
+        // An index map has no place for indices at indices.
+        let chosen = self.axes.dims(source).swap_remove(axis);
+        let again = self.gathers_below(body, source).any(|(_, places)| places.iter().any(|a| chosen.contains(a)));
+        if again { Err(Refusal::GatherComputed) } else { Ok(()) }
+    }
+
+    /// The indices by which gathers make a view, innermost last, and the axes that these run over.
+    fn gathers_below<'b>(&'b self, body: &'b Graph, view: Value) -> impl Iterator<Item = (Value, Vec<AxisId>)> + 'b {
+        let below = move |node: &&'b Node| body.def_node(*node.operands.first()?);
+        std::iter::successors(body.def_node(view), below).filter_map(|node| {
+            match (&node.op, node.operands.as_slice()) {
+                (Op::Prim(Prim::Gather { .. }), &[_, indices]) => Some((indices, self.axes.flat(indices))),
+                _ => None,
+            }
+        })
     }
 
     /// What computed indices chose is sliced along other axes than theirs: an index map has no place for the rest.
-    fn check_gathered(&self, body: &Graph, mut view: Value, axis: usize) -> Result<(), Refusal> {
+    fn check_gathered(&self, body: &Graph, view: Value, axis: usize) -> Result<(), Refusal> {
         let sliced = self.axes.dims(view).swap_remove(axis);
-        while let Some(node) = body.def_node(view) {
-            if let (Op::Prim(Prim::Gather { .. }), &[_, indices]) = (&node.op, node.operands.as_slice())
-                && !self.lanes.is_view(indices)
-                && self.axes.flat(indices).iter().any(|axis| sliced.contains(axis))
-            {
-                return Err(Refusal::GatherComputed);
-            }
-            view = node.operands[0];
-        }
-        Ok(())
+        let along = |(indices, places): (Value, Vec<AxisId>)| {
+            !self.lanes.is_view(indices) && places.iter().any(|axis| sliced.contains(axis))
+        };
+        if self.gathers_below(body, view).any(along) { Err(Refusal::GatherComputed) } else { Ok(()) }
     }
 
     /// Slices and concatenations change all lanes of a value.

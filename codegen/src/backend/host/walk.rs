@@ -32,6 +32,19 @@ pub(in crate::backend) struct Touch {
     pub shifted: Option<(Dim, Dim)>,
 }
 
+/// Lanes of a group of which a chunk that begins with the group, or with a whole number of chunks in it, has one group.
+const WHOLE: i64 = 16;
+
+/// How groups are spread over the lanes of a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    None,
+    /// A chunk lies in one group of each size.
+    Whole,
+    /// A chunk can lie in several groups.
+    Across,
+}
+
 /// Facts about a sink, or about part of its lanes.
 #[derive(Clone)]
 pub(in crate::backend) struct Walk<'k> {
@@ -48,6 +61,8 @@ pub(in crate::backend) struct Walk<'k> {
     pub cuts: Vec<Dim>,
     /// Whether chunks of lanes can be taken.
     pub vector: bool,
+    /// Whether a zip chooses among lanes that groups are spread over.
+    zips_groups: bool,
     /// How many lanes the sink has, if that is known.
     lanes: Option<i64>,
 }
@@ -82,6 +97,7 @@ impl<'k> Walk<'k> {
             groups: Vec::new(),
             cuts: Vec::new(),
             vector: true,
+            zips_groups: false,
             lanes: segment.ty(sink_value(segment, at)).shape.elements().as_const(),
         };
         if is_sink(segment, at) {
@@ -95,6 +111,8 @@ impl<'k> Walk<'k> {
         for &v in roots(segment, at) {
             walk.value(v, shape, 1, &Dim::constant(0));
         }
+        // A loop over groups begins chunks where its groups begin.
+        walk.vector &= !walk.zips_groups || walk.groups.is_empty();
         walk
     }
 
@@ -170,7 +188,12 @@ impl<'k> Walk<'k> {
                 // Which lanes an operand is read at is no affine function of the sink's.
                 self.vector &= scale % 2 == 0 || scale == 1;
                 self.vector &= offset.as_const().is_some_and(|o| o % 2 == 0);
-                self.vector &= !inst.args.iter().any(|&a| self.spreads_groups(a));
+                let starts_even = scale == 1 && self.piece.is_none() && *offset == Dim::constant(0);
+                for &arg in &inst.args {
+                    let spread = self.spread(arg);
+                    self.vector &= spread == Spread::None || (spread == Spread::Whole && starts_even);
+                    self.zips_groups |= spread == Spread::Whole;
+                }
                 inst.args.iter().for_each(|&a| self.unordered(a));
             }
             InstOp::AsRow | InstOp::AsGroup { .. } => inst.args.iter().for_each(|&a| self.unordered(a)),
@@ -214,22 +237,29 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// Whether neighbouring lanes of a row can be of different groups that it is made of, which no chunk tells apart
-    /// unless it is known where the groups begin.
-    fn spreads_groups(&self, v: Val) -> bool {
-        let (mut open, mut seen) = (vec![v], HashSet::new());
-        while let Some(v) = open.pop() {
-            let shape = |v: Val| &self.segment.ty(v).shape;
-            if !matches!(shape(v), Shape::Row(_)) || !seen.insert(v) || self.stored[v.0 as usize] {
+    /// How groups are spread over the lanes of a row that chunks are taken of, from its first lane on.
+    fn spread(&self, v: Val) -> Spread {
+        let shape = |v: Val| &self.segment.ty(v).shape;
+        let (mut open, mut seen, mut spread) = (vec![(v, true)], HashSet::new(), Spread::None);
+        while let Some((v, in_place)) = open.pop() {
+            if !matches!(shape(v), Shape::Row(_)) || !seen.insert((v, in_place)) || self.stored[v.0 as usize] {
                 continue;
             }
             let inst = &self.segment.insts[self.definitions[v.0 as usize]];
-            if inst.args.iter().any(|&a| matches!(shape(a), Shape::Group { .. })) {
-                return true;
+            for &arg in &inst.args {
+                match shape(arg) {
+                    Shape::Group { size, .. } if in_place && size.as_const().is_some_and(|n| n % WHOLE == 0) => {
+                        spread = Spread::Whole;
+                    }
+                    Shape::Group { .. } => return Spread::Across,
+                    _ => {}
+                }
             }
-            open.extend(&inst.args);
+            let lanewise =
+                matches!(inst.op, InstOp::Map(_) | InstOp::Cast { .. } | InstOp::Bitcast(_) | InstOp::Broadcast(_));
+            open.extend(inst.args.iter().map(|&arg| (arg, in_place && lanewise)));
         }
-        false
+        spread
     }
 
     /// Everything below a value, at lanes that are not known.

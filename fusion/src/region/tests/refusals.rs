@@ -247,6 +247,13 @@ fn every_refusal_fires_and_spares_its_twin() {
             Ok(vec![exp(g, rows)?])
         },
     );
+    let gathered = |g: &Sample, axes: [usize; 2]| {
+        let [first, second] = ["ids", "more"].map(|name| g.input(name, I64, &[-1]));
+        let once = prim(g, Prim::Gather { axis: axes[0] }, &[g.input("x", F32, &[-1, -1, 64]), first])?;
+        let indices = if axes[0] == axes[1] { first } else { second };
+        Ok(vec![exp(g, prim(g, Prim::Gather { axis: axes[1] }, &[once, indices])?)?])
+    };
+    fires(Refusal::GatherComputed, &|g| gathered(g, [0, 0]), &|g| gathered(g, [0, 1]));
     fires(
         Refusal::GatherLanes,
         &|g| Ok(vec![exp(g, prim(g, Prim::Gather { axis: 1 }, &[rows(g, "x"), g.input("ids", I64, &[64])])?)?]),
