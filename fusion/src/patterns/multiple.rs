@@ -27,7 +27,7 @@ impl Scaled {
     pub fn of(s: &Skeleton<'_>, value: Value) -> Option<Scaled> {
         let axes = |v| s.axes.flat(v).len();
         let (source, by, divides) = match s.map(unguarded(s, value))? {
-            (ScalarFn::Div, &[x, by]) => (x, by, true),
+            (ScalarFn::Div, &[x, by]) if axes(x) >= axes(by) => (x, by, true),
             (ScalarFn::Mul, &[a, b]) if axes(a) >= axes(b) => (a, b, false),
             (ScalarFn::Mul, &[a, b]) => (b, a, false),
             _ => return None,

@@ -408,3 +408,16 @@ fn codes_of_e2m1_may_be_counted_by_their_bounds() {
     assert_eq!(made(9, 3, "select %none, %zero, %d"), ["quant.mxfp4"]);
     assert!(made(9, 3, "select %none, %zero, %g").is_empty());
 }
+
+#[test]
+fn a_scale_that_is_divided_scales_nothing() {
+    let made = |quotient: &str| {
+        let nodes = format!(
+            "%q = {quotient}\n  %least = literal f32 -448.0\n  %most = literal f32 448.0\n  %a = max %q, %least\n  \
+             %b = min %a, %most\n  %c = cast %b {{to = f8e4m3, round = rne}}"
+        );
+        names_of("%x: f32[s, 128], %g: f32[]", &nodes, "%c")
+    };
+    assert_eq!(made("div %x, %g"), ["quant.fp8_static"]);
+    assert!(made("div %g, %x").is_empty());
+}
