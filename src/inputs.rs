@@ -10,7 +10,7 @@ use fusewright_abi::DType;
 use fusewright_graph::interp::Symbols;
 use fusewright_graph::operands::THRESHOLDS;
 use fusewright_graph::tensor::{Data, Tensor, check_memory, element_count};
-use fusewright_graph::{Builder, Def, Dim, Graph, Input, InputKind, Op, Prim, Rounding, Symbol, Value, num};
+use fusewright_graph::{Builder, Def, Dim, Graph, Input, InputKind, Node, Op, Prim, Rounding, Symbol, Value, num};
 
 pub use fusewright_graph::operands::Random;
 
@@ -75,9 +75,7 @@ pub fn symbols(graph: &Graph, sizes: &Sizes, default: i64) -> Result<Symbols, Er
 /// # Errors
 /// An extent that has no value there, or more elements than memory holds.
 pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> Result<Vec<Tensor>, Error> {
-    let indexes =
-        |op: &Op| matches!(op, Op::Prim(Prim::Gather { .. } | Prim::Scatter { .. } | Prim::ScatterAdd { .. }));
-    let takes_indices = graph.nodes().iter().any(|node| indexes(&node.op));
+    let below = graph.nodes().iter().filter_map(|node| index_bound(graph, node, symbols)).min();
     let number = symbols.values().fold(0, |h: u64, &v| h.wrapping_mul(31).wrapping_add(v as u64));
     let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
     let places = scattered_to(graph);
@@ -93,10 +91,18 @@ pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> R
             }
             return distinct(ty.dtype, &shape, &mut random, least, *skips).map_err(|e| about(&e));
         }
-        fill(ty.dtype, &shape, &mut random, values, takes_indices)
-            .map_err(|e| e.about(format!("input `{}`", input.name)))
+        fill(ty.dtype, &shape, &mut random, values, below).map_err(|e| e.about(format!("input `{}`", input.name)))
     };
     users.map(tensor).collect()
+}
+
+/// Below what integers are made where a node takes indices: 2, or 1 where there is one place.
+fn index_bound(graph: &Graph, node: &Node, symbols: &Symbols) -> Option<u64> {
+    let Op::Prim(Prim::Gather { axis } | Prim::Scatter { axis } | Prim::ScatterAdd { axis }) = node.op else {
+        return None;
+    };
+    let extent = graph.ty(node.operands[0]).shape[axis].eval(&|name| symbols.get(name).copied());
+    Some(if extent.is_ok_and(|n| n == 1) { 1 } else { 2 })
 }
 
 /// The integer inputs that alone say where a scatter writes: the extents that they index, of gathers as well, and whether
@@ -207,13 +213,13 @@ enum Mood {
     Edges,
 }
 
-/// A tensor of random values; an integer is 0 or 1 where `small` says so.
+/// A tensor of random values; integers are less than `below`, if that is given.
 pub(crate) fn fill(
     dtype: DType,
     shape: &[usize],
     random: &mut Random,
     values: Values,
-    small: bool,
+    below: Option<u64>,
 ) -> Result<Tensor, Error> {
     let count = element_count(dtype, shape)?;
     check_memory::<f64>(count, dtype, shape)?;
@@ -231,8 +237,10 @@ pub(crate) fn fill(
         } else {
             ints.push(match mood {
                 Mood::Zero => 0,
-                _ if small || values == Values::Ordinary => (random.next_bits() % 2) as i64,
-                _ => random.next_bits() as i64,
+                _ => match below.or((values == Values::Ordinary).then_some(2)) {
+                    Some(below) => (random.next_bits() % below) as i64,
+                    None => random.next_bits() as i64,
+                },
             });
         }
     }
@@ -334,6 +342,17 @@ mod tests {
             let ints = |at: usize| made[at].ints().expect("integers");
             assert!(ints(3).iter().all(|v| (0..9).contains(v)), "{:?}", ints(3));
             assert!(ints(4).contains(&-1) && ints(4).iter().all(|v| (-1..16).contains(v)), "{:?}", ints(4));
+        }
+    }
+
+    #[test]
+    fn where_there_is_one_place_every_index_is_of_it() {
+        let text = "graph @g(s: 1..; %x: f32[s, 8], %i: i64[s]) {\n  %g = gather %x, %i {axis = 0}\n  return %g\n}\n";
+        let graph: Graph = text.parse().expect("the text is right");
+        for (rows, most) in [(1, 0), (40, 1)] {
+            let symbols = Symbols::from([("s".to_owned(), rows)]);
+            let made = tensors(&graph, &symbols, 1, Values::Ordinary).expect("the types are right");
+            assert_eq!(made[1].ints().expect("integers").iter().max(), Some(&most));
         }
     }
 

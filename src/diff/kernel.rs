@@ -65,7 +65,7 @@ fn buffer(param: &Param, dims: &BTreeMap<String, i64>, seed: u64, values: Values
     let bytes = |rank: u64| -> Result<Vec<u8>, Error> {
         let mut random = Random::named(seed, rank, &param.name);
         let address = !param.dtype.is_float() && param.dtype.bits() >= 32;
-        let made = fill(param.dtype, &shape, &mut random, values, false)
+        let made = fill(param.dtype, &shape, &mut random, values, None)
             .map_err(|e| e.about(format!("parameter %{}", param.name)))?;
         Ok(match param.access {
             ParamAccess::Out => zeroed(param.dtype.bytes_for(made.len()))?,
