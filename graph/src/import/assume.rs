@@ -32,19 +32,12 @@ pub(super) struct Assumptions {
     ranges: Vec<Symbol>,
     /// Symbols that others stand for, in the order in which to replace them.
     replaced: Vec<(String, Dim)>,
-    /// Whether no size is less than the file declares, though the framework would run it.
-    declared: bool,
 }
 
 /// Least sizes up to this one are those that a graph was traced with: the framework runs it with one row and with none.
 const UNCHECKED: i64 = 2;
 
 impl Assumptions {
-    /// Nothing but that no size is less than the file declares.
-    pub(super) fn declared() -> Assumptions {
-        Assumptions { declared: true, ..Assumptions::default() }
-    }
-
     /// A dim of the file in the symbols that are left.
     pub(super) fn apply(&self, dim: Dim) -> Dim {
         self.replaced.iter().fold(dim, |dim, (name, by)| {
@@ -58,8 +51,7 @@ impl Assumptions {
             return assumed.clone();
         }
         let declared = program.range_constraints.get(name);
-        let counts = |min: &i64| *min > UNCHECKED || (self.declared && *min > 0);
-        let min = declared.and_then(|r| r.min_val).filter(counts).unwrap_or(0);
+        let min = declared.and_then(|r| r.min_val).filter(|min| *min > UNCHECKED).unwrap_or(0);
         Symbol { name: name.to_owned(), min, max: declared.and_then(|r| r.max_val) }
     }
 

@@ -27,23 +27,13 @@ const MAX_ATTEMPTS: usize = 64;
 
 /// The graph of a program.
 ///
-/// Least sizes that the framework does not hold calls to are none here, unless the file makes no sense without them.
+/// Where nodes make no sense unless something holds of the symbols that the file does not say, the import starts again
+/// with that.
 pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> Result<Graph, Diagnostic> {
     let name: String = model.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    convert_under(Assumptions::default(), &name, program, weights)
-        .or_else(|refused| convert_under(Assumptions::declared(), &name, program, weights).map_err(|_| refused))
-}
-
-/// Where nodes make no sense unless something holds of the symbols that is not assumed yet, the import starts again with
-/// that.
-fn convert_under(
-    mut assumptions: Assumptions,
-    name: &str,
-    program: &Program,
-    weights: &Weights<'_>,
-) -> Result<Graph, Diagnostic> {
+    let mut assumptions = Assumptions::default();
     for attempt in 1.. {
-        let mut importer = Importer::new(name, program, assumptions.clone());
+        let mut importer = Importer::new(&name, program, assumptions.clone());
         let result = importer.run(weights);
         let Importer { b, scope, needed, .. } = importer;
         if attempt == MAX_ATTEMPTS || !assumptions.adopt(needed, &scope.symbols, program) {
