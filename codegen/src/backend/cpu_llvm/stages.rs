@@ -116,7 +116,11 @@ impl<'c> Counted<'c> {
                 counts: counts(head, phi, from_head.0),
             });
         }
-        Some(Counted { head, before: before?, exit, turned, body, more, follows })
+        let branches = |block: &BasicBlock<'c>| {
+            block.get_terminator().is_some_and(|inst| inst.get_opcode() == InstructionOpcode::Br)
+        };
+        let before = before.filter(branches)?;
+        Some(Counted { head, before, exit, turned, body, more, follows })
     }
 
     /// The loop becomes: the first half of the first pass; in a loop, the second half of a pass and the first half of the
