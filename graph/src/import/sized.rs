@@ -1,4 +1,4 @@
-//! Whether the size that a view or an expansion asks for is the one that the file states for its result.
+//! Whether the sizes that a view, an expansion or a split asks for are those that the file states for its results.
 //!
 //! The importer takes result shapes from the file's table of types, so a size that says something else is an error of
 //! the file, not an op that stays opaque.
@@ -24,18 +24,29 @@ const RESHAPES: &[&str] = &[
     "aten.squeeze.dims",
 ];
 const EXPANSIONS: &[&str] = &["aten.expand", "aten.broadcast_to", "aten.expand_as"];
+/// Ops that cut a tensor into pieces, with the name of their sizes.
+const SPLITS: &[(&str, &str)] = &[
+    ("aten.split_with_sizes", "split_sizes"),
+    ("aten.split.sizes", "split_size"),
+    ("aten.split.Tensor", "split_size"),
+    ("aten.unsafe_split.Tensor", "split_size"),
+];
 
 /// Whether an op only gives its operand another shape.
 pub(super) fn is_view(target: &str) -> bool {
     RESHAPES.contains(&target) || EXPANSIONS.contains(&target)
 }
 
-/// Checks the size argument and the operand of a call against the type that the file states for the result.
+/// Checks the size argument and the operand of a call against the types that the file states for the results.
 ///
 /// # Errors
-/// A size, or a number of elements, that is not that of the result.
+/// A size, or a number of elements, that is not that of a result.
 pub(super) fn check(call: &Call<'_>) -> Result<(), Diagnostic> {
     let target = call.row.target;
+    let wrong = |Refusal(why)| Diagnostic::new("import.size", format!("`{target}` {why}"));
+    if let Some((_, sizes)) = SPLITS.iter().find(|(op, _)| *op == target) {
+        return pieces(call, sizes).map_err(wrong);
+    }
     if !is_view(target) {
         return Ok(());
     }
@@ -49,7 +60,26 @@ pub(super) fn check(call: &Call<'_>) -> Result<(), Diagnostic> {
     });
     let same = if expands { stretched } else { same_elements };
     let fits = fits.and_then(|()| same(call.names, &from, out));
-    fits.map_err(|Refusal(why)| Diagnostic::new("import.size", format!("`{target}` {why}")))
+    fits.map_err(wrong)
+}
+
+/// Pieces of listed sizes; of a lone one every piece but the last, which has what is left.
+fn pieces(call: &Call<'_>, sizes: &str) -> Result<(), Refusal> {
+    let (Ok(x), Ok(asked)) = (call.tensor("self"), call.dims(sizes)) else { return Ok(()) };
+    let Ok(axis) = call.axis("dim", call.b.ty(x).rank()) else { return Ok(()) };
+    let stated: Vec<Dim> = call.results.iter().filter_map(|piece| piece.shape.get(axis).cloned()).collect();
+    let same = |(asked, stated): (&Dim, &Dim)| call.names.same_extent(asked, stated);
+    let fits = match (asked.as_slice(), stated.as_slice()) {
+        ([each], [most @ .., _last]) if call.row.target.ends_with("Tensor") => {
+            most.iter().all(|piece| same((each, piece)))
+        }
+        (asked, stated) => asked.len() == stated.len() && asked.iter().zip(stated).all(same),
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(Refusal(format!("asks for pieces of {}, but the file has {}", list(&asked), list(&stated))))
+    }
 }
 
 /// A type without the axes that the op does not count.

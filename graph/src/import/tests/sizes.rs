@@ -39,3 +39,13 @@ fn contradictions_name_the_node() {
     refused(viewed(expand, &[3, 2], "size", &[3, 4], &[3, 4]), "does not expand to f32[3, 4]");
     refused(viewed(expand, &[3, 1], "size", &[-1, 4], &[2, 4]), "asks for [-1, 4], but its result is f32[2, 4]");
 }
+
+#[test]
+fn pieces_are_of_the_sizes_that_are_asked_for() {
+    for (target, sizes) in [("aten.split_with_sizes.default", "split_sizes"), ("aten.split.sizes", "split_size")] {
+        let split = |asked: &[i64]| viewed(target, &[3, 4], sizes, asked, &[3, 4]);
+        assert_eq!(split(&[3]), Ok(()));
+        refused(split(&[-3]), "asks for pieces of [-3], but the file has [3]");
+        refused(split(&[2, 1]), "asks for pieces of [2, 1], but the file has [3]");
+    }
+}
