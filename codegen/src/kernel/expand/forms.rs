@@ -25,7 +25,14 @@ pub(super) enum Form {
     NarrowSilu { x: Val, one: Val },
     /// A conversion of what lies within bounds that the conversion has anyway: of the value without them.
     Unbounded { x: Val },
+    /// A comparison of the number of each lane with a scalar, both as `i64`: masks of attention are made of these. Vectors
+    /// hold more numbers as `i32`, which those of lanes are.
+    LaneAgainst { lane: Val, scalar: Val, lane_first: bool },
 }
+
+/// What [`Form::LaneAgainst`] compares by.
+pub(super) const ORDERINGS: [ScalarFn; 6] =
+    [ScalarFn::Eq, ScalarFn::Ne, ScalarFn::Lt, ScalarFn::Le, ScalarFn::Gt, ScalarFn::Ge];
 
 /// The 1 in `x / (1 + exp(-x))`, if a division is that.
 pub(crate) fn silu(segment: &Segment, defined: &[usize], inst: &Inst) -> Option<Val> {
@@ -68,12 +75,26 @@ impl<'s> Forms<'s> {
                 let one = silu(self.segment, &self.defined, inst)?;
                 self.is_narrow(x, inst.results[0]).then_some(Form::NarrowSilu { x, one })
             }
+            (InstOp::Map(f), &[a, b]) if ORDERINGS.contains(f) => {
+                let against = |lane: Val, scalar: Val, lane_first: bool| {
+                    let lane = self.lane(lane).filter(|_| matches!(self.segment.ty(scalar).shape, Shape::Scalar))?;
+                    Some(Form::LaneAgainst { lane, scalar, lane_first })
+                };
+                against(a, b, true).or_else(|| against(b, a, false))
+            }
             (InstOp::Cast { to, saturate: true, .. }, &[x]) if to.is_float() => {
                 let x = self.within(x, *to)?;
                 Some(Form::Unbounded { x })
             }
             _ => None,
         }
+    }
+
+    /// The numbers of lanes that a value has as `i64`.
+    fn lane(&self, v: Val) -> Option<Val> {
+        let inst = self.inst(v);
+        let wide = matches!(inst.op, InstOp::Cast { to: DType::I64, .. });
+        inst.args.first().copied().filter(|x| wide && matches!(self.inst(*x).op, InstOp::Iota(_)))
     }
 
     fn inst(&self, v: Val) -> &'s Inst {

@@ -10,6 +10,7 @@
 //! | map on a float of 16 bits or less | casts to `f32`, the map there, a cast back: the same bits for exact functions |
 //! | `fma` on such a float | `f64` with the sum rounded to odd |
 //! | max/min reduction, `arg_reduce`, `top_k` of such a float | the same on `f32` |
+//! | comparison of an `iota` as `i64` with a scalar | on `i32` |
 //! | function that the column expands | polynomials and exact sequences of this folder |
 //!
 //! Sums and products of narrow floats keep their dtype: every partial result rounds to it. Casts stay casts.
@@ -19,6 +20,7 @@ mod erf;
 mod exact;
 pub(crate) mod exp;
 pub(crate) mod forms;
+mod lanes;
 mod log;
 mod narrow;
 mod plane;
@@ -111,6 +113,9 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
                 let power = emit.raw(ScalarFn::Exp, &[negative]);
                 let divisor = emit.raw(ScalarFn::Add, &[new(one), power]);
                 vec![emit.raw(ScalarFn::Div, &[new(x), divisor])]
+            }
+            (InstOp::Map(f), Some(Form::LaneAgainst { lane, scalar, lane_first })) => {
+                vec![emit.lane_against(*f, new(lane), new(scalar), lane_first)]
             }
             (op, Some(Form::Unbounded { x })) => emit.inst(op.clone(), &[new(x)]),
             (op, _) => emit.whole(op, &args, &renamed),
