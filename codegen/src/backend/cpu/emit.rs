@@ -19,13 +19,13 @@ use super::memory::{Lanes, Width};
 use super::prefetch;
 use super::reduce::Accumulators;
 use super::stages;
-use crate::backend::host::keep::Reach;
+use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{InGroup, Slot, Span, fill};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
 use crate::backend::host::walk::{GroupUse, Walk};
 use crate::backend::host::{Refused, Taken};
-use crate::kernel::{InstOp, Kernel, Level, Val};
+use crate::kernel::{InstOp, Kernel, Level, Segment, Val};
 
 /// Lanes of an unrolled body.
 const BODY: i64 = 16;
@@ -72,18 +72,40 @@ fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<Vec<String>> 
         eval.dims.insert(dim.name.clone(), value);
     }
     for segment in &kernel.segments {
-        let plan = plan::plan(kernel, segment, &Vectors)?;
-        decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
-        let mark = eval.memo.enter();
-        eval.enter_segment(segment);
-        Rows { eval, plan: &plan }.run(args[2], args[3])?;
-        eval.memo.leave(mark);
+        let plans = plan::plans(kernel, segment, &Vectors)?;
+        let (mut begin, end) = (args[2], args[3]);
+        if let Some(short) = &plans.short {
+            let short_end = short.lengths.iter().try_fold(end, |end, length| {
+                let length = eval.dim(length)?;
+                let is_short = eval.code.icmp_const(IntCC::SignedLessThanOrEqual, length, SHORT);
+                Ok(eval.code.b.ins().select(is_short, end, begin))
+            })?;
+            run_rows(eval, segment, short, [begin, short_end], &mut decisions)?;
+            begin = short_end;
+        }
+        run_rows(eval, segment, &plans.any, [begin, end], &mut decisions)?;
     }
     eval.code.b.ins().jump(done, &[]);
     eval.code.b.seal_block(done);
     eval.code.b.switch_to_block(done);
     eval.code.b.ins().return_(&[]);
     Ok(decisions)
+}
+
+/// The rows of a segment by one of its plans.
+fn run_rows<'k>(
+    eval: &mut Eval<'k, '_>,
+    segment: &'k Segment,
+    plan: &Plan,
+    [begin, end]: [Value; 2],
+    decisions: &mut Vec<String>,
+) -> Taken<()> {
+    decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
+    let mark = eval.memo.enter();
+    eval.enter_segment(segment);
+    Rows { eval, plan }.run(begin, end)?;
+    eval.memo.leave(mark);
+    Ok(())
 }
 
 struct Rows<'e, 'k, 'f> {

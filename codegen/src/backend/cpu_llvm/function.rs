@@ -15,7 +15,7 @@ use super::loops::{Loops, Vectors};
 use super::machine::Host;
 use super::memory::MEMORY;
 use super::reduce::Accumulators;
-use crate::backend::host::keep::Reach;
+use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::Slot;
 use crate::backend::host::plan::{self, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
@@ -78,17 +78,38 @@ fn body<'k, 'c>(eval: &mut Eval<'k, '_, 'c>, kernel: &'k Kernel, masked: bool) -
         eval.dims.insert(dim.name.clone(), load(dims, i)?);
     }
     for segment in &kernel.segments {
-        let plan = plan::plan(kernel, segment, &Vectors)?;
-        eval.decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
-        let mark = eval.memo.enter();
-        eval.enter_segment(segment);
-        Rows { eval, plan: &plan, masked }.run(begin, end)?;
-        eval.memo.leave(mark);
+        let plans = plan::plans(kernel, segment, &Vectors)?;
+        let mut begin = begin;
+        if let Some(short) = &plans.short {
+            let short_end = short.lengths.iter().try_fold(end, |end, length| -> Built<_> {
+                let is_short = code.cmp(IntPredicate::SLE, eval.dim(length)?, code.i64(SHORT))?;
+                Ok(code.b.build_select(is_short, end, begin, "")?.into_int_value())
+            })?;
+            run_rows(eval, segment, short, masked, [begin, short_end])?;
+            begin = short_end;
+        }
+        run_rows(eval, segment, &plans.any, masked, [begin, end])?;
     }
     code.b.build_unconditional_branch(done)?;
     code.b.position_at_end(done);
     code.b.build_return(None)?;
     Ok(std::mem::take(&mut eval.decisions))
+}
+
+/// The rows of a segment by one of its plans.
+fn run_rows<'k, 'c>(
+    eval: &mut Eval<'k, '_, 'c>,
+    segment: &'k Segment,
+    plan: &Plan,
+    masked: bool,
+    [begin, end]: [IntValue<'c>; 2],
+) -> Built<()> {
+    eval.decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
+    let mark = eval.memo.enter();
+    eval.enter_segment(segment);
+    Rows { eval, plan, masked }.run(begin, end)?;
+    eval.memo.leave(mark);
+    Ok(())
 }
 
 /// The rows of one segment.

@@ -3,9 +3,10 @@
 //! A loop that computes a value of the row writes it to stack memory, and loops after it load it; the value's own dtype
 //! is kept, so bits do not change. What is the same for all inner rows (a row of a table, the sines of a position) is
 //! computed once before them. Between the loops over one group only that group's lanes are kept. A value that a load or
-//! two give again is computed again, and so is one whose length is no constant or does not fit.
+//! two give again is computed again, and so is one that does not fit. What has no constant length is kept in code for
+//! rows that are not longer than [`SHORT`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::Dim;
 
@@ -15,6 +16,9 @@ use super::stash::stashed;
 use super::walk::Walk;
 use super::{Forms, definitions, shared};
 use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
+
+/// Most lanes of a row whose length is no constant, where values of it are kept.
+pub(in crate::backend) const SHORT: i64 = 4096;
 
 /// How long a value is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,13 +48,19 @@ impl Kept {
             Reach::Group => "the group",
         };
         let ty = segment.ty(self.value);
-        format!("segment `{}` keeps %{} ({}) for {reach}, {} bytes", segment.name, self.value.0, ty.dtype, self.bytes)
+        let short = if self.reach == Reach::InnerRow && ty.shape.elements().as_const().is_none() {
+            format!(", if that has at most {SHORT} lanes")
+        } else {
+            String::new()
+        };
+        let name = &segment.name;
+        format!("segment `{name}` keeps %{} ({}) for {reach}{short}, {} bytes", self.value.0, ty.dtype, self.bytes)
     }
 }
 
 /// Chooses what is kept, and adds to the plan the jobs that store it. Of the loads that stores overwrite
-/// (`overwritten`), those are saved that fit.
-pub(in crate::backend) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn Forms, overwritten: &[Val]) {
+/// (`overwritten`), those are saved that fit. `short` says that no row is longer than [`SHORT`].
+pub(super) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn Forms, overwritten: &[Val], short: bool) {
     let mut keeper = Keeper {
         segment,
         forms,
@@ -58,6 +68,8 @@ pub(in crate::backend) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn
         stashed: stashed(segment),
         kept: BTreeMap::new(),
         bytes: 0,
+        short,
+        lengths: BTreeSet::new(),
     };
     keeper.shared(plan);
     plan.kept = keeper.kept.iter().map(|(&value, &bytes)| Kept { value, bytes, reach: Reach::Row }).collect();
@@ -75,6 +87,7 @@ pub(in crate::backend) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn
             keeper.group(grouped, &mut plan.kept);
         }
     }
+    plan.lengths = keeper.lengths.into_iter().collect();
 }
 
 struct Keeper<'k> {
@@ -84,6 +97,9 @@ struct Keeper<'k> {
     stashed: Vec<bool>,
     kept: BTreeMap<Val, i64>,
     bytes: i64,
+    short: bool,
+    /// Those that are taken to be short.
+    lengths: BTreeSet<Dim>,
 }
 
 /// The values that a loop computes, and whether each is computed at the lanes of the loop.
@@ -217,12 +233,16 @@ impl<'k> Keeper<'k> {
         if self.kept.contains_key(&v) {
             return true;
         }
-        let bytes = size.or(lanes.as_const()).and_then(|lanes| self.values().bytes(v, lanes));
+        let most = size.or(lanes.as_const()).or_else(|| self.short.then_some(SHORT));
+        let bytes = most.and_then(|lanes| self.values().bytes(v, lanes));
         let Some(bytes) = bytes.filter(|bytes| self.bytes + bytes <= MOST_BYTES) else { return false };
         let at = self.definitions[v.0 as usize];
         let walk = Walk::of(self.segment, at, None, self.forms);
         if !walk.cuts.is_empty() || (size.is_none() && !walk.groups.is_empty()) {
             return false;
+        }
+        if size.is_none() && lanes.as_const().is_none() {
+            self.lengths.insert(lanes.clone());
         }
         self.bytes += bytes;
         self.kept.insert(v, bytes);

@@ -81,6 +81,16 @@ pub(in crate::backend) struct Plan {
     pub kept: Vec<Kept>,
     /// Loads that the first loop stores, because stores overwrite what they read.
     pub saved: Vec<Val>,
+    /// Lengths of rows that are not constants, at most [`keep::SHORT`] each for what is kept of them.
+    pub lengths: Vec<Dim>,
+}
+
+/// How a segment runs.
+pub(in crate::backend) struct Plans {
+    /// Where all of its [`Plan::lengths`] are as short as they are taken to be, of which there is one at least.
+    pub short: Option<Plan>,
+    /// Otherwise: no length is taken to be short.
+    pub any: Plan,
 }
 
 /// The operands of a sink, or a value that is kept.
@@ -104,7 +114,20 @@ pub(in crate::backend) fn sink_value(segment: &Segment, inst: usize) -> Val {
 }
 
 /// Plans a segment for an emitter with those vector forms.
-pub(in crate::backend) fn plan(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plan, Refused> {
+pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plans, Refused> {
+    let bare = bare(kernel, segment, forms)?;
+    let keeping = |overwritten: &[Val], short: bool| {
+        let mut plan = bare.clone();
+        keep::choose(segment, &mut plan, forms, overwritten, short);
+        hazard::check(kernel, segment, &plan, forms).map(|()| plan)
+    };
+    let safe = |short| keeping(&[], short).or_else(|_| keeping(&hazard::overwritten(kernel, segment), short));
+    let short = safe(true).ok().filter(|plan| !plan.lengths.is_empty());
+    Ok(Plans { short, any: safe(false)? })
+}
+
+/// What runs where nothing is kept.
+fn bare(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plan, Refused> {
     let planner = Planner::new(kernel, segment, forms);
     let outer = shared::outer(segment);
     let (mut before, mut phases): (Vec<Vec<Pass>>, Vec<Vec<Pass>>) = (Vec::new(), Vec::new());
@@ -132,16 +155,8 @@ pub(in crate::backend) fn plan(kernel: &Kernel, segment: &Segment, forms: &dyn F
     let reduced = late.into_iter().filter(|v| outer[v.0 as usize]).collect();
     // What overwrites comes behind what still loads.
     phases.iter_mut().for_each(|phase| phase.sort_by_key(|pass| planner.overwrites(pass)));
-    let bare = Plan { outer: before, phases, scalar_stores, early, reduced, kept: Vec::new(), saved: Vec::new() };
-    let mut plan = bare.clone();
-    keep::choose(segment, &mut plan, forms, &[]);
-    if hazard::check(kernel, segment, &plan, forms).is_ok() {
-        return Ok(plan);
-    }
-    let mut plan = bare;
-    keep::choose(segment, &mut plan, forms, &hazard::overwritten(kernel, segment));
-    hazard::check(kernel, segment, &plan, forms)?;
-    Ok(plan)
+    let (kept, saved, lengths) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(Plan { outer: before, phases, scalar_stores, early, reduced, kept, saved, lengths })
 }
 
 struct Planner<'k> {

@@ -41,7 +41,8 @@ impl<'p> Emit<'p> {
         Vec::new()
     }
 
-    fn one(&mut self, op: InstOp, args: &[Val]) -> Val {
+    /// An instruction of one result.
+    pub(super) fn one(&mut self, op: InstOp, args: &[Val]) -> Val {
         self.inst(op, args).first().copied().unwrap_or(Val(0))
     }
 

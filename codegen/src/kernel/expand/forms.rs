@@ -28,6 +28,8 @@ pub(super) enum Form {
     /// A comparison of the number of each lane with a scalar, both as `i64`: masks of attention are made of these. Vectors
     /// hold more numbers as `i32`, which those of lanes are.
     LaneAgainst { lane: Val, scalar: Val, lane_first: bool },
+    /// The lane of an extreme of floats that is not used itself.
+    ExtremeLane { op: ReduceOp, x: Val },
 }
 
 /// What [`Form::LaneAgainst`] compares by.
@@ -81,6 +83,10 @@ impl<'s> Forms<'s> {
                     Some(Form::LaneAgainst { lane, scalar, lane_first })
                 };
                 against(a, b, true).or_else(|| against(b, a, false))
+            }
+            (&InstOp::ArgReduce(op), &[x]) if self.uses[inst.results[0].0 as usize] == 0 => {
+                let dtype = self.segment.ty(x).dtype;
+                matches!(dtype, DType::F32 | DType::BF16 | DType::F16).then_some(Form::ExtremeLane { op, x })
             }
             (InstOp::Cast { to, saturate: true, .. }, &[x]) if to.is_float() => {
                 let x = self.within(x, *to)?;

@@ -11,6 +11,7 @@
 //! | `fma` on such a float | `f64` with the sum rounded to odd |
 //! | max/min reduction, `arg_reduce`, `top_k` of such a float | the same on `f32` |
 //! | comparison of an `iota` as `i64` with a scalar | on `i32` |
+//! | `arg_reduce` of floats of which only the lane is used, on CPUs | an extreme, and the first lane that equals it |
 //! | function that the column expands | polynomials and exact sequences of this folder |
 //!
 //! Sums and products of narrow floats keep their dtype: every partial result rounds to it. Casts stay casts.
@@ -116,6 +117,10 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
             }
             (InstOp::Map(f), Some(Form::LaneAgainst { lane, scalar, lane_first })) => {
                 vec![emit.lane_against(*f, new(lane), new(scalar), lane_first)]
+            }
+            // GPUs have a better way, and the API of NPUs has an instruction.
+            (InstOp::ArgReduce(_), Some(Form::ExtremeLane { op, x })) if column == Column::Cpu => {
+                emit.extreme_lane(op, new(x), segment.ty(x).shape.elements())
             }
             (op, Some(Form::Unbounded { x })) => emit.inst(op.clone(), &[new(x)]),
             (op, _) => emit.whole(op, &args, &renamed),
