@@ -69,12 +69,7 @@ fn softmax_in_place_of_odd_lengths_and_dtypes() {
 }
 
 #[test]
-fn symbolic_and_long_rows_are_computed_again() {
-    let text = in_place("n", ", n = extent(x, 2)", 2, "bf16");
-    assert_eq!(kept(&text), Vec::<String>::new());
-    for n in [0, 1, 9, 40, 1025] {
-        check(&text, &[("s", 2), ("n", n)]);
-    }
+fn long_rows_are_computed_again() {
     let text = in_place("40000", "", 1, "bf16");
     assert_eq!(kept(&text), Vec::<String>::new());
     check(&text, &[("s", 1)]);
@@ -209,4 +204,40 @@ fn inner_rows_share_what_the_row_computes() {
     let twice = "kernel @twice() rows 4 { param %t: f32[64] in param %y: f32[4, 2, 64] out segment @m inner 2 { \
                  %t = load t[lane] : row<f32, 64> %d = add %t, %t store y[row*128 + inner*64 + lane], %d } }";
     assert_eq!(kept(twice), [""; 0]);
+}
+
+#[test]
+fn short_rows_of_any_length_keep_values() {
+    let dims = ", n = extent(x, 2)";
+    let kept = kept(&in_place("n", dims, 1, "f16"));
+    assert_eq!(kept, ["f32) for the row, if that has at most 4096 lanes, 16384 bytes"; 2]);
+    for n in [0, 1, 17, 1000, 4095, 4096, 4097, 5000] {
+        check(&in_place("n", dims, 1, "bf16"), &[("s", 2), ("n", n)]);
+        check(&in_place("n", dims, 2, "f16"), &[("s", 2), ("n", n)]);
+    }
+}
+
+#[test]
+fn every_length_is_short_where_values_are_kept() {
+    let text = "kernel @both(s = extent(x, 0), n = extent(x, 1), m = extent(y, 1)) rows s {
+       param %x: f32[s, n] in
+       param %y: f32[s, m] in
+       param %p: f32[s, n] out
+       param %q: f32[s, m] out
+       segment @m inner 1 {
+         %x = load x[row*n + lane] : row<f32, n>
+         %ex = exp %x
+         %sx = reduce add %ex over row nan propagate order tree(16)
+         %px = div %ex, %sx
+         %y = load y[row*m + lane] : row<f32, m>
+         %ey = exp %y
+         %sy = reduce add %ey over row nan propagate order tree(16)
+         %py = div %ey, %sy
+         store p[row*n + lane], %px
+         store q[row*m + lane], %py
+       }
+     }";
+    for (n, m) in [(5, 4096), (4096, 4097), (4097, 33), (4097, 4100), (0, 3)] {
+        check(text, &[("s", 3), ("n", n), ("m", m)]);
+    }
 }

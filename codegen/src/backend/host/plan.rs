@@ -4,6 +4,8 @@
 //! borders of concatenations, and pieces of equal length share a loop. A sink that uses values of groups runs group by
 //! group.
 
+use std::collections::BTreeSet;
+
 use fusewright_graph::Dim;
 
 use super::index::at_least;
@@ -122,7 +124,13 @@ pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn 
         hazard::check(kernel, segment, &plan, forms).map(|()| plan)
     };
     let safe = |short| keeping(&[], short).or_else(|_| keeping(&hazard::overwritten(kernel, segment), short));
-    let short = safe(true).ok().filter(|plan| !plan.lengths.is_empty());
+    // The lengths are compared before any row is at hand.
+    let known = |length: &Dim| {
+        let mut names = BTreeSet::new();
+        length.collect_symbols(&mut names);
+        names.iter().all(|name| kernel.dims.iter().any(|dim| dim.name == *name))
+    };
+    let short = safe(true).ok().filter(|plan| !plan.lengths.is_empty() && plan.lengths.iter().all(known));
     Ok(Plans { short, any: safe(false)? })
 }
 
