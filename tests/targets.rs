@@ -49,6 +49,27 @@ fn every_kernel_assembles_for_nvidia_without_a_spill() {
     assert!(assembled >= 2 * 15, "{assembled} kernels");
 }
 
+#[test]
+#[cfg(feature = "cuda")]
+fn every_op_of_the_gpu_bench_assembles_without_a_spill() {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
+    let Some(tool) = ptxas::locate(&tools) else {
+        println!("skipped: every_op_of_the_gpu_bench_assembles_without_a_spill ({})", ptxas::MISSING);
+        return;
+    };
+    let cases = fusewright::bench::gpu::gpu_cases().expect("the ops of the bench are graphs");
+    let compiler = Compiler::new(&Target::Cuda { arch: "sm_90".to_owned() }).expect("this build has the backend");
+    for case in &cases {
+        let fused = fuse_graph(&case.graph, &Options::default()).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
+        let [(name, body)] = &bodies(&fused)[..] else { panic!("{} is not one kernel", case.name()) };
+        let artifact = compiler.artifact(name, body).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
+        let ptx = String::from_utf8(artifact.payload.bytes).expect("PTX is text");
+        let report = ptxas::assemble(&tool, &ptx).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
+        assert_eq!(report.spilled, 0, "{}, {} registers", case.name(), report.registers);
+    }
+    assert!(cases.len() >= 20, "{} cases", cases.len());
+}
+
 /// On a machine with a GPU: a sample of all combinations, each program against its kernels in the interpreter.
 #[test]
 #[cfg(feature = "cuda")]
