@@ -24,14 +24,20 @@ fn bodies(fused: &Fused) -> Vec<(String, Graph)> {
     fused.partition.regions.iter().map(body).collect()
 }
 
+/// The assembler, or a line that says which test is not run for want of it.
+#[cfg(feature = "cuda")]
+fn assembler(test: &str) -> Option<std::path::PathBuf> {
+    let found = ptxas::locate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools"));
+    if found.is_none() {
+        println!("skipped: {test} ({})", ptxas::MISSING);
+    }
+    found
+}
+
 #[test]
 #[cfg(feature = "cuda")]
 fn every_kernel_assembles_for_nvidia_without_a_spill() {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
-    let Some(tool) = ptxas::locate(&tools) else {
-        println!("skipped: every_kernel_assembles_for_nvidia_without_a_spill ({})", ptxas::MISSING);
-        return;
-    };
+    let Some(tool) = assembler("every_kernel_assembles_for_nvidia_without_a_spill") else { return };
     let mut assembled = 0;
     for arch in ["sm_90", "sm_100"] {
         let compiler = Compiler::new(&Target::Cuda { arch: arch.to_owned() }).expect("this build has the backend");
@@ -52,11 +58,7 @@ fn every_kernel_assembles_for_nvidia_without_a_spill() {
 #[test]
 #[cfg(feature = "cuda")]
 fn every_op_of_the_gpu_bench_assembles_without_a_spill() {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
-    let Some(tool) = ptxas::locate(&tools) else {
-        println!("skipped: every_op_of_the_gpu_bench_assembles_without_a_spill ({})", ptxas::MISSING);
-        return;
-    };
+    let Some(tool) = assembler("every_op_of_the_gpu_bench_assembles_without_a_spill") else { return };
     let cases = fusewright::bench::gpu::gpu_cases().expect("the ops of the bench are graphs");
     let compiler = Compiler::new(&Target::Cuda { arch: "sm_90".to_owned() }).expect("this build has the backend");
     for case in &cases {
