@@ -8,4 +8,5 @@ pub mod long;
 pub mod passes;
 pub mod ptxas;
 pub mod results;
+pub mod sass;
 pub mod tidy;

@@ -18,7 +18,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
                          ten minutes of fuzzing; or one part: casts, memory, matrix, fuzz (hours)
   results                write the tables of measured figures in README.md and benches/README.md from benches/results
   gpu-pack               make a folder that measures kernels on a machine with a GPU and nothing else, as an archive in target/gpu-pack
-  fetch-ptxas            get NVIDIA's PTX assembler into target/tools
+  gpu-code               count spills and instructions of the ops of the GPU bench in machine code for sm_90; needs no GPU
+  fetch-ptxas            get NVIDIA's PTX assembler and disassembler into target/tools
   validate [FILE.ptx...] assemble these files, or else what the PTX tests generate";
 
 fn main() -> ExitCode {
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["long", part] => outcome(long::run(&root(), Some(part))),
         ["results"] => outcome(results::write(&root())),
         ["gpu-pack"] => outcome(gpu_pack::pack(&root()).map(|path| println!("{}", path.display()))),
+        ["gpu-code"] => outcome(gpu_code()),
         ["fetch-ptxas"] => outcome(ptxas::fetch(&tools()).map(|path| println!("{}", path.display()))),
         ["validate", files @ ..] => outcome(validate(files)),
         _ => {
@@ -73,6 +75,14 @@ fn outcome(done: Result<(), String>) -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+/// Runs the tests that look at machine code of the GPU bench, and shows what they counted.
+fn gpu_code() -> Result<(), String> {
+    let args =
+        ["test", "-q", "-p", "fusewright", "--features", "cuda", "--test", "targets", "gpu_bench", "--", "--nocapture"];
+    let status = Command::new("cargo").args(args).current_dir(root()).status().map_err(|e| format!("cargo: {e}"))?;
+    if status.success() { Ok(()) } else { Err("an op of the bench spills, or takes too many instructions".to_owned()) }
 }
 
 fn tools() -> PathBuf {

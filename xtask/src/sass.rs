@@ -1,0 +1,118 @@
+//! Machine code of NVIDIA GPUs, counted from the disassembler's listing.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+use crate::ptxas;
+
+/// What is known of one entry of a module without running it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// The most instructions that a thread runs, less those of functions that it calls, which are for operands out of
+    /// range. A thread that leaves at once runs fewer.
+    pub longest: u32,
+    /// Whether some instructions may run more than once; they are counted once.
+    pub loops: bool,
+}
+
+/// Assembles a PTX text into a file in `folder` and counts the instructions of each entry.
+///
+/// # Errors
+/// The tools' messages.
+pub fn entries(tool: &Path, disassembler: &Path, ptx: &str, folder: &Path) -> Result<Vec<Entry>, String> {
+    let cubin = folder.join("kernel.cubin");
+    ptxas::assemble_into(tool, ptx, &cubin)?;
+    let output = Command::new(disassembler).arg("-c").arg(&cubin).output();
+    let output = output.map_err(|e| format!("{}: {e}", disassembler.display()))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(count(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// An instruction: whether it is under a predicate, and its text.
+type Instruction<'t> = (bool, &'t str);
+
+/// Counts the sections `.text.NAME` of a listing.
+fn count(listing: &str) -> Vec<Entry> {
+    let sections = listing.split("\n\t.section\t.text.").skip(1);
+    sections
+        .map(|section| {
+            let name = section.split([',', '\n']).next().unwrap_or_default().to_owned();
+            let (mut code, mut labels) = (Vec::new(), HashMap::new());
+            for line in section.lines().map(str::trim) {
+                if let Some(instruction) = instruction(line) {
+                    code.push(instruction);
+                } else if let Some(label) = line.strip_suffix(':') {
+                    labels.insert(label, code.len());
+                }
+            }
+            let (longest, loops) = longest(&code, &labels);
+            Entry { name, longest, loops }
+        })
+        .collect()
+}
+
+/// The instruction of a line `/*0010*/ @P0 BRA ...;`.
+fn instruction(line: &str) -> Option<Instruction<'_>> {
+    let text = line.strip_prefix("/*")?.split_once("*/")?.1.trim();
+    let (conditional, text) = match text.strip_prefix('@') {
+        Some(rest) => (true, rest.split_once(' ')?.1.trim()),
+        None => (false, text),
+    };
+    text.starts_with(|c: char| c.is_ascii_uppercase()).then_some((conditional, text))
+}
+
+/// The longest way from the first instruction, without going back, and whether one could.
+fn longest(code: &[Instruction<'_>], labels: &HashMap<&str, usize>) -> (u32, bool) {
+    let mut behind = vec![0; code.len() + 1];
+    let mut loops = false;
+    for (at, (conditional, text)) in code.iter().enumerate().rev() {
+        let target = text.starts_with("BRA").then(|| text.split_once("`(")?.1.split_once(')')).flatten();
+        let target = target.and_then(|(label, _)| labels.get(label).copied());
+        // What stands behind the end is a branch to itself.
+        loops |= target.is_some_and(|target| target < at || target == at && *conditional);
+        let taken = target.filter(|target| *target > at).map_or(0, |target| behind[target]);
+        let leaves = text.starts_with("EXIT") || text.starts_with("BRA") || text.starts_with("RET");
+        let next = if leaves && !conditional { 0 } else { behind[at + 1] };
+        behind[at] = taken.max(next) + u32::from(!text.starts_with("NOP"));
+    }
+    (behind[0], loops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, count};
+
+    fn listing(code: &str) -> String {
+        format!("\t.target\tsm_90\n\t.section\t.text.k,\"ax\",@progbits\nk:\n.text.k:\n{code}")
+    }
+
+    #[test]
+    fn the_longer_of_two_ways_counts() {
+        let code = "/*0000*/ MOV R1, R2 ;
+            /*0010*/ @!P0 EXIT ;
+            /*0020*/ @P1 BRA `(.L_x_0) ;
+            /*0030*/ FADD R1, R1, R1 ;
+            /*0040*/ CALL.REL.NOINC `($slow) ;
+            /*0050*/ EXIT ;
+        .L_x_0:
+            /*0060*/ FMUL R1, R1, R1 ;
+            /*0070*/ FMUL R1, R1, R1 ;
+            /*0080*/ FMUL R1, R1, R1 ;
+            /*0090*/ EXIT ;
+        .L_x_1:
+            /*00a0*/ BRA `(.L_x_1);
+            /*00b0*/ NOP;";
+        assert_eq!(count(&listing(code)), [Entry { name: "k".to_owned(), longest: 7, loops: false }]);
+    }
+
+    #[test]
+    fn a_way_back_is_a_loop() {
+        let code = ".L_x_0:\n/*0000*/ FADD R1, R1, R1 ;\n/*0010*/ @P0 BRA `(.L_x_0) ;\n/*0020*/ EXIT ;";
+        assert_eq!(count(&listing(code)), [Entry { name: "k".to_owned(), longest: 3, loops: true }]);
+    }
+}
