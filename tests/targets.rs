@@ -90,7 +90,7 @@ fn ops_of_the_gpu_bench_take_few_instructions() {
     let Some(tool) = assembler("ops_of_the_gpu_bench_take_few_instructions") else { return };
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
     let Some(disassembler) = ptxas::locate_disassembler(&tools) else {
-        println!("skipped: ops_of_the_gpu_bench_take_few_instructions (no nvdisasm)");
+        println!("skipped: ops_of_the_gpu_bench_take_few_instructions ({})", ptxas::NO_DISASSEMBLER);
         return;
     };
     let folder = tempfile::tempdir().expect("the system has a place for temporary files");
@@ -105,7 +105,7 @@ fn ops_of_the_gpu_bench_take_few_instructions() {
         let entries = sass::entries(&tool, &disassembler, &ptx, folder.path()).unwrap_or_else(|e| panic!("{op}: {e}"));
         let launch = &artifact.launch;
         for entry in entries.iter().filter(|entry| !entry.name.starts_with('$')) {
-            let many = launch.many.as_ref().filter(|_| entry.name.ends_with("many"));
+            let many = launch.many.as_ref().filter(|_| entry.name.ends_with("__many"));
             let blocks = many.map_or(&launch.blocks_per_row, |many| &many.blocks_per_row);
             let Count::Constant(blocks) = blocks else { panic!("{op}: blocks of a row are no constant") };
             let threads = f64::from(launch.threads) / f64::from(launch.shares) * *blocks as f64;

@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 pub const VARIABLE: &str = "FUSEWRIGHT_PTXAS";
 /// What to say when there is none.
 pub const MISSING: &str = "no ptxas; set FUSEWRIGHT_PTXAS or run `cargo run -p xtask -- fetch-ptxas`";
-/// The wheel that contains it; later ones accept PTX that drivers of its time do not load.
+/// What to say when there is no disassembler.
+pub const NO_DISASSEMBLER: &str = "no nvdisasm; run `cargo run -p xtask -- fetch-ptxas`";
+/// The wheel of the assembler; later ones accept PTX that drivers of its time do not load.
 const WHEEL: &str = "nvidia-cuda-nvcc==13.0.88";
 
 /// The wheel of the disassembler.
@@ -43,8 +45,9 @@ fn fetched(tools: &Path, name: &str) -> PathBuf {
 /// # Errors
 /// A command that is missing or fails, in words.
 pub fn fetch(tools: &Path) -> Result<PathBuf, String> {
+    let assembler = fetch_wheel(tools, "ptxas", WHEEL)?;
     fetch_wheel(tools, "nvdisasm", DISASSEMBLER_WHEEL)?;
-    fetch_wheel(tools, "ptxas", WHEEL)
+    Ok(assembler)
 }
 
 fn fetch_wheel(tools: &Path, name: &str, wheel: &str) -> Result<PathBuf, String> {

@@ -70,8 +70,9 @@ fn pieces(call: &Call<'_>, sizes: &str) -> Result<(), Refusal> {
     let stated: Vec<Dim> = call.results.iter().filter_map(|piece| piece.shape.get(axis).cloned()).collect();
     let same = |(asked, stated): (&Dim, &Dim)| call.names.same_extent(asked, stated);
     let fits = match (asked.as_slice(), stated.as_slice()) {
-        ([each], [most @ .., _last]) if call.row.target.ends_with("Tensor") => {
-            most.iter().all(|piece| same((each, piece)))
+        ([each], [most @ .., last]) if call.row.target.ends_with("Tensor") => {
+            let longer = matches!((last.as_const(), each.as_const()), (Some(last), Some(each)) if last > each);
+            !longer && most.iter().all(|piece| same((each, piece)))
         }
         (asked, stated) => asked.len() == stated.len() && asked.iter().zip(stated).all(same),
     };

@@ -130,8 +130,11 @@ pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn 
         length.collect_symbols(&mut names);
         names.iter().all(|name| kernel.dims.iter().any(|dim| dim.name == *name))
     };
-    let short = safe(true).ok().filter(|plan| !plan.lengths.is_empty() && plan.lengths.iter().all(known));
-    Ok(Plans { short, any: safe(false)? })
+    let any = safe(false)?;
+    let open = |shape: &Shape| matches!(shape, Shape::Row(lanes) if lanes.as_const().is_none());
+    let short = if segment.types.iter().any(|ty| open(&ty.shape)) { safe(true).ok() } else { None };
+    let short = short.filter(|plan| !plan.lengths.is_empty() && plan.lengths.iter().all(known));
+    Ok(Plans { short, any })
 }
 
 /// What runs where nothing is kept.

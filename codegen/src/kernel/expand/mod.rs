@@ -118,7 +118,7 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
             (InstOp::Map(f), Some(Form::LaneAgainst { lane, scalar, lane_first })) => {
                 vec![emit.lane_against(*f, new(lane), new(scalar), lane_first)]
             }
-            // GPUs have a better way, and the API of NPUs has an instruction.
+            // Measured on CPUs alone.
             (InstOp::ArgReduce(_), Some(Form::ExtremeLane { op, x })) if column == Column::Cpu => {
                 emit.extreme_lane(op, new(x), segment.ty(x).shape.elements())
             }

@@ -48,4 +48,8 @@ fn pieces_are_of_the_sizes_that_are_asked_for() {
         refused(split(&[-3]), "asks for pieces of [-3], but the file has [3]");
         refused(split(&[2, 1]), "asks for pieces of [2, 1], but the file has [3]");
     }
+    let each = |size: i64| viewed("aten.split.Tensor", &[3, 4], "split_size", &[size], &[3, 4]);
+    assert_eq!((each(3), each(5)), (Ok(()), Ok(())));
+    refused(each(2), "asks for pieces of [2], but the file has [3]");
+    refused(each(-1), "asks for pieces of [-1], but the file has [3]");
 }
