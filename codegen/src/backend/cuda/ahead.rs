@@ -31,6 +31,7 @@ impl Rows<'_, '_> {
                 && match &inst.op {
                     InstOp::Literal(_) | InstOp::Index(_) => true,
                     InstOp::Load { param, .. } => self.frame.kernel.param(*param).early,
+                    InstOp::Cat => self.joined.pieces(inst.results[0]).is_some(),
                     InstOp::Map(_) | InstOp::Cast { .. } | InstOp::Bitcast(_) => {
                         segment.ty(inst.results[0]).shape == Shape::Scalar
                     }
@@ -44,6 +45,7 @@ impl Rows<'_, '_> {
             match (&segment.ty(inst.results[0]).shape, &inst.op) {
                 (Shape::Scalar, _) if now => self.scalar(inst).map_err(|e| e.at(segment, inst))?,
                 (_, InstOp::Load { .. }) if self.moves_vectors(inst) => self.read(inst)?,
+                (_, InstOp::Cat) => self.read(inst)?,
                 _ => {}
             }
         }
@@ -68,7 +70,11 @@ impl Rows<'_, '_> {
 
     /// Whether an instruction loads vectors at places that nothing is computed for.
     fn is_read_at_once(&self, inst: &Inst) -> bool {
-        matches!(&inst.op, InstOp::Load { index, .. } if self.moves_vectors(inst) && !reads_values(index))
+        match &inst.op {
+            InstOp::Load { index, .. } => self.moves_vectors(inst) && !reads_values(index),
+            InstOp::Cat => self.joined.is_at_known_places(inst.results[0]),
+            _ => false,
+        }
     }
 
     /// Whether each thread has all in its registers that it or others overwrite, once lanes are dealt: what other threads

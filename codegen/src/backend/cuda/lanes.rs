@@ -88,7 +88,7 @@ impl<'c> Rows<'_, 'c> {
                 let skipped = start.as_const().filter(|start| start % each == 0)?;
                 Some((inst.args[0], vector + (skipped / each) as usize))
             }
-            InstOp::Cat => {
+            InstOp::Cat if self.joined.pieces(inst.results[0]).is_none() => {
                 let mut left = vector;
                 inst.args.iter().find_map(|&arg| {
                     let own = self.vectors(arg);

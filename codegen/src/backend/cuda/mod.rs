@@ -16,6 +16,7 @@ mod code;
 mod dialect;
 mod exact;
 mod hazard;
+mod joined;
 mod lanes;
 mod memory;
 mod plan;

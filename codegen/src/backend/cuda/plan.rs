@@ -7,6 +7,7 @@ use fusewright_graph::{Dim, ReduceOp};
 
 use super::code::WIDEST;
 use super::hazard;
+use super::joined::Joined;
 use super::rows::stated_bytes;
 use crate::backend::Grid;
 use crate::kernel::{INNER, InstOp, Kernel, Order, Over, Segment, Shape, Tree, Val};
@@ -307,8 +308,10 @@ impl Extents {
             let Extents { lanes: most, unit, .. } = found.unwrap_or(Extents { lanes, unit: lanes, summed: None });
             found = Some(Extents { lanes: most.max(lanes), unit: gcd(gcd(unit, lanes), at), summed: None });
         };
+        let joined = Joined::of(segment);
         for (i, ty) in segment.types.iter().enumerate() {
             match &ty.shape {
+                Shape::Row(_) if joined.is_piece(Val(i as u32)) => {}
                 Shape::Row(lanes) if !packed.contains(&Val(i as u32)) => meet(lanes.as_const()?, 0),
                 Shape::Group { lanes, size } => {
                     team(size)?;

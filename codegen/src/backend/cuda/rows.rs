@@ -14,6 +14,7 @@ use inkwell::values::IntValue;
 
 use super::arch::Arch;
 use super::code::{SHARED, WIDEST};
+use super::joined::Joined;
 use super::lanes::Lanes;
 use super::plan::Held;
 use super::range::Ranges;
@@ -96,6 +97,8 @@ pub(super) struct Rows<'a, 'c> {
     pub defining: &'a [usize],
     /// Between which bounds values lie.
     pub ranges: Ranges<'a>,
+    /// Rows that are joined of pieces.
+    pub joined: Joined,
     registers: Vec<Option<Value<'c>>>,
     held: BTreeMap<Val, IntValue<'c>>,
     shared_bytes: i64,
@@ -118,6 +121,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             segment,
             defining,
             ranges: Ranges::of(segment, defining),
+            joined: Joined::of(segment),
             registers: vec![None; segment.types.len()],
             held: BTreeMap::new(),
             shared_bytes: 0,

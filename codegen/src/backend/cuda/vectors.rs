@@ -17,6 +17,7 @@ impl<'c> Rows<'_, 'c> {
     /// Whether a load or store is of neighbouring elements, with the first of a vector where vectors begin.
     pub fn moves_vectors(&self, inst: &Inst) -> bool {
         let (param, index, shape) = match &inst.op {
+            InstOp::Load { .. } if self.joined.is_piece(inst.results[0]) => return false,
             InstOp::Load { param, index, shape, otherwise: None } => (param, index, shape),
             InstOp::Store { param, index, .. } => (param, index, &self.segment.ty(inst.args[0]).shape),
             _ => return false,
@@ -58,6 +59,9 @@ impl<'c> Rows<'_, 'c> {
                 self.cast_pair(inst, (*to, *saturate), vector, place)
             }
             InstOp::Cast { to: DType::F32, .. } => self.widen_pair(inst.args[0], vector, place),
+            InstOp::Cat if self.joined.pieces(inst.results[0]).is_some() => {
+                self.load_vector(inst, vector, place).map(Some)
+            }
             InstOp::Slice { .. } | InstOp::Cat => {
                 let outside = || BuildError::unsupported("parts of rows that threads do not have");
                 let (value, vector) = self.origin(inst, vector).ok_or_else(outside)?;
@@ -82,14 +86,17 @@ impl<'c> Rows<'_, 'c> {
         code.add(first, code.i64(i64::from(distance) * bytes))
     }
 
-    /// Loads a vector, and remembers its elements and pairs of them.
+    /// Loads a vector, of one place or joined of several, and remembers its elements and pairs of them.
     fn load_vector(&mut self, inst: &Inst, vector: usize, place: usize) -> Built<Value<'c>> {
-        let InstOp::Load { param, index, .. } = &inst.op else { return Err(BuildError::unsupported("not a load")) };
         let (code, value) = (self.code, inst.results[0]);
-        let dtype = self.frame.kernel.param(*param).dtype;
+        let address = match (&inst.op, self.joined.pieces(value)) {
+            (InstOp::Load { param, index, .. }, _) => self.address(*param, index, 1, vector)?,
+            (_, Some(pieces)) => self.joined_address(&pieces.to_vec(), vector)?,
+            _ => return Err(BuildError::unsupported("not a load")),
+        };
+        let dtype = self.segment.ty(value).dtype;
         let bits = dtype.bits();
         let lanes = self.own(vector).to_vec();
-        let address = self.address(*param, index, 1, vector)?;
         let words = code.load_words(address, VECTOR * bits / 8, GLOBAL)?;
         let mut elements = Vec::new();
         for j in 0..VECTOR {
