@@ -7,7 +7,7 @@
 //!
 //! Nothing is reassociated, subnormals are kept, and results are those of the kernel's own instructions. Where other
 //! instructions give the same bits they are used: short sequences for divisions and roots (`exact.rs`), a fused
-//! multiply-add for a sum of exact products (`reduce.rs`), approximate ones for the silu of a bf16 (`silu.rs`).
+//! multiply-add for a sum of exact products (`reduce.rs`), approximate ones for the gates of a bf16 (`gate.rs`).
 
 mod ahead;
 mod arch;
@@ -15,6 +15,7 @@ mod backend;
 mod code;
 mod dialect;
 mod exact;
+mod gate;
 mod hazard;
 mod joined;
 mod lanes;
@@ -23,7 +24,6 @@ mod plan;
 mod range;
 mod reduce;
 mod rows;
-mod silu;
 mod teams;
 mod vectors;
 

@@ -483,7 +483,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             InstOp::Iota(_) => Ok(self.code.resize(lane, 32)?.into()),
             InstOp::Load { .. } => self.load(inst, lane),
             InstOp::Map(f) => {
-                if let Some(found) = self.narrow_silu(inst, lane)? {
+                if let Some(found) = self.narrow_gate(inst, lane)? {
                     return Ok(found);
                 }
                 if let Some(found) = self.in_range(inst, lane)? {

@@ -1,7 +1,9 @@
 //! Instructions that are written in fewer steps where it is known what their operands are: the same bits.
 
-use fusewright_graph::{DType, Literal, NanRule, ReduceOp, Rounding, ScalarFn, num};
+use fusewright_graph::{DType, Literal, NanRule, ReduceOp, ScalarFn, num};
 
+use super::Column;
+use super::gates::{self, Gate};
 use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
 
 /// The definitions of a segment's values, and how often each is used.
@@ -20,9 +22,8 @@ pub(super) enum Form {
     ExpBelowOne { x: Val },
     /// A sum of 1 and an exponential that is used nowhere else.
     OnePlusExp { one: Val, x: Val, negative: bool },
-    /// A product of a bf16 and its sigmoid that is only rounded to bf16, with the negative, the exponential and the sum that
-    /// it is made of.
-    NarrowSilu { x: Val, one: Val },
+    /// A gate of a bf16 that is needed as a bf16 only.
+    Narrow(Gate),
     /// A conversion of what lies within bounds that the conversion has anyway: of the value without them.
     Unbounded { x: Val },
     /// A comparison of the number of each lane with a scalar, both as `i64`: masks of attention are made of these. Vectors
@@ -36,24 +37,6 @@ pub(super) enum Form {
 pub(super) const ORDERINGS: [ScalarFn; 6] =
     [ScalarFn::Eq, ScalarFn::Ne, ScalarFn::Lt, ScalarFn::Le, ScalarFn::Gt, ScalarFn::Ge];
 
-/// The 1 in `x / (1 + exp(-x))`, if a division is that.
-pub(crate) fn silu(segment: &Segment, defined: &[usize], inst: &Inst) -> Option<Val> {
-    let map = |v: Val, f: ScalarFn| {
-        let inst = &segment.insts[defined[v.0 as usize]];
-        let found = matches!(inst.op, InstOp::Map(of) if of == f) && segment.ty(v).dtype == DType::F32;
-        found.then_some(inst.args.as_slice())
-    };
-    let &[x, divisor] = inst.args.as_slice() else { return None };
-    let &[a, b] = map(divisor, ScalarFn::Add)? else { return None };
-    let of = |one: Val, power: Val| {
-        let literal = &segment.insts[defined[one.0 as usize]].op;
-        let is_one = matches!(literal, InstOp::Literal(Literal::Float(_, value)) if *value == 1.0);
-        let negative = map(*map(power, ScalarFn::Exp)?.first()?, ScalarFn::Neg)?;
-        (is_one && negative == [x]).then_some(one)
-    };
-    of(a, b).or_else(|| of(b, a))
-}
-
 impl<'s> Forms<'s> {
     pub(super) fn of(segment: &'s Segment) -> Self {
         let mut forms = Forms { segment, defined: vec![0; segment.types.len()], uses: vec![0; segment.types.len()] };
@@ -65,7 +48,15 @@ impl<'s> Forms<'s> {
     }
 
     /// The form of an instruction, if it has one.
-    pub(super) fn form(&self, inst: &Inst) -> Option<Form> {
+    pub(super) fn form(&self, inst: &Inst, column: Column) -> Option<Form> {
+        // Few steps or one instruction give as many digits as a bf16 has.
+        let gate = gates::narrow(self.segment, &self.defined, inst).filter(|gate| match gate {
+            Gate::Sigmoid { .. } => column == Column::Cuda,
+            Gate::OnePlusTanh { .. } => !column.is_native(ScalarFn::Tanh),
+        });
+        if let Some(gate) = gate {
+            return Some(Form::Narrow(gate));
+        }
         match (&inst.op, inst.args.as_slice()) {
             (InstOp::Map(ScalarFn::Exp), &[x]) if self.is_below_greatest(x) => Some(Form::ExpBelowOne { x }),
             (InstOp::Map(ScalarFn::Exp), &[x]) => {
@@ -73,10 +64,6 @@ impl<'s> Forms<'s> {
                 Some(Form::ExpOfNegative { x })
             }
             (InstOp::Map(ScalarFn::Add), &[a, b]) => self.one_plus_exp(a, b).or_else(|| self.one_plus_exp(b, a)),
-            (InstOp::Map(ScalarFn::Div), &[x, _]) => {
-                let one = silu(self.segment, &self.defined, inst)?;
-                self.is_narrow(x, inst.results[0]).then_some(Form::NarrowSilu { x, one })
-            }
             (InstOp::Map(f), &[a, b]) if ORDERINGS.contains(f) => {
                 let against = |lane: Val, scalar: Val, lane_first: bool| {
                     let lane = self.lane(lane).filter(|_| matches!(self.segment.ty(scalar).shape, Shape::Scalar))?;
@@ -126,16 +113,6 @@ impl<'s> Forms<'s> {
         let Some(&[x, greatest]) = self.f32_map(v, ScalarFn::Sub) else { return false };
         let inst = self.inst(greatest);
         inst.args == [x] && matches!(inst.op, InstOp::Reduce { op: ReduceOp::Max, nan: NanRule::Propagate, .. })
-    }
-
-    /// Whether a function's lanes are computed of bf16 and needed as bf16 only.
-    fn is_narrow(&self, x: Val, result: Val) -> bool {
-        let from = self.inst(x);
-        let converted = matches!(from.op, InstOp::Cast { .. }) && self.segment.ty(from.args[0]).dtype == DType::BF16;
-        let rounds =
-            |to: &InstOp| matches!(to, InstOp::Cast { to: DType::BF16, round: Rounding::NearestEven, saturate: false });
-        let users = || self.segment.insts.iter().filter(|user| user.args.contains(&result));
-        converted && matches!(self.segment.ty(result).shape, Shape::Row(_)) && users().all(|user| rounds(&user.op))
     }
 
     fn one_plus_exp(&self, one: Val, e: Val) -> Option<Form> {

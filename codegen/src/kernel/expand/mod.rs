@@ -20,7 +20,8 @@ mod emit;
 mod erf;
 mod exact;
 pub(crate) mod exp;
-pub(crate) mod forms;
+mod forms;
+pub(crate) mod gates;
 mod lanes;
 mod log;
 mod narrow;
@@ -38,6 +39,7 @@ use super::{InstOp, Kernel, Segment, SegmentBuilder, Val, simplify};
 use emit::Emit;
 use exp::Argument;
 use forms::{Form, Forms};
+use gates::Gate;
 
 /// A column of the scalar table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -97,7 +99,7 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
     for inst in &segment.insts {
         let args: Vec<Val> = inst.args.iter().map(|v| renamed[v.0 as usize]).collect();
         let new = |v: Val| renamed[v.0 as usize];
-        let results = match (&inst.op, forms.form(inst)) {
+        let results = match (&inst.op, forms.form(inst, column)) {
             (InstOp::Map(_), Some(Form::ExpOfNegative { x })) if !column.is_native(ScalarFn::Exp) => {
                 vec![emit.exp(Argument { negative: true, ..Argument::of(new(x)) })]
             }
@@ -108,13 +110,9 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
                 let power = emit.exp_beside_one(Argument { negative, ..Argument::of(new(x)) });
                 vec![emit.add(new(one), power)]
             }
-            // Approximate instructions give every one of these the same bf16 (`backend/cuda/silu.rs`).
-            (InstOp::Map(_), Some(Form::NarrowSilu { x, one })) if column == Column::Cuda => {
-                let negative = emit.raw(ScalarFn::Neg, &[new(x)]);
-                let power = emit.raw(ScalarFn::Exp, &[negative]);
-                let divisor = emit.raw(ScalarFn::Add, &[new(one), power]);
-                vec![emit.raw(ScalarFn::Div, &[new(x), divisor])]
-            }
+            // Approximate instructions give every one of these the same bf16 (`backend/cuda/gate.rs`).
+            (InstOp::Map(_), Some(Form::Narrow(gate))) if column == Column::Cuda => vec![emit.whole_gate(gate, new)],
+            (InstOp::Map(_), Some(Form::Narrow(Gate::OnePlusTanh { u, .. }))) => vec![emit.one_plus_tanh(new(u))],
             (InstOp::Map(f), Some(Form::LaneAgainst { lane, scalar, lane_first })) => {
                 vec![emit.lane_against(*f, new(lane), new(scalar), lane_first)]
             }

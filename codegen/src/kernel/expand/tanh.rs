@@ -2,6 +2,9 @@
 //! the power of two is added to a polynomial that has no constant. From about one half on `1 − 2 / (e + 2)`, which is at
 //! most 1.5 ulp: sums with 1 often follow, and leave nothing but what is wrong.
 
+use fusewright_graph::ScalarFn;
+
+use super::Column;
 use super::emit::Emit;
 use super::exp::{LN2, POLY, ROUND};
 use crate::kernel::Val;
@@ -14,8 +17,12 @@ const MOST: f32 = 20.0;
 impl Emit<'_> {
     pub(super) fn tanh(&mut self, x: Val) -> Val {
         let (a, most) = (self.abs(x), self.c(MOST));
-        let above = self.lt(most, a);
-        let a = self.select(above, most, a);
+        let a = if self.column == Column::Cuda {
+            self.raw(ScalarFn::Min, &[a, most])
+        } else {
+            let above = self.lt(most, a);
+            self.select(above, most, a)
+        };
         let (far, zero, minus) = (self.c(FAR), self.c(0.0), self.c(-2.0));
         let is_far = self.lt(far, a);
         // All is of half of the argument: constants take the factor.
@@ -37,8 +44,18 @@ impl Emit<'_> {
         let e = self.fma(power, p, rest);
         let over = self.add(e, two);
         let (above, start) = (self.select(is_far, minus, e), self.select(is_far, one, zero));
-        let quotient = self.div(above, over);
+        let quotient = self.quotient_beside_one(above, over);
         let y = self.add(start, quotient);
         self.copysign(y, x)
+    }
+
+    /// A quotient by what is from 2 on. GPUs have reciprocals of such in a few steps.
+    fn quotient_beside_one(&mut self, x: Val, by: Val) -> Val {
+        if self.column != Column::Cuda {
+            return self.div(x, by);
+        }
+        let (one, by) = (self.c(1.0), self.known_within(by, (2.0, 2.0 * (2.0 * MOST).exp())));
+        let reciprocal = self.div(one, by);
+        self.mul(x, reciprocal)
     }
 }

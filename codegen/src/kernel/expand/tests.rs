@@ -414,3 +414,33 @@ fn bounds_before_a_saturating_conversion_add_nothing() {
         assert!(maps(&kernel) > 0, "{kernel}");
     }
 }
+
+#[test]
+fn a_gelu_of_every_bf16_is_that_of_the_exact_function() {
+    let by_cube = "%square = mul %x, %x %cube = mul %square, %x %part = mul %cube, %c %sum = add %x, %part \
+                   %u = mul %sum, %beta";
+    let by_slope = "%start = mul %x, %beta %part = mul %x, %c %bend = mul %part, %x %slope = add %one, %bend \
+                    %u = mul %start, %slope";
+    let codes: Vec<u64> = (0..=u64::from(u16::MAX)).collect();
+    for bent in [by_cube, by_slope] {
+        let text = format!(
+            "kernel @k(n) rows 1 {{ param %x0: bf16[n] in param %y: bf16[n] out segment @m inner 1 {{
+               %narrow = load x0[lane] : row<bf16, n>
+               %x = cast %narrow to f32 rne
+               %one = literal f32 1.0 %half = literal f32 0.5
+               %c = literal f32 0.044714998453855515 %beta = literal f32 0.7978845834732056
+               {bent}
+               %t = tanh %u %s = add %one, %t %h = mul %x, %half %p = mul %h, %s
+               %y = cast %p to bf16 rne
+               store y[lane], %y }} }}"
+        );
+        let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+        let short = expanded(&kernel);
+        assert!(maps(&short) < 36, "the short form:\n{short}");
+        let codes = std::slice::from_ref(&codes);
+        let (exact, found) = (evaluate(&kernel, DType::BF16, codes), evaluate(&short, DType::BF16, codes));
+        let differ = codes[0].iter().zip(exact.iter().zip(&found)).filter(|(_, (a, b))| !same(DType::BF16, **a, **b));
+        let differ: Vec<_> = differ.collect();
+        assert!(differ.is_empty(), "{} differ: {:x?}", differ.len(), &differ[..differ.len().min(8)]);
+    }
+}
