@@ -6,8 +6,10 @@ use fusewright_abi::{ContentKey, KernelArtifact, Target};
 use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::Kernel;
 use fusewright_codegen::schedule::Schedule;
+use fusewright_runtime::Counters;
 use fusewright_runtime::disk::Label;
 
+use crate::assembler::{Assembled, Assembler};
 use crate::map::is_free;
 use crate::store::Store;
 
@@ -18,14 +20,22 @@ pub(crate) struct Coder {
     pub backend: Arc<dyn Backend>,
     pub schedule: Schedule,
     pub store: Arc<Store>,
+    /// Counts what was made and what was kept.
+    pub counters: Arc<Counters>,
 }
 
 impl Coder {
     /// # Errors
     /// A target that this build or this machine cannot compile for.
-    pub fn of(target: &Target, store: Arc<Store>) -> Result<Coder, BackendError> {
+    pub fn of(target: &Target, store: Arc<Store>, counters: Arc<Counters>) -> Result<Coder, BackendError> {
         let backend = backend::for_target(target)?;
-        Ok(Coder { target: target.clone(), backend, schedule: Schedule::of(target), store })
+        Ok(Coder { target: target.clone(), backend, schedule: Schedule::of(target), store, counters })
+    }
+
+    /// The same with an assembler behind the backend.
+    #[must_use]
+    pub fn assembled_by(self, assembler: Assembler) -> Coder {
+        Coder { backend: Arc::new(Assembled::new(self.backend, assembler)), ..self }
     }
 
     /// The artifact of a kernel, and whether its payload was kept.
@@ -41,6 +51,7 @@ impl Coder {
         if !is_free(bytes) {
             return Err(BackendError::Memory { backend: self.backend.name(), kernel: kernel.name.clone(), bytes });
         }
+        self.counters.add_compiled();
         let payload = self.backend.payload(kernel, &self.target)?;
         self.store.save(&key, &self.label(kernel), &payload);
         Ok((backend::pack(kernel, key, &self.target, &*self.backend, payload)?, false))
@@ -57,7 +68,9 @@ impl Coder {
 
     fn kept_as(&self, key: ContentKey, kernel: &Kernel) -> Option<KernelArtifact> {
         let payload = self.store.load(&key, &self.label(kernel), self.backend.payload_kind())?;
-        backend::pack(kernel, key, &self.target, &*self.backend, payload).ok()
+        let kept = backend::pack(kernel, key, &self.target, &*self.backend, payload).ok()?;
+        self.counters.add_kept();
+        Some(kept)
     }
 
     fn label(&self, kernel: &Kernel) -> Label {

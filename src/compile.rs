@@ -11,6 +11,7 @@ use fusewright_fusion::region::{Limits, Partition, SourceKind, partition};
 use fusewright_graph::Graph;
 
 use crate::Error;
+use crate::assembler::AssemblerChoice;
 use crate::compiler::{Compilation, Compiler};
 use crate::dump::DumpFolder;
 use crate::program::{Fallback, OpCounts, Program, build};
@@ -31,6 +32,8 @@ pub struct Options {
     pub cache: CacheChoice,
     /// Which compilers make CPU kernels, and when.
     pub tiers: Tiers,
+    /// What assembles kernels for NVIDIA GPUs.
+    pub assembler: AssemblerChoice,
     /// The threads that launches run on.
     pub pool: ThreadPool,
 }
@@ -43,6 +46,7 @@ impl Default for Options {
             relaxed: false,
             cache: CacheChoice::Environment,
             tiers: Tiers::Environment,
+            assembler: AssemblerChoice::Environment,
             pool: ThreadPool::default(),
         }
     }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use fusewright_abi::{KernelArtifact, ParamAccess, Target};
+use fusewright_abi::{KernelArtifact, ParamAccess, PayloadKind, Target};
 use fusewright_codegen::backend::{Backend, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{InstError, Kernel, ParamId, verify};
@@ -16,6 +16,7 @@ use fusewright_graph::Graph;
 use fusewright_graph::text::{PrintOptions, print_graph};
 use fusewright_runtime::{Counters, Device, Module, RuntimeError, Tiered, device_with};
 
+use crate::assembler::AssemblerChoice;
 use crate::coder::Coder;
 use crate::dump::DumpFolder;
 use crate::store::{CacheChoice, Store};
@@ -79,6 +80,8 @@ pub struct Compiler {
     coder: Coder,
     /// What makes better code behind the launches.
     second: Option<Arc<Coder>>,
+    /// What makes code of another form, where a driver does not take that of an assembler.
+    by_driver: Option<Coder>,
     pool: ThreadPool,
     counters: Arc<Counters>,
     outputs: Outputs,
@@ -116,7 +119,7 @@ pub(crate) struct Made {
     pub artifact: KernelArtifact,
     /// Outputs that update inputs and may not be written where those lie.
     pub apart: Vec<Apart>,
-    /// The expanded kernel, where better code may be made of it.
+    /// The expanded kernel, where other code may be made of it.
     pub kernel: Option<Arc<Kernel>>,
 }
 
@@ -158,29 +161,46 @@ impl Compiler {
     /// # Errors
     /// A target that this build or this machine cannot compile for, by name.
     pub fn new(target: &Target) -> Result<Compiler, Error> {
-        let coder = Coder::of(target, Arc::default()).map_err(|e| Error::Unavailable(e.to_string()))?;
+        let counters = Arc::default();
+        let coder = Coder::of(target, Arc::default(), Arc::clone(&counters));
         Ok(Compiler {
-            coder,
+            coder: coder.map_err(|e| Error::Unavailable(e.to_string()))?,
             second: None,
+            by_driver: None,
             pool: ThreadPool::default(),
-            counters: Arc::default(),
+            counters,
             outputs: Outputs::Contiguous,
             dump: DumpFolder::from_environment(),
             log: Mutex::new(Vec::new()),
         })
     }
 
-    /// A compiler for a target with the tiers, the threads and the cache on disk that a user chose.
+    /// A compiler for a target with the tiers, the assembler, the threads and the cache on disk that a user chose.
     ///
     /// # Errors
-    /// As [`Compiler::new`], and tiers that this build lacks.
+    /// As [`Compiler::new`], tiers that this build lacks, and an assembler that was asked for by name and does not work.
     pub fn of(target: &Target, options: &Options) -> Result<Compiler, Error> {
         let (target, tiered) = options.tiers.of(target)?;
         let compiler = Compiler::new(&target)?.with_cache(&options.cache);
         // A host whose instructions LLVM does not take keeps what Cranelift makes.
-        let second = || Coder::of(&Target::CPU_LLVM, Arc::clone(&compiler.coder.store)).ok().map(Arc::new);
+        let (store, counters) = (Arc::clone(&compiler.coder.store), Arc::clone(&compiler.counters));
+        let second = || Coder::of(&Target::CPU_LLVM, store, counters).ok().map(Arc::new);
         let second = if tiered { second() } else { None };
-        Ok(Compiler { second, pool: options.pool.clone(), ..compiler })
+        Compiler { second, pool: options.pool.clone(), ..compiler }.with_assembler(&options.assembler)
+    }
+
+    /// The same with an assembler, if there is one, the target has need of it, and no device of this machine is of another
+    /// generation than what it would make.
+    fn with_assembler(self, choice: &AssemblerChoice) -> Result<Compiler, Error> {
+        if self.backend().payload_kind() != PayloadKind::Ptx {
+            return Ok(self);
+        }
+        let Some(assembler) = choice.find()? else { return Ok(self) };
+        if self.device(self.target()).is_ok_and(|device| !device.takes(PayloadKind::Cubin)) {
+            return Ok(self);
+        }
+        let by_driver = Some(self.coder.clone());
+        Ok(Compiler { coder: self.coder.assembled_by(assembler), by_driver, ..self })
     }
 
     /// The same with a cache on disk, from which payloads come that are there, and to which others go. One that cannot be
@@ -255,6 +275,18 @@ impl Compiler {
 
     /// As [`Compiler::artifact`], with what was to be written in place and is not.
     pub(crate) fn make(&self, name: &str, body: &Graph) -> Result<Made, CompileError> {
+        let (made, done) = self.make_timed(name, body)?;
+        self.note(done);
+        Ok(made)
+    }
+
+    /// Notes a compilation in the log.
+    pub(crate) fn note(&self, done: Compilation) {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+    }
+
+    /// As [`Compiler::make`], with what is to be noted of it.
+    pub(crate) fn make_timed(&self, name: &str, body: &Graph) -> Result<(Made, Compilation), CompileError> {
         if let Some(folder) = &self.dump {
             let forms = self.kernel(name, body).ok();
             let written = folder.kernel(name, body, forms.as_ref(), self.backend(), self.target());
@@ -276,11 +308,10 @@ impl Compiler {
         let emit_us = start.elapsed().as_micros() as u64 - forms.lower_us;
         let bytes = artifact.payload.bytes.len();
         let done = Compilation { name: name.to_owned(), lower_us: forms.lower_us, emit_us, bytes, from_disk };
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         let apart = forms.apart(body);
         let improvable = self.second.is_some() && artifact.target == *self.target();
-        let kernel = improvable.then(|| Arc::new(forms.expanded));
-        Ok(Made { artifact, apart, kernel })
+        let kernel = (improvable || self.by_driver.is_some()).then(|| Arc::new(forms.expanded));
+        Ok((Made { artifact, apart, kernel }, done))
     }
 
     /// Loads a compiled body; where better code may come, as a kernel that takes it when it does.
@@ -288,7 +319,16 @@ impl Compiler {
     /// # Errors
     /// No driver for the target; memory that cannot be had.
     pub(crate) fn load(&self, made: &Made) -> Result<Arc<dyn Module>, RuntimeError> {
-        let module = self.device(&made.artifact.target)?.load(&made.artifact)?;
+        let device = self.device(&made.artifact.target)?;
+        let module = match (device.load(&made.artifact), &self.by_driver, &made.kernel) {
+            (Err(refused @ RuntimeError::Artifact { .. }), Some(by_driver), Some(kernel)) => {
+                // Such as a driver that is older than the assembler.
+                self.coder.store.warn(format!("{refused}; its driver compiles it instead"));
+                let (artifact, _) = by_driver.artifact(kernel).map_err(|_| refused)?;
+                device.load(&artifact)?
+            }
+            (loaded, ..) => loaded?,
+        };
         let (Some(second), Some(kernel)) = (&self.second, &made.kernel) else { return Ok(module) };
         let device = self.device(&second.target)?;
         let (second, budget, kernel) = (Arc::clone(second), budget(kernel), Arc::clone(kernel));

@@ -45,5 +45,30 @@ pub const TIERS: Knob = Knob {
     doc: "compilers of target `cpu`: `off` Cranelift, `on` Cranelift and LLVM behind the calls, `llvm` LLVM before them",
 };
 
+/// Which assembler makes code of kernels for NVIDIA GPUs.
+pub const PTXAS: Knob = Knob {
+    name: "FUSEWRIGHT_PTXAS",
+    doc: "the `ptxas` that assembles kernels for `cuda`, `off` for the driver's own; else the first of PATH, CUDA_HOME, wheels",
+};
+
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, DUMP_DIR, TIERS];
+pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, DUMP_DIR, PTXAS, TIERS];
+
+/// Where CUDA lies unless someone says otherwise.
+const CUDA: &str = "/usr/local/cuda";
+/// Where wheels put the tools of CUDA, below the packages of a Python environment.
+const WHEELS: [&str; 3] = ["nvidia/cu13/bin", "nvidia/cuda_nvcc/bin", "triton/backends/nvidia/bin"];
+
+/// The folders in which tools of CUDA may lie, the nearest first: of `PATH`, of CUDA, of the active Python environment.
+pub(crate) fn tool_folders() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let cuda = std::env::var_os("CUDA_HOME").map_or_else(|| CUDA.into(), PathBuf::from);
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).chain([cuda.join("bin")]).collect();
+    for active in ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os) {
+        let versions = std::fs::read_dir(PathBuf::from(active).join("lib")).into_iter().flatten().flatten();
+        let mut versions: Vec<PathBuf> = versions.map(|version| version.path().join("site-packages")).collect();
+        versions.sort();
+        folders.extend(versions.iter().flat_map(|packages| WHEELS.map(|wheel| packages.join(wheel))));
+    }
+    folders
+}

@@ -110,7 +110,8 @@ impl Store {
         self.warning.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn warn(&self, message: String) {
+    /// Keeps the first thing that was wrong.
+    pub fn warn(&self, message: String) {
         self.warning.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(message);
     }
 }

@@ -125,6 +125,8 @@ pub enum PayloadKind {
     HostObject,
     /// PTX text.
     Ptx,
+    /// What an assembler made of PTX, for devices of one architecture.
+    Cubin,
     /// Ascend C source text.
     AscendC,
 }
@@ -136,6 +138,7 @@ impl PayloadKind {
             PayloadKind::HostCode => "bin",
             PayloadKind::HostObject => "o",
             PayloadKind::Ptx => "ptx",
+            PayloadKind::Cubin => "cubin",
             PayloadKind::AscendC => "cpp",
         }
     }

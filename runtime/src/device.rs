@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use fusewright_abi::{KernelArtifact, Target};
+use fusewright_abi::{KernelArtifact, PayloadKind, Target};
 
 use crate::{Arg, RuntimeError};
 
@@ -11,6 +11,9 @@ use crate::{Arg, RuntimeError};
 pub trait Device: Debug + Send + Sync {
     /// What it runs.
     fn target(&self) -> Target;
+
+    /// Whether it loads code of that kind for its target.
+    fn takes(&self, kind: PayloadKind) -> bool;
 
     /// Loads a kernel.
     ///

@@ -25,4 +25,4 @@ pub use dispatch::Variants;
 pub use driver::cuda;
 pub use driver::{EachTime, Pool, Threads, device_for, device_with, shared_pool};
 pub use error::{DeviceFailure, RuntimeError};
-pub use tier::{Counters, Make, TierCounts, Tiered};
+pub use tier::{CodeCounts, Counters, Make, TierCounts, Tiered};

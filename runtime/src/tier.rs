@@ -18,6 +18,10 @@ pub type Make = Box<dyn FnOnce() -> Result<Arc<dyn Module>, String> + Send>;
 /// What became of the kernels of a program.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// Kernels whose code a compiler was asked for.
+    compiled: AtomicU64,
+    /// Kernels whose code was there from an earlier process.
+    kept: AtomicU64,
     /// Kernels whose better code was asked for.
     asked: AtomicU64,
     /// Kernels whose better code took the place of the first.
@@ -37,7 +41,31 @@ pub struct TierCounts {
     pub refused: u64,
 }
 
+/// Where the code of a program's kernels came from so far. A call that leaves `compiled` as it was had nothing compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CodeCounts {
+    /// Times that a compiler was asked for code, of whatever tier, whether it took the kernel or not.
+    pub compiled: u64,
+    /// Times that code was there, from an earlier compiler or process.
+    pub kept: u64,
+}
+
 impl Counters {
+    /// Notes that a compiler is asked for code.
+    pub fn add_compiled(&self) {
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that code was there.
+    pub fn add_kept(&self) {
+        self.kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Where code came from.
+    pub fn code(&self) -> CodeCounts {
+        CodeCounts { compiled: self.compiled.load(Ordering::Relaxed), kept: self.kept.load(Ordering::Relaxed) }
+    }
+
     /// The values now.
     pub fn counts(&self) -> TierCounts {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -8,8 +8,9 @@ use fusewright_abi::Target;
 use fusewright_fusion::region_key;
 use fusewright_graph::{Builder, Graph, InputKind, Origin, TypeError, Value};
 
-use crate::explain::{explain, kernels};
-use crate::{Error, Options, fuse_graph, model};
+use crate::compiler::content;
+use crate::program::outline;
+use crate::{Compilation, Compiler, Error, Fused, Options, fuse_graph_with, model};
 
 /// Figures of one stack of layers. Times are microseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,8 +31,16 @@ pub struct CompileReport {
     pub passes_us: u64,
     /// Dividing the graph into regions.
     pub regions_us: u64,
-    /// From regions to machine code.
+    /// From regions to code, as the options say: kernels beside each other, assembled where there is an assembler, and
+    /// those taken from the cache on disk that are there.
     pub kernels_us: u64,
+    /// How many of the kernels were there.
+    pub from_disk: usize,
+    /// The same again, now that all kernels are in the cache on disk; none where they are not kept.
+    pub kept_us: Option<u64>,
+    /// The median of a kernel, from Kernel IR to what the compiler itself makes: one after the other, not assembled and
+    /// not kept.
+    pub emit_us: Option<u64>,
     /// Most memory that the process ever held, where the system says so.
     pub peak_bytes: Option<u64>,
 }
@@ -48,27 +57,54 @@ pub fn compile_suite(path: &Path, layers: usize, target: &Target, options: &Opti
     }
     let import_us = elapsed(start);
     let graph = stacked(&layer, layers).map_err(|e| Error::Internal(format!("stacking layers: {e}")))?;
+    let compiler = Compiler::of(target, options)?;
     let start = Instant::now();
-    let fused = fuse_graph(&graph, options)?;
+    let fused = fuse_graph_with(&graph, options, compiler.sources())?;
     let fusing_us = elapsed(start);
     let passes_us = fused.passes.iter().map(|p| p.us).sum();
-    let report = explain(&fused)?;
-    let start = Instant::now();
-    let compilations = kernels(&fused, &report, target)?.compilations;
-    let kernels_us = elapsed(start);
+    let (compilations, kernels_us) = timed(&fused, &compiler)?;
+    let from_disk = compilations.iter().filter(|kernel| kernel.from_disk).count();
+    let (again, kept_us) = timed(&fused, &Compiler::of(target, options)?)?;
+    let kept_us = again.iter().all(|kernel| kernel.from_disk).then_some(kept_us);
+    let emitted = one_by_one(&fused, &Compiler::new(compiler.target())?)?;
     let keys = fused.partition.regions.iter().map(region_key).collect::<Result<BTreeSet<_>, _>>();
     Ok(CompileReport {
         layers,
         nodes: graph.nodes().len(),
         regions: fused.partition.regions.len(),
         distinct: keys.map_err(|e| Error::Internal(e.to_string()))?.len(),
-        compiled: compilations.len(),
+        compiled: compilations.len() - from_disk,
         import_us,
         passes_us,
         regions_us: fusing_us.saturating_sub(passes_us),
         kernels_us,
+        from_disk,
+        kept_us: kept_us.filter(|_| !again.is_empty()),
+        emit_us: emitted.get(emitted.len() / 2).copied(),
         peak_bytes: peak_bytes(),
     })
+}
+
+/// What is compiled for all regions, and how long that takes.
+fn timed(fused: &Fused, compiler: &Compiler) -> Result<(Vec<Compilation>, u64), Error> {
+    let start = Instant::now();
+    outline(&fused.graph, &fused.partition, compiler)?;
+    Ok((compiler.log(), elapsed(start)))
+}
+
+/// How long the compiler itself takes for each kernel, ascending.
+fn one_by_one(fused: &Fused, compiler: &Compiler) -> Result<Vec<u64>, Error> {
+    let mut seen = BTreeSet::new();
+    for region in fused.partition.kernels() {
+        let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+        if seen.insert(content(&region.name, &body)) {
+            // What has no kernel is no figure either.
+            let _ = compiler.make(&region.name, &body);
+        }
+    }
+    let mut times: Vec<u64> = compiler.log().iter().map(|kernel| kernel.emit_us).collect();
+    times.sort_unstable();
+    Ok(times)
 }
 
 fn elapsed(start: Instant) -> u64 {

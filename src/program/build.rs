@@ -87,14 +87,19 @@ fn assemble(
 ) -> Result<Built, Error> {
     let (cache, kernels) = (KernelCache::default(), BTreeMap::new());
     let (in_kernels, named) = (BTreeSet::new(), BTreeSet::new());
-    let mut build = Build { graph, compiler, runs, cache, weights, kernels, fallbacks: Vec::new(), named, in_kernels };
+    let mut bodies = bodies(partition)?;
+    let made = made(&bodies, compiler);
+    let fallbacks = Vec::new();
+    let mut build = Build { graph, compiler, runs, cache, weights, made, kernels, fallbacks, named, in_kernels };
     let mut steps = Vec::with_capacity(partition.steps.len());
     let mut refused = BTreeMap::new();
     for &step in &partition.steps {
         let (before, kernel) = (steps.len(), partition.kernel_index(step));
         match (partition.kernel(step), step) {
             (Some(region), _) => {
-                let reason = build.region(region, &mut steps)?;
+                let body = kernel.and_then(|kernel| bodies.remove(&kernel));
+                let body = body.ok_or_else(|| Error::Internal(format!("`{}` is computed twice", region.name)))?;
+                let reason = build.region(region, body, &mut steps)?;
                 refused.extend(kernel.zip(reason));
             }
             (None, PlannedStep::Node(id)) => build.without_kernel(id, &mut steps)?,
@@ -124,6 +129,37 @@ fn assemble(
     Ok(Built { program, fallbacks, ops, refused })
 }
 
+/// What tells kernels apart: [`content`].
+type Content = (String, String);
+
+/// The body of a region or lone op.
+struct Body {
+    graph: Graph,
+    content: Content,
+}
+
+/// The bodies of a partition's kernels, by their place.
+fn bodies(partition: &Partition) -> Result<BTreeMap<usize, Body>, Error> {
+    let mut bodies = BTreeMap::new();
+    for &step in &partition.steps {
+        if let (Some(region), Some(kernel)) = (partition.kernel(step), partition.kernel_index(step)) {
+            let graph = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+            let content = content(&region.name, &graph);
+            bodies.insert(kernel, Body { graph, content });
+        }
+    }
+    Ok(bodies)
+}
+
+/// Compiles bodies, equal ones once.
+fn made(bodies: &BTreeMap<usize, Body>, compiler: &Compiler) -> BTreeMap<Content, Result<Made, CompileError>> {
+    let mut seen = BTreeSet::new();
+    let distinct: Vec<&Body> = bodies.values().filter(|body| seen.insert(&body.content)).collect();
+    let named: Vec<(&str, &Graph)> = distinct.iter().map(|body| (body.content.0.as_str(), &body.graph)).collect();
+    let made = compiler.make_all(&named);
+    distinct.iter().map(|body| body.content.clone()).zip(made).collect()
+}
+
 struct Build<'a> {
     graph: &'a Graph,
     compiler: &'a Compiler,
@@ -132,8 +168,10 @@ struct Build<'a> {
     /// Loaded kernels by content, so that equal regions share one.
     cache: KernelCache,
     weights: Vec<Option<Bytes>>,
+    /// What was compiled beforehand, by content.
+    made: BTreeMap<Content, Result<Made, CompileError>>,
     /// Compiled kernels by content, or why there is none, so that equal regions are compiled once.
-    kernels: BTreeMap<(String, String), Result<Arc<CompiledKernel>, String>>,
+    kernels: BTreeMap<Content, Result<Arc<CompiledKernel>, String>>,
     fallbacks: Vec<Fallback>,
     /// Nodes that are among them by their own names.
     named: BTreeSet<NodeId>,
@@ -143,9 +181,8 @@ struct Build<'a> {
 
 impl Build<'_> {
     /// A region or lone op: its kernel, or its ops one by one and why.
-    fn region(&mut self, region: &FusedRegion, steps: &mut Vec<Step>) -> Result<Option<String>, Error> {
-        let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
-        let reason = match self.kernel(&region.name, &body)? {
+    fn region(&mut self, region: &FusedRegion, body: Body, steps: &mut Vec<Step>) -> Result<Option<String>, Error> {
+        let reason = match self.kernel(body)? {
             Ok(kernel) => {
                 steps.push(Step::new(Work::Kernel(kernel), &region.inputs, &region.outputs, region.name.clone()));
                 self.in_kernels.extend(&region.nodes);
@@ -183,7 +220,8 @@ impl Build<'_> {
             return self.without_kernel(id, steps);
         }
         let body = single(self.graph, node).and_then(|body| body.expanded());
-        match self.kernel(node.op.name(), &body.map_err(|e| Error::Internal(e.to_string()))?)? {
+        let graph = body.map_err(|e| Error::Internal(e.to_string()))?;
+        match self.kernel(Body { content: content(node.op.name(), &graph), graph })? {
             Ok(kernel) => {
                 steps.push(Step::new(Work::Kernel(kernel), &node.operands, &node.results, self.label(id)));
                 self.in_kernels.insert(id);
@@ -227,20 +265,21 @@ impl Build<'_> {
     }
 
     /// The kernel of a body, loaded if it is to run, or why it has none.
-    fn kernel(&mut self, name: &str, body: &Graph) -> Result<Result<Arc<CompiledKernel>, String>, Error> {
-        let key = content(name, body);
-        if let Some(known) = self.kernels.get(&key) {
+    fn kernel(&mut self, body: Body) -> Result<Result<Arc<CompiledKernel>, String>, Error> {
+        let Body { graph, content } = body;
+        if let Some(known) = self.kernels.get(&content) {
             return Ok(known.clone());
         }
-        let kernel = match self.compiler.make(name, body) {
-            Ok(made) => Ok(Arc::new(self.loaded(made, body)?)),
+        let made = self.made.remove(&content).unwrap_or_else(|| self.compiler.make(&content.0, &graph));
+        let kernel = match made {
+            Ok(made) => Ok(Arc::new(self.loaded(made, &graph)?)),
             Err(CompileError::Dump(error)) => return Err(*error),
             Err(error @ CompileError::Backend(BackendError::Target { .. } | BackendError::Memory { .. })) => {
                 return Err(error.into());
             }
             Err(refused) => Err(refused.to_string()),
         };
-        self.kernels.insert(key, kernel.clone());
+        self.kernels.insert(content, kernel.clone());
         Ok(kernel)
     }
 

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use fusewright_abi::DType;
 use fusewright_graph::tensor::check_memory;
 use fusewright_graph::{Dim, Graph, Input, InputKind, Output};
-use fusewright_runtime::{Counters, TierCounts};
+use fusewright_runtime::{CodeCounts, Counters, TierCounts};
 
 use crate::guard;
 use crate::host::zeroed;
@@ -124,6 +124,12 @@ impl Program {
     /// What became of the kernels' tiers so far.
     pub fn tiers(&self) -> TierCounts {
         self.counters.counts()
+    }
+
+    /// Where the code of the kernels came from so far, whenever that was: calls that leave the count of what was compiled
+    /// as it was compiled nothing.
+    pub fn code(&self) -> CodeCounts {
+        self.counters.code()
     }
 
     /// Makes the best code there is of every kernel now, rather than behind later calls.

@@ -23,8 +23,13 @@ const HEAD: usize = 64;
 const DIGEST: usize = 32;
 
 /// The kinds of code by their numbers.
-const KINDS: [(u32, PayloadKind); 4] =
-    [(1, PayloadKind::HostCode), (2, PayloadKind::HostObject), (3, PayloadKind::Ptx), (4, PayloadKind::AscendC)];
+const KINDS: [(u32, PayloadKind); 5] = [
+    (1, PayloadKind::HostCode),
+    (2, PayloadKind::HostObject),
+    (3, PayloadKind::Ptx),
+    (4, PayloadKind::AscendC),
+    (5, PayloadKind::Cubin),
+];
 
 /// What an entry says it is.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -47,6 +47,10 @@ impl Device for Host {
         self.target.clone()
     }
 
+    fn takes(&self, kind: PayloadKind) -> bool {
+        kind == PayloadKind::HostCode
+    }
+
     fn load(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Module>, RuntimeError> {
         let refuse = |reason: String| Err(RuntimeError::Artifact { kernel: artifact.name.clone(), reason });
         if artifact.target != self.target {

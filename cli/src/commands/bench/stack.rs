@@ -20,21 +20,27 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
             "us": {
                 "import": report.import_us, "passes": report.passes_us,
                 "regions": report.regions_us, "kernels": report.kernels_us,
+                "kernels_kept": report.kept_us, "emit_median": report.emit_us,
             },
+            "from_disk": report.from_disk,
         }));
         return Ok(OK);
     }
     let ms = |us: u64| format!("{:.1}", us as f64 / 1e3);
+    let known = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), ms);
     let stages = [
         ("import", report.import_us),
         ("passes", report.passes_us),
         ("regions", report.regions_us),
         ("kernels", report.kernels_us),
     ];
-    table(&["stage", "ms"], &stages.map(|(name, us)| vec![name.to_owned(), ms(us)]), &[1]);
+    let more = [("kernels, from the cache", report.kept_us), ("a kernel's compiler, median", report.emit_us)];
+    let rows = stages.map(|(name, us)| vec![name.to_owned(), ms(us)]).into_iter();
+    let rows: Vec<Vec<String>> = rows.chain(more.map(|(name, us)| vec![name.to_owned(), known(us)])).collect();
+    table(&["stage", "ms"], &rows, &[1]);
     line(format!(
-        "{} nodes in {} regions, {} of them distinct, {} kernels compiled",
-        report.nodes, report.regions, report.distinct, report.compiled
+        "{} nodes in {} regions, {} of them distinct, {} kernels compiled, {} read from the cache",
+        report.nodes, report.regions, report.distinct, report.compiled, report.from_disk
     ));
     if let Some(bytes) = report.peak_bytes {
         line(format!("peak memory {:.0} MB", bytes as f64 / 1e6));

@@ -105,21 +105,26 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// An unknown architecture, or something that this schedule does not cover, named with its reason.
 pub fn emit(kernel: &Kernel, arch: &str) -> Result<Emitted, EmitError> {
+    let launch = launch(kernel, arch);
+    let mut ll = String::new();
+    let ptx = compile(kernel, arch, &mut |module| ll = module.print_to_string().to_string())?;
+    Ok(Emitted { ll, ptx, launch })
+}
+
+/// The PTX of a kernel; `built` sees the module before its passes.
+fn compile(kernel: &Kernel, arch: &str, built: &mut dyn FnMut(&Module<'_>)) -> Result<String, EmitError> {
     let arch = arch::by_name(arch).ok_or_else(|| EmitError::UnknownArch(arch.to_owned()))?;
     let machine = machine(arch)?;
     let ctx = Context::create();
-    let plan = Plan::of(kernel);
-    let launch = Grid { dependent: arch.dependent_launch, ..plan.launch(kernel) };
-    let module = build(&ctx, kernel, &arch, &machine, &plan)?;
+    let module = build(&ctx, kernel, &arch, &machine, &Plan::of(kernel))?;
     module.verify().map_err(|e| EmitError::Llvm(e.to_string()))?;
-    let ll = module.print_to_string().to_string();
+    built(&module);
     let options = PassBuilderOptions::create();
     module.run_passes(PASSES, &machine, options).map_err(|e| EmitError::Llvm(e.to_string()))?;
     let text =
         machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(|e| EmitError::Llvm(e.to_string()))?;
     let text = text.as_slice().strip_suffix(&[0]).unwrap_or(text.as_slice());
-    let ptx = String::from_utf8_lossy(text).into_owned();
-    Ok(Emitted { ll, ptx, launch })
+    Ok(String::from_utf8_lossy(text).into_owned())
 }
 
 fn machine(arch: Arch) -> Result<TargetMachine, EmitError> {

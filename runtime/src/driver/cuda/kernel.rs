@@ -55,14 +55,11 @@ impl Loaded {
     /// Loads a kernel: PTX, which the driver compiles, or the file that an assembler made of it.
     pub fn load(context: Arc<Context>, artifact: &KernelArtifact) -> Result<Loaded, RuntimeError> {
         let refuse = |reason: String| RuntimeError::Artifact { kernel: artifact.name.clone(), reason };
-        if artifact.payload.kind != PayloadKind::Ptx {
-            return Err(refuse("its payload is no PTX".to_owned()));
-        }
         let image = artifact.payload.bytes.as_slice();
-        let terminated = if image.starts_with(CUBIN) {
-            None
-        } else {
-            Some(CString::new(image).map_err(|_| refuse("its PTX is no text".into()))?)
+        let terminated = match artifact.payload.kind {
+            PayloadKind::Cubin if image.starts_with(CUBIN) => None,
+            PayloadKind::Ptx => Some(CString::new(image).map_err(|_| refuse("its PTX is no text".into()))?),
+            _ => return Err(refuse("its payload is neither PTX nor what an assembler makes of it".to_owned())),
         };
         let image = terminated.as_ref().map_or(image, |text| text.as_bytes_with_nul());
         let current = context.enter().map_err(|failure| failure.of(&artifact.name))?;

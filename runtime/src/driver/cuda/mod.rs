@@ -18,7 +18,7 @@ mod stream;
 
 use std::sync::Arc;
 
-use fusewright_abi::{KernelArtifact, Target};
+use fusewright_abi::{KernelArtifact, PayloadKind, Target};
 
 use self::context::Context;
 use self::module::CudaModule;
@@ -54,9 +54,7 @@ impl CudaDevice {
 /// Whether code of an architecture runs on a device of a compute capability: plain code on all later devices, that of
 /// a family (`f`) on later ones of the same major number, and that of an architecture's own instructions (`a`) on no other.
 fn runs(arch: &str, device: (i32, i32)) -> bool {
-    let digits = arch.trim_start_matches("sm_").trim_end_matches(['a', 'f']);
-    let Ok(number) = digits.parse::<i32>() else { return false };
-    let of = (number / 10, number % 10);
+    let Some(of) = capability(arch) else { return false };
     match arch.chars().last() {
         Some('a') => device == of,
         Some('f') => device.0 == of.0 && device.1 >= of.1,
@@ -64,9 +62,29 @@ fn runs(arch: &str, device: (i32, i32)) -> bool {
     }
 }
 
+/// Whether what an assembler made for an architecture runs on a device: on those of the same major number that run the
+/// text that it was made of.
+fn runs_assembled(arch: &str, device: (i32, i32)) -> bool {
+    runs(arch, device) && capability(arch).is_some_and(|of| of.0 == device.0)
+}
+
+/// The compute capability that an architecture is named after.
+fn capability(arch: &str) -> Option<(i32, i32)> {
+    let digits = arch.trim_start_matches("sm_").trim_end_matches(['a', 'f']);
+    digits.parse::<i32>().ok().map(|number| (number / 10, number % 10))
+}
+
 impl Device for CudaDevice {
     fn target(&self) -> Target {
         self.target.clone()
+    }
+
+    fn takes(&self, kind: PayloadKind) -> bool {
+        match (kind, &self.target) {
+            (PayloadKind::Ptx, _) => true,
+            (PayloadKind::Cubin, Target::Cuda { arch }) => runs_assembled(arch, self.context.capability),
+            _ => false,
+        }
     }
 
     fn load(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Module>, RuntimeError> {
@@ -87,6 +105,13 @@ mod tests {
         let on = |arch, device| runs(arch, device);
         assert!(on("sm_80", (9, 0)) && on("sm_90", (9, 0)) && on("sm_90a", (9, 0)) && on("sm_100f", (10, 3)));
         assert!(!on("sm_90", (8, 9)) && !on("sm_90a", (10, 0)) && !on("sm_100f", (12, 0)) && !on("sm_x", (9, 0)));
+    }
+
+    #[test]
+    fn what_was_assembled_runs_on_devices_of_its_generation() {
+        let on = |arch, device| runs_assembled(arch, device);
+        assert!(on("sm_80", (8, 9)) && on("sm_90a", (9, 0)) && on("sm_100", (10, 3)));
+        assert!(!on("sm_80", (9, 0)) && !on("sm_89", (8, 6)) && !on("sm_100", (12, 0)) && !on("sm_x", (9, 0)));
     }
 
     #[test]

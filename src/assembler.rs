@@ -1,0 +1,177 @@
+//! NVIDIA's assembler, where the machine has one: from PTX to code of a device, each kernel in a process of its own.
+//!
+//! It stands around the backend that makes PTX, as a [`Backend`] with one more stage, so that keys, the cache on disk and
+//! dumps know of it. It is not pure as backends of `codegen` are: it looks for a file and starts processes.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fusewright_abi::{Payload, PayloadKind, Target};
+use fusewright_codegen::backend::{Backend, BackendError, Grid, Stage};
+use fusewright_codegen::kernel::Kernel;
+use fusewright_fusion::region::SourceKind;
+
+use crate::{Error, knobs};
+
+/// File name of the tool.
+const NAME: &str = "ptxas";
+/// The value of [`knobs::PTXAS`] that means none.
+const OFF: &str = "off";
+/// Where code is written that is read from a pipe.
+const PIPE: &str = "/dev/stdout";
+
+/// Whether kernels for NVIDIA GPUs are assembled before they are loaded, and by what; if not, their driver compiles PTX.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum AssemblerChoice {
+    /// As [`knobs::PTXAS`] says; else by the first `ptxas` that works in `PATH`, in `CUDA_HOME`, in the usual folder of CUDA
+    /// or in the wheel of a Python environment that is active; else not.
+    #[default]
+    Environment,
+    /// Not.
+    Off,
+    /// By that file.
+    At(PathBuf),
+}
+
+impl AssemblerChoice {
+    /// The assembler.
+    ///
+    /// # Errors
+    /// One that was asked for by name and does not work.
+    pub(crate) fn find(&self) -> Result<Option<Assembler>, Error> {
+        let named = match self {
+            AssemblerChoice::Off => return Ok(None),
+            AssemblerChoice::At(tool) => Some(tool.clone()),
+            AssemblerChoice::Environment => match knobs::PTXAS.path() {
+                Some(word) if word == Path::new(OFF) => return Ok(None),
+                word => word,
+            },
+        };
+        match named {
+            Some(tool) => Assembler::at(&tool).map(Some).map_err(Error::Unavailable),
+            None => Ok(knobs::tool_folders().iter().find_map(|folder| Assembler::at(&folder.join(NAME)).ok())),
+        }
+    }
+}
+
+/// An assembler that works.
+#[derive(Clone, Debug)]
+pub(crate) struct Assembler {
+    tool: PathBuf,
+    /// What it says of itself.
+    version: Arc<str>,
+}
+
+impl Assembler {
+    /// Asks a file for its version, once in the life of this process.
+    fn at(tool: &Path) -> Result<Assembler, String> {
+        static KNOWN: Mutex<BTreeMap<PathBuf, Arc<str>>> = Mutex::new(BTreeMap::new());
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(version) = known().get(tool).cloned() {
+            return Ok(Assembler { tool: tool.to_owned(), version });
+        }
+        let failed = |reason: &dyn std::fmt::Display| format!("assembler {}: {reason}", tool.display());
+        if !tool.is_file() {
+            return Err(failed(&"there is no such file"));
+        }
+        let said = Command::new(tool).arg("--version").stdin(Stdio::null()).output().map_err(|e| failed(&e))?;
+        let text = String::from_utf8_lossy(&said.stdout);
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("release") || line.contains("Build")).collect();
+        if !said.status.success() || lines.is_empty() {
+            return Err(failed(&"it does not say its version"));
+        }
+        let version: Arc<str> = lines.join("; ").into();
+        known().insert(tool.to_owned(), Arc::clone(&version));
+        Ok(Assembler { tool: tool.to_owned(), version })
+    }
+
+    /// The code of a PTX text for an architecture.
+    ///
+    /// # Errors
+    /// What the assembler says, or why it cannot be started.
+    fn assemble(&self, ptx: &[u8], arch: &str) -> Result<Vec<u8>, String> {
+        let failed = |e: std::io::Error| format!("{}: {e}", self.tool.display());
+        let mut child = Command::new(&self.tool)
+            .args(["-arch", arch, "-o", PIPE, "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        // It reads all of the text before it writes anything. One that ends early says why.
+        let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(ptx));
+        let Output { status, stdout, stderr } = child.wait_with_output().map_err(failed)?;
+        if !status.success() {
+            return Err(String::from_utf8_lossy(&stderr).trim().to_owned());
+        }
+        written.map(|()| stdout).map_err(failed)
+    }
+}
+
+/// A backend that makes PTX, and the assembler behind it.
+pub(crate) struct Assembled {
+    inner: Arc<dyn Backend>,
+    assembler: Assembler,
+}
+
+impl Assembled {
+    pub fn new(inner: Arc<dyn Backend>, assembler: Assembler) -> Assembled {
+        Assembled { inner, assembler }
+    }
+
+    fn assemble(&self, kernel: &Kernel, target: &Target, ptx: &[u8]) -> Result<Vec<u8>, BackendError> {
+        let (backend, of) = (self.inner.name(), kernel.name.clone());
+        let Target::Cuda { arch } = target else {
+            let reason = "this assembler is for `cuda`".to_owned();
+            return Err(BackendError::Target { backend, target: target.clone(), reason });
+        };
+        let code = self.assembler.assemble(ptx, arch);
+        code.map_err(|said| BackendError::Internal { backend, kernel: of, message: format!("{NAME}: {said}") })
+    }
+}
+
+impl Backend for Assembled {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn fingerprint(&self) -> String {
+        format!("{}, {}", self.inner.fingerprint(), self.assembler.version)
+    }
+
+    fn payload_kind(&self) -> PayloadKind {
+        PayloadKind::Cubin
+    }
+
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        self.inner.headers()
+    }
+
+    fn sources(&self) -> &'static [SourceKind] {
+        self.inner.sources()
+    }
+
+    fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {
+        self.inner.grid(kernel, target)
+    }
+
+    fn memory(&self) -> usize {
+        self.inner.memory()
+    }
+
+    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
+        let mut stages = self.inner.emit(kernel, target)?;
+        let ptx = stages.last().map_or(&[][..], |stage| &stage.bytes);
+        let code = self.assemble(kernel, target, ptx)?;
+        stages.push(Stage { extension: PayloadKind::Cubin.extension(), bytes: code });
+        Ok(stages)
+    }
+
+    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
+        let ptx = self.inner.payload(kernel, target)?;
+        Ok(Payload { kind: PayloadKind::Cubin, bytes: self.assemble(kernel, target, &ptx.bytes)? })
+    }
+}
