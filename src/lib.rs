@@ -69,11 +69,15 @@ pub use fusewright_fusion::pass::{PatternReport, Pipeline, PipelineError};
 pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_fusion::rewrites::{UserPattern, UserPatterns};
 pub use fusewright_graph as graph;
+pub use fusewright_runtime::capture::{CaptureReport, CaptureSizes, GraphReport};
 pub use fusewright_runtime::{CodeCounts, EachTime, Pool, TierCounts, disk, settle};
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use page::explain_page;
-pub use program::{Argument, Fallback, OpCounts, Placement, Program, State, StepCounts, Update, UpdateCopy};
+pub use program::{
+    Argument, CaptureOptions, CapturedProgram, Fallback, OpCounts, Placement, Program, SplitStep, State, StepCounts,
+    Update, UpdateCopy,
+};
 pub use store::{CacheChoice, kernel_cache};
 pub use threads::ThreadPool;
 pub use tiers::Tiers;

@@ -11,6 +11,7 @@
 
 mod argument;
 mod build;
+mod capture;
 mod claims;
 mod in_place;
 mod layout;
@@ -38,6 +39,7 @@ use crate::{Error, HostTensor};
 pub use argument::Argument;
 use argument::UserMemory;
 use build::check_weight;
+pub use capture::{CaptureOptions, CapturedProgram, SplitStep};
 pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, made_by, outline, single};
 use claims::{Claim, claims};
@@ -329,7 +331,11 @@ impl Program {
     }
 
     fn outputs(&self, planned: &Planned, memory: &mut Memory<'_>) -> Result<Vec<Option<HostTensor>>, Error> {
-        let plan = &planned.plan;
+        self.collect(&planned.plan, memory)
+    }
+
+    /// The results under a plan, none for those that lie in the caller's tensors, which are written now if they have not been.
+    fn collect(&self, plan: &Plan, memory: &mut Memory<'_>) -> Result<Vec<Option<HostTensor>>, Error> {
         let mut outputs = Vec::with_capacity(plan.landings.len());
         for (output, landing) in self.graph.outputs().iter().zip(&plan.landings) {
             let slot = plan.get(output.value)?;

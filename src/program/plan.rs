@@ -171,7 +171,7 @@ impl Plan {
         Ok(slot)
     }
 
-    fn slot(&self, ty: &TensorType, view: &View, place: Place) -> Result<Slot, Error> {
+    pub(super) fn slot(&self, ty: &TensorType, view: &View, place: Place) -> Result<Slot, Error> {
         let too_large = || Error::Call(format!("a tensor of type {ty} does not fit the address space"));
         let mut shape = Vec::with_capacity(view.shape.len());
         let mut elements = 1usize;

@@ -34,6 +34,11 @@ impl State {
         self.buffers.iter_mut().find(|(buffer, _)| buffer == name).map(|(_, tensor)| tensor)
     }
 
+    /// The buffers themselves.
+    pub(super) fn into_buffers(self) -> impl Iterator<Item = (String, HostTensor)> {
+        self.buffers.into_iter()
+    }
+
     /// The memory that a call may touch.
     pub(super) fn memory(&mut self) -> impl Iterator<Item = UserMemory<'_>> {
         self.buffers.iter_mut().map(|(_, tensor)| UserMemory::InOut(&mut tensor.bytes))

@@ -66,6 +66,12 @@ pub struct CUgraphExec_st {
     _unused: [u8; 0],
 }
 pub type CUgraphExec = *mut CUgraphExec_st;
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUgraphNode_st {
+    _unused: [u8; 0],
+}
+pub type CUgraphNode = *mut CUgraphNode_st;
 pub type CUresult = ::core::ffi::c_int;
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -148,12 +154,14 @@ pub struct Driver {
     pub cuEventRecord: unsafe extern "C" fn(event: CUevent, stream: CUstream) -> CUresult,
     pub cuEventSynchronize: unsafe extern "C" fn(event: CUevent) -> CUresult,
     pub cuEventElapsedTime: unsafe extern "C" fn(milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult,
+    pub cuGraphGetNodes: unsafe extern "C" fn(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize) -> CUresult,
     pub cuGraphInstantiateWithFlags:
         unsafe extern "C" fn(executable: *mut CUgraphExec, graph: CUgraph, flags: ::core::ffi::c_ulonglong) -> CUresult,
     pub cuGraphUpload: unsafe extern "C" fn(executable: CUgraphExec, stream: CUstream) -> CUresult,
     pub cuGraphLaunch: unsafe extern "C" fn(executable: CUgraphExec, stream: CUstream) -> CUresult,
     pub cuGraphExecDestroy: unsafe extern "C" fn(executable: CUgraphExec) -> CUresult,
     pub cuGraphDestroy: unsafe extern "C" fn(graph: CUgraph) -> CUresult,
+    pub cuMemGetInfo_v2: unsafe extern "C" fn(free: *mut usize, total: *mut usize) -> CUresult,
     pub cuMemAllocAsync: unsafe extern "C" fn(memory: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult,
     pub cuMemFreeAsync: unsafe extern "C" fn(memory: CUdeviceptr, stream: CUstream) -> CUresult,
     pub cuMemcpyHtoDAsync_v2: unsafe extern "C" fn(
@@ -226,11 +234,13 @@ impl Driver {
         let cuEventRecord = unsafe { __library.get(b"cuEventRecord\0") }.map(|sym| *sym)?;
         let cuEventSynchronize = unsafe { __library.get(b"cuEventSynchronize\0") }.map(|sym| *sym)?;
         let cuEventElapsedTime = unsafe { __library.get(b"cuEventElapsedTime\0") }.map(|sym| *sym)?;
+        let cuGraphGetNodes = unsafe { __library.get(b"cuGraphGetNodes\0") }.map(|sym| *sym)?;
         let cuGraphInstantiateWithFlags = unsafe { __library.get(b"cuGraphInstantiateWithFlags\0") }.map(|sym| *sym)?;
         let cuGraphUpload = unsafe { __library.get(b"cuGraphUpload\0") }.map(|sym| *sym)?;
         let cuGraphLaunch = unsafe { __library.get(b"cuGraphLaunch\0") }.map(|sym| *sym)?;
         let cuGraphExecDestroy = unsafe { __library.get(b"cuGraphExecDestroy\0") }.map(|sym| *sym)?;
         let cuGraphDestroy = unsafe { __library.get(b"cuGraphDestroy\0") }.map(|sym| *sym)?;
+        let cuMemGetInfo_v2 = unsafe { __library.get(b"cuMemGetInfo_v2\0") }.map(|sym| *sym)?;
         let cuMemAllocAsync = unsafe { __library.get(b"cuMemAllocAsync\0") }.map(|sym| *sym)?;
         let cuMemFreeAsync = unsafe { __library.get(b"cuMemFreeAsync\0") }.map(|sym| *sym)?;
         let cuMemcpyHtoDAsync_v2 = unsafe { __library.get(b"cuMemcpyHtoDAsync_v2\0") }.map(|sym| *sym)?;
@@ -268,11 +278,13 @@ impl Driver {
             cuEventRecord,
             cuEventSynchronize,
             cuEventElapsedTime,
+            cuGraphGetNodes,
             cuGraphInstantiateWithFlags,
             cuGraphUpload,
             cuGraphLaunch,
             cuGraphExecDestroy,
             cuGraphDestroy,
+            cuMemGetInfo_v2,
             cuMemAllocAsync,
             cuMemFreeAsync,
             cuMemcpyHtoDAsync_v2,
@@ -398,6 +410,9 @@ impl Driver {
     pub unsafe fn cuEventElapsedTime(&self, milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult {
         unsafe { (self.cuEventElapsedTime)(milliseconds, start, end) }
     }
+    pub unsafe fn cuGraphGetNodes(&self, graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize) -> CUresult {
+        unsafe { (self.cuGraphGetNodes)(graph, nodes, count) }
+    }
     pub unsafe fn cuGraphInstantiateWithFlags(
         &self,
         executable: *mut CUgraphExec,
@@ -417,6 +432,9 @@ impl Driver {
     }
     pub unsafe fn cuGraphDestroy(&self, graph: CUgraph) -> CUresult {
         unsafe { (self.cuGraphDestroy)(graph) }
+    }
+    pub unsafe fn cuMemGetInfo_v2(&self, free: *mut usize, total: *mut usize) -> CUresult {
+        unsafe { (self.cuMemGetInfo_v2)(free, total) }
     }
     pub unsafe fn cuMemAllocAsync(&self, memory: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
         unsafe { (self.cuMemAllocAsync)(memory, bytes, stream) }

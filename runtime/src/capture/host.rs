@@ -86,43 +86,45 @@ enum Slot {
     Shared(Shared),
 }
 
-/// The buffers of a stream.
-#[derive(Default)]
+/// The buffers of a stream. One of another stream has no bytes here.
 pub struct HostMemory {
+    stream: u64,
     slots: Vec<Slot>,
 }
 
 impl HostMemory {
     /// The bytes of a buffer.
     pub fn bytes(&self, buffer: &HostBuffer) -> &[u8] {
-        match &self.slots[buffer.at] {
-            Slot::Own(bytes) => bytes,
-            Slot::Shared(bytes) => (**bytes).as_ref(),
+        match self.slots.get(buffer.at).filter(|_| buffer.stream == self.stream) {
+            Some(Slot::Own(bytes)) => bytes,
+            Some(Slot::Shared(bytes)) => (**bytes).as_ref(),
+            None => &[],
         }
     }
 
     /// Takes a buffer out, for a function that needs it beside others; none of those that are shared. What reads it
     /// meanwhile finds nothing there.
     pub fn take(&mut self, buffer: &HostBuffer) -> Vec<u8> {
-        match &mut self.slots[buffer.at] {
-            Slot::Own(bytes) => std::mem::take(bytes),
-            Slot::Shared(_) => Vec::new(),
-        }
+        self.own(buffer).map_or_else(Vec::new, std::mem::take)
     }
 
     /// Puts back what was taken. A buffer keeps its length.
     pub fn put_back(&mut self, buffer: &HostBuffer, mut bytes: Vec<u8>) {
-        bytes.resize(buffer.bytes, 0);
-        if let Slot::Own(own) = &mut self.slots[buffer.at] {
+        if let Some(own) = self.own(buffer) {
+            bytes.resize(buffer.bytes, 0);
             *own = bytes;
         }
     }
 
     /// The bytes of a buffer, to be written; none of those that are shared.
     pub fn bytes_mut(&mut self, buffer: &HostBuffer) -> &mut [u8] {
-        match &mut self.slots[buffer.at] {
-            Slot::Own(bytes) => bytes,
-            Slot::Shared(_) => &mut [],
+        self.own(buffer).map_or(&mut [], Vec::as_mut_slice)
+    }
+
+    fn own(&mut self, buffer: &HostBuffer) -> Option<&mut Vec<u8>> {
+        match self.slots.get_mut(buffer.at).filter(|_| buffer.stream == self.stream) {
+            Some(Slot::Own(bytes)) => Some(bytes),
+            _ => None,
         }
     }
 
@@ -166,9 +168,7 @@ impl<E: From<RuntimeError>> Op<E> {
 
     fn bytes(&self) -> usize {
         let own = match self {
-            Op::Launch(launch) => {
-                size_of_val(launch.args.as_slice()) + size_of_val(launch.dims.as_slice())
-            }
+            Op::Launch(launch) => size_of_val(launch.args.as_slice()) + size_of_val(launch.dims.as_slice()),
             Op::Call(call) => size_of_val(&**call),
         };
         size_of::<Self>() + own
@@ -208,8 +208,9 @@ impl<E> fmt::Debug for HostGraph<E> {
 impl<E: From<RuntimeError>> HostStream<E> {
     fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let inner = Inner { memory: HostMemory::default(), recording: None };
-        HostStream { number: NEXT.fetch_add(1, Ordering::Relaxed), inner: RefCell::new(inner) }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let memory = HostMemory { stream: number, slots: Vec::new() };
+        HostStream { number, inner: RefCell::new(Inner { memory, recording: None }) }
     }
 
     /// Memory of these bytes.

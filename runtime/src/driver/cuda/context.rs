@@ -101,6 +101,15 @@ impl Context {
         self.api.said("cuCtxSynchronize", unsafe { self.api.driver.cuCtxSynchronize() })
     }
 
+    /// Bytes of the device's memory that nobody has now.
+    pub fn free_bytes(&self) -> Result<usize, Failure> {
+        let _current = self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: a context is current; the function writes two numbers.
+        let status = unsafe { self.api.driver.cuMemGetInfo_v2(&mut free, &mut total) };
+        self.api.said("cuMemGetInfo", status).map(|()| free)
+    }
+
     /// Makes the context that of this thread until the result is dropped.
     pub fn enter(&self) -> Result<Current<'_>, Failure> {
         // SAFETY: the context is retained for as long as this value lives.

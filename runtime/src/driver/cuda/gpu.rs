@@ -48,6 +48,14 @@ impl Gpu {
         self.context.cache_bytes
     }
 
+    /// Bytes of its memory that nobody has now.
+    ///
+    /// # Errors
+    /// A device that was lost.
+    pub fn free_bytes(&self) -> Result<usize, RuntimeError> {
+        self.context.free_bytes().map_err(|failure| failure.during("asking for free memory"))
+    }
+
     /// Version of CUDA that the driver is of, as the major and the minor number.
     pub fn driver(&self) -> (i32, i32) {
         let version = self.context.api.version;

@@ -14,6 +14,7 @@ mod gpu;
 mod kernel;
 mod memory;
 mod module;
+mod recorder;
 mod stream;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::{Device, Module, RuntimeError};
 pub use buffer::DeviceBuffer;
 pub use gpu::Gpu;
 pub use kernel::{DeviceArg, Kernel, LaunchOptions, Prepared};
+pub use recorder::GraphRecorder;
 pub use stream::{Event, Graph, Stream};
 
 /// A GPU that launches on memory of the host, for the code of one architecture.

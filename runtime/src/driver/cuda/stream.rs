@@ -185,6 +185,7 @@ impl Drop for Template {
 pub struct Graph {
     context: Arc<Context>,
     raw: sys::CUgraphExec,
+    nodes: usize,
     _kept: Vec<Kept>,
 }
 
@@ -201,13 +202,21 @@ impl std::fmt::Debug for Graph {
 impl Graph {
     fn new(context: &Arc<Context>, template: &Template, kept: Vec<Kept>) -> Result<Graph, RuntimeError> {
         const ACTION: &str = "making a graph";
-        let mut raw = null_mut();
+        let (mut raw, mut nodes) = (null_mut(), 0);
         let _current = context.enter().map_err(|failure| failure.during(ACTION))?;
         let api = context.api;
+        // SAFETY: the graph is captured and alive; without an array the function writes the number of nodes alone.
+        let status = unsafe { api.driver.cuGraphGetNodes(template.raw, null_mut(), &mut nodes) };
+        api.said("cuGraphGetNodes", status).map_err(|failure| failure.during(ACTION))?;
         // SAFETY: the graph is captured and alive; the function writes one handle.
         let status = unsafe { api.driver.cuGraphInstantiateWithFlags(&mut raw, template.raw, 0) };
         api.said("cuGraphInstantiate", status).map_err(|failure| failure.during(ACTION))?;
-        Ok(Graph { context: Arc::clone(context), raw, _kept: kept })
+        Ok(Graph { context: Arc::clone(context), raw, nodes, _kept: kept })
+    }
+
+    /// Launches, copies and settings of memory that it holds.
+    pub fn nodes(&self) -> usize {
+        self.nodes
     }
 
     /// Sends the graph to the device, which its first launch would else do.
