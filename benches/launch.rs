@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use fusewright::graph::{Builder, DType, TensorType, TypeError, Value};
-use fusewright::{HostTensor, Options, Target, TensorMut, TensorRef, compile, fuse};
+use fusewright::{CaptureOptions, CapturedProgram, HostTensor, Options, Target, TensorMut, TensorRef, compile, fuse};
 use fusewright_runtime::shared_pool;
 
 const LANES: usize = 16;
@@ -42,6 +42,9 @@ fn launch(c: &mut Criterion) {
     let tensor = |value: f32| HostTensor { dtype: DType::F32, shape: shape.to_vec(), bytes: bytes(value) };
     let (x, y) = (tensor(1.0), tensor(2.0));
     group.bench_function("program", |b| b.iter(|| compiled.program.run_discarding(black_box(&[&x, &y]), 1)));
+    let captured =
+        CapturedProgram::new(compiled.program.into(), &CaptureOptions::new("s")).expect("it keeps rows apart");
+    group.bench_function("captured program", |b| b.iter(|| captured.run_discarding(black_box(&[&x, &y]))));
     group.finish();
 }
 

@@ -86,3 +86,8 @@ pub use tiers::Tiers;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/patterns.md")]
 pub struct PatternsPage;
+
+/// The example of the page on capture.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/capture.md")]
+pub struct CapturePage;

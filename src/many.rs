@@ -21,7 +21,8 @@ impl Compiler {
         let outcomes: Vec<Mutex<Option<Outcome>>> = bodies.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
         let work = || {
-            while let Some(((name, body), outcome)) = bodies.iter().zip(&outcomes).nth(next.fetch_add(1, Ordering::Relaxed))
+            while let Some(((name, body), outcome)) =
+                bodies.iter().zip(&outcomes).nth(next.fetch_add(1, Ordering::Relaxed))
             {
                 let made = self.make_timed(name, body);
                 *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
@@ -35,7 +36,8 @@ impl Compiler {
             work();
         });
         let noted = |outcome: Mutex<Option<Outcome>>| {
-            let (made, done) = outcome.into_inner().unwrap_or_else(PoisonError::into_inner).expect("every body had its turn")?;
+            let (made, done) =
+                outcome.into_inner().unwrap_or_else(PoisonError::into_inner).expect("every body had its turn")?;
             self.note(done);
             Ok(made)
         };
@@ -48,5 +50,52 @@ impl Compiler {
         let processors = available_parallelism().map_or(1, NonZero::get);
         let most = if memory == 0 { 1 } else { processors.min(bodies) };
         (1..=most).rev().find(|&threads| is_free(memory.saturating_mul(threads))).unwrap_or(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fusewright_abi::Target;
+
+    use super::*;
+
+    fn bodies(count: usize) -> Vec<(String, Graph)> {
+        let body = |lanes: usize| {
+            let text = format!("graph @g(s: 1..; %x: f32[s, {lanes}]) {{\n  %y = exp %x\n  return %y\n}}\n");
+            (format!("k{lanes}"), text.parse().unwrap_or_else(|e| panic!("{e}")))
+        };
+        (1..=count).map(body).collect()
+    }
+
+    #[test]
+    fn beside_each_other_is_as_one_by_one() {
+        let targets = ["cpu", "cpu-llvm", "cuda:sm_90"].map(|name| name.parse::<Target>().expect("a target"));
+        for target in targets {
+            // A build has the compilers of its features.
+            let Ok(compiler) = Compiler::new(&target) else { continue };
+            let bodies = bodies(9);
+            let given: Vec<(&str, &Graph)> = bodies.iter().map(|(name, body)| (name.as_str(), body)).collect();
+            let made = compiler.make_all(&given);
+            let names: Vec<String> = compiler.log().into_iter().map(|kernel| kernel.name).collect();
+            assert!(names.iter().eq(bodies.iter().map(|(name, _)| name)), "{target}: {names:?}");
+            assert_eq!(compiler.counters().code().compiled, 9, "{target}");
+            for (made, (name, body)) in made.into_iter().zip(&bodies) {
+                let alone = compiler.artifact(name, body).unwrap_or_else(|e| panic!("{target}: {e}"));
+                assert_eq!(made.unwrap_or_else(|e| panic!("{target}: {e}")).artifact, alone, "{target}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_has_no_kernel_is_no_matter_for_the_others() {
+        let compiler = Compiler::new(&Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
+        let text =
+            "graph @m(s: 1..; %x: f32[s, 4], %w: f32[4, 4]) {\n  %y = matmul %x, %w {out = f32}\n  return %y\n}\n";
+        let product: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        let bodies = bodies(2);
+        let given = [("a", &bodies[0].1), ("m", &product), ("b", &bodies[1].1)];
+        let outcomes: Vec<bool> = compiler.make_all(&given).iter().map(Result::is_ok).collect();
+        assert_eq!((outcomes, compiler.log().len()), (vec![true, false, true], 2));
+        assert!(compiler.make_all(&[]).is_empty());
     }
 }

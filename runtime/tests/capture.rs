@@ -189,9 +189,7 @@ fn an_error_while_recording_leaves_everything_usable() {
 #[test]
 fn a_panic_while_recording_leaves_the_stream_usable() {
     let mut recorder: HostRecorder = HostRecorder::new();
-    let panics = std::panic::AssertUnwindSafe(|| {
-        recorder.record::<RuntimeError>(|_| panic!("on purpose")).map(drop)
-    });
+    let panics = std::panic::AssertUnwindSafe(|| recorder.record::<RuntimeError>(|_| panic!("on purpose")).map(drop));
     assert!(std::panic::catch_unwind(panics).is_err());
     recorder.stream().with_memory(|_| Ok(())).expect("nothing is being recorded any more");
     recorder.record::<RuntimeError>(|_| Ok(())).expect("records");

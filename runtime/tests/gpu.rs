@@ -4,8 +4,12 @@ use fusewright_abi::{
     ContentKey, Count, DType, DimArg, DimSource, KernelArtifact, LaunchRule, Param, ParamAccess, Payload, PayloadKind,
     RowOrder, Target,
 };
+use std::cell::Cell;
+use std::ops::Range;
+
 use fusewright_runtime::RuntimeError;
-use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Stream};
+use fusewright_runtime::capture::{CaptureSizes, Part, Pieces, Recorder, Steps};
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, GraphRecorder, Kernel, LaunchOptions, Prepared, Stream};
 
 /// Adds one to every word; a block of one thread for each row.
 const PTX: &str = "
@@ -139,4 +143,92 @@ fn launches_that_do_not_fit_are_refused() {
     refused(&[DeviceArg::In(&x)], 3, "takes 2 buffers");
     refused(&[DeviceArg::In(&x), DeviceArg::Out(&y)], 4, "has 3 rows");
     assert!(x.upload(&stream, &[0; 13]).is_err() && x.download(&stream, 8, &mut [0; 5]).is_err());
+}
+
+/// Steps that each add one to what the step before made, in two buffers by turns.
+struct Chain {
+    kernel: Kernel,
+    parts: Vec<Part>,
+    /// A step that cannot be enqueued.
+    broken: Cell<Option<usize>>,
+}
+
+impl Chain {
+    fn launch(&self, step: usize, rows: usize, buffers: &[DeviceBuffer]) -> Result<Prepared, RuntimeError> {
+        let args = [DeviceArg::In(&buffers[step % 2]), DeviceArg::Out(&buffers[(step + 1) % 2])];
+        self.kernel.prepare(&args, &[rows as i64], rows, LaunchOptions { dependent: true, distinct: true })
+    }
+}
+
+impl Steps<GraphRecorder> for Chain {
+    type Frame = (Vec<DeviceBuffer>, Vec<Prepared>);
+    type Error = RuntimeError;
+
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn needs(&self, rows: usize) -> Result<Vec<usize>, RuntimeError> {
+        Ok(vec![4 * rows; 2])
+    }
+
+    fn frame(&self, rows: usize, lent: &[DeviceBuffer], _: &GraphRecorder) -> Result<Self::Frame, RuntimeError> {
+        let launches = (0..self.parts.len()).map(|step| self.launch(step, rows, lent));
+        Ok((lent.to_vec(), launches.collect::<Result<_, _>>()?))
+    }
+
+    fn enqueue(
+        &self,
+        (buffers, launches): &Self::Frame,
+        steps: Range<usize>,
+        rows: usize,
+        stream: &Stream,
+    ) -> Result<(), RuntimeError> {
+        for step in steps {
+            if self.broken.get() == Some(step) {
+                // A call that a graph cannot hold, in the middle of one.
+                return buffers[0].upload(stream, &[0]);
+            }
+            if self.parts[step] == Part::Split {
+                self.launch(step, rows, buffers)?.enqueue(stream)?;
+            } else {
+                launches[step].enqueue(stream)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn pieces_of_steps_are_cuda_graphs_that_share_memory() {
+    let Some((gpu, stream, kernel)) = kernel("pieces_of_steps_are_cuda_graphs_that_share_memory") else { return };
+    let run = || -> Result<(), RuntimeError> {
+        use Part::{Captured as C, Split as S};
+        let chain = Chain { kernel, parts: vec![C, C, S, C], broken: Cell::new(Some(1)) };
+        let sizes = CaptureSizes::default();
+        let mut pieces = Pieces::new(GraphRecorder::new(gpu.clone(), stream), chain, sizes.clone())?;
+        let call = |pieces: &mut Pieces<GraphRecorder, Chain>, rows: usize| {
+            let given: Vec<u8> = (0..rows as u32).flat_map(|row| (1000 * rows as u32 + row).to_le_bytes()).collect();
+            pieces.run(
+                rows,
+                |_, (buffers, _), recorder| buffers[0].upload(recorder.stream(), &given),
+                |_, (buffers, _), recorder| Ok(words(&buffers[0], recorder.stream())[..rows].to_vec()),
+            )
+        };
+        assert!(call(&mut pieces, 3).is_err(), "the second step cannot be recorded");
+        pieces.steps().broken.set(None);
+        pieces.prepare()?;
+        for rows in (0..=520).chain([5, 300, 1]) {
+            let expected: Vec<u32> = (0..rows as u32).map(|row| 1000 * rows as u32 + row + 4).collect();
+            assert_eq!(call(&mut pieces, rows)?, sizes.fit(rows).map(|_| expected), "{rows} rows");
+        }
+        let report = pieces.report();
+        assert_eq!(report.graphs.len(), 2 * sizes.all().len());
+        assert!(report.graphs.iter().all(|graph| graph.cost.nodes == graph.steps.len()), "{:?}", report.graphs);
+        assert_eq!(report.pool_bytes, 2 * 4 * 512);
+        let (us, bytes) = report.graphs.iter().fold((0, 0), |sum, g| (sum.0 + g.us, sum.1 + g.cost.bytes));
+        println!("{} graphs in {us} µs, {bytes} bytes of device memory beside the pool", report.graphs.len());
+        Ok(())
+    };
+    run().unwrap_or_else(|e| panic!("{e}"));
 }

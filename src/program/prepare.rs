@@ -83,7 +83,8 @@ mod tests {
         let program = program();
         program.prepare(&[sizes(&[("s", 3), ("h", 5)]), Sizes { rows: Some(7), dims: BTreeMap::new() }]).expect("fits");
         let planned = || program.planned.lock().unwrap_or_else(PoisonError::into_inner).len();
-        let before = planned();
+        let (before, compiled) = (planned(), program.code().compiled);
+        assert!(compiled > 0, "the kernels were");
         for (shape, more) in [([3, 5], 0), ([7, 7], 0), ([3, 6], 2)] {
             let x = HostTensor::zeros(DType::F32, &shape);
             let mut r = x.clone();
@@ -92,6 +93,8 @@ mod tests {
             program.run_in_place(&mut overwriting, 1).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(planned(), before + more, "{shape:?}");
         }
+        fusewright_runtime::settle();
+        assert_eq!(program.code().compiled, compiled, "nothing was compiled since, nor behind the calls");
         let key = program.keys(&sizes(&[("s", 3), ("h", 5)])).expect("fits").pop_first().expect("three");
         let kept = program.plan(key).expect("planned");
         assert_eq!(Arc::strong_count(&kept), 2, "it is the program's own");

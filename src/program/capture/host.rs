@@ -43,7 +43,8 @@ impl HostSteps {
     }
 
     fn kept_as(&self, name: &str) -> Result<(usize, &Input), Error> {
-        let found = self.program.keepable().find(|(number, input)| input.name == name && self.kept.contains_key(number));
+        let found =
+            self.program.keepable().find(|(number, input)| input.name == name && self.kept.contains_key(number));
         found.ok_or_else(|| Error::Call(format!("the captured program keeps nothing of the name `{name}`")))
     }
 
@@ -95,7 +96,8 @@ impl Carrier<HostRecorder<Error>> for HostSteps {
             for ((number, input), tensor) in self.called().zip(inputs) {
                 let buffer = frame.input(number).ok_or_else(|| Error::Internal(format!("no input {number}")))?;
                 let size = frame.plan.get(input.value)?.bytes;
-                let place = memory.bytes_mut(buffer).get_mut(..size).and_then(|p| p.split_at_mut_checked(tensor.bytes.len()));
+                let place =
+                    memory.bytes_mut(buffer).get_mut(..size).and_then(|p| p.split_at_mut_checked(tensor.bytes.len()));
                 let larger = || Error::Call(format!("input `{}` is larger for fewer rows", input.name));
                 let (given, padding) = place.ok_or_else(larger)?;
                 given.copy_from_slice(&tensor.bytes);
@@ -112,9 +114,9 @@ impl Carrier<HostRecorder<Error>> for HostSteps {
         rows: usize,
     ) -> Result<Vec<Option<HostTensor>>, Error> {
         let plan = self.at(frame, rows)?;
-        recorder.stream().with_memory(|memory| {
-            self.with(&frame.memory, &plan, memory, |memory| self.program.collect(&plan, memory))
-        })
+        recorder
+            .stream()
+            .with_memory(|memory| self.with(&frame.memory, &plan, memory, |memory| self.program.collect(&plan, memory)))
     }
 
     fn uncaptured(
@@ -142,9 +144,9 @@ impl Carrier<HostRecorder<Error>> for HostSteps {
                 }
             }
             let run = Run { threads: self.threads, guarded: false };
-            let results = self.program.call(&mut arguments, Some(&mut state), run, |planned, memory| {
-                self.program.outputs(planned, memory)
-            });
+            let results = self
+                .program
+                .call(&mut arguments, Some(&mut state), run, |planned, memory| self.program.outputs(planned, memory));
             drop(arguments);
             for (number, _, tensor) in kept {
                 memory.put_back(&self.kept[&number], tensor.bytes);

@@ -11,6 +11,7 @@ mod parts;
 mod resize;
 mod rows;
 mod steps;
+mod unsteady;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -124,6 +125,7 @@ impl CapturedProgram {
             program: Arc::clone(&program),
             parts: parts.parts,
             choosers: parts.choosers,
+            spread: parts.spread,
             symbol: options.rows.clone(),
             dims: options.dims.clone(),
             kept: buffers,
@@ -233,7 +235,8 @@ fn sizes(program: &Program, options: &CaptureOptions, symbol: &Symbol) -> Result
         symbol.admits(value) && claims::check(&program.claims, &binding).is_ok()
     };
     let taken = CaptureSizes::new(options.sizes.all().iter().copied().filter(takes));
-    taken.map_err(|e| Error::Call(format!("`{}` with {} in {}: {e}", program.graph.name(), symbol.name, symbol.range())))
+    taken
+        .map_err(|e| Error::Call(format!("`{}` with {} in {}: {e}", program.graph.name(), symbol.name, symbol.range())))
 }
 
 /// The numbers of the inputs that are kept.

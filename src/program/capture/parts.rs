@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_graph::{Def, Dim, NodeId, Op, Prim, Value};
+use fusewright_graph::{Def, NodeId, Op, Prim, Value};
 use fusewright_runtime::capture::Part;
 
 use super::rows::{apart, chooser};
+use super::unsteady;
 use crate::Error;
-use crate::program::layout::View;
 use crate::program::step::{Step, Work};
 use crate::program::{Program, words};
 
@@ -27,6 +27,8 @@ pub(super) struct Parts {
     pub split: Vec<SplitStep>,
     /// The numbers of the caller's inputs that choose places: padding is −1.
     pub choosers: BTreeSet<usize>,
+    /// Values whose rows lie in calls of fewer rows where they lie in those of a whole size.
+    pub spread: BTreeSet<Value>,
 }
 
 /// Divides the steps of a program, whose rows `symbol` counts. Those that `named` names are split off: by the name of a
@@ -35,58 +37,67 @@ pub(super) struct Parts {
 /// # Errors
 /// A name that no step has; internal errors.
 pub(super) fn parts(program: &Program, symbol: &str, named: &[String]) -> Result<Parts, Error> {
-    let mut found = Parts { parts: Vec::new(), split: Vec::new(), choosers: BTreeSet::new() };
-    let unsteady = unsteady(program, symbol);
     // Values that an idle step makes of rows that are not known before a call.
     let mut tainted: BTreeSet<Value> = BTreeSet::new();
     let mut unknown: BTreeSet<&String> = named.iter().collect();
-    for step in &program.steps {
+    // Why steps are not recorded, and what is to be told that it chooses no places, by the numbers of the steps.
+    let (mut reasons, mut choosers) = (BTreeMap::new(), BTreeMap::new());
+    for (number, step) in program.steps.iter().enumerate() {
         let judged = judge(program, step, symbol)?;
-        if matches!(step.work, Work::View | Work::Constant(_)) {
+        if is_idle(step) {
             let reads = step.inputs.iter().any(|input| tainted.contains(input));
             if reads || judged.rows.as_ref().map_or(true, |places| !places.is_empty()) {
                 tainted.extend(&step.outputs);
             }
-            found.parts.push(Part::Idle);
             continue;
         }
-        let name = named.iter().find(|name| judged.names.contains(*name));
         unknown.retain(|name| !judged.names.contains(*name));
-        let touched = || step.inputs.iter().chain(&step.outputs);
-        let computed = touched().find(|value| tainted.contains(value));
-        let moves = touched().find(|value| unsteady.contains_key(value));
-        let choosers: Option<BTreeSet<usize>> =
-            judged.rows.iter().flatten().map(|&places| chooser(&program.graph, places)).collect();
-        let reason = match (name, &judged.rows, computed, moves) {
-            (Some(name), ..) => Some(format!("`{name}` is to be split off")),
-            (None, Err(reason), ..) => Some(reason.clone()),
-            (None, Ok(_), Some(value), _) => {
-                Some(format!("{} depends on how many rows there are", words::name(&program.graph, *value)))
-            }
-            (None, Ok(_), None, Some(value)) => Some(unsteady[value].clone()),
-            (None, Ok(_), None, None) if choosers.is_none() => {
-                Some("no input says that padding rows write nothing".to_owned())
-            }
-            (None, Ok(_), None, None) if by_interpreter(step) => {
-                Some("the interpreter takes no places that padding makes up".to_owned())
-            }
-            (None, Ok(_), None, None) => None,
-        };
-        match reason {
-            Some(reason) => {
-                found.parts.push(Part::Split);
-                found.split.push(SplitStep { step: words::step(step), reason });
-            }
-            None => {
-                found.parts.push(Part::Captured);
-                found.choosers.extend(choosers.into_iter().flatten());
-            }
+        match reason(program, step, &judged, named, &tainted) {
+            Ok(chosen) => drop(choosers.insert(number, chosen)),
+            Err(reason) => drop(reasons.insert(number, reason)),
         }
     }
-    match unknown.first() {
-        Some(name) => Err(Error::Call(format!("no step of `{}` is, or has an op, `{name}`", program.graph.name()))),
-        None => Ok(found),
+    if let Some(name) = unknown.first() {
+        return Err(Error::Call(format!("no step of `{}` is, or has an op, `{name}`", program.graph.name())));
     }
+    let spread = unsteady::divide(program, symbol, &mut reasons);
+    let part = |(number, step): (usize, &Step)| match (is_idle(step), reasons.contains_key(&number)) {
+        (true, _) => Part::Idle,
+        (false, true) => Part::Split,
+        (false, false) => Part::Captured,
+    };
+    let parts = program.steps.iter().enumerate().map(part).collect();
+    choosers.retain(|number, _| !reasons.contains_key(number));
+    let split =
+        reasons.into_iter().map(|(number, reason)| SplitStep { step: words::step(&program.steps[number]), reason });
+    Ok(Parts { parts, split: split.collect(), choosers: choosers.into_values().flatten().collect(), spread })
+}
+
+/// Whether a step does nothing when a call runs.
+pub(super) fn is_idle(step: &Step) -> bool {
+    matches!(step.work, Work::View | Work::Constant(_))
+}
+
+/// The inputs that are to choose no places for padding if a step is recorded, or why it is not.
+fn reason(
+    program: &Program,
+    step: &Step,
+    judged: &Judged,
+    named: &[String],
+    tainted: &BTreeSet<Value>,
+) -> Result<BTreeSet<usize>, String> {
+    if let Some(name) = named.iter().find(|name| judged.names.contains(*name)) {
+        return Err(format!("`{name}` is to be split off"));
+    }
+    let places = judged.rows.as_ref().map_err(Clone::clone)?;
+    if let Some(value) = step.inputs.iter().find(|value| tainted.contains(value)) {
+        return Err(format!("{} depends on how many rows there are", words::name(&program.graph, *value)));
+    }
+    if by_interpreter(step) {
+        return Err("the interpreter takes no places that padding makes up".to_owned());
+    }
+    let choosers = places.iter().map(|&places| chooser(&program.graph, places)).collect::<Option<_>>();
+    choosers.ok_or_else(|| "no input says that padding rows write nothing".to_owned())
 }
 
 /// What is known of a step from its nodes.
@@ -132,24 +143,9 @@ fn nodes(program: &Program, step: &Step) -> BTreeSet<NodeId> {
 
 /// Whether the interpreter computes a step that reads or writes chosen places, which it checks.
 fn by_interpreter(step: &Step) -> bool {
-    let chooses = |op: &Op| matches!(op, Op::Prim(Prim::Gather { .. } | Prim::Scatter { .. } | Prim::ScatterAdd { .. }));
+    let chooses =
+        |op: &Op| matches!(op, Op::Prim(Prim::Gather { .. } | Prim::Scatter { .. } | Prim::ScatterAdd { .. }));
     let Work::Reference(body) = &step.work else { return false };
     // A composite may hold any op.
     body.nodes().iter().any(|node| chooses(&node.op) || matches!(node.op, Op::Composite(_)))
-}
-
-/// Values whose first rows lie elsewhere if there are more of them, and why.
-fn unsteady(program: &Program, symbol: &str) -> BTreeMap<Value, String> {
-    let layouts = &program.layouts;
-    let views = layouts.views.iter().chain(&layouts.copies);
-    let moves = |view: &View| {
-        let strides = view.shape.iter().zip(&view.layout.strides);
-        let one = Dim::constant(1);
-        view.layout.offset.mentions(symbol) || strides.into_iter().any(|(e, stride)| *e != one && stride.mentions(symbol))
-    };
-    let of = |(value, view): (&Value, &View)| {
-        let name = words::name(&program.graph, *value);
-        moves(view).then(|| (*value, format!("where rows of {name} lie depends on how many there are")))
-    };
-    views.filter_map(of).collect()
 }

@@ -2,19 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use fusewright_graph::interp;
+use fusewright_graph::{Value, interp};
 
 use crate::Error;
 use crate::program::Program;
-use crate::program::plan::{Binding, Place, Plan, Slot};
+use crate::program::plan::{Binding, Place, Plan};
 use crate::program::step::Work;
 use crate::program::words;
 
-/// A plan for other values of the symbols, in which everything lies in the buffers where `plan` has it.
+/// A plan for other values of the symbols, in which everything lies in the buffers where `plan` has it, and what is in
+/// `spread` at the strides that it has there.
 ///
 /// # Errors
 /// A value that is larger than its buffer, though there are fewer rows; extents that have no value.
-pub(super) fn resized(program: &Program, plan: &Plan, binding: Binding) -> Result<Plan, Error> {
+pub(super) fn resized(
+    program: &Program,
+    plan: &Plan,
+    binding: Binding,
+    spread: &BTreeSet<Value>,
+) -> Result<Plan, Error> {
     let (graph, layouts) = (&program.graph, &program.layouts);
     let none = vec![None; plan.slots.len()];
     let mut small = Plan { binding, slots: none, copies: Default::default(), constants: Vec::new(), ..plan.clone() };
@@ -22,7 +28,10 @@ pub(super) fn resized(program: &Program, plan: &Plan, binding: Binding) -> Resul
     let made = program.steps.iter().flat_map(|step| step.outputs.iter().copied());
     for value in inputs.chain(made) {
         let Some(old) = &plan.slots[value.0 as usize] else { continue };
-        let slot = small.slot(graph.ty(value), layouts.get(value)?, old.place)?;
+        let mut slot = small.slot(graph.ty(value), layouts.get(value)?, old.place)?;
+        if spread.contains(&value) {
+            slot.strided.strides.clone_from(&old.strided.strides);
+        }
         if let Place::Buffer(buffer) = slot.place
             && slot.strided.end().is_none_or(|end| slot.dtype.bytes_for(end) > plan.buffers[buffer].bytes)
         {
@@ -34,7 +43,10 @@ pub(super) fn resized(program: &Program, plan: &Plan, binding: Binding) -> Resul
     for (value, old) in &plan.copies {
         let view = layouts.copies.get(value);
         let view = view.ok_or_else(|| Error::Internal(format!("{value:?} is no copy")))?;
-        let slot: Slot = small.slot(graph.ty(*value), view, old.place)?;
+        let mut slot = small.slot(graph.ty(*value), view, old.place)?;
+        if spread.contains(&view.base) {
+            slot.strided.strides.clone_from(&old.strided.strides);
+        }
         small.copies.insert(*value, slot);
     }
     let mut seen = BTreeSet::new();

@@ -15,10 +15,7 @@ pub(super) enum Rows {
     /// It has none.
     None,
     /// They are along that axis, each so many of its elements.
-    Along {
-        axis: usize,
-        each: i64,
-    },
+    Along { axis: usize, each: i64 },
     /// Several axes count rows, or one does in another way.
     Other,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fusewright_graph::InputKind;
+use fusewright_graph::{InputKind, Value};
 use fusewright_runtime::capture::{
     HostArg, HostBuffer, HostLaunch, HostMemory, HostRecorder, HostSpan, HostStream, Part, Steps,
 };
@@ -32,6 +32,8 @@ pub(super) struct HostSteps {
     pub donated: BTreeSet<usize>,
     /// Those whose elements choose places to write to: padding chooses none.
     pub choosers: BTreeSet<usize>,
+    /// Values whose rows lie in calls of fewer rows where a whole size has them.
+    pub spread: BTreeSet<Value>,
     /// How many inputs the caller has.
     pub inputs: usize,
     /// The weights, by their places among the graph's inputs.
@@ -81,7 +83,7 @@ impl HostSteps {
         if let Some(plan) = smaller.get(&rows) {
             return Ok(Arc::clone(plan));
         }
-        let plan = Arc::new(resized(&self.program, &frame.plan, self.binding(rows)?)?);
+        let plan = Arc::new(resized(&self.program, &frame.plan, self.binding(rows)?, &self.spread)?);
         smaller.insert(rows, Arc::clone(&plan));
         Ok(plan)
     }
