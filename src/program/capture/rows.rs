@@ -102,7 +102,7 @@ fn prim_apart(graph: &Graph, node: &Node, prim: &Prim, symbol: &str) -> Result<P
     let refuse = |reason: &str| Err(reason.to_owned());
     let mut values = node.operands.iter().chain(&node.results);
     if values.any(|&value| rows(value) == Rows::Other) {
-        return refuse("a size of it is no multiple of the number of rows");
+        return refuse("rows are counted along two of its axes, or not by whole multiples");
     }
     let of = |operand: usize| node.operands.get(operand).map_or(Rows::None, |&value| rows(value));
     let result = node.results.first().map_or(Rows::None, |&value| rows(value));

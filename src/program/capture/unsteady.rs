@@ -50,7 +50,8 @@ pub(super) fn divide(program: &Program, symbol: &str, reasons: &mut BTreeMap<usi
 fn touching(program: &Program, group: &Group) -> BTreeSet<usize> {
     let has = |value: &Value| group.values.contains(value);
     let copies = |made: &Value| program.layouts.copies.get(made).is_some_and(|view| has(&view.base));
-    let touches = |step: &Step| step.inputs.iter().any(has) || step.outputs.iter().any(|made| has(made) || copies(made));
+    let touches =
+        |step: &Step| step.inputs.iter().any(has) || step.outputs.iter().any(|made| has(made) || copies(made));
     let steps = program.steps.iter().enumerate().filter(|(_, step)| !is_idle(step) && touches(step));
     steps.map(|(number, _)| number).collect()
 }
