@@ -6,8 +6,8 @@ use fusewright::diff::options;
 use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::{Sizes, Values, symbols, tensors};
 use fusewright::{
-    Argument, CaptureOptions, CaptureSizes, CapturedProgram, HostTensor, Options, Program, Target, Tiers, compile,
-    model,
+    Argument, CaptureOptions, CaptureSizes, CapturedProgram, HostTensor, Options, Program, SplitStep, Target, Tiers,
+    compile, model,
 };
 
 fn parsed(text: &str) -> Graph {
