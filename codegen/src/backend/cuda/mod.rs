@@ -21,6 +21,7 @@ mod joined;
 mod lanes;
 mod memory;
 mod plan;
+mod quotient;
 mod range;
 mod reduce;
 mod rows;

@@ -59,6 +59,7 @@ impl<'c> Rows<'_, 'c> {
                 self.cast_pair(inst, (*to, *saturate), vector, place)
             }
             InstOp::Cast { to: DType::F32, .. } => self.widen_pair(inst.args[0], vector, place),
+            InstOp::Map(ScalarFn::Div) => self.row_quotient(inst, vector, place),
             InstOp::Cat if self.joined.pieces(inst.results[0]).is_some() => {
                 self.load_vector(inst, vector, place).map(Some)
             }
