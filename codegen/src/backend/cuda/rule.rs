@@ -111,7 +111,8 @@ fn many_rows(kernel: &Kernel, plan: &Plan) -> Option<(usize, Spread)> {
             })
     });
     let from = usize::try_from(MANY_BYTES / bytes_per_row(kernel)? + 1).ok()?;
-    shares.then_some((from, Spread { passes: PASSES, ..registers(plan.threads, plan.unit) }))
+    let spread = Spread { passes: PASSES, ..registers(plan.threads, plan.unit) };
+    (shares && Plan::of(kernel, &spread).is_ok()).then_some((from, spread))
 }
 
 /// Bytes that a row moves, without those that all rows share.
