@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use fusewright_abi::{KernelArtifact, ParamAccess, Target};
-use fusewright_codegen::backend::{Backend, BackendError};
+use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{InstError, Kernel, ParamId, verify};
 use fusewright_codegen::lower::in_place::why_not;
@@ -21,7 +21,7 @@ use crate::dump::DumpFolder;
 use crate::store::{CacheChoice, Store};
 use crate::threads::ThreadPool;
 use crate::tiers::budget;
-use crate::{Error, Options};
+use crate::{Error, Options, ScheduleChoice, knobs};
 
 /// Why a body has no kernel.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,9 @@ impl From<CompileError> for Error {
             CompileError::Backend(BackendError::Memory { .. }) => Error::Memory(error.to_string()),
             CompileError::Lower(_)
             | CompileError::Expand(_)
-            | CompileError::Backend(BackendError::Unsupported { .. }) => Error::Input(error.to_string()),
+            | CompileError::Backend(BackendError::Unsupported { .. } | BackendError::Schedule { .. }) => {
+                Error::Input(error.to_string())
+            }
             CompileError::Backend(BackendError::Internal { .. }) | CompileError::Internal(_) => {
                 Error::Internal(error.to_string())
             }
@@ -79,6 +81,10 @@ pub struct Compiler {
     coder: Coder,
     /// What makes better code behind the launches.
     second: Option<Arc<Coder>>,
+    /// What makes code by rule of kernels that cannot have the schedule of the environment's table.
+    by_rule: Option<Coder>,
+    /// What is wrong with that table.
+    warning: Mutex<Option<String>>,
     pool: ThreadPool,
     counters: Arc<Counters>,
     outputs: Outputs,
@@ -162,6 +168,8 @@ impl Compiler {
         Ok(Compiler {
             coder,
             second: None,
+            by_rule: None,
+            warning: Mutex::default(),
             pool: ThreadPool::default(),
             counters: Arc::default(),
             outputs: Outputs::Contiguous,
@@ -173,10 +181,11 @@ impl Compiler {
     /// A compiler for a target with the tiers, the threads and the cache on disk that a user chose.
     ///
     /// # Errors
-    /// As [`Compiler::new`], and tiers that this build lacks.
+    /// As [`Compiler::new`], tiers that this build lacks, and a table of schedules that a user names for another target.
     pub fn of(target: &Target, options: &Options) -> Result<Compiler, Error> {
         let (target, tiered) = options.tiers.of(target)?;
-        let compiler = Compiler::new(&target)?.with_cache(&options.cache);
+        options.schedules.fits(std::slice::from_ref(&target))?;
+        let compiler = Compiler::new(&target)?.with_cache(&options.cache).with_schedules(&options.schedules)?;
         // A host whose instructions LLVM does not take keeps what Cranelift makes.
         let second = || Coder::of(&Target::CPU_LLVM, Arc::clone(&compiler.coder.store)).ok().map(Arc::new);
         let second = if tiered { second() } else { None };
@@ -191,9 +200,45 @@ impl Compiler {
         Compiler { coder, ..self }
     }
 
-    /// What is wrong with the cache on disk: the first thing that was met.
+    /// The same with schedules of kernels, if they are for its target. What is wrong with a table of the environment is said
+    /// by [`Compiler::warning`].
+    ///
+    /// # Errors
+    /// A target without schedules.
+    pub fn with_schedules(mut self, choice: &ScheduleChoice) -> Result<Compiler, Error> {
+        match choice.table(self.target()) {
+            Ok(None) => {}
+            Ok(Some((table, may_be_wrong))) => {
+                let backend =
+                    backend::scheduled(self.target(), table).map_err(|e| Error::Unavailable(e.to_string()))?;
+                let coder = Coder { backend, ..self.coder.clone() };
+                let by_rule = std::mem::replace(&mut self.coder, coder);
+                self.by_rule = may_be_wrong.then_some(by_rule);
+            }
+            Err(warning) => self.warn(warning),
+        }
+        Ok(self)
+    }
+
+    /// What is wrong with the cache on disk, or the environment's table of schedules: the first thing that was met.
     pub fn warning(&self) -> Option<String> {
-        self.coder.store.warning()
+        let own = self.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.coder.store.warning().or(own)
+    }
+
+    fn warn(&self, warning: String) {
+        self.warning.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(warning);
+    }
+
+    /// What a coder makes of a kernel; by rule where the kernel cannot have what the environment's table says.
+    fn coded<T>(&self, make: impl Fn(&Coder) -> Result<T, BackendError>) -> Result<T, BackendError> {
+        match (make(&self.coder), &self.by_rule) {
+            (Err(wrong @ BackendError::Schedule { .. }), Some(by_rule)) => {
+                self.warn(format!("{}: {wrong}; it is ignored", knobs::SCHEDULES.name));
+                make(by_rule)
+            }
+            (made, _) => made,
+        }
     }
 
     /// The same for kernels whose outputs may lie in wider memory.
@@ -265,10 +310,10 @@ impl Compiler {
         // Better code that is there already needs no other before it.
         let (artifact, from_disk) = match self.second.as_ref().and_then(|second| second.kept(&forms.expanded)) {
             Some(kept) => (kept, true),
-            None => match self.coder.artifact(&forms.expanded) {
+            None => match self.coded(|coder| coder.artifact(&forms.expanded)) {
                 Err(BackendError::Unsupported { reason, .. }) if forms.shares_memory() => {
                     forms = self.forms_apart(name, body, reason)?;
-                    self.coder.artifact(&forms.expanded)?
+                    self.coded(|coder| coder.artifact(&forms.expanded))?
                 }
                 made => made?,
             },
@@ -316,7 +361,8 @@ impl Compiler {
     pub fn object(&self, name: &str, body: &Graph) -> Result<KernelArtifact, CompileError> {
         let artifact = self.artifact(name, body)?;
         let (_, expanded) = self.kernel(name, body)?;
-        Ok(KernelArtifact { payload: self.backend().file(&expanded, self.target())?, ..artifact })
+        let payload = self.coded(|coder| coder.backend.file(&expanded, &coder.target))?;
+        Ok(KernelArtifact { payload, ..artifact })
     }
 
     /// The kernels compiled so far, in order.

@@ -7,6 +7,10 @@ use fusewright_abi::{
 use fusewright_runtime::RuntimeError;
 use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Stream};
 
+#[path = "../../xtask/src/skipped.rs"]
+mod skipped;
+use skipped::skipped;
+
 /// Adds one to every word; a block of one thread for each row.
 const PTX: &str = "
 .version 7.8
@@ -70,7 +74,7 @@ fn kernel(test: &str) -> Option<(Gpu, Stream, Kernel)> {
     let gpu = match Gpu::of(&target) {
         Ok(gpu) => gpu,
         Err(error) => {
-            println!("skipped: {test} ({error})");
+            skipped(test, error);
             return None;
         }
     };

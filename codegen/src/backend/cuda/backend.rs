@@ -1,17 +1,37 @@
 //! This emitter as a [`Backend`].
 
+use std::sync::Arc;
+
 use fusewright_abi::{PayloadKind, Target};
 
-use super::{EmitError, emit, launch};
+use super::{EmitError, candidates, emit_as, launch, schedule};
 use crate::backend::llvm::MEMORY;
 use crate::backend::{Backend, BackendError, Grid, Stage};
 use crate::kernel::{Kernel, verify};
+use crate::schedule::{KernelSchedule, ScheduleTable, Spread};
 
 const NAME: &str = "nvptx";
 
 /// Makes PTX for NVIDIA GPUs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CudaBackend;
+#[derive(Clone, Debug, Default)]
+pub struct CudaBackend {
+    schedules: Option<Arc<ScheduleTable>>,
+}
+
+impl CudaBackend {
+    /// The same with schedules of some kernels.
+    pub fn with_schedules(table: Arc<ScheduleTable>) -> CudaBackend {
+        CudaBackend { schedules: Some(table) }
+    }
+
+    fn of(&self, kernel: &Kernel) -> KernelSchedule {
+        self.given(kernel).cloned().unwrap_or_else(|| schedule(kernel))
+    }
+
+    fn given(&self, kernel: &Kernel) -> Option<&KernelSchedule> {
+        self.schedules.as_ref().and_then(|table| table.of(kernel))
+    }
+}
 
 impl Backend for CudaBackend {
     fn name(&self) -> &'static str {
@@ -28,7 +48,15 @@ impl Backend for CudaBackend {
 
     fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {
         let arch = if let Target::Cuda { arch } = target { arch.as_str() } else { "" };
-        launch(kernel, arch)
+        launch(kernel, arch, &self.of(kernel))
+    }
+
+    fn schedule(&self, kernel: &Kernel) -> Option<KernelSchedule> {
+        Some(self.of(kernel))
+    }
+
+    fn candidates(&self, kernel: &Kernel) -> Vec<Spread> {
+        candidates(kernel)
     }
 
     fn memory(&self) -> usize {
@@ -40,7 +68,15 @@ impl Backend for CudaBackend {
             return Err(BackendError::target(NAME, target, "this backend compiles for `cuda`"));
         };
         verify(kernel).map_err(|e| BackendError::unsupported(NAME, kernel, "kernel", e.to_string()))?;
-        let emitted = emit(kernel, arch).map_err(|error| match error {
+        let schedule = self.of(kernel);
+        let wrong = |reason: String| {
+            let (kernel, schedule) = (kernel.name.clone(), schedule.to_string());
+            BackendError::Schedule { backend: NAME, kernel, schedule, reason }
+        };
+        let emitted = emit_as(kernel, arch, &schedule).map_err(|error| match error {
+            EmitError::Schedule(reason) => wrong(reason),
+            // Shared memory, which loops may need more of than there is.
+            EmitError::Unsupported { .. } if self.given(kernel).is_some() => wrong(error.to_string()),
             EmitError::Unsupported { place, what } => {
                 BackendError::unsupported(NAME, kernel, place, format!("no GPU code for {what}"))
             }
@@ -48,6 +84,10 @@ impl Backend for CudaBackend {
             EmitError::Llvm(message) => BackendError::internal(NAME, kernel, message),
         })?;
         let stage = |extension, text: String| Stage { extension, bytes: text.into_bytes() };
-        Ok(vec![stage("ll", emitted.ll), stage("ptx", emitted.ptx)])
+        // As a table of its own, to be changed and given back by hand.
+        let mut table = ScheduleTable::empty(target);
+        table.tools = format!("{NAME}, {}", self.fingerprint());
+        table.insert(kernel, schedule, Vec::new());
+        Ok(vec![stage("schedules", table.to_string()), stage("ll", emitted.ll), stage("ptx", emitted.ptx)])
     }
 }
