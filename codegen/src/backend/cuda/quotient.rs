@@ -44,9 +44,11 @@ impl<'c> Rows<'_, 'c> {
             Users::Any => self.code.b.build_and(self.all_finite(&quotients)?, self.none_tiny(&xs)?, "")?,
         };
         let exact = self.code.b.build_and(self.is_ordinary(by)?, fine, "")?;
-        let found = self.branch(exact, |_| Ok(quotients), |rows| {
-            xs.iter().map(|&x| map(rows.code, ScalarFn::Div, DType::F32, &[x, by])).collect()
-        })?;
+        let found = self.branch(
+            exact,
+            |_| Ok(quotients),
+            |rows| xs.iter().map(|&x| map(rows.code, ScalarFn::Div, DType::F32, &[x, by])).collect(),
+        )?;
         for (&lane, &element) in lanes.iter().zip(&found) {
             self.known_scope().insert(Known::Element(inst.results[0], lane), element);
         }
@@ -84,7 +86,8 @@ impl<'c> Rows<'_, 'c> {
         let magnitude = code.call("llvm.fabs", &[code.ctx.f32_type().into()], &[by])?.into_float_value();
         let bound = |x: f32| code.float(by, f64::from(x)).into_float_value();
         let compare = |predicate, b: FloatValue<'c>| code.b.build_float_compare(predicate, magnitude, b, "");
-        let (low, high) = (compare(FloatPredicate::OGE, bound(LEAST))?, compare(FloatPredicate::OLE, bound(LEAST.recip()))?);
+        let (low, high) =
+            (compare(FloatPredicate::OGE, bound(LEAST))?, compare(FloatPredicate::OLE, bound(LEAST.recip()))?);
         Ok(code.b.build_and(low, high, "")?)
     }
 
