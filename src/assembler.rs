@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fusewright_abi::{Payload, PayloadKind, Target};
 use fusewright_codegen::backend::{Backend, BackendError, Grid, Stage};
 use fusewright_codegen::kernel::Kernel;
+use fusewright_codegen::schedule::{KernelSchedule, Spread};
 use fusewright_fusion::region::SourceKind;
 
 use crate::{Error, knobs};
@@ -156,6 +157,14 @@ impl Backend for Assembled {
 
     fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {
         self.inner.grid(kernel, target)
+    }
+
+    fn schedule(&self, kernel: &Kernel) -> Option<KernelSchedule> {
+        self.inner.schedule(kernel)
+    }
+
+    fn candidates(&self, kernel: &Kernel) -> Vec<Spread> {
+        self.inner.candidates(kernel)
     }
 
     fn memory(&self) -> usize {

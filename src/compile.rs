@@ -15,12 +15,13 @@ use crate::assembler::AssemblerChoice;
 use crate::compiler::{Compilation, Compiler};
 use crate::dump::DumpFolder;
 use crate::program::{Fallback, OpCounts, Program, build};
+use crate::schedules::ScheduleChoice;
 use crate::store::CacheChoice;
 use crate::threads::ThreadPool;
 use crate::tiers::Tiers;
 
 /// What a user may choose.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// Whether regions are fused, if the pipeline forms any; if not, every op is a kernel of its own.
     pub fuse: bool,
@@ -34,6 +35,8 @@ pub struct Options {
     pub tiers: Tiers,
     /// What assembles kernels for NVIDIA GPUs.
     pub assembler: AssemblerChoice,
+    /// How rows of GPU kernels are spread over blocks and threads.
+    pub schedules: ScheduleChoice,
     /// The threads that launches run on.
     pub pool: ThreadPool,
 }
@@ -47,6 +50,7 @@ impl Default for Options {
             cache: CacheChoice::Environment,
             tiers: Tiers::Environment,
             assembler: AssemblerChoice::Environment,
+            schedules: ScheduleChoice::Environment,
             pool: ThreadPool::default(),
         }
     }
@@ -93,7 +97,8 @@ pub struct Compiled {
     pub ops: OpCounts,
     /// The kernels that were compiled or taken from the cache, in order.
     pub kernels: Vec<Compilation>,
-    /// What is wrong with the kernel cache, if something is; the program does not suffer from it.
+    /// What is wrong with the kernel cache or the environment's table of schedules, if something is; the program does not
+    /// suffer from it.
     pub warning: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use fusewright_abi::{KernelArtifact, ParamAccess, PayloadKind, Target};
-use fusewright_codegen::backend::{Backend, BackendError};
+use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{InstError, Kernel, ParamId, verify};
 use fusewright_codegen::lower::in_place::why_not;
@@ -22,7 +22,7 @@ use crate::dump::DumpFolder;
 use crate::store::{CacheChoice, Store};
 use crate::threads::ThreadPool;
 use crate::tiers::budget;
-use crate::{Error, Options};
+use crate::{Error, Options, ScheduleChoice, knobs};
 
 /// Why a body has no kernel.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,9 @@ impl From<CompileError> for Error {
             CompileError::Backend(BackendError::Memory { .. }) => Error::Memory(error.to_string()),
             CompileError::Lower(_)
             | CompileError::Expand(_)
-            | CompileError::Backend(BackendError::Unsupported { .. }) => Error::Input(error.to_string()),
+            | CompileError::Backend(BackendError::Unsupported { .. } | BackendError::Schedule { .. }) => {
+                Error::Input(error.to_string())
+            }
             CompileError::Backend(BackendError::Internal { .. }) | CompileError::Internal(_) => {
                 Error::Internal(error.to_string())
             }
@@ -80,8 +82,12 @@ pub struct Compiler {
     coder: Coder,
     /// What makes better code behind the launches.
     second: Option<Arc<Coder>>,
-    /// What makes code of another form, where a driver does not take that of an assembler.
-    by_driver: Option<Coder>,
+    /// What makes code by rule of kernels that cannot have the schedule of the environment's table.
+    by_rule: Option<Coder>,
+    /// What is wrong with that table.
+    warning: Mutex<Option<String>>,
+    /// What both make without an assembler, where a driver does not take what that makes.
+    by_driver: Option<(Coder, Option<Coder>)>,
     pool: ThreadPool,
     counters: Arc<Counters>,
     outputs: Outputs,
@@ -166,6 +172,8 @@ impl Compiler {
         Ok(Compiler {
             coder: coder.map_err(|e| Error::Unavailable(e.to_string()))?,
             second: None,
+            by_rule: None,
+            warning: Mutex::default(),
             by_driver: None,
             pool: ThreadPool::default(),
             counters,
@@ -178,10 +186,12 @@ impl Compiler {
     /// A compiler for a target with the tiers, the assembler, the threads and the cache on disk that a user chose.
     ///
     /// # Errors
-    /// As [`Compiler::new`], tiers that this build lacks, and an assembler that was asked for by name and does not work.
+    /// As [`Compiler::new`], tiers that this build lacks, a table of schedules that a user names for another target, and an
+    /// assembler that was asked for by name and does not work.
     pub fn of(target: &Target, options: &Options) -> Result<Compiler, Error> {
         let (target, tiered) = options.tiers.of(target)?;
-        let compiler = Compiler::new(&target)?.with_cache(&options.cache);
+        options.schedules.fits(std::slice::from_ref(&target))?;
+        let compiler = Compiler::new(&target)?.with_cache(&options.cache).with_schedules(&options.schedules)?;
         // A host whose instructions LLVM does not take keeps what Cranelift makes.
         let (store, counters) = (Arc::clone(&compiler.coder.store), Arc::clone(&compiler.counters));
         let second = || Coder::of(&Target::CPU_LLVM, store, counters).ok().map(Arc::new);
@@ -199,8 +209,9 @@ impl Compiler {
         if self.device(self.target()).is_ok_and(|device| !device.takes(PayloadKind::Cubin)) {
             return Ok(self);
         }
-        let by_driver = Some(self.coder.clone());
-        Ok(Compiler { coder: self.coder.assembled_by(assembler), by_driver, ..self })
+        let by_driver = Some((self.coder.clone(), self.by_rule.clone()));
+        let by_rule = self.by_rule.map(|coder| coder.assembled_by(assembler.clone()));
+        Ok(Compiler { coder: self.coder.assembled_by(assembler), by_rule, by_driver, ..self })
     }
 
     /// The same with a cache on disk, from which payloads come that are there, and to which others go. One that cannot be
@@ -211,9 +222,54 @@ impl Compiler {
         Compiler { coder, ..self }
     }
 
-    /// What is wrong with the cache on disk: the first thing that was met.
+    /// The same with schedules of kernels, if they are for its target. What is wrong with a table of the environment is said
+    /// by [`Compiler::warning`].
+    ///
+    /// # Errors
+    /// A target without schedules.
+    pub fn with_schedules(mut self, choice: &ScheduleChoice) -> Result<Compiler, Error> {
+        match choice.table(self.target()) {
+            Ok(None) => {}
+            Ok(Some((table, may_be_wrong))) => {
+                let backend =
+                    backend::scheduled(self.target(), table).map_err(|e| Error::Unavailable(e.to_string()))?;
+                let coder = Coder { backend, ..self.coder.clone() };
+                let by_rule = std::mem::replace(&mut self.coder, coder);
+                self.by_rule = may_be_wrong.then_some(by_rule);
+            }
+            Err(warning) => self.warn(warning),
+        }
+        Ok(self)
+    }
+
+    /// What is wrong with the cache on disk, or the environment's table of schedules: the first thing that was met.
     pub fn warning(&self) -> Option<String> {
-        self.coder.store.warning()
+        let own = self.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.coder.store.warning().or(own)
+    }
+
+    fn warn(&self, warning: String) {
+        self.warning.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(warning);
+    }
+
+    /// What a coder makes of a kernel; by rule where the kernel cannot have what the environment's table says.
+    fn coded<T>(&self, make: impl Fn(&Coder) -> Result<T, BackendError>) -> Result<T, BackendError> {
+        self.coded_by(&self.coder, self.by_rule.as_ref(), make)
+    }
+
+    fn coded_by<T>(
+        &self,
+        coder: &Coder,
+        by_rule: Option<&Coder>,
+        make: impl Fn(&Coder) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        match (make(coder), by_rule) {
+            (Err(wrong @ BackendError::Schedule { .. }), Some(by_rule)) => {
+                self.warn(format!("{}: {wrong}; it is ignored", knobs::SCHEDULES.name));
+                make(by_rule)
+            }
+            (made, _) => made,
+        }
     }
 
     /// The same for kernels whose outputs may lie in wider memory.
@@ -243,7 +299,8 @@ impl Compiler {
     pub fn kernel(&self, name: &str, body: &Graph) -> Result<(Kernel, Kernel), CompileError> {
         let mut forms = self.forms(name, body)?;
         if forms.shares_memory()
-            && let Err(BackendError::Unsupported { reason, .. }) = self.backend().emit(&forms.expanded, self.target())
+            && let Err(BackendError::Unsupported { reason, .. }) =
+                self.coded(|coder| coder.backend.payload(&forms.expanded, &coder.target))
         {
             forms = self.forms_apart(name, body, reason)?;
         }
@@ -297,10 +354,10 @@ impl Compiler {
         // Better code that is there already needs no other before it.
         let (artifact, from_disk) = match self.second.as_ref().and_then(|second| second.kept(&forms.expanded)) {
             Some(kept) => (kept, true),
-            None => match self.coder.artifact(&forms.expanded) {
+            None => match self.coded(|coder| coder.artifact(&forms.expanded)) {
                 Err(BackendError::Unsupported { reason, .. }) if forms.shares_memory() => {
                     forms = self.forms_apart(name, body, reason)?;
-                    self.coder.artifact(&forms.expanded)?
+                    self.coded(|coder| coder.artifact(&forms.expanded))?
                 }
                 made => made?,
             },
@@ -321,10 +378,11 @@ impl Compiler {
     pub(crate) fn load(&self, made: &Made) -> Result<Arc<dyn Module>, RuntimeError> {
         let device = self.device(&made.artifact.target)?;
         let module = match (device.load(&made.artifact), &self.by_driver, &made.kernel) {
-            (Err(refused @ RuntimeError::Artifact { .. }), Some(by_driver), Some(kernel)) => {
+            (Err(refused @ RuntimeError::Artifact { .. }), Some((coder, by_rule)), Some(kernel)) => {
                 // Such as a driver that is older than the assembler.
                 self.coder.store.warn(format!("{refused}; its driver compiles it instead"));
-                let (artifact, _) = by_driver.artifact(kernel).map_err(|_| refused)?;
+                let made = self.coded_by(coder, by_rule.as_ref(), |coder| coder.artifact(kernel));
+                let (artifact, _) = made.map_err(|_| refused)?;
                 device.load(&artifact)?
             }
             (loaded, ..) => loaded?,
@@ -356,7 +414,8 @@ impl Compiler {
     pub fn object(&self, name: &str, body: &Graph) -> Result<KernelArtifact, CompileError> {
         let artifact = self.artifact(name, body)?;
         let (_, expanded) = self.kernel(name, body)?;
-        Ok(KernelArtifact { payload: self.backend().file(&expanded, self.target())?, ..artifact })
+        let payload = self.coded(|coder| coder.backend.file(&expanded, &coder.target))?;
+        Ok(KernelArtifact { payload, ..artifact })
     }
 
     /// The kernels compiled so far, in order.

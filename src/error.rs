@@ -59,6 +59,8 @@ impl Error {
             Error::Input(message) => Error::Input(format!("{what}: {message}")),
             Error::Call(message) => Error::Call(format!("{what}: {message}")),
             Error::Memory(message) => Error::Memory(format!("{what}: {message}")),
+            Error::Device(message) => Error::Device(format!("{what}: {message}")),
+            Error::Internal(message) => Error::Internal(format!("{what}: {message}")),
             other => other,
         }
     }

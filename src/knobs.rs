@@ -39,6 +39,12 @@ pub const CACHE_DIR: Knob = Knob {
 pub const CACHE_MB: Knob =
     Knob { name: "FUSEWRIGHT_CACHE_MB", doc: "most megabytes that the kernel cache holds [default: 256]" };
 
+/// How rows of GPU kernels are spread over blocks and threads.
+pub const SCHEDULES: Knob = Knob {
+    name: "FUSEWRIGHT_SCHEDULES",
+    doc: "table of schedules of GPU kernels, as `bench --tune` writes it; ignored, with a warning, where it is for another target",
+};
+
 /// Which compilers make CPU kernels.
 pub const TIERS: Knob = Knob {
     name: "FUSEWRIGHT_TIERS",
@@ -52,7 +58,7 @@ pub const PTXAS: Knob = Knob {
 };
 
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, DUMP_DIR, PTXAS, TIERS];
+pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, DUMP_DIR, PTXAS, SCHEDULES, TIERS];
 
 /// Where CUDA lies unless someone says otherwise.
 const CUDA: &str = "/usr/local/cuda";

@@ -55,6 +55,7 @@ mod map;
 mod matmul;
 mod page;
 mod program;
+mod schedules;
 mod store;
 mod threads;
 mod tiers;
@@ -65,6 +66,7 @@ pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph, fuse_
 pub use compiler::{Compilation, CompileError, Compiler};
 pub use error::Error;
 pub use fusewright_abi::{DType, Level, Target};
+pub use fusewright_codegen::schedule::{KernelSchedule, ScheduleTable};
 pub use fusewright_fusion::pass::{PatternReport, Pipeline, PipelineError};
 pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_fusion::rewrites::{UserPattern, UserPatterns};
@@ -78,6 +80,7 @@ pub use program::{
     Argument, CaptureOptions, CapturedProgram, Fallback, OpCounts, Placement, Program, SplitStep, State, StepCounts,
     Update, UpdateCopy,
 };
+pub use schedules::{ScheduleChoice, read_schedules};
 pub use store::{CacheChoice, kernel_cache};
 pub use threads::ThreadPool;
 pub use tiers::Tiers;

@@ -3,11 +3,15 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fusewright::bench::compile_suite;
 use fusewright::diff::options;
 use fusewright::graph::Graph;
-use fusewright::{AssemblerChoice, CacheChoice, Compiler, Options, Target, fuse_graph, model};
+use fusewright::{
+    AssemblerChoice, CacheChoice, Compiler, KernelSchedule, Options, ScheduleChoice, ScheduleTable, Target, fuse_graph,
+    model,
+};
 use fusewright_abi::PayloadKind;
 use xtask::ptxas;
 
@@ -18,7 +22,11 @@ fn target() -> Target {
 }
 
 fn body() -> Graph {
-    let graph: Graph = TEXT.parse().unwrap_or_else(|e| panic!("{e}"));
+    body_of(TEXT)
+}
+
+fn body_of(text: &str) -> Graph {
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
     let fused = fuse_graph(&graph, &options()).unwrap_or_else(|e| panic!("{e}"));
     fused.partition.regions[0].expand_body().expect("a region's body is typed")
 }
@@ -64,6 +72,33 @@ fn what_the_assembler_makes_is_kept_under_its_version() {
     let plain = Options { assembler: AssemblerChoice::Off, ..choice(&first, cache.path()) };
     let plain = compiler(&plain).artifact("g", &body).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((plain.payload.kind, plain.key == made.key), (PayloadKind::Ptx, false));
+}
+
+#[test]
+fn what_is_assembled_has_the_schedule_of_its_table() {
+    let (folder, cache) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let tool = tool(folder.path(), "1.0", "printf '\\177ELF'; cat");
+    let usual = choice(&tool, cache.path());
+    let by_rule = compiler(&usual);
+    let body = body_of(&TEXT.replace("softmax", "exp").replace("64", "4096"));
+    let (_, kernel) = by_rule.kernel("g", &body).unwrap_or_else(|e| panic!("{e}"));
+    let rule = by_rule.backend().schedule(&kernel).expect("GPUs have schedules");
+    let candidates = by_rule.backend().candidates(&kernel);
+    let other = candidates.iter().find(|spread| spread.threads != rule.first.threads).expect("there are others");
+    let mut table = ScheduleTable::empty(&target());
+    table.insert(&kernel, KernelSchedule::uniform(*other), Vec::new());
+    let given = compiler(&Options { schedules: ScheduleChoice::Table(Arc::new(table)), ..usual });
+    assert_eq!(given.backend().schedule(&kernel), Some(KernelSchedule::uniform(*other)));
+    let stages = given.backend().emit(&kernel, &target()).unwrap_or_else(|e| panic!("{e}"));
+    let extensions: Vec<&str> = stages.iter().map(|stage| stage.extension).collect();
+    assert_eq!(extensions, ["schedules", "ll", "ptx", "cubin"]);
+    let made = [&by_rule, &given].map(|compiler| compiler.artifact("g", &body).unwrap_or_else(|e| panic!("{e}")));
+    assert_eq!(stages[3].bytes, made[1].payload.bytes, "the payload alone is that of all stages");
+    assert!(made[0].key != made[1].key && !given.log()[0].from_disk, "the schedule is in the key");
+    for (made, threads) in made.iter().zip([rule.first.threads, other.threads]) {
+        let text = String::from_utf8_lossy(&made.payload.bytes);
+        assert!(text.contains(&format!(".maxntid {threads}")) && made.launch.threads == threads, "{threads}: {text}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use fusewright::graph::Graph;
 use fusewright::{Compiler, Fused, Options, Target, fuse_graph, model};
 #[cfg(feature = "cuda")]
-use {fusewright_abi::Count, xtask::ptxas, xtask::sass};
+use {xtask::ptxas, xtask::skipped::skipped};
 
 const MODELS: [&str; 3] =
     ["qwen3_tiny_layer_bf16", "aten_addrms_fp8tok_h4096_bfloat16", "aten_silu_grp128_h12288_bfloat16"];
@@ -29,7 +29,7 @@ fn bodies(fused: &Fused) -> Vec<(String, Graph)> {
 fn assembler(test: &str) -> Option<std::path::PathBuf> {
     let found = ptxas::locate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools"));
     if found.is_none() {
-        println!("skipped: {test} ({})", ptxas::MISSING);
+        skipped(test, ptxas::MISSING);
     }
     found
 }
@@ -55,74 +55,13 @@ fn every_kernel_assembles_for_nvidia_without_a_spill() {
     assert!(assembled >= 2 * 15, "{assembled} kernels");
 }
 
-#[test]
-#[cfg(feature = "cuda")]
-fn every_op_of_the_gpu_bench_assembles_without_a_spill() {
-    let Some(tool) = assembler("every_op_of_the_gpu_bench_assembles_without_a_spill") else { return };
-    let cases = fusewright::bench::gpu::gpu_cases().expect("the ops of the bench are graphs");
-    let compiler = Compiler::new(&Target::Cuda { arch: "sm_90".to_owned() }).expect("this build has the backend");
-    for case in &cases {
-        let fused = fuse_graph(&case.graph, &Options::default()).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
-        let [(name, body)] = &bodies(&fused)[..] else { panic!("{} is not one kernel", case.name()) };
-        let artifact = compiler.artifact(name, body).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
-        let ptx = String::from_utf8(artifact.payload.bytes).expect("PTX is text");
-        let report = ptxas::assemble(&tool, &ptx).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
-        assert_eq!(report.spilled, 0, "{}, {} registers", case.name(), report.registers);
-    }
-    assert!(cases.len() >= 20, "{} cases", cases.len());
-}
-
-/// Ops of the GPU bench with the elements of a row that they compute, and the instructions per element and thread of
-/// the best kernels that were written for them by hand.
-#[cfg(feature = "cuda")]
-const BY_HAND: [(&str, f64, f64); 6] = [
-    ("D", 5120.0, 10.3),
-    ("F", 5120.0, 22.0),
-    ("G", 25600.0, 11.1),
-    ("H", 25600.0, 14.3),
-    ("K", 9216.0, 12.3),
-    ("KC", 10240.0, 14.0),
-];
-
-#[test]
-#[cfg(feature = "cuda")]
-fn ops_of_the_gpu_bench_take_few_instructions() {
-    let Some(tool) = assembler("ops_of_the_gpu_bench_take_few_instructions") else { return };
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
-    let Some(disassembler) = ptxas::locate_disassembler(&tools) else {
-        println!("skipped: ops_of_the_gpu_bench_take_few_instructions ({})", ptxas::NO_DISASSEMBLER);
-        return;
-    };
-    let folder = tempfile::tempdir().expect("the system has a place for temporary files");
-    let compiler = Compiler::new(&Target::Cuda { arch: "sm_90".to_owned() }).expect("this build has the backend");
-    let cases = fusewright::bench::gpu::gpu_cases().expect("the ops of the bench are graphs");
-    for (op, elements, by_hand) in BY_HAND {
-        let case = cases.iter().find(|case| case.name() == op).unwrap_or_else(|| panic!("the bench has {op}"));
-        let fused = fuse_graph(&case.graph, &Options::default()).unwrap_or_else(|e| panic!("{op}: {e}"));
-        let [(name, body)] = &bodies(&fused)[..] else { panic!("{op} is not one kernel") };
-        let artifact = compiler.artifact(name, body).unwrap_or_else(|e| panic!("{op}: {e}"));
-        let ptx = String::from_utf8(artifact.payload.bytes).expect("PTX is text");
-        let entries = sass::entries(&tool, &disassembler, &ptx, folder.path()).unwrap_or_else(|e| panic!("{op}: {e}"));
-        let launch = &artifact.launch;
-        for entry in entries.iter().filter(|entry| !entry.name.starts_with('$')) {
-            let many = launch.many.as_ref().filter(|_| entry.name.ends_with("__many"));
-            let blocks = many.map_or(&launch.blocks_per_row, |many| &many.blocks_per_row);
-            let Count::Constant(blocks) = blocks else { panic!("{op}: blocks of a row are no constant") };
-            let threads = f64::from(launch.threads) / f64::from(launch.shares) * *blocks as f64;
-            let each = f64::from(entry.longest) * threads / elements;
-            println!("{op}, {}: {each:.1} instructions per element, {by_hand} by hand", entry.name);
-            assert!(!entry.loops && each <= 1.25 * by_hand, "{op}: {each:.1} against {by_hand}, {entry:?}");
-        }
-    }
-}
-
 /// On a machine with a GPU: a sample of all combinations, each program against its kernels in the interpreter.
 #[test]
 #[cfg(feature = "cuda")]
 fn kernels_are_their_text_on_an_nvidia_gpu() {
     let target = Target::Cuda { arch: "sm_80".to_owned() };
     if let Err(error) = fusewright_runtime::device_for(&target) {
-        println!("skipped: kernels_are_their_text_on_an_nvidia_gpu ({error})");
+        skipped("kernels_are_their_text_on_an_nvidia_gpu", error);
         return;
     }
     for combination in fusewright::matrix::sample(40, 1) {

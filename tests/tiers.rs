@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use fusewright::graph::{Builder, DType, ScalarFn, TensorType, TypeError, Value};
-use fusewright::{CacheChoice, Compiled, Error, HostTensor, Options, Pool, Target, ThreadPool, Tiers, compile, settle};
+use fusewright::{CacheChoice, Compiled, Error, HostTensor, Options, Pool, Target, ThreadPool, Tiers, compile};
 
 const LANES: usize = 4096;
 
@@ -53,7 +52,9 @@ fn without_llvm_there_is_one_tier_and_asking_for_more_is_an_error() {
 
 #[cfg(feature = "llvm")]
 mod llvm {
-    use fusewright::TierCounts;
+    use std::time::{Duration, Instant};
+
+    use fusewright::{TierCounts, settle};
 
     use super::*;
 

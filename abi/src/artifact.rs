@@ -79,13 +79,17 @@ pub enum RowOrder {
     Ascending,
 }
 
-/// Code of a kernel that is better for many rows, of the same threads and shared memory.
+/// Code of a kernel that is better for many rows, of the same shared memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ManyRows {
     /// From how many rows of a launch on.
     pub from: usize,
     /// Blocks per outer row.
     pub blocks_per_row: Count,
+    /// How many of these share a block of threads.
+    pub shares: u32,
+    /// Threads of a block.
+    pub threads: u32,
 }
 
 impl ManyRows {

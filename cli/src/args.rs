@@ -1,4 +1,4 @@
-//! Arguments of every command. What is accepted here but not built yet is refused by name.
+//! Arguments of every command.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fusewright::graph::Graph;
 use fusewright::inputs::Sizes;
-use fusewright::{Error, Options, Pipeline, Target, UserPatterns, model};
+use fusewright::{Error, Options, Pipeline, ScheduleChoice, Target, UserPatterns, model};
 
 use crate::help::{BENCH, CACHE, COMPILE, EXIT, EXPLAIN, LISTS, OPT, RUN};
 
@@ -30,6 +30,9 @@ pub struct Common {
     /// Patterns to replace, with what (text form: docs/patterns.md)
     #[arg(long, global = true, value_name = "F.fw")]
     pub patterns: Option<PathBuf>,
+    /// Table of schedules of GPU kernels, as `bench --tune` writes it; it changes no result
+    #[arg(long, global = true, value_name = "F")]
+    pub schedules: Option<PathBuf>,
     /// Number of ranks of a group of collectives, where the model file does not state it
     #[arg(long, global = true, value_name = "NAME=RANKS", value_parser = group)]
     pub group: Vec<(String, u32)>,
@@ -63,17 +66,31 @@ impl Common {
         if let Some(path) = &self.patterns {
             pipeline.set_patterns(UserPatterns::parse(&read(path)?).map_err(|e| wrong(path, &e))?);
         }
-        Ok(Options { pipeline, relaxed: self.relaxed, ..Options::default() })
+        Ok(Options { pipeline, relaxed: self.relaxed, schedules: self.schedules()?, ..Options::default() })
+    }
+
+    /// Where schedules of kernels come from.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no table of schedules.
+    pub fn schedules(&self) -> Result<ScheduleChoice, Error> {
+        self.schedules.as_deref().map_or(Ok(ScheduleChoice::Environment), ScheduleChoice::open)
+    }
+
+    /// Refuses a table of schedules where nothing is compiled for a GPU.
+    ///
+    /// # Errors
+    /// The option is given.
+    pub fn without_schedules(&self, what: &str) -> Result<(), Error> {
+        match self.schedules {
+            Some(_) => Err(Error::Input(format!("`{what}` takes no `--schedules`"))),
+            None => Ok(()),
+        }
     }
 }
 
 fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
-}
-
-/// The refusal of an option that has no implementation yet.
-pub fn later(name: &str) -> Error {
-    Error::Unavailable(format!("`{name}` is not implemented in this version"))
 }
 
 /// Commands.
@@ -261,14 +278,18 @@ pub struct BenchArgs {
     /// for a GPU `benches/gpu/peers.json`
     #[arg(long, value_name = "F")]
     pub compare: Option<PathBuf>,
-    /// Where figures of a GPU are kept; those that are there are not measured again
-    #[arg(long, value_name = "F.json")]
+    /// Where figures of a GPU are kept, or with `--tune` its schedules; those that are there are not measured again
+    #[arg(long, value_name = "F")]
     pub out: Option<PathBuf>,
+    /// Show the figures of a GPU that such a file has, here or on another machine, and measure nothing
+    #[arg(long, value_name = "F.json", conflicts_with_all = ["out", "tune", "deadline"])]
+    pub from: Option<PathBuf>,
     /// Seconds after which no more figures of a GPU are begun
     #[arg(long, value_name = "S")]
     pub deadline: Option<u64>,
-    /// Search schedules
-    #[arg(long, hide = true)]
+    /// Measure what schedules kernels of a GPU can have, and write those that are faster than the usual ones as the table
+    /// `--out`
+    #[arg(long, requires = "out", conflicts_with_all = ["json", "html", "compare", "schedules", "list"])]
     pub tune: bool,
     /// Print JSON
     #[arg(long)]

@@ -39,6 +39,12 @@ Examples:
   fusewright bench model.pt2 --rows 1,32                     the regions of a model
   fusewright bench --suite kernels --list                    what the suite holds
   fusewright bench --suite kernels --compare inductor.json   against figures that benches/bench_cpu.py wrote
+  fusewright bench --suite kernels --target cuda --out gpu.json
+                                                             on a GPU; goes on where an earlier run ended
+  fusewright bench --suite kernels --target cuda --from gpu.json --html page.html
+                                                             such figures as a page, without a GPU
+  fusewright bench --suite kernels --target cuda --tune --out gpu.schedules
+                                                             faster schedules, for --schedules gpu.schedules
   fusewright bench model.pt2 --suite compile --layers 64     how long compiling takes
   fusewright bench --suite matrix --check --sample 300       combinations of ops, run every way
 

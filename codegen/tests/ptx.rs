@@ -4,6 +4,8 @@
 #[allow(dead_code, reason = "fetching is a chore, not a test")]
 #[path = "../../xtask/src/ptxas.rs"]
 mod ptxas;
+#[path = "../../xtask/src/skipped.rs"]
+mod skipped;
 mod support;
 
 use std::path::Path;
@@ -13,6 +15,7 @@ use fusewright_codegen::backend::cuda::{EmitError, architectures, emit};
 use fusewright_codegen::backend::{self, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{Kernel, Order, Tree};
+use skipped::skipped;
 
 fn kernels() -> Vec<Kernel> {
     let tree = Order::Tree(Tree { vec: 8, threads: 128, ways: 2 });
@@ -37,7 +40,7 @@ fn kernels() -> Vec<Kernel> {
 fn ptxas_takes_every_kernel_without_a_spill() {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
     let Some(tool) = ptxas::locate(&tools) else {
-        println!("skipped: ptxas_takes_every_kernel_without_a_spill ({})", ptxas::MISSING);
+        skipped("ptxas_takes_every_kernel_without_a_spill", ptxas::MISSING);
         return;
     };
     for arch in architectures() {
@@ -56,7 +59,7 @@ fn kernels_of_the_text_files_assemble_or_are_refused_by_name() {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
     let tool = ptxas::locate(&tools);
     if tool.is_none() {
-        println!("skipped: assembling the kernels of the text files ({})", ptxas::MISSING);
+        skipped("assembling the kernels of the text files", ptxas::MISSING);
     }
     let kernels = support::from_filetests();
     let (mut emitted, mut refused) = (0, Vec::new());
@@ -124,10 +127,10 @@ fn the_same_kernel_gives_the_same_bytes() {
 
 #[test]
 fn what_is_not_covered_is_refused_by_name() {
-    let exp = support::activation(64).to_string().replace(" = exp ", " = tanh ");
+    let exp = support::activation(64).to_string().replace(" = exp ", " = erf ");
     let exp: Kernel = exp.parse().expect("another function of the same kind");
-    let error = emit(&exp, "sm_90").expect_err("`tanh` is expanded before emission").to_string();
-    assert!(error.contains("`tanh` of f32") && error.contains("segment `row`, tanh"), "{error}");
+    let error = emit(&exp, "sm_90").expect_err("`erf` is expanded before emission").to_string();
+    assert!(error.contains("`erf` of f32") && error.contains("segment `row`, erf"), "{error}");
     let wide = support::add_rms_norm_bf16(4096, Order::Tree(Tree::interleaved(2048)));
     let error = emit(&wide, "sm_90").expect_err("no block has 2048 threads").to_string();
     assert!(error.contains("2048 threads"), "{error}");
@@ -141,8 +144,8 @@ fn the_backend_yields_both_stages_and_keeps_to_its_targets() {
     let backend = backend::for_target(&target("cuda:sm_90")).expect("the feature is on");
     let stages = backend.emit(&kernel, &target("cuda:sm_90")).expect("it is covered");
     let extensions: Vec<_> = stages.iter().map(|s| s.extension).collect();
-    assert_eq!(extensions, ["ll", "ptx"]);
-    assert_eq!(stages[1].bytes, ptx(&kernel, "sm_90").into_bytes());
+    assert_eq!(extensions, ["schedules", "ll", "ptx"]);
+    assert_eq!(stages[2].bytes, ptx(&kernel, "sm_90").into_bytes());
     for wrong in ["cpu", "cuda:sm_70"] {
         let error = backend.emit(&kernel, &target(wrong)).expect_err("not a target of this backend");
         assert!(matches!(error, BackendError::Target { .. }), "{error}");

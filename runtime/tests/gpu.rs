@@ -11,6 +11,10 @@ use fusewright_runtime::RuntimeError;
 use fusewright_runtime::capture::{CaptureSizes, Part, Pieces, Recorder, Steps};
 use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, GraphRecorder, Kernel, LaunchOptions, Prepared, Stream};
 
+#[path = "../../xtask/src/skipped.rs"]
+mod skipped;
+use skipped::skipped;
+
 /// Adds one to every word; a block of one thread for each row.
 const PTX: &str = "
 .version 7.8
@@ -74,7 +78,7 @@ fn kernel(test: &str) -> Option<(Gpu, Stream, Kernel)> {
     let gpu = match Gpu::of(&target) {
         Ok(gpu) => gpu,
         Err(error) => {
-            println!("skipped: {test} ({error})");
+            skipped(test, error);
             return None;
         }
     };

@@ -91,6 +91,8 @@ pub struct Bundle {
     pub passes: Vec<PassTime>,
     /// The kernels that were compiled, in order.
     pub compilations: Vec<Compilation>,
+    /// What is wrong with the environment's table of schedules; kernels do without it.
+    pub warnings: Vec<String>,
 }
 
 /// Compiles every fused region of a graph for each target and writes `DIR/<target>/…` and `DIR/manifest.json`.
@@ -98,12 +100,14 @@ pub struct Bundle {
 /// and files that the manifest of an earlier bundle there names are removed.
 ///
 /// # Errors
-/// A target that is not available or has no kernel for any region, a folder that cannot be written.
+/// A target that is not available or has no kernel for any region, schedules that are for none of the targets, a folder that
+/// cannot be written.
 pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &Options) -> Result<Bundle, Error> {
+    options.schedules.fits(targets)?;
     let fused = fuse_graph(graph, options)?;
     let mut bundle = Bundle::default();
     for target in targets {
-        add_target(&mut bundle, &fused, target)?;
+        add_target(&mut bundle, &fused, target, options)?;
     }
     bundle.entries.sort_by(|a, b| a.file.cmp(&b.file));
     let refusal =
@@ -127,8 +131,8 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
 }
 
 /// Compiles the regions for one target.
-fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target) -> Result<(), Error> {
-    let compiler = Compiler::new(target)?;
+fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Options) -> Result<(), Error> {
+    let compiler = Compiler::new(target)?.with_schedules(&options.schedules)?;
     let subfolder = target.to_string().replace(':', "-");
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
@@ -170,6 +174,7 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target) -> Result<(),
     bundle.entries.extend(entries);
     bundle.refused.extend(refused);
     bundle.compilations.extend(compiler.log());
+    bundle.warnings.extend(compiler.warning());
     Ok(())
 }
 
@@ -212,7 +217,11 @@ fn entry(entry: &BundleEntry) -> Value {
     let names: Vec<&str> = artifact.dims.iter().map(|d| d.name.as_str()).collect();
     let many = artifact.launch.many.as_ref().map(|many| {
         let symbol = format!("{}{}", artifact.name, ManyRows::SUFFIX);
-        json!({ "from": many.from, "symbol": symbol, "blocks_per_row": many.blocks_per_row.with_names(&names) })
+        let blocks_per_row = many.blocks_per_row.with_names(&names);
+        json!({
+            "from": many.from, "symbol": symbol, "blocks_per_row": blocks_per_row, "shares": many.shares,
+            "threads": many.threads,
+        })
     });
     let dims = artifact.dims.iter().map(|d| json!({ "name": d.name, "source": source(&d.source) }));
     json!({

@@ -26,8 +26,8 @@ const BOTTOM: i64 = HEIGHT - 24;
 /// Most lines of a grid, about.
 const LINES: i32 = 6;
 
-/// What a series draws, and its value in a row.
-type Curve<'a> = (&'static str, Box<dyn Fn(&BenchRow) -> Option<f64> + 'a>);
+/// What a series is called, and its values from left to right.
+pub(super) type Curve = (&'static str, Vec<Option<f64>>);
 
 /// The page of what was measured for a target on so many threads.
 ///
@@ -65,12 +65,7 @@ fn legend(peer: Option<&PeerTimes<'_>>) -> Vec<(&'static str, String)> {
 /// Geometric means of ratios, and the least of them.
 fn summary(rows: &[BenchRow], peer: Option<&PeerTimes<'_>>) -> Vec<(String, String)> {
     let mut figures = Vec::new();
-    let mut add = |what: &str, ratios: Vec<f64>| {
-        if let Some(least) = ratios.iter().copied().min_by(f64::total_cmp) {
-            let mean = geometric_mean(&ratios);
-            figures.push((format!("{mean:.2}, least {least:.2}"), format!("{what}, geometric mean")));
-        }
-    };
+    let mut add = |what: &str, ratios: Vec<f64>| figures.extend(mean_and_least(what, &ratios));
     add("one kernel per op / fused", rows.iter().map(|row| row.unfused_us / row.fused_us).collect());
     add("copy / fused", rows.iter().map(|row| row.copy_us / row.fused_us).collect());
     if let Some(peer) = peer {
@@ -80,30 +75,44 @@ fn summary(rows: &[BenchRow], peer: Option<&PeerTimes<'_>>) -> Vec<(String, Stri
     figures
 }
 
+/// The geometric mean of ratios and the least of them, and what they are; none of none.
+pub(super) fn mean_and_least(what: &str, ratios: &[f64]) -> Option<(String, String)> {
+    let least = ratios.iter().copied().min_by(f64::total_cmp)?;
+    Some((format!("{:.2}, least {least:.2}", geometric_mean(ratios)), format!("{what}, geometric mean")))
+}
+
 fn roofline(rows: &[&BenchRow], peer: Option<&PeerTimes<'_>>) -> Chart {
-    let mut curves: Vec<Curve<'_>> = vec![
-        ("copy", Box::new(|row| Some(row.bandwidth(row.copy_us)))),
-        ("unfused", Box::new(|row| Some(row.bandwidth(row.unfused_us)))),
-    ];
-    curves.extend(peer.map(|peer| -> Curve<'_> { ("peer", Box::new(|row| Some(row.bandwidth((peer.of)(row)?)))) }));
-    curves.push(("fused", Box::new(|row| Some(row.bandwidth(row.fused_us)))));
-    chart("GB/s over rows", rows, &curves, "GB/s")
+    let bandwidth = |us: &dyn Fn(&BenchRow) -> Option<f64>| -> Vec<Option<f64>> {
+        rows.iter().map(|row| us(row).map(|us| row.bandwidth(us))).collect()
+    };
+    let mut curves: Vec<Curve> =
+        vec![("copy", bandwidth(&|row| Some(row.copy_us))), ("unfused", bandwidth(&|row| Some(row.unfused_us)))];
+    curves.extend(peer.map(|peer| ("peer", bandwidth(peer.of))));
+    curves.push(("fused", bandwidth(&|row| Some(row.fused_us))));
+    chart("GB/s over rows", &counts(rows), &curves, "GB/s")
 }
 
 fn ratios(rows: &[&BenchRow], peer: Option<&PeerTimes<'_>>) -> Chart {
-    let mut curves: Vec<Curve<'_>> = vec![
-        ("copy", Box::new(|row| Some(row.copy_us / row.fused_us))),
-        ("unfused", Box::new(|row| Some(row.unfused_us / row.fused_us))),
-        ("fused", Box::new(|_| Some(1.0))),
+    let ratio = |us: &dyn Fn(&BenchRow) -> Option<f64>| -> Vec<Option<f64>> {
+        rows.iter().map(|row| us(row).map(|us| us / row.fused_us)).collect()
+    };
+    let mut curves: Vec<Curve> = vec![
+        ("copy", ratio(&|row| Some(row.copy_us))),
+        ("unfused", ratio(&|row| Some(row.unfused_us))),
+        ("fused", ratio(&|row| Some(row.fused_us))),
     ];
-    curves
-        .extend(peer.map(|peer| -> Curve<'_> { ("peer", Box::new(move |row| Some((peer.of)(row)? / row.fused_us))) }));
-    chart("times as fast as", rows, &curves, "×")
+    curves.extend(peer.map(|peer| ("peer", ratio(peer.of))));
+    chart("times as fast as", &counts(rows), &curves, "×")
 }
 
-/// Curves on a logarithmic scale, since twice and half as fast are equally far from even.
-fn chart(caption: &str, rows: &[&BenchRow], curves: &[Curve<'_>], unit: &str) -> Chart {
-    let values = || rows.iter().flat_map(|row| curves.iter().filter_map(|(_, value)| value(row))).map(f64::log2);
+fn counts(rows: &[&BenchRow]) -> Vec<String> {
+    rows.iter().map(|row| row.rows.map_or_else(String::new, |rows| rows.to_string())).collect()
+}
+
+/// Curves on a logarithmic scale, since twice and half as fast are equally far from even; below each value its number of
+/// rows.
+pub(super) fn chart(caption: &str, counts: &[String], curves: &[Curve], unit: &str) -> Chart {
+    let values = || curves.iter().flat_map(|(_, values)| values.iter().flatten()).map(|value| value.log2());
     let bound = |value: f64| value.clamp(-30.0, 30.0) as i32;
     let low = bound(values().fold(f64::INFINITY, f64::min).floor());
     let high = bound(values().fold(f64::NEG_INFINITY, f64::max).ceil()).max(low + 1);
@@ -113,22 +122,21 @@ fn chart(caption: &str, rows: &[&BenchRow], curves: &[Curve<'_>], unit: &str) ->
     };
     let line = |power: i32| Mark { at: y(f64::from(power).exp2()), text: power_of_two(power), base: power == 0 };
     let every = (high - low) / LINES + 1;
-    let x = |i: usize| LEFT + (RIGHT - LEFT) * i as i64 / (rows.len() as i64 - 1).max(1);
-    let count = |row: &BenchRow| row.rows.map_or_else(String::new, |rows| rows.to_string());
-    let ticks = rows.iter().enumerate().map(|(i, row)| Mark { at: x(i), text: count(row), base: false }).collect();
-    let series = curves.iter().map(|(class, value)| {
-        let point = |(i, row): (usize, &&BenchRow)| {
-            let value = value(row)?;
+    let x = |i: usize| LEFT + (RIGHT - LEFT) * i as i64 / (counts.len() as i64 - 1).max(1);
+    let tick = |(i, text): (usize, &String)| Mark { at: x(i), text: text.clone(), base: false };
+    let series = curves.iter().map(|(class, values)| {
+        let point = |(i, value): (usize, &Option<f64>)| {
+            let value = (*value)?;
             Some(Point { x: x(i), y: y(value), hint: format!("{class}: {value:.2} {unit}") })
         };
-        Series { class, points: rows.iter().enumerate().filter_map(point).collect() }
+        Series { class, points: values.iter().enumerate().filter_map(point).collect() }
     });
     Chart {
         caption: caption.to_owned(),
         width: WIDTH,
         height: HEIGHT,
         grid: (low..=high).filter(|power| power % every == 0).map(line).collect(),
-        ticks,
+        ticks: counts.iter().enumerate().map(tick).collect(),
         series: series.collect(),
     }
 }

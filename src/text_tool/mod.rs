@@ -169,8 +169,10 @@ pub fn lower(text: &str, target: &Target, options: &Options) -> Result<String, E
 /// # Errors
 /// Text that does not parse, kernels that the backend refuses.
 pub fn emit(text: &str, target: &Target, options: &Options) -> Result<String, Error> {
-    let compiler = Compiler::new(target)?;
-    let mut out = Vec::new();
+    options.schedules.fits(std::slice::from_ref(target))?;
+    let compiler = Compiler::new(target)?.with_schedules(&options.schedules)?;
+    let mut out: Vec<String> =
+        compiler.warning().map(|warning| format!("; warning: {warning}\n")).into_iter().collect();
     for (_, kernel) in expanded_kernels(text, target, options)? {
         let stages = compiler.backend().emit(&kernel, target).map_err(|e| CompileError::from(e).into_error())?;
         for stage in stages {

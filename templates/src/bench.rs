@@ -18,7 +18,7 @@ pub struct Point {
 /// The values of one implementation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Series {
-    /// CSS class: `fused`, `unfused`, `copy` or `peer`.
+    /// CSS class: `fused`, `dependent`, `unfused`, `copy` or `peer`.
     pub class: &'static str,
     /// From left to right.
     pub points: Vec<Point>,

@@ -1,5 +1,6 @@
 //! The filetest runner. Each command is a file here and an entry of [`COMMANDS`].
 
+mod emit;
 mod file;
 mod fuse;
 mod interp;
@@ -14,6 +15,7 @@ pub use file::{Case, TestFile};
 
 /// Every command.
 pub const COMMANDS: &[Command] = &[
+    emit::COMMAND,
     fuse::COMMAND,
     interp::COMMAND,
     lower::COMMAND,

@@ -16,7 +16,7 @@ const MOST: u64 = 50 << 20;
 const COMMON: [&str; 8] =
     ["linux-vdso", "ld-linux", "libc.so", "libm.so", "libgcc_s", "libstdc++", "libdl.so", "libpthread.so"];
 const FIGURES: &str = "benches/gpu/peers.json";
-const SCRIPT: &str = "run.sh";
+const SCRIPTS: [(&str, &str); 2] = [("run.sh", RUN), ("tune.sh", TUNE)];
 
 /// What is run on the machine. It may be stopped at any time and started again.
 const RUN: &str = r#"#!/bin/sh
@@ -29,6 +29,19 @@ seconds=${2:-540}
 [ $# -gt 0 ] && shift
 LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off exec "$here/fusewright" bench --suite kernels --target cuda --out "$out" --deadline "$seconds" \
     --compare "$here/peers.json" -v "$@"
+"#;
+
+/// The same for schedules.
+const TUNE: &str = r#"#!/bin/sh
+# Searches schedules on the first NVIDIA GPU, as far as it gets within SECONDS; run it again to go on.
+# usage: tune.sh [OUT.schedules [SECONDS [arguments of `fusewright bench`, such as --case D,K --rows 1,32]]]
+here=$(cd "$(dirname "$0")" && pwd)
+out=${1:-gpu.schedules}
+seconds=${2:-540}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] && shift
+LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off exec "$here/fusewright" bench --suite kernels --target cuda --tune --out "$out" --deadline "$seconds" \
+    -v "$@"
 "#;
 
 /// Makes the folder anew, and an archive of it, whose path is the result.
@@ -55,13 +68,15 @@ pub fn pack(root: &Path) -> Result<PathBuf, String> {
     let command = folder.join("fusewright");
     copy(&build.join("release/fusewright"), &command)?;
     copy(&root.join(FIGURES), &folder.join("peers.json"))?;
-    let script = folder.join(SCRIPT);
-    std::fs::write(&script, RUN).map_err(|e| format!("{}: {e}", script.display()))?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&script, all).map_err(|e| format!("{}: {e}", script.display()))?;
+    for (name, text) in SCRIPTS {
+        let script = folder.join(name);
+        std::fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let all = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&script, all).map_err(|e| format!("{}: {e}", script.display()))?;
+        }
     }
     let libraries = folder.join("lib");
     complete(&command, &libraries)?;

@@ -9,4 +9,5 @@ pub mod passes;
 pub mod ptxas;
 pub mod results;
 pub mod sass;
+pub mod skipped;
 pub mod tidy;

@@ -1,4 +1,9 @@
-//! Machine code of NVIDIA GPUs, counted from the disassembler's listing.
+//! Machine code of NVIDIA GPUs, from the disassembler's listing: how many instructions there are, and whether the assembler
+//! made the one of which it is known that it is wrong.
+//!
+//! Of a packed product whose greatest magnitude with a constant zero is wanted, `ptxas` makes one packed instruction that
+//! takes negative results for zeros (`HFMA2…RELU`). No kernel of this project wants packed arithmetic to do that, so each
+//! such instruction is a wrong result.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,6 +21,8 @@ pub struct Entry {
     pub longest: u32,
     /// Whether some instructions may run more than once; they are counted once.
     pub loops: bool,
+    /// Packed arithmetic that takes negative results for zeros.
+    pub clamped: Vec<String>,
 }
 
 /// Assembles a PTX text into a file in `folder` and counts the instructions of each entry.
@@ -51,7 +58,8 @@ fn count(listing: &str) -> Vec<Entry> {
                 }
             }
             let (longest, loops) = longest(&code, &labels);
-            Entry { name, longest, loops }
+            let clamped = code.iter().map(|(_, text)| *text).filter(|text| clamps(text)).map(str::to_owned).collect();
+            Entry { name, longest, loops, clamped }
         })
         .collect()
 }
@@ -64,6 +72,12 @@ fn instruction(line: &str) -> Option<Instruction<'_>> {
         None => (false, text),
     };
     text.starts_with(|c: char| c.is_ascii_uppercase()).then_some((conditional, text))
+}
+
+/// Whether an instruction is packed arithmetic of 16-bit floats whose negative results become zeros.
+fn clamps(text: &str) -> bool {
+    let mut words = text.split([' ', '.']).take_while(|word| !word.is_empty());
+    words.next().is_some_and(|name| name.starts_with('H')) && words.any(|word| word == "RELU")
 }
 
 /// The longest way from the first instruction, without going back, and whether one could.
@@ -107,12 +121,32 @@ mod tests {
         .L_x_1:
             /*00a0*/ BRA `(.L_x_1);
             /*00b0*/ NOP;";
-        assert_eq!(count(&listing(code)), [Entry { name: "k".to_owned(), longest: 7, loops: false }]);
+        assert_eq!(
+            count(&listing(code)),
+            [Entry { name: "k".to_owned(), longest: 7, loops: false, clamped: Vec::new() }]
+        );
     }
 
     #[test]
     fn a_way_back_is_a_loop() {
         let code = ".L_x_0:\n/*0000*/ FADD R1, R1, R1 ;\n/*0010*/ @P0 BRA `(.L_x_0) ;\n/*0020*/ EXIT ;";
-        assert_eq!(count(&listing(code)), [Entry { name: "k".to_owned(), longest: 3, loops: true }]);
+        assert_eq!(
+            count(&listing(code)),
+            [Entry { name: "k".to_owned(), longest: 3, loops: true, clamped: Vec::new() }]
+        );
+    }
+
+    /// What the pinned assembler made of a product of two bf16 and its greatest magnitude with zero, and what is right.
+    #[test]
+    fn a_packed_product_that_loses_its_negative_results_is_found() {
+        let code = "/*0080*/ LDG.E R7, desc[UR4][R2.64+0x80] ;
+            /*0090*/ @!P0 HFMA2.MMA.BF16_V2.RELU R0, R0, R7, RZ ;
+            /*00a0*/ HFMA2.RELU R0, R0, R5, RZ.H0_H0 ;
+            /*00b0*/ HMUL2.BF16_V2 R1, R0, R7 ;
+            /*00c0*/ F2FP.RELU.BF16.F32.PACK_AB R1, R0, R7 ;
+            /*00d0*/ EXIT ;";
+        let [entry] = &count(&listing(code))[..] else { panic!("one entry") };
+        let clamped = ["HFMA2.MMA.BF16_V2.RELU R0, R0, R7, RZ ;", "HFMA2.RELU R0, R0, R5, RZ.H0_H0 ;"];
+        assert_eq!(entry.clamped, clamped);
     }
 }

@@ -4,7 +4,7 @@ use fusewright::{Target, aot};
 
 use super::{Exit, OK};
 use crate::args::{Common, CompileArgs};
-use crate::output::{idle, line, progress, stages, table};
+use crate::output::{idle, line, progress, stages, table, warning};
 
 pub fn main(args: &CompileArgs, common: &Common) -> Exit {
     let graph = common.open(&args.model)?;
@@ -14,6 +14,7 @@ pub fn main(args: &CompileArgs, common: &Common) -> Exit {
     idle(common.verbose, &options.pipeline.idle(&graph));
     let bundle = aot::write_bundle(&graph, &args.target, &args.out, &options)?;
     stages(common.verbose, &bundle.passes, &bundle.compilations);
+    bundle.warnings.iter().for_each(|said| warning(said));
     let rows: Vec<Vec<String>> = bundle
         .entries
         .iter()

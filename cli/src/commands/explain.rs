@@ -22,6 +22,7 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let graph = common.open(&args.model)?;
     let options = common.options()?;
     check_names(&expected, options.pipeline.patterns())?;
+    common.without_schedules("explain")?;
     let fused = fuse_graph_with(&graph, &options, Compiler::new(&args.target)?.sources())?;
     let report = explain(&fused)?;
     progress(common.verbose, &format!("compiling {} regions for {}", report.regions.len(), args.target));

@@ -25,6 +25,9 @@ pub fn main(args: &OptArgs, common: &Common) -> Exit {
     let bytes = map_file(&args.file)?;
     let text = model::text_of(&bytes).map_err(|message| Error::Input(message).about(args.file.display()))?;
     misplaced(args)?;
+    if args.verb != "emit" {
+        common.without_schedules(&format!("opt {}", args.verb))?;
+    }
     match (args.verb.as_str(), &args.name) {
         ("verify", None) => text_tool::verify(text).map(print),
         ("pass", Some(name)) => text_tool::pass(text, name, &options).map(print),

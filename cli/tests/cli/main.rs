@@ -12,4 +12,5 @@ mod pages;
 mod patterns;
 mod refusals;
 mod run;
+mod schedules;
 mod support;

@@ -9,19 +9,20 @@ use fusewright_graph::{Dim, dim};
 use sha2::{Digest, Sha256};
 
 use super::order::row_order;
-use super::{Backend, BackendError, Grid};
+use super::{Backend, BackendError, Blocks, Grid};
 use crate::kernel::{DimOrigin, Kernel};
 
 /// Version and sources of the emitters.
 const EMITTER: &str = env!("FUSEWRIGHT_EMITTER");
 
-/// The content key of a kernel: a hash of its text, the schedule, the target, the backend's fingerprint, the sources of the
+/// The content key of a kernel: a hash of its text, the rule of its reduction trees, the schedule, the target, the backend's fingerprint, the sources of the
 /// emitters and the ABI version.
 pub fn kernel_key(kernel: &Kernel, schedule: &str, target: &Target, backend: &dyn Backend) -> ContentKey {
     let mut hash = Sha256::new();
     let parts = [
         kernel.to_string(),
         schedule.to_owned(),
+        backend.schedule(kernel).map_or_else(String::new, |schedule| schedule.to_string()),
         target.to_string(),
         backend.name().to_owned(),
         backend.fingerprint(),
@@ -64,11 +65,17 @@ pub fn pack(
 ) -> Result<KernelArtifact, BackendError> {
     let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
-    let Grid { threads, blocks_per_row, shares, many, dependent, shared, alignment } = backend.grid(kernel, target);
-    let blocks =
-        |blocks: &Dim| count(kernel, blocks).map_err(|reason| unsupported(format!("blocks per row {blocks}"), reason));
-    let blocks_per_row = blocks(&blocks_per_row)?;
-    let many = many.map(|(from, per_row)| Ok(ManyRows { from, blocks_per_row: blocks(&per_row)? })).transpose()?;
+    let Grid { blocks, many, dependent, shared, alignment } = backend.grid(kernel, target);
+    let per_row = |blocks: &Blocks| {
+        let per_row = &blocks.per_row;
+        count(kernel, per_row).map_err(|reason| unsupported(format!("blocks per row {per_row}"), reason))
+    };
+    let many = many.map(|(from, blocks)| {
+        let Blocks { threads, shares, .. } = blocks;
+        Ok(ManyRows { from, blocks_per_row: per_row(&blocks)?, shares, threads })
+    });
+    let many = many.transpose()?;
+    let (blocks_per_row, Blocks { threads, shares, .. }) = (per_row(&blocks)?, blocks);
     let shared = count(kernel, &shared).map_err(|reason| unsupported(format!("shared memory {shared}"), reason))?;
     let mut params = Vec::with_capacity(kernel.params.len());
     for param in &kernel.params {

@@ -27,6 +27,7 @@ use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Dim;
 
 use crate::kernel::Kernel;
+use crate::schedule::{KernelSchedule, ScheduleTable, Spread};
 
 pub use artifact::{assemble, kernel_key, pack};
 
@@ -39,17 +40,24 @@ pub struct Stage {
     pub bytes: Vec<u8>,
 }
 
-/// How a kernel is launched.
+/// The blocks of a launch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Grid {
+pub struct Blocks {
     /// Threads of a block, which are one axis.
     pub threads: u32,
     /// Blocks per outer row; the grid is one axis of that many blocks per row in the range, or of fewer.
-    pub blocks_per_row: Dim,
+    pub per_row: Dim,
     /// How many of these share a block of threads, the last of a launch perhaps with fewer.
     pub shares: u32,
-    /// From how many rows of a launch on other code is better, and its blocks per outer row.
-    pub many: Option<(usize, Dim)>,
+}
+
+/// How a kernel is launched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Grid {
+    /// Its blocks.
+    pub blocks: Blocks,
+    /// From how many rows of a launch on other code is better, and its blocks.
+    pub many: Option<(usize, Blocks)>,
     /// Whether the code waits by itself for what is ahead of it, so that a launch may begin before that ends.
     pub dependent: bool,
     /// Bytes of shared memory of a block that a launch states, beside what the code itself has.
@@ -82,8 +90,19 @@ pub trait Backend: Send + Sync {
 
     /// How a kernel is launched; one block of one thread where rows are looped over.
     fn grid(&self, _kernel: &Kernel, _target: &Target) -> Grid {
-        let (one, none) = (Dim::constant(1), Dim::constant(0));
-        Grid { threads: 1, blocks_per_row: one, shares: 1, many: None, dependent: false, shared: none, alignment: 1 }
+        let blocks = Blocks { threads: 1, per_row: Dim::constant(1), shares: 1 };
+        Grid { blocks, many: None, dependent: false, shared: Dim::constant(0), alignment: 1 }
+    }
+
+    /// How the rows of a kernel are spread over blocks and threads, where the target has them: as a table says, or else by
+    /// rule. It enters the key, and changes no bit of a result.
+    fn schedule(&self, _kernel: &Kernel) -> Option<KernelSchedule> {
+        None
+    }
+
+    /// Spreads of launches of every size that are worth measuring, the rule's first.
+    fn candidates(&self, _kernel: &Kernel) -> Vec<Spread> {
+        Vec::new()
     }
 
     /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it
@@ -137,7 +156,7 @@ pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
         #[cfg(not(feature = "llvm"))]
         Target::CpuLlvm { .. } => Err(missing("this build lacks feature `llvm`")),
         #[cfg(feature = "cuda")]
-        Target::Cuda { .. } => Ok(Arc::new(cuda::CudaBackend)),
+        Target::Cuda { .. } => Ok(Arc::new(cuda::CudaBackend::default())),
         #[cfg(not(feature = "cuda"))]
         Target::Cuda { .. } => Err(missing("this build lacks feature `cuda`")),
         #[cfg(feature = "ascend")]
@@ -145,6 +164,24 @@ pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
         #[cfg(not(feature = "ascend"))]
         Target::Ascend { .. } => Err(missing("this build lacks feature `ascend`")),
         Target::AscendSim { .. } => Err(missing("there is no host model of Ascend NPUs in this version")),
+    }
+}
+
+/// The backend of a target, for which a table says how the rows of some kernels are spread.
+///
+/// # Errors
+/// As [`for_target`]; a table of another target, and a target without schedules.
+pub fn scheduled(target: &Target, table: Arc<ScheduleTable>) -> Result<Arc<dyn Backend>, BackendError> {
+    if table.target != *target {
+        return Err(BackendError::target("fusewright", target, format!("the schedules are for `{}`", table.target)));
+    }
+    match target {
+        #[cfg(feature = "cuda")]
+        Target::Cuda { .. } => Ok(Arc::new(cuda::CudaBackend::with_schedules(table))),
+        _ => {
+            for_target(target)?;
+            Err(BackendError::target("fusewright", target, "it has no schedules to choose"))
+        }
     }
 }
 
@@ -161,6 +198,18 @@ pub enum BackendError {
         /// The segment and instruction, parameter or dim at fault.
         place: String,
         /// What is not taken, and why.
+        reason: String,
+    },
+    /// A table gives the kernel a schedule that it cannot have.
+    #[error("{backend}: kernel `{kernel}` cannot have the schedule that it is given: {reason}; it is `{schedule}`")]
+    Schedule {
+        /// Name of the backend.
+        backend: &'static str,
+        /// Name of the kernel.
+        kernel: String,
+        /// The schedule.
+        schedule: String,
+        /// Why not.
         reason: String,
     },
     /// The target cannot be compiled for.

@@ -57,7 +57,7 @@ impl GpuPeers {
         GpuPeers::parse(&text).map_err(bad)
     }
 
-    fn parse(text: &str) -> Result<GpuPeers, String> {
+    pub(super) fn parse(text: &str) -> Result<GpuPeers, String> {
         let file: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let list = |key: &str| file[key].as_array().ok_or_else(|| format!("no list `{key}`"));
         let columns: Vec<&str> = list("columns")?.iter().filter_map(Value::as_str).collect();

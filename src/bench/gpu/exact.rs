@@ -189,10 +189,11 @@ mod tests {
     fn what_is_right_has_no_mismatch_and_what_is_wrong_has() {
         // In place of a device: the interpreter on all rows.
         let target = "cuda:sm_90".parse().expect("a target");
+        let compiler = crate::Compiler::new(&target).expect("the backend is there");
         for name in ["KC", "E", "mrope"] {
             let cases = super::super::gpu_cases().expect("the files are right");
             let case = cases.iter().find(|c| c.name() == name).expect("is there");
-            let made = CaseKernel::of(case, &target).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let made = CaseKernel::of(case, &compiler).unwrap_or_else(|e| panic!("{name}: {e}"));
             let rows = 9;
             let sized = made.at(&case.symbols_at(rows)).expect("fits");
             let data = super::super::data::Data::new(1);

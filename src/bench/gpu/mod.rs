@@ -6,8 +6,11 @@ mod compare;
 mod data;
 mod exact;
 mod ops;
+mod page;
 mod rows;
+mod search;
 mod timing;
+mod tune;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,13 +19,15 @@ use fusewright_abi::Target;
 use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Prepared};
 use fusewright_runtime::{DeviceFailure, RuntimeError};
 
-use crate::Error;
 use crate::inputs::DEFAULT_SEED;
+use crate::{Compiler, Error, ScheduleChoice};
 
 pub use compare::{GpuPeers, GpuRatio};
 pub use exact::Mismatch;
 pub use ops::{GpuCase, gpu_cases};
+pub use page::gpu_page;
 pub use rows::{GpuResults, GpuRow};
+pub use tune::{Tuned, tune_gpu};
 
 use data::Data;
 use ops::CaseKernel;
@@ -42,6 +47,8 @@ pub struct GpuRun {
     pub out: Option<PathBuf>,
     /// How long rows are begun.
     pub deadline: Option<Duration>,
+    /// How rows of kernels are spread over blocks and threads.
+    pub schedules: ScheduleChoice,
 }
 
 /// Measures cases on the GPU of a target, and says each row when it is done. Rows that the file of the run has are not
@@ -65,6 +72,8 @@ pub fn measure_gpu(
         None => results,
     };
     let start = Instant::now();
+    run.schedules.fits(std::slice::from_ref(target))?;
+    let compiler = Compiler::new(target)?.with_schedules(&run.schedules)?;
     let (mut timer, data) = (Timer::new(gpu)?, Data::new(DEFAULT_SEED));
     let asked = if run.rows.is_empty() { &GPU_ROWS[..] } else { &run.rows };
     for case in cases {
@@ -76,7 +85,7 @@ pub fn measure_gpu(
         if missing.is_empty() {
             continue;
         }
-        let made = CaseKernel::of(case, target)?;
+        let made = CaseKernel::of(case, &compiler)?;
         for rows in missing {
             if run.deadline.is_some_and(|deadline| start.elapsed() >= deadline) {
                 return Ok(results);

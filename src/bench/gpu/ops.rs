@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use fusewright_abi::Target;
 use fusewright_codegen::kernel::Kernel;
 use fusewright_graph::interp::Symbols;
 use fusewright_graph::text::parse_graphs;
@@ -168,14 +167,13 @@ impl CaseKernel {
     /// Compiles a case.
     ///
     /// # Errors
-    /// A target that this build does not compile for; a graph that is not one kernel written in place where it updates.
-    pub fn of(case: &GpuCase, target: &Target) -> Result<CaseKernel, Error> {
+    /// A graph that is not one kernel written in place where it updates; a schedule that the kernel cannot have.
+    pub fn of(case: &GpuCase, compiler: &Compiler) -> Result<CaseKernel, Error> {
         let fused = fuse_graph(&case.graph, &options(true)).map_err(|e| e.about(case.name()))?;
         let [region] = &fused.partition.regions[..] else {
             return Err(Error::Input(format!("{}: {}", case.name(), not_one_kernel(&fused))));
         };
         let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
-        let compiler = Compiler::new(target)?;
         let made = compiler.make(&region.name, &body)?;
         if let Some(apart) = made.apart.first() {
             let (name, reason) = (case.name(), &apart.reason);
@@ -246,10 +244,10 @@ mod tests {
     #[test]
     #[cfg(feature = "cuda")]
     fn every_op_is_one_kernel_for_a_gpu() {
-        let target: Target = "cuda:sm_90".parse().expect("a target");
+        let compiler = Compiler::new(&"cuda:sm_90".parse().expect("a target")).expect("the backend is there");
         let own = [copy_case(), sweep_case()].map(|case| case.expect("the files are right"));
         for case in gpu_cases().expect("the files are right").iter().chain(&own) {
-            let kernel = CaseKernel::of(case, &target).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
+            let kernel = CaseKernel::of(case, &compiler).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
             for (i, output) in case.graph.outputs().iter().enumerate().filter(|(_, o)| o.updates.is_some()) {
                 let input = case.graph.inputs().iter().position(|x| Some(&x.name) == output.updates.as_ref());
                 let by = input.and_then(|input| kernel.overwritten_by(input));

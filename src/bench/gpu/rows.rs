@@ -145,13 +145,26 @@ impl GpuResults {
             let there = (row["device"].as_str().unwrap_or_default(), row["driver"].as_str().unwrap_or_default());
             if there != (self.device.as_str(), self.driver.as_str()) {
                 return Err(bad(&format!(
-                    "its figures are of {} with driver {}, not of this device",
-                    there.0, there.1
+                    "its figures are of {} with driver {}, not of {} with driver {}",
+                    there.0, there.1, self.device, self.driver
                 )));
             }
         }
         let rows = rows.iter().map(GpuRow::from_json).collect::<Option<Vec<_>>>();
         Ok(GpuResults { rows: rows.ok_or_else(|| bad("a row is of another form"))?, ..self.clone() })
+    }
+
+    /// The rows of a file that a run on some device wrote.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is of another form, has no rows, or has those of several devices.
+    pub fn read(path: &Path) -> Result<GpuResults, Error> {
+        let bad = |what: &str| Error::Input(format!("{}: {what}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| bad(&e.to_string()))?;
+        let file: Value = serde_json::from_str(&text).map_err(|e| bad(&e.to_string()))?;
+        let first = file["rows"].get(0).ok_or_else(|| bad("no list `rows`, or an empty one"))?;
+        let about = |key: &str| first[key].as_str().unwrap_or_default().to_owned();
+        GpuResults { device: about("device"), driver: about("driver"), rows: Vec::new() }.open(path)
     }
 
     /// Writes the file.
@@ -204,5 +217,9 @@ pub(super) mod tests {
         assert!(!results.rows[1].is_right() && results.rows[0].is_right());
         let other = GpuResults { device: "another".into(), ..empty };
         assert!(other.open(&path).expect_err("is refused").to_string().contains("a GPU"));
+        assert_eq!(GpuResults::read(&path).expect("read without a device"), results);
+        assert!(GpuResults::read(&folder.path().join("none.json")).is_err());
+        std::fs::write(&path, r#"{"rows": []}"#).expect("written");
+        assert!(GpuResults::read(&path).expect_err("has no rows").to_string().contains("rows.json"));
     }
 }

@@ -7,7 +7,7 @@
 use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Event, Gpu, LaunchOptions, Prepared, Stream};
 
 use super::ops::{CaseKernel, copy_case, sweep_case};
-use crate::Error;
+use crate::{Compiler, Error};
 
 /// Most bytes of all sets together for the hot figure.
 pub(super) const HOT_BYTES: f64 = 16e6;
@@ -29,7 +29,7 @@ const COPY_REPLAYS: usize = 9;
 const LARGE: usize = 300_000_000;
 /// What outputs hold before a replay that must change them, and how many bytes of them are looked at.
 const POISON: u8 = 0x11;
-const PROBED: usize = 64 << 20;
+pub(super) const PROBED: usize = 64 << 20;
 
 /// Number of buffer sets for the cold figure of an op that moves so many bytes.
 pub(super) fn set_count(bytes: usize) -> usize {
@@ -82,7 +82,8 @@ impl Timer {
     /// A kernel of the bench that does not compile or load; too little memory.
     pub fn new(gpu: Gpu) -> Result<Timer, Error> {
         let stream = gpu.stream()?;
-        let kernel = CaseKernel::of(&sweep_case()?, gpu.target())?;
+        let compiler = Compiler::new(gpu.target())?;
+        let kernel = CaseKernel::of(&sweep_case()?, &compiler)?;
         let rows = SWEEP_BYTES / (4096 * 4);
         let sized = kernel.at(&[(super::ops::ROWS.to_owned(), rows as i64)].into())?;
         let (from, to) = (gpu.buffer(SWEEP_BYTES)?, gpu.buffer(rows * 4)?);
@@ -94,7 +95,7 @@ impl Timer {
             sweep.enqueue(&stream)?;
         }
         stream.wait()?;
-        let copy = CaseKernel::of(&copy_case()?, gpu.target())?;
+        let copy = CaseKernel::of(&copy_case()?, &compiler)?;
         Ok(Timer { gpu, stream, sweep, events, copy, copies: Vec::new() })
     }
 
@@ -104,13 +105,27 @@ impl Timer {
     /// A device that fails; a replay that leaves the output as it was.
     pub fn times(&mut self, sets: &[Prepared], bytes: usize, probe: &DeviceBuffer) -> Result<Times, Error> {
         let launches: Vec<Enqueue<'_>> = sets.iter().map(|set| Box::new(|s: &Stream| set.enqueue(s)) as _).collect();
-        let replays = if bytes < LARGE { REPLAYS } else { FEW_REPLAYS };
-        let cold = Plan { launches: sets.len().max(4), replays, cold: true };
-        let us = self.graph_us(&launches, &cold, Some(probe))?;
+        let us = self.cold_us_of(&launches, bytes, probe)?;
         let hot = Plan { launches: HOT_LAUNCHES, replays: REPLAYS, cold: false };
         let few = hot_sets(bytes, sets.len()).and_then(|few| launches.get(..few));
         let hot_us = few.map(|few| self.graph_us(few, &hot, None)).transpose()?;
         Ok(Times { us, hot_us })
+    }
+
+    /// Microseconds of a launch over sets that together are one op each, with empty caches. `probe` is an output of the first
+    /// set.
+    ///
+    /// # Errors
+    /// As [`Timer::times`].
+    pub fn cold_us(&mut self, sets: &[Prepared], bytes: usize, probe: &DeviceBuffer) -> Result<f64, Error> {
+        let launches: Vec<Enqueue<'_>> = sets.iter().map(|set| Box::new(|s: &Stream| set.enqueue(s)) as _).collect();
+        self.cold_us_of(&launches, bytes, probe)
+    }
+
+    fn cold_us_of(&mut self, launches: &[Enqueue<'_>], bytes: usize, probe: &DeviceBuffer) -> Result<f64, Error> {
+        let replays = if bytes < LARGE { REPLAYS } else { FEW_REPLAYS };
+        let cold = Plan { launches: launches.len().max(4), replays, cold: true };
+        self.graph_us(launches, &cold, Some(probe))
     }
 
     /// The best copy that moves so many bytes, half read and half written: the driver's, or a kernel of ours.

@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use fusewright::Error;
-use fusewright::bench::gpu::{GpuCase, GpuPeers, GpuResults, GpuRow, GpuRun, gpu_cases, measure_gpu};
+use fusewright::bench::gpu::{
+    GpuCase, GpuPeers, GpuResults, GpuRow, GpuRun, Tuned, gpu_cases, gpu_page, measure_gpu, tune_gpu,
+};
+use fusewright::write_whole;
 
 use super::super::{Exit, FAILED, OK};
 use crate::args::{BenchArgs, Common};
 use crate::output::{line, progress, table};
 
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
-    if args.model.is_some() || args.html.is_some() || args.threads != 1 {
-        return Err(Error::Input("suite `kernels` on a GPU takes no MODEL, `--html` or `--threads`".to_owned()));
+    if args.model.is_some() || args.threads != 1 {
+        return Err(Error::Input("suite `kernels` on a GPU takes no MODEL or `--threads`".to_owned()));
     }
     let all = gpu_cases()?;
     if args.list {
@@ -24,10 +27,23 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         rows: args.rows.iter().map(|&rows| rows as usize).collect(),
         out: args.out.clone(),
         deadline: args.deadline.map(Duration::from_secs),
+        schedules: common.schedules()?,
     };
+    if args.tune {
+        return tune(args, common, &cases, &run);
+    }
     let mut done = |row: &GpuRow| progress(common.verbose, &words(row));
-    let results = measure_gpu(&cases, &args.target, &run, &mut done)?;
-    if args.json {
+    let results = match &args.from {
+        Some(path) => {
+            common.without_schedules("bench --from")?;
+            of_cases(GpuResults::read(path)?, (!args.case.is_empty()).then_some(&cases[..]), &run.rows)
+        }
+        None => measure_gpu(&cases, &args.target, &run, &mut done)?,
+    };
+    if let Some(path) = &args.html {
+        write_whole(path, gpu_page(&results, peers.as_ref())?.as_bytes())?;
+        line(format!("wrote {}", path.display()));
+    } else if args.json {
         let mut report = results.to_json();
         report["target"] = args.target.to_string().into();
         if let Some(peers) = &peers {
@@ -38,6 +54,32 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         print(&results, peers.as_ref());
     }
     Ok(if results.rows.iter().all(GpuRow::is_right) { OK } else { FAILED })
+}
+
+/// Searches schedules, and says what each kernel gains.
+fn tune(args: &BenchArgs, common: &Common, cases: &[GpuCase], run: &GpuRun) -> Exit {
+    // `--tune` requires it.
+    let path = args.out.as_deref().ok_or_else(|| Error::Input("`--tune` needs `--out`".to_owned()))?;
+    let mut rows = Vec::new();
+    let mut done = |tuned: &Tuned| {
+        progress(common.verbose, &format!("{}: {}", tuned.name, tuned.schedule));
+        let (gain, count) = (format!("{:.3}", tuned.gain), tuned.candidates.to_string());
+        rows.push(vec![tuned.name.clone(), count, gain, tuned.schedule.to_string()]);
+    };
+    tune_gpu(cases, &args.target, run, path, &mut done)?;
+    table(&["op", "candidates", "rule / tuned", "schedule"], &rows, &[1, 2]);
+    line(format!("wrote {}", path.display()));
+    Ok(OK)
+}
+
+/// The stored rows of cases and numbers of rows, or all.
+fn of_cases(mut results: GpuResults, cases: Option<&[GpuCase]>, rows: &[usize]) -> GpuResults {
+    results.rows.retain(|row| {
+        let is_of =
+            |case: &GpuCase| (case.op.as_str(), case.anchor, case.length) == (row.op.as_str(), row.anchor, row.dim);
+        cases.is_none_or(|cases| cases.iter().any(is_of)) && (rows.is_empty() || rows.contains(&row.rows))
+    });
+    results
 }
 
 /// The cases of those names; without any, all ops as they are fused, at their main row length.

@@ -13,18 +13,19 @@ use fusewright::{Error, Target, fuse_graph, write_whole};
 use serde_json::json;
 
 use super::{Exit, OK};
-use crate::args::{BenchArgs, Common, later};
+use crate::args::{BenchArgs, Common};
 use crate::output::{line, progress, table};
 use compare::Peers;
 
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
-    if args.tune {
-        return Err(later("bench --tune"));
-    }
     let suite = args.suite.as_deref();
     let on_gpu = suite == Some("kernels") && matches!(args.target, Target::Cuda { .. });
-    if !on_gpu && (args.out.is_some() || args.deadline.is_some()) {
-        return Err(Error::Input("only suite `kernels` on a GPU has `--out` and `--deadline`".to_owned()));
+    if !on_gpu && (args.tune || args.out.is_some() || args.from.is_some() || args.deadline.is_some()) {
+        let only = "only suite `kernels` on a GPU has `--out`, `--from`, `--tune` and `--deadline`";
+        return Err(Error::Input(only.to_owned()));
+    }
+    if !on_gpu {
+        common.without_schedules("bench")?;
     }
     let of_kernels = !args.case.is_empty() || args.compare.is_some() || args.html.is_some();
     if let (Some(suite @ ("compile" | "matrix")), true) = (suite, of_kernels) {
@@ -39,16 +40,6 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         }
         _ if on_gpu => return gpu::main(args, common),
         _ => {}
-    }
-    let on_gpu = suite == Some("kernels") && matches!(args.target, Target::Cuda { .. });
-    if on_gpu && args.html.is_some() {
-        return Err(later("bench --html on a GPU"));
-    }
-    if on_gpu {
-        return gpu::main(args, common);
-    }
-    if args.out.is_some() {
-        return Err(Error::Input("`--out` is for suite `kernels` on a GPU".to_owned()));
     }
     let cases = chosen(cases(args, common)?, &args.case)?;
     let peers = args.compare.as_deref().map(|path| Peers::open(path, args.threads)).transpose()?;

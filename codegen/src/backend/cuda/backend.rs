@@ -1,17 +1,55 @@
 //! This emitter as a [`Backend`].
 
-use fusewright_abi::{Payload, PayloadKind, Target};
+use std::sync::Arc;
 
-use super::{EmitError, compile, emit, launch};
+use fusewright_abi::{Payload, PayloadKind, Target};
+use inkwell::module::Module;
+
+use super::{EmitError, candidates, compile, emit_as, launch, schedule};
 use crate::backend::llvm::MEMORY;
 use crate::backend::{Backend, BackendError, Grid, Stage};
 use crate::kernel::{Kernel, verify};
+use crate::schedule::{KernelSchedule, ScheduleTable, Spread};
 
 const NAME: &str = "nvptx";
 
 /// Makes PTX for NVIDIA GPUs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CudaBackend;
+#[derive(Clone, Debug, Default)]
+pub struct CudaBackend {
+    schedules: Option<Arc<ScheduleTable>>,
+}
+
+impl CudaBackend {
+    /// The same with schedules of some kernels.
+    pub fn with_schedules(table: Arc<ScheduleTable>) -> CudaBackend {
+        CudaBackend { schedules: Some(table) }
+    }
+
+    fn of(&self, kernel: &Kernel) -> KernelSchedule {
+        self.given(kernel).cloned().unwrap_or_else(|| schedule(kernel))
+    }
+
+    fn given(&self, kernel: &Kernel) -> Option<&KernelSchedule> {
+        self.schedules.as_ref().and_then(|table| table.of(kernel))
+    }
+
+    fn refusal(&self, error: EmitError, kernel: &Kernel, target: &Target) -> BackendError {
+        let wrong = |reason: String| {
+            let (kernel, schedule) = (kernel.name.clone(), self.of(kernel).to_string());
+            BackendError::Schedule { backend: NAME, kernel, schedule, reason }
+        };
+        match error {
+            EmitError::Schedule(reason) => wrong(reason),
+            // Shared memory, which loops may need more of than there is.
+            EmitError::Unsupported { .. } if self.given(kernel).is_some() => wrong(error.to_string()),
+            EmitError::Unsupported { place, what } => {
+                BackendError::unsupported(NAME, kernel, place, format!("no GPU code for {what}"))
+            }
+            EmitError::UnknownArch(_) => BackendError::target(NAME, target, error.to_string()),
+            EmitError::Llvm(message) => BackendError::internal(NAME, kernel, message),
+        }
+    }
+}
 
 impl Backend for CudaBackend {
     fn name(&self) -> &'static str {
@@ -28,7 +66,15 @@ impl Backend for CudaBackend {
 
     fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {
         let arch = if let Target::Cuda { arch } = target { arch.as_str() } else { "" };
-        launch(kernel, arch)
+        launch(kernel, arch, &self.of(kernel))
+    }
+
+    fn schedule(&self, kernel: &Kernel) -> Option<KernelSchedule> {
+        Some(self.of(kernel))
+    }
+
+    fn candidates(&self, kernel: &Kernel) -> Vec<Spread> {
+        candidates(kernel)
     }
 
     fn memory(&self) -> usize {
@@ -37,15 +83,21 @@ impl Backend for CudaBackend {
 
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
         let arch = arch(kernel, target)?;
-        let emitted = emit(kernel, arch).map_err(|error| refusal(error, kernel, target))?;
+        let schedule = self.of(kernel);
+        let emitted = emit_as(kernel, arch, &schedule).map_err(|error| self.refusal(error, kernel, target))?;
         let stage = |extension, text: String| Stage { extension, bytes: text.into_bytes() };
-        Ok(vec![stage("ll", emitted.ll), stage("ptx", emitted.ptx)])
+        // As a table of its own, to be changed and given back by hand.
+        let mut table = ScheduleTable::empty(target);
+        table.tools = format!("{NAME}, {}", self.fingerprint());
+        table.insert(kernel, schedule, Vec::new());
+        Ok(vec![stage("schedules", table.to_string()), stage("ll", emitted.ll), stage("ptx", emitted.ptx)])
     }
 
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let arch = arch(kernel, target)?;
-        // The first stage is printed for people.
-        let ptx = compile(kernel, arch, &mut |_| ()).map_err(|error| refusal(error, kernel, target))?;
+        let built = &mut |_: &Module<'_>| ();
+        let ptx =
+            compile(kernel, arch, &self.of(kernel), built).map_err(|error| self.refusal(error, kernel, target))?;
         Ok(Payload { kind: self.payload_kind(), bytes: ptx.into_bytes() })
     }
 }
@@ -57,14 +109,4 @@ fn arch<'t>(kernel: &Kernel, target: &'t Target) -> Result<&'t str, BackendError
     };
     verify(kernel).map_err(|e| BackendError::unsupported(NAME, kernel, "kernel", e.to_string()))?;
     Ok(arch)
-}
-
-fn refusal(error: EmitError, kernel: &Kernel, target: &Target) -> BackendError {
-    match error {
-        EmitError::Unsupported { place, what } => {
-            BackendError::unsupported(NAME, kernel, place, format!("no GPU code for {what}"))
-        }
-        EmitError::UnknownArch(_) => BackendError::target(NAME, target, error.to_string()),
-        EmitError::Llvm(message) => BackendError::internal(NAME, kernel, message),
-    }
 }

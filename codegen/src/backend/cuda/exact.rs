@@ -139,7 +139,7 @@ impl<'c> Rows<'_, 'c> {
         self.code.call("llvm.fma", &[a.get_type()], &[a, b, c])
     }
 
-    fn negative(&self, x: Value<'c>) -> Built<Value<'c>> {
+    pub fn negative(&self, x: Value<'c>) -> Built<Value<'c>> {
         Ok(self.code.b.build_float_neg(x.into_float_value(), "")?.into())
     }
 

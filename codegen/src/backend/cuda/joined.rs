@@ -86,8 +86,9 @@ impl Joined {
 
 impl<'c> Rows<'_, 'c> {
     /// Where a vector of a joined row begins.
-    pub fn joined_address(&mut self, pieces: &[Piece], vector: usize) -> Built<IntValue<'c>> {
+    pub fn joined_address(&mut self, row: Val, vector: usize) -> Built<IntValue<'c>> {
         let (code, first) = (self.code, self.own(vector)[0]);
+        let pieces = self.joined.pieces(row).map(<[Piece]>::to_vec).unwrap_or_default();
         let mut chosen: Option<IntValue<'c>> = None;
         for piece in pieces {
             let bytes = code.i64(i64::from(self.frame.kernel.param(piece.param).dtype.bits() / 8));

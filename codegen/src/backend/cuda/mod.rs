@@ -21,11 +21,16 @@ mod joined;
 mod lanes;
 mod memory;
 mod plan;
+mod quotient;
 mod range;
 mod reduce;
 mod rows;
+mod rule;
 mod teams;
 mod vectors;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -41,15 +46,17 @@ use inkwell::values::{FunctionValue, IntValue};
 use inkwell::{AddressSpace, IntPredicate, OptimizationLevel};
 
 pub use self::backend::CudaBackend;
+pub use self::rule::candidates;
 
 use self::arch::Arch;
 use self::code::GLOBAL;
-use self::plan::{Held, Plan, WARP, blocks};
+use self::plan::{Held, Plan, Plans, WARP, blocks};
 use self::rows::{Frame, Rows};
 use crate::backend::Grid;
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built, Value, index};
 use crate::kernel::{INNER, Inst, InstOp, Kernel, ROW, Segment};
+use crate::schedule::KernelSchedule;
 
 /// LLVM's number of the calling convention of PTX kernels.
 const PTX_KERNEL: u32 = 71;
@@ -67,6 +74,9 @@ pub enum EmitError {
         /// What it is, and why not.
         what: String,
     },
+    /// The kernel cannot be spread as the schedule says.
+    #[error("its schedule: {0}")]
+    Schedule(String),
     /// The architecture is not in the table.
     #[error("no GPU architecture `{0}`; there are {known}", known = architectures().collect::<Vec<_>>().join(", "))]
     UnknownArch(String),
@@ -100,23 +110,36 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
     arch::ALL.iter().map(|a| a.name)
 }
 
-/// Makes PTX of a kernel whose functions are all native.
+/// Makes PTX of a kernel whose functions are all native, as the rule of this backend spreads it.
 ///
 /// # Errors
-/// An unknown architecture, or something that this schedule does not cover, named with its reason.
+/// An unknown architecture, or something that this backend does not cover, named with its reason.
 pub fn emit(kernel: &Kernel, arch: &str) -> Result<Emitted, EmitError> {
-    let launch = launch(kernel, arch);
-    let mut ll = String::new();
-    let ptx = compile(kernel, arch, &mut |module| ll = module.print_to_string().to_string())?;
-    Ok(Emitted { ll, ptx, launch })
+    emit_as(kernel, arch, &rule::rule(kernel))
 }
 
-/// The PTX of a kernel; `built` sees the module before its passes.
-fn compile(kernel: &Kernel, arch: &str, built: &mut dyn FnMut(&Module<'_>)) -> Result<String, EmitError> {
+/// Makes PTX of a kernel whose functions are all native, with its rows spread as a schedule says.
+///
+/// # Errors
+/// As [`emit`], and a schedule that the kernel cannot have.
+pub fn emit_as(kernel: &Kernel, arch: &str, schedule: &KernelSchedule) -> Result<Emitted, EmitError> {
+    let mut ll = String::new();
+    let ptx = compile(kernel, arch, schedule, &mut |module| ll = module.print_to_string().to_string())?;
+    Ok(Emitted { ll, ptx, launch: launch(kernel, arch, schedule) })
+}
+
+/// The PTX of a kernel; `built` sees the module before its passes, which is printed for people only.
+fn compile(
+    kernel: &Kernel,
+    arch: &str,
+    schedule: &KernelSchedule,
+    built: &mut dyn FnMut(&Module<'_>),
+) -> Result<String, EmitError> {
     let arch = arch::by_name(arch).ok_or_else(|| EmitError::UnknownArch(arch.to_owned()))?;
+    let plans = Plans::of(kernel, schedule).map_err(EmitError::Schedule)?;
     let machine = machine(arch)?;
     let ctx = Context::create();
-    let module = build(&ctx, kernel, &arch, &machine, &Plan::of(kernel))?;
+    let module = build(&ctx, kernel, &arch, &machine, &plans)?;
     module.verify().map_err(|e| EmitError::Llvm(e.to_string()))?;
     built(&module);
     let options = PassBuilderOptions::create();
@@ -125,6 +148,16 @@ fn compile(kernel: &Kernel, arch: &str, built: &mut dyn FnMut(&Module<'_>)) -> R
         machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(|e| EmitError::Llvm(e.to_string()))?;
     let text = text.as_slice().strip_suffix(&[0]).unwrap_or(text.as_slice());
     Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// How the rule of this backend spreads the rows of a kernel.
+pub fn schedule(kernel: &Kernel) -> KernelSchedule {
+    rule::rule(kernel)
+}
+
+/// Why a kernel cannot have a schedule, if it cannot.
+pub fn refuses(kernel: &Kernel, schedule: &KernelSchedule) -> Option<String> {
+    Plans::of(kernel, schedule).err()
 }
 
 fn machine(arch: Arch) -> Result<TargetMachine, EmitError> {
@@ -138,10 +171,12 @@ fn machine(arch: Arch) -> Result<TargetMachine, EmitError> {
         .ok_or_else(|| EmitError::Llvm(format!("no code generator for {}", arch.name)))
 }
 
-/// How the code of a kernel is launched on an architecture.
-pub fn launch(kernel: &Kernel, arch: &str) -> Grid {
+/// How the code of a kernel is launched on an architecture. A schedule that it cannot have was refused where its code was
+/// made.
+fn launch(kernel: &Kernel, arch: &str, schedule: &KernelSchedule) -> Grid {
     let dependent = arch::by_name(arch).is_some_and(|arch| arch.dependent_launch);
-    Grid { dependent, ..Plan::of(kernel).launch(kernel) }
+    let plans = Plans::of(kernel, schedule).or_else(|_| Plans::of(kernel, &rule::rule(kernel)));
+    Grid { dependent, ..plans.expect("the rule gives what a kernel can have").launch(kernel) }
 }
 
 fn build<'c>(
@@ -149,7 +184,7 @@ fn build<'c>(
     kernel: &Kernel,
     arch: &'c Arch,
     machine: &TargetMachine,
-    plan: &Plan,
+    plans: &Plans,
 ) -> Built<Module<'c>> {
     let module = ctx.create_module(&kernel.name);
     module.set_triple(&machine.get_triple());
@@ -161,8 +196,8 @@ fn build<'c>(
     let params: Vec<_> = buffers.chain(integers).map(Into::into).collect();
     let ty = ctx.void_type().fn_type(&params, false);
     let mut module = module;
-    let many = plan.many_rows(kernel).map(|(_, plan)| (format!("{}{}", kernel.name, ManyRows::SUFFIX), plan));
-    for (name, plan) in [(kernel.name.clone(), plan.clone())].into_iter().chain(many) {
+    let many = plans.many.as_ref().map(|(_, plan)| (format!("{}{}", kernel.name, ManyRows::SUFFIX), plan));
+    for (name, plan) in [(kernel.name.clone(), &plans.first)].into_iter().chain(many) {
         let function = module.add_function(&name, ty, None);
         function.set_call_conventions(PTX_KERNEL);
         for (key, value) in [("nvvm.maxntid", plan.threads.to_string()), ("nvvm.minctasm", "1".to_owned())] {
@@ -171,7 +206,7 @@ fn build<'c>(
         let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: arch };
         let entry = code.block();
         code.b.position_at_end(entry);
-        segments(&code, kernel, arch, &plan)?;
+        segments(&code, kernel, arch, plan)?;
         module = code.module;
     }
     Ok(module)
@@ -199,7 +234,8 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
     let row = code.resize(code.b.build_int_unsigned_div(index, per_row, "")?, 64)?;
     let mut slot = code.resize(code.b.build_int_unsigned_rem(index, per_row, "")?, 64)?;
     let mut row = code.add(range[0], row)?;
-    if let Some(few) = plan.few_rows(kernel).filter(|_| arch.dependent_launch) {
+    let few = i64::try_from(plan.release).unwrap_or(i64::MAX);
+    if few > 0 && arch.dependent_launch {
         let rows = code.b.build_int_sub(range[1], range[0], "")?;
         let (release, begin) = (code.block(), code.block());
         let is_few = code.cmp(IntPredicate::SLE, rows, code.i64(few))?;

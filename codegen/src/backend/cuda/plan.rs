@@ -1,4 +1,5 @@
-//! How a kernel is spread over blocks and threads.
+//! How a kernel is spread over blocks and threads, as a schedule says. Reductions keep the trees that Kernel IR states; a
+//! schedule that cannot is refused.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,9 @@ use super::code::WIDEST;
 use super::hazard;
 use super::joined::Joined;
 use super::rows::stated_bytes;
-use crate::backend::Grid;
-use crate::kernel::{INNER, InstOp, Kernel, Order, Over, Segment, Shape, Tree, Val};
+use crate::backend::{Blocks, Grid};
+use crate::kernel::{InstOp, Kernel, Order, Over, Segment, Shape, Tree, Val};
+use crate::schedule::{KernelSchedule, Place, Spread};
 
 /// Neighbouring lanes of a thread.
 pub(super) const VECTOR: u32 = 8;
@@ -19,21 +21,14 @@ const MOST_VECTORS: u32 = 8;
 /// Threads that exchange values in registers.
 pub(super) const WARP: u32 = 32;
 
-/// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken. Of
-/// small blocks so many wait for the kernel before them that it has no room.
-const FLAT: [u32; 12] = [320, 256, 384, 512, 448, 192, 224, 160, 128, 96, 64, 32];
-/// Threads of a block whose rows are those of teams that add up or rearrange their lanes.
-const TEAMS: u32 = 128;
-/// Bytes that keep a device busy for no longer than it takes to begin the next launch.
-const FEW_BYTES: i64 = 1 << 20;
-/// Bytes that fill a device.
-const MANY_BYTES: i64 = 5 << 20;
-/// Inner rows that a team has one after the other where rows fill a device.
-const PASSES: u32 = 2;
 /// Bytes of the largest element.
 const ELEMENT: u32 = 8;
-/// Threads of a block whose reductions have no number of their own.
-const THREADS: u32 = 256;
+/// Registers of a thread at most, and of a block.
+const REGISTERS: [u32; 2] = [255, 65536];
+/// Registers of a thread for what is no lane of its row.
+const FEW_REGISTERS: u32 = 32;
+/// Threads of a block at most.
+const MOST_THREADS: u32 = 1024;
 
 /// The threads of a block, and which segments have their rows in registers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,86 +38,67 @@ pub(super) struct Plan {
     /// Threads of a unit: neighbours that run one segment for inner rows of one outer row. A block, unless all rows are
     /// those of teams; then at most a warp, and units of several outer rows share a block.
     pub unit: u32,
+    /// Up to how many rows of a launch the kernel behind it may begin at once.
+    pub release: u64,
     /// By segment.
     pub held: Vec<Option<Held>>,
 }
 
 impl Plan {
-    /// Rows in registers where all segments can have them with one number of threads, else nowhere.
-    pub fn of(kernel: &Kernel) -> Plan {
-        let trees = || {
-            kernel.segments.iter().flat_map(|s| &s.insts).filter_map(|i| match &i.op {
-                InstOp::Reduce { order: Order::Tree(tree), .. } => Some(tree.threads),
-                InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => Some(THREADS),
-                _ => None,
-            })
-        };
-        let wide = kernel.segments.iter().any(|s| s.types.iter().any(|ty| matches!(ty.shape, Shape::Row(_))));
-        let all = |unit: u32| -> Option<Vec<Option<Held>>> {
-            kernel.segments.iter().map(|segment| held(kernel, segment, unit).map(Some)).collect()
-        };
-        if wide && let Some((threads, unit, held)) = teams(kernel).and_then(|[t, unit]| Some((t, unit, all(unit)?))) {
-            return Plan { threads, unit, held };
+    /// The plan of a spread.
+    ///
+    /// # Errors
+    /// In words, why the rows of the kernel cannot be spread like this.
+    pub fn of(kernel: &Kernel, spread: &Spread) -> Result<Plan, String> {
+        let &Spread { place, threads, unit, vectors, passes, release } = spread;
+        if threads == 0 || !threads.is_multiple_of(WARP) || threads > MOST_THREADS {
+            return Err(format!("{threads} threads: a block has a multiple of {WARP}, at most {MOST_THREADS}"));
         }
-        let block = kernel.segments.iter().find_map(whole_block);
-        let candidates = block.map_or_else(|| FLAT.to_vec(), |threads| vec![threads]);
-        if wide && let Some((threads, held)) = candidates.into_iter().find_map(|t| Some((t, all(t)?))) {
-            return Plan { threads, unit: threads, held };
+        let shared = unit < threads;
+        let is_team = unit.is_power_of_two() && unit <= WARP && place == Place::Registers;
+        if unit == 0 || unit > threads || (shared && !is_team) {
+            return Err(format!("unit {unit}: it is the block, or, in registers, a power of two of at most {WARP}"));
         }
-        let threads = trees().max().unwrap_or(THREADS).next_multiple_of(32).clamp(128, 1024);
-        Plan { threads, unit: threads, held: vec![None; kernel.segments.len()] }
-    }
-
-    /// Up to how many rows of a launch the kernel behind it may begin at once: so few that they do not fill a device, and
-    /// more where threads do not wait for each other, or the time is that of loads whose places are loaded, which the
-    /// other can begin meanwhile.
-    pub fn few_rows(&self, kernel: &Kernel) -> Option<i64> {
-        let chained = kernel.segments.iter().flat_map(|segment| &segment.insts).any(|inst| match &inst.op {
-            InstOp::Load { param, index, .. } => kernel.param(*param).early && values_of(index).next().is_some(),
-            _ => false,
-        });
-        let waits = kernel.segments.iter().any(|segment| whole_block(segment).is_some());
-        let bytes = match (chained, waits) {
-            (true, _) => MANY_BYTES,
-            (_, true) => FEW_BYTES,
-            _ => 2 * FEW_BYTES,
-        };
-        let held = self.held.iter().all(Option::is_some);
-        Some(bytes / bytes_per_row(kernel)?).filter(|_| held)
-    }
-
-    /// From how many rows of a launch on another plan is better, and that plan: teams have several inner rows, for which
-    /// they read what all of those share once.
-    pub fn many_rows(&self, kernel: &Kernel) -> Option<(usize, Plan)> {
-        let mut found = false;
-        let held = kernel.segments.iter().zip(&self.held).map(|(segment, held)| {
-            let held = (*held)?;
-            let rows = segment.inner.as_const().unwrap_or(0);
-            let even = rows > 0 && rows % (i64::from(held.teams) * i64::from(PASSES)) == 0;
-            let more = held.is_team && even;
-            found |= more
-                && segment.insts.iter().any(|inst| match &inst.op {
-                    InstOp::Load { index, shape: Shape::Row(_), .. } => !index.mentions(INNER),
-                    _ => false,
-                });
-            Some(Held { passes: if more { PASSES } else { 1 }, ..held })
-        });
-        let plan = Plan { held: held.collect(), ..self.clone() };
-        let from = usize::try_from(MANY_BYTES / bytes_per_row(kernel)? + 1).ok()?;
-        found.then_some((from, plan))
-    }
-
-    /// How the kernel is launched.
-    pub fn launch(&self, kernel: &Kernel) -> Grid {
-        let blocks_per_row = self.units_per_row(kernel);
-        let many = self.many_rows(kernel).map(|(from, plan)| (from, plan.units_per_row(kernel)));
-        let moves_vectors = self.held.iter().any(Option::is_some);
-        let alignment = if moves_vectors { WIDEST } else { ELEMENT };
-        let looped = kernel.segments.iter().zip(&self.held).filter(|(_, held)| held.is_none());
-        let shared = looped.map(|(segment, _)| stated_bytes(kernel, segment));
-        let shared = shared.fold(Dim::constant(0), |most, bytes| Dim::function(DimFn::Max, &most, &bytes));
-        let shares = self.threads / self.unit;
-        Grid { threads: self.threads, blocks_per_row, shares, many, dependent: false, shared, alignment }
+        let (one, held) = (vectors == 1 && passes == 1, vec![None; kernel.segments.len()]);
+        if place == Place::Loops {
+            let few = trees(kernel).max().unwrap_or(0).min(MOST_THREADS) > threads;
+            return match (few, one && release == 0) {
+                (true, _) => Err(format!("{threads} threads are fewer than a reduction tree has")),
+                (_, false) => Err("rows that are looped over have 1 vector, 1 pass, and release 0".to_owned()),
+                _ => Ok(Plan { threads, unit, release, held }),
+            };
+        }
+        if !kernel.segments.iter().any(has_rows) {
+            return Err("nothing has lanes that registers could hold".to_owned());
+        }
+        let mut plan = Plan { threads, unit, release, held };
+        let mut has_passes = passes == 1;
+        for (segment, own) in kernel.segments.iter().zip(&mut plan.held) {
+            let place = || format!("segment `{}`", segment.name);
+            let held = held_by(kernel, segment, unit, vectors);
+            let mut held = held.ok_or_else(|| format!("{}: {unit} threads do not deal its lanes evenly", place()))?;
+            let inner = segment.inner.as_const().unwrap_or(1);
+            if shared
+                && (!held.is_team || inner % i64::from(held.teams) != 0 || (unit < WARP && kernel.segments.len() > 1))
+            {
+                return Err(format!("{}: its rows do not fill units of {unit} threads evenly", place()));
+            }
+            let rows = i64::from(held.teams) * i64::from(passes);
+            if held.is_team && segment.inner.as_const().is_some_and(|inner| inner % rows == 0) {
+                held.passes = passes;
+                has_passes = true;
+            }
+            // Of each lane a thread has one value at a time, of 32 bits.
+            let registers = held.vectors.saturating_mul(held.passes).saturating_mul(VECTOR) + FEW_REGISTERS;
+            if registers > REGISTERS[0].min(REGISTERS[1] / threads) {
+                return Err(format!("{}: more than {registers} registers of {threads} threads", place()));
+            }
+            *own = Some(held);
+        }
+        if !has_passes {
+            return Err(format!("{passes} passes: no segment has inner rows for them"));
+        }
+        Ok(plan)
     }
 
     /// Units of an outer row.
@@ -130,10 +106,71 @@ impl Plan {
         let units = kernel.segments.iter().zip(&self.held).map(|(segment, &held)| blocks(segment, held));
         units.fold(Dim::constant(0), |sum, units| &sum + &units)
     }
+
+    /// Units that share a block.
+    pub fn shares(&self) -> u32 {
+        self.threads / self.unit
+    }
+
+    /// Bytes of shared memory that launches state.
+    fn stated(&self, kernel: &Kernel) -> Dim {
+        let looped = kernel.segments.iter().zip(&self.held).filter(|(_, held)| held.is_none());
+        let shared = looped.map(|(segment, _)| stated_bytes(kernel, segment));
+        shared.fold(Dim::constant(0), |most, bytes| most_of(&most, &bytes))
+    }
+}
+
+/// The plans of a kernel by the rows of launches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Plans {
+    /// Of all launches, or of those with fewer rows than `many`.
+    pub first: Plan,
+    /// From how many rows of a launch on another one is better.
+    pub many: Option<(usize, Plan)>,
+}
+
+impl Plans {
+    /// The plans of a schedule.
+    ///
+    /// # Errors
+    /// As [`Plan::of`].
+    pub fn of(kernel: &Kernel, schedule: &KernelSchedule) -> Result<Plans, String> {
+        let many = schedule.many.as_ref().map(|(from, spread)| Ok::<_, String>((*from, Plan::of(kernel, spread)?)));
+        Ok(Plans { first: Plan::of(kernel, &schedule.first)?, many: many.transpose()? })
+    }
+
+    /// How the kernel is launched.
+    pub fn launch(&self, kernel: &Kernel) -> Grid {
+        let plans = || [Some(&self.first), self.many.as_ref().map(|(_, plan)| plan)].into_iter().flatten();
+        let moves_vectors = plans().flat_map(|plan| &plan.held).any(Option::is_some);
+        let alignment = if moves_vectors { WIDEST } else { ELEMENT };
+        let shared = plans().map(|plan| plan.stated(kernel)).fold(Dim::constant(0), |most, own| most_of(&most, &own));
+        let blocks =
+            |plan: &Plan| Blocks { threads: plan.threads, per_row: plan.units_per_row(kernel), shares: plan.shares() };
+        let many = self.many.as_ref().map(|(from, plan)| (*from, blocks(plan)));
+        Grid { blocks: blocks(&self.first), many, dependent: false, shared, alignment }
+    }
+}
+
+fn most_of(a: &Dim, b: &Dim) -> Dim {
+    Dim::function(DimFn::Max, a, b)
+}
+
+/// Threads of the reductions of a kernel, where they have a number of their own.
+pub(super) fn trees(kernel: &Kernel) -> impl Iterator<Item = u32> {
+    kernel.segments.iter().flat_map(|s| &s.insts).filter_map(|inst| match &inst.op {
+        InstOp::Reduce { order: Order::Tree(tree), .. } => Some(tree.threads),
+        _ => None,
+    })
+}
+
+/// Whether a segment has rows of lanes.
+pub(super) fn has_rows(segment: &Segment) -> bool {
+    segment.types.iter().any(|ty| matches!(ty.shape, Shape::Row(_)))
 }
 
 /// How the rows of a segment lie in the registers of blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Held {
     /// Vectors of each thread.
     pub vectors: u32,
@@ -160,24 +197,8 @@ impl Held {
     }
 }
 
-/// Bytes that a row moves, without those that all rows share.
-fn bytes_per_row(kernel: &Kernel) -> Option<i64> {
-    let moved = |segment: &Segment| -> Option<i64> {
-        let accesses = segment.insts.iter().filter_map(|inst| match &inst.op {
-            InstOp::Load { param, shape, .. } => Some((*param, shape.elements())),
-            InstOp::Store { param, .. } => Some((*param, segment.ty(inst.args[0]).shape.elements())),
-            _ => None,
-        });
-        let bits = accesses
-            .filter(|(param, _)| !kernel.param(*param).early)
-            .map(|(param, elements)| elements.as_const()?.checked_mul(i64::from(kernel.param(param).dtype.bits())));
-        bits.sum::<Option<i64>>()?.checked_mul(segment.inner.as_const()?)
-    };
-    Some((kernel.segments.iter().map(moved).sum::<Option<i64>>()? / 8).max(1))
-}
-
 /// Threads of a block that reductions of a segment over whole rows ask for, unless a row is that of a team.
-fn whole_block(segment: &Segment) -> Option<u32> {
+pub(super) fn whole_block(segment: &Segment) -> Option<u32> {
     let team = Extents::of(segment).and_then(|extents| extents.team());
     segment.insts.iter().find_map(|inst| match &inst.op {
         InstOp::Reduce { op, over: Over::Row, order: Order::Tree(tree), .. } => {
@@ -188,33 +209,11 @@ fn whole_block(segment: &Segment) -> Option<u32> {
     })
 }
 
-/// Threads of a block and of a unit if each row of a kernel is that of a team, and teams fill units evenly.
-fn teams(kernel: &Kernel) -> Option<[u32; 2]> {
-    let mut threads = FLAT[0];
-    let units = kernel.segments.iter().map(|segment| {
-        let extents = Extents::of(segment)?;
-        let team = extents.team().filter(|_| whole_block(segment).is_none())?;
-        if extents.summed.is_some() || extents.unit != extents.lanes {
-            threads = TEAMS;
-        }
-        let inner = segment.inner.as_const().unwrap_or(1);
-        let mut teams = WARP / team;
-        while inner % i64::from(teams) != 0 {
-            teams /= 2;
-        }
-        Some(team * teams)
-    });
-    let units = units.collect::<Option<Vec<u32>>>()?;
-    // Which segment a unit runs is decided for whole warps.
-    let unit = *units.first()?;
-    let together = units.len() == 1 || units.iter().all(|unit| *unit == WARP);
-    together.then_some([threads, unit])
-}
-
-/// How a segment is computed by units of so many threads with its rows in registers, if it can be.
-fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
+/// How a segment is computed by units of so many threads with its rows in registers, if it can be; with at most so many
+/// vectors of a thread where nothing else decides them.
+fn held_by(kernel: &Kernel, segment: &Segment, threads: u32, vectors: u32) -> Option<Held> {
     let extents = Extents::of(segment)?;
-    let row_team = extents.team().filter(|&team| whole_block(segment).is_none() && team <= threads);
+    let row_team = extents.team_of(vectors).filter(|&team| whole_block(segment).is_none() && team <= threads);
     let row_threads = row_team.unwrap_or(threads);
     let unit = i64::from(row_threads.checked_mul(VECTOR)?);
     let mut whole_row = false;
@@ -268,7 +267,10 @@ fn held(kernel: &Kernel, segment: &Segment, threads: u32) -> Option<Held> {
         true => {
             (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1, is_team: false, passes: 1 })
         }
-        false => Some(Held { vectors: 1, parts: count, teams: 1, is_team: false, passes: 1 }),
+        false => {
+            let vectors = (1..=vectors.min(MOST_VECTORS).min(count)).rev().find(|each| count.is_multiple_of(*each))?;
+            Some(Held { vectors, parts: count / vectors, teams: 1, is_team: false, passes: 1 })
+        }
     }
 }
 
@@ -285,18 +287,18 @@ fn is_free(op: ReduceOp) -> bool {
 
 /// The lengths of the rows of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Extents {
+pub(super) struct Extents {
     /// Lanes of the longest.
-    lanes: i64,
+    pub lanes: i64,
     /// What all lengths are multiples of, and all lanes where parts begin.
-    unit: i64,
+    pub unit: i64,
     /// Threads of the tree of a sum of whole rows.
-    summed: Option<u32>,
+    pub summed: Option<u32>,
 }
 
 impl Extents {
     /// Of a segment whose rows are whole or parts of such, cut at known lanes, or codes of some lanes each.
-    fn of(segment: &Segment) -> Option<Extents> {
+    pub fn of(segment: &Segment) -> Option<Extents> {
         let packed: Vec<Val> = segment
             .insts
             .iter()
@@ -337,13 +339,19 @@ impl Extents {
         (found.lanes > 0 && grouped.is_none_or(|lanes| lanes == found.lanes)).then_some(found)
     }
 
-    /// Threads that share a row and exchange values in registers: as many as a sum asks for or as there are vectors,
-    /// fewer where parts are short; none where rows are too long for that.
-    fn team(&self) -> Option<u32> {
+    /// Threads that share a row and exchange values in registers, with one vector each.
+    pub fn team(&self) -> Option<u32> {
+        self.team_of(1)
+    }
+
+    /// Threads that share a row and exchange values in registers: as many as a sum asks for, or as have so many vectors
+    /// each, fewer where parts are short; none where rows are too long for that.
+    fn team_of(&self, each: u32) -> Option<u32> {
         let vectors = u32::try_from(self.lanes).ok()? / VECTOR;
         let whole = self.lanes % i64::from(VECTOR) == 0 && vectors.is_power_of_two() && vectors <= WARP;
         let cut = u32::try_from(self.unit).ok()? / VECTOR;
-        whole.then_some(self.summed.unwrap_or(vectors).min(cut.max(1)))
+        let free = || (vectors / each.next_power_of_two()).max(1);
+        whole.then_some(self.summed.unwrap_or_else(free).min(cut.max(1)))
     }
 }
 
@@ -375,64 +383,4 @@ pub(super) fn team(size: &Dim) -> Option<u32> {
 /// Units of a segment per outer row.
 pub(super) fn blocks(segment: &Segment, held: Option<Held>) -> Dim {
     held.map_or_else(|| segment.inner.clone(), |held| held.units(&segment.inner))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The plan of a kernel that squares rows and, where `sum` says so, divides them by their sum.
-    fn plan(inner: &str, lanes: &str, sum: Option<u32>) -> Plan {
-        let reduced = sum.map_or_else(
-            || "%4 = neg %2".to_owned(),
-            |threads| format!("%3 = reduce add %2 over row nan propagate order tree(8, {threads}, 2)\n%4 = div %2, %3"),
-        );
-        let text = format!(
-            "kernel @k(s = extent(x, 0), n = extent(x, 2)) rows s {{
-               param %x: bf16[s, {inner}, {lanes}] in
-               param %y: bf16[s, {inner}, {lanes}] out
-               segment @rows inner {inner} {{
-                 %0 = load x[inner*{lanes} + lane + row*{inner}*{lanes}] : row<bf16, {lanes}>
-                 %1 = cast %0 to f32 rne
-                 %2 = mul %1, %1
-                 {reduced}
-                 %5 = cast %4 to bf16 rne
-                 store y[inner*{lanes} + lane + row*{inner}*{lanes}], %5
-               }}
-             }}"
-        );
-        let text = if sum.is_none() { text.replace("%4", "%3").replace("%5", "%4") } else { text };
-        Plan::of(&text.parse::<Kernel>().unwrap_or_else(|e| panic!("{e}\\n{text}")))
-    }
-
-    /// A plan of blocks and units of so many threads.
-    fn dealt([threads, unit]: [u32; 2], held: Held) -> Plan {
-        Plan { threads, unit, held: vec![Some(held)] }
-    }
-
-    #[test]
-    fn rows_lie_in_registers_where_threads_deal_them_evenly() {
-        let block = |vectors, parts| Held { vectors, parts, teams: 1, is_team: false, passes: 1 };
-        let team = |vectors, teams| Held { vectors, parts: 1, teams, is_team: true, passes: 1 };
-        assert_eq!(plan("1", "5120", Some(320)), dealt([320, 320], block(2, 1)));
-        assert_eq!(plan("1", "12288", None), dealt([256, 256], block(1, 6)));
-        // Rows of 8 threads, four of them in a warp; without sums, of 16.
-        assert_eq!(plan("200", "128", Some(8)), dealt([128, 32], team(2, 4)));
-        assert_eq!(plan("200", "128", None), dealt([320, 32], team(1, 2)));
-        // One row alone: half of a warp, and others share the block.
-        assert_eq!(plan("1", "256", Some(16)), dealt([128, 16], team(2, 1)));
-    }
-
-    #[test]
-    fn other_rows_are_looped_over() {
-        for (inner, lanes, sum) in [
-            ("1", "4097", Some(256)),
-            ("1", "n", Some(512)),
-            ("1", "5120", Some(256)),
-            ("1", "65536", Some(512)),
-            ("1", "100", None),
-        ] {
-            assert_eq!(plan(inner, lanes, sum).held, [None], "{inner} × {lanes}");
-        }
-    }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use fusewright_abi::DType;
 use fusewright_graph::Dim;
 use inkwell::IntPredicate;
-use inkwell::values::IntValue;
+use inkwell::values::{FloatValue, IntValue};
 
 use super::arch::Arch;
 use super::code::{SHARED, WIDEST};
@@ -87,6 +87,7 @@ pub(super) enum Known<'c> {
     Quotient(IntValue<'c>, IntValue<'c>),
     Product(IntValue<'c>, IntValue<'c>),
     Sum(IntValue<'c>, IntValue<'c>),
+    Reciprocal(FloatValue<'c>),
 }
 
 /// Emits one segment.
@@ -463,7 +464,7 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 
     /// The element of an operand that meets a result of shape `shape` at `lane`.
-    fn operand(&mut self, value: Val, shape: &Shape, lane: IntValue<'c>) -> Built<Value<'c>> {
+    pub fn operand(&mut self, value: Val, shape: &Shape, lane: IntValue<'c>) -> Built<Value<'c>> {
         match (&self.segment.ty(value).shape, shape) {
             (Shape::Group { size, .. }, Shape::Row(_)) => {
                 let size = self.dim(size)?;

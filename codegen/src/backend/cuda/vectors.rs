@@ -59,6 +59,7 @@ impl<'c> Rows<'_, 'c> {
                 self.cast_pair(inst, (*to, *saturate), vector, place)
             }
             InstOp::Cast { to: DType::F32, .. } => self.widen_pair(inst.args[0], vector, place),
+            InstOp::Map(ScalarFn::Div) => self.row_quotient(inst, vector, place),
             InstOp::Cat if self.joined.pieces(inst.results[0]).is_some() => {
                 self.load_vector(inst, vector, place).map(Some)
             }
@@ -89,10 +90,9 @@ impl<'c> Rows<'_, 'c> {
     /// Loads a vector, of one place or joined of several, and remembers its elements and pairs of them.
     fn load_vector(&mut self, inst: &Inst, vector: usize, place: usize) -> Built<Value<'c>> {
         let (code, value) = (self.code, inst.results[0]);
-        let address = match (&inst.op, self.joined.pieces(value)) {
-            (InstOp::Load { param, index, .. }, _) => self.address(*param, index, 1, vector)?,
-            (_, Some(pieces)) => self.joined_address(&pieces.to_vec(), vector)?,
-            _ => return Err(BuildError::unsupported("not a load")),
+        let address = match &inst.op {
+            InstOp::Load { param, index, .. } => self.address(*param, index, 1, vector)?,
+            _ => self.joined_address(value, vector)?,
         };
         let dtype = self.segment.ty(value).dtype;
         let bits = dtype.bits();

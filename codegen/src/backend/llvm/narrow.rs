@@ -3,6 +3,7 @@
 use fusewright_abi::DType;
 use fusewright_graph::Rounding;
 use inkwell::IntPredicate;
+use inkwell::values::InstructionOpcode;
 
 use super::cast::{Cast, refuse, round_to_integral};
 use super::code::Code;
@@ -18,6 +19,13 @@ pub(in crate::backend) struct Format {
     /// What overflow gives without saturation: infinity, or NaN where there is none.
     pub overflow: i64,
     pub nan: i64,
+}
+
+impl Format {
+    /// The bits of an `f32` that is as great as a normal code.
+    pub fn widened(&self, code: i64) -> i64 {
+        (code + ((127 - self.bias) << self.mantissa)) << (23 - self.mantissa)
+    }
 }
 
 pub(in crate::backend) fn format(dtype: DType) -> Option<Format> {
@@ -42,8 +50,46 @@ pub(super) fn narrow<'c>(code: &Code<'c>, x: Value<'c>, cast: Cast) -> Built<Val
             code.bits_of(half)
         }
         DType::F8E8M0 => narrow_e8m0(code, x, cast),
+        DType::F8E4M3 | DType::F8E5M2 | DType::F4E2M1 if cast.round == Rounding::NearestEven && cast.saturate => {
+            narrow_by_sum(code, x, cast)
+        }
         _ => narrow_by_bits(code, x, cast),
     }
+}
+
+/// Rounds to nearest by a sum: the bound as integers, above which NaNs are as well.
+fn narrow_by_sum<'c>(code: &Code<'c>, x: Value<'c>, cast: Cast) -> Built<Value<'c>> {
+    let Some(f) = format(cast.to) else { return refuse(cast, "no such conversion") };
+    let bits = code.bits_of(x)?;
+    let a = code.masked(bits, 0x7fff_ffff)?;
+    let bounded = code.same("llvm.umin", &[a, code.int(a, f.widened(f.max))])?;
+    let normal = code.same("llvm.umax", &[bounded, code.int(a, f.widened(1 << f.mantissa))])?;
+    let value = rounded_by_sum(code, &f, code.float_of(bounded)?, normal, bits)?;
+    let is_nan = code.icmp_const(IntPredicate::UGT, a, 0x7f80_0000)?;
+    let value = code.select(is_nan, code.int(value, f.nan), value)?;
+    code.extend(value, f.bits.max(8), false)
+}
+
+/// The code of a magnitude that is at most the greatest, with the sign of `bits`: a sum with the power of two whose last bit
+/// is worth as much as that of the format beside the magnitude rounds, and the low bits of the sum count those. They start
+/// from what turns the exponent above them, moved to its place, into that of the code. `normal` are the bits of the
+/// magnitude, or of the least normal one.
+pub(in crate::backend) fn rounded_by_sum<'c>(
+    code: &Code<'c>,
+    f: &Format,
+    magnitude: Value<'c>,
+    normal: Value<'c>,
+    bits: Value<'c>,
+) -> Built<Value<'c>> {
+    let places = i64::from(23 - f.mantissa);
+    let mask = (1 << (f.bits - 1)) - 1;
+    let first = -((places + 128 - f.bias) << f.mantissa) & mask;
+    let power = code.masked(normal, 0x7f80_0000)?;
+    let unit = code.float_of(code.plus(power, (places << 23) + first)?)?;
+    let sum = code.bits_of(code.op(InstructionOpcode::FAdd, magnitude, unit)?)?;
+    let count = code.masked(code.iadd(sum, code.shr(sum, places)?)?, mask)?;
+    let sign = code.masked(code.shr(bits, i64::from(32 - f.bits))?, 1 << (f.bits - 1))?;
+    code.or(count, sign)
 }
 
 /// Rounds the magnitude's bits to the format; a carry runs into the exponent as it should.

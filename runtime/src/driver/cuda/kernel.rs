@@ -87,9 +87,17 @@ impl Loaded {
 
     /// The launches of `rows` rows: as few as there may be, or one for each row where they are not computed at once.
     pub fn ranges(&self, dims: &[i64], rows: usize, at_once: bool) -> Vec<Range> {
-        let few = self.rule.blocks_per_row.count(dims);
-        let many = self.rule.many.as_ref().map(|many| (many.from, many.blocks_per_row.count(dims)));
-        ranges(few, many, self.rule.shares.max(1) as usize, rows, at_once)
+        let few = Blocks { per_row: self.rule.blocks_per_row.count(dims), shares: self.rule.shares.max(1) as usize };
+        let many = self.rule.many.as_ref().map(|many| {
+            let blocks = Blocks { per_row: many.blocks_per_row.count(dims), shares: many.shares.max(1) as usize };
+            (many.from, blocks)
+        });
+        ranges(few, many, rows, at_once)
+    }
+
+    /// Threads of a block of a range.
+    pub fn threads(&self, range: &Range) -> u32 {
+        self.rule.many.as_ref().filter(|_| range.many).map_or(self.rule.threads, |many| many.threads)
     }
 
     /// Bytes of shared memory that a launch states, which are allowed from now on. The context is current.
@@ -99,15 +107,17 @@ impl Loaded {
         if self.shared.fetch_max(bytes, Ordering::Relaxed) >= bytes {
             return Ok(stated);
         }
-        // SAFETY: the function is loaded; the attribute says how much a launch may ask for.
-        let status = unsafe {
-            let attribute = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            let most = i32::try_from(bytes).unwrap_or(i32::MAX);
-            self.context.api.driver.cuFuncSetAttribute(self.function, attribute, most)
+        let allow = |function: sys::CUfunction| {
+            // SAFETY: the function is loaded; the attribute says how much a launch may ask for.
+            let status = unsafe {
+                let attribute = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let most = i32::try_from(bytes).unwrap_or(i32::MAX);
+                self.context.api.driver.cuFuncSetAttribute(function, attribute, most)
+            };
+            self.context.api.said("cuFuncSetAttribute", status)
         };
-        self.context.api.said("cuFuncSetAttribute", status).map(|()| stated).inspect_err(|_| {
-            self.shared.store(FREE_SHARED, Ordering::Relaxed);
-        })
+        let allowed = [Some(self.function), self.many].into_iter().flatten().try_for_each(allow);
+        allowed.map(|()| stated).inspect_err(|_| self.shared.store(FREE_SHARED, Ordering::Relaxed))
     }
 
     fn attribute(&self, which: i32) -> Result<u32, RuntimeError> {
@@ -143,18 +153,25 @@ fn function(current: &Current<'_>, module: sys::CUmodule, name: &str) -> Result<
     api.said("cuModuleGetFunction", status).map(|()| function).map_err(|failure| failure.to_string())
 }
 
-/// The launches of rows of so many blocks each, of which `shares` share one of threads; or from a number of rows on of so
-/// many others.
-fn ranges(few: usize, many: Option<(usize, usize)>, shares: usize, rows: usize, at_once: bool) -> Vec<Range> {
-    let together = if at_once { (MOST_BLOCKS / few.max(1)).max(1) } else { 1 };
-    if few == 0 {
+/// Blocks of each row, and how many of them share one of threads.
+#[derive(Clone, Copy)]
+struct Blocks {
+    per_row: usize,
+    shares: usize,
+}
+
+/// The launches of rows of such blocks, or from a number of rows on of others.
+fn ranges(few: Blocks, many: Option<(usize, Blocks)>, rows: usize, at_once: bool) -> Vec<Range> {
+    let most = many.map_or(few.per_row, |(_, many)| few.per_row.max(many.per_row));
+    let together = if at_once { (MOST_BLOCKS / most.max(1)).max(1) } else { 1 };
+    if few.per_row == 0 {
         return Vec::new();
     }
     let range = |begin: usize| {
         let end = (begin + together).min(rows);
         let many = many.filter(|(from, _)| end - begin >= *from);
-        let each = many.map_or(few, |(_, each)| each);
-        let blocks = ((end - begin) * each).div_ceil(shares);
+        let Blocks { per_row, shares } = many.map_or(few, |(_, many)| many);
+        let blocks = ((end - begin) * per_row).div_ceil(shares);
         Range { rows: [begin as i64, end as i64], blocks: blocks as u32, many: many.is_some() }
     };
     (0..rows).step_by(together).map(range).collect()
@@ -407,7 +424,7 @@ impl Prepared {
         };
         attribute.value.programmaticStreamSerializationAllowed = 1;
         for (range, arguments) in ranges.iter().zip(arguments) {
-            let mut config = config(range.blocks, loaded.rule.threads, self.launch.shared, stream.raw());
+            let mut config = config(range.blocks, loaded.threads(range), self.launch.shared, stream.raw());
             if self.launch.dependent {
                 (config.attrs, config.numAttrs) = (&mut attribute, 1);
             }
@@ -433,16 +450,21 @@ mod tests {
     #[test]
     fn rows_are_launched_together_as_far_as_blocks_go() {
         let range = |begin, end, blocks| Range { rows: [begin, end], blocks, many: false };
-        assert_eq!(ranges(3, None, 1, 5, true), [range(0, 5, 15)]);
-        assert_eq!(ranges(3, None, 1, 2, false), [range(0, 1, 3), range(1, 2, 3)]);
-        assert_eq!(ranges(3, None, 1, 0, true), []);
-        assert_eq!(ranges(0, None, 1, 5, true), []);
+        let blocks = |per_row, shares| Blocks { per_row, shares };
+        assert_eq!(ranges(blocks(3, 1), None, 5, true), [range(0, 5, 15)]);
+        assert_eq!(ranges(blocks(3, 1), None, 2, false), [range(0, 1, 3), range(1, 2, 3)]);
+        assert_eq!(ranges(blocks(3, 1), None, 0, true), []);
+        assert_eq!(ranges(blocks(0, 1), None, 5, true), []);
         let half = MOST_BLOCKS / 2;
         let big = half as u32;
-        assert_eq!(ranges(half, None, 1, 3, true), [range(0, 2, 2 * big), range(2, 3, big)]);
+        assert_eq!(ranges(blocks(half, 1), None, 3, true), [range(0, 2, 2 * big), range(2, 3, big)]);
         // Four rows' blocks share one of threads, and the last has fewer; many rows have code of their own.
-        assert_eq!(ranges(18, Some((8, 9)), 4, 7, true), [range(0, 7, 32)]);
-        assert_eq!(ranges(18, Some((8, 9)), 4, 9, true), [Range { many: true, ..range(0, 9, 21) }]);
+        let many = Some((8, blocks(9, 2)));
+        assert_eq!(ranges(blocks(18, 4), many, 7, true), [range(0, 7, 32)]);
+        assert_eq!(ranges(blocks(18, 4), many, 9, true), [Range { many: true, ..range(0, 9, 41) }]);
+        // More blocks of many rows than of few: as many rows together as either code can have.
+        let wide = Some((2, blocks(half, 1)));
+        assert_eq!(ranges(blocks(1, 1), wide, 3, true), [Range { many: true, ..range(0, 2, 2 * big) }, range(2, 3, 1)]);
     }
 
     #[test]

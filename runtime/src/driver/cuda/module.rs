@@ -50,7 +50,7 @@ impl CudaModule {
         let at_once = loaded.signature.at_once(args, rows);
         let shared = loaded.allow_shared(dims)?;
         for range in loaded.ranges(dims, rows, at_once) {
-            let config = config(range.blocks, loaded.rule.threads, shared, current.context.stream);
+            let config = config(range.blocks, loaded.threads(&range), shared, current.context.stream);
             let values: Vec<u64> = buffers.iter().copied().chain(dims.iter().map(|&dim| dim as u64)).collect();
             let mut values = pointers(&values, &range.rows);
             // SAFETY: the artifact's calling convention is buffers, integers, range. The signature compared every buffer with

@@ -1,7 +1,5 @@
-//! Schedules: what a target decides about a kernel, as data.
-//!
-//! Today that is the reduction trees. They are chosen from the row length, the target, and whether one reduction of a row
-//! waits for another, never from the number of rows or threads, so a row's result is the same bits in every batch.
+//! Reduction trees. They are chosen from the row length, the target, and whether one reduction of a row waits for another,
+//! never from the number of rows or threads, so a row's result is the same bits in every batch.
 
 use std::fmt;
 

@@ -1,0 +1,151 @@
+//! Quotients of the lanes of a row by one number: its reciprocal is computed once, and products with it are corrected by
+//! what remains. Where a quotient is only rounded to bf16 they need not be, unless one lies where its rounding might differ.
+//! Lanes for which this might not be exact are divided as any others.
+
+use fusewright_abi::DType;
+use fusewright_graph::{Rounding, ScalarFn};
+use inkwell::values::{FloatValue, IntValue};
+use inkwell::{FloatPredicate, IntPredicate};
+
+use super::rows::{Known, Rows};
+use crate::backend::llvm::map::map;
+use crate::backend::llvm::{Built, Value};
+use crate::kernel::{Inst, InstOp, Shape};
+
+/// Divisors lie between this power of two and its reciprocal, or lanes are divided as any others.
+const EXPONENT: i32 = 60;
+/// As do lanes that are not zero: so are quotients normal, and remainders exact.
+const LEAST: f32 = 1.0 / (1u64 << EXPONENT) as f32;
+
+/// Distance from the middle between two bf16, in bits of an f32, within which a rough quotient does not decide. It is
+/// at most two off: half of one by the rounded product, and one and a bit by the reciprocal.
+const NEAR: i64 = 4;
+
+impl<'c> Rows<'_, 'c> {
+    /// A lane of a quotient of a row by a number for all lanes of a vector, with its neighbours.
+    pub fn row_quotient(&mut self, inst: &Inst, vector: usize, place: usize) -> Built<Option<Value<'c>>> {
+        let &[x, by] = inst.args.as_slice() else { return Ok(None) };
+        let one_for_all = matches!(self.segment.ty(by).shape, Shape::Scalar | Shape::Group { .. });
+        let of_lanes = matches!(self.segment.ty(x).shape, Shape::Row(_)) && self.segment.ty(x).dtype == DType::F32;
+        if !one_for_all || !of_lanes || self.ranges.constant(by).is_some() {
+            return Ok(None);
+        }
+        let lanes = self.own(vector).to_vec();
+        let shape = self.segment.ty(x).shape.clone();
+        let by = self.operand(by, &shape, lanes[0])?;
+        let xs = lanes.iter().map(|&lane| self.element(x, lane)).collect::<Built<Vec<_>>>()?;
+        let reciprocal = self.rough_reciprocal(by)?;
+        let users = self.users_of_quotient(inst);
+        let quotients = xs.iter().map(|&x| self.corrected(x, by, reciprocal, users != Users::RoundToBf16));
+        let quotients = quotients.collect::<Built<Vec<_>>>()?;
+        let fine = match users {
+            Users::RoundToBf16 => self.none_near_a_tie(&quotients)?,
+            Users::HideWhatIsTiny => self.all_finite(&quotients)?,
+            Users::Any => self.code.b.build_and(self.all_finite(&quotients)?, self.none_tiny(&xs)?, "")?,
+        };
+        let exact = self.code.b.build_and(self.is_ordinary(by)?, fine, "")?;
+        let found = self.branch(
+            exact,
+            |_| Ok(quotients),
+            |rows| xs.iter().map(|&x| map(rows.code, ScalarFn::Div, DType::F32, &[x, by])).collect(),
+        )?;
+        for (&lane, &element) in lanes.iter().zip(&found) {
+            self.known_scope().insert(Known::Element(inst.results[0], lane), element);
+        }
+        Ok(found.get(place).copied())
+    }
+
+    /// One Newton step from the approximate instruction.
+    fn rough_reciprocal(&mut self, by: Value<'c>) -> Built<Value<'c>> {
+        let key = Known::Reciprocal(by.into_float_value());
+        if let Some(known) = self.known(&key) {
+            return Ok(known);
+        }
+        let start = self.code.call("llvm.nvvm.rcp.approx.ftz.f", &[], &[by])?;
+        let rest = self.fma(self.negative(by)?, start, self.code.float(by, 1.0))?;
+        let found = self.fma(start, rest, start)?;
+        self.known_scope().insert(key, found);
+        Ok(found)
+    }
+
+    /// A product with the reciprocal, at most two bits off, or corrected once: the steps that the assembler makes of a
+    /// division whose operands are neither great nor small.
+    fn corrected(&self, x: Value<'c>, by: Value<'c>, reciprocal: Value<'c>, once: bool) -> Built<Value<'c>> {
+        let (x, negative) = (x.into_float_value(), self.negative(by)?);
+        let first: Value<'c> = self.code.b.build_float_mul(x, reciprocal.into_float_value(), "")?.into();
+        if !once {
+            return Ok(first);
+        }
+        let rest = self.fma(first, negative, x.into())?;
+        self.fma(rest, reciprocal, first)
+    }
+
+    /// Whether the magnitude of a divisor is neither great nor small.
+    fn is_ordinary(&self, by: Value<'c>) -> Built<IntValue<'c>> {
+        let code = self.code;
+        let magnitude = code.call("llvm.fabs", &[code.ctx.f32_type().into()], &[by])?.into_float_value();
+        let bound = |x: f32| code.float(by, f64::from(x)).into_float_value();
+        let compare = |predicate, b: FloatValue<'c>| code.b.build_float_compare(predicate, magnitude, b, "");
+        let (low, high) =
+            (compare(FloatPredicate::OGE, bound(LEAST))?, compare(FloatPredicate::OLE, bound(LEAST.recip()))?);
+        Ok(code.b.build_and(low, high, "")?)
+    }
+
+    /// Whether all are finite: a sum of their products with zero is zero.
+    fn all_finite(&self, values: &[Value<'c>]) -> Built<IntValue<'c>> {
+        let Some(&any) = values.first() else { return Ok(self.code.ctx.bool_type().const_all_ones()) };
+        let zero = self.code.float(any, 0.0);
+        let sum = values.iter().try_fold(zero, |sum, &value| self.fma(value, zero, sum))?;
+        Ok(self.code.b.build_float_compare(FloatPredicate::OEQ, sum.into_float_value(), zero.into_float_value(), "")?)
+    }
+
+    /// Whether none but zeros are small: twice their bits less one, of which a zero is the greatest.
+    fn none_tiny(&self, values: &[Value<'c>]) -> Built<IntValue<'c>> {
+        let code = self.code;
+        let i32_type = code.ctx.i32_type();
+        let mut least = i32_type.const_all_ones();
+        for &value in values {
+            let bits = code.bits(value, i32_type)?.into_int_value();
+            let twice = code.b.build_left_shift(bits, code.i32(1), "")?;
+            let place = code.b.build_int_sub(twice, code.i32(1), "")?;
+            least = code.call("llvm.umin", &[i32_type.into()], &[least.into(), place.into()])?.into_int_value();
+        }
+        code.cmp(IntPredicate::UGE, least, code.i32(2 * i64::from(LEAST.to_bits()) - 1))
+    }
+
+    /// Whether no value has in its low half what is near to the middle between two bf16.
+    fn none_near_a_tie(&self, values: &[Value<'c>]) -> Built<IntValue<'c>> {
+        let code = self.code;
+        let i32_type = code.ctx.i32_type();
+        let mut least = i32_type.const_all_ones();
+        for &value in values {
+            let bits = code.bits(value, i32_type)?.into_int_value();
+            let low = code.b.build_left_shift(bits, code.i32(16), "")?;
+            let from_tie = code.b.build_int_add(low, code.i32((NEAR - 0x8000) << 16), "")?;
+            least = code.call("llvm.umin", &[i32_type.into()], &[least.into(), from_tie.into()])?.into_int_value();
+        }
+        code.cmp(IntPredicate::UGT, least, code.i32((2 * NEAR + 1) << 16))
+    }
+
+    fn users_of_quotient(&self, inst: &Inst) -> Users {
+        let users = || self.segment.insts.iter().filter(|user| user.args.contains(&inst.results[0]));
+        let only = |fits: fn(&InstOp) -> bool| users().next().is_some() && users().all(|user| fits(&user.op));
+        if only(|op| matches!(op, InstOp::Cast { to: DType::BF16, round: Rounding::NearestEven, saturate: false })) {
+            Users::RoundToBf16
+        } else if only(|op| matches!(op, InstOp::Cast { to: DType::F8E4M3 | DType::F8E5M2, .. })) {
+            Users::HideWhatIsTiny
+        } else {
+            Users::Any
+        }
+    }
+}
+
+/// What a quotient is used for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Users {
+    /// It is only rounded to bf16.
+    RoundToBf16,
+    /// It is only converted to codes of 8 bits, in which what is tiny is zero.
+    HideWhatIsTiny,
+    Any,
+}

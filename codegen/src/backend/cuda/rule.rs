@@ -1,0 +1,155 @@
+//! The rule by which kernels are spread over blocks and threads where no table says otherwise, and what else they could be.
+
+use std::collections::BTreeSet;
+
+use super::plan::{Extents, Plan, WARP, trees, values_of, whole_block};
+use crate::kernel::{INNER, InstOp, Kernel, Order, Segment, Shape};
+use crate::schedule::{KernelSchedule, Place, Spread};
+
+/// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken. Of
+/// small blocks so many wait for the kernel before them that it has no room.
+const FLAT: [u32; 12] = [320, 256, 384, 512, 448, 192, 224, 160, 128, 96, 64, 32];
+/// Threads of a block whose rows are those of teams that add up or rearrange their lanes.
+const TEAMS: u32 = 128;
+/// Bytes that keep a device busy for no longer than it takes to begin the next launch.
+const FEW_BYTES: i64 = 1 << 20;
+/// Bytes that fill a device.
+const MANY_BYTES: i64 = 5 << 20;
+/// Inner rows that a team has one after the other where rows fill a device.
+const PASSES: u32 = 2;
+/// Threads of a block whose reductions have no number of their own.
+const THREADS: u32 = 256;
+
+/// Threads, vectors and passes that are worth measuring.
+const MEASURED_THREADS: [u32; 10] = [64, 96, 128, 160, 192, 256, 320, 384, 512, 640];
+const MEASURED_VECTORS: [u32; 3] = [1, 2, 4];
+const MEASURED_PASSES: [u32; 4] = [1, 2, 3, 4];
+
+/// The schedule of a kernel.
+pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
+    let plan = |threads, unit| -> Option<Plan> { Plan::of(kernel, &registers(threads, unit)).ok() };
+    let found = teams(kernel).and_then(|[threads, unit]| plan(threads, unit));
+    let block = kernel.segments.iter().find_map(whole_block);
+    let candidates = block.map_or_else(|| FLAT.to_vec(), |threads| vec![threads]);
+    let found = found.or_else(|| candidates.into_iter().find_map(|threads| plan(threads, threads)));
+    let Some(plan) = found else {
+        let unstated = kernel.segments.iter().flat_map(|segment| &segment.insts).any(|inst| match &inst.op {
+            InstOp::Reduce { order, .. } => *order == Order::Relaxed,
+            op => matches!(op, InstOp::ArgReduce(_) | InstOp::TopK(_)),
+        });
+        let least = trees(kernel).chain(unstated.then_some(THREADS)).max().unwrap_or(THREADS);
+        let threads = least.next_multiple_of(WARP).clamp(128, 1024);
+        return KernelSchedule::uniform(Spread { place: Place::Loops, ..registers(threads, threads) });
+    };
+    let release = few_rows(kernel).unwrap_or(0);
+    let first = Spread { release, ..registers(plan.threads, plan.unit) };
+    KernelSchedule { first, many: many_rows(kernel, &plan) }
+}
+
+/// All of one schedule for launches of every size that are worth measuring on a device, the rule's first. Each gives the
+/// same bits.
+pub fn candidates(kernel: &Kernel) -> Vec<Spread> {
+    let KernelSchedule { first, many } = rule(kernel);
+    let mut all = vec![first];
+    all.extend(many.map(|(_, spread)| spread));
+    if first.place == Place::Registers {
+        let units = |threads: u32| [threads, WARP, WARP / 2, WARP / 4].into_iter().filter(move |unit| *unit <= threads);
+        for threads in MEASURED_THREADS {
+            for unit in units(threads) {
+                for vectors in MEASURED_VECTORS {
+                    for passes in MEASURED_PASSES {
+                        all.push(Spread { vectors, passes, ..registers(threads, unit) });
+                    }
+                }
+            }
+        }
+    } else {
+        all.extend(MEASURED_THREADS.map(|threads| Spread { place: Place::Loops, ..registers(threads, threads) }));
+    }
+    // Different words may mean the same; releasing is measured by itself.
+    let mut plans = BTreeSet::new();
+    all.retain(|spread| match Plan::of(kernel, &Spread { release: 0, ..*spread }) {
+        Ok(plan) => plans.insert((plan.threads, plan.unit, plan.held)),
+        Err(_) => false,
+    });
+    let teams = all.first().is_some_and(|first| first.unit < first.threads);
+    all.retain(|spread| !teams || spread.unit < spread.threads);
+    all
+}
+
+fn registers(threads: u32, unit: u32) -> Spread {
+    Spread { place: Place::Registers, threads, unit, vectors: 1, passes: 1, release: 0 }
+}
+
+/// Up to how many rows of a launch the kernel behind it may begin at once: so few that they do not fill a device, and more
+/// where threads do not wait for each other, or the time is that of loads whose places are loaded, which the other can
+/// begin meanwhile.
+fn few_rows(kernel: &Kernel) -> Option<u64> {
+    let chained = kernel.segments.iter().flat_map(|segment| &segment.insts).any(|inst| match &inst.op {
+        InstOp::Load { param, index, .. } => kernel.param(*param).early && values_of(index).next().is_some(),
+        _ => false,
+    });
+    let waits = kernel.segments.iter().any(|segment| whole_block(segment).is_some());
+    let bytes = match (chained, waits) {
+        (true, _) => MANY_BYTES,
+        (_, true) => FEW_BYTES,
+        _ => 2 * FEW_BYTES,
+    };
+    u64::try_from(bytes / bytes_per_row(kernel)?).ok()
+}
+
+/// From how many rows of a launch on another spread is better than a plan, and that spread: teams have several inner rows,
+/// for which they read what all of those share once.
+fn many_rows(kernel: &Kernel, plan: &Plan) -> Option<(usize, Spread)> {
+    let shares = kernel.segments.iter().zip(&plan.held).any(|(segment, held)| {
+        let rows = segment.inner.as_const().unwrap_or(0);
+        let even = |teams: u32| rows > 0 && rows % (i64::from(teams) * i64::from(PASSES)) == 0;
+        held.is_some_and(|held| held.is_team && even(held.teams))
+            && segment.insts.iter().any(|inst| match &inst.op {
+                InstOp::Load { index, shape: Shape::Row(_), .. } => !index.mentions(INNER),
+                _ => false,
+            })
+    });
+    let from = usize::try_from(MANY_BYTES / bytes_per_row(kernel)? + 1).ok()?;
+    let spread = Spread { passes: PASSES, ..registers(plan.threads, plan.unit) };
+    (shares && Plan::of(kernel, &spread).is_ok()).then_some((from, spread))
+}
+
+/// Bytes that a row moves, without those that all rows share.
+fn bytes_per_row(kernel: &Kernel) -> Option<i64> {
+    let moved = |segment: &Segment| -> Option<i64> {
+        let accesses = segment.insts.iter().filter_map(|inst| match &inst.op {
+            InstOp::Load { param, shape, .. } => Some((*param, shape.elements())),
+            InstOp::Store { param, .. } => Some((*param, segment.ty(inst.args[0]).shape.elements())),
+            _ => None,
+        });
+        let bits = accesses
+            .filter(|(param, _)| !kernel.param(*param).early)
+            .map(|(param, elements)| elements.as_const()?.checked_mul(i64::from(kernel.param(param).dtype.bits())));
+        bits.sum::<Option<i64>>()?.checked_mul(segment.inner.as_const()?)
+    };
+    Some((kernel.segments.iter().map(moved).sum::<Option<i64>>()? / 8).max(1))
+}
+
+/// Threads of a block and of a unit if each row of a kernel is that of a team, and teams fill units evenly.
+fn teams(kernel: &Kernel) -> Option<[u32; 2]> {
+    let mut threads = FLAT[0];
+    let units = kernel.segments.iter().map(|segment| {
+        let extents = Extents::of(segment)?;
+        let team = extents.team().filter(|_| whole_block(segment).is_none())?;
+        if extents.summed.is_some() || extents.unit != extents.lanes {
+            threads = TEAMS;
+        }
+        let inner = segment.inner.as_const().unwrap_or(1);
+        let mut teams = WARP / team;
+        while inner % i64::from(teams) != 0 {
+            teams /= 2;
+        }
+        Some(team * teams)
+    });
+    let units = units.collect::<Option<Vec<u32>>>()?;
+    // Which segment a unit runs is decided for whole warps.
+    let unit = *units.first()?;
+    let together = units.len() == 1 || units.iter().all(|unit| *unit == WARP);
+    together.then_some([threads, unit])
+}

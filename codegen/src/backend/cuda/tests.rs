@@ -1,0 +1,224 @@
+//! Plans by rule and of candidates: which rows lie in registers, what is refused, and that no schedule changes a tree.
+
+use std::collections::BTreeMap;
+
+use super::plan::{Held, Plan, Plans, VECTOR, WARP};
+use super::rule::{candidates, rule};
+use super::{EmitError, emit, emit_as};
+use crate::kernel::interp::{Buffer, run};
+use crate::kernel::{Kernel, RANK};
+use crate::schedule::{KernelSchedule, Place, Spread};
+
+/// A kernel that squares rows and, where `sum` says so, divides them by their sum.
+fn kernel(inner: &str, lanes: &str, sum: Option<u32>) -> Kernel {
+    let reduced = sum.map_or_else(
+        || "%4 = neg %2".to_owned(),
+        |threads| format!("%3 = reduce add %2 over row nan propagate order tree(8, {threads}, 2)\n%4 = div %2, %3"),
+    );
+    let text = format!(
+        "kernel @k(s = extent(x, 0), n = extent(x, 2)) rows s {{
+           param %x: bf16[s, {inner}, {lanes}] in
+           param %y: bf16[s, {inner}, {lanes}] out
+           segment @rows inner {inner} {{
+             %0 = load x[inner*{lanes} + lane + row*{inner}*{lanes}] : row<bf16, {lanes}>
+             %1 = cast %0 to f32 rne
+             %2 = mul %1, %1
+             {reduced}
+             %5 = cast %4 to bf16 rne
+             store y[inner*{lanes} + lane + row*{inner}*{lanes}], %5
+           }}
+         }}"
+    );
+    let text = if sum.is_none() { text.replace("%4", "%3").replace("%5", "%4") } else { text };
+    text.parse::<Kernel>().unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Its plan by rule, of launches of few rows, whatever follows it.
+fn plan(inner: &str, lanes: &str, sum: Option<u32>) -> Plan {
+    let kernel = kernel(inner, lanes, sum);
+    Plan { release: 0, ..by_rule(&kernel).first }
+}
+
+fn by_rule(kernel: &Kernel) -> Plans {
+    Plans::of(kernel, &rule(kernel)).expect("the rule gives what a kernel can have")
+}
+
+/// A plan of blocks and units of so many threads.
+fn dealt([threads, unit]: [u32; 2], held: Held) -> Plan {
+    Plan { threads, unit, release: 0, held: vec![Some(held)] }
+}
+
+#[test]
+fn rows_lie_in_registers_where_threads_deal_them_evenly() {
+    let block = |vectors, parts| Held { vectors, parts, teams: 1, is_team: false, passes: 1 };
+    let team = |vectors, teams| Held { vectors, parts: 1, teams, is_team: true, passes: 1 };
+    assert_eq!(plan("1", "5120", Some(320)), dealt([320, 320], block(2, 1)));
+    assert_eq!(plan("1", "12288", None), dealt([256, 256], block(1, 6)));
+    // Rows of 8 threads, four of them in a warp; without sums, of 16.
+    assert_eq!(plan("200", "128", Some(8)), dealt([128, 32], team(2, 4)));
+    assert_eq!(plan("200", "128", None), dealt([320, 32], team(1, 2)));
+    // One row alone: half of a warp, and others share the block.
+    assert_eq!(plan("1", "256", Some(16)), dealt([128, 16], team(2, 1)));
+}
+
+#[test]
+fn other_rows_are_looped_over() {
+    for (inner, lanes, sum) in [
+        ("1", "4097", Some(256)),
+        ("1", "n", Some(512)),
+        ("1", "5120", Some(256)),
+        ("1", "65536", Some(512)),
+        ("1", "100", None),
+    ] {
+        assert_eq!(plan(inner, lanes, sum).held, [None], "{inner} × {lanes}");
+    }
+}
+
+/// A kernel that sums rows of f32 as a tree says.
+fn sum(inner: u32, lanes: u32, threads: u32) -> Kernel {
+    let text = format!(
+        "kernel @k(s = extent(x, 0)) rows s {{
+           param %x: f32[s, {inner}, {lanes}] in
+           param %y: f32[s, {inner}] out
+           segment @rows inner {inner} {{
+             %0 = load x[inner*{lanes} + lane + row*{inner}*{lanes}] : row<f32, {lanes}>
+             %1 = reduce add %0 over row nan propagate order tree(8, {threads}, 2)
+             store y[inner + row*{inner}], %1
+           }}
+         }}"
+    );
+    text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// What threads that have the lanes of a row as a plan deals them make of it: each folds its vectors in two ways, which are
+/// combined, then lanes of warps in halves, then warps in halves.
+fn dealt_sum(row: &[f32], held: Held, unit: u32) -> f32 {
+    let (threads, vector) = (held.row_threads(unit) as usize, VECTOR as usize);
+    assert_eq!(threads * vector * held.vectors as usize, row.len());
+    let of_thread = |thread: usize| {
+        let mut ways = [0.0f32; 2];
+        for v in 0..held.vectors as usize {
+            let first = (v * threads + thread) * vector;
+            for (j, x) in row[first..first + vector].iter().enumerate() {
+                ways[j % 2] += x;
+            }
+        }
+        ways[0] + ways[1]
+    };
+    let halve = |mut parts: Vec<f32>| {
+        while parts.len() > 1 {
+            let half = parts.len().div_ceil(2);
+            for i in 0..parts.len() - half {
+                parts[i] += parts[i + half];
+            }
+            parts.truncate(half);
+        }
+        parts[0]
+    };
+    let threads: Vec<f32> = (0..threads).map(of_thread).collect();
+    halve(threads.chunks(WARP as usize).map(|warp| halve(warp.to_vec())).collect())
+}
+
+/// What the interpreter of Kernel IR makes of one outer row.
+fn interpreted(kernel: &Kernel, row: &[f32], inner: u32) -> Vec<u32> {
+    let bytes = row.iter().flat_map(|x| x.to_bits().to_le_bytes()).collect();
+    let mut buffers = [Buffer::Bytes(bytes), Buffer::Bytes(vec![0; 4 * inner as usize])];
+    let dims = BTreeMap::from([("s".to_owned(), 1), (RANK.to_owned(), 0)]);
+    run(kernel, &mut buffers, &dims, 0..1).expect("runs");
+    buffers[1].bytes().as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
+}
+
+#[test]
+fn every_candidate_sums_as_the_interpreter_does() {
+    let mut in_registers = 0;
+    for (inner, lanes, threads) in
+        [(1, 5120, 320), (1, 5120, 160), (1, 4096, 128), (72, 128, 8), (1, 256, 16), (6, 64, 4)]
+    {
+        let kernel = sum(inner, lanes, threads);
+        // Without a common exponent, and most digits used, so that any other order shows.
+        let number = |i: u32| {
+            let bits = i.wrapping_add(1).wrapping_mul(2_654_435_761);
+            f32::from_bits(0x3f00_0000 + (bits >> 8)) * if bits & 1 == 0 { -1.0 } else { 1.0 }
+        };
+        let row: Vec<f32> = (0..inner * lanes).map(number).collect();
+        let right = interpreted(&kernel, &row, inner);
+        let reversed = row.chunks(lanes as usize).map(|row| row.iter().rev().sum::<f32>().to_bits());
+        assert!(reversed.zip(&right).any(|(other, right)| other != *right), "an order that is not the tree's shows");
+        for spread in candidates(&kernel) {
+            let plan = Plan::of(&kernel, &spread).expect("candidates are what a kernel can have");
+            let [Some(held)] = plan.held[..] else { continue };
+            in_registers += 1;
+            let sums: Vec<u32> =
+                row.chunks(lanes as usize).map(|row| dealt_sum(row, held, plan.unit).to_bits()).collect();
+            assert_eq!(sums, right, "{spread}");
+        }
+        // Fewer or more threads would be another tree.
+        for other in [threads / 2, threads * 2] {
+            let unit = other.max(1);
+            let spread = Spread { threads: unit.max(WARP), unit, ..rule(&kernel).first };
+            let held = Plan::of(&kernel, &spread).ok().and_then(|plan| plan.held[0]);
+            assert!(held.is_none_or(|held| held.row_threads(unit) == threads), "{spread}: {held:?}");
+        }
+    }
+    assert!(in_registers >= 12, "{in_registers} candidates");
+}
+
+#[test]
+fn kernels_that_add_nothing_have_many_schedules_and_the_rule_is_first() {
+    let found = |kernel: &Kernel| {
+        let all = candidates(kernel);
+        assert_eq!(all.first(), Some(&rule(kernel).first));
+        let mut plans: Vec<Plan> = all.iter().filter_map(|spread| Plan::of(kernel, spread).ok()).collect();
+        assert_eq!(plans.len(), all.len(), "each can be had");
+        plans.dedup();
+        assert_eq!(plans.len(), all.len(), "each differs");
+        all.len()
+    };
+    let counts =
+        [kernel("1", "12288", None), kernel("64", "128", Some(8)), kernel("1", "5120", Some(320))].map(|k| found(&k));
+    assert!(
+        counts[0] >= 8 && counts[1] >= 8 && counts[2] == 1 && counts.iter().all(|count| *count < 100),
+        "{counts:?}"
+    );
+    assert!(found(&kernel("1", "4097", Some(256))) > 1);
+}
+
+#[test]
+fn every_candidate_has_code_and_other_schedules_are_refused_with_a_reason() {
+    for kernel in [kernel("64", "128", Some(8)), kernel("1", "12288", None), kernel("1", "4097", Some(256))] {
+        for spread in candidates(&kernel) {
+            let schedule = KernelSchedule { first: spread, many: Some((100, rule(&kernel).first)) };
+            let code = emit_as(&kernel, "sm_90", &schedule).unwrap_or_else(|e| panic!("{schedule}: {e}"));
+            assert_eq!(
+                (code.launch.blocks.threads, code.launch.many.map(|(from, _)| from)),
+                (spread.threads, Some(100))
+            );
+            assert!(code.ptx.contains(&format!(".maxntid {}", spread.threads)), "{schedule}\n{}", code.ptx);
+            assert!(code.ptx.contains("k__many"), "{schedule}");
+        }
+    }
+    let heads = kernel("64", "128", Some(8));
+    assert_eq!(emit(&heads, "sm_90"), emit_as(&heads, "sm_90", &rule(&heads)));
+    let good = rule(&heads).first;
+    for (spread, says) in [
+        (Spread { threads: 48, ..good }, "a multiple of 32"),
+        (Spread { threads: 2048, ..good }, "at most 1024"),
+        (Spread { unit: 24, ..good }, "unit 24"),
+        (Spread { unit: 64, ..good }, "unit 64"),
+        (Spread { unit: 4, ..good }, "segment `rows`"),
+        (Spread { passes: 5, ..good }, "5 passes"),
+        (Spread { passes: 16, ..good }, "registers"),
+        (Spread { place: Place::Loops, ..good }, "unit"),
+        (Spread { place: Place::Loops, unit: 128, vectors: 2, ..good }, "1 vector"),
+    ] {
+        let error = emit_as(&heads, "sm_90", &KernelSchedule::uniform(spread)).expect_err("is refused");
+        let EmitError::Schedule(error) = error else { panic!("{spread}: {error}") };
+        assert!(error.contains(says), "{spread}: {error}");
+    }
+    let wide = kernel("1", "5120", Some(320));
+    let other = Spread { threads: 256, unit: 256, ..rule(&wide).first };
+    let error = Plan::of(&wide, &other).expect_err("another tree");
+    assert!(error.contains("256 threads do not deal"), "{error}");
+    let loops = Spread { place: Place::Loops, threads: 64, unit: 64, vectors: 1, passes: 1, release: 0 };
+    assert!(Plan::of(&wide, &loops).expect_err("fewer threads than the tree").contains("64 threads are fewer"));
+}
