@@ -75,13 +75,9 @@ fn threads_may_lack_vectors_of_rows() {
 
 #[test]
 fn other_rows_are_looped_over() {
-    for (inner, lanes, sum) in [
-        ("1", "4097", Some(256)),
-        ("1", "n", Some(512)),
-        ("1", "5120", Some(256)),
-        ("1", "65536", Some(512)),
-        ("1", "100", None),
-    ] {
+    for (inner, lanes, sum) in
+        [("1", "4097", Some(256)), ("1", "n", Some(512)), ("1", "65536", Some(512)), ("1", "100", None)]
+    {
         assert_eq!(plan(inner, lanes, sum).held, [None], "{inner} × {lanes}");
     }
 }
