@@ -110,7 +110,8 @@ impl Rows<'_, '_> {
             let InstOp::Store { otherwise: None, .. } = &store.op else { continue };
             if store.args.len() == 1 && !late[store.args[0].0 as usize] && self.moves_vectors(store) {
                 for vector in 0..self.vectors(store.args[0]) {
-                    self.store_vector(store, vector).map_err(|e| e.at(segment, store))?;
+                    self.where_present(vector, |rows| rows.store_vector(store, vector))
+                        .map_err(|e| e.at(segment, store))?;
                 }
                 if let Some(lanes) = &mut self.lanes {
                     lanes.stored.insert(i);

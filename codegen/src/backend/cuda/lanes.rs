@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
 use super::plan::{Held, VECTOR};
@@ -17,6 +18,8 @@ pub(super) struct Lanes<'c> {
     pub held: Held,
     /// By vector and place in it.
     pub numbers: Vec<Vec<IntValue<'c>>>,
+    /// By vector, whether this thread has it, where not all have.
+    pub present: Vec<Option<IntValue<'c>>>,
     /// Places of codes of some lanes each, by how many.
     pub packed: HashMap<u32, Vec<Vec<IntValue<'c>>>>,
     /// Vector and place of a lane number.
@@ -35,10 +38,26 @@ impl<'c> Rows<'_, 'c> {
         let mut lanes = Lanes {
             held,
             numbers: Vec::new(),
+            present: Vec::new(),
             packed: HashMap::new(),
             places: HashMap::new(),
             stored: BTreeSet::new(),
         };
+        // Who lacks a vector has another for it, of which nothing is stored and no sum is made: its own first, or the row's last.
+        let mut vectors = Vec::new();
+        for v in 0..held.vectors {
+            let vector = code.add(first, code.i64(i64::from(v) * threads))?;
+            let Some(all) = held.uneven.filter(|_| !held.has_all(v, self.frame.threads)) else {
+                lanes.present.push(None);
+                vectors.push(vector);
+                continue;
+            };
+            let (all, last) = (code.i64(i64::from(all)), code.i64(i64::from(all) - 1));
+            let present = code.cmp(IntPredicate::ULT, vector, all)?;
+            let other = if v == 0 { last } else { vectors[0] };
+            vectors.push(code.select(present, vector, other)?.into_int_value());
+            lanes.present.push(Some(present));
+        }
         let mut ways: Vec<u32> = vec![1];
         ways.extend(self.segment.insts.iter().filter_map(|inst| match inst.op {
             InstOp::Pack { ways, .. } => Some(ways),
@@ -49,8 +68,7 @@ impl<'c> Rows<'_, 'c> {
                 continue;
             }
             let each = i64::from(VECTOR / ways);
-            let numbers = (0..i64::from(held.vectors)).map(|v| {
-                let vector = code.add(first, code.i64(v * threads))?;
+            let numbers = vectors.iter().map(|&vector| {
                 let base = code.mul(vector, code.i64(each))?;
                 (0..each).map(|j| code.add(base, code.i64(j))).collect::<Built<Vec<_>>>()
             });
@@ -72,11 +90,24 @@ impl<'c> Rows<'_, 'c> {
         let Some(lanes) = &self.lanes else { return 0 };
         let each = i64::from(lanes.held.row_threads(self.frame.threads) * VECTOR);
         let own = match &self.segment.ty(value).shape {
-            Shape::Row(count) => count.as_const().map(|count| (count / each) as usize),
+            Shape::Row(count) => count.as_const().map(|count| (count as usize).div_ceil(each as usize)),
             _ => None,
         };
         let packed = matches!(self.segment.insts[self.defining[value.0 as usize]].op, InstOp::Pack { .. });
         own.filter(|_| lanes.held.parts == 1 && !packed).unwrap_or(lanes.numbers.len()).min(lanes.numbers.len())
+    }
+
+    /// Whether this thread has a vector, where not all have.
+    pub fn present(&self, vector: usize) -> Option<IntValue<'c>> {
+        self.lanes.as_ref().and_then(|lanes| lanes.present.get(vector).copied().flatten())
+    }
+
+    /// Runs `body` where this thread has a vector.
+    pub fn where_present(&mut self, vector: usize, body: impl FnOnce(&mut Self) -> Built<()>) -> Built<()> {
+        match self.present(vector) {
+            Some(present) => self.when(present, body),
+            None => body(self),
+        }
     }
 
     /// Where the lanes of a vector of a part of a row, or of joined parts, are computed: the value, and its vector.

@@ -182,9 +182,23 @@ pub(super) struct Held {
     pub is_team: bool,
     /// Inner rows that a team has one after the other.
     pub passes: u32,
+    /// Vectors of a row, where they are not dealt evenly: some threads have fewer than others.
+    pub uneven: Option<u32>,
 }
 
 impl Held {
+    /// Vectors that threads lack, of all of a row.
+    pub fn lacking(&self, unit: u32) -> f64 {
+        let dealt = self.vectors * self.parts * self.row_threads(unit);
+        self.uneven.map_or(0.0, |all| f64::from(dealt - all) / f64::from(all))
+    }
+
+    /// Whether all threads have a vector of a number, of rows that no other block shares.
+    pub fn has_all(&self, vector: u32, unit: u32) -> bool {
+        let whole = self.parts == 1;
+        self.uneven.is_none_or(|all| whole && (vector + 1) * self.row_threads(unit) <= all)
+    }
+
     /// Threads of a unit that share a row.
     pub fn row_threads(&self, unit: u32) -> u32 {
         unit / self.teams
@@ -257,20 +271,51 @@ fn held_by(kernel: &Kernel, segment: &Segment, threads: u32, vectors: u32) -> Op
             return None;
         }
     }
-    let count = u32::try_from(extents.lanes / unit).ok().filter(|_| extents.lanes % unit == 0)?;
+    if extents.lanes % unit != 0 {
+        let grouped = segment.insts.iter().all(|inst| match &inst.op {
+            InstOp::Reduce { over: Over::Group(size), .. } => {
+                size.as_const().is_some_and(|size| extents.lanes % size == 0)
+            }
+            _ => true,
+        });
+        let fits = grouped && row_team.is_none() && extents.unit == extents.lanes;
+        return if fits { uneven(&extents, row_threads, whole_row) } else { None };
+    }
+    let count = u32::try_from(extents.lanes / unit).ok()?;
     if row_team.is_some() {
         let (teams, known) = (threads / row_threads, segment.inner.as_const().is_some());
         let fits = threads.is_multiple_of(row_threads) && count <= MOST_VECTORS && (known || teams == 1);
-        return fits.then_some(Held { vectors: count, parts: 1, teams, is_team: true, passes: 1 });
+        return fits.then_some(Held { vectors: count, parts: 1, teams, is_team: true, passes: 1, uneven: None });
     }
     match whole_row {
-        true => {
-            (count <= MOST_VECTORS).then_some(Held { vectors: count, parts: 1, teams: 1, is_team: false, passes: 1 })
-        }
+        true => (count <= MOST_VECTORS).then_some(Held {
+            vectors: count,
+            parts: 1,
+            teams: 1,
+            is_team: false,
+            passes: 1,
+            uneven: None,
+        }),
         false => {
             let vectors = (1..=vectors.min(MOST_VECTORS).min(count)).rev().find(|each| count.is_multiple_of(*each))?;
-            Some(Held { vectors, parts: count / vectors, teams: 1, is_team: false, passes: 1 })
+            Some(Held { vectors, parts: count / vectors, teams: 1, is_team: false, passes: 1, uneven: None })
         }
+    }
+}
+
+/// How rows lie in registers of which not all threads have equally many vectors: a whole row, of which each has one, or
+/// parts of a row.
+fn uneven(extents: &Extents, threads: u32, whole_row: bool) -> Option<Held> {
+    let lanes = u32::try_from(extents.lanes).ok()?;
+    let all = lanes / VECTOR;
+    if !lanes.is_multiple_of(VECTOR) || all < threads {
+        return None;
+    }
+    let count = all.div_ceil(threads);
+    let held = Held { vectors: 1, parts: 1, teams: 1, is_team: false, passes: 1, uneven: Some(all) };
+    match whole_row {
+        true => (count <= MOST_VECTORS).then_some(Held { vectors: count, ..held }),
+        false => Some(Held { parts: count, ..held }),
     }
 }
 

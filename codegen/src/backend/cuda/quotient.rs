@@ -71,13 +71,13 @@ impl<'c> Rows<'_, 'c> {
     /// A product with the reciprocal, at most two bits off, or corrected once: the steps that the assembler makes of a
     /// division whose operands are neither great nor small.
     fn corrected(&self, x: Value<'c>, by: Value<'c>, reciprocal: Value<'c>, once: bool) -> Built<Value<'c>> {
-        let (x, negative) = (x.into_float_value(), self.negative(by)?);
-        let first: Value<'c> = self.code.b.build_float_mul(x, reciprocal.into_float_value(), "")?.into();
+        let first = self.code.b.build_float_mul(x.into_float_value(), reciprocal.into_float_value(), "")?.into();
         if !once {
             return Ok(first);
         }
-        let rest = self.fma(first, negative, x.into())?;
-        self.fma(rest, reciprocal, first)
+        // By what is too much, of which a zero is one without a sign: a negative zero stays one.
+        let excess = self.fma(first, by, self.negative(x)?)?;
+        self.fma(excess, self.negative(reciprocal)?, first)
     }
 
     /// Whether the magnitude of a divisor is neither great nor small.

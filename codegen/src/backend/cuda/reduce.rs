@@ -97,7 +97,15 @@ impl<'a, 'c> Rows<'a, 'c> {
         let own = match self.own_lanes() {
             Some(vectors) => {
                 let start = vec![self.start_of(op, x)?; 2];
-                let ways = vectors.iter().try_fold(start, |ways, lanes| self.fold_lanes(op, nan, x, lanes, ways))?;
+                let ways = vectors.iter().enumerate().try_fold(start, |ways, (vector, lanes)| {
+                    let folded = self.fold_lanes(op, nan, x, lanes, ways.clone())?;
+                    let Some(present) = self.present(vector) else { return Ok(folded) };
+                    folded
+                        .into_iter()
+                        .zip(ways)
+                        .map(|(with, without)| self.code.select(present, with, without))
+                        .collect()
+                })?;
                 combine(self, &ways[..1], &ways[1..])?
             }
             None => self.accumulate(x, &tree, thread, &span, self.start_of(op, x)?, &combine)?,

@@ -6,11 +6,14 @@ use super::plan::{Extents, Plan, WARP, trees, values_of, whole_block};
 use crate::kernel::{INNER, InstOp, Kernel, Order, Segment, Shape};
 use crate::schedule::{KernelSchedule, Place, Spread};
 
-/// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken. Of
-/// small blocks so many wait for the kernel before them that it has no room.
+/// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken, if it
+/// has no less than [`TEAMS`], else the first by which few threads lack a vector. Of small blocks so many wait for the kernel
+/// before them that it has no room.
 const FLAT: [u32; 12] = [320, 256, 384, 512, 448, 192, 224, 160, 128, 96, 64, 32];
 /// Threads of a block whose rows are those of teams that add up or rearrange their lanes.
 const TEAMS: u32 = 128;
+/// Vectors of a row that threads of such blocks may lack, of all that it has.
+const FEW_LACKING: f64 = 1.0 / 12.0;
 /// Bytes that keep a device busy for no longer than it takes to begin the next launch.
 const FEW_BYTES: i64 = 1 << 20;
 /// Bytes that fill a device.
@@ -31,7 +34,13 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
     let found = teams(kernel).and_then(|[threads, unit]| plan(threads, unit));
     let block = kernel.segments.iter().find_map(whole_block);
     let candidates = block.map_or_else(|| FLAT.to_vec(), |threads| vec![threads]);
-    let found = found.or_else(|| candidates.into_iter().find_map(|threads| plan(threads, threads)));
+    let block = |threads: &u32| plan(*threads, *threads);
+    let lacking = |plan: &Plan| plan.held.iter().flatten().map(|held| held.lacking(plan.unit)).fold(0.0, f64::max);
+    let large = |most: f64| {
+        candidates.iter().filter(|threads| **threads >= TEAMS).filter_map(block).find(|plan| lacking(plan) <= most)
+    };
+    let any = || candidates.iter().filter_map(block).min_by(|a, b| lacking(a).total_cmp(&lacking(b)));
+    let found = found.or_else(|| large(0.0)).or_else(|| large(FEW_LACKING)).or_else(any);
     let Some(plan) = found else {
         let unstated = kernel.segments.iter().flat_map(|segment| &segment.insts).any(|inst| match &inst.op {
             InstOp::Reduce { order, .. } => *order == Order::Relaxed,

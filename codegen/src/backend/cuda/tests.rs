@@ -50,8 +50,8 @@ fn dealt([threads, unit]: [u32; 2], held: Held) -> Plan {
 
 #[test]
 fn rows_lie_in_registers_where_threads_deal_them_evenly() {
-    let block = |vectors, parts| Held { vectors, parts, teams: 1, is_team: false, passes: 1 };
-    let team = |vectors, teams| Held { vectors, parts: 1, teams, is_team: true, passes: 1 };
+    let block = |vectors, parts| Held { vectors, parts, teams: 1, is_team: false, passes: 1, uneven: None };
+    let team = |vectors, teams| Held { vectors, parts: 1, teams, is_team: true, passes: 1, uneven: None };
     assert_eq!(plan("1", "5120", Some(320)), dealt([320, 320], block(2, 1)));
     assert_eq!(plan("1", "12288", None), dealt([256, 256], block(1, 6)));
     // Rows of 8 threads, four of them in a warp; without sums, of 16.
@@ -62,14 +62,22 @@ fn rows_lie_in_registers_where_threads_deal_them_evenly() {
 }
 
 #[test]
+fn threads_may_lack_vectors_of_rows() {
+    let uneven = |vectors, parts, all| Held { vectors, parts, teams: 1, is_team: false, passes: 1, uneven: Some(all) };
+    assert_eq!(plan("1", "2880", Some(192)), dealt([192, 192], uneven(2, 1, 360)));
+    assert_eq!(plan("1", "5120", Some(256)), dealt([256, 256], uneven(3, 1, 640)));
+    // Without sums blocks share a row; of a short one few threads are idle.
+    assert_eq!(plan("1", "11008", None), dealt([160, 160], uneven(1, 9, 1376)));
+    assert_eq!(plan("1", "896", None), dealt([64, 64], uneven(1, 2, 112)));
+    let held = uneven(2, 1, 360);
+    assert!(held.has_all(0, 192) && !held.has_all(1, 192));
+}
+
+#[test]
 fn other_rows_are_looped_over() {
-    for (inner, lanes, sum) in [
-        ("1", "4097", Some(256)),
-        ("1", "n", Some(512)),
-        ("1", "5120", Some(256)),
-        ("1", "65536", Some(512)),
-        ("1", "100", None),
-    ] {
+    for (inner, lanes, sum) in
+        [("1", "4097", Some(256)), ("1", "n", Some(512)), ("1", "65536", Some(512)), ("1", "100", None)]
+    {
         assert_eq!(plan(inner, lanes, sum).held, [None], "{inner} × {lanes}");
     }
 }

@@ -78,8 +78,11 @@ impl<'c> Rows<'_, 'c> {
     fn address(&mut self, param: ParamId, index: &Dim, ways: u32, vector: usize) -> Built<IntValue<'c>> {
         let none = || BuildError::unsupported("vectors that do not lie together");
         let lanes = self.lanes.as_ref().ok_or_else(none)?;
-        let first = lanes.packed.get(&ways).and_then(|numbers| numbers.first()?.first().copied()).ok_or_else(none)?;
-        let distance = vector as u32 * lanes.held.row_threads(self.frame.threads) * (VECTOR / ways);
+        // A vector that not all threads have is nowhere known.
+        let known = if self.present(vector).is_some() { vector } else { 0 };
+        let first =
+            lanes.packed.get(&ways).and_then(|numbers| numbers.get(known)?.first().copied()).ok_or_else(none)?;
+        let distance = (vector - known) as u32 * lanes.held.row_threads(self.frame.threads) * (VECTOR / ways);
         let (_, row) = index.split_linear(LANE).ok_or_else(none)?;
         let (code, bytes) = (self.code, i64::from(self.frame.kernel.param(param).dtype.bits() / 8));
         let row = code.mul(self.index(&row, None)?, code.i64(bytes))?;
@@ -305,15 +308,17 @@ impl<'c> Rows<'_, 'c> {
         let stores: Vec<&Inst> = segment.insts.iter().enumerate().filter(left).map(|(_, inst)| inst).collect();
         let shape = |store: &Inst| segment.ty(store.args[0]).shape.clone();
         for vector in 0..held.vectors as usize {
-            for store in &stores {
-                match shape(store) {
-                    Shape::Row(_) if vector < self.vectors(store.args[0]) => self.store_vector(store, vector),
-                    Shape::Row(_) => Ok(()),
-                    Shape::Group { size, .. } => self.store_group(store, vector, &size),
-                    Shape::Scalar => Ok(()),
-                }
-                .map_err(|e| e.at(segment, store))?;
-            }
+            self.where_present(vector, |rows| {
+                stores.iter().try_for_each(|store| {
+                    match shape(store) {
+                        Shape::Row(_) if vector < rows.vectors(store.args[0]) => rows.store_vector(store, vector),
+                        Shape::Row(_) => Ok(()),
+                        Shape::Group { size, .. } => rows.store_group(store, vector, &size),
+                        Shape::Scalar => Ok(()),
+                    }
+                    .map_err(|e| e.at(segment, store))
+                })
+            })?;
         }
         let scalars: Vec<&Inst> = stores.into_iter().filter(|store| shape(store) == Shape::Scalar).collect();
         if scalars.is_empty() {

@@ -19,7 +19,7 @@ pub(super) const LN2: (f32, f32) = (0.693_359_4, -2.121_944_4e-4);
 /// Beyond these bounds `exp` is 0 or infinity.
 const BOUNDS: (f32, f32) = (-105.0, 90.0);
 /// By this power `exp` of the lower bound is a normal number.
-const TOO_MUCH: i32 = 64;
+const TOO_MUCH: i32 = 32;
 /// What the exponent of 1 is stored as.
 const BIAS: i32 = 127;
 /// Below the first of these bounds `1 + exp` is 1, and beyond the second it is infinity.
@@ -64,12 +64,18 @@ impl Emit<'_> {
     /// `exp` of what is not above 0: the power comes in one factor that no such argument leads out of the normal range,
     /// and one that undoes what it has too much. The bits are those of [`Emit::exp`], which rounds once as well.
     pub(super) fn exp_below_one(&mut self, x: Val) -> Val {
+        let power = self.exp_below_one_as_share(x);
+        let down = self.c(f32::from_bits(((BIAS - TOO_MUCH) << 23) as u32));
+        self.mul(power, down)
+    }
+
+    /// The same without the second factor, for quotients by a sum of all of a row: those are the same, and for what would
+    /// be below the normal numbers more accurate.
+    pub(super) fn exp_below_one_as_share(&mut self, x: Val) -> Val {
         let x = self.at_least(x, BOUNDS.0);
         let reduced = self.split(Argument::of(x), BIAS + TOO_MUCH);
         let p = self.exp_poly(reduced, 1.0);
-        let p = self.scaled_up(p, reduced.t);
-        let down = self.c(f32::from_bits(((BIAS - TOO_MUCH) << 23) as u32));
-        self.mul(p, down)
+        self.scaled_up(p, reduced.t)
     }
 
     /// `exp(x + tail)`.

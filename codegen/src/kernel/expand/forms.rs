@@ -4,7 +4,7 @@ use fusewright_graph::{DType, Literal, NanRule, ReduceOp, ScalarFn, num};
 
 use super::Column;
 use super::gates::{self, Gate};
-use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
+use crate::kernel::{Inst, InstOp, Over, Segment, Shape, Val};
 
 /// The definitions of a segment's values, and how often each is used.
 pub(super) struct Forms<'s> {
@@ -18,8 +18,8 @@ pub(super) struct Forms<'s> {
 pub(super) enum Form {
     /// The exponential of a negative.
     ExpOfNegative { x: Val },
-    /// The exponential of what is not above 0.
-    ExpBelowOne { x: Val },
+    /// The exponential of what is not above 0; whether it is used for its share of a sum of all of its row alone.
+    ExpBelowOne { x: Val, share: bool },
     /// A sum of 1 and an exponential that is used nowhere else.
     OnePlusExp { one: Val, x: Val, negative: bool },
     /// A gate of a bf16 that is needed as a bf16 only.
@@ -58,7 +58,9 @@ impl<'s> Forms<'s> {
             return Some(Form::Narrow(gate));
         }
         match (&inst.op, inst.args.as_slice()) {
-            (InstOp::Map(ScalarFn::Exp), &[x]) if self.is_below_greatest(x) => Some(Form::ExpBelowOne { x }),
+            (InstOp::Map(ScalarFn::Exp), &[x]) if self.is_below_greatest(x) => {
+                Some(Form::ExpBelowOne { x, share: self.is_share(inst.results[0]) })
+            }
             (InstOp::Map(ScalarFn::Exp), &[x]) => {
                 let x = self.f32_map(x, ScalarFn::Neg)?[0];
                 Some(Form::ExpOfNegative { x })
@@ -113,6 +115,17 @@ impl<'s> Forms<'s> {
         let Some(&[x, greatest]) = self.f32_map(v, ScalarFn::Sub) else { return false };
         let inst = self.inst(greatest);
         inst.args == [x] && matches!(inst.op, InstOp::Reduce { op: ReduceOp::Max, nan: NanRule::Propagate, .. })
+    }
+
+    /// Whether a value is used in a sum of its row and in quotients by that sum alone.
+    fn is_share(&self, v: Val) -> bool {
+        let sums = |inst: &Inst| matches!(inst.op, InstOp::Reduce { op: ReduceOp::Add, over: Over::Row, .. });
+        let is_sum = |sum: Val| sums(self.inst(sum)) && self.inst(sum).args == [v];
+        let users = || self.segment.insts.iter().filter(|user| user.args.contains(&v));
+        let share =
+            |user: &Inst| matches!(user.op, InstOp::Map(ScalarFn::Div)) && user.args[0] == v && is_sum(user.args[1]);
+        let only_divides = |sum: Val| self.segment.insts.iter().filter(|user| user.args.contains(&sum)).all(share);
+        users().all(|user| share(user) || sums(user) && user.results.iter().all(|sum| only_divides(*sum)))
     }
 
     fn one_plus_exp(&self, one: Val, e: Val) -> Option<Form> {

@@ -103,8 +103,8 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
             (InstOp::Map(_), Some(Form::ExpOfNegative { x })) if !column.is_native(ScalarFn::Exp) => {
                 vec![emit.exp(Argument { negative: true, ..Argument::of(new(x)) })]
             }
-            (InstOp::Map(_), Some(Form::ExpBelowOne { x })) if !column.is_native(ScalarFn::Exp) => {
-                vec![emit.exp_below_one(new(x))]
+            (InstOp::Map(_), Some(Form::ExpBelowOne { x, share })) if !column.is_native(ScalarFn::Exp) => {
+                vec![if share { emit.exp_below_one_as_share(new(x)) } else { emit.exp_below_one(new(x)) }]
             }
             (InstOp::Map(_), Some(Form::OnePlusExp { one, x, negative })) if !column.is_native(ScalarFn::Exp) => {
                 let power = emit.exp_beside_one(Argument { negative, ..Argument::of(new(x)) });

@@ -374,6 +374,30 @@ fn an_exponential_below_one_has_the_bits_of_any_other() {
 }
 
 #[test]
+fn shares_of_a_sum_are_those_of_whole_exponentials() {
+    let start = "%m = reduce max %x over row nan propagate order tree(16) %d = sub %x, %m %e = exp %d \
+                 %s = reduce add %e over row nan propagate order tree(16)";
+    let (share, whole) = ("%y = div %e, %s", "%q = div %e, %s %y = max %q, %e");
+    let [share, whole] = [share, whole].map(|end| expanded(&body(DType::F32, &format!("{start} {end}"))));
+    assert_eq!(maps(&share) + 2, maps(&whole), "one factor less:\n{share}");
+    let wide = [between(-105.0, 0.0, 5000), vec![0, u64::from(f32::NEG_INFINITY.to_bits())]].concat();
+    for codes in [between(-80.0, 0.0, 5000), wide] {
+        let found = evaluate(&share, DType::F32, std::slice::from_ref(&codes));
+        let powers: Vec<f64> = codes.iter().map(|&code| num::decode(DType::F32, code).exp()).collect();
+        let sum: f64 = powers.iter().sum();
+        for (power, found) in powers.iter().zip(found) {
+            let (exact, found) = (power / sum, num::decode(DType::F32, found));
+            // Sums of one accumulator out of sixteen round as often as it has lanes.
+            let roundings = codes.len() as f64 / 16.0 + 8.0;
+            assert!(
+                (found - exact).abs() <= exact * roundings * 2f64.powi(-24) + 2f64.powi(-149),
+                "{found}, not {exact}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_exponential_that_is_read_elsewhere_is_whole() {
     let text = "%e = exp %x %one = literal f32 1.0 %s = add %one, %e %y = div %e, %s";
     let codes = [between(-104.0, -60.0, 2000)];
