@@ -14,6 +14,7 @@ mod dispatch;
 mod error;
 #[cfg(all(test, loom))]
 mod interleavings;
+mod matmul;
 mod sync;
 mod tier;
 
@@ -25,4 +26,5 @@ pub use dispatch::Variants;
 pub use driver::cuda;
 pub use driver::{EachTime, Pool, Threads, device_for, device_with, shared_pool};
 pub use error::{DeviceFailure, RuntimeError};
+pub use matmul::{ColumnMajor, MatMul, Matrix, Misfit, Stored};
 pub use tier::{Counters, Make, TierCounts, Tiered};
