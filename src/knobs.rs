@@ -51,5 +51,18 @@ pub const TIERS: Knob = Knob {
     doc: "compilers of target `cpu`: `off` Cranelift, `on` Cranelift and LLVM behind the calls, `llvm` LLVM before them",
 };
 
+/// Folder of cuBLASLt.
+pub const CUBLASLT_DIR: Knob = Knob {
+    name: "FUSEWRIGHT_CUBLASLT_DIR",
+    doc: "folder of cuBLASLt, if it is not where the system, CUDA_HOME or NVIDIA's wheels have it",
+};
+
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, DUMP_DIR, SCHEDULES, TIERS];
+pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, SCHEDULES, TIERS];
+
+// What others set and we read as they mean it: where their installations are.
+
+pub(crate) const CUDA_HOME: Knob = Knob { name: "CUDA_HOME", doc: "CUDA's toolkit" };
+pub(crate) const CUDA_PATH: Knob = Knob { name: "CUDA_PATH", doc: "CUDA's toolkit" };
+pub(crate) const VIRTUAL_ENV: Knob = Knob { name: "VIRTUAL_ENV", doc: "an environment of Python" };
+pub(crate) const CONDA_PREFIX: Knob = Knob { name: "CONDA_PREFIX", doc: "an environment of Python and other packages" };

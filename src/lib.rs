@@ -49,6 +49,8 @@ mod dump;
 mod error;
 mod guard;
 mod host;
+mod libraries;
+mod lowering;
 mod map;
 mod matmul;
 mod page;
@@ -59,7 +61,7 @@ mod threads;
 mod tiers;
 
 pub use callable::{Callable, Element, TensorMut, TensorRef, fuse, fuse_with};
-pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph, fuse_graph_with};
+pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph, fuse_graph_for};
 pub use compiler::{Compilation, CompileError, Compiler};
 pub use error::Error;
 pub use fusewright_abi::{DType, Level, Target};
@@ -72,7 +74,10 @@ pub use fusewright_runtime::{EachTime, Pool, TierCounts, disk, settle};
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use page::explain_page;
-pub use program::{Argument, Fallback, OpCounts, Placement, Program, State, StepCounts, Update, UpdateCopy};
+pub use program::{
+    Argument, CommandBuffer, DeviceArgument, DeviceTensor, Fallback, OnGpu, OpCounts, Placement, Program, State, StepCounts,
+    Update, UpdateCopy,
+};
 pub use schedules::{ScheduleChoice, read_schedules};
 pub use store::{CacheChoice, kernel_cache};
 pub use threads::ThreadPool;

@@ -36,8 +36,6 @@ pub struct MatMul {
     pub b: Matrix,
     /// Result.
     pub c: Matrix,
-    /// Whether operands in f32 may be rounded to TF32 before they are multiplied.
-    pub tf32: bool,
 }
 
 /// A matrix that is stored column by column, as column-major libraries take it.
@@ -204,7 +202,7 @@ mod tests {
             ([1, 1, 1, 1], [matrix(0, 0, 0), matrix(0, 0, 0), matrix(0, 0, 0)]),
         ];
         for ([batch, m, n, k], [a, b, c]) in table {
-            let p = MatMul { batch, m, n, k, a, b, c, tf32: false };
+            let p = MatMul { batch, m, n, k, a, b, c };
             let form = p.column_major().unwrap_or_else(|e| panic!("{p:?}: {e}"));
             let values = |seed: usize| (0..200).map(|i| ((i * 7 + seed) % 11) as f32).collect::<Vec<f32>>();
             let (a, b) = (values(1), values(4));
@@ -225,7 +223,6 @@ mod tests {
             a: matrix(5, 1, 15),
             b: matrix(1, 5, 0),
             c: matrix(4, 1, 12),
-            tf32: false,
         };
         let stored = |rows, columns, leading, transposed, batch_stride| Stored {
             rows,
@@ -253,7 +250,6 @@ mod tests {
             a: matrix(5, 1, 0),
             b: matrix(4, 1, 0),
             c: matrix(4, 1, 0),
-            tf32: false,
         };
         let said = |p: MatMul| p.column_major().expect_err("it lies badly").which;
         assert_eq!(said(MatMul { a: matrix(10, 2, 0), ..good }), "left");

@@ -24,7 +24,6 @@ typedef int cublasStatus_t;
 
 /* cublasComputeType_t */
 #define CUBLAS_COMPUTE_32F 68
-#define CUBLAS_COMPUTE_32F_FAST_TF32 77
 
 /* cublasOperation_t */
 #define CUBLAS_OP_N 0

@@ -8,7 +8,6 @@ pub const CUDA_R_32F: i32 = 0;
 pub const CUDA_R_16F: i32 = 2;
 pub const CUDA_R_16BF: i32 = 14;
 pub const CUBLAS_COMPUTE_32F: i32 = 68;
-pub const CUBLAS_COMPUTE_32F_FAST_TF32: i32 = 77;
 pub const CUBLAS_OP_N: i32 = 0;
 pub const CUBLAS_OP_T: i32 = 1;
 pub const CUBLASLT_MATMUL_DESC_TRANSA: i32 = 3;

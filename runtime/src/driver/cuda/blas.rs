@@ -2,7 +2,7 @@
 //! it.
 //!
 //! Products are summed in f32 and rounded once: partial sums that a product is split into are kept in f32, and operands in
-//! f32 are rounded to TF32 only where a product allows it. Which algorithm computes a product follows from its shape, so
+//! f32 are not rounded to TF32. Which algorithm computes a product follows from its shape, so
 //! that a row may be other bits in another batch.
 
 use std::collections::BTreeMap;
@@ -53,7 +53,6 @@ struct Shape {
     batch: usize,
     operands: DType,
     result: DType,
-    tf32: bool,
     /// Of the left, the right and the result.
     alignment: [u32; 3],
 }
@@ -176,11 +175,11 @@ impl Blas {
         &self,
         product: &MatMul,
         form: ColumnMajor,
-        operands: [&DeviceBuffer; 3],
+        buffers: [&DeviceBuffer; 3],
     ) -> Result<Arc<Plan>, RuntimeError> {
-        let alignment = operands.map(|buffer| aligned(buffer.address()));
-        let (batch, tf32) = (product.batch, product.tf32);
-        let shape = Shape { form, batch, operands: product.a.dtype, result: product.c.dtype, tf32, alignment };
+        let alignment = buffers.map(|buffer| aligned(buffer.address()));
+        let (operands, result) = (product.a.dtype, product.c.dtype);
+        let shape = Shape { form, batch: product.batch, operands, result, alignment };
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = chosen.get(&shape) {
             return Ok(Arc::clone(plan));
@@ -240,13 +239,8 @@ impl Plan {
         let _current = blas.context.enter().map_err(|failure| failure.during(ACTION))?;
         let mut plan =
             Plan { library, desc: null_mut(), layouts: [null_mut(); 3], algorithm: [0; 8], workspace: 0 };
-        let compute = if shape.tf32 && shape.operands == DType::F32 {
-            lt::CUBLAS_COMPUTE_32F_FAST_TF32
-        } else {
-            lt::CUBLAS_COMPUTE_32F
-        };
         // SAFETY: the function writes one handle, which the plan destroys.
-        let made = unsafe { api.cublasLtMatmulDescCreate(&mut plan.desc, compute, lt::CUDA_R_32F) };
+        let made = unsafe { api.cublasLtMatmulDescCreate(&mut plan.desc, lt::CUBLAS_COMPUTE_32F, lt::CUDA_R_32F) };
         library.said("cublasLtMatmulDescCreate", made)?;
         let ColumnMajor { left, right, out, .. } = shape.form;
         for (attribute, stored) in [(lt::CUBLASLT_MATMUL_DESC_TRANSA, left), (lt::CUBLASLT_MATMUL_DESC_TRANSB, right)] {
