@@ -75,8 +75,8 @@ pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use page::explain_page;
 pub use program::{
-    Argument, CommandBuffer, DeviceArgument, DeviceTensor, Fallback, OnGpu, OpCounts, Placement, Program, State, StepCounts,
-    Update, UpdateCopy,
+    Argument, CommandBuffer, DeviceArgument, DeviceTensor, Fallback, OnGpu, OpCounts, Placement, Program, State,
+    StepCounts, Update, UpdateCopy,
 };
 pub use schedules::{ScheduleChoice, read_schedules};
 pub use store::{CacheChoice, kernel_cache};

@@ -10,7 +10,7 @@
 
 use fusewright_abi::DType;
 use fusewright_graph::prim::Sdpa;
-use fusewright_graph::{Builder, Dim, Graph, Op, Prim, ReduceOp, ScalarFn, TypeError, Value};
+use fusewright_graph::{Builder, Dim, Graph, Node, Op, Prim, ReduceOp, ScalarFn, TypeError, Value};
 
 use crate::Error;
 
@@ -39,6 +39,17 @@ fn multiplies(dtype: DType) -> bool {
 /// Whether the library takes operands of a dtype.
 pub(crate) fn is_taken(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::BF16 | DType::F16)
+}
+
+/// Whether the library takes a product of i8, which is exact: its right matrix lies transposed, and lengths are multiples of
+/// what its instructions take.
+pub(crate) fn takes_ints(graph: &Graph, node: &Node) -> bool {
+    const STEP: i64 = 16;
+    let Op::Prim(Prim::MatMul { transpose_b: true, out: DType::I32 }) = &node.op else { return false };
+    let (left, right) = (graph.ty(node.operands[0]), graph.ty(node.operands[1]));
+    let lengths = right.shape.iter().rev().take(2);
+    let fits = |extent: &Dim| extent.as_const().is_some_and(|n| n > 0 && n % STEP == 0);
+    left.dtype == DType::I8 && lengths.clone().all(fits)
 }
 
 fn is_code(dtype: DType) -> bool {
@@ -150,7 +161,7 @@ mod tests {
         ] {
             let graph = graph(Sdpa { causal, wide, scale_bits: 0.3f64.to_bits() }, dtype, mask);
             let lowered = for_gpu(&graph).expect("lowers");
-            let whole = |node: &fusewright_graph::Node| matches!(node.op, Op::Prim(Prim::Sdpa(_)));
+            let whole = |node: &Node| matches!(node.op, Op::Prim(Prim::Sdpa(_)));
             assert!(!lowered.nodes().iter().any(whole));
             for (t, u) in [(1, 1), (5, 7), (7, 5)] {
                 let dims = [("t".to_owned(), t), ("u".to_owned(), u)].into();
@@ -167,7 +178,8 @@ mod tests {
 
     #[test]
     fn queries_that_see_nothing_give_zeros() {
-        let graph = graph(Sdpa { causal: false, wide: false, scale_bits: 1f64.to_bits() }, DType::F32, Some(DType::Bool));
+        let graph =
+            graph(Sdpa { causal: false, wide: false, scale_bits: 1f64.to_bits() }, DType::F32, Some(DType::Bool));
         let lowered = for_gpu(&graph).expect("lowers");
         let float = |shape: &[usize]| {
             let count = shape.iter().product::<usize>();

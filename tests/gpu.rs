@@ -88,9 +88,7 @@ fn calls_on_device_memory_are_enqueued_and_captured() {
     calls.enqueue(&stream).unwrap_or_else(|e| panic!("{e}"));
     let product = calls.outputs()[0].as_ref().expect("a result of its own");
     assert_eq!((here(product, &stream), here(&r, &stream)), (expected[0].clone(), expected[1].clone()));
-    let captured = stream.capture(|stream| {
-        calls.enqueue(stream).map_err(|e| panic!("{e}"))
-    });
+    let captured = stream.capture(|stream| calls.enqueue(stream).map_err(|e| panic!("{e}")));
     let replay = captured.unwrap_or_else(|e| panic!("{e}"));
     let others = [tensor(11, &[7, 64]), inputs[1].clone(), tensor(3, &[7, 32])];
     x.buffer.upload(&stream, &others[0].bytes).expect("it fits");

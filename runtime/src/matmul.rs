@@ -19,7 +19,7 @@ pub struct Matrix {
 }
 
 /// `c[m, n] = a[m, k] · b[k, n]` for every matrix of a batch: products are summed in f32, and the sum is rounded once to
-/// the dtype of `c`.
+/// the dtype of `c`; of i8 the sums are exact, in i32.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct MatMul {
     /// Matrices of the batch.
@@ -215,15 +215,7 @@ mod tests {
 
     #[test]
     fn what_lies_row_by_row_is_given_transposed() {
-        let p = MatMul {
-            batch: 2,
-            m: 3,
-            n: 4,
-            k: 5,
-            a: matrix(5, 1, 15),
-            b: matrix(1, 5, 0),
-            c: matrix(4, 1, 12),
-        };
+        let p = MatMul { batch: 2, m: 3, n: 4, k: 5, a: matrix(5, 1, 15), b: matrix(1, 5, 0), c: matrix(4, 1, 12) };
         let stored = |rows, columns, leading, transposed, batch_stride| Stored {
             rows,
             columns,
@@ -242,15 +234,7 @@ mod tests {
 
     #[test]
     fn what_no_library_takes_is_named() {
-        let good = MatMul {
-            batch: 1,
-            m: 3,
-            n: 4,
-            k: 5,
-            a: matrix(5, 1, 0),
-            b: matrix(4, 1, 0),
-            c: matrix(4, 1, 0),
-        };
+        let good = MatMul { batch: 1, m: 3, n: 4, k: 5, a: matrix(5, 1, 0), b: matrix(4, 1, 0), c: matrix(4, 1, 0) };
         let said = |p: MatMul| p.column_major().expect_err("it lies badly").which;
         assert_eq!(said(MatMul { a: matrix(10, 2, 0), ..good }), "left");
         assert_eq!(said(MatMul { b: matrix(0, 1, 0), ..good }), "right", "all rows are one");

@@ -156,12 +156,8 @@ fn products_are_those_of_the_host_wherever_matrices_lie() {
         Err(error) => return println!("skipped: {TEST} ({error})"),
     };
     assert!(blas.version() >= 110_000);
-    let matrix = |row_stride, column_stride, batch_stride| Matrix {
-        dtype: DType::F32,
-        row_stride,
-        column_stride,
-        batch_stride,
-    };
+    let matrix =
+        |row_stride, column_stride, batch_stride| Matrix { dtype: DType::F32, row_stride, column_stride, batch_stride };
     let (m, n, k) = (9, 17, 33);
     let row_major = [matrix(k, 1, m * k), matrix(n, 1, k * n), matrix(n, 1, m * n)];
     let [a, b, c] = row_major;
@@ -197,6 +193,7 @@ fn products_are_those_of_the_host_wherever_matrices_lie() {
             assert_eq!(got[at(&c, batch, i, j)], sum, "{product:?} at {batch}, {i}, {j}");
         }
     }
+    codes(&gpu, &stream, &blas);
     let product = MatMul { batch: 1, m, n, k, a, b, c };
     let (x, short) = (gpu.buffer(4 * 3 * k * n).expect("small"), gpu.buffer(8).expect("small"));
     let error = blas.prepare(&product, [&x, &x, &short]).expect_err("too short").to_string();
@@ -205,4 +202,27 @@ fn products_are_those_of_the_host_wherever_matrices_lie() {
     let prepared = blas.prepare(&product, [&x, &x, &out]).unwrap_or_else(|e| panic!("{e}"));
     let graph = stream.capture(|stream| prepared.enqueue(stream)).unwrap_or_else(|e| panic!("{e}"));
     graph.launch(&stream).and_then(|()| stream.wait()).unwrap_or_else(|e| panic!("{e}"));
+}
+
+/// Products of i8 into i32.
+fn codes(gpu: &Gpu, stream: &Stream, blas: &std::sync::Arc<Blas>) {
+    let matrix = |dtype, row_stride, column_stride| Matrix { dtype, row_stride, column_stride, batch_stride: 0 };
+    let (m, n, k) = (5, 32, 48);
+    let (a, b, c) = (matrix(DType::I8, k, 1), matrix(DType::I8, 1, k), matrix(DType::I32, n, 1));
+    let value = |i: usize| ((i * 37) % 256) as u8 as i8;
+    let run = || -> Result<Vec<i32>, RuntimeError> {
+        let bytes: Vec<u8> = (0..n * k).map(|i| value(i) as u8).collect();
+        let (x, w, out) = (gpu.buffer(n * k)?, gpu.buffer(n * k)?, gpu.buffer(4 * m * n)?);
+        x.upload(stream, &bytes)?;
+        w.upload(stream, &bytes)?;
+        blas.prepare(&MatMul { batch: 1, m, n, k, a, b, c }, [&x, &w, &out])?.enqueue(stream)?;
+        let mut results = vec![0; 4 * m * n];
+        out.download(stream, 0, &mut results)?;
+        Ok(results.as_chunks().0.iter().map(|&word| i32::from_le_bytes(word)).collect())
+    };
+    let got = run().unwrap_or_else(|e| panic!("{e}"));
+    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        let sum: i32 = (0..k).map(|l| i32::from(value(i * k + l)) * i32::from(value(j * k + l))).sum();
+        assert_eq!(got[i * n + j], sum, "at {i}, {j}");
+    }
 }

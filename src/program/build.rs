@@ -98,7 +98,8 @@ fn assemble(
 ) -> Result<Built, Error> {
     let (cache, kernels) = (KernelCache::default(), BTreeMap::new());
     let (in_kernels, named) = (BTreeSet::new(), BTreeSet::new());
-    let mut build = Build { graph, compiler, home, runs, cache, weights, kernels, fallbacks: Vec::new(), named, in_kernels };
+    let mut build =
+        Build { graph, compiler, home, runs, cache, weights, kernels, fallbacks: Vec::new(), named, in_kernels };
     let mut steps = Vec::with_capacity(partition.steps.len());
     let mut refused = BTreeMap::new();
     for &step in &partition.steps {
@@ -137,8 +138,16 @@ fn assemble(
     let Build { weights, fallbacks, in_kernels, .. } = build;
     let ops = OpCounts { fused: in_kernels.len(), unfused: outside.len() };
     let (claims, planned) = (claims(graph), Mutex::default());
-    let program =
-        Program { graph: graph.clone(), steps, layouts, weights, claims, planned, counters: compiler.counters(), device: None };
+    let program = Program {
+        graph: graph.clone(),
+        steps,
+        layouts,
+        weights,
+        claims,
+        planned,
+        counters: compiler.counters(),
+        device: None,
+    };
     Ok(Built { program, fallbacks, ops, refused })
 }
 
@@ -232,6 +241,11 @@ impl Build<'_> {
             Op::Prim(Prim::MatMul { transpose_b, .. }) if node.operands.iter().all(|&v| self.multiplies(v)) => {
                 let widened = if self.home == Home::Host { self.widened(node.operands[1])? } else { None };
                 return Ok(Work::MatMul { transpose_b: *transpose_b, widened });
+            }
+            Op::Prim(Prim::MatMul { transpose_b, .. })
+                if self.home == Home::Device && lowering::takes_ints(self.graph, node) =>
+            {
+                return Ok(Work::MatMul { transpose_b: *transpose_b, widened: None });
             }
             Op::Prim(Prim::GroupedMatMul { .. }) if node.operands[..2].iter().all(|&v| self.multiplies(v)) => {
                 return Ok(Work::GroupedMatMul);

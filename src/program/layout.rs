@@ -59,7 +59,9 @@ impl Layout {
     /// library takes matrices of these axes.
     pub fn is_matrix(&self, shape: &[Dim]) -> bool {
         let one = Dim::constant(1);
-        let (Some(rows), Some(columns)) = (shape.len().checked_sub(2), shape.len().checked_sub(1)) else { return false };
+        let (Some(rows), Some(columns)) = (shape.len().checked_sub(2), shape.len().checked_sub(1)) else {
+            return false;
+        };
         let inner = |axis: usize| shape[axis] == one || self.strides[axis] == one;
         let outer = |axis: usize| shape[axis] == one || self.strides[axis] != Dim::constant(0);
         (inner(columns) && outer(rows)) || (inner(rows) && outer(columns))
@@ -200,8 +202,10 @@ fn needs(graph: &Graph, steps: &[Step], home: Home) -> BTreeMap<Value, Need> {
     for step in steps {
         for &value in &step.inputs {
             let need = needs.entry(value).or_default();
-            need.contiguous |= matches!(step.work, Work::Kernel(_));
-            need.matrix |= home == Home::Device && matches!(step.work, Work::MatMul { .. });
+            let product = home == Home::Device && matches!(step.work, Work::MatMul { .. });
+            // Of integers libraries take one order of the operands alone.
+            need.contiguous |= matches!(step.work, Work::Kernel(_)) || (product && graph.ty(value).dtype.is_int());
+            need.matrix |= product;
         }
     }
     if home == Home::Device {
@@ -238,7 +242,8 @@ pub(crate) fn lay_out(graph: &Graph, mut steps: Vec<Step>, home: Home) -> (Vec<S
         for &value in &step.outputs {
             let wanted = strided.then(|| wanted_order(graph, &steps, &readers, value)).flatten();
             let library = home == Home::Device && matches!(step.work, Work::MatMul { .. });
-            let wanted = wanted.filter(|layout| !library || layout.is_matrix(shape(value)));
+            let wanted =
+                wanted.filter(|layout| !library || (layout.is_matrix(shape(value)) && !graph.ty(value).dtype.is_int()));
             let layout = wanted.unwrap_or_else(|| Layout::contiguous(shape(value)));
             layouts.views.entry(value).or_insert_with(|| own(value, layout));
         }

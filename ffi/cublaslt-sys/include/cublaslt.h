@@ -20,10 +20,13 @@ typedef int cublasStatus_t;
 /* cudaDataType */
 #define CUDA_R_32F 0
 #define CUDA_R_16F 2
+#define CUDA_R_8I 3
+#define CUDA_R_32I 10
 #define CUDA_R_16BF 14
 
 /* cublasComputeType_t */
 #define CUBLAS_COMPUTE_32F 68
+#define CUBLAS_COMPUTE_32I 72
 
 /* cublasOperation_t */
 #define CUBLAS_OP_N 0

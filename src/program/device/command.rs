@@ -49,10 +49,23 @@ pub(super) enum KernelArg {
 /// One thing to do.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
-    Launch { kernel: Arc<CompiledKernel>, args: Vec<KernelArg>, dims: Vec<i64>, rows: usize },
-    MatMul { product: MatMul, a: Region, b: Region, c: Region },
+    Launch {
+        kernel: Arc<CompiledKernel>,
+        args: Vec<KernelArg>,
+        dims: Vec<i64>,
+        rows: usize,
+    },
+    MatMul {
+        product: MatMul,
+        a: Region,
+        b: Region,
+        c: Region,
+    },
     /// Copies the bytes of one region to another of the same length.
-    Copy { from: Region, to: Region },
+    Copy {
+        from: Region,
+        to: Region,
+    },
     /// Sets all bytes to zero.
     Clear(Region),
     /// Evaluates the step of that number on the host, which waits for the device before and after.
@@ -290,8 +303,11 @@ impl Making<'_> {
 
 /// Memory for outputs that lie in a tensor of the caller which the new value of another one is copied to.
 fn snapshots(program: &Program, plan: &Plan, arena: &mut Arena) -> Result<Vec<Option<usize>>, Error> {
-    let copied: Vec<usize> =
-        plan.landings.iter().filter_map(|landing| if let Landing::Copied(user) = landing { Some(*user) } else { None }).collect();
+    let copied: Vec<usize> = plan
+        .landings
+        .iter()
+        .filter_map(|landing| if let Landing::Copied(user) = landing { Some(*user) } else { None })
+        .collect();
     let outputs = program.graph.outputs().iter().zip(&plan.landings);
     outputs
         .map(|(output, landing)| {
@@ -311,4 +327,3 @@ fn bytes_before(dtype: DType, elements: usize) -> Result<usize, Error> {
     }
     Err(Error::Internal(format!("element {elements} of {dtype} does not begin at a byte")))
 }
-

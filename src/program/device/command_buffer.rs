@@ -149,7 +149,9 @@ fn planned(program: &Program, arguments: &[DeviceArgument<'_>]) -> Result<Arc<Pl
     let (given, of_state) = arguments.split_at(users.len().min(arguments.len()));
     if !of_state.is_empty() && of_state.len() != buffers.len() {
         let (got, name, users, buffers) = (arguments.len(), graph.name(), users.len(), buffers.len());
-        return Err(Error::Call(format!("`{name}` takes {users} inputs, and {buffers} buffers or none, got {got} tensors")));
+        return Err(Error::Call(format!(
+            "`{name}` takes {users} inputs, and {buffers} buffers or none, got {got} tensors"
+        )));
     }
     let types: Vec<(DType, &[usize])> =
         given.iter().map(|argument| (argument.tensor().dtype, argument.tensor().shape.as_slice())).collect();

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fusewright_abi::Target;
-use fusewright_runtime::cuda::{
-    Blas, DeviceArg, DeviceBuffer, Gpu, LaunchOptions, Prepared, PreparedMatMul, Stream,
-};
+use fusewright_runtime::cuda::{Blas, DeviceArg, DeviceBuffer, Gpu, LaunchOptions, Prepared, PreparedMatMul, Stream};
 
 use super::hardware::{Arg, Hardware, Order};
 use crate::Error;

@@ -69,7 +69,15 @@ pub(in crate::program) enum Order<'a, B> {
         dependent: bool,
         distinct: bool,
     },
-    MatMul { product: &'a MatMul, a: B, b: B, c: B },
-    Copy { from: B, to: B },
+    MatMul {
+        product: &'a MatMul,
+        a: B,
+        b: B,
+        c: B,
+    },
+    Copy {
+        from: B,
+        to: B,
+    },
     Clear(B),
 }

@@ -139,7 +139,8 @@ mod tests {
             for axis in (0..rank).rev() {
                 (index[axis], rest) = (rest % c.shape[axis], rest / c.shape[axis]);
             }
-            let place = |x: &Slot, index: &[usize]| index.iter().zip(&x.strided.strides).map(|(i, s)| i * s).sum::<usize>();
+            let place =
+                |x: &Slot, index: &[usize]| index.iter().zip(&x.strided.strides).map(|(i, s)| i * s).sum::<usize>();
             let mut terms = Vec::new();
             for l in 0..a.shape[rank - 1] {
                 let mut left = index.clone();
@@ -191,7 +192,9 @@ mod tests {
 
     #[test]
     fn nothing_is_no_product() {
-        for (a, b, c) in [([0, 4, 5], [5, 6], [0, 4, 6]), ([2, 0, 5], [5, 6], [2, 0, 6]), ([2, 4, 5], [5, 0], [2, 4, 0])] {
+        for (a, b, c) in
+            [([0, 4, 5], [5, 6], [0, 4, 6]), ([2, 0, 5], [5, 6], [2, 0, 6]), ([2, 4, 5], [5, 0], [2, 4, 0])]
+        {
             assert_eq!(products([&row_major(&a), &row_major(&b), &row_major(&c)], false), []);
         }
     }

@@ -155,4 +155,3 @@ fn covered(slot: &Slot) -> Result<(Slot, usize, usize), Error> {
     let strided = Strided { offset: slot.strided.offset.saturating_sub(first), ..slot.strided.clone() };
     Ok((Slot { strided, ..slot.clone() }, start, bytes))
 }
-

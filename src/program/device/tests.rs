@@ -78,7 +78,8 @@ fn agrees(graph: &Graph, rows: i64) -> Built {
 
 #[test]
 fn models_give_what_they_are_stored_with() {
-    for (name, products) in [("qwen3_tiny_layer_bf16", 9), ("attention_masks", 1), ("decode_state", 0), ("ops_bf16", 0)] {
+    for (name, products) in [("qwen3_tiny_layer_bf16", 9), ("attention_masks", 1), ("decode_state", 0), ("ops_bf16", 0)]
+    {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
         let graph = model::open(&fixtures.join(format!("{name}.train.pt2"))).expect("the fixture opens");
         let stored = read_safetensors(&fixtures.join(format!("{name}.safetensors"))).expect("a file of tensors");
@@ -155,6 +156,21 @@ fn what_no_device_has_code_for_runs_on_the_host_and_says_so() {
     let [fallback] = built.fallbacks.as_slice() else { panic!("one step: {:?}", built.fallbacks) };
     assert!(fallback.label.contains("grouped_matmul") && fallback.reason.contains("host"), "{fallback:?}");
     agrees(&graph, 6);
+}
+
+#[test]
+fn products_of_codes_are_exact_where_the_library_takes_them() {
+    let product = |lengths: &str| {
+        let [n, k] = lengths.split(' ').collect::<Vec<_>>()[..] else { panic!("two lengths") };
+        text(&format!(
+            "graph @g(s: 1..; %x: f32[s, {k}], %w: i8[{n}, {k}]) {{\n  %q = cast %x {{to = i8, round = rne, saturate}}\n  \
+             %p = matmul %q, %w {{transpose_b, out = i32}}\n  %f = cast %p {{to = f32, round = rne}}\n  return %f\n}}\n"
+        ))
+    };
+    let taken = agrees(&product("32 48"), 5);
+    assert!(taken.fallbacks.is_empty() && taken.program.counts().matmuls == 1, "{:?}", taken.fallbacks);
+    let ragged = agrees(&product("32 50"), 5);
+    assert!(ragged.fallbacks.len() == 1 && ragged.fallbacks[0].reason.contains("host"), "{:?}", ragged.fallbacks);
 }
 
 #[test]

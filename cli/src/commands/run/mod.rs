@@ -64,7 +64,14 @@ pub fn main(args: &RunArgs, common: &Common) -> Exit {
         let options = common.options()?;
         let graph = if options.relaxed { fuse_graph(&graph, &options)?.graph } else { graph };
         let ops = OpCounts::by_reference(&graph);
-        reference(&graph, cases, common).map(|cases| Outcome { cases, made, compiled: None, ops, times: None, same_bits: false })
+        reference(&graph, cases, common).map(|cases| Outcome {
+            cases,
+            made,
+            compiled: None,
+            ops,
+            times: None,
+            same_bits: false,
+        })
     } else {
         compiled(args, common, &graph, made, cases)
     };
@@ -86,7 +93,9 @@ impl Outcome {
         let right = |ran: &Ran| {
             let inside = ran.checks.iter().flatten().all(OutputCheck::passed);
             let in_place = ran.in_place.as_ref().is_none_or(|(differ, _)| differ.elements == 0);
-            inside && in_place && !(self.same_bits && ran.unfused_differ.as_ref().is_some_and(|differ| differ.elements > 0))
+            inside
+                && in_place
+                && !(self.same_bits && ran.unfused_differ.as_ref().is_some_and(|differ| differ.elements > 0))
         };
         self.cases.iter().all(right)
     }

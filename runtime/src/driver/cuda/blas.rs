@@ -1,7 +1,7 @@
 //! Matrix products on a GPU, by cuBLASLt of the machine, which is looked up when it is first asked for. Kernels never need
 //! it.
 //!
-//! Products are summed in f32 and rounded once: partial sums that a product is split into are kept in f32, and operands in
+//! Products of i8 are exact sums in i32. Others are summed in f32 and rounded once: partial sums that a product is split into are kept in f32, and operands in
 //! f32 are not rounded to TF32. Which algorithm computes a product follows from its shape, so
 //! that a row may be other bits in another batch.
 
@@ -213,6 +213,8 @@ fn number(dtype: DType) -> Result<i32, RuntimeError> {
         DType::F32 => Ok(lt::CUDA_R_32F),
         DType::F16 => Ok(lt::CUDA_R_16F),
         DType::BF16 => Ok(lt::CUDA_R_16BF),
+        DType::I8 => Ok(lt::CUDA_R_8I),
+        DType::I32 => Ok(lt::CUDA_R_32I),
         other => Err(refused(ACTION, format!("matrices of {other} are not taken"))),
     }
 }
@@ -224,6 +226,8 @@ struct Plan {
     desc: lt::cublasLtMatmulDesc_t,
     /// Of the left, the right and the result.
     layouts: [lt::cublasLtMatrixLayout_t; 3],
+    /// The factor of the product, in the type of its sums.
+    one: [u8; 4],
     algorithm: [u64; 8],
     workspace: usize,
 }
@@ -238,17 +242,21 @@ impl Plan {
         let (library, api) = (blas.library, &blas.library.api);
         let _current = blas.context.enter().map_err(|failure| failure.during(ACTION))?;
         let mut plan =
-            Plan { library, desc: null_mut(), layouts: [null_mut(); 3], algorithm: [0; 8], workspace: 0 };
+            Plan { library, desc: null_mut(), layouts: [null_mut(); 3], one: [0; 4], algorithm: [0; 8], workspace: 0 };
+        plan.one = if shape.operands == DType::I8 { 1i32.to_ne_bytes() } else { 1.0f32.to_ne_bytes() };
+        let (compute, scale) = match shape.operands {
+            DType::I8 => (lt::CUBLAS_COMPUTE_32I, lt::CUDA_R_32I),
+            _ => (lt::CUBLAS_COMPUTE_32F, lt::CUDA_R_32F),
+        };
         // SAFETY: the function writes one handle, which the plan destroys.
-        let made = unsafe { api.cublasLtMatmulDescCreate(&mut plan.desc, lt::CUBLAS_COMPUTE_32F, lt::CUDA_R_32F) };
+        let made = unsafe { api.cublasLtMatmulDescCreate(&mut plan.desc, compute, scale) };
         library.said("cublasLtMatmulDescCreate", made)?;
         let ColumnMajor { left, right, out, .. } = shape.form;
         for (attribute, stored) in [(lt::CUBLASLT_MATMUL_DESC_TRANSA, left), (lt::CUBLASLT_MATMUL_DESC_TRANSB, right)] {
             let op: i32 = if stored.transposed { lt::CUBLAS_OP_T } else { lt::CUBLAS_OP_N };
             // SAFETY: the attribute is of four bytes, which are there during the call.
-            let set = unsafe {
-                api.cublasLtMatmulDescSetAttribute(plan.desc, attribute, std::ptr::from_ref(&op).cast(), 4)
-            };
+            let set =
+                unsafe { api.cublasLtMatmulDescSetAttribute(plan.desc, attribute, std::ptr::from_ref(&op).cast(), 4) };
             library.said("cublasLtMatmulDescSetAttribute", set)?;
         }
         let (operands, result) = (number(shape.operands)?, number(shape.result)?);
@@ -409,7 +417,8 @@ impl PreparedMatMul {
         stream.is_of(&blas.context, ACTION)?;
         let Some(plan) = plan else { return Ok(()) };
         let [left, right, out] = buffers.each_ref().map(|buffer| address(buffer.address()));
-        let (one, zero) = (1.0f32, 0.0f32);
+        // Zero is the same bytes in f32 and in i32; alignment is theirs.
+        let (one, zero) = (u32::from_ne_bytes(plan.one), 0u32);
         let [a, b, c] = plan.layouts;
         let algorithm = lt::cublasLtMatmulAlgo_t { data: plan.algorithm };
         let _current = blas.context.enter().map_err(|failure| failure.during(ACTION))?;
