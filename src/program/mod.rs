@@ -232,7 +232,7 @@ impl Program {
         let known = state::buffers(&self.graph).all(|(i, _)| self.weights[i].is_some());
         let mut state = known.then(|| self.state()).transpose()?;
         let placement = self.planned(&arguments, known)?.1.plan.placement.clone();
-        let results = self.results(&mut arguments, state.as_mut(), Run { threads, guarded: self.device.is_none() })?;
+        let results = self.results(&mut arguments, state.as_mut(), Run { threads, guarded: true })?;
         drop(arguments);
         let taken = |(output, result): (&Output, Option<HostTensor>)| {
             let name = output.updates.as_deref();
@@ -243,7 +243,7 @@ impl Program {
     }
 
     /// As [`Program::run`], with guard bytes behind every buffer that a kernel writes, checked after its launch, and inputs
-    /// that are read one element behind an address that vectors divide. Kernels of a device run on copies of that memory.
+    /// that are read one element behind an address that vectors divide; on a device there are neither.
     pub(crate) fn run_guarded(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
         let outputs = self.results(&mut read_only(inputs), None, Run { threads, guarded: true })?;
         Ok(outputs.into_iter().flatten().collect())
@@ -316,7 +316,7 @@ impl Program {
         state: Option<&mut State>,
         run: Run,
     ) -> Result<Vec<Option<HostTensor>>, Error> {
-        let Some(device) = self.device.as_ref().filter(|_| !run.guarded) else {
+        let Some(device) = &self.device else {
             return self.call(inputs, state, run, |planned, memory| self.outputs(planned, memory));
         };
         state.as_ref().map_or(Ok(()), |state| state.check(&self.graph))?;

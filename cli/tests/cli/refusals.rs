@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fusewright::{DType, HostTensor, read_safetensors, write_safetensors};
 
-use crate::support::{call, fixture, folder, refused, write};
+use crate::support::{call, fixture, folder, json, refused, write};
 
 const MODEL: &str = "aten_addrms_fp8tok_h4096_bfloat16";
 
@@ -90,6 +90,8 @@ fn what_is_not_available_is_named() {
     let model = model();
     if cfg!(not(feature = "cuda")) {
         refused(3, &["run", &model, "--target", "cuda"], &["cuda"]);
+    } else if !json(&["devices", "--json"]).to_string().contains("\"runs\":true,\"target\":\"cuda") {
+        refused(3, &["run", &model, "--target", "cuda"], &["cuda", "NVIDIA"]);
     }
     if cfg!(not(feature = "llvm")) {
         refused(3, &["run", &model, "--target", "cpu-llvm"], &["cpu-llvm", "feature `llvm`"]);
