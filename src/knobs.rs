@@ -64,5 +64,6 @@ pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, SCHEDULE
 
 pub(crate) const CUDA_HOME: Knob = Knob { name: "CUDA_HOME", doc: "CUDA's toolkit" };
 pub(crate) const CUDA_PATH: Knob = Knob { name: "CUDA_PATH", doc: "CUDA's toolkit" };
+pub(crate) const PATH: Knob = Knob { name: "PATH", doc: "folders of commands" };
 pub(crate) const VIRTUAL_ENV: Knob = Knob { name: "VIRTUAL_ENV", doc: "an environment of Python" };
 pub(crate) const CONDA_PREFIX: Knob = Knob { name: "CONDA_PREFIX", doc: "an environment of Python and other packages" };

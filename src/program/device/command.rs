@@ -327,3 +327,41 @@ fn bytes_before(dtype: DType, elements: usize) -> Result<usize, Error> {
     }
     Err(Error::Internal(format!("element {elements} of {dtype} does not begin at a byte")))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::program::Placement;
+    use crate::program::plan::Buffer;
+
+    #[test]
+    fn operands_that_vectors_do_not_divide_are_moved_to_memory_of_the_step() {
+        let buffer = Buffer { bytes: 100, largest: (DType::F32, vec![25]) };
+        let plan = Plan {
+            binding: BTreeMap::new(),
+            slots: Vec::new(),
+            copies: BTreeMap::new(),
+            buffers: vec![buffer],
+            constants: Vec::new(),
+            landings: Vec::new(),
+            placement: Placement::default(),
+            overwrites: Vec::new(),
+        };
+        let (arena, places) = (Arena::of(&plan.buffers), Places::of(&plan));
+        let mut making = Making { plan: &plan, arena, places, commands: Vec::new(), step: 0 };
+        let operand = |start, bytes| Region { memory: Memory::Weight(3), start, bytes };
+        assert_eq!(making.aligned(operand(32, 8), 16), operand(32, 8));
+        assert_eq!(making.aligned(operand(12, 0), 16), operand(12, 0), "there is nothing to read");
+        let moved = Region { memory: Memory::Arena, start: 256, bytes: 8 };
+        assert_eq!(making.aligned(operand(12, 8), 16), moved);
+        assert_eq!(making.aligned(operand(20, 8), 16).start, 512, "both are read by one launch");
+        making.arena.next_step();
+        assert_eq!(making.aligned(operand(4, 300), 16).start, 256, "the step before has been enqueued");
+        let [Command { action: Action::Copy { from, to }, .. }, ..] = making.commands.as_slice() else {
+            panic!("a copy: {:?}", making.commands)
+        };
+        assert_eq!((*from, *to, making.commands.len(), making.arena.bytes()), (operand(12, 8), moved, 3, 768));
+    }
+}

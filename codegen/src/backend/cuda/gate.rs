@@ -142,7 +142,8 @@ mod tests {
             for bits in 0..=u16::MAX {
                 let x = f32::from_bits(u32::from(bits) << 16);
                 let exact = (function.exact)(x);
-                let ends = [[power, -reciprocal], [-power, reciprocal]].map(|errors| (function.instructions)(x, errors));
+                let ends =
+                    [[power, -reciprocal], [-power, reciprocal]].map(|errors| (function.instructions)(x, errors));
                 if exact.is_nan() {
                     assert!(ends.iter().all(|end| end.is_nan()), "{} of {x}", function.name);
                 } else if ends.iter().any(|end| narrow(*end) != narrow(exact)) {

@@ -123,14 +123,16 @@ impl<'s> Maps<'s> {
             let sum = self.scaled(u, BETA)?;
             both(sum, ScalarFn::Add).into_iter().find_map(|(x, rest)| {
                 let cube = self.scaled(rest, CUBIC)?;
-                let square = both(cube, ScalarFn::Mul).into_iter().find_map(|(square, by)| (by == x).then_some(square))?;
+                let square =
+                    both(cube, ScalarFn::Mul).into_iter().find_map(|(square, by)| (by == x).then_some(square))?;
                 (self.args(square, ScalarFn::Mul)? == [x, x]).then_some(x)
             })
         };
         let by_slope = || {
             both(u, ScalarFn::Mul).into_iter().find_map(|(start, slope)| {
                 let x = self.scaled(start, BETA)?;
-                let bend = both(slope, ScalarFn::Add).into_iter().find_map(|(one, b)| self.is(one, 1.0).then_some(b))?;
+                let bend =
+                    both(slope, ScalarFn::Add).into_iter().find_map(|(one, b)| self.is(one, 1.0).then_some(b))?;
                 let part = both(bend, ScalarFn::Mul).into_iter().find_map(|(part, by)| (by == x).then_some(part))?;
                 (self.scaled(part, CUBIC)? == x).then_some(x)
             })
