@@ -78,14 +78,19 @@ fn agrees(graph: &Graph, rows: i64) -> Built {
 
 #[test]
 fn models_give_what_they_are_stored_with() {
-    for (name, products) in [("qwen3_tiny_layer_bf16", 9), ("attention_masks", 1), ("decode_state", 0), ("ops_bf16", 0)]
-    {
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
-        let graph = model::open(&fixtures.join(format!("{name}.train.pt2"))).expect("the fixture opens");
-        let stored = read_safetensors(&fixtures.join(format!("{name}.safetensors"))).expect("a file of tensors");
-        let built = built(&graph, true);
-        assert!(built.program.counts().matmuls >= products, "{name}: {:?}", built.program.counts());
-        let core = recorder();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let (mut models, mut products) = (0, 0);
+    for entry in std::fs::read_dir(&fixtures).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "pt2") {
+            continue;
+        }
+        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+        let graph = model::open(&path).unwrap_or_else(|e| panic!("{e}"));
+        model::check_runnable(&graph).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let stored = name.split('.').next().expect("a name");
+        let stored = read_safetensors(&fixtures.join(format!("{stored}.safetensors"))).expect("a file of tensors");
+        let (built, core) = (built(&graph, true), recorder());
         for case in cases(&graph, &stored).expect("the file fits") {
             let got = run(&core, &built.program, &case.inputs, false);
             let expected = case.expected.expect("results are stored");
@@ -93,7 +98,10 @@ fn models_give_what_they_are_stored_with() {
                 assert!(check.passed(), "{name}: {check:?}");
             }
         }
+        models += 1;
+        products += built.program.counts().matmuls;
     }
+    assert!(models >= 20 && products >= 20, "{models} models, {products} products");
 }
 
 #[test]
