@@ -1,5 +1,6 @@
 //! What the library of a GPU does not take, in ops that it or kernels take: products of 8-bit codes as products of bf16,
-//! which holds each code exactly; results of other dtypes as a sum in f32 and a cast; attention as two products and what
+//! which holds each code exactly; products of i8 with their right matrix transposed and a sum in i32, which is exact; results
+//! of other dtypes as a sum in f32 and a cast; attention as two products and what
 //! kernels compute between them.
 //!
 //! It is not a pass: attention is one op of one rounding, and what comes out here rounds as a library would, within the
@@ -23,6 +24,9 @@ pub(crate) fn for_gpu(graph: &Graph) -> Result<Graph, Error> {
         (Op::Prim(Prim::MatMul { transpose_b, out }), &[x, y]) if multiplies(b.dtype(x)) => {
             Ok(vec![product(b, *transpose_b, *out, x, y)?])
         }
+        (Op::Prim(Prim::MatMul { transpose_b, out }), &[x, y]) if fits_ints(b, *transpose_b, *out, [x, y]) => {
+            Ok(vec![exact_product(b, *transpose_b, *out, [x, y])?])
+        }
         (Op::Prim(Prim::Sdpa(sdpa)), &[q, k, v, ref mask @ ..]) if multiplies(b.dtype(q)) => {
             Ok(vec![attention(b, sdpa, [q, k, v], mask.first().copied())?])
         }
@@ -41,15 +45,35 @@ pub(crate) fn is_taken(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::BF16 | DType::F16)
 }
 
-/// Whether the library takes a product of i8, which is exact: its right matrix lies transposed, and lengths are multiples of
-/// what its instructions take.
+/// Whether the library takes a product of i8 as it stands, which is exact: its right matrix lies transposed.
 pub(crate) fn takes_ints(graph: &Graph, node: &Node) -> bool {
-    const STEP: i64 = 16;
     let Op::Prim(Prim::MatMul { transpose_b: true, out: DType::I32 }) = &node.op else { return false };
-    let (left, right) = (graph.ty(node.operands[0]), graph.ty(node.operands[1]));
-    let lengths = right.shape.iter().rev().take(2);
-    let fits = |extent: &Dim| extent.as_const().is_some_and(|n| n > 0 && n % STEP == 0);
-    left.dtype == DType::I8 && lengths.clone().all(fits)
+    graph.ty(node.operands[0]).dtype == DType::I8 && int_lengths(&graph.ty(node.operands[1]).shape)
+}
+
+/// Whether the last two extents of the right matrix are what instructions take, and sums of so many products fit i32.
+fn int_lengths(right: &[Dim]) -> bool {
+    const STEP: i64 = 16;
+    const MOST: i64 = 1 << 16;
+    let fits = |extent: &Dim| extent.as_const().is_some_and(|n| n > 0 && n <= MOST && n % STEP == 0);
+    right.iter().rev().take(2).all(fits)
+}
+
+/// Whether a product is one of i8 that the library takes behind a transposition and before a cast.
+fn fits_ints(b: &Builder, transpose_b: bool, out: DType, [x, y]: [Value; 2]) -> bool {
+    let as_it_stands = transpose_b && out == DType::I32;
+    let cast = out == DType::I32 || matches!(out, DType::F32 | DType::BF16 | DType::F16);
+    b.dtype(x) == DType::I8 && !as_it_stands && cast && int_lengths(&b.ty(y).shape)
+}
+
+/// A product of i8 as the library takes it: what is summed is exact, so that the cast rounds once.
+fn exact_product(b: &Builder, transpose_b: bool, out: DType, [x, y]: [Value; 2]) -> Result<Value, TypeError> {
+    let mut perm: Vec<usize> = (0..b.ty(y).rank()).collect();
+    let last = perm.len() - 1;
+    perm.swap(last - 1, last);
+    let right = if transpose_b { y } else { b.prim(Prim::Permute { perm }, &[y])? };
+    let sum = b.prim(Prim::MatMul { transpose_b: true, out: DType::I32 }, &[x, right])?;
+    b.cast(sum, out)
 }
 
 fn is_code(dtype: DType) -> bool {

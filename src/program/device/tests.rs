@@ -177,6 +177,13 @@ fn products_of_codes_are_exact_where_the_library_takes_them() {
     };
     let taken = agrees(&product("32 48"), 5);
     assert!(taken.fallbacks.is_empty() && taken.program.counts().matmuls == 1, "{:?}", taken.fallbacks);
+    // As vLLM has them: the right matrix as it lies, and a scale behind the sum.
+    let graph = text(
+        "graph @g(s: 1..; %x: f32[s, 48], %w: i8[48, 32]) {\n  %q = cast %x {to = i8, round = rne, saturate}\n  \
+         %p = matmul %q, %w {out = f32}\n  %e = neg %p\n  return %e\n}\n",
+    );
+    let plain = agrees(&graph, 5);
+    assert!(plain.fallbacks.is_empty() && plain.program.counts().matmuls == 1, "{:?}", plain.fallbacks);
     let ragged = agrees(&product("32 50"), 5);
     assert!(ragged.fallbacks.len() == 1 && ragged.fallbacks[0].reason.contains("host"), "{:?}", ragged.fallbacks);
 }
