@@ -15,6 +15,7 @@ use fusewright_codegen::kernel::Kernel;
 use fusewright_codegen::schedule::{KernelSchedule, Spread};
 use fusewright_fusion::region::SourceKind;
 
+use crate::installations::tool_folders;
 use crate::{Error, knobs};
 
 /// File name of the tool.
@@ -28,7 +29,7 @@ const PIPE: &str = "/dev/stdout";
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum AssemblerChoice {
     /// As [`knobs::PTXAS`] says; else by the first `ptxas` that works in `PATH`, in `CUDA_HOME`, in the usual folder of CUDA
-    /// or in the wheel of a Python environment that is active; else not.
+    /// or in a wheel of a Python of this machine; else not.
     #[default]
     Environment,
     /// Not.
@@ -53,7 +54,7 @@ impl AssemblerChoice {
         };
         match named {
             Some(tool) => Assembler::at(&tool).map(Some).map_err(Error::Unavailable),
-            None => Ok(knobs::tool_folders().iter().find_map(|folder| Assembler::at(&folder.join(NAME)).ok())),
+            None => Ok(tool_folders().iter().find_map(|folder| Assembler::at(&folder.join(NAME)).ok())),
         }
     }
 }

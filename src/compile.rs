@@ -14,7 +14,8 @@ use crate::Error;
 use crate::assembler::AssemblerChoice;
 use crate::compiler::{Compilation, Compiler};
 use crate::dump::DumpFolder;
-use crate::program::{Fallback, OpCounts, Program, build};
+use crate::lowering;
+use crate::program::{Fallback, Home, OpCounts, Program, build};
 use crate::schedules::ScheduleChoice;
 use crate::store::CacheChoice;
 use crate::threads::ThreadPool;
@@ -114,14 +115,26 @@ impl Compiled {
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
-    fuse_graph_with(graph, options, &[])
+    fuse(graph, options, &[], false)
 }
 
-/// As [`fuse_graph`], for a target whose kernels take rows from these sources too ([`Compiler::sources`]).
+/// As [`fuse_graph`], for what a compiler compiles for: kernels may take rows from [`Compiler::sources`], and what the
+/// library of a GPU does not take as it stands is taken apart after the passes.
 ///
 /// # Errors
 /// A bug in a pass.
-pub fn fuse_graph_with(graph: &Graph, options: &Options, sources: &'static [SourceKind]) -> Result<Fused, Error> {
+pub fn fuse_graph_for(graph: &Graph, options: &Options, compiler: &Compiler) -> Result<Fused, Error> {
+    let gpu = Home::of(compiler.target()) == Home::Device;
+    fuse(graph, options, compiler.sources(), gpu)
+}
+
+/// As [`fuse_graph`], with rows of kernels from sources, and for a GPU or not.
+pub(crate) fn fuse(
+    graph: &Graph,
+    options: &Options,
+    sources: &'static [SourceKind],
+    gpu: bool,
+) -> Result<Fused, Error> {
     let manager = PassManager::new(options.pipeline.clone());
     let mut cx = Cx { relaxed: options.relaxed, ..Cx::default() };
     let start = Instant::now();
@@ -140,6 +153,7 @@ pub fn fuse_graph_with(graph: &Graph, options: &Options, sources: &'static [Sour
         dump.passes(before, &after)?;
     }
     let (graph, reports) = result.map_err(|e| Error::Internal(e.to_string()))?;
+    let graph = if gpu { lowering::for_gpu(&graph)? } else { graph };
     let fuse = options.fuse && options.pipeline.fuses();
     let limits = if fuse { Limits { sources, ..Limits::default() } } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
@@ -168,7 +182,7 @@ pub fn fuse_graph_with(graph: &Graph, options: &Options, sources: &'static [Sour
 /// error.
 pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Compiled, Error> {
     let compiler = Compiler::of(target, options)?;
-    let fused = fuse_graph_with(graph, options, compiler.sources())?;
+    let fused = fuse_graph_for(graph, options, &compiler)?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
     let (program, fallbacks, ops) = (built.program.claiming(graph), built.fallbacks, built.ops);
     Ok(Compiled { program, fallbacks, ops, fused, kernels: compiler.log(), warning: compiler.warning() })

@@ -57,24 +57,19 @@ pub const PTXAS: Knob = Knob {
     doc: "the `ptxas` that assembles kernels for `cuda`, `off` for the driver's own; else the first of PATH, CUDA_HOME, wheels",
 };
 
+/// Folder of cuBLASLt.
+pub const CUBLASLT_DIR: Knob = Knob {
+    name: "FUSEWRIGHT_CUBLASLT_DIR",
+    doc: "folder of cuBLASLt, if it is not where the system, CUDA_HOME or NVIDIA's wheels have it",
+};
+
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, DUMP_DIR, PTXAS, SCHEDULES, TIERS];
+pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, PTXAS, SCHEDULES, TIERS];
 
-/// Where CUDA lies unless someone says otherwise.
-const CUDA: &str = "/usr/local/cuda";
-/// Where wheels put the tools of CUDA, below the packages of a Python environment.
-const WHEELS: [&str; 3] = ["nvidia/cu13/bin", "nvidia/cuda_nvcc/bin", "triton/backends/nvidia/bin"];
+// What others set and we read as they mean it: where their installations are.
 
-/// The folders in which tools of CUDA may lie, the nearest first: of `PATH`, of CUDA, of the active Python environment.
-pub(crate) fn tool_folders() -> Vec<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let cuda = std::env::var_os("CUDA_HOME").map_or_else(|| CUDA.into(), PathBuf::from);
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).chain([cuda.join("bin")]).collect();
-    for active in ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os) {
-        let versions = std::fs::read_dir(PathBuf::from(active).join("lib")).into_iter().flatten().flatten();
-        let mut versions: Vec<PathBuf> = versions.map(|version| version.path().join("site-packages")).collect();
-        versions.sort();
-        folders.extend(versions.iter().flat_map(|packages| WHEELS.map(|wheel| packages.join(wheel))));
-    }
-    folders
-}
+pub(crate) const CUDA_HOME: Knob = Knob { name: "CUDA_HOME", doc: "CUDA's toolkit" };
+pub(crate) const CUDA_PATH: Knob = Knob { name: "CUDA_PATH", doc: "CUDA's toolkit" };
+pub(crate) const PATH: Knob = Knob { name: "PATH", doc: "folders of commands" };
+pub(crate) const VIRTUAL_ENV: Knob = Knob { name: "VIRTUAL_ENV", doc: "an environment of Python" };
+pub(crate) const CONDA_PREFIX: Knob = Knob { name: "CONDA_PREFIX", doc: "an environment of Python and other packages" };

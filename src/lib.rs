@@ -50,6 +50,8 @@ mod dump;
 mod error;
 mod guard;
 mod host;
+mod installations;
+mod lowering;
 mod many;
 mod map;
 mod matmul;
@@ -62,7 +64,7 @@ mod tiers;
 
 pub use assembler::AssemblerChoice;
 pub use callable::{Callable, Element, TensorMut, TensorRef, fuse, fuse_with};
-pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph, fuse_graph_with};
+pub use compile::{Compiled, Fused, Options, PassTime, compile, fuse_graph, fuse_graph_for};
 pub use compiler::{Compilation, CompileError, Compiler};
 pub use error::Error;
 pub use fusewright_abi::{DType, Level, Target};
@@ -77,8 +79,8 @@ pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use page::explain_page;
 pub use program::{
-    Argument, CaptureOptions, CapturedProgram, Fallback, OpCounts, Placement, Program, SplitStep, State, StepCounts,
-    Update, UpdateCopy,
+    Argument, CaptureOptions, CapturedProgram, CommandBuffer, DeviceArgument, DeviceTensor, Fallback, OnGpu, OpCounts,
+    Placement, Program, SplitStep, State, StepCounts, Update, UpdateCopy,
 };
 pub use schedules::{ScheduleChoice, read_schedules};
 pub use store::{CacheChoice, kernel_cache};

@@ -10,7 +10,7 @@ use fusewright::diff::options;
 use fusewright::graph::Graph;
 use fusewright::{
     AssemblerChoice, CacheChoice, Compiler, KernelSchedule, Options, ScheduleChoice, ScheduleTable, Target, fuse_graph,
-    model,
+    fuse_graph_for, model,
 };
 use fusewright_abi::PayloadKind;
 use xtask::ptxas;
@@ -139,8 +139,8 @@ fn a_layer_is_compiled_once_and_read_ever_after() {
     let warm = compile_suite(&model, 1, &target(), &choice).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((warm.compiled, warm.from_disk), (0, cold.compiled), "all are there");
     let graph = model::open(&model).unwrap_or_else(|e| panic!("{e}"));
-    let fused = fuse_graph(&graph, &options()).unwrap_or_else(|e| panic!("{e}"));
     let kept = compiler(&choice);
+    let fused = fuse_graph_for(&graph, &options(), &kept).unwrap_or_else(|e| panic!("{e}"));
     for region in &fused.partition.regions {
         let body = region.expand_body().expect("a region's body is typed");
         let artifact = kept.artifact(&region.name, &body).unwrap_or_else(|e| panic!("{}: {e}", region.name));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fusewright_abi::{KernelArtifact, PayloadKind, Target};
 
-use crate::{Arg, RuntimeError};
+use crate::{Arg, RuntimeError, cuda};
 
 /// A device that runs kernels of one target.
 pub trait Device: Debug + Send + Sync {
@@ -34,4 +34,9 @@ pub trait Module: Debug + Send + Sync {
 
     /// Makes the best code there is of the kernel now, where launches would wait for it until they have done more work.
     fn promote(&self) {}
+
+    /// The same kernel for launches on memory of the device, where the device has its own.
+    fn on_device(&self) -> Option<cuda::Kernel> {
+        None
+    }
 }

@@ -15,6 +15,7 @@ mod dispatch;
 mod error;
 #[cfg(all(test, loom))]
 mod interleavings;
+mod matmul;
 mod sync;
 mod tier;
 
@@ -26,4 +27,5 @@ pub use dispatch::Variants;
 pub use driver::cuda;
 pub use driver::{EachTime, Pool, Threads, device_for, device_with, shared_pool};
 pub use error::{DeviceFailure, RuntimeError};
+pub use matmul::{ColumnMajor, MatMul, Matrix, Misfit, Stored};
 pub use tier::{CodeCounts, Counters, Make, TierCounts, Tiered};

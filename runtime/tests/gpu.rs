@@ -7,9 +7,11 @@ use fusewright_abi::{
 use std::cell::Cell;
 use std::ops::Range;
 
-use fusewright_runtime::RuntimeError;
 use fusewright_runtime::capture::{CaptureSizes, Part, Pieces, Recorder, Steps};
-use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, GraphRecorder, Kernel, LaunchOptions, Prepared, Stream};
+use fusewright_runtime::cuda::{
+    Blas, DeviceArg, DeviceBuffer, Gpu, GraphRecorder, Kernel, LaunchOptions, Prepared, Stream,
+};
+use fusewright_runtime::{MatMul, Matrix, RuntimeError};
 
 #[path = "../../xtask/src/skipped.rs"]
 mod skipped;
@@ -235,4 +237,86 @@ fn pieces_of_steps_are_cuda_graphs_that_share_memory() {
         Ok(())
     };
     run().unwrap_or_else(|e| panic!("{e}"));
+}
+
+/// Products of numbers whose sums are exact, so that every order of summing gives the same bits.
+#[test]
+fn products_are_those_of_the_host_wherever_matrices_lie() {
+    const TEST: &str = "products_are_those_of_the_host_wherever_matrices_lie";
+    let Some((gpu, mut stream, _)) = kernel(TEST) else { return };
+    let folders: Vec<_> = std::env::var_os("FUSEWRIGHT_CUBLASLT_DIR").into_iter().map(Into::into).collect();
+    let blas = match Blas::open(&gpu, &folders) {
+        Ok(blas) => blas,
+        Err(error) => return println!("skipped: {TEST} ({error})"),
+    };
+    assert!(blas.version() >= 110_000);
+    let matrix =
+        |row_stride, column_stride, batch_stride| Matrix { dtype: DType::F32, row_stride, column_stride, batch_stride };
+    let (m, n, k) = (9, 17, 33);
+    let row_major = [matrix(k, 1, m * k), matrix(n, 1, k * n), matrix(n, 1, m * n)];
+    let [a, b, c] = row_major;
+    for [a, b, c] in [
+        row_major,
+        [a, matrix(1, k, n * k), c],
+        [a, matrix(n, 1, 0), c],
+        [matrix(1, m, m * k), b, matrix(1, m, m * n)],
+        [matrix(3 * k, 1, k), matrix(3 * n, 1, n), matrix(3 * n, 1, n)],
+    ] {
+        let product = MatMul { batch: 3, m, n, k, a, b, c };
+        let value = |i: usize| ((i * 7) % 13) as f32 - 6.0;
+        let at = |x: &Matrix, batch: usize, i: usize, j: usize| {
+            batch * x.batch_stride + i * x.row_stride + j * x.column_stride
+        };
+        let run = || -> Result<Vec<f32>, RuntimeError> {
+            let count = 3 * k * m.max(n) * 3;
+            let bytes: Vec<u8> = (0..count).flat_map(|i| value(i).to_le_bytes()).collect();
+            let (x, y, out) = (gpu.buffer(4 * count)?, gpu.buffer(4 * count)?, gpu.buffer(4 * count)?);
+            x.upload(&stream, &bytes)?;
+            // The right one begins at an address that few powers of two divide.
+            y.part(4..4 * count)?.upload(&stream, &bytes[..4 * count - 4])?;
+            out.fill(&stream, 0)?;
+            let prepared = blas.prepare(&product, [&x, &y.part(4..4 * count)?, &out])?;
+            prepared.enqueue(&stream)?;
+            let mut results = vec![0; 4 * count];
+            out.download(&stream, 0, &mut results)?;
+            Ok(results.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect())
+        };
+        let got = run().unwrap_or_else(|e| panic!("{product:?}: {e}"));
+        for (batch, i, j) in (0..3).flat_map(|l| (0..m).flat_map(move |i| (0..n).map(move |j| (l, i, j)))) {
+            let sum: f32 = (0..k).map(|l| value(at(&a, batch, i, l)) * value(at(&b, batch, l, j))).sum();
+            assert_eq!(got[at(&c, batch, i, j)], sum, "{product:?} at {batch}, {i}, {j}");
+        }
+    }
+    codes(&gpu, &stream, &blas);
+    let product = MatMul { batch: 1, m, n, k, a, b, c };
+    let (x, short) = (gpu.buffer(4 * 3 * k * n).expect("small"), gpu.buffer(8).expect("small"));
+    let error = blas.prepare(&product, [&x, &x, &short]).expect_err("too short").to_string();
+    assert!(error.contains("the buffer has 8"), "{error}");
+    let out = gpu.buffer(4 * m * n).expect("small");
+    let prepared = blas.prepare(&product, [&x, &x, &out]).unwrap_or_else(|e| panic!("{e}"));
+    let graph = stream.capture(|stream| prepared.enqueue(stream)).unwrap_or_else(|e| panic!("{e}"));
+    graph.launch(&stream).and_then(|()| stream.wait()).unwrap_or_else(|e| panic!("{e}"));
+}
+
+/// Products of i8 into i32.
+fn codes(gpu: &Gpu, stream: &Stream, blas: &std::sync::Arc<Blas>) {
+    let matrix = |dtype, row_stride, column_stride| Matrix { dtype, row_stride, column_stride, batch_stride: 0 };
+    let (m, n, k) = (5, 32, 48);
+    let (a, b, c) = (matrix(DType::I8, k, 1), matrix(DType::I8, 1, k), matrix(DType::I32, n, 1));
+    let value = |i: usize| ((i * 37) % 256) as u8 as i8;
+    let run = || -> Result<Vec<i32>, RuntimeError> {
+        let bytes: Vec<u8> = (0..n * k).map(|i| value(i) as u8).collect();
+        let (x, w, out) = (gpu.buffer(n * k)?, gpu.buffer(n * k)?, gpu.buffer(4 * m * n)?);
+        x.upload(stream, &bytes)?;
+        w.upload(stream, &bytes)?;
+        blas.prepare(&MatMul { batch: 1, m, n, k, a, b, c }, [&x, &w, &out])?.enqueue(stream)?;
+        let mut results = vec![0; 4 * m * n];
+        out.download(stream, 0, &mut results)?;
+        Ok(results.as_chunks().0.iter().map(|&word| i32::from_le_bytes(word)).collect())
+    };
+    let got = run().unwrap_or_else(|e| panic!("{e}"));
+    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        let sum: i32 = (0..k).map(|l| i32::from(value(i * k + l)) * i32::from(value(j * k + l))).sum();
+        assert_eq!(got[i * n + j], sum, "at {i}, {j}");
+    }
 }

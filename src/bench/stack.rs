@@ -10,7 +10,7 @@ use fusewright_graph::{Builder, Graph, InputKind, Origin, TypeError, Value};
 
 use crate::compiler::content;
 use crate::program::outline;
-use crate::{Compilation, Compiler, Error, Fused, Options, fuse_graph_with, model};
+use crate::{Compilation, Compiler, Error, Fused, Options, fuse_graph_for, model};
 
 /// Figures of one stack of layers. Times are microseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ pub fn compile_suite(path: &Path, layers: usize, target: &Target, options: &Opti
     let graph = stacked(&layer, layers).map_err(|e| Error::Internal(format!("stacking layers: {e}")))?;
     let compiler = Compiler::of(target, options)?;
     let start = Instant::now();
-    let fused = fuse_graph_with(&graph, options, compiler.sources())?;
+    let fused = fuse_graph_for(&graph, options, &compiler)?;
     let fusing_us = elapsed(start);
     let passes_us = fused.passes.iter().map(|p| p.us).sum();
     let (compilations, kernels_us) = timed(&fused, &compiler)?;

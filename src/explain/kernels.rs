@@ -22,8 +22,8 @@ pub struct Kernels {
     /// Where the new values of inputs go if all inputs that the graph updates are given to be overwritten, at the sizes
     /// at which bytes are counted; or why these sizes do not fit the graph.
     pub placement: Result<Placement, String>,
-    /// The ops in no region that the reference interpreter computes, and why; those of regions are in
-    /// [`KernelReport::instead`].
+    /// The ops in no region that the reference interpreter computes, or for a device the host, and why; those of regions are
+    /// in [`KernelReport::instead`].
     pub by_reference: Vec<Fallback>,
     /// What computes each op that is a step in no region: `copy`, `matrix product`, `attention` or `reference`.
     pub(crate) apart: BTreeMap<NodeId, &'static str>,
@@ -113,7 +113,11 @@ pub fn kernels(fused: &Fused, report: &Explanation, target: &Target) -> Result<K
         Err(error) => Err(error.to_string()),
     };
     let outside = || steps.iter().filter(|step| step.kernel.is_none());
-    let by_reference = outside().filter(|step| matches!(step.work, Work::Reference(_))).map(|step| {
+    let listed = |step: &&Step| {
+        let on_host = built.fallbacks.iter().any(|fallback| fallback.label == step.label);
+        matches!(step.work, Work::Reference(_)) || (on_host && by(step).is_some_and(|by| by != "kernel"))
+    };
+    let by_reference = outside().filter(listed).map(|step| {
         let reason = reason(step, &built.fallbacks).unwrap_or_default();
         Fallback { label: step.label.clone(), reason }
     });
@@ -148,7 +152,7 @@ fn by(step: &Step) -> Option<&'static str> {
     Some(match step.work {
         Work::View | Work::Constant(_) => return None,
         Work::Kernel(_) => "kernel",
-        Work::Copy => "copy",
+        Work::Copy(_) => "copy",
         Work::MatMul { .. } | Work::GroupedMatMul => "matrix product",
         Work::Attention(_) => "attention",
         Work::Reference(_) => "reference",

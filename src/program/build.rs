@@ -17,13 +17,16 @@ use fusewright_runtime::KernelCache;
 
 use super::Program;
 use super::claims::claims;
+use super::copies::{self, CopyKernel};
+use super::device::{self, DeviceProgram};
 use super::in_place::InPlace;
-use super::layout::lay_out;
+use super::layout::{Home, Layouts, lay_out};
 use super::state;
 use super::step::{CompiledKernel, LaunchDims, Step, Work};
 use super::words;
 use crate::Error;
 use crate::compiler::{CompileError, Compiler, Made, content};
+use crate::lowering;
 use crate::matmul::widen;
 
 /// A region or op that was to be a kernel and is not.
@@ -67,7 +70,14 @@ impl OpCounts {
 /// Internal errors of the compiler, kernels that cannot be loaded, weights that contradict their types.
 pub(crate) fn build(graph: &Graph, partition: &Partition, compiler: &Compiler) -> Result<Built, Error> {
     compiler.device(compiler.target())?;
-    assemble(graph, partition, compiler, true, weights(graph)?)
+    let mut built = build_at(graph, partition, compiler, Home::of(compiler.target()))?;
+    built.program.device = DeviceProgram::of(compiler.target(), &built.program)?;
+    Ok(built)
+}
+
+/// As [`build`], for values that lie elsewhere than the target's kernels need them to.
+pub(super) fn build_at(graph: &Graph, partition: &Partition, compiler: &Compiler, home: Home) -> Result<Built, Error> {
+    assemble(graph, partition, (compiler, home), true, weights(graph)?)
 }
 
 /// As [`build`], to be looked at: for any target, without a device, and without the data of weights. It does not run.
@@ -75,13 +85,14 @@ pub(crate) fn build(graph: &Graph, partition: &Partition, compiler: &Compiler) -
 /// # Errors
 /// Internal errors of the compiler.
 pub(crate) fn outline(graph: &Graph, partition: &Partition, compiler: &Compiler) -> Result<Built, Error> {
-    assemble(graph, partition, compiler, false, vec![None; graph.inputs().len()])
+    let home = Home::of(compiler.target());
+    assemble(graph, partition, (compiler, home), false, vec![None; graph.inputs().len()])
 }
 
 fn assemble(
     graph: &Graph,
     partition: &Partition,
-    compiler: &Compiler,
+    (compiler, home): (&Compiler, Home),
     runs: bool,
     weights: Vec<Option<Bytes>>,
 ) -> Result<Built, Error> {
@@ -90,7 +101,7 @@ fn assemble(
     let mut bodies = bodies(partition)?;
     let made = made(&bodies, compiler);
     let fallbacks = Vec::new();
-    let mut build = Build { graph, compiler, runs, cache, weights, made, kernels, fallbacks, named, in_kernels };
+    let mut build = Build { graph, compiler, home, runs, cache, weights, made, kernels, fallbacks, named, in_kernels };
     let mut steps = Vec::with_capacity(partition.steps.len());
     let mut refused = BTreeMap::new();
     for &step in &partition.steps {
@@ -107,7 +118,11 @@ fn assemble(
         }
         steps[before..].iter_mut().for_each(|step| step.kernel = kernel);
     }
-    let (steps, layouts) = lay_out(graph, needed(graph, steps));
+    let (mut steps, layouts) = lay_out(graph, needed(graph, steps), home);
+    if home == Home::Device {
+        build.copies(&mut steps, &layouts)?;
+        build.fallbacks.extend(steps.iter().filter_map(device::on_host));
+    }
     let mut outside = BTreeSet::new();
     for step in &steps {
         let computed =
@@ -116,7 +131,10 @@ fn assemble(
         if matches!(step.work, Work::Reference(_)) && !build.named.contains(&id) {
             let refusal = || partition.unfused.iter().find(|unfused| unfused.node == id).map(|u| u.refusal.to_string());
             let region = step.kernel.and_then(|kernel| refused.get(&kernel)).cloned();
-            let reason = by_reference(graph, id, region.or_else(refusal).unwrap_or_default());
+            let mut reason = by_reference(graph, id, region.or_else(refusal).unwrap_or_default());
+            if home == Home::Device {
+                reason.push_str("; it runs on the host");
+            }
             build.fallbacks.push(Fallback { label: step.label.clone(), reason });
         }
         outside.insert(id);
@@ -124,8 +142,16 @@ fn assemble(
     let Build { weights, fallbacks, in_kernels, .. } = build;
     let ops = OpCounts { fused: in_kernels.len(), unfused: outside.len() };
     let (claims, planned) = (claims(graph), Mutex::default());
-    let program =
-        Program { graph: graph.clone(), steps, layouts, weights, claims, planned, counters: compiler.counters() };
+    let program = Program {
+        graph: graph.clone(),
+        steps,
+        layouts,
+        weights,
+        claims,
+        planned,
+        counters: compiler.counters(),
+        device: None,
+    };
     Ok(Built { program, fallbacks, ops, refused })
 }
 
@@ -163,6 +189,7 @@ fn made(bodies: &BTreeMap<usize, Body>, compiler: &Compiler) -> BTreeMap<Content
 struct Build<'a> {
     graph: &'a Graph,
     compiler: &'a Compiler,
+    home: Home,
     /// Whether kernels are loaded, to run.
     runs: bool,
     /// Loaded kernels by content, so that equal regions share one.
@@ -249,8 +276,13 @@ impl Build<'_> {
         match &node.op {
             op if is_layout(op) => return Ok(Work::View),
             Op::Prim(Prim::MatMul { transpose_b, .. }) if node.operands.iter().all(|&v| self.multiplies(v)) => {
-                let widened = self.widened(node.operands[1])?;
+                let widened = if self.home == Home::Host { self.widened(node.operands[1])? } else { None };
                 return Ok(Work::MatMul { transpose_b: *transpose_b, widened });
+            }
+            Op::Prim(Prim::MatMul { transpose_b, .. })
+                if self.home == Home::Device && lowering::takes_ints(self.graph, node) =>
+            {
+                return Ok(Work::MatMul { transpose_b: *transpose_b, widened: None });
             }
             Op::Prim(Prim::GroupedMatMul { .. }) if node.operands[..2].iter().all(|&v| self.multiplies(v)) => {
                 return Ok(Work::GroupedMatMul);
@@ -293,13 +325,29 @@ impl Build<'_> {
             apart,
             key: artifact.key,
             bytes: artifact.payload.bytes.len(),
+            alignment: artifact.launch.alignment as usize,
             module,
         })
     }
 
+    /// Gives the copies of views a kernel each, as far as there is one.
+    fn copies(&mut self, steps: &mut [Step], layouts: &Layouts) -> Result<(), Error> {
+        for step in steps.iter_mut().filter(|step| matches!(step.work, Work::Copy(_))) {
+            let body = copies::body(self.graph, layouts, step.outputs[0]);
+            let Some(copy) = body.map_err(|e| Error::Internal(format!("{}: {e}", step.label)))? else { continue };
+            // Without one, the copy is listed with what else runs on the host.
+            let body = Body { content: content("copy", &copy.body), graph: copy.body };
+            if let Ok(kernel) = self.kernel(body)? {
+                step.work = Work::Copy(Some(CopyKernel { kernel, source: copy.source, order: copy.order }));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the matrix product library takes a value's dtype.
     fn multiplies(&self, value: Value) -> bool {
-        widen(self.graph.ty(value).dtype, &[]).is_some()
+        let dtype = self.graph.ty(value).dtype;
+        if self.home == Home::Device { lowering::is_taken(dtype) } else { widen(dtype, &[]).is_some() }
     }
 
     /// Whether attention takes a value as its `i`-th operand.

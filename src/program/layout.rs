@@ -3,9 +3,12 @@
 //! A permutation, a slice, a stretched axis and most reshapes move no element: they are strides over the memory of their
 //! operand. What reads strides (matrix products, attention, reference ops, results) reads them as they are. Kernels read
 //! contiguous memory; where only a view is at hand, and where a reshape does not fit the strides, elements are copied.
+//!
+//! On a device the library takes matrices whose rows or columns are contiguous, and results are contiguous.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use fusewright_abi::Target;
 use fusewright_graph::axes::contiguous_strides;
 use fusewright_graph::{Def, Dim, Graph, Op, Prim, Value};
 
@@ -50,6 +53,36 @@ impl Layout {
         let wanted = contiguous_strides(shape);
         let fits = |((extent, stride), wanted): ((&Dim, &Dim), &Dim)| *extent == Dim::constant(1) || stride == wanted;
         shape.iter().zip(&self.strides).zip(&wanted).all(fits)
+    }
+
+    /// Whether neighbours along one of the last two axes are neighbours in memory, and the other axis moves, so that a
+    /// library takes matrices of these axes.
+    pub fn is_matrix(&self, shape: &[Dim]) -> bool {
+        let one = Dim::constant(1);
+        let (Some(rows), Some(columns)) = (shape.len().checked_sub(2), shape.len().checked_sub(1)) else {
+            return false;
+        };
+        let inner = |axis: usize| shape[axis] == one || self.strides[axis] == one;
+        let outer = |axis: usize| shape[axis] == one || self.strides[axis] != Dim::constant(0);
+        (inner(columns) && outer(rows)) || (inner(rows) && outer(columns))
+    }
+
+    /// The axes from the outermost in memory to the innermost, if in that order the elements lie without gaps.
+    pub fn memory_order(&self, shape: &[Dim]) -> Option<Vec<usize>> {
+        if self.is_contiguous(shape) {
+            return Some((0..shape.len()).collect());
+        }
+        let one = Dim::constant(1);
+        let (mut left, mut order): (Vec<usize>, Vec<usize>) = (0..shape.len()).partition(|&axis| shape[axis] != one);
+        let (mut inner, mut stride) = (Vec::new(), one);
+        while !left.is_empty() {
+            let at = left.iter().position(|&axis| self.strides[axis] == stride)?;
+            let axis = left.remove(at);
+            stride = &stride * &shape[axis];
+            inner.push(axis);
+        }
+        order.extend(inner.into_iter().rev());
+        Some(order)
     }
 
     /// The layout of what a layout op makes of a value of shape `from`; `None` if no strides give it.
@@ -131,10 +164,60 @@ fn common_run<'a>(a: impl Iterator<Item = &'a Dim>, b: impl Iterator<Item = &'a 
     b.iter().enumerate().find_map(|(j, product)| Some((a.iter().position(|p| p == product)? + 1, j + 1)))
 }
 
+/// Where values lie, and so what reads them beside kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Home {
+    /// Memory of the host: whatever is no kernel reads any strides.
+    Host,
+    /// Memory of a device: its library reads matrices.
+    Device,
+}
+
+impl Home {
+    /// Where programs for a target have their values.
+    pub fn of(target: &Target) -> Home {
+        if matches!(target, Target::Cuda { .. }) { Home::Device } else { Home::Host }
+    }
+}
+
+/// What the readers of a value take.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Need {
+    /// Row-major order.
+    contiguous: bool,
+    /// Rows or columns of the last two axes that are contiguous.
+    matrix: bool,
+}
+
+impl Need {
+    fn is_met(self, layout: &Layout, shape: &[Dim]) -> bool {
+        let row_major = !self.contiguous || layout.is_contiguous(shape);
+        row_major && (!self.matrix || layout.is_matrix(shape))
+    }
+}
+
+/// What the readers of each value take that do not take everything.
+fn needs(graph: &Graph, steps: &[Step], home: Home) -> BTreeMap<Value, Need> {
+    let mut needs: BTreeMap<Value, Need> = BTreeMap::new();
+    for step in steps {
+        for &value in &step.inputs {
+            let need = needs.entry(value).or_default();
+            let product = home == Home::Device && matches!(step.work, Work::MatMul { .. });
+            // Of integers libraries take one order of the operands alone.
+            need.contiguous |= matches!(step.work, Work::Kernel(_)) || (product && graph.ty(value).dtype.is_int());
+            need.matrix |= product;
+        }
+    }
+    if home == Home::Device {
+        graph.outputs().iter().for_each(|output| needs.entry(output.value).or_default().contiguous = true);
+    }
+    needs
+}
+
 /// Lays out the values of the steps, and makes copies of the views that must be.
-pub(crate) fn lay_out(graph: &Graph, mut steps: Vec<Step>) -> (Vec<Step>, Layouts) {
-    let launched = steps.iter().filter(|s| matches!(s.work, Work::Kernel(_)));
-    let contiguous: BTreeSet<Value> = launched.flat_map(|s| s.inputs.iter().copied()).collect();
+pub(crate) fn lay_out(graph: &Graph, mut steps: Vec<Step>, home: Home) -> (Vec<Step>, Layouts) {
+    let needs = needs(graph, &steps, home);
+    let need = |value: Value| needs.get(&value).copied().unwrap_or_default();
     let mut readers: BTreeMap<Value, Vec<usize>> = BTreeMap::new();
     for (at, step) in steps.iter().enumerate() {
         step.inputs.iter().for_each(|&v| readers.entry(v).or_default().push(at));
@@ -149,9 +232,8 @@ pub(crate) fn lay_out(graph: &Graph, mut steps: Vec<Step>) -> (Vec<Step>, Layout
         let step = &steps[at];
         if let Work::View = step.work {
             let (operand, result) = (step.inputs[0], step.outputs[0]);
-            let copied = layouts.view(graph, operand, result, contiguous.contains(&result));
-            if copied {
-                steps[at].work = Work::Copy;
+            if layouts.view(graph, operand, result, need(result)) {
+                steps[at].work = Work::Copy(None);
             }
             continue;
         }
@@ -159,6 +241,9 @@ pub(crate) fn lay_out(graph: &Graph, mut steps: Vec<Step>) -> (Vec<Step>, Layout
             matches!(step.work, Work::MatMul { .. } | Work::GroupedMatMul | Work::Attention(_) | Work::Reference(_));
         for &value in &step.outputs {
             let wanted = strided.then(|| wanted_order(graph, &steps, &readers, value)).flatten();
+            let library = home == Home::Device && matches!(step.work, Work::MatMul { .. });
+            let wanted =
+                wanted.filter(|layout| !library || (layout.is_matrix(shape(value)) && !graph.ty(value).dtype.is_int()));
             let layout = wanted.unwrap_or_else(|| Layout::contiguous(shape(value)));
             layouts.views.entry(value).or_insert_with(|| own(value, layout));
         }
@@ -173,13 +258,13 @@ impl Layouts {
     }
 
     /// Lays out the result of a layout op; whether that is a copy.
-    fn view(&mut self, graph: &Graph, operand: Value, result: Value, contiguous: bool) -> bool {
+    fn view(&mut self, graph: &Graph, operand: Value, result: Value, need: Need) -> bool {
         let (from, to) = (graph.ty(operand).shape.as_slice(), graph.ty(result).shape.as_slice());
         let Some(source) = self.views.get(&operand).cloned() else { return false };
         let layout = layout_op(graph, result).and_then(|prim| source.layout.through(prim, from, to));
         let view = layout.map(|layout| View { base: source.base, layout, shape: to.to_vec() });
         let copied = match view {
-            Some(view) if !contiguous || view.layout.is_contiguous(to) => {
+            Some(view) if need.is_met(&view.layout, to) => {
                 self.views.insert(result, view);
                 return false;
             }
@@ -193,7 +278,7 @@ impl Layouts {
 }
 
 /// The layout op that makes a value.
-fn layout_op(graph: &Graph, value: Value) -> Option<&Prim> {
+pub(super) fn layout_op(graph: &Graph, value: Value) -> Option<&Prim> {
     let Def::Node(id, _) = graph.def(value) else { return None };
     match &graph.node(id).op {
         Op::Prim(prim) => Some(prim),
@@ -224,4 +309,34 @@ fn wanted_order(graph: &Graph, steps: &[Step], readers: &BTreeMap<Value, Vec<usi
         }
         Some(layout)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dims(values: &[i64]) -> Vec<Dim> {
+        values.iter().map(|&n| Dim::constant(n)).collect()
+    }
+
+    #[test]
+    fn a_library_takes_rows_or_columns_that_are_contiguous() {
+        let is_matrix = |shape: &[i64], strides: &[i64]| {
+            Layout { offset: Dim::constant(0), strides: dims(strides) }.is_matrix(&dims(shape))
+        };
+        assert!(is_matrix(&[2, 3, 4], &[12, 4, 1]) && is_matrix(&[2, 3, 4], &[4, 8, 1]) && is_matrix(&[3, 4], &[1, 9]));
+        assert!(is_matrix(&[1, 4], &[0, 1]) && is_matrix(&[3, 1], &[7, 5]));
+        assert!(!is_matrix(&[3, 4], &[8, 2]) && !is_matrix(&[3, 4], &[0, 1]) && !is_matrix(&[4], &[1]));
+    }
+
+    #[test]
+    fn memory_is_walked_from_the_outermost_axis_to_the_innermost() {
+        let order = |shape: &[i64], strides: &[i64]| {
+            Layout { offset: Dim::constant(0), strides: dims(strides) }.memory_order(&dims(shape))
+        };
+        assert_eq!(order(&[2, 3, 4], &[12, 4, 1]), Some(vec![0, 1, 2]));
+        assert_eq!(order(&[2, 3, 4], &[4, 8, 1]), Some(vec![1, 0, 2]));
+        assert_eq!(order(&[1, 3, 4], &[7, 1, 3]), Some(vec![0, 2, 1]));
+        assert_eq!(order(&[3, 4], &[8, 1]), None, "there are gaps");
+    }
 }

@@ -1,8 +1,10 @@
-//! A whole graph, ready to run on the CPU.
+//! A whole graph, ready to run.
 //!
 //! A program is a list of steps over values: launches of generated kernels, matrix products and attention by a library,
 //! views that cost nothing, and reference ops for the rest. What a call of a new shape needs is planned once per binding of
 //! the symbols and kept.
+//!
+//! On the CPU the values lie in memory of the host; `device/` has programs whose values lie on a GPU.
 //!
 //! A caller may give an input that the graph updates to be overwritten ([`Argument::InOut`]). Its new value is then
 //! written where the old one lies, wherever nothing still reads that. The buffers of the model that the graph updates are
@@ -13,6 +15,8 @@ mod argument;
 mod build;
 mod capture;
 mod claims;
+mod copies;
+mod device;
 mod in_place;
 mod layout;
 mod plan;
@@ -25,6 +29,7 @@ mod words;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use fusewright_abi::DType;
@@ -43,8 +48,11 @@ pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, made_by, outline, single};
 pub use capture::{CaptureOptions, CapturedProgram, SplitStep};
 use claims::{Claim, claims};
+use device::DeviceProgram;
+pub use device::{CommandBuffer, DeviceArgument, DeviceTensor, OnGpu};
 pub(crate) use in_place::{InPlace, Overwrite};
 pub use in_place::{Placement, Update, UpdateCopy};
+pub(crate) use layout::Home;
 use layout::Layouts;
 pub(crate) use plan::{Binding, bind};
 use plan::{Buffer, Landing, Plan};
@@ -80,6 +88,8 @@ pub struct Program {
     claims: Vec<Claim>,
     planned: Mutex<Plans<PlanKey, Arc<Planned>>>,
     counters: Arc<Counters>,
+    /// Where the values lie if not in memory of the host.
+    device: Option<DeviceProgram>,
 }
 
 /// What a plan is made for: the values of the symbols, and the numbers of the inputs that may be overwritten.
@@ -116,7 +126,7 @@ impl Program {
                 Work::MatMul { .. } | Work::GroupedMatMul => counts.matmuls += 1,
                 Work::Attention(_) => counts.attentions += 1,
                 Work::Reference(_) => counts.references += 1,
-                Work::Copy => counts.copies += 1,
+                Work::Copy(_) => counts.copies += 1,
                 Work::View | Work::Constant(_) => {}
             }
         }
@@ -170,7 +180,7 @@ impl Program {
     /// # Errors
     /// As [`Program::run`], and an input that is given to be overwritten and that no output updates.
     pub fn run_in_place(&self, inputs: &mut [Argument<'_>], threads: usize) -> Result<Vec<Option<HostTensor>>, Error> {
-        self.call(inputs, None, Run { threads, guarded: false }, |planned, memory| self.outputs(planned, memory))
+        self.results(inputs, None, Run { threads, guarded: false })
     }
 
     /// The buffers of the model that the graph updates, with the values that the model's file has: what a sequence of
@@ -205,7 +215,7 @@ impl Program {
         threads: usize,
     ) -> Result<Vec<Option<HostTensor>>, Error> {
         let run = Run { threads, guarded: false };
-        self.call(inputs, Some(state), run, |planned, memory| self.outputs(planned, memory))
+        self.results(inputs, Some(state), run)
     }
 
     /// As [`Program::run`], on tensors of which those that the graph updates are overwritten, as are the buffers of the
@@ -229,9 +239,8 @@ impl Program {
         // A buffer may be overwritten whole, and have no data.
         let known = state::buffers(&self.graph).all(|(i, _)| self.weights[i].is_some());
         let mut state = known.then(|| self.state()).transpose()?;
-        let placement = self.planned(&arguments, known)?.plan.placement.clone();
-        let finish = |planned: &Planned, memory: &mut Memory<'_>| self.outputs(planned, memory);
-        let results = self.call(&mut arguments, state.as_mut(), Run { threads, guarded: true }, finish)?;
+        let placement = self.planned(&arguments, known)?.1.plan.placement.clone();
+        let results = self.results(&mut arguments, state.as_mut(), Run { threads, guarded: true })?;
         drop(arguments);
         let taken = |(output, result): (&Output, Option<HostTensor>)| {
             let name = output.updates.as_deref();
@@ -242,16 +251,35 @@ impl Program {
     }
 
     /// As [`Program::run`], with guard bytes behind every buffer that a kernel writes, checked after its launch, and inputs
-    /// that are read one element behind an address that vectors divide.
+    /// that are read one element behind an address that vectors divide; on a device there are neither.
     pub(crate) fn run_guarded(&self, inputs: &[&HostTensor], threads: usize) -> Result<Vec<HostTensor>, Error> {
-        let finish = |planned: &Planned, memory: &mut Memory<'_>| self.outputs(planned, memory);
-        let outputs = self.call(&mut read_only(inputs), None, Run { threads, guarded: true }, finish)?;
+        let outputs = self.results(&mut read_only(inputs), None, Run { threads, guarded: true })?;
         Ok(outputs.into_iter().flatten().collect())
     }
 
     /// Runs the program and leaves the results in its workspace, for measurements.
     pub fn run_discarding(&self, inputs: &[&HostTensor], threads: usize) -> Result<(), Error> {
-        self.call(&mut read_only(inputs), None, Run { threads, guarded: false }, |_, _| Ok(()))
+        let inputs = &mut read_only(inputs);
+        if let Some(device) = &self.device {
+            let (key, planned) = self.planned(inputs, false)?;
+            return device.0.discard(self, &planned.plan, &key, &mut user_memory(inputs, None));
+        }
+        self.call(inputs, None, Run { threads, guarded: false }, |_, _| Ok(()))
+    }
+
+    /// Microseconds of one call: on a device its own, without the way of inputs and results, else those of [`Program::run`].
+    ///
+    /// # Errors
+    /// As [`Program::run`].
+    pub fn time(&self, inputs: &[&HostTensor], threads: usize) -> Result<f64, Error> {
+        if let Some(device) = &self.device {
+            let inputs = &mut read_only(inputs);
+            let (key, planned) = self.planned(inputs, false)?;
+            return device.0.time(self, &planned.plan, &key, &mut user_memory(inputs, None));
+        }
+        let start = Instant::now();
+        self.run(inputs, threads)?;
+        Ok(start.elapsed().as_secs_f64() * 1e6)
     }
 
     /// Where a call with these inputs writes the new values of inputs, and what it copies. Nothing is run.
@@ -259,7 +287,7 @@ impl Program {
     /// # Errors
     /// Inputs that do not fit, as for [`Program::run_in_place`].
     pub fn placement(&self, inputs: &[Argument<'_>]) -> Result<Placement, Error> {
-        Ok(self.planned(inputs, false)?.plan.placement.clone())
+        Ok(self.planned(inputs, false)?.1.plan.placement.clone())
     }
 
     /// As [`Program::placement`], of calls of [`Program::run_with_state`].
@@ -267,7 +295,7 @@ impl Program {
     /// # Errors
     /// As [`Program::placement`].
     pub fn placement_with_state(&self, inputs: &[Argument<'_>]) -> Result<Placement, Error> {
-        Ok(self.planned(inputs, true)?.plan.placement.clone())
+        Ok(self.planned(inputs, true)?.1.plan.placement.clone())
     }
 
     /// What is run, in order.
@@ -289,6 +317,21 @@ impl Program {
         Ok((plan.placement, plan.overwrites))
     }
 
+    /// Runs a call; one tensor for each output, none for those that lie in the caller's tensors.
+    fn results(
+        &self,
+        inputs: &mut [Argument<'_>],
+        state: Option<&mut State>,
+        run: Run,
+    ) -> Result<Vec<Option<HostTensor>>, Error> {
+        let Some(device) = &self.device else {
+            return self.call(inputs, state, run, |planned, memory| self.outputs(planned, memory));
+        };
+        state.as_ref().map_or(Ok(()), |state| state.check(&self.graph))?;
+        let (key, planned) = self.planned(inputs, state.is_some())?;
+        device.0.call(self, &planned.plan, &key, &mut user_memory(inputs, state))
+    }
+
     fn call<R>(
         &self,
         inputs: &mut [Argument<'_>],
@@ -297,7 +340,7 @@ impl Program {
         finish: impl FnOnce(&Planned, &mut Memory<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         state.as_ref().map_or(Ok(()), |state| state.check(&self.graph))?;
-        let planned = self.planned(inputs, state.is_some())?;
+        let (_, planned) = self.planned(inputs, state.is_some())?;
         let mut buffers = planned.workspace()?;
         // What is overwritten stays where it is: the caller looks for it there.
         let moved = |argument: &Argument<'_>| match argument {
@@ -364,7 +407,12 @@ impl Program {
         users..users + state::buffers(&self.graph).count()
     }
 
-    fn planned(&self, inputs: &[Argument<'_>], with_state: bool) -> Result<Arc<Planned>, Error> {
+    /// Whether calls of a plan have a state.
+    fn has_state(&self, (_, donated): &PlanKey) -> bool {
+        self.state_numbers().any(|number| donated.contains(&number))
+    }
+
+    fn planned(&self, inputs: &[Argument<'_>], with_state: bool) -> Result<(PlanKey, Arc<Planned>), Error> {
         let tensors = || inputs.iter().map(Argument::tensor);
         let given: Vec<(DType, &[usize])> = tensors().map(|t| (t.dtype, t.shape.as_slice())).collect();
         for tensor in tensors() {
@@ -376,7 +424,8 @@ impl Program {
         }
         let mut key = (bind(&self.graph, &given)?, argument::donated(&self.graph, inputs)?);
         key.1.extend(self.state_numbers().filter(|_| with_state));
-        self.plan(key)
+        let planned = self.plan(key.clone())?;
+        Ok((key, planned))
     }
 
     fn plan(&self, key: PlanKey) -> Result<Arc<Planned>, Error> {
@@ -402,6 +451,13 @@ struct Run {
 
 fn read_only<'a>(inputs: &[&'a HostTensor]) -> Vec<Argument<'a>> {
     inputs.iter().copied().map(Argument::Read).collect()
+}
+
+/// The memory of the tensors of a call.
+fn user_memory<'a>(inputs: &'a mut [Argument<'_>], state: Option<&'a mut State>) -> Vec<UserMemory<'a>> {
+    let mut users: Vec<UserMemory<'a>> = inputs.iter_mut().map(Argument::memory).collect();
+    users.extend(state.into_iter().flat_map(State::memory));
+    users
 }
 
 impl Planned {

@@ -447,7 +447,7 @@ impl<'a> Planner<'a> {
 
     /// The writes that run by reference between an input and its new value, with the bytes that each copies.
     fn copied_on_the_way(&self, value: Value, input: &str) -> Result<Vec<(String, usize)>, Error> {
-        let by_reference = |step: &&Step| step.copies_first() && !matches!(step.work, Work::Copy);
+        let by_reference = |step: &&Step| step.copies_first() && !matches!(step.work, Work::Copy(_));
         if !self.steps.iter().any(|step| by_reference(&step)) {
             return Ok(Vec::new());
         }

@@ -26,7 +26,11 @@ impl Program {
                 return Err(Error::Call(format!("the sizes do not say what symbol `{}` is", symbol.name)));
             }
             for key in self.keys(sizes)? {
-                let planned = self.plan(key)?;
+                let planned = self.plan(key.clone())?;
+                if let Some(device) = &self.device {
+                    device.0.prepare(self, &planned.plan, &key)?;
+                    continue;
+                }
                 let workspace = planned.workspace()?;
                 planned.give_back(workspace);
             }

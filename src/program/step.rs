@@ -12,6 +12,7 @@ use fusewright_runtime::{Arg, Module};
 
 use super::argument::UserMemory;
 use super::build::check_weight;
+use super::copies::CopyKernel;
 use super::in_place::InPlace;
 use super::plan::{Binding, Place, Plan, Slot};
 use crate::attention::{AttentionRule, AttentionShape, Bias, attention};
@@ -32,8 +33,8 @@ pub(crate) enum Work {
     Attention(Sdpa),
     /// The elements of an operand as they lie, under another shape or at other strides.
     View,
-    /// The elements of a view in row-major order.
-    Copy,
+    /// The elements of a view in row-major order; on a device by a kernel.
+    Copy(Option<CopyKernel>),
     /// A value that depends on the symbols alone; the plan holds it.
     Constant(Arc<Graph>),
     /// Evaluates a graph by the reference interpreter.
@@ -50,6 +51,8 @@ pub(crate) struct CompiledKernel {
     pub key: ContentKey,
     /// Size of its code.
     pub bytes: usize,
+    /// What the address of every buffer is a multiple of.
+    pub alignment: usize,
     /// Not there in a program that is made to be looked at.
     pub module: Option<Arc<dyn Module>>,
 }
@@ -158,7 +161,7 @@ impl Step {
     pub fn copies_first(&self) -> bool {
         let is_write = |node: &Node| matches!(node.op, Op::Prim(Prim::Scatter { .. }));
         match &self.work {
-            Work::Copy => true,
+            Work::Copy(_) => true,
             Work::Reference(body) => body.nodes().iter().any(is_write),
             _ => false,
         }
@@ -181,7 +184,7 @@ impl Step {
         let outputs = self.outputs.iter().map(|&v| plan.get(v)).collect::<Result<Vec<_>, _>>()?;
         match &self.work {
             Work::View | Work::Constant(_) => Ok(()),
-            Work::Copy => {
+            Work::Copy(_) => {
                 let source = plan.copies.get(&self.outputs[0]);
                 let source = source.ok_or_else(|| Error::Internal(format!("{}: nothing to copy", self.label)))?;
                 let elements = memory.elements(source)?.into_owned();

@@ -6,7 +6,7 @@ use fusewright::explain::{
     SourceReport, Unmatched, all_names, explain, is_name, kernels,
 };
 use fusewright::{
-    Compiler, Error, Fallback, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph_with, write_whole,
+    Compiler, Error, Fallback, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph_for, write_whole,
 };
 use serde_json::json;
 
@@ -23,7 +23,7 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let options = common.options()?;
     check_names(&expected, options.pipeline.patterns())?;
     common.without_schedules("explain")?;
-    let fused = fuse_graph_with(&graph, &options, Compiler::new(&args.target)?.sources())?;
+    let fused = fuse_graph_for(&graph, &options, &Compiler::new(&args.target)?)?;
     let report = explain(&fused)?;
     progress(common.verbose, &format!("compiling {} regions for {}", report.regions.len(), args.target));
     let kernels = kernels(&fused, &report, &args.target)?;

@@ -382,3 +382,23 @@ fn passes_that_do_not_run_and_numbers_beyond_counting_are_said() {
     let outcome = call(&["run", &model, "--pipeline", &pipeline, "-v"]);
     assert!(outcome.code == Some(0) && outcome.stderr.contains(said), "{}", outcome.stderr);
 }
+
+/// On a GPU everything but what its library and kernels lack is on the device, and what they lack is listed.
+#[test]
+fn on_gpus_attention_is_products_and_kernels_and_what_runs_on_the_host_is_listed() {
+    if cfg!(not(feature = "cuda")) {
+        refused(3, &["explain", &fixture("qwen3_tiny_layer_bf16.train.pt2"), "--target", "cuda"], &["cuda"]);
+        return;
+    }
+    let report = json(&["explain", &fixture("qwen3_tiny_layer_bf16.train.pt2"), "--target", "cuda", "--json"]);
+    assert_eq!((report["attentions"].as_u64(), report["matmuls"].as_u64()), (Some(0), Some(9)), "{report}");
+    assert_eq!((&report["references"], &report["by_reference"]), (&0.into(), &serde_json::json!([])));
+    let dir = folder();
+    let text = "graph @g(s: 1..; %x: bf16[s, 8], %w: bf16[2, 8, 4], %ends: i32[2]) {\n  %y = exp %x\n  \
+                %p = grouped_matmul %y, %w, %ends {out = bf16}\n  return %p\n}\n";
+    let path = write(&dir, "grouped.fw", text);
+    let report = json(&["explain", &path, "--target", "cuda", "--json"]);
+    let listed = report["by_reference"].as_array().expect("a list");
+    let reason = listed.first().and_then(|op| op["reason"].as_str()).expect("one is listed");
+    assert!(listed.len() == 1 && reason.ends_with("it runs on the host"), "{report}");
+}

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fusewright::{DType, HostTensor, read_safetensors, write_safetensors};
 
-use crate::support::{call, fixture, folder, refused, write};
+use crate::support::{call, fixture, folder, json, refused, write};
 
 const MODEL: &str = "aten_addrms_fp8tok_h4096_bfloat16";
 
@@ -90,12 +90,13 @@ fn what_is_not_available_is_named() {
     let model = model();
     if cfg!(not(feature = "cuda")) {
         refused(3, &["run", &model, "--target", "cuda"], &["cuda"]);
+    } else if !json(&["devices", "--json"]).to_string().contains("\"runs\":true,\"target\":\"cuda") {
+        refused(3, &["run", &model, "--target", "cuda"], &["cuda", "NVIDIA"]);
     }
     if cfg!(not(feature = "llvm")) {
         refused(3, &["run", &model, "--target", "cpu-llvm"], &["cpu-llvm", "feature `llvm`"]);
     }
     refused(3, &["run", &model, "--target", "ascend"], &["ascend"]);
-    refused(3, &["bench", "--suite", "kernels", "--tune"], &["--tune"]);
 }
 
 #[test]
@@ -131,13 +132,10 @@ fn wrong_flags_name_the_nearest() {
 
 #[test]
 fn help_lists_what_is_built_with_examples_and_exit_statuses() {
-    let later = ["--tune", "ascend-sim"];
     for command in ["run", "explain", "compile", "bench", "opt", "devices", "cache", "knobs"] {
         let said = call(&[command, "--help"]);
         assert_eq!(said.code, Some(0));
-        for word in later {
-            assert!(!said.stdout.contains(word), "{command}: `{word}` is not built: {}", said.stdout);
-        }
+        assert!(!said.stdout.contains("ascend-sim"), "{command}: `ascend-sim` is not built: {}", said.stdout);
         assert_eq!(
             said.stdout.contains("--html"),
             ["explain", "bench"].contains(&command),

@@ -32,9 +32,9 @@ fn a_schedule_that_is_printed_is_changed_by_hand_and_given_back() {
     assert!(changed.contains(".maxntid 128") && !changed.contains(".maxntid 320"), "{changed}");
     assert!(stage(&changed, ".schedules").contains("threads 128 unit 128"), "{changed}");
     // What the kernel cannot have is the table's fault.
-    let wrong = file("wrong.schedules", "threads 320 unit 320", "threads 96 unit 96");
+    let wrong = file("wrong.schedules", "threads 320 unit 320", "threads 80 unit 80");
     let arguments = ["opt", &model, "emit", "--target", "cuda:sm_90", "--schedules", &wrong];
-    refused(2, &arguments, &["cannot have the schedule", "96 threads do not deal"]);
+    refused(2, &arguments, &["cannot have the schedule", "80 threads: a block has a multiple of 32"]);
     let bundle = folder.path().join("bundle").display().to_string();
     let compile = |table: &str, targets: &str| {
         call(&["compile", &model, "--target", targets, "-o", &bundle, "--schedules", table])
@@ -53,7 +53,7 @@ fn a_schedule_that_is_printed_is_changed_by_hand_and_given_back() {
     };
     assert_eq!(from_environment(&hand, "cuda:sm_90"), (Some(0), String::new()));
     for (table, target, words) in [
-        (&wrong, "cuda:sm_90", "96 threads do not deal"),
+        (&wrong, "cuda:sm_90", "80 threads: a block has a multiple of 32"),
         (&hand, "cuda:sm_80", "for target `cuda:sm_90`, not for `cuda:sm_80`"),
         (&model, "cuda:sm_90", "norm.fw"),
     ] {

@@ -99,8 +99,14 @@ impl CapturedProgram {
     ///
     /// # Errors
     /// A symbol that the graph has not or that has no value, a size that it does not take, a name that no step or input has,
-    /// a kept input with rows; buffers of the model without data; no memory.
+    /// a kept input with rows; buffers of the model without data; no memory; a program whose values lie on a GPU.
     pub fn new(program: Arc<Program>, options: &CaptureOptions) -> Result<CapturedProgram, Error> {
+        if program.device.is_some() {
+            let name = program.graph.name();
+            return Err(Error::Unavailable(format!(
+                "`{name}` runs on a GPU, and programs are captured on the host alone"
+            )));
+        }
         let symbol = checked_symbols(&program, options)?;
         let sizes = sizes(&program, options, symbol)?;
         let parts = parts::parts(&program, &options.rows, &options.split_at)?;

@@ -8,15 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Finding, Tree};
 
 /// Crate folder (`.` is the facade at the root) and the folders it builds on.
-const LEFT: [(&str, &[&str]); 14] = [
+const LEFT: [(&str, &[&str]); 15] = [
     ("abi", &[]),
     ("graph", &["abi"]),
     ("fusion", &["graph"]),
     ("templates", &[]),
     ("codegen", &["fusion", "templates"]),
+    ("ffi/cublaslt-sys", &[]),
     ("ffi/cuda-sys", &[]),
     ("ffi/acl-sys", &[]),
-    ("runtime", &["abi", "ffi/cuda-sys", "ffi/acl-sys"]),
+    ("runtime", &["abi", "ffi/cublaslt-sys", "ffi/cuda-sys", "ffi/acl-sys"]),
     (".", &["codegen", "runtime"]),
     ("cli", &["."]),
     ("ffi/c", &["."]),

@@ -4,6 +4,7 @@
 //! that no work outlives what it reads or writes. Work on different streams is not ordered: who writes a buffer on one and
 //! reads it on another waits in between.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use fusewright_cuda_sys as sys;
@@ -13,10 +14,13 @@ use super::context::Context;
 use super::stream::Stream;
 use crate::{DeviceFailure, RuntimeError};
 
-/// Bytes on a device. Cloning gives another handle of the same bytes.
+/// Bytes on a device: memory of its own, or a part of other memory. Cloning gives another handle of the same bytes.
 #[derive(Clone, Debug)]
 pub struct DeviceBuffer {
     pub(super) memory: Arc<Memory>,
+    /// Where in the memory it begins.
+    start: usize,
+    bytes: usize,
 }
 
 /// Memory from the device's pool.
@@ -24,29 +28,47 @@ pub struct DeviceBuffer {
 pub(super) struct Memory {
     context: Arc<Context>,
     /// Where it is; zero if it has no bytes.
-    pub address: sys::CUdeviceptr,
-    pub bytes: usize,
+    address: sys::CUdeviceptr,
 }
 
 impl DeviceBuffer {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<DeviceBuffer, RuntimeError> {
         let address = allocate(context, bytes).map_err(|failure| failure.during("allocating device memory"))?;
-        Ok(DeviceBuffer { memory: Arc::new(Memory { context: Arc::clone(context), address, bytes }) })
+        Ok(DeviceBuffer { memory: Arc::new(Memory { context: Arc::clone(context), address }), start: 0, bytes })
     }
 
     /// Length in bytes.
     pub fn len(&self) -> usize {
-        self.memory.bytes
+        self.bytes
     }
 
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
-        self.memory.bytes == 0
+        self.bytes == 0
     }
 
     /// The address on the device, for libraries that take one; zero of a buffer without bytes.
     pub fn address(&self) -> u64 {
-        self.memory.address
+        if self.bytes == 0 { 0 } else { self.memory.address + self.start as u64 }
+    }
+
+    /// A part of the buffer, which keeps all of its memory.
+    ///
+    /// # Errors
+    /// Bytes behind the end of the buffer.
+    pub fn part(&self, range: Range<usize>) -> Result<DeviceBuffer, RuntimeError> {
+        if range.start > range.end || range.end > self.bytes {
+            let reason = format!("bytes {} to {} of a buffer that has {}", range.start, range.end, self.bytes);
+            return Err(refused("taking a part of device memory", reason));
+        }
+        Ok(DeviceBuffer { memory: Arc::clone(&self.memory), start: self.start + range.start, bytes: range.len() })
+    }
+
+    /// Whether both have bytes in common.
+    fn overlaps(&self, other: &DeviceBuffer) -> bool {
+        let span = |buffer: &DeviceBuffer| buffer.start..buffer.start + buffer.bytes;
+        let (a, b) = (span(self), span(other));
+        Arc::ptr_eq(&self.memory, &other.memory) && a.start < b.end && b.start < a.end
     }
 
     /// Sets every byte, when the stream gets there.
@@ -61,7 +83,7 @@ impl DeviceBuffer {
         }
         stream.call(ACTION, "cuMemsetD8Async", |api, raw| {
             // SAFETY: the memory is of that many bytes, and of the stream's context.
-            unsafe { api.driver.cuMemsetD8Async(self.memory.address, byte, self.memory.bytes, raw) }
+            unsafe { api.driver.cuMemsetD8Async(self.address(), byte, self.bytes, raw) }
         })
     }
 
@@ -77,7 +99,7 @@ impl DeviceBuffer {
         }
         let copied = stream.call(ACTION, "cuMemcpyHtoDAsync", |api, raw| {
             // SAFETY: both are of that many bytes, and the copy is waited for while the source is borrowed.
-            unsafe { api.driver.cuMemcpyHtoDAsync_v2(self.memory.address, from.as_ptr().cast(), from.len(), raw) }
+            unsafe { api.driver.cuMemcpyHtoDAsync_v2(self.address(), from.as_ptr().cast(), from.len(), raw) }
         });
         let waited = stream.wait();
         copied.and(waited)
@@ -94,7 +116,7 @@ impl DeviceBuffer {
             return Ok(());
         }
         let copied = stream.call(ACTION, "cuMemcpyDtoHAsync", |api, raw| {
-            let address = self.memory.address + from as u64;
+            let address = self.address() + from as u64;
             // SAFETY: both are of that many bytes, and the copy is waited for while the destination is borrowed.
             unsafe { api.driver.cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), address, to.len(), raw) }
         });
@@ -105,10 +127,10 @@ impl DeviceBuffer {
     /// Copies all bytes of another buffer to the beginning of this one, when the stream gets there.
     ///
     /// # Errors
-    /// A longer buffer, or the same one; a device that was lost.
+    /// A longer buffer, or one that has bytes in common with this; a device that was lost.
     pub fn copy_from(&self, stream: &Stream, from: &DeviceBuffer) -> Result<(), RuntimeError> {
         const ACTION: &str = "copying on the device";
-        if from.len() > self.len() || Arc::ptr_eq(&from.memory, &self.memory) {
+        if from.len() > self.len() || from.overlaps(self) {
             return Err(refused(ACTION, format!("{} bytes do not go into {} others", from.len(), self.len())));
         }
         stream.keep(&self.memory, ACTION)?;
@@ -118,7 +140,7 @@ impl DeviceBuffer {
         }
         stream.call(ACTION, "cuMemcpyDtoDAsync", |api, raw| {
             // SAFETY: both are of that many bytes, do not overlap, and are of the stream's context.
-            unsafe { api.driver.cuMemcpyDtoDAsync_v2(self.memory.address, from.memory.address, from.len(), raw) }
+            unsafe { api.driver.cuMemcpyDtoDAsync_v2(self.address(), from.address(), from.len(), raw) }
         })
     }
 

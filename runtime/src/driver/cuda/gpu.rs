@@ -33,6 +33,10 @@ impl Gpu {
         Ok(Gpu { target: target.clone(), context: device.context })
     }
 
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// What the driver calls the device.
     pub fn name(&self) -> &str {
         &self.context.name

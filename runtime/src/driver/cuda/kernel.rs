@@ -319,7 +319,10 @@ impl Kernel {
             DeviceArg::Same(_) => None,
         };
         let own: Vec<Option<Arc<Allocation>>> = args.iter().map(memory).collect();
-        let address = |i: usize| own.get(i).and_then(Option::as_ref).map_or(0, |memory| memory.address);
+        let address = |i: usize| match args.get(i) {
+            Some(DeviceArg::In(buffer) | DeviceArg::Out(buffer)) => buffer.address(),
+            _ => 0,
+        };
         let addresses = args.iter().enumerate().map(|(i, arg)| match arg {
             DeviceArg::Same(other) => address(*other),
             _ => address(i),

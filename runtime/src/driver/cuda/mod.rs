@@ -4,10 +4,11 @@
 //! on a stream of our own in the primary context, which other libraries of the process use too.
 //!
 //! Work that stays on the device goes through a [`Gpu`]: a [`Kernel`] is prepared for [`DeviceBuffer`]s once, which checks
-//! what there is to check, and is then enqueued on a [`Stream`], by itself or as part of a [`Graph`].
+//! what there is to check, and is then enqueued on a [`Stream`], by itself or as part of a [`Graph`]. So are the matrix products of a [`Blas`].
 #![allow(unsafe_code)]
 
 mod api;
+mod blas;
 mod buffer;
 mod context;
 mod gpu;
@@ -25,6 +26,7 @@ use self::context::Context;
 use self::module::CudaModule;
 use crate::{Device, Module, RuntimeError};
 
+pub use blas::{Blas, PreparedMatMul};
 pub use buffer::DeviceBuffer;
 pub use gpu::Gpu;
 pub use kernel::{DeviceArg, Kernel, LaunchOptions, Prepared};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::api::Failure;
 use super::context::Context;
-use super::kernel::{Loaded, config, launch, pointers};
+use super::kernel::{Kernel, Loaded, config, launch, pointers};
 use super::memory::Buffer;
 use crate::{Arg, Module, RuntimeError};
 use fusewright_abi::KernelArtifact;
@@ -13,13 +13,13 @@ use fusewright_abi::KernelArtifact;
 /// A kernel that is loaded into a context.
 #[derive(Debug)]
 pub(super) struct CudaModule {
-    loaded: Loaded,
+    loaded: Arc<Loaded>,
 }
 
 impl CudaModule {
     /// Loads a kernel, whose PTX the driver compiles.
     pub fn load(context: Arc<Context>, artifact: &KernelArtifact) -> Result<CudaModule, RuntimeError> {
-        Loaded::load(context, artifact).map(|loaded| CudaModule { loaded })
+        Ok(CudaModule { loaded: Arc::new(Loaded::load(context, artifact)?) })
     }
 
     fn run(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize) -> Result<(), Failure> {
@@ -71,5 +71,9 @@ impl Module for CudaModule {
         let signature = &self.loaded.signature;
         signature.check(args, dims, rows)?;
         self.run(args, dims, rows).map_err(|failure| failure.of(&signature.name))
+    }
+
+    fn on_device(&self) -> Option<Kernel> {
+        Some(Kernel::new(Arc::clone(&self.loaded)))
     }
 }

@@ -1,0 +1,133 @@
+//! Calls on tensors of the host: they are copied to the device, and results back.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use fusewright_graph::InputKind;
+
+use super::hardware::Hardware;
+use super::{Bound, Core, Output, State};
+use crate::program::argument::UserMemory;
+use crate::program::plan::{Landing, Plan};
+use crate::program::{PlanKey, Program, state};
+use crate::{Error, HostTensor};
+
+impl<H: Hardware> Core<H> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<H>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The command buffer of a key, with memory for the caller's tensors.
+    fn bound(
+        &self,
+        state: &mut State<H>,
+        program: &Program,
+        plan: &Plan,
+        key: &PlanKey,
+    ) -> Result<Arc<Bound<H>>, Error> {
+        if let Some(bound) = state.kept.get(key) {
+            return Ok(bound);
+        }
+        let inputs = program.graph.inputs();
+        let users = inputs.iter().filter(|input| matches!(input.kind, InputKind::User));
+        let buffers = state::buffers(&program.graph).map(|(_, input)| input).filter(|_| program.has_state(key));
+        let mut memory = Vec::new();
+        for input in users.chain(buffers) {
+            memory.push(self.hardware.allocate(plan.get(input.value)?.bytes)?);
+        }
+        // Two rows may choose one place: nobody has looked.
+        let bound = Arc::new(self.bind(state, program, plan, (memory, false))?);
+        state.kept.insert(key.clone(), Arc::clone(&bound));
+        Ok(bound)
+    }
+
+    /// Makes what calls of a key need.
+    ///
+    /// # Errors
+    /// Too little memory; weights without data.
+    pub fn prepare(&self, program: &Program, plan: &Plan, key: &PlanKey) -> Result<(), Error> {
+        self.bound(&mut self.lock(), program, plan, key).map(drop)
+    }
+
+    /// Runs a call on the caller's tensors, and leaves new values in those that may be overwritten. The result is one tensor
+    /// for each output, none for those.
+    ///
+    /// # Errors
+    /// Too little memory; weights without data; a device that was lost; a step on the host that fails.
+    pub fn call(
+        &self,
+        program: &Program,
+        plan: &Plan,
+        key: &PlanKey,
+        users: &mut [UserMemory<'_>],
+    ) -> Result<Vec<Option<HostTensor>>, Error> {
+        let mut state = self.lock();
+        let bound = self.bound(&mut state, program, plan, key)?;
+        self.upload(&state, &bound, users)?;
+        self.enqueue(&bound, 0..bound.pieces.len(), &state.stream)?;
+        let mut results = Vec::with_capacity(bound.outputs.len());
+        for output in &bound.outputs {
+            results.push(output.as_ref().map(|output| self.download(&state, output)).transpose()?);
+        }
+        for landing in &plan.landings {
+            if let Landing::There(user) | Landing::Copied(user) = landing
+                && let UserMemory::InOut(tensor) = &mut users[*user]
+            {
+                self.hardware.download(&state.stream, &bound.users[*user], tensor)?;
+            }
+        }
+        Ok(results)
+    }
+
+    /// Runs a call and waits for it, without results.
+    ///
+    /// # Errors
+    /// As [`Core::call`].
+    pub fn discard(
+        &self,
+        program: &Program,
+        plan: &Plan,
+        key: &PlanKey,
+        users: &mut [UserMemory<'_>],
+    ) -> Result<(), Error> {
+        let mut state = self.lock();
+        let bound = self.bound(&mut state, program, plan, key)?;
+        self.upload(&state, &bound, users)?;
+        self.enqueue(&bound, 0..bound.pieces.len(), &state.stream)?;
+        self.hardware.wait(&state.stream)
+    }
+
+    /// Microseconds of a call on the device, its inputs and results left out.
+    ///
+    /// # Errors
+    /// As [`Core::call`].
+    pub fn time(
+        &self,
+        program: &Program,
+        plan: &Plan,
+        key: &PlanKey,
+        users: &mut [UserMemory<'_>],
+    ) -> Result<f64, Error> {
+        let mut state = self.lock();
+        let bound = self.bound(&mut state, program, plan, key)?;
+        self.upload(&state, &bound, users)?;
+        let all = 0..bound.pieces.len();
+        self.hardware.timed(&state.stream, &mut |stream| self.enqueue(&bound, all.clone(), stream))
+    }
+
+    fn upload(&self, state: &State<H>, bound: &Bound<H>, users: &[UserMemory<'_>]) -> Result<(), Error> {
+        for (buffer, user) in bound.users.iter().zip(users) {
+            let bytes: &[u8] = match user {
+                UserMemory::Read(bytes) => bytes,
+                UserMemory::InOut(bytes) => bytes,
+            };
+            self.hardware.upload(&state.stream, buffer, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn download(&self, state: &State<H>, output: &Output<H::Buffer>) -> Result<HostTensor, Error> {
+        let mut tensor = HostTensor::zeros(output.dtype, &output.shape);
+        self.hardware.download(&state.stream, &output.buffer, &mut tensor.bytes)?;
+        Ok(tensor)
+    }
+}

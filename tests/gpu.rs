@@ -1,0 +1,132 @@
+//! Whole models on a GPU. Where there is none, or no cuBLASLt, each test says so by name.
+#![cfg(feature = "cuda")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fusewright::check::{cases, compare};
+use fusewright::graph::Graph;
+use fusewright::{
+    CaptureOptions, CapturedProgram, Compiled, DType, DeviceArgument, DeviceTensor, Error, HostTensor, Options, Target,
+    compile, model, read_safetensors,
+};
+use fusewright_runtime::RuntimeError;
+use fusewright_runtime::cuda::Stream;
+
+const MODELS: [&str; 6] = [
+    "qwen3_tiny_layer_bf16",
+    "attention_masks",
+    "aten_addrms_fp8tok_h4096_bfloat16",
+    "decode_state",
+    "ops_bf16",
+    "ops_composites",
+];
+
+fn fixture(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(file)
+}
+
+/// A graph for the GPU of this machine, or none, which is said under the name of the test.
+fn compiled(test: &str, graph: &Graph) -> Option<Compiled> {
+    let target: Target = "cuda:sm_80".parse().expect("a target");
+    match compile(graph, &target, &Options::default()) {
+        Ok(compiled) => Some(compiled),
+        Err(Error::Unavailable(reason)) => {
+            println!("skipped: {test} ({reason})");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn models_give_what_they_are_stored_with() {
+    for name in MODELS {
+        let graph = model::open(&fixture(&format!("{name}.train.pt2"))).expect("the fixture opens");
+        let Some(compiled) = compiled("models_give_what_they_are_stored_with", &graph) else { return };
+        let stored = read_safetensors(&fixture(&format!("{name}.safetensors"))).expect("a file of tensors");
+        for case in cases(&graph, &stored).expect("the file fits") {
+            let given: Vec<&HostTensor> = case.inputs.iter().collect();
+            let got = compiled.program.run(&given, 1).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let expected = case.expected.expect("results are stored");
+            for check in compare(&graph, &case.inputs, &expected, &got).expect("typed") {
+                assert!(check.passed(), "{name}: {check:?}");
+            }
+            assert_eq!(compiled.program.run(&given, 1).expect("it runs again"), got, "{name}: a second call");
+        }
+    }
+}
+
+/// Products and kernels on memory of the GPU: enqueued, captured, replayed, with new inputs at the same addresses.
+#[test]
+fn calls_on_device_memory_are_enqueued_and_captured() {
+    let text = "graph @g(s: 1..; %x: bf16[s, 64], %w: bf16[32, 64], %r: bf16[s, 32]) {\n  %y = silu %x {form = quotient}\n  \
+                %p = matmul %y, %w {transpose_b, out = bf16}\n  %n = add %r, %p\n  return %p, %n updates %r\n}\n";
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let Some(compiled) = compiled("calls_on_device_memory_are_enqueued_and_captured", &graph) else { return };
+    let on = compiled.program.on_gpu().expect("its target is a GPU");
+    let mut stream = on.gpu().stream().expect("a stream");
+    let tensor = |seed: usize, shape: &[usize]| {
+        let count: usize = shape.iter().product();
+        let bytes = (0..count).flat_map(|i| (0x3f00 + ((i * 37 + seed) % 200) as u16).to_le_bytes()).collect();
+        HostTensor { dtype: DType::BF16, shape: shape.to_vec(), bytes }
+    };
+    let there = |host: &HostTensor, stream: &Stream| -> Result<DeviceTensor, RuntimeError> {
+        let buffer = on.gpu().buffer(host.bytes.len())?;
+        buffer.upload(stream, &host.bytes)?;
+        Ok(DeviceTensor { dtype: host.dtype, shape: host.shape.clone(), buffer })
+    };
+    let here = |device: &DeviceTensor, stream: &Stream| {
+        let mut host = HostTensor::zeros(device.dtype, &device.shape);
+        device.buffer.download(stream, 0, &mut host.bytes).unwrap_or_else(|e| panic!("{e}"));
+        host
+    };
+    let inputs = [tensor(1, &[7, 64]), tensor(5, &[32, 64]), tensor(9, &[7, 32])];
+    let [x, w, r] = inputs.each_ref().map(|host| there(host, &stream).unwrap_or_else(|e| panic!("{e}")));
+    let arguments = [DeviceArgument::Read(&x), DeviceArgument::Read(&w), DeviceArgument::InOut(&r)];
+    let calls = on.bind(&arguments, true).unwrap_or_else(|e| panic!("{e}"));
+    assert!((0..calls.len()).all(|i| !calls.waits(i) && calls.label(i).is_some()));
+    let expected = compiled.program.run(&inputs.each_ref(), 1).expect("it runs");
+    calls.enqueue(&stream).unwrap_or_else(|e| panic!("{e}"));
+    let product = calls.outputs()[0].as_ref().expect("a result of its own");
+    assert_eq!((here(product, &stream), here(&r, &stream)), (expected[0].clone(), expected[1].clone()));
+    let captured = stream.capture(|stream| calls.enqueue(stream).map_err(|e| panic!("{e}")));
+    let replay = captured.unwrap_or_else(|e| panic!("{e}"));
+    let others = [tensor(11, &[7, 64]), inputs[1].clone(), tensor(3, &[7, 32])];
+    x.buffer.upload(&stream, &others[0].bytes).expect("it fits");
+    r.buffer.upload(&stream, &others[2].bytes).expect("it fits");
+    replay.launch(&stream).expect("it is launched");
+    let expected = compiled.program.run(&others.each_ref(), 1).expect("it runs");
+    let product = calls.outputs()[0].as_ref().expect("a result of its own");
+    assert_eq!(here(&r, &stream), expected[1]);
+    assert_eq!(product.shape, [7, 32]);
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_refused_by_name() {
+    let text = "graph @g(s: 1..; %x: bf16[s, 64]) {\n  %y = exp %x\n  return %y\n}\n";
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let Some(compiled) = compiled("tensors_that_do_not_fit_are_refused_by_name", &graph) else { return };
+    let on = compiled.program.on_gpu().expect("its target is a GPU");
+    let buffer = on.gpu().buffer(128).expect("it is small");
+    let x = DeviceTensor { dtype: DType::BF16, shape: vec![2, 64], buffer };
+    let refused = |arguments: &[DeviceArgument<'_>], said: &str| {
+        let error = on.bind(arguments, false).expect_err("does not fit").to_string();
+        assert!(error.contains(said), "{error}");
+    };
+    refused(&[DeviceArgument::Read(&x)], "input `x` takes 256 bytes, its memory has 128");
+    refused(&[DeviceArgument::Read(&x), DeviceArgument::Read(&x)], "takes 1 inputs");
+    let short = DeviceTensor { shape: vec![1, 64], ..x };
+    refused(&[DeviceArgument::InOut(&short)], "no output updates it");
+}
+
+#[test]
+fn programs_on_a_gpu_are_not_captured_as_if_they_were_on_the_host() {
+    let text = "graph @g(s: 1..; %x: bf16[s, 64]) {\n  %y = exp %x\n  return %y\n}\n";
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let test = "programs_on_a_gpu_are_not_captured_as_if_they_were_on_the_host";
+    let Some(compiled) = compiled(test, &graph) else { return };
+    let refused = CapturedProgram::new(Arc::new(compiled.program), &CaptureOptions::new("s"));
+    let error = refused.expect_err("its values lie on the GPU");
+    assert!(matches!(&error, Error::Unavailable(said) if said.contains("`g` runs on a GPU")), "{error}");
+}
