@@ -75,20 +75,19 @@ impl<'c> Rows<'_, 'c> {
         if !once {
             return Ok(first);
         }
-        // By what is too much, of which a zero is one without a sign: a negative zero stays one.
+        // By what is too much, of which a zero is one without a sign: by a divisor above zero, a negative zero stays one.
         let excess = self.fma(first, by, self.negative(x)?)?;
         self.fma(excess, self.negative(reciprocal)?, first)
     }
 
-    /// Whether the magnitude of a divisor is neither great nor small.
+    /// Whether a divisor is above zero, and neither great nor small.
     fn is_ordinary(&self, by: Value<'c>) -> Built<IntValue<'c>> {
-        let code = self.code;
-        let magnitude = code.call("llvm.fabs", &[code.ctx.f32_type().into()], &[by])?.into_float_value();
-        let bound = |x: f32| code.float(by, f64::from(x)).into_float_value();
-        let compare = |predicate, b: FloatValue<'c>| code.b.build_float_compare(predicate, magnitude, b, "");
-        let (low, high) =
-            (compare(FloatPredicate::OGE, bound(LEAST))?, compare(FloatPredicate::OLE, bound(LEAST.recip()))?);
-        Ok(code.b.build_and(low, high, "")?)
+        let bound = |x: f32| self.code.float(by, f64::from(x)).into_float_value();
+        let compare =
+            |predicate, b: FloatValue<'c>| self.code.b.build_float_compare(predicate, by.into_float_value(), b, "");
+        let low = compare(FloatPredicate::OGE, bound(LEAST))?;
+        let high = compare(FloatPredicate::OLE, bound(LEAST.recip()))?;
+        Ok(self.code.b.build_and(low, high, "")?)
     }
 
     /// Whether all are finite: a sum of their products with zero is zero.
