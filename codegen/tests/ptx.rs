@@ -127,10 +127,10 @@ fn the_same_kernel_gives_the_same_bytes() {
 
 #[test]
 fn what_is_not_covered_is_refused_by_name() {
-    let exp = support::activation(64).to_string().replace(" = exp ", " = erf ");
+    let exp = support::activation(64).to_string().replace(" = exp ", " = tanh ");
     let exp: Kernel = exp.parse().expect("another function of the same kind");
-    let error = emit(&exp, "sm_90").expect_err("`erf` is expanded before emission").to_string();
-    assert!(error.contains("`erf` of f32") && error.contains("segment `row`, erf"), "{error}");
+    let error = emit(&exp, "sm_90").expect_err("`tanh` is expanded before emission").to_string();
+    assert!(error.contains("`tanh` of f32") && error.contains("segment `row`, tanh"), "{error}");
     let wide = support::add_rms_norm_bf16(4096, Order::Tree(Tree::interleaved(2048)));
     let error = emit(&wide, "sm_90").expect_err("no block has 2048 threads").to_string();
     assert!(error.contains("2048 threads"), "{error}");

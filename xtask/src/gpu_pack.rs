@@ -16,33 +16,29 @@ const MOST: u64 = 50 << 20;
 const COMMON: [&str; 8] =
     ["linux-vdso", "ld-linux", "libc.so", "libm.so", "libgcc_s", "libstdc++", "libdl.so", "libpthread.so"];
 const FIGURES: &str = "benches/gpu/peers.json";
-const SCRIPTS: [(&str, &str); 2] = [("run.sh", RUN), ("tune.sh", TUNE)];
 
-/// What is run on the machine. It may be stopped at any time and started again.
-const RUN: &str = r#"#!/bin/sh
-# Measures the kernel suite on the first NVIDIA GPU, as far as it gets within SECONDS; run it again to go on.
-# usage: run.sh [OUT.json [SECONDS [arguments of `fusewright bench`, such as --case D,K --rows 1,32]]]
-here=$(cd "$(dirname "$0")" && pwd)
-out=${1:-gpu.json}
-seconds=${2:-540}
-[ $# -gt 0 ] && shift
-[ $# -gt 0 ] && shift
-LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off exec "$here/fusewright" bench --suite kernels --target cuda --out "$out" --deadline "$seconds" \
-    --compare "$here/peers.json" -v "$@"
-"#;
+/// The scripts of the pack: name, what it does, what it writes, and its arguments of `fusewright bench`.
+const SCRIPTS: [(&str, &str, &str, &str); 2] = [
+    ("run.sh", "Measures the kernel suite", "gpu.json", "--compare \"$here/peers.json\""),
+    ("tune.sh", "Searches schedules", "gpu.schedules", "--tune"),
+];
 
-/// The same for schedules.
-const TUNE: &str = r#"#!/bin/sh
-# Searches schedules on the first NVIDIA GPU, as far as it gets within SECONDS; run it again to go on.
-# usage: tune.sh [OUT.schedules [SECONDS [arguments of `fusewright bench`, such as --case D,K --rows 1,32]]]
+/// A script for the machine, which may be stopped at any time and started again.
+fn script((name, what, out, arguments): (&str, &str, &str, &str)) -> String {
+    format!(
+        r#"#!/bin/sh
+# {what} on the first NVIDIA GPU, as far as it gets within SECONDS; run it again to go on.
+# usage: {name} [OUT [SECONDS [arguments of `fusewright bench`, such as --case D,K --rows 1,32]]]
 here=$(cd "$(dirname "$0")" && pwd)
-out=${1:-gpu.schedules}
-seconds=${2:-540}
+out=${{1:-{out}}}
+seconds=${{2:-540}}
 [ $# -gt 0 ] && shift
 [ $# -gt 0 ] && shift
-LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off exec "$here/fusewright" bench --suite kernels --target cuda --tune --out "$out" --deadline "$seconds" \
-    -v "$@"
-"#;
+LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off exec "$here/fusewright" bench --suite kernels --target cuda \
+    --out "$out" --deadline "$seconds" {arguments} -v "$@"
+"#
+    )
+}
 
 /// Makes the folder anew, and an archive of it, whose path is the result.
 ///
@@ -68,9 +64,9 @@ pub fn pack(root: &Path) -> Result<PathBuf, String> {
     let command = folder.join("fusewright");
     copy(&build.join("release/fusewright"), &command)?;
     copy(&root.join(FIGURES), &folder.join("peers.json"))?;
-    for (name, text) in SCRIPTS {
-        let script = folder.join(name);
-        std::fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
+    for entry in SCRIPTS {
+        let script = folder.join(entry.0);
+        std::fs::write(&script, self::script(entry)).map_err(|e| format!("{}: {e}", script.display()))?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

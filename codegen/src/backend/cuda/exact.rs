@@ -130,7 +130,7 @@ impl<'c> Rows<'_, 'c> {
         (low <= high && low.fract() == 0.0 && high.fract() == 0.0).then_some((x, [low, high]))
     }
 
-    fn multiplied(&self, x: Value<'c>, by: f64) -> Built<Value<'c>> {
+    pub fn multiplied(&self, x: Value<'c>, by: f64) -> Built<Value<'c>> {
         Ok(self.code.b.build_float_mul(x.into_float_value(), self.code.float(x, by).into_float_value(), "")?.into())
     }
 
@@ -163,11 +163,16 @@ impl<'c> Rows<'_, 'c> {
         self.unless_infinite(x, first, quotient)
     }
 
-    /// One Newton step from the approximate instruction.
-    fn reciprocal(&self, x: Value<'c>) -> Built<Value<'c>> {
+    /// One Newton step from the approximate instruction: of what is neither great nor small.
+    pub fn newton_reciprocal(&self, x: Value<'c>) -> Built<Value<'c>> {
         let start = self.code.call("llvm.nvvm.rcp.approx.ftz.f", &[], &[x])?;
         let rest = self.fma(self.negative(x)?, start, self.code.float(x, 1.0))?;
-        let found = self.fma(start, rest, start)?;
+        self.fma(start, rest, start)
+    }
+
+    /// The same of an infinity as well.
+    fn reciprocal(&self, x: Value<'c>) -> Built<Value<'c>> {
+        let found = self.newton_reciprocal(x)?;
         self.unless_infinite(x, self.code.float(x, 0.0), found)
     }
 

@@ -10,7 +10,7 @@ use inkwell::values::IntValue;
 use super::rows::Rows;
 use crate::backend::llvm::{Built, Value};
 use crate::kernel::Inst;
-use crate::kernel::expand::gates::{Gate, gate};
+use crate::kernel::expand::gates::{Gate, narrow};
 
 /// `-log2(e)`.
 const MINUS_LOG2E: f64 = -std::f32::consts::LOG2_E as f64;
@@ -18,16 +18,18 @@ const MINUS_LOG2E: f64 = -std::f32::consts::LOG2_E as f64;
 const SMALLER: f64 = 1.0 / 16.0;
 
 impl<'c> Rows<'_, 'c> {
-    /// The lane of an instruction that is a gate; kernels have exponentials and hyperbolic tangents nowhere else.
+    /// The lane of an instruction that is a gate of a bf16; expanded kernels have exponentials and hyperbolic tangents nowhere
+    /// else.
     pub fn narrow_gate(&mut self, inst: &Inst, lane: IntValue<'c>) -> Built<Option<Value<'c>>> {
-        let Some(found) = gate(self.segment, self.defining, inst) else { return Ok(None) };
+        let Some(found) = narrow(self.segment, self.defining, inst) else { return Ok(None) };
         match found {
             Gate::Sigmoid { over, x, .. } => {
-                let power = self.element(x, lane)?;
-                let quotient = self.reciprocal_beside_one(power, MINUS_LOG2E)?;
+                let x_at = self.element(x, lane)?;
+                let quotient = self.reciprocal_beside_one(x_at, MINUS_LOG2E)?;
                 // Exact of `x`: no bf16 has bits so far down.
-                let over = if over == x { self.scaled(power, SMALLER)? } else { self.code.float(power, SMALLER) };
-                self.product(over, quotient).map(Some)
+                let over = if over == x { self.multiplied(x_at, SMALLER)? } else { self.code.float(x_at, SMALLER) };
+                let (over, quotient) = (over.into_float_value(), quotient.into_float_value());
+                Ok(Some(self.code.b.build_float_mul(over, quotient, "")?.into()))
             }
             Gate::OnePlusTanh { u, .. } => {
                 let u = self.element(u, lane)?;
@@ -43,18 +45,10 @@ impl<'c> Rows<'_, 'c> {
     /// `1 / (SMALLER + SMALLER·2^(x·factor))`.
     fn reciprocal_beside_one(&self, x: Value<'c>, factor: f64) -> Built<Value<'c>> {
         let (code, smaller) = (self.code, self.code.float(x, SMALLER));
-        let exponent = self.scaled(x, factor)?;
+        let exponent = self.multiplied(x, factor)?;
         let power = code.call("llvm.nvvm.ex2.approx.ftz", &[code.ctx.f32_type().into()], &[exponent])?;
         let divisor = self.fma(power, smaller, smaller)?;
         code.call("llvm.nvvm.rcp.approx.ftz.f", &[], &[divisor])
-    }
-
-    fn scaled(&self, x: Value<'c>, by: f64) -> Built<Value<'c>> {
-        self.product(x, self.code.float(x, by))
-    }
-
-    fn product(&self, a: Value<'c>, b: Value<'c>) -> Built<Value<'c>> {
-        Ok(self.code.b.build_float_mul(a.into_float_value(), b.into_float_value(), "")?.into())
     }
 }
 

@@ -76,7 +76,7 @@ impl Plan {
         for (segment, own) in kernel.segments.iter().zip(&mut plan.held) {
             let place = || format!("segment `{}`", segment.name);
             let held = held_by(kernel, segment, unit, vectors);
-            let mut held = held.ok_or_else(|| format!("{}: {unit} threads do not deal its lanes evenly", place()))?;
+            let mut held = held.ok_or_else(|| format!("{}: {unit} threads do not deal its lanes", place()))?;
             let inner = segment.inner.as_const().unwrap_or(1);
             if shared
                 && (!held.is_team || inner % i64::from(held.teams) != 0 || (unit < WARP && kernel.segments.len() > 1))

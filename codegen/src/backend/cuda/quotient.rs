@@ -34,7 +34,7 @@ impl<'c> Rows<'_, 'c> {
         let shape = self.segment.ty(x).shape.clone();
         let by = self.operand(by, &shape, lanes[0])?;
         let xs = lanes.iter().map(|&lane| self.element(x, lane)).collect::<Built<Vec<_>>>()?;
-        let reciprocal = self.rough_reciprocal(by)?;
+        let reciprocal = self.reciprocal_for_all(by)?;
         let users = self.users_of_quotient(inst);
         let quotients = xs.iter().map(|&x| self.corrected(x, by, reciprocal, users != Users::RoundToBf16));
         let quotients = quotients.collect::<Built<Vec<_>>>()?;
@@ -55,15 +55,13 @@ impl<'c> Rows<'_, 'c> {
         Ok(found.get(place).copied())
     }
 
-    /// One Newton step from the approximate instruction.
-    fn rough_reciprocal(&mut self, by: Value<'c>) -> Built<Value<'c>> {
+    /// The reciprocal of a divisor, once for all vectors.
+    fn reciprocal_for_all(&mut self, by: Value<'c>) -> Built<Value<'c>> {
         let key = Known::Reciprocal(by.into_float_value());
         if let Some(known) = self.known(&key) {
             return Ok(known);
         }
-        let start = self.code.call("llvm.nvvm.rcp.approx.ftz.f", &[], &[by])?;
-        let rest = self.fma(self.negative(by)?, start, self.code.float(by, 1.0))?;
-        let found = self.fma(start, rest, start)?;
+        let found = self.newton_reciprocal(by)?;
         self.known_scope().insert(key, found);
         Ok(found)
     }
@@ -100,30 +98,24 @@ impl<'c> Rows<'_, 'c> {
 
     /// Whether none but zeros are small: twice their bits less one, of which a zero is the greatest.
     fn none_tiny(&self, values: &[Value<'c>]) -> Built<IntValue<'c>> {
-        let code = self.code;
-        let i32_type = code.ctx.i32_type();
-        let mut least = i32_type.const_all_ones();
-        for &value in values {
-            let bits = code.bits(value, i32_type)?.into_int_value();
-            let twice = code.b.build_left_shift(bits, code.i32(1), "")?;
-            let place = code.b.build_int_sub(twice, code.i32(1), "")?;
-            least = code.call("llvm.umin", &[i32_type.into()], &[least.into(), place.into()])?.into_int_value();
-        }
-        code.cmp(IntPredicate::UGE, least, code.i32(2 * i64::from(LEAST.to_bits()) - 1))
+        let least = self.least_shifted(values, 1, -1)?;
+        self.code.cmp(IntPredicate::UGE, least, self.code.i32(2 * i64::from(LEAST.to_bits()) - 1))
     }
 
     /// Whether no value has in its low half what is near to the middle between two bf16.
     fn none_near_a_tie(&self, values: &[Value<'c>]) -> Built<IntValue<'c>> {
+        let least = self.least_shifted(values, 16, (NEAR - 0x8000) << 16)?;
+        self.code.cmp(IntPredicate::UGT, least, self.code.i32((2 * NEAR + 1) << 16))
+    }
+
+    /// The least of the bits of f32, without a sign, after they were moved up and added to.
+    fn least_shifted(&self, values: &[Value<'c>], places: i64, more: i64) -> Built<IntValue<'c>> {
         let code = self.code;
-        let i32_type = code.ctx.i32_type();
-        let mut least = i32_type.const_all_ones();
+        let mut least: Value<'c> = code.ctx.i32_type().const_all_ones().into();
         for &value in values {
-            let bits = code.bits(value, i32_type)?.into_int_value();
-            let low = code.b.build_left_shift(bits, code.i32(16), "")?;
-            let from_tie = code.b.build_int_add(low, code.i32((NEAR - 0x8000) << 16), "")?;
-            least = code.call("llvm.umin", &[i32_type.into()], &[least.into(), from_tie.into()])?.into_int_value();
+            least = code.same("llvm.umin", &[least, code.plus(code.shl(code.bits_of(value)?, places)?, more)?])?;
         }
-        code.cmp(IntPredicate::UGT, least, code.i32((2 * NEAR + 1) << 16))
+        Ok(least.into_int_value())
     }
 
     fn users_of_quotient(&self, inst: &Inst) -> Users {

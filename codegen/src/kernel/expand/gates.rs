@@ -15,8 +15,8 @@ pub(crate) enum Gate {
     OnePlusTanh { one: Val, u: Val },
 }
 
-/// What is 1 in a quotient by a sum of 1 and an exponential, or in a sum with a hyperbolic tangent, if an instruction is one.
-pub(crate) fn gate(segment: &Segment, defined: &[usize], inst: &Inst) -> Option<Gate> {
+/// The gate that an instruction is.
+fn gate(segment: &Segment, defined: &[usize], inst: &Inst) -> Option<Gate> {
     let maps = Maps { segment, defined };
     let InstOp::Map(f) = inst.op else { return None };
     match (f, inst.args.as_slice()) {
@@ -41,7 +41,7 @@ pub(crate) fn gate(segment: &Segment, defined: &[usize], inst: &Inst) -> Option<
 }
 
 /// A gate that is of a bf16 and needed as a bf16 only.
-pub(super) fn narrow(segment: &Segment, defined: &[usize], inst: &Inst) -> Option<Gate> {
+pub(crate) fn narrow(segment: &Segment, defined: &[usize], inst: &Inst) -> Option<Gate> {
     let (maps, found) = (Maps { segment, defined }, gate(segment, defined, inst)?);
     let result = *inst.results.first()?;
     let fits = match found {

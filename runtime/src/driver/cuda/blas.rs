@@ -1,9 +1,9 @@
 //! Matrix products on a GPU, by cuBLASLt of the machine, which is looked up when it is first asked for. Kernels never need
 //! it.
 //!
-//! Products of i8 are exact sums in i32. Others are summed in f32 and rounded once: partial sums that a product is split into are kept in f32, and operands in
-//! f32 are not rounded to TF32. Which algorithm computes a product follows from its shape, so
-//! that a row may be other bits in another batch.
+//! Products of i8 are exact sums in i32. Others are summed in f32 and rounded once: partial sums that a product is split
+//! into are kept in f32, and operands in f32 are not rounded to TF32. Which algorithm computes a product follows from its
+//! shape, so that a row may be other bits in another batch.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
