@@ -17,7 +17,7 @@ use std::fmt;
 
 use fusewright_graph::interp::Report;
 use fusewright_graph::tensor::Tensor;
-use fusewright_graph::{Graph, InputKind, TensorType, interp, num};
+use fusewright_graph::{Graph, TensorType, interp, num};
 
 use crate::{Error, HostTensor};
 
@@ -108,7 +108,7 @@ impl OutputCheck {
 /// Inputs or outputs of the graph that the file lacks, or that do not have the graph's types, and tensors numbered
 /// beyond those of the graph, by their names there.
 pub fn cases(graph: &Graph, tensors: &BTreeMap<String, HostTensor>) -> Result<Vec<Case>, Error> {
-    let users = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User));
+    let users = graph.inputs().iter().filter(|i| i.kind.is_given());
     let inputs: Vec<&TensorType> = users.map(|i| graph.ty(i.value)).collect();
     let outputs: Vec<&TensorType> = results(graph).map(|i| graph.ty(graph.outputs()[i].value)).collect();
     let mut cases = Vec::new();

@@ -77,7 +77,7 @@ pub fn symbols(graph: &Graph, sizes: &Sizes, default: i64) -> Result<Symbols, Er
 pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> Result<Vec<Tensor>, Error> {
     let below = graph.nodes().iter().filter_map(|node| index_bound(graph, node, symbols)).min();
     let number = symbols.values().fold(0, |h: u64, &v| h.wrapping_mul(31).wrapping_add(v as u64));
-    let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
+    let users = graph.inputs().iter().filter(|input| input.kind.is_given());
     let places = scattered_to(graph);
     let tensor = |input: &Input| {
         let ty = graph.ty(input.value);

@@ -32,6 +32,9 @@ pub struct Param {
     /// Index of the parameter whose memory this one may be. What is [`ParamAccess::InOut`] holds its elements at the
     /// launch, be it in the same memory or copied.
     pub alias: Option<usize>,
+    /// Whether a dependent launch reads it while the launch before it runs, so that it has to be complete before that one
+    /// begins.
+    pub early: bool,
 }
 
 /// Where an integer argument's value comes from at launch.

@@ -141,8 +141,19 @@ impl fmt::Debug for Weight {
 pub enum InputKind {
     /// Given at each call, in order.
     User,
+    /// Given at each call likewise, and complete before the launch that comes before those of the graph begins: between
+    /// that and what wrote it lies a launch that waited for all before it. On a GPU a dependent launch reads it while the
+    /// launch before it still runs.
+    Settled,
     /// Fixed with the model; `None` where the file came without data.
     Weight(Option<Weight>),
+}
+
+impl InputKind {
+    /// Whether it is given at each call.
+    pub fn is_given(&self) -> bool {
+        matches!(self, InputKind::User | InputKind::Settled)
+    }
 }
 
 /// An input of a graph.
@@ -338,6 +349,12 @@ impl Graph {
     /// The same graph, whose output at that position overwrites the input of that name, or none.
     pub fn with_update(mut self, output: usize, input: Option<String>) -> Graph {
         self.outputs[output].updates = input;
+        self
+    }
+
+    /// The same graph, whose input at that position is of that kind.
+    pub fn with_kind(mut self, input: usize, kind: InputKind) -> Graph {
+        self.inputs[input].kind = kind;
         self
     }
 

@@ -4,7 +4,7 @@
 use fusewright_abi::DType;
 
 use crate::dim::Dim;
-use crate::graph::{Graph, Input, InputKind};
+use crate::graph::{Graph, Input};
 use crate::num;
 use crate::prim::{Literal, Rounding};
 use crate::tensor::{Tensor, TensorError};
@@ -211,7 +211,7 @@ fn of_users<F>(graph: &Graph, rows: i64, mut made: F) -> Vec<Tensor>
 where
     F: FnMut(&TensorType, &[usize]) -> Result<Tensor, TensorError>,
 {
-    let users = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
+    let users = graph.inputs().iter().filter(|input| input.kind.is_given());
     let tensor = |input: &Input| {
         let ty = graph.ty(input.value);
         let extent = |dim: &Dim| dim.eval(&|_| Some(rows)).ok().and_then(|n| usize::try_from(n).ok());

@@ -24,7 +24,9 @@ impl Graph {
         let same_input = |a: &Input, b: &Input| {
             let kinds = matches!(
                 (&a.kind, &b.kind),
-                (InputKind::User, InputKind::User) | (InputKind::Weight(_), InputKind::Weight(_))
+                (InputKind::User, InputKind::User)
+                    | (InputKind::Settled, InputKind::Settled)
+                    | (InputKind::Weight(_), InputKind::Weight(_))
             );
             kinds && a.name == b.name && self.ty(a.value) == other.ty(b.value)
         };

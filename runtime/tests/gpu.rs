@@ -52,6 +52,7 @@ fn artifact() -> KernelArtifact {
         rank: 1,
         elements: Count::Dim(0),
         alias: (access == ParamAccess::Out).then_some(0),
+        early: false,
     };
     KernelArtifact {
         name: "add_one".to_owned(),

@@ -8,7 +8,8 @@
 //! * `target`, `file` (relative to the manifest) and `key` (hash of everything that changes the code);
 //! * `params`: buffers in the order of arguments: `name`, `dtype`, `access` (`in`, `out`, `inout`), `rank`, `shape` with
 //!   one expression over the symbols per axis, `read`, whether the kernel loads from it, and, of an output that may be
-//!   given the address of an input, that one's index as `alias`. One that is `inout` holds the input's elements at the
+//!   given the address of an input, that one's index as `alias`; `early` is of one that a dependent launch reads before
+//!   the launch ahead of it is done, so that it has to be complete before that begins. One that is `inout` holds the input's elements at the
 //!   launch; where the input is not `read`, any address will do for it;
 //! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
 //!   `{"stride": [param, axis]}` in elements, or `"symbol"`, given by the caller;
@@ -201,6 +202,9 @@ fn entry(entry: &BundleEntry) -> Value {
             json!({ "name": p.name, "dtype": p.dtype.name(), "access": access(p.access), "rank": p.rank, "shape": shape, "read": read });
         if let Some(alias) = p.alias {
             entry["alias"] = json!(alias);
+        }
+        if p.early {
+            entry["early"] = json!(true);
         }
         entry
     });

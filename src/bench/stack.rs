@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fusewright_abi::Target;
 use fusewright_fusion::region_key;
-use fusewright_graph::{Builder, Graph, InputKind, Origin, TypeError, Value};
+use fusewright_graph::{Builder, Graph, Origin, TypeError, Value};
 
 use crate::compiler::content;
 use crate::program::outline;
@@ -119,8 +119,8 @@ fn stacked(layer: &Graph, layers: usize) -> Result<Graph, TypeError> {
         b.symbol(&symbol.name, symbol.min, symbol.max);
     }
     let mut users: BTreeMap<Value, Value> = BTreeMap::new();
-    for input in layer.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)) {
-        users.insert(input.value, b.add_input(&input.name, layer.ty(input.value).clone(), InputKind::User));
+    for input in layer.inputs().iter().filter(|i| i.kind.is_given()) {
+        users.insert(input.value, b.add_input(&input.name, layer.ty(input.value).clone(), input.kind.clone()));
     }
     let mut outputs: Vec<Value> = Vec::new();
     for copy in 0..layers {
@@ -131,7 +131,7 @@ fn stacked(layer: &Graph, layers: usize) -> Result<Graph, TypeError> {
                 map.insert(free.remove(at), output);
             }
         }
-        for input in layer.inputs().iter().filter(|i| !matches!(i.kind, InputKind::User)) {
+        for input in layer.inputs().iter().filter(|i| !i.kind.is_given()) {
             let name = format!("{}.{copy}", input.name);
             map.insert(input.value, b.add_input(&name, layer.ty(input.value).clone(), input.kind.clone()));
         }
@@ -167,7 +167,7 @@ mod tests {
          }";
         let layer: Graph = text.parse().expect("parses");
         let graph = stacked(&layer, 3).expect("types");
-        let users = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).count();
+        let users = graph.inputs().iter().filter(|i| i.kind.is_given()).count();
         assert_eq!((graph.inputs().len(), users, graph.nodes().len()), (5, 2, 6), "{graph}");
         // Each copy reads the one before.
         for (i, node) in graph.nodes().iter().enumerate().step_by(2).skip(1) {

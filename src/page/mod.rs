@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_fusion::explain::said;
 use fusewright_fusion::region::{FusedRegion, Refusal, Step, is_constant};
-use fusewright_graph::{InputKind, NodeId, Op, Prim, Value};
+use fusewright_graph::{NodeId, Op, Prim, Value};
 use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
 
 use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, SourceReport, Unmatched};
@@ -96,7 +96,7 @@ impl Drawing {
 
     /// What a caller gives; weights are left out.
     fn inputs(&mut self, fused: &Fused) {
-        for input in fused.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)) {
+        for input in fused.graph.inputs().iter().filter(|i| i.kind.is_given()) {
             let id = self.add(&input.name, fused.graph.ty(input.value).to_string(), "value", String::new());
             self.makers.insert(input.value, id);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fusewright_graph::{Graph, InputKind};
+use fusewright_graph::Graph;
 
 use crate::{Error, HostTensor};
 
@@ -56,7 +56,7 @@ pub(crate) enum UserMemory<'a> {
 /// # Errors
 /// An argument that is to be overwritten and that no output of the graph updates, by name.
 pub(super) fn donated(graph: &Graph, arguments: &[Argument<'_>]) -> Result<BTreeSet<usize>, Error> {
-    let users = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User));
+    let users = graph.inputs().iter().filter(|i| i.kind.is_given());
     let mut donated = BTreeSet::new();
     for (number, (input, argument)) in users.zip(arguments).enumerate() {
         if let Argument::InOut(_) = argument {

@@ -21,6 +21,7 @@ use super::copies::{self, CopyKernel};
 use super::device::{self, DeviceProgram};
 use super::in_place::InPlace;
 use super::layout::{Home, Layouts, lay_out};
+use super::settled::Settled;
 use super::state;
 use super::step::{CompiledKernel, LaunchDims, Step, Work};
 use super::words;
@@ -98,7 +99,7 @@ fn assemble(
 ) -> Result<Built, Error> {
     let (cache, kernels) = (KernelCache::default(), BTreeMap::new());
     let (in_kernels, named) = (BTreeSet::new(), BTreeSet::new());
-    let mut bodies = bodies(partition)?;
+    let mut bodies = bodies(graph, partition, home)?;
     let made = made(&bodies, compiler);
     let fallbacks = Vec::new();
     let mut build = Build { graph, compiler, home, runs, cache, weights, made, kernels, fallbacks, named, in_kernels };
@@ -165,14 +166,17 @@ struct Body {
 }
 
 /// The bodies of a partition's kernels, by their place.
-fn bodies(partition: &Partition) -> Result<BTreeMap<usize, Body>, Error> {
+fn bodies(graph: &Graph, partition: &Partition, home: Home) -> Result<BTreeMap<usize, Body>, Error> {
     let mut bodies = BTreeMap::new();
+    let mut settled = Settled::new(graph);
     for &step in &partition.steps {
         if let (Some(region), Some(kernel)) = (partition.kernel(step), partition.kernel_index(step)) {
             let graph = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+            let graph = if home == Home::Device { settled.mark(graph, &region.inputs) } else { graph };
             let content = content(&region.name, &graph);
             bodies.insert(kernel, Body { graph, content });
         }
+        settled.pass(partition, step);
     }
     Ok(bodies)
 }
@@ -319,10 +323,12 @@ impl Build<'_> {
         let load = || self.cache.get_or_make(made.artifact.key, || self.compiler.load(&made));
         let module = self.runs.then(load).transpose()?;
         let Made { artifact, apart, .. } = made;
+        let early = artifact.params.iter().enumerate().filter(|(_, param)| param.early).map(|(i, _)| i).collect();
         Ok(CompiledKernel {
             dims: LaunchDims::of(&artifact),
             in_place: InPlace::of(&artifact, body.inputs().len()),
             apart,
+            early,
             key: artifact.key,
             bytes: artifact.payload.bytes.len(),
             alignment: artifact.launch.alignment as usize,
@@ -453,7 +459,7 @@ fn weights(graph: &Graph) -> Result<Vec<Option<Bytes>>, Error> {
         Ok(Bytes::from(tensor.try_to_bytes()?))
     };
     let of_input = |input: &Input| match &input.kind {
-        InputKind::User | InputKind::Weight(None) => Ok(None),
+        InputKind::User | InputKind::Settled | InputKind::Weight(None) => Ok(None),
         InputKind::Weight(Some(weight)) => bytes(&input.name, graph.ty(input.value), weight).map(Some),
     };
     graph.inputs().iter().map(of_input).collect()

@@ -22,6 +22,7 @@ mod layout;
 mod plan;
 mod plans;
 mod prepare;
+mod settled;
 mod state;
 mod step;
 mod strided;
@@ -34,7 +35,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use fusewright_abi::DType;
 use fusewright_graph::tensor::check_memory;
-use fusewright_graph::{Dim, Graph, Input, InputKind, Output};
+use fusewright_graph::{Dim, Graph, Input, Output};
 use fusewright_runtime::{CodeCounts, Counters, TierCounts};
 
 use crate::guard;
@@ -229,7 +230,7 @@ impl Program {
         threads: usize,
     ) -> Result<(Vec<HostTensor>, Placement), Error> {
         let users: Vec<&str> =
-            self.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).map(|i| i.name.as_str()).collect();
+            self.graph.inputs().iter().filter(|i| i.kind.is_given()).map(|i| i.name.as_str()).collect();
         let updates = |name: &str| self.graph.outputs().iter().any(|o| o.updates.as_deref() == Some(name));
         let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(inputs.len());
         for (i, tensor) in inputs.iter_mut().enumerate() {
@@ -309,7 +310,7 @@ impl Program {
     /// # Errors
     /// Sizes that do not fit the graph.
     pub(crate) fn overwrites(&self, binding: &Binding) -> Result<(Placement, Vec<Overwrite>), Error> {
-        let users = self.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).enumerate();
+        let users = self.graph.inputs().iter().filter(|i| i.kind.is_given()).enumerate();
         let updated = |name: &str| self.graph.outputs().iter().any(|o| o.updates.as_deref() == Some(name));
         let given = users.filter(|(_, input)| updated(&input.name)).map(|(number, _)| number);
         let donated = given.chain(self.state_numbers()).collect();
@@ -403,7 +404,7 @@ impl Program {
 
     /// The numbers of a state's buffers among what may be overwritten.
     fn state_numbers(&self) -> std::ops::Range<usize> {
-        let users = self.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).count();
+        let users = self.graph.inputs().iter().filter(|i| i.kind.is_given()).count();
         users..users + state::buffers(&self.graph).count()
     }
 

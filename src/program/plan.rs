@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_abi::DType;
 use fusewright_graph::graph::Symbol;
-use fusewright_graph::{Dim, Graph, InputKind, TensorType, Value, interp};
+use fusewright_graph::{Dim, Graph, TensorType, Value, interp};
 
 use super::in_place::{Lives, Overwrite, Placement, Update, UpdateCopy, unless_kept};
 use super::layout::{Layouts, View};
@@ -250,13 +250,13 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn inputs(&mut self, donated: &BTreeSet<usize>) -> Result<(), Error> {
-        let users = self.graph.inputs().iter().enumerate().filter(|(_, input)| matches!(input.kind, InputKind::User));
+        let users = self.graph.inputs().iter().enumerate().filter(|(_, input)| input.kind.is_given());
         // Behind the caller's inputs, the buffers of its state.
         let numbered = users.chain(state::buffers(self.graph)).enumerate();
         let numbers: BTreeMap<usize, usize> = numbered.map(|(number, (i, _))| (i, number)).collect();
         for (i, input) in self.graph.inputs().iter().enumerate() {
             let number = numbers.get(&i).copied();
-            let given = number.filter(|n| matches!(input.kind, InputKind::User) || donated.contains(n));
+            let given = number.filter(|n| input.kind.is_given() || donated.contains(n));
             let place = given.map_or(Place::Weight(i), Place::User);
             if let Some(number) = given {
                 self.users.insert(&input.name, number);
@@ -496,7 +496,7 @@ fn elsewhere(name: &str, whole: bool) -> String {
 /// # Errors
 /// A wrong number of tensors, a wrong dtype, rank or extent, naming the input; a symbol outside its range.
 pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding, Error> {
-    let users: Vec<_> = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User)).collect();
+    let users: Vec<_> = graph.inputs().iter().filter(|i| i.kind.is_given()).collect();
     if users.len() != given.len() {
         return Err(Error::Call(format!("`{}` takes {} inputs, got {}", graph.name(), users.len(), given.len())));
     }

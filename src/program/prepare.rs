@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use fusewright_graph::{Dim, InputKind};
+use fusewright_graph::Dim;
 
 use super::{PlanKey, Program, bind};
 use crate::Error;
@@ -41,7 +41,7 @@ impl Program {
     /// The keys of the plans of calls of these sizes.
     fn keys(&self, sizes: &Sizes) -> Result<BTreeSet<PlanKey>, Error> {
         let values = symbols(&self.graph, sizes, DEFAULT_ROWS)?;
-        let users = || self.graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User));
+        let users = || self.graph.inputs().iter().filter(|input| input.kind.is_given());
         let extent = |dim: &Dim| {
             let value = dim.eval(&|s| values.get(s).copied()).map_err(|e| Error::Call(e.to_string()))?;
             usize::try_from(value).map_err(|_| Error::Call(format!("extent {dim} is {value}")))

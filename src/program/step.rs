@@ -48,6 +48,8 @@ pub(crate) struct CompiledKernel {
     pub in_place: InPlace,
     /// Outputs that were to lie in the memory of inputs and may not.
     pub apart: Vec<Apart>,
+    /// Arguments that a dependent launch reads while the launch before it runs.
+    pub early: Vec<usize>,
     pub key: ContentKey,
     /// Size of its code.
     pub bytes: usize,

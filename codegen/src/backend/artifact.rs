@@ -83,7 +83,8 @@ pub fn pack(
             .map_err(|reason| unsupported(format!("parameter `{}`", param.name), reason))?;
         let (name, rank) = (param.name.clone(), param.shape.len() as u32);
         let alias = param.alias.map(|p| p.0 as usize);
-        params.push(Param { name, dtype: param.dtype, access: param.access, rank, elements, alias });
+        let (dtype, access, early) = (param.dtype, param.access, param.early);
+        params.push(Param { name, dtype, access, rank, elements, alias, early });
     }
     Ok(KernelArtifact {
         name: kernel.name.clone(),

@@ -180,8 +180,8 @@ fn params(body: &Graph, form: &RowForm) -> Vec<Param> {
         Param { name, dtype, shape, access, source, alias: None, donated: false, early }
     };
     let inputs = body.inputs().iter().map(|input| {
-        let constant = matches!(input.kind, InputKind::Weight(_));
-        param(input.name.clone(), input.value, ParamAccess::In, constant)
+        let early = !matches!(input.kind, InputKind::User);
+        param(input.name.clone(), input.value, ParamAccess::In, early)
     });
     let outputs = body.outputs().iter().enumerate().map(|(i, o)| {
         let plain = param(format!("out{i}"), o.value, ParamAccess::Out, false);

@@ -4,7 +4,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_graph::{Def, Graph, InputKind, NodeId, Op, Prim, Value};
+use fusewright_graph::{Def, Graph, NodeId, Op, Prim, Value};
 
 use super::content::{Content, Contents};
 use super::copies::{self, most_copies};
@@ -311,7 +311,7 @@ impl<'a, 'g> Growth<'a, 'g> {
     fn merge_readers(&mut self, value: Value) -> bool {
         let graph = self.flow.graph;
         let shared = match graph.def(value) {
-            Def::Input(i) => matches!(graph.inputs()[i].kind, InputKind::User),
+            Def::Input(i) => graph.inputs()[i].kind.is_given(),
             Def::Node(id, _) => !self.flow.is_free(id),
         };
         let mut regions: Vec<usize> = Vec::new();

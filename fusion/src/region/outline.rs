@@ -187,6 +187,7 @@ fn kind(graph: &Graph, value: Value) -> InputKind {
     let updated = || graph.outputs().iter().any(|output| output.updates.as_ref() == Some(&input.name));
     match input.kind {
         InputKind::Weight(_) if !updated() => InputKind::Weight(None),
+        InputKind::Settled => InputKind::Settled,
         _ => InputKind::User,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{InterpError, Symbols};
 use crate::dim::Dim;
-use crate::graph::{Graph, Input, InputKind};
+use crate::graph::{Graph, Input};
 use crate::tensor::Tensor;
 
 /// Values of a graph's symbols that agree with the shapes of its inputs.
@@ -142,5 +142,5 @@ pub fn solve(graph: &Graph, shapes: &[&[usize]]) -> Symbols {
 
 /// The inputs that a call gives, in order.
 pub(super) fn user_inputs(graph: &Graph) -> impl Iterator<Item = &Input> {
-    graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User))
+    graph.inputs().iter().filter(|input| input.kind.is_given())
 }

@@ -151,7 +151,11 @@ impl<'a> Parser<'_, 'a> {
     fn input(&mut self) -> Result<(), TextError> {
         let token = self.cursor.take();
         self.cursor.expect(":")?;
-        let kind = if self.cursor.eat_word("weight") { InputKind::Weight(None) } else { InputKind::User };
+        let kind = match () {
+            () if self.cursor.eat_word("weight") => InputKind::Weight(None),
+            () if self.cursor.eat_word("settled") => InputKind::Settled,
+            () => InputKind::User,
+        };
         let ty = self.ty()?;
         let value = self.builder.add_input(&token.content(), ty, kind);
         self.inputs.push(token.line);

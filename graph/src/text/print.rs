@@ -126,8 +126,12 @@ impl Printer<'_> {
             .inputs()
             .iter()
             .map(|input| {
-                let weight = if matches!(input.kind, InputKind::Weight(_)) { "weight " } else { "" };
-                format!("{}: {weight}{}", self.name(input.value), self.graph.ty(input.value))
+                let kind = match input.kind {
+                    InputKind::User => "",
+                    InputKind::Settled => "settled ",
+                    InputKind::Weight(_) => "weight ",
+                };
+                format!("{}: {kind}{}", self.name(input.value), self.graph.ty(input.value))
             })
             .collect();
         let separator = if symbols.is_empty() || inputs.is_empty() { "" } else { "; " };

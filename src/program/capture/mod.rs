@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fusewright_graph::tensor::check_memory;
-use fusewright_graph::{Dim, Input, InputKind, Symbol};
+use fusewright_graph::{Dim, Input, Symbol};
 use fusewright_runtime::capture::{CaptureReport, CaptureSizes, HostRecorder, Recorder};
 
 use self::carrier::Captured;
@@ -210,7 +210,7 @@ impl CapturedProgram {
 }
 
 fn users(program: &Program) -> impl Iterator<Item = &Input> {
-    program.graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User))
+    program.graph.inputs().iter().filter(|input| input.kind.is_given())
 }
 
 /// The symbol that counts rows, when every other one has a value.

@@ -4,7 +4,7 @@
 //! What the rows of a value are is said by its type: the one axis whose extent is a multiple of the symbol that counts
 //! them. A value without such an axis is the same for every number of rows, or made by an op that does not keep rows apart.
 
-use fusewright_graph::{Def, Dim, Graph, InputKind, Node, Op, Prim, TensorType, Value, dim};
+use fusewright_graph::{Def, Dim, Graph, Node, Op, Prim, TensorType, Value, dim};
 
 use crate::Error;
 use crate::program::build::single;
@@ -93,7 +93,7 @@ fn origin(graph: &Graph, mut value: Value) -> Option<usize> {
 pub(super) fn chooser(graph: &Graph, places: Value) -> Option<usize> {
     let input = &graph.inputs()[origin(graph, places)?];
     let signed = graph.ty(input.value).dtype.is_signed_int();
-    let users = graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User));
+    let users = graph.inputs().iter().filter(|i| i.kind.is_given());
     users.enumerate().find(|(_, user)| user.value == input.value).map(|(number, _)| number).filter(|_| signed)
 }
 

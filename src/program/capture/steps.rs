@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fusewright_graph::{InputKind, Value};
+use fusewright_graph::Value;
 use fusewright_runtime::capture::{
     HostArg, HostBuffer, HostLaunch, HostMemory, HostRecorder, HostSpan, HostStream, Part, Steps,
 };
@@ -157,7 +157,7 @@ impl Steps<HostRecorder<Error>> for HostSteps {
     /// The inputs that calls bring, then the workspace.
     fn needs(&self, rows: usize) -> Result<Vec<usize>, Error> {
         let plan = self.plan(rows)?;
-        let users = self.program.graph.inputs().iter().filter(|i| matches!(i.kind, InputKind::User));
+        let users = self.program.graph.inputs().iter().filter(|i| i.kind.is_given());
         let called = users.enumerate().filter(|(number, _)| !self.kept.contains_key(number));
         let called = called.map(|(_, input)| plan.get(input.value).map(|slot| slot.bytes));
         called.chain(plan.buffers.iter().map(|buffer| Ok(buffer.bytes))).collect()

@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use fusewright_graph::InputKind;
-
 use super::hardware::Hardware;
 use super::{Bound, Core, Output, State};
 use crate::program::argument::UserMemory;
@@ -28,7 +26,7 @@ impl<H: Hardware> Core<H> {
             return Ok(bound);
         }
         let inputs = program.graph.inputs();
-        let users = inputs.iter().filter(|input| matches!(input.kind, InputKind::User));
+        let users = inputs.iter().filter(|input| input.kind.is_given());
         let buffers = state::buffers(&program.graph).map(|(_, input)| input).filter(|_| program.has_state(key));
         let mut memory = Vec::new();
         for input in users.chain(buffers) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fusewright_abi::DType;
-use fusewright_graph::{Graph, Input, InputKind};
+use fusewright_graph::{Graph, Input};
 use fusewright_runtime::cuda::{DeviceBuffer, Gpu, Stream};
 
 use super::gpu::Cuda;
@@ -144,7 +144,7 @@ impl CommandBuffer<'_> {
 /// The plan of a call on these tensors.
 fn planned(program: &Program, arguments: &[DeviceArgument<'_>]) -> Result<Arc<Planned>, Error> {
     let graph = &program.graph;
-    let users: Vec<&Input> = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::User)).collect();
+    let users: Vec<&Input> = graph.inputs().iter().filter(|input| input.kind.is_given()).collect();
     let buffers: Vec<&Input> = state::buffers(graph).map(|(_, input)| input).collect();
     let (given, of_state) = arguments.split_at(users.len().min(arguments.len()));
     if !of_state.is_empty() && of_state.len() != buffers.len() {

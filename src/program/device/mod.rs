@@ -13,6 +13,7 @@ mod arena;
 mod call;
 mod command;
 mod command_buffer;
+mod dependent;
 mod gpu;
 mod hardware;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub(super) use command::on_host;
 pub use command_buffer::{CommandBuffer, DeviceArgument, DeviceTensor, OnGpu};
 
 use self::command::{Action, Command, Commands, KernelArg, Memory, Places, Region};
+use self::dependent::dependent;
 use self::gpu::Cuda;
 use self::hardware::{Arg, Hardware, Order};
 use self::reference::HostStep;
@@ -115,11 +117,10 @@ impl<H: Hardware> Core<H> {
         self.hardware.upload(&state.stream, &constants, &commands.constants)?;
         let mut binding = Binding { core: self, state, program, users: &users, arena, constants, distinct };
         let mut pieces = Vec::with_capacity(commands.commands.len());
-        let mut follows_launch = false;
-        for command in &commands.commands {
+        let dependent = dependent(&commands.commands);
+        for (command, dependent) in commands.commands.iter().zip(dependent) {
             let label = program.steps.get(command.step).map_or("results", |step| step.label.as_str());
-            let ready = binding.ready(plan, command, follows_launch).map_err(|error| in_step(label, error))?;
-            follows_launch = matches!(command.action, Action::Launch { .. });
+            let ready = binding.ready(plan, command, dependent).map_err(|error| in_step(label, error))?;
             pieces.push(Piece { label: label.to_owned(), ready });
         }
         let mut outputs = Vec::with_capacity(commands.outputs.len());

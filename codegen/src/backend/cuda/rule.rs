@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::plan::{Extents, Plan, WARP, trees, values_of, whole_block};
-use crate::kernel::{INNER, InstOp, Kernel, Order, Segment, Shape};
+use crate::kernel::{INNER, InstOp, Kernel, Order, ROW, Segment, Shape};
 use crate::schedule::{KernelSchedule, Place, Spread};
 
 /// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken, if it
@@ -128,12 +128,12 @@ fn many_rows(kernel: &Kernel, plan: &Plan) -> Option<(usize, Spread)> {
 fn bytes_per_row(kernel: &Kernel) -> Option<i64> {
     let moved = |segment: &Segment| -> Option<i64> {
         let accesses = segment.insts.iter().filter_map(|inst| match &inst.op {
+            InstOp::Load { param, index, .. } if kernel.param(*param).early && !index.mentions(ROW) => None,
             InstOp::Load { param, shape, .. } => Some((*param, shape.elements())),
             InstOp::Store { param, .. } => Some((*param, segment.ty(inst.args[0]).shape.elements())),
             _ => None,
         });
         let bits = accesses
-            .filter(|(param, _)| !kernel.param(*param).early)
             .map(|(param, elements)| elements.as_const()?.checked_mul(i64::from(kernel.param(param).dtype.bits())));
         bits.sum::<Option<i64>>()?.checked_mul(segment.inner.as_const()?)
     };
