@@ -159,3 +159,12 @@ fn a_page_holds_every_case_and_needs_nothing_else() {
     );
     refused(2, &["bench", &model, "--html", &page, "--json"], &["--html", "--json"]);
 }
+
+#[test]
+fn launches_are_measured_on_gpus_alone() {
+    refused(2, &["bench", "--suite", "launch"], &["`launch` is of GPUs", "--target cuda"]);
+    refused(2, &["bench", "--suite", "launch", "--target", "cuda", "--threads", "2"], &["takes no MODEL"]);
+    refused(2, &["bench", "--suite", "launch", "--target", "cuda", "--case", "nothing"], &["no case `nothing`"]);
+    let names = call(&["bench", "--suite", "launch", "--list"]).stdout;
+    assert!(names.lines().any(|name| name == "D@4096"), "{names}");
+}

@@ -5,6 +5,7 @@
 mod compare;
 mod data;
 mod exact;
+mod launch;
 mod ops;
 mod page;
 mod rows;
@@ -24,6 +25,7 @@ use crate::{Compiler, Error, ScheduleChoice};
 
 pub use compare::{GpuPeers, GpuRatio};
 pub use exact::Mismatch;
+pub use launch::{LaunchReport, LaunchRow, measure_launches};
 pub use ops::{GpuCase, gpu_cases};
 pub use page::gpu_page;
 pub use rows::{GpuResults, GpuRow};
@@ -243,12 +245,16 @@ fn prepare(
     set: &Set,
     options: LaunchOptions,
 ) -> Result<Prepared, RuntimeError> {
+    kernel.prepare(&arguments(made, set), &sized.dims, sized.rows, options)
+}
+
+/// The arguments of a launch on a set.
+fn arguments<'s>(made: &CaseKernel, set: &'s Set) -> Vec<DeviceArg<'s>> {
     let inputs = made.body.inputs().len();
     let args = set.buffers.iter().enumerate().map(|(i, buffer)| match buffer {
         Some(buffer) if i < inputs => DeviceArg::In(buffer),
         Some(buffer) => DeviceArg::Out(buffer),
         None => DeviceArg::Same(made.overwritten_by(i).map_or(i, |output| inputs + output)),
     });
-    let args: Vec<DeviceArg<'_>> = args.collect();
-    kernel.prepare(&args, &sized.dims, sized.rows, options)
+    args.collect()
 }
