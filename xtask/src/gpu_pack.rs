@@ -23,6 +23,31 @@ const SCRIPTS: [(&str, &str, &str, &str); 2] = [
     ("tune.sh", "Searches schedules", "gpu.schedules", "--tune"),
 ];
 
+/// What the sanitizers of CUDA say of one kernel of each kind of schedule.
+const SANITIZE: &str = r#"#!/bin/sh
+# Runs one kernel of each kind of schedule on the first NVIDIA GPU under each tool of compute-sanitizer, and prints what
+# each tool sums up and how it ended. Within 8 minutes: a tool that takes longer than SECONDS is ended and has failed.
+# usage: sanitize.sh [SECONDS [TOOL...]]
+here=$(cd "$(dirname "$0")" && pwd)
+seconds=${1:-115}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] || set -- memcheck racecheck initcheck synccheck
+PATH="$PATH:${CUDA_HOME:-/usr/local/cuda}/bin"
+command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer in PATH or CUDA_HOME" >&2; exit 3; }
+LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off
+export LD_LIBRARY_PATH FUSEWRIGHT_CACHE_DIR
+failed=0
+for tool in "$@"; do
+    log="sanitize-$tool.txt"
+    timeout "$seconds" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+        "$here/fusewright" bench --suite kinds --target cuda -v >"$log" 2>&1
+    status=$?
+    echo "$tool: exit $status: $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|kinds of schedules' "$log" | tr '\n' ';')"
+    [ $status -eq 0 ] || failed=1
+done
+exit $failed
+"#;
+
 /// A script for the machine, which may be stopped at any time and started again.
 fn script((name, what, out, arguments): (&str, &str, &str, &str)) -> String {
     format!(
@@ -64,9 +89,10 @@ pub fn pack(root: &Path) -> Result<PathBuf, String> {
     let command = folder.join("fusewright");
     copy(&build.join("release/fusewright"), &command)?;
     copy(&root.join(FIGURES), &folder.join("peers.json"))?;
-    for entry in SCRIPTS {
-        let script = folder.join(entry.0);
-        std::fs::write(&script, self::script(entry)).map_err(|e| format!("{}: {e}", script.display()))?;
+    let scripts = SCRIPTS.map(|entry| (entry.0, script(entry)));
+    for (name, text) in scripts.into_iter().chain([("sanitize.sh", SANITIZE.to_owned())]) {
+        let script = folder.join(name);
+        std::fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use fusewright_abi::Target;
 use fusewright_graph::InputKind;
-use fusewright_runtime::cuda::{Gpu, LaunchOptions};
+use fusewright_runtime::cuda::{Gpu, LaunchOptions, Stream};
 
 use super::data::Data;
 use super::ops::{CaseKernel, GpuCase};
-use super::timing::{Timer, median};
+use super::timing::median;
 use super::{arguments, prepare, set};
 use crate::inputs::{DEFAULT_SEED, weights_as_inputs};
 use crate::{Compiler, DeviceArgument, DeviceTensor, Error, compile};
@@ -68,34 +68,34 @@ pub fn measure_launches(cases: &[GpuCase], target: &Target, rows: &[usize]) -> R
     let gpu = Gpu::of(target)?;
     let (device, (major, minor)) = (gpu.name().to_owned(), gpu.driver());
     let compiler = Compiler::new(target)?;
-    let (mut timer, data) = (Timer::new(gpu)?, Data::new(DEFAULT_SEED));
+    let (mut stream, data) = (gpu.stream()?, Data::new(DEFAULT_SEED));
     let mut measured = Vec::with_capacity(cases.len() * rows.len());
     for case in cases {
         let made = CaseKernel::of(case, &compiler)?;
         for &rows in rows {
-            measured.push(measure(&mut timer, &data, (case, &made), rows).map_err(|e| e.about(case.name()))?);
+            measured.push(measure((&gpu, &mut stream), &data, (case, &made), rows).map_err(|e| e.about(case.name()))?);
         }
     }
     Ok(LaunchReport { device, driver: format!("CUDA {major}.{minor}"), calls: CALLS * BATCHES, rows: measured })
 }
 
 fn measure(
-    timer: &mut Timer,
+    (gpu, stream): (&Gpu, &mut Stream),
     data: &Data,
     (case, made): (&GpuCase, &CaseKernel),
     rows: usize,
 ) -> Result<LaunchRow, Error> {
-    let kernel = timer.gpu.load(&made.artifact)?;
+    let kernel = gpu.load(&made.artifact)?;
     let sized = made.at(&case.symbols_at(rows))?;
     let inputs = made.body.inputs().iter().zip(&sized.shapes);
     let inputs: Vec<Vec<u8>> = inputs.map(|(input, shape)| data.of(&made.body, input, shape, 0)).collect();
-    let buffers = set(timer, data, made, &sized, &inputs, None).map_err(|failure| failure.error)?;
+    let buffers = set((&*gpu, &*stream), data, made, &sized, &inputs, None).map_err(|failure| failure.error)?;
     let options = LaunchOptions { dependent: false, distinct: true };
     let prepared = prepare(&kernel, made, &sized, &buffers, options)?;
     let args = arguments(made, &buffers);
     // The same as a program. Weights are given like rows: the bench's graphs have no data of them.
     let graph = weights_as_inputs(&case.graph, |kind| matches!(kind, InputKind::Weight(_)));
-    let compiled = compile(&graph, timer.gpu.target(), &super::super::options(true))?;
+    let compiled = compile(&graph, gpu.target(), &super::super::options(true))?;
     let on = compiled.program.on_gpu().ok_or_else(|| Error::Internal("a program for a GPU is none".to_owned()))?;
     let tensor = |(i, input): (usize, &fusewright_graph::Input)| {
         let at = made.overwritten_by(i).map_or(i, |output| inputs.len() + output);
@@ -116,10 +116,10 @@ fn measure(
     // The first batch of each brings code to the device, and is no figure.
     for batch in 0..=BATCHES {
         let bare = {
-            let bare = prepared.bare(&mut timer.stream)?;
+            let bare = prepared.bare(stream)?;
             batch_us(|| Ok(bare.enqueue()?))?
         };
-        let stream = &timer.stream;
+        let stream = &*stream;
         stream.wait()?;
         let prepared = batch_us(|| Ok(prepared.enqueue(stream)?))?;
         stream.wait()?;
