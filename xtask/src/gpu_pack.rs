@@ -187,4 +187,37 @@ mod tests {
                     \t/lib64/ld-linux-x86-64.so.2 (0x3)\n";
         assert_eq!(foreign(list), [("libz.so.1", "/lib/libz.so.1")]);
     }
+
+    /// Runs the script beside a sanitizer that says so much and ends with the status that it finds in `status`.
+    #[cfg(unix)]
+    fn sanitized(folder: &Path, status: u8) -> (Option<i32>, String) {
+        let stub = format!(
+            "#!/bin/sh\necho \"$2 of $(basename \"$5\") $6 $8\"\necho ERROR SUMMARY: {status} errors\nexit {status}\n"
+        );
+        let (script, tool) = (folder.join("sanitize.sh"), folder.join("compute-sanitizer"));
+        for (path, text) in [(&script, SANITIZE), (&tool, stub.as_str())] {
+            std::fs::write(path, text).expect("the folder is ours");
+        }
+        succeed(Command::new("chmod").arg("+x").arg(&tool), "chmod").expect("the file is ours");
+        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+        let mut run = Command::new("sh");
+        let said = run.arg(&script).args(["9", "memcheck", "racecheck"]).current_dir(folder).env("PATH", path).output();
+        let said = said.expect("there is a shell");
+        (said.status.code(), String::from_utf8_lossy(&said.stdout).into_owned())
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn sanitizers_that_find_something_are_said_and_fail_the_script() {
+        let folder = std::env::temp_dir().join(format!("fusewright-sanitize-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("there is room for files");
+        let (clean, said) = sanitized(&folder, 0);
+        assert_eq!((clean, said.lines().count()), (Some(0), 2), "{said}");
+        assert!(said.contains("memcheck: exit 0: ERROR SUMMARY: 0 errors"), "{said}");
+        let log = std::fs::read_to_string(folder.join("sanitize-racecheck.txt")).expect("each tool has a log");
+        assert!(log.contains("racecheck of fusewright bench kinds"), "{log}");
+        let (found, said) = sanitized(&folder, 9);
+        assert!(found == Some(1) && said.contains("racecheck: exit 9: ERROR SUMMARY: 9 errors"), "{said}");
+        std::fs::remove_dir_all(&folder).expect("the folder is ours");
+    }
 }

@@ -89,7 +89,7 @@ fn measure(
     let sized = made.at(&case.symbols_at(rows))?;
     let inputs = made.body.inputs().iter().zip(&sized.shapes);
     let inputs: Vec<Vec<u8>> = inputs.map(|(input, shape)| data.of(&made.body, input, shape, 0)).collect();
-    let buffers = set((&*gpu, &*stream), data, made, &sized, &inputs, None).map_err(|failure| failure.error)?;
+    let buffers = set((gpu, &*stream), data, made, &sized, &inputs, None).map_err(|failure| failure.error)?;
     let options = LaunchOptions { dependent: false, distinct: true };
     let prepared = prepare(&kernel, made, &sized, &buffers, options)?;
     let args = arguments(made, &buffers);
