@@ -168,6 +168,10 @@ impl Backend for Assembled {
         self.inner.candidates(kernel)
     }
 
+    fn kind(&self, kernel: &Kernel, rows: usize) -> Option<String> {
+        self.inner.kind(kernel, rows)
+    }
+
     fn memory(&self) -> usize {
         self.inner.memory()
     }

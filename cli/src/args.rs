@@ -239,7 +239,7 @@ pub struct BenchArgs {
     /// Model file (.pt2 or .fw)
     #[arg(required_unless_present = "suite")]
     pub model: Option<PathBuf>,
-    /// Suite: `kernels`; `compile`, how long compiling MODEL takes, stacked `--layers` times; `matrix`, every combination
+    /// Suite: `kernels`; `launch`, the host's part of launches on a GPU; `kinds`, one kernel of each kind of schedule; `compile`, how long compiling MODEL takes, stacked `--layers` times; `matrix`, every combination
     /// of ops, to `--list` or `--check`
     #[arg(long)]
     pub suite: Option<String>,

@@ -45,6 +45,8 @@ Examples:
                                                              such figures as a page, without a GPU
   fusewright bench --suite kernels --target cuda --tune --out gpu.schedules
                                                              faster schedules, for --schedules gpu.schedules
+  fusewright bench --suite launch --target cuda              what launches cost the host beyond the driver's call
+  fusewright bench --suite kinds --target cuda               one kernel of each kind of schedule, for sanitizers
   fusewright bench model.pt2 --suite compile --layers 64     how long compiling takes
   fusewright bench --suite matrix --check --sample 300       combinations of ops, run every way
 

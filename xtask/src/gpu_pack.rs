@@ -23,6 +23,31 @@ const SCRIPTS: [(&str, &str, &str, &str); 2] = [
     ("tune.sh", "Searches schedules", "gpu.schedules", "--tune"),
 ];
 
+/// What the sanitizers of CUDA say of one kernel of each kind of schedule.
+const SANITIZE: &str = r#"#!/bin/sh
+# Runs one kernel of each kind of schedule on the first NVIDIA GPU under each tool of compute-sanitizer, and prints what
+# each tool sums up and how it ended. Within 8 minutes: a tool that takes longer than SECONDS is ended and has failed.
+# usage: sanitize.sh [SECONDS [TOOL...]]
+here=$(cd "$(dirname "$0")" && pwd)
+seconds=${1:-115}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] || set -- memcheck racecheck initcheck synccheck
+PATH="$PATH:${CUDA_HOME:-/usr/local/cuda}/bin"
+command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer in PATH or CUDA_HOME" >&2; exit 3; }
+LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off
+export LD_LIBRARY_PATH FUSEWRIGHT_CACHE_DIR
+failed=0
+for tool in "$@"; do
+    log="sanitize-$tool.txt"
+    timeout "$seconds" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+        "$here/fusewright" bench --suite kinds --target cuda -v >"$log" 2>&1
+    status=$?
+    echo "$tool: exit $status: $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|kinds of schedules' "$log" | tr '\n' ';')"
+    [ $status -eq 0 ] || failed=1
+done
+exit $failed
+"#;
+
 /// A script for the machine, which may be stopped at any time and started again.
 fn script((name, what, out, arguments): (&str, &str, &str, &str)) -> String {
     format!(
@@ -64,9 +89,10 @@ pub fn pack(root: &Path) -> Result<PathBuf, String> {
     let command = folder.join("fusewright");
     copy(&build.join("release/fusewright"), &command)?;
     copy(&root.join(FIGURES), &folder.join("peers.json"))?;
-    for entry in SCRIPTS {
-        let script = folder.join(entry.0);
-        std::fs::write(&script, self::script(entry)).map_err(|e| format!("{}: {e}", script.display()))?;
+    let scripts = SCRIPTS.map(|entry| (entry.0, script(entry)));
+    for (name, text) in scripts.into_iter().chain([("sanitize.sh", SANITIZE.to_owned())]) {
+        let script = folder.join(name);
+        std::fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -160,5 +186,38 @@ mod tests {
         let list = "\tlinux-vdso.so.1 (0x1)\n\tlibz.so.1 => /lib/libz.so.1 (0x2)\n\tlibc.so.6 => /lib/libc.so.6 (0x4)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x3)\n";
         assert_eq!(foreign(list), [("libz.so.1", "/lib/libz.so.1")]);
+    }
+
+    /// Runs the script beside a sanitizer that says so much and ends with the status that it finds in `status`.
+    #[cfg(unix)]
+    fn sanitized(folder: &Path, status: u8) -> (Option<i32>, String) {
+        let stub = format!(
+            "#!/bin/sh\necho \"$2 of $(basename \"$5\") $6 $8\"\necho ERROR SUMMARY: {status} errors\nexit {status}\n"
+        );
+        let (script, tool) = (folder.join("sanitize.sh"), folder.join("compute-sanitizer"));
+        for (path, text) in [(&script, SANITIZE), (&tool, stub.as_str())] {
+            std::fs::write(path, text).expect("the folder is ours");
+        }
+        succeed(Command::new("chmod").arg("+x").arg(&tool), "chmod").expect("the file is ours");
+        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+        let mut run = Command::new("sh");
+        let said = run.arg(&script).args(["9", "memcheck", "racecheck"]).current_dir(folder).env("PATH", path).output();
+        let said = said.expect("there is a shell");
+        (said.status.code(), String::from_utf8_lossy(&said.stdout).into_owned())
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn sanitizers_that_find_something_are_said_and_fail_the_script() {
+        let folder = std::env::temp_dir().join(format!("fusewright-sanitize-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("there is room for files");
+        let (clean, said) = sanitized(&folder, 0);
+        assert_eq!((clean, said.lines().count()), (Some(0), 2), "{said}");
+        assert!(said.contains("memcheck: exit 0: ERROR SUMMARY: 0 errors"), "{said}");
+        let log = std::fs::read_to_string(folder.join("sanitize-racecheck.txt")).expect("each tool has a log");
+        assert!(log.contains("racecheck of fusewright bench kinds"), "{log}");
+        let (found, said) = sanitized(&folder, 9);
+        assert!(found == Some(1) && said.contains("racecheck: exit 9: ERROR SUMMARY: 9 errors"), "{said}");
+        std::fs::remove_dir_all(&folder).expect("the folder is ours");
     }
 }

@@ -159,3 +159,23 @@ fn a_page_holds_every_case_and_needs_nothing_else() {
     );
     refused(2, &["bench", &model, "--html", &page, "--json"], &["--html", "--json"]);
 }
+
+#[test]
+#[cfg(feature = "cuda")]
+fn kinds_of_schedules_are_listed_without_a_gpu() {
+    refused(2, &["bench", "--suite", "kinds"], &["`kinds` is of GPUs", "--target cuda"]);
+    refused(2, &["bench", "--suite", "kinds", "--target", "cuda", "--case", "A"], &["takes no MODEL"]);
+    let report = json(&["bench", "--suite", "kinds", "--target", "cuda:sm_90", "--list", "--json"]);
+    let kinds = report["kinds"].as_array().expect("a list");
+    assert!(kinds.iter().all(|kind| kind["dependent"].is_null() && kind["kind"].is_string()), "{report}");
+    assert!(kinds.iter().any(|kind| kind["kind"].as_str().is_some_and(|words| words.contains("packed"))), "{report}");
+}
+
+#[test]
+fn launches_are_measured_on_gpus_alone() {
+    refused(2, &["bench", "--suite", "launch"], &["`launch` is of GPUs", "--target cuda"]);
+    refused(2, &["bench", "--suite", "launch", "--target", "cuda", "--threads", "2"], &["takes no MODEL"]);
+    refused(2, &["bench", "--suite", "launch", "--target", "cuda", "--case", "nothing"], &["no case `nothing`"]);
+    let names = call(&["bench", "--suite", "launch", "--list"]).stdout;
+    assert!(names.lines().any(|name| name == "D@4096"), "{names}");
+}

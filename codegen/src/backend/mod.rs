@@ -105,6 +105,11 @@ pub trait Backend: Send + Sync {
         Vec::new()
     }
 
+    /// What the schedule of a kernel makes of launches of so many rows, in words: the same of code of one kind.
+    fn kind(&self, _kernel: &Kernel, _rows: usize) -> Option<String> {
+        None
+    }
+
     /// Bytes of memory that should be free where a kernel is compiled: the compiler is one that ends the process when it
     /// gets none.
     fn memory(&self) -> usize {

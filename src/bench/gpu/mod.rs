@@ -5,6 +5,8 @@
 mod compare;
 mod data;
 mod exact;
+mod kinds;
+mod launch;
 mod ops;
 mod page;
 mod rows;
@@ -16,7 +18,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fusewright_abi::Target;
-use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Prepared};
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Prepared, Stream};
 use fusewright_runtime::{DeviceFailure, RuntimeError};
 
 use crate::inputs::DEFAULT_SEED;
@@ -24,7 +26,9 @@ use crate::{Compiler, Error, ScheduleChoice};
 
 pub use compare::{GpuPeers, GpuRatio};
 pub use exact::Mismatch;
-pub use ops::{GpuCase, gpu_cases};
+pub use kinds::{KindRow, gpu_kinds, launch_kinds};
+pub use launch::{LaunchReport, LaunchRow, measure_launches};
+pub use ops::{GpuCase, gpu_cases, kind_cases};
 pub use page::gpu_page;
 pub use rows::{GpuResults, GpuRow};
 pub use tune::{Tuned, tune_gpu};
@@ -157,7 +161,7 @@ fn measure(timer: &mut Timer, data: &Data, case: &GpuCase, made: &CaseKernel, ro
     let count = made.body.inputs().len();
     let inputs = made.body.inputs().iter().zip(&sized.shapes);
     let inputs: Vec<Vec<u8>> = inputs.map(|(input, shape)| data.of(&made.body, input, shape, 0)).collect();
-    let first = set(timer, data, made, &sized, &inputs, None)?;
+    let first = set((&timer.gpu, &timer.stream), data, made, &sized, &inputs, None)?;
     let plain = LaunchOptions { dependent: false, distinct: true };
     let prepared = prepare(&kernel, made, &sized, &first, plain)?;
     prepared.enqueue(&timer.stream)?;
@@ -172,7 +176,7 @@ fn measure(timer: &mut Timer, data: &Data, case: &GpuCase, made: &CaseKernel, ro
     row.mismatched = exact::compare(case, made, row.rows, &inputs, &read)?;
     let mut sets = vec![first];
     for number in 1..set_count(row.bytes) {
-        sets.push(set(timer, data, made, &sized, &inputs, Some((&sets[0], number)))?);
+        sets.push(set((&timer.gpu, &timer.stream), data, made, &sized, &inputs, Some((&sets[0], number)))?);
     }
     drop(inputs);
     let probe = sets[0].buffers.get(count).cloned().flatten();
@@ -193,14 +197,14 @@ fn measure(timer: &mut Timer, data: &Data, case: &GpuCase, made: &CaseKernel, ro
 
 /// Buffers of a set. Sets behind the first share its weights, hold copies of its rows, and have places of their own.
 fn set(
-    timer: &Timer,
+    (gpu, stream): (&Gpu, &Stream),
     data: &Data,
     made: &CaseKernel,
     sized: &ops::Sized,
     inputs: &[Vec<u8>],
     other: Option<(&Set, usize)>,
 ) -> Result<Set, Failure> {
-    let (gpu, stream, body) = (&timer.gpu, &timer.stream, &made.body);
+    let body = &made.body;
     let mut buffers: Vec<Option<DeviceBuffer>> = vec![None; sized.shapes.len()];
     for (i, (input, bytes)) in body.inputs().iter().zip(inputs).enumerate() {
         // What is overwritten lies where the output is.
@@ -243,12 +247,16 @@ fn prepare(
     set: &Set,
     options: LaunchOptions,
 ) -> Result<Prepared, RuntimeError> {
+    kernel.prepare(&arguments(made, set), &sized.dims, sized.rows, options)
+}
+
+/// The arguments of a launch on a set.
+fn arguments<'s>(made: &CaseKernel, set: &'s Set) -> Vec<DeviceArg<'s>> {
     let inputs = made.body.inputs().len();
     let args = set.buffers.iter().enumerate().map(|(i, buffer)| match buffer {
         Some(buffer) if i < inputs => DeviceArg::In(buffer),
         Some(buffer) => DeviceArg::Out(buffer),
         None => DeviceArg::Same(made.overwritten_by(i).map_or(i, |output| inputs + output)),
     });
-    let args: Vec<DeviceArg<'_>> = args.collect();
-    kernel.prepare(&args, &sized.dims, sized.rows, options)
+    args.collect()
 }

@@ -42,6 +42,7 @@ const FILES: [&str; 21] = [
     include_str!("../../../benches/gpu/nvfp4.fw"),
 ];
 const COPY: &str = include_str!("../../../benches/gpu/copy.fw");
+const KINDS: &str = include_str!("../../../benches/gpu/kinds.fw");
 const SWEEP: &str = include_str!("../../../benches/gpu/sweep.fw");
 
 /// What ends the name of a graph with the roundings of the anchors.
@@ -97,6 +98,14 @@ impl GpuCase {
 /// A file that is not in its form, which a test excludes.
 pub fn gpu_cases() -> Result<Vec<GpuCase>, Error> {
     Ok(FILES.iter().map(|text| cases_of(text)).collect::<Result<Vec<_>, Error>>()?.concat())
+}
+
+/// Cases that are not measured: with all others they have kernels of every kind of schedule.
+///
+/// # Errors
+/// As [`gpu_cases`].
+pub fn kind_cases() -> Result<Vec<GpuCase>, Error> {
+    Ok([gpu_cases()?, cases_of(KINDS)?].concat())
 }
 
 /// A kernel that copies `8192` bytes for each of its rows.

@@ -174,16 +174,30 @@ impl Bench<'_> {
         let body = &self.made.body;
         let inputs = body.inputs().iter().zip(&sized.shapes);
         let inputs: Vec<Vec<u8>> = inputs.map(|(input, shape)| self.data.of(body, input, shape, 0)).collect();
-        let mut sets = vec![set(self.timer, self.data, self.made, &sized, &inputs, None)?];
+        let mut sets = vec![set((&self.timer.gpu, &self.timer.stream), self.data, self.made, &sized, &inputs, None)?];
         for number in 0..set_count(self.case.bytes_at(rows)) {
-            sets.push(set(self.timer, self.data, self.made, &sized, &inputs, Some((&sets[0], number)))?);
+            sets.push(set(
+                (&self.timer.gpu, &self.timer.stream),
+                self.data,
+                self.made,
+                &sized,
+                &inputs,
+                Some((&sets[0], number)),
+            )?);
         }
         Ok(AtRows { rows, sized, inputs, sets, right: Vec::new() })
     }
 
     /// What one launch on inputs that nothing overwrote gives.
     fn outputs(&self, kernel: &Kernel, at: &AtRows) -> Result<Vec<Vec<u8>>, Failure> {
-        let fresh = set(self.timer, self.data, self.made, &at.sized, &at.inputs, Some((&at.sets[0], 0)))?;
+        let fresh = set(
+            (&self.timer.gpu, &self.timer.stream),
+            self.data,
+            self.made,
+            &at.sized,
+            &at.inputs,
+            Some((&at.sets[0], 0)),
+        )?;
         let options = LaunchOptions { dependent: false, distinct: true };
         let stream = &self.timer.stream;
         prepare(kernel, self.made, &at.sized, &fresh, options)?.enqueue(stream)?;

@@ -83,7 +83,7 @@ fn of_cases(mut results: GpuResults, cases: Option<&[GpuCase]>, rows: &[usize]) 
 }
 
 /// The cases of those names; without any, all ops as they are fused, at their main row length.
-fn chosen(all: Vec<GpuCase>, names: &[String]) -> Result<Vec<GpuCase>, Error> {
+pub(super) fn chosen(all: Vec<GpuCase>, names: &[String]) -> Result<Vec<GpuCase>, Error> {
     if names.is_empty() {
         return Ok(all.into_iter().filter(|case| case.main && !case.anchor).collect());
     }

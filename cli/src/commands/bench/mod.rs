@@ -1,8 +1,10 @@
 //! `bench`: fused kernels against unfused ones and against memory copy, on the host and on a GPU; how long compiling takes;
-//! the feature matrix.
+//! what launches cost the host; the feature matrix.
 
 mod compare;
 mod gpu;
+mod kinds;
+mod launch;
 mod matrix;
 mod stack;
 
@@ -38,6 +40,8 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         _ if args.sample.is_some() || args.slice.is_some() || args.seed.is_some() => {
             return Err(Error::Input("only suite `matrix` has `--sample`, `--slice` and `--seed`".to_owned()));
         }
+        Some("kinds") => return kinds::main(args, common),
+        Some("launch") => return launch::main(args),
         _ if on_gpu => return gpu::main(args, common),
         _ => {}
     }
@@ -114,7 +118,7 @@ fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
         (None, Some("kernels")) => kernel_suite(),
         (Some(_), Some("kernels")) => Err(Error::Input("suite `kernels` takes no MODEL".to_owned())),
         (_, other) => Err(Error::Input(format!(
-            "no suite `{}`; there are `kernels`, `compile` and `matrix`",
+            "no suite `{}`; there are `kernels`, `launch`, `kinds`, `compile` and `matrix`",
             other.unwrap_or_default()
         ))),
     }

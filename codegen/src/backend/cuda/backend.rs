@@ -77,6 +77,10 @@ impl Backend for CudaBackend {
         candidates(kernel)
     }
 
+    fn kind(&self, kernel: &Kernel, rows: usize) -> Option<String> {
+        super::kind(kernel, &self.of(kernel), rows).ok()
+    }
+
     fn memory(&self) -> usize {
         MEMORY
     }

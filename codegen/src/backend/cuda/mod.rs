@@ -18,6 +18,7 @@ mod exact;
 mod gate;
 mod hazard;
 mod joined;
+mod kind;
 mod lanes;
 mod memory;
 mod plan;
@@ -46,6 +47,7 @@ use inkwell::values::{FunctionValue, IntValue};
 use inkwell::{AddressSpace, IntPredicate, OptimizationLevel};
 
 pub use self::backend::CudaBackend;
+pub use self::kind::kind;
 pub use self::rule::candidates;
 
 use self::arch::Arch;

@@ -86,13 +86,37 @@ impl Loaded {
     }
 
     /// The launches of `rows` rows: as few as there may be, or one for each row where they are not computed at once.
-    pub fn ranges(&self, dims: &[i64], rows: usize, at_once: bool) -> Vec<Range> {
+    pub fn ranges(&self, dims: &[i64], rows: usize, at_once: bool) -> impl Iterator<Item = Range> + use<> {
         let few = Blocks { per_row: self.rule.blocks_per_row.count(dims), shares: self.rule.shares.max(1) as usize };
         let many = self.rule.many.as_ref().map(|many| {
             let blocks = Blocks { per_row: many.blocks_per_row.count(dims), shares: many.shares.max(1) as usize };
             (many.from, blocks)
         });
         ranges(few, many, rows, at_once)
+    }
+
+    /// Whether all rows are computed at once.
+    pub fn at_once(&self, options: LaunchOptions) -> bool {
+        match self.signature.order {
+            RowOrder::Any => true,
+            RowOrder::Chosen { .. } => options.distinct,
+            RowOrder::Ascending => false,
+        }
+    }
+
+    /// The shape of the launch of a range. The attribute, if there is one, outlives it.
+    pub fn config(
+        &self,
+        range: &Range,
+        shared: u32,
+        stream: &Stream,
+        attribute: Option<&mut sys::CUlaunchAttribute>,
+    ) -> sys::CUlaunchConfig {
+        let mut config = config(range.blocks, self.threads(range), shared, stream.raw());
+        if let Some(attribute) = attribute {
+            (config.attrs, config.numAttrs) = (attribute, 1);
+        }
+        config
     }
 
     /// Threads of a block of a range.
@@ -161,20 +185,23 @@ struct Blocks {
 }
 
 /// The launches of rows of such blocks, or from a number of rows on of others.
-fn ranges(few: Blocks, many: Option<(usize, Blocks)>, rows: usize, at_once: bool) -> Vec<Range> {
+fn ranges(
+    few: Blocks,
+    many: Option<(usize, Blocks)>,
+    rows: usize,
+    at_once: bool,
+) -> impl Iterator<Item = Range> + use<> {
     let most = many.map_or(few.per_row, |(_, many)| few.per_row.max(many.per_row));
     let together = if at_once { (MOST_BLOCKS / most.max(1)).max(1) } else { 1 };
-    if few.per_row == 0 {
-        return Vec::new();
-    }
-    let range = |begin: usize| {
+    let rows = if few.per_row == 0 { 0 } else { rows };
+    let range = move |begin: usize| {
         let end = (begin + together).min(rows);
         let many = many.filter(|(from, _)| end - begin >= *from);
         let Blocks { per_row, shares } = many.map_or(few, |(_, many)| many);
         let blocks = ((end - begin) * per_row).div_ceil(shares);
         Range { rows: [begin as i64, end as i64], blocks: blocks as u32, many: many.is_some() }
     };
-    (0..rows).step_by(together).map(range).collect()
+    (0..rows).step_by(together).map(range)
 }
 
 /// Has the driver load an image; if it refuses, with what its compiler says. Text is terminated.
@@ -219,6 +246,17 @@ pub(super) fn pointers(values: &[u64], range: &[i64; 2]) -> Vec<*mut c_void> {
     values.chain(range.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast::<c_void>())).collect()
 }
 
+/// What lets a launch begin while what precedes it on the stream ends.
+pub(super) fn overlapping() -> sys::CUlaunchAttribute {
+    let mut attribute = sys::CUlaunchAttribute {
+        id: sys::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { pad: [0; 64] },
+    };
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    attribute
+}
+
 /// Enqueues a launch.
 ///
 /// # Safety
@@ -228,17 +266,17 @@ pub(super) unsafe fn launch(
     api: &Api,
     config: &sys::CUlaunchConfig,
     function: sys::CUfunction,
-    arguments: &mut [*mut c_void],
+    arguments: *const *mut c_void,
 ) -> Result<(), Failure> {
-    // SAFETY: as the caller says.
-    let status = unsafe { api.driver.cuLaunchKernelEx(config, function, arguments.as_mut_ptr(), std::ptr::null_mut()) };
+    // SAFETY: as the caller says. The driver writes none of the arguments.
+    let status = unsafe { api.driver.cuLaunchKernelEx(config, function, arguments.cast_mut(), std::ptr::null_mut()) };
     api.said("cuLaunchKernelEx", status)
 }
 
 /// A kernel on a device. Cloning gives another handle of it.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    loaded: Arc<Loaded>,
+    pub(super) loaded: Arc<Loaded>,
 }
 
 /// A buffer argument of a launch on a device.
@@ -250,6 +288,23 @@ pub enum DeviceArg<'b> {
     Out(&'b DeviceBuffer),
     /// The memory of the argument of that index, which is a [`DeviceArg::Out`] and which the artifact lets this one share.
     Same(usize),
+}
+
+impl<'b> DeviceArg<'b> {
+    /// The memory that is given here, and whether it may be written.
+    fn buffer(&self) -> Option<(&'b DeviceBuffer, bool)> {
+        match *self {
+            DeviceArg::In(buffer) => Some((buffer, false)),
+            DeviceArg::Out(buffer) => Some((buffer, true)),
+            DeviceArg::Same(_) => None,
+        }
+    }
+
+    /// Its address, where those are all arguments.
+    pub(super) fn address(&self, args: &[DeviceArg<'_>]) -> u64 {
+        let memory = if let DeviceArg::Same(other) = self { args.get(*other) } else { Some(self) };
+        memory.and_then(DeviceArg::buffer).map_or(0, |(buffer, _)| buffer.address())
+    }
 }
 
 impl Argument for DeviceArg<'_> {
@@ -314,92 +369,79 @@ impl Kernel {
         let loaded = &self.loaded;
         loaded.signature.check(args, dims, rows)?;
         self.check_memory(args)?;
-        let memory = |arg: &DeviceArg<'_>| match arg {
-            DeviceArg::In(buffer) | DeviceArg::Out(buffer) => Some(Arc::clone(&buffer.memory)),
-            DeviceArg::Same(_) => None,
-        };
-        let own: Vec<Option<Arc<Allocation>>> = args.iter().map(memory).collect();
-        let address = |i: usize| match args.get(i) {
-            Some(DeviceArg::In(buffer) | DeviceArg::Out(buffer)) => buffer.address(),
-            _ => 0,
-        };
-        let addresses = args.iter().enumerate().map(|(i, arg)| match arg {
-            DeviceArg::Same(other) => address(*other),
-            _ => address(i),
-        });
+        let addresses = args.iter().map(|arg| arg.address(args));
         let values: Box<[u64]> = addresses.chain(dims.iter().map(|&dim| dim as u64)).collect();
-        let at_once = match loaded.signature.order {
-            RowOrder::Any => true,
-            RowOrder::Chosen { .. } => options.distinct,
-            RowOrder::Ascending => false,
-        };
-        let ranges: Box<[Range]> = loaded.ranges(dims, rows, at_once).into();
+        let at_once = loaded.at_once(options);
+        let ranges: Box<[Range]> = loaded.ranges(dims, rows, at_once).collect();
         let arguments = ranges.iter().map(|range| pointers(&values, &range.rows).into()).collect();
         let shared = {
             let _current = loaded.context.enter().map_err(|failure| failure.of(&loaded.signature.name))?;
             loaded.allow_shared(dims).map_err(|failure| failure.of(&loaded.signature.name))?
         };
         let dependent = options.dependent && loaded.rule.dependent;
-        let memory = own.into_iter().flatten().collect();
+        let memory = memory(args);
         let launch = Launch { loaded: Arc::clone(loaded), values, ranges, arguments, shared, dependent, memory };
         Ok(Prepared { launch: Arc::new(launch) })
     }
 
     /// What the signature does not know of: where memory lies.
-    fn check_memory(&self, args: &[DeviceArg<'_>]) -> Result<(), RuntimeError> {
+    pub(super) fn check_memory(&self, args: &[DeviceArg<'_>]) -> Result<(), RuntimeError> {
         let Loaded { signature, rule, context, .. } = &*self.loaded;
         let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: signature.name.clone(), reason });
         let name = |i: usize| signature.params.get(i).map_or("", |param| param.name.as_str());
-        let mut spans: Vec<(std::ops::Range<u64>, usize, bool)> = Vec::with_capacity(args.len());
         for (i, arg) in args.iter().enumerate() {
-            let (buffer, written) = match arg {
-                DeviceArg::In(buffer) => (buffer, false),
-                DeviceArg::Out(buffer) => (buffer, true),
-                DeviceArg::Same(_) => continue,
-            };
+            let Some((buffer, _)) = arg.buffer() else { continue };
             if !Arc::ptr_eq(buffer.memory.context(), context) {
                 return refuse(format!("`{}` is on another device", name(i)));
             }
-            let address = buffer.address();
-            if !address.is_multiple_of(u64::from(rule.alignment.max(1))) {
+            if !buffer.address().is_multiple_of(u64::from(rule.alignment.max(1))) {
                 return refuse(format!("`{}` is no multiple of {} bytes away from 0", name(i), rule.alignment));
             }
-            spans.push((address..address + buffer.len() as u64, i, written));
         }
-        match overlap(&spans) {
+        let span = |arg: &DeviceArg<'_>| {
+            let (buffer, written) = arg.buffer()?;
+            Some((buffer.address()..buffer.address() + buffer.len() as u64, written))
+        };
+        match overlap(args, span) {
             Some((a, b)) => refuse(format!("`{}` and `{}` share memory, and one is written", name(a), name(b))),
             None => Ok(()),
         }
     }
 }
 
-/// Two spans that overlap, one of which is written.
-fn overlap(spans: &[(std::ops::Range<u64>, usize, bool)]) -> Option<(usize, usize)> {
-    spans.iter().enumerate().find_map(|(n, (a, i, written))| {
-        let meets = |(b, _, other): &&(std::ops::Range<u64>, usize, bool)| {
-            (*written || *other) && a.start < b.end && b.start < a.end
-        };
-        spans.get(n + 1..)?.iter().find(meets).map(|(_, j, _)| (*i, *j))
+/// The memory of arguments, to be kept.
+pub(super) fn memory(args: &[DeviceArg<'_>]) -> Vec<Arc<Allocation>> {
+    args.iter().filter_map(DeviceArg::buffer).map(|(buffer, _)| Arc::clone(&buffer.memory)).collect()
+}
+
+/// The first two arguments whose memory overlaps, and of which one is written. Nothing is allocated, and there are few.
+fn overlap<A>(args: &[A], span: impl Fn(&A) -> Option<(std::ops::Range<u64>, bool)>) -> Option<(usize, usize)> {
+    args.iter().enumerate().find_map(|(i, arg)| {
+        let (a, written) = span(arg)?;
+        let meets =
+            |other: &A| span(other).is_some_and(|(b, other)| (written || other) && a.start < b.end && b.start < a.end);
+        let behind = args.get(i + 1..)?.iter().position(meets)?;
+        Some((i, i + 1 + behind))
     })
 }
 
 /// A launch that was checked: enqueuing it checks and allocates nothing more. It keeps its kernel and its buffers.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    launch: Arc<Launch>,
+    pub(super) launch: Arc<Launch>,
 }
 
 #[derive(Debug)]
-struct Launch {
-    loaded: Arc<Loaded>,
+pub(super) struct Launch {
+    pub loaded: Arc<Loaded>,
     /// Addresses of buffers, and integers; only their addresses are read.
     #[allow(dead_code)]
     values: Box<[u64]>,
-    ranges: Box<[Range]>,
+    pub ranges: Box<[Range]>,
     /// Per range, the addresses of its arguments, which lie in `values` and `ranges`.
-    arguments: Vec<Box<[*mut c_void]>>,
-    shared: u32,
-    dependent: bool,
+    pub arguments: Vec<Box<[*mut c_void]>>,
+    pub shared: u32,
+    pub dependent: bool,
     /// What the launch reads and writes.
     #[allow(dead_code)]
     memory: Vec<Arc<Allocation>>,
@@ -420,26 +462,15 @@ impl Prepared {
         stream.is_of(&loaded.context, "launching a kernel")?;
         let failed = |failure: Failure| failure.of(&loaded.signature.name);
         let _current = loaded.context.enter().map_err(failed)?;
-        let mut attribute = sys::CUlaunchAttribute {
-            id: sys::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { pad: [0; 64] },
-        };
-        attribute.value.programmaticStreamSerializationAllowed = 1;
+        let mut overlapping = self.launch.dependent.then(overlapping);
         for (range, arguments) in ranges.iter().zip(arguments) {
-            let mut config = config(range.blocks, loaded.threads(range), self.launch.shared, stream.raw());
-            if self.launch.dependent {
-                (config.attrs, config.numAttrs) = (&mut attribute, 1);
-            }
+            let config = loaded.config(range, self.launch.shared, stream, overlapping.as_mut());
             // SAFETY: the artifact's calling convention is buffers, integers, range. The signature compared every buffer with
             // the shapes that the integers imply, and a kernel stays within them. The driver reads the arguments, writes none
             // of them, and keeps no address of them. A graph that is being captured keeps the buffers, as this launch does,
             // and memory goes back only when nothing runs any more.
-            let status = unsafe {
-                let (arguments, none) = (arguments.as_ptr().cast_mut(), std::ptr::null_mut());
-                loaded.context.api.driver.cuLaunchKernelEx(&config, loaded.function(range), arguments, none)
-            };
-            loaded.context.api.said("cuLaunchKernelEx", status).map_err(failed)?;
+            unsafe { launch(loaded.context.api, &config, loaded.function(range), arguments.as_ptr()) }
+                .map_err(failed)?;
         }
         stream.keep_with(|| Arc::clone(&self.launch) as super::stream::Kept);
         Ok(())
@@ -452,31 +483,35 @@ mod tests {
 
     #[test]
     fn rows_are_launched_together_as_far_as_blocks_go() {
+        let all = |few, many, rows, at_once| ranges(few, many, rows, at_once).collect::<Vec<Range>>();
         let range = |begin, end, blocks| Range { rows: [begin, end], blocks, many: false };
         let blocks = |per_row, shares| Blocks { per_row, shares };
-        assert_eq!(ranges(blocks(3, 1), None, 5, true), [range(0, 5, 15)]);
-        assert_eq!(ranges(blocks(3, 1), None, 2, false), [range(0, 1, 3), range(1, 2, 3)]);
-        assert_eq!(ranges(blocks(3, 1), None, 0, true), []);
-        assert_eq!(ranges(blocks(0, 1), None, 5, true), []);
+        assert_eq!(all(blocks(3, 1), None, 5, true), [range(0, 5, 15)]);
+        assert_eq!(all(blocks(3, 1), None, 2, false), [range(0, 1, 3), range(1, 2, 3)]);
+        assert_eq!(all(blocks(3, 1), None, 0, true), []);
+        assert_eq!(all(blocks(0, 1), None, 5, true), []);
         let half = MOST_BLOCKS / 2;
         let big = half as u32;
-        assert_eq!(ranges(blocks(half, 1), None, 3, true), [range(0, 2, 2 * big), range(2, 3, big)]);
+        assert_eq!(all(blocks(half, 1), None, 3, true), [range(0, 2, 2 * big), range(2, 3, big)]);
         // Four rows' blocks share one of threads, and the last has fewer; many rows have code of their own.
         let many = Some((8, blocks(9, 2)));
-        assert_eq!(ranges(blocks(18, 4), many, 7, true), [range(0, 7, 32)]);
-        assert_eq!(ranges(blocks(18, 4), many, 9, true), [Range { many: true, ..range(0, 9, 41) }]);
+        assert_eq!(all(blocks(18, 4), many, 7, true), [range(0, 7, 32)]);
+        assert_eq!(all(blocks(18, 4), many, 9, true), [Range { many: true, ..range(0, 9, 41) }]);
         // More blocks of many rows than of few: as many rows together as either code can have.
         let wide = Some((2, blocks(half, 1)));
-        assert_eq!(ranges(blocks(1, 1), wide, 3, true), [Range { many: true, ..range(0, 2, 2 * big) }, range(2, 3, 1)]);
+        assert_eq!(all(blocks(1, 1), wide, 3, true), [Range { many: true, ..range(0, 2, 2 * big) }, range(2, 3, 1)]);
     }
 
     #[test]
     fn memory_that_is_written_is_given_once() {
-        let spans = |writes: [bool; 3]| [(0..16, 0, writes[0]), (16..32, 1, writes[1]), (24..40, 2, writes[2])];
-        assert_eq!(overlap(&spans([true, false, false])), None);
-        assert_eq!(overlap(&spans([true, true, false])), Some((1, 2)));
-        assert_eq!(overlap(&spans([false, false, true])), Some((1, 2)));
-        assert_eq!(overlap(&[(8..8, 0, true), (8..16, 1, true)]), None, "a buffer without bytes meets none");
+        type Span = Option<(std::ops::Range<u64>, bool)>;
+        let meet = |spans: &[Span]| overlap(spans, Clone::clone);
+        let spans =
+            |writes: [bool; 3]| [Some((0..16, writes[0])), Some((16..32, writes[1])), None, Some((24..40, writes[2]))];
+        assert_eq!(meet(&spans([true, false, false])), None);
+        assert_eq!(meet(&spans([true, true, false])), Some((1, 3)));
+        assert_eq!(meet(&spans([false, false, true])), Some((1, 3)));
+        assert_eq!(meet(&[Some((8..8, true)), Some((8..16, true))]), None, "a buffer without bytes meets none");
     }
 
     #[test]

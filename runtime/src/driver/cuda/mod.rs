@@ -8,9 +8,11 @@
 #![allow(unsafe_code)]
 
 mod api;
+mod bare;
 mod blas;
 mod buffer;
 mod context;
+mod direct;
 mod gpu;
 mod kernel;
 mod memory;
@@ -26,6 +28,7 @@ use self::context::Context;
 use self::module::CudaModule;
 use crate::{Device, Module, RuntimeError};
 
+pub use bare::Bare;
 pub use blas::{Blas, PreparedMatMul};
 pub use buffer::DeviceBuffer;
 pub use gpu::Gpu;

@@ -52,10 +52,10 @@ impl CudaModule {
         for range in loaded.ranges(dims, rows, at_once) {
             let config = config(range.blocks, loaded.threads(&range), shared, current.context.stream);
             let values: Vec<u64> = buffers.iter().copied().chain(dims.iter().map(|&dim| dim as u64)).collect();
-            let mut values = pointers(&values, &range.rows);
+            let values = pointers(&values, &range.rows);
             // SAFETY: the artifact's calling convention is buffers, integers, range. The signature compared every buffer with
             // the shapes that `dims` imply, a kernel stays within them, and the driver copies the values before it returns.
-            unsafe { launch(current.context.api, &config, loaded.function(&range), &mut values)? };
+            unsafe { launch(current.context.api, &config, loaded.function(&range), values.as_ptr())? };
         }
         for (arg, buffer) in args.iter_mut().zip(&memory) {
             if let (Arg::Out(host), Some(buffer)) = (arg, buffer) {

@@ -1,0 +1,61 @@
+//! Launches on buffers that are other ones every time, as an engine has them: checked like launches that are prepared, and
+//! enqueued at once, without memory from the heap.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::api::Failure;
+use super::kernel::{DeviceArg, Kernel, LaunchOptions, launch, memory, overlapping};
+use super::stream::{Kept, Stream};
+use crate::RuntimeError;
+
+/// Most buffers and integers of a launch whose arguments lie on the stack; regions have fewer unless a caller raises their
+/// limits.
+const MOST: usize = 96;
+
+impl Kernel {
+    /// Checks a launch of rows `0..rows` on these buffers, as [`Kernel::prepare`] does, and runs it when the stream gets
+    /// there. Nothing is kept of it but by a graph that is being captured, and nothing else is allocated.
+    ///
+    /// # Errors
+    /// As [`Kernel::prepare`]; a stream of another device; a device that was lost.
+    pub fn enqueue(
+        &self,
+        stream: &Stream,
+        args: &[DeviceArg<'_>],
+        (dims, rows): (&[i64], usize),
+        options: LaunchOptions,
+    ) -> Result<(), RuntimeError> {
+        let loaded = &self.loaded;
+        let count = args.len() + dims.len();
+        if count > MOST {
+            return self.prepare(args, dims, rows, options)?.enqueue(stream);
+        }
+        loaded.signature.check(args, dims, rows)?;
+        self.check_memory(args)?;
+        stream.is_of(&loaded.context, "launching a kernel")?;
+        let failed = |failure: Failure| failure.of(&loaded.signature.name);
+        let _current = loaded.context.enter().map_err(failed)?;
+        let shared = loaded.allow_shared(dims).map_err(failed)?;
+        let mut values = [0; MOST];
+        let given = args.iter().map(|arg| arg.address(args)).chain(dims.iter().map(|&dim| dim as u64));
+        values.iter_mut().zip(given).for_each(|(value, given)| *value = given);
+        let mut attribute = (options.dependent && loaded.rule.dependent).then(overlapping);
+        for range in loaded.ranges(dims, rows, loaded.at_once(options)) {
+            let mut pointers = [std::ptr::null_mut::<c_void>(); MOST + 2];
+            let at = |value: &u64| std::ptr::from_ref(value).cast_mut().cast::<c_void>();
+            let of_rows = |value: &i64| std::ptr::from_ref(value).cast_mut().cast::<c_void>();
+            let all = values.iter().take(count).map(at).chain(range.rows.iter().map(of_rows));
+            pointers.iter_mut().zip(all).for_each(|(pointer, to)| *pointer = to);
+            let config = loaded.config(&range, shared, stream, attribute.as_mut());
+            // SAFETY: the artifact's calling convention is buffers, integers, range, and all lie in memory of this call. The
+            // signature compared every buffer with the shapes that the integers imply, and a kernel stays within them. A
+            // buffer's memory and the kernel's code go back only when nothing on the device runs any more, and a graph that
+            // is being captured keeps them.
+            unsafe { launch(loaded.context.api, &config, loaded.function(&range), pointers.as_ptr()) }
+                .map_err(failed)?;
+        }
+        stream.keep_with(|| Arc::new((Arc::clone(loaded), memory(args))) as Kept);
+        Ok(())
+    }
+}
