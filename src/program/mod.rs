@@ -49,6 +49,7 @@ pub(crate) use build::{build, made_by, outline, single};
 pub use capture::{CaptureOptions, CapturedProgram, SplitStep};
 use claims::{Claim, claims};
 use device::DeviceProgram;
+pub(crate) use device::Launches;
 pub use device::{CommandBuffer, DeviceArgument, DeviceTensor, OnGpu};
 pub(crate) use in_place::{InPlace, Overwrite};
 pub use in_place::{Placement, Update, UpdateCopy};

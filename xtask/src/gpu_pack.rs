@@ -15,7 +15,44 @@ const MOST: u64 = 50 << 20;
 /// Libraries that the command may want of a machine: those of every Linux with the GNU C library.
 const COMMON: [&str; 8] =
     ["linux-vdso", "ld-linux", "libc.so", "libm.so", "libgcc_s", "libstdc++", "libdl.so", "libpthread.so"];
-const FIGURES: &str = "benches/gpu/peers.json";
+/// Files that scripts use.
+const FILES: [&str; 3] = ["benches/gpu/peers.json", "benches/gpu/layer.py", "benches/gpu/layer_torch.py"];
+
+/// The script that measures a whole layer, which PyTorch makes there.
+const LAYER: &str = r#"#!/bin/sh
+# Measures a layer of Qwen3-8B on the first NVIDIA GPU beside PyTorch, which has to be there, as far as it gets within SECONDS;
+# run it again to go on. FOLDER gets the model, inputs, results and figures; layer.json in it is all of them.
+# usage: layer.sh [FOLDER [SECONDS [ROWS]]]
+set -e
+here=$(cd "$(dirname "$0")" && pwd)
+out=${1:-layer}
+seconds=${2:-540}
+rows=${3:-1,32,512}
+python=${PYTHON:-python3}
+begun=$(date +%s)
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+fusewright() { LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off "$here/fusewright" "$@"; }
+[ -e "$out/layer.pt2" ] || { "$python" "$here/layer.py" export "$out/new.pt2" && mv "$out/new.pt2" "$out/layer.pt2"; }
+inputs=
+for count in $(echo "$rows" | tr , ' '); do
+    in=$out/in$count.safetensors
+    [ -e "$in" ] || "$python" "$here/layer.py" --rows "$count" inputs "$in"
+    inputs=$inputs${inputs:+,}$in
+done
+fusewright bench "$out/layer.pt2" --target cuda --inputs "$inputs" --out "$out/ours.json" -v
+for count in $(echo "$rows" | tr , ' '); do
+    results=$out/out$count.safetensors
+    [ -e "$results" ] || fusewright run "$out/layer.pt2" --target cuda --check "$out/in$count.safetensors" --out "$results"
+    # What lies too far is said again at the end.
+    "$python" "$here/layer.py" compare "$out/layer.pt2" "$out/in$count.safetensors" "$results" "$out/far$count.json" || true
+done
+left=$((seconds - $(date +%s) + begun))
+TORCHINDUCTOR_CACHE_DIR="$out/inductor" "$python" "$here/layer_torch.py" "$out/torch.json" --rows "$rows" --deadline "$left"
+"$python" "$here/layer.py" join "$out/layer.json" "$out/ours.json" "$out/torch.json" "$out"/far*.json > "$out/layer.txt" || bad=1
+cat "$out/layer.txt"
+exit "${bad:-0}"
+"#;
 
 /// The scripts of the pack: name, what it does, what it writes, and its arguments of `fusewright bench`.
 const SCRIPTS: [(&str, &str, &str, &str); 2] = [
@@ -63,10 +100,13 @@ pub fn pack(root: &Path) -> Result<PathBuf, String> {
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let command = folder.join("fusewright");
     copy(&build.join("release/fusewright"), &command)?;
-    copy(&root.join(FIGURES), &folder.join("peers.json"))?;
-    for entry in SCRIPTS {
-        let script = folder.join(entry.0);
-        std::fs::write(&script, self::script(entry)).map_err(|e| format!("{}: {e}", script.display()))?;
+    for file in FILES.map(Path::new) {
+        copy(&root.join(file), &folder.join(file.file_name().unwrap_or_default()))?;
+    }
+    let scripts = SCRIPTS.into_iter().map(|entry| (entry.0, script(entry)));
+    for (name, text) in scripts.chain([("layer.sh", LAYER.to_owned())]) {
+        let script = folder.join(name);
+        std::fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

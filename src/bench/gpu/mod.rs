@@ -5,6 +5,7 @@
 mod compare;
 mod data;
 mod exact;
+mod model;
 mod ops;
 mod page;
 mod rows;
@@ -24,6 +25,7 @@ use crate::{Compiler, Error, ScheduleChoice};
 
 pub use compare::{GpuPeers, GpuRatio};
 pub use exact::Mismatch;
+pub use model::{ModelPart, ModelResults, ModelRow, ModelRun, measure_model};
 pub use ops::{GpuCase, gpu_cases};
 pub use page::gpu_page;
 pub use rows::{GpuResults, GpuRow};

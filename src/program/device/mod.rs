@@ -95,6 +95,15 @@ struct Output<B> {
     buffer: B,
 }
 
+/// How the launches of a program may run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Launches {
+    /// No two rows choose the same place to write to.
+    pub distinct: bool,
+    /// A launch behind another may begin while that ends.
+    pub overlapping: bool,
+}
+
 impl<H: Hardware> Core<H> {
     fn new(hardware: H, stream: H::Stream) -> Core<H> {
         let (weights, kept) = (BTreeMap::new(), Plans::default());
@@ -109,17 +118,30 @@ impl<H: Hardware> Core<H> {
         plan: &Plan,
         (users, distinct): (Vec<H::Buffer>, bool),
     ) -> Result<Bound<H>, Error> {
+        let launches = Launches { distinct, overlapping: true };
+        self.bind_steps(state, program, plan, (users, launches), &|_| true)
+    }
+
+    /// As [`Core::bind`], the commands of some steps alone: what the others compute is not there.
+    fn bind_steps(
+        &self,
+        state: &mut State<H>,
+        program: &Program,
+        plan: &Plan,
+        (users, launches): (Vec<H::Buffer>, Launches),
+        wanted: &dyn Fn(usize) -> bool,
+    ) -> Result<Bound<H>, Error> {
         let commands = Commands::of(program, plan)?;
         let arena = self.arena(state, commands.arena)?;
         let constants = self.hardware.allocate(commands.constants.len())?;
         self.hardware.upload(&state.stream, &constants, &commands.constants)?;
-        let mut binding = Binding { core: self, state, program, users: &users, arena, constants, distinct };
+        let mut binding = Binding { core: self, state, program, users: &users, arena, constants, distinct: launches.distinct };
         let mut pieces = Vec::with_capacity(commands.commands.len());
         let mut follows_launch = false;
-        for command in &commands.commands {
+        for command in commands.commands.iter().filter(|command| wanted(command.step)) {
             let label = program.steps.get(command.step).map_or("results", |step| step.label.as_str());
             let ready = binding.ready(plan, command, follows_launch).map_err(|error| in_step(label, error))?;
-            follows_launch = matches!(command.action, Action::Launch { .. });
+            follows_launch = launches.overlapping && matches!(command.action, Action::Launch { .. });
             pieces.push(Piece { label: label.to_owned(), ready });
         }
         let mut outputs = Vec::with_capacity(commands.outputs.len());

@@ -4,6 +4,7 @@
 mod compare;
 mod gpu;
 mod matrix;
+mod model;
 mod stack;
 
 use fusewright::bench::{BenchCase, BenchRow, PeerTimes, bench_page, kernel_suite, measure, rows_to_measure};
@@ -19,10 +20,19 @@ use compare::Peers;
 
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     let suite = args.suite.as_deref();
-    let on_gpu = suite == Some("kernels") && matches!(args.target, Target::Cuda { .. });
-    if !on_gpu && (args.tune || args.out.is_some() || args.from.is_some() || args.deadline.is_some()) {
-        let only = "only suite `kernels` on a GPU has `--out`, `--from`, `--tune` and `--deadline`";
-        return Err(Error::Input(only.to_owned()));
+    let gpu = matches!(args.target, Target::Cuda { .. });
+    let (on_gpu, model_on_gpu) = (gpu && suite == Some("kernels"), gpu && suite.is_none());
+    if !on_gpu && (args.tune || args.from.is_some()) {
+        return Err(Error::Input("only suite `kernels` on a GPU has `--from` and `--tune`".to_owned()));
+    }
+    if !on_gpu && !model_on_gpu && (args.out.is_some() || args.deadline.is_some()) {
+        return Err(Error::Input("only what is measured on a GPU has `--out` and `--deadline`".to_owned()));
+    }
+    if !model_on_gpu && !args.inputs.is_empty() {
+        return Err(Error::Input("only a MODEL on a GPU has `--inputs`".to_owned()));
+    }
+    if let (Some(path), true) = (&args.model, model_on_gpu) {
+        return model::main(path, args, common);
     }
     if !on_gpu {
         common.without_schedules("bench")?;
