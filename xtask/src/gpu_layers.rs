@@ -61,7 +61,10 @@ pub fn tables(layers: &BTreeMap<String, Layer>) -> String {
     let mut text = String::new();
     for (name, layer) in layers {
         let (device, torch) = (&layer.device, &layer.torch);
-        let _ = write!(text, "\n`gpu-layer/{name}.json`: {device}, torch {torch}; µs, and how often as long others take\n\n");
+        let _ = write!(
+            text,
+            "\n`gpu-layer/{name}.json`: {device}, torch {torch}; µs, and how often as long others take\n\n"
+        );
         let mut variants: Vec<&str> = Vec::new();
         for row in layer.rows.iter().filter(|row| row.variant != OURS) {
             if !variants.contains(&row.variant.as_str()) {
@@ -74,7 +77,9 @@ pub fn tables(layers: &BTreeMap<String, Layer>) -> String {
             for (caches, figure) in FIGURES {
                 let Some(us) = figure(ours) else { continue };
                 let of = |variant: &&str| {
-                    let same = |row: &&Row| (&row.what, row.tokens, row.variant.as_str()) == (&ours.what, ours.tokens, variant);
+                    let same = |row: &&Row| {
+                        (&row.what, row.tokens, row.variant.as_str()) == (&ours.what, ours.tokens, variant)
+                    };
                     let other = layer.rows.iter().find(same).and_then(figure);
                     other.map_or_else(|| "-".to_owned(), |other| format!("{:.2}", other / us))
                 };

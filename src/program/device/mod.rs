@@ -135,7 +135,8 @@ impl<H: Hardware> Core<H> {
         let arena = self.arena(state, commands.arena)?;
         let constants = self.hardware.allocate(commands.constants.len())?;
         self.hardware.upload(&state.stream, &constants, &commands.constants)?;
-        let mut binding = Binding { core: self, state, program, users: &users, arena, constants, distinct: launches.distinct };
+        let mut binding =
+            Binding { core: self, state, program, users: &users, arena, constants, distinct: launches.distinct };
         let mut pieces = Vec::with_capacity(commands.commands.len());
         let mut follows_launch = false;
         for command in commands.commands.iter().filter(|command| wanted(command.step)) {

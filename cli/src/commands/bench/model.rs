@@ -82,7 +82,8 @@ fn print(results: &ModelResults) {
     let mut rows = Vec::new();
     for row in results.rows.iter().filter(|row| row.fused) {
         let plain = if row.overlapping { "" } else { ", plain" };
-        let mut cells = vec![format!("{}{plain}", row.part.name()), row.rows.map_or_else(|| "-".to_owned(), |n| n.to_string())];
+        let mut cells =
+            vec![format!("{}{plain}", row.part.name()), row.rows.map_or_else(|| "-".to_owned(), |n| n.to_string())];
         cells.push(row.nodes.to_string());
         cells.extend(figures.iter().flat_map(|of| [figure(of(row)), figure(results.ratio(row, of))]));
         rows.push(cells);
