@@ -31,8 +31,10 @@ struct Row {
     chained_us: Option<f64>,
 }
 
-/// A figure of a row, by name.
-const FIGURES: [(&str, fn(&Row) -> Option<f64>); 3] =
+/// A figure of a row, and what the caches held.
+type Figure = (&'static str, fn(&Row) -> Option<f64>);
+
+const FIGURES: [Figure; 3] =
     [("empty", |row| Some(row.us)), ("hot", |row| Some(row.hot_us)), ("hot, chained", |row| row.chained_us)];
 
 /// All devices by the names of their files.
