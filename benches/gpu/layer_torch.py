@@ -256,7 +256,7 @@ def main():
     timer = Timer() if on_gpu else None
     for rows in map(int, args.rows.split(",")):
         given = [x.to(device) for x in inputs(config, rows)]
-        with torch.no_grad(), torch.device(device):
+        with torch.no_grad():
             program = torch.export.export(module, tuple(given), strict=False)
             if not on_gpu:
                 describe(pieces(program.graph_module.graph))

@@ -7,8 +7,10 @@ mod matrix;
 mod model;
 mod stack;
 
+use std::path::Path;
+
 use fusewright::bench::{BenchCase, BenchRow, PeerTimes, bench_page, kernel_suite, measure, rows_to_measure};
-use fusewright::graph::InputKind;
+use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::weights_as_inputs;
 use fusewright::{Error, Target, fuse_graph, write_whole};
 use serde_json::json;
@@ -97,6 +99,16 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     Ok(OK)
 }
 
+/// The graph of a model that is measured.
+fn opened(path: &Path, args: &BenchArgs, common: &Common) -> Result<Graph, Error> {
+    let graph = common.open(path)?;
+    if graph.symbols().is_empty() && !args.rows.is_empty() {
+        let message = "`--rows` sets symbols, and the graph has none";
+        return Err(Error::Call(format!("{}: {message}", path.display())));
+    }
+    Ok(graph)
+}
+
 /// The cases of those names, or all.
 fn chosen(cases: Vec<BenchCase>, names: &[String]) -> Result<Vec<BenchCase>, Error> {
     if let Some(unknown) = names.iter().find(|name| !cases.iter().any(|case| case.name == **name)) {
@@ -109,11 +121,7 @@ fn chosen(cases: Vec<BenchCase>, names: &[String]) -> Result<Vec<BenchCase>, Err
 fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
     match (&args.model, args.suite.as_deref()) {
         (Some(path), None) => {
-            let graph = common.open(path)?;
-            if graph.symbols().is_empty() && !args.rows.is_empty() {
-                let message = "`--rows` sets symbols, and the graph has none";
-                return Err(Error::Call(format!("{}: {message}", path.display())));
-            }
+            let graph = opened(path, args, common)?;
             let fused = fuse_graph(&graph, &common.options()?)?;
             let case = |(i, r): (usize, &fusewright::FusedRegion)| BenchCase {
                 name: format!("{i}:{}", r.name),

@@ -29,7 +29,7 @@ pub fn main(path: &Path, args: &BenchArgs, common: &Common) -> Exit {
         return Err(Error::Input(format!("a MODEL on a GPU is measured without `{option}`")));
     }
     let located = |e: Error| e.about(path.display());
-    let graph = common.open(path)?;
+    let graph = super::opened(path, args, common)?;
     model::check_runnable(&graph).map_err(located)?;
     let graph = weights_as_inputs(&graph, |kind| matches!(kind, InputKind::Weight(None)));
     let calls = if args.inputs.is_empty() { made(&graph, args).map_err(located)? } else { given(&graph, args)? };
