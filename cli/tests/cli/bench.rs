@@ -165,7 +165,7 @@ fn a_model_on_a_gpu_is_measured_as_a_whole() {
     let folder = folder();
     let text = "graph @g(s: 2..40; %x: f32[s, 8]) {\n  %y = exp %x\n  return %y\n}\n";
     let model = write(&folder, "g.fw", text);
-    let fixed = write(&folder, "fixed.fw", &text.replace("s: 2..40;", "").replace("[s, 8]", "[4, 8]"));
+    let fixed = write(&folder, "fixed.fw", text.replace("s: 2..40;", "").replace("[s, 8]", "[4, 8]"));
     let on_gpu = |arguments: &[&str], words: &[&str]| {
         refused(2, &[&["bench", "--target", "cuda"], arguments].concat(), words);
     };
