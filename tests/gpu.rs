@@ -157,13 +157,13 @@ fn eighths(shape: &[usize], seed: usize) -> HostTensor {
     HostTensor { dtype: DType::F32, shape: shape.to_vec(), bytes }
 }
 
-/// Products are enqueued for the rows of each call, all else is padded and replayed: the bits are those of other calls.
+/// Attention and products are enqueued for the rows of each call, all else is padded and replayed: the bits are those of other calls.
 #[test]
 fn captured_layers_give_the_bits_of_uncaptured_calls() {
     let graph: Graph = LAYER.parse().unwrap_or_else(|e| panic!("{e}"));
     let Some(compiled) = compiled("captured_layers_give_the_bits_of_uncaptured_calls", &graph) else { return };
     let program = Arc::new(compiled.program);
-    let captured = captured(&program, &["matmul"], &[1, 4, 8, 16]);
+    let captured = captured(&program, &["sdpa", "matmul"], &[1, 4, 8, 16]);
     captured.prepare().unwrap_or_else(|e| panic!("{e}"));
     let graphs = captured.report().graphs;
     let pieces = captured.report().pieces.iter().filter(|piece| piece.captured).count();

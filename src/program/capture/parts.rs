@@ -13,6 +13,9 @@ use crate::program::layout::Home;
 use crate::program::step::{Step, Work};
 use crate::program::{Program, words};
 
+/// The op that is split off by name where it was taken apart, too.
+const ATTENTION: &str = "sdpa";
+
 /// A step that every call enqueues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitStep {
@@ -120,6 +123,9 @@ fn judge(program: &Program, step: &Step, symbol: &str) -> Result<Judged, Error> 
     for id in nodes(program, step) {
         let node = graph.node(id);
         judged.names.insert(node.op.name().to_owned());
+        if program.attention.contains(&id) {
+            judged.names.insert(ATTENTION.to_owned());
+        }
         let apart = apart(graph, node, symbol)?.map_err(|reason| format!("`{}`: {reason}", node.op.name()));
         judged.rows = match (judged.rows, apart) {
             (Ok(mut places), Ok(more)) => {

@@ -22,7 +22,8 @@ pub(super) fn built(graph: &Graph, fused: bool) -> Built {
     let options = Options { fuse: fused, ..options() };
     let fused = fuse(graph, &options, &[], true).expect("the passes run");
     let compiler = Compiler::of(&Target::Cpu, &options).expect("this machine has a processor");
-    build_at(&fused.graph, &fused.partition, &compiler, Home::Device).expect("it is built")
+    let built = build_at(&fused.graph, &fused.partition, &compiler, Home::Device).expect("it is built");
+    Built { program: built.program.attending(&fused.attention), ..built }
 }
 
 pub(super) fn device() -> Core<HostDevice> {

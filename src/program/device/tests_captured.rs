@@ -162,6 +162,30 @@ fn attention_sees_the_rows_of_the_call_alone() {
     assert!(pieces.iter().filter(|piece| piece.captured).count() >= 2, "{pieces:?} {:?}", captured.split());
 }
 
+/// Attention of rows to keys that every call has.
+const DECODE: &str = "graph @decode(s: 1..; %x: f32[s, 32], %k: f32[1, 2, 24, 16], %v: f32[1, 2, 24, 16]) {
+  %n = silu %x {form = quotient}
+  %h = reshape %n {shape = [1, s, 2, 16]}
+  %q = permute %h {perm = [0, 2, 1, 3]}
+  %a = sdpa %q, %k, %v {scale = 0.25}
+  %b = permute %a {perm = [0, 2, 1, 3]}
+  %c = reshape %b {shape = [s, 32]}
+  %y = add %c, %x
+  %z = silu %y {form = quotient}
+  return %z
+}
+";
+
+#[test]
+fn attention_that_was_taken_apart_is_split_off_by_its_name() {
+    let named = CaptureOptions { split_at: vec!["sdpa".to_owned()], ..options(&[2, 8]) };
+    let captured = agrees(&text(DECODE), &named, [5, 1, 8, 9, 2, 7]);
+    let split = captured.split();
+    assert!(split.len() >= 3 && split.iter().all(|split| split.reason.contains("`sdpa`")), "{split:?}");
+    let pieces: Vec<bool> = captured.report().pieces.iter().map(|piece| piece.captured).collect();
+    assert_eq!((pieces.first(), pieces.last()), (Some(&true), Some(&true)), "{pieces:?} {split:?}");
+}
+
 #[test]
 fn steps_on_the_host_are_split_off() {
     let graph = text(
