@@ -189,6 +189,7 @@ pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Comp
     let compiler = Compiler::of(target, options)?;
     let fused = fuse_graph_for(graph, options, &compiler)?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
-    let (program, fallbacks, ops) = (built.program.claiming(graph), built.fallbacks, built.ops);
+    let program = built.program.claiming(graph).attending(&fused.attention);
+    let (fallbacks, ops) = (built.fallbacks, built.ops);
     Ok(Compiled { program, fallbacks, ops, fused, kernels: compiler.log(), warning: compiler.warning() })
 }

@@ -100,7 +100,7 @@ impl<'p> OnGpu<'p> {
         let mut state = self.core.lock();
         let bound = self.core.bind_steps(&mut state, self.program, &planned.plan, (users, launches), wanted)?;
         let tensor = |output: &Output<DeviceBuffer>| {
-            let Output { dtype, shape, buffer } = output.clone();
+            let Output { dtype, shape, buffer, .. } = output.clone();
             DeviceTensor { dtype, shape, buffer }
         };
         let outputs = bound.outputs.iter().map(|output| output.as_ref().map(tensor)).collect();
