@@ -1,5 +1,6 @@
 //! Compiling a graph: passes, regions, kernels, program.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use fusewright_abi::{ContentKey, Target};
@@ -8,13 +9,13 @@ use fusewright_fusion::pass::{
 };
 use fusewright_fusion::patterns;
 use fusewright_fusion::region::{Limits, Partition, SourceKind, partition};
-use fusewright_graph::Graph;
+use fusewright_graph::{Graph, NodeId};
 
 use crate::Error;
 use crate::assembler::AssemblerChoice;
 use crate::compiler::{Compilation, Compiler};
 use crate::dump::DumpFolder;
-use crate::lowering;
+use crate::lowering::{self, Lowered};
 use crate::program::{Fallback, Home, OpCounts, Program, build};
 use crate::schedules::ScheduleChoice;
 use crate::store::CacheChoice;
@@ -75,6 +76,8 @@ pub struct Fused {
     pub graph: Graph,
     /// Its regions and what lies between them.
     pub partition: Partition,
+    /// The nodes that attention was taken apart into, for a GPU.
+    pub attention: BTreeSet<NodeId>,
     /// What the passes did.
     pub passes: Vec<PassTime>,
     /// The roundings that relaxed mode changed, by values of the graph.
@@ -153,7 +156,8 @@ pub(crate) fn fuse(
         dump.passes(before, &after)?;
     }
     let (graph, reports) = result.map_err(|e| Error::Internal(e.to_string()))?;
-    let graph = if gpu { lowering::for_gpu(&graph)? } else { graph };
+    let Lowered { graph, attention } =
+        if gpu { lowering::for_gpu(&graph)? } else { Lowered { graph, attention: BTreeSet::new() } };
     let fuse = options.fuse && options.pipeline.fuses();
     let limits = if fuse { Limits { sources, ..Limits::default() } } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
@@ -169,6 +173,7 @@ pub(crate) fn fuse(
         passes: times.collect(),
         graph,
         partition,
+        attention,
         relaxations: cx.relaxations,
         user_patterns: cx.pattern_reports,
         pipeline,
@@ -184,6 +189,7 @@ pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Comp
     let compiler = Compiler::of(target, options)?;
     let fused = fuse_graph_for(graph, options, &compiler)?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
-    let (program, fallbacks, ops) = (built.program.claiming(graph), built.fallbacks, built.ops);
+    let program = built.program.claiming(graph).attending(&fused.attention);
+    let (fallbacks, ops) = (built.fallbacks, built.ops);
     Ok(Compiled { program, fallbacks, ops, fused, kernels: compiler.log(), warning: compiler.warning() })
 }

@@ -9,17 +9,28 @@
 //! A weight of zero makes no infinity or NaN of a value disappear in a product, so that the values of keys that a query
 //! does not see have to be finite.
 
+use std::collections::BTreeSet;
+
 use fusewright_abi::DType;
 use fusewright_graph::prim::Sdpa;
-use fusewright_graph::{Builder, Dim, Graph, Node, Op, Prim, ReduceOp, ScalarFn, TypeError, Value};
+use fusewright_graph::{Builder, Def, Dim, Graph, Node, NodeId, Op, Prim, ReduceOp, ScalarFn, TypeError, Value};
 
 use crate::Error;
+
+/// A graph for a GPU.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    pub graph: Graph,
+    /// The nodes that attention was taken apart into.
+    pub attention: BTreeSet<NodeId>,
+}
 
 /// The graph with the ops that a GPU has no code for taken apart.
 ///
 /// # Errors
 /// None for a graph that verifies.
-pub(crate) fn for_gpu(graph: &Graph) -> Result<Graph, Error> {
+pub(crate) fn for_gpu(graph: &Graph) -> Result<Lowered, Error> {
+    let mut attended: Vec<(Value, Vec<Value>)> = Vec::new();
     let lowered = graph.rebuild(|b, _, node, operands| match (&node.op, operands) {
         (Op::Prim(Prim::MatMul { transpose_b, out }), &[x, y]) if multiplies(b.dtype(x)) => {
             Ok(vec![product(b, *transpose_b, *out, x, y)?])
@@ -28,11 +39,31 @@ pub(crate) fn for_gpu(graph: &Graph) -> Result<Graph, Error> {
             Ok(vec![exact_product(b, *transpose_b, *out, [x, y])?])
         }
         (Op::Prim(Prim::Sdpa(sdpa)), &[q, k, v, ref mask @ ..]) if multiplies(b.dtype(q)) => {
-            Ok(vec![attention(b, sdpa, [q, k, v], mask.first().copied())?])
+            let result = attention(b, sdpa, [q, k, v], mask.first().copied())?;
+            attended.push((result, operands.to_vec()));
+            Ok(vec![result])
         }
         _ => b.op(node.op.clone(), operands),
     });
-    lowered.map_err(|e: TypeError| Error::Internal(format!("lowering for a GPU: {e}")))
+    let graph = lowered.map_err(|e: TypeError| Error::Internal(format!("lowering for a GPU: {e}")))?;
+    let mut attention = BTreeSet::new();
+    for (result, operands) in &attended {
+        between(&graph, *result, operands, &mut attention);
+    }
+    Ok(Lowered { graph, attention })
+}
+
+/// Adds the nodes that a result is computed by, from those operands on.
+fn between(graph: &Graph, result: Value, operands: &[Value], found: &mut BTreeSet<NodeId>) {
+    let mut open = vec![result];
+    while let Some(value) = open.pop() {
+        if let Def::Node(id, _) = graph.def(value)
+            && !operands.contains(&value)
+            && found.insert(id)
+        {
+            open.extend(&graph.node(id).operands);
+        }
+    }
 }
 
 /// Whether products of a dtype are products of one that the library takes.
@@ -184,7 +215,13 @@ mod tests {
             (DType::F8E4M3, None, false, false),
         ] {
             let graph = graph(Sdpa { causal, wide, scale_bits: 0.3f64.to_bits() }, dtype, mask);
-            let lowered = for_gpu(&graph).expect("lowers");
+            let Lowered { graph: lowered, attention } = for_gpu(&graph).expect("lowers");
+            let elsewhere = lowered.node_ids().filter(|id| !attention.contains(id));
+            assert!(
+                elsewhere.into_iter().all(|id| lowered.node(id).operands.is_empty()),
+                "constants that nobody reads"
+            );
+            assert!(attention.len() + 1 >= lowered.nodes().len());
             let whole = |node: &Node| matches!(node.op, Op::Prim(Prim::Sdpa(_)));
             assert!(!lowered.nodes().iter().any(whole));
             for (t, u) in [(1, 1), (5, 7), (7, 5)] {
@@ -204,7 +241,7 @@ mod tests {
     fn queries_that_see_nothing_give_zeros() {
         let graph =
             graph(Sdpa { causal: false, wide: false, scale_bits: 1f64.to_bits() }, DType::F32, Some(DType::Bool));
-        let lowered = for_gpu(&graph).expect("lowers");
+        let lowered = for_gpu(&graph).expect("lowers").graph;
         let float = |shape: &[usize]| {
             let count = shape.iter().product::<usize>();
             let bytes: Vec<u8> = (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect();
@@ -224,7 +261,7 @@ mod tests {
             let x = b.input("x", TensorType::new(dtype, [3.into(), 4.into()]));
             let w = b.input("w", TensorType::new(dtype, [5.into(), 4.into()]));
             b.output(b.prim(Prim::MatMul { transpose_b: true, out }, &[x, w]).expect("fits"));
-            let lowered = for_gpu(&b.finish()).expect("lowers");
+            let lowered = for_gpu(&b.finish()).expect("lowers").graph;
             let products = lowered.nodes().iter().filter(|node| matches!(node.op, Op::Prim(Prim::MatMul { .. })));
             for node in products {
                 let (from, to) = (lowered.ty(node.operands[0]).dtype, lowered.ty(node.results[0]).dtype);

@@ -278,6 +278,10 @@ pub struct BenchArgs {
     /// for a GPU `benches/gpu/peers.json`
     #[arg(long, value_name = "F")]
     pub compare: Option<PathBuf>,
+    /// Calls of a MODEL that runs on a GPU, separated by commas: the tensors in0… of each; without this option inputs are made
+    /// from a seed for every number of rows
+    #[arg(long, value_delimiter = ',', value_name = "F.safetensors", conflicts_with = "rows")]
+    pub inputs: Vec<PathBuf>,
     /// Where figures of a GPU are kept, or with `--tune` its schedules; those that are there are not measured again
     #[arg(long, value_name = "F")]
     pub out: Option<PathBuf>,

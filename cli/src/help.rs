@@ -37,6 +37,7 @@ Exit status: 0 done, 2 bad input or a folder that cannot be written, 3 a target 
 pub const BENCH: &str = "\
 Examples:
   fusewright bench model.pt2 --rows 1,32                     the regions of a model
+  fusewright bench model.pt2 --target cuda --rows 1,32       the whole model as a CUDA graph, and its kernels alone
   fusewright bench --suite kernels --list                    what the suite holds
   fusewright bench --suite kernels --compare inductor.json   against figures that benches/bench_cpu.py wrote
   fusewright bench --suite kernels --target cuda --out gpu.json

@@ -148,6 +148,7 @@ fn assemble(
         steps,
         layouts,
         weights,
+        attention: BTreeSet::new(),
         claims,
         planned,
         counters: compiler.counters(),

@@ -35,7 +35,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use fusewright_abi::DType;
 use fusewright_graph::tensor::check_memory;
-use fusewright_graph::{Dim, Graph, Input, Output};
+use fusewright_graph::{Dim, Graph, Input, NodeId, Output};
 use fusewright_runtime::{CodeCounts, Counters, TierCounts};
 
 use crate::guard;
@@ -50,6 +50,7 @@ pub(crate) use build::{build, made_by, outline, single};
 pub use capture::{CaptureOptions, CapturedProgram, SplitStep};
 use claims::{Claim, claims};
 use device::DeviceProgram;
+pub(crate) use device::Launches;
 pub use device::{CommandBuffer, DeviceArgument, DeviceTensor, OnGpu};
 pub(crate) use in_place::{InPlace, Overwrite};
 pub use in_place::{Placement, Update, UpdateCopy};
@@ -87,6 +88,8 @@ pub struct Program {
     weights: Vec<Option<Bytes>>,
     /// What the graph before all passes claims of the sizes of a call.
     claims: Vec<Claim>,
+    /// The nodes that attention was taken apart into, if it was.
+    attention: BTreeSet<NodeId>,
     planned: Mutex<Plans<PlanKey, Arc<Planned>>>,
     counters: Arc<Counters>,
     /// Where the values lie if not in memory of the host.
@@ -111,6 +114,11 @@ impl Program {
     /// The same program, whose calls must fit what this graph says of sizes: the one before all passes.
     pub(crate) fn claiming(self, graph: &Graph) -> Program {
         Program { claims: claims(graph), ..self }
+    }
+
+    /// The same program, in whose graph these nodes are what attention was taken apart into.
+    pub(crate) fn attending(self, nodes: &BTreeSet<NodeId>) -> Program {
+        Program { attention: nodes.clone(), ..self }
     }
 
     /// The graph that the program computes, after all passes.

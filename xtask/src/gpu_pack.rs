@@ -15,38 +15,20 @@ const MOST: u64 = 50 << 20;
 /// Libraries that the command may want of a machine: those of every Linux with the GNU C library.
 const COMMON: [&str; 8] =
     ["linux-vdso", "ld-linux", "libc.so", "libm.so", "libgcc_s", "libstdc++", "libdl.so", "libpthread.so"];
-const FIGURES: &str = "benches/gpu/peers.json";
+/// Files that scripts use.
+const FILES: [&str; 5] = [
+    "benches/gpu/peers.json",
+    "benches/gpu/layer.py",
+    "benches/gpu/layer_torch.py",
+    "benches/gpu/layer.sh",
+    "benches/gpu/sanitize.sh",
+];
 
 /// The scripts of the pack: name, what it does, what it writes, and its arguments of `fusewright bench`.
 const SCRIPTS: [(&str, &str, &str, &str); 2] = [
     ("run.sh", "Measures the kernel suite", "gpu.json", "--compare \"$here/peers.json\""),
     ("tune.sh", "Searches schedules", "gpu.schedules", "--tune"),
 ];
-
-/// What the sanitizers of CUDA say of one kernel of each kind of schedule.
-const SANITIZE: &str = r#"#!/bin/sh
-# Runs one kernel of each kind of schedule on the first NVIDIA GPU under each tool of compute-sanitizer, and prints what
-# each tool sums up and how it ended. Within 8 minutes: a tool that takes longer than SECONDS is ended and has failed.
-# usage: sanitize.sh [SECONDS [TOOL...]]
-here=$(cd "$(dirname "$0")" && pwd)
-seconds=${1:-115}
-[ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- memcheck racecheck initcheck synccheck
-PATH="$PATH:${CUDA_HOME:-/usr/local/cuda}/bin"
-command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer in PATH or CUDA_HOME" >&2; exit 3; }
-LD_LIBRARY_PATH="$here/lib" FUSEWRIGHT_CACHE_DIR=off
-export LD_LIBRARY_PATH FUSEWRIGHT_CACHE_DIR
-failed=0
-for tool in "$@"; do
-    log="sanitize-$tool.txt"
-    timeout "$seconds" compute-sanitizer --tool "$tool" --error-exitcode 9 \
-        "$here/fusewright" bench --suite kinds --target cuda -v >"$log" 2>&1
-    status=$?
-    echo "$tool: exit $status: $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|kinds of schedules' "$log" | tr '\n' ';')"
-    [ $status -eq 0 ] || failed=1
-done
-exit $failed
-"#;
 
 /// A script for the machine, which may be stopped at any time and started again.
 fn script((name, what, out, arguments): (&str, &str, &str, &str)) -> String {
@@ -88,9 +70,10 @@ pub fn pack(root: &Path) -> Result<PathBuf, String> {
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let command = folder.join("fusewright");
     copy(&build.join("release/fusewright"), &command)?;
-    copy(&root.join(FIGURES), &folder.join("peers.json"))?;
-    let scripts = SCRIPTS.map(|entry| (entry.0, script(entry)));
-    for (name, text) in scripts.into_iter().chain([("sanitize.sh", SANITIZE.to_owned())]) {
+    for file in FILES.map(Path::new) {
+        copy(&root.join(file), &folder.join(file.file_name().unwrap_or_default()))?;
+    }
+    for (name, text) in SCRIPTS.map(|entry| (entry.0, script(entry))) {
         let script = folder.join(name);
         std::fs::write(&script, text).map_err(|e| format!("{}: {e}", script.display()))?;
         #[cfg(unix)]
@@ -180,6 +163,9 @@ fn succeed(command: &mut Command, what: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    const SANITIZE: &str = include_str!("../../benches/gpu/sanitize.sh");
 
     #[test]
     fn libraries_of_every_machine_are_no_matter() {

@@ -1,6 +1,7 @@
 //! Chores of this repository, as a library, so that tests run the very checks that the command runs.
 
 pub mod fuzz;
+pub mod gpu_layers;
 pub mod gpu_pack;
 pub mod gpu_results;
 pub mod hostile;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::gpu_results;
+use crate::{gpu_layers, gpu_results};
 
 /// Where the files are, below the root.
 const FOLDER: &str = "benches/results";
@@ -86,10 +86,11 @@ fn pages(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
         Ok((path, filled))
     };
     let gpus = gpu_results::gpus(root)?;
+    let layers = gpu_layers::tables(&gpu_layers::layers(root)?);
     let joined = |cpus: String, gpus: String| format!("{}\n\n{}", cpus.trim_end(), gpus);
     Ok(vec![
         page("README.md", joined(summary(&machines), gpu_results::summary(&gpus)))?,
-        page("benches/README.md", joined(details(&machines), gpu_results::details(&gpus)))?,
+        page("benches/README.md", joined(details(&machines), gpu_results::details(&gpus) + &layers))?,
     ])
 }
 

@@ -179,3 +179,24 @@ fn launches_are_measured_on_gpus_alone() {
     let names = call(&["bench", "--suite", "launch", "--list"]).stdout;
     assert!(names.lines().any(|name| name == "D@4096"), "{names}");
 }
+
+#[test]
+fn a_model_on_a_gpu_is_measured_as_a_whole() {
+    let folder = folder();
+    let text = "graph @g(s: 2..40; %x: f32[s, 8]) {\n  %y = exp %x\n  return %y\n}\n";
+    let model = write(&folder, "g.fw", text);
+    let fixed = write(&folder, "fixed.fw", text.replace("s: 2..40;", "").replace("[s, 8]", "[4, 8]"));
+    let on_gpu = |arguments: &[&str], words: &[&str]| {
+        refused(2, &[&["bench", "--target", "cuda"], arguments].concat(), words);
+    };
+    for option in ["--list", "--check", "--relaxed"] {
+        on_gpu(&[&model, option], &["without", option]);
+    }
+    on_gpu(&[&model, "--case", "0:row"], &["without `--case`"]);
+    on_gpu(&[&model, "--rows", "2,41"], &["g.fw", "symbol `s` is 41, outside 2..40"]);
+    on_gpu(&[&fixed, "--rows", "2"], &["fixed.fw", "`--rows` sets symbols, and the graph has none"]);
+    on_gpu(&[&model, "--rows", "2", "--inputs", "x.safetensors"], &["--rows", "--inputs"]);
+    on_gpu(&[&model, "--inputs", "x.safetensors"], &["x.safetensors"]);
+    refused(2, &["bench", &model, "--inputs", "x.safetensors"], &["only a MODEL on a GPU has `--inputs`"]);
+    refused(2, &["bench", &model, "--out", "x.json"], &["only what is measured on a GPU has `--out`"]);
+}

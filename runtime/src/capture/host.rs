@@ -205,8 +205,15 @@ impl<E> fmt::Debug for HostGraph<E> {
     }
 }
 
+impl<E: From<RuntimeError>> Default for HostStream<E> {
+    fn default() -> Self {
+        HostStream::new()
+    }
+}
+
 impl<E: From<RuntimeError>> HostStream<E> {
-    fn new() -> Self {
+    /// A stream without memory.
+    pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let memory = HostMemory { stream: number, slots: Vec::new() };

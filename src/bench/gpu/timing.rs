@@ -4,7 +4,7 @@
 //! sets, which stay in the second-level cache, as a kernel finds what the one before it wrote. One figure is the median
 //! over replays of the time between two events, divided by the launches of the graph.
 
-use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Event, Gpu, LaunchOptions, Prepared, Stream};
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Event, Gpu, Graph, LaunchOptions, Prepared, Stream};
 
 use super::ops::{CaseKernel, copy_case, sweep_case};
 use crate::{Compiler, Error};
@@ -25,6 +25,8 @@ const WARM_UP: usize = 3000;
 const REPLAYS: usize = 11;
 const FEW_REPLAYS: usize = 7;
 const COPY_REPLAYS: usize = 9;
+/// Replays of a figure of a model.
+pub(super) const MODEL_REPLAYS: usize = 51;
 /// Bytes of an op from which on there are fewer replays.
 const LARGE: usize = 300_000_000;
 /// What outputs hold before a replay that must change them, and how many bytes of them are looked at.
@@ -90,7 +92,7 @@ impl Timer {
         from.fill(&stream, 0)?;
         let args = [DeviceArg::In(&from), DeviceArg::Out(&to)];
         let sweep = gpu.load(&kernel.artifact)?.prepare(&args, &sized.dims, sized.rows, LaunchOptions::default())?;
-        let events = (0..REPLAYS).map(|_| Ok((gpu.event()?, gpu.event()?))).collect::<Result<_, Error>>()?;
+        let events = (0..MODEL_REPLAYS).map(|_| Ok((gpu.event()?, gpu.event()?))).collect::<Result<_, Error>>()?;
         for _ in 0..WARM_UP {
             sweep.enqueue(&stream)?;
         }
@@ -191,15 +193,23 @@ impl Timer {
                 return Err(Error::Device("a replay of the captured launches wrote nothing".to_owned()));
             }
         }
-        let events = self.events.get(..plan.replays).unwrap_or(&self.events);
-        if !plan.cold {
+        Ok(self.replay_us(&graph, plan.replays, plan.cold)? / plan.launches as f64)
+    }
+
+    /// Microseconds of a replay of a graph, the median of some: with empty caches, or as the replay before left them.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn replay_us(&self, graph: &Graph, replays: usize, cold: bool) -> Result<f64, Error> {
+        let stream = &self.stream;
+        let events = self.events.get(..replays).unwrap_or(&self.events);
+        if !cold {
             // Lets this thread run ahead of the device; the replay behind it fills the cache again.
-            self.sweep.enqueue(stream)?;
-            self.sweep.enqueue(stream)?;
+            (0..(events.len() / 4).max(2)).try_for_each(|_| self.sweep.enqueue(stream))?;
             graph.launch(stream)?;
         }
         for (begin, end) in events {
-            if plan.cold {
+            if cold {
                 self.sweep.enqueue(stream)?;
             }
             begin.record(stream)?;
@@ -207,7 +217,7 @@ impl Timer {
             end.record(stream)?;
         }
         stream.wait()?;
-        let us = |(begin, end): &(Event, Event)| Ok(begin.us_until(end)? / plan.launches as f64);
+        let us = |(begin, end): &(Event, Event)| Ok(begin.us_until(end)?);
         Ok(median(events.iter().map(us).collect::<Result<_, Error>>()?))
     }
 }

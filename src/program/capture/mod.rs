@@ -2,9 +2,10 @@
 //!
 //! Which steps may be recorded follows from the graph: those that keep rows apart (`rows.rs`), at places that do not depend
 //! on how many there are (`parts.rs`). The others are enqueued by every call for the rows that it has, in the same memory
-//! (`resize.rs`), so that no choice of a caller makes a result wrong. `steps.rs` is a program on the host recorder;
-//! `carrier.rs` is what calls of any recorder have in common.
+//! (`resize.rs`), so that no choice of a caller makes a result wrong. `calls.rs` is what calls are and `carrier.rs` what they
+//! do, on any recorder; `steps.rs` and `host.rs` are a program on the host's, `../device/captured.rs` is one on a device.
 
+mod calls;
 mod carrier;
 mod host;
 mod parts;
@@ -13,19 +14,21 @@ mod rows;
 mod steps;
 mod unsteady;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fusewright_graph::tensor::check_memory;
-use fusewright_graph::{Dim, Input, Symbol};
+use fusewright_graph::Input;
 use fusewright_runtime::capture::{CaptureReport, CaptureSizes, HostRecorder, Recorder};
 
-use self::carrier::Captured;
-use self::rows::Rows;
+use self::carrier::{Captured, Runs};
 use self::steps::HostSteps;
-use super::{Program, claims, state};
+use super::Program;
+use super::device::{Core, DeviceSteps, Hardware};
+use super::layout::Home;
 use crate::{Error, HostTensor};
 
+pub(super) use calls::Calls;
+pub(super) use carrier::Carrier;
 pub use parts::SplitStep;
 
 /// How a program is captured.
@@ -42,8 +45,11 @@ pub struct CaptureOptions {
     /// Inputs that calls do not bring: they lie in the captured program, are read and written there, and are set by
     /// [`CapturedProgram::set`]. None of them has rows.
     pub kept: Vec<String>,
-    /// Most threads of a launch.
+    /// Most threads of a launch on the host.
     pub threads: usize,
+    /// On a GPU, no two rows of a call choose the same place to write to, such as slots of a cache, so that such rows may be
+    /// written at once. Nobody looks whether that is so.
+    pub distinct: bool,
 }
 
 impl CaptureOptions {
@@ -56,11 +62,12 @@ impl CaptureOptions {
             split_at: Vec::new(),
             kept: Vec::new(),
             threads: 1,
+            distinct: false,
         }
     }
 }
 
-/// A program whose steps are recorded in pieces and replayed, on the host.
+/// A program whose steps are recorded in pieces and replayed, where its values lie: on the host or on a GPU.
 ///
 /// Calls may come from several threads; one runs at a time, since all sizes share memory. Inputs are copied in and results
 /// out, so that callers may give other tensors every time. What the graph updates of the model's buffers, and of the inputs
@@ -83,7 +90,7 @@ impl CaptureOptions {
 /// # Ok::<(), fusewright::Error>(())
 /// ```
 pub struct CapturedProgram {
-    captured: Mutex<Captured<HostRecorder<Error>, HostSteps>>,
+    captured: Mutex<Box<dyn Runs>>,
     split: Vec<SplitStep>,
 }
 
@@ -99,48 +106,34 @@ impl CapturedProgram {
     ///
     /// # Errors
     /// A symbol that the graph has not or that has no value, a size that it does not take, a name that no step or input has,
-    /// a kept input with rows; buffers of the model without data; no memory; a program whose values lie on a GPU.
+    /// a kept input with rows; buffers of the model without data; no memory.
     pub fn new(program: Arc<Program>, options: &CaptureOptions) -> Result<CapturedProgram, Error> {
-        if program.device.is_some() {
-            let name = program.graph.name();
-            return Err(Error::Unavailable(format!(
-                "`{name}` runs on a GPU, and programs are captured on the host alone"
-            )));
+        if let Some(device) = &program.device {
+            let core = Arc::clone(&device.0);
+            return CapturedProgram::on(core, program, options);
         }
-        let symbol = checked_symbols(&program, options)?;
-        let sizes = sizes(&program, options, symbol)?;
-        let parts = parts::parts(&program, &options.rows, &options.split_at)?;
+        let (calls, sizes, split) = Calls::of(program, options, Home::Host)?;
         let recorder: HostRecorder<Error> = HostRecorder::new();
-        let kept = kept_numbers(&program, options)?;
-        let updated = |name: &str| program.graph.outputs().iter().any(|o| o.updates.as_deref() == Some(name));
-        let users: Vec<&Input> = users(&program).collect();
-        let inputs = users.len();
-        let mut donated: BTreeSet<usize> = kept.iter().copied().filter(|&n| updated(&users[n].name)).collect();
-        let mut buffers = BTreeMap::new();
-        for number in kept {
-            let tensor = program.tensor_of(users[number], &options.dims)?;
-            buffers.insert(number, recorder.stream().buffer(tensor.bytes));
-        }
-        for ((_, tensor), number) in program.state()?.buffers().zip(inputs..) {
-            donated.insert(number);
-            buffers.insert(number, recorder.stream().buffer(tensor.bytes.clone()));
-        }
         let shared = |bytes: &bytes::Bytes| recorder.stream().shared(Arc::new(bytes.clone()));
-        let steps = HostSteps {
-            weights: program.weights.iter().map(|bytes| bytes.as_ref().map(shared)).collect(),
-            program: Arc::clone(&program),
-            parts: parts.parts,
-            choosers: parts.choosers,
-            spread: parts.spread,
-            symbol: options.rows.clone(),
-            dims: options.dims.clone(),
-            kept: buffers,
-            donated,
-            inputs,
-            threads: options.threads.max(1),
-        };
-        let captured = Captured::new(recorder, steps, sizes)?;
-        Ok(CapturedProgram { captured: Mutex::new(captured), split: parts.split })
+        let weights = calls.program.weights.iter().map(|bytes| bytes.as_ref().map(shared)).collect();
+        let kept = calls.first_values()?.into_iter();
+        let kept = kept.map(|(number, tensor)| (number, recorder.stream().buffer(tensor.bytes))).collect();
+        let steps = HostSteps { calls, kept, weights, threads: options.threads.max(1) };
+        let captured = Captured::new(recorder, steps, sizes, Arc::default())?;
+        Ok(CapturedProgram { captured: Mutex::new(Box::new(captured)), split })
+    }
+
+    /// As [`CapturedProgram::new`], on a device.
+    pub(super) fn on<H: Hardware + 'static>(
+        core: Arc<Core<H>>,
+        program: Arc<Program>,
+        options: &CaptureOptions,
+    ) -> Result<CapturedProgram, Error> {
+        let (calls, sizes, split) = Calls::of(program, options, Home::Device)?;
+        let (recorder, turns) = (core.recorder()?, core.turns());
+        let steps = DeviceSteps::new(core, calls, &recorder, options.distinct)?;
+        let captured = Captured::new(recorder, steps, sizes, turns)?;
+        Ok(CapturedProgram { captured: Mutex::new(Box::new(captured)), split })
     }
 
     /// Records all graphs now, the largest size first, so that no call records anything.
@@ -169,14 +162,21 @@ impl CapturedProgram {
         self.lock().call(inputs, false).map(drop)
     }
 
+    /// Microseconds of a call between its inputs and its results: on a GPU, which measures it, of its graphs and of what lies
+    /// between them. The inputs are copied before, and results stay where they are.
+    ///
+    /// # Errors
+    /// As [`CapturedProgram::run`], and calls that no size serves.
+    pub fn time(&self, inputs: &[&HostTensor]) -> Result<f64, Error> {
+        self.lock().time(inputs)
+    }
+
     /// Gives a kept input, or a buffer of the model that its graph updates, a new value. Kept inputs hold zeros before.
     ///
     /// # Errors
     /// A name of nothing that is kept, or a tensor of another type.
     pub fn set(&self, name: &str, tensor: &HostTensor) -> Result<(), Error> {
-        let captured = self.lock();
-        let pieces = captured.pieces();
-        pieces.steps().set(pieces.recorder(), name, tensor)
+        self.lock().set(name, tensor)
     }
 
     /// The value of a kept input, or of a buffer of the model that its graph updates.
@@ -184,9 +184,7 @@ impl CapturedProgram {
     /// # Errors
     /// A name of nothing that is kept.
     pub fn get(&self, name: &str) -> Result<HostTensor, Error> {
-        let captured = self.lock();
-        let pieces = captured.pieces();
-        pieces.steps().get(pieces.recorder(), name)
+        self.lock().get(name)
     }
 
     /// The steps that every call enqueues, and why they are not recorded.
@@ -204,85 +202,11 @@ impl CapturedProgram {
         self.lock().uncaptured()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Captured<HostRecorder<Error>, HostSteps>> {
+    fn lock(&self) -> MutexGuard<'_, Box<dyn Runs>> {
         self.captured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn users(program: &Program) -> impl Iterator<Item = &Input> {
     program.graph.inputs().iter().filter(|input| input.kind.is_given())
-}
-
-/// The symbol that counts rows, when every other one has a value.
-fn checked_symbols<'p>(program: &'p Program, options: &CaptureOptions) -> Result<&'p Symbol, Error> {
-    let (name, symbols) = (program.graph.name(), program.graph.symbols());
-    let known = |wanted: &str| symbols.iter().find(|symbol| symbol.name == *wanted);
-    let rows = known(&options.rows);
-    let rows = rows.ok_or_else(|| Error::Call(format!("`{name}` has no symbol `{}` to count rows", options.rows)))?;
-    for (dim, &value) in &options.dims {
-        let symbol = known(dim).filter(|symbol| symbol.name != rows.name);
-        let symbol = symbol.ok_or_else(|| Error::Call(format!("`{name}` has no symbol `{dim}` beside its rows")))?;
-        if !symbol.admits(value) {
-            return Err(Error::Call(format!("symbol `{dim}` is {value}, outside {}", symbol.range())));
-        }
-    }
-    match symbols.iter().find(|symbol| symbol.name != rows.name && !options.dims.contains_key(&symbol.name)) {
-        Some(open) => Err(Error::Call(format!("the options do not say what symbol `{}` is", open.name))),
-        None => Ok(rows),
-    }
-}
-
-/// The sizes that the graph takes.
-fn sizes(program: &Program, options: &CaptureOptions, symbol: &Symbol) -> Result<CaptureSizes, Error> {
-    let takes = |&size: &usize| {
-        let Ok(value) = i64::try_from(size) else { return false };
-        let mut binding = options.dims.clone();
-        binding.insert(options.rows.clone(), value);
-        symbol.admits(value) && claims::check(&program.claims, &binding).is_ok()
-    };
-    let taken = CaptureSizes::new(options.sizes.all().iter().copied().filter(takes));
-    taken
-        .map_err(|e| Error::Call(format!("`{}` with {} in {}: {e}", program.graph.name(), symbol.name, symbol.range())))
-}
-
-/// The numbers of the inputs that are kept.
-fn kept_numbers(program: &Program, options: &CaptureOptions) -> Result<Vec<usize>, Error> {
-    let number = |name: &String| {
-        let found = users(program).enumerate().find(|(_, input)| input.name == *name);
-        let (number, input) = found.ok_or_else(|| Error::Call(format!("there is no input `{name}` to be kept")))?;
-        let ty = program.graph.ty(input.value);
-        match Rows::of(ty, &options.rows) {
-            Rows::None => Ok(number),
-            _ => Err(Error::Call(format!("input `{name}` is {ty}: it has rows, and every call brings them"))),
-        }
-    };
-    options.kept.iter().map(number).collect()
-}
-
-impl Program {
-    /// A tensor of the type of an input, of zeros.
-    fn tensor_of(&self, input: &Input, dims: &BTreeMap<String, i64>) -> Result<HostTensor, Error> {
-        let tensor = self.shape_of(input, dims)?;
-        let bytes = tensor.dtype.bytes_for(tensor.elements());
-        check_memory::<u8>(bytes, tensor.dtype, &tensor.shape)?;
-        Ok(HostTensor { bytes: vec![0; bytes], ..tensor })
-    }
-
-    /// The same without its bytes.
-    fn shape_of(&self, input: &Input, dims: &BTreeMap<String, i64>) -> Result<HostTensor, Error> {
-        let ty = self.graph.ty(input.value);
-        let extent = |dim: &Dim| {
-            let value = dim.eval(&|symbol| dims.get(symbol).copied()).map_err(|e| Error::Call(e.to_string()))?;
-            usize::try_from(value).map_err(|_| Error::Call(format!("input `{}`: extent {dim} is {value}", input.name)))
-        };
-        let shape = ty.shape.iter().map(extent).collect::<Result<Vec<usize>, Error>>()?;
-        let elements = shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent));
-        elements.ok_or_else(|| Error::Call(format!("input `{}` does not fit the address space", input.name)))?;
-        Ok(HostTensor { dtype: ty.dtype, shape, bytes: Vec::new() })
-    }
-
-    /// The tensors that are kept, by their numbers, with their names: inputs, and behind those the buffers of a state.
-    fn keepable(&self) -> impl Iterator<Item = (usize, &Input)> {
-        users(self).chain(state::buffers(&self.graph).map(|(_, input)| input)).enumerate()
-    }
 }

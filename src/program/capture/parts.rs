@@ -8,8 +8,13 @@ use fusewright_runtime::capture::Part;
 use super::rows::{apart, chooser};
 use super::unsteady;
 use crate::Error;
+use crate::program::device::runs_on_host;
+use crate::program::layout::Home;
 use crate::program::step::{Step, Work};
 use crate::program::{Program, words};
+
+/// The op that is split off by name where it was taken apart, too.
+const ATTENTION: &str = "sdpa";
 
 /// A step that every call enqueues.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,12 +36,12 @@ pub(super) struct Parts {
     pub spread: BTreeSet<Value>,
 }
 
-/// Divides the steps of a program, whose rows `symbol` counts. Those that `named` names are split off: by the name of a
+/// Divides the steps of a program whose values lie in `home` and whose rows `symbol` counts. Those that `named` names are split off: by the name of a
 /// region, or of one of their ops.
 ///
 /// # Errors
 /// A name that no step has; internal errors.
-pub(super) fn parts(program: &Program, symbol: &str, named: &[String]) -> Result<Parts, Error> {
+pub(super) fn parts(program: &Program, symbol: &str, named: &[String], home: Home) -> Result<Parts, Error> {
     // Values that an idle step makes of rows that are not known before a call.
     let mut tainted: BTreeSet<Value> = BTreeSet::new();
     let mut unknown: BTreeSet<&String> = named.iter().collect();
@@ -52,7 +57,7 @@ pub(super) fn parts(program: &Program, symbol: &str, named: &[String]) -> Result
             continue;
         }
         unknown.retain(|name| !judged.names.contains(*name));
-        match reason(program, step, &judged, named, &tainted) {
+        match reason(program, step, &judged, (named, home), &tainted) {
             Ok(chosen) => drop(choosers.insert(number, chosen)),
             Err(reason) => drop(reasons.insert(number, reason)),
         }
@@ -83,11 +88,14 @@ fn reason(
     program: &Program,
     step: &Step,
     judged: &Judged,
-    named: &[String],
+    (named, home): (&[String], Home),
     tainted: &BTreeSet<Value>,
 ) -> Result<BTreeSet<usize>, String> {
     if let Some(name) = named.iter().find(|name| judged.names.contains(*name)) {
         return Err(format!("`{name}` is to be split off"));
+    }
+    if home == Home::Device && runs_on_host(step) {
+        return Err("it runs on the host".to_owned());
     }
     let places = judged.rows.as_ref().map_err(Clone::clone)?;
     if let Some(value) = step.inputs.iter().find(|value| tainted.contains(value)) {
@@ -115,6 +123,9 @@ fn judge(program: &Program, step: &Step, symbol: &str) -> Result<Judged, Error> 
     for id in nodes(program, step) {
         let node = graph.node(id);
         judged.names.insert(node.op.name().to_owned());
+        if program.attention.contains(&id) {
+            judged.names.insert(ATTENTION.to_owned());
+        }
         let apart = apart(graph, node, symbol)?.map_err(|reason| format!("`{}`: {reason}", node.op.name()));
         judged.rows = match (judged.rows, apart) {
             (Ok(mut places), Ok(more)) => {

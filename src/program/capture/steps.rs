@@ -1,41 +1,26 @@
 //! The steps of a program as the host recorder takes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fusewright_graph::Value;
 use fusewright_runtime::capture::{
     HostArg, HostBuffer, HostLaunch, HostMemory, HostRecorder, HostSpan, HostStream, Part, Steps,
 };
 
-use super::resize::resized;
+use super::calls::Calls;
 use crate::Error;
+use crate::program::Program;
 use crate::program::argument::UserMemory;
 use crate::program::build::check_weight;
-use crate::program::plan::{Binding, Place, Plan, Slot};
+use crate::program::plan::{Place, Plan, Slot};
 use crate::program::step::{Memory, Step, Work};
-use crate::program::{Program, claims};
 
 /// A program whose steps are enqueued on a stream of the host.
 pub(super) struct HostSteps {
-    pub program: Arc<Program>,
-    pub parts: Vec<Part>,
-    /// Counts rows.
-    pub symbol: String,
-    /// The other symbols.
-    pub dims: Binding,
-    /// The caller's tensors that stay where they are from call to call, by their numbers; behind the inputs, the buffers of
-    /// the model that its graph updates.
+    pub calls: Calls,
+    /// What stays where it is from call to call, by the numbers of the caller's tensors.
     pub kept: BTreeMap<usize, HostBuffer>,
-    /// Those of them that the graph updates.
-    pub donated: BTreeSet<usize>,
-    /// Those whose elements choose places to write to: padding chooses none.
-    pub choosers: BTreeSet<usize>,
-    /// Values whose rows lie in calls of fewer rows where a whole size has them.
-    pub spread: BTreeSet<Value>,
-    /// How many inputs the caller has.
-    pub inputs: usize,
     /// The weights, by their places among the graph's inputs.
     pub weights: Vec<Option<HostBuffer>>,
     pub threads: usize,
@@ -59,21 +44,6 @@ pub(super) struct FrameMemory {
 }
 
 impl HostSteps {
-    /// The values of the symbols for so many rows.
-    pub fn binding(&self, rows: usize) -> Result<Binding, Error> {
-        let mut binding = self.dims.clone();
-        let rows = i64::try_from(rows).map_err(|_| Error::Call(format!("{rows} rows")))?;
-        binding.insert(self.symbol.clone(), rows);
-        Ok(binding)
-    }
-
-    fn plan(&self, rows: usize) -> Result<Plan, Error> {
-        let Program { graph, steps, layouts, claims, .. } = &*self.program;
-        let binding = self.binding(rows)?;
-        claims::check(claims, &binding)?;
-        Plan::of(graph, steps, layouts, binding, &self.donated)
-    }
-
     /// The plan of a call in a frame.
     pub fn at(&self, frame: &HostFrame, rows: usize) -> Result<Arc<Plan>, Error> {
         if rows == frame.rows {
@@ -83,7 +53,7 @@ impl HostSteps {
         if let Some(plan) = smaller.get(&rows) {
             return Ok(Arc::clone(plan));
         }
-        let plan = Arc::new(resized(&self.program, &frame.plan, self.binding(rows)?, &self.spread)?);
+        let plan = Arc::new(self.calls.smaller(&frame.plan, rows)?);
         smaller.insert(rows, Arc::clone(&plan));
         Ok(plan)
     }
@@ -96,7 +66,7 @@ impl HostSteps {
         memory: &mut HostMemory,
         call: impl FnOnce(&mut Memory<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        with_memory(&self.program, frame, plan, self.threads, memory, call)
+        with_memory(&self.calls.program, frame, plan, self.threads, memory, call)
     }
 
     /// A kernel as a launch of its own, where all of its buffers lie in order.
@@ -135,7 +105,7 @@ impl HostSteps {
             Place::User(user) => frame.users.get(user).map(|(buffer, _)| buffer),
             Place::Buffer(buffer) => frame.buffers.get(buffer),
             Place::Weight(weight) => {
-                check_weight(&self.program.graph.inputs()[weight])?;
+                check_weight(&self.calls.program.graph.inputs()[weight])?;
                 self.weights.get(weight).and_then(Option::as_ref)
             }
             Place::Constant(_) => None,
@@ -151,27 +121,24 @@ impl Steps<HostRecorder<Error>> for HostSteps {
     type Error = Error;
 
     fn parts(&self) -> &[Part] {
-        &self.parts
+        &self.calls.parts
     }
 
     /// The inputs that calls bring, then the workspace.
     fn needs(&self, rows: usize) -> Result<Vec<usize>, Error> {
-        let plan = self.plan(rows)?;
-        let users = self.program.graph.inputs().iter().filter(|i| i.kind.is_given());
-        let called = users.enumerate().filter(|(number, _)| !self.kept.contains_key(number));
-        let called = called.map(|(_, input)| plan.get(input.value).map(|slot| slot.bytes));
+        let plan = self.calls.plan(rows)?;
+        let called = self.calls.called().map(|(_, input)| plan.get(input.value).map(|slot| slot.bytes));
         called.chain(plan.buffers.iter().map(|buffer| Ok(buffer.bytes))).collect()
     }
 
     fn frame(&self, rows: usize, buffers: &[HostBuffer], _: &HostRecorder<Error>) -> Result<HostFrame, Error> {
-        let plan = Arc::new(self.plan(rows)?);
+        let plan = Arc::new(self.calls.plan(rows)?);
         let mut lent = buffers.iter().cloned();
         let short = || Error::Internal("a frame has fewer buffers than it needs".to_owned());
-        let kept = self.kept.keys().next_back().map_or(0, |last| last + 1);
         let mut users = Vec::new();
-        for number in 0..self.inputs.max(kept) {
+        for (number, _) in self.calls.tensors() {
             users.push(match self.kept.get(&number) {
-                Some(buffer) => (buffer.clone(), self.donated.contains(&number)),
+                Some(buffer) => (buffer.clone(), self.calls.donated.contains(&number)),
                 None => (lent.next().ok_or_else(short)?, false),
             });
         }
@@ -188,7 +155,7 @@ impl Steps<HostRecorder<Error>> for HostSteps {
     ) -> Result<(), Error> {
         let plan = self.at(frame, rows)?;
         for number in steps {
-            let step = &self.program.steps[number];
+            let step = &self.calls.program.steps[number];
             if matches!(step.work, Work::View | Work::Constant(_)) {
                 continue;
             }
@@ -197,7 +164,7 @@ impl Steps<HostRecorder<Error>> for HostSteps {
                 stream.launch(launch).map_err(about)?;
                 continue;
             }
-            let (program, plan, threads) = (Arc::clone(&self.program), Arc::clone(&plan), self.threads);
+            let (program, plan, threads) = (Arc::clone(&self.calls.program), Arc::clone(&plan), self.threads);
             let buffers = Arc::clone(&frame.memory);
             stream.call(move |memory| {
                 let step = &program.steps[number];

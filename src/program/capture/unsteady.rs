@@ -1,7 +1,7 @@
 //! Values whose rows lie elsewhere if there are more of them, such as those of heads that follow each other.
 //!
 //! Recorded steps have them where a whole size has them. Steps of a call of fewer rows find them there if all of those read
-//! and write by strides; else, as kernels do not, everything that touches such a value is enqueued by every call.
+//! and write by strides; else, as kernels do not, those that copy views on a device included, everything that touches such a value is enqueued by every call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,8 @@ pub(super) fn divide(program: &Program, symbol: &str, reasons: &mut BTreeMap<usi
     loop {
         let stays = |base: &Value, group: &Group| {
             let made = program.steps.iter().any(|step| !is_idle(step) && step.outputs.contains(base));
-            let by_strides = |number: &usize| !matches!(program.steps[*number].work, Work::Kernel(_));
+            let by_strides =
+                |number: &usize| !matches!(program.steps[*number].work, Work::Kernel(_) | Work::Copy(Some(_)));
             let split = touching(program, group).into_iter().filter(|number| reasons.contains_key(number));
             made && !group.begins_elsewhere && split.into_iter().all(|number| by_strides(&number))
         };

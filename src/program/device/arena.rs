@@ -54,6 +54,11 @@ impl Arena {
         start
     }
 
+    /// Where the memory begins that steps have for themselves alone.
+    pub fn scratch(&self) -> usize {
+        self.scratch
+    }
+
     /// Its size.
     pub fn bytes(&self) -> usize {
         self.scratch.saturating_add(self.most)

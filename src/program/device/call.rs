@@ -1,6 +1,6 @@
 //! Calls on tensors of the host: they are copied to the device, and results back.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::hardware::Hardware;
 use super::{Bound, Core, Output, State};
@@ -12,6 +12,15 @@ use crate::{Error, HostTensor};
 impl<H: Hardware> Core<H> {
     pub(super) fn lock(&self) -> MutexGuard<'_, State<H>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is held by whoever has something on the device.
+    pub(in crate::program) fn turns(&self) -> Arc<Mutex<()>> {
+        Arc::clone(&self.turns)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The command buffer of a key, with memory for the caller's tensors.
@@ -58,13 +67,13 @@ impl<H: Hardware> Core<H> {
         key: &PlanKey,
         users: &mut [UserMemory<'_>],
     ) -> Result<Vec<Option<HostTensor>>, Error> {
-        let mut state = self.lock();
+        let (_turn, mut state) = (self.turn(), self.lock());
         let bound = self.bound(&mut state, program, plan, key)?;
         self.upload(&state, &bound, users)?;
         self.enqueue(&bound, 0..bound.pieces.len(), &state.stream)?;
         let mut results = Vec::with_capacity(bound.outputs.len());
         for output in &bound.outputs {
-            results.push(output.as_ref().map(|output| self.download(&state, output)).transpose()?);
+            results.push(output.as_ref().map(|output| self.download(&state.stream, output)).transpose()?);
         }
         for landing in &plan.landings {
             if let Landing::There(user) | Landing::Copied(user) = landing
@@ -87,7 +96,7 @@ impl<H: Hardware> Core<H> {
         key: &PlanKey,
         users: &mut [UserMemory<'_>],
     ) -> Result<(), Error> {
-        let mut state = self.lock();
+        let (_turn, mut state) = (self.turn(), self.lock());
         let bound = self.bound(&mut state, program, plan, key)?;
         self.upload(&state, &bound, users)?;
         self.enqueue(&bound, 0..bound.pieces.len(), &state.stream)?;
@@ -105,11 +114,12 @@ impl<H: Hardware> Core<H> {
         key: &PlanKey,
         users: &mut [UserMemory<'_>],
     ) -> Result<f64, Error> {
-        let mut state = self.lock();
+        let (_turn, mut state) = (self.turn(), self.lock());
         let bound = self.bound(&mut state, program, plan, key)?;
         self.upload(&state, &bound, users)?;
-        let all = 0..bound.pieces.len();
-        self.hardware.timed(&state.stream, &mut |stream| self.enqueue(&bound, all.clone(), stream))
+        let start = self.hardware.mark(&state.stream)?;
+        self.enqueue(&bound, 0..bound.pieces.len(), &state.stream)?;
+        self.hardware.us_between(&start, &self.hardware.mark(&state.stream)?)
     }
 
     fn upload(&self, state: &State<H>, bound: &Bound<H>, users: &[UserMemory<'_>]) -> Result<(), Error> {
@@ -123,9 +133,18 @@ impl<H: Hardware> Core<H> {
         Ok(())
     }
 
-    fn download(&self, state: &State<H>, output: &Output<H::Buffer>) -> Result<HostTensor, Error> {
+    /// A result, once it is there.
+    pub(super) fn download(&self, stream: &H::Stream, output: &Output<H::Buffer>) -> Result<HostTensor, Error> {
         let mut tensor = HostTensor::zeros(output.dtype, &output.shape);
-        self.hardware.download(&state.stream, &output.buffer, &mut tensor.bytes)?;
+        match &output.apart {
+            Some(apart) => {
+                let end = apart.end().ok_or_else(|| Error::Internal("a result leaves the address space".to_owned()))?;
+                let mut memory = vec![0; output.dtype.bytes_for(end)];
+                self.hardware.download(stream, &output.buffer, &mut memory)?;
+                tensor.bytes = apart.gather(output.dtype.bits(), &memory);
+            }
+            None => self.hardware.download(stream, &output.buffer, &mut tensor.bytes)?,
+        }
         Ok(tensor)
     }
 }

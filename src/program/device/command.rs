@@ -83,8 +83,9 @@ pub(super) struct Command {
 #[derive(Clone, Debug)]
 pub(super) struct Commands {
     pub commands: Vec<Command>,
-    /// Bytes of the arena.
+    /// Bytes of the arena, and where in it the memory begins that steps have for themselves alone.
     pub arena: usize,
+    pub scratch: usize,
     /// The bytes of [`Memory::Constants`].
     pub constants: Vec<u8>,
     /// Where each output of the graph is; none where it is in the caller's tensor that it updates.
@@ -104,12 +105,17 @@ pub(in crate::program) fn on_host(step: &Step) -> Option<Fallback> {
     Some(Fallback { label: step.label.clone(), reason: format!("{reason}; it runs on the host") })
 }
 
+/// Whether a step runs on the host in a program on a device: the device is waited for, and nothing of it is recorded.
+pub(in crate::program) fn runs_on_host(step: &Step) -> bool {
+    matches!(step.work, Work::Copy(None) | Work::GroupedMatMul | Work::Attention(_) | Work::Reference(_))
+}
+
 impl Commands {
-    /// The commands of a plan of a program.
+    /// The commands of a plan of a program, for those of its steps that are wanted, and what brings results to their places.
     ///
     /// # Errors
     /// Elements that lie where no kernel or library takes them; symbols without a value.
-    pub fn of(program: &Program, plan: &Plan) -> Result<Commands, Error> {
+    pub fn of(program: &Program, plan: &Plan, wanted: &dyn Fn(usize) -> bool) -> Result<Commands, Error> {
         let mut arena = Arena::of(&plan.buffers);
         let mut constants = Vec::new();
         for constant in &plan.constants {
@@ -118,14 +124,15 @@ impl Commands {
         }
         let snapshots = snapshots(program, plan, &mut arena)?;
         let mut making = Making { plan, arena, places: Places::of(plan), commands: Vec::new(), step: 0 };
-        for (at, step) in program.steps.iter().enumerate() {
+        for (at, step) in program.steps.iter().enumerate().filter(|(at, _)| wanted(*at)) {
             making.step = at;
             making.arena.next_step();
             making.add(step).map_err(|error| error.about(&step.label))?;
         }
         making.step = program.steps.len();
         let outputs = making.results(program, &snapshots)?;
-        Ok(Commands { commands: making.commands, arena: making.arena.bytes(), constants, outputs })
+        let Making { commands, arena, .. } = making;
+        Ok(Commands { commands, arena: arena.bytes(), scratch: arena.scratch(), constants, outputs })
     }
 }
 
@@ -231,7 +238,7 @@ impl Making<'_> {
         for Product { product, offsets } in products(slots, transpose_b) {
             if product.k == 0 {
                 // The result of a step has all of its memory to itself, in whatever order its elements lie.
-                let all = Region { bytes: slots[2].bytes, ..self.places.at(slots[2].place) };
+                let all = self.behind(slots[2], 0)?;
                 self.push(Action::Clear(all));
                 return Ok(());
             }
@@ -276,7 +283,9 @@ impl Making<'_> {
     fn results(&mut self, program: &Program, snapshots: &[Option<usize>]) -> Result<Vec<Option<Region>>, Error> {
         let mut regions = Vec::with_capacity(snapshots.len());
         for (output, snapshot) in program.graph.outputs().iter().zip(snapshots) {
-            let region = self.whole(self.plan.get(output.value)?)?;
+            let slot = self.plan.get(output.value)?;
+            // Results lie in row-major order, but for those of captured calls of fewer rows than a size has.
+            let region = if slot.strided.is_contiguous() { self.whole(slot)? } else { self.behind(slot, 0)? };
             regions.push(match snapshot {
                 Some(start) => {
                     let to = Region { memory: Memory::Arena, start: *start, bytes: region.bytes };

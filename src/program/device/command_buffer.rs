@@ -9,7 +9,7 @@ use fusewright_graph::{Graph, Input};
 use fusewright_runtime::cuda::{DeviceBuffer, Gpu, Stream};
 
 use super::gpu::Cuda;
-use super::{Bound, Core, Output, Piece, Ready};
+use super::{Bound, Core, Launches, Output, Piece, Ready};
 use crate::Error;
 use crate::program::{Planned, Program, bind, state};
 
@@ -81,12 +81,26 @@ impl<'p> OnGpu<'p> {
     /// # Errors
     /// Tensors that do not fit the graph, by name; a tensor to be overwritten that no output updates; too little memory.
     pub fn bind(&self, arguments: &[DeviceArgument<'_>], distinct: bool) -> Result<CommandBuffer<'p>, Error> {
+        self.bind_steps(arguments, Launches { distinct, overlapping: true }, &|_| true)
+    }
+
+    /// As [`OnGpu::bind`], the commands of some steps alone, in the same memory, for measurements: what other steps compute
+    /// is what calls left there.
+    ///
+    /// # Errors
+    /// As [`OnGpu::bind`].
+    pub(crate) fn bind_steps(
+        &self,
+        arguments: &[DeviceArgument<'_>],
+        launches: Launches,
+        wanted: &dyn Fn(usize) -> bool,
+    ) -> Result<CommandBuffer<'p>, Error> {
         let planned = planned(self.program, arguments)?;
         let users = arguments.iter().map(|argument| argument.tensor().buffer.clone()).collect();
         let mut state = self.core.lock();
-        let bound = self.core.bind(&mut state, self.program, &planned.plan, (users, distinct))?;
+        let bound = self.core.bind_steps(&mut state, self.program, &planned.plan, (users, launches), wanted)?;
         let tensor = |output: &Output<DeviceBuffer>| {
-            let Output { dtype, shape, buffer } = output.clone();
+            let Output { dtype, shape, buffer, .. } = output.clone();
             DeviceTensor { dtype, shape, buffer }
         };
         let outputs = bound.outputs.iter().map(|output| output.as_ref().map(tensor)).collect();

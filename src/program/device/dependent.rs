@@ -3,15 +3,23 @@
 
 use super::command::{Action, Command, KernelArg, Memory, Region};
 
-/// Of each command, whether it is a launch behind a launch that may begin while that one runs.
-pub(super) fn dependent(commands: &[Command]) -> Vec<bool> {
-    begin_early(commands.iter().map(|command| Accesses::of(&command.action)))
+/// Of each command, whether it is a launch behind a launch that may begin while that one runs, where the steps of both are
+/// joined.
+pub(super) fn dependent(commands: &[Command], joined: &dyn Fn(usize, usize) -> bool) -> Vec<bool> {
+    let before = [None].into_iter().chain(commands.iter().map(|command| Some(command.step)));
+    begin_early(commands.iter().zip(before).map(|(command, before)| {
+        let accesses = Accesses::of(&command.action);
+        let joined = before.is_some_and(|before| joined(before, command.step));
+        Accesses { is_joined: joined, ..accesses }
+    }))
 }
 
 /// What matters of a command here. What the host evaluates waits for all, so that nothing of it is running.
 #[derive(Default)]
 struct Accesses {
     is_launch: bool,
+    /// Whether it may begin while the command before it runs if both are launches.
+    is_joined: bool,
     /// What it reads before it waits.
     early: Vec<Region>,
     written: Vec<Region>,
@@ -29,6 +37,7 @@ impl Accesses {
                 let out = |arg: &KernelArg| if let KernelArg::Out(region) = arg { Some(*region) } else { None };
                 return Accesses {
                     is_launch: true,
+                    is_joined: false,
                     early: kernel.early.iter().filter_map(|&arg| region(behind(arg))).collect(),
                     written: args.iter().filter_map(out).collect(),
                 };
@@ -46,9 +55,9 @@ fn begin_early(commands: impl IntoIterator<Item = Accesses>) -> Vec<bool> {
     // What the last command that waited for all before it wrote, and those behind it.
     let mut running: Vec<Region> = Vec::new();
     let mut behind_launch = false;
-    let early = commands.into_iter().map(|Accesses { is_launch, early, written }| {
+    let early = commands.into_iter().map(|Accesses { is_launch, is_joined, early, written }| {
         let settled = |region: &Region| !running.iter().any(|other| may_meet(*other, *region));
-        let may = is_launch && behind_launch && early.iter().all(settled);
+        let may = is_launch && is_joined && behind_launch && early.iter().all(settled);
         if !may {
             running.clear();
         }
@@ -77,7 +86,7 @@ mod tests {
 
     /// A launch that reads one region early and writes the other.
     fn launch(early: Region, out: Region) -> Accesses {
-        Accesses { is_launch: true, early: vec![early], written: vec![out] }
+        Accesses { is_launch: true, is_joined: true, early: vec![early], written: vec![out] }
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fusewright_abi::Target;
-use fusewright_runtime::cuda::{Blas, DeviceArg, DeviceBuffer, Gpu, LaunchOptions, Prepared, PreparedMatMul, Stream};
+use fusewright_runtime::cuda::{
+    Blas, DeviceArg, DeviceBuffer, Event, Gpu, GraphRecorder, LaunchOptions, Prepared, PreparedMatMul, Stream,
+};
 
 use super::hardware::{Arg, Hardware, Order};
 use crate::Error;
@@ -48,6 +50,12 @@ impl Hardware for Cuda {
     type Buffer = DeviceBuffer;
     type Stream = Stream;
     type Ready = Ready;
+    type Recorder = GraphRecorder;
+    type Mark = Event;
+
+    fn recorder(&self) -> Result<GraphRecorder, Error> {
+        Ok(GraphRecorder::new(self.gpu.clone(), self.gpu.stream()?))
+    }
 
     fn allocate(&self, bytes: usize) -> Result<DeviceBuffer, Error> {
         Ok(self.gpu.buffer(bytes)?)
@@ -100,12 +108,14 @@ impl Hardware for Cuda {
         Ok(())
     }
 
-    fn timed(&self, stream: &Stream, enqueue: &mut dyn FnMut(&Stream) -> Result<(), Error>) -> Result<f64, Error> {
-        let (start, end) = (self.gpu.event()?, self.gpu.event()?);
-        start.record(stream)?;
-        enqueue(stream)?;
-        end.record(stream)?;
-        Ok(start.us_until(&end)?)
+    fn mark(&self, stream: &Stream) -> Result<Event, Error> {
+        let event = self.gpu.event()?;
+        event.record(stream)?;
+        Ok(event)
+    }
+
+    fn us_between(&self, from: &Event, to: &Event) -> Result<f64, Error> {
+        Ok(from.us_until(to)?)
     }
 
     fn wait(&self, stream: &Stream) -> Result<(), Error> {

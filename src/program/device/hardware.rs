@@ -3,13 +3,14 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use fusewright_runtime::MatMul;
+use fusewright_runtime::capture::Recorder;
+use fusewright_runtime::{MatMul, RuntimeError};
 
 use crate::Error;
 use crate::program::step::CompiledKernel;
 
 /// A device as programs see it. Everything that is enqueued on a stream runs in order; only uploads, downloads and
-/// [`Hardware::timed`] wait.
+/// what says so wait.
 pub(in crate::program) trait Hardware: Debug + Send + Sync {
     /// Memory of the device; cloning gives another handle of the same.
     type Buffer: Clone + Debug + Send + Sync;
@@ -17,6 +18,14 @@ pub(in crate::program) trait Hardware: Debug + Send + Sync {
     type Stream: Debug + Send;
     /// A command that was checked and has all that it needs.
     type Ready: Debug + Send + Sync;
+
+    /// Records what is enqueued.
+    type Recorder: Recorder<Buffer = Self::Buffer, Stream = Self::Stream, Graph: Send, Error = RuntimeError> + Send;
+    /// A mark on a stream.
+    type Mark;
+
+    /// A recorder with a stream of its own.
+    fn recorder(&self) -> Result<Self::Recorder, Error>;
 
     /// Memory of so many bytes, which are not set.
     fn allocate(&self, bytes: usize) -> Result<Self::Buffer, Error>;
@@ -36,12 +45,11 @@ pub(in crate::program) trait Hardware: Debug + Send + Sync {
     /// Has the stream do it. Nothing is allocated, and nobody waits.
     fn enqueue(&self, ready: &Self::Ready, stream: &Self::Stream) -> Result<(), Error>;
 
-    /// Microseconds that the device has with what is enqueued.
-    fn timed(
-        &self,
-        stream: &Self::Stream,
-        enqueue: &mut dyn FnMut(&Self::Stream) -> Result<(), Error>,
-    ) -> Result<f64, Error>;
+    /// Marks where a stream has come to.
+    fn mark(&self, stream: &Self::Stream) -> Result<Self::Mark, Error>;
+
+    /// Microseconds that the device has between two marks; waits for the later one.
+    fn us_between(&self, from: &Self::Mark, to: &Self::Mark) -> Result<f64, Error>;
 
     /// Waits until all that was enqueued is done.
     fn wait(&self, stream: &Self::Stream) -> Result<(), Error>;

@@ -1,11 +1,13 @@
 //! A device in memory of the host, for tests: it keeps to what devices promise, and counts what it is asked for. Kernels are
-//! those of the CPU; products are computed as a library computes them that is given matrices stored column by column.
+//! those of the CPU; products are computed as a library computes them that is given matrices stored column by column. What is
+//! enqueued runs at once, or is recorded by the recorder of the host.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fusewright_abi::DType;
-use fusewright_runtime::{Arg as HostArg, MatMul, Stored};
+use fusewright_runtime::capture::{Cost, HostGraph, HostRecorder, HostStream, Recorder};
+use fusewright_runtime::{Arg as HostArg, MatMul, RuntimeError, Stored};
 
 use super::hardware::{Arg, Hardware, Order};
 use crate::Error;
@@ -17,14 +19,14 @@ const ALIGNMENT: usize = 16;
 
 /// The device.
 #[derive(Debug, Default)]
-pub(super) struct Recorder {
+pub(super) struct HostDevice {
     pub allocations: AtomicUsize,
     /// Commands that were checked.
     pub prepared: AtomicUsize,
     /// Uploads, downloads and waits: where the host waits for the device.
     pub waits: AtomicUsize,
     /// What was enqueued, in order.
-    pub enqueued: Mutex<Vec<&'static str>>,
+    pub enqueued: Arc<Mutex<Vec<&'static str>>>,
 }
 
 /// A part of memory.
@@ -36,6 +38,11 @@ pub(super) struct HostBuffer {
 }
 
 impl HostBuffer {
+    /// What is not written shows in results.
+    fn new(bytes: usize) -> HostBuffer {
+        HostBuffer { memory: Arc::new(Mutex::new(vec![0xa5; bytes])), start: 0, bytes }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,15 +70,57 @@ pub(super) enum Ready {
     Clear(HostBuffer),
 }
 
-impl Hardware for Recorder {
+/// Records on a stream of its own.
+pub(super) struct DeviceRecorder(HostRecorder<RuntimeError>);
+
+impl Recorder for DeviceRecorder {
     type Buffer = HostBuffer;
-    type Stream = ();
-    type Ready = Ready;
+    type Stream = HostStream<RuntimeError>;
+    type Graph = HostGraph<RuntimeError>;
+    type Error = RuntimeError;
+
+    fn buffer(&self, bytes: usize) -> Result<HostBuffer, RuntimeError> {
+        Ok(HostBuffer::new(bytes))
+    }
+
+    fn stream(&self) -> &HostStream<RuntimeError> {
+        self.0.stream()
+    }
+
+    fn record<E: From<RuntimeError>>(
+        &mut self,
+        enqueue: impl FnOnce(&HostStream<RuntimeError>) -> Result<(), E>,
+    ) -> Result<(HostGraph<RuntimeError>, Cost), E> {
+        self.0.record(enqueue)
+    }
+
+    fn replay(&self, graph: &HostGraph<RuntimeError>) -> Result<(), RuntimeError> {
+        self.0.replay(graph)
+    }
+}
+
+impl HostDevice {
+    /// Waits for a stream, which is no use while it is recorded.
+    fn waits(&self, stream: &HostStream<RuntimeError>) -> Result<(), Error> {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        Ok(stream.with_memory(|_| Ok(()))?)
+    }
+}
+
+impl Hardware for HostDevice {
+    type Buffer = HostBuffer;
+    type Stream = HostStream<RuntimeError>;
+    type Ready = Arc<Ready>;
+    type Recorder = DeviceRecorder;
+    type Mark = ();
+
+    fn recorder(&self) -> Result<DeviceRecorder, Error> {
+        Ok(DeviceRecorder(HostRecorder::new()))
+    }
 
     fn allocate(&self, bytes: usize) -> Result<HostBuffer, Error> {
         self.allocations.fetch_add(1, Ordering::Relaxed);
-        // What is not written shows in results.
-        Ok(HostBuffer { memory: Arc::new(Mutex::new(vec![0xa5; bytes])), start: 0, bytes })
+        Ok(HostBuffer::new(bytes))
     }
 
     fn part(&self, buffer: &HostBuffer, start: usize, bytes: usize) -> Result<HostBuffer, Error> {
@@ -81,22 +130,22 @@ impl Hardware for Recorder {
         Ok(HostBuffer { memory: Arc::clone(&buffer.memory), start: buffer.start + start, bytes })
     }
 
-    fn upload(&self, (): &(), to: &HostBuffer, from: &[u8]) -> Result<(), Error> {
-        self.waits.fetch_add(1, Ordering::Relaxed);
+    fn upload(&self, stream: &HostStream<RuntimeError>, to: &HostBuffer, from: &[u8]) -> Result<(), Error> {
+        self.waits(stream)?;
         to.write(from);
         Ok(())
     }
 
-    fn download(&self, (): &(), from: &HostBuffer, to: &mut [u8]) -> Result<(), Error> {
-        self.waits.fetch_add(1, Ordering::Relaxed);
+    fn download(&self, stream: &HostStream<RuntimeError>, from: &HostBuffer, to: &mut [u8]) -> Result<(), Error> {
+        self.waits(stream)?;
         let bytes = from.read();
         to.copy_from_slice(&bytes[..to.len()]);
         Ok(())
     }
 
-    fn prepare(&self, order: Order<'_, HostBuffer>) -> Result<Ready, Error> {
+    fn prepare(&self, order: Order<'_, HostBuffer>) -> Result<Arc<Ready>, Error> {
         self.prepared.fetch_add(1, Ordering::Relaxed);
-        Ok(match order {
+        Ok(Arc::new(match order {
             Order::Launch { kernel, args, dims, rows, .. } => {
                 check_launch(&args)?;
                 Ready::Launch { kernel: Arc::clone(kernel), args, dims: dims.to_vec(), rows }
@@ -110,13 +159,40 @@ impl Hardware for Recorder {
                 Ready::Copy { from, to }
             }
             Order::Clear(buffer) => Ready::Clear(buffer),
-        })
+        }))
     }
 
-    fn enqueue(&self, ready: &Ready, (): &()) -> Result<(), Error> {
-        let (what, done) = match ready {
+    fn enqueue(&self, ready: &Arc<Ready>, stream: &HostStream<RuntimeError>) -> Result<(), Error> {
+        let (ready, enqueued) = (Arc::clone(ready), Arc::clone(&self.enqueued));
+        Ok(stream.call(move |_| {
+            let (what, done) = ready.run();
+            enqueued.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+            done
+        })?)
+    }
+
+    fn mark(&self, stream: &HostStream<RuntimeError>) -> Result<(), Error> {
+        self.wait(stream)
+    }
+
+    fn us_between(&self, (): &(), (): &()) -> Result<f64, Error> {
+        Ok(1.0)
+    }
+
+    fn wait(&self, stream: &HostStream<RuntimeError>) -> Result<(), Error> {
+        self.waits(stream)
+    }
+}
+
+impl Ready {
+    /// What it is, and what became of it.
+    fn run(&self) -> (&'static str, Result<(), RuntimeError>) {
+        match self {
             Ready::Launch { kernel, args, dims, rows } => ("launch", launch(kernel, args, dims, *rows)),
-            Ready::MatMul { product, a, b, c } => ("product", multiply(product, [a, b], c)),
+            Ready::MatMul { product, a, b, c } => {
+                multiply(product, [a, b], c);
+                ("product", Ok(()))
+            }
             Ready::Copy { from, to } => {
                 to.write(&from.read());
                 ("copy", Ok(()))
@@ -125,19 +201,7 @@ impl Hardware for Recorder {
                 buffer.write(&vec![0; buffer.bytes]);
                 ("clear", Ok(()))
             }
-        };
-        self.enqueued.lock().unwrap_or_else(PoisonError::into_inner).push(what);
-        done
-    }
-
-    fn timed(&self, (): &(), enqueue: &mut dyn FnMut(&()) -> Result<(), Error>) -> Result<f64, Error> {
-        self.wait(&())?;
-        enqueue(&()).map(|()| 1.0)
-    }
-
-    fn wait(&self, (): &()) -> Result<(), Error> {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        }
     }
 }
 
@@ -160,7 +224,7 @@ fn check_launch(args: &[Arg<HostBuffer>]) -> Result<(), Error> {
     Ok(())
 }
 
-fn launch(kernel: &CompiledKernel, args: &[Arg<HostBuffer>], dims: &[i64], rows: usize) -> Result<(), Error> {
+fn launch(kernel: &CompiledKernel, args: &[Arg<HostBuffer>], dims: &[i64], rows: usize) -> Result<(), RuntimeError> {
     let read = |arg: &Arg<HostBuffer>| match arg {
         Arg::In(buffer) | Arg::Out(buffer) => buffer.read(),
         Arg::Same(_) => Vec::new(),
@@ -185,8 +249,8 @@ fn launch(kernel: &CompiledKernel, args: &[Arg<HostBuffer>], dims: &[i64], rows:
 }
 
 /// A product as a library computes it that knows of columns alone.
-fn multiply(product: &MatMul, [a, b]: [&HostBuffer; 2], c: &HostBuffer) -> Result<(), Error> {
-    let form = product.column_major().map_err(|misfit| Error::Internal(misfit.to_string()))?;
+fn multiply(product: &MatMul, [a, b]: [&HostBuffer; 2], c: &HostBuffer) {
+    let form = product.column_major().expect("commands are of products that libraries take");
     let (left, right) = if form.swapped { (b, a) } else { (a, b) };
     let values = |buffer: &HostBuffer| match product.a.dtype {
         DType::I8 => buffer.read().iter().map(|&code| f32::from(code as i8)).collect(),
@@ -212,5 +276,4 @@ fn multiply(product: &MatMul, [a, b]: [&HostBuffer; 2], c: &HostBuffer) -> Resul
         }
     }
     c.write(&out);
-    Ok(())
 }

@@ -7,10 +7,12 @@
 //! (`reference.rs`), which waits; they are listed as fallbacks.
 //!
 //! All command buffers of a program share its arena and its library's workspace, so that they are enqueued on one stream, or
-//! on streams that wait for each other.
+//! on streams that wait for each other. Calls on tensors of the host and captured calls (`captured.rs`), which have memory of
+//! their own and the same library, take turns.
 
 mod arena;
 mod call;
+mod captured;
 mod command;
 mod command_buffer;
 mod dependent;
@@ -22,6 +24,8 @@ mod product;
 mod reference;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_captured;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,19 +33,22 @@ use std::sync::{Arc, Mutex};
 
 use fusewright_abi::{DType, Target};
 
-pub(super) use command::on_host;
+pub(super) use captured::DeviceSteps;
+pub(super) use command::{on_host, runs_on_host};
 pub use command_buffer::{CommandBuffer, DeviceArgument, DeviceTensor, OnGpu};
+pub(super) use hardware::Hardware;
 
 use self::command::{Action, Command, Commands, KernelArg, Memory, Places, Region};
 use self::dependent::dependent;
 use self::gpu::Cuda;
-use self::hardware::{Arg, Hardware, Order};
+use self::hardware::{Arg, Order};
 use self::reference::HostStep;
 use super::build::check_weight;
 use super::layout::Home;
 use super::plan::{Place, Plan};
 use super::plans::Plans;
 use super::step::Work;
+use super::strided::Strided;
 use super::{PlanKey, Program};
 use crate::Error;
 
@@ -50,6 +57,8 @@ use crate::Error;
 pub(super) struct Core<H: Hardware> {
     hardware: H,
     state: Mutex<State<H>>,
+    /// Held by whoever has something on the device, before the state.
+    turns: Arc<Mutex<()>>,
 }
 
 /// What a program has on its device.
@@ -80,6 +89,8 @@ pub(super) struct Bound<H: Hardware> {
 struct Piece<H: Hardware> {
     /// What the step is called that it is for.
     label: String,
+    /// Its number; beyond the last one, it brings results to their places.
+    step: usize,
     ready: Ready<H>,
 }
 
@@ -89,18 +100,47 @@ enum Ready<H: Hardware> {
     Host(Box<HostStep<H::Buffer>>),
 }
 
-/// A result on the device, in row-major order.
+/// A result on the device.
 #[derive(Clone, Debug)]
 struct Output<B> {
     dtype: DType,
     shape: Vec<usize>,
     buffer: B,
+    /// Where its elements lie, if not in row-major order: so they may in captured calls of fewer rows than a size has.
+    apart: Option<Strided>,
+}
+
+/// The memory that commands are bound to, beside weights.
+struct Memories<B> {
+    /// The caller's tensors.
+    users: Vec<B>,
+    arena: B,
+    /// Scratch memory that is not in the arena, and where in the arena it would begin.
+    scratch: Option<(usize, B)>,
+}
+
+/// How launches may run.
+struct Launching<'a> {
+    /// No two rows choose the same place to write to.
+    distinct: bool,
+    /// Whether a launch of the second step may begin while one of the first ends.
+    joined: &'a dyn Fn(usize, usize) -> bool,
+}
+
+/// How the launches of a program may run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Launches {
+    /// No two rows choose the same place to write to.
+    pub distinct: bool,
+    /// A launch behind another may begin while that ends.
+    pub overlapping: bool,
 }
 
 impl<H: Hardware> Core<H> {
     fn new(hardware: H, stream: H::Stream) -> Core<H> {
         let (weights, kept) = (BTreeMap::new(), Plans::default());
-        Core { hardware, state: Mutex::new(State { stream, weights, arena: None, kept }) }
+        let state = Mutex::new(State { stream, weights, arena: None, kept });
+        Core { hardware, state, turns: Arc::default() }
     }
 
     /// The commands of a plan on these tensors of the caller: its inputs, and behind those the buffers of its state.
@@ -111,25 +151,55 @@ impl<H: Hardware> Core<H> {
         plan: &Plan,
         (users, distinct): (Vec<H::Buffer>, bool),
     ) -> Result<Bound<H>, Error> {
-        let commands = Commands::of(program, plan)?;
+        let launches = Launches { distinct, overlapping: true };
+        self.bind_steps(state, program, plan, (users, launches), &|_| true)
+    }
+
+    /// As [`Core::bind`], the commands of some steps alone: what the others compute is not there.
+    fn bind_steps(
+        &self,
+        state: &mut State<H>,
+        program: &Program,
+        plan: &Plan,
+        (users, launches): (Vec<H::Buffer>, Launches),
+        wanted: &dyn Fn(usize) -> bool,
+    ) -> Result<Bound<H>, Error> {
+        let commands = Commands::of(program, plan, wanted)?;
         let arena = self.arena(state, commands.arena)?;
+        let memories = Memories { users, arena, scratch: None };
+        let launching = Launching { distinct: launches.distinct, joined: &|_, _| launches.overlapping };
+        self.bind_in(state, program, (plan, &commands), memories, &launching)
+    }
+
+    /// Commands of a plan in memory that is given.
+    fn bind_in(
+        &self,
+        state: &mut State<H>,
+        program: &Program,
+        (plan, commands): (&Plan, &Commands),
+        memories: Memories<H::Buffer>,
+        launching: &Launching<'_>,
+    ) -> Result<Bound<H>, Error> {
         let constants = self.hardware.allocate(commands.constants.len())?;
         self.hardware.upload(&state.stream, &constants, &commands.constants)?;
-        let mut binding = Binding { core: self, state, program, users: &users, arena, constants, distinct };
+        let distinct = launching.distinct;
+        let mut binding = Binding { core: self, state, program, memories: &memories, constants, distinct };
         let mut pieces = Vec::with_capacity(commands.commands.len());
-        let dependent = dependent(&commands.commands);
+        let dependent = dependent(&commands.commands, launching.joined);
         for (command, dependent) in commands.commands.iter().zip(dependent) {
             let label = program.steps.get(command.step).map_or("results", |step| step.label.as_str());
             let ready = binding.ready(plan, command, dependent).map_err(|error| in_step(label, error))?;
-            pieces.push(Piece { label: label.to_owned(), ready });
+            pieces.push(Piece { label: label.to_owned(), step: command.step, ready });
         }
         let mut outputs = Vec::with_capacity(commands.outputs.len());
         for (output, region) in program.graph.outputs().iter().zip(&commands.outputs) {
             let slot = plan.get(output.value)?;
             let buffer = region.map(|region| binding.memory(region)).transpose()?;
-            outputs.push(buffer.map(|buffer| Output { dtype: slot.dtype, shape: slot.shape.clone(), buffer }));
+            let (dtype, shape) = (slot.dtype, slot.shape.clone());
+            let apart = (!slot.strided.is_contiguous()).then(|| Strided { offset: 0, ..slot.strided.clone() });
+            outputs.push(buffer.map(|buffer| Output { dtype, shape, buffer, apart }));
         }
-        Ok(Bound { pieces, users, outputs })
+        Ok(Bound { pieces, users: memories.users, outputs })
     }
 
     /// An arena of at least so many bytes: the program's, or a larger one that takes its place. What is bound to the old one
@@ -147,7 +217,7 @@ impl<H: Hardware> Core<H> {
 
     /// Enqueues some of the commands, in order.
     fn enqueue(&self, bound: &Bound<H>, pieces: Range<usize>, stream: &H::Stream) -> Result<(), Error> {
-        for Piece { label, ready } in &bound.pieces[pieces] {
+        for Piece { label, ready, .. } in &bound.pieces[pieces] {
             let done = match ready {
                 Ready::Device(ready) => self.hardware.enqueue(ready, stream),
                 Ready::Host(step) => step.run(&self.hardware, stream),
@@ -163,8 +233,7 @@ struct Binding<'a, H: Hardware> {
     core: &'a Core<H>,
     state: &'a mut State<H>,
     program: &'a Program,
-    users: &'a [H::Buffer],
-    arena: H::Buffer,
+    memories: &'a Memories<H::Buffer>,
     constants: H::Buffer,
     distinct: bool,
 }
@@ -228,14 +297,24 @@ impl<H: Hardware> Binding<'_, H> {
 
     /// The memory of a region that is on the device already.
     fn there(&self, region: Region) -> Result<H::Buffer, Error> {
-        let whole = match region.memory {
-            Memory::Arena => Some(&self.arena),
-            Memory::Constants => Some(&self.constants),
-            Memory::Weight(weight) => self.state.weights.get(&weight),
-            Memory::User(user) => self.users.get(user),
+        let Memories { users, arena, scratch } = self.memories;
+        let (whole, begins) = match (region.memory, scratch) {
+            (Memory::Arena, Some((begins, scratch))) if region.start >= *begins => (Some(scratch), *begins),
+            (Memory::Arena, _) => (Some(arena), 0),
+            (Memory::Constants, _) => (Some(&self.constants), 0),
+            (Memory::Weight(weight), _) => (self.state.weights.get(&weight), 0),
+            (Memory::User(user), _) => (users.get(user), 0),
         };
         let whole = whole.ok_or_else(|| Error::Internal(format!("{:?} is not on the device", region.memory)))?;
-        self.core.hardware.part(whole, region.start, region.bytes)
+        self.core.hardware.part(whole, region.start - begins, region.bytes)
+    }
+}
+
+impl<H: Hardware> Bound<H> {
+    /// The commands of some steps.
+    fn of_steps(&self, steps: Range<usize>) -> Range<usize> {
+        let before = |step: usize| self.pieces.partition_point(|piece| piece.step < step);
+        before(steps.start)..before(steps.end)
     }
 }
 
@@ -250,7 +329,7 @@ fn in_step(label: &str, error: Error) -> Error {
 
 /// A program on a GPU.
 #[derive(Debug)]
-pub(super) struct DeviceProgram(pub Core<Cuda>);
+pub(super) struct DeviceProgram(pub Arc<Core<Cuda>>);
 
 impl DeviceProgram {
     /// The program on the device of a target, if that is no host.
@@ -264,6 +343,6 @@ impl DeviceProgram {
         let multiplies = program.steps.iter().any(|step| matches!(step.work, Work::MatMul { .. }));
         let cuda = Cuda::open(target, multiplies)?;
         let stream = cuda.gpu().stream()?;
-        Ok(Some(DeviceProgram(Core::new(cuda, stream))))
+        Ok(Some(DeviceProgram(Arc::new(Core::new(cuda, stream)))))
     }
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use fusewright_abi::Target;
 use fusewright_graph::Graph;
+use fusewright_runtime::capture::HostStream;
 
-use super::host::Recorder;
+use super::host::HostDevice;
 use super::*;
 use crate::check::{self, cases};
 use crate::compile::fuse;
@@ -17,19 +18,25 @@ use crate::program::{Argument, user_memory};
 use crate::{Compiler, HostTensor, Options, model, read_safetensors};
 
 /// A program whose values lie on a device, with kernels of the CPU.
-fn built(graph: &Graph, fused: bool) -> Built {
+pub(super) fn built(graph: &Graph, fused: bool) -> Built {
     let options = Options { fuse: fused, ..options() };
     let fused = fuse(graph, &options, &[], true).expect("the passes run");
     let compiler = Compiler::of(&Target::Cpu, &options).expect("this machine has a processor");
-    build_at(&fused.graph, &fused.partition, &compiler, Home::Device).expect("it is built")
+    let built = build_at(&fused.graph, &fused.partition, &compiler, Home::Device).expect("it is built");
+    Built { program: built.program.attending(&fused.attention), ..built }
 }
 
-fn recorder() -> Core<Recorder> {
-    Core::new(Recorder::default(), ())
+pub(super) fn device() -> Core<HostDevice> {
+    Core::new(HostDevice::default(), HostStream::new())
 }
 
 /// Results of a call, where those that update inputs come from the tensors that they overwrite.
-fn run(core: &Core<Recorder>, program: &Program, inputs: &[HostTensor], overwrite: bool) -> Vec<HostTensor> {
+pub(super) fn run(
+    core: &Core<HostDevice>,
+    program: &Program,
+    inputs: &[HostTensor],
+    overwrite: bool,
+) -> Vec<HostTensor> {
     let mut tensors = inputs.to_vec();
     let names: Vec<String> = program.graph.inputs().iter().map(|input| input.name.clone()).collect();
     let updated = |at: usize| program.graph.outputs().iter().any(|o| o.updates.as_deref() == Some(&names[at]));
@@ -46,11 +53,11 @@ fn run(core: &Core<Recorder>, program: &Program, inputs: &[HostTensor], overwrit
     outputs.map(|(o, result)| result.or_else(|| of_input(o.updates.as_deref()?)).expect("a result")).collect()
 }
 
-fn text(text: &str) -> Graph {
+pub(super) fn text(text: &str) -> Graph {
     text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-fn made(graph: &Graph, rows: i64) -> Vec<HostTensor> {
+pub(super) fn made(graph: &Graph, rows: i64) -> Vec<HostTensor> {
     let sizes = symbols(graph, &Sizes { rows: Some(rows), ..Sizes::default() }, rows).expect("all have values");
     let tensors = tensors(graph, &sizes, 7, Values::Ordinary).expect("typed");
     tensors.iter().map(|tensor| HostTensor::of(tensor).expect("there is memory")).collect()
@@ -64,7 +71,7 @@ fn agrees(graph: &Graph, rows: i64) -> Built {
     let mut last = None;
     for fused in [true, false] {
         let built = built(graph, fused);
-        let core = recorder();
+        let core = device();
         for overwrite in [false, true] {
             let got = run(&core, &built.program, &inputs, overwrite);
             for check in check::compare(graph, &inputs, &expected, &got).expect("typed") {
@@ -90,7 +97,7 @@ fn models_give_what_they_are_stored_with() {
         model::check_runnable(&graph).unwrap_or_else(|e| panic!("{name}: {e}"));
         let stored = name.split('.').next().expect("a name");
         let stored = read_safetensors(&fixtures.join(format!("{stored}.safetensors"))).expect("a file of tensors");
-        let (built, core) = (built(&graph, true), recorder());
+        let (built, core) = (built(&graph, true), device());
         for case in cases(&graph, &stored).expect("the file fits") {
             let got = run(&core, &built.program, &case.inputs, false);
             let expected = case.expected.expect("results are stored");
@@ -112,11 +119,11 @@ fn a_second_call_allocates_prepares_and_waits_for_nothing() {
     );
     let built = built(&graph, true);
     assert_eq!(built.fallbacks.len(), 0, "{:?}", built.fallbacks);
-    let core = recorder();
+    let core = device();
     let inputs = made(&graph, 5);
     let first = run(&core, &built.program, &inputs, false);
     let counts = || {
-        let Recorder { allocations, prepared, waits, .. } = &core.hardware;
+        let HostDevice { allocations, prepared, waits, .. } = &core.hardware;
         [allocations, prepared, waits].map(|count| count.load(Ordering::Relaxed))
     };
     let before = counts();
@@ -205,7 +212,7 @@ fn rows_of_no_elements_are_sums_of_nothing() {
     let built = built(&graph, true);
     for (rows, k) in [(2, 0), (0, 4), (2, 4)] {
         let tensor = |rows: usize| HostTensor::zeros(DType::BF16, &[rows, k]);
-        let got = run(&recorder(), &built.program, &[tensor(rows), tensor(3)], false);
+        let got = run(&device(), &built.program, &[tensor(rows), tensor(3)], false);
         assert!(got[0].shape == [rows, 3] && got[0].bytes.iter().all(|&byte| byte == 0), "{got:?}");
     }
 }

@@ -6,10 +6,13 @@ mod gpu;
 mod kinds;
 mod launch;
 mod matrix;
+mod model;
 mod stack;
 
+use std::path::Path;
+
 use fusewright::bench::{BenchCase, BenchRow, PeerTimes, bench_page, kernel_suite, measure, rows_to_measure};
-use fusewright::graph::InputKind;
+use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::weights_as_inputs;
 use fusewright::{Error, Target, fuse_graph, write_whole};
 use serde_json::json;
@@ -21,10 +24,19 @@ use compare::Peers;
 
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     let suite = args.suite.as_deref();
-    let on_gpu = suite == Some("kernels") && matches!(args.target, Target::Cuda { .. });
-    if !on_gpu && (args.tune || args.out.is_some() || args.from.is_some() || args.deadline.is_some()) {
-        let only = "only suite `kernels` on a GPU has `--out`, `--from`, `--tune` and `--deadline`";
-        return Err(Error::Input(only.to_owned()));
+    let gpu = matches!(args.target, Target::Cuda { .. });
+    let (on_gpu, model_on_gpu) = (gpu && suite == Some("kernels"), gpu && suite.is_none());
+    if !on_gpu && (args.tune || args.from.is_some()) {
+        return Err(Error::Input("only suite `kernels` on a GPU has `--from` and `--tune`".to_owned()));
+    }
+    if !on_gpu && !model_on_gpu && (args.out.is_some() || args.deadline.is_some()) {
+        return Err(Error::Input("only what is measured on a GPU has `--out` and `--deadline`".to_owned()));
+    }
+    if !model_on_gpu && !args.inputs.is_empty() {
+        return Err(Error::Input("only a MODEL on a GPU has `--inputs`".to_owned()));
+    }
+    if let (Some(path), true) = (&args.model, model_on_gpu) {
+        return model::main(path, args, common);
     }
     if !on_gpu {
         common.without_schedules("bench")?;
@@ -91,6 +103,16 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     Ok(OK)
 }
 
+/// The graph of a model that is measured.
+fn opened(path: &Path, args: &BenchArgs, common: &Common) -> Result<Graph, Error> {
+    let graph = common.open(path)?;
+    if graph.symbols().is_empty() && !args.rows.is_empty() {
+        let message = "`--rows` sets symbols, and the graph has none";
+        return Err(Error::Call(format!("{}: {message}", path.display())));
+    }
+    Ok(graph)
+}
+
 /// The cases of those names, or all.
 fn chosen(cases: Vec<BenchCase>, names: &[String]) -> Result<Vec<BenchCase>, Error> {
     if let Some(unknown) = names.iter().find(|name| !cases.iter().any(|case| case.name == **name)) {
@@ -103,11 +125,7 @@ fn chosen(cases: Vec<BenchCase>, names: &[String]) -> Result<Vec<BenchCase>, Err
 fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
     match (&args.model, args.suite.as_deref()) {
         (Some(path), None) => {
-            let graph = common.open(path)?;
-            if graph.symbols().is_empty() && !args.rows.is_empty() {
-                let message = "`--rows` sets symbols, and the graph has none";
-                return Err(Error::Call(format!("{}: {message}", path.display())));
-            }
+            let graph = opened(path, args, common)?;
             let fused = fuse_graph(&graph, &common.options()?)?;
             let case = |(i, r): (usize, &fusewright::FusedRegion)| BenchCase {
                 name: format!("{i}:{}", r.name),
