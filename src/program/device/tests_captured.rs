@@ -125,13 +125,17 @@ fn what_combines_or_counts_rows_runs_for_those_of_the_call() {
 }
 
 #[test]
-fn operands_that_lie_worse_for_fewer_rows_are_moved_to_memory_of_their_own() {
-    // The last of five rows begins where vectors may; the last of four does not.
-    let graph = text(
-        "graph @last(s: 1..; %x: f32[s, 1]) {\n  %e = exp %x\n  %l = slice %e {axis = 0, start = s - 1, end = s}\n  \
-         %y = neg %l\n  return %e, %y\n}\n",
-    );
-    agrees(&graph, &options(&[5]), (1..=5).rev().chain(1..=5));
+fn operands_that_are_moved_for_fewer_rows_alone_have_memory_of_their_own() {
+    let (core, program) = (device(), built(&text(BLOCK), true).program);
+    let memory = |bytes| core.hardware.allocate(bytes).expect("there is memory");
+    let (arena, scratch, constants) = (memory(512), memory(256), memory(0));
+    let memories = Memories { users: Vec::new(), arena: arena.clone(), scratch: Some((256, scratch.clone())) };
+    let state = &mut core.lock();
+    let binding = Binding { core: &core, state, program: &program, memories: &memories, constants, distinct: false };
+    let part = |start, bytes| binding.there(Region { memory: Memory::Arena, start, bytes });
+    let (own, moved) = (part(0, 256).expect("it is there"), part(256, 256).expect("it is there"));
+    assert!(own.overlaps(&arena) && !own.overlaps(&scratch) && moved.overlaps(&scratch) && !moved.overlaps(&arena));
+    assert!(part(256, 257).is_err(), "there is no more");
 }
 
 /// Attention of a call's rows to each other, between what is recorded. On a device it is products and kernels.
