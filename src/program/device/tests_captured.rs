@@ -190,6 +190,22 @@ fn attention_that_was_taken_apart_is_split_off_by_its_name() {
     assert_eq!((pieces.first(), pieces.last()), (Some(&true), Some(&true)), "{pieces:?} {split:?}");
 }
 
+/// What `tests/gpu.rs` captures on a GPU.
+#[test]
+fn what_gpus_are_tested_with_is_divided_and_gives_the_same_bits_here() {
+    let layer = text(include_str!("../../../tests/captured/layer.fw"));
+    let split_at = vec!["sdpa".to_owned(), "matmul".to_owned()];
+    let captured =
+        agrees(&layer, &CaptureOptions { split_at, ..options(&[1, 4, 8, 16]) }, (1..=17).chain((1..=17).rev()));
+    let pieces = captured.report().pieces;
+    assert!(pieces.iter().filter(|piece| piece.captured).count() >= 2, "{pieces:?} {:?}", captured.split());
+    assert_eq!((captured.report().graphs.len() % 4, captured.uncaptured()), (0, 2));
+    let cache = text(include_str!("../../../tests/captured/cache.fw"));
+    let kept = CaptureOptions { kept: vec!["cache".to_owned()], distinct: true, ..options(&[2, 8, 32]) };
+    let captured = self::captured(&cache, &kept).0;
+    assert_eq!((captured.split(), captured.report().pieces.len()), ([].as_slice(), 1));
+}
+
 #[test]
 fn steps_on_the_host_are_split_off() {
     let graph = text(
