@@ -121,27 +121,7 @@ fn tensors_that_do_not_fit_are_refused_by_name() {
 }
 
 /// Attention of a call's rows to each other between two regions, and a result whose rows lie elsewhere if there are more.
-const LAYER: &str = "graph @layer(s: 1..; %x: f32[s, 32], %g: f32[32], %w: f32[32, 96], %o: f32[32, 32]) {
-  %n = rms_norm %x, %g {eps = 1e-6, round = once}
-  %p = matmul %n, %w {out = f32}
-  %h = reshape %p {shape = [1, s, 3, 2, 16]}
-  %t = permute %h {perm = [2, 0, 3, 1, 4]}
-  %q = slice %t {axis = 0, start = 0, end = 1}
-  %k = slice %t {axis = 0, start = 1, end = 2}
-  %v = slice %t {axis = 0, start = 2, end = 3}
-  %q1 = reshape %q {shape = [1, 2, s, 16]}
-  %k1 = reshape %k {shape = [1, 2, s, 16]}
-  %v1 = reshape %v {shape = [1, 2, s, 16]}
-  %a = sdpa %q1, %k1, %v1 {scale = 0.25}
-  %b = permute %a {perm = [0, 2, 1, 3]}
-  %c = reshape %b {shape = [s, 32]}
-  %d = matmul %c, %o {out = f32}
-  %y = add %d, %x
-  %z = silu %y {form = quotient}
-  %u = permute %z {perm = [1, 0]}
-  return %y, %z, %u
-}
-";
+const LAYER: &str = include_str!("captured/layer.fw");
 
 fn captured(program: &Arc<Program>, split_at: &[&str], sizes: &[usize]) -> CapturedProgram {
     let sizes = CaptureSizes::new(sizes.iter().copied()).expect("some, and none is zero");
@@ -189,10 +169,7 @@ fn captured_layers_give_the_bits_of_uncaptured_calls() {
 /// Products within graphs, of padded rows: their sums are exact, in whatever order a library adds. A cache stays.
 #[test]
 fn products_are_captured_and_caches_stay() {
-    let text = "graph @g(s: 1..; %x: f32[s, 32], %m: f32[32, 16], %cache: f32[40, 16], %slots: i64[s]) {\n  \
-                %p = matmul %x, %m {out = f32}\n  %y = silu %p {form = quotient}\n  \
-                %new = scatter %cache, %slots, %p {axis = 0}\n  return %new updates %cache, %y\n}\n";
-    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let graph: Graph = include_str!("captured/cache.fw").parse().unwrap_or_else(|e| panic!("{e}"));
     let Some(compiled) = compiled("products_are_captured_and_caches_stay", &graph) else { return };
     let program = Arc::new(compiled.program);
     let sizes = CaptureSizes::new([2, 8, 32]).expect("some, and none is zero");

@@ -55,7 +55,7 @@ impl HostBuffer {
         self.lock()[self.start..self.start + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn overlaps(&self, other: &HostBuffer) -> bool {
+    pub(super) fn overlaps(&self, other: &HostBuffer) -> bool {
         let (a, b) = (self.start..self.start + self.bytes, other.start..other.start + other.bytes);
         Arc::ptr_eq(&self.memory, &other.memory) && a.start < b.end && b.start < a.end
     }

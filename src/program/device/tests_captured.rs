@@ -125,13 +125,17 @@ fn what_combines_or_counts_rows_runs_for_those_of_the_call() {
 }
 
 #[test]
-fn operands_that_lie_worse_for_fewer_rows_are_moved_to_memory_of_their_own() {
-    // The last of five rows begins where vectors may; the last of four does not.
-    let graph = text(
-        "graph @last(s: 1..; %x: f32[s, 1]) {\n  %e = exp %x\n  %l = slice %e {axis = 0, start = s - 1, end = s}\n  \
-         %y = neg %l\n  return %e, %y\n}\n",
-    );
-    agrees(&graph, &options(&[5]), (1..=5).rev().chain(1..=5));
+fn operands_that_are_moved_for_fewer_rows_alone_have_memory_of_their_own() {
+    let (core, program) = (device(), built(&text(BLOCK), true).program);
+    let memory = |bytes| core.hardware.allocate(bytes).expect("there is memory");
+    let (arena, scratch, constants) = (memory(512), memory(256), memory(0));
+    let memories = Memories { users: Vec::new(), arena: arena.clone(), scratch: Some((256, scratch.clone())) };
+    let state = &mut core.lock();
+    let binding = Binding { core: &core, state, program: &program, memories: &memories, constants, distinct: false };
+    let part = |start, bytes| binding.there(Region { memory: Memory::Arena, start, bytes });
+    let (own, moved) = (part(0, 256).expect("it is there"), part(256, 256).expect("it is there"));
+    assert!(own.overlaps(&arena) && !own.overlaps(&scratch) && moved.overlaps(&scratch) && !moved.overlaps(&arena));
+    assert!(part(256, 257).is_err(), "there is no more");
 }
 
 /// Attention of a call's rows to each other, between what is recorded. On a device it is products and kernels.
@@ -184,6 +188,22 @@ fn attention_that_was_taken_apart_is_split_off_by_its_name() {
     assert!(split.len() >= 3 && split.iter().all(|split| split.reason.contains("`sdpa`")), "{split:?}");
     let pieces: Vec<bool> = captured.report().pieces.iter().map(|piece| piece.captured).collect();
     assert_eq!((pieces.first(), pieces.last()), (Some(&true), Some(&true)), "{pieces:?} {split:?}");
+}
+
+/// What `tests/gpu.rs` captures on a GPU.
+#[test]
+fn what_gpus_are_tested_with_is_divided_and_gives_the_same_bits_here() {
+    let layer = text(include_str!("../../../tests/captured/layer.fw"));
+    let split_at = vec!["sdpa".to_owned(), "matmul".to_owned()];
+    let captured =
+        agrees(&layer, &CaptureOptions { split_at, ..options(&[1, 4, 8, 16]) }, (1..=17).chain((1..=17).rev()));
+    let pieces = captured.report().pieces;
+    assert!(pieces.iter().filter(|piece| piece.captured).count() >= 2, "{pieces:?} {:?}", captured.split());
+    assert_eq!((captured.report().graphs.len() % 4, captured.uncaptured()), (0, 2));
+    let cache = text(include_str!("../../../tests/captured/cache.fw"));
+    let kept = CaptureOptions { kept: vec!["cache".to_owned()], distinct: true, ..options(&[2, 8, 32]) };
+    let captured = self::captured(&cache, &kept).0;
+    assert_eq!((captured.split(), captured.report().pieces.len()), ([].as_slice(), 1));
 }
 
 #[test]
