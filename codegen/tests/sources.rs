@@ -13,7 +13,7 @@ use fusewright_fusion::region::{FusedRegion, Limits, SourceKind, partition};
 use fusewright_graph::interp::{self, Symbols};
 use fusewright_graph::{Graph, Prim, Tensor, num};
 
-const ALL: Limits = Limits { nodes: 256, operands: 64, copies: 16, sources: &SourceKind::ALL };
+const ALL: Limits = Limits { nodes: 256, operands: 64, read: 24, copies: 16, sources: &SourceKind::ALL };
 const ROWS: i64 = 5;
 
 fn parse(text: &str) -> Graph {

@@ -324,6 +324,11 @@ impl<'a, 'g> Growth<'a, 'g> {
         for &other in rest {
             let joined: BTreeSet<NodeId> = self.members[last].union(&self.members[other]).copied().collect();
             let mut segments = self.segments.contains(&last) || self.segments.contains(&other);
+            let border = Border::of(self.flow, &joined, None);
+            if border.inputs.len() + border.outputs.len() > self.limits.read {
+                last = other;
+                continue;
+            }
             let mut fits = self.is_convex(&joined) && self.fits(&joined, segments).is_ok();
             // Heads of one and of the other, and the places that are written to, may have rows of their own.
             if !fits && !segments && self.is_convex(&joined) {

@@ -54,6 +54,9 @@ pub struct Limits {
     pub nodes: usize,
     /// Most inputs and outputs of a region.
     pub operands: usize,
+    /// Most of those of a region that merges readers of a value, which saves one reading of it and no more: what readers of
+    /// all layers have in common, such as positions, would make them one kernel, whose results wait for their layers.
+    pub read: usize,
     /// Most times that a node is computed: once for each part of concatenations that it is in. Reading is not computing.
     pub copies: usize,
     /// Where rows may come from besides memory.
@@ -62,7 +65,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { nodes: 256, operands: 64, copies: 16, sources: &[] }
+        Limits { nodes: 256, operands: 64, read: 24, copies: 16, sources: &[] }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::key::region_key;
 use crate::patterns::name_regions;
 use crate::region::{Limits, Partition, Refusal, Rows, SourceKind, Step, partition};
 
-const ALL: Limits = Limits { nodes: 256, operands: 64, copies: 16, sources: &SourceKind::ALL };
+const ALL: Limits = Limits { nodes: 256, operands: 64, read: 24, copies: 16, sources: &SourceKind::ALL };
 
 const NORM: &str = "graph @g(s: 1..; %x: bf16[s, 64], %r: bf16[s, 64], %w: bf16[64]) {
   %t = neg %x
