@@ -1,6 +1,7 @@
 #!/bin/sh
 # Measures a layer of Qwen3-8B on the first NVIDIA GPU beside PyTorch, which has to be there, as far as it gets within SECONDS;
 # run it again to go on. FOLDER gets the model, inputs, results and figures; layer.json in it is all of them.
+# VARIANTS, by commas, are those of PyTorch: all of them unless it is set. Autotuning takes minutes.
 # usage: layer.sh [FOLDER [SECONDS [ROWS]]]
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,7 +28,8 @@ for count in $(echo "$rows" | tr , ' '); do
     "$python" "$here/layer.py" compare "$out/layer.pt2" "$out/in$count.safetensors" "$results" "$out/far$count.json" || true
 done
 left=$((seconds - $(date +%s) + begun))
-TORCHINDUCTOR_CACHE_DIR="$out/inductor" "$python" "$here/layer_torch.py" "$out/torch.json" --rows "$rows" --deadline "$left"
+TORCHINDUCTOR_CACHE_DIR="$out/inductor" "$python" "$here/layer_torch.py" "$out/torch.json" --rows "$rows" --deadline "$left" \
+    ${VARIANTS:+--variants "$VARIANTS"}
 "$python" "$here/layer.py" join "$out/layer.json" "$out/ours.json" "$out/torch.json" "$out"/far*.json > "$out/layer.txt" || bad=1
 cat "$out/layer.txt"
 exit "${bad:-0}"

@@ -244,6 +244,7 @@ def main():
     parser.add_argument("--rows", default="1,32,512")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--deadline", type=float, help="seconds after which no more variants are begun")
+    parser.add_argument("--variants", default=",".join(name for name, *_ in VARIANTS), help="which of them, by commas")
     parser.add_argument("--tiny", action="store_true", help="small sizes, to see whether everything works")
     args = parser.parse_args()
     start, config = time.monotonic(), Config.tiny() if args.tiny else Config()
@@ -264,7 +265,8 @@ def main():
                 continue
             done = lambda name: any((r["variant"], r["T"]) == (name, rows) for r in file["rows"] if r["what"] == "pieces")  # noqa: E731
             late = lambda: args.deadline is not None and time.monotonic() - start > args.deadline  # noqa: E731
-            for row in measure(lambda name: not done(name) and not late(), timer, module, program, given):
+            wanted = lambda name: name in args.variants.split(",") and not done(name) and not late()  # noqa: E731
+            for row in measure(wanted, timer, module, program, given):
                 print({**row, "T": rows}, flush=True)
                 file["rows"].append({**row, "T": rows})
                 args.out.write_text(json.dumps(file, indent=1) + "\n")

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::plan::{Extents, Plan, WARP, trees, values_of, whole_block};
-use crate::kernel::{INNER, InstOp, Kernel, Order, ROW, Segment, Shape};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, Order, ROW, Segment, Shape};
 use crate::schedule::{KernelSchedule, Place, Spread};
 
 /// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken, if it
@@ -30,6 +30,9 @@ const MEASURED_PASSES: [u32; 4] = [1, 2, 3, 4];
 
 /// The schedule of a kernel.
 pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
+    if let Some(spread) = of_few_loads(kernel) {
+        return KernelSchedule::uniform(spread);
+    }
     let plan = |threads, unit| -> Option<Plan> { Plan::of(kernel, &registers(threads, unit)).ok() };
     let found = teams(kernel).and_then(|[threads, unit]| plan(threads, unit));
     let block = kernel.segments.iter().find_map(whole_block);
@@ -84,6 +87,21 @@ pub fn candidates(kernel: &Kernel) -> Vec<Spread> {
     let teams = all.first().is_some_and(|first| first.unit < first.threads);
     all.retain(|spread| !teams || spread.unit < spread.threads);
     all
+}
+
+/// The schedule of a kernel whose teams load one row each and reduce nothing: two vectors of it, so that enough is underway.
+fn of_few_loads(kernel: &Kernel) -> Option<Spread> {
+    let [_, unit] = teams(kernel)?;
+    let one_load = |segment: &Segment| {
+        let loads = segment.insts.iter().filter(|inst| match &inst.op {
+            InstOp::Load { param, shape: Shape::Row(_), .. } => !kernel.param(*param).early,
+            _ => false,
+        });
+        let reduces = |inst: &Inst| matches!(inst.op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_));
+        loads.count() == 1 && !segment.insts.iter().any(reduces)
+    };
+    let spread = Spread { vectors: 2, release: few_rows(kernel).unwrap_or(0), ..registers(TEAMS, unit) };
+    (kernel.segments.iter().all(one_load) && Plan::of(kernel, &spread).is_ok()).then_some(spread)
 }
 
 fn registers(threads: u32, unit: u32) -> Spread {

@@ -106,9 +106,10 @@ impl Stream {
         if self.is_captured() {
             return Err(refused(ACTION, "the stream is being captured already".to_owned()));
         }
-        // SAFETY: the stream is of the current context and alive. The mode concerns calls of this thread alone.
+        // SAFETY: the stream is of the current context and alive. In this mode a library may load a kernel when it is first
+        // launched, and other threads are not concerned.
         self.call(ACTION, "cuStreamBeginCapture", |api, raw| unsafe {
-            api.driver.cuStreamBeginCapture_v2(raw, sys::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+            api.driver.cuStreamBeginCapture_v2(raw, sys::CU_STREAM_CAPTURE_MODE_RELAXED)
         })?;
         *self.captured.borrow_mut() = Some(Vec::new());
         // Ends the capture if `enqueue` panics, too.
