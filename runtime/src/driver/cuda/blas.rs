@@ -19,6 +19,7 @@ use super::buffer::{DeviceBuffer, refused};
 use super::context::Context;
 use super::gpu::Gpu;
 use super::stream::Stream;
+use super::unused::Handle;
 use crate::matmul::{ColumnMajor, MatMul, Stored};
 use crate::{DeviceFailure, RuntimeError};
 
@@ -192,12 +193,11 @@ impl Blas {
 
 impl Drop for Blas {
     fn drop(&mut self) {
-        if self.context.wait_for_all().is_ok()
-            && let Ok(_current) = self.context.enter()
-        {
+        let (library, handle) = (self.library, Handle(self.handle));
+        self.context.give_back(move |_| {
             // SAFETY: the handle is ours, and nothing that it enqueued runs any more.
-            unsafe { self.library.api.cublasLtDestroy(self.handle) };
-        }
+            unsafe { library.api.cublasLtDestroy(handle.get()) };
+        });
     }
 }
 

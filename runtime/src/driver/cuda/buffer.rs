@@ -12,6 +12,7 @@ use fusewright_cuda_sys as sys;
 use super::api::Failure;
 use super::context::Context;
 use super::stream::Stream;
+use super::unused::Handle;
 use crate::{DeviceFailure, RuntimeError};
 
 /// Bytes on a device: memory of its own, or a part of other memory. Cloning gives another handle of the same bytes.
@@ -185,14 +186,11 @@ impl Drop for Memory {
         if self.address == 0 {
             return;
         }
-        // Any stream may still be using it. Where that cannot be known, as during a capture, it is left alone: memory that
-        // is lost harms nobody, memory that is reused too early does.
-        if self.context.wait_for_all().is_err() {
-            return;
-        }
-        if let Ok(_current) = self.context.enter() {
-            // SAFETY: the memory is ours, and nothing on the device uses it any more.
-            unsafe { self.context.api.driver.cuMemFreeAsync(self.address, self.context.stream) };
-        }
+        // Any stream may still be using it.
+        let (address, stream) = (self.address, Handle(self.context.stream));
+        self.context.give_back(move |api| {
+            // SAFETY: the memory is ours, nothing on the device uses it any more, and the stream is the current context's.
+            unsafe { api.driver.cuMemFreeAsync(address, stream.get()) };
+        });
     }
 }

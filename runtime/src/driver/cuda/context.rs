@@ -8,9 +8,13 @@ use std::sync::{Arc, OnceLock};
 use fusewright_cuda_sys as sys;
 
 use super::api::{Api, Failure, api};
+use super::unused::Unused;
 
 /// Streams that do not wait for the default stream.
 pub(super) const NON_BLOCKING: u32 = 1;
+
+/// Gives something back to the device of the current context.
+type GiveBack = Box<dyn FnOnce(&Api) + Send>;
 
 /// A device, its primary context and a stream of our own.
 pub(super) struct Context {
@@ -27,6 +31,7 @@ pub(super) struct Context {
     pub stream: sys::CUstream,
     raw: sys::CUcontext,
     device: sys::CUdevice,
+    unused: Unused<GiveBack>,
 }
 
 // SAFETY: contexts and streams are handles that the driver lets every thread use.
@@ -80,7 +85,8 @@ impl Context {
         api.said("cuDevicePrimaryCtxRetain", status).map_err(words)?;
         let name = name(api, device);
         let stream = std::ptr::null_mut();
-        let mut context = Context { api, name, capability, processors, cache_bytes, stream, raw, device };
+        let unused = Unused::new();
+        let mut context = Context { api, name, capability, processors, cache_bytes, stream, raw, device, unused };
         context.stream = context.new_stream().map_err(words)?;
         Ok(context)
     }
@@ -94,11 +100,29 @@ impl Context {
         self.api.said("cuStreamCreate", status).map(|()| stream)
     }
 
-    /// Waits until nothing runs on the device any more that any library asked for in this context.
-    pub fn wait_for_all(&self) -> Result<(), Failure> {
-        let _current = self.enter()?;
+    /// Gives something back once nothing runs on the device any more that any library asked for in this context, and no
+    /// stream of ours is captured. Where that cannot be known, it is lost, which harms nobody; what is given back too early
+    /// does.
+    pub fn give_back(&self, give_back: impl FnOnce(&Api) + Send + 'static) {
+        self.unused.add(Box::new(give_back), |all| self.give_all_back(all));
+    }
+
+    /// A capture of a stream begins.
+    pub fn begin_capture(&self) {
+        self.unused.begin_capture();
+    }
+
+    /// A capture of a stream has ended.
+    pub fn end_capture(&self) {
+        self.unused.end_capture(|all| self.give_all_back(all));
+    }
+
+    fn give_all_back(&self, all: Vec<GiveBack>) {
+        let Ok(_current) = self.enter() else { return };
         // SAFETY: a context is current.
-        self.api.said("cuCtxSynchronize", unsafe { self.api.driver.cuCtxSynchronize() })
+        if self.api.said("cuCtxSynchronize", unsafe { self.api.driver.cuCtxSynchronize() }).is_ok() {
+            all.into_iter().for_each(|give_back| give_back(self.api));
+        }
     }
 
     /// Bytes of the device's memory that nobody has now.

@@ -11,6 +11,7 @@ use super::api::{Api, Failure};
 use super::buffer::{DeviceBuffer, Memory as Allocation};
 use super::context::{Context, Current};
 use super::stream::Stream;
+use super::unused::Handle;
 use crate::RuntimeError;
 use crate::driver::signature::{Argument, Memory, Signature};
 
@@ -158,13 +159,12 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // A launch may still be running; where that cannot be known the code stays.
-        if self.context.wait_for_all().is_ok()
-            && let Ok(_current) = self.context.enter()
-        {
+        // A launch may still be running.
+        let module = Handle(self.raw);
+        self.context.give_back(move |api| {
             // SAFETY: the module is ours, and nothing runs any more.
-            unsafe { self.context.api.driver.cuModuleUnload(self.raw) };
-        }
+            unsafe { api.driver.cuModuleUnload(module.get()) };
+        });
     }
 }
 

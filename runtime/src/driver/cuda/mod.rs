@@ -19,6 +19,7 @@ mod memory;
 mod module;
 mod recorder;
 mod stream;
+mod unused;
 
 use std::sync::Arc;
 

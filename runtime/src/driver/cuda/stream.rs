@@ -106,11 +106,16 @@ impl Stream {
         if self.is_captured() {
             return Err(refused(ACTION, "the stream is being captured already".to_owned()));
         }
+        self.context.begin_capture();
         // SAFETY: the stream is of the current context and alive. In this mode a library may load a kernel when it is first
         // launched, and other threads are not concerned.
-        self.call(ACTION, "cuStreamBeginCapture", |api, raw| unsafe {
+        let begun = self.call(ACTION, "cuStreamBeginCapture", |api, raw| unsafe {
             api.driver.cuStreamBeginCapture_v2(raw, sys::CU_STREAM_CAPTURE_MODE_RELAXED)
-        })?;
+        });
+        if begun.is_err() {
+            self.context.end_capture();
+        }
+        begun?;
         *self.captured.borrow_mut() = Some(Vec::new());
         // Ends the capture if `enqueue` panics, too.
         let capture = Capture { stream: self };
@@ -152,6 +157,7 @@ impl Capture<'_> {
         let ended = self.stream.call("capturing a graph", "cuStreamEndCapture", |api, stream| unsafe {
             api.driver.cuStreamEndCapture(stream, &mut raw)
         });
+        self.stream.context.end_capture();
         let kept = self.stream.captured.borrow_mut().take().unwrap_or_default();
         let template = Template { context: Arc::clone(&self.stream.context), raw };
         ended.map(|()| (template, kept))
