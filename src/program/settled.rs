@@ -57,3 +57,42 @@ impl<'a> Settled<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fusewright_fusion::region::{Limits, partition};
+
+    use super::*;
+
+    #[test]
+    fn what_a_product_lies_behind_is_settled() {
+        let text = "graph @g(s: 1..; %x: bf16[s, 64], %r: bf16[s, 64], %w: weight bf16[64, 64], %n: weight bf16[64]) {
+  %h = add %x, %r
+  %y = rms_norm %h, %n {eps = 1e-6, round = before_weight}
+  %p = matmul %y, %w {out = bf16}
+  %h2 = add %p, %h
+  %z = rms_norm %h2, %n {eps = 1e-6, round = before_weight}
+  return %z, %h2
+}
+";
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        let partition = partition(&graph, &Limits::default());
+        let (mut settled, mut found) = (Settled::new(&graph), Vec::new());
+        for &step in &partition.steps {
+            if let Some(region) = partition.kernel(step) {
+                let body = settled.mark(region.body.clone(), &region.inputs);
+                let named = region.inputs.iter().zip(body.inputs());
+                found.extend(
+                    named.map(|(&value, input)| (graph.value_name(value).map(str::to_owned), input.kind.clone())),
+                );
+            }
+            settled.pass(&partition, step);
+        }
+        let of = |wanted: bool| {
+            let named = found.iter().filter(move |(_, kind)| matches!(kind, InputKind::Settled) == wanted);
+            named.map(|(name, _)| name.as_deref().unwrap_or_default()).collect::<Vec<_>>()
+        };
+        // The product itself may still be written when the launch behind it begins; weights are read early in any case.
+        assert_eq!((of(true), of(false)), (vec!["x", "r", "h"], vec!["n", "p", "n"]));
+    }
+}

@@ -52,7 +52,8 @@ fn everything() -> Graph {
     let x = b.input("x.0", TensorType::new(DType::F32, [s.clone(), dim(8)]));
     let i = b.input("12", TensorType::new(DType::I64, [n.clone()]));
     let w = b.add_input("p \"w\"\n", TensorType::new(DType::F32, [dim(8), dim(8)]), InputKind::Weight(None));
-    let q = b.input("q", TensorType::new(DType::BF16, [dim(1), dim(4), s.clone(), dim(64)]));
+    let q = TensorType::new(DType::BF16, [dim(1), dim(4), s.clone(), dim(64)]);
+    let q = b.add_input("q", q, InputKind::Settled);
     let one = |prim: Prim, operands: &[_]| b.prim(prim, operands).unwrap_or_else(|e| panic!("{e}"));
     for v in [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::from(f32::MIN_POSITIVE) / 8.0, 0.1f32.into()]
     {
