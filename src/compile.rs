@@ -18,6 +18,7 @@ use crate::dump::DumpFolder;
 use crate::lowering::{self, Lowered};
 use crate::program::{Fallback, Home, OpCounts, Program, build};
 use crate::schedules::ScheduleChoice;
+use crate::settled::mark_settled;
 use crate::store::CacheChoice;
 use crate::threads::ThreadPool;
 use crate::tiers::Tiers;
@@ -162,6 +163,9 @@ pub(crate) fn fuse(
     let limits = if fuse { Limits { sources, ..Limits::default() } } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
+    if gpu {
+        mark_settled(&graph, &mut partition);
+    }
     if let Some(dump) = &dump {
         dump.regions(before, &partition, fuse)?;
     }

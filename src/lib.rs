@@ -58,6 +58,7 @@ mod matmul;
 mod page;
 mod program;
 mod schedules;
+mod settled;
 mod store;
 mod threads;
 mod tiers;

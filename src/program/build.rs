@@ -21,7 +21,6 @@ use super::copies::{self, CopyKernel};
 use super::device::{self, DeviceProgram};
 use super::in_place::InPlace;
 use super::layout::{Home, Layouts, lay_out};
-use super::settled::Settled;
 use super::state;
 use super::step::{CompiledKernel, LaunchDims, Step, Work};
 use super::words;
@@ -99,7 +98,7 @@ fn assemble(
 ) -> Result<Built, Error> {
     let (cache, kernels) = (KernelCache::default(), BTreeMap::new());
     let (in_kernels, named) = (BTreeSet::new(), BTreeSet::new());
-    let mut bodies = bodies(graph, partition, home)?;
+    let mut bodies = bodies(partition)?;
     let made = made(&bodies, compiler);
     let fallbacks = Vec::new();
     let mut build = Build { graph, compiler, home, runs, cache, weights, made, kernels, fallbacks, named, in_kernels };
@@ -167,17 +166,14 @@ struct Body {
 }
 
 /// The bodies of a partition's kernels, by their place.
-fn bodies(graph: &Graph, partition: &Partition, home: Home) -> Result<BTreeMap<usize, Body>, Error> {
+fn bodies(partition: &Partition) -> Result<BTreeMap<usize, Body>, Error> {
     let mut bodies = BTreeMap::new();
-    let mut settled = Settled::new(graph);
     for &step in &partition.steps {
         if let (Some(region), Some(kernel)) = (partition.kernel(step), partition.kernel_index(step)) {
             let graph = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
-            let graph = if home == Home::Device { settled.mark(graph, &region.inputs) } else { graph };
             let content = content(&region.name, &graph);
             bodies.insert(kernel, Body { graph, content });
         }
-        settled.pass(partition, step);
     }
     Ok(bodies)
 }

@@ -22,7 +22,6 @@ mod layout;
 mod plan;
 mod plans;
 mod prepare;
-mod settled;
 mod state;
 mod step;
 mod strided;
