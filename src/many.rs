@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism, scope};
 
 use fusewright_graph::Graph;
+use fusewright_runtime::COMPILE_STACK;
 
 use crate::compiler::{Compilation, CompileError, Compiler, Made};
 use crate::map::is_free;
@@ -28,12 +29,16 @@ impl Compiler {
                 *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
             }
         };
+        let threads = self.compilers(bodies.len());
         scope(|scope| {
-            for number in 1..self.compilers(bodies.len()) {
-                // Where there is no thread to be had, the others do its work.
-                let _ = Builder::new().name(format!("fusewright-compile-{number}")).spawn_scoped(scope, work);
+            let named = |number| Builder::new().name(format!("fusewright-compile-{number}")).stack_size(COMPILE_STACK);
+            let deep = self.backend().memory() > 0 && !bodies.is_empty();
+            let started =
+                (0..if deep { threads } else { 0 }).filter(|&number| named(number).spawn_scoped(scope, work).is_ok());
+            // Where there is no thread to be had, the others do its work, or this one.
+            if started.count() == 0 {
+                work();
             }
-            work();
         });
         let noted = |outcome: Mutex<Option<Outcome>>| {
             let (made, done) =
@@ -84,6 +89,20 @@ mod tests {
                 assert_eq!(made.unwrap_or_else(|e| panic!("{target}: {e}")).artifact, alone, "{target}: {name}");
             }
         }
+    }
+
+    /// As many functions as a region may have, on threads of tests, whose stacks are small.
+    #[test]
+    fn long_chains_have_room_on_the_stack() {
+        let chain = |length: usize| -> Graph {
+            let nodes: String = (0..length).map(|i| format!("  %v{} = exp %v{i}\n", i + 1)).collect();
+            let text = format!("graph @g(s: 1..; %v0: f32[s, 8]) {{\n{nodes}  return %v{length}\n}}\n");
+            text.parse().unwrap_or_else(|e| panic!("{e}"))
+        };
+        let Ok(compiler) = Compiler::new(&Target::CPU_LLVM) else { return };
+        let (long, other) = (chain(256), chain(255));
+        let made = compiler.make_all(&[("long", &long), ("other", &other)]);
+        assert!(made.iter().all(Result::is_ok));
     }
 
     #[test]

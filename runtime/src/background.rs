@@ -16,6 +16,10 @@ use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Receiver, Sender, cha
 /// How often a job that may not begin looks whether it may.
 const PATIENCE: Duration = Duration::from_millis(2);
 
+/// Bytes of stack that a thread has which compiles: compilers follow values to what they are computed of, and a kernel may
+/// be a chain of hundreds of functions, each of many instructions. What is not used takes no memory.
+pub const COMPILE_STACK: usize = 256 << 20;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 shared! {
@@ -59,7 +63,7 @@ impl Background {
         let (progress, (send, receive)) = (Arc::new(Progress::default()), channel());
         let own = Arc::clone(&progress);
         at_exit(end);
-        let started = start_thread("fusewright-compile", move || serve(&own, &receive));
+        let started = start_thread("fusewright-compile", Some(COMPILE_STACK), move || serve(&own, &receive));
         Background { progress, jobs: started.then_some(send) }
     }
 

@@ -20,7 +20,7 @@ mod sync;
 mod tier;
 
 pub use arg::Arg;
-pub use background::settle;
+pub use background::{COMPILE_STACK, settle};
 pub use cache::KernelCache;
 pub use device::{Device, Module};
 pub use dispatch::Variants;

@@ -25,8 +25,9 @@ mod plain {
     pub(crate) type Exchanged<T> = arc_swap::ArcSwap<T>;
 
     /// Starts a thread, or says that there is none to be had.
-    pub(crate) fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> bool {
-        std::thread::Builder::new().name(name.to_owned()).spawn(body).is_ok()
+    pub(crate) fn start_thread(name: &str, stack: Option<usize>, body: impl FnOnce() + Send + 'static) -> bool {
+        let named = std::thread::Builder::new().name(name.to_owned());
+        stack.into_iter().fold(named, std::thread::Builder::stack_size).spawn(body).is_ok()
     }
 
     /// A static of the process that is made when it is first used.
@@ -66,7 +67,7 @@ mod modelled {
         }
     }
 
-    pub(crate) fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> bool {
+    pub(crate) fn start_thread(name: &str, _: Option<usize>, body: impl FnOnce() + Send + 'static) -> bool {
         loom::thread::Builder::new().name(name.to_owned()).spawn(body).is_ok()
     }
 

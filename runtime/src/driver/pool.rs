@@ -178,7 +178,7 @@ impl Pool for Threads {
 /// Starts a thread of the pool; without it launches have fewer.
 fn start(shared: &Arc<Shared>) -> bool {
     let own = Arc::clone(shared);
-    start_thread("fusewright", move || own.serve())
+    start_thread("fusewright", None, move || own.serve())
 }
 
 impl Drop for Threads {

@@ -89,7 +89,8 @@ pub fn candidates(kernel: &Kernel) -> Vec<Spread> {
     all
 }
 
-/// The schedule of a kernel whose teams load one row each and reduce nothing: two vectors of it, so that enough is underway.
+/// The schedule of a kernel whose teams load one row each, of narrow elements, and reduce nothing: two vectors of it, so that
+/// enough bytes are underway.
 fn of_few_loads(kernel: &Kernel) -> Option<Spread> {
     let [_, unit] = teams(kernel)?;
     let one_load = |segment: &Segment| {
@@ -98,7 +99,9 @@ fn of_few_loads(kernel: &Kernel) -> Option<Spread> {
             _ => false,
         });
         let reduces = |inst: &Inst| matches!(inst.op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_));
-        loads.count() == 1 && !segment.insts.iter().any(reduces)
+        let narrow = |inst: &Inst| inst.results.iter().all(|result| segment.ty(*result).dtype.bits() <= 16);
+        let loads: Vec<&Inst> = loads.collect();
+        matches!(loads[..], [load] if narrow(load)) && !segment.insts.iter().any(reduces)
     };
     let spread = Spread { vectors: 2, release: few_rows(kernel).unwrap_or(0), ..registers(TEAMS, unit) };
     (kernel.segments.iter().all(one_load) && Plan::of(kernel, &spread).is_ok()).then_some(spread)

@@ -54,9 +54,9 @@ fn rows_lie_in_registers_where_threads_deal_them_evenly() {
     let team = |vectors, teams| Held { vectors, parts: 1, teams, is_team: true, passes: 1, uneven: None };
     assert_eq!(plan("1", "5120", Some(320)), dealt([320, 320], block(2, 1)));
     assert_eq!(plan("1", "12288", None), dealt([256, 256], block(1, 6)));
-    // Rows of 8 threads, four of them in a warp; without sums, of 16.
+    // Rows of 8 threads, four of them in a warp; one load alone is in two vectors of a thread, too.
     assert_eq!(plan("200", "128", Some(8)), dealt([128, 32], team(2, 4)));
-    assert_eq!(plan("200", "128", None), dealt([320, 32], team(1, 2)));
+    assert_eq!(plan("200", "128", None), dealt([128, 32], team(2, 4)));
     // One row alone: half of a warp, and others share the block.
     assert_eq!(plan("1", "256", Some(16)), dealt([128, 16], team(2, 1)));
 }
