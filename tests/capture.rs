@@ -130,24 +130,7 @@ fn what_does_not_keep_rows_apart_runs_for_the_rows_of_the_call() {
 }
 
 /// Attention of a call's rows to each other, between what is recorded.
-const ATTENTION: &str = "graph @attend(s: 1..; %x: f32[s, 32], %w: f32[32, 96]) {
-  %p = matmul %x, %w {out = f32}
-  %h = reshape %p {shape = [1, s, 3, 2, 16]}
-  %g = permute %h {perm = [2, 0, 3, 1, 4]}
-  %q = slice %g {axis = 0, start = 0, end = 1}
-  %k = slice %g {axis = 0, start = 1, end = 2}
-  %v = slice %g {axis = 0, start = 2, end = 3}
-  %q1 = reshape %q {shape = [1, 2, s, 16]}
-  %k1 = reshape %k {shape = [1, 2, s, 16]}
-  %v1 = reshape %v {shape = [1, 2, s, 16]}
-  %a = sdpa %q1, %k1, %v1 {scale = 0.25}
-  %b = permute %a {perm = [0, 2, 1, 3]}
-  %c = reshape %b {shape = [s, 32]}
-  %y = add %c, %x
-  %z = silu %y {form = quotient}
-  return %z
-}
-";
+const ATTENTION: &str = include_str!("captured/attention.fw");
 
 #[test]
 fn attention_sees_the_rows_of_the_call_alone() {

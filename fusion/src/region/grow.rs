@@ -325,13 +325,10 @@ impl<'a, 'g> Growth<'a, 'g> {
             let joined: BTreeSet<NodeId> = self.members[last].union(&self.members[other]).copied().collect();
             let mut segments = self.segments.contains(&last) || self.segments.contains(&other);
             let border = Border::of(self.flow, &joined, None);
-            if border.inputs.len() + border.outputs.len() > self.limits.read {
-                last = other;
-                continue;
-            }
-            let mut fits = self.is_convex(&joined) && self.fits(&joined, segments).is_ok();
+            let few = border.inputs.len() + border.outputs.len() <= self.limits.read;
+            let mut fits = few && self.is_convex(&joined) && self.fits(&joined, segments).is_ok();
             // Heads of one and of the other, and the places that are written to, may have rows of their own.
-            if !fits && !segments && self.is_convex(&joined) {
+            if few && !fits && !segments && self.is_convex(&joined) {
                 segments = true;
                 fits = self.fits(&joined, true).is_ok();
             }

@@ -151,10 +151,12 @@ impl<'a> Parser<'_, 'a> {
     fn input(&mut self) -> Result<(), TextError> {
         let token = self.cursor.take();
         self.cursor.expect(":")?;
-        let kind = match () {
-            () if self.cursor.eat_word("weight") => InputKind::Weight(None),
-            () if self.cursor.eat_word("settled") => InputKind::Settled,
-            () => InputKind::User,
+        let kind = if self.cursor.eat_word("weight") {
+            InputKind::Weight(None)
+        } else if self.cursor.eat_word("settled") {
+            InputKind::Settled
+        } else {
+            InputKind::User
         };
         let ty = self.ty()?;
         let value = self.builder.add_input(&token.content(), ty, kind);

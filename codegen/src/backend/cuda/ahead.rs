@@ -10,19 +10,9 @@ use crate::backend::llvm::Built;
 use crate::kernel::{Inst, InstOp, Shape};
 
 impl Rows<'_, '_> {
-    /// Loads what no running kernel writes, with the scalars that lead to more of it: before the kernels ahead of this one
-    /// are done. Nothing else is computed of what is loaded, which would wait for it.
+    /// Loads what no running kernel writes, with the scalars that lead there: before the kernels ahead of this one are
+    /// done. Nothing else is computed of what is loaded, which would wait for it.
     pub fn read_early(&mut self) -> Built<()> {
-        self.read_settled(false)
-    }
-
-    /// Loads what no running kernel writes at places that were loaded early: behind all other loads, for which those places
-    /// come in time.
-    pub fn read_chained(&mut self) -> Built<()> {
-        self.read_settled(true)
-    }
-
-    fn read_settled(&mut self, chained: bool) -> Built<()> {
         let segment = self.segment;
         let mut leads = vec![false; segment.types.len()];
         for inst in segment.insts.iter().rev() {
@@ -54,10 +44,8 @@ impl Rows<'_, '_> {
             let now = leads[inst.results[0].0 as usize] || matches!(inst.op, InstOp::Load { .. });
             match (&segment.ty(inst.results[0]).shape, &inst.op) {
                 (Shape::Scalar, _) if now => self.scalar(inst).map_err(|e| e.at(segment, inst))?,
-                (_, InstOp::Load { index, .. }) if reads_values(index) == chained && self.moves_vectors(inst) => {
-                    self.read(inst)?;
-                }
-                (_, InstOp::Cat) if self.joined.is_at_known_places(inst.results[0]) != chained => self.read(inst)?,
+                (_, InstOp::Load { .. }) if self.moves_vectors(inst) => self.read(inst)?,
+                (_, InstOp::Cat) => self.read(inst)?,
                 _ => {}
             }
         }

@@ -145,7 +145,6 @@ impl<'a, 'c> Rows<'a, 'c> {
         rows.iter().take(1).try_for_each(|row| row.await_predecessors())?;
         if held.is_some() {
             rows.iter_mut().try_for_each(|row| row.read_at_once())?;
-            rows.iter_mut().try_for_each(|row| row.read_chained())?;
             rows.iter().take(1).try_for_each(|row| row.release_successors())?;
         }
         rows.iter_mut().try_for_each(|row| row.compute_all(held, part))

@@ -481,3 +481,18 @@ fn routing_is_one_region() {
     "#]],
     );
 }
+
+#[test]
+fn readers_of_a_value_are_merged_up_to_a_number_of_operands() {
+    let inputs: String = (0..20).map(|i| format!(", %w{i}: weight f32[64]")).collect();
+    let nodes: String = (0..20).map(|i| format!("  %y{i} = mul %p, %w{i}\n")).collect();
+    let outputs: Vec<String> = (0..20).map(|i| format!("%y{i}")).collect();
+    let text = format!("graph @g(s: 1..; %p: f32[s, 64]{inputs}) {{\n{nodes}  return {}\n}}\n", outputs.join(", "));
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let operands = |limits: &Limits| -> Vec<usize> {
+        partition(&graph, limits).regions.iter().map(|region| region.inputs.len() + region.outputs.len()).collect()
+    };
+    assert_eq!(operands(&Limits { read: 64, ..Limits::default() }), [41], "all in one");
+    let few = operands(&Limits::default());
+    assert!(few.len() == 2 && few.iter().all(|&n| n <= Limits::default().read), "{few:?}");
+}
