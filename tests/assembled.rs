@@ -1,8 +1,8 @@
 //! Kernels for NVIDIA GPUs from PTX to the code of a device: by which assembler, what is kept, and what is compiled when.
 #![cfg(all(feature = "cuda", unix))]
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use fusewright::bench::compile_suite;
@@ -33,11 +33,18 @@ fn body_of(text: &str) -> Graph {
 
 /// A file that says that it is an assembler of that version, and does what `script` does.
 fn tool(folder: &Path, version: &str, script: &str) -> PathBuf {
-    let tool = folder.join("ptxas");
-    let text = format!("#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'release {version}'; exit; fi\n{script}\n");
-    std::fs::write(&tool, text).expect("a temporary folder can be written");
-    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("as can its files");
-    tool
+    let text = folder.join("ptxas.text");
+    let lines = format!("#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'release {version}'; exit; fi\n{script}\n");
+    std::fs::write(&text, lines).expect("a temporary folder can be written");
+    program(&text, &folder.join("ptxas"))
+}
+
+/// Copies a file to where it can be started. Another process writes it: what this one has open for writing, a process
+/// that another test starts right now has open too, and then the system starts it for nobody.
+fn program(from: &Path, to: &Path) -> PathBuf {
+    let status = Command::new("install").args(["-m", "755"]).args([from, to]).status();
+    assert!(status.expect("install can be started").success(), "{}", to.display());
+    to.to_owned()
 }
 
 fn choice(tool: &Path, cache: &Path) -> Options {
@@ -114,7 +121,7 @@ fn an_assembler_that_fails_says_why() {
     for (missing, said) in [("nowhere", "no such file"), ("no-tool", "does not say its version")] {
         let file = folder.path().join(missing);
         if missing == "no-tool" {
-            std::fs::copy("/bin/true", &file).expect("a program that says nothing");
+            program(Path::new("/bin/true"), &file);
         }
         let error = Compiler::of(&target(), &choice(&file, cache.path())).expect_err("no assembler").to_string();
         assert!(error.contains(said) && error.contains(missing), "{error}");
