@@ -20,7 +20,7 @@ use super::prefetch;
 use super::reduce::Accumulators;
 use super::stages;
 use crate::backend::host::keep::{Reach, SHORT};
-use crate::backend::host::place::{InGroup, Slot, Span, fill};
+use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
 use crate::backend::host::walk::{GroupUse, Walk};
@@ -194,11 +194,11 @@ impl Rows<'_, '_, '_> {
                     open.insert(at, accumulators);
                 }
             }
-            for pass in phase {
+            for (nth, pass) in phase.iter().enumerate() {
                 match pass {
                     Pass::Flat { lanes, vector, jobs } => {
                         self.flat(lanes, *vector, jobs, &open)?;
-                        fill(&mut self.eval.slots, self.eval.segment, jobs.iter().map(|j| j.inst));
+                        fill_behind(&mut self.eval.slots, self.eval.segment, &phase[nth..]);
                     }
                     Pass::Grouped(grouped) => self.grouped(grouped, &open)?,
                     Pass::Search(at) => self.eval.search(*at)?,

@@ -16,7 +16,7 @@ use super::machine::Host;
 use super::memory::MEMORY;
 use super::reduce::Accumulators;
 use crate::backend::host::keep::{Reach, SHORT};
-use crate::backend::host::place::Slot;
+use crate::backend::host::place::{Slot, fill_behind};
 use crate::backend::host::plan::{self, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
 use crate::backend::llvm::code::Code;
@@ -203,10 +203,11 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
                     open.insert(at, self.eval.accumulators(at)?);
                 }
             }
-            for pass in phase {
+            for (nth, pass) in phase.iter().enumerate() {
                 match pass {
                     Pass::Flat { lanes, vector, jobs } => {
                         Loops { eval: self.eval, open: &open, masked: self.masked }.flat(lanes, *vector, jobs)?;
+                        fill_behind(&mut self.eval.slots, segment, &phase[nth..]);
                     }
                     Pass::Grouped(grouped) => {
                         Loops { eval: self.eval, open: &open, masked: self.masked }.grouped(grouped)?

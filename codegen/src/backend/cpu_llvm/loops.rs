@@ -58,9 +58,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let (start, end) = (self.eval.code.i64(0), self.eval.dim(lanes)?);
         let span = Span { start, end, length: lanes.as_const(), lanes: Some(lanes.clone()), even: true };
         let open = self.open;
-        self.span(&span, vector, jobs, open, None)?;
-        fill(&mut self.eval.slots, self.eval.segment, jobs.iter().map(|j| j.inst));
-        Ok(())
+        self.span(&span, vector, jobs, open, None)
     }
 
     /// Runs sinks over a span of lanes: chunks, then what is left.

@@ -149,7 +149,7 @@ fn bare(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plan, R
                 scalar_stores.push(at);
                 continue;
             }
-            InstOp::AsRow if planner.stashed[at] => planner.stage(at),
+            InstOp::AsRow | InstOp::Cat if planner.stashed[at] => planner.stage(at),
             InstOp::Store { .. } | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
                 planner.phase_of(at)
             }
@@ -220,11 +220,12 @@ impl<'k> Planner<'k> {
             phase.push(Pass::Search(at));
             return Ok(());
         }
-        if let Shape::Group { lanes, size } = &segment.ty(inst.args[0]).shape {
+        let taken = if inst.op == InstOp::Cat { sink_value(segment, at) } else { inst.args[0] };
+        if let Shape::Group { lanes, size } = &segment.ty(taken).shape {
             self.grouped(phase, lanes, size, at).elements.push(at);
             return Ok(());
         }
-        let lanes = segment.ty(inst.args[0]).shape.elements();
+        let lanes = segment.ty(taken).shape.elements();
         let whole = Walk::of(segment, at, None, self.forms);
         let pieces = match whole.cuts.is_empty() {
             true => Some(vec![(Dim::constant(0), lanes.clone())]),
