@@ -14,6 +14,8 @@ mod casts;
 mod code;
 #[path = "cpu/extremes.rs"]
 mod extremes;
+#[path = "cpu/joined.rs"]
+mod joined;
 #[path = "cpu/kept.rs"]
 mod kept;
 #[path = "cpu/kernels.rs"]
