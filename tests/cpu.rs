@@ -8,6 +8,8 @@ mod fence;
 #[path = "cpu/support.rs"]
 mod support;
 
+#[path = "cpu/ahead.rs"]
+mod ahead;
 #[path = "cpu/casts.rs"]
 mod casts;
 #[path = "cpu/code.rs"]
