@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_an_error_that_names_it() {
-        let error = load(Path::new("no/such/libascendcl.so")).err().expect("there is none");
+        let error = load(Path::new("no/such/libascendcl.so")).expect_err("there is none");
         let system = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         assert!(system.contains("no/such/libascendcl.so"), "{system}");
     }
