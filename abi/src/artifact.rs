@@ -137,7 +137,7 @@ pub enum PayloadKind {
     /// Ascend C source text.
     AscendC,
     /// What a compiler made of Ascend C: for a device, or for the host model of one as the target says.
-    AscendBinary,
+    AscendObject,
 }
 
 impl PayloadKind {
@@ -149,7 +149,7 @@ impl PayloadKind {
             PayloadKind::Ptx => "ptx",
             PayloadKind::Cubin => "cubin",
             PayloadKind::AscendC => "cpp",
-            PayloadKind::AscendBinary => "npu",
+            PayloadKind::AscendObject => "npu",
         }
     }
 }

@@ -151,14 +151,11 @@ table! {
 }
 
 impl Acl {
-    /// Name of a data symbol by which a stand-in of this library says that nothing it does is done by a device.
-    pub const SIMULATED: &str = "fusewright_simulated";
-
-    /// Whether the library says of itself that it only stands for a device.
-    pub fn is_simulated(&self) -> bool {
-        let name = concat!("fusewright_simulated", "\0").as_bytes();
-        // SAFETY: nothing is read through the address.
-        unsafe { crate::symbol::<*const u8>(&self.libraries, name) }.is_ok()
+    /// The function that only stand-ins of the runtime have, which compute on the host what a device would: by it they are
+    /// told that the host wrote memory of the device.
+    pub fn simulated(&self) -> Option<Simulated> {
+        // SAFETY: stand-ins have the function with these arguments.
+        unsafe { crate::symbol(&self.libraries, b"fusewright_simulated\0") }.ok()
     }
 }
 

@@ -82,3 +82,6 @@ pub type aclrtHostFunc = Option<unsafe extern "C" fn(data: *mut c_void)>;
 
 /// A terminated string that the runtime keeps.
 pub type Text = *const c_char;
+
+/// A function that notes that the host wrote so many bytes.
+pub type Simulated = unsafe extern "C" fn(at: *const c_void, bytes: usize);

@@ -29,7 +29,7 @@ const KINDS: [(u32, PayloadKind); 6] = [
     (3, PayloadKind::Ptx),
     (4, PayloadKind::AscendC),
     (5, PayloadKind::Cubin),
-    (6, PayloadKind::AscendBinary),
+    (6, PayloadKind::AscendObject),
 ];
 
 /// What an entry says it is.

@@ -112,7 +112,7 @@ fn load(files: &[PathBuf]) -> Result<Api, String> {
     for file in files {
         match sys::load(file) {
             Ok(acl) => {
-                let api = Api { simulated: acl.is_simulated(), acl, file: file.clone() };
+                let api = Api { simulated: acl.simulated().is_some(), acl, file: file.clone() };
                 return api.init().map(|()| api);
             }
             Err(error @ sys::Error::DlSym { .. }) => {

@@ -4,6 +4,8 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use fusewright_acl_sys as sys;
+
 use super::buffer::{DeviceBuffer, refused};
 use super::npu::Npu;
 use super::stream::{Kept, Stream};
@@ -23,6 +25,8 @@ struct Work {
     operands: Vec<DeviceBuffer>,
     result: DeviceBuffer,
     compute: Compute,
+    /// Tells the stand-in what was written.
+    written: Option<sys::Simulated>,
 }
 
 impl std::fmt::Debug for Work {
@@ -56,7 +60,8 @@ impl HostFunction {
         if operands.iter().any(elsewhere) || elsewhere(&result) {
             return Err(refused(ACTION, "memory is on another device".to_owned()));
         }
-        Ok(HostFunction { npu: npu.clone(), work: Arc::new(Work { operands, result, compute }) })
+        let written = npu.context.api.acl.simulated();
+        Ok(HostFunction { npu: npu.clone(), work: Arc::new(Work { operands, result, compute, written }) })
     }
 
     /// Has the stream call it, when it gets there.
@@ -109,19 +114,24 @@ unsafe extern "C" fn call_kept(data: *mut c_void) {
 impl Work {
     fn call(&self) {
         let pointer = |buffer: &DeviceBuffer| std::ptr::with_exposed_provenance_mut::<u8>(buffer.address() as usize);
-        let operands: Vec<&[u8]> = self
-            .operands
-            .iter()
-            .filter(|operand| !operand.is_empty())
+        let read = |buffer: &DeviceBuffer| -> &[u8] {
+            if buffer.is_empty() {
+                return &[];
+            }
             // SAFETY: the memory is of so many bytes of this process, and is kept by the work; the stream writes nothing
             // meanwhile, since it calls functions in its order.
-            .map(|operand| unsafe { std::slice::from_raw_parts(pointer(operand), operand.len()) })
-            .collect();
+            unsafe { std::slice::from_raw_parts(pointer(buffer), buffer.len()) }
+        };
+        let operands: Vec<&[u8]> = self.operands.iter().map(read).collect();
         if self.result.is_empty() {
             return;
         }
         // SAFETY: as above; it has nothing in common with an operand.
         let result = unsafe { std::slice::from_raw_parts_mut(pointer(&self.result), self.result.len()) };
         (self.compute)(&operands, result);
+        if let Some(written) = self.written {
+            // SAFETY: the stand-in notes that these bytes of its own were written.
+            unsafe { written(result.as_ptr().cast(), result.len()) };
+        }
     }
 }

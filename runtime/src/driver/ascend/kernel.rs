@@ -39,7 +39,7 @@ impl Loaded {
     pub fn load(context: Arc<Context>, artifact: &KernelArtifact, cores: u32) -> Result<Loaded, RuntimeError> {
         let refuse = |reason: String| RuntimeError::Artifact { kernel: artifact.name.clone(), reason };
         let image = artifact.payload.bytes.as_slice();
-        if artifact.payload.kind != PayloadKind::AscendBinary || !image.starts_with(ELF) {
+        if artifact.payload.kind != PayloadKind::AscendObject || !image.starts_with(ELF) {
             return Err(refuse("its payload is no binary of a compiler of Ascend C".to_owned()));
         }
         let current = context.enter().map_err(|failure| failure.of(&artifact.name))?;

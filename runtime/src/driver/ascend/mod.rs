@@ -46,7 +46,7 @@ impl Device for Npu {
     }
 
     fn takes(&self, kind: PayloadKind) -> bool {
-        kind == PayloadKind::AscendBinary
+        kind == PayloadKind::AscendObject
     }
 
     fn load(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Module>, RuntimeError> {
