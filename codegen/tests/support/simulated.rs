@@ -27,10 +27,10 @@ pub struct Case {
 }
 
 /// The model, built once; `None`, with one line, where there is no C++ compiler.
-pub fn model() -> Option<&'static Model> {
+pub fn model(cache: &Path) -> Option<&'static Model> {
     static MODEL: OnceLock<Option<Model>> = OnceLock::new();
     MODEL
-        .get_or_init(|| match Model::build(Path::new(env!("CARGO_TARGET_TMPDIR"))) {
+        .get_or_init(|| match Model::build(cache) {
             Ok(model) => Some(model),
             Err(error @ Error::NoCompiler { .. }) => {
                 println!("skipped: host model of Ascend C ({error})");
