@@ -136,6 +136,8 @@ pub enum PayloadKind {
     Cubin,
     /// Ascend C source text.
     AscendC,
+    /// What the vendor's compiler made of Ascend C: an object for the vector cores of one architecture.
+    AscendObject,
 }
 
 impl PayloadKind {
@@ -147,6 +149,7 @@ impl PayloadKind {
             PayloadKind::Ptx => "ptx",
             PayloadKind::Cubin => "cubin",
             PayloadKind::AscendC => "cpp",
+            PayloadKind::AscendObject => "npu.o",
         }
     }
 }
