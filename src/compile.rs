@@ -12,6 +12,7 @@ use fusewright_fusion::region::{Limits, Partition, SourceKind, partition};
 use fusewright_graph::{Graph, NodeId};
 
 use crate::Error;
+use crate::ascend::ToolkitChoice;
 use crate::assembler::AssemblerChoice;
 use crate::compiler::{Compilation, Compiler};
 use crate::dump::DumpFolder;
@@ -38,6 +39,8 @@ pub struct Options {
     pub tiers: Tiers,
     /// What assembles kernels for NVIDIA GPUs.
     pub assembler: AssemblerChoice,
+    /// What compiles kernels for Ascend NPUs.
+    pub toolkit: ToolkitChoice,
     /// How rows of GPU kernels are spread over blocks and threads.
     pub schedules: ScheduleChoice,
     /// The threads that launches run on.
@@ -53,6 +56,7 @@ impl Default for Options {
             cache: CacheChoice::Environment,
             tiers: Tiers::Environment,
             assembler: AssemblerChoice::Environment,
+            toolkit: ToolkitChoice::Environment,
             schedules: ScheduleChoice::Environment,
             pool: ThreadPool::default(),
         }

@@ -29,6 +29,7 @@
 //! ```
 
 pub mod aot;
+pub mod ascend;
 pub mod bench;
 pub mod check;
 pub mod devices;

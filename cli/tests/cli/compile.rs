@@ -86,8 +86,12 @@ fn sources_come_with_the_headers_that_they_include() {
     }
     assert_eq!(included, headers);
     assert_eq!(headers.len(), 2, "{headers:?}");
-    let named = kernels.union(&headers).cloned().chain(["manifest.json".to_owned()]).collect::<BTreeSet<_>>();
-    assert_eq!(named, found.into_keys().collect());
+    // What builds and launches them is named as well.
+    let project = listed("project");
+    let both = ["ascend-910b1", "ascend-950"].map(|folder| format!("{folder}/CMakeLists.txt"));
+    assert!(both.iter().all(|file| project.contains(file)), "{project:?}");
+    let named = kernels.union(&headers).chain(&project).cloned().chain(["manifest.json".to_owned()]);
+    assert_eq!(named.collect::<BTreeSet<_>>(), found.into_keys().collect());
 }
 
 #[test]
