@@ -9,6 +9,7 @@ use fusewright_fusion::pass::{
 };
 use fusewright_fusion::patterns;
 use fusewright_fusion::region::{Limits, Partition, SourceKind, partition};
+use fusewright_fusion::vendor::{self, Replaced};
 use fusewright_graph::{Graph, NodeId};
 
 use crate::Error;
@@ -89,6 +90,8 @@ pub struct Fused {
     pub relaxations: Vec<Relaxation>,
     /// What became of the patterns of the user, in their order.
     pub user_patterns: Vec<PatternReport>,
+    /// The regions that ops of a vendor may replace, where these are switched on. Programs compute them like all others.
+    pub vendor: Replaced,
     /// What names the passes and the mode: equal graphs and equal keys give equal regions.
     pub pipeline: ContentKey,
 }
@@ -167,6 +170,7 @@ pub(crate) fn fuse(
     let limits = if fuse { Limits { sources, ..Limits::default() } } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
+    let vendor = vendor::replaced(&partition, &options.pipeline, options.relaxed);
     if gpu {
         mark_settled(&graph, &mut partition);
     }
@@ -184,6 +188,7 @@ pub(crate) fn fuse(
         attention,
         relaxations: cx.relaxations,
         user_patterns: cx.pattern_reports,
+        vendor,
         pipeline,
     })
 }

@@ -30,6 +30,10 @@ pub struct Common {
     /// Patterns to replace, with what (text form: docs/patterns.md)
     #[arg(long, global = true, value_name = "F.fw")]
     pub patterns: Option<PathBuf>,
+    /// Ops of Huawei's library that replace the regions that they compute to the same roundings, separated by commas, or `all`:
+    /// in what `explain` shows and `compile` writes for `ascend` (docs/ascend.md)
+    #[arg(long, global = true, value_name = "NAME", value_delimiter = ',')]
+    pub vendor_ops: Vec<String>,
     /// Table of schedules of GPU kernels, as `bench --tune` writes it; it changes no result
     #[arg(long, global = true, value_name = "F")]
     pub schedules: Option<PathBuf>,
@@ -65,6 +69,9 @@ impl Common {
         };
         if let Some(path) = &self.patterns {
             pipeline.set_patterns(UserPatterns::parse(&read(path)?).map_err(|e| wrong(path, &e))?);
+        }
+        for name in &self.vendor_ops {
+            pipeline.switch_vendor_op(name, true).map_err(|e| Error::Input(format!("`--vendor-ops`: {e}")))?;
         }
         Ok(Options { pipeline, relaxed: self.relaxed, schedules: self.schedules()?, ..Options::default() })
     }

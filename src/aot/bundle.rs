@@ -3,7 +3,10 @@
 //! `DIR/manifest.json` holds `abi` (version of the calling convention), `model` (name of the graph), `pipeline` (key of
 //! the passes), `relaxed` (whether roundings may be dropped), `kernels` and `refused`, both in the order of their files
 //! and regions, `headers`: `target` and `file` of each source that the kernels of a target include, and `project`: the same of
-//! each file that builds and launches them where they are sources. A kernel is
+//! each file that builds and launches them where they are sources. `vendor` lists the
+//! regions that an op of the vendor computes instead, where such are switched on: `pattern`, `target`, the `op`, its `call` as
+//! Python writes it, `tensors` and `plain`, its arguments by their parameters, `results`, its results in order and which output
+//! of the region each is, and `inputs` and `outputs` of the region. A kernel is
 //!
 //! * `name` and `symbol`: what its code is called, unique in the bundle; `pattern`: the fused pattern;
 //! * `target`, `file` (relative to the manifest) and `key` (hash of everything that changes the code);
@@ -36,12 +39,13 @@ use fusewright_codegen::backend::for_target;
 use fusewright_codegen::kernel::{InstOp, Kernel};
 use fusewright_fusion::key::body_key;
 use fusewright_graph::Graph;
-use serde_json::{Value, json};
+use fusewright_graph::import::Plain;
+use serde_json::{Map, Value, json};
 
 use super::level_suffix;
 use super::place::{MANIFEST, place};
 use crate::compiler::{Compilation, Compiler};
-use crate::{Error, Fused, Options, PassTime, fuse_graph};
+use crate::{Error, Fused, Options, PassTime, VendorCall, fuse_graph};
 
 /// One kernel of a bundle.
 #[derive(Clone, Debug)]
@@ -80,6 +84,19 @@ pub struct BundleFile {
     pub bytes: Vec<u8>,
 }
 
+/// A region that an op of the vendor computes.
+#[derive(Clone, Debug)]
+pub struct BundleCall {
+    /// Name of the fused pattern.
+    pub pattern: String,
+    /// The target.
+    pub target: Target,
+    /// The call.
+    pub call: VendorCall,
+    /// The region.
+    pub body: Graph,
+}
+
 /// A region that a target has no kernel for.
 #[derive(Clone, Debug)]
 pub struct BundleRefusal {
@@ -100,6 +117,8 @@ pub struct Bundle {
     pub headers: Vec<BundleHeader>,
     /// What builds and launches the kernels.
     pub project: Vec<BundleFile>,
+    /// Regions that an op of the vendor computes.
+    pub vendor: Vec<BundleCall>,
     /// Regions without a kernel.
     pub refused: Vec<BundleRefusal>,
     /// What the passes did.
@@ -140,6 +159,7 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
         "kernels": bundle.entries.iter().map(entry).collect::<Vec<_>>(),
         "headers": bundle.headers.iter().map(header).collect::<Vec<_>>(),
         "project": bundle.project.iter().map(built_by).collect::<Vec<_>>(),
+        "vendor": bundle.vendor.iter().map(call).collect::<Vec<_>>(),
         "refused": bundle.refused.iter().map(refusal).collect::<Vec<_>>(),
     });
     let text = format!("{manifest:#}\n");
@@ -158,12 +178,17 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Opt
     let subfolder = subfolder(target);
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
-    for region in &fused.partition.regions {
+    for (place, region) in fused.partition.regions.iter().enumerate() {
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
         let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
         // Regions of one pattern differ in their bodies, and their objects may be linked together.
         let name = format!("{}_{}{}", region.name, key.short(), level_suffix(target));
         if !seen.insert(name.clone()) {
+            continue;
+        }
+        if let (Target::Ascend { .. }, Some(call)) = (target, fused.vendor.calls.get(&place)) {
+            let (pattern, target, call) = (region.name.clone(), target.clone(), call.clone());
+            bundle.vendor.push(BundleCall { pattern, target, call, body });
             continue;
         }
         match compiler.object(&name, &body) {
@@ -232,6 +257,28 @@ fn add_project(bundle: &mut Bundle, model: &str, target: &Target) -> Result<(), 
 #[cfg(not(feature = "ascend"))]
 fn add_project(_: &mut Bundle, _: &str, _: &Target) -> Result<(), Error> {
     Ok(())
+}
+
+fn call(replaced: &BundleCall) -> Value {
+    let plain = |value: &Plain| match *value {
+        Plain::Bool(is) => json!(is),
+        Plain::Int(n) => json!(n),
+        Plain::Float(x) => json!(x),
+        Plain::Word(word) => json!(word),
+    };
+    let (call, body) = (&replaced.call, &replaced.body);
+    let ty = |value| body.ty(value).to_string();
+    json!({
+        "pattern": replaced.pattern,
+        "target": replaced.target.to_string(),
+        "op": call.op,
+        "call": call.to_string(),
+        "tensors": call.tensors.iter().map(|(name, input)| ((*name).to_owned(), json!(input))).collect::<Map<_, _>>(),
+        "plain": call.plain.iter().map(|(name, value)| ((*name).to_owned(), plain(value))).collect::<Map<_, _>>(),
+        "results": call.results.iter().map(|(name, output)| json!({ "name": name, "output": output })).collect::<Vec<_>>(),
+        "inputs": body.inputs().iter().map(|i| json!({ "name": i.name, "type": ty(i.value) })).collect::<Vec<_>>(),
+        "outputs": body.outputs().iter().map(|o| json!({ "type": ty(o.value) })).collect::<Vec<_>>(),
+    })
 }
 
 fn shapes(kernel: &Kernel) -> Vec<Vec<String>> {

@@ -14,7 +14,7 @@ mod script;
 
 use fusewright_abi::Target;
 
-pub use bundle::{Bundle, BundleEntry, BundleFile, BundleHeader, BundleRefusal, write_bundle};
+pub use bundle::{Bundle, BundleCall, BundleEntry, BundleFile, BundleHeader, BundleRefusal, write_bundle};
 pub use script::BuildScript;
 
 /// What tells the symbol of a kernel from that of the same kernel for another level.
