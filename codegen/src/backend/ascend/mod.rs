@@ -8,11 +8,20 @@
 //! root and exponential.
 
 mod backend;
+mod casts;
 mod chip;
+mod copies;
+mod integer;
+mod lanes;
+mod maps;
+mod masks;
 mod memory;
-mod ops;
+mod prepare;
+mod reduce;
+mod schedule;
 mod segment;
 mod text;
+mod tile;
 
 use fusewright_graph::Dim;
 use fusewright_templates::ascend as template;
@@ -38,6 +47,9 @@ pub enum EmitError {
     /// A row does not fit the chip's unified buffer.
     #[error("{0}")]
     TooLarge(String),
+    /// Something is covered where a tile is one row alone.
+    #[error("more than one row at a time")]
+    Single,
     /// The chip is not in the table.
     #[error("no Ascend chip `{0}`; there are {known}", known = CHIPS.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))]
     UnknownChip(String),
@@ -76,12 +88,10 @@ pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
     let chip = chip::by_name(chip).ok_or_else(|| EmitError::UnknownChip(chip.to_owned()))?;
     let mut names = Names::new();
     let params: Vec<String> = kernel.params.iter().map(|p| names.claim(&p.name)).collect();
+    let prepared = prepare::prepare(kernel).map_err(|e| EmitError::Template(e.to_string()))?;
     let mut segments: Vec<template::Segment> = Vec::new();
-    for segment in kernel.segments.iter().filter(|s| s.inner != Dim::constant(0)) {
-        let mut written = match segment::write(chip, kernel, segment, &params, 2) {
-            Err(EmitError::TooLarge(_)) => segment::write(chip, kernel, segment, &params, 1)?,
-            other => other?,
-        };
+    for segment in prepared.segments.iter().filter(|s| s.inner != Dim::constant(0)) {
+        let mut written = schedule::write(chip, &prepared, segment, &params)?;
         while segments.iter().any(|s| s.class == written.class) {
             written.class.push('_');
         }
@@ -91,6 +101,7 @@ pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
         name: kernel.name.clone(),
         chip: chip.vendor,
         arch: chip.arch,
+        copies: "copies.h",
         program: kernel.to_string().lines().map(|line| format!("//   {line}").trim_end().to_owned()).collect(),
         buffers: params,
         dims: kernel.dims.iter().map(|d| d.name.clone()).collect(),
