@@ -93,10 +93,14 @@ impl Writer<'_> {
                 self.one(&half, x, "CAST_NONE", lanes, false);
                 self.one(dest, &half, "CAST_NONE", lanes, false);
             }
-            (DType::F32, DType::F8E4M3 | DType::F8E5M2) if self.chip.fp8 && round == Rounding::NearestEven && saturate => {
+            (DType::F32, DType::F8E4M3 | DType::F8E5M2)
+                if self.chip.fp8 && round == Rounding::NearestEven && saturate =>
+            {
                 self.one(dest, x, "CAST_RINT", lanes, false);
             }
-            (DType::F8E4M3 | DType::F8E5M2, DType::F32) if self.chip.fp8 => self.one(dest, x, "CAST_NONE", lanes, false),
+            (DType::F8E4M3 | DType::F8E5M2, DType::F32) if self.chip.fp8 => {
+                self.one(dest, x, "CAST_NONE", lanes, false)
+            }
             (DType::F32, DType::F8E4M3 | DType::F8E5M2 | DType::F4E2M1) if round == Rounding::NearestEven => {
                 self.to_narrow(dest, x, to, saturate, lanes)?;
             }

@@ -20,6 +20,7 @@ mod prepare;
 mod reduce;
 mod schedule;
 mod segment;
+mod summary;
 mod text;
 mod tile;
 
@@ -28,6 +29,7 @@ use fusewright_templates::ascend as template;
 
 pub use self::backend::AscendBackend;
 pub use self::chip::{ALL as CHIPS, Chip};
+pub use self::summary::{SegmentSummary, Summary, Work};
 pub use fusewright_templates::ascend::HEADERS;
 
 use self::text::Names;
@@ -85,16 +87,26 @@ impl EmitError {
 /// # Errors
 /// An unknown chip, a row that does not fit, or something that this schedule does not cover, named with its reason.
 pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
+    emit_with_summary(kernel, chip).map(|(text, _)| text)
+}
+
+/// As [`emit`], with what the kernel moves and computes by the plan that the source follows.
+///
+/// # Errors
+/// As [`emit`].
+pub fn emit_with_summary(kernel: &Kernel, chip: &str) -> Result<(String, Summary), EmitError> {
     let chip = chip::by_name(chip).ok_or_else(|| EmitError::UnknownChip(chip.to_owned()))?;
     let mut names = Names::new();
     let params: Vec<String> = kernel.params.iter().map(|p| names.claim(&p.name)).collect();
     let prepared = prepare::prepare(kernel).map_err(|e| EmitError::Template(e.to_string()))?;
     let mut segments: Vec<template::Segment> = Vec::new();
+    let mut summary = Summary { chip, rows: kernel.rows.clone(), segments: Vec::new() };
     for segment in prepared.segments.iter().filter(|s| s.inner != Dim::constant(0)) {
         let mut written = schedule::write(chip, &prepared, segment, &params)?;
         while segments.iter().any(|s| s.class == written.class) {
             written.class.push('_');
         }
+        summary.segments.push(SegmentSummary::of(&written, &segment.inner));
         segments.push(written);
     }
     let source = template::Kernel {
@@ -107,5 +119,5 @@ pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
         dims: kernel.dims.iter().map(|d| d.name.clone()).collect(),
         segments,
     };
-    source.text().map_err(EmitError::Template)
+    Ok((source.text().map_err(EmitError::Template)?, summary))
 }

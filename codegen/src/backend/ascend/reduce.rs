@@ -126,7 +126,8 @@ impl Writer<'_> {
         let to = self.destination(result, "sum", &[])?;
         let name = if op == ReduceOp::Add { "ReduceSum" } else { "ReduceMax" };
         let lanes = rows.lanes;
-        self.steps().plain("// The vendor's order: results may differ from other targets in the last place.".to_owned());
+        self.steps()
+            .plain("// The vendor's order: results may differ from other targets in the last place.".to_owned());
         let line = format!("{name}({}, {}, {}, {lanes});", to.text(), from.text(), scratch.text());
         self.steps().settled(line);
         self.steps().settled(format!("fusewright::CopyFirst({});", to.text()));
