@@ -68,6 +68,8 @@ pub struct Move {
 /// row; vector instructions of a tile, and the repeats of 256 bytes that they have in a full one. Nothing of it is text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
+    /// Inner rows of an outer row, where they are a known number.
+    pub inner: Option<u64>,
     /// Bytes loaded once per core.
     pub loaded_once: u64,
     /// Bytes loaded per outer row.

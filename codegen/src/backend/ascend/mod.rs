@@ -20,6 +20,7 @@ mod prepare;
 mod reduce;
 mod schedule;
 mod segment;
+mod speed;
 mod summary;
 mod text;
 mod tile;
@@ -29,6 +30,7 @@ use fusewright_templates::ascend as template;
 
 pub use self::backend::AscendBackend;
 pub use self::chip::{ALL as CHIPS, Chip};
+pub use self::speed::Speed;
 pub use self::summary::{SegmentSummary, Summary, Work};
 pub use fusewright_templates::ascend::HEADERS;
 

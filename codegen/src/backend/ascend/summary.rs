@@ -98,9 +98,11 @@ impl Summary {
 }
 
 impl SegmentSummary {
+    /// Of a segment as written, which may have more inner rows than the kernel's: rows that do not fit are cut.
     pub(super) fn of(written: &template::Segment, inner: &Dim) -> Self {
+        let known = written.figures.inner.and_then(|n| i64::try_from(n).ok());
         SegmentSummary {
-            inner: inner.clone(),
+            inner: known.map_or_else(|| inner.clone(), Dim::constant),
             tile: (written.rows, written.inners),
             depth: written.depth,
             buffer_bytes: written.buffer_bytes(),
@@ -112,7 +114,8 @@ impl SegmentSummary {
 impl Writer<'_> {
     /// What the segment moves and computes.
     pub(super) fn figures(&self) -> template::Figures {
-        let mut figures = template::Figures::default();
+        let inner = self.segment.inner.as_const().and_then(|n| u64::try_from(n).ok());
+        let mut figures = template::Figures { inner, ..template::Figures::default() };
         let mut cost = self.tiled.cost;
         for inst in &self.segment.insts {
             match &inst.op {
