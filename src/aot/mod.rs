@@ -7,6 +7,8 @@
 
 mod bindings;
 mod bundle;
+#[cfg(feature = "ascend")]
+mod npu;
 mod place;
 #[cfg(feature = "ascend")]
 mod project;
@@ -15,6 +17,8 @@ mod script;
 use fusewright_abi::Target;
 
 pub use bundle::{Bundle, BundleCall, BundleEntry, BundleFile, BundleHeader, BundleRefusal, write_bundle};
+#[cfg(feature = "ascend")]
+pub use npu::NpuScript;
 pub use script::BuildScript;
 
 /// What tells the symbol of a kernel from that of the same kernel for another level.
