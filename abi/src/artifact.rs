@@ -136,7 +136,7 @@ pub enum PayloadKind {
     Cubin,
     /// Ascend C source text.
     AscendC,
-    /// What the vendor's compiler made of Ascend C: an object for the vector cores of one architecture.
+    /// What a compiler made of Ascend C: for a device, or for the host model of one as the target says.
     AscendObject,
 }
 
@@ -149,7 +149,7 @@ impl PayloadKind {
             PayloadKind::Ptx => "ptx",
             PayloadKind::Cubin => "cubin",
             PayloadKind::AscendC => "cpp",
-            PayloadKind::AscendObject => "npu.o",
+            PayloadKind::AscendObject => "npu",
         }
     }
 }
