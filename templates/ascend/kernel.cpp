@@ -6,6 +6,10 @@
 //
 // Rows are dealt to the vector cores in contiguous runs, and each core's rows to tiles that pass unified buffer once: a
 // tile is copied in, computed with one vector instruction per step, and copied out, while its neighbours are on their way.
+//%- if is_split() %//
+// Rows that do not fit unified buffer are passed over once for each reduction that waits for another, and once for what is
+// stored: their elements are loaded as often.
+//%- endif %//
 #include "kernel_operator.h"
 #include "row_program.h"
 #include "@{ copies }@"
@@ -13,15 +17,18 @@
 using namespace AscendC;
 
 namespace {
-//%- for s in segments %//
+//%- for s in segments() %//
 
 class @{ s.class }@ {
 public:
-    __aicore__ inline @{ s.class }@(TPipe& pipe//%- for b in s.buffers %//, GM_ADDR @{ b.name }@//%- endfor %////%- for d in s.dims %//, int64_t @{ d }@//%- endfor %//)
+    __aicore__ inline @{ s.class }@(TPipe& pipe//%- for b in s.buffers %//, GM_ADDR @{ b.name }@//%- endfor %////%- for d in s.dims %//, int64_t @{ d }@//%- endfor %////%- if s.passes %//, const LocalTensor<float>& results//%- endif %//)
     {
         //%- for d in s.dims %//
         this->@{ d }@ = @{ d }@;
         //%- endfor %//
+        //%- if s.passes %//
+        this->results = results;
+        //%- endif %//
         //%- for b in s.buffers %//
         @{ b.name }@Gm.SetGlobalBuffer(reinterpret_cast<__gm__ @{ b.element }@*>(@{ b.name }@));
         //%- endfor %//
@@ -41,6 +48,10 @@ public:
         if (begin >= end) {
             return;
         }
+        //%- if s.passes && s.loads_at_start() %//
+        // What is loaded now lies where the row before was computed.
+        PipeBarrier<PIPE_ALL>();
+        //%- endif %//
         //%- for line in s.start %//
         @{ line }@
         //%- endfor %//
@@ -67,6 +78,9 @@ public:
             CopyOut(tiles.At(i));
         }
         //%- endif %//
+        //%- for line in s.finish %//
+        @{ line }@
+        //%- endfor %//
     }
 
 private:
@@ -132,6 +146,9 @@ private:
     //%- if s.work > 0 %//
     TBuf<TPosition::VECCALC> work;
     //%- endif %//
+    //%- if s.passes %//
+    LocalTensor<float> results;
+    //%- endif %//
     //%- for k in s.kept %//
     LocalTensor<@{ k.element }@> @{ k.tensor }@;
     //%- endfor %//
@@ -152,11 +169,29 @@ extern "C" __global__ __aicore__ void @{ name }@(
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     const fusewright::RowRange rows(rowBegin, rowEnd);
     TPipe pipe;
-    //%- for s in segments %//
+    //%- for g in groups %//
     //%- if !loop.first %//
     PipeBarrier<PIPE_ALL>();
     pipe.Reset();
     //%- endif %//
+    //%- if g.is_split() %//
+    {
+        TBuf<TPosition::VECCALC> resultBuffer;
+        pipe.InitBuffer(resultBuffer, @{ g.result_bytes().max(32) }@);
+        const LocalTensor<float> results = resultBuffer.Get<float>();
+        //%- for s in g.passes %//
+        @{ s.class }@ pass@{ loop.index }@(pipe//%- for b in s.buffers %//, @{ b.name }@//%- endfor %////%- for d in s.dims %//, @{ d }@//%- endfor %//, results);
+        //%- endfor %//
+        for (int64_t row = rows.begin; row < rows.end; ++row) {
+            //%- for s in g.passes %//
+            pass@{ loop.index }@.Process(row, row + 1);
+            //%- endfor %//
+        }
+    }
+    //%- else %//
+    //%- for s in g.passes %//
     @{ s.class }@(pipe//%- for b in s.buffers %//, @{ b.name }@//%- endfor %////%- for d in s.dims %//, @{ d }@//%- endfor %//).Process(rows.begin, rows.end);
+    //%- endfor %//
+    //%- endif %//
     //%- endfor %//
 }

@@ -125,6 +125,10 @@ pub struct Segment {
     pub kept_bytes: u64,
     /// Tiles in flight per queue.
     pub depth: u32,
+    /// Whether it is one of several passes over a row, which share results.
+    pub passes: bool,
+    /// Statements after the last tile.
+    pub finish: Vec<String>,
     /// What it moves and computes.
     pub figures: Figures,
 }
@@ -134,6 +138,11 @@ impl Segment {
     pub fn buffer_bytes(&self) -> u64 {
         let queues = self.inputs.iter().chain(&self.outputs).chain(&self.moves);
         queues.map(|queue| queue.bytes).sum::<u64>() * u64::from(self.depth) + self.work + self.kept_bytes
+    }
+
+    /// Whether something is loaded before the first tile.
+    pub fn loads_at_start(&self) -> bool {
+        self.start.iter().any(|line| line.contains("LoadFixed("))
     }
 
     /// Queues of the class with their C++ types.
@@ -149,7 +158,26 @@ impl Segment {
 
     /// Whether anything is computed.
     pub fn computes(&self) -> bool {
-        !self.inputs.is_empty() || !self.outputs.is_empty()
+        !self.inputs.is_empty() || !self.outputs.is_empty() || !self.body.is_empty()
+    }
+}
+
+/// The passes over the rows of a segment: one where rows fit unified buffer.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Classes in order.
+    pub passes: Vec<Segment>,
+}
+
+impl Group {
+    /// Bytes of the results that passes leave to each other; none where there is one pass alone.
+    pub fn result_bytes(&self) -> usize {
+        32 * self.passes.iter().map(|pass| pass.finish.len()).sum::<usize>()
+    }
+
+    /// Whether rows are passed over one by one.
+    pub fn is_split(&self) -> bool {
+        self.passes.iter().any(|pass| pass.passes)
     }
 }
 
@@ -172,10 +200,20 @@ pub struct Kernel {
     /// Integer arguments.
     pub dims: Vec<String>,
     /// Segments in order.
-    pub segments: Vec<Segment>,
+    pub groups: Vec<Group>,
 }
 
 impl Kernel {
+    /// All classes.
+    fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.groups.iter().flat_map(|group| &group.passes)
+    }
+
+    /// Whether some rows are loaded several times.
+    fn is_split(&self) -> bool {
+        self.groups.iter().any(Group::is_split)
+    }
+
     /// The source text.
     ///
     /// # Errors

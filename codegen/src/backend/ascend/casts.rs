@@ -6,7 +6,7 @@ use fusewright_graph::Rounding;
 use super::EmitError;
 use super::lanes::Offsets;
 use super::memory::Tensor;
-use super::segment::{Made, Writer};
+use super::segment::{Made, Scalar, Writer};
 use super::text;
 use super::tile::{COPIES, Count};
 use crate::kernel::{Inst, InstOp, Shape, Val};
@@ -36,6 +36,9 @@ impl Writer<'_> {
         if from == DType::Bool {
             return self.cast_mask(x, to, result);
         }
+        if let Some(Scalar::Expression(number)) = self.scalar(x).cloned() {
+            return self.cast_number(&number, to, result);
+        }
         // Scalars of a byte stand side by side, for blocks of eight copies are no blocks.
         let scalar = !matches!(self.shape(result), Shape::Row(_));
         let bytes = |dtype: DType| dtype.bits() <= 8 && dtype != DType::F4E2M1;
@@ -55,6 +58,23 @@ impl Writer<'_> {
         let wish = format!("{}{}", text::stem(&operand.var), text::suffix(to));
         let dest = self.destination(result, &wish, &[])?;
         self.convert(&dest, &operand, (from, to), (round, saturate), &lanes)
+    }
+
+    /// An integer of an address as a float.
+    fn cast_number(&mut self, number: &str, to: DType, result: Val) -> Made<()> {
+        if to != DType::F32 || self.tile.most(self.level(result)) > 1 {
+            return Err(if to == DType::F32 {
+                EmitError::Single
+            } else {
+                EmitError::unsupported(format!("a number as {to}"))
+            });
+        }
+        let dest = self.destination(result, "number", &[])?;
+        let declarations = self.declared(&[number.to_owned()]);
+        declarations.into_iter().for_each(|line| self.steps().plain(line));
+        let line = format!("Duplicate({}, static_cast<float>({number}), {COPIES});", dest.text());
+        self.steps().vector(line, &[], &dest);
+        Ok(())
     }
 
     /// `dest = x` converted.
@@ -136,7 +156,7 @@ impl Writer<'_> {
         let count = lanes.count.to_string();
         let mask = self.numbers(x, lanes.most, &count);
         let zero = self.block(0);
-        let numbers = self.scratch("numbers", "float", lanes.most, 4);
+        let numbers = if self.dies(x) { x.clone() } else { self.scratch("numbers", "float", lanes.most, 4) };
         self.select_into(&numbers, &mask, (x, ", false"), (&zero, ", true"), &count);
         numbers
     }
@@ -144,7 +164,9 @@ impl Writer<'_> {
     /// By way of i32 and half, which are exact and saturate: there is no conversion of f32 to bytes.
     fn to_byte(&mut self, dest: &Tensor, x: &Tensor, mode: &str, lanes: &Lanes) {
         let numbers = self.without_nan(x, lanes);
-        let whole = self.scratch("whole", "int32_t", lanes.most, 4);
+        // Words in the place of words.
+        let whole =
+            Tensor { var: format!("{}.ReinterpretCast<int32_t>()", numbers.text()), offset: 0, ..numbers.clone() };
         let narrow = self.scratch("narrow", "half", lanes.most, 2);
         let operands = [dest, &numbers, &whole, &narrow].map(|t| t.text()).join(", ");
         self.steps().settled(format!("fusewright::CastToByte<RoundMode::{mode}>({operands}, {});", lanes.count));

@@ -16,6 +16,7 @@ mod lanes;
 mod maps;
 mod masks;
 mod memory;
+mod passes;
 mod prepare;
 mod reduce;
 mod schedule;
@@ -101,15 +102,17 @@ pub fn emit_with_summary(kernel: &Kernel, chip: &str) -> Result<(String, Summary
     let mut names = Names::new();
     let params: Vec<String> = kernel.params.iter().map(|p| names.claim(&p.name)).collect();
     let prepared = prepare::prepare(kernel).map_err(|e| EmitError::Template(e.to_string()))?;
-    let mut segments: Vec<template::Segment> = Vec::new();
+    let mut groups: Vec<template::Group> = Vec::new();
     let mut summary = Summary { chip, rows: kernel.rows.clone(), segments: Vec::new() };
     for segment in prepared.segments.iter().filter(|s| s.inner != Dim::constant(0)) {
-        let mut written = schedule::write(chip, &prepared, segment, &params)?;
-        while segments.iter().any(|s| s.class == written.class) {
-            written.class.push('_');
+        let mut passes = schedule::write(chip, &prepared, segment, &params).map_err(|e| e.in_segment(segment))?;
+        for pass in &mut passes {
+            while groups.iter().flat_map(|g| &g.passes).any(|s| s.class == pass.class) {
+                pass.class.push('_');
+            }
         }
-        summary.segments.push(SegmentSummary::of(&written, &segment.inner));
-        segments.push(written);
+        summary.segments.extend(passes.iter().map(|pass| SegmentSummary::of(pass, &segment.inner)));
+        groups.push(template::Group { passes });
     }
     let source = template::Kernel {
         name: kernel.name.clone(),
@@ -119,7 +122,7 @@ pub fn emit_with_summary(kernel: &Kernel, chip: &str) -> Result<(String, Summary
         program: kernel.to_string().lines().map(|line| format!("//   {line}").trim_end().to_owned()).collect(),
         buffers: params,
         dims: kernel.dims.iter().map(|d| d.name.clone()).collect(),
-        segments,
+        groups,
     };
     Ok((source.text().map_err(EmitError::Template)?, summary))
 }

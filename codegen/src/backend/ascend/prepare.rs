@@ -10,7 +10,7 @@ use std::convert::Infallible;
 
 use crate::kernel::expand::rename_index;
 use crate::kernel::simplify::without_unused;
-use crate::kernel::{InstError, InstOp, Kernel, LANE, Over, ParamId, ROW, Segment, SegmentBuilder, Shape, Val};
+use crate::kernel::{Inst, InstError, InstOp, Kernel, LANE, Over, ParamId, ROW, Segment, SegmentBuilder, Shape, Val};
 
 type Made<T> = Result<T, InstError>;
 
@@ -34,12 +34,15 @@ type Loaded = Vec<(ParamId, Dim, i64)>;
 struct Rewrite<'k> {
     builder: SegmentBuilder<'k>,
     loaded: Loaded,
+    /// Rows of which nothing but parts is needed.
+    parted: BTreeSet<Val>,
 }
 
 impl<'k> Rewrite<'k> {
     fn of(kernel: &'k Kernel, segment: &Segment) -> Made<Segment> {
         let builder = SegmentBuilder::new(&segment.name, segment.inner.clone(), &kernel.params);
-        let mut rewrite = Rewrite { builder, loaded: Vec::new() };
+        let mut rewrite = Rewrite { builder, loaded: Vec::new(), parted: BTreeSet::new() };
+        let parted = parted(segment);
         let mut renamed: Vec<Val> = Vec::with_capacity(segment.types.len());
         for inst in &segment.insts {
             if let InstOp::Load { param, index, shape: Shape::Row(lanes), otherwise: None } = &inst.op
@@ -53,6 +56,8 @@ impl<'k> Rewrite<'k> {
             let args: Vec<Val> = inst.args.iter().map(|v| renamed[v.0 as usize]).collect();
             let op = rename_index(&inst.op, &renamed);
             renamed.extend(rewrite.inst(op, &args)?);
+            let new = inst.results.iter().filter(|v| parted[v.0 as usize]).map(|v| renamed[v.0 as usize]);
+            rewrite.parted.extend(new);
         }
         Ok(rewrite.builder.finish())
     }
@@ -62,6 +67,7 @@ impl<'k> Rewrite<'k> {
             (InstOp::Load { param, index, shape: Shape::Row(lanes), otherwise: None }, []) => {
                 self.load(*param, index, lanes)?
             }
+            (InstOp::Slice { start, len, step: 1 }, &[x]) => self.part(x, start, len)?,
             (InstOp::Map(f), _) => self.decided(*f, args)?,
             (&InstOp::Cast { to, round, saturate }, &[x]) => self.cast(to, round, saturate, x)?,
             _ => None,
@@ -93,6 +99,39 @@ impl<'k> Rewrite<'k> {
         let row = self.builder.one(InstOp::Load { param, index, shape, otherwise: None }, &[])?;
         let part = InstOp::Slice { start: Dim::constant(at), len: lanes.clone(), step: 1 };
         self.builder.one(part, &[row]).map(Some)
+    }
+
+    /// Part of a row that is computed lane by lane, from the parts of what it is computed from.
+    fn part(&mut self, x: Val, start: &Dim, len: &Dim) -> Made<Option<Val>> {
+        if !self.parted.contains(&x) {
+            return Ok(None);
+        }
+        let Some(inst) = self.builder.definition(x).cloned() else { return Ok(None) };
+        match inst.op {
+            InstOp::Load { param, index, otherwise: None, .. } => {
+                let index = index.substitute(&|name| (name == LANE).then(|| &Dim::symbol(LANE) + start));
+                let shape = Shape::Row(len.clone());
+                self.builder.one(InstOp::Load { param, index, shape, otherwise: None }, &[]).map(Some)
+            }
+            op @ (InstOp::Map(_) | InstOp::Cast { .. }) => {
+                let mut args = Vec::new();
+                for arg in inst.args {
+                    args.push(match &self.builder.ty(arg).shape {
+                        Shape::Scalar => arg,
+                        Shape::Group { .. } => return Ok(None),
+                        Shape::Row(_) => match self.part(arg, start, len)? {
+                            Some(part) => part,
+                            None => {
+                                let slice = InstOp::Slice { start: start.clone(), len: len.clone(), step: 1 };
+                                self.builder.one(slice, &[arg])?
+                            }
+                        },
+                    });
+                }
+                self.builder.one(op, &args).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// A map whose result is known, or one of its operands.
@@ -194,6 +233,26 @@ impl<'k> Rewrite<'k> {
         });
         found.map_or((v, false), |x| (x, true))
     }
+}
+
+/// By value: whether it is a row of which nothing but parts is needed.
+fn parted(segment: &Segment) -> Vec<bool> {
+    let mut parted = vec![false; segment.types.len()];
+    for inst in segment.insts.iter().rev() {
+        let lanes = matches!(inst.op, InstOp::Load { otherwise: None, .. } | InstOp::Map(_) | InstOp::Cast { .. });
+        for &result in &inst.results {
+            let mut uses = segment.insts.iter().filter(|user| user.args.contains(&result)).peekable();
+            let used = uses.peek().is_some();
+            let cut = |user: &Inst| match &user.op {
+                InstOp::Slice { step: 1, .. } => true,
+                InstOp::Map(_) | InstOp::Cast { .. } => user.results.iter().all(|v| parted[v.0 as usize]),
+                _ => false,
+            };
+            parted[result.0 as usize] =
+                lanes && used && matches!(segment.ty(result).shape, Shape::Row(_)) && uses.all(cut);
+        }
+    }
+    parted
 }
 
 /// The first element of consecutive lanes.

@@ -7,7 +7,7 @@ use super::EmitError;
 use super::memory::{BLOCK, Tensor};
 use super::segment::{Made, Writer};
 use super::tile::{COPIES, Count};
-use crate::kernel::{Inst, InstOp, Order, Over, Tree, Val};
+use crate::kernel::{Inst, InstOp, Level, Order, Over, Tree, Val};
 
 /// Floats that the header's `TreeReduce` works in.
 const TREE_WORK: u64 = 2176;
@@ -41,6 +41,14 @@ impl Writer<'_> {
         };
         let most = self.tile.most(self.level(x)) * groups;
         let rows = Rows { rows: times.of(groups), most, lanes: lanes / groups };
+        if let Some(to) = self.folded.get(&result).cloned() {
+            let tree = match order {
+                Order::Tree(tree) => *tree,
+                Order::Relaxed => Tree::interleaved(64),
+            };
+            self.bind(result, to);
+            return self.by_tree(*op, *nan, tree, (x, result), &rows);
+        }
         if most > 1 && !(rows.lanes * 4).is_multiple_of(BLOCK) {
             return if groups == 1 {
                 Err(EmitError::Single)
@@ -98,6 +106,9 @@ impl Writer<'_> {
         let to = self.destination(result, wish, &[])?;
         let kind = if magnitude { "int32_t" } else { "float" };
         self.tree(name, kind, tree, (&to, &clean), rows);
+        if nan == NanRule::Propagate && self.folded.contains_key(&result) {
+            return Err(EmitError::unsupported("an extreme of a row that does not fit, with signs and NaN"));
+        }
         if nan == NanRule::Propagate {
             let (zero, not) = (self.block(0), self.block(f32::NAN.to_bits()));
             self.select_into(&clean, &numbers, (&zero, ", true"), (&not, ", true"), &count);
@@ -113,11 +124,33 @@ impl Writer<'_> {
 
     fn tree(&mut self, name: &str, kind: &str, tree: Tree, of: (&Tensor, &Tensor), rows: &Rows) {
         let (to, from) = of;
+        if !self.folded.is_empty() {
+            return self.fold(name, kind, tree, of);
+        }
         let work = self.scratch("tree", "float", TREE_WORK, 4);
         let operands = [to, from, &work].map(|t| t.text()).join(", ");
         let (count, lanes, width) = (&rows.rows, rows.lanes, tree.threads);
         let op = format!("fusewright::{name}, {kind}, {width}");
         self.steps().settled(format!("fusewright::TreeReduce<{op}>({operands}, {count}, {lanes});"));
+    }
+
+    /// The tiles of a row one after the other into accumulators, which the end of the row combines.
+    fn fold(&mut self, name: &str, kind: &str, tree: Tree, of: (&Tensor, &Tensor)) {
+        let (to, from) = of;
+        let width = tree.threads;
+        let op = format!("fusewright::{name}, {kind}, {width}");
+        let before = std::mem::replace(&mut self.at_start, true);
+        let into = self.lasting("accumulators", "float", u64::from(width), 4, usize::MAX);
+        let work = self.lasting("tree", "float", TREE_WORK, 4, usize::MAX);
+        let words = format!("{}.ReinterpretCast<uint32_t>()", into.text());
+        self.fixed.vector(format!("Duplicate({words}, fusewright::{name}::NEUTRAL, {width});"), &[], &into);
+        self.at_start = before;
+        let cast =
+            |t: &Tensor| if kind == "float" { t.text() } else { format!("{}.ReinterpretCast<{kind}>()", t.text()) };
+        let count = self.tile.times(Level::Inner);
+        self.steps().settled(format!("fusewright::FoldRows<{op}>({}, {}, 1, {count});", cast(&into), cast(from)));
+        let finish = format!("fusewright::CombineRows<{op}>({}, {}, {}, 1);", cast(to), cast(&into), cast(&work));
+        self.out.finish.push(finish);
     }
 
     fn reduce_relaxed(&mut self, op: ReduceOp, result: Val, x: Val, rows: &Rows) -> Made<()> {

@@ -5,6 +5,7 @@ use fusewright_templates::ascend as template;
 
 use super::EmitError;
 use super::chip::Chip;
+use super::passes::passes;
 use super::prepare::cut_rows;
 use super::segment::{self, Made};
 use super::tile::Tile;
@@ -17,8 +18,48 @@ const MOST_ROWS: u64 = 64;
 /// Lanes that rows are cut to where they do not fit.
 const CUT: i64 = 2048;
 
-/// Writes a segment in the largest tiles that are of use.
-pub(super) fn write(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<template::Segment> {
+/// Writes a segment in the largest tiles that are of use; in several passes if its rows do not fit.
+pub(super) fn write(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<Vec<template::Segment>> {
+    let known = segment.types.iter().all(|t| t.shape.elements().as_const().is_some());
+    if !known {
+        return in_passes(chip, kernel, segment, params);
+    }
+    let whole = in_tiles(chip, kernel, segment, params);
+    match whole {
+        Err(EmitError::TooLarge(_)) => in_passes(chip, kernel, segment, params).or(whole.map(|s| vec![s])),
+        other => other.map(|segment| vec![segment]),
+    }
+}
+
+/// One class for each pass; they share unified buffer.
+fn in_passes(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<Vec<template::Segment>> {
+    let passes = passes(segment)?;
+    let mut refused = None;
+    for lanes in [8192, 4096, 2048, 1024, 512] {
+        let written = passes.iter().map(|pass| {
+            let inner = &pass.segment.inner;
+            let inners = if *inner == Dim::constant(1) { 1 } else { lanes };
+            let tile = Tile { rows: 1, inners, inner: inner.clone() };
+            segment::write(chip, kernel, &pass.segment, params, &tile, 2, Some(pass))
+        });
+        let written = match written.collect::<Made<Vec<_>>>() {
+            Err(EmitError::TooLarge(why)) => {
+                refused = Some(why);
+                continue;
+            }
+            other => other?,
+        };
+        let results = 32 * passes.iter().map(|p| p.wanted.len() as u64).sum::<u64>();
+        let bytes = written.iter().map(template::Segment::buffer_bytes).sum::<u64>() + results;
+        if bytes <= chip.buffer_bytes {
+            return Ok(written);
+        }
+        refused = Some(format!("{bytes} bytes of unified buffer: {} has {}", chip.vendor, chip.buffer_bytes));
+    }
+    Err(EmitError::TooLarge(refused.unwrap_or_default()))
+}
+
+fn in_tiles(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<template::Segment> {
     let whole = tiles(chip, kernel, segment, params);
     let Err(EmitError::TooLarge(_)) = whole else { return whole };
     let longest = segment.types.iter().filter_map(|t| t.shape.elements().as_const()).max().unwrap_or(0);
@@ -33,7 +74,7 @@ pub(super) fn write(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[St
 
 fn tiles(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<template::Segment> {
     let wanted = wanted(segment);
-    let attempt = |tile: &Tile, depth| segment::write(chip, kernel, segment, params, tile, depth);
+    let attempt = |tile: &Tile, depth| segment::write(chip, kernel, segment, params, tile, depth, None);
     for tile in &wanted {
         match attempt(tile, 2) {
             Err(EmitError::TooLarge(_) | EmitError::Single) => {}

@@ -15,6 +15,7 @@ use super::EmitError;
 use super::chip::Chip;
 use super::lanes::Offsets;
 use super::memory::{BLOCK, Steps, Tensor, Work};
+use super::passes::Pass;
 use super::text::{self, Names};
 use super::tile::{self, COPIES, Count, Tile};
 use crate::kernel::{INNER, Inst, InstOp, Kernel, Level, ROW, Segment, Shape, Val};
@@ -63,6 +64,8 @@ pub(super) struct Writer<'a> {
     pub blocks: BTreeMap<u32, Tensor>,
     /// Tables of byte offsets, by what they hold.
     pub tables: BTreeMap<Offsets, Tensor>,
+    /// Places of reductions that go on over tiles.
+    pub folded: BTreeMap<Val, Tensor>,
     /// Output tensors that values are brought to.
     pub outputs_of: BTreeMap<Val, String>,
     /// Bytes of what is kept for all tiles.
@@ -81,6 +84,7 @@ pub(super) fn write(
     params: &[String],
     tile: &Tile,
     depth: u32,
+    pass: Option<&Pass>,
 ) -> Made<template::Segment> {
     let mut names = Names::new();
     for name in params.iter().chain(kernel.dims.iter().map(|d| &d.name)) {
@@ -107,10 +111,11 @@ pub(super) fn write(
         work: Work::default(),
         params,
         step: 0,
-        levels: levels(segment),
+        levels: levels(segment, pass),
         packed: BTreeMap::new(),
         blocks: BTreeMap::new(),
         tables: BTreeMap::new(),
+        folded: BTreeMap::new(),
         outputs_of: BTreeMap::new(),
         kept: Work::default(),
         tensors: BTreeMap::new(),
@@ -121,6 +126,15 @@ pub(super) fn write(
         moved: BTreeMap::new(),
         out,
     };
+    if let Some(pass) = pass {
+        writer.out.passes = true;
+        let result = |slot: u64| {
+            let var = "results".to_owned();
+            Tensor { var, offset: slot * COPIES, lanes: COPIES, size: 4, work: None }
+        };
+        pass.given.iter().for_each(|(value, slot)| writer.bind(*value, result(*slot)));
+        writer.folded = pass.wanted.iter().map(|(value, slot)| (*value, result(*slot))).collect();
+    }
     let order = writer.order();
     writer.place_joined();
     writer.find_last_uses(&order);
@@ -134,9 +148,18 @@ pub(super) fn write(
     writer.finish()
 }
 
+/// Whether a line is no declaration that stands above already.
+fn is_new(line: &str, declared: &mut BTreeSet<String>) -> bool {
+    !line.starts_with("const ") || declared.insert(line.to_owned())
+}
+
 /// How often each value changes; what is stored changes as often as its place.
-fn levels(segment: &Segment) -> Vec<Level> {
+fn levels(segment: &Segment, pass: Option<&Pass>) -> Vec<Level> {
     let mut levels = segment.levels();
+    // Results of passes are of their row; reductions of this one end with it.
+    for (value, _) in pass.into_iter().flat_map(|p| p.given.iter().chain(&p.wanted)) {
+        levels[value.0 as usize] = Level::Outer;
+    }
     for inst in &segment.insts {
         let InstOp::Store { index, .. } = &inst.op else { continue };
         let place = levels_of(index, &levels).max(Level::Outer);
@@ -145,7 +168,8 @@ fn levels(segment: &Segment) -> Vec<Level> {
     }
     for inst in &segment.insts {
         let of_args = inst.args.iter().map(|v| levels[v.0 as usize]).max().unwrap_or(Level::Kernel);
-        for result in &inst.results {
+        let folded = |v: &&Val| !pass.is_some_and(|p| p.wanted.iter().any(|(wanted, _)| wanted == *v));
+        for result in inst.results.iter().filter(folded) {
             let level = &mut levels[result.0 as usize];
             *level = of_args.max(*level);
         }
@@ -413,6 +437,13 @@ impl<'a> Writer<'a> {
         Ok(tensor)
     }
 
+    /// Whether a tensor of temporaries is needed by no later step.
+    pub fn dies(&self, tensor: &Tensor) -> bool {
+        let holders = self.tensors.iter().filter(|(_, t)| t.work == tensor.work && t.var == tensor.var);
+        let mut last = holders.map(|(v, _)| self.last_of(*v)).peekable();
+        tensor.work.is_some_and(|at| at < KEPT) && last.peek().is_some() && last.all(|last| last <= self.step)
+    }
+
     /// The last step that needs a value.
     pub fn last_of(&self, value: Val) -> usize {
         self.last_use.get(&self.root(value)).copied().unwrap_or(self.step)
@@ -478,11 +509,20 @@ impl<'a> Writer<'a> {
 
     fn finish(mut self) -> Made<template::Segment> {
         self.tiled.finish();
+        self.fixed.finish();
         self.out.figures = self.figures();
         self.out.start = std::mem::take(&mut self.fixed.lines);
         self.out.body = std::mem::take(&mut self.tiled.lines);
         self.out.work = self.work.bytes;
         self.out.kept_bytes = self.kept.bytes;
+        let mut declared = BTreeSet::new();
+        self.out.copy_in.retain(|line| is_new(line, &mut declared));
+        declared.clear();
+        for store in &mut self.out.stores {
+            store.copies.retain(|line| is_new(line, &mut declared));
+        }
+        declared.clear();
+        self.out.body.retain(|line| is_new(line, &mut declared));
         let single = self.tile.is_single();
         let varies = [(ROW, single || self.tile.rows == 1), (INNER, single || self.tile.inners == 1)];
         let copy_out: Vec<String> = self.out.stores.iter().flat_map(|s| s.copies.iter().cloned()).collect();
