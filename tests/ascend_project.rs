@@ -1,0 +1,180 @@
+//! What `compile --target ascend` writes beside the kernels: a program that launches them, type-checked and run by the host's
+//! compiler against declarations of ACL that stand here, and build files that name every source.
+#![cfg(all(feature = "ascend", unix))]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use fusewright::aot::write_bundle;
+use fusewright::diff::options;
+use fusewright::graph::Graph;
+use serde_json::Value;
+use xtask::skipped::skipped;
+
+const MODEL: &str = "graph @m(s: 0..; %x: bf16[s, 256], %r: bf16[s, 256], %w: bf16[256], %g: f32[s, 2, 64]) {
+  %h = add %x, %r
+  %y = rms_norm %h, %w {eps = 1e-6, round = before_weight}
+  %e = exp %g
+  return %y, %h updates %r, %e
+}
+";
+
+/// ACL as documented, as far as the program uses it: memory is the host's, and a launch says what it is given.
+const ACL: &str = r#"
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+typedef int aclError;
+static const aclError ACL_SUCCESS = 0;
+typedef void* aclrtStream;
+typedef void* aclrtEvent;
+typedef void* aclrtBinHandle;
+typedef void* aclrtFuncHandle;
+typedef void* aclrtArgsHandle;
+typedef void* aclrtParamHandle;
+struct aclrtBinaryLoadOptions;
+struct aclrtLaunchKernelCfg;
+enum aclrtMemMallocPolicy { ACL_MEM_MALLOC_HUGE_FIRST };
+enum aclrtMemcpyKind { ACL_MEMCPY_HOST_TO_HOST, ACL_MEMCPY_HOST_TO_DEVICE, ACL_MEMCPY_DEVICE_TO_HOST };
+struct Words { std::string function; std::vector<uint64_t> words; bool done = false; };
+inline aclError aclInit(const char*) { return 0; }
+inline aclError aclFinalize() { return 0; }
+inline const char* aclGetRecentErrMsg() { return "said by the stand-in"; }
+inline aclError aclrtSetDevice(int32_t) { return 0; }
+inline aclError aclrtResetDevice(int32_t) { return 0; }
+inline aclError aclrtCreateStream(aclrtStream* stream) { *stream = stream; return 0; }
+inline aclError aclrtDestroyStream(aclrtStream) { return 0; }
+inline aclError aclrtSynchronizeStream(aclrtStream) { return 0; }
+inline aclError aclrtCreateEvent(aclrtEvent* event) { *event = event; return 0; }
+inline aclError aclrtDestroyEvent(aclrtEvent) { return 0; }
+inline aclError aclrtRecordEvent(aclrtEvent, aclrtStream) { return 0; }
+inline aclError aclrtEventElapsedTime(float* ms, aclrtEvent, aclrtEvent) { *ms = 1; return 0; }
+inline aclError aclrtMalloc(void** at, size_t bytes, aclrtMemMallocPolicy) { std::printf("malloc %zu\n", bytes); *at = std::calloc(bytes, 1); return 0; }
+inline aclError aclrtFree(void* at) { std::free(at); return 0; }
+inline aclError aclrtMemcpy(void* to, size_t room, const void* from, size_t count, aclrtMemcpyKind) { if (count > room) return 7; std::memcpy(to, from, count); return 0; }
+inline aclError aclrtBinaryLoadFromFile(const char* path, aclrtBinaryLoadOptions*, aclrtBinHandle* binary) { *binary = const_cast<char*>(path); return std::strcmp(path, "missing.o") == 0 ? 9 : 0; }
+inline aclError aclrtBinaryUnLoad(aclrtBinHandle) { return 0; }
+inline aclError aclrtBinaryGetFunction(aclrtBinHandle, const char* name, aclrtFuncHandle* function) { auto* words = new Words; words->function = name; *function = words; return 0; }
+inline aclError aclrtKernelArgsInit(aclrtFuncHandle function, aclrtArgsHandle* args) { *args = function; return 0; }
+inline aclError aclrtKernelArgsAppend(aclrtArgsHandle args, void* value, size_t size, aclrtParamHandle*) { uint64_t word; if (size != sizeof(word)) return 5; std::memcpy(&word, value, size); static_cast<Words*>(args)->words.push_back(word); return 0; }
+inline aclError aclrtKernelArgsFinalize(aclrtArgsHandle args) { static_cast<Words*>(args)->done = true; return 0; }
+inline aclError aclrtLaunchKernelWithConfig(aclrtFuncHandle, uint32_t blocks, aclrtStream, aclrtLaunchKernelCfg*, aclrtArgsHandle args, void*) {
+    auto& w = *static_cast<Words*>(args);
+    if (!w.done) return 6;
+    std::printf("launch %s on %u of %zu words:", w.function.c_str(), blocks, w.words.size());
+    for (size_t i = 0; i < w.words.size(); ++i) {
+        size_t first = 0;
+        while (w.words[first] != w.words[i]) ++first;
+        if (w.words[i] > 1u << 20) std::printf(" @%zu", first); else std::printf(" %llu", (unsigned long long)w.words[i]);
+    }
+    std::printf("\n");
+    return 0;
+}
+"#;
+
+/// The folder of a bundle for a chip.
+fn bundle(folder: &Path, target: &str) -> std::path::PathBuf {
+    let graph: Graph = MODEL.parse().unwrap_or_else(|e| panic!("{e}"));
+    write_bundle(&graph, &[target.parse().expect("a target")], folder, &options()).unwrap_or_else(|e| panic!("{e}"));
+    folder.join(target.replace(':', "-"))
+}
+
+fn compiler(project: &Path, acl: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new("c++");
+    command.args(["-std=c++17", "-Wall", "-Wextra", "-Werror"]).arg("-I").arg(acl).current_dir(project);
+    command.args(more).arg("main.cpp").output().expect("there is a compiler of C++")
+}
+
+fn acl(folder: &Path) -> std::path::PathBuf {
+    let include = folder.join("include");
+    std::fs::create_dir_all(include.join("acl")).expect("a folder");
+    std::fs::write(include.join("acl/acl.h"), format!("#pragma once\n{ACL}")).expect("a file");
+    include
+}
+
+#[test]
+fn the_program_passes_every_argument_in_its_place() {
+    if Command::new("c++").arg("--version").output().is_err() {
+        return skipped("the_program_passes_every_argument_in_its_place", "no compiler of C++ is called c++");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let project = bundle(folder.path(), "ascend:910b1");
+    let include = acl(folder.path());
+    for route in [&["-fsyntax-only"][..], &["-fsyntax-only", "-DFUSEWRIGHT_ASC"]] {
+        let checked = compiler(&project, &include, route);
+        assert!(checked.status.success(), "{route:?}: {}", String::from_utf8_lossy(&checked.stderr));
+    }
+    let built = compiler(&project, &include, &["-o", "launch"]);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let launch =
+        |words: &[&str]| Command::new("./launch").args(words).current_dir(&project).output().expect("it starts");
+    let listed = String::from_utf8(launch(&[]).stdout).expect("text");
+    let norm = listed.lines().find(|line| line.starts_with("add_rms_norm")).expect("it lists the norm");
+    let kernel = norm.split(' ').next().expect("a name");
+    let ran = launch(&[kernel, "s=5", "--out", "out0=sum.bin"]);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let said = String::from_utf8(ran.stdout).expect("text");
+    let tiling: Value =
+        serde_json::from_slice(&std::fs::read(project.join("tiling.json")).expect("it is there")).expect("JSON");
+    let of_kernel =
+        tiling["kernels"].as_array().expect("a list").iter().find(|k| k["entry"] == kernel).expect("it is listed");
+    // What the table says of each argument is what the launch is given.
+    let arguments = of_kernel["arguments"].as_array().expect("a list");
+    let word = |(at, argument): (usize, &Value)| match argument["is"].as_str().expect("a word") {
+        "buffer" => format!("@{}", argument["alias"].as_u64().map_or(at, |alias| alias as usize)),
+        "integer" | "row_end" => "5".to_owned(),
+        "row_begin" => "0".to_owned(),
+        other => panic!("{other}"),
+    };
+    let words: Vec<String> = arguments.iter().enumerate().map(word).collect();
+    let expected = format!("launch {kernel} on 5 of {} words: {}", words.len(), words.join(" "));
+    assert!(said.lines().any(|line| line == expected), "{expected}\n{said}");
+    // Buffers have the bytes of their shapes: five rows, and the weight.
+    let sizes: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("malloc ")).collect();
+    assert_eq!(sizes, ["2560", "2560", "512", "2560"], "{said}");
+    assert_eq!(std::fs::metadata(project.join("sum.bin")).expect("it was written").len(), 2560);
+    for (words, message) in [
+        (&[kernel][..], "s=VALUE"),
+        (&["nothing"], "no kernel `nothing`"),
+        (
+            &[kernel, "s=1", "--kernels", "missing.o"],
+            "aclrtBinaryLoadFromFile of missing.o failed with status 9: said by the stand-in",
+        ),
+        (&[kernel, "s=2", "--in", "x0=launch"], "expected 1024"),
+    ] {
+        let failed = launch(words);
+        let error = String::from_utf8_lossy(&failed.stderr).into_owned();
+        assert!(failed.status.code() == Some(1) && error.contains(message), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn a_project_names_its_chip_and_every_kernel() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (target, arch, soc) in [("ascend:910b3", "dav-2201", "Ascend910B3"), ("ascend:950", "dav-3510", "Ascend950")] {
+        let project = bundle(&folder.path().join(target.replace(':', "_")), target);
+        let read = |name: &str| std::fs::read_to_string(project.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (build, page) = (read("CMakeLists.txt"), read("README.md"));
+        assert!(build.contains(&format!("\"{arch}\"")) && build.contains(&format!("\"{soc}\"")), "{build}");
+        let files = std::fs::read_dir(&project).expect("a folder").flatten();
+        let names = files.filter_map(|file| file.file_name().into_string().ok());
+        let kernels: Vec<String> = names.filter_map(|name| name.strip_suffix(".asc").map(str::to_owned)).collect();
+        assert_eq!(kernels.len(), 2);
+        for kernel in &kernels {
+            assert!(
+                build.lines().any(|line| line.trim() == kernel) && page.contains(&format!("| `{kernel}` |")),
+                "{kernel}"
+            );
+            let launcher = read(&format!("{kernel}.asc"));
+            assert!(
+                launcher.contains(&format!("#include \"{kernel}.cpp\"")) && launcher.contains(&format!("{kernel}<<<"))
+            );
+            assert!(read(&format!("{kernel}.cpp")).contains("KERNEL_TASK_TYPE_DEFAULT"), "its type is stated");
+        }
+        // Nothing that was not done is claimed.
+        assert!(page.contains("never compiled\nby bisheng and never run on an NPU"), "{page}");
+    }
+}
