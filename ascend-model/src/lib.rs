@@ -11,9 +11,11 @@ mod error;
 mod files;
 mod kernel;
 mod launch;
+mod stand_in;
 
 pub use address_spaces::clang;
 pub use compiler::{Chip, Model, Source};
 pub use error::Error;
 pub use kernel::{Kernel, Kernels};
 pub use launch::{Argument, Counters, Dma, Options, Poison};
+pub use stand_in::{ARGUMENTS_HEADER, Device, StandIn, Version, described};
