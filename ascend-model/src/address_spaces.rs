@@ -1,5 +1,6 @@
 //! Casts that drop `__gm__` or `__ubuf__`, which the device's compiler rejects and compilers of the host accept: clang
-//! rejects them where the two are address spaces.
+//! rejects them where the two are address spaces. Casts in the style of C may drop them even so, and are rejected as a
+//! whole.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -34,7 +35,7 @@ impl Model {
     ) -> Result<(), Error> {
         self.once("spaces", sources, headers, chip, |folder: &Path, unit: &Path| {
             let mut command = self.command(clang, folder, chip);
-            command.args(["-fsyntax-only", "-DASCEND_MODEL_ADDRESS_SPACES"]).arg(unit);
+            command.args(["-fsyntax-only", "-Werror=old-style-cast", "-DASCEND_MODEL_ADDRESS_SPACES"]).arg(unit);
             command
         })?;
         Ok(())
