@@ -33,7 +33,7 @@ impl Model {
         headers: &[Source<'_>],
         chip: Chip,
     ) -> Result<(), Error> {
-        self.once("spaces", sources, headers, chip, |folder: &Path, unit: &Path| {
+        self.once("spaces", sources, headers, |folder: &Path, unit: &Path| {
             let mut command = self.command(clang, folder, chip);
             command.args(["-fsyntax-only", "-Werror=old-style-cast", "-DASCEND_MODEL_ADDRESS_SPACES"]).arg(unit);
             command

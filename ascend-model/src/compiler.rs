@@ -103,7 +103,7 @@ impl Model {
     /// # Errors
     /// What the compiler refuses, with the command to repeat.
     pub fn compile(&self, sources: &[Source<'_>], headers: &[Source<'_>], chip: Chip) -> Result<PathBuf, Error> {
-        let folder = self.once("kernels", sources, headers, chip, |folder, unit| {
+        let folder = self.once("kernels", sources, headers, |folder, unit| {
             let mut command = self.command(&self.compiler, folder, chip);
             command.args(["-O1", "-shared"]).arg(unit).arg("-o").arg(folder.join(OBJECT));
             command.arg(self.library()).arg(format!("-Wl,-rpath,{}", self.folder.display()));
@@ -118,11 +118,11 @@ impl Model {
         kind: &str,
         sources: &[Source<'_>],
         headers: &[Source<'_>],
-        chip: Chip,
         command: impl Fn(&Path, &Path) -> Command,
     ) -> Result<PathBuf, Error> {
         let mut hash = Sha256::new();
-        part(&mut hash, format!("{kind} {} {}", chip.arch, chip.buffer_bytes).as_bytes());
+        let sample = command(Path::new("folder"), Path::new("unit"));
+        part(&mut hash, format!("{kind} {sample:?}").as_bytes());
         part(&mut hash, &headers.len().to_le_bytes());
         for source in headers.iter().chain(sources) {
             part(&mut hash, source.name.as_bytes());
