@@ -159,7 +159,8 @@ impl Writer<'_> {
         let pairs = self.scratch("pairs", "int32_t", most, 4);
         let shifted = self.scratch("shifted", "int32_t", most, 4);
         let halves = self.scratch("codesOfHalves", "int16_t", most * 2, 2);
-        let operands = [&pairs, &codes, &halves, &shifted].map(|t| t.text()).join(", ");
+        let narrow = self.scratch("narrow", "half", most * 2, 2);
+        let operands = [&pairs, &codes, &narrow, &halves, &shifted].map(|t| t.text()).join(", ");
         self.steps().settled(format!("fusewright::PairCodes({operands}, {count});"));
         self.steps().vector_result(&pairs);
         let dest = self.destination(result, "pairsOfCodes", &[])?;
