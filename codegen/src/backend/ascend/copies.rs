@@ -149,6 +149,13 @@ impl Writer<'_> {
         };
         let dtype = self.dtype(result);
         let integers = [DType::I64, DType::I32, DType::I16, DType::I8, DType::U8, DType::U16, DType::U32];
+        if dtype == DType::Bool {
+            let buffer = self.buffer(param.0)?;
+            let at = self.index_text(index);
+            let name = self.names.claim(&buffer);
+            self.declare(result, &name, "bool", &format!("{buffer}Gm.GetValue({at}) != 0"));
+            return Ok(());
+        }
         if !integers.contains(&dtype) {
             return Err(EmitError::unsupported(format!("a single {dtype}")));
         }
