@@ -20,7 +20,7 @@ pub fn model() -> Option<&'static Model> {
             match Model::build(cache) {
                 Ok(model) => Some(model),
                 Err(error @ fusewright_ascend_model::Error::NoCompiler { .. }) => {
-                    println!("skipped: host model of Ascend C ({error})");
+                    xtask::skipped::skipped("host model of Ascend C", error);
                     None
                 }
                 Err(error) => panic!("{error}"),
@@ -97,4 +97,17 @@ pub fn f32_bytes(values: &[f32]) -> Vec<u8> {
 /// Rounded to bf16.
 pub fn round_bf16(value: f32) -> f32 {
     bf16::from_f32(value).to_f32()
+}
+
+/// Generated kernels, as blessed: names and texts.
+pub fn goldens() -> Vec<(String, String)> {
+    let mut goldens = Vec::new();
+    for entry in std::fs::read_dir(repository().join("codegen/tests/goldens/ascend")).expect("a folder").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".cpp") {
+            goldens.push((name, std::fs::read_to_string(entry.path()).expect("a golden")));
+        }
+    }
+    goldens.sort();
+    goldens
 }
