@@ -178,3 +178,68 @@ fn a_project_names_its_chip_and_every_kernel() {
         assert!(page.contains("never compiled\nby bisheng and never run on an NPU"), "{page}");
     }
 }
+
+/// Files of a folder like a toolkit, as far as a build is configured by it: what `ascendc.cmake` gives, the language ASC.
+const TOOLKIT: [(&str, &str); 7] = [
+    (
+        "compiler/tikcpp/ascendc_kernel_cmake/ascendc.cmake",
+        "function(ascendc_fatbin_library name)\n  message(STATUS \"fatbin ${name} of ${ARGN} for ${SOC_VERSION} ${RUN_MODE}\")\nendfunction()\n",
+    ),
+    ("lib64/cmake/ASC/ASCConfig.cmake", "list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})\n"),
+    (
+        "lib64/cmake/ASC/CMakeDetermineASCCompiler.cmake",
+        "set(CMAKE_ASC_COMPILER ${CMAKE_COMMAND})\nset(CMAKE_ASC_COMPILER_ENV_VAR ASCCXX)\nconfigure_file(${CMAKE_CURRENT_LIST_DIR}/CMakeASCCompiler.cmake.in ${CMAKE_PLATFORM_INFO_DIR}/CMakeASCCompiler.cmake @ONLY)\n",
+    ),
+    (
+        "lib64/cmake/ASC/CMakeASCCompiler.cmake.in",
+        "set(CMAKE_ASC_COMPILER \"@CMAKE_ASC_COMPILER@\")\nset(CMAKE_ASC_COMPILER_LOADED 1)\nset(CMAKE_ASC_COMPILER_ENV_VAR ASCCXX)\nset(CMAKE_ASC_SOURCE_FILE_EXTENSIONS asc)\nset(CMAKE_ASC_OUTPUT_EXTENSION .o)\n",
+    ),
+    (
+        "lib64/cmake/ASC/CMakeASCInformation.cmake",
+        "set(CMAKE_ASC_COMPILE_OBJECT \"<CMAKE_ASC_COMPILER> <FLAGS> <SOURCE>\")\nset(CMAKE_ASC_LINK_EXECUTABLE \"<CMAKE_ASC_COMPILER> <OBJECTS>\")\nset(CMAKE_ASC_INFORMATION_LOADED 1)\n",
+    ),
+    ("lib64/cmake/ASC/CMakeTestASCCompiler.cmake", "set(CMAKE_ASC_COMPILER_WORKS 1 CACHE INTERNAL \"\")\n"),
+    ("include/acl/acl.h", ""),
+];
+
+#[test]
+fn a_build_is_configured_both_ways() {
+    let test = "a_build_is_configured_both_ways";
+    let tools = [("cmake", "no cmake"), ("make", "no make"), ("c++", "no compiler of C++ is called c++")];
+    if let Some((_, why)) = tools.iter().find(|(tool, _)| Command::new(tool).arg("--version").output().is_err()) {
+        return skipped(test, why);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let project = bundle(folder.path(), "ascend:910b1");
+    let home = folder.path().join("cann");
+    for (file, text) in TOOLKIT {
+        let path = home.join(file);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
+    }
+    let configure = |route: &str, home: Option<&Path>| {
+        let mut command = Command::new("cmake");
+        command
+            .args(["-G", "Unix Makefiles", "-B", route])
+            .arg(format!("-DFUSEWRIGHT_ROUTE={route}"))
+            .current_dir(&project);
+        command.env_remove("ASCEND_TOOLKIT_HOME").env_remove("ASCEND_HOME_PATH");
+        home.map(|home| command.env("ASCEND_HOME_PATH", home));
+        let said = command.output().expect("cmake starts");
+        let text = [said.stdout, said.stderr].concat();
+        (said.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (done, said) = configure("legacy", Some(&home));
+    let fatbin = said.lines().find(|line| line.contains("fatbin kernels of")).unwrap_or_else(|| panic!("{said}"));
+    assert!(done && fatbin.matches(".cpp").count() == 2 && fatbin.ends_with("for Ascend910B1 npu"), "{said}");
+    let (done, said) = configure("asc", Some(&home));
+    assert!(done, "{said}");
+    let flags = std::fs::read_to_string(project.join("asc/CMakeFiles/launch.dir/flags.make")).expect("it was written");
+    assert!(flags.contains("ASC_FLAGS = --npu-arch=dav-2201") && flags.contains("-DFUSEWRIGHT_ASC"), "{flags}");
+    for (route, home, message) in
+        [("other", Some(home.as_path()), "expected asc or legacy"), ("asc", None, "source set_env.sh")]
+    {
+        let (done, said) = configure(route, home);
+        assert!(!done && said.contains(message), "{route}: {said}");
+    }
+}
