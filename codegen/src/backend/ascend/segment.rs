@@ -16,6 +16,7 @@ use super::chip::Chip;
 use super::lanes::Offsets;
 use super::memory::{BLOCK, Steps, Tensor, Work};
 use super::passes::Pass;
+use super::queues;
 use super::text::{self, Names};
 use super::tile::{self, COPIES, Count, Tile};
 use crate::kernel::{INNER, Inst, InstOp, Kernel, Level, ROW, Segment, Shape, Val};
@@ -523,6 +524,7 @@ impl<'a> Writer<'a> {
         }
         declared.clear();
         self.out.body.retain(|line| is_new(line, &mut declared));
+        queues::share(&mut self.out);
         let single = self.tile.is_single();
         let varies = [(ROW, single || self.tile.rows == 1), (INNER, single || self.tile.inners == 1)];
         let copy_out: Vec<String> = self.out.stores.iter().flat_map(|s| s.copies.iter().cloned()).collect();
