@@ -5,6 +5,7 @@
 //! [`Model::compile`] makes a shared object of kernels, [`Model::load`] loads it, [`Kernel::launch`] runs one on memory
 //! of the caller. `README.md` of this folder says what is modelled and what is not. Results are SIMULATED.
 
+mod address_spaces;
 mod compiler;
 mod error;
 mod files;
@@ -12,6 +13,7 @@ mod kernel;
 mod launch;
 mod stand_in;
 
+pub use address_spaces::clang;
 pub use compiler::{Chip, Model, Source};
 pub use error::Error;
 pub use kernel::{Kernel, Kernels};
