@@ -132,7 +132,7 @@ impl Estimate {
         let once = work.shared.checked_div(work.cores.max(1)).unwrap_or(0);
         let bytes = work.loaded - work.shared + once + work.stored;
         let memory_us = basis.bandwidth.map(|bandwidth| bytes as f64 / bandwidth * 1e6);
-        let vector_us = work.repeats as f64 / work.cores.max(1) as f64 / basis.mhz;
+        let vector_us = work.repeats_of_core as f64 / basis.mhz;
         let both = |memory: f64| if work.overlaps { memory.max(vector_us) } else { memory + vector_us };
         let us = memory_us.map(|memory| both(memory).max(basis.launch_us));
         let bound = memory_us.map(|memory| match both(memory) {

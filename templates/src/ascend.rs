@@ -67,10 +67,10 @@ pub struct Move {
 
 /// What a segment moves and computes: bytes that are loaded once per core, and loaded and stored per outer row and per inner
 /// row; vector instructions of a tile, and the repeats of 256 bytes that they have in a full one. Nothing of it is text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
-    /// Inner rows of an outer row, where they are a known number.
-    pub inner: Option<u64>,
+    /// Inner rows of an outer row, as an expression that a dim is read from.
+    pub inner: String,
     /// Bytes loaded once per core.
     pub loaded_once: u64,
     /// Bytes loaded per outer row.

@@ -240,9 +240,9 @@ void Run(const Kernel& kernel, const Arguments& given)
     aclrtStream stream = nullptr;
     aclrtEvent begin = nullptr;
     aclrtEvent end = nullptr;
-    Check(aclrtCreateStream(&stream), "aclrtCreateStream");
-    Check(aclrtCreateEvent(&begin), "aclrtCreateEvent");
-    Check(aclrtCreateEvent(&end), "aclrtCreateEvent");
+    Check(aclrtCreateStreamWithConfig(&stream, 0, ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC), "aclrtCreateStreamWithConfig");
+    Check(aclrtCreateEventWithFlag(&begin, ACL_EVENT_TIME_LINE), "aclrtCreateEventWithFlag");
+    Check(aclrtCreateEventWithFlag(&end, ACL_EVENT_TIME_LINE), "aclrtCreateEventWithFlag");
     Memory memory(kernel, dims, given);
     const uint32_t blocks = Blocks(kernel, given.blocks, rows);
     const Binary binary = kernel.launch == nullptr ? Load(given.kernels, kernel.name) : Binary();

@@ -112,7 +112,7 @@ pub fn emit_with_summary(kernel: &Kernel, chip: &str) -> Result<(String, Summary
                 pass.class.push('_');
             }
         }
-        summary.segments.extend(passes.iter().map(|pass| SegmentSummary::of(pass, &segment.inner)));
+        summary.segments.extend(passes.iter().map(SegmentSummary::of).collect::<Result<Vec<_>, _>>()?);
         groups.push(template::Group { passes });
     }
     let source = template::Kernel {

@@ -6,8 +6,10 @@
 
 use fusewright_abi::DType;
 use fusewright_graph::Dim;
+use fusewright_graph::text::TextError;
 use fusewright_templates::ascend as template;
 
+use super::EmitError;
 use super::chip::Chip;
 use super::memory::Cost;
 use super::segment::Writer;
@@ -63,6 +65,8 @@ pub struct Work {
     pub instructions: u64,
     /// Their repeats.
     pub repeats: u64,
+    /// Repeats of the core with the most rows.
+    pub repeats_of_core: u64,
     /// The most bytes of unified buffer.
     pub buffer_bytes: u64,
     /// Whether loads, instructions and stores of all segments overlap.
@@ -75,7 +79,10 @@ impl Summary {
     pub fn at(&self, binding: &dyn Fn(&str) -> Option<i64>) -> Option<Work> {
         let count = |dim: &Dim| dim.eval(binding).ok().and_then(|n| u64::try_from(n).ok());
         let rows = count(&self.rows)?;
-        let cores = rows.min(u64::from(self.chip.vector_cores));
+        // Runs of equal length, the last perhaps shorter; cores behind it have none.
+        let run = rows.div_ceil(rows.clamp(1, u64::from(self.chip.vector_cores))).max(1);
+        let cores = rows.div_ceil(run);
+        let last = rows - run * cores.saturating_sub(1);
         let mut work = Work { rows, cores, overlaps: true, ..Work::default() };
         for segment in &self.segments {
             let (figures, inner) = (&segment.figures, count(&segment.inner)?);
@@ -84,12 +91,11 @@ impl Summary {
             work.stored += rows * (figures.stored_outer + inner * figures.stored_inner);
             let (tile_rows, tile_inners) = segment.tile;
             let full = (tile_rows * tile_inners).max(1);
-            let of_core = |rows: u64| rows.div_ceil(tile_rows.max(1)) * inner.div_ceil(tile_inners.max(1));
-            // Cores differ by one row at most.
-            let (each, more) = (rows / cores.max(1), rows % cores.max(1));
-            let tiles = more * of_core(each + 1) + (cores - more) * of_core(each);
-            work.instructions += figures.instructions * tiles;
-            work.repeats += (figures.repeats * rows * inner).div_ceil(full);
+            let tiles = |rows: u64| rows.div_ceil(tile_rows.max(1)) * inner.div_ceil(tile_inners.max(1));
+            work.instructions += figures.instructions * (cores.saturating_sub(1) * tiles(run) + tiles(last));
+            let repeats = |rows: u64| (figures.repeats * rows * inner).div_ceil(full);
+            work.repeats += repeats(rows);
+            work.repeats_of_core += repeats(run.min(rows));
             work.buffer_bytes = work.buffer_bytes.max(segment.buffer_bytes);
             work.overlaps &= segment.depth > 1;
         }
@@ -99,23 +105,22 @@ impl Summary {
 
 impl SegmentSummary {
     /// Of a segment as written, which may have more inner rows than the kernel's: rows that do not fit are cut.
-    pub(super) fn of(written: &template::Segment, inner: &Dim) -> Self {
-        let known = written.figures.inner.and_then(|n| i64::try_from(n).ok());
-        SegmentSummary {
-            inner: known.map_or_else(|| inner.clone(), Dim::constant),
+    pub(super) fn of(written: &template::Segment) -> Result<Self, EmitError> {
+        let inner = written.figures.inner.parse();
+        Ok(SegmentSummary {
+            inner: inner.map_err(|e: TextError| EmitError::Template(e.to_string()))?,
             tile: (written.rows, written.inners),
             depth: written.depth,
             buffer_bytes: written.buffer_bytes(),
-            figures: written.figures,
-        }
+            figures: written.figures.clone(),
+        })
     }
 }
 
 impl Writer<'_> {
     /// What the segment moves and computes.
     pub(super) fn figures(&self) -> template::Figures {
-        let inner = self.segment.inner.as_const().and_then(|n| u64::try_from(n).ok());
-        let mut figures = template::Figures { inner, ..template::Figures::default() };
+        let mut figures = template::Figures { inner: self.segment.inner.to_string(), ..template::Figures::default() };
         let mut cost = self.tiled.cost;
         for inst in &self.segment.insts {
             match &inst.op {
