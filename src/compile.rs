@@ -9,9 +9,11 @@ use fusewright_fusion::pass::{
 };
 use fusewright_fusion::patterns;
 use fusewright_fusion::region::{Limits, Partition, SourceKind, partition};
+use fusewright_fusion::vendor::{self, Replaced};
 use fusewright_graph::{Graph, NodeId};
 
 use crate::Error;
+use crate::ascend::ToolkitChoice;
 use crate::assembler::AssemblerChoice;
 use crate::compiler::{Compilation, Compiler};
 use crate::dump::DumpFolder;
@@ -38,6 +40,8 @@ pub struct Options {
     pub tiers: Tiers,
     /// What assembles kernels for NVIDIA GPUs.
     pub assembler: AssemblerChoice,
+    /// What compiles kernels for Ascend NPUs.
+    pub toolkit: ToolkitChoice,
     /// How rows of GPU kernels are spread over blocks and threads.
     pub schedules: ScheduleChoice,
     /// The threads that launches run on.
@@ -53,6 +57,7 @@ impl Default for Options {
             cache: CacheChoice::Environment,
             tiers: Tiers::Environment,
             assembler: AssemblerChoice::Environment,
+            toolkit: ToolkitChoice::Environment,
             schedules: ScheduleChoice::Environment,
             pool: ThreadPool::default(),
         }
@@ -85,6 +90,8 @@ pub struct Fused {
     pub relaxations: Vec<Relaxation>,
     /// What became of the patterns of the user, in their order.
     pub user_patterns: Vec<PatternReport>,
+    /// The regions that ops of a vendor may replace, where these are switched on. Programs compute them like all others.
+    pub vendor: Replaced,
     /// What names the passes and the mode: equal graphs and equal keys give equal regions.
     pub pipeline: ContentKey,
 }
@@ -119,25 +126,24 @@ impl Compiled {
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
-    fuse(graph, options, &[], false)
+    fuse(graph, options, &[], None)
 }
 
 /// As [`fuse_graph`], for what a compiler compiles for: kernels may take rows from [`Compiler::sources`], and what the
-/// library of a GPU does not take as it stands is taken apart after the passes.
+/// library of a device does not take as it stands is taken apart after the passes.
 ///
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph_for(graph: &Graph, options: &Options, compiler: &Compiler) -> Result<Fused, Error> {
-    let gpu = Home::of(compiler.target()) == Home::Device;
-    fuse(graph, options, compiler.sources(), gpu)
+    fuse(graph, options, compiler.sources(), Some(compiler.target()))
 }
 
-/// As [`fuse_graph`], with rows of kernels from sources, and for a GPU or not.
+/// As [`fuse_graph`], with rows of kernels from sources, and for a target or any.
 pub(crate) fn fuse(
     graph: &Graph,
     options: &Options,
     sources: &'static [SourceKind],
-    gpu: bool,
+    target: Option<&Target>,
 ) -> Result<Fused, Error> {
     let manager = PassManager::new(options.pipeline.clone());
     let mut cx = Cx { relaxed: options.relaxed, ..Cx::default() };
@@ -157,13 +163,18 @@ pub(crate) fn fuse(
         dump.passes(before, &after)?;
     }
     let (graph, reports) = result.map_err(|e| Error::Internal(e.to_string()))?;
-    let Lowered { graph, attention } =
-        if gpu { lowering::for_gpu(&graph)? } else { Lowered { graph, attention: BTreeSet::new() } };
+    let Lowered { graph, attention } = if target.map(Home::of) == Some(Home::Device) {
+        lowering::for_gpu(&graph)?
+    } else {
+        Lowered { graph, attention: BTreeSet::new() }
+    };
     let fuse = options.fuse && options.pipeline.fuses();
     let limits = if fuse { Limits { sources, ..Limits::default() } } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
-    if gpu {
+    let vendor = vendor::replaced(&partition, &options.pipeline, options.relaxed);
+    // Launches of other devices do not overlap.
+    if matches!(target, Some(Target::Cuda { .. })) {
         mark_settled(&graph, &mut partition);
     }
     if let Some(dump) = &dump {
@@ -180,6 +191,7 @@ pub(crate) fn fuse(
         attention,
         relaxations: cx.relaxations,
         user_patterns: cx.pattern_reports,
+        vendor,
         pipeline,
     })
 }

@@ -1,9 +1,13 @@
 //! Which targets this build compiles for, and which run on this machine.
 
 use fusewright_abi::Target;
+use fusewright_runtime::ascend::Npu;
 use fusewright_runtime::{RuntimeError, device_for};
 
+use crate::ascend::ToolkitChoice;
 use crate::compiler::Compiler;
+use crate::npu;
+use crate::store::CacheChoice;
 
 /// A target and what it can do here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,16 +29,42 @@ pub fn list() -> Vec<Device> {
 }
 
 fn device(target: &Target) -> Device {
-    let (runs, missing) = match device_for(target) {
-        Ok(_) => (true, String::new()),
+    let found = match target {
+        Target::Ascend { .. } => npu::open(target, &CacheChoice::Off).map(|npu| described(&npu)),
+        // It is built when it is first asked for more.
+        Target::AscendSim { .. } => npu::simulator(target)
+            .map_err(|reason| RuntimeError::Unavailable { target: target.to_string(), reason })
+            .map(|said| format!("; {said}")),
+        _ => device_for(target).map(|_| String::new()),
+    };
+    let (runs, missing) = match found {
+        Ok(said) => (true, said),
         Err(RuntimeError::Unavailable { reason, .. }) => (false, format!("; {reason}")),
         Err(error) => (false, format!("; {error}")),
     };
     match Compiler::new(target) {
         Ok(compiler) => {
-            let detail = format!("{}{missing}", compiler.backend().fingerprint());
+            let detail = format!("{}{missing}{}", compiler.backend().fingerprint(), toolkit(target));
             Device { target: target.to_string(), compiles: true, runs, detail }
         }
         Err(error) => Device { target: target.to_string(), compiles: false, runs: false, detail: error.to_string() },
     }
+}
+
+/// What compiles kernels for an NPU ahead of their loading.
+fn toolkit(target: &Target) -> String {
+    if !matches!(target, Target::Ascend { .. }) {
+        return String::new();
+    }
+    match ToolkitChoice::Environment.find() {
+        Ok(Some(toolkit)) => format!("; compiled by CANN {} in {}", toolkit.version(), toolkit.home().display()),
+        Ok(None) => "; no CANN toolkit compiles it here".to_owned(),
+        Err(error) => format!("; {error}"),
+    }
+}
+
+/// What an NPU says of itself.
+fn described(npu: &Npu) -> String {
+    let simulated = if npu.is_simulated() { format!(", {}", npu::SIMULATED) } else { String::new() };
+    format!("; {} with {} vector cores through {}{simulated}", npu.name(), npu.cores(), npu.library().display())
 }

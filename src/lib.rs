@@ -29,6 +29,7 @@
 //! ```
 
 pub mod aot;
+pub mod ascend;
 pub mod bench;
 pub mod check;
 pub mod devices;
@@ -55,6 +56,7 @@ mod lowering;
 mod many;
 mod map;
 mod matmul;
+mod npu;
 mod page;
 mod program;
 mod schedules;
@@ -73,11 +75,13 @@ pub use fusewright_codegen::schedule::{KernelSchedule, ScheduleTable};
 pub use fusewright_fusion::pass::{PatternReport, Pipeline, PipelineError};
 pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_fusion::rewrites::{UserPattern, UserPatterns};
+pub use fusewright_fusion::vendor::{Replaced, VendorCall, VendorReport, names as vendor_ops};
 pub use fusewright_graph as graph;
 pub use fusewright_runtime::capture::{CaptureReport, CaptureSizes, GraphReport};
 pub use fusewright_runtime::{CodeCounts, EachTime, Pool, TierCounts, disk, settle};
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
+pub use npu::SIMULATED;
 pub use page::explain_page;
 pub use program::{
     Argument, CaptureOptions, CapturedProgram, CommandBuffer, DeviceArgument, DeviceTensor, Fallback, OnGpu, OpCounts,

@@ -4,38 +4,40 @@
 @{ line }@
 //%- endfor %//
 //
-// Rows are dealt to the vector cores in contiguous runs. A row passes unified buffer once: it is copied in, computed with
-// one vector instruction per step, and copied out, while its neighbours are on their way in and out.
+// Rows are dealt to the vector cores in contiguous runs, and each core's rows to tiles that pass unified buffer once: a
+// tile is copied in, computed with one vector instruction per step, and copied out, while its neighbours are on their way.
+//%- if is_split() %//
+// Rows that do not fit unified buffer are passed over once for each reduction that waits for another, and once for what is
+// stored: their elements are loaded as often.
+//%- endif %//
 #include "kernel_operator.h"
 #include "row_program.h"
+#include "@{ copies }@"
 
 using namespace AscendC;
 
 namespace {
-//%- for s in segments %//
+//%- for s in segments() %//
 
 class @{ s.class }@ {
 public:
-    __aicore__ inline @{ s.class }@(TPipe& pipe//%- for b in s.buffers %//, GM_ADDR @{ b.name }@//%- endfor %////%- for d in s.dims %//, int64_t @{ d }@//%- endfor %//)
+    __aicore__ inline @{ s.class }@(TPipe& pipe//%- for b in s.buffers %//, GM_ADDR @{ b.name }@//%- endfor %////%- for d in s.dims %//, int64_t @{ d }@//%- endfor %////%- if s.passes %//, const LocalTensor<float>& results//%- endif %//)
     {
         //%- for d in s.dims %//
         this->@{ d }@ = @{ d }@;
         //%- endfor %//
+        //%- if s.passes %//
+        this->results = results;
+        //%- endif %//
         //%- for b in s.buffers %//
         @{ b.name }@Gm.SetGlobalBuffer(reinterpret_cast<__gm__ @{ b.element }@*>(@{ b.name }@));
         //%- endfor %//
-        //%- for q in s.constants %//
-        pipe.InitBuffer(@{ q.tensor }@Queue, 1, @{ q.bytes }@);
-        //%- endfor %//
-        //%- for q in s.inputs %//
+        //%- for (_, q) in s.queues() %//
         pipe.InitBuffer(@{ q.tensor }@Queue, DEPTH, @{ q.bytes }@);
         //%- endfor %//
-        //%- for m in s.moves %//
-        pipe.InitBuffer(@{ m.from.tensor }@Queue, DEPTH, @{ m.from.bytes }@);
-        //%- endfor %//
-        //%- for q in s.owned_outputs() %//
-        pipe.InitBuffer(@{ q.tensor }@Queue, DEPTH, @{ q.bytes }@);
-        //%- endfor %//
+        //%- if s.kept_bytes > 0 %//
+        pipe.InitBuffer(kept, @{ s.kept_bytes }@);
+        //%- endif %//
         //%- if s.work > 0 %//
         pipe.InitBuffer(work, @{ s.work }@);
         //%- endif %//
@@ -43,69 +45,63 @@ public:
 
     __aicore__ inline void Process(int64_t begin, int64_t end)
     {
-        //%- for q in s.constants %//
-        @{ q.tensor }@ = fusewright::LoadConstant(@{ q.tensor }@Queue, @{ q.buffer }@Gm[@{ q.index }@], @{ q.lanes }@);
+        if (begin >= end) {
+            return;
+        }
+        //%- if s.passes && s.loads_at_start() %//
+        // What is loaded now lies where the row before was computed.
+        PipeBarrier<PIPE_ALL>();
+        //%- endif %//
+        //%- for line in s.start %//
+        @{ line }@
         //%- endfor %//
-        //%- if s.uses_inner %//
-        for (int64_t row = begin; row < end; ++row) {
-            for (int64_t inner = 0; inner < @{ s.inner }@; ++inner) {
-                CopyIn(row, inner);
-                //%- if !s.body.is_empty() %//
-                Compute(row, inner);
-                //%- endif %//
-                CopyOut(row, inner);
-            }
+        const fusewright::Tiles tiles(begin, end, ROWS, @{ s.inner }@, INNERS);
+        //%- if s.depth > 1 %//
+        if (tiles.count > 0) {
+            CopyIn(tiles.At(0));
         }
-        //%- else if s.depth > 1 %//
-        if (begin < end) {
-            CopyIn(begin);
-        }
-        for (int64_t row = begin; row < end; ++row) {
-            if (row + 1 < end) {
-                CopyIn(row + 1);
+        for (int64_t i = 0; i < tiles.count; ++i) {
+            if (i + 1 < tiles.count) {
+                CopyIn(tiles.At(i + 1));
             }
-            //%- if !s.body.is_empty() %//
-            Compute(row);
+            //%- if s.computes() %//
+            Compute(tiles.At(i));
             //%- endif %//
-            CopyOut(row);
+            CopyOut(tiles.At(i));
         }
         //%- else %//
-        for (int64_t row = begin; row < end; ++row) {
-            CopyIn(row);
-            //%- if !s.body.is_empty() %//
-            Compute(row);
+        for (int64_t i = 0; i < tiles.count; ++i) {
+            CopyIn(tiles.At(i));
+            //%- if s.computes() %//
+            Compute(tiles.At(i));
             //%- endif %//
-            CopyOut(row);
+            CopyOut(tiles.At(i));
         }
         //%- endif %//
-        //%- for q in s.constants %//
-        @{ q.tensor }@Queue.FreeTensor(@{ q.tensor }@);
+        //%- for line in s.finish %//
+        @{ line }@
         //%- endfor %//
     }
 
 private:
     static constexpr int32_t DEPTH = @{ s.depth }@;
+    static constexpr int64_t ROWS = @{ s.rows }@;
+    static constexpr int64_t INNERS = @{ s.inners }@;
 
-    __aicore__ inline void CopyIn(int64_t row//%- if s.uses_inner %//, int64_t inner//%- endif %//)
+    __aicore__ inline void CopyIn(const fusewright::Tile& tile)
     {
-        //%- for line in s.scalars_in %//
+        //%- for line in s.copy_in %//
         @{ line }@
         //%- endfor %//
-        //%- for q in s.inputs %//
-        fusewright::CopyIn(@{ q.tensor }@Queue, @{ q.buffer }@Gm[@{ q.index }@], @{ q.lanes }@);
-        //%- endfor %//
-        //%- for m in s.moves %//
-        fusewright::CopyIn(@{ m.from.tensor }@Queue, @{ m.from.buffer }@Gm[@{ m.from.index }@], @{ m.from.lanes }@);
-        //%- endfor %//
     }
-    //%- if !s.body.is_empty() %//
+    //%- if s.computes() %//
 
-    __aicore__ inline void Compute(int64_t row//%- if s.uses_inner %//, int64_t inner//%- endif %//)
+    __aicore__ inline void Compute(const fusewright::Tile& tile)
     {
         //%- for q in s.inputs %//
         LocalTensor<@{ q.element }@> @{ q.tensor }@ = @{ q.tensor }@Queue.DeQue<@{ q.element }@>();
         //%- endfor %//
-        //%- for q in s.owned_outputs() %//
+        //%- for q in s.outputs %//
         LocalTensor<@{ q.element }@> @{ q.tensor }@ = @{ q.tensor }@Queue.AllocTensor<@{ q.element }@>();
         //%- endfor %//
         //%- for line in s.body %//
@@ -114,42 +110,23 @@ private:
         //%- for q in s.inputs %//
         @{ q.tensor }@Queue.FreeTensor(@{ q.tensor }@);
         //%- endfor %//
-        //%- for q in s.owned_outputs() %//
+        //%- for q in s.outputs %//
         @{ q.tensor }@Queue.EnQue(@{ q.tensor }@);
         //%- endfor %//
     }
     //%- endif %//
 
-    __aicore__ inline void CopyOut(int64_t row//%- if s.uses_inner %//, int64_t inner//%- endif %//)
+    __aicore__ inline void CopyOut(const fusewright::Tile& tile)
     {
-        //%- for line in s.scalars_out %//
+        //%- for line in s.rows_out %//
         @{ line }@
         //%- endfor %//
-        //%- for o in s.owned_outputs() %//
+        //%- for o in s.stores %//
         LocalTensor<@{ o.element }@> @{ o.tensor }@ = @{ o.tensor }@Queue.DeQue<@{ o.element }@>();
-        //%- for q in s.outputs %//
-        //%- if q.tensor == o.tensor %//
-        //%- if !q.condition.is_empty() %//
-        if (@{ q.condition }@) {
-            fusewright::CopyOut(@{ q.buffer }@Gm[@{ q.index }@], @{ q.tensor }@, @{ q.lanes }@);
-        }
-        //%- else %//
-        fusewright::CopyOut(@{ q.buffer }@Gm[@{ q.index }@], @{ q.tensor }@, @{ q.lanes }@);
-        //%- endif %//
-        //%- endif %//
+        //%- for line in o.copies %//
+        @{ line }@
         //%- endfor %//
         @{ o.tensor }@Queue.FreeTensor(@{ o.tensor }@);
-        //%- endfor %//
-        //%- for m in s.moves %//
-        LocalTensor<@{ m.from.element }@> @{ m.from.tensor }@ = @{ m.from.tensor }@Queue.DeQue<@{ m.from.element }@>();
-        //%- if !m.to.condition.is_empty() %//
-        if (@{ m.to.condition }@) {
-            fusewright::CopyOut(@{ m.to.buffer }@Gm[@{ m.to.index }@], @{ m.from.tensor }@, @{ m.to.lanes }@);
-        }
-        //%- else %//
-        fusewright::CopyOut(@{ m.to.buffer }@Gm[@{ m.to.index }@], @{ m.from.tensor }@, @{ m.to.lanes }@);
-        //%- endif %//
-        @{ m.from.tensor }@Queue.FreeTensor(@{ m.from.tensor }@);
         //%- endfor %//
     }
 
@@ -160,22 +137,21 @@ private:
     //%- for d in s.dims %//
     int64_t @{ d }@;
     //%- endfor %//
-    //%- for q in s.constants %//
-    TQue<TPosition::VECIN, 1> @{ q.tensor }@Queue;
-    LocalTensor<@{ q.element }@> @{ q.tensor }@;
+    //%- for (kind, q) in s.queues() %//
+    @{ kind }@ @{ q.tensor }@Queue;
     //%- endfor %//
-    //%- for q in s.inputs %//
-    TQue<TPosition::VECIN, DEPTH> @{ q.tensor }@Queue;
-    //%- endfor %//
-    //%- for m in s.moves %//
-    TQueBind<TPosition::VECIN, TPosition::VECOUT, DEPTH> @{ m.from.tensor }@Queue;
-    //%- endfor %//
-    //%- for q in s.owned_outputs() %//
-    TQue<TPosition::VECOUT, DEPTH> @{ q.tensor }@Queue;
-    //%- endfor %//
+    //%- if s.kept_bytes > 0 %//
+    TBuf<TPosition::VECCALC> kept;
+    //%- endif %//
     //%- if s.work > 0 %//
     TBuf<TPosition::VECCALC> work;
     //%- endif %//
+    //%- if s.passes %//
+    LocalTensor<float> results;
+    //%- endif %//
+    //%- for k in s.kept %//
+    LocalTensor<@{ k.element }@> @{ k.tensor }@;
+    //%- endfor %//
 };
 //%- endfor %//
 
@@ -193,10 +169,29 @@ extern "C" __global__ __aicore__ void @{ name }@(
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     const fusewright::RowRange rows(rowBegin, rowEnd);
     TPipe pipe;
-    //%- for s in segments %//
+    //%- for g in groups %//
     //%- if !loop.first %//
+    PipeBarrier<PIPE_ALL>();
     pipe.Reset();
     //%- endif %//
+    //%- if g.is_split() %//
+    {
+        TBuf<TPosition::VECCALC> resultBuffer;
+        pipe.InitBuffer(resultBuffer, @{ g.result_bytes().max(32) }@);
+        const LocalTensor<float> results = resultBuffer.Get<float>();
+        //%- for s in g.passes %//
+        @{ s.class }@ pass@{ loop.index }@(pipe//%- for b in s.buffers %//, @{ b.name }@//%- endfor %////%- for d in s.dims %//, @{ d }@//%- endfor %//, results);
+        //%- endfor %//
+        for (int64_t row = rows.begin; row < rows.end; ++row) {
+            //%- for s in g.passes %//
+            pass@{ loop.index }@.Process(row, row + 1);
+            //%- endfor %//
+        }
+    }
+    //%- else %//
+    //%- for s in g.passes %//
     @{ s.class }@(pipe//%- for b in s.buffers %//, @{ b.name }@//%- endfor %////%- for d in s.dims %//, @{ d }@//%- endfor %//).Process(rows.begin, rows.end);
+    //%- endfor %//
+    //%- endif %//
     //%- endfor %//
 }

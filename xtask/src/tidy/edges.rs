@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Finding, Tree};
 
 /// Crate folder (`.` is the facade at the root) and the folders it builds on.
-const LEFT: [(&str, &[&str]); 15] = [
+const LEFT: [(&str, &[&str]); 16] = [
+    ("ascend-model", &[]),
     ("abi", &[]),
     ("graph", &["abi"]),
     ("fusion", &["graph"]),

@@ -39,6 +39,7 @@ impl Backend for AscendBackend {
             EmitError::Unsupported { place, what } => {
                 BackendError::unsupported(NAME, kernel, place, format!("no Ascend C for {what}"))
             }
+            EmitError::Single => BackendError::internal(NAME, kernel, error.to_string()),
             EmitError::TooLarge(reason) => BackendError::unsupported(NAME, kernel, "buffer plan", reason),
             EmitError::UnknownChip(_) => BackendError::target(NAME, target, error.to_string()),
             EmitError::Template(message) => BackendError::internal(NAME, kernel, message),

@@ -40,7 +40,7 @@ impl Tensor {
         let base = |t: &Tensor| t.work.unwrap_or(0) + t.offset * t.size;
         let same_memory = match (self.work, other.work) {
             (Some(_), Some(_)) => true,
-            (None, None) => self.var == other.var,
+            (None, None) => base_name(&self.var) == base_name(&other.var),
             _ => false,
         };
         same_memory && base(self) < base(other) + other.bytes() && base(other) < base(self) + self.bytes()
@@ -49,6 +49,11 @@ impl Tensor {
     fn bytes(&self) -> u64 {
         (self.lanes * self.size).next_multiple_of(BLOCK)
     }
+}
+
+/// The variable that a tensor is, or is seen as another type of.
+fn base_name(var: &str) -> &str {
+    var.split('.').next().unwrap_or(var)
 }
 
 /// The work buffer: live ranges in it, and the most that was ever needed.
@@ -86,11 +91,31 @@ impl Work {
     }
 }
 
+/// Bytes that one repeat of a vector instruction takes.
+const REPEAT: u64 = 256;
+
+/// Vector instructions, and their repeats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Cost {
+    pub instructions: u64,
+    pub repeats: u64,
+}
+
+impl Cost {
+    /// Adds instructions over so many bytes each.
+    pub fn add(&mut self, instructions: u64, bytes: u64) {
+        self.instructions += instructions;
+        self.repeats += instructions * bytes.div_ceil(REPEAT).max(1);
+    }
+}
+
 /// Statements of the vector pipe, with a barrier wherever one depends on another that may still run.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     /// The statements.
     pub lines: Vec<String>,
+    /// What those cost that are one instruction each.
+    pub cost: Cost,
     reads: Vec<Tensor>,
     writes: Vec<Tensor>,
 }
@@ -110,6 +135,8 @@ impl Steps {
             self.barrier();
         }
         self.lines.push(line);
+        let widest = reads.iter().copied().chain([writes]).map(Tensor::bytes).max();
+        self.cost.add(1, widest.unwrap_or(0));
         self.reads.extend(reads.iter().map(|&t| t.clone()));
         self.writes.push(writes.clone());
     }

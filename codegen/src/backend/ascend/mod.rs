@@ -8,17 +8,32 @@
 //! root and exponential.
 
 mod backend;
+mod casts;
 mod chip;
+mod copies;
+mod integer;
+mod lanes;
+mod maps;
+mod masks;
 mod memory;
-mod ops;
+mod passes;
+mod prepare;
+mod queues;
+mod reduce;
+mod schedule;
 mod segment;
+mod speed;
+mod summary;
 mod text;
+mod tile;
 
 use fusewright_graph::Dim;
 use fusewright_templates::ascend as template;
 
 pub use self::backend::AscendBackend;
 pub use self::chip::{ALL as CHIPS, Chip};
+pub use self::speed::Speed;
+pub use self::summary::{SegmentSummary, Summary, Work};
 pub use fusewright_templates::ascend::HEADERS;
 
 use self::text::Names;
@@ -38,6 +53,9 @@ pub enum EmitError {
     /// A row does not fit the chip's unified buffer.
     #[error("{0}")]
     TooLarge(String),
+    /// Something is covered where a tile is one row alone.
+    #[error("more than one row at a time")]
+    Single,
     /// The chip is not in the table.
     #[error("no Ascend chip `{0}`; there are {known}", known = CHIPS.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))]
     UnknownChip(String),
@@ -73,28 +91,39 @@ impl EmitError {
 /// # Errors
 /// An unknown chip, a row that does not fit, or something that this schedule does not cover, named with its reason.
 pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
+    emit_with_summary(kernel, chip).map(|(text, _)| text)
+}
+
+/// As [`emit`], with what the kernel moves and computes by the plan that the source follows.
+///
+/// # Errors
+/// As [`emit`].
+pub fn emit_with_summary(kernel: &Kernel, chip: &str) -> Result<(String, Summary), EmitError> {
     let chip = chip::by_name(chip).ok_or_else(|| EmitError::UnknownChip(chip.to_owned()))?;
     let mut names = Names::new();
     let params: Vec<String> = kernel.params.iter().map(|p| names.claim(&p.name)).collect();
-    let mut segments: Vec<template::Segment> = Vec::new();
-    for segment in kernel.segments.iter().filter(|s| s.inner != Dim::constant(0)) {
-        let mut written = match segment::write(chip, kernel, segment, &params, 2) {
-            Err(EmitError::TooLarge(_)) => segment::write(chip, kernel, segment, &params, 1)?,
-            other => other?,
-        };
-        while segments.iter().any(|s| s.class == written.class) {
-            written.class.push('_');
+    let prepared = prepare::prepare(kernel).map_err(|e| EmitError::Template(e.to_string()))?;
+    let mut groups: Vec<template::Group> = Vec::new();
+    let mut summary = Summary { chip, rows: kernel.rows.clone(), segments: Vec::new() };
+    for segment in prepared.segments.iter().filter(|s| s.inner != Dim::constant(0)) {
+        let mut passes = schedule::write(chip, &prepared, segment, &params).map_err(|e| e.in_segment(segment))?;
+        for pass in &mut passes {
+            while groups.iter().flat_map(|g| &g.passes).any(|s| s.class == pass.class) {
+                pass.class.push('_');
+            }
         }
-        segments.push(written);
+        summary.segments.extend(passes.iter().map(SegmentSummary::of).collect::<Result<Vec<_>, _>>()?);
+        groups.push(template::Group { passes });
     }
     let source = template::Kernel {
         name: kernel.name.clone(),
         chip: chip.vendor,
         arch: chip.arch,
+        copies: chip.copies().0,
         program: kernel.to_string().lines().map(|line| format!("//   {line}").trim_end().to_owned()).collect(),
         buffers: params,
         dims: kernel.dims.iter().map(|d| d.name.clone()).collect(),
-        segments,
+        groups,
     };
-    source.text().map_err(EmitError::Template)
+    Ok((source.text().map_err(EmitError::Template)?, summary))
 }

@@ -1,29 +1,37 @@
 //! One segment of a kernel as the parts of a class: queues, scalars, vector statements.
 //!
-//! Rows are tensors in unified buffer, one per value; a value that is stored is computed in its output queue, a value
-//! that is joined is computed in its place. A scalar that depends on a row is a tensor of one block; integer scalars
-//! are plain C++ and serve addresses and conditions only.
+//! A tile is a number of rows side by side in unified buffer. A row value is its lanes, a scalar eight copies of itself,
+//! a mask its bits; what is the same for all rows is computed once per core and kept. A row that is stored is computed
+//! in its output queue, one that is joined in its place. Integer scalars are plain C++ and serve addresses and conditions
+//! only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_abi::DType;
-use fusewright_graph::{Dim, Literal};
+use fusewright_graph::{Dim, Literal, ScalarFn};
 use fusewright_templates::ascend as template;
 
 use super::EmitError;
 use super::chip::Chip;
+use super::lanes::Offsets;
 use super::memory::{BLOCK, Steps, Tensor, Work};
+use super::passes::Pass;
+use super::queues;
 use super::text::{self, Names};
-use crate::kernel::{Inst, InstOp, Kernel, LANE, Level, Segment, Shape, Val};
+use super::tile::{self, COPIES, Count, Tile};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, Level, ROW, Segment, Shape, Val};
 
-type Made<T> = Result<T, EmitError>;
+pub(super) type Made<T> = Result<T, EmitError>;
+
+/// Where the places of what is kept begin, as [`Tensor::work`] counts.
+const KEPT: u64 = 1 << 40;
 
 /// A scalar that is no tensor.
 #[derive(Clone, Debug)]
 pub(super) enum Scalar {
     /// An f32 constant.
     Literal(f32),
-    /// A C++ expression.
+    /// A C++ expression of an integer or a condition.
     Expression(String),
 }
 
@@ -32,34 +40,52 @@ pub(super) struct Writer<'a> {
     pub chip: Chip,
     pub kernel: &'a Kernel,
     pub segment: &'a Segment,
+    pub tile: Tile,
     pub names: Names,
-    pub steps: Steps,
     pub work: Work,
     /// Names of parameters, by number.
     pub params: &'a [String],
-    /// Instruction that is being written.
+    /// Place of the instruction that is being written in the order of writing.
     pub step: usize,
-    /// Scalar tensors whose value is in a C++ variable.
-    pub read: BTreeMap<Val, String>,
+    pub out: template::Segment,
+    pub levels: Vec<Level>,
+    /// Statements of the core's start, and of a tile.
+    pub fixed: Steps,
+    pub tiled: Steps,
+    /// Whether what is written now is of the core's start.
+    pub at_start: bool,
+    pub last_use: BTreeMap<Val, usize>,
+    /// Rows that go from buffer to buffer, waiting for their store.
+    pub moved: BTreeMap<Val, template::Move>,
+    /// Declarations of integer scalars, with the value that each declares.
+    pub declarations: Vec<(Val, String)>,
+    /// Scalars of which each is one lane.
+    pub packed: BTreeMap<Val, Tensor>,
+    /// Constants in blocks of their own, by their bits.
+    pub blocks: BTreeMap<u32, Tensor>,
+    /// Tables of byte offsets, by what they hold.
+    pub tables: BTreeMap<Offsets, Tensor>,
+    /// Places of reductions that go on over tiles.
+    pub folded: BTreeMap<Val, Tensor>,
+    /// Output tensors that values are brought to.
+    pub outputs_of: BTreeMap<Val, String>,
+    /// Bytes of what is kept for all tiles.
+    kept: Work,
     tensors: BTreeMap<Val, Tensor>,
     scalars: BTreeMap<Val, Scalar>,
-    /// Declarations of integer scalars, with the value that each declares.
-    declarations: Vec<(Val, String)>,
     /// What the storage of a value is part of: `(whole, first lane)`.
     placed: BTreeMap<Val, (Val, u64)>,
-    last_use: BTreeMap<Val, usize>,
-    /// Rows that go from buffer to buffer, waiting for their store.
-    moved: BTreeMap<Val, template::Queue>,
-    out: template::Segment,
 }
 
-/// Writes a segment, with `depth` rows in flight.
+/// Writes a segment in tiles, with `depth` tiles in flight.
 pub(super) fn write(
     chip: Chip,
     kernel: &Kernel,
     segment: &Segment,
     params: &[String],
+    tile: &Tile,
     depth: u32,
+    pass: Option<&Pass>,
 ) -> Made<template::Segment> {
     let mut names = Names::new();
     for name in params.iter().chain(kernel.dims.iter().map(|d| &d.name)) {
@@ -68,29 +94,31 @@ pub(super) fn write(
     let out = template::Segment {
         class: text::camel_case(&segment.name),
         inner: text::index(&segment.inner, &str::to_owned),
-        uses_inner: segment.inner != Dim::constant(1),
-        buffers: Vec::new(),
+        rows: tile.rows,
+        inners: tile.inners,
         dims: kernel.dims.iter().map(|d| d.name.clone()).collect(),
-        constants: Vec::new(),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        moves: Vec::new(),
-        scalars_in: Vec::new(),
-        scalars_out: Vec::new(),
-        body: Vec::new(),
-        work: 0,
         depth,
+        ..template::Segment::default()
     };
     let mut writer = Writer {
         chip,
         kernel,
         segment,
+        tile: tile.clone(),
         names,
-        steps: Steps::default(),
+        fixed: Steps::default(),
+        tiled: Steps::default(),
+        at_start: false,
         work: Work::default(),
         params,
         step: 0,
-        read: BTreeMap::new(),
+        levels: levels(segment, pass),
+        packed: BTreeMap::new(),
+        blocks: BTreeMap::new(),
+        tables: BTreeMap::new(),
+        folded: BTreeMap::new(),
+        outputs_of: BTreeMap::new(),
+        kept: Work::default(),
         tensors: BTreeMap::new(),
         scalars: BTreeMap::new(),
         declarations: Vec::new(),
@@ -99,262 +127,259 @@ pub(super) fn write(
         moved: BTreeMap::new(),
         out,
     };
+    if let Some(pass) = pass {
+        writer.out.passes = true;
+        let result = |slot: u64| {
+            let var = "results".to_owned();
+            Tensor { var, offset: slot * COPIES, lanes: COPIES, size: 4, work: None }
+        };
+        pass.given.iter().for_each(|(value, slot)| writer.bind(*value, result(*slot)));
+        writer.folded = pass.wanted.iter().map(|(value, slot)| (*value, result(*slot))).collect();
+    }
+    let order = writer.order();
     writer.place_joined();
-    writer.find_last_uses();
+    writer.find_last_uses(&order);
     writer.open_outputs().map_err(|e| e.in_segment(segment))?;
-    for (step, inst) in segment.insts.iter().enumerate() {
+    for (step, &at) in order.iter().enumerate() {
+        let inst = &segment.insts[at];
         writer.step = step;
+        writer.at_start = writer.is_fixed(inst);
         writer.inst(inst).map_err(|e| e.at(segment, inst))?;
     }
     writer.finish()
 }
 
+/// Whether a line is no declaration that stands above already.
+fn is_new(line: &str, declared: &mut BTreeSet<String>) -> bool {
+    !line.starts_with("const ") || declared.insert(line.to_owned())
+}
+
+/// How often each value changes; what is stored changes as often as its place.
+fn levels(segment: &Segment, pass: Option<&Pass>) -> Vec<Level> {
+    let mut levels = segment.levels();
+    // Results of passes are of their row; reductions of this one end with it.
+    for (value, _) in pass.into_iter().flat_map(|p| p.given.iter().chain(&p.wanted)) {
+        levels[value.0 as usize] = Level::Outer;
+    }
+    for inst in &segment.insts {
+        let InstOp::Store { index, .. } = &inst.op else { continue };
+        let place = levels_of(index, &levels).max(Level::Outer);
+        let stored = &mut levels[inst.args[0].0 as usize];
+        *stored = place.max(*stored);
+    }
+    for inst in &segment.insts {
+        let of_args = inst.args.iter().map(|v| levels[v.0 as usize]).max().unwrap_or(Level::Kernel);
+        let folded = |v: &&Val| !pass.is_some_and(|p| p.wanted.iter().any(|(wanted, _)| wanted == *v));
+        for result in inst.results.iter().filter(folded) {
+            let level = &mut levels[result.0 as usize];
+            *level = of_args.max(*level);
+        }
+    }
+    levels
+}
+
+/// How often an index changes.
+fn levels_of(index: &Dim, levels: &[Level]) -> Level {
+    let mut names = BTreeSet::new();
+    index.collect_symbols(&mut names);
+    let level = |name: &String| match (name.as_str(), Val::from_symbol(name)) {
+        (INNER, _) => Level::Inner,
+        (ROW, _) => Level::Outer,
+        (_, Some(value)) => levels[value.0 as usize],
+        _ => Level::Kernel,
+    };
+    names.iter().map(level).max().unwrap_or(Level::Kernel)
+}
+
 impl<'a> Writer<'a> {
-    fn uses(&self, value: Val) -> impl Iterator<Item = (usize, &'a Inst)> {
-        self.segment.insts.iter().enumerate().filter(move |(_, inst)| inst.args.contains(&value))
+    /// Instructions in the order of writing: loads of what is the same for all rows, what is computed from it, the rest.
+    fn order(&self) -> Vec<usize> {
+        let insts = &self.segment.insts;
+        let rank = |inst: &Inst| match (self.is_fixed(inst), &inst.op) {
+            (true, InstOp::Load { .. }) => 0,
+            (true, _) => 1,
+            (false, _) => 2,
+        };
+        let mut order: Vec<usize> = (0..insts.len()).collect();
+        order.sort_by_key(|&at| rank(&insts[at]));
+        order
     }
 
-    fn defining(&self, value: Val) -> Option<&'a Inst> {
+    /// Whether an instruction is the same for all rows.
+    fn is_fixed(&self, inst: &Inst) -> bool {
+        inst.results.first().is_some_and(|r| self.levels[r.0 as usize] == Level::Kernel)
+    }
+
+    pub fn uses(&self, value: Val) -> impl Iterator<Item = &'a Inst> {
+        self.segment.insts.iter().filter(move |inst| inst.args.contains(&value))
+    }
+
+    pub fn defining(&self, value: Val) -> Option<&'a Inst> {
         self.segment.insts.iter().find(|inst| inst.results.contains(&value))
     }
 
-    fn lanes(&self, shape: &Shape) -> Made<u64> {
-        let elements = shape.elements();
-        let known = elements.as_const().and_then(|n| u64::try_from(n).ok());
-        known.ok_or_else(|| EmitError::unsupported(format!("{elements} lanes: the buffer plan needs a known length")))
+    /// The operands of a map.
+    pub fn map_args(&self, value: Val, f: ScalarFn) -> Option<&'a [Val]> {
+        let inst = self.defining(value)?;
+        (inst.op == InstOp::Map(f)).then_some(inst.args.as_slice())
     }
 
-    /// Values that are computed right where a join wants them.
+    pub fn shape(&self, value: Val) -> &'a Shape {
+        &self.segment.ty(value).shape
+    }
+
+    pub fn dtype(&self, value: Val) -> DType {
+        self.segment.ty(value).dtype
+    }
+
+    /// How often a value is in a tile.
+    pub fn level(&self, value: Val) -> Level {
+        self.levels[value.0 as usize]
+    }
+
+    /// Lanes of one row's part of a value.
+    pub fn lanes(&self, value: Val) -> Made<u64> {
+        let shape = self.shape(value);
+        tile::lanes(shape).ok_or_else(|| {
+            EmitError::unsupported(format!("{} lanes: the buffer plan needs a known length", shape.elements()))
+        })
+    }
+
+    /// Elements of one row's part of a value.
+    pub fn elements(&self, value: Val) -> Made<u64> {
+        let copies = if matches!(self.shape(value), Shape::Row(_)) { 1 } else { COPIES };
+        Ok(self.lanes(value)? / copies)
+    }
+
+    /// Lanes of a value in a tile.
+    pub fn count(&self, value: Val) -> Made<Count> {
+        Ok(self.tile.times(self.level(value)).of(self.lanes(value)?))
+    }
+
+    /// Lanes of a value in the largest tile.
+    pub fn most(&self, value: Val) -> Made<u64> {
+        Ok(self.tile.most(self.level(value)) * self.lanes(value)?)
+    }
+
+    /// Values that are computed right where a join wants them: where a tile is one row.
     fn place_joined(&mut self) {
+        if !self.tile.is_single() {
+            return;
+        }
         for inst in self.segment.insts.iter().filter(|i| i.op == InstOp::Cat) {
             let mut start = Some(0);
             for &arg in &inst.args {
-                let ty = self.segment.ty(arg);
-                let size = u64::from(ty.dtype.bits() / 8);
+                let size = u64::from(self.dtype(arg).bits() / 8);
                 let computed = matches!(self.defining(arg).map(|i| &i.op), Some(InstOp::Map(_) | InstOp::Cast { .. }));
                 let once = self.uses(arg).count() == 1 && inst.args.iter().filter(|&&a| a == arg).count() == 1;
+                let level = self.level(arg) == self.level(inst.results[0]);
                 if let Some(at) = start
                     && computed
                     && once
+                    && level
                     && (at * size).is_multiple_of(BLOCK)
                 {
                     self.placed.insert(arg, (inst.results[0], at));
                 }
-                start = start.and_then(|at: u64| Some(at + self.lanes(&ty.shape).ok()?));
+                start = start.and_then(|at: u64| Some(at + self.lanes(arg).ok()?));
             }
         }
     }
 
     /// The value whose storage a value is part of.
-    fn root(&self, value: Val) -> Val {
+    pub fn root(&self, value: Val) -> Val {
         if let Some(&(whole, _)) = self.placed.get(&value) {
             return self.root(whole);
         }
         match self.defining(value) {
-            Some(Inst { op: InstOp::Slice { .. }, args, .. }) => self.root(args[0]),
+            Some(Inst { op: InstOp::Slice { .. }, args, .. }) if self.tile.is_single() => self.root(args[0]),
+            Some(Inst { op: InstOp::AsRow | InstOp::Bitcast(_), args, .. }) => self.root(args[0]),
             _ => value,
         }
     }
 
-    fn find_last_uses(&mut self) {
-        for (step, inst) in self.segment.insts.iter().enumerate() {
-            for &arg in inst.args.iter().chain(&inst.results) {
-                let root = self.root(arg);
-                self.last_use.insert(root, step);
+    fn find_last_uses(&mut self, order: &[usize]) {
+        for (step, &at) in order.iter().enumerate() {
+            let inst = &self.segment.insts[at];
+            let fixed = self.is_fixed(inst);
+            for &value in inst.args.iter().chain(&inst.results) {
+                let kept = !fixed && self.level(value) == Level::Kernel;
+                let last = if kept { usize::MAX } else { step };
+                let root = self.root(value);
+                let known = self.last_use.entry(root).or_insert(last);
+                *known = last.max(*known);
             }
         }
     }
 
-    /// Reserves a queue's buffer for every stored value, so that it is computed there.
+    /// Reserves a queue's buffer for every stored row, so that it is computed there.
     fn open_outputs(&mut self) -> Made<()> {
         for inst in &self.segment.insts {
             let InstOp::Store { param, .. } = &inst.op else { continue };
             let value = inst.args[0];
             let loaded = matches!(self.defining(value).map(|i| &i.op), Some(InstOp::Load { .. }));
-            if loaded || self.tensors.contains_key(&value) {
+            let row = matches!(self.shape(value), Shape::Row(_));
+            let varies = self.level(value) != Level::Kernel;
+            let whole = self.root(value) == value && self.dtype(value) != DType::Bool;
+            if loaded || !row || !varies || !whole || self.tensors.contains_key(&value) {
                 continue;
             }
-            let ty = self.segment.ty(value).clone();
-            let var = self.names.claim(&format!("{}Out", self.params[param.0 as usize]));
-            let (lanes, size) = (self.lanes(&ty.shape)?, u64::from(ty.dtype.bits() / 8));
-            self.tensors.insert(value, Tensor { var, offset: 0, lanes, size, work: None });
+            let tensor = self.output(value, param.0)?;
+            self.tensors.insert(value, tensor);
         }
         Ok(())
     }
 
-    fn store(&mut self, inst: &Inst) -> Made<()> {
-        let InstOp::Store { param, index, otherwise: None } = &inst.op else {
-            return Err(EmitError::unsupported("a store that writes something else where it is masked"));
-        };
-        let dtype = self.segment.ty(inst.args[0]).dtype;
-        let condition = match inst.args.get(1) {
-            None => String::new(),
-            Some(&mask) => self
-                .expression(mask)
-                .ok_or_else(|| EmitError::unsupported("a mask with a lane of its own for every element"))?,
-        };
-        if let Some(from) = self.moved.remove(&inst.args[0]) {
-            // Rows are moved on their own way, before or behind what is computed.
-            let overwritten = |p: &crate::kernel::Param| {
-                p.alias.is_some_and(|i| self.params[i.0 as usize] == from.buffer)
-                    && p.name != self.kernel.param(*param).name
-            };
-            if let Some(other) = self.kernel.params.iter().find(|p| overwritten(p)) {
-                return Err(EmitError::unsupported(format!("a copy of what `{}` overwrites", other.name)));
-            }
-            let tensor = Tensor { var: from.tensor.clone(), offset: 0, lanes: from.lanes, size: 0, work: None };
-            let tensor = Tensor { size: u64::from(dtype.bits() / 8), ..tensor };
-            let to = self.queue(&tensor, dtype, param.0, index)?;
-            let own = self.kernel.param(*param).alias.is_some_and(|i| self.params[i.0 as usize] == from.buffer);
-            if own && from.index != to.index {
-                return Err(EmitError::unsupported("a copy to other places of what it overwrites"));
-            }
-            self.out.moves.push(template::Move { from, to: template::Queue { condition, ..to } });
-            return Ok(());
-        }
-        let tensor = self.tensor(inst.args[0])?;
-        let queue = self.queue(&tensor, dtype, param.0, index)?;
-        self.out.outputs.push(template::Queue { condition, ..queue });
-        Ok(())
-    }
-
-    fn queue(&mut self, tensor: &Tensor, dtype: DType, param: u32, index: &Dim) -> Made<template::Queue> {
-        let start = self.index_text(&self.start(index)?);
-        let element = self.element(dtype)?;
-        let bytes = tensor.lanes * tensor.size;
-        if !self.chip.ragged_copies && !bytes.is_multiple_of(BLOCK) {
-            let what = format!("a copy of {bytes} bytes: this chip copies multiples of {BLOCK}");
-            return Err(EmitError::unsupported(what));
-        }
-        Ok(template::Queue {
-            tensor: tensor.var.clone(),
-            element,
-            buffer: self.buffer(param)?,
-            index: start,
-            lanes: tensor.lanes,
-            bytes: bytes.next_multiple_of(BLOCK).max(BLOCK),
-            condition: String::new(),
-        })
-    }
-
-    /// The first element of a row whose lanes are consecutive.
-    fn start(&self, index: &Dim) -> Made<Dim> {
-        let split = index.split_linear(LANE).filter(|(slope, _)| *slope == Dim::constant(1) || !index.mentions(LANE));
-        split
-            .map(|(_, start)| start)
-            .ok_or_else(|| EmitError::unsupported(format!("lanes at `{index}`: copies take consecutive elements")))
-    }
-
-    /// The type of an element that the chip moves.
-    pub fn element(&self, dtype: DType) -> Made<&'static str> {
-        let missing = |why: &str| Err(EmitError::unsupported(format!("{dtype} on {}: {why}", self.chip.vendor)));
-        match dtype {
-            DType::BF16 if !self.chip.bf16 => missing("its vector unit does not convert it"),
-            DType::F8E4M3 | DType::F8E5M2 if !self.chip.fp8 => missing("its vector unit does not convert it"),
-            _ => text::element(dtype).map_or_else(|| missing("no such element"), Ok),
-        }
-    }
-
-    fn buffer(&mut self, param: u32) -> Made<String> {
-        let declared = &self.kernel.params[param as usize];
-        if declared.source != crate::kernel::Source::Memory {
-            return Err(EmitError::unsupported(format!("`{}` does not come from memory", declared.name)));
-        }
-        let name = self.params[param as usize].clone();
-        let element = self.element(declared.dtype)?;
-        if !self.out.buffers.iter().any(|b| b.name == name) {
-            self.out.buffers.push(template::Buffer { name: name.clone(), element });
-        }
-        Ok(name)
+    /// A tensor of an output queue for a value's elements.
+    pub fn output(&mut self, value: Val, param: u32) -> Made<Tensor> {
+        let dtype = self.dtype(value);
+        let (element, size) = (self.element(dtype)?, self.size(dtype));
+        let lanes = self.tile.most(self.level(value)) * self.elements(value)?;
+        let var = self.names.claim(&format!("{}Out", self.params[param as usize]));
+        let tensor = Tensor { var: var.clone(), offset: 0, lanes, size, work: None };
+        let bytes = (lanes * size).next_multiple_of(BLOCK).max(BLOCK);
+        self.out.outputs.push(template::Queue { tensor: var, element, bytes });
+        Ok(tensor)
     }
 
     fn inst(&mut self, inst: &Inst) -> Made<()> {
         let Some(&result) = inst.results.first() else { return self.store(inst) };
         let ty = self.segment.ty(result).clone();
-        let whole = !ty.dtype.is_float();
-        match (&inst.op, &ty.shape) {
-            (InstOp::Literal(Literal::Float(DType::F32, v)), _) => {
+        let address = ty.shape == Shape::Scalar && !ty.dtype.is_float() && !self.is_vector_scalar(inst);
+        match &inst.op {
+            InstOp::Literal(Literal::Float(DType::F32, v)) => {
                 self.scalars.insert(result, Scalar::Literal(*v as f32));
                 Ok(())
             }
-            (InstOp::Load { .. }, Shape::Row(_)) => self.load_row(inst, result),
-            (InstOp::Load { .. }, Shape::Scalar) => self.load_scalar(inst, result),
-            (_, Shape::Scalar) if whole => self.integer(inst, result),
-            (InstOp::Map(f), Shape::Scalar | Shape::Row(_)) if ty.dtype == DType::F32 => self.map(*f, inst, result),
-            (InstOp::Cast { .. }, Shape::Row(_)) => self.cast(inst, result),
-            (InstOp::Reduce { .. }, Shape::Scalar) => self.reduce(inst, result),
-            (InstOp::Slice { start, step: 1, .. }, Shape::Row(_)) => self.slice(inst, result, start),
-            (InstOp::Cat, _) => self.join(inst, result),
-            (InstOp::Broadcast(Shape::Row(_)), _) => self.spread(inst, result),
+            InstOp::Load { .. } if address => self.load_integer(inst, result),
+            InstOp::Load { .. } => self.load(inst, result),
+            _ if address => self.integer(inst, result),
+            InstOp::Map(f) => self.map(*f, inst, result),
+            InstOp::Cast { .. } => self.cast(inst, result),
+            InstOp::Reduce { .. } => self.reduce(inst, result),
+            InstOp::Slice { start, step, .. } => self.slice(inst, result, start, *step),
+            InstOp::Cat => self.join(inst, result),
+            InstOp::Zip => self.zip(inst, result),
+            InstOp::Pack { ways, to } => self.pack(inst, result, *ways, *to),
+            InstOp::Broadcast(_) => self.broadcast(inst, result),
+            InstOp::Iota(_) => self.iota(result),
+            InstOp::Bitcast(_) => self.bitcast(inst, result),
             _ => Err(EmitError::unsupported(format!("`{}` of {ty}", inst.op.name()))),
         }
     }
 
-    fn load_row(&mut self, inst: &Inst, result: Val) -> Made<()> {
-        let InstOp::Load { param, index, otherwise: None, .. } = &inst.op else {
-            return Err(EmitError::unsupported("a masked load"));
+    /// Whether an integer or a condition of a row is computed from floats, and so by the vector unit.
+    pub fn is_vector_scalar(&self, inst: &Inst) -> bool {
+        let vector = |v: &Val| {
+            let float = self.dtype(*v).is_float();
+            float || self.shape(*v) != &Shape::Scalar || self.tensors.contains_key(v) || self.packed.contains_key(v)
         };
-        let ty = self.segment.ty(result).clone();
-        let var = self.names.claim(&format!("{}In", self.params[param.0 as usize]));
-        let size = u64::from(ty.dtype.bits() / 8);
-        let tensor = Tensor { var, offset: 0, lanes: self.lanes(&ty.shape)?, size, work: None };
-        let queue = self.queue(&tensor, ty.dtype, param.0, index)?;
-        let stores: Vec<&Inst> =
-            self.uses(result).map(|(_, i)| i).filter(|i| matches!(i.op, InstOp::Store { .. })).collect();
-        if !stores.is_empty() {
-            return match (stores.as_slice(), self.uses(result).count()) {
-                ([_], 1) => {
-                    self.moved.insert(result, queue);
-                    Ok(())
-                }
-                _ => Err(EmitError::unsupported("a loaded row that is stored unchanged and used besides")),
-            };
-        }
-        self.tensors.insert(result, tensor);
-        match self.segment.levels()[result.0 as usize] {
-            Level::Kernel => self.out.constants.push(queue),
-            Level::Outer | Level::Inner => self.out.inputs.push(queue),
-        }
-        Ok(())
+        inst.args.iter().any(vector)
     }
 
-    fn load_scalar(&mut self, inst: &Inst, result: Val) -> Made<()> {
-        let InstOp::Load { param, index, otherwise: None, .. } = &inst.op else {
-            return Err(EmitError::unsupported("a masked load"));
-        };
-        let dtype = self.segment.ty(result).dtype;
-        let buffer = self.buffer(param.0)?;
-        let at = self.index_text(index);
-        let name = self.names.claim(&buffer);
-        let kind = match dtype {
-            DType::F32 => "float",
-            DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::U16 | DType::U32 => "int64_t",
-            _ => return Err(EmitError::unsupported(format!("a single {dtype}"))),
-        };
-        self.declare(result, &name, kind, &format!("{buffer}Gm.GetValue({at})"));
-        Ok(())
-    }
-
-    /// Declares a scalar of an inner row.
-    pub fn declare(&mut self, value: Val, name: &str, kind: &str, expression: &str) {
-        self.declarations.push((value, format!("const {kind} {name} = {expression};")));
-        self.scalars.insert(value, Scalar::Expression(name.to_owned()));
-    }
-
-    /// An index as C++ text.
-    pub fn index_text(&self, index: &Dim) -> String {
-        text::index(index, &|name| match Val::from_symbol(name) {
-            Some(value) => self.expression(value).unwrap_or_else(|| name.to_owned()),
-            None => name.to_owned(),
-        })
-    }
-
-    /// The C++ expression of an integer scalar.
-    pub fn expression(&self, value: Val) -> Option<String> {
-        match self.scalars.get(&value) {
-            Some(Scalar::Expression(text)) => Some(text.clone()),
-            _ => None,
-        }
+    /// Where statements go now.
+    pub fn steps(&mut self) -> &mut Steps {
+        if self.at_start { &mut self.fixed } else { &mut self.tiled }
     }
 
     /// Makes an expression stand for a value.
@@ -373,6 +398,11 @@ impl<'a> Writer<'a> {
         found.ok_or_else(|| EmitError::unsupported(format!("{value:?} is not in unified buffer")))
     }
 
+    /// Whether a value is in unified buffer lane by lane.
+    pub fn has_tensor(&self, value: Val) -> bool {
+        self.tensors.contains_key(&value)
+    }
+
     /// Makes `tensor` the place of a value.
     pub fn bind(&mut self, value: Val, tensor: Tensor) {
         self.tensors.insert(value, tensor);
@@ -385,85 +415,158 @@ impl<'a> Writer<'a> {
             return Ok(tensor.clone());
         }
         if let Some(&(whole, start)) = self.placed.get(&value) {
-            let lanes = self.lanes(&self.segment.ty(value).shape)?;
+            let lanes = self.lanes(value)?;
             let part = self.destination(whole, "joined", &[])?.part(start, lanes)?;
             self.tensors.insert(value, part.clone());
             return Ok(part);
         }
-        let ty = self.segment.ty(value).clone();
-        let (lanes, size) = (self.lanes(&ty.shape)?, u64::from(ty.dtype.bits() / 8));
-        let last = self.last_use.get(&self.root(value)).copied().unwrap_or(self.step);
+        let dtype = self.dtype(value);
+        let (lanes, size) = (self.most(value)?, self.size(dtype));
+        let last = self.last_of(value);
         let dying = operands.iter().find_map(|&o| {
             let tensor = self.tensors.get(&o)?;
             let fits = tensor.offset == 0 && tensor.lanes == lanes && tensor.size == size && self.root(o) == o;
             tensor.work.filter(|_| fits)
         });
+        let step = self.step;
         let at = match dying {
-            Some(at) if self.work.take_over(at, lanes * size, self.step, last) => at,
-            _ => self.work.claim(lanes * size, self.step, last),
+            Some(at) if last != usize::MAX && self.work.take_over(at, lanes * size, step, last) => at,
+            _ => self.claim(lanes * size, step, last),
         };
-        let element = self.element(ty.dtype)?;
+        let element = self.element(dtype)?;
         let tensor = self.declare_tensor(wish, element, lanes, size, at);
         self.tensors.insert(value, tensor.clone());
         Ok(tensor)
     }
 
+    /// Whether a tensor of temporaries is needed by no later step.
+    pub fn dies(&self, tensor: &Tensor) -> bool {
+        let holders = self.tensors.iter().filter(|(_, t)| t.work == tensor.work && t.var == tensor.var);
+        let mut last = holders.map(|(v, _)| self.last_of(*v)).peekable();
+        tensor.work.is_some_and(|at| at < KEPT) && last.peek().is_some() && last.all(|last| last <= self.step)
+    }
+
+    /// The last step that needs a value.
+    pub fn last_of(&self, value: Val) -> usize {
+        self.last_use.get(&self.root(value)).copied().unwrap_or(self.step)
+    }
+
     /// A tensor that only this step uses.
-    pub fn scratch(&mut self, wish: &str, element: &str, lanes: u64, size: u64) -> Tensor {
-        let at = self.work.claim(lanes * size, self.step, self.step);
+    pub fn scratch(&mut self, wish: &str, element: &'static str, lanes: u64, size: u64) -> Tensor {
+        let step = self.step;
+        let at = self.claim(lanes * size, step, step);
         self.declare_tensor(wish, element, lanes, size, at)
     }
 
-    fn declare_tensor(&mut self, wish: &str, element: &str, lanes: u64, size: u64, at: u64) -> Tensor {
+    /// A tensor that stays until a step.
+    pub fn lasting(&mut self, wish: &str, element: &'static str, lanes: u64, size: u64, last: usize) -> Tensor {
+        let step = self.step;
+        let at = self.claim(lanes * size, step, last);
+        self.declare_tensor(wish, element, lanes, size, at)
+    }
+
+    /// Bytes for a value that lives until a step; what all tiles use has a buffer of its own.
+    fn claim(&mut self, bytes: u64, step: usize, last: usize) -> u64 {
+        if last == usize::MAX { KEPT + self.kept.claim(bytes, 0, last) } else { self.work.claim(bytes, step, last) }
+    }
+
+    fn declare_tensor(&mut self, wish: &str, element: &'static str, lanes: u64, size: u64, at: u64) -> Tensor {
         let var = self.names.claim(wish);
-        self.steps.plain(format!(
-            "LocalTensor<{element}> {var} = work.GetWithOffset<{element}>({}, {at});",
-            lanes.max(BLOCK / size)
-        ));
+        let lanes_of_block = (BLOCK / size).max(1);
+        let (buffer, place) = if at >= KEPT { ("kept", at - KEPT) } else { ("work", at) };
+        let lanes_there = lanes.next_multiple_of(lanes_of_block).max(lanes_of_block);
+        let line = format!("LocalTensor<{element}> {var} = {buffer}.GetWithOffset<{element}>({lanes_there}, {place});");
+        if self.at_start {
+            // Statements of tiles use it as well.
+            self.out.kept.push(template::Kept { tensor: var.clone(), element });
+            let assigned = line.split_once("> ").map_or(line.clone(), |(_, rest)| rest.to_owned());
+            self.fixed.plain(assigned);
+        } else {
+            self.tiled.plain(line);
+        }
         Tensor { var, offset: 0, lanes, size, work: Some(at) }
     }
 
+    /// The C++ type of an element as this chip has it in unified buffer.
+    pub fn element(&self, dtype: DType) -> Made<&'static str> {
+        let missing = |why: &str| Err(EmitError::unsupported(format!("{dtype} on {}: {why}", self.chip.vendor)));
+        match dtype {
+            DType::BF16 if !self.chip.bf16 => missing("its vector unit does not convert it"),
+            DType::F8E4M3 | DType::F8E5M2 if !self.chip.fp8 => Ok("uint8_t"),
+            DType::Bool | DType::F8E8M0 => Ok("uint8_t"),
+            // A code in the low bits of a word until it is packed.
+            DType::F4E2M1 => Ok("int32_t"),
+            DType::F64 => missing("its vector unit has none"),
+            _ => text::element(dtype).map_or_else(|| missing("no such element"), Ok),
+        }
+    }
+
+    /// Bytes of an element in unified buffer.
+    pub fn size(&self, dtype: DType) -> u64 {
+        match dtype {
+            DType::F4E2M1 => 4,
+            other => u64::from(other.bits()).div_ceil(8),
+        }
+    }
+
     fn finish(mut self) -> Made<template::Segment> {
-        let inside = |queues: &[template::Queue]| -> Vec<String> {
-            queues.iter().flat_map(|q| [q.index.clone(), q.condition.clone()]).collect()
-        };
-        let (from, to): (Vec<_>, Vec<_>) = self.out.moves.iter().map(|m| (m.from.clone(), m.to.clone())).unzip();
-        self.out.scalars_in = self.declared([inside(&self.out.inputs), inside(&from)].concat());
-        self.out.scalars_out = self.declared([inside(&self.out.outputs), inside(&to)].concat());
-        self.steps.finish();
-        let mut body = self.declared(self.steps.lines.clone());
-        body.append(&mut self.steps.lines);
-        self.out.body = body;
+        self.tiled.finish();
+        self.fixed.finish();
+        self.out.figures = self.figures();
+        self.out.start = std::mem::take(&mut self.fixed.lines);
+        self.out.body = std::mem::take(&mut self.tiled.lines);
         self.out.work = self.work.bytes;
+        self.out.kept_bytes = self.kept.bytes;
+        let mut declared = BTreeSet::new();
+        self.out.copy_in.retain(|line| is_new(line, &mut declared));
+        declared.clear();
+        for store in &mut self.out.stores {
+            store.copies.retain(|line| is_new(line, &mut declared));
+        }
+        declared.clear();
+        self.out.body.retain(|line| is_new(line, &mut declared));
+        queues::share(&mut self.out);
+        let single = self.tile.is_single();
+        let varies = [(ROW, single || self.tile.rows == 1), (INNER, single || self.tile.inners == 1)];
+        let copy_out: Vec<String> = self.out.stores.iter().flat_map(|s| s.copies.iter().cloned()).collect();
+        for (name, own) in varies.into_iter().filter(|(_, own)| *own) {
+            let line = format!("const int64_t {name} = tile.{name};");
+            for part in [&mut self.out.copy_in, &mut self.out.body] {
+                if own && part.iter().any(|l| text::mentions_variable(l, name)) {
+                    part.insert(0, line.clone());
+                }
+            }
+            if copy_out.iter().any(|l| text::mentions_variable(l, name)) {
+                self.out.rows_out.push(line);
+            }
+        }
+        let mentioned = |out: &template::Segment, name: &str| {
+            let lines = [&out.start, &out.copy_in, &out.body, &copy_out];
+            lines.into_iter().flatten().any(|l| text::mentions(l, name)) || text::mentions(&out.inner, name)
+        };
+        let dims = std::mem::take(&mut self.out.dims);
+        self.out.dims = dims.into_iter().filter(|d| mentioned(&self.out, d)).collect();
+        let kept = std::mem::take(&mut self.out.kept);
+        let (kept, local): (Vec<_>, Vec<_>) = kept
+            .into_iter()
+            .partition(|k| self.out.body.iter().chain(&self.out.copy_in).any(|l| text::mentions(l, &k.tensor)));
+        self.out.kept = kept;
+        for line in &mut self.out.start {
+            let own = local.iter().find(|k| line.starts_with(&format!("{} = ", k.tensor)));
+            if let Some(own) = own {
+                *line = format!("LocalTensor<{}> {line}", own.element);
+            }
+        }
         let params = self.params;
         self.out.buffers.sort_by_key(|b| params.iter().position(|p| *p == b.name));
-        let constants = inside(&self.out.constants);
-        let lines = [&self.out.scalars_in, &self.out.scalars_out, &self.out.body, &constants];
-        let indices = [inside(&self.out.inputs), inside(&self.out.outputs), inside(&from), inside(&to)];
-        let texts: Vec<&String> = lines.into_iter().chain(&indices).flatten().chain([&self.out.inner]).collect();
-        self.out.dims.retain(|dim| texts.iter().any(|t| text::mentions(t, dim)));
         let needs = self.out.buffer_bytes();
         if needs > self.chip.buffer_bytes {
             let what = format!(
-                "{needs} bytes of unified buffer with {} rows in flight: {} has {}",
+                "{needs} bytes of unified buffer with {} tiles in flight: {} has {}",
                 self.out.depth, self.chip.vendor, self.chip.buffer_bytes
             );
             return Err(EmitError::TooLarge(what));
         }
         Ok(self.out)
-    }
-
-    /// The declarations that texts need, in order.
-    fn declared(&self, mut texts: Vec<String>) -> Vec<String> {
-        let mut lines = Vec::new();
-        for (value, line) in self.declarations.iter().rev() {
-            let Some(Scalar::Expression(name)) = self.scalars.get(value) else { continue };
-            if texts.iter().any(|t| text::mentions(t, name)) {
-                texts.push(line.clone());
-                lines.push(line.clone());
-            }
-        }
-        lines.reverse();
-        lines
     }
 }

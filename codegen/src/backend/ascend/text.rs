@@ -12,7 +12,7 @@ const TAKEN: &[&str] = &[
     "begin", "bool", "break", "case", "char", "class", "const", "continue", "default", "do", "double", "else", "end",
     "enum", "float", "for", "half", "if", "inner", "int", "long", "new", "pipe", "private", "public", "return", "row",
     "rowBegin", "rowEnd", "rows", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
-    "true", "false", "typename", "union", "unsigned", "using", "void", "while", "work",
+    "tile", "tileIn", "tileOut", "tiles", "results", "kept", "i", "r", "true", "false", "typename", "union", "unsigned", "using", "void", "while", "work",
 ];
 
 /// Names that are in use.
@@ -68,6 +68,16 @@ pub(super) fn element(dtype: DType) -> Option<&'static str> {
 /// Whether an identifier occurs in a text.
 pub(super) fn mentions(text: &str, name: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == name)
+}
+
+/// Whether a variable occurs in a text: an identifier that is no member of something.
+pub(super) fn mentions_variable(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        !before.is_some_and(|c| part(c) || c == '.') && !after.is_some_and(part)
+    })
 }
 
 /// An f32 constant; `None` for what has no literal.

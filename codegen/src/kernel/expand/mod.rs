@@ -142,7 +142,7 @@ impl Emit<'_> {
 }
 
 /// The instruction with gathered integers under their new names.
-pub(super) fn rename_index(op: &InstOp, renamed: &[Val]) -> InstOp {
+pub(crate) fn rename_index(op: &InstOp, renamed: &[Val]) -> InstOp {
     let new =
         |index: &Dim| index.substitute(&|symbol| Some(renamed.get(Val::from_symbol(symbol)?.0 as usize)?.symbol()));
     match op.clone() {

@@ -1,0 +1,429 @@
+//! Elementwise functions. Only functions whose meaning the vendor documents as the plain function are spelled; the
+//! reciprocal and inverse root instructions, which are approximations, are not.
+//!
+//! An operand that is there less often than the result takes part by strides: a scalar as its block, for every vector of
+//! its row; a row that all rows share once for each of them. What the vendor leaves open about NaN is selected.
+
+use fusewright_abi::DType;
+use fusewright_graph::{Literal, ScalarFn};
+
+use super::EmitError;
+use super::memory::Tensor;
+use super::segment::{Made, Scalar, Writer};
+use super::text;
+use super::tile::{COPIES, Count};
+use crate::kernel::{Inst, InstOp, Level, Shape, Val};
+
+/// How an operand spreads over a result.
+#[derive(Clone, Debug)]
+pub(super) enum Operand {
+    /// Lane for lane.
+    Same(Tensor),
+    /// One block for all lanes.
+    Block(Tensor),
+    /// An f32 constant.
+    Constant(f32),
+    /// A block for every `lanes` lanes.
+    Blocks { of: Tensor, blocks: Count, lanes: String },
+    /// One row for all rows of `lanes`.
+    Line { of: Tensor, rows: Count, lanes: u64 },
+    /// One row for each outer row's inner rows of `lanes`.
+    Lines { of: Tensor, lanes: u64 },
+}
+
+impl Writer<'_> {
+    /// An elementwise function.
+    pub fn map(&mut self, f: ScalarFn, inst: &Inst, result: Val) -> Made<()> {
+        let args = &inst.args;
+        match f {
+            ScalarFn::Eq | ScalarFn::Ne | ScalarFn::Lt | ScalarFn::Le | ScalarFn::Gt | ScalarFn::Ge => {
+                self.compare(f, args, result)
+            }
+            ScalarFn::And | ScalarFn::Or | ScalarFn::Not if self.dtype(result) == DType::Bool => {
+                self.combine_masks(f, args, result)
+            }
+            ScalarFn::Select => self.select(args, result),
+            _ if args.iter().any(|&a| !matches!(self.dtype(a), DType::F32 | DType::I32)) => {
+                Err(EmitError::unsupported(format!("`{}` of {}", f.name(), self.dtype(args[0]))))
+            }
+            ScalarFn::RoundEven | ScalarFn::Floor | ScalarFn::Ceil | ScalarFn::Trunc => self.round(f, args[0], result),
+            ScalarFn::And | ScalarFn::Or if self.dtype(result) == DType::I32 => self.bits(f, args, result),
+            ScalarFn::Shl | ScalarFn::Shr if self.dtype(result) == DType::I32 => self.shift(f, args, result),
+            _ if args.len() == 1 => self.unary(f, args[0], result),
+            ScalarFn::Add | ScalarFn::Sub | ScalarFn::Mul | ScalarFn::Div | ScalarFn::Max | ScalarFn::Min => {
+                self.binary(f, args, result)
+            }
+            _ => Err(unknown(f, self.dtype(result))),
+        }
+    }
+
+    fn unary(&mut self, f: ScalarFn, x: Val, result: Val) -> Made<()> {
+        let float = self.dtype(x) == DType::F32;
+        let (name, more) = match f {
+            ScalarFn::Neg if float => ("Muls", "-1.0f, "),
+            ScalarFn::Neg => ("Muls", "-1, "),
+            ScalarFn::Abs if float => ("Abs", ""),
+            ScalarFn::Sqrt if float => ("Sqrt", ""),
+            ScalarFn::Exp if float => ("Exp", ""),
+            ScalarFn::Log if float => ("Ln", ""),
+            _ => return Err(unknown(f, self.dtype(x))),
+        };
+        let from = self.lane_for_lane(x, result)?;
+        let count = self.count(result)?;
+        let to = self.destination(result, f.name(), &[x])?;
+        let line = format!("{name}({}, {}, {more}{count});", to.text(), from.text());
+        self.steps().vector(line, &[&from], &to);
+        Ok(())
+    }
+
+    fn binary(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        let dtype = self.dtype(result);
+        if dtype == DType::I32 && f == ScalarFn::Div {
+            return Err(unknown(f, dtype));
+        }
+        let (a, b) = (self.operand(args[0], result)?, self.operand(args[1], result)?);
+        let extreme = matches!(f, ScalarFn::Max | ScalarFn::Min) && dtype == DType::F32;
+        let tested = extreme && !self.nan_is_replaced(result, args);
+        // Operands that are looked at once more must not be overwritten.
+        let dying = if tested { &[] } else { args };
+        let to = match (a, b) {
+            (Operand::Same(a), Operand::Same(b)) => {
+                let to = self.destination(result, f.name(), dying)?;
+                let count = self.count(result)?;
+                let name = instruction(f);
+                let line = format!("{name}({}, {}, {}, {count});", to.text(), a.text(), b.text());
+                self.steps().vector(line, &[&a, &b], &to);
+                to
+            }
+            (Operand::Same(a), b) => self.spread_over(f, result, dying, (&a, b), false)?,
+            (a, Operand::Same(b)) => self.spread_over(f, result, dying, (&b, a), true)?,
+            (a, b) => {
+                let whole = self.materialised(a, result)?;
+                self.spread_over(f, result, dying, (&whole, b), false)?
+            }
+        };
+        if tested {
+            for &arg in args {
+                if !self.is_constant(arg) {
+                    let from = self.operand(arg, result)?;
+                    self.keep_nan(&to, from, result)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bits of integers: those of their halves.
+    fn bits(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        let (a, b) = (self.lane_for_lane(args[0], result)?, self.lane_for_lane(args[1], result)?);
+        let count = self.count(result)?.of(2);
+        let to = self.destination(result, f.name(), &[])?;
+        let name = if f == ScalarFn::And { "And" } else { "Or" };
+        let [to_text, a_text, b_text] = [&to, &a, &b].map(|t| format!("{}.ReinterpretCast<uint16_t>()", t.text()));
+        self.steps().vector(format!("{name}({to_text}, {a_text}, {b_text}, {count});"), &[&a, &b], &to);
+        Ok(())
+    }
+
+    /// A shift by a constant.
+    fn shift(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        let by = match self.defining(args[1]).map(|i| &i.op) {
+            Some(InstOp::Literal(Literal::Int(_, by))) if (0..32).contains(by) => *by,
+            _ => return Err(EmitError::unsupported("a shift by other than a constant")),
+        };
+        let from = self.lane_for_lane(args[0], result)?;
+        let count = self.count(result)?;
+        let to = self.destination(result, f.name(), &[])?;
+        let name = if f == ScalarFn::Shl { "ShiftLeft" } else { "ShiftRight" };
+        self.steps().vector(format!("{name}({}, {}, {by}, {count});", to.text(), from.text()), &[&from], &to);
+        Ok(())
+    }
+
+    /// `f(x, by)`, or `f(by, x)` if `flipped`, where `by` spreads over the lanes of `x`.
+    fn spread_over(
+        &mut self,
+        f: ScalarFn,
+        result: Val,
+        args: &[Val],
+        of: (&Tensor, Operand),
+        flipped: bool,
+    ) -> Made<Tensor> {
+        let (x, by) = of;
+        let count = self.count(result)?;
+        let dtype = self.dtype(result);
+        let immediate = match (f, &by) {
+            (_, Operand::Constant(c)) if !c.is_finite() => None,
+            (ScalarFn::Add, Operand::Constant(c)) => Some(("Adds", *c)),
+            (ScalarFn::Sub, Operand::Constant(c)) if !flipped => Some(("Adds", -c)),
+            (ScalarFn::Mul, Operand::Constant(c)) => Some(("Muls", *c)),
+            (ScalarFn::Max, Operand::Constant(c)) => Some(("Maxs", *c)),
+            (ScalarFn::Min, Operand::Constant(c)) => Some(("Mins", *c)),
+            _ => None,
+        };
+        // The result may overwrite the operand that has its lanes, but not the one that spreads.
+        let dying: Vec<Val> = args.iter().copied().filter(|&a| self.holds(a, x)).collect();
+        if let (Some((name, by)), DType::F32) = (immediate, dtype) {
+            let by = text::float(by).ok_or_else(|| EmitError::unsupported(format!("the constant {by}")))?;
+            let to = self.destination(result, f.name(), &dying)?;
+            let line = format!("{name}({}, {}, {by}, {count});", to.text(), x.text());
+            self.steps().vector(line, &[x], &to);
+            return Ok(to);
+        }
+        let by = match by {
+            Operand::Constant(c) => Operand::Block(self.block(c.to_bits())),
+            other => other,
+        };
+        let to = self.destination(result, f.name(), &dying)?;
+        let op = combiner(f, flipped);
+        let (from, shape) = match &by {
+            Operand::Block(of) => {
+                (of, format!("ByBlocks<{op}>({}, {}, {}, 1, {count})", to.text(), x.text(), of.text()))
+            }
+            Operand::Blocks { of, blocks, lanes } => {
+                (of, format!("ByBlocks<{op}>({}, {}, {}, {blocks}, {lanes})", to.text(), x.text(), of.text()))
+            }
+            Operand::Line { of, rows, lanes } => {
+                (of, format!("ByLine<{op}>({}, {}, {}, {rows}, {lanes})", to.text(), x.text(), of.text()))
+            }
+            Operand::Lines { of, lanes } => {
+                let line = format!(
+                    "ByLines<{op}>({}, {}, {}, tile.rows, tile.inners, {lanes})",
+                    to.text(),
+                    x.text(),
+                    of.text()
+                );
+                (of, line)
+            }
+            Operand::Same(_) | Operand::Constant(_) => return Err(EmitError::unsupported("an operand twice")),
+        };
+        let from = from.clone();
+        self.steps().vector(format!("fusewright::{shape};"), &[x, &from], &to);
+        Ok(to)
+    }
+
+    fn holds(&self, value: Val, tensor: &Tensor) -> bool {
+        self.tensor(value).is_ok_and(|t| t == *tensor)
+    }
+
+    pub fn is_constant(&self, value: Val) -> bool {
+        matches!(self.scalar(value), Some(Scalar::Literal(_)))
+    }
+
+    /// How an operand of a map spreads over a result.
+    pub fn operand(&mut self, value: Val, result: Val) -> Made<Operand> {
+        match self.scalar(value) {
+            Some(Scalar::Literal(v)) => return Ok(Operand::Constant(*v)),
+            Some(Scalar::Expression(_)) => return self.number(value),
+            None => {}
+        }
+        let of = self.unpacked(value)?;
+        let (own, whole) = (self.tile.level(self.level(value)), self.tile.level(self.level(result)));
+        let (shape, over) = (self.shape(value).clone(), self.shape(result).clone());
+        let same = shape == over;
+        let of_rows = self.tile.times(self.level(value));
+        let rows = self.tile.times(self.level(result));
+        let lanes = self.lanes(result)?;
+        Ok(match (own, whole) {
+            _ if own == whole && same => Operand::Same(of),
+            (Level::Kernel, _) if shape == Shape::Scalar => Operand::Block(of),
+            _ if own == whole && shape == Shape::Scalar => {
+                Operand::Blocks { of, blocks: of_rows, lanes: lanes.to_string() }
+            }
+            _ if own == whole => {
+                let groups = self.elements(value)?;
+                if lanes % groups != 0 {
+                    return Err(EmitError::unsupported("groups of which the last is shorter"));
+                }
+                Operand::Blocks { of, blocks: of_rows.of(groups), lanes: (lanes / groups).to_string() }
+            }
+            (Level::Outer, Level::Inner) if shape == Shape::Scalar => {
+                Operand::Blocks { of, blocks: of_rows, lanes: format!("tile.inners * {lanes}") }
+            }
+            (Level::Kernel, _) if same => Operand::Line { of, rows, lanes },
+            (Level::Outer, Level::Inner) if same => Operand::Lines { of, lanes },
+            _ => return Err(EmitError::Single),
+        })
+    }
+
+    /// An integer of an address as an f32 or i32 operand.
+    fn number(&mut self, value: Val) -> Made<Operand> {
+        let literal = match self.defining(value).map(|i| &i.op) {
+            Some(InstOp::Literal(Literal::Int(DType::I32, v))) => i32::try_from(*v).ok(),
+            _ => None,
+        };
+        let bits = literal.ok_or_else(|| EmitError::unsupported("a computed integer beside lanes"))?;
+        Ok(Operand::Block(as_words(&self.block(bits.cast_unsigned()))))
+    }
+
+    /// The tensor of an operand that has every lane of the result.
+    pub fn lane_for_lane(&mut self, value: Val, result: Val) -> Made<Tensor> {
+        match self.operand(value, result)? {
+            Operand::Same(tensor) => Ok(tensor),
+            other => self.materialised(other, result),
+        }
+    }
+
+    /// An operand with every lane of the result, in a tensor of this step.
+    pub fn materialised(&mut self, operand: Operand, result: Val) -> Made<Tensor> {
+        let lanes = self.most(result)?;
+        let count = self.count(result)?;
+        let words = matches!(&operand, Operand::Block(of) | Operand::Blocks { of, .. } | Operand::Line { of, .. }
+            if self.is_words(of));
+        let to = self.scratch("spread", if words { "int32_t" } else { "float" }, lanes, 4);
+        let (line, from) = match operand {
+            Operand::Same(tensor) => return Ok(tensor),
+            Operand::Constant(c) => match text::float(c) {
+                Some(c) => (format!("Duplicate({}, {c}, {count});", to.text()), None),
+                None => {
+                    let block = self.block(c.to_bits());
+                    (format!("fusewright::Spread({}, {}, 1, {count});", to.text(), block.text()), Some(block))
+                }
+            },
+            Operand::Block(of) => (format!("fusewright::Spread({}, {}, 1, {count});", to.text(), of.text()), Some(of)),
+            Operand::Blocks { of, blocks, lanes } => {
+                (format!("fusewright::Spread({}, {}, {blocks}, {lanes});", to.text(), of.text()), Some(of))
+            }
+            Operand::Line { of, rows, lanes } => {
+                (format!("fusewright::Repeat({}, {}, {rows}, {lanes});", to.text(), of.text()), Some(of))
+            }
+            Operand::Lines { .. } => return Err(EmitError::Single),
+        };
+        let reads: Vec<&Tensor> = from.iter().collect();
+        self.steps().vector(line, &reads, &to);
+        Ok(to)
+    }
+
+    /// Whether a tensor holds integers of 32 bits.
+    fn is_words(&self, tensor: &Tensor) -> bool {
+        let held = || (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor));
+        tensor.var.contains(".ReinterpretCast<int32_t>") || held()
+    }
+
+    /// The same bits as another type of words.
+    pub fn bitcast(&mut self, inst: &Inst, result: Val) -> Made<()> {
+        let x = inst.args[0];
+        let (from, to) = (self.dtype(x), self.dtype(result));
+        if let Some(packed) = self.packed.get(&x).cloned().filter(|_| self.element(from).ok() == self.element(to).ok()) {
+            self.packed.insert(result, packed);
+            return Ok(());
+        }
+        if let Some(Scalar::Literal(v)) = self.scalar(x).cloned() {
+            let block = self.block(v.to_bits());
+            self.bind(result, as_words(&block));
+            return Ok(());
+        }
+        let of = self.tensor(x)?;
+        let element = self.element(to)?;
+        let seen = match (from, to) {
+            _ if self.element(from)? == element => of,
+            (DType::F32 | DType::I32 | DType::U32, DType::F32 | DType::I32) => {
+                // Of the base, so that casts do not pile up.
+                let base = of.var.split(".Reinterpret").next().unwrap_or(&of.var).to_owned();
+                let text = Tensor { var: base, ..of.clone() }.text();
+                Tensor { var: format!("{text}.ReinterpretCast<{element}>()"), offset: 0, ..of }
+            }
+            _ => return Err(EmitError::unsupported(format!("the bits of {from} as {to}"))),
+        };
+        self.bind(result, seen);
+        Ok(())
+    }
+
+    /// A block of eight equal words, made once per core.
+    pub fn block(&mut self, bits: u32) -> Tensor {
+        if let Some(tensor) = self.blocks.get(&bits) {
+            return tensor.clone();
+        }
+        let value = f32::from_bits(bits);
+        let wish = match value {
+            v if v == 0.0 => "zeros".to_owned(),
+            v if v == 1.0 => "ones".to_owned(),
+            v if v.is_nan() => "nans".to_owned(),
+            v if v.is_infinite() => "infinities".to_owned(),
+            _ => "constants".to_owned(),
+        };
+        let before = std::mem::replace(&mut self.at_start, true);
+        let tensor = self.lasting(&wish, "float", COPIES, 4, usize::MAX);
+        let line = match text::float(value) {
+            Some(text) if value.is_normal() || bits == 0 => format!("Duplicate({}, {text}, {COPIES});", tensor.text()),
+            _ => format!("Duplicate({}.ReinterpretCast<uint32_t>(), {bits:#010x}u, {COPIES});", tensor.text()),
+        };
+        self.fixed.vector(line, &[], &tensor);
+        self.at_start = before;
+        self.blocks.insert(bits, tensor.clone());
+        tensor
+    }
+
+    /// A scalar, group or row over a larger shape.
+    pub fn broadcast(&mut self, inst: &Inst, result: Val) -> Made<()> {
+        if self.dtype(result) != DType::F32 {
+            return Err(EmitError::unsupported(format!("a broadcast of {}", self.dtype(result))));
+        }
+        let operand = self.operand(inst.args[0], result)?;
+        let from = self.materialised(operand, result)?;
+        let to = self.destination(result, "spread", &[])?;
+        if from.var != to.var {
+            let count = self.count(result)?;
+            let line = format!("fusewright::Move({}, {}, {count});", to.text(), from.text());
+            self.steps().vector(line, &[&from], &to);
+        }
+        Ok(())
+    }
+
+    /// Rounding to integers.
+    fn round(&mut self, f: ScalarFn, x: Val, result: Val) -> Made<()> {
+        let mode = match f {
+            ScalarFn::RoundEven => "CAST_RINT",
+            ScalarFn::Floor => "CAST_FLOOR",
+            ScalarFn::Ceil => "CAST_CEIL",
+            _ => "CAST_TRUNC",
+        };
+        let from = self.lane_for_lane(x, result)?;
+        let (count, lanes) = (self.count(result)?, self.most(result)?);
+        let whole = self.scratch("whole", "int32_t", lanes, 4);
+        let mask = self.mask_scratch(lanes);
+        let limit = self.block(8_388_608.0f32.to_bits());
+        let to = self.destination(result, f.name(), &[])?;
+        let operands = [&to, &from, &whole, &mask, &limit].map(|t| t.text()).join(", ");
+        self.steps().settled(format!("fusewright::RoundToInteger<RoundMode::{mode}>({operands}, {count});"));
+        self.steps().vector_result(&to);
+        Ok(())
+    }
+}
+
+/// A tensor of words seen as integers.
+pub(super) fn as_words(tensor: &Tensor) -> Tensor {
+    if tensor.var.contains(".ReinterpretCast<int32_t>") {
+        return tensor.clone();
+    }
+    Tensor { var: format!("{}.ReinterpretCast<int32_t>()", tensor.text()), offset: 0, ..tensor.clone() }
+}
+
+fn unknown(f: ScalarFn, dtype: DType) -> EmitError {
+    EmitError::unsupported(format!("`{}` of {dtype} is no vector instruction of known meaning", f.name()))
+}
+
+fn instruction(f: ScalarFn) -> &'static str {
+    match f {
+        ScalarFn::Add => "Add",
+        ScalarFn::Sub => "Sub",
+        ScalarFn::Mul => "Mul",
+        ScalarFn::Div => "Div",
+        ScalarFn::Max => "Max",
+        _ => "Min",
+    }
+}
+
+/// The structure of the header that combines by a function.
+fn combiner(f: ScalarFn, flipped: bool) -> String {
+    let name = match f {
+        ScalarFn::Add => "Sum",
+        ScalarFn::Sub => "Difference",
+        ScalarFn::Mul => "Product",
+        ScalarFn::Div => "Quotient",
+        ScalarFn::Max => "Largest",
+        _ => "Smallest",
+    };
+    match (f, flipped) {
+        (ScalarFn::Sub | ScalarFn::Div, true) => format!("fusewright::Flipped<fusewright::{name}>"),
+        _ => format!("fusewright::{name}"),
+    }
+}

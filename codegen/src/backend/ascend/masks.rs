@@ -1,0 +1,260 @@
+//! Comparisons, masks and selection. A mask is one bit per lane in vectors of 64 lanes, the rest of a tile in a block of
+//! its own behind them; `masks.h` keeps to that.
+
+use fusewright_abi::DType;
+use fusewright_graph::ScalarFn;
+
+use super::EmitError;
+use super::maps::Operand;
+use super::memory::{BLOCK, Tensor};
+use super::segment::{Made, Scalar, Writer};
+use crate::kernel::{InstOp, Val};
+
+impl Writer<'_> {
+    /// Bytes of a mask of so many lanes.
+    fn mask_bytes(lanes: u64) -> u64 {
+        (lanes / 64 * 8).next_multiple_of(BLOCK) + BLOCK
+    }
+
+    /// A mask that only this step uses.
+    pub fn mask_scratch(&mut self, lanes: u64) -> Tensor {
+        self.scratch("mask", "uint8_t", Self::mask_bytes(lanes), 1)
+    }
+
+    fn mask(&mut self, value: Val, wish: &str) -> Made<Tensor> {
+        let lanes = self.most(value)?;
+        let last = self.last_of(value);
+        let tensor = self.lasting(wish, "uint8_t", Self::mask_bytes(lanes), 1, last);
+        self.bind(value, tensor.clone());
+        Ok(tensor)
+    }
+
+    /// A comparison of floats.
+    pub fn compare(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        let dtype = self.dtype(args[0]);
+        if dtype == DType::I32 {
+            return self.compare_words(f, args, result);
+        }
+        if dtype != DType::F32 {
+            return Err(EmitError::unsupported(format!("`{}` of {dtype}: the vector unit compares floats", f.name())));
+        }
+        let mode = match f {
+            ScalarFn::Eq => "EQ",
+            ScalarFn::Ne => "NE",
+            ScalarFn::Lt => "LT",
+            ScalarFn::Le => "LE",
+            ScalarFn::Gt => "GT",
+            _ => "GE",
+        };
+        let a = self.lane_for_lane(args[0], result)?;
+        let (b, spread) = self.lanes_or_block(args[1], result)?;
+        let count = self.count(result)?;
+        let to = self.mask(result, f.name())?;
+        let line = format!(
+            "fusewright::Compare<CMPMODE::{mode}{spread}>({}, {}, {}, {count});",
+            to.text(),
+            a.text(),
+            b.text()
+        );
+        self.steps().vector(line, &[&a, &b], &to);
+        Ok(())
+    }
+
+    /// A comparison of integers, which vector units compare for equality alone: an order is whether the larger is one of
+    /// them.
+    fn compare_words(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        let (a, b) = (self.lane_for_lane(args[0], result)?, self.lane_for_lane(args[1], result)?);
+        let (count, lanes) = (self.count(result)?, self.most(result)?);
+        let larger = matches!(f, ScalarFn::Lt | ScalarFn::Le | ScalarFn::Gt | ScalarFn::Ge);
+        let (first, second) = match f {
+            ScalarFn::Lt | ScalarFn::Ge => (None, a.clone()),
+            ScalarFn::Gt | ScalarFn::Le => (None, b.clone()),
+            _ => (Some(a.clone()), b.clone()),
+        };
+        let first = match first {
+            Some(first) => first,
+            None => {
+                let most = self.scratch("larger", "int32_t", lanes, 4);
+                let line = format!("Max({}, {}, {}, {count});", most.text(), a.text(), b.text());
+                self.steps().vector(line, &[&a, &b], &most);
+                most
+            }
+        };
+        let differ = matches!(f, ScalarFn::Ne) || (larger && matches!(f, ScalarFn::Lt | ScalarFn::Gt));
+        let to = self.mask(result, f.name())?;
+        let operands = [&to, &first, &second].map(|t| t.text()).join(", ");
+        self.steps().vector(format!("fusewright::Compare<CMPMODE::EQ, false>({operands}, {count});"), &[&first, &second], &to);
+        if differ {
+            let line = format!("fusewright::MaskNot({}, {}, {count});", to.text(), to.text());
+            let kept = to.clone();
+            self.steps().vector(line, &[&kept], &to);
+        }
+        Ok(())
+    }
+
+    /// A tensor for an operand, and what the template says if it is one block for all lanes.
+    fn lanes_or_block(&mut self, value: Val, result: Val) -> Made<(Tensor, &'static str)> {
+        let operand = self.operand(value, result)?;
+        self.lanes_or_block_of(operand, result)
+    }
+
+    fn lanes_or_block_of(&mut self, operand: Operand, result: Val) -> Made<(Tensor, &'static str)> {
+        Ok(match operand {
+            Operand::Same(tensor) => (tensor, ", false"),
+            Operand::Block(block) => (block, ", true"),
+            Operand::Constant(c) => (self.block(c.to_bits()), ", true"),
+            other => (self.materialised(other, result)?, ", false"),
+        })
+    }
+
+    /// Masks of masks.
+    pub fn combine_masks(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        let mut operands = Vec::new();
+        for &arg in args {
+            match self.operand(arg, result)? {
+                Operand::Same(tensor) => operands.push(tensor),
+                _ => return Err(EmitError::unsupported("a condition of the row beside one of its lanes")),
+            }
+        }
+        let count = self.count(result)?;
+        let name = match f {
+            ScalarFn::And => "And",
+            ScalarFn::Or => "Or",
+            _ => "Not",
+        };
+        let to = self.mask(result, f.name())?;
+        let texts: Vec<String> = operands.iter().map(Tensor::text).collect();
+        let line = format!("fusewright::Mask{name}({}, {}, {count});", to.text(), texts.join(", "));
+        let reads: Vec<&Tensor> = operands.iter().collect();
+        self.steps().vector(line, &reads, &to);
+        Ok(())
+    }
+
+    /// One of two values, lane by lane.
+    pub fn select(&mut self, args: &[Val], result: Val) -> Made<()> {
+        let dtype = self.dtype(result);
+        if self.size(dtype) != 4 {
+            return Err(EmitError::unsupported(format!("a selection of {dtype}: the vector unit selects words")));
+        }
+        if let Some(Scalar::Expression(condition)) = self.scalar(args[0]).cloned() {
+            return self.select_by_number(&condition, args, result);
+        }
+        let mask = match self.operand(args[0], result)? {
+            Operand::Same(mask) => mask,
+            _ => return self.select_by_scalar(args, result),
+        };
+        let (a, spread_a) = self.lanes_or_block(args[1], result)?;
+        let (b, spread_b) = self.lanes_or_block(args[2], result)?;
+        let count = self.count(result)?;
+        let to = self.destination(result, "select", &args[1..])?;
+        self.select_into(&to, &mask, (&a, spread_a), (&b, spread_b), &count.to_string());
+        Ok(())
+    }
+
+    /// A condition of a whole row: its value as lanes, compared again.
+    fn select_by_scalar(&mut self, args: &[Val], result: Val) -> Made<()> {
+        let condition = args[0];
+        let mask = self.tensor(condition)?;
+        let (count, lanes) = (self.count(condition)?, self.most(condition)?);
+        let (one, zero) = (self.block(1.0f32.to_bits()), self.block(0));
+        let truth = self.scratch("truth", "float", lanes, 4);
+        self.select_into(&truth, &mask, (&one, ", true"), (&zero, ", true"), &count.to_string());
+        // As an operand of the condition's shape, spread over the result.
+        let held = self.swap_tensor(condition, truth);
+        let operand = self.operand(condition, result);
+        self.swap_tensor(condition, held);
+        let spread = self.materialised(operand?, result)?;
+        let count = self.count(result)?;
+        let lanes = self.most(result)?;
+        let mask = self.mask_scratch(lanes);
+        let line = format!(
+            "fusewright::Compare<CMPMODE::NE, true>({}, {}, {}, {count});",
+            mask.text(),
+            spread.text(),
+            zero.text()
+        );
+        self.steps().vector(line, &[&spread, &zero], &mask);
+        let (a, spread_a) = self.lanes_or_block(args[1], result)?;
+        let (b, spread_b) = self.lanes_or_block(args[2], result)?;
+        let to = self.destination(result, "select", &[])?;
+        self.select_into(&to, &mask, (&a, spread_a), (&b, spread_b), &count.to_string());
+        Ok(())
+    }
+
+    /// A condition that the scalar unit has.
+    fn select_by_number(&mut self, condition: &str, args: &[Val], result: Val) -> Made<()> {
+        if self.tile.most(self.level(args[0])) > 1 {
+            return Err(EmitError::Single);
+        }
+        let declarations = self.declared(&[condition.to_owned()]);
+        declarations.into_iter().for_each(|line| self.steps().plain(line));
+        let (count, lanes) = (self.count(result)?, self.most(result)?);
+        let truth = self.scratch("truth", "float", lanes, 4);
+        let line = format!("Duplicate({}, {condition} ? 1.0f : 0.0f, {count});", truth.text());
+        self.steps().vector(line, &[], &truth);
+        let (mask, zero) = (self.mask_scratch(lanes), self.block(0));
+        let line = format!("fusewright::Compare<CMPMODE::NE, true>({}, {}, {}, {count});", mask.text(), truth.text(), zero.text());
+        self.steps().vector(line, &[&truth, &zero], &mask);
+        let (a, spread_a) = self.lanes_or_block(args[1], result)?;
+        let (b, spread_b) = self.lanes_or_block(args[2], result)?;
+        let to = self.destination(result, "select", &[])?;
+        self.select_into(&to, &mask, (&a, spread_a), (&b, spread_b), &count.to_string());
+        Ok(())
+    }
+
+    fn swap_tensor(&mut self, value: Val, tensor: Tensor) -> Tensor {
+        let before = self.tensor(value).unwrap_or_else(|_| tensor.clone());
+        self.bind(value, tensor);
+        before
+    }
+
+    /// `to = mask ? a : b`, each with what its template argument says.
+    pub fn select_into(&mut self, to: &Tensor, mask: &Tensor, a: (&Tensor, &str), b: (&Tensor, &str), count: &str) {
+        let spreads = format!("{}{}", a.1.trim_start_matches(", "), b.1);
+        let operands = [to, mask, a.0, b.0].map(|t| t.text()).join(", ");
+        let line = format!("fusewright::Choose<{spreads}>({operands}, {count});");
+        self.steps().vector(line, &[mask, a.0, b.0], to);
+    }
+
+    /// Puts NaN where an operand has it: extremes of NaN are open.
+    pub fn keep_nan(&mut self, to: &Tensor, from: Operand, result: Val) -> Made<()> {
+        let (from, spread) = match from {
+            // A scalar alone is tested as often as the result.
+            Operand::Block(block) => (self.materialised(Operand::Block(block), result)?, ", false"),
+            other => self.lanes_or_block_of(other, result)?,
+        };
+        let lanes = self.most(result)?;
+        let count = self.count(result)?.to_string();
+        let mask = self.numbers(&from, lanes, &count);
+        let kept = to.clone();
+        self.select_into(to, &mask, (&kept, ", false"), (&from, spread), &count);
+        Ok(())
+    }
+
+    /// The mask of lanes that are numbers.
+    pub fn numbers(&mut self, x: &Tensor, lanes: u64, count: &str) -> Tensor {
+        let mask = self.mask_scratch(lanes);
+        let line =
+            format!("fusewright::Compare<CMPMODE::EQ, false>({}, {}, {}, {count});", mask.text(), x.text(), x.text());
+        self.steps().vector(line, &[x], &mask);
+        mask
+    }
+
+    /// Whether every use of an extreme replaces it where an operand is NaN.
+    pub fn nan_is_replaced(&self, result: Val, args: &[Val]) -> bool {
+        let open: Vec<Val> = args.iter().copied().filter(|&a| !self.is_constant(a)).collect();
+        let [x] = open[..] else { return false };
+        let mut uses = self.uses(result).peekable();
+        uses.peek().is_some()
+            && uses.all(|inst| {
+                let replaced = |test: Val, f: ScalarFn| self.map_args(test, f).is_some_and(|t| t == [x, x]);
+                match (&inst.op, inst.args.as_slice()) {
+                    (InstOp::Map(ScalarFn::Select), &[test, a, b]) => {
+                        (replaced(test, ScalarFn::Ne) && b == result && a != result)
+                            || (replaced(test, ScalarFn::Eq) && a == result && b != result)
+                    }
+                    _ => false,
+                }
+            })
+    }
+}

@@ -1,0 +1,126 @@
+//! How large the tiles of a segment are: as large as good transfers ask for and unified buffer allows.
+
+use fusewright_graph::Dim;
+use fusewright_templates::ascend as template;
+
+use super::EmitError;
+use super::chip::Chip;
+use super::passes::passes;
+use super::prepare::cut_rows;
+use super::segment::{self, Made};
+use super::tile::Tile;
+use crate::kernel::{InstOp, Kernel, Level, Segment};
+
+/// Bytes that a transfer should have.
+const GOOD_TRANSFER: u64 = 16 << 10;
+/// Most inner rows of a tile.
+const MOST_ROWS: u64 = 64;
+/// Lanes that rows are cut to where they do not fit.
+const CUT: i64 = 2048;
+
+/// Writes a segment in the largest tiles that are of use; in several passes if its rows do not fit.
+pub(super) fn write(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<Vec<template::Segment>> {
+    let known = segment.types.iter().all(|t| t.shape.elements().as_const().is_some());
+    if !known {
+        return in_passes(chip, kernel, segment, params);
+    }
+    let whole = in_tiles(chip, kernel, segment, params);
+    match whole {
+        Err(EmitError::TooLarge(_)) => in_passes(chip, kernel, segment, params).or(whole.map(|s| vec![s])),
+        other => other.map(|segment| vec![segment]),
+    }
+}
+
+/// One class for each pass; they share unified buffer.
+fn in_passes(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<Vec<template::Segment>> {
+    let passes = passes(segment)?;
+    let mut refused = None;
+    for lanes in [8192, 4096, 2048, 1024, 512] {
+        let written = passes.iter().map(|pass| {
+            let inner = &pass.segment.inner;
+            let inners = if *inner == Dim::constant(1) { 1 } else { lanes };
+            let tile = Tile { rows: 1, inners, inner: inner.clone() };
+            segment::write(chip, kernel, &pass.segment, params, &tile, 2, Some(pass))
+        });
+        let written = match written.collect::<Made<Vec<_>>>() {
+            Err(EmitError::TooLarge(why)) => {
+                refused = Some(why);
+                continue;
+            }
+            other => other?,
+        };
+        let results = 32 * passes.iter().map(|p| p.wanted.len() as u64).sum::<u64>();
+        let bytes = written.iter().map(template::Segment::buffer_bytes).sum::<u64>() + results;
+        if bytes <= chip.buffer_bytes {
+            return Ok(written);
+        }
+        refused = Some(format!("{bytes} bytes of unified buffer: {} has {}", chip.vendor, chip.buffer_bytes));
+    }
+    Err(EmitError::TooLarge(refused.unwrap_or_default()))
+}
+
+fn in_tiles(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<template::Segment> {
+    let whole = tiles(chip, kernel, segment, params);
+    let Err(EmitError::TooLarge(_)) = whole else { return whole };
+    let longest = segment.types.iter().filter_map(|t| t.shape.elements().as_const()).max().unwrap_or(0);
+    let parts = (1..=longest).filter(|p| longest % p == 0 && longest / p <= CUT);
+    for parts in parts.take(8) {
+        if let Some(cut) = cut_rows(kernel, segment, parts) {
+            return tiles(chip, kernel, &cut, params);
+        }
+    }
+    whole
+}
+
+fn tiles(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<template::Segment> {
+    let wanted = wanted(segment);
+    let attempt = |tile: &Tile, depth| segment::write(chip, kernel, segment, params, tile, depth, None);
+    for tile in &wanted {
+        match attempt(tile, 2) {
+            Err(EmitError::TooLarge(_) | EmitError::Single) => {}
+            other => return other,
+        }
+    }
+    let single = Tile::single(&segment.inner);
+    match attempt(&single, 2) {
+        Err(EmitError::TooLarge(_)) => attempt(&single, 1),
+        other => other,
+    }
+}
+
+/// Tiles of more than one row, largest first.
+fn wanted(segment: &Segment) -> Vec<Tile> {
+    let levels = segment.levels();
+    let bytes = |inst: &crate::kernel::Inst| {
+        let varies = inst.results.first().is_some_and(|r| levels[r.0 as usize] != Level::Kernel);
+        let ty = segment.ty(*inst.results.first()?);
+        let loaded = matches!(inst.op, InstOp::Load { .. }) && varies && ty.dtype.is_float();
+        loaded.then(|| ty.shape.elements().as_const()).flatten().map(|n| n as u64 * u64::from(ty.dtype.bits()) / 8)
+    };
+    let row = segment.insts.iter().filter_map(bytes).max().unwrap_or(0).max(1);
+    let most = GOOD_TRANSFER.div_ceil(row).min(MOST_ROWS).max(1);
+    let mut tiles = Vec::new();
+    let mut rows = most;
+    while rows > 1 {
+        tiles.push(tile(&segment.inner, rows));
+        rows = rows.div_ceil(2);
+    }
+    tiles.dedup();
+    tiles.retain(|tile| !tile.is_single());
+    tiles
+}
+
+/// A tile of about so many inner rows.
+fn tile(inner: &Dim, rows: u64) -> Tile {
+    match inner.as_const().and_then(|n| u64::try_from(n).ok()) {
+        Some(inners) if inners <= rows => {
+            Tile { rows: rows / inners.max(1), inners: inners.max(1), inner: inner.clone() }
+        }
+        Some(inners) => {
+            // Parts of equal size, as far as they go.
+            let parts = inners.div_ceil(rows);
+            Tile { rows: 1, inners: inners.div_ceil(parts), inner: inner.clone() }
+        }
+        None => Tile { rows: 1, inners: rows, inner: inner.clone() },
+    }
+}
