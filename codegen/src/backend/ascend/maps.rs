@@ -217,6 +217,12 @@ impl Writer<'_> {
         let (own, whole) = (self.tile.level(self.level(value)), self.tile.level(self.level(result)));
         let (shape, over) = (self.shape(value).clone(), self.shape(result).clone());
         let same = shape == over;
+        // Rows of a tile are whole blocks where they are told apart.
+        let told_apart = if shape == Shape::Scalar { own != Level::Kernel } else { !(own == whole && same) };
+        let several = self.tile.most(self.level(result)) > 1;
+        if told_apart && several && ends_within_block(self.lanes(result)?) {
+            return Err(EmitError::Single);
+        }
         let of_rows = self.tile.times(self.level(value));
         let rows = self.tile.times(self.level(result));
         let lanes = self.lanes(result)?;
@@ -385,6 +391,11 @@ impl Writer<'_> {
         self.steps().vector_result(&to);
         Ok(())
     }
+}
+
+/// Whether so many words end within a block.
+fn ends_within_block(lanes: u64) -> bool {
+    !lanes.is_multiple_of(COPIES)
 }
 
 /// A tensor of words seen as integers.
