@@ -512,6 +512,7 @@ impl<'a> Writer<'a> {
     fn finish(mut self) -> Made<template::Segment> {
         self.tiled.finish();
         self.fixed.finish();
+        self.out.figures = self.figures();
         self.out.start = std::mem::take(&mut self.fixed.lines);
         self.out.body = std::mem::take(&mut self.tiled.lines);
         self.out.work = self.work.bytes;
@@ -546,9 +547,9 @@ impl<'a> Writer<'a> {
         let dims = std::mem::take(&mut self.out.dims);
         self.out.dims = dims.into_iter().filter(|d| mentioned(&self.out, d)).collect();
         let kept = std::mem::take(&mut self.out.kept);
-        let (kept, local): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| {
-            self.out.body.iter().chain(&self.out.copy_in).any(|l| text::mentions(l, &k.tensor))
-        });
+        let (kept, local): (Vec<_>, Vec<_>) = kept
+            .into_iter()
+            .partition(|k| self.out.body.iter().chain(&self.out.copy_in).any(|l| text::mentions(l, &k.tensor)));
         self.out.kept = kept;
         for line in &mut self.out.start {
             let own = local.iter().find(|k| line.starts_with(&format!("{} = ", k.tensor)));
