@@ -94,9 +94,11 @@ fn file_name(name: &str) -> String {
     name.chars().map(word).collect()
 }
 
+/// Writes a stage; the error names the variable that asked for it.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
-    }
-    write_whole(path, bytes)
+    let folder = path.parent().map_or(Ok(()), |folder| {
+        std::fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })
+    });
+    let written = folder.and_then(|()| write_whole(path, bytes));
+    written.map_err(|error| Error::Input(format!("{}: {error}", knobs::DUMP_DIR.name)))
 }

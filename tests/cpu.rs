@@ -8,12 +8,16 @@ mod fence;
 #[path = "cpu/support.rs"]
 mod support;
 
+#[path = "cpu/ahead.rs"]
+mod ahead;
 #[path = "cpu/casts.rs"]
 mod casts;
 #[path = "cpu/code.rs"]
 mod code;
 #[path = "cpu/extremes.rs"]
 mod extremes;
+#[path = "cpu/joined.rs"]
+mod joined;
 #[path = "cpu/kept.rs"]
 mod kept;
 #[path = "cpu/kernels.rs"]

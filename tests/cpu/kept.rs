@@ -6,12 +6,18 @@ use fusewright_codegen::backend::{Backend, cpu::CpuBackend};
 use crate::kernels::{add_rms_norm_fp8, silu_mul_group};
 use crate::support::{check, kernel};
 
-/// What the first stage says is kept, without the names of values.
-fn kept(text: &str) -> Vec<String> {
-    let stages = CpuBackend.emit(&kernel(text), &Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
+/// What the first stage of a compiler says was decided for a kernel.
+pub fn decisions(backend: &dyn Backend, target: &Target, text: &str) -> Vec<String> {
+    let stages = backend.emit(&kernel(text), target).unwrap_or_else(|e| panic!("{e}"));
     let text = String::from_utf8(stages[0].bytes.clone()).expect("text");
-    let lines = text.lines().take_while(|line| line.starts_with(';'));
-    lines.map(|line| line.split_once('(').expect("it names the dtype").1.to_owned()).collect()
+    text.lines().take_while(|line| line.starts_with(';')).map(str::to_owned).collect()
+}
+
+/// What is said to be kept, without the names of values.
+fn kept(text: &str) -> Vec<String> {
+    let lines = decisions(&CpuBackend, &Target::Cpu, text);
+    let kept = lines.iter().filter(|line| line.contains(" keeps "));
+    kept.map(|line| line.split_once('(').expect("it names the dtype").1.to_owned()).collect()
 }
 
 /// Softmax in place of rounded exponentials, and where the rest of the row goes: `tail` may use `%p` (f32) and stores.

@@ -24,7 +24,9 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         true => gpu_kinds(&cases, &args.target)?,
         false => launch_kinds(&cases, &args.target, &mut done)?,
     };
-    let differ = |row: &KindRow| row.mismatched.iter().map(|mismatch| mismatch.differ).sum::<usize>();
+    // What was listed was not run.
+    let differ =
+        |row: &KindRow| row.dependent.map(|_| row.mismatched.iter().map(|mismatch| mismatch.differ).sum::<usize>());
     if args.json {
         let row = |row: &KindRow| {
             json!({
@@ -32,11 +34,15 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
             })
         };
         line(json!({ "kinds": rows.iter().map(row).collect::<Vec<_>>() }));
+    } else if args.list {
+        let row = |row: &KindRow| vec![row.name.clone(), row.rows.to_string(), row.kind.clone()];
+        table(&["op", "rows", "kind"], &rows.iter().map(row).collect::<Vec<_>>(), &[1]);
+        line(format!("{} kinds of schedules", rows.len()));
     } else {
         let dependent = |row: &KindRow| row.dependent.map_or("-", |is| if is { "yes" } else { "no" }).to_owned();
-        let row = |row: &KindRow| {
-            vec![row.name.clone(), row.rows.to_string(), dependent(row), differ(row).to_string(), row.kind.clone()]
-        };
+        let differ = |row: &KindRow| differ(row).map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let row =
+            |row: &KindRow| vec![row.name.clone(), row.rows.to_string(), dependent(row), differ(row), row.kind.clone()];
         let lines: Vec<Vec<String>> = rows.iter().map(row).collect();
         table(&["op", "rows", "overlapping", "differ", "kind"], &lines, &[1, 3]);
         line(format!("{} kinds of schedules", rows.len()));

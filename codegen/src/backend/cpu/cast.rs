@@ -99,6 +99,9 @@ impl Code<'_> {
         (round, saturate): (Rounding, bool),
         known: Known,
     ) -> Result<Value, Refusal> {
+        if (from, to, saturate) == (DType::F32, DType::BF16, false) && known.short {
+            return Ok(self.bits_of(v));
+        }
         if (from, to, round, saturate) == (DType::F32, DType::BF16, Rounding::NearestEven, false) && known.short_nan {
             let bits = self.bits_of(v);
             return Ok(self.round_to_bf16(bits));

@@ -20,7 +20,7 @@ use super::prefetch;
 use super::reduce::Accumulators;
 use super::stages;
 use crate::backend::host::keep::{Reach, SHORT};
-use crate::backend::host::place::{InGroup, Slot, Span, fill};
+use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
 use crate::backend::host::walk::{GroupUse, Walk};
@@ -101,6 +101,7 @@ fn run_rows<'k>(
     decisions: &mut Vec<String>,
 ) -> Taken<()> {
     decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
+    decisions.extend(plan.ahead.iter().map(|ahead| ahead.describe(segment)));
     let mark = eval.memo.enter();
     eval.enter_segment(segment);
     Rows { eval, plan }.run(begin, end)?;
@@ -137,21 +138,63 @@ impl Rows<'_, '_, '_> {
         for &v in &self.plan.reduced {
             self.eval.scalar(v)?;
         }
+        let phases = &self.plan.phases;
+        match &self.plan.ahead {
+            Some(ahead) => {
+                let (first, rest) = phases.split_at(ahead.phases);
+                self.inner_rows(inner, |rows, at| {
+                    rows.phases(first)?;
+                    rows.carry(&ahead.carried, at)
+                })?;
+                self.inner_rows(inner, |rows, at| {
+                    rows.take(&ahead.carried, at)?;
+                    rows.phases(rest)?;
+                    rows.scalar_stores()
+                })?;
+            }
+            None => self.inner_rows(inner, |rows, _| {
+                rows.phases(phases)?;
+                rows.scalar_stores()
+            })?,
+        }
+        self.eval.memo.leave(row);
+        self.eval.row = None;
+        self.eval.code.end_loop(rows);
+        Ok(())
+    }
+
+    /// Runs `each` for every inner row, given its number.
+    fn inner_rows(&mut self, count: Value, each: impl FnOnce(&mut Self, Value) -> Taken<()>) -> Taken<()> {
         let zero = self.eval.code.i64(0);
-        let single = segment.inner.as_const() == Some(1);
-        let heads = (!single).then(|| self.eval.code.begin_loop(zero, inner, 1));
-        self.eval.inner = Some(heads.as_ref().map_or(zero, |l| l.i));
+        let single = self.eval.segment.inner.as_const() == Some(1);
+        let heads = (!single).then(|| self.eval.code.begin_loop(zero, count, 1));
+        let at = heads.as_ref().map_or(zero, |l| l.i);
+        self.eval.inner = Some(at);
         let mark = self.eval.memo.enter();
-        self.phases(&self.plan.phases)?;
-        self.scalar_stores()?;
+        each(self, at)?;
         self.eval.memo.leave(mark);
         if let Some(l) = heads {
             self.eval.code.end_loop(l);
         }
         self.eval.inner = None;
-        self.eval.memo.leave(row);
-        self.eval.row = None;
-        self.eval.code.end_loop(rows);
+        Ok(())
+    }
+
+    /// Stores scalars of an inner row for a later loop over inner rows.
+    fn carry(&mut self, scalars: &[Val], inner: Value) -> Taken<()> {
+        for &v in scalars {
+            let value = Lanes::one(self.eval.scalar(v)?);
+            self.eval.store_kept(v, value, &Pos::at(inner), Width::One)?;
+        }
+        Ok(())
+    }
+
+    /// Takes scalars that an earlier loop over inner rows stored.
+    fn take(&mut self, scalars: &[Val], inner: Value) -> Taken<()> {
+        for &v in scalars {
+            let value = self.eval.load_carried(v, &Pos::at(inner))?;
+            self.eval.remember(Key::Scalar(v), value);
+        }
         Ok(())
     }
 
@@ -180,6 +223,13 @@ impl Rows<'_, '_, '_> {
             let address = self.eval.code.stack(kept.bytes as u32);
             self.eval.slots.insert(kept.value, Slot { address, group: None, filled: false });
         }
+        if let Some(ahead) = &self.plan.ahead {
+            for &v in &ahead.carried {
+                let bytes = ahead.rows * i64::from(segment.ty(v).dtype.bits() / 8);
+                let address = self.eval.code.stack(bytes as u32);
+                self.eval.slots.insert(v, Slot { address, group: None, filled: false });
+            }
+        }
     }
 
     fn phases(&mut self, phases: &[Vec<Pass>]) -> Taken<()> {
@@ -194,11 +244,11 @@ impl Rows<'_, '_, '_> {
                     open.insert(at, accumulators);
                 }
             }
-            for pass in phase {
+            for (nth, pass) in phase.iter().enumerate() {
                 match pass {
                     Pass::Flat { lanes, vector, jobs } => {
                         self.flat(lanes, *vector, jobs, &open)?;
-                        fill(&mut self.eval.slots, self.eval.segment, jobs.iter().map(|j| j.inst));
+                        fill_behind(&mut self.eval.slots, self.eval.segment, &phase[nth..]);
                     }
                     Pass::Grouped(grouped) => self.grouped(grouped, &open)?,
                     Pass::Search(at) => self.eval.search(*at)?,

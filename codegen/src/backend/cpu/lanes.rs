@@ -164,7 +164,7 @@ impl<'k> Eval<'k, '_> {
         let InstOp::Slice { start, len, step } = &inst.op else { return Err(self.refuse("not a slice")) };
         let x = inst.args[0];
         let shape = &self.segment.ty(x).shape;
-        let first = pos.times(*step).plus_dim(start);
+        let first = self.stretched(pos, *step).plus_dim(start);
         if *step == 1 || width == Width::One {
             return self.value(x, shape, Some(&first), width);
         }
@@ -285,7 +285,7 @@ impl<'k> Eval<'k, '_> {
         if pos.scale % 2 == 0 {
             return Pos { base: pos.base, scale: pos.scale / 2, offset };
         }
-        let key = Key::Lane(Pos { base: pos.base, scale: 0, offset: Dim::constant(2) });
+        let key = half_of(pos.base);
         let base = match self.memo.known(&key) {
             Some(known) => known.first,
             None => {
@@ -294,6 +294,16 @@ impl<'k> Eval<'k, '_> {
             }
         };
         Pos { base, scale: pos.scale, offset }
+    }
+
+    /// `step` times a position. Twice a half of the loop's counter is that counter: what was computed there is found.
+    fn stretched(&self, pos: &Pos, step: i64) -> Pos {
+        let counter = self.pass.as_ref().map(|pass| pass.base).filter(|_| step == 2);
+        let halved = |base: &Value| self.memo.known(&half_of(*base)).is_some_and(|half| half.first == pos.base);
+        match counter.filter(halved) {
+            Some(base) => Pos { base, scale: pos.scale, offset: &pos.offset * &Dim::constant(2) },
+            None => pos.times(step),
+        }
     }
 
     pub(super) fn pack(&mut self, x: Val, ways: u32, to: DType, pos: &Pos, width: Width) -> Taken<Lanes> {
@@ -407,4 +417,9 @@ impl<'k> Eval<'k, '_> {
         let found = (0..borders.len() - 1).find(holds)?;
         Some((found, borders[found].clone()))
     }
+}
+
+/// What half of an even loop counter is remembered as.
+fn half_of(counter: Value) -> Key {
+    Key::Lane(Pos { base: counter, scale: 0, offset: Dim::constant(2) })
 }

@@ -21,6 +21,13 @@ impl Eval<'_, '_> {
         Ok(Some(self.code.load_lanes(self.dtype(v), address.pointer, address.offset, width)))
     }
 
+    /// A scalar that a slot has for every inner row, of the one at `pos`.
+    pub(super) fn load_carried(&mut self, v: Val, pos: &Pos) -> Taken<Value> {
+        let Some(slot) = self.slots.get(&v).copied() else { return Err(self.refuse("a scalar without a slot")) };
+        let address = self.kept_address(v, slot, pos)?;
+        Ok(self.code.load_lanes(self.dtype(v), address.pointer, address.offset, Width::One).first)
+    }
+
     /// Stores lanes of a value that has a slot.
     pub(super) fn store_kept(&mut self, v: Val, lanes: Lanes, pos: &Pos, width: Width) -> Taken<()> {
         let Some(slot) = self.slots.get(&v).copied() else { return Err(self.refuse("a value without a slot")) };

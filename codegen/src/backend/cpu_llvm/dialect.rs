@@ -40,6 +40,9 @@ impl Dialect for Host {
     }
 
     fn narrow<'c>(&self, code: &Code<'c>, x: Value<'c>, cast: Cast) -> Built<Option<Value<'c>>> {
+        if cast.to == DType::BF16 && cast.short && !cast.saturate {
+            return code.extend(code.shr(code.bits_of(x)?, 16)?, 16, false).map(Some);
+        }
         if cast.round != Rounding::NearestEven {
             return Ok(None);
         }

@@ -196,8 +196,8 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
             (InstOp::Cast { round, saturate, .. }, _) => {
                 let from = self.dtype(inst.args[0]);
                 let x = self.value(inst.args[0], shape, pos, width)?;
-                let Known { short_nan, bounded, .. } = self.facts[inst.args[0].0 as usize];
-                cast(self.code, x, Cast { short_nan, bounded, ..Cast::new(from, to, *round, *saturate) })
+                let Known { short_nan, short, bounded, .. } = self.facts[inst.args[0].0 as usize];
+                cast(self.code, x, Cast { short_nan, short, bounded, ..Cast::new(from, to, *round, *saturate) })
             }
             (InstOp::Bitcast(_), _) => {
                 let from = self.dtype(inst.args[0]);

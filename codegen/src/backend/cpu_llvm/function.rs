@@ -10,18 +10,19 @@ use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::values::{BasicValueEnum, IntValue};
 
+use super::address::Pos;
 use super::eval::{Eval, Key};
 use super::loops::{Loops, Vectors};
 use super::machine::Host;
 use super::memory::MEMORY;
 use super::reduce::Accumulators;
 use crate::backend::host::keep::{Reach, SHORT};
-use crate::backend::host::place::Slot;
+use crate::backend::host::place::{Slot, fill_behind};
 use crate::backend::host::plan::{self, Pass, Plan};
 use crate::backend::host::stash::{self, stashed};
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built};
-use crate::kernel::{InstOp, Kernel, Level, Segment};
+use crate::kernel::{InstOp, Kernel, Level, Segment, Val};
 
 /// Row reductions of a phase, by instruction.
 pub(super) type Open<'c> = BTreeMap<usize, Accumulators<'c>>;
@@ -105,6 +106,7 @@ fn run_rows<'k, 'c>(
     [begin, end]: [IntValue<'c>; 2],
 ) -> Built<()> {
     eval.decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
+    eval.decisions.extend(plan.ahead.iter().map(|ahead| ahead.describe(segment)));
     let mark = eval.memo.enter();
     eval.enter_segment(segment);
     Rows { eval, plan, masked }.run(begin, end)?;
@@ -145,20 +147,68 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
         for &v in &self.plan.reduced {
             self.eval.scalar(v)?;
         }
-        let single = segment.inner.as_const() == Some(1);
-        let heads = if single { None } else { Some(code.begin_loop(code.i64(0), inner, 1)?) };
-        self.eval.inner = Some(heads.as_ref().map_or(code.i64(0), |l| l.i));
+        let phases = &self.plan.phases;
+        match &self.plan.ahead {
+            Some(ahead) => {
+                let (first, rest) = phases.split_at(ahead.phases);
+                self.inner_rows(inner, |rows, at| {
+                    rows.phases(first)?;
+                    rows.carry(&ahead.carried, at)
+                })?;
+                self.inner_rows(inner, |rows, at| {
+                    rows.take(&ahead.carried, at)?;
+                    rows.phases(rest)?;
+                    rows.scalar_stores()
+                })?;
+            }
+            None => self.inner_rows(inner, |rows, _| {
+                rows.phases(phases)?;
+                rows.scalar_stores()
+            })?,
+        }
+        self.eval.memo.leave(row);
+        self.eval.row = None;
+        code.end_loop(rows)?;
+        Ok(())
+    }
+
+    /// Runs `each` for every inner row, given its number.
+    fn inner_rows(
+        &mut self,
+        count: IntValue<'c>,
+        each: impl FnOnce(&mut Self, IntValue<'c>) -> Built<()>,
+    ) -> Built<()> {
+        let code = self.eval.code;
+        let single = self.segment().inner.as_const() == Some(1);
+        let heads = if single { None } else { Some(code.begin_loop(code.i64(0), count, 1)?) };
+        let at = heads.as_ref().map_or(code.i64(0), |l| l.i);
+        self.eval.inner = Some(at);
         let mark = self.eval.memo.enter();
-        self.phases(&self.plan.phases)?;
-        self.scalar_stores()?;
+        each(self, at)?;
         self.eval.memo.leave(mark);
         if let Some(l) = heads {
             code.end_loop(l)?;
         }
         self.eval.inner = None;
-        self.eval.memo.leave(row);
-        self.eval.row = None;
-        code.end_loop(rows)?;
+        Ok(())
+    }
+
+    /// Stores scalars of an inner row for a later loop over inner rows.
+    fn carry(&mut self, scalars: &[Val], inner: IntValue<'c>) -> Built<()> {
+        for &v in scalars {
+            let value = self.eval.scalar(v)?;
+            self.eval.store_kept(v, value, &Pos::at(inner))?;
+        }
+        Ok(())
+    }
+
+    /// Takes scalars that an earlier loop over inner rows stored.
+    fn take(&mut self, scalars: &[Val], inner: IntValue<'c>) -> Built<()> {
+        for &v in scalars {
+            let address = self.eval.kept_place(v, &Pos::at(inner))?;
+            let value = self.eval.load_consecutive(self.eval.dtype(v), address, 1)?;
+            self.eval.memo.remember(Key::Scalar(v), value);
+        }
         Ok(())
     }
 
@@ -188,6 +238,12 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
             let address = self.eval.lanes_memory(dtype, kept.bytes * 8 / i64::from(dtype.bits()))?;
             self.eval.slots.insert(kept.value, Slot { address, group: None, filled: false });
         }
+        if let Some(ahead) = &self.plan.ahead {
+            for &v in &ahead.carried {
+                let address = self.eval.lanes_memory(self.eval.dtype(v), ahead.rows)?;
+                self.eval.slots.insert(v, Slot { address, group: None, filled: false });
+            }
+        }
         Ok(())
     }
 
@@ -203,10 +259,11 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
                     open.insert(at, self.eval.accumulators(at)?);
                 }
             }
-            for pass in phase {
+            for (nth, pass) in phase.iter().enumerate() {
                 match pass {
                     Pass::Flat { lanes, vector, jobs } => {
                         Loops { eval: self.eval, open: &open, masked: self.masked }.flat(lanes, *vector, jobs)?;
+                        fill_behind(&mut self.eval.slots, segment, &phase[nth..]);
                     }
                     Pass::Grouped(grouped) => {
                         Loops { eval: self.eval, open: &open, masked: self.masked }.grouped(grouped)?

@@ -8,7 +8,7 @@ use inkwell::IntPredicate;
 use inkwell::values::{BasicValue, BasicValueEnum, InstructionOpcode, IntValue};
 
 use super::address::Pos;
-use super::eval::{Eval, Key};
+use super::eval::{CHUNK, Eval, Key};
 use crate::backend::host::index::{at_least, borders};
 use crate::backend::llvm::ops::{bits, lanes, widened};
 use crate::backend::llvm::{BuildError, Built, Value, index};
@@ -80,9 +80,17 @@ impl<'k, 'c> Eval<'k, '_, 'c> {
 
     pub fn slice(&mut self, x: Val, start: &Dim, step: i64, pos: &Pos<'c>, width: u32) -> Built<Value<'c>> {
         let shape = self.shape(x);
-        let first = pos.times(step).plus_dim(start);
+        let first = self.stretched(pos, step).plus_dim(start);
+        // The lanes beside those of a pair have to exist: behind each, or before it.
+        let even_row = shape.elements().as_const().is_some_and(|lanes| lanes % 2 == 0);
+        let odd = start.as_const().map(|start| start % 2).filter(|odd| *odd == 1 || even_row);
         match step {
             _ if step == 1 || width == 1 => self.value(x, shape, Some(&first), width),
+            2 if 2 * width <= CHUNK && odd.is_some() => {
+                let odd = odd.unwrap_or(0);
+                let lanes = self.value(x, shape, Some(&first.plus(-odd)), 2 * width)?;
+                self.shuffle(lanes, lanes, (0..width).map(|i| 2 * i + odd as u32))
+            }
             2 if width.is_multiple_of(2) => {
                 let low = self.value(x, shape, Some(&first), width)?;
                 let high = self.value(x, shape, Some(&first.plus(i64::from(width) - 1)), width)?;
@@ -184,6 +192,17 @@ impl<'k, 'c> Eval<'k, '_, 'c> {
     /// Whether a loop counter is even in every pass.
     pub fn even_base(&self, base: IntValue<'c>) -> bool {
         self.pass.as_ref().is_some_and(|pass| pass.base == base && pass.even)
+    }
+
+    /// `step` times a position. Twice a half of the loop's counter is that counter: what was computed there is found.
+    fn stretched(&self, pos: &Pos<'c>, step: i64) -> Pos<'c> {
+        let counter = self.pass.as_ref().map(|pass| pass.base).filter(|_| step == 2);
+        let is_half = |half: Value<'c>| half.into_int_value() == pos.base;
+        let halved = |base: &IntValue<'c>| self.memo.known(&Key::Half(*base)).is_some_and(is_half);
+        match counter.filter(halved) {
+            Some(base) => Pos { base, scale: pos.scale, offset: &pos.offset * &Dim::constant(2) },
+            None => pos.times(step),
+        }
     }
 
     /// Half of a position whose scale or base, and whose offset, are even.

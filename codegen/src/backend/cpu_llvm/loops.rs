@@ -58,9 +58,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let (start, end) = (self.eval.code.i64(0), self.eval.dim(lanes)?);
         let span = Span { start, end, length: lanes.as_const(), lanes: Some(lanes.clone()), even: true };
         let open = self.open;
-        self.span(&span, vector, jobs, open, None)?;
-        fill(&mut self.eval.slots, self.eval.segment, jobs.iter().map(|j| j.inst));
-        Ok(())
+        self.span(&span, vector, jobs, open, None)
     }
 
     /// Runs sinks over a span of lanes: chunks, then what is left.
@@ -97,10 +95,17 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             code.b.position_at_end(some);
             let count = code.splat(code.extend(left.into(), 32, false)?, CHUNK)?;
             let mask = code.icmp(IntPredicate::ULT, self.eval.lane_numbers(CHUNK), count)?;
-            self.chunk(jobs, Some(mask), open, &Iteration { base: next, span, group })?;
+            self.chunk(jobs, (CHUNK, Some(mask)), open, &Iteration { base: next, span, group })?;
             code.b.build_unconditional_branch(join)?;
             code.b.position_at_end(join);
         } else if rest {
+            let whole = !jobs.iter().any(|j| open.contains_key(&j.inst));
+            if let Some(left) = span.length.map(|n| n % chunk).filter(|_| vector && whole && group.is_none()) {
+                for width in [8, 4, 2].into_iter().filter(|width| left & i64::from(*width) != 0) {
+                    self.chunk(jobs, (width, None), open, &Iteration { base: next, span, group })?;
+                    next = code.add(next, code.i64(i64::from(width)))?;
+                }
+            }
             let reductions: Vec<&Accumulators<'c>> = jobs.iter().filter_map(|j| open.get(&j.inst)).collect();
             reductions.iter().try_for_each(|acc| self.eval.spill(acc))?;
             let l = code.begin_loop(next, span.end, 1)?;
@@ -112,11 +117,11 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         Ok(())
     }
 
-    /// One chunk of every sink: all loads come before all stores.
+    /// One chunk of every sink, of so many lanes or those of a mask: all loads come before all stores.
     pub(super) fn chunk(
         &mut self,
         jobs: &[Job],
-        mask: Option<crate::backend::llvm::Value<'c>>,
+        (width, mask): (u32, Option<crate::backend::llvm::Value<'c>>),
         open: &Open<'c>,
         pass: &Iteration<'_, 'c>,
     ) -> Built<()> {
@@ -129,7 +134,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         for job in jobs {
             let pos = Pos::at(base).plus_dim(&job.offset);
             let arg = plan::sink_value(segment, job.inst);
-            let value = self.eval.value(arg, self.eval.shape(arg), Some(&pos), CHUNK)?;
+            let value = self.eval.value(arg, self.eval.shape(arg), Some(&pos), width)?;
             match open.get(&job.inst) {
                 Some(acc) => self.eval.accumulate(acc, value)?,
                 None if plan::is_sink(segment, job.inst) => pending.push((job.inst, value, pos)),

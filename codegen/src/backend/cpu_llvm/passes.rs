@@ -53,7 +53,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         }
         let pass = Iteration { base: l.i, span, group };
         match stride {
-            Stride::Chunk => self.chunk(jobs, None, open, &pass)?,
+            Stride::Chunk => self.chunk(jobs, (CHUNK, None), open, &pass)?,
             Stride::Pair => self.pair(jobs, open, &pass)?,
         }
         code.end_loop(l)

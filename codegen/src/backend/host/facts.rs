@@ -14,6 +14,8 @@ pub(in crate::backend) struct Known {
     pub constant: bool,
     /// An f32 or bf16, or the bits of one, whose low 16 bits are clear if it is a NaN.
     pub short_nan: bool,
+    /// An f32 whose low 16 bits are clear: a bf16 as it stands.
+    pub short: bool,
     /// A float that is NaN or, rounded to an integer in any direction, an `i32`.
     pub bounded: bool,
     /// A float that is NaN or, rounded to an integer in any direction, of at most 23 bits.
@@ -37,6 +39,7 @@ pub(in crate::backend) fn known_facts(segment: &Segment) -> Vec<Known> {
             sign_clear,
             constant,
             short_nan: short_nan(segment, inst, &args) || clear && matches!(inst.op, InstOp::Bitcast(DType::F32)),
+            short: is_short(segment, inst, &args) || clear && matches!(inst.op, InstOp::Bitcast(DType::F32)),
             bounded: within(BOUND),
             small: within(SMALL),
             integral: is_integral(inst, &args),
@@ -92,6 +95,28 @@ fn is_integral(inst: &Inst, args: &[Known]) -> bool {
         | InstOp::Cat
         | InstOp::Zip => args.iter().all(|a| a.integral),
         InstOp::Map(ScalarFn::Select) => args[1..].iter().all(|a| a.integral),
+        _ => false,
+    }
+}
+
+/// Whether a value is an f32 that a bf16 holds.
+fn is_short(segment: &Segment, inst: &Inst, args: &[Known]) -> bool {
+    if inst.results.first().is_none_or(|v| segment.ty(*v).dtype != DType::F32) {
+        return false;
+    }
+    match &inst.op {
+        InstOp::Literal(Literal::Float(_, x)) => (*x as f32).to_bits() & 0xffff == 0,
+        // All floats and integers of a byte are bf16.
+        InstOp::Cast { .. } => {
+            let from = segment.ty(inst.args[0]).dtype;
+            from == DType::BF16 || from.bits() <= 8 || args[0].short
+        }
+        InstOp::Map(ScalarFn::Neg | ScalarFn::Abs)
+        | InstOp::Slice { .. }
+        | InstOp::Broadcast(_)
+        | InstOp::Cat
+        | InstOp::Zip => args.iter().all(|a| a.short),
+        InstOp::Map(ScalarFn::Select) => args[1..].iter().all(|a| a.short),
         _ => false,
     }
 }

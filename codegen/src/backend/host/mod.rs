@@ -3,6 +3,7 @@
 //! Backends for CPUs share the loops over phases, groups and pieces of concatenations; what they have in vectors differs
 //! and is asked of them ([`Forms`]).
 
+pub(in crate::backend) mod ahead;
 mod cost;
 pub(in crate::backend) mod facts;
 mod hazard;

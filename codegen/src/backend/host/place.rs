@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use fusewright_graph::Dim;
 
-use super::plan;
+use super::plan::{self, Pass};
 use crate::kernel::{Segment, Val};
 
 /// The lane (or group) `scale · base + offset`: an affine function of a loop counter.
@@ -95,6 +95,17 @@ pub(in crate::backend) fn fill<B>(slots: &mut Slots<B>, segment: &Segment, jobs:
             slot.filled = true;
         }
     }
+}
+
+/// The same for the first of `passes`, a loop over lanes; of what the loops behind it go on to store, they still compute it.
+pub(in crate::backend) fn fill_behind<B>(slots: &mut Slots<B>, segment: &Segment, passes: &[Pass]) {
+    let stored = |pass: &Pass| match pass {
+        Pass::Flat { jobs, .. } => jobs.iter().map(|job| job.inst).collect(),
+        Pass::Grouped(_) | Pass::Search(_) => Vec::new(),
+    };
+    let Some((ended, behind)) = passes.split_first() else { return };
+    let later: Vec<usize> = behind.iter().flat_map(stored).collect();
+    fill(slots, segment, stored(ended).into_iter().filter(|inst| !later.contains(inst)));
 }
 
 /// What is computed in the scopes around the current place of the code.

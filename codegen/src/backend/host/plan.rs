@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use fusewright_graph::Dim;
 
+use super::ahead::{self, Ahead};
 use super::index::at_least;
 use super::keep::{self, Kept};
 use super::stash::stashed;
@@ -83,6 +84,8 @@ pub(in crate::backend) struct Plan {
     pub kept: Vec<Kept>,
     /// Loads that the first loop stores, because stores overwrite what they read.
     pub saved: Vec<Val>,
+    /// What runs for all inner rows before the rest of them.
+    pub ahead: Option<Ahead>,
     /// Lengths of rows that are not constants, at most [`keep::SHORT`] each for what is kept of them.
     pub lengths: Vec<Dim>,
 }
@@ -121,7 +124,9 @@ pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn 
     let keeping = |overwritten: &[Val], short: bool| {
         let mut plan = bare.clone();
         keep::choose(segment, &mut plan, forms, overwritten, short);
-        hazard::check(kernel, segment, &plan, forms).map(|()| plan)
+        hazard::check(kernel, segment, &plan, forms)?;
+        plan.ahead = ahead::choose(kernel, segment, &plan);
+        Ok(plan)
     };
     let safe = |short| keeping(&[], short).or_else(|_| keeping(&hazard::overwritten(kernel, segment), short));
     // The lengths are compared before any row is at hand.
@@ -149,7 +154,7 @@ fn bare(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plan, R
                 scalar_stores.push(at);
                 continue;
             }
-            InstOp::AsRow if planner.stashed[at] => planner.stage(at),
+            InstOp::AsRow | InstOp::Cat if planner.stashed[at] => planner.stage(at),
             InstOp::Store { .. } | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
                 planner.phase_of(at)
             }
@@ -167,7 +172,7 @@ fn bare(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plan, R
     // What overwrites comes behind what still loads.
     phases.iter_mut().for_each(|phase| phase.sort_by_key(|pass| planner.overwrites(pass)));
     let (kept, saved, lengths) = (Vec::new(), Vec::new(), Vec::new());
-    Ok(Plan { outer: before, phases, scalar_stores, early, reduced, kept, saved, lengths })
+    Ok(Plan { outer: before, phases, scalar_stores, early, reduced, kept, saved, ahead: None, lengths })
 }
 
 struct Planner<'k> {
@@ -220,11 +225,12 @@ impl<'k> Planner<'k> {
             phase.push(Pass::Search(at));
             return Ok(());
         }
-        if let Shape::Group { lanes, size } = &segment.ty(inst.args[0]).shape {
+        let taken = if inst.op == InstOp::Cat { sink_value(segment, at) } else { inst.args[0] };
+        if let Shape::Group { lanes, size } = &segment.ty(taken).shape {
             self.grouped(phase, lanes, size, at).elements.push(at);
             return Ok(());
         }
-        let lanes = segment.ty(inst.args[0]).shape.elements();
+        let lanes = segment.ty(taken).shape.elements();
         let whole = Walk::of(segment, at, None, self.forms);
         let pieces = match whole.cuts.is_empty() {
             true => Some(vec![(Dim::constant(0), lanes.clone())]),

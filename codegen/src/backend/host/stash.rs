@@ -1,15 +1,28 @@
-//! Group values that are read as a row: stored once, by the loop over their groups, and loaded wherever they are read.
+//! Rows that are stored once, by loops of their own, and loaded wherever they are read.
 //!
-//! Without that, every lane that reads one would run through its group again, and through those below it.
+//! - Group values that are read as a row: every lane that reads one would run through its group again, and through those
+//!   below it.
+//! - Joined rows that a reduction takes: it would run part by part, lane by lane where parts begin between its
+//!   accumulators, and every loop behind it would compute the parts again.
 
+use super::cost::{STORE_AND_LOAD, Values, keeps_lanes};
 use super::definitions;
-use crate::kernel::{InstOp, Over, Segment, Shape};
+use crate::kernel::{InstOp, Over, Segment, Shape, Val};
 
 /// Most bytes of stack memory that one takes.
 const MOST_BYTES: i64 = 16 << 10;
+/// Lanes of a chunk of a reduction.
+const CHUNK: i64 = 16;
+
+/// By instruction, whether its result is such a row.
+pub(in crate::backend) fn stashed(segment: &Segment) -> Vec<bool> {
+    let mut stashed = read_as_row(segment);
+    joined(segment).into_iter().for_each(|at| stashed[at] = true);
+    stashed
+}
 
 /// By instruction, whether it takes the elements of groups as a row, and these depend on a reduction over lanes.
-pub(in crate::backend) fn stashed(segment: &Segment) -> Vec<bool> {
+fn read_as_row(segment: &Segment) -> Vec<bool> {
     let definitions = definitions(segment);
     let mut reduced = vec![false; segment.insts.len()];
     let mut stashed = vec![false; segment.insts.len()];
@@ -25,6 +38,37 @@ pub(in crate::backend) fn stashed(segment: &Segment) -> Vec<bool> {
         }
     }
     stashed
+}
+
+/// Joins whose lanes a reduction takes one for one, and that a load does not give again.
+fn joined(segment: &Segment) -> Vec<usize> {
+    let definitions = definitions(segment);
+    let is_reduction = |op: &InstOp| matches!(op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_));
+    let mut reduced = vec![false; segment.types.len()];
+    let mut found = Vec::new();
+    for (at, inst) in segment.insts.iter().enumerate().rev() {
+        let passes_on = keeps_lanes(&inst.op) && inst.results.iter().any(|v| reduced[v.0 as usize]);
+        if is_reduction(&inst.op) || passes_on {
+            inst.args.iter().for_each(|v| reduced[v.0 as usize] = true);
+        }
+        if inst.op == InstOp::Cat && reduced[inst.results[0].0 as usize] && bytes(segment, at).is_some() {
+            found.push(at);
+        }
+    }
+    let values = Values { segment, definitions: &definitions };
+    found.retain(|&at| is_dear(&values, segment.insts[at].results[0]));
+    found
+}
+
+/// Whether a join costs more than storing and loading it, or has a part that begins within a chunk.
+fn is_dear(values: &Values<'_>, join: Val) -> bool {
+    let mut start = 0;
+    let within = values.inst(join).args.iter().any(|part| {
+        let begins = start;
+        start += values.segment.ty(*part).shape.elements().as_const().unwrap_or(1);
+        begins % CHUNK != 0
+    });
+    within || values.cost(join, STORE_AND_LOAD + 1, &|_| false) > STORE_AND_LOAD
 }
 
 /// The memory that the result of an instruction takes, if it is known and not too much.

@@ -103,7 +103,7 @@ impl<'k> Walk<'k> {
         if is_sink(segment, at) {
             walk.check(&segment.insts[at]);
         }
-        if stashed[at] {
+        if stashed[at] && segment.insts[at].op == InstOp::AsRow {
             walk.unordered(segment.insts[at].args[0]);
             return walk;
         }

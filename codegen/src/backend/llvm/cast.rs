@@ -22,13 +22,15 @@ pub(in crate::backend) struct Cast {
     pub saturate: bool,
     /// The operand is an f32 or bf16 whose low 16 bits are clear if it is a NaN.
     pub short_nan: bool,
+    /// The operand is an f32 whose low 16 bits are clear.
+    pub short: bool,
     /// The operand is NaN or far inside the range of `i32`.
     pub bounded: bool,
 }
 
 impl Cast {
     pub fn new(from: DType, to: DType, round: Rounding, saturate: bool) -> Self {
-        Cast { from, to, round, saturate, short_nan: false, bounded: false }
+        Cast { from, to, round, saturate, short_nan: false, short: false, bounded: false }
     }
 
     /// To the nearest even, beyond the range as the format has it.
