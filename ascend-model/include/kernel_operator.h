@@ -20,3 +20,5 @@
 #include "ascend_model/elementwise.h"
 #include "ascend_model/cast.h"
 #include "ascend_model/reduce.h"
+#include "ascend_model/compare.h"
+#include "ascend_model/gather.h"

@@ -54,6 +54,12 @@ public:
         ++state.queued;
     }
 
+    // Does what is queued of the instruction's own pipe, for one whose operands decide what it touches.
+    void RunBefore(const Instruction& instruction)
+    {
+        RunUntil(instruction.pipe, pipes[Index(instruction.pipe)].queued);
+    }
+
     // Whether instruction `number` of `pipe` was complete when `later` began. Instructions of other cores never are.
     bool Before(Pipe pipe, uint32_t number, const Instruction& later) const
     {

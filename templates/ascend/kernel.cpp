@@ -48,6 +48,10 @@ public:
         if (begin >= end) {
             return;
         }
+        //%- if s.passes && s.loads_at_start() %//
+        // What is loaded now lies where the row before was computed.
+        PipeBarrier<PIPE_ALL>();
+        //%- endif %//
         //%- for line in s.start %//
         @{ line }@
         //%- endfor %//

@@ -116,6 +116,11 @@ impl Segment {
         queues.map(|queue| queue.bytes).sum::<u64>() * u64::from(self.depth) + self.work + self.kept_bytes
     }
 
+    /// Whether something is loaded before the first tile.
+    pub fn loads_at_start(&self) -> bool {
+        self.start.iter().any(|line| line.contains("LoadFixed("))
+    }
+
     /// Queues of the class with their C++ types.
     pub fn queues(&self) -> Vec<(&'static str, &Queue)> {
         let of = |kind: &'static str, queues: &'_ [Queue]| queues.iter().map(move |_| kind).collect::<Vec<_>>();

@@ -52,7 +52,7 @@ constexpr DType TypeOf()
 }
 
 // Families of instructions that take the same types.
-enum class Family { Arithmetic, Floating, Bits, Shift, Relu, Fill, Spread, Axpy };
+enum class Family { Arithmetic, Floating, Bits, Shift, Relu, Fill, Spread, Axpy, Compare, Select, Gather, Index };
 
 template <Family family, typename T>
 constexpr bool Takes()
@@ -60,15 +60,15 @@ constexpr bool Takes()
     constexpr bool old = __NPU_ARCH__ == 2002;
     constexpr bool wide = __NPU_ARCH__ == 3510;
     constexpr bool floating = OneOf<T, half, float>;
-    if constexpr (family == Family::Arithmetic) {
+    if constexpr (family == Family::Arithmetic || family == Family::Index) {
         return floating || OneOf<T, int16_t, int32_t>;
-    } else if constexpr (family == Family::Floating || family == Family::Axpy) {
+    } else if constexpr (family == Family::Floating || family == Family::Axpy || family == Family::Select) {
         return floating;
     } else if constexpr (family == Family::Bits) {
         return OneOf<T, int16_t, uint16_t> || (wide && OneOf<T, int32_t, uint32_t>);
     } else if constexpr (family == Family::Shift) {
         return OneOf<T, int16_t, uint16_t, int32_t, uint32_t>;
-    } else if constexpr (family == Family::Relu) {
+    } else if constexpr (family == Family::Relu || family == Family::Compare) {
         return floating || std::is_same_v<T, int32_t>;
     } else if constexpr (family == Family::Fill) {
         return floating || OneOf<T, int16_t, uint16_t, int32_t, uint32_t> || (!old && std::is_same_v<T, bfloat16_t>);

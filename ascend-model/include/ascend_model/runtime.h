@@ -114,6 +114,62 @@ struct Reduction {
 };
 void Issue(const Reduction& call);
 
+// A bit per lane: whether `a` compares so with `b`, or with a scalar. Bits of a repeat follow those of the one before.
+struct Comparison {
+    const char* api;
+    uint8_t mode;
+    bool scalar;
+    Span to;
+    Operand a;
+    Operand b;
+    Lanes lanes;
+    uint64_t value;
+};
+void Issue(const Comparison& call);
+
+// Per lane, by a bit of `mask`: `a` where it is set, else `b` or a scalar.
+struct Selection {
+    const char* api;
+    uint8_t mode;
+    bool scalar;
+    Operand to;
+    Span mask;
+    Operand a;
+    Operand b;
+    Lanes lanes;
+    uint64_t value;
+};
+void Issue(const Selection& call);
+
+// Elements of `from` at offsets in bytes, from `base` on; or eight blocks of 32 bytes per repeat.
+struct Gathering {
+    const char* api;
+    bool blocks;
+    Operand to;
+    Span from;
+    Span offsets;
+    uint32_t base;
+    Lanes lanes;
+};
+void Issue(const Gathering& call);
+
+// `first`, and one more with each element.
+struct Numbering {
+    const char* api;
+    Operand to;
+    Lanes lanes;
+    uint64_t first;
+};
+void Issue(const Numbering& call);
+
+// A square of 16 by 16 elements of 16 bits.
+struct Transposition {
+    const char* api;
+    Operand to;
+    Operand from;
+};
+void Issue(const Transposition& call);
+
 // A transfer, in bytes: blocks of `bytes` at distances of `fromStep` and `toStep` from start to start. On the side of
 // unified buffer blocks are filled up to 32 bytes.
 struct Transfer {

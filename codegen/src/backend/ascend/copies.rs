@@ -5,6 +5,7 @@ use fusewright_graph::Dim;
 use fusewright_templates::ascend as template;
 
 use super::EmitError;
+use super::lanes::Offsets;
 use super::memory::{BLOCK, Tensor};
 use super::prepare::{Runs, runs};
 use super::segment::{Made, Scalar, Writer};
@@ -48,6 +49,9 @@ impl Writer<'_> {
         let side = self.side(param.0, index, result, None)?;
         let lanes = self.tile.most(self.level(result)) * side.elements;
         let (element, size) = (self.element(dtype)?, side.size);
+        if !self.at_start && self.is_scattered(&side) && matches!(size, 2 | 4) {
+            return self.load_scattered(side, result);
+        }
         let wish = format!("{}In", self.params[param.0 as usize]);
         if self.at_start {
             let last = self.last_of(result);
@@ -74,6 +78,36 @@ impl Writer<'_> {
         self.out.inputs.push(queue);
         self.copy_in(&var, element, copies);
         self.put(result, tensor, scalar);
+        Ok(())
+    }
+
+    /// Whether a tile's part of a value is single elements that lie apart.
+    fn is_scattered(&self, side: &Side) -> bool {
+        side.elements == 1
+            && self.tile.rows.min(self.tile.inners) == 1
+            && self.tile.most(side.level) > 1
+            && !self.is_contiguous(side)
+            && self.per_row(side).is_some()
+    }
+
+    /// Elements that lie apart in memory: each into a block, then side by side.
+    fn load_scattered(&mut self, side: Side, result: Val) -> Made<()> {
+        let dtype = self.dtype(result);
+        let (element, size) = (self.element(dtype)?, side.size);
+        let most = self.tile.most(side.level);
+        let var = self.names.claim(&format!("{}Apart", self.params[side.param as usize]));
+        let tensor = Tensor { var: var.clone(), offset: 0, lanes: most * BLOCK / size, size, work: None };
+        let copies = self.tile_copies(Way::In, &tensor, &side).ok_or(EmitError::Single)?;
+        self.out.inputs.push(template::Queue { tensor: var.clone(), element, bytes: most * BLOCK });
+        self.copy_in(&var, element, copies);
+        let table = self.table(most, Offsets { scale: BLOCK, ..Offsets::default() });
+        let last = self.last_of(result);
+        let to = self.lasting(&format!("{}In", self.params[side.param as usize]), element, most, size, last);
+        let count = self.tile.times(side.level);
+        let line = format!("Gather({}, {}, {}, 0, {count});", to.text(), tensor.text(), table.text());
+        self.steps().vector(line, &[&tensor, &table], &to);
+        let scalar = !matches!(self.shape(result), Shape::Row(_));
+        self.put(result, to, scalar);
         Ok(())
     }
 

@@ -148,6 +148,11 @@ pub(super) fn write(
     writer.finish()
 }
 
+/// Whether a line is no declaration that stands above already.
+fn is_new(line: &str, declared: &mut BTreeSet<String>) -> bool {
+    !line.starts_with("const ") || declared.insert(line.to_owned())
+}
+
 /// How often each value changes; what is stored changes as often as its place.
 fn levels(segment: &Segment, pass: Option<&Pass>) -> Vec<Level> {
     let mut levels = segment.levels();
@@ -504,10 +509,19 @@ impl<'a> Writer<'a> {
 
     fn finish(mut self) -> Made<template::Segment> {
         self.tiled.finish();
+        self.fixed.finish();
         self.out.start = std::mem::take(&mut self.fixed.lines);
         self.out.body = std::mem::take(&mut self.tiled.lines);
         self.out.work = self.work.bytes;
         self.out.kept_bytes = self.kept.bytes;
+        let mut declared = BTreeSet::new();
+        self.out.copy_in.retain(|line| is_new(line, &mut declared));
+        declared.clear();
+        for store in &mut self.out.stores {
+            store.copies.retain(|line| is_new(line, &mut declared));
+        }
+        declared.clear();
+        self.out.body.retain(|line| is_new(line, &mut declared));
         let single = self.tile.is_single();
         let varies = [(ROW, single || self.tile.rows == 1), (INNER, single || self.tile.inners == 1)];
         let copy_out: Vec<String> = self.out.stores.iter().flat_map(|s| s.copies.iter().cloned()).collect();
