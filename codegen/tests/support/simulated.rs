@@ -77,7 +77,7 @@ pub fn execute(model: &Model, chip: &str, cases: &[Case], options: &Options) -> 
 
 type Launch<'a> = dyn Fn(&mut [Argument<'_>], &[i64]) -> Result<Counters, String> + 'a;
 
-fn compare(case: &Case, _options: &Options, launch: &Launch<'_>) -> Result<Counters, String> {
+pub fn compare(case: &Case, _options: &Options, launch: &Launch<'_>) -> Result<Counters, String> {
     let kernel = &case.kernel;
     let value = |d: &fusewright_graph::Dim| d.eval(&|name| case.dims.get(name).copied()).map_err(|e| e.to_string());
     let rows = value(&kernel.rows)?;
@@ -147,7 +147,10 @@ impl Made {
         let mut bytes = vec![0; (elements * dtype.bits() as usize).div_ceil(8)];
         for i in 0..elements {
             let bits = if dtype.is_float() {
-                num::encode(dtype, num::round_to(dtype, self.float(specials), fusewright_graph::Rounding::NearestEven, true))
+                num::encode(
+                    dtype,
+                    num::round_to(dtype, self.float(specials), fusewright_graph::Rounding::NearestEven, true),
+                )
             } else if dtype == DType::Bool {
                 self.next() & 1
             } else if matches!(dtype, DType::I64 | DType::I32) {

@@ -3,7 +3,8 @@
 use super::{Finding, Tree, code};
 
 /// Where unsafe code may stand: folders (with a trailing `/`) and single files.
-const PLACES: [&str; 5] = ["runtime/src/driver/", "src/map.rs", "tests/cpu/fence.rs", "ffi/", "ascend-model/src/kernel.rs"];
+const PLACES: [&str; 5] =
+    ["runtime/src/driver/", "src/map.rs", "tests/cpu/fence.rs", "ffi/", "ascend-model/src/kernel.rs"];
 
 /// Finds the keyword, and the attribute that would allow it, outside [`PLACES`].
 pub fn check(tree: &Tree) -> Vec<Finding> {
