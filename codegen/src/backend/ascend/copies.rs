@@ -217,8 +217,8 @@ impl Writer<'_> {
     fn side(&mut self, param: u32, index: &Dim, value: Val, condition: Option<String>) -> Made<Side> {
         let elements = self.elements(value)?;
         let found = i64::try_from(elements).ok().and_then(|n| runs(index, n));
-        let runs =
-            found.ok_or_else(|| EmitError::unsupported(format!("lanes at `{index}`: copies take runs of elements")))?;
+        let runs = found
+            .ok_or_else(|| EmitError::unsupported(format!("lanes at `{index}`: copies take runs of elements")))?;
         self.buffer(param)?;
         let size = self.size(self.dtype(value));
         Ok(Side { param, runs, elements, size, level: self.level(value), condition })

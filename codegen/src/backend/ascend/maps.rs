@@ -148,9 +148,7 @@ impl Writer<'_> {
         let to = self.destination(result, f.name(), &dying)?;
         let op = combiner(f, flipped);
         let (from, shape) = match &by {
-            Operand::Block(of) => {
-                (of, format!("ByBlocks<{op}>({}, {}, {}, 1, {count})", to.text(), x.text(), of.text()))
-            }
+            Operand::Block(of) => (of, format!("ByBlocks<{op}>({}, {}, {}, 1, {count})", to.text(), x.text(), of.text())),
             Operand::Blocks { of, blocks, lanes } => {
                 (of, format!("ByBlocks<{op}>({}, {}, {}, {blocks}, {lanes})", to.text(), x.text(), of.text()))
             }

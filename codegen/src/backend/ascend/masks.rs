@@ -47,12 +47,7 @@ impl Writer<'_> {
         let (b, spread) = self.lanes_or_block(args[1], result)?;
         let count = self.count(result)?;
         let to = self.mask(result, f.name())?;
-        let line = format!(
-            "fusewright::Compare<CMPMODE::{mode}{spread}>({}, {}, {}, {count});",
-            to.text(),
-            a.text(),
-            b.text()
-        );
+        let line = format!("fusewright::Compare<CMPMODE::{mode}{spread}>({}, {}, {}, {count});", to.text(), a.text(), b.text());
         self.steps().vector(line, &[&a, &b], &to);
         Ok(())
     }

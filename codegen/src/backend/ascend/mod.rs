@@ -18,6 +18,7 @@ mod masks;
 mod memory;
 mod passes;
 mod prepare;
+mod queues;
 mod reduce;
 mod schedule;
 mod segment;

@@ -113,9 +113,7 @@ fn wanted(segment: &Segment) -> Vec<Tile> {
 /// A tile of about so many inner rows.
 fn tile(inner: &Dim, rows: u64) -> Tile {
     match inner.as_const().and_then(|n| u64::try_from(n).ok()) {
-        Some(inners) if inners <= rows => {
-            Tile { rows: rows / inners.max(1), inners: inners.max(1), inner: inner.clone() }
-        }
+        Some(inners) if inners <= rows => Tile { rows: rows / inners.max(1), inners: inners.max(1), inner: inner.clone() },
         Some(inners) => {
             // Parts of equal size, as far as they go.
             let parts = inners.div_ceil(rows);

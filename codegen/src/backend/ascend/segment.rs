@@ -16,6 +16,7 @@ use super::chip::Chip;
 use super::lanes::Offsets;
 use super::memory::{BLOCK, Steps, Tensor, Work};
 use super::passes::Pass;
+use super::queues;
 use super::text::{self, Names};
 use super::tile::{self, COPIES, Count, Tile};
 use crate::kernel::{INNER, Inst, InstOp, Kernel, Level, ROW, Segment, Shape, Val};
@@ -522,6 +523,7 @@ impl<'a> Writer<'a> {
         }
         declared.clear();
         self.out.body.retain(|line| is_new(line, &mut declared));
+        queues::share(&mut self.out);
         let single = self.tile.is_single();
         let varies = [(ROW, single || self.tile.rows == 1), (INNER, single || self.tile.inners == 1)];
         let copy_out: Vec<String> = self.out.stores.iter().flat_map(|s| s.copies.iter().cloned()).collect();
@@ -543,9 +545,9 @@ impl<'a> Writer<'a> {
         let dims = std::mem::take(&mut self.out.dims);
         self.out.dims = dims.into_iter().filter(|d| mentioned(&self.out, d)).collect();
         let kept = std::mem::take(&mut self.out.kept);
-        let (kept, local): (Vec<_>, Vec<_>) = kept
-            .into_iter()
-            .partition(|k| self.out.body.iter().chain(&self.out.copy_in).any(|l| text::mentions(l, &k.tensor)));
+        let (kept, local): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| {
+            self.out.body.iter().chain(&self.out.copy_in).any(|l| text::mentions(l, &k.tensor))
+        });
         self.out.kept = kept;
         for line in &mut self.out.start {
             let own = local.iter().find(|k| line.starts_with(&format!("{} = ", k.tensor)));
