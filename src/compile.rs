@@ -119,25 +119,24 @@ impl Compiled {
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
-    fuse(graph, options, &[], false)
+    fuse(graph, options, &[], None)
 }
 
 /// As [`fuse_graph`], for what a compiler compiles for: kernels may take rows from [`Compiler::sources`], and what the
-/// library of a GPU does not take as it stands is taken apart after the passes.
+/// library of a device does not take as it stands is taken apart after the passes.
 ///
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph_for(graph: &Graph, options: &Options, compiler: &Compiler) -> Result<Fused, Error> {
-    let gpu = Home::of(compiler.target()) == Home::Device;
-    fuse(graph, options, compiler.sources(), gpu)
+    fuse(graph, options, compiler.sources(), Some(compiler.target()))
 }
 
-/// As [`fuse_graph`], with rows of kernels from sources, and for a GPU or not.
+/// As [`fuse_graph`], with rows of kernels from sources, and for a target or any.
 pub(crate) fn fuse(
     graph: &Graph,
     options: &Options,
     sources: &'static [SourceKind],
-    gpu: bool,
+    target: Option<&Target>,
 ) -> Result<Fused, Error> {
     let manager = PassManager::new(options.pipeline.clone());
     let mut cx = Cx { relaxed: options.relaxed, ..Cx::default() };
@@ -157,13 +156,17 @@ pub(crate) fn fuse(
         dump.passes(before, &after)?;
     }
     let (graph, reports) = result.map_err(|e| Error::Internal(e.to_string()))?;
-    let Lowered { graph, attention } =
-        if gpu { lowering::for_gpu(&graph)? } else { Lowered { graph, attention: BTreeSet::new() } };
+    let Lowered { graph, attention } = if target.map(Home::of) == Some(Home::Device) {
+        lowering::for_gpu(&graph)?
+    } else {
+        Lowered { graph, attention: BTreeSet::new() }
+    };
     let fuse = options.fuse && options.pipeline.fuses();
     let limits = if fuse { Limits { sources, ..Limits::default() } } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
-    if gpu {
+    // Launches of other devices do not overlap.
+    if matches!(target, Some(Target::Cuda { .. })) {
         mark_settled(&graph, &mut partition);
     }
     if let Some(dump) = &dump {

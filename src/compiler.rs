@@ -14,6 +14,7 @@ use fusewright_codegen::lower::{LowerError, Outputs, lower_to};
 use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Graph;
 use fusewright_graph::text::{PrintOptions, print_graph};
+use fusewright_runtime::ascend::Npu;
 use fusewright_runtime::{Counters, Device, Module, RuntimeError, Tiered, device_with};
 
 use crate::assembler::AssemblerChoice;
@@ -22,7 +23,7 @@ use crate::dump::DumpFolder;
 use crate::store::{CacheChoice, Store};
 use crate::threads::ThreadPool;
 use crate::tiers::budget;
-use crate::{Error, Options, ScheduleChoice, knobs};
+use crate::{Error, Options, ScheduleChoice, knobs, npu};
 
 /// Why a body has no kernel.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,8 @@ pub struct Compiler {
     /// What both make without an assembler, where a driver does not take what that makes.
     by_driver: Option<(Coder, Option<Coder>)>,
     pool: ThreadPool,
+    /// Where the cache on disk is, and the host model of NPUs beside it.
+    cache: CacheChoice,
     counters: Arc<Counters>,
     outputs: Outputs,
     dump: Option<DumpFolder>,
@@ -176,6 +179,7 @@ impl Compiler {
             warning: Mutex::default(),
             by_driver: None,
             pool: ThreadPool::default(),
+            cache: CacheChoice::default(),
             counters,
             outputs: Outputs::Contiguous,
             dump: DumpFolder::from_environment(),
@@ -196,7 +200,7 @@ impl Compiler {
         let (store, counters) = (Arc::clone(&compiler.coder.store), Arc::clone(&compiler.counters));
         let second = || Coder::of(&Target::CPU_LLVM, store, counters).ok().map(Arc::new);
         let second = if tiered { second() } else { None };
-        Compiler { second, pool: options.pool.clone(), ..compiler }.with_assembler(&options.assembler)
+        Compiler { second, pool: options.pool.clone(), ..compiler }.with_assembler(&options.assembler)?.simulated()
     }
 
     /// The same with an assembler, if there is one, the target has need of it, and no device of this machine is of another
@@ -214,12 +218,31 @@ impl Compiler {
         Ok(Compiler { coder: self.coder.assembled_by(assembler), by_rule, by_driver, ..self })
     }
 
+    /// The same with the host's compiler of C++ behind the backend, where the host model of an NPU runs the kernels.
+    #[cfg(feature = "ascend")]
+    fn simulated(self) -> Result<Compiler, Error> {
+        if !matches!(self.target(), Target::AscendSim { .. }) {
+            return Ok(self);
+        }
+        let target = self.target().clone();
+        let unavailable = |reason| Error::Unavailable(format!("target `{target}`: {reason}"));
+        let model = npu::Simulated::of(&target, &self.cache).map_err(unavailable)?;
+        let backend = Arc::new(npu::Built::new(Arc::clone(&self.coder.backend), model));
+        Ok(Compiler { coder: Coder { backend, ..self.coder }, ..self })
+    }
+
+    /// A build without the backend compiles for no NPU.
+    #[cfg(not(feature = "ascend"))]
+    fn simulated(self) -> Result<Compiler, Error> {
+        Ok(self)
+    }
+
     /// The same with a cache on disk, from which payloads come that are there, and to which others go. One that cannot be
     /// used is left alone, and [`Compiler::warning`] says why.
     #[must_use]
     pub fn with_cache(self, choice: &CacheChoice) -> Compiler {
         let coder = Coder { store: Arc::new(Store::of(choice)), ..self.coder };
-        Compiler { coder, ..self }
+        Compiler { coder, cache: choice.clone(), ..self }
     }
 
     /// The same with schedules of kernels, if they are for its target. What is wrong with a table of the environment is said
@@ -399,7 +422,15 @@ impl Compiler {
 
     /// What runs kernels of a target.
     pub(crate) fn device(&self, target: &Target) -> Result<Arc<dyn Device>, RuntimeError> {
-        device_with(target, self.pool.shared())
+        match target {
+            Target::Ascend { .. } | Target::AscendSim { .. } => Ok(Arc::new(npu::open(target, &self.cache)?)),
+            _ => device_with(target, self.pool.shared()),
+        }
+    }
+
+    /// The NPU that runs kernels of the target.
+    pub(crate) fn npu(&self) -> Result<Npu, RuntimeError> {
+        npu::open(self.target(), &self.cache)
     }
 
     /// What becomes of the kernels that this compiler made.

@@ -1,9 +1,12 @@
 //! Which targets this build compiles for, and which run on this machine.
 
 use fusewright_abi::Target;
+use fusewright_runtime::ascend::Npu;
 use fusewright_runtime::{RuntimeError, device_for};
 
 use crate::compiler::Compiler;
+use crate::npu;
+use crate::store::CacheChoice;
 
 /// A target and what it can do here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,8 +28,16 @@ pub fn list() -> Vec<Device> {
 }
 
 fn device(target: &Target) -> Device {
-    let (runs, missing) = match device_for(target) {
-        Ok(_) => (true, String::new()),
+    let found = match target {
+        Target::Ascend { .. } => npu::open(target, &CacheChoice::Off).map(|npu| described(&npu)),
+        // It is built when it is first asked for more.
+        Target::AscendSim { .. } => npu::simulator(target)
+            .map_err(|reason| RuntimeError::Unavailable { target: target.to_string(), reason })
+            .map(|said| format!("; {said}")),
+        _ => device_for(target).map(|_| String::new()),
+    };
+    let (runs, missing) = match found {
+        Ok(said) => (true, said),
         Err(RuntimeError::Unavailable { reason, .. }) => (false, format!("; {reason}")),
         Err(error) => (false, format!("; {error}")),
     };
@@ -37,4 +48,10 @@ fn device(target: &Target) -> Device {
         }
         Err(error) => Device { target: target.to_string(), compiles: false, runs: false, detail: error.to_string() },
     }
+}
+
+/// What an NPU says of itself.
+fn described(npu: &Npu) -> String {
+    let simulated = if npu.is_simulated() { format!(", {}", npu::SIMULATED) } else { String::new() };
+    format!("; {} with {} vector cores through {}{simulated}", npu.name(), npu.cores(), npu.library().display())
 }

@@ -23,6 +23,12 @@ impl Knob {
     }
 }
 
+/// The runtime of Ascend NPUs.
+pub const ACL: Knob = Knob {
+    name: "FUSEWRIGHT_ACL",
+    doc: "`libascendcl.so` of CANN, or its folder; else where the system, ASCEND_HOME_PATH and the usual folders have it",
+};
+
 /// Folder where every stage of compilation is written.
 pub const DUMP_DIR: Knob = Knob {
     name: "FUSEWRIGHT_DUMP_DIR",
@@ -64,10 +70,13 @@ pub const CUBLASLT_DIR: Knob = Knob {
 };
 
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] = &[CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, PTXAS, SCHEDULES, TIERS];
+pub const ALL: &[Knob] = &[ACL, CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, PTXAS, SCHEDULES, TIERS];
 
 // What others set and we read as they mean it: where their installations are.
 
+pub(crate) const ASCEND_HOME_PATH: Knob = Knob { name: "ASCEND_HOME_PATH", doc: "CANN's toolkit" };
+pub(crate) const ASCEND_TOOLKIT_HOME: Knob = Knob { name: "ASCEND_TOOLKIT_HOME", doc: "CANN's toolkit" };
+pub(crate) const CXX: Knob = Knob { name: "CXX", doc: "the host's compiler of C++" };
 pub(crate) const CUDA_HOME: Knob = Knob { name: "CUDA_HOME", doc: "CUDA's toolkit" };
 pub(crate) const CUDA_PATH: Knob = Knob { name: "CUDA_PATH", doc: "CUDA's toolkit" };
 pub(crate) const PATH: Knob = Knob { name: "PATH", doc: "folders of commands" };

@@ -55,6 +55,7 @@ mod lowering;
 mod many;
 mod map;
 mod matmul;
+mod npu;
 mod page;
 mod program;
 mod schedules;
@@ -78,6 +79,7 @@ pub use fusewright_runtime::capture::{CaptureReport, CaptureSizes, GraphReport};
 pub use fusewright_runtime::{CodeCounts, EachTime, Pool, TierCounts, disk, settle};
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
+pub use npu::SIMULATED;
 pub use page::explain_page;
 pub use program::{
     Argument, CaptureOptions, CapturedProgram, CommandBuffer, DeviceArgument, DeviceTensor, Fallback, OnGpu, OpCounts,

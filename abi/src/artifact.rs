@@ -136,6 +136,8 @@ pub enum PayloadKind {
     Cubin,
     /// Ascend C source text.
     AscendC,
+    /// What a compiler made of Ascend C: for a device, or for the host model of one as the target says.
+    AscendObject,
 }
 
 impl PayloadKind {
@@ -147,6 +149,7 @@ impl PayloadKind {
             PayloadKind::Ptx => "ptx",
             PayloadKind::Cubin => "cubin",
             PayloadKind::AscendC => "cpp",
+            PayloadKind::AscendObject => "npu",
         }
     }
 }

@@ -230,9 +230,6 @@ void Buffers::QueueFree(uint32_t number, const Span& tensor)
     if (buffer.hold != tensor.hold || buffer.state == State::FREE) {
         report.Fault("FreeTensor", "a tensor of queue %u that was freed or enqueued already", number);
     }
-    if (buffer.state == State::FILLED_BY_PRODUCER && Flags(queue)) {
-        report.Fault("FreeTensor", "a tensor of queue %u that was never enqueued and dequeued", number);
-    }
     if (Flags(queue)) {
         buffer.freed = order.Alloc(queue.consumer, queue.producer, "FreeTensor");
         order.Set(queue.consumer, queue.producer, buffer.freed, "FreeTensor");

@@ -49,12 +49,17 @@ void ReadGlobal(uint64_t at, uint32_t bytes, void* value)
 void WriteGlobal(uint64_t at, uint32_t bytes, const void* value)
 {
     Machine& machine = TheMachine();
-    machine.global.Write(machine.order.Next("SetValue", Pipe::S), at, bytes);
+    const Instruction by = machine.order.Next("SetValue", Pipe::S);
+    machine.global.Write(by, at, bytes);
+    machine.global.Dirty(by, at, bytes, static_cast<uint32_t>(machine.block));
     machine.counters.scalar_bytes_out += bytes;
     std::memcpy(reinterpret_cast<void*>(at), value, bytes);
 }
 
-void CleanCache() {}
+void CleanCache(uint64_t at, bool everything)
+{
+    TheMachine().global.Clean(at, everything);
+}
 
 void SetFlag(Pipe from, Pipe to, int32_t id)
 {
@@ -74,6 +79,9 @@ void WaitFlag(Pipe from, Pipe to, int32_t id)
 
 void Barrier(Pipe pipe)
 {
+    if (pipe == Pipe::S) {
+        TheMachine().report.Fault("PipeBarrier", "the scalar pipe has none: the device raises an error");
+    }
     TheMachine().order.Barrier(pipe);
 }
 
@@ -82,14 +90,28 @@ void BarrierAll()
     TheMachine().order.BarrierAll();
 }
 
+namespace {
+
+// Queues take ids of all of them, kernels of the first few.
+int32_t ForKernels(int32_t id, Pipe from, Pipe to, const char* api)
+{
+    if (id >= RESERVED_EVENTS) {
+        TheMachine().report.Fault(
+            api, "the %d event ids of %s_%s that kernels may have are in use", RESERVED_EVENTS, Name(from), Name(to));
+    }
+    return id;
+}
+
+}  // namespace
+
 int32_t FetchEvent(Pipe from, Pipe to)
 {
-    return TheMachine().order.Fetch(from, to, "FetchEventID");
+    return ForKernels(TheMachine().order.Fetch(from, to, "FetchEventID"), from, to, "FetchEventID");
 }
 
 int32_t AllocEvent(Pipe from, Pipe to)
 {
-    return TheMachine().order.Alloc(from, to, "AllocEventID");
+    return ForKernels(TheMachine().order.Alloc(from, to, "AllocEventID"), from, to, "AllocEventID");
 }
 
 void ReleaseEvent(Pipe from, Pipe to, int32_t id)
@@ -179,6 +201,7 @@ void SetMaskCounter(bool counter)
 void SetMaskBits(uint64_t high, uint64_t low)
 {
     Registers& registers = TheMachine().registers;
+    registers.spoiled = false;
     registers.high = high;
     registers.low = low;
 }
@@ -198,6 +221,12 @@ int64_t BlockIndex()
 int64_t BlockCount()
 {
     return TheMachine().blockCount;
+}
+
+void HalfByte(int64_t elements)
+{
+    TheMachine().report.Fault(
+        "int4b_t", "an offset of %lld elements of half a byte begins within a byte", static_cast<long long>(elements));
 }
 
 void DoesNotFit(int64_t value, uint64_t bytes)

@@ -154,12 +154,19 @@ void Issue(const Conversion& call)
     MarkReads(machine, by, "src", call.from, shape);
     MarkWrites(machine, by, "dst", call.to, shape);
     machine.counters.vector_instructions += 1;
-    machine.order.Run(by, [&machine, call, shape, mode, scale, from, to] {
+    // The documentation says 0 for one chip and nothing for the others.
+    const double nan = machine.OtherUnknown() && to <= DType::U64 ? std::numeric_limits<double>::infinity()
+                                                                  : std::numeric_limits<double>::quiet_NaN();
+    machine.order.Run(by, [&machine, call, shape, mode, scale, from, to, nan] {
+        const auto load = [from, scale, nan](const uint8_t* at, uint64_t i) {
+            const double value = Load(at, from, i) * scale;
+            return value == value ? value : nan;
+        };
         if (shape.dense) {
             const uint8_t* const source = machine.unified.At(call.from.at.offset);
             uint8_t* const target = machine.unified.At(call.to.at.offset);
             for (uint64_t i = 0; i < shape.total; ++i) {
-                Store(target, to, i, Load(source, from, i) * scale, mode);
+                Store(target, to, i, load(source, i), mode);
             }
             return;
         }
@@ -172,7 +179,7 @@ void Issue(const Conversion& call)
                 const uint64_t toHalf = to == DType::I4 ? lane % 2 : 0;
                 const uint8_t* const source = machine.unified.At(Place(call.from, Bits(from), r, lane));
                 uint8_t* const target = machine.unified.At(Place(call.to, Bits(to), r, lane));
-                Store(target, to, toHalf, Load(source, from, fromHalf) * scale, mode);
+                Store(target, to, toHalf, load(source, fromHalf), mode);
             }
         }
     });

@@ -5,6 +5,13 @@
 
 namespace ascend_model {
 
+namespace {
+
+// Of the scalar pipe's cache.
+constexpr uint64_t LINE_BYTES = 64;
+
+}  // namespace
+
 bool Global::Add(uint64_t base, uint64_t bytes)
 {
     const auto next = regions.lower_bound(base);
@@ -61,9 +68,44 @@ bool Global::Readable(uint64_t at, uint64_t bytes) const
 
 void Global::BeginLaunch()
 {
+    dirty.clear();
+    storedBy.clear();
     for (auto& [base, region] : regions) {
         region.blocks.clear();
         region.blocks.shrink_to_fit();
+    }
+}
+
+void Global::EndCore()
+{
+    if (!dirty.empty()) {
+        report.Note(
+            "SetValue",
+            "%llu lines of scalar stores to global memory are left in the cache: DataCacheCleanAndInvalid is missing",
+            static_cast<unsigned long long>(dirty.size()));
+    }
+    dirty.clear();
+}
+
+void Global::Dirty(const Instruction& by, uint64_t at, uint64_t bytes, uint32_t core)
+{
+    for (uint64_t line = at / LINE_BYTES; line <= (at + bytes - 1) / LINE_BYTES; ++line) {
+        dirty.insert(line);
+        const auto [known, added] = storedBy.emplace(line, core);
+        if (!added && known->second != core) {
+            report.Add(
+                by.api, "cores %u and %u store to the same line of 64 bytes of global memory: one would undo the other",
+                known->second, core);
+        }
+    }
+}
+
+void Global::Clean(uint64_t at, bool everything)
+{
+    if (everything) {
+        dirty.clear();
+    } else {
+        dirty.erase(at / LINE_BYTES);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "order.h"
@@ -22,6 +23,11 @@ public:
     bool Readable(uint64_t at, uint64_t bytes) const;
     // Forgets who touched what.
     void BeginLaunch();
+    // Scalar stores that were never written out of the cache are findings.
+    void EndCore();
+    // A scalar store of a core, which stays in its cache until the line is cleaned.
+    void Dirty(const Instruction& by, uint64_t at, uint64_t bytes, uint32_t core);
+    void Clean(uint64_t at, bool everything);
 
     void Read(const Instruction& by, uint64_t at, uint64_t bytes);
     void Write(const Instruction& by, uint64_t at, uint64_t bytes);
@@ -47,6 +53,8 @@ private:
     Report& report;
     Order& order;
     std::map<uint64_t, Region> regions;
+    std::set<uint64_t> dirty;               // lines of the core that runs
+    std::map<uint64_t, uint32_t> storedBy;  // which core stored to a line
 };
 
 }  // namespace ascend_model

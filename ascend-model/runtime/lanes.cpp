@@ -87,6 +87,9 @@ Shape Resolve(Machine& machine, const char* api, const Lanes& lanes, uint32_t wi
     const Registers& registers = machine.registers;
     const uint32_t perRepeat = std::min<uint32_t>(REPEAT_BYTES * 8 / widest, 128);
     const uint64_t all = ~uint64_t{0};
+    if (lanes.kind != Lanes::REGISTERS) {
+        machine.registers.spoiled = true;
+    }
     switch (lanes.kind) {
         case Lanes::FIRST: {
             if (lanes.count < 0) {
@@ -113,6 +116,10 @@ Shape Resolve(Machine& machine, const char* api, const Lanes& lanes, uint32_t wi
         case Lanes::BITS:
             return Masked(machine, api, lanes.bits[0], lanes.bits[1], perRepeat, lanes.repeats);
         case Lanes::REGISTERS:
+            if (registers.spoiled) {
+                machine.report.Fault(
+                    api, "no mask was set since a call that set its own: the registers hold what that one left");
+            }
             if (registers.counter) {
                 return Counted(registers.low, perRepeat);
             }

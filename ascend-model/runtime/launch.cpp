@@ -68,6 +68,11 @@ std::string FromEnvironment(ascend_model_options& options)
         return "ASCEND_MODEL_POISON is `" + poison + "`, neither first nor nan";
     }
     options.dma = dma == "delayed" ? ASCEND_MODEL_DELAYED : ASCEND_MODEL_IMMEDIATE;
+    const std::string unknown = Variable("ASCEND_MODEL_UNKNOWN");
+    if (unknown != "" && unknown != "usual" && unknown != "other") {
+        return "ASCEND_MODEL_UNKNOWN is `" + unknown + "`, neither usual nor other";
+    }
+    options.unknown = unknown == "other" ? 1 : 0;
     options.poison = poison == "nan" ? ASCEND_MODEL_POISON_NAN : ASCEND_MODEL_POISON_FIRST;
     std::string rest = Variable("ASCEND_MODEL_JITTER");
     while (!rest.empty()) {
@@ -107,6 +112,7 @@ void RunCore(Machine& machine, Caller call, void* function, const uint64_t* args
     machine.unified.BeginCore();
     call(function, args);
     machine.buffers.EndCore();
+    machine.global.EndCore();
     machine.order.EndCore();
 }
 
@@ -155,11 +161,13 @@ int ascend_model_launch(
     std::string wrong;
     if (options == nullptr) {
         wrong = FromEnvironment(machine.options);
-    } else if (options->size != sizeof(ascend_model_options)) {
-        wrong = "the options are " + std::to_string(options->size) + " bytes, not " +
+    } else if (options->size < sizeof(options->size) || options->size > sizeof(ascend_model_options)) {
+        wrong = "the options are " + std::to_string(options->size) + " bytes, at most " +
                 std::to_string(sizeof(ascend_model_options));
     } else {
-        machine.options = *options;
+        // Callers that know fewer options get the usual for the rest.
+        machine.options = {};
+        std::memcpy(&machine.options, options, options->size);
     }
     if (count > MOST_ARGUMENTS) {
         wrong = std::to_string(count) + " arguments, of which the model passes " + std::to_string(MOST_ARGUMENTS);

@@ -18,6 +18,7 @@ struct Registers {
     bool counter = false;
     uint64_t high = ~uint64_t{0};
     uint64_t low = ~uint64_t{0};
+    bool spoiled = false;  // a call that sets masks of its own has left its own in them
     bool scaled = false;
     uint16_t scale = 0;
 };
@@ -37,6 +38,8 @@ struct Machine {
     bool running = false;
     std::recursive_mutex lock;
 
+    // Whether what no document says is to be the other plausible result.
+    bool OtherUnknown() const { return options.unknown != 0 && buffers.TheChip().arch != 3510; }
     // A number of the seeded sequence.
     uint64_t Random();
     // An operand of `bytes` at `offset` in `tensor`: inside it and aligned to `alignment`, or the launch stops.

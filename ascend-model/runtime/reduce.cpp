@@ -204,13 +204,30 @@ void RunParts(Machine& machine, const Reduction& call, const Shape& shape, const
     }
 }
 
+// The working memory that is documented: sums and extremes without index need a value per repeat; with index each step
+// of the reduction keeps its pairs, each in whole blocks.
+uint32_t WorkBytes(const Reduction& call, const Shape& shape, uint32_t size)
+{
+    const auto blocks = [](uint32_t bytes) { return (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES; };
+    if (call.fold == Fold::Sum || !call.index) {
+        return blocks(shape.repeats * size);
+    }
+    uint32_t bytes = 0;
+    uint32_t left = shape.repeats;
+    do {
+        bytes += blocks(2 * left * size);
+        left = (2 * left + shape.lanes - 1) / shape.lanes;
+    } while (left > 1);
+    return bytes;
+}
+
 void IssueAll(Machine& machine, const Reduction& call, const Shape& shape)
 {
     const uint32_t size = Bits(call.to.type) / 8;
     const uint32_t width = call.index ? 2 * size : size;
-    // A value per repeat, in whole blocks; with indices, two of them.
-    const uint32_t work = (shape.repeats * width + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
-    machine.CheckPlace(call.api, "dst", call.to.at, 0, width, width);
+    const uint32_t work = WorkBytes(call, shape, size);
+    // Results of Max and Min leave the vector unit with their indices.
+    machine.CheckPlace(call.api, "dst", call.to.at, 0, width, call.fold == Fold::Sum ? size : 2 * size);
     machine.CheckPlace(call.api, "sharedTmpBuffer", call.work, 0, work, BLOCK_BYTES);
     const Instruction by = machine.order.Next(call.api, Pipe::V);
     MarkReads(machine, by, "src", call.from, shape);

@@ -33,7 +33,7 @@ uint32_t ToCode(double value, Rounding mode, const Format& format);
 
 float FromE4M3(uint8_t code);
 
-// Rounded and clamped; NaN becomes 0, of which the documentation says so for one chip and nothing for the others.
+// Rounded and clamped; NaN becomes 0.
 int32_t ToRange(double value, Rounding mode, int32_t least, int32_t most);
 
 template <typename T>

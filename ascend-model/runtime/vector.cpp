@@ -23,6 +23,12 @@ bool ReadsDestination(Op op)
     return op == Op::Axpy || op == Op::MulAddDst;
 }
 
+bool IsArithmetic(Op op)
+{
+    return op != Op::Duplicate && op != Op::Copy && op != Op::Max && op != Op::Min && op != Op::Maxs &&
+           op != Op::Mins && op != Op::Abs && op != Op::Relu;
+}
+
 struct Bytes {
     uint8_t data[REPEAT_BYTES * 2];
 };
@@ -53,13 +59,29 @@ void Scatter(Machine& machine, const Operand& operand, const Shape& shape, uint3
     }
 }
 
-void Run_(Machine& machine, const Elementwise& call, const Shape& shape, const Computation& compute)
+// Subnormal floats to zeros of their sign.
+void Flush(uint8_t* values, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; ++i) {
+        uint32_t code;
+        std::memcpy(&code, values + i * sizeof(code), sizeof(code));
+        if ((code & 0x7f800000U) == 0) {
+            code &= 0x80000000U;
+            std::memcpy(values + i * sizeof(code), &code, sizeof(code));
+        }
+    }
+}
+
+void Compute(Machine& machine, const Elementwise& call, const Shape& shape, const Computation& compute)
 {
     const Immediate immediate{call.scalar, call.rounds, &machine};
+    const bool flushes = machine.OtherUnknown() && call.to.type == DType::F32 && IsArithmetic(call.op);
     if (shape.dense) {
-        compute(
-            machine.unified.At(call.to.at.offset), machine.unified.At(call.a.at.offset),
-            machine.unified.At(call.b.at.offset), immediate, shape.total);
+        uint8_t* const to = machine.unified.At(call.to.at.offset);
+        compute(to, machine.unified.At(call.a.at.offset), machine.unified.At(call.b.at.offset), immediate, shape.total);
+        if (flushes) {
+            Flush(to, shape.total);
+        }
         return;
     }
     Bytes to;
@@ -74,6 +96,9 @@ void Run_(Machine& machine, const Elementwise& call, const Shape& shape, const C
             Gather(machine, call.b, shape, r, b);
         }
         compute(to.data, a.data, b.data, immediate, n);
+        if (flushes) {
+            Flush(to.data, n);
+        }
         Scatter(machine, call.to, shape, r, to);
     }
 }
@@ -111,7 +136,7 @@ void Issue(const Elementwise& call)
     MarkWrites(machine, by, "dst", call.to, shape);
     machine.counters.vector_instructions += 1;
     const Computation compute = ComputationOf(machine, call.api, call.op, call.to.type);
-    machine.order.Run(by, [&machine, call, shape, compute] { Run_(machine, call, shape, compute); });
+    machine.order.Run(by, [&machine, call, shape, compute] { Compute(machine, call, shape, compute); });
 }
 
 void Issue(const Spreading& call)

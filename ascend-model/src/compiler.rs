@@ -45,12 +45,11 @@ pub struct Source<'a> {
 #[derive(Clone, Debug)]
 pub struct Model {
     folder: PathBuf,
-    kernels: PathBuf,
     compiler: OsString,
 }
 
 /// What the compiler is told wherever it is called: C++17, and every float operation rounded by itself.
-const FLAGS: [&str; 3] = ["-std=c++17", "-fPIC", "-ffp-contract=off"];
+pub(crate) const FLAGS: [&str; 3] = ["-std=c++17", "-fPIC", "-ffp-contract=off"];
 
 static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 
@@ -81,7 +80,7 @@ impl Model {
             part(&mut hash, text.as_bytes());
         }
         let folder = cache.join(format!("model-{}", name(hash)));
-        let model = Model { kernels: folder.join("kernels"), folder, compiler: compiler.to_os_string() };
+        let model = Model { folder, compiler: compiler.to_os_string() };
         complete(&model.folder, |folder| model.fill(folder))?;
         Ok(model)
     }
@@ -104,23 +103,37 @@ impl Model {
     /// # Errors
     /// What the compiler refuses, with the command to repeat.
     pub fn compile(&self, sources: &[Source<'_>], headers: &[Source<'_>], chip: Chip) -> Result<PathBuf, Error> {
+        let folder = self.once("kernels", sources, headers, |folder, unit| {
+            let mut command = self.command(&self.compiler, folder, chip);
+            command.args(["-O1", "-shared"]).arg(unit).arg("-o").arg(folder.join(OBJECT));
+            command.arg(self.library()).arg(format!("-Wl,-rpath,{}", self.folder.display()));
+            command
+        })?;
+        Ok(folder.join(OBJECT))
+    }
+
+    /// Runs a command on sources, once for equal ones: its folder, under `kind`.
+    pub(crate) fn once(
+        &self,
+        kind: &str,
+        sources: &[Source<'_>],
+        headers: &[Source<'_>],
+        command: impl Fn(&Path, &Path) -> Command,
+    ) -> Result<PathBuf, Error> {
         let mut hash = Sha256::new();
-        part(&mut hash, format!("{} {}", chip.arch, chip.buffer_bytes).as_bytes());
+        let sample = command(Path::new("folder"), Path::new("unit"));
+        part(&mut hash, format!("{kind} {sample:?}").as_bytes());
+        part(&mut hash, &headers.len().to_le_bytes());
         for source in headers.iter().chain(sources) {
             part(&mut hash, source.name.as_bytes());
             part(&mut hash, source.text.as_bytes());
         }
-        part(&mut hash, &sources.len().to_le_bytes());
-        let folder = self.kernels.join(name(hash));
+        let folder = self.folder.join(kind).join(name(hash));
         complete(&folder, |folder| {
-            let unit = self.write_unit(folder, sources, headers)?;
-            let mut command = self.kernel_command(folder, chip);
-            command.args(["-O1", "-shared"]).arg(&unit);
-            command.arg("-o").arg(folder.join(OBJECT));
-            command.arg(self.library()).arg(format!("-Wl,-rpath,{}", self.folder.display()));
-            run(&mut command)
+            let unit = write_unit(folder, sources, headers)?;
+            run(&mut command(folder, &unit))
         })?;
-        Ok(folder.join(OBJECT))
+        Ok(folder)
     }
 
     /// Loads a shared object that [`Model::compile`] made.
@@ -131,29 +144,13 @@ impl Model {
         Kernels::load(&self.library(), object)
     }
 
-    fn kernel_command(&self, folder: &Path, chip: Chip) -> Command {
-        let mut command = Command::new(&self.compiler);
+    /// A compiler with the flags and folders that every source needs.
+    pub(crate) fn command(&self, compiler: &OsStr, folder: &Path, chip: Chip) -> Command {
+        let mut command = Command::new(compiler);
         command.args(FLAGS).arg(format!("-D__NPU_ARCH__={}", chip.arch));
         command.arg(format!("-DASCEND_MODEL_UB_BYTES={}", chip.buffer_bytes));
         command.arg("-I").arg(folder.join("headers")).arg("-I").arg(self.folder.join("include"));
         command
-    }
-
-    /// One source that includes all, each in a namespace.
-    fn write_unit(&self, folder: &Path, sources: &[Source<'_>], headers: &[Source<'_>]) -> Result<PathBuf, Error> {
-        let mut unit = String::from("#include \"kernel_operator.h\"\n");
-        for header in headers {
-            write(&folder.join("headers").join(header.name), header.text)?;
-            unit += &format!("#include \"{}\"\n", header.name);
-        }
-        for (i, source) in sources.iter().enumerate() {
-            let path = folder.join("sources").join(format!("{i}")).join(source.name);
-            write(&path, source.text)?;
-            unit += &format!("namespace unit{i} {{\n#include \"sources/{i}/{}\"\n}}\n", source.name);
-        }
-        let path = folder.join("unit.cpp");
-        write(&path, &unit)?;
-        Ok(path)
     }
 
     /// Writes all files and makes the library of them, its sources beside each other.
@@ -162,16 +159,25 @@ impl Model {
             write(&folder.join(path), text)?;
         }
         let sources: Vec<&File> = RUNTIME.iter().filter(|(path, _)| path.ends_with(".cpp")).collect();
-        let next = Mutex::new(sources.iter());
+        self.each(&sources, |(path, _)| self.compile_runtime(&folder.join(path)))?;
+        let mut command = Command::new(&self.compiler);
+        command.arg("-shared").arg(format!("-Wl,-soname,{LIBRARY}")).arg("-o").arg(folder.join(LIBRARY));
+        command.args(sources.iter().map(|(path, _)| folder.join(path).with_extension("o"))).arg("-ldl");
+        run(&mut command)
+    }
+
+    /// Does something with each of some files, on all processors.
+    pub(crate) fn each(&self, files: &[&File], make: impl Fn(&File) -> Result<(), Error> + Sync) -> Result<(), Error> {
+        let next = Mutex::new(files.iter());
         let failed: Mutex<Option<Error>> = Mutex::new(None);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(sources.len());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
                     loop {
-                        let source = next.lock().expect("no thread panics").next();
-                        let Some((path, _)) = source else { break };
-                        if let Err(error) = self.compile_runtime(&folder.join(path)) {
+                        let file = next.lock().expect("no thread panics").next();
+                        let Some(file) = file else { break };
+                        if let Err(error) = make(file) {
                             *failed.lock().expect("no thread panics") = Some(error);
                             break;
                         }
@@ -179,13 +185,12 @@ impl Model {
                 });
             }
         });
-        if let Some(error) = failed.into_inner().expect("no thread panics") {
-            return Err(error);
-        }
-        let mut command = Command::new(&self.compiler);
-        command.arg("-shared").arg(format!("-Wl,-soname,{LIBRARY}")).arg("-o").arg(folder.join(LIBRARY));
-        command.args(sources.iter().map(|(path, _)| folder.join(path).with_extension("o"))).arg("-ldl");
-        run(&mut command)
+        failed.into_inner().expect("no thread panics").map_or(Ok(()), Err)
+    }
+
+    /// The compiler of C++.
+    pub(crate) fn compiler(&self) -> &OsStr {
+        &self.compiler
     }
 
     fn compile_runtime(&self, source: &Path) -> Result<(), Error> {
@@ -193,6 +198,23 @@ impl Model {
         command.args(FLAGS).args(["-O2", "-c"]).arg(source).arg("-o").arg(source.with_extension("o"));
         run(&mut command)
     }
+}
+
+/// One source that includes all, each in a namespace; headers come first, so that they are in none.
+fn write_unit(folder: &Path, sources: &[Source<'_>], headers: &[Source<'_>]) -> Result<PathBuf, Error> {
+    let mut unit = String::from("#include \"kernel_operator.h\"\n");
+    for header in headers {
+        write(&folder.join("headers").join(header.name), header.text)?;
+        unit += &format!("#include \"{}\"\n", header.name);
+    }
+    for (i, source) in sources.iter().enumerate() {
+        let path = folder.join("sources").join(format!("{i}")).join(source.name);
+        write(&path, source.text)?;
+        unit += &format!("namespace unit{i} {{\n#include \"sources/{i}/{}\"\n}}\n", source.name);
+    }
+    let path = folder.join("unit.cpp");
+    write(&path, &unit)?;
+    Ok(path)
 }
 
 const LIBRARY: &str = "libascend_model.so";
@@ -204,11 +226,18 @@ fn part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update(bytes);
 }
 
+/// A name for what these texts make.
+pub(crate) fn hashed<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let mut hash = Sha256::new();
+    texts.for_each(|text| part(&mut hash, text.as_bytes()));
+    name(hash)
+}
+
 fn name(hash: Sha256) -> String {
     hash.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Error> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |source| Error::File { path: path.to_path_buf(), source };
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -217,7 +246,7 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
 }
 
 /// Makes `folder`, where it is not there, from what `fill` writes into another one.
-fn complete(folder: &Path, fill: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+pub(crate) fn complete(folder: &Path, fill: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     if folder.exists() {
         return Ok(());
     }
@@ -232,7 +261,7 @@ fn complete(folder: &Path, fill: impl FnOnce(&Path) -> Result<(), Error>) -> Res
     }
 }
 
-fn run(command: &mut Command) -> Result<(), Error> {
+pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     let output = command.output().map_err(|source| Error::NoCompiler {
         compiler: command.get_program().to_string_lossy().into_owned(),
         source,

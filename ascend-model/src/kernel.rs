@@ -162,10 +162,10 @@ impl Kernel {
     }
 
     /// Runs the kernel on `cores` cores over copies of `arguments`, which come first in its signature, and `scalars`,
-    /// which follow; writes back what may be written.
+    /// which follow; writes back what may be written, whatever was found.
     ///
     /// # Errors
-    /// What the model found, and outputs that were not written whole: results are then not written back.
+    /// What the model found, and outputs that were not written whole.
     pub fn launch(
         &self,
         cores: u32,
@@ -198,16 +198,19 @@ impl Kernel {
         };
         let end = report.iter().position(|b| *b == 0).unwrap_or(report.len());
         let report = String::from_utf8_lossy(&report[..end]).into_owned();
-        match usize::try_from(found) {
-            Err(_) => return Err(Error::Launch(report)),
-            Ok(0) => {}
-            Ok(count) => return Err(Error::Findings { count, report }),
-        }
+        let Ok(count) = usize::try_from(found) else { return Err(Error::Launch(report)) };
+        let mut unwritten = None;
         for (i, (argument, memory)) in arguments.iter_mut().zip(&mut memory).enumerate() {
             if argument.must_be_written() && !memory.is_written() {
-                return Err(Error::Unwritten { kernel: self.name.clone(), argument: i });
+                unwritten = unwritten.or(Some(i));
             }
             argument.take(memory.contents());
+        }
+        if count > 0 {
+            return Err(Error::Findings { count, report });
+        }
+        if let Some(argument) = unwritten {
+            return Err(Error::Unwritten { kernel: self.name.clone(), argument });
         }
         let mut counters = launch::RawCounters::sized();
         // SAFETY: the structure has the size that it says.

@@ -73,6 +73,9 @@ pub struct Options {
     pub order: bool,
     /// Most units in the last place by which Div, Sqrt and Exp are off.
     pub ulps: u32,
+    /// Where no document says what a chip does, the other plausible result: NaN to the largest integer, subnormal
+    /// results to 0.
+    pub unknown: bool,
 }
 
 /// `ascend_model_options`.
@@ -84,6 +87,7 @@ pub(crate) struct RawOptions {
     poison: u32,
     jitter_order: u32,
     jitter_ulps: u32,
+    unknown: u32,
 }
 
 impl Options {
@@ -95,6 +99,7 @@ impl Options {
             poison: self.poison as u32,
             jitter_order: self.order.into(),
             jitter_ulps: self.ulps,
+            unknown: self.unknown.into(),
         }
     }
 }

@@ -5,13 +5,17 @@
 //! [`Model::compile`] makes a shared object of kernels, [`Model::load`] loads it, [`Kernel::launch`] runs one on memory
 //! of the caller. `README.md` of this folder says what is modelled and what is not. Results are SIMULATED.
 
+mod address_spaces;
 mod compiler;
 mod error;
 mod files;
 mod kernel;
 mod launch;
+mod stand_in;
 
+pub use address_spaces::clang;
 pub use compiler::{Chip, Model, Source};
 pub use error::Error;
 pub use kernel::{Kernel, Kernels};
 pub use launch::{Argument, Counters, Dma, Options, Poison};
+pub use stand_in::{ARGUMENTS_HEADER, Device, StandIn, Version, described};

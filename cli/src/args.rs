@@ -127,7 +127,7 @@ pub enum Command {
 pub struct RunArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]` or `cuda[:sm_XX]`; `fusewright devices` says which run here
+    /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]`, `ascend[:CHIP]` or `ascend-sim[:CHIP]`, a host model of it; `fusewright devices` says which run here
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Tensors in0… to run on and out0… to compare with, if they are there (and b_in0…, b_out0…); without this option

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fusewright_abi::{KernelArtifact, PayloadKind, Target};
 
-use crate::{Arg, RuntimeError, cuda};
+use crate::{Arg, RuntimeError, ascend, cuda};
 
 /// A device that runs kernels of one target.
 pub trait Device: Debug + Send + Sync {
@@ -37,6 +37,11 @@ pub trait Module: Debug + Send + Sync {
 
     /// The same kernel for launches on memory of the device, where the device has its own.
     fn on_device(&self) -> Option<cuda::Kernel> {
+        None
+    }
+
+    /// As [`Module::on_device`], on memory of an Ascend NPU.
+    fn on_npu(&self) -> Option<ascend::Kernel> {
         None
     }
 }

@@ -24,6 +24,7 @@ pub use background::{COMPILE_STACK, settle};
 pub use cache::KernelCache;
 pub use device::{Device, Module};
 pub use dispatch::Variants;
+pub use driver::ascend;
 pub use driver::cuda;
 pub use driver::{EachTime, Pool, Threads, device_for, device_with, shared_pool};
 pub use error::{DeviceFailure, RuntimeError};

@@ -71,7 +71,7 @@ impl OpCounts {
 pub(crate) fn build(graph: &Graph, partition: &Partition, compiler: &Compiler) -> Result<Built, Error> {
     compiler.device(compiler.target())?;
     let mut built = build_at(graph, partition, compiler, Home::of(compiler.target()))?;
-    built.program.device = DeviceProgram::of(compiler.target(), &built.program)?;
+    built.program.device = DeviceProgram::of(compiler, &built.program)?;
     Ok(built)
 }
 

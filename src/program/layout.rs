@@ -176,7 +176,10 @@ pub(crate) enum Home {
 impl Home {
     /// Where programs for a target have their values.
     pub fn of(target: &Target) -> Home {
-        if matches!(target, Target::Cuda { .. }) { Home::Device } else { Home::Host }
+        match target {
+            Target::Cuda { .. } | Target::Ascend { .. } | Target::AscendSim { .. } => Home::Device,
+            Target::Cpu | Target::CpuLlvm { .. } => Home::Host,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! views that cost nothing, and reference ops for the rest. What a call of a new shape needs is planned once per binding of
 //! the symbols and kept.
 //!
-//! On the CPU the values lie in memory of the host; `device/` has programs whose values lie on a GPU.
+//! On the CPU the values lie in memory of the host; `device/` has programs whose values lie on a GPU or an NPU.
 //!
 //! A caller may give an input that the graph updates to be overwritten ([`Argument::InOut`]). Its new value is then
 //! written where the old one lies, wherever nothing still reads that. The buffers of the model that the graph updates are
@@ -118,6 +118,11 @@ impl Program {
     /// The same program, in whose graph these nodes are what attention was taken apart into.
     pub(crate) fn attending(self, nodes: &BTreeSet<NodeId>) -> Program {
         Program { attention: nodes.clone(), ..self }
+    }
+
+    /// The chip whose host model computes what the program does, if its results are SIMULATED.
+    pub fn simulated(&self) -> Option<&str> {
+        self.device.as_ref()?.simulated()
     }
 
     /// The graph that the program computes, after all passes.
@@ -270,7 +275,7 @@ impl Program {
         let inputs = &mut read_only(inputs);
         if let Some(device) = &self.device {
             let (key, planned) = self.planned(inputs, false)?;
-            return device.0.discard(self, &planned.plan, &key, &mut user_memory(inputs, None));
+            return device.discard(self, (&planned.plan, &key), &mut user_memory(inputs, None));
         }
         self.call(inputs, None, Run { threads, guarded: false }, |_, _| Ok(()))
     }
@@ -283,7 +288,7 @@ impl Program {
         if let Some(device) = &self.device {
             let inputs = &mut read_only(inputs);
             let (key, planned) = self.planned(inputs, false)?;
-            return device.0.time(self, &planned.plan, &key, &mut user_memory(inputs, None));
+            return device.time(self, (&planned.plan, &key), &mut user_memory(inputs, None));
         }
         let start = Instant::now();
         self.run(inputs, threads)?;
@@ -337,7 +342,7 @@ impl Program {
         };
         state.as_ref().map_or(Ok(()), |state| state.check(&self.graph))?;
         let (key, planned) = self.planned(inputs, state.is_some())?;
-        device.0.call(self, &planned.plan, &key, &mut user_memory(inputs, state))
+        device.call(self, (&planned.plan, &key), &mut user_memory(inputs, state))
     }
 
     fn call<R>(

@@ -28,7 +28,7 @@ impl Program {
             for key in self.keys(sizes)? {
                 let planned = self.plan(key.clone())?;
                 if let Some(device) = &self.device {
-                    device.0.prepare(self, &planned.plan, &key)?;
+                    device.prepare(self, &planned.plan, &key)?;
                     continue;
                 }
                 let workspace = planned.workspace()?;

@@ -7,6 +7,7 @@ pub const HEADERS: &[(&str, &str)] = &[
     ("row_program.h", include_str!("../ascend/include/row_program.h")),
     ("tiles.h", include_str!("../ascend/include/tiles.h")),
     ("copies.h", include_str!("../ascend/include/copies.h")),
+    ("whole_copies.h", include_str!("../ascend/include/whole_copies.h")),
     ("combine.h", include_str!("../ascend/include/combine.h")),
     ("masks.h", include_str!("../ascend/include/masks.h")),
     ("reduce.h", include_str!("../ascend/include/reduce.h")),
@@ -118,7 +119,7 @@ impl Segment {
 
     /// Whether something is loaded before the first tile.
     pub fn loads_at_start(&self) -> bool {
-        self.start.iter().any(|line| line.contains("LoadFixed("))
+        self.start.iter().any(|line| line.contains("::LoadFixed("))
     }
 
     /// Queues of the class with their C++ types.

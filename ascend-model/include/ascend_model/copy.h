@@ -148,9 +148,9 @@ enum class CacheLine : uint64_t { SINGLE_CACHE_LINE = 0, ENTIRE_DATA_CACHE };
 enum class DcciDst : uint64_t { CACHELINE_ALL = 0, CACHELINE_UB, CACHELINE_OUT, CACHELINE_ATOMIC };
 
 template <typename T, CacheLine line, DcciDst to = DcciDst::CACHELINE_OUT>
-inline void DataCacheCleanAndInvalid(const GlobalTensor<T>&)
+inline void DataCacheCleanAndInvalid(const GlobalTensor<T>& at)
 {
-    ascend_model::CleanCache();
+    ascend_model::CleanCache(at.At(), line == CacheLine::ENTIRE_DATA_CACHE);
 }
 
 }  // namespace AscendC

@@ -66,6 +66,28 @@ inline void ReduceMin(
         ascend_model::First(count), 1, 1, 8, calIndex);
 }
 
+template <typename T>
+inline void ReduceMax(
+    const LocalTensor<T>& to, const LocalTensor<T>& from, const LocalTensor<T>& work, const int32_t mask,
+    const ascend_model::Repeats repeats, const int32_t srcRepStride, bool calIndex = false)
+{
+    ascend_model::Reduce(
+        "ReduceMax", ascend_model::Fold::Max, ascend_model::Reduction::All, to, from, work.At(),
+        ascend_model::Number<true>(static_cast<uint64_t>(mask), repeats), 1, 1, static_cast<uint32_t>(srcRepStride),
+        calIndex);
+}
+
+template <typename T>
+inline void ReduceMin(
+    const LocalTensor<T>& to, const LocalTensor<T>& from, const LocalTensor<T>& work, const int32_t mask,
+    const ascend_model::Repeats repeats, const int32_t srcRepStride, bool calIndex = false)
+{
+    ascend_model::Reduce(
+        "ReduceMin", ascend_model::Fold::Min, ascend_model::Reduction::All, to, from, work.At(),
+        ascend_model::Number<true>(static_cast<uint64_t>(mask), repeats), 1, 1, static_cast<uint32_t>(srcRepStride),
+        calIndex);
+}
+
 // One sum per repeat; results are `dstRepStride` elements apart.
 template <typename T, bool isSetMask = true>
 inline void WholeReduceSum(

@@ -197,7 +197,8 @@ void ReadLocal(const Span& at, uint32_t bytes, void* value);
 void WriteLocal(const Span& at, uint32_t bytes, const void* value);
 void ReadGlobal(uint64_t at, uint32_t bytes, void* value);
 void WriteGlobal(uint64_t at, uint32_t bytes, const void* value);
-void CleanCache();
+// Writes the line of 64 bytes at `at` back, or everything.
+void CleanCache(uint64_t at, bool everything);
 
 // A tensor within another: `bytes` on, in elements of `element` bytes.
 Span Within(const Span& at, int64_t bytes);
@@ -230,6 +231,9 @@ void SetDeqScale(uint16_t scale);
 
 int64_t BlockIndex();
 int64_t BlockCount();
+
+// An offset of an odd number of elements of half a byte.
+void HalfByte(int64_t elements);
 
 // The value of an argument has no place in the field of `bytes` that the interface gives it.
 void DoesNotFit(int64_t value, uint64_t bytes);

@@ -54,3 +54,23 @@ inline int64_t GetBlockNum()
 }
 
 }  // namespace AscendC
+
+// The names of the language below the interface.
+inline void pipe_barrier(pipe_t pipe)
+{
+    if (pipe == PIPE_ALL) {
+        ascend_model::BarrierAll();
+    } else {
+        ascend_model::Barrier(static_cast<ascend_model::Pipe>(pipe));
+    }
+}
+
+inline int64_t get_block_idx()
+{
+    return ascend_model::BlockIndex();
+}
+
+inline int64_t get_block_num()
+{
+    return ascend_model::BlockCount();
+}

@@ -61,6 +61,9 @@ private:
     static constexpr int64_t Bytes(int64_t elements)
     {
         if constexpr (std::is_same_v<T, int4b_t>) {
+            if (elements % 2 != 0) {
+                ascend_model::HalfByte(elements);
+            }
             return elements / 2;
         } else {
             return elements * static_cast<int64_t>(sizeof(T));
@@ -109,6 +112,9 @@ private:
     static constexpr uint64_t Bytes(int64_t elements)
     {
         if constexpr (std::is_same_v<T, int4b_t>) {
+            if (elements % 2 != 0) {
+                ascend_model::HalfByte(elements);
+            }
             return static_cast<uint64_t>(elements / 2);
         } else {
             return static_cast<uint64_t>(elements * static_cast<int64_t>(sizeof(T)));

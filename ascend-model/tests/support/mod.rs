@@ -98,3 +98,16 @@ pub fn f32_bytes(values: &[f32]) -> Vec<u8> {
 pub fn round_bf16(value: f32) -> f32 {
     bf16::from_f32(value).to_f32()
 }
+
+/// Generated kernels, as blessed: names and texts.
+pub fn goldens() -> Vec<(String, String)> {
+    let mut goldens = Vec::new();
+    for entry in std::fs::read_dir(repository().join("codegen/tests/goldens/ascend")).expect("a folder").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".cpp") {
+            goldens.push((name, std::fs::read_to_string(entry.path()).expect("a golden")));
+        }
+    }
+    goldens.sort();
+    goldens
+}

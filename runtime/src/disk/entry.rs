@@ -23,12 +23,13 @@ const HEAD: usize = 64;
 const DIGEST: usize = 32;
 
 /// The kinds of code by their numbers.
-const KINDS: [(u32, PayloadKind); 5] = [
+const KINDS: [(u32, PayloadKind); 6] = [
     (1, PayloadKind::HostCode),
     (2, PayloadKind::HostObject),
     (3, PayloadKind::Ptx),
     (4, PayloadKind::AscendC),
     (5, PayloadKind::Cubin),
+    (6, PayloadKind::AscendObject),
 ];
 
 /// What an entry says it is.

@@ -8,7 +8,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Why the folder cannot be used, as what follows its name in a sentence.
-pub(super) fn private(folder: &Path) -> Result<(), String> {
+pub fn private(folder: &Path) -> Result<(), String> {
     make(folder).map_err(|e| format!("cannot be made: {e}"))?;
     let found = fs::metadata(folder).map_err(|e| format!("cannot be looked at: {e}"))?;
     if !found.is_dir() {

@@ -24,6 +24,7 @@ use std::time::{Duration, SystemTime};
 use fusewright_abi::{ContentKey, Payload};
 
 pub use entry::Label;
+pub use folder::private;
 
 /// Parts of a folder. Few enough to walk over, and enough for a write to look at few files.
 const SHARDS: u8 = 64;

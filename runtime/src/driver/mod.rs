@@ -1,11 +1,14 @@
 //! Drivers: one folder or file per kind of device. All `unsafe` of this crate is here.
 
+pub mod ascend;
 pub mod cuda;
 mod exit;
 pub mod host;
 #[allow(unsafe_code)]
 mod pool;
 mod signature;
+#[allow(unsafe_code)]
+mod unused;
 
 use std::sync::Arc;
 
@@ -19,7 +22,7 @@ pub use pool::{EachTime, Pool, Threads, shared as shared_pool};
 /// The device that runs kernels of a target, on the threads of this process.
 ///
 /// # Errors
-/// No driver for the target, naming it.
+/// No driver for the target, naming it; an Ascend NPU, which is opened by [`ascend::Npu::open`].
 pub fn device_for(target: &Target) -> Result<Arc<dyn Device>, RuntimeError> {
     device_with(target, shared_pool())
 }
@@ -40,6 +43,6 @@ pub fn device_with(target: &Target, pool: Arc<dyn Pool>) -> Result<Arc<dyn Devic
     }
     match host::Host::new(target, pool) {
         Some(host) => Ok(Arc::new(host)),
-        None => Err(unavailable("this version has no driver for it; kernels can be compiled, not run".to_owned())),
+        None => Err(unavailable("it is opened with the numbers of its chip and the place of its runtime".to_owned())),
     }
 }

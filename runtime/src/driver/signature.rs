@@ -128,3 +128,34 @@ fn all_differ(places: impl Iterator<Item = i64> + Clone) -> bool {
     places.sort_unstable();
     places.windows(2).all(|pair| pair[0] != pair[1])
 }
+
+/// The first two arguments whose memory overlaps, and of which one is written. Nothing is allocated, and there are few.
+pub(super) fn overlap<A>(
+    args: &[A],
+    span: impl Fn(&A) -> Option<(std::ops::Range<u64>, bool)>,
+) -> Option<(usize, usize)> {
+    args.iter().enumerate().find_map(|(i, arg)| {
+        let (a, written) = span(arg)?;
+        let meets =
+            |other: &A| span(other).is_some_and(|(b, other)| (written || other) && a.start < b.end && b.start < a.end);
+        let behind = args.get(i + 1..)?.iter().position(meets)?;
+        Some((i, i + 1 + behind))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::overlap;
+
+    #[test]
+    fn memory_that_is_written_is_given_once() {
+        type Span = Option<(std::ops::Range<u64>, bool)>;
+        let meet = |spans: &[Span]| overlap(spans, Clone::clone);
+        let spans =
+            |writes: [bool; 3]| [Some((0..16, writes[0])), Some((16..32, writes[1])), None, Some((24..40, writes[2]))];
+        assert_eq!(meet(&spans([true, false, false])), None);
+        assert_eq!(meet(&spans([true, true, false])), Some((1, 3)));
+        assert_eq!(meet(&spans([false, false, true])), Some((1, 3)));
+        assert_eq!(meet(&[Some((8..8, true)), Some((8..16, true))]), None, "a buffer without bytes meets none");
+    }
+}

@@ -23,7 +23,7 @@ use fusewright_runtime::capture::{CaptureReport, CaptureSizes, HostRecorder, Rec
 use self::carrier::{Captured, Runs};
 use self::steps::HostSteps;
 use super::Program;
-use super::device::{Core, DeviceSteps, Hardware};
+use super::device::{Core, DeviceProgram, DeviceSteps, Hardware};
 use super::layout::Home;
 use crate::{Error, HostTensor};
 
@@ -109,8 +109,10 @@ impl CapturedProgram {
     /// a kept input with rows; buffers of the model without data; no memory.
     pub fn new(program: Arc<Program>, options: &CaptureOptions) -> Result<CapturedProgram, Error> {
         if let Some(device) = &program.device {
-            let core = Arc::clone(&device.0);
-            return CapturedProgram::on(core, program, options);
+            return match device {
+                DeviceProgram::Gpu(core) => CapturedProgram::on(Arc::clone(core), Arc::clone(&program), options),
+                DeviceProgram::Npu(core) => CapturedProgram::on(Arc::clone(core), Arc::clone(&program), options),
+            };
         }
         let (calls, sizes, split) = Calls::of(program, options, Home::Host)?;
         let recorder: HostRecorder<Error> = HostRecorder::new();

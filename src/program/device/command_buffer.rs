@@ -9,7 +9,7 @@ use fusewright_graph::{Graph, Input};
 use fusewright_runtime::cuda::{DeviceBuffer, Gpu, Stream};
 
 use super::gpu::Cuda;
-use super::{Bound, Core, Launches, Output, Piece, Ready};
+use super::{Bound, Core, DeviceProgram, Launches, Output, Piece, Ready};
 use crate::Error;
 use crate::program::{Planned, Program, bind, state};
 
@@ -61,7 +61,10 @@ pub struct CommandBuffer<'p> {
 impl Program {
     /// The program for calls on memory of its GPU, if its target is one.
     pub fn on_gpu(&self) -> Option<OnGpu<'_>> {
-        self.device.as_ref().map(|device| OnGpu { program: self, core: &device.0 })
+        match &self.device {
+            Some(DeviceProgram::Gpu(core)) => Some(OnGpu { program: self, core }),
+            _ => None,
+        }
     }
 }
 

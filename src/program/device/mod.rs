@@ -20,6 +20,8 @@ mod gpu;
 mod hardware;
 #[cfg(test)]
 mod host;
+mod npu;
+mod npu_product;
 mod product;
 mod reference;
 #[cfg(test)]
@@ -31,7 +33,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use fusewright_abi::{DType, Target};
+use fusewright_abi::DType;
 
 pub(super) use captured::DeviceSteps;
 pub(super) use command::{on_host, runs_on_host};
@@ -42,15 +44,18 @@ use self::command::{Action, Command, Commands, KernelArg, Memory, Places, Region
 use self::dependent::dependent;
 use self::gpu::Cuda;
 use self::hardware::{Arg, Order};
+use self::npu::Ascend;
 use self::reference::HostStep;
+use super::argument::UserMemory;
 use super::build::check_weight;
-use super::layout::Home;
 use super::plan::{Place, Plan};
 use super::plans::Plans;
 use super::step::Work;
 use super::strided::Strided;
 use super::{PlanKey, Program};
-use crate::Error;
+use crate::compiler::Compiler;
+use crate::{Error, HostTensor};
+use fusewright_abi::Target;
 
 /// A program on a device.
 #[derive(Debug)]
@@ -327,22 +332,93 @@ fn in_step(label: &str, error: Error) -> Error {
     }
 }
 
-/// A program on a GPU.
+/// A program on a device.
 #[derive(Debug)]
-pub(super) struct DeviceProgram(pub Arc<Core<Cuda>>);
+pub(super) enum DeviceProgram {
+    Gpu(Arc<Core<Cuda>>),
+    Npu(Arc<Core<Ascend>>),
+}
 
 impl DeviceProgram {
-    /// The program on the device of a target, if that is no host.
+    /// The program on the device of a compiler's target, if that is no host.
     ///
     /// # Errors
     /// No such device; no library where the program multiplies, with what was looked for.
-    pub fn of(target: &Target, program: &Program) -> Result<Option<DeviceProgram>, Error> {
-        if Home::of(target) == Home::Host {
-            return Ok(None);
+    pub fn of(compiler: &Compiler, program: &Program) -> Result<Option<DeviceProgram>, Error> {
+        let product = program.steps.iter().find(|step| matches!(step.work, Work::MatMul { .. }));
+        Ok(Some(match compiler.target() {
+            target @ Target::Cuda { .. } => {
+                let cuda = Cuda::open(target, product.is_some())?;
+                let stream = cuda.gpu().stream()?;
+                DeviceProgram::Gpu(Arc::new(Core::new(cuda, stream)))
+            }
+            target @ (Target::Ascend { .. } | Target::AscendSim { .. }) => {
+                let npu = compiler.npu()?;
+                if let Some(step) = product.filter(|_| !npu.is_simulated()) {
+                    let reason = "this version calls no library for products on an NPU; regions between them run";
+                    return Err(Error::Unavailable(format!("target `{target}`: {}: {reason}", step.label)));
+                }
+                let stream = npu.stream()?;
+                DeviceProgram::Npu(Arc::new(Core::new(Ascend::new(npu), stream)))
+            }
+            Target::Cpu | Target::CpuLlvm { .. } => return Ok(None),
+        }))
+    }
+
+    /// As [`Core::prepare`].
+    pub fn prepare(&self, program: &Program, plan: &Plan, key: &PlanKey) -> Result<(), Error> {
+        match self {
+            DeviceProgram::Gpu(core) => core.prepare(program, plan, key),
+            DeviceProgram::Npu(core) => core.prepare(program, plan, key),
         }
-        let multiplies = program.steps.iter().any(|step| matches!(step.work, Work::MatMul { .. }));
-        let cuda = Cuda::open(target, multiplies)?;
-        let stream = cuda.gpu().stream()?;
-        Ok(Some(DeviceProgram(Arc::new(Core::new(cuda, stream)))))
+    }
+
+    /// As [`Core::call`].
+    pub fn call(
+        &self,
+        program: &Program,
+        (plan, key): (&Plan, &PlanKey),
+        users: &mut [UserMemory<'_>],
+    ) -> Result<Vec<Option<HostTensor>>, Error> {
+        match self {
+            DeviceProgram::Gpu(core) => core.call(program, plan, key, users),
+            DeviceProgram::Npu(core) => core.call(program, plan, key, users),
+        }
+    }
+
+    /// As [`Core::discard`].
+    pub fn discard(
+        &self,
+        program: &Program,
+        (plan, key): (&Plan, &PlanKey),
+        users: &mut [UserMemory<'_>],
+    ) -> Result<(), Error> {
+        match self {
+            DeviceProgram::Gpu(core) => core.discard(program, plan, key, users),
+            DeviceProgram::Npu(core) => core.discard(program, plan, key, users),
+        }
+    }
+
+    /// As [`Core::time`].
+    pub fn time(
+        &self,
+        program: &Program,
+        (plan, key): (&Plan, &PlanKey),
+        users: &mut [UserMemory<'_>],
+    ) -> Result<f64, Error> {
+        match self {
+            DeviceProgram::Gpu(core) => core.time(program, plan, key, users),
+            DeviceProgram::Npu(core) => core.time(program, plan, key, users),
+        }
+    }
+
+    /// What stands for the device, if its results are those of a host model.
+    pub fn simulated(&self) -> Option<&str> {
+        match self {
+            DeviceProgram::Gpu(_) => None,
+            DeviceProgram::Npu(core) => {
+                Some(core.hardware.npu()).filter(|npu| npu.is_simulated()).map(|npu| npu.name())
+            }
+        }
     }
 }

@@ -208,8 +208,8 @@ __aicore__ inline void ByLines(
 }
 
 // Each block over the `lanes` lanes of its row, bits as they are.
-template <typename T>
-__aicore__ inline void Spread(const LocalTensor<T>& to, const LocalTensor<T>& blocks, uint32_t rows, uint32_t lanes)
+template <typename T, typename From>
+__aicore__ inline void Spread(const LocalTensor<T>& to, const LocalTensor<From>& blocks, uint32_t rows, uint32_t lanes)
 {
     const LocalTensor<int32_t> words = to.template ReinterpretCast<int32_t>();
     const LocalTensor<int32_t> from = blocks.template ReinterpretCast<int32_t>();

@@ -147,11 +147,14 @@ __aicore__ inline void RoundToInteger(
 
 // Pairs of 4-bit codes, the first in the low bits, as integers from 0 to 255; `count` pairs.
 __aicore__ inline void PairCodes(
-    const LocalTensor<int32_t>& pairs, const LocalTensor<int32_t>& codes, const LocalTensor<int16_t>& halves,
-    const LocalTensor<int32_t>& shifted, uint32_t count)
+    const LocalTensor<int32_t>& pairs, const LocalTensor<int32_t>& codes, const LocalTensor<half>& narrow,
+    const LocalTensor<int16_t>& halves, const LocalTensor<int32_t>& shifted, uint32_t count)
 {
     const LocalTensor<uint32_t> words = pairs.ReinterpretCast<uint32_t>();
-    Cast(halves, codes, RoundMode::CAST_NONE, count * 2);
+    SetDeqScale(static_cast<half>(1.0));
+    Cast(narrow, codes, RoundMode::CAST_NONE, count * 2);
+    PipeBarrier<PIPE_V>();
+    Cast(halves, narrow, RoundMode::CAST_RINT, count * 2);
     PipeBarrier<PIPE_V>();
     // The second code of a word moves down to the first, and what is above both goes.
     ShiftRight(shifted.ReinterpretCast<uint32_t>(), halves.ReinterpretCast<uint32_t>(), 12u, count);

@@ -15,9 +15,9 @@ __aicore__ inline uint32_t RestOfMask(uint32_t vectors)
 }
 
 // Lane by lane; with BY_BLOCK each lane against one block.
-template <CMPMODE MODE, bool BY_BLOCK>
+template <CMPMODE MODE, bool BY_BLOCK, typename T>
 __aicore__ inline void Compare(
-    const LocalTensor<uint8_t>& mask, const LocalTensor<float>& a, const LocalTensor<float>& b, uint32_t count)
+    const LocalTensor<uint8_t>& mask, const LocalTensor<T>& a, const LocalTensor<T>& b, uint32_t count)
 {
     constexpr uint8_t BLOCKS = BY_BLOCK ? 0 : 1;
     constexpr uint8_t VECTORS = BY_BLOCK ? 0 : 8;

@@ -185,11 +185,14 @@ fn compiled(
         let (names, outputs) = (check::output_names(graph), named(graph, produced));
         ran.push(Ran { case, names, outputs, checks, unfused_differ, in_place });
     }
-    let times = ran.first().map(|ran| times(&ran.case, [&fused.program, &unfused.program], threads)).transpose()?;
+    // What a host model takes says nothing of a device.
+    let timed = ran.first().filter(|_| fused.program.simulated().is_none());
+    let times = timed.map(|ran| times(&ran.case, [&fused.program, &unfused.program], threads)).transpose()?;
     counters(common.verbose, &fused);
     // An op by the reference interpreter is rounded correctly, a kernel's approximate functions within their bounds; and on
-    // GPUs a reduction may have another tree in another kernel.
-    let same_bits = fused.fallbacks.is_empty() && !matches!(args.target, Target::Cuda { .. });
+    // devices a reduction may have another tree in another kernel.
+    let on_host = matches!(args.target, Target::Cpu | Target::CpuLlvm { .. });
+    let same_bits = fused.fallbacks.is_empty() && on_host;
     Ok(Outcome { made, cases: ran, ops: fused.ops, compiled: Some(fused), times, same_bits })
 }
 

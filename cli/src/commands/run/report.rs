@@ -2,7 +2,7 @@
 
 use fusewright::check::WrongElement;
 use fusewright::explain::explain;
-use fusewright::{Compiled, Error, HostTensor};
+use fusewright::{Compiled, Error, HostTensor, SIMULATED};
 use serde_json::{Value, json};
 
 use super::{Made, Outcome, Ran};
@@ -17,6 +17,7 @@ pub fn json(outcome: &Outcome) -> Value {
     let fallbacks = compiled.map_or(&[][..], |c| &c.fallbacks);
     let fallbacks: Vec<Value> = fallbacks.iter().map(|f| json!({ "op": f.label, "reason": f.reason })).collect();
     json!({
+        "simulated": compiled.and_then(|c| c.program.simulated()).map(simulated),
         "cases": cases,
         "compared": compared(outcome),
         "seed": outcome.made.as_ref().map(|made| made.seed),
@@ -48,6 +49,11 @@ fn counters(compiled: &Compiled) -> Value {
         "swapped": tiers.swapped,
         "refused": tiers.refused,
     })
+}
+
+/// What results of a host model are.
+fn simulated(chip: &str) -> String {
+    format!("{SIMULATED}: computed by a host model of {chip}, never by an NPU")
 }
 
 /// What results were compared with, if with anything.
@@ -98,6 +104,9 @@ fn json_wrong(wrong: &WrongElement) -> Value {
 /// The report for people.
 pub fn print(outcome: &Outcome) -> Result<(), Error> {
     if let Some(compiled) = &outcome.compiled {
+        if let Some(chip) = compiled.program.simulated() {
+            line(simulated(chip));
+        }
         print_regions(&explain(&compiled.fused)?);
         line(format!(
             "\n{}; compiled {} in {:.1} ms",

@@ -53,6 +53,10 @@ impl Writer<'_> {
             self.packed.insert(result, dest);
             return Ok(());
         }
+        if let Some(Scalar::Literal(v)) = self.scalar(x).cloned() {
+            let block = self.block(v.to_bits());
+            self.bind(x, block);
+        }
         let operand = self.tensor(x)?;
         let lanes = Lanes { count: self.count(result)?, most: self.most(result)? };
         let wish = format!("{}{}", text::stem(&operand.var), text::suffix(to));
@@ -104,6 +108,7 @@ impl Writer<'_> {
             }
             (DType::F32, DType::I8 | DType::U8) if saturate => self.to_byte(dest, x, mode, lanes),
             (DType::I32, DType::F32) if round == Rounding::NearestEven => self.one(dest, x, mode, lanes, false),
+            (DType::I32, DType::U8) if saturate => self.to_bytes(dest, x, lanes),
             (DType::I8 | DType::U8, DType::F32) => {
                 let half = self.scratch("half", "half", lanes.most, 2);
                 self.one(&half, x, "CAST_NONE", lanes, false);
@@ -219,13 +224,14 @@ impl Writer<'_> {
 
     /// A condition as ones and zeros.
     fn cast_mask(&mut self, x: Val, to: DType, result: Val) -> Made<()> {
-        if to != DType::F32 {
+        if !matches!(to, DType::F32 | DType::I32) {
             return Err(EmitError::unsupported(format!("a condition as {to}")));
         }
         let mask = self.tensor(x)?;
         let count = self.count(result)?.to_string();
         let dest = self.destination(result, "truth", &[])?;
-        let (one, zero) = (self.block(1.0f32.to_bits()), self.block(0));
+        let one = if to == DType::F32 { 1.0f32.to_bits() } else { 1 };
+        let (one, zero) = (self.block(one), self.block(0));
         self.select_into(&dest, &mask, (&one, ", true"), (&zero, ", true"), &count);
         Ok(())
     }

@@ -20,8 +20,16 @@ pub struct Chip {
     pub bf16: bool,
     /// Whether f32 is converted to the two fp8 formats.
     pub fp8: bool,
-    /// Whether copies of any number of bytes exist; else rows must be multiples of 32 bytes.
+    /// Whether copies of any number of bytes exist; else they are of whole 32 bytes, and what is left goes by the scalar
+    /// unit.
     pub ragged_copies: bool,
+}
+
+impl Chip {
+    /// The header that copies, and its namespace.
+    pub(super) const fn copies(&self) -> (&'static str, &'static str) {
+        if self.ragged_copies { ("copies.h", "fusewright") } else { ("whole_copies.h", "fusewright::whole") }
+    }
 }
 
 const fn a2(name: &'static str, vendor: &'static str, vector_cores: u32) -> Chip {

@@ -57,7 +57,7 @@ impl Writer<'_> {
             let last = self.last_of(result);
             let tensor = self.lasting(&wish, element, lanes, size, last);
             let from = self.place(&side, &[]);
-            let line = format!("fusewright::LoadFixed({}, {from}, {});", tensor.text(), side.elements);
+            let line = format!("{}::LoadFixed({}, {from}, {});", self.chip.copies().1, tensor.text(), side.elements);
             self.fixed.plain(line);
             self.put(result, tensor, scalar);
             return Ok(());
@@ -97,7 +97,8 @@ impl Writer<'_> {
         let most = self.tile.most(side.level);
         let var = self.names.claim(&format!("{}Apart", self.params[side.param as usize]));
         let tensor = Tensor { var: var.clone(), offset: 0, lanes: most * BLOCK / size, size, work: None };
-        let copies = self.tile_copies(Way::In, &tensor, &side).ok_or(EmitError::Single)?;
+        let copies = self.tile_copies(Way::In, &tensor, &side);
+        let copies = copies.ok_or_else(|| EmitError::TooLarge(format!("{most} elements that lie apart in one copy")))?;
         self.out.inputs.push(template::Queue { tensor: var.clone(), element, bytes: most * BLOCK });
         self.copy_in(&var, element, copies);
         let table = self.table(most, Offsets { scale: BLOCK, ..Offsets::default() });
@@ -148,6 +149,13 @@ impl Writer<'_> {
         };
         let dtype = self.dtype(result);
         let integers = [DType::I64, DType::I32, DType::I16, DType::I8, DType::U8, DType::U16, DType::U32];
+        if dtype == DType::Bool {
+            let buffer = self.buffer(param.0)?;
+            let at = self.index_text(index);
+            let name = self.names.claim(&buffer);
+            self.declare(result, &name, "bool", &format!("{buffer}Gm.GetValue({at}) != 0"));
+            return Ok(());
+        }
         if !integers.contains(&dtype) {
             return Err(EmitError::unsupported(format!("a single {dtype}")));
         }
@@ -281,7 +289,7 @@ impl Writer<'_> {
         };
         if self.is_contiguous(side) {
             let count = self.tile.times(side.level).of(n);
-            return Some(declared(self, vec![copy(way, &tensor.text(), &gm, &[count.to_string()])]));
+            return Some(declared(self, vec![self.copy(way, &tensor.text(), &gm, &[count.to_string()])]));
         }
         let inner_level = side.level == Level::Inner && self.tile.inners > 1;
         if !inner_level || by_inner == dim(n) {
@@ -292,7 +300,7 @@ impl Writer<'_> {
             }
             let pitch = text::index(&by_row, &|name| self.symbol(name));
             let shape = ["tile.rows".to_owned(), per_row.to_string(), pitch];
-            return Some(declared(self, vec![copy(way, &tensor.text(), &gm, &shape)]));
+            return Some(declared(self, vec![self.copy(way, &tensor.text(), &gm, &shape)]));
         }
         if !far_enough(&by_inner, n) || self.tile.inners > MOST_BLOCKS {
             return None;
@@ -300,11 +308,11 @@ impl Writer<'_> {
         let pitch = text::index(&by_inner, &|name| self.symbol(name));
         let shape = ["tile.inners".to_owned(), n.to_string(), pitch];
         if self.tile.rows == 1 {
-            return Some(declared(self, vec![copy(way, &tensor.text(), &gm, &shape)]));
+            return Some(declared(self, vec![self.copy(way, &tensor.text(), &gm, &shape)]));
         }
         let at = format!("{}[r * {}]", tensor.var, self.tile.inners * n);
         let gm = self.place(side, &[ROW]);
-        let body = vec![copy(way, &at, &gm, &shape)];
+        let body = vec![self.copy(way, &at, &gm, &shape)];
         Some(self.over_rows(body))
     }
 
@@ -333,7 +341,7 @@ impl Writer<'_> {
             }
             vec![(n / run).to_string(), run.to_string(), text::index(&side.runs.step, &|name| self.symbol(name))]
         };
-        let mut body = vec![copy(way, &at, &gm, &shape)];
+        let mut body = vec![self.copy(way, &at, &gm, &shape)];
         if let Some(condition) = &side.condition {
             body = [vec![format!("if ({condition}) {{")], indented(body), vec!["}".to_owned()]].concat();
         }
@@ -346,6 +354,14 @@ impl Writer<'_> {
         let mut lines = self.declared(&body);
         lines.extend(body);
         Ok(lines)
+    }
+
+    fn copy(&self, way: Way, tensor: &str, gm: &str, shape: &[String]) -> String {
+        let (copies, shape) = (self.chip.copies().1, shape.join(", "));
+        match way {
+            Way::In => format!("{copies}::CopyIn({tensor}, {gm}, {shape});"),
+            Way::Out => format!("{copies}::CopyOut({gm}, {tensor}, {shape});"),
+        }
     }
 
     fn over_rows(&self, body: Vec<String>) -> Vec<String> {
@@ -421,14 +437,6 @@ impl Writer<'_> {
         }
         lines.reverse();
         lines
-    }
-}
-
-fn copy(way: Way, tensor: &str, gm: &str, shape: &[String]) -> String {
-    let shape = shape.join(", ");
-    match way {
-        Way::In => format!("fusewright::CopyIn({tensor}, {gm}, {shape});"),
-        Way::Out => format!("fusewright::CopyOut({gm}, {tensor}, {shape});"),
     }
 }
 

@@ -52,7 +52,8 @@ impl Writer<'_> {
             self.copy_lanes(&to, &from, result, (lanes, whole, lanes))?;
             return Ok(());
         }
-        if !self.tile.is_single() {
+        // Every n-th lane of rows that have n times as many is every n-th lane of the tile.
+        if !self.tile.is_single() && whole != lanes * step as u64 {
             return Err(EmitError::Single);
         }
         self.gather(result, &from, Offsets { scale: step as u64 * size, start: start * size, ..Offsets::default() })
@@ -78,7 +79,8 @@ impl Writer<'_> {
         let lanes = self.most(result)?;
         let table = self.table(lanes, offsets);
         let to = self.destination(result, "gathered", &[])?;
-        let line = format!("Gather({}, {}, {}, 0, {lanes});", to.text(), from.text(), table.text());
+        let count = self.count(result)?;
+        let line = format!("Gather({}, {}, {}, 0, {count});", to.text(), from.text(), table.text());
         self.steps().vector(line, &[from, &table], &to);
         Ok(())
     }
@@ -159,7 +161,8 @@ impl Writer<'_> {
         let pairs = self.scratch("pairs", "int32_t", most, 4);
         let shifted = self.scratch("shifted", "int32_t", most, 4);
         let halves = self.scratch("codesOfHalves", "int16_t", most * 2, 2);
-        let operands = [&pairs, &codes, &halves, &shifted].map(|t| t.text()).join(", ");
+        let narrow = self.scratch("narrow", "half", most * 2, 2);
+        let operands = [&pairs, &codes, &narrow, &halves, &shifted].map(|t| t.text()).join(", ");
         self.steps().settled(format!("fusewright::PairCodes({operands}, {count});"));
         self.steps().vector_result(&pairs);
         let dest = self.destination(result, "pairsOfCodes", &[])?;

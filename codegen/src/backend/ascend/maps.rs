@@ -47,6 +47,8 @@ impl Writer<'_> {
                 Err(EmitError::unsupported(format!("`{}` of {}", f.name(), self.dtype(args[0]))))
             }
             ScalarFn::RoundEven | ScalarFn::Floor | ScalarFn::Ceil | ScalarFn::Trunc => self.round(f, args[0], result),
+            ScalarFn::And | ScalarFn::Or if self.dtype(result) == DType::I32 => self.bits(f, args, result),
+            ScalarFn::Shl | ScalarFn::Shr if self.dtype(result) == DType::I32 => self.shift(f, args, result),
             _ if args.len() == 1 => self.unary(f, args[0], result),
             ScalarFn::Add | ScalarFn::Sub | ScalarFn::Mul | ScalarFn::Div | ScalarFn::Max | ScalarFn::Min => {
                 self.binary(f, args, result)
@@ -108,6 +110,31 @@ impl Writer<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Bits of integers: those of their halves.
+    fn bits(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        let (a, b) = (self.lane_for_lane(args[0], result)?, self.lane_for_lane(args[1], result)?);
+        let count = self.count(result)?.of(2);
+        let to = self.destination(result, f.name(), &[])?;
+        let name = if f == ScalarFn::And { "And" } else { "Or" };
+        let [to_text, a_text, b_text] = [&to, &a, &b].map(|t| format!("{}.ReinterpretCast<uint16_t>()", t.text()));
+        self.steps().vector(format!("{name}({to_text}, {a_text}, {b_text}, {count});"), &[&a, &b], &to);
+        Ok(())
+    }
+
+    /// A shift by a constant.
+    fn shift(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        let by = match self.defining(args[1]).map(|i| &i.op) {
+            Some(InstOp::Literal(Literal::Int(_, by))) if (0..32).contains(by) => *by,
+            _ => return Err(EmitError::unsupported("a shift by other than a constant")),
+        };
+        let from = self.lane_for_lane(args[0], result)?;
+        let count = self.count(result)?;
+        let to = self.destination(result, f.name(), &[])?;
+        let name = if f == ScalarFn::Shl { "ShiftLeft" } else { "ShiftRight" };
+        self.steps().vector(format!("{name}({}, {}, {by}, {count});", to.text(), from.text()), &[&from], &to);
         Ok(())
     }
 
@@ -222,7 +249,7 @@ impl Writer<'_> {
             _ => None,
         };
         let bits = literal.ok_or_else(|| EmitError::unsupported("a computed integer beside lanes"))?;
-        Ok(Operand::Block(self.block(bits.cast_unsigned())))
+        Ok(Operand::Block(as_words(&self.block(bits.cast_unsigned()))))
     }
 
     /// The tensor of an operand that has every lane of the result.
@@ -237,7 +264,9 @@ impl Writer<'_> {
     pub fn materialised(&mut self, operand: Operand, result: Val) -> Made<Tensor> {
         let lanes = self.most(result)?;
         let count = self.count(result)?;
-        let to = self.scratch("spread", "float", lanes, 4);
+        let words = matches!(&operand, Operand::Block(of) | Operand::Blocks { of, .. } | Operand::Line { of, .. }
+            if self.is_words(of));
+        let to = self.scratch("spread", if words { "int32_t" } else { "float" }, lanes, 4);
         let (line, from) = match operand {
             Operand::Same(tensor) => return Ok(tensor),
             Operand::Constant(c) => match text::float(c) {
@@ -259,6 +288,41 @@ impl Writer<'_> {
         let reads: Vec<&Tensor> = from.iter().collect();
         self.steps().vector(line, &reads, &to);
         Ok(to)
+    }
+
+    /// Whether a tensor holds integers of 32 bits.
+    fn is_words(&self, tensor: &Tensor) -> bool {
+        let held = || (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor));
+        tensor.var.contains(".ReinterpretCast<int32_t>") || held()
+    }
+
+    /// The same bits as another type of words.
+    pub fn bitcast(&mut self, inst: &Inst, result: Val) -> Made<()> {
+        let x = inst.args[0];
+        let (from, to) = (self.dtype(x), self.dtype(result));
+        if let Some(packed) = self.packed.get(&x).cloned().filter(|_| self.element(from).ok() == self.element(to).ok()) {
+            self.packed.insert(result, packed);
+            return Ok(());
+        }
+        if let Some(Scalar::Literal(v)) = self.scalar(x).cloned() {
+            let block = self.block(v.to_bits());
+            self.bind(result, as_words(&block));
+            return Ok(());
+        }
+        let of = self.tensor(x)?;
+        let element = self.element(to)?;
+        let seen = match (from, to) {
+            _ if self.element(from)? == element => of,
+            (DType::F32 | DType::I32 | DType::U32, DType::F32 | DType::I32) => {
+                // Of the base, so that casts do not pile up.
+                let base = of.var.split(".Reinterpret").next().unwrap_or(&of.var).to_owned();
+                let text = Tensor { var: base, ..of.clone() }.text();
+                Tensor { var: format!("{text}.ReinterpretCast<{element}>()"), offset: 0, ..of }
+            }
+            _ => return Err(EmitError::unsupported(format!("the bits of {from} as {to}"))),
+        };
+        self.bind(result, seen);
+        Ok(())
     }
 
     /// A block of eight equal words, made once per core.
@@ -321,6 +385,14 @@ impl Writer<'_> {
         self.steps().vector_result(&to);
         Ok(())
     }
+}
+
+/// A tensor of words seen as integers.
+pub(super) fn as_words(tensor: &Tensor) -> Tensor {
+    if tensor.var.contains(".ReinterpretCast<int32_t>") {
+        return tensor.clone();
+    }
+    Tensor { var: format!("{}.ReinterpretCast<int32_t>()", tensor.text()), offset: 0, ..tensor.clone() }
 }
 
 fn unknown(f: ScalarFn, dtype: DType) -> EmitError {

@@ -7,7 +7,7 @@ use fusewright_graph::ScalarFn;
 use super::EmitError;
 use super::maps::Operand;
 use super::memory::{BLOCK, Tensor};
-use super::segment::{Made, Writer};
+use super::segment::{Made, Scalar, Writer};
 use crate::kernel::{InstOp, Val};
 
 impl Writer<'_> {
@@ -32,6 +32,9 @@ impl Writer<'_> {
     /// A comparison of floats.
     pub fn compare(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
         let dtype = self.dtype(args[0]);
+        if dtype == DType::I32 {
+            return self.compare_words(f, args, result);
+        }
         if dtype != DType::F32 {
             return Err(EmitError::unsupported(format!("`{}` of {dtype}: the vector unit compares floats", f.name())));
         }
@@ -49,6 +52,38 @@ impl Writer<'_> {
         let to = self.mask(result, f.name())?;
         let line = format!("fusewright::Compare<CMPMODE::{mode}{spread}>({}, {}, {}, {count});", to.text(), a.text(), b.text());
         self.steps().vector(line, &[&a, &b], &to);
+        Ok(())
+    }
+
+    /// A comparison of integers, which vector units compare for equality alone: an order is whether the larger is one of
+    /// them.
+    fn compare_words(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        let (a, b) = (self.lane_for_lane(args[0], result)?, self.lane_for_lane(args[1], result)?);
+        let (count, lanes) = (self.count(result)?, self.most(result)?);
+        let larger = matches!(f, ScalarFn::Lt | ScalarFn::Le | ScalarFn::Gt | ScalarFn::Ge);
+        let (first, second) = match f {
+            ScalarFn::Lt | ScalarFn::Ge => (None, a.clone()),
+            ScalarFn::Gt | ScalarFn::Le => (None, b.clone()),
+            _ => (Some(a.clone()), b.clone()),
+        };
+        let first = match first {
+            Some(first) => first,
+            None => {
+                let most = self.scratch("larger", "int32_t", lanes, 4);
+                let line = format!("Max({}, {}, {}, {count});", most.text(), a.text(), b.text());
+                self.steps().vector(line, &[&a, &b], &most);
+                most
+            }
+        };
+        let differ = matches!(f, ScalarFn::Ne) || (larger && matches!(f, ScalarFn::Lt | ScalarFn::Gt));
+        let to = self.mask(result, f.name())?;
+        let operands = [&to, &first, &second].map(|t| t.text()).join(", ");
+        self.steps().vector(format!("fusewright::Compare<CMPMODE::EQ, false>({operands}, {count});"), &[&first, &second], &to);
+        if differ {
+            let line = format!("fusewright::MaskNot({}, {}, {count});", to.text(), to.text());
+            let kept = to.clone();
+            self.steps().vector(line, &[&kept], &to);
+        }
         Ok(())
     }
 
@@ -96,6 +131,9 @@ impl Writer<'_> {
         if self.size(dtype) != 4 {
             return Err(EmitError::unsupported(format!("a selection of {dtype}: the vector unit selects words")));
         }
+        if let Some(Scalar::Expression(condition)) = self.scalar(args[0]).cloned() {
+            return self.select_by_number(&condition, args, result);
+        }
         let mask = match self.operand(args[0], result)? {
             Operand::Same(mask) => mask,
             _ => return self.select_by_scalar(args, result),
@@ -131,6 +169,27 @@ impl Writer<'_> {
             zero.text()
         );
         self.steps().vector(line, &[&spread, &zero], &mask);
+        let (a, spread_a) = self.lanes_or_block(args[1], result)?;
+        let (b, spread_b) = self.lanes_or_block(args[2], result)?;
+        let to = self.destination(result, "select", &[])?;
+        self.select_into(&to, &mask, (&a, spread_a), (&b, spread_b), &count.to_string());
+        Ok(())
+    }
+
+    /// A condition that the scalar unit has.
+    fn select_by_number(&mut self, condition: &str, args: &[Val], result: Val) -> Made<()> {
+        if self.tile.most(self.level(args[0])) > 1 {
+            return Err(EmitError::Single);
+        }
+        let declarations = self.declared(&[condition.to_owned()]);
+        declarations.into_iter().for_each(|line| self.steps().plain(line));
+        let (count, lanes) = (self.count(result)?, self.most(result)?);
+        let truth = self.scratch("truth", "float", lanes, 4);
+        let line = format!("Duplicate({}, {condition} ? 1.0f : 0.0f, {count});", truth.text());
+        self.steps().vector(line, &[], &truth);
+        let (mask, zero) = (self.mask_scratch(lanes), self.block(0));
+        let line = format!("fusewright::Compare<CMPMODE::NE, true>({}, {}, {}, {count});", mask.text(), truth.text(), zero.text());
+        self.steps().vector(line, &[&truth, &zero], &mask);
         let (a, spread_a) = self.lanes_or_block(args[1], result)?;
         let (b, spread_b) = self.lanes_or_block(args[2], result)?;
         let to = self.destination(result, "select", &[])?;

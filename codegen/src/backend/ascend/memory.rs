@@ -40,7 +40,7 @@ impl Tensor {
         let base = |t: &Tensor| t.work.unwrap_or(0) + t.offset * t.size;
         let same_memory = match (self.work, other.work) {
             (Some(_), Some(_)) => true,
-            (None, None) => self.var == other.var,
+            (None, None) => base_name(&self.var) == base_name(&other.var),
             _ => false,
         };
         same_memory && base(self) < base(other) + other.bytes() && base(other) < base(self) + self.bytes()
@@ -49,6 +49,11 @@ impl Tensor {
     fn bytes(&self) -> u64 {
         (self.lanes * self.size).next_multiple_of(BLOCK)
     }
+}
+
+/// The variable that a tensor is, or is seen as another type of.
+fn base_name(var: &str) -> &str {
+    var.split('.').next().unwrap_or(var)
 }
 
 /// The work buffer: live ranges in it, and the most that was ever needed.

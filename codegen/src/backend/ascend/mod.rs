@@ -105,7 +105,7 @@ pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
         name: kernel.name.clone(),
         chip: chip.vendor,
         arch: chip.arch,
-        copies: "copies.h",
+        copies: chip.copies().0,
         program: kernel.to_string().lines().map(|line| format!("//   {line}").trim_end().to_owned()).collect(),
         buffers: params,
         dims: kernel.dims.iter().map(|d| d.name.clone()).collect(),

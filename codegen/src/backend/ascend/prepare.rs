@@ -34,6 +34,8 @@ type Loaded = Vec<(ParamId, Dim, i64)>;
 struct Rewrite<'k> {
     builder: SegmentBuilder<'k>,
     loaded: Loaded,
+    /// Rows of every second element.
+    paired: Loaded,
     /// Rows of which nothing but parts is needed.
     parted: BTreeSet<Val>,
 }
@@ -41,7 +43,7 @@ struct Rewrite<'k> {
 impl<'k> Rewrite<'k> {
     fn of(kernel: &'k Kernel, segment: &Segment) -> Made<Segment> {
         let builder = SegmentBuilder::new(&segment.name, segment.inner.clone(), &kernel.params);
-        let mut rewrite = Rewrite { builder, loaded: Vec::new(), parted: BTreeSet::new() };
+        let mut rewrite = Rewrite { builder, loaded: Vec::new(), paired: Vec::new(), parted: BTreeSet::new() };
         let parted = parted(segment);
         let mut renamed: Vec<Val> = Vec::with_capacity(segment.types.len());
         for inst in &segment.insts {
@@ -50,6 +52,13 @@ impl<'k> Rewrite<'k> {
                 && !mentions_values(index)
             {
                 rewrite.loaded.push((*param, start, lanes));
+            }
+            if let InstOp::Load { param, index, shape: Shape::Row(lanes), otherwise: None } = &inst.op
+                && let (Some(lanes), Some((slope, start))) = (lanes.as_const(), index.split_linear(LANE))
+                && slope == Dim::constant(2)
+                && !mentions_values(index)
+            {
+                rewrite.paired.push((*param, start, lanes));
             }
         }
         for inst in &segment.insts {
@@ -68,6 +77,17 @@ impl<'k> Rewrite<'k> {
                 self.load(*param, index, lanes)?
             }
             (InstOp::Slice { start, len, step: 1 }, &[x]) => self.part(x, start, len)?,
+            (&InstOp::Literal(Literal::Float(dtype @ (DType::F16 | DType::BF16), x)), _) => {
+                let wide = self.builder.one(InstOp::Literal(Literal::Float(DType::F32, x)), &[])?;
+                let narrow = InstOp::Cast { to: dtype, round: Rounding::NearestEven, saturate: false };
+                Some(self.builder.one(narrow, &[wide])?)
+            }
+            (InstOp::Map(ScalarFn::Select), &[condition, a, b]) if self.is_half(a) => {
+                match self.decided(ScalarFn::Select, args)? {
+                    Some(chosen) => Some(chosen),
+                    None => Some(self.select_wide(condition, a, b)?),
+                }
+            }
             (InstOp::Map(f), _) => self.decided(*f, args)?,
             (&InstOp::Cast { to, round, saturate }, &[x]) => self.cast(to, round, saturate, x)?,
             _ => None,
@@ -88,6 +108,13 @@ impl<'k> Rewrite<'k> {
             let rows = vec![row; (n / run) as usize];
             return self.builder.one(InstOp::Cat, &rows).map(Some);
         }
+        if let Some((start, at)) = self.pair(param, index, n) {
+            let shape = Shape::Row(Dim::constant(2 * n));
+            let index = &start + &Dim::symbol(LANE);
+            let row = self.builder.one(InstOp::Load { param, index, shape, otherwise: None }, &[])?;
+            let part = InstOp::Slice { start: Dim::constant(at), len: lanes.clone(), step: 2 };
+            return self.builder.one(part, &[row]).map(Some);
+        }
         let Some(start) = start_of(index).filter(|_| !mentions_values(index)) else { return Ok(None) };
         let whole = self.loaded.iter().find_map(|(p, from, count)| {
             let at = (&start - from).as_const().filter(|at| *p == param && *at >= 0 && at + n <= *count)?;
@@ -99,6 +126,19 @@ impl<'k> Rewrite<'k> {
         let row = self.builder.one(InstOp::Load { param, index, shape, otherwise: None }, &[])?;
         let part = InstOp::Slice { start: Dim::constant(at), len: lanes.clone(), step: 1 };
         self.builder.one(part, &[row]).map(Some)
+    }
+
+    /// The first element of two rows of which one has the even lanes and the other the odd ones, and which this is.
+    fn pair(&self, param: ParamId, index: &Dim, n: i64) -> Option<(Dim, i64)> {
+        let (slope, start) = index.split_linear(LANE).filter(|(slope, _)| *slope == Dim::constant(2))?;
+        let has = |from: &Dim| self.paired.iter().any(|(p, f, count)| *p == param && f == from && *count == n);
+        let one = Dim::constant(1);
+        let _ = slope;
+        if has(&(&start + &one)) {
+            return Some((start, 0));
+        }
+        let before = &start - &one;
+        has(&before).then_some((before, 1))
     }
 
     /// Part of a row that is computed lane by lane, from the parts of what it is computed from.
@@ -203,6 +243,9 @@ impl<'k> Rewrite<'k> {
 
     /// A conversion to integers without the clamp, which saturation is, and without a rounding before it.
     fn cast(&mut self, to: DType, round: Rounding, saturate: bool, x: Val) -> Made<Option<Val>> {
+        if let Some(value) = self.wide_literal(x).filter(|_| to == DType::F32) {
+            return self.builder.one(InstOp::Literal(Literal::Float(DType::F32, value)), &[]).map(Some);
+        }
         if self.builder.ty(x).dtype != DType::F32 || !matches!(to, DType::I8 | DType::U8 | DType::I32 | DType::I16) {
             return Ok(None);
         }
@@ -223,6 +266,28 @@ impl<'k> Rewrite<'k> {
             None => (from, round),
         };
         self.builder.one(InstOp::Cast { to, round, saturate }, &[from]).map(Some)
+    }
+
+    fn is_half(&self, v: Val) -> bool {
+        matches!(self.builder.ty(v).dtype, DType::F16 | DType::BF16)
+    }
+
+    /// A selection of floats of 16 bits, as the floats of 32 bits that they are: vector units select words.
+    fn select_wide(&mut self, condition: Val, a: Val, b: Val) -> Made<Val> {
+        let to = self.builder.ty(a).dtype;
+        let cast = |to| InstOp::Cast { to, round: Rounding::NearestEven, saturate: false };
+        let mut wide = Vec::new();
+        for v in [a, b] {
+            wide.push(self.inst(cast(DType::F32), &[v])?[0]);
+        }
+        let chosen = self.builder.one(InstOp::Map(ScalarFn::Select), &[condition, wide[0], wide[1]])?;
+        self.builder.one(cast(to), &[chosen])
+    }
+
+    /// The f32 constant that a constant of 16 bits is.
+    fn wide_literal(&self, v: Val) -> Option<f64> {
+        let inst = self.builder.definition(v)?;
+        (matches!(inst.op, InstOp::Cast { .. }) && self.is_half(v)).then(|| self.literal(inst.args[0])).flatten()
     }
 
     /// What a bound is on, if `v` is exactly that bound of something.

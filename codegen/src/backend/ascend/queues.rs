@@ -7,11 +7,13 @@ const MOST_BUFFERS: usize = 6;
 
 /// Puts all tiles of a direction into one buffer where each in its own would take too many events.
 pub(super) fn share(out: &mut template::Segment) {
+    // Passes over a row are all there at once.
+    let most = if out.passes { 2 } else { MOST_BUFFERS };
     let depth = out.depth as usize;
-    if (out.inputs.len() + out.moves.len()) * depth > MOST_BUFFERS {
+    if out.inputs.len() > 1 && (out.inputs.len() + out.moves.len()) * depth > most {
         share_inputs(out);
     }
-    if (out.outputs.len() + out.moves.len()) * depth > MOST_BUFFERS {
+    if out.outputs.len() > 1 && (out.outputs.len() + out.moves.len()) * depth > most {
         share_outputs(out);
     }
 }

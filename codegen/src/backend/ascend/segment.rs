@@ -363,6 +363,7 @@ impl<'a> Writer<'a> {
             InstOp::Pack { ways, to } => self.pack(inst, result, *ways, *to),
             InstOp::Broadcast(_) => self.broadcast(inst, result),
             InstOp::Iota(_) => self.iota(result),
+            InstOp::Bitcast(_) => self.bitcast(inst, result),
             _ => Err(EmitError::unsupported(format!("`{}` of {ty}", inst.op.name()))),
         }
     }
@@ -473,7 +474,7 @@ impl<'a> Writer<'a> {
         let var = self.names.claim(wish);
         let lanes_of_block = (BLOCK / size).max(1);
         let (buffer, place) = if at >= KEPT { ("kept", at - KEPT) } else { ("work", at) };
-        let lanes_there = lanes.max(lanes_of_block);
+        let lanes_there = lanes.next_multiple_of(lanes_of_block).max(lanes_of_block);
         let line = format!("LocalTensor<{element}> {var} = {buffer}.GetWithOffset<{element}>({lanes_there}, {place});");
         if self.at_start {
             // Statements of tiles use it as well.
@@ -492,7 +493,7 @@ impl<'a> Writer<'a> {
         match dtype {
             DType::BF16 if !self.chip.bf16 => missing("its vector unit does not convert it"),
             DType::F8E4M3 | DType::F8E5M2 if !self.chip.fp8 => Ok("uint8_t"),
-            DType::Bool => Ok("uint8_t"),
+            DType::Bool | DType::F8E8M0 => Ok("uint8_t"),
             // A code in the low bits of a word until it is packed.
             DType::F4E2M1 => Ok("int32_t"),
             DType::F64 => missing("its vector unit has none"),

@@ -19,7 +19,7 @@ use super::buffer::{DeviceBuffer, refused};
 use super::context::Context;
 use super::gpu::Gpu;
 use super::stream::Stream;
-use super::unused::Handle;
+use crate::driver::unused::Handle;
 use crate::matmul::{ColumnMajor, MatMul, Stored};
 use crate::{DeviceFailure, RuntimeError};
 

@@ -12,7 +12,7 @@ use fusewright_cuda_sys as sys;
 use super::api::Failure;
 use super::context::Context;
 use super::stream::Stream;
-use super::unused::Handle;
+use crate::driver::unused::Handle;
 use crate::{DeviceFailure, RuntimeError};
 
 /// Bytes on a device: memory of its own, or a part of other memory. Cloning gives another handle of the same bytes.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use fusewright_cuda_sys as sys;
 
 use super::api::{Api, Failure, api};
-use super::unused::Unused;
+use crate::driver::unused::Unused;
 
 /// Streams that do not wait for the default stream.
 pub(super) const NON_BLOCKING: u32 = 1;

@@ -11,9 +11,9 @@ use super::api::{Api, Failure};
 use super::buffer::{DeviceBuffer, Memory as Allocation};
 use super::context::{Context, Current};
 use super::stream::Stream;
-use super::unused::Handle;
 use crate::RuntimeError;
-use crate::driver::signature::{Argument, Memory, Signature};
+use crate::driver::signature::{Argument, Memory, Signature, overlap};
+use crate::driver::unused::Handle;
 
 /// Most blocks of a launch along its first axis.
 const MOST_BLOCKS: usize = i32::MAX as usize;
@@ -414,17 +414,6 @@ pub(super) fn memory(args: &[DeviceArg<'_>]) -> Vec<Arc<Allocation>> {
     args.iter().filter_map(DeviceArg::buffer).map(|(buffer, _)| Arc::clone(&buffer.memory)).collect()
 }
 
-/// The first two arguments whose memory overlaps, and of which one is written. Nothing is allocated, and there are few.
-fn overlap<A>(args: &[A], span: impl Fn(&A) -> Option<(std::ops::Range<u64>, bool)>) -> Option<(usize, usize)> {
-    args.iter().enumerate().find_map(|(i, arg)| {
-        let (a, written) = span(arg)?;
-        let meets =
-            |other: &A| span(other).is_some_and(|(b, other)| (written || other) && a.start < b.end && b.start < a.end);
-        let behind = args.get(i + 1..)?.iter().position(meets)?;
-        Some((i, i + 1 + behind))
-    })
-}
-
 /// A launch that was checked: enqueuing it checks and allocates nothing more. It keeps its kernel and its buffers.
 #[derive(Clone, Debug)]
 pub struct Prepared {
@@ -500,18 +489,6 @@ mod tests {
         // More blocks of many rows than of few: as many rows together as either code can have.
         let wide = Some((2, blocks(half, 1)));
         assert_eq!(all(blocks(1, 1), wide, 3, true), [Range { many: true, ..range(0, 2, 2 * big) }, range(2, 3, 1)]);
-    }
-
-    #[test]
-    fn memory_that_is_written_is_given_once() {
-        type Span = Option<(std::ops::Range<u64>, bool)>;
-        let meet = |spans: &[Span]| overlap(spans, Clone::clone);
-        let spans =
-            |writes: [bool; 3]| [Some((0..16, writes[0])), Some((16..32, writes[1])), None, Some((24..40, writes[2]))];
-        assert_eq!(meet(&spans([true, false, false])), None);
-        assert_eq!(meet(&spans([true, true, false])), Some((1, 3)));
-        assert_eq!(meet(&spans([false, false, true])), Some((1, 3)));
-        assert_eq!(meet(&[Some((8..8, true)), Some((8..16, true))]), None, "a buffer without bytes meets none");
     }
 
     #[test]

@@ -19,7 +19,6 @@ mod memory;
 mod module;
 mod recorder;
 mod stream;
-mod unused;
 
 use std::sync::Arc;
 

@@ -1,0 +1,187 @@
+//! The host model of NPUs: built by the host's compiler of C++ beside the kernel cache, and kernels compiled against it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{collections::BTreeMap, fs};
+
+use fusewright_abi::{Payload, PayloadKind, Target};
+use fusewright_ascend_model::{
+    ARGUMENTS_HEADER, Chip, Device, Error as ModelError, Model, Source, StandIn, Version, described,
+};
+use fusewright_codegen::backend::{Backend, BackendError, Grid, Stage};
+use fusewright_codegen::kernel::Kernel;
+use fusewright_codegen::schedule::{KernelSchedule, Spread};
+use fusewright_fusion::region::SourceKind;
+use fusewright_runtime::disk;
+
+use super::chip;
+use crate::knobs;
+use crate::store::CacheChoice;
+
+/// Folder of the model beside the entries of the kernel cache.
+const FOLDER: &str = "ascend-model";
+/// The compiler unless [`knobs::CXX`] names another.
+const COMPILER: &str = "c++";
+
+/// The host model of the NPU of one target.
+#[derive(Debug)]
+pub(crate) struct Simulated {
+    model: Model,
+    stand_in: StandIn,
+    chip: Chip,
+}
+
+impl Simulated {
+    /// The model of a target, built where it is not there yet.
+    ///
+    /// # Errors
+    /// A chip without numbers; no compiler of C++, or one that refuses; a folder that cannot be written; in words.
+    pub fn of(target: &Target, cache: &CacheChoice) -> Result<Arc<Simulated>, String> {
+        type Known = BTreeMap<(Target, PathBuf), Arc<Simulated>>;
+        static KNOWN: Mutex<Known> = Mutex::new(BTreeMap::new());
+        let folder = folder(cache)?;
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (target.clone(), folder);
+        if let Some(simulated) = known.get(&key) {
+            return Ok(Arc::clone(simulated));
+        }
+        let numbers = chip(target)?;
+        let chip = Chip { arch: numbers.architecture, buffer_bytes: numbers.buffer_bytes };
+        let model = Model::build_with(&key.1, compiler_name().as_ref()).map_err(words)?;
+        let device = Device { soc: numbers.soc, chip, vector_cores: numbers.vector_cores };
+        let stand_in = model.stand_in(&device, Version::V9_1).map_err(words)?;
+        let simulated = Arc::new(Simulated { model, stand_in, chip });
+        known.insert(key, Arc::clone(&simulated));
+        Ok(simulated)
+    }
+
+    /// The file of the stand-in of the vendor's runtime.
+    pub fn runtime(&self) -> PathBuf {
+        self.stand_in.runtime()
+    }
+}
+
+/// Where the model is built: beside the kernel cache, or where there is none in a folder of this process.
+fn folder(cache: &CacheChoice) -> Result<PathBuf, String> {
+    static OF_PROCESS: OnceLock<PathBuf> = OnceLock::new();
+    let folder = match cache.folder()? {
+        Some(folder) => folder.join(FOLDER),
+        None => {
+            let name = format!("fusewright-{FOLDER}-{}", std::process::id());
+            OF_PROCESS.get_or_init(|| std::env::temp_dir().join(name)).clone()
+        }
+    };
+    // Libraries of it are loaded.
+    disk::private(&folder).map_err(|reason| format!("the folder {} of the host model {reason}", folder.display()))?;
+    Ok(folder)
+}
+
+fn compiler_name() -> String {
+    knobs::CXX.read().filter(|name| !name.is_empty()).unwrap_or_else(|| COMPILER.to_owned())
+}
+
+/// The compiler that builds the model, as it names itself.
+///
+/// # Errors
+/// No such compiler, in words.
+pub(crate) fn compiler() -> Result<String, String> {
+    let name = compiler_name();
+    let said = std::process::Command::new(&name).arg("--version").output().map_err(|error| missing(&name, &error))?;
+    let version = String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().trim().to_owned();
+    Ok(format!("`{name}` ({version})"))
+}
+
+fn missing(name: &str, error: &std::io::Error) -> String {
+    format!("its host model is built by a compiler of C++, and `{name}` does not start: {error}; CXX names another")
+}
+
+fn words(error: ModelError) -> String {
+    match error {
+        ModelError::NoCompiler { compiler, source } => missing(&compiler, &source),
+        other => format!("its host model: {other}"),
+    }
+}
+
+/// The backend that writes Ascend C, and the host's compiler behind it.
+pub(crate) struct Built {
+    inner: Arc<dyn Backend>,
+    by: Arc<Simulated>,
+}
+
+impl Built {
+    pub fn new(inner: Arc<dyn Backend>, by: Arc<Simulated>) -> Built {
+        Built { inner, by }
+    }
+
+    fn object(&self, kernel: &Kernel, source: &[u8]) -> Result<Vec<u8>, BackendError> {
+        let internal = |message: String| BackendError::Internal {
+            backend: self.inner.name(),
+            kernel: kernel.name.clone(),
+            message,
+        };
+        let file = format!("{}.cpp", kernel.name);
+        let text = format!("{}{}", String::from_utf8_lossy(source), described(&kernel.name));
+        let headers = self.inner.headers().iter().map(|&(name, text)| Source { name, text });
+        let headers: Vec<Source<'_>> = headers.chain([ARGUMENTS_HEADER]).collect();
+        let object = self.by.model.compile(&[Source { name: &file, text: &text }], &headers, self.by.chip);
+        let object = object.map_err(|error| internal(words(error)))?;
+        fs::read(&object).map_err(|error| internal(format!("{}: {error}", object.display())))
+    }
+}
+
+impl Backend for Built {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    /// The model's folder is named after its sources and its compiler.
+    fn fingerprint(&self) -> String {
+        let model = self.by.model.folder().file_name().unwrap_or_default();
+        format!("{}, {}", self.inner.fingerprint(), model.to_string_lossy())
+    }
+
+    fn payload_kind(&self) -> PayloadKind {
+        PayloadKind::AscendObject
+    }
+
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        self.inner.headers()
+    }
+
+    fn sources(&self) -> &'static [SourceKind] {
+        self.inner.sources()
+    }
+
+    fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {
+        self.inner.grid(kernel, target)
+    }
+
+    fn schedule(&self, kernel: &Kernel) -> Option<KernelSchedule> {
+        self.inner.schedule(kernel)
+    }
+
+    fn candidates(&self, kernel: &Kernel) -> Vec<Spread> {
+        self.inner.candidates(kernel)
+    }
+
+    fn kind(&self, kernel: &Kernel, rows: usize) -> Option<String> {
+        self.inner.kind(kernel, rows)
+    }
+
+    fn memory(&self) -> usize {
+        self.inner.memory()
+    }
+
+    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
+        let mut stages = self.inner.emit(kernel, target)?;
+        let source = stages.last().map_or(&[][..], |stage| &stage.bytes);
+        let code = self.object(kernel, source)?;
+        stages.push(Stage { extension: PayloadKind::AscendObject.extension(), bytes: code });
+        Ok(stages)
+    }
+
+    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
+        let source = self.inner.payload(kernel, target)?;
+        Ok(Payload { kind: PayloadKind::AscendObject, bytes: self.object(kernel, &source.bytes)? })
+    }
+}
