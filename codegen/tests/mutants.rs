@@ -21,11 +21,17 @@ use fusewright_codegen::backend::ascend::{CHIPS, HEADERS, emit};
 use simulated::{Case, compare};
 use sites::Mutant;
 
-const CHIP: &str = "910b1";
 /// Mutants that every run tries; `FUSEWRIGHT_LONG` tries all.
 const FEW: usize = 20;
 /// Of a hundred mutants, how many are caught at least.
 const CAUGHT: usize = 98;
+
+/// A kernel as it is emitted for a chip.
+struct Unbroken {
+    case: Case,
+    chip: &'static str,
+    text: String,
+}
 
 /// The ways to run: as issued, and with everything as late as it may be.
 fn ways() -> [Options; 3] {
@@ -34,8 +40,9 @@ fn ways() -> [Options; 3] {
 }
 
 /// Compiles and runs a kernel; the headers stand in one order.
-fn run(model: &Model, case: &Case, text: &str, headers: &[Source<'_>]) -> Result<(), String> {
-    let chip = CHIPS.iter().find(|c| c.name == CHIP).expect("the chip is known");
+fn run(model: &Model, unbroken: &Unbroken, text: &str, headers: &[Source<'_>]) -> Result<(), String> {
+    let Unbroken { case, chip, .. } = unbroken;
+    let chip = CHIPS.iter().find(|c| c.name == *chip).expect("the chip is known");
     let chip = Chip::of(chip.arch, chip.buffer_bytes).expect("it has a model");
     let name = &case.kernel.name;
     let object = model.compile(&[Source { name, text }], headers, chip).map_err(|e| e.to_string())?;
@@ -52,15 +59,32 @@ fn headers() -> Vec<Source<'static>> {
     HEADERS.iter().map(|(name, text)| Source { name, text }).collect()
 }
 
+/// Headers that a text includes, and that those include.
+fn included(text: &str) -> BTreeSet<&'static str> {
+    let named = |text: &str| -> Vec<&'static str> {
+        let includes = |name: &str| text.lines().any(|line| line == format!("#include \"{name}\""));
+        HEADERS.iter().map(|(name, _)| *name).filter(|name| includes(name)).collect()
+    };
+    let mut all = BTreeSet::new();
+    let mut open = named(text);
+    while let Some(name) = open.pop() {
+        if all.insert(name) {
+            open.extend(HEADERS.iter().filter(|(other, _)| *other == name).flat_map(|(_, text)| named(text)));
+        }
+    }
+    all
+}
+
 /// Functions of the headers that a kernel calls, and that those call.
 fn called(text: &str) -> BTreeSet<String> {
+    let includes = included(text);
     let words = |text: &str| -> BTreeSet<String> {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned).collect()
     };
     let mut all = words(text);
     loop {
         let before = all.len();
-        for (_, header) in HEADERS {
+        for (_, header) in HEADERS.iter().filter(|(name, _)| includes.contains(*name)) {
             // A body reaches from its declaration to the next one.
             let mut name = None;
             for line in header.lines() {
@@ -84,16 +108,17 @@ struct Trial {
     cases: Vec<usize>,
 }
 
-fn trials(cases: &[(Case, String)]) -> Vec<Trial> {
+fn trials(cases: &[Unbroken]) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for (at, (case, text)) in cases.iter().enumerate() {
-        let own = sites::of(&format!("{}.cpp", case.kernel.name), text);
+    for (at, Unbroken { case, chip, text }) in cases.iter().enumerate() {
+        let own = sites::of(&format!("{}_{chip}.cpp", case.kernel.name), text);
         trials.extend(own.into_iter().map(|mutant| Trial { mutant, cases: vec![at] }));
     }
-    let called: Vec<BTreeSet<String>> = cases.iter().map(|(_, text)| called(text)).collect();
+    let called: Vec<BTreeSet<String>> = cases.iter().map(|unbroken| called(&unbroken.text)).collect();
     for (name, text) in HEADERS {
         for mutant in sites::of(name, text) {
-            let uses = |at: &usize| mutant.function.as_ref().is_some_and(|f| called[*at].contains(f));
+            let includes = |at: usize| included(&cases[at].text).contains(name);
+            let uses = |at: &usize| includes(*at) && mutant.function.as_ref().is_some_and(|f| called[*at].contains(f));
             let cases: Vec<usize> = (0..cases.len()).filter(uses).collect();
             if !cases.is_empty() {
                 trials.push(Trial { mutant, cases });
@@ -104,28 +129,28 @@ fn trials(cases: &[(Case, String)]) -> Vec<Trial> {
 }
 
 /// Whether some kernel objects to a mutant, and how it says so.
-fn caught(model: &Model, cases: &[(Case, String)], trial: &Trial) -> Option<String> {
+fn caught(model: &Model, cases: &[Unbroken], trial: &Trial) -> Option<String> {
     let Mutant { file, text, .. } = &trial.mutant;
     trial.cases.iter().find_map(|&at| {
-        let (case, own) = &cases[at];
+        let unbroken = &cases[at];
         let headers: Vec<Source<'_>> =
             headers().into_iter().map(|h| if h.name == file { Source { text, ..h } } else { h }).collect();
-        let own = if file.ends_with(".h") { own } else { text };
-        run(model, case, own, &headers).err()
+        let own = if file.ends_with(".h") { &unbroken.text } else { text };
+        run(model, unbroken, own, &headers).err()
     })
 }
 
 #[test]
 fn what_is_broken_is_caught() {
     let Some(model) = simulated::model(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
-    let cases: Vec<(Case, String)> = kernels::all()
-        .into_iter()
-        .map(|case| {
-            let text = emit(&case.kernel, CHIP).unwrap_or_else(|e| panic!("{}: {e}", case.kernel.name));
-            run(model, &case, &text, &headers()).unwrap_or_else(|e| panic!("unbroken: {e}\n{text}"));
-            (case, text)
-        })
-        .collect();
+    let emitted = |(case, chip): (Case, &'static str)| {
+        let text = emit(&case.kernel, chip).unwrap_or_else(|e| panic!("{} for {chip}: {e}", case.kernel.name));
+        let unbroken = Unbroken { case, chip, text };
+        run(model, &unbroken, &unbroken.text, &headers())
+            .unwrap_or_else(|e| panic!("unbroken, for {chip}: {e}\n{}", unbroken.text));
+        unbroken
+    };
+    let cases: Vec<Unbroken> = kernels::all().into_iter().map(emitted).collect();
     let mut trials = trials(&cases);
     let all = trials.len();
     let long = std::env::var_os("FUSEWRIGHT_LONG").is_some();

@@ -178,16 +178,43 @@ fn masked(d: i64, rows: i64) -> Case {
     )
 }
 
-/// All of them.
-pub fn all() -> Vec<Case> {
+/// One half of a row times the other.
+fn gated(d: i64, rows: i64) -> Case {
+    let both = 2 * d;
+    case(
+        &format!(
+            "kernel @gated(s = extent(x, 0)) rows s {{
+               param %x: f16[s, {both}] in
+               param %y: f16[s, {d}] out
+               segment @m inner 1 {{
+                 %a0 = load x[row*{both} + lane] : row<f16, {d}>
+                 %b0 = load x[row*{both} + lane + {d}] : row<f16, {d}>
+                 %a = cast %a0 to f32 rne
+                 %b = cast %b0 to f32 rne
+                 %z = mul %a, %b
+                 %z0 = cast %z to f16 rne
+                 store y[row*{d} + lane], %z0
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// All of them, with their chips. Every core has several whole tiles of rows, and a part of one.
+pub fn all() -> Vec<(Case, &'static str)> {
     vec![
-        add_rms_norm(1000, 5),
-        add_rms_norm(96, 37),
-        int8_token(520, 7),
-        rope(4, 128, 9),
-        gather(200, 11),
-        groups(512, 128, 9),
-        masked(333, 7),
-        add_rms_norm(40_000, 3),
+        (add_rms_norm(1000, 23), "910b1"),
+        (add_rms_norm(96, 301), "910b1"),
+        (int8_token(520, 75), "910b1"),
+        (rope(4, 128, 75), "910b1"),
+        (gather(200, 91), "910b1"),
+        (groups(512, 128, 37), "910b1"),
+        (masked(333, 59), "910b1"),
+        (gated(272, 71), "910b1"),
+        (add_rms_norm(40_000, 3), "910b1"),
+        (int8_token(528, 75), "310p3"),
+        (masked(333, 59), "310p3"),
+        (gated(272, 71), "310p3"),
     ]
 }

@@ -147,7 +147,10 @@ impl Made {
         let mut bytes = vec![0; (elements * dtype.bits() as usize).div_ceil(8)];
         for i in 0..elements {
             let bits = if dtype.is_float() {
-                num::encode(dtype, num::round_to(dtype, self.float(specials), fusewright_graph::Rounding::NearestEven, true))
+                num::encode(
+                    dtype,
+                    num::round_to(dtype, self.float(specials), fusewright_graph::Rounding::NearestEven, true),
+                )
             } else if dtype == DType::Bool {
                 self.next() & 1
             } else if matches!(dtype, DType::I64 | DType::I32) {
