@@ -158,11 +158,16 @@ void Global::Mark(const Instruction& by, Region& region, uint64_t at, uint64_t b
     const uint32_t own = by.pipe == Pipe::S ? 1 : 0;
     ForBlocks(at - start, bytes, [&](uint64_t index, uint32_t mask) {
         Block& block = region.blocks[index];
-        Meet(report, order, access, Pipe::MTE3, block.writes[0], true, mask);
-        Meet(report, order, access, Pipe::S, block.writes[1], true, mask);
+        const auto meet = [&](Pipe pipe, const Touches& earlier, bool earlierWrites) {
+            if (MetLater(earlier, mask, order.LaunchStart(pipe))) {
+                Meet(report, order, access, pipe, earlier, earlierWrites, mask);
+            }
+        };
+        meet(Pipe::MTE3, block.writes[0], true);
+        meet(Pipe::S, block.writes[1], true);
         if (writes) {
-            Meet(report, order, access, Pipe::MTE2, block.reads[0], false, mask);
-            Meet(report, order, access, Pipe::S, block.reads[1], false, mask);
+            meet(Pipe::MTE2, block.reads[0], false);
+            meet(Pipe::S, block.reads[1], false);
         }
         (writes ? block.writes : block.reads)[own].Put(by.number, mask);
     });

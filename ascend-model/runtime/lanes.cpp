@@ -137,16 +137,25 @@ std::vector<Run> RunsOf(const Operand& operand, const Shape& shape, uint32_t rep
         return {{operand.at.offset, operand.at.offset + static_cast<uint32_t>((shape.total * bits + 7) / 8)}};
     }
     std::vector<Run> runs;
-    for (uint32_t lane = 0; lane < shape.lanes; ++lane) {
-        if (!shape.Active(repeat, lane)) {
-            continue;
-        }
-        const uint32_t begin = Place(operand, bits, repeat, lane);
-        const uint32_t end = begin + (bits + 7) / 8;
+    const auto add = [&runs](uint32_t begin, uint32_t end) {
         if (!runs.empty() && runs.back().end >= begin && runs.back().begin <= begin) {
             runs.back().end = std::max(runs.back().end, end);
         } else {
             runs.push_back({begin, end});
+        }
+    };
+    const uint32_t perBlock = BLOCK_BYTES * 8 / bits;
+    for (uint32_t first = 0; first < shape.lanes; first += perBlock) {
+        const uint32_t begin = Place(operand, bits, repeat, first);
+        if (shape.Whole(repeat, first, perBlock)) {
+            add(begin, begin + BLOCK_BYTES);
+            continue;
+        }
+        for (uint32_t lane = first; lane < first + perBlock && lane < shape.lanes; ++lane) {
+            if (shape.Active(repeat, lane)) {
+                const uint32_t at = Place(operand, bits, repeat, lane);
+                add(at, at + (bits + 7) / 8);
+            }
         }
     }
     return runs;

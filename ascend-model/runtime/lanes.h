@@ -32,6 +32,23 @@ struct Shape {
         }
         return ((lane < 64 ? low >> lane : high >> (lane - 64)) & 1) != 0;
     }
+
+    // Whether all of `count` lanes from `first` on are active, which is a divisor of 64 or a multiple of it.
+    bool Whole(uint32_t repeat, uint32_t first, uint32_t count) const
+    {
+        if (first + count > lanes) {
+            return false;
+        }
+        if (dense || counter) {
+            return static_cast<uint64_t>(repeat) * lanes + first + count <= total;
+        }
+        if (count >= 64) {
+            return low == ~uint64_t{0} && (count == 64 || high == ~uint64_t{0});
+        }
+        const uint64_t word = first < 64 ? low >> first : high >> (first - 64);
+        const uint64_t all = (uint64_t{1} << count) - 1;
+        return (word & all) == all;
+    }
 };
 
 // `widest` are the bits of the widest element.

@@ -66,6 +66,7 @@ public:
         const uint32_t p = static_cast<uint32_t>(pipe);
         return number <= launchStart[p] || (number > coreStart[p] && number <= later.start[p]);
     }
+    uint32_t LaunchStart(Pipe pipe) const { return launchStart[Index(pipe)]; }
     bool OtherCore(Pipe pipe, uint32_t number) const
     {
         const uint32_t p = static_cast<uint32_t>(pipe);

@@ -37,6 +37,13 @@ struct Touches {
     }
 };
 
+// Whether one of these met the same bytes later than instruction `known` of its pipe. Cheap, and false nearly always.
+inline bool MetLater(const Touches& earlier, uint32_t mask, uint32_t known)
+{
+    return ((earlier.last.bytes & mask) != 0 && earlier.last.number > known) ||
+           ((earlier.before.bytes & mask) != 0 && earlier.before.number > known);
+}
+
 // Splits [offset, offset + bytes) into blocks: calls `each(block, mask)`.
 template <typename Each>
 void ForBlocks(uint64_t offset, uint64_t bytes, const Each& each)

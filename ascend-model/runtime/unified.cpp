@@ -9,6 +9,8 @@ namespace {
 
 // Signalling nothing: NaN in every type that has one.
 constexpr uint8_t STALE = 0xff;
+// Eight bytes that hold something.
+constexpr uint64_t ALL_WRITTEN = 0x0101010101010101 * WRITTEN;
 
 }  // namespace
 
@@ -33,6 +35,10 @@ void Unified::Read(const Instruction& by, const char* what, uint32_t offset, uin
     }
     const uint8_t* const state = held.data() + offset;
     uint32_t i = 0;
+    uint64_t eight = 0;
+    while (i + sizeof(eight) <= bytes && (std::memcpy(&eight, state + i, sizeof(eight)), eight == ALL_WRITTEN)) {
+        i += sizeof(eight);
+    }
     while (i < bytes && state[i] == WRITTEN) {
         ++i;
     }
@@ -64,9 +70,12 @@ void Unified::Mark(const Instruction& by, const char* what, bool writes, uint32_
     const Access access{by, "unified buffer", what, writes, offset, bytes};
     ForBlocks(offset, bytes, [&](uint64_t index, uint32_t mask) {
         Block& block = blocks[index];
+        // All that is noted here was done by this core.
         for (uint32_t p = 0; p < PIPES; ++p) {
-            Meet(report, order, access, static_cast<Pipe>(p), block.writes[p], true, mask);
-            if (writes) {
+            if (MetLater(block.writes[p], mask, by.start[p])) {
+                Meet(report, order, access, static_cast<Pipe>(p), block.writes[p], true, mask);
+            }
+            if (writes && MetLater(block.reads[p], mask, by.start[p])) {
                 Meet(report, order, access, static_cast<Pipe>(p), block.reads[p], false, mask);
             }
         }

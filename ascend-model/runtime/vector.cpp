@@ -33,30 +33,43 @@ struct Bytes {
     uint8_t data[REPEAT_BYTES * 2];
 };
 
-// Copies the active lanes of a repeat side by side.
-uint32_t Gather(Machine& machine, const Operand& operand, const Shape& shape, uint32_t repeat, Bytes& into)
+// Calls `each(at, bytes)` for runs of active lanes of a repeat, in order: whole blocks, or single lanes.
+template <typename Each>
+void ForLanes(Machine& machine, const Operand& operand, const Shape& shape, uint32_t repeat, const Each& each)
 {
     const uint32_t bits = Bits(operand.type);
-    const uint32_t size = bits / 8;
-    uint32_t n = 0;
-    for (uint32_t lane = 0; lane < shape.lanes; ++lane) {
-        if (shape.Active(repeat, lane)) {
-            std::memcpy(into.data + n++ * size, machine.unified.At(Place(operand, bits, repeat, lane)), size);
+    const uint32_t perBlock = BLOCK_BYTES * 8 / bits;
+    for (uint32_t first = 0; first < shape.lanes; first += perBlock) {
+        if (shape.Whole(repeat, first, perBlock)) {
+            each(machine.unified.At(Place(operand, bits, repeat, first)), BLOCK_BYTES);
+            continue;
+        }
+        for (uint32_t lane = first; lane < first + perBlock; ++lane) {
+            if (shape.Active(repeat, lane)) {
+                each(machine.unified.At(Place(operand, bits, repeat, lane)), bits / 8);
+            }
         }
     }
-    return n;
+}
+
+// Copies the active lanes of a repeat side by side, and says how many bytes they are.
+uint32_t Gather(Machine& machine, const Operand& operand, const Shape& shape, uint32_t repeat, Bytes& into)
+{
+    uint32_t at = 0;
+    ForLanes(machine, operand, shape, repeat, [&](const uint8_t* from, uint32_t bytes) {
+        std::memcpy(into.data + at, from, bytes);
+        at += bytes;
+    });
+    return at;
 }
 
 void Scatter(Machine& machine, const Operand& operand, const Shape& shape, uint32_t repeat, const Bytes& from)
 {
-    const uint32_t bits = Bits(operand.type);
-    const uint32_t size = bits / 8;
-    uint32_t n = 0;
-    for (uint32_t lane = 0; lane < shape.lanes; ++lane) {
-        if (shape.Active(repeat, lane)) {
-            std::memcpy(machine.unified.At(Place(operand, bits, repeat, lane)), from.data + n++ * size, size);
-        }
-    }
+    uint32_t at = 0;
+    ForLanes(machine, operand, shape, repeat, [&](uint8_t* to, uint32_t bytes) {
+        std::memcpy(to, from.data + at, bytes);
+        at += bytes;
+    });
 }
 
 // Subnormal floats to zeros of their sign.
@@ -88,7 +101,7 @@ void Compute(Machine& machine, const Elementwise& call, const Shape& shape, cons
     Bytes a;
     Bytes b;
     for (uint32_t r = 0; r < shape.repeats; ++r) {
-        const uint32_t n = Gather(machine, call.to, shape, r, to);
+        const uint32_t n = Gather(machine, call.to, shape, r, to) * 8 / Bits(call.to.type);
         if (call.sources > 0) {
             Gather(machine, call.a, shape, r, a);
         }

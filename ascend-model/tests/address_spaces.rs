@@ -9,7 +9,7 @@ use support::{A2, A5};
 #[test]
 fn generated_kernels_keep_address_spaces() {
     let Some(model) = support::model() else { return };
-    let Some(clang) = clang() else { return println!("skipped: clang (no clang++ of any version)") };
+    let Some(clang) = clang() else { return xtask::skipped::skipped("address spaces", "no clang++ of any version") };
     let headers = support::headers();
     let headers: Vec<Source<'_>> = headers.iter().map(|(name, text)| Source { name, text }).collect();
     let goldens = support::goldens();
@@ -24,7 +24,7 @@ fn generated_kernels_keep_address_spaces() {
 #[test]
 fn casts_that_drop_an_address_space_are_rejected() {
     let Some(model) = support::model() else { return };
-    let Some(clang) = clang() else { return println!("skipped: clang (no clang++ of any version)") };
+    let Some(clang) = clang() else { return xtask::skipped::skipped("address spaces", "no clang++ of any version") };
     let wrong = [
         "extern \"C\" __global__ __aicore__ void k(GM_ADDR x) { float* p = (float*)x; (void)p; }",
         "extern \"C\" __global__ __aicore__ void k(GM_ADDR x) { auto* p = reinterpret_cast<float*>(x); (void)p; }",

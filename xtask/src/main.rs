@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use xtask::{fuzz, gpu_pack, hostile, long, passes, ptxas, results};
+use xtask::{foreign, fuzz, gpu_pack, hostile, long, passes, ptxas, results};
 
 /// What the command prints when it is called wrongly.
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
@@ -16,6 +16,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   hostile                how long the optimised command takes to refuse each bad file: less than 100 ms
   long [PART]            casts of all f32, 10,000 kernels made and dropped, the whole matrix in slices that a later run goes on from,
                          ten minutes of fuzzing; or one part: casts, memory, matrix, fuzz (hours)
+  foreign-kernel         fetch a kernel for Ascend that others wrote into target/foreign, and run it on the host model
   results                write the tables of measured figures in README.md and benches/README.md from benches/results
   gpu-pack               make a folder that measures kernels on a machine with a GPU and nothing else, as an archive in target/gpu-pack
   gpu-code               look for spills, long code and the assembler's known mistake in machine code of the ops of the GPU bench,
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["hostile"] => outcome(hostile::check(&root())),
         ["long"] => outcome(long::run(&root(), None)),
         ["long", part] => outcome(long::run(&root(), Some(part))),
+        ["foreign-kernel"] => outcome(foreign::check(&root())),
         ["results"] => outcome(results::write(&root())),
         ["gpu-pack"] => outcome(gpu_pack::pack(&root()).map(|path| println!("{}", path.display()))),
         ["gpu-code"] => outcome(gpu_code()),

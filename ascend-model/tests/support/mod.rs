@@ -20,7 +20,7 @@ pub fn model() -> Option<&'static Model> {
             match Model::build(cache) {
                 Ok(model) => Some(model),
                 Err(error @ fusewright_ascend_model::Error::NoCompiler { .. }) => {
-                    println!("skipped: host model of Ascend C ({error})");
+                    xtask::skipped::skipped("host model of Ascend C", error);
                     None
                 }
                 Err(error) => panic!("{error}"),
