@@ -1,0 +1,179 @@
+//! Broken Ascend C, which the host model has to object to: without that, what it finds nothing wrong with says nothing.
+//!
+//! Every kernel is broken in one place at a time, in its own text and in the headers that it includes, and run under all
+//! the freedom that the model takes. A mutant is caught if it does not compile, if the model reports something, or if a
+//! result differs from the interpreter's. Results are SIMULATED.
+#![cfg(feature = "ascend")]
+
+#[path = "mutants/kernels.rs"]
+mod kernels;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "support/simulated.rs"]
+mod simulated;
+#[path = "mutants/sites.rs"]
+mod sites;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use fusewright_ascend_model::{Chip, Dma, Model, Options, Poison, Source};
+use fusewright_codegen::backend::ascend::{CHIPS, HEADERS, emit};
+use simulated::{Case, compare};
+use sites::Mutant;
+
+/// Mutants that every run tries; `FUSEWRIGHT_LONG` tries all.
+const FEW: usize = 20;
+/// Of a hundred mutants, how many are caught at least.
+const CAUGHT: usize = 98;
+
+/// A kernel as it is emitted for a chip.
+struct Unbroken {
+    case: Case,
+    chip: &'static str,
+    text: String,
+}
+
+/// The ways to run: as issued, and with everything as late as it may be.
+fn ways() -> [Options; 3] {
+    let late = Options { dma: Dma::Delayed, ..Options::default() };
+    [Options::default(), late, Options { poison: Poison::Nan, ..late }]
+}
+
+/// Compiles and runs a kernel; the headers stand in one order.
+fn run(model: &Model, unbroken: &Unbroken, text: &str, headers: &[Source<'_>]) -> Result<(), String> {
+    let Unbroken { case, chip, .. } = unbroken;
+    let chip = CHIPS.iter().find(|c| c.name == *chip).expect("the chip is known");
+    let chip = Chip::of(chip.arch, chip.buffer_bytes).expect("it has a model");
+    let name = &case.kernel.name;
+    let object = model.compile(&[Source { name, text }], headers, chip).map_err(|e| e.to_string())?;
+    let entry = model.load(&object).and_then(|kernels| kernels.kernel(name)).map_err(|e| e.to_string())?;
+    for way in ways() {
+        compare(case, &way, &|arguments, scalars| {
+            entry.launch(case.cores, arguments, scalars, &way).map_err(|e| e.to_string())
+        })?;
+    }
+    Ok(())
+}
+
+fn headers() -> Vec<Source<'static>> {
+    HEADERS.iter().map(|(name, text)| Source { name, text }).collect()
+}
+
+/// Headers that a text includes, and that those include.
+fn included(text: &str) -> BTreeSet<&'static str> {
+    let named = |text: &str| -> Vec<&'static str> {
+        let includes = |name: &str| text.lines().any(|line| line == format!("#include \"{name}\""));
+        HEADERS.iter().map(|(name, _)| *name).filter(|name| includes(name)).collect()
+    };
+    let mut all = BTreeSet::new();
+    let mut open = named(text);
+    while let Some(name) = open.pop() {
+        if all.insert(name) {
+            open.extend(HEADERS.iter().filter(|(other, _)| *other == name).flat_map(|(_, text)| named(text)));
+        }
+    }
+    all
+}
+
+/// Functions of the headers that a kernel calls, and that those call.
+fn called(text: &str) -> BTreeSet<String> {
+    let includes = included(text);
+    let words = |text: &str| -> BTreeSet<String> {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned).collect()
+    };
+    let mut all = words(text);
+    loop {
+        let before = all.len();
+        for (_, header) in HEADERS.iter().filter(|(name, _)| includes.contains(*name)) {
+            // A body reaches from its declaration to the next one.
+            let mut name = None;
+            for line in header.lines() {
+                if line.contains("__aicore__") && line.contains('(') {
+                    name = line[..line.find('(').unwrap_or(0)].split([' ', '*', '&']).next_back().map(str::to_owned);
+                }
+                if name.as_ref().is_some_and(|name| all.contains(name)) {
+                    all.extend(words(line));
+                }
+            }
+        }
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+/// A mutant, and the kernels that run it.
+struct Trial {
+    mutant: Mutant,
+    cases: Vec<usize>,
+}
+
+fn trials(cases: &[Unbroken]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (at, Unbroken { case, chip, text }) in cases.iter().enumerate() {
+        let own = sites::of(&format!("{}_{chip}.cpp", case.kernel.name), text);
+        trials.extend(own.into_iter().map(|mutant| Trial { mutant, cases: vec![at] }));
+    }
+    let called: Vec<BTreeSet<String>> = cases.iter().map(|unbroken| called(&unbroken.text)).collect();
+    for (name, text) in HEADERS {
+        for mutant in sites::of(name, text) {
+            let includes = |at: usize| included(&cases[at].text).contains(name);
+            let uses = |at: &usize| includes(*at) && mutant.function.as_ref().is_some_and(|f| called[*at].contains(f));
+            let cases: Vec<usize> = (0..cases.len()).filter(uses).collect();
+            if !cases.is_empty() {
+                trials.push(Trial { mutant, cases });
+            }
+        }
+    }
+    trials
+}
+
+/// Whether some kernel objects to a mutant, and how it says so.
+fn caught(model: &Model, cases: &[Unbroken], trial: &Trial) -> Option<String> {
+    let Mutant { file, text, .. } = &trial.mutant;
+    trial.cases.iter().find_map(|&at| {
+        let unbroken = &cases[at];
+        let headers: Vec<Source<'_>> =
+            headers().into_iter().map(|h| if h.name == file { Source { text, ..h } } else { h }).collect();
+        let own = if file.ends_with(".h") { &unbroken.text } else { text };
+        run(model, unbroken, own, &headers).err()
+    })
+}
+
+#[test]
+fn what_is_broken_is_caught() {
+    let Some(model) = simulated::model(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
+    let emitted = |(case, chip): (Case, &'static str)| {
+        let text = emit(&case.kernel, chip).unwrap_or_else(|e| panic!("{} for {chip}: {e}", case.kernel.name));
+        let unbroken = Unbroken { case, chip, text };
+        run(model, &unbroken, &unbroken.text, &headers())
+            .unwrap_or_else(|e| panic!("unbroken, for {chip}: {e}\n{}", unbroken.text));
+        unbroken
+    };
+    let cases: Vec<Unbroken> = kernels::all().into_iter().map(emitted).collect();
+    let mut trials = trials(&cases);
+    let all = trials.len();
+    let long = std::env::var_os("FUSEWRIGHT_LONG").is_some();
+    if !long {
+        // Those of every kind come one after the other, so that steps through all meet each kind.
+        trials.sort_by(|a, b| a.mutant.what.cmp(&b.mutant.what));
+        let step = all.div_ceil(FEW).max(1);
+        trials = trials.into_iter().step_by(step).collect();
+    }
+    let mut survivors = Vec::new();
+    for trial in &trials {
+        let Mutant { file, line, what, .. } = &trial.mutant;
+        match caught(model, &cases, trial) {
+            Some(said) => {
+                if long {
+                    println!("caught   {file}:{line}: {what}: {}", said.lines().next().unwrap_or_default());
+                }
+            }
+            None => survivors.push(format!("survived {file}:{line}: {what}")),
+        }
+    }
+    survivors.iter().for_each(|line| println!("{line}"));
+    println!("{} of {} mutants caught, of {all} that there are", trials.len() - survivors.len(), trials.len());
+    assert!(all >= 150, "{all} mutants");
+    assert!((trials.len() - survivors.len()) * 100 >= trials.len() * CAUGHT, "{survivors:#?}");
+}

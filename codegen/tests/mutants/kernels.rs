@@ -1,0 +1,220 @@
+//! Kernels of each kind, small enough to be executed often.
+
+use std::collections::BTreeMap;
+
+use fusewright_codegen::kernel::expand::{Column, expand};
+use fusewright_codegen::kernel::parse_kernels;
+
+use crate::simulated::Case;
+
+fn case(text: &str, rows: i64) -> Case {
+    let kernel = parse_kernels(text).unwrap_or_else(|e| panic!("{e}\n{text}")).swap_remove(0);
+    let kernel = expand(&kernel, Column::Ascend).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    Case { kernel, dims: BTreeMap::from([("s".to_owned(), rows)]), seed: 11, cores: 2, specials: false }
+}
+
+/// A norm of the sum of two rows, which is stored as well.
+fn add_rms_norm(d: i64, rows: i64) -> Case {
+    case(
+        &format!(
+            "kernel @add_rms_norm(s = extent(x, 0)) rows s {{
+               param %x: bf16[s, {d}] in
+               param %r: bf16[s, {d}] inout
+               param %w: bf16[{d}] in
+               param %y: bf16[s, {d}] out
+               segment @m inner 1 {{
+                 %x0 = load x[row*{d} + lane] : row<bf16, {d}>
+                 %r0 = load r[row*{d} + lane] : row<bf16, {d}>
+                 %xf = cast %x0 to f32 rne
+                 %rf = cast %r0 to f32 rne
+                 %sum = add %xf, %rf
+                 %short = cast %sum to bf16 rne
+                 store r[row*{d} + lane], %short
+                 %wide = cast %short to f32 rne
+                 %square = mul %wide, %wide
+                 %squares = reduce add %square over row nan propagate order tree(64)
+                 %n = literal f32 {d}.0
+                 %mean = div %squares, %n
+                 %eps = literal f32 0.0009765625
+                 %shifted = add %mean, %eps
+                 %root = sqrt %shifted
+                 %q = div %wide, %root
+                 %w0 = load w[lane] : row<bf16, {d}>
+                 %wf = cast %w0 to f32 rne
+                 %p = mul %q, %wf
+                 %y = cast %p to bf16 rne
+                 store y[row*{d} + lane], %y
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// Codes of eight bits with one scale per row.
+fn int8_token(d: i64, rows: i64) -> Case {
+    case(
+        &format!(
+            "kernel @int8_token(s = extent(x, 0)) rows s {{
+               param %x: f16[s, {d}] in
+               param %q: i8[s, {d}] out
+               param %scale: f32[s] out
+               segment @m inner 1 {{
+                 %x0 = load x[row*{d} + lane] : row<f16, {d}>
+                 %f = cast %x0 to f32 rne
+                 %a = abs %f
+                 %most = reduce max %a over row nan propagate order tree(64)
+                 %bound = literal f32 127.0
+                 %step = div %most, %bound
+                 store scale[row], %step
+                 %v = div %f, %step
+                 %q = cast %v to i8 rne sat
+                 store q[row*{d} + lane], %q
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// Rows that are turned by a table, head by head.
+fn rope(heads: i64, d: i64, rows: i64) -> Case {
+    let (half, all) = (d / 2, heads * d);
+    case(
+        &format!(
+            "kernel @rope(s = extent(x, 0)) rows s {{
+               param %x: f16[s, {heads}, {d}] in
+               param %c: f16[s, {d}] in
+               param %n: f16[s, {d}] in
+               param %y: f16[s, {heads}, {d}] out
+               segment @m inner {heads} {{
+                 %x0 = load x[row*{all} + inner*{d} + lane] : row<f16, {d}>
+                 %x = cast %x0 to f32 rne
+                 %a = slice %x start 0 len {half} step 1
+                 %b = slice %x start {half} len {half} step 1
+                 %minus = neg %b
+                 %turned = cat %minus, %a
+                 %c0 = load c[row*{d} + lane] : row<f16, {d}>
+                 %n0 = load n[row*{d} + lane] : row<f16, {d}>
+                 %c = cast %c0 to f32 rne
+                 %n = cast %n0 to f32 rne
+                 %p = mul %x, %c
+                 %q = mul %turned, %n
+                 %z = add %p, %q
+                 %z0 = cast %z to f16 rne
+                 store y[row*{all} + inner*{d} + lane], %z0
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// Rows from places that a buffer names.
+fn gather(d: i64, rows: i64) -> Case {
+    case(
+        &format!(
+            "kernel @gather(s = extent(at, 0)) rows s {{
+               param %at: i64[s] in
+               param %table: f32[9, {d}] in
+               param %x: f32[s, {d}] in
+               param %y: f32[s, {d}] out
+               segment @m inner 1 {{
+                 %place = load at[row] : scalar<i64>
+                 %t = load table[%place*{d} + lane] : row<f32, {d}>
+                 %x = load x[row*{d} + lane] : row<f32, {d}>
+                 %z = add %t, %x
+                 store y[row*{d} + lane], %z
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// Extremes of groups, and what is divided by them.
+fn groups(d: i64, size: i64, rows: i64) -> Case {
+    let count = d / size;
+    case(
+        &format!(
+            "kernel @groups(s = extent(x, 0)) rows s {{
+               param %x: f32[s, {d}] in
+               param %y: f32[s, {d}] out
+               param %g: f32[s, {count}] out
+               segment @m inner 1 {{
+                 %x = load x[row*{d} + lane] : row<f32, {d}>
+                 %a = abs %x
+                 %most = reduce max %a over group {size} nan propagate order tree(32)
+                 store g[row*{count} + lane], %most
+                 %z = div %x, %most
+                 store y[row*{d} + lane], %z
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// Where the other is positive, else nothing.
+fn masked(d: i64, rows: i64) -> Case {
+    case(
+        &format!(
+            "kernel @masked(s = extent(x, 0)) rows s {{
+               param %x: f32[s, {d}] in
+               param %z: f32[s, {d}] in
+               param %y: f32[s, {d}] out
+               segment @m inner 1 {{
+                 %x = load x[row*{d} + lane] : row<f32, {d}>
+                 %z = load z[row*{d} + lane] : row<f32, {d}>
+                 %none = literal f32 0.0
+                 %holds = gt %z, %none
+                 %e = exp %x
+                 %y = select %holds, %e, %none
+                 store y[row*{d} + lane], %y
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// One half of a row times the other.
+fn gated(d: i64, rows: i64) -> Case {
+    let both = 2 * d;
+    case(
+        &format!(
+            "kernel @gated(s = extent(x, 0)) rows s {{
+               param %x: f16[s, {both}] in
+               param %y: f16[s, {d}] out
+               segment @m inner 1 {{
+                 %a0 = load x[row*{both} + lane] : row<f16, {d}>
+                 %b0 = load x[row*{both} + lane + {d}] : row<f16, {d}>
+                 %a = cast %a0 to f32 rne
+                 %b = cast %b0 to f32 rne
+                 %z = mul %a, %b
+                 %z0 = cast %z to f16 rne
+                 store y[row*{d} + lane], %z0
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// All of them, with their chips. Every core has several whole tiles of rows, and a part of one.
+pub fn all() -> Vec<(Case, &'static str)> {
+    vec![
+        (add_rms_norm(1000, 23), "910b1"),
+        (add_rms_norm(96, 301), "910b1"),
+        (int8_token(520, 75), "910b1"),
+        (rope(4, 128, 75), "910b1"),
+        (gather(200, 91), "910b1"),
+        (groups(512, 128, 37), "910b1"),
+        (masked(333, 59), "910b1"),
+        (gated(272, 71), "910b1"),
+        (add_rms_norm(40_000, 3), "910b1"),
+        (int8_token(528, 75), "310p3"),
+        (masked(333, 59), "310p3"),
+        (gated(272, 71), "310p3"),
+    ]
+}
