@@ -32,6 +32,11 @@ pub const AT_RUN_TIME: &[Wrong] = &[
         &["Duplicate", "[16384, 16644)", "ends at 16640"],
     ),
     (
+        "tensor_past_the_buffer",
+        "TPipe p; TBuf<> a; p.InitBuffer(a, 256); a.GetWithOffset<float>(64, 32);",
+        &["TBuf", "32 bytes beyond its buffer of 256"],
+    ),
+    (
         "place_past_the_tensor",
         "Frame<float> f(xs, ys); f.work.Get<float>()[2049];",
         &["LocalTensor", "byte 8196", "8192 bytes"],

@@ -150,7 +150,7 @@ pub const HOST_TARGETS: &[Target] =
 /// # Errors
 /// A target that this build has no backend for, by name.
 pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
-    let missing = |reason| BackendError::target("fusewright", target, reason);
+    let missing = |reason: &str| BackendError::target("fusewright", target, reason);
     match target {
         #[cfg(feature = "cpu")]
         Target::Cpu => Ok(Arc::new(cpu::CpuBackend)),
