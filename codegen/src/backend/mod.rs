@@ -150,6 +150,7 @@ pub const HOST_TARGETS: &[Target] =
 /// # Errors
 /// A target that this build has no backend for, by name.
 pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
+    #[allow(unused_variables, reason = "with all features none is missing")]
     let missing = |reason: &str| BackendError::target("fusewright", target, reason);
     match target {
         #[cfg(feature = "cpu")]

@@ -178,14 +178,14 @@ fn masked(d: i64, rows: i64) -> Case {
     )
 }
 
-/// One half of a row times the other.
+/// One half of a row times the other, and their sum.
 fn gated(d: i64, rows: i64) -> Case {
     let both = 2 * d;
     case(
         &format!(
             "kernel @gated(s = extent(x, 0)) rows s {{
                param %x: f16[s, {both}] in
-               param %y: f16[s, {d}] out
+               param %y: f16[s, {both}] out
                segment @m inner 1 {{
                  %a0 = load x[row*{both} + lane] : row<f16, {d}>
                  %b0 = load x[row*{both} + lane + {d}] : row<f16, {d}>
@@ -193,7 +193,32 @@ fn gated(d: i64, rows: i64) -> Case {
                  %b = cast %b0 to f32 rne
                  %z = mul %a, %b
                  %z0 = cast %z to f16 rne
-                 store y[row*{d} + lane], %z0
+                 store y[row*{both} + lane], %z0
+                 %t = add %a, %b
+                 %t0 = cast %t to f16 rne
+                 store y[row*{both} + lane + {d}], %t0
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// Neighbours that are taken apart and turned.
+fn neighbours(d: i64, rows: i64) -> Case {
+    let half = d / 2;
+    case(
+        &format!(
+            "kernel @neighbours(s = extent(x, 0)) rows s {{
+               param %x: f32[s, {d}] in
+               param %y: f32[s, {d}] out
+               segment @m inner 1 {{
+                 %x = load x[row*{d} + lane] : row<f32, {d}>
+                 %even = slice %x start 0 len {half} step 2
+                 %odd = slice %x start 1 len {half} step 2
+                 %minus = neg %odd
+                 %z = zip %minus, %even
+                 store y[row*{d} + lane], %z
                }}
              }}"
         ),
@@ -212,6 +237,7 @@ pub fn all() -> Vec<(Case, &'static str)> {
         (groups(512, 128, 37), "910b1"),
         (masked(333, 59), "910b1"),
         (gated(272, 71), "910b1"),
+        (neighbours(128, 70), "910b1"),
         (add_rms_norm(40_000, 3), "910b1"),
         (int8_token(528, 75), "310p3"),
         (masked(333, 59), "310p3"),
