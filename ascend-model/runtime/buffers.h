@@ -37,6 +37,8 @@ public:
     uint32_t QueueIdle(uint32_t queue);
     Span BufferInit(int64_t bytes);
 
+    // One past the last byte of a buffer.
+    uint32_t EndOf(uint32_t buffer) const { return buffers[buffer].begin + buffers[buffer].bytes; }
     // Stops where `tensor` was handed on, freed or never given out.
     void CheckLive(const char* api, const char* what, const Span& tensor);
 
