@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use fusewright_abi::DType;
+use fusewright_abi::{DType, Target};
 use fusewright_codegen::backend::BackendError;
 use fusewright_fusion::region::{
     FusedRegion, Kind, Partition, Step as PlannedStep, is_constant, is_layout, needs_no_kernel,
@@ -308,6 +308,12 @@ impl Build<'_> {
             Ok(made) => Ok(Arc::new(self.loaded(made, &graph)?)),
             Err(CompileError::Dump(error)) => return Err(*error),
             Err(error @ CompileError::Backend(BackendError::Target { .. } | BackendError::Memory { .. })) => {
+                return Err(error.into());
+            }
+            // What the host model is for is to object to code: nothing is computed around it.
+            Err(error @ CompileError::Backend(BackendError::Internal { .. }))
+                if matches!(self.compiler.target(), Target::AscendSim { .. }) =>
+            {
                 return Err(error.into());
             }
             Err(refused) => Err(refused.to_string()),

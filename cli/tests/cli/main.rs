@@ -7,6 +7,7 @@ mod dump;
 mod explain;
 mod hostile;
 mod memory;
+mod npu;
 mod opt;
 mod pages;
 mod patterns;

@@ -65,6 +65,10 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     if args.estimate {
         return estimated(args, common);
     }
+    if matches!(args.target, Target::AscendSim { .. }) {
+        let message = "what a host model takes says nothing of a device: `--estimate` with `--target ascend`";
+        return Err(Error::Input(message.to_owned()));
+    }
     let cases = chosen(cases(args, common)?, &args.case)?;
     let peers = args.compare.as_deref().map(|path| Peers::open(path, args.threads)).transpose()?;
     if args.list {

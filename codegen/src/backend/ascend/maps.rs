@@ -294,7 +294,9 @@ impl Writer<'_> {
 
     /// Whether a tensor holds integers of 32 bits.
     fn is_words(&self, tensor: &Tensor) -> bool {
-        let held = || (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor));
+        let held = || {
+            (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor))
+        };
         tensor.var.contains(".ReinterpretCast<int32_t>") || held()
     }
 
@@ -302,7 +304,8 @@ impl Writer<'_> {
     pub fn bitcast(&mut self, inst: &Inst, result: Val) -> Made<()> {
         let x = inst.args[0];
         let (from, to) = (self.dtype(x), self.dtype(result));
-        if let Some(packed) = self.packed.get(&x).cloned().filter(|_| self.element(from).ok() == self.element(to).ok()) {
+        if let Some(packed) = self.packed.get(&x).cloned().filter(|_| self.element(from).ok() == self.element(to).ok())
+        {
             self.packed.insert(result, packed);
             return Ok(());
         }

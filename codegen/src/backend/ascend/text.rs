@@ -12,7 +12,8 @@ const TAKEN: &[&str] = &[
     "begin", "bool", "break", "case", "char", "class", "const", "continue", "default", "do", "double", "else", "end",
     "enum", "float", "for", "half", "if", "inner", "int", "long", "new", "pipe", "private", "public", "return", "row",
     "rowBegin", "rowEnd", "rows", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this",
-    "tile", "tileIn", "tileOut", "tiles", "results", "kept", "i", "r", "true", "false", "typename", "union", "unsigned", "using", "void", "while", "work",
+    "tile", "tileIn", "tileOut", "tiles", "results", "kept", "i", "r", "true", "false", "typename", "union",
+    "unsigned", "using", "void", "while", "work",
 ];
 
 /// Names that are in use.

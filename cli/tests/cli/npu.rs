@@ -1,0 +1,60 @@
+//! Targets `ascend` and `ascend-sim`: what is SIMULATED says so, and what is missing is named.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::support::{Outcome, command, fixture, refused};
+
+/// The command with what it builds kept for the next test run.
+fn call(arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("npu");
+    let mut command = command(arguments);
+    command.env("FUSEWRIGHT_CACHE_DIR", cache).envs(environment.iter().copied());
+    command.output().expect("the command starts").into()
+}
+
+#[test]
+fn results_of_the_host_model_are_simulated() {
+    let (model, stored) = (fixture("decode_state.train.pt2"), fixture("decode_state.safetensors"));
+    let arguments = ["run", &model, "--target", "ascend-sim:910b1", "--check", &stored];
+    let said = call(&arguments, &[]);
+    if said.stderr.contains("compiler of C++") {
+        return xtask::skipped::skipped("results_of_the_host_model_are_simulated", said.stderr);
+    }
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.starts_with("SIMULATED") && said.stderr.starts_with("SIMULATED"), "{}", said.stdout);
+    assert!(!said.stdout.contains("µs"), "no time is that of a device: {}", said.stdout);
+    let said = call(&[&arguments[..], &["--json"]].concat(), &[]);
+    let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert!(report["simulated"].as_str().is_some_and(|word| word.contains("SIMULATED")), "{report}");
+    assert_eq!(report["fused_us"], Value::Null);
+    refused(2, &["bench", "--target", "ascend-sim"], &["says nothing of a device"]);
+}
+
+#[test]
+fn a_missing_compiler_of_the_host_is_named() {
+    let model = fixture("decode_state.train.pt2");
+    let nowhere = [("CXX", "no-such-compiler"), ("FUSEWRIGHT_CACHE_DIR", "off")];
+    let said = call(&["run", &model, "--target", "ascend-sim"], &nowhere);
+    assert_eq!(said.code, Some(3), "{}", said.stderr);
+    for word in ["`ascend-sim:910b1`", "compiler of C++", "`no-such-compiler`", "CXX"] {
+        assert!(said.stderr.contains(word), "no `{word}` in: {}", said.stderr);
+    }
+    // Other targets need none.
+    assert_eq!(call(&["run", &model], &nowhere).code, Some(0));
+}
+
+#[test]
+fn a_missing_runtime_is_named_with_where_it_was_looked_for() {
+    let model = fixture("decode_state.train.pt2");
+    let said = call(&["run", &model, "--target", "ascend"], &[("ASCEND_HOME_PATH", "no/such/home")]);
+    assert_eq!(said.code, Some(3), "{}", said.stderr);
+    for word in ["`ascend:910b1`", "no Ascend runtime", "libascendcl.so", "no/such/home/lib64"] {
+        assert!(said.stderr.contains(word), "no `{word}` in: {}", said.stderr);
+    }
+    let said = call(&["run", &model, "--target", "ascend"], &[("FUSEWRIGHT_ACL", "no/such/file.so")]);
+    assert!(said.stderr.contains("looked for no/such/file.so"), "{}", said.stderr);
+    let listed = call(&["devices"], &[]).stdout;
+    assert!(listed.contains("ascend:910b1") && listed.contains("ascend-sim:910b1"), "{listed}");
+}

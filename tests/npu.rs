@@ -1,0 +1,165 @@
+//! Whole graphs on the host model of an NPU, through the driver and the stand-in of its runtime. All results are SIMULATED.
+//! Where there is no compiler of C++, each test says so by name.
+#![cfg(feature = "ascend")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fusewright::check::{cases, compare};
+use fusewright::graph::Graph;
+use fusewright::inputs::{Sizes, Values, symbols, tensors};
+use fusewright::{
+    CacheChoice, CaptureOptions, CaptureSizes, CapturedProgram, Compiled, Error, HostTensor, Options, Target, compile,
+    model, read_safetensors,
+};
+use xtask::skipped::skipped;
+
+/// Models whose regions are kernels there, beside products that the host computes and ops that have none.
+const MODELS: [&str; 4] =
+    ["aten_addrms_fp8tok_h4096_bfloat16", "aten_silu_grp128_h12288_bfloat16", "qwen3_tiny_layer_bf16", "decode_state"];
+
+/// Two regions with a product between them, and a result whose rows lie apart for fewer of them.
+const BLOCK: &str = "graph @block(s: 0..; %x: f32[s, 64], %r: f32[s, 64], %w: f32[64], %m: f32[64, 64]) {
+  %h = add %x, %r
+  %n = rms_norm %h, %w {eps = 1e-6, round = once}
+  %p = matmul %n, %m {out = f32}
+  %y = silu %p {form = quotient}
+  return %h, %y
+}
+";
+
+fn fixture(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(file)
+}
+
+/// What is compiled once is kept for the next test run.
+fn options() -> Options {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("npu");
+    Options { cache: CacheChoice::Folder(folder), ..Options::default() }
+}
+
+/// A graph for a chip of the host model, or none without a compiler of C++, which is said under the name of the test.
+fn compiled(test: &str, graph: &Graph, chip: &str, options: &Options) -> Option<Compiled> {
+    let target: Target = format!("ascend-sim:{chip}").parse().expect("a target");
+    match compile(graph, &target, options) {
+        Ok(compiled) => Some(compiled),
+        Err(Error::Unavailable(reason)) if reason.contains("compiler of C++") => {
+            skipped(test, reason);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn parsed(text: &str) -> Graph {
+    text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Inputs of so many rows.
+fn inputs(graph: &Graph, rows: usize) -> Vec<HostTensor> {
+    let sizes = Sizes { rows: Some(rows as i64), ..Sizes::default() };
+    let sizes = symbols(graph, &sizes, rows as i64).expect("all have values");
+    let made = tensors(graph, &sizes, rows as u64, Values::Ordinary).expect("typed");
+    made.iter().map(|tensor| HostTensor::of(tensor).expect("there is memory")).collect()
+}
+
+#[test]
+fn models_give_what_they_are_stored_with() {
+    for name in MODELS {
+        let graph = model::open(&fixture(&format!("{name}.train.pt2"))).expect("the fixture opens");
+        // Only newer chips have the formats of eight bits.
+        let chip = if name.contains("fp8") || name.contains("grp128") { "950" } else { "910b1" };
+        let test = "models_give_what_they_are_stored_with";
+        let Some(compiled) = compiled(test, &graph, chip, &options()) else { return };
+        assert!(compiled.program.simulated().is_some_and(|soc| soc.starts_with("Ascend9")));
+        assert!(compiled.program.counts().kernels > 0, "{name}: {:?}", compiled.fallbacks);
+        let stored = read_safetensors(&fixture(&format!("{name}.safetensors"))).expect("a file of tensors");
+        for case in cases(&graph, &stored).expect("the file fits") {
+            let given: Vec<&HostTensor> = case.inputs.iter().collect();
+            let got = compiled.program.run(&given, 1).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let expected = case.expected.expect("results are stored");
+            for check in compare(&graph, &case.inputs, &expected, &got).expect("typed") {
+                assert!(check.passed(), "{name}: {check:?}");
+            }
+            assert_eq!(compiled.program.run(&given, 1).expect("it runs again"), got, "{name}: a second call");
+        }
+    }
+}
+
+#[test]
+fn captured_calls_give_the_bits_of_others() {
+    let graph = parsed(BLOCK);
+    let Some(compiled) = compiled("captured_calls_give_the_bits_of_others", &graph, "910b1", &options()) else {
+        return;
+    };
+    let program = Arc::new(compiled.program);
+    let sizes = CaptureSizes::new([1, 4, 16]).expect("some");
+    let capture = CaptureOptions { sizes, ..CaptureOptions::new("s") };
+    for split_at in [vec![], vec!["matmul".to_owned()]] {
+        let pieces = if split_at.is_empty() { 1 } else { 2 };
+        let capture = CaptureOptions { split_at, ..capture.clone() };
+        let captured = CapturedProgram::new(Arc::clone(&program), &capture).unwrap_or_else(|e| panic!("{e}"));
+        captured.prepare().unwrap_or_else(|e| panic!("{e}"));
+        for rows in [3, 16, 1, 20, 4, 3] {
+            let given = inputs(&graph, rows);
+            let given: Vec<&HostTensor> = given.iter().collect();
+            let expected: Vec<Option<HostTensor>> =
+                program.run(&given, 1).unwrap_or_else(|e| panic!("{e}")).into_iter().map(Some).collect();
+            let found = captured.run(&given).unwrap_or_else(|e| panic!("{rows} rows: {e}"));
+            assert!(found == expected, "{rows} rows have other bits");
+        }
+        assert_eq!(captured.report().graphs.len(), 3 * pieces);
+    }
+}
+
+#[test]
+fn inputs_are_overwritten_where_they_lie() {
+    let text = "graph @g(s: 1..; %x: f32[s, 96], %r: f32[s, 96]) {\n  %y = add %x, %r\n  %z = mul %y, %y\n  \
+                return %z, %y updates %r\n}\n";
+    let graph = parsed(text);
+    let Some(compiled) = compiled("inputs_are_overwritten_where_they_lie", &graph, "910b1", &options()) else { return };
+    let given = inputs(&graph, 5);
+    let apart = compiled.program.run(&given.iter().collect::<Vec<_>>(), 1).unwrap_or_else(|e| panic!("{e}"));
+    let (results, placement) = compiled.program.run_overwriting(given, 1).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(results, apart);
+    assert!(placement.copies.is_empty() && placement.updates.iter().all(|update| update.reason.is_none()));
+}
+
+#[test]
+fn what_was_compiled_is_not_compiled_again() {
+    let graph = parsed(BLOCK);
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    // The model beside the cache is that of the other tests.
+    let options = |cache| Options { cache, ..Options::default() };
+    let of = |cache| compiled("what_was_compiled_is_not_compiled_again", &graph, "910b1", &options(cache));
+    let Some(first) = of(CacheChoice::Folder(folder.path().to_owned())) else { return };
+    assert!(first.from_disk() == 0 && first.program.code().compiled > 0);
+    let again = of(CacheChoice::Folder(folder.path().to_owned())).expect("the compiler is there");
+    assert_eq!((again.from_disk(), again.program.code().compiled), (first.kernels.len(), 0));
+    let given = inputs(&graph, 4);
+    let given: Vec<&HostTensor> = given.iter().collect();
+    let run = |compiled: &Compiled| compiled.program.run(&given, 1).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(run(&first), run(&again));
+}
+
+#[test]
+fn what_a_chip_lacks_is_refused_by_name() {
+    let text = "graph @g(s: 1..; %x: bf16[s, 64]) {\n  %y = relu_squared %x\n  return %y\n}\n";
+    let text = text.replace("relu_squared %x", "mul %x, %x");
+    let graph = parsed(&text);
+    let Some(compiled) = compiled("what_a_chip_lacks_is_refused_by_name", &graph, "310p3", &options()) else { return };
+    let [fallback] = compiled.fallbacks.as_slice() else { panic!("one op falls back: {:?}", compiled.fallbacks) };
+    assert!(fallback.reason.contains("bf16"), "{}", fallback.reason);
+    let unknown = compile(&graph, &"ascend-sim:910z".parse().expect("a target"), &options()).expect_err("no such chip");
+    assert!(unknown.to_string().contains("910z"), "{unknown}");
+}
+
+#[test]
+fn a_machine_without_the_runtime_says_what_was_looked_for() {
+    let graph = parsed(BLOCK);
+    match compile(&graph, &"ascend:910b1".parse().expect("a target"), &options()) {
+        Err(Error::Unavailable(said)) => assert!(said.contains("`ascend:910b1`"), "{said}"),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("this machine has an NPU and a library for products"),
+    }
+}
