@@ -175,9 +175,7 @@ impl Writer<'_> {
         let to = self.destination(result, f.name(), &dying)?;
         let op = combiner(f, flipped);
         let (from, shape) = match &by {
-            Operand::Block(of) => {
-                (of, format!("ByBlocks<{op}>({}, {}, {}, 1, {count})", to.text(), x.text(), of.text()))
-            }
+            Operand::Block(of) => (of, format!("ByBlocks<{op}>({}, {}, {}, 1, {count})", to.text(), x.text(), of.text())),
             Operand::Blocks { of, blocks, lanes } => {
                 (of, format!("ByBlocks<{op}>({}, {}, {}, {blocks}, {lanes})", to.text(), x.text(), of.text()))
             }
@@ -219,6 +217,12 @@ impl Writer<'_> {
         let (own, whole) = (self.tile.level(self.level(value)), self.tile.level(self.level(result)));
         let (shape, over) = (self.shape(value).clone(), self.shape(result).clone());
         let same = shape == over;
+        // Rows of a tile are whole blocks where they are told apart.
+        let told_apart = if shape == Shape::Scalar { own != Level::Kernel } else { !(own == whole && same) };
+        let several = self.tile.most(self.level(result)) > 1;
+        if told_apart && several && ends_within_block(self.lanes(result)?) {
+            return Err(EmitError::Single);
+        }
         let of_rows = self.tile.times(self.level(value));
         let rows = self.tile.times(self.level(result));
         let lanes = self.lanes(result)?;
@@ -250,8 +254,24 @@ impl Writer<'_> {
             Some(InstOp::Literal(Literal::Int(DType::I32, v))) => i32::try_from(*v).ok(),
             _ => None,
         };
-        let bits = literal.ok_or_else(|| EmitError::unsupported("a computed integer beside lanes"))?;
+        let Some(bits) = literal else { return self.computed_number(value) };
         Ok(Operand::Block(as_words(&self.block(bits.cast_unsigned()))))
+    }
+
+    /// An integer that the scalar unit has, as a block.
+    fn computed_number(&mut self, value: Val) -> Made<Operand> {
+        if self.tile.most(self.level(value)) > 1 {
+            return Err(EmitError::Single);
+        }
+        let (Some(text), DType::I32) = (self.expression(value), self.dtype(value)) else {
+            return Err(EmitError::unsupported(format!("a {} of the scalar unit beside lanes", self.dtype(value))));
+        };
+        let declarations = self.declared(&[text.clone()]);
+        declarations.into_iter().for_each(|line| self.steps().plain(line));
+        let block = self.scratch("number", "int32_t", COPIES, 4);
+        let line = format!("Duplicate({}, static_cast<int32_t>({text}), {COPIES});", block.text());
+        self.steps().vector(line, &[], &block);
+        Ok(Operand::Block(block))
     }
 
     /// The tensor of an operand that has every lane of the result.
@@ -294,18 +314,16 @@ impl Writer<'_> {
 
     /// Whether a tensor holds integers of 32 bits.
     fn is_words(&self, tensor: &Tensor) -> bool {
-        let held = || {
-            (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor))
-        };
-        tensor.var.contains(".ReinterpretCast<int32_t>") || held()
+        let held = || (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor));
+        let number = tensor.var.starts_with("number");
+        number || tensor.var.contains(".ReinterpretCast<int32_t>") || held()
     }
 
     /// The same bits as another type of words.
     pub fn bitcast(&mut self, inst: &Inst, result: Val) -> Made<()> {
         let x = inst.args[0];
         let (from, to) = (self.dtype(x), self.dtype(result));
-        if let Some(packed) = self.packed.get(&x).cloned().filter(|_| self.element(from).ok() == self.element(to).ok())
-        {
+        if let Some(packed) = self.packed.get(&x).cloned().filter(|_| self.element(from).ok() == self.element(to).ok()) {
             self.packed.insert(result, packed);
             return Ok(());
         }
@@ -390,6 +408,11 @@ impl Writer<'_> {
         self.steps().vector_result(&to);
         Ok(())
     }
+}
+
+/// Whether so many words end within a block.
+fn ends_within_block(lanes: u64) -> bool {
+    !lanes.is_multiple_of(COPIES)
 }
 
 /// A tensor of words seen as integers.
