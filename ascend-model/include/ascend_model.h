@@ -25,7 +25,8 @@ typedef struct ascend_model_options {
     uint32_t jitter_order; /* 1: reductions of the vendor add in a seeded order */
     uint32_t jitter_ulps;  /* most units in the last place by which Div, Sqrt and Exp are off, seeded */
     uint32_t unknown;      /* 1: where no document says what a chip does, the other plausible result. 2201 and 2002: NaN
-                              becomes the largest integer (else 0), results that are subnormal become 0 (else stay) */
+                              becomes the largest integer (else 0), subnormal results become 0 (else stay), floats
+                              beyond half and bfloat16 become the largest (else infinity) */
 } ascend_model_options;
 
 /* What the last launch did. */

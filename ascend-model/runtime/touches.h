@@ -37,7 +37,7 @@ struct Touches {
     }
 };
 
-// Whether one of these met the same bytes later than instruction `known` of its pipe. Cheap, and false nearly always.
+// Whether one of these met the same bytes, later than instruction `known` of its pipe. Cheap, and nearly always false.
 inline bool MetLater(const Touches& earlier, uint32_t mask, uint32_t known)
 {
     return ((earlier.last.bytes & mask) != 0 && earlier.last.number > known) ||

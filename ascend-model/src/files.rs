@@ -47,6 +47,8 @@ pub(crate) const RUNTIME: &[File] = files![
     "runtime/launch.cpp",
     "runtime/machine.cpp",
     "runtime/machine.h",
+    "runtime/modes.cpp",
+    "runtime/modes.h",
     "runtime/order.cpp",
     "runtime/order.h",
     "runtime/reduce.cpp",

@@ -260,6 +260,16 @@ pub const AT_RUN_TIME: &[Wrong] = &[
         "Frame<int32_t> f(xs, ys); LocalTensor<int32_t> t = f.work.Get<int32_t>(); Duplicate(t, 1, 8); PipeBarrier<PIPE_V>(); Cast(f.work.Get<half>()[2048], t, RoundMode::CAST_NONE, 8);",
         &["Cast", "without SetDeqScale"],
     ),
+    (
+        "mode_not_listed",
+        "Frame<float> f(xs, ys); LocalTensor<float> t = f.work.Get<float>(); Duplicate(t, 1.0f, 8); PipeBarrier<PIPE_V>(); Cast(f.work.Get<bfloat16_t>()[2048], t, RoundMode::CAST_NONE, 8);",
+        &["Cast", "CAST_NONE is not listed for float to bfloat16"],
+    ),
+    (
+        "mode_for_half_alone",
+        "Frame<float> f(xs, ys); LocalTensor<float> t = f.work.Get<float>(); Duplicate(t, 1.0f, 8); PipeBarrier<PIPE_V>(); Cast(f.work.Get<int32_t>()[1024], t, RoundMode::CAST_ODD, 8);",
+        &["Cast", "CAST_ODD is not listed for float to int32"],
+    ),
     // Events.
     (
         "reserved_event",
