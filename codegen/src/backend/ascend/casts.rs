@@ -174,8 +174,8 @@ impl Writer<'_> {
             Tensor { var: format!("{}.ReinterpretCast<int32_t>()", numbers.text()), offset: 0, ..numbers.clone() };
         let narrow = self.scratch("narrow", "half", lanes.most, 2);
         let operands = [dest, &numbers, &whole, &narrow].map(|t| t.text()).join(", ");
-        self.steps().settled(format!("fusewright::CastToByte<RoundMode::{mode}>({operands}, {});", lanes.count));
-        self.steps().vector_result(dest);
+        let line = format!("fusewright::CastToByte<RoundMode::{mode}>({operands}, {});", lanes.count);
+        self.steps().settled(line, &[&numbers], &[&whole]);
     }
 
     /// By integer arithmetic: to codes of a word each, and those of bytes to bytes.
@@ -197,8 +197,7 @@ impl Writer<'_> {
         let most = text::float(narrow.most).unwrap_or_default();
         let operands = [&codes, x, &magnitude, &steps, &mask, &nan].map(|t| t.text()).join(", ");
         let line = format!("fusewright::ToNarrow<{}>({operands}, {most}, {count});", narrow.format);
-        self.steps().settled(line);
-        self.steps().vector_result(&codes);
+        self.steps().settled(line, &[x], &[&mask, &magnitude]);
         if self.size(to) != 4 {
             self.to_bytes(dest, &codes, lanes);
         }
@@ -213,8 +212,8 @@ impl Writer<'_> {
     fn to_bytes(&mut self, dest: &Tensor, codes: &Tensor, lanes: &Lanes) {
         let half = self.scratch("half", "half", lanes.most, 2);
         let operands = [dest, codes, &half].map(|t| t.text()).join(", ");
-        self.steps().settled(format!("fusewright::CodesToBytes({operands}, {});", lanes.count));
-        self.steps().vector_result(dest);
+        let line = format!("fusewright::CodesToBytes({operands}, {});", lanes.count);
+        self.steps().settled(line, &[codes], &[&half]);
     }
 
     /// f8e4m3 by integer arithmetic.
@@ -227,8 +226,8 @@ impl Writer<'_> {
         let limit = self.block(127.0f32.to_bits());
         let all = [dest, x, &half, &scratch[0], &scratch[1], &scratch[2], &mask, &nan, &limit];
         let operands = all.map(|t| t.text()).join(", ");
-        self.steps().settled(format!("fusewright::FromE4M3({operands}, {});", lanes.count));
-        self.steps().vector_result(dest);
+        let line = format!("fusewright::FromE4M3({operands}, {});", lanes.count);
+        self.steps().settled(line, &[x], &[&half]);
     }
 
     /// A condition as ones and zeros.

@@ -28,7 +28,8 @@ impl Writer<'_> {
         let scratch = self.scratch("indices", "int32_t", lanes, 4);
         let Offsets { shift, scale, low, start } = of;
         let (at, by) = (table.text(), scratch.text());
-        self.fixed.settled(format!("fusewright::MakeOffsets({at}, {by}, {lanes}, {shift}, {scale}, {low}, {start});"));
+        let line = format!("fusewright::MakeOffsets({at}, {by}, {lanes}, {shift}, {scale}, {low}, {start});");
+        self.fixed.settled(line, &[], &[&scratch]);
         self.at_start = before;
         self.tables.insert(of, table.clone());
         table
@@ -166,8 +167,8 @@ impl Writer<'_> {
         let halves = self.scratch("codesOfHalves", "int16_t", most * 2, 2);
         let narrow = self.scratch("narrow", "half", most * 2, 2);
         let operands = [&pairs, &codes, &narrow, &halves, &shifted].map(|t| t.text()).join(", ");
-        self.steps().settled(format!("fusewright::PairCodes({operands}, {count});"));
-        self.steps().vector_result(&pairs);
+        let line = format!("fusewright::PairCodes({operands}, {count});");
+        self.steps().settled(line, &[&codes], &[&narrow]);
         let dest = self.destination(result, "pairsOfCodes", &[])?;
         self.codes_to_bytes(&dest, &pairs, count, most);
         Ok(())

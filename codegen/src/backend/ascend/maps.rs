@@ -404,8 +404,8 @@ impl Writer<'_> {
         let limit = self.block(8_388_608.0f32.to_bits());
         let to = self.destination(result, f.name(), &[])?;
         let operands = [&to, &from, &whole, &mask, &limit].map(|t| t.text()).join(", ");
-        self.steps().settled(format!("fusewright::RoundToInteger<RoundMode::{mode}>({operands}, {count});"));
-        self.steps().vector_result(&to);
+        let line = format!("fusewright::RoundToInteger<RoundMode::{mode}>({operands}, {count});");
+        self.steps().settled(line, &[&from], &[&to]);
         Ok(())
     }
 }

@@ -116,8 +116,33 @@ pub(super) struct Steps {
     pub lines: Vec<String>,
     /// What those cost that are one instruction each.
     pub cost: Cost,
+    /// What may still run.
+    pending: Touched,
+    /// What may run before the first barrier.
+    head: Touched,
+    /// Whether there was a barrier.
+    waited: bool,
+}
+
+/// Tensors that statements touch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Touched {
     reads: Vec<Tensor>,
     writes: Vec<Tensor>,
+}
+
+impl Touched {
+    fn add(&mut self, reads: &[&Tensor], writes: &[&Tensor]) {
+        self.reads.extend(reads.iter().map(|&t| t.clone()));
+        self.writes.extend(writes.iter().map(|&t| t.clone()));
+    }
+
+    /// Whether what touches those has to wait for this.
+    fn holds_up(&self, reads: &[&Tensor], writes: &[&Tensor]) -> bool {
+        let among = |earlier: &[Tensor], t: &Tensor| earlier.iter().any(|e| e.overlaps(t));
+        let waits_to_read = reads.iter().any(|t| among(&self.writes, t));
+        waits_to_read || writes.iter().any(|t| among(&self.writes, t) || among(&self.reads, t))
+    }
 }
 
 impl Steps {
@@ -128,45 +153,60 @@ impl Steps {
 
     /// A vector statement.
     pub fn vector(&mut self, line: String, reads: &[&Tensor], writes: &Tensor) {
-        let after = |earlier: &[Tensor], t: &Tensor| earlier.iter().any(|e| e.overlaps(t));
-        let waits =
-            after(&self.writes, writes) || after(&self.reads, writes) || reads.iter().any(|r| after(&self.writes, r));
+        self.vector_to(line, reads, &[writes]);
+    }
+
+    /// A vector statement that writes several tensors.
+    pub fn vector_to(&mut self, line: String, reads: &[&Tensor], writes: &[&Tensor]) {
+        if self.pending.holds_up(reads, writes) {
+            self.barrier();
+        }
+        self.lines.push(line);
+        let widest = reads.iter().chain(writes).copied().map(Tensor::bytes).max();
+        self.cost.add(1, widest.unwrap_or(0));
+        self.pending.add(reads, writes);
+        if !self.waited {
+            self.head.add(reads, writes);
+        }
+    }
+
+    /// A call that touches `reads` and `writes` before its first barrier and ends with one, its results visible.
+    pub fn settled(&mut self, line: String, reads: &[&Tensor], writes: &[&Tensor]) {
+        if self.pending.holds_up(reads, writes) {
+            self.barrier();
+        }
+        self.lines.push(line);
+        if !self.waited {
+            self.head.add(reads, writes);
+        }
+        self.waited = true;
+        self.pending = Touched::default();
+    }
+
+    /// A barrier at the end, where what runs next would not wait for what may still run; if that is not known, where
+    /// anything in the work buffer may.
+    pub fn finish(&mut self, next: Option<&Touched>) {
+        let waits = match next {
+            Some(next) => {
+                let (reads, writes): (Vec<_>, Vec<_>) = (next.reads.iter().collect(), next.writes.iter().collect());
+                self.pending.holds_up(&reads, &writes)
+            }
+            None => self.pending.reads.iter().chain(&self.pending.writes).any(|t| t.work.is_some()),
+        };
         if waits {
             self.barrier();
         }
-        self.lines.push(line);
-        let widest = reads.iter().copied().chain([writes]).map(Tensor::bytes).max();
-        self.cost.add(1, widest.unwrap_or(0));
-        self.reads.extend(reads.iter().map(|&t| t.clone()));
-        self.writes.push(writes.clone());
     }
 
-    /// A call that waits for what came before and ends with its results visible.
-    pub fn settled(&mut self, line: String) {
-        if !self.reads.is_empty() || !self.writes.is_empty() {
-            self.barrier();
-        }
-        self.lines.push(line);
-        self.reads.clear();
-        self.writes.clear();
-    }
-
-    /// Says that a tensor was just written without a barrier behind it.
-    pub fn vector_result(&mut self, written: &Tensor) {
-        self.writes.push(written.clone());
-    }
-
-    /// A barrier at the end, so that the next row may use the same memory.
-    pub fn finish(&mut self) {
-        if self.reads.iter().chain(&self.writes).any(|t| t.work.is_some()) {
-            self.barrier();
-        }
+    /// What these statements may touch before a barrier.
+    pub fn head(&self) -> Touched {
+        self.head.clone()
     }
 
     fn barrier(&mut self) {
         self.lines.push("PipeBarrier<PIPE_V>();".to_owned());
-        self.reads.clear();
-        self.writes.clear();
+        self.waited = true;
+        self.pending = Touched::default();
     }
 }
 

@@ -131,7 +131,8 @@ impl Writer<'_> {
         let operands = [to, from, &work].map(|t| t.text()).join(", ");
         let (count, lanes, width) = (&rows.rows, rows.lanes, tree.threads);
         let op = format!("fusewright::{name}, {kind}, {width}");
-        self.steps().settled(format!("fusewright::TreeReduce<{op}>({operands}, {count}, {lanes});"));
+        let line = format!("fusewright::TreeReduce<{op}>({operands}, {count}, {lanes});");
+        self.steps().settled(line, &[], &[&work]);
     }
 
     /// The tiles of a row one after the other into accumulators, which the end of the row combines.
@@ -148,7 +149,8 @@ impl Writer<'_> {
         let cast =
             |t: &Tensor| if kind == "float" { t.text() } else { format!("{}.ReinterpretCast<{kind}>()", t.text()) };
         let count = self.tile.times(Level::Inner);
-        self.steps().settled(format!("fusewright::FoldRows<{op}>({}, {}, 1, {count});", cast(&into), cast(from)));
+        let line = format!("fusewright::FoldRows<{op}>({}, {}, 1, {count});", cast(&into), cast(from));
+        self.steps().settled(line, &[from, &into], &[&into]);
         let finish = format!("fusewright::CombineRows<{op}>({}, {}, {}, 1);", cast(to), cast(&into), cast(&work));
         self.out.finish.push(finish);
     }
@@ -162,8 +164,8 @@ impl Writer<'_> {
         self.steps()
             .plain("// The vendor's order: results may differ from other targets in the last place.".to_owned());
         let line = format!("{name}({}, {}, {}, {lanes});", to.text(), from.text(), scratch.text());
-        self.steps().settled(line);
-        self.steps().settled(format!("fusewright::CopyFirst({});", to.text()));
+        self.steps().vector_to(line, &[&from], &[&to, &scratch]);
+        self.steps().settled(format!("fusewright::CopyFirst({});", to.text()), &[&to], &[&to]);
         Ok(())
     }
 }

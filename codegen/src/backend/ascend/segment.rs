@@ -510,8 +510,10 @@ impl<'a> Writer<'a> {
     }
 
     fn finish(mut self) -> Made<template::Segment> {
-        self.tiled.finish();
-        self.fixed.finish();
+        // What the end of a row does is no part of its tiles.
+        let next = self.out.finish.is_empty().then(|| self.tiled.head());
+        self.tiled.finish(next.as_ref());
+        self.fixed.finish(next.as_ref());
         self.out.figures = self.figures();
         self.out.start = std::mem::take(&mut self.fixed.lines);
         self.out.body = std::mem::take(&mut self.tiled.lines);
