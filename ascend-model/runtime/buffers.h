@@ -1,8 +1,8 @@
 // What TPipe gives out: unified buffer in one piece after the other, queues with the state of each of their buffers.
 //
-// A buffer of a queue is free, filled by its producer, queued, or read by its consumer, in this order; one that was never
-// queued may be freed, which is how queues are used for scratch memory. Each step sets or waits for the flag that orders
-// the two pipes, as the interface's queues do.
+// A buffer of a queue is free, filled by its producer, queued, or read by its consumer, in this order; one that was
+// never queued may be freed, which is how queues are used for scratch memory. Each step sets or waits for the flag that
+// orders the two pipes, as the interface's queues do.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the headers ask of libascend_model.so: every call of the interface becomes one of these, with its types as values.
+// What the headers ask of libascend_model.so: calls of the interface become these, with types as values.
 #pragma once
 
 #include <cstddef>
