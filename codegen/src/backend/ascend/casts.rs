@@ -67,7 +67,11 @@ impl Writer<'_> {
     /// An integer of an address as a float.
     fn cast_number(&mut self, number: &str, to: DType, result: Val) -> Made<()> {
         if to != DType::F32 || self.tile.most(self.level(result)) > 1 {
-            return Err(if to == DType::F32 { EmitError::Single } else { EmitError::unsupported(format!("a number as {to}")) });
+            return Err(if to == DType::F32 {
+                EmitError::Single
+            } else {
+                EmitError::unsupported(format!("a number as {to}"))
+            });
         }
         let dest = self.destination(result, "number", &[])?;
         let declarations = self.declared(&[number.to_owned()]);
@@ -114,10 +118,14 @@ impl Writer<'_> {
                 self.one(&half, x, "CAST_NONE", lanes, false);
                 self.one(dest, &half, "CAST_NONE", lanes, false);
             }
-            (DType::F32, DType::F8E4M3 | DType::F8E5M2) if self.chip.fp8 && round == Rounding::NearestEven && saturate => {
+            (DType::F32, DType::F8E4M3 | DType::F8E5M2)
+                if self.chip.fp8 && round == Rounding::NearestEven && saturate =>
+            {
                 self.one(dest, x, "CAST_RINT", lanes, false);
             }
-            (DType::F8E4M3 | DType::F8E5M2, DType::F32) if self.chip.fp8 => self.one(dest, x, "CAST_NONE", lanes, false),
+            (DType::F8E4M3 | DType::F8E5M2, DType::F32) if self.chip.fp8 => {
+                self.one(dest, x, "CAST_NONE", lanes, false)
+            }
             (DType::F32, DType::F8E4M3 | DType::F8E5M2 | DType::F4E2M1) if round == Rounding::NearestEven => {
                 self.to_narrow(dest, x, to, saturate, lanes)?;
             }
@@ -162,7 +170,8 @@ impl Writer<'_> {
     fn to_byte(&mut self, dest: &Tensor, x: &Tensor, mode: &str, lanes: &Lanes) {
         let numbers = self.without_nan(x, lanes);
         // Words in the place of words.
-        let whole = Tensor { var: format!("{}.ReinterpretCast<int32_t>()", numbers.text()), offset: 0, ..numbers.clone() };
+        let whole =
+            Tensor { var: format!("{}.ReinterpretCast<int32_t>()", numbers.text()), offset: 0, ..numbers.clone() };
         let narrow = self.scratch("narrow", "half", lanes.most, 2);
         let operands = [dest, &numbers, &whole, &narrow].map(|t| t.text()).join(", ");
         self.steps().settled(format!("fusewright::CastToByte<RoundMode::{mode}>({operands}, {});", lanes.count));

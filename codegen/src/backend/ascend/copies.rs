@@ -98,7 +98,8 @@ impl Writer<'_> {
         let var = self.names.claim(&format!("{}Apart", self.params[side.param as usize]));
         let tensor = Tensor { var: var.clone(), offset: 0, lanes: most * BLOCK / size, size, work: None };
         let copies = self.tile_copies(Way::In, &tensor, &side);
-        let copies = copies.ok_or_else(|| EmitError::TooLarge(format!("{most} elements that lie apart in one copy")))?;
+        let copies =
+            copies.ok_or_else(|| EmitError::TooLarge(format!("{most} elements that lie apart in one copy")))?;
         self.out.inputs.push(template::Queue { tensor: var.clone(), element, bytes: most * BLOCK });
         self.copy_in(&var, element, copies);
         let table = self.table(most, Offsets { scale: BLOCK, ..Offsets::default() });
@@ -225,8 +226,8 @@ impl Writer<'_> {
     fn side(&mut self, param: u32, index: &Dim, value: Val, condition: Option<String>) -> Made<Side> {
         let elements = self.elements(value)?;
         let found = i64::try_from(elements).ok().and_then(|n| runs(index, n));
-        let runs = found
-            .ok_or_else(|| EmitError::unsupported(format!("lanes at `{index}`: copies take runs of elements")))?;
+        let runs =
+            found.ok_or_else(|| EmitError::unsupported(format!("lanes at `{index}`: copies take runs of elements")))?;
         self.buffer(param)?;
         let size = self.size(self.dtype(value));
         Ok(Side { param, runs, elements, size, level: self.level(value), condition })

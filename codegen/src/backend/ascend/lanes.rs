@@ -123,7 +123,10 @@ impl Writer<'_> {
 
     fn join_unaligned(&mut self, inst: &Inst, _result: Val) -> Made<()> {
         let parts: Vec<String> = inst.args.iter().map(|&a| self.shape(a).to_string()).collect();
-        Err(EmitError::unsupported(format!("a join of {}: parts start at multiples of {BLOCK} bytes", parts.join(", "))))
+        Err(EmitError::unsupported(format!(
+            "a join of {}: parts start at multiples of {BLOCK} bytes",
+            parts.join(", ")
+        )))
     }
 
     /// Lanes of equally long rows in turn.

@@ -50,7 +50,12 @@ impl Writer<'_> {
         let (b, spread) = self.lanes_or_block(args[1], result)?;
         let count = self.count(result)?;
         let to = self.mask(result, f.name())?;
-        let line = format!("fusewright::Compare<CMPMODE::{mode}{spread}>({}, {}, {}, {count});", to.text(), a.text(), b.text());
+        let line = format!(
+            "fusewright::Compare<CMPMODE::{mode}{spread}>({}, {}, {}, {count});",
+            to.text(),
+            a.text(),
+            b.text()
+        );
         self.steps().vector(line, &[&a, &b], &to);
         Ok(())
     }
@@ -78,7 +83,11 @@ impl Writer<'_> {
         let differ = matches!(f, ScalarFn::Ne) || (larger && matches!(f, ScalarFn::Lt | ScalarFn::Gt));
         let to = self.mask(result, f.name())?;
         let operands = [&to, &first, &second].map(|t| t.text()).join(", ");
-        self.steps().vector(format!("fusewright::Compare<CMPMODE::EQ, false>({operands}, {count});"), &[&first, &second], &to);
+        self.steps().vector(
+            format!("fusewright::Compare<CMPMODE::EQ, false>({operands}, {count});"),
+            &[&first, &second],
+            &to,
+        );
         if differ {
             let line = format!("fusewright::MaskNot({}, {}, {count});", to.text(), to.text());
             let kept = to.clone();
@@ -217,7 +226,12 @@ impl Writer<'_> {
         let line = format!("Duplicate({}, {condition} ? 1.0f : 0.0f, {count});", truth.text());
         self.steps().vector(line, &[], &truth);
         let (mask, zero) = (self.mask_scratch(lanes), self.block(0));
-        let line = format!("fusewright::Compare<CMPMODE::NE, true>({}, {}, {}, {count});", mask.text(), truth.text(), zero.text());
+        let line = format!(
+            "fusewright::Compare<CMPMODE::NE, true>({}, {}, {}, {count});",
+            mask.text(),
+            truth.text(),
+            zero.text()
+        );
         self.steps().vector(line, &[&truth, &zero], &mask);
         let (a, spread_a) = self.lanes_or_block(args[1], result)?;
         let (b, spread_b) = self.lanes_or_block(args[2], result)?;

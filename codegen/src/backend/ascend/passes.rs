@@ -35,7 +35,8 @@ pub(super) fn passes(segment: &Segment) -> Made<Vec<Pass>> {
     for depth in 1..=last {
         let wanted: Vec<Val> = slots.keys().copied().filter(|v| rank[v.0 as usize] == depth).collect();
         let roots = |inst: &Inst| inst.results.iter().any(|v| wanted.contains(v));
-        passes.push(Cutter::new(segment, &slots, &format!("{}Fold{depth}", segment.name), &lanes).cut(&roots, &wanted)?);
+        passes
+            .push(Cutter::new(segment, &slots, &format!("{}Fold{depth}", segment.name), &lanes).cut(&roots, &wanted)?);
     }
     let stored = |inst: &Inst, row: bool| {
         let is_row = |v: &Val| matches!(segment.ty(*v).shape, Shape::Row(_));
@@ -95,8 +96,7 @@ struct Cutter<'s> {
 
 impl<'s> Cutter<'s> {
     fn new(from: &'s Segment, slots: &'s BTreeMap<Val, u64>, name: &str, inner: &Dim) -> Self {
-        let segment =
-            Segment { name: name.to_owned(), inner: inner.clone(), insts: Vec::new(), types: Vec::new() };
+        let segment = Segment { name: name.to_owned(), inner: inner.clone(), insts: Vec::new(), types: Vec::new() };
         let renamed = vec![Val(u32::MAX); from.types.len()];
         Cutter { from, slots, renamed, pass: Pass { segment, given: Vec::new(), wanted: Vec::new() } }
     }

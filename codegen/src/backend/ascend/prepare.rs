@@ -260,8 +260,7 @@ impl<'k> Rewrite<'k> {
         };
         let (above, low) = self.without_bound(x, ScalarFn::Max, least);
         let (inside, high) = self.without_bound(above, ScalarFn::Min, most);
-        let (inside, low_below) =
-            if low { (inside, true) } else { self.without_bound(inside, ScalarFn::Max, least) };
+        let (inside, low_below) = if low { (inside, true) } else { self.without_bound(inside, ScalarFn::Max, least) };
         let saturate = saturate || (low_below && high);
         let from = if low_below && high { inside } else { x };
         let (from, round) = match self.map(from, ScalarFn::RoundEven) {

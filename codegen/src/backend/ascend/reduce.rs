@@ -145,7 +145,8 @@ impl Writer<'_> {
         let words = format!("{}.ReinterpretCast<uint32_t>()", into.text());
         self.fixed.vector(format!("Duplicate({words}, fusewright::{name}::NEUTRAL, {width});"), &[], &into);
         self.at_start = before;
-        let cast = |t: &Tensor| if kind == "float" { t.text() } else { format!("{}.ReinterpretCast<{kind}>()", t.text()) };
+        let cast =
+            |t: &Tensor| if kind == "float" { t.text() } else { format!("{}.ReinterpretCast<{kind}>()", t.text()) };
         let count = self.tile.times(Level::Inner);
         self.steps().settled(format!("fusewright::FoldRows<{op}>({}, {}, 1, {count});", cast(&into), cast(from)));
         let finish = format!("fusewright::CombineRows<{op}>({}, {}, {}, 1);", cast(to), cast(&into), cast(&work));
@@ -158,7 +159,8 @@ impl Writer<'_> {
         let to = self.destination(result, "sum", &[])?;
         let name = if op == ReduceOp::Add { "ReduceSum" } else { "ReduceMax" };
         let lanes = rows.lanes;
-        self.steps().plain("// The vendor's order: results may differ from other targets in the last place.".to_owned());
+        self.steps()
+            .plain("// The vendor's order: results may differ from other targets in the last place.".to_owned());
         let line = format!("{name}({}, {}, {}, {lanes});", to.text(), from.text(), scratch.text());
         self.steps().settled(line);
         self.steps().settled(format!("fusewright::CopyFirst({});", to.text()));

@@ -546,9 +546,9 @@ impl<'a> Writer<'a> {
         let dims = std::mem::take(&mut self.out.dims);
         self.out.dims = dims.into_iter().filter(|d| mentioned(&self.out, d)).collect();
         let kept = std::mem::take(&mut self.out.kept);
-        let (kept, local): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| {
-            self.out.body.iter().chain(&self.out.copy_in).any(|l| text::mentions(l, &k.tensor))
-        });
+        let (kept, local): (Vec<_>, Vec<_>) = kept
+            .into_iter()
+            .partition(|k| self.out.body.iter().chain(&self.out.copy_in).any(|l| text::mentions(l, &k.tensor)));
         self.out.kept = kept;
         for line in &mut self.out.start {
             let own = local.iter().find(|k| line.starts_with(&format!("{} = ", k.tensor)));
