@@ -192,6 +192,8 @@ pub struct Kernel {
     pub chip: &'static str,
     /// Architecture of its vector cores.
     pub arch: &'static str,
+    /// Rows whose multiples cores begin at.
+    pub granule: u64,
     /// Header of copies that the chip has.
     pub copies: &'static str,
     /// Lines of the row program.

@@ -119,6 +119,7 @@ pub fn emit_with_summary(kernel: &Kernel, chip: &str) -> Result<(String, Summary
         name: kernel.name.clone(),
         chip: chip.vendor,
         arch: chip.arch,
+        granule: if chip.ragged_copies { 1 } else { schedule::granule(&prepared) },
         copies: chip.copies().0,
         program: kernel.to_string().lines().map(|line| format!("//   {line}").trim_end().to_owned()).collect(),
         buffers: params,
