@@ -51,9 +51,9 @@ void ascend_model_memory_written(const void* at, size_t bytes);
 int ascend_model_memory_readable(const void* at, size_t bytes);
 
 /* Calls `function` with `count` arguments of 8 bytes on `blocks` cores, one after the other. 0, or the number of
- * findings; `report` gets them as text, cut off at `report_bytes` with the final 0. Where `options` is null, they come
- * from ASCEND_MODEL_SEED, _DMA (immediate, delayed), _POISON (first, nan), _JITTER (`order`, a number of ulps, or
- * both with a comma) and _UNKNOWN (usual, other). −1: too many arguments or bad options, as `report` says. */
+ * findings; `report` gets them as text, cut off at `report_bytes` with the final 0. Where `options` is null they come
+ * from ASCEND_MODEL_SEED, _DMA (immediate, delayed), _POISON (first, nan), _JITTER (`order`, a number of ulps, or both
+ * with a comma) and _UNKNOWN (usual, other). −1: too many arguments or bad options, as `report` says. */
 int ascend_model_launch(
     void* function, uint32_t blocks, const uint64_t* args, size_t count, const ascend_model_options* options,
     char* report, size_t report_bytes);

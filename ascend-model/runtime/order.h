@@ -2,7 +2,7 @@
 //
 // An instruction begins after those that its pipe has waited for, and after those that the scalar pipe had waited for
 // when it issued it. Instructions of one pipe begin in order and may overlap. A flag carries what its setter had
-// completed to the pipe that waits for it. All numbers count the instructions of a pipe, from 1, over all cores of a launch.
+// completed to the pipe that waits for it. Numbers count the instructions of a pipe over all cores of a launch, from 1.
 #pragma once
 
 #include <array>

@@ -16,7 +16,7 @@ struct Touch {
     uint32_t bytes = 0;
 };
 
-// The last instruction of a pipe that touched some of a block's bytes, and the last one that touched some of the others.
+// The last instruction of a pipe that touched some of a block's bytes, and the last that touched some of the others.
 struct Touches {
     Touch last;
     Touch before;

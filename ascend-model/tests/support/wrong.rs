@@ -41,6 +41,11 @@ pub const AT_RUN_TIME: &[Wrong] = &[
         "Frame<float> f(xs, ys); LocalTensor<float> t = f.work.Get<float>(); f.pipe.Reset(); Duplicate(t, 1.0f, 8);",
         &["Duplicate", "TPipe has taken back"],
     ),
+    (
+        "more_than_the_buffer",
+        "Frame<float> f(xs, ys); f.work.GetWithOffset<float>(2048, 32);",
+        &["LocalTensor", "a tensor at [16416, 24608)", "its buffer ends at 24576"],
+    ),
     // Queues.
     (
         "missing_enque",
