@@ -211,7 +211,9 @@ fn kernels_of_the_text_files_are_written_or_refused_by_name() {
     for kernel in &kernels {
         let native = expand(kernel, Column::Ascend).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
         match emit(&native, "910b1") {
-            Err(EmitError::Unsupported { place, what }) if !place.is_empty() => refused.push(format!("{}: {place}: {what}", kernel.name)),
+            Err(EmitError::Unsupported { place, what }) if !place.is_empty() => {
+                refused.push(format!("{}: {place}: {what}", kernel.name))
+            }
             Err(other) => panic!("{}: {other}\n{native}", kernel.name),
             Ok(_) => {}
         }

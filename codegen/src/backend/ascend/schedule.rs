@@ -10,7 +10,7 @@ use super::passes::passes;
 use super::prepare::cut_rows;
 use super::segment::{self, Made};
 use super::tile::Tile;
-use crate::kernel::{InstOp, Kernel, Level, ROW, Segment};
+use crate::kernel::{INNER, InstOp, Kernel, Level, ROW, Segment};
 
 /// Bytes that a transfer should have.
 const GOOD_TRANSFER: u64 = 16 << 10;
@@ -79,7 +79,9 @@ pub(super) fn granule(kernel: &Kernel) -> u64 {
         if whole(&ty.shape.elements()) {
             return 1;
         }
-        let by_row = index.split_linear(ROW).and_then(|(by_row, _)| by_row.as_const()).filter(|n| *n > 0);
+        let slope = |name: &str| index.split_linear(name).and_then(|(slope, _)| slope.as_const());
+        // Inner rows lie within their outer row, or else anywhere.
+        let by_row = slope(ROW).filter(|n| *n > 0 && slope(INNER).is_some_and(|inner| inner < *n));
         let bytes = by_row.map(|n| n.unsigned_abs() * size);
         bytes.map_or(ALL_ROWS, |bytes| LINE >> bytes.trailing_zeros().min(LINE.trailing_zeros()))
     };
