@@ -167,7 +167,12 @@ extern "C" __global__ __aicore__ void @{ name }@(
     int64_t rowBegin, int64_t rowEnd)
 {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    //%- if granule > 1 %//
+    // What scalar units store of rows begins a line of their caches, which is written back as a whole.
+    const fusewright::RowRange rows(rowBegin, rowEnd, @{ granule }@);
+    //%- else %//
     const fusewright::RowRange rows(rowBegin, rowEnd);
+    //%- endif %//
     TPipe pipe;
     //%- for g in groups %//
     //%- if !loop.first %//

@@ -25,7 +25,7 @@ Transfer Whole(const char* api, int64_t blocks, int64_t bytes, int64_t fromGap, 
 template <typename T>
 Transfer Padded(const AscendC::DataCopyExtParams& shape, int64_t fromUnit, int64_t toUnit)
 {
-    static_assert(__NPU_ARCH__ != 2002, "DataCopyPad: not on this chip");
+    static_assert(sizeof(T) == 0 || __NPU_ARCH__ != 2002, "DataCopyPad: not on this chip");
     Transfer call = Whole<T>(
         "DataCopyPad", shape.blockCount, shape.blockLen, shape.srcStride * fromUnit, shape.dstStride * toUnit);
     call.padded = true;

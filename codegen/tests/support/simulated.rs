@@ -81,7 +81,8 @@ fn compare(case: &Case, _options: &Options, launch: &Launch<'_>) -> Result<Count
     let kernel = &case.kernel;
     let value = |d: &fusewright_graph::Dim| d.eval(&|name| case.dims.get(name).copied()).map_err(|e| e.to_string());
     let rows = value(&kernel.rows)?;
-    let mut made = Made(case.seed | 1);
+    let least = case.dims.values().copied().min().unwrap_or(1);
+    let mut made = Made { state: case.seed | 1, places: least.clamp(1, 9) as u64 };
     let mut given = Vec::new();
     for param in &kernel.params {
         let mut elements = 1;
@@ -135,12 +136,16 @@ fn differs(dtype: DType, want: &[u8], have: &[u8]) -> Option<String> {
 }
 
 /// Inputs of a seed.
-struct Made(u64);
+struct Made {
+    state: u64,
+    /// Integers are below it, for they are places.
+    places: u64,
+}
 
 impl Made {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.state >> 33
     }
 
     fn buffer(&mut self, dtype: DType, elements: usize, specials: bool) -> Vec<u8> {
@@ -154,8 +159,7 @@ impl Made {
             } else if dtype == DType::Bool {
                 self.next() & 1
             } else if matches!(dtype, DType::I64 | DType::I32) {
-                // Places, some of them beyond what there is.
-                (self.next() % 9) as i64 as u64
+                self.next() % self.places
             } else {
                 self.next()
             };

@@ -21,9 +21,10 @@ __aicore__ inline void CastToByte(
     PipeBarrier<PIPE_V>();
 }
 
-// Integers from 0 to 255 as bytes.
+// Integers as bytes, to which they are cut.
+template <typename T>
 __aicore__ inline void CodesToBytes(
-    const LocalTensor<uint8_t>& to, const LocalTensor<int32_t>& codes, const LocalTensor<half>& narrow, uint32_t count)
+    const LocalTensor<T>& to, const LocalTensor<int32_t>& codes, const LocalTensor<half>& narrow, uint32_t count)
 {
     SetDeqScale(static_cast<half>(1.0));
     Cast(narrow, codes, RoundMode::CAST_NONE, count);

@@ -30,17 +30,20 @@ __aicore__ inline int64_t Smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-// The rows of [first, last) that this vector core computes: runs of equal length, up to the last ones.
+// The rows of [first, last) that this vector core computes: runs of equal length, up to the last ones, that begin at
+// multiples of `granule`.
 struct RowRange {
     int64_t begin;
     int64_t end;
 
-    __aicore__ inline RowRange(int64_t first, int64_t last)
+    __aicore__ inline RowRange(int64_t first, int64_t last, int64_t granule = 1)
     {
         const int64_t cores = GetBlockNum();
-        const int64_t run = (last - first + cores - 1) / cores;
-        begin = first + run * static_cast<int64_t>(GetBlockIdx());
-        end = Smaller(begin + run, last);
+        const int64_t origin = first / granule * granule;
+        const int64_t granules = (last - origin + granule - 1) / granule;
+        const int64_t run = (granules + cores - 1) / cores * granule;
+        begin = Larger(first, origin + run * static_cast<int64_t>(GetBlockIdx()));
+        end = Smaller(origin + run * (static_cast<int64_t>(GetBlockIdx()) + 1), last);
     }
 };
 

@@ -38,8 +38,9 @@ __aicore__ inline void CopyOut(const GlobalTensor<T>& to, const LocalTensor<T>& 
         for (uint32_t i = whole; i < count; ++i) {
             to.SetValue(i, from.GetValue(i));
         }
-        // What the scalar unit wrote is in its cache.
+        // What the scalar unit wrote is in its cache, in one line or in two.
         DataCacheCleanAndInvalid<T, CacheLine::SINGLE_CACHE_LINE>(to[whole]);
+        DataCacheCleanAndInvalid<T, CacheLine::SINGLE_CACHE_LINE>(to[count - 1]);
         PipeBarrier<PIPE_ALL>();
     }
 }

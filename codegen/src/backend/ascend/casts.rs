@@ -112,7 +112,7 @@ impl Writer<'_> {
             }
             (DType::F32, DType::I8 | DType::U8) if saturate => self.to_byte(dest, x, mode, lanes),
             (DType::I32, DType::F32) if round == Rounding::NearestEven => self.one(dest, x, mode, lanes, false),
-            (DType::I32, DType::U8) if saturate => self.to_bytes(dest, x, lanes),
+            (DType::I32, DType::U8 | DType::I8) if saturate => self.to_bytes(dest, x, lanes),
             (DType::I8 | DType::U8, DType::F32) => {
                 let half = self.scratch("half", "half", lanes.most, 2);
                 self.one(&half, x, "CAST_NONE", lanes, false);

@@ -23,6 +23,7 @@ impl Writer<'_> {
             }
             InstOp::Index(index) => self.index_text(index),
             InstOp::Cast { to: DType::I64, .. } => text(self, 0)?,
+            InstOp::Cast { to: DType::I32, saturate: false, .. } => format!("static_cast<int32_t>({})", text(self, 0)?),
             InstOp::Map(f) => match f {
                 ScalarFn::Eq => binary(self, "==")?,
                 ScalarFn::Ne => binary(self, "!=")?,

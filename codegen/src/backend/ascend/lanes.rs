@@ -216,7 +216,15 @@ impl Writer<'_> {
             }
             None => self.tensor(value)?,
         };
-        if copies && most > 1 {
+        if to.size == 1 && elements % 2 == 1 {
+            // Words would reach over the last byte.
+            let half = self.scratch("half", "half", most, 2);
+            let none = "RoundMode::CAST_NONE";
+            let line = format!("Cast({}, {}, {none}, {count});", half.text(), from.text());
+            self.steps().vector(line, &[&from], &half);
+            let line = format!("Cast({}, {}, RoundMode::CAST_TRUNC, {count});", to.text(), half.text());
+            self.steps().vector(line, &[&half], &to);
+        } else if copies && most > 1 {
             self.pack_lanes(&to, &from, to.size, count, most)?;
         } else {
             let line = format!("fusewright::Move({}, {}, {count});", to.text(), from.text());

@@ -219,6 +219,12 @@ impl Writer<'_> {
         let (own, whole) = (self.tile.level(self.level(value)), self.tile.level(self.level(result)));
         let (shape, over) = (self.shape(value).clone(), self.shape(result).clone());
         let same = shape == over;
+        // Rows of a tile are whole blocks where they are told apart.
+        let told_apart = if shape == Shape::Scalar { own != Level::Kernel } else { !(own == whole && same) };
+        let several = self.tile.most(self.level(result)) > 1;
+        if told_apart && several && ends_within_block(self.lanes(result)?) {
+            return Err(EmitError::Single);
+        }
         let of_rows = self.tile.times(self.level(value));
         let rows = self.tile.times(self.level(result));
         let lanes = self.lanes(result)?;
@@ -250,8 +256,24 @@ impl Writer<'_> {
             Some(InstOp::Literal(Literal::Int(DType::I32, v))) => i32::try_from(*v).ok(),
             _ => None,
         };
-        let bits = literal.ok_or_else(|| EmitError::unsupported("a computed integer beside lanes"))?;
+        let Some(bits) = literal else { return self.computed_number(value) };
         Ok(Operand::Block(as_words(&self.block(bits.cast_unsigned()))))
+    }
+
+    /// An integer that the scalar unit has, as a block.
+    fn computed_number(&mut self, value: Val) -> Made<Operand> {
+        if self.tile.most(self.level(value)) > 1 {
+            return Err(EmitError::Single);
+        }
+        let (Some(text), DType::I32) = (self.expression(value), self.dtype(value)) else {
+            return Err(EmitError::unsupported(format!("a {} of the scalar unit beside lanes", self.dtype(value))));
+        };
+        let declarations = self.declared(&[text.clone()]);
+        declarations.into_iter().for_each(|line| self.steps().plain(line));
+        let block = self.scratch("number", "int32_t", COPIES, 4);
+        let line = format!("Duplicate({}, static_cast<int32_t>({text}), {COPIES});", block.text());
+        self.steps().vector(line, &[], &block);
+        Ok(Operand::Block(block))
     }
 
     /// The tensor of an operand that has every lane of the result.
@@ -297,7 +319,8 @@ impl Writer<'_> {
         let held = || {
             (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor))
         };
-        tensor.var.contains(".ReinterpretCast<int32_t>") || held()
+        let number = tensor.var.starts_with("number");
+        number || tensor.var.contains(".ReinterpretCast<int32_t>") || held()
     }
 
     /// The same bits as another type of words.
@@ -390,6 +413,11 @@ impl Writer<'_> {
         self.steps().vector_result(&to);
         Ok(())
     }
+}
+
+/// Whether so many words end within a block.
+fn ends_within_block(lanes: u64) -> bool {
+    !lanes.is_multiple_of(COPIES)
 }
 
 /// A tensor of words seen as integers.

@@ -137,6 +137,9 @@ impl Writer<'_> {
     /// One of two values, lane by lane.
     pub fn select(&mut self, args: &[Val], result: Val) -> Made<()> {
         let dtype = self.dtype(result);
+        if dtype == DType::Bool {
+            return self.select_mask(args, result);
+        }
         if self.size(dtype) != 4 {
             return Err(EmitError::unsupported(format!("a selection of {dtype}: the vector unit selects words")));
         }
@@ -152,6 +155,32 @@ impl Writer<'_> {
         let count = self.count(result)?;
         let to = self.destination(result, "select", &args[1..])?;
         self.select_into(&to, &mask, (&a, spread_a), (&b, spread_b), &count.to_string());
+        Ok(())
+    }
+
+    /// One of two masks: what the condition leaves of the one, and its opposite of the other.
+    fn select_mask(&mut self, args: &[Val], result: Val) -> Made<()> {
+        let mut masks = Vec::new();
+        for &arg in args {
+            match self.operand(arg, result)? {
+                Operand::Same(mask) => masks.push(mask),
+                _ => return Err(EmitError::unsupported("a condition of the row beside one of its lanes")),
+            }
+        }
+        let [condition, a, b] = &masks[..] else { return Ok(()) };
+        let count = self.count(result)?;
+        let lanes = self.most(result)?;
+        let (other, chosen) = (self.mask_scratch(lanes), self.mask_scratch(lanes));
+        let to = self.mask(result, "select")?;
+        let mut step = |name: &str, to: &Tensor, from: &[&Tensor]| {
+            let operands: Vec<String> = from.iter().map(|t| t.text()).collect();
+            let line = format!("fusewright::Mask{name}({}, {}, {count});", to.text(), operands.join(", "));
+            self.steps().vector(line, from, to);
+        };
+        step("And", &chosen, &[condition, a]);
+        step("Not", &to, &[condition]);
+        step("And", &other, &[&to, b]);
+        step("Or", &to, &[&chosen, &other]);
         Ok(())
     }
 

@@ -246,6 +246,9 @@ impl<'k> Rewrite<'k> {
         if let Some(value) = self.wide_literal(x).filter(|_| to == DType::F32) {
             return self.builder.one(InstOp::Literal(Literal::Float(DType::F32, value)), &[]).map(Some);
         }
+        if self.builder.ty(x).dtype == DType::I64 {
+            return self.clamped_sum(to, x);
+        }
         if self.builder.ty(x).dtype != DType::F32 || !matches!(to, DType::I8 | DType::U8 | DType::I32 | DType::I16) {
             return Ok(None);
         }
@@ -265,6 +268,48 @@ impl<'k> Rewrite<'k> {
             None => (from, round),
         };
         self.builder.one(InstOp::Cast { to, round, saturate }, &[from]).map(Some)
+    }
+
+    /// A sum of two i32 as i64 that is cut to the range of i8: vector units have no i64. The upper halves of the operands
+    /// are added with what the lower halves carry, which is cut to what still tells the result apart.
+    fn clamped_sum(&mut self, to: DType, x: Val) -> Made<Option<Val>> {
+        let int = |v: i64| InstOp::Literal(Literal::Int(DType::I32, v));
+        let bound = |rewrite: &Self, v: Val, f: ScalarFn, bound: i64| {
+            let args = rewrite.map(v, f)?;
+            let is = |v: Val| matches!(rewrite.op(v), Some(InstOp::Literal(Literal::Int(_, b))) if *b == bound);
+            if is(args[1]) { Some(args[0]) } else { is(args[0]).then_some(args[1]) }
+        };
+        let (min, max) = (ScalarFn::Min, ScalarFn::Max);
+        let inside = bound(self, x, min, 127).and_then(|v| bound(self, v, max, -128));
+        let inside = inside.or_else(|| bound(self, x, max, -128).and_then(|v| bound(self, v, min, 127)));
+        let Some(&[a, b]) = inside.and_then(|v| self.map(v, ScalarFn::Add)).filter(|_| to == DType::I8) else {
+            return Ok(None);
+        };
+        let narrow = |v: Val| {
+            let inst = self.builder.definition(v).filter(|i| matches!(i.op, InstOp::Cast { .. }))?;
+            (self.builder.ty(inst.args[0]).dtype == DType::I32).then(|| inst.args[0])
+        };
+        let (Some(a), Some(b)) = (narrow(a), narrow(b)) else { return Ok(None) };
+        let mut literals = Vec::new();
+        for v in [16, 0xffff, 1, -2, 127, -128] {
+            literals.push(self.builder.one(int(v), &[])?);
+        }
+        let &[sixteen, low, one, minus_two, most, least] = &literals[..] else { return Ok(None) };
+        let mut map = |f: ScalarFn, x: Val, y: Val| self.builder.one(InstOp::Map(f), &[x, y]);
+        let lows = (map(ScalarFn::And, a, low)?, map(ScalarFn::And, b, low)?);
+        let lows = map(ScalarFn::Add, lows.0, lows.1)?;
+        let highs = (map(ScalarFn::Shr, a, sixteen)?, map(ScalarFn::Shr, b, sixteen)?);
+        let highs = map(ScalarFn::Add, highs.0, highs.1)?;
+        let carry = map(ScalarFn::Shr, lows, sixteen)?;
+        let highs = map(ScalarFn::Add, highs, carry)?;
+        let highs = map(min, highs, one)?;
+        let highs = map(max, highs, minus_two)?;
+        let highs = map(ScalarFn::Shl, highs, sixteen)?;
+        let lows = map(ScalarFn::And, lows, low)?;
+        let sum = map(ScalarFn::Add, highs, lows)?;
+        let sum = map(max, sum, least)?;
+        let sum = map(min, sum, most)?;
+        self.builder.one(InstOp::Cast { to, round: Rounding::NearestEven, saturate: true }, &[sum]).map(Some)
     }
 
     fn is_half(&self, v: Val) -> bool {

@@ -5,16 +5,21 @@ use fusewright_templates::ascend as template;
 
 use super::EmitError;
 use super::chip::Chip;
+use super::memory::BLOCK;
 use super::passes::passes;
 use super::prepare::cut_rows;
 use super::segment::{self, Made};
 use super::tile::Tile;
-use crate::kernel::{InstOp, Kernel, Level, Segment};
+use crate::kernel::{INNER, InstOp, Kernel, Level, ROW, Segment};
 
 /// Bytes that a transfer should have.
 const GOOD_TRANSFER: u64 = 16 << 10;
 /// Most inner rows of a tile.
 const MOST_ROWS: u64 = 64;
+/// Bytes of a line of a scalar unit's cache.
+const LINE: u64 = 64;
+/// More rows than there are.
+const ALL_ROWS: u64 = 1 << 40;
 /// Lanes that rows are cut to where they do not fit.
 const CUT: i64 = 2048;
 
@@ -57,6 +62,30 @@ fn in_passes(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) 
         refused = Some(format!("{bytes} bytes of unified buffer: {} has {}", chip.vendor, chip.buffer_bytes));
     }
     Err(EmitError::TooLarge(refused.unwrap_or_default()))
+}
+
+/// Rows whose multiples begin a line of a scalar unit's cache in every output that scalar units store the ends of: two
+/// cores that store to one line undo each other's stores. Where there is none, one core computes all.
+pub(super) fn granule(kernel: &Kernel) -> u64 {
+    let stores = kernel.segments.iter().flat_map(|segment| {
+        segment.insts.iter().filter_map(move |inst| match &inst.op {
+            InstOp::Store { index, .. } => Some((index, segment.ty(inst.args[0]))),
+            _ => None,
+        })
+    });
+    let of_store = |(index, ty): (&Dim, &crate::kernel::Ty)| {
+        let size = u64::from(ty.dtype.bits()).div_ceil(8);
+        let whole = |n: &Dim| n.as_const().is_some_and(|n| (n.unsigned_abs() * size).is_multiple_of(BLOCK));
+        if whole(&ty.shape.elements()) {
+            return 1;
+        }
+        let slope = |name: &str| index.split_linear(name).and_then(|(slope, _)| slope.as_const());
+        // Inner rows lie within their outer row, or else anywhere.
+        let by_row = slope(ROW).filter(|n| *n > 0 && slope(INNER).is_some_and(|inner| inner < *n));
+        let bytes = by_row.map(|n| n.unsigned_abs() * size);
+        bytes.map_or(ALL_ROWS, |bytes| LINE >> bytes.trailing_zeros().min(LINE.trailing_zeros()))
+    };
+    stores.map(of_store).max().unwrap_or(1)
 }
 
 fn in_tiles(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) -> Made<template::Segment> {

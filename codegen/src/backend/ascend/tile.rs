@@ -29,11 +29,6 @@ impl Tile {
         self.rows * self.inners == 1
     }
 
-    /// Whether outer rows have more than one inner row.
-    pub fn has_inner(&self) -> bool {
-        self.inner != Dim::constant(1)
-    }
-
     /// Most times that a value of a level is in a tile.
     pub fn most(&self, level: Level) -> u64 {
         match level {
@@ -82,11 +77,6 @@ impl Count {
     /// So many times as much.
     pub fn of(&self, lanes: u64) -> Self {
         Count { text: self.text.clone(), factor: self.factor * lanes }
-    }
-
-    /// The constant, if it is one.
-    pub fn known(&self) -> Option<u64> {
-        self.text.is_none().then_some(self.factor)
     }
 }
 

@@ -32,10 +32,11 @@
 //     }
 //   }
 //
-// Rows are dealt to the vector cores in contiguous runs. A row passes unified buffer once: it is copied in, computed with
-// one vector instruction per step, and copied out, while its neighbours are on their way in and out.
+// Rows are dealt to the vector cores in contiguous runs, and each core's rows to tiles that pass unified buffer once: a
+// tile is copied in, computed with one vector instruction per step, and copied out, while its neighbours are on their way.
 #include "kernel_operator.h"
 #include "row_program.h"
+#include "copies.h"
 
 using namespace AscendC;
 
@@ -49,40 +50,57 @@ public:
         residualGm.SetGlobalBuffer(reinterpret_cast<__gm__ bfloat16_t*>(residual));
         weightGm.SetGlobalBuffer(reinterpret_cast<__gm__ bfloat16_t*>(weight));
         yGm.SetGlobalBuffer(reinterpret_cast<__gm__ bfloat16_t*>(y));
-        pipe.InitBuffer(weightInQueue, 1, 8192);
         pipe.InitBuffer(xInQueue, DEPTH, 8192);
         pipe.InitBuffer(residualInQueue, DEPTH, 8192);
         pipe.InitBuffer(residualOutQueue, DEPTH, 8192);
         pipe.InitBuffer(yOutQueue, DEPTH, 8192);
-        pipe.InitBuffer(work, 33568);
+        pipe.InitBuffer(kept, 16448);
+        pipe.InitBuffer(work, 41504);
     }
 
     __aicore__ inline void Process(int64_t begin, int64_t end)
     {
-        weightIn = fusewright::LoadConstant(weightInQueue, weightGm[0], 4096);
-        if (begin < end) {
-            CopyIn(begin);
+        if (begin >= end) {
+            return;
         }
-        for (int64_t row = begin; row < end; ++row) {
-            if (row + 1 < end) {
-                CopyIn(row + 1);
+        LocalTensor<bfloat16_t> weightIn = work.GetWithOffset<bfloat16_t>(4096, 0);
+        fusewright::LoadFixed(weightIn, weightGm[0], 4096);
+        weightF32 = kept.GetWithOffset<float>(4096, 0);
+        Cast(weightF32, weightIn, RoundMode::CAST_NONE, 4096);
+        constants = kept.GetWithOffset<float>(8, 16384);
+        Duplicate(constants, 4096.0f, 8);
+        ones = kept.GetWithOffset<float>(8, 16416);
+        Duplicate(ones, 1.0f, 8);
+        PipeBarrier<PIPE_V>();
+        const fusewright::Tiles tiles(begin, end, ROWS, 1, INNERS);
+        if (tiles.count > 0) {
+            CopyIn(tiles.At(0));
+        }
+        for (int64_t i = 0; i < tiles.count; ++i) {
+            if (i + 1 < tiles.count) {
+                CopyIn(tiles.At(i + 1));
             }
-            Compute(row);
-            CopyOut(row);
+            Compute(tiles.At(i));
+            CopyOut(tiles.At(i));
         }
-        weightInQueue.FreeTensor(weightIn);
     }
 
 private:
     static constexpr int32_t DEPTH = 2;
+    static constexpr int64_t ROWS = 1;
+    static constexpr int64_t INNERS = 1;
 
-    __aicore__ inline void CopyIn(int64_t row)
+    __aicore__ inline void CopyIn(const fusewright::Tile& tile)
     {
-        fusewright::CopyIn(xInQueue, xGm[row * 4096], 4096);
-        fusewright::CopyIn(residualInQueue, residualGm[row * 4096], 4096);
+        LocalTensor<bfloat16_t> xIn = xInQueue.AllocTensor<bfloat16_t>();
+        fusewright::CopyIn(xIn, xGm[tile.row * 4096], 4096);
+        xInQueue.EnQue(xIn);
+        LocalTensor<bfloat16_t> residualIn = residualInQueue.AllocTensor<bfloat16_t>();
+        fusewright::CopyIn(residualIn, residualGm[tile.row * 4096], 4096);
+        residualInQueue.EnQue(residualIn);
     }
 
-    __aicore__ inline void Compute(int64_t row)
+    __aicore__ inline void Compute(const fusewright::Tile& tile)
     {
         LocalTensor<bfloat16_t> xIn = xInQueue.DeQue<bfloat16_t>();
         LocalTensor<bfloat16_t> residualIn = residualInQueue.DeQue<bfloat16_t>();
@@ -103,32 +121,24 @@ private:
         LocalTensor<float> mul = work.GetWithOffset<float>(4096, 16384);
         PipeBarrier<PIPE_V>();
         Mul(mul, residualF32_2, residualF32_2, 4096);
-        LocalTensor<float> tree = work.GetWithOffset<float>(192, 32768);
-        LocalTensor<float> sum = work.GetWithOffset<float>(8, 33536);
+        LocalTensor<float> sum = work.GetWithOffset<float>(8, 32768);
+        LocalTensor<float> tree = work.GetWithOffset<float>(2176, 32800);
         PipeBarrier<PIPE_V>();
-        fusewright::TreeReduce<fusewright::Sum, 64>(sum, mul, tree, 4096);
-        LocalTensor<float> spread = work.GetWithOffset<float>(8, 16384);
-        Duplicate(spread, 4096.0f, 1);
-        LocalTensor<float> div = work.GetWithOffset<float>(8, 33536);
+        fusewright::TreeReduce<fusewright::Sum, float, 64>(sum, mul, tree, 1, 4096);
+        LocalTensor<float> div = work.GetWithOffset<float>(8, 32768);
+        fusewright::ByBlocks<fusewright::Quotient>(div, sum, constants, 1, 8);
+        LocalTensor<float> add2 = work.GetWithOffset<float>(8, 32768);
         PipeBarrier<PIPE_V>();
-        Div(div, sum, spread, 1);
-        LocalTensor<float> add2 = work.GetWithOffset<float>(8, 33536);
+        Adds(add2, div, 1e-6f, 8);
+        LocalTensor<float> sqrt = work.GetWithOffset<float>(8, 32768);
         PipeBarrier<PIPE_V>();
-        Adds(add2, div, 1e-6f, 1);
-        LocalTensor<float> sqrt = work.GetWithOffset<float>(8, 33536);
+        Sqrt(sqrt, add2, 8);
+        LocalTensor<float> div2 = work.GetWithOffset<float>(8, 32768);
         PipeBarrier<PIPE_V>();
-        Sqrt(sqrt, add2, 1);
-        LocalTensor<float> spread2 = work.GetWithOffset<float>(8, 16384);
-        Duplicate(spread2, 1.0f, 1);
-        LocalTensor<float> div2 = work.GetWithOffset<float>(8, 33536);
-        PipeBarrier<PIPE_V>();
-        Div(div2, spread2, sqrt, 1);
-        const float div2Value = fusewright::ReadScalar(div2);
+        fusewright::ByBlocks<fusewright::Flipped<fusewright::Quotient>>(div2, sqrt, ones, 1, 8);
         LocalTensor<float> mul2 = work.GetWithOffset<float>(4096, 0);
-        Muls(mul2, residualF32_2, div2Value, 4096);
-        LocalTensor<float> weightF32 = work.GetWithOffset<float>(4096, 16384);
         PipeBarrier<PIPE_V>();
-        Cast(weightF32, weightIn, RoundMode::CAST_NONE, 4096);
+        fusewright::ByBlocks<fusewright::Product>(mul2, residualF32_2, div2, 1, 4096);
         LocalTensor<float> mul3 = work.GetWithOffset<float>(4096, 0);
         PipeBarrier<PIPE_V>();
         Mul(mul3, mul2, weightF32, 4096);
@@ -141,13 +151,13 @@ private:
         yOutQueue.EnQue(yOut);
     }
 
-    __aicore__ inline void CopyOut(int64_t row)
+    __aicore__ inline void CopyOut(const fusewright::Tile& tile)
     {
         LocalTensor<bfloat16_t> residualOut = residualOutQueue.DeQue<bfloat16_t>();
-        fusewright::CopyOut(residualGm[row * 4096], residualOut, 4096);
+        fusewright::CopyOut(residualGm[tile.row * 4096], residualOut, 4096);
         residualOutQueue.FreeTensor(residualOut);
         LocalTensor<bfloat16_t> yOut = yOutQueue.DeQue<bfloat16_t>();
-        fusewright::CopyOut(yGm[row * 4096], yOut, 4096);
+        fusewright::CopyOut(yGm[tile.row * 4096], yOut, 4096);
         yOutQueue.FreeTensor(yOut);
     }
 
@@ -156,13 +166,15 @@ private:
     GlobalTensor<bfloat16_t> residualGm;
     GlobalTensor<bfloat16_t> weightGm;
     GlobalTensor<bfloat16_t> yGm;
-    TQue<TPosition::VECIN, 1> weightInQueue;
-    LocalTensor<bfloat16_t> weightIn;
     TQue<TPosition::VECIN, DEPTH> xInQueue;
     TQue<TPosition::VECIN, DEPTH> residualInQueue;
     TQue<TPosition::VECOUT, DEPTH> residualOutQueue;
     TQue<TPosition::VECOUT, DEPTH> yOutQueue;
+    TBuf<TPosition::VECCALC> kept;
     TBuf<TPosition::VECCALC> work;
+    LocalTensor<float> weightF32;
+    LocalTensor<float> constants;
+    LocalTensor<float> ones;
 };
 
 }  // namespace

@@ -41,10 +41,11 @@
 //     }
 //   }
 //
-// Rows are dealt to the vector cores in contiguous runs. A row passes unified buffer once: it is copied in, computed with
-// one vector instruction per step, and copied out, while its neighbours are on their way in and out.
+// Rows are dealt to the vector cores in contiguous runs, and each core's rows to tiles that pass unified buffer once: a
+// tile is copied in, computed with one vector instruction per step, and copied out, while its neighbours are on their way.
 #include "kernel_operator.h"
 #include "row_program.h"
+#include "copies.h"
 
 using namespace AscendC;
 
@@ -59,47 +60,66 @@ public:
         weightGm.SetGlobalBuffer(reinterpret_cast<__gm__ bfloat16_t*>(weight));
         yGm.SetGlobalBuffer(reinterpret_cast<__gm__ fp8_e4m3fn_t*>(y));
         scaleGm.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(scale));
-        pipe.InitBuffer(weightInQueue, 1, 10240);
         pipe.InitBuffer(xInQueue, DEPTH, 10240);
         pipe.InitBuffer(residualInQueue, DEPTH, 10240);
         pipe.InitBuffer(residualOutQueue, DEPTH, 10240);
-        pipe.InitBuffer(scaleOutQueue, DEPTH, 32);
         pipe.InitBuffer(yOutQueue, DEPTH, 5120);
-        pipe.InitBuffer(work, 41760);
+        pipe.InitBuffer(scaleOutQueue, DEPTH, 32);
+        pipe.InitBuffer(kept, 20576);
+        pipe.InitBuffer(work, 49696);
     }
 
     __aicore__ inline void Process(int64_t begin, int64_t end)
     {
-        weightIn = fusewright::LoadConstant(weightInQueue, weightGm[0], 5120);
-        if (begin < end) {
-            CopyIn(begin);
+        if (begin >= end) {
+            return;
         }
-        for (int64_t row = begin; row < end; ++row) {
-            if (row + 1 < end) {
-                CopyIn(row + 1);
+        LocalTensor<bfloat16_t> weightIn = work.GetWithOffset<bfloat16_t>(5120, 0);
+        fusewright::LoadFixed(weightIn, weightGm[0], 5120);
+        weightF32 = kept.GetWithOffset<float>(5120, 0);
+        Cast(weightF32, weightIn, RoundMode::CAST_NONE, 5120);
+        constants = kept.GetWithOffset<float>(8, 20480);
+        Duplicate(constants, 5120.0f, 8);
+        ones = kept.GetWithOffset<float>(8, 20512);
+        Duplicate(ones, 1.0f, 8);
+        constants2 = kept.GetWithOffset<float>(8, 20544);
+        Duplicate(constants2, 448.0f, 8);
+        PipeBarrier<PIPE_V>();
+        const fusewright::Tiles tiles(begin, end, ROWS, 1, INNERS);
+        if (tiles.count > 0) {
+            CopyIn(tiles.At(0));
+        }
+        for (int64_t i = 0; i < tiles.count; ++i) {
+            if (i + 1 < tiles.count) {
+                CopyIn(tiles.At(i + 1));
             }
-            Compute(row);
-            CopyOut(row);
+            Compute(tiles.At(i));
+            CopyOut(tiles.At(i));
         }
-        weightInQueue.FreeTensor(weightIn);
     }
 
 private:
     static constexpr int32_t DEPTH = 2;
+    static constexpr int64_t ROWS = 1;
+    static constexpr int64_t INNERS = 1;
 
-    __aicore__ inline void CopyIn(int64_t row)
+    __aicore__ inline void CopyIn(const fusewright::Tile& tile)
     {
-        fusewright::CopyIn(xInQueue, xGm[row * 5120], 5120);
-        fusewright::CopyIn(residualInQueue, residualGm[row * 5120], 5120);
+        LocalTensor<bfloat16_t> xIn = xInQueue.AllocTensor<bfloat16_t>();
+        fusewright::CopyIn(xIn, xGm[tile.row * 5120], 5120);
+        xInQueue.EnQue(xIn);
+        LocalTensor<bfloat16_t> residualIn = residualInQueue.AllocTensor<bfloat16_t>();
+        fusewright::CopyIn(residualIn, residualGm[tile.row * 5120], 5120);
+        residualInQueue.EnQue(residualIn);
     }
 
-    __aicore__ inline void Compute(int64_t row)
+    __aicore__ inline void Compute(const fusewright::Tile& tile)
     {
         LocalTensor<bfloat16_t> xIn = xInQueue.DeQue<bfloat16_t>();
         LocalTensor<bfloat16_t> residualIn = residualInQueue.DeQue<bfloat16_t>();
         LocalTensor<bfloat16_t> residualOut = residualOutQueue.AllocTensor<bfloat16_t>();
-        LocalTensor<float> scaleOut = scaleOutQueue.AllocTensor<float>();
         LocalTensor<fp8_e4m3fn_t> yOut = yOutQueue.AllocTensor<fp8_e4m3fn_t>();
+        LocalTensor<float> scaleOut = scaleOutQueue.AllocTensor<float>();
         LocalTensor<float> xF32 = work.GetWithOffset<float>(5120, 0);
         Cast(xF32, xIn, RoundMode::CAST_NONE, 5120);
         LocalTensor<float> residualF32 = work.GetWithOffset<float>(5120, 20480);
@@ -115,75 +135,67 @@ private:
         LocalTensor<float> mul = work.GetWithOffset<float>(5120, 20480);
         PipeBarrier<PIPE_V>();
         Mul(mul, residualF32_2, residualF32_2, 5120);
-        LocalTensor<float> tree = work.GetWithOffset<float>(192, 40960);
-        LocalTensor<float> sum = work.GetWithOffset<float>(8, 41728);
+        LocalTensor<float> sum = work.GetWithOffset<float>(8, 40960);
+        LocalTensor<float> tree = work.GetWithOffset<float>(2176, 40992);
         PipeBarrier<PIPE_V>();
-        fusewright::TreeReduce<fusewright::Sum, 64>(sum, mul, tree, 5120);
-        LocalTensor<float> spread = work.GetWithOffset<float>(8, 20480);
-        Duplicate(spread, 5120.0f, 1);
-        LocalTensor<float> div = work.GetWithOffset<float>(8, 41728);
+        fusewright::TreeReduce<fusewright::Sum, float, 64>(sum, mul, tree, 1, 5120);
+        LocalTensor<float> div = work.GetWithOffset<float>(8, 40960);
+        fusewright::ByBlocks<fusewright::Quotient>(div, sum, constants, 1, 8);
+        LocalTensor<float> add2 = work.GetWithOffset<float>(8, 40960);
         PipeBarrier<PIPE_V>();
-        Div(div, sum, spread, 1);
-        LocalTensor<float> add2 = work.GetWithOffset<float>(8, 41728);
+        Adds(add2, div, 1e-6f, 8);
+        LocalTensor<float> sqrt = work.GetWithOffset<float>(8, 40960);
         PipeBarrier<PIPE_V>();
-        Adds(add2, div, 1e-6f, 1);
-        LocalTensor<float> sqrt = work.GetWithOffset<float>(8, 41728);
+        Sqrt(sqrt, add2, 8);
+        LocalTensor<float> div2 = work.GetWithOffset<float>(8, 40960);
         PipeBarrier<PIPE_V>();
-        Sqrt(sqrt, add2, 1);
-        LocalTensor<float> spread2 = work.GetWithOffset<float>(8, 20480);
-        Duplicate(spread2, 1.0f, 1);
-        LocalTensor<float> div2 = work.GetWithOffset<float>(8, 41728);
-        PipeBarrier<PIPE_V>();
-        Div(div2, spread2, sqrt, 1);
-        const float div2Value = fusewright::ReadScalar(div2);
+        fusewright::ByBlocks<fusewright::Flipped<fusewright::Quotient>>(div2, sqrt, ones, 1, 8);
         LocalTensor<float> mul2 = work.GetWithOffset<float>(5120, 0);
-        Muls(mul2, residualF32_2, div2Value, 5120);
-        LocalTensor<float> weightF32 = work.GetWithOffset<float>(5120, 20480);
         PipeBarrier<PIPE_V>();
-        Cast(weightF32, weightIn, RoundMode::CAST_NONE, 5120);
+        fusewright::ByBlocks<fusewright::Product>(mul2, residualF32_2, div2, 1, 5120);
         LocalTensor<float> mul3 = work.GetWithOffset<float>(5120, 0);
         PipeBarrier<PIPE_V>();
         Mul(mul3, mul2, weightF32, 5120);
         LocalTensor<float> abs = work.GetWithOffset<float>(5120, 20480);
         PipeBarrier<PIPE_V>();
         Abs(abs, mul3, 5120);
-        LocalTensor<float> tree2 = work.GetWithOffset<float>(192, 40960);
-        LocalTensor<float> largest = work.GetWithOffset<float>(8, 41728);
+        LocalTensor<float> largest = work.GetWithOffset<float>(8, 40960);
+        LocalTensor<float> tree2 = work.GetWithOffset<float>(2176, 40992);
         PipeBarrier<PIPE_V>();
-        fusewright::TreeReduce<fusewright::Largest, 64>(largest, abs, tree2, 5120);
-        LocalTensor<float> spread3 = work.GetWithOffset<float>(8, 20480);
-        Duplicate(spread3, 448.0f, 1);
-        LocalTensor<float> div3 = work.GetWithOffset<float>(8, 41728);
+        fusewright::TreeReduce<fusewright::Largest, int32_t, 64>(largest, abs, tree2, 1, 5120);
+        LocalTensor<float> div3 = work.GetWithOffset<float>(8, 40960);
+        fusewright::ByBlocks<fusewright::Quotient>(div3, largest, constants2, 1, 8);
+        LocalTensor<float> max = work.GetWithOffset<float>(8, 20480);
         PipeBarrier<PIPE_V>();
-        Div(div3, largest, spread3, 1);
+        Maxs(max, div3, 1.1920929e-7f, 8);
+        LocalTensor<uint8_t> mask = work.GetWithOffset<uint8_t>(32, 20512);
+        fusewright::Compare<CMPMODE::EQ, false>(mask, div3, div3, 8);
         PipeBarrier<PIPE_V>();
-        Maxs(scaleOut, div3, 1.1920929e-7f, 1);
-        const float scaleOutValue = fusewright::ReadScalar(scaleOut);
-        LocalTensor<float> spread4 = work.GetWithOffset<float>(5120, 20480);
-        Duplicate(spread4, scaleOutValue, 5120);
+        fusewright::Choose<false, false>(max, mask, max, div3, 8);
+        PipeBarrier<PIPE_V>();
+        fusewright::Move(scaleOut, max, 1);
         LocalTensor<float> div4 = work.GetWithOffset<float>(5120, 0);
-        PipeBarrier<PIPE_V>();
-        Div(div4, mul3, spread4, 5120);
+        fusewright::ByBlocks<fusewright::Quotient>(div4, mul3, max, 1, 5120);
         PipeBarrier<PIPE_V>();
         Cast(yOut, div4, RoundMode::CAST_RINT, 5120);
         PipeBarrier<PIPE_V>();
         xInQueue.FreeTensor(xIn);
         residualInQueue.FreeTensor(residualIn);
         residualOutQueue.EnQue(residualOut);
-        scaleOutQueue.EnQue(scaleOut);
         yOutQueue.EnQue(yOut);
+        scaleOutQueue.EnQue(scaleOut);
     }
 
-    __aicore__ inline void CopyOut(int64_t row)
+    __aicore__ inline void CopyOut(const fusewright::Tile& tile)
     {
         LocalTensor<bfloat16_t> residualOut = residualOutQueue.DeQue<bfloat16_t>();
-        fusewright::CopyOut(residualGm[row * 5120], residualOut, 5120);
+        fusewright::CopyOut(residualGm[tile.row * 5120], residualOut, 5120);
         residualOutQueue.FreeTensor(residualOut);
         LocalTensor<float> scaleOut = scaleOutQueue.DeQue<float>();
-        fusewright::CopyOut(scaleGm[row], scaleOut, 1);
+        fusewright::CopyOut(scaleGm[tile.row], scaleOut, 1);
         scaleOutQueue.FreeTensor(scaleOut);
         LocalTensor<fp8_e4m3fn_t> yOut = yOutQueue.DeQue<fp8_e4m3fn_t>();
-        fusewright::CopyOut(yGm[row * 5120], yOut, 5120);
+        fusewright::CopyOut(yGm[tile.row * 5120], yOut, 5120);
         yOutQueue.FreeTensor(yOut);
     }
 
@@ -193,14 +205,17 @@ private:
     GlobalTensor<bfloat16_t> weightGm;
     GlobalTensor<fp8_e4m3fn_t> yGm;
     GlobalTensor<float> scaleGm;
-    TQue<TPosition::VECIN, 1> weightInQueue;
-    LocalTensor<bfloat16_t> weightIn;
     TQue<TPosition::VECIN, DEPTH> xInQueue;
     TQue<TPosition::VECIN, DEPTH> residualInQueue;
     TQue<TPosition::VECOUT, DEPTH> residualOutQueue;
-    TQue<TPosition::VECOUT, DEPTH> scaleOutQueue;
     TQue<TPosition::VECOUT, DEPTH> yOutQueue;
+    TQue<TPosition::VECOUT, DEPTH> scaleOutQueue;
+    TBuf<TPosition::VECCALC> kept;
     TBuf<TPosition::VECCALC> work;
+    LocalTensor<float> weightF32;
+    LocalTensor<float> constants;
+    LocalTensor<float> ones;
+    LocalTensor<float> constants2;
 };
 
 }  // namespace

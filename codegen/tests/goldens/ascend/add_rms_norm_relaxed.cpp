@@ -32,10 +32,11 @@
 //     }
 //   }
 //
-// Rows are dealt to the vector cores in contiguous runs. A row passes unified buffer once: it is copied in, computed with
-// one vector instruction per step, and copied out, while its neighbours are on their way in and out.
+// Rows are dealt to the vector cores in contiguous runs, and each core's rows to tiles that pass unified buffer once: a
+// tile is copied in, computed with one vector instruction per step, and copied out, while its neighbours are on their way.
 #include "kernel_operator.h"
 #include "row_program.h"
+#include "copies.h"
 
 using namespace AscendC;
 
@@ -49,40 +50,57 @@ public:
         residualGm.SetGlobalBuffer(reinterpret_cast<__gm__ bfloat16_t*>(residual));
         weightGm.SetGlobalBuffer(reinterpret_cast<__gm__ bfloat16_t*>(weight));
         yGm.SetGlobalBuffer(reinterpret_cast<__gm__ bfloat16_t*>(y));
-        pipe.InitBuffer(weightInQueue, 1, 2016);
         pipe.InitBuffer(xInQueue, DEPTH, 2016);
         pipe.InitBuffer(residualInQueue, DEPTH, 2016);
         pipe.InitBuffer(residualOutQueue, DEPTH, 2016);
         pipe.InitBuffer(yOutQueue, DEPTH, 2016);
+        pipe.InitBuffer(kept, 4064);
         pipe.InitBuffer(work, 12032);
     }
 
     __aicore__ inline void Process(int64_t begin, int64_t end)
     {
-        weightIn = fusewright::LoadConstant(weightInQueue, weightGm[0], 1000);
-        if (begin < end) {
-            CopyIn(begin);
+        if (begin >= end) {
+            return;
         }
-        for (int64_t row = begin; row < end; ++row) {
-            if (row + 1 < end) {
-                CopyIn(row + 1);
+        LocalTensor<bfloat16_t> weightIn = work.GetWithOffset<bfloat16_t>(1008, 0);
+        fusewright::LoadFixed(weightIn, weightGm[0], 1000);
+        weightF32 = kept.GetWithOffset<float>(1000, 0);
+        Cast(weightF32, weightIn, RoundMode::CAST_NONE, 1000);
+        constants = kept.GetWithOffset<float>(8, 4000);
+        Duplicate(constants, 1000.0f, 8);
+        ones = kept.GetWithOffset<float>(8, 4032);
+        Duplicate(ones, 1.0f, 8);
+        PipeBarrier<PIPE_V>();
+        const fusewright::Tiles tiles(begin, end, ROWS, 1, INNERS);
+        if (tiles.count > 0) {
+            CopyIn(tiles.At(0));
+        }
+        for (int64_t i = 0; i < tiles.count; ++i) {
+            if (i + 1 < tiles.count) {
+                CopyIn(tiles.At(i + 1));
             }
-            Compute(row);
-            CopyOut(row);
+            Compute(tiles.At(i));
+            CopyOut(tiles.At(i));
         }
-        weightInQueue.FreeTensor(weightIn);
     }
 
 private:
     static constexpr int32_t DEPTH = 2;
+    static constexpr int64_t ROWS = 1;
+    static constexpr int64_t INNERS = 1;
 
-    __aicore__ inline void CopyIn(int64_t row)
+    __aicore__ inline void CopyIn(const fusewright::Tile& tile)
     {
-        fusewright::CopyIn(xInQueue, xGm[row * 1000], 1000);
-        fusewright::CopyIn(residualInQueue, residualGm[row * 1000], 1000);
+        LocalTensor<bfloat16_t> xIn = xInQueue.AllocTensor<bfloat16_t>();
+        fusewright::CopyIn(xIn, xGm[tile.row * 1000], 1000);
+        xInQueue.EnQue(xIn);
+        LocalTensor<bfloat16_t> residualIn = residualInQueue.AllocTensor<bfloat16_t>();
+        fusewright::CopyIn(residualIn, residualGm[tile.row * 1000], 1000);
+        residualInQueue.EnQue(residualIn);
     }
 
-    __aicore__ inline void Compute(int64_t row)
+    __aicore__ inline void Compute(const fusewright::Tile& tile)
     {
         LocalTensor<bfloat16_t> xIn = xInQueue.DeQue<bfloat16_t>();
         LocalTensor<bfloat16_t> residualIn = residualInQueue.DeQue<bfloat16_t>();
@@ -108,28 +126,21 @@ private:
         // The vendor's order: results may differ from other targets in the last place.
         PipeBarrier<PIPE_V>();
         ReduceSum(sum, mul, partial, 1000);
-        LocalTensor<float> spread = work.GetWithOffset<float>(8, 4000);
-        Duplicate(spread, 1000.0f, 1);
+        fusewright::CopyFirst(sum);
         LocalTensor<float> div = work.GetWithOffset<float>(8, 12000);
-        PipeBarrier<PIPE_V>();
-        Div(div, sum, spread, 1);
+        fusewright::ByBlocks<fusewright::Quotient>(div, sum, constants, 1, 8);
         LocalTensor<float> add2 = work.GetWithOffset<float>(8, 12000);
         PipeBarrier<PIPE_V>();
-        Adds(add2, div, 1e-6f, 1);
+        Adds(add2, div, 1e-6f, 8);
         LocalTensor<float> sqrt = work.GetWithOffset<float>(8, 12000);
         PipeBarrier<PIPE_V>();
-        Sqrt(sqrt, add2, 1);
-        LocalTensor<float> spread2 = work.GetWithOffset<float>(8, 4000);
-        Duplicate(spread2, 1.0f, 1);
+        Sqrt(sqrt, add2, 8);
         LocalTensor<float> div2 = work.GetWithOffset<float>(8, 12000);
         PipeBarrier<PIPE_V>();
-        Div(div2, spread2, sqrt, 1);
-        const float div2Value = fusewright::ReadScalar(div2);
+        fusewright::ByBlocks<fusewright::Flipped<fusewright::Quotient>>(div2, sqrt, ones, 1, 8);
         LocalTensor<float> mul2 = work.GetWithOffset<float>(1000, 0);
-        Muls(mul2, residualF32_2, div2Value, 1000);
-        LocalTensor<float> weightF32 = work.GetWithOffset<float>(1000, 4000);
         PipeBarrier<PIPE_V>();
-        Cast(weightF32, weightIn, RoundMode::CAST_NONE, 1000);
+        fusewright::ByBlocks<fusewright::Product>(mul2, residualF32_2, div2, 1, 1000);
         LocalTensor<float> mul3 = work.GetWithOffset<float>(1000, 0);
         PipeBarrier<PIPE_V>();
         Mul(mul3, mul2, weightF32, 1000);
@@ -142,13 +153,13 @@ private:
         yOutQueue.EnQue(yOut);
     }
 
-    __aicore__ inline void CopyOut(int64_t row)
+    __aicore__ inline void CopyOut(const fusewright::Tile& tile)
     {
         LocalTensor<bfloat16_t> residualOut = residualOutQueue.DeQue<bfloat16_t>();
-        fusewright::CopyOut(residualGm[row * 1000], residualOut, 1000);
+        fusewright::CopyOut(residualGm[tile.row * 1000], residualOut, 1000);
         residualOutQueue.FreeTensor(residualOut);
         LocalTensor<bfloat16_t> yOut = yOutQueue.DeQue<bfloat16_t>();
-        fusewright::CopyOut(yGm[row * 1000], yOut, 1000);
+        fusewright::CopyOut(yGm[tile.row * 1000], yOut, 1000);
         yOutQueue.FreeTensor(yOut);
     }
 
@@ -157,13 +168,15 @@ private:
     GlobalTensor<bfloat16_t> residualGm;
     GlobalTensor<bfloat16_t> weightGm;
     GlobalTensor<bfloat16_t> yGm;
-    TQue<TPosition::VECIN, 1> weightInQueue;
-    LocalTensor<bfloat16_t> weightIn;
     TQue<TPosition::VECIN, DEPTH> xInQueue;
     TQue<TPosition::VECIN, DEPTH> residualInQueue;
     TQue<TPosition::VECOUT, DEPTH> residualOutQueue;
     TQue<TPosition::VECOUT, DEPTH> yOutQueue;
+    TBuf<TPosition::VECCALC> kept;
     TBuf<TPosition::VECCALC> work;
+    LocalTensor<float> weightF32;
+    LocalTensor<float> constants;
+    LocalTensor<float> ones;
 };
 
 }  // namespace

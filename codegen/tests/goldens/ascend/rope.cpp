@@ -24,10 +24,11 @@
 //     }
 //   }
 //
-// Rows are dealt to the vector cores in contiguous runs. A row passes unified buffer once: it is copied in, computed with
-// one vector instruction per step, and copied out, while its neighbours are on their way in and out.
+// Rows are dealt to the vector cores in contiguous runs, and each core's rows to tiles that pass unified buffer once: a
+// tile is copied in, computed with one vector instruction per step, and copied out, while its neighbours are on their way.
 #include "kernel_operator.h"
 #include "row_program.h"
+#include "copies.h"
 
 using namespace AscendC;
 
@@ -40,69 +41,104 @@ public:
         qGm.SetGlobalBuffer(reinterpret_cast<__gm__ bfloat16_t*>(q));
         positionGm.SetGlobalBuffer(reinterpret_cast<__gm__ int64_t*>(position));
         tableGm.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(table));
-        pipe.InitBuffer(tableInQueue, DEPTH, 256);
-        pipe.InitBuffer(tableIn2Queue, DEPTH, 256);
-        pipe.InitBuffer(qInQueue, DEPTH, 256);
-        pipe.InitBuffer(qOutQueue, DEPTH, 256);
-        pipe.InitBuffer(work, 1536);
+        pipe.InitBuffer(tileInQueue, DEPTH, 20480);
+        pipe.InitBuffer(qOutQueue, DEPTH, 16384);
+        pipe.InitBuffer(work, 81920);
     }
 
     __aicore__ inline void Process(int64_t begin, int64_t end)
     {
-        for (int64_t row = begin; row < end; ++row) {
-            for (int64_t inner = 0; inner < 8; ++inner) {
-                CopyIn(row, inner);
-                Compute(row, inner);
-                CopyOut(row, inner);
+        if (begin >= end) {
+            return;
+        }
+        const fusewright::Tiles tiles(begin, end, ROWS, 8, INNERS);
+        if (tiles.count > 0) {
+            CopyIn(tiles.At(0));
+        }
+        for (int64_t i = 0; i < tiles.count; ++i) {
+            if (i + 1 < tiles.count) {
+                CopyIn(tiles.At(i + 1));
             }
+            Compute(tiles.At(i));
+            CopyOut(tiles.At(i));
         }
     }
 
 private:
     static constexpr int32_t DEPTH = 2;
+    static constexpr int64_t ROWS = 8;
+    static constexpr int64_t INNERS = 8;
 
-    __aicore__ inline void CopyIn(int64_t row, int64_t inner)
+    __aicore__ inline void CopyIn(const fusewright::Tile& tile)
     {
-        const int64_t position2 = positionGm.GetValue(row);
-        fusewright::CopyIn(tableInQueue, tableGm[position2 * 128], 64);
-        fusewright::CopyIn(tableIn2Queue, tableGm[position2 * 128 + 64], 64);
-        fusewright::CopyIn(qInQueue, qGm[inner * 128 + row * 1024], 128);
+        LocalTensor<uint8_t> tileIn = tileInQueue.AllocTensor<uint8_t>();
+        LocalTensor<float> tableIn = tileIn[0].ReinterpretCast<float>();
+        LocalTensor<float> tableIn2 = tileIn[2048].ReinterpretCast<float>();
+        LocalTensor<bfloat16_t> qIn = tileIn[4096].ReinterpretCast<bfloat16_t>();
+        LocalTensor<bfloat16_t> qIn2 = tileIn[12288].ReinterpretCast<bfloat16_t>();
+        for (uint32_t r = 0; r < tile.rows; ++r) {
+            const int64_t row = tile.row + r;
+            const int64_t position2 = positionGm.GetValue(row);
+            fusewright::CopyIn(tableIn[r * 64], tableGm[position2 * 128], 64);
+        }
+        for (uint32_t r = 0; r < tile.rows; ++r) {
+            const int64_t row = tile.row + r;
+            const int64_t position2 = positionGm.GetValue(row);
+            fusewright::CopyIn(tableIn2[r * 64], tableGm[position2 * 128 + 64], 64);
+        }
+        for (uint32_t r = 0; r < tile.rows; ++r) {
+            const int64_t row = tile.row + r;
+            fusewright::CopyIn(qIn[r * 512], qGm[tile.inner * 128 + row * 1024], tile.inners, 64, 128);
+        }
+        for (uint32_t r = 0; r < tile.rows; ++r) {
+            const int64_t row = tile.row + r;
+            fusewright::CopyIn(qIn2[r * 512], qGm[tile.inner * 128 + row * 1024 + 64], tile.inners, 64, 128);
+        }
+        tileInQueue.EnQue(tileIn);
     }
 
-    __aicore__ inline void Compute(int64_t row, int64_t inner)
+    __aicore__ inline void Compute(const fusewright::Tile& tile)
     {
-        LocalTensor<float> tableIn = tableInQueue.DeQue<float>();
-        LocalTensor<float> tableIn2 = tableIn2Queue.DeQue<float>();
-        LocalTensor<bfloat16_t> qIn = qInQueue.DeQue<bfloat16_t>();
+        LocalTensor<uint8_t> tileIn = tileInQueue.DeQue<uint8_t>();
         LocalTensor<bfloat16_t> qOut = qOutQueue.AllocTensor<bfloat16_t>();
-        LocalTensor<float> qF32 = work.GetWithOffset<float>(128, 0);
-        Cast(qF32, qIn, RoundMode::CAST_NONE, 128);
-        LocalTensor<float> mul = work.GetWithOffset<float>(64, 512);
+        LocalTensor<float> tableIn = tileIn[0].ReinterpretCast<float>();
+        LocalTensor<float> tableIn2 = tileIn[2048].ReinterpretCast<float>();
+        LocalTensor<bfloat16_t> qIn = tileIn[4096].ReinterpretCast<bfloat16_t>();
+        LocalTensor<bfloat16_t> qIn2 = tileIn[12288].ReinterpretCast<bfloat16_t>();
+        LocalTensor<float> qF32 = work.GetWithOffset<float>(4096, 0);
+        Cast(qF32, qIn, RoundMode::CAST_NONE, tile.Count() * 64);
+        LocalTensor<float> qIn2F32 = work.GetWithOffset<float>(4096, 16384);
+        Cast(qIn2F32, qIn2, RoundMode::CAST_NONE, tile.Count() * 64);
+        LocalTensor<float> mul = work.GetWithOffset<float>(4096, 32768);
         PipeBarrier<PIPE_V>();
-        Mul(mul, qF32, tableIn, 64);
-        LocalTensor<float> mul2 = work.GetWithOffset<float>(64, 768);
-        Mul(mul2, qF32[64], tableIn2, 64);
-        LocalTensor<float> mul3 = work.GetWithOffset<float>(64, 1024);
-        Mul(mul3, qF32[64], tableIn, 64);
-        LocalTensor<float> mul4 = work.GetWithOffset<float>(64, 1280);
-        Mul(mul4, qF32, tableIn2, 64);
-        LocalTensor<float> joined = work.GetWithOffset<float>(128, 0);
+        fusewright::ByLines<fusewright::Product>(mul, qF32, tableIn, tile.rows, tile.inners, 64);
+        LocalTensor<float> mul2 = work.GetWithOffset<float>(4096, 49152);
+        fusewright::ByLines<fusewright::Product>(mul2, qIn2F32, tableIn2, tile.rows, tile.inners, 64);
+        LocalTensor<float> mul3 = work.GetWithOffset<float>(4096, 16384);
         PipeBarrier<PIPE_V>();
-        Sub(joined, mul, mul2, 64);
-        Add(joined[64], mul3, mul4, 64);
+        fusewright::ByLines<fusewright::Product>(mul3, qIn2F32, tableIn, tile.rows, tile.inners, 64);
+        LocalTensor<float> mul4 = work.GetWithOffset<float>(4096, 0);
+        fusewright::ByLines<fusewright::Product>(mul4, qF32, tableIn2, tile.rows, tile.inners, 64);
+        LocalTensor<float> sub = work.GetWithOffset<float>(4096, 32768);
+        Sub(sub, mul, mul2, tile.Count() * 64);
+        LocalTensor<float> add = work.GetWithOffset<float>(4096, 16384);
         PipeBarrier<PIPE_V>();
-        Cast(qOut, joined, RoundMode::CAST_RINT, 128);
+        Add(add, mul3, mul4, tile.Count() * 64);
+        LocalTensor<float> joined = work.GetWithOffset<float>(8192, 49152);
+        fusewright::CopyLanes(joined, sub, tile.Count(), 64, 64, 128);
         PipeBarrier<PIPE_V>();
-        tableInQueue.FreeTensor(tableIn);
-        tableIn2Queue.FreeTensor(tableIn2);
-        qInQueue.FreeTensor(qIn);
+        fusewright::CopyLanes(joined[64], add, tile.Count(), 64, 64, 128);
+        PipeBarrier<PIPE_V>();
+        Cast(qOut, joined, RoundMode::CAST_RINT, tile.Count() * 128);
+        PipeBarrier<PIPE_V>();
+        tileInQueue.FreeTensor(tileIn);
         qOutQueue.EnQue(qOut);
     }
 
-    __aicore__ inline void CopyOut(int64_t row, int64_t inner)
+    __aicore__ inline void CopyOut(const fusewright::Tile& tile)
     {
         LocalTensor<bfloat16_t> qOut = qOutQueue.DeQue<bfloat16_t>();
-        fusewright::CopyOut(qGm[inner * 128 + row * 1024], qOut, 128);
+        fusewright::CopyOut(qGm[tile.inner * 128 + tile.row * 1024], qOut, tile.Count() * 128);
         qOutQueue.FreeTensor(qOut);
     }
 
@@ -110,9 +146,7 @@ private:
     GlobalTensor<bfloat16_t> qGm;
     GlobalTensor<int64_t> positionGm;
     GlobalTensor<float> tableGm;
-    TQue<TPosition::VECIN, DEPTH> tableInQueue;
-    TQue<TPosition::VECIN, DEPTH> tableIn2Queue;
-    TQue<TPosition::VECIN, DEPTH> qInQueue;
+    TQue<TPosition::VECIN, DEPTH> tileInQueue;
     TQue<TPosition::VECOUT, DEPTH> qOutQueue;
     TBuf<TPosition::VECCALC> work;
 };

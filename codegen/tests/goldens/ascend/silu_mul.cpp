@@ -21,10 +21,11 @@
 //     }
 //   }
 //
-// Rows are dealt to the vector cores in contiguous runs. A row passes unified buffer once: it is copied in, computed with
-// one vector instruction per step, and copied out, while its neighbours are on their way in and out.
+// Rows are dealt to the vector cores in contiguous runs, and each core's rows to tiles that pass unified buffer once: a
+// tile is copied in, computed with one vector instruction per step, and copied out, while its neighbours are on their way.
 #include "kernel_operator.h"
 #include "row_program.h"
+#include "copies.h"
 
 using namespace AscendC;
 
@@ -44,23 +45,33 @@ public:
 
     __aicore__ inline void Process(int64_t begin, int64_t end)
     {
-        for (int64_t row = begin; row < end; ++row) {
-            CopyIn(row);
-            Compute(row);
-            CopyOut(row);
+        if (begin >= end) {
+            return;
+        }
+        const fusewright::Tiles tiles(begin, end, ROWS, 1, INNERS);
+        for (int64_t i = 0; i < tiles.count; ++i) {
+            CopyIn(tiles.At(i));
+            Compute(tiles.At(i));
+            CopyOut(tiles.At(i));
         }
     }
 
 private:
     static constexpr int32_t DEPTH = 1;
+    static constexpr int64_t ROWS = 1;
+    static constexpr int64_t INNERS = 1;
 
-    __aicore__ inline void CopyIn(int64_t row)
+    __aicore__ inline void CopyIn(const fusewright::Tile& tile)
     {
-        fusewright::CopyIn(xInQueue, xGm[row * 24576], 12288);
-        fusewright::CopyIn(xIn2Queue, xGm[row * 24576 + 12288], 12288);
+        LocalTensor<bfloat16_t> xIn = xInQueue.AllocTensor<bfloat16_t>();
+        fusewright::CopyIn(xIn, xGm[tile.row * 24576], 12288);
+        xInQueue.EnQue(xIn);
+        LocalTensor<bfloat16_t> xIn2 = xIn2Queue.AllocTensor<bfloat16_t>();
+        fusewright::CopyIn(xIn2, xGm[tile.row * 24576 + 12288], 12288);
+        xIn2Queue.EnQue(xIn2);
     }
 
-    __aicore__ inline void Compute(int64_t row)
+    __aicore__ inline void Compute(const fusewright::Tile& tile)
     {
         LocalTensor<bfloat16_t> xIn = xInQueue.DeQue<bfloat16_t>();
         LocalTensor<bfloat16_t> xIn2 = xIn2Queue.DeQue<bfloat16_t>();
@@ -99,10 +110,10 @@ private:
         yOutQueue.EnQue(yOut);
     }
 
-    __aicore__ inline void CopyOut(int64_t row)
+    __aicore__ inline void CopyOut(const fusewright::Tile& tile)
     {
         LocalTensor<bfloat16_t> yOut = yOutQueue.DeQue<bfloat16_t>();
-        fusewright::CopyOut(yGm[row * 12288], yOut, 12288);
+        fusewright::CopyOut(yGm[tile.row * 12288], yOut, 12288);
         yOutQueue.FreeTensor(yOut);
     }
 

@@ -1,0 +1,116 @@
+//! Generated Ascend C executed on the host model, equal by bits to the interpreter of Kernel IR. Results are SIMULATED.
+#![cfg(feature = "ascend")]
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "support/simulated.rs"]
+mod simulated;
+#[allow(dead_code, reason = "other tests use the rest")]
+mod support;
+
+use std::path::Path;
+
+use fusewright_abi::DType;
+use fusewright_ascend_model::{Dma, Options, Poison};
+use fusewright_codegen::backend::ascend::emit;
+use fusewright_codegen::kernel::expand::{Column, expand};
+use fusewright_codegen::kernel::{Kernel, Order, Tree, parse_kernels};
+
+use simulated::{Case, execute, model};
+
+const TREE: Order = Order::Tree(Tree::interleaved(64));
+/// Kernels of one compilation.
+const UNIT: usize = 8;
+
+/// Kernels whose text is here: one of each thing that a schedule has to get right.
+fn kernels() -> Vec<Kernel> {
+    let lines = include_str!("ascend_model/kernels.fw").lines().filter(|line| !line.starts_with("//"));
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    parse_kernels(&text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Row counts of one tile in part, of several, and of none for some cores.
+const ROWS: [i64; 4] = [1, 3, 70, 131];
+/// Values of all dims but the first: lengths that are known when a kernel runs.
+const LENGTHS: [i64; 3] = [1, 97, 9001];
+
+/// Each kernel with rows and lengths that turn from kernel to kernel.
+fn cases(kernels: &[Kernel], specials: bool) -> Vec<Case> {
+    kernels
+        .iter()
+        .enumerate()
+        .map(|(i, kernel)| {
+            let value = |at: usize| if at == 0 { ROWS[i % ROWS.len()] } else { LENGTHS[(i + at) % LENGTHS.len()] };
+            let dims = kernel.dims.iter().enumerate().map(|(at, d)| (d.name.clone(), value(at))).collect();
+            Case { kernel: kernel.clone(), dims, seed: 11 + i as u64, cores: 1 + i as u32 % 5, specials }
+        })
+        .collect()
+}
+
+/// Executes all cases that a chip has code for, of which there must be `least`.
+fn check(chip: &str, kernels: &[Kernel], options: &Options, specials: bool, least: usize) {
+    let Some(model) = model(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
+    let emitted: Vec<Kernel> = kernels.iter().filter(|k| emit(k, chip).is_ok()).cloned().collect();
+    assert!(emitted.len() >= least, "{} kernels have code for {chip}", emitted.len());
+    let cases = cases(&emitted, specials);
+    let mut wrong = Vec::new();
+    for unit in cases.chunks(UNIT) {
+        for (case, result) in unit.iter().zip(execute(model, chip, unit, options)) {
+            if let Err(why) = result {
+                wrong.push(format!("{} with {:?}: {why}", case.kernel.name, case.dims));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} on {chip}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+fn delayed() -> Options {
+    Options { seed: 1, dma: Dma::Delayed, poison: Poison::Nan, ..Options::default() }
+}
+
+#[test]
+fn a_910b_computes_what_the_interpreter_does() {
+    check("910b1", &kernels(), &Options::default(), true, 12);
+}
+
+#[test]
+fn a_950_computes_what_the_interpreter_does() {
+    check("950", &kernels(), &delayed(), false, 12);
+}
+
+#[test]
+fn a_310p_computes_what_the_interpreter_does() {
+    check("310p3", &kernels(), &delayed(), false, 4);
+}
+
+/// Rows of lengths that blocks and vectors do not divide, and that do not fit.
+#[test]
+fn rows_of_every_length_are_right() {
+    let mut kernels = Vec::new();
+    for lanes in [1, 7, 64, 100, 193, 1000, 4096, 40_000] {
+        kernels.push(support::add_rms_norm_bf16(lanes, TREE));
+        kernels.push(support::add_rms_norm_token_quant(lanes, TREE, DType::I8, 127.0));
+        kernels.push(support::add_rms_norm_token_quant(lanes, TREE, DType::F8E4M3, 448.0));
+        kernels.push(support::activation(lanes));
+    }
+    kernels.extend([
+        support::rope(8, 128),
+        support::rope(3, 64),
+        support::group_quant(512, 128, Tree::interleaved(64)),
+    ]);
+    let native = kernels.iter().map(|k| expand(k, Column::Ascend).unwrap_or_else(|e| panic!("{}: {e}", k.name)));
+    check("910b1", &native.collect::<Vec<_>>(), &delayed(), false, 30);
+}
+
+/// Each input once, each output once.
+#[test]
+fn rows_that_fit_move_once() {
+    let Some(model) = model(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
+    let kernel = support::add_rms_norm_token_quant(4096, TREE, DType::I8, 127.0);
+    let rows = 24;
+    let dims = [("t".to_owned(), rows)].into();
+    let case = Case { kernel, dims, seed: 3, cores: 1, specials: false };
+    let counters = execute(model, "910b1", &[case], &Options::default()).remove(0).unwrap_or_else(|e| panic!("{e}"));
+    let (row, rows) = (4096, rows as u64);
+    assert_eq!(counters.bytes_in + counters.scalar_bytes_in, rows * row * 4 + row * 2, "two rows of bf16, one weight");
+    assert_eq!(counters.bytes_out + counters.scalar_bytes_out, rows * row * 3 + rows * 4, "bf16, i8 and a scale");
+}
