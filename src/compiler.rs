@@ -220,7 +220,7 @@ impl Compiler {
         Ok(Compiler { coder: self.coder.assembled_by(assembler), by_rule, by_driver, ..self })
     }
 
-    /// The same with a toolkit of CANN, if there is one and the target is an NPU.
+    /// The same with a compiler of CANN, a toolkit or within this process, if there is one and the target is an NPU.
     ///
     /// # Errors
     /// A toolkit that was asked for by name and is not there.
@@ -228,8 +228,8 @@ impl Compiler {
         if !matches!(self.target(), Target::Ascend { .. }) {
             return Ok(self);
         }
-        let Some(toolkit) = choice.find()? else { return Ok(self) };
-        Ok(Compiler { coder: self.coder.built_by(Maker::new(toolkit)), ..self })
+        let Some(maker) = Maker::find(choice)? else { return Ok(self) };
+        Ok(Compiler { coder: self.coder.built_by(maker), ..self })
     }
 
     /// The same with the host's compiler of C++ behind the backend, where the host model of an NPU runs the kernels.

@@ -4,7 +4,7 @@ use fusewright_abi::Target;
 use fusewright_runtime::ascend::Npu;
 use fusewright_runtime::{RuntimeError, device_for};
 
-use crate::ascend::ToolkitChoice;
+use crate::ascend::{Maker, ToolkitChoice};
 use crate::compiler::Compiler;
 use crate::npu;
 use crate::store::CacheChoice;
@@ -56,8 +56,8 @@ fn toolkit(target: &Target) -> String {
     if !matches!(target, Target::Ascend { .. }) {
         return String::new();
     }
-    match ToolkitChoice::Environment.find() {
-        Ok(Some(toolkit)) => format!("; compiled by CANN {} in {}", toolkit.version(), toolkit.home().display()),
+    match Maker::find(&ToolkitChoice::Environment) {
+        Ok(Some(maker)) => format!("; compiled by {}", maker.words()),
         Ok(None) => "; no CANN toolkit compiles it here".to_owned(),
         Err(error) => format!("; {error}"),
     }

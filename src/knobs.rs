@@ -66,7 +66,7 @@ pub const PTXAS: Knob = Knob {
 /// Which toolkit compiles kernels for Ascend NPUs.
 pub const ASCEND_TOOLKIT: Knob = Knob {
     name: "FUSEWRIGHT_ASCEND_TOOLKIT",
-    doc: "folder of the CANN toolkit that compiles kernels for `ascend`, `off` for none; else ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME and the usual folders",
+    doc: "folder of the CANN toolkit that compiles kernels for `ascend`, `rtc` for its compiler within the process, `off` for none; else ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME and the usual folders",
 };
 
 /// Folder of cuBLASLt.

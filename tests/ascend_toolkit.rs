@@ -10,6 +10,8 @@ use fusewright::diff::options;
 use fusewright::graph::Graph;
 use fusewright::{CacheChoice, Compiler, Options, Target, fuse_graph};
 use fusewright_abi::PayloadKind;
+use fusewright_ascend_model::{Chip, Device, Model, Version};
+use fusewright_codegen::backend::ascend::CHIPS;
 
 fn target() -> Target {
     "ascend:910b1".parse().expect("a target")
@@ -145,4 +147,42 @@ fn a_toolkit_that_was_asked_for_and_is_not_there_is_an_error_value() {
     Toolkit::at(&home).unwrap_or_else(|e| panic!("{e}"));
     let error = compiler(&choice(&home, cache.path())).artifact("g", &body()).expect_err("no linker").to_string();
     assert!(error.contains("ld.lld") && error.contains("9.0.0"), "{error}");
+}
+
+/// By the stand-in of CANN's compiler within the process, which makes code for the host model of an NPU. SIMULATED.
+#[test]
+fn the_compiler_within_the_process_is_asked_where_there_is_no_toolkit() {
+    if Command::new("c++").arg("--version").output().is_err() {
+        let test = "the_compiler_within_the_process_is_asked_where_there_is_no_toolkit";
+        return xtask::skipped::skipped(test, "no compiler of C++ is called c++");
+    }
+    let cache = tempfile::tempdir().expect("a folder");
+    let chip = CHIPS.iter().find(|chip| chip.name == "910b1").expect("it is in the table");
+    let numbers = Chip::of(chip.arch, chip.buffer_bytes).expect("it is modelled");
+    let model =
+        Model::build(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("ascend-model")).unwrap_or_else(|e| panic!("{e}"));
+    let device = Device { soc: chip.vendor.replace(' ', ""), chip: numbers, vector_cores: chip.vector_cores };
+    let stand_in = model.stand_in(&device, Version::V9_1).unwrap_or_else(|e| panic!("{e}"));
+    let with = |file: PathBuf| Options {
+        toolkit: ToolkitChoice::RunTime(file),
+        cache: CacheChoice::Folder(cache.path().to_owned()),
+        ..options()
+    };
+    let made = compiler(&with(stand_in.rtc())).artifact("g", &body()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(made.payload.kind, PayloadKind::AscendObject);
+    assert!(made.payload.bytes.starts_with(b"\x7fELF"));
+    let again = compiler(&with(stand_in.rtc()));
+    assert_eq!(again.artifact("g", &body()).unwrap_or_else(|e| panic!("{e}")), made);
+    assert!(again.log()[0].from_disk, "it is kept");
+    // A chip that it does not compile for is refused by name, and so is a file that is none.
+    let other: Target = "ascend:310p3".parse().expect("a target");
+    let plain = "graph @g(s: 1..; %x: f32[s, 64]) {\n  %y = exp %x\n  return %y\n}\n";
+    let graph: Graph = plain.parse().unwrap_or_else(|e| panic!("{e}"));
+    let fused = fuse_graph(&graph, &options()).unwrap_or_else(|e| panic!("{e}"));
+    let body = fused.partition.regions[0].expand_body().expect("a region's body is typed");
+    let old = Compiler::of(&other, &with(stand_in.rtc())).unwrap_or_else(|e| panic!("{e}"));
+    let error = old.artifact("g", &body).expect_err("not on this chip").to_string();
+    assert!(error.contains("dav-2002") && error.contains("ahead of time"), "{error}");
+    let error = Compiler::of(&target(), &with(cache.path().join("nowhere.so"))).expect_err("there is none");
+    assert!(error.exit_code() == 3 && error.to_string().contains("nowhere.so"), "{error}");
 }

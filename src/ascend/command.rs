@@ -149,21 +149,21 @@ pub fn front_end(
     Ok(CommandLine { program: toolkit.tool("bisheng")?, args })
 }
 
-/// What `aclrtcCompileProg` is told: the options for `npu_arch` by version.
+/// What `aclrtcCompileProg` is told: the options for `npu_arch` by version, where that is known.
 ///
 /// # Errors
 /// A chip that is not compiled for while a program runs, or a version that cannot do it yet.
-pub fn rtc_options(version: &CannVersion, npu_arch: &str) -> Result<Vec<String>, NoRoute> {
+pub fn rtc_options(version: Option<&CannVersion>, npu_arch: &str) -> Result<Vec<String>, NoRoute> {
     let arch = arch(npu_arch)?;
-    match &arch.rtc {
-        None => Err(NoRoute(format!(
-            "sources are not compiled for {npu_arch} while a program runs; compile them ahead of time"
-        ))),
-        Some(least) if !version.reaches(least) => {
-            Err(NoRoute(format!("CANN {version} does not compile for {npu_arch} while a program runs; {least} does")))
-        }
-        Some(_) => Ok(vec![format!("--npu-arch={}", arch.npu)]),
+    let never =
+        || NoRoute(format!("sources are not compiled for {npu_arch} while a program runs; compile them ahead of time"));
+    let least = arch.rtc.as_ref().ok_or_else(never)?;
+    if let Some(version) = version.filter(|version| !version.reaches(least)) {
+        return Err(NoRoute(format!(
+            "CANN {version} does not compile for {npu_arch} while a program runs; {least} does"
+        )));
     }
+    Ok(vec![format!("--npu-arch={}", arch.npu)])
 }
 
 #[cfg(test)]
@@ -234,12 +234,13 @@ mod tests {
             ("9.1.0-beta.1", "dav-3510", true),
             ("9.1.0", "dav-2002", false),
         ] {
-            let options = rtc_options(&version.parse().expect("a version"), npu);
+            let options = rtc_options(Some(&version.parse().expect("a version")), npu);
             assert_eq!(options.is_ok(), taken, "{version} {npu}: {options:?}");
             if let Ok(options) = options {
                 assert_eq!(options, [format!("--npu-arch={npu}")]);
             }
         }
+        assert!(rtc_options(None, "dav-2201").is_ok() && rtc_options(None, "dav-2002").is_err());
     }
 
     #[test]

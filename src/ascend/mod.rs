@@ -2,17 +2,19 @@
 //! lines compile what, and what happens when they fail.
 //!
 //! Command lines are made by pure functions of a toolkit and a chip (`command.rs`), so that they can be read and tested
-//! without a toolkit; running them is `compile.rs`. Nothing here was ever run with the vendor's compiler: the lines are
+//! without a toolkit; running them, or the compiler within this process, is `maker.rs`. Nothing here was ever run with the vendor's compiler: the lines are
 //! those of its documentation and build files.
 
 mod command;
 mod compile;
+mod maker;
 mod scratch;
 mod toolkit;
 mod version;
 
 pub use command::{CommandLine, FrontEnd, NoRoute, device_object, front_end, rtc_options};
-pub use compile::ToolFailure;
-pub(crate) use compile::{Built, Maker};
+pub(crate) use compile::Built;
+pub(crate) use maker::Maker;
+pub use maker::ToolFailure;
 pub use toolkit::{MissingToolkit, Toolkit, ToolkitChoice};
 pub use version::CannVersion;

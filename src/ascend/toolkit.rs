@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::command::NoRoute;
 use super::version::CannVersion;
-use crate::{Error, knobs};
+use crate::{Error, knobs, npu};
 
 /// The value of [`knobs::ASCEND_TOOLKIT`] that means none.
 const OFF: &str = "off";
+/// The value of [`knobs::ASCEND_TOOLKIT`] that means the compiler within this process.
+const RTC: &str = "rtc";
 /// Folders of tools, below a toolkit.
 const BINARIES: [&str; 5] =
     ["compiler/ccec_compiler/bin", "tools/ccec_compiler/bin", "ccec_compiler/bin", "tools/bisheng_compiler/bin", "bin"];
@@ -20,14 +22,16 @@ const USUAL: [&str; 3] = ["Ascend/ascend-toolkit/latest", "Ascend/cann", "Ascend
 /// Whether kernels for Ascend NPUs are compiled before they are loaded, and by what; if not, their source is what is loaded.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum ToolkitChoice {
-    /// As [`knobs::ASCEND_TOOLKIT`] says; else the first of `ASCEND_HOME_PATH`, `ASCEND_TOOLKIT_HOME` and the usual folders
-    /// that has a compiler; else not.
+    /// As [`knobs::ASCEND_TOOLKIT`] says; else by the first of `ASCEND_HOME_PATH`, `ASCEND_TOOLKIT_HOME` and the usual folders
+    /// that has a compiler; else by CANN's compiler within this process; else not.
     #[default]
     Environment,
     /// Not.
     Off,
     /// By the toolkit in that folder.
     At(PathBuf),
+    /// By CANN's compiler within this process, whose library (`libacl_rtc.so`) is that file.
+    RunTime(PathBuf),
 }
 
 impl ToolkitChoice {
@@ -37,7 +41,7 @@ impl ToolkitChoice {
     /// One that was asked for by name and is not there.
     pub fn find(&self) -> Result<Option<Toolkit>, Error> {
         match self.named() {
-            Named::Off => Ok(None),
+            Named::Off | Named::RunTime => Ok(None),
             Named::At(home) => Toolkit::at(&home).map(Some).map_err(Error::Unavailable),
             Named::Nothing => Ok(usual_places().iter().find_map(|home| Toolkit::at(home).ok())),
         }
@@ -49,20 +53,36 @@ impl ToolkitChoice {
     /// [`MissingToolkit`], which names every place that was looked at.
     pub fn require(&self) -> Result<Toolkit, MissingToolkit> {
         match self.named() {
-            Named::Off => Err(MissingToolkit { looked: Vec::new(), switched_off: true }),
+            Named::Off | Named::RunTime => Err(MissingToolkit { looked: Vec::new(), switched_off: true }),
             Named::At(home) => Toolkit::at(&home).map_err(|reason| MissingToolkit::one(&home, reason)),
             Named::Nothing => first(usual_places()),
         }
     }
 
+    /// The files that may be CANN's compiler within this process, if it may be asked.
+    pub(super) fn run_time(&self) -> Option<Vec<PathBuf>> {
+        match (self, self.named()) {
+            (ToolkitChoice::RunTime(file), _) => Some(vec![file.clone()]),
+            (_, Named::RunTime | Named::Nothing) => Some(npu::rtc_files()),
+            (_, Named::Off | Named::At(_)) => None,
+        }
+    }
+
+    /// Whether nothing but that compiler will do.
+    pub(super) fn wants_run_time(&self) -> bool {
+        matches!(self.named(), Named::RunTime)
+    }
+
     fn named(&self) -> Named {
         let named = match self {
             ToolkitChoice::Off => return Named::Off,
+            ToolkitChoice::RunTime(_) => return Named::RunTime,
             ToolkitChoice::At(home) => Some(home.clone()),
             ToolkitChoice::Environment => knobs::ASCEND_TOOLKIT.path(),
         };
         match named {
             Some(word) if word == Path::new(OFF) => Named::Off,
+            Some(word) if word == Path::new(RTC) => Named::RunTime,
             Some(home) => Named::At(home),
             None => Named::Nothing,
         }
@@ -71,6 +91,7 @@ impl ToolkitChoice {
 
 enum Named {
     Off,
+    RunTime,
     At(PathBuf),
     Nothing,
 }
@@ -181,7 +202,7 @@ fn by_host(home: &Path, below: &str) -> Vec<PathBuf> {
 }
 
 /// The version that the files of a toolkit state.
-fn version_of(home: &Path) -> Result<CannVersion, String> {
+pub(super) fn version_of(home: &Path) -> Result<CannVersion, String> {
     let mut files = by_host(home, "ascend_toolkit_install.info");
     files.extend(["ascend_toolkit_install.info", "compiler/version.info", "version.info"].map(|file| home.join(file)));
     let mut wrong = None;
@@ -200,7 +221,7 @@ fn version_of(home: &Path) -> Result<CannVersion, String> {
 }
 
 /// Folders in which a toolkit may lie, the nearest first.
-fn usual_places() -> Vec<PathBuf> {
+pub(super) fn usual_places() -> Vec<PathBuf> {
     let stated = [&knobs::ASCEND_HOME_PATH, &knobs::ASCEND_TOOLKIT_HOME].into_iter().filter_map(knobs::Knob::path);
     let roots = [Some(PathBuf::from("/usr/local")), knobs::HOME.path()].into_iter().flatten();
     let usual = roots.flat_map(|root| USUAL.map(|folder| root.join(folder)));

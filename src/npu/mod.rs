@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use fusewright_abi::Target;
 use fusewright_runtime::RuntimeError;
-use fusewright_runtime::ascend::{Chip, LIBRARY, Npu, candidates};
+use fusewright_runtime::ascend::{Chip, LIBRARY, Npu, RTC_LIBRARY, candidates};
 
 use crate::knobs;
 use crate::store::CacheChoice;
@@ -45,6 +45,15 @@ fn files() -> Vec<PathBuf> {
         Some(folder) if folder.is_dir() => vec![folder.join(LIBRARY)],
         Some(file) => vec![file],
         None => candidates(LIBRARY, &folders()),
+    }
+}
+
+/// Files that may be the run-time compiler: beside the runtime that the user names, else as of the runtime.
+pub(crate) fn rtc_files() -> Vec<PathBuf> {
+    match knobs::ACL.path() {
+        Some(folder) if folder.is_dir() => vec![folder.join(RTC_LIBRARY)],
+        Some(file) => vec![file.with_file_name(RTC_LIBRARY)],
+        None => candidates(RTC_LIBRARY, &folders()),
     }
 }
 

@@ -8,7 +8,9 @@
 
 namespace fusewright {
 
-enum class DType { F64, F32, BF16, F16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL, I4, U4, F8E4M3, F8E5M2, F8E8M0, F4E2M1 };
+enum class DType {
+    F64, F32, BF16, F16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL, I4, U4, F8E4M3, F8E5M2, F8E8M0, F4E2M1
+};
 
 inline int64_t Bits(DType dtype)
 {
@@ -49,7 +51,8 @@ struct Buffer {
 };
 
 // Launches one kernel through the front end's `<<<>>>`.
-using Launch = void (*)(uint32_t blocks, void* stream, void* const* buffers, const int64_t* dims, int64_t begin, int64_t end);
+using Launch = void (*)(
+    uint32_t blocks, void* stream, void* const* buffers, const int64_t* dims, int64_t begin, int64_t end);
 
 struct Kernel {
     std::string name;

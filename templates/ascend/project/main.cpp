@@ -4,8 +4,8 @@
 //            [--kernels FILE]
 //
 // NAME=VALUE gives the integers of the kernel, such as a number of rows. Files hold raw elements, little endian. Inputs
-// without a file are a pattern of small numbers, the same on every machine; integers of 32 and 64 bits, which may be places
-// in memory, are zeros. Without arguments it lists the kernels.
+// without a file are a pattern of small numbers, the same on every machine; integers of 32 and 64 bits, which may be
+// places in memory, are zeros. Without arguments it lists the kernels.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +40,8 @@ void Check(aclError status, const char* what)
 {
     if (status != ACL_SUCCESS) {
         const char* said = aclGetRecentErrMsg();
-        throw std::runtime_error(std::string(what) + " failed with status " + std::to_string(status) + (said ? std::string(": ") + said : ""));
+        const std::string words = said != nullptr ? std::string(": ") + said : std::string();
+        throw std::runtime_error(std::string(what) + " failed with status " + std::to_string(status) + words);
     }
 }
 
@@ -135,7 +136,8 @@ std::vector<char> Read(const std::string& path, size_t bytes)
     std::ifstream file(path, std::ios::binary);
     std::vector<char> read((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (!file || read.size() != bytes) {
-        throw std::runtime_error(path + ": " + std::to_string(read.size()) + " bytes, expected " + std::to_string(bytes));
+        const std::string given = std::to_string(read.size());
+        throw std::runtime_error(path + ": " + given + " bytes, expected " + std::to_string(bytes));
     }
     return read;
 }
@@ -155,7 +157,8 @@ public:
                 continue;
             }
             void* address = nullptr;
-            Check(aclrtMalloc(&address, std::max<size_t>(static_cast<size_t>(bytes), 32), ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
+            const size_t room = std::max<size_t>(static_cast<size_t>(bytes), 32);
+            Check(aclrtMalloc(&address, room, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
             addresses.push_back(address);
             owned.push_back(address);
             if (buffer.access == Access::OUT) {
@@ -169,7 +172,8 @@ public:
                 Fill(buffer.dtype, host);
             }
             if (!host.empty()) {
-                Check(aclrtMemcpy(address, host.size(), host.data(), host.size(), ACL_MEMCPY_HOST_TO_DEVICE), "aclrtMemcpy");
+                const size_t count = host.size();
+                Check(aclrtMemcpy(address, count, host.data(), count, ACL_MEMCPY_HOST_TO_DEVICE), "aclrtMemcpy");
             }
         }
     }
@@ -199,13 +203,16 @@ struct Binary {
 Binary Load(const std::string& path, const std::string& kernel)
 {
     Binary binary;
-    Check(aclrtBinaryLoadFromFile(path.c_str(), nullptr, &binary.handle), ("aclrtBinaryLoadFromFile of " + path).c_str());
-    Check(aclrtBinaryGetFunction(binary.handle, kernel.c_str(), &binary.function), ("aclrtBinaryGetFunction of " + kernel).c_str());
+    const std::string load = "aclrtBinaryLoadFromFile of " + path;
+    Check(aclrtBinaryLoadFromFile(path.c_str(), nullptr, &binary.handle), load.c_str());
+    const std::string get = "aclrtBinaryGetFunction of " + kernel;
+    Check(aclrtBinaryGetFunction(binary.handle, kernel.c_str(), &binary.function), get.c_str());
     return binary;
 }
 
 // Arguments in the order of the kernel, 8 bytes each.
-void LaunchLoaded(const Binary& binary, uint32_t blocks, aclrtStream stream, Memory& memory, std::vector<int64_t> integers)
+void LaunchLoaded(
+    const Binary& binary, uint32_t blocks, aclrtStream stream, Memory& memory, std::vector<int64_t> integers)
 {
     aclrtArgsHandle args = nullptr;
     aclrtParamHandle param = nullptr;
@@ -217,7 +224,8 @@ void LaunchLoaded(const Binary& binary, uint32_t blocks, aclrtStream stream, Mem
         Check(aclrtKernelArgsAppend(args, &integer, sizeof(integer), &param), "aclrtKernelArgsAppend");
     }
     Check(aclrtKernelArgsFinalize(args), "aclrtKernelArgsFinalize");
-    Check(aclrtLaunchKernelWithConfig(binary.function, blocks, stream, nullptr, args, nullptr), "aclrtLaunchKernelWithConfig");
+    const aclError launched = aclrtLaunchKernelWithConfig(binary.function, blocks, stream, nullptr, args, nullptr);
+    Check(launched, "aclrtLaunchKernelWithConfig");
 }
 
 // One block for each vector core, as far as there are rows for them.
@@ -240,7 +248,8 @@ void Run(const Kernel& kernel, const Arguments& given)
     aclrtStream stream = nullptr;
     aclrtEvent begin = nullptr;
     aclrtEvent end = nullptr;
-    Check(aclrtCreateStreamWithConfig(&stream, 0, ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC), "aclrtCreateStreamWithConfig");
+    const uint32_t fast = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC;
+    Check(aclrtCreateStreamWithConfig(&stream, 0, fast), "aclrtCreateStreamWithConfig");
     Check(aclrtCreateEventWithFlag(&begin, ACL_EVENT_TIME_LINE), "aclrtCreateEventWithFlag");
     Check(aclrtCreateEventWithFlag(&end, ACL_EVENT_TIME_LINE), "aclrtCreateEventWithFlag");
     Memory memory(kernel, dims, given);
@@ -260,14 +269,17 @@ void Run(const Kernel& kernel, const Arguments& given)
     Check(aclrtSynchronizeStream(stream), "aclrtSynchronizeStream");
     float ms = 0;
     Check(aclrtEventElapsedTime(&ms, begin, end), "aclrtEventElapsedTime");
-    std::printf("%s: %lld rows on %u blocks, %.2f us a launch\n", kernel.name.c_str(), static_cast<long long>(rows), blocks, 1e3 * ms / given.repeat);
+    const double us = 1e3 * ms / given.repeat;
+    const auto all = static_cast<long long>(rows);
+    std::printf("%s: %lld rows on %u blocks, %.2f us a launch\n", kernel.name.c_str(), all, blocks, us);
     for (size_t i = 0; i < kernel.buffers.size(); ++i) {
         const auto file = given.out.find(kernel.buffers[i].name);
         if (file == given.out.end()) {
             continue;
         }
         std::vector<char> host(static_cast<size_t>(kernel.buffers[i].Bytes(dims.data())));
-        Check(aclrtMemcpy(host.data(), host.size(), memory.addresses[i], host.size(), ACL_MEMCPY_DEVICE_TO_HOST), "aclrtMemcpy");
+        const size_t count = host.size();
+        Check(aclrtMemcpy(host.data(), count, memory.addresses[i], count, ACL_MEMCPY_DEVICE_TO_HOST), "aclrtMemcpy");
         std::ofstream(file->second, std::ios::binary).write(host.data(), static_cast<std::streamsize>(host.size()));
         std::printf("%s: %zu bytes in %s\n", file->first.c_str(), host.size(), file->second.c_str());
     }
@@ -304,7 +316,8 @@ int main(int count, char** words)
             return 0;
         }
         const auto& kernels = fusewright::Kernels();
-        const auto kernel = std::find_if(kernels.begin(), kernels.end(), [&](const Kernel& k) { return k.name == given.kernel; });
+        const auto named = [&](const Kernel& kernel) { return kernel.name == given.kernel; };
+        const auto kernel = std::find_if(kernels.begin(), kernels.end(), named);
         if (kernel == kernels.end()) {
             throw std::runtime_error("no kernel `" + given.kernel + "`; without arguments they are listed");
         }
