@@ -6,4 +6,3 @@
 pub mod ascend;
 pub mod bench;
 pub mod page;
-pub mod project;
