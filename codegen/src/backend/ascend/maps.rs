@@ -175,7 +175,9 @@ impl Writer<'_> {
         let to = self.destination(result, f.name(), &dying)?;
         let op = combiner(f, flipped);
         let (from, shape) = match &by {
-            Operand::Block(of) => (of, format!("ByBlocks<{op}>({}, {}, {}, 1, {count})", to.text(), x.text(), of.text())),
+            Operand::Block(of) => {
+                (of, format!("ByBlocks<{op}>({}, {}, {}, 1, {count})", to.text(), x.text(), of.text()))
+            }
             Operand::Blocks { of, blocks, lanes } => {
                 (of, format!("ByBlocks<{op}>({}, {}, {}, {blocks}, {lanes})", to.text(), x.text(), of.text()))
             }
@@ -314,7 +316,9 @@ impl Writer<'_> {
 
     /// Whether a tensor holds integers of 32 bits.
     fn is_words(&self, tensor: &Tensor) -> bool {
-        let held = || (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor));
+        let held = || {
+            (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor))
+        };
         let number = tensor.var.starts_with("number");
         number || tensor.var.contains(".ReinterpretCast<int32_t>") || held()
     }
@@ -323,7 +327,8 @@ impl Writer<'_> {
     pub fn bitcast(&mut self, inst: &Inst, result: Val) -> Made<()> {
         let x = inst.args[0];
         let (from, to) = (self.dtype(x), self.dtype(result));
-        if let Some(packed) = self.packed.get(&x).cloned().filter(|_| self.element(from).ok() == self.element(to).ok()) {
+        if let Some(packed) = self.packed.get(&x).cloned().filter(|_| self.element(from).ok() == self.element(to).ok())
+        {
             self.packed.insert(result, packed);
             return Ok(());
         }
