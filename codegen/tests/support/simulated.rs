@@ -169,7 +169,7 @@ impl Made {
     }
 
     fn float(&mut self, specials: bool) -> f64 {
-        if specials && self.next() % 64 == 0 {
+        if specials && self.next().is_multiple_of(64) {
             let all = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1e-41, -3e-39, 3e38, -448.0, 464.5];
             return all[(self.next() % all.len() as u64) as usize];
         }

@@ -110,9 +110,9 @@ impl Writer<'_> {
                 let numbers = self.without_nan(x, lanes);
                 self.one(dest, &numbers, mode, lanes, false);
             }
-            (DType::F32, DType::I8 | DType::U8) if saturate => self.to_byte(dest, x, mode, lanes),
+            (DType::F32, DType::I8 | DType::U8) if saturate => self.convert_to_byte(dest, x, mode, lanes),
             (DType::I32, DType::F32) if round == Rounding::NearestEven => self.one(dest, x, mode, lanes, false),
-            (DType::I32, DType::U8 | DType::I8) if saturate => self.to_bytes(dest, x, lanes),
+            (DType::I32, DType::U8 | DType::I8) if saturate => self.narrow_to_bytes(dest, x, lanes),
             (DType::I8 | DType::U8, DType::F32) => {
                 let half = self.scratch("half", "half", lanes.most, 2);
                 self.one(&half, x, "CAST_NONE", lanes, false);
@@ -127,9 +127,9 @@ impl Writer<'_> {
                 self.one(dest, x, "CAST_NONE", lanes, false)
             }
             (DType::F32, DType::F8E4M3 | DType::F8E5M2 | DType::F4E2M1) if round == Rounding::NearestEven => {
-                self.to_narrow(dest, x, to, saturate, lanes)?;
+                self.convert_to_narrow(dest, x, to, saturate, lanes)?;
             }
-            (DType::F8E4M3, DType::F32) => self.from_narrow(dest, x, lanes),
+            (DType::F8E4M3, DType::F32) => self.widen_e4m3(dest, x, lanes),
             (DType::F16 | DType::BF16, _) => {
                 let wide = self.scratch("wide", "float", lanes.most, 4);
                 self.one(&wide, x, "CAST_NONE", lanes, false);
@@ -167,7 +167,7 @@ impl Writer<'_> {
     }
 
     /// By way of i32 and half, which are exact and saturate: there is no conversion of f32 to bytes.
-    fn to_byte(&mut self, dest: &Tensor, x: &Tensor, mode: &str, lanes: &Lanes) {
+    fn convert_to_byte(&mut self, dest: &Tensor, x: &Tensor, mode: &str, lanes: &Lanes) {
         let numbers = self.without_nan(x, lanes);
         // Words in the place of words.
         let whole =
@@ -179,7 +179,7 @@ impl Writer<'_> {
     }
 
     /// By integer arithmetic: to codes of a word each, and those of bytes to bytes.
-    fn to_narrow(&mut self, dest: &Tensor, x: &Tensor, to: DType, saturate: bool, lanes: &Lanes) -> Made<()> {
+    fn convert_to_narrow(&mut self, dest: &Tensor, x: &Tensor, to: DType, saturate: bool, lanes: &Lanes) -> Made<()> {
         let narrow = match (to, saturate) {
             (DType::F8E4M3, true) => Narrow { format: "8, 3, -6", most: 448.0, nan: 0x7f },
             // What rounds to 480 has the code of NaN.
@@ -199,17 +199,17 @@ impl Writer<'_> {
         let line = format!("fusewright::ToNarrow<{}>({operands}, {most}, {count});", narrow.format);
         self.steps().settled(line, &[x], &[&mask, &magnitude]);
         if self.size(to) != 4 {
-            self.to_bytes(dest, &codes, lanes);
+            self.narrow_to_bytes(dest, &codes, lanes);
         }
         Ok(())
     }
 
     /// Integers from 0 to 255 as bytes.
     pub fn codes_to_bytes(&mut self, dest: &Tensor, codes: &Tensor, count: Count, most: u64) {
-        self.to_bytes(dest, codes, &Lanes { count, most });
+        self.narrow_to_bytes(dest, codes, &Lanes { count, most });
     }
 
-    fn to_bytes(&mut self, dest: &Tensor, codes: &Tensor, lanes: &Lanes) {
+    fn narrow_to_bytes(&mut self, dest: &Tensor, codes: &Tensor, lanes: &Lanes) {
         let half = self.scratch("half", "half", lanes.most, 2);
         let operands = [dest, codes, &half].map(|t| t.text()).join(", ");
         let line = format!("fusewright::CodesToBytes({operands}, {});", lanes.count);
@@ -217,7 +217,7 @@ impl Writer<'_> {
     }
 
     /// f8e4m3 by integer arithmetic.
-    fn from_narrow(&mut self, dest: &Tensor, x: &Tensor, lanes: &Lanes) {
+    fn widen_e4m3(&mut self, dest: &Tensor, x: &Tensor, lanes: &Lanes) {
         let scratch: Vec<Tensor> =
             ["codes", "signs", "exponents"].iter().map(|n| self.scratch(n, "int32_t", lanes.most, 4)).collect();
         let half = self.scratch("half", "half", lanes.most, 2);

@@ -7,8 +7,8 @@ use fusewright_templates::ascend as template;
 use super::EmitError;
 use super::lanes::Offsets;
 use super::memory::{BLOCK, Tensor};
-use super::prepare::{Runs, runs};
-use super::segment::{Made, Scalar, Writer};
+use super::runs::{Runs, runs};
+use super::segment::{Made, Writer};
 use super::text;
 use crate::kernel::{INNER, Inst, InstOp, Level, Param, ROW, Shape, Val};
 
@@ -134,43 +134,13 @@ impl Writer<'_> {
         let at = self.address(index);
         let name = self.names.claim(&buffer);
         if !self.at_start {
-            let declarations = self.declared(&[at.clone()]);
+            let declarations = self.declared(std::slice::from_ref(&at));
             declarations.into_iter().for_each(|line| self.tiled.plain(line));
         }
         let to = self.destination(result, &name, &[])?;
         let line = format!("Duplicate({}, {buffer}Gm.GetValue({at}), {});", to.text(), super::tile::COPIES);
         self.steps().vector(line, &[], &to);
         Ok(())
-    }
-
-    /// An integer for addresses or conditions.
-    pub fn load_integer(&mut self, inst: &Inst, result: Val) -> Made<()> {
-        let InstOp::Load { param, index, otherwise: None, .. } = &inst.op else {
-            return Err(EmitError::unsupported("a masked load"));
-        };
-        let dtype = self.dtype(result);
-        let integers = [DType::I64, DType::I32, DType::I16, DType::I8, DType::U8, DType::U16, DType::U32];
-        if dtype == DType::Bool {
-            let buffer = self.buffer(param.0)?;
-            let at = self.index_text(index);
-            let name = self.names.claim(&buffer);
-            self.declare(result, &name, "bool", &format!("{buffer}Gm.GetValue({at}) != 0"));
-            return Ok(());
-        }
-        if !integers.contains(&dtype) {
-            return Err(EmitError::unsupported(format!("a single {dtype}")));
-        }
-        let buffer = self.buffer(param.0)?;
-        let at = self.index_text(index);
-        let name = self.names.claim(&buffer);
-        self.declare(result, &name, "int64_t", &format!("{buffer}Gm.GetValue({at})"));
-        Ok(())
-    }
-
-    /// Declares a scalar of an inner row.
-    pub fn declare(&mut self, value: Val, name: &str, kind: &str, expression: &str) {
-        self.declarations.push((value, format!("const {kind} {name} = {expression};")));
-        self.express(value, name.to_owned());
     }
 
     /// A row to memory.
@@ -377,67 +347,6 @@ impl Writer<'_> {
         }
         let head = format!("for (uint32_t {variable} = 0; {variable} < {count}; ++{variable}) {{");
         [vec![head], indented(inside), vec!["}".to_owned()]].concat()
-    }
-
-    /// Makes a parameter an argument of the class.
-    pub fn buffer(&mut self, param: u32) -> Made<String> {
-        let name = self.params[param as usize].clone();
-        let declared = self.kernel.param(crate::kernel::ParamId(param));
-        if declared.source != crate::kernel::Source::Memory {
-            return Err(EmitError::unsupported(format!("rows of `{}`, which are not in memory", declared.name)));
-        }
-        if declared.dtype.bits() < 8 {
-            return Err(EmitError::unsupported(format!("{} in memory: copies take bytes", declared.dtype)));
-        }
-        let element = self.element(declared.dtype)?;
-        if !self.out.buffers.iter().any(|b| b.name == name) {
-            self.out.buffers.push(template::Buffer { name: name.clone(), element });
-        }
-        Ok(name)
-    }
-
-    /// The text of a symbol of an index.
-    fn symbol(&self, name: &str) -> String {
-        match Val::from_symbol(name) {
-            Some(value) => self.expression(value).unwrap_or_else(|| name.to_owned()),
-            None => name.to_owned(),
-        }
-    }
-
-    /// An index as C++ text.
-    pub fn index_text(&self, index: &Dim) -> String {
-        text::index(index, &|name| self.symbol(name))
-    }
-
-    /// An index as C++ text where there are no loops over the rows of a tile.
-    fn address(&self, index: &Dim) -> String {
-        text::index(index, &|name| match name {
-            ROW | INNER => format!("tile.{name}"),
-            _ => self.symbol(name),
-        })
-    }
-
-    /// The C++ expression of an integer scalar.
-    pub fn expression(&self, value: Val) -> Option<String> {
-        match self.scalar(value) {
-            Some(Scalar::Expression(text)) => Some(text.clone()),
-            _ => None,
-        }
-    }
-
-    /// The declarations that texts need, in order.
-    pub fn declared(&self, texts: &[String]) -> Vec<String> {
-        let mut texts = texts.to_vec();
-        let mut lines = Vec::new();
-        for (value, line) in self.declarations.iter().rev() {
-            let Some(Scalar::Expression(name)) = self.scalar(*value) else { continue };
-            if texts.iter().any(|t| text::mentions(t, name)) && !texts.iter().any(|t| t.trim() == line) {
-                texts.push(line.clone());
-                lines.push(line.clone());
-            }
-        }
-        lines.reverse();
-        lines
     }
 }
 

@@ -96,7 +96,7 @@ impl Writer<'_> {
             let from = self.lane_for_lane_of(arg, result)?;
             let aligned = |n: u64| (n * from.size).is_multiple_of(BLOCK);
             let single = self.tile.is_single();
-            if !aligned(start) || (!single && !(aligned(lanes) && aligned(whole))) {
+            if !aligned(start) || !(single || aligned(lanes) && aligned(whole)) {
                 return if single { self.join_unaligned(inst, result) } else { Err(EmitError::Single) };
             }
             if single {

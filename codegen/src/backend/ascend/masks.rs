@@ -5,8 +5,8 @@ use fusewright_abi::DType;
 use fusewright_graph::ScalarFn;
 
 use super::EmitError;
-use super::maps::Operand;
 use super::memory::{BLOCK, Tensor};
+use super::operands::Operand;
 use super::segment::{Made, Scalar, Writer};
 use crate::kernel::{InstOp, Val};
 

@@ -7,22 +7,30 @@
 //! What the vendor leaves open stays open: NaN in maxima and in conversions to integers, and the last place of division,
 //! root and exponential.
 
+mod addresses;
 mod backend;
 mod casts;
 mod chip;
+mod conversions;
 mod copies;
+mod cut;
+mod finish;
 mod integer;
 mod lanes;
+mod levels;
 mod maps;
 mod masks;
 mod memory;
+mod operands;
 mod passes;
 mod prepare;
 mod queues;
 mod reduce;
+mod runs;
 mod schedule;
 mod segment;
 mod speed;
+mod storage;
 mod summary;
 mod text;
 mod tile;

@@ -5,9 +5,9 @@ use fusewright_templates::ascend as template;
 
 use super::EmitError;
 use super::chip::Chip;
+use super::cut::cut_rows;
 use super::memory::BLOCK;
 use super::passes::passes;
-use super::prepare::cut_rows;
 use super::segment::{self, Made};
 use super::tile::Tile;
 use crate::kernel::{INNER, InstOp, Kernel, Level, ROW, Segment};
@@ -127,7 +127,7 @@ fn wanted(segment: &Segment) -> Vec<Tile> {
         loaded.then(|| ty.shape.elements().as_const()).flatten().map(|n| n as u64 * u64::from(ty.dtype.bits()) / 8)
     };
     let row = segment.insts.iter().filter_map(bytes).max().unwrap_or(0).max(1);
-    let most = GOOD_TRANSFER.div_ceil(row).min(MOST_ROWS).max(1);
+    let most = GOOD_TRANSFER.div_ceil(row).clamp(1, MOST_ROWS);
     let mut tiles = Vec::new();
     let mut rows = most;
     while rows > 1 {

@@ -5,26 +5,23 @@
 //! in its output queue, one that is joined in its place. Integer scalars are plain C++ and serve addresses and conditions
 //! only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use fusewright_abi::DType;
-use fusewright_graph::{Dim, Literal, ScalarFn};
+use fusewright_graph::{Literal, ScalarFn};
 use fusewright_templates::ascend as template;
 
 use super::EmitError;
 use super::chip::Chip;
 use super::lanes::Offsets;
+use super::levels::levels;
 use super::memory::{BLOCK, Steps, Tensor, Work};
 use super::passes::Pass;
-use super::queues;
 use super::text::{self, Names};
 use super::tile::{self, COPIES, Count, Tile};
-use crate::kernel::{INNER, Inst, InstOp, Kernel, Level, ROW, Segment, Shape, Val};
+use crate::kernel::{Inst, InstOp, Kernel, Level, Segment, Shape, Val};
 
 pub(super) type Made<T> = Result<T, EmitError>;
-
-/// Where the places of what is kept begin, as [`Tensor::work`] counts.
-const KEPT: u64 = 1 << 40;
 
 /// A scalar that is no tensor.
 #[derive(Clone, Debug)]
@@ -70,11 +67,11 @@ pub(super) struct Writer<'a> {
     /// Output tensors that values are brought to.
     pub outputs_of: BTreeMap<Val, String>,
     /// Bytes of what is kept for all tiles.
-    kept: Work,
-    tensors: BTreeMap<Val, Tensor>,
+    pub kept: Work,
+    pub tensors: BTreeMap<Val, Tensor>,
     scalars: BTreeMap<Val, Scalar>,
     /// What the storage of a value is part of: `(whole, first lane)`.
-    placed: BTreeMap<Val, (Val, u64)>,
+    pub placed: BTreeMap<Val, (Val, u64)>,
 }
 
 /// Writes a segment in tiles, with `depth` tiles in flight.
@@ -147,48 +144,6 @@ pub(super) fn write(
         writer.inst(inst).map_err(|e| e.at(segment, inst))?;
     }
     writer.finish()
-}
-
-/// Whether a line is no declaration that stands above already.
-fn is_new(line: &str, declared: &mut BTreeSet<String>) -> bool {
-    !line.starts_with("const ") || declared.insert(line.to_owned())
-}
-
-/// How often each value changes; what is stored changes as often as its place.
-fn levels(segment: &Segment, pass: Option<&Pass>) -> Vec<Level> {
-    let mut levels = segment.levels();
-    // Results of passes are of their row; reductions of this one end with it.
-    for (value, _) in pass.into_iter().flat_map(|p| p.given.iter().chain(&p.wanted)) {
-        levels[value.0 as usize] = Level::Outer;
-    }
-    for inst in &segment.insts {
-        let InstOp::Store { index, .. } = &inst.op else { continue };
-        let place = levels_of(index, &levels).max(Level::Outer);
-        let stored = &mut levels[inst.args[0].0 as usize];
-        *stored = place.max(*stored);
-    }
-    for inst in &segment.insts {
-        let of_args = inst.args.iter().map(|v| levels[v.0 as usize]).max().unwrap_or(Level::Kernel);
-        let folded = |v: &&Val| !pass.is_some_and(|p| p.wanted.iter().any(|(wanted, _)| wanted == *v));
-        for result in inst.results.iter().filter(folded) {
-            let level = &mut levels[result.0 as usize];
-            *level = of_args.max(*level);
-        }
-    }
-    levels
-}
-
-/// How often an index changes.
-fn levels_of(index: &Dim, levels: &[Level]) -> Level {
-    let mut names = BTreeSet::new();
-    index.collect_symbols(&mut names);
-    let level = |name: &String| match (name.as_str(), Val::from_symbol(name)) {
-        (INNER, _) => Level::Inner,
-        (ROW, _) => Level::Outer,
-        (_, Some(value)) => levels[value.0 as usize],
-        _ => Level::Kernel,
-    };
-    names.iter().map(level).max().unwrap_or(Level::Kernel)
 }
 
 impl<'a> Writer<'a> {
@@ -390,185 +345,5 @@ impl<'a> Writer<'a> {
     /// The scalar that a value is, if it is no tensor.
     pub fn scalar(&self, value: Val) -> Option<&Scalar> {
         self.scalars.get(&value)
-    }
-
-    /// The tensor of a value.
-    pub fn tensor(&self, value: Val) -> Made<Tensor> {
-        let found = self.tensors.get(&value).cloned();
-        found.ok_or_else(|| EmitError::unsupported(format!("{value:?} is not in unified buffer")))
-    }
-
-    /// Whether a value is in unified buffer lane by lane.
-    pub fn has_tensor(&self, value: Val) -> bool {
-        self.tensors.contains_key(&value)
-    }
-
-    /// Makes `tensor` the place of a value.
-    pub fn bind(&mut self, value: Val, tensor: Tensor) {
-        self.tensors.insert(value, tensor);
-    }
-
-    /// Where to compute a value: its output queue, its place in a join, the place of a dying operand of equal size, or
-    /// new bytes.
-    pub fn destination(&mut self, value: Val, wish: &str, operands: &[Val]) -> Made<Tensor> {
-        if let Some(tensor) = self.tensors.get(&value) {
-            return Ok(tensor.clone());
-        }
-        if let Some(&(whole, start)) = self.placed.get(&value) {
-            let lanes = self.lanes(value)?;
-            let part = self.destination(whole, "joined", &[])?.part(start, lanes)?;
-            self.tensors.insert(value, part.clone());
-            return Ok(part);
-        }
-        let dtype = self.dtype(value);
-        let (lanes, size) = (self.most(value)?, self.size(dtype));
-        let last = self.last_of(value);
-        let dying = operands.iter().find_map(|&o| {
-            let tensor = self.tensors.get(&o)?;
-            let fits = tensor.offset == 0 && tensor.lanes == lanes && tensor.size == size && self.root(o) == o;
-            tensor.work.filter(|_| fits)
-        });
-        let step = self.step;
-        let at = match dying {
-            Some(at) if last != usize::MAX && self.work.take_over(at, lanes * size, step, last) => at,
-            _ => self.claim(lanes * size, step, last),
-        };
-        let element = self.element(dtype)?;
-        let tensor = self.declare_tensor(wish, element, lanes, size, at);
-        self.tensors.insert(value, tensor.clone());
-        Ok(tensor)
-    }
-
-    /// Whether a tensor of temporaries is needed by no later step.
-    pub fn dies(&self, tensor: &Tensor) -> bool {
-        let holders = self.tensors.iter().filter(|(_, t)| t.work == tensor.work && t.var == tensor.var);
-        let mut last = holders.map(|(v, _)| self.last_of(*v)).peekable();
-        tensor.work.is_some_and(|at| at < KEPT) && last.peek().is_some() && last.all(|last| last <= self.step)
-    }
-
-    /// The last step that needs a value.
-    pub fn last_of(&self, value: Val) -> usize {
-        self.last_use.get(&self.root(value)).copied().unwrap_or(self.step)
-    }
-
-    /// A tensor that only this step uses.
-    pub fn scratch(&mut self, wish: &str, element: &'static str, lanes: u64, size: u64) -> Tensor {
-        let step = self.step;
-        let at = self.claim(lanes * size, step, step);
-        self.declare_tensor(wish, element, lanes, size, at)
-    }
-
-    /// A tensor that stays until a step.
-    pub fn lasting(&mut self, wish: &str, element: &'static str, lanes: u64, size: u64, last: usize) -> Tensor {
-        let step = self.step;
-        let at = self.claim(lanes * size, step, last);
-        self.declare_tensor(wish, element, lanes, size, at)
-    }
-
-    /// Bytes for a value that lives until a step; what all tiles use has a buffer of its own.
-    fn claim(&mut self, bytes: u64, step: usize, last: usize) -> u64 {
-        if last == usize::MAX { KEPT + self.kept.claim(bytes, 0, last) } else { self.work.claim(bytes, step, last) }
-    }
-
-    fn declare_tensor(&mut self, wish: &str, element: &'static str, lanes: u64, size: u64, at: u64) -> Tensor {
-        let var = self.names.claim(wish);
-        let lanes_of_block = (BLOCK / size).max(1);
-        let (buffer, place) = if at >= KEPT { ("kept", at - KEPT) } else { ("work", at) };
-        let lanes_there = lanes.next_multiple_of(lanes_of_block).max(lanes_of_block);
-        let line = format!("LocalTensor<{element}> {var} = {buffer}.GetWithOffset<{element}>({lanes_there}, {place});");
-        if self.at_start {
-            // Statements of tiles use it as well.
-            self.out.kept.push(template::Kept { tensor: var.clone(), element });
-            let assigned = line.split_once("> ").map_or(line.clone(), |(_, rest)| rest.to_owned());
-            self.fixed.plain(assigned);
-        } else {
-            self.tiled.plain(line);
-        }
-        Tensor { var, offset: 0, lanes, size, work: Some(at) }
-    }
-
-    /// The C++ type of an element as this chip has it in unified buffer.
-    pub fn element(&self, dtype: DType) -> Made<&'static str> {
-        let missing = |why: &str| Err(EmitError::unsupported(format!("{dtype} on {}: {why}", self.chip.vendor)));
-        match dtype {
-            DType::BF16 if !self.chip.bf16 => missing("its vector unit does not convert it"),
-            DType::F8E4M3 | DType::F8E5M2 if !self.chip.fp8 => Ok("uint8_t"),
-            DType::Bool | DType::F8E8M0 => Ok("uint8_t"),
-            // A code in the low bits of a word until it is packed.
-            DType::F4E2M1 => Ok("int32_t"),
-            DType::F64 => missing("its vector unit has none"),
-            _ => text::element(dtype).map_or_else(|| missing("no such element"), Ok),
-        }
-    }
-
-    /// Bytes of an element in unified buffer.
-    pub fn size(&self, dtype: DType) -> u64 {
-        match dtype {
-            DType::F4E2M1 => 4,
-            other => u64::from(other.bits()).div_ceil(8),
-        }
-    }
-
-    fn finish(mut self) -> Made<template::Segment> {
-        // What the end of a row does is no part of its tiles.
-        let next = self.out.finish.is_empty().then(|| self.tiled.head());
-        self.tiled.finish(next.as_ref());
-        self.fixed.finish(next.as_ref());
-        self.out.figures = self.figures();
-        self.out.start = std::mem::take(&mut self.fixed.lines);
-        self.out.body = std::mem::take(&mut self.tiled.lines);
-        self.out.work = self.work.bytes;
-        self.out.kept_bytes = self.kept.bytes;
-        let mut declared = BTreeSet::new();
-        self.out.copy_in.retain(|line| is_new(line, &mut declared));
-        declared.clear();
-        for store in &mut self.out.stores {
-            store.copies.retain(|line| is_new(line, &mut declared));
-        }
-        declared.clear();
-        self.out.body.retain(|line| is_new(line, &mut declared));
-        queues::share(&mut self.out);
-        let single = self.tile.is_single();
-        let varies = [(ROW, single || self.tile.rows == 1), (INNER, single || self.tile.inners == 1)];
-        let copy_out: Vec<String> = self.out.stores.iter().flat_map(|s| s.copies.iter().cloned()).collect();
-        for (name, own) in varies.into_iter().filter(|(_, own)| *own) {
-            let line = format!("const int64_t {name} = tile.{name};");
-            for part in [&mut self.out.copy_in, &mut self.out.body] {
-                if own && part.iter().any(|l| text::mentions_variable(l, name)) {
-                    part.insert(0, line.clone());
-                }
-            }
-            if copy_out.iter().any(|l| text::mentions_variable(l, name)) {
-                self.out.rows_out.push(line);
-            }
-        }
-        let mentioned = |out: &template::Segment, name: &str| {
-            let lines = [&out.start, &out.copy_in, &out.body, &copy_out];
-            lines.into_iter().flatten().any(|l| text::mentions(l, name)) || text::mentions(&out.inner, name)
-        };
-        let dims = std::mem::take(&mut self.out.dims);
-        self.out.dims = dims.into_iter().filter(|d| mentioned(&self.out, d)).collect();
-        let kept = std::mem::take(&mut self.out.kept);
-        let (kept, local): (Vec<_>, Vec<_>) = kept
-            .into_iter()
-            .partition(|k| self.out.body.iter().chain(&self.out.copy_in).any(|l| text::mentions(l, &k.tensor)));
-        self.out.kept = kept;
-        for line in &mut self.out.start {
-            let own = local.iter().find(|k| line.starts_with(&format!("{} = ", k.tensor)));
-            if let Some(own) = own {
-                *line = format!("LocalTensor<{}> {line}", own.element);
-            }
-        }
-        let params = self.params;
-        self.out.buffers.sort_by_key(|b| params.iter().position(|p| *p == b.name));
-        let needs = self.out.buffer_bytes();
-        if needs > self.chip.buffer_bytes {
-            let what = format!(
-                "{needs} bytes of unified buffer with {} tiles in flight: {} has {}",
-                self.out.depth, self.chip.vendor, self.chip.buffer_bytes
-            );
-            return Err(EmitError::TooLarge(what));
-        }
-        Ok(self.out)
     }
 }

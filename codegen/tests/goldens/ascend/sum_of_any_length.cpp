@@ -225,7 +225,8 @@ extern "C" __global__ __aicore__ void sum_of_any_length(
     int64_t rowBegin, int64_t rowEnd)
 {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
-    const fusewright::RowRange rows(rowBegin, rowEnd);
+    // What scalar units store of rows begins a line of their caches, which is written back as a whole.
+    const fusewright::RowRange rows(rowBegin, rowEnd, 1099511627776);
     TPipe pipe;
     {
         TBuf<TPosition::VECCALC> resultBuffer;
