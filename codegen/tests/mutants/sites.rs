@@ -64,7 +64,7 @@ fn changes(line: &str) -> Vec<(&'static str, String)> {
         made.extend(last_number(line, |n| n + 16).map(|line| ("unaligned", line)));
     }
     if code.contains("InitBuffer(") {
-        made.extend(last_number(line, |n| (n > 32).then_some(n - 32).unwrap_or(0)).map(|line| ("short buffer", line)));
+        made.extend(last_number(line, |n| if n > 32 { n - 32 } else { 0 }).map(|line| ("short buffer", line)));
         made.extend(last_number(line, |n| n + (1 << 20)).map(|line| ("buffer beyond what there is", line)));
     }
     if code.contains("DEPTH = ") {
