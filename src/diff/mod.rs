@@ -30,7 +30,7 @@ use fusewright_codegen::kernel::interp::bits_at;
 use fusewright_graph::interp::{self, Symbols};
 use fusewright_graph::tensor::Tensor;
 use fusewright_graph::{Graph, num};
-use fusewright_runtime::{EachTime, device_for};
+use fusewright_runtime::EachTime;
 
 use crate::inputs::{Values, tensors};
 use crate::{CacheChoice, Compiled, Compiler, Error, HostTensor, Options, ThreadPool, Tiers, compile};
@@ -92,7 +92,7 @@ impl fmt::Display for Difference {
 /// A graph that the graph interpreter refuses, inputs that cannot be made; no device of the target.
 pub fn graph(graph: &Graph, target: &Target, cases: &[Symbols], seed: u64) -> Result<Verdict, Error> {
     if !is_host(target) {
-        device_for(target)?;
+        Compiler::of(target, &options())?.device(target)?;
     }
     against(graph, graph, target, cases, seed)
 }
