@@ -123,7 +123,6 @@ private:
         Mul(mul, residualF32_2, residualF32_2, 4096);
         LocalTensor<float> sum = work.GetWithOffset<float>(8, 32768);
         LocalTensor<float> tree = work.GetWithOffset<float>(2176, 32800);
-        PipeBarrier<PIPE_V>();
         fusewright::TreeReduce<fusewright::Sum, float, 64>(sum, mul, tree, 1, 4096);
         LocalTensor<float> div = work.GetWithOffset<float>(8, 32768);
         fusewright::ByBlocks<fusewright::Quotient>(div, sum, constants, 1, 8);

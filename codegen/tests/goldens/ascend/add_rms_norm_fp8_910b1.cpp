@@ -139,7 +139,6 @@ private:
         Mul(mul, residualF32_2, residualF32_2, 5120);
         LocalTensor<float> sum = work.GetWithOffset<float>(8, 40960);
         LocalTensor<float> tree = work.GetWithOffset<float>(2176, 40992);
-        PipeBarrier<PIPE_V>();
         fusewright::TreeReduce<fusewright::Sum, float, 64>(sum, mul, tree, 1, 5120);
         LocalTensor<float> div = work.GetWithOffset<float>(8, 40960);
         fusewright::ByBlocks<fusewright::Quotient>(div, sum, constants, 1, 8);
@@ -163,7 +162,6 @@ private:
         Abs(abs, mul3, 5120);
         LocalTensor<float> largest = work.GetWithOffset<float>(8, 40960);
         LocalTensor<float> tree2 = work.GetWithOffset<float>(2176, 40992);
-        PipeBarrier<PIPE_V>();
         fusewright::TreeReduce<fusewright::Largest, int32_t, 64>(largest, abs, tree2, 1, 5120);
         LocalTensor<float> div3 = work.GetWithOffset<float>(8, 40960);
         fusewright::ByBlocks<fusewright::Quotient>(div3, largest, constants2, 1, 8);
@@ -185,7 +183,6 @@ private:
         PipeBarrier<PIPE_V>();
         fusewright::ToNarrow<8, 3, -6>(codes, div4, magnitude, steps, mask2, constants3, 448.0f, 5120);
         LocalTensor<half> half2 = work.GetWithOffset<half>(5120, 82592);
-        PipeBarrier<PIPE_V>();
         fusewright::CodesToBytes(yOut, codes, half2, 5120);
         xInQueue.FreeTensor(xIn);
         residualInQueue.FreeTensor(residualIn);

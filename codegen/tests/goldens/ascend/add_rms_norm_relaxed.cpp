@@ -126,6 +126,7 @@ private:
         // The vendor's order: results may differ from other targets in the last place.
         PipeBarrier<PIPE_V>();
         ReduceSum(sum, mul, partial, 1000);
+        PipeBarrier<PIPE_V>();
         fusewright::CopyFirst(sum);
         LocalTensor<float> div = work.GetWithOffset<float>(8, 12000);
         fusewright::ByBlocks<fusewright::Quotient>(div, sum, constants, 1, 8);

@@ -55,7 +55,6 @@ public:
         Duplicate(constants2.ReinterpretCast<uint32_t>(), 0x0000007fu, 8);
         offsets = kept.GetWithOffset<uint32_t>(32, 64);
         LocalTensor<int32_t> indices = work.GetWithOffset<int32_t>(32, 0);
-        PipeBarrier<PIPE_V>();
         fusewright::MakeOffsets(offsets, indices, 32, 0, 32, 0, 0);
         const fusewright::Tiles tiles(begin, end, ROWS, 1, INNERS);
         if (tiles.count > 0) {
@@ -94,7 +93,6 @@ private:
         Abs(abs, xF32, 4096);
         LocalTensor<float> largest = work.GetWithOffset<float>(256, 32768);
         LocalTensor<float> tree = work.GetWithOffset<float>(2176, 33792);
-        PipeBarrier<PIPE_V>();
         fusewright::TreeReduce<fusewright::Largest, int32_t, 64>(largest, abs, tree, 32, 128);
         LocalTensor<float> div = work.GetWithOffset<float>(256, 32768);
         fusewright::ByBlocks<fusewright::Quotient>(div, largest, constants, 1, 256);
@@ -115,10 +113,8 @@ private:
         PipeBarrier<PIPE_V>();
         fusewright::ToNarrow<8, 3, -6>(codes, div2, magnitude, steps, mask2, constants2, 448.0f, 4096);
         LocalTensor<half> half2 = work.GetWithOffset<half>(4096, 67104);
-        PipeBarrier<PIPE_V>();
         fusewright::CodesToBytes(yOut, codes, half2, 4096);
         Gather(scalesOut, max, offsets, 0, 32);
-        PipeBarrier<PIPE_V>();
         xInQueue.FreeTensor(xIn);
         yOutQueue.EnQue(yOut);
         scalesOutQueue.EnQue(scalesOut);

@@ -130,7 +130,6 @@ private:
         fusewright::CopyLanes(joined[64], add, tile.Count(), 64, 64, 128);
         PipeBarrier<PIPE_V>();
         Cast(qOut, joined, RoundMode::CAST_RINT, tile.Count() * 128);
-        PipeBarrier<PIPE_V>();
         tileInQueue.FreeTensor(tileIn);
         qOutQueue.EnQue(qOut);
     }
