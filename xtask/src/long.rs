@@ -1,5 +1,5 @@
-//! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, the whole matrix
-//! of combinations, and fuzzing.
+//! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
+//! break Ascend C, the whole matrix of combinations, and fuzzing.
 //!
 //! The matrix is checked in slices by a release build. What is done is kept in `target/long`, with the commit and the
 //! seed that it was done for, so that a run that was stopped goes on where it was.
@@ -18,7 +18,7 @@ const CYCLES: usize = 10_000;
 const FUZZ: u64 = 600;
 
 /// What a run does, in order.
-pub const PARTS: [&str; 4] = ["casts", "memory", "matrix", "fuzz"];
+pub const PARTS: [&str; 5] = ["casts", "memory", "mutants", "matrix", "fuzz"];
 
 /// Runs one part, or all of them.
 ///
@@ -30,6 +30,7 @@ pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
         match name {
             "casts" => casts(root)?,
             "memory" => memory(root)?,
+            "mutants" => mutants(root)?,
             "matrix" => matrix(root)?,
             _ => crate::fuzz::run(root, FUZZ)?,
         }
@@ -49,6 +50,14 @@ fn casts(root: &Path) -> Result<(), String> {
     let mut command = Command::new("cargo");
     let status = command.args(test).args(chosen).env("FUSEWRIGHT_LONG", threads.to_string()).current_dir(root).status();
     if status.map_err(|e| format!("cargo: {e}"))?.success() { Ok(()) } else { Err("a conversion is wrong".to_owned()) }
+}
+
+/// Broken Ascend C, all of it, on the host model.
+fn mutants(root: &Path) -> Result<(), String> {
+    let test = ["test", "-p", "fusewright-codegen", "--features", "ascend", "--test", "mutants", "--", "--nocapture"];
+    let status = Command::new("cargo").args(test).env("FUSEWRIGHT_LONG", "1").current_dir(root).status();
+    let caught = status.map_err(|e| format!("cargo: {e}"))?.success();
+    if caught { Ok(()) } else { Err("too much that is broken is not caught".to_owned()) }
 }
 
 /// In a build with LLVM, which the second tier needs.

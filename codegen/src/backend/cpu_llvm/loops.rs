@@ -101,7 +101,8 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         } else if rest {
             let whole = !jobs.iter().any(|j| open.contains_key(&j.inst));
             if let Some(left) = span.length.map(|n| n % chunk).filter(|_| vector && whole && group.is_none()) {
-                for width in [8, 4, 2].into_iter().filter(|width| left & i64::from(*width) != 0) {
+                // Two lanes that are parts of pairs would be no vectors.
+                for width in [8, 4].into_iter().filter(|width| left & i64::from(*width) != 0) {
                     self.chunk(jobs, (width, None), open, &Iteration { base: next, span, group })?;
                     next = code.add(next, code.i64(i64::from(width)))?;
                 }
