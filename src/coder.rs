@@ -9,6 +9,7 @@ use fusewright_codegen::schedule::Schedule;
 use fusewright_runtime::Counters;
 use fusewright_runtime::disk::Label;
 
+use crate::ascend::{Built, Maker};
 use crate::assembler::{Assembled, Assembler};
 use crate::map::is_free;
 use crate::store::Store;
@@ -36,6 +37,12 @@ impl Coder {
     #[must_use]
     pub fn assembled_by(self, assembler: Assembler) -> Coder {
         Coder { backend: Arc::new(Assembled::new(self.backend, assembler)), ..self }
+    }
+
+    /// The same with the vendor's compiler behind the backend.
+    #[must_use]
+    pub fn built_by(self, maker: Maker) -> Coder {
+        Coder { backend: Arc::new(Built::new(self.backend, maker)), ..self }
     }
 
     /// The artifact of a kernel, and whether its payload was kept.

@@ -9,9 +9,11 @@ use fusewright_fusion::pass::{
 };
 use fusewright_fusion::patterns;
 use fusewright_fusion::region::{Limits, Partition, SourceKind, partition};
+use fusewright_fusion::vendor::{self, Replaced};
 use fusewright_graph::{Graph, NodeId};
 
 use crate::Error;
+use crate::ascend::ToolkitChoice;
 use crate::assembler::AssemblerChoice;
 use crate::compiler::{Compilation, Compiler};
 use crate::dump::DumpFolder;
@@ -38,6 +40,8 @@ pub struct Options {
     pub tiers: Tiers,
     /// What assembles kernels for NVIDIA GPUs.
     pub assembler: AssemblerChoice,
+    /// What compiles kernels for Ascend NPUs.
+    pub toolkit: ToolkitChoice,
     /// How rows of GPU kernels are spread over blocks and threads.
     pub schedules: ScheduleChoice,
     /// The threads that launches run on.
@@ -53,6 +57,7 @@ impl Default for Options {
             cache: CacheChoice::Environment,
             tiers: Tiers::Environment,
             assembler: AssemblerChoice::Environment,
+            toolkit: ToolkitChoice::Environment,
             schedules: ScheduleChoice::Environment,
             pool: ThreadPool::default(),
         }
@@ -85,6 +90,8 @@ pub struct Fused {
     pub relaxations: Vec<Relaxation>,
     /// What became of the patterns of the user, in their order.
     pub user_patterns: Vec<PatternReport>,
+    /// The regions that ops of a vendor may replace, where these are switched on. Programs compute them like all others.
+    pub vendor: Replaced,
     /// What names the passes and the mode: equal graphs and equal keys give equal regions.
     pub pipeline: ContentKey,
 }
@@ -165,6 +172,7 @@ pub(crate) fn fuse(
     let limits = if fuse { Limits { sources, ..Limits::default() } } else { Limits { nodes: 1, ..Limits::default() } };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
+    let vendor = vendor::replaced(&partition, &options.pipeline, options.relaxed);
     // Launches of other devices do not overlap.
     if matches!(target, Some(Target::Cuda { .. })) {
         mark_settled(&graph, &mut partition);
@@ -183,6 +191,7 @@ pub(crate) fn fuse(
         attention,
         relaxations: cx.relaxations,
         user_patterns: cx.pattern_reports,
+        vendor,
         pipeline,
     })
 }

@@ -17,6 +17,7 @@ use fusewright_graph::text::{PrintOptions, print_graph};
 use fusewright_runtime::ascend::Npu;
 use fusewright_runtime::{Counters, Device, Module, RuntimeError, Tiered, device_with};
 
+use crate::ascend::{Maker, ToolkitChoice};
 use crate::assembler::AssemblerChoice;
 use crate::coder::Coder;
 use crate::dump::DumpFolder;
@@ -187,11 +188,11 @@ impl Compiler {
         })
     }
 
-    /// A compiler for a target with the tiers, the assembler, the threads and the cache on disk that a user chose.
+    /// A compiler for a target with the tiers, the assembler, the toolkit, the threads and the cache on disk that a user chose.
     ///
     /// # Errors
     /// As [`Compiler::new`], tiers that this build lacks, a table of schedules that a user names for another target, and an
-    /// assembler that was asked for by name and does not work.
+    /// assembler or a toolkit that was asked for by name and does not work.
     pub fn of(target: &Target, options: &Options) -> Result<Compiler, Error> {
         let (target, tiered) = options.tiers.of(target)?;
         options.schedules.fits(std::slice::from_ref(&target))?;
@@ -200,7 +201,8 @@ impl Compiler {
         let (store, counters) = (Arc::clone(&compiler.coder.store), Arc::clone(&compiler.counters));
         let second = || Coder::of(&Target::CPU_LLVM, store, counters).ok().map(Arc::new);
         let second = if tiered { second() } else { None };
-        Compiler { second, pool: options.pool.clone(), ..compiler }.with_assembler(&options.assembler)?.simulated()
+        let compiler = Compiler { second, pool: options.pool.clone(), ..compiler };
+        compiler.with_assembler(&options.assembler)?.with_toolkit(&options.toolkit)?.simulated()
     }
 
     /// The same with an assembler, if there is one, the target has need of it, and no device of this machine is of another
@@ -216,6 +218,18 @@ impl Compiler {
         let by_driver = Some((self.coder.clone(), self.by_rule.clone()));
         let by_rule = self.by_rule.map(|coder| coder.assembled_by(assembler.clone()));
         Ok(Compiler { coder: self.coder.assembled_by(assembler), by_rule, by_driver, ..self })
+    }
+
+    /// The same with a toolkit of CANN, if there is one and the target is an NPU.
+    ///
+    /// # Errors
+    /// A toolkit that was asked for by name and is not there.
+    pub fn with_toolkit(self, choice: &ToolkitChoice) -> Result<Compiler, Error> {
+        if !matches!(self.target(), Target::Ascend { .. }) {
+            return Ok(self);
+        }
+        let Some(toolkit) = choice.find()? else { return Ok(self) };
+        Ok(Compiler { coder: self.coder.built_by(Maker::new(toolkit)), ..self })
     }
 
     /// The same with the host's compiler of C++ behind the backend, where the host model of an NPU runs the kernels.

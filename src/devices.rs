@@ -4,6 +4,7 @@ use fusewright_abi::Target;
 use fusewright_runtime::ascend::Npu;
 use fusewright_runtime::{RuntimeError, device_for};
 
+use crate::ascend::ToolkitChoice;
 use crate::compiler::Compiler;
 use crate::npu;
 use crate::store::CacheChoice;
@@ -43,10 +44,22 @@ fn device(target: &Target) -> Device {
     };
     match Compiler::new(target) {
         Ok(compiler) => {
-            let detail = format!("{}{missing}", compiler.backend().fingerprint());
+            let detail = format!("{}{missing}{}", compiler.backend().fingerprint(), toolkit(target));
             Device { target: target.to_string(), compiles: true, runs, detail }
         }
         Err(error) => Device { target: target.to_string(), compiles: false, runs: false, detail: error.to_string() },
+    }
+}
+
+/// What compiles kernels for an NPU ahead of their loading.
+fn toolkit(target: &Target) -> String {
+    if !matches!(target, Target::Ascend { .. }) {
+        return String::new();
+    }
+    match ToolkitChoice::Environment.find() {
+        Ok(Some(toolkit)) => format!("; compiled by CANN {} in {}", toolkit.version(), toolkit.home().display()),
+        Ok(None) => "; no CANN toolkit compiles it here".to_owned(),
+        Err(error) => format!("; {error}"),
     }
 }
 

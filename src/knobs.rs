@@ -63,6 +63,12 @@ pub const PTXAS: Knob = Knob {
     doc: "the `ptxas` that assembles kernels for `cuda`, `off` for the driver's own; else the first of PATH, CUDA_HOME, wheels",
 };
 
+/// Which toolkit compiles kernels for Ascend NPUs.
+pub const ASCEND_TOOLKIT: Knob = Knob {
+    name: "FUSEWRIGHT_ASCEND_TOOLKIT",
+    doc: "folder of the CANN toolkit that compiles kernels for `ascend`, `off` for none; else ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME and the usual folders",
+};
+
 /// Folder of cuBLASLt.
 pub const CUBLASLT_DIR: Knob = Knob {
     name: "FUSEWRIGHT_CUBLASLT_DIR",
@@ -70,12 +76,13 @@ pub const CUBLASLT_DIR: Knob = Knob {
 };
 
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] = &[ACL, CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, PTXAS, SCHEDULES, TIERS];
+pub const ALL: &[Knob] = &[ACL, ASCEND_TOOLKIT, CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, PTXAS, SCHEDULES, TIERS];
 
 // What others set and we read as they mean it: where their installations are.
 
 pub(crate) const ASCEND_HOME_PATH: Knob = Knob { name: "ASCEND_HOME_PATH", doc: "CANN's toolkit" };
 pub(crate) const ASCEND_TOOLKIT_HOME: Knob = Knob { name: "ASCEND_TOOLKIT_HOME", doc: "CANN's toolkit" };
+pub(crate) const HOME: Knob = Knob { name: "HOME", doc: "folder of the user" };
 pub(crate) const CXX: Knob = Knob { name: "CXX", doc: "the host's compiler of C++" };
 pub(crate) const CUDA_HOME: Knob = Knob { name: "CUDA_HOME", doc: "CUDA's toolkit" };
 pub(crate) const CUDA_PATH: Knob = Knob { name: "CUDA_PATH", doc: "CUDA's toolkit" };

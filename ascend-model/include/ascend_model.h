@@ -25,7 +25,8 @@ typedef struct ascend_model_options {
     uint32_t jitter_order; /* 1: reductions of the vendor add in a seeded order */
     uint32_t jitter_ulps;  /* most units in the last place by which Div, Sqrt and Exp are off, seeded */
     uint32_t unknown;      /* 1: where no document says what a chip does, the other plausible result. 2201 and 2002: NaN
-                              becomes the largest integer (else 0), results that are subnormal become 0 (else stay) */
+                              becomes the largest integer (else 0), subnormal results become 0 (else stay), floats
+                              beyond half and bfloat16 become the largest (else infinity) */
 } ascend_model_options;
 
 /* What the last launch did. */
@@ -50,9 +51,9 @@ void ascend_model_memory_written(const void* at, size_t bytes);
 int ascend_model_memory_readable(const void* at, size_t bytes);
 
 /* Calls `function` with `count` arguments of 8 bytes on `blocks` cores, one after the other. 0, or the number of
- * findings; `report` gets them as text, cut off at `report_bytes` with the final 0. Where `options` is null, they come
- * from ASCEND_MODEL_SEED, _DMA (immediate, delayed), _POISON (first, nan), _JITTER (`order`, a number of ulps, or
- * both with a comma) and _UNKNOWN (usual, other). −1: too many arguments or bad options, as `report` says. */
+ * findings; `report` gets them as text, cut off at `report_bytes` with the final 0. Where `options` is null they come
+ * from ASCEND_MODEL_SEED, _DMA (immediate, delayed), _POISON (first, nan), _JITTER (`order`, a number of ulps, or both
+ * with a comma) and _UNKNOWN (usual, other). −1: too many arguments or bad options, as `report` says. */
 int ascend_model_launch(
     void* function, uint32_t blocks, const uint64_t* args, size_t count, const ascend_model_options* options,
     char* report, size_t report_bytes);

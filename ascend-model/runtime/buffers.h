@@ -1,8 +1,8 @@
 // What TPipe gives out: unified buffer in one piece after the other, queues with the state of each of their buffers.
 //
-// A buffer of a queue is free, filled by its producer, queued, or read by its consumer, in this order; one that was never
-// queued may be freed, which is how queues are used for scratch memory. Each step sets or waits for the flag that orders
-// the two pipes, as the interface's queues do.
+// A buffer of a queue is free, filled by its producer, queued, or read by its consumer, in this order; one that was
+// never queued may be freed, which is how queues are used for scratch memory. Each step sets or waits for the flag that
+// orders the two pipes, as the interface's queues do.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,8 @@ public:
     uint32_t QueueIdle(uint32_t queue);
     Span BufferInit(int64_t bytes);
 
+    // One past the last byte of a buffer.
+    uint32_t EndOf(uint32_t buffer) const { return buffers[buffer].begin + buffers[buffer].bytes; }
     // Stops where `tensor` was handed on, freed or never given out.
     void CheckLive(const char* api, const char* what, const Span& tensor);
 

@@ -22,6 +22,24 @@ Span Within(const Span& at, int64_t bytes)
     return within;
 }
 
+Span First(const Span& at, int64_t bytes)
+{
+    Machine& machine = TheMachine();
+    if (at.buffer == 0) {
+        machine.report.Fault("LocalTensor", "a size of a tensor that no queue and no buffer gave out");
+    }
+    const int64_t end = static_cast<int64_t>(at.offset) + bytes;
+    const uint32_t most = machine.buffers.EndOf(at.buffer);
+    if (bytes < 0 || end > most) {
+        machine.report.Fault(
+            "LocalTensor", "a tensor at [%u, %lld) of unified buffer, its buffer ends at %u", at.offset,
+            static_cast<long long>(end), most);
+    }
+    Span first = at;
+    first.end = static_cast<uint32_t>(end);
+    return first;
+}
+
 void ReadLocal(const Span& at, uint32_t bytes, void* value)
 {
     Machine& machine = TheMachine();

@@ -1,7 +1,7 @@
 // Comparisons and selections.
 //
 // A comparison works on whole vectors: lanes outside the mask are compared too, whatever lies there, and yield bits of
-// no meaning, which here are the seeded opposite of chance: random.
+// no meaning, which here are random, by the seed.
 #include <cstring>
 
 #include "../include/ascend_model/numbers.h"

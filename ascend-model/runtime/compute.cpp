@@ -1,5 +1,5 @@
-// Elementwise arithmetic. Of half it is float's, rounded once: float holds sums, products, quotients and roots of halves
-// with more than twice their bits.
+// Elementwise arithmetic. Of half it is float's, rounded once: float holds sums, products, quotients and roots of
+// halves with more than twice their bits.
 #include "compute.h"
 
 #include <cmath>

@@ -6,6 +6,7 @@
 #include "../include/ascend_model/numbers.h"
 #include "compute.h"
 #include "lanes.h"
+#include "modes.h"
 #include "round.h"
 
 namespace ascend_model {
@@ -139,27 +140,6 @@ bool RunUsual(Machine& machine, const Conversion& call, uint64_t n)
     return true;
 }
 
-// The rounding that a mode means for a pair of types, or the launch stops.
-Rounding RoundingOf(Machine& machine, const Conversion& call)
-{
-    const DType from = call.from.type;
-    const DType to = call.to.type;
-    if (call.mode > static_cast<uint8_t>(Rounding::Hybrid)) {
-        machine.report.Fault(call.api, "no rounding mode: %u", call.mode);
-    }
-    const Rounding mode = static_cast<Rounding>(call.mode);
-    if (mode == Rounding::Hybrid) {
-        machine.report.Fault(call.api, "CAST_HYBRID from %s to %s is not modelled", Name(from), Name(to));
-    }
-    if (mode == Rounding::Odd && !(from == DType::F32 && to == DType::F16)) {
-        machine.report.Fault(call.api, "CAST_ODD is for float to half, not for %s to %s", Name(from), Name(to));
-    }
-    if (from == DType::I32 && to == DType::F16) {
-        return Rounding::Nearest;
-    }
-    return mode;
-}
-
 }  // namespace
 
 void Issue(const Conversion& call)
@@ -172,7 +152,7 @@ void Issue(const Conversion& call)
     if (from == DType::HIF8 || to == DType::HIF8) {
         machine.report.Fault(call.api, "hifloat8 is not modelled");
     }
-    const Rounding mode = RoundingOf(machine, call);
+    const Rounding mode = RoundingOf(machine, call.api, from, to, call.mode);
     double scale = 1.0;
     if (from == DType::I32 && to == DType::F16) {
         if (!machine.registers.scaled) {
@@ -187,16 +167,25 @@ void Issue(const Conversion& call)
     MarkReads(machine, by, "src", call.from, shape);
     MarkWrites(machine, by, "dst", call.to, shape);
     machine.counters.vector_instructions += 1;
-    // The documentation says 0 for one chip and nothing for the others.
+    // The documentation says 0 for one chip and nothing for the others. It says that floats saturate, and that chips of
+    // this family may be set up not to, which is how frameworks set them up.
+    const bool saturates = machine.OtherUnknown() && (to == DType::F16 || to == DType::BF16);
+    const double largest = to == DType::F16 ? HALF.largest : BFLOAT16.largest;
+    // From float to float is rounding to whole numbers.
+    const bool whole = from == DType::F32 && to == DType::F32;
     const double nan = machine.OtherUnknown() && to <= DType::U64 ? std::numeric_limits<double>::infinity()
                                                                   : std::numeric_limits<double>::quiet_NaN();
-    machine.order.Run(by, [&machine, call, shape, mode, scale, from, to, nan] {
-        const auto load = [from, scale, nan](const uint8_t* at, uint64_t i) {
+    machine.order.Run(by, [&machine, call, shape, mode, scale, from, to, nan, saturates, largest, whole] {
+        const auto load = [=](const uint8_t* at, uint64_t i) {
             const double value = Load(at, from, i) * scale;
-            return value == value ? value : nan;
+            if (value != value) {
+                return nan;
+            }
+            const double bounded = saturates ? std::fmax(-largest, std::fmin(largest, value)) : value;
+            return whole ? std::copysign(RoundWhole(bounded, mode), bounded) : bounded;
         };
         const bool nearest = mode == Rounding::None || mode == Rounding::Nearest;
-        if (shape.dense && nearest && scale == 1.0 && RunUsual(machine, call, shape.total)) {
+        if (shape.dense && nearest && scale == 1.0 && !saturates && RunUsual(machine, call, shape.total)) {
             return;
         }
         if (shape.dense) {

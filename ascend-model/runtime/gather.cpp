@@ -9,8 +9,8 @@ namespace ascend_model {
 
 namespace {
 
-// Offsets as they are in program order. A delayed launch gathers by what the offsets hold when it takes place, so places
-// outside the tensor are then checked again.
+// Offsets as they are now. A delayed launch gathers by what they hold when it takes place, so that places outside the
+// tensor are then looked for again.
 std::vector<uint32_t> OffsetsOf(Machine& machine, const Span& offsets, uint64_t count)
 {
     std::vector<uint32_t> values(count);

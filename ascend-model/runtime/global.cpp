@@ -159,7 +159,7 @@ void Global::Mark(const Instruction& by, Region& region, uint64_t at, uint64_t b
     ForBlocks(at - start, bytes, [&](uint64_t index, uint32_t mask) {
         Block& block = region.blocks[index];
         const auto meet = [&](Pipe pipe, const Touches& earlier, bool earlierWrites) {
-            if (MetLater(earlier, mask, order.LaunchStart(pipe))) {
+            if (MetLater(earlier, mask, 0)) {
                 Meet(report, order, access, pipe, earlier, earlierWrites, mask);
             }
         };

@@ -33,8 +33,10 @@ uint32_t Bits(DType type)
 
 const char* Name(DType type)
 {
-    static const char* const NAMES[] = {"int4",   "int8", "uint8",    "int16", "uint16",      "int32",    "uint32", "int64",
-                                        "uint64", "half", "bfloat16", "float", "float8_e4m3", "float8_e5m2", "hifloat8"};
+    static const char* const NAMES[] = {
+        "int4",   "int8", "uint8",    "int16", "uint16",      "int32",       "uint32",   "int64",
+        "uint64", "half", "bfloat16", "float", "float8_e4m3", "float8_e5m2", "hifloat8",
+    };
     return NAMES[static_cast<uint32_t>(type)];
 }
 

@@ -19,8 +19,8 @@ const char* Name(Pipe pipe)
 void Order::BeginLaunch(bool delay)
 {
     delayed = delay;
-    for (uint32_t p = 0; p < PIPES; ++p) {
-        launchStart[p] = pipes[p].issued;
+    for (State& state : pipes) {
+        state.issued = 0;
     }
 }
 

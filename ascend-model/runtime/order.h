@@ -2,7 +2,7 @@
 //
 // An instruction begins after those that its pipe has waited for, and after those that the scalar pipe had waited for
 // when it issued it. Instructions of one pipe begin in order and may overlap. A flag carries what its setter had
-// completed to the pipe that waits for it. All numbers count the instructions of a pipe, from 1, over all launches.
+// completed to the pipe that waits for it. Numbers count the instructions of a pipe over all cores of a launch, from 1.
 #pragma once
 
 #include <array>
@@ -64,14 +64,9 @@ public:
     bool Before(Pipe pipe, uint32_t number, const Instruction& later) const
     {
         const uint32_t p = static_cast<uint32_t>(pipe);
-        return number <= launchStart[p] || (number > coreStart[p] && number <= later.start[p]);
+        return number > coreStart[p] && number <= later.start[p];
     }
-    uint32_t LaunchStart(Pipe pipe) const { return launchStart[Index(pipe)]; }
-    bool OtherCore(Pipe pipe, uint32_t number) const
-    {
-        const uint32_t p = static_cast<uint32_t>(pipe);
-        return number > launchStart[p] && number <= coreStart[p];
-    }
+    bool OtherCore(Pipe pipe, uint32_t number) const { return number <= coreStart[Index(pipe)]; }
     // The name of what instruction `number` was.
     const char* NameOf(Pipe pipe, uint32_t number) const;
 
@@ -112,7 +107,6 @@ private:
 
     Report& report;
     bool delayed = false;
-    Clock launchStart{};
     Clock coreStart{};
     std::array<State, PIPES> pipes;
     std::array<std::array<std::array<Flag, EVENTS>, PIPES>, PIPES> flags;

@@ -1,7 +1,8 @@
 // Reductions: of repeats, of blocks of 32 bytes, of pairs of lanes, and of everything.
 //
-// Within a repeat lanes are added as a binary tree of neighbours, where lanes outside the mask do not take part. Sums of
-// all elements add the repeats one after the other where the call counts elements, as a tree where it counts repeats.
+// Within a repeat lanes are added as a binary tree of neighbours, where lanes outside the mask do not take part. Sums
+// of all elements add the repeats one after the other where the call counts elements, as a tree where it counts
+// repeats.
 #include <cstring>
 #include <limits>
 #include <utility>

@@ -16,7 +16,7 @@ struct Touch {
     uint32_t bytes = 0;
 };
 
-// The last instruction of a pipe that touched some of a block's bytes, and the last one that touched some of the others.
+// The last instruction of a pipe that touched some of a block's bytes, and the last that touched some of the others.
 struct Touches {
     Touch last;
     Touch before;
@@ -37,7 +37,7 @@ struct Touches {
     }
 };
 
-// Whether one of these met the same bytes later than instruction `known` of its pipe. Cheap, and false nearly always.
+// Whether one of these met the same bytes, later than instruction `known` of its pipe. Cheap, and nearly always false.
 inline bool MetLater(const Touches& earlier, uint32_t mask, uint32_t known)
 {
     return ((earlier.last.bytes & mask) != 0 && earlier.last.number > known) ||

@@ -47,6 +47,8 @@ pub(crate) const RUNTIME: &[File] = files![
     "runtime/launch.cpp",
     "runtime/machine.cpp",
     "runtime/machine.h",
+    "runtime/modes.cpp",
+    "runtime/modes.h",
     "runtime/order.cpp",
     "runtime/order.h",
     "runtime/reduce.cpp",
@@ -60,6 +62,29 @@ pub(crate) const RUNTIME: &[File] = files![
     "runtime/unified.cpp",
     "runtime/unified.h",
     "runtime/vector.cpp",
+];
+
+/// The stand-in of the vendor's runtime.
+pub(crate) const STAND_IN: &[File] = files![
+    "acl/binary.cpp",
+    "acl/binary.h",
+    "acl/call.cpp",
+    "acl/call.h",
+    "acl/capture.cpp",
+    "acl/capture.h",
+    "acl/copy.cpp",
+    "acl/device.cpp",
+    "acl/event.cpp",
+    "acl/event.h",
+    "acl/interface.h",
+    "acl/kernel_arguments.h",
+    "acl/launch.cpp",
+    "acl/memory.cpp",
+    "acl/memory.h",
+    "acl/rtc.cpp",
+    "acl/state.h",
+    "acl/stream.cpp",
+    "acl/stream.h",
 ];
 
 #[cfg(test)]
@@ -94,26 +119,3 @@ mod tests {
         }
     }
 }
-
-/// The stand-in of the vendor's runtime.
-pub(crate) const STAND_IN: &[File] = files![
-    "acl/binary.cpp",
-    "acl/binary.h",
-    "acl/call.cpp",
-    "acl/call.h",
-    "acl/capture.cpp",
-    "acl/capture.h",
-    "acl/copy.cpp",
-    "acl/device.cpp",
-    "acl/event.cpp",
-    "acl/event.h",
-    "acl/interface.h",
-    "acl/kernel_arguments.h",
-    "acl/launch.cpp",
-    "acl/memory.cpp",
-    "acl/memory.h",
-    "acl/rtc.cpp",
-    "acl/state.h",
-    "acl/stream.cpp",
-    "acl/stream.h",
-];

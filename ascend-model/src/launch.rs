@@ -73,8 +73,8 @@ pub struct Options {
     pub order: bool,
     /// Most units in the last place by which Div, Sqrt and Exp are off.
     pub ulps: u32,
-    /// Where no document says what a chip does, the other plausible result: NaN to the largest integer, subnormal
-    /// results to 0.
+    /// Where documents do not settle what a chip does, the other plausible result: NaN to the largest integer,
+    /// subnormal results to 0, what is beyond half and bfloat16 to the largest.
     pub unknown: bool,
 }
 

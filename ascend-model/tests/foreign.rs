@@ -25,6 +25,9 @@ const KNOWN: [&str; 6] = [
     "on another core",
 ];
 
+/// Numbers as bytes of a type.
+type Encode = fn(&[f32]) -> Vec<u8>;
+
 /// How elements are dealt to cores and loops, as the kernel's host side does: all but the last core have `per_core`.
 struct Tiling {
     dtype: u32,
@@ -77,7 +80,7 @@ fn a_kernel_of_others_finds_what_is_not_finite() {
     let source = Source { name: "all_finite.cpp", text: &text };
     let object = model.compile(&[source], &[], A2).unwrap_or_else(|e| panic!("{e}"));
     let kernel = model.load(&object).and_then(|k| k.kernel("all_finite")).unwrap_or_else(|e| panic!("{e}"));
-    let types: [(u32, u32, fn(&[f32]) -> Vec<u8>); 3] = [
+    let types: [(u32, u32, Encode); 3] = [
         (0, 4, f32_bytes),
         (1, 2, |v| v.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect()),
         (27, 2, |v| v.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect()),

@@ -30,6 +30,10 @@ pub struct Common {
     /// Patterns to replace, with what (text form: docs/patterns.md)
     #[arg(long, global = true, value_name = "F.fw")]
     pub patterns: Option<PathBuf>,
+    /// Ops of Huawei's library that replace the regions that they compute to the same roundings, separated by commas, or `all`:
+    /// in what `explain` shows and `compile` writes for `ascend` (docs/ascend.md)
+    #[arg(long, global = true, value_name = "NAME", value_delimiter = ',')]
+    pub vendor_ops: Vec<String>,
     /// Table of schedules of GPU kernels, as `bench --tune` writes it; it changes no result
     #[arg(long, global = true, value_name = "F")]
     pub schedules: Option<PathBuf>,
@@ -65,6 +69,9 @@ impl Common {
         };
         if let Some(path) = &self.patterns {
             pipeline.set_patterns(UserPatterns::parse(&read(path)?).map_err(|e| wrong(path, &e))?);
+        }
+        for name in &self.vendor_ops {
+            pipeline.switch_vendor_op(name, true).map_err(|e| Error::Input(format!("`--vendor-ops`: {e}")))?;
         }
         Ok(Options { pipeline, relaxed: self.relaxed, schedules: self.schedules()?, ..Options::default() })
     }
@@ -295,6 +302,12 @@ pub struct BenchArgs {
     /// `--out`
     #[arg(long, requires = "out", conflicts_with_all = ["json", "html", "compare", "schedules", "list"])]
     pub tune: bool,
+    /// Say what kernels for an NPU move and compute and how long that would take, by documents: an estimate, never measured
+    #[arg(long, conflicts_with_all = ["out", "from", "tune", "deadline", "inputs", "sample", "slice", "seed"])]
+    pub estimate: bool,
+    /// Gigabytes per second of an NPU's memory, in place of what documents say of its chip
+    #[arg(long, value_name = "GB/S", value_parser = positive)]
+    pub bandwidth: Option<f64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -307,6 +320,11 @@ pub struct BenchArgs {
 fn slice(text: &str) -> Result<(usize, usize), String> {
     let parsed = text.split_once("..").and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
     parsed.filter(|(start, end)| start < end).ok_or_else(|| "expected A..B, A less than B".to_owned())
+}
+
+/// A number above zero.
+fn positive(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|x: &f64| *x > 0.0 && x.is_finite()).ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 /// Arguments of `opt`.

@@ -30,6 +30,7 @@ pub const COMPILE: &str = "\
 Examples:
   fusewright compile model.pt2 --target cpu -o bundle
   fusewright compile model.pt2 --target cpu,ascend:910b1 -o bundle
+                                                             with a README that says how to build and launch the latter
 
 Exit status: 0 done, 2 bad input or a folder that cannot be written, 3 a target is not in this build";
 
@@ -49,6 +50,8 @@ Examples:
   fusewright bench --suite launch --target cuda              what launches cost the host beyond the driver's call
   fusewright bench --suite kinds --target cuda               one kernel of each kind of schedule, for sanitizers
   fusewright bench model.pt2 --suite compile --layers 64     how long compiling takes
+  fusewright bench model.pt2 --target ascend:910b1 --estimate
+                                                             what its kernels move and compute; never measured
   fusewright bench --suite matrix --check --sample 300       combinations of ops, run every way
 
 Exit status: 0 done, 1 a combination failed, 2 bad input, 3 the target does not run here, or memory is short";

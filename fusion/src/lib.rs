@@ -12,6 +12,7 @@ pub mod patterns;
 pub mod region;
 pub mod rewrites;
 pub mod stretch;
+pub mod vendor;
 
 #[cfg(test)]
 mod samples;

@@ -2,7 +2,11 @@
 //!
 //! `DIR/manifest.json` holds `abi` (version of the calling convention), `model` (name of the graph), `pipeline` (key of
 //! the passes), `relaxed` (whether roundings may be dropped), `kernels` and `refused`, both in the order of their files
-//! and regions, and `headers`: `target` and `file` of each source that the kernels of a target include. A kernel is
+//! and regions, `headers`: `target` and `file` of each source that the kernels of a target include, and `project`: the same of
+//! each file that builds and launches them where they are sources. `vendor` lists the
+//! regions that an op of the vendor computes instead, where such are switched on: `pattern`, `target`, the `op`, its `call` as
+//! Python writes it, `tensors` and `plain`, its arguments by their parameters, `results`, its results in order and which output
+//! of the region each is, and `inputs` and `outputs` of the region. A kernel is
 //!
 //! * `name` and `symbol`: what its code is called, unique in the bundle; `pattern`: the fused pattern;
 //! * `target`, `file` (relative to the manifest) and `key` (hash of everything that changes the code);
@@ -35,12 +39,13 @@ use fusewright_codegen::backend::for_target;
 use fusewright_codegen::kernel::{InstOp, Kernel};
 use fusewright_fusion::key::body_key;
 use fusewright_graph::Graph;
-use serde_json::{Value, json};
+use fusewright_graph::import::Plain;
+use serde_json::{Map, Value, json};
 
 use super::level_suffix;
 use super::place::{MANIFEST, place};
 use crate::compiler::{Compilation, Compiler};
-use crate::{Error, Fused, Options, PassTime, fuse_graph};
+use crate::{Error, Fused, Options, PassTime, VendorCall, fuse_graph};
 
 /// One kernel of a bundle.
 #[derive(Clone, Debug)]
@@ -68,6 +73,30 @@ pub struct BundleHeader {
     pub text: &'static str,
 }
 
+/// A file that builds or launches the kernels of a target, where these are sources.
+#[derive(Clone, Debug)]
+pub struct BundleFile {
+    /// The target.
+    pub target: Target,
+    /// Name of the file, beside those of the kernels.
+    pub file: String,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+}
+
+/// A region that an op of the vendor computes.
+#[derive(Clone, Debug)]
+pub struct BundleCall {
+    /// Name of the fused pattern.
+    pub pattern: String,
+    /// The target.
+    pub target: Target,
+    /// The call.
+    pub call: VendorCall,
+    /// The region.
+    pub body: Graph,
+}
+
 /// A region that a target has no kernel for.
 #[derive(Clone, Debug)]
 pub struct BundleRefusal {
@@ -86,6 +115,10 @@ pub struct Bundle {
     pub entries: Vec<BundleEntry>,
     /// What the kernels include.
     pub headers: Vec<BundleHeader>,
+    /// What builds and launches the kernels.
+    pub project: Vec<BundleFile>,
+    /// Regions that an op of the vendor computes.
+    pub vendor: Vec<BundleCall>,
     /// Regions without a kernel.
     pub refused: Vec<BundleRefusal>,
     /// What the passes did.
@@ -111,9 +144,13 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
         add_target(&mut bundle, &fused, target, options)?;
     }
     bundle.entries.sort_by(|a, b| a.file.cmp(&b.file));
+    for target in targets {
+        add_project(&mut bundle, graph.name(), target)?;
+    }
     let refusal =
         |r: &BundleRefusal| json!({ "pattern": r.pattern, "target": r.target.to_string(), "reason": r.reason });
     let header = |h: &BundleHeader| json!({ "target": h.target.to_string(), "file": h.file });
+    let built_by = |f: &BundleFile| json!({ "target": f.target.to_string(), "file": f.file });
     let manifest = json!({
         "abi": ABI_VERSION,
         "model": graph.name(),
@@ -121,12 +158,16 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
         "relaxed": options.relaxed,
         "kernels": bundle.entries.iter().map(entry).collect::<Vec<_>>(),
         "headers": bundle.headers.iter().map(header).collect::<Vec<_>>(),
+        "project": bundle.project.iter().map(built_by).collect::<Vec<_>>(),
+        "vendor": bundle.vendor.iter().map(call).collect::<Vec<_>>(),
         "refused": bundle.refused.iter().map(refusal).collect::<Vec<_>>(),
     });
     let text = format!("{manifest:#}\n");
     let kernels = bundle.entries.iter().map(|e| (e.file.clone(), e.artifact.payload.bytes.as_slice()));
     let headers = bundle.headers.iter().map(|h| (h.file.clone(), h.text.as_bytes()));
-    let files: Vec<(String, &[u8])> = kernels.chain(headers).chain([(MANIFEST.to_owned(), text.as_bytes())]).collect();
+    let project = bundle.project.iter().map(|f| (f.file.clone(), f.bytes.as_slice()));
+    let manifest = [(MANIFEST.to_owned(), text.as_bytes())];
+    let files: Vec<(String, &[u8])> = kernels.chain(headers).chain(project).chain(manifest).collect();
     place(folder, &files)?;
     Ok(Bundle { passes: fused.passes, ..bundle })
 }
@@ -134,15 +175,20 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
 /// Compiles the regions for one target.
 fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Options) -> Result<(), Error> {
     let compiler = Compiler::new(target)?.with_schedules(&options.schedules)?;
-    let subfolder = target.to_string().replace(':', "-");
+    let subfolder = subfolder(target);
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
-    for region in &fused.partition.regions {
+    for (place, region) in fused.partition.regions.iter().enumerate() {
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
         let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
         // Regions of one pattern differ in their bodies, and their objects may be linked together.
         let name = format!("{}_{}{}", region.name, key.short(), level_suffix(target));
         if !seen.insert(name.clone()) {
+            continue;
+        }
+        if let (Target::Ascend { .. }, Some(call)) = (target, fused.vendor.calls.get(&place)) {
+            let (pattern, target, call) = (region.name.clone(), target.clone(), call.clone());
+            bundle.vendor.push(BundleCall { pattern, target, call, body });
             continue;
         }
         match compiler.object(&name, &body) {
@@ -177,6 +223,62 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Opt
     bundle.compilations.extend(compiler.log());
     bundle.warnings.extend(compiler.warning());
     Ok(())
+}
+
+/// The folder of a target's files.
+fn subfolder(target: &Target) -> String {
+    target.to_string().replace(':', "-")
+}
+
+/// Adds what builds and launches the kernels of a target, if these are Ascend C.
+#[cfg(feature = "ascend")]
+fn add_project(bundle: &mut Bundle, model: &str, target: &Target) -> Result<(), Error> {
+    let Target::Ascend { chip } = target else { return Ok(()) };
+    let chips = fusewright_codegen::backend::ascend::CHIPS;
+    let known = chips.iter().find(|known| known.name == chip);
+    let known = known.ok_or_else(|| Error::Internal(format!("kernels for a chip `{chip}` that is not known")))?;
+    let entries: Vec<&BundleEntry> = bundle.entries.iter().filter(|e| e.artifact.target == *target).collect();
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let refused: Vec<&BundleRefusal> = bundle.refused.iter().filter(|r| r.target == *target).collect();
+    let files = super::project::files(model, known, &entries, &refused)?;
+    let subfolder = subfolder(target);
+    let file = |(name, bytes): (String, Vec<u8>)| BundleFile {
+        target: target.clone(),
+        file: format!("{subfolder}/{name}"),
+        bytes,
+    };
+    bundle.project.extend(files.into_iter().map(file));
+    Ok(())
+}
+
+/// A build without the backend has no such kernels.
+#[cfg(not(feature = "ascend"))]
+fn add_project(_: &mut Bundle, _: &str, _: &Target) -> Result<(), Error> {
+    Ok(())
+}
+
+fn call(replaced: &BundleCall) -> Value {
+    let plain = |value: &Plain| match *value {
+        Plain::Bool(is) => json!(is),
+        Plain::Int(n) => json!(n),
+        Plain::Float(x) => json!(x),
+        Plain::Word(word) => json!(word),
+    };
+    let (call, body) = (&replaced.call, &replaced.body);
+    let ty = |value| body.ty(value).to_string();
+    json!({
+        "pattern": replaced.pattern,
+        "target": replaced.target.to_string(),
+        "op": call.op,
+        "call": call.to_string(),
+        "tensors": call.tensors.iter().map(|(name, input)| ((*name).to_owned(), json!(input))).collect::<Map<_, _>>(),
+        "plain": call.plain.iter().map(|(name, value)| ((*name).to_owned(), plain(value))).collect::<Map<_, _>>(),
+        "results": call.results.iter().map(|(name, output)| json!({ "name": name, "output": output })).collect::<Vec<_>>(),
+        "inputs": body.inputs().iter().map(|i| json!({ "name": i.name, "type": ty(i.value) })).collect::<Vec<_>>(),
+        "outputs": body.outputs().iter().map(|o| json!({ "type": ty(o.value) })).collect::<Vec<_>>(),
+    })
 }
 
 fn shapes(kernel: &Kernel) -> Vec<Vec<String>> {

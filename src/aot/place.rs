@@ -58,7 +58,7 @@ fn named(manifest: &Path) -> Vec<String> {
     let Some(old) = std::fs::read(manifest).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok()) else {
         return Vec::new();
     };
-    let items = ["kernels", "headers"].into_iter().filter_map(|key| old[key].as_array()).flatten();
+    let items = ["kernels", "headers", "project"].into_iter().filter_map(|key| old[key].as_array()).flatten();
     let files = items.filter_map(|item| item["file"].as_str());
     let is_below = |name: &&str| {
         let mut parts = Path::new(name).components();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use fusewright_abi::{Level, Target};
 use fusewright_fusion::key::body_key;
-use fusewright_graph::{Builder, TypeError, Value};
+use fusewright_graph::{Builder, Graph, TypeError, Value};
 
 use super::{bindings, level_suffix};
 use crate::callable::not_one_kernel;
@@ -49,15 +49,14 @@ impl BuildScript {
     /// `OUT_DIR` is not set: this is no build script. Another target than the machine it is built on.
     pub fn new() -> Result<Self, Error> {
         let variable = |name: &str| std::env::var(name).unwrap_or_default();
-        let folder = std::env::var_os("OUT_DIR")
-            .ok_or_else(|| Error::Unavailable("OUT_DIR is not set; this runs in build scripts".to_owned()))?;
+        let folder = out_folder()?;
         let (host, target) = (variable("HOST"), variable("TARGET"));
         if host != target {
             return Err(Error::Unavailable(format!("kernels for `{target}` cannot be made on `{host}`")));
         }
         Ok(BuildScript {
             compilers: vec![Compiler::new(&Target::Cpu)?],
-            folder: folder.into(),
+            folder,
             // Archives of several crates may meet in one search path.
             library: format!("{}_fusewright_kernels", variable("CARGO_PKG_NAME")),
             names: BTreeSet::new(),
@@ -92,24 +91,11 @@ impl BuildScript {
         name: &str,
         build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>,
     ) -> Result<(), Error> {
-        let bad = |message: String| Error::Input(format!("kernel `{name}`: {message}"));
         bindings::check_identifier(name)?;
         if !self.names.insert(name.to_owned()) {
-            return Err(bad("the name is taken".to_owned()));
+            return Err(Error::Input(format!("kernel `{name}`: the name is taken")));
         }
-        let b = Builder::new(name);
-        let outputs = build(&b).map_err(|e| bad(e.to_string()))?;
-        outputs.into_iter().for_each(|value| b.output(value));
-        let graph = b.finish();
-        fusewright_graph::verify::verify(&graph).map_err(|e| bad(Error::of_diagnostics(&e).to_string()))?;
-        let fused = fuse_graph(&graph, &Options::default())?;
-        if fused.partition.regions.len() != 1 {
-            return Err(bad(not_one_kernel(&fused)));
-        }
-        let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
-        let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
-        // The key keeps the symbol apart from those of other libraries in the same program.
-        let symbol = format!("{name}_{}", key.short());
+        let Body { body, symbol } = one_body(name, build)?;
         let mut artifacts = Vec::new();
         for compiler in &self.compilers {
             let symbol = format!("{symbol}{}", level_suffix(compiler.target()));
@@ -136,4 +122,44 @@ impl BuildScript {
         }
         write_whole(&self.folder.join("fusewright_kernels.rs"), self.source.as_bytes())
     }
+}
+
+/// What a build script's closure built, as one kernel.
+pub(super) struct Body {
+    /// The region.
+    pub body: Graph,
+    /// Its symbol, which the key keeps apart from those of other libraries in the same program.
+    pub symbol: String,
+}
+
+/// The one kernel that `build` builds.
+///
+/// # Errors
+/// Ops that do not fit or do not make one kernel.
+pub(super) fn one_body(
+    name: &str,
+    build: impl FnOnce(&Builder) -> Result<Vec<Value>, TypeError>,
+) -> Result<Body, Error> {
+    let bad = |message: String| Error::Input(format!("kernel `{name}`: {message}"));
+    let b = Builder::new(name);
+    let outputs = build(&b).map_err(|e| bad(e.to_string()))?;
+    outputs.into_iter().for_each(|value| b.output(value));
+    let graph = b.finish();
+    fusewright_graph::verify::verify(&graph).map_err(|e| bad(Error::of_diagnostics(&e).to_string()))?;
+    let fused = fuse_graph(&graph, &Options::default())?;
+    if fused.partition.regions.len() != 1 {
+        return Err(bad(not_one_kernel(&fused)));
+    }
+    let body = fused.graph.expanded().map_err(|e| Error::Internal(e.to_string()))?;
+    let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
+    Ok(Body { symbol: format!("{name}_{}", key.short()), body })
+}
+
+/// Where a build script writes.
+///
+/// # Errors
+/// This is no build script.
+pub(super) fn out_folder() -> Result<PathBuf, Error> {
+    let folder = std::env::var_os("OUT_DIR").map(PathBuf::from);
+    folder.ok_or_else(|| Error::Unavailable("OUT_DIR is not set; this runs in build scripts".to_owned()))
 }

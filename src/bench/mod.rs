@@ -1,5 +1,7 @@
 //! Measuring kernels: fused against one kernel per op, and against a copy of as many bytes, interleaved in one run.
 
+#[cfg(feature = "ascend")]
+mod estimate;
 pub mod gpu;
 mod page;
 mod stack;
@@ -16,6 +18,11 @@ use crate::host::zeroed;
 use crate::inputs::{DEFAULT_SEED, Sizes, Values, symbols, tensors};
 use crate::{Error, HostTensor, Options, Tiers, compile};
 
+#[cfg(feature = "ascend")]
+pub use estimate::{
+    Bound, ESTIMATE_COLUMNS, Estimate, EstimateBasis, EstimateRow, NEVER_MEASURED, estimate, estimate_cells,
+    estimate_page,
+};
 pub use page::{PeerTimes, bench_page};
 pub use stack::{CompileReport, compile_suite};
 pub use suite::kernel_suite;

@@ -65,6 +65,28 @@ pub struct Move {
     pub index: String,
 }
 
+/// What a segment moves and computes: bytes that are loaded once per core, and loaded and stored per outer row and per inner
+/// row; vector instructions of a tile, and the repeats of 256 bytes that they have in a full one. Nothing of it is text.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Inner rows of an outer row, as an expression that a dim is read from.
+    pub inner: String,
+    /// Bytes loaded once per core.
+    pub loaded_once: u64,
+    /// Bytes loaded per outer row.
+    pub loaded_outer: u64,
+    /// Bytes loaded per inner row.
+    pub loaded_inner: u64,
+    /// Bytes stored per outer row.
+    pub stored_outer: u64,
+    /// Bytes stored per inner row.
+    pub stored_inner: u64,
+    /// Vector instructions of a tile.
+    pub instructions: u64,
+    /// Repeats of a full tile.
+    pub repeats: u64,
+}
+
 /// One segment of a kernel as a class.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
@@ -108,6 +130,8 @@ pub struct Segment {
     pub passes: bool,
     /// Statements after the last tile.
     pub finish: Vec<String>,
+    /// What it moves and computes.
+    pub figures: Figures,
 }
 
 impl Segment {

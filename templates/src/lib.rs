@@ -6,3 +6,4 @@
 pub mod ascend;
 pub mod bench;
 pub mod page;
+pub mod project;

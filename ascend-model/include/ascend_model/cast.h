@@ -16,7 +16,8 @@ constexpr bool Converts()
     constexpr bool old = __NPU_ARCH__ == 2002;
     constexpr bool wide = __NPU_ARCH__ == 3510;
     if constexpr (std::is_same_v<From, half>) {
-        return OneOf<To, float, int8_t, uint8_t, int16_t, int32_t, int4b_t> || (wide && std::is_same_v<To, bfloat16_t>);
+        return OneOf<To, float, int8_t, uint8_t, int16_t, int32_t> || (!old && std::is_same_v<To, int4b_t>) ||
+               (wide && std::is_same_v<To, bfloat16_t>);
     } else if constexpr (std::is_same_v<From, float>) {
         return OneOf<To, half, int32_t> || (!old && OneOf<To, float, int16_t, int64_t, bfloat16_t>) ||
                (wide && OneOf<To, fp8_e4m3fn_t, fp8_e5m2_t, hifloat8_t>);
@@ -25,7 +26,7 @@ constexpr bool Converts()
     } else if constexpr (OneOf<From, int8_t, uint8_t>) {
         return std::is_same_v<To, half> || (wide && std::is_same_v<From, int8_t> && std::is_same_v<To, int32_t>);
     } else if constexpr (std::is_same_v<From, int4b_t>) {
-        return std::is_same_v<To, half>;
+        return !old && std::is_same_v<To, half>;
     } else if constexpr (std::is_same_v<From, int16_t>) {
         return std::is_same_v<To, half> || (!old && std::is_same_v<To, float>);
     } else if constexpr (std::is_same_v<From, int32_t>) {

@@ -58,18 +58,17 @@ template <Family family, typename T>
 constexpr bool Takes()
 {
     constexpr bool old = __NPU_ARCH__ == 2002;
-    constexpr bool wide = __NPU_ARCH__ == 3510;
     constexpr bool floating = OneOf<T, half, float>;
     if constexpr (family == Family::Arithmetic || family == Family::Index) {
         return floating || OneOf<T, int16_t, int32_t>;
     } else if constexpr (family == Family::Floating || family == Family::Axpy || family == Family::Select) {
         return floating;
     } else if constexpr (family == Family::Bits) {
-        return OneOf<T, int16_t, uint16_t> || (wide && OneOf<T, int32_t, uint32_t>);
+        return OneOf<T, int16_t, uint16_t>;
     } else if constexpr (family == Family::Shift) {
         return OneOf<T, int16_t, uint16_t, int32_t, uint32_t>;
     } else if constexpr (family == Family::Relu || family == Family::Compare) {
-        return floating || std::is_same_v<T, int32_t>;
+        return floating || (!old && std::is_same_v<T, int32_t>);
     } else if constexpr (family == Family::Fill) {
         return floating || OneOf<T, int16_t, uint16_t, int32_t, uint32_t> || (!old && std::is_same_v<T, bfloat16_t>);
     } else {

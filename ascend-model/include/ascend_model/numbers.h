@@ -13,7 +13,7 @@ constexpr To BitCast(const From& from)
     return __builtin_bit_cast(To, from);
 }
 
-// The float that a code of `EXPONENT` and `MANTISSA` bits stands for, where the largest exponent means infinity and NaN.
+// The float that a code of `EXPONENT` and `MANTISSA` bits stands for; the largest exponent means infinity and NaN.
 template <int EXPONENT, int MANTISSA>
 constexpr float Widen(uint32_t code)
 {

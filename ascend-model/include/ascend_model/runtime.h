@@ -1,4 +1,4 @@
-// What the headers ask of libascend_model.so: every call of the interface becomes one of these, with its types as values.
+// What the headers ask of libascend_model.so: calls of the interface become these, with types as values.
 #pragma once
 
 #include <cstddef>
@@ -202,6 +202,9 @@ void CleanCache(uint64_t at, bool everything);
 
 // A tensor within another: `bytes` on, in elements of `element` bytes.
 Span Within(const Span& at, int64_t bytes);
+
+// The first `bytes` of a tensor, or more of the buffer that it lies in.
+Span First(const Span& at, int64_t bytes);
 
 void SetFlag(Pipe from, Pipe to, int32_t id);
 void WaitFlag(Pipe from, Pipe to, int32_t id);

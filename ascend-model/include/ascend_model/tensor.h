@@ -50,8 +50,8 @@ public:
         return std::is_same_v<T, int4b_t> ? bytes * 2 : bytes / static_cast<uint32_t>(sizeof(T));
     }
 
-    // Narrows what the tensor may touch.
-    void SetSize(uint32_t elements) { span.end = span.offset + static_cast<uint32_t>(Bytes(elements)); }
+    // Narrows what the tensor may touch; its buffer has to have that much.
+    void SetSize(uint32_t elements) { span = ascend_model::First(span, Bytes(elements)); }
 
     uint32_t GetLength() const { return span.end - span.offset; }
 

@@ -41,6 +41,11 @@ pub const AT_RUN_TIME: &[Wrong] = &[
         "Frame<float> f(xs, ys); LocalTensor<float> t = f.work.Get<float>(); f.pipe.Reset(); Duplicate(t, 1.0f, 8);",
         &["Duplicate", "TPipe has taken back"],
     ),
+    (
+        "more_than_the_buffer",
+        "Frame<float> f(xs, ys); f.work.GetWithOffset<float>(2048, 32);",
+        &["LocalTensor", "a tensor at [16416, 24608)", "its buffer ends at 24576"],
+    ),
     // Queues.
     (
         "missing_enque",
@@ -259,6 +264,16 @@ pub const AT_RUN_TIME: &[Wrong] = &[
         "no_scale",
         "Frame<int32_t> f(xs, ys); LocalTensor<int32_t> t = f.work.Get<int32_t>(); Duplicate(t, 1, 8); PipeBarrier<PIPE_V>(); Cast(f.work.Get<half>()[2048], t, RoundMode::CAST_NONE, 8);",
         &["Cast", "without SetDeqScale"],
+    ),
+    (
+        "mode_not_listed",
+        "Frame<float> f(xs, ys); LocalTensor<float> t = f.work.Get<float>(); Duplicate(t, 1.0f, 8); PipeBarrier<PIPE_V>(); Cast(f.work.Get<bfloat16_t>()[2048], t, RoundMode::CAST_NONE, 8);",
+        &["Cast", "CAST_NONE is not listed for float to bfloat16"],
+    ),
+    (
+        "mode_for_half_alone",
+        "Frame<float> f(xs, ys); LocalTensor<float> t = f.work.Get<float>(); Duplicate(t, 1.0f, 8); PipeBarrier<PIPE_V>(); Cast(f.work.Get<int32_t>()[1024], t, RoundMode::CAST_ODD, 8);",
+        &["Cast", "CAST_ODD is not listed for float to int32"],
     ),
     // Events.
     (

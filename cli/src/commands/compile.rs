@@ -24,6 +24,12 @@ pub fn main(args: &CompileArgs, common: &Common) -> Exit {
     for header in &bundle.headers {
         line(format!("included: {}", header.file));
     }
+    for file in bundle.project.iter().filter(|f| f.file.ends_with("README.md")) {
+        line(format!("how to build and launch them: {}", args.out.join(&file.file).display()));
+    }
+    for replaced in &bundle.vendor {
+        line(format!("by an op of the vendor: {} for {}: {}", replaced.pattern, replaced.target, replaced.call));
+    }
     for refusal in &bundle.refused {
         line(format!("no kernel: {} for {}: {}", refusal.pattern, refusal.target, refusal.reason));
     }

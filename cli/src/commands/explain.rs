@@ -6,7 +6,8 @@ use fusewright::explain::{
     SourceReport, Unmatched, all_names, explain, is_name, kernels,
 };
 use fusewright::{
-    Compiler, Error, Fallback, Fused, PatternReport, Target, UserPatterns, explain_page, fuse_graph_for, write_whole,
+    Compiler, Error, Fallback, Fused, PatternReport, Target, UserPatterns, VendorReport, explain_page, fuse_graph_for,
+    vendor_ops, write_whole,
 };
 use serde_json::json;
 
@@ -43,7 +44,8 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     }
     let mut exit = OK;
     for (name, count) in expected {
-        let found = report.count(name);
+        let replaced = fused.vendor.reports.iter().find(|op| op.name == name).map(|op| op.regions.len());
+        let found = replaced.unwrap_or_else(|| report.count(name));
         if found != count {
             let why = report.user_patterns.iter().find(|r| r.name == name).and_then(|r| r.unmatched.as_ref());
             let why = why.map_or_else(String::new, |why| format!("; {why}"));
@@ -59,9 +61,10 @@ fn parse_expectation(text: &str) -> Result<(&str, usize), Error> {
     parsed.ok_or_else(|| Error::Input(format!("`--expect {text}` is not NAME=COUNT")))
 }
 
-/// Refuses expectations of names that neither the vocabulary nor the user's patterns have.
+/// Refuses expectations of names that neither the vocabulary, the user's patterns nor the vendor's ops have.
 fn check_names(expected: &[(&str, usize)], patterns: &UserPatterns) -> Result<(), Error> {
-    let own = || patterns.iter().map(|pattern| pattern.name());
+    let ops: Vec<&str> = vendor_ops().collect();
+    let own = || patterns.iter().map(|pattern| pattern.name()).chain(ops.iter().copied());
     let unknown = expected.iter().find(|(name, _)| !is_name(name) && own().all(|own| own != *name));
     let Some((name, _)) = unknown else { return Ok(()) };
     let names = all_names();
@@ -106,6 +109,7 @@ fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &K
         "regions": regions.collect::<Vec<_>>(),
         "patterns": report.patterns,
         "user_patterns": report.user_patterns.iter().map(user_pattern).collect::<Vec<_>>(),
+        "vendor_ops": fused.vendor.reports.iter().map(|op| vendor_op(op, fused)).collect::<Vec<_>>(),
         "refused": refusals(&report.refused),
         "passes": passes.collect::<Vec<_>>(),
         "bytes_at": report.bytes_at,
@@ -178,6 +182,40 @@ fn user_pattern(report: &PatternReport) -> serde_json::Value {
     })
 }
 
+/// Numbers of regions as people count them.
+fn numbers(places: &[usize]) -> Vec<usize> {
+    places.iter().map(|place| place + 1).collect()
+}
+
+fn vendor_op(report: &VendorReport, fused: &Fused) -> serde_json::Value {
+    let calls = report.regions.iter().filter_map(|place| fused.vendor.calls.get(place));
+    json!({
+        "name": report.name,
+        "regions": numbers(&report.regions),
+        "calls": calls.map(ToString::to_string).collect::<Vec<_>>(),
+        "but_for_rounding": numbers(&report.but_for_rounding),
+    })
+}
+
+/// Prints which regions ops of the vendor's library replace.
+fn print_vendor_ops(fused: &Fused) {
+    let reports = &fused.vendor.reports;
+    if reports.is_empty() {
+        return;
+    }
+    line("\nby ops of the vendor, where `compile` writes for one; programs here compute them with kernels");
+    for report in reports {
+        line(format!("  {} × {}", report.regions.len(), report.name));
+        for place in &report.regions {
+            let call = fused.vendor.calls.get(place).map_or_else(String::new, ToString::to_string);
+            line(format!("    region {}: {call}", place + 1));
+        }
+        for number in numbers(&report.but_for_rounding) {
+            line(format!("    region {number} rounds at other places; `--relaxed` may take it"));
+        }
+    }
+}
+
 /// Prints which regions have names.
 fn print_patterns(report: &Explanation) {
     if report.patterns.is_empty() {
@@ -209,6 +247,7 @@ fn print_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &
     print_overwrites(kernels);
     print_patterns(report);
     print_user_patterns(&report.user_patterns);
+    print_vendor_ops(fused);
     if !report.refused.is_empty() {
         line("\nnot fused");
         let row = |r: &RefusalReport| vec![r.op.clone(), r.reason.clone(), r.origin.clone()];

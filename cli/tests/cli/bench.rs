@@ -200,3 +200,48 @@ fn a_model_on_a_gpu_is_measured_as_a_whole() {
     refused(2, &["bench", &model, "--inputs", "x.safetensors"], &["only a MODEL on a GPU has `--inputs`"]);
     refused(2, &["bench", &model, "--out", "x.json"], &["only what is measured on a GPU has `--out`"]);
 }
+
+#[test]
+fn estimates_name_what_bounds_a_kernel_and_say_that_nothing_was_measured() {
+    let folder = folder();
+    let all = ["bench", "--suite", "kernels", "--target", "ascend:910b1", "--estimate", "--rows", "1,4096"];
+    let text = call(&all);
+    assert_eq!(text.code, Some(0), "{}", text.stderr);
+    assert!(text.stdout.starts_with("estimate, never measured"), "{}", text.stdout);
+    let report = json(&[&all[..], &["--json"]].concat());
+    check_keys(&report, &["target", "is", "basis", "rows"]);
+    assert_eq!(report["is"], "estimate, never measured");
+    let norm = |rows: u64| {
+        let found = report["rows"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .find(|r| r["name"] == "add_rms_norm" && r["rows"] == rows);
+        found.expect("it has a kernel").clone()
+    };
+    check_keys(
+        &norm(1),
+        &["loaded_bytes", "stored_bytes", "vector_instructions", "repeats", "buffer_bytes", "us", "bound"],
+    );
+    assert_eq!((norm(1)["bound"].as_str(), norm(4096)["bound"].as_str()), (Some("launch"), Some("memory")));
+    let page = folder.path().join("page.html").display().to_string();
+    assert_eq!(call(&[&all[..], &["--html", &page]].concat()).code, Some(0));
+    let page = std::fs::read_to_string(page).expect("it was written");
+    assert!(page.contains("never measured") && !page.contains("<script"), "{page}");
+    // Another bandwidth is another time; a chip without one has none.
+    let us = |more: &[&str]| {
+        let target =
+            ["bench", "--suite", "kernels", "--case", "softmax", "--rows", "4096", "--estimate", "--json", "--target"];
+        json(&[&target[..], more].concat())["rows"][0]["us"].as_f64()
+    };
+    let (documented, half) = (us(&["ascend:910b1"]), us(&["ascend:910b1", "--bandwidth", "800"]));
+    assert!(documented.zip(half).is_some_and(|(a, b)| b > 1.9 * a && b < 2.1 * a), "{documented:?} {half:?}");
+    assert_eq!(us(&["ascend:910b4"]), None);
+    let model = fixture("qwen3_tiny_layer_bf16.train.pt2");
+    let whole = call(&["bench", &model, "--target", "ascend:910b1", "--estimate", "--rows", "64"]);
+    assert!(whole.code == Some(0) && whole.stdout.contains("kernels, of"), "{}{}", whole.stdout, whole.stderr);
+    refused(2, &["bench", &model, "--estimate"], &["--target ascend"]);
+    refused(2, &["bench", &model, "--target", "ascend", "--estimate", "--threads", "2"], &["`--threads`"]);
+    refused(2, &["bench", "--suite", "kernels", "--bandwidth", "5"], &["`--bandwidth`"]);
+    refused(2, &["bench", "--suite", "compile", "--target", "ascend", "--estimate"], &["suite"]);
+}

@@ -86,8 +86,12 @@ fn sources_come_with_the_headers_that_they_include() {
     }
     assert_eq!(included, headers);
     assert_eq!(headers.len(), 2, "{headers:?}");
-    let named = kernels.union(&headers).cloned().chain(["manifest.json".to_owned()]).collect::<BTreeSet<_>>();
-    assert_eq!(named, found.into_keys().collect());
+    // What builds and launches them is named as well.
+    let project = listed("project");
+    let both = ["ascend-910b1", "ascend-950"].map(|folder| format!("{folder}/CMakeLists.txt"));
+    assert!(both.iter().all(|file| project.contains(file)), "{project:?}");
+    let named = kernels.union(&headers).chain(&project).cloned().chain(["manifest.json".to_owned()]);
+    assert_eq!(named.collect::<BTreeSet<_>>(), found.into_keys().collect());
 }
 
 #[test]
@@ -177,4 +181,40 @@ fn the_manifest_says_which_parameters_a_kernel_reads() {
         assert_eq!(read[..2], [Some(true), Some(cache)], "{name}");
         assert_eq!(read.last(), Some(&Some(false)), "{name}");
     }
+}
+
+#[test]
+fn regions_are_left_to_ops_of_the_vendor_that_are_switched_on() {
+    let folder = folder();
+    let text = "graph @g(s: 1..; %x: f16[s, 64], %r: f16[s, 64], %w: f16[64], %a: f32[s, 32]) {\n  %h = add %x, %r\n  \
+                %y = rms_norm %h, %w {eps = 1e-5, round = before_weight, mean = parts, root = inverse}\n  %e = exp %a\n  \
+                return %y, %h, %e\n}\n";
+    let path = write(&folder, "norm.fw", text);
+    let manifest = |name: &str, more: &[&str]| -> Value {
+        let out = folder.path().join(name).display().to_string();
+        let outcome = call(&[&["compile", &path, "--target", "ascend,cpu", "-o", &out], more].concat());
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        serde_json::from_slice(&files(Path::new(&out))["manifest.json"]).expect("the manifest is JSON")
+    };
+    let kernels = |manifest: &Value, target: &str| {
+        manifest["kernels"].as_array().expect("a list").iter().filter(|k| k["target"] == target).count()
+    };
+    let plain = manifest("plain", &[]);
+    assert_eq!((kernels(&plain, "ascend:910b1"), kernels(&plain, "cpu")), (2, 2));
+    assert_eq!(plain["vendor"].as_array().map(Vec::len), Some(0));
+    let on = manifest("on", &["--vendor-ops", "npu_add_rms_norm,npu_swiglu"]);
+    assert_eq!((kernels(&on, "ascend:910b1"), kernels(&on, "cpu")), (1, 2), "other targets have their kernels");
+    let [replaced] = on["vendor"].as_array().expect("a list").as_slice() else { panic!("{on}") };
+    check_keys(replaced, &["pattern", "target", "op", "call", "tensors", "plain", "results", "inputs", "outputs"]);
+    assert_eq!(
+        (replaced["op"].as_str(), replaced["plain"]["epsilon"].as_f64()),
+        (Some("npu_add_rms_norm"), Some(1e-5))
+    );
+    assert_ne!(plain["pipeline"], on["pipeline"]);
+    let explain = |more: &[&str]| call(&[&["explain", &path], more].concat());
+    let found = explain(&["--vendor-ops", "all", "--expect", "npu_add_rms_norm=1"]);
+    assert_eq!(found.code, Some(0), "{}", found.stderr);
+    assert!(found.stdout.contains("torch_npu.npu_add_rms_norm(x1="), "{}", found.stdout);
+    assert!(!explain(&[]).stdout.contains("vendor"), "nothing is said of what is off");
+    refused(2, &["explain", &path, "--vendor-ops", "npu_norm"], &["--vendor-ops", "npu_norm", "npu_rotary_mul"]);
 }

@@ -5,6 +5,7 @@
 //! passes = ["matmul", "fold", { name = "raise", rows = "1..256" }, "dce"]   # a list instead of the level's
 //! off = ["cse"]       # passes of the list that do not run
 //! fuse = true         # whether regions are formed
+//! vendor_ops = ["npu_add_rms_norm_quant"]   # ops of a vendor that replace regions; ["all"] for every one, none by default
 //! enabled = true      # the primary switch: `false` leaves only what later stages rely on, and nothing fuses
 //! ```
 
@@ -14,7 +15,7 @@ use super::pipeline::by_name;
 use super::{Level, Pipeline, PipelineError, Stage};
 
 /// Keys of the file.
-const KEYS: [&str; 5] = ["level", "passes", "off", "fuse", "enabled"];
+const KEYS: [&str; 6] = ["level", "passes", "off", "fuse", "enabled", "vendor_ops"];
 /// Characters of the longest line of the file that an error repeats.
 const WIDEST: usize = 160;
 /// Keys of a pass in the list.
@@ -46,6 +47,11 @@ impl Pipeline {
         }
         if let Some(value) = table.get("fuse") {
             pipeline.set_fuse(boolean(value, "fuse")?);
+        }
+        if let Some(value) = table.get("vendor_ops") {
+            for name in array(value, "vendor_ops")? {
+                pipeline.switch_vendor_op(string(name, "vendor_ops")?, true)?;
+            }
         }
         match table.get("enabled") {
             Some(value) if !boolean(value, "enabled")? => pipeline.disable(),

@@ -1,5 +1,6 @@
 //! Pipelines: lists of passes as data, the orders that are legal, and the key of a list.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::Pass;
 use crate::passes::{LAST, O1, O3, ORDER, PIPELINE};
 use crate::rewrites::{self, UserPatterns};
+use crate::vendor;
 
 /// Enters every key; changes when the meaning of a list does.
 const VERSION: &str = "fusewright pipeline 1";
@@ -144,6 +146,14 @@ pub enum PipelineError {
     /// A text that is no range of rows.
     #[error("`{0}` is no range of rows such as `1..256`, `..256` or `64..`")]
     Rows(String),
+    /// No op of a vendor has that name.
+    #[error("no vendor op is named `{name}`; there are {known}, and `all`")]
+    VendorOp {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
     /// A text that is no level.
     #[error("no level `{0}`; there are O0, O1, O2, O3")]
     Level(String),
@@ -196,6 +206,7 @@ pub struct Pipeline {
     stages: Vec<Stage>,
     fuse: bool,
     patterns: UserPatterns,
+    vendor_ops: BTreeSet<&'static str>,
 }
 
 impl Default for Pipeline {
@@ -231,7 +242,7 @@ impl Pipeline {
         if stages.last().is_none_or(|stage| stage.pass.name != LAST) {
             return Err(PipelineError::Last(LAST));
         }
-        Ok(Pipeline { stages, fuse: true, patterns: UserPatterns::default() })
+        Ok(Pipeline { stages, fuse: true, patterns: UserPatterns::default(), vendor_ops: BTreeSet::new() })
     }
 
     /// The list of a level.
@@ -243,7 +254,7 @@ impl Pipeline {
             Level::O3 => O3.to_vec(),
         };
         let stages = passes.into_iter().map(Stage::new).collect();
-        Pipeline { stages, fuse: level != Level::O0, patterns: UserPatterns::default() }
+        Pipeline { stages, fuse: level != Level::O0, patterns: UserPatterns::default(), vendor_ops: BTreeSet::new() }
     }
 
     /// The stages in order.
@@ -282,6 +293,31 @@ impl Pipeline {
         self.patterns = patterns;
     }
 
+    /// The vendor ops that may replace regions: none unless they are switched on.
+    pub fn vendor_ops(&self) -> &BTreeSet<&'static str> {
+        &self.vendor_ops
+    }
+
+    /// Switches a vendor op on or off, by its name or `all` for every one.
+    ///
+    /// # Errors
+    /// A name that no such op has.
+    pub fn switch_vendor_op(&mut self, name: &str, on: bool) -> Result<(), PipelineError> {
+        let meant: Vec<&'static str> = vendor::names().filter(|op| name == "all" || *op == name).collect();
+        if meant.is_empty() {
+            let known = vendor::names().collect::<Vec<_>>().join(", ");
+            return Err(PipelineError::VendorOp { name: name.to_owned(), known });
+        }
+        for op in meant {
+            if on {
+                self.vendor_ops.insert(op)
+            } else {
+                self.vendor_ops.remove(op)
+            };
+        }
+        Ok(())
+    }
+
     /// Switches every stage of that name on or off.
     ///
     /// # Errors
@@ -307,7 +343,7 @@ impl Pipeline {
     }
 
     /// What names the list by all that changes its results: the stages that are on, their rows, the tables of rewrites,
-    /// the patterns of users, whether rewrites that change rounding apply. For caches of compiled graphs.
+    /// the patterns of users, the vendor ops, whether rewrites that change rounding apply. For caches of compiled graphs.
     pub fn key(&self, relaxed: bool) -> ContentKey {
         let mut text = format!("{VERSION}\nrelaxed {relaxed}\nfuse {}\n", self.fuse);
         for stage in self.stages.iter().filter(|stage| stage.on) {
@@ -318,6 +354,9 @@ impl Pipeline {
         }
         for pattern in &self.patterns {
             text += &format!("pattern {pattern}\n");
+        }
+        for op in &self.vendor_ops {
+            text += &format!("vendor op {op}\n");
         }
         ContentKey(Sha256::digest(text).into())
     }

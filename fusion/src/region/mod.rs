@@ -153,6 +153,11 @@ pub(crate) fn expand(body: &Graph) -> Result<Graph, TypeError> {
     Ok(passes::dce(&merged).0)
 }
 
+/// A body of primitives with layout in front of elementwise functions, wherever it stood.
+pub(crate) fn with_layout_first(body: &Graph) -> Graph {
+    hoist::hoisted(body).unwrap_or_else(|| body.clone())
+}
+
 /// Whether a body of primitives is a row program: as it is (`None`), or with layout hoisted above functions, or with
 /// selections for its reads of short tables, or with stacks of few chosen rows that are reduced. Lanes nest
 /// strictly where they can: heads are rows then.

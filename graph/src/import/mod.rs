@@ -15,6 +15,7 @@ mod collective;
 mod constants;
 mod convert;
 mod custom;
+mod define;
 mod dims;
 mod inline;
 mod inplace;
@@ -41,6 +42,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 pub use archive::Archive;
+pub use define::{CustomCall, Plain};
 
 use crate::diag::Diagnostic;
 use crate::graph::Graph;

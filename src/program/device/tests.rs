@@ -14,7 +14,7 @@ use crate::compile::fuse;
 use crate::diff::options;
 use crate::inputs::{Sizes, Values, symbols, tensors};
 use crate::program::build::{Built, build_at};
-use crate::program::{Argument, user_memory};
+use crate::program::{Argument, Home, user_memory};
 use crate::{Compiler, HostTensor, Options, model, read_safetensors};
 
 /// A program whose values lie on a device, with kernels of the CPU.

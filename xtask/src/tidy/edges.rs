@@ -19,7 +19,7 @@ const LEFT: [(&str, &[&str]); 16] = [
     ("ffi/cuda-sys", &[]),
     ("ffi/acl-sys", &[]),
     ("runtime", &["abi", "ffi/cublaslt-sys", "ffi/cuda-sys", "ffi/acl-sys"]),
-    (".", &["codegen", "runtime"]),
+    (".", &["codegen", "runtime", "ascend-model"]),
     ("cli", &["."]),
     ("ffi/c", &["."]),
     ("ffi/python", &["."]),

@@ -1,7 +1,9 @@
 //! `bench`: fused kernels against unfused ones and against memory copy, on the host and on a GPU; how long compiling takes;
-//! what launches cost the host; the feature matrix.
+//! what launches cost the host; the feature matrix; estimates for NPUs.
 
 mod compare;
+#[cfg(feature = "ascend")]
+mod estimate;
 mod gpu;
 mod kinds;
 mod launch;
@@ -25,6 +27,9 @@ use compare::Peers;
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     let suite = args.suite.as_deref();
     let gpu = matches!(args.target, Target::Cuda { .. });
+    if args.bandwidth.is_some() && !args.estimate {
+        return Err(Error::Input("only `--estimate` has a `--bandwidth`".to_owned()));
+    }
     let (on_gpu, model_on_gpu) = (gpu && suite == Some("kernels"), gpu && suite.is_none());
     if !on_gpu && (args.tune || args.from.is_some()) {
         return Err(Error::Input("only suite `kernels` on a GPU has `--from` and `--tune`".to_owned()));
@@ -56,6 +61,9 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         Some("launch") => return launch::main(args),
         _ if on_gpu => return gpu::main(args, common),
         _ => {}
+    }
+    if args.estimate {
+        return estimated(args, common);
     }
     let cases = chosen(cases(args, common)?, &args.case)?;
     let peers = args.compare.as_deref().map(|path| Peers::open(path, args.threads)).transpose()?;
@@ -101,6 +109,16 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         print(&measured, peers.as_ref());
     }
     Ok(OK)
+}
+
+#[cfg(feature = "ascend")]
+fn estimated(args: &BenchArgs, common: &Common) -> Exit {
+    estimate::main(args, common)
+}
+
+#[cfg(not(feature = "ascend"))]
+fn estimated(_: &BenchArgs, _: &Common) -> Exit {
+    Err(Error::Unavailable("`--estimate`: this build lacks feature `ascend`".to_owned()))
 }
 
 /// The graph of a model that is measured.

@@ -20,6 +20,7 @@ impl Writer<'_> {
     pub fn finish(mut self) -> Made<template::Segment> {
         self.tiled.finish();
         self.fixed.finish();
+        self.out.figures = self.figures();
         self.out.start = std::mem::take(&mut self.fixed.lines);
         self.out.body = std::mem::take(&mut self.tiled.lines);
         self.out.work = self.work.bytes;

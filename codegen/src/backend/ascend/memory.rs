@@ -91,11 +91,31 @@ impl Work {
     }
 }
 
+/// Bytes that one repeat of a vector instruction takes.
+const REPEAT: u64 = 256;
+
+/// Vector instructions, and their repeats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Cost {
+    pub instructions: u64,
+    pub repeats: u64,
+}
+
+impl Cost {
+    /// Adds instructions over so many bytes each.
+    pub fn add(&mut self, instructions: u64, bytes: u64) {
+        self.instructions += instructions;
+        self.repeats += instructions * bytes.div_ceil(REPEAT).max(1);
+    }
+}
+
 /// Statements of the vector pipe, with a barrier wherever one depends on another that may still run.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     /// The statements.
     pub lines: Vec<String>,
+    /// What those cost that are one instruction each.
+    pub cost: Cost,
     reads: Vec<Tensor>,
     writes: Vec<Tensor>,
 }
@@ -115,6 +135,8 @@ impl Steps {
             self.barrier();
         }
         self.lines.push(line);
+        let widest = reads.iter().copied().chain([writes]).map(Tensor::bytes).max();
+        self.cost.add(1, widest.unwrap_or(0));
         self.reads.extend(reads.iter().map(|&t| t.clone()));
         self.writes.push(writes.clone());
     }

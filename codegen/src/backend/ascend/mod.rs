@@ -29,7 +29,9 @@ mod reduce;
 mod runs;
 mod schedule;
 mod segment;
+mod speed;
 mod storage;
+mod summary;
 mod text;
 mod tile;
 
@@ -38,6 +40,8 @@ use fusewright_templates::ascend as template;
 
 pub use self::backend::AscendBackend;
 pub use self::chip::{ALL as CHIPS, Chip};
+pub use self::speed::Speed;
+pub use self::summary::{SegmentSummary, Summary, Work};
 pub use fusewright_templates::ascend::HEADERS;
 
 use self::text::Names;
@@ -95,11 +99,20 @@ impl EmitError {
 /// # Errors
 /// An unknown chip, a row that does not fit, or something that this schedule does not cover, named with its reason.
 pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
+    emit_with_summary(kernel, chip).map(|(text, _)| text)
+}
+
+/// As [`emit`], with what the kernel moves and computes by the plan that the source follows.
+///
+/// # Errors
+/// As [`emit`].
+pub fn emit_with_summary(kernel: &Kernel, chip: &str) -> Result<(String, Summary), EmitError> {
     let chip = chip::by_name(chip).ok_or_else(|| EmitError::UnknownChip(chip.to_owned()))?;
     let mut names = Names::new();
     let params: Vec<String> = kernel.params.iter().map(|p| names.claim(&p.name)).collect();
     let prepared = prepare::prepare(kernel).map_err(|e| EmitError::Template(e.to_string()))?;
     let mut groups: Vec<template::Group> = Vec::new();
+    let mut summary = Summary { chip, rows: kernel.rows.clone(), segments: Vec::new() };
     for segment in prepared.segments.iter().filter(|s| s.inner != Dim::constant(0)) {
         let mut passes = schedule::write(chip, &prepared, segment, &params).map_err(|e| e.in_segment(segment))?;
         for pass in &mut passes {
@@ -107,6 +120,7 @@ pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
                 pass.class.push('_');
             }
         }
+        summary.segments.extend(passes.iter().map(SegmentSummary::of).collect::<Result<Vec<_>, _>>()?);
         groups.push(template::Group { passes });
     }
     let source = template::Kernel {
@@ -120,5 +134,5 @@ pub fn emit(kernel: &Kernel, chip: &str) -> Result<String, EmitError> {
         dims: kernel.dims.iter().map(|d| d.name.clone()).collect(),
         groups,
     };
-    source.text().map_err(EmitError::Template)
+    Ok((source.text().map_err(EmitError::Template)?, summary))
 }

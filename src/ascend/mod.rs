@@ -1,0 +1,18 @@
+//! The vendor's toolchain for Ascend NPUs, where the machine has one: where it lies, of which version it is, which command
+//! lines compile what, and what happens when they fail.
+//!
+//! Command lines are made by pure functions of a toolkit and a chip (`command.rs`), so that they can be read and tested
+//! without a toolkit; running them is `compile.rs`. Nothing here was ever run with the vendor's compiler: the lines are
+//! those of its documentation and build files.
+
+mod command;
+mod compile;
+mod scratch;
+mod toolkit;
+mod version;
+
+pub use command::{CommandLine, FrontEnd, NoRoute, device_object, front_end, rtc_options};
+pub use compile::ToolFailure;
+pub(crate) use compile::{Built, Maker};
+pub use toolkit::{MissingToolkit, Toolkit, ToolkitChoice};
+pub use version::CannVersion;

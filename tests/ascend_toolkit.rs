@@ -1,0 +1,148 @@
+//! Kernels for Ascend NPUs from Ascend C to objects, by scripts in the place of the vendor's compiler: what is called, what
+//! is kept, and what an error says.
+#![cfg(all(feature = "ascend", unix))]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fusewright::ascend::{Toolkit, ToolkitChoice};
+use fusewright::diff::options;
+use fusewright::graph::Graph;
+use fusewright::{CacheChoice, Compiler, Options, Target, fuse_graph};
+use fusewright_abi::PayloadKind;
+
+fn target() -> Target {
+    "ascend:910b1".parse().expect("a target")
+}
+
+fn body() -> Graph {
+    let text = "graph @g(s: 1..; %x: bf16[s, 64]) {\n  %a = cast %x {to = f32}\n  %b = exp %a\n  %y = cast %b {to = bf16}\n  return %y\n}\n";
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let fused = fuse_graph(&graph, &options()).unwrap_or_else(|e| panic!("{e}"));
+    fused.partition.regions[0].expand_body().expect("a region's body is typed")
+}
+
+/// Copies a file to where it can be started. Another process writes it: what this one has open for writing, a process
+/// that another test starts right now has open too, and then the system starts it for nobody.
+fn program(folder: &Path, name: &str, script: &str) {
+    std::fs::create_dir_all(folder).expect("a temporary folder can be written");
+    let text = folder.join(format!("{name}.text"));
+    std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("a temporary folder can be written");
+    let status = Command::new("install").args(["-m", "755"]).arg(&text).arg(folder.join(name)).status();
+    assert!(status.expect("install can be started").success(), "{name}");
+}
+
+/// The word behind `-o`, in a script.
+const OUTPUT: &str = "while [ \"$1\" != -o ]; do shift; done; out=$2";
+
+/// A folder like a toolkit of that version. Its compiler notes how it was called and copies the source, after `first`; its
+/// linker puts the mark of such files before that.
+fn toolkit(folder: &Path, version: &str, first: &str) -> PathBuf {
+    let home = folder.join(format!("cann-{version}"));
+    let bin = home.join("compiler/ccec_compiler/bin");
+    let calls = home.join("calls");
+    let ccec = format!(
+        "echo \"$*\" >> {}\n{first}\nfor word; do case $word in *.cpp) source=$word;; esac; done\n{OUTPUT}; cat $source > $out",
+        calls.display()
+    );
+    program(&bin, "ccec", &ccec);
+    program(
+        &bin,
+        "ld.lld",
+        &format!(
+            "for word; do case $word in *.part) part=$word;; esac; done\n{OUTPUT}; (printf '\\177ELF'; cat $part) > $out"
+        ),
+    );
+    std::fs::create_dir_all(home.join("x86_64-linux")).expect("a folder");
+    let info = format!("package_name=Ascend-cann-toolkit\nversion={version}\n");
+    std::fs::write(home.join("x86_64-linux/ascend_toolkit_install.info"), info).expect("a file");
+    home
+}
+
+fn calls(home: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(home.join("calls")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn choice(home: &Path, cache: &Path) -> Options {
+    let toolkit = ToolkitChoice::At(home.to_owned());
+    Options { toolkit, cache: CacheChoice::Folder(cache.to_owned()), ..options() }
+}
+
+fn compiler(options: &Options) -> Compiler {
+    Compiler::of(&target(), options).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn what_the_toolkit_makes_is_kept_under_its_version() {
+    let (folder, cache) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let [old, new] = ["8.1.RC1", "9.0.0"].map(|version| toolkit(folder.path(), version, ""));
+    let body = body();
+    let made = compiler(&choice(&old, cache.path())).artifact("g", &body).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(made.payload.kind, PayloadKind::AscendObject);
+    assert!(made.payload.bytes.starts_with(b"\x7fELF"));
+    assert!(String::from_utf8_lossy(&made.payload.bytes).contains("#include \"kernel_operator.h\""));
+    let [call] = calls(&old).try_into().unwrap_or_else(|calls| panic!("{calls:?}"));
+    for word in [
+        "-xcce",
+        "--cce-aicore-arch=dav-c220-vec",
+        "--cce-aicore-only",
+        &format!("-I{}", old.join("include").display()),
+    ] {
+        assert!(call.split(' ').any(|given| given == word), "{word}: {call}");
+    }
+    let again = compiler(&choice(&old, cache.path()));
+    assert_eq!(again.artifact("g", &body).unwrap_or_else(|e| panic!("{e}")), made);
+    assert!(again.log()[0].from_disk && calls(&old).len() == 1, "it is not called again");
+    // Another version makes other code, and without a toolkit the source is the payload.
+    let other = compiler(&choice(&new, cache.path()));
+    let key = other.artifact("g", &body).unwrap_or_else(|e| panic!("{e}")).key;
+    assert!(!other.log()[0].from_disk && key != made.key && calls(&new).len() == 1);
+    let plain = Options { toolkit: ToolkitChoice::Off, ..choice(&old, cache.path()) };
+    let plain = compiler(&plain).artifact("g", &body).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((plain.payload.kind, plain.key == made.key), (PayloadKind::AscendC, false));
+}
+
+#[test]
+fn headers_lie_where_the_compiler_finds_them() {
+    let (folder, cache) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    // It fails unless all that the source includes beside the vendor's header lies beside the source.
+    let look = "for word; do case $word in *.cpp) source=$word;; esac; done\n\
+                for header in $(sed -n 's/^#include \"\\(.*\\)\"$/\\1/p' $source | grep -v kernel_operator.h); do\n\
+                test -s $(dirname $source)/$header || { echo \"no $header\" >&2; exit 1; }; echo $header >> $(dirname $0)/found; done";
+    let home = toolkit(folder.path(), "9.0.0", look);
+    compiler(&choice(&home, cache.path())).artifact("g", &body()).unwrap_or_else(|e| panic!("{e}"));
+    let found = std::fs::read_to_string(home.join("compiler/ccec_compiler/bin/found")).expect("it looked");
+    assert!(found.lines().any(|header| header == "row_program.h"), "{found}");
+}
+
+#[test]
+fn a_compiler_that_fails_says_why_and_how_to_repeat_it() {
+    let (folder, cache) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let home = toolkit(folder.path(), "9.0.0", "echo 'k.cpp:7:3: error: no such intrinsic' >&2; exit 3");
+    let error = compiler(&choice(&home, cache.path())).artifact("g", &body()).expect_err("it fails").to_string();
+    assert!(error.contains("`g`") && error.contains("error: no such intrinsic"), "{error}");
+    let command = error.rsplit("to repeat it: ").next().expect("a command").trim();
+    let again = Command::new("sh").args(["-c", command]).output().expect("there is a shell");
+    assert_eq!(again.status.code(), Some(3), "the very command fails alike: {command}");
+    assert_eq!(calls(&home).len(), 2);
+    let source = command.split(' ').find(|word| word.ends_with(".cpp")).expect("it names a source");
+    assert!(std::fs::read_to_string(source).expect("the source is still there").contains("GM_ADDR"));
+    std::fs::remove_dir_all(Path::new(source).parent().expect("a folder")).expect("it is ours");
+}
+
+#[test]
+fn a_toolkit_that_was_asked_for_and_is_not_there_is_an_error_value() {
+    let (folder, cache) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let nowhere = folder.path().join("nowhere");
+    let error = Compiler::of(&target(), &choice(&nowhere, cache.path())).expect_err("there is none");
+    assert!(error.exit_code() == 3 && error.to_string().contains("nowhere"), "{error}");
+    // What needs no toolkit looks for none.
+    Compiler::of(&Target::Cpu, &choice(&nowhere, cache.path())).expect("the CPU is always there");
+    // A linker that is not there is said by name.
+    let home = toolkit(folder.path(), "9.0.0", "");
+    std::fs::remove_file(home.join("compiler/ccec_compiler/bin/ld.lld")).expect("it is there");
+    Toolkit::at(&home).unwrap_or_else(|e| panic!("{e}"));
+    let error = compiler(&choice(&home, cache.path())).artifact("g", &body()).expect_err("no linker").to_string();
+    assert!(error.contains("ld.lld") && error.contains("9.0.0"), "{error}");
+}
