@@ -241,15 +241,6 @@ int64_t BlockCount()
     return TheMachine().blockCount;
 }
 
-void InBuffer(const Span& tensor, const Span& buffer)
-{
-    if (tensor.end > buffer.end) {
-        TheMachine().report.Fault(
-            "TBuf", "a tensor that ends %u bytes beyond its buffer of %u", tensor.end - buffer.end,
-            buffer.end - buffer.offset);
-    }
-}
-
 void HalfByte(int64_t elements)
 {
     TheMachine().report.Fault(

@@ -93,7 +93,6 @@ public:
     {
         LocalTensor<T> tensor(ascend_model::Within(span, bytes));
         tensor.SetSize(elements);
-        ascend_model::InBuffer(tensor.At(), span);
         return tensor;
     }
 

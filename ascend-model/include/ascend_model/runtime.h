@@ -235,9 +235,6 @@ void SetDeqScale(uint16_t scale);
 int64_t BlockIndex();
 int64_t BlockCount();
 
-// A tensor that a buffer gives out has to end within it.
-void InBuffer(const Span& tensor, const Span& buffer);
-
 // An offset of an odd number of elements of half a byte.
 void HalfByte(int64_t elements);
 

@@ -34,7 +34,7 @@ pub const AT_RUN_TIME: &[Wrong] = &[
     (
         "tensor_past_the_buffer",
         "TPipe p; TBuf<> a; p.InitBuffer(a, 256); a.GetWithOffset<float>(64, 32);",
-        &["TBuf", "32 bytes beyond its buffer of 256"],
+        &["a tensor at [32, 288)", "its buffer ends at 256"],
     ),
     (
         "place_past_the_tensor",

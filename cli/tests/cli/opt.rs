@@ -154,7 +154,7 @@ fn options_of_other_verbs_are_refused() {
     refused(2, &["opt", &file, "verify", "--json"], &["`--json`"]);
     refused(2, &["opt", &file, "diff", "--test", "true"], &["`--test`", "`opt reduce`"]);
     refused(2, &["opt", &file, "run", "--target", "ascend"], &["`--target`", "`opt emit`"]);
-    refused(3, &["opt", &file, "diff", "--target", "ascend"], &["`ascend:910b1`", "no driver"]);
+    refused(3, &["opt", &file, "diff", "--target", "ascend"], &["`ascend:910b1`", "no Ascend runtime"]);
     refused(2, &["opt", &file, "dif"], &["`dif`", "diff"]);
 }
 

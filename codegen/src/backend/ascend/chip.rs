@@ -20,6 +20,8 @@ pub struct Chip {
     pub bf16: bool,
     /// Whether f32 is converted to the two fp8 formats.
     pub fp8: bool,
+    /// Whether integers of 32 bits are compared.
+    pub compares_words: bool,
     /// Whether copies of any number of bytes exist; else they are of whole 32 bytes, and what is left goes by the scalar
     /// unit.
     pub ragged_copies: bool,
@@ -42,6 +44,7 @@ const fn a2(name: &'static str, vendor: &'static str, vector_cores: u32) -> Chip
         buffer_bytes: 188_160,
         bf16: true,
         fp8: false,
+        compares_words: true,
         ragged_copies: true,
     }
 }
@@ -66,6 +69,7 @@ pub const ALL: &[Chip] = &[
         buffer_bytes: 253_696,
         bf16: false,
         fp8: false,
+        compares_words: false,
         ragged_copies: false,
     },
     Chip {
@@ -76,6 +80,7 @@ pub const ALL: &[Chip] = &[
         buffer_bytes: 245_504,
         bf16: true,
         fp8: true,
+        compares_words: true,
         ragged_copies: true,
     },
 ];

@@ -63,6 +63,10 @@ impl Writer<'_> {
     /// A comparison of integers, which vector units compare for equality alone: an order is whether the larger is one of
     /// them.
     fn compare_words(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        if !self.chip.compares_words {
+            let what = format!("`{}` of i32 on {}: its vector unit compares floats", f.name(), self.chip.vendor);
+            return Err(EmitError::unsupported(what));
+        }
         let (a, b) = (self.lane_for_lane(args[0], result)?, self.lane_for_lane(args[1], result)?);
         let (count, lanes) = (self.count(result)?, self.most(result)?);
         let larger = matches!(f, ScalarFn::Lt | ScalarFn::Le | ScalarFn::Gt | ScalarFn::Ge);
