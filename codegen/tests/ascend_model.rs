@@ -69,12 +69,12 @@ fn delayed() -> Options {
 
 #[test]
 fn a_910b_computes_what_the_interpreter_does() {
-    check("910b1", &kernels(), &Options::default(), true, 12);
+    check("910b1", &kernels(), &Options::default(), true, 15);
 }
 
 #[test]
 fn a_950_computes_what_the_interpreter_does() {
-    check("950", &kernels(), &delayed(), false, 12);
+    check("950", &kernels(), &delayed(), false, 15);
 }
 
 #[test]

@@ -59,8 +59,7 @@ impl Writer<'_> {
             let from = self.place(&side, &[]);
             let line = format!("{}::LoadFixed({}, {from}, {});", self.chip.copies().1, tensor.text(), side.elements);
             self.fixed.plain(line);
-            self.put(result, tensor, scalar);
-            return Ok(());
+            return self.loaded(result, tensor, scalar);
         }
         let var = self.names.claim(&wish);
         let tensor = Tensor { var: var.clone(), offset: 0, lanes, size, work: None };
@@ -77,7 +76,15 @@ impl Writer<'_> {
         }
         self.out.inputs.push(queue);
         self.copy_in(&var, element, copies);
-        self.put(result, tensor, scalar);
+        self.loaded(result, tensor, scalar)
+    }
+
+    /// Makes what was loaded the place of a value; of conditions, which lie in bytes, that of their bits.
+    fn loaded(&mut self, value: Val, tensor: Tensor, scalar: bool) -> Made<()> {
+        if self.dtype(value) == DType::Bool && !scalar {
+            return self.mask_of_bytes(value, &tensor);
+        }
+        self.put(value, tensor, scalar);
         Ok(())
     }
 

@@ -29,6 +29,22 @@ impl Writer<'_> {
         Ok(tensor)
     }
 
+    /// A condition whose lanes lie in bytes: 0 does not hold.
+    pub fn mask_of_bytes(&mut self, value: Val, bytes: &Tensor) -> Made<()> {
+        let (count, lanes) = (self.count(value)?, self.most(value)?);
+        let narrow = self.scratch("narrow", "half", lanes, 2);
+        let wide = self.scratch("numbers", "float", lanes, 4);
+        let zero = self.block(0);
+        let to = self.mask(value, "given")?;
+        let cast = |to: &Tensor, x: &Tensor| format!("Cast({}, {}, RoundMode::CAST_NONE, {count});", to.text(), x.text());
+        self.steps().vector(cast(&narrow, bytes), &[bytes], &narrow);
+        self.steps().vector(cast(&wide, &narrow), &[&narrow], &wide);
+        let operands = [&to, &wide, &zero].map(|t| t.text()).join(", ");
+        let line = format!("fusewright::Compare<CMPMODE::NE, true>({operands}, {count});");
+        self.steps().vector(line, &[&wide, &zero], &to);
+        Ok(())
+    }
+
     /// A comparison of floats.
     pub fn compare(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
         let dtype = self.dtype(args[0]);
