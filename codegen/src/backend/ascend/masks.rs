@@ -36,7 +36,8 @@ impl Writer<'_> {
         let wide = self.scratch("numbers", "float", lanes, 4);
         let zero = self.block(0);
         let to = self.mask(value, "given")?;
-        let cast = |to: &Tensor, x: &Tensor| format!("Cast({}, {}, RoundMode::CAST_NONE, {count});", to.text(), x.text());
+        let cast =
+            |to: &Tensor, x: &Tensor| format!("Cast({}, {}, RoundMode::CAST_NONE, {count});", to.text(), x.text());
         self.steps().vector(cast(&narrow, bytes), &[bytes], &narrow);
         self.steps().vector(cast(&wide, &narrow), &[&narrow], &wide);
         let operands = [&to, &wide, &zero].map(|t| t.text()).join(", ");
