@@ -48,7 +48,7 @@ fn run(model: &Model, unbroken: &Unbroken, text: &str, headers: &[Source<'_>]) -
     let object = model.compile(&[Source { name, text }], headers, chip).map_err(|e| e.to_string())?;
     let entry = model.load(&object).and_then(|kernels| kernels.kernel(name)).map_err(|e| e.to_string())?;
     for way in ways() {
-        compare(case, &way, &|arguments, scalars| {
+        compare(case, &|arguments, scalars| {
             entry.launch(case.cores, arguments, scalars, &way).map_err(|e| e.to_string())
         })?;
     }

@@ -68,7 +68,7 @@ pub fn execute(model: &Model, chip: &str, cases: &[Case], options: &Options) -> 
     let run = |(i, case): (usize, &Case)| {
         texts[i].as_ref().map_err(Clone::clone)?;
         let entry = kernels.kernel(&names[i]).map_err(|e| e.to_string())?;
-        compare(case, options, &|arguments, scalars| {
+        compare(case, &|arguments, scalars| {
             entry.launch(case.cores, arguments, scalars, options).map_err(|e| e.to_string())
         })
     };
@@ -77,7 +77,7 @@ pub fn execute(model: &Model, chip: &str, cases: &[Case], options: &Options) -> 
 
 type Launch<'a> = dyn Fn(&mut [Argument<'_>], &[i64]) -> Result<Counters, String> + 'a;
 
-pub fn compare(case: &Case, _options: &Options, launch: &Launch<'_>) -> Result<Counters, String> {
+pub fn compare(case: &Case, launch: &Launch<'_>) -> Result<Counters, String> {
     let kernel = &case.kernel;
     let value = |d: &fusewright_graph::Dim| d.eval(&|name| case.dims.get(name).copied()).map_err(|e| e.to_string());
     let rows = value(&kernel.rows)?;

@@ -10,7 +10,7 @@ use super::hazard;
 use super::keep::Reach;
 use super::plan::{self, Pass, Plan};
 use super::stash::stashed;
-use crate::kernel::{InstOp, Kernel, Level, Segment, Shape, Val};
+use crate::kernel::{Inst, InstOp, Kernel, Level, Segment, Shape, Val};
 
 /// Most lanes of a row that is short.
 const SHORT: i64 = 512;
@@ -53,7 +53,7 @@ pub(super) fn choose(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Option<
     }
     // Nothing is kept of one inner row for its later phases, and no row writes what another reads.
     let kept = plan.kept.iter().any(|kept| kept.reach == Reach::InnerRow);
-    let stores = |inst: &crate::kernel::Inst| match &inst.op {
+    let stores = |inst: &Inst| match &inst.op {
         InstOp::Store { param, .. } => hazard::overwrites(kernel, segment, *param),
         _ => false,
     };
