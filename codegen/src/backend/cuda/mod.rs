@@ -12,6 +12,7 @@
 mod ahead;
 mod arch;
 mod backend;
+mod budget;
 mod code;
 mod dialect;
 mod exact;
@@ -202,7 +203,11 @@ fn build<'c>(
     for (name, plan) in [(kernel.name.clone(), &plans.first)].into_iter().chain(many) {
         let function = module.add_function(&name, ty, None);
         function.set_call_conventions(PTX_KERNEL);
-        for (key, value) in [("nvvm.maxntid", plan.threads.to_string()), ("nvvm.minctasm", "1".to_owned())] {
+        let room = match budget::registers(kernel, plan) {
+            Some(registers) => ("nvvm.maxnreg", registers.to_string()),
+            None => ("nvvm.minctasm", "1".to_owned()),
+        };
+        for (key, value) in [("nvvm.maxntid", plan.threads.to_string()), room] {
             function.add_attribute(AttributeLoc::Function, ctx.create_string_attribute(key, &value));
         }
         let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: arch };

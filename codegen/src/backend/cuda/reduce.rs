@@ -7,7 +7,7 @@
 
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal, NanRule, ReduceOp, ScalarFn};
-use inkwell::IntPredicate;
+use inkwell::{FloatPredicate, IntPredicate};
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::IntValue;
 
@@ -114,6 +114,13 @@ impl<'a, 'c> Rows<'a, 'c> {
             let bits = self.code.bits(own[0], self.code.ctx.i32_type())?;
             return self.greatest_of_block(bits.into_int_value());
         }
+        let is_greatest = op == ReduceOp::Max && nan == NanRule::Propagate && dtype == DType::F32;
+        if is_greatest && tree.threads == self.frame.threads && tree.threads.is_multiple_of(WARP) {
+            let key = self.ordered(own[0])?;
+            let greatest = self.greatest_of_block(key)?;
+            let bits = self.turned(self.code.bits(greatest, self.code.ctx.i32_type())?.into_int_value())?;
+            return self.code.bits(bits, self.code.ctx.f32_type());
+        }
         let warp = self.combine_warp(own, tree.threads, WARP, &combine)?;
         Ok(self.combine_blocks(warp, tree.threads.div_ceil(WARP), &combine)?[0])
     }
@@ -138,6 +145,24 @@ impl<'a, 'c> Rows<'a, 'c> {
         };
         let all = self.combine_blocks(vec![warp], self.frame.threads / WARP, &combine)?;
         code.bits(all[0], code.ctx.f32_type())
+    }
+
+    /// An integer with a sign that is in the order of an f32: of two zeros the negative is less, and NaN is the greatest.
+    fn ordered(&self, x: Value<'c>) -> Built<IntValue<'c>> {
+        let code = self.code;
+        let float = x.into_float_value();
+        let is_nan = code.b.build_float_compare(FloatPredicate::UNO, float, float, "")?;
+        let key = self.turned(code.bits(x, code.ctx.i32_type())?.into_int_value())?;
+        let greatest = code.ctx.i32_type().const_int(i64::from(i32::MAX) as u64, false);
+        Ok(code.select(is_nan, greatest, key)?.into_int_value())
+    }
+
+    /// Bits of an f32 with those below the sign turned where it is negative, which turns them back as well.
+    fn turned(&self, bits: IntValue<'c>) -> Built<IntValue<'c>> {
+        let code = self.code;
+        let sign = code.b.build_right_shift(bits, code.i32(31), true, "")?;
+        let below = code.b.build_and(sign, code.i32(i64::from(i32::MAX)), "")?;
+        Ok(code.b.build_xor(bits, below, "")?)
     }
 
     /// What a reduction of a value starts from.
