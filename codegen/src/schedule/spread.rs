@@ -23,6 +23,9 @@ impl Place {
     const ALL: [(Place, &'static str); 2] = [(Place::Registers, "registers"), (Place::Loops, "loops")];
 }
 
+/// Registers that a thread can have, in steps of 8.
+const MOST_REGISTERS: u32 = 248;
+
 /// How rows are spread over blocks and threads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Spread {
@@ -39,6 +42,8 @@ pub struct Spread {
     /// Up to how many rows of a launch the kernel behind it may begin at once. With more of them it may when a block has
     /// its rows.
     pub release: u64,
+    /// Most registers of a thread, a multiple of 8; the assembler decides where it is 0.
+    pub bound: u32,
 }
 
 /// The spread of launches by their number of rows.
@@ -88,17 +93,23 @@ fn range(cursor: &mut Cursor<'_>) -> Result<(usize, Spread), TextError> {
     cursor.expect("..")?;
     let place = Place::ALL.iter().find(|(_, word)| cursor.eat_word(word));
     let (place, _) = place.ok_or_else(|| cursor.expected("`registers` or `loops`"))?;
-    let mut field = |name: &str| -> Result<i64, TextError> {
+    let field = |cursor: &mut Cursor<'_>, name: &str| -> Result<i64, TextError> {
         cursor.expect_word(name)?;
         let token = cursor.peek();
         let value = cursor.unsigned()?;
         let fits = name == "release" || u32::try_from(value).is_ok_and(|value| value > 0);
         if fits { Ok(value) } else { Err(cursor.error_at(&token, format!("{value} is out of range"))) }
     };
-    let mut small = |name: &str| field(name).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
-    let [threads, unit, vectors, passes] = [small("threads")?, small("unit")?, small("vectors")?, small("passes")?];
-    let release = field("release")?.unsigned_abs();
-    Ok((from, Spread { place: *place, threads, unit, vectors, passes, release }))
+    let small =
+        |cursor: &mut Cursor<'_>, name| field(cursor, name).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
+    let mut next = |name| small(cursor, name);
+    let [threads, unit, vectors, passes] = [next("threads")?, next("unit")?, next("vectors")?, next("passes")?];
+    let release = field(cursor, "release")?.unsigned_abs();
+    let next = cursor.peek();
+    let bound = if next.is_word("bound") { field(cursor, "bound")? } else { 0 };
+    let bound = u32::try_from(bound).ok().filter(|bound| bound.is_multiple_of(8) && *bound <= MOST_REGISTERS);
+    let bound = bound.ok_or_else(|| cursor.error_at(&next, "the bound is no multiple of 8 up to 248"))?;
+    Ok((from, Spread { place: *place, threads, unit, vectors, passes, release, bound }))
 }
 
 impl FromStr for KernelSchedule {
@@ -115,8 +126,9 @@ impl FromStr for KernelSchedule {
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = Place::ALL.iter().find(|(place, _)| *place == self.place).map_or("", |(_, word)| word);
-        let Spread { threads, unit, vectors, passes, release, .. } = self;
-        write!(f, "{place} threads {threads} unit {unit} vectors {vectors} passes {passes} release {release}")
+        let Spread { threads, unit, vectors, passes, release, bound, .. } = self;
+        write!(f, "{place} threads {threads} unit {unit} vectors {vectors} passes {passes} release {release}")?;
+        if *bound > 0 { write!(f, " bound {bound}") } else { Ok(()) }
     }
 }
 
@@ -133,8 +145,9 @@ mod tests {
 
     #[test]
     fn print_and_parse_agree() {
-        let first = Spread { place: Place::Registers, threads: 320, unit: 32, vectors: 2, passes: 1, release: 204 };
-        let other = Spread { place: Place::Loops, threads: 1024, release: u64::from(u32::MAX) + 1, ..first };
+        let first =
+            Spread { place: Place::Registers, threads: 320, unit: 32, vectors: 2, passes: 1, release: 204, bound: 0 };
+        let other = Spread { place: Place::Loops, threads: 1024, release: u64::from(u32::MAX) + 1, bound: 56, ..first };
         for schedule in [KernelSchedule::uniform(first), KernelSchedule { first, many: Some((17, other)) }] {
             assert_eq!(schedule.to_string().parse(), Ok(schedule.clone()), "{schedule}");
         }
@@ -155,6 +168,8 @@ mod tests {
             ("release 204", "release", "integer"),
             ("204", "204, rows 0.. registers threads 320 unit 32 vectors 2 passes 1 release 204", "1 or more"),
             ("204", "204 pipelined", "the end"),
+            ("204", "204 bound 60", "multiple of 8"),
+            ("204", "204 bound 256", "multiple of 8"),
         ] {
             let error = good.replace(from, to).parse::<KernelSchedule>().expect_err("is refused").to_string();
             assert!(error.contains(says), "{from} → {to}: {error}");

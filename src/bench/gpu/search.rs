@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn spread(threads: u32) -> Spread {
-        Spread { place: Place::Registers, threads, unit: threads, vectors: 1, passes: 1, release: 0 }
+        Spread { place: Place::Registers, threads, unit: threads, vectors: 1, passes: 1, release: 0, bound: 0 }
     }
 
     const ROWS: [usize; 4] = [1, 32, 512, 8192];

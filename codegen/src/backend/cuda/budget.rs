@@ -4,11 +4,13 @@
 //! would fit, and too few loads are underway. A bound is only stated where it holds all that a thread has at once, so that
 //! it makes nothing spill.
 
+use std::collections::BTreeSet;
+
 use super::plan::{Plan, VECTOR, whole_block};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
 /// Registers of one multiprocessor of every architecture that code is made for.
-const ALL: u32 = 1 << 16;
+pub(super) const ALL: u32 = 1 << 16;
 /// Registers are dealt out by so many.
 const STEP: u32 = 8;
 /// Registers of addresses, partial results and what is on its way through formulas.
@@ -16,41 +18,57 @@ const BESIDE: u32 = 24;
 /// From here on the assembler needs no bound.
 const MOST: u32 = 128;
 
-/// The bound of a kernel whose rows are reduced by blocks that hold them.
-pub(super) fn registers(kernel: &Kernel, plan: &Plan) -> Option<u32> {
-    let ([segment], [Some(held)]) = (kernel.segments.as_slice(), plan.held.as_slice()) else { return None };
-    whole_block(segment)?;
-    let needed = (words(segment)? * held.vectors * held.passes + BESIDE).next_multiple_of(STEP);
-    let blocks = ALL / (plan.threads * needed);
-    let bound = ALL / (plan.threads * blocks.max(1)) / STEP * STEP;
-    (blocks > 0 && bound < MOST).then_some(bound)
+/// A bound of registers.
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
+    /// Most registers of a thread.
+    pub bound: u32,
+    /// Whether more is kept across a reduction than was loaded. Then fewer registers mean that less is computed at once,
+    /// which is slower where a block has a processor to itself.
+    pub crowded: bool,
 }
 
-/// Registers that a vector of each row takes at the most: of those that live across a reduction, or of all that are loaded.
-fn words(segment: &Segment) -> Option<u32> {
-    let is_row = |value: &Val| matches!(segment.ty(*value).shape, Shape::Row(_));
-    let size = |value: &Val| VECTOR * segment.ty(*value).dtype.bits().next_multiple_of(16) / 32;
+impl Budget {
+    /// The bound of a kernel whose rows are reduced by blocks that hold them.
+    pub fn of(kernel: &Kernel, plan: &Plan) -> Option<Budget> {
+        let ([segment], [Some(held)]) = (kernel.segments.as_slice(), plan.held.as_slice()) else { return None };
+        whole_block(segment)?;
+        let [loaded, kept] = [loaded(segment), kept(segment)?];
+        let needed = (loaded.max(kept) * held.vectors * held.passes + BESIDE).next_multiple_of(STEP);
+        let blocks = ALL / (plan.threads * needed);
+        let bound = ALL / (plan.threads * blocks.max(1)) / STEP * STEP;
+        (blocks > 0 && bound < MOST).then_some(Budget { bound, crowded: kept > loaded })
+    }
+}
+
+/// Registers that a vector of a value takes; none if it is no row.
+fn size(segment: &Segment, value: Val) -> u32 {
+    let ty = segment.ty(value);
+    if matches!(ty.shape, Shape::Row(_)) { VECTOR * ty.dtype.bits().next_multiple_of(16) / 32 } else { 0 }
+}
+
+/// Registers that a vector of each row takes that is loaded.
+fn loaded(segment: &Segment) -> u32 {
     let loads = segment.insts.iter().filter(|inst| matches!(inst.op, InstOp::Load { .. }));
-    let loaded: u32 = loads.flat_map(|inst| &inst.results).filter(|value| is_row(value)).map(size).sum();
-    let reductions = || {
-        let all = segment.insts.iter().enumerate();
-        all.filter(|(_, inst)| matches!(inst.op, InstOp::Reduce { over: Over::Row, .. })).map(|(at, _)| at)
-    };
-    let live = reductions().map(|at| {
-        let before = segment.insts[..at].iter().flat_map(|inst| inst.results.iter().map(move |value| (inst, value)));
-        let kept: Vec<Val> = before
-            .filter(|(_, value)| is_row(value) && segment.insts[at + 1..].iter().any(|inst| inst.args.contains(value)))
+    loads.flat_map(|inst| &inst.results).map(|value| size(segment, *value)).sum()
+}
+
+/// Registers that a vector of each row takes that is kept across a reduction, at the one for which they are the most.
+fn kept(segment: &Segment) -> Option<u32> {
+    let reductions = segment.insts.iter().enumerate();
+    let reductions = reductions.filter(|(_, inst)| matches!(inst.op, InstOp::Reduce { over: Over::Row, .. }));
+    let across = |at: usize| {
+        let used_later = |value: &Val| segment.insts[at + 1..].iter().any(|inst| inst.args.contains(value));
+        let results = segment.insts[..at].iter().flat_map(|inst| inst.results.iter().map(move |value| (inst, *value)));
+        let kept: BTreeSet<Val> = results
+            .filter(|(_, value)| used_later(value))
             // A wider form of a value is that value.
             .map(|(inst, value)| match (&inst.op, inst.args.as_slice()) {
-                (InstOp::Cast { .. }, [of]) if size(of) < size(value) => *of,
-                _ => *value,
+                (InstOp::Cast { .. }, [of]) if size(segment, *of) < size(segment, value) => *of,
+                _ => value,
             })
             .collect();
-        let mut distinct: Vec<&Val> = kept.iter().collect();
-        distinct.sort_unstable();
-        distinct.dedup();
-        distinct.into_iter().map(size).sum::<u32>()
-    });
-    reductions().next()?;
-    live.max().map(|live| live.max(loaded))
+        kept.into_iter().map(|value| size(segment, value)).sum()
+    };
+    reductions.map(|(at, _)| across(at)).max()
 }

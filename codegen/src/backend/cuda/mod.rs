@@ -203,9 +203,9 @@ fn build<'c>(
     for (name, plan) in [(kernel.name.clone(), &plans.first)].into_iter().chain(many) {
         let function = module.add_function(&name, ty, None);
         function.set_call_conventions(PTX_KERNEL);
-        let room = match budget::registers(kernel, plan) {
-            Some(registers) => ("nvvm.maxnreg", registers.to_string()),
-            None => ("nvvm.minctasm", "1".to_owned()),
+        let room = match plan.bound {
+            0 => ("nvvm.minctasm", "1".to_owned()),
+            bound => ("nvvm.maxnreg", bound.to_string()),
         };
         for (key, value) in [("nvvm.maxntid", plan.threads.to_string()), room] {
             function.add_attribute(AttributeLoc::Function, ctx.create_string_attribute(key, &value));
@@ -244,13 +244,8 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
     let few = i64::try_from(plan.release).unwrap_or(i64::MAX);
     if few > 0 && arch.dependent_launch {
         let rows = code.b.build_int_sub(range[1], range[0], "")?;
-        let (release, begin) = (code.block(), code.block());
         let is_few = code.cmp(IntPredicate::SLE, rows, code.i64(few))?;
-        code.b.build_conditional_branch(is_few, release, begin)?;
-        code.b.position_at_end(release);
-        code.assembly("griddepcontrol.launch_dependents;")?;
-        code.b.build_unconditional_branch(begin)?;
-        code.b.position_at_end(begin);
+        code.assembly_if(is_few, "griddepcontrol.launch_dependents;")?;
     }
     let done = code.block();
     // Whether threads exchange values behind what is decided for their warp.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use fusewright_graph::dim::DimFn;
 use fusewright_graph::{Dim, ReduceOp};
 
+use super::budget;
 use super::code::WIDEST;
 use super::hazard;
 use super::joined::Joined;
@@ -40,6 +41,8 @@ pub(super) struct Plan {
     pub unit: u32,
     /// Up to how many rows of a launch the kernel behind it may begin at once.
     pub release: u64,
+    /// Most registers of a thread; the assembler decides where it is 0.
+    pub bound: u32,
     /// By segment.
     pub held: Vec<Option<Held>>,
 }
@@ -50,9 +53,12 @@ impl Plan {
     /// # Errors
     /// In words, why the rows of the kernel cannot be spread like this.
     pub fn of(kernel: &Kernel, spread: &Spread) -> Result<Plan, String> {
-        let &Spread { place, threads, unit, vectors, passes, release } = spread;
+        let &Spread { place, threads, unit, vectors, passes, release, bound } = spread;
         if threads == 0 || !threads.is_multiple_of(WARP) || threads > MOST_THREADS {
             return Err(format!("{threads} threads: a block has a multiple of {WARP}, at most {MOST_THREADS}"));
+        }
+        if threads * bound > budget::ALL {
+            return Err(format!("{threads} threads of {bound} registers: a processor has {}", budget::ALL));
         }
         let shared = unit < threads;
         let is_team = unit.is_power_of_two() && unit <= WARP && place == Place::Registers;
@@ -65,13 +71,13 @@ impl Plan {
             return match (few, one && release == 0) {
                 (true, _) => Err(format!("{threads} threads are fewer than a reduction tree has")),
                 (_, false) => Err("rows that are looped over have 1 vector, 1 pass, and release 0".to_owned()),
-                _ => Ok(Plan { threads, unit, release, held }),
+                _ => Ok(Plan { threads, unit, release, bound, held }),
             };
         }
         if !kernel.segments.iter().any(has_rows) {
             return Err("nothing has lanes that registers could hold".to_owned());
         }
-        let mut plan = Plan { threads, unit, release, held };
+        let mut plan = Plan { threads, unit, release, bound, held };
         let mut has_passes = passes == 1;
         for (segment, own) in kernel.segments.iter().zip(&mut plan.held) {
             let place = || format!("segment `{}`", segment.name);

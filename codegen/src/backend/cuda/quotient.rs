@@ -4,13 +4,12 @@
 
 use fusewright_abi::DType;
 use fusewright_graph::{Rounding, ScalarFn};
-use inkwell::types::VectorType;
 use inkwell::values::{FloatValue, IntValue};
 use inkwell::{FloatPredicate, IntPredicate};
 
 use super::rows::{Known, Rows};
 use crate::backend::llvm::map::map;
-use crate::backend::llvm::{BuildError, Built, Value};
+use crate::backend::llvm::{Built, Value};
 use crate::kernel::{Inst, InstOp, Shape};
 
 /// Divisors lie between this power of two and its reciprocal, or lanes are divided as any others.
@@ -105,34 +104,8 @@ impl<'c> Rows<'_, 'c> {
 
     /// Whether no value has in its low half what is near to the middle between two bf16.
     fn none_near_a_tie(&self, values: &[Value<'c>]) -> Built<IntValue<'c>> {
-        if self.frame.arch.packed_integers {
-            return self.no_pair_near_a_tie(values);
-        }
         let least = self.least_shifted(values, 16, (NEAR - 0x8000) << 16)?;
-        self.code.cmp(IntPredicate::UGT, least, self.code.i32((2 * NEAR) << 16))
-    }
-
-    /// The same with the low halves of two values beside each other. The last of an odd number is its own neighbour.
-    fn no_pair_near_a_tie(&self, values: &[Value<'c>]) -> Built<IntValue<'c>> {
-        let code = self.code;
-        let half = code.ctx.i16_type();
-        let both = |x: i64| VectorType::const_vector(&[half.const_int(x as u64, false); 2]);
-        let mut least: Value<'c> = both(-1).into();
-        for pair in values.chunks(2) {
-            let mut halves = half.vec_type(2).get_undef();
-            for place in 0..2 {
-                let low = code.resize(code.bits_of(pair[place.min(pair.len() - 1)])?.into_int_value(), 16)?;
-                halves = code.b.build_insert_element(halves, low, code.i32(place as i64), "")?;
-            }
-            let moved = code.b.build_int_add(halves, both(NEAR - 0x8000), "")?;
-            least = code.same("llvm.umin", &[least, moved.into()])?;
-        }
-        let far = |place| {
-            let least = code.b.build_extract_element(least.into_vector_value(), code.i32(place), "")?.into_int_value();
-            let bound = half.const_int((2 * NEAR) as u64, false);
-            Ok::<_, BuildError>(code.b.build_int_compare(IntPredicate::UGT, least, bound, "")?)
-        };
-        Ok(code.b.build_and(far(0)?, far(1)?, "")?)
+        self.code.cmp(IntPredicate::UGT, least, self.code.i32((2 * NEAR + 1) << 16))
     }
 
     /// The least of the bits of f32, without a sign, after they were moved up and added to.

@@ -7,9 +7,9 @@
 
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal, NanRule, ReduceOp, ScalarFn};
-use inkwell::{FloatPredicate, IntPredicate};
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::IntValue;
+use inkwell::{FloatPredicate, IntPredicate};
 
 use super::code::{SHARED, WIDEST};
 use super::rows::Rows;

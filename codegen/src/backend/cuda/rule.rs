@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::budget::Budget;
 use super::plan::{Extents, Plan, WARP, trees, values_of, whole_block};
 use crate::kernel::{INNER, Inst, InstOp, Kernel, Order, ROW, Segment, Shape};
 use crate::schedule::{KernelSchedule, Place, Spread};
@@ -54,8 +55,13 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
         return KernelSchedule::uniform(Spread { place: Place::Loops, ..registers(threads, threads) });
     };
     let release = few_rows(kernel).unwrap_or(0);
-    let first = Spread { release, ..registers(plan.threads, plan.unit) };
-    KernelSchedule { first, many: many_rows(kernel, &plan) }
+    let budget = Budget::of(kernel, &plan);
+    let bound = budget.filter(|budget| !budget.crowded).map_or(0, |budget| budget.bound);
+    let first = Spread { release, bound, ..registers(plan.threads, plan.unit) };
+    let crowded =
+        budget.filter(|budget| budget.crowded).map(|budget| Spread { bound: budget.bound, release: 0, ..first });
+    let crowded = || Some((filling_rows(kernel)?, crowded?));
+    KernelSchedule { first, many: many_rows(kernel, &plan).or_else(crowded) }
 }
 
 /// All of one schedule for launches of every size that are worth measuring on a device, the rule's first. Each gives the
@@ -81,7 +87,7 @@ pub fn candidates(kernel: &Kernel) -> Vec<Spread> {
     // Different words may mean the same; releasing is measured by itself.
     let mut plans = BTreeSet::new();
     all.retain(|spread| match Plan::of(kernel, &Spread { release: 0, ..*spread }) {
-        Ok(plan) => plans.insert((plan.threads, plan.unit, plan.held)),
+        Ok(plan) => plans.insert((plan.threads, plan.unit, plan.held, plan.bound)),
         Err(_) => false,
     });
     let teams = all.first().is_some_and(|first| first.unit < first.threads);
@@ -108,7 +114,7 @@ fn of_few_loads(kernel: &Kernel) -> Option<Spread> {
 }
 
 fn registers(threads: u32, unit: u32) -> Spread {
-    Spread { place: Place::Registers, threads, unit, vectors: 1, passes: 1, release: 0 }
+    Spread { place: Place::Registers, threads, unit, vectors: 1, passes: 1, release: 0, bound: 0 }
 }
 
 /// Up to how many rows of a launch the kernel behind it may begin at once: so few that they do not fill a device, and more
@@ -140,9 +146,14 @@ fn many_rows(kernel: &Kernel, plan: &Plan) -> Option<(usize, Spread)> {
                 _ => false,
             })
     });
-    let from = usize::try_from(MANY_BYTES / bytes_per_row(kernel)? + 1).ok()?;
+    let from = filling_rows(kernel)?;
     let spread = Spread { passes: PASSES, ..registers(plan.threads, plan.unit) };
     (shares && Plan::of(kernel, &spread).is_ok()).then_some((from, spread))
+}
+
+/// From how many rows on a launch fills a device.
+fn filling_rows(kernel: &Kernel) -> Option<usize> {
+    usize::try_from(MANY_BYTES / bytes_per_row(kernel)? + 1).ok()
 }
 
 /// Bytes that a row moves, without those that all rows share.

@@ -227,6 +227,6 @@ fn every_candidate_has_code_and_other_schedules_are_refused_with_a_reason() {
     let other = Spread { threads: 256, unit: 256, ..rule(&wide).first };
     let error = Plan::of(&wide, &other).expect_err("another tree");
     assert!(error.contains("256 threads do not deal"), "{error}");
-    let loops = Spread { place: Place::Loops, threads: 64, unit: 64, vectors: 1, passes: 1, release: 0 };
+    let loops = Spread { place: Place::Loops, threads: 64, unit: 64, vectors: 1, passes: 1, release: 0, bound: 0 };
     assert!(Plan::of(&wide, &loops).expect_err("fewer threads than the tree").contains("64 threads are fewer"));
 }
