@@ -102,15 +102,6 @@ impl<'c> Code<'c> {
         Ok(())
     }
 
-    /// The same where a condition holds, without a branch.
-    pub fn assembly_if(&self, condition: IntValue<'c>, text: &str) -> Built<()> {
-        let ty = self.ctx.void_type().fn_type(&[self.ctx.bool_type().into()], false);
-        let text = format!("@$0 {text}");
-        let asm = self.ctx.create_inline_asm(ty, text, "b,~{memory}".to_owned(), true, false, None, false);
-        self.b.build_indirect_call(ty, asm, &[condition.into()], "")?;
-        Ok(())
-    }
-
     /// A condition that all threads of a warp have alike, so that the assembler knows it: threads that exchange values
     /// behind a branch on it are there together.
     pub fn of_warp(&self, condition: IntValue<'c>) -> Built<IntValue<'c>> {

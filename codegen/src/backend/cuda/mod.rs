@@ -245,7 +245,12 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
     if few > 0 && arch.dependent_launch {
         let rows = code.b.build_int_sub(range[1], range[0], "")?;
         let is_few = code.cmp(IntPredicate::SLE, rows, code.i64(few))?;
-        code.assembly_if(is_few, "griddepcontrol.launch_dependents;")?;
+        let (release, begin) = (code.block(), code.block());
+        code.b.build_conditional_branch(is_few, release, begin)?;
+        code.b.position_at_end(release);
+        code.assembly("griddepcontrol.launch_dependents;")?;
+        code.b.build_unconditional_branch(begin)?;
+        code.b.position_at_end(begin);
     }
     let done = code.block();
     // Whether threads exchange values behind what is decided for their warp.

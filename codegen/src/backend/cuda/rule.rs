@@ -7,11 +7,12 @@ use super::plan::{Extents, Plan, WARP, trees, values_of, whole_block};
 use crate::kernel::{INNER, Inst, InstOp, Kernel, Order, ROW, Segment, Shape};
 use crate::schedule::{KernelSchedule, Place, Spread};
 
-/// Threads of a block for rows without reductions, the best first; the first that deals all lanes evenly is taken, if it
-/// has no less than [`TEAMS`], else the first by which few threads lack a vector. Of small blocks so many wait for the kernel
-/// before them that it has no room.
+/// Threads of a block for rows without reductions where launches fill a device, the best first; the first that deals all
+/// lanes evenly is taken, if it has no less than [`TEAMS`], else the first by which few threads lack a vector. Of small blocks
+/// so many wait for the kernel before them that it has no room. Launches that do not fill a device have blocks of [`TEAMS`]:
+/// more processors have one, and the kernel behind them is let in by what they load (5 to 40 % of a kernel's time).
 const FLAT: [u32; 12] = [320, 256, 384, 512, 448, 192, 224, 160, 128, 96, 64, 32];
-/// Threads of a block whose rows are those of teams that add up or rearrange their lanes.
+/// Threads of a block whose rows are those of teams that add up or rearrange their lanes, and of few rows without reductions.
 const TEAMS: u32 = 128;
 /// Vectors of a row that threads of such blocks may lack, of all that it has.
 const FEW_LACKING: f64 = 1.0 / 12.0;
@@ -38,12 +39,12 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
     let found = teams(kernel).and_then(|[threads, unit]| plan(threads, unit));
     let block = kernel.segments.iter().find_map(whole_block);
     let candidates = block.map_or_else(|| FLAT.to_vec(), |threads| vec![threads]);
-    let block = |threads: &u32| plan(*threads, *threads);
+    let dealt = |threads: &u32| plan(*threads, *threads);
     let lacking = |plan: &Plan| plan.held.iter().flatten().map(|held| held.lacking(plan.unit)).fold(0.0, f64::max);
     let large = |most: f64| {
-        candidates.iter().filter(|threads| **threads >= TEAMS).filter_map(block).find(|plan| lacking(plan) <= most)
+        candidates.iter().filter(|threads| **threads >= TEAMS).filter_map(dealt).find(|plan| lacking(plan) <= most)
     };
-    let any = || candidates.iter().filter_map(block).min_by(|a, b| lacking(a).total_cmp(&lacking(b)));
+    let any = || candidates.iter().filter_map(dealt).min_by(|a, b| lacking(a).total_cmp(&lacking(b)));
     let found = found.or_else(|| large(0.0)).or_else(|| large(FEW_LACKING)).or_else(any);
     let Some(plan) = found else {
         let unstated = kernel.segments.iter().flat_map(|segment| &segment.insts).any(|inst| match &inst.op {
@@ -54,12 +55,16 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
         let threads = least.next_multiple_of(WARP).clamp(128, 1024);
         return KernelSchedule::uniform(Spread { place: Place::Loops, ..registers(threads, threads) });
     };
+    let few = (plan.unit == plan.threads && block.is_none()).then(|| dealt(&TEAMS)).flatten();
+    if let (Some(few), Some(from)) = (few.filter(|few| lacking(few) <= lacking(&plan)), filling_rows(kernel)) {
+        let [few, many] = [few, plan].map(|plan| registers(plan.threads, plan.unit));
+        return KernelSchedule { first: few, many: (few != many).then_some((from, many)) };
+    }
     let release = few_rows(kernel).unwrap_or(0);
     let budget = Budget::of(kernel, &plan);
     let bound = budget.filter(|budget| !budget.crowded).map_or(0, |budget| budget.bound);
     let first = Spread { release, bound, ..registers(plan.threads, plan.unit) };
-    let crowded =
-        budget.filter(|budget| budget.crowded).map(|budget| Spread { bound: budget.bound, release: 0, ..first });
+    let crowded = budget.filter(|budget| budget.crowded).map(|budget| Spread { bound: budget.bound, ..first });
     let crowded = || Some((filling_rows(kernel)?, crowded?));
     KernelSchedule { first, many: many_rows(kernel, &plan).or_else(crowded) }
 }
