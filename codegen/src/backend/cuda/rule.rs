@@ -35,11 +35,11 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
     if let Some(spread) = of_few_loads(kernel) {
         return KernelSchedule::uniform(spread);
     }
-    let plan = |threads, unit| -> Option<Plan> { Plan::of(kernel, &registers(threads, unit)).ok() };
-    let found = teams(kernel).and_then(|[threads, unit]| plan(threads, unit));
+    let by = |threads, unit| -> Option<Plan> { Plan::of(kernel, &registers(threads, unit)).ok() };
+    let found = teams(kernel).and_then(|[threads, unit]| by(threads, unit));
     let block = kernel.segments.iter().find_map(whole_block);
     let candidates = block.map_or_else(|| FLAT.to_vec(), |threads| vec![threads]);
-    let dealt = |threads: &u32| plan(*threads, *threads);
+    let dealt = |threads: &u32| by(*threads, *threads);
     let lacking = |plan: &Plan| plan.held.iter().flatten().map(|held| held.lacking(plan.unit)).fold(0.0, f64::max);
     let large = |most: f64| {
         candidates.iter().filter(|threads| **threads >= TEAMS).filter_map(dealt).find(|plan| lacking(plan) <= most)
@@ -55,10 +55,12 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
         let threads = least.next_multiple_of(WARP).clamp(128, 1024);
         return KernelSchedule::uniform(Spread { place: Place::Loops, ..registers(threads, threads) });
     };
-    let few = (plan.unit == plan.threads && block.is_none()).then(|| dealt(&TEAMS)).flatten();
-    if let (Some(few), Some(from)) = (few.filter(|few| lacking(few) <= lacking(&plan)), filling_rows(kernel)) {
+    let unit = if plan.unit < plan.threads { plan.unit } else { TEAMS };
+    let few = || by(TEAMS, unit).filter(|few| lacking(few) <= lacking(&plan));
+    let flat = block.is_none() && plan.threads > TEAMS;
+    if let (true, Some(few), Some(from)) = (flat, few(), filling_rows(kernel)) {
         let [few, many] = [few, plan].map(|plan| registers(plan.threads, plan.unit));
-        return KernelSchedule { first: few, many: (few != many).then_some((from, many)) };
+        return KernelSchedule { first: few, many: Some((from, many)) };
     }
     let release = few_rows(kernel).unwrap_or(0);
     let budget = Budget::of(kernel, &plan);
