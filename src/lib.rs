@@ -84,7 +84,7 @@ pub use map::map_file;
 pub use npu::SIMULATED;
 pub use page::explain_page;
 pub use program::{
-    Argument, CaptureOptions, CapturedProgram, CommandBuffer, DeviceArgument, DeviceTensor, Fallback, OnGpu, OpCounts,
+    Argument, Attempt, CaptureOptions, CapturedProgram, Chain, ChainOutput, ChainRegion, CommandBuffer, Fitted, Outside, DeviceArgument, DeviceTensor, Fallback, OnGpu, OpCounts,
     Placement, Program, SplitStep, State, StepCounts, Update, UpdateCopy,
 };
 pub use schedules::{ScheduleChoice, read_schedules};

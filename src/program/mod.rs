@@ -14,6 +14,7 @@
 mod argument;
 mod build;
 mod capture;
+mod chain;
 mod claims;
 mod copies;
 mod device;
@@ -46,6 +47,7 @@ use argument::UserMemory;
 use build::check_weight;
 pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, made_by, outline, single};
+pub use chain::{Attempt, Chain, ChainOutput, ChainRegion, Fitted, Outside};
 pub use capture::{CaptureOptions, CapturedProgram, SplitStep};
 use claims::{Claim, claims};
 use device::DeviceProgram;
