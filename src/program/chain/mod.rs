@@ -111,7 +111,7 @@ impl Chain {
         }
         let built = build_at(&fused.graph, &fused.partition, &compiler, Home::Host)?;
         let program = built.program.claiming(graph);
-        let outside = beside_kernels(&program, &fused, &built.fallbacks);
+        let outside = beside_kernels(&program, &fused, (&built.fallbacks, target));
         if !outside.is_empty() {
             return Ok(Attempt::Outside(outside));
         }
@@ -239,7 +239,7 @@ fn without_kernels(graph: &Graph, partition: &Partition) -> Vec<Outside> {
 }
 
 /// The steps of a program that are no launches, and launches that must begin with what was there before.
-fn beside_kernels(program: &Program, fused: &Fused, fallbacks: &[super::Fallback]) -> Vec<Outside> {
+fn beside_kernels(program: &Program, fused: &Fused, (fallbacks, target): (&[super::Fallback], &Target)) -> Vec<Outside> {
     let graph = &program.graph;
     let steps = program.steps.iter().filter_map(|step| {
         let about = |nodes: Vec<String>, reason: String| Some(Outside { nodes, output: None, reason });
@@ -249,6 +249,9 @@ fn beside_kernels(program: &Program, fused: &Fused, fallbacks: &[super::Fallback
                 let region = step.kernel.and_then(|kernel| fused.partition.kernels().nth(kernel));
                 let nodes = region.map(|region| origins(graph, &region.nodes)).unwrap_or_default();
                 about(nodes, format!("{}: it overwrites parts of a tensor", step.label))
+            }
+            Work::Constant(_) if Home::of(target) == Home::Device => {
+                about(maker(), format!("{}: it depends on sizes alone, and lies in memory of the host", step.label))
             }
             Work::Kernel(_) | Work::View | Work::Constant(_) => None,
             _ => {
