@@ -17,7 +17,7 @@ from torch.fx import Node
 from torch.utils._sympy.printers import PythonPrinter
 
 from . import _native
-from ._graph import Program, value
+from ._graph import Program, memory_order, value
 
 _numbers = itertools.count()
 
@@ -100,7 +100,8 @@ class _Writer:
     def _empty(self, tensor: torch.Tensor, order: list[int]) -> str:
         shape = [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in tensor.shape]
         strides, step = [sympy.Integer(1)] * len(shape), sympy.Integer(1)
-        for axis in reversed(order):
+        stored = memory_order(tensor)
+        for axis in reversed([stored[axis] for axis in order]):
             strides[axis] = step
             step = step * shape[axis]
         sizes, steps = (_tuple(self._text(size) for size in sizes) for sizes in (shape, strides))

@@ -6,6 +6,7 @@ the layers of a model, have equal text.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import operator
@@ -48,6 +49,36 @@ def value(node: Node) -> Any:
     return meta["val"] if "val" in meta else meta.get("example_value")
 
 
+def memory_order(tensor: torch.Tensor) -> list[int]:
+    """The axes of a tensor from the outermost in memory to the innermost; as they are where its strides are no order.
+
+    PyTorch keeps the order of operands in results, and later nodes of a graph rely on it.
+    """
+    axes = list(range(tensor.ndim))
+    if tensor.is_contiguous():
+        return axes
+    order = sorted(axes, key=functools.cmp_to_key(lambda a, b: _outer(tensor, a, b)))
+    return order if tensor.permute(order).is_contiguous() else axes
+
+
+def _outer(tensor: torch.Tensor, a: int, b: int) -> int:
+    """Negative if axis ``a`` is outside of axis ``b`` in memory."""
+    sizes, strides = ([statically_known(tensor, axis) for axis in (a, b)] for statically_known in (_hint, _step))
+    if 1 in sizes or strides[0] == strides[1]:
+        return a - b
+    return strides[1] - strides[0]
+
+
+def _hint(tensor: torch.Tensor, axis: int) -> int:
+    size = tensor.shape[axis]
+    return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
+def _step(tensor: torch.Tensor, axis: int) -> int:
+    step = tensor.stride(axis)
+    return step.node.hint if isinstance(step, torch.SymInt) else step
+
+
 def serialise(nodes: Sequence[Node], outputs: Sequence[Node]) -> Program:
     """The program that computes ``outputs`` by ``nodes``, which are in topological order.
 
@@ -75,7 +106,7 @@ class _Serialiser:
                 named[name] = node
                 nodes.append(self._node(node, name))
         arguments = [{"as_tensor": {"name": self.names[node]}} for node in self.inputs]
-        results = [{"as_tensor": {"name": self.names[node]}} for node in outputs]
+        results = [{"as_tensor": {"name": self._stored(node, nodes)}} for node in outputs]
         document = {
             "graph_module": {
                 "graph": {
@@ -111,6 +142,21 @@ class _Serialiser:
                 continue
             arguments.append({"name": parameter.name, "arg": self._argument(node, given, str(parameter.type))})
         return {"target": f"torch.ops.{target}", "name": name, "inputs": arguments, "outputs": self._results(node)}
+
+    def _stored(self, node: Node, nodes: list[Any]) -> str:
+        """The tensor that an output is stored as: its axes from the outermost in memory to the innermost."""
+        tensor = value(node)
+        order = memory_order(tensor)
+        if order == sorted(order):
+            return self.names[node]
+        name = self._tensor(None, tensor.permute(order), node)
+        permutation = [
+            {"name": "self", "arg": {"as_tensor": {"name": self.names[node]}}},
+            {"name": "dims", "arg": {"as_ints": order}},
+        ]
+        target = "torch.ops.aten.permute.default"
+        nodes.append({"target": target, "name": "", "inputs": permutation, "outputs": [{"as_tensor": {"name": name}}]})
+        return name
 
     def _results(self, node: Node) -> list[Any]:
         made = value(node)
