@@ -17,14 +17,26 @@ import torch
 from torch.fx import Graph, Node
 
 from . import _store
-from ._call import Call, NoSize, call
-from ._graph import Unsupported, serialise, value
-from ._native import Error
+from ._call import Function, function
+from ._graph import Program, Unsupported, serialise, value
+from ._native import Error, Kernel
 from ._nodes import device, is_getitem, is_view, refusal, source_line, target_name
 from ._options import Options
 from ._order import sort
 from ._part import Part, part_of
 from ._partition import groups
+from ._record import NoSize, Record, record
+
+
+@dataclass(frozen=True)
+class Call:
+    """A compiled part: ``function`` takes the tensors of ``program.inputs``, and behind them the integers of ``sizes``."""
+
+    function: Function
+    record: Record
+    program: Program
+    kernel: Kernel
+    sizes: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
@@ -128,9 +140,13 @@ class _Pass:
     def _attempt(self, part: Part) -> Call | None:
         try:
             program = serialise(part.nodes, part.outputs)
-            attempt = _store.compiled(program.text, target(device(part.outputs[0])), self.options)
-            if attempt.kernel is not None:
-                return call(program, attempt.kernel, self.sizes, self.options.threads)
+            on = target(device(part.outputs[0]))
+            attempt = _store.compiled(program.text, on, self.options)
+            if (kernel := attempt.kernel) is not None:
+                compiled = (on, self.options.mode, self.options.pipeline)
+                orders = [order for _, _, order in kernel.outputs]
+                made, sizes = record(program, compiled, orders, self.sizes)
+                return Call(function(made, kernel, self.options.threads), made, program, kernel, sizes)
         except Unsupported as unsupported:
             self._refuse(part, [unsupported.node], str(unsupported))
             return None
