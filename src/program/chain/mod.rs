@@ -248,16 +248,16 @@ fn beside_kernels(program: &Program, fused: &Fused, (fallbacks, target): (&[supe
             Work::Kernel(kernel) if kernel.in_place.aliases().any(|alias| alias.begins) => {
                 let region = step.kernel.and_then(|kernel| fused.partition.kernels().nth(kernel));
                 let nodes = region.map(|region| origins(graph, &region.nodes)).unwrap_or_default();
-                about(nodes, format!("{}: it overwrites parts of a tensor", step.label))
+                about(nodes, "it overwrites parts of a tensor".to_owned())
             }
             Work::Constant(_) if Home::of(target) == Home::Device => {
-                about(maker(), format!("{}: it depends on sizes alone, and lies in memory of the host", step.label))
+                about(maker(), "it depends on sizes alone, and lies in memory of the host".to_owned())
             }
             Work::Kernel(_) | Work::View | Work::Constant(_) => None,
             _ => {
                 let fallback = fallbacks.iter().find(|fallback| fallback.label == step.label);
                 let reason = fallback.map_or("its elements would be copied", |fallback| fallback.reason.as_str());
-                about(maker(), format!("{}: {reason}", step.label))
+                about(maker(), reason.to_owned())
             }
         }
     });

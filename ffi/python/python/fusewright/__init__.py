@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __version__ = _version()
 
+# Where known, the op and the line of the model that an error is about.
+Error.op = Error.source = None
+
 __all__ = [
     "CallError",
     "CompileError",

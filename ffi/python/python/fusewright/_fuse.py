@@ -105,7 +105,7 @@ class _Pass:
                 break
         result = Result()
         for part, made in found:
-            result.fusions.append(Fusion(made, _described(made)))
+            result.fusions.append(Fusion(made, _described(made, part)))
             self._replace(part, made, insert)
         for node in self.graph.nodes:
             if node.op == "call_function" and node in self.refused and not is_getitem(node) and not is_view(node):
@@ -144,8 +144,15 @@ class _Pass:
             attempt = _store.compiled(program.text, on, self.options)
             if (kernel := attempt.kernel) is not None:
                 compiled = (on, self.options.mode, self.options.pipeline)
-                orders = [order for _, _, order in kernel.outputs]
-                made, sizes = record(program, compiled, orders, self.sizes)
+                turned = [
+                    node
+                    for node, (_, _, order) in zip(program.outputs, kernel.outputs, strict=True)
+                    if order != sorted(order)
+                ]
+                if turned:
+                    self._refuse(part, turned, "kernels store it in another order than later nodes expect")
+                    return None
+                made, sizes = record(program, compiled, self.sizes)
                 return Call(function(made, kernel, self.options.threads), made, program, kernel, sizes)
         except Unsupported as unsupported:
             self._refuse(part, [unsupported.node], str(unsupported))
@@ -153,6 +160,11 @@ class _Pass:
         except NoSize as lacking:
             self._refuse(part, [], str(lacking))
             return None
+        except Error as error:
+            # Whose message knows the program alone.
+            error.op = " ".join(dict.fromkeys(target_name(node) for node in part.nodes if not is_getitem(node)))
+            error.source = next(filter(None, map(source_line, part.nodes)), None)
+            raise
         for names, output, reason in attempt.outside:
             nodes = [program.nodes[name] for name in names if name in program.nodes]
             if not nodes and output is not None:
@@ -200,9 +212,20 @@ def _drop_unused(graph: Graph) -> None:
             graph.erase_node(node)
 
 
-def _described(made: Call) -> tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]:
-    nodes = made.program.nodes
-    return tuple(
-        (name, tuple((target_name(nodes[n]), source_line(nodes[n])) for n in names if n in nodes))
-        for name, _, names in made.kernel.regions
-    )
+def _described(made: Call, part: Part) -> tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]:
+    """The kernels of a part. The compiler names the nodes that its ops came from; a composite op came from the last of
+    several, and those before it are found along the graph."""
+    inside, nodes = set(part.nodes), made.program.nodes
+    named = [{nodes[name] for name in names if name in nodes} for _, _, names in made.kernel.regions]
+    described = []
+    for (name, _, _), own in zip(made.kernel.regions, named, strict=True):
+        others = set().union(*named) - own
+        computed, open_nodes = set(own), list(own)
+        while open_nodes:
+            for operand in open_nodes.pop().all_input_nodes:
+                if operand in inside and operand not in others and operand not in computed:
+                    computed.add(operand)
+                    open_nodes.append(operand)
+        ops = [node for node in part.nodes if node in computed and not is_getitem(node)]
+        described.append((name, tuple((target_name(node), source_line(node)) for node in ops)))
+    return tuple(described)

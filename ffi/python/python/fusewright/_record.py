@@ -63,16 +63,16 @@ class Record:
 
 
 def record(
-    program: Program, compiled: tuple[str, str, str | None], orders: list[list[int]], sizes: Mapping[Any, Node]
+    program: Program, compiled: tuple[str, str, str | None], sizes: Mapping[Any, Node]
 ) -> tuple[Record, tuple[Node, ...]]:
     """The record of a program, and the nodes whose integers its calls take.
 
-    ``compiled`` is the target, the mode and the file of passes; ``orders`` says how the kernels store each output; ``sizes``
-    are the integer nodes of the graph by their expressions. Raises :class:`NoSize` if a symbol has no value to be read.
+    ``compiled`` is the target, the mode and the file of passes; ``sizes`` are the integer nodes of the graph by their
+    expressions. Raises :class:`NoSize` if a symbol has no value to be read.
     """
     taken: list[Node] = []
     symbols = [(name, _source(program, symbol, sizes, taken)) for name, symbol in program.symbols.items()]
-    outputs = [_made(value(node), order) for node, order in zip(program.outputs, orders, strict=True)]
+    outputs = [_made(value(node)) for node in program.outputs]
     made = Record(
         program.text.decode(), *compiled, len(program.inputs), len(taken), tuple(symbols), tuple(outputs)
     )
@@ -91,12 +91,10 @@ def _source(program: Program, symbol: sympy.Symbol, sizes: Mapping[Any, Node], t
     return f"n{len(taken) - 1}"
 
 
-def _made(tensor: torch.Tensor, order: list[int]) -> Made:
-    """A tensor whose kernel stores its memory order in ``order``."""
+def _made(tensor: torch.Tensor) -> Made:
     shape = [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in tensor.shape]
     strides, step = [sympy.Integer(1)] * len(shape), sympy.Integer(1)
-    stored = memory_order(tensor)
-    for axis in reversed([stored[axis] for axis in order]):
+    for axis in reversed(memory_order(tensor)):
         strides[axis] = step
         step = step * shape[axis]
     text = PythonPrinter().doprint
