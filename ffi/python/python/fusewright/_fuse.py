@@ -88,7 +88,9 @@ class _Pass:
     def __init__(self, graph: Graph, options: Options) -> None:
         self.graph, self.options = graph, options
         self.refused: dict[Node, str] = {}
-        self.tried: dict[tuple[Node, ...], Call | None] = {}
+        self.tried: dict[Part, Call | None] = {}
+        #: What stands for a result of a part that was replaced.
+        self.replaced: dict[Node, Node] = {}
         self.sizes = {
             found.node.expr: node
             for node in graph.nodes
@@ -129,9 +131,9 @@ class _Pass:
             part = part_of(group)
             if part is None or part.computing() < 2:
                 continue
-            if part.nodes not in self.tried:
-                self.tried[part.nodes] = self._attempt(part)
-            made = self.tried[part.nodes]
+            if part not in self.tried:
+                self.tried[part] = self._attempt(part)
+            made = self.tried[part]
             # A kernel for each op is no gain.
             if made is not None and part.computing() > made.kernel.launches:
                 found.append((part, made))
@@ -182,7 +184,8 @@ class _Pass:
     def _replace(self, part: Part, made: Call, insert: Insert) -> None:
         last = part.nodes[-1]
         with self.graph.inserting_after(last):
-            node = insert(self.graph, made, list(made.program.inputs), list(made.sizes))
+            tensors = [self.replaced.get(node, node) for node in made.program.inputs]
+            node = insert(self.graph, made, tensors, list(made.sizes))
         values = tuple(value(output) for output in part.outputs)
         traces = [line for output in part.outputs if (line := output.meta.get("stack_trace"))]
         if traces:
@@ -197,6 +200,7 @@ class _Pass:
         inside = set(part.nodes)
         for output, result in zip(part.outputs, results, strict=True):
             result.meta["val"] = value(output)
+            self.replaced[output] = result
             output.replace_all_uses_with(result, delete_user_cb=lambda user: user not in inside)
 
 
