@@ -48,6 +48,18 @@ def test_tensors_without_order_are_put_in_order() -> None:
     assert steps_apart(fused(x, y), gate(x, y)) <= 4
 
 
+def test_what_a_function_asks_of_its_sizes_is_asked_again() -> None:
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(x * 2.0) - 1.0
+        return y if x.shape[0] > 8 else y * 3.0
+
+    fused = fusewright.fuse(padded, strict=True)
+    for rows in (4, 8, 9, 40, 3):
+        x = torch.randn(rows, 16)
+        assert torch.equal(fused(x), padded(x)), rows
+    assert len(fused.traces) == 2
+
+
 def test_gradients_are_the_frameworks() -> None:
     fused = fusewright.fuse(gate, strict=True)
     x = torch.randn(3, 8, requires_grad=True)

@@ -20,8 +20,12 @@ from ._options import Options
 
 Function = Callable[..., Any]
 
+#: PyTorch traces for one thread at a time; a function that is traced may call another.
+_tracing = threading.RLock()
 #: Traces that a function keeps; more kinds of arguments than that are not fused.
 _MOST_TRACES = 16
+#: Numbers of rows of which a trace remembers whether it is for them.
+_MOST_ROWS = 1024
 
 
 @overload
@@ -50,7 +54,6 @@ class Fused:
         functools.update_wrapper(self, fn)
         self.fn, self.options = fn, options
         self.traces: list[_Trace] = []
-        self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or torch.compiler.is_compiling() or not _is_inference(args):
@@ -70,7 +73,11 @@ class Fused:
         return [trace.result for trace in self.traces]
 
     def _traced(self, args: Sequence[Any]) -> _Trace | None:
-        with self._lock:
+        with _tracing:
+            # Another thread may have traced the same meanwhile.
+            for trace in self.traces:
+                if trace.fits(args):
+                    return trace
             if len(self.traces) >= _MOST_TRACES:
                 return None
             trace = _Trace.of(self.fn, args, self.options)
@@ -84,6 +91,27 @@ def _is_inference(args: Sequence[Any]) -> bool:
     return not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
 
 
+class _Rows:
+    """The numbers of rows that a graph is for: what its trace relied on holds of them."""
+
+    def __init__(self, shapes: ShapeEnv) -> None:
+        self._conditions = [guard.expr for guard in shapes.guards]
+        self._symbols = {symbol for expr in self._conditions for symbol in expr.free_symbols}
+        # Zero rows and one are values of their own to PyTorch: broadcasting tells them apart.
+        self._known = {0: False, 1: False}
+
+    def admit(self, rows: int) -> bool:
+        """Whether the graph is for so many."""
+        known = self._known.get(rows)
+        if known is None:
+            at = dict.fromkeys(self._symbols, rows)
+            known = all(bool(condition.subs(at)) for condition in self._conditions)
+            if len(self._known) >= _MOST_ROWS:
+                self._known = {0: False, 1: False}
+            self._known[rows] = known
+        return known
+
+
 @dataclass
 class _Trace:
     """A function's graph for arguments of one kind."""
@@ -92,14 +120,12 @@ class _Trace:
     expected: tuple[Any, ...]
     result: Result
     function: Function
-    #: Least number of rows that the graph is for.
-    least: int
+    rows: _Rows
     tensors: tuple[int, ...]
 
     @classmethod
     def of(cls, fn: Function, args: Sequence[Any], options: Options) -> _Trace:
         rows = next((arg.shape[0] for arg in args if isinstance(arg, torch.Tensor) and arg.ndim > 0), None)
-        # Zero rows and one are values of their own to PyTorch: broadcasting tells them apart.
         varies = rows is not None and rows > 1
         shapes = ShapeEnv()
         mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
@@ -127,7 +153,7 @@ class _Trace:
         with torch.no_grad(), mode:
             gm: GraphModule = make_fx(torch.func.functionalize(of_tensors), tracing_mode="real")(*fakes)
         result = fuse_module(gm, options)
-        return cls(tuple(expected), result, _shortest(gm), 2 if varies else 0, tuple(tensors))
+        return cls(tuple(expected), result, _shortest(gm), _Rows(shapes), tuple(tensors))
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Whether arguments are of the kind that was traced."""
@@ -148,7 +174,7 @@ class _Trace:
             if extents and extents[0] is None:
                 if rows is None:
                     rows = shape[0]
-                    if rows < self.least:
+                    if not self.rows.admit(rows):
                         return False
                 if shape[0] != rows or shape[1:] != extents[1:]:
                     return False
