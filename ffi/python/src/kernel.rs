@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::counters::{CALLS, LAUNCHES};
+use crate::dlpack::Borrowed;
 use crate::errors::{CallError, raised};
 use crate::memory;
 
@@ -94,21 +95,46 @@ impl Kernel {
     ) -> PyResult<()> {
         let sizes = sizes.iter_borrowed().map(|size| size.extract()).collect::<PyResult<Vec<i64>>>()?;
         let addresses = addresses.iter_borrowed().map(|at| at.extract()).collect::<PyResult<Vec<usize>>>()?;
-        let done = py.detach(|| {
-            let fitted = self.chain.fit(&sizes)?;
-            let (inputs, outputs) = (fitted.inputs().len(), fitted.outputs().len());
-            if addresses.len() != inputs + outputs {
-                return Err(Error::Call(format!("{} tensors, expected {}", addresses.len(), inputs + outputs)));
+        self.run(py, &sizes, &addresses, (threads, stream, scratch))
+    }
+
+    /// As `launch`, on tensors of any library that speaks DLPack, which are checked; results are written to `outputs`, whose
+    /// axes are in the order that they have in memory.
+    #[pyo3(signature = (inputs, outputs, threads = 1, stream = 0, scratch = 0))]
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Vec<Bound<'py, PyAny>>,
+        outputs: Vec<Bound<'py, PyAny>>,
+        threads: usize,
+        stream: usize,
+        scratch: usize,
+    ) -> PyResult<()> {
+        let on_gpu = self.chain.gpu().is_some();
+        let borrow = |object: &Bound<'py, PyAny>| Borrowed::of(object, on_gpu, stream);
+        let reads = inputs.iter().map(borrow).collect::<PyResult<Vec<_>>>()?;
+        let writes = outputs.iter().map(borrow).collect::<PyResult<Vec<_>>>()?;
+        let given: Vec<_> = reads.iter().map(|tensor| (tensor.dtype, tensor.shape.as_slice())).collect();
+        let sizes = self.chain.bind(&given).map_err(raised)?;
+        let fitted = self.chain.fit(&sizes).map_err(raised)?;
+        let expected = self.chain.outputs();
+        if writes.len() != expected.len() {
+            return Err(CallError::new_err(format!("{} outputs, expected {}", writes.len(), expected.len())));
+        }
+        for (i, (tensor, expected)) in writes.iter().zip(&expected).enumerate() {
+            let bytes =
+                tensor.shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).map(|n| tensor.dtype.bytes_for(n));
+            if tensor.dtype != expected.dtype || bytes != Some(fitted.outputs()[i]) {
+                let (dtype, shape) = (tensor.dtype, &tensor.shape);
+                return Err(CallError::new_err(format!(
+                    "output {i} is {dtype}{shape:?}, expected {} of {} bytes",
+                    expected.dtype,
+                    fitted.outputs()[i]
+                )));
             }
-            match self.chain.gpu() {
-                None => self.on_host(&fitted, addresses.split_at(inputs), threads),
-                Some(_) => self.on_gpu(&fitted, addresses.split_at(inputs), stream, scratch),
-            }
-        });
-        done.map_err(raised)?;
-        CALLS.add(1);
-        LAUNCHES.add(self.launches);
-        Ok(())
+        }
+        let addresses: Vec<usize> = reads.iter().chain(&writes).map(|tensor| tensor.address).collect();
+        self.run(py, &sizes, &addresses, (threads, stream, scratch))
     }
 
     /// What is in it, in a line.
@@ -124,13 +150,32 @@ impl Kernel {
 }
 
 impl Kernel {
-    #[allow(unsafe_code)]
-    fn on_host(
+    fn run(
         &self,
-        fitted: &Fitted,
-        (inputs, outputs): (&[usize], &[usize]),
-        threads: usize,
-    ) -> Result<(), Error> {
+        py: Python<'_>,
+        sizes: &[i64],
+        addresses: &[usize],
+        (threads, stream, scratch): (usize, usize, usize),
+    ) -> PyResult<()> {
+        let done = py.detach(|| {
+            let fitted = self.chain.fit(sizes)?;
+            let (inputs, outputs) = (fitted.inputs().len(), fitted.outputs().len());
+            if addresses.len() != inputs + outputs {
+                return Err(Error::Call(format!("{} tensors, expected {}", addresses.len(), inputs + outputs)));
+            }
+            match self.chain.gpu() {
+                None => self.on_host(&fitted, addresses.split_at(inputs), threads),
+                Some(_) => self.on_gpu(&fitted, addresses.split_at(inputs), stream, scratch),
+            }
+        });
+        done.map_err(raised)?;
+        CALLS.add(1);
+        LAUNCHES.add(self.launches);
+        Ok(())
+    }
+
+    #[allow(unsafe_code)]
+    fn on_host(&self, fitted: &Fitted, (inputs, outputs): (&[usize], &[usize]), threads: usize) -> Result<(), Error> {
         // SAFETY: the caller of `launch` owns tensors of these sizes, which live through the call; outputs are new.
         let reads = inputs.iter().zip(fitted.inputs()).map(|(&at, &bytes)| unsafe { memory::read(at, bytes) });
         let reads: Vec<&[u8]> = reads.collect();
@@ -152,7 +197,8 @@ impl Kernel {
         // SAFETY: the caller of `launch` owns tensors of these sizes on the device; its allocator gives none of them away
         // before the stream has passed the launches.
         let adopt = |at: usize, bytes: usize| unsafe { gpu.adopt_memory(at as u64, bytes) };
-        let all = |addresses: &[usize], bytes: &[usize]| addresses.iter().zip(bytes).map(|(&a, &b)| adopt(a, b)).collect();
+        let all =
+            |addresses: &[usize], bytes: &[usize]| addresses.iter().zip(bytes).map(|(&a, &b)| adopt(a, b)).collect();
         let (inputs, outputs): (Vec<_>, Vec<_>) = (all(inputs, fitted.inputs()), all(outputs, fitted.outputs()));
         // SAFETY: the stream is the framework's current one, of the primary context, which all of this process share.
         let stream = unsafe { gpu.adopt_stream(stream as *mut std::ffi::c_void) };

@@ -6,6 +6,7 @@
 
 mod compile;
 mod counters;
+mod dlpack;
 mod errors;
 mod kernel;
 mod memory;

@@ -100,7 +100,8 @@ impl Fitted {
         let inputs = program.graph.inputs().iter().map(|input| bytes(input.value)).collect::<Result<_, _>>()?;
         let outputs: Vec<usize> =
             program.graph.outputs().iter().map(|output| bytes(output.value)).collect::<Result<_, _>>()?;
-        let mut fitting = Fitting { chain, plan: &plan, made: BTreeMap::new(), temporaries: Vec::new(), free: Vec::new() };
+        let mut fitting =
+            Fitting { chain, plan: &plan, made: BTreeMap::new(), temporaries: Vec::new(), free: Vec::new() };
         fitting.made.extend(chain.bases.iter().enumerate().map(|(i, &base)| (base, i)));
         let kernels: Vec<(usize, &Step)> =
             program.steps.iter().enumerate().filter(|(_, step)| matches!(step.work, Work::Kernel(_))).collect();

@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use fusewright_runtime::Arg;
 use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, LaunchOptions, Stream};
 
-use super::fit::{Fitted, Launch, Read};
 use super::Chain;
+use super::fit::{Fitted, Launch, Read};
 use crate::Error;
 use crate::host::zeroed;
 

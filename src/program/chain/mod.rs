@@ -16,12 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use fusewright_abi::{DType, Target};
 use fusewright_fusion::region::{Partition, Step as PlannedStep, is_constant, is_layout};
-use fusewright_graph::{Def, Dim, Graph, NodeId, Value};
+use fusewright_graph::{Def, Dim, Graph, NodeId, Op, Prim, TensorType, Value};
 use fusewright_runtime::CodeCounts;
 use fusewright_runtime::cuda::Gpu;
 
 use super::build::build_at;
 use super::layout::{Home, Layouts};
+use super::plan::bind;
 use super::plans::Plans;
 use super::step::Work;
 use super::{Program, made_by};
@@ -140,6 +141,25 @@ impl Chain {
         self.program.graph.symbols().iter().map(|symbol| symbol.name.as_str())
     }
 
+    /// Types of the inputs, in order.
+    pub fn inputs(&self) -> Vec<&TensorType> {
+        let graph = &self.program.graph;
+        graph.inputs().iter().map(|input| graph.ty(input.value)).collect()
+    }
+
+    /// The values of the symbols, in the order of [`Chain::symbols`], at which inputs have these dtypes and extents.
+    ///
+    /// # Errors
+    /// Tensors whose number, dtype, rank or extents do not fit, naming the input; a symbol that they do not tell.
+    pub fn bind(&self, given: &[(DType, &[usize])]) -> Result<Vec<i64>, Error> {
+        let binding = bind(&self.program.graph, given)?;
+        let value = |name: &str| {
+            let unknown = || Error::Call(format!("the inputs do not tell the size `{name}`"));
+            binding.get(name).copied().ok_or_else(unknown)
+        };
+        self.symbols().map(value).collect()
+    }
+
     /// The outputs, in order.
     pub fn outputs(&self) -> Vec<ChainOutput<'_>> {
         let graph = &self.program.graph;
@@ -239,7 +259,11 @@ fn without_kernels(graph: &Graph, partition: &Partition) -> Vec<Outside> {
 }
 
 /// The steps of a program that are no launches, and launches that must begin with what was there before.
-fn beside_kernels(program: &Program, fused: &Fused, (fallbacks, target): (&[super::Fallback], &Target)) -> Vec<Outside> {
+fn beside_kernels(
+    program: &Program,
+    fused: &Fused,
+    (fallbacks, target): (&[super::Fallback], &Target),
+) -> Vec<Outside> {
     let graph = &program.graph;
     let steps = program.steps.iter().filter_map(|step| {
         let about = |nodes: Vec<String>, reason: String| Some(Outside { nodes, output: None, reason });
@@ -247,7 +271,10 @@ fn beside_kernels(program: &Program, fused: &Fused, (fallbacks, target): (&[supe
         match &step.work {
             Work::Kernel(kernel) if kernel.in_place.aliases().any(|alias| alias.begins) => {
                 let region = step.kernel.and_then(|kernel| fused.partition.kernels().nth(kernel));
-                let nodes = region.map(|region| origins(graph, &region.nodes)).unwrap_or_default();
+                let nodes = region.map_or(&[][..], |region| region.nodes.as_slice());
+                let is_write = |id: &&NodeId| matches!(graph.node(**id).op, Op::Prim(Prim::Scatter { .. }));
+                let writes: Vec<NodeId> = nodes.iter().filter(is_write).copied().collect();
+                let nodes = origins(graph, if writes.is_empty() { nodes } else { &writes });
                 about(nodes, "it overwrites parts of a tensor".to_owned())
             }
             Work::Constant(_) if Home::of(target) == Home::Device => {

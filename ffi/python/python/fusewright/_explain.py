@@ -71,12 +71,14 @@ class Report:
         calls = sum(len(result.fusions) for result in self.graphs)
         ops = sum(kernel.times * len(kernel.ops) for kernel in kernels)
         launches = sum(kernel.times for kernel in kernels)
-        graphs = "1 graph" if len(self.graphs) == 1 else f"{len(self.graphs)} graphs"
-        lines = [f"{graphs}: {ops} operators are {launches} launches of {len(kernels)} kernels in {calls} calls"]
+        counted = [(launches, "launch", "es"), (len(kernels), "kernel", "s"), (calls, "call", "s")]
+        launched, of, within = (_count(*noun) for noun in counted)
+        graphs = _count(len(self.graphs), "graph", "s")
+        lines = [f"{graphs}: {_count(ops, 'operator', 's')} run as {launched} of {of} in {within}"]
         for kernel in kernels:
             saved = kernel.saved()
             figure = "" if saved is None else f", {saved:.1f}x less memory moved"
-            lines.append(f"  {kernel.times} x {kernel.name}: {len(kernel.ops)} operators{figure}")
+            lines.append(f"  {kernel.times} x {kernel.name}: {_count(len(kernel.ops), 'operator', 's')}{figure}")
             lines.append(f"      {' '.join(kernel.ops)}")
             lines += [f"      at {source}" for source in kernel.sources]
         if self.left:
@@ -86,6 +88,10 @@ class Report:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _count(number: int, noun: str, plural: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def _kernels(fusion: Fusion) -> list[KernelReport]:

@@ -42,6 +42,14 @@ class Kernel:
         stream: int = 0,
         scratch: int = 0,
     ) -> None: ...
+    def call(
+        self,
+        inputs: Sequence[object],
+        outputs: Sequence[object],
+        threads: int = 1,
+        stream: int = 0,
+        scratch: int = 0,
+    ) -> None: ...
 
 def compile(
     name: str,

@@ -48,6 +48,9 @@ def is_view(node: Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return False
+    if target is torch.ops.aten._unsafe_view.default:
+        # A view but for gradients, of which it says that nothing else sees the memory.
+        return True
     returns = target._schema.returns
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
