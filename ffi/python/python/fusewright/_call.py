@@ -18,6 +18,9 @@ _numbers = itertools.count()
 
 Function = Callable[..., Any]
 
+#: Bytes that addresses on a GPU are multiples of, where kernels read them as vectors.
+_VECTOR = 16
+
 
 def function(record: Record, kernel: _native.Kernel, threads: int | None = None) -> Function:
     """What runs a part: takes tensors and integers as the record says, gives a tensor or a tuple of several."""
@@ -38,7 +41,7 @@ def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Funct
     inputs = [f"a{i}" for i in range(record.inputs)]
     lines = [f"{symbol} = {source}" for symbol, source in record.symbols]
     if launch is not None:
-        lines += [f"if not {a}.is_contiguous(): {a} = {a}.contiguous()" for a in inputs]
+        lines += [_in_order(a, _device(record)) for a in inputs]
     outputs = [f"o{i}" for i in range(len(record.outputs))]
     lines += [f"{name} = {_empty(made)}" for name, made in zip(outputs, record.outputs, strict=True)]
     if launch is not None:
@@ -52,6 +55,15 @@ def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Funct
     made: Function = scope.pop(name)
     made.__module__, made.__doc__ = "fusewright", source
     return made
+
+
+def _in_order(tensor: str, device: torch.device) -> str:
+    """The statement that copies a tensor where kernels could not read it as it lies."""
+    if device.type == "cpu":
+        return f"if not {tensor}.is_contiguous(): {tensor} = {tensor}.contiguous()"
+    # Threads of a GPU read vectors; what begins elsewhere than an allocation may not.
+    bad = f"not {tensor}.is_contiguous() or {tensor}.data_ptr() % {_VECTOR}"
+    return f"if {bad}: {tensor} = {tensor}.contiguous() if not {tensor}.is_contiguous() else {tensor}.clone()"
 
 
 def _empty(made: Made) -> str:
