@@ -58,7 +58,7 @@ fn outputs_are_written_where_the_caller_has_them() {
 #[test]
 fn what_no_kernel_computes_is_named() {
     let text = "graph @g(s: 1..; %x: f32[s, 16], %w: f32[16, 8]) {
-  %y = matmul %x, %w
+  %y = matmul %x, %w {out = f32}
   %z = exp %y
   return %z
 }

@@ -41,6 +41,8 @@ def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Funct
     inputs = [f"a{i}" for i in range(record.inputs)]
     lines = [f"{symbol} = {source}" for symbol, source in record.symbols]
     if launch is not None:
+        # A number of the host is filled in, which waits for nothing and may be captured.
+        lines += [f"a{i} = full((), a{i}.item(), dtype={t}, device=device)" for i, t in record.scalars]
         lines += [_in_order(a, _device(record)) for a in inputs]
     outputs = [f"o{i}" for i in range(len(record.outputs))]
     lines += [f"{name} = {_empty(made)}" for name, made in zip(outputs, record.outputs, strict=True)]
@@ -50,7 +52,9 @@ def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Funct
     name = f"fused_{next(_numbers)}"
     parameters = ", ".join([*inputs, *(f"n{i}" for i in range(record.sizes))])
     source = f"def {name}({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
-    scope = {"empty": _short_empty(record), **{o.dtype: getattr(torch, o.dtype) for o in record.outputs}, **scope}
+    dtypes = {*(made.dtype for made in record.outputs), *(dtype for _, dtype in record.scalars)}
+    known = {"empty": _short_empty(record), "full": torch.full, "device": _device(record)}
+    scope = {**known, **{dtype: getattr(torch, dtype) for dtype in dtypes}, **scope}
     exec(compile(source, f"<fusewright {name}>", "exec"), scope)
     made: Function = scope.pop(name)
     made.__module__, made.__doc__ = "fusewright", source

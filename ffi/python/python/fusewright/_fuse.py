@@ -62,11 +62,9 @@ Insert = Callable[[Graph, Call, list[Node], list[Node]], Node]
 
 
 def target(on: torch.device) -> str:
-    """The compiler's name of a device. Raises ``fusewright.Error`` for one that it does not compile for."""
+    """The compiler's name of a device that it compiles for."""
     if on.type == "cpu":
         return "cpu"
-    if on.index not in (None, 0):
-        raise Error(f"kernels run on the first GPU, not on {on}")
     major, minor = torch.cuda.get_device_capability(on)
     return f"cuda:sm_{major}{minor}"
 

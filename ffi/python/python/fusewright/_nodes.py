@@ -70,6 +70,11 @@ def tensors(found: Any) -> Iterator[torch.Tensor]:
             yield from tensors(item)
 
 
+def is_scalar(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a number of the host, which ops on any device take, as they take an epsilon."""
+    return tensor.ndim == 0 and tensor.device.type == "cpu"
+
+
 def refusal(node: Node) -> str | None:
     """Why the compiler is not asked for a node, if it is not."""
     if node.op != "call_function":
@@ -96,11 +101,18 @@ def refusal(node: Node) -> str | None:
     for tensor in (*results, *operands):
         if not _dtypes.is_known(tensor):
             return f"kernels have no {tensor.dtype} of layout {tensor.layout}"
-        if tensor.device != results[0].device:
+        if tensor.device != results[0].device and not is_scalar(tensor):
             return f"its tensors lie on {results[0].device} and {tensor.device}"
-    if results[0].device.type not in ("cpu", "cuda"):
-        return f"kernels do not run on {results[0].device}"
-    return None
+    return _absent(results[0].device)
+
+
+def _absent(on: torch.device) -> str | None:
+    """Why there are no kernels for a device, if there are none."""
+    if on.type == "cpu":
+        return None
+    if on.type != "cuda" or not _native.HAS_CUDA:
+        return f"this build has no kernels for {on.type}"
+    return None if on.index in (None, 0) else f"kernels run on the first GPU, not on {on}"
 
 
 def device(node: Node) -> torch.device:

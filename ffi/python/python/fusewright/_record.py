@@ -14,6 +14,7 @@ from torch.fx import Node
 from torch.utils._sympy.printers import PythonPrinter
 
 from ._graph import Program, memory_order, value
+from ._nodes import is_scalar
 
 
 class NoSize(Exception):
@@ -41,6 +42,8 @@ class Record:
     #: How many tensors it takes, called ``a0, a1, …``, and how many integers behind them, called ``n0, n1, …``.
     inputs: int
     sizes: int
+    #: The tensors that are numbers of the host where the kernels run on a device, with their dtypes.
+    scalars: tuple[tuple[int, str], ...]
     #: Where the value of each symbol is read.
     symbols: tuple[tuple[str, str], ...]
     outputs: tuple[Made, ...]
@@ -58,6 +61,7 @@ class Record:
         """From text of :meth:`to_json`."""
         found = json.loads(text)
         found["symbols"] = tuple((name, source) for name, source in found["symbols"])
+        found["scalars"] = tuple((i, dtype) for i, dtype in found["scalars"])
         made = [Made(o["dtype"], tuple(o["shape"]), tuple(o["strides"])) for o in found["outputs"]]
         return cls(**{**found, "outputs": tuple(made)})
 
@@ -73,8 +77,11 @@ def record(
     taken: list[Node] = []
     symbols = [(name, _source(program, symbol, sizes, taken)) for name, symbol in program.symbols.items()]
     outputs = [_made(value(node)) for node in program.outputs]
+    on_device = value(program.outputs[0]).device.type != "cpu"
+    given = [value(node) for node in program.inputs]
+    scalars = tuple((i, _dtype(t)) for i, t in enumerate(given) if on_device and is_scalar(t))
     made = Record(
-        program.text.decode(), *compiled, len(program.inputs), len(taken), tuple(symbols), tuple(outputs)
+        program.text.decode(), *compiled, len(given), len(taken), scalars, tuple(symbols), tuple(outputs)
     )
     return made, tuple(taken)
 
@@ -98,5 +105,8 @@ def _made(tensor: torch.Tensor) -> Made:
         strides[axis] = step
         step = step * shape[axis]
     text = PythonPrinter().doprint
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return Made(dtype, tuple(text(size) for size in shape), tuple(text(stride) for stride in strides))
+    return Made(_dtype(tensor), tuple(text(size) for size in shape), tuple(text(stride) for stride in strides))
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
