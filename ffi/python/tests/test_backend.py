@@ -77,6 +77,24 @@ def test_products_stay_with_the_framework() -> None:
     assert any("mm" in op or "linear" in op for op, _ in report.left)
 
 
+def test_a_break_in_a_graph_makes_two() -> None:
+    class Broken(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = AddNorm(), AddNorm()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.first(x, x)[0]
+            torch._dynamo.graph_break()
+            return self.second(y, x)[0]
+
+    model, x = Broken(), torch.randn(6, 256).bfloat16()
+    report = fusewright.explain(model, x)
+    assert len([result for result in report.graphs if result.fusions]) == 2
+    with torch.no_grad():
+        assert steps_apart(compiled(model)(x), model(x)) <= 2
+
+
 def test_training_falls_through() -> None:
     model = Gated()
     before = fusewright.counters()["calls"]

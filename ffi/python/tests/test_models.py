@@ -76,3 +76,26 @@ def test_a_model_is_fused_once_for_all_lengths(name: str) -> None:
     assert len(set(compiles)) == 1, compiles
     kernels = {kernel for result in results for fusion in result.fusions for kernel, _ in fusion.kernels}
     assert KERNELS[name] <= kernels, kernels
+
+
+def test_decoding_with_a_cache_follows_eager() -> None:
+    """Many steps over one sequence: logits near eager's, and the same token wherever it is clear which."""
+    model, steps = small("qwen3"), 64
+    fused = torch.compile(model, backend=fusewright.backend, options={"strict": True})
+    ids = torch.randint(0, SMALL["vocab_size"], (1, steps))
+
+    def logits(run: torch.nn.Module) -> torch.Tensor:
+        cache = transformers.StaticCache(config=model.config, max_cache_len=steps)
+        with torch.no_grad():
+            made = [
+                run(ids[:, i : i + 1], past_key_values=cache, cache_position=torch.tensor([i]), use_cache=True).logits[0, -1]
+                for i in range(steps)
+            ]
+        return torch.stack(made).float()
+
+    expected, got = logits(model), logits(fused)
+    bound = 0.02 * expected.abs().max()
+    assert (got - expected).abs().max() <= bound
+    first, second = expected.topk(2, -1).values.unbind(-1)
+    clear = first - second > 2 * bound
+    assert torch.equal(got.argmax(-1)[clear], expected.argmax(-1)[clear])
