@@ -31,7 +31,9 @@ def main() -> int:
         wrong += [f"{name} is not in it" for name in WANTED if name not in names]
         if not any(name.endswith("THIRD_PARTY_LICENSES") for name in names):
             wrong.append("the licences of others are not in it")
-        if not any("torch_dynamo_backends" in archive.read(n).decode() for n in names if n.endswith("entry_points.txt")):
+        if not any(
+            "torch_dynamo_backends" in archive.read(n).decode() for n in names if n.endswith("entry_points.txt")
+        ):
             wrong.append("it has no entry point")
         module = Path(archive.extract(next(n for n in names if "_native" in n and n.endswith(".so")), folder))
         shown = [line.split()[-1] for line in tool("nm", "-D", "--defined-only", str(module)).splitlines()]
@@ -48,7 +50,9 @@ def main() -> int:
         return 1
     tagged = wheel.with_name(wheel.name.replace("-linux_", f"-manylinux_{glibc[0]}_{glibc[1]}_"))
     if tagged != wheel:
-        tool(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", tagged.stem.split("-")[-1], str(wheel))
+        tool(
+            sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", tagged.stem.split("-")[-1], str(wheel)
+        )
     print(tagged)
     return 0
 

@@ -19,7 +19,9 @@ def crates(features: str) -> list[dict[str, object]]:
     command = ["cargo", "tree", "-p", "fusewright-python", "-e", "normal", "--features", features, "--prefix", "none"]
     listed = subprocess.run([*command, "--format", "{p}"], capture_output=True, text=True, check=True).stdout
     used = {tuple(line.split()[:2]) for line in listed.splitlines() if "(/" not in line and line.strip()}
-    metadata = subprocess.run(["cargo", "metadata", "--format-version", "1"], capture_output=True, text=True, check=True)
+    metadata = subprocess.run(
+        ["cargo", "metadata", "--format-version", "1"], capture_output=True, text=True, check=True
+    )
     packages = json.loads(metadata.stdout)["packages"]
     found = [package for package in packages if (package["name"], f"v{package['version']}") in used]
     return sorted(found, key=lambda package: (package["name"], package["version"]))
@@ -28,7 +30,9 @@ def crates(features: str) -> list[dict[str, object]]:
 def texts(package: dict[str, object]) -> list[str]:
     """The licence files of a package."""
     folder = Path(str(package["manifest_path"])).parent
-    files = sorted(f for f in folder.iterdir() if f.is_file() and f.name.upper().startswith(("LICEN", "COPYING", "NOTICE")))
+    files = sorted(
+        f for f in folder.iterdir() if f.is_file() and f.name.upper().startswith(("LICEN", "COPYING", "NOTICE"))
+    )
     return [file.read_text(errors="replace").strip() for file in files]
 
 
@@ -45,7 +49,9 @@ def main() -> int:
             print(f"as of {seen[text]}\n" if text in seen else f"{text}\n")
             seen.setdefault(text, name)
     if {"llvm", "cuda"} & set(features.split(",")):
-        found = sorted(glob.glob("/usr/share/doc/llvm-22-dev/copyright") + glob.glob("/usr/share/doc/libllvm22/copyright"))
+        found = sorted(
+            glob.glob("/usr/share/doc/llvm-22-dev/copyright") + glob.glob("/usr/share/doc/libllvm22/copyright")
+        )
         if not found:
             print("the licence of LLVM is not where its package puts it", file=sys.stderr)
             return 1

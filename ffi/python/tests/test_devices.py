@@ -55,7 +55,9 @@ def test_tensors_of_two_devices_are_no_part() -> None:
     assert sum("lie on" in (reason or "") for reason in reasons) == 1
 
 
-@pytest.mark.parametrize(("built", "device", "reason"), [(True, "cuda:1", "first GPU"), (False, "cuda:0", "this build")])
+@pytest.mark.parametrize(
+    ("built", "device", "reason"), [(True, "cuda:1", "first GPU"), (False, "cuda:0", "this build")]
+)
 def test_what_kernels_cannot_run_on_is_left(
     monkeypatch: pytest.MonkeyPatch, built: bool, device: str, reason: str
 ) -> None:

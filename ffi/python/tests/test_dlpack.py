@@ -38,7 +38,9 @@ def test_arrays_are_read_and_written_where_they_are(kernel: Kernel) -> None:
         ([(4, 16), (4, 16)], (5, 16), "output 0"),
     ],
 )
-def test_sizes_are_checked(kernel: Kernel, inputs: list[tuple[int, ...]], output: tuple[int, ...], message: str) -> None:
+def test_sizes_are_checked(
+    kernel: Kernel, inputs: list[tuple[int, ...]], output: tuple[int, ...], message: str
+) -> None:
     with pytest.raises(fusewright.CallError, match=message):
         kernel.call([torch.zeros(shape) for shape in inputs], [torch.zeros(output)])
 

@@ -30,7 +30,11 @@ MODELS = {
     "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM", {"sliding_window": 64}),
     "phi3": ("Phi3Config", "Phi3ForCausalLM", {"pad_token_id": 0}),
     "mixtral": ("MixtralConfig", "MixtralForCausalLM", EXPERTS),
-    "qwen3_moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64}),
+    "qwen3_moe": (
+        "Qwen3MoeConfig",
+        "Qwen3MoeForCausalLM",
+        {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64},
+    ),
 }
 #: What every layer of each has.
 KERNELS = {
@@ -88,7 +92,9 @@ def test_decoding_with_a_cache_follows_eager() -> None:
         cache = transformers.StaticCache(config=model.config, max_cache_len=steps)
         with torch.no_grad():
             made = [
-                run(ids[:, i : i + 1], past_key_values=cache, cache_position=torch.tensor([i]), use_cache=True).logits[0, -1]
+                run(ids[:, i : i + 1], past_key_values=cache, cache_position=torch.tensor([i]), use_cache=True).logits[
+                    0, -1
+                ]
                 for i in range(steps)
             ]
         return torch.stack(made).float()

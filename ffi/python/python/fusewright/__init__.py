@@ -14,6 +14,8 @@ from ._native import (
     DeviceError,
     Error,
     UnavailableError,
+)
+from ._native import (
     version as _version,
 )
 

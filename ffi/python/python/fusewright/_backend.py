@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx import Graph, GraphModule, Node
@@ -105,4 +104,5 @@ def _by_inductor(
     from ._inductor import InductorPass
 
     patches = {"post_grad_custom_post_pass": InductorPass(options, observer)}
-    return compile_fx(gm, list(example_inputs), config_patches=patches)
+    compiled: Any = compile_fx(gm, list(example_inputs), config_patches=patches)
+    return compiled

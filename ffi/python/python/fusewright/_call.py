@@ -82,7 +82,7 @@ def _launch(record: Record, kernel: _native.Kernel, threads: int) -> tuple[str, 
     if device.type == "cpu":
         return f"launch({sizes}, {addresses}, {threads})", {}
     # The framework's stream, on which its allocator orders what is freed.
-    scope = {"stream": torch._C._cuda_getCurrentRawStream}
+    scope: dict[str, Any] = {"stream": torch._C._cuda_getCurrentRawStream}
     stream = f"stream({device.index or 0})"
     if kernel.launches == 1:
         return f"launch({sizes}, {addresses}, 1, {stream})", scope

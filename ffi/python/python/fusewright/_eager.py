@@ -61,8 +61,8 @@ class Fused:
         for trace in self.traces:
             if trace.fits(args):
                 return trace.run(args)
-        trace = self._traced(args)
-        return self.fn(*args) if trace is None else trace.run(args)
+        traced = self._traced(args)
+        return self.fn(*args) if traced is None else traced.run(args)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -138,7 +138,7 @@ class _Trace:
             extents = [DimDynamic.STATIC] * arg.ndim
             if leading:
                 extents[0] = DimDynamic.DYNAMIC
-            context = StatelessSymbolicContext(dynamic_sizes=extents)
+            context: StatelessSymbolicContext[Any, Any] = StatelessSymbolicContext(dynamic_sizes=extents)
             fakes.append(mode.from_tensor(arg.detach(), symbolic_context=context))
             shape = tuple(arg.shape)
             expected.append((arg.dtype, arg.device, (None, *shape[1:]) if leading else shape))

@@ -10,7 +10,6 @@ import operator
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import sympy
 import torch

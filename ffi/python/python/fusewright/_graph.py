@@ -6,7 +6,6 @@ the layers of a model, have equal text.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import operator
@@ -57,26 +56,18 @@ def memory_order(tensor: torch.Tensor) -> list[int]:
     axes = list(range(tensor.ndim))
     if tensor.is_contiguous():
         return axes
-    order = sorted(axes, key=functools.cmp_to_key(lambda a, b: _outer(tensor, a, b)))
+    alone = [axis for axis in axes if _sample(tensor.shape[axis]) == 1]
+    apart = [axis for axis in axes if axis not in alone]
+    order = [*alone, *sorted(apart, key=lambda axis: -_sample(tensor.stride()[axis]))]
     return order if tensor.permute(order).is_contiguous() else axes
 
 
-def _outer(tensor: torch.Tensor, a: int, b: int) -> int:
-    """Negative if axis ``a`` is outside of axis ``b`` in memory."""
-    sizes, strides = ([statically_known(tensor, axis) for axis in (a, b)] for statically_known in (_hint, _step))
-    if 1 in sizes or strides[0] == strides[1]:
-        return a - b
-    return strides[1] - strides[0]
-
-
-def _hint(tensor: torch.Tensor, axis: int) -> int:
-    size = tensor.shape[axis]
-    return size.node.hint if isinstance(size, torch.SymInt) else size
-
-
-def _step(tensor: torch.Tensor, axis: int) -> int:
-    step = tensor.stride(axis)
-    return step.node.hint if isinstance(step, torch.SymInt) else step
+def _sample(size: int | torch.SymInt) -> int:
+    """A size where every symbol is one large number."""
+    if not isinstance(size, torch.SymInt):
+        return size
+    expression = size.node.expr
+    return int(expression.subs(dict.fromkeys(expression.free_symbols, 8191)))
 
 
 def serialise(nodes: Sequence[Node], outputs: Sequence[Node]) -> Program:
@@ -170,7 +161,7 @@ class _Serialiser:
                 names.append({"name": self._tensor(None, tensor, node)})
             for user in node.users:
                 if user.target is operator.getitem:
-                    self.names[user] = names[user.args[1]]["name"]
+                    self.names[user] = names[int(str(user.args[1]))]["name"]
             is_list = "[]" in str(node.target._schema.returns[0].type)  # type: ignore[union-attr]
             return [{"as_tensors": names}] if is_list else [{"as_tensor": name} for name in names]
         raise Unsupported(node, "its result is no tensor")
@@ -212,7 +203,9 @@ class _Serialiser:
         for symbol in expression.free_symbols:
             name = str(symbol)
             if name not in self.symbols:
-                bounds = size.node.shape_env.bound_sympy(symbol)
+                shapes = size.node.shape_env
+                assert shapes is not None, "a symbolic size has an environment"
+                bounds = shapes.bound_sympy(symbol)
                 self.symbols[name] = symbol
                 self.ranges[name] = {"min_val": _bound(bounds.lower), "max_val": _bound(bounds.upper)}
 

@@ -61,7 +61,7 @@ def _insert(graph: Graph, call: Call, tensors: list[Node], sizes: list[Node]) ->
 @functools.cache
 def _sources() -> str:
     """A hash of this package, its native module included."""
-    files = sorted(Path(__file__).parent.glob("*.py")) + [Path(_native.__file__)]
+    files = [*sorted(Path(__file__).parent.glob("*.py")), Path(_native.__file__)]
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())

@@ -43,8 +43,8 @@ def part_of(group: Sequence[Node]) -> Part | None:
                 open_nodes.append(operand)
     # All results of an op are declared by it.
     nodes = tuple(node for node in group if node in needed)
-    made = tuple(node for node in group if node in outputs)
-    return Part(nodes, made) if made else None
+    given = tuple(node for node in group if node in outputs)
+    return Part(nodes, given) if given else None
 
 
 def _memory_of(node: Node, inside: set[Node]) -> Iterable[Node]:

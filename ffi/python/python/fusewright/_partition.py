@@ -40,7 +40,8 @@ class _Grouping:
             return
         if is_getitem(node):
             # A result is where its op is.
-            self._join(node, self._find(self.group[node.args[0]]))
+            (source,) = node.all_input_nodes
+            self._join(node, self._find(self.group[source]))
             return
         kind = (device(node), self.segment)
         candidates = {self._find(self.group[o]) for o in node.all_input_nodes if o in self.group}

@@ -80,9 +80,7 @@ def record(
     on_device = value(program.outputs[0]).device.type != "cpu"
     given = [value(node) for node in program.inputs]
     scalars = tuple((i, _dtype(t)) for i, t in enumerate(given) if on_device and is_scalar(t))
-    made = Record(
-        program.text.decode(), *compiled, len(given), len(taken), scalars, tuple(symbols), tuple(outputs)
-    )
+    made = Record(program.text.decode(), *compiled, len(given), len(taken), scalars, tuple(symbols), tuple(outputs))
     return made, tuple(taken)
 
 
@@ -91,10 +89,10 @@ def _source(program: Program, symbol: sympy.Symbol, sizes: Mapping[Any, Node], t
         for axis, extent in enumerate(value(node).shape):
             if isinstance(extent, torch.SymInt) and extent.node.expr == symbol:
                 return f"a{i}.size({axis})"
-    node = sizes.get(symbol)
-    if node is None:
+    given = sizes.get(symbol)
+    if given is None:
         raise NoSize(f"nothing gives the size {symbol}")
-    taken.append(node)
+    taken.append(given)
     return f"n{len(taken) - 1}"
 
 
