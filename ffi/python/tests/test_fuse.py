@@ -90,6 +90,33 @@ def test_methods_are_bound() -> None:
     assert torch.equal(Model().run(x), torch.relu(x * 2.0) + x)
 
 
+def test_weights_may_change_and_be_replaced() -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(8))
+
+        @fusewright.fuse(strict=True)
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x * self.weight) + 1.0
+
+    model, x = Scaled(), torch.randn(3, 8)
+
+    def right() -> bool:
+        return torch.equal(model(x), torch.relu(x * model.weight) + 1.0)
+
+    with torch.no_grad():
+        assert right()
+        model.weight.mul_(2.0)
+        assert right() and len(Scaled.forward.traces) == 1
+        model.weight.data = torch.randn(8)
+        assert right()
+        model.weight = torch.nn.Parameter(torch.randn(8))
+        assert right()
+        model.load_state_dict({"weight": torch.randn(8)}, assign=True)
+        assert right()
+
+
 def test_a_function_that_is_not_fused_still_runs() -> None:
     fused = fusewright.fuse(lambda x: x @ x.t())
     x = torch.randn(3, 8)

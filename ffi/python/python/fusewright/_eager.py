@@ -39,6 +39,9 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     leading extent is the same vary with it. Calls of other extents compile nothing. Arguments of other types, ranks or
     inner extents are traced anew. What kernels do not compute, PyTorch does.
 
+    Weights of a module that is an argument, such as ``self``, may change and be replaced. Tensors that the function finds
+    elsewhere are constants to it, whose elements may change.
+
     Options are those of :func:`fusewright.backend`, but ``inner``. A call under ``torch.compile`` or with tensors that need
     gradients runs the function as it is.
     """
@@ -122,6 +125,8 @@ class _Trace:
     function: Function
     rows: _Rows
     tensors: tuple[int, ...]
+    #: The weights of modules among the arguments, by the tables that hold them, and where they lie.
+    weights: tuple[tuple[dict[str, Any], str, torch.Tensor, int], ...]
 
     @classmethod
     def of(cls, fn: Function, args: Sequence[Any], options: Options) -> _Trace:
@@ -152,8 +157,9 @@ class _Trace:
 
         with torch.no_grad(), mode:
             gm: GraphModule = make_fx(torch.func.functionalize(of_tensors), tracing_mode="real")(*fakes)
+        weights = _weights(gm, [arg for arg in args if isinstance(arg, torch.nn.Module)])
         result = fuse_module(gm, options)
-        return cls(tuple(expected), result, _shortest(gm), _Rows(shapes), tuple(tensors))
+        return cls(tuple(expected), result, _shortest(gm), _Rows(shapes), tuple(tensors), weights)
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Whether arguments are of the kind that was traced."""
@@ -180,11 +186,22 @@ class _Trace:
                     return False
             elif shape != extents:
                 return False
-        return True
+        return all(table.get(name) is own and own.data_ptr() == at for table, name, own, at in self.weights)
 
     def run(self, args: Sequence[Any]) -> Any:
         """The results for arguments that fit."""
         return self.function(*[args[i] for i in self.tensors])
+
+
+def _weights(
+    gm: GraphModule, modules: Sequence[torch.nn.Module]
+) -> tuple[tuple[dict[str, Any], str, torch.Tensor, int], ...]:
+    """What of the modules' weights a graph holds as constants: another weight in its place is another graph."""
+    constants = [getattr(gm, str(node.target)) for node in gm.graph.nodes if node.op == "get_attr"]
+    places = {constant.data_ptr() for constant in constants if isinstance(constant, torch.Tensor)}
+    tables = [table for module in modules for own in module.modules() for table in (own._parameters, own._buffers)]
+    found = [(table, name, tensor) for table in tables for name, tensor in table.items() if tensor is not None]
+    return tuple((*weight, at) for weight in found if (at := weight[2].data_ptr()) in places)
 
 
 def _shortest(gm: GraphModule) -> Function:
