@@ -84,8 +84,9 @@ pub use map::map_file;
 pub use npu::SIMULATED;
 pub use page::explain_page;
 pub use program::{
-    Argument, CaptureOptions, CapturedProgram, CommandBuffer, DeviceArgument, DeviceTensor, Fallback, OnGpu, OpCounts,
-    Placement, Program, SplitStep, State, StepCounts, Update, UpdateCopy,
+    Argument, Attempt, CaptureOptions, CapturedProgram, Chain, ChainOutput, ChainRegion, CommandBuffer, DeviceArgument,
+    DeviceTensor, Fallback, Fitted, OnGpu, OpCounts, Outside, Placement, Program, SplitStep, State, StepCounts, Update,
+    UpdateCopy,
 };
 pub use schedules::{ScheduleChoice, read_schedules};
 pub use store::{CacheChoice, kernel_cache};

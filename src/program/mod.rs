@@ -14,6 +14,7 @@
 mod argument;
 mod build;
 mod capture;
+mod chain;
 mod claims;
 mod copies;
 mod device;
@@ -47,6 +48,7 @@ use build::check_weight;
 pub use build::{Fallback, OpCounts};
 pub(crate) use build::{build, made_by, outline, single};
 pub use capture::{CaptureOptions, CapturedProgram, SplitStep};
+pub use chain::{Attempt, Chain, ChainOutput, ChainRegion, Fitted, Outside};
 use claims::{Claim, claims};
 use device::DeviceProgram;
 pub(crate) use device::Launches;

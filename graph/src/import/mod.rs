@@ -1,6 +1,6 @@
 //! Importers: files of other frameworks to graphs.
 //!
-//! [`pt2`] reads what `torch.export.save` writes (torch 2.9 and later). Bytes in, graph out: no file is opened here,
+//! [`pt2`] reads what `torch.export.save` writes (torch 2.9 and later), [`live`] a graph that is still in memory. Bytes in, graph out: no file is opened here,
 //! and weights are slices of the given bytes. Ops with a row in the op tables become primitives and composites with
 //! every rounding written as a cast; any other op becomes an opaque node with its arguments and result types. Every
 //! value's type is checked against the type that the file states for it.
@@ -19,6 +19,7 @@ mod define;
 mod dims;
 mod inline;
 mod inplace;
+mod live;
 mod name;
 mod opaque;
 mod origin;
@@ -43,6 +44,7 @@ use serde::de::DeserializeOwned;
 
 pub use archive::Archive;
 pub use define::{CustomCall, Plain};
+pub use live::{is_known, live};
 
 use crate::diag::Diagnostic;
 use crate::graph::Graph;

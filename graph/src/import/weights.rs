@@ -19,13 +19,19 @@ use crate::ty::TensorType;
 
 /// The payload tables of one model.
 pub(super) struct Weights<'a> {
-    archive: &'a Archive,
+    /// None of a program that has no weights.
+    archive: Option<&'a Archive>,
     by_name: BTreeMap<String, (String, Payload)>,
     /// Storages that were handed out, so that weights that share one share its checksum.
     storages: RefCell<BTreeMap<String, (Bytes, Arc<Checksum>)>>,
 }
 
 impl<'a> Weights<'a> {
+    /// Those of a program that has none.
+    pub(super) fn none() -> Self {
+        Weights { archive: None, by_name: BTreeMap::new(), storages: RefCell::default() }
+    }
+
     /// Reads the weight and constant tables of `model`.
     pub(super) fn open(archive: &'a Archive, model: &str) -> Result<Self, Diagnostic> {
         let mut by_name = BTreeMap::new();
@@ -45,7 +51,7 @@ impl<'a> Weights<'a> {
                 (name, (record, payload))
             }));
         }
-        Ok(Weights { archive, by_name, storages: RefCell::default() })
+        Ok(Weights { archive: Some(archive), by_name, storages: RefCell::default() })
     }
 
     /// The data of the weight `name`, which the graph takes as a `ty`; `None` if the file has none.
@@ -74,7 +80,8 @@ impl<'a> Weights<'a> {
             let message = format!("weight `{name}` lies in record `{record}`, which the archive does not have");
             Diagnostic::new("import.weight", message)
         };
-        let (bytes, checksum) = self.archive.weight(record)?.ok_or_else(missing)?;
+        let record_bytes = self.archive.map_or(Ok(None), |archive| archive.weight(record))?;
+        let (bytes, checksum) = record_bytes.ok_or_else(missing)?;
         let stored = (bytes, Arc::new(checksum));
         self.storages.borrow_mut().insert(record.to_owned(), stored.clone());
         Ok(stored)

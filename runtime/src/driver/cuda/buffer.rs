@@ -30,12 +30,21 @@ pub(super) struct Memory {
     context: Arc<Context>,
     /// Where it is; zero if it has no bytes.
     address: sys::CUdeviceptr,
+    /// Whether it goes back to the pool.
+    own: bool,
 }
 
 impl DeviceBuffer {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<DeviceBuffer, RuntimeError> {
         let address = allocate(context, bytes).map_err(|failure| failure.during("allocating device memory"))?;
-        Ok(DeviceBuffer { memory: Arc::new(Memory { context: Arc::clone(context), address }), start: 0, bytes })
+        let memory = Memory { context: Arc::clone(context), address, own: true };
+        Ok(DeviceBuffer { memory: Arc::new(memory), start: 0, bytes })
+    }
+
+    /// Memory that somebody else allocated and frees.
+    pub(super) fn adopted(context: &Arc<Context>, address: sys::CUdeviceptr, bytes: usize) -> DeviceBuffer {
+        let memory = Memory { context: Arc::clone(context), address, own: false };
+        DeviceBuffer { memory: Arc::new(memory), start: 0, bytes }
     }
 
     /// Length in bytes.
@@ -183,7 +192,7 @@ fn allocate(context: &Context, bytes: usize) -> Result<sys::CUdeviceptr, Failure
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.address == 0 {
+        if self.address == 0 || !self.own {
             return;
         }
         // Any stream may still be using it.

@@ -92,6 +92,15 @@ impl Gpu {
         Stream::new(Arc::clone(&self.context), raw.cast(), false)
     }
 
+    /// Memory of a caller, such as a tensor of a framework. Nothing keeps it.
+    ///
+    /// # Safety
+    /// The address is of so many bytes of the device, which stay allocated until all that was enqueued on them has run, and
+    /// which nobody else writes, or reads where it is written, without waiting for that.
+    pub unsafe fn adopt_memory(&self, address: u64, bytes: usize) -> DeviceBuffer {
+        DeviceBuffer::adopted(&self.context, address, bytes)
+    }
+
     /// A mark in a stream that knows its time.
     ///
     /// # Errors

@@ -1,0 +1,81 @@
+"""Fusewright: the memory-bound parts of PyTorch models as generated, fused kernels.
+
+``torch.compile(model, backend="fusewright")`` is the short way; :func:`fuse` makes one function of a few ops fast in eager
+code, and :func:`inductor_pass` gives the kernels to Inductor. Importing this package imports no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._native import (
+    CallError,
+    CompileError,
+    DeviceError,
+    Error,
+    UnavailableError,
+)
+from ._native import (
+    version as _version,
+)
+
+if TYPE_CHECKING:
+    from ._backend import backend
+    from ._eager import fuse
+    from ._explain import Report, explain
+    from ._inductor import inductor_pass
+
+__version__ = _version()
+
+# Where known, the op and the line of the model that an error is about.
+Error.op = Error.source = None
+
+__all__ = [
+    "CallError",
+    "CompileError",
+    "DeviceError",
+    "Error",
+    "Report",
+    "UnavailableError",
+    "backend",
+    "counters",
+    "explain",
+    "fuse",
+    "inductor_pass",
+]
+
+# Where the names live that need torch: it is imported when the first of them is used.
+_LAZY = {
+    "Report": "_explain",
+    "backend": "_backend",
+    "explain": "_explain",
+    "fuse": "_eager",
+    "inductor_pass": "_inductor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
+
+
+def counters() -> dict[str, int]:
+    """Counts of this process so far.
+
+    ``compiles`` and ``disk_hits`` are kernels that were compiled and that the cache on disk had; ``memory_hits`` are parts
+    of graphs that equal one from before, which layers of a model do; ``calls`` are calls of fused parts, and ``launches``
+    the kernels that those ran.
+    """
+    from . import _native, _store
+
+    return {**_native.counters(), "memory_hits": _store.hits()}

@@ -1,0 +1,108 @@
+"""The backend of ``torch.compile``: functional ATen graphs in, fused parts as single calls out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx import Graph, GraphModule, Node
+
+from ._fuse import Result, fuse_graph, insert_function
+from ._options import Options
+
+#: What is told of every graph that was fused.
+Observer = Callable[[Result], None]
+
+
+def backend(
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Callable[..., Any]:
+    """Compiles a graph of Dynamo's; the entry point ``torch.compile(model, backend="fusewright")``.
+
+    Options, as keywords or as ``torch.compile(…, options={…})``:
+
+    * ``mode``: ``"exact"`` keeps every rounding of the graph, ``"relaxed"`` may drop intermediate ones
+    * ``pipeline``: a file that lists passes
+    * ``inner``: ``"eager"`` runs what is not fused by PyTorch, ``"inductor"`` by Inductor
+    * ``strict``: raises what otherwise leaves a graph unfused with one warning
+    * ``threads``: of a launch on the CPU; PyTorch's own number if not given
+
+    Graphs that are trained are left as they are. Raises ``fusewright.Error`` for an unknown option, and under ``strict``.
+    """
+    return compile_graph(gm, example_inputs, Options.of(options, **more))
+
+
+def compile_graph(
+    gm: GraphModule, example_inputs: Sequence[Any], options: Options, observer: Observer | None = None
+) -> Callable[..., Any]:
+    """As :func:`backend`, for an observer who is told what was fused."""
+    if options.inner == "inductor":
+        return _by_inductor(gm, example_inputs, options, observer)
+
+    def inference(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        fuse_module(graph, options, observer)
+        return make_boxed_func(graph.forward)
+
+    def training(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        return make_boxed_func(graph.forward)
+
+    compiler = aot_autograd(
+        fw_compiler=training,
+        bw_compiler=training,
+        inference_compiler=inference,
+        decompositions={},
+        keep_inference_input_mutations=True,
+    )
+    return compiler(gm, example_inputs)
+
+
+def fuse_module(gm: GraphModule, options: Options, observer: Observer | None = None) -> Result:
+    """Fuses a module's graph where it stands. If that fails the graph is as before, and one warning says why.
+
+    Raises whatever went wrong under ``strict``.
+    """
+    before = gm.graph
+    try:
+        # The pass edits a copy, so that a failure half-way leaves no trace.
+        gm.graph = _copied(before)
+        result = fuse_graph(gm.graph, options, insert_function)
+        gm.recompile()
+    except Exception as error:
+        if options.strict:
+            raise
+        gm.graph = before
+        gm.recompile()
+        warnings.warn(f"fusewright leaves a graph as it is: {type(error).__name__}: {error}", stacklevel=2)
+        return Result()
+    if observer is not None:
+        observer(result)
+    return result
+
+
+def _copied(graph: Graph) -> Graph:
+    """A graph of the same nodes, which has their names, values and traces."""
+    made = Graph(tracer_cls=graph._tracer_cls)
+    nodes: dict[Node, Node] = {}
+    for node in graph.nodes:
+        nodes[node] = made.node_copy(node, nodes.__getitem__)
+    made.set_codegen(graph._codegen)
+    return made
+
+
+def _by_inductor(
+    gm: GraphModule, example_inputs: Sequence[Any], options: Options, observer: Observer | None
+) -> Callable[..., Any]:
+    from torch._inductor.compile_fx import compile_fx
+
+    from ._inductor import InductorPass
+
+    patches = {"post_grad_custom_post_pass": InductorPass(options, observer)}
+    compiled: Any = compile_fx(gm, list(example_inputs), config_patches=patches)
+    return compiled

@@ -1,0 +1,114 @@
+"""Calls of kernels on tensors: one Python function for each part of a graph, written out for its tensors.
+
+A call reads sizes and addresses, makes its results and launches; all else is known when the function is written.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from . import _native
+from ._record import Made, Record
+
+_numbers = itertools.count()
+
+Function = Callable[..., Any]
+
+#: Bytes that addresses on a GPU are multiples of, where kernels read them as vectors.
+_VECTOR = 16
+
+
+def function(record: Record, kernel: _native.Kernel, threads: int | None = None) -> Function:
+    """What runs a part: takes tensors and integers as the record says, gives a tensor or a tuple of several."""
+    launch = _launch(record, kernel, threads or torch.get_num_threads())
+    return _written(record, {"launch": kernel.launch, **launch[1]}, launch[0])
+
+
+def shapes(record: Record) -> Function:
+    """What gives the tensors of a call without their elements, also of symbolic sizes."""
+
+    def empty(sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty_strided(sizes, strides, dtype=dtype, device=_device(record))
+
+    return _written(record, {"empty": empty}, None)
+
+
+def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Function:
+    inputs = [f"a{i}" for i in range(record.inputs)]
+    lines = [f"{symbol} = {source}" for symbol, source in record.symbols]
+    if launch is not None:
+        # A number of the host is filled in, which waits for nothing and may be captured.
+        lines += [f"a{i} = full((), a{i}.item(), dtype={t}, device=device)" for i, t in record.scalars]
+        lines += [_in_order(a, _device(record)) for a in inputs]
+    outputs = [f"o{i}" for i in range(len(record.outputs))]
+    lines += [f"{name} = {_empty(made)}" for name, made in zip(outputs, record.outputs, strict=True)]
+    if launch is not None:
+        lines.append(launch)
+    lines.append(f"return {outputs[0] if len(outputs) == 1 else ', '.join(outputs)}")
+    name = f"fused_{next(_numbers)}"
+    parameters = ", ".join([*inputs, *(f"n{i}" for i in range(record.sizes))])
+    source = f"def {name}({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
+    dtypes = {*(made.dtype for made in record.outputs), *(dtype for _, dtype in record.scalars)}
+    known = {"empty": _short_empty(record), "full": torch.full, "device": _device(record)}
+    scope = {**known, **{dtype: getattr(torch, dtype) for dtype in dtypes}, **scope}
+    exec(compile(source, f"<fusewright {name}>", "exec"), scope)
+    made: Function = scope.pop(name)
+    made.__module__, made.__doc__ = "fusewright", source
+    return made
+
+
+def _in_order(tensor: str, device: torch.device) -> str:
+    """The statement that copies a tensor where kernels could not read it as it lies."""
+    if device.type == "cpu":
+        return f"if not {tensor}.is_contiguous(): {tensor} = {tensor}.contiguous()"
+    # Threads of a GPU read vectors; what begins elsewhere than an allocation may not.
+    bad = f"not {tensor}.is_contiguous() or {tensor}.data_ptr() % {_VECTOR}"
+    return f"if {bad}: {tensor} = {tensor}.contiguous() if not {tensor}.is_contiguous() else {tensor}.clone()"
+
+
+def _empty(made: Made) -> str:
+    return f"empty({_tuple(made.shape)}, {_tuple(made.strides)}, {made.dtype})"
+
+
+def _launch(record: Record, kernel: _native.Kernel, threads: int) -> tuple[str, dict[str, Any]]:
+    """The statement that launches, and what it names."""
+    tensors = [*(f"a{i}" for i in range(record.inputs)), *(f"o{i}" for i in range(len(record.outputs)))]
+    sizes, addresses = _tuple(kernel.symbols), _tuple(f"{tensor}.data_ptr()" for tensor in tensors)
+    device = _device(record)
+    if device.type == "cpu":
+        return f"launch({sizes}, {addresses}, {threads})", {}
+    # The framework's stream, on which its allocator orders what is freed.
+    scope: dict[str, Any] = {"stream": torch._C._cuda_getCurrentRawStream}
+    stream = f"stream({device.index or 0})"
+    if kernel.launches == 1:
+        return f"launch({sizes}, {addresses}, 1, {stream})", scope
+    # Memory between kernels is the framework's too, so that its graphs and its accounts know it.
+    temporary = f"t = empty((scratch({sizes}),), (1,), uint8)"
+    scope |= {"scratch": kernel.scratch, "uint8": torch.uint8}
+    return f"{temporary}; launch({sizes}, {addresses}, 1, {stream}, t.data_ptr())", scope
+
+
+def _device(record: Record) -> torch.device:
+    return torch.device("cpu") if record.target == "cpu" else torch.device("cuda", 0)
+
+
+def _tuple(items: Iterable[str]) -> str:
+    texts = list(items)
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _short_empty(record: Record) -> Function:
+    """What makes a tensor of sizes, strides and dtype, the shortest way that this version of PyTorch has."""
+    device = _device(record)
+    short = getattr(torch._C._dynamo.guards, f"_empty_strided_{device.type}", None)
+    if short is not None:
+        return short
+
+    def empty(sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+
+    return empty

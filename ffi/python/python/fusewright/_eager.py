@@ -1,0 +1,214 @@
+"""``fuse``: functions of a few ops as fused kernels in eager code, without Dynamo at the call."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+from ._backend import fuse_module
+from ._fuse import Result
+from ._options import Options
+
+Function = Callable[..., Any]
+
+#: PyTorch traces for one thread at a time; a function that is traced may call another.
+_tracing = threading.RLock()
+#: Traces that a function keeps; more kinds of arguments than that are not fused.
+_MOST_TRACES = 16
+#: Numbers of rows of which a trace remembers whether it is for them.
+_MOST_ROWS = 1024
+
+
+@overload
+def fuse(fn: Function) -> Fused: ...
+@overload
+def fuse(fn: None = None, **options: Any) -> Callable[[Function], Fused]: ...
+def fuse(fn: Function | None = None, **options: Any) -> Any:
+    """A function of tensors whose ops run as fused kernels; a decorator, with options or without.
+
+    The function is traced at the first call, with the leading extent of its first tensor as a symbol: other tensors whose
+    leading extent is the same vary with it. Calls of other extents compile nothing. Arguments of other types, ranks or
+    inner extents are traced anew. What kernels do not compute, PyTorch does.
+
+    Weights of a module that is an argument, such as ``self``, may change and be replaced. Tensors that the function finds
+    elsewhere are constants to it, whose elements may change.
+
+    Options are those of :func:`fusewright.backend`, but ``inner``. A call under ``torch.compile`` or with tensors that need
+    gradients runs the function as it is.
+    """
+    if fn is None:
+        return functools.partial(fuse, **options)
+    return Fused(fn, Options.of(options))
+
+
+class Fused:
+    """A function and its kernels."""
+
+    def __init__(self, fn: Function, options: Options) -> None:
+        functools.update_wrapper(self, fn)
+        self.fn, self.options = fn, options
+        self.traces: list[_Trace] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or torch.compiler.is_compiling() or not _is_inference(args):
+            return self.fn(*args, **kwargs)
+        for trace in self.traces:
+            if trace.fits(args):
+                return trace.run(args)
+        traced = self._traced(args)
+        return self.fn(*args) if traced is None else traced.run(args)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    @property
+    def results(self) -> list[Result]:
+        """What was fused, by trace."""
+        return [trace.result for trace in self.traces]
+
+    def _traced(self, args: Sequence[Any]) -> _Trace | None:
+        with _tracing:
+            # Another thread may have traced the same meanwhile.
+            for trace in self.traces:
+                if trace.fits(args):
+                    return trace
+            if len(self.traces) >= _MOST_TRACES:
+                return None
+            trace = _Trace.of(self.fn, args, self.options)
+            self.traces.append(trace)
+            return trace
+
+
+def _is_inference(args: Sequence[Any]) -> bool:
+    if not torch.is_grad_enabled():
+        return True
+    return not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+
+
+class _Rows:
+    """The numbers of rows that a graph is for: what its trace relied on holds of them."""
+
+    def __init__(self, shapes: ShapeEnv) -> None:
+        self._conditions = [guard.expr for guard in shapes.guards]
+        self._symbols = {symbol for expr in self._conditions for symbol in expr.free_symbols}
+        # Zero rows and one are values of their own to PyTorch: broadcasting tells them apart.
+        self._known = {0: False, 1: False}
+
+    def admit(self, rows: int) -> bool:
+        """Whether the graph is for so many."""
+        known = self._known.get(rows)
+        if known is None:
+            at = dict.fromkeys(self._symbols, rows)
+            known = all(bool(condition.subs(at)) for condition in self._conditions)
+            if len(self._known) >= _MOST_ROWS:
+                self._known = {0: False, 1: False}
+            self._known[rows] = known
+        return known
+
+
+@dataclass
+class _Trace:
+    """A function's graph for arguments of one kind."""
+
+    #: Per argument: what it must equal, or a tensor's dtype, device and extents, ``None`` where rows are.
+    expected: tuple[Any, ...]
+    result: Result
+    function: Function
+    rows: _Rows
+    tensors: tuple[int, ...]
+    #: The weights of modules among the arguments, by the tables that hold them, and where they lie.
+    weights: tuple[tuple[dict[str, Any], str, torch.Tensor, int], ...]
+
+    @classmethod
+    def of(cls, fn: Function, args: Sequence[Any], options: Options) -> _Trace:
+        rows = next((arg.shape[0] for arg in args if isinstance(arg, torch.Tensor) and arg.ndim > 0), None)
+        varies = rows is not None and rows > 1
+        shapes = ShapeEnv()
+        mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
+        expected, fakes, tensors = [], [], []
+        for i, arg in enumerate(args):
+            if not isinstance(arg, torch.Tensor):
+                expected.append(arg)
+                continue
+            leading = varies and arg.ndim > 0 and arg.shape[0] == rows
+            extents = [DimDynamic.STATIC] * arg.ndim
+            if leading:
+                extents[0] = DimDynamic.DYNAMIC
+            context: StatelessSymbolicContext[Any, Any] = StatelessSymbolicContext(dynamic_sizes=extents)
+            fakes.append(mode.from_tensor(arg.detach(), symbolic_context=context))
+            shape = tuple(arg.shape)
+            expected.append((arg.dtype, arg.device, (None, *shape[1:]) if leading else shape))
+            tensors.append(i)
+
+        def of_tensors(*given: torch.Tensor) -> Any:
+            full = list(args)
+            for i, tensor in zip(tensors, given, strict=True):
+                full[i] = tensor
+            return fn(*full)
+
+        with torch.no_grad(), mode:
+            gm: GraphModule = make_fx(torch.func.functionalize(of_tensors), tracing_mode="real")(*fakes)
+        weights = _weights(gm, [arg for arg in args if isinstance(arg, torch.nn.Module)])
+        result = fuse_module(gm, options)
+        return cls(tuple(expected), result, _shortest(gm), _Rows(shapes), tuple(tensors), weights)
+
+    def fits(self, args: Sequence[Any]) -> bool:
+        """Whether arguments are of the kind that was traced."""
+        if len(args) != len(self.expected):
+            return False
+        rows = None
+        for arg, expected in zip(args, self.expected):
+            if not isinstance(arg, torch.Tensor):
+                if arg is not expected and (type(arg) is not type(expected) or arg != expected):
+                    return False
+                continue
+            if type(expected) is not tuple or len(expected) != 3:
+                return False
+            dtype, device, extents = expected
+            shape = arg.shape
+            if arg.dtype != dtype or arg.device != device or len(shape) != len(extents):
+                return False
+            if extents and extents[0] is None:
+                if rows is None:
+                    rows = shape[0]
+                    if not self.rows.admit(rows):
+                        return False
+                if shape[0] != rows or shape[1:] != extents[1:]:
+                    return False
+            elif shape != extents:
+                return False
+        return all(table.get(name) is own and own.data_ptr() == at for table, name, own, at in self.weights)
+
+    def run(self, args: Sequence[Any]) -> Any:
+        """The results for arguments that fit."""
+        return self.function(*[args[i] for i in self.tensors])
+
+
+def _weights(
+    gm: GraphModule, modules: Sequence[torch.nn.Module]
+) -> tuple[tuple[dict[str, Any], str, torch.Tensor, int], ...]:
+    """What of the modules' weights a graph holds as constants: another weight in its place is another graph."""
+    constants = [getattr(gm, str(node.target)) for node in gm.graph.nodes if node.op == "get_attr"]
+    places = {constant.data_ptr() for constant in constants if isinstance(constant, torch.Tensor)}
+    tables = [table for module in modules for own in module.modules() for table in (own._parameters, own._buffers)]
+    found = [(table, name, tensor) for table in tables for name, tensor in table.items() if tensor is not None]
+    return tuple((*weight, at) for weight in found if (at := weight[2].data_ptr()) in places)
+
+
+def _shortest(gm: GraphModule) -> Function:
+    """The fused call itself where the graph is nothing else, else the graph's own function."""
+    *inputs, made, output = gm.graph.nodes
+    is_call = made.op == "call_function" and getattr(made.target, "__module__", None) == "fusewright"
+    if is_call and all(node.op == "placeholder" for node in inputs) and output.args[0] is made:
+        if list(made.args) == inputs:
+            return made.target
+    return gm.forward

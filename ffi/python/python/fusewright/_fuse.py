@@ -1,0 +1,232 @@
+"""The pass: finds what kernels compute in a functional ATen graph, and puts one call in the place of each part.
+
+The compiler is asked for whole parts. Where it says that a node of one is not for kernels, that node stays PyTorch's and
+the graph is cut again, so that what remains is computed by kernels alone.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import sympy
+import torch
+from torch.fx import Graph, Node
+
+from . import _store
+from ._call import Function, function
+from ._graph import Program, Unsupported, serialise, value
+from ._native import Error, Kernel
+from ._nodes import device, is_getitem, is_view, refusal, source_line, target_name
+from ._options import Options
+from ._order import sort
+from ._part import Part, part_of
+from ._partition import groups
+from ._record import NoSize, Record, record
+
+
+@dataclass(frozen=True)
+class Call:
+    """A compiled part: ``function`` takes the tensors of ``program.inputs``, and behind them the integers of ``sizes``."""
+
+    function: Function
+    record: Record
+    program: Program
+    kernel: Kernel
+    sizes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A part of a graph that is one call now."""
+
+    call: Call
+    #: Per kernel: its name, and the operators of the graph that it computes with the lines of the model.
+    kernels: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]
+
+
+@dataclass
+class Result:
+    """What a pass did."""
+
+    fusions: list[Fusion] = field(default_factory=list)
+    #: How many nodes of an operator stay PyTorch's, and why.
+    left: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+#: Makes the node of a call: the graph, the call, its tensors and its sizes.
+Insert = Callable[[Graph, Call, list[Node], list[Node]], Node]
+
+
+def target(on: torch.device) -> str:
+    """The compiler's name of a device that it compiles for."""
+    if on.type == "cpu":
+        return "cpu"
+    major, minor = torch.cuda.get_device_capability(on)
+    return f"cuda:sm_{major}{minor}"
+
+
+def fuse_graph(graph: Graph, options: Options, insert: Insert) -> Result:
+    """Replaces what kernels compute in a graph by calls, each made by ``insert``.
+
+    Raises ``fusewright.Error`` for a program that the compiler cannot read.
+    """
+    return _Pass(graph, options).run(insert)
+
+
+def insert_function(graph: Graph, made: Call, tensors: list[Node], sizes: list[Node]) -> Node:
+    """A call of the function itself."""
+    return graph.call_function(made.function, (*tensors, *sizes))
+
+
+class _Pass:
+    def __init__(self, graph: Graph, options: Options) -> None:
+        self.graph, self.options = graph, options
+        self.refused: dict[Node, str] = {}
+        self.tried: dict[Part, Call | None] = {}
+        #: What stands for a result of a part that was replaced.
+        self.replaced: dict[Node, Node] = {}
+        self.sizes = {
+            found.node.expr: node
+            for node in graph.nodes
+            if isinstance(found := value(node), torch.SymInt) and isinstance(found.node.expr, sympy.Symbol)
+        }
+
+    def run(self, insert: Insert) -> Result:
+        for node in self.graph.nodes:
+            if (reason := refusal(node)) is not None:
+                self.refused[node] = reason
+        while True:
+            found = self._attempts()
+            if found is not None:
+                break
+        result = Result()
+        for part, made in found:
+            result.fusions.append(Fusion(made, _described(made, part)))
+            self._replace(part, made, insert)
+        for node in self.graph.nodes:
+            if node.op == "call_function" and node in self.refused and not is_getitem(node) and not is_view(node):
+                result.left[target_name(node), self.refused[node]] += 1
+        if found:
+            sort(self.graph)
+            _drop_unused(self.graph)
+            self.graph.lint()
+        return result
+
+    def _admits(self, node: Node) -> bool:
+        if is_getitem(node) and isinstance(node.args[0], Node):
+            return self._admits(node.args[0])
+        return node not in self.refused
+
+    def _attempts(self) -> list[tuple[Part, Call]] | None:
+        """The parts and their calls; ``None`` if more nodes are refused now than before."""
+        before = len(self.refused)
+        found = []
+        for group in groups(self.graph, self._admits):
+            part = part_of(group)
+            if part is None or part.computing() < 2:
+                continue
+            if part not in self.tried:
+                self.tried[part] = self._attempt(part)
+            made = self.tried[part]
+            # A kernel for each op is no gain.
+            if made is not None and part.computing() > made.kernel.launches:
+                found.append((part, made))
+        return found if len(self.refused) == before else None
+
+    def _attempt(self, part: Part) -> Call | None:
+        try:
+            program = serialise(part.nodes, part.outputs)
+            on = target(device(part.outputs[0]))
+            attempt = _store.compiled(program.text, on, self.options)
+            if (kernel := attempt.kernel) is not None:
+                compiled = (on, self.options.mode, self.options.pipeline)
+                turned = [
+                    node
+                    for node, (_, _, order) in zip(program.outputs, kernel.outputs, strict=True)
+                    if order != sorted(order)
+                ]
+                if turned:
+                    self._refuse(part, turned, "kernels store it in another order than later nodes expect")
+                    return None
+                made, sizes = record(program, compiled, self.sizes)
+                return Call(function(made, kernel, self.options.threads), made, program, kernel, sizes)
+        except Unsupported as unsupported:
+            self._refuse(part, [unsupported.node], str(unsupported))
+            return None
+        except NoSize as lacking:
+            self._refuse(part, [], str(lacking))
+            return None
+        except Error as error:
+            # Whose message knows the program alone.
+            error.op = " ".join(dict.fromkeys(target_name(node) for node in part.nodes if not is_getitem(node)))
+            error.source = next(filter(None, map(source_line, part.nodes)), None)
+            raise
+        for names, output, reason in attempt.outside:
+            nodes = [program.nodes[name] for name in names if name in program.nodes]
+            if not nodes and output is not None:
+                nodes = [program.outputs[output]]
+            self._refuse(part, nodes, reason)
+        return None
+
+    def _refuse(self, part: Part, nodes: list[Node], reason: str) -> None:
+        """Leaves nodes to PyTorch, or all of a part if none of them is to blame."""
+        for node in nodes or part.nodes:
+            source = node.args[0] if is_getitem(node) else node
+            assert isinstance(source, Node)
+            self.refused.setdefault(source, reason)
+
+    def _replace(self, part: Part, made: Call, insert: Insert) -> None:
+        last = part.nodes[-1]
+        with self.graph.inserting_after(last):
+            tensors = [self.replaced.get(node, node) for node in made.program.inputs]
+            node = insert(self.graph, made, tensors, list(made.sizes))
+        values = tuple(value(output) for output in part.outputs)
+        traces = [line for output in part.outputs if (line := output.meta.get("stack_trace"))]
+        if traces:
+            node.meta["stack_trace"] = traces[-1]
+        results = [node]
+        if len(values) == 1 and node.target is not None and not _is_list(node):
+            node.meta["val"] = values[0]
+        else:
+            node.meta["val"] = values
+            with self.graph.inserting_after(node):
+                results = [self.graph.call_function(operator.getitem, (node, i)) for i in range(len(values))]
+        inside = set(part.nodes)
+        for output, result in zip(part.outputs, results, strict=True):
+            result.meta["val"] = value(output)
+            self.replaced[output] = result
+            output.replace_all_uses_with(result, delete_user_cb=lambda user: user not in inside)
+
+
+def _is_list(node: Node) -> bool:
+    """Whether a node's operator gives a list whatever the number of its results."""
+    return isinstance(node.target, torch._ops.OpOverload)
+
+
+def _drop_unused(graph: Graph) -> None:
+    """Erases what only the replaced nodes used, and those."""
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not node.users and not node.is_impure():
+            graph.erase_node(node)
+
+
+def _described(made: Call, part: Part) -> tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]:
+    """The kernels of a part. The compiler names the nodes that its ops came from; a composite op came from the last of
+    several, and those before it are found along the graph."""
+    inside, nodes = set(part.nodes), made.program.nodes
+    named = [{nodes[name] for name in names if name in nodes} for _, _, names in made.kernel.regions]
+    described = []
+    for (name, _, _), own in zip(made.kernel.regions, named, strict=True):
+        others = set().union(*named) - own
+        computed, open_nodes = set(own), list(own)
+        while open_nodes:
+            for operand in open_nodes.pop().all_input_nodes:
+                if operand in inside and operand not in others and operand not in computed:
+                    computed.add(operand)
+                    open_nodes.append(operand)
+        ops = [node for node in part.nodes if node in computed and not is_getitem(node)]
+        described.append((name, tuple((target_name(node), source_line(node)) for node in ops)))
+    return tuple(described)

@@ -1,0 +1,68 @@
+"""The pass for Inductor: fused parts as calls of a custom operator, everything else is Inductor's."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch.fx import Graph, Node
+
+from . import _native, _ops
+from ._backend import Observer
+from ._fuse import Call, fuse_graph
+from ._options import Options
+
+
+def inductor_pass(**options: Any) -> InductorPass:
+    """A pass for ``torch._inductor.config.post_grad_custom_post_pass``.
+
+    Options are those of :func:`fusewright.backend`, but ``inner``. Raises ``fusewright.Error`` for an unknown one.
+    """
+    return InductorPass(Options.of(options))
+
+
+class InductorPass(CustomGraphPass):
+    """Puts calls of ``fusewright::call`` in the place of what kernels compute."""
+
+    def __init__(self, options: Options, observer: Observer | None = None) -> None:
+        self.options, self.observer = options, observer
+
+    def __call__(self, graph: Graph) -> None:
+        try:
+            result = fuse_graph(graph, self.options, _insert)
+        except Exception as error:
+            if self.options.strict:
+                raise
+            warnings.warn(f"fusewright leaves a graph as it is: {type(error).__name__}: {error}", stacklevel=2)
+            return
+        if self.observer is not None:
+            self.observer(result)
+
+    def uuid(self) -> Any:
+        """What names the pass in Inductor's cache: everything that changes what it makes; ``None`` without a cache."""
+        if _ops.folder() is None or self.observer is not None:
+            return None
+        return ("fusewright", _sources(), self.options.key())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options, "observer": None}
+
+
+def _insert(graph: Graph, call: Call, tensors: list[Node], sizes: list[Node]) -> Node:
+    key = _ops.register(call.record, call.function)
+    return graph.call_function(torch.ops.fusewright.call.default, (tensors, sizes, key))
+
+
+@functools.cache
+def _sources() -> str:
+    """A hash of this package, its native module included."""
+    files = [*sorted(Path(__file__).parent.glob("*.py")), Path(_native.__file__)]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

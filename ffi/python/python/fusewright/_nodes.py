@@ -1,0 +1,131 @@
+"""What a node of a functional ATen graph is: whether kernels may compute it, and whether it only views memory."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from . import _dtypes, _native
+from ._graph import value
+
+# Libraries compute these: nothing is gained by asking the compiler.
+_LIBRARY = (
+    "aten.mm",
+    "aten.addmm",
+    "aten.bmm",
+    "aten.baddbmm",
+    "aten.matmul",
+    "aten.linear",
+    "aten.convolution",
+    "aten._grouped_mm",
+    "aten._scaled_mm",
+    "aten._scaled_grouped_mm",
+    "aten.scaled_dot_product_attention",
+    "aten._scaled_dot_product",
+    "aten.embedding",
+)
+
+
+def target_name(node: Node) -> str:
+    """The name of a node's operator, such as ``aten.add.Tensor``."""
+    return str(node.target)
+
+
+def is_getitem(node: Node) -> bool:
+    """Whether a node takes one of the results of another."""
+    return node.op == "call_function" and node.target is operator.getitem
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node's result is other strides over the memory of its operand, at no cost."""
+    if is_getitem(node):
+        source = node.args[0]
+        return isinstance(source, Node) and is_view(source)
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target is torch.ops.aten._unsafe_view.default:
+        # A view but for gradients, of which it says that nothing else sees the memory.
+        return True
+    returns = target._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def mutates(node: Node) -> bool:
+    """Whether a node writes into a tensor that was there before."""
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def tensors(found: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a node's value."""
+    if isinstance(found, torch.Tensor):
+        yield found
+    elif isinstance(found, (tuple, list)):
+        for item in found:
+            yield from tensors(item)
+
+
+def is_scalar(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a number of the host, which ops on any device take, as they take an epsilon."""
+    return tensor.ndim == 0 and tensor.device.type == "cpu"
+
+
+def refusal(node: Node) -> str | None:
+    """Why the compiler is not asked for a node, if it is not."""
+    if node.op != "call_function":
+        return "it is no operator"
+    if is_getitem(node):
+        source = node.args[0]
+        return refusal(source) if isinstance(source, Node) else "it takes a part of a constant"
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return "it is no operator of a schema"
+    name = target_name(node)
+    if any(name.startswith(library) and not name[len(library) :].startswith("_b") for library in _LIBRARY):
+        return "a library computes it"
+    if target._schema.is_mutable:
+        return "it writes into a tensor that was there before"
+    if torch.Tag.nondeterministic_seeded in target.tags:
+        return "it is random"
+    if not _native.knows(name):
+        return "the compiler does not know it"
+    results = list(tensors(value(node)))
+    if not results:
+        return "it has no tensor results"
+    operands = [t for operand in node.all_input_nodes for t in tensors(value(operand))]
+    for tensor in (*results, *operands):
+        if not _dtypes.is_known(tensor):
+            return f"kernels have no {tensor.dtype} of layout {tensor.layout}"
+        if tensor.device != results[0].device and not is_scalar(tensor):
+            return f"its tensors lie on {results[0].device} and {tensor.device}"
+    return _absent(results[0].device)
+
+
+def _absent(on: torch.device) -> str | None:
+    """Why there are no kernels for a device, if there are none."""
+    if on.type == "cpu":
+        return None
+    if on.type != "cuda" or not _native.HAS_CUDA:
+        return f"this build has no kernels for {on.type}"
+    return None if on.index in (None, 0) else f"kernels run on the first GPU, not on {on}"
+
+
+def device(node: Node) -> torch.device:
+    """The device of the results of a node that is not refused."""
+    return next(tensors(value(node))).device
+
+
+def source_line(node: Node) -> str | None:
+    """``file:line`` of the innermost frame of the model that a node came from."""
+    trace = node.meta.get("stack_trace") or ""
+    frames = [line.strip() for line in trace.splitlines() if line.strip().startswith('File "')]
+    own = [frame for frame in frames if "/site-packages/torch/" not in frame] or frames
+    if not own:
+        return None
+    path, _, rest = own[-1].removeprefix('File "').partition('", line ')
+    return f"{path}:{rest.split(',')[0]}"

@@ -1,0 +1,110 @@
+"""A compiled part as plain data: all that its call needs, so that code which a compiler keeps finds it in a later process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import Node
+from torch.utils._sympy.printers import PythonPrinter
+
+from ._graph import Program, memory_order, value
+from ._nodes import is_scalar
+
+
+class NoSize(Exception):
+    """A symbol whose value no tensor and no node gives."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tensor that a part gives: extents and strides as Python expressions of its symbols."""
+
+    dtype: str
+    shape: tuple[str, ...]
+    strides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A part of a graph and how it is called."""
+
+    #: What is compiled, for which target, in which mode and by which passes.
+    program: str
+    target: str
+    mode: str
+    pipeline: str | None
+    #: How many tensors it takes, called ``a0, a1, …``, and how many integers behind them, called ``n0, n1, …``.
+    inputs: int
+    sizes: int
+    #: The tensors that are numbers of the host where the kernels run on a device, with their dtypes.
+    scalars: tuple[tuple[int, str], ...]
+    #: Where the value of each symbol is read.
+    symbols: tuple[tuple[str, str], ...]
+    outputs: tuple[Made, ...]
+
+    def key(self) -> str:
+        """A name for it: equal records have equal keys."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+
+    def to_json(self) -> str:
+        """As text."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        """From text of :meth:`to_json`."""
+        found = json.loads(text)
+        found["symbols"] = tuple((name, source) for name, source in found["symbols"])
+        found["scalars"] = tuple((i, dtype) for i, dtype in found["scalars"])
+        made = [Made(o["dtype"], tuple(o["shape"]), tuple(o["strides"])) for o in found["outputs"]]
+        return cls(**{**found, "outputs": tuple(made)})
+
+
+def record(
+    program: Program, compiled: tuple[str, str, str | None], sizes: Mapping[Any, Node]
+) -> tuple[Record, tuple[Node, ...]]:
+    """The record of a program, and the nodes whose integers its calls take.
+
+    ``compiled`` is the target, the mode and the file of passes; ``sizes`` are the integer nodes of the graph by their
+    expressions. Raises :class:`NoSize` if a symbol has no value to be read.
+    """
+    taken: list[Node] = []
+    symbols = [(name, _source(program, symbol, sizes, taken)) for name, symbol in program.symbols.items()]
+    outputs = [_made(value(node)) for node in program.outputs]
+    on_device = value(program.outputs[0]).device.type != "cpu"
+    given = [value(node) for node in program.inputs]
+    scalars = tuple((i, _dtype(t)) for i, t in enumerate(given) if on_device and is_scalar(t))
+    made = Record(program.text.decode(), *compiled, len(given), len(taken), scalars, tuple(symbols), tuple(outputs))
+    return made, tuple(taken)
+
+
+def _source(program: Program, symbol: sympy.Symbol, sizes: Mapping[Any, Node], taken: list[Node]) -> str:
+    for i, node in enumerate(program.inputs):
+        for axis, extent in enumerate(value(node).shape):
+            if isinstance(extent, torch.SymInt) and extent.node.expr == symbol:
+                return f"a{i}.size({axis})"
+    given = sizes.get(symbol)
+    if given is None:
+        raise NoSize(f"nothing gives the size {symbol}")
+    taken.append(given)
+    return f"n{len(taken) - 1}"
+
+
+def _made(tensor: torch.Tensor) -> Made:
+    shape = [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in tensor.shape]
+    strides, step = [sympy.Integer(1)] * len(shape), sympy.Integer(1)
+    for axis in reversed(memory_order(tensor)):
+        strides[axis] = step
+        step = step * shape[axis]
+    text = PythonPrinter().doprint
+    return Made(_dtype(tensor), tuple(text(size) for size in shape), tuple(text(stride) for stride in strides))
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

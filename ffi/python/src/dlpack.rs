@@ -1,0 +1,124 @@
+//! Tensors of any library that speaks DLPack, borrowed for a call.
+
+use std::ffi::{CStr, c_void};
+
+use fusewright::DType;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::errors::CallError;
+
+/// What the protocol calls a tensor that nobody has taken yet.
+const NAME: &CStr = c"dltensor";
+/// Its number of memory of the host, and of an NVIDIA GPU.
+const HOST: i32 = 1;
+const CUDA: i32 = 2;
+
+#[repr(C)]
+struct Device {
+    kind: i32,
+    index: i32,
+}
+
+#[repr(C)]
+struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+/// The head of a managed tensor, which is all that is read.
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: Device,
+    axes: i32,
+    dtype: DataType,
+    shape: *const i64,
+    strides: *const i64,
+    offset: u64,
+}
+
+/// A tensor of the caller, which lives as long as this.
+pub struct Borrowed<'py> {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+    /// Of its first element.
+    pub address: usize,
+    _owner: Bound<'py, PyCapsule>,
+}
+
+impl<'py> Borrowed<'py> {
+    /// Borrows the memory of an object, on the host or on the first GPU. On a GPU its owner has `stream` wait for what was
+    /// enqueued on it before.
+    ///
+    /// # Errors
+    /// An object that does not speak DLPack; memory elsewhere; elements that do not lie in row-major order without gaps.
+    #[allow(unsafe_code)]
+    pub fn of(object: &Bound<'py, PyAny>, on_gpu: bool, stream: usize) -> PyResult<Self> {
+        let capsule =
+            if on_gpu { object.call_method1("__dlpack__", (stream,))? } else { object.call_method0("__dlpack__")? };
+        let owner = capsule.cast_into::<PyCapsule>().map_err(|_| CallError::new_err("`__dlpack__` gave no capsule"))?;
+        let at = owner.pointer_checked(Some(NAME))?.cast::<Tensor>();
+        // SAFETY: a capsule of that name holds a managed tensor, which begins with these fields and lives as long as it.
+        let tensor = unsafe { at.as_ref() };
+        let dtype = dtype(&tensor.dtype).ok_or_else(|| {
+            let DataType { code, bits, lanes } = tensor.dtype;
+            CallError::new_err(format!("kernels have no elements of code {code}, {bits} bits and {lanes} lanes"))
+        })?;
+        if tensor.device.kind != if on_gpu { CUDA } else { HOST } || tensor.device.index != 0 {
+            let Device { kind, index } = tensor.device;
+            return Err(CallError::new_err(format!("a tensor lies on device {index} of kind {kind}")));
+        }
+        let axes = usize::try_from(tensor.axes).unwrap_or(0);
+        // SAFETY: both are of as many integers as there are axes; strides may be absent.
+        let (shape, strides) = unsafe { (integers(tensor.shape, axes), integers(tensor.strides, axes)) };
+        let mut step = 1;
+        for (extent, stride) in shape.iter().zip(strides).rev() {
+            if *extent > 1 && *stride != step {
+                return Err(CallError::new_err("a tensor is not in row-major order without gaps"));
+            }
+            step *= extent;
+        }
+        let shape = shape.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
+        let address = tensor.data as usize + usize::try_from(tensor.offset).unwrap_or(0);
+        Ok(Borrowed { dtype, shape, address, _owner: owner })
+    }
+}
+
+/// Integers at an address, none at null.
+///
+/// # Safety
+/// The address is null or of so many integers, which outlive the result.
+#[allow(unsafe_code)]
+unsafe fn integers<'t>(at: *const i64, count: usize) -> &'t [i64] {
+    if at.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: as the caller says.
+    unsafe { std::slice::from_raw_parts(at, count) }
+}
+
+fn dtype(dtype: &DataType) -> Option<DType> {
+    Some(match (dtype.code, dtype.bits, dtype.lanes) {
+        (0, 8, 1) => DType::I8,
+        (0, 16, 1) => DType::I16,
+        (0, 32, 1) => DType::I32,
+        (0, 64, 1) => DType::I64,
+        (1, 8, 1) => DType::U8,
+        (1, 16, 1) => DType::U16,
+        (1, 32, 1) => DType::U32,
+        (1, 64, 1) => DType::U64,
+        (2, 16, 1) => DType::F16,
+        (2, 32, 1) => DType::F32,
+        (2, 64, 1) => DType::F64,
+        (4, 16, 1) => DType::BF16,
+        (6, 8, 1) => DType::Bool,
+        (10, 8, 1) => DType::F8E4M3,
+        (12, 8, 1) => DType::F8E5M2,
+        (14, 8, 1) => DType::F8E8M0,
+        _ => return None,
+    })
+}

@@ -1,0 +1,36 @@
+//! `fusewright._native`: the compiler and the launches of kernels, for Python.
+//!
+//! The module knows no framework: a graph comes in as the JSON of an exported program, tensors as addresses and sizes, a
+//! stream as the number that a driver calls it by. What a framework's objects are is known by the Python sources beside
+//! it. The interpreter is let go while a graph is compiled and while kernels run.
+
+mod compile;
+mod counters;
+mod dlpack;
+mod errors;
+mod kernel;
+mod memory;
+mod options;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    use super::*;
+
+    #[pymodule_export]
+    use crate::compile::{compile, knows, version};
+    #[pymodule_export]
+    use crate::counters::counters;
+    #[pymodule_export]
+    use crate::errors::{CallError, CompileError, DeviceError, Error, UnavailableError};
+    #[pymodule_export]
+    use crate::kernel::Kernel;
+
+    /// What is built in.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("HAS_CUDA", cfg!(feature = "cuda"))?;
+        module.add("HAS_LLVM", cfg!(feature = "llvm"))
+    }
+}

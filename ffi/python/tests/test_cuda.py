@@ -1,0 +1,84 @@
+"""On an NVIDIA GPU: the stream and the memory are PyTorch's, with CUDA graphs and without."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from models import AddNorm, Gated, steps_apart
+
+import fusewright
+from fusewright import _native
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available() or not _native.HAS_CUDA, reason="skipped: cuda (no device, or a module without it)"
+)
+
+
+@pytest.fixture(autouse=True)
+def on_the_gpu():
+    with torch.device("cuda"):
+        yield
+
+
+@pytest.mark.parametrize("inner", ["eager", "inductor"])
+def test_one_compilation_serves_all_row_counts(inner: str) -> None:
+    model = AddNorm().cuda()
+    fused = torch.compile(model, backend=fusewright.backend, options={"strict": True, "inner": inner})
+    compiles = set()
+    for rows in (4, 9, 33, 1024):
+        x, residual = torch.randn(rows, 256).bfloat16(), torch.randn(rows, 256).bfloat16()
+        torch._dynamo.mark_dynamic(x, 0)
+        torch._dynamo.mark_dynamic(residual, 0)
+        with torch.no_grad():
+            norm, total = fused(x, residual)
+            expected, expected_total = model(x, residual)
+        assert torch.equal(total, expected_total) and steps_apart(norm, expected) <= 1
+        compiles.add(fusewright.counters()["compiles"])
+    assert len(compiles) == 1
+
+
+def test_a_stream_of_the_caller_is_used() -> None:
+    fused = fusewright.fuse(lambda x: torch.relu(x * 2.0) + 1.0, strict=True)
+    x = torch.randn(4096, 4096)
+    fused(x)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        # Waits long enough that work on another stream would read the old elements.
+        torch.cuda._sleep(50_000_000)
+        x.fill_(3.0)
+        y = fused(x)
+    stream.synchronize()
+    assert torch.equal(y, torch.full_like(y, 7.0))
+
+
+def test_calls_are_captured() -> None:
+    model, x = Gated(4096).cuda().half(), torch.randn(8, 4096).half()
+    fused = torch.compile(model, backend=fusewright.backend, options={"strict": True})
+    with torch.no_grad():
+        fused(x)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = fused(x)
+        for seed in range(3):
+            torch.manual_seed(seed)
+            x.copy_(torch.randn(8, 4096).half())
+            graph.replay()
+            assert steps_apart(y, model(x)) <= 2
+
+
+def test_several_kernels_have_memory_between_them() -> None:
+    def chained(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = torch.softmax(x * 2.0, 0)
+        return torch.softmax(torch.relu(y + w), -1)
+
+    fused = fusewright.fuse(chained, strict=True)
+    x, w = torch.randn(300, 200), torch.randn(200)
+    torch.testing.assert_close(fused(x, w), chained(x, w))
+
+
+def test_a_tensor_between_vectors_is_moved() -> None:
+    fused = fusewright.fuse(lambda x: torch.relu(x * 2.0) + 1.0, strict=True)
+    whole = torch.randn(16 * 64 + 1)
+    x = whole[1:].view(16, 64)
+    assert torch.equal(fused(x), torch.relu(x * 2.0) + 1.0)

@@ -1,0 +1,130 @@
+"""``fusewright.fuse``: functions of a few ops in eager code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from models import steps_apart
+
+import fusewright
+
+
+def gate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.silu(x) * y
+
+
+def test_one_trace_serves_all_row_counts() -> None:
+    fused = fusewright.fuse(gate, strict=True)
+    for rows in (3, 2, 70, 9):
+        x, y = torch.randn(rows, 40), torch.randn(rows, 40)
+        assert steps_apart(fused(x, y), gate(x, y)) <= 4
+    assert len(fused.traces) == 1
+    assert [name for fusion in fused.results[0].fusions for name, _ in fusion.kernels] == ["silu_mul"]
+
+
+def test_one_row_and_other_widths_are_kinds_of_their_own() -> None:
+    fused = fusewright.fuse(strict=True)(gate)
+    for shape in ((3, 40), (1, 40), (3, 8), (5, 40), (1, 40)):
+        x, y = torch.randn(shape), torch.randn(shape)
+        assert steps_apart(fused(x, y), gate(x, y)) <= 4
+    assert len(fused.traces) == 3
+
+
+def test_other_arguments_are_constants() -> None:
+    @fusewright.fuse(strict=True)
+    def scaled(x: torch.Tensor, by: float, relu: bool) -> torch.Tensor:
+        y = x * by + 1.0
+        return torch.relu(y) - x if relu else y - x
+
+    x = torch.randn(4, 8)
+    for by, relu in ((2.0, True), (2.0, False), (3.0, True), (2.0, True)):
+        assert torch.equal(scaled(x, by, relu), scaled.fn(x, by, relu))
+    assert len(scaled.traces) == 3
+
+
+def test_tensors_without_order_are_put_in_order() -> None:
+    fused = fusewright.fuse(gate, strict=True)
+    x, y = torch.randn(40, 6).t(), torch.randn(6, 80)[:, ::2]
+    assert steps_apart(fused(x, y), gate(x, y)) <= 4
+
+
+def test_what_a_function_asks_of_its_sizes_is_asked_again() -> None:
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(x * 2.0) - 1.0
+        return y if x.shape[0] > 8 else y * 3.0
+
+    fused = fusewright.fuse(padded, strict=True)
+    for rows in (4, 8, 9, 40, 3):
+        x = torch.randn(rows, 16)
+        assert torch.equal(fused(x), padded(x)), rows
+    assert len(fused.traces) == 2
+
+
+def test_gradients_are_the_frameworks() -> None:
+    fused = fusewright.fuse(gate, strict=True)
+    x = torch.randn(3, 8, requires_grad=True)
+    fused(x, x).sum().backward()
+    assert x.grad is not None and not fused.traces
+    with torch.no_grad():
+        fused(x, x)
+    assert len(fused.traces) == 1
+
+
+def test_under_compile_the_function_itself_is_traced() -> None:
+    fused = fusewright.fuse(gate, strict=True)
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        got = torch.compile(lambda x: fused(x, x) + 1.0, backend="eager", fullgraph=True)(x)
+    assert torch.equal(got, gate(x, x) + 1.0) and not fused.traces
+
+
+def test_methods_are_bound() -> None:
+    class Model:
+        factor = 2.0
+
+        @fusewright.fuse(strict=True)
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x * self.factor) + x
+
+    x = torch.randn(3, 8)
+    assert torch.equal(Model().run(x), torch.relu(x * 2.0) + x)
+
+
+def test_weights_may_change_and_be_replaced() -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(8))
+
+        @fusewright.fuse(strict=True)
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x * self.weight) + 1.0
+
+    model, x = Scaled(), torch.randn(3, 8)
+
+    def right() -> bool:
+        return torch.equal(model(x), torch.relu(x * model.weight) + 1.0)
+
+    with torch.no_grad():
+        assert right()
+        model.weight.mul_(2.0)
+        assert right() and len(Scaled.forward.traces) == 1
+        model.weight.data = torch.randn(8)
+        assert right()
+        model.weight = torch.nn.Parameter(torch.randn(8))
+        assert right()
+        model.load_state_dict({"weight": torch.randn(8)}, assign=True)
+        assert right()
+
+
+def test_a_function_that_is_not_fused_still_runs() -> None:
+    fused = fusewright.fuse(lambda x: x @ x.t())
+    x = torch.randn(3, 8)
+    assert torch.equal(fused(x), x @ x.t())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_an_empty_tensor_has_an_empty_result(dtype: torch.dtype) -> None:
+    fused = fusewright.fuse(gate, strict=True)
+    x = torch.randn(0, 8).to(dtype)
+    assert fused(x, x).shape == (0, 8) and fused(x, x).dtype == dtype

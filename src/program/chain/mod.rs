@@ -1,0 +1,331 @@
+//! Kernels in order on memory of the caller: what a framework gives a part of its own graph away to.
+//!
+//! A [`Program`] has results in memory of its own, and computes by a library or by reference what no kernel computes. A
+//! chain does neither: every op is in a generated kernel, inputs are read and outputs are written where the caller has
+//! them, and what lies between kernels is in memory that the caller may bring. A graph that is more than that is no chain;
+//! [`Chain::of`] says which of its nodes are in the way, so that the caller keeps those and tries again.
+//!
+//! Sizes are fitted once ([`Chain::fit`]); a call at sizes that were met before computes none.
+
+mod fit;
+mod launch;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use fusewright_abi::{DType, Target};
+use fusewright_fusion::region::{Partition, Step as PlannedStep, is_constant, is_layout};
+use fusewright_graph::{Def, Dim, Graph, NodeId, Op, Prim, TensorType, Value};
+use fusewright_runtime::CodeCounts;
+use fusewright_runtime::cuda::Gpu;
+
+use super::build::build_at;
+use super::layout::{Home, Layouts};
+use super::plan::bind;
+use super::plans::Plans;
+use super::step::Work;
+use super::{Program, made_by};
+use crate::compiler::Compiler;
+use crate::explain::{Explanation, explain};
+use crate::{Error, Fused, Options, fuse_graph_for};
+
+pub use fit::Fitted;
+
+/// Kernels that compute a graph, on memory of the caller.
+#[derive(Debug)]
+pub struct Chain {
+    program: Program,
+    /// The memory of each output: the order of its axes from the outermost to the innermost.
+    orders: Vec<Vec<usize>>,
+    /// What each output is the memory of.
+    bases: Vec<Value>,
+    regions: Vec<ChainRegion>,
+    explanation: Explanation,
+    compiled: usize,
+    from_disk: usize,
+    /// Where the kernels run, if not on this machine's processor.
+    gpu: Option<Gpu>,
+    /// Of the last call.
+    last: ArcSwapOption<Fitted>,
+    known: Mutex<Plans<Vec<i64>, Arc<Fitted>>>,
+}
+
+/// A kernel of a chain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChainRegion {
+    /// Name of the pattern, or of the kind of fusion.
+    pub name: String,
+    /// Names of its ops, in order.
+    pub ops: Vec<String>,
+    /// The framework's nodes that it computes, in order, each once.
+    pub nodes: Vec<String>,
+}
+
+/// An output of a chain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChainOutput<'c> {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, outermost first.
+    pub shape: &'c [Dim],
+    /// The axes from the outermost in memory to the innermost; in that order the elements lie without gaps.
+    pub order: &'c [usize],
+}
+
+/// Something that keeps a graph from being a chain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outside {
+    /// The framework's nodes that it is about; none of a graph that no node in particular spoils.
+    pub nodes: Vec<String>,
+    /// The output that it is about, if it is one.
+    pub output: Option<usize>,
+    /// Why.
+    pub reason: String,
+}
+
+/// What became of a graph.
+#[derive(Debug)]
+pub enum Attempt {
+    /// It is a chain.
+    Chain(Box<Chain>),
+    /// It is not, because of these.
+    Outside(Vec<Outside>),
+}
+
+impl Chain {
+    /// Compiles a graph, if generated kernels compute all of it.
+    ///
+    /// # Errors
+    /// A graph with weights; a target that is not available; kernels that cannot be loaded; internal errors.
+    pub fn of(graph: &Graph, target: &Target, options: &Options) -> Result<Attempt, Error> {
+        fusewright_graph::verify::verify(graph).map_err(|e| Error::of_diagnostics(&e))?;
+        if let Some(weight) = graph.inputs().iter().find(|input| !input.kind.is_given()) {
+            return Err(Error::Input(format!("a chain has no weights, and `{}` is one", weight.name)));
+        }
+        let compiler = Compiler::of(target, options)?;
+        let fused = fuse_graph_for(graph, options, &compiler)?;
+        // Before anything is compiled.
+        let outside = without_kernels(&fused.graph, &fused.partition);
+        if !outside.is_empty() {
+            return Ok(Attempt::Outside(outside));
+        }
+        let built = build_at(&fused.graph, &fused.partition, &compiler, Home::Host)?;
+        let program = built.program.claiming(graph);
+        let outside = beside_kernels(&program, &fused, (&built.fallbacks, target));
+        if !outside.is_empty() {
+            return Ok(Attempt::Outside(outside));
+        }
+        let (orders, bases) = match landings(&program) {
+            Ok(landings) => landings,
+            Err(outside) => return Ok(Attempt::Outside(outside)),
+        };
+        let log = compiler.log();
+        let from_disk = log.iter().filter(|kernel| kernel.from_disk).count();
+        Ok(Attempt::Chain(Box::new(Chain {
+            program,
+            orders,
+            bases,
+            regions: fused.partition.kernels().map(|region| described(&fused.graph, region)).collect(),
+            explanation: explain(&fused)?,
+            compiled: log.len() - from_disk,
+            from_disk,
+            gpu: matches!(target, Target::Cuda { .. }).then(|| Gpu::of(target)).transpose()?,
+            last: ArcSwapOption::empty(),
+            known: Mutex::default(),
+        })))
+    }
+
+    /// Names of the symbols, in the order in which [`Chain::fit`] takes their values.
+    pub fn symbols(&self) -> impl Iterator<Item = &str> {
+        self.program.graph.symbols().iter().map(|symbol| symbol.name.as_str())
+    }
+
+    /// Types of the inputs, in order.
+    pub fn inputs(&self) -> Vec<&TensorType> {
+        let graph = &self.program.graph;
+        graph.inputs().iter().map(|input| graph.ty(input.value)).collect()
+    }
+
+    /// The values of the symbols, in the order of [`Chain::symbols`], at which inputs have these dtypes and extents.
+    ///
+    /// # Errors
+    /// Tensors whose number, dtype, rank or extents do not fit, naming the input; a symbol that they do not tell.
+    pub fn bind(&self, given: &[(DType, &[usize])]) -> Result<Vec<i64>, Error> {
+        let binding = bind(&self.program.graph, given)?;
+        let value = |name: &str| {
+            let unknown = || Error::Call(format!("the inputs do not tell the size `{name}`"));
+            binding.get(name).copied().ok_or_else(unknown)
+        };
+        self.symbols().map(value).collect()
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> Vec<ChainOutput<'_>> {
+        let graph = &self.program.graph;
+        let outputs = graph.outputs().iter().zip(&self.orders).map(|(output, order)| {
+            let ty = graph.ty(output.value);
+            ChainOutput { dtype: ty.dtype, shape: &ty.shape, order }
+        });
+        outputs.collect()
+    }
+
+    /// The kernels, in order.
+    pub fn regions(&self) -> &[ChainRegion] {
+        &self.regions
+    }
+
+    /// What fused and why it ended where it did.
+    pub fn explanation(&self) -> &Explanation {
+        &self.explanation
+    }
+
+    /// How many kernels were compiled, and how many were taken from the cache on disk.
+    pub fn compilations(&self) -> (usize, usize) {
+        (self.compiled, self.from_disk)
+    }
+
+    /// Launches of one call.
+    pub fn launches(&self) -> usize {
+        self.program.steps.iter().filter(|step| matches!(step.work, Work::Kernel(_))).count()
+    }
+
+    /// Where the code of the kernels came from so far, that of later tiers too.
+    pub fn code(&self) -> CodeCounts {
+        self.program.code()
+    }
+
+    /// Makes the best code there is of every kernel now, rather than behind later calls.
+    pub fn promote(&self) {
+        self.program.promote();
+    }
+
+    /// The device that the kernels run on, if it is none of this machine's processors.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        self.gpu.as_ref()
+    }
+
+    /// What calls at these values of the symbols need, in the order of [`Chain::symbols`].
+    ///
+    /// # Errors
+    /// Values outside the ranges of the symbols, or that give no sizes.
+    pub fn fit(&self, symbols: &[i64]) -> Result<Arc<Fitted>, Error> {
+        if let Some(last) = self.last.load().as_ref().filter(|last| last.symbols() == symbols) {
+            return Ok(Arc::clone(last));
+        }
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known().get(&symbols.to_vec());
+        let fitted = match before {
+            Some(fitted) => fitted,
+            None => {
+                let fitted = Arc::new(Fitted::of(self, symbols)?);
+                known().insert(symbols.to_vec(), Arc::clone(&fitted));
+                fitted
+            }
+        };
+        self.last.store(Some(Arc::clone(&fitted)));
+        Ok(fitted)
+    }
+}
+
+/// The name of the framework's node that a node came from.
+fn origin(graph: &Graph, id: NodeId) -> Option<String> {
+    graph.node(id).origin.node.as_deref().map(str::to_owned)
+}
+
+fn origins(graph: &Graph, ids: &[NodeId]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    ids.iter().filter_map(|&id| origin(graph, id)).filter(|name| seen.insert(name.clone())).collect()
+}
+
+fn described(graph: &Graph, region: &fusewright_fusion::region::FusedRegion) -> ChainRegion {
+    let ops = region.body.nodes().iter().map(|node| node.op.name().to_owned()).collect();
+    ChainRegion { name: region.name.clone(), ops, nodes: origins(graph, &region.nodes) }
+}
+
+/// The nodes of a partition that no kernel is to compute, and that are more than a view or a constant.
+fn without_kernels(graph: &Graph, partition: &Partition) -> Vec<Outside> {
+    let lone = partition.steps.iter().filter_map(|step| match step {
+        PlannedStep::Node(id) => Some(*id),
+        PlannedStep::Region(_) | PlannedStep::Lone(_) => None,
+    });
+    let computing = lone.filter(|&id| !is_layout(&graph.node(id).op) && !is_constant(&graph.node(id).op));
+    let outside = computing.map(|id| {
+        let refusal = partition.unfused.iter().find(|unfused| unfused.node == id).map(|u| u.refusal.to_string());
+        let reason = format!("`{}`: {}", graph.node(id).op.name(), refusal.unwrap_or_default());
+        Outside { nodes: origins(graph, &[id]), output: None, reason }
+    });
+    outside.collect()
+}
+
+/// The steps of a program that are no launches, and launches that must begin with what was there before.
+fn beside_kernels(
+    program: &Program,
+    fused: &Fused,
+    (fallbacks, target): (&[super::Fallback], &Target),
+) -> Vec<Outside> {
+    let graph = &program.graph;
+    let steps = program.steps.iter().filter_map(|step| {
+        let about = |nodes: Vec<String>, reason: String| Some(Outside { nodes, output: None, reason });
+        let maker = || made_by(graph, step).map(|id| origins(graph, &[id])).unwrap_or_default();
+        match &step.work {
+            Work::Kernel(kernel) if kernel.in_place.aliases().any(|alias| alias.begins) => {
+                let region = step.kernel.and_then(|kernel| fused.partition.kernels().nth(kernel));
+                let nodes = region.map_or(&[][..], |region| region.nodes.as_slice());
+                let is_write = |id: &&NodeId| matches!(graph.node(**id).op, Op::Prim(Prim::Scatter { .. }));
+                let writes: Vec<NodeId> = nodes.iter().filter(is_write).copied().collect();
+                let nodes = origins(graph, if writes.is_empty() { nodes } else { &writes });
+                about(nodes, "it overwrites parts of a tensor".to_owned())
+            }
+            Work::Constant(_) if Home::of(target) == Home::Device => {
+                about(maker(), "it depends on sizes alone, and lies in memory of the host".to_owned())
+            }
+            Work::Kernel(_) | Work::View | Work::Constant(_) => None,
+            _ => {
+                let fallback = fallbacks.iter().find(|fallback| fallback.label == step.label);
+                let reason = fallback.map_or("its elements would be copied", |fallback| fallback.reason.as_str());
+                about(maker(), reason.to_owned())
+            }
+        }
+    });
+    steps.collect()
+}
+
+/// By output, the order of its axes in memory and the value that its memory is made as.
+type Landings = (Vec<Vec<usize>>, Vec<Value>);
+
+/// Where the outputs lie, if each is a tensor of its own that a kernel writes whole.
+fn landings(program: &Program) -> Result<Landings, Vec<Outside>> {
+    let (graph, layouts): (&Graph, &Layouts) = (&program.graph, &program.layouts);
+    let kernels = || program.steps.iter().filter(|step| matches!(step.work, Work::Kernel(_)));
+    let (mut orders, mut bases, mut outside) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, output) in graph.outputs().iter().enumerate() {
+        let mut refuse = |reason: &str| {
+            let nodes = match graph.def(output.value) {
+                Def::Node(id, _) => origins(graph, &[id]),
+                Def::Input(_) => Vec::new(),
+            };
+            outside.push(Outside { nodes, output: Some(i), reason: format!("output {i} {reason}") });
+        };
+        let Ok(view) = layouts.get(output.value) else {
+            refuse("has no place in memory");
+            continue;
+        };
+        let whole = graph.ty(view.base).elements() == graph.ty(output.value).elements();
+        let at_front = view.layout.offset == Dim::constant(0);
+        let order = view.layout.memory_order(&view.shape).filter(|_| whole && at_front);
+        match order {
+            _ if !kernels().any(|step| step.outputs.contains(&view.base)) => refuse("is written by no kernel"),
+            _ if bases.contains(&view.base) => refuse("is the same tensor as another"),
+            Some(order) => {
+                orders.push(order);
+                bases.push(view.base);
+            }
+            None => refuse("is a part of a larger tensor"),
+        }
+    }
+    if outside.is_empty() { Ok((orders, bases)) } else { Err(outside) }
+}
+
+#[cfg(test)]
+mod tests;
