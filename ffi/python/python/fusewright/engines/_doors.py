@@ -1,0 +1,37 @@
+"""Which doors of an engine the user has opened, and why one stays shut: said once, in the log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from .._logging import logger
+from ._contract import refusal
+
+
+def open_doors(engine: str, doors: Mapping[str, Callable[[], None]]) -> list[str]:
+    """Opens the doors that ``FUSEWRIGHT_<ENGINE>`` lists, separated by commas; none where it is not set.
+
+    An unknown name, an unsupported release of the engine and a failure are said in the log, and the engine runs unfused.
+    Returns the doors that are open.
+    """
+    variable = f"FUSEWRIGHT_{engine.upper()}"
+    chosen = [name for name in os.environ.get(variable, "").replace(" ", "").split(",") if name]
+    unknown = [name for name in chosen if name not in doors]
+    if unknown:
+        logger.error("%s names %r; doors are %s. %s stays unfused", variable, unknown[0], ", ".join(doors), engine)
+        return []
+    reason = refusal(engine) if chosen else None
+    if reason is not None:
+        logger.error("%s stays unfused: %s", engine, reason)
+        return []
+    opened = []
+    for name in chosen:
+        try:
+            doors[name]()
+        except Exception:
+            logger.exception("the door %r of %s stays shut", name, engine)
+        else:
+            opened.append(name)
+            logger.info("the door %r of %s is open", name, engine)
+    return opened

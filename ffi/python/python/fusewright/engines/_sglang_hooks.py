@@ -1,0 +1,83 @@
+"""The parts of the plug-in for SGLang that import SGLang; loaded only for a version that the contract covers."""
+
+from __future__ import annotations
+
+import uuid
+from importlib import import_module
+from typing import Any
+
+from sglang.kernels.fused_op import BaseFusedOp
+from sglang.kernels.registry import register_kernel
+from sglang.kernels.spec import CapabilityRequirement, DeviceType, KernelBackend, KernelSpec
+from sglang.srt.compilation.inductor_pass import InductorPass
+from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+from torch.fx import Graph
+
+from .. import _native, fuse, inductor_pass
+
+#: Ops whose reference form is memory-bound and functional: where each lies, and its class.
+OPS = (("sglang.kernels.ops.activation", "SiluAndMulOp"),)
+
+_CONFIGURE = "sglang.srt.compilation.backend.SGLangBackend.configure_post_pass"
+
+
+class FusewrightPass(InductorPass):
+    """Fusewright's pass under SGLang's name for one."""
+
+    def __init__(self) -> None:
+        self._inner = inductor_pass()
+        # Without a cache on disk what the pass inserts cannot be loaded again: no two processes are the same.
+        self._unique = uuid.uuid4().hex
+
+    def __call__(self, graph: Graph) -> None:
+        self._inner(graph)
+
+    def uuid(self) -> str:
+        """The identity of what the pass makes, as text: SGLang hashes it into its own."""
+        key = self._inner.uuid()
+        return self._unique if key is None else repr(key)
+
+
+def add_pass() -> None:
+    """Every backend of SGLang's that is configured from now on has the pass, once."""
+    hooks = [hook for _, hook, _ in HookRegistry._hooks[_CONFIGURE]] if hasattr(HookRegistry, "_hooks") else []
+    if _configured not in hooks:
+        HookRegistry.register(_CONFIGURE, _configured, HookType.AFTER)
+
+
+def _configured(result: Any, backend: Any) -> None:
+    manager = backend.post_grad_pass_manager
+    if not any(isinstance(present, FusewrightPass) for present in manager.passes):
+        manager.add(FusewrightPass())
+
+
+def add_kernels() -> None:
+    """Gives the ops of :data:`OPS` their backend ``plugin``, before all others; calls that it is not for go to those."""
+    devices = [DeviceType.CPU] + ([DeviceType.CUDA] if _native.HAS_CUDA else [])
+    capabilities = frozenset(CapabilityRequirement(device=device) for device in devices)
+    for module, name in OPS:
+        op = getattr(import_module(module), name)
+        if "forward_plugin" in vars(op):
+            continue
+        _give_kernel(op, capabilities)
+        register_kernel(KernelSpec(op.op, KernelBackend.PLUGIN, f"{module}:{name}.forward_plugin", capabilities))
+
+
+def _give_kernel(op: type[BaseFusedOp], capabilities: frozenset[CapabilityRequirement]) -> None:
+    # One trace for all objects of the class: its reference form reads nothing of the object.
+    native = fuse(lambda tensor: op.forward_native(None, tensor))
+    eligible = op.backend_eligible
+
+    def forward_plugin(self: BaseFusedOp, input: Any) -> Any:
+        return native(input)
+
+    def backend_eligible(self: BaseFusedOp, backend: KernelBackend, *args: Any, **kwargs: Any) -> bool:
+        # A result that the caller holds memory for is written by the other kernels without a copy.
+        given = [arg for arg in (*args[1:], *kwargs.values()) if arg is not None]
+        if backend is KernelBackend.PLUGIN and (given or len(args) != 1):
+            return False
+        return eligible(self, backend, *args, **kwargs)
+
+    op.forward_plugin, op.backend_eligible = forward_plugin, backend_eligible
+    op.capabilities = {**op.capabilities, KernelBackend.PLUGIN: capabilities}
+    op.priority = (KernelBackend.PLUGIN, *op.priority)
