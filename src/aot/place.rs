@@ -1,9 +1,9 @@
 //! Files of a bundle into its folder: all of them or none, and nothing left of the bundle that was there before.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use fusewright_runtime::bundle::MANIFEST;
+use fusewright_runtime::bundle::{MANIFEST, is_below};
 use serde_json::Value;
 
 use crate::Error;
@@ -58,11 +58,7 @@ fn named(manifest: &Path) -> Vec<String> {
     };
     let items = ["kernels", "headers", "project"].into_iter().filter_map(|key| old[key].as_array()).flatten();
     let files = items.flat_map(|item| [&item["file"], &item["code"]["file"]]).filter_map(Value::as_str);
-    let is_below = |name: &&str| {
-        let mut parts = Path::new(name).components();
-        !name.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
-    };
-    files.filter(is_below).map(str::to_owned).collect()
+    files.filter(|name| is_below(name)).map(str::to_owned).collect()
 }
 
 /// What was made, to be taken back.

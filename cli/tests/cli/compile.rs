@@ -27,7 +27,7 @@ fn a_bundle_is_the_same_twice_and_its_manifest_names_every_file() {
         let mut named = BTreeSet::from(["manifest.json".to_owned()]);
         let mut symbols = BTreeSet::new();
         for kernel in kernels {
-            let known = ["name", "symbol", "pattern", "target", "file", "key", "params", "dims", "rows"];
+            let known = ["name", "symbol", "pattern", "target", "file", "code", "key", "params", "dims", "rows"];
             check_keys(kernel, &known);
             let file = kernel["file"].as_str().expect("a name");
             assert!(first[file].starts_with(b"\x7fELF") || !cfg!(target_os = "linux"), "{file}");
@@ -39,6 +39,7 @@ fn a_bundle_is_the_same_twice_and_its_manifest_names_every_file() {
                 assert_eq!(param["shape"].as_array().map(|s| s.len() as u64), param["rank"].as_u64());
             }
             named.insert(file.to_owned());
+            named.insert(kernel["code"]["file"].as_str().expect("a name").to_owned());
             // The number of rows speaks of the integer arguments by their names.
             let dims = kernel["dims"].as_array().expect("a list").iter();
             let dims: Vec<&str> = dims.map(|dim| dim["name"].as_str().expect("a name")).collect();

@@ -207,7 +207,7 @@ impl Entry {
 }
 
 /// Whether a path stays below the folder that it is relative to.
-fn is_below(path: &str) -> bool {
+pub fn is_below(path: &str) -> bool {
     let mut parts = Path::new(path).components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
