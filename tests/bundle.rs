@@ -83,7 +83,7 @@ fn a_manifest_that_is_cut_short_anywhere_is_refused() {
         std::fs::write(&path, &text[..end]).expect("it is written");
         assert!(matches!(Bundle::open(folder.path()), Err(BundleError::Manifest { .. })), "{end} bytes");
     }
-    std::fs::write(&path, &text[..]).expect("it is written");
+    std::fs::write(&path, text).expect("it is written");
     assert!(Bundle::open(folder.path()).is_ok());
     std::fs::remove_file(&path).expect("it is there");
     assert!(matches!(Bundle::open(folder.path()), Err(BundleError::Io { .. })));
