@@ -73,6 +73,25 @@ fn kernels_that_are_read_back_compute_the_bits_of_the_graph() {
     assert!(matches!(missing, Err(BundleError::Missing { index: 1, kernels: 1 })));
 }
 
+#[cfg(feature = "ascend")]
+#[test]
+fn kernels_of_several_targets_are_listed_and_only_the_devices_own_are_loaded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let graph: Graph = MODEL.parse().unwrap_or_else(|e| panic!("{e}"));
+    let targets: Vec<Target> = ["cpu", "ascend", "ascend:950"].map(|t| t.parse().expect("a target")).into();
+    write_bundle(&graph, &targets, folder.path(), &options()).unwrap_or_else(|e| panic!("{e}"));
+    let bundle = Bundle::open(folder.path()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(bundle.kernels().len(), targets.len());
+    let host = device_for(&Target::Cpu).expect("the host");
+    for (i, kernel) in bundle.kernels().iter().enumerate() {
+        let loaded = bundle.load(i, &*host);
+        match kernel.target {
+            Target::Cpu => assert!(loaded.is_ok()),
+            _ => assert!(matches!(loaded, Err(BundleError::Payload { .. })), "{}", kernel.target),
+        }
+    }
+}
+
 #[test]
 fn a_manifest_that_is_cut_short_anywhere_is_refused() {
     let folder = written();

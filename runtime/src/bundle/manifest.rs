@@ -25,8 +25,8 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<(String, Vec<Entry>)> {
     let mut names = BTreeSet::new();
     let kernels = manifest.key("kernels")?.map(|at| {
         let entry = entry(at)?;
-        let once = names.insert(entry.name.clone());
-        if once { Ok(entry) } else { at.refuse("another kernel has the same name") }
+        let once = names.insert((entry.target.clone(), entry.name.clone()));
+        if once { Ok(entry) } else { at.refuse("another kernel of the target has the same name") }
     })?;
     Ok((manifest.key("model")?.text()?.to_owned(), kernels))
 }

@@ -38,7 +38,7 @@ pub struct Bundle {
 /// A kernel of a bundle.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Name, one of its kind in the bundle.
+    /// Name, unique among the bundle's kernels of one target.
     pub name: String,
     /// Name of the fused pattern.
     pub pattern: String,
