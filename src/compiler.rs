@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use fusewright_abi::{KernelArtifact, ParamAccess, PayloadKind, Target};
+use fusewright_abi::{KernelArtifact, ParamAccess, Payload, PayloadKind, Target};
 use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{InstError, Kernel, ParamId, verify};
@@ -457,10 +457,19 @@ impl Compiler {
     /// # Errors
     /// As [`Compiler::artifact`].
     pub fn object(&self, name: &str, body: &Graph) -> Result<KernelArtifact, CompileError> {
+        self.object_and_code(name, body).map(|(object, _)| object)
+    }
+
+    /// As [`Compiler::object`], and what a driver loads of the same kernel.
+    ///
+    /// # Errors
+    /// As [`Compiler::artifact`].
+    pub fn object_and_code(&self, name: &str, body: &Graph) -> Result<(KernelArtifact, Payload), CompileError> {
         let artifact = self.artifact(name, body)?;
         let (_, expanded) = self.kernel(name, body)?;
         let payload = self.coded(|coder| coder.backend.file(&expanded, &coder.target))?;
-        Ok(KernelArtifact { payload, ..artifact })
+        let code = artifact.payload;
+        Ok((KernelArtifact { payload, ..artifact }, code))
     }
 
     /// The kernels compiled so far, in order.

@@ -16,6 +16,22 @@ pub enum ParamAccess {
     InOut,
 }
 
+impl ParamAccess {
+    /// Name in manifests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ParamAccess::In => "in",
+            ParamAccess::Out => "out",
+            ParamAccess::InOut => "inout",
+        }
+    }
+
+    /// What a manifest calls so.
+    pub fn of_name(name: &str) -> Option<ParamAccess> {
+        [ParamAccess::In, ParamAccess::Out, ParamAccess::InOut].into_iter().find(|access| access.name() == name)
+    }
+}
+
 /// One buffer argument.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Param {
@@ -141,6 +157,20 @@ pub enum PayloadKind {
 }
 
 impl PayloadKind {
+    const ALL: [PayloadKind; 6] = [
+        PayloadKind::HostCode,
+        PayloadKind::HostObject,
+        PayloadKind::Ptx,
+        PayloadKind::Cubin,
+        PayloadKind::AscendC,
+        PayloadKind::AscendObject,
+    ];
+
+    /// The kind of a file extension.
+    pub fn of_extension(extension: &str) -> Option<PayloadKind> {
+        PayloadKind::ALL.into_iter().find(|kind| kind.extension() == extension)
+    }
+
     /// File extension, which is also the stage's name.
     pub const fn extension(self) -> &'static str {
         match self {

@@ -33,6 +33,8 @@ pub enum CountOp {
 }
 
 impl CountOp {
+    const ALL: [CountOp; 6] = [CountOp::Add, CountOp::Mul, CountOp::FloorDiv, CountOp::Mod, CountOp::Max, CountOp::Min];
+
     /// Name in text forms.
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,6 +93,31 @@ impl Count {
     }
 }
 
+/// How deep the functions of an expression that is read may lie in one another.
+const DEPTH: usize = 64;
+
+impl Count {
+    /// Reads what [`Count::with_names`] writes. `None` for any other text, an unknown name, or functions in one another
+    /// more than 64 deep.
+    pub fn parse(text: &str, names: &[&str]) -> Option<Count> {
+        let (count, rest) = Count::parse_one(text, names, DEPTH)?;
+        rest.is_empty().then_some(count)
+    }
+
+    /// The expression that a text begins with, and what is behind it.
+    fn parse_one<'a>(text: &'a str, names: &[&str], depth: usize) -> Option<(Count, &'a str)> {
+        let (word, rest) = text.split_at(text.find(['(', ')', ',']).unwrap_or(text.len()));
+        let Some(operands) = rest.strip_prefix('(') else {
+            let dim = || names.iter().position(|name| *name == word).map(Count::Dim);
+            return Some((word.parse().ok().map(Count::Constant).or_else(dim)?, rest));
+        };
+        let op = CountOp::ALL.into_iter().find(|op| op.name() == word)?;
+        let (a, rest) = Count::parse_one(operands, names, depth.checked_sub(1)?)?;
+        let (b, rest) = Count::parse_one(rest.strip_prefix(", ")?, names, depth - 1)?;
+        Some((Count::Binary(op, Box::new(a), Box::new(b)), rest.strip_prefix(')')?))
+    }
+}
+
 impl fmt::Display for Count {
     /// `dN` stands for integer argument N: `add(mul(d0, 4), 1)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,6 +141,23 @@ mod tests {
         assert_eq!(padded.with_names(&["s"]), "floordiv(add(s, 3), 4)");
         assert_eq!([0, 1, 4, 5].map(|n| padded.count(&[n])), [0, 1, 1, 2]);
         assert_eq!(binary(CountOp::Mod, Count::Constant(-7), Count::Constant(2)).eval(&[]), Some(1));
+    }
+
+    #[test]
+    fn print_and_parse_agree() {
+        let rows = binary(CountOp::Add, Count::Dim(1), Count::Constant(-3));
+        for op in CountOp::ALL {
+            let count = binary(op, binary(op, Count::Dim(0), rows.clone()), Count::Dim(1));
+            assert_eq!(Count::parse(&count.with_names(&["s", "t"]), &["s", "t"]), Some(count));
+        }
+        for text in
+            ["", "u", "add(s)", "add(s, 1", "add(s, 1))", "pow(s, 1)", "add(s,1)", "s 1", "99999999999999999999"]
+        {
+            assert_eq!(Count::parse(text, &["s"]), None, "{text}");
+        }
+        let nested = |depth: usize| format!("{}s{}", "add(".repeat(depth), ", 1)".repeat(depth));
+        assert!(Count::parse(&nested(DEPTH), &["s"]).is_some());
+        assert_eq!(Count::parse(&nested(100_000), &["s"]), None);
     }
 
     #[test]

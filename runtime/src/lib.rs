@@ -3,6 +3,7 @@
 //! A [`Device`] loads a `KernelArtifact` as a [`Module`]; a module is launched over rows with buffers and integer
 //! arguments. Dropping the last handle of a module frees its code.
 
+pub mod bundle;
 pub mod capture;
 pub mod disk;
 pub mod driver;

@@ -15,6 +15,9 @@
 //!   given the address of an input, that one's index as `alias`; `early` is of one that a dependent launch reads before
 //!   the launch ahead of it is done, so that it has to be complete before that begins. One that is `inout` holds the input's elements at the
 //!   launch; where the input is not `read`, any address will do for it;
+//!   Its `elements` are how many the code may touch, as an expression over the names of `dims`;
+//! * `code`: what a driver loads: `file`, `kind` (`bin` is machine code without relocations, with its entry at offset 0; `ptx`,
+//!   `cubin`, `cpp`, `npu`), its length in `bytes`, and `sha256` of them. Of CPUs it is a file of its own beside the object;
 //! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
 //!   `{"stride": [param, axis]}` in elements, or `"symbol"`, given by the caller;
 //! * `row_order`: `"any"`; `"ascending"`, if of two rows that write the same element the later one is what stays; or
@@ -34,16 +37,17 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ManyRows, ParamAccess, RowOrder, Target};
+use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ManyRows, Payload, PayloadKind, RowOrder, Target};
 use fusewright_codegen::backend::for_target;
 use fusewright_codegen::kernel::{InstOp, Kernel};
 use fusewright_fusion::key::body_key;
 use fusewright_graph::Graph;
 use fusewright_graph::import::Plain;
+use fusewright_runtime::bundle::{MANIFEST, digest};
 use serde_json::{Map, Value, json};
 
 use super::level_suffix;
-use super::place::{MANIFEST, place};
+use super::place::place;
 use crate::compiler::{Compilation, Compiler};
 use crate::{Error, Fused, Options, PassTime, VendorCall, fuse_graph};
 
@@ -60,6 +64,20 @@ pub struct BundleEntry {
     pub read: Vec<bool>,
     /// Name of the file that holds its code.
     pub file: String,
+    /// What a driver loads, where that is another file than what a linker takes: machine code of a CPU.
+    pub code: Option<Payload>,
+}
+
+impl BundleEntry {
+    /// Name of the file that a driver loads, and what is in it.
+    fn loaded(&self) -> (String, &Payload) {
+        match &self.code {
+            Some(code) => {
+                (format!("{}/{}.{}", subfolder(&self.artifact.target), self.artifact.name, code.kind.extension()), code)
+            }
+            None => (self.file.clone(), &self.artifact.payload),
+        }
+    }
 }
 
 /// A source that the kernels of a target include.
@@ -167,7 +185,11 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
     let headers = bundle.headers.iter().map(|h| (h.file.clone(), h.text.as_bytes()));
     let project = bundle.project.iter().map(|f| (f.file.clone(), f.bytes.as_slice()));
     let manifest = [(MANIFEST.to_owned(), text.as_bytes())];
-    let files: Vec<(String, &[u8])> = kernels.chain(headers).chain(project).chain(manifest).collect();
+    let code = bundle.entries.iter().filter(|e| e.code.is_some()).map(|e| {
+        let (file, payload) = e.loaded();
+        (file, payload.bytes.as_slice())
+    });
+    let files: Vec<(String, &[u8])> = kernels.chain(code).chain(headers).chain(project).chain(manifest).collect();
     place(folder, &files)?;
     Ok(Bundle { passes: fused.passes, ..bundle })
 }
@@ -191,12 +213,13 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Opt
             bundle.vendor.push(BundleCall { pattern, target, call, body });
             continue;
         }
-        match compiler.object(&name, &body) {
-            Ok(artifact) => {
+        match compiler.object_and_code(&name, &body) {
+            Ok((artifact, code)) => {
                 let file = format!("{subfolder}/{}.{}", artifact.name, artifact.payload.kind.extension());
                 let (kernel, _) = compiler.kernel(&name, &body)?;
                 let (shapes, read) = (shapes(&kernel), read(&kernel));
-                entries.push(BundleEntry { pattern: region.name.clone(), artifact, shapes, read, file });
+                let code = (artifact.payload.kind == PayloadKind::HostObject).then_some(code);
+                entries.push(BundleEntry { pattern: region.name.clone(), artifact, shapes, read, file, code });
             }
             Err(error) => match Error::from(error) {
                 Error::Input(reason) => {
@@ -293,15 +316,13 @@ fn read(kernel: &Kernel) -> Vec<bool> {
 
 fn entry(entry: &BundleEntry) -> Value {
     let artifact = &entry.artifact;
-    let access = |a: ParamAccess| match a {
-        ParamAccess::In => "in",
-        ParamAccess::Out => "out",
-        ParamAccess::InOut => "inout",
-    };
+    let names: Vec<&str> = artifact.dims.iter().map(|d| d.name.as_str()).collect();
     let params = artifact.params.iter().zip(entry.shapes.iter().zip(&entry.read));
     let params = params.map(|(p, (shape, read))| {
-        let mut entry =
-            json!({ "name": p.name, "dtype": p.dtype.name(), "access": access(p.access), "rank": p.rank, "shape": shape, "read": read });
+        let mut entry = json!({
+            "name": p.name, "dtype": p.dtype.name(), "access": p.access.name(), "rank": p.rank, "shape": shape,
+            "read": read, "elements": p.elements.with_names(&names),
+        });
         if let Some(alias) = p.alias {
             entry["alias"] = json!(alias);
         }
@@ -320,7 +341,6 @@ fn entry(entry: &BundleEntry) -> Value {
         RowOrder::Chosen { param } => json!({ "chosen": param }),
         RowOrder::Ascending => json!("ascending"),
     };
-    let names: Vec<&str> = artifact.dims.iter().map(|d| d.name.as_str()).collect();
     let many = artifact.launch.many.as_ref().map(|many| {
         let symbol = format!("{}{}", artifact.name, ManyRows::SUFFIX);
         let blocks_per_row = many.blocks_per_row.with_names(&names);
@@ -330,8 +350,14 @@ fn entry(entry: &BundleEntry) -> Value {
         })
     });
     let dims = artifact.dims.iter().map(|d| json!({ "name": d.name, "source": source(&d.source) }));
+    let (file, code) = entry.loaded();
+    let code = json!({
+        "file": file, "kind": code.kind.extension(), "bytes": code.bytes.len(),
+        "sha256": digest(&code.bytes).to_string(),
+    });
     json!({
         "name": artifact.name,
+        "code": code,
         "pattern": entry.pattern,
         "target": artifact.target.to_string(),
         "key": artifact.key.to_string(),

@@ -1,14 +1,12 @@
 //! Files of a bundle into its folder: all of them or none, and nothing left of the bundle that was there before.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
+use fusewright_runtime::bundle::{MANIFEST, is_below};
 use serde_json::Value;
 
 use crate::Error;
-
-/// The file that names all others.
-pub(super) const MANIFEST: &str = "manifest.json";
 
 /// Writes files, given by their paths below `folder`, and the manifest last. They are written in a folder beside their
 /// places first, so that a full disk is met before any place is touched. Files that the manifest there names and these
@@ -59,12 +57,8 @@ fn named(manifest: &Path) -> Vec<String> {
         return Vec::new();
     };
     let items = ["kernels", "headers", "project"].into_iter().filter_map(|key| old[key].as_array()).flatten();
-    let files = items.filter_map(|item| item["file"].as_str());
-    let is_below = |name: &&str| {
-        let mut parts = Path::new(name).components();
-        !name.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
-    };
-    files.filter(is_below).map(str::to_owned).collect()
+    let files = items.flat_map(|item| [&item["file"], &item["code"]["file"]]).filter_map(Value::as_str);
+    files.filter(|name| is_below(name)).map(str::to_owned).collect()
 }
 
 /// What was made, to be taken back.
