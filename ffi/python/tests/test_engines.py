@@ -222,11 +222,10 @@ def test_sglangs_op_runs_fused_where_its_result_is_new(monkeypatch: pytest.Monke
     hooked: list[tuple] = []
 
     class HookRegistry:
-        _hooks: dict[str, list] = {"sglang.srt.compilation.backend.SGLangBackend.configure_post_pass": hooked}
-
         @classmethod
         def register(cls, target: str, hook: object, hook_type: object) -> None:
-            cls._hooks[target].append((hook_type, hook, None))
+            assert target == "sglang.srt.compilation.backend.SGLangBackend.configure_post_pass"
+            hooked.append((hook_type, hook))
 
     _modules(
         monkeypatch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from importlib import import_module
 from typing import Any
@@ -38,11 +39,10 @@ class FusewrightPass(InductorPass):
         return self._unique if key is None else repr(key)
 
 
+@functools.cache
 def add_pass() -> None:
     """Every backend of SGLang's that is configured from now on has the pass, once."""
-    hooks = [hook for _, hook, _ in HookRegistry._hooks[_CONFIGURE]] if hasattr(HookRegistry, "_hooks") else []
-    if _configured not in hooks:
-        HookRegistry.register(_CONFIGURE, _configured, HookType.AFTER)
+    HookRegistry.register(_CONFIGURE, _configured, HookType.AFTER)
 
 
 def _configured(result: Any, backend: Any) -> None:
