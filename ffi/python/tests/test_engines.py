@@ -7,13 +7,13 @@ import importlib
 import logging
 import os
 import sys
-import tomllib
 import types
 import urllib.error
 from enum import Enum
 from pathlib import Path
 
 import pytest
+import tomllib
 import torch
 from models import Gated
 
@@ -51,7 +51,9 @@ def test_the_pinned_release_is_as_the_table_says(engine: str, sources) -> None:
 @pytest.mark.parametrize("engine", _contract.ENGINES)
 def test_the_table_covers_what_the_hooks_import(engine: str, sources) -> None:
     tree = ast.parse((PYTHON / f"python/fusewright/engines/_{engine}_hooks.py").read_text())
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(engine)]
+    imports = [
+        node for node in tree.body if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(engine)
+    ]
     assert len(imports) >= 4
     covered = {needs.file for needs in _contract.CONTRACT}
     for node in imports:
@@ -92,7 +94,9 @@ def test_versions_beyond_are_refused(version: str, says: str | None, sources, mo
     assert reason is None if says is None else says in (reason or "")
 
 
-def test_an_engine_stays_unfused_unless_asked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_engine_stays_unfused_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     opened: list[str] = []
     doors = {"pass": lambda: opened.append("pass")}
     with caplog.at_level(logging.INFO, "fusewright"):
@@ -160,7 +164,9 @@ def _modules(monkeypatch: pytest.MonkeyPatch, **contents: dict[str, object]) -> 
             if part not in sys.modules:
                 monkeypatch.setitem(sys.modules, part, types.ModuleType(part))
             if end > 1:
-                monkeypatch.setattr(sys.modules[".".join(parts[: end - 1])], parts[end - 1], sys.modules[part], raising=False)
+                monkeypatch.setattr(
+                    sys.modules[".".join(parts[: end - 1])], parts[end - 1], sys.modules[part], raising=False
+                )
         for member, value in members.items():
             monkeypatch.setattr(sys.modules[dotted], member, value, raising=False)
 

@@ -1,4 +1,4 @@
-"""Single files of a released Python package, without its download: `python tools/fetch_sources.py PACKAGE VERSION FOLDER FILE…`
+"""Single files of a released Python package: `python tools/fetch_sources.py PACKAGE VERSION FOLDER FILE…`
 
 Writes FOLDER/PACKAGE-VERSION/FILE for each FILE that is not there yet. A wheel is a zip file, whose directory and entries
 are read by HTTP ranges, so that a few hundred kilobytes of a wheel of hundreds of megabytes are transferred. Nothing is
@@ -95,7 +95,9 @@ def _wheel(package: str, version: str) -> str:
             listed = json.load(answer)["files"]
         except (ValueError, KeyError):
             raise SourceError(f"{page}: no listing in JSON") from None
-    wheels = [f["url"] for f in listed if f["filename"].startswith(f"{package}-{version}-") and f["filename"].endswith(".whl")]
+    wheels = [
+        f["url"] for f in listed if f["filename"].startswith(f"{package}-{version}-") and f["filename"].endswith(".whl")
+    ]
     if not wheels:
         raise SourceError(f"{page}: no wheel of version {version}")
     return urljoin(page, sorted(wheels)[0])
@@ -105,7 +107,9 @@ def _index() -> str:
     """The index that pip would ask."""
     if "PIP_INDEX_URL" in os.environ:
         return os.environ["PIP_INDEX_URL"]
-    asked = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True)
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True
+    )
     return asked.stdout.strip() or "https://pypi.org/simple"
 
 

@@ -56,26 +56,23 @@ class FusewrightCompiler(CompilerInterface):
         return tuple_results(graph, example_inputs, compiler), None
 
 
+@functools.cache
 def add_pass() -> None:
     """Every pass manager that is configured from now on ends its own fusions with Fusewright's pass."""
     configure = PostGradPassManager.configure
-    if hasattr(configure, "fusewright"):
-        return
 
     @functools.wraps(configure)
     def configured(self: PostGradPassManager, config: Any) -> None:
         configure(self, config)
         self.add(FusewrightPass())
 
-    configured.fusewright = True
     PostGradPassManager.configure = configured
 
 
+@functools.cache
 def replace_compiler() -> None:
     """Where vLLM would leave pieces as they are, it compiles them with Fusewright."""
     make = backends.make_compiler
-    if hasattr(make, "fusewright"):
-        return
 
     @functools.wraps(make)
     def made(compilation_config: Any, *, use_aot_compile: bool) -> CompilerInterface:
@@ -83,5 +80,4 @@ def replace_compiler() -> None:
             return FusewrightCompiler()
         return make(compilation_config, use_aot_compile=use_aot_compile)
 
-    made.fusewright = True
     backends.make_compiler = made

@@ -1,0 +1,76 @@
+"""Reports as HTML, and the logger under ``TORCH_LOGS``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import torch
+from models import Gated
+
+import fusewright
+from fusewright._explain import KernelReport, Report
+from fusewright._report import html
+
+
+class Elements(HTMLParser):
+    """Fails on elements that do not nest; keeps texts and names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        assert not {"src", "href"} & {name for name, _ in attributes}
+        self.open.append(tag)
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def parsed(page: str) -> Elements:
+    elements = Elements()
+    elements.feed(page)
+    assert not elements.open and "script" not in elements.seen and "url(" not in page
+    return elements
+
+
+def test_a_report_of_a_model_shows_its_kernels_and_what_is_left() -> None:
+    report = fusewright.explain(Gated(), torch.randn(8, 64))
+    elements = parsed(html(report))
+    text = " ".join(elements.text)
+    (kernel,) = report.kernels
+    assert f"silu_mul, {len(kernel.ops)} ops" in text and f"{kernel.bytes_fused:,}" in text
+    assert f"{kernel.saved():.2f} x" in text and "a library computes it" in text and "models.py:" in text
+    assert elements.seen.count("table") == 2
+
+
+def test_an_empty_report_says_so() -> None:
+    assert "Nothing was fused." in parsed(html(Report())).text
+
+
+def test_names_of_a_model_are_escaped() -> None:
+    class Odd(Report):
+        kernels = [KernelReport("<script>", ("a<b",), ("<i>.py:1",), None, None)]
+        left = {("<b>", "&"): 1}
+
+    elements = parsed(html(Odd()))
+    assert {"<script>, 1 ops", "a<b", "<i>.py:1", "<b>", "&"} <= set(elements.text)
+
+
+def test_torch_logs_shows_the_packages_messages() -> None:
+    code = "import torch; from fusewright._logging import logger; logger.debug('of debug'); logger.info('of info')"
+    shown = {}
+    for setting in ("", "fusewright", "+fusewright"):
+        environment = {**os.environ, "TORCH_LOGS": setting, "PYTHONPATH": os.pathsep.join(sys.path)}
+        ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        shown[setting] = ["of debug" in ran.stderr, "of info" in ran.stderr]
+    assert shown == {"": [False, False], "fusewright": [False, True], "+fusewright": [True, True]}
