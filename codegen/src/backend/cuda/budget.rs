@@ -15,6 +15,8 @@ pub(super) const ALL: u32 = 1 << 16;
 const STEP: u32 = 8;
 /// Registers of addresses, partial results and what is on its way through formulas.
 const BESIDE: u32 = 24;
+/// With fewer the assembler spills what it computes with.
+const LEAST: u32 = 40;
 /// From here on the assembler needs no bound.
 const MOST: u32 = 128;
 
@@ -34,7 +36,7 @@ impl Budget {
         let ([segment], [Some(held)]) = (kernel.segments.as_slice(), plan.held.as_slice()) else { return None };
         whole_block(segment)?;
         let [loaded, kept] = [loaded(segment), kept(segment)?];
-        let needed = (loaded.max(kept) * held.vectors * held.passes + BESIDE).next_multiple_of(STEP);
+        let needed = (loaded.max(kept) * held.vectors * held.passes + BESIDE).next_multiple_of(STEP).max(LEAST);
         let blocks = ALL / (plan.threads * needed);
         let bound = ALL / (plan.threads * blocks.max(1)) / STEP * STEP;
         (blocks > 0 && bound < MOST).then_some(Budget { bound, crowded: kept > loaded })

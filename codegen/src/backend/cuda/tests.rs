@@ -36,7 +36,12 @@ fn kernel(inner: &str, lanes: &str, sum: Option<u32>) -> Kernel {
 /// Its plan by rule, of launches of few rows, whatever follows it.
 fn plan(inner: &str, lanes: &str, sum: Option<u32>) -> Plan {
     let kernel = kernel(inner, lanes, sum);
-    Plan { release: 0, ..by_rule(&kernel).first }
+    Plan { release: 0, bound: 0, ..by_rule(&kernel).first }
+}
+
+/// Its plan by rule of launches of many rows.
+fn plan_of_many(lanes: &str) -> Option<Plan> {
+    by_rule(&kernel("1", lanes, None)).many.map(|(_, plan)| plan)
 }
 
 fn by_rule(kernel: &Kernel) -> Plans {
@@ -53,7 +58,8 @@ fn rows_lie_in_registers_where_threads_deal_them_evenly() {
     let block = |vectors, parts| Held { vectors, parts, teams: 1, is_team: false, passes: 1, uneven: None };
     let team = |vectors, teams| Held { vectors, parts: 1, teams, is_team: true, passes: 1, uneven: None };
     assert_eq!(plan("1", "5120", Some(320)), dealt([320, 320], block(2, 1)));
-    assert_eq!(plan("1", "12288", None), dealt([256, 256], block(1, 6)));
+    assert_eq!(plan("1", "12288", None), dealt([128, 128], block(1, 12)));
+    assert_eq!(plan_of_many("12288"), Some(dealt([256, 256], block(1, 6))));
     // Rows of 8 threads, four of them in a warp; one load alone is in two vectors of a thread, too.
     assert_eq!(plan("200", "128", Some(8)), dealt([128, 32], team(2, 4)));
     assert_eq!(plan("200", "128", None), dealt([128, 32], team(2, 4)));
@@ -67,7 +73,8 @@ fn threads_may_lack_vectors_of_rows() {
     assert_eq!(plan("1", "2880", Some(192)), dealt([192, 192], uneven(2, 1, 360)));
     assert_eq!(plan("1", "5120", Some(256)), dealt([256, 256], uneven(3, 1, 640)));
     // Without sums blocks share a row; of a short one few threads are idle.
-    assert_eq!(plan("1", "11008", None), dealt([160, 160], uneven(1, 9, 1376)));
+    assert_eq!(plan("1", "11008", None), dealt([128, 128], uneven(1, 11, 1376)));
+    assert_eq!(plan_of_many("11008"), Some(dealt([160, 160], uneven(1, 9, 1376))));
     assert_eq!(plan("1", "896", None), dealt([64, 64], uneven(1, 2, 112)));
     let held = uneven(2, 1, 360);
     assert!(held.has_all(0, 192) && !held.has_all(1, 192));
@@ -80,6 +87,17 @@ fn other_rows_are_looped_over() {
     {
         assert_eq!(plan(inner, lanes, sum).held, [None], "{inner} × {lanes}");
     }
+}
+
+/// Bounds of registers by rule, of launches of few rows and of many, of what reduces rows of 5120 lanes.
+#[test]
+fn registers_are_bounded_where_a_block_more_fits() {
+    let norm = rule(&kernel("1", "5120", Some(320)));
+    assert_eq!((norm.first.bound, norm.many), (40, None));
+    assert_eq!(rule(&kernel("200", "128", Some(8))).first.bound, 0, "teams share a block");
+    let of = |bound| Plan::of(&kernel("1", "5120", Some(320)), &Spread { bound, ..norm.first });
+    assert!(of(200).is_ok());
+    assert!(of(248).expect_err("is refused").contains("registers"));
 }
 
 /// A kernel that sums rows of f32 as a tree says.
@@ -184,8 +202,9 @@ fn kernels_that_add_nothing_have_many_schedules_and_the_rule_is_first() {
     };
     let counts =
         [kernel("1", "12288", None), kernel("64", "128", Some(8)), kernel("1", "5120", Some(320))].map(|k| found(&k));
+    // A tree leaves one, with a bound of registers and without.
     assert!(
-        counts[0] >= 8 && counts[1] >= 8 && counts[2] == 1 && counts.iter().all(|count| *count < 100),
+        counts[0] >= 8 && counts[1] >= 8 && counts[2] == 2 && counts.iter().all(|count| *count < 100),
         "{counts:?}"
     );
     assert!(found(&kernel("1", "4097", Some(256))) > 1);

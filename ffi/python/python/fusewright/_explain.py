@@ -43,6 +43,12 @@ class Report:
     #: Kernels that were compiled, taken from disk, and found in this process, for these graphs.
     counters: dict[str, int] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: a page of its own, without links to elsewhere."""
+        from ._report import html
+
+        return html(self)
+
     @property
     def kernels(self) -> list[KernelReport]:
         """The kernels, equal ones once, in the order of their first calls."""
