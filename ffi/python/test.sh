@@ -20,7 +20,7 @@ python=$PWD/$venv/bin/python
 # From elsewhere, so that the wheel is tested and not the folder of its sources.
 tests=$(mktemp -d)
 trap 'rm -rf "$tests"' EXIT
-cp -r ffi/python/tests ffi/python/README.md ffi/python/pyproject.toml "$tests"
+cp -r ffi/python/tests ffi/python/tools ffi/python/README.md ffi/python/pyproject.toml "$tests"
 (cd "$tests" && "$python" -m pytest -q -rs)
 cd ffi/python
 "$python" -m ruff check -q . && "$python" -m ruff format -q --check . && "$python" -m mypy python/fusewright
