@@ -8,7 +8,7 @@
 //! Python writes it, `tensors` and `plain`, its arguments by their parameters, `results`, its results in order and which output
 //! of the region each is, and `inputs` and `outputs` of the region. A kernel is
 //!
-//! * `name` and `symbol`: what its code is called, unique in the bundle; `pattern`: the fused pattern;
+//! * `name` and `symbol`: what its code is called, unique among kernels of one target; `pattern`: the fused pattern;
 //! * `target`, `file` (relative to the manifest) and `key` (hash of everything that changes the code);
 //! * `params`: buffers in the order of arguments: `name`, `dtype`, `access` (`in`, `out`, `inout`), `rank`, `shape` with
 //!   one expression over the symbols per axis, `read`, whether the kernel loads from it, and, of an output that may be

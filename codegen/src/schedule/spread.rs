@@ -3,6 +3,7 @@
 //! ```text
 //! rows 0.. registers threads 128 unit 32 vectors 1 passes 1 release 227, rows 285.. registers threads 128 …
 //! ```
+//! A range may end with `bound 56`, the most registers of a thread.
 //! No bit of a result depends on it: reduction trees are those of Kernel IR, and a spread that cannot follow them is refused.
 
 use std::fmt;
@@ -93,23 +94,24 @@ fn range(cursor: &mut Cursor<'_>) -> Result<(usize, Spread), TextError> {
     cursor.expect("..")?;
     let place = Place::ALL.iter().find(|(_, word)| cursor.eat_word(word));
     let (place, _) = place.ok_or_else(|| cursor.expected("`registers` or `loops`"))?;
-    let field = |cursor: &mut Cursor<'_>, name: &str| -> Result<i64, TextError> {
-        cursor.expect_word(name)?;
-        let token = cursor.peek();
-        let value = cursor.unsigned()?;
-        let fits = name == "release" || u32::try_from(value).is_ok_and(|value| value > 0);
-        if fits { Ok(value) } else { Err(cursor.error_at(&token, format!("{value} is out of range"))) }
-    };
-    let small =
-        |cursor: &mut Cursor<'_>, name| field(cursor, name).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
-    let mut next = |name| small(cursor, name);
+    let mut next = |name| field(cursor, name).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
     let [threads, unit, vectors, passes] = [next("threads")?, next("unit")?, next("vectors")?, next("passes")?];
     let release = field(cursor, "release")?.unsigned_abs();
-    let next = cursor.peek();
-    let bound = if next.is_word("bound") { field(cursor, "bound")? } else { 0 };
+    let stated = cursor.peek();
+    let bound = if stated.is_word("bound") { field(cursor, "bound")? } else { 0 };
     let bound = u32::try_from(bound).ok().filter(|bound| bound.is_multiple_of(8) && *bound <= MOST_REGISTERS);
-    let bound = bound.ok_or_else(|| cursor.error_at(&next, "the bound is no multiple of 8 up to 248"))?;
+    let no_bound = || cursor.error_at(&stated, format!("the bound is no multiple of 8 up to {MOST_REGISTERS}"));
+    let bound = bound.ok_or_else(no_bound)?;
     Ok((from, Spread { place: *place, threads, unit, vectors, passes, release, bound }))
+}
+
+/// `NAME N`.
+fn field(cursor: &mut Cursor<'_>, name: &str) -> Result<i64, TextError> {
+    cursor.expect_word(name)?;
+    let token = cursor.peek();
+    let value = cursor.unsigned()?;
+    let fits = name == "release" || u32::try_from(value).is_ok_and(|value| value > 0);
+    if fits { Ok(value) } else { Err(cursor.error_at(&token, format!("{value} is out of range"))) }
 }
 
 impl FromStr for KernelSchedule {

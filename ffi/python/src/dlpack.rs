@@ -75,12 +75,13 @@ impl<'py> Borrowed<'py> {
         let axes = usize::try_from(tensor.axes).unwrap_or(0);
         // SAFETY: both are of as many integers as there are axes; strides may be absent.
         let (shape, strides) = unsafe { (integers(tensor.shape, axes), integers(tensor.strides, axes)) };
-        let mut step = 1;
+        let mut step = 1i64;
+        let is_empty = shape.contains(&0);
         for (extent, stride) in shape.iter().zip(strides).rev() {
-            if *extent > 1 && *stride != step {
+            if *extent > 1 && *stride != step && !is_empty {
                 return Err(CallError::new_err("a tensor is not in row-major order without gaps"));
             }
-            step *= extent;
+            step = step.saturating_mul(*extent);
         }
         let shape = shape.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
         let address = tensor.data as usize + usize::try_from(tensor.offset).unwrap_or(0);

@@ -34,6 +34,7 @@ def test_arrays_are_read_and_written_where_they_are(kernel: Kernel) -> None:
     [
         ([(4, 16), (5, 16)], (4, 16), "must be"),
         ([(4, 16), (4, 8)], (4, 16), "must be"),
+        ([(4, 16), (4, 0)], (4, 16), "must be"),
         ([(4, 16)], (4, 16), "takes 2 inputs"),
         ([(4, 16), (4, 16)], (5, 16), "output 0"),
     ],

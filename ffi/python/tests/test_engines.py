@@ -50,7 +50,7 @@ def test_the_pinned_release_is_as_the_table_says(engine: str, sources) -> None:
 
 @pytest.mark.parametrize("engine", _contract.ENGINES)
 def test_the_table_covers_what_the_hooks_import(engine: str, sources) -> None:
-    tree = ast.parse((PYTHON / f"python/fusewright/engines/_{engine}_hooks.py").read_text())
+    tree = ast.parse(Path(_contract.__file__).with_name(f"_{engine}_hooks.py").read_text())
     imports = [
         node for node in tree.body if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(engine)
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from models import steps_apart
@@ -128,3 +130,15 @@ def test_an_empty_tensor_has_an_empty_result(dtype: torch.dtype) -> None:
     fused = fusewright.fuse(gate, strict=True)
     x = torch.randn(0, 8).to(dtype)
     assert fused(x, x).shape == (0, 8) and fused(x, x).dtype == dtype
+
+
+def test_more_kinds_of_arguments_than_are_kept_are_said_once() -> None:
+    fused = fusewright.fuse(lambda x, n: torch.relu(x * n) + x)
+    x = torch.randn(4, 8)
+    for n in range(16):
+        assert torch.equal(fused(x, n), torch.relu(x * n) + x)
+    with pytest.warns(UserWarning, match="keeps 16 kinds of arguments"):
+        assert torch.equal(fused(x, 16), torch.relu(x * 16) + x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(fused(x, 17), torch.relu(x * 17) + x)

@@ -1,9 +1,9 @@
 //! Importers: files of other frameworks to graphs.
 //!
-//! [`pt2`] reads what `torch.export.save` writes (torch 2.9 and later), [`live`] a graph that is still in memory. Bytes in, graph out: no file is opened here,
-//! and weights are slices of the given bytes. Ops with a row in the op tables become primitives and composites with
-//! every rounding written as a cast; any other op becomes an opaque node with its arguments and result types. Every
-//! value's type is checked against the type that the file states for it.
+//! [`pt2`] reads what `torch.export.save` writes (torch 2.9 and later), [`live`] a graph that is still in memory. Bytes in,
+//! graph out: no file is opened here, and weights are slices of the given bytes. Ops with a row in the op tables become
+//! primitives and composites with every rounding written as a cast; any other op becomes an opaque node with its arguments
+//! and result types. Every value's type is checked against the type that the file states for it.
 
 mod alias;
 mod archive;

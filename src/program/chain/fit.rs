@@ -20,6 +20,8 @@ pub struct Fitted {
     inputs: Vec<usize>,
     outputs: Vec<usize>,
     pub(super) temporaries: Vec<usize>,
+    /// Where the temporaries are in memory that the caller brings.
+    pub(super) places: Vec<Range<usize>>,
     pub(super) constants: Vec<Vec<u8>>,
     pub(super) launches: Vec<Launch>,
     /// Temporaries of calls that ended.
@@ -70,18 +72,7 @@ impl Fitted {
 
     /// Bytes of memory that calls on a device need beside inputs and outputs.
     pub fn scratch(&self) -> usize {
-        self.places().last().map_or(0, |place| place.end)
-    }
-
-    /// Where the temporaries are in that memory.
-    pub(super) fn places(&self) -> Vec<Range<usize>> {
-        let mut at = 0;
-        let place = |&bytes: &usize| {
-            let place = at..at + bytes;
-            at = place.end.next_multiple_of(ALIGNMENT);
-            place
-        };
-        self.temporaries.iter().map(place).collect()
+        self.places.last().map_or(0, |place| place.end)
     }
 
     pub(super) fn of(chain: &Chain, symbols: &[i64]) -> Result<Fitted, Error> {
@@ -110,7 +101,14 @@ impl Fitted {
             launches.push(fitting.launch(at, step)?);
         }
         let temporaries = fitting.temporaries;
+        let mut at = 0;
+        let place = |&bytes: &usize| {
+            let place = at..at + bytes;
+            at = place.end.next_multiple_of(ALIGNMENT);
+            place
+        };
         Ok(Fitted {
+            places: temporaries.iter().map(place).collect(),
             symbols: symbols.to_vec(),
             inputs,
             outputs,

@@ -59,8 +59,8 @@ impl Chain {
         check("input", fitted.inputs(), inputs.iter().map(DeviceBuffer::len))?;
         check("output", fitted.outputs(), outputs.iter().map(DeviceBuffer::len))?;
         let mut made = outputs.to_vec();
-        for place in fitted.places() {
-            made.push(scratch.part(place)?);
+        for place in &fitted.places {
+            made.push(scratch.part(place.clone())?);
         }
         fitted.launches.iter().try_for_each(|launch| launch.enqueue(inputs, &made, stream))
     }

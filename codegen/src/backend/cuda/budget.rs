@@ -37,9 +37,10 @@ impl Budget {
         whole_block(segment)?;
         let [loaded, kept] = [loaded(segment), kept(segment)?];
         let needed = (loaded.max(kept) * held.vectors * held.passes + BESIDE).next_multiple_of(STEP).max(LEAST);
-        let blocks = ALL / (plan.threads * needed);
-        let bound = ALL / (plan.threads * blocks.max(1)) / STEP * STEP;
-        (blocks > 0 && bound < MOST).then_some(Budget { bound, crowded: kept > loaded })
+        let registers = ALL / plan.threads;
+        let blocks = registers / needed;
+        let bound = registers.checked_div(blocks)? / STEP * STEP;
+        (bound < MOST).then_some(Budget { bound, crowded: kept > loaded })
     }
 }
 

@@ -244,8 +244,8 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
     let few = i64::try_from(plan.release).unwrap_or(i64::MAX);
     if few > 0 && arch.dependent_launch {
         let rows = code.b.build_int_sub(range[1], range[0], "")?;
-        let is_few = code.cmp(IntPredicate::SLE, rows, code.i64(few))?;
         let (release, begin) = (code.block(), code.block());
+        let is_few = code.cmp(IntPredicate::SLE, rows, code.i64(few))?;
         code.b.build_conditional_branch(is_few, release, begin)?;
         code.b.position_at_end(release);
         code.assembly("griddepcontrol.launch_dependents;")?;

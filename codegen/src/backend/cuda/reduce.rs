@@ -88,7 +88,8 @@ impl<'a, 'c> Rows<'a, 'c> {
             Ok(vec![map(rows.code, f, dtype, &[a[0], b[0]])?])
         };
         let thread = self.frame.thread;
-        if tree.threads == self.frame.threads && tree.threads.is_multiple_of(WARP) {
+        let is_of_warps = tree.threads == self.frame.threads && tree.threads.is_multiple_of(WARP);
+        if is_of_warps {
             let vectors = self.lanes.as_ref().map_or(0, |lanes| lanes.held.vectors as usize);
             if let Some(bits) = self.greatest_magnitude(op, nan, x, 0..vectors)? {
                 return self.greatest_of_block(bits);
@@ -110,12 +111,11 @@ impl<'a, 'c> Rows<'a, 'c> {
             }
             None => self.accumulate(x, &tree, thread, &span, self.start_of(op, x)?, &combine)?,
         };
-        if self.is_magnitude(op, nan, x) && tree.threads == self.frame.threads && tree.threads.is_multiple_of(WARP) {
+        if self.is_magnitude(op, nan, x) && is_of_warps {
             let bits = self.code.bits(own[0], self.code.ctx.i32_type())?;
             return self.greatest_of_block(bits.into_int_value());
         }
-        let is_greatest = op == ReduceOp::Max && nan == NanRule::Propagate && dtype == DType::F32;
-        if is_greatest && tree.threads == self.frame.threads && tree.threads.is_multiple_of(WARP) {
+        if is_of_warps && op == ReduceOp::Max && nan == NanRule::Propagate && dtype == DType::F32 {
             let key = self.ordered(own[0])?;
             let greatest = self.greatest_of_block(key)?;
             let bits = self.turned(self.code.bits(greatest, self.code.ctx.i32_type())?.into_int_value())?;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx import Graph, GraphModule, Node
 
-from ._fuse import Result, fuse_graph, insert_function
+from ._fuse import Result, fuse_graph, insert_function, leave
 from ._options import Options
 
 #: What is told of every graph that was fused.
@@ -75,11 +74,9 @@ def fuse_module(gm: GraphModule, options: Options, observer: Observer | None = N
         result = fuse_graph(gm.graph, options, insert_function)
         gm.recompile()
     except Exception as error:
-        if options.strict:
-            raise
         gm.graph = before
         gm.recompile()
-        warnings.warn(f"fusewright leaves a graph as it is: {type(error).__name__}: {error}", stacklevel=2)
+        leave(error, options)
         return Result()
     if observer is not None:
         observer(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -57,6 +58,8 @@ class Fused:
         functools.update_wrapper(self, fn)
         self.fn, self.options = fn, options
         self.traces: list[_Trace] = []
+        #: Whether calls of further kinds are not fused, which is said once.
+        self.is_full = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or torch.compiler.is_compiling() or not _is_inference(args):
@@ -82,6 +85,11 @@ class Fused:
                 if trace.fits(args):
                     return trace
             if len(self.traces) >= _MOST_TRACES:
+                if not self.is_full:
+                    self.is_full = True
+                    name = getattr(self.fn, "__qualname__", repr(self.fn))
+                    kinds = f"{_MOST_TRACES} kinds of arguments"
+                    warnings.warn(f"fusewright keeps {kinds} of {name}; calls with others are not fused", stacklevel=4)
                 return None
             trace = _Trace.of(self.fn, args, self.options)
             self.traces.append(trace)

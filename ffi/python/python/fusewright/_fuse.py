@@ -7,6 +7,7 @@ the graph is cut again, so that what remains is computed by kernels alone.
 from __future__ import annotations
 
 import operator
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,6 +59,13 @@ class Result:
 
 #: Makes the node of a call: the graph, the call, its tensors and its sizes.
 Insert = Callable[[Graph, Call, list[Node], list[Node]], Node]
+
+
+def leave(error: Exception, options: Options) -> None:
+    """Says in a warning why a graph stays as it is; raises that under ``strict``."""
+    if options.strict:
+        raise error
+    warnings.warn(f"fusewright leaves a graph as it is: {type(error).__name__}: {error}", stacklevel=3)
 
 
 def target(on: torch.device) -> str:
@@ -188,7 +196,7 @@ class _Pass:
         if traces:
             node.meta["stack_trace"] = traces[-1]
         results = [node]
-        if len(values) == 1 and node.target is not None and not _is_list(node):
+        if len(values) == 1 and not _is_list(node):
             node.meta["val"] = values[0]
         else:
             node.meta["val"] = values

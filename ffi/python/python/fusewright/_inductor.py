@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch.fx import Graph, Node
 
 from . import _native, _ops
 from ._backend import Observer
-from ._fuse import Call, fuse_graph
+from ._fuse import Call, fuse_graph, leave
 from ._options import Options
 
 
@@ -36,9 +35,7 @@ class InductorPass(CustomGraphPass):
         try:
             result = fuse_graph(graph, self.options, _insert)
         except Exception as error:
-            if self.options.strict:
-                raise
-            warnings.warn(f"fusewright leaves a graph as it is: {type(error).__name__}: {error}", stacklevel=2)
+            leave(error, self.options)
             return
         if self.observer is not None:
             self.observer(result)

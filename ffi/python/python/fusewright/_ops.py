@@ -54,12 +54,16 @@ def _keep(key: str, record: Record) -> None:
     place = folder()
     if place is None or (place / f"{key}.json").exists():
         return
+    partial = None
     try:
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=place, suffix=".partial", delete=False) as file:
+            partial = file.name
             file.write(record.to_json())
-        os.replace(file.name, place / f"{key}.json")
+        os.replace(partial, place / f"{key}.json")
     except OSError:
+        if partial is not None:
+            Path(partial).unlink(missing_ok=True)
         # A folder that cannot be written costs later processes their compilers' caches, and this one nothing.
         return
 
@@ -70,7 +74,12 @@ def _load(key: str) -> None:
     path = None if place is None else place / f"{key}.json"
     if path is None or not path.exists():
         raise Error(f"no record of the fused part {key}: clear the compiler's cache that calls it")
-    record = Record.from_json(path.read_text())
+    try:
+        record = Record.from_json(path.read_text())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Error(f"{path} is damaged ({error}): remove it, and the compiler's cache that calls it") from error
+    if record.key() != key:
+        raise Error(f"{path} is the record of another part: remove it, and the compiler's cache that calls it")
     options = Options(mode=record.mode, pipeline=record.pipeline)
     attempt = _store.compiled(record.program.encode(), record.target, options)
     if attempt.kernel is None:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 from .._logging import logger
 from ._contract import refusal
+
+
+def hook(engine: str, name: str) -> Callable[[], None]:
+    """A function of an engine's hooks, which are imported when it is called: they import the engine."""
+
+    def called() -> None:
+        getattr(import_module(f"{__package__}._{engine}_hooks"), name)()
+
+    return called
 
 
 def open_doors(engine: str, doors: Mapping[str, Callable[[], None]]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import uuid
 from importlib import import_module
 from typing import Any
 
@@ -12,9 +11,9 @@ from sglang.kernels.registry import register_kernel
 from sglang.kernels.spec import CapabilityRequirement, DeviceType, KernelBackend, KernelSpec
 from sglang.srt.compilation.inductor_pass import InductorPass
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
-from torch.fx import Graph
 
-from .. import _native, fuse, inductor_pass
+from .. import _native, fuse
+from ._pass import EnginePass
 
 #: Ops whose reference form is memory-bound and functional: where each lies, and its class.
 OPS = (("sglang.kernels.ops.activation", "SiluAndMulOp"),)
@@ -22,21 +21,8 @@ OPS = (("sglang.kernels.ops.activation", "SiluAndMulOp"),)
 _CONFIGURE = "sglang.srt.compilation.backend.SGLangBackend.configure_post_pass"
 
 
-class FusewrightPass(InductorPass):
+class FusewrightPass(EnginePass, InductorPass):
     """Fusewright's pass under SGLang's name for one."""
-
-    def __init__(self) -> None:
-        self._inner = inductor_pass()
-        # Without a cache on disk what the pass inserts cannot be loaded again: no two processes are the same.
-        self._unique = uuid.uuid4().hex
-
-    def __call__(self, graph: Graph) -> None:
-        self._inner(graph)
-
-    def uuid(self) -> str:
-        """The identity of what the pass makes, as text: SGLang hashes it into its own."""
-        key = self._inner.uuid()
-        return self._unique if key is None else repr(key)
 
 
 @functools.cache

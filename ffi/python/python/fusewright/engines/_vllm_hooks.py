@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import uuid
 from collections.abc import Callable
 from typing import Any
 
-from torch.fx import Graph, GraphModule
+from torch.fx import GraphModule
 from vllm.compilation import backends
 from vllm.compilation.compiler_interface import CompilerInterface
 from vllm.compilation.passes.inductor_pass import InductorPass
@@ -17,23 +16,11 @@ from .. import __version__, inductor_pass
 from .._backend import compile_graph
 from .._options import Options
 from ._graphs import tuple_results
+from ._pass import EnginePass
 
 
-class FusewrightPass(InductorPass):
+class FusewrightPass(EnginePass, InductorPass):
     """Fusewright's pass under vLLM's name for one."""
-
-    def __init__(self) -> None:
-        self._inner = inductor_pass()
-        # Without a cache on disk what the pass inserts cannot be loaded again: no two processes are the same.
-        self._unique = uuid.uuid4().hex
-
-    def __call__(self, graph: Graph) -> None:
-        self._inner(graph)
-
-    def uuid(self) -> str:
-        """The identity of what the pass makes, as text: vLLM hashes it into its own."""
-        key = self._inner.uuid()
-        return self._unique if key is None else repr(key)
 
 
 class FusewrightCompiler(CompilerInterface):

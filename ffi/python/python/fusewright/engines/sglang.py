@@ -10,21 +10,9 @@ Not run inside SGLang: see :mod:`fusewright.engines`.
 
 from __future__ import annotations
 
-from ._doors import open_doors
+from ._doors import hook, open_doors
 
 
 def register() -> None:
     """What SGLang calls; any number of times."""
-    open_doors("sglang", {"pass": _pass, "kernels": _kernels})
-
-
-def _pass() -> None:
-    from ._sglang_hooks import add_pass
-
-    add_pass()
-
-
-def _kernels() -> None:
-    from ._sglang_hooks import add_kernels
-
-    add_kernels()
+    open_doors("sglang", {"pass": hook("sglang", "add_pass"), "kernels": hook("sglang", "add_kernels")})

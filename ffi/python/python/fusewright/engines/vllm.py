@@ -10,21 +10,9 @@ Not run inside vLLM: see :mod:`fusewright.engines`.
 
 from __future__ import annotations
 
-from ._doors import open_doors
+from ._doors import hook, open_doors
 
 
 def register() -> None:
     """What vLLM calls; any number of times."""
-    open_doors("vllm", {"pass": _pass, "compiler": _compiler})
-
-
-def _pass() -> None:
-    from ._vllm_hooks import add_pass
-
-    add_pass()
-
-
-def _compiler() -> None:
-    from ._vllm_hooks import replace_compiler
-
-    replace_compiler()
+    open_doors("vllm", {"pass": hook("vllm", "add_pass"), "compiler": hook("vllm", "replace_compiler")})
