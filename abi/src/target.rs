@@ -37,6 +37,14 @@ pub enum Target {
 impl Target {
     /// The host CPU through LLVM.
     pub const CPU_LLVM: Target = Target::CpuLlvm { level: None };
+
+    /// What tells the symbol of a kernel from that of the same kernel for another level of processors; else nothing.
+    pub fn symbol_suffix(&self) -> String {
+        match self {
+            Target::CpuLlvm { level: Some(level) } => format!("_{level}").replace('-', "_"),
+            _ => String::new(),
+        }
+    }
 }
 
 /// Architecture assumed when `cuda` is given alone.

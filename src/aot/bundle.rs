@@ -18,6 +18,8 @@
 //!   Its `elements` are how many the code may touch, as an expression over the names of `dims`;
 //! * `code`: what a driver loads: `file`, `kind` (`bin` is machine code without relocations, with its entry at offset 0; `ptx`,
 //!   `cubin`, `cpp`, `npu`), its length in `bytes`, and `sha256` of them. Of CPUs it is a file of its own beside the object;
+//! * `uses`: of each region of the graph that the kernel computes, the values that its parameters are, in order, as the text
+//!   of the graph after all passes names them (`fusewright opt` prints it); none where the kernel computes what its rows come from;
 //! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
 //!   `{"stride": [param, axis]}` in elements, or `"symbol"`, given by the caller;
 //! * `row_order`: `"any"`; `"ascending"`, if of two rows that write the same element the later one is what stays; or
@@ -34,7 +36,7 @@
 //! allows it. A refusal has
 //! `pattern`, `target` and `reason`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ManyRows, Payload, PayloadKind, RowOrder, Target};
@@ -43,10 +45,10 @@ use fusewright_codegen::kernel::{InstOp, Kernel};
 use fusewright_fusion::key::body_key;
 use fusewright_graph::Graph;
 use fusewright_graph::import::Plain;
+use fusewright_graph::text::value_names;
 use fusewright_runtime::bundle::{MANIFEST, digest};
 use serde_json::{Map, Value, json};
 
-use super::level_suffix;
 use super::place::place;
 use crate::compiler::{Compilation, Compiler};
 use crate::{Error, Fused, Options, PassTime, VendorCall, fuse_graph};
@@ -62,6 +64,8 @@ pub struct BundleEntry {
     pub shapes: Vec<Vec<String>>,
     /// Whether each buffer is loaded from, in order.
     pub read: Vec<bool>,
+    /// Of each region that it computes, the graph's values that its buffers are, in order, by their names.
+    pub uses: Vec<Vec<String>>,
     /// Name of the file that holds its code.
     pub file: String,
     /// What a driver loads, where that is another file than what a linker takes: machine code of a CPU.
@@ -199,13 +203,17 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Opt
     let compiler = Compiler::new(target)?.with_schedules(&options.schedules)?;
     let subfolder = subfolder(target);
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
-    let mut seen = BTreeSet::new();
+    let values = value_names(&fused.graph);
+    let mut uses: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
     for (place, region) in fused.partition.regions.iter().enumerate() {
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
         let key = body_key(&body).map_err(|e| Error::Internal(e.to_string()))?;
         // Regions of one pattern differ in their bodies, and their objects may be linked together.
-        let name = format!("{}_{}{}", region.name, key.short(), level_suffix(target));
-        if !seen.insert(name.clone()) {
+        let name = format!("{}_{}{}", region.name, key.short(), target.symbol_suffix());
+        let named = region.inputs.iter().chain(&region.outputs).map(|value| values[value.0 as usize].clone());
+        let known = uses.entry(name.clone()).or_default();
+        known.push(named.collect());
+        if known.len() > 1 {
             continue;
         }
         if let (Target::Ascend { .. }, Some(call)) = (target, fused.vendor.calls.get(&place)) {
@@ -219,7 +227,8 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Opt
                 let (kernel, _) = compiler.kernel(&name, &body)?;
                 let (shapes, read) = (shapes(&kernel), read(&kernel));
                 let code = (artifact.payload.kind == PayloadKind::HostObject).then_some(code);
-                entries.push(BundleEntry { pattern: region.name.clone(), artifact, shapes, read, file, code });
+                let pattern = region.name.clone();
+                entries.push(BundleEntry { pattern, artifact, shapes, read, uses: Vec::new(), file, code });
             }
             Err(error) => match Error::from(error) {
                 Error::Input(reason) => {
@@ -228,6 +237,11 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Opt
                 other => return Err(other),
             },
         }
+    }
+    for entry in &mut entries {
+        let params = entry.artifact.params.len();
+        let known = uses.remove(&entry.artifact.name).unwrap_or_default();
+        entry.uses = known.into_iter().filter(|values| values.len() == params).collect();
     }
     if entries.is_empty() && !refused.is_empty() {
         let reasons = refused.iter().map(|r| format!("\n  {}: {}", r.pattern, r.reason)).collect::<String>();
@@ -364,6 +378,7 @@ fn entry(entry: &BundleEntry) -> Value {
         "file": entry.file,
         "symbol": artifact.name,
         "params": params.collect::<Vec<_>>(),
+        "uses": entry.uses,
         "dims": dims.collect::<Vec<_>>(),
         "rows": artifact.launch.rows.with_names(&names),
         "row_order": order,

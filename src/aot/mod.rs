@@ -14,17 +14,7 @@ mod place;
 mod project;
 mod script;
 
-use fusewright_abi::Target;
-
 pub use bundle::{Bundle, BundleCall, BundleEntry, BundleFile, BundleHeader, BundleRefusal, write_bundle};
 #[cfg(feature = "ascend")]
 pub use npu::NpuScript;
 pub use script::BuildScript;
-
-/// What tells the symbol of a kernel from that of the same kernel for another level.
-fn level_suffix(target: &Target) -> String {
-    match target {
-        Target::CpuLlvm { level: Some(level) } => format!("_{level}").replace('-', "_"),
-        _ => String::new(),
-    }
-}

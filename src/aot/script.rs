@@ -7,7 +7,7 @@ use fusewright_abi::{Level, Target};
 use fusewright_fusion::key::body_key;
 use fusewright_graph::{Builder, Graph, TypeError, Value};
 
-use super::{bindings, level_suffix};
+use super::bindings;
 use crate::callable::not_one_kernel;
 use crate::compiler::Compiler;
 use crate::{Error, Options, fuse_graph, write_whole};
@@ -98,7 +98,7 @@ impl BuildScript {
         let Body { body, symbol } = one_body(name, build)?;
         let mut artifacts = Vec::new();
         for compiler in &self.compilers {
-            let symbol = format!("{symbol}{}", level_suffix(compiler.target()));
+            let symbol = format!("{symbol}{}", compiler.target().symbol_suffix());
             let artifact = compiler.object(&symbol, &body).map_err(Error::from)?;
             let path = self.folder.join(format!("{symbol}.o"));
             write_whole(&path, &artifact.payload.bytes)?;

@@ -49,7 +49,12 @@ fn entry(at: &At<'_>) -> Parsed<Entry> {
             return at.key("dims")?.refuse(&format!("`{}` is of an axis that there is not", dim.name));
         }
     }
+    let values = |of: &At<'_>| {
+        let values = of.map(|value| value.text().map(str::to_owned))?;
+        if values.len() == params.len() { Ok(values) } else { of.refuse("not a value for each parameter") }
+    };
     Ok(Entry {
+        uses: at.key("uses")?.map(values)?,
         name: at.key("name")?.identifier()?,
         pattern: at.key("pattern")?.text()?.to_owned(),
         target: at.key("target")?.word()?,

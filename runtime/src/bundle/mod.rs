@@ -4,7 +4,11 @@
 //! compares it with the manifest's length and SHA-256, and hands it to a device. The hashes tell torn and exchanged
 //! files; a bundle is code, so who may write to its folder is to be trusted.
 
+mod fit;
 mod manifest;
+mod variants;
+
+pub use fit::Fitted;
 
 use std::fmt;
 use std::fs::File;
@@ -50,6 +54,8 @@ pub struct Entry {
     pub params: Vec<Param>,
     /// Extents of each buffer, as expressions over the names of `dims`.
     pub shapes: Vec<Vec<String>>,
+    /// Of each region of the graph that it computes, the values that its parameters are, by their names in the graph's text.
+    pub uses: Vec<Vec<String>>,
     /// Integer arguments.
     pub dims: Vec<DimArg>,
     /// How it is launched.
@@ -102,6 +108,15 @@ pub enum BundleError {
         /// How many there are.
         kernels: usize,
     },
+    /// No kernel of a name that runs here.
+    NoVariant {
+        /// The name.
+        name: String,
+        /// The kind of device, such as `cpu`.
+        family: String,
+        /// Targets that the bundle has the kernel for.
+        targets: Vec<String>,
+    },
     /// The device does not take the kernel.
     Device(RuntimeError),
 }
@@ -117,6 +132,12 @@ impl fmt::Display for BundleError {
             BundleError::Manifest { place, reason } => write!(f, "{MANIFEST}: {place}: {reason}"),
             BundleError::Payload { kernel, reason } => write!(f, "code of `{kernel}`: {reason}"),
             BundleError::Missing { index, kernels } => write!(f, "no kernel {index}: the bundle has {kernels}"),
+            BundleError::NoVariant { name, family, targets } if targets.is_empty() => {
+                write!(f, "the bundle has no kernel `{name}`, for `{family}` or anything else")
+            }
+            BundleError::NoVariant { name, family, targets } => {
+                write!(f, "no `{family}` of this machine runs `{name}`, which is there for {}", targets.join(", "))
+            }
             BundleError::Device(error) => error.fmt(f),
         }
     }

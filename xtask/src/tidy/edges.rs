@@ -21,7 +21,7 @@ const LEFT: [(&str, &[&str]); 16] = [
     ("runtime", &["abi", "ffi/cublaslt-sys", "ffi/cuda-sys", "ffi/acl-sys"]),
     (".", &["codegen", "runtime", "ascend-model"]),
     ("cli", &["."]),
-    ("ffi/c", &["."]),
+    ("ffi/c", &["abi", "runtime"]),
     ("ffi/python", &["."]),
     ("benches", &["."]),
     ("examples/aot", &["."]),

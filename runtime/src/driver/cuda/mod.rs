@@ -81,6 +81,11 @@ fn capability(arch: &str) -> Option<(i32, i32)> {
     digits.parse::<i32>().ok().map(|number| (number / 10, number % 10))
 }
 
+/// Orders architectures by how new they are; of two for the same devices, the one with more instructions is greater.
+pub(crate) fn newness(arch: &str) -> impl Ord + use<> {
+    (capability(arch), arch.ends_with(['a', 'f']), arch.ends_with('a'))
+}
+
 impl Device for CudaDevice {
     fn target(&self) -> Target {
         self.target.clone()
