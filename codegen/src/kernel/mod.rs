@@ -30,6 +30,7 @@ pub mod expand;
 mod infer;
 mod inst;
 pub mod interp;
+pub(crate) mod parts;
 pub mod simplify;
 pub mod text;
 pub mod verify;

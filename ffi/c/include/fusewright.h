@@ -106,8 +106,8 @@ fusewright_status fusewright_kernel_launch(const fusewright_kernel *kernel, cons
                                            size_t count, size_t threads);
 
 /* As fusewright_kernel_launch, but enqueues on a stream, on memory of the device: `stream` is a CUstream (or cudaStream_t)
- * of its primary context, null the default stream. Nothing waits, nothing is allocated on the device, and a stream that is
- * being captured takes the launch into its graph, which needs the kernel for as long as it lives. */
+ * of its primary context, null the default stream. Nothing waits and nothing is allocated on the device. A stream that
+ * is being captured takes the launch into its graph; the kernel's code then stays for as long as the process runs. */
 fusewright_status fusewright_kernel_enqueue(const fusewright_kernel *kernel, const fusewright_tensor *tensors,
                                             size_t count, void *stream);
 

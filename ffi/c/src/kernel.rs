@@ -100,7 +100,7 @@ pub unsafe extern "C" fn fusewright_kernel_launch(
 ///
 /// # Safety
 /// As of `fusewright_kernel_launch`, with memory of the device, and until the stream has passed the launch. The stream is a
-/// `CUstream` of the device's primary context; the kernel is open until the stream, or a graph that captured it, is done.
+/// `CUstream` of the device's primary context; the kernel is open until the stream is done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fusewright_kernel_enqueue(
     kernel: *const KernelHandle,

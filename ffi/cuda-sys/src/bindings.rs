@@ -21,6 +21,7 @@ pub const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: i32 = 8;
 pub const CU_JIT_ERROR_LOG_BUFFER: i32 = 5;
 pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: i32 = 6;
 pub const CU_STREAM_CAPTURE_MODE_RELAXED: i32 = 2;
+pub const CU_STREAM_CAPTURE_STATUS_NONE: i32 = 0;
 pub const CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: i32 = 6;
 pub type CUdevice = ::core::ffi::c_int;
 pub type CUdeviceptr = ::core::ffi::c_ulonglong;
@@ -149,6 +150,7 @@ pub struct Driver {
     pub cuStreamSynchronize: unsafe extern "C" fn(stream: CUstream) -> CUresult,
     pub cuStreamBeginCapture_v2: unsafe extern "C" fn(stream: CUstream, mode: ::core::ffi::c_int) -> CUresult,
     pub cuStreamEndCapture: unsafe extern "C" fn(stream: CUstream, graph: *mut CUgraph) -> CUresult,
+    pub cuStreamIsCapturing: unsafe extern "C" fn(stream: CUstream, status: *mut ::core::ffi::c_int) -> CUresult,
     pub cuEventCreate: unsafe extern "C" fn(event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult,
     pub cuEventDestroy_v2: unsafe extern "C" fn(event: CUevent) -> CUresult,
     pub cuEventRecord: unsafe extern "C" fn(event: CUevent, stream: CUstream) -> CUresult,
@@ -229,6 +231,7 @@ impl Driver {
         let cuStreamSynchronize = unsafe { __library.get(b"cuStreamSynchronize\0") }.map(|sym| *sym)?;
         let cuStreamBeginCapture_v2 = unsafe { __library.get(b"cuStreamBeginCapture_v2\0") }.map(|sym| *sym)?;
         let cuStreamEndCapture = unsafe { __library.get(b"cuStreamEndCapture\0") }.map(|sym| *sym)?;
+        let cuStreamIsCapturing = unsafe { __library.get(b"cuStreamIsCapturing\0") }.map(|sym| *sym)?;
         let cuEventCreate = unsafe { __library.get(b"cuEventCreate\0") }.map(|sym| *sym)?;
         let cuEventDestroy_v2 = unsafe { __library.get(b"cuEventDestroy_v2\0") }.map(|sym| *sym)?;
         let cuEventRecord = unsafe { __library.get(b"cuEventRecord\0") }.map(|sym| *sym)?;
@@ -273,6 +276,7 @@ impl Driver {
             cuStreamSynchronize,
             cuStreamBeginCapture_v2,
             cuStreamEndCapture,
+            cuStreamIsCapturing,
             cuEventCreate,
             cuEventDestroy_v2,
             cuEventRecord,
@@ -394,6 +398,9 @@ impl Driver {
     }
     pub unsafe fn cuStreamEndCapture(&self, stream: CUstream, graph: *mut CUgraph) -> CUresult {
         unsafe { (self.cuStreamEndCapture)(stream, graph) }
+    }
+    pub unsafe fn cuStreamIsCapturing(&self, stream: CUstream, status: *mut ::core::ffi::c_int) -> CUresult {
+        unsafe { (self.cuStreamIsCapturing)(stream, status) }
     }
     pub unsafe fn cuEventCreate(&self, event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult {
         unsafe { (self.cuEventCreate)(event, flags) }

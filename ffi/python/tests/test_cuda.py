@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from models import AddNorm, Gated, steps_apart
@@ -65,6 +67,24 @@ def test_calls_are_captured() -> None:
             x.copy_(torch.randn(8, 4096).half())
             graph.replay()
             assert steps_apart(y, model(x)) <= 2
+
+
+def test_a_graph_outlives_the_function_that_was_captured() -> None:
+    fused = fusewright.fuse(lambda x: torch.relu(x * 2.0) + 1.0, strict=True)
+    x = torch.randn(64, 512)
+    fused(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = fused(x)
+    del fused
+    gc.collect()
+    # Loads and unloads others meanwhile.
+    for width in range(3, 9):
+        fusewright.fuse(lambda x: torch.relu(x) + 1.0, strict=True)(torch.randn(width, width))
+    gc.collect()
+    x.fill_(2.0)
+    graph.replay()
+    assert torch.equal(y, torch.full_like(y, 5.0))
 
 
 def test_several_kernels_have_memory_between_them() -> None:

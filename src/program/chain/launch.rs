@@ -44,7 +44,7 @@ impl Chain {
 
     /// Enqueues the launches of a call on memory of the GPU; `scratch` is of [`Fitted::scratch`] bytes.
     ///
-    /// Launches on a stream that somebody else captures do not keep the kernels: the chain lives as long as their graph.
+    /// Kernels that become part of a graph that somebody else captures stay for as long as the process runs.
     ///
     /// # Errors
     /// Buffers shorter than [`Fitted::inputs`] and [`Fitted::outputs`] say, or not aligned as kernels need it; a chain for

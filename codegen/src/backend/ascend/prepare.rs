@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 
 use super::runs::repeated;
 use crate::kernel::expand::rename_index;
+use crate::kernel::parts::{part, parted};
 use crate::kernel::simplify::without_unused;
-use crate::kernel::{Inst, InstError, InstOp, Kernel, LANE, ParamId, Segment, SegmentBuilder, Shape, Val};
+use crate::kernel::{InstError, InstOp, Kernel, LANE, ParamId, Segment, SegmentBuilder, Shape, Val};
 
 pub(super) type Made<T> = Result<T, InstError>;
 
@@ -75,7 +76,9 @@ impl<'k> Rewrite<'k> {
             (InstOp::Load { param, index, shape: Shape::Row(lanes), otherwise: None }, []) => {
                 self.load(*param, index, lanes)?
             }
-            (InstOp::Slice { start, len, step: 1 }, &[x]) => self.part(x, start, len)?,
+            (InstOp::Slice { start, len, step: 1 }, &[x]) => {
+                part(&mut self.builder, &|v| self.parted.contains(&v), x, [start, len])?
+            }
             (&InstOp::Literal(Literal::Float(dtype @ (DType::F16 | DType::BF16), x)), _) => {
                 let wide = self.builder.one(InstOp::Literal(Literal::Float(DType::F32, x)), &[])?;
                 let narrow = InstOp::Cast { to: dtype, round: Rounding::NearestEven, saturate: false };
@@ -137,39 +140,6 @@ impl<'k> Rewrite<'k> {
         }
         let before = &start - &one;
         has(&before).then_some((before, 1))
-    }
-
-    /// Part of a row that is computed lane by lane, from the parts of what it is computed from.
-    fn part(&mut self, x: Val, start: &Dim, len: &Dim) -> Made<Option<Val>> {
-        if !self.parted.contains(&x) {
-            return Ok(None);
-        }
-        let Some(inst) = self.builder.definition(x).cloned() else { return Ok(None) };
-        match inst.op {
-            InstOp::Load { param, index, otherwise: None, .. } => {
-                let index = index.substitute(&|name| (name == LANE).then(|| &Dim::symbol(LANE) + start));
-                let shape = Shape::Row(len.clone());
-                self.builder.one(InstOp::Load { param, index, shape, otherwise: None }, &[]).map(Some)
-            }
-            op @ (InstOp::Map(_) | InstOp::Cast { .. }) => {
-                let mut args = Vec::new();
-                for arg in inst.args {
-                    args.push(match &self.builder.ty(arg).shape {
-                        Shape::Scalar => arg,
-                        Shape::Group { .. } => return Ok(None),
-                        Shape::Row(_) => match self.part(arg, start, len)? {
-                            Some(part) => part,
-                            None => {
-                                let slice = InstOp::Slice { start: start.clone(), len: len.clone(), step: 1 };
-                                self.builder.one(slice, &[arg])?
-                            }
-                        },
-                    });
-                }
-                self.builder.one(op, &args).map(Some)
-            }
-            _ => Ok(None),
-        }
     }
 
     /// A map whose result is known, or one of its operands.
@@ -238,26 +208,6 @@ impl<'k> Rewrite<'k> {
         let bounded = |f| self.map(v, f).is_some_and(|args| args.iter().all(|a| *a == x || self.is_number(*a)));
         v == x || self.is_number(v) || bounded(ScalarFn::Max) || bounded(ScalarFn::Min)
     }
-}
-
-/// By value: whether it is a row of which nothing but parts is needed.
-fn parted(segment: &Segment) -> Vec<bool> {
-    let mut parted = vec![false; segment.types.len()];
-    for inst in segment.insts.iter().rev() {
-        let lanes = matches!(inst.op, InstOp::Load { otherwise: None, .. } | InstOp::Map(_) | InstOp::Cast { .. });
-        for &result in &inst.results {
-            let mut uses = segment.insts.iter().filter(|user| user.args.contains(&result)).peekable();
-            let used = uses.peek().is_some();
-            let cut = |user: &Inst| match &user.op {
-                InstOp::Slice { step: 1, .. } => true,
-                InstOp::Map(_) | InstOp::Cast { .. } => user.results.iter().all(|v| parted[v.0 as usize]),
-                _ => false,
-            };
-            parted[result.0 as usize] =
-                lanes && used && matches!(segment.ty(result).shape, Shape::Row(_)) && uses.all(cut);
-        }
-    }
-    parted
 }
 
 /// The first element of consecutive lanes.

@@ -35,6 +35,7 @@ use fusewright_graph::scalar::{ScalarSpec, Spelling};
 use fusewright_graph::{DType, Dim, ReduceOp, ScalarFn};
 
 use super::infer::InstError;
+use super::parts::by_parts;
 use super::{InstOp, Kernel, Segment, SegmentBuilder, Val, simplify};
 use emit::Emit;
 use exp::Argument;
@@ -85,6 +86,8 @@ impl Column {
 /// # Errors
 /// A function with no expansion on its operands' dtype: transcendental functions on `f64`.
 pub fn expand(kernel: &Kernel, column: Column) -> Result<Kernel, InstError> {
+    // Of the others, CPUs loop over lanes, and NPUs move whole rows.
+    let kernel = &if column == Column::Cuda { by_parts(kernel)? } else { kernel.clone() };
     let segments = kernel.segments.iter().map(|segment| expand_segment(kernel, segment, column));
     let segments = segments.collect::<Result<Vec<_>, _>>()?;
     let expanded = Kernel { segments, ..kernel.clone() };

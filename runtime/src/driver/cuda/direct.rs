@@ -36,6 +36,7 @@ impl Kernel {
         stream.is_of(&loaded.context, "launching a kernel")?;
         let failed = |failure: Failure| failure.of(&loaded.signature.name);
         let _current = loaded.context.enter().map_err(failed)?;
+        loaded.stay_in(stream).map_err(failed)?;
         let shared = loaded.allow_shared(dims).map_err(failed)?;
         let mut values = [0; MOST];
         let given = args.iter().map(|arg| arg.address(args)).chain(dims.iter().map(|&dim| dim as u64));

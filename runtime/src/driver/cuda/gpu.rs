@@ -86,8 +86,8 @@ impl Gpu {
     /// The stream of a caller, such as the one that a framework works on.
     ///
     /// # Safety
-    /// The handle is a `CUstream` of the device's primary context, which stays valid for as long as the result lives, and
-    /// is not being captured by anybody else.
+    /// The handle is a `CUstream` of the device's primary context, which stays valid for as long as the result lives. If
+    /// somebody else captures it, memory of launches is allocated for as long as their graph lives.
     pub unsafe fn adopt_stream(&self, raw: *mut c_void) -> Stream {
         Stream::new(Arc::clone(&self.context), raw.cast(), false)
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use fusewright_abi::{KernelArtifact, LaunchRule, ManyRows, PayloadKind, RowOrder};
 use fusewright_cuda_sys as sys;
@@ -36,6 +36,8 @@ pub(super) struct Loaded {
     raw: sys::CUmodule,
     /// Bytes of shared memory that launches may state.
     shared: AtomicUsize,
+    /// Whether it is never unloaded.
+    stays: AtomicBool,
 }
 
 // SAFETY: modules and functions are handles that the driver lets every thread use.
@@ -71,7 +73,8 @@ impl Loaded {
         })?;
         let (signature, rule) = (Signature::of(artifact), artifact.launch.clone());
         let (function, shared) = (std::ptr::null_mut(), AtomicUsize::new(FREE_SHARED));
-        let mut loaded = Loaded { signature, rule, context: Arc::clone(&context), function, many: None, raw, shared };
+        let (context, stays) = (Arc::clone(&context), AtomicBool::new(false));
+        let mut loaded = Loaded { signature, rule, context, function, many: None, raw, shared, stays };
         loaded.function = self::function(&current, raw, &artifact.name).map_err(refuse)?;
         if artifact.launch.many.is_some() {
             let name = format!("{}{}", artifact.name, ManyRows::SUFFIX);
@@ -79,6 +82,18 @@ impl Loaded {
         }
         drop(current);
         Ok(loaded)
+    }
+
+    /// Has the code stay for as long as the process runs if it becomes part of a graph that somebody else captures:
+    /// nobody says when that one is gone.
+    pub fn stay_in(self: &Arc<Self>, stream: &Stream) -> Result<(), Failure> {
+        if !self.stays.load(Ordering::Relaxed)
+            && stream.is_captured_elsewhere()?
+            && !self.stays.swap(true, Ordering::Relaxed)
+        {
+            std::mem::forget(Arc::clone(self));
+        }
+        Ok(())
     }
 
     /// The code that runs a range.
@@ -451,6 +466,7 @@ impl Prepared {
         stream.is_of(&loaded.context, "launching a kernel")?;
         let failed = |failure: Failure| failure.of(&loaded.signature.name);
         let _current = loaded.context.enter().map_err(failed)?;
+        loaded.stay_in(stream).map_err(failed)?;
         let mut overlapping = self.launch.dependent.then(overlapping);
         for (range, arguments) in ranges.iter().zip(arguments) {
             let config = loaded.config(range, self.launch.shared, stream, overlapping.as_mut());

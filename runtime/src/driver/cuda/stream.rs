@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fusewright_cuda_sys as sys;
 
-use super::api::Api;
+use super::api::{Api, Failure};
 use super::buffer::refused;
 use super::context::Context;
 use crate::RuntimeError;
@@ -65,6 +65,18 @@ impl Stream {
             return Ok(());
         }
         Err(refused(action, "the stream is of another device".to_owned()))
+    }
+
+    /// Whether somebody else captures a graph of the stream, which keeps nothing of ours.
+    pub(super) fn is_captured_elsewhere(&self) -> Result<bool, Failure> {
+        if self.own || self.is_captured() {
+            return Ok(false);
+        }
+        let (api, mut status) = (self.context.api, sys::CU_STREAM_CAPTURE_STATUS_NONE);
+        // SAFETY: the stream is alive, as who gave it promised; the function writes one number.
+        let said = unsafe { api.driver.cuStreamIsCapturing(self.raw, &mut status) };
+        api.said("cuStreamIsCapturing", said)?;
+        Ok(status != sys::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// Has a graph that is being captured keep memory.
