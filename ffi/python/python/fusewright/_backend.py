@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ._fuse import Result, fuse_graph, insert_function, leave
 from ._options import Options
+from ._short import shorten
 
 #: What is told of every graph that was fused.
 Observer = Callable[[Result], None]
@@ -72,6 +73,7 @@ def fuse_module(gm: GraphModule, options: Options, observer: Observer | None = N
         # The pass edits a copy, so that a failure half-way leaves no trace.
         gm.graph = _copied(before)
         result = fuse_graph(gm.graph, options, insert_function)
+        shorten(gm.graph)
         gm.recompile()
     except Exception as error:
         gm.graph = before
