@@ -9,7 +9,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx import Graph, GraphModule, Node
 
-from ._fuse import Result, fuse_graph, insert_function, leave
+from ._fuse import Insert, Result, fuse_graph, insert_function, leave
 from ._options import Options
 from ._short import shorten
 
@@ -40,14 +40,18 @@ def backend(
 
 
 def compile_graph(
-    gm: GraphModule, example_inputs: Sequence[Any], options: Options, observer: Observer | None = None
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    options: Options,
+    observer: Observer | None = None,
+    insert: Insert = insert_function,
 ) -> Callable[..., Any]:
-    """As :func:`backend`, for an observer who is told what was fused."""
+    """As :func:`backend`, for an observer who is told what was fused, and with calls of a caller's making."""
     if options.inner == "inductor":
         return _by_inductor(gm, example_inputs, options, observer)
 
     def inference(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        fuse_module(graph, options, observer)
+        fuse_module(graph, options, observer, insert)
         return make_boxed_func(graph.forward)
 
     def training(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
@@ -63,7 +67,9 @@ def compile_graph(
     return compiler(gm, example_inputs)
 
 
-def fuse_module(gm: GraphModule, options: Options, observer: Observer | None = None) -> Result:
+def fuse_module(
+    gm: GraphModule, options: Options, observer: Observer | None = None, insert: Insert = insert_function
+) -> Result:
     """Fuses a module's graph where it stands. If that fails the graph is as before, and one warning says why.
 
     Raises whatever went wrong under ``strict``.
@@ -72,7 +78,7 @@ def fuse_module(gm: GraphModule, options: Options, observer: Observer | None = N
     try:
         # The pass edits a copy, so that a failure half-way leaves no trace.
         gm.graph = _copied(before)
-        result = fuse_graph(gm.graph, options, insert_function)
+        result = fuse_graph(gm.graph, options, insert)
         shorten(gm.graph)
         gm.recompile()
     except Exception as error:
