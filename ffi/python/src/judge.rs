@@ -2,8 +2,8 @@
 
 use fusewright::check::{self, OutputCheck};
 use fusewright::graph::tensor::{Data, Tensor};
-use fusewright::graph::{Graph, import, interp};
-use fusewright::{Error, HostTensor};
+use fusewright::graph::{Graph, import, interp, num};
+use fusewright::{DType, Error, HostTensor};
 use pyo3::prelude::*;
 
 use crate::dlpack::Borrowed;
@@ -32,14 +32,15 @@ pub struct Judgement {
 /// Compares two lists of results of a graph, each element with the range of values that every order of its sums and every
 /// right `exp` may give: results of kernels, and those of a framework.
 ///
-/// `program` is the JSON of an exported program without weights; all others are tensors that speak DLPack, on the host and
-/// in row-major order.
+/// `program` is the JSON of an exported program without weights, `symbols` the values of its sizes, of which those that
+/// inputs tell may lack; all others are tensors that speak DLPack, on the host and in row-major order.
 ///
 /// Raises `CompileError` for a program that cannot be read or evaluated, `CallError` for tensors that do not fit it.
 #[pyfunction]
 pub fn judge<'py>(
     py: Python<'py>,
     program: &[u8],
+    symbols: interp::Symbols,
     inputs: Vec<Bound<'py, PyAny>>,
     produced: Vec<Bound<'py, PyAny>>,
     expected: Vec<Bound<'py, PyAny>>,
@@ -48,26 +49,27 @@ pub fn judge<'py>(
     let [inputs, produced, expected] = [inputs, produced, expected].map(|all| copies(&all));
     let (inputs, produced, expected) = (inputs?, produced?, expected?);
     let expected: Vec<(usize, HostTensor)> = expected.into_iter().enumerate().collect();
-    let checks = py.detach(|| check::compare(&graph, &inputs, &expected, &produced)).map_err(raised)?;
+    let checks = py.detach(|| check::compare_at(&graph, &symbols, &inputs, &expected, &produced)).map_err(raised)?;
     Ok(checks.iter().map(Judgement::of).collect())
 }
 
 /// The least and the greatest value that a graph allows of every element of its outputs, as bytes of `f64` in row-major
-/// order; both are NaN where NaN is allowed.
+/// order, which rounds integers beyond 2**53; both are NaN where NaN is allowed.
 ///
-/// Raises as `judge`, and for outputs that are no floats.
+/// Raises as `judge`.
 #[pyfunction]
 pub fn enclose<'py>(
     py: Python<'py>,
     program: &[u8],
+    symbols: interp::Symbols,
     inputs: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Vec<(Vec<u8>, Vec<u8>)>> {
     let graph = read(program)?;
     let inputs = copies(&inputs)?;
     let ends = py.detach(|| {
         let inputs = inputs.iter().map(tensor).collect::<Result<Vec<_>, _>>()?;
-        let enclosed = interp::enclose(&graph, &inputs, &interp::Symbols::new())?;
-        enclosed.iter().map(|output| ends(output.ranges.data())).collect::<Result<Vec<_>, Error>>()
+        let enclosed = interp::enclose(&graph, &inputs, &symbols)?;
+        Ok::<_, Error>(enclosed.iter().map(|output| ends(output.point.dtype(), output.ranges.data())).collect())
     });
     ends.map_err(raised)
 }
@@ -100,13 +102,22 @@ fn tensor(host: &HostTensor) -> Result<Tensor, Error> {
     Ok(Tensor::from_bytes(host.dtype, &host.shape, &host.bytes)?)
 }
 
-fn ends(ranges: &Data<interp::Interval, interp::IntRange>) -> Result<(Vec<u8>, Vec<u8>), Error> {
-    let Data::Float(ranges) = ranges else {
-        return Err(Error::Input("an output holds integers".to_owned()));
+fn ends(dtype: DType, ranges: &Data<interp::Interval, interp::IntRange>) -> (Vec<u8>, Vec<u8>) {
+    let pairs: Vec<(f64, f64)> = match ranges {
+        Data::Float(ranges) => {
+            ranges.iter().map(|range| if range.nan { (f64::NAN, f64::NAN) } else { (range.lo, range.hi) }).collect()
+        }
+        Data::Int(ranges) => {
+            let end = |v| num::int_value(dtype, v) as f64;
+            ranges.iter().map(|range| (end(range.lo), end(range.hi))).collect()
+        }
     };
-    let end = |x: f64, nan: bool| (if nan { f64::NAN } else { x }).to_le_bytes();
-    Ok((
-        ranges.iter().flat_map(|range| end(range.lo, range.nan)).collect(),
-        ranges.iter().flat_map(|range| end(range.hi, range.nan)).collect(),
-    ))
+    pairs.into_iter().map(|(lo, hi)| (lo.to_le_bytes(), hi.to_le_bytes())).fold(
+        Default::default(),
+        |mut ends, (lo, hi)| {
+            ends.0.extend(lo);
+            ends.1.extend(hi);
+            ends
+        },
+    )
 }

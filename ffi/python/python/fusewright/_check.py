@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from . import _native
 from ._backend import compile_graph
+from ._call import symbols
 from ._fuse import Call
 from ._graph import memory_order, value
 from ._native import CompileError, Error
@@ -126,21 +126,12 @@ class _Reference:
                 open_nodes.extend(node.all_input_nodes)
         self._given = list(zip(program.inputs, tensors, strict=True))
         self._outputs = list(program.outputs)
-        self._sizes = list(call.sizes)
-        shapes = [tuple(value(node).shape) for node in program.inputs]
-        #: Where symbols stand in the inputs, for the operators that take one as a number.
-        self._symbols = [
-            (size.node.expr, i, axis)
-            for i, shape in enumerate(shapes)
-            for axis, size in enumerate(shape)
-            if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol)
-        ]
+        self._values = symbols(call.record)
+        self._named = call.program.symbols
 
     def __call__(self, *given: Any) -> list[torch.Tensor]:
         known: dict[Node, Any] = {}
-        symbols = {symbol: given[i].shape[axis] for symbol, i, axis in self._symbols}
-        for node, size in zip(self._sizes, given[len(self._given) :], strict=True):
-            symbols[value(node).node.expr] = size
+        sizes = {self._named[name]: size for name, size in self._values(*given).items()}
         for pair, tensor in zip(self._given, given, strict=False):
             known.update(dict.fromkeys(pair, tensor))
         open_nodes = list(self._outputs)
@@ -150,7 +141,7 @@ class _Reference:
                 open_nodes.pop()
                 continue
             if isinstance(size := value(node), torch.SymInt):
-                known[node] = int(size.node.expr.subs(symbols))
+                known[node] = int(size.node.expr.subs(sizes))
                 continue
             _, target, args, kwargs = self._steps[node]
             operands: list[Node] = []
@@ -176,7 +167,7 @@ def _judge(
     if not all(tensor.numel() for tensor in inputs):
         return
     try:
-        judged = _native.judge(call.program.text, inputs, ours, theirs)
+        judged = _native.judge(call.program.text, symbols(call.record)(*given), inputs, ours, theirs)
     except Error as error:
         error.op = " ".join(part.ops)
         raise
