@@ -70,7 +70,11 @@ def layer(name: str, tokens: int, dtype: torch.dtype) -> tuple[torch.nn.Module, 
             return self.decoder(rows, position_embeddings=(cos, sin))
 
     angles = torch.rand(1, tokens, SIZES["head_dim"]) * 6
-    return Layer(), (torch.randn(1, tokens, SIZES["hidden_size"]).to(dtype), angles.cos().to(dtype), angles.sin().to(dtype))
+    return Layer(), (
+        torch.randn(1, tokens, SIZES["hidden_size"]).to(dtype),
+        angles.cos().to(dtype),
+        angles.sin().to(dtype),
+    )
 
 
 def rest(module: torch.nn.Module, inputs: Tensors) -> tuple[GraphModule, Tensors]:
@@ -90,7 +94,9 @@ def rest(module: torch.nn.Module, inputs: Tensors) -> tuple[GraphModule, Tensors
     results: list[Node] = [node for node in output.all_input_nodes]
     for node in list(graph.nodes):
         if node.target in LIBRARY:
-            results += [operand for operand in node.args[: 1 if node.target is LIBRARY[0] else 3] if isinstance(operand, Node)]
+            results += [
+                operand for operand in node.args[: 1 if node.target is LIBRARY[0] else 3] if isinstance(operand, Node)
+            ]
             made = node.meta["val"]
             with graph.inserting_after(last):
                 last = graph.placeholder(f"library_{node.name}")
@@ -156,13 +162,21 @@ def run(name: str, tokens: int, dtype: torch.dtype) -> float:
         differ = {"inductor": apart(inductor(*inputs), expected), "fusewright": apart(fused(*inputs), expected)}
         for fusion in fusions:
             fusion.call.kernel.promote()
-        calls = {"eager": lambda: graph(*inputs), "inductor": lambda: inductor(*inputs), "fusewright": lambda: fused(*inputs)}
+        calls = {
+            "eager": lambda: graph(*inputs),
+            "inductor": lambda: inductor(*inputs),
+            "fusewright": lambda: fused(*inputs),
+        }
         times = microseconds(calls)
     ratio = times["inductor"] / times["fusewright"]
     figures = " ".join(f"{who} {time:8.0f} us" for who, time in times.items())
     bits = " ".join(f"{who} {share:.1e}" for who, share in differ.items())
     kernels = sum(fusion.call.kernel.launches for fusion in fusions)
-    print(f"{name:6} {str(dtype)[6:]:8} {tokens:4} tokens: {figures}  {ratio:.2f} x; {kernels} kernels; other bits than eager: {bits}", flush=True)
+    print(
+        f"{name:6} {str(dtype)[6:]:8} {tokens:4} tokens: {figures}  {ratio:.2f} x; {kernels} kernels; "
+        f"other bits than eager: {bits}",
+        flush=True,
+    )
     return ratio
 
 
@@ -215,7 +229,11 @@ def compilations(name: str, threads: int) -> float:
     taken = {}
     for who in ("inductor", "fusewright"):
         with tempfile.TemporaryDirectory() as folder:
-            caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "FUSEWRIGHT_CACHE_DIR": folder, "OMP_NUM_THREADS": str(threads)}
+            caches = {
+                "TORCHINDUCTOR_CACHE_DIR": folder,
+                "FUSEWRIGHT_CACHE_DIR": folder,
+                "OMP_NUM_THREADS": str(threads),
+            }
             command = [sys.executable, __file__, "--compile-once", name, who]
             done = subprocess.run(command, env={**os.environ, **caches}, capture_output=True, text=True, check=True)
             whole, own = map(float, done.stdout.split()[-2:])
@@ -242,7 +260,12 @@ def main() -> int:
         print(f"compiles at least {worst:.1f} x as fast (wanted: {COMPILES_FASTER:.0f} x)")
         return int(worst < COMPILES_FASTER)
     torch.set_num_threads(chosen.threads)
-    cases = [(name, int(tokens), getattr(torch, dtype)) for name in models for dtype in chosen.dtypes.split(",") for tokens in chosen.tokens.split(",")]
+    cases = [
+        (name, int(tokens), getattr(torch, dtype))
+        for name in models
+        for dtype in chosen.dtypes.split(",")
+        for tokens in chosen.tokens.split(",")
+    ]
     worst = min(run(*case) for case in cases)
     print(f"at least {worst:.2f} x as fast (wanted: {FASTER} x)")
     return int(worst < FASTER)

@@ -38,7 +38,9 @@ class Ends:
             made = call.function(*given)
             results = made if isinstance(made, tuple) else (made,)
             inputs = [_on_host(tensor) for tensor in given[: len(tensors)]]
-            for result, order, pair in zip(results, orders, _native.enclose(call.program.text, sizes_of(*given), inputs), strict=True):
+            for result, order, pair in zip(
+                results, orders, _native.enclose(call.program.text, sizes_of(*given), inputs), strict=True
+            ):
                 if not result.is_floating_point():
                     # Integers such as the places of the largest belong together.
                     continue

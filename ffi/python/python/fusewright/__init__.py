@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ._backend import backend
     from ._check import Checker, PartCheck, check
     from ._eager import fuse
+    from ._expect import ExpectationError
     from ._explain import Report, explain
     from ._inductor import inductor_pass
 
@@ -37,6 +38,7 @@ __all__ = [
     "CompileError",
     "DeviceError",
     "Error",
+    "ExpectationError",
     "PartCheck",
     "Report",
     "UnavailableError",
@@ -51,6 +53,7 @@ __all__ = [
 # Where the names live that need torch: it is imported when the first of them is used.
 _LAZY = {
     "Checker": "_check",
+    "ExpectationError": "_expect",
     "PartCheck": "_check",
     "Report": "_explain",
     "backend": "_backend",

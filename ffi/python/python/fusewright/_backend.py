@@ -9,6 +9,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx import Graph, GraphModule, Node
 
+from . import _capture, _expect
 from ._fuse import Insert, Result, fuse_graph, insert_function, leave
 from ._options import Options
 from ._short import shorten
@@ -33,8 +34,15 @@ def backend(
     * ``inner``: ``"eager"`` runs what is not fused by PyTorch, ``"inductor"`` by Inductor
     * ``strict``: raises what otherwise leaves a graph unfused with one warning
     * ``threads``: of a launch on the CPU; PyTorch's own number if not given
+    * ``splitting_ops``: names of operators that no fused part has nodes on both sides of, such as
+      ``["aten.scaled_dot_product_attention", "mine::op"]``
+    * ``capture_sizes``: numbers of rows that are made ready before the first call: on a GPU the pieces of the graph
+      between splitting operators are recorded as CUDA graphs and replayed at these, on the CPU kernels have their best code
+      at once
+    * ``expect``: how many kernels of a name each graph must have, such as ``{"add_rms_norm": 2}``
 
-    Graphs that are trained are left as they are. Raises ``fusewright.Error`` for an unknown option, and under ``strict``.
+    Graphs that are trained are left as they are. Raises ``fusewright.Error`` for an unknown option, and under ``strict``;
+    ``fusewright.ExpectationError`` for another number of kernels.
     """
     return compile_graph(gm, example_inputs, Options.of(options, **more))
 
@@ -51,8 +59,8 @@ def compile_graph(
         return _by_inductor(gm, example_inputs, options, observer)
 
     def inference(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        fuse_module(graph, options, observer, insert)
-        return make_boxed_func(graph.forward)
+        result = fuse_module(graph, options, observer, insert)
+        return make_boxed_func(_capture.prepared(graph, result, options))
 
     def training(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         return make_boxed_func(graph.forward)
@@ -85,9 +93,12 @@ def fuse_module(
         gm.graph = before
         gm.recompile()
         leave(error, options)
-        return Result()
+        result = Result()
+        _expect.check(options.expect, [result])
+        return result
     if observer is not None:
         observer(result)
+    _expect.check(options.expect, [result])
     return result
 
 

@@ -20,7 +20,7 @@ from . import _store
 from ._call import Function, function
 from ._graph import Program, Unsupported, serialise, value
 from ._native import Error, Kernel
-from ._nodes import device, is_getitem, is_view, refusal, source_line, target_name
+from ._nodes import device, is_getitem, is_splitting, is_view, refusal, source_line, target_name
 from ._options import Options
 from ._order import sort
 from ._part import Part, part_of
@@ -105,7 +105,8 @@ class _Pass:
 
     def run(self, insert: Insert) -> Result:
         for node in self.graph.nodes:
-            if (reason := refusal(node)) is not None:
+            reason = "it splits the graph" if is_splitting(node, self.options.splitting_ops) else refusal(node)
+            if reason is not None:
                 self.refused[node] = reason
         while True:
             found = self._attempts()
@@ -133,7 +134,7 @@ class _Pass:
         """The parts and their calls; ``None`` if more nodes are refused now than before."""
         before = len(self.refused)
         found = []
-        for group in groups(self.graph, self._admits):
+        for group in groups(self.graph, self._admits, self.options.splitting_ops):
             part = part_of(group)
             if part is None or part.computing() < 2:
                 continue
