@@ -56,7 +56,7 @@ class Ends:
         return graph.call_function(ends, (*tensors, *sizes))
 
 
-def spread(model: Any, run: Callable[[Any], torch.Tensor], samples: int = 1) -> torch.Tensor:
+def spread(model: Any, run: Callable[[Any], torch.Tensor], samples: int = 2) -> torch.Tensor:
     """How far apart the results of ``run`` are, element by element, for models whose parts give ends of their ranges: all
     lower ones, all upper ones, and ``samples`` at random."""
     sides = [lambda shape: torch.zeros(shape, dtype=torch.bool), lambda shape: torch.ones(shape, dtype=torch.bool)]

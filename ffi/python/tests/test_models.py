@@ -174,8 +174,8 @@ def test_decoding_with_a_cache_follows_eager(name: str, dtype: torch.dtype) -> N
 
     expected = logits(model)
     got = logits(torch.compile(model, backend=fusewright.backend, options={"strict": True}))
-    # Of a step, what its logits spread over, and one place for what the sample missed.
-    bound = spread(model, logits).amax(-1, keepdim=True) + torch.finfo(dtype).eps * expected.double().abs()
+    # As results of another graph may be outside of its ranges: as far as these are wide, which are of a sample, or by a place.
+    bound = 2 * spread(model, logits).amax(-1, keepdim=True) + torch.finfo(dtype).eps * expected.double().abs()
     assert bool(((got.double() - expected.double()).abs() <= bound).all())
     first, second = expected.double().topk(2, -1).values.unbind(-1)
     clear = first - second > bound.amax(-1)
