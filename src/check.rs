@@ -223,8 +223,22 @@ pub fn compare(
     expected: &[(usize, HostTensor)],
     produced: &[HostTensor],
 ) -> Result<Vec<OutputCheck>, Error> {
+    compare_at(graph, &interp::Symbols::new(), inputs, expected, produced)
+}
+
+/// As [`compare`], at values of those symbols that no input tells.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_at(
+    graph: &Graph,
+    symbols: &interp::Symbols,
+    inputs: &[HostTensor],
+    expected: &[(usize, HostTensor)],
+    produced: &[HostTensor],
+) -> Result<Vec<OutputCheck>, Error> {
     let inputs = inputs.iter().map(to_tensor).collect::<Result<Vec<_>, _>>()?;
-    let intervals = interp::enclose(graph, &inputs, &interp::Symbols::new())?;
+    let intervals = interp::enclose(graph, &inputs, symbols)?;
     if produced.len() != intervals.len() {
         return Err(Error::Call(format!("{} results of a graph with {} outputs", produced.len(), intervals.len())));
     }

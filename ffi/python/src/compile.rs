@@ -64,6 +64,12 @@ pub fn knows(target: &str) -> bool {
     import::is_known(target)
 }
 
+/// Whether a kernel may have a name of a pattern's, such as `add_rms_norm.fp8_static`.
+#[pyfunction]
+pub fn is_pattern(name: &str) -> bool {
+    fusewright::explain::is_name(name)
+}
+
 /// Version of the compiler: kernels of two versions may differ.
 #[pyfunction]
 pub fn version() -> &'static str {

@@ -8,6 +8,7 @@ mod compile;
 mod counters;
 mod dlpack;
 mod errors;
+mod judge;
 mod kernel;
 mod memory;
 mod options;
@@ -19,11 +20,13 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use crate::compile::{compile, knows, version};
+    use crate::compile::{compile, is_pattern, knows, version};
     #[pymodule_export]
     use crate::counters::counters;
     #[pymodule_export]
     use crate::errors::{CallError, CompileError, DeviceError, Error, UnavailableError};
+    #[pymodule_export]
+    use crate::judge::{Judgement, enclose, judge};
     #[pymodule_export]
     use crate::kernel::Kernel;
 

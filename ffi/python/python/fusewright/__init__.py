@@ -21,7 +21,9 @@ from ._native import (
 
 if TYPE_CHECKING:
     from ._backend import backend
+    from ._check import Checker, PartCheck, check
     from ._eager import fuse
+    from ._expect import ExpectationError
     from ._explain import Report, explain
     from ._inductor import inductor_pass
 
@@ -32,12 +34,16 @@ Error.op = Error.source = None
 
 __all__ = [
     "CallError",
+    "Checker",
     "CompileError",
     "DeviceError",
     "Error",
+    "ExpectationError",
+    "PartCheck",
     "Report",
     "UnavailableError",
     "backend",
+    "check",
     "counters",
     "explain",
     "fuse",
@@ -46,8 +52,12 @@ __all__ = [
 
 # Where the names live that need torch: it is imported when the first of them is used.
 _LAZY = {
+    "Checker": "_check",
+    "ExpectationError": "_expect",
+    "PartCheck": "_check",
     "Report": "_explain",
     "backend": "_backend",
+    "check": "_check",
     "explain": "_explain",
     "fuse": "_eager",
     "inductor_pass": "_inductor",

@@ -9,8 +9,10 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx import Graph, GraphModule, Node
 
-from ._fuse import Result, fuse_graph, insert_function, leave
+from . import _capture, _expect
+from ._fuse import Insert, Result, fuse_graph, insert_function, leave
 from ._options import Options
+from ._short import shorten
 
 #: What is told of every graph that was fused.
 Observer = Callable[[Result], None]
@@ -32,22 +34,33 @@ def backend(
     * ``inner``: ``"eager"`` runs what is not fused by PyTorch, ``"inductor"`` by Inductor
     * ``strict``: raises what otherwise leaves a graph unfused with one warning
     * ``threads``: of a launch on the CPU; PyTorch's own number if not given
+    * ``splitting_ops``: names of operators that no fused part has nodes on both sides of, such as
+      ``["aten.scaled_dot_product_attention", "mine::op"]``
+    * ``capture_sizes``: numbers of rows that are made ready before the first call: on a GPU the pieces of the graph
+      between splitting operators are recorded as CUDA graphs and replayed at these, on the CPU kernels have their best code
+      at once
+    * ``expect``: how many kernels of a name each graph must have, such as ``{"add_rms_norm": 2}``
 
-    Graphs that are trained are left as they are. Raises ``fusewright.Error`` for an unknown option, and under ``strict``.
+    Graphs that are trained are left as they are. Raises ``fusewright.Error`` for an unknown option, and under ``strict``;
+    ``fusewright.ExpectationError`` for another number of kernels.
     """
     return compile_graph(gm, example_inputs, Options.of(options, **more))
 
 
 def compile_graph(
-    gm: GraphModule, example_inputs: Sequence[Any], options: Options, observer: Observer | None = None
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    options: Options,
+    observer: Observer | None = None,
+    insert: Insert = insert_function,
 ) -> Callable[..., Any]:
-    """As :func:`backend`, for an observer who is told what was fused."""
+    """As :func:`backend`, for an observer who is told what was fused, and with calls of a caller's making."""
     if options.inner == "inductor":
         return _by_inductor(gm, example_inputs, options, observer)
 
     def inference(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        fuse_module(graph, options, observer)
-        return make_boxed_func(graph.forward)
+        result = fuse_module(graph, options, observer, insert)
+        return make_boxed_func(_capture.prepared(graph, result, options))
 
     def training(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         return make_boxed_func(graph.forward)
@@ -62,7 +75,9 @@ def compile_graph(
     return compiler(gm, example_inputs)
 
 
-def fuse_module(gm: GraphModule, options: Options, observer: Observer | None = None) -> Result:
+def fuse_module(
+    gm: GraphModule, options: Options, observer: Observer | None = None, insert: Insert = insert_function
+) -> Result:
     """Fuses a module's graph where it stands. If that fails the graph is as before, and one warning says why.
 
     Raises whatever went wrong under ``strict``.
@@ -71,15 +86,19 @@ def fuse_module(gm: GraphModule, options: Options, observer: Observer | None = N
     try:
         # The pass edits a copy, so that a failure half-way leaves no trace.
         gm.graph = _copied(before)
-        result = fuse_graph(gm.graph, options, insert_function)
+        result = fuse_graph(gm.graph, options, insert)
+        shorten(gm.graph)
         gm.recompile()
     except Exception as error:
         gm.graph = before
         gm.recompile()
         leave(error, options)
-        return Result()
+        result = Result()
+        _expect.check(options.expect, [result])
+        return result
     if observer is not None:
         observer(result)
+    _expect.check(options.expect, [result])
     return result
 
 

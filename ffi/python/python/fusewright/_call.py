@@ -37,6 +37,16 @@ def shapes(record: Record) -> Function:
     return _written(record, {"empty": empty}, None)
 
 
+def symbols(record: Record) -> Callable[..., dict[str, int]]:
+    """What gives the values of the symbols for the tensors and integers of a call."""
+    parameters = [*(f"a{i}" for i in range(record.inputs)), *(f"n{i}" for i in range(record.sizes))]
+    values = ", ".join(f"{name!r}: {source}" for name, source in record.symbols)
+    scope: dict[str, Any] = {}
+    exec(f"def values({', '.join(parameters)}): return {{{values}}}", scope)
+    made: Callable[..., dict[str, int]] = scope["values"]
+    return made
+
+
 def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Function:
     inputs = [f"a{i}" for i in range(record.inputs)]
     lines = [f"{symbol} = {source}" for symbol, source in record.symbols]

@@ -43,12 +43,12 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     Weights of a module that is an argument, such as ``self``, may change and be replaced. Tensors that the function finds
     elsewhere are constants to it, whose elements may change.
 
-    Options are those of :func:`fusewright.backend`, but ``inner``. A call under ``torch.compile`` or with tensors that need
-    gradients runs the function as it is.
+    Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile`` or
+    with tensors that need gradients runs the function as it is.
     """
     if fn is None:
         return functools.partial(fuse, **options)
-    return Fused(fn, Options.of(options))
+    return Fused(fn, Options.of(options).uncaptured("`fuse`"))
 
 
 class Fused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import _native
+from . import _expect, _native
 from ._backend import compile_graph
 from ._fuse import Fusion, Result
 from ._options import Options
@@ -113,10 +114,12 @@ def _kernels(fusion: Fusion) -> list[KernelReport]:
 def explain(model: Callable[..., Any], *inputs: Any, **options: Any) -> Report:
     """Compiles a model for these inputs, without gradients, and says what was fused and what was not.
 
-    Options are those of :func:`fusewright.backend`. The model itself is left as it is. Raises ``fusewright.Error`` for an
-    unknown option.
+    Options are those of :func:`fusewright.backend`. The model itself is left as it is. ``expect`` is of
+    all graphs of the model together. Raises ``fusewright.Error`` for an unknown option, and ``fusewright.ExpectationError``.
     """
-    chosen, report = Options.of(options), Report()
+    given, report = Options.of(options), Report()
+    # Of all graphs together.
+    chosen = dataclasses.replace(given, expect=())
 
     def observed(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return compile_graph(gm, example_inputs, chosen, report.graphs.append)
@@ -126,4 +129,5 @@ def explain(model: Callable[..., Any], *inputs: Any, **options: Any) -> Report:
         torch.compile(model, backend=observed)(*inputs)
     after = _native.counters()
     report.counters = {name: after[name] - before[name] for name in ("compiles", "disk_hits")}
+    _expect.check(given.expect, report.graphs)
     return report

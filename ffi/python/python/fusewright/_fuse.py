@@ -20,7 +20,7 @@ from . import _store
 from ._call import Function, function
 from ._graph import Program, Unsupported, serialise, value
 from ._native import Error, Kernel
-from ._nodes import device, is_getitem, is_view, refusal, source_line, target_name
+from ._nodes import device, is_getitem, is_splitting, is_view, refusal, source_line, target_name
 from ._options import Options
 from ._order import sort
 from ._part import Part, part_of
@@ -91,6 +91,7 @@ def insert_function(graph: Graph, made: Call, tensors: list[Node], sizes: list[N
 
 class _Pass:
     def __init__(self, graph: Graph, options: Options) -> None:
+        _drop_assertions(graph)
         self.graph, self.options = graph, options
         self.refused: dict[Node, str] = {}
         self.tried: dict[Part, Call | None] = {}
@@ -104,7 +105,8 @@ class _Pass:
 
     def run(self, insert: Insert) -> Result:
         for node in self.graph.nodes:
-            if (reason := refusal(node)) is not None:
+            reason = "it splits the graph" if is_splitting(node, self.options.splitting_ops) else refusal(node)
+            if reason is not None:
                 self.refused[node] = reason
         while True:
             found = self._attempts()
@@ -132,7 +134,7 @@ class _Pass:
         """The parts and their calls; ``None`` if more nodes are refused now than before."""
         before = len(self.refused)
         found = []
-        for group in groups(self.graph, self._admits):
+        for group in groups(self.graph, self._admits, self.options.splitting_ops):
             part = part_of(group)
             if part is None or part.computing() < 2:
                 continue
@@ -207,6 +209,26 @@ class _Pass:
             result.meta["val"] = value(output)
             self.replaced[output] = result
             output.replace_all_uses_with(result, delete_user_cb=lambda user: user not in inside)
+
+
+def _drop_assertions(graph: Graph) -> None:
+    """Erases what asserts that tensors are as they were traced: it would keep values that kernels need not write."""
+    for node in list(graph.nodes):
+        if node.target is torch.ops.aten._assert_tensor_metadata.default and _holds(node):
+            graph.erase_node(node)
+
+
+def _holds(node: Node) -> bool:
+    tensor, *given = node.args
+    traced = value(tensor) if isinstance(tensor, Node) else None
+    if not isinstance(traced, torch.Tensor):
+        return False
+    names = ("size", "stride", "dtype", "device", "layout")
+    asserted = {**dict(zip(names, given)), **node.kwargs}
+    # Extents may be symbols, of which a trace knows less.
+    if any(asserted.get(name) is not None for name in ("size", "stride")):
+        return False
+    return all(asserted.get(name) in (None, getattr(traced, name)) for name in ("dtype", "device", "layout"))
 
 
 def _is_list(node: Node) -> bool:

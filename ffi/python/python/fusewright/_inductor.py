@@ -11,18 +11,19 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph, Node
 
-from . import _native, _ops
+from . import _expect, _native, _ops
 from ._backend import Observer
-from ._fuse import Call, fuse_graph, leave
+from ._fuse import Call, Result, fuse_graph, leave
 from ._options import Options
 
 
 def inductor_pass(**options: Any) -> InductorPass:
     """A pass for ``torch._inductor.config.post_grad_custom_post_pass``.
 
-    Options are those of :func:`fusewright.backend`, but ``inner``. Raises ``fusewright.Error`` for an unknown one.
+    Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. Raises ``fusewright.Error`` for an
+    unknown one.
     """
-    return InductorPass(Options.of(options))
+    return InductorPass(Options.of(options).uncaptured("`inductor_pass`"))
 
 
 class InductorPass(CustomGraphPass):
@@ -36,15 +37,19 @@ class InductorPass(CustomGraphPass):
             result = fuse_graph(graph, self.options, _insert)
         except Exception as error:
             leave(error, self.options)
-            return
+            result = Result()
         if self.observer is not None:
             self.observer(result)
+        _expect.check(self.options.expect, [result])
 
     def uuid(self) -> Any:
-        """What names the pass in Inductor's cache: everything that changes what it makes; ``None`` without a cache."""
-        if _ops.folder() is None or self.observer is not None:
+        """What names the pass in Inductor's cache: everything that changes what it makes; ``None`` without a cache.
+
+        Graphs from Inductor's cache are not counted: with expectations there is none.
+        """
+        if _ops.folder() is None or self.observer is not None or self.options.expect:
             return None
-        return ("fusewright", _sources(), self.options.key())
+        return ("fusewright", _sources(), self.options.key(), self.options.splitting_ops)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options, "observer": None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -59,6 +59,26 @@ def mutates(node: Node) -> bool:
     """Whether a node writes into a tensor that was there before."""
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def is_splitting(node: Node, operators: Collection[str]) -> bool:
+    """Whether a node calls one of some operators, whose names may have an overload or not.
+
+    A kernel of attention that PyTorch chose for it counts as attention, and so does the functional form of an operator that
+    writes as that operator.
+    """
+    if not operators or node.op != "call_function":
+        return False
+    called: Any = node.target
+    if isinstance(called, torch._ops.HigherOrderOperator) and node.args:
+        called = node.args[0]
+    if not isinstance(called, torch._ops.OpOverload):
+        return False
+    name = str(called)
+    plain = name.rpartition(".")[0]
+    if plain.startswith("aten._scaled_dot_product_"):
+        plain = "aten.scaled_dot_product_attention"
+    return name in operators or plain in operators
 
 
 def tensors(found: Any) -> Iterator[torch.Tensor]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from . import _native
 from ._native import CompileError
 
 _MODES = ("exact", "relaxed")
@@ -20,7 +22,9 @@ class Options:
     ``mode`` says whether every rounding of the graph is kept (``exact``) or intermediate ones may be dropped
     (``relaxed``). ``pipeline`` is a file that lists passes. ``inner`` is who runs what is not fused: PyTorch as it is, or
     Inductor. ``strict`` raises what otherwise leaves a graph unfused with a warning. ``threads`` are those of a launch on
-    the CPU, PyTorch's own number if not given.
+    the CPU, PyTorch's own number if not given. ``splitting_ops`` are names of operators that no fused part has nodes on
+    both sides of. ``capture_sizes`` are values of a graph's varying size at which everything is made before the first call.
+    ``expect`` says how many kernels of a name a graph must have.
     """
 
     mode: str = "exact"
@@ -28,6 +32,9 @@ class Options:
     inner: str = "eager"
     strict: bool = False
     threads: int | None = None
+    splitting_ops: tuple[str, ...] = ()
+    capture_sizes: tuple[int, ...] = ()
+    expect: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None = None, **more: Any) -> Options:
@@ -39,16 +46,96 @@ class Options:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                raise CompileError(f"unknown option `{name}`; there are {', '.join(known)}")
-        made = cls(**given)
+                near = difflib.get_close_matches(name, known, 1)
+                meant = f"; did you mean `{near[0]}`?" if near else ""
+                raise CompileError(f"unknown option `{name}`; there are {', '.join(known)}{meant}")
+        readers: dict[str, Callable[[str, Any], Any]] = {
+            "strict": _flag,
+            "threads": _threads,
+            "splitting_ops": _operators,
+            "capture_sizes": _sizes,
+            "expect": _counts,
+        }
+        made = cls(**{name: readers.get(name, _same)(name, value) for name, value in given.items()})
         for name, value, words in (("mode", made.mode, _MODES), ("inner", made.inner, _INNER)):
             if value not in words:
                 raise CompileError(f"option `{name}` is {value!r}, none of {', '.join(words)}")
+        if made.capture_sizes and made.inner == "inductor":
+            raise CompileError("option `capture_sizes` is of `inner` eager; Inductor captures by its own options")
         if made.pipeline is not None:
             object.__setattr__(made, "pipeline", os.fspath(made.pipeline))
         return made
+
+    def uncaptured(self, by: str) -> Options:
+        """These, for a way in that captures nothing. Raises ``CompileError`` if a capture is asked for."""
+        if self.capture_sizes:
+            raise CompileError(f"option `capture_sizes` is of the backend of `torch.compile`; {by} captures nothing")
+        return self
 
     def key(self) -> tuple[str, str | None, int]:
         """What changes the kernels: the mode, and the file of passes with the time of its last change."""
         changed = os.stat(self.pipeline).st_mtime_ns if self.pipeline else 0
         return (self.mode, self.pipeline, changed)
+
+
+def _same(_: str, value: Any) -> Any:
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise CompileError(f"option `{name}` is {value!r}, neither True nor False")
+    return value
+
+
+def _threads(name: str, value: Any) -> int | None:
+    return None if value is None else _positive(name, value)
+
+
+def _positive(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise CompileError(f"option `{name}` has {value!r}, which is no number from 1")
+    return value
+
+
+def _several(name: str, value: Any) -> Iterable[Any]:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise CompileError(f"option `{name}` is {value!r}, no list")
+    return value
+
+
+def _operators(name: str, value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_operator(name, op) for op in _several(name, value)))
+
+
+def _operator(name: str, op: Any) -> str:
+    """An operator as ``namespace.name`` or ``namespace.name.overload``."""
+    import torch
+
+    text = str(op).replace("::", ".").removeprefix("torch.ops.")
+    found: Any = torch.ops
+    parts = text.split(".")
+    for part in parts:
+        found = getattr(found, part, None)
+    if found is None or len(parts) not in (2, 3):
+        raise CompileError(f"option `{name}` has {str(op)!r}, and PyTorch knows no such operator")
+    return text
+
+
+def _sizes(name: str, value: Any) -> tuple[int, ...]:
+    return tuple(sorted({_positive(name, size) for size in _several(name, value)}))
+
+
+def _counts(name: str, value: Any) -> tuple[tuple[str, int], ...]:
+    pairs = value.items() if isinstance(value, Mapping) else value
+    counts = []
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise CompileError(f"option `{name}` has {pair!r}, no name with a count")
+        kernel, count = pair
+        if not isinstance(kernel, str) or not _native.is_pattern(kernel):
+            raise CompileError(f"option `{name}` has {kernel!r}, and no kernel has such a name")
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise CompileError(f"option `{name}` has {count!r} for {kernel}, which is no count")
+        counts.append((kernel, count))
+    return tuple(counts)

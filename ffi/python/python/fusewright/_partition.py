@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch.fx import Graph, Node
 
-from ._nodes import device, is_getitem, mutates
+from ._nodes import device, is_getitem, is_splitting, mutates
 
 
-def groups(graph: Graph, admits: Callable[[Node], bool]) -> list[list[Node]]:
+def groups(graph: Graph, admits: Callable[[Node], bool], splitting: Collection[str] = ()) -> list[list[Node]]:
     """The groups of the nodes that ``admits`` takes, each in the graph's order; nodes are grouped along their edges.
 
-    A node that writes into a tensor is a barrier: no group has nodes on both sides of it.
+    A node that writes into a tensor, or calls one of the ``splitting`` operators, is a barrier: no group has nodes on both
+    sides of it.
     """
     grouping = _Grouping(graph)
     for node in graph.nodes:
+        grouping.segment += is_splitting(node, splitting)
         grouping.add(node, admits(node))
     return grouping.result()
 

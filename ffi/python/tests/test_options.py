@@ -1,0 +1,192 @@
+"""Options of a compilation: what each does, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from models import AddNorm
+
+import fusewright
+from fusewright import _capture
+from fusewright._backend import compile_graph
+from fusewright._fuse import Result
+from fusewright._options import Options
+
+
+def two_norms(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        x = x + y
+        x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+        x = torch.cumsum(x, 0)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"modes": "exact"}, "unknown option `modes`.*did you mean `mode`"),
+        ({"mode": "fast"}, "`mode` is 'fast', none of exact, relaxed"),
+        ({"strict": 1}, "`strict` is 1"),
+        ({"threads": 0}, "`threads` has 0"),
+        ({"splitting_ops": "aten.mm"}, "`splitting_ops` is 'aten.mm', no list"),
+        ({"splitting_ops": ["aten.nothing"]}, "`splitting_ops` has 'aten.nothing'.*no such operator"),
+        ({"capture_sizes": 4}, "`capture_sizes` is 4, no list"),
+        ({"capture_sizes": [0]}, "`capture_sizes` has 0"),
+        ({"capture_sizes": [4], "inner": "inductor"}, "`capture_sizes` is of `inner` eager"),
+        ({"expect": {"add_norm": 1}}, "`expect` has 'add_norm', and no kernel has such a name"),
+        ({"expect": {"add_rms_norm": -1}}, "`expect` has -1 for add_rms_norm"),
+    ],
+)
+def test_what_is_no_option_is_refused_in_words(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(fusewright.CompileError, match=says):
+        Options.of(options)
+
+
+@pytest.mark.parametrize("way", [fusewright.fuse, lambda **options: fusewright.inductor_pass(**options)])
+def test_only_the_backend_captures(way: Callable[..., Any]) -> None:
+    with pytest.raises(fusewright.CompileError, match="captures nothing"):
+        way(capture_sizes=[4])(two_norms)
+
+
+@pytest.mark.parametrize("inner", ["eager", "inductor"])
+def test_a_fusion_that_is_expected_and_lost_fails(inner: str) -> None:
+    inputs = torch.randn(4, 256).bfloat16(), torch.randn(4, 256).bfloat16()
+    for expected, fails in (({"add_rms_norm": 1}, False), ({"add_rms_norm": 2}, True), ({"silu_mul": 1}, True)):
+        torch._dynamo.reset()
+        compiled = torch.compile(AddNorm(), backend=fusewright.backend, options={"inner": inner, "expect": expected})
+        with torch.no_grad():
+            if fails:
+                with pytest.raises(Exception, match=r"expected \d kernels of .*, found"):
+                    compiled(*inputs)
+            else:
+                compiled(*inputs)
+
+
+def test_expectations_of_a_report_are_of_all_graphs() -> None:
+    norm = AddNorm()
+
+    def broken(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x, y = norm(x, y)
+        torch._dynamo.graph_break()
+        return norm(x, y)[0]
+
+    inputs = torch.randn(4, 256).bfloat16(), torch.randn(4, 256).bfloat16()
+    fusewright.explain(broken, *inputs, expect={"add_rms_norm": 2})
+    torch._dynamo.reset()
+    with pytest.raises(fusewright.ExpectationError, match="expected 1 kernels of add_rms_norm, found 2"):
+        fusewright.explain(broken, *inputs, expect={"add_rms_norm": 1})
+
+
+def test_no_part_is_on_both_sides_of_a_splitting_operator() -> None:
+    def around(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.relu(x * y)
+        # Not on the way from the one to the other.
+        apart = torch.cumsum(y, 0)
+        return torch.relu(x + y), apart
+
+    inputs = torch.randn(4, 8), torch.randn(4, 8)
+    for splitting, parts in (([], 1), (["aten.cumsum"], 2), (["aten::cumsum.default"], 2)):
+        torch._dynamo.reset()
+        results: list[Result] = []
+        options = Options.of({"splitting_ops": splitting, "strict": True})
+        backend = lambda gm, given, o=options, r=results: compile_graph(gm, given, o, r.append)  # noqa: E731
+        with torch.no_grad():
+            got = torch.compile(around, backend=backend)(*inputs)
+            assert all(torch.equal(a, b) for a, b in zip(got, around(*inputs), strict=True))
+        assert len(results[0].fusions) == parts
+        if splitting:
+            assert results[0].left["aten.cumsum.default", "it splits the graph"] == 1
+
+
+def test_attention_splits_by_its_own_name_whatever_kernel_computes_it() -> None:
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(x * 2)
+        return torch.relu(torch.nn.functional.scaled_dot_product_attention(x, x, x) * 2)
+
+    report = fusewright.explain(
+        attend, torch.randn(1, 2, 8, 16), splitting_ops=["aten.scaled_dot_product_attention"], strict=True
+    )
+    assert "it splits the graph" in {reason for _, reason in report.left}
+
+
+def test_sizes_to_capture_have_their_best_code_before_the_first_call() -> None:
+    x, y = torch.randn(8, 64), torch.randn(8, 64)
+    for tensor in (x, y):
+        torch._dynamo.mark_dynamic(tensor, 0)
+    options = {"capture_sizes": [8, 16], "strict": True}
+    compiled = torch.compile(two_norms, backend=fusewright.backend, options=options)
+    with torch.no_grad():
+        compiled(x, y)
+        before = fusewright.counters()["compiles"]
+        assert torch.allclose(compiled(x, y), two_norms(x, y), rtol=1e-5, atol=1e-5)
+    assert fusewright.counters()["compiles"] == before
+
+
+class Recorder:
+    """Counts what a device would record; a replay writes results where the record has them."""
+
+    def __init__(self) -> None:
+        self.records = self.replays = 0
+
+    def __call__(self, run: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        self.records += 1
+        made = run()
+
+        def replay() -> None:
+            self.replays += 1
+            again = run()
+            for old, new in zip(
+                torch.utils._pytree.tree_leaves(made), torch.utils._pytree.tree_leaves(again), strict=True
+            ):
+                old.copy_(new)
+
+        return replay, made
+
+
+def test_pieces_are_recorded_once_for_each_size_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(
+        _capture, "prepared", lambda gm, _, o: _capture.recorded(gm, o.capture_sizes, o.splitting_ops, recorder)
+    )
+    norm = torch.nn.RMSNorm(64)
+
+    def model(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = norm(x + y)
+        # Between two pieces.
+        z = torch.cumsum(x, 0)
+        return norm(z + y), x
+
+    options = {"capture_sizes": [8, 16], "splitting_ops": ["aten.cumsum"], "strict": True}
+    compiled = torch.compile(model, backend=fusewright.backend, options=options)
+    kept = []
+    for rows in (8, 8, 16, 8, 9):
+        x, y = torch.randn(rows, 64), torch.randn(rows, 64)
+        for tensor in (x, y):
+            torch._dynamo.mark_dynamic(tensor, 0)
+        with torch.no_grad():
+            kept.append((compiled(x, y), model(x, y)))
+    # Results of one call outlive the next.
+    for got, expected in kept:
+        assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in zip(got, expected, strict=True))
+    assert (recorder.records, recorder.replays) == (4, 8)
+
+
+def test_a_piece_that_writes_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(
+        _capture, "prepared", lambda gm, _, o: _capture.recorded(gm, o.capture_sizes, o.splitting_ops, recorder)
+    )
+
+    def model(x: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        cache.add_(torch.relu(x * 2))
+        return torch.relu(x * 3)
+
+    compiled = torch.compile(model, backend=fusewright.backend, options={"capture_sizes": [4]})
+    x, cache = torch.randn(4, 8), torch.zeros(4, 8)
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(x, cache)
+    assert torch.equal(cache, 3 * torch.relu(x * 2)) and recorder.records == 0
