@@ -69,10 +69,10 @@ class Tables(torch.nn.Module):
         super().__init__()
         self.made_by, self.made = made_by, dict[Any, Any]()
 
-    def forward(self, rows: torch.Tensor, positions: torch.Tensor, kind: Any = None) -> Any:
-        key = (kind, rows.shape[1])
+    def forward(self, rows: torch.Tensor, *positions: Any, **more: Any) -> Any:
+        key = (rows.shape[1], *(word for word in (*positions, *more.values()) if isinstance(word, str)))
         if key not in self.made:
-            self.made[key] = self.made_by(rows, positions, *([] if kind is None else [kind]))
+            self.made[key] = self.made_by(rows, *positions, **more)
         return self.made[key]
 
 
