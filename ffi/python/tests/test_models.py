@@ -174,7 +174,7 @@ def test_decoding_with_a_cache_follows_eager(name: str, dtype: torch.dtype) -> N
 
     expected = logits(model)
     got = logits(torch.compile(model, backend=fusewright.backend, options={"strict": True}))
-    # As results of another graph may be outside of its ranges: as far as these are wide, which are of a sample, or by a place.
+    # As results of another graph may be outside of ranges: as far as these are wide, here those of a sample, or by a place.
     bound = 2 * spread(model, logits).amax(-1, keepdim=True) + torch.finfo(dtype).eps * expected.double().abs()
     assert bool(((got.double() - expected.double()).abs() <= bound).all())
     first, second = expected.double().topk(2, -1).values.unbind(-1)
