@@ -226,6 +226,27 @@ fn neighbours(d: i64, rows: i64) -> Case {
     )
 }
 
+/// Rows that are stored as they are and widened, and their sums: more vectors than one instruction repeats.
+fn kept(d: i64, rows: i64) -> Case {
+    case(
+        &format!(
+            "kernel @kept(s = extent(x, 0)) rows s {{
+               param %x: f16[s, {d}] in
+               param %y: f16[s, {d}] out
+               param %sums: f32[s] out
+               segment @m inner 1 {{
+                 %x0 = load x[row*{d} + lane] : row<f16, {d}>
+                 store y[row*{d} + lane], %x0
+                 %f = cast %x0 to f32 rne
+                 %sum = reduce add %f over row nan propagate order tree(64)
+                 store sums[row], %sum
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
 /// All of them, with their chips. Every core has several whole tiles of rows, and a part of one.
 pub fn all() -> Vec<(Case, &'static str)> {
     vec![
@@ -239,6 +260,8 @@ pub fn all() -> Vec<(Case, &'static str)> {
         (gated(272, 71), "910b1"),
         (neighbours(128, 70), "910b1"),
         (add_rms_norm(40_000, 3), "910b1"),
+        (kept(330, 70), "910b1"),
+        (kept(16_640, 5), "910b1"),
         (int8_token(528, 75), "310p3"),
         (masked(333, 59), "310p3"),
         (gated(272, 71), "310p3"),
