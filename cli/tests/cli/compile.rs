@@ -221,7 +221,7 @@ fn regions_are_left_to_ops_of_the_vendor_that_are_switched_on() {
     assert!(!explain(&[]).stdout.contains("vendor"), "nothing is said of what is off");
     let page = folder.path().join("page.html").display().to_string();
     for (round, said) in [("before_weight", "torch_npu.npu_add_rms_norm(x1="), ("once", "if roundings do not count")] {
-        let path = write(&folder, "other.fw", &text.replace("before_weight", round));
+        let path = write(&folder, "other.fw", text.replace("before_weight", round));
         let outcome = call(&["explain", &path, "--vendor-ops", "npu_add_rms_norm,npu_swiglu", "--html", &page]);
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
         let page = std::fs::read_to_string(&page).expect("the page");
@@ -231,7 +231,7 @@ fn regions_are_left_to_ops_of_the_vendor_that_are_switched_on() {
     }
     let near = call(&[
         "explain",
-        &write(&folder, "near.fw", &text.replace("before_weight", "once")),
+        &write(&folder, "near.fw", text.replace("before_weight", "once")),
         "--vendor-ops",
         "npu_add_rms_norm",
         "--json",
