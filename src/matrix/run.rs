@@ -28,9 +28,9 @@ pub enum Outcome {
 
 /// Whether a target's kernels compute with a dtype.
 pub(super) fn computes(target: &Target, dtype: DType) -> bool {
-    match target {
+    match (target, dtype) {
         #[cfg(feature = "ascend")]
-        Target::Ascend { chip } | Target::AscendSim { chip } if dtype == DType::BF16 => {
+        (Target::Ascend { chip } | Target::AscendSim { chip }, DType::BF16) => {
             fusewright_codegen::backend::ascend::CHIPS.iter().any(|known| known.name == chip && known.bf16)
         }
         _ => true,
