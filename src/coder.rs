@@ -64,6 +64,16 @@ impl Coder {
         Ok((backend::pack(kernel, key, &self.target, &*self.backend, payload)?, false))
     }
 
+    /// Makes code of kernels together, where the backend does that and it is not kept: then [`Coder::artifact`] is fast.
+    pub fn prepare(&self, kernels: &[Kernel]) {
+        let kind = self.backend.payload_kind();
+        let missing = |kernel: &&Kernel| self.store.load(&self.key(kernel), &self.label(kernel), kind).is_none();
+        let missing: Vec<&Kernel> = kernels.iter().filter(missing).collect();
+        if !missing.is_empty() {
+            self.backend.prepare(&missing, &self.target);
+        }
+    }
+
     /// The artifact of a kernel whose payload is on disk.
     pub fn kept(&self, kernel: &Kernel) -> Option<KernelArtifact> {
         if self.store.is_open() { self.kept_as(self.key(kernel), kernel) } else { None }

@@ -209,3 +209,25 @@ pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Comp
     let (fallbacks, ops) = (built.fallbacks, built.ops);
     Ok(Compiled { program, fallbacks, ops, fused, kernels: compiler.log(), warning: compiler.warning() })
 }
+
+/// Makes code of many graphs together, for a target whose compiler is faster so: compiling them then takes less time.
+///
+/// # Errors
+/// As [`compile`].
+pub(crate) fn prepare(graphs: &[Graph], target: &Target, options: &Options) -> Result<(), Error> {
+    let compiler = Compiler::of(target, options)?;
+    if !compiler.backend().compiles_together() {
+        return Ok(());
+    }
+    let mut bodies = Vec::new();
+    for graph in graphs {
+        let fused = fuse_graph_for(graph, options, &compiler)?;
+        for region in fused.partition.kernels() {
+            let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+            bodies.push((region.name.clone(), body));
+        }
+    }
+    let named: Vec<(&str, &Graph)> = bodies.iter().map(|(name, body)| (name.as_str(), body)).collect();
+    compiler.prepare(&named);
+    Ok(())
+}

@@ -374,6 +374,14 @@ impl Compiler {
         Ok(made)
     }
 
+    /// Makes code of bodies together, where the backend does that; what has no kernel says so by itself.
+    pub(crate) fn prepare(&self, bodies: &[(&str, &Graph)]) {
+        if self.backend().compiles_together() {
+            let kernels = bodies.iter().filter_map(|(name, body)| Some(self.forms(name, body).ok()?.expanded));
+            self.coder.prepare(&kernels.collect::<Vec<_>>());
+        }
+    }
+
     /// Notes a compilation in the log.
     pub(crate) fn note(&self, done: Compilation) {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push(done);

@@ -75,7 +75,7 @@ pub use fusewright_codegen::schedule::{KernelSchedule, ScheduleTable};
 pub use fusewright_fusion::pass::{PatternReport, Pipeline, PipelineError};
 pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_fusion::rewrites::{UserPattern, UserPatterns};
-pub use fusewright_fusion::vendor::{Replaced, VendorCall, VendorReport, names as vendor_ops};
+pub use fusewright_fusion::vendor::{Near, Replaced, VendorCall, VendorReport, names as vendor_ops};
 pub use fusewright_graph as graph;
 pub use fusewright_runtime::capture::{CaptureReport, CaptureSizes, GraphReport};
 pub use fusewright_runtime::{CodeCounts, EachTime, Pool, TierCounts, disk, settle};

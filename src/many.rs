@@ -19,6 +19,7 @@ impl Compiler {
     /// As [`Compiler::make`] of each of these bodies by its name, in their order, on as many threads as there are
     /// processors and memory for. The log has them in their order, whichever was done first.
     pub(crate) fn make_all(&self, bodies: &[(&str, &Graph)]) -> Vec<Result<Made, CompileError>> {
+        self.prepare(bodies);
         let outcomes: Vec<Mutex<Option<Outcome>>> = bodies.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
         let work = || {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fusewright::check::{cases, compare};
 use fusewright::graph::Graph;
 use fusewright::inputs::{Sizes, Values, symbols, tensors};
+use fusewright::matrix::{self, Outcome};
 use fusewright::{
     CacheChoice, CaptureOptions, CaptureSizes, CapturedProgram, Compiled, Error, HostTensor, Options, Target, compile,
     model, read_safetensors,
@@ -161,5 +162,31 @@ fn a_machine_without_the_runtime_says_what_was_looked_for() {
         Err(Error::Unavailable(said)) => assert!(said.contains("`ascend:910b1`"), "{said}"),
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("this machine has an NPU and a library for products"),
+    }
+}
+
+/// What is refused is computed on the host, with results inside their intervals; the long chores check hundreds.
+#[test]
+fn a_sample_of_the_matrix_is_right_or_refused_by_name() {
+    for (chip, count) in [("910b1", 14), ("950", 14), ("310p3", 12)] {
+        let target: Target = format!("ascend-sim:{chip}").parse().expect("a target");
+        let sample = matrix::sample_for(&target, count, 1);
+        match matrix::prepare(&sample, &target) {
+            Err(Error::Unavailable(reason)) if reason.contains("compiler of C++") => {
+                return skipped("a_sample_of_the_matrix_is_right_or_refused_by_name", reason);
+            }
+            prepared => prepared.unwrap_or_else(|e| panic!("{e}")),
+        }
+        let mut passed = 0;
+        for combination in &sample {
+            match combination.run(&target, 1).unwrap_or_else(|e| panic!("{combination}: {e}")) {
+                Outcome::Passed(agreed) => passed += usize::from(agreed.elements > 0),
+                Outcome::Refused(reason) => {
+                    assert!(reason.contains("no Ascend C for"), "{chip}: {combination}: {reason}");
+                }
+                Outcome::Failed(reason) => panic!("{chip}: {combination}: {reason}"),
+            }
+        }
+        assert!(2 * passed > count, "{chip}: {passed} of {count} have kernels");
     }
 }

@@ -51,6 +51,7 @@ pub struct Model {
 /// What the compiler is told wherever it is called: C++17, and every float operation rounded by itself.
 pub(crate) const FLAGS: [&str; 3] = ["-std=c++17", "-fPIC", "-ffp-contract=off"];
 
+/// Numbers of folders in which something is made.
 static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 
 impl Model {
@@ -103,13 +104,28 @@ impl Model {
     /// # Errors
     /// What the compiler refuses, with the command to repeat.
     pub fn compile(&self, sources: &[Source<'_>], headers: &[Source<'_>], chip: Chip) -> Result<PathBuf, Error> {
-        let folder = self.once("kernels", sources, headers, |folder, unit| {
-            let mut command = self.command(&self.compiler, folder, chip);
-            command.args(["-O1", "-shared"]).arg(unit).arg("-o").arg(folder.join(OBJECT));
-            command.arg(self.library()).arg(format!("-Wl,-rpath,{}", self.folder.display()));
-            command
-        })?;
+        let command = |folder: &Path, unit: &Path| self.kernels_command(folder, unit, chip);
+        let folder = self.once(KERNELS, sources, headers, command)?;
         Ok(folder.join(OBJECT))
+    }
+
+    /// What makes a shared object of a unit.
+    fn kernels_command(&self, folder: &Path, unit: &Path, chip: Chip) -> Command {
+        let mut command = self.command(&self.compiler, folder, chip);
+        command.args([OPTIMISATION, "-shared"]).arg(unit).arg("-o").arg(folder.join(OBJECT));
+        self.link_library(&mut command);
+        command
+    }
+
+    /// Adds the library, which is found where it is.
+    pub(crate) fn link_library(&self, command: &mut Command) {
+        command.arg(self.library()).arg(format!("-Wl,-rpath,{}", self.folder.display()));
+    }
+
+    /// Where [`Model::compile`] puts what it makes.
+    pub(crate) fn place_of(&self, sources: &[Source<'_>], headers: &[Source<'_>], chip: Chip) -> PathBuf {
+        let command = |folder: &Path, unit: &Path| self.kernels_command(folder, unit, chip);
+        self.place(KERNELS, sources, headers, command)
     }
 
     /// Runs a command on sources, once for equal ones: its folder, under `kind`.
@@ -120,6 +136,22 @@ impl Model {
         headers: &[Source<'_>],
         command: impl Fn(&Path, &Path) -> Command,
     ) -> Result<PathBuf, Error> {
+        let folder = self.place(kind, sources, headers, &command);
+        complete(&folder, |folder| {
+            let unit = write_unit(folder, sources, headers)?;
+            run(&mut command(folder, &unit))
+        })?;
+        Ok(folder)
+    }
+
+    /// The folder of what a command makes of sources.
+    fn place(
+        &self,
+        kind: &str,
+        sources: &[Source<'_>],
+        headers: &[Source<'_>],
+        command: impl Fn(&Path, &Path) -> Command,
+    ) -> PathBuf {
         let mut hash = Sha256::new();
         let sample = command(Path::new("folder"), Path::new("unit"));
         part(&mut hash, format!("{kind} {sample:?}").as_bytes());
@@ -128,12 +160,7 @@ impl Model {
             part(&mut hash, source.name.as_bytes());
             part(&mut hash, source.text.as_bytes());
         }
-        let folder = self.folder.join(kind).join(name(hash));
-        complete(&folder, |folder| {
-            let unit = write_unit(folder, sources, headers)?;
-            run(&mut command(folder, &unit))
-        })?;
-        Ok(folder)
+        self.folder.join(kind).join(name(hash))
     }
 
     /// Loads a shared object that [`Model::compile`] made.
@@ -166,18 +193,21 @@ impl Model {
         run(&mut command)
     }
 
-    /// Does something with each of some files, on all processors.
-    pub(crate) fn each(&self, files: &[&File], make: impl Fn(&File) -> Result<(), Error> + Sync) -> Result<(), Error> {
-        let next = Mutex::new(files.iter());
+    /// Does something with each of some things, on all processors; stops where one fails.
+    pub(crate) fn each<T: Sync>(
+        &self,
+        things: &[T],
+        make: impl Fn(&T) -> Result<(), Error> + Sync,
+    ) -> Result<(), Error> {
+        let next = Mutex::new(things.iter());
         let failed: Mutex<Option<Error>> = Mutex::new(None);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
         std::thread::scope(|scope| {
-            for _ in 0..threads {
+            for _ in 0..processors().min(things.len()) {
                 scope.spawn(|| {
                     loop {
-                        let file = next.lock().expect("no thread panics").next();
-                        let Some(file) = file else { break };
-                        if let Err(error) = make(file) {
+                        let thing = next.lock().expect("no thread panics").next();
+                        let Some(thing) = thing else { break };
+                        if let Err(error) = make(thing) {
                             *failed.lock().expect("no thread panics") = Some(error);
                             break;
                         }
@@ -200,8 +230,12 @@ impl Model {
     }
 }
 
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// One source that includes all, each in a namespace; headers come first, so that they are in none.
-fn write_unit(folder: &Path, sources: &[Source<'_>], headers: &[Source<'_>]) -> Result<PathBuf, Error> {
+pub(crate) fn write_unit(folder: &Path, sources: &[Source<'_>], headers: &[Source<'_>]) -> Result<PathBuf, Error> {
     let mut unit = String::from("#include \"kernel_operator.h\"\n");
     for header in headers {
         write(&folder.join("headers").join(header.name), header.text)?;
@@ -218,7 +252,11 @@ fn write_unit(folder: &Path, sources: &[Source<'_>], headers: &[Source<'_>]) -> 
 }
 
 const LIBRARY: &str = "libascend_model.so";
-const OBJECT: &str = "kernels.so";
+/// Shared objects of kernels, and the folder of the folders that they are in.
+pub(crate) const OBJECT: &str = "kernels.so";
+const KERNELS: &str = "kernels";
+/// How far kernels are optimised: more takes longer than it saves.
+pub(crate) const OPTIMISATION: &str = "-O1";
 
 /// Adds a part to a hash, so that parts cannot be mistaken for each other.
 fn part(hash: &mut Sha256, bytes: &[u8]) {
@@ -245,13 +283,17 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(failed)
 }
 
+/// What no other folder of any process has in its name.
+pub(crate) fn unique() -> String {
+    format!("{}-{}", std::process::id(), TEMPORARY.fetch_add(1, Ordering::Relaxed))
+}
+
 /// Makes `folder`, where it is not there, from what `fill` writes into another one.
 pub(crate) fn complete(folder: &Path, fill: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     if folder.exists() {
         return Ok(());
     }
-    let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
-    let making = folder.with_extension(format!("{}-{number}", std::process::id()));
+    let making = folder.with_extension(unique());
     let failed = |source| Error::File { path: making.clone(), source };
     std::fs::create_dir_all(&making).map_err(failed)?;
     fill(&making)?;

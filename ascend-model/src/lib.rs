@@ -12,6 +12,7 @@ mod files;
 mod kernel;
 mod launch;
 mod stand_in;
+mod together;
 
 pub use address_spaces::clang;
 pub use compiler::{Chip, Model, Source};
@@ -19,3 +20,6 @@ pub use error::Error;
 pub use kernel::{Kernel, Kernels};
 pub use launch::{Argument, Counters, Dma, Options, Poison};
 pub use stand_in::{ARGUMENTS_HEADER, Device, StandIn, Version, described};
+pub use together::Entry;
+
+use stand_in::arguments_of;

@@ -140,7 +140,12 @@ pub const ARGUMENTS_HEADER: crate::Source<'static> =
 /// A line that describes what a kernel takes, to stand behind its source: the stand-in launches no other.
 pub fn described(kernel: &str) -> String {
     format!(
-        "extern \"C\" __attribute__((visibility(\"default\"))) const auto {kernel}__arguments = \
-         ascend_model::ArgumentsOf(&{kernel});\n"
+        "extern \"C\" __attribute__((visibility(\"default\"))) const auto {} = ascend_model::ArgumentsOf(&{kernel});\n",
+        arguments_of(kernel)
     )
+}
+
+/// What the symbol is called that describes what a kernel takes.
+pub(crate) fn arguments_of(kernel: &str) -> String {
+    format!("{kernel}__arguments")
 }

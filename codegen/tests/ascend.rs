@@ -222,3 +222,21 @@ fn kernels_of_the_text_files_are_written_or_refused_by_name() {
     assert!(refused.len() < kernels.len(), "{}", refused.join("\n"));
     assert!(refused.iter().all(|r| r.contains("segment `")), "{}", refused.join("\n"));
 }
+
+/// A column of a matrix whose length is known when it runs.
+#[test]
+fn what_needs_a_row_at_a_time_is_refused_by_name_where_rows_pass_in_parts() {
+    let text = "kernel @turned(s = extent(x, 0)) rows 11 {
+      param %x: f8e8m0[s, 11] in
+      param %y: f8e8m0[11, s] out
+      segment @m inner 1 {
+        %r = load x[lane*11 + row] : row<f8e8m0, s>
+        store y[row*s + lane], %r
+      }
+    }";
+    let kernel = parse_kernels(text).unwrap_or_else(|e| panic!("{e}")).swap_remove(0);
+    for chip in ["910b1", "950"] {
+        let why = refusal(&kernel, chip);
+        assert!(why.contains("segment `m`") && why.contains("in a row that passes in parts"), "{why}");
+    }
+}

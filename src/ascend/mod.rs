@@ -16,5 +16,7 @@ pub use command::{CommandLine, FrontEnd, NoRoute, device_object, front_end, rtc_
 pub(crate) use compile::Built;
 pub(crate) use maker::Maker;
 pub use maker::ToolFailure;
+#[cfg(feature = "ascend")]
+pub(crate) use scratch::Scratch;
 pub use toolkit::{MissingToolkit, Toolkit, ToolkitChoice};
 pub use version::CannVersion;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A folder that goes when it is dropped, unless it is kept.
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     folder: PathBuf,
     keep: bool,
 }
@@ -34,6 +34,14 @@ impl Scratch {
 
     pub fn path(&self) -> &Path {
         &self.folder
+    }
+
+    /// Leaves the folder to the end of the process, which removes it unless a signal ends it.
+    #[cfg(feature = "ascend")]
+    pub fn until_exit(mut self) -> PathBuf {
+        self.keep();
+        fusewright_runtime::remove_at_exit(self.folder.clone());
+        self.folder.clone()
     }
 
     /// Leaves the folder, so that what was done in it can be repeated.

@@ -17,6 +17,7 @@
 
 mod build;
 mod form;
+mod run;
 mod scales;
 mod slices;
 
@@ -26,11 +27,10 @@ use fusewright_abi::{DType, Target};
 use fusewright_graph::interp::Symbols;
 use fusewright_graph::ops::{Composite, LIST};
 
-use crate::diff::{self, Verdict};
 use crate::inputs::Random;
-use crate::{Error, Options, fuse_graph};
 
 pub use form::{Form, Layout, Operands, Scales};
+pub use run::{Outcome, Passed, prepare};
 pub use scales::ScaleLayout;
 
 use form::{Place, Strength};
@@ -255,7 +255,17 @@ impl Pair<'_> {
 
 /// `count` different combinations chosen by a seed, or all if there are no more.
 pub fn sample(count: usize, seed: u64) -> Vec<Combination> {
+    chosen(combinations(), count, seed)
+}
+
+/// As [`sample`], of those whose rows are of a dtype that the target computes with: others have no kernels there.
+pub fn sample_for(target: &Target, count: usize, seed: u64) -> Vec<Combination> {
     let mut all = combinations();
+    all.retain(|combination| run::computes(target, combination.dtype));
+    chosen(all, count, seed)
+}
+
+fn chosen(mut all: Vec<Combination>, count: usize, seed: u64) -> Vec<Combination> {
     let mut random = Random::new(seed, 0);
     let count = count.min(all.len());
     for i in 0..count {
@@ -264,15 +274,6 @@ pub fn sample(count: usize, seed: u64) -> Vec<Combination> {
     }
     all.truncate(count);
     all
-}
-
-/// What a combination that passed was compared on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Passed {
-    /// Elements compared.
-    pub elements: usize,
-    /// Those of which the graph allows one value only.
-    pub single_valued: usize,
 }
 
 impl Combination {
@@ -302,39 +303,6 @@ impl Combination {
             symbols.insert(LANE_SYMBOL.to_owned(), self.lanes / self.lane_unit());
         }
         symbols
-    }
-
-    /// Fuses and runs the combination, every way there is, without rows too.
-    ///
-    /// # Errors
-    /// An internal error; what does not hold is `Ok(Err(why))`.
-    pub fn check(&self, target: &Target, seed: u64) -> Result<Result<Passed, String>, Error> {
-        let graph = self.graph().map_err(|e| Error::Internal(format!("{self}: {e}")))?;
-        let fused = fuse_graph(&graph, &Options::default())?;
-        let kernels: Vec<&str> =
-            fused.partition.regions.iter().chain(&fused.partition.lone).map(|r| r.name.as_str()).collect();
-        if kernels.len() != self.kernels() {
-            return Ok(Err(format!("{} kernels, not {}: {}", kernels.len(), self.kernels(), kernels.join(", "))));
-        }
-        let rows = |rows: i64| {
-            let mut symbols = self.symbols();
-            symbols.insert(ROW_SYMBOL.to_owned(), rows);
-            symbols
-        };
-        let cases = [rows(0), rows(self.rows)];
-        if *target == Target::Cpu
-            && self.layout == Layout::Slices
-            && let Err(why) = self.check_slices(seed)?
-        {
-            return Ok(Err(why));
-        }
-        Ok(match diff::graph(&graph, target, &cases, seed)? {
-            Verdict::Differ(difference) => Err(difference.to_string()),
-            Verdict::Equal(agreement) => match agreement.fallbacks.first() {
-                Some(fallback) => Err(format!("no kernel: {fallback}")),
-                None => Ok(Passed { elements: agreement.elements, single_valued: agreement.single_valued }),
-            },
-        })
     }
 }
 

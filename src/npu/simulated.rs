@@ -1,12 +1,12 @@
 //! The host model of NPUs: built by the host's compiler of C++ beside the kernel cache, and kernels compiled against it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::BTreeMap, fs};
 
 use fusewright_abi::{Payload, PayloadKind, Target};
 use fusewright_ascend_model::{
-    ARGUMENTS_HEADER, Chip, Device, Error as ModelError, Model, Source, StandIn, Version, described,
+    ARGUMENTS_HEADER, Chip, Device, Entry, Error as ModelError, Model, Source, StandIn, Version, described,
 };
 use fusewright_codegen::backend::{Backend, BackendError, Grid, Stage};
 use fusewright_codegen::kernel::Kernel;
@@ -15,6 +15,7 @@ use fusewright_fusion::region::SourceKind;
 use fusewright_runtime::disk;
 
 use super::chip;
+use crate::ascend::Scratch;
 use crate::knobs;
 use crate::store::CacheChoice;
 
@@ -61,14 +62,18 @@ impl Simulated {
     }
 }
 
-/// Where the model is built: beside the kernel cache, or where there is none in a folder of this process.
+/// Where the model is built: beside the kernel cache, or where there is none in a folder of this process, which removes it.
 fn folder(cache: &CacheChoice) -> Result<PathBuf, String> {
-    static OF_PROCESS: OnceLock<PathBuf> = OnceLock::new();
+    static OF_PROCESS: Mutex<Option<PathBuf>> = Mutex::new(None);
     let folder = match cache.folder()? {
         Some(folder) => folder.join(FOLDER),
         None => {
-            let name = format!("fusewright-{FOLDER}-{}", std::process::id());
-            OF_PROCESS.get_or_init(|| std::env::temp_dir().join(name)).clone()
+            let mut of_process = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+            let folder = match of_process.take() {
+                Some(folder) => folder,
+                None => Scratch::new().map_err(|error| format!("a folder of the host model: {error}"))?.until_exit(),
+            };
+            of_process.insert(folder).join(FOLDER)
         }
     };
     // Libraries of it are loaded.
@@ -119,14 +124,26 @@ impl Built {
             kernel: kernel.name.clone(),
             message,
         };
-        let file = format!("{}.cpp", kernel.name);
-        let text = format!("{}{}", String::from_utf8_lossy(source), described(&kernel.name));
-        let headers = self.inner.headers().iter().map(|&(name, text)| Source { name, text });
-        let headers: Vec<Source<'_>> = headers.chain([ARGUMENTS_HEADER]).collect();
-        let object = self.by.model.compile(&[Source { name: &file, text: &text }], &headers, self.by.chip);
+        let source = Source { name: &file(&kernel.name), text: &text(&kernel.name, source) };
+        let object = self.by.model.compile(&[source], &self.included(), self.by.chip);
         let object = object.map_err(|error| internal(words(error)))?;
         fs::read(&object).map_err(|error| internal(format!("{}: {error}", object.display())))
     }
+
+    fn included(&self) -> Vec<Source<'static>> {
+        let headers = self.inner.headers().iter().map(|&(name, text)| Source { name, text });
+        headers.chain([ARGUMENTS_HEADER]).collect()
+    }
+}
+
+/// What is compiled of a kernel.
+fn text(kernel: &str, source: &[u8]) -> String {
+    format!("{}{}", String::from_utf8_lossy(source), described(kernel))
+}
+
+/// What the compiler calls it.
+fn file(kernel: &str) -> String {
+    format!("{kernel}.cpp")
 }
 
 impl Backend for Built {
@@ -183,5 +200,22 @@ impl Backend for Built {
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let source = self.inner.payload(kernel, target)?;
         Ok(Payload { kind: PayloadKind::AscendObject, bytes: self.object(kernel, &source.bytes)? })
+    }
+
+    fn compiles_together(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, kernels: &[&Kernel], target: &Target) {
+        let named = |kernel: &Kernel, name: &str| {
+            let source = self.inner.payload(&Kernel { name: name.to_owned(), ..kernel.clone() }, target).ok()?;
+            Some(text(name, &source.bytes))
+        };
+        let taken = kernels.iter().filter(|kernel| named(kernel, &kernel.name).is_some());
+        let texts: Vec<_> =
+            taken.map(|&k| (k, file(&k.name), move |name: &str| named(k, name).unwrap_or_default())).collect();
+        let entries = texts.iter().map(|(kernel, file, text)| Entry { name: &kernel.name, file, text });
+        // What is wrong with a kernel is said where that is compiled by itself.
+        let _ = self.by.model.compile_each(&entries.collect::<Vec<_>>(), &self.included(), self.by.chip);
     }
 }

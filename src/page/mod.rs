@@ -11,7 +11,7 @@ use fusewright_graph::{NodeId, Op, Prim, Value};
 use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
 
 use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, SourceReport, Unmatched};
-use crate::{Compiler, Error, Fused, PatternReport};
+use crate::{Compiler, Error, Fused, PatternReport, VendorReport};
 
 /// Pixels per character of a title, about.
 const CHARACTER: i64 = 8;
@@ -268,6 +268,10 @@ fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> 
             rows,
         ));
     }
+    let vendor: Vec<Vec<String>> = fused.vendor.reports.iter().flat_map(|op| vendor_op(fused, op)).collect();
+    if !vendor.is_empty() {
+        tables.push(table("By ops of the vendor", &["op", "region", "call, or how near it comes"], vendor));
+    }
     let of_region = |kernel: &KernelReport, overwrite: &OverwriteReport| {
         let (output, old, how) = written(overwrite);
         vec![kernel.region.clone(), output, old, how]
@@ -289,6 +293,26 @@ fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> 
     }
     tables.push(table("Passes", &["pass", "nodes changed", "µs"], passes));
     tables
+}
+
+/// The regions that an op of the vendor's replaces, and those that it comes near to; a line of its own where there is none.
+fn vendor_op(fused: &Fused, report: &VendorReport) -> Vec<Vec<String>> {
+    let region = |place: &usize| {
+        let name = fused.partition.regions.get(*place).map_or("", |region| region.name.as_str());
+        format!("{} {name}", place + 1)
+    };
+    let call = |place: &usize| fused.vendor.calls.get(place).map_or_else(String::new, ToString::to_string);
+    let replaced = report.regions.iter().map(|place| vec![report.name.to_owned(), region(place), call(place)]);
+    let near = report.near.iter().map(|(place, near)| {
+        let relaxed = if report.but_for_rounding.contains(place) { "; `--relaxed` may take it" } else { "" };
+        vec![report.name.to_owned(), region(place), format!("not replaced: {near}{relaxed}")]
+    });
+    let rows: Vec<Vec<String>> = replaced.chain(near).collect();
+    if rows.is_empty() {
+        vec![vec![report.name.to_owned(), String::new(), "no region is like it".to_owned()]]
+    } else {
+        rows
+    }
 }
 
 /// The op whose result a region's rows read where that need not be in memory.

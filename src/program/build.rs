@@ -225,6 +225,9 @@ impl Build<'_> {
             return Ok(Some(reason));
         }
         let before = self.fallbacks.len();
+        let alone: Result<Vec<Body>, Error> =
+            region.nodes.iter().filter_map(|&id| self.alone(id).transpose()).collect();
+        self.prepare(&alone?);
         for &id in &region.nodes {
             self.lone(id, steps)?;
         }
@@ -244,12 +247,8 @@ impl Build<'_> {
     /// A node of a region that has no kernel: one of its own if there is one.
     fn lone(&mut self, id: NodeId, steps: &mut Vec<Step>) -> Result<(), Error> {
         let node = self.graph.node(id);
-        if needs_no_kernel(&node.op) {
-            return self.without_kernel(id, steps);
-        }
-        let body = single(self.graph, node).and_then(|body| body.expanded());
-        let graph = body.map_err(|e| Error::Internal(e.to_string()))?;
-        match self.kernel(Body { content: content(node.op.name(), &graph), graph })? {
+        let Some(body) = self.alone(id)? else { return self.without_kernel(id, steps) };
+        match self.kernel(body)? {
             Ok(kernel) => {
                 steps.push(Step::new(Work::Kernel(kernel), &node.operands, &node.results, self.label(id)));
                 self.in_kernels.insert(id);
@@ -262,6 +261,25 @@ impl Build<'_> {
                 self.without_kernel(id, steps)
             }
         }
+    }
+
+    /// A node as a body of its own, if it needs a kernel.
+    fn alone(&self, id: NodeId) -> Result<Option<Body>, Error> {
+        let node = self.graph.node(id);
+        if needs_no_kernel(&node.op) {
+            return Ok(None);
+        }
+        let body = single(self.graph, node).and_then(|body| body.expanded());
+        let graph = body.map_err(|e| Error::Internal(e.to_string()))?;
+        Ok(Some(Body { content: content(node.op.name(), &graph), graph }))
+    }
+
+    /// Makes code of bodies together that are compiled next, where the backend does that.
+    fn prepare(&self, bodies: &[Body]) {
+        let mut seen = BTreeSet::new();
+        let new = bodies.iter().filter(|body| !self.kernels.contains_key(&body.content) && seen.insert(&body.content));
+        let named: Vec<(&str, &Graph)> = new.map(|body| (body.content.0.as_str(), &body.graph)).collect();
+        self.compiler.prepare(&named);
     }
 
     /// A node that a library computes, that costs nothing, or that is left to the reference interpreter.
@@ -341,13 +359,18 @@ impl Build<'_> {
 
     /// Gives the copies of views a kernel each, as far as there is one.
     fn copies(&mut self, steps: &mut [Step], layouts: &Layouts) -> Result<(), Error> {
+        let (mut copied, mut bodies) = (Vec::new(), Vec::new());
         for step in steps.iter_mut().filter(|step| matches!(step.work, Work::Copy(_))) {
             let body = copies::body(self.graph, layouts, step.outputs[0]);
             let Some(copy) = body.map_err(|e| Error::Internal(format!("{}: {e}", step.label)))? else { continue };
+            bodies.push(Body { content: content("copy", &copy.body), graph: copy.body });
+            copied.push((step, copy.source, copy.order));
+        }
+        self.prepare(&bodies);
+        for ((step, source, order), body) in copied.into_iter().zip(bodies) {
             // Without one, the copy is listed with what else runs on the host.
-            let body = Body { content: content("copy", &copy.body), graph: copy.body };
             if let Ok(kernel) = self.kernel(body)? {
-                step.work = Work::Copy(Some(CopyKernel { kernel, source: copy.source, order: copy.order }));
+                step.work = Work::Copy(Some(CopyKernel { kernel, source, order }));
             }
         }
         Ok(())

@@ -7,6 +7,7 @@ pub mod gpu_pack;
 pub mod gpu_results;
 pub mod hostile;
 pub mod long;
+pub mod npu;
 pub mod passes;
 pub mod ptxas;
 pub mod results;

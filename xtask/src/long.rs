@@ -1,5 +1,5 @@
 //! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
-//! break Ascend C, the whole matrix of combinations, and fuzzing.
+//! break Ascend C, a sample of combinations and whole graphs on the host model of NPUs, the whole matrix, and fuzzing.
 //!
 //! The matrix is checked in slices by a release build. What is done is kept in `target/long`, with the commit and the
 //! seed that it was done for, so that a run that was stopped goes on where it was.
@@ -18,7 +18,7 @@ const CYCLES: usize = 10_000;
 const FUZZ: u64 = 600;
 
 /// What a run does, in order.
-pub const PARTS: [&str; 5] = ["casts", "memory", "mutants", "matrix", "fuzz"];
+pub const PARTS: [&str; 6] = ["casts", "memory", "mutants", "ascend", "matrix", "fuzz"];
 
 /// Runs one part, or all of them.
 ///
@@ -31,6 +31,7 @@ pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
             "casts" => casts(root)?,
             "memory" => memory(root)?,
             "mutants" => mutants(root)?,
+            "ascend" => crate::npu::run(root)?,
             "matrix" => matrix(root)?,
             _ => crate::fuzz::run(root, FUZZ)?,
         }
@@ -153,6 +154,6 @@ mod tests {
     #[test]
     fn an_unknown_part_is_an_error() {
         let error = run(Path::new("."), Some("cast")).expect_err("there is no such part");
-        assert_eq!(error, "no part `cast`; there is casts, memory, mutants, matrix, fuzz");
+        assert_eq!(error, "no part `cast`; there is casts, memory, mutants, ascend, matrix, fuzz");
     }
 }

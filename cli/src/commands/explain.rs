@@ -6,8 +6,8 @@ use fusewright::explain::{
     SourceReport, Unmatched, all_names, explain, is_name, kernels,
 };
 use fusewright::{
-    Compiler, Error, Fallback, Fused, PatternReport, Target, UserPatterns, VendorReport, explain_page, fuse_graph_for,
-    vendor_ops, write_whole,
+    Compiler, Error, Fallback, Fused, Near, PatternReport, Target, UserPatterns, VendorReport, explain_page,
+    fuse_graph_for, vendor_ops, write_whole,
 };
 use serde_json::json;
 
@@ -194,6 +194,14 @@ fn vendor_op(report: &VendorReport, fused: &Fused) -> serde_json::Value {
         "regions": numbers(&report.regions),
         "calls": calls.map(ToString::to_string).collect::<Vec<_>>(),
         "but_for_rounding": numbers(&report.but_for_rounding),
+        "near": report.near.iter().map(near).collect::<Vec<_>>(),
+    })
+}
+
+fn near((place, near): (&usize, &Near)) -> serde_json::Value {
+    json!({
+        "region": place + 1, "gives": near.gives, "lacks": near.lacks, "but_for_rounding": near.but_for_rounding,
+        "rounds_at": near.roundings, "words": near.to_string(),
     })
 }
 
@@ -210,8 +218,9 @@ fn print_vendor_ops(fused: &Fused) {
             let call = fused.vendor.calls.get(place).map_or_else(String::new, ToString::to_string);
             line(format!("    region {}: {call}", place + 1));
         }
-        for number in numbers(&report.but_for_rounding) {
-            line(format!("    region {number} rounds at other places; `--relaxed` may take it"));
+        for (place, near) in &report.near {
+            let relaxed = if report.but_for_rounding.contains(place) { "; `--relaxed` may take it" } else { "" };
+            line(format!("    not region {}: {near}{relaxed}", place + 1));
         }
     }
 }

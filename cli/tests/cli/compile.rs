@@ -219,5 +219,26 @@ fn regions_are_left_to_ops_of_the_vendor_that_are_switched_on() {
     assert_eq!(found.code, Some(0), "{}", found.stderr);
     assert!(found.stdout.contains("torch_npu.npu_add_rms_norm(x1="), "{}", found.stdout);
     assert!(!explain(&[]).stdout.contains("vendor"), "nothing is said of what is off");
+    let page = folder.path().join("page.html").display().to_string();
+    for (round, said) in [("before_weight", "torch_npu.npu_add_rms_norm(x1="), ("once", "if roundings do not count")] {
+        let path = write(&folder, "other.fw", text.replace("before_weight", round));
+        let outcome = call(&["explain", &path, "--vendor-ops", "npu_add_rms_norm,npu_swiglu", "--html", &page]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let page = std::fs::read_to_string(&page).expect("the page");
+        for part in ["By ops of the vendor", said, "npu_swiglu", "no region is like it"] {
+            assert!(page.contains(part), "{round}: no `{part}`");
+        }
+    }
+    let near = call(&[
+        "explain",
+        &write(&folder, "near.fw", text.replace("before_weight", "once")),
+        "--vendor-ops",
+        "npu_add_rms_norm",
+        "--json",
+    ]);
+    let near: Value = serde_json::from_str(&near.stdout).expect("JSON");
+    let near = &near["vendor_ops"][0];
+    check_keys(near, &["name", "regions", "calls", "but_for_rounding", "near"]);
+    check_keys(&near["near"][0], &["region", "gives", "lacks", "but_for_rounding", "rounds_at", "words"]);
     refused(2, &["explain", &path, "--vendor-ops", "npu_norm"], &["--vendor-ops", "npu_norm", "npu_rotary_mul"]);
 }

@@ -46,6 +46,18 @@ fn a_missing_compiler_of_the_host_is_named() {
 }
 
 #[test]
+fn what_the_host_model_needs_is_removed_with_the_process() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let place = folder.path().to_str().expect("text").to_owned();
+    // A compiler that refuses leaves the sources of the model, which are named.
+    let environment = [("CXX", "false"), ("FUSEWRIGHT_CACHE_DIR", "off"), ("TMPDIR", &place)];
+    let said = call(&["run", &fixture("decode_state.train.pt2"), "--target", "ascend-sim"], &environment);
+    assert_eq!(said.code, Some(3), "{}", said.stderr);
+    assert!(said.stderr.contains(&place), "{}", said.stderr);
+    assert_eq!(std::fs::read_dir(&place).expect("the folder").count(), 0, "{}", said.stderr);
+}
+
+#[test]
 fn a_missing_runtime_is_named_with_where_it_was_looked_for() {
     let model = fixture("decode_state.train.pt2");
     let said = call(&["run", &model, "--target", "ascend"], &[("ASCEND_HOME_PATH", "no/such/home")]);

@@ -132,6 +132,15 @@ pub trait Backend: Send + Sync {
         Ok(Payload { kind: self.payload_kind(), bytes: stages.pop().ok_or_else(missing)?.bytes })
     }
 
+    /// Whether [`Backend::prepare`] saves time.
+    fn compiles_together(&self) -> bool {
+        false
+    }
+
+    /// Makes ready what [`Backend::payload`] gives for each of these kernels, where that takes less time than one by one.
+    /// What cannot be made, the payload of that kernel says.
+    fn prepare(&self, _kernels: &[&Kernel], _target: &Target) {}
+
     /// The code as a file that a linker or a driver takes: the payload, unless the target has something better.
     ///
     /// # Errors

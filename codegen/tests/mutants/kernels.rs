@@ -226,6 +226,53 @@ fn neighbours(d: i64, rows: i64) -> Case {
     )
 }
 
+/// Rows that are stored as they are and widened, and their sums: more vectors than one instruction repeats.
+fn kept(d: i64, rows: i64) -> Case {
+    case(
+        &format!(
+            "kernel @kept(s = extent(x, 0)) rows s {{
+               param %x: f16[s, {d}] in
+               param %y: f16[s, {d}] out
+               param %sums: f32[s] out
+               segment @m inner 1 {{
+                 %x0 = load x[row*{d} + lane] : row<f16, {d}>
+                 store y[row*{d} + lane], %x0
+                 %f = cast %x0 to f32 rne
+                 %sum = reduce add %f over row nan propagate order tree(64)
+                 store sums[row], %sum
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
+/// Codes that are read again, and every other number of a row that all share: both are read by the step that follows.
+fn back(d: i64, rows: i64) -> Case {
+    let twice = 2 * d;
+    case(
+        &format!(
+            "kernel @back(s = extent(x, 0)) rows s {{
+               param %x: f32[s, {d}] in
+               param %w: f32[{twice}] in
+               param %q: i8[s, {d}] out
+               param %y: f32[s, {d}] out
+               segment @m inner 1 {{
+                 %w0 = load w[lane] : row<f32, {twice}>
+                 %part = slice %w0 start 1 len {d} step 2
+                 %x0 = load x[row*{d} + lane] : row<f32, {d}>
+                 %q0 = cast %x0 to i8 rne sat
+                 %f = cast %q0 to f32 rne
+                 %y0 = mul %f, %part
+                 store q[row*{d} + lane], %q0
+                 store y[row*{d} + lane], %y0
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
 /// All of them, with their chips. Every core has several whole tiles of rows, and a part of one.
 pub fn all() -> Vec<(Case, &'static str)> {
     vec![
@@ -239,6 +286,9 @@ pub fn all() -> Vec<(Case, &'static str)> {
         (gated(272, 71), "910b1"),
         (neighbours(128, 70), "910b1"),
         (add_rms_norm(40_000, 3), "910b1"),
+        (kept(330, 70), "910b1"),
+        (back(128, 70), "910b1"),
+        (kept(16_640, 5), "910b1"),
         (int8_token(528, 75), "310p3"),
         (masked(333, 59), "310p3"),
         (gated(272, 71), "310p3"),

@@ -4,6 +4,7 @@
 //! region as epsilon and every choice of the other parameters.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use fusewright_graph::import::{CustomCall, Plain};
 use fusewright_graph::{Graph, Literal, Op, Prim, TensorType};
@@ -11,7 +12,7 @@ use fusewright_graph::{Graph, Literal, Op, Prim, TensorType};
 use super::VendorCall;
 use super::same::Numbers;
 use super::table::{Role, VendorOp};
-use crate::pass::{Cx, PassManager, Pipeline};
+use crate::pass::{Cx, PassManager, Pipeline, Relaxation};
 use crate::region::with_layout_first;
 
 /// Most calls that are tried for a region.
@@ -35,21 +36,18 @@ pub(super) fn find(op: &VendorOp, body: &Graph, pipeline: &Pipeline, relaxed: bo
     let own = forms(body.clone());
     let mut roughly = None;
     let mut but_for_rounding = false;
-    for (tried, call) in calls(op, body).into_iter().enumerate() {
-        if tried == MOST_TRIED {
-            break;
-        }
+    for call in arguments(op, body, true).take(MOST_TRIED) {
         let Ok(meaning) = meaning(op, body, &call) else { continue };
-        let Some(exact) = through(&meaning, pipeline, relaxed) else { continue };
+        let Some((exact, _)) = through(&meaning, pipeline, relaxed) else { continue };
         if let Some(results) = alike(op, &own, &exact, &call) {
             let plain = call.plain.into_iter().filter(|chosen| !op.fixed.contains(chosen)).collect();
             return Verdict::Same(VendorCall { op: op.name, tensors: call.tensors, plain, results });
         }
         if !relaxed && !but_for_rounding {
             let body = roughly.get_or_insert_with(|| through(body, pipeline, true));
-            let Some(body) = body else { continue };
+            let Some((body, _)) = body else { continue };
             but_for_rounding =
-                through(&meaning, pipeline, true).is_some_and(|rough| alike(op, body, &rough, &call).is_some());
+                through(&meaning, pipeline, true).is_some_and(|(rough, _)| alike(op, body, &rough, &call).is_some());
         }
     }
     if but_for_rounding { Verdict::ButForRounding } else { Verdict::Other }
@@ -57,28 +55,39 @@ pub(super) fn find(op: &VendorOp, body: &Graph, pipeline: &Pipeline, relaxed: bo
 
 /// The arguments of a call.
 #[derive(Clone, Debug)]
-struct Arguments {
+pub(super) struct Arguments {
     tensors: Vec<(&'static str, String)>,
     plain: Vec<(&'static str, Plain)>,
 }
 
-/// Every call whose tensors are the inputs of a body, each once.
-fn calls(op: &VendorOp, body: &Graph) -> Vec<Arguments> {
+impl Arguments {
+    /// The input that a parameter is.
+    pub fn input(&self, parameter: &str) -> Option<&str> {
+        self.tensors.iter().find(|(name, _)| *name == parameter).map(|(_, input)| input.as_str())
+    }
+}
+
+/// Every call whose tensors are inputs of a body, each once: all of them, or else some, the fewest first.
+pub(super) fn arguments<'a>(op: &'a VendorOp, body: &'a Graph, all: bool) -> impl Iterator<Item = Arguments> + 'a {
     let inputs: Vec<(&str, &TensorType)> =
         body.inputs().iter().map(|input| (input.name.as_str(), body.ty(input.value))).collect();
-    let Some(left) = inputs.len().checked_sub(op.tensors.len()).filter(|left| *left <= op.optional.len()) else {
-        return Vec::new();
+    let left = inputs.len().checked_sub(op.tensors.len());
+    let most = left.map(|left| left.min(op.optional.len()));
+    let counts = match (all, left, most) {
+        (true, Some(left), Some(most)) if left == most => left..=left,
+        (false, _, Some(most)) => 0..=most,
+        // None at all.
+        _ => RangeInclusive::new(1, 0),
     };
-    let mut calls = Vec::new();
-    for optional in subsets(op.optional, left) {
+    let chosen = counts.flat_map(|count| subsets(op.optional, count));
+    let plain = plains(op, body);
+    chosen.flat_map(move |optional| {
         let parameters: Vec<(&'static str, Role)> = op.tensors.iter().chain(&optional).copied().collect();
-        for tensors in assignments(&parameters, &inputs) {
-            for plain in plains(op, body) {
-                calls.push(Arguments { tensors: tensors.clone(), plain });
-            }
-        }
-    }
-    calls
+        let plain = plain.clone();
+        assignments(&parameters, &inputs).into_iter().flat_map(move |tensors| {
+            plain.clone().into_iter().map(move |plain| Arguments { tensors: tensors.clone(), plain })
+        })
+    })
 }
 
 /// The subsets of so many parameters, in order.
@@ -150,7 +159,7 @@ fn epsilons(body: &Graph) -> Vec<f64> {
 }
 
 /// What a call computes.
-fn meaning(op: &VendorOp, body: &Graph, call: &Arguments) -> Result<Graph, String> {
+pub(super) fn meaning(op: &VendorOp, body: &Graph, call: &Arguments) -> Result<Graph, String> {
     let ty =
         |name: &str| body.inputs().iter().find(|input| input.name == name).map(|input| body.ty(input.value).clone());
     let tensors = call.tensors.iter().map(|(parameter, input)| Some((*parameter, ty(input)?)));
@@ -163,18 +172,18 @@ fn meaning(op: &VendorOp, body: &Graph, call: &Arguments) -> Result<Graph, Strin
 
 /// A graph in primitives in two forms: with layout where the passes leave it, and in front of functions. Equal programs are
 /// alike in one of them.
-type Forms = [Graph; 2];
+pub(super) type Forms = [Graph; 2];
 
-fn forms(graph: Graph) -> Forms {
+pub(super) fn forms(graph: Graph) -> Forms {
     let hoisted = with_layout_first(&graph);
     [graph, hoisted]
 }
 
-/// A graph after the passes.
-fn through(graph: &Graph, pipeline: &Pipeline, relaxed: bool) -> Option<Forms> {
+/// A graph after the passes, and where relaxed mode changed roundings.
+pub(super) fn through(graph: &Graph, pipeline: &Pipeline, relaxed: bool) -> Option<(Forms, Vec<Relaxation>)> {
     let mut cx = Cx { relaxed, ..Cx::default() };
     let (graph, _) = PassManager::new(pipeline.clone()).run(graph, &mut cx, &mut []).ok()?;
-    crate::region::expand(&graph).ok().map(forms)
+    Some((forms(crate::region::expand(&graph).ok()?), cx.relaxations))
 }
 
 /// As [`results`], in the form in which both are alike.
@@ -191,10 +200,7 @@ fn results(
 ) -> Option<Vec<(&'static str, Option<usize>)>> {
     let mut numbers = Numbers::default();
     let of_input = |name: &str| body.inputs().iter().position(|input| input.name == name);
-    let of_parameter = |name: &str| {
-        let (_, input) = call.tensors.iter().find(|(parameter, _)| *parameter == name)?;
-        of_input(input)
-    };
+    let of_parameter = |name: &str| of_input(call.input(name)?);
     let wanted = numbers.of_outputs(body, of_input);
     let made = numbers.of_outputs(meaning, of_parameter);
     let is_made = |number: &Option<usize>| number.is_some() && made.contains(number);

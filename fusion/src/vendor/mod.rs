@@ -5,6 +5,7 @@
 //! counts, and in relaxed mode those that are left. Nothing is replaced unless its op is switched on by name.
 
 mod bind;
+mod near;
 mod same;
 mod table;
 #[cfg(test)]
@@ -20,6 +21,8 @@ use crate::key::body_key;
 use crate::pass::Pipeline;
 use crate::region::{FusedRegion, Partition};
 use bind::Verdict;
+
+pub use near::Near;
 
 /// The names of the ops that can be switched on, in the order in which they are tried: what fuses more comes first.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -71,6 +74,8 @@ pub struct VendorReport {
     pub regions: Vec<usize>,
     /// Regions that it would replace but for their roundings: `--relaxed` may take them.
     pub but_for_rounding: Vec<usize>,
+    /// How near it comes to regions that no op replaces, these among them, by their places.
+    pub near: BTreeMap<usize, Near>,
 }
 
 /// Regions that ops replace, and what became of every op that is on.
@@ -89,7 +94,8 @@ pub fn replaced(partition: &Partition, pipeline: &Pipeline, relaxed: bool) -> Re
     // Of equal layers one is looked at.
     let mut known: BTreeMap<(&str, String), Verdict> = BTreeMap::new();
     for op in table::OPS.iter().filter(|op| on.contains(op.name)) {
-        let mut report = VendorReport { name: op.name, regions: Vec::new(), but_for_rounding: Vec::new() };
+        let mut report =
+            VendorReport { name: op.name, regions: Vec::new(), but_for_rounding: Vec::new(), near: BTreeMap::new() };
         for (place, region) in partition.regions.iter().enumerate() {
             if replaced.calls.contains_key(&place) {
                 continue;
@@ -106,6 +112,17 @@ pub fn replaced(partition: &Partition, pipeline: &Pipeline, relaxed: bool) -> Re
             }
         }
         replaced.reports.push(report);
+    }
+    // An op that comes near another's region has nothing to say of it.
+    let mut known: BTreeMap<(&str, String), Option<Near>> = BTreeMap::new();
+    let named = table::OPS.iter().filter(|op| on.contains(op.name));
+    for (op, report) in named.zip(&mut replaced.reports) {
+        for (place, region) in partition.regions.iter().enumerate() {
+            let free = !replaced.calls.contains_key(&place);
+            let Some((key, body)) = content(region).filter(|_| free) else { continue };
+            let near = known.entry((op.name, key)).or_insert_with(|| near::near(op, &body, pipeline, relaxed));
+            report.near.extend(near.clone().map(|near| (place, near)));
+        }
     }
     replaced
 }

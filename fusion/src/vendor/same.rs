@@ -1,7 +1,7 @@
 //! Whether graphs compute the same, by their nodes: operands of commutative functions may be swapped, names and order count for
 //! nothing, views of results neither.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::{Graph, Op, Prim, Value};
 
@@ -21,6 +21,16 @@ const INPUTS: usize = 1 << 20;
 impl Numbers {
     /// The numbers of the outputs of a graph whose inputs have the given ones, seen through views.
     pub fn of_outputs(&mut self, graph: &Graph, input: impl Fn(&str) -> Option<usize>) -> Vec<Option<usize>> {
+        let known = self.known(graph, input);
+        graph.outputs().iter().map(|output| known.get(&unviewed(graph, output.value)).copied()).collect()
+    }
+
+    /// The numbers of what the nodes of such a graph compute.
+    pub fn of_values(&mut self, graph: &Graph, input: impl Fn(&str) -> Option<usize>) -> BTreeSet<usize> {
+        self.known(graph, input).into_values().filter(|&number| number < INPUTS).collect()
+    }
+
+    fn known(&mut self, graph: &Graph, input: impl Fn(&str) -> Option<usize>) -> BTreeMap<Value, usize> {
         let mut known: BTreeMap<Value, usize> = BTreeMap::new();
         let inputs = graph.inputs().iter().filter_map(|i| Some((i.value, INPUTS + input(&i.name)?)));
         known.extend(inputs);
@@ -40,7 +50,7 @@ impl Numbers {
                 known.insert(result, *self.nodes.entry(key).or_insert(next));
             }
         }
-        graph.outputs().iter().map(|output| known.get(&unviewed(graph, output.value)).copied()).collect()
+        known
     }
 
     fn op(&mut self, op: &Op) -> usize {

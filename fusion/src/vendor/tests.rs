@@ -122,3 +122,41 @@ fn gates_with_codes_and_rotations_are_found() {
         ["out0 = torch_npu.npu_rotary_mul(self=x0, r1=x1, r2=x2, rotary_mode='half')"]
     );
 }
+
+/// What each op says of the regions of a graph that it does not replace.
+fn nears(text: &str, op: &str) -> Vec<String> {
+    with(text, op, false).reports[0].near.values().map(ToString::to_string).collect()
+}
+
+/// bf16 that is rounded between a norm and its codes is not what the fused op computes, whose norm is not rounded.
+#[test]
+fn what_a_graph_rounds_between_ops_is_named() {
+    let text = |between: &str| {
+        let body = format!(
+            "  %a = cast %x {{to = f32}}\n  %b = cast %r {{to = f32}}\n  %z = add %a, %b\n  %h = cast %z {{to = bf16}}\n  \
+             %y = rms_norm %z, %w {{eps = 1e-6, round = {between}, mean = parts, root = inverse}}\n  \
+             %q = quantize_static %y, %k {{codes = i8, apply = divide, bound = 127}}\n  return %q, %h"
+        );
+        graph("%x: bf16[s, 64], %r: bf16[s, 64], %w: bf16[64], %k: f32[64]", &body)
+    };
+    let found = nears(&text("before_weight"), "npu_add_rms_norm_quant");
+    let [said] = found.as_slice() else { panic!("{found:?}") };
+    assert!(said.contains("gives out0, out1, if roundings do not count; the graph rounds more at"), "{said}");
+    // The norm and the sum are those of the op that quantises nothing.
+    let found = nears(&text("before_weight"), "npu_add_rms_norm");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("the op gives out") && found[0].contains(", not out"), "{}", found[0]);
+    assert!(nears(&text("before_weight"), "npu_swiglu").is_empty());
+}
+
+/// The scale of one op is the inverse of the factor, that of another the factor.
+#[test]
+fn another_scale_is_another_result() {
+    let gate = "  %xf = cast %x {to = f32}\n  %a = slice %xf {axis = 1, start = 0, end = 32}\n  %b = slice %xf {axis = 1, start = 32, end = 64}\n  \
+                %c = silu %a {form = quotient}\n  %d = mul %c, %b\n  \
+                %q, %k = quantize_dynamic %d {codes = i8, bound = 127, scale = inverse, apply = factor, nan = skip}\n  return %q, %k";
+    let text = graph("%x: bf16[s, 64]", gate);
+    assert_eq!(nears(&text, "npu_swiglu_quant"), ["the op gives out0, not out1"]);
+    let replaced = with(&text.replace("scale = inverse", "scale = factor"), "npu_swiglu_quant", false);
+    assert!(replaced.calls.len() == 1 && replaced.reports[0].near.is_empty(), "{replaced:?}");
+}

@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::process::id;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The process that asked, and what is to be called.
 static ASKED: OnceLock<(u32, fn())> = OnceLock::new();
@@ -18,6 +19,28 @@ pub(crate) fn at_exit(call: fn()) {
     if *process == id() && !cfg!(any(miri, loom)) {
         // SAFETY: the function is of the right kind and never unwinds: a panic in it aborts.
         unsafe { libc::atexit(run) };
+    }
+}
+
+/// Folders to be removed, and the process that each is of.
+static FOLDERS: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
+
+/// Removes a folder when the process that asks for it ends by returning from `main` or by `exit`. A process that is forked
+/// from it leaves it.
+pub fn remove_at_exit(folder: PathBuf) {
+    let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if folders.is_empty() && !cfg!(any(miri, loom)) {
+        // SAFETY: the function is of the right kind and never unwinds.
+        unsafe { libc::atexit(remove) };
+    }
+    folders.push((id(), folder));
+}
+
+extern "C" fn remove() {
+    let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    for (_, folder) in folders.iter().filter(|(process, _)| *process == id()) {
+        // What cannot be removed is for the system to clear.
+        let _ = std::fs::remove_dir_all(folder);
     }
 }
 

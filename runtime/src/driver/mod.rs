@@ -16,6 +16,7 @@ use fusewright_abi::Target;
 
 use crate::{Device, RuntimeError};
 
+pub use exit::remove_at_exit;
 pub(crate) use exit::{End, ThreadId, at_end_of_this_thread, at_exit};
 pub use pool::{EachTime, Pool, Threads, shared as shared_pool};
 

@@ -1,7 +1,7 @@
 //! `bench --suite matrix`: every combination of ops, listed or checked.
 
 use fusewright::inputs::DEFAULT_SEED;
-use fusewright::matrix::{Combination, KERNELS, Passed, TENSOR_KERNELS, combinations, sample};
+use fusewright::matrix::{Combination, KERNELS, Outcome, Passed, TENSOR_KERNELS, combinations, prepare, sample_for};
 use fusewright::{Error, Target};
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     let seed = args.seed.unwrap_or(DEFAULT_SEED);
     let total = all.len();
     let chosen = match (args.sample, args.slice) {
-        (Some(count), _) => sample(count as usize, seed),
+        (Some(count), _) => sample_for(&args.target, count as usize, seed),
         (None, Some((start, end))) => all
             .get(start..end)
             .map(<[Combination]>::to_vec)
@@ -37,17 +37,22 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         chosen.iter().for_each(line);
         return Ok(OK);
     }
-    let (passed, failed) = check(&chosen, &args.target, seed, common)?;
+    let Checked { passed, refused, failed } = check(&chosen, &args.target, seed, common)?;
     if args.json {
-        let failed: Vec<_> = failed.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect();
+        let named = |list: &[(String, String)]| -> Vec<_> {
+            list.iter().map(|(name, reason)| json!({ "name": name, "reason": reason })).collect()
+        };
         line(json!({
             "suite": "matrix", "combinations": total, "checked": chosen.len(), "seed": seed,
-            "kernels": KERNELS, "tensor_kernels": TENSOR_KERNELS, "elements": passed.elements, "single_valued": passed.single_valued, "failed": failed,
+            "kernels": KERNELS, "tensor_kernels": TENSOR_KERNELS, "elements": passed.elements,
+            "single_valued": passed.single_valued, "refused": named(&refused), "failed": named(&failed),
         }));
     } else {
+        refused.iter().for_each(|(name, reason)| line(format!("{name}: refused: {reason}")));
         failed.iter().for_each(|(name, reason)| line(format!("{name}: {reason}")));
+        let refused = if refused.is_empty() { String::new() } else { format!("{} refused, ", refused.len()) };
         line(format!(
-            "{} of {total} combinations checked with seed {seed}, {} failed; {} elements, {} of them single-valued",
+            "{} of {total} combinations checked with seed {seed}, {refused}{} failed; {} elements, {} of them single-valued",
             chosen.len(),
             failed.len(),
             passed.elements,
@@ -57,23 +62,38 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     Ok(if failed.is_empty() { OK } else { FAILED })
 }
 
-/// What passed, in sum, and the names and reasons of what did not.
-fn check(
-    chosen: &[Combination],
-    target: &Target,
-    seed: u64,
-    common: &Common,
-) -> Result<(Passed, Vec<(String, String)>), Error> {
-    let (mut passed, mut failed) = (Passed::default(), Vec::new());
+/// What became of combinations.
+#[derive(Default)]
+struct Checked {
+    /// What passed, in sum.
+    passed: Passed,
+    /// Names, and what the target does not take.
+    refused: Vec<(String, String)>,
+    /// Names and reasons of what failed.
+    failed: Vec<(String, String)>,
+}
+
+/// Combinations whose kernels are made together.
+const TOGETHER: usize = 64;
+
+fn check(chosen: &[Combination], target: &Target, seed: u64, common: &Common) -> Result<Checked, Error> {
+    let mut checked = Checked::default();
+    // A chip lacks conversions, and says which; any other target takes everything.
+    let may_refuse = matches!(target, Target::Ascend { .. } | Target::AscendSim { .. });
     for (i, combination) in chosen.iter().enumerate() {
+        if i % TOGETHER == 0 {
+            prepare(&chosen[i..chosen.len().min(i + TOGETHER)], target)?;
+        }
         progress(common.verbose, &format!("{} of {}: {combination}", i + 1, chosen.len()));
-        match combination.check(target, seed)? {
-            Ok(one) => {
-                passed.elements += one.elements;
-                passed.single_valued += one.single_valued;
+        match combination.run(target, seed)? {
+            Outcome::Passed(one) => {
+                checked.passed.elements += one.elements;
+                checked.passed.single_valued += one.single_valued;
             }
-            Err(reason) => failed.push((combination.to_string(), reason)),
+            Outcome::Refused(reason) if may_refuse => checked.refused.push((combination.to_string(), reason)),
+            Outcome::Refused(reason) => checked.failed.push((combination.to_string(), format!("no kernel: {reason}"))),
+            Outcome::Failed(reason) => checked.failed.push((combination.to_string(), reason)),
         }
     }
-    Ok((passed, failed))
+    Ok(checked)
 }

@@ -148,11 +148,11 @@ impl Writer<'_> {
 
     /// One instruction.
     fn one(&mut self, dest: &Tensor, x: &Tensor, mode: &str, lanes: &Lanes, same: bool) {
-        let line = if same {
-            format!("fusewright::Move({}, {}, {});", dest.text(), x.text(), lanes.count)
-        } else {
-            format!("Cast({}, {}, RoundMode::{mode}, {});", dest.text(), x.text(), lanes.count)
-        };
+        if same {
+            self.move_lanes(dest, x, &lanes.count, lanes.most);
+            return;
+        }
+        let line = format!("Cast({}, {}, RoundMode::{mode}, {});", dest.text(), x.text(), lanes.count);
         self.steps().vector(line, &[x], dest);
     }
 

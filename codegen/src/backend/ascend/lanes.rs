@@ -6,6 +6,7 @@ use fusewright_graph::Dim;
 use super::EmitError;
 use super::memory::{BLOCK, Tensor};
 use super::segment::{Made, Writer};
+use super::tile::Count;
 use crate::kernel::{Inst, Shape, Val};
 
 /// Byte offsets of lanes: `(lane >> shift) · scale + (lane mod 2^shift) · low + start`.
@@ -102,8 +103,7 @@ impl Writer<'_> {
             if single {
                 let part = to.part(start, lanes)?;
                 if from != part {
-                    let line = format!("fusewright::Move({}, {}, {lanes});", part.text(), from.text());
-                    self.steps().vector(line, &[&from], &part);
+                    self.move_lanes(&part, &from, &Count::one().of(lanes), lanes);
                 }
             } else {
                 let part = Tensor { offset: to.offset + start, ..to.clone() };
@@ -147,8 +147,7 @@ impl Writer<'_> {
         for (i, &arg) in inst.args.iter().enumerate() {
             let from = self.tensor(arg)?;
             let part = beside.part(i as u64 * pitch, lanes)?;
-            let line = format!("fusewright::Move({}, {}, {lanes});", part.text(), from.text());
-            self.steps().vector(line, &[&from], &part);
+            self.move_lanes(&part, &from, &Count::one().of(lanes), lanes);
         }
         let shift = ways.ilog2();
         self.gather(result, &beside, Offsets { shift, scale: size, low: pitch * size, start: 0 })
@@ -211,27 +210,33 @@ impl Writer<'_> {
             }
             None if copies && self.packed.contains_key(&value) => {
                 let packed = self.packed_of(value)?;
-                let line = format!("fusewright::Move({}, {}, {count});", to.text(), packed.text());
-                self.steps().vector(line, &[&packed], &to);
+                self.move_lanes(&to, &packed, &count, most);
                 return Ok(to);
             }
             None => self.tensor(value)?,
         };
-        if to.size == 1 && elements % 2 == 1 {
-            // Words would reach over the last byte.
-            let half = self.scratch("half", "half", most, 2);
-            let none = "RoundMode::CAST_NONE";
-            let line = format!("Cast({}, {}, {none}, {count});", half.text(), from.text());
-            self.steps().vector(line, &[&from], &half);
-            let line = format!("Cast({}, {}, RoundMode::CAST_TRUNC, {count});", to.text(), half.text());
-            self.steps().vector(line, &[&half], &to);
-        } else if copies && most > 1 {
+        if copies && most > 1 {
             self.pack_lanes(&to, &from, to.size, count, most)?;
         } else {
-            let line = format!("fusewright::Move({}, {}, {count});", to.text(), from.text());
-            self.steps().vector(line, &[&from], &to);
+            self.move_lanes(&to, &from, &count, most);
         }
         Ok(to)
+    }
+
+    /// `count` lanes as they are, at most `most`.
+    pub fn move_lanes(&mut self, to: &Tensor, from: &Tensor, count: &Count, most: u64) {
+        if to.size != 1 || !count.may_be_odd() {
+            let line = format!("fusewright::Move({}, {}, {count});", to.text(), from.text());
+            self.steps().vector(line, &[from], to);
+            return;
+        }
+        // Words would reach over the last byte, which nothing need have written.
+        let half = self.scratch("half", "half", most, 2);
+        let bytes = |tensor: &Tensor| format!("{}.ReinterpretCast<uint8_t>()", tensor.text());
+        let line = format!("Cast({}, {}, RoundMode::CAST_NONE, {count});", half.text(), bytes(from));
+        self.steps().vector(line, &[from], &half);
+        let line = format!("Cast({}, {}, RoundMode::CAST_TRUNC, {count});", bytes(to), half.text());
+        self.steps().vector(line, &[&half], to);
     }
 
     /// A condition as bytes of 0 and 1.

@@ -52,6 +52,9 @@ fn in_passes(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) 
                 refused = Some(why);
                 continue;
             }
+            Err(EmitError::Single) => {
+                return Err(EmitError::unsupported("lanes that are moved one by one, in a row that passes in parts"));
+            }
             other => other?,
         };
         let results = 32 * passes.iter().map(|p| p.wanted.len() as u64).sum::<u64>();

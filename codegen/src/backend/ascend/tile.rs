@@ -78,6 +78,11 @@ impl Count {
     pub fn of(&self, lanes: u64) -> Self {
         Count { text: self.text.clone(), factor: self.factor * lanes }
     }
+
+    /// Whether there is a value of the variable that makes it odd.
+    pub fn may_be_odd(&self) -> bool {
+        self.factor % 2 == 1
+    }
 }
 
 impl std::fmt::Display for Count {
