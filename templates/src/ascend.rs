@@ -128,6 +128,10 @@ pub struct Segment {
     pub depth: u32,
     /// Whether it is one of several passes over a row, which share results.
     pub passes: bool,
+    /// Inner rows of the row that it passes over one by one, as an expression; empty where that is one.
+    pub inner_rows: String,
+    /// Results that it leaves to later passes.
+    pub results: usize,
     /// Statements after the last tile.
     pub finish: Vec<String>,
     /// What it moves and computes.
@@ -173,7 +177,12 @@ pub struct Group {
 impl Group {
     /// Bytes of the results that passes leave to each other; none where there is one pass alone.
     pub fn result_bytes(&self) -> usize {
-        32 * self.passes.iter().map(|pass| pass.finish.len()).sum::<usize>()
+        32 * self.passes.iter().map(|pass| pass.results).sum::<usize>()
+    }
+
+    /// Inner rows of each row, which are passed over one by one, as an expression; empty where that is one.
+    pub fn inner_rows(&self) -> &str {
+        self.passes.first().map_or("", |pass| &pass.inner_rows)
     }
 
     /// Whether rows are passed over one by one.

@@ -65,6 +65,16 @@ __aicore__ inline void Choose(
     }
 }
 
+// A block of NaN where `found` is NaN.
+__aicore__ inline void KeepNan(
+    const LocalTensor<float>& block, const LocalTensor<float>& found, const LocalTensor<uint8_t>& mask)
+{
+    Compare<CMPMODE::EQ, false>(mask, found, found, BLOCK);
+    PipeBarrier<PIPE_V>();
+    Choose<false, false>(block, mask, block, found, BLOCK);
+    PipeBarrier<PIPE_V>();
+}
+
 __aicore__ inline void MaskAnd(
     const LocalTensor<uint8_t>& to, const LocalTensor<uint8_t>& a, const LocalTensor<uint8_t>& b, uint32_t count)
 {

@@ -176,9 +176,13 @@ impl Writer<'_> {
 
     /// Lane numbers.
     pub fn iota(&mut self, result: Val) -> Made<()> {
-        let lanes = self.lanes(result)?;
+        let (first, lanes) = match self.out.passes {
+            // Each lane is an inner row.
+            true => ("static_cast<int32_t>(tile.inner)", self.count(result)?.to_string()),
+            false => ("0", self.lanes(result)?.to_string()),
+        };
         let to = self.destination(result, "lane", &[])?;
-        self.steps().vector(format!("CreateVecIndex({}, 0, {lanes});", to.text()), &[], &to);
+        self.steps().vector(format!("CreateVecIndex({}, {first}, {lanes});", to.text()), &[], &to);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::kernel::{InstOp, Val};
 
 impl Writer<'_> {
     /// Bytes of a mask of so many lanes.
-    fn mask_bytes(lanes: u64) -> u64 {
+    pub fn mask_bytes(lanes: u64) -> u64 {
         (lanes / 64 * 8).next_multiple_of(BLOCK) + BLOCK
     }
 

@@ -137,6 +137,13 @@ impl Touched {
         self.writes.extend(writes.iter().map(|&t| t.clone()));
     }
 
+    /// Both together.
+    pub fn and(mut self, other: Touched) -> Touched {
+        self.reads.extend(other.reads);
+        self.writes.extend(other.writes);
+        self
+    }
+
     /// Whether what touches those has to wait for this.
     fn holds_up(&self, reads: &[&Tensor], writes: &[&Tensor]) -> bool {
         let among = |earlier: &[Tensor], t: &Tensor| earlier.iter().any(|e| e.overlaps(t));

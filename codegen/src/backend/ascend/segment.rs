@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use fusewright_abi::DType;
-use fusewright_graph::{Literal, ScalarFn};
+use fusewright_graph::{Dim, Literal, ScalarFn};
 use fusewright_templates::ascend as template;
 
 use super::EmitError;
@@ -126,6 +126,10 @@ pub(super) fn write(
     };
     if let Some(pass) = pass {
         writer.out.passes = true;
+        writer.out.results = pass.wanted.len();
+        if pass.inner_rows != Dim::constant(1) {
+            writer.out.inner_rows = text::index(&pass.inner_rows, &str::to_owned);
+        }
         let result = |slot: u64| {
             let var = "results".to_owned();
             Tensor { var, offset: slot * COPIES, lanes: COPIES, size: 4, work: None }
