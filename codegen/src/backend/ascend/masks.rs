@@ -55,14 +55,7 @@ impl Writer<'_> {
         if dtype != DType::F32 {
             return Err(EmitError::unsupported(format!("`{}` of {dtype}: the vector unit compares floats", f.name())));
         }
-        let mode = match f {
-            ScalarFn::Eq => "EQ",
-            ScalarFn::Ne => "NE",
-            ScalarFn::Lt => "LT",
-            ScalarFn::Le => "LE",
-            ScalarFn::Gt => "GT",
-            _ => "GE",
-        };
+        let mode = mode(f);
         let a = self.lane_for_lane(args[0], result)?;
         let (b, spread) = self.lanes_or_block(args[1], result)?;
         let count = self.count(result)?;
@@ -80,12 +73,18 @@ impl Writer<'_> {
     /// A comparison of integers, which vector units compare for equality alone: an order is whether the larger is one of
     /// them.
     fn compare_words(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
-        if !self.chip.compares_words {
-            let what = format!("`{}` of i32 on {}: its vector unit compares floats", f.name(), self.chip.vendor);
-            return Err(EmitError::unsupported(what));
-        }
         let (a, b) = (self.lane_for_lane(args[0], result)?, self.lane_for_lane(args[1], result)?);
         let (count, lanes) = (self.count(result)?, self.most(result)?);
+        if !self.chip.compares_words {
+            let work = ["high", "lowOfFirst", "lowOfSecond"].map(|wish| self.scratch(wish, "int32_t", lanes, 4));
+            let zero = self.block(0);
+            let to = self.mask(result, f.name())?;
+            let operands = [&to, &a, &b, &work[0], &work[1], &work[2], &zero].map(|t| t.text()).join(", ");
+            let line = format!("fusewright::CompareHalves<CMPMODE::{}>({operands}, {count});", mode(f));
+            let [high, first, second] = &work;
+            self.steps().settled(line, &[&a, &b], &[high, first, second]);
+            return Ok(());
+        }
         let larger = matches!(f, ScalarFn::Lt | ScalarFn::Le | ScalarFn::Gt | ScalarFn::Ge);
         let (first, second) = match f {
             ScalarFn::Lt | ScalarFn::Ge => (None, a.clone()),
@@ -315,5 +314,17 @@ impl Writer<'_> {
                     _ => false,
                 }
             })
+    }
+}
+
+/// How the vendor spells a comparison.
+fn mode(f: ScalarFn) -> &'static str {
+    match f {
+        ScalarFn::Eq => "EQ",
+        ScalarFn::Ne => "NE",
+        ScalarFn::Lt => "LT",
+        ScalarFn::Le => "LE",
+        ScalarFn::Gt => "GT",
+        _ => "GE",
     }
 }

@@ -168,6 +168,7 @@ impl<'s> Cutter<'s> {
             op @ (InstOp::Literal(_)
             | InstOp::Iota(_)
             | InstOp::Map(_)
+            | InstOp::Bitcast(_)
             | InstOp::Cast { .. }
             | InstOp::Reduce { over: Over::Row, .. }) => op,
             other => return Err(EmitError::unsupported(format!("`{}` of a row that does not fit", other.name()))),
