@@ -114,6 +114,8 @@ fn texts_are_as_blessed() {
     golden("rope.cpp", &text(&support::rope(8, 128), "910b1"));
     golden("gather_and_scatter.cpp", &text(&gather_and_scatter(), "910b1"));
     golden("group_quant.cpp", &text(&group_quant(), "910b1"));
+    golden("masked_softmax.cpp", &text(&support::model_kernel("masked_softmax"), "910b1"));
+    golden("orders.cpp", &text(&support::model_kernel("orders"), "310p3"));
     golden("sum_of_any_length.cpp", &text(&sum_of_any_length(), "310p3"));
 }
 

@@ -71,6 +71,8 @@ pub struct Move {
 pub struct Figures {
     /// Inner rows of an outer row, as an expression that a dim is read from.
     pub inner: String,
+    /// How often each row is passed over: the segment's own inner rows, where lanes are inner rows, as such an expression.
+    pub inner_rows: String,
     /// Bytes loaded once per core.
     pub loaded_once: u64,
     /// Bytes loaded per outer row.
@@ -131,7 +133,7 @@ pub struct Segment {
     /// Inner rows of the row that it passes over one by one, as an expression; empty where that is one.
     pub inner_rows: String,
     /// Results that it leaves to later passes.
-    pub results: usize,
+    pub results: u64,
     /// Statements after the last tile.
     pub finish: Vec<String>,
     /// What it moves and computes.
@@ -176,8 +178,14 @@ pub struct Group {
 
 impl Group {
     /// Bytes of the results that passes leave to each other; none where there is one pass alone.
-    pub fn result_bytes(&self) -> usize {
-        32 * self.passes.iter().map(|pass| pass.results).sum::<usize>()
+    pub fn result_bytes(&self) -> u64 {
+        32 * self.passes.iter().map(|pass| pass.results).sum::<u64>()
+    }
+
+    /// Bytes of unified buffer that the passes take together.
+    pub fn buffer_bytes(&self) -> u64 {
+        let results = if self.is_split() { self.result_bytes().max(32) } else { 0 };
+        self.passes.iter().map(Segment::buffer_bytes).sum::<u64>() + results
     }
 
     /// Inner rows of each row, which are passed over one by one, as an expression; empty where that is one.

@@ -226,6 +226,36 @@ fn neighbours(d: i64, rows: i64) -> Case {
     )
 }
 
+/// Shares of what a row sees, head by head, in rows of a length that is known when they run.
+fn attention(heads: i64, rows: i64) -> Case {
+    case(
+        &format!(
+            "kernel @attention(s = extent(x, 1)) rows s {{
+               param %x: f32[{heads}, s, s*600] in
+               param %y: f32[{heads}, s, s*600] out
+               param %most: f32[{heads}, s] out
+               segment @heads inner {heads} {{
+                 %x = load x[inner*s*s*600 + row*s*600 + lane] : row<f32, s*600>
+                 %low = literal f32 -inf
+                 %at = index row*600 + 300
+                 %place = cast %at to i32 rne
+                 %lane = iota s*600
+                 %seen = ge %place, %lane
+                 %z = select %seen, %x, %low
+                 %most = reduce max %z over row nan propagate order tree(64)
+                 %d = sub %z, %most
+                 %e = exp %d
+                 %sum = reduce add %e over row nan propagate order tree(64)
+                 %y = div %e, %sum
+                 store y[inner*s*s*600 + row*s*600 + lane], %y
+                 store most[inner*s + row], %most
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
 /// All of them, with their chips. Every core has several whole tiles of rows, and a part of one.
 pub fn all() -> Vec<(Case, &'static str)> {
     vec![
@@ -239,8 +269,10 @@ pub fn all() -> Vec<(Case, &'static str)> {
         (gated(272, 71), "910b1"),
         (neighbours(128, 70), "910b1"),
         (add_rms_norm(40_000, 3), "910b1"),
+        (attention(2, 5), "910b1"),
         (int8_token(528, 75), "310p3"),
         (masked(333, 59), "310p3"),
         (gated(272, 71), "310p3"),
+        (attention(2, 5), "310p3"),
     ]
 }

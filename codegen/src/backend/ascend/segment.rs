@@ -46,6 +46,8 @@ pub(super) struct Writer<'a> {
     pub step: usize,
     pub out: template::Segment,
     pub levels: Vec<Level>,
+    /// Inner rows of the row that are passed over one by one.
+    pub inner_rows: Dim,
     /// Statements of the core's start, and of a tile.
     pub fixed: Steps,
     pub tiled: Steps,
@@ -110,6 +112,7 @@ pub(super) fn write(
         params,
         step: 0,
         levels: levels(segment, pass),
+        inner_rows: pass.map_or(Dim::constant(1), |p| p.inner_rows.clone()),
         packed: BTreeMap::new(),
         blocks: BTreeMap::new(),
         tables: BTreeMap::new(),
@@ -126,7 +129,7 @@ pub(super) fn write(
     };
     if let Some(pass) = pass {
         writer.out.passes = true;
-        writer.out.results = pass.wanted.len();
+        writer.out.results = pass.wanted.len() as u64;
         if pass.inner_rows != Dim::constant(1) {
             writer.out.inner_rows = text::index(&pass.inner_rows, &str::to_owned);
         }
