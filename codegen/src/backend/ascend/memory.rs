@@ -152,6 +152,11 @@ impl Touched {
     }
 }
 
+/// Those of no queue.
+fn in_work(tensors: &[Tensor]) -> Vec<&Tensor> {
+    tensors.iter().filter(|t| t.work.is_some()).collect()
+}
+
 impl Steps {
     /// A statement that the vector pipe does not run.
     pub fn plain(&mut self, line: String) {
@@ -191,11 +196,11 @@ impl Steps {
     }
 
     /// A barrier at the end, where what runs next would not wait for what may still run; if that is not known, where
-    /// anything in the work buffer may.
+    /// anything in the work buffer may. Tensors of queues wait for each other as they pass them.
     pub fn finish(&mut self, next: Option<&Touched>) {
         let waits = match next {
             Some(next) => {
-                let (reads, writes): (Vec<_>, Vec<_>) = (next.reads.iter().collect(), next.writes.iter().collect());
+                let (reads, writes) = (in_work(&next.reads), in_work(&next.writes));
                 self.pending.holds_up(&reads, &writes)
             }
             None => self.pending.reads.iter().chain(&self.pending.writes).any(|t| t.work.is_some()),

@@ -308,7 +308,6 @@ private:
     {
         LocalTensor<float> topOut = topOutQueue.AllocTensor<float>();
         fusewright::Move(topOut, results, 1);
-        PipeBarrier<PIPE_V>();
         topOutQueue.EnQue(topOut);
     }
 

@@ -131,7 +131,6 @@ private:
     {
         LocalTensor<float> sumOut = sumOutQueue.AllocTensor<float>();
         fusewright::Move(sumOut, results, 1);
-        PipeBarrier<PIPE_V>();
         sumOutQueue.EnQue(sumOut);
     }
 
@@ -195,7 +194,6 @@ private:
         LocalTensor<float> xIn = xInQueue.DeQue<float>();
         LocalTensor<float> sharesOut = sharesOutQueue.AllocTensor<float>();
         fusewright::ByBlocks<fusewright::Quotient>(sharesOut, xIn, results, 1, tile.inners);
-        PipeBarrier<PIPE_V>();
         xInQueue.FreeTensor(xIn);
         sharesOutQueue.EnQue(sharesOut);
     }
