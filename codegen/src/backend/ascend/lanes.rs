@@ -240,14 +240,21 @@ impl Writer<'_> {
 
     /// A condition as bytes of 0 and 1.
     fn bytes_of_mask(&mut self, value: Val, to: &Tensor) -> Made<()> {
-        if !matches!(self.shape(value), Shape::Row(_)) {
-            return Err(EmitError::unsupported("a stored condition of a row"));
-        }
-        let mask = self.tensor(value)?;
-        let (count, most) = (self.count(value)?, self.most(value)?);
+        let mask = self.mask_over(value, value)?;
+        let (mut count, mut most) = (self.count(value)?, self.most(value)?);
         let (one, zero) = (self.block(1), self.block(0));
-        let codes = self.scratch("truth", "float", most, 4);
+        let mut codes = self.scratch("truth", "float", most, 4);
         self.select_into(&codes, &mask, (&one, ", true"), (&zero, ", true"), &count.to_string());
+        if !matches!(self.shape(value), Shape::Row(_)) {
+            // One of the copies of each.
+            let elements = self.elements(value)?;
+            (count, most) = (self.tile.times(self.level(value)).of(elements), self.tile.most(self.level(value)) * elements);
+            if most > 1 {
+                let packed = self.scratch("packed", "float", most, 4);
+                self.pack_lanes(&packed, &codes, 4, count.clone(), most)?;
+                codes = packed;
+            }
+        }
         let codes = Tensor { var: format!("{}.ReinterpretCast<int32_t>()", codes.var), ..codes };
         self.codes_to_bytes(to, &codes, count, most);
         Ok(())
