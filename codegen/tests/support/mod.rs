@@ -306,7 +306,8 @@ pub fn activation(lanes: i64) -> Kernel {
 
 /// Kernels for Ascend in their text: one of each thing that a schedule has to get right.
 pub fn model_kernels() -> Vec<Kernel> {
-    let lines = include_str!("../ascend_model/kernels.fw").lines().filter(|line| !line.starts_with("//"));
+    let texts = [include_str!("../ascend_model/kernels.fw"), include_str!("../ascend_model/masked.fw")];
+    let lines = texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with("//"));
     let text: String = lines.map(|line| format!("{line}\n")).collect();
     parse_kernels(&text).unwrap_or_else(|e| panic!("{e}"))
 }
