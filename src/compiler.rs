@@ -502,7 +502,9 @@ pub(crate) fn column(target: &Target) -> Column {
 fn identifier(name: &str) -> String {
     let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let text: String = name.chars().map(word).collect();
-    if text.starts_with(|c: char| c.is_ascii_digit()) || text.is_empty() { format!("k_{text}") } else { text }
+    // Operations that C++ has as words.
+    let taken = ["and", "or", "not", "xor"].contains(&text.as_str());
+    if taken || text.starts_with(|c: char| c.is_ascii_digit()) || text.is_empty() { format!("k_{text}") } else { text }
 }
 
 #[cfg(test)]

@@ -112,6 +112,15 @@ struct Smallest {
     }
 };
 
+// Of integers: no lane is none of the floats' infinities.
+struct LargestInteger : Largest {
+    static constexpr uint32_t NEUTRAL = 0x80000000;
+};
+
+struct SmallestInteger : Smallest {
+    static constexpr uint32_t NEUTRAL = 0x7fffffff;
+};
+
 // The function with its operands exchanged.
 template <typename Op>
 struct Flipped {

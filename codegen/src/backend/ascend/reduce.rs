@@ -80,8 +80,10 @@ impl Writer<'_> {
         let from = self.tensor(x)?;
         let float = self.dtype(x) == DType::F32;
         let (name, wish) = match op {
-            ReduceOp::Max => ("Largest", "largest"),
-            ReduceOp::Min => ("Smallest", "smallest"),
+            ReduceOp::Max if float => ("Largest", "largest"),
+            ReduceOp::Max => ("LargestInteger", "largest"),
+            ReduceOp::Min if float => ("Smallest", "smallest"),
+            ReduceOp::Min => ("SmallestInteger", "smallest"),
             _ => ("Sum", "sum"),
         };
         if op == ReduceOp::Add || !float {

@@ -52,6 +52,10 @@ fn in_passes(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) 
                 refused = Some(why);
                 continue;
             }
+            // There is no smaller tile than a part of a row.
+            Err(EmitError::Single) => {
+                return Err(EmitError::unsupported("lanes in another order, in a row that does not fit"));
+            }
             other => other?,
         };
         let group = template::Group { passes: written };

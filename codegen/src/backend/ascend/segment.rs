@@ -16,6 +16,7 @@ use super::chip::Chip;
 use super::lanes::Offsets;
 use super::levels::levels;
 use super::memory::{BLOCK, Steps, Tensor, Work};
+use super::operands::as_words;
 use super::passes::Pass;
 use super::text::{self, Names};
 use super::tile::{self, COPIES, Count, Tile};
@@ -137,7 +138,11 @@ pub(super) fn write(
             let var = "results".to_owned();
             Tensor { var, offset: slot * COPIES, lanes: COPIES, size: 4, work: None }
         };
-        pass.given.iter().for_each(|(value, slot)| writer.bind(*value, result(*slot)));
+        for (value, slot) in &pass.given {
+            let given = result(*slot);
+            let given = if writer.dtype(*value) == DType::I32 { as_words(&given) } else { given };
+            writer.bind(*value, given);
+        }
         writer.folded = pass.wanted.iter().map(|(value, slot)| (*value, result(*slot))).collect();
     }
     let order = writer.order();
