@@ -45,7 +45,7 @@ public:
 
     __aicore__ inline void Process(int64_t begin, int64_t end//%- if !s.inner_rows.is_empty() %//, int64_t innerRow//%- endif %//)
     {
-        if (begin >= end) {
+        if (begin >= end//%- if s.may_skip() %// || @{ s.inner }@ == 0//%- endif %//) {
             return;
         }
         //%- if !s.inner_rows.is_empty() %//

@@ -163,6 +163,11 @@ impl Segment {
         kinds.concat().into_iter().zip(self.inputs.iter().chain(&self.moves).chain(&self.outputs)).collect()
     }
 
+    /// Whether a row may have no lanes, and this pass then nothing to do: no result of a reduction to leave.
+    pub fn may_skip(&self) -> bool {
+        self.passes && self.finish.is_empty() && self.inner.parse::<u64>().is_err()
+    }
+
     /// Whether anything is computed.
     pub fn computes(&self) -> bool {
         !self.inputs.is_empty() || !self.outputs.is_empty() || !self.body.is_empty()

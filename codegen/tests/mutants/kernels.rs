@@ -256,6 +256,40 @@ fn attention(heads: i64, rows: i64) -> Case {
     )
 }
 
+/// The largest of each row of such a length.
+fn largest(rows: i64) -> Case {
+    case(
+        "kernel @largest(s = extent(x, 0)) rows s {
+           param %x: f32[s, s*600] in
+           param %most: f32[s] out
+           segment @rows inner 1 {
+             %x = load x[row*s*600 + lane] : row<f32, s*600>
+             %most = reduce max %x over row nan propagate order tree(64)
+             store most[row], %most
+           }
+         }",
+        rows,
+    )
+}
+
+/// Parts that end within a block, one after the other.
+fn joined(rows: i64) -> Case {
+    case(
+        "kernel @joined(s = extent(x, 0)) rows s {
+           param %x: f16[s, 109] in
+           param %y: f16[s, 109] out
+           segment @m inner 1 {
+             %a = load x[row*109 + lane] : row<f16, 42>
+             %b = load x[row*109 + lane + 42] : row<f16, 16>
+             %c = load x[row*109 + lane + 58] : row<f16, 51>
+             %y = cat %c, %a, %b
+             store y[row*109 + lane], %y
+           }
+         }",
+        rows,
+    )
+}
+
 /// All of them, with their chips. Every core has several whole tiles of rows, and a part of one.
 pub fn all() -> Vec<(Case, &'static str)> {
     vec![
@@ -270,6 +304,8 @@ pub fn all() -> Vec<(Case, &'static str)> {
         (neighbours(128, 70), "910b1"),
         (add_rms_norm(40_000, 3), "910b1"),
         (attention(2, 5), "910b1"),
+        (largest(5), "910b1"),
+        (joined(75), "910b1"),
         (int8_token(528, 75), "310p3"),
         (masked(333, 59), "310p3"),
         (gated(272, 71), "310p3"),

@@ -343,7 +343,7 @@ public:
 
     __aicore__ inline void Process(int64_t begin, int64_t end, int64_t innerRow)
     {
-        if (begin >= end) {
+        if (begin >= end || n == 0) {
             return;
         }
         this->innerRow = innerRow;
@@ -353,7 +353,6 @@ public:
         Duplicate(zeros, 0.0f, 8);
         ones = kept.GetWithOffset<float>(8, 64);
         Duplicate(ones, 1.0f, 8);
-        PipeBarrier<PIPE_V>();
         const fusewright::Tiles tiles(begin, end, ROWS, n, INNERS);
         if (tiles.count > 0) {
             CopyIn(tiles.At(0));

@@ -64,14 +64,13 @@ public:
 
     __aicore__ inline void Process(int64_t begin, int64_t end)
     {
-        if (begin >= end) {
+        if (begin >= end || n == 0) {
             return;
         }
         zeros = kept.GetWithOffset<float>(8, 0);
         Duplicate(zeros, 0.0f, 8);
         constants = kept.GetWithOffset<float>(8, 32);
         Duplicate(constants.ReinterpretCast<uint32_t>(), 0x00000001u, 8);
-        PipeBarrier<PIPE_V>();
         const fusewright::Tiles tiles(begin, end, ROWS, n, INNERS);
         if (tiles.count > 0) {
             CopyIn(tiles.At(0));

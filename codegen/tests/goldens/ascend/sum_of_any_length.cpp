@@ -161,7 +161,7 @@ public:
 
     __aicore__ inline void Process(int64_t begin, int64_t end)
     {
-        if (begin >= end) {
+        if (begin >= end || n == 0) {
             return;
         }
         const fusewright::Tiles tiles(begin, end, ROWS, n, INNERS);
