@@ -103,7 +103,8 @@ fn rows_of_every_length_are_right() {
 /// and infinities.
 #[test]
 fn lengths_at_run_time_are_right_to_their_ends() {
-    let known = ["any_length", "masked_softmax", "orders", "extremes", "verdicts", "verdicts_of_any_length", "integers"];
+    let known =
+        ["any_length", "masked_softmax", "orders", "extremes", "verdicts", "verdicts_of_any_length", "integers"];
     let kernels: Vec<Kernel> = kernels().into_iter().filter(|k| known.contains(&k.name.as_str())).collect();
     assert_eq!(kernels.len(), known.len());
     for chip in ["910b1", "310p3", "950"] {

@@ -277,7 +277,8 @@ impl Writer<'_> {
         if !matches!(self.shape(value), Shape::Row(_)) {
             // One of the copies of each.
             let elements = self.elements(value)?;
-            (count, most) = (self.tile.times(self.level(value)).of(elements), self.tile.most(self.level(value)) * elements);
+            (count, most) =
+                (self.tile.times(self.level(value)).of(elements), self.tile.most(self.level(value)) * elements);
             if most > 1 {
                 let packed = self.scratch("packed", "float", most, 4);
                 self.pack_lanes(&packed, &codes, 4, count.clone(), most)?;
