@@ -514,6 +514,11 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn kernels_are_called_no_word_of_cpp() {
+        assert_eq!(["add", "not", "a.b", "2d"].map(identifier), ["add", "k_not", "a_b", "k_2d"]);
+    }
+
     /// A backend that takes nothing in the memory of an input.
     struct NothingInPlace;
 

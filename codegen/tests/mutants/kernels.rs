@@ -260,10 +260,10 @@ fn attention(heads: i64, rows: i64) -> Case {
 fn largest(rows: i64) -> Case {
     case(
         "kernel @largest(s = extent(x, 0)) rows s {
-           param %x: f32[s, s*600] in
+           param %x: f32[s, s*3600] in
            param %most: f32[s] out
            segment @rows inner 1 {
-             %x = load x[row*s*600 + lane] : row<f32, s*600>
+             %x = load x[row*s*3600 + lane] : row<f32, s*3600>
              %most = reduce max %x over row nan propagate order tree(64)
              store most[row], %most
            }
