@@ -510,7 +510,9 @@ pub(crate) fn column(target: &Target) -> Column {
 fn identifier(name: &str) -> String {
     let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let text: String = name.chars().map(word).collect();
-    if text.starts_with(|c: char| c.is_ascii_digit()) || text.is_empty() { format!("k_{text}") } else { text }
+    // Operations that C++ has as words.
+    let taken = ["and", "or", "not", "xor"].contains(&text.as_str());
+    if taken || text.starts_with(|c: char| c.is_ascii_digit()) || text.is_empty() { format!("k_{text}") } else { text }
 }
 
 #[cfg(test)]
@@ -519,6 +521,11 @@ mod tests {
     use fusewright_codegen::backend::Stage;
 
     use super::*;
+
+    #[test]
+    fn kernels_are_called_no_word_of_cpp() {
+        assert_eq!(["add", "not", "a.b", "2d"].map(identifier), ["add", "k_not", "a_b", "k_2d"]);
+    }
 
     /// A backend that takes nothing in the memory of an input.
     struct NothingInPlace;

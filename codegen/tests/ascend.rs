@@ -114,6 +114,8 @@ fn texts_are_as_blessed() {
     golden("rope.cpp", &text(&support::rope(8, 128), "910b1"));
     golden("gather_and_scatter.cpp", &text(&gather_and_scatter(), "910b1"));
     golden("group_quant.cpp", &text(&group_quant(), "910b1"));
+    golden("masked_softmax.cpp", &text(&support::model_kernel("masked_softmax"), "910b1"));
+    golden("orders.cpp", &text(&support::model_kernel("orders"), "310p3"));
     golden("sum_of_any_length.cpp", &text(&sum_of_any_length(), "310p3"));
 }
 
@@ -135,6 +137,34 @@ fn what_a_chip_lacks_is_refused_by_name() {
            }
          }",
     );
+    let apart = parsed(
+        "kernel @apart(t = extent(y, 0)) rows t {
+           param %x: f32[64] in
+           param %y: f32[t, 8] out
+           segment @rows inner 1 {
+             %x = load x[lane*8] : row<f32, 8>
+             %y = add %x, %x
+             store y[row*8 + lane], %y
+           }
+         }",
+    );
+    let why = refusal(&apart, "910b1");
+    assert!(why.contains("8 apart in memory"), "{why}");
+    let groups = parsed(
+        "kernel @groups(t = extent(y, 0)) rows t {
+           param %x: f32[t, 36] in
+           param %by: f32[t, 6] in
+           param %y: f32[t, 36] out
+           segment @rows inner 1 {
+             %x = load x[row*36 + lane] : row<f32, 36>
+             %by = load by[row*6 + lane] : group<f32, 36, 6>
+             %y = mul %by, %x
+             store y[row*36 + lane], %y
+           }
+         }",
+    );
+    let why = refusal(&groups, "910b1");
+    assert!(why.contains("groups of 6 lanes"), "{why}");
     let why = refusal(&wide, "910b1");
     assert!(why.contains("f64 on Ascend 910B1"), "{why}");
     assert!(refusal(&wide, "910z").contains("910z"));
@@ -237,6 +267,6 @@ fn what_needs_a_row_at_a_time_is_refused_by_name_where_rows_pass_in_parts() {
     let kernel = parse_kernels(text).unwrap_or_else(|e| panic!("{e}")).swap_remove(0);
     for chip in ["910b1", "950"] {
         let why = refusal(&kernel, chip);
-        assert!(why.contains("segment `m`") && why.contains("in a row that passes in parts"), "{why}");
+        assert!(why.contains("segment `m`") && why.contains("in a row that does not fit"), "{why}");
     }
 }

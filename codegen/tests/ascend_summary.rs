@@ -21,13 +21,16 @@ const TREE: Order = Order::Tree(Tree::interleaved(64));
 fn bytes_are_those_that_a_launch_moves() {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ascend-model");
     let Some(model) = model(&cache) else { return };
-    let kernels: [Kernel; 5] = [
+    let kernels: [Kernel; 7] = [
         support::add_rms_norm_bf16(1024, TREE),
         support::add_rms_norm_token_quant(256, TREE, DType::I8, 127.0),
         support::activation(512),
         support::group_quant(256, 64, Tree::interleaved(64)),
         // Longer than unified buffer holds.
         support::activation(1 << 16),
+        // As long as dims say, head by head.
+        support::model_kernel("masked_softmax"),
+        support::model_kernel("any_length"),
     ];
     let known = CHIPS.iter().find(|chip| chip.name == "910b1").expect("it is in the table");
     for rows in [1, 5, 100] {

@@ -43,11 +43,14 @@ public:
         //%- endif %//
     }
 
-    __aicore__ inline void Process(int64_t begin, int64_t end)
+    __aicore__ inline void Process(int64_t begin, int64_t end//%- if !s.inner_rows.is_empty() %//, int64_t innerRow//%- endif %//)
     {
-        if (begin >= end) {
+        if (begin >= end//%- if s.may_skip() %// || @{ s.inner }@ == 0//%- endif %//) {
             return;
         }
+        //%- if !s.inner_rows.is_empty() %//
+        this->innerRow = innerRow;
+        //%- endif %//
         //%- if s.passes && s.loads_at_start() %//
         // What is loaded now lies where the row before was computed.
         PipeBarrier<PIPE_ALL>();
@@ -137,6 +140,9 @@ private:
     //%- for d in s.dims %//
     int64_t @{ d }@;
     //%- endfor %//
+    //%- if !s.inner_rows.is_empty() %//
+    int64_t innerRow;
+    //%- endif %//
     //%- for (kind, q) in s.queues() %//
     @{ kind }@ @{ q.tensor }@Queue;
     //%- endfor %//
@@ -188,9 +194,17 @@ extern "C" __global__ __aicore__ void @{ name }@(
         @{ s.class }@ pass@{ loop.index }@(pipe//%- for b in s.buffers %//, @{ b.name }@//%- endfor %////%- for d in s.dims %//, @{ d }@//%- endfor %//, results);
         //%- endfor %//
         for (int64_t row = rows.begin; row < rows.end; ++row) {
+            //%- if g.inner_rows().is_empty() %//
             //%- for s in g.passes %//
             pass@{ loop.index }@.Process(row, row + 1);
             //%- endfor %//
+            //%- else %//
+            for (int64_t innerRow = 0; innerRow < @{ g.inner_rows() }@; ++innerRow) {
+                //%- for s in g.passes %//
+                pass@{ loop.index }@.Process(row, row + 1, innerRow);
+                //%- endfor %//
+            }
+            //%- endif %//
         }
     }
     //%- else %//

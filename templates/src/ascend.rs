@@ -71,6 +71,8 @@ pub struct Move {
 pub struct Figures {
     /// Inner rows of an outer row, as an expression that a dim is read from.
     pub inner: String,
+    /// How often each row is passed over: the segment's own inner rows, where lanes are inner rows, as such an expression.
+    pub inner_rows: String,
     /// Bytes loaded once per core.
     pub loaded_once: u64,
     /// Bytes loaded per outer row.
@@ -128,6 +130,10 @@ pub struct Segment {
     pub depth: u32,
     /// Whether it is one of several passes over a row, which share results.
     pub passes: bool,
+    /// Inner rows of the row that it passes over one by one, as an expression; empty where that is one.
+    pub inner_rows: String,
+    /// Results that it leaves to later passes.
+    pub results: u64,
     /// Statements after the last tile.
     pub finish: Vec<String>,
     /// What it moves and computes.
@@ -157,6 +163,11 @@ impl Segment {
         kinds.concat().into_iter().zip(self.inputs.iter().chain(&self.moves).chain(&self.outputs)).collect()
     }
 
+    /// Whether a row may have no lanes, and this pass then nothing to do: no result of a reduction to leave.
+    pub fn may_skip(&self) -> bool {
+        self.passes && self.finish.is_empty() && self.inner.parse::<u64>().is_err()
+    }
+
     /// Whether anything is computed.
     pub fn computes(&self) -> bool {
         !self.inputs.is_empty() || !self.outputs.is_empty() || !self.body.is_empty()
@@ -172,8 +183,19 @@ pub struct Group {
 
 impl Group {
     /// Bytes of the results that passes leave to each other; none where there is one pass alone.
-    pub fn result_bytes(&self) -> usize {
-        32 * self.passes.iter().map(|pass| pass.finish.len()).sum::<usize>()
+    pub fn result_bytes(&self) -> u64 {
+        32 * self.passes.iter().map(|pass| pass.results).sum::<u64>()
+    }
+
+    /// Bytes of unified buffer that the passes take together.
+    pub fn buffer_bytes(&self) -> u64 {
+        let results = if self.is_split() { self.result_bytes().max(32) } else { 0 };
+        self.passes.iter().map(Segment::buffer_bytes).sum::<u64>() + results
+    }
+
+    /// Inner rows of each row, which are passed over one by one, as an expression; empty where that is one.
+    pub fn inner_rows(&self) -> &str {
+        self.passes.first().map_or("", |pass| &pass.inner_rows)
     }
 
     /// Whether rows are passed over one by one.

@@ -247,6 +247,36 @@ fn kept(d: i64, rows: i64) -> Case {
     )
 }
 
+/// Shares of what a row sees, head by head, in rows of a length that is known when they run.
+fn attention(heads: i64, rows: i64) -> Case {
+    case(
+        &format!(
+            "kernel @attention(s = extent(x, 1)) rows s {{
+               param %x: f32[{heads}, s, s*600] in
+               param %y: f32[{heads}, s, s*600] out
+               param %most: f32[{heads}, s] out
+               segment @heads inner {heads} {{
+                 %x = load x[inner*s*s*600 + row*s*600 + lane] : row<f32, s*600>
+                 %low = literal f32 -inf
+                 %at = index row*600 + 300
+                 %place = cast %at to i32 rne
+                 %lane = iota s*600
+                 %seen = ge %place, %lane
+                 %z = select %seen, %x, %low
+                 %most = reduce max %z over row nan propagate order tree(64)
+                 %d = sub %z, %most
+                 %e = exp %d
+                 %sum = reduce add %e over row nan propagate order tree(64)
+                 %y = div %e, %sum
+                 store y[inner*s*s*600 + row*s*600 + lane], %y
+                 store most[inner*s + row], %most
+               }}
+             }}"
+        ),
+        rows,
+    )
+}
+
 /// Codes that are read again, and every other number of a row that all share: both are read by the step that follows.
 fn back(d: i64, rows: i64) -> Case {
     let twice = 2 * d;
@@ -273,6 +303,40 @@ fn back(d: i64, rows: i64) -> Case {
     )
 }
 
+/// The largest of each row of such a length.
+fn largest(rows: i64) -> Case {
+    case(
+        "kernel @largest(s = extent(x, 0)) rows s {
+           param %x: f32[s, s*3600] in
+           param %most: f32[s] out
+           segment @rows inner 1 {
+             %x = load x[row*s*3600 + lane] : row<f32, s*3600>
+             %most = reduce max %x over row nan propagate order tree(64)
+             store most[row], %most
+           }
+         }",
+        rows,
+    )
+}
+
+/// Parts that end within a block, one after the other.
+fn joined(rows: i64) -> Case {
+    case(
+        "kernel @joined(s = extent(x, 0)) rows s {
+           param %x: f16[s, 109] in
+           param %y: f16[s, 109] out
+           segment @m inner 1 {
+             %a = load x[row*109 + lane] : row<f16, 42>
+             %b = load x[row*109 + lane + 42] : row<f16, 16>
+             %c = load x[row*109 + lane + 58] : row<f16, 51>
+             %y = cat %c, %a, %b
+             store y[row*109 + lane], %y
+           }
+         }",
+        rows,
+    )
+}
+
 /// All of them, with their chips. Every core has several whole tiles of rows, and a part of one.
 pub fn all() -> Vec<(Case, &'static str)> {
     vec![
@@ -289,8 +353,12 @@ pub fn all() -> Vec<(Case, &'static str)> {
         (kept(330, 70), "910b1"),
         (back(128, 70), "910b1"),
         (kept(16_640, 5), "910b1"),
+        (attention(2, 5), "910b1"),
+        (largest(5), "910b1"),
+        (joined(75), "910b1"),
         (int8_token(528, 75), "310p3"),
         (masked(333, 59), "310p3"),
         (gated(272, 71), "310p3"),
+        (attention(2, 5), "310p3"),
     ]
 }

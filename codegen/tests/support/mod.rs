@@ -303,3 +303,16 @@ pub fn activation(lanes: i64) -> Kernel {
         s.store(1, at(lanes, 0), y)
     })
 }
+
+/// Kernels for Ascend in their text: one of each thing that a schedule has to get right.
+pub fn model_kernels() -> Vec<Kernel> {
+    let texts = [include_str!("../ascend_model/kernels.fw"), include_str!("../ascend_model/masked.fw")];
+    let lines = texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with("//"));
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    parse_kernels(&text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// One of [`model_kernels`].
+pub fn model_kernel(name: &str) -> Kernel {
+    model_kernels().into_iter().find(|k| k.name == name).unwrap_or_else(|| panic!("no kernel {name}"))
+}

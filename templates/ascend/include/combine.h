@@ -112,6 +112,15 @@ struct Smallest {
     }
 };
 
+// Of integers: no lane is none of the floats' infinities.
+struct LargestInteger : Largest {
+    static constexpr uint32_t NEUTRAL = 0x80000000;
+};
+
+struct SmallestInteger : Smallest {
+    static constexpr uint32_t NEUTRAL = 0x7fffffff;
+};
+
 // The function with its operands exchanged.
 template <typename Op>
 struct Flipped {
@@ -293,6 +302,23 @@ __aicore__ inline void MakeOffsets(
     }
     PipeBarrier<PIPE_V>();
     Adds(to, to, start, count);
+    PipeBarrier<PIPE_V>();
+}
+
+// The offsets of lanes from `first` on, by `bytes` more.
+__aicore__ inline void WidenOffsets(
+    const LocalTensor<uint32_t>& offsets, const LocalTensor<int32_t>& lanes, uint32_t count, int32_t first, int32_t bytes)
+{
+    const LocalTensor<int32_t> to = offsets.ReinterpretCast<int32_t>();
+    CreateVecIndex(lanes, 1 - first, count);
+    PipeBarrier<PIPE_V>();
+    Maxs(lanes, lanes, 0, count);
+    PipeBarrier<PIPE_V>();
+    Mins(lanes, lanes, 1, count);
+    PipeBarrier<PIPE_V>();
+    Muls(lanes, lanes, bytes, count);
+    PipeBarrier<PIPE_V>();
+    Add(to, to, lanes, count);
     PipeBarrier<PIPE_V>();
 }
 

@@ -65,6 +65,49 @@ __aicore__ inline void Choose(
     }
 }
 
+// Integers lane by lane, where floats alone are compared. The differences of their halves of 16 bits are floats without
+// rounding, and the sum of both has the sign of the whole difference, rounded or not.
+template <CMPMODE MODE>
+__aicore__ inline void CompareHalves(
+    const LocalTensor<uint8_t>& mask, const LocalTensor<int32_t>& a, const LocalTensor<int32_t>& b,
+    const LocalTensor<int32_t>& high, const LocalTensor<int32_t>& lowOfA, const LocalTensor<int32_t>& lowOfB,
+    const LocalTensor<float>& zero, uint32_t count)
+{
+    const LocalTensor<float> difference = high.ReinterpretCast<float>();
+    const LocalTensor<float> low = lowOfA.ReinterpretCast<float>();
+    ShiftRight(lowOfA, a, 16, count);
+    ShiftRight(lowOfB, b, 16, count);
+    PipeBarrier<PIPE_V>();
+    Sub(high, lowOfA, lowOfB, count);
+    PipeBarrier<PIPE_V>();
+    ShiftLeft(lowOfA, lowOfA, 16, count);
+    ShiftLeft(lowOfB, lowOfB, 16, count);
+    Cast(difference, high, RoundMode::CAST_NONE, count);
+    PipeBarrier<PIPE_V>();
+    Sub(lowOfA, a, lowOfA, count);
+    Sub(lowOfB, b, lowOfB, count);
+    Muls(difference, difference, 65536.0f, count);
+    PipeBarrier<PIPE_V>();
+    Sub(lowOfA, lowOfA, lowOfB, count);
+    PipeBarrier<PIPE_V>();
+    Cast(low, lowOfA, RoundMode::CAST_NONE, count);
+    PipeBarrier<PIPE_V>();
+    Add(difference, difference, low, count);
+    PipeBarrier<PIPE_V>();
+    Compare<MODE, true>(mask, difference, zero, count);
+    PipeBarrier<PIPE_V>();
+}
+
+// A block of NaN where `found` is NaN.
+__aicore__ inline void KeepNan(
+    const LocalTensor<float>& block, const LocalTensor<float>& found, const LocalTensor<uint8_t>& mask)
+{
+    Compare<CMPMODE::EQ, false>(mask, found, found, BLOCK);
+    PipeBarrier<PIPE_V>();
+    Choose<false, false>(block, mask, block, found, BLOCK);
+    PipeBarrier<PIPE_V>();
+}
+
 __aicore__ inline void MaskAnd(
     const LocalTensor<uint8_t>& to, const LocalTensor<uint8_t>& a, const LocalTensor<uint8_t>& b, uint32_t count)
 {

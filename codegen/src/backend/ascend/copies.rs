@@ -54,6 +54,10 @@ impl Writer<'_> {
         }
         let wish = format!("{}In", self.params[param.0 as usize]);
         if self.at_start {
+            if side.runs.run as u64 != side.elements {
+                let what = format!("lanes that are {} apart in memory, the same for all rows", side.runs.step);
+                return Err(EmitError::unsupported(what));
+            }
             let last = self.last_of(result);
             let tensor = self.lasting(&wish, element, lanes, size, last);
             let from = self.place(&side, &[]);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use fusewright_templates::ascend as template;
 
 use super::EmitError;
+use super::memory::Touched;
 use super::queues;
 use super::segment::{Made, Writer};
 use super::text;
@@ -19,9 +20,11 @@ impl Writer<'_> {
     /// The class with everything in it.
     pub fn finish(mut self) -> Made<template::Segment> {
         // What the end of a row does is no part of its tiles.
-        let next = self.out.finish.is_empty().then(|| self.tiled.head());
-        self.tiled.finish(next.as_ref());
-        self.fixed.finish(next.as_ref());
+        let tile = self.out.finish.is_empty().then(|| self.tiled.head());
+        // After the last tile of a pass comes the start of the next row.
+        let again = if self.out.passes { self.fixed.head() } else { Touched::default() };
+        self.tiled.finish(tile.clone().map(|tile| tile.and(again)).as_ref());
+        self.fixed.finish(tile.as_ref());
         self.out.figures = self.figures();
         self.out.start = std::mem::take(&mut self.fixed.lines);
         self.out.body = std::mem::take(&mut self.tiled.lines);

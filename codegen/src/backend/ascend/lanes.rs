@@ -9,13 +9,15 @@ use super::segment::{Made, Writer};
 use super::tile::Count;
 use crate::kernel::{Inst, Shape, Val};
 
-/// Byte offsets of lanes: `(lane >> shift) · scale + (lane mod 2^shift) · low + start`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+/// Byte offsets of lanes: `(lane >> shift) · scale + (lane mod 2^shift) · low + start`, and what is more from some lanes on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(super) struct Offsets {
     pub shift: u32,
     pub scale: u64,
     pub low: u64,
     pub start: u64,
+    /// `(first lane, bytes)`.
+    pub gaps: Vec<(u64, u64)>,
 }
 
 impl Writer<'_> {
@@ -27,10 +29,14 @@ impl Writer<'_> {
         let before = std::mem::replace(&mut self.at_start, true);
         let table = self.lasting("offsets", "uint32_t", lanes, 4, usize::MAX);
         let scratch = self.scratch("indices", "int32_t", lanes, 4);
-        let Offsets { shift, scale, low, start } = of;
+        let Offsets { shift, scale, low, start, gaps } = &of;
         let (at, by) = (table.text(), scratch.text());
         let line = format!("fusewright::MakeOffsets({at}, {by}, {lanes}, {shift}, {scale}, {low}, {start});");
         self.fixed.settled(line, &[], &[&scratch]);
+        for (first, bytes) in gaps {
+            let line = format!("fusewright::WidenOffsets({at}, {by}, {lanes}, {first}, {bytes});");
+            self.fixed.settled(line, &[&table], &[&scratch]);
+        }
         self.at_start = before;
         self.tables.insert(of, table.clone());
         table
@@ -91,15 +97,17 @@ impl Writer<'_> {
     pub fn join(&mut self, inst: &Inst, result: Val) -> Made<()> {
         let to = self.destination(result, "joined", &[])?;
         let whole = self.lanes(result)?;
+        let single = self.tile.is_single();
+        let lengths = inst.args.iter().map(|&a| self.lanes(a)).collect::<Made<Vec<_>>>()?;
+        let aligned = |n: u64| (n * to.size).is_multiple_of(BLOCK);
+        // Where a tile is one row, the last one may end within a block.
+        let ends = if single { &lengths[..lengths.len().saturating_sub(1)] } else { &lengths };
+        if !ends.iter().all(|n| aligned(*n)) {
+            return if single { self.join_unaligned(inst, &to, result) } else { Err(EmitError::Single) };
+        }
         let mut start = 0;
-        for &arg in &inst.args {
-            let lanes = self.lanes(arg)?;
+        for (&arg, lanes) in inst.args.iter().zip(lengths) {
             let from = self.lane_for_lane_of(arg, result)?;
-            let aligned = |n: u64| (n * from.size).is_multiple_of(BLOCK);
-            let single = self.tile.is_single();
-            if !aligned(start) || !(single || aligned(lanes) && aligned(whole)) {
-                return if single { self.join_unaligned(inst, result) } else { Err(EmitError::Single) };
-            }
             if single {
                 let part = to.part(start, lanes)?;
                 if from != part {
@@ -122,12 +130,33 @@ impl Writer<'_> {
         Err(EmitError::Single)
     }
 
-    fn join_unaligned(&mut self, inst: &Inst, _result: Val) -> Made<()> {
-        let parts: Vec<String> = inst.args.iter().map(|&a| self.shape(a).to_string()).collect();
-        Err(EmitError::unsupported(format!(
-            "a join of {}: parts start at multiples of {BLOCK} bytes",
-            parts.join(", ")
-        )))
+    /// Rows of which some end within a block: each from a block on, and all gathered from there.
+    fn join_unaligned(&mut self, inst: &Inst, to: &Tensor, result: Val) -> Made<()> {
+        let size = to.size;
+        if !matches!(size, 2 | 4) {
+            let parts: Vec<String> = inst.args.iter().map(|&a| self.shape(a).to_string()).collect();
+            let what = format!("a join of {}: parts start at multiples of {BLOCK} bytes", parts.join(", "));
+            return Err(EmitError::unsupported(what));
+        }
+        let pitch = |lanes: u64| (lanes * size).next_multiple_of(BLOCK) / size;
+        let lengths = inst.args.iter().map(|&a| self.lanes(a)).collect::<Made<Vec<_>>>()?;
+        let element = self.element(self.dtype(result))?;
+        let beside = self.scratch("beside", element, lengths.iter().map(|n| pitch(*n)).sum(), size);
+        let mut offsets = Offsets { scale: size, ..Offsets::default() };
+        let (mut start, mut place) = (0, 0);
+        for (&arg, lanes) in inst.args.iter().zip(lengths) {
+            let from = self.lane_for_lane_of(arg, result)?;
+            let part = beside.part(place, lanes)?;
+            let line = format!("fusewright::Move({}, {}, {lanes});", part.text(), from.text());
+            self.steps().vector(line, &[&from], &part);
+            (start, place) = (start + lanes, place + pitch(lanes));
+            if pitch(lanes) > lanes {
+                offsets.gaps.push((start, (pitch(lanes) - lanes) * size));
+            }
+        }
+        // There is no lane behind the last row.
+        offsets.gaps.retain(|(first, _)| *first < start);
+        self.gather(result, &beside, offsets)
     }
 
     /// Lanes of equally long rows in turn.
@@ -150,7 +179,7 @@ impl Writer<'_> {
             self.move_lanes(&part, &from, &Count::one().of(lanes), lanes);
         }
         let shift = ways.ilog2();
-        self.gather(result, &beside, Offsets { shift, scale: size, low: pitch * size, start: 0 })
+        self.gather(result, &beside, Offsets { shift, scale: size, low: pitch * size, ..Offsets::default() })
     }
 
     /// Codes of 4 bits, two in a byte.
@@ -175,9 +204,13 @@ impl Writer<'_> {
 
     /// Lane numbers.
     pub fn iota(&mut self, result: Val) -> Made<()> {
-        let lanes = self.lanes(result)?;
+        let (first, lanes) = match self.out.passes {
+            // Each lane is an inner row.
+            true => ("static_cast<int32_t>(tile.inner)", self.count(result)?.to_string()),
+            false => ("0", self.lanes(result)?.to_string()),
+        };
         let to = self.destination(result, "lane", &[])?;
-        self.steps().vector(format!("CreateVecIndex({}, 0, {lanes});", to.text()), &[], &to);
+        self.steps().vector(format!("CreateVecIndex({}, {first}, {lanes});", to.text()), &[], &to);
         Ok(())
     }
 
@@ -241,14 +274,22 @@ impl Writer<'_> {
 
     /// A condition as bytes of 0 and 1.
     fn bytes_of_mask(&mut self, value: Val, to: &Tensor) -> Made<()> {
-        if !matches!(self.shape(value), Shape::Row(_)) {
-            return Err(EmitError::unsupported("a stored condition of a row"));
-        }
-        let mask = self.tensor(value)?;
-        let (count, most) = (self.count(value)?, self.most(value)?);
+        let mask = self.mask_over(value, value)?;
+        let (mut count, mut most) = (self.count(value)?, self.most(value)?);
         let (one, zero) = (self.block(1), self.block(0));
-        let codes = self.scratch("truth", "float", most, 4);
+        let mut codes = self.scratch("truth", "float", most, 4);
         self.select_into(&codes, &mask, (&one, ", true"), (&zero, ", true"), &count.to_string());
+        if !matches!(self.shape(value), Shape::Row(_)) {
+            // One of the copies of each.
+            let elements = self.elements(value)?;
+            (count, most) =
+                (self.tile.times(self.level(value)).of(elements), self.tile.most(self.level(value)) * elements);
+            if most > 1 {
+                let packed = self.scratch("packed", "float", most, 4);
+                self.pack_lanes(&packed, &codes, 4, count.clone(), most)?;
+                codes = packed;
+            }
+        }
         let codes = Tensor { var: format!("{}.ReinterpretCast<int32_t>()", codes.var), ..codes };
         self.codes_to_bytes(to, &codes, count, most);
         Ok(())

@@ -5,11 +5,16 @@ use std::collections::BTreeSet;
 use fusewright_graph::Dim;
 
 use super::passes::Pass;
-use crate::kernel::{INNER, InstOp, Level, ROW, Segment, Val};
+use crate::kernel::{INNER, InstOp, Level, ROW, Segment, Shape, Val};
 
 /// How often each value changes; what is stored changes as often as its place.
 pub(super) fn levels(segment: &Segment, pass: Option<&Pass>) -> Vec<Level> {
     let mut levels = segment.levels();
+    // A lane of a row is an inner row of a pass, whatever it is computed from.
+    if pass.is_some() {
+        let rows = segment.types.iter().zip(&mut levels).filter(|(ty, _)| matches!(ty.shape, Shape::Row(_)));
+        rows.for_each(|(_, level)| *level = Level::Inner);
+    }
     // Results of passes are of their row; reductions of this one end with it.
     for (value, _) in pass.into_iter().flat_map(|p| p.given.iter().chain(&p.wanted)) {
         levels[value.0 as usize] = Level::Outer;

@@ -12,7 +12,7 @@ use crate::kernel::{InstOp, Val};
 
 impl Writer<'_> {
     /// Bytes of a mask of so many lanes.
-    fn mask_bytes(lanes: u64) -> u64 {
+    pub fn mask_bytes(lanes: u64) -> u64 {
         (lanes / 64 * 8).next_multiple_of(BLOCK) + BLOCK
     }
 
@@ -52,17 +52,13 @@ impl Writer<'_> {
         if dtype == DType::I32 {
             return self.compare_words(f, args, result);
         }
+        if dtype == DType::Bool {
+            return self.compare_masks(f, args, result);
+        }
         if dtype != DType::F32 {
             return Err(EmitError::unsupported(format!("`{}` of {dtype}: the vector unit compares floats", f.name())));
         }
-        let mode = match f {
-            ScalarFn::Eq => "EQ",
-            ScalarFn::Ne => "NE",
-            ScalarFn::Lt => "LT",
-            ScalarFn::Le => "LE",
-            ScalarFn::Gt => "GT",
-            _ => "GE",
-        };
+        let mode = mode(f);
         let a = self.lane_for_lane(args[0], result)?;
         let (b, spread) = self.lanes_or_block(args[1], result)?;
         let count = self.count(result)?;
@@ -80,12 +76,18 @@ impl Writer<'_> {
     /// A comparison of integers, which vector units compare for equality alone: an order is whether the larger is one of
     /// them.
     fn compare_words(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
-        if !self.chip.compares_words {
-            let what = format!("`{}` of i32 on {}: its vector unit compares floats", f.name(), self.chip.vendor);
-            return Err(EmitError::unsupported(what));
-        }
         let (a, b) = (self.lane_for_lane(args[0], result)?, self.lane_for_lane(args[1], result)?);
         let (count, lanes) = (self.count(result)?, self.most(result)?);
+        if !self.chip.compares_words {
+            let work = ["high", "lowOfFirst", "lowOfSecond"].map(|wish| self.scratch(wish, "int32_t", lanes, 4));
+            let zero = self.block(0);
+            let to = self.mask(result, f.name())?;
+            let operands = [&to, &a, &b, &work[0], &work[1], &work[2], &zero].map(|t| t.text()).join(", ");
+            let line = format!("fusewright::CompareHalves<CMPMODE::{}>({operands}, {count});", mode(f));
+            let [high, first, second] = &work;
+            self.steps().settled(line, &[&a, &b], &[high, first, second]);
+            return Ok(());
+        }
         let larger = matches!(f, ScalarFn::Lt | ScalarFn::Le | ScalarFn::Gt | ScalarFn::Ge);
         let (first, second) = match f {
             ScalarFn::Lt | ScalarFn::Ge => (None, a.clone()),
@@ -134,13 +136,7 @@ impl Writer<'_> {
 
     /// Masks of masks.
     pub fn combine_masks(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
-        let mut operands = Vec::new();
-        for &arg in args {
-            match self.operand(arg, result)? {
-                Operand::Same(tensor) => operands.push(tensor),
-                _ => return Err(EmitError::unsupported("a condition of the row beside one of its lanes")),
-            }
-        }
+        let operands = args.iter().map(|&a| self.mask_over(a, result)).collect::<Made<Vec<_>>>()?;
         let count = self.count(result)?;
         let name = match f {
             ScalarFn::And => "And",
@@ -164,13 +160,7 @@ impl Writer<'_> {
         if self.size(dtype) != 4 {
             return Err(EmitError::unsupported(format!("a selection of {dtype}: the vector unit selects words")));
         }
-        if let Some(Scalar::Expression(condition)) = self.scalar(args[0]).cloned() {
-            return self.select_by_number(&condition, args, result);
-        }
-        let mask = match self.operand(args[0], result)? {
-            Operand::Same(mask) => mask,
-            _ => return self.select_by_scalar(args, result),
-        };
+        let mask = self.mask_over(args[0], result)?;
         let (a, spread_a) = self.lanes_or_block(args[1], result)?;
         let (b, spread_b) = self.lanes_or_block(args[2], result)?;
         let count = self.count(result)?;
@@ -181,33 +171,56 @@ impl Writer<'_> {
 
     /// One of two masks: what the condition leaves of the one, and its opposite of the other.
     fn select_mask(&mut self, args: &[Val], result: Val) -> Made<()> {
-        let mut masks = Vec::new();
-        for &arg in args {
-            match self.operand(arg, result)? {
-                Operand::Same(mask) => masks.push(mask),
-                _ => return Err(EmitError::unsupported("a condition of the row beside one of its lanes")),
-            }
-        }
+        let masks = args.iter().map(|&a| self.mask_over(a, result)).collect::<Made<Vec<_>>>()?;
         let [condition, a, b] = &masks[..] else { return Ok(()) };
-        let count = self.count(result)?;
         let lanes = self.most(result)?;
         let (other, chosen) = (self.mask_scratch(lanes), self.mask_scratch(lanes));
         let to = self.mask(result, "select")?;
-        let mut step = |name: &str, to: &Tensor, from: &[&Tensor]| {
-            let operands: Vec<String> = from.iter().map(|t| t.text()).collect();
-            let line = format!("fusewright::Mask{name}({}, {}, {count});", to.text(), operands.join(", "));
-            self.steps().vector(line, from, to);
-        };
-        step("And", &chosen, &[condition, a]);
-        step("Not", &to, &[condition]);
-        step("And", &other, &[&to, b]);
-        step("Or", &to, &[&chosen, &other]);
+        self.mask_step("And", &chosen, &[condition, a], result)?;
+        self.mask_step("Not", &to, &[condition], result)?;
+        self.mask_step("And", &other, &[&to, b], result)?;
+        self.mask_step("Or", &to, &[&chosen, &other], result)
+    }
+
+    /// Whether conditions are the same, or are not.
+    fn compare_masks(&mut self, f: ScalarFn, args: &[Val], result: Val) -> Made<()> {
+        if !matches!(f, ScalarFn::Eq | ScalarFn::Ne) {
+            return Err(EmitError::unsupported(format!("`{}` of conditions", f.name())));
+        }
+        let (a, b) = (self.mask_over(args[0], result)?, self.mask_over(args[1], result)?);
+        let lanes = self.most(result)?;
+        let (both, one) = (self.mask_scratch(lanes), self.mask_scratch(lanes));
+        let to = self.mask(result, f.name())?;
+        self.mask_step("And", &both, &[&a, &b], result)?;
+        self.mask_step("Or", &one, &[&a, &b], result)?;
+        let (first, last) = if f == ScalarFn::Ne { (&both, &one) } else { (&one, &both) };
+        self.mask_step("Not", &to, &[first], result)?;
+        let kept = to.clone();
+        self.mask_step(if f == ScalarFn::Ne { "And" } else { "Or" }, &to, &[&kept, last], result)
+    }
+
+    /// One step of masks of a result's lanes.
+    fn mask_step(&mut self, name: &str, to: &Tensor, from: &[&Tensor], result: Val) -> Made<()> {
+        let count = self.count(result)?;
+        let operands: Vec<String> = from.iter().map(|t| t.text()).collect();
+        let line = format!("fusewright::Mask{name}({}, {}, {count});", to.text(), operands.join(", "));
+        self.steps().vector(line, from, to);
         Ok(())
     }
 
+    /// A condition for every lane of a result.
+    pub fn mask_over(&mut self, condition: Val, result: Val) -> Made<Tensor> {
+        if let Some(Scalar::Expression(text)) = self.scalar(condition).cloned() {
+            return self.mask_of_number(&text, condition, result);
+        }
+        match self.operand(condition, result)? {
+            Operand::Same(mask) => Ok(mask),
+            _ => self.mask_of_scalar(condition, result),
+        }
+    }
+
     /// A condition of a whole row: its value as lanes, compared again.
-    fn select_by_scalar(&mut self, args: &[Val], result: Val) -> Made<()> {
-        let condition = args[0];
+    fn mask_of_scalar(&mut self, condition: Val, result: Val) -> Made<Tensor> {
         let mask = self.tensor(condition)?;
         let (count, lanes) = (self.count(condition)?, self.most(condition)?);
         let (one, zero) = (self.block(1.0f32.to_bits()), self.block(0));
@@ -218,47 +231,31 @@ impl Writer<'_> {
         let operand = self.operand(condition, result);
         self.swap_tensor(condition, held);
         let spread = self.materialised(operand?, result)?;
-        let count = self.count(result)?;
-        let lanes = self.most(result)?;
-        let mask = self.mask_scratch(lanes);
-        let line = format!(
-            "fusewright::Compare<CMPMODE::NE, true>({}, {}, {}, {count});",
-            mask.text(),
-            spread.text(),
-            zero.text()
-        );
-        self.steps().vector(line, &[&spread, &zero], &mask);
-        let (a, spread_a) = self.lanes_or_block(args[1], result)?;
-        let (b, spread_b) = self.lanes_or_block(args[2], result)?;
-        let to = self.destination(result, "select", &[])?;
-        self.select_into(&to, &mask, (&a, spread_a), (&b, spread_b), &count.to_string());
-        Ok(())
+        self.mask_of_truth(&spread, result)
     }
 
     /// A condition that the scalar unit has.
-    fn select_by_number(&mut self, condition: &str, args: &[Val], result: Val) -> Made<()> {
-        if self.tile.most(self.level(args[0])) > 1 {
+    fn mask_of_number(&mut self, text: &str, condition: Val, result: Val) -> Made<Tensor> {
+        if self.tile.most(self.level(condition)) > 1 {
             return Err(EmitError::Single);
         }
-        let declarations = self.declared(&[condition.to_owned()]);
+        let declarations = self.declared(&[text.to_owned()]);
         declarations.into_iter().for_each(|line| self.steps().plain(line));
         let (count, lanes) = (self.count(result)?, self.most(result)?);
         let truth = self.scratch("truth", "float", lanes, 4);
-        let line = format!("Duplicate({}, {condition} ? 1.0f : 0.0f, {count});", truth.text());
+        let line = format!("Duplicate({}, {text} ? 1.0f : 0.0f, {count});", truth.text());
         self.steps().vector(line, &[], &truth);
+        self.mask_of_truth(&truth, result)
+    }
+
+    /// The mask of what is not 0.
+    fn mask_of_truth(&mut self, truth: &Tensor, result: Val) -> Made<Tensor> {
+        let (count, lanes) = (self.count(result)?, self.most(result)?);
         let (mask, zero) = (self.mask_scratch(lanes), self.block(0));
-        let line = format!(
-            "fusewright::Compare<CMPMODE::NE, true>({}, {}, {}, {count});",
-            mask.text(),
-            truth.text(),
-            zero.text()
-        );
-        self.steps().vector(line, &[&truth, &zero], &mask);
-        let (a, spread_a) = self.lanes_or_block(args[1], result)?;
-        let (b, spread_b) = self.lanes_or_block(args[2], result)?;
-        let to = self.destination(result, "select", &[])?;
-        self.select_into(&to, &mask, (&a, spread_a), (&b, spread_b), &count.to_string());
-        Ok(())
+        let operands = [&mask, truth, &zero].map(|t| t.text()).join(", ");
+        let line = format!("fusewright::Compare<CMPMODE::NE, true>({operands}, {count});");
+        self.steps().vector(line, &[truth, &zero], &mask);
+        Ok(mask)
     }
 
     fn swap_tensor(&mut self, value: Val, tensor: Tensor) -> Tensor {
@@ -315,5 +312,17 @@ impl Writer<'_> {
                     _ => false,
                 }
             })
+    }
+}
+
+/// How the vendor spells a comparison.
+fn mode(f: ScalarFn) -> &'static str {
+    match f {
+        ScalarFn::Eq => "EQ",
+        ScalarFn::Ne => "NE",
+        ScalarFn::Lt => "LT",
+        ScalarFn::Le => "LE",
+        ScalarFn::Gt => "GT",
+        _ => "GE",
     }
 }

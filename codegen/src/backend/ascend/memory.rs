@@ -137,12 +137,24 @@ impl Touched {
         self.writes.extend(writes.iter().map(|&t| t.clone()));
     }
 
+    /// Both together.
+    pub fn and(mut self, other: Touched) -> Touched {
+        self.reads.extend(other.reads);
+        self.writes.extend(other.writes);
+        self
+    }
+
     /// Whether what touches those has to wait for this.
     fn holds_up(&self, reads: &[&Tensor], writes: &[&Tensor]) -> bool {
         let among = |earlier: &[Tensor], t: &Tensor| earlier.iter().any(|e| e.overlaps(t));
         let waits_to_read = reads.iter().any(|t| among(&self.writes, t));
         waits_to_read || writes.iter().any(|t| among(&self.writes, t) || among(&self.reads, t))
     }
+}
+
+/// Those of no queue.
+fn in_work(tensors: &[Tensor]) -> Vec<&Tensor> {
+    tensors.iter().filter(|t| t.work.is_some()).collect()
 }
 
 impl Steps {
@@ -184,11 +196,11 @@ impl Steps {
     }
 
     /// A barrier at the end, where what runs next would not wait for what may still run; if that is not known, where
-    /// anything in the work buffer may.
+    /// anything in the work buffer may. Tensors of queues wait for each other as they pass them.
     pub fn finish(&mut self, next: Option<&Touched>) {
         let waits = match next {
             Some(next) => {
-                let (reads, writes): (Vec<_>, Vec<_>) = (next.reads.iter().collect(), next.writes.iter().collect());
+                let (reads, writes) = (in_work(&next.reads), in_work(&next.writes));
                 self.pending.holds_up(&reads, &writes)
             }
             None => self.pending.reads.iter().chain(&self.pending.writes).any(|t| t.work.is_some()),

@@ -120,8 +120,12 @@ pub fn emit_with_summary(kernel: &Kernel, chip: &str) -> Result<(String, Summary
                 pass.class.push('_');
             }
         }
-        summary.segments.extend(passes.iter().map(SegmentSummary::of).collect::<Result<Vec<_>, _>>()?);
-        groups.push(template::Group { passes });
+        let group = template::Group { passes };
+        let buffer_bytes = group.buffer_bytes();
+        for pass in &group.passes {
+            summary.segments.push(SegmentSummary { buffer_bytes, ..SegmentSummary::of(pass)? });
+        }
+        groups.push(group);
     }
     let source = template::Kernel {
         name: kernel.name.clone(),

@@ -63,6 +63,10 @@ impl Writer<'_> {
                 if lanes % groups != 0 {
                     return Err(EmitError::unsupported("groups of which the last is shorter"));
                 }
+                if groups > 1 && ends_within_block(lanes / groups) {
+                    let what = format!("groups of {} lanes: blocks are of {COPIES}", lanes / groups);
+                    return Err(EmitError::unsupported(what));
+                }
                 Operand::Blocks { of, blocks: of_rows.of(groups), lanes: (lanes / groups).to_string() }
             }
             (Level::Outer, Level::Inner) if shape == Shape::Scalar => {

@@ -1,6 +1,6 @@
 //! Rows that are too long for unified buffer, or of a length that is known at run time: every lane becomes an inner row,
 //! and each reduction a pass over the row that folds its tiles into accumulators. What is needed again is computed again
-//! from what is loaded again.
+//! from what is loaded again. A segment's own inner rows are taken one by one.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,16 @@ use super::segment::Made;
 use crate::kernel::expand::rename_index;
 use crate::kernel::{INNER, Inst, InstOp, LANE, Over, Segment, Shape, Ty, Val};
 
+/// Symbol, and C++ variable, of the segment's own inner row, as [`INNER`] counts lanes.
+pub(super) const INNER_ROW: &str = "innerRow";
+
 /// One pass over the tiles of a row.
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
     /// Its instructions, each lane an inner row.
     pub segment: Segment,
+    /// Inner rows of the segment that it is a pass over.
+    pub inner_rows: Dim,
     /// Results of earlier passes, with their places among all results.
     pub given: Vec<(Val, u64)>,
     /// Reductions of this pass, with the places of their results.
@@ -65,9 +70,6 @@ fn row_lanes(segment: &Segment) -> Made<Dim> {
             (shape, _) => return Err(EmitError::unsupported(format!("{shape} in a row that does not fit"))),
         }
     }
-    if segment.inner != Dim::constant(1) {
-        return Err(EmitError::unsupported("inner rows that do not fit"));
-    }
     found.cloned().ok_or_else(|| EmitError::unsupported("a segment without rows"))
 }
 
@@ -98,7 +100,8 @@ impl<'s> Cutter<'s> {
     fn new(from: &'s Segment, slots: &'s BTreeMap<Val, u64>, name: &str, inner: &Dim) -> Self {
         let segment = Segment { name: name.to_owned(), inner: inner.clone(), insts: Vec::new(), types: Vec::new() };
         let renamed = vec![Val(u32::MAX); from.types.len()];
-        Cutter { from, slots, renamed, pass: Pass { segment, given: Vec::new(), wanted: Vec::new() } }
+        let pass = Pass { segment, inner_rows: from.inner.clone(), given: Vec::new(), wanted: Vec::new() };
+        Cutter { from, slots, renamed, pass }
     }
 
     /// What the instructions at the root need.
@@ -145,7 +148,13 @@ impl<'s> Cutter<'s> {
     }
 
     fn inst(&mut self, inst: &Inst) -> Made<()> {
-        let by_inner = |index: &Dim| index.substitute(&|name| (name == LANE).then(|| Dim::symbol(INNER)));
+        let by_inner = |index: &Dim| {
+            index.substitute(&|name| match name {
+                LANE => Some(Dim::symbol(INNER)),
+                INNER => Some(Dim::symbol(INNER_ROW)),
+                _ => None,
+            })
+        };
         let one = |shape: &Shape| if *shape == Shape::Scalar { Shape::Scalar } else { Shape::Row(Dim::constant(1)) };
         let op = match rename_index(&inst.op, &self.renamed) {
             InstOp::Load { param, index, shape, otherwise: None } => {
@@ -155,9 +164,11 @@ impl<'s> Cutter<'s> {
                 InstOp::Store { param, index: by_inner(&index), otherwise: None }
             }
             InstOp::Broadcast(shape) => InstOp::Broadcast(one(&shape)),
+            InstOp::Index(index) => InstOp::Index(by_inner(&index)),
             op @ (InstOp::Literal(_)
-            | InstOp::Index(_)
+            | InstOp::Iota(_)
             | InstOp::Map(_)
+            | InstOp::Bitcast(_)
             | InstOp::Cast { .. }
             | InstOp::Reduce { over: Over::Row, .. }) => op,
             other => return Err(EmitError::unsupported(format!("`{}` of a row that does not fit", other.name()))),

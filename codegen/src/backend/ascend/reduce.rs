@@ -80,8 +80,10 @@ impl Writer<'_> {
         let from = self.tensor(x)?;
         let float = self.dtype(x) == DType::F32;
         let (name, wish) = match op {
-            ReduceOp::Max => ("Largest", "largest"),
-            ReduceOp::Min => ("Smallest", "smallest"),
+            ReduceOp::Max if float => ("Largest", "largest"),
+            ReduceOp::Max => ("LargestInteger", "largest"),
+            ReduceOp::Min if float => ("Smallest", "smallest"),
+            ReduceOp::Min => ("SmallestInteger", "smallest"),
             _ => ("Sum", "sum"),
         };
         if op == ReduceOp::Add || !float {
@@ -106,12 +108,17 @@ impl Writer<'_> {
         let to = self.destination(result, wish, &[])?;
         let kind = if magnitude { "int32_t" } else { "float" };
         self.tree(name, kind, tree, (&to, &clean), rows);
-        if nan == NanRule::Propagate && self.folded.contains_key(&result) {
-            return Err(EmitError::unsupported("an extreme of a row that does not fit, with signs and NaN"));
-        }
         if nan == NanRule::Propagate {
             let (zero, not) = (self.block(0), self.block(f32::NAN.to_bits()));
             self.select_into(&clean, &numbers, (&zero, ", true"), (&not, ", true"), &count);
+            if self.folded.contains_key(&result) {
+                let found = self.kept_tensor("nanOrZero", "float", COPIES, 4);
+                let mask = self.kept_tensor("mask", "uint8_t", Self::mask_bytes(COPIES), 1);
+                self.tree("Largest", "int32_t", tree, (&found, &clean), rows);
+                let [to, found, mask] = [&to, &found, &mask].map(|t| t.text());
+                self.out.finish.push(format!("fusewright::KeepNan({to}, {found}, {mask});"));
+                return Ok(());
+            }
             let found = self.scratch("nanOrZero", "float", rows.most * COPIES, 4);
             self.tree("Largest", "int32_t", tree, (&found, &clean), rows);
             let copies = rows.rows.of(COPIES).to_string();
@@ -140,12 +147,10 @@ impl Writer<'_> {
         let (to, from) = of;
         let width = tree.threads;
         let op = format!("fusewright::{name}, {kind}, {width}");
-        let before = std::mem::replace(&mut self.at_start, true);
-        let into = self.lasting("accumulators", "float", u64::from(width), 4, usize::MAX);
-        let work = self.lasting("tree", "float", TREE_WORK, 4, usize::MAX);
+        let into = self.kept_tensor("accumulators", "float", u64::from(width), 4);
+        let work = self.kept_tensor("tree", "float", TREE_WORK, 4);
         let words = format!("{}.ReinterpretCast<uint32_t>()", into.text());
         self.fixed.vector(format!("Duplicate({words}, fusewright::{name}::NEUTRAL, {width});"), &[], &into);
-        self.at_start = before;
         let cast =
             |t: &Tensor| if kind == "float" { t.text() } else { format!("{}.ReinterpretCast<{kind}>()", t.text()) };
         let count = self.tile.times(Level::Inner);

@@ -52,15 +52,16 @@ fn in_passes(chip: Chip, kernel: &Kernel, segment: &Segment, params: &[String]) 
                 refused = Some(why);
                 continue;
             }
+            // There is no smaller tile than a part of a row.
             Err(EmitError::Single) => {
-                return Err(EmitError::unsupported("lanes that are moved one by one, in a row that passes in parts"));
+                return Err(EmitError::unsupported("lanes in another order, in a row that does not fit"));
             }
             other => other?,
         };
-        let results = 32 * passes.iter().map(|p| p.wanted.len() as u64).sum::<u64>();
-        let bytes = written.iter().map(template::Segment::buffer_bytes).sum::<u64>() + results;
+        let group = template::Group { passes: written };
+        let bytes = group.buffer_bytes();
         if bytes <= chip.buffer_bytes {
-            return Ok(written);
+            return Ok(group.passes);
         }
         refused = Some(format!("{bytes} bytes of unified buffer: {} has {}", chip.vendor, chip.buffer_bytes));
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use fusewright_abi::DType;
-use fusewright_graph::{Literal, ScalarFn};
+use fusewright_graph::{Dim, Literal, ScalarFn};
 use fusewright_templates::ascend as template;
 
 use super::EmitError;
@@ -16,6 +16,7 @@ use super::chip::Chip;
 use super::lanes::Offsets;
 use super::levels::levels;
 use super::memory::{BLOCK, Steps, Tensor, Work};
+use super::operands::as_words;
 use super::passes::Pass;
 use super::text::{self, Names};
 use super::tile::{self, COPIES, Count, Tile};
@@ -46,6 +47,8 @@ pub(super) struct Writer<'a> {
     pub step: usize,
     pub out: template::Segment,
     pub levels: Vec<Level>,
+    /// Inner rows of the row that are passed over one by one.
+    pub inner_rows: Dim,
     /// Statements of the core's start, and of a tile.
     pub fixed: Steps,
     pub tiled: Steps,
@@ -110,6 +113,7 @@ pub(super) fn write(
         params,
         step: 0,
         levels: levels(segment, pass),
+        inner_rows: pass.map_or(Dim::constant(1), |p| p.inner_rows.clone()),
         packed: BTreeMap::new(),
         blocks: BTreeMap::new(),
         tables: BTreeMap::new(),
@@ -126,11 +130,19 @@ pub(super) fn write(
     };
     if let Some(pass) = pass {
         writer.out.passes = true;
+        writer.out.results = pass.wanted.len() as u64;
+        if pass.inner_rows != Dim::constant(1) {
+            writer.out.inner_rows = text::index(&pass.inner_rows, &str::to_owned);
+        }
         let result = |slot: u64| {
             let var = "results".to_owned();
             Tensor { var, offset: slot * COPIES, lanes: COPIES, size: 4, work: None }
         };
-        pass.given.iter().for_each(|(value, slot)| writer.bind(*value, result(*slot)));
+        for (value, slot) in &pass.given {
+            let given = result(*slot);
+            let given = if writer.dtype(*value) == DType::I32 { as_words(&given) } else { given };
+            writer.bind(*value, given);
+        }
         writer.folded = pass.wanted.iter().map(|(value, slot)| (*value, result(*slot))).collect();
     }
     let order = writer.order();

@@ -86,6 +86,14 @@ impl Writer<'_> {
         self.declare_tensor(wish, element, lanes, size, at)
     }
 
+    /// A tensor that stays for all tiles.
+    pub fn kept_tensor(&mut self, wish: &str, element: &'static str, lanes: u64, size: u64) -> Tensor {
+        let before = std::mem::replace(&mut self.at_start, true);
+        let tensor = self.lasting(wish, element, lanes, size, usize::MAX);
+        self.at_start = before;
+        tensor
+    }
+
     /// Bytes for a value that lives until a step; what all tiles use has a buffer of its own.
     fn claim(&mut self, bytes: u64, step: usize, last: usize) -> u64 {
         if last == usize::MAX { KEPT + self.kept.claim(bytes, 0, last) } else { self.work.claim(bytes, step, last) }

@@ -38,6 +38,8 @@ pub struct Summary {
 pub struct SegmentSummary {
     /// Inner rows of an outer row.
     pub inner: Dim,
+    /// How often each outer row is passed over: once for each of the kernel's inner rows, where lanes are inner rows.
+    pub inner_rows: Dim,
     /// Outer rows of a full tile, and inner rows of each.
     pub tile: (u64, u64),
     /// Tiles in flight.
@@ -86,6 +88,8 @@ impl Summary {
         let mut work = Work { rows, cores, overlaps: true, ..Work::default() };
         for segment in &self.segments {
             let (figures, inner) = (&segment.figures, count(&segment.inner)?);
+            let times = count(&segment.inner_rows)?;
+            let (rows, run, last) = (rows * times, run * times, last * times);
             work.shared += figures.loaded_once * cores;
             work.loaded += figures.loaded_once * cores + rows * (figures.loaded_outer + inner * figures.loaded_inner);
             work.stored += rows * (figures.stored_outer + inner * figures.stored_inner);
@@ -106,9 +110,10 @@ impl Summary {
 impl SegmentSummary {
     /// Of a segment as written, which may have more inner rows than the kernel's: rows that do not fit are cut.
     pub(super) fn of(written: &template::Segment) -> Result<Self, EmitError> {
-        let inner = written.figures.inner.parse();
+        let dim = |text: &str| text.parse().map_err(|e: TextError| EmitError::Template(e.to_string()));
         Ok(SegmentSummary {
-            inner: inner.map_err(|e: TextError| EmitError::Template(e.to_string()))?,
+            inner: dim(&written.figures.inner)?,
+            inner_rows: dim(&written.figures.inner_rows)?,
             tile: (written.rows, written.inners),
             depth: written.depth,
             buffer_bytes: written.buffer_bytes(),
@@ -120,15 +125,20 @@ impl SegmentSummary {
 impl Writer<'_> {
     /// What the segment moves and computes.
     pub(super) fn figures(&self) -> template::Figures {
-        let mut figures = template::Figures { inner: self.segment.inner.to_string(), ..template::Figures::default() };
+        let mut figures = template::Figures {
+            inner: self.segment.inner.to_string(),
+            inner_rows: self.inner_rows.to_string(),
+            ..template::Figures::default()
+        };
         let mut cost = self.tiled.cost;
         for inst in &self.segment.insts {
             match &inst.op {
                 InstOp::Load { .. } => {
                     let bytes = self.memory_bytes(inst.results[0]);
                     match self.level(inst.results[0]) {
-                        Level::Kernel => figures.loaded_once += bytes,
-                        Level::Outer => figures.loaded_outer += bytes,
+                        // The start of a pass is that of each row.
+                        Level::Kernel if !self.out.passes => figures.loaded_once += bytes,
+                        Level::Kernel | Level::Outer => figures.loaded_outer += bytes,
                         Level::Inner => figures.loaded_inner += bytes,
                     }
                 }

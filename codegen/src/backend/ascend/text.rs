@@ -10,10 +10,10 @@ use fusewright_graph::dim::{DimFn, DimFold};
 /// Words that generated names must not be.
 const TAKEN: &[&str] = &[
     "and", "begin", "bool", "break", "case", "char", "class", "const", "continue", "default", "do", "double", "else",
-    "end", "enum", "float", "for", "half", "if", "inner", "int", "long", "new", "not", "or", "pipe", "private",
-    "public", "return", "row", "rowBegin", "rowEnd", "rows", "short", "signed", "sizeof", "static", "struct", "switch",
-    "template", "this", "tile", "tileIn", "tileOut", "tiles", "results", "kept", "i", "r", "true", "false", "typename",
-    "union", "unsigned", "using", "void", "while", "work", "xor",
+    "end", "enum", "float", "for", "half", "if", "inner", "innerRow", "int", "long", "new", "not", "or", "pipe",
+    "private", "public", "return", "row", "rowBegin", "rowEnd", "rows", "short", "signed", "sizeof", "static",
+    "struct", "switch", "template", "this", "tile", "tileIn", "tileOut", "tiles", "results", "kept", "i", "r", "true",
+    "false", "typename", "union", "unsigned", "using", "void", "while", "work", "xor",
 ];
 
 /// Names that are in use.

@@ -131,7 +131,6 @@ private:
     {
         LocalTensor<float> sumOut = sumOutQueue.AllocTensor<float>();
         fusewright::Move(sumOut, results, 1);
-        PipeBarrier<PIPE_V>();
         sumOutQueue.EnQue(sumOut);
     }
 
@@ -162,7 +161,7 @@ public:
 
     __aicore__ inline void Process(int64_t begin, int64_t end)
     {
-        if (begin >= end) {
+        if (begin >= end || n == 0) {
             return;
         }
         const fusewright::Tiles tiles(begin, end, ROWS, n, INNERS);
@@ -195,7 +194,6 @@ private:
         LocalTensor<float> xIn = xInQueue.DeQue<float>();
         LocalTensor<float> sharesOut = sharesOutQueue.AllocTensor<float>();
         fusewright::ByBlocks<fusewright::Quotient>(sharesOut, xIn, results, 1, tile.inners);
-        PipeBarrier<PIPE_V>();
         xInQueue.FreeTensor(xIn);
         sharesOutQueue.EnQue(sharesOut);
     }
