@@ -6,6 +6,7 @@
 mod ptxas;
 #[path = "../../xtask/src/skipped.rs"]
 mod skipped;
+#[allow(dead_code, reason = "other tests use the rest")]
 mod support;
 
 use std::path::Path;

@@ -35,12 +35,49 @@ Tensors = tuple[torch.Tensor, ...]
 
 #: Name, the stem of its classes in transformers, and sizes.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "qwen3": ("Qwen3", {"hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}),
-    "llama": ("Llama", {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8}),
-    "gemma3": ("Gemma3Text", {"hidden_size": 3840, "intermediate_size": 15360, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256}),
-    "phi3": ("Phi3", {"hidden_size": 3072, "intermediate_size": 8192, "num_attention_heads": 32, "num_key_value_heads": 32}),
-    "mixtral": ("Mixtral", {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8}),
-    "qwen3_moe": ("Qwen3Moe", {"hidden_size": 2048, "moe_intermediate_size": 768, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128}),
+    "qwen3": (
+        "Qwen3",
+        {
+            "hidden_size": 4096,
+            "intermediate_size": 12288,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+        },
+    ),
+    "llama": (
+        "Llama",
+        {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8},
+    ),
+    "gemma3": (
+        "Gemma3Text",
+        {
+            "hidden_size": 3840,
+            "intermediate_size": 15360,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+            "head_dim": 256,
+        },
+    ),
+    "phi3": (
+        "Phi3",
+        {"hidden_size": 3072, "intermediate_size": 8192, "num_attention_heads": 32, "num_key_value_heads": 32},
+    ),
+    "mixtral": (
+        "Mixtral",
+        {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8},
+    ),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        {
+            "hidden_size": 2048,
+            "moe_intermediate_size": 768,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "head_dim": 128,
+            "num_experts": 128,
+        },
+    ),
 }
 #: What libraries compute, and what chooses: no part of the memory-bound rest.
 LIBRARY = ("linear", "mm", "addmm", "bmm", "matmul", "scaled_dot_product_attention", "_grouped_mm", "grouped_mm")
@@ -56,9 +93,19 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 CHAIN, REPLAYS, CALLS = 8, 41, 30
 
 
-def causal(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: None, scaling: float, **_: Any) -> Any:
+def causal(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: None,
+    scaling: float,
+    **_: Any,
+) -> Any:
     """Attention by PyTorch, causal as an engine's is: no mask is made for it."""
-    made = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+    made = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scaling, enable_gqa=True
+    )
     return made.transpose(1, 2).contiguous(), None
 
 
@@ -81,7 +128,9 @@ def model_of(name: str, layers: int, device: str, sizes: dict[str, Any] | None =
     import transformers
 
     stem, own = MODELS[name]
-    config = getattr(transformers, f"{stem}Config")(**{**own, "num_hidden_layers": layers, "vocab_size": 128, "pad_token_id": 0, **(sizes or {})})
+    config = getattr(transformers, f"{stem}Config")(
+        **{**own, "num_hidden_layers": layers, "vocab_size": 128, "pad_token_id": 0, **(sizes or {})}
+    )
     transformers.AttentionInterface.register("causal", causal)
     transformers.AttentionMaskInterface.register("causal", lambda *_, **__: None)
     config._attn_implementation = "causal"
@@ -195,8 +244,8 @@ def microseconds(call: Callable[[], Any], repeats: int, rounds: int) -> float:
 
 def apart(got: Any, expected: Any) -> float:
     """Share of elements whose bits differ."""
-    flat = lambda of: [t for t in (of if isinstance(of, (tuple, list)) else [of])]  # noqa: E731
-    pairs = list(zip(flat(got), flat(expected), strict=True))
+    several = isinstance(got, (tuple, list))
+    pairs = list(zip(got, expected, strict=True)) if several else [(got, expected)]
     same = sum(int(((a == b) | ((a != a) & (b != b))).sum()) for a, b in pairs)
     count = sum(a.numel() for a, _ in pairs)
     return 1.0 - same / count
@@ -254,7 +303,9 @@ def compile_once(who: str) -> None:
         import torch._inductor.compile_fx as compile_fx
 
         inner = timed(compile_fx.compile_fx_inner)
-        made = torch.compile(module, backend=lambda gm, given: compile_fx.compile_fx(gm, given, inner_compile=inner), dynamic=False)
+        made = torch.compile(
+            module, backend=lambda gm, given: compile_fx.compile_fx(gm, given, inner_compile=inner), dynamic=False
+        )
     else:
         from fusewright import _backend
 
@@ -270,7 +321,12 @@ def compile_once(who: str) -> None:
 def compilations(out: Callable[..., None]) -> None:
     for who in ("inductor", "fusewright"):
         with tempfile.TemporaryDirectory() as folder:
-            caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder, "FUSEWRIGHT_CACHE_DIR": folder, "CUDA_CACHE_DISABLE": "1"}
+            caches = {
+                "TORCHINDUCTOR_CACHE_DIR": folder,
+                "TRITON_CACHE_DIR": folder,
+                "FUSEWRIGHT_CACHE_DIR": folder,
+                "CUDA_CACHE_DISABLE": "1",
+            }
             command = [sys.executable, __file__, "none", "--compile-once", who]
             done = subprocess.run(command, env={**os.environ, **caches}, capture_output=True, text=True)
             if done.returncode != 0:
@@ -283,10 +339,14 @@ def compilations(out: Callable[..., None]) -> None:
 def summary(figures: list[dict[str, Any]]) -> None:
     for kind in ("part", "model called", "model recorded"):
         for variant in VARIANTS:
-            ratios = [f["us"][variant] / f["us"]["fusewright"] for f in figures if f["kind"] == kind and variant in f["us"]]
+            ratios = [
+                f["us"][variant] / f["us"]["fusewright"] for f in figures if f["kind"] == kind and variant in f["us"]
+            ]
             if ratios:
                 mean = math.exp(statistics.fmean(map(math.log, ratios)))
-                print(f"{kind:15} {variant:16} / fusewright: mean {mean:.3f}, least {min(ratios):.3f}, {len(ratios)} rows")
+                print(
+                    f"{kind:15} {variant:16} / fusewright: mean {mean:.3f}, least {min(ratios):.3f}, {len(ratios)} rows"
+                )
 
 
 def main() -> int:
@@ -322,7 +382,7 @@ def main() -> int:
                     continue
                 try:
                     measure(name, tokens, out, variants)
-                except Exception as e:  # noqa: BLE001
+                except Exception as e:
                     out("failed", name, tokens, {}, {"reason": f"{kind}: {type(e).__name__}: {str(e)[:400]}"})
                 torch.cuda.empty_cache()
     summary(figures)

@@ -95,6 +95,19 @@ def is_scalar(tensor: torch.Tensor) -> bool:
     return tensor.ndim == 0 and tensor.device.type == "cpu"
 
 
+#: Ops whose kernels compare elements with each other, and the names of their arguments behind the tensor.
+_COMPARING = {
+    "aten.sort": ("dim", "descending"),
+    "aten.argsort": ("dim", "descending"),
+    "aten.topk": ("k", "dim"),
+    "aten.cumsum": ("dim",),
+    "aten.cumprod": ("dim",),
+    "aten.histc": ("bins",),
+}
+#: Most comparisons for a row: beyond it a sort, which takes several passes, is faster.
+_MOST_COMPARED = 4096
+
+
 def refusal(node: Node) -> str | None:
     """Why the compiler is not asked for a node, if it is not."""
     if node.op != "call_function":
@@ -123,7 +136,23 @@ def refusal(node: Node) -> str | None:
             return f"kernels have no {tensor.dtype} of layout {tensor.layout}"
         if tensor.device != results[0].device and not is_scalar(tensor):
             return f"its tensors lie on {results[0].device} and {tensor.device}"
+    if (compared := _compared(node)) is None or compared > _MOST_COMPARED:
+        return "kernels compare all elements with each other, which takes longer than PyTorch's own way"
     return _absent(results[0].device)
+
+
+def _compared(node: Node) -> int | None:
+    """How many pairs of elements a kernel compares for a row of such an op; ``None`` if a size is not known."""
+    name = target_name(node).rpartition(".")[0]
+    operand = node.args[0] if node.args else None
+    tensor = value(operand) if isinstance(operand, Node) else None
+    if name not in _COMPARING or not isinstance(tensor, torch.Tensor) or tensor.ndim == 0:
+        return 0
+    given = {**dict(zip(_COMPARING[name], node.args[1:])), **node.kwargs}
+    dim, others = given.get("dim", -1), given.get("k", given.get("bins"))
+    lanes = tensor.numel() if name == "aten.histc" else tensor.shape[dim if isinstance(dim, int) else -1]
+    known = [n for n in (lanes, lanes if others is None else others) if isinstance(n, int)]
+    return known[0] * known[1] if len(known) == 2 else None
 
 
 def _absent(on: torch.device) -> str | None:
