@@ -56,7 +56,7 @@ pub fn pack(root: &Path) -> Result<PathBuf, String> {
     let work = root.join("target/gpu-pack");
     let source = work.join("source");
     copy_tracked(root, &source)?;
-    exchange(&source.join("Cargo.toml"))?;
+    exchange(&source.join("codegen/Cargo.toml"))?;
     let build = work.join("build");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
