@@ -5,7 +5,7 @@ use std::path::Path;
 use fusewright::aot::write_bundle;
 use fusewright::diff::options;
 use fusewright::graph::Graph;
-use fusewright_abi::{DimSource, Target};
+use fusewright_abi::Target;
 use fusewright_runtime::bundle::{Bundle, BundleError, MANIFEST};
 use fusewright_runtime::{Arg, Module, device_for};
 use serde_json::{Value, json};
@@ -52,13 +52,14 @@ fn kernels_that_are_read_back_compute_the_bits_of_the_graph() {
         let r: Vec<f32> = (0..rows * LANES).map(|i| value(i * 3 + 1).min(f32::MAX)).collect();
         let w: Vec<f32> = (0..LANES).map(|i| i as f32 - 1.75).collect();
         let expected: Vec<f32> = (0..rows * LANES).map(|i| (x[i] + r[i]) * w[i % LANES]).collect();
-        let shape = |param: usize| if kernel.params[param].rank == 1 { vec![LANES] } else { vec![rows, LANES] };
-        let dims = kernel.dims.iter().map(|dim| match dim.source {
-            DimSource::Extent { param, axis } => shape(param)[axis] as i64,
-            DimSource::Stride { param, axis } => shape(param)[axis + 1..].iter().product::<usize>() as i64,
-            DimSource::Symbol => panic!("`{}` is in no shape", dim.name),
-        });
-        let dims: Vec<i64> = dims.collect();
+        let shape = |param: usize| {
+            if kernel.params[param].rank == 1 { vec![LANES as i64] } else { vec![rows as i64, LANES as i64] }
+        };
+        let shapes: Vec<Vec<i64>> = (0..kernel.params.len()).map(shape).collect();
+        let shapes: Vec<&[i64]> = shapes.iter().map(Vec::as_slice).collect();
+        let fitted = kernel.fit(&shapes).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(fitted.rows, rows);
+        let dims = fitted.dims;
         let (x, r, w, mut y) = (bytes(&x), bytes(&r), bytes(&w), vec![0xA5; 4 * rows * LANES]);
         let mut args = [Arg::In(&x), Arg::In(&r), Arg::In(&w), Arg::Out(&mut y)];
         module.launch(&mut args, &dims, rows, 1).unwrap_or_else(|e| panic!("{e}"));

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 
 use fusewright_abi::ParamAccess;
-use fusewright_runtime::bundle::Bundle;
+use fusewright_runtime::bundle::{Bundle, BundleError, Entry};
 
 use crate::status::{Failure, Status, guarded};
 
@@ -90,9 +90,14 @@ impl BundleHandle {
         Ok(BundleHandle { bundle, texts })
     }
 
+    /// The kernel of an index.
+    pub(crate) fn entry(&self, index: usize) -> Result<&Entry, Failure> {
+        let kernels = self.bundle.kernels();
+        Ok(kernels.get(index).ok_or(BundleError::Missing { index, kernels: kernels.len() })?)
+    }
+
     fn texts(&self, index: usize) -> Result<&Texts, Failure> {
-        let count = self.texts.len();
-        self.texts.get(index).ok_or_else(|| Failure::argument(format!("no kernel {index}: the bundle has {count}")))
+        self.entry(index).map(|_| &self.texts[index])
     }
 }
 
@@ -253,7 +258,7 @@ pub unsafe extern "C" fn fusewright_bundle_parameter(
         // SAFETY: as the caller says.
         let bundle = unsafe { given(bundle, "bundle") }?;
         let texts = bundle.texts(index)?;
-        let params = &bundle.bundle.kernels()[index].params;
+        let params = &bundle.entry(index)?.params;
         let missing = || Failure::argument(format!("no parameter {parameter}: the kernel has {}", params.len()));
         let param = params.get(parameter).ok_or_else(missing)?;
         let [name, dtype] = &texts.params[parameter];

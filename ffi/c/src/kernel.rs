@@ -51,17 +51,15 @@ pub unsafe extern "C" fn fusewright_kernel_load(
 ) -> Status {
     guarded(|| {
         // SAFETY: as the caller says.
-        let bundle = &unsafe { given(bundle, "bundle") }?.bundle;
+        let handle = unsafe { given(bundle, "bundle") }?;
         // SAFETY: as the caller says.
         unsafe { given(kernel, "kernel") }?;
-        let count = bundle.kernels().len();
-        let missing = || Failure::argument(format!("no kernel {index}: the bundle has {count}"));
-        let entry = bundle.kernels().get(index).ok_or_else(missing)?.clone();
+        let entry = handle.entry(index)?.clone();
         let gpu = match &entry.target {
             target @ Target::Cuda { .. } => Some(Gpu::of(target)?),
             _ => None,
         };
-        let module = bundle.load(index, &*device_for(&entry.target)?)?;
+        let module = handle.bundle.load(index, &*device_for(&entry.target)?)?;
         // SAFETY: as the caller says.
         unsafe { put(kernel, "kernel", Box::into_raw(Box::new(KernelHandle { entry, module, gpu }))) }
     })

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from parts import Tensors, apart, rest
+from torch.fx import GraphModule
 
 #: How often Inductor's time fusewright's must be, and its compilation's.
 FASTER, COMPILES_FASTER = 1.5, 20.0
@@ -37,10 +38,6 @@ MODELS = {
     "qwen3": ("Qwen3", {"intermediate_size": 12288}),
     "llama": ("Llama", {"intermediate_size": 14336}),
 }
-#: What libraries compute.
-LIBRARY = (torch.ops.aten.linear.default, torch.ops.aten.scaled_dot_product_attention.default)
-
-Tensors = tuple[torch.Tensor, ...]
 
 
 def layer(name: str, tokens: int, dtype: torch.dtype) -> tuple[torch.nn.Module, Tensors]:
@@ -77,42 +74,6 @@ def layer(name: str, tokens: int, dtype: torch.dtype) -> tuple[torch.nn.Module, 
     )
 
 
-def rest(module: torch.nn.Module, inputs: Tensors) -> tuple[GraphModule, Tensors]:
-    """What of a module libraries do not compute, as a function that takes their results and gives their operands."""
-    with torch.no_grad():
-        program = torch.export.export(module, inputs, strict=False).run_decompositions({})
-    held = {**program.state_dict, **program.constants}
-    spec = program.graph_signature
-    names = {**spec.inputs_to_parameters, **spec.inputs_to_buffers, **spec.inputs_to_lifted_tensor_constants}
-    graph, given = program.graph, list[torch.Tensor]()
-    users = iter(inputs)
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            given.append(held[names[node.name]].detach() if node.name in names else next(users))
-    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
-    output = next(node for node in graph.nodes if node.op == "output")
-    results: list[Node] = [node for node in output.all_input_nodes]
-    for node in list(graph.nodes):
-        if node.target in LIBRARY:
-            results += [
-                operand for operand in node.args[: 1 if node.target is LIBRARY[0] else 3] if isinstance(operand, Node)
-            ]
-            made = node.meta["val"]
-            with graph.inserting_after(last):
-                last = graph.placeholder(f"library_{node.name}")
-            given.append(torch.empty_strided(made.shape, made.stride(), dtype=made.dtype).normal_())
-            node.replace_all_uses_with(last)
-    output.args = (tuple(dict.fromkeys(result for result in results if result.op != "placeholder")),)
-    graph.eliminate_dead_code()
-    unused = [node for node in graph.nodes if node.op == "placeholder" and not node.users]
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    given = [tensor for node, tensor in zip(placeholders, given, strict=True) if node not in unused]
-    for node in unused:
-        graph.erase_node(node)
-    graph.set_codegen(torch.fx.graph.CodeGen())
-    return GraphModule(torch.nn.Module(), graph), tuple(given)
-
-
 def by_inductor(call: Callable[..., Any]) -> Callable[..., Any]:
     torch._inductor.config.emulate_precision_casts = True
     return torch.compile(call, dynamic=False)
@@ -145,12 +106,6 @@ def microseconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
                 call()
             rounds[name].append((time.perf_counter() - begin) / repeats[name] * 1e6)
     return {name: sorted(times)[ROUNDS // 2] for name, times in rounds.items()}
-
-
-def apart(got: Tensors, expected: Tensors) -> float:
-    """Of how many elements the bits differ."""
-    differing = sum(int((a != b).sum()) for a, b in zip(got, expected, strict=True))
-    return differing / sum(tensor.numel() for tensor in expected)
 
 
 def run(name: str, tokens: int, dtype: torch.dtype) -> float:

@@ -3,7 +3,7 @@
 ``python benches/models_cuda.py OUT.json [--models qwen3,llama,…] [--tokens 1,32,512,2048] [--deadline SECONDS]`` runs by
 hand, on an idle machine. Three figures for each model of one layer, of the sizes of a published one, with random weights:
 
-* ``part``: what is neither a matrix product, attention nor a selection of experts. Results of those are inputs to it, and
+* ``part``: what is neither a matrix product nor attention. Results of those are inputs to it, and
   what they read are outputs. Both sides are recorded as CUDA graphs of several calls behind each other.
 * ``model``: all of the model, called from Python, and recorded as a CUDA graph.
 * ``compile``: seconds of a first call in a fresh process with empty caches, and of them the compiler's own.
@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from parts import Tensors, apart, rest
 
 Call = Callable[..., Any]
-Tensors = tuple[torch.Tensor, ...]
 
 #: Name, the stem of its classes in transformers, and sizes.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -79,8 +78,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-#: What libraries compute, and what chooses: no part of the memory-bound rest.
-LIBRARY = ("linear", "mm", "addmm", "bmm", "matmul", "scaled_dot_product_attention", "_grouped_mm", "grouped_mm")
 #: Variants: the mode of ``torch.compile`` and what is set for it. The last has Inductor compile what is not fused.
 AUTOTUNED = "max-autotune-no-cudagraphs"
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -152,41 +149,6 @@ def model_of(name: str, layers: int, device: str, sizes: dict[str, Any] | None =
     return Rows()
 
 
-def rest(module: torch.nn.Module, inputs: Tensors) -> tuple[GraphModule, Tensors]:
-    """What of a module libraries do not compute, as a function that takes their results and gives their operands."""
-    with torch.no_grad():
-        program = torch.export.export(module, inputs, strict=False).run_decompositions({})
-    held: dict[str, torch.Tensor] = {**program.state_dict, **program.constants}
-    spec = program.graph_signature
-    names = {**spec.inputs_to_parameters, **spec.inputs_to_buffers, **spec.inputs_to_lifted_tensor_constants}
-    graph, given, users = program.graph, list[torch.Tensor](), iter(inputs)
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            given.append(held[names[node.name]].detach() if node.name in names else next(users))
-    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
-    output = next(node for node in graph.nodes if node.op == "output")
-    wanted: list[Node] = list(output.all_input_nodes)
-    for node in list(graph.nodes):
-        packet = getattr(node.target, "overloadpacket", None)
-        if node.op == "call_function" and packet is not None and packet.__name__ in LIBRARY:
-            wanted += [operand for operand in node.all_input_nodes if operand.op != "placeholder"]
-            made = node.meta["val"]
-            with graph.inserting_after(last):
-                last = graph.placeholder(f"library_{node.name}")
-            given.append(torch.empty_strided(made.shape, made.stride(), dtype=made.dtype, device=made.device).normal_())
-            node.replace_all_uses_with(last)
-            graph.erase_node(node)
-    output.args = (tuple(dict.fromkeys(node for node in wanted if node.op != "placeholder")),)
-    graph.eliminate_dead_code()
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    unused = {node for node in placeholders if not node.users}
-    given = [tensor for node, tensor in zip(placeholders, given, strict=True) if node not in unused]
-    for node in unused:
-        graph.erase_node(node)
-    graph.set_codegen(torch.fx.graph.CodeGen())
-    return GraphModule(torch.nn.Module(), graph), tuple(given)
-
-
 @contextlib.contextmanager
 def setting(settings: dict[str, Any]) -> Iterator[None]:
     import torch._inductor.config as config
@@ -240,15 +202,6 @@ def microseconds(call: Callable[[], Any], repeats: int, rounds: int) -> float:
         end.synchronize()
         taken.append(begin.elapsed_time(end) * 1e3 / repeats)
     return statistics.median(taken)
-
-
-def apart(got: Any, expected: Any) -> float:
-    """Share of elements whose bits differ."""
-    several = isinstance(got, (tuple, list))
-    pairs = list(zip(got, expected, strict=True)) if several else [(got, expected)]
-    same = sum(int(((a == b) | ((a != a) & (b != b))).sum()) for a, b in pairs)
-    count = sum(a.numel() for a, _ in pairs)
-    return 1.0 - same / count
 
 
 def measured_part(name: str, tokens: int, out: Callable[..., None], variants: list[str]) -> None:

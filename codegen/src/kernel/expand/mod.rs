@@ -87,7 +87,8 @@ impl Column {
 /// A function with no expansion on its operands' dtype: transcendental functions on `f64`.
 pub fn expand(kernel: &Kernel, column: Column) -> Result<Kernel, InstError> {
     // Of the others, CPUs loop over lanes, and NPUs move whole rows.
-    let kernel = &if column == Column::Cuda { by_parts(kernel)? } else { kernel.clone() };
+    let parts = (column == Column::Cuda).then(|| by_parts(kernel)).transpose()?;
+    let kernel = parts.as_ref().unwrap_or(kernel);
     let segments = kernel.segments.iter().map(|segment| expand_segment(kernel, segment, column));
     let segments = segments.collect::<Result<Vec<_>, _>>()?;
     let expanded = Kernel { segments, ..kernel.clone() };
