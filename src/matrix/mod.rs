@@ -4,8 +4,8 @@
 //! activation, a gate of two rows, a rotation, softmax) or gives a factor for the row from a prefix of it, a [`Form`] around
 //! it, an optional quantiser, per row or per group of lanes; for contiguous rows, rows cut out of wider ones, rows of a
 //! symbolic length and rows made of codes, three dtypes, lanes that vectors divide and lanes that they do not, and three
-//! numbers of rows beside none. Results may be slices of wider tensors, and scales lie in columns, words or tiles. Nothing here names an op: a composite that joins the list joins the matrix. A combination
-//! exists where its graph types.
+//! numbers of rows beside none. Results may be slices of wider tensors, and scales lie in columns, words or tiles. Nothing
+//! here names an op: a composite that joins the list joins the matrix. A combination exists where its graph types.
 //!
 //! Ops and quantisers in their first variants meet in every form, and every two choices of layout, dtype, lanes and rows
 //! come together, or every three where the form is plain. Other variants meet the first variants of the others: every two
@@ -13,7 +13,7 @@
 //! wider than rows, and rows made of codes, meet first variants in the plain form.
 //!
 //! A combination passes if it fuses into the fewest kernels there can be, [`KERNELS`] or, where the scale is that of the
-//! whole tensor, [`TENSOR_KERNELS`], and all ways to run it agree (see [`diff`]).
+//! whole tensor, [`TENSOR_KERNELS`], and all ways to run it agree (see [`diff`](crate::diff)).
 
 mod build;
 mod form;
