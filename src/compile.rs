@@ -20,7 +20,7 @@ use crate::dump::DumpFolder;
 use crate::lowering::{self, Lowered};
 use crate::program::{Fallback, Home, OpCounts, Program, build};
 use crate::schedules::ScheduleChoice;
-use crate::settled::mark_settled;
+use crate::settled::{Ahead, mark_settled};
 use crate::store::CacheChoice;
 use crate::threads::ThreadPool;
 use crate::tiers::Tiers;
@@ -126,7 +126,7 @@ impl Compiled {
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
-    fuse(graph, options, &[], None)
+    fuse(graph, options, &[], None, Ahead::Nothing)
 }
 
 /// As [`fuse_graph`], for what a compiler compiles for: kernels may take rows from [`Compiler::sources`], and what the
@@ -135,15 +135,16 @@ pub fn fuse_graph(graph: &Graph, options: &Options) -> Result<Fused, Error> {
 /// # Errors
 /// A bug in a pass.
 pub fn fuse_graph_for(graph: &Graph, options: &Options, compiler: &Compiler) -> Result<Fused, Error> {
-    fuse(graph, options, compiler.sources(), Some(compiler.target()))
+    fuse(graph, options, compiler.sources(), Some(compiler.target()), Ahead::Nothing)
 }
 
-/// As [`fuse_graph`], with rows of kernels from sources, and for a target or any.
+/// As [`fuse_graph`], with rows of kernels from sources, for a target or any, and with what may be ahead of its kernels.
 pub(crate) fn fuse(
     graph: &Graph,
     options: &Options,
     sources: &'static [SourceKind],
     target: Option<&Target>,
+    ahead: Ahead,
 ) -> Result<Fused, Error> {
     let manager = PassManager::new(options.pipeline.clone());
     let mut cx = Cx { relaxed: options.relaxed, ..Cx::default() };
@@ -174,7 +175,7 @@ pub(crate) fn fuse(
     patterns::name_regions(&graph, &mut partition);
     let vendor = vendor::replaced(&partition, &options.pipeline, options.relaxed);
     // Launches of other devices do not overlap.
-    if matches!(target, Some(Target::Cuda { .. })) {
+    if matches!(target, Some(Target::Cuda { .. })) && ahead == Ahead::Nothing {
         mark_settled(&graph, &mut partition);
     }
     if let Some(dump) = &dump {

@@ -7,6 +7,15 @@ use std::collections::BTreeMap;
 use fusewright_fusion::region::{Partition, Step};
 use fusewright_graph::{Def, Graph, InputKind, Op, Prim, Value};
 
+/// What may run when the first kernel of a graph is launched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ahead {
+    /// Nothing that writes what the graph is given.
+    Nothing,
+    /// Whatever the caller enqueued, so that kernels read nothing early.
+    Anything,
+}
+
 /// Marks the inputs of kernels that are settled, in the order of the steps.
 pub(crate) fn mark_settled(graph: &Graph, partition: &mut Partition) {
     // The step that makes a value, and the last step that is a product.
@@ -43,6 +52,8 @@ mod tests {
     use fusewright_fusion::region::{Limits, partition};
 
     use super::*;
+    use crate::Options;
+    use crate::compile::fuse;
 
     #[test]
     fn what_a_product_lies_behind_is_settled() {
@@ -69,5 +80,22 @@ mod tests {
         };
         // The product itself may still be written when the launch behind it begins; weights are read early in any case.
         assert_eq!((of(true), of(false)), (vec!["x", "r", "h"], vec!["n", "p", "n"]));
+    }
+
+    #[test]
+    fn behind_anything_nothing_is_settled() {
+        let text = "graph @g(s: 1..; %x: bf16[s, 64], %r: bf16[s, 64]) {
+  %h = add %x, %r
+  return %h
+}
+";
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        let gpu = "cuda:sm_90".parse().expect("it is a target");
+        let settled = |ahead: Ahead| {
+            let fused = fuse(&graph, &Options::default(), &[], Some(&gpu), ahead).expect("the passes run");
+            let inputs = fused.partition.kernels().flat_map(|region| region.body.inputs());
+            inputs.filter(|input| matches!(input.kind, InputKind::Settled)).count()
+        };
+        assert_eq!((settled(Ahead::Nothing), settled(Ahead::Anything)), (2, 0));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fusewright_abi::{ParamAccess, Target};
 use fusewright_runtime::bundle::{Entry, Fitted};
-use fusewright_runtime::cuda::{DeviceArg, Gpu, LaunchOptions};
+use fusewright_runtime::cuda::{DeviceArg, Gpu};
 use fusewright_runtime::{Arg, Module, RuntimeError, device_for};
 
 use crate::bundle::{BundleHandle, given, put};
@@ -220,7 +220,7 @@ impl Call<'_> {
         let args: Vec<_> = args.collect();
         // SAFETY: it is a stream of the primary context, as the caller says.
         let stream = unsafe { gpu.adopt_stream(stream) };
-        Ok(kernel.enqueue(&stream, &args, (dims, *rows), LaunchOptions::default())?)
+        Ok(kernel.enqueue(&stream, &args, (dims, *rows), kernel.behind_anything())?)
     }
 
     /// Of each argument, the one whose memory it is, and whether it is written.

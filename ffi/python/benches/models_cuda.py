@@ -3,8 +3,8 @@
 ``python benches/models_cuda.py OUT.json [--models qwen3,llama,…] [--tokens 1,32,512,2048] [--deadline SECONDS]`` runs by
 hand, on an idle machine. Three figures for each model of one layer, of the sizes of a published one, with random weights:
 
-* ``part``: what is neither a matrix product nor attention. Results of those are inputs to it, and
-  what they read are outputs. Both sides are recorded as CUDA graphs of several calls behind each other.
+* ``part``: what is neither a matrix product nor attention: calls of those give results that are there already. Both
+  sides are recorded as CUDA graphs of several calls behind each other, which hold nothing else.
 * ``model``: all of the model, called from Python, and recorded as a CUDA graph.
 * ``compile``: seconds of a first call in a fresh process with empty caches, and of them the compiler's own.
 
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from parts import Tensors, apart, rest
+from parts import Tensors, apart, looked_at, stood_in
 
 Call = Callable[..., Any]
 
@@ -208,13 +208,13 @@ def measured_part(name: str, tokens: int, out: Callable[..., None], variants: li
     module = model_of(name, 1, "cuda")
     rows = torch.randn(1, tokens, module.inner.config.hidden_size, device="cuda", dtype=torch.bfloat16)
     module(rows)
-    graph, inputs = rest(module, (rows,))
-    expected = graph(*inputs)
+    graph, inputs = stood_in(module, (rows,))
+    expected = looked_at(graph, inputs)
     ours = compiled(graph, inputs, "fusewright")
     graphs, differ = {}, {}
     for variant in ["eager", "fusewright", *variants]:
         call = ours if variant == "fusewright" else compiled(graph, inputs, variant)
-        differ[variant] = apart(call(*inputs), expected)
+        differ[variant] = apart(looked_at(call, inputs), expected)
         graphs[variant] = recorded(lambda call=call: call(*inputs), CHAIN)
     times = {variant: microseconds(of.replay, 3, REPLAYS) / CHAIN for variant, of in graphs.items()}
     out("part", name, tokens, times, differ)

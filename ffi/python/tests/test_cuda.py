@@ -102,3 +102,41 @@ def test_a_tensor_between_vectors_is_moved() -> None:
     whole = torch.randn(16 * 64 + 1)
     x = whole[1:].view(16, 64)
     assert torch.equal(fused(x), torch.relu(x * 2.0) + 1.0)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("rows", [1, 64, 3000])
+def test_calls_wait_for_what_precedes_them(rows: int, captured: bool) -> None:
+    """A launch may begin while the kernel before it ends; what it reads, the weight too, may be what that one writes."""
+    module = torch.nn.RMSNorm(4096, eps=1e-6).bfloat16()
+    norm = fusewright.fuse(lambda x, weight: torch.nn.functional.rms_norm(x, (4096,), weight, 1e-6), strict=True)
+    x, weight = torch.randn(rows, 4096).bfloat16(), module.weight.detach()
+
+    def steps(call) -> list[torch.Tensor]:
+        y, scale, seen = x, weight.clone(), []
+        for step in range(40):
+            if step % 3 == 0:
+                scale.mul_(1.0 + (step % 2) / 2 - 0.25)
+            y = call(y, scale)
+            if step % 5 == 0:
+                y.add_(x)
+            seen.append(y.clone() if step % 4 == 0 else y)
+        return seen
+
+    def alone(*args: torch.Tensor) -> torch.Tensor:
+        torch.cuda.synchronize()
+        y = norm(*args)
+        torch.cuda.synchronize()
+        return y
+
+    expected = steps(alone)
+    if captured:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            got = steps(norm)
+        for _ in range(20):
+            graph.replay()
+    else:
+        got = steps(norm)
+    for step, (a, b) in enumerate(zip(got, expected, strict=True)):
+        assert torch.equal(a, b), f"step {step}"

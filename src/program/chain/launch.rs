@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use fusewright_runtime::Arg;
-use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, LaunchOptions, Stream};
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Stream};
 
 use super::Chain;
 use super::fit::{Fitted, Launch, Read};
@@ -147,6 +147,6 @@ impl Launch {
         let (reads, writes) = parts.split_at(self.reads.len());
         let args: Vec<DeviceArg<'_>> =
             reads.iter().map(DeviceArg::In).chain(writes.iter().map(DeviceArg::Out)).collect();
-        kernel.enqueue(stream, &args, (&self.dims, self.rows), LaunchOptions::default()).map_err(about)
+        kernel.enqueue(stream, &args, (&self.dims, self.rows), kernel.behind_anything()).map_err(about)
     }
 }

@@ -26,9 +26,11 @@ use super::plan::bind;
 use super::plans::Plans;
 use super::step::Work;
 use super::{Program, made_by};
+use crate::compile::fuse;
 use crate::compiler::Compiler;
 use crate::explain::{Explanation, explain};
-use crate::{Error, Fused, Options, fuse_graph_for};
+use crate::settled::Ahead;
+use crate::{Error, Fused, Options};
 
 pub use fit::Fitted;
 
@@ -104,7 +106,8 @@ impl Chain {
             return Err(Error::Input(format!("a chain has no weights, and `{}` is one", weight.name)));
         }
         let compiler = Compiler::of(target, options)?;
-        let fused = fuse_graph_for(graph, options, &compiler)?;
+        // What its inputs are was enqueued by somebody else just before.
+        let fused = fuse(graph, options, compiler.sources(), Some(target), Ahead::Anything)?;
         // Before anything is compiled.
         let outside = without_kernels(&fused.graph, &fused.partition);
         if !outside.is_empty() {

@@ -368,6 +368,13 @@ impl Kernel {
         self.loaded.rule.dependent
     }
 
+    /// Options of a launch behind work that the caller does not know. The launch may begin while that ends where the kernel
+    /// touches nothing before it has waited: what it would read early might be what that work writes.
+    pub fn behind_anything(&self) -> LaunchOptions {
+        let dependent = self.is_dependent() && !self.loaded.signature.params.iter().any(|param| param.early);
+        LaunchOptions { dependent, distinct: false }
+    }
+
     /// Checks a launch of rows `0..rows` on these buffers, and makes all that it needs. Buffers come in the order of the
     /// artifact's parameters, integers in the order of its dims.
     ///
