@@ -1,7 +1,8 @@
 //! Runs of a row as rows of their own.
 //!
 //! What is added up over leading lanes is a sum of runs of one row. A product of a run is that of a run of each factor:
-//! loads begin where the run does, and a factor that all lanes of a run share is one number, which is loaded once.
+//! loads begin where the run does, and a factor that all lanes of a run share is one number, which is loaded once. Of rows
+//! that are joined, a run is part of one.
 
 use std::collections::BTreeMap;
 
@@ -78,6 +79,14 @@ impl Emitter<'_> {
                 }
                 (op, args)
             }
+            InstOp::Cat => {
+                let Some((piece, start)) = self.piece(&inst.args, &run.start(), run.len) else { return Ok(None) };
+                if self.segment.ty(piece).shape == shape {
+                    run.known.insert(value, piece);
+                    return Ok(Some(piece));
+                }
+                (InstOp::Slice { start, len: run.len.clone(), step: 1 }, vec![piece])
+            }
             _ => return Ok(None),
         };
         let is_number = |v: &Val| self.segment.ty(*v).shape == Shape::Scalar;
@@ -87,5 +96,22 @@ impl Emitter<'_> {
         let cut = self.push(op, &args)?[0];
         run.known.insert(value, cut);
         Ok(Some(cut))
+    }
+
+    /// The row, of those that are joined, that has all of `len` lanes from `start` on, and where in it they begin.
+    fn piece(&self, joined: &[Val], start: &Dim, len: &Dim) -> Option<(Val, Dim)> {
+        let mut begin = Dim::constant(0);
+        for &piece in joined {
+            let Shape::Row(lanes) = &self.segment.ty(piece).shape else { return None };
+            let (from, behind) = (start - &begin, &begin + lanes);
+            let left = &(&behind - start) - len;
+            // Of symbolic lengths, only whole rows are known to have all of them.
+            let is_whole = from == Dim::constant(0) && left == Dim::constant(0);
+            if is_whole || (from.as_const()? >= 0 && left.as_const().is_some_and(|left| left >= 0)) {
+                return Some((piece, from));
+            }
+            begin = behind;
+        }
+        None
     }
 }

@@ -24,7 +24,7 @@ fn bf16(shape: &[i64]) -> TensorType {
 }
 
 fn lowered(body: &Graph) -> Kernel {
-    lower("k", &body.expanded().expect("composites expand"), &Interleaved).expect("the body has a row program")
+    lower("k", &body.expanded().expect("composites expand"), &Interleaved).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn indices(kernel: &Kernel) -> Vec<String> {
@@ -238,5 +238,29 @@ fn functions_of_lanes_that_repeat_are_computed_once() {
         assert_eq!(lanes(&cosines(&[0, 0], stacked)), [32], "stacked: {stacked}");
         assert_eq!(lanes(&cosines(&[0, 1], stacked)), [64], "stacked: {stacked}");
         assert_eq!(lanes(&cosines(&[0, 1, 0], stacked)), [32, 32], "stacked: {stacked}");
+    }
+}
+
+/// The sum of rows of several tensors, divided by the sum of its lanes.
+fn joined_sum(rows: usize) -> Kernel {
+    let b = Builder::new("g");
+    let flat = |i: usize| b.input(&format!("x{i}"), bf16(&[-1, 32]));
+    let parts: Vec<_> = (0..rows).map(flat).collect();
+    let joined = b.cast(b.cat(&parts, 1).expect("row"), DType::F32).expect("cast");
+    let rows = b.reshape(joined, vec![Dim::symbol("s"), (rows as i64).into(), 32.into()]).expect("rows");
+    let sum = |axis| Prim::Reduce { op: ReduceOp::Add, axes: vec![axis], nan: NanRule::Propagate };
+    let row = b.prim(sum(1), &[rows]).expect("sum of rows");
+    let all = b.prim(sum(2), &[row]).expect("sum of lanes");
+    b.output(b.map(ScalarFn::Div, &[row, all]).expect("quotient"));
+    lowered(&b.finish())
+}
+
+#[test]
+fn runs_of_joined_rows_are_the_rows() {
+    for rows in [2, 5] {
+        let kernel = joined_sum(rows);
+        let insts = &kernel.segments[0].insts;
+        assert!(insts.iter().all(|i| !matches!(i.op, InstOp::Cat | InstOp::Slice { .. })), "{kernel}");
+        assert_eq!(insts.iter().filter(|i| matches!(i.op, InstOp::Load { .. })).count(), rows, "{kernel}");
     }
 }

@@ -25,6 +25,9 @@ const PASSES: u32 = 2;
 /// Threads of a block whose reductions have no number of their own.
 const THREADS: u32 = 256;
 
+/// Lanes of a row for each thread of a block that searches it.
+const SEARCHED: i64 = 8;
+
 /// Threads, vectors and passes that are worth measuring.
 const MEASURED_THREADS: [u32; 10] = [64, 96, 128, 160, 192, 256, 320, 384, 512, 640];
 const MEASURED_VECTORS: [u32; 3] = [1, 2, 4];
@@ -47,12 +50,15 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
     let any = || candidates.iter().filter_map(dealt).min_by(|a, b| lacking(a).total_cmp(&lacking(b)));
     let found = found.or_else(|| large(0.0)).or_else(|| large(FEW_LACKING)).or_else(any);
     let Some(plan) = found else {
-        let unstated = kernel.segments.iter().flat_map(|segment| &segment.insts).any(|inst| match &inst.op {
-            InstOp::Reduce { order, .. } => *order == Order::Relaxed,
-            op => matches!(op, InstOp::ArgReduce(_) | InstOp::TopK(_)),
-        });
-        let least = trees(kernel).chain(unstated.then_some(THREADS)).max().unwrap_or(THREADS);
-        let threads = least.next_multiple_of(WARP).clamp(128, 1024);
+        let insts = || kernel.segments.iter().flat_map(|segment| &segment.insts);
+        let relaxed = insts().any(|inst| matches!(&inst.op, InstOp::Reduce { order: Order::Relaxed, .. }));
+        let searched = insts().any(|inst| matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK(_)));
+        let stated = trees(kernel).chain(relaxed.then_some(THREADS)).max();
+        let threads = match searched {
+            true => stated.unwrap_or(WARP).max(searching(kernel)),
+            false => stated.unwrap_or(THREADS).max(TEAMS),
+        };
+        let threads = threads.next_multiple_of(WARP).min(1024);
         return KernelSchedule::uniform(Spread { place: Place::Loops, ..registers(threads, threads) });
     };
     let unit = if plan.unit < plan.threads { plan.unit } else { TEAMS };
@@ -69,6 +75,14 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
     let crowded = budget.filter(|budget| budget.crowded).map(|budget| Spread { bound: budget.bound, ..first });
     let crowded = || Some((filling_rows(kernel)?, crowded?));
     KernelSchedule { first, many: many_rows(kernel, &plan).or_else(crowded) }
+}
+
+/// Threads of a block that searches rows, which all wait for each other each time: no more warps than have lanes enough.
+fn searching(kernel: &Kernel) -> u32 {
+    let shapes = kernel.segments.iter().flat_map(|segment| &segment.types).map(|ty| &ty.shape);
+    let lanes = shapes.map(|shape| if let Shape::Row(lanes) = shape { lanes.as_const() } else { Some(1) });
+    let most = lanes.collect::<Option<Vec<i64>>>().and_then(|lanes| lanes.into_iter().max());
+    most.and_then(|most| u32::try_from(most / SEARCHED).ok()).map_or(THREADS, |threads| threads.clamp(WARP, THREADS))
 }
 
 /// All of one schedule for launches of every size that are worth measuring on a device, the rule's first. Each gives the

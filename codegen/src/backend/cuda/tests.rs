@@ -91,6 +91,25 @@ fn other_rows_are_looped_over() {
 
 /// Bounds of registers by rule, of launches of few rows and of many, of what reduces rows of 5120 lanes.
 #[test]
+fn short_rows_are_searched_by_few_warps() {
+    let searched = |lanes: u32| {
+        let text = format!(
+            "kernel @k(s = extent(x, 0)) rows s {{
+               param %x: f32[s, {lanes}] in
+               param %y: f32[s, 8] out
+               segment @rows inner 1 {{
+                 %0 = load x[lane + row*{lanes}] : row<f32, {lanes}>
+                 %1, %2 = top_k %0 k 8
+                 store y[lane + row*8], %1
+               }}
+             }}"
+        );
+        by_rule(&text.parse::<Kernel>().unwrap_or_else(|e| panic!("{e}"))).first.threads
+    };
+    assert_eq!([64, 128, 512, 2048, 151_936].map(searched), [32, 32, 64, 256, 256]);
+}
+
+#[test]
 fn registers_are_bounded_where_a_block_more_fits() {
     let norm = rule(&kernel("1", "5120", Some(320)));
     // It keeps squares of f32 across the reduction, and loads bf16.

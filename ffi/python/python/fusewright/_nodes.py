@@ -106,6 +106,10 @@ _COMPARING = {
 }
 #: Most comparisons for a row: beyond it a sort, which takes several passes, is faster.
 _MOST_COMPARED = 4096
+#: Of these, ops whose kernels find one element after the other; on a GPU all threads of a row wait for each of them.
+_SEARCHING = ("aten.sort", "aten.argsort", "aten.topk")
+#: Most elements that a kernel finds on a GPU.
+_MOST_FOUND = 16
 
 
 def refusal(node: Node) -> str | None:
@@ -142,7 +146,7 @@ def refusal(node: Node) -> str | None:
 
 
 def _compared(node: Node) -> int | None:
-    """How many pairs of elements a kernel compares for a row of such an op; ``None`` if a size is not known."""
+    """How many pairs of elements a kernel compares for a row of such an op; ``None`` if too many or not known."""
     name = target_name(node).rpartition(".")[0]
     operand = node.args[0] if node.args else None
     tensor = value(operand) if isinstance(operand, Node) else None
@@ -152,7 +156,9 @@ def _compared(node: Node) -> int | None:
     dim, others = given.get("dim", -1), given.get("k", given.get("bins"))
     lanes = tensor.numel() if name == "aten.histc" else tensor.shape[dim if isinstance(dim, int) else -1]
     known = [n for n in (lanes, lanes if others is None else others) if isinstance(n, int)]
-    return known[0] * known[1] if len(known) == 2 else None
+    if len(known) != 2 or (tensor.device.type == "cuda" and name in _SEARCHING and known[1] > _MOST_FOUND):
+        return None
+    return known[0] * known[1]
 
 
 def _absent(on: torch.device) -> str | None:
