@@ -5,10 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fusewright::check::{cases, compare};
+use fusewright::diff::{self, Verdict};
 use fusewright::graph::Graph;
+use fusewright::graph::interp::Symbols;
+use fusewright::graph::text::{ParsedGraph, parse_graphs};
 use fusewright::{
-    CaptureOptions, CaptureSizes, CapturedProgram, Compiled, DType, DeviceArgument, DeviceTensor, Error, HostTensor,
-    Options, Program, Target, compile, model, read_safetensors,
+    CaptureOptions, CaptureSizes, CapturedProgram, Compiled, Compiler, DType, DeviceArgument, DeviceTensor, Error,
+    HostTensor, KernelSchedule, Options, Program, ScheduleChoice, ScheduleTable, Target, compile, inputs, model,
+    read_safetensors,
 };
 use fusewright_runtime::RuntimeError;
 use fusewright_runtime::cuda::Stream;
@@ -191,4 +195,60 @@ fn products_are_captured_and_caches_stay() {
         assert!(captured.get("cache").unwrap_or_else(|e| panic!("{e}")) == cache, "{rows} rows: the cache");
     }
     assert_eq!(captured.uncaptured(), 1);
+}
+
+/// Heads and rows of widths that are no powers of two.
+const HEADS: &str = include_str!("gpu/heads.fw");
+
+/// The code of every schedule that the rule gives them is their kernels, to the bit: of few rows, and of many where those
+/// have code of their own.
+#[test]
+fn heads_of_any_width_give_the_bits_of_their_kernels() {
+    let test = "heads_of_any_width_give_the_bits_of_their_kernels";
+    let target: Target = "cuda:sm_80".parse().expect("a target");
+    for ParsedGraph { graph, .. } in parse_graphs(HEADS).unwrap_or_else(|e| panic!("{e}")) {
+        if compiled(test, &graph).is_none() {
+            return;
+        }
+        let at = |rows: i64| -> Symbols {
+            let value = |name: &str| if name == "s" { rows } else { 3 };
+            graph.symbols().iter().map(|symbol| (symbol.name.clone(), value(&symbol.name))).collect()
+        };
+        let cases = [1, 5, 67].map(at);
+        let verdict = diff::graph(&graph, &target, &cases, 7).unwrap_or_else(|e| panic!("{}: {e}", graph.name()));
+        let Verdict::Equal(agreed) = verdict else { panic!("{}: {verdict:?}", graph.name()) };
+        assert!(agreed.fallbacks.is_empty(), "{}: {agreed:?}", graph.name());
+        let usual = compile(&graph, &target, &diff::options()).unwrap_or_else(|e| panic!("{}: {e}", graph.name()));
+        let Some(table) = of_many(&usual, &target) else { continue };
+        let options = Options { schedules: ScheduleChoice::Table(Arc::new(table)), ..diff::options() };
+        let other = compile(&graph, &target, &options).unwrap_or_else(|e| panic!("{}: {e}", graph.name()));
+        for symbols in &cases {
+            let inputs = inputs::tensors(&graph, symbols, 7, inputs::Values::Edges).unwrap_or_else(|e| panic!("{e}"));
+            let inputs: Vec<HostTensor> =
+                inputs.iter().map(|input| HostTensor::of(input).expect("it has a memory form")).collect();
+            let given: Vec<&HostTensor> = inputs.iter().collect();
+            let run = |compiled: &Compiled| compiled.program.run(&given, 1).unwrap_or_else(|e| panic!("{e}"));
+            for (few, many) in run(&usual).iter().zip(run(&other)) {
+                let differs = diff::first_difference(few.dtype, &many.bytes, &few.bytes);
+                assert!(differs.is_none(), "{}: {symbols:?}: {differs:?}", graph.name());
+            }
+        }
+    }
+}
+
+/// A table by which launches of few rows have the code of those of many, if a kernel has such.
+fn of_many(compiled: &Compiled, target: &Target) -> Option<ScheduleTable> {
+    let compiler = Compiler::new(target).expect("this build has the backend");
+    let mut table = ScheduleTable::empty(target);
+    let mut any = false;
+    for region in &compiled.fused.partition.regions {
+        let body = region.expand_body().expect("a region's body is typed");
+        let (_, kernel) = compiler.kernel(&region.name, &body).unwrap_or_else(|e| panic!("{}: {e}", region.name));
+        let many = compiler.backend().schedule(&kernel).and_then(|schedule| schedule.many);
+        if let Some((_, spread)) = many {
+            table.insert(&kernel, KernelSchedule::uniform(spread), Vec::new());
+            any = true;
+        }
+    }
+    any.then_some(table)
 }

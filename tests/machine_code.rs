@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fusewright::bench::gpu::{GpuCase, gpu_cases};
 use fusewright::graph::Graph;
+use fusewright::graph::text::{ParsedGraph, parse_graphs};
 use fusewright::{Compiler, Options, ScheduleChoice, ScheduleTable, Target, fuse_graph, matrix};
 use fusewright_abi::{Count, KernelArtifact};
-use fusewright_codegen::schedule::KernelSchedule;
+use fusewright_codegen::schedule::{KernelSchedule, Place};
 use xtask::skipped::skipped;
 use xtask::{ptxas, sass};
 
@@ -171,6 +172,41 @@ fn ops_of_the_gpu_bench_take_few_instructions() {
             assert!(!entry.loops && each <= 1.25 * by_hand, "{op}: {each:.1} against {by_hand}, {entry:?}");
         }
     }
+}
+
+/// Heads and rows of widths that are no powers of two.
+const HEADS: &str = include_str!("gpu/heads.fw");
+/// Of those, graphs whose parts are no whole vectors.
+const LOOPED: [&str; 1] = ["rope_of_one_72"];
+
+/// Heads of any width lie in registers, and threads have vectors of them: each segment moves a row in few instructions.
+#[test]
+fn heads_of_any_width_lie_in_registers_and_take_few_instructions() {
+    let tools = Tools::of("assembling heads_of_any_width");
+    let graphs = parse_graphs(HEADS).unwrap_or_else(|e| panic!("{e}"));
+    assert!(graphs.len() >= 20, "{} graphs", graphs.len());
+    on_threads(&graphs, |ParsedGraph { graph, .. }| {
+        let name = graph.name();
+        let fused = fuse_graph(graph, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let [region] = &fused.partition.regions[..] else { panic!("{name} is not one kernel") };
+        let body = region.expand_body().expect("a region's body is typed");
+        let compiler = compiler("sm_90");
+        let (_, kernel) = compiler.kernel(&region.name, &body).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let schedule = compiler.backend().schedule(&kernel).expect("GPUs have schedules");
+        let looped = schedule.first.place == Place::Loops;
+        assert_eq!(looped, LOOPED.contains(&name), "{name}: {schedule}");
+        let Some(tools) = &tools else { return };
+        for arch in ARCHITECTURES {
+            let what = format!("{name} for {arch}");
+            let artifact = self::compiler(arch).artifact(&region.name, &body);
+            let ptx = text(artifact.unwrap_or_else(|e| panic!("{what}: {e}")));
+            assert_eq!(tools.spilled(&what, &ptx), 0, "{what}");
+            for entry in tools.entries(&what, &ptx) {
+                assert!(entry.clamped.is_empty(), "{what}: {:?}", entry.clamped);
+                assert!(looped || !entry.loops, "{what}: {entry:?}");
+            }
+        }
+    });
 }
 
 /// Assembles a kernel and refuses what the assembler is known to get wrong.

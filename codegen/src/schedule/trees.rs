@@ -28,6 +28,8 @@ pub enum Schedule {
 const VECTOR: u32 = 8;
 /// Most vectors whose values a thread's registers hold.
 const MOST_VECTORS: u32 = 8;
+/// The same of rows that few threads share.
+const MOST_TEAM_VECTORS: u32 = 12;
 /// Threads that run in lockstep.
 const WARP: u32 = 32;
 
@@ -49,13 +51,24 @@ impl Schedule {
         [128, 256].into_iter().find(|&threads| lanes >= 2 * threads * VECTOR && of(threads))
     }
 
+    /// Threads of a row that exchange what they have: two vectors each; or so many that all have equally many vectors of
+    /// either half of a row, or of a row at least, if their registers hold these.
+    fn team(lanes: u32) -> u32 {
+        let most = lanes.div_ceil(2 * VECTOR).next_power_of_two();
+        let vectors = lanes / VECTOR;
+        let dealt = |parts: u32| 1 << parts.trailing_zeros().min(most.trailing_zeros());
+        let halves = vectors.is_multiple_of(2).then_some(vectors / 2);
+        let even = halves.into_iter().chain([vectors]).filter(|_| vectors > 0 && lanes.is_multiple_of(VECTOR));
+        even.map(dealt).find(|threads| vectors / threads <= MOST_TEAM_VECTORS).unwrap_or(most)
+    }
+
     fn tree(self, lanes: &Dim, least_threads: u32) -> Order {
         Order::Tree(match self {
             Schedule::Interleaved { width } => Tree::interleaved(width),
             Schedule::Block { threads: most } => {
                 let threads = match lanes.as_const().and_then(|n| u32::try_from(n).ok()) {
                     // Threads that run in lockstep exchange what they have, one vector each.
-                    Some(n) if n <= WARP * VECTOR => n.div_ceil(2 * VECTOR).next_power_of_two(),
+                    Some(n) if n <= WARP * VECTOR => Schedule::team(n),
                     // Two vectors a thread keep enough loads in flight without running out of registers.
                     Some(n) => n.div_ceil(2 * VECTOR).next_multiple_of(least_threads).clamp(least_threads, most),
                     None => most,
@@ -112,6 +125,8 @@ mod tests {
             Order::Tree(tree) => tree.threads,
             Order::Relaxed => 0,
         };
+        assert_eq!([48, 64, 80, 96, 192].map(threads), [1, 4, 1, 2, 4], "either half is dealt evenly");
+        assert_eq!([24, 72, 112, 144, 224].map(threads), [1, 1, 2, 2, 4], "whole rows are");
         assert_eq!([16, 128, 200, 4096, 5120, 8192, 100_000].map(threads), [1, 8, 16, 256, 320, 512, 512]);
     }
 }

@@ -137,8 +137,15 @@ impl<'c> Rows<'_, 'c> {
         if !held.is_team {
             return Ok(self.frame.thread);
         }
-        let last = i64::from(held.row_threads(self.frame.threads)) - 1;
-        Ok(self.code.b.build_and(self.frame.thread, self.code.i64(last), "")?)
+        let threads = held.row_threads(self.frame.threads);
+        let last = self.code.i64(i64::from(threads) - 1);
+        match threads.is_power_of_two() {
+            true => Ok(self.code.b.build_and(self.frame.thread, last, "")?),
+            false if held.teams == 1 => Ok(self.frame.thread),
+            false => {
+                Ok(self.code.b.build_int_unsigned_rem(self.frame.thread, self.code.i64(i64::from(threads)), "")?)
+            }
+        }
     }
 
     /// The lane numbers of this thread, if rows lie in registers.

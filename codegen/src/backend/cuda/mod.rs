@@ -16,6 +16,7 @@ mod budget;
 mod code;
 mod dialect;
 mod exact;
+mod extents;
 mod gate;
 mod hazard;
 mod joined;
@@ -53,12 +54,13 @@ pub use self::rule::candidates;
 
 use self::arch::Arch;
 use self::code::GLOBAL;
+use self::extents::exchanges;
 use self::plan::{Held, Plan, Plans, WARP, blocks};
 use self::rows::{Frame, Rows};
 use crate::backend::Grid;
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built, Value, index};
-use crate::kernel::{INNER, Inst, InstOp, Kernel, ROW, Segment};
+use crate::kernel::{INNER, Kernel, ROW, Segment};
 use crate::schedule::KernelSchedule;
 
 /// LLVM's number of the calling convention of PTX kernels.
@@ -254,14 +256,13 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
     }
     let done = code.block();
     // Whether threads exchange values behind what is decided for their warp.
-    let reduces = |inst: &Inst| matches!(inst.op, InstOp::Reduce { .. });
-    let reduced = kernel.segments.iter().flat_map(|segment| &segment.insts).any(reduces);
-    let exchanges = plan.unit == WARP && plan.unit < plan.threads && reduced;
+    let exchanged = kernel.segments.iter().any(exchanges);
+    let exchanges = plan.unit == WARP && plan.unit < plan.threads && exchanged;
     // All blocks are of rows, but the last may have units without.
     let mut row_exists = None;
     if plan.unit < plan.threads {
         let exists = code.cmp(IntPredicate::SLT, row, range[1])?;
-        if plan.unit == WARP {
+        if plan.unit == WARP || !exchanged {
             let exists = if exchanges { code.of_warp(exists)? } else { exists };
             let inside = code.block();
             code.b.build_conditional_branch(exists, inside, done)?;

@@ -8,8 +8,8 @@ use fusewright_graph::{Dim, ReduceOp};
 
 use super::budget;
 use super::code::WIDEST;
+use super::extents::{Extents, exchanges, is_free};
 use super::hazard;
-use super::joined::Joined;
 use super::rows::stated_bytes;
 use crate::backend::{Blocks, Grid};
 use crate::kernel::{InstOp, Kernel, Order, Over, Segment, Shape, Tree, Val};
@@ -19,6 +19,8 @@ use crate::schedule::{KernelSchedule, Place, Spread};
 pub(super) const VECTOR: u32 = 8;
 /// Most vectors of a thread; more do not fit its registers.
 const MOST_VECTORS: u32 = 8;
+/// Most of a thread of a team, whose blocks need no more than few threads.
+const MOST_TEAM_VECTORS: u32 = 12;
 /// Threads that exchange values in registers.
 pub(super) const WARP: u32 = 32;
 
@@ -36,8 +38,8 @@ const MOST_THREADS: u32 = 1024;
 pub(super) struct Plan {
     /// Threads of a block.
     pub threads: u32,
-    /// Threads of a unit: neighbours that run one segment for inner rows of one outer row. A block, unless all rows are
-    /// those of teams; then at most a warp, and units of several outer rows share a block.
+    /// Threads of a unit: neighbours that run one segment for inner rows of one outer row. A block, unless units of several
+    /// outer rows share a block: where threads exchange values, all rows are those of teams and a unit is at most a warp.
     pub unit: u32,
     /// Up to how many rows of a launch the kernel behind it may begin at once.
     pub release: u64,
@@ -60,10 +62,14 @@ impl Plan {
         if threads * bound > budget::ALL {
             return Err(format!("{threads} threads of {bound} registers: a processor has {}", budget::ALL));
         }
-        let shared = unit < threads;
-        let is_team = unit.is_power_of_two() && unit <= WARP && place == Place::Registers;
-        if unit == 0 || unit > threads || (shared && !is_team) {
-            return Err(format!("unit {unit}: it is the block, or, in registers, a power of two of at most {WARP}"));
+        let (shared, exchanges) = (unit < threads, kernel.segments.iter().any(exchanges));
+        let apart = |unit: u32| !exchanges || (unit.is_power_of_two() && unit <= WARP);
+        let shares = |unit: u32| place == Place::Registers && threads.is_multiple_of(unit) && apart(unit);
+        if unit == 0 || unit > threads || (shared && !shares(unit)) {
+            return Err(format!(
+                "unit {unit}: it is the block, or, in registers, a part of it, and a power of two of at most {WARP} where \
+                 threads exchange values"
+            ));
         }
         let (one, held) = (vectors == 1 && passes == 1, vec![None; kernel.segments.len()]);
         if place == Place::Loops {
@@ -84,9 +90,13 @@ impl Plan {
             let held = held_by(kernel, segment, unit, vectors);
             let mut held = held.ok_or_else(|| format!("{}: {unit} threads do not deal its lanes", place()))?;
             let inner = segment.inner.as_const().unwrap_or(1);
-            if shared
-                && (!held.is_team || inner % i64::from(held.teams) != 0 || (unit < WARP && kernel.segments.len() > 1))
-            {
+            // A warp of one of several segments may have teams without rows.
+            let (alone, fills) = (kernel.segments.len() == 1, inner % i64::from(held.teams) == 0);
+            let whole = match exchanges {
+                true => held.is_team && if alone { fills } else { unit == WARP },
+                false => held.uneven.is_none() && fills,
+            };
+            if shared && !whole {
                 return Err(format!("{}: its rows do not fill units of {unit} threads evenly", place()));
             }
             let rows = i64::from(held.teams) * i64::from(passes);
@@ -232,7 +242,7 @@ pub(super) fn whole_block(segment: &Segment) -> Option<u32> {
 /// How a segment is computed by units of so many threads with its rows in registers, if it can be; with at most so many
 /// vectors of a thread where nothing else decides them.
 fn held_by(kernel: &Kernel, segment: &Segment, threads: u32, vectors: u32) -> Option<Held> {
-    let extents = Extents::of(segment)?;
+    let extents = Extents::within(kernel, segment)?;
     let row_team = extents.team_of(vectors).filter(|&team| whole_block(segment).is_none() && team <= threads);
     let row_threads = row_team.unwrap_or(threads);
     let unit = i64::from(row_threads.checked_mul(VECTOR)?);
@@ -290,7 +300,7 @@ fn held_by(kernel: &Kernel, segment: &Segment, threads: u32, vectors: u32) -> Op
     let count = u32::try_from(extents.lanes / unit).ok()?;
     if row_team.is_some() {
         let (teams, known) = (threads / row_threads, segment.inner.as_const().is_some());
-        let fits = threads.is_multiple_of(row_threads) && count <= MOST_VECTORS && (known || teams == 1);
+        let fits = threads.is_multiple_of(row_threads) && count <= MOST_TEAM_VECTORS && (known || teams == 1);
         return fits.then_some(Held { vectors: count, parts: 1, teams, is_team: true, passes: 1, uneven: None });
     }
     match whole_row {
@@ -329,85 +339,6 @@ fn uneven(extents: &Extents, threads: u32, whole_row: bool) -> Option<Held> {
 fn is_dealt(op: ReduceOp, order: Order, threads: u32) -> bool {
     let dealt = Tree { vec: VECTOR, threads, ways: 2 };
     is_free(op) || tree(order, threads) == dealt
-}
-
-/// Whether every order of a reduction gives the same.
-fn is_free(op: ReduceOp) -> bool {
-    matches!(op, ReduceOp::Max | ReduceOp::Min)
-}
-
-/// The lengths of the rows of a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Extents {
-    /// Lanes of the longest.
-    pub lanes: i64,
-    /// What all lengths are multiples of, and all lanes where parts begin.
-    pub unit: i64,
-    /// Threads of the tree of a sum of whole rows.
-    pub summed: Option<u32>,
-}
-
-impl Extents {
-    /// Of a segment whose rows are whole or parts of such, cut at known lanes, or codes of some lanes each.
-    pub fn of(segment: &Segment) -> Option<Extents> {
-        let packed: Vec<Val> = segment
-            .insts
-            .iter()
-            .filter(|inst| matches!(inst.op, InstOp::Pack { .. }))
-            .flat_map(|inst| inst.results.iter().copied())
-            .collect();
-        let (mut found, mut grouped): (Option<Extents>, _) = (None, None);
-        let mut meet = |lanes: i64, at: i64| {
-            let Extents { lanes: most, unit, .. } = found.unwrap_or(Extents { lanes, unit: lanes, summed: None });
-            found = Some(Extents { lanes: most.max(lanes), unit: gcd(gcd(unit, lanes), at), summed: None });
-        };
-        let joined = Joined::of(segment);
-        for (i, ty) in segment.types.iter().enumerate() {
-            match &ty.shape {
-                Shape::Row(_) if joined.is_piece(Val(i as u32)) => {}
-                Shape::Row(lanes) if !packed.contains(&Val(i as u32)) => meet(lanes.as_const()?, 0),
-                Shape::Group { lanes, size } => {
-                    team(size)?;
-                    let lanes = lanes.as_const()?;
-                    meet(lanes, 0);
-                    grouped = Some(lanes);
-                }
-                _ => {}
-            }
-        }
-        for inst in &segment.insts {
-            match &inst.op {
-                InstOp::Slice { start, step: 1, .. } => meet(0, start.as_const()?),
-                InstOp::Slice { .. } => return None,
-                _ => {}
-            }
-        }
-        let summed = segment.insts.iter().find_map(|inst| match &inst.op {
-            InstOp::Reduce { op, over: Over::Row, order: Order::Tree(tree), .. } if !is_free(*op) => Some(tree.threads),
-            _ => None,
-        });
-        let found = Extents { summed, ..found? };
-        (found.lanes > 0 && grouped.is_none_or(|lanes| lanes == found.lanes)).then_some(found)
-    }
-
-    /// Threads that share a row and exchange values in registers, with one vector each.
-    pub fn team(&self) -> Option<u32> {
-        self.team_of(1)
-    }
-
-    /// Threads that share a row and exchange values in registers: as many as a sum asks for, or as have so many vectors
-    /// each, fewer where parts are short; none where rows are too long for that.
-    fn team_of(&self, each: u32) -> Option<u32> {
-        let vectors = u32::try_from(self.lanes).ok()? / VECTOR;
-        let whole = self.lanes % i64::from(VECTOR) == 0 && vectors.is_power_of_two() && vectors <= WARP;
-        let cut = u32::try_from(self.unit).ok()? / VECTOR;
-        let free = || (vectors / each.next_power_of_two()).max(1);
-        whole.then_some(self.summed.unwrap_or_else(free).min(cut.max(1)))
-    }
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The tree of an order, where a free one is the one that registers have.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::budget::Budget;
-use super::plan::{Extents, Plan, WARP, trees, values_of, whole_block};
+use super::extents::{Extents, exchanges, gcd};
+use super::plan::{Held, Plan, VECTOR, WARP, trees, values_of, whole_block};
 use crate::kernel::{INNER, Inst, InstOp, Kernel, Order, ROW, Segment, Shape};
 use crate::schedule::{KernelSchedule, Place, Spread};
 
@@ -16,12 +17,16 @@ const FLAT: [u32; 12] = [320, 256, 384, 512, 448, 192, 224, 160, 128, 96, 64, 32
 const TEAMS: u32 = 128;
 /// Vectors of a row that threads of such blocks may lack, of all that it has.
 const FEW_LACKING: f64 = 1.0 / 12.0;
+/// Threads of a block of which several rows, or parts of rows, have their own, at most: two blocks fill a processor.
+const MOST_SHARED: u32 = 512;
 /// Bytes that keep a device busy for no longer than it takes to begin the next launch.
 const FEW_BYTES: i64 = 1 << 20;
 /// Bytes that fill a device.
 const MANY_BYTES: i64 = 5 << 20;
 /// Inner rows that a team has one after the other where rows fill a device.
 const PASSES: u32 = 2;
+/// Most vectors of all those; with more there is enough underway without.
+const MOST_AT_ONCE: u32 = 8;
 /// Threads of a block whose reductions have no number of their own.
 const THREADS: u32 = 256;
 
@@ -40,6 +45,7 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
     }
     let by = |threads, unit| -> Option<Plan> { Plan::of(kernel, &registers(threads, unit)).ok() };
     let found = teams(kernel).and_then(|[threads, unit]| by(threads, unit));
+    let shared = || units(kernel)?.find_map(|unit| by(near(FLAT[0], unit), unit));
     let block = kernel.segments.iter().find_map(whole_block);
     let candidates = block.map_or_else(|| FLAT.to_vec(), |threads| vec![threads]);
     let dealt = |threads: &u32| by(*threads, *threads);
@@ -48,7 +54,7 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
         candidates.iter().filter(|threads| **threads >= TEAMS).filter_map(dealt).find(|plan| lacking(plan) <= most)
     };
     let any = || candidates.iter().filter_map(dealt).min_by(|a, b| lacking(a).total_cmp(&lacking(b)));
-    let found = found.or_else(|| large(0.0)).or_else(|| large(FEW_LACKING)).or_else(any);
+    let found = found.or_else(|| large(0.0)).or_else(|| large(FEW_LACKING)).or_else(shared).or_else(any);
     let Some(plan) = found else {
         let insts = || kernel.segments.iter().flat_map(|segment| &segment.insts);
         let relaxed = insts().any(|inst| matches!(&inst.op, InstOp::Reduce { order: Order::Relaxed, .. }));
@@ -62,8 +68,8 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
         return KernelSchedule::uniform(Spread { place: Place::Loops, ..registers(threads, threads) });
     };
     let unit = if plan.unit < plan.threads { plan.unit } else { TEAMS };
-    let few = || by(TEAMS, unit).filter(|few| lacking(few) <= lacking(&plan));
-    let flat = block.is_none() && plan.threads > TEAMS;
+    let few = || by(near(TEAMS, unit), unit).filter(|few| lacking(few) <= lacking(&plan));
+    let flat = block.is_none() && plan.threads > filled(TEAMS, unit);
     if let (true, Some(few), Some(from)) = (flat, few(), filling_rows(kernel)) {
         let [few, many] = [few, plan].map(|plan| registers(plan.threads, plan.unit));
         return KernelSchedule { first: few, many: Some((from, many)) };
@@ -92,9 +98,8 @@ pub fn candidates(kernel: &Kernel) -> Vec<Spread> {
     let mut all = vec![first];
     all.extend(many.map(|(_, spread)| spread));
     if first.place == Place::Registers {
-        let units = |threads: u32| [threads, WARP, WARP / 2, WARP / 4].into_iter().filter(move |unit| *unit <= threads);
         for threads in MEASURED_THREADS {
-            for unit in units(threads) {
+            for unit in [threads, WARP, WARP / 2, WARP / 4, first.unit].into_iter().filter(|unit| *unit <= threads) {
                 for vectors in MEASURED_VECTORS {
                     for passes in MEASURED_PASSES {
                         all.push(Spread { vectors, passes, ..registers(threads, unit) });
@@ -105,14 +110,19 @@ pub fn candidates(kernel: &Kernel) -> Vec<Spread> {
     } else {
         all.extend(MEASURED_THREADS.map(|threads| Spread { place: Place::Loops, ..registers(threads, threads) }));
     }
+    // Rows that are those of teams stay so, and others share blocks by the rule's units only.
+    let units = |spread: &Spread| match Plan::of(kernel, &first) {
+        Ok(plan) if first.unit < first.threads && plan.held.iter().flatten().all(|held| held.is_team) => {
+            spread.unit < spread.threads
+        }
+        _ => spread.unit == spread.threads || spread.unit == first.unit,
+    };
     // Different words may mean the same; releasing is measured by itself.
     let mut plans = BTreeSet::new();
     all.retain(|spread| match Plan::of(kernel, &Spread { release: 0, ..*spread }) {
-        Ok(plan) => plans.insert((plan.threads, plan.unit, plan.held, plan.bound)),
+        Ok(plan) => units(spread) && plans.insert((plan.threads, plan.unit, plan.held, plan.bound)),
         Err(_) => false,
     });
-    let teams = all.first().is_some_and(|first| first.unit < first.threads);
-    all.retain(|spread| !teams || spread.unit < spread.threads);
     all
 }
 
@@ -130,8 +140,36 @@ fn of_few_loads(kernel: &Kernel) -> Option<Spread> {
         let loads: Vec<&Inst> = loads.collect();
         matches!(loads[..], [load] if narrow(load)) && !segment.insts.iter().any(reduces)
     };
-    let spread = Spread { vectors: 2, release: few_rows(kernel).unwrap_or(0), ..registers(TEAMS, unit) };
+    let spread = Spread { vectors: 2, release: few_rows(kernel).unwrap_or(0), ..registers(filled(TEAMS, unit), unit) };
     (kernel.segments.iter().all(one_load) && Plan::of(kernel, &spread).is_ok()).then_some(spread)
+}
+
+/// Units of threads that deal the rows of a kernel evenly without exchanging values, the best first.
+fn units(kernel: &Kernel) -> Option<impl Iterator<Item = u32>> {
+    if kernel.segments.iter().any(exchanges) {
+        return None;
+    }
+    let vectors = kernel.segments.iter().try_fold(0, |all, segment| Some(gcd(all, Extents::of(segment)?.unit)));
+    let vectors = u32::try_from(vectors?).ok()? / VECTOR;
+    let fits = move |unit: &u32| vectors.is_multiple_of(*unit) && warps_of(*unit) <= MOST_SHARED;
+    Some((1..=MOST_SHARED.min(vectors)).rev().filter(fits))
+}
+
+/// The fewest threads that are whole warps and whole units.
+fn warps_of(unit: u32) -> u32 {
+    unit * (WARP >> unit.trailing_zeros().min(WARP.trailing_zeros()))
+}
+
+/// Threads of a block, at least so many, that are whole warps and whole units.
+fn filled(threads: u32, unit: u32) -> u32 {
+    threads.next_multiple_of(warps_of(unit))
+}
+
+/// Threads of a block, about so many, that are whole warps and whole units.
+fn near(threads: u32, unit: u32) -> u32 {
+    let above = filled(threads, unit);
+    let below = above.saturating_sub(warps_of(unit));
+    if below > 0 && threads.abs_diff(below) < above - threads { below } else { above }
 }
 
 fn registers(threads: u32, unit: u32) -> Spread {
@@ -161,7 +199,8 @@ fn many_rows(kernel: &Kernel, plan: &Plan) -> Option<(usize, Spread)> {
     let shares = kernel.segments.iter().zip(&plan.held).any(|(segment, held)| {
         let rows = segment.inner.as_const().unwrap_or(0);
         let even = |teams: u32| rows > 0 && rows % (i64::from(teams) * i64::from(PASSES)) == 0;
-        held.is_some_and(|held| held.is_team && even(held.teams))
+        let few = |held: &Held| held.is_team && held.vectors * PASSES <= MOST_AT_ONCE;
+        held.filter(few).is_some_and(|held| even(held.teams))
             && segment.insts.iter().any(|inst| match &inst.op {
                 InstOp::Load { index, shape: Shape::Row(_), .. } => !index.mentions(INNER),
                 _ => false,
@@ -193,25 +232,34 @@ fn bytes_per_row(kernel: &Kernel) -> Option<i64> {
     Some((kernel.segments.iter().map(moved).sum::<Option<i64>>()? / 8).max(1))
 }
 
-/// Threads of a block and of a unit if each row of a kernel is that of a team, and teams fill units evenly.
+/// Threads of a block and of a unit if each row of a kernel is that of a team, and teams fill units evenly, or the warps of
+/// each of several segments but their last.
 fn teams(kernel: &Kernel) -> Option<[u32; 2]> {
     let mut threads = FLAT[0];
+    let exchanged = kernel.segments.iter().any(exchanges);
     let units = kernel.segments.iter().map(|segment| {
-        let extents = Extents::of(segment)?;
+        let extents = Extents::within(kernel, segment)?;
         let team = extents.team().filter(|_| whole_block(segment).is_none())?;
         if extents.summed.is_some() || extents.unit != extents.lanes {
             threads = TEAMS;
         }
         let inner = segment.inner.as_const().unwrap_or(1);
-        let mut teams = WARP / team;
-        while inner % i64::from(teams) != 0 {
-            teams /= 2;
-        }
-        Some(team * teams)
+        let fills = |teams: &u32| team * teams <= WARP && inner % i64::from(*teams) == 0;
+        let teams = [32, 16, 8, 4, 2, 1].into_iter().find(fills)?;
+        Some((team, team * teams, inner))
     });
-    let units = units.collect::<Option<Vec<u32>>>()?;
-    // Which segment a unit runs is decided for whole warps.
-    let unit = *units.first()?;
-    let together = units.len() == 1 || units.iter().all(|unit| *unit == WARP);
-    together.then_some([threads, unit])
+    let units = units.collect::<Option<Vec<(u32, u32, i64)>>>()?;
+    let &(_, unit, _) = units.first()?;
+    let unit = match units.iter().all(|(_, other, _)| *other == unit) {
+        true if units.len() == 1 || !exchanged => unit,
+        // Which segment a unit runs is decided for whole warps if their threads exchange values.
+        _ if exchanged => WARP,
+        _ => {
+            let all = units.iter().fold(1, |all, (team, ..)| all / gcd(all, i64::from(*team)) * i64::from(*team));
+            let fits = |(team, _, inner): &(u32, u32, i64)| inner % (all / i64::from(*team)) == 0;
+            u32::try_from(all).ok().filter(|all| *all <= MOST_SHARED && units.iter().all(fits))?
+        }
+    };
+    let threads = if threads == TEAMS { filled(threads, unit) } else { near(threads, unit) };
+    Some([threads, unit])
 }

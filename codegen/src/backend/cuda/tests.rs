@@ -68,14 +68,35 @@ fn rows_lie_in_registers_where_threads_deal_them_evenly() {
 }
 
 #[test]
+fn rows_of_any_width_are_those_of_teams_or_share_blocks() {
+    let block = |vectors, parts| Held { vectors, parts, teams: 1, is_team: false, passes: 1, uneven: None };
+    let team = |vectors, teams| Held { vectors, parts: 1, teams, is_team: true, passes: 1, uneven: None };
+    // Sums need a power of two of threads, which have as many vectors as there are.
+    assert_eq!(plan("40", "96", Some(2)), dealt([128, 16], team(6, 8)));
+    assert_eq!(plan("1", "192", Some(4)), dealt([128, 4], team(6, 1)));
+    assert_eq!(plan("1", "80", Some(1)), dealt([128, 1], team(10, 1)));
+    // Others any number; blocks are whole warps and whole rows.
+    assert_eq!(plan("1", "96", None), dealt([96, 12], team(1, 1)));
+    assert_eq!(plan("40", "80", None), dealt([160, 20], team(2, 4)));
+    // Rows that are shorter than a block share it, and those that no block deals evenly are parts of it.
+    assert_eq!(plan("1", "768", None), dealt([96, 96], block(1, 1)));
+    assert_eq!(plan_of_many("768"), Some(dealt([288, 96], block(1, 1))));
+    assert_eq!(plan("1", "896", None), dealt([224, 112], block(1, 1)));
+    assert_eq!(plan("1", "2056", None), dealt([128, 1], block(1, 257)));
+    // What threads of a block exchange in pairs of warps they cannot in other units.
+    let sum = kernel("1", "5120", Some(320));
+    let shared = Spread { threads: 640, unit: 320, ..rule(&sum).first };
+    assert!(Plan::of(&sum, &shared).expect_err("is refused").contains("unit 320"));
+}
+
+#[test]
 fn threads_may_lack_vectors_of_rows() {
     let uneven = |vectors, parts, all| Held { vectors, parts, teams: 1, is_team: false, passes: 1, uneven: Some(all) };
     assert_eq!(plan("1", "2880", Some(192)), dealt([192, 192], uneven(2, 1, 360)));
     assert_eq!(plan("1", "5120", Some(256)), dealt([256, 256], uneven(3, 1, 640)));
-    // Without sums blocks share a row; of a short one few threads are idle.
+    // Without sums blocks share a row.
     assert_eq!(plan("1", "11008", None), dealt([128, 128], uneven(1, 11, 1376)));
     assert_eq!(plan_of_many("11008"), Some(dealt([160, 160], uneven(1, 9, 1376))));
-    assert_eq!(plan("1", "896", None), dealt([64, 64], uneven(1, 2, 112)));
     let held = uneven(2, 1, 360);
     assert!(held.has_all(0, 192) && !held.has_all(1, 192));
 }
@@ -177,9 +198,17 @@ fn interpreted(kernel: &Kernel, row: &[f32], inner: u32) -> Vec<u32> {
 #[test]
 fn every_candidate_sums_as_the_interpreter_does() {
     let mut in_registers = 0;
-    for (inner, lanes, threads) in
-        [(1, 5120, 320), (1, 5120, 160), (1, 4096, 128), (72, 128, 8), (1, 256, 16), (6, 64, 4)]
-    {
+    for (inner, lanes, threads) in [
+        (1, 5120, 320),
+        (1, 5120, 160),
+        (1, 4096, 128),
+        (72, 128, 8),
+        (1, 256, 16),
+        (6, 64, 4),
+        (40, 96, 2),
+        (3, 192, 4),
+        (1, 80, 1),
+    ] {
         let kernel = sum(inner, lanes, threads);
         // Without a common exponent, and most digits used, so that any other order shows.
         let number = |i: u32| {
