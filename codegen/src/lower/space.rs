@@ -83,8 +83,7 @@ impl Space {
         let mut outer: Vec<AxisId> =
             first.iter().copied().filter(|a| outputs.iter().all(|rows| rows.contains(a))).collect();
         // What some load lacks is better an inner row: the load is then hoisted out of it.
-        let loads = views.iter().flatten().map(|v| v.strides.iter().map(|(a, _)| *a).collect::<Vec<_>>());
-        for load in loads {
+        for load in views.iter().flatten().map(|view| view.walked(axes, views)) {
             let kept: Vec<AxisId> = outer.iter().copied().filter(|a| load.contains(a)).collect();
             let movable = outer.iter().filter(|a| !load.contains(a)).all(|&a| axes.extent(a).as_const().is_some());
             if !kept.is_empty() && kept.len() < outer.len() && movable {

@@ -136,6 +136,17 @@ impl View {
         Some(innermost)
     }
 
+    /// The axes along which an element of the view moves, be it because one of those moves that say where it lies.
+    pub fn walked(&self, axes: &AxisMap, views: &[Option<View>]) -> Vec<AxisId> {
+        let mut walked: Vec<AxisId> = self.strides.iter().map(|(axis, _)| *axis).collect();
+        for gathered in &self.gathers {
+            let indices = views[gathered.indices.0 as usize].as_ref();
+            let indices = indices.and_then(|indices| gathered.view(axes, indices));
+            walked.extend(indices.iter().flat_map(|view| view.strides.iter().map(|(axis, _)| *axis)));
+        }
+        walked
+    }
+
     /// Stride of an axis, zero if the view does not move along it.
     pub fn stride(&self, axis: AxisId) -> Dim {
         self.strides.iter().find(|(a, _)| *a == axis).map_or(Dim::constant(0), |(_, s)| s.clone())

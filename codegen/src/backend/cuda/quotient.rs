@@ -1,5 +1,6 @@
 //! Quotients of the lanes of a row by one number: its reciprocal is computed once, and products with it are corrected by
-//! what remains. Where a quotient is only rounded to bf16 they need not be, unless one lies where its rounding might differ.
+//! what remains. Where a quotient is only rounded to bf16 they need not be, unless one lies where its rounding might differ:
+//! then those of its vector are.
 //! Lanes for which this might not be exact are divided as any others.
 
 use fusewright_abi::DType;
@@ -36,19 +37,15 @@ impl<'c> Rows<'_, 'c> {
         let xs = lanes.iter().map(|&lane| self.element(x, lane)).collect::<Built<Vec<_>>>()?;
         let reciprocal = self.reciprocal_for_all(by)?;
         let users = self.users_of_quotient(inst);
-        let quotients = xs.iter().map(|&x| self.corrected(x, by, reciprocal, users != Users::RoundToBf16));
-        let quotients = quotients.collect::<Built<Vec<_>>>()?;
-        let fine = match users {
-            Users::RoundToBf16 => self.none_near_a_tie(&quotients)?,
-            Users::HideWhatIsTiny => self.all_finite(&quotients)?,
-            Users::Any => self.code.b.build_and(self.all_finite(&quotients)?, self.none_tiny(&xs)?, "")?,
+        let ordinary = self.is_ordinary(by)?;
+        let found = if users == Users::RoundToBf16 {
+            let rough = xs.iter().map(|&x| self.product(x, reciprocal)).collect::<Built<Vec<_>>>()?;
+            let fine = self.code.b.build_and(ordinary, self.none_near_a_tie(&rough)?, "")?;
+            // A warp in eight has a lane near a tie, and its block waits for it.
+            self.branch(fine, |_| Ok(rough), |rows| rows.corrected_all(&xs, (by, reciprocal, ordinary), Users::Any))?
+        } else {
+            self.corrected_all(&xs, (by, reciprocal, ordinary), users)?
         };
-        let exact = self.code.b.build_and(self.is_ordinary(by)?, fine, "")?;
-        let found = self.branch(
-            exact,
-            |_| Ok(quotients),
-            |rows| xs.iter().map(|&x| map(rows.code, ScalarFn::Div, DType::F32, &[x, by])).collect(),
-        )?;
         for (&lane, &element) in lanes.iter().zip(&found) {
             self.known_scope().insert(Known::Element(inst.results[0], lane), element);
         }
@@ -66,13 +63,33 @@ impl<'c> Rows<'_, 'c> {
         Ok(found)
     }
 
-    /// A product with the reciprocal, at most two bits off, or corrected once: the steps that the assembler makes of a
-    /// division whose operands are neither great nor small.
-    fn corrected(&self, x: Value<'c>, by: Value<'c>, reciprocal: Value<'c>, once: bool) -> Built<Value<'c>> {
-        let first = self.code.b.build_float_mul(x.into_float_value(), reciprocal.into_float_value(), "")?.into();
-        if !once {
-            return Ok(first);
-        }
+    /// Quotients that are corrected once, or where those may not be exact, divided as any others.
+    fn corrected_all(
+        &mut self,
+        xs: &[Value<'c>],
+        (by, reciprocal, ordinary): (Value<'c>, Value<'c>, IntValue<'c>),
+        users: Users,
+    ) -> Built<Vec<Value<'c>>> {
+        let quotients = xs.iter().map(|&x| self.corrected(x, by, reciprocal)).collect::<Built<Vec<_>>>()?;
+        let fine = match users {
+            Users::HideWhatIsTiny => self.all_finite(&quotients)?,
+            _ => self.code.b.build_and(self.all_finite(&quotients)?, self.none_tiny(xs)?, "")?,
+        };
+        let exact = self.code.b.build_and(ordinary, fine, "")?;
+        let divided =
+            |rows: &mut Self| xs.iter().map(|&x| map(rows.code, ScalarFn::Div, DType::F32, &[x, by])).collect();
+        self.branch(exact, |_| Ok(quotients), divided)
+    }
+
+    /// A product with the reciprocal, at most two bits off the quotient.
+    fn product(&self, x: Value<'c>, reciprocal: Value<'c>) -> Built<Value<'c>> {
+        Ok(self.code.b.build_float_mul(x.into_float_value(), reciprocal.into_float_value(), "")?.into())
+    }
+
+    /// The same corrected once: the steps that the assembler makes of a division whose operands are neither great nor
+    /// small.
+    fn corrected(&self, x: Value<'c>, by: Value<'c>, reciprocal: Value<'c>) -> Built<Value<'c>> {
+        let first = self.product(x, reciprocal)?;
         // By what is too much, of which a zero is one without a sign: by a divisor above zero, a negative zero stays one.
         let excess = self.fma(first, by, self.negative(x)?)?;
         self.fma(excess, self.negative(reciprocal)?, first)

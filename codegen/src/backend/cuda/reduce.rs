@@ -89,14 +89,16 @@ impl<'a, 'c> Rows<'a, 'c> {
         };
         let thread = self.frame.thread;
         let is_of_warps = tree.threads == self.frame.threads && tree.threads.is_multiple_of(WARP);
+        let held = self.lanes.as_ref().map_or(0, |lanes| lanes.held.vectors as usize);
         if is_of_warps {
-            let vectors = self.lanes.as_ref().map_or(0, |lanes| lanes.held.vectors as usize);
-            if let Some(bits) = self.greatest_magnitude(op, nan, x, 0..vectors)? {
+            if let Some(bits) = self.greatest_magnitude(op, nan, x, 0..held)? {
                 return self.greatest_of_block(bits);
             }
         }
-        let own = match self.own_lanes() {
-            Some(vectors) => {
+        let extreme = if is_of_warps { self.packed_extreme(op, nan, x, 0..held)? } else { None };
+        let own = match (self.own_lanes(), extreme) {
+            (_, Some(extreme)) => vec![extreme],
+            (Some(vectors), None) => {
                 let start = vec![self.start_of(op, x)?; 2];
                 let ways = vectors.iter().enumerate().try_fold(start, |ways, (vector, lanes)| {
                     let folded = self.fold_lanes(op, nan, x, lanes, ways.clone())?;
@@ -109,7 +111,7 @@ impl<'a, 'c> Rows<'a, 'c> {
                 })?;
                 combine(self, &ways[..1], &ways[1..])?
             }
-            None => self.accumulate(x, &tree, thread, &span, self.start_of(op, x)?, &combine)?,
+            (None, None) => self.accumulate(x, &tree, thread, &span, self.start_of(op, x)?, &combine)?,
         };
         if self.is_magnitude(op, nan, x) && is_of_warps {
             let bits = self.code.bits(own[0], self.code.ctx.i32_type())?;

@@ -11,7 +11,7 @@ use super::reduce::Groups;
 use super::rows::{Known, Rows};
 use crate::backend::llvm::map::map;
 use crate::backend::llvm::{BuildError, Built, Value};
-use crate::kernel::{Inst, InstOp, Shape, Val};
+use crate::kernel::{InstOp, Shape, Val};
 
 /// The greater magnitude of two pairs of bf16, NaN of one; its signs say nothing.
 const PACKED_MAGNITUDE: &str = "llvm.nvvm.fmax.nan.xorsign.abs.bf16x2";
@@ -56,14 +56,78 @@ impl<'c> Rows<'_, 'c> {
             }
             return code.bits(bits, code.ctx.f32_type());
         }
-        let lanes = self.own_lanes().unwrap_or_default()[vectors].concat();
-        let start = vec![self.start_of(op, x)?; 2];
-        let ways = self.fold_lanes(op, nan, x, &lanes, start)?;
-        let mut value = map(code, step, dtype, &[ways[0], ways[1]])?;
+        let mut value = match self.packed_extreme(op, nan, x, vectors.clone())? {
+            Some(extreme) => extreme,
+            None => {
+                let lanes = self.own_lanes().unwrap_or_default()[vectors].concat();
+                let start = vec![self.start_of(op, x)?; 2];
+                let ways = self.fold_lanes(op, nan, x, &lanes, start)?;
+                map(code, step, dtype, &[ways[0], ways[1]])?
+            }
+        };
         for offset in offsets() {
             value = map(code, step, dtype, &[value, code.shuffle_across(value, offset)?])?;
         }
         Ok(value)
+    }
+
+    /// The greatest or the least of bf16 in vectors of this thread as an f32, NaN if there is one: two lanes in one
+    /// instruction. Of what is only widened every order gives the same, and nothing is rounded.
+    pub fn packed_extreme(
+        &mut self,
+        op: ReduceOp,
+        nan: NanRule,
+        x: Val,
+        vectors: Range<usize>,
+    ) -> Built<Option<Value<'c>>> {
+        let instruction = match (op, nan) {
+            (ReduceOp::Max, NanRule::Propagate) => "llvm.nvvm.fmax.nan.bf16x2",
+            (ReduceOp::Min, NanRule::Propagate) => "llvm.nvvm.fmin.nan.bf16x2",
+            _ => return Ok(None),
+        };
+        let Some(value) = self.widened(x) else { return Ok(None) };
+        let Some([even, odd]) = self.packed_extremes(instruction, value, vectors)? else { return Ok(None) };
+        let code = self.code;
+        let both = code.call(instruction, &[], &[even, odd])?;
+        let both = code.b.build_bit_cast(both, code.ctx.i32_type(), "")?.into_int_value();
+        let low = code.b.build_left_shift(both, code.i32(16), "")?;
+        let high = code.b.build_and(both, code.i32(0xffff_0000), "")?;
+        let [low, high] = [code.bits(low, code.ctx.f32_type())?, code.bits(high, code.ctx.f32_type())?];
+        map(code, op.step(nan), DType::F32, &[low, high]).map(Some)
+    }
+
+    /// The row of bf16 that a value in f32 is a wider form of, where threads compute with pairs.
+    fn widened(&self, value: Val) -> Option<Val> {
+        let segment = self.segment;
+        let wide = &segment.insts[self.defining[value.0 as usize]];
+        let of = matches!(wide.op, InstOp::Cast { to: DType::F32, .. }).then(|| wide.args[0])?;
+        let ty = segment.ty(of);
+        let packed = ty.dtype == DType::BF16 && matches!(ty.shape, Shape::Row(_)) && self.frame.arch.packed_bf16;
+        packed.then_some(of)
+    }
+
+    /// What an instruction of pairs of bf16 makes of those of vectors of this thread, of every other pair.
+    fn packed_extremes(
+        &mut self,
+        instruction: &str,
+        value: Val,
+        vectors: Range<usize>,
+    ) -> Built<Option<[Value<'c>; 2]>> {
+        let code = self.code;
+        let ty = code.ctx.bf16_type().vec_type(2);
+        let mut extremes = [None; 2];
+        for vector in vectors {
+            for pair in 0..VECTOR as usize / 2 {
+                let word: Value<'c> = code.b.build_bit_cast(self.pair(value, vector, pair)?, ty, "")?;
+                let way = &mut extremes[pair % 2];
+                *way = Some(match *way {
+                    Some(so_far) => code.call(instruction, &[], &[so_far, word])?,
+                    None => word,
+                });
+            }
+        }
+        let [Some(even), Some(odd)] = extremes else { return Ok(None) };
+        Ok(Some([even, odd]))
     }
 
     /// The greatest magnitude of bf16 in vectors of this thread as the bits of an f32, those of a NaN if there is one: two
@@ -76,33 +140,13 @@ impl<'c> Rows<'_, 'c> {
         x: Val,
         vectors: Range<usize>,
     ) -> Built<Option<IntValue<'c>>> {
-        let segment = self.segment;
-        let defining = |value: Val| &segment.insts[self.defining[value.0 as usize]];
-        let arg = |inst: &Inst| inst.args[0];
-        let magnitude = defining(x);
+        let magnitude = &self.segment.insts[self.defining[x.0 as usize]];
         if op != ReduceOp::Max || nan != NanRule::Propagate || !matches!(magnitude.op, InstOp::Map(ScalarFn::Abs)) {
             return Ok(None);
         }
-        let wide = defining(arg(magnitude));
-        let narrow = matches!(wide.op, InstOp::Cast { to: DType::F32, .. }).then(|| arg(wide)).filter(|&of| {
-            let ty = segment.ty(of);
-            ty.dtype == DType::BF16 && matches!(ty.shape, Shape::Row(_)) && self.frame.arch.packed_bf16
-        });
-        let Some(value) = narrow else { return Ok(None) };
+        let Some(value) = self.widened(magnitude.args[0]) else { return Ok(None) };
+        let Some([even, odd]) = self.packed_extremes(PACKED_MAGNITUDE, value, vectors)? else { return Ok(None) };
         let code = self.code;
-        let ty = code.ctx.bf16_type().vec_type(2);
-        let mut greatest = [None; 2];
-        for vector in vectors {
-            for pair in 0..VECTOR as usize / 2 {
-                let word: Value<'c> = code.b.build_bit_cast(self.pair(value, vector, pair)?, ty, "")?;
-                let way = &mut greatest[pair % 2];
-                *way = Some(match *way {
-                    Some(so_far) => code.call(PACKED_MAGNITUDE, &[], &[so_far, word])?,
-                    None => word,
-                });
-            }
-        }
-        let [Some(even), Some(odd)] = greatest else { return Ok(None) };
         let both = code.call(PACKED_MAGNITUDE, &[], &[even, odd])?;
         let both = code.b.build_bit_cast(both, code.ctx.i32_type(), "")?.into_int_value();
         let low = code.b.build_and(code.b.build_left_shift(both, code.i32(16), "")?, code.i32(0x7fff_ffff), "")?;
