@@ -27,7 +27,7 @@ pub use device::{Device, Module};
 pub use dispatch::Variants;
 pub use driver::ascend;
 pub use driver::cuda;
-pub use driver::{EachTime, Pool, Threads, device_for, device_with, remove_at_exit, shared_pool};
+pub use driver::{EachTime, Pool, Threads, device_at, device_for, device_with, remove_at_exit, shared_pool};
 pub use error::{DeviceFailure, RuntimeError};
 pub use matmul::{ColumnMajor, MatMul, Matrix, Misfit, Stored};
 pub use tier::{CodeCounts, Counters, Make, TierCounts, Tiered};

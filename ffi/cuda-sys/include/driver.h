@@ -92,7 +92,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
-CUresult cuCtxSynchronize(void);
+CUresult cuCtxGetCurrent(CUcontext *context);
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int options, int *names, void **values);
 CUresult cuModuleUnload(CUmodule module);
@@ -107,10 +107,14 @@ CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
 CUresult cuStreamIsCapturing(CUstream stream, int *status);
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags);
+CUresult cuThreadExchangeStreamCaptureMode(int *mode);
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags);
 CUresult cuEventDestroy_v2(CUevent event);
 CUresult cuEventRecord(CUevent event, CUstream stream);
+CUresult cuEventQuery(CUevent event);
 CUresult cuEventSynchronize(CUevent event);
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
 

@@ -124,7 +124,7 @@ pub struct Driver {
     pub cuDevicePrimaryCtxRelease_v2: unsafe extern "C" fn(device: CUdevice) -> CUresult,
     pub cuCtxPushCurrent_v2: unsafe extern "C" fn(context: CUcontext) -> CUresult,
     pub cuCtxPopCurrent_v2: unsafe extern "C" fn(context: *mut CUcontext) -> CUresult,
-    pub cuCtxSynchronize: unsafe extern "C" fn() -> CUresult,
+    pub cuCtxGetCurrent: unsafe extern "C" fn(context: *mut CUcontext) -> CUresult,
     pub cuModuleLoadDataEx: unsafe extern "C" fn(
         module: *mut CUmodule,
         image: *const ::core::ffi::c_void,
@@ -151,9 +151,14 @@ pub struct Driver {
     pub cuStreamBeginCapture_v2: unsafe extern "C" fn(stream: CUstream, mode: ::core::ffi::c_int) -> CUresult,
     pub cuStreamEndCapture: unsafe extern "C" fn(stream: CUstream, graph: *mut CUgraph) -> CUresult,
     pub cuStreamIsCapturing: unsafe extern "C" fn(stream: CUstream, status: *mut ::core::ffi::c_int) -> CUresult,
+    pub cuStreamGetCtx: unsafe extern "C" fn(stream: CUstream, context: *mut CUcontext) -> CUresult,
+    pub cuStreamWaitEvent:
+        unsafe extern "C" fn(stream: CUstream, event: CUevent, flags: ::core::ffi::c_uint) -> CUresult,
+    pub cuThreadExchangeStreamCaptureMode: unsafe extern "C" fn(mode: *mut ::core::ffi::c_int) -> CUresult,
     pub cuEventCreate: unsafe extern "C" fn(event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult,
     pub cuEventDestroy_v2: unsafe extern "C" fn(event: CUevent) -> CUresult,
     pub cuEventRecord: unsafe extern "C" fn(event: CUevent, stream: CUstream) -> CUresult,
+    pub cuEventQuery: unsafe extern "C" fn(event: CUevent) -> CUresult,
     pub cuEventSynchronize: unsafe extern "C" fn(event: CUevent) -> CUresult,
     pub cuEventElapsedTime: unsafe extern "C" fn(milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult,
     pub cuGraphGetNodes: unsafe extern "C" fn(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize) -> CUresult,
@@ -220,7 +225,7 @@ impl Driver {
             unsafe { __library.get(b"cuDevicePrimaryCtxRelease_v2\0") }.map(|sym| *sym)?;
         let cuCtxPushCurrent_v2 = unsafe { __library.get(b"cuCtxPushCurrent_v2\0") }.map(|sym| *sym)?;
         let cuCtxPopCurrent_v2 = unsafe { __library.get(b"cuCtxPopCurrent_v2\0") }.map(|sym| *sym)?;
-        let cuCtxSynchronize = unsafe { __library.get(b"cuCtxSynchronize\0") }.map(|sym| *sym)?;
+        let cuCtxGetCurrent = unsafe { __library.get(b"cuCtxGetCurrent\0") }.map(|sym| *sym)?;
         let cuModuleLoadDataEx = unsafe { __library.get(b"cuModuleLoadDataEx\0") }.map(|sym| *sym)?;
         let cuModuleUnload = unsafe { __library.get(b"cuModuleUnload\0") }.map(|sym| *sym)?;
         let cuModuleGetFunction = unsafe { __library.get(b"cuModuleGetFunction\0") }.map(|sym| *sym)?;
@@ -232,9 +237,14 @@ impl Driver {
         let cuStreamBeginCapture_v2 = unsafe { __library.get(b"cuStreamBeginCapture_v2\0") }.map(|sym| *sym)?;
         let cuStreamEndCapture = unsafe { __library.get(b"cuStreamEndCapture\0") }.map(|sym| *sym)?;
         let cuStreamIsCapturing = unsafe { __library.get(b"cuStreamIsCapturing\0") }.map(|sym| *sym)?;
+        let cuStreamGetCtx = unsafe { __library.get(b"cuStreamGetCtx\0") }.map(|sym| *sym)?;
+        let cuStreamWaitEvent = unsafe { __library.get(b"cuStreamWaitEvent\0") }.map(|sym| *sym)?;
+        let cuThreadExchangeStreamCaptureMode =
+            unsafe { __library.get(b"cuThreadExchangeStreamCaptureMode\0") }.map(|sym| *sym)?;
         let cuEventCreate = unsafe { __library.get(b"cuEventCreate\0") }.map(|sym| *sym)?;
         let cuEventDestroy_v2 = unsafe { __library.get(b"cuEventDestroy_v2\0") }.map(|sym| *sym)?;
         let cuEventRecord = unsafe { __library.get(b"cuEventRecord\0") }.map(|sym| *sym)?;
+        let cuEventQuery = unsafe { __library.get(b"cuEventQuery\0") }.map(|sym| *sym)?;
         let cuEventSynchronize = unsafe { __library.get(b"cuEventSynchronize\0") }.map(|sym| *sym)?;
         let cuEventElapsedTime = unsafe { __library.get(b"cuEventElapsedTime\0") }.map(|sym| *sym)?;
         let cuGraphGetNodes = unsafe { __library.get(b"cuGraphGetNodes\0") }.map(|sym| *sym)?;
@@ -265,7 +275,7 @@ impl Driver {
             cuDevicePrimaryCtxRelease_v2,
             cuCtxPushCurrent_v2,
             cuCtxPopCurrent_v2,
-            cuCtxSynchronize,
+            cuCtxGetCurrent,
             cuModuleLoadDataEx,
             cuModuleUnload,
             cuModuleGetFunction,
@@ -277,9 +287,13 @@ impl Driver {
             cuStreamBeginCapture_v2,
             cuStreamEndCapture,
             cuStreamIsCapturing,
+            cuStreamGetCtx,
+            cuStreamWaitEvent,
+            cuThreadExchangeStreamCaptureMode,
             cuEventCreate,
             cuEventDestroy_v2,
             cuEventRecord,
+            cuEventQuery,
             cuEventSynchronize,
             cuEventElapsedTime,
             cuGraphGetNodes,
@@ -344,8 +358,8 @@ impl Driver {
     pub unsafe fn cuCtxPopCurrent_v2(&self, context: *mut CUcontext) -> CUresult {
         unsafe { (self.cuCtxPopCurrent_v2)(context) }
     }
-    pub unsafe fn cuCtxSynchronize(&self) -> CUresult {
-        unsafe { (self.cuCtxSynchronize)() }
+    pub unsafe fn cuCtxGetCurrent(&self, context: *mut CUcontext) -> CUresult {
+        unsafe { (self.cuCtxGetCurrent)(context) }
     }
     pub unsafe fn cuModuleLoadDataEx(
         &self,
@@ -402,6 +416,15 @@ impl Driver {
     pub unsafe fn cuStreamIsCapturing(&self, stream: CUstream, status: *mut ::core::ffi::c_int) -> CUresult {
         unsafe { (self.cuStreamIsCapturing)(stream, status) }
     }
+    pub unsafe fn cuStreamGetCtx(&self, stream: CUstream, context: *mut CUcontext) -> CUresult {
+        unsafe { (self.cuStreamGetCtx)(stream, context) }
+    }
+    pub unsafe fn cuStreamWaitEvent(&self, stream: CUstream, event: CUevent, flags: ::core::ffi::c_uint) -> CUresult {
+        unsafe { (self.cuStreamWaitEvent)(stream, event, flags) }
+    }
+    pub unsafe fn cuThreadExchangeStreamCaptureMode(&self, mode: *mut ::core::ffi::c_int) -> CUresult {
+        unsafe { (self.cuThreadExchangeStreamCaptureMode)(mode) }
+    }
     pub unsafe fn cuEventCreate(&self, event: *mut CUevent, flags: ::core::ffi::c_uint) -> CUresult {
         unsafe { (self.cuEventCreate)(event, flags) }
     }
@@ -410,6 +433,9 @@ impl Driver {
     }
     pub unsafe fn cuEventRecord(&self, event: CUevent, stream: CUstream) -> CUresult {
         unsafe { (self.cuEventRecord)(event, stream) }
+    }
+    pub unsafe fn cuEventQuery(&self, event: CUevent) -> CUresult {
+        unsafe { (self.cuEventQuery)(event) }
     }
     pub unsafe fn cuEventSynchronize(&self, event: CUevent) -> CUresult {
         unsafe { (self.cuEventSynchronize)(event) }

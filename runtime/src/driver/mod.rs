@@ -33,6 +33,14 @@ pub fn device_for(target: &Target) -> Result<Arc<dyn Device>, RuntimeError> {
 /// # Errors
 /// As [`device_for`].
 pub fn device_with(target: &Target, pool: Arc<dyn Pool>) -> Result<Arc<dyn Device>, RuntimeError> {
+    device_at(target, 0, pool)
+}
+
+/// As [`device_with`], the device of a number among those of the target's kind, from 0. Of processors there is one.
+///
+/// # Errors
+/// As [`device_for`]; no device of that number.
+pub fn device_at(target: &Target, ordinal: usize, pool: Arc<dyn Pool>) -> Result<Arc<dyn Device>, RuntimeError> {
     let unavailable = |reason: String| RuntimeError::Unavailable { target: target.to_string(), reason };
     if let Target::CpuLlvm { level: Some(level) } = target
         && !level.is_supported()
@@ -40,7 +48,10 @@ pub fn device_with(target: &Target, pool: Arc<dyn Pool>) -> Result<Arc<dyn Devic
         return Err(unavailable(format!("this processor is not of level `{level}`; kernels can be compiled, not run")));
     }
     if let Target::Cuda { arch } = target {
-        return cuda::CudaDevice::new(arch).map(|gpu| Arc::new(gpu) as Arc<dyn Device>).map_err(unavailable);
+        return cuda::CudaDevice::new(arch, ordinal).map(|gpu| Arc::new(gpu) as Arc<dyn Device>).map_err(unavailable);
+    }
+    if ordinal > 0 {
+        return Err(unavailable(format!("no device of number {ordinal}, counted from 0: there is one")));
     }
     match host::Host::new(target, pool) {
         Some(host) => Ok(Arc::new(host)),

@@ -5,7 +5,8 @@ use fusewright_cuda_sys as sys;
 use super::api::Failure;
 use super::buffer::refused;
 use super::context::Current;
-use super::kernel::{Launch, Prepared, launch};
+use super::kernel::{Launch, Prepared};
+use super::launch::launch;
 use super::stream::Stream;
 use crate::RuntimeError;
 
@@ -37,14 +38,16 @@ impl Prepared {
     pub fn bare<'p>(&'p self, stream: &'p mut Stream) -> Result<Bare<'p>, RuntimeError> {
         const ACTION: &str = "launching a kernel barely";
         let launch = &*self.launch;
-        stream.is_of(&launch.loaded.context, ACTION)?;
+        stream.is_of(&launch.code.context, ACTION)?;
         let [range] = &*launch.ranges else {
             return Err(refused(ACTION, format!("it is {} calls of the driver", launch.ranges.len())));
         };
         if launch.dependent {
             return Err(refused(ACTION, "it may overlap others".to_owned()));
         }
-        let current = launch.loaded.context.enter().map_err(|failure: Failure| failure.during(ACTION))?;
+        let failed = |failure: Failure| failure.during(ACTION);
+        let current = launch.code.context.enter().map_err(failed)?;
+        launch.used_by(stream).map_err(failed)?;
         let config = Config(launch.loaded.config(range, launch.shared, stream, None));
         Ok(Bare { launch, config, _current: current, _stream: stream })
     }
@@ -56,12 +59,12 @@ impl Bare<'_> {
     /// # Errors
     /// A device that was lost.
     pub fn enqueue(&self) -> Result<(), RuntimeError> {
-        let Launch { loaded, ranges, arguments, .. } = self.launch;
+        let Launch { loaded, code, ranges, arguments, .. } = self.launch;
         // There is one of each.
         for (range, arguments) in ranges.iter().zip(arguments) {
             // SAFETY: as of the prepared launch, whose arguments these are, and which outlives this; the context is current
             // to this thread, which the value cannot leave, and the stream, which is borrowed, is not being captured.
-            unsafe { launch(loaded.context.api, &self.config.0, loaded.function(range), arguments.as_ptr()) }
+            unsafe { launch(code.context.api, &self.config.0, code.function(range), arguments.as_ptr()) }
                 .map_err(|failure| failure.of(&loaded.signature.name))?;
         }
         Ok(())

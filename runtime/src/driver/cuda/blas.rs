@@ -17,9 +17,9 @@ use fusewright_cublaslt_sys as lt;
 
 use super::buffer::{DeviceBuffer, refused};
 use super::context::Context;
+use super::following::{Line, Used, Uses};
 use super::gpu::Gpu;
 use super::stream::Stream;
-use crate::driver::unused::Handle;
 use crate::matmul::{ColumnMajor, MatMul, Stored};
 use crate::{DeviceFailure, RuntimeError};
 
@@ -30,22 +30,27 @@ const ALIGNMENT: u64 = 256;
 /// What was being done.
 const ACTION: &str = "multiplying matrices by cuBLASLt";
 
-/// The library on one device, with memory for the partial sums of one product at a time: products of one value are enqueued
+/// The library on one device, with memory of its own for the partial sums of one product at a time: products of one value are enqueued
 /// on one stream, or on streams that wait for each other.
 #[derive(Debug)]
 pub struct Blas {
     library: &'static Library,
     context: Arc<Context>,
-    handle: lt::cublasLtHandle_t,
+    handle: Handle,
     workspace: DeviceBuffer,
     /// What the search chose, so that it is made once for each shape.
     chosen: Mutex<BTreeMap<Shape, Arc<Plan>>>,
 }
 
-// SAFETY: the handle may be used by every thread, as the library's manual says; it is destroyed by its last owner.
-unsafe impl Send for Blas {}
+/// What the library knows a device by. There is one for each, which is never destroyed: that would wait for all of the
+/// device.
+#[derive(Clone, Copy, Debug)]
+struct Handle(lt::cublasLtHandle_t);
+
+// SAFETY: the handle may be used by every thread, as the library's manual says.
+unsafe impl Send for Handle {}
 // SAFETY: as above.
-unsafe impl Sync for Blas {}
+unsafe impl Sync for Handle {}
 
 /// What the choice of an algorithm depends on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -93,6 +98,21 @@ fn library(folders: &[PathBuf]) -> Result<&'static Library, String> {
 }
 
 impl Library {
+    /// The handle of a device.
+    fn handle(&self, context: &Context) -> Result<Handle, RuntimeError> {
+        static HANDLES: Mutex<BTreeMap<usize, Handle>> = Mutex::new(BTreeMap::new());
+        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&handle) = handles.get(&context.ordinal) {
+            return Ok(handle);
+        }
+        let _current = context.enter().map_err(|failure| failure.during(ACTION))?;
+        let mut handle = Handle(null_mut());
+        // SAFETY: the function writes one handle; a context is current.
+        self.said("cublasLtCreate", unsafe { self.api.cublasLtCreate(&mut handle.0) })?;
+        handles.insert(context.ordinal, handle);
+        Ok(handle)
+    }
+
     fn said(&self, function: &str, status: lt::cublasStatus_t) -> Result<(), RuntimeError> {
         if status == lt::CUBLAS_STATUS_SUCCESS {
             return Ok(());
@@ -124,12 +144,7 @@ impl Blas {
         let library = library(folders).map_err(unavailable)?;
         let workspace = gpu.buffer(WORKSPACE)?;
         let context = Arc::clone(gpu.context());
-        let mut handle = null_mut();
-        {
-            let _current = context.enter().map_err(|failure| failure.during(ACTION))?;
-            // SAFETY: the function writes one handle; a context is current.
-            library.said("cublasLtCreate", unsafe { library.api.cublasLtCreate(&mut handle) })?;
-        }
+        let handle = library.handle(&context)?;
         Ok(Arc::new(Blas { library, context, handle, workspace, chosen: Mutex::default() }))
     }
 
@@ -163,12 +178,14 @@ impl Blas {
                 return Err(refused(ACTION, format!("a matrix takes {needed} bytes, the buffer has {}", buffer.len())));
             }
             if !Arc::ptr_eq(buffer.memory.context(), &self.context) {
-                return Err(refused(ACTION, "a matrix is on another device".to_owned()));
+                let (on, ours) = (buffer.memory.context().ordinal, self.context.ordinal);
+                return Err(refused(ACTION, format!("a matrix is on cuda:{on}, and the library on cuda:{ours}")));
             }
         }
         let plan = if product.is_empty() { None } else { Some(self.plan(product, form, operands)?) };
         let buffers = operands.map(DeviceBuffer::clone);
-        Ok(PreparedMatMul { launch: Arc::new(Launch { blas: Arc::clone(self), plan, buffers }) })
+        let launch = Launch { blas: Arc::clone(self), plan, buffers, uses: Uses::default() };
+        Ok(PreparedMatMul { launch: Arc::new(launch) })
     }
 
     /// The algorithm for a shape, searched the first time.
@@ -188,16 +205,6 @@ impl Blas {
         let plan = Arc::new(Plan::search(self, &shape)?);
         chosen.insert(shape, Arc::clone(&plan));
         Ok(plan)
-    }
-}
-
-impl Drop for Blas {
-    fn drop(&mut self) {
-        let (library, handle) = (self.library, Handle(self.handle));
-        self.context.give_back(move |_| {
-            // SAFETY: the handle is ours, and nothing that it enqueued runs any more.
-            unsafe { library.api.cublasLtDestroy(handle.get()) };
-        });
     }
 }
 
@@ -295,7 +302,7 @@ impl Plan {
         // SAFETY: all handles are alive; the function writes one result and how many it wrote.
         let searched = unsafe {
             api.cublasLtMatmulAlgoGetHeuristic(
-                blas.handle,
+                blas.handle.0,
                 self.desc,
                 a,
                 b,
@@ -405,6 +412,21 @@ struct Launch {
     plan: Option<Arc<Plan>>,
     /// The library's left and right one, and the result.
     buffers: [DeviceBuffer; 3],
+    uses: Uses,
+}
+
+impl Used for Launch {
+    fn used_on(&self, line: &Arc<Line>) {
+        self.uses.add(line);
+    }
+}
+
+impl Drop for Launch {
+    fn drop(&mut self) {
+        for line in self.uses.take() {
+            self.buffers.iter().chain([&self.blas.workspace]).for_each(|buffer| buffer.memory.used_on(&line));
+        }
+    }
 }
 
 impl PreparedMatMul {
@@ -413,9 +435,10 @@ impl PreparedMatMul {
     /// # Errors
     /// A stream of another device; a device that was lost.
     pub fn enqueue(&self, stream: &Stream) -> Result<(), RuntimeError> {
-        let Launch { blas, plan, buffers } = &*self.launch;
+        let Launch { blas, plan, buffers, uses } = &*self.launch;
         stream.is_of(&blas.context, ACTION)?;
         let Some(plan) = plan else { return Ok(()) };
+        stream.uses(uses);
         let [left, right, out] = buffers.each_ref().map(|buffer| address(buffer.address()));
         // Zero is the same bytes in f32 and in i32; alignment is theirs.
         let (one, zero) = (u32::from_ne_bytes(plan.one), 0u32);
@@ -427,7 +450,7 @@ impl PreparedMatMul {
         // function returns.
         let status = unsafe {
             blas.library.api.cublasLtMatmul(
-                blas.handle,
+                blas.handle.0,
                 plan.desc,
                 std::ptr::from_ref(&one).cast(),
                 left,

@@ -1,7 +1,7 @@
 //! Memory of a device that stays there between launches.
 //!
-//! Launches and graphs that use a buffer share it, and memory goes back only when nothing on the device runs any more, so
-//! that no work outlives what it reads or writes. Work on different streams is not ordered: who writes a buffer on one and
+//! Launches and graphs that use a buffer share it, and memory goes back only when the streams that it was used on have
+//! passed what uses it (`following.rs`), so that no work outlives what it reads or writes. Work on different streams is not ordered: who writes a buffer on one and
 //! reads it on another waits in between.
 
 use std::ops::Range;
@@ -11,8 +11,9 @@ use fusewright_cuda_sys as sys;
 
 use super::api::Failure;
 use super::context::Context;
+use super::following::{Line, Used, Uses};
+use super::freeing::Thing;
 use super::stream::Stream;
-use crate::driver::unused::Handle;
 use crate::{DeviceFailure, RuntimeError};
 
 /// Bytes on a device: memory of its own, or a part of other memory. Cloning gives another handle of the same bytes.
@@ -32,18 +33,19 @@ pub(super) struct Memory {
     address: sys::CUdeviceptr,
     /// Whether it goes back to the pool.
     own: bool,
+    uses: Uses,
 }
 
 impl DeviceBuffer {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<DeviceBuffer, RuntimeError> {
         let address = allocate(context, bytes).map_err(|failure| failure.during("allocating device memory"))?;
-        let memory = Memory { context: Arc::clone(context), address, own: true };
+        let memory = Memory { context: Arc::clone(context), address, own: true, uses: Uses::default() };
         Ok(DeviceBuffer { memory: Arc::new(memory), start: 0, bytes })
     }
 
     /// Memory that somebody else allocated and frees.
     pub(super) fn adopted(context: &Arc<Context>, address: sys::CUdeviceptr, bytes: usize) -> DeviceBuffer {
-        let memory = Memory { context: Arc::clone(context), address, own: false };
+        let memory = Memory { context: Arc::clone(context), address, own: false, uses: Uses::default() };
         DeviceBuffer { memory: Arc::new(memory), start: 0, bytes }
     }
 
@@ -169,6 +171,22 @@ impl Memory {
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
+
+    /// Notes a use on a stream, before it is enqueued.
+    pub fn used_by(&self, stream: &Stream) {
+        // What is a caller's goes back when the caller says so.
+        if self.own {
+            stream.uses(&self.uses);
+        }
+    }
+}
+
+impl Used for Memory {
+    fn used_on(&self, line: &Arc<Line>) {
+        if self.own {
+            self.uses.add(line);
+        }
+    }
 }
 
 /// A call that makes no sense.
@@ -177,29 +195,25 @@ pub(super) fn refused(action: &'static str, reason: String) -> RuntimeError {
 }
 
 /// Memory that every stream may use.
-fn allocate(context: &Context, bytes: usize) -> Result<sys::CUdeviceptr, Failure> {
+fn allocate(context: &Arc<Context>, bytes: usize) -> Result<sys::CUdeviceptr, Failure> {
     if bytes == 0 {
         return Ok(0);
     }
-    let current = context.enter()?;
+    context.settle();
+    let aside = context.enter_beside_captures()?;
     let mut address = 0;
     // SAFETY: the function writes the address; the stream is the current context's.
     let status = unsafe { context.api.driver.cuMemAllocAsync(&mut address, bytes, context.stream) };
     context.api.said("cuMemAllocAsync", status)?;
     // Other streams may use it once this one has it.
-    current.wait().map(|()| address)
+    aside.current.wait().map(|()| address)
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.address == 0 || !self.own {
-            return;
+        if self.address != 0 && self.own {
+            let lines = self.uses.take();
+            self.context.give_back(Thing::Memory(self.address), lines);
         }
-        // Any stream may still be using it.
-        let (address, stream) = (self.address, Handle(self.context.stream));
-        self.context.give_back(move |api| {
-            // SAFETY: the memory is ours, nothing on the device uses it any more, and the stream is the current context's.
-            unsafe { api.driver.cuMemFreeAsync(address, stream.get()) };
-        });
     }
 }

@@ -5,7 +5,11 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::api::Failure;
-use super::kernel::{DeviceArg, Kernel, LaunchOptions, launch, memory, overlapping};
+use super::buffer::Memory;
+use super::following::{Line, Used};
+use super::kernel::{DeviceArg, Kernel, LaunchOptions, memory};
+use super::launch::{launch, overlapping};
+use super::loaded::Code;
 use super::stream::{Kept, Stream};
 use crate::RuntimeError;
 
@@ -15,10 +19,10 @@ const MOST: usize = 96;
 
 impl Kernel {
     /// Checks a launch of rows `0..rows` on these buffers, as [`Kernel::prepare`] does, and runs it when the stream gets
-    /// there. Nothing is kept of it but by a graph that is being captured, and nothing else is allocated.
+    /// there, on the stream's device. Nothing is kept of it but by a graph that is being captured, and nothing else is allocated.
     ///
     /// # Errors
-    /// As [`Kernel::prepare`]; a stream of another device; a device that was lost.
+    /// As [`Kernel::prepare`]; buffers of another device than the stream's; a device that was lost.
     pub fn enqueue(
         &self,
         stream: &Stream,
@@ -32,12 +36,13 @@ impl Kernel {
             return self.prepare(args, dims, rows, options)?.enqueue(stream);
         }
         loaded.signature.check(args, dims, rows)?;
-        self.check_memory(args)?;
-        stream.is_of(&loaded.context, "launching a kernel")?;
-        let failed = |failure: Failure| failure.of(&loaded.signature.name);
-        let _current = loaded.context.enter().map_err(failed)?;
-        loaded.stay_in(stream).map_err(failed)?;
-        let shared = loaded.allow_shared(dims).map_err(failed)?;
+        self.check_memory(args, stream.context())?;
+        let code = loaded.on(stream.context())?;
+        let failed = |failure: Failure| loaded.failed(code, stream, &failure);
+        let _current = code.context.enter().map_err(failed)?;
+        code.used_by(stream).map_err(failed)?;
+        args.iter().filter_map(DeviceArg::buffer).for_each(|(buffer, _)| buffer.memory.used_by(stream));
+        let shared = loaded.allow_shared(code, dims).map_err(failed)?;
         let mut values = [0; MOST];
         let given = args.iter().map(|arg| arg.address(args)).chain(dims.iter().map(|&dim| dim as u64));
         values.iter_mut().zip(given).for_each(|(value, given)| *value = given);
@@ -51,12 +56,24 @@ impl Kernel {
             let config = loaded.config(&range, shared, stream, attribute.as_mut());
             // SAFETY: the artifact's calling convention is buffers, integers, range, and all lie in memory of this call. The
             // signature compared every buffer with the shapes that the integers imply, and a kernel stays within them. A
-            // buffer's memory and the kernel's code go back only when nothing on the device runs any more, and a graph that
-            // is being captured keeps them.
-            unsafe { launch(loaded.context.api, &config, loaded.function(&range), pointers.as_ptr()) }
-                .map_err(failed)?;
+            // buffer's memory and the kernel's code go back only when the stream has passed the launch, and a graph that is
+            // being captured keeps them.
+            unsafe { launch(code.context.api, &config, code.function(&range), pointers.as_ptr()) }.map_err(failed)?;
         }
-        stream.keep_with(|| Arc::new((Arc::clone(loaded), memory(args))) as Kept);
+        stream.keep_with(|| Arc::new(InGraph { code: Arc::clone(code), memory: memory(args) }) as Kept);
         Ok(())
+    }
+}
+
+/// What a graph uses by a launch.
+struct InGraph {
+    code: Arc<Code>,
+    memory: Vec<Arc<Memory>>,
+}
+
+impl Used for InGraph {
+    fn used_on(&self, line: &Arc<Line>) {
+        self.code.used_on(line);
+        self.memory.iter().for_each(|memory| memory.used_on(line));
     }
 }

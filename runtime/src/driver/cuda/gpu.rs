@@ -7,7 +7,9 @@ use fusewright_abi::{KernelArtifact, Target};
 
 use super::buffer::DeviceBuffer;
 use super::context::Context;
-use super::kernel::{Kernel, Loaded};
+use super::following::Following;
+use super::kernel::Kernel;
+use super::loaded::Loaded;
 use super::stream::{Event, Stream};
 use super::{CudaDevice, runs};
 use crate::RuntimeError;
@@ -20,21 +22,39 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// The device of this machine that runs kernels of a target.
+    /// The first device of this machine, if it runs kernels of a target.
     ///
     /// # Errors
     /// A target that is no NVIDIA GPU; no driver, no device, or one that does not run the target's code.
     pub fn of(target: &Target) -> Result<Gpu, RuntimeError> {
+        Gpu::at(target, 0)
+    }
+
+    /// The device of a number, as the driver counts those that it shows to this process, if it runs kernels of a target.
+    ///
+    /// # Errors
+    /// As [`Gpu::of`]; no device of that number.
+    pub fn at(target: &Target, ordinal: usize) -> Result<Gpu, RuntimeError> {
         let unavailable = |reason: String| RuntimeError::Unavailable { target: target.to_string(), reason };
         let Target::Cuda { arch } = target else {
             return Err(unavailable("it is no NVIDIA GPU".to_owned()));
         };
-        let device = CudaDevice::new(arch).map_err(unavailable)?;
+        let device = CudaDevice::new(arch, ordinal).map_err(unavailable)?;
         Ok(Gpu { target: target.clone(), context: device.context })
     }
 
     pub(super) fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// How many devices the driver shows to this process; none where there is no driver.
+    pub fn count() -> usize {
+        Context::count().unwrap_or(0)
+    }
+
+    /// Its number among the devices of this process, from 0.
+    pub fn ordinal(&self) -> usize {
+        self.context.ordinal
     }
 
     /// What the driver calls the device.
@@ -80,16 +100,29 @@ impl Gpu {
     /// A driver that refuses.
     pub fn stream(&self) -> Result<Stream, RuntimeError> {
         let raw = self.context.new_stream().map_err(|failure| failure.during("making a stream"))?;
-        Ok(Stream::new(Arc::clone(&self.context), raw, true))
+        Ok(Stream::own(Arc::clone(&self.context), raw))
     }
 
-    /// The stream of a caller, such as the one that a framework works on.
+    /// The stream of a caller, such as the one that a framework works on. What was used on it may be dropped at any time:
+    /// it is given back when the stream has passed its work.
     ///
     /// # Safety
-    /// The handle is a `CUstream` of the device's primary context, which stays valid for as long as the result lives. If
-    /// somebody else captures it, memory of launches is allocated for as long as their graph lives.
+    /// The handle is a `CUstream` of the device's primary context, which stays valid for as long as the result lives, and
+    /// kernels and buffers that were used on it: when these are dropped it is asked where its work has come to. If somebody
+    /// else captures it, memory of launches is allocated for as long as their graph lives.
     pub unsafe fn adopt_stream(&self, raw: *mut c_void) -> Stream {
-        Stream::new(Arc::clone(&self.context), raw.cast(), false)
+        let following = Following::Shared(raw.expose_provenance());
+        Stream::of_caller(Arc::clone(&self.context), raw.cast(), following)
+    }
+
+    /// As [`Gpu::adopt_stream`], of a caller who waits for the stream before anything is dropped that was used on it.
+    ///
+    /// # Safety
+    /// The handle is a `CUstream` of the device's primary context, which stays valid for as long as the result lives.
+    /// Kernels and buffers that were used on it are dropped when its work is done. If somebody else captures it, memory of
+    /// launches is allocated for as long as their graph lives.
+    pub unsafe fn borrow_stream(&self, raw: *mut c_void) -> Stream {
+        Stream::of_caller(Arc::clone(&self.context), raw.cast(), Following::Never)
     }
 
     /// Memory of a caller, such as a tensor of a framework. Nothing keeps it.
@@ -109,7 +142,8 @@ impl Gpu {
         Event::new(&self.context)
     }
 
-    /// Loads a kernel: PTX, which the driver compiles, or what an assembler made of it.
+    /// Loads a kernel: PTX, which the driver compiles, or what an assembler made of it. On other devices of the process it is
+    /// loaded when it is first prepared or launched there.
     ///
     /// # Errors
     /// An artifact that does not run on the device, or that its driver refuses; too little memory.
@@ -119,7 +153,7 @@ impl Gpu {
             Target::Cuda { arch } if runs(arch, self.context.capability) => {}
             other => return Err(refuse(format!("it is for target `{other}`, which {} does not run", self.name()))),
         }
-        Ok(Kernel::new(Arc::new(Loaded::load(Arc::clone(&self.context), artifact)?)))
+        Ok(Kernel::new(Arc::new(Loaded::load(&self.context, artifact)?)))
     }
 
     /// What kernels are to be compiled for.

@@ -13,8 +13,12 @@ mod blas;
 mod buffer;
 mod context;
 mod direct;
+mod following;
+mod freeing;
 mod gpu;
 mod kernel;
+mod launch;
+mod loaded;
 mod memory;
 mod module;
 mod recorder;
@@ -44,12 +48,12 @@ pub(super) struct CudaDevice {
 }
 
 impl CudaDevice {
-    /// The first device of this machine, if it runs code of an architecture such as `sm_90`.
+    /// The device of a number, if it runs code of an architecture such as `sm_90`.
     ///
     /// # Errors
-    /// No driver, one that is too old, no device, or one of another kind, in words.
-    pub fn new(arch: &str) -> Result<CudaDevice, String> {
-        let context = Context::first()?;
+    /// No driver, one that is too old, no such device, or one of another kind, in words.
+    pub fn new(arch: &str, ordinal: usize) -> Result<CudaDevice, String> {
+        let context = Context::at(ordinal)?;
         if runs(arch, context.capability) {
             return Ok(CudaDevice { target: Target::Cuda { arch: arch.to_owned() }, context });
         }
@@ -104,7 +108,7 @@ impl Device for CudaDevice {
             let reason = format!("it is for target `{}`, not `{}`", artifact.target, self.target);
             return Err(RuntimeError::Artifact { kernel: artifact.name.clone(), reason });
         }
-        Ok(Arc::new(CudaModule::load(Arc::clone(&self.context), artifact)?))
+        Ok(Arc::new(CudaModule::load(&self.context, artifact)?))
     }
 }
 
@@ -128,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_driver_says_so() {
-        match CudaDevice::new("sm_90") {
+        match CudaDevice::new("sm_90", 0) {
             Ok(gpu) => assert_eq!(gpu.target().to_string(), "cuda:sm_90"),
             Err(said) => assert!(said.contains("NVIDIA") || said.contains("compute capability"), "{said}"),
         }

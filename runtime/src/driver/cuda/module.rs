@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::api::Failure;
 use super::context::Context;
-use super::kernel::{Kernel, Loaded, config, launch, pointers};
+use super::kernel::Kernel;
+use super::launch::{config, launch, pointers};
+use super::loaded::Loaded;
 use super::memory::Buffer;
 use crate::{Arg, Module, RuntimeError};
 use fusewright_abi::KernelArtifact;
@@ -18,13 +20,14 @@ pub(super) struct CudaModule {
 
 impl CudaModule {
     /// Loads a kernel, whose PTX the driver compiles.
-    pub fn load(context: Arc<Context>, artifact: &KernelArtifact) -> Result<CudaModule, RuntimeError> {
+    pub fn load(context: &Arc<Context>, artifact: &KernelArtifact) -> Result<CudaModule, RuntimeError> {
         Ok(CudaModule { loaded: Arc::new(Loaded::load(context, artifact)?) })
     }
 
     fn run(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize) -> Result<(), Failure> {
         let loaded = &self.loaded;
-        let current = loaded.context.enter()?;
+        let code = &loaded.home;
+        let current = code.context.enter()?;
         let mut memory: Vec<Option<Buffer<'_>>> = Vec::with_capacity(args.len());
         for (param, arg) in loaded.signature.params.iter().zip(args.iter()) {
             let bytes = param.dtype.bytes_for(param.elements.count(dims));
@@ -48,14 +51,14 @@ impl CudaModule {
             .map(|(i, arg)| if let Arg::Same(other) = arg { address(*other) } else { address(i) })
             .collect();
         let at_once = loaded.signature.at_once(args, rows);
-        let shared = loaded.allow_shared(dims)?;
+        let shared = loaded.allow_shared(code, dims)?;
         for range in loaded.ranges(dims, rows, at_once) {
             let config = config(range.blocks, loaded.threads(&range), shared, current.context.stream);
             let values: Vec<u64> = buffers.iter().copied().chain(dims.iter().map(|&dim| dim as u64)).collect();
             let values = pointers(&values, &range.rows);
             // SAFETY: the artifact's calling convention is buffers, integers, range. The signature compared every buffer with
             // the shapes that `dims` imply, a kernel stays within them, and the driver copies the values before it returns.
-            unsafe { launch(current.context.api, &config, loaded.function(&range), values.as_ptr())? };
+            unsafe { launch(current.context.api, &config, code.function(&range), values.as_ptr())? };
         }
         for (arg, buffer) in args.iter_mut().zip(&memory) {
             if let (Arg::Out(host), Some(buffer)) = (arg, buffer) {

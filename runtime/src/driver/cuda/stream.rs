@@ -1,6 +1,5 @@
 //! Streams, events, and graphs of what was enqueued on a stream.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -10,16 +9,17 @@ use fusewright_cuda_sys as sys;
 use super::api::{Api, Failure};
 use super::buffer::refused;
 use super::context::Context;
+use super::following::{Following, Line, Used, Uses};
 use crate::RuntimeError;
 
 /// What work on the device uses and must live as long as it.
-pub(super) type Kept = Arc<dyn Any + Send + Sync>;
+pub(super) type Kept = Arc<dyn Used>;
 
 /// A stream: what is enqueued on it runs in order. It belongs to one thread at a time.
 pub struct Stream {
     context: Arc<Context>,
     raw: sys::CUstream,
-    own: bool,
+    following: Following,
     /// What a graph that is being captured uses.
     captured: RefCell<Option<Vec<Kept>>>,
 }
@@ -34,12 +34,28 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Stream {
-    pub(super) fn new(context: Arc<Context>, raw: sys::CUstream, own: bool) -> Stream {
-        Stream { context, raw, own, captured: RefCell::new(None) }
+    /// A stream that is ours from now on.
+    pub(super) fn own(context: Arc<Context>, raw: sys::CUstream) -> Stream {
+        let following = Following::Own(Line::own(raw));
+        Stream { context, raw, following, captured: RefCell::new(None) }
+    }
+
+    /// A caller's.
+    pub(super) fn of_caller(context: Arc<Context>, raw: sys::CUstream, following: Following) -> Stream {
+        Stream { context, raw, following, captured: RefCell::new(None) }
     }
 
     pub(super) fn raw(&self) -> sys::CUstream {
         self.raw
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Notes that something is used on the stream, before that is enqueued.
+    pub(super) fn uses(&self, uses: &Uses) {
+        uses.note(&self.following, &self.context);
     }
 
     /// Calls a function of the driver in the stream's context.
@@ -64,12 +80,13 @@ impl Stream {
         if Arc::ptr_eq(context, &self.context) {
             return Ok(());
         }
-        Err(refused(action, "the stream is of another device".to_owned()))
+        let (stream, other) = (self.context.ordinal, context.ordinal);
+        Err(refused(action, format!("the stream is of cuda:{stream}, and what it is to work on of cuda:{other}")))
     }
 
     /// Whether somebody else captures a graph of the stream, which keeps nothing of ours.
     pub(super) fn is_captured_elsewhere(&self) -> Result<bool, Failure> {
-        if self.own || self.is_captured() {
+        if matches!(self.following, Following::Own(_)) || self.is_captured() {
             return Ok(false);
         }
         let (api, mut status) = (self.context.api, sys::CU_STREAM_CAPTURE_STATUS_NONE);
@@ -79,9 +96,10 @@ impl Stream {
         Ok(status != sys::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
-    /// Has a graph that is being captured keep memory.
+    /// Has memory stay for as long as the stream uses it, and a graph that is being captured keep it.
     pub(super) fn keep(&self, memory: &Arc<super::buffer::Memory>, action: &'static str) -> Result<(), RuntimeError> {
         self.is_of(memory.context(), action)?;
+        memory.used_by(self);
         if let Some(kept) = self.captured.borrow_mut().as_mut() {
             kept.push(Arc::clone(memory) as Kept);
         }
@@ -103,7 +121,9 @@ impl Stream {
         // SAFETY: the stream is of the current context and alive.
         self.call("waiting for the device", "cuStreamSynchronize", |api, raw| unsafe {
             api.driver.cuStreamSynchronize(raw)
-        })
+        })?;
+        self.context.settle();
+        Ok(())
     }
 
     /// Makes a graph of what `enqueue` enqueues on this stream, which does not run.
@@ -140,9 +160,10 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.own
-            && let Ok(_current) = self.context.enter()
+        if let Following::Own(line) = &self.following
+            && let Ok(_aside) = self.context.enter_beside_captures()
         {
+            line.close(&self.context);
             // SAFETY: the stream is ours; the driver lets it end what it has begun.
             unsafe { self.context.api.driver.cuStreamDestroy_v2(self.raw) };
         }
@@ -205,7 +226,8 @@ pub struct Graph {
     context: Arc<Context>,
     raw: sys::CUgraphExec,
     nodes: usize,
-    _kept: Vec<Kept>,
+    kept: Vec<Kept>,
+    uses: Uses,
 }
 
 // SAFETY: an executable graph is a handle; the driver wants it used by one thread at a time, which no sharing of
@@ -230,7 +252,7 @@ impl Graph {
         // SAFETY: the graph is captured and alive; the function writes one handle.
         let status = unsafe { api.driver.cuGraphInstantiateWithFlags(&mut raw, template.raw, 0) };
         api.said("cuGraphInstantiate", status).map_err(|failure| failure.during(ACTION))?;
-        Ok(Graph { context: Arc::clone(context), raw, nodes, _kept: kept })
+        Ok(Graph { context: Arc::clone(context), raw, nodes, kept, uses: Uses::default() })
     }
 
     /// Launches, copies and settings of memory that it holds.
@@ -260,8 +282,9 @@ impl Graph {
         if stream.is_captured() {
             return Err(refused(ACTION, "a graph holds no graphs".to_owned()));
         }
+        stream.uses(&self.uses);
         // SAFETY: the graph and the stream are alive and of one context; what the graph uses is kept by it, and given back
-        // only when nothing runs any more.
+        // only when the stream has passed this launch.
         stream.call(ACTION, "cuGraphLaunch", |api, stream| unsafe { api.driver.cuGraphLaunch(self.raw, stream) })
     }
 }
@@ -271,6 +294,9 @@ impl Drop for Graph {
         if let Ok(_current) = self.context.enter() {
             // SAFETY: the graph is ours; the driver lets a launch that is under way end.
             unsafe { self.context.api.driver.cuGraphExecDestroy(self.raw) };
+        }
+        for line in self.uses.take() {
+            self.kept.iter().for_each(|kept| kept.used_on(&line));
         }
     }
 }
