@@ -46,6 +46,9 @@ pub struct Options {
     pub schedules: ScheduleChoice,
     /// The threads that launches run on.
     pub pool: ThreadPool,
+    /// The number of the NVIDIA GPU to load kernels on, as the driver counts those of this process; of other targets there is
+    /// one device.
+    pub device: usize,
 }
 
 impl Default for Options {
@@ -60,6 +63,7 @@ impl Default for Options {
             toolkit: ToolkitChoice::Environment,
             schedules: ScheduleChoice::Environment,
             pool: ThreadPool::default(),
+            device: 0,
         }
     }
 }

@@ -15,7 +15,8 @@ use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Graph;
 use fusewright_graph::text::{PrintOptions, print_graph};
 use fusewright_runtime::ascend::Npu;
-use fusewright_runtime::{Counters, Device, Module, RuntimeError, Tiered, device_with};
+use fusewright_runtime::cuda::Gpu;
+use fusewright_runtime::{Counters, Device, Module, RuntimeError, Tiered, device_at};
 
 use crate::ascend::{Maker, ToolkitChoice};
 use crate::assembler::AssemblerChoice;
@@ -91,6 +92,8 @@ pub struct Compiler {
     /// What both make without an assembler, where a driver does not take what that makes.
     by_driver: Option<(Coder, Option<Coder>)>,
     pool: ThreadPool,
+    /// The number of the device that kernels are loaded on.
+    ordinal: usize,
     /// Where the cache on disk is, and the host model of NPUs beside it.
     cache: CacheChoice,
     counters: Arc<Counters>,
@@ -180,6 +183,7 @@ impl Compiler {
             warning: Mutex::default(),
             by_driver: None,
             pool: ThreadPool::default(),
+            ordinal: 0,
             cache: CacheChoice::default(),
             counters,
             outputs: Outputs::Contiguous,
@@ -201,7 +205,7 @@ impl Compiler {
         let (store, counters) = (Arc::clone(&compiler.coder.store), Arc::clone(&compiler.counters));
         let second = || Coder::of(&Target::CPU_LLVM, store, counters).ok().map(Arc::new);
         let second = if tiered { second() } else { None };
-        let compiler = Compiler { second, pool: options.pool.clone(), ..compiler };
+        let compiler = Compiler { second, pool: options.pool.clone(), ordinal: options.device, ..compiler };
         compiler.with_assembler(&options.assembler)?.with_toolkit(&options.toolkit)?.simulated()
     }
 
@@ -445,14 +449,29 @@ impl Compiler {
     /// What runs kernels of a target.
     pub(crate) fn device(&self, target: &Target) -> Result<Arc<dyn Device>, RuntimeError> {
         match target {
-            Target::Ascend { .. } | Target::AscendSim { .. } => Ok(Arc::new(npu::open(target, &self.cache)?)),
-            _ => device_with(target, self.pool.shared()),
+            Target::Ascend { .. } | Target::AscendSim { .. } => Ok(Arc::new(self.npu_of(target)?)),
+            _ => device_at(target, self.ordinal, self.pool.shared()),
         }
     }
 
     /// The NPU that runs kernels of the target.
     pub(crate) fn npu(&self) -> Result<Npu, RuntimeError> {
-        npu::open(self.target(), &self.cache)
+        self.npu_of(self.target())
+    }
+
+    fn npu_of(&self, target: &Target) -> Result<Npu, RuntimeError> {
+        match self.ordinal {
+            0 => npu::open(target, &self.cache),
+            other => {
+                let reason = format!("no device of number {other}: programs run on the first NPU");
+                Err(RuntimeError::Unavailable { target: target.to_string(), reason })
+            }
+        }
+    }
+
+    /// The GPU that runs kernels of the target.
+    pub(crate) fn gpu(&self) -> Result<Gpu, RuntimeError> {
+        Gpu::at(self.target(), self.ordinal)
     }
 
     /// What becomes of the kernels that this compiler made.

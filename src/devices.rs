@@ -2,6 +2,7 @@
 
 use fusewright_abi::Target;
 use fusewright_runtime::ascend::Npu;
+use fusewright_runtime::cuda::Gpu;
 use fusewright_runtime::{RuntimeError, device_for};
 
 use crate::ascend::{Maker, ToolkitChoice};
@@ -35,6 +36,7 @@ fn device(target: &Target) -> Device {
         Target::AscendSim { .. } => npu::simulator(target)
             .map_err(|reason| RuntimeError::Unavailable { target: target.to_string(), reason })
             .map(|said| format!("; {said}")),
+        Target::Cuda { .. } => device_for(target).map(|_| gpus(target)),
         _ => device_for(target).map(|_| String::new()),
     };
     let (runs, missing) = match found {
@@ -61,6 +63,15 @@ fn toolkit(target: &Target) -> String {
         Ok(None) => "; no CANN toolkit compiles it here".to_owned(),
         Err(error) => format!("; {error}"),
     }
+}
+
+/// The GPUs of this process, by their numbers.
+fn gpus(target: &Target) -> String {
+    let names = (0..Gpu::count()).map(|ordinal| match Gpu::at(target, ordinal) {
+        Ok(gpu) => format!("; {ordinal}: {}", gpu.name()),
+        Err(error) => format!("; {ordinal}: {error}"),
+    });
+    names.collect()
 }
 
 /// What an NPU says of itself.

@@ -77,6 +77,7 @@ pub use fusewright_fusion::region::FusedRegion;
 pub use fusewright_fusion::rewrites::{UserPattern, UserPatterns};
 pub use fusewright_fusion::vendor::{Near, Replaced, VendorCall, VendorReport, names as vendor_ops};
 pub use fusewright_graph as graph;
+pub use fusewright_runtime::cuda::Gpu;
 pub use fusewright_runtime::capture::{CaptureReport, CaptureSizes, GraphReport};
 pub use fusewright_runtime::{CodeCounts, EachTime, Pool, TierCounts, disk, settle};
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};

@@ -137,6 +137,9 @@ pub struct RunArgs {
     /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]`, `ascend[:CHIP]` or `ascend-sim[:CHIP]`, a host model of it; `fusewright devices` says which run here
     #[arg(long, default_value = "cpu")]
     pub target: Target,
+    /// Number of the NVIDIA GPU to run on, as the driver counts them from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub device: usize,
     /// Tensors in0… to run on and out0… to compare with, if they are there (and b_in0…, b_out0…); without this option
     /// inputs are made from a seed and the results compared with the reference interpreter's
     #[arg(long, value_name = "F.safetensors")]

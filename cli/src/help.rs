@@ -12,6 +12,7 @@ Examples:
   fusewright run model.pt2 --check cases.safetensors         on in0…, against out0…
   fusewright run model.pt2 --check in.safetensors --out out.safetensors
                                                              on in0… alone: nothing is compared
+  fusewright run model.pt2 --target cuda --device 1          on the second NVIDIA GPU
 
 Exit status: 0 done, 1 a result is wrong, 2 bad input, 3 the target does not run here, or memory is short";
 

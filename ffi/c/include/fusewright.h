@@ -77,7 +77,8 @@ fusewright_status fusewright_bundle_find(const fusewright_bundle *bundle, const 
                                          size_t *index);
 
 /* The index of the best variant of a kernel for this machine: for the highest level of its processor, or the newest code
- * that its GPU runs. `device` is cpu or cuda; `name` is without what tells levels of processors. */
+ * that its GPU runs. `device` is cpu, cuda for the first GPU or cuda:1 and so on; `name` is without what tells levels of
+ * processors. */
 fusewright_status fusewright_bundle_choose(const fusewright_bundle *bundle, const char *name, const char *device,
                                            size_t *index);
 
@@ -92,10 +93,15 @@ fusewright_status fusewright_bundle_parameter(const fusewright_bundle *bundle, s
 fusewright_status fusewright_bundle_value(const fusewright_bundle *bundle, size_t index, size_t of_use,
                                           size_t parameter, const char **value);
 
-/* Loads a kernel for the device of its target. */
+/* Loads a kernel for the first device of its target. */
 fusewright_status fusewright_kernel_load(const fusewright_bundle *bundle, size_t index, fusewright_kernel **kernel);
 
-/* Frees a kernel, which must run nowhere. Null is nothing. */
+/* Loads a kernel for the device of a number, as the driver counts those of this process from 0: a kernel of GPUs is loaded
+ * once for each that it is to run on, before a capture begins. Which device is current does not matter to any function. */
+fusewright_status fusewright_kernel_load_on(const fusewright_bundle *bundle, size_t index, size_t device,
+                                            fusewright_kernel **kernel);
+
+/* Frees a kernel, which must run nowhere: streams have passed its launches. Nothing waits. Null is nothing. */
 void fusewright_kernel_close(fusewright_kernel *kernel);
 
 /* Computes all rows on memory of the host, at any address, on up to `threads` threads, and waits. Tensors come in the order
@@ -105,9 +111,10 @@ void fusewright_kernel_close(fusewright_kernel *kernel);
 fusewright_status fusewright_kernel_launch(const fusewright_kernel *kernel, const fusewright_tensor *tensors,
                                            size_t count, size_t threads);
 
-/* As fusewright_kernel_launch, but enqueues on a stream, on memory of the device: `stream` is a CUstream (or cudaStream_t)
- * of its primary context, null the default stream. Nothing waits and nothing is allocated on the device. A stream that
- * is being captured takes the launch into its graph; the kernel's code then stays for as long as the process runs. */
+/* As fusewright_kernel_launch, but enqueues on a stream, on memory of the device that the kernel was loaded for: `stream` is
+ * a CUstream (or cudaStream_t) of its primary context, null its default stream; one of another device is an argument that
+ * does not fit. Nothing waits and nothing is allocated on the device. A stream that is being captured takes the launch into
+ * its graph; the kernel's code then stays for as long as the process runs. */
 fusewright_status fusewright_kernel_enqueue(const fusewright_kernel *kernel, const fusewright_tensor *tensors,
                                             size_t count, void *stream);
 

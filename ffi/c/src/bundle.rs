@@ -198,7 +198,7 @@ pub unsafe extern "C" fn fusewright_bundle_find(
 }
 
 /// The index of the best variant of a kernel for this machine: for the highest level of its processor, or the newest code
-/// that its GPU runs. `device` is `cpu` or `cuda`; `name` is without what tells levels of processors.
+/// that its GPU runs. `device` is `cpu`, `cuda` or `cuda:N`; `name` is without what tells levels of processors.
 ///
 /// # Safety
 /// As of `fusewright_bundle_find`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fusewright_abi::{ParamAccess, Target};
 use fusewright_runtime::bundle::{Entry, Fitted};
 use fusewright_runtime::cuda::{DeviceArg, Gpu};
-use fusewright_runtime::{Arg, Module, RuntimeError, device_for};
+use fusewright_runtime::{Arg, Module, RuntimeError, device_at, shared_pool};
 
 use crate::bundle::{BundleHandle, given, put};
 use crate::status::{Failure, Status, guarded};
@@ -39,7 +39,7 @@ struct Call<'c> {
     data: Vec<*mut u8>,
 }
 
-/// Loads the kernel of an index for the device of its target, which has to be there.
+/// Loads the kernel of an index for the first device of its target, which has to be there.
 ///
 /// # Safety
 /// The bundle is open; `kernel` can be written.
@@ -49,6 +49,21 @@ pub unsafe extern "C" fn fusewright_kernel_load(
     index: usize,
     kernel: *mut *mut KernelHandle,
 ) -> Status {
+    // SAFETY: as the caller says.
+    unsafe { fusewright_kernel_load_on(bundle, index, 0, kernel) }
+}
+
+/// As `fusewright_kernel_load`, for the device of a number among those of its target, counted from 0.
+///
+/// # Safety
+/// As of `fusewright_kernel_load`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fusewright_kernel_load_on(
+    bundle: *const BundleHandle,
+    index: usize,
+    device: usize,
+    kernel: *mut *mut KernelHandle,
+) -> Status {
     guarded(|| {
         // SAFETY: as the caller says.
         let handle = unsafe { given(bundle, "bundle") }?;
@@ -56,10 +71,10 @@ pub unsafe extern "C" fn fusewright_kernel_load(
         unsafe { given(kernel, "kernel") }?;
         let entry = handle.entry(index)?.clone();
         let gpu = match &entry.target {
-            target @ Target::Cuda { .. } => Some(Gpu::of(target)?),
+            target @ Target::Cuda { .. } => Some(Gpu::at(target, device)?),
             _ => None,
         };
-        let module = handle.bundle.load(index, &*device_for(&entry.target)?)?;
+        let module = handle.bundle.load(index, &*device_at(&entry.target, device, shared_pool())?)?;
         // SAFETY: as the caller says.
         unsafe { put(kernel, "kernel", Box::into_raw(Box::new(KernelHandle { entry, module, gpu }))) }
     })
@@ -97,8 +112,8 @@ pub unsafe extern "C" fn fusewright_kernel_launch(
 /// Enqueues a kernel on a stream of its device, on all rows of tensors in memory of that, in the order of its parameters.
 ///
 /// # Safety
-/// As of `fusewright_kernel_launch`, with memory of the device, and until the stream has passed the launch. The stream is a
-/// `CUstream` of the device's primary context; the kernel is open until the stream is done.
+/// As of `fusewright_kernel_launch`, with memory of the device that the kernel was loaded for, and until the stream has passed
+/// the launch. The stream is a `CUstream` of that device's primary context; the kernel is open until the stream is done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fusewright_kernel_enqueue(
     kernel: *const KernelHandle,
@@ -218,8 +233,8 @@ impl Call<'_> {
             None => DeviceArg::In(memory),
         });
         let args: Vec<_> = args.collect();
-        // SAFETY: it is a stream of the primary context, as the caller says.
-        let stream = unsafe { gpu.adopt_stream(stream) };
+        // SAFETY: it is a stream of the primary context, and passes the launch before the kernel is closed, as the caller says.
+        let stream = unsafe { gpu.borrow_stream(stream) };
         Ok(kernel.enqueue(&stream, &args, (dims, *rows), kernel.behind_anything())?)
     }
 

@@ -15,6 +15,6 @@ pub use bundle::{
 };
 pub use kernel::{
     KernelHandle, TensorRef, fusewright_kernel_close, fusewright_kernel_enqueue, fusewright_kernel_launch,
-    fusewright_kernel_load,
+    fusewright_kernel_load, fusewright_kernel_load_on,
 };
 pub use status::{Status, fusewright_abi_version, fusewright_last_error};

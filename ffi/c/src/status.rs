@@ -53,6 +53,7 @@ impl From<RuntimeError> for Failure {
     fn from(error: RuntimeError) -> Failure {
         let status = match &error {
             RuntimeError::Unavailable { .. } => Status::Device,
+            RuntimeError::Arguments { .. } => Status::Argument,
             _ => Status::Launch,
         };
         Failure { status, text: error.to_string() }

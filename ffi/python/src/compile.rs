@@ -17,11 +17,12 @@ type Outside = (Vec<String>, Option<usize>, String);
 /// Compiles a graph for a target, if kernels compute all of it: `(kernel, [])`, else `(None, outside)`.
 ///
 /// `program` is the JSON of an exported program without weights; `outside` lists names of its nodes, or the number of an
-/// output, and why kernels do not compute it. `mode` is `exact` or `relaxed`, `pipeline` a file that lists passes.
+/// output, and why kernels do not compute it. `mode` is `exact` or `relaxed`, `pipeline` a file that lists passes, `device` the
+/// number of the GPU, of those of this process, that they are loaded on.
 ///
 /// Raises `CompileError` for a program that cannot be read, `UnavailableError` for a target that is not here.
 #[pyfunction]
-#[pyo3(signature = (name, program, target, *, mode = "exact", pipeline = None))]
+#[pyo3(signature = (name, program, target, *, mode = "exact", pipeline = None, device = 0))]
 pub fn compile(
     py: Python<'_>,
     name: &str,
@@ -29,9 +30,10 @@ pub fn compile(
     target: &str,
     mode: &str,
     pipeline: Option<PathBuf>,
+    device: usize,
 ) -> PyResult<(Option<Kernel>, Vec<Outside>)> {
     let target: Target = target.parse().map_err(|e| CompileError::new_err(format!("target `{target}`: {e}")))?;
-    let options = options(mode, pipeline).map_err(raised)?;
+    let options = options(mode, pipeline, device).map_err(raised)?;
     let attempt = py.detach(|| {
         let graph = match import::live(name, program) {
             Ok(graph) => graph,

@@ -51,15 +51,22 @@ pub struct Borrowed<'py> {
 }
 
 impl<'py> Borrowed<'py> {
-    /// Borrows the memory of an object, on the host or on the first GPU. On a GPU its owner has `stream` wait for what was
-    /// enqueued on it before.
+    /// Borrows the memory of an object, on the host or on the GPU of a number. On a GPU its owner has `stream` wait for what
+    /// was enqueued on it before. `what` says what the object is of a call.
     ///
     /// # Errors
-    /// An object that does not speak DLPack; memory elsewhere; elements that do not lie in row-major order without gaps.
+    /// An object that does not speak DLPack; memory on another device; elements that do not lie in row-major order without gaps.
     #[allow(unsafe_code)]
-    pub fn of(object: &Bound<'py, PyAny>, on_gpu: bool, stream: usize) -> PyResult<Self> {
-        let capsule =
-            if on_gpu { object.call_method1("__dlpack__", (stream,))? } else { object.call_method0("__dlpack__")? };
+    pub fn of(
+        object: &Bound<'py, PyAny>,
+        gpu: Option<usize>,
+        stream: usize,
+        what: impl Fn() -> String,
+    ) -> PyResult<Self> {
+        let capsule = match gpu {
+            Some(_) => object.call_method1("__dlpack__", (stream,))?,
+            None => object.call_method0("__dlpack__")?,
+        };
         let owner = capsule.cast_into::<PyCapsule>().map_err(|_| CallError::new_err("`__dlpack__` gave no capsule"))?;
         let at = owner.pointer_checked(Some(NAME))?.cast::<Tensor>();
         // SAFETY: a capsule of that name holds a managed tensor, which begins with these fields and lives as long as it.
@@ -68,9 +75,15 @@ impl<'py> Borrowed<'py> {
             let DataType { code, bits, lanes } = tensor.dtype;
             CallError::new_err(format!("kernels have no elements of code {code}, {bits} bits and {lanes} lanes"))
         })?;
-        if tensor.device.kind != if on_gpu { CUDA } else { HOST } || tensor.device.index != 0 {
-            let Device { kind, index } = tensor.device;
-            return Err(CallError::new_err(format!("a tensor lies on device {index} of kind {kind}")));
+        let Device { kind, index } = tensor.device;
+        let lies = match kind {
+            HOST => None,
+            CUDA => Some(usize::try_from(index).unwrap_or(usize::MAX)),
+            _ => return Err(CallError::new_err(format!("{} lies on device {index} of kind {kind}", what()))),
+        };
+        if lies != gpu {
+            let [lies, runs] = [lies, gpu].map(|gpu| gpu.map_or("the host".to_owned(), |gpu| format!("cuda:{gpu}")));
+            return Err(CallError::new_err(format!("{} lies on {lies}, the kernels run on {runs}", what())));
         }
         let axes = usize::try_from(tensor.axes).unwrap_or(0);
         // SAFETY: both are of as many integers as there are axes; strides may be absent.
@@ -79,7 +92,7 @@ impl<'py> Borrowed<'py> {
         let is_empty = shape.contains(&0);
         for (extent, stride) in shape.iter().zip(strides).rev() {
             if *extent > 1 && *stride != step && !is_empty {
-                return Err(CallError::new_err("a tensor is not in row-major order without gaps"));
+                return Err(CallError::new_err(format!("{} is not in row-major order without gaps", what())));
             }
             step = step.saturating_mul(*extent);
         }

@@ -89,7 +89,7 @@ fn read(program: &[u8]) -> PyResult<Graph> {
 #[allow(unsafe_code)]
 fn copies(objects: &[Bound<'_, PyAny>]) -> PyResult<Vec<HostTensor>> {
     let copy = |object: &Bound<'_, PyAny>| {
-        let borrowed = Borrowed::of(object, false, 0)?;
+        let borrowed = Borrowed::of(object, None, 0, || "a tensor".to_owned())?;
         let bytes = borrowed.dtype.bytes_for(borrowed.shape.iter().product());
         // SAFETY: the tensor is of that dtype and shape without gaps, and lives until the copy is made.
         let bytes = unsafe { crate::memory::read(borrowed.address, bytes) }.to_vec();

@@ -1,6 +1,8 @@
 //! Compiled graphs, and their calls on addresses.
 
-use fusewright::{Chain, Error, Fitted};
+use std::sync::Arc;
+
+use fusewright::{Chain, Error, Fitted, Gpu};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -9,18 +11,20 @@ use crate::dlpack::Borrowed;
 use crate::errors::{CallError, raised};
 use crate::memory;
 
-/// Kernels that compute a graph. The code is freed when the object is collected.
+/// Kernels that compute a graph, on one device. The code is freed when the objects of all devices are collected.
 #[pyclass(frozen, weakref, module = "fusewright._native")]
 #[derive(Debug)]
 pub struct Kernel {
-    chain: Chain,
+    chain: Arc<Chain>,
+    /// What they run on, if not on the host.
+    gpu: Option<Gpu>,
     launches: usize,
 }
 
 impl Kernel {
     /// Of a chain.
     pub fn new(chain: Chain) -> Self {
-        Kernel { launches: chain.launches(), chain }
+        Kernel { launches: chain.launches(), gpu: chain.gpu().cloned(), chain: Arc::new(chain) }
     }
 }
 
@@ -69,6 +73,21 @@ impl Kernel {
         self.launches
     }
 
+    /// The number of the GPU that they run on; `None` on the host.
+    #[getter]
+    fn device(&self) -> Option<usize> {
+        self.gpu.as_ref().map(Gpu::ordinal)
+    }
+
+    /// The same kernels on the GPU of another number: the code is loaded there and not compiled again.
+    ///
+    /// Raises `UnavailableError` for a GPU that is not here, `DeviceError` for one of another kind, `CallError` for kernels of
+    /// the host.
+    fn on(&self, py: Python<'_>, device: usize) -> PyResult<Kernel> {
+        let gpu = py.detach(|| self.chain.gpu_at(device)).map_err(raised)?;
+        Ok(Kernel { chain: Arc::clone(&self.chain), gpu: Some(gpu), launches: self.launches })
+    }
+
     /// Bytes of memory that a call on a device needs beside inputs and outputs.
     fn scratch(&self, sizes: Vec<i64>) -> PyResult<usize> {
         Ok(self.chain.fit(&sizes).map_err(raised)?.scratch())
@@ -79,7 +98,7 @@ impl Kernel {
         py.detach(|| self.chain.promote());
     }
 
-    /// Runs the kernels, or enqueues them on a stream of the device that they were compiled for.
+    /// Runs the kernels, or enqueues them on a stream of the device that they are on.
     ///
     /// `sizes` are the values of `symbols`; `addresses` are those of the inputs and behind them of the outputs, each
     /// without gaps in the order of its axes. Nothing checks what lies there: callers own tensors of those sizes.
@@ -110,10 +129,12 @@ impl Kernel {
         stream: usize,
         scratch: usize,
     ) -> PyResult<()> {
-        let on_gpu = self.chain.gpu().is_some();
-        let borrow = |object: &Bound<'py, PyAny>| Borrowed::of(object, on_gpu, stream);
-        let reads = inputs.iter().map(borrow).collect::<PyResult<Vec<_>>>()?;
-        let writes = outputs.iter().map(borrow).collect::<PyResult<Vec<_>>>()?;
+        let gpu = self.device();
+        let borrow = |what: &'static str| {
+            move |(i, object): (usize, &Bound<'py, PyAny>)| Borrowed::of(object, gpu, stream, || format!("{what} {i}"))
+        };
+        let reads = inputs.iter().enumerate().map(borrow("input")).collect::<PyResult<Vec<_>>>()?;
+        let writes = outputs.iter().enumerate().map(borrow("output")).collect::<PyResult<Vec<_>>>()?;
         let given: Vec<_> = reads.iter().map(|tensor| (tensor.dtype, tensor.shape.as_slice())).collect();
         let sizes = self.chain.bind(&given).map_err(raised)?;
         let fitted = self.chain.fit(&sizes).map_err(raised)?;
@@ -163,9 +184,9 @@ impl Kernel {
             if addresses.len() != inputs + outputs {
                 return Err(Error::Call(format!("{} tensors, expected {}", addresses.len(), inputs + outputs)));
             }
-            match self.chain.gpu() {
+            match &self.gpu {
                 None => self.on_host(&fitted, addresses.split_at(inputs), threads),
-                Some(_) => self.on_gpu(&fitted, addresses.split_at(inputs), stream, scratch),
+                Some(gpu) => self.on_gpu(gpu, &fitted, addresses.split_at(inputs), (stream, scratch)),
             }
         });
         done.map_err(raised)?;
@@ -188,12 +209,11 @@ impl Kernel {
     #[allow(unsafe_code)]
     fn on_gpu(
         &self,
+        gpu: &Gpu,
         fitted: &Fitted,
         (inputs, outputs): (&[usize], &[usize]),
-        stream: usize,
-        scratch: usize,
+        (stream, scratch): (usize, usize),
     ) -> Result<(), Error> {
-        let gpu = self.chain.gpu().ok_or_else(|| Error::Internal("the kernels run on the host".to_owned()))?;
         // SAFETY: the caller of `launch` owns tensors of these sizes on the device; its allocator gives none of them away
         // before the stream has passed the launches.
         let adopt = |at: usize, bytes: usize| unsafe { gpu.adopt_memory(at as u64, bytes) };
@@ -201,6 +221,7 @@ impl Kernel {
             |addresses: &[usize], bytes: &[usize]| addresses.iter().zip(bytes).map(|(&a, &b)| adopt(a, b)).collect();
         let (inputs, outputs): (Vec<_>, Vec<_>) = (all(inputs, fitted.inputs()), all(outputs, fitted.outputs()));
         // SAFETY: the stream is the framework's current one, of the primary context, which all of this process share.
+        // Frameworks keep their streams, and callers with streams of their own those that they launch on.
         let stream = unsafe { gpu.adopt_stream(stream as *mut std::ffi::c_void) };
         self.chain.enqueue(fitted, &inputs, (&outputs, &adopt(scratch, fitted.scratch())), &stream)
     }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use fusewright::{Error, Options, Pipeline};
 
-/// The options of a mode and a file of passes.
+/// The options of a mode and a file of passes, for the device of a number.
 ///
 /// # Errors
 /// Another mode than `exact` and `relaxed`; a file that cannot be read or is no pipeline.
-pub fn options(mode: &str, pipeline: Option<PathBuf>) -> Result<Options, Error> {
+pub fn options(mode: &str, pipeline: Option<PathBuf>, device: usize) -> Result<Options, Error> {
     let relaxed = match mode {
         "exact" => false,
         "relaxed" => true,
@@ -21,5 +21,5 @@ pub fn options(mode: &str, pipeline: Option<PathBuf>) -> Result<Options, Error> 
             Pipeline::from_toml(&text).map_err(|e| Error::Input(format!("{}: {e}", path.display())))?
         }
     };
-    Ok(Options { relaxed, pipeline, ..Options::default() })
+    Ok(Options { relaxed, pipeline, device, ..Options::default() })
 }

@@ -112,7 +112,7 @@ pub enum BundleError {
     NoVariant {
         /// The name.
         name: String,
-        /// The kind of device, such as `cpu`.
+        /// The device, such as `cpu` or `cuda:1`.
         family: String,
         /// Targets that the bundle has the kernel for.
         targets: Vec<String>,

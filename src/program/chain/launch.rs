@@ -42,7 +42,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Enqueues the launches of a call on memory of the GPU; `scratch` is of [`Fitted::scratch`] bytes.
+    /// Enqueues the launches of a call on memory of the stream's GPU; `scratch` is of [`Fitted::scratch`] bytes.
     ///
     /// Kernels that become part of a graph that somebody else captures stay for as long as the process runs.
     ///

@@ -5,7 +5,8 @@
 //! them, and what lies between kernels is in memory that the caller may bring. A graph that is more than that is no chain;
 //! [`Chain::of`] says which of its nodes are in the way, so that the caller keeps those and tries again.
 //!
-//! Sizes are fitted once ([`Chain::fit`]); a call at sizes that were met before computes none.
+//! Sizes are fitted once ([`Chain::fit`]); a call at sizes that were met before computes none. A chain for a GPU runs on every
+//! device of its kind, that of the stream of a call.
 
 mod fit;
 mod launch;
@@ -133,7 +134,7 @@ impl Chain {
             explanation: explain(&fused)?,
             compiled: log.len() - from_disk,
             from_disk,
-            gpu: matches!(target, Target::Cuda { .. }).then(|| Gpu::of(target)).transpose()?,
+            gpu: matches!(target, Target::Cuda { .. }).then(|| compiler.gpu()).transpose()?,
             last: ArcSwapOption::empty(),
             known: Mutex::default(),
         })))
@@ -203,9 +204,26 @@ impl Chain {
         self.program.promote();
     }
 
-    /// The device that the kernels run on, if it is none of this machine's processors.
+    /// The device that the kernels were loaded on first, if it is none of this machine's processors.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.gpu.as_ref()
+    }
+
+    /// Another GPU of this process, by its number. The kernels are loaded there, so that no call does.
+    ///
+    /// # Errors
+    /// A chain for the host; no such device, or one of another kind; a driver that refuses; too little memory.
+    pub fn gpu_at(&self, ordinal: usize) -> Result<Gpu, Error> {
+        let first = self.gpu.as_ref().ok_or_else(|| Error::Call("the kernels run on the host".to_owned()))?;
+        let gpu = Gpu::at(first.target(), ordinal)?;
+        for step in &self.program.steps {
+            if let Work::Kernel(kernel) = &step.work
+                && let Some(kernel) = kernel.module.as_ref().and_then(|module| module.on_device())
+            {
+                kernel.load_on(&gpu).map_err(|e| Error::from(e).about(&step.label))?;
+            }
+        }
+        Ok(gpu)
     }
 
     /// What calls at these values of the symbols need, in the order of [`Chain::symbols`].

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fusewright_abi::Target;
 use fusewright_runtime::cuda::{
     Blas, DeviceArg, DeviceBuffer, Event, Gpu, GraphRecorder, LaunchOptions, Prepared, PreparedMatMul, Stream,
 };
@@ -20,12 +19,11 @@ pub(in crate::program) struct Cuda {
 }
 
 impl Cuda {
-    /// The GPU that runs a target's code, with cuBLASLt if there are products.
+    /// A GPU, with cuBLASLt if there are products.
     ///
     /// # Errors
-    /// No such device; no such library, with what was looked for.
-    pub fn open(target: &Target, multiplies: bool) -> Result<Cuda, Error> {
-        let gpu = Gpu::of(target)?;
+    /// No such library, with what was looked for.
+    pub fn open(gpu: Gpu, multiplies: bool) -> Result<Cuda, Error> {
         let folders: Vec<PathBuf> = if multiplies { cublaslt_folders() } else { Vec::new() };
         let blas = multiplies.then(|| Blas::open(&gpu, &folders)).transpose()?;
         Ok(Cuda { gpu, blas })

@@ -347,8 +347,8 @@ impl DeviceProgram {
     pub fn of(compiler: &Compiler, program: &Program) -> Result<Option<DeviceProgram>, Error> {
         let product = program.steps.iter().find(|step| matches!(step.work, Work::MatMul { .. }));
         Ok(Some(match compiler.target() {
-            target @ Target::Cuda { .. } => {
-                let cuda = Cuda::open(target, product.is_some())?;
+            Target::Cuda { .. } => {
+                let cuda = Cuda::open(compiler.gpu()?, product.is_some())?;
                 let stream = cuda.gpu().stream()?;
                 DeviceProgram::Gpu(Arc::new(Core::new(cuda, stream)))
             }

@@ -151,7 +151,7 @@ fn compiled(
     cases: Vec<Case>,
 ) -> Result<Outcome, Error> {
     progress(common.verbose, &format!("compiling {} nodes for {}", graph.nodes().len(), args.target));
-    let options = common.options()?;
+    let options = Options { device: args.device, ..common.options()? };
     idle(common.verbose, &options.pipeline.idle(graph));
     let fused = compile(graph, &args.target, &options)?;
     let unfused = compile(graph, &args.target, &Options { fuse: false, ..options })?;

@@ -32,7 +32,7 @@ def shapes(record: Record) -> Function:
     """What gives the tensors of a call without their elements, also of symbolic sizes."""
 
     def empty(sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty_strided(sizes, strides, dtype=dtype, device=_device(record))
+        return torch.empty_strided(sizes, strides, dtype=dtype, device=record.lies())
 
     return _written(record, {"empty": empty}, None)
 
@@ -49,21 +49,26 @@ def symbols(record: Record) -> Callable[..., dict[str, int]]:
 
 def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Function:
     inputs = [f"a{i}" for i in range(record.inputs)]
+    name = f"fused_{next(_numbers)}"
+    parameters = [*inputs, *(f"n{i}" for i in range(record.sizes))]
     lines = [f"{symbol} = {source}" for symbol, source in record.symbols]
     if launch is not None:
         # A number of the host is filled in, which waits for nothing and may be captured.
         lines += [f"a{i} = full((), a{i}.item(), dtype={t}, device=device)" for i, t in record.scalars]
-        lines += [_in_order(a, _device(record)) for a in inputs]
+        lines += [_in_order(a, record.lies()) for a in inputs]
     outputs = [f"o{i}" for i in range(len(record.outputs))]
     lines += [f"{name} = {_empty(made)}" for name, made in zip(outputs, record.outputs, strict=True)]
     if launch is not None:
         lines.append(launch)
     lines.append(f"return {outputs[0] if len(outputs) == 1 else ', '.join(outputs)}")
-    name = f"fused_{next(_numbers)}"
-    parameters = ", ".join([*inputs, *(f"n{i}" for i in range(record.sizes))])
-    source = f"def {name}({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
+    if "exchange" in scope:
+        # Memory is allocated on the current device, which other calls of the thread go on with.
+        device = record.device
+        restored = ["finally:", f"    if before != {device}: restore(before)"]
+        lines = [f"before = exchange({device})", "try:", *(f"    {line}" for line in lines), *restored]
+    source = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in lines)
     dtypes = {*(made.dtype for made in record.outputs), *(dtype for _, dtype in record.scalars)}
-    known = {"empty": _short_empty(record), "full": torch.full, "device": _device(record)}
+    known = {"empty": _short_empty(record), "full": torch.full, "device": record.lies()}
     scope = {**known, **{dtype: getattr(torch, dtype) for dtype in dtypes}, **scope}
     exec(compile(source, f"<fusewright {name}>", "exec"), scope)
     made: Function = scope.pop(name)
@@ -88,22 +93,20 @@ def _launch(record: Record, kernel: _native.Kernel, threads: int) -> tuple[str, 
     """The statement that launches, and what it names."""
     tensors = [*(f"a{i}" for i in range(record.inputs)), *(f"o{i}" for i in range(len(record.outputs)))]
     sizes, addresses = _tuple(kernel.symbols), _tuple(f"{tensor}.data_ptr()" for tensor in tensors)
-    device = _device(record)
+    device = record.lies()
     if device.type == "cpu":
         return f"launch({sizes}, {addresses}, {threads})", {}
     # The framework's stream, on which its allocator orders what is freed.
     scope: dict[str, Any] = {"stream": torch._C._cuda_getCurrentRawStream}
-    stream = f"stream({device.index or 0})"
+    stream = f"stream({device.index})"
+    if torch.cuda.device_count() > 1:
+        scope |= {"exchange": torch._C._cuda_exchangeDevice, "restore": torch._C._cuda_maybeExchangeDevice}
     if kernel.launches == 1:
         return f"launch({sizes}, {addresses}, 1, {stream})", scope
     # Memory between kernels is the framework's too, so that its graphs and its accounts know it.
     temporary = f"t = empty((scratch({sizes}),), (1,), uint8)"
     scope |= {"scratch": kernel.scratch, "uint8": torch.uint8}
     return f"{temporary}; launch({sizes}, {addresses}, 1, {stream}, t.data_ptr())", scope
-
-
-def _device(record: Record) -> torch.device:
-    return torch.device("cpu") if record.target == "cpu" else torch.device("cuda", 0)
 
 
 def _tuple(items: Iterable[str]) -> str:
@@ -113,7 +116,7 @@ def _tuple(items: Iterable[str]) -> str:
 
 def _short_empty(record: Record) -> Function:
     """What makes a tensor of sizes, strides and dtype, the shortest way that this version of PyTorch has."""
-    device = _device(record)
+    device = record.lies()
     short = getattr(torch._C._dynamo.guards, f"_empty_strided_{device.type}", None)
     if short is not None:
         return short

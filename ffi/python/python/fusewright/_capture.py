@@ -6,7 +6,9 @@ to record: kernels get their best code before the first call instead of behind l
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +17,7 @@ from torch.fx.passes.split_module import split_module
 
 from ._fuse import Result
 from ._graph import value
-from ._nodes import is_splitting, mutates, tensors
+from ._nodes import is_scalar, is_splitting, mutates, tensors
 from ._options import Options
 
 
@@ -48,13 +50,24 @@ def prepared(gm: GraphModule, result: Result, options: Options) -> Callable[...,
     for fusion in result.fusions:
         fusion.call.kernel.promote()
     on_gpu = any(tensor.device.type == "cuda" for node in gm.graph.nodes for tensor in tensors(value(node)))
-    return recorded(gm, options.capture_sizes, options.splitting_ops, by_cuda) if on_gpu else gm.forward
+    if not on_gpu:
+        return gm.forward
+    run = recorded(gm, options.capture_sizes, options.splitting_ops, by_cuda, strict=options.strict)
+
+    def unless_captured(*given: Any) -> Any:
+        # A graph of the caller's takes the launches as they are: graphs hold no graphs.
+        return gm.forward(*given) if torch.cuda.is_current_stream_capturing() else run(*given)
+
+    return unless_captured
 
 
-def recorded(gm: GraphModule, sizes: Sequence[int], splitting: Sequence[str], recorder: Recorder) -> Callable[..., Any]:
+def recorded(
+    gm: GraphModule, sizes: Sequence[int], splitting: Sequence[str], recorder: Recorder, *, strict: bool = False
+) -> Callable[..., Any]:
     """A graph whose pieces between splitting operators are recorded at sizes and replayed; at others it runs as it is.
 
-    A piece that writes into a tensor of its caller is never recorded. Results are the caller's own.
+    A piece that writes into a tensor of its caller, or has tensors on several devices, is never recorded; nor is one whose
+    recording fails, which a warning says, or ``strict`` raises. Results are the caller's own.
     """
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     varying = _varying(placeholders)
@@ -66,7 +79,12 @@ def recorded(gm: GraphModule, sizes: Sequence[int], splitting: Sequence[str], re
     for node in whole.graph.nodes:
         if node.op == "call_module" and node.target not in apart:
             stays = [isinstance(arg, Node) and arg.op == "placeholder" and arg.name in fixed for arg in node.args]
-            pieces.append(_Piece(whole.get_submodule(node.target), stays, recorder))
+            piece = whole.get_submodule(node.target)
+            assert isinstance(piece, GraphModule)
+            on = _device(piece)
+            if on is None:
+                continue
+            pieces.append(_Piece(piece, stays, _Recording(recorder, on, strict)))
             setattr(whole, node.target, pieces[-1])
 
     def run(*given: Any) -> Any:
@@ -111,9 +129,47 @@ def _split(gm: GraphModule, splitting: Sequence[str]) -> tuple[GraphModule, set[
     return whole, apart
 
 
+def _device(piece: GraphModule) -> torch.device | None:
+    """Where all tensors of a piece lie, but for numbers of the host; ``None`` if they lie on several devices."""
+    found = [tensor for node in piece.graph.nodes for tensor in tensors(value(node))]
+    devices = {tensor.device for tensor in found if not is_scalar(tensor)} or {tensor.device for tensor in found}
+    return devices.pop() if len(devices) == 1 else None
+
+
 def _kept(result: Any, places: set[int]) -> Any:
     is_there = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() in places
     return result.clone() if is_there else result
+
+
+@dataclass(frozen=True)
+class _Recording:
+    """How pieces on a device are recorded."""
+
+    recorder: Recorder
+    device: torch.device
+    strict: bool
+
+    def of(self, run: Callable[[], Any]) -> tuple[Callable[[], None], Any] | None:
+        """What replays a function, and its results; ``None`` where it cannot be recorded."""
+        try:
+            if self.device.type != "cuda":
+                return self.recorder(run)
+            with torch.cuda.device(self.device):
+                return self.recorder(run)
+        except Exception as error:
+            if self.strict:
+                raise
+            warnings.warn(f"fusewright records no piece: {type(error).__name__}: {error}", stacklevel=2)
+            return None
+
+    def kind(self, arg: Any, stays: bool) -> Any:
+        """What calls must have in common that one record serves."""
+        if not isinstance(arg, torch.Tensor):
+            return arg
+        if is_scalar(arg) and self.device.type != "cpu":
+            # A number of the host is in the record as it was.
+            return arg.item(), arg.dtype
+        return (arg.data_ptr(),) if stays else (tuple(arg.shape), arg.stride())
 
 
 class _Piece(torch.nn.Module):
@@ -122,35 +178,39 @@ class _Piece(torch.nn.Module):
     ``stays`` says of each input whether it is a weight, which has the same address in all calls.
     """
 
-    def __init__(self, run: torch.nn.Module, stays: Sequence[bool], recorder: Recorder) -> None:
+    def __init__(self, run: torch.nn.Module, stays: Sequence[bool], recording: _Recording) -> None:
         super().__init__()
-        self.run, self.stays, self.recorder = run, stays, recorder
-        self.records: dict[tuple[Any, ...], tuple[Callable[[], None], list[Any], Any]] = {}
+        self.run, self.stays, self.recording = run, stays, recording
+        #: ``None`` where nothing can be recorded.
+        self.records: dict[tuple[Any, ...], tuple[Callable[[], None], list[Any], Any] | None] = {}
         #: Where memory of records begins.
         self.places: set[int] = set()
 
     def forward(self, *given: Any) -> Any:
-        key = tuple(map(_kind, given, self.stays))
+        key = tuple(map(self.recording.kind, given, self.stays))
         if key not in self.records:
-            own = [
-                arg.clone() if isinstance(arg, torch.Tensor) and not stays else arg
-                for arg, stays in zip(given, self.stays, strict=True)
-            ]
-            replay, made = self.recorder(lambda: self.run(*own))
-            self.records[key] = replay, own, made
-            results = made if isinstance(made, tuple) else (made,)
-            held = [arg for arg in (*own, *results) if isinstance(arg, torch.Tensor)]
-            weights = {arg.untyped_storage().data_ptr() for arg, stays in zip(given, self.stays, strict=True) if stays}
-            self.places |= {tensor.untyped_storage().data_ptr() for tensor in held} - weights
-        replay, own, made = self.records[key]
+            self.records[key] = self._record(given)
+        found = self.records[key]
+        if found is None:
+            return self.run(*given)
+        replay, own, made = found
         for mine, arg, stays in zip(own, given, self.stays, strict=True):
             if isinstance(arg, torch.Tensor) and not stays:
                 mine.copy_(arg)
         replay()
         return made
 
-
-def _kind(arg: Any, stays: bool) -> Any:
-    if not isinstance(arg, torch.Tensor):
-        return arg
-    return (arg.data_ptr(),) if stays else (tuple(arg.shape), arg.stride())
+    def _record(self, given: Sequence[Any]) -> tuple[Callable[[], None], list[Any], Any] | None:
+        own = [
+            arg.clone() if isinstance(arg, torch.Tensor) and not stays else arg
+            for arg, stays in zip(given, self.stays, strict=True)
+        ]
+        recorded = self.recording.of(lambda: self.run(*own))
+        if recorded is None:
+            return None
+        replay, made = recorded
+        results = made if isinstance(made, tuple) else (made,)
+        held = [arg for arg in (*own, *results) if isinstance(arg, torch.Tensor)]
+        weights = {arg.untyped_storage().data_ptr() for arg, stays in zip(given, self.stays, strict=True) if stays}
+        self.places |= {tensor.untyped_storage().data_ptr() for tensor in held} - weights
+        return replay, own, made

@@ -76,6 +76,13 @@ def target(on: torch.device) -> str:
     return f"cuda:sm_{major}{minor}"
 
 
+def ordinal(on: torch.device) -> int | None:
+    """The number of a GPU among those of this process; ``None`` of the host."""
+    if on.type == "cpu":
+        return None
+    return torch.cuda.current_device() if on.index is None else on.index
+
+
 def fuse_graph(graph: Graph, options: Options, insert: Insert) -> Result:
     """Replaces what kernels compute in a graph by calls, each made by ``insert``.
 
@@ -149,10 +156,11 @@ class _Pass:
     def _attempt(self, part: Part) -> Call | None:
         try:
             program = serialise(part.nodes, part.outputs)
-            on = target(device(part.outputs[0]))
-            attempt = _store.compiled(program.text, on, self.options)
+            lies = device(part.outputs[0])
+            on, number = target(lies), ordinal(lies)
+            attempt = _store.compiled(program.text, on, number, self.options)
             if (kernel := attempt.kernel) is not None:
-                compiled = (on, self.options.mode, self.options.pipeline)
+                compiled = (on, number, self.options.mode, self.options.pipeline)
                 turned = [
                     node
                     for node, (_, _, order) in zip(program.outputs, kernel.outputs, strict=True)

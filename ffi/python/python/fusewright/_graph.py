@@ -230,7 +230,8 @@ class _Serialiser:
                 raise Unsupported(node, f"kernels have no {given}")
             return {"as_scalar_type": _dtypes.CODES[given]}
         if isinstance(given, torch.device):
-            return {"as_device": {"type": given.type, "index": given.index}}
+            # Kernels are for all devices of a kind: layers on several have the same text.
+            return {"as_device": {"type": given.type, "index": None}}
         if given is torch.strided:
             return {"as_layout": _dtypes.STRIDED}
         if isinstance(given, torch.memory_format):

@@ -165,9 +165,7 @@ def _absent(on: torch.device) -> str | None:
     """Why there are no kernels for a device, if there are none."""
     if on.type == "cpu":
         return None
-    if on.type != "cuda" or not _native.HAS_CUDA:
-        return f"this build has no kernels for {on.type}"
-    return None if on.index in (None, 0) else f"kernels run on the first GPU, not on {on}"
+    return None if on.type == "cuda" and _native.HAS_CUDA else f"this build has no kernels for {on.type}"
 
 
 def device(node: Node) -> torch.device:

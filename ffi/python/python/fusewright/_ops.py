@@ -16,7 +16,8 @@ import torch
 
 from . import _store
 from ._call import Function, function, shapes
-from ._native import Error
+from ._native import CallError, Error
+from ._nodes import is_scalar
 from ._options import Options
 from ._record import Record
 
@@ -26,9 +27,10 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order),
 )
 
-#: By key: what runs a part and what gives its shapes.
+#: By key: what runs a part, what gives its shapes, and its record.
 _functions: dict[str, Function] = {}
 _shapes: dict[str, Function] = {}
+_records: dict[str, Record] = {}
 
 
 def folder() -> Path | None:
@@ -45,7 +47,7 @@ def register(record: Record, runs: Function) -> str:
     """Makes a part known under its key, in this process and, where there is a folder, in later ones."""
     key = record.key()
     if key not in _functions:
-        _functions[key], _shapes[key] = runs, shapes(record)
+        _functions[key], _shapes[key], _records[key] = runs, shapes(record), record
         _keep(key, record)
     return key
 
@@ -81,7 +83,7 @@ def _load(key: str) -> None:
     if record.key() != key:
         raise Error(f"{path} is the record of another part: remove it, and the compiler's cache that calls it")
     options = Options(mode=record.mode, pipeline=record.pipeline)
-    attempt = _store.compiled(record.program.encode(), record.target, options)
+    attempt = _store.compiled(record.program.encode(), record.target, record.device, options)
     if attempt.kernel is None:
         raise Error(f"the fused part {key} is of another version: clear the compiler's cache that calls it")
     register(record, function(record, attempt.kernel))
@@ -96,6 +98,11 @@ def _call(inputs: Sequence[torch.Tensor], sizes: Sequence[int], key: str) -> lis
 def _call_shapes(inputs: Sequence[torch.Tensor], sizes: Sequence[Any], key: str) -> list[torch.Tensor]:
     if key not in _shapes:
         _load(key)
+    # Graphs are traced with these, so that their calls need not look again.
+    record = _records[key]
+    for i, tensor in enumerate(inputs):
+        if tensor.device != record.lies() and not is_scalar(tensor):
+            raise CallError(f"input {i} lies on {tensor.device}, the kernels run on {record.lies()}")
     return _several(_shapes[key](*inputs, *sizes))
 
 

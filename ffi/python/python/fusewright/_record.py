@@ -34,9 +34,10 @@ class Made:
 class Record:
     """A part of a graph and how it is called."""
 
-    #: What is compiled, for which target, in which mode and by which passes.
+    #: What is compiled, for which target, on which GPU of the process, in which mode and by which passes.
     program: str
     target: str
+    device: int | None
     mode: str
     pipeline: str | None
     #: How many tensors it takes, called ``a0, a1, …``, and how many integers behind them, called ``n0, n1, …``.
@@ -47,6 +48,10 @@ class Record:
     #: Where the value of each symbol is read.
     symbols: tuple[tuple[str, str], ...]
     outputs: tuple[Made, ...]
+
+    def lies(self) -> torch.device:
+        """Where its tensors lie."""
+        return torch.device("cpu") if self.device is None else torch.device("cuda", self.device)
 
     def key(self) -> str:
         """A name for it: equal records have equal keys."""
@@ -67,11 +72,11 @@ class Record:
 
 
 def record(
-    program: Program, compiled: tuple[str, str, str | None], sizes: Mapping[Any, Node]
+    program: Program, compiled: tuple[str, int | None, str, str | None], sizes: Mapping[Any, Node]
 ) -> tuple[Record, tuple[Node, ...]]:
     """The record of a program, and the nodes whose integers its calls take.
 
-    ``compiled`` is the target, the mode and the file of passes; ``sizes`` are the integer nodes of the graph by their
+    ``compiled`` is the target, the device, the mode and the file of passes; ``sizes`` are the integer nodes of the graph by their
     expressions. Raises :class:`NoSize` if a symbol has no value to be read.
     """
     taken: list[Node] = []

@@ -11,6 +11,8 @@ from ._options import Options
 
 _lock = threading.Lock()
 _kernels: weakref.WeakValueDictionary[tuple[object, ...], _native.Kernel] = weakref.WeakValueDictionary()
+#: Where kernels were compiled for.
+_devices: set[int | None] = set()
 _refused: dict[tuple[object, ...], list[tuple[list[str], int | None, str]]] = {}
 _hits = 0
 
@@ -31,26 +33,41 @@ def hits() -> int:
     return _hits
 
 
-def compiled(program: bytes, target: str, options: Options) -> Attempt:
-    """The kernel of a program: that of an equal one, else a new one.
+def compiled(program: bytes, target: str, device: int | None, options: Options) -> Attempt:
+    """The kernel of a program on the host or on the GPU of a number: that of an equal one, else a new one.
 
-    Raises ``fusewright.Error`` for a program that cannot be read and a target that is not here.
+    A program that was compiled for another GPU of the same kind is loaded, not compiled again. Raises ``fusewright.Error``
+    for a program that cannot be read and a target that is not here.
     """
     global _hits
     key = (program, target, *options.key())
     with _lock:
-        known, refused = _kernels.get(key), _refused.get(key)
+        known, refused = _known(key, device), _refused.get(key)
         _hits += known is not None
     if known is not None:
+        if known.device != device and device is not None:
+            known = known.on(device)
+            with _lock:
+                _kernels[(*key, device)] = known
         return Attempt(known, [])
     if refused is not None:
         return Attempt(None, refused)
-    kernel, outside = _native.compile("part", program, target, mode=options.mode, pipeline=options.pipeline)
+    kernel, outside = _native.compile(
+        "part", program, target, mode=options.mode, pipeline=options.pipeline, device=device or 0
+    )
     with _lock:
         if kernel is None:
             if len(_refused) >= _MOST_REFUSED:
                 _refused.clear()
             _refused[key] = outside
         else:
-            _kernels[key] = kernel
+            _devices.add(device)
+            _kernels[(*key, device)] = kernel
     return Attempt(kernel, outside)
+
+
+def _known(key: tuple[object, ...], device: int | None) -> _native.Kernel | None:
+    """The kernel of a program on a device, else on another."""
+    others = sorted(other for other in _devices if other is not None and other != device)
+    found = (_kernels.get((*key, on)) for on in (device, *others))
+    return next((kernel for kernel in found if kernel is not None), None)
