@@ -21,6 +21,8 @@ python=$PWD/$venv/bin/python
 tests=$(mktemp -d)
 trap 'rm -rf "$tests"' EXIT
 cp -r ffi/python/tests ffi/python/tools ffi/python/README.md ffi/python/pyproject.toml "$tests"
+mkdir "$tests/cuda-sys"
+cp -r ffi/cuda-sys/stand_in ffi/cuda-sys/include "$tests/cuda-sys"
 (cd "$tests" && "$python" -m pytest -q -rs)
 cd ffi/python
 "$python" -m ruff check -q . && "$python" -m ruff format -q --check . && "$python" -m mypy python/fusewright

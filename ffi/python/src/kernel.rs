@@ -81,8 +81,7 @@ impl Kernel {
 
     /// The same kernels on the GPU of another number: the code is loaded there and not compiled again.
     ///
-    /// Raises `UnavailableError` for a GPU that is not here, `DeviceError` for one of another kind, `CallError` for kernels of
-    /// the host.
+    /// Raises `UnavailableError` for a GPU that is not here or does not run the code, `CallError` for kernels of the host.
     fn on(&self, py: Python<'_>, device: usize) -> PyResult<Kernel> {
         let gpu = py.detach(|| self.chain.gpu_at(device)).map_err(raised)?;
         Ok(Kernel { chain: Arc::clone(&self.chain), gpu: Some(gpu), launches: self.launches })

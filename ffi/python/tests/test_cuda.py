@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 
 import pytest
 import torch
@@ -140,3 +141,91 @@ def test_calls_wait_for_what_precedes_them(rows: int, captured: bool) -> None:
         got = steps(norm)
     for step, (a, b) in enumerate(zip(got, expected, strict=True)):
         assert torch.equal(a, b), f"step {step}"
+
+
+@pytest.mark.parametrize("splitting", [[], ["aten.cumsum"]])
+def test_pieces_are_recorded_and_replayed(splitting: list[str]) -> None:
+    norm = torch.nn.RMSNorm(64).cuda()
+
+    def model(x: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = norm(x * 2.0) * scale
+        z = torch.cumsum(x, 0)
+        return norm(z + x), x
+
+    options = {"strict": True, "capture_sizes": [1, 8, 16], "splitting_ops": splitting}
+    compiled = torch.compile(model, backend=fusewright.backend, options=options)
+    kept = []
+    for rows, scale in ((8, 1.5), (8, 1.5), (16, 1.5), (8, -2.0), (9, 0.5), (8, 1.5), (16, 3.0)):
+        x = torch.randn(rows, 64)
+        torch._dynamo.mark_dynamic(x, 0)
+        number = torch.tensor(scale, device="cpu")
+        with torch.no_grad():
+            kept.append((compiled(x, number), model(x, number)))
+    # Results of one call outlive the next.
+    for got, expected in kept:
+        for a, b in zip(got, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    assert not torch.cuda.is_current_stream_capturing()
+
+
+def test_a_graph_of_the_caller_takes_what_would_be_recorded() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2.0) + 1.0
+
+    options = {"strict": True, "capture_sizes": [8]}
+    compiled = torch.compile(model, backend=fusewright.backend, options=options)
+    x = torch.randn(8, 64)
+    torch._dynamo.mark_dynamic(x, 0)
+    with torch.no_grad():
+        compiled(x)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = compiled(x)
+        x.fill_(2.0)
+        graph.replay()
+    assert torch.equal(y, torch.full_like(y, 5.0))
+
+
+def test_kernels_are_loaded_and_dropped_beside_a_capture() -> None:
+    x = torch.randn(16, 64)
+    gone = fusewright.fuse(lambda x: torch.relu(x * 3.0) - 1.0, strict=True)
+    kept = fusewright.fuse(lambda x: torch.relu(x * 2.0) + 1.0, strict=True)
+    gone(x)
+    kept(x)
+    (kernel,) = (fusion.call.kernel for fusion in kept.results[0].fusions)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = kept(x)
+        del gone
+        gc.collect()
+        # Another kernel of the process is loaded: what compiles is a process or a library, which no capture forbids.
+        _native.compile("part", kept.results[0].fusions[0].call.record.program.encode(), _target())
+    x.fill_(2.0)
+    graph.replay()
+    assert torch.equal(y, torch.full_like(y, 5.0)) and kernel.device == 0
+
+
+def _target() -> str:
+    major, minor = torch.cuda.get_device_capability()
+    return f"cuda:sm_{major}{minor}"
+
+
+def test_dropping_a_function_waits_for_no_stream() -> None:
+    x = torch.randn(16, 64)
+    fused = fusewright.fuse(lambda x: torch.relu(x * 7.0) - 3.0, strict=True)
+    expected = fused(x)
+    torch.cuda.synchronize()
+    busy = torch.cuda.Stream()
+    with torch.cuda.stream(busy):
+        torch.cuda._sleep(500_000_000)
+        y = fused(x)
+    begin = time.perf_counter()
+    del fused
+    gc.collect()
+    dropped = time.perf_counter() - begin
+    assert not busy.query(), "the stream is still busy"
+    busy.synchronize()
+    assert torch.equal(y, expected)
+    print(f"{dropped * 1e3:.1f} ms to drop the function")

@@ -8,9 +8,11 @@ from models import AddNorm
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fusewright import _fuse, _native
+import fusewright
+from fusewright import _fuse, _native, _ops
 from fusewright._call import _written
 from fusewright._options import Options
+from fusewright._record import Made, Record
 
 
 def traced(function: object, *shapes: tuple[tuple[int, ...], torch.dtype, str]) -> torch.fx.GraphModule:
@@ -55,16 +57,117 @@ def test_tensors_of_two_devices_are_no_part() -> None:
     assert sum("lie on" in (reason or "") for reason in reasons) == 1
 
 
-@pytest.mark.parametrize(
-    ("built", "device", "reason"), [(True, "cuda:1", "first GPU"), (False, "cuda:0", "this build")]
-)
-def test_what_kernels_cannot_run_on_is_left(
-    monkeypatch: pytest.MonkeyPatch, built: bool, device: str, reason: str
-) -> None:
+@pytest.mark.parametrize(("built", "device"), [(False, "cuda:0"), (False, "cuda:1"), (True, "meta")])
+def test_what_kernels_cannot_run_on_is_left(monkeypatch: pytest.MonkeyPatch, built: bool, device: str) -> None:
     monkeypatch.setattr(_native, "HAS_CUDA", built)
     graph = traced(lambda x: torch.relu(x * 2.0) + 1.0, ((8, 16), torch.float32, device)).graph
     result = _fuse.fuse_graph(graph, Options(strict=True), _fuse.insert_function)
-    assert not result.fusions and all(reason in why for _, why in result.left)
+    assert not result.fusions and all("this build has no kernels" in why for _, why in result.left)
+
+
+class OnHost:
+    """The kernels of a program on the host, as if they were on a GPU."""
+
+    def __init__(self, kernel: _native.Kernel, device: int | None) -> None:
+        self.kernel, self.device = kernel, device
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.kernel, name)
+
+    def on(self, device: int) -> OnHost:
+        return OnHost(self.kernel, device)
+
+
+@pytest.fixture
+def compiles(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Programs for GPUs are compiled for the host; the devices that each was compiled for."""
+    devices: list[int] = []
+    real = _native.compile
+
+    def compile(name: str, program: bytes, target: str, *, device: int = 0, **options: object) -> object:
+        devices.append(device)
+        kernel, outside = real(name, program, "cpu", **options)
+        return OnHost(kernel, device), outside
+
+    monkeypatch.setattr(_native, "HAS_CUDA", True)
+    monkeypatch.setattr(_native, "compile", compile)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda on: (9, 0) if on.index < 2 else (8, 0))
+    return devices
+
+
+def fused(*devices: str) -> list[_fuse.Fusion]:
+    """What becomes of one function on each of some devices."""
+    made = []
+    for device in devices:
+        graph = traced(lambda x: torch.relu(x * 2.5) + 0.5, ((8, 16), torch.float32, device)).graph
+        made += _fuse.fuse_graph(graph, Options(strict=True), _fuse.insert_function).fusions
+    return made
+
+
+def test_devices_of_one_kind_share_code_and_others_have_their_own(compiles: list[int]) -> None:
+    made = fused("cuda:1", "cuda:0", "cuda:1", "cuda:2")
+    assert compiles == [1, 2]
+    records = [fusion.call.record for fusion in made]
+    assert [(record.target, record.device) for record in records] == [
+        ("cuda:sm_90", 1),
+        ("cuda:sm_90", 0),
+        ("cuda:sm_90", 1),
+        ("cuda:sm_80", 2),
+    ]
+    assert [fusion.call.kernel.device for fusion in made] == [1, 0, 1, 2]
+    keys = [record.key() for record in records]
+    assert keys[0] == keys[2] and len(set(keys)) == 3
+    assert all(record == Record.from_json(record.to_json()) for record in records)
+
+
+def test_layers_on_two_devices_are_a_part_each(compiles: list[int]) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu((torch.relu(x * 2.0) + 1.0).to("cuda:1") * 3.0) - 1.0
+
+    graph = traced(model, ((8, 16), torch.float32, "cuda:0")).graph
+    result = _fuse.fuse_graph(graph, Options(strict=True), _fuse.insert_function)
+    assert [fusion.call.record.device for fusion in result.fusions] == [0, 1]
+
+
+@pytest.mark.parametrize(("devices", "enters"), [(1, False), (4, True)])
+def test_a_call_has_its_own_device_current(
+    monkeypatch: pytest.MonkeyPatch, compiles: list[int], devices: int, enters: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    monkeypatch.setattr(torch._C, "_cuda_exchangeDevice", lambda _: 0, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_maybeExchangeDevice", lambda _: 0, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0, raising=False)
+    (fusion,) = fused("cuda:1")
+    text = fusion.call.function.__doc__
+    assert text is not None and "stream(1)" in text
+    assert ("before = exchange(1)" in text) == enters == ("if before != 1: restore(before)" in text)
+
+
+def test_a_call_ends_with_the_device_that_it_began_with() -> None:
+    record = Record("{}", "cuda:sm_90", 1, "exact", None, 1, 0, (), (), (Made("float32", ("2",), ("1",)),))
+    seen: list[object] = []
+    scope = {
+        "exchange": lambda device: seen.append(device) or 0,
+        "restore": seen.append,
+        "launch": lambda address: seen.append("launch"),
+        "empty": lambda shape, strides, dtype: torch.empty(shape, dtype=dtype),
+    }
+    call = _written(record, scope, "launch(a0.data_ptr())")
+    assert call(torch.ones(2)).shape == (2,) and seen == [1, "launch", 0]
+    with pytest.raises(AttributeError):
+        call(None)
+    assert seen[3:] == [1, 0]
+
+
+def test_the_operator_refuses_tensors_of_another_device_when_it_is_traced(compiles: list[int]) -> None:
+    (fusion,) = fused("cuda:1")
+    key = _ops.register(fusion.call.record, fusion.call.function)
+    with FakeTensorMode():
+        right, wrong = (torch.empty(8, 16, device=f"cuda:{index}") for index in (1, 0))
+        (made,) = torch.ops.fusewright.call([right], [], key)
+        assert made.device == right.device
+        with pytest.raises(fusewright.CallError, match="input 0 lies on cuda:0, the kernels run on cuda:1"):
+            torch.ops.fusewright.call([wrong], [], key)
 
 
 def test_numbers_are_no_scalars_where_everything_is_on_the_host() -> None:

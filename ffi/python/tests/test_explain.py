@@ -60,10 +60,10 @@ def test_the_readmes_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_program_that_is_none_is_an_error_of_ours() -> None:
     with pytest.raises(fusewright.CompileError, match="schema") as caught:
-        _store.compiled(b"{}", "cpu", Options())
+        _store.compiled(b"{}", "cpu", None, Options())
     assert isinstance(caught.value, fusewright.Error) and caught.value.op is None
     with pytest.raises(fusewright.CompileError, match="target"):
-        _store.compiled(b"{}", "abacus", Options())
+        _store.compiled(b"{}", "abacus", None, Options())
 
 
 def test_errors_name_the_op_and_the_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,3 +190,35 @@ def test_a_piece_that_writes_is_not_recorded(monkeypatch: pytest.MonkeyPatch) ->
         for _ in range(3):
             compiled(x, cache)
     assert torch.equal(cache, 3 * torch.relu(x * 2)) and recorder.records == 0
+
+
+def test_a_piece_that_cannot_be_recorded_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(run: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        raise RuntimeError("nothing is recorded here")
+
+    monkeypatch.setattr(
+        _capture,
+        "prepared",
+        lambda gm, _, o: _capture.recorded(gm, o.capture_sizes, o.splitting_ops, refusing, strict=o.strict),
+    )
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2) + 1
+
+    x = torch.randn(4, 8)
+    compiled = torch.compile(model, backend=fusewright.backend, options={"capture_sizes": [4]})
+    with torch.no_grad(), pytest.warns(UserWarning, match="nothing is recorded here"):
+        assert torch.equal(compiled(x), model(x))
+    with torch.no_grad():
+        assert torch.equal(compiled(x), model(x))
+    strict = torch.compile(model, backend=fusewright.backend, options={"capture_sizes": [4], "strict": True})
+    with torch.no_grad(), pytest.raises(RuntimeError, match="nothing is recorded here"):
+        strict(x)
+
+
+def test_a_number_of_the_host_is_a_part_of_what_is_recorded_on_a_device() -> None:
+    kind = _capture._Recording(Recorder(), torch.device("cuda:0"), True).kind
+    one, other = torch.tensor(1.0), torch.tensor(2.0)
+    assert kind(one, False) == kind(torch.tensor(1.0), False) != kind(other, False)
+    kind = _capture._Recording(Recorder(), torch.device("cpu"), True).kind
+    assert kind(one, False) == kind(other, False)

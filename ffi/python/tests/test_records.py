@@ -28,7 +28,7 @@ def test_a_damaged_record_is_named(records: Path, text: str) -> None:
 
 
 def test_a_record_of_another_part_is_named(records: Path) -> None:
-    other = Record("{}", "cpu", "exact", None, 0, 0, (), (), ())
+    other = Record("{}", "cpu", None, "exact", None, 0, 0, (), (), ())
     (records / f"{KEY}.json").write_text(other.to_json())
     with pytest.raises(fusewright.Error, match="of another part"):
         _ops._load(KEY)
@@ -42,5 +42,5 @@ def test_a_record_that_is_not_there_is_named(records: Path) -> None:
 def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "records").write_text("a file")
     monkeypatch.setenv("FUSEWRIGHT_CACHE_DIR", str(tmp_path))
-    _ops._keep(KEY, Record("{}", "cpu", "exact", None, 0, 0, (), (), ()))
+    _ops._keep(KEY, Record("{}", "cpu", None, "exact", None, 0, 0, (), (), ()))
     assert [path.name for path in tmp_path.iterdir()] == ["records"]

@@ -13,7 +13,9 @@ use fusewright_runtime::cuda::{
 };
 use fusewright_runtime::{MatMul, Matrix, RuntimeError};
 
-#[path = "../../xtask/src/skipped.rs"]
+mod devices;
+mod dropped;
+#[path = "../../../xtask/src/skipped.rs"]
 mod skipped;
 use skipped::skipped;
 
@@ -45,6 +47,10 @@ const PTX: &str = "
 ";
 
 fn artifact() -> KernelArtifact {
+    kernel_of("add_one", PTX)
+}
+
+fn kernel_of(name: &str, ptx: &str) -> KernelArtifact {
     let param = |name: &str, access| Param {
         name: name.to_owned(),
         dtype: DType::I32,
@@ -55,7 +61,7 @@ fn artifact() -> KernelArtifact {
         early: false,
     };
     KernelArtifact {
-        name: "add_one".to_owned(),
+        name: name.to_owned(),
         target: "cuda:sm_80".parse().expect("a target"),
         key: ContentKey([0; 32]),
         params: vec![param("x", ParamAccess::In), param("y", ParamAccess::Out)],
@@ -71,7 +77,7 @@ fn artifact() -> KernelArtifact {
             alignment: 16,
             dependent: false,
         },
-        payload: Payload { kind: PayloadKind::Ptx, bytes: PTX.as_bytes().to_vec() },
+        payload: Payload { kind: PayloadKind::Ptx, bytes: ptx.as_bytes().to_vec() },
     }
 }
 
