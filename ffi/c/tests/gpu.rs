@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code)]
 
-mod support;
 #[path = "../../../xtask/src/skipped.rs"]
 mod skipped;
+mod support;
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};

@@ -123,7 +123,7 @@ def test_tensors_of_two_devices_are_refused_by_name() -> None:
 
     x, y = torch.randn(8, 64, device="cuda:0"), torch.randn(8, 64, device="cuda:1")
     for door in doors().values():
-        with pytest.raises(Exception, match="cuda:0.*cuda:1|cuda:1.*cuda:0"), torch.no_grad():
+        with pytest.raises(Exception, match=r"cuda:0.*cuda:1|cuda:1.*cuda:0"), torch.no_grad():
             door(added)(x, y)
     fused = fusewright.fuse(added, strict=True)
     fused(x, x)

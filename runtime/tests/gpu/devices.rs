@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Stream};
 use fusewright_runtime::RuntimeError;
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Stream};
 
 use crate::skipped::skipped;
 use crate::{artifact, kernel, words};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use fusewright_runtime::cuda::{DeviceArg, LaunchOptions};
 use fusewright_runtime::RuntimeError;
+use fusewright_runtime::cuda::{DeviceArg, LaunchOptions};
 
 use crate::{artifact, kernel, kernel_of, words};
 
@@ -55,12 +55,13 @@ fn dropping_waits_for_no_stream() {
         // Whatever is loaded and allocated for the first time is there before it is timed.
         let spare = gpu.buffer(4)?;
         spare.fill(&other, 0)?;
-        quick.prepare(&[DeviceArg::In(&spare), DeviceArg::Out(&z)], &[1], 1, LaunchOptions::default())?.enqueue(&other)?;
+        quick
+            .prepare(&[DeviceArg::In(&spare), DeviceArg::Out(&z)], &[1], 1, LaunchOptions::default())?
+            .enqueue(&other)?;
         x.upload(&other, &41u32.to_le_bytes())?;
         let options = LaunchOptions::default();
-        let graph = other.capture(|stream| {
-            late.enqueue(stream, &[DeviceArg::In(&x), DeviceArg::Out(&y)], (&[1], 1), options)
-        })?;
+        let graph = other
+            .capture(|stream| late.enqueue(stream, &[DeviceArg::In(&x), DeviceArg::Out(&y)], (&[1], 1), options))?;
         let begin = Instant::now();
         graph.launch(&busy)?;
         quick.enqueue(&busy, &[DeviceArg::In(&y), DeviceArg::Out(&z)], (&[1], 1), options)?;
@@ -77,7 +78,10 @@ fn dropping_waits_for_no_stream() {
         let loaded = begin.elapsed() - passed;
         assert_eq!(words(&z, &busy), [43]);
         let whole = begin.elapsed();
-        assert!(passed < LONG / 2 && whole >= LONG, "{passed:?} until all was dropped, {whole:?} until the stream was done");
+        assert!(
+            passed < LONG / 2 && whole >= LONG,
+            "{passed:?} until all was dropped, {whole:?} until the stream was done"
+        );
         println!("{passed:?} until all was dropped, {whole:?} until the stream was done");
         println!("{loaded:?} for loading and unloading another kernel meanwhile");
         Ok(())

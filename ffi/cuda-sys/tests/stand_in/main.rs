@@ -13,8 +13,8 @@ use fusewright_abi::{
     ContentKey, Count as Elements, DType, DimArg, DimSource, KernelArtifact, LaunchRule, Param, ParamAccess, Payload,
     PayloadKind, RowOrder, Target,
 };
-use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Stream};
 use fusewright_runtime::RuntimeError;
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Stream};
 
 use self::load::{StandIn, stand_in};
 

@@ -76,8 +76,8 @@ def record(
 ) -> tuple[Record, tuple[Node, ...]]:
     """The record of a program, and the nodes whose integers its calls take.
 
-    ``compiled`` is the target, the device, the mode and the file of passes; ``sizes`` are the integer nodes of the graph by their
-    expressions. Raises :class:`NoSize` if a symbol has no value to be read.
+    ``compiled`` is the target, the device, the mode and the file of passes; ``sizes`` are the integer nodes of the graph by
+    their expressions. Raises :class:`NoSize` if a symbol has no value to be read.
     """
     taken: list[Node] = []
     symbols = [(name, _source(program, symbol, sizes, taken)) for name, symbol in program.symbols.items()]

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fusewright_cuda_sys as sys;
 
 use super::api::{Api, Failure, api};
-use super::freeing::Freeing;
 use super::following::Lines;
+use super::freeing::Freeing;
 
 /// Streams that do not wait for the default stream.
 pub(super) const NON_BLOCKING: u32 = 1;
@@ -103,19 +103,8 @@ impl Context {
         let name = name(api, device);
         let stream = std::ptr::null_mut();
         let (freeing, lines) = (Freeing::default(), Lines::default());
-        let mut context = Context {
-            api,
-            ordinal,
-            name,
-            capability,
-            processors,
-            cache_bytes,
-            stream,
-            freeing,
-            lines,
-            raw,
-            device,
-        };
+        let mut context =
+            Context { api, ordinal, name, capability, processors, cache_bytes, stream, freeing, lines, raw, device };
         context.stream = context.new_stream().map_err(words)?;
         context.freeing = Freeing::new(context.new_stream().map_err(words)?);
         Ok(context)

@@ -58,7 +58,9 @@ impl CudaDevice {
             return Ok(CudaDevice { target: Target::Cuda { arch: arch.to_owned() }, context });
         }
         let (name, (major, minor)) = (&context.name, context.capability);
-        Err(format!("cuda:{ordinal}, {name}, is of compute capability {major}.{minor}; kernels can be compiled, not run"))
+        Err(format!(
+            "cuda:{ordinal}, {name}, is of compute capability {major}.{minor}; kernels can be compiled, not run"
+        ))
     }
 }
 
