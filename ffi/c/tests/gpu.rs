@@ -7,6 +7,7 @@ mod skipped;
 mod support;
 
 use std::ffi::{CStr, CString, c_void};
+use std::path::Path;
 use std::ptr::{null, null_mut};
 
 use fusewright_abi::Target;
@@ -23,10 +24,14 @@ fn gpu(test: &str, ordinal: usize) -> Option<Gpu> {
     Gpu::at(&target, ordinal).map_err(|error| skipped::skipped(test, error)).ok()
 }
 
-/// The kernel of the example on a GPU.
+/// The kernel of the example on a GPU. Where nothing compiles, `FUSEWRIGHT_C_BUNDLE` names the folder of a bundle of it.
 fn loaded(ordinal: usize) -> *mut KernelHandle {
-    let folder = bundle_of(&["cpu", "cuda:sm_90"]);
-    let path = CString::new(folder.path().to_str().expect("UTF-8")).expect("no zero byte");
+    let made = std::env::var_os("FUSEWRIGHT_C_BUNDLE").map_or_else(|| Err(bundle_of(&["cpu", "cuda:sm_90"])), Ok);
+    let path = match &made {
+        Ok(folder) => Path::new(folder),
+        Err(folder) => folder.path(),
+    };
+    let path = CString::new(path.to_str().expect("UTF-8")).expect("no zero byte");
     let device = CString::new(format!("cuda:{ordinal}")).expect("no zero byte");
     let (mut bundle, mut kernel, mut index) = (null_mut(), null_mut(), 0);
     let mut info = KernelInfo { name: null(), pattern: null(), target: null(), parameters: 0, uses: 0 };

@@ -64,7 +64,8 @@ impl<'py> Borrowed<'py> {
         what: impl Fn() -> String,
     ) -> PyResult<Self> {
         let capsule = match gpu {
-            Some(_) => object.call_method1("__dlpack__", (stream,))?,
+            // The protocol's number of the default stream is 1.
+            Some(_) => object.call_method1("__dlpack__", (stream.max(1),))?,
             None => object.call_method0("__dlpack__")?,
         };
         let owner = capsule.cast_into::<PyCapsule>().map_err(|_| CallError::new_err("`__dlpack__` gave no capsule"))?;

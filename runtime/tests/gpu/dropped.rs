@@ -48,7 +48,7 @@ wait:
 #[test]
 fn dropping_waits_for_no_stream() {
     let Some((gpu, busy, quick)) = kernel("dropping_waits_for_no_stream") else { return };
-    let mut run = || -> Result<(), RuntimeError> {
+    let run = || -> Result<(), RuntimeError> {
         let late = gpu.load(&kernel_of("add_one_late", PTX))?;
         let mut other = gpu.stream()?;
         let (x, y, z) = (gpu.buffer(4)?, gpu.buffer(4)?, gpu.buffer(4)?);
