@@ -12,9 +12,9 @@ pub struct Knob {
 }
 
 impl Knob {
-    /// The value, if it is set and valid Unicode.
+    /// The value, if it is set, not empty and valid Unicode.
     pub fn read(&self) -> Option<String> {
-        std::env::var(self.name).ok()
+        std::env::var(self.name).ok().filter(|value| !value.is_empty())
     }
 
     /// The value as a path, if it is set and not empty.

@@ -62,12 +62,26 @@ pub fn open_with_groups(path: &Path, groups: &BTreeMap<String, u32>) -> Result<G
 /// # Errors
 /// Bytes that are no text; of an archive, what takes one.
 pub fn text_of(bytes: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(bytes).map_err(|e| match bytes.starts_with(b"PK") {
+    std::str::from_utf8(bytes).map(without_mark).map_err(|e| match bytes.starts_with(b"PK") {
         true => {
             "is an archive, not the text form of a graph; `run` and `explain` take it under the ending `.pt2`".into()
         }
         false => format!("is not text: {e}"),
     })
+}
+
+/// A file of text, such as a list of passes, patterns or schedules.
+///
+/// # Errors
+/// A file that cannot be read or is no text.
+pub fn read_text(path: &Path) -> Result<String, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    Ok(without_mark(&text).to_owned())
+}
+
+/// A text without the byte order mark that some editors begin files with.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// Refuses a graph with ops of the host framework, which have no meaning here, and with collectives of other than one

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fusewright_abi::Target;
 use fusewright_codegen::schedule::ScheduleTable;
 
+use crate::model::read_text;
 use crate::{Error, knobs};
 
 /// Where the schedules of kernels come from.
@@ -78,7 +79,7 @@ fn of_environment(path: &Path, target: &Target) -> Result<Option<(Arc<ScheduleTa
 /// # Errors
 /// A file that cannot be read, or is no table, with the place where it is not.
 pub fn read_schedules(path: &Path) -> Result<ScheduleTable, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let text = read_text(path)?;
     text.parse().map_err(|e| Error::Input(format!("{}: {e}", path.display())))
 }
 

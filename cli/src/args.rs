@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fusewright::graph::Graph;
 use fusewright::inputs::Sizes;
+use fusewright::model::read_text;
 use fusewright::{Error, Options, Pipeline, ScheduleChoice, Target, UserPatterns, model};
 
 use crate::help::{BENCH, CACHE, COMPILE, EXIT, EXPLAIN, LISTS, OPT, RUN};
@@ -65,10 +66,10 @@ impl Common {
         let wrong = |path: &Path, error: &dyn Display| Error::Input(format!("{}: {error}", path.display()));
         let mut pipeline = match &self.pipeline {
             None => Pipeline::default(),
-            Some(path) => Pipeline::from_toml(&read(path)?).map_err(|e| wrong(path, &e))?,
+            Some(path) => Pipeline::from_toml(&read_text(path)?).map_err(|e| wrong(path, &e))?,
         };
         if let Some(path) = &self.patterns {
-            pipeline.set_patterns(UserPatterns::parse(&read(path)?).map_err(|e| wrong(path, &e))?);
+            pipeline.set_patterns(UserPatterns::parse(&read_text(path)?).map_err(|e| wrong(path, &e))?);
         }
         for name in &self.vendor_ops {
             pipeline.switch_vendor_op(name, true).map_err(|e| Error::Input(format!("`--vendor-ops`: {e}")))?;
@@ -94,10 +95,6 @@ impl Common {
             None => Ok(()),
         }
     }
-}
-
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
 /// Commands.

@@ -82,7 +82,7 @@ fn folder(cache: &CacheChoice) -> Result<PathBuf, String> {
 }
 
 fn compiler_name() -> String {
-    knobs::CXX.read().filter(|name| !name.is_empty()).unwrap_or_else(|| COMPILER.to_owned())
+    knobs::CXX.read().unwrap_or_else(|| COMPILER.to_owned())
 }
 
 /// The compiler that builds the model, as it names itself.

@@ -6,6 +6,7 @@ mod compile;
 mod dump;
 mod explain;
 mod hostile;
+mod idle;
 mod memory;
 mod npu;
 mod opt;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use fusewright::model::read_text;
 use fusewright::{Error, Options, Pipeline};
 
 /// The options of a mode and a file of passes, for the device of a number.
@@ -17,7 +18,7 @@ pub fn options(mode: &str, pipeline: Option<PathBuf>, device: usize) -> Result<O
     let pipeline = match pipeline {
         None => Pipeline::default(),
         Some(path) => {
-            let text = std::fs::read_to_string(&path).map_err(|source| Error::File { path: path.clone(), source })?;
+            let text = read_text(&path)?;
             Pipeline::from_toml(&text).map_err(|e| Error::Input(format!("{}: {e}", path.display())))?
         }
     };

@@ -31,6 +31,7 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         return Err(Error::Input("only `--estimate` has a `--bandwidth`".to_owned()));
     }
     let (on_gpu, model_on_gpu) = (gpu && suite == Some("kernels"), gpu && suite.is_none());
+    refuse_idle(args, common)?;
     if !on_gpu && (args.tune || args.from.is_some()) {
         return Err(Error::Input("only suite `kernels` on a GPU has `--from` and `--tune`".to_owned()));
     }
@@ -113,6 +114,28 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         print(&measured, peers.as_ref());
     }
     Ok(OK)
+}
+
+/// Refuses options that would change nothing.
+fn refuse_idle(args: &BenchArgs, common: &Common) -> Result<(), Error> {
+    let refuse = |message: String| Err(Error::Input(message));
+    let suite = args.suite.as_deref();
+    if args.layers != 1 && suite != Some("compile") && suite != Some("matrix") {
+        return refuse("only suite `compile` has `--layers`".to_owned());
+    }
+    let passes = common.pipeline.is_some() || common.patterns.is_some() || common.relaxed;
+    match suite {
+        Some(suite @ ("kernels" | "launch" | "kinds")) if passes && !args.estimate => {
+            refuse(format!("suite `{suite}` has kernels of its own, and takes no `--pipeline`, `--patterns` or `--relaxed`"))
+        }
+        Some("compile") if !args.rows.is_empty() || args.threads != 1 || args.list || args.check => {
+            refuse("suite `compile` takes no `--rows`, `--threads`, `--list` or `--check`".to_owned())
+        }
+        Some(suite @ ("compile" | "matrix" | "kinds" | "launch")) if args.estimate => {
+            refuse(format!("`--estimate` is of a MODEL or of suite `kernels`, not of suite `{suite}`"))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(feature = "ascend")]

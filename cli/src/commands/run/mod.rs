@@ -60,6 +60,9 @@ pub fn main(args: &RunArgs, common: &Common) -> Exit {
     let graph = common.open(&args.model)?;
     model::check_runnable(&graph).map_err(|e| in_file(&args.model, e))?;
     let (graph, made, cases) = given(args, graph)?;
+    if args.unfused && args.device != 0 {
+        return Err(Error::Input("`--unfused` runs no kernels, and takes no `--device`".to_owned()));
+    }
     let outcome = if args.unfused {
         let options = common.options()?;
         let graph = if options.relaxed { fuse_graph(&graph, &options)?.graph } else { graph };
@@ -108,6 +111,7 @@ fn given(args: &RunArgs, graph: Graph) -> Result<(Graph, Option<Made>, Vec<Case>
         if let Some(option) = args.made.given() {
             return Err(Error::Input(format!("`{option}` is for inputs that are made, `--check` brings its own")));
         }
+        check_weights(args, &graph)?;
         let cases = read_cases(path, &graph)?;
         return Ok((graph, None, cases));
     }
@@ -119,6 +123,20 @@ fn given(args: &RunArgs, graph: Graph) -> Result<(Graph, Option<Made>, Vec<Case>
     let inputs = tensors.iter().map(HostTensor::of).collect::<Result<_, _>>().map_err(located)?;
     let case = Case { prefix: String::new(), inputs, expected: None };
     Ok((graph, Some(Made { seed, symbols }), vec![case]))
+}
+
+/// Refuses a model whose file lacks weights where stored results are to be compared: they are of those weights.
+fn check_weights(args: &RunArgs, graph: &Graph) -> Result<(), Error> {
+    let weights = graph.inputs().iter().filter(|input| matches!(input.kind, InputKind::Weight(_)));
+    let (without, with): (Vec<_>, Vec<_>) = weights.partition(|input| matches!(input.kind, InputKind::Weight(None)));
+    let Some(first) = without.first() else { return Ok(()) };
+    let (lacking, all) = (without.len(), without.len() + with.len());
+    Err(Error::Input(format!(
+        "{}: `--check` compares results that depend on the weights, and the file has no data for {lacking} of {all}, \
+         such as `{}`: export the model with its weights, or leave `--check` out, and weights are made from a seed too",
+        args.model.display(),
+        first.name
+    )))
 }
 
 fn read_cases(path: &Path, graph: &Graph) -> Result<Vec<Case>, Error> {
