@@ -125,9 +125,9 @@ fn refuse_idle(args: &BenchArgs, common: &Common) -> Result<(), Error> {
     }
     let passes = common.pipeline.is_some() || common.patterns.is_some() || common.relaxed;
     match suite {
-        Some(suite @ ("kernels" | "launch" | "kinds")) if passes && !args.estimate => {
-            refuse(format!("suite `{suite}` has kernels of its own, and takes no `--pipeline`, `--patterns` or `--relaxed`"))
-        }
+        Some(suite @ ("kernels" | "launch" | "kinds")) if passes && !args.estimate => refuse(format!(
+            "suite `{suite}` has kernels of its own, and takes no `--pipeline`, `--patterns` or `--relaxed`"
+        )),
         Some("compile") if !args.rows.is_empty() || args.threads != 1 || args.list || args.check => {
             refuse("suite `compile` takes no `--rows`, `--threads`, `--list` or `--check`".to_owned())
         }
