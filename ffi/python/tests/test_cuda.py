@@ -194,6 +194,8 @@ def test_kernels_are_loaded_and_dropped_beside_a_capture() -> None:
     gone(x)
     kept(x)
     (kernel,) = (fusion.call.kernel for fusion in kept.results[0].fusions)
+    # What other tests left, graphs of PyTorch among them, goes first.
+    gc.collect()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -229,3 +231,12 @@ def test_dropping_a_function_waits_for_no_stream() -> None:
     busy.synchronize()
     assert torch.equal(y, expected)
     print(f"{dropped * 1e3:.1f} ms to drop the function")
+
+
+def test_what_finds_many_elements_is_left_to_pytorch() -> None:
+    x = torch.randn(3, 40)
+    for found, left in ((torch.sort, True), (lambda y: torch.topk(y, 32), True), (lambda y: torch.topk(y, 4), False)):
+        fused = fusewright.fuse(lambda x, found=found: found(torch.relu(x * 2.0) + 1.0).values * 3.0, strict=True)
+        torch.testing.assert_close(fused(x), found(torch.relu(x * 2.0) + 1.0).values * 3.0)
+        reasons = [reason for result in fused.results for _, reason in result.left]
+        assert any("compare all elements" in reason for reason in reasons) == left

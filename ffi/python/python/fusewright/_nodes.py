@@ -106,10 +106,9 @@ _COMPARING = {
 }
 #: Most comparisons for a row: beyond it a sort, which takes several passes, is faster.
 _MOST_COMPARED = 4096
-#: Of these, ops whose kernels find one element after the other; on a GPU all threads of a row wait for each of them.
-_SEARCHING = ("aten.sort", "aten.argsort", "aten.topk")
-#: Most elements that a kernel finds on a GPU.
-_MOST_FOUND = 16
+#: Of these, ops whose kernels find one element after the other, and how many at most on a GPU, where all threads of a row
+#: wait for each of them. A sort is what others are gathered by, which takes as long again.
+_MOST_FOUND = {"aten.sort": 1, "aten.argsort": 1, "aten.topk": 16}
 
 
 def refusal(node: Node) -> str | None:
@@ -156,7 +155,7 @@ def _compared(node: Node) -> int | None:
     dim, others = given.get("dim", -1), given.get("k", given.get("bins"))
     lanes = tensor.numel() if name == "aten.histc" else tensor.shape[dim if isinstance(dim, int) else -1]
     known = [n for n in (lanes, lanes if others is None else others) if isinstance(n, int)]
-    if len(known) != 2 or (tensor.device.type == "cuda" and name in _SEARCHING and known[1] > _MOST_FOUND):
+    if len(known) != 2 or (tensor.device.type == "cuda" and known[1] > _MOST_FOUND.get(name, known[1])):
         return None
     return known[0] * known[1]
 
