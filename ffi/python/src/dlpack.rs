@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 
 use fusewright::DType;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{IntoPyDict, PyCapsule};
 
 use crate::errors::CallError;
 
@@ -64,8 +64,10 @@ impl<'py> Borrowed<'py> {
         what: impl Fn() -> String,
     ) -> PyResult<Self> {
         let capsule = match gpu {
-            // The protocol's number of the default stream is 1.
-            Some(_) => object.call_method1("__dlpack__", (stream.max(1),))?,
+            // The protocol's number of the default stream is 1, and its arguments are given by name.
+            Some(_) => {
+                object.call_method("__dlpack__", (), Some(&[("stream", stream.max(1))].into_py_dict(object.py())?))?
+            }
             None => object.call_method0("__dlpack__")?,
         };
         let owner = capsule.cast_into::<PyCapsule>().map_err(|_| CallError::new_err("`__dlpack__` gave no capsule"))?;

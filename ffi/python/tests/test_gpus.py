@@ -135,9 +135,22 @@ def test_tensors_of_two_devices_are_refused_by_name() -> None:
         kernel.on(1).call([y, y], [made])
 
 
+def _bound(x: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    """How far a rank's result may be from the exact one, each sum being off by as many roundings as it has terms."""
+    unit, x, up, down = 2.0**-24, x.double(), up.double(), down.double()
+    wide = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+    # The mean, its root, their product and the sum of the product.
+    terms = 2 * x.shape[-1] + 8
+    hidden, hidden_off = wide @ up, terms * unit * (wide.abs() @ up.abs())
+    gate = hidden.relu().square() * 0.5
+    gate_off = hidden.relu() * hidden_off + hidden_off.square() + 4 * unit * gate
+    return gate_off @ down.abs() + (down.shape[0] + 1) * unit * (gate @ down.abs())
+
+
 def _rank(rank: int, world: int, folder: str) -> None:
     """A rank of a model whose columns are split: it has a device of its own, as tensor-parallel engines have."""
     torch.cuda.set_device(rank)
+    torch.backends.cuda.matmul.allow_tf32 = False
     torch.manual_seed(0)
     up, down = torch.randn(256, 512), torch.randn(512, 256)
     x = torch.randn(5, 256)
@@ -157,14 +170,17 @@ def _rank(rank: int, world: int, folder: str) -> None:
             partial = compiled(x)
         graph.replay()
         torch.cuda.synchronize()
-        expected = shard(x)
+        expected, bound = shard(x).double(), _bound(x, up, down)
     assert partial.device.index == rank and fusewright.counters()["launches"] > 0
-    torch.testing.assert_close(partial, expected)
-    torch.save(partial.cpu(), f"{folder}/{rank}.pt")
+    # Either may be off.
+    assert ((partial.double() - expected).abs() <= 2 * bound).all()
+    torch.save((partial.double().cpu(), bound.cpu()), f"{folder}/{rank}.pt")
 
 
 def test_ranks_have_a_process_and_a_device_each(tmp_path: Any) -> None:
     torch.multiprocessing.spawn(_rank, (2, str(tmp_path)), nprocs=2)
-    partials = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    of_ranks = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     torch.multiprocessing.spawn(_rank, (1, str(tmp_path)), nprocs=1)
-    torch.testing.assert_close(sum(partials), torch.load(tmp_path / "0.pt"), rtol=1e-4, atol=1e-2)
+    whole, bound = torch.load(tmp_path / "0.pt")
+    summed, bounds = (sum(values) for values in zip(*of_ranks))
+    assert ((summed - whole).abs() <= bounds + bound).all()
