@@ -34,7 +34,8 @@ pub struct Spread {
     pub place: Place,
     /// Threads of a block.
     pub threads: u32,
-    /// Threads that have inner rows of one outer row: the block, or at most a warp, several of which share the block.
+    /// Threads that have inner rows of one outer row: the block, or several such units share it, each of at most a warp where
+    /// threads exchange values.
     pub unit: u32,
     /// Most vectors of a thread, of rows that no reduction needs whole; the others have what `threads` leaves.
     pub vectors: u32,

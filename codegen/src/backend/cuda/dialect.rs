@@ -6,8 +6,11 @@ use fusewright_graph::Rounding;
 use super::arch::Arch;
 use crate::backend::llvm::cast::Cast;
 use crate::backend::llvm::code::Code;
-use crate::backend::llvm::narrow::{Format, format, rounded_by_sum};
-use crate::backend::llvm::{Built, Dialect, Value, ops};
+use crate::backend::llvm::narrow::{Format, format};
+use crate::backend::llvm::{BuildError, Built, Dialect, Value, ops};
+
+/// From here on neighbours are one apart.
+const SUM: u32 = 1 << 23;
 
 impl Dialect for Arch {
     fn divide<'c>(&self, code: &Code<'c>, a: Value<'c>, b: Value<'c>) -> Built<Value<'c>> {
@@ -51,16 +54,97 @@ impl Dialect for Arch {
 
 /// The code of a format whose NaN is its greatest number: extremes leave NaNs out, so that bounds make that of them.
 fn code_of_bounded<'c>(code: &Code<'c>, x: Value<'c>, f: &Format) -> Built<Value<'c>> {
-    let number = |bits: i64| code.float(x, f64::from(f32::from_bits(bits as u32)));
-    let most = f32::from_bits(f.widened(f.max) as u32);
-    let below = code.same("llvm.minnum", &[x, number(f.widened(f.max))])?;
-    let bounded = code.same("llvm.maxnum", &[below, code.float(x, -f64::from(most))])?;
-    let magnitude = code.same("llvm.fabs", &[bounded])?;
-    let normal = code.same("llvm.maxnum", &[magnitude, number(f.widened(1 << f.mantissa))])?;
-    let value = rounded_by_sum(code, f, magnitude, code.bits_of(normal)?, code.bits_of(bounded)?)?;
+    let [sum, sign] = counted(code, x, f)?;
+    let top = 1 << (f.bits - 1);
+    let sign = code.masked(code.shr(sign, i64::from(32 - f.bits))?, top)?;
+    let value = code.or(code.masked(sum, top - 1)?, sign)?;
     code.extend(value, f.bits.max(8), false)
+}
+
+/// Bits whose low ones are the code of a magnitude, zeros up to the 23rd, and bits whose first is its sign.
+///
+/// Codes are a line of the magnitude for each exponent, of which the least is right: every line is rounded by the sum that it
+/// is, whose last bit is worth a code.
+pub(super) fn counted<'c>(code: &Code<'c>, x: Value<'c>, f: &Format) -> Built<[Value<'c>; 2]> {
+    let most = code.float(x, most(f));
+    let magnitude = code.same("llvm.minnum", &[code.same("llvm.fabs", &[x])?, most])?;
+    let sign = code.bits_of(code.same("llvm.minnum", &[x, most])?)?;
+    let line = |[slope, start]: [f64; 2]| {
+        let sum = code.same("llvm.fma", &[magnitude, code.float(x, slope), code.float(x, start)])?;
+        code.bits_of(sum)
+    };
+    let mut sums = lines(f).map(line);
+    let first = sums.next().ok_or_else(|| BuildError::unsupported("a float without exponents"))??;
+    let least = sums.try_fold(first, |least, sum| code.same("llvm.umin", &[least, sum?]))?;
+    Ok([least, sign])
+}
+
+/// The greatest number of a format.
+fn most(f: &Format) -> f64 {
+    f64::from(f32::from_bits(f.widened(f.max) as u32))
+}
+
+/// The lines of [`counted`], one for each exponent: slope, and where it starts.
+fn lines(f: &Format) -> impl Iterator<Item = [f64; 2]> {
+    // Codes below the least normal number are as far apart as those above it.
+    let least = f64::from(f32::from_bits(f.widened(1 << f.mantissa) as u32));
+    let (unit, mantissa) = (least / f64::from(1 << f.mantissa), f.mantissa);
+    let exponents = 0..f.max >> mantissa;
+    exponents.map(move |at| [1.0 / f64::from(1 << at), unit * (f64::from(SUM) + (at << mantissa) as f64)])
 }
 
 fn of_width(stem: &str, x: Value<'_>) -> String {
     format!("{stem}.{}", if ops::bits(x) == 64 { "d" } else { "f" })
+}
+
+#[cfg(test)]
+mod tests {
+    use fusewright_graph::num::round_to;
+
+    use super::*;
+
+    /// What the instructions of [`counted`] make of a magnitude.
+    fn count(f: &Format, magnitude: f32) -> u32 {
+        let bounded = magnitude.min(most(f) as f32);
+        let sums = lines(f).map(|[slope, start]| bounded.mul_add(slope as f32, start as f32).to_bits());
+        sums.min().expect("there are exponents")
+    }
+
+    /// Both the code and the number that it should be grow with the magnitude, so that what holds on both sides of each step
+    /// of either holds everywhere.
+    #[test]
+    fn the_least_line_is_the_code_of_every_magnitude() {
+        let f = format(DType::F4E2M1).expect("it is a float");
+        let right = |bits: u32| {
+            let x = f64::from(f32::from_bits(bits));
+            round_to(DType::F4E2M1, x, Rounding::NearestEven, true)
+        };
+        let found = |bits: u32| {
+            let count = count(&f, f32::from_bits(bits));
+            assert_eq!(count & ((1 << 23) - 8), 0, "no bit above the code, {bits:x}");
+            [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][(count & 7) as usize]
+        };
+        let steps = |of: &dyn Fn(u32) -> f64| -> Vec<u32> {
+            let mut steps = vec![0];
+            while let Some(&last) = steps.last() {
+                let (mut low, mut high) = (last, f32::INFINITY.to_bits());
+                if of(high) == of(low) {
+                    break;
+                }
+                while high - low > 1 {
+                    let middle = low + (high - low) / 2;
+                    if of(middle) == of(last) { low = middle } else { high = middle }
+                }
+                steps.push(high);
+            }
+            steps
+        };
+        let expected = steps(&right);
+        assert_eq!(expected.len(), 8, "{expected:x?}");
+        assert_eq!(steps(&found), expected);
+        for step in expected {
+            assert_eq!(found(step), right(step), "{step:x}");
+        }
+        assert_eq!(count(&f, f32::NAN) & 7, 7, "a NaN is the greatest number");
+    }
 }

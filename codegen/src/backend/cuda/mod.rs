@@ -23,6 +23,7 @@ mod joined;
 mod kind;
 mod lanes;
 mod memory;
+mod packed;
 mod plan;
 mod quotient;
 mod range;

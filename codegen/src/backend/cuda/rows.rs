@@ -580,6 +580,9 @@ impl<'a, 'c> Rows<'a, 'c> {
 
     /// The codes at some lanes in one element.
     pub fn pack_of(&mut self, x: Val, to: DType, lanes: &[IntValue<'c>]) -> Built<Value<'c>> {
+        if let Some(packed) = self.pack_of_rounded(x, to, lanes)? {
+            return Ok(packed);
+        }
         let bits = self.segment.ty(x).dtype.bits();
         let word = self.code.int_type(to.bits().max(8));
         let mut packed = word.const_zero();
