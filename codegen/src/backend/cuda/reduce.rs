@@ -90,10 +90,8 @@ impl<'a, 'c> Rows<'a, 'c> {
         let thread = self.frame.thread;
         let is_of_warps = tree.threads == self.frame.threads && tree.threads.is_multiple_of(WARP);
         let held = self.lanes.as_ref().map_or(0, |lanes| lanes.held.vectors as usize);
-        if is_of_warps {
-            if let Some(bits) = self.greatest_magnitude(op, nan, x, 0..held)? {
-                return self.greatest_of_block(bits);
-            }
+        if is_of_warps && let Some(bits) = self.greatest_magnitude(op, nan, x, 0..held)? {
+            return self.greatest_of_block(bits);
         }
         let extreme = if is_of_warps { self.packed_extreme(op, nan, x, 0..held)? } else { None };
         let own = match (self.own_lanes(), extreme) {
