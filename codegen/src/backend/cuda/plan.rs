@@ -30,6 +30,8 @@ const ELEMENT: u32 = 8;
 const REGISTERS: [u32; 2] = [255, 65536];
 /// Registers of a thread for what is no lane of its row.
 const FEW_REGISTERS: u32 = 32;
+/// More of them for each further row that it has at the same time: two addresses.
+const OF_A_PASS: u32 = 4;
 /// Threads of a block at most.
 const MOST_THREADS: u32 = 1024;
 
@@ -105,7 +107,9 @@ impl Plan {
                 has_passes = true;
             }
             // Of each lane a thread has one value at a time, of 32 bits.
-            let registers = held.vectors.saturating_mul(held.passes).saturating_mul(VECTOR) + FEW_REGISTERS;
+            let beside = FEW_REGISTERS.saturating_add((held.passes - 1).saturating_mul(OF_A_PASS));
+            let lanes = held.vectors.saturating_mul(held.passes).saturating_mul(VECTOR);
+            let registers = lanes.saturating_add(beside);
             if registers > REGISTERS[0].min(REGISTERS[1] / threads) {
                 return Err(format!("{}: more than {registers} registers of {threads} threads", place()));
             }
