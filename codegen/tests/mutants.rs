@@ -13,15 +13,18 @@ mod simulated;
 #[path = "mutants/sites.rs"]
 mod sites;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::Path;
+use std::sync::Mutex;
 
 use fusewright_ascend_model::{Chip, Dma, Model, Options, Poison, Source};
 use fusewright_codegen::backend::ascend::{CHIPS, HEADERS, emit};
 use simulated::{Case, compare};
 use sites::Mutant;
 
-/// Mutants that every run tries; `FUSEWRIGHT_LONG` tries all.
+/// Mutants that every run tries; `FUSEWRIGHT_LONG` tries all, and names the file of what became of them, so that a run
+/// that was stopped goes on where it was.
 const FEW: usize = 20;
 /// Of a hundred mutants, how many are caught at least.
 const CAUGHT: usize = 98;
@@ -140,6 +143,59 @@ fn caught(model: &Model, cases: &[Unbroken], trial: &Trial) -> Option<String> {
     })
 }
 
+/// What became of mutants, a line each: what a file had of them, and what is added to it.
+struct Kept {
+    file: Option<std::fs::File>,
+    /// What was said of a mutant by its name; nothing of one that survived.
+    said: BTreeMap<String, String>,
+}
+
+impl Kept {
+    /// A file's, or nothing that is kept anywhere.
+    fn of(path: Option<&Path>) -> Kept {
+        let text = path.map(|path| std::fs::read_to_string(path).unwrap_or_default()).unwrap_or_default();
+        // A line that was being written when the run was stopped has no end.
+        let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        let said =
+            whole.filter_map(|line| line.split_once('\t')).map(|(name, said)| (name.into(), said.into())).collect();
+        let open = |path: &Path| {
+            let mut file =
+                std::fs::File::options().create(true).append(true).open(path).expect("the file can be written");
+            if !text.is_empty() && !text.ends_with('\n') {
+                writeln!(file).expect("the file can be written");
+            }
+            file
+        };
+        Kept { file: path.map(open), said }
+    }
+
+    fn add(&mut self, name: &str, said: &str) {
+        if let Some(file) = &mut self.file {
+            writeln!(file, "{name}\t{said}").expect("the file can be written");
+        }
+        self.said.insert(name.to_owned(), said.to_owned());
+    }
+}
+
+/// Tries all, on all processors, but those of which something is kept.
+fn try_all(model: &Model, cases: &[Unbroken], trials: &[Trial], kept: &Mutex<Kept>) {
+    let next = Mutex::new(trials.iter());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let one = || {
+        loop {
+            let trial = next.lock().expect("no thread panics").next();
+            let Some(trial) = trial else { break };
+            let name = trial.mutant.name();
+            if !kept.lock().expect("no thread panics").said.contains_key(&name) {
+                let said = caught(model, cases, trial);
+                let first = said.as_ref().map_or("", |said| said.lines().next().unwrap_or("nothing said"));
+                kept.lock().expect("no thread panics").add(&name, &first.replace('\t', " "));
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(one))));
+}
+
 #[test]
 fn what_is_broken_is_caught() {
     let Some(model) = simulated::model(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
@@ -153,26 +209,19 @@ fn what_is_broken_is_caught() {
     let cases: Vec<Unbroken> = kernels::all().into_iter().map(emitted).collect();
     let mut trials = trials(&cases);
     let all = trials.len();
-    let long = std::env::var_os("FUSEWRIGHT_LONG").is_some();
-    if !long {
+    let long = std::env::var_os("FUSEWRIGHT_LONG");
+    if long.is_none() {
         // Those of every kind come one after the other, so that steps through all meet each kind.
         trials.sort_by(|a, b| a.mutant.what.cmp(&b.mutant.what));
         let step = all.div_ceil(FEW).max(1);
         trials = trials.into_iter().step_by(step).collect();
     }
-    let mut survivors = Vec::new();
-    for trial in &trials {
-        let Mutant { file, line, what, .. } = &trial.mutant;
-        match caught(model, &cases, trial) {
-            Some(said) => {
-                if long {
-                    println!("caught   {file}:{line}: {what}: {}", said.lines().next().unwrap_or_default());
-                }
-            }
-            None => survivors.push(format!("survived {file}:{line}: {what}")),
-        }
-    }
-    survivors.iter().for_each(|line| println!("{line}"));
+    let kept = Mutex::new(Kept::of(long.as_deref().map(Path::new)));
+    try_all(model, &cases, &trials, &kept);
+    let kept = kept.into_inner().expect("no thread panics");
+    let names = trials.iter().map(|trial| trial.mutant.name());
+    let survivors: Vec<String> = names.filter(|name| kept.said[name].is_empty()).collect();
+    survivors.iter().for_each(|name| println!("survived {name}"));
     println!("{} of {} mutants caught, of {all} that there are", trials.len() - survivors.len(), trials.len());
     assert!(all >= 150, "{all} mutants");
     assert!((trials.len() - survivors.len()) * 100 >= trials.len() * CAUGHT, "{survivors:#?}");

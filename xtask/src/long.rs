@@ -1,8 +1,8 @@
 //! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
 //! break Ascend C, a sample of combinations and whole graphs on the host model of NPUs, the whole matrix, and fuzzing.
 //!
-//! The matrix is checked in slices by a release build. What is done is kept in `target/long`, with the commit and the
-//! seed that it was done for, so that a run that was stopped goes on where it was.
+//! The matrix is checked in slices by a release build. What is done of it and of the broken Ascend C is kept in
+//! `target/long`, with the commit that it was done for, so that a run that was stopped goes on where it was.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,6 +10,8 @@ use std::time::Instant;
 
 /// Where the state of the matrix is kept, below the root.
 const STATE: &str = "target/long/matrix";
+/// The folder of what became of broken Ascend C, a file per commit, below the root.
+const MUTANTS: &str = "target/long/mutants";
 /// Combinations that are checked at once.
 const SLICE: usize = 500;
 /// How often kernels are compiled and dropped, per tier.
@@ -56,7 +58,11 @@ fn casts(root: &Path) -> Result<(), String> {
 /// Broken Ascend C, all of it, on the host model.
 fn mutants(root: &Path) -> Result<(), String> {
     let test = ["test", "-p", "fusewright-codegen", "--features", "ascend", "--test", "mutants", "--", "--nocapture"];
-    let status = Command::new("cargo").args(test).env("FUSEWRIGHT_LONG", "1").current_dir(root).status();
+    let folder = root.join(MUTANTS);
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let kept = folder.join(commit(root)?);
+    println!("what became of each mutant: {}", kept.display());
+    let status = Command::new("cargo").args(test).env("FUSEWRIGHT_LONG", kept).current_dir(root).status();
     let caught = status.map_err(|e| format!("cargo: {e}"))?.success();
     if caught { Ok(()) } else { Err("too much that is broken is not caught".to_owned()) }
 }

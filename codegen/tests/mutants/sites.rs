@@ -15,6 +15,13 @@ pub struct Mutant {
     pub text: String,
 }
 
+impl Mutant {
+    /// What no other mutant of the same sources is called.
+    pub fn name(&self) -> String {
+        format!("{}:{}: {}", self.file, self.line, self.what)
+    }
+}
+
 /// All mutants of a file; those of a header know their functions.
 pub fn of(file: &str, text: &str) -> Vec<Mutant> {
     let lines: Vec<&str> = text.lines().collect();
