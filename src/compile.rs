@@ -16,6 +16,7 @@ use crate::Error;
 use crate::ascend::ToolkitChoice;
 use crate::assembler::AssemblerChoice;
 use crate::compiler::{Compilation, Compiler};
+use crate::dtypes;
 use crate::dump::DumpFolder;
 use crate::lowering::{self, Lowered};
 use crate::program::{Fallback, Home, OpCounts, Program, build};
@@ -204,11 +205,12 @@ pub(crate) fn fuse(
 /// Compiles a graph for a target that can run here.
 ///
 /// # Errors
-/// A target that is not available, and internal errors. What cannot be a kernel falls back and is reported, not an
-/// error.
+/// A target that is not available, a graph of a dtype that the target lacks, and internal errors. What else cannot be a
+/// kernel falls back and is reported, not an error.
 pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Compiled, Error> {
     let compiler = Compiler::of(target, options)?;
     let fused = fuse_graph_for(graph, options, &compiler)?;
+    dtypes::all_taken(&fused.graph, compiler.backend(), compiler.target())?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;
     let program = built.program.claiming(graph).attending(&fused.attention);
     let (fallbacks, ops) = (built.fallbacks, built.ops);

@@ -42,8 +42,10 @@ pub const CACHE_DIR: Knob = Knob {
 };
 
 /// Size of the kernel cache.
-pub const CACHE_MB: Knob =
-    Knob { name: "FUSEWRIGHT_CACHE_MB", doc: "most megabytes that the kernel cache holds [default: 256]" };
+pub const CACHE_MB: Knob = Knob {
+    name: "FUSEWRIGHT_CACHE_MB",
+    doc: "most megabytes that the kernel cache holds, and the host model of NPUs beside it as many again [default: 256]",
+};
 
 /// How rows of GPU kernels are spread over blocks and threads.
 pub const SCHEDULES: Knob = Knob {

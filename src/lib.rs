@@ -47,6 +47,7 @@ mod callable;
 mod coder;
 mod compile;
 mod compiler;
+mod dtypes;
 mod dump;
 mod error;
 mod guard;

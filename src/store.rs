@@ -54,11 +54,19 @@ impl CacheChoice {
 /// In words, a folder that cannot be used, or a size that is no number.
 pub fn kernel_cache(choice: &CacheChoice) -> Result<Option<DiskCache>, String> {
     let Some(folder) = choice.folder()? else { return Ok(None) };
+    DiskCache::open(&folder, limit()?).map(Some).map_err(|e| e.to_string())
+}
+
+/// How many bytes the cache may hold, and what the host model of NPUs keeps beside it as many again.
+///
+/// # Errors
+/// In words, a size that is no number.
+pub(crate) fn limit() -> Result<u64, String> {
     let megabytes = match knobs::CACHE_MB.read() {
         None => MEGABYTES,
         Some(text) => text.parse().map_err(|_| format!("{}: `{text}` is no number", knobs::CACHE_MB.name))?,
     };
-    DiskCache::open(&folder, megabytes.saturating_mul(1 << 20)).map(Some).map_err(|e| e.to_string())
+    Ok(megabytes.saturating_mul(1 << 20))
 }
 
 /// A cache on disk, if there is one, and the first thing that was wrong with it.

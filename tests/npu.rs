@@ -144,13 +144,26 @@ fn what_was_compiled_is_not_compiled_again() {
 }
 
 #[test]
-fn what_a_chip_lacks_is_refused_by_name() {
-    let text = "graph @g(s: 1..; %x: bf16[s, 64]) {\n  %y = relu_squared %x\n  return %y\n}\n";
-    let text = text.replace("relu_squared %x", "mul %x, %x");
-    let graph = parsed(&text);
-    let Some(compiled) = compiled("what_a_chip_lacks_is_refused_by_name", &graph, "310p3", &options()) else { return };
-    let [fallback] = compiled.fallbacks.as_slice() else { panic!("one op falls back: {:?}", compiled.fallbacks) };
-    assert!(fallback.reason.contains("bf16"), "{}", fallback.reason);
+fn a_graph_of_a_dtype_that_a_chip_lacks_is_refused_by_name() {
+    let text = "graph @g(s: 1..; %x: f16[s, 64], %w: bf16[s, 64]) {\n  %y = mul %x, %x\n  %row = slice %w {axis = 1, \
+                start = 0, end = 32}\n  %wide = cast %row -> f32\n  return %y, %wide\n}\n";
+    let graph = parsed(text);
+    let name = "a_graph_of_a_dtype_that_a_chip_lacks_is_refused_by_name";
+    if compiled(name, &graph, "910b1", &options()).is_none() {
+        return;
+    }
+    let refused = compile(&graph, &"ascend-sim:310p3".parse().expect("a target"), &options()).expect_err("no bf16");
+    let said = refused.to_string();
+    for word in ["`ascend-sim:310p3`", "bf16 on Ascend 310P3", "`cast`", "value `row`"] {
+        assert!(said.contains(word), "no {word} in: {said}");
+    }
+    assert!(matches!(refused, Error::Input(_)));
+    // Views of such elements compute nothing.
+    let views = parsed(
+        "graph @g(s: 1..; %x: f16[s, 64], %w: bf16[s, 64]) {\n  %y = mul %x, %x\n  %row = slice %w {axis = 1, \
+         start = 0, end = 32}\n  return %y, %row\n}\n",
+    );
+    compile(&views, &"ascend-sim:310p3".parse().expect("a target"), &options()).unwrap_or_else(|e| panic!("{e}"));
     let unknown = compile(&graph, &"ascend-sim:910z".parse().expect("a target"), &options()).expect_err("no such chip");
     assert!(unknown.to_string().contains("910z"), "{unknown}");
 }

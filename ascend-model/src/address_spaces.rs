@@ -21,6 +21,9 @@ pub fn clang() -> Option<OsString> {
     })
 }
 
+/// The folder of the folders of what was checked.
+pub(crate) const SPACES: &str = "spaces";
+
 impl Model {
     /// Checks types of sources and headers with `clang`, address spaces on; makes no code.
     ///
@@ -33,7 +36,7 @@ impl Model {
         headers: &[Source<'_>],
         chip: Chip,
     ) -> Result<(), Error> {
-        self.once("spaces", sources, headers, |folder: &Path, unit: &Path| {
+        self.once(SPACES, sources, headers, |folder: &Path, unit: &Path| {
             let mut command = self.command(clang, folder, chip);
             command.args(["-fsyntax-only", "-Werror=old-style-cast", "-DASCEND_MODEL_ADDRESS_SPACES"]).arg(unit);
             command

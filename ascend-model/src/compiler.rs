@@ -6,14 +6,15 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
 
 use crate::Error;
 use crate::files::{File, HEADERS, RUNTIME};
 use crate::kernel::Kernels;
+use crate::limit::{self, Hold};
 
 /// What kernels are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +47,8 @@ pub struct Source<'a> {
 pub struct Model {
     folder: PathBuf,
     compiler: OsString,
+    /// What keeps others from removing the folder.
+    held: Option<Arc<Hold>>,
 }
 
 /// What the compiler is told wherever it is called: C++17, and every float operation rounded by itself.
@@ -80,9 +83,12 @@ impl Model {
             part(&mut hash, path.as_bytes());
             part(&mut hash, text.as_bytes());
         }
-        let folder = cache.join(format!("model-{}", name(hash)));
-        let model = Model { folder, compiler: compiler.to_os_string() };
-        complete(&model.folder, |folder| model.fill(folder))?;
+        let folder = cache.join(format!("{}{}", limit::PREFIX, name(hash)));
+        let mut model = Model { folder, compiler: compiler.to_os_string(), held: None };
+        while model.held.is_none() {
+            complete(&model.folder, |folder| model.fill(folder))?;
+            model.held = limit::hold(&model.folder).map(Arc::new);
+        }
         Ok(model)
     }
 
@@ -137,6 +143,7 @@ impl Model {
         command: impl Fn(&Path, &Path) -> Command,
     ) -> Result<PathBuf, Error> {
         let folder = self.place(kind, sources, headers, &command);
+        limit::touch(&folder);
         complete(&folder, |folder| {
             let unit = write_unit(folder, sources, headers)?;
             run(&mut command(folder, &unit))
@@ -254,7 +261,7 @@ pub(crate) fn write_unit(folder: &Path, sources: &[Source<'_>], headers: &[Sourc
 const LIBRARY: &str = "libascend_model.so";
 /// Shared objects of kernels, and the folder of the folders that they are in.
 pub(crate) const OBJECT: &str = "kernels.so";
-const KERNELS: &str = "kernels";
+pub(crate) const KERNELS: &str = "kernels";
 /// How far kernels are optimised: more takes longer than it saves.
 pub(crate) const OPTIMISATION: &str = "-O1";
 

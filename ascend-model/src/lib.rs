@@ -11,6 +11,7 @@ mod error;
 mod files;
 mod kernel;
 mod launch;
+mod limit;
 mod stand_in;
 mod together;
 

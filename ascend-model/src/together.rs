@@ -12,6 +12,9 @@ use crate::{Error, arguments_of};
 /// Most kernels of a unit: one that fails is compiled again without the others, as they are without it.
 const MOST: usize = 16;
 
+/// The folder of the folders that units are compiled in.
+pub(crate) const UNITS: &str = "units";
+
 /// A kernel that is compiled beside others.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
@@ -80,7 +83,7 @@ impl Model {
 
     /// Compiles a unit in a folder of its own, and links an object of each kernel.
     fn compile_unit(&self, unit: &[Member], headers: &[Source<'_>], chip: Chip) -> Result<(), Error> {
-        let folder = self.folder().join("units").join(unique());
+        let folder = self.folder().join(UNITS).join(unique());
         let made = self.object_of_unit(&folder, unit, headers, chip).and_then(|object| {
             unit.iter().try_for_each(|member| {
                 complete(&member.place, |place| {

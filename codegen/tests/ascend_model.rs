@@ -80,6 +80,16 @@ fn a_310p_computes_what_the_interpreter_does() {
     check("310p3", &kernels(), &delayed(), false, &["heads", "formats", "runs"]);
 }
 
+/// Of special values as well: zeros of both signs, infinities and NaN.
+#[test]
+fn functions_are_made_of_others_and_narrow_elements_spread() {
+    let native = |k: &Kernel| expand(k, Column::Ascend).unwrap_or_else(|e| panic!("{}: {e}", k.name));
+    let kernels: Vec<Kernel> = support::function_kernels().iter().map(native).collect();
+    check("910b1", &kernels, &delayed(), true, &[]);
+    check("950", &kernels, &delayed(), true, &[]);
+    check("310p3", &kernels, &delayed(), true, &["spread_bf16"]);
+}
+
 /// Rows of lengths that blocks and vectors do not divide, and that do not fit.
 #[test]
 fn rows_of_every_length_are_right() {

@@ -155,9 +155,9 @@ scalar_fns! {
     /// Cosine of an angle in radians.
     Cos(a) "cos" { f64::cos } Approx(2) [expand] [expand] ["Cos"];
     /// Hyperbolic tangent.
-    Tanh(a) "tanh" { f64::tanh } Approx(4) [expand] [expand] ["Tanh"];
+    Tanh(a) "tanh" { f64::tanh } Approx(4) [expand] [expand] [expand];
     /// Error function.
-    Erf(a) "erf" { erf } Approx(4) [expand] [expand] ["Erf"];
+    Erf(a) "erf" { erf } Approx(4) [expand] [expand] [expand];
     /// One less the error function.
     Erfc(a) "erfc" { erfc } Approx(4) [expand] [expand] [expand];
     /// Angle of the point `(b, a)` from the positive first axis, in radians, with the sign of `a`.

@@ -51,7 +51,7 @@ use serde_json::{Map, Value, json};
 
 use super::place::place;
 use crate::compiler::{Compilation, Compiler};
-use crate::{Error, Fused, Options, PassTime, VendorCall, fuse_graph};
+use crate::{Error, Fused, Options, PassTime, VendorCall, dtypes, fuse_graph};
 
 /// One kernel of a bundle.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ pub struct Bundle {
 /// and files that the manifest of an earlier bundle there names are removed.
 ///
 /// # Errors
-/// A target that is not available or has no kernel for any region, schedules that are for none of the targets, a folder that
+/// A target that is not available, lacks a dtype of the graph or has no kernel for any region, schedules that are for none of the targets, a folder that
 /// cannot be written.
 pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &Options) -> Result<Bundle, Error> {
     options.schedules.fits(targets)?;
@@ -201,6 +201,7 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
 /// Compiles the regions for one target.
 fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Options) -> Result<(), Error> {
     let compiler = Compiler::new(target)?.with_schedules(&options.schedules)?;
+    dtypes::all_taken(&fused.graph, compiler.backend(), target)?;
     let subfolder = subfolder(target);
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
     let values = value_names(&fused.graph);

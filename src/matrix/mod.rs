@@ -258,10 +258,10 @@ pub fn sample(count: usize, seed: u64) -> Vec<Combination> {
     chosen(combinations(), count, seed)
 }
 
-/// As [`sample`], of those whose rows are of a dtype that the target computes with: others have no kernels there.
+/// As [`sample`], of those of whose dtypes the target lacks none: others are refused there as a whole.
 pub fn sample_for(target: &Target, count: usize, seed: u64) -> Vec<Combination> {
     let mut all = combinations();
-    all.retain(|combination| run::computes(target, combination.dtype));
+    all.retain(|combination| run::is_taken(target, combination));
     chosen(all, count, seed)
 }
 

@@ -1,10 +1,11 @@
 //! A combination run on a target.
 
 use fusewright_abi::{DType, Target};
+use fusewright_codegen::backend::for_target;
 
 use super::{Combination, Layout, ROW_SYMBOL};
 use crate::diff::{self, Verdict, options};
-use crate::{Error, Options, compile, fuse_graph};
+use crate::{Error, Options, compile, dtypes, fuse_graph};
 
 /// What a combination that passed was compared on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,15 +27,15 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// Whether a target's kernels compute with a dtype.
-pub(super) fn computes(target: &Target, dtype: DType) -> bool {
-    match (target, dtype) {
-        #[cfg(feature = "ascend")]
-        (Target::Ascend { chip } | Target::AscendSim { chip }, DType::BF16) => {
-            fusewright_codegen::backend::ascend::CHIPS.iter().any(|known| known.name == chip && known.bf16)
-        }
-        _ => true,
+/// Whether a target takes a combination at all; a build without the target's backend says so when it runs.
+pub(super) fn is_taken(target: &Target, combination: &Combination) -> bool {
+    let Ok(backend) = for_target(target) else { return true };
+    let lacks = |dtype: &DType| backend.lacks(*dtype, target).is_some();
+    if !DType::ALL.iter().any(lacks) {
+        return true;
     }
+    !lacks(&combination.dtype)
+        && combination.graph().is_ok_and(|graph| dtypes::all_taken(&graph, &*backend, target).is_ok())
 }
 
 /// Makes the kernels of combinations together, where that takes less time than one by one.

@@ -1,10 +1,12 @@
 //! The host model of NPUs: built by the host's compiler of C++ beside the kernel cache, and kernels compiled against it.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::{collections::BTreeMap, fs};
 
-use fusewright_abi::{Payload, PayloadKind, Target};
+use fusewright_abi::{DType, Payload, PayloadKind, Target};
 use fusewright_ascend_model::{
     ARGUMENTS_HEADER, Chip, Device, Entry, Error as ModelError, Model, Source, StandIn, Version, described,
 };
@@ -17,10 +19,14 @@ use fusewright_runtime::disk;
 use super::chip;
 use crate::ascend::Scratch;
 use crate::knobs;
-use crate::store::CacheChoice;
+use crate::store::{self, CacheChoice};
 
 /// Folder of the model beside the entries of the kernel cache.
 const FOLDER: &str = "ascend-model";
+/// A kernel that was not asked for since then is in nobody's use: it is read as soon as it is made.
+const IDLE: Duration = Duration::from_secs(600);
+/// After how many kernels the folder is looked at again.
+const LOOK: usize = 256;
 /// The compiler unless [`knobs::CXX`] names another.
 const COMPILER: &str = "c++";
 
@@ -30,6 +36,10 @@ pub(crate) struct Simulated {
     model: Model,
     stand_in: StandIn,
     chip: Chip,
+    /// Bytes that the folder of the model may hold.
+    limit: u64,
+    /// How many kernels were asked for.
+    asked: AtomicUsize,
 }
 
 impl Simulated {
@@ -51,7 +61,10 @@ impl Simulated {
         let model = Model::build_with(&key.1, compiler_name().as_ref()).map_err(words)?;
         let device = Device { soc: numbers.soc, chip, vector_cores: numbers.vector_cores };
         let stand_in = model.stand_in(&device, Version::V9_1).map_err(words)?;
-        let simulated = Arc::new(Simulated { model, stand_in, chip });
+        // A limit that is no number is what the kernel cache complains of.
+        let limit = store::limit().unwrap_or(u64::MAX);
+        model.trim(limit, IDLE);
+        let simulated = Arc::new(Simulated { model, stand_in, chip, limit, asked: AtomicUsize::new(0) });
         known.insert(key, Arc::clone(&simulated));
         Ok(simulated)
     }
@@ -127,7 +140,11 @@ impl Built {
         let source = Source { name: &file(&kernel.name), text: &text(&kernel.name, source) };
         let object = self.by.model.compile(&[source], &self.included(), self.by.chip);
         let object = object.map_err(|error| internal(words(error)))?;
-        fs::read(&object).map_err(|error| internal(format!("{}: {error}", object.display())))
+        let bytes = fs::read(&object).map_err(|error| internal(format!("{}: {error}", object.display())))?;
+        if self.by.asked.fetch_add(1, Ordering::Relaxed) % LOOK == LOOK - 1 {
+            self.by.model.trim(self.by.limit, IDLE);
+        }
+        Ok(bytes)
     }
 
     fn included(&self) -> Vec<Source<'static>> {
@@ -167,6 +184,10 @@ impl Backend for Built {
 
     fn sources(&self) -> &'static [SourceKind] {
         self.inner.sources()
+    }
+
+    fn lacks(&self, dtype: DType, target: &Target) -> Option<String> {
+        self.inner.lacks(dtype, target)
     }
 
     fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {

@@ -21,6 +21,8 @@ const FIXTURES: &str = "FUSEWRIGHT_FIXTURES";
 /// What names of models of the vendor's ops, of PyTorch's and of vLLM's begin with.
 const KINDS: [&str; 3] = ["npu_", "aten_", "vllm_"];
 const MODEL: &str = ".train.pt2";
+/// What the command says of a graph of a dtype that a target lacks, before what that is.
+const REFUSED: &str = "does not run this graph: ";
 /// Exit status of the command where a target is not available.
 const UNAVAILABLE: i32 = 3;
 
@@ -54,6 +56,8 @@ struct Tally {
     ran: usize,
     /// Runs of which the target does not take some part.
     refused: usize,
+    /// Runs that the target refuses as a whole, by name.
+    refused_whole: usize,
     /// Reasons, and how often each was given.
     reasons: BTreeMap<String, usize>,
     /// What failed, in words.
@@ -74,7 +78,8 @@ impl Tally {
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), *reason));
         let lines: String = reasons.iter().map(|(reason, count)| format!("\n  {count:>4} {reason}")).collect();
-        format!("{} ran, {} refused in part, {} failed{lines}", self.ran, self.refused, self.failed.len())
+        let Tally { ran, refused, refused_whole, failed, .. } = self;
+        format!("{ran} ran, {refused} refused in part, {refused_whole} as a whole, {} failed{lines}", failed.len())
     }
 }
 
@@ -112,10 +117,17 @@ fn graphs(root: &Path, tool: &Path, target: &str) -> Result<Tally, String> {
     for (model, stored) in models(root)? {
         let (model, stored) = (model.display().to_string(), stored.display().to_string());
         let said = call(tool, &["run", &model, "--check", &stored, "--json", "--target", target])?;
+        let stderr = String::from_utf8_lossy(&said.stderr);
+        if let Some((_, why)) = stderr.split_once(REFUSED) {
+            tally.refused_whole += 1;
+            let why = why.split(';').next().unwrap_or(why).trim();
+            *tally.reasons.entry(why.to_owned()).or_default() += 1;
+            continue;
+        }
         tally.ran += 1;
         if !said.status.success() {
-            let why = String::from_utf8_lossy(&said.stderr).trim().to_owned();
-            tally.failed.push(format!("{model}: {}", if why.is_empty() { "results differ" } else { &why }));
+            let why = stderr.trim();
+            tally.failed.push(format!("{model}: {}", if why.is_empty() { "results differ" } else { why }));
             continue;
         }
         let report = parsed(&said)?;
@@ -171,7 +183,10 @@ mod tests {
         tally.refuse([text("a").as_str(), text("b").as_str()].into_iter());
         tally.refuse(["another reason"].into_iter());
         tally.refuse(std::iter::empty());
-        assert_eq!(tally.words(), "3 ran, 2 refused in part, 0 failed\n     2 `erf`\n     1 another reason");
+        assert_eq!(
+            tally.words(),
+            "3 ran, 2 refused in part, 0 as a whole, 0 failed\n     2 `erf`\n     1 another reason"
+        );
     }
 
     #[test]

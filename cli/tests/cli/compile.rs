@@ -97,14 +97,28 @@ fn sources_come_with_the_headers_that_they_include() {
 }
 
 #[test]
-fn a_target_without_any_kernel_is_refused_with_the_reasons() {
+fn a_target_that_lacks_a_dtype_is_refused_by_name() {
     let folder = folder();
     let out = folder.path().join("out").display().to_string();
     let model = fixture("aten_addrms_fp8tok_h4096_bfloat16.train.pt2");
     for targets in ["ascend:310p3", "cpu,ascend:310p3"] {
-        let words = ["ascend:310p3 has no kernel for any region", "add_rms_norm.fp8_token: ", "bf16"];
+        let words = ["target `ascend:310p3`", "bf16 on Ascend 310P3", "`add`", "aten.add.Tensor", "input `x`"];
         refused(2, &["compile", &model, "--target", targets, "-o", &out], &words);
         assert!(files(folder.path()).is_empty());
+    }
+}
+
+#[test]
+fn a_target_without_any_kernel_is_refused_with_the_reasons() {
+    let folder = folder();
+    let out = folder.path().join("out").display().to_string();
+    let model = folder.path().join("wide.fw");
+    let text = "graph @wide(s: 1..; %x: f64[s, 64]) {\n  %y = mul %x, %x\n  return %y\n}\n";
+    std::fs::write(&model, text).expect("the folder takes files");
+    for targets in ["ascend:910b1", "cpu,ascend:910b1"] {
+        let words = ["ascend:910b1 has no kernel for any region", "mul: ", "f64"];
+        refused(2, &["compile", &model.display().to_string(), "--target", targets, "-o", &out], &words);
+        assert_eq!(files(folder.path()).len(), 1);
     }
 }
 

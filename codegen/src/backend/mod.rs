@@ -22,7 +22,7 @@ mod order;
 
 use std::sync::Arc;
 
-use fusewright_abi::{Payload, PayloadKind, Target};
+use fusewright_abi::{DType, Payload, PayloadKind, Target};
 use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Dim;
 
@@ -86,6 +86,12 @@ pub trait Backend: Send + Sync {
     /// source is refused by name.
     fn sources(&self) -> &'static [SourceKind] {
         &[]
+    }
+
+    /// Why the target computes with no element of a dtype, where it does not: no kernel of a graph that does would run
+    /// there, so that the graph is refused as a whole.
+    fn lacks(&self, _dtype: DType, _target: &Target) -> Option<String> {
+        None
     }
 
     /// How a kernel is launched; one block of one thread where rows are looped over.

@@ -306,8 +306,16 @@ pub fn activation(lanes: i64) -> Kernel {
 
 /// Kernels for Ascend in their text: one of each thing that a schedule has to get right.
 pub fn model_kernels() -> Vec<Kernel> {
-    let texts = [include_str!("../ascend_model/kernels.fw"), include_str!("../ascend_model/masked.fw")];
-    let lines = texts.into_iter().flat_map(str::lines).filter(|line| !line.starts_with("//"));
+    kernels_of(&[include_str!("../ascend_model/kernels.fw"), include_str!("../ascend_model/masked.fw")])
+}
+
+/// Kernels with functions that NPUs lack and elements of few bits that every lane has, as lowering leaves them.
+pub fn function_kernels() -> Vec<Kernel> {
+    kernels_of(&[include_str!("../ascend_model/functions.fw")])
+}
+
+fn kernels_of(texts: &[&str]) -> Vec<Kernel> {
+    let lines = texts.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with("//"));
     let text: String = lines.map(|line| format!("{line}\n")).collect();
     parse_kernels(&text).unwrap_or_else(|e| panic!("{e}"))
 }

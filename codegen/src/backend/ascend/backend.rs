@@ -1,7 +1,8 @@
 //! This emitter as a [`Backend`].
 
-use fusewright_abi::{PayloadKind, Target};
+use fusewright_abi::{DType, PayloadKind, Target};
 
+use super::chip::by_name;
 use super::{EmitError, HEADERS, emit};
 use crate::backend::{Backend, BackendError, Stage};
 use crate::kernel::{Kernel, verify};
@@ -27,6 +28,12 @@ impl Backend for AscendBackend {
 
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         HEADERS
+    }
+
+    fn lacks(&self, dtype: DType, target: &Target) -> Option<String> {
+        let (Target::Ascend { chip } | Target::AscendSim { chip }) = target else { return None };
+        let chip = by_name(chip)?;
+        chip.lacks(dtype).map(|why| format!("{dtype} on {}: {why}", chip.vendor))
     }
 
     /// The headers that the source includes come before it as stages.

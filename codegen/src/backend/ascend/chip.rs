@@ -3,6 +3,8 @@
 //! Sources are the vendor's platform descriptions; nothing here was measured. The usable unified buffer is what is left
 //! after the reserved parts, so that code for a chip fits under every documented setting.
 
+use fusewright_abi::DType;
+
 /// One chip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chip {
@@ -28,6 +30,14 @@ pub struct Chip {
 }
 
 impl Chip {
+    /// Why no vector of a dtype is computed on this chip, where it is one that chips compute with.
+    pub const fn lacks(&self, dtype: DType) -> Option<&'static str> {
+        match dtype {
+            DType::BF16 if !self.bf16 => Some("its vector unit does not convert it"),
+            _ => None,
+        }
+    }
+
     /// The header that copies, and its namespace.
     pub(super) const fn copies(&self) -> (&'static str, &'static str) {
         if self.ragged_copies { ("copies.h", "fusewright") } else { ("whole_copies.h", "fusewright::whole") }

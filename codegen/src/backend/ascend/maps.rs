@@ -219,7 +219,7 @@ impl Writer<'_> {
 
     /// A scalar, group or row over a larger shape.
     pub fn broadcast(&mut self, inst: &Inst, result: Val) -> Made<()> {
-        if self.dtype(result) != DType::F32 {
+        if !matches!(self.dtype(result), DType::F32 | DType::I32) {
             return Err(EmitError::unsupported(format!("a broadcast of {}", self.dtype(result))));
         }
         let operand = self.operand(inst.args[0], result)?;

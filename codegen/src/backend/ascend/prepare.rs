@@ -91,6 +91,7 @@ impl<'k> Rewrite<'k> {
                 }
             }
             (InstOp::Map(f), _) => self.decided(*f, args)?,
+            (InstOp::Broadcast(_), &[x]) => self.spread_wide(op.clone(), x)?,
             (&InstOp::Cast { to, round, saturate }, &[x]) => self.cast(to, round, saturate, x)?,
             _ => None,
         };
@@ -98,6 +99,20 @@ impl<'k> Rewrite<'k> {
             Some(value) => Ok(vec![value]),
             None => self.builder.push(op, args),
         }
+    }
+
+    /// A broadcast of narrow elements, as words, in which vectors repeat: every value comes back.
+    fn spread_wide(&mut self, op: InstOp, x: Val) -> Made<Option<Val>> {
+        let dtype = self.builder.ty(x).dtype;
+        let saturate = match dtype {
+            DType::F16 | DType::BF16 => false,
+            DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => true,
+            _ => return Ok(None),
+        };
+        let cast = |to, saturate| InstOp::Cast { to, round: Rounding::NearestEven, saturate };
+        let wide = self.inst(cast(DType::F32, false), &[x])?[0];
+        let spread = self.inst(op, &[wide])?[0];
+        self.inst(cast(dtype, saturate), &[spread]).map(|made| Some(made[0]))
     }
 
     /// A row that repeats lanes, or that is part of another one.

@@ -119,8 +119,10 @@ impl Writer<'_> {
     /// The C++ type of an element as this chip has it in unified buffer.
     pub fn element(&self, dtype: DType) -> Made<&'static str> {
         let missing = |why: &str| Err(EmitError::unsupported(format!("{dtype} on {}: {why}", self.chip.vendor)));
+        if let Some(why) = self.chip.lacks(dtype) {
+            return missing(why);
+        }
         match dtype {
-            DType::BF16 if !self.chip.bf16 => missing("its vector unit does not convert it"),
             DType::F8E4M3 | DType::F8E5M2 if !self.chip.fp8 => Ok("uint8_t"),
             DType::Bool | DType::F8E8M0 => Ok("uint8_t"),
             // A code in the low bits of a word until it is packed.

@@ -179,6 +179,35 @@ impl<'p> Emit<'p> {
         sum
     }
 
+    /// `a * b + c` rounded once or twice: where a target may lack the instruction, and the expansion allows for it.
+    pub(super) fn mul_add(&mut self, a: Val, b: Val, c: Val) -> Val {
+        if self.column != Column::Ascend {
+            return self.fma(a, b, c);
+        }
+        let product = self.mul(a, b);
+        self.add(product, c)
+    }
+
+    /// As [`Emit::poly`], by [`Emit::mul_add`].
+    pub(super) fn poly_rounded(&mut self, x: Val, coefficients: &[f32]) -> Val {
+        let mut sum = self.c(coefficients[0]);
+        for &coefficient in &coefficients[1..] {
+            let coefficient = self.c(coefficient);
+            sum = self.mul_add(sum, x, coefficient);
+        }
+        sum
+    }
+
+    /// A magnitude with the sign of a value that is not zero. NPUs compute bits by halves of words, of copies of constants.
+    pub(super) fn signed_as(&mut self, magnitude: Val, sign: Val) -> Val {
+        if self.column != Column::Ascend {
+            return self.copysign(magnitude, sign);
+        }
+        let (zero, minus) = (self.c(0.0), self.neg(magnitude));
+        let negative = self.lt(sign, zero);
+        self.select(negative, minus, magnitude)
+    }
+
     /// The magnitude of one `f32` with the sign of another; their bits move.
     pub(super) fn copysign(&mut self, magnitude: Val, sign: Val) -> Val {
         let (m, s) = (self.bits(magnitude), self.bits(sign));

@@ -38,19 +38,19 @@ const COMPLEMENT: [f32; 10] = [
 impl Emit<'_> {
     pub(super) fn erf(&mut self, x: Val) -> Val {
         let square = self.mul(x, x);
-        let p = self.poly(square, &NEAR);
-        let near = self.fma(p, x, x);
+        let p = self.poly_rounded(square, &NEAR);
+        let near = self.mul_add(p, x, x);
         // Beyond 4 the result is ±1.
         let (t, most) = (self.abs(x), self.c(4.0));
         let above = self.lt(most, t);
         let t = self.select(above, most, t);
-        let p = self.poly(t, &FAR);
+        let p = self.poly_rounded(t, &FAR);
         let minus = self.neg(t);
-        let log = self.fma(p, t, minus);
+        let log = self.mul_add(p, t, minus);
         let rest = self.map(ScalarFn::Exp, &[log]);
         let one = self.c(1.0);
         let far = self.sub(one, rest);
-        let far = self.copysign(far, x);
+        let far = self.signed_as(far, x);
         let border = self.c(0.927_734_4);
         let is_far = self.lt(border, t);
         self.select(is_far, far, near)

@@ -52,7 +52,8 @@ impl<'s> Forms<'s> {
         // Few steps or one instruction give as many digits as a bf16 has.
         let gate = gates::narrow(self.segment, &self.defined, inst).filter(|gate| match gate {
             Gate::Sigmoid { .. } => column == Column::Cuda,
-            Gate::OnePlusTanh { .. } => !column.is_native(ScalarFn::Tanh),
+            // Where the exponential is an instruction, the function made of it is short.
+            Gate::OnePlusTanh { .. } => !column.is_native(ScalarFn::Exp),
         });
         if let Some(gate) = gate {
             return Some(Form::Narrow(gate));
