@@ -20,7 +20,11 @@ const FEW_LACKING: f64 = 1.0 / 12.0;
 /// Threads of a block of which several rows, or parts of rows, have their own, at most: two blocks fill a processor.
 const MOST_SHARED: u32 = 512;
 /// Bytes that keep a device busy for no longer than it takes to begin the next launch.
-const FEW_BYTES: i64 = 1 << 20;
+const FEW_BYTES: i64 = 7 << 17;
+/// The same where threads do not wait for each other.
+const UNCHAINED_BYTES: i64 = 2 << 20;
+/// The same where the time is that of loads whose places are loaded.
+const CHAINED_BYTES: i64 = 6 << 20;
 /// Bytes that fill a device.
 const MANY_BYTES: i64 = 5 << 20;
 /// Inner rows that a team has one after the other where rows fill a device.
@@ -186,9 +190,9 @@ fn few_rows(kernel: &Kernel) -> Option<u64> {
     });
     let waits = kernel.segments.iter().any(|segment| whole_block(segment).is_some());
     let bytes = match (chained, waits) {
-        (true, _) => MANY_BYTES,
+        (true, _) => CHAINED_BYTES,
         (_, true) => FEW_BYTES,
-        _ => 2 * FEW_BYTES,
+        _ => UNCHAINED_BYTES,
     };
     u64::try_from(bytes / bytes_per_row(kernel)?).ok()
 }
