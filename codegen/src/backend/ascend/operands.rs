@@ -99,6 +99,7 @@ impl Writer<'_> {
         let declarations = self.declared(std::slice::from_ref(&text));
         declarations.into_iter().for_each(|line| self.steps().plain(line));
         let block = self.scratch("number", "int32_t", COPIES, 4);
+        self.integers.insert(block.var.clone());
         let line = format!("Duplicate({}, static_cast<int32_t>({text}), {COPIES});", block.text());
         self.steps().vector(line, &[], &block);
         Ok(Operand::Block(block))
@@ -147,8 +148,7 @@ impl Writer<'_> {
         let held = || {
             (0..self.segment.types.len() as u32).map(Val).any(|v| self.dtype(v) == DType::I32 && self.holds(v, tensor))
         };
-        let number = tensor.var.starts_with("number");
-        number || tensor.var.contains(".ReinterpretCast<int32_t>") || held()
+        self.integers.contains(&tensor.var) || tensor.var.contains(".ReinterpretCast<int32_t>") || held()
     }
 
     /// A block of eight equal words, made once per core.

@@ -5,7 +5,7 @@
 //! in its output queue, one that is joined in its place. Integer scalars are plain C++ and serve addresses and conditions
 //! only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal, ScalarFn};
@@ -63,6 +63,8 @@ pub(super) struct Writer<'a> {
     pub packed: BTreeMap<Val, Tensor>,
     /// Constants in blocks of their own, by their bits.
     pub blocks: BTreeMap<u32, Tensor>,
+    /// Variables of blocks that hold integers of the scalar unit.
+    pub integers: BTreeSet<String>,
     /// Tables of byte offsets, by what they hold.
     pub tables: BTreeMap<Offsets, Tensor>,
     /// Places of reductions that go on over tiles.
@@ -116,6 +118,7 @@ pub(super) fn write(
         inner_rows: pass.map_or(Dim::constant(1), |p| p.inner_rows.clone()),
         packed: BTreeMap::new(),
         blocks: BTreeMap::new(),
+        integers: BTreeSet::new(),
         tables: BTreeMap::new(),
         folded: BTreeMap::new(),
         outputs_of: BTreeMap::new(),
