@@ -146,7 +146,7 @@ fn what_was_compiled_is_not_compiled_again() {
 #[test]
 fn a_graph_of_a_dtype_that_a_chip_lacks_is_refused_by_name() {
     let text = "graph @g(s: 1..; %x: f16[s, 64], %w: bf16[s, 64]) {\n  %y = mul %x, %x\n  %row = slice %w {axis = 1, \
-                start = 0, end = 32}\n  %wide = cast %row -> f32\n  return %y, %wide\n}\n";
+                start = 0, end = 32}\n  %wide = cast %row {to = f32, round = rne}\n  return %y, %wide\n}\n";
     let graph = parsed(text);
     let name = "a_graph_of_a_dtype_that_a_chip_lacks_is_refused_by_name";
     if compiled(name, &graph, "910b1", &options()).is_none() {
