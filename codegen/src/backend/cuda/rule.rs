@@ -26,7 +26,7 @@ const UNCHAINED_BYTES: i64 = 2 << 20;
 /// The same where the time is that of loads whose places are loaded.
 const CHAINED_BYTES: i64 = 6 << 20;
 /// Bytes that fill a device.
-const MANY_BYTES: i64 = 5 << 20;
+const MANY_BYTES: i64 = 11 << 19;
 /// Inner rows that a team has one after the other where rows fill a device.
 const PASSES: u32 = 2;
 /// Most vectors of all those; with more there is enough underway without.
