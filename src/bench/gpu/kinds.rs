@@ -149,7 +149,8 @@ mod tests {
         let cases = kind_cases().expect("the files are right");
         let kinds = gpu_kinds(&cases, &target).expect("every op compiles");
         let words: BTreeSet<&str> = kinds.iter().flat_map(|row| row.kind.split(' ')).collect();
-        let wanted = "team block blocks loops uneven passes inner reduced groups searched joined packed scattered";
+        let wanted =
+            "team block blocks loops uneven passes inner reduced groups searched ranked joined packed scattered";
         for word in wanted.split(' ') {
             assert!(words.contains(word), "no kind has `{word}`: {kinds:?}");
         }

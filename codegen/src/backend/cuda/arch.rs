@@ -11,14 +11,14 @@ pub(super) struct Arch {
     pub ptx: &'static str,
     /// Packed conversions from f32 to both fp8 formats.
     pub fp8_convert: bool,
-    /// Sums and products of two bf16 at once, each rounded.
-    pub packed_bf16: bool,
+    /// Sums and products of two bf16 at once, each rounded; sums and extremes of two integers of 16 bits at once.
+    pub packed: bool,
     /// Launches that begin before the kernel ahead of them ends.
     pub dependent_launch: bool,
 }
 
 const fn arch(name: &'static str, ptx: &'static str, fp8_convert: bool, from_hopper: bool) -> Arch {
-    Arch { name, ptx, fp8_convert, packed_bf16: from_hopper, dependent_launch: from_hopper }
+    Arch { name, ptx, fp8_convert, packed: from_hopper, dependent_launch: from_hopper }
 }
 
 /// Every architecture that code is made for.
@@ -26,7 +26,7 @@ pub(super) const ALL: &[Arch] = &[
     arch("sm_80", "+ptx70", false, false),
     arch("sm_86", "+ptx71", false, false),
     arch("sm_89", "+ptx81", true, false),
-    arch("sm_90", "+ptx78", true, true),
+    arch("sm_90", "+ptx80", true, true),
     arch("sm_90a", "+ptx80", true, true),
     arch("sm_100", "+ptx86", true, true),
     arch("sm_100a", "+ptx86", true, true),

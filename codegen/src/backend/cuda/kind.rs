@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::plan::{Held, Plans, WARP, values_of};
-use crate::kernel::{InstOp, Kernel, Over, Segment};
+use super::search::ranked_by;
+use crate::kernel::{Inst, InstOp, Kernel, Over, Segment};
 use crate::schedule::KernelSchedule;
 
 /// The kind of the code that a schedule gives launches of so many rows, segment by segment: how rows are spread (`loops`,
@@ -31,6 +32,7 @@ fn of_segment(segment: &Segment, held: Option<Held>, unit: u32) -> String {
     }];
     let held_is = |is: fn(&Held) -> bool| held.as_ref().is_some_and(is);
     let any = |is: fn(&InstOp) -> bool| segment.insts.iter().any(|inst| is(&inst.op));
+    let is_search = |inst: &Inst| matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK(_));
     let computed = |index: &fusewright_graph::Dim| values_of(index).next().is_some();
     let facts = [
         (held_is(|held| held.uneven.is_some()), "uneven"),
@@ -38,7 +40,8 @@ fn of_segment(segment: &Segment, held: Option<Held>, unit: u32) -> String {
         (segment.inner.as_const() != Some(1), "inner"),
         (any(|op| matches!(op, InstOp::Reduce { over: Over::Row, .. })), "reduced"),
         (any(|op| matches!(op, InstOp::Reduce { over: Over::Group(_), .. })), "groups"),
-        (any(|op| matches!(op, InstOp::ArgReduce(_) | InstOp::TopK(_))), "searched"),
+        (segment.insts.iter().any(|inst| is_search(inst) && ranked_by(segment, inst).is_none()), "searched"),
+        (segment.insts.iter().any(|inst| ranked_by(segment, inst).is_some()), "ranked"),
         (any(|op| matches!(op, InstOp::Cat)), "joined"),
         (any(|op| matches!(op, InstOp::Pack { .. })), "packed"),
         (segment.insts.iter().any(|i| matches!(&i.op, InstOp::Load { index, .. } if computed(index))), "gathered"),

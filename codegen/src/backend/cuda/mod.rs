@@ -30,6 +30,7 @@ mod range;
 mod reduce;
 mod rows;
 mod rule;
+mod search;
 mod teams;
 mod vectors;
 

@@ -121,8 +121,30 @@ impl<'c> Rows<'_, 'c> {
 
     /// Whether no value has in its low half what is near to the middle between two bf16.
     fn none_near_a_tie(&self, values: &[Value<'c>]) -> Built<IntValue<'c>> {
-        let least = self.least_shifted(values, 16, (NEAR - 0x8000) << 16)?;
-        self.code.cmp(IntPredicate::UGT, least, self.code.i32((2 * NEAR + 1) << 16))
+        let most = NEAR - 0x8000;
+        let least = match self.frame.arch.packed && values.len().is_multiple_of(2) {
+            true => self.least_low_half(values, most)?,
+            false => self.least_shifted(values, 16, most << 16)?,
+        };
+        self.code.cmp(IntPredicate::UGE, least, self.code.i32((2 * NEAR + 2) << 16))
+    }
+
+    /// The least of the low halves of f32, without a sign, after they were added to: in the high half, above any bits. Two
+    /// of them are in one instruction.
+    fn least_low_half(&self, values: &[Value<'c>], more: i64) -> Built<IntValue<'c>> {
+        let code = self.code;
+        let half = code.int_type(16);
+        let mut least = code.splat_const(half.const_all_ones().into(), 2);
+        for pair in values.chunks(2) {
+            let mut halves = half.vec_type(2).get_undef();
+            for (i, &value) in pair.iter().enumerate() {
+                let low = code.resize(code.bits_of(value)?.into_int_value(), 16)?;
+                halves = code.b.build_insert_element(halves, low, code.i32(i as i64), "")?;
+            }
+            least = code.same("llvm.umin", &[least, code.plus(halves.into(), more)?])?;
+        }
+        let both = code.b.build_bit_cast(least, code.ctx.i32_type(), "")?;
+        Ok(code.same("llvm.umin", &[both, code.shl(both, 16)?])?.into_int_value())
     }
 
     /// The least of the bits of f32, without a sign, after they were moved up and added to.

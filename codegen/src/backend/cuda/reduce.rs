@@ -7,7 +7,7 @@
 
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal, NanRule, ReduceOp, ScalarFn};
-use inkwell::types::BasicTypeEnum;
+use inkwell::types::{BasicTypeEnum, IntType};
 use inkwell::values::IntValue;
 use inkwell::{FloatPredicate, IntPredicate};
 
@@ -51,7 +51,12 @@ fn word_type(value: Value<'_>) -> Option<BasicTypeEnum<'_>> {
     (bits == 32).then(|| value.get_type())
 }
 
-fn start(op: ReduceOp, dtype: DType) -> Built<Literal> {
+/// The greatest integer with a sign.
+fn greatest(ty: IntType<'_>) -> IntValue<'_> {
+    ty.const_int(u64::MAX >> (65 - ty.get_bit_width()), false)
+}
+
+pub(super) fn start(op: ReduceOp, dtype: DType) -> Built<Literal> {
     if let DType::F8E4M3 | DType::F8E8M0 | DType::F4E2M1 = dtype {
         return Err(BuildError::unsupported(format!("a reduction in {dtype}, which has no infinity")));
     }
@@ -147,21 +152,23 @@ impl<'a, 'c> Rows<'a, 'c> {
         code.bits(all[0], code.ctx.f32_type())
     }
 
-    /// An integer with a sign that is in the order of an f32: of two zeros the negative is less, and NaN is the greatest.
-    fn ordered(&self, x: Value<'c>) -> Built<IntValue<'c>> {
+    /// An integer with a sign that is in the order of a float of 32 or 64 bits: of two zeros the negative is less, and NaN
+    /// is the greatest.
+    pub fn ordered(&self, x: Value<'c>) -> Built<IntValue<'c>> {
         let code = self.code;
         let float = x.into_float_value();
         let is_nan = code.b.build_float_compare(FloatPredicate::UNO, float, float, "")?;
-        let key = self.turned(code.bits(x, code.ctx.i32_type())?.into_int_value())?;
-        let greatest = code.ctx.i32_type().const_int(i64::from(i32::MAX) as u64, false);
-        Ok(code.select(is_nan, greatest, key)?.into_int_value())
+        let bits = code.bits_of(x)?.into_int_value();
+        let key = self.turned(bits)?;
+        Ok(code.select(is_nan, greatest(bits.get_type()), key)?.into_int_value())
     }
 
-    /// Bits of an f32 with those below the sign turned where it is negative, which turns them back as well.
+    /// Bits of a float with those below the sign turned where it is negative, which turns them back as well.
     fn turned(&self, bits: IntValue<'c>) -> Built<IntValue<'c>> {
-        let code = self.code;
-        let sign = code.b.build_right_shift(bits, code.i32(31), true, "")?;
-        let below = code.b.build_and(sign, code.i32(i64::from(i32::MAX)), "")?;
+        let (code, ty) = (self.code, bits.get_type());
+        let last = ty.const_int(u64::from(ty.get_bit_width()) - 1, false);
+        let sign = code.b.build_right_shift(bits, last, true, "")?;
+        let below = code.b.build_and(sign, greatest(ty), "")?;
         Ok(code.b.build_xor(bits, below, "")?)
     }
 
@@ -278,7 +285,7 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 
     /// Combines the threads of each block of `width` lanes; lane 0 of each block ends with the result.
-    fn combine_warp(
+    pub fn combine_warp(
         &mut self,
         own: Vec<Value<'c>>,
         threads: u32,
@@ -329,7 +336,7 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 
     /// Combines the results of `count` warps; every thread ends with the result.
-    fn combine_blocks(
+    pub fn combine_blocks(
         &mut self,
         warp: Vec<Value<'c>>,
         count: u32,
@@ -434,63 +441,5 @@ impl<'a, 'c> Rows<'a, 'c> {
             Ok(Vec::new())
         })?;
         self.code.barrier()
-    }
-
-    /// The extreme element of a row and its lane: the first of equals, and a NaN before all.
-    pub fn arg_reduce(&mut self, op: ReduceOp, x: Val) -> Built<Vec<Value<'c>>> {
-        let none = vec![literal(self.code, &start(op, self.segment.ty(x).dtype)?)?, self.code.i32(-1).into()];
-        self.next_extreme(op, x, &none)
-    }
-
-    /// The elements of a row in descending order, as [`Rows::arg_reduce`] orders them, one search after the other.
-    pub fn top_k(&mut self, x: Val, k: &Dim, held: [IntValue<'c>; 2]) -> Built<()> {
-        let none =
-            vec![literal(self.code, &start(ReduceOp::Max, self.segment.ty(x).dtype)?)?, self.code.i32(-1).into()];
-        let count = self.dim(k)?;
-        self.each(self.code.i64(0), count, self.code.i64(1), none, |rows, place, last| {
-            let next = rows.next_extreme(ReduceOp::Max, x, last)?;
-            let leads = rows.code.cmp(IntPredicate::EQ, rows.frame.thread, rows.code.i64(0))?;
-            rows.when(leads, |rows| held.iter().zip(&next).try_for_each(|(&to, &value)| rows.put(to, place, value)))?;
-            // The next search uses the same slots.
-            rows.code.barrier()?;
-            Ok(next)
-        })
-        .map(|_| ())
-    }
-
-    /// The first element, in the order of the search, behind the pair `last`; a negative lane is before all.
-    fn next_extreme(&mut self, op: ReduceOp, x: Val, last: &[Value<'c>]) -> Built<Vec<Value<'c>>> {
-        let dtype = self.segment.ty(x).dtype;
-        let count = self.dim(&self.segment.ty(x).shape.elements())?;
-        let beyond = if op == ReduceOp::Max { ScalarFn::Gt } else { ScalarFn::Lt };
-        let precedes = move |rows: &Rows<'a, 'c>, b: &[Value<'c>], a: &[Value<'c>]| {
-            let code = rows.code;
-            let test = |f, x: Value<'c>, y: Value<'c>| -> Built<IntValue<'c>> {
-                Ok(map(code, f, dtype, &[x, y])?.into_int_value())
-            };
-            let (a_nan, b_nan) = (test(ScalarFn::Ne, a[0], a[0])?, test(ScalarFn::Ne, b[0], b[0])?);
-            let larger = code.b.build_or(test(beyond, b[0], a[0])?, b_nan, "")?;
-            let larger = code.b.build_and(larger, code.b.build_not(a_nan, "")?, "")?;
-            let both_nan = code.b.build_and(a_nan, b_nan, "")?;
-            let equal = code.b.build_or(test(ScalarFn::Eq, a[0], b[0])?, both_nan, "")?;
-            // Unsigned, so that a missing lane comes behind every other.
-            let earlier = code.cmp(IntPredicate::ULT, b[1].into_int_value(), a[1].into_int_value())?;
-            Ok::<_, BuildError>(code.b.build_or(larger, code.b.build_and(equal, earlier, "")?, "")?)
-        };
-        let combine = move |rows: &Rows<'a, 'c>, a: &[Value<'c>], b: &[Value<'c>]| {
-            let takes = precedes(rows, b, a)?;
-            Ok(vec![rows.code.select(takes, b[0], a[0])?, rows.code.select(takes, b[1], a[1])?])
-        };
-        let start = vec![literal(self.code, &start(op, dtype)?)?, self.code.i32(-1).into()];
-        let step = self.code.i64(i64::from(self.frame.threads));
-        let fresh = self.code.cmp(IntPredicate::SLT, last[1].into_int_value(), self.code.i32(0))?;
-        let own = self.each(self.frame.thread, count, step, start, |rows, lane, so_far| {
-            let element = [rows.element(x, lane)?, rows.code.resize(lane, 32)?.into()];
-            let behind = rows.code.b.build_or(precedes(rows, last, &element)?, fresh, "")?;
-            let better = combine(rows, so_far, &element)?;
-            better.iter().zip(so_far).map(|(&new, &old)| rows.code.select(behind, new, old)).collect()
-        })?;
-        let warp = self.combine_warp(own, self.frame.threads, WARP, &combine)?;
-        self.combine_blocks(warp, self.frame.threads / WARP, &combine)
     }
 }

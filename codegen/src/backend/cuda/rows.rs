@@ -246,14 +246,20 @@ impl<'a, 'c> Rows<'a, 'c> {
         let ty = self.code.type_of(self.segment.ty(value).dtype);
         let bytes = i64::from(self.segment.ty(value).dtype.bits().div_ceil(8));
         let Some(count) = elements.as_const() else { return self.hold_stated(value, elements) };
-        self.shared_bytes = count.checked_mul(bytes).and_then(|n| n.checked_add(self.shared_bytes)).unwrap_or(i64::MAX);
+        self.take_shared(count.saturating_mul(bytes))?;
+        let address = self.code.shared_array(&format!("{}.{}", self.segment.name, value.0), ty, count as u32)?;
+        self.held.insert(value, address);
+        Ok(address)
+    }
+
+    /// Counts bytes of shared memory as taken.
+    pub fn take_shared(&mut self, bytes: i64) -> Built<()> {
+        self.shared_bytes = self.shared_bytes.saturating_add(bytes);
         if self.shared_bytes > SHARED_LIMIT - 2048 {
             let why = format!("{} bytes of shared memory, {SHARED_LIMIT} are there", self.shared_bytes);
             return Err(BuildError::unsupported(why));
         }
-        let address = self.code.shared_array(&format!("{}.{}", self.segment.name, value.0), ty, count as u32)?;
-        self.held.insert(value, address);
-        Ok(address)
+        Ok(())
     }
 
     /// Shared memory for a value whose number of elements is known at launches, behind those before it.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::budget::Budget;
 use super::extents::{Extents, exchanges, gcd};
 use super::plan::{Held, Plan, VECTOR, WARP, trees, values_of, whole_block};
+use super::search::ranked_by;
 use crate::kernel::{INNER, Inst, InstOp, Kernel, Order, ROW, Segment, Shape};
 use crate::schedule::{KernelSchedule, Place, Spread};
 
@@ -87,8 +88,14 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
     KernelSchedule { first, many: many_rows(kernel, &plan).or_else(crowded) }
 }
 
-/// Threads of a block that searches rows, which all wait for each other each time: no more warps than have lanes enough.
+/// Threads of a block that searches rows: one for each lane where their places are counted. Otherwise all wait for each other
+/// each time: no more warps than have lanes enough.
 fn searching(kernel: &Kernel) -> u32 {
+    let counted =
+        kernel.segments.iter().flat_map(|segment| segment.insts.iter().filter_map(|inst| ranked_by(segment, inst)));
+    if let Some(lanes) = counted.max() {
+        return lanes.max(1);
+    }
     let shapes = kernel.segments.iter().flat_map(|segment| &segment.types).map(|ty| &ty.shape);
     let lanes = shapes.map(|shape| if let Shape::Row(lanes) = shape { lanes.as_const() } else { Some(1) });
     let most = lanes.collect::<Option<Vec<i64>>>().and_then(|lanes| lanes.into_iter().max());

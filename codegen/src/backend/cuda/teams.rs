@@ -102,7 +102,7 @@ impl<'c> Rows<'_, 'c> {
         let wide = &segment.insts[self.defining[value.0 as usize]];
         let of = matches!(wide.op, InstOp::Cast { to: DType::F32, .. }).then(|| wide.args[0])?;
         let ty = segment.ty(of);
-        let packed = ty.dtype == DType::BF16 && matches!(ty.shape, Shape::Row(_)) && self.frame.arch.packed_bf16;
+        let packed = ty.dtype == DType::BF16 && matches!(ty.shape, Shape::Row(_)) && self.frame.arch.packed;
         packed.then_some(of)
     }
 

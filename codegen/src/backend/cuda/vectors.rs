@@ -189,7 +189,7 @@ impl<'c> Rows<'_, 'c> {
     /// A sum or product of two bf16 in f32 that is rounded to bf16 is one rounded operation of bf16, since f32 has more
     /// than twice the digits and two: both lanes of a pair in one instruction.
     fn packed_arithmetic(&mut self, inst: &Inst, to: DType, vector: usize, pair: usize) -> Built<Option<IntValue<'c>>> {
-        if to != DType::BF16 || !self.frame.arch.packed_bf16 {
+        if to != DType::BF16 || !self.frame.arch.packed {
             return Ok(None);
         }
         let segment = self.segment;

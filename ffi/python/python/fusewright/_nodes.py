@@ -106,9 +106,13 @@ _COMPARING = {
 }
 #: Most comparisons for a row: beyond it a sort, which takes several passes, is faster.
 _MOST_COMPARED = 4096
-#: Of these, ops whose kernels find one element after the other, and how many at most on a GPU, where all threads of a row
-#: wait for each of them. A sort is what others are gathered by, which takes as long again.
-_MOST_FOUND = {"aten.sort": 1, "aten.argsort": 1, "aten.topk": 16}
+#: Most of all of them on a GPU, whose threads make so many at once.
+_MOST_COMPARED_AT_ONCE = 1 << 20
+#: Ops whose kernels put a row in order on a GPU: lanes up to so many are counted at once, and of more lanes only so many
+#: are found, as all threads of a row wait for each of them.
+_ORDERING = ("aten.sort", "aten.argsort", "aten.topk")
+_MOST_RANKED = 512
+_MOST_FOUND = 16
 
 
 def refusal(node: Node) -> str | None:
@@ -139,25 +143,32 @@ def refusal(node: Node) -> str | None:
             return f"kernels have no {tensor.dtype} of layout {tensor.layout}"
         if tensor.device != results[0].device and not is_scalar(tensor):
             return f"its tensors lie on {results[0].device} and {tensor.device}"
-    if (compared := _compared(node)) is None or compared > _MOST_COMPARED:
+    if _compares_too_much(node):
         return "kernels compare all elements with each other, which takes longer than PyTorch's own way"
     return _absent(results[0].device)
 
 
-def _compared(node: Node) -> int | None:
-    """How many pairs of elements a kernel compares for a row of such an op; ``None`` if too many or not known."""
+def _compares_too_much(node: Node) -> bool:
+    """Whether a kernel would compare so many pairs of elements that another way is faster, or it is not known how many."""
     name = target_name(node).rpartition(".")[0]
     operand = node.args[0] if node.args else None
     tensor = value(operand) if isinstance(operand, Node) else None
     if name not in _COMPARING or not isinstance(tensor, torch.Tensor) or tensor.ndim == 0:
-        return 0
+        return False
     given = {**dict(zip(_COMPARING[name], node.args[1:])), **node.kwargs}
     dim, others = given.get("dim", -1), given.get("k", given.get("bins"))
     lanes = tensor.numel() if name == "aten.histc" else tensor.shape[dim if isinstance(dim, int) else -1]
-    known = [n for n in (lanes, lanes if others is None else others) if isinstance(n, int)]
-    if len(known) != 2 or (tensor.device.type == "cuda" and known[1] > _MOST_FOUND.get(name, known[1])):
-        return None
-    return known[0] * known[1]
+    others = lanes if others is None else others
+    if not isinstance(lanes, int) or not isinstance(others, int):
+        return True
+    if tensor.device.type != "cuda":
+        return lanes * others > _MOST_COMPARED
+    if name in _ORDERING:
+        return lanes > _MOST_RANKED and (others > _MOST_FOUND or lanes * others > _MOST_COMPARED)
+    all_lanes = tensor.numel()
+    return lanes * others > _MOST_COMPARED and not (
+        isinstance(all_lanes, int) and all_lanes * others <= _MOST_COMPARED_AT_ONCE
+    )
 
 
 def _absent(on: torch.device) -> str | None:

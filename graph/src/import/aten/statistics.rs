@@ -175,17 +175,24 @@ pub(super) fn histc(call: &Call<'_>) -> Imported {
     let (b, x) = (call.b, call.tensor("self")?);
     let (low, high, bins) = (call.scalar("min")?, call.scalar("max")?, call.int("bins")?);
     let dtype = b.dtype(x);
-    if dtype != DType::F32 || low.as_f64() >= high.as_f64() || bins < 1 {
+    let of_integers = dtype.is_int();
+    if !(dtype == DType::F32 || of_integers) || low.as_f64() >= high.as_f64() || bins < 1 {
         return Err(format!("bins of {dtype}, or between bounds that depend on data").into());
     }
-    let float = |v: f64| constant(b, dtype, Scalar::Float(v));
     let line = b.reshape(x, vec![Dim::constant(1), b.ty(x).elements()])?;
-    let (first, last) = (float(low.as_f64())?, float(high.as_f64())?);
-    let part = b.div(b.sub(line, first)?, b.sub(last, first)?)?;
-    let place = b.map(ScalarFn::Trunc, &[b.mul(part, float(bins as f64)?)?])?;
+    // Integers are counted on GPUs only, which compute their places in 64 bits.
+    let work = if of_integers { DType::I64 } else { dtype };
+    let line = convert(b, line, work)?;
+    let number = |v: f64| constant(b, work, if of_integers { Scalar::Int(v as i64) } else { Scalar::Float(v) });
+    let (first, last) = (number(low.as_f64())?, number(high.as_f64())?);
+    let (from_first, range, all) = (b.sub(line, first)?, b.sub(last, first)?, number(bins as f64)?);
+    let place = match of_integers {
+        true => b.div(b.mul(from_first, all)?, range)?,
+        false => b.map(ScalarFn::Trunc, &[b.mul(b.div(from_first, range)?, all)?])?,
+    };
     // The upper bound belongs to the last part.
-    let place = b.map(ScalarFn::Min, &[place, float((bins - 1) as f64)?])?;
-    let counter = convert(b, iota(call, &Dim::constant(bins), 0, 2)?, dtype)?;
+    let place = b.map(ScalarFn::Min, &[place, number((bins - 1) as f64)?])?;
+    let counter = convert(b, iota(call, &Dim::constant(bins), 0, 2)?, work)?;
     let inside = [b.map(ScalarFn::Ge, &[line, first])?, b.map(ScalarFn::Le, &[line, last])?];
     let hit = b.map(ScalarFn::And, &[b.map(ScalarFn::Eq, &[place, counter])?, b.map(ScalarFn::And, &inside)?])?;
     let counts = over(call, ReduceOp::Add, convert(b, hit, dtype)?, &[1])?;

@@ -294,6 +294,24 @@ fn mixed_and_integer_operands_round_as_in_the_framework() {
     assert_eq!(close.ints().map(<[_]>::to_vec), Some(vec![1, 0]), "one is within a part in 100,000");
 }
 
+/// As PyTorch counts integers on a GPU: `(x - min) · bins / (max - min)` in integers, the upper bound in the last part.
+#[test]
+fn integers_are_counted_in_parts_of_a_range() {
+    let parts = |bins: i64, bounds: [i64; 2], expected: &[i64]| {
+        let number = |name: &str, v: i64| argument(name, &format!(r#"{{"as_int":{v}}}"#));
+        let list = [tensor("self", "x"), number("bins", bins), number("min", bounds[0]), number("max", bounds[1])];
+        let node = call("aten.histc.default", &list);
+        let inputs: [(&str, i64, &[i64]); 1] = [("x", I64.0, &[8])];
+        let graph = one_node(&inputs, &node, &[("r", I64.0, &[bins])]).expect("a graph");
+        let x = Tensor::from_i64(I64.1, &[8], vec![-1, 0, 1, 3, 3, 6, 7, 8]).expect("fits");
+        let found = interp::run(&graph, &[x], &Symbols::new()).expect("has a value").swap_remove(0);
+        assert_eq!(found.ints().map(<[_]>::to_vec).as_deref(), Some(expected), "{bins} of {bounds:?}");
+    };
+    parts(8, [0, 7], &[1, 1, 0, 2, 0, 0, 1, 1]);
+    parts(3, [0, 7], &[2, 2, 2]);
+    parts(2, [-1, 6], &[3, 3]);
+}
+
 /// What PyTorch 2.10 gave on a CPU for ops whose results are of another dtype.
 #[test]
 fn results_of_other_dtypes_are_those_of_the_framework() {
