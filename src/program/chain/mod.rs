@@ -116,7 +116,7 @@ impl Chain {
         }
         let built = build_at(&fused.graph, &fused.partition, &compiler, Home::Host)?;
         let program = built.program.claiming(graph);
-        let outside = beside_kernels(&program, &fused, (&built.fallbacks, target));
+        let outside = beside_kernels(&program, &fused, &built.fallbacks);
         if !outside.is_empty() {
             return Ok(Attempt::Outside(outside));
         }
@@ -124,6 +124,11 @@ impl Chain {
             Ok(landings) => landings,
             Err(outside) => return Ok(Attempt::Outside(outside)),
         };
+        // Behind outputs, of which one that is constant is to blame by itself: equal constants of several ops are one.
+        let outside = constants_elsewhere(&program, target);
+        if !outside.is_empty() {
+            return Ok(Attempt::Outside(outside));
+        }
         let log = compiler.log();
         let from_disk = log.iter().filter(|kernel| kernel.from_disk).count();
         Ok(Attempt::Chain(Box::new(Chain {
@@ -280,11 +285,7 @@ fn without_kernels(graph: &Graph, partition: &Partition) -> Vec<Outside> {
 }
 
 /// The steps of a program that are no launches, and launches that must begin with what was there before.
-fn beside_kernels(
-    program: &Program,
-    fused: &Fused,
-    (fallbacks, target): (&[super::Fallback], &Target),
-) -> Vec<Outside> {
+fn beside_kernels(program: &Program, fused: &Fused, fallbacks: &[super::Fallback]) -> Vec<Outside> {
     let graph = &program.graph;
     let steps = program.steps.iter().filter_map(|step| {
         let about = |nodes: Vec<String>, reason: String| Some(Outside { nodes, output: None, reason });
@@ -298,9 +299,6 @@ fn beside_kernels(
                 let nodes = origins(graph, if writes.is_empty() { nodes } else { &writes });
                 about(nodes, "it overwrites parts of a tensor".to_owned())
             }
-            Work::Constant(_) if Home::of(target) == Home::Device => {
-                about(maker(), "it depends on sizes alone, and lies in memory of the host".to_owned())
-            }
             Work::Kernel(_) | Work::View | Work::Constant(_) => None,
             _ => {
                 let fallback = fallbacks.iter().find(|fallback| fallback.label == step.label);
@@ -310,6 +308,20 @@ fn beside_kernels(
         }
     });
     steps.collect()
+}
+
+/// The constants of a program that kernels cannot read where they are.
+fn constants_elsewhere(program: &Program, target: &Target) -> Vec<Outside> {
+    if Home::of(target) == Home::Host {
+        return Vec::new();
+    }
+    let constants = program.steps.iter().filter(|step| matches!(step.work, Work::Constant(_)));
+    let outside = constants.map(|step| {
+        let nodes = made_by(&program.graph, step).map(|id| origins(&program.graph, &[id])).unwrap_or_default();
+        let reason = "it depends on sizes alone, and lies in memory of the host".to_owned();
+        Outside { nodes, output: None, reason }
+    });
+    outside.collect()
 }
 
 /// By output, the order of its axes in memory and the value that its memory is made as.

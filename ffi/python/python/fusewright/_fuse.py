@@ -183,9 +183,9 @@ class _Pass:
             error.source = next(filter(None, map(source_line, part.nodes)), None)
             raise
         for names, output, reason in attempt.outside:
-            nodes = [program.nodes[name] for name in names if name in program.nodes]
-            if not nodes and output is not None:
-                nodes = [program.outputs[output]]
+            # What an output is computed as may be what another node is as well.
+            blamed = [program.outputs[output]] if output is not None else []
+            nodes = blamed or [program.nodes[name] for name in names if name in program.nodes]
             self._refuse(part, nodes, reason)
         return None
 

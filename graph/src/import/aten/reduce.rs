@@ -281,16 +281,24 @@ fn sorted(call: &Call<'_>, x: Value, perm: Vec<usize>, descending: bool) -> Impo
     let lines = permuted(call, x, perm.clone())?[0];
     let last = perm.len() - 1;
     let extent = b.ty(lines).shape[last].clone();
-    // Ascending is descending of the reversed line, read backwards: so equals keep their order.
-    let lines = if descending { lines } else { reversed(call, lines, last)? };
-    let mut found = b.op(crate::graph::Op::Prim(Prim::TopK { k: extent.clone() }), &[lines])?;
-    if !descending {
+    let whole = |lines: Value| b.op(crate::graph::Op::Prim(Prim::TopK { k: extent.clone() }), &[lines]);
+    let found = if descending {
+        whole(lines)?
+    } else if b.dtype(lines).is_float() {
+        // Of the reversed line, read backwards: so equals keep their order, and NaN stays last.
+        let mut found = whole(reversed(call, lines, last)?)?;
         for v in &mut found {
             *v = reversed(call, *v, last)?;
         }
         let end = b.sub(super::index::extent(call, &extent)?, b.int(DType::I64, 1)?)?;
         found[1] = b.sub(end, found[1])?;
-    }
+        found
+    } else {
+        // Inverted, integers are in the other order, and none overflows.
+        let mut found = whole(b.map(ScalarFn::Not, &[lines])?)?;
+        found[0] = b.map(ScalarFn::Not, &[found[0]])?;
+        found
+    };
     found.into_iter().map(|v| Ok(permuted(call, v, perm.clone())?[0])).collect()
 }
 
