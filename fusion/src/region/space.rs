@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use fusewright_graph::axes::{AxisId, AxisMap};
-use fusewright_graph::{Graph, Node, NodeId, Op, Prim, Value, padding};
+use fusewright_graph::{Def, Graph, Node, NodeId, Op, Prim, Value, padding};
 
 use super::chained::chained;
 use super::lanes::{count, selects_few};
@@ -396,9 +396,28 @@ impl Space {
             let first = (0..dims.len()).position(is_reduced).unwrap_or(0);
             over.len() > 1 || !(0..first).any(is_row) || !self.is_line(body, over)
         } else {
-            several && !(0..dims.len()).any(is_row)
+            (several || self.reduced_in_turn(body, id, over)) && !(0..dims.len()).any(is_row)
         };
         if is_tensor { Err(Refusal::WholeTensor) } else { Ok(()) }
+    }
+
+    /// Whether a reduction runs over what were rows of another before it.
+    fn reduced_in_turn(&self, body: &Graph, id: NodeId, over: &[AxisId]) -> bool {
+        let mut before = BTreeSet::new();
+        let mut open = vec![id];
+        while let Some(at) = open.pop() {
+            for &operand in &body.node(at).operands {
+                if let Def::Node(source, _) = body.def(operand)
+                    && before.insert(source)
+                {
+                    open.push(source);
+                }
+            }
+        }
+        self.axes.reduced().filter(|(at, _)| before.contains(at)).any(|(at, within)| {
+            let held = self.axes.flat(body.node(at).operands[0]);
+            held.iter().any(|axis| over.contains(axis) && !within.contains(axis))
+        })
     }
 
     /// Whether values that hold some lanes hold no others.

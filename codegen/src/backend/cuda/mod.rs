@@ -19,6 +19,7 @@ mod exact;
 mod extents;
 mod gate;
 mod hazard;
+mod held;
 mod joined;
 mod kind;
 mod lanes;

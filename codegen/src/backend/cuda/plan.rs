@@ -10,7 +10,7 @@ use super::budget;
 use super::code::WIDEST;
 use super::extents::{Extents, exchanges, is_free};
 use super::hazard;
-use super::rows::stated_bytes;
+use super::held::stated_bytes;
 use crate::backend::{Blocks, Grid};
 use crate::kernel::{InstOp, Kernel, Order, Over, Segment, Shape, Tree, Val};
 use crate::schedule::{KernelSchedule, Place, Spread};

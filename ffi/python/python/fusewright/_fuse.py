@@ -216,7 +216,8 @@ class _Pass:
         for output, result in zip(part.outputs, results, strict=True):
             result.meta["val"] = value(output)
             self.replaced[output] = result
-            output.replace_all_uses_with(result, delete_user_cb=lambda user: user not in inside)
+            # Views of the part that are read outside as well stay, and view what the call gives.
+            output.replace_all_uses_with(result, delete_user_cb=lambda user: user not in inside or is_view(user))
 
 
 def _drop_assertions(graph: Graph) -> None:
