@@ -17,6 +17,7 @@ mod code;
 mod dialect;
 mod exact;
 mod extents;
+mod flush;
 mod gate;
 mod hazard;
 mod held;

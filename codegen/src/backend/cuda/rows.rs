@@ -404,6 +404,9 @@ impl<'a, 'c> Rows<'a, 'c> {
                 if let Some(found) = self.in_range(inst, lane)? {
                     return Ok(found);
                 }
+                if let Some(found) = self.flushed(inst, lane)? {
+                    return Ok(found);
+                }
                 let x = args.iter().map(|&a| self.operand(a, &ty.shape, lane)).collect::<Built<Vec<_>>>()?;
                 let dtype = args.last().map_or(ty.dtype, |&a| self.segment.ty(a).dtype);
                 map(self.code, *f, dtype, &x)

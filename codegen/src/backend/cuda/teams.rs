@@ -15,6 +15,8 @@ use crate::kernel::{InstOp, Shape, Val};
 
 /// The greater magnitude of two pairs of bf16, NaN of one; its signs say nothing.
 const PACKED_MAGNITUDE: &str = "llvm.nvvm.fmax.nan.xorsign.abs.bf16x2";
+/// The same, NaN of two.
+const PACKED_MAGNITUDE_OF_NUMBERS: &str = "llvm.nvvm.fmax.xorsign.abs.bf16x2";
 
 impl<'c> Rows<'_, 'c> {
     /// Reduces the groups of this thread's vectors; every thread of a group ends with its result.
@@ -71,8 +73,9 @@ impl<'c> Rows<'_, 'c> {
         Ok(value)
     }
 
-    /// The greatest or the least of bf16 in vectors of this thread as an f32, NaN if there is one: two lanes in one
-    /// instruction. Of what is only widened every order gives the same, and nothing is rounded.
+    /// The greatest or the least of bf16 in vectors of this thread as an f32, NaN if there is one, or the greatest magnitude
+    /// of those that are numbers: two lanes in one instruction. Of what is only widened every order gives the same, and
+    /// nothing is rounded.
     pub fn packed_extreme(
         &mut self,
         op: ReduceOp,
@@ -80,20 +83,27 @@ impl<'c> Rows<'_, 'c> {
         x: Val,
         vectors: Range<usize>,
     ) -> Built<Option<Value<'c>>> {
-        let instruction = match (op, nan) {
-            (ReduceOp::Max, NanRule::Propagate) => "llvm.nvvm.fmax.nan.bf16x2",
-            (ReduceOp::Min, NanRule::Propagate) => "llvm.nvvm.fmin.nan.bf16x2",
+        let magnitude = &self.segment.insts[self.defining[x.0 as usize]];
+        let (instruction, of) = match (op, nan, &magnitude.op) {
+            (ReduceOp::Max, NanRule::Propagate, _) => ("llvm.nvvm.fmax.nan.bf16x2", x),
+            (ReduceOp::Min, NanRule::Propagate, _) => ("llvm.nvvm.fmin.nan.bf16x2", x),
+            (ReduceOp::Max, NanRule::Ignore, InstOp::Map(ScalarFn::Abs)) => {
+                (PACKED_MAGNITUDE_OF_NUMBERS, magnitude.args[0])
+            }
             _ => return Ok(None),
         };
-        let Some(value) = self.widened(x) else { return Ok(None) };
+        let Some(value) = self.widened(of) else { return Ok(None) };
         let Some([even, odd]) = self.packed_extremes(instruction, value, vectors)? else { return Ok(None) };
         let code = self.code;
         let both = code.call(instruction, &[], &[even, odd])?;
-        let both = code.b.build_bit_cast(both, code.ctx.i32_type(), "")?.into_int_value();
-        let low = code.b.build_left_shift(both, code.i32(16), "")?;
-        let high = code.b.build_and(both, code.i32(0xffff_0000), "")?;
-        let [low, high] = [code.bits(low, code.ctx.f32_type())?, code.bits(high, code.ctx.f32_type())?];
-        map(code, op.step(nan), DType::F32, &[low, high]).map(Some)
+        let both = code.b.build_bit_cast(both, code.ctx.i32_type(), "")?;
+        let mut halves = [code.float_of(code.shl(both, 16)?)?, code.float_of(code.masked(both, 0xffff_0000)?)?];
+        if of != x {
+            halves = [code.same("llvm.fabs", &halves[..1])?, code.same("llvm.fabs", &halves[1..])?];
+            // Where none is a number the result is what the reduction starts from.
+            halves[0] = map(code, op.step(nan), DType::F32, &[halves[0], self.start_of(op, x)?])?;
+        }
+        map(code, op.step(nan), DType::F32, &halves).map(Some)
     }
 
     /// The row of bf16 that a value in f32 is a wider form of, where threads compute with pairs.

@@ -269,7 +269,9 @@ impl<'c> Rows<'_, 'c> {
         let mut words = Vec::new();
         let per_word = (32 / bits).max(1) as usize;
         let paired = bits <= 16 && self.ways(store) == 1;
-        for (i, lanes) in lanes.chunks(per_word).enumerate() {
+        let codes = self.codes_of_vector(value, vector)?;
+        words.extend(codes);
+        for (i, lanes) in lanes.chunks(per_word).enumerate().skip(words.len()) {
             let word = match bits {
                 16 if paired => self.pair(value, vector, i)?,
                 8 if paired => {
