@@ -125,6 +125,12 @@ impl<'c> Code<'c> {
         self.shuffled(value, &|word| self.shuffle_word("bfly", word, offset, 31))
     }
 
+    /// The value of one of each team of `width` lanes (a power of two).
+    pub fn shuffle_from(&self, value: Value<'c>, lane: u32, width: u32) -> Built<Value<'c>> {
+        let clamp = ((32 - i64::from(width)) << 8) | 31;
+        self.shuffled(value, &|word| self.shuffle_word("idx", word, lane, clamp))
+    }
+
     fn shuffled(&self, value: Value<'c>, word: &dyn Fn(IntValue<'c>) -> Built<IntValue<'c>>) -> Built<Value<'c>> {
         let ty = value.get_type();
         let bits = match ty {

@@ -24,6 +24,8 @@ pub(super) struct Lanes<'c> {
     pub packed: HashMap<u32, Vec<Vec<IntValue<'c>>>>,
     /// Vector and place of a lane number.
     pub places: HashMap<IntValue<'c>, (usize, usize)>,
+    /// By first vector, and by how many threads share a group, the group whose values this thread computes.
+    pub turns: HashMap<(usize, u32), IntValue<'c>>,
     /// Stores that are done.
     pub stored: BTreeSet<usize>,
 }
@@ -41,6 +43,7 @@ impl<'c> Rows<'_, 'c> {
             present: Vec::new(),
             packed: HashMap::new(),
             places: HashMap::new(),
+            turns: HashMap::new(),
             stored: BTreeSet::new(),
         };
         // Who lacks a vector has another for it, of which nothing is stored and no sum is made: its own first, or the row's last.

@@ -19,6 +19,7 @@ mod exact;
 mod extents;
 mod flush;
 mod gate;
+mod groups;
 mod hazard;
 mod held;
 mod joined;

@@ -192,6 +192,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             }
             _ if ty.shape == Shape::Scalar => self.scalar(inst),
             _ if stage => self.stage(inst, &ty.shape.elements()),
+            _ if self.lanes.is_some() && matches!(ty.shape, Shape::Group { .. }) => self.hand_out(result),
             _ => Ok(()),
         }
     }

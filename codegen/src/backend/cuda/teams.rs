@@ -6,11 +6,10 @@ use fusewright_abi::DType;
 use fusewright_graph::{NanRule, ReduceOp, ScalarFn};
 use inkwell::values::IntValue;
 
-use super::plan::{VECTOR, team};
-use super::reduce::Groups;
-use super::rows::{Known, Rows};
+use super::plan::VECTOR;
+use super::rows::Rows;
 use crate::backend::llvm::map::map;
-use crate::backend::llvm::{BuildError, Built, Value};
+use crate::backend::llvm::{Built, Value};
 use crate::kernel::{InstOp, Shape, Val};
 
 /// The greater magnitude of two pairs of bf16, NaN of one; its signs say nothing.
@@ -19,18 +18,6 @@ const PACKED_MAGNITUDE: &str = "llvm.nvvm.fmax.nan.xorsign.abs.bf16x2";
 const PACKED_MAGNITUDE_OF_NUMBERS: &str = "llvm.nvvm.fmax.xorsign.abs.bf16x2";
 
 impl<'c> Rows<'_, 'c> {
-    /// Reduces the groups of this thread's vectors; every thread of a group ends with its result.
-    pub fn reduce_own_groups(&mut self, result: Val, groups: &Groups<'_>) -> Built<()> {
-        let team = team(groups.size).ok_or_else(|| BuildError::unsupported("groups that threads do not share"))?;
-        let size = self.dim(groups.size)?;
-        for (at, vector) in self.own_lanes().unwrap_or_default().into_iter().enumerate() {
-            let value = self.reduce_team(groups.op, groups.nan, groups.x, at..at + 1, team)?;
-            let group = self.quotient(vector[0], size)?;
-            self.known_scope().insert(Known::Element(result, group), value);
-        }
-        Ok(())
-    }
-
     /// Reduces the row of a team; every thread of the team ends with the result.
     pub fn reduce_own_row(&mut self, op: ReduceOp, nan: NanRule, x: Val) -> Built<Option<Value<'c>>> {
         let Some(lanes) = self.lanes.as_ref().filter(|lanes| lanes.held.is_team) else { return Ok(None) };
@@ -40,7 +27,7 @@ impl<'c> Rows<'_, 'c> {
 
     /// Reduces vectors of each thread of a team: with the two accumulators of the trees, which are combined, and then
     /// across threads. Operands of a step come in either order, which no step but that of NaNs sees.
-    fn reduce_team(
+    pub fn reduce_team(
         &mut self,
         op: ReduceOp,
         nan: NanRule,
@@ -48,29 +35,40 @@ impl<'c> Rows<'_, 'c> {
         vectors: Range<usize>,
         team: u32,
     ) -> Built<Value<'c>> {
-        let (code, dtype, step) = (self.code, self.segment.ty(x).dtype, op.step(nan));
-        let offsets =
-            || std::iter::successors(Some(team / 2), |offset| Some(offset / 2)).take_while(|&offset| offset > 0);
-        if let Some(mut bits) = self.greatest_magnitude(op, nan, x, vectors.clone())? {
-            for offset in offsets() {
-                let other = code.shuffle_across(bits.into(), offset)?;
-                bits = code.call("llvm.umax", &[code.ctx.i32_type().into()], &[bits.into(), other])?.into_int_value();
-            }
-            return code.bits(bits, code.ctx.f32_type());
+        let mut part = self.own_part(op, nan, x, vectors)?;
+        let mut offset = team / 2;
+        while offset > 0 {
+            part = self.across(op, nan, x, part, self.code.shuffle_across(part, offset)?)?;
+            offset /= 2;
         }
-        let mut value = match self.packed_extreme(op, nan, x, vectors.clone())? {
-            Some(extreme) => extreme,
-            None => {
-                let lanes = self.own_lanes().unwrap_or_default()[vectors].concat();
-                let start = vec![self.start_of(op, x)?; 2];
-                let ways = self.fold_lanes(op, nan, x, &lanes, start)?;
-                map(code, step, dtype, &[ways[0], ways[1]])?
-            }
-        };
-        for offset in offsets() {
-            value = map(code, step, dtype, &[value, code.shuffle_across(value, offset)?])?;
+        self.of_part(x, part)
+    }
+
+    /// What vectors of this thread come to: of a greatest magnitude its bits, in whose order it is.
+    pub fn own_part(&mut self, op: ReduceOp, nan: NanRule, x: Val, vectors: Range<usize>) -> Built<Value<'c>> {
+        if let Some(bits) = self.greatest_magnitude(op, nan, x, vectors.clone())? {
+            return Ok(bits.into());
         }
-        Ok(value)
+        if let Some(extreme) = self.packed_extreme(op, nan, x, vectors.clone())? {
+            return Ok(extreme);
+        }
+        let lanes = self.own_lanes().unwrap_or_default()[vectors].concat();
+        let start = vec![self.start_of(op, x)?; 2];
+        let ways = self.fold_lanes(op, nan, x, &lanes, start)?;
+        map(self.code, op.step(nan), self.segment.ty(x).dtype, &[ways[0], ways[1]])
+    }
+
+    /// Combines parts of two threads.
+    pub fn across(&self, op: ReduceOp, nan: NanRule, x: Val, a: Value<'c>, b: Value<'c>) -> Built<Value<'c>> {
+        match (self.segment.ty(x).dtype, a) {
+            (DType::F32, Value::IntValue(_)) => self.code.same("llvm.umax", &[a, b]),
+            (dtype, _) => map(self.code, op.step(nan), dtype, &[a, b]),
+        }
+    }
+
+    /// The result that a part of all threads is.
+    pub fn of_part(&self, x: Val, part: Value<'c>) -> Built<Value<'c>> {
+        self.code.bits(part, self.code.type_of(self.segment.ty(x).dtype))
     }
 
     /// The greatest or the least of bf16 in vectors of this thread as an f32, NaN if there is one, or the greatest magnitude

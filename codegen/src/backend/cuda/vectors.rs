@@ -8,7 +8,7 @@ use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
 use super::code::GLOBAL;
-use super::plan::{Held, VECTOR, team};
+use super::plan::{Held, VECTOR};
 use super::rows::{Known, Rows};
 use crate::backend::llvm::{BuildError, Built, Value};
 use crate::kernel::{Inst, InstOp, LANE, ParamId, Shape, Val};
@@ -330,19 +330,5 @@ impl<'c> Rows<'_, 'c> {
         let first = code.b.build_or(self.thread_of_row(held)?, part, "")?;
         let first = code.cmp(IntPredicate::EQ, first, code.i64(0))?;
         self.when(first, |rows| rows.store_lane(&scalars, rows.code.i64(0)))
-    }
-
-    /// The first thread of a group stores what belongs to it.
-    fn store_group(&mut self, store: &Inst, vector: usize, size: &Dim) -> Built<()> {
-        let code = self.code;
-        let team = team(size).ok_or_else(|| BuildError::unsupported("groups that threads do not share"))?;
-        let lane = self.own(vector)[0];
-        let size = self.dim(size)?;
-        let group = self.quotient(lane, size)?;
-        // Computed by all, so that it is there for others.
-        self.element(store.args[0], group)?;
-        let place = code.b.build_and(self.frame.thread, code.i64(i64::from(team) - 1), "")?;
-        let leads = code.cmp(IntPredicate::EQ, place, code.i64(0))?;
-        self.when(leads, |rows| rows.store_lane(&[store], group))
     }
 }
