@@ -182,7 +182,9 @@ mod tests {
         let f = format(DType::F4E2M1).expect("it is a float");
         assert_eq!(bound(&f), 7.0);
         let ties = [0.25f32, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 6.0, 7.0];
-        for near in ties.into_iter().flat_map(|tie| [tie.next_down(), tie, tie.next_up()]).chain([0.0, f32::MIN_POSITIVE]) {
+        for near in
+            ties.into_iter().flat_map(|tie| [tie.next_down(), tie, tie.next_up()]).chain([0.0, f32::MIN_POSITIVE])
+        {
             let (free, bounded) = (count(&f, near), count_of_bounded(&f, near));
             assert_eq!(free == bounded, near < bound(&f), "{near}");
             assert!(bounded - above(&f) < 8, "{near}");

@@ -39,7 +39,8 @@ impl<'c> Rows<'_, 'c> {
     /// Gives every thread the elements of a value of groups that rows need, where threads take turns.
     pub fn hand_out(&mut self, value: Val) -> Built<()> {
         let Shape::Group { size, .. } = &self.segment.ty(value).shape else { return Ok(()) };
-        let of_row = |user: &Inst| user.results.iter().any(|&result| matches!(self.segment.ty(result).shape, Shape::Row(_)));
+        let of_row =
+            |user: &Inst| user.results.iter().any(|&result| matches!(self.segment.ty(result).shape, Shape::Row(_)));
         let needed = self.segment.insts.iter().any(|user| user.args.contains(&value) && of_row(user));
         if !needed || !self.takes_turns(size) {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Codes of four bits of neighbouring lanes in one integer, as they are rounded: each moves those before it up, its sign and
-//! its magnitude in one instruction each.
+//! Codes of neighbouring lanes in one integer. Those of four bits are placed as they are rounded: each moves those before it
+//! up, its sign and its magnitude in one instruction each.
 
 use fusewright_abi::DType;
 use fusewright_graph::{Rounding, ScalarFn};
@@ -22,8 +22,34 @@ const SIGNS: i64 = 0x8888_8888;
 type Counts<'c> = Vec<[Value<'c>; 2]>;
 
 impl<'c> Rows<'_, 'c> {
+    /// Codes at neighbouring lanes in one element.
+    pub fn pack(&mut self, x: Val, ways: u32, to: DType, lane: IntValue<'c>) -> Built<Value<'c>> {
+        let from = |way| self.lane_of(lane, i64::from(ways), self.code.i64(i64::from(way)));
+        let lanes = (0..ways).map(from).collect::<Built<Vec<_>>>()?;
+        self.pack_of(x, to, &lanes)
+    }
+
+    /// The codes at some lanes in one element.
+    pub fn pack_of(&mut self, x: Val, to: DType, lanes: &[IntValue<'c>]) -> Built<Value<'c>> {
+        if let Some(packed) = self.pack_of_rounded(x, to, lanes)? {
+            return Ok(packed);
+        }
+        let bits = self.segment.ty(x).dtype.bits();
+        let word = self.code.int_type(to.bits().max(8));
+        let mut packed = word.const_zero();
+        for (way, &lane) in (0u32..).zip(lanes) {
+            let element = self.element(x, lane)?;
+            let (element, _) = self.in_memory(element)?;
+            let code = self.code.bits(element, self.code.int_type(bits.max(8)))?.into_int_value();
+            let code = self.code.resize(code, word.get_bit_width())?;
+            let place = word.const_int(u64::from(way * bits), false);
+            packed = self.code.b.build_or(packed, self.code.b.build_left_shift(code, place, "")?, "")?;
+        }
+        self.code.bits(packed, self.code.type_of(to))
+    }
+
     /// Codes of lanes in one integer, the first in the low bits, if they are rounded from f32 and fill it.
-    pub fn pack_of_rounded(&mut self, x: Val, to: DType, lanes: &[IntValue<'c>]) -> Built<Option<Value<'c>>> {
+    fn pack_of_rounded(&mut self, x: Val, to: DType, lanes: &[IntValue<'c>]) -> Built<Option<Value<'c>>> {
         let Some((from, f)) = self.rounded_to_codes(x) else { return Ok(None) };
         if to.bits() > 32 || lanes.len() as u32 * BITS != to.bits() {
             return Ok(None);

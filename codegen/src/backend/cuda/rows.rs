@@ -352,7 +352,7 @@ impl<'a, 'c> Rows<'a, 'c> {
         self.remember_int(Known::Quotient(lane, size), |rows| index::floor_div(rows.code, lane, size))
     }
 
-    fn lane_of(&mut self, lane: IntValue<'c>, step: i64, start: IntValue<'c>) -> Built<IntValue<'c>> {
+    pub fn lane_of(&mut self, lane: IntValue<'c>, step: i64, start: IntValue<'c>) -> Built<IntValue<'c>> {
         let step = self.code.i64(step);
         let scaled = self.remember_int(Known::Product(lane, step), |rows| rows.code.mul(lane, step))?;
         self.remember_int(Known::Sum(scaled, start), |rows| rows.code.add(scaled, start))
@@ -488,30 +488,5 @@ impl<'a, 'c> Rows<'a, 'c> {
             },
         )?;
         Ok(result[0])
-    }
-
-    fn pack(&mut self, x: Val, ways: u32, to: DType, lane: IntValue<'c>) -> Built<Value<'c>> {
-        let from = |way| self.lane_of(lane, i64::from(ways), self.code.i64(i64::from(way)));
-        let lanes = (0..ways).map(from).collect::<Built<Vec<_>>>()?;
-        self.pack_of(x, to, &lanes)
-    }
-
-    /// The codes at some lanes in one element.
-    pub fn pack_of(&mut self, x: Val, to: DType, lanes: &[IntValue<'c>]) -> Built<Value<'c>> {
-        if let Some(packed) = self.pack_of_rounded(x, to, lanes)? {
-            return Ok(packed);
-        }
-        let bits = self.segment.ty(x).dtype.bits();
-        let word = self.code.int_type(to.bits().max(8));
-        let mut packed = word.const_zero();
-        for (way, &lane) in (0u32..).zip(lanes) {
-            let element = self.element(x, lane)?;
-            let (element, _) = self.in_memory(element)?;
-            let code = self.code.bits(element, self.code.int_type(bits.max(8)))?.into_int_value();
-            let code = self.code.resize(code, word.get_bit_width())?;
-            let place = word.const_int(u64::from(way * bits), false);
-            packed = self.code.b.build_or(packed, self.code.b.build_left_shift(code, place, "")?, "")?;
-        }
-        self.code.bits(packed, self.code.type_of(to))
     }
 }
