@@ -299,3 +299,44 @@ fn every_candidate_has_code_and_other_schedules_are_refused_with_a_reason() {
     let loops = Spread { place: Place::Loops, threads: 64, unit: 64, vectors: 1, passes: 1, release: 0, bound: 0 };
     assert!(Plan::of(&wide, &loops).expect_err("fewer threads than the tree").contains("64 threads are fewer"));
 }
+
+/// A kernel that multiplies groups of 16 by what so many roots make of their greatest magnitude, which it stores as well.
+fn roots(count: usize) -> Kernel {
+    let roots: String = (5..).take(count).map(|i| format!("%{i} = sqrt %{}\n", i - 1)).collect();
+    let (last, scaled, rounded) = (count + 4, count + 5, count + 6);
+    let text = format!(
+        "kernel @k(s = extent(x, 0)) rows s {{
+           param %x: bf16[s, 512] in
+           param %y: bf16[s, 512] out
+           param %z: f32[s, 32] out
+           segment @rows inner 1 {{
+             %0 = load x[lane + row*512] : row<bf16, 512>
+             %1 = cast %0 to f32 rne
+             %2 = abs %1
+             %3 = reduce max %2 over group 16 nan ignore order tree(8, 1, 2)
+             %4 = neg %3
+             {roots}
+             %{scaled} = mul %1, %{last}
+             %{rounded} = cast %{scaled} to bf16 rne
+             store y[lane + row*512], %{rounded}
+             store z[lane + row*32], %{last}
+           }}
+         }}"
+    );
+    text.parse::<Kernel>().unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Turns are worth it from eight operations on: a change of sign, and roots.
+#[test]
+fn threads_with_as_many_groups_as_share_one_take_turns_at_their_values() {
+    let roots_and_exchanges = |count: usize, vectors: u32| {
+        let kernel = roots(count);
+        let spread = Spread { threads: 64 / vectors, unit: 64 / vectors, vectors, ..rule(&kernel).first };
+        let schedule = KernelSchedule::uniform(spread);
+        let code = emit_as(&kernel, "sm_90", &schedule).unwrap_or_else(|e| panic!("{schedule}: {e}"));
+        ["sqrt.rn.f32", "shfl.sync.idx"].map(|of| code.ptx.matches(of).count())
+    };
+    assert_eq!(roots_and_exchanges(7, 1), [7, 0]);
+    assert_eq!(roots_and_exchanges(7, 2), [7, 2]);
+    assert_eq!(roots_and_exchanges(6, 2), [12, 0]);
+}
