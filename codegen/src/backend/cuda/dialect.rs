@@ -190,4 +190,17 @@ mod tests {
             assert!(bounded - above(&f) < 8, "{near}");
         }
     }
+
+    #[test]
+    fn numbers_of_e4m3_are_numbers_of_f16() {
+        let f = format(DType::F8E4M3).expect("it is a float");
+        let number = |code: i64| match code >> f.mantissa {
+            0 => code as f64 * unit(&f),
+            _ => f64::from(f32::from_bits(f.widened(code) as u32)),
+        };
+        for x in (0..=f.max).map(number) {
+            assert_eq!(round_to(DType::F16, x, Rounding::NearestEven, false), x);
+            assert_eq!(round_to(DType::F8E4M3, x, Rounding::NearestEven, false), x);
+        }
+    }
 }
