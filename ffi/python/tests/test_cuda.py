@@ -233,10 +233,32 @@ def test_dropping_a_function_waits_for_no_stream() -> None:
     print(f"{dropped * 1e3:.1f} ms to drop the function")
 
 
-def test_what_finds_many_elements_is_left_to_pytorch() -> None:
-    x = torch.randn(3, 40)
-    for found, left in ((torch.sort, True), (lambda y: torch.topk(y, 32), True), (lambda y: torch.topk(y, 4), False)):
+def test_rows_are_put_in_order_unless_they_are_long() -> None:
+    cases = (
+        (40, torch.sort, False),
+        (512, torch.sort, False),
+        (513, torch.sort, True),
+        (40, lambda y: torch.topk(y, 32), False),
+        (600, lambda y: torch.topk(y, 4), False),
+        (600, lambda y: torch.topk(y, 32), True),
+    )
+    for lanes, found, left in cases:
+        x = torch.randn(3, lanes)
         fused = fusewright.fuse(lambda x, found=found: found(torch.relu(x * 2.0) + 1.0).values * 3.0, strict=True)
         torch.testing.assert_close(fused(x), found(torch.relu(x * 2.0) + 1.0).values * 3.0)
         reasons = [reason for result in fused.results for _, reason in result.left]
         assert any("compare all elements" in reason for reason in reasons) == left
+
+
+def test_counts_and_their_sums_are_computed_where_integers_lie() -> None:
+    def call(ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ordered, places = torch.sort(ids.reshape(-1), stable=True)
+        counts = torch.histc(ordered.int(), bins=128, min=0, max=127)
+        return ordered, places // 8, torch.cumsum(counts, 0, dtype=torch.int32)
+
+    fused = fusewright.fuse(call, strict=True)
+    for _ in range(2):
+        ids = torch.randint(-2, 131, (32, 8))
+        for got, expected in zip(fused(ids), call(ids), strict=True):
+            torch.testing.assert_close(got, expected, rtol=0, atol=0)
+    assert not [reason for result in fused.results for _, reason in result.left]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from models import AddNorm
@@ -9,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import fusewright
-from fusewright import _fuse, _native, _ops
+from fusewright import _fuse, _native, _nodes, _ops
 from fusewright._call import _written
 from fusewright._options import Options
 from fusewright._record import Made, Record
@@ -177,3 +179,28 @@ def test_numbers_are_no_scalars_where_everything_is_on_the_host() -> None:
     model = AddNorm()
     fused(torch.randn(4, 256).bfloat16(), model.weight.detach(), torch.tensor(1e-6))
     assert fused.results[0].fusions[0].call.record.scalars == ()
+
+
+def test_many_comparisons_of_few_rows_are_made_on_a_gpu() -> None:
+    def judged(call: Callable[[torch.Tensor], torch.Tensor], *shape: int) -> bool:
+        graph = traced(call, (shape, torch.float32, "cuda")).graph
+        return any(_nodes._compares_too_much(node) for node in graph.nodes if node.op == "call_function")
+
+    assert not judged(lambda x: torch.cumsum(x, -1), 1, 512)
+    assert judged(lambda x: torch.cumsum(x, -1), 64, 512)
+    assert not judged(lambda x: torch.sort(x, dim=-1).values, 64, 512)
+    assert judged(lambda x: torch.sort(x, dim=-1).values, 64, 513)
+    assert not judged(lambda x: torch.topk(x, 4).values, 64, 1000)
+    assert judged(lambda x: torch.topk(x, 17).values, 64, 1000)
+
+
+def test_a_view_that_is_read_on_both_sides_views_what_the_call_gives() -> None:
+    def call(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        view = (torch.relu(x * 2.0) + 1.0).unsqueeze(0)
+        return torch.bmm(view, w), torch.relu(view * 3.0)
+
+    graph = traced(call, ((8, 16), torch.float32, "cpu"), ((1, 16, 4), torch.float32, "cpu")).graph
+    (fusion,) = _fuse.fuse_graph(graph, Options(strict=True), _fuse.insert_function).fusions
+    left = {str(node.target) for node in graph.nodes if node.op == "call_function"}
+    assert not left & {"aten.mul.Tensor", "aten.relu.default", "aten.add.Tensor"}, left
+    assert len(fusion.call.record.outputs) == 2
