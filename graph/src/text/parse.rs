@@ -3,7 +3,7 @@
 //! ```text
 //! graph     = "graph" "@" name "(" {symbol | input} ")" "{" {node} "return" [output {"," output}] "}"
 //! symbol    = name ":" integer ".." [integer]
-//! input     = "%" name ":" ["weight"] type
+//! input     = "%" name ":" ["weight" | "settled"] type
 //! node      = [result {"," result} "="] op [operand {"," operand}] ["{" attribute {"," attribute} "}"] [origin]
 //! result    = "%" name [":" type]
 //! attribute = name ["=" text without "," and "}" outside of brackets]
