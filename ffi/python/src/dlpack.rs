@@ -63,6 +63,11 @@ impl<'py> Borrowed<'py> {
         stream: usize,
         what: impl Fn() -> String,
     ) -> PyResult<Self> {
+        // An owner may refuse to export what lies elsewhere, in words of its own.
+        if let Some(device) = object.getattr_opt("__dlpack_device__")? {
+            let (kind, index): (i32, i32) = device.call0()?.extract()?;
+            lies_on(&Device { kind, index }, gpu, &what)?;
+        }
         let capsule = match gpu {
             // The protocol's number of the default stream is 1, and its arguments are given by name.
             Some(_) => {
@@ -78,16 +83,7 @@ impl<'py> Borrowed<'py> {
             let DataType { code, bits, lanes } = tensor.dtype;
             CallError::new_err(format!("kernels have no elements of code {code}, {bits} bits and {lanes} lanes"))
         })?;
-        let Device { kind, index } = tensor.device;
-        let lies = match kind {
-            HOST => None,
-            CUDA => Some(usize::try_from(index).unwrap_or(usize::MAX)),
-            _ => return Err(CallError::new_err(format!("{} lies on device {index} of kind {kind}", what()))),
-        };
-        if lies != gpu {
-            let [lies, runs] = [lies, gpu].map(|gpu| gpu.map_or("the host".to_owned(), |gpu| format!("cuda:{gpu}")));
-            return Err(CallError::new_err(format!("{} lies on {lies}, the kernels run on {runs}", what())));
-        }
+        lies_on(&tensor.device, gpu, &what)?;
         let axes = usize::try_from(tensor.axes).unwrap_or(0);
         // SAFETY: both are of as many integers as there are axes; strides may be absent.
         let (shape, strides) = unsafe { (integers(tensor.shape, axes), integers(tensor.strides, axes)) };
@@ -103,6 +99,21 @@ impl<'py> Borrowed<'py> {
         let address = tensor.data as usize + usize::try_from(tensor.offset).unwrap_or(0);
         Ok(Borrowed { dtype, shape, address, _owner: owner })
     }
+}
+
+/// Refuses memory that does not lie where kernels run: on the host, or on the GPU of a number.
+fn lies_on(device: &Device, gpu: Option<usize>, what: &dyn Fn() -> String) -> PyResult<()> {
+    let Device { kind, index } = *device;
+    let lies = match kind {
+        HOST => None,
+        CUDA => Some(usize::try_from(index).unwrap_or(usize::MAX)),
+        _ => return Err(CallError::new_err(format!("{} lies on device {index} of kind {kind}", what()))),
+    };
+    if lies == gpu {
+        return Ok(());
+    }
+    let [lies, runs] = [lies, gpu].map(|gpu| gpu.map_or("the host".to_owned(), |gpu| format!("cuda:{gpu}")));
+    Err(CallError::new_err(format!("{} lies on {lies}, the kernels run on {runs}", what())))
 }
 
 /// Integers at an address, none at null.
