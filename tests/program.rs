@@ -136,6 +136,42 @@ fn an_op_that_has_no_kernel_is_listed_once() {
     assert_eq!(fallbacks(two), ["row", "exp [<built>]"]);
 }
 
+/// Memory in front of an axis without places is not what its last index means.
+#[test]
+fn an_axis_without_places_is_written_nowhere_and_read_by_no_index() {
+    let numbers = |shape: &[usize]| whole(DType::F32, shape);
+    let indices = HostTensor {
+        dtype: DType::I64,
+        shape: vec![4],
+        bytes: [-1i64, 0, -9, 5].iter().flat_map(|v| v.to_le_bytes()).collect(),
+    };
+    let compiled = |text: &str, fuse| {
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        compile(&graph, &Target::Cpu, &Options { fuse, ..options() }).expect("compiles")
+    };
+    for (extent, fuse) in [("0", true), ("0", false), ("t", true), ("t", false)] {
+        let symbols = if extent == "t" { "s: 1..64, t: 0.." } else { "s: 1..64" };
+        let written = format!(
+            "graph @g({symbols}; %x: f32[{extent}, 16], %i: i64[s], %v: f32[s, 16]) {{
+               %y = scatter %x, %i, %v {{axis = 0}}
+               return %y
+             }}"
+        );
+        let inputs = [&numbers(&[0, 16]), &indices, &numbers(&[4, 16])];
+        let results = compiled(&written, fuse).program.run(&inputs, 1).expect("nothing to write");
+        assert_eq!(results[0].shape, [0, 16]);
+        let read = format!(
+            "graph @g({symbols}; %x: f32[{extent}, 16], %i: i64[s]) {{
+               %y = gather %x, %i {{axis = 0}}
+               %z = add %y, %y
+               return %z
+             }}"
+        );
+        let error = compiled(&read, fuse).program.run(&inputs[..2], 1).expect_err("nothing to read").to_string();
+        assert!(error.contains("axis 0"), "{error}");
+    }
+}
+
 #[test]
 fn an_index_out_of_range_leads_out_of_no_memory() {
     let text = "graph @places(s: 0..; %x: f32[s, 2], %c: f32[4, 2], %i: i64[s], %j: i64[s]) {

@@ -1,15 +1,17 @@
-//! What a graph claims of the sizes of a call beyond the ranges of its symbols: that slices lie inside their axes.
+//! What a graph claims of the sizes of a call beyond the ranges of its symbols: that slices lie inside their axes, and that
+//! axes from which elements are gathered have one.
 //!
 //! An exporter that saw `y` shorter than `x` states `x[:len(y)]` as a slice of as many elements as `y` has. Whether it lies
 //! inside `x` is known when a call gives both. Claims are those of the graph before passes, which may drop a slice.
 
-use fusewright_graph::{Dim, Graph, Op, Prim, dim_range};
+use fusewright_graph::dim::DimFn;
+use fusewright_graph::{Dim, Graph, Node, Op, Prim, dim_range};
 
 use super::plan::Binding;
 use super::words;
 use crate::Error;
 
-/// That a slice lies inside its axis.
+/// That a slice, or the first place of what is gathered from, lies inside its axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     start: Dim,
@@ -23,7 +25,17 @@ pub(crate) struct Claim {
 pub(crate) fn claims(graph: &Graph) -> Vec<Claim> {
     let mut claims: Vec<Claim> = Vec::new();
     for node in graph.nodes() {
-        let Op::Prim(Prim::Slice { axis, start, end, .. }) = &node.op else { continue };
+        let (axis, start, end, how) = match &node.op {
+            Op::Prim(Prim::Slice { axis, start, end, .. }) => (axis, start.clone(), end.clone(), "a part of"),
+            // An index is moved into its axis, which has to have a place for it.
+            Op::Prim(Prim::Gather { axis }) => {
+                let elements = graph.ty(node.results[0]).elements();
+                let one = Dim::function(DimFn::Min, &elements, &Dim::constant(1));
+                (axis, Dim::constant(0), one, "gathered from")
+            }
+            _ => continue,
+        };
+        let (start, end) = (&start, &end);
         let extent = &graph.ty(node.operands[0]).shape[*axis];
         let holds = |dim: &Dim| dim_range(dim, graph.symbols()).is_some_and(|(least, _)| least >= 0);
         let known = [start, &(end - start), &(extent - end)].into_iter().all(holds);
@@ -31,14 +43,14 @@ pub(crate) fn claims(graph: &Graph) -> Vec<Claim> {
         if known || claims.iter().any(same) {
             continue;
         }
-        let what =
-            format!("{}, a part of {} along axis {axis}", sliced(graph, node), words::name(graph, node.operands[0]));
+        let source = words::name(graph, node.operands[0]);
+        let what = format!("{}, {how} {source} along axis {axis}", named_with_source(graph, node));
         claims.push(Claim { start: start.clone(), end: end.clone(), extent: extent.clone(), what });
     }
     claims
 }
 
-fn sliced(graph: &Graph, node: &fusewright_graph::Node) -> String {
+fn named_with_source(graph: &Graph, node: &Node) -> String {
     let source = node.origin.source.as_ref().map_or_else(String::new, |source| format!(" at {source}"));
     format!("{}{source}", words::name(graph, node.results[0]))
 }
@@ -93,6 +105,19 @@ mod tests {
         assert!(checked(back, 5, 6).is_err_and(|e| e.contains("from s - t = -1 to s = 5")));
         let reversed = "  %a = slice %x {axis = 1, start = t, end = s - t}\n  return %a";
         assert!(checked(reversed, 5, 2).is_ok() && checked(reversed, 5, 3).is_err());
+    }
+
+    #[test]
+    fn elements_are_gathered_from_an_axis_that_has_some() {
+        let text =
+            "graph @g(s: 0.., t: 0..; %x: f32[t, 4], %i: i64[s]) {\n  %y = gather %x, %i {axis = 0}\n  return %y\n}";
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        let checked = |s: i64, t: i64| check(&claims(&graph), &Binding::from([("s".into(), s), ("t".into(), t)]));
+        assert!(checked(0, 0).is_ok() && checked(3, 1).is_ok() && checked(0, 2).is_ok());
+        let error = checked(3, 0).expect_err("from nothing").to_string();
+        assert!(error.contains("value `y`, gathered from input `x` along axis 0"), "{error}");
+        let fixed = text.replace("s: 0.., t: 0..", "s: 1..").replace("f32[t, 4]", "f32[5, 4]");
+        assert!(claims(&fixed.parse().unwrap_or_else(|e| panic!("{e}"))).is_empty());
     }
 
     #[test]

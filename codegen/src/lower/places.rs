@@ -2,7 +2,7 @@
 
 use fusewright_fusion::region::Scattered;
 use fusewright_graph::axes::AxisId;
-use fusewright_graph::{DType, Dim, Literal, ScalarFn, Value};
+use fusewright_graph::{DType, Dim, Literal, ScalarFn, Value, dim_range};
 
 use super::LowerError;
 use super::emit::Emitter;
@@ -69,7 +69,14 @@ impl Emitter<'_> {
         let extent = self.body.ty(operands[0]).shape[axis].clone();
         let clamped = self.clamped(place, &extent).map_err(|m| LowerError::at(id, m))?;
         let wide = self.as_i64(place).map_err(|m| LowerError::at(id, m))?;
-        let here = self.push_at(id, InstOp::Map(ScalarFn::Eq), &[wide, clamped])?[0];
+        let mut here = self.push_at(id, InstOp::Map(ScalarFn::Eq), &[wide, clamped])?[0];
+        if dim_range(&extent, self.body.symbols()).is_none_or(|(least, _)| least < 1) {
+            // Of an axis without places the last one is in front of memory.
+            let first =
+                self.push(InstOp::Literal(Literal::Int(DType::I64, 0)), &[]).map_err(|m| LowerError::at(id, m))?[0];
+            let is_place = self.push_at(id, InstOp::Map(ScalarFn::Ge), &[wide, first])?[0];
+            here = self.push_at(id, InstOp::Map(ScalarFn::And), &[here, is_place])?[0];
+        }
         Ok((linear(&clamped.symbol(), &walked), here))
     }
 
