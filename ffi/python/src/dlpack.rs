@@ -63,11 +63,6 @@ impl<'py> Borrowed<'py> {
         stream: usize,
         what: impl Fn() -> String,
     ) -> PyResult<Self> {
-        // An owner may refuse to export what lies elsewhere, in words of its own.
-        if let Some(device) = object.getattr_opt("__dlpack_device__")? {
-            let (kind, index): (i32, i32) = device.call0()?.extract()?;
-            lies_on(&Device { kind, index }, gpu, &what)?;
-        }
         let capsule = match gpu {
             // The protocol's number of the default stream is 1, and its arguments are given by name.
             Some(_) => {
@@ -99,6 +94,17 @@ impl<'py> Borrowed<'py> {
         let address = tensor.data as usize + usize::try_from(tensor.offset).unwrap_or(0);
         Ok(Borrowed { dtype, shape, address, _owner: owner })
     }
+}
+
+/// Refuses an object that says it lies elsewhere than kernels run. Asked of all objects of a call before one is exported: an
+/// owner may refuse to export what lies elsewhere, in words of its own.
+///
+/// # Errors
+/// An object on another device.
+pub fn refuse_elsewhere(object: &Bound<'_, PyAny>, gpu: Option<usize>, what: impl Fn() -> String) -> PyResult<()> {
+    let Some(device) = object.getattr_opt("__dlpack_device__")? else { return Ok(()) };
+    let (kind, index): (i32, i32) = device.call0()?.extract()?;
+    lies_on(&Device { kind, index }, gpu, &what)
 }
 
 /// Refuses memory that does not lie where kernels run: on the host, or on the GPU of a number.

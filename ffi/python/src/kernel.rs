@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::counters::{CALLS, LAUNCHES};
-use crate::dlpack::Borrowed;
+use crate::dlpack::{Borrowed, refuse_elsewhere};
 use crate::errors::{CallError, raised};
 use crate::memory;
 
@@ -129,6 +129,11 @@ impl Kernel {
         scratch: usize,
     ) -> PyResult<()> {
         let gpu = self.device();
+        for (what, objects) in [("input", &inputs), ("output", &outputs)] {
+            for (i, object) in objects.iter().enumerate() {
+                refuse_elsewhere(object, gpu, || format!("{what} {i}"))?;
+            }
+        }
         let borrow = |what: &'static str| {
             move |(i, object): (usize, &Bound<'py, PyAny>)| Borrowed::of(object, gpu, stream, || format!("{what} {i}"))
         };

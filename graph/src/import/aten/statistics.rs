@@ -176,7 +176,9 @@ pub(super) fn histc(call: &Call<'_>) -> Imported {
     let (low, high, bins) = (call.scalar("min")?, call.scalar("max")?, call.int("bins")?);
     let dtype = b.dtype(x);
     let of_integers = dtype.is_int();
-    if !(dtype == DType::F32 || of_integers) || low.as_f64() >= high.as_f64() || bins < 1 {
+    // Bounds are of the dtype.
+    let [low, high] = [low, high].map(|bound| if of_integers { bound.as_f64().trunc() } else { bound.as_f64() });
+    if !(dtype == DType::F32 || of_integers) || low >= high || bins < 1 {
         return Err(format!("bins of {dtype}, or between bounds that depend on data").into());
     }
     let line = b.reshape(x, vec![Dim::constant(1), b.ty(x).elements()])?;
@@ -184,7 +186,7 @@ pub(super) fn histc(call: &Call<'_>) -> Imported {
     let work = if of_integers { DType::I64 } else { dtype };
     let line = convert(b, line, work)?;
     let number = |v: f64| constant(b, work, if of_integers { Scalar::Int(v as i64) } else { Scalar::Float(v) });
-    let (first, last) = (number(low.as_f64())?, number(high.as_f64())?);
+    let (first, last) = (number(low)?, number(high)?);
     let (from_first, range, all) = (b.sub(line, first)?, b.sub(last, first)?, number(bins as f64)?);
     let place = match of_integers {
         true => b.div(b.mul(from_first, all)?, range)?,

@@ -310,6 +310,12 @@ fn integers_are_counted_in_parts_of_a_range() {
     parts(8, [0, 7], &[1, 1, 0, 2, 0, 0, 1, 1]);
     parts(3, [0, 7], &[2, 2, 2]);
     parts(2, [-1, 6], &[3, 3]);
+    // Bounds that are one as integers leave the range to the data.
+    let bound = |name: &str, v: &str| argument(name, &format!(r#"{{"as_float":{v}}}"#));
+    let list = [tensor("self", "x"), argument("bins", r#"{"as_int":2}"#), bound("min", "0.2"), bound("max", "0.9")];
+    let node = call("aten.histc.default", &list);
+    let graph = one_node(&[("x", I64.0, &[8])], &node, &[("r", I64.0, &[2])]).expect("a graph");
+    assert_eq!(super::opaque_targets(&graph), ["aten.histc"]);
 }
 
 /// What PyTorch 2.10 gave on a CPU for ops whose results are of another dtype.
