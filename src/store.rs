@@ -64,7 +64,9 @@ pub fn kernel_cache(choice: &CacheChoice) -> Result<Option<DiskCache>, String> {
 pub(crate) fn limit() -> Result<u64, String> {
     let megabytes = match knobs::CACHE_MB.read() {
         None => MEGABYTES,
-        Some(text) => text.parse().map_err(|_| format!("{}: `{text}` is no number", knobs::CACHE_MB.name))?,
+        Some(text) => {
+            text.parse().map_err(|_| format!("{}: `{text}` is no number of megabytes", knobs::CACHE_MB.name))?
+        }
     };
     Ok(megabytes.saturating_mul(1 << 20))
 }

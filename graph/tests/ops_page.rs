@@ -1,14 +1,13 @@
-//! The table of composites in `docs/text-form.md` is what the definitions say.
+//! The tables of functions and of composites in `docs/text-form.md` are what the definitions say.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use fusewright_graph::ops::{Attrs, LIST, OpSpec};
+use fusewright_graph::scalar::{Accuracy, ScalarFn, Yields};
 use fusewright_graph::{DType, TensorType};
 
 const PAGE: &str = "../docs/text-form.md";
-const BEGIN: &str = "<!-- composites: made by graph/tests/ops_page.rs -->\n";
-const END: &str = "<!-- end of composites -->\n";
 /// What no attribute can be.
 const NONSENSE: &str = "?";
 
@@ -63,17 +62,41 @@ fn row(spec: &OpSpec) -> String {
     format!("| `{}` | {shown} | {results} | {} |\n", spec.name, attributes(spec))
 }
 
-#[test]
-fn the_table_is_that_of_the_definitions() {
+/// A function: what it takes and gives, and how close it comes.
+fn function(f: &ScalarFn) -> String {
+    let spec = f.spec();
+    let operands = ["%a", "%b", "%c"][..spec.arity].join(", ");
+    let gives = if spec.yields == Yields::Bool { ", a `bool`" } else { "" };
+    let close = match spec.accuracy {
+        Accuracy::Exact => "exact".to_owned(),
+        Accuracy::Approx(ulp) => format!("{ulp} ulp"),
+    };
+    let doc = spec.doc.trim().trim_end_matches('.').replace('|', "\\|");
+    format!("| `{} {operands}` | {doc}{gives} | {close} |\n", spec.name)
+}
+
+/// The page holds `table` between its marks for `name`, or is given it where goldens are blessed.
+fn holds(name: &str, table: &str) {
+    let (begin, end) =
+        (format!("<!-- {name}: made by graph/tests/ops_page.rs -->\n"), format!("<!-- end of {name} -->\n"));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
     let page = std::fs::read_to_string(&path).expect("the page is there");
-    let rows: String = LIST.iter().map(|spec| row(spec)).collect();
-    let table = format!("| op | operands, if of bf16 | results | attributes |\n|---|---|---|---|\n{rows}");
-    let (before, rest) = page.split_once(BEGIN).expect("the page marks where the table begins");
-    let (stands, after) = rest.split_once(END).expect("the page marks where the table ends");
+    let (before, rest) = page.split_once(&begin).expect("the page marks where the table begins");
+    let (stands, after) = rest.split_once(&end).expect("the page marks where the table ends");
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).expect("the page can be written");
+        std::fs::write(&path, format!("{before}{begin}{table}{end}{after}")).expect("the page can be written");
     } else {
         assert!(stands == table, "docs/text-form.md: run this test with UPDATE_EXPECT=1 to get\n{table}");
     }
+}
+
+#[test]
+fn the_tables_are_those_of_the_definitions() {
+    let functions: String = ScalarFn::ALL.iter().map(function).collect();
+    holds("functions", &format!("| function | what it gives | accuracy |\n|---|---|---|\n{functions}"));
+    let composites: String = LIST.iter().map(|spec| row(spec)).collect();
+    holds(
+        "composites",
+        &format!("| op | operands, if of bf16 | results | attributes |\n|---|---|---|---|\n{composites}"),
+    );
 }

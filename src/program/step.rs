@@ -123,7 +123,7 @@ impl Memory<'_> {
         if slot.strided.is_contiguous() && start.is_multiple_of(8) {
             return Ok(Cow::Borrowed(&memory[start / 8..][..slot.bytes]));
         }
-        Ok(Cow::Owned(slot.strided.gather(bits, memory)))
+        Ok(Cow::Owned(slot.strided.gather(bits, memory)?))
     }
 
     /// All bytes of a place.

@@ -1,5 +1,8 @@
 //! Moving elements between strided and row-major memory.
 
+use crate::error::Error;
+use crate::host::zeroed;
+
 /// Elements at strides over memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Strided {
@@ -87,14 +90,18 @@ impl Strided {
     }
 
     /// The elements of `bits` bits each in row-major order.
-    pub fn gather(&self, bits: u32, memory: &[u8]) -> Vec<u8> {
-        let mut out = vec![0; (self.elements() * bits as usize).div_ceil(8)];
+    ///
+    /// # Errors
+    /// Too little memory for them.
+    pub fn gather(&self, bits: u32, memory: &[u8]) -> Result<Vec<u8>, Error> {
+        let bits_of_all = self.elements().saturating_mul(bits as usize);
+        let mut out = zeroed(bits_of_all.div_ceil(8))?;
         let mut done = 0;
         self.each_run(|place, run| {
             copy(bits, (memory, place), (&mut out, done), run);
             done += run;
         });
-        out
+        Ok(out)
     }
 
     /// Writes elements given in row-major order.
@@ -137,7 +144,7 @@ mod tests {
         let memory: Vec<u8> = (0..12).collect();
         // Columns 1 and 2 of three rows of four, transposed.
         let view = strided(&[2, 3], &[1, 4], 1);
-        assert_eq!(view.gather(8, &memory), [1, 5, 9, 2, 6, 10]);
+        assert_eq!(view.gather(8, &memory).unwrap(), [1, 5, 9, 2, 6, 10]);
         assert_eq!(view.end(), Some(11));
         let mut back = vec![0; 12];
         view.scatter(8, &[1, 5, 9, 2, 6, 10], &mut back);
@@ -149,7 +156,7 @@ mod tests {
         let memory: Vec<u8> = (0..24).collect();
         let rows = strided(&[2, 1, 4], &[12, 99, 1], 8);
         assert_eq!(rows.run(), (1, 4));
-        assert_eq!(rows.gather(8, &memory), [8, 9, 10, 11, 20, 21, 22, 23]);
+        assert_eq!(rows.gather(8, &memory).unwrap(), [8, 9, 10, 11, 20, 21, 22, 23]);
         assert!(!rows.is_contiguous() && Strided::contiguous(&[2, 3, 4]).is_contiguous());
     }
 

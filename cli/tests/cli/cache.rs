@@ -88,6 +88,27 @@ fn bad_entries_are_compiled_anew_with_one_warning() {
 }
 
 #[test]
+fn what_only_single_ops_meet_is_said_and_clearing_goes_on_behind_it() {
+    let root = folder();
+    run(root.path());
+    let name = |file: &Path| file.file_name().expect("a name").to_string_lossy().into_owned();
+    // Explaining compiles the fused kernels alone.
+    let explained = folder();
+    assert_eq!(with_cache(explained.path(), &["explain", &model()]).code, Some(0));
+    let fused: Vec<String> = entries(explained.path()).iter().map(|file| name(file)).collect();
+    let files = entries(root.path());
+    let other = files.iter().find(|file| !fused.contains(&name(file))).expect("an op alone has a kernel");
+    std::fs::remove_file(other).expect("it is ours");
+    std::fs::create_dir_all(other.join("full")).expect("it is ours");
+    let (_, _, said) = run(root.path());
+    assert_eq!(said.matches("warning:").count(), 1, "{said}");
+    let cleared = with_cache(root.path(), &["cache", "clear"]);
+    assert_eq!(cleared.code, Some(3));
+    assert!(cleared.stderr.contains(&name(other)), "{}", cleared.stderr);
+    assert_eq!(entries(root.path()), [other.clone()], "all others are gone");
+}
+
+#[test]
 fn a_folder_that_cannot_be_used_is_said_and_the_run_is_right() {
     let root = folder();
     let file = root.path().join("file");

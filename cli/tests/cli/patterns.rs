@@ -79,6 +79,9 @@ fn patterns_can_be_switched_off_and_wait_for_relaxed_mode() {
 fn what_is_no_pattern_is_refused_with_its_place() {
     let folder = folder();
     let graph = write(&folder, "g.fw", GRAPH);
+    let wrong = write(&folder, "wrong.fw", "wrong");
+    let said = call(&["run", &graph, "--patterns", &wrong]).stderr;
+    assert!(said.starts_with(&format!("error: {wrong}: 1:1")), "{said}");
     let long = "exact p: (x) y = neg x; yield y => (x) yield x";
     for (text, words) in [
         ("exact zero: (x: f32) y = add x, 0; yield y => (x) yield x", &["1:7", "`zero`", "not equal", "x = -0.0"][..]),

@@ -96,6 +96,9 @@ fn what_is_not_available_is_named() {
     if cfg!(not(feature = "llvm")) {
         refused(3, &["run", &model, "--target", "cpu-llvm"], &["cpu-llvm", "feature `llvm`"]);
     }
+    if cfg!(feature = "cuda") {
+        refused(3, &["run", &model, "--target", "cuda:sm_10"], &["`sm_10`", "sm_80", "sm_120"]);
+    }
     refused(3, &["run", &model, "--target", "ascend"], &["ascend"]);
 }
 

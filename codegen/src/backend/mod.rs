@@ -177,7 +177,10 @@ pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
         #[cfg(not(feature = "llvm"))]
         Target::CpuLlvm { .. } => Err(missing("this build lacks feature `llvm`")),
         #[cfg(feature = "cuda")]
-        Target::Cuda { .. } => Ok(Arc::new(cuda::CudaBackend::default())),
+        Target::Cuda { arch } => match cuda::known(arch) {
+            Ok(()) => Ok(Arc::new(cuda::CudaBackend::default())),
+            Err(error) => Err(missing(&error.to_string())),
+        },
         #[cfg(not(feature = "cuda"))]
         Target::Cuda { .. } => Err(missing("this build lacks feature `cuda`")),
         #[cfg(feature = "ascend")]
@@ -195,13 +198,11 @@ pub fn scheduled(target: &Target, table: Arc<ScheduleTable>) -> Result<Arc<dyn B
     if table.target != *target {
         return Err(BackendError::target("fusewright", target, format!("the schedules are for `{}`", table.target)));
     }
+    for_target(target)?;
     match target {
         #[cfg(feature = "cuda")]
         Target::Cuda { .. } => Ok(Arc::new(cuda::CudaBackend::with_schedules(table))),
-        _ => {
-            for_target(target)?;
-            Err(BackendError::target("fusewright", target, "it has no schedules to choose"))
-        }
+        _ => Err(BackendError::target("fusewright", target, "it has no schedules to choose")),
     }
 }
 

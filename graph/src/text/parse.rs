@@ -68,6 +68,9 @@ impl FromStr for Graph {
     fn from_str(text: &str) -> Result<Self, TextError> {
         let mut cursor = Cursor::new(text)?;
         let parsed = parse_graph_at(&mut cursor)?;
+        if !cursor.peek().quoted && cursor.peek().text == "graph" {
+            return Err(cursor.error_at(&cursor.peek(), "a second graph, where the text should hold one"));
+        }
         cursor.expect_end()?;
         Ok(parsed.graph)
     }

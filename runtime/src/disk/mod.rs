@@ -233,17 +233,17 @@ impl DiskCache {
     /// Removes every file, and says how many and how many bytes.
     ///
     /// # Errors
-    /// A file that cannot be removed.
+    /// The first file that cannot be removed; all others are.
     pub fn clear(&self) -> Result<(usize, u64), DiskError> {
-        let (mut count, mut bytes) = (0, 0);
+        let (mut count, mut bytes, mut kept) = (0, 0, None);
         for file in self.entries()? {
             match fs::remove_file(&file.path) {
                 Ok(()) => (count, bytes) = (count + 1, bytes + file.bytes),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(DiskError::Io { path: file.path, source }),
+                Err(source) => _ = kept.get_or_insert(DiskError::Io { path: file.path, source }),
             }
         }
-        Ok((count, bytes))
+        kept.map_or(Ok((count, bytes)), Err)
     }
 
     fn shard(&self, key: &ContentKey) -> PathBuf {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::hardware::Hardware;
 use super::{Bound, Core, Output, State};
+use crate::host::zeroed;
 use crate::program::argument::UserMemory;
 use crate::program::plan::{Landing, Plan};
 use crate::program::{PlanKey, Program, state};
@@ -139,9 +140,9 @@ impl<H: Hardware> Core<H> {
         match &output.apart {
             Some(apart) => {
                 let end = apart.end().ok_or_else(|| Error::Internal("a result leaves the address space".to_owned()))?;
-                let mut memory = vec![0; output.dtype.bytes_for(end)];
+                let mut memory = zeroed(output.dtype.bytes_for(end))?;
                 self.hardware.download(stream, &output.buffer, &mut memory)?;
-                tensor.bytes = apart.gather(output.dtype.bits(), &memory);
+                tensor.bytes = apart.gather(output.dtype.bits(), &memory)?;
             }
             None => self.hardware.download(stream, &output.buffer, &mut tensor.bytes)?,
         }

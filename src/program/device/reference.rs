@@ -8,6 +8,7 @@ use fusewright_graph::Value;
 
 use super::hardware::Hardware;
 use crate::Error;
+use crate::host::zeroed;
 use crate::program::argument::UserMemory;
 use crate::program::in_place::Placement;
 use crate::program::plan::{Buffer, Place, Plan, Slot};
@@ -105,15 +106,16 @@ impl<B: Clone> HostStep<B> {
         let mut tensors = Vec::with_capacity(self.operands.len());
         for operand in &self.operands {
             tensors.push(match operand {
-                Operand::Here(bytes, slot) => slot.strided.gather(slot.dtype.bits(), bytes),
+                Operand::Here(bytes, slot) => slot.strided.gather(slot.dtype.bits(), bytes)?,
                 Operand::There(Elements { buffer, bytes, slot }) => {
-                    let mut memory = vec![0; *bytes];
+                    let mut memory = zeroed(*bytes)?;
                     hardware.download(stream, buffer, &mut memory)?;
-                    slot.strided.gather(slot.dtype.bits(), &memory)
+                    slot.strided.gather(slot.dtype.bits(), &memory)?
                 }
             });
         }
-        let mut buffers: Vec<Vec<u8>> = self.plan.buffers.iter().map(|buffer| vec![0; buffer.bytes]).collect();
+        let buffers = self.plan.buffers.iter().map(|buffer| zeroed(buffer.bytes));
+        let mut buffers: Vec<Vec<u8>> = buffers.collect::<Result<_, _>>()?;
         let mut memory = Memory {
             users: tensors.iter().map(|bytes| UserMemory::Read(bytes)).collect(),
             weights: &[],
@@ -125,7 +127,7 @@ impl<B: Clone> HostStep<B> {
         };
         self.step.run(&self.plan, &mut memory)?;
         for (Elements { buffer, bytes, slot }, elements) in self.results.iter().zip(&buffers) {
-            let mut memory = vec![0; *bytes];
+            let mut memory = zeroed(*bytes)?;
             slot.strided.scatter(slot.dtype.bits(), &elements[..slot.bytes], &mut memory);
             hardware.upload(stream, buffer, &memory)?;
         }

@@ -59,12 +59,12 @@ pub fn main(args: &RunArgs, common: &Common) -> Exit {
     progress(common.verbose, &format!("reading {}", args.model.display()));
     let graph = common.open(&args.model)?;
     model::check_runnable(&graph).map_err(|e| in_file(&args.model, e))?;
+    let options = common.options()?;
     let (graph, made, cases) = given(args, graph)?;
     if args.unfused && args.device != 0 {
         return Err(Error::Input("`--unfused` runs no kernels, and takes no `--device`".to_owned()));
     }
     let outcome = if args.unfused {
-        let options = common.options()?;
         let graph = if options.relaxed { fuse_graph(&graph, &options)?.graph } else { graph };
         let ops = OpCounts::by_reference(&graph);
         reference(&graph, cases, common).map(|cases| Outcome {
@@ -76,7 +76,7 @@ pub fn main(args: &RunArgs, common: &Common) -> Exit {
             same_bits: false,
         })
     } else {
-        compiled(args, common, &graph, made, cases)
+        compiled(args, common, options, &graph, made, cases)
     };
     let outcome = outcome.map_err(|e| in_file(&args.model, e))?;
     if let Some(path) = &args.out {
@@ -164,16 +164,18 @@ fn reference(graph: &Graph, cases: Vec<Case>, common: &Common) -> Result<Vec<Ran
 fn compiled(
     args: &RunArgs,
     common: &Common,
+    options: Options,
     graph: &Graph,
     made: Option<Made>,
     cases: Vec<Case>,
 ) -> Result<Outcome, Error> {
     progress(common.verbose, &format!("compiling {} nodes for {}", graph.nodes().len(), args.target));
-    let options = Options { device: args.device, ..common.options()? };
+    let options = Options { device: args.device, ..options };
     idle(common.verbose, &options.pipeline.idle(graph));
     let fused = compile(graph, &args.target, &options)?;
     let unfused = compile(graph, &args.target, &Options { fuse: false, ..options })?;
-    fused.warning.iter().for_each(|said| warning(said));
+    // The first thing that was wrong is said; single ops may meet it where fused ones have not.
+    fused.warning.as_ref().or(unfused.warning.as_ref()).into_iter().for_each(|said| warning(said));
     stages(common.verbose, &fused.fused.passes, &fused.kernels);
     // Results are judged by the graph that is computed.
     let graph = if common.relaxed { &fused.fused.graph } else { graph };

@@ -92,9 +92,14 @@ fn sizes_that_overflow_or_are_negative() {
     let large =
         "graph @g(%x: f32[4]) {\n  %y = expand %x {shape = [1099511627776, 4]}\n  %z = exp %y\n  return %z\n}\n";
     cases.starved("a large result", large.as_bytes(), &RUN, &["f32[1099511627776, 4]", "bytes"]);
+    // The places of the largest are an op by reference, which reads all elements in their order.
+    let gathered = "graph @g(%x: f32[1]) {\n  %y = expand %x {shape = [1099511627776]}\n  %z, %i = top_k %y {k = 1}\n  return %z\n}\n";
+    cases.starved("a large operand", gathered.as_bytes(), &RUN, &["top_k", "no memory", "bytes"]);
+    let two = graph("f32[s, 4]", "neg %x");
+    cases.misread("two graphs", format!("{two}{two}").as_bytes(), &RUN, &["a second graph", "graph @g"]);
     let symbol = graph("f32[s, 4]", "neg %x").replace("1..", "9223372036854775807..");
     cases.refused("a large symbol", symbol.as_bytes(), &RUN, &["x"]);
-    cases.finish(44);
+    cases.finish(46);
 }
 
 #[test]

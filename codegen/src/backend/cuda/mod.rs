@@ -138,6 +138,18 @@ pub fn emit_as(kernel: &Kernel, arch: &str, schedule: &KernelSchedule) -> Result
     Ok(Emitted { ll, ptx, launch: launch(kernel, arch, schedule) })
 }
 
+/// Whether there is code for an architecture of that name.
+///
+/// # Errors
+/// It is not in the table.
+pub(super) fn known(arch: &str) -> Result<(), EmitError> {
+    architecture(arch).map(drop)
+}
+
+fn architecture(name: &str) -> Result<Arch, EmitError> {
+    arch::by_name(name).ok_or_else(|| EmitError::UnknownArch(name.to_owned()))
+}
+
 /// The PTX of a kernel; `built` sees the module before its passes, which is printed for people only.
 fn compile(
     kernel: &Kernel,
@@ -145,7 +157,7 @@ fn compile(
     schedule: &KernelSchedule,
     built: &mut dyn FnMut(&Module<'_>),
 ) -> Result<String, EmitError> {
-    let arch = arch::by_name(arch).ok_or_else(|| EmitError::UnknownArch(arch.to_owned()))?;
+    let arch = architecture(arch)?;
     let plans = Plans::of(kernel, schedule).map_err(EmitError::Schedule)?;
     let machine = machine(arch)?;
     let ctx = Context::create();
