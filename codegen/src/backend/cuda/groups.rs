@@ -66,13 +66,13 @@ impl<'c> Rows<'_, 'c> {
                 return Ok(());
             }
             let group = self.group_in_turn(size, vector)?;
-            return self.store_lane(&[store], group);
+            return self.store_lanes(&[store], &[group]);
         }
         let group = self.group_of(size, vector)?;
         // Computed by all, so that it is there for others.
         self.element(store.args[0], group)?;
         let leads = self.code.cmp(IntPredicate::EQ, self.place_in_team(team)?, self.code.i64(0))?;
-        self.when(leads, |rows| rows.store_lane(&[store], group))
+        self.when(leads, |rows| rows.store_lanes(&[store], &[group]))
     }
 
     /// Whether the threads of groups take turns: all have as many as it takes, and values of groups are used for rows, for

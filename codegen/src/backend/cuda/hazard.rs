@@ -14,6 +14,8 @@ pub(super) struct Hazards {
     pub any: bool,
     /// Instructions whose result must be staged.
     pub staged: BTreeSet<usize>,
+    /// Whether what may be overwritten is also read by threads that do not write it.
+    pub scalars: bool,
 }
 
 /// How a value depends on a load, not counting what reductions and scalars have already computed.
@@ -26,7 +28,7 @@ enum Dependence {
 
 /// Finds the loads of a segment that its stores may overwrite.
 pub(super) fn find(kernel: &Kernel, segment: &Segment) -> Hazards {
-    let mut found = Hazards { any: false, staged: BTreeSet::new() };
+    let mut found = Hazards { any: false, staged: BTreeSet::new(), scalars: false };
     for (i, inst) in segment.insts.iter().enumerate() {
         let InstOp::Load { param, .. } = &inst.op else { continue };
         let overwrites = segment
@@ -38,7 +40,9 @@ pub(super) fn find(kernel: &Kernel, segment: &Segment) -> Hazards {
         }
         found.any = true;
         let value = inst.results[0];
-        if segment.ty(value).shape != Shape::Scalar && !overwritten_by_its_reader(kernel, segment, i, *param) {
+        if segment.ty(value).shape == Shape::Scalar {
+            found.scalars = true;
+        } else if !overwritten_by_its_reader(kernel, segment, i, *param) {
             found.staged.insert(i);
         }
     }

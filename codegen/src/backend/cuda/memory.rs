@@ -67,21 +67,40 @@ impl<'c> Rows<'_, 'c> {
     /// All stores of values of one shape: every value of a lane is computed before the first is written.
     pub fn store_pass(&mut self, shape: &Shape, stores: &[&Inst]) -> Built<()> {
         if *shape == Shape::Scalar {
-            let first = self.code.cmp(IntPredicate::EQ, self.frame.thread, self.code.i64(0))?;
-            return self.when(first, |rows| rows.store_lane(stores, rows.code.i64(0)));
+            let mut own = self.frame.thread;
+            if let Some(share) = self.frame.share {
+                own = self.code.b.build_or(own, share.part, "")?;
+            }
+            let first = self.code.cmp(IntPredicate::EQ, own, self.code.i64(0))?;
+            return self.when(first, |rows| rows.store_lanes(stores, &[rows.code.i64(0)]));
         }
         let end = self.dim(&shape.elements())?;
         let step = self.code.i64(i64::from(self.frame.threads));
-        let pass = |rows: &mut Self, lane, _: &[Value<'c>]| rows.store_lane(stores, lane).map(|()| Vec::new());
-        self.each(self.frame.thread, end, step, Vec::new(), pass).map(|_| ())
+        let pass = |rows: &mut Self, lane, _: &[Value<'c>]| rows.store_lanes(stores, &[lane]).map(|()| Vec::new());
+        let Some(share) = self.frame.share else {
+            return self.each(self.frame.thread, end, step, Vec::new(), pass).map(|_| ());
+        };
+        let begin = self.code.mul(share.part, self.code.i64(i64::from(share.at_once * self.frame.threads)))?;
+        let first = self.code.add(begin, self.frame.thread)?;
+        let behind = self.code.add(begin, self.code.i64(i64::from(share.at_once * self.frame.threads)))?;
+        let whole = self.code.cmp(IntPredicate::SLE, behind, end)?;
+        let at_once = |rows: &mut Self| {
+            let lane = |i: u32| rows.code.add(first, rows.code.i64(i64::from(i * rows.frame.threads)));
+            let lanes = (0..share.at_once).map(lane).collect::<Built<Vec<_>>>()?;
+            rows.store_lanes(stores, &lanes).map(|()| Vec::new())
+        };
+        // The last part has fewer.
+        self.branch(whole, at_once, |rows| rows.each(first, end, step, Vec::new(), pass)).map(|_| ())
     }
 
-    /// Stores of one lane: every value is computed before the first is written.
-    pub fn store_lane(&mut self, stores: &[&Inst], lane: IntValue<'c>) -> Built<()> {
+    /// Stores of some lanes: every value is computed before the first is written, so that what is loaded is underway at once.
+    pub fn store_lanes(&mut self, stores: &[&Inst], lanes: &[IntValue<'c>]) -> Built<()> {
         let segment = self.segment;
         let mut writes = Vec::new();
-        for store in stores {
-            writes.push((*store, self.prepare(store, lane).map_err(|e| e.at(segment, store))?));
+        for &lane in lanes {
+            for store in stores {
+                writes.push((*store, self.prepare(store, lane).map_err(|e| e.at(segment, store))?));
+            }
         }
         for (store, write) in writes {
             self.write(write).map_err(|e| e.at(segment, store))?;

@@ -60,8 +60,8 @@ pub use self::rule::candidates;
 use self::arch::Arch;
 use self::code::GLOBAL;
 use self::extents::exchanges;
-use self::plan::{Held, Plan, Plans, WARP, blocks};
-use self::rows::{Frame, Rows};
+use self::plan::{Held, Plan, Plans, WARP};
+use self::rows::{Frame, Rows, Share};
 use crate::backend::Grid;
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built, Value, index};
@@ -293,8 +293,8 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
     }
     names.insert(ROW.to_owned(), row);
     for (segment, &held) in kernel.segments.iter().zip(&plan.held) {
-        let parts = code.i64(held.map_or(1, |held| i64::from(held.parts)));
-        let blocks = index::dim(code, &blocks(segment, held), &|name| named(&names, name))?;
+        let parts = index::dim(code, &plan.parts(segment, held), &|name| named(&names, name))?;
+        let blocks = index::dim(code, &plan.units(segment, held), &|name| named(&names, name))?;
         let (run, skip) = (code.block(), code.block());
         let mut own = code.cmp(IntPredicate::SLT, slot, blocks)?;
         if exchanges {
@@ -314,7 +314,8 @@ fn segments<'c>(code: &Code<'c>, kernel: &Kernel, arch: &Arch, plan: &Plan) -> B
             let exists = exists.or(row_exists);
             let (mut names, buffers) = (names.clone(), buffers.clone());
             names.insert(INNER.to_owned(), inner);
-            frames.push(Frame { code, kernel, arch, threads: plan.unit, thread, buffers, names, exists });
+            let share = plan.at_once.map(|at_once| Share { part, at_once });
+            frames.push(Frame { code, kernel, arch, threads: plan.unit, thread, buffers, names, exists, share });
         }
         let defining = rows::defining(segment);
         let mut rows: Vec<Rows<'_, 'c>> = frames.iter().map(|frame| Rows::new(frame, segment, &defining)).collect();

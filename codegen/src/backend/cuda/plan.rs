@@ -47,6 +47,9 @@ pub(super) struct Plan {
     pub release: u64,
     /// Most registers of a thread; the assembler decides where it is 0.
     pub bound: u32,
+    /// Lanes that a thread has at once of rows that are looped over and whose lanes have nothing to do with each other: units
+    /// share the lanes of a row. Of other rows that are looped over a unit has all lanes.
+    pub at_once: Option<u32>,
     /// By segment.
     pub held: Vec<Option<Held>>,
 }
@@ -65,27 +68,36 @@ impl Plan {
             return Err(format!("{threads} threads of {bound} registers: a processor has {}", budget::ALL));
         }
         let (shared, exchanges) = (unit < threads, kernel.segments.iter().any(exchanges));
-        let apart = |unit: u32| !exchanges || (unit.is_power_of_two() && unit <= WARP);
-        let shares = |unit: u32| place == Place::Registers && threads.is_multiple_of(unit) && apart(unit);
+        let apart = lanes_are_apart(kernel);
+        let fits = |unit: u32| match place {
+            Place::Registers => !exchanges || (unit.is_power_of_two() && unit <= WARP),
+            Place::Loops => apart,
+        };
+        let shares = |unit: u32| threads.is_multiple_of(unit) && fits(unit);
         if unit == 0 || unit > threads || (shared && !shares(unit)) {
             return Err(format!(
-                "unit {unit}: it is the block, or, in registers, a part of it, and a power of two of at most {WARP} where \
-                 threads exchange values"
+                "unit {unit}: it is the block or a part of it; where threads exchange values, in registers alone, and a power \
+                 of two of at most {WARP}"
             ));
         }
-        let (one, held) = (vectors == 1 && passes == 1, vec![None; kernel.segments.len()]);
+        let held = vec![None; kernel.segments.len()];
         if place == Place::Loops {
             let few = trees(kernel).max().unwrap_or(0).min(MOST_THREADS) > threads;
-            return match (few, one && release == 0) {
+            let at_once = apart.then_some(vectors);
+            return match (few, at_once.unwrap_or(1) == vectors && vectors > 0 && passes == 1 && release == 0) {
                 (true, _) => Err(format!("{threads} threads are fewer than a reduction tree has")),
-                (_, false) => Err("rows that are looped over have 1 vector, 1 pass, and release 0".to_owned()),
-                _ => Ok(Plan { threads, unit, release, bound, held }),
+                (_, false) => {
+                    Err("rows that are looped over have 1 pass and release 0, and 1 vector if their lanes depend on \
+                                   each other"
+                        .to_owned())
+                }
+                _ => Ok(Plan { threads, unit, release, bound, at_once, held }),
             };
         }
         if !kernel.segments.iter().any(has_rows) {
             return Err("nothing has lanes that registers could hold".to_owned());
         }
-        let mut plan = Plan { threads, unit, release, bound, held };
+        let mut plan = Plan { threads, unit, release, bound, at_once: None, held };
         let mut has_passes = passes == 1;
         for (segment, own) in kernel.segments.iter().zip(&mut plan.held) {
             let place = || format!("segment `{}`", segment.name);
@@ -123,8 +135,27 @@ impl Plan {
 
     /// Units of an outer row.
     pub fn units_per_row(&self, kernel: &Kernel) -> Dim {
-        let units = kernel.segments.iter().zip(&self.held).map(|(segment, &held)| blocks(segment, held));
+        let units = kernel.segments.iter().zip(&self.held).map(|(segment, &held)| self.units(segment, held));
         units.fold(Dim::constant(0), |sum, units| &sum + &units)
+    }
+
+    /// Units of a segment per outer row.
+    pub fn units(&self, segment: &Segment, held: Option<Held>) -> Dim {
+        held.map_or_else(|| &segment.inner * &self.parts(segment, held), |held| held.units(&segment.inner))
+    }
+
+    /// Units that share an inner row of a segment.
+    pub fn parts(&self, segment: &Segment, held: Option<Held>) -> Dim {
+        match (held, self.at_once) {
+            (Some(held), _) => Dim::constant(i64::from(held.parts)),
+            (None, Some(at_once)) => {
+                let stored = segment.insts.iter().filter(|inst| matches!(inst.op, InstOp::Store { .. }));
+                let lanes = stored.map(|store| segment.ty(store.args[0]).shape.elements());
+                let most = lanes.fold(Dim::constant(1), |most, lanes| most_of(&most, &lanes));
+                most.ceil_div(&Dim::constant(i64::from(at_once) * i64::from(self.unit)))
+            }
+            (None, None) => Dim::constant(1),
+        }
     }
 
     /// Units that share a block.
@@ -182,6 +213,15 @@ pub(super) fn trees(kernel: &Kernel) -> impl Iterator<Item = u32> {
         InstOp::Reduce { order: Order::Tree(tree), .. } => Some(tree.threads),
         _ => None,
     })
+}
+
+/// Whether every thread can compute lanes of rows for itself: none gives values to others, or writes what others read.
+pub(super) fn lanes_are_apart(kernel: &Kernel) -> bool {
+    let apart = |segment: &Segment| {
+        let hazards = hazard::find(kernel, segment);
+        !exchanges(segment) && hazards.staged.is_empty() && !hazards.scalars
+    };
+    kernel.segments.iter().all(apart)
 }
 
 /// Whether a segment has rows of lanes.
@@ -364,9 +404,4 @@ pub(super) fn values_of(index: &Dim) -> impl Iterator<Item = Val> {
 pub(super) fn team(size: &Dim) -> Option<u32> {
     let vectors = size.exact_div(&Dim::constant(i64::from(VECTOR)))?.as_const()?;
     u32::try_from(vectors).ok().filter(|team| team.is_power_of_two() && *team <= WARP)
-}
-
-/// Units of a segment per outer row.
-pub(super) fn blocks(segment: &Segment, held: Option<Held>) -> Dim {
-    held.map_or_else(|| segment.inner.clone(), |held| held.units(&segment.inner))
 }

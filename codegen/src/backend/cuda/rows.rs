@@ -50,6 +50,17 @@ pub(super) struct Frame<'a, 'c> {
     pub names: BTreeMap<String, IntValue<'c>>,
     /// Whether the thread's row is one, where a block may have threads without: they compute another, and store nothing.
     pub exists: Option<IntValue<'c>>,
+    /// The share of this unit in a row that is looped over, if it is not the whole.
+    pub share: Option<Share<'c>>,
+}
+
+/// The lanes of a looped row that are a unit's: as many for each of its threads, one after the other part of the row.
+#[derive(Clone, Copy)]
+pub(super) struct Share<'c> {
+    /// The number of the part.
+    pub part: IntValue<'c>,
+    /// Lanes of a thread.
+    pub at_once: u32,
 }
 
 /// What was computed at a point of the code.
@@ -136,7 +147,8 @@ impl<'a, 'c> Rows<'a, 'c> {
         for (i, inst) in segment.insts.iter().enumerate() {
             self.inst(inst, hazards.staged.contains(&i)).map_err(|e| e.at(segment, inst))?;
         }
-        if waits {
+        // Whoever shares a row overwrites only what it alone has read.
+        if waits && self.frame.share.is_none() {
             self.code.barrier()?;
         }
         if let Some(held) = held {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::budget::Budget;
 use super::extents::{Extents, exchanges, gcd};
-use super::plan::{Held, Plan, VECTOR, WARP, trees, values_of, whole_block};
+use super::plan::{Held, Plan, VECTOR, WARP, lanes_are_apart, trees, values_of, whole_block};
 use super::search::ranked_by;
 use crate::kernel::{INNER, Inst, InstOp, Kernel, Order, ROW, Segment, Shape};
 use crate::schedule::{KernelSchedule, Place, Spread};
@@ -70,7 +70,8 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
             false => stated.unwrap_or(THREADS).max(TEAMS),
         };
         let threads = threads.next_multiple_of(WARP).min(1024);
-        return KernelSchedule::uniform(Spread { place: Place::Loops, ..registers(threads, threads) });
+        let spread = if lanes_are_apart(kernel) { of_loops(kernel, threads) } else { registers(threads, threads) };
+        return KernelSchedule::uniform(Spread { place: Place::Loops, ..spread });
     };
     let unit = if plan.unit < plan.threads { plan.unit } else { TEAMS };
     let few = || by(near(TEAMS, unit), unit).filter(|few| lacking(few) <= lacking(&plan));
@@ -86,6 +87,30 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
     let crowded = budget.filter(|budget| budget.crowded).map(|budget| Spread { bound: budget.bound, ..first });
     let crowded = || Some((filling_rows(kernel)?, crowded?));
     KernelSchedule { first, many: many_rows(kernel, &plan).or_else(crowded) }
+}
+
+/// The spread of rows that are looped over and whose lanes have nothing to do with each other: units as rows are long, and
+/// as many lanes of a thread at once as are underway without many registers.
+fn of_loops(kernel: &Kernel, threads: u32) -> Spread {
+    let stored = |inst: &Inst, segment: &Segment| match inst.op {
+        InstOp::Store { .. } => Some(segment.ty(inst.args[0]).shape.elements()),
+        _ => None,
+    };
+    let lanes =
+        kernel.segments.iter().flat_map(|segment| segment.insts.iter().filter_map(|inst| stored(inst, segment)));
+    let lanes = lanes.map(|lanes| lanes.as_const()).collect::<Option<Vec<i64>>>();
+    let most = lanes
+        .and_then(|lanes| lanes.into_iter().max())
+        .map_or(u32::MAX, |most| u32::try_from(most).unwrap_or(u32::MAX));
+    let unit = (1..=threads).find(|unit| threads.is_multiple_of(*unit) && *unit >= most).unwrap_or(threads);
+    let longest = kernel.segments.iter().map(|segment| segment.insts.len()).max().unwrap_or(0);
+    let at_once = match longest {
+        ..=32 => 8,
+        ..=96 => 4,
+        ..=256 => 2,
+        _ => 1,
+    };
+    Spread { vectors: at_once.min(most / unit).max(1), ..registers(threads, unit) }
 }
 
 /// Threads of a block that searches rows: one for each lane where their places are counted. Otherwise all wait for each other
@@ -119,7 +144,12 @@ pub fn candidates(kernel: &Kernel) -> Vec<Spread> {
             }
         }
     } else {
-        all.extend(MEASURED_THREADS.map(|threads| Spread { place: Place::Loops, ..registers(threads, threads) }));
+        for threads in MEASURED_THREADS {
+            for unit in [threads, first.unit] {
+                let vectors = [1, 2, 4, 8].into_iter();
+                all.extend(vectors.map(|vectors| Spread { place: Place::Loops, vectors, ..registers(threads, unit) }));
+            }
+        }
     }
     // Rows that are those of teams stay so, and others share blocks by the rule's units only.
     let units = |spread: &Spread| match Plan::of(kernel, &first) {
@@ -131,7 +161,7 @@ pub fn candidates(kernel: &Kernel) -> Vec<Spread> {
     // Different words may mean the same; releasing is measured by itself.
     let mut plans = BTreeSet::new();
     all.retain(|spread| match Plan::of(kernel, &Spread { release: 0, ..*spread }) {
-        Ok(plan) => units(spread) && plans.insert((plan.threads, plan.unit, plan.held, plan.bound)),
+        Ok(plan) => units(spread) && plans.insert((plan.threads, plan.unit, plan.held, plan.bound, plan.at_once)),
         Err(_) => false,
     });
     all

@@ -50,7 +50,7 @@ fn by_rule(kernel: &Kernel) -> Plans {
 
 /// A plan of blocks and units of so many threads.
 fn dealt([threads, unit]: [u32; 2], held: Held) -> Plan {
-    Plan { threads, unit, release: 0, bound: 0, held: vec![Some(held)] }
+    Plan { threads, unit, release: 0, bound: 0, at_once: None, held: vec![Some(held)] }
 }
 
 #[test]

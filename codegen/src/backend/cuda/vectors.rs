@@ -264,7 +264,7 @@ impl<'c> Rows<'_, 'c> {
         let lanes = self.stored_lanes(store, vector);
         let uniform = store.args.get(1).is_none_or(|&p| self.segment.ty(p).shape == Shape::Scalar);
         if !self.moves_vectors(store) || !uniform || otherwise.is_some() {
-            return lanes.into_iter().try_for_each(|lane| self.store_lane(&[store], lane));
+            return lanes.into_iter().try_for_each(|lane| self.store_lanes(&[store], &[lane]));
         }
         let mut words = Vec::new();
         let per_word = (32 / bits).max(1) as usize;
@@ -329,6 +329,6 @@ impl<'c> Rows<'_, 'c> {
         let code = self.code;
         let first = code.b.build_or(self.thread_of_row(held)?, part, "")?;
         let first = code.cmp(IntPredicate::EQ, first, code.i64(0))?;
-        self.when(first, |rows| rows.store_lane(&scalars, rows.code.i64(0)))
+        self.when(first, |rows| rows.store_lanes(&scalars, &[rows.code.i64(0)]))
     }
 }
