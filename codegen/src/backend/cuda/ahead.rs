@@ -4,10 +4,13 @@
 use fusewright_graph::Dim;
 
 use super::hazard::overlap;
-use super::plan::values_of;
+use super::plan::{VECTOR, values_of};
 use super::rows::Rows;
 use crate::backend::llvm::Built;
 use crate::kernel::{Inst, InstOp, Shape};
+
+/// Registers of a thread that hold what is read ahead of its turn; what is read beyond them is read where it is used.
+const ROOM: u32 = 128;
 
 impl Rows<'_, '_> {
     /// Loads what no running kernel writes, with the scalars that lead there: before the kernels ahead of this one are
@@ -44,8 +47,8 @@ impl Rows<'_, '_> {
             let now = leads[inst.results[0].0 as usize] || matches!(inst.op, InstOp::Load { .. });
             match (&segment.ty(inst.results[0]).shape, &inst.op) {
                 (Shape::Scalar, _) if now => self.scalar(inst).map_err(|e| e.at(segment, inst))?,
-                (_, InstOp::Load { .. }) if self.moves_vectors(inst) => self.read(inst)?,
-                (_, InstOp::Cat) => self.read(inst)?,
+                (_, InstOp::Load { .. }) if self.moves_vectors(inst) && self.has_room(inst) => self.read(inst)?,
+                (_, InstOp::Cat) if self.has_room(inst) => self.read(inst)?,
                 _ => {}
             }
         }
@@ -68,8 +71,31 @@ impl Rows<'_, '_> {
         Ok(())
     }
 
-    /// Whether an instruction loads vectors at places that nothing is computed for.
+    /// Whether an instruction is read before anything is computed of it.
     fn is_read_at_once(&self, inst: &Inst) -> bool {
+        self.is_at_known_places(inst) && self.has_room(inst)
+    }
+
+    /// Whether registers are left for what an instruction reads, with what is read ahead of it: first of all what kernels
+    /// ahead of this one write.
+    fn has_room(&self, inst: &Inst) -> bool {
+        let insts = &self.segment.insts;
+        let early = |inst: &Inst| matches!(&inst.op, InstOp::Load { param, .. } if self.frame.kernel.param(*param).early);
+        let registers = |inst: &Inst| {
+            let value = inst.results[0];
+            VECTOR * self.segment.ty(value).dtype.bits().max(8) / 32 * self.vectors(value) as u32
+        };
+        let behind = insts.iter().position(|other| std::ptr::eq(other, inst)).map_or(insts.len(), |at| at + 1);
+        let ahead = insts.iter().enumerate().filter(|(i, other)| match (early(other), early(inst)) {
+            (false, true) => true,
+            (a, b) => a == b && *i < behind,
+        });
+        let ahead = ahead.filter(|(_, other)| self.is_at_known_places(other));
+        ahead.map(|(_, other)| registers(other)).sum::<u32>() <= ROOM
+    }
+
+    /// Whether an instruction loads vectors at places that nothing is computed for.
+    fn is_at_known_places(&self, inst: &Inst) -> bool {
         match &inst.op {
             InstOp::Load { index, .. } => self.moves_vectors(inst) && !reads_values(index),
             InstOp::Cat => self.joined.is_at_known_places(inst.results[0]),

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 
+use super::extents::is_free;
 use super::plan::{Plan, VECTOR, whole_block};
-use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
+use crate::kernel::{Inst, InstOp, Kernel, Over, Segment, Shape, Val};
 
 /// Registers of one multiprocessor of every architecture that code is made for.
 pub(super) const ALL: u32 = 1 << 16;
@@ -15,6 +16,8 @@ pub(super) const ALL: u32 = 1 << 16;
 const STEP: u32 = 8;
 /// Registers of addresses, partial results and what is on its way through formulas.
 const BESIDE: u32 = 24;
+/// More of them for each sum behind the first, whose lanes are computed of what another has given.
+const OF_A_SUM: u32 = 4;
 /// With fewer the assembler spills what it computes with.
 const LEAST: u32 = 40;
 /// From here on the assembler needs no bound.
@@ -36,7 +39,10 @@ impl Budget {
         let ([segment], [Some(held)]) = (kernel.segments.as_slice(), plan.held.as_slice()) else { return None };
         whole_block(segment)?;
         let [loaded, kept] = [loaded(segment), kept(segment)?];
-        let needed = (loaded.max(kept) * held.vectors * held.passes + BESIDE).next_multiple_of(STEP).max(LEAST);
+        let is_sum = |inst: &&Inst| matches!(&inst.op, InstOp::Reduce { op, over: Over::Row, .. } if !is_free(*op));
+        let sums = segment.insts.iter().filter(is_sum).count() as u32;
+        let beside = BESIDE + sums.saturating_sub(1) * OF_A_SUM;
+        let needed = (loaded.max(kept) * held.vectors * held.passes + beside).next_multiple_of(STEP).max(LEAST);
         let registers = ALL / plan.threads;
         let blocks = registers / needed;
         let bound = registers.checked_div(blocks)? / STEP * STEP;
