@@ -20,6 +20,8 @@ use crate::{Error, knobs};
 
 /// File name of the tool.
 const NAME: &str = "ptxas";
+/// How the files begin that it writes.
+const ELF: &[u8] = b"\x7fELF";
 /// The value of [`knobs::PTXAS`] that means none.
 const OFF: &str = "off";
 /// Where code is written that is read from a pipe.
@@ -106,10 +108,16 @@ impl Assembler {
         // It reads all of the text before it writes anything. One that ends early says why.
         let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(ptx));
         let Output { status, stdout, stderr } = child.wait_with_output().map_err(failed)?;
-        if !status.success() {
-            return Err(String::from_utf8_lossy(&stderr).trim().to_owned());
+        let said = String::from_utf8_lossy(&stderr);
+        match said.trim() {
+            "" if !status.success() => return Err(format!("{}: {status}", self.tool.display())),
+            said if !status.success() => return Err(said.to_owned()),
+            _ => written.map_err(failed)?,
         }
-        written.map(|()| stdout).map_err(failed)
+        if !stdout.starts_with(ELF) {
+            return Err(format!("{} wrote {} bytes that are no cubin", self.tool.display(), stdout.len()));
+        }
+        Ok(stdout)
     }
 }
 

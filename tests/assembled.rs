@@ -117,7 +117,14 @@ fn an_assembler_that_fails_says_why() {
     let deaf = folder.path().join("deaf");
     std::fs::create_dir(&deaf).expect("a folder");
     let deaf = tool(&deaf, "2.0", "exit 3");
-    compiler(&choice(&deaf, cache.path())).artifact("g", &body()).expect_err("it reads nothing and fails");
+    let error = compiler(&choice(&deaf, cache.path())).artifact("g", &body()).expect_err("it reads nothing and fails");
+    assert!(error.to_string().contains("exit status: 3"), "{error}");
+    let idle = folder.path().join("idle");
+    std::fs::create_dir(&idle).expect("a folder");
+    let idle = tool(&idle, "3.0", "cat > /dev/null");
+    let compiled = compiler(&choice(&idle, cache.path()));
+    let error = compiled.artifact("g", &body()).expect_err("it writes nothing").to_string();
+    assert!(error.contains("wrote 0 bytes that are no cubin"), "{error}");
     for (missing, said) in [("nowhere", "no such file"), ("no-tool", "does not say its version")] {
         let file = folder.path().join(missing);
         if missing == "no-tool" {

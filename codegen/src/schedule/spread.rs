@@ -37,7 +37,8 @@ pub struct Spread {
     /// Threads that have inner rows of one outer row: the block, or several such units share it, each of at most a warp where
     /// threads exchange values.
     pub unit: u32,
-    /// Most vectors of a thread, of rows that no reduction needs whole; the others have what `threads` leaves.
+    /// Most vectors of a thread, of rows that no reduction needs whole; the others have what `threads` leaves. In loops, lanes
+    /// of a thread at once, of rows whose lanes have nothing to do with each other.
     pub vectors: u32,
     /// Inner rows that a team of threads has one after the other, where a row is that of a team.
     pub passes: u32,
