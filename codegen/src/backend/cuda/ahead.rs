@@ -80,7 +80,8 @@ impl Rows<'_, '_> {
     /// ahead of this one write.
     fn has_room(&self, inst: &Inst) -> bool {
         let insts = &self.segment.insts;
-        let early = |inst: &Inst| matches!(&inst.op, InstOp::Load { param, .. } if self.frame.kernel.param(*param).early);
+        let early =
+            |inst: &Inst| matches!(&inst.op, InstOp::Load { param, .. } if self.frame.kernel.param(*param).early);
         let registers = |inst: &Inst| {
             let value = inst.results[0];
             VECTOR * self.segment.ty(value).dtype.bits().max(8) / 32 * self.vectors(value) as u32

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::plan::{Held, Plans, WARP, values_of};
+use super::plan::{Held, Plan, Plans, WARP, values_of};
 use super::search::ranked_by;
 use crate::kernel::{Inst, InstOp, Kernel, Over, Segment};
 use crate::schedule::KernelSchedule;
@@ -18,16 +18,16 @@ pub fn kind(kernel: &Kernel, schedule: &KernelSchedule, rows: usize) -> Result<S
     let many = plans.many.as_ref().filter(|(from, _)| rows >= *from).map(|(_, plan)| plan);
     let plan = many.unwrap_or(&plans.first);
     let segments = kernel.segments.iter().zip(&plan.held);
-    let words: BTreeSet<String> = segments.map(|(segment, held)| of_segment(segment, *held, plan.unit)).collect();
+    let words: BTreeSet<String> = segments.map(|(segment, held)| of_segment(segment, *held, plan)).collect();
     Ok(words.into_iter().collect::<Vec<String>>().join(" | "))
 }
 
-fn of_segment(segment: &Segment, held: Option<Held>, unit: u32) -> String {
+fn of_segment(segment: &Segment, held: Option<Held>, plan: &Plan) -> String {
     let mut words = vec![match held {
         None => "loops",
         Some(held) if held.parts > 1 => "blocks",
         Some(held) if !held.is_team => "block",
-        Some(held) if held.row_threads(unit) < WARP => "team",
+        Some(held) if held.row_threads(plan.unit) < WARP => "team",
         Some(_) => "warp",
     }];
     let held_is = |is: fn(&Held) -> bool| held.as_ref().is_some_and(is);
@@ -35,6 +35,7 @@ fn of_segment(segment: &Segment, held: Option<Held>, unit: u32) -> String {
     let is_search = |inst: &Inst| matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK(_));
     let computed = |index: &fusewright_graph::Dim| values_of(index).next().is_some();
     let facts = [
+        (held.is_none() && plan.at_once.is_some(), "apart"),
         (held_is(|held| held.uneven.is_some()), "uneven"),
         (held_is(|held| held.passes > 1), "passes"),
         (segment.inner.as_const() != Some(1), "inner"),
