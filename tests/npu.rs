@@ -143,9 +143,8 @@ fn what_is_the_same_for_all_rows_is_stored_for_each() {
     let test = "what_is_the_same_for_all_rows_is_stored_for_each";
     for chip in ["910b1", "310p3", "950"] {
         for body in REPEATED {
-            let graph = parsed(&format!(
-                "graph @g(s: 1..; %w: f32[99], %x: f32[s, 99]) {{\n  {body}\n  return %y, %z\n}}\n"
-            ));
+            let graph =
+                parsed(&format!("graph @g(s: 1..; %w: f32[99], %x: f32[s, 99]) {{\n  {body}\n  return %y, %z\n}}\n"));
             let Some(found) = compiled(test, &graph, chip, &options()) else { return };
             assert!(found.program.counts().kernels > 0, "{chip}: {body}: {:?}", found.fallbacks);
             let host = compile(&graph, &"cpu".parse().expect("a target"), &options()).unwrap_or_else(|e| panic!("{e}"));

@@ -277,7 +277,7 @@ impl Writer<'_> {
 }
 
 fn unknown(f: ScalarFn, dtype: DType) -> EmitError {
-    EmitError::unsupported(format!("`{}` of {dtype} is no vector instruction of known meaning", f.name()))
+    EmitError::unsupported(format!("`{}` of {dtype}: no vector instruction is documented to compute it", f.name()))
 }
 
 fn instruction(f: ScalarFn) -> &'static str {
