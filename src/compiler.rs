@@ -66,7 +66,9 @@ impl From<CompileError> for Error {
     fn from(error: CompileError) -> Self {
         match error {
             CompileError::Dump(error) => *error,
-            CompileError::Backend(BackendError::Target { .. }) => Error::Unavailable(error.to_string()),
+            CompileError::Backend(BackendError::Target { .. } | BackendError::Tool { .. }) => {
+                Error::Unavailable(error.to_string())
+            }
             CompileError::Backend(BackendError::Memory { .. }) => Error::Memory(error.to_string()),
             CompileError::Lower(_)
             | CompileError::Expand(_)

@@ -122,8 +122,12 @@ fn headers_lie_where_the_compiler_finds_them() {
 fn a_compiler_that_fails_says_why_and_how_to_repeat_it() {
     let (folder, cache) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let home = toolkit(folder.path(), "9.0.0", "echo 'k.cpp:7:3: error: no such intrinsic' >&2; exit 3");
-    let error = compiler(&choice(&home, cache.path())).artifact("g", &body()).expect_err("it fails").to_string();
+    let failed = compiler(&choice(&home, cache.path())).artifact("g", &body()).expect_err("it fails");
+    let failed = failed.into_error();
+    assert_eq!(failed.exit_code(), 3, "{failed}");
+    let error = failed.to_string();
     assert!(error.contains("`g`") && error.contains("error: no such intrinsic"), "{error}");
+    assert!(!error.contains("internal") && error.contains("ccec failed"), "{error}");
     let command = error.rsplit("to repeat it: ").next().expect("a command").trim();
     let again = Command::new("sh").args(["-c", command]).output().expect("there is a shell");
     assert_eq!(again.status.code(), Some(3), "the very command fails alike: {command}");
@@ -131,6 +135,17 @@ fn a_compiler_that_fails_says_why_and_how_to_repeat_it() {
     let source = command.split(' ').find(|word| word.ends_with(".cpp")).expect("it names a source");
     assert!(std::fs::read_to_string(source).expect("the source is still there").contains("GM_ADDR"));
     std::fs::remove_dir_all(Path::new(source).parent().expect("a folder")).expect("it is ours");
+}
+
+#[test]
+fn a_compiler_that_ends_well_without_its_file_is_named() {
+    let (folder, cache) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let home = toolkit(folder.path(), "9.0.0", "exit 0");
+    let error = compiler(&choice(&home, cache.path())).artifact("g", &body()).expect_err("no file").to_string();
+    let command = error.rsplit("to repeat it: ").next().expect("a command").trim();
+    assert!(error.contains("ccec failed") && error.contains(".part is not there"), "{error}");
+    let part = command.split(' ').find(|word| word.ends_with(".part")).expect("it names what it makes");
+    std::fs::remove_dir_all(Path::new(part).parent().expect("a folder")).expect("it is ours");
 }
 
 #[test]

@@ -29,6 +29,18 @@ const BLOCK: &str = "graph @block(s: 0..; %x: f32[s, 64], %r: f32[s, 64], %w: f3
 }
 ";
 
+/// Rows of which every core of every chip has several, and not all equally many.
+const MORE_ROWS: usize = 150;
+
+/// What no row changes, stored for each: lane numbers as floats, and parts, conversions and reductions of a weight.
+const REPEATED: [&str; 4] = [
+    "%i = iota {type = i32[s, 99], axis = 1}\n  %y = cast %i {to = f32}\n  %z = add %y, %x",
+    "%b = expand %w {shape = [s, 99]}\n  %y = reduce %b {op = add, axes = [1]}\n  %z = cast %y {to = f16}",
+    "%b = expand %w {shape = [s, 99]}\n  %y = cast %b {to = f16}\n  %z = cast %b {to = i8, saturate = true}",
+    "%e = exp %w\n  %p = slice %e {axis = 0, start = 8, end = 40}\n  %y = expand %p {shape = [s, 32]}\n  \
+     %i = iota {type = i32[s, 99], axis = 1}\n  %z = add %i, %i",
+];
+
 fn fixture(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(file)
 }
@@ -101,7 +113,7 @@ fn captured_calls_give_the_bits_of_others() {
         let capture = CaptureOptions { split_at, ..capture.clone() };
         let captured = CapturedProgram::new(Arc::clone(&program), &capture).unwrap_or_else(|e| panic!("{e}"));
         captured.prepare().unwrap_or_else(|e| panic!("{e}"));
-        for rows in [3, 16, 1, 20, 4, 3] {
+        for rows in [3, 16, 1, MORE_ROWS, 4, 3] {
             let given = inputs(&graph, rows);
             let given: Vec<&HostTensor> = given.iter().collect();
             let expected: Vec<Option<HostTensor>> =
@@ -119,11 +131,35 @@ fn inputs_are_overwritten_where_they_lie() {
                 return %z, %y updates %r\n}\n";
     let graph = parsed(text);
     let Some(compiled) = compiled("inputs_are_overwritten_where_they_lie", &graph, "910b1", &options()) else { return };
-    let given = inputs(&graph, 5);
+    let given = inputs(&graph, MORE_ROWS);
     let apart = compiled.program.run(&given.iter().collect::<Vec<_>>(), 1).unwrap_or_else(|e| panic!("{e}"));
     let (results, placement) = compiled.program.run_overwriting(given, 1).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(results, apart);
     assert!(placement.copies.is_empty() && placement.updates.iter().all(|update| update.reason.is_none()));
+}
+
+#[test]
+fn what_is_the_same_for_all_rows_is_stored_for_each() {
+    let test = "what_is_the_same_for_all_rows_is_stored_for_each";
+    for chip in ["910b1", "310p3", "950"] {
+        for body in REPEATED {
+            let graph =
+                parsed(&format!("graph @g(s: 1..; %w: f32[99], %x: f32[s, 99]) {{\n  {body}\n  return %y, %z\n}}\n"));
+            let Some(found) = compiled(test, &graph, chip, &options()) else { return };
+            assert!(found.program.counts().kernels > 0, "{chip}: {body}: {:?}", found.fallbacks);
+            let host = compile(&graph, &"cpu".parse().expect("a target"), &options()).unwrap_or_else(|e| panic!("{e}"));
+            for rows in [3, MORE_ROWS] {
+                let given = inputs(&graph, rows);
+                let refs: Vec<&HostTensor> = given.iter().collect();
+                let got = found.program.run(&refs, 1).unwrap_or_else(|e| panic!("{chip}: {body}: {rows} rows: {e}"));
+                let expected = host.program.run(&refs, 1).unwrap_or_else(|e| panic!("{e}"));
+                let expected: Vec<(usize, HostTensor)> = expected.into_iter().enumerate().collect();
+                for check in compare(&graph, &given, &expected, &got).expect("typed") {
+                    assert!(check.passed(), "{chip}: {body}: {rows} rows: {check:?}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -137,7 +173,7 @@ fn what_was_compiled_is_not_compiled_again() {
     assert!(first.from_disk() == 0 && first.program.code().compiled > 0);
     let again = of(CacheChoice::Folder(folder.path().to_owned())).expect("the compiler is there");
     assert_eq!((again.from_disk(), again.program.code().compiled), (first.kernels.len(), 0));
-    let given = inputs(&graph, 4);
+    let given = inputs(&graph, MORE_ROWS);
     let given: Vec<&HostTensor> = given.iter().collect();
     let run = |compiled: &Compiled| compiled.program.run(&given, 1).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(run(&first), run(&again));

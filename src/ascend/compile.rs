@@ -30,7 +30,7 @@ impl Built {
         let made = self.maker.object(arch, &kernel.name, source, self.inner.headers());
         made.map_err(|failure| match failure {
             ToolFailure::Tool { .. } | ToolFailure::RunTime(_) => {
-                BackendError::Internal { backend, kernel: kernel.name.clone(), message: failure.to_string() }
+                BackendError::Tool { backend, kernel: kernel.name.clone(), message: failure.to_string() }
             }
             ToolFailure::Route(_) | ToolFailure::System(_) => wrong(failure.to_string()),
         })

@@ -167,12 +167,19 @@ fn object_in(
         write(scratch.file(header), text.as_bytes())?;
     }
     write(file, source)?;
-    lines.into_iter().try_for_each(|line| run(line, scratch))?;
+    // What a command does not write is its own failure, not that of what reads it.
+    for (line, made) in lines.into_iter().zip([scratch.file(&format!("{name}.o.part")), object.clone()]) {
+        run(&line, scratch)?;
+        if !made.exists() {
+            let output = format!("{} is not there", made.display());
+            return Err(ToolFailure::Tool { command: line, status: "exit status 0, without its file".into(), output });
+        }
+    }
     std::fs::read(&object).map_err(|e| ToolFailure::System(format!("{}: {e}", object.display())))
 }
 
 /// Runs a command in the scratch folder.
-fn run(command: CommandLine, scratch: &Scratch) -> Result<(), ToolFailure> {
+fn run(command: &CommandLine, scratch: &Scratch) -> Result<(), ToolFailure> {
     let started =
         Command::new(&command.program).args(&command.args).current_dir(scratch.path()).stdin(Stdio::null()).output();
     let said = started.map_err(|e| ToolFailure::System(format!("{}: {e}", command.program.display())))?;
@@ -181,7 +188,7 @@ fn run(command: CommandLine, scratch: &Scratch) -> Result<(), ToolFailure> {
     }
     let output = [said.stderr, said.stdout].concat();
     Err(ToolFailure::Tool {
-        command,
+        command: command.clone(),
         status: said.status.to_string(),
         output: shortened(&String::from_utf8_lossy(&output)),
     })

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use fusewright_abi::{DType, Target};
+use fusewright_abi::{DType, PayloadKind, Target};
 use fusewright_codegen::backend::BackendError;
 use fusewright_fusion::region::{
     FusedRegion, Kind, Partition, Step as PlannedStep, is_constant, is_layout, needs_no_kernel,
@@ -100,8 +100,9 @@ fn assemble(
     let (in_kernels, named) = (BTreeSet::new(), BTreeSet::new());
     let mut bodies = bodies(partition)?;
     let made = made(&bodies, compiler);
-    let fallbacks = Vec::new();
-    let mut build = Build { graph, compiler, home, runs, cache, weights, made, kernels, fallbacks, named, in_kernels };
+    let (fallbacks, failed) = (Vec::new(), None);
+    let mut build =
+        Build { graph, compiler, home, runs, cache, weights, made, kernels, failed, fallbacks, named, in_kernels };
     let mut steps = Vec::with_capacity(partition.steps.len());
     let mut refused = BTreeMap::new();
     for &step in &partition.steps {
@@ -117,6 +118,10 @@ fn assemble(
             (None, _) => return Err(Error::Internal("a step of the partition is missing".to_owned())),
         }
         steps[before..].iter_mut().for_each(|step| step.kernel = kernel);
+    }
+    // What a broken tool leaves to the host is no program of the target.
+    if let Some(failed) = build.failed.take().filter(|_| build.in_kernels.is_empty()) {
+        return Err(failed);
     }
     let (mut steps, layouts) = lay_out(graph, needed(graph, steps), home);
     if home == Home::Device {
@@ -200,6 +205,8 @@ struct Build<'a> {
     made: BTreeMap<Content, Result<Made, CompileError>>,
     /// Compiled kernels by content, or why there is none, so that equal regions are compiled once.
     kernels: BTreeMap<Content, Result<Arc<CompiledKernel>, String>>,
+    /// The first failure of a tool of the machine.
+    failed: Option<Error>,
     fallbacks: Vec<Fallback>,
     /// Nodes that are among them by their own names.
     named: BTreeSet<NodeId>,
@@ -334,13 +341,26 @@ impl Build<'_> {
             {
                 return Err(error.into());
             }
-            Err(refused) => Err(refused.to_string()),
+            Err(refused) => {
+                let said = refused.to_string();
+                if matches!(refused, CompileError::Backend(BackendError::Tool { .. })) {
+                    self.failed.get_or_insert_with(|| refused.into());
+                }
+                Err(said)
+            }
         };
         self.kernels.insert(content, kernel.clone());
         Ok(kernel)
     }
 
     fn loaded(&self, made: Made, body: &Graph) -> Result<CompiledKernel, Error> {
+        if self.runs && made.artifact.payload.kind == PayloadKind::AscendC {
+            return Err(Error::Unavailable(format!(
+                "target `{}`: kernels are Ascend C that nothing here compiles: no toolkit of CANN and no libacl_rtc.so was \
+                 found (`FUSEWRIGHT_ASCEND_TOOLKIT` names one)",
+                self.compiler.target()
+            )));
+        }
         let load = || self.cache.get_or_make(made.artifact.key, || self.compiler.load(&made));
         let module = self.runs.then(load).transpose()?;
         let Made { artifact, apart, .. } = made;

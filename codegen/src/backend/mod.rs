@@ -253,6 +253,16 @@ pub enum BackendError {
         /// What [`Backend::memory`] asks for.
         bytes: usize,
     },
+    /// A tool of the machine that the backend's code goes through failed; said by who calls it, which no backend does.
+    #[error("{backend}: kernel `{kernel}`: {message}")]
+    Tool {
+        /// Name of the backend.
+        backend: &'static str,
+        /// Name of the kernel.
+        kernel: String,
+        /// Which tool, what it said, and how to repeat it.
+        message: String,
+    },
     /// The backend made something that its own tools reject.
     #[error("internal error of {backend} in kernel `{kernel}`: {message}")]
     Internal {

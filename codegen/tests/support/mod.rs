@@ -306,7 +306,8 @@ pub fn activation(lanes: i64) -> Kernel {
 
 /// Kernels for Ascend in their text: one of each thing that a schedule has to get right.
 pub fn model_kernels() -> Vec<Kernel> {
-    kernels_of(&[include_str!("../ascend_model/kernels.fw"), include_str!("../ascend_model/masked.fw")])
+    let (kernels, masked) = (include_str!("../ascend_model/kernels.fw"), include_str!("../ascend_model/masked.fw"));
+    kernels_of(&[kernels, masked, include_str!("../ascend_model/repeated.fw")])
 }
 
 /// Kernels with functions that NPUs lack and elements of few bits that every lane has, as lowering leaves them.

@@ -141,6 +141,9 @@ impl Writer<'_> {
                 self.convert(&wide, x, (from, DType::F32), (Rounding::NearestEven, false), lanes)?;
                 self.convert(dest, &wide, (DType::F32, to), how, lanes)?;
             }
+            (DType::F32, DType::I32 | DType::I8 | DType::U8) => {
+                return refuse("conversions to integers saturate here: it has a kernel with `saturate = true`");
+            }
             _ => return refuse("the vector unit has no such conversion"),
         }
         Ok(())

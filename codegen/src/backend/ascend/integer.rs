@@ -5,7 +5,7 @@ use fusewright_graph::{Literal, ScalarFn};
 
 use super::EmitError;
 use super::segment::{Made, Writer};
-use crate::kernel::{Inst, InstOp, Val};
+use crate::kernel::{Inst, InstOp, Shape, Val};
 
 impl Writer<'_> {
     /// Integers and conditions of a row.
@@ -22,7 +22,7 @@ impl Writer<'_> {
                 return Ok(());
             }
             InstOp::Index(index) => self.index_text(index),
-            InstOp::Cast { to: DType::I64, .. } => text(self, 0)?,
+            InstOp::Cast { to: DType::I64, .. } | InstOp::Broadcast(Shape::Scalar) => text(self, 0)?,
             InstOp::Cast { to: DType::I32, saturate: false, .. } => format!("static_cast<int32_t>({})", text(self, 0)?),
             InstOp::Map(f) => match f {
                 ScalarFn::Eq => binary(self, "==")?,

@@ -217,12 +217,34 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A scalar, group or row over a larger shape.
+    /// A scalar, group or row over a larger shape, or over more rows.
     pub fn broadcast(&mut self, inst: &Inst, result: Val) -> Made<()> {
-        if !matches!(self.dtype(result), DType::F32 | DType::I32) {
-            return Err(EmitError::unsupported(format!("a broadcast of {}", self.dtype(result))));
+        let x = inst.args[0];
+        let shape = self.shape(x) == self.shape(result);
+        let same = shape && self.tile.level(self.level(x)) == self.tile.level(self.level(result));
+        if let Some(packed) = self.packed.get(&x).cloned().filter(|_| same && !self.has_tensor(x)) {
+            // Scalars side by side stay so.
+            let (element, last) = (self.element(self.dtype(result))?, self.last_of(result));
+            let most = self.tile.most(self.level(result)) * self.elements(result)?;
+            let count = self.tile.times(self.level(result)).of(self.elements(result)?);
+            let to = self.lasting("spread", element, most, packed.size, last);
+            self.move_lanes(&to, &packed, &count, most);
+            self.packed.insert(result, to);
+            return Ok(());
         }
-        let operand = self.operand(inst.args[0], result)?;
+        if !matches!(self.dtype(result), DType::F32 | DType::I32) {
+            if !shape || self.dtype(result) == DType::Bool {
+                return Err(EmitError::unsupported(format!("a broadcast of {}", self.dtype(result))));
+            }
+            if !same {
+                return Err(EmitError::Single);
+            }
+            let (from, count, most) = (self.tensor(x)?, self.count(result)?, self.most(result)?);
+            let to = self.destination(result, "spread", &[])?;
+            self.move_lanes(&to, &from, &count, most);
+            return Ok(());
+        }
+        let operand = self.operand(x, result)?;
         let from = self.materialised(operand, result)?;
         let to = self.destination(result, "spread", &[])?;
         if from.var != to.var {
@@ -255,7 +277,7 @@ impl Writer<'_> {
 }
 
 fn unknown(f: ScalarFn, dtype: DType) -> EmitError {
-    EmitError::unsupported(format!("`{}` of {dtype} is no vector instruction of known meaning", f.name()))
+    EmitError::unsupported(format!("`{}` of {dtype}: no vector instruction is documented to compute it", f.name()))
 }
 
 fn instruction(f: ScalarFn) -> &'static str {

@@ -14,7 +14,7 @@ use fusewright_templates::ascend as template;
 use super::EmitError;
 use super::chip::Chip;
 use super::lanes::Offsets;
-use super::levels::levels;
+use super::levels::{levels, spread_stores};
 use super::memory::{BLOCK, Steps, Tensor, Work};
 use super::operands::as_words;
 use super::passes::Pass;
@@ -89,6 +89,7 @@ pub(super) fn write(
     depth: u32,
     pass: Option<&Pass>,
 ) -> Made<template::Segment> {
+    let segment = &spread_stores(segment, pass);
     let mut names = Names::new();
     for name in params.iter().chain(kernel.dims.iter().map(|d| &d.name)) {
         names.claim(name);

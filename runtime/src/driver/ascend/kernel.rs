@@ -39,6 +39,10 @@ impl Loaded {
     pub fn load(context: Arc<Context>, artifact: &KernelArtifact, cores: u32) -> Result<Loaded, RuntimeError> {
         let refuse = |reason: String| RuntimeError::Artifact { kernel: artifact.name.clone(), reason };
         let image = artifact.payload.bytes.as_slice();
+        if artifact.payload.kind == PayloadKind::AscendC {
+            let missing = "it is Ascend C, which no toolkit of CANN and no libacl_rtc.so was there to compile";
+            return Err(refuse(missing.to_owned()));
+        }
         if artifact.payload.kind != PayloadKind::AscendObject || !image.starts_with(ELF) {
             return Err(refuse("its payload is no binary of a compiler of Ascend C".to_owned()));
         }
