@@ -105,9 +105,9 @@ fn of_loops(kernel: &Kernel, threads: u32) -> Spread {
     let unit = (1..=threads).find(|unit| threads.is_multiple_of(*unit) && *unit >= most).unwrap_or(threads);
     let longest = kernel.segments.iter().map(|segment| segment.insts.len()).max().unwrap_or(0);
     let at_once = match longest {
-        ..=32 => 8,
-        ..=96 => 4,
-        ..=256 => 2,
+        0..=32 => 8,
+        33..=96 => 4,
+        97..=256 => 2,
         _ => 1,
     };
     Spread { vectors: at_once.min(most / unit).max(1), ..registers(threads, unit) }
