@@ -89,6 +89,9 @@ fn memory_of_the_host_is_brought_to_the_device_and_back() {
         let mut wrong = artifact(&built.binary);
         wrong.payload.kind = PayloadKind::AscendC;
         let said = Device::load(&npu, &wrong).expect_err("it is a text").to_string();
+        assert!(said.contains("it is Ascend C") && said.contains("libacl_rtc.so"), "{said}");
+        wrong.payload.kind = PayloadKind::Ptx;
+        let said = Device::load(&npu, &wrong).expect_err("it is for another device").to_string();
         assert!(said.contains("no binary of a compiler"), "{said}");
         let empty = KernelArtifact { name: "sub_one".to_owned(), ..artifact(&built.binary) };
         let said = Device::load(&npu, &empty).expect_err("it has another name").to_string();
