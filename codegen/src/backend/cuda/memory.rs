@@ -80,9 +80,9 @@ impl<'c> Rows<'_, 'c> {
         let Some(share) = self.frame.share else {
             return self.each(self.frame.thread, end, step, Vec::new(), pass).map(|_| ());
         };
-        let begin = self.code.mul(share.part, self.code.i64(i64::from(share.at_once * self.frame.threads)))?;
-        let first = self.code.add(begin, self.frame.thread)?;
-        let behind = self.code.add(begin, self.code.i64(i64::from(share.at_once * self.frame.threads)))?;
+        let own = self.code.i64(i64::from(share.at_once) * i64::from(self.frame.threads));
+        let begin = self.code.mul(share.part, own)?;
+        let (first, behind) = (self.code.add(begin, self.frame.thread)?, self.code.add(begin, own)?);
         let whole = self.code.cmp(IntPredicate::SLE, behind, end)?;
         let at_once = |rows: &mut Self| {
             let lane = |i: u32| rows.code.add(first, rows.code.i64(i64::from(i * rows.frame.threads)));

@@ -149,10 +149,7 @@ impl Plan {
         match (held, self.at_once) {
             (Some(held), _) => Dim::constant(i64::from(held.parts)),
             (None, Some(at_once)) => {
-                let stored = segment.insts.iter().filter(|inst| matches!(inst.op, InstOp::Store { .. }));
-                let lanes = stored.map(|store| segment.ty(store.args[0]).shape.elements());
-                let most = lanes.fold(Dim::constant(1), |most, lanes| most_of(&most, &lanes));
-                most.ceil_div(&Dim::constant(i64::from(at_once) * i64::from(self.unit)))
+                stored_lanes(segment).ceil_div(&Dim::constant(i64::from(at_once) * i64::from(self.unit)))
             }
             (None, None) => Dim::constant(1),
         }
@@ -213,6 +210,13 @@ pub(super) fn trees(kernel: &Kernel) -> impl Iterator<Item = u32> {
         InstOp::Reduce { order: Order::Tree(tree), .. } => Some(tree.threads),
         _ => None,
     })
+}
+
+/// Lanes of the longest row that a segment stores, at least one.
+pub(super) fn stored_lanes(segment: &Segment) -> Dim {
+    let stored = segment.insts.iter().filter(|inst| matches!(inst.op, InstOp::Store { .. }));
+    let lanes = stored.map(|store| segment.ty(store.args[0]).shape.elements());
+    lanes.fold(Dim::constant(1), |most, lanes| most_of(&most, &lanes))
 }
 
 /// Whether every thread can compute lanes of rows for itself: none gives values to others, or writes what others read.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::budget::Budget;
 use super::extents::{Extents, exchanges, gcd};
-use super::plan::{Held, Plan, VECTOR, WARP, lanes_are_apart, trees, values_of, whole_block};
+use super::plan::{Held, Plan, VECTOR, WARP, lanes_are_apart, stored_lanes, trees, values_of, whole_block};
 use super::search::ranked_by;
 use crate::kernel::{INNER, Inst, InstOp, Kernel, Order, ROW, Segment, Shape};
 use crate::schedule::{KernelSchedule, Place, Spread};
@@ -92,16 +92,9 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
 /// The spread of rows that are looped over and whose lanes have nothing to do with each other: units as rows are long, and
 /// as many lanes of a thread at once as are underway without many registers.
 fn of_loops(kernel: &Kernel, threads: u32) -> Spread {
-    let stored = |inst: &Inst, segment: &Segment| match inst.op {
-        InstOp::Store { .. } => Some(segment.ty(inst.args[0]).shape.elements()),
-        _ => None,
-    };
-    let lanes =
-        kernel.segments.iter().flat_map(|segment| segment.insts.iter().filter_map(|inst| stored(inst, segment)));
-    let lanes = lanes.map(|lanes| lanes.as_const()).collect::<Option<Vec<i64>>>();
-    let most = lanes
-        .and_then(|lanes| lanes.into_iter().max())
-        .map_or(u32::MAX, |most| u32::try_from(most).unwrap_or(u32::MAX));
+    let lanes = kernel.segments.iter().map(|segment| stored_lanes(segment).as_const());
+    let most = lanes.collect::<Option<Vec<i64>>>().and_then(|lanes| lanes.into_iter().max());
+    let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX);
     let unit = (1..=threads).find(|unit| threads.is_multiple_of(*unit) && *unit >= most).unwrap_or(threads);
     let longest = kernel.segments.iter().map(|segment| segment.insts.len()).max().unwrap_or(0);
     let at_once = match longest {
