@@ -192,6 +192,21 @@ impl Backend for Assembled {
         Ok(stages)
     }
 
+    fn resume(&self, kernel: &Kernel, target: &Target, stage: Stage) -> Result<Vec<Stage>, BackendError> {
+        if stage.extension == PayloadKind::Cubin.extension() {
+            return Ok(vec![stage]);
+        }
+        let mut stages = self.inner.resume(kernel, target, stage)?;
+        let ptx = stages.last().map_or(&[][..], |stage| &stage.bytes);
+        let (backend, of) = (self.inner.name(), kernel.name.clone());
+        let code = self.assemble(kernel, target, ptx).map_err(|error| match error {
+            BackendError::Internal { message, .. } => BackendError::Stage { backend, kernel: of, message },
+            other => other,
+        })?;
+        stages.push(Stage { extension: PayloadKind::Cubin.extension(), bytes: code });
+        Ok(stages)
+    }
+
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let ptx = self.inner.payload(kernel, target)?;
         Ok(Payload { kind: PayloadKind::Cubin, bytes: self.assemble(kernel, target, &ptx.bytes)? })

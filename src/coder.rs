@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use fusewright_abi::{ContentKey, KernelArtifact, Target};
-use fusewright_codegen::backend::{self, Backend, BackendError};
+use fusewright_abi::{ContentKey, KernelArtifact, Payload, Target};
+use fusewright_codegen::backend::{self, Backend, BackendError, Stage};
 use fusewright_codegen::kernel::Kernel;
 use fusewright_codegen::schedule::Schedule;
 use fusewright_runtime::Counters;
@@ -62,6 +62,19 @@ impl Coder {
         let payload = self.backend.payload(kernel, &self.target)?;
         self.store.save(&key, &self.label(kernel), &payload);
         Ok((backend::pack(kernel, key, &self.target, &*self.backend, payload)?, false))
+    }
+
+    /// The artifact of a kernel whose code is made of a changed stage. It has a key of its own, and is not kept.
+    ///
+    /// # Errors
+    /// What is wrong with the stage, or has no code at all.
+    pub fn resumed(&self, kernel: &Kernel, stage: Stage) -> Result<KernelArtifact, BackendError> {
+        let key = backend::resumed_key(self.key(kernel), &stage);
+        let stages = self.backend.resume(kernel, &self.target, stage)?;
+        let bytes = stages.into_iter().next_back().map(|last| last.bytes).unwrap_or_default();
+        let payload = Payload { kind: self.backend.payload_kind(), bytes };
+        self.counters.add_compiled();
+        backend::pack(kernel, key, &self.target, &*self.backend, payload)
     }
 
     /// Makes code of kernels together, where the backend does that and it is not kept: then [`Coder::artifact`] is fast.

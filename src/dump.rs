@@ -60,20 +60,18 @@ impl DumpFolder {
         backend: &dyn Backend,
         target: &Target,
     ) -> Result<(), Error> {
-        let of_target = self.0.join("kernels").join(file_name(&target.to_string()));
-        let folder = of_target.join(format!("{}-{}", file_name(name), short_key(body)?));
-        write(&folder.join("0-body.fw"), body.to_string().as_bytes())?;
+        let folder = folder_of(&self.0, name, body, target)?;
+        write(&folder.join(BODY), body.to_string().as_bytes())?;
         let Some((lowered, expanded)) = forms else { return Ok(()) };
-        write(&folder.join("1-lowered.fw"), lowered.to_string().as_bytes())?;
-        write(&folder.join("2-expanded.fw"), expanded.to_string().as_bytes())?;
+        write(&folder.join(LOWERED), lowered.to_string().as_bytes())?;
+        write(&folder.join(EXPANDED), expanded.to_string().as_bytes())?;
         let Ok(stages) = backend.emit(expanded, target) else { return Ok(()) };
-        let stage = |i: usize, extension: &str| folder.join(format!("{}-{}.{extension}", 3 + i, expanded.name));
         for (i, emitted) in stages.iter().enumerate() {
-            write(&stage(i, emitted.extension), &emitted.bytes)?;
+            write(&folder.join(stage_name(i, expanded, emitted.extension)), &emitted.bytes)?;
         }
         match backend.file(expanded, target) {
             Ok(file) if stages.last().is_none_or(|last| last.bytes != file.bytes) => {
-                write(&stage(stages.len(), file.kind.extension()), &file.bytes)
+                write(&folder.join(stage_name(stages.len(), expanded, file.kind.extension())), &file.bytes)
             }
             _ => Ok(()),
         }
@@ -82,6 +80,24 @@ impl DumpFolder {
     fn of_graph(&self, graph: &Graph) -> Result<PathBuf, Error> {
         Ok(self.0.join(format!("{}-{}", file_name(graph.name()), short_key(graph)?)))
     }
+}
+
+/// Where the stages of a kernel lie below a folder of stages.
+pub(crate) fn folder_of(root: &Path, name: &str, body: &Graph, target: &Target) -> Result<PathBuf, Error> {
+    let of_target = root.join("kernels").join(file_name(&target.to_string()));
+    Ok(of_target.join(format!("{}-{}", file_name(name), short_key(body)?)))
+}
+
+/// The file of a kernel's body.
+pub(crate) const BODY: &str = "0-body.fw";
+/// The file of its Kernel IR as lowered.
+pub(crate) const LOWERED: &str = "1-lowered.fw";
+/// The file of its Kernel IR as expanded.
+pub(crate) const EXPANDED: &str = "2-expanded.fw";
+
+/// The file of a stage that a backend emits, by its position.
+pub(crate) fn stage_name(position: usize, kernel: &Kernel, extension: &str) -> String {
+    format!("{}-{}.{extension}", 3 + position, kernel.name)
 }
 
 fn short_key(graph: &Graph) -> Result<String, Error> {

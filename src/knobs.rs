@@ -35,6 +35,12 @@ pub const DUMP_DIR: Knob = Knob {
     doc: "folder for every stage of compilation: the graph after each pass, regions, Kernel IR, code",
 };
 
+/// Folder of changed stages.
+pub const OVERRIDE_DIR: Knob = Knob {
+    name: "FUSEWRIGHT_OVERRIDE_DIR",
+    doc: "folder of changed stages of kernels (`ll`, `ptx`, `cubin`, `cpp`), named as in FUSEWRIGHT_DUMP_DIR, to go on from",
+};
+
 /// Folder of the kernel cache.
 pub const CACHE_DIR: Knob = Knob {
     name: "FUSEWRIGHT_CACHE_DIR",
@@ -78,7 +84,8 @@ pub const CUBLASLT_DIR: Knob = Knob {
 };
 
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] = &[ACL, ASCEND_TOOLKIT, CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, PTXAS, SCHEDULES, TIERS];
+pub const ALL: &[Knob] =
+    &[ACL, ASCEND_TOOLKIT, CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, OVERRIDE_DIR, PTXAS, SCHEDULES, TIERS];
 
 // What others set and we read as they mean it: where their installations are.
 

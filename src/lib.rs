@@ -60,6 +60,7 @@ mod matmul;
 mod npu;
 mod page;
 mod program;
+mod replaced;
 mod schedules;
 mod settled;
 mod store;

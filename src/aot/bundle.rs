@@ -50,7 +50,7 @@ use fusewright_runtime::bundle::{MANIFEST, digest};
 use serde_json::{Map, Value, json};
 
 use super::place::place;
-use crate::compiler::{Compilation, Compiler};
+use crate::compiler::{Compilation, CompileError, Compiler};
 use crate::{Error, Fused, Options, PassTime, VendorCall, dtypes, fuse_graph};
 
 /// One kernel of a bundle.
@@ -162,7 +162,10 @@ pub fn write_bundle(graph: &Graph, targets: &[Target], folder: &Path, options: &
     options.schedules.fits(targets)?;
     let fused = fuse_graph(graph, options)?;
     let mut bundle = Bundle::default();
-    for target in targets {
+    // A target that is named twice is compiled for once.
+    let named = |i: &usize| !targets[..*i].contains(&targets[*i]);
+    let targets: Vec<&Target> = (0..targets.len()).filter(named).map(|i| &targets[i]).collect();
+    for &target in &targets {
         add_target(&mut bundle, &fused, target, options)?;
     }
     bundle.entries.sort_by(|a, b| a.file.cmp(&b.file));
@@ -231,6 +234,7 @@ fn add_target(bundle: &mut Bundle, fused: &Fused, target: &Target, options: &Opt
                 let pattern = region.name.clone();
                 entries.push(BundleEntry { pattern, artifact, shapes, read, uses: Vec::new(), file, code });
             }
+            Err(CompileError::Replaced(error)) => return Err(*error),
             Err(error) => match Error::from(error) {
                 Error::Input(reason) => {
                     refused.push(BundleRefusal { pattern: region.name.clone(), target: target.clone(), reason });

@@ -70,6 +70,14 @@ impl Backend for Built {
         Ok(stages)
     }
 
+    fn resume(&self, kernel: &Kernel, target: &Target, stage: Stage) -> Result<Vec<Stage>, BackendError> {
+        let mut stages = self.inner.resume(kernel, target, stage)?;
+        let source = stages.last().map_or(&[][..], |stage| &stage.bytes);
+        let code = self.object(kernel, target, source)?;
+        stages.push(Stage { extension: PayloadKind::AscendObject.extension(), bytes: code });
+        Ok(stages)
+    }
+
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let source = self.inner.payload(kernel, target)?;
         Ok(Payload { kind: PayloadKind::AscendObject, bytes: self.object(kernel, target, &source.bytes)? })

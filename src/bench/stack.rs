@@ -43,6 +43,8 @@ pub struct CompileReport {
     pub emit_us: Option<u64>,
     /// Most memory that the process ever held, where the system says so.
     pub peak_bytes: Option<u64>,
+    /// What is wrong with the cache on disk or a table of schedules.
+    pub warning: Option<String>,
 }
 
 /// Compiles `layers` copies of a model, each fed by the one before.
@@ -82,6 +84,7 @@ pub fn compile_suite(path: &Path, layers: usize, target: &Target, options: &Opti
         kept_us: kept_us.filter(|_| !again.is_empty()),
         emit_us: emitted.get(emitted.len() / 2).copied(),
         peak_bytes: peak_bytes(),
+        warning: compiler.warning(),
     })
 }
 

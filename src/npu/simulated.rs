@@ -218,6 +218,18 @@ impl Backend for Built {
         Ok(stages)
     }
 
+    fn resume(&self, kernel: &Kernel, target: &Target, stage: Stage) -> Result<Vec<Stage>, BackendError> {
+        let (backend, of) = (self.inner.name(), kernel.name.clone());
+        let mut stages = self.inner.resume(kernel, target, stage)?;
+        let source = stages.last().map_or(&[][..], |stage| &stage.bytes);
+        let code = self.object(kernel, source).map_err(|error| match error {
+            BackendError::Internal { message, .. } => BackendError::Stage { backend, kernel: of, message },
+            other => other,
+        })?;
+        stages.push(Stage { extension: PayloadKind::AscendObject.extension(), bytes: code });
+        Ok(stages)
+    }
+
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let source = self.inner.payload(kernel, target)?;
         Ok(Payload { kind: PayloadKind::AscendObject, bytes: self.object(kernel, &source.bytes)? })

@@ -117,6 +117,8 @@ fn a_folder_that_cannot_be_used_is_said_and_the_run_is_right() {
     assert!(compiled > 0 && read == 0, "{compiled} {read}");
     assert_eq!(said.matches("warning:").count(), 1, "{said}");
     assert!(said.contains("file") && said.contains("kernels are not kept"), "{said}");
+    let measured = with_cache(&file, &["bench", "--suite", "compile", &model()]);
+    assert_eq!((measured.code, measured.stderr), (Some(0), said), "{}", measured.stdout);
     let listed = with_cache(&file, &["cache"]);
     assert_eq!(listed.code, Some(3), "{}", listed.stderr);
 }

@@ -55,6 +55,14 @@ fn a_bundle_is_the_same_twice_and_its_manifest_names_every_file() {
 }
 
 #[test]
+fn a_target_that_is_named_twice_is_compiled_for_once() {
+    let folder = folder();
+    let [once, twice] = ["cpu", "cpu,cpu"]
+        .map(|targets| compile("qwen3_tiny_layer_bf16.core.pt2", targets, &folder.path().join(targets)));
+    assert!(once == twice);
+}
+
+#[test]
 fn one_bundle_holds_several_targets() {
     let folder = folder();
     let found = compile("qwen3_tiny_layer_bf16.train.pt2", "cpu,ascend", folder.path());

@@ -10,6 +10,7 @@ mod idle;
 mod memory;
 mod npu;
 mod opt;
+mod overriding;
 mod pages;
 mod patterns;
 mod refusals;

@@ -9,7 +9,7 @@ use fusewright_graph::{Dim, dim};
 use sha2::{Digest, Sha256};
 
 use super::order::row_order;
-use super::{Backend, BackendError, Blocks, Grid};
+use super::{Backend, BackendError, Blocks, Grid, Stage};
 use crate::kernel::{DimOrigin, Kernel};
 
 /// Version and sources of the emitters.
@@ -35,6 +35,15 @@ pub fn kernel_key(kernel: &Kernel, schedule: &str, target: &Target, backend: &dy
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
+    ContentKey(hash.finalize().into())
+}
+
+/// The key of a kernel whose code is made of a changed stage.
+pub fn resumed_key(key: ContentKey, stage: &Stage) -> ContentKey {
+    let mut hash = Sha256::new();
+    hash.update(key.0);
+    hash.update(stage.extension);
+    hash.update(&stage.bytes);
     ContentKey(hash.finalize().into())
 }
 

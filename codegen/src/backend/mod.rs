@@ -29,7 +29,7 @@ use fusewright_graph::Dim;
 use crate::kernel::Kernel;
 use crate::schedule::{KernelSchedule, ScheduleTable, Spread};
 
-pub use artifact::{assemble, kernel_key, pack};
+pub use artifact::{assemble, kernel_key, pack, resumed_key};
 
 /// One form of a kernel on its way to the target.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -127,6 +127,15 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// What the backend does not take, by name.
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError>;
+
+    /// Goes on from a stage of [`Backend::emit`] that was changed outside: that stage and those behind it, of which the last
+    /// is the payload. It must keep the kernel's entry point, arguments and launch, which nothing can check.
+    ///
+    /// # Errors
+    /// A form that the backend does not read; what is wrong with the text, as far as its compiler says.
+    fn resume(&self, kernel: &Kernel, _target: &Target, stage: Stage) -> Result<Vec<Stage>, BackendError> {
+        Err(BackendError::stage(self.name(), kernel, format!("`{}` is no form that it goes on from", stage.extension)))
+    }
 
     /// The payload alone, without the cost of the stages before it.
     ///
@@ -263,6 +272,16 @@ pub enum BackendError {
         /// Which tool, what it said, and how to repeat it.
         message: String,
     },
+    /// A stage that stands for a generated one is not taken.
+    #[error("{backend}: kernel `{kernel}`: {message}")]
+    Stage {
+        /// Name of the backend.
+        backend: &'static str,
+        /// Name of the kernel.
+        kernel: String,
+        /// What is wrong with it.
+        message: String,
+    },
     /// The backend made something that its own tools reject.
     #[error("internal error of {backend} in kernel `{kernel}`: {message}")]
     Internal {
@@ -288,6 +307,10 @@ impl BackendError {
 
     fn target(backend: &'static str, target: &Target, reason: impl Into<String>) -> Self {
         BackendError::Target { backend, target: target.clone(), reason: reason.into() }
+    }
+
+    fn stage(backend: &'static str, kernel: &Kernel, message: impl Into<String>) -> Self {
+        BackendError::Stage { backend, kernel: kernel.name.clone(), message: message.into() }
     }
 
     fn internal(backend: &'static str, kernel: &Kernel, message: impl Into<String>) -> Self {

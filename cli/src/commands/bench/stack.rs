@@ -6,13 +6,14 @@ use serde_json::json;
 
 use super::super::{Exit, OK};
 use crate::args::{BenchArgs, Common};
-use crate::output::{line, progress, table};
+use crate::output::{line, progress, table, warning};
 
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     let missing = || Error::Input("suite `compile` needs a MODEL".to_owned());
     let model = args.model.as_ref().ok_or_else(missing)?;
     progress(common.verbose, &format!("compiling {} × {}", args.layers, model.display()));
     let report = compile_suite(model, args.layers.into(), &args.target, &common.options()?)?;
+    report.warning.iter().for_each(|said| warning(said));
     if args.json {
         line(json!({
             "layers": report.layers, "nodes": report.nodes, "regions": report.regions,

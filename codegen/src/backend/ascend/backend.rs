@@ -8,6 +8,8 @@ use crate::backend::{Backend, BackendError, Stage};
 use crate::kernel::{Kernel, verify};
 
 const NAME: &str = "ascend-c";
+/// The form that compilers take.
+const SOURCE: &str = PayloadKind::AscendC.extension();
 
 /// Writes Ascend C for Huawei NPUs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +54,14 @@ impl Backend for AscendBackend {
             EmitError::Template(message) => BackendError::internal(NAME, kernel, message),
         })?;
         let headers = HEADERS.iter().map(|(_, text)| Stage { extension: "h", bytes: text.as_bytes().to_vec() });
-        Ok(headers.chain([Stage { extension: "cpp", bytes: text.into_bytes() }]).collect())
+        Ok(headers.chain([Stage { extension: SOURCE, bytes: text.into_bytes() }]).collect())
+    }
+
+    fn resume(&self, kernel: &Kernel, _: &Target, stage: Stage) -> Result<Vec<Stage>, BackendError> {
+        if stage.extension == SOURCE {
+            return Ok(vec![stage]);
+        }
+        let message = format!("a changed `{}` is not taken: objects are made of `{SOURCE}`", stage.extension);
+        Err(BackendError::stage(NAME, kernel, message))
     }
 }

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use fusewright_abi::{Payload, PayloadKind, Target};
 use inkwell::module::Module;
 
-use super::{EmitError, candidates, compile, emit_as, launch, schedule};
+use super::{EmitError, candidates, compile, emit_as, from_ll, launch, schedule};
 use crate::backend::llvm::MEMORY;
 use crate::backend::{Backend, BackendError, Grid, Stage};
 use crate::kernel::{Kernel, verify};
 use crate::schedule::{KernelSchedule, ScheduleTable, Spread};
 
 const NAME: &str = "nvptx";
+/// Forms of a kernel on its way.
+const LL: &str = "ll";
+const PTX: &str = PayloadKind::Ptx.extension();
 
 /// Makes PTX for NVIDIA GPUs.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +97,24 @@ impl Backend for CudaBackend {
         let mut table = ScheduleTable::empty(target);
         table.tools = format!("{NAME}, {}", self.fingerprint());
         table.insert(kernel, schedule, Vec::new());
-        Ok(vec![stage("schedules", table.to_string()), stage("ll", emitted.ll), stage("ptx", emitted.ptx)])
+        Ok(vec![stage("schedules", table.to_string()), stage(LL, emitted.ll), stage(PTX, emitted.ptx)])
+    }
+
+    fn resume(&self, kernel: &Kernel, target: &Target, stage: Stage) -> Result<Vec<Stage>, BackendError> {
+        match stage.extension {
+            LL => {
+                let ptx = from_ll(&stage.bytes, arch(kernel, target)?).map_err(|error| match error {
+                    EmitError::Llvm(message) => BackendError::stage(NAME, kernel, message),
+                    other => self.refusal(other, kernel, target),
+                })?;
+                Ok(vec![stage, Stage { extension: PTX, bytes: ptx.into_bytes() }])
+            }
+            PTX => Ok(vec![stage]),
+            other => {
+                let message = format!("a changed `{other}` is not taken: code is made of `{LL}` or `{PTX}`");
+                Err(BackendError::stage(NAME, kernel, message))
+            }
+        }
     }
 
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {

@@ -46,6 +46,7 @@ use fusewright_abi::ManyRows;
 use inkwell::attributes::AttributeLoc;
 use inkwell::basic_block::BasicBlock;
 use inkwell::context::Context;
+use inkwell::memory_buffer::MemoryBuffer;
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, InitializationConfig, Target, TargetMachine, TargetMachineOptions, TargetTriple};
@@ -164,10 +165,28 @@ fn compile(
     let module = build(&ctx, kernel, &arch, &machine, &plans)?;
     module.verify().map_err(|e| EmitError::Llvm(e.to_string()))?;
     built(&module);
+    finish(&module, &machine)
+}
+
+/// The PTX of LLVM IR as [`Emitted::ll`] has it, perhaps changed.
+///
+/// # Errors
+/// An unknown architecture; what LLVM says of the text.
+pub fn from_ll(text: &[u8], arch: &str) -> Result<String, EmitError> {
+    let machine = machine(architecture(arch)?)?;
+    let ctx = Context::create();
+    let text = MemoryBuffer::create_from_memory_range_copy(text, "ll");
+    let module = ctx.create_module_from_ir(text).map_err(|e| EmitError::Llvm(e.to_string()))?;
+    module.verify().map_err(|e| EmitError::Llvm(e.to_string()))?;
+    finish(&module, &machine)
+}
+
+/// Runs the passes and prints the code of a module.
+fn finish(module: &Module<'_>, machine: &TargetMachine) -> Result<String, EmitError> {
     let options = PassBuilderOptions::create();
-    module.run_passes(PASSES, &machine, options).map_err(|e| EmitError::Llvm(e.to_string()))?;
+    module.run_passes(PASSES, machine, options).map_err(|e| EmitError::Llvm(e.to_string()))?;
     let text =
-        machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(|e| EmitError::Llvm(e.to_string()))?;
+        machine.write_to_memory_buffer(module, FileType::Assembly).map_err(|e| EmitError::Llvm(e.to_string()))?;
     let text = text.as_slice().strip_suffix(&[0]).unwrap_or(text.as_slice());
     Ok(String::from_utf8_lossy(text).into_owned())
 }

@@ -2,15 +2,17 @@
 //!
 //! Kernels are named by content: two regions with equal bodies share one kernel, in the compiler's cache and on disk.
 
+mod error;
+mod made;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use fusewright_abi::{KernelArtifact, ParamAccess, Payload, PayloadKind, Target};
+use fusewright_abi::{KernelArtifact, Payload, PayloadKind, Target};
 use fusewright_codegen::backend::{self, Backend, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
-use fusewright_codegen::kernel::{InstError, Kernel, ParamId, verify};
-use fusewright_codegen::lower::in_place::why_not;
-use fusewright_codegen::lower::{LowerError, Outputs, lower_to};
+use fusewright_codegen::kernel::{Kernel, verify};
+use fusewright_codegen::lower::{Outputs, lower_to};
 use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Graph;
 use fusewright_graph::text::{PrintOptions, print_graph};
@@ -22,65 +24,16 @@ use crate::ascend::{Maker, ToolkitChoice};
 use crate::assembler::AssemblerChoice;
 use crate::coder::Coder;
 use crate::dump::DumpFolder;
+use crate::replaced::{Replaced, Replacements};
 use crate::store::{CacheChoice, Store};
 use crate::threads::ThreadPool;
 use crate::tiers::budget;
 use crate::{Error, Options, ScheduleChoice, knobs, npu};
 
-/// Why a body has no kernel.
-#[derive(Debug, thiserror::Error)]
-pub enum CompileError {
-    /// The body has no row program; run it unfused.
-    #[error("{0}")]
-    Lower(#[from] LowerError),
-    /// The target's backend does not take the kernel; run it unfused.
-    #[error("{0}")]
-    Backend(#[from] BackendError),
-    /// The target lacks a function of the kernel, and so does the table of expansions; run it unfused.
-    #[error("{0}")]
-    Expand(#[from] InstError),
-    /// A stage cannot be written to the folder that [`crate::knobs::DUMP_DIR`] names.
-    #[error("{0}")]
-    Dump(Box<Error>),
-    /// A bug of this project.
-    #[error("internal error: {0}")]
-    Internal(String),
-}
-
-impl CompileError {
-    /// Whether the body is to run unfused because nothing takes it.
-    pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            CompileError::Lower(_) | CompileError::Expand(_) | CompileError::Backend(BackendError::Unsupported { .. })
-        )
-    }
-
-    /// The error as the facade reports it.
-    pub fn into_error(self) -> Error {
-        self.into()
-    }
-}
-
-impl From<CompileError> for Error {
-    fn from(error: CompileError) -> Self {
-        match error {
-            CompileError::Dump(error) => *error,
-            CompileError::Backend(BackendError::Target { .. } | BackendError::Tool { .. }) => {
-                Error::Unavailable(error.to_string())
-            }
-            CompileError::Backend(BackendError::Memory { .. }) => Error::Memory(error.to_string()),
-            CompileError::Lower(_)
-            | CompileError::Expand(_)
-            | CompileError::Backend(BackendError::Unsupported { .. } | BackendError::Schedule { .. }) => {
-                Error::Input(error.to_string())
-            }
-            CompileError::Backend(BackendError::Internal { .. }) | CompileError::Internal(_) => {
-                Error::Internal(error.to_string())
-            }
-        }
-    }
-}
+pub use error::CompileError;
+pub use made::Compilation;
+use made::Forms;
+pub(crate) use made::{Apart, Made};
 
 /// Compiles bodies for one target.
 pub struct Compiler {
@@ -101,73 +54,8 @@ pub struct Compiler {
     counters: Arc<Counters>,
     outputs: Outputs,
     dump: Option<DumpFolder>,
+    replacements: Option<Replacements>,
     log: Mutex<Vec<Compilation>>,
-}
-
-/// How long the stages of one kernel took.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Compilation {
-    /// Name of the kernel.
-    pub name: String,
-    /// Microseconds from the body to expanded Kernel IR.
-    pub lower_us: u64,
-    /// Microseconds from there to the payload, be it made or read.
-    pub emit_us: u64,
-    /// Size of the payload in bytes.
-    pub bytes: usize,
-    /// Whether the payload came from the cache on disk.
-    pub from_disk: bool,
-}
-
-/// A kernel as lowered and as expanded for the target.
-struct Forms {
-    lowered: Kernel,
-    expanded: Kernel,
-    lower_us: u64,
-    /// Why the backend did not take outputs in the memory of inputs.
-    refused: Option<String>,
-}
-
-/// A compiled body.
-#[derive(Debug)]
-pub(crate) struct Made {
-    pub artifact: KernelArtifact,
-    /// Outputs that update inputs and may not be written where those lie.
-    pub apart: Vec<Apart>,
-    /// The expanded kernel, where other code may be made of it.
-    pub kernel: Option<Arc<Kernel>>,
-}
-
-/// An output of a body that updates an input and may not be written where that lies.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Apart {
-    /// Position of the output.
-    pub output: usize,
-    /// Position of the input.
-    pub input: usize,
-    /// Why not.
-    pub reason: String,
-}
-
-impl Forms {
-    /// Whether an output may lie in the memory of an input that its rows read whole.
-    fn shares_memory(&self) -> bool {
-        self.expanded.params.iter().any(|p| p.access == ParamAccess::Out && p.alias.is_some())
-    }
-
-    /// Which outputs of the body that update inputs may not be written where those lie.
-    fn apart(&self, body: &Graph) -> Vec<Apart> {
-        let inputs = body.inputs().len();
-        let mut apart = Vec::new();
-        for (i, output) in body.outputs().iter().enumerate() {
-            let param = ParamId((inputs + i) as u32);
-            let updated = output.updates.as_ref().and_then(|name| body.inputs().iter().position(|x| x.name == *name));
-            let Some(input) = updated.filter(|_| self.lowered.param(param).alias.is_none()) else { continue };
-            let why = why_not(&self.lowered, ParamId(input as u32), param).or_else(|| self.refused.clone());
-            apart.extend(why.map(|reason| Apart { output: i, input, reason }));
-        }
-        apart
-    }
 }
 
 impl Compiler {
@@ -190,6 +78,7 @@ impl Compiler {
             counters,
             outputs: Outputs::Contiguous,
             dump: DumpFolder::from_environment(),
+            replacements: Replacements::from_environment(),
             log: Mutex::new(Vec::new()),
         })
     }
@@ -340,6 +229,11 @@ impl Compiler {
     /// # Errors
     /// A body without a row program.
     pub fn kernel(&self, name: &str, body: &Graph) -> Result<(Kernel, Kernel), CompileError> {
+        self.taken_forms(name, body).map(|forms| (forms.lowered, forms.expanded))
+    }
+
+    /// The forms of a body that the backend takes, if it takes any.
+    fn taken_forms(&self, name: &str, body: &Graph) -> Result<Forms, CompileError> {
         let mut forms = self.forms(name, body)?;
         if forms.shares_memory()
             && let Err(BackendError::Unsupported { reason, .. }) =
@@ -347,7 +241,7 @@ impl Compiler {
         {
             forms = self.forms_apart(name, body, reason)?;
         }
-        Ok((forms.lowered, forms.expanded))
+        Ok(forms)
     }
 
     fn forms(&self, name: &str, body: &Graph) -> Result<Forms, CompileError> {
@@ -400,6 +294,9 @@ impl Compiler {
             let written = folder.kernel(name, body, forms.as_ref(), self.backend(), self.target());
             written.map_err(|e| CompileError::Dump(Box::new(e)))?;
         }
+        if let Some(made) = self.make_of_replaced(name, body)? {
+            return Ok(made);
+        }
         let start = Instant::now();
         let mut forms = self.forms(name, body)?;
         // Better code that is there already needs no other before it.
@@ -413,13 +310,31 @@ impl Compiler {
                 made => made?,
             },
         };
-        let emit_us = start.elapsed().as_micros() as u64 - forms.lower_us;
-        let bytes = artifact.payload.bytes.len();
-        let done = Compilation { name: name.to_owned(), lower_us: forms.lower_us, emit_us, bytes, from_disk };
+        let done = Compilation::of(name, start, &forms, &artifact, from_disk);
         let apart = forms.apart(body);
         let improvable = self.second.is_some() && artifact.target == *self.target();
         let kernel = (improvable || self.by_driver.is_some()).then(|| Arc::new(forms.expanded));
-        Ok((Made { artifact, apart, kernel }, done))
+        Ok((Made { artifact, apart, kernel, replaced: false }, done))
+    }
+
+    /// As [`Compiler::make_timed`], of the stage of the kernel that a person changed, if there is one. It is not kept on disk,
+    /// and no other code takes its place.
+    fn make_of_replaced(&self, name: &str, body: &Graph) -> Result<Option<(Made, Compilation)>, CompileError> {
+        let Some(folder) = &self.replacements else { return Ok(None) };
+        let start = Instant::now();
+        let forms = self.taken_forms(name, body)?;
+        let found = folder.of(name, body, (&forms.lowered, &forms.expanded), self.backend(), self.target())?;
+        let Some(replaced) = found else { return Ok(None) };
+        self.warn(replaced.note());
+        let Replaced { path, stage } = replaced;
+        let artifact = self.coder.resumed(&forms.expanded, stage).map_err(|error| match error {
+            BackendError::Stage { .. } => {
+                CompileError::Replaced(Box::new(Error::Input(format!("{}: {error}", path.display()))))
+            }
+            other => other.into(),
+        })?;
+        let done = Compilation::of(name, start, &forms, &artifact, false);
+        Ok(Some((Made { artifact, apart: forms.apart(body), kernel: None, replaced: true }, done)))
     }
 
     /// Loads a compiled body; where better code may come, as a kernel that takes it when it does.
@@ -494,9 +409,13 @@ impl Compiler {
     /// # Errors
     /// As [`Compiler::artifact`].
     pub fn object_and_code(&self, name: &str, body: &Graph) -> Result<(KernelArtifact, Payload), CompileError> {
-        let artifact = self.artifact(name, body)?;
-        let (_, expanded) = self.kernel(name, body)?;
-        let payload = self.coded(|coder| coder.backend.file(&expanded, &coder.target))?;
+        let Made { artifact, replaced, .. } = self.make(name, body)?;
+        let payload = if replaced {
+            artifact.payload.clone()
+        } else {
+            let (_, expanded) = self.kernel(name, body)?;
+            self.coded(|coder| coder.backend.file(&expanded, &coder.target))?
+        };
         let code = artifact.payload;
         Ok((KernelArtifact { payload, ..artifact }, code))
     }
