@@ -8,6 +8,7 @@
 //! Sizes are fitted once ([`Chain::fit`]); a call at sizes that were met before computes none. A chain for a GPU runs on every
 //! device of its kind, that of the stream of a call.
 
+mod copied;
 mod fit;
 mod launch;
 
@@ -22,10 +23,11 @@ use fusewright_runtime::CodeCounts;
 use fusewright_runtime::cuda::Gpu;
 
 use super::build::build_at;
+use super::in_place::Alias;
 use super::layout::{Home, Layouts};
 use super::plan::bind;
 use super::plans::Plans;
-use super::step::Work;
+use super::step::{Step, Work};
 use super::{Program, made_by};
 use crate::compile::fuse;
 use crate::compiler::Compiler;
@@ -43,6 +45,8 @@ pub struct Chain {
     orders: Vec<Vec<usize>>,
     /// What each output is the memory of.
     bases: Vec<Value>,
+    /// By output, the input whose memory it is, of which kernels overwrite a part.
+    overwritten: Vec<Option<usize>>,
     regions: Vec<ChainRegion>,
     explanation: Explanation,
     compiled: usize,
@@ -74,6 +78,8 @@ pub struct ChainOutput<'c> {
     pub shape: &'c [Dim],
     /// The axes from the outermost in memory to the innermost; in that order the elements lie without gaps.
     pub order: &'c [usize],
+    /// The input whose memory it is: kernels overwrite a part of that, which calls give as this output alone.
+    pub overwrites: Option<usize>,
 }
 
 /// Something that keeps a graph from being a chain.
@@ -108,7 +114,8 @@ impl Chain {
         }
         let compiler = Compiler::of(target, options)?;
         // What its inputs are was enqueued by somebody else just before.
-        let fused = fuse(graph, options, compiler.sources(), Some(target), Ahead::Anything)?;
+        let mut fused = fuse(graph, options, compiler.sources(), Some(target), Ahead::Anything)?;
+        copied::copied(&fused.graph, &mut fused.partition).map_err(|e| Error::Internal(e.to_string()))?;
         // Before anything is compiled.
         let outside = without_kernels(&fused.graph, &fused.partition);
         if !outside.is_empty() {
@@ -124,6 +131,14 @@ impl Chain {
             Ok(landings) => landings,
             Err(outside) => return Ok(Attempt::Outside(outside)),
         };
+        let mut overwritten = vec![None; bases.len()];
+        for (step, alias) in program.steps.iter().flat_map(partly) {
+            let input = overwritten_input(&program, step, alias);
+            let output = bases.iter().position(|&base| base == step.outputs[alias.output]);
+            if let Some(output) = output {
+                overwritten[output] = input;
+            }
+        }
         // Behind outputs, of which one that is constant is to blame by itself: equal constants of several ops are one.
         let outside = constants_elsewhere(&program, target);
         if !outside.is_empty() {
@@ -135,6 +150,7 @@ impl Chain {
             program,
             orders,
             bases,
+            overwritten,
             regions: fused.partition.kernels().map(|region| described(&fused.graph, region)).collect(),
             explanation: explain(&fused)?,
             compiled: log.len() - from_disk,
@@ -172,9 +188,10 @@ impl Chain {
     /// The outputs, in order.
     pub fn outputs(&self) -> Vec<ChainOutput<'_>> {
         let graph = &self.program.graph;
-        let outputs = graph.outputs().iter().zip(&self.orders).map(|(output, order)| {
+        let places = self.orders.iter().zip(&self.overwritten);
+        let outputs = graph.outputs().iter().zip(places).map(|(output, (order, &overwrites))| {
             let ty = graph.ty(output.value);
-            ChainOutput { dtype: ty.dtype, shape: &ty.shape, order }
+            ChainOutput { dtype: ty.dtype, shape: &ty.shape, order, overwrites }
         });
         outputs.collect()
     }
@@ -284,14 +301,38 @@ fn without_kernels(graph: &Graph, partition: &Partition) -> Vec<Outside> {
     outside.collect()
 }
 
-/// The steps of a program that are no launches, and launches that must begin with what was there before.
+/// The outputs of a step that begin with what one of its operands holds.
+fn partly(step: &Step) -> impl Iterator<Item = (&Step, Alias)> {
+    let kernel = if let Work::Kernel(kernel) = &step.work { Some(kernel) } else { None };
+    let aliases = kernel.into_iter().flat_map(|kernel| kernel.in_place.aliases());
+    aliases.filter(|alias| alias.begins).map(move |alias| (step, alias))
+}
+
+/// The input of the graph that a kernel overwrites a part of, if it is all of that input, nothing else reads it, and the
+/// result is one of the graph's.
+fn overwritten_input(program: &Program, step: &Step, alias: Alias) -> Option<usize> {
+    let (graph, layouts) = (&program.graph, &program.layouts);
+    let (old, new) = (step.inputs[alias.input], step.outputs[alias.output]);
+    let view = layouts.get(old).ok()?;
+    let Def::Input(input) = graph.def(view.base) else { return None };
+    let is_whole = graph.ty(old).elements() == graph.ty(view.base).elements()
+        && view.layout.offset == Dim::constant(0)
+        && view.layout.is_contiguous(&view.shape);
+    let base = |value: Value| layouts.get(value).ok().map(|view| view.base);
+    let kernels = program.steps.iter().filter(|step| matches!(step.work, Work::Kernel(_)));
+    let reads = kernels.flat_map(|step| &step.inputs).filter(|&&value| base(value) == Some(view.base)).count();
+    let is_given = graph.outputs().iter().any(|output| base(output.value) == Some(new));
+    (is_whole && reads == 1 && is_given).then_some(input)
+}
+
+/// The steps of a program that are no launches, and launches that must begin with what was there before and is elsewhere.
 fn beside_kernels(program: &Program, fused: &Fused, fallbacks: &[super::Fallback]) -> Vec<Outside> {
     let graph = &program.graph;
     let steps = program.steps.iter().filter_map(|step| {
         let about = |nodes: Vec<String>, reason: String| Some(Outside { nodes, output: None, reason });
         let maker = || made_by(graph, step).map(|id| origins(graph, &[id])).unwrap_or_default();
         match &step.work {
-            Work::Kernel(kernel) if kernel.in_place.aliases().any(|alias| alias.begins) => {
+            Work::Kernel(_) if partly(step).any(|(step, alias)| overwritten_input(program, step, alias).is_none()) => {
                 let region = step.kernel.and_then(|kernel| fused.partition.kernels().nth(kernel));
                 let nodes = region.map_or(&[][..], |region| region.nodes.as_slice());
                 let is_write = |id: &&NodeId| matches!(graph.node(**id).op, Op::Prim(Prim::Scatter { .. }));
