@@ -91,6 +91,25 @@ def test_a_write_is_a_part_of_the_kernel_of_its_rows(function: Callable[..., tor
     assert len(made) == 1
     ops = [op for fusion in fusions for _, ops in fusion.kernels for op, _ in ops]
     assert "aten.index_put.default" in ops
+    assert not fusewright.explain(function, *inputs([3, 0, 7])).left
+
+
+def test_keys_and_values_are_written_by_one_kernel() -> None:
+    def step(keys: torch.Tensor, values: torch.Tensor, new: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+        queries, key, value = new.view(-1, 4, WIDTH).split([2, 1, 1], 1)
+        keys.view(-1, 1, WIDTH)[slots] = torch.relu(key * 2.0) + 1.0
+        values.view(-1, 1, WIDTH)[slots] = value
+        return torch.relu(queries * 2.0) + 1.0
+
+    given = (
+        *(torch.randn(3, SLOTS, WIDTH) for _ in range(2)),
+        torch.randn(5, 4 * WIDTH),
+        torch.tensor([3, 0, 35, 9, -2]),
+    )
+    (fusion,) = parts(step, *given)
+    assert len(fusion.kernels) == 1
+    assert sum(made.overwrites is not None for made in fusion.call.record.outputs) == 2
+    same(step, torch.compile(step, backend=fusewright.backend, options={"strict": True}), *given)
 
 
 @pytest.mark.parametrize("function", [read_before, read_in_it, unwritten, twice])
@@ -108,6 +127,15 @@ def test_of_equal_slots_one_wins() -> None:
     assert any(torch.equal(cache[4], row) for row in (rows[0], rows[1], rows[3])) and torch.equal(cache[5], rows[2])
     untouched = [i for i in range(SLOTS) if i not in (4, 5)]
     assert torch.equal(cache[untouched], old[untouched])
+
+
+def test_places_beyond_the_tensor_write_nothing() -> None:
+    fused = torch.compile(store, backend=fusewright.backend, options={"strict": True})
+    whole = torch.zeros(3 * SLOTS, HEADS, WIDTH)
+    for place in (SLOTS, SLOTS + 2, -SLOTS - 1, 1 << 40):
+        whole.zero_()
+        fused(whole[SLOTS : 2 * SLOTS], torch.ones(2, HEADS, WIDTH), torch.tensor([3, place]))
+        assert whole.flatten(1).sum(1).nonzero().flatten().tolist() == [SLOTS + 3]
 
 
 @pytest.mark.parametrize("lies", ["with gaps", "turned", "shifted"])

@@ -141,8 +141,13 @@ class _Pass:
         for part, made in found:
             result.fusions.append(Fusion(made, _described(made, part)))
             self._replace(part, made, insert)
+        written = {made.program.inputs[i] for _, made in found for i in made.kernel.overwrites if i is not None}
         for node in self.graph.nodes:
-            if node.op == "call_function" and node in self.refused and not is_getitem(node) and not is_view(node):
+            # What a kernel has written where the caller has it is copied onto itself, which is nothing.
+            is_done = node.target is torch.ops.aten.copy_.default and node.args[0] in written
+            if node.op != "call_function" or is_done or node not in self.refused:
+                continue
+            if not is_getitem(node) and not is_view(node):
                 result.left[target_name(node), self.refused[node]] += 1
         if found:
             sort(self.graph)
