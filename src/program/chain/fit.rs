@@ -40,6 +40,8 @@ pub(super) struct Launch {
     pub writes: Vec<(usize, usize)>,
     pub dims: Vec<i64>,
     pub rows: usize,
+    /// Whether each row writes to one place at most of whatever it overwrites.
+    pub writes_once: bool,
 }
 
 /// What a launch reads bytes of.
@@ -157,7 +159,9 @@ impl Fitting<'_> {
         let (dims, rows) = resolved.map_err(|message| Error::Call(format!("{}: {message}", step.label)))?;
         let module = kernel.module.clone();
         let module = module.ok_or_else(|| Error::Internal(format!("{}: its code is not loaded", step.label)))?;
-        Ok(Launch { label: step.label.clone(), on_device: module.on_device(), module, reads, writes, dims, rows })
+        let writes_once = step.kernel.is_some_and(|kernel| self.chain.once.contains(&kernel));
+        let (label, on_device) = (step.label.clone(), module.on_device());
+        Ok(Launch { label, on_device, module, reads, writes, dims, rows, writes_once })
     }
 
     /// Where a launch reads a value.

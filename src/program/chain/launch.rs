@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use fusewright_runtime::Arg;
-use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Stream};
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, LaunchOptions, Stream};
 
 use super::Chain;
 use super::fit::{Fitted, Launch, Read};
@@ -159,6 +159,8 @@ impl Launch {
             Err(argument) => DeviceArg::Same(*argument),
         });
         let args: Vec<DeviceArg<'_>> = given.chain(writes.iter().map(DeviceArg::Out)).collect();
-        kernel.enqueue(stream, &args, (&self.dims, self.rows), kernel.behind_anything()).map_err(about)
+        // Frameworks do not say which of two rows stays that are written to one place of a GPU.
+        let options = LaunchOptions { unordered: self.writes_once, ..kernel.behind_anything() };
+        kernel.enqueue(stream, &args, (&self.dims, self.rows), options).map_err(about)
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use fusewright_abi::{DType, Target};
 use fusewright_fusion::region::{Partition, Step as PlannedStep, is_constant, is_layout};
-use fusewright_graph::{Def, Dim, Graph, NodeId, Op, Prim, TensorType, Value};
+use fusewright_graph::{Def, Dim, Graph, Node, NodeId, Op, Prim, TensorType, Value};
 use fusewright_runtime::CodeCounts;
 use fusewright_runtime::cuda::Gpu;
 
@@ -47,6 +47,8 @@ pub struct Chain {
     bases: Vec<Value>,
     /// By output, the input whose memory it is, of which kernels overwrite a part.
     overwritten: Vec<Option<usize>>,
+    /// The kernels whose rows write to one place at most of whatever they overwrite.
+    once: BTreeSet<usize>,
     regions: Vec<ChainRegion>,
     explanation: Explanation,
     compiled: usize,
@@ -123,7 +125,11 @@ impl Chain {
         }
         let built = build_at(&fused.graph, &fused.partition, &compiler, Home::Host)?;
         let program = built.program.claiming(graph);
-        let outside = beside_kernels(&program, &fused, &built.fallbacks);
+        let mut outside = beside_kernels(&program, &fused, &built.fallbacks);
+        let once = writing_once(&fused.partition)?;
+        if Home::of(target) == Home::Device {
+            outside.extend(one_by_one(&program, &fused, &once));
+        }
         if !outside.is_empty() {
             return Ok(Attempt::Outside(outside));
         }
@@ -151,6 +157,7 @@ impl Chain {
             orders,
             bases,
             overwritten,
+            once,
             regions: fused.partition.kernels().map(|region| described(&fused.graph, region)).collect(),
             explanation: explain(&fused)?,
             compiled: log.len() - from_disk,
@@ -333,12 +340,7 @@ fn beside_kernels(program: &Program, fused: &Fused, fallbacks: &[super::Fallback
         let maker = || made_by(graph, step).map(|id| origins(graph, &[id])).unwrap_or_default();
         match &step.work {
             Work::Kernel(_) if partly(step).any(|(step, alias)| overwritten_input(program, step, alias).is_none()) => {
-                let region = step.kernel.and_then(|kernel| fused.partition.kernels().nth(kernel));
-                let nodes = region.map_or(&[][..], |region| region.nodes.as_slice());
-                let is_write = |id: &&NodeId| matches!(graph.node(**id).op, Op::Prim(Prim::Scatter { .. }));
-                let writes: Vec<NodeId> = nodes.iter().filter(is_write).copied().collect();
-                let nodes = origins(graph, if writes.is_empty() { nodes } else { &writes });
-                about(nodes, "it overwrites parts of a tensor".to_owned())
+                about(writes_of(fused, step), "it overwrites parts of a tensor".to_owned())
             }
             Work::Kernel(_) | Work::View | Work::Constant(_) => None,
             _ => {
@@ -349,6 +351,64 @@ fn beside_kernels(program: &Program, fused: &Fused, fallbacks: &[super::Fallback
         }
     });
     steps.collect()
+}
+
+/// The framework's nodes that write at chosen places in a step, or all of the step.
+fn writes_of(fused: &Fused, step: &Step) -> Vec<String> {
+    let graph = &fused.graph;
+    let region = step.kernel.and_then(|kernel| fused.partition.kernels().nth(kernel));
+    let nodes = region.map_or(&[][..], |region| region.nodes.as_slice());
+    let is_write = |id: &&NodeId| matches!(graph.node(**id).op, Op::Prim(Prim::Scatter { .. }));
+    let writes: Vec<NodeId> = nodes.iter().filter(is_write).copied().collect();
+    origins(graph, if writes.is_empty() { nodes } else { &writes })
+}
+
+/// The kernels that write once into each tensor that they overwrite, and read nothing else of it.
+fn writing_once(partition: &Partition) -> Result<BTreeSet<usize>, Error> {
+    let mut once = BTreeSet::new();
+    for (kernel, region) in partition.kernels().enumerate() {
+        let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+        let into = |node: &Node| match node.op {
+            Op::Prim(Prim::Scatter { .. }) => Some(Ok(stored_in(&body, node.operands[0]))),
+            Op::Prim(Prim::ScatterAdd { .. }) => Some(Err(())),
+            _ => None,
+        };
+        let written: Result<Vec<Value>, ()> = body.nodes().iter().filter_map(into).collect();
+        let is_once = written.is_ok_and(|written| {
+            let distinct: BTreeSet<Value> = written.iter().copied().collect();
+            let reads = |node: &&Node, value: Value| {
+                !is_layout(&node.op) && node.operands.iter().any(|&operand| stored_in(&body, operand) == value)
+            };
+            let alone = |&value: &Value| body.nodes().iter().filter(|node| reads(node, value)).count() == 1;
+            let given = |value: &Value| matches!(body.def(*value), Def::Input(_));
+            !written.is_empty() && distinct.len() == written.len() && written.iter().all(|v| given(v) && alone(v))
+        });
+        if is_once {
+            once.insert(kernel);
+        }
+    }
+    Ok(once)
+}
+
+/// What a value is another form of.
+fn stored_in(graph: &Graph, mut value: Value) -> Value {
+    while let Def::Node(id, _) = graph.def(value)
+        && is_layout(&graph.node(id).op)
+    {
+        value = graph.node(id).operands[0];
+    }
+    value
+}
+
+/// Launches on a device that overwrite and whose rows would be computed one after another.
+fn one_by_one(program: &Program, fused: &Fused, once: &BTreeSet<usize>) -> Vec<Outside> {
+    let overwrites = program.steps.iter().filter(|step| partly(step).next().is_some());
+    let ordered = overwrites.filter(|step| step.kernel.is_none_or(|kernel| !once.contains(&kernel)));
+    let outside = ordered.map(|step| {
+        let reason = "it writes several times into one tensor, one row after the other".to_owned();
+        Outside { nodes: writes_of(fused, step), output: None, reason }
+    });
+    outside.collect()
 }
 
 /// The constants of a program that kernels cannot read where they are.

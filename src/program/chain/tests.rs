@@ -3,7 +3,9 @@
 use fusewright_abi::Target;
 use fusewright_graph::Graph;
 
-use super::{Attempt, Chain};
+use super::{Attempt, Chain, writing_once};
+use crate::compile::fuse;
+use crate::settled::Ahead;
 use crate::store::CacheChoice;
 use crate::{HostTensor, Options, compile};
 
@@ -157,4 +159,18 @@ fn what_is_read_as_it_was_is_not_overwritten() {
     let attempt = Chain::of(&graph, &Target::Cpu, &options()).expect("fuses");
     let Attempt::Outside(outside) = attempt else { panic!("the old rows are read") };
     assert!(outside.iter().any(|outside| outside.reason.contains("overwrites parts")), "{outside:?}");
+}
+
+#[test]
+fn kernels_that_write_once_into_each_tensor_are_told_from_others() {
+    let once = |text: &str| {
+        let graph: Graph = text.parse().expect("parses");
+        let fused = fuse(&graph, &options(), &[], None, Ahead::Anything).expect("fuses");
+        let kernels = fused.partition.kernels().count();
+        assert!(kernels > 0, "{text}");
+        writing_once(&fused.partition).expect("expands").len() == kernels
+    };
+    assert!(once(WRITE));
+    assert!(!once(&WRITE.replace("%y = add %x, %x", "%old = gather %cache, %at {axis = 0}\n  %y = add %x, %old")));
+    assert!(!once("graph @g(s: 0..; %x: f32[s, 4]) {\n  %y = add %x, %x\n  return %y\n}\n"));
 }
