@@ -280,9 +280,11 @@ class Rows:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        # A run that was stopped may have left the last line half-written.
-        self.all: list[dict[str, Any]] = [row for line in lines if (row := _row(line)) is not None]
+        text = path.read_text() if path.exists() else ""
+        if text and not text.endswith("\n"):
+            # A run that was stopped has left the last line half-written.
+            path.write_text(text + "\n")
+        self.all: list[dict[str, Any]] = [row for line in text.splitlines() if (row := _row(line)) is not None]
 
     def add(self, kind: str, model: str, tokens: int, us: dict[str, float], differ: dict[str, Any]) -> None:
         place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
@@ -324,7 +326,12 @@ def compilation(who: str, rows: Rows) -> None:
 
 
 #: What tables compare fusewright with: with the roundings of the graph, and in brackets without.
-COMPARED = (("inductor exact", "inductor"), ("autotuned exact", "autotuned"), ("eager", None))
+COMPARED = (
+    ("inductor exact", "inductor"),
+    ("autotuned exact", "autotuned"),
+    ("eager", None),
+    ("fusewright inductor", None),
+)
 
 
 def tables(rows: list[dict[str, Any]]) -> None:
@@ -337,19 +344,19 @@ def tables(rows: list[dict[str, Any]]) -> None:
                 print(f"{device}, compile: {who}: first call {first:.1f} s, of which the compiler {compiler:.2f} s")
         for kind in ("part", "model called", "model recorded"):
             for variants in COMPARED:
-                _table(
-                    f"{device}, {kind}: {variants[0]}", {k[1:]: us for k, us in own.items() if k[0] == kind}, variants
-                )
+                _table(f"{device}, {kind}", {k[1:]: us for k, us in own.items() if k[0] == kind}, variants)
 
 
 def _table(title: str, measured: dict[tuple[str, int], dict[str, float]], variants: tuple[str, str | None]) -> None:
     shown, other = variants
+    if other is not None and not any(shown in us for us in measured.values()):
+        shown, other = other, None
     ratios = {key: us[shown] / us["fusewright"] for key, us in measured.items() if shown in us and "fusewright" in us}
     others = {key: us[other] / us["fusewright"] for key, us in measured.items() if other in us and "fusewright" in us}
     if not ratios:
         return
     mean = math.exp(statistics.fmean(map(math.log, ratios.values())))
-    print(f"\n{title} / fusewright: mean {mean:.3f}, least {min(ratios.values()):.3f}, {len(ratios)} rows\n")
+    print(f"\n{title}: {shown} / fusewright: mean {mean:.3f}, least {min(ratios.values()):.3f}, {len(ratios)} rows\n")
     tokens = sorted({tokens for _, tokens in ratios})
     print("| | " + " | ".join(map(str, tokens)) + " |")
     print("|" + "---|" * (len(tokens) + 1))
