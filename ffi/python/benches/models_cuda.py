@@ -1,7 +1,9 @@
 """Models on an NVIDIA GPU: by fusewright, by PyTorch as it is, and by Inductor, with and without its search.
 
-``python benches/models_cuda.py OUT.json [--models qwen3,llama,…] [--tokens 1,32,512,2048] [--deadline SECONDS]`` runs by
-hand, on an idle machine. Three figures for each model of one layer, of the sizes of a published one, with random weights:
+``python benches/models_cuda.py OUT.jsonl [--models qwen3,llama,…] [--tokens 1,32,512,2048] [--deadline SECONDS]`` runs by
+hand, on an idle machine. Each row is a line of OUT.jsonl as soon as it is measured; rows that the file has of this device
+and this PyTorch are not measured again, so that a run goes on where an earlier one ended. ``--table`` prints what the file
+has and measures nothing. Three figures for each model of one layer, of the sizes of a published one, with random weights:
 
 * ``part``: what is neither a matrix product nor attention: calls of those give results that are there already. Both
   sides are recorded as CUDA graphs of several calls behind each other, which hold nothing else.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -23,7 +26,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -271,35 +275,97 @@ def compile_once(who: str) -> None:
     print(time.perf_counter() - begin, own)
 
 
-def compilations(out: Callable[..., None]) -> None:
-    for who in ("inductor", "fusewright"):
-        with tempfile.TemporaryDirectory() as folder:
-            caches = {
-                "TORCHINDUCTOR_CACHE_DIR": folder,
-                "TRITON_CACHE_DIR": folder,
-                "FUSEWRIGHT_CACHE_DIR": folder,
-                "CUDA_CACHE_DISABLE": "1",
-            }
-            command = [sys.executable, __file__, "none", "--compile-once", who]
-            done = subprocess.run(command, env={**os.environ, **caches}, capture_output=True, text=True)
-            if done.returncode != 0:
-                out("failed", f"compile {who}", 0, {}, {"reason": done.stderr[-1500:]})
-                continue
-            first, own = map(float, done.stdout.split()[-2:])
-            out("compile", who, 32, {"first call": first * 1e6, "compiler": own * 1e6}, {})
+class Rows:
+    """The figures of a file, a line each, and those that are added to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        text = path.read_text() if path.exists() else ""
+        if text and not text.endswith("\n"):
+            # A run that was stopped has left the last line half-written.
+            path.write_text(text + "\n")
+        self.all: list[dict[str, Any]] = [row for line in text.splitlines() if (row := _row(line)) is not None]
+
+    def add(self, kind: str, model: str, tokens: int, us: dict[str, float], differ: dict[str, Any]) -> None:
+        place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+        row = {"kind": kind, "model": model, "tokens": tokens, "us": us, "other bits": differ, **place}
+        self.all.append(row)
+        shown = " ".join(f"{variant} {time:.1f}" for variant, time in us.items())
+        print(f"{kind} {model} {tokens}: {shown} | {differ}"[:900], flush=True)
+        with self.path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def has(self, kind: str, model: str, tokens: int, variants: Iterable[str]) -> bool:
+        """Whether a row with all of some variants was measured here."""
+        here = (kind, model, tokens, torch.cuda.get_device_name(), torch.__version__)
+        keys = ("kind", "model", "tokens", "device", "torch")
+        return any(tuple(row[key] for key in keys) == here and set(variants) <= set(row["us"]) for row in self.all)
 
 
-def summary(figures: list[dict[str, Any]]) -> None:
-    for kind in ("part", "model called", "model recorded"):
-        for variant in VARIANTS:
-            ratios = [
-                f["us"][variant] / f["us"]["fusewright"] for f in figures if f["kind"] == kind and variant in f["us"]
-            ]
-            if ratios:
-                mean = math.exp(statistics.fmean(map(math.log, ratios)))
-                print(
-                    f"{kind:15} {variant:16} / fusewright: mean {mean:.3f}, least {min(ratios):.3f}, {len(ratios)} rows"
-                )
+def _row(line: str) -> dict[str, Any] | None:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def compilation(who: str, rows: Rows) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {
+            "TORCHINDUCTOR_CACHE_DIR": folder,
+            "TRITON_CACHE_DIR": folder,
+            "FUSEWRIGHT_CACHE_DIR": folder,
+            "CUDA_CACHE_DISABLE": "1",
+        }
+        command = [sys.executable, __file__, "none", "--compile-once", who]
+        done = subprocess.run(command, env={**os.environ, **caches}, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-1500:])
+    first, own = map(float, done.stdout.split()[-2:])
+    rows.add("compile", who, 32, {"first call": first * 1e6, "compiler": own * 1e6}, {})
+
+
+#: What tables compare fusewright with: with the roundings of the graph, and in brackets without.
+COMPARED = (
+    ("inductor exact", "inductor"),
+    ("autotuned exact", "autotuned"),
+    ("eager", None),
+    ("fusewright inductor", None),
+)
+
+
+def tables(rows: list[dict[str, Any]]) -> None:
+    """Prints the time of others over fusewright's, of the last row of each model and number of tokens."""
+    for device in dict.fromkeys(row["device"] for row in rows):
+        own = {(r["kind"], r["model"], r["tokens"]): r["us"] for r in rows if r["device"] == device}
+        for (_, who, _), us in own.items():
+            if "first call" in us:
+                first, compiler = us["first call"] / 1e6, us["compiler"] / 1e6
+                print(f"{device}, compile: {who}: first call {first:.1f} s, of which the compiler {compiler:.2f} s")
+        for kind in ("part", "model called", "model recorded"):
+            for variants in COMPARED:
+                _table(f"{device}, {kind}", {k[1:]: us for k, us in own.items() if k[0] == kind}, variants)
+
+
+def _table(title: str, measured: dict[tuple[str, int], dict[str, float]], variants: tuple[str, str | None]) -> None:
+    shown, other = variants
+    if other is not None and not any(shown in us for us in measured.values()):
+        shown, other = other, None
+    ratios = {key: us[shown] / us["fusewright"] for key, us in measured.items() if shown in us and "fusewright" in us}
+    others = {key: us[other] / us["fusewright"] for key, us in measured.items() if other in us and "fusewright" in us}
+    if not ratios:
+        return
+    mean = math.exp(statistics.fmean(map(math.log, ratios.values())))
+    print(f"\n{title}: {shown} / fusewright: mean {mean:.3f}, least {min(ratios.values()):.3f}, {len(ratios)} rows\n")
+    tokens = sorted({tokens for _, tokens in ratios})
+    print("| | " + " | ".join(map(str, tokens)) + " |")
+    print("|" + "---|" * (len(tokens) + 1))
+    for model in dict.fromkeys(model for model, _ in ratios):
+        cells = []
+        for key in ((model, number) for number in tokens):
+            aside = f" ({others[key]:.2f})" if key in others else ""
+            cells.append(f"{ratios[key]:.2f} x{aside}" if key in ratios else "")
+        print(f"| {model} | " + " | ".join(cells) + " |")
 
 
 def main() -> int:
@@ -309,36 +375,51 @@ def main() -> int:
     parser.add_argument("--tokens", default="1,32,512,2048")
     parser.add_argument("--kinds", default="compile,part,model")
     parser.add_argument("--variants", default=",".join(VARIANTS))
-    parser.add_argument("--deadline", type=float, default=3600.0, help="seconds after which no further figure is begun")
+    parser.add_argument("--deadline", type=float, default=3600.0, help="seconds after which no further row should end")
+    parser.add_argument("--table", action="store_true", help="print what the file has, and measure nothing")
     parser.add_argument("--compile-once", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     torch.set_grad_enabled(False)
     if chosen.compile_once:
         compile_once(chosen.compile_once)
         return 0
-    begin, figures = time.monotonic(), []
+    rows, begin = Rows(Path(chosen.out)), time.monotonic()
+    if not chosen.table:
+        left = measured(rows, chosen, begin)
+        if left:
+            print(f"{left} rows are left: run again to go on")
+    tables(rows.all)
+    return 0
 
-    def out(kind: str, name: str, tokens: int, us: dict[str, float], differ: dict[str, Any]) -> None:
-        figures.append({"kind": kind, "model": name, "tokens": tokens, "us": us, "other bits": differ})
-        shown = " ".join(f"{variant} {time:.1f}" for variant, time in us.items())
-        print(f"{kind} {name} {tokens}: {shown} | {differ}"[:900], flush=True)
-        report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "figures": figures}
-        Path(chosen.out).write_text(json.dumps(report, indent=1) + "\n")
 
+def measured(rows: Rows, chosen: argparse.Namespace, begin: float) -> int:
+    """Measures the rows that are missing, as far as time goes; how many are left."""
     kinds, variants = chosen.kinds.split(","), [v for v in chosen.variants.split(",") if v]
-    if "compile" in kinds:
-        compilations(out)
-    for kind, measure in (("part", measured_part), ("model", measured_model)):
-        for tokens in map(int, chosen.tokens.split(",")):
-            for name in chosen.models.split(","):
-                if kind not in kinds or time.monotonic() - begin > chosen.deadline:
-                    continue
-                try:
-                    measure(name, tokens, out, variants)
-                except Exception as e:
-                    out("failed", name, tokens, {}, {"reason": f"{kind}: {type(e).__name__}: {str(e)[:400]}"})
-                torch.cuda.empty_cache()
-    summary(figures)
+    models, tokens = chosen.models.split(","), list(map(int, chosen.tokens.split(",")))
+    compared = ["eager", "fusewright", *variants]
+    work: list[tuple[str, str, int, Callable[[], None]]] = []
+    for who in ("inductor", "fusewright"):
+        if "compile" in kinds and not rows.has("compile", who, 32, ()):
+            work.append(("compile", who, 32, lambda who=who: compilation(who, rows)))
+    for kind, measure, last in (("part", measured_part, "part"), ("model", measured_model, "model recorded")):
+        for number, name in itertools.product(tokens, models):
+            if kind in kinds and not rows.has(last, name, number, compared):
+                call = lambda m=measure, name=name, n=number: m(name, n, rows.add, variants)  # noqa: E731
+                work.append((kind, name, number, call))
+    failed = Counter((row["model"], row["tokens"]) for row in rows.all if row["kind"] == "failed")
+    # What failed before may take long to fail again.
+    work.sort(key=lambda of: failed[of[1:3]])
+    longest: dict[str, float] = {}
+    for done, (kind, name, number, call) in enumerate(work):
+        start = time.monotonic()
+        if start - begin + longest.get(kind, 0.0) > chosen.deadline:
+            return len(work) - done
+        try:
+            call()
+        except Exception as e:
+            rows.add("failed", name, number, {}, {"reason": f"{kind}: {type(e).__name__}: {str(e)[:1500]}"})
+        torch.cuda.empty_cache()
+        longest[kind] = max(longest.get(kind, 0.0), time.monotonic() - start)
     return 0
 
 

@@ -46,6 +46,12 @@ impl Kernel {
         outputs.collect()
     }
 
+    /// Per output: the number of the input whose memory it is, if kernels overwrite a part of that.
+    #[getter]
+    fn overwrites(&self) -> Vec<Option<usize>> {
+        self.chain.outputs().iter().map(|output| output.overwrites).collect()
+    }
+
     /// Per kernel: name, names of its ops, and the nodes of the framework's graph that it computes.
     #[getter]
     fn regions(&self) -> Vec<(String, Vec<String>, Vec<String>)> {
@@ -100,7 +106,8 @@ impl Kernel {
     /// Runs the kernels, or enqueues them on a stream of the device that they are on.
     ///
     /// `sizes` are the values of `symbols`; `addresses` are those of the inputs and behind them of the outputs, each
-    /// without gaps in the order of its axes. Nothing checks what lies there: callers own tensors of those sizes.
+    /// without gaps in the order of its axes. Nothing checks what lies there: callers own tensors of those sizes, and give an
+    /// output that overwrites an input the address of that.
     #[pyo3(signature = (sizes, addresses, threads = 1, stream = 0, scratch = 0))]
     fn launch(
         &self,
@@ -156,6 +163,10 @@ impl Kernel {
                     expected.dtype,
                     fitted.outputs()[i]
                 )));
+            }
+            if let Some(input) = expected.overwrites.filter(|&input| reads[input].address != tensor.address) {
+                let message = format!("output {i} overwrites a part of input {input}, and is another tensor");
+                return Err(CallError::new_err(message));
             }
         }
         let addresses: Vec<usize> = reads.iter().chain(&writes).map(|tensor| tensor.address).collect();

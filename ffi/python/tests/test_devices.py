@@ -204,3 +204,14 @@ def test_a_view_that_is_read_on_both_sides_views_what_the_call_gives() -> None:
     left = {str(node.target) for node in graph.nodes if node.op == "call_function"}
     assert not left & {"aten.mul.Tensor", "aten.relu.default", "aten.add.Tensor"}, left
     assert len(fusion.call.record.outputs) == 2
+
+
+def test_a_copy_into_another_order_is_a_part_on_a_gpu_alone(compiles: list[int]) -> None:
+    def heads_to_rows(x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(1, 2).contiguous().flatten(2)
+
+    graph = traced(heads_to_rows, ((2, 6, 9, 64), torch.bfloat16, "cuda:0")).graph
+    (fusion,) = _fuse.fuse_graph(graph, Options(strict=True), _fuse.insert_function).fusions
+    assert [name for name, _ in fusion.kernels] == ["copy"] and compiles == [0]
+    graph = traced(heads_to_rows, ((2, 6, 9, 64), torch.bfloat16, "cpu")).graph
+    assert not _fuse.fuse_graph(graph, Options(strict=True), _fuse.insert_function).fusions

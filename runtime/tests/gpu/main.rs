@@ -109,7 +109,7 @@ fn launches_graphs_and_events() {
         assert!(kernel.registers()? > 0 && gpu.processors() > 0 && gpu.cache_bytes() > 0 && gpu.driver().0 >= 12);
         let (x, y) = (gpu.buffer(12)?, gpu.buffer(12)?);
         x.upload(&stream, &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0])?;
-        let options = LaunchOptions { dependent: true, distinct: true };
+        let options = LaunchOptions { dependent: true, distinct: true, unordered: false };
         let apart = kernel.prepare(&[DeviceArg::In(&x), DeviceArg::Out(&y)], &[3], 3, options)?;
         apart.enqueue(&stream)?;
         assert_eq!(words(&y, &stream), [2, 3, 4]);
@@ -169,7 +169,12 @@ struct Chain {
 impl Chain {
     fn launch(&self, step: usize, rows: usize, buffers: &[DeviceBuffer]) -> Result<Prepared, RuntimeError> {
         let args = [DeviceArg::In(&buffers[step % 2]), DeviceArg::Out(&buffers[(step + 1) % 2])];
-        self.kernel.prepare(&args, &[rows as i64], rows, LaunchOptions { dependent: true, distinct: true })
+        self.kernel.prepare(
+            &args,
+            &[rows as i64],
+            rows,
+            LaunchOptions { dependent: true, distinct: true, unordered: false },
+        )
     }
 }
 

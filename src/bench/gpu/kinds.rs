@@ -114,7 +114,7 @@ fn launch(
     let inputs: Vec<Vec<u8>> = inputs.map(|(input, shape)| data.of(&made.body, input, shape, 0)).collect();
     row.dependent = Some(kernel.is_dependent());
     for dependent in [false, true].into_iter().filter(|dependent| kernel.is_dependent() || !dependent) {
-        let options = LaunchOptions { dependent, distinct: true };
+        let options = LaunchOptions { dependent, distinct: true, unordered: false };
         // Sets of their own: an op that overwrites its input computes something else the second time.
         let sets = (0..LAUNCHES).map(|_| set((gpu, stream), data, made, &sized, &inputs, None));
         let sets = sets.collect::<Result<Vec<_>, _>>().map_err(|failure| failure.error)?;

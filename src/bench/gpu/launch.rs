@@ -90,7 +90,7 @@ fn measure(
     let inputs = made.body.inputs().iter().zip(&sized.shapes);
     let inputs: Vec<Vec<u8>> = inputs.map(|(input, shape)| data.of(&made.body, input, shape, 0)).collect();
     let buffers = set((gpu, &*stream), data, made, &sized, &inputs, None).map_err(|failure| failure.error)?;
-    let options = LaunchOptions { dependent: false, distinct: true };
+    let options = LaunchOptions { dependent: false, distinct: true, unordered: false };
     let prepared = prepare(&kernel, made, &sized, &buffers, options)?;
     let args = arguments(made, &buffers);
     // The same as a program. Weights are given like rows: the bench's graphs have no data of them.

@@ -164,7 +164,7 @@ fn measure(timer: &mut Timer, data: &Data, case: &GpuCase, made: &CaseKernel, ro
     let inputs = made.body.inputs().iter().zip(&sized.shapes);
     let inputs: Vec<Vec<u8>> = inputs.map(|(input, shape)| data.of(&made.body, input, shape, 0)).collect();
     let first = set((&timer.gpu, &timer.stream), data, made, &sized, &inputs, None)?;
-    let plain = LaunchOptions { dependent: false, distinct: true };
+    let plain = LaunchOptions { dependent: false, distinct: true, unordered: false };
     let prepared = prepare(&kernel, made, &sized, &first, plain)?;
     prepared.enqueue(&timer.stream)?;
     timer.stream.wait()?;

@@ -149,7 +149,7 @@ impl Bench<'_> {
         let probe = at.sets[1].buffers.get(at.inputs.len()).cloned().flatten();
         let probe = probe.ok_or_else(|| Error::Internal("an op of the bench has no output".to_owned()))?;
         let mut time = |dependent| -> Result<f64, Error> {
-            let options = LaunchOptions { dependent, distinct: true };
+            let options = LaunchOptions { dependent, distinct: true, unordered: false };
             let launches = at.sets[1..].iter().map(|set| prepare(&kernel, self.made, &at.sized, set, options));
             self.timer.cold_us(&launches.collect::<Result<Vec<_>, _>>()?, bytes, &probe)
         };
@@ -198,7 +198,7 @@ impl Bench<'_> {
             &at.inputs,
             Some((&at.sets[0], 0)),
         )?;
-        let options = LaunchOptions { dependent: false, distinct: true };
+        let options = LaunchOptions { dependent: false, distinct: true, unordered: false };
         let stream = &self.timer.stream;
         prepare(kernel, self.made, &at.sized, &fresh, options)?.enqueue(stream)?;
         let read = |buffer: &DeviceBuffer| -> Result<Vec<u8>, Failure> {

@@ -40,6 +40,8 @@ pub(super) struct Launch {
     pub writes: Vec<(usize, usize)>,
     pub dims: Vec<i64>,
     pub rows: usize,
+    /// Whether each row writes to one place at most of whatever it overwrites.
+    pub writes_once: bool,
 }
 
 /// What a launch reads bytes of.
@@ -48,6 +50,8 @@ pub(super) enum Read {
     Input(usize),
     /// An output, or behind those a temporary.
     Made(usize),
+    /// What the launch overwrites a part of: its own argument of that number.
+    Same(usize),
     Constant(usize),
 }
 
@@ -60,7 +64,7 @@ impl Fitted {
         &self.symbols
     }
 
-    /// Bytes of each input.
+    /// Bytes of each input; none of one that is given as an output.
     pub fn inputs(&self) -> &[usize] {
         &self.inputs
     }
@@ -88,7 +92,9 @@ impl Fitted {
         claims::check(&program.claims, &binding)?;
         let plan = Plan::of(&program.graph, &program.steps, &program.layouts, binding, &Default::default())?;
         let bytes = |value: Value| plan.get(value).map(|slot| slot.bytes);
-        let inputs = program.graph.inputs().iter().map(|input| bytes(input.value)).collect::<Result<_, _>>()?;
+        let mut inputs =
+            program.graph.inputs().iter().map(|input| bytes(input.value)).collect::<Result<Vec<_>, _>>()?;
+        chain.overwritten.iter().flatten().for_each(|&input| inputs[input] = 0);
         let outputs: Vec<usize> =
             program.graph.outputs().iter().map(|output| bytes(output.value)).collect::<Result<_, _>>()?;
         let mut fitting =
@@ -136,7 +142,10 @@ impl Fitting<'_> {
         let Work::Kernel(kernel) = &step.work else {
             return Err(Error::Internal(format!("{} is no kernel", step.label)));
         };
-        let reads = step.inputs.iter().map(|&value| self.read(step, value)).collect::<Result<_, _>>()?;
+        let mut reads = step.inputs.iter().map(|&value| self.read(step, value)).collect::<Result<Vec<_>, _>>()?;
+        for alias in kernel.in_place.aliases().filter(|alias| alias.begins) {
+            reads[alias.input] = (Read::Same(step.inputs.len() + alias.output), 0..0);
+        }
         let mut writes = Vec::with_capacity(step.outputs.len());
         for &value in &step.outputs {
             let bytes = self.plan.get(value)?.bytes;
@@ -150,7 +159,9 @@ impl Fitting<'_> {
         let (dims, rows) = resolved.map_err(|message| Error::Call(format!("{}: {message}", step.label)))?;
         let module = kernel.module.clone();
         let module = module.ok_or_else(|| Error::Internal(format!("{}: its code is not loaded", step.label)))?;
-        Ok(Launch { label: step.label.clone(), on_device: module.on_device(), module, reads, writes, dims, rows })
+        let writes_once = step.kernel.is_some_and(|kernel| self.chain.once.contains(&kernel));
+        let (label, on_device) = (step.label.clone(), module.on_device());
+        Ok(Launch { label, on_device, module, reads, writes, dims, rows, writes_once })
     }
 
     /// Where a launch reads a value.

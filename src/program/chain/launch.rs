@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use fusewright_runtime::Arg;
-use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Stream};
+use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, LaunchOptions, Stream};
 
 use super::Chain;
 use super::fit::{Fitted, Launch, Read};
@@ -15,7 +15,8 @@ const KEPT_WORKSPACES: usize = 4;
 
 impl Chain {
     /// Computes the outputs on up to `threads` threads; the bits do not depend on how many. Inputs are read in row-major
-    /// order, outputs are written in the order that [`Chain::outputs`] says.
+    /// order, outputs are written in the order that [`Chain::outputs`] says. An output that overwrites an input is given
+    /// with what that holds, and the input is empty.
     ///
     /// # Errors
     /// Slices of other lengths than [`Fitted::inputs`] and [`Fitted::outputs`] say; a chain for a GPU; a launch that fails.
@@ -42,7 +43,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Enqueues the launches of a call on memory of the stream's GPU; `scratch` is of [`Fitted::scratch`] bytes.
+    /// Enqueues the launches of a call on memory of the stream's GPU, as [`Chain::call`]; `scratch` is of
+    /// [`Fitted::scratch`] bytes.
     ///
     /// Kernels that become part of a graph that somebody else captures stay for as long as the process runs.
     ///
@@ -114,6 +116,10 @@ impl Launch {
                 Read::Input(i) => inputs[i],
                 Read::Made(i) => made[i].as_deref().ok_or_else(absent)?,
                 Read::Constant(i) => &fitted.constants[i],
+                Read::Same(argument) => {
+                    args.push(Arg::Same(argument));
+                    continue;
+                }
             };
             args.push(Arg::In(&memory[range.clone()]));
         }
@@ -130,23 +136,31 @@ impl Launch {
         let about = |e| Error::from(e).about(&self.label);
         let kernel = self.on_device.as_ref();
         let kernel = kernel.ok_or_else(|| Error::Call(format!("{}: its kernel is the host's", self.label)))?;
-        let mut parts = Vec::with_capacity(self.reads.len() + self.writes.len());
+        let (mut reads, mut writes) = (Vec::with_capacity(self.reads.len()), Vec::with_capacity(self.writes.len()));
         for (read, range) in &self.reads {
             let whole = match *read {
                 Read::Input(i) => &inputs[i],
                 Read::Made(i) => &made[i],
+                Read::Same(argument) => {
+                    reads.push(Err(argument));
+                    continue;
+                }
                 Read::Constant(_) => {
                     return Err(Error::Call(format!("{}: it reads a constant of the host", self.label)));
                 }
             };
-            parts.push(whole.part(range.clone()).map_err(about)?);
+            reads.push(Ok(whole.part(range.clone()).map_err(about)?));
         }
         for &(i, bytes) in &self.writes {
-            parts.push(made[i].part(0..bytes).map_err(about)?);
+            writes.push(made[i].part(0..bytes).map_err(about)?);
         }
-        let (reads, writes) = parts.split_at(self.reads.len());
-        let args: Vec<DeviceArg<'_>> =
-            reads.iter().map(DeviceArg::In).chain(writes.iter().map(DeviceArg::Out)).collect();
-        kernel.enqueue(stream, &args, (&self.dims, self.rows), kernel.behind_anything()).map_err(about)
+        let given = reads.iter().map(|read| match read {
+            Ok(memory) => DeviceArg::In(memory),
+            Err(argument) => DeviceArg::Same(*argument),
+        });
+        let args: Vec<DeviceArg<'_>> = given.chain(writes.iter().map(DeviceArg::Out)).collect();
+        // Frameworks do not say which of two rows stays that are written to one place of a GPU.
+        let options = LaunchOptions { unordered: self.writes_once, ..kernel.behind_anything() };
+        kernel.enqueue(stream, &args, (&self.dims, self.rows), options).map_err(about)
     }
 }

@@ -8,6 +8,7 @@
 //! Sizes are fitted once ([`Chain::fit`]); a call at sizes that were met before computes none. A chain for a GPU runs on every
 //! device of its kind, that of the stream of a call.
 
+mod copied;
 mod fit;
 mod launch;
 
@@ -17,15 +18,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use fusewright_abi::{DType, Target};
 use fusewright_fusion::region::{Partition, Step as PlannedStep, is_constant, is_layout};
-use fusewright_graph::{Def, Dim, Graph, NodeId, Op, Prim, TensorType, Value};
+use fusewright_graph::{Def, Dim, Graph, Node, NodeId, Op, Prim, TensorType, Value};
 use fusewright_runtime::CodeCounts;
 use fusewright_runtime::cuda::Gpu;
 
 use super::build::build_at;
+use super::in_place::Alias;
 use super::layout::{Home, Layouts};
 use super::plan::bind;
 use super::plans::Plans;
-use super::step::Work;
+use super::step::{Step, Work};
 use super::{Program, made_by};
 use crate::compile::fuse;
 use crate::compiler::Compiler;
@@ -43,6 +45,10 @@ pub struct Chain {
     orders: Vec<Vec<usize>>,
     /// What each output is the memory of.
     bases: Vec<Value>,
+    /// By output, the input whose memory it is, of which kernels overwrite a part.
+    overwritten: Vec<Option<usize>>,
+    /// The kernels whose rows write to one place at most of whatever they overwrite.
+    once: BTreeSet<usize>,
     regions: Vec<ChainRegion>,
     explanation: Explanation,
     compiled: usize,
@@ -74,6 +80,8 @@ pub struct ChainOutput<'c> {
     pub shape: &'c [Dim],
     /// The axes from the outermost in memory to the innermost; in that order the elements lie without gaps.
     pub order: &'c [usize],
+    /// The input whose memory it is: kernels overwrite a part of that, which calls give as this output alone.
+    pub overwrites: Option<usize>,
 }
 
 /// Something that keeps a graph from being a chain.
@@ -108,7 +116,8 @@ impl Chain {
         }
         let compiler = Compiler::of(target, options)?;
         // What its inputs are was enqueued by somebody else just before.
-        let fused = fuse(graph, options, compiler.sources(), Some(target), Ahead::Anything)?;
+        let mut fused = fuse(graph, options, compiler.sources(), Some(target), Ahead::Anything)?;
+        copied::copied(&fused.graph, &mut fused.partition).map_err(|e| Error::Internal(e.to_string()))?;
         // Before anything is compiled.
         let outside = without_kernels(&fused.graph, &fused.partition);
         if !outside.is_empty() {
@@ -116,7 +125,11 @@ impl Chain {
         }
         let built = build_at(&fused.graph, &fused.partition, &compiler, Home::Host)?;
         let program = built.program.claiming(graph);
-        let outside = beside_kernels(&program, &fused, &built.fallbacks);
+        let mut outside = beside_kernels(&program, &fused, &built.fallbacks);
+        let once = writing_once(&fused.partition)?;
+        if Home::of(target) == Home::Device {
+            outside.extend(one_by_one(&program, &fused, &once));
+        }
         if !outside.is_empty() {
             return Ok(Attempt::Outside(outside));
         }
@@ -124,6 +137,14 @@ impl Chain {
             Ok(landings) => landings,
             Err(outside) => return Ok(Attempt::Outside(outside)),
         };
+        let mut overwritten = vec![None; bases.len()];
+        for (step, alias) in program.steps.iter().flat_map(partly) {
+            let input = overwritten_input(&program, step, alias);
+            let output = bases.iter().position(|&base| base == step.outputs[alias.output]);
+            if let Some(output) = output {
+                overwritten[output] = input;
+            }
+        }
         // Behind outputs, of which one that is constant is to blame by itself: equal constants of several ops are one.
         let outside = constants_elsewhere(&program, target);
         if !outside.is_empty() {
@@ -135,6 +156,8 @@ impl Chain {
             program,
             orders,
             bases,
+            overwritten,
+            once,
             regions: fused.partition.kernels().map(|region| described(&fused.graph, region)).collect(),
             explanation: explain(&fused)?,
             compiled: log.len() - from_disk,
@@ -172,9 +195,10 @@ impl Chain {
     /// The outputs, in order.
     pub fn outputs(&self) -> Vec<ChainOutput<'_>> {
         let graph = &self.program.graph;
-        let outputs = graph.outputs().iter().zip(&self.orders).map(|(output, order)| {
+        let places = self.orders.iter().zip(&self.overwritten);
+        let outputs = graph.outputs().iter().zip(places).map(|(output, (order, &overwrites))| {
             let ty = graph.ty(output.value);
-            ChainOutput { dtype: ty.dtype, shape: &ty.shape, order }
+            ChainOutput { dtype: ty.dtype, shape: &ty.shape, order, overwrites }
         });
         outputs.collect()
     }
@@ -284,20 +308,39 @@ fn without_kernels(graph: &Graph, partition: &Partition) -> Vec<Outside> {
     outside.collect()
 }
 
-/// The steps of a program that are no launches, and launches that must begin with what was there before.
+/// The outputs of a step that begin with what one of its operands holds.
+fn partly(step: &Step) -> impl Iterator<Item = (&Step, Alias)> {
+    let kernel = if let Work::Kernel(kernel) = &step.work { Some(kernel) } else { None };
+    let aliases = kernel.into_iter().flat_map(|kernel| kernel.in_place.aliases());
+    aliases.filter(|alias| alias.begins).map(move |alias| (step, alias))
+}
+
+/// The input of the graph that a kernel overwrites a part of, if it is all of that input, nothing else reads it, and the
+/// result is one of the graph's.
+fn overwritten_input(program: &Program, step: &Step, alias: Alias) -> Option<usize> {
+    let (graph, layouts) = (&program.graph, &program.layouts);
+    let (old, new) = (step.inputs[alias.input], step.outputs[alias.output]);
+    let view = layouts.get(old).ok()?;
+    let Def::Input(input) = graph.def(view.base) else { return None };
+    let is_whole = graph.ty(old).elements() == graph.ty(view.base).elements()
+        && view.layout.offset == Dim::constant(0)
+        && view.layout.is_contiguous(&view.shape);
+    let base = |value: Value| layouts.get(value).ok().map(|view| view.base);
+    let kernels = program.steps.iter().filter(|step| matches!(step.work, Work::Kernel(_)));
+    let reads = kernels.flat_map(|step| &step.inputs).filter(|&&value| base(value) == Some(view.base)).count();
+    let is_given = graph.outputs().iter().any(|output| base(output.value) == Some(new));
+    (is_whole && reads == 1 && is_given).then_some(input)
+}
+
+/// The steps of a program that are no launches, and launches that must begin with what was there before and is elsewhere.
 fn beside_kernels(program: &Program, fused: &Fused, fallbacks: &[super::Fallback]) -> Vec<Outside> {
     let graph = &program.graph;
     let steps = program.steps.iter().filter_map(|step| {
         let about = |nodes: Vec<String>, reason: String| Some(Outside { nodes, output: None, reason });
         let maker = || made_by(graph, step).map(|id| origins(graph, &[id])).unwrap_or_default();
         match &step.work {
-            Work::Kernel(kernel) if kernel.in_place.aliases().any(|alias| alias.begins) => {
-                let region = step.kernel.and_then(|kernel| fused.partition.kernels().nth(kernel));
-                let nodes = region.map_or(&[][..], |region| region.nodes.as_slice());
-                let is_write = |id: &&NodeId| matches!(graph.node(**id).op, Op::Prim(Prim::Scatter { .. }));
-                let writes: Vec<NodeId> = nodes.iter().filter(is_write).copied().collect();
-                let nodes = origins(graph, if writes.is_empty() { nodes } else { &writes });
-                about(nodes, "it overwrites parts of a tensor".to_owned())
+            Work::Kernel(_) if partly(step).any(|(step, alias)| overwritten_input(program, step, alias).is_none()) => {
+                about(writes_of(fused, step), "it overwrites parts of a tensor".to_owned())
             }
             Work::Kernel(_) | Work::View | Work::Constant(_) => None,
             _ => {
@@ -308,6 +351,64 @@ fn beside_kernels(program: &Program, fused: &Fused, fallbacks: &[super::Fallback
         }
     });
     steps.collect()
+}
+
+/// The framework's nodes that write at chosen places in a step, or all of the step.
+fn writes_of(fused: &Fused, step: &Step) -> Vec<String> {
+    let graph = &fused.graph;
+    let region = step.kernel.and_then(|kernel| fused.partition.kernels().nth(kernel));
+    let nodes = region.map_or(&[][..], |region| region.nodes.as_slice());
+    let is_write = |id: &&NodeId| matches!(graph.node(**id).op, Op::Prim(Prim::Scatter { .. }));
+    let writes: Vec<NodeId> = nodes.iter().filter(is_write).copied().collect();
+    origins(graph, if writes.is_empty() { nodes } else { &writes })
+}
+
+/// The kernels that write once into each tensor that they overwrite, and read nothing else of it.
+fn writing_once(partition: &Partition) -> Result<BTreeSet<usize>, Error> {
+    let mut once = BTreeSet::new();
+    for (kernel, region) in partition.kernels().enumerate() {
+        let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
+        let into = |node: &Node| match node.op {
+            Op::Prim(Prim::Scatter { .. }) => Some(Ok(stored_in(&body, node.operands[0]))),
+            Op::Prim(Prim::ScatterAdd { .. }) => Some(Err(())),
+            _ => None,
+        };
+        let written: Result<Vec<Value>, ()> = body.nodes().iter().filter_map(into).collect();
+        let is_once = written.is_ok_and(|written| {
+            let distinct: BTreeSet<Value> = written.iter().copied().collect();
+            let reads = |node: &&Node, value: Value| {
+                !is_layout(&node.op) && node.operands.iter().any(|&operand| stored_in(&body, operand) == value)
+            };
+            let alone = |&value: &Value| body.nodes().iter().filter(|node| reads(node, value)).count() == 1;
+            let given = |value: &Value| matches!(body.def(*value), Def::Input(_));
+            !written.is_empty() && distinct.len() == written.len() && written.iter().all(|v| given(v) && alone(v))
+        });
+        if is_once {
+            once.insert(kernel);
+        }
+    }
+    Ok(once)
+}
+
+/// What a value is another form of.
+fn stored_in(graph: &Graph, mut value: Value) -> Value {
+    while let Def::Node(id, _) = graph.def(value)
+        && is_layout(&graph.node(id).op)
+    {
+        value = graph.node(id).operands[0];
+    }
+    value
+}
+
+/// Launches on a device that overwrite and whose rows would be computed one after another.
+fn one_by_one(program: &Program, fused: &Fused, once: &BTreeSet<usize>) -> Vec<Outside> {
+    let overwrites = program.steps.iter().filter(|step| partly(step).next().is_some());
+    let ordered = overwrites.filter(|step| step.kernel.is_none_or(|kernel| !once.contains(&kernel)));
+    let outside = ordered.map(|step| {
+        let reason = "it writes several times into one tensor, one row after the other".to_owned();
+        Outside { nodes: writes_of(fused, step), output: None, reason }
+    });
+    outside.collect()
 }
 
 /// The constants of a program that kernels cannot read where they are.

@@ -84,7 +84,12 @@ impl Hardware for Cuda {
                         Arg::Same(other) => DeviceArg::Same(*other),
                     })
                     .collect();
-                Ready::Launch(loaded.prepare(&args, dims, rows, LaunchOptions { dependent, distinct })?)
+                Ready::Launch(loaded.prepare(
+                    &args,
+                    dims,
+                    rows,
+                    LaunchOptions { dependent, distinct, unordered: false },
+                )?)
             }
             Order::MatMul { product, a, b, c } => {
                 let none = || Error::Internal("a product in a program that had none".to_owned());

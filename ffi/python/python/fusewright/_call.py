@@ -1,6 +1,7 @@
 """Calls of kernels on tensors: one Python function for each part of a graph, written out for its tensors.
 
-A call reads sizes and addresses, makes its results and launches; all else is known when the function is written.
+A call reads sizes and addresses, makes its results and launches; all else is known when the function is written. A result
+that overwrites a part of a tensor is that tensor, or a copy of it where kernels could not read it as it lies.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ def _written(record: Record, scope: dict[str, Any], launch: str | None) -> Funct
     if launch is not None:
         # A number of the host is filled in, which waits for nothing and may be captured.
         lines += [f"a{i} = full((), a{i}.item(), dtype={t}, device=device)" for i, t in record.scalars]
+        lines += [f"a{i} = a{i}.permute({_tuple(map(str, order))})" for i, order in record.orders]
         lines += [_in_order(a, record.lies()) for a in inputs]
     outputs = [f"o{i}" for i in range(len(record.outputs))]
-    lines += [f"{name} = {_empty(made)}" for name, made in zip(outputs, record.outputs, strict=True)]
+    lines += [f"{name} = {_memory(made)}" for name, made in zip(outputs, record.outputs, strict=True)]
     if launch is not None:
         lines.append(launch)
     lines.append(f"return {outputs[0] if len(outputs) == 1 else ', '.join(outputs)}")
@@ -85,7 +87,9 @@ def _in_order(tensor: str, device: torch.device) -> str:
     return f"if {bad}: {tensor} = {tensor}.contiguous() if not {tensor}.is_contiguous() else {tensor}.clone()"
 
 
-def _empty(made: Made) -> str:
+def _memory(made: Made) -> str:
+    if made.overwrites is not None:
+        return f"a{made.overwrites}.as_strided({_tuple(made.shape)}, {_tuple(made.strides)})"
     return f"empty({_tuple(made.shape)}, {_tuple(made.strides)}, {made.dtype})"
 
 

@@ -158,7 +158,11 @@ def _judge(
     part: PartCheck, call: Call, given: Sequence[Any], made: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
 ) -> None:
     orders = [memory_order(value(node)) for node in call.program.outputs]
-    inputs = [_on_host(tensor) for tensor in given[: len(call.program.inputs)]]
+    taken = call.program.orders
+    inputs = [
+        _on_host(tensor.permute(taken[i]) if i in taken else tensor)
+        for i, tensor in enumerate(given[: len(call.program.inputs)])
+    ]
     ours, theirs = (
         [_on_host(tensor.permute(order)) for tensor, order in zip(tensors, orders, strict=True)]
         for tensors in (made, expected)

@@ -29,8 +29,8 @@ class KernelReport:
     times: int = 1
 
     def saved(self) -> float | None:
-        """By how much more memory its operators would move one by one."""
-        if not self.bytes_fused or self.bytes_unfused is None:
+        """By how much more memory its operators would move one by one; ``None`` also of a copy, which nothing moves twice."""
+        if not self.bytes_fused or not self.bytes_unfused:
             return None
         return self.bytes_unfused / self.bytes_fused
 

@@ -20,12 +20,25 @@ from . import _store
 from ._call import Function, function
 from ._graph import Program, Unsupported, serialise, value
 from ._native import Error, Kernel
-from ._nodes import device, is_getitem, is_splitting, is_view, refusal, source_line, target_name
+from ._nodes import (
+    device,
+    is_faster_copy,
+    is_getitem,
+    is_last_of,
+    is_splitting,
+    is_view,
+    refusal,
+    source_line,
+    target_name,
+)
 from ._options import Options
 from ._order import sort
 from ._part import Part, part_of
 from ._partition import groups
 from ._record import NoSize, Record, record
+
+#: What the compiler calls a kernel that only copies.
+_COPY = "copy"
 
 
 @dataclass(frozen=True)
@@ -83,12 +96,15 @@ def ordinal(on: torch.device) -> int | None:
     return torch.cuda.current_device() if on.index is None else on.index
 
 
-def fuse_graph(graph: Graph, options: Options, insert: Insert) -> Result:
+def fuse_graph(graph: Graph, options: Options, insert: Insert, *, eager: bool = True) -> Result:
     """Replaces what kernels compute in a graph by calls, each made by ``insert``.
+
+    ``eager`` says that PyTorch runs what is left, as it stands. Another compiler has kernels of its own for copies, and
+    makes writes into tensors of values that it finds in the graph.
 
     Raises ``fusewright.Error`` for a program that the compiler cannot read.
     """
-    return _Pass(graph, options).run(insert)
+    return _Pass(graph, options, eager).run(insert)
 
 
 def insert_function(graph: Graph, made: Call, tensors: list[Node], sizes: list[Node]) -> Node:
@@ -97,10 +113,12 @@ def insert_function(graph: Graph, made: Call, tensors: list[Node], sizes: list[N
 
 
 class _Pass:
-    def __init__(self, graph: Graph, options: Options) -> None:
+    def __init__(self, graph: Graph, options: Options, eager: bool) -> None:
         _drop_assertions(graph)
-        self.graph, self.options = graph, options
+        self.graph, self.options, self.eager = graph, options, eager
         self.refused: dict[Node, str] = {}
+        #: Copies of what a part computes, which are parts of their own.
+        self.alone: set[Node] = set()
         self.tried: dict[Part, Call | None] = {}
         #: What stands for a result of a part that was replaced.
         self.replaced: dict[Node, Node] = {}
@@ -123,8 +141,13 @@ class _Pass:
         for part, made in found:
             result.fusions.append(Fusion(made, _described(made, part)))
             self._replace(part, made, insert)
+        written = {made.program.inputs[i] for _, made in found for i in made.kernel.overwrites if i is not None}
         for node in self.graph.nodes:
-            if node.op == "call_function" and node in self.refused and not is_getitem(node) and not is_view(node):
+            # What a kernel has written where the caller has it is copied onto itself, which is nothing.
+            is_done = node.target is torch.ops.aten.copy_.default and node.args[0] in written
+            if node.op != "call_function" or is_done or node not in self.refused:
+                continue
+            if not is_getitem(node) and not is_view(node):
                 result.left[target_name(node), self.refused[node]] += 1
         if found:
             sort(self.graph)
@@ -138,20 +161,23 @@ class _Pass:
         return node not in self.refused
 
     def _attempts(self) -> list[tuple[Part, Call]] | None:
-        """The parts and their calls; ``None`` if more nodes are refused now than before."""
-        before = len(self.refused)
+        """The parts and their calls; ``None`` if more nodes are refused, or parts of their own, now than before."""
+        before = len(self.refused) + len(self.alone)
         found = []
-        for group in groups(self.graph, self._admits, self.options.splitting_ops):
+        for group in groups(self.graph, self._admits, self.options.splitting_ops, self.alone):
             part = part_of(group)
-            if part is None or part.computing() < 2:
+            if part is None or self._gain(part, 1) < 1:
                 continue
             if part not in self.tried:
                 self.tried[part] = self._attempt(part)
             made = self.tried[part]
-            # A kernel for each op is no gain.
-            if made is not None and part.computing() > made.kernel.launches:
+            if made is not None and self._gain(part, made.kernel.launches) > 0:
                 found.append((part, made))
-        return found if len(self.refused) == before else None
+        return found if len(self.refused) + len(self.alone) == before else None
+
+    def _gain(self, part: Part, launches: int) -> int:
+        """How many launches fewer a part takes than its nodes do. A kernel for each op is no gain, but for copies."""
+        return part.computing() + (part.faster_copies() if self.eager else 0) - launches
 
     def _attempt(self, part: Part) -> Call | None:
         try:
@@ -169,7 +195,15 @@ class _Pass:
                 if turned:
                     self._refuse(part, turned, "kernels store it in another order than later nodes expect")
                     return None
-                made, sizes = record(program, compiled, self.sizes)
+                elsewhere = [
+                    node
+                    for node, i in zip(program.outputs, kernel.overwrites, strict=True)
+                    if i is not None and not (self.eager and is_last_of(program.inputs[i], node))
+                ]
+                if elsewhere:
+                    self._refuse(part, elsewhere, "it overwrites parts of a tensor")
+                    return None
+                made, sizes = record(program, compiled, self.sizes, kernel.overwrites)
                 return Call(function(made, kernel, self.options.threads), made, program, kernel, sizes)
         except Unsupported as unsupported:
             self._refuse(part, [unsupported.node], str(unsupported))
@@ -194,6 +228,9 @@ class _Pass:
         for node in nodes or part.nodes:
             source = node.args[0] if is_getitem(node) else node
             assert isinstance(source, Node)
+            if self.eager and source not in self.alone and source in part.outputs and is_faster_copy(source):
+                self.alone.add(source)
+                continue
             self.refused.setdefault(source, reason)
 
     def _replace(self, part: Part, made: Call, insert: Insert) -> None:
@@ -257,8 +294,12 @@ def _described(made: Call, part: Part) -> tuple[tuple[str, tuple[tuple[str, str 
     several, and those before it are found along the graph."""
     inside, nodes = set(part.nodes), made.program.nodes
     named = [{nodes[name] for name in names if name in nodes} for _, _, names in made.kernel.regions]
+    # A copy is no node of the compiler's, which gives its kernel the name.
+    copies = iter([node for node, _ in part.copied()])
     described = []
     for (name, _, _), own in zip(made.kernel.regions, named, strict=True):
+        if name == _COPY and (copy := next(copies, None)) is not None:
+            own = {copy, *own}
         others = set().union(*named) - own
         computed, open_nodes = set(own), list(own)
         while open_nodes:

@@ -19,6 +19,9 @@ from torch.fx import Node
 
 from . import _dtypes
 
+#: What a thread of a kernel moves at once: so many neighbours, of so many bytes at least.
+_VECTOR_LANES, _VECTOR_BYTES = 8, 16
+
 
 class Unsupported(Exception):
     """A node that has no form in the schema; ``node`` is it."""
@@ -36,6 +39,8 @@ class Program:
     #: The tensors that it takes and gives, in order.
     inputs: list[Node]
     outputs: list[Node]
+    #: By number, the inputs that it takes in another order of their axes.
+    orders: dict[int, list[int]]
     #: Its nodes by their canonical names.
     nodes: dict[str, Node]
     #: The symbols that occur in it, by name.
@@ -62,6 +67,35 @@ def memory_order(tensor: torch.Tensor) -> list[int]:
     return order if tensor.permute(order).is_contiguous() else axes
 
 
+def runs_of(tensor: torch.Tensor, order: Sequence[int]) -> int:
+    """How many elements at least lie next to each other in memory, where axes are walked in an order, the last first.
+
+    Of an extent that is a symbol nothing is known but that it is a whole number.
+    """
+    run = 1
+    for axis in reversed(order):
+        if _sample(tensor.shape[axis]) == 1:
+            continue
+        if _sample(tensor.stride()[axis]) != run or isinstance(tensor.shape[axis], torch.SymInt):
+            break
+        run *= int(tensor.shape[axis])
+    return run
+
+
+def in_vectors(tensor: torch.Tensor, order: Sequence[int]) -> bool:
+    """Whether what lies next to each other in an order of the axes is whole vectors of a kernel's."""
+    run = runs_of(tensor, order)
+    return run % _VECTOR_LANES == 0 and run * tensor.element_size() % _VECTOR_BYTES == 0
+
+
+def read_order(tensor: torch.Tensor) -> list[int] | None:
+    """The order of the axes in which kernels read a tensor that does not lie in row-major order, where rows stay whole
+    vectors; anything else is faster copied first.
+    """
+    order = memory_order(tensor)
+    return order if order != sorted(order) and in_vectors(tensor, range(tensor.ndim)) else None
+
+
 def _sample(size: int | torch.SymInt) -> int:
     """A size where every symbol is one large number."""
     if not isinstance(size, torch.SymInt):
@@ -83,6 +117,10 @@ class _Serialiser:
     nodes: Sequence[Node]
     names: dict[Node, str] = field(default_factory=dict)
     inputs: list[Node] = field(default_factory=list)
+    orders: dict[int, list[int]] = field(default_factory=dict)
+    #: What the program takes, and the nodes that put their axes in the order that the rest expects.
+    arguments: list[str] = field(default_factory=list)
+    turned: list[Any] = field(default_factory=list)
     tensors: dict[str, Any] = field(default_factory=dict)
     sizes: dict[str, Any] = field(default_factory=dict)
     symbols: dict[str, sympy.Symbol] = field(default_factory=dict)
@@ -96,14 +134,14 @@ class _Serialiser:
                 name = f"n{len(named)}"
                 named[name] = node
                 nodes.append(self._node(node, name))
-        arguments = [{"as_tensor": {"name": self.names[node]}} for node in self.inputs]
+        arguments = [{"as_tensor": {"name": name}} for name in self.arguments]
         results = [{"as_tensor": {"name": self._stored(node, nodes)}} for node in outputs]
         document = {
             "graph_module": {
                 "graph": {
                     "inputs": arguments,
                     "outputs": results,
-                    "nodes": nodes,
+                    "nodes": [*self.turned, *nodes],
                     "tensor_values": self.tensors,
                     "sym_int_values": self.sizes,
                 },
@@ -117,7 +155,7 @@ class _Serialiser:
             "torch_version": torch.__version__,
         }
         text = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
-        return Program(text, self.inputs, list(outputs), named, self.symbols)
+        return Program(text, self.inputs, list(outputs), self.orders, named, self.symbols)
 
     def _node(self, node: Node, name: str) -> dict[str, Any]:
         target = node.target
@@ -141,12 +179,7 @@ class _Serialiser:
         if order == sorted(order):
             return self.names[node]
         name = self._tensor(None, tensor.permute(order), node)
-        permutation = [
-            {"name": "self", "arg": {"as_tensor": {"name": self.names[node]}}},
-            {"name": "dims", "arg": {"as_ints": order}},
-        ]
-        target = "torch.ops.aten.permute.default"
-        nodes.append({"target": target, "name": "", "inputs": permutation, "outputs": [{"as_tensor": {"name": name}}]})
+        nodes.append(_permutation(self.names[node], order, name))
         return name
 
     def _results(self, node: Node) -> list[Any]:
@@ -187,9 +220,20 @@ class _Serialiser:
             tensor = value(operand)
             if not isinstance(tensor, torch.Tensor):
                 raise Unsupported(node, f"its operand `{operand.name}` is no tensor")
-            self._tensor(operand, tensor, node)
-            self.inputs.append(operand)
+            self._input(operand, tensor, node)
         return self.names[operand]
+
+    def _input(self, operand: Node, tensor: torch.Tensor, about: Node) -> None:
+        order = read_order(tensor)
+        if order is None:
+            self.arguments.append(self._tensor(operand, tensor, about))
+        else:
+            self.orders[len(self.inputs)] = order
+            self.arguments.append(self._tensor(None, tensor.permute(order), about))
+            name = self._tensor(operand, tensor, about)
+            back = [order.index(axis) for axis in range(len(order))]
+            self.turned.append(_permutation(self.arguments[-1], back, name))
+        self.inputs.append(operand)
 
     def _size(self, size: int | torch.SymInt) -> dict[str, Any]:
         if isinstance(size, torch.SymInt):
@@ -275,6 +319,15 @@ class _Serialiser:
         if all(isinstance(item, (int, float)) for item in found):
             return {"as_floats": [_number(float(item)) for item in found]}
         raise Unsupported(node, f"the list {items!r} has no form in the schema")
+
+
+def _permutation(name: str, order: list[int], made: str) -> dict[str, Any]:
+    arguments = [
+        {"name": "self", "arg": {"as_tensor": {"name": name}}},
+        {"name": "dims", "arg": {"as_ints": order}},
+    ]
+    outputs = [{"as_tensor": {"name": made}}]
+    return {"target": "torch.ops.aten.permute.default", "name": "", "inputs": arguments, "outputs": outputs}
 
 
 def _number(number: float) -> float | str:

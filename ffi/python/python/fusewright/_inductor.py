@@ -34,7 +34,7 @@ class InductorPass(CustomGraphPass):
 
     def __call__(self, graph: Graph) -> None:
         try:
-            result = fuse_graph(graph, self.options, _insert)
+            result = fuse_graph(graph, self.options, _insert, eager=False)
         except Exception as error:
             leave(error, self.options)
             result = Result()

@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node
 
 from . import _dtypes, _native
-from ._graph import value
+from ._graph import in_vectors, memory_order, value
 
 # Libraries compute these: nothing is gained by asking the compiler.
 _LIBRARY = (
@@ -55,10 +55,70 @@ def is_view(node: Node) -> bool:
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
+#: Where copies into another order are faster by a kernel: PyTorch's own moves single elements on GPUs.
+_COPIES_ON = ("cuda",)
+
+
+def is_copy(node: Node) -> bool:
+    """Whether a node's result is the elements of its operand in memory of their own."""
+    return node.target is torch.ops.aten.clone.default
+
+
+def is_faster_copy(node: Node) -> bool:
+    """Whether a node is a copy that kernels make faster than the framework's: of whole vectors into another order."""
+    if not is_copy(node):
+        return False
+    (operand, *_), made = node.all_input_nodes, value(node)
+    given = value(operand)
+    if not isinstance(made, torch.Tensor) or not isinstance(given, torch.Tensor):
+        return False
+    if made.device.type not in _COPIES_ON or refusal(node) is not None:
+        return False
+    order = memory_order(made)
+    # Where elements lie as they did, memory is copied as it is.
+    return not given.permute(order).is_contiguous() and in_vectors(given, order)
+
+
 def mutates(node: Node) -> bool:
     """Whether a node writes into a tensor that was there before."""
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def is_last_of(given: Node, new: Node) -> bool:
+    """Whether a node is the new value of a tensor of the graph's caller, who gets it at the end, and nothing else reads the
+    old one: the memory may be overwritten at the node.
+    """
+    if given.op != "placeholder":
+        return False
+    written = False
+    views, seen = [given], {given}
+    while views:
+        for user in views.pop().users:
+            if user is new or user in seen or isinstance(value(user), (int, torch.SymInt)):
+                continue
+            if user.target is torch.ops.aten.copy_.default and user.args[0] is given and not written:
+                written = _views(user.args[1], new)
+                if not written:
+                    return False
+                continue
+            if not is_view(user):
+                return False
+            seen.add(user)
+            views.append(user)
+    return written
+
+
+def _views(node: Any, of: Node) -> bool:
+    """Whether a node is another or all of it in another shape."""
+    while isinstance(node, Node) and node is not of:
+        if not is_view(node) or is_getitem(node):
+            return False
+        operand = node.all_input_nodes[0]
+        if value(operand).numel() != value(node).numel():
+            return False
+        node = operand
+    return node is of
 
 
 def is_splitting(node: Node, operators: Collection[str]) -> bool:

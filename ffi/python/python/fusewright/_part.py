@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch.fx import Node
 
-from ._nodes import is_getitem, is_view
+from ._graph import read_order, value
+from ._nodes import is_copy, is_faster_copy, is_getitem, is_view
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,26 @@ class Part:
     def computing(self) -> int:
         """How many of its nodes do more than view memory."""
         return sum(1 for node in self.nodes if not is_view(node) and not is_getitem(node))
+
+    def faster_copies(self) -> int:
+        """How many of its results are copies that kernels make faster than the framework does."""
+        return sum(1 for node, given in self.copied() if is_faster_copy(node) and _is_read(value(given)))
+
+    def copied(self) -> list[tuple[Node, Node]]:
+        """The results that are copies of what the part is given, each with that."""
+        inside, found = set(self.nodes), []
+        for node in filter(is_copy, self.outputs):
+            given = node
+            while given in inside and (is_view(given) or is_copy(given)):
+                given = given.all_input_nodes[0]
+            if given not in inside:
+                found.append((node, given))
+        return found
+
+
+def _is_read(tensor: object) -> bool:
+    """Whether kernels read a tensor where it lies: the framework copies what has gaps."""
+    return isinstance(tensor, torch.Tensor) and (tensor.is_contiguous() or read_order(tensor) is not None)
 
 
 def part_of(group: Sequence[Node]) -> Part | None:

@@ -10,13 +10,18 @@ from torch.fx import Graph, Node
 from ._nodes import device, is_getitem, is_splitting, mutates
 
 
-def groups(graph: Graph, admits: Callable[[Node], bool], splitting: Collection[str] = ()) -> list[list[Node]]:
+def groups(
+    graph: Graph,
+    admits: Callable[[Node], bool],
+    splitting: Collection[str] = (),
+    alone: Collection[Node] = (),
+) -> list[list[Node]]:
     """The groups of the nodes that ``admits`` takes, each in the graph's order; nodes are grouped along their edges.
 
     A node that writes into a tensor, or calls one of the ``splitting`` operators, is a barrier: no group has nodes on both
-    sides of it.
+    sides of it. Each of ``alone`` is a group by itself.
     """
-    grouping = _Grouping(graph)
+    grouping = _Grouping(graph, alone)
     for node in graph.nodes:
         grouping.segment += is_splitting(node, splitting)
         grouping.add(node, admits(node))
@@ -26,13 +31,14 @@ def groups(graph: Graph, admits: Callable[[Node], bool], splitting: Collection[s
 class _Grouping:
     """Units of the graph: a node that is in no group by itself, and each group."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, alone: Collection[Node]) -> None:
+        self.alone = alone
         self.position = {node: i for i, node in enumerate(graph.nodes)}
         #: The group of a node, before merges; members of each are in the graph's order.
         self.group: dict[Node, int] = {}
         self.merged: list[int] = []
         self.members: list[list[Node]] = []
-        self.kinds: list[tuple[torch.device, int]] = []
+        self.kinds: list[tuple[torch.device, int, Node | None]] = []
         self.segment = 0
 
     def add(self, node: Node, admitted: bool) -> None:
@@ -45,7 +51,7 @@ class _Grouping:
             (source,) = node.all_input_nodes
             self._join(node, self._find(self.group[source]))
             return
-        kind = (device(node), self.segment)
+        kind = (device(node), self.segment, node if node in self.alone else None)
         candidates = {self._find(self.group[o]) for o in node.all_input_nodes if o in self.group}
         joined = None
         for candidate in sorted(candidates, key=lambda group: self.position[self.members[group][-1]], reverse=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ class Made:
     dtype: str
     shape: tuple[str, ...]
     strides: tuple[str, ...]
+    #: The tensor of the call whose memory it is, if kernels overwrite a part of that.
+    overwrites: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Record:
     #: Where the value of each symbol is read.
     symbols: tuple[tuple[str, str], ...]
     outputs: tuple[Made, ...]
+    #: The tensors that kernels take in another order of their axes, with that order.
+    orders: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     def lies(self) -> torch.device:
         """Where its tensors lie."""
@@ -67,25 +71,33 @@ class Record:
         found = json.loads(text)
         found["symbols"] = tuple((name, source) for name, source in found["symbols"])
         found["scalars"] = tuple((i, dtype) for i, dtype in found["scalars"])
-        made = [Made(o["dtype"], tuple(o["shape"]), tuple(o["strides"])) for o in found["outputs"]]
+        found["orders"] = tuple((i, tuple(order)) for i, order in found.get("orders", ()))
+        outputs = found["outputs"]
+        made = [Made(o["dtype"], tuple(o["shape"]), tuple(o["strides"]), o.get("overwrites")) for o in outputs]
         return cls(**{**found, "outputs": tuple(made)})
 
 
 def record(
-    program: Program, compiled: tuple[str, int | None, str, str | None], sizes: Mapping[Any, Node]
+    program: Program,
+    compiled: tuple[str, int | None, str, str | None],
+    sizes: Mapping[Any, Node],
+    overwrites: Sequence[int | None],
 ) -> tuple[Record, tuple[Node, ...]]:
     """The record of a program, and the nodes whose integers its calls take.
 
-    ``compiled`` is the target, the device, the mode and the file of passes; ``sizes`` are the integer nodes of the graph by
-    their expressions. Raises :class:`NoSize` if a symbol has no value to be read.
+    ``compiled`` is the target, the device, the mode and the file of passes; ``sizes`` are the integer nodes of the graph
+    by their expressions; ``overwrites`` says which inputs' memory outputs are. Raises :class:`NoSize` if a symbol has no
+    value to be read.
     """
     taken: list[Node] = []
     symbols = [(name, _source(program, symbol, sizes, taken)) for name, symbol in program.symbols.items()]
-    outputs = [_made(value(node)) for node in program.outputs]
+    outputs = [_made(value(node), i) for node, i in zip(program.outputs, overwrites, strict=True)]
     on_device = value(program.outputs[0]).device.type != "cpu"
     given = [value(node) for node in program.inputs]
     scalars = tuple((i, _dtype(t)) for i, t in enumerate(given) if on_device and is_scalar(t))
-    made = Record(program.text.decode(), *compiled, len(given), len(taken), scalars, tuple(symbols), tuple(outputs))
+    orders = tuple((i, tuple(order)) for i, order in program.orders.items())
+    counts = (len(given), len(taken))
+    made = Record(program.text.decode(), *compiled, *counts, scalars, tuple(symbols), tuple(outputs), orders)
     return made, tuple(taken)
 
 
@@ -101,14 +113,15 @@ def _source(program: Program, symbol: sympy.Symbol, sizes: Mapping[Any, Node], t
     return f"n{len(taken) - 1}"
 
 
-def _made(tensor: torch.Tensor) -> Made:
+def _made(tensor: torch.Tensor, overwrites: int | None) -> Made:
     shape = [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in tensor.shape]
     strides, step = [sympy.Integer(1)] * len(shape), sympy.Integer(1)
     for axis in reversed(memory_order(tensor)):
         strides[axis] = step
         step = step * shape[axis]
     text = PythonPrinter().doprint
-    return Made(_dtype(tensor), tuple(text(size) for size in shape), tuple(text(stride) for stride in strides))
+    texts = (tuple(text(size) for size in shape), tuple(text(stride) for stride in strides))
+    return Made(_dtype(tensor), *texts, overwrites)
 
 
 def _dtype(tensor: torch.Tensor) -> str:

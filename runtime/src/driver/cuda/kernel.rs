@@ -68,6 +68,9 @@ pub struct LaunchOptions {
     /// That no two of the places are equal that rows choose to write to, so that they may be computed at once. The device
     /// has them, and nobody else looks. Where two are equal after all, either row's elements may be what stays.
     pub distinct: bool,
+    /// That rows may be computed at once though two may choose the same place, in whatever way they choose it: it is not
+    /// said whose elements stay.
+    pub unordered: bool,
 }
 
 impl Kernel {
@@ -108,7 +111,7 @@ impl Kernel {
     /// touches nothing before it has waited: what it would read early might be what that work writes.
     pub fn behind_anything(&self) -> LaunchOptions {
         let dependent = self.is_dependent() && !self.loaded.signature.params.iter().any(|param| param.early);
-        LaunchOptions { dependent, distinct: false }
+        LaunchOptions { dependent, distinct: false, unordered: false }
     }
 
     /// Checks a launch of rows `0..rows` on these buffers, and makes all that it needs. Buffers come in the order of the

@@ -172,8 +172,8 @@ impl Loaded {
     pub fn at_once(&self, options: LaunchOptions) -> bool {
         match self.signature.order {
             RowOrder::Any => true,
-            RowOrder::Chosen { .. } => options.distinct,
-            RowOrder::Ascending => false,
+            RowOrder::Chosen { .. } => options.distinct || options.unordered,
+            RowOrder::Ascending => options.unordered,
         }
     }
 
