@@ -266,3 +266,48 @@ def test_counts_and_their_sums_are_computed_where_integers_lie() -> None:
             torch.testing.assert_close(got, expected, rtol=0, atol=0)
     graph = make_fx(call)(ids).graph
     assert not _fuse.fuse_graph(graph, Options(strict=True), _fuse.insert_function).left
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.uint8, torch.int64], ids=str)
+@pytest.mark.parametrize("shape", [(1, 32, 2048, 96), (2, 5, 7, 48), (1, 8, 300, 128), (3, 4, 0, 64)], ids=str)
+def test_copies_into_another_order_are_kernels(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    def heads_to_rows(x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(1, 2).contiguous()
+
+    x = torch.randint(0, 100, shape).to(dtype)
+    fused = torch.compile(heads_to_rows, backend="fusewright", dynamic=False, options={"strict": True})
+    with torch.no_grad():
+        assert torch.equal(fused(x), heads_to_rows(x))
+    (kernel,) = fusewright.explain(heads_to_rows, x).kernels
+    assert kernel.name == "copy"
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 512])
+def test_rows_are_written_into_a_cache_where_it_lies(rows: int, captured: bool) -> None:
+    def step(keys: torch.Tensor, values: torch.Tensor, new: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+        queries, key, value = new.view(-1, 6, 64).split([2, 2, 2], 1)
+        keys.view(-1, 2, 64)[slots] = torch.relu(key * 2.0) + 1.0
+        values.view(-1, 2, 64)[slots] = value
+        return torch.relu(queries * 2.0) + 1.0
+
+    pages = [torch.randn(64, 16, 2, 64).bfloat16() for _ in range(2)]
+    new = torch.randn(rows, 6 * 64).bfloat16()
+    slots = torch.randperm(1024)[:rows] - torch.randint(0, 2, (rows,)) * 1024
+    (fusion,) = fusewright.explain(step, *pages, new, slots).graphs[0].fusions
+    assert sum(made.overwrites is not None for made in fusion.call.record.outputs) == 2
+    own, others = [page.clone() for page in pages], [page.clone() for page in pages]
+    fused = torch.compile(step, backend="fusewright", dynamic=False, options={"strict": True})
+    with torch.no_grad():
+        got = fused(*own, new, slots)
+        if captured:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                got = fused(*own, new, slots)
+            for page, other, old in zip(own, others, pages, strict=True):
+                page.copy_(old)
+                other.copy_(old)
+            new.copy_(torch.randn(rows, 6 * 64))
+            graph.replay()
+        assert torch.equal(got, step(*others, new, slots))
+    assert all(map(torch.equal, own, others))
