@@ -4,9 +4,8 @@
 //! dumps know of it. It is not pure as backends of `codegen` are: it looks for a file and starts processes.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fusewright_abi::{Payload, PayloadKind, Target};
@@ -16,7 +15,7 @@ use fusewright_codegen::schedule::{KernelSchedule, Spread};
 use fusewright_fusion::region::SourceKind;
 
 use crate::installations::tool_folders;
-use crate::{Error, knobs};
+use crate::{Error, external, knobs};
 
 /// File name of the tool.
 const NAME: &str = "ptxas";
@@ -81,7 +80,7 @@ impl Assembler {
         if !tool.is_file() {
             return Err(failed(&"there is no such file"));
         }
-        let said = Command::new(tool).arg("--version").stdin(Stdio::null()).output().map_err(|e| failed(&e))?;
+        let said = external::run(Command::new(tool).arg("--version"), &[]).map_err(|e| failed(&e))?.output;
         let text = String::from_utf8_lossy(&said.stdout);
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("release") || line.contains("Build")).collect();
         if !said.status.success() || lines.is_empty() {
@@ -97,22 +96,16 @@ impl Assembler {
     /// # Errors
     /// What the assembler says, or why it cannot be started.
     fn assemble(&self, ptx: &[u8], arch: &str) -> Result<Vec<u8>, String> {
-        let failed = |e: std::io::Error| format!("{}: {e}", self.tool.display());
-        let mut child = Command::new(&self.tool)
-            .args(["-arch", arch, "-o", PIPE, "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
+        let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", self.tool.display());
         // It reads all of the text before it writes anything. One that ends early says why.
-        let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(ptx));
-        let Output { status, stdout, stderr } = child.wait_with_output().map_err(failed)?;
+        let mut command = Command::new(&self.tool);
+        let ran = external::run(command.args(["-arch", arch, "-o", PIPE, "-"]), ptx).map_err(|e| failed(&e))?;
+        let Output { status, stdout, stderr } = ran.output;
         let said = String::from_utf8_lossy(&stderr);
         match said.trim() {
             "" if !status.success() => return Err(format!("{}: {status}", self.tool.display())),
             said if !status.success() => return Err(said.to_owned()),
-            _ => written.map_err(failed)?,
+            _ => ran.written.map_err(|e| failed(&e))?,
         }
         if !stdout.starts_with(ELF) {
             return Err(format!("{} wrote {} bytes that are no cubin", self.tool.display(), stdout.len()));

@@ -83,9 +83,26 @@ pub const CUBLASLT_DIR: Knob = Knob {
     doc: "folder of cuBLASLt, if it is not where the system, CUDA_HOME or NVIDIA's wheels have it",
 };
 
+/// How long the compiler of a vendor may take.
+pub const TOOL_SECONDS: Knob = Knob {
+    name: "FUSEWRIGHT_TOOL_SECONDS",
+    doc: "most seconds that one call of a toolkit of CANN or of `ptxas` may take before it is ended [default: 300]",
+};
+
 /// Every knob, in alphabetical order.
-pub const ALL: &[Knob] =
-    &[ACL, ASCEND_TOOLKIT, CACHE_DIR, CACHE_MB, CUBLASLT_DIR, DUMP_DIR, OVERRIDE_DIR, PTXAS, SCHEDULES, TIERS];
+pub const ALL: &[Knob] = &[
+    ACL,
+    ASCEND_TOOLKIT,
+    CACHE_DIR,
+    CACHE_MB,
+    CUBLASLT_DIR,
+    DUMP_DIR,
+    OVERRIDE_DIR,
+    PTXAS,
+    SCHEDULES,
+    TIERS,
+    TOOL_SECONDS,
+];
 
 // What others set and we read as they mean it: where their installations are.
 

@@ -50,6 +50,7 @@ mod compiler;
 mod dtypes;
 mod dump;
 mod error;
+mod external;
 mod guard;
 mod host;
 mod installations;

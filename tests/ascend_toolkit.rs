@@ -201,3 +201,26 @@ fn the_compiler_within_the_process_is_asked_where_there_is_no_toolkit() {
     let error = Compiler::of(&target(), &with(cache.path().join("nowhere.so"))).expect_err("there is none");
     assert!(error.exit_code() == 3 && error.to_string().contains("nowhere.so"), "{error}");
 }
+
+#[test]
+fn a_compiler_that_hangs_is_ended_at_the_limit() {
+    const INSIDE: &str = "FUSEWRIGHT_TEST_OF_THE_LIMIT";
+    let name = "a_compiler_that_hangs_is_ended_at_the_limit";
+    if std::env::var_os(INSIDE).is_none() {
+        // The limit is of the whole process, so it is that of another one.
+        let this = std::env::current_exe().expect("this process has a file");
+        let limited = Command::new(this)
+            .args(["--exact", name])
+            .env(INSIDE, "1")
+            .env("FUSEWRIGHT_TOOL_SECONDS", "1")
+            .output()
+            .expect("this file can be started");
+        assert!(limited.status.success(), "{}", String::from_utf8_lossy(&limited.stdout));
+        return;
+    }
+    let [folder, cache] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let home = toolkit(folder.path(), "8.5.0", "sleep 100 & sleep 100");
+    let error = compiler(&choice(&home, cache.path())).artifact("g", &body()).expect_err("it hangs").to_string();
+    assert!(error.contains("ccec was ended after 1 s") && error.contains("FUSEWRIGHT_TOOL_SECONDS"), "{error}");
+    assert!(error.contains("-o "), "the command is named: {error}");
+}

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fusewright_runtime::ascend::Rtc;
@@ -13,7 +13,7 @@ use super::command::{CommandLine, NoRoute, device_object, rtc_options};
 use super::scratch::Scratch;
 use super::toolkit::{Toolkit, ToolkitChoice, usual_places, version_of};
 use super::version::CannVersion;
-use crate::Error;
+use crate::{Error, external};
 
 /// Most lines that a tool says that an error repeats.
 const MOST_LINES: usize = 60;
@@ -180,9 +180,9 @@ fn object_in(
 
 /// Runs a command in the scratch folder.
 fn run(command: &CommandLine, scratch: &Scratch) -> Result<(), ToolFailure> {
-    let started =
-        Command::new(&command.program).args(&command.args).current_dir(scratch.path()).stdin(Stdio::null()).output();
-    let said = started.map_err(|e| ToolFailure::System(format!("{}: {e}", command.program.display())))?;
+    let mut process = Command::new(&command.program);
+    let ran = external::run(process.args(&command.args).current_dir(scratch.path()), &[]);
+    let said = ran.map_err(|e| ToolFailure::System(format!("{}: {e}", command.program.display())))?.output;
     if said.status.success() {
         return Ok(());
     }

@@ -18,8 +18,8 @@ use fusewright_runtime::disk;
 
 use super::chip;
 use crate::ascend::Scratch;
-use crate::knobs;
 use crate::store::{self, CacheChoice};
+use crate::{external, knobs};
 
 /// Folder of the model beside the entries of the kernel cache.
 const FOLDER: &str = "ascend-model";
@@ -104,12 +104,13 @@ fn compiler_name() -> String {
 /// No such compiler, in words.
 pub(crate) fn compiler() -> Result<String, String> {
     let name = compiler_name();
-    let said = std::process::Command::new(&name).arg("--version").output().map_err(|error| missing(&name, &error))?;
+    let asked = external::run(std::process::Command::new(&name).arg("--version"), &[]);
+    let said = asked.map_err(|error| missing(&name, &error))?.output;
     let version = String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().trim().to_owned();
     Ok(format!("`{name}` ({version})"))
 }
 
-fn missing(name: &str, error: &std::io::Error) -> String {
+fn missing(name: &str, error: &dyn std::fmt::Display) -> String {
     format!("its host model is built by a compiler of C++, and `{name}` does not start: {error}; CXX names another")
 }
 
