@@ -16,6 +16,8 @@ from fusewright._call import _written
 from fusewright._options import Options
 from fusewright._record import Made, Record
 
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="skipped: a machine without a GPU (this has one)")
+
 
 def traced(function: object, *shapes: tuple[tuple[int, ...], torch.dtype, str]) -> torch.fx.GraphModule:
     """The graph of a function of tensors on devices that need not be here."""
