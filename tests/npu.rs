@@ -162,6 +162,52 @@ fn what_is_the_same_for_all_rows_is_stored_for_each() {
     }
 }
 
+/// As PyTorch writes rows into a cache, and reads rows of a table, at places of which negative ones count from the end.
+#[test]
+fn places_from_the_end_are_found_by_the_scalar_unit() {
+    let test = "places_from_the_end_are_found_by_the_scalar_unit";
+    let cpu: Target = "cpu".parse().expect("a target");
+    for (chip, int) in [("910b1", "i64"), ("950", "i32"), ("310p3", "i64")] {
+        let graph = parsed(&format!(
+            "graph @g(s: 0..; %cache: f16[400, 48], %table: f16[9, 48], %x: f16[s, 48], %at: {int}[s]) {{
+  %zero = literal {int} 0
+  %below = lt %at, %zero
+  %rows = literal {int} 400
+  %moved = add %at, %rows
+  %place = select %below, %moved, %at
+  %y = exp %x
+  %new = scatter %cache, %place, %y {{axis = 0}}
+  %few = literal {int} 9
+  %back = add %at, %few
+  %last = select %below, %back, %zero
+  %read = gather %table, %last {{axis = 0}}
+  %z = mul %read, %x
+  return %new updates %cache, %z
+}}
+"
+        ));
+        let Some(found) = compiled(test, &graph, chip, &options()) else { return };
+        assert!(found.fallbacks.is_empty(), "{chip}: {:?}", found.fallbacks);
+        let host = compile(&graph, &cpu, &options()).unwrap_or_else(|e| panic!("{e}"));
+        for rows in [0, 1, MORE_ROWS] {
+            let mut given = inputs(&graph, rows);
+            // Negative ones, which a table of nine rows has, then others; no place is written twice.
+            let places = (0..rows as i64).map(|row| if row < 9 { row - 9 } else { 3 + 2 * row });
+            given[3].bytes = match int {
+                "i32" => places.flat_map(|place| (place as i32).to_le_bytes()).collect(),
+                _ => places.flat_map(i64::to_le_bytes).collect(),
+            };
+            let refs: Vec<&HostTensor> = given.iter().collect();
+            let got = found.program.run(&refs, 1).unwrap_or_else(|e| panic!("{chip}: {rows} rows: {e}"));
+            let expected = host.program.run(&refs, 1).unwrap_or_else(|e| panic!("{e}"));
+            let expected: Vec<(usize, HostTensor)> = expected.into_iter().enumerate().collect();
+            for check in compare(&graph, &given, &expected, &got).expect("typed") {
+                assert!(check.passed(), "{chip}: {rows} rows: {check:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_was_compiled_is_not_compiled_again() {
     let graph = parsed(BLOCK);

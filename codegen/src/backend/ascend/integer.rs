@@ -7,6 +7,11 @@ use super::EmitError;
 use super::segment::{Made, Writer};
 use crate::kernel::{Inst, InstOp, Shape, Val};
 
+/// Integers are computed with 64 bits; those of 32 wrap around.
+fn narrow(expression: &str) -> String {
+    format!("static_cast<int32_t>({expression})")
+}
+
 impl Writer<'_> {
     /// Integers and conditions of a row.
     pub fn integer(&mut self, inst: &Inst, result: Val) -> Made<()> {
@@ -23,7 +28,7 @@ impl Writer<'_> {
             }
             InstOp::Index(index) => self.index_text(index),
             InstOp::Cast { to: DType::I64, .. } | InstOp::Broadcast(Shape::Scalar) => text(self, 0)?,
-            InstOp::Cast { to: DType::I32, saturate: false, .. } => format!("static_cast<int32_t>({})", text(self, 0)?),
+            InstOp::Cast { to: DType::I32, saturate: false, .. } => narrow(&text(self, 0)?),
             InstOp::Map(f) => match f {
                 ScalarFn::Eq => binary(self, "==")?,
                 ScalarFn::Ne => binary(self, "!=")?,
@@ -37,6 +42,10 @@ impl Writer<'_> {
                 ScalarFn::Add if dtype == DType::I64 => binary(self, "+")?,
                 ScalarFn::Sub if dtype == DType::I64 => binary(self, "-")?,
                 ScalarFn::Mul if dtype == DType::I64 => binary(self, "*")?,
+                ScalarFn::Add if dtype == DType::I32 => narrow(&binary(self, "+")?),
+                ScalarFn::Sub if dtype == DType::I32 => narrow(&binary(self, "-")?),
+                ScalarFn::Mul if dtype == DType::I32 => narrow(&binary(self, "*")?),
+                ScalarFn::Select => format!("{} ? {} : {}", text(self, 0)?, text(self, 1)?, text(self, 2)?),
                 ScalarFn::Max => format!("fusewright::Larger({}, {})", text(self, 0)?, text(self, 1)?),
                 ScalarFn::Min => format!("fusewright::Smaller({}, {})", text(self, 0)?, text(self, 1)?),
                 _ => return Err(EmitError::unsupported(format!("`{}` of {dtype}", f.name()))),
