@@ -1,12 +1,10 @@
 //! The model's library and kernels for it, made by the host's C++ compiler in folders named by their content.
 //!
-//! A folder is complete once it has its name: everything is made in another folder beside it and renamed, so that
-//! processes that build the same at the same time do not meet.
+//! Processes that build the same at the same time do not meet (`whole.rs`).
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
@@ -15,6 +13,7 @@ use crate::Error;
 use crate::files::{File, HEADERS, RUNTIME};
 use crate::kernel::Kernels;
 use crate::limit::{self, Hold};
+use crate::whole::complete;
 
 /// What kernels are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,9 +52,6 @@ pub struct Model {
 
 /// What the compiler is told wherever it is called: C++17, and every float operation rounded by itself.
 pub(crate) const FLAGS: [&str; 3] = ["-std=c++17", "-fPIC", "-ffp-contract=off"];
-
-/// Numbers of folders in which something is made.
-static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 
 impl Model {
     /// Builds the model's library under `cache`, where it is not there yet, with the compiler that `CXX` names, else
@@ -288,26 +284,6 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
     std::fs::write(path, text).map_err(failed)
-}
-
-/// What no other folder of any process has in its name.
-pub(crate) fn unique() -> String {
-    format!("{}-{}", std::process::id(), TEMPORARY.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Makes `folder`, where it is not there, from what `fill` writes into another one.
-pub(crate) fn complete(folder: &Path, fill: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
-    if folder.exists() {
-        return Ok(());
-    }
-    let making = folder.with_extension(unique());
-    let failed = |source| Error::File { path: making.clone(), source };
-    std::fs::create_dir_all(&making).map_err(failed)?;
-    fill(&making)?;
-    match std::fs::rename(&making, folder) {
-        Err(_) if folder.exists() => std::fs::remove_dir_all(&making).map_err(failed),
-        result => result.map_err(failed),
-    }
 }
 
 pub(crate) fn run(command: &mut Command) -> Result<(), Error> {

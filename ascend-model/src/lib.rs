@@ -14,6 +14,7 @@ mod launch;
 mod limit;
 mod stand_in;
 mod together;
+mod whole;
 
 pub use address_spaces::clang;
 pub use compiler::{Chip, Model, Source};

@@ -9,15 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::address_spaces::SPACES;
-use crate::compiler::{KERNELS, Model, unique};
+use crate::compiler::{KERNELS, Model};
 use crate::together::UNITS;
+use crate::whole::{REMOVED, unique};
 
 /// The file of a model that is locked by those who have it.
 const IN_USE: &str = "in-use";
 /// What names of models' folders begin with.
 pub(crate) const PREFIX: &str = "model-";
-/// Extension of a folder that is about to go.
-const REMOVED: &str = "removed";
 
 /// A folder that may go.
 struct Candidate {

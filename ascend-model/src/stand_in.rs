@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::compiler::{FLAGS, Model, complete, hashed, run, write};
+use crate::compiler::{FLAGS, Model, hashed, run, write};
 use crate::files::{File, STAND_IN};
+use crate::whole::complete;
 use crate::{Chip, Error};
 
 /// Which version of the runtime is stood in for: older ones lack functions that came later.

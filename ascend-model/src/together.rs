@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::compiler::{
-    Chip, Model, OBJECT, OPTIMISATION, Source, complete, processors, run, unique, write, write_unit,
-};
+use crate::compiler::{Chip, Model, OBJECT, OPTIMISATION, Source, processors, run, write, write_unit};
+use crate::whole::{complete, unique};
 use crate::{Error, arguments_of};
 
 /// Most kernels of a unit: one that fails is compiled again without the others, as they are without it.

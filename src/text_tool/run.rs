@@ -101,6 +101,10 @@ fn name(param: &Param) -> String {
 pub fn diff(text: &str, target: &Target, sizes: &Sizes, seed: u64) -> Result<Vec<Compared>, Error> {
     match items(text)? {
         Items::Graphs(graphs) => graphs.iter().map(|g| diff_graph(&runnable(g), target, sizes, seed)).collect(),
+        Items::Kernels(_) if matches!(target, Target::Ascend { .. } | Target::AscendSim { .. }) => {
+            let reason = "the file holds kernels, which `diff` runs on the host and on GPUs; NPUs take whole graphs";
+            Err(Error::Input(format!("target `{target}`: {reason}")))
+        }
         Items::Kernels(kernels) => kernels.iter().map(|k| diff_kernel(k, target, sizes, seed)).collect(),
     }
 }

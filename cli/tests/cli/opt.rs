@@ -124,6 +124,7 @@ fn diff_runs_every_way_and_says_equal() {
     // No backend takes peers.
     let peers = KERNEL.replace("bf16[s, 4] in", "bf16[s, 4] in peer(2)");
     refused(2, &["opt", &write(&folder, "peers.fw", peers), "diff"], &["double"]);
+    refused(2, &["opt", &shift, "diff", "--target", "ascend-sim"], &["`ascend-sim:910b1`", "holds kernels", "graphs"]);
 }
 
 #[test]
