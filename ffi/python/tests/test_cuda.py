@@ -282,8 +282,8 @@ def test_copies_into_another_order_are_kernels(shape: tuple[int, ...], dtype: to
     fused = torch.compile(heads_to_rows, backend="fusewright", dynamic=False, options={"strict": True})
     with torch.no_grad():
         assert torch.equal(fused(x), heads_to_rows(x))
-    (kernel,) = fusewright.explain(heads_to_rows, x).kernels
-    assert kernel.name == "copy"
+    # Of no elements there is nothing to copy: PyTorch says that they lie in order.
+    assert [kernel.name for kernel in fusewright.explain(heads_to_rows, x).kernels] == ["copy"] * (x.numel() > 0)
 
 
 @pytest.mark.parametrize("captured", [False, True])
