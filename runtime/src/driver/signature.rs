@@ -129,17 +129,18 @@ fn all_differ(places: impl Iterator<Item = i64> + Clone) -> bool {
     places.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// The first two arguments whose memory overlaps, and of which one is written. Nothing is allocated, and there are few.
+/// Two arguments whose memory overlaps, and of which one is written. Nothing is allocated, and few are written.
 pub(super) fn overlap<A>(
     args: &[A],
     span: impl Fn(&A) -> Option<(std::ops::Range<u64>, bool)>,
 ) -> Option<(usize, usize)> {
     args.iter().enumerate().find_map(|(i, arg)| {
-        let (a, written) = span(arg)?;
-        let meets =
-            |other: &A| span(other).is_some_and(|(b, other)| (written || other) && a.start < b.end && b.start < a.end);
-        let behind = args.get(i + 1..)?.iter().position(meets)?;
-        Some((i, i + 1 + behind))
+        let (a, _) = span(arg).filter(|(_, written)| *written)?;
+        let meets = |(j, other): (usize, &A)| {
+            (j != i && span(other).is_some_and(|(b, _)| a.start < b.end && b.start < a.end)).then_some(j)
+        };
+        let other = args.iter().enumerate().find_map(meets)?;
+        Some((i.min(other), i.max(other)))
     })
 }
 
