@@ -25,6 +25,8 @@ mod kernels;
 #[cfg(all(feature = "llvm", target_arch = "x86_64"))]
 #[path = "cpu/levels.rs"]
 mod levels;
+#[path = "cpu/lookups.rs"]
+mod lookups;
 #[path = "cpu/maps.rs"]
 mod maps;
 #[path = "cpu/over.rs"]

@@ -137,6 +137,16 @@ pub struct LaunchRule {
     pub shared: Count,
     /// What the address of every buffer is a multiple of, in bytes; one on hosts.
     pub alignment: u32,
+    /// Tables of results, of [`LaunchRule::TABLE_BYTES`] each, whose addresses code of [`PayloadKind::HostCode`] finds behind
+    /// those of the buffers. Called for rows from -1 on, it fills them and touches nothing else. Other code has none.
+    pub tables: u32,
+}
+
+impl LaunchRule {
+    /// Bytes of a table: a word for each code of 16 bits.
+    pub const TABLE_BYTES: usize = 4 << 16;
+    /// Most tables of a kernel.
+    pub const MOST_TABLES: u32 = 2;
 }
 
 /// What the payload bytes are.

@@ -21,4 +21,4 @@ pub use target::{ParseTargetError, Target};
 
 /// Version of the contract between generated kernels and the runtime. It enters every cache key and manifest;
 /// a runtime refuses artifacts of another version.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;

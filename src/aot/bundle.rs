@@ -29,7 +29,8 @@
 //!   `shared` memory of a launch; rows, blocks and bytes are expressions over the names of `dims`; `many`, if launches of
 //!   at least `from` rows do better by other code of the same results: its `symbol` and its `blocks_per_row`; `dependent`,
 //!   whether the code waits for what is ahead of it by itself, so that it may be launched to begin before that ends; and
-//!   `alignment`, of which every buffer's address is a multiple, in bytes.
+//!   `alignment`, of which every buffer's address is a multiple, in bytes; `tables`, how many tables of 256 KiB `code` of kind
+//!   `bin` has, whose addresses stand behind those of the buffers: called for rows from -1 on, it fills them.
 //!
 //! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
 //! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet, as far as `row_order`
@@ -394,5 +395,6 @@ fn entry(entry: &BundleEntry) -> Value {
         "threads": artifact.launch.threads,
         "shared": artifact.launch.shared.with_names(&names),
         "alignment": artifact.launch.alignment,
+        "tables": artifact.launch.tables,
     })
 }

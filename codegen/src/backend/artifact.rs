@@ -74,7 +74,7 @@ pub fn pack(
 ) -> Result<KernelArtifact, BackendError> {
     let unsupported = |place: String, reason: String| BackendError::unsupported(backend.name(), kernel, place, reason);
     let rows = count(kernel, &kernel.rows).map_err(|reason| unsupported(format!("rows {}", kernel.rows), reason))?;
-    let Grid { blocks, many, dependent, shared, alignment } = backend.grid(kernel, target);
+    let Grid { blocks, many, dependent, shared, alignment, tables } = backend.grid(kernel, target);
     let per_row = |blocks: &Blocks| {
         let per_row = &blocks.per_row;
         count(kernel, per_row).map_err(|reason| unsupported(format!("blocks per row {per_row}"), reason))
@@ -111,6 +111,7 @@ pub fn pack(
             dependent,
             shared,
             alignment,
+            tables,
         },
         payload,
     })

@@ -64,6 +64,16 @@ pub struct Grid {
     pub shared: Dim,
     /// What the address of every buffer is a multiple of, in bytes.
     pub alignment: u32,
+    /// Tables of results that the code fills and looks up.
+    pub tables: u32,
+}
+
+impl Grid {
+    /// One block of one thread, where rows are looped over.
+    pub fn loop_over_rows() -> Grid {
+        let blocks = Blocks { threads: 1, per_row: Dim::constant(1), shares: 1 };
+        Grid { blocks, many: None, dependent: false, shared: Dim::constant(0), alignment: 1, tables: 0 }
+    }
 }
 
 /// Makes code for one kind of target.
@@ -96,8 +106,7 @@ pub trait Backend: Send + Sync {
 
     /// How a kernel is launched; one block of one thread where rows are looped over.
     fn grid(&self, _kernel: &Kernel, _target: &Target) -> Grid {
-        let blocks = Blocks { threads: 1, per_row: Dim::constant(1), shares: 1 };
-        Grid { blocks, many: None, dependent: false, shared: Dim::constant(0), alignment: 1 }
+        Grid::loop_over_rows()
     }
 
     /// How the rows of a kernel are spread over blocks and threads, where the target has them: as a table says, or else by

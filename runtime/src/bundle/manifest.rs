@@ -129,7 +129,13 @@ fn launch(at: &At<'_>, names: &[&str], params: &[Param]) -> Parsed<LaunchRule> {
         dependent: at.key("dependent")?.truth()?,
         shared: at.key("shared")?.count(names)?,
         alignment: at.key("alignment")?.positive()?,
+        tables: tables(&at.key("tables")?)?,
     })
+}
+
+fn tables(at: &At<'_>) -> Parsed<u32> {
+    let tables = at.small()?;
+    if tables <= LaunchRule::MOST_TABLES { Ok(tables) } else { at.refuse("too many tables") }
 }
 
 fn order(at: &At<'_>, params: &[Param]) -> Parsed<RowOrder> {

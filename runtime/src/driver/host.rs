@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fusewright_abi::{KernelArtifact, PayloadKind, Target};
+use fusewright_abi::{KernelArtifact, LaunchRule, PayloadKind, Target};
 use memmap2::{Mmap, MmapMut};
 
 use super::signature::Signature;
@@ -39,6 +39,8 @@ type Entry = unsafe extern "C" fn(*const *mut u8, *const i64, i64, i64);
 struct HostModule {
     signature: Signature,
     pool: Arc<dyn Pool>,
+    /// What the code looks up, filled by itself; its own memory, which nothing writes any more.
+    tables: Vec<Mmap>,
     code: Mmap,
 }
 
@@ -63,8 +65,31 @@ impl Device for Host {
         let mut map = MmapMut::map_anon(artifact.payload.bytes.len()).map_err(unmapped)?;
         map.copy_from_slice(&artifact.payload.bytes);
         let code = map.make_exec().map_err(unmapped)?;
-        Ok(Arc::new(HostModule { signature: Signature::of(artifact), pool: Arc::clone(&self.pool), code }))
+        let tables = (0..artifact.launch.tables)
+            .map(|_| MmapMut::map_anon(LaunchRule::TABLE_BYTES))
+            .collect::<Result<Vec<_>, _>>();
+        let tables = filled(&code, artifact.params.len(), tables.map_err(unmapped)?).map_err(unmapped)?;
+        Ok(Arc::new(HostModule { signature: Signature::of(artifact), pool: Arc::clone(&self.pool), tables, code }))
     }
+}
+
+/// The entry of a payload.
+fn entry(code: &Mmap) -> Entry {
+    // SAFETY: the payload is position-independent code of this calling convention with its entry at offset 0, as the
+    // artifact's kind promises. It is called only while the mapping lives.
+    unsafe { std::mem::transmute::<*const u8, Entry>(code.as_ptr()) }
+}
+
+/// Tables as the code fills them, which has so many buffers besides.
+fn filled(code: &Mmap, buffers: usize, mut tables: Vec<MmapMut>) -> std::io::Result<Vec<Mmap>> {
+    if !tables.is_empty() {
+        let places = tables.iter_mut().map(|table| table.as_mut_ptr());
+        let addresses: Vec<*mut u8> = std::iter::repeat_n(std::ptr::null_mut(), buffers).chain(places).collect();
+        // SAFETY: called for rows from -1 on, the code writes its tables and touches nothing else; there are as many, and as
+        // large, as the artifact says.
+        unsafe { entry(code)(addresses.as_ptr(), std::ptr::null(), -1, -1) };
+    }
+    tables.into_iter().map(MmapMut::make_read_only).collect()
 }
 
 impl HostModule {
@@ -115,10 +140,11 @@ impl Module for HostModule {
         };
         // Most kernels have few buffers, and memory for their addresses costs as much as the rest of a small launch.
         let (mut few, mut many) = ([std::ptr::null_mut(); FEW], Vec::new());
-        let buffers = match few.get_mut(..args.len()) {
+        let addresses = args.len() + self.tables.len();
+        let buffers = match few.get_mut(..addresses) {
             Some(few) => few,
             None => {
-                many.resize(args.len(), std::ptr::null_mut());
+                many.resize(addresses, std::ptr::null_mut());
                 &mut many[..]
             }
         };
@@ -128,10 +154,11 @@ impl Module for HostModule {
                 buffers[i] = buffers[*other];
             }
         }
+        for (buffer, table) in buffers[args.len()..].iter_mut().zip(&self.tables) {
+            *buffer = table.as_ptr().cast_mut();
+        }
         let addresses = Addresses(buffers.as_ptr());
-        // SAFETY: the payload is position-independent code of this calling convention with its entry at offset 0, as
-        // the artifact's kind promises; the mapping lives as long as `self`.
-        let entry: Entry = unsafe { std::mem::transmute::<*const u8, Entry>(self.code.as_ptr()) };
+        let entry = entry(&self.code);
         let call = |begin: usize, end: usize| {
             let addresses = &addresses;
             // SAFETY: the signature compared every buffer with the shape that `dims` imply, and a kernel stays within the

@@ -75,6 +75,7 @@ fn kernel_of(name: &str, ptx: &str) -> KernelArtifact {
             threads: 1,
             shared: Count::Constant(0),
             alignment: 16,
+            tables: 0,
             dependent: false,
         },
         payload: Payload { kind: PayloadKind::Ptx, bytes: ptx.as_bytes().to_vec() },

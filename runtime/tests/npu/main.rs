@@ -120,6 +120,7 @@ fn artifact(binary: &[u8]) -> KernelArtifact {
             threads: 1,
             shared: Count::Constant(0),
             alignment: 4,
+            tables: 0,
             dependent: false,
         },
         payload: Payload { kind: PayloadKind::AscendObject, bytes: binary.to_vec() },

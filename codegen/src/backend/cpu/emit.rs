@@ -15,6 +15,7 @@ use super::code::Code;
 use super::eval::{Eval, Key, Pass as Running};
 use super::forms::Vectors;
 use super::index::Pos;
+use super::lookup::Lookup;
 use super::memory::{Lanes, Width};
 use super::prefetch;
 use super::reduce::Accumulators;
@@ -33,7 +34,11 @@ const BODY: i64 = 16;
 const LINE: i64 = 32;
 
 /// Builds a kernel's function, and lines on what was decided for it.
-pub(super) fn function(isa: &dyn TargetIsa, kernel: &Kernel) -> Result<(Function, Vec<String>), Refused> {
+pub(super) fn function(
+    isa: &dyn TargetIsa,
+    kernel: &Kernel,
+    lookups: &[Lookup],
+) -> Result<(Function, Vec<String>), Refused> {
     let mut signature = Signature::new(isa.default_call_conv());
     signature.params = vec![AbiParam::new(I64); 4];
     let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
@@ -44,20 +49,21 @@ pub(super) fn function(isa: &dyn TargetIsa, kernel: &Kernel) -> Result<(Function
     };
     let mut eval = Eval::new(code, kernel, first);
     eval.prefetches = prefetch::exists(isa);
-    let decisions = build(&mut eval, kernel)?;
+    let decisions = build(&mut eval, kernel, lookups)?;
     let chunked = std::mem::take(&mut eval.chunked);
     eval.code.b.finalize(isa.frontend_config());
     stages::split(&mut function, &chunked);
     Ok((function, decisions))
 }
 
-fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<Vec<String>> {
+fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel, lookups: &'k [Lookup]) -> Taken<Vec<String>> {
     let mut decisions = Vec::new();
     let entry = eval.code.b.create_block();
     eval.code.b.append_block_params_for_function_params(entry);
     eval.code.b.switch_to_block(entry);
     eval.code.b.seal_block(entry);
     let args = eval.code.b.block_params(entry).to_vec();
+    let tables = tables(eval, kernel, lookups, [args[0], args[2]])?;
     let (rows, done) = (eval.code.b.create_block(), eval.code.b.create_block());
     let any = eval.code.icmp(IntCC::SignedLessThan, args[2], args[3]);
     eval.code.b.ins().brif(any, rows, &[], done, &[]);
@@ -71,7 +77,10 @@ fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<Vec<String>> 
         let value = eval.code.load(I64, args[1], i as i32 * 8);
         eval.dims.insert(dim.name.clone(), value);
     }
-    for segment in &kernel.segments {
+    for (number, segment) in kernel.segments.iter().enumerate() {
+        let of_segment = lookups.iter().zip(&tables).filter(|(lookup, _)| lookup.segment == number);
+        eval.tables = of_segment.map(|(lookup, table)| (lookup.value, (lookup, *table))).collect();
+        decisions.extend(eval.tables.keys().map(|v| format!("segment `{}`: {v:?} is looked up", segment.name)));
         let plans = plan::plans(kernel, segment, &Vectors)?;
         let (mut begin, end) = (args[2], args[3]);
         if let Some(short) = &plans.short {
@@ -90,6 +99,32 @@ fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel) -> Taken<Vec<String>> 
     eval.code.b.switch_to_block(done);
     eval.code.b.ins().return_(&[]);
     Ok(decisions)
+}
+
+/// The addresses of tables, which a call for rows from before the first on fills.
+fn tables<'k>(
+    eval: &mut Eval<'k, '_>,
+    kernel: &'k Kernel,
+    lookups: &[Lookup],
+    [buffers, begin]: [Value; 2],
+) -> Taken<Vec<Value>> {
+    if lookups.is_empty() {
+        return Ok(Vec::new());
+    }
+    let behind = kernel.params.len()..kernel.params.len() + lookups.len();
+    let tables: Vec<Value> = behind.map(|i| eval.code.load(I64, buffers, i as i32 * 8)).collect();
+    let (filling, others) = (eval.code.b.create_block(), eval.code.b.create_block());
+    let unfilled = eval.code.icmp_const(IntCC::SignedLessThan, begin, 0);
+    eval.code.b.ins().brif(unfilled, filling, &[], others, &[]);
+    eval.code.b.seal_block(filling);
+    eval.code.b.seal_block(others);
+    eval.code.b.switch_to_block(filling);
+    for (lookup, table) in lookups.iter().zip(&tables) {
+        eval.fill_table(lookup, &kernel.segments[lookup.segment], *table)?;
+    }
+    eval.code.b.ins().return_(&[]);
+    eval.code.b.switch_to_block(others);
+    Ok(tables)
 }
 
 /// The rows of a segment by one of its plans.

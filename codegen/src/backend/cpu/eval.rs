@@ -12,6 +12,7 @@ use fusewright_graph::{Dim, Literal, ScalarFn, num};
 use super::cast::register;
 use super::code::{Code, vector_of};
 use super::index::{Pos, element_bytes};
+use super::lookup::Lookup;
 use super::memory::{Lanes, Width};
 use crate::backend::host::facts::{Known, known_facts, literal_shift};
 use crate::backend::host::index::group_of;
@@ -71,6 +72,8 @@ pub(super) struct Eval<'k, 'f> {
     definitions: Vec<usize>,
     /// Where stored values are.
     pub slots: Slots<Value>,
+    /// The values of the segment that are looked up, and where.
+    pub tables: BTreeMap<Val, (&'k Lookup, Value)>,
     /// What is computed.
     pub memo: Memo<Key, Lanes>,
 }
@@ -93,6 +96,7 @@ impl<'k, 'f> Eval<'k, 'f> {
             facts: Vec::new(),
             definitions: Vec::new(),
             slots: BTreeMap::new(),
+            tables: BTreeMap::new(),
             memo: Memo::new(),
         }
     }
@@ -233,6 +237,9 @@ impl<'k, 'f> Eval<'k, 'f> {
             return Ok(known);
         }
         if let Some(lanes) = self.load_kept(v, pos, width)? {
+            return Ok(self.remember_lanes(key, lanes));
+        }
+        if let Some(lanes) = self.look_up(v, pos, width)? {
             return Ok(self.remember_lanes(key, lanes));
         }
         let (at, inst) = self.definition(v);

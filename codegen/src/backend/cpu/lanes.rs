@@ -85,7 +85,7 @@ impl<'k> Eval<'k, '_> {
     }
 
     /// Asks for the same lanes of a later row, once in a pass, where a loop reads a short run of each.
-    fn prefetch_run(&mut self, dtype: DType, address: &Address, index: &Dim) {
+    pub(super) fn prefetch_run(&mut self, dtype: DType, address: &Address, index: &Dim) {
         let Some(pass) = self.pass.as_ref().filter(|pass| self.prefetches && pass.shift == 0) else { return };
         let distance = pass.lanes.as_ref().and_then(|lanes| short_run::distance(index, lanes, dtype.bits() / 8));
         if let Some(distance) = distance {

@@ -109,6 +109,40 @@ impl Code<'_> {
         }
     }
 
+    /// The elements of a table of words, in their registers' form, that the 16-bit codes from an address on choose.
+    pub fn load_by_codes(
+        &mut self,
+        dtype: DType,
+        table: Value,
+        (address, offset): (Value, i32),
+        width: Width,
+    ) -> Lanes {
+        let ty = super::cast::register(dtype);
+        let word = |c: &mut Self, lane: i32| {
+            let code = c.b.ins().uload16(I64, mem(), address, offset + 2 * lane);
+            let distance = c.shl(code, 2);
+            let place = c.b.ins().iadd(table, distance);
+            c.load(ty, place, 0)
+        };
+        let vector = |c: &mut Self, lanes: [i32; 4]| {
+            let first = word(c, lanes[0]);
+            let mut vector = c.b.ins().splat(super::code::vector_of(ty), first);
+            for (at, &lane) in lanes.iter().enumerate().skip(1) {
+                let word = word(c, lane);
+                vector = c.b.ins().insertlane(vector, word, at as u8);
+            }
+            vector
+        };
+        match width {
+            Width::One => Lanes::one(word(self, 0)),
+            Width::Four => Lanes::one(vector(self, [0, 1, 2, 3])),
+            Width::Eight => {
+                let even = vector(self, [0, 2, 4, 6]);
+                Lanes::pair(even, vector(self, [1, 3, 5, 7]))
+            }
+        }
+    }
+
     fn load_word_vector(&mut self, dtype: DType, address: Value, offset: i32) -> Value {
         self.load(if dtype == DType::F32 { F32X4 } else { I32X4 }, address, offset)
     }

@@ -16,6 +16,7 @@ mod forms;
 mod index;
 mod isa;
 mod lanes;
+mod lookup;
 mod map;
 mod memory;
 mod object;
@@ -35,8 +36,9 @@ use cranelift_codegen::isa::TargetIsa;
 use fusewright_abi::{Payload, PayloadKind, Target};
 
 use super::host::{Refused, check};
-use super::{Backend, BackendError, Stage};
+use super::{Backend, BackendError, Grid, Stage};
 use crate::kernel::Kernel;
+use lookup::Lookup;
 
 const NAME: &str = "cranelift";
 
@@ -61,9 +63,13 @@ impl Backend for CpuBackend {
         PayloadKind::HostCode
     }
 
+    fn grid(&self, kernel: &Kernel, _target: &Target) -> Grid {
+        Grid { tables: lookup::lookups(kernel).len() as u32, ..Grid::loop_over_rows() }
+    }
+
     fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
         let isa = isa::host().map_err(|reason| BackendError::target(NAME, target, reason))?;
-        let (function, decisions) = function(kernel, target, &*isa)?;
+        let (function, decisions) = function(kernel, &lookup::lookups(kernel), target, &*isa)?;
         let mut text: String = decisions.iter().map(|line| format!("; {line}\n")).collect();
         text.push_str(&function.display().to_string());
         let bytes = machine_code(kernel, function, &*isa)?.bytes;
@@ -72,15 +78,16 @@ impl Backend for CpuBackend {
 
     fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let isa = isa::host().map_err(|reason| BackendError::target(NAME, target, reason))?;
-        let (function, _) = function(kernel, target, &*isa)?;
+        let (function, _) = function(kernel, &lookup::lookups(kernel), target, &*isa)?;
         let bytes = machine_code(kernel, function, &*isa)?.bytes;
         Ok(Payload { kind: self.payload_kind(), bytes })
     }
 
-    /// The same function as a relocatable object file whose symbol is the kernel's name.
+    /// The same function as a relocatable object file whose symbol is the kernel's name. Whoever links it gives it buffers
+    /// and nothing else, so that it computes what the code for this process looks up.
     fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         let isa = isa::host_pic().map_err(|reason| BackendError::target(NAME, target, reason))?;
-        let (function, _) = function(kernel, target, &*isa)?;
+        let (function, _) = function(kernel, &[], target, &*isa)?;
         let code = machine_code(kernel, function, &*isa)?;
         let bytes =
             object::write(&kernel.name, isa, &code).map_err(|message| BackendError::internal(NAME, kernel, message))?;
@@ -89,13 +96,18 @@ impl Backend for CpuBackend {
 }
 
 /// The function before instruction selection, and lines on what was decided for it.
-fn function(kernel: &Kernel, target: &Target, isa: &dyn TargetIsa) -> Result<(Function, Vec<String>), BackendError> {
+fn function(
+    kernel: &Kernel,
+    lookups: &[Lookup],
+    target: &Target,
+    isa: &dyn TargetIsa,
+) -> Result<(Function, Vec<String>), BackendError> {
     if *target != Target::Cpu {
         return Err(BackendError::target(NAME, target, "this backend compiles for `cpu`"));
     }
     let refused = |r: Refused| BackendError::unsupported(NAME, kernel, r.place, r.reason);
     check(kernel).map_err(refused)?;
-    let (mut function, decisions) = emit::function(isa, kernel).map_err(refused)?;
+    let (mut function, decisions) = emit::function(isa, kernel, lookups).map_err(refused)?;
     constants::hoist(&mut function);
     Ok((function, decisions))
 }

@@ -196,7 +196,7 @@ impl Plans {
         let blocks =
             |plan: &Plan| Blocks { threads: plan.threads, per_row: plan.units_per_row(kernel), shares: plan.shares() };
         let many = self.many.as_ref().map(|(from, plan)| (*from, blocks(plan)));
-        Grid { blocks: blocks(&self.first), many, dependent: false, shared, alignment }
+        Grid { blocks: blocks(&self.first), many, dependent: false, shared, alignment, tables: 0 }
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) const LOAD: u32 = 2;
 
 /// The values of a segment, whose defining instructions are known.
 #[derive(Clone, Copy)]
-pub(super) struct Values<'k> {
+pub(in crate::backend) struct Values<'k> {
     pub segment: &'k Segment,
     pub definitions: &'k [usize],
 }

@@ -56,6 +56,7 @@ fn artifact(arch: &str, kind: PayloadKind) -> KernelArtifact {
             threads: 1,
             shared: Elements::Constant(0),
             alignment: 16,
+            tables: 0,
             dependent: false,
         },
         payload: Payload { kind, bytes },
