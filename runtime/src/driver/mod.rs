@@ -3,10 +3,13 @@
 pub mod ascend;
 pub mod cuda;
 mod exit;
+#[allow(unsafe_code)]
+mod few;
 pub mod host;
 #[allow(unsafe_code)]
 mod pool;
 mod signature;
+mod size;
 #[allow(unsafe_code)]
 mod unused;
 

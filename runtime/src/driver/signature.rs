@@ -1,7 +1,8 @@
 //! What a launch is checked against, whatever runs it.
 
-use fusewright_abi::{Count, DType, KernelArtifact, Param, ParamAccess, RowOrder};
+use fusewright_abi::{DType, KernelArtifact, Param, ParamAccess, RowOrder};
 
+use super::size::Size;
 use crate::{Arg, RuntimeError};
 
 /// The arguments of a kernel, and its rows.
@@ -14,9 +15,20 @@ pub(super) struct Signature {
     /// Number of integer arguments.
     pub dims: usize,
     /// Rows for given integer arguments.
-    pub rows: Count,
+    pub rows: Size,
     /// Which of them may be computed at once.
     pub order: RowOrder,
+    /// What each parameter needs.
+    needs: Box<[Need]>,
+}
+
+/// What a buffer is compared with, without what is only said of it.
+#[derive(Debug)]
+struct Need {
+    elements: Size,
+    dtype: DType,
+    /// Whether it is written.
+    written: bool,
 }
 
 /// What an argument of a launch is, wherever its memory lies; lengths in bytes.
@@ -49,12 +61,17 @@ impl Argument for Arg<'_> {
 impl Signature {
     /// Of a compiled kernel.
     pub fn of(artifact: &KernelArtifact) -> Signature {
+        let need = |param: &Param| {
+            let (elements, written) = (Size::of(&param.elements), param.access != ParamAccess::In);
+            Need { elements, dtype: param.dtype, written }
+        };
         Signature {
             name: artifact.name.clone(),
             params: artifact.params.clone(),
             dims: artifact.dims.len(),
-            rows: artifact.launch.rows.clone(),
+            rows: Size::of(&artifact.launch.rows),
             order: artifact.launch.order,
+            needs: artifact.params.iter().map(need).collect(),
         }
     }
 
@@ -63,22 +80,28 @@ impl Signature {
     /// # Errors
     /// Arguments of a wrong number or direction, or buffers shorter than the shapes that `dims` imply.
     pub fn check<A: Argument>(&self, args: &[A], dims: &[i64], rows: usize) -> Result<usize, RuntimeError> {
-        let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: self.name.clone(), reason });
-        if args.len() != self.params.len() || dims.len() != self.dims {
-            let (buffers, integers) = (self.params.len(), self.dims);
-            let got = (args.len(), dims.len());
-            return refuse(format!("takes {buffers} buffers and {integers} integers, got {} and {}", got.0, got.1));
-        }
-        if rows > self.rows.count(dims) {
-            return refuse(format!("has {} rows, asked for {rows}", self.rows.count(dims)));
+        self.check_each(args, dims, rows, |_, _| Ok(()))
+    }
+
+    /// As [`Signature::check`], with something else that each argument is checked for, in the same pass.
+    ///
+    /// # Errors
+    /// As [`Signature::check`], and what `also` fails with.
+    #[inline]
+    pub fn check_each<A: Argument>(
+        &self,
+        args: &[A],
+        dims: &[i64],
+        rows: usize,
+        mut also: impl FnMut(usize, &A) -> Result<(), RuntimeError>,
+    ) -> Result<usize, RuntimeError> {
+        if args.len() != self.needs.len() || dims.len() != self.dims || rows > self.rows.count(dims) {
+            return Err(self.refuse(self.unlike(args.len(), dims, rows)));
         }
         let mut bytes = 0;
-        for (i, (param, given)) in self.params.iter().zip(args).enumerate() {
+        for (i, (need, given)) in self.needs.iter().zip(args).enumerate() {
             let memory = match given.memory() {
-                Memory::Same(other) => match (self.params.get(other), args.get(other).map(Argument::memory)) {
-                    (Some(shared), Some(memory @ Memory::Out(_))) if shared.alias == Some(i) => memory,
-                    _ => return refuse(format!("`{}` may not share the memory of parameter {other}", param.name)),
-                },
+                Memory::Same(other) => self.shared(args, i, other)?,
                 memory => memory,
             };
             let (len, writable) = match memory {
@@ -86,16 +109,58 @@ impl Signature {
                 Memory::Out(len) => (len, true),
                 Memory::Same(_) => (0, false),
             };
-            if param.access != ParamAccess::In && !writable {
-                return refuse(format!("`{}` is written, but the buffer is read-only", param.name));
-            }
-            let needed = param.dtype.bytes_for(param.elements.count(dims));
-            if len < needed {
-                return refuse(format!("`{}` takes {needed} bytes, the buffer has {len}", param.name));
+            let needed = need.dtype.bytes_for(need.elements.count(dims));
+            if len < needed || (need.written && !writable) {
+                return Err(self.refuse(self.unfit(i, (len, writable), needed)));
             }
             bytes += needed;
+            also(i, given)?;
         }
         Ok(bytes)
+    }
+
+    /// The memory of another argument, which an argument shares.
+    fn shared<A: Argument>(&self, args: &[A], i: usize, other: usize) -> Result<Memory, RuntimeError> {
+        match (self.params.get(other), args.get(other).map(Argument::memory)) {
+            (Some(shared), Some(memory @ Memory::Out(_))) if shared.alias == Some(i) => Ok(memory),
+            _ => {
+                let name = self.params.get(i).map_or("", |param| &param.name);
+                Err(self.refuse(format!("`{name}` may not share the memory of parameter {other}")))
+            }
+        }
+    }
+
+    /// In words, in which numbers a launch differs.
+    #[cold]
+    fn unlike(&self, buffers: usize, dims: &[i64], rows: usize) -> String {
+        let (takes, integers) = ((self.needs.len(), self.dims), dims.len());
+        if takes != (buffers, integers) {
+            return format!("takes {} buffers and {} integers, got {buffers} and {integers}", takes.0, takes.1);
+        }
+        format!("has {} rows, asked for {rows}", self.rows.count(dims))
+    }
+
+    /// In words, why a buffer of so many bytes does not fit.
+    #[cold]
+    fn unfit(&self, i: usize, (len, writable): (usize, bool), needed: usize) -> String {
+        let name = self.params.get(i).map_or("", |param| &param.name);
+        if self.needs.get(i).is_some_and(|need| need.written) && !writable {
+            return format!("`{name}` is written, but the buffer is read-only");
+        }
+        format!("`{name}` takes {needed} bytes, the buffer has {len}")
+    }
+
+    /// That two arguments share memory that is written.
+    #[cold]
+    pub fn share(&self, a: usize, b: usize) -> RuntimeError {
+        let [a, b] = [a, b].map(|i| self.params.get(i).map_or("", |param| &param.name));
+        self.refuse(format!("`{a}` and `{b}` share memory, and one is written"))
+    }
+
+    /// That a launch is refused.
+    #[cold]
+    pub fn refuse(&self, reason: String) -> RuntimeError {
+        RuntimeError::Arguments { kernel: self.name.clone(), reason }
     }
 
     /// Whether no two of the rows of a checked launch write the same element.
@@ -129,34 +194,42 @@ fn all_differ(places: impl Iterator<Item = i64> + Clone) -> bool {
     places.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// Two arguments whose memory overlaps, and of which one is written. Nothing is allocated, and few are written.
-pub(super) fn overlap<A>(
-    args: &[A],
-    span: impl Fn(&A) -> Option<(std::ops::Range<u64>, bool)>,
-) -> Option<(usize, usize)> {
-    args.iter().enumerate().find_map(|(i, arg)| {
-        let (a, _) = span(arg).filter(|(_, written)| *written)?;
-        let meets = |(j, other): (usize, &A)| {
-            (j != i && span(other).is_some_and(|(b, _)| a.start < b.end && b.start < a.end)).then_some(j)
-        };
-        let other = args.iter().enumerate().find_map(meets)?;
-        Some((i.min(other), i.max(other)))
-    })
+/// Where the memory of an argument lies on a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub begin: u64,
+    /// Zero of an argument that shares the memory of another, so that it meets none.
+    pub end: u64,
+    /// Whether it may be written.
+    pub written: bool,
+}
+
+/// Two arguments whose memory overlaps, and of which one is written. Few are.
+pub(super) fn overlap(spans: &[Span]) -> Option<(usize, usize)> {
+    for (i, a) in spans.iter().enumerate().filter(|(_, a)| a.written) {
+        for (j, b) in spans.iter().enumerate() {
+            // With itself it overlaps, too.
+            if b.begin < a.end && a.begin < b.end && i != j {
+                return Some((i.min(j), i.max(j)));
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
-    use super::overlap;
+    use super::{Span, overlap};
 
     #[test]
     fn memory_that_is_written_is_given_once() {
-        type Span = Option<(std::ops::Range<u64>, bool)>;
-        let meet = |spans: &[Span]| overlap(spans, Clone::clone);
-        let spans =
-            |writes: [bool; 3]| [Some((0..16, writes[0])), Some((16..32, writes[1])), None, Some((24..40, writes[2]))];
-        assert_eq!(meet(&spans([true, false, false])), None);
-        assert_eq!(meet(&spans([true, true, false])), Some((1, 3)));
-        assert_eq!(meet(&spans([false, false, true])), Some((1, 3)));
-        assert_eq!(meet(&[Some((8..8, true)), Some((8..16, true))]), None, "a buffer without bytes meets none");
+        let span = |begin, end, written| Span { begin, end, written };
+        let spans = |writes: [bool; 3]| {
+            [span(0, 16, writes[0]), span(16, 32, writes[1]), span(24, 0, false), span(24, 40, writes[2])]
+        };
+        assert_eq!(overlap(&spans([true, false, false])), None);
+        assert_eq!(overlap(&spans([true, true, false])), Some((1, 3)));
+        assert_eq!(overlap(&spans([false, false, true])), Some((1, 3)));
+        assert_eq!(overlap(&[span(8, 8, true), span(8, 16, true)]), None, "a buffer without bytes meets none");
     }
 }

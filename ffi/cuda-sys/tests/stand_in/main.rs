@@ -4,6 +4,7 @@
 mod captures;
 mod devices;
 mod freeing;
+mod launches;
 #[path = "../../stand_in/load.rs"]
 mod load;
 #[path = "../../../../xtask/src/skipped.rs"]

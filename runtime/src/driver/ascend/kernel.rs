@@ -13,7 +13,7 @@ use super::buffer::{DeviceBuffer, Memory as Allocation};
 use super::context::Context;
 use super::stream::Stream;
 use crate::RuntimeError;
-use crate::driver::signature::{Argument, Memory, Signature, overlap};
+use crate::driver::signature::{Argument, Memory, Signature, Span, overlap};
 use crate::driver::unused::Handle;
 
 /// Code in a context, and how it is launched.
@@ -172,11 +172,14 @@ impl Kernel {
                 return refuse(format!("`{}` is no multiple of {alignment} bytes away from 0", name(i)));
             }
         }
-        let span = |arg: &DeviceArg<'_>| {
-            let (buffer, written) = arg.buffer()?;
-            Some((buffer.address()..buffer.address() + buffer.len() as u64, written))
+        let span = |arg: &DeviceArg<'_>| match arg.buffer() {
+            Some((buffer, written)) => {
+                let begin = buffer.address();
+                Span { begin, end: begin + buffer.len() as u64, written }
+            }
+            None => Span { begin: 0, end: 0, written: false },
         };
-        match overlap(args, span) {
+        match overlap(&args.iter().map(span).collect::<Vec<_>>()) {
             Some((a, b)) => refuse(format!("`{}` and `{}` share memory, and one is written", name(a), name(b))),
             None => Ok(()),
         }

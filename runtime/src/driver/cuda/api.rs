@@ -122,11 +122,14 @@ fn load() -> Result<Api, String> {
 
 impl Api {
     /// A status as a result.
+    #[inline]
     pub fn said(&self, function: &'static str, status: sys::CUresult) -> Result<(), Failure> {
-        if status == sys::CUDA_SUCCESS {
-            return Ok(());
-        }
-        Err(Failure { function, code: status, text: self.words(status) })
+        if status == sys::CUDA_SUCCESS { Ok(()) } else { Err(self.failure(function, status)) }
+    }
+
+    #[cold]
+    fn failure(&self, function: &'static str, status: sys::CUresult) -> Failure {
+        Failure { function, code: status, text: self.words(status) }
     }
 
     fn words(&self, status: sys::CUresult) -> String {

@@ -20,8 +20,8 @@ use crate::{DeviceFailure, RuntimeError};
 #[derive(Clone, Debug)]
 pub struct DeviceBuffer {
     pub(super) memory: Arc<Memory>,
-    /// Where in the memory it begins.
-    start: usize,
+    /// Where it begins, in that memory; zero if it has no bytes.
+    address: sys::CUdeviceptr,
     bytes: usize,
 }
 
@@ -40,13 +40,13 @@ impl DeviceBuffer {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<DeviceBuffer, RuntimeError> {
         let address = allocate(context, bytes).map_err(|failure| failure.during("allocating device memory"))?;
         let memory = Memory { context: Arc::clone(context), address, own: true, uses: Uses::default() };
-        Ok(DeviceBuffer { memory: Arc::new(memory), start: 0, bytes })
+        Ok(DeviceBuffer { memory: Arc::new(memory), address, bytes })
     }
 
     /// Memory that somebody else allocated and frees.
     pub(super) fn adopted(context: &Arc<Context>, address: sys::CUdeviceptr, bytes: usize) -> DeviceBuffer {
         let memory = Memory { context: Arc::clone(context), address, own: false, uses: Uses::default() };
-        DeviceBuffer { memory: Arc::new(memory), start: 0, bytes }
+        DeviceBuffer { memory: Arc::new(memory), address: if bytes == 0 { 0 } else { address }, bytes }
     }
 
     /// Length in bytes.
@@ -61,7 +61,7 @@ impl DeviceBuffer {
 
     /// The address on the device, for libraries that take one; zero of a buffer without bytes.
     pub fn address(&self) -> u64 {
-        if self.bytes == 0 { 0 } else { self.memory.address + self.start as u64 }
+        self.address
     }
 
     /// A part of the buffer, which keeps all of its memory.
@@ -73,12 +73,13 @@ impl DeviceBuffer {
             let reason = format!("bytes {} to {} of a buffer that has {}", range.start, range.end, self.bytes);
             return Err(refused("taking a part of device memory", reason));
         }
-        Ok(DeviceBuffer { memory: Arc::clone(&self.memory), start: self.start + range.start, bytes: range.len() })
+        let address = if range.is_empty() { 0 } else { self.address + range.start as u64 };
+        Ok(DeviceBuffer { memory: Arc::clone(&self.memory), address, bytes: range.len() })
     }
 
     /// Whether both have bytes in common.
     fn overlaps(&self, other: &DeviceBuffer) -> bool {
-        let span = |buffer: &DeviceBuffer| buffer.start..buffer.start + buffer.bytes;
+        let span = |buffer: &DeviceBuffer| buffer.address..buffer.address + buffer.bytes as u64;
         let (a, b) = (span(self), span(other));
         Arc::ptr_eq(&self.memory, &other.memory) && a.start < b.end && b.start < a.end
     }

@@ -12,6 +12,8 @@ use super::launch::{launch, overlapping};
 use super::loaded::Code;
 use super::stream::{Kept, Stream};
 use crate::RuntimeError;
+use crate::driver::few::Few;
+use crate::driver::signature::Span;
 
 /// Most buffers and integers of a launch whose arguments lie on the stack; regions have fewer unless a caller raises their
 /// limits.
@@ -31,28 +33,32 @@ impl Kernel {
         options: LaunchOptions,
     ) -> Result<(), RuntimeError> {
         let loaded = &self.loaded;
-        let count = args.len() + dims.len();
-        if count > MOST {
+        if args.len() + dims.len() > MOST {
             return self.prepare(args, dims, rows, options)?.enqueue(stream);
         }
-        loaded.signature.check(args, dims, rows)?;
-        self.check_memory(args, stream.context())?;
+        let mut spans = Few::<Span, MOST>::new();
+        loaded.signature.check_each(args, dims, rows, |i, arg| {
+            spans.push(arg.span(args));
+            let Some((buffer, _)) = arg.buffer() else { return Ok(()) };
+            self.check_place(i, buffer, stream.context())?;
+            // What was noted of a launch that is refused after all does no harm.
+            buffer.memory.used_by(stream);
+            Ok(())
+        })?;
+        self.check_overlap(&spans)?;
         let code = loaded.on(stream.context())?;
         let failed = |failure: Failure| loaded.failed(code, stream, &failure);
         let _current = code.context.enter().map_err(failed)?;
         code.used_by(stream).map_err(failed)?;
-        args.iter().filter_map(DeviceArg::buffer).for_each(|(buffer, _)| buffer.memory.used_by(stream));
         let shared = loaded.allow_shared(code, dims).map_err(failed)?;
-        let mut values = [0; MOST];
-        let given = args.iter().map(|arg| arg.address(args)).chain(dims.iter().map(|&dim| dim as u64));
-        values.iter_mut().zip(given).for_each(|(value, given)| *value = given);
+        let mut values = Few::<u64, MOST>::new();
+        values.extend(spans.iter().map(|span| span.begin));
+        values.extend(dims.iter().map(|&dim| dim as u64));
         let mut attribute = (options.dependent && loaded.rule.dependent).then(overlapping);
         for range in loaded.ranges(dims, rows, loaded.at_once(options)) {
-            let mut pointers = [std::ptr::null_mut::<c_void>(); MOST + 2];
-            let at = |value: &u64| std::ptr::from_ref(value).cast_mut().cast::<c_void>();
-            let of_rows = |value: &i64| std::ptr::from_ref(value).cast_mut().cast::<c_void>();
-            let all = values.iter().take(count).map(at).chain(range.rows.iter().map(of_rows));
-            pointers.iter_mut().zip(all).for_each(|(pointer, to)| *pointer = to);
+            let mut pointers = Few::<*mut c_void, { MOST + 2 }>::new();
+            pointers.extend(values.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast()));
+            pointers.extend(range.rows.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast()));
             let config = loaded.config(&range, shared, stream, attribute.as_mut());
             // SAFETY: the artifact's calling convention is buffers, integers, range, and all lie in memory of this call. The
             // signature compared every buffer with the shapes that the integers imply, and a kernel stays within them. A

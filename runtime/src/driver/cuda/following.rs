@@ -262,11 +262,16 @@ impl Default for Uses {
 }
 
 impl Uses {
+    /// Whether the last use was on the stream of a number, so that there is nothing to note.
+    #[inline]
+    pub fn was_last_on(&self, id: u64) -> bool {
+        self.last.load(Ordering::Relaxed) == id
+    }
+
     /// Notes a use on a stream of a context, before it is enqueued.
+    #[cold]
     pub fn note(&self, stream: &Following, context: &Context) {
-        if self.last.load(Ordering::Relaxed) != stream.id()
-            && let Some(line) = stream.line(&context.lines)
-        {
+        if let Some(line) = stream.line(&context.lines) {
             self.add(&line);
         }
     }

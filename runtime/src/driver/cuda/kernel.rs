@@ -14,7 +14,7 @@ use super::launch::{Range, launch, overlapping, pointers};
 use super::loaded::{Code, Loaded};
 use super::stream::Stream;
 use crate::RuntimeError;
-use crate::driver::signature::{Argument, Memory, overlap};
+use crate::driver::signature::{Argument, Memory, Span, overlap};
 
 /// A kernel, which runs on the device of its buffers. Cloning gives another handle of it.
 #[derive(Clone, Debug)]
@@ -43,10 +43,20 @@ impl<'b> DeviceArg<'b> {
         }
     }
 
-    /// Its address, where those are all arguments.
-    pub(super) fn address(&self, args: &[DeviceArg<'_>]) -> u64 {
-        let memory = if let DeviceArg::Same(other) = self { args.get(*other) } else { Some(self) };
-        memory.and_then(DeviceArg::buffer).map_or(0, |(buffer, _)| buffer.address())
+    /// Where it lies, where those are all arguments.
+    pub(super) fn span(&self, args: &[DeviceArg<'_>]) -> Span {
+        let own = |buffer: &DeviceBuffer, written| {
+            let begin = buffer.address();
+            Span { begin, end: begin + buffer.len() as u64, written }
+        };
+        match *self {
+            DeviceArg::In(buffer) => own(buffer, false),
+            DeviceArg::Out(buffer) => own(buffer, true),
+            DeviceArg::Same(other) => {
+                let buffer = args.get(other).and_then(DeviceArg::buffer);
+                Span { begin: buffer.map_or(0, |(buffer, _)| buffer.address()), end: 0, written: false }
+            }
+        }
     }
 }
 
@@ -128,12 +138,16 @@ impl Kernel {
         options: LaunchOptions,
     ) -> Result<Prepared, RuntimeError> {
         let loaded = &self.loaded;
-        loaded.signature.check(args, dims, rows)?;
         let first = args.iter().find_map(DeviceArg::buffer);
         let context = first.map_or(&loaded.home.context, |(buffer, _)| buffer.memory.context());
-        self.check_memory(args, context)?;
+        loaded.signature.check_each(args, dims, rows, |i, arg| match arg.buffer() {
+            Some((buffer, _)) => self.check_place(i, buffer, context),
+            None => Ok(()),
+        })?;
+        let spans: Vec<Span> = args.iter().map(|arg| arg.span(args)).collect();
+        self.check_overlap(&spans)?;
         let code = Arc::clone(loaded.on(context)?);
-        let addresses = args.iter().map(|arg| arg.address(args));
+        let addresses = spans.iter().map(|span| span.begin);
         let values: Box<[u64]> = addresses.chain(dims.iter().map(|&dim| dim as u64)).collect();
         let at_once = loaded.at_once(options);
         let ranges: Box<[Range]> = loaded.ranges(dims, rows, at_once).collect();
@@ -148,30 +162,43 @@ impl Kernel {
         Ok(Prepared { launch: Arc::new(launch) })
     }
 
-    /// What the signature does not know of: where memory lies.
-    pub(super) fn check_memory(&self, args: &[DeviceArg<'_>], context: &Arc<Context>) -> Result<(), RuntimeError> {
-        let Loaded { signature, rule, .. } = &*self.loaded;
-        let refuse = |reason: String| Err(RuntimeError::Arguments { kernel: signature.name.clone(), reason });
-        let name = |i: usize| signature.params.get(i).map_or("", |param| param.name.as_str());
-        for (i, arg) in args.iter().enumerate() {
-            let Some((buffer, _)) = arg.buffer() else { continue };
-            if !Arc::ptr_eq(buffer.memory.context(), context) {
-                let (on, expected) = (buffer.memory.context().ordinal, context.ordinal);
-                return refuse(format!("`{}` lies on cuda:{on}, and the launch is on cuda:{expected}", name(i)));
-            }
-            if !buffer.address().is_multiple_of(u64::from(rule.alignment.max(1))) {
-                return refuse(format!("`{}` is no multiple of {} bytes away from 0", name(i), rule.alignment));
-            }
+    /// What the signature does not know of: on which device the memory of an argument lies, and how it is aligned.
+    #[inline]
+    pub(super) fn check_place(
+        &self,
+        i: usize,
+        buffer: &DeviceBuffer,
+        context: &Arc<Context>,
+    ) -> Result<(), RuntimeError> {
+        let alignment = u64::from(self.loaded.rule.alignment.max(1));
+        if Arc::ptr_eq(buffer.memory.context(), context) && is_multiple(buffer.address(), alignment) {
+            return Ok(());
         }
-        let span = |arg: &DeviceArg<'_>| {
-            let (buffer, written) = arg.buffer()?;
-            Some((buffer.address()..buffer.address() + buffer.len() as u64, written))
-        };
-        match overlap(args, span) {
-            Some((a, b)) => refuse(format!("`{}` and `{}` share memory, and one is written", name(a), name(b))),
-            None => Ok(()),
-        }
+        Err(self.loaded.signature.refuse(self.misplaced(i, buffer, context)))
     }
+
+    /// Refuses memory that is written and given twice.
+    #[inline]
+    pub(super) fn check_overlap(&self, spans: &[Span]) -> Result<(), RuntimeError> {
+        overlap(spans).map_or(Ok(()), |(a, b)| Err(self.loaded.signature.share(a, b)))
+    }
+
+    /// In words, why an argument may not lie where it lies.
+    #[cold]
+    fn misplaced(&self, i: usize, buffer: &DeviceBuffer, context: &Arc<Context>) -> String {
+        let Loaded { signature, rule, .. } = &*self.loaded;
+        let name = signature.params.get(i).map_or("", |param| &param.name);
+        let (on, expected) = (buffer.memory.context().ordinal, context.ordinal);
+        if !Arc::ptr_eq(buffer.memory.context(), context) {
+            return format!("`{name}` lies on cuda:{on}, and the launch is on cuda:{expected}");
+        }
+        format!("`{name}` is no multiple of {} bytes away from 0", rule.alignment)
+    }
+}
+
+/// Whether an address is a multiple of a number, which nearly always is a power of two: that takes no division.
+fn is_multiple(address: u64, of: u64) -> bool {
+    if of.is_power_of_two() { address & (of - 1) == 0 } else { address.is_multiple_of(of) }
 }
 
 /// The memory of arguments, to be kept.

@@ -33,16 +33,25 @@ pub(super) fn ranges(
     at_once: bool,
 ) -> impl Iterator<Item = Range> + use<> {
     let most = many.map_or(few.per_row, |(_, many)| few.per_row.max(many.per_row));
-    let together = if at_once { (MOST_BLOCKS / most.max(1)).max(1) } else { 1 };
+    let together = match rows.checked_mul(most) {
+        _ if !at_once => 1,
+        Some(blocks) if blocks <= MOST_BLOCKS => rows,
+        _ => (MOST_BLOCKS / most.max(1)).max(1),
+    };
     let rows = if few.per_row == 0 { 0 } else { rows };
-    let range = move |begin: usize| {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let begin = next;
+        if begin == rows {
+            return None;
+        }
         let end = (begin + together).min(rows);
+        next = end;
         let many = many.filter(|(from, _)| end - begin >= *from);
         let Blocks { per_row, shares } = many.map_or(few, |(_, many)| many);
         let blocks = ((end - begin) * per_row).div_ceil(shares);
-        Range { rows: [begin as i64, end as i64], blocks: blocks as u32, many: many.is_some() }
-    };
-    (0..rows).step_by(together).map(range)
+        Some(Range { rows: [begin as i64, end as i64], blocks: blocks as u32, many: many.is_some() })
+    })
 }
 
 /// The shape of a launch on a stream.

@@ -19,6 +19,7 @@ use super::stream::Stream;
 use super::{runs, runs_assembled};
 use crate::RuntimeError;
 use crate::driver::signature::Signature;
+use crate::driver::size::Size;
 
 /// Bytes of shared memory that a launch may have without asking.
 const FREE_SHARED: usize = 48 << 10;
@@ -32,6 +33,7 @@ const CUBIN: &[u8] = b"\x7fELF";
 pub(super) struct Loaded {
     pub signature: Signature,
     pub rule: LaunchRule,
+    sizes: Sizes,
     /// What the code is for.
     target: Target,
     /// What is loaded, where there is more than one device.
@@ -42,6 +44,22 @@ pub(super) struct Loaded {
     loading: Mutex<()>,
     /// Where it was loaded first.
     pub home: Arc<Code>,
+}
+
+/// The counts of a rule.
+#[derive(Debug)]
+struct Sizes {
+    blocks_per_row: Size,
+    /// Of the code for many rows, if there is any.
+    many: Option<Size>,
+    shared: Size,
+}
+
+impl Sizes {
+    fn of(rule: &LaunchRule) -> Sizes {
+        let many = rule.many.as_ref().map(|many| Size::of(&many.blocks_per_row));
+        Sizes { blocks_per_row: Size::of(&rule.blocks_per_row), many, shared: Size::of(&rule.shared) }
+    }
 }
 
 /// What a driver loads.
@@ -119,6 +137,7 @@ impl Loaded {
         places[context.ordinal].get_or_init(|| Arc::clone(&code));
         Ok(Loaded {
             signature,
+            sizes: Sizes::of(&rule),
             rule,
             target: artifact.target.clone(),
             image: (count > 1).then_some(image),
@@ -160,11 +179,11 @@ impl Loaded {
 
     /// The launches of `rows` rows: as few as there may be, or one for each row where they are not computed at once.
     pub fn ranges(&self, dims: &[i64], rows: usize, at_once: bool) -> impl Iterator<Item = Range> + use<> {
-        let few = Blocks { per_row: self.rule.blocks_per_row.count(dims), shares: self.rule.shares.max(1) as usize };
-        let many = self.rule.many.as_ref().map(|many| {
-            let blocks = Blocks { per_row: many.blocks_per_row.count(dims), shares: many.shares.max(1) as usize };
-            (many.from, blocks)
-        });
+        let blocks =
+            |per_row: &Size, shares: u32| Blocks { per_row: per_row.count(dims), shares: shares.max(1) as usize };
+        let few = blocks(&self.sizes.blocks_per_row, self.rule.shares);
+        let many = self.rule.many.as_ref().zip(self.sizes.many.as_ref());
+        let many = many.map(|(many, per_row)| (many.from, blocks(per_row, many.shares)));
         ranges(few, many, rows, at_once)
     }
 
@@ -199,9 +218,10 @@ impl Loaded {
 
     /// Bytes of shared memory that a launch of some code states, which are allowed from now on. The context is current.
     pub fn allow_shared(&self, code: &Code, dims: &[i64]) -> Result<u32, Failure> {
-        let bytes = self.rule.shared.count(dims);
+        let bytes = self.sizes.shared.count(dims);
         let stated = u32::try_from(bytes).unwrap_or(u32::MAX);
-        if code.shared.fetch_max(bytes, Ordering::Relaxed) >= bytes {
+        // Nearly always it is, which reading alone says: writing would wait for what the last launch wrote to the device.
+        if code.shared.load(Ordering::Relaxed) >= bytes || code.shared.fetch_max(bytes, Ordering::Relaxed) >= bytes {
             return Ok(stated);
         }
         code.allow_shared(bytes).map(|()| stated).inspect_err(|_| code.shared.store(FREE_SHARED, Ordering::Relaxed))

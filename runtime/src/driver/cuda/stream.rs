@@ -20,6 +20,8 @@ pub struct Stream {
     context: Arc<Context>,
     raw: sys::CUstream,
     following: Following,
+    /// The number of what is followed.
+    id: u64,
     /// What a graph that is being captured uses.
     captured: RefCell<Option<Vec<Kept>>>,
 }
@@ -36,13 +38,12 @@ impl std::fmt::Debug for Stream {
 impl Stream {
     /// A stream that is ours from now on.
     pub(super) fn own(context: Arc<Context>, raw: sys::CUstream) -> Stream {
-        let following = Following::Own(Line::own(raw));
-        Stream { context, raw, following, captured: RefCell::new(None) }
+        Stream::of_caller(context, raw, Following::Own(Line::own(raw)))
     }
 
     /// A caller's.
     pub(super) fn of_caller(context: Arc<Context>, raw: sys::CUstream, following: Following) -> Stream {
-        Stream { context, raw, following, captured: RefCell::new(None) }
+        Stream { context, raw, id: following.id(), following, captured: RefCell::new(None) }
     }
 
     pub(super) fn raw(&self) -> sys::CUstream {
@@ -54,8 +55,12 @@ impl Stream {
     }
 
     /// Notes that something is used on the stream, before that is enqueued.
+    #[inline]
     pub(super) fn uses(&self, uses: &Uses) {
-        uses.note(&self.following, &self.context);
+        // Most things are used on one stream over and over.
+        if !uses.was_last_on(self.id) {
+            uses.note(&self.following, &self.context);
+        }
     }
 
     /// Calls a function of the driver in the stream's context.
