@@ -4,6 +4,7 @@ pub mod ascend;
 pub mod cuda;
 mod exit;
 pub mod host;
+mod pace;
 #[allow(unsafe_code)]
 mod pool;
 mod signature;
