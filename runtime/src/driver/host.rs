@@ -87,7 +87,11 @@ impl HostModule {
         if threads <= 1 || !self.signature.at_once(args, rows) {
             return range(0, rows);
         }
-        split(rows, threads, range, &|work| self.pool.run_small(threads - 1, nanos, work));
+        if !self.pace.shares() {
+            return self.pace.measure(rows, || range(0, rows));
+        }
+        let run = |work: &(dyn Fn() + Sync)| self.pool.run_small(threads - 1, nanos, work);
+        self.pace.compare(nanos, || split(rows, threads, range, &run));
     }
 }
 
