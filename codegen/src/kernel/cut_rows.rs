@@ -59,10 +59,12 @@ pub(crate) fn cut_rows(kernel: &Kernel) -> Result<Kernel, Whole> {
     Ok(Kernel { rows: &kernel.rows * &Dim::constant(parts), segments: vec![cut.segment(segment)], ..kernel.clone() })
 }
 
-/// The most parts of which each has enough of `count` units of `lanes` lanes.
+/// Into how many parts `count` units of `lanes` lanes go, of which each has enough: the most powers of two, by which a row is
+/// divided in no time, or else the most.
 fn most(count: i64, lanes: i64, fits: impl Fn(i64) -> bool) -> Result<i64, Whole> {
-    let most = count.saturating_mul(lanes) / LEAST;
-    (2..=most.min(count)).rev().find(|&p| count % p == 0 && fits(p)).ok_or(Whole::Few)
+    let most = (count.saturating_mul(lanes) / LEAST).min(count);
+    let all = || (2..=most).rev().filter(|&p| count % p == 0 && fits(p));
+    all().find(|p| p & (p - 1) == 0).or_else(|| all().next()).ok_or(Whole::Few)
 }
 
 /// Into how many parts inner rows go.
@@ -206,5 +208,184 @@ impl Cut {
             LANE if self.inner.is_none() => Some(on(LANE, &shape.elements())),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(params: &str, segment: &str) -> Kernel {
+        let text = format!("kernel @k(s = extent(x, 0)) rows s {{ {params} {segment} }}");
+        let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        crate::kernel::verify(&kernel).unwrap_or_else(|e| panic!("{e}"));
+        kernel
+    }
+
+    fn lines(kernel: &Kernel) -> Vec<String> {
+        let cut = cut_rows(kernel).unwrap_or_else(|why| panic!("{why:?}: {kernel}"));
+        crate::kernel::verify(&cut).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(cut_rows(&cut), Err(Whole::Few), "parts stay as they are");
+        cut.to_string()
+            .lines()
+            .map(str::trim)
+            .filter(|l| !l.starts_with("param") && l.len() > 1)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Why rows of 8192 lanes stay whole.
+    fn whole(params: &str, insts: &str) -> Result<(), Whole> {
+        let x = "param %x: f32[s, 8192] in";
+        let load = "%0 = load x[lane + row*8192] : row<f32, 8192>";
+        cut_rows(&kernel(&format!("{x} {params}"), &format!("segment @r inner 1 {{ {load} {insts} }}"))).map(|_| ())
+    }
+
+    const Y: &str = "param %y: f32[s, 8192] out";
+    const STORE: &str = "store y[lane + row*8192], %0";
+
+    #[test]
+    fn lanes_count_on_from_where_a_part_begins() {
+        let params =
+            "param %x: f32[s, 24576] in param %m: f32[s] in param %b: f32[12288] in param %y: f32[s, 12288] out";
+        let kernel = kernel(
+            params,
+            "segment @r inner 1 { %0 = load x[lane + row*24576] : row<f32, 12288>
+             %1 = load x[lane + row*24576 + 12288] : row<f32, 12288> %2 = load b[lane] : row<f32, 12288>
+             %3 = load m[row] : scalar<f32> %4 = fma %0, %1, %2 %5 = mul %4, %3 store y[lane + row*12288], %5 }",
+        );
+        let expected = [
+            "kernel @k(s = extent(x, 0)) rows s*4 {",
+            "segment @r inner 1 {",
+            "%0 = load x[lane + floordiv(row, 4)*24576 + mod(row, 4)*3072] : row<f32, 3072>",
+            "%1 = load x[lane + floordiv(row, 4)*24576 + mod(row, 4)*3072 + 12288] : row<f32, 3072>",
+            "%2 = load b[lane + mod(row, 4)*3072] : row<f32, 3072>",
+            "%3 = load m[floordiv(row, 4)] : scalar<f32>",
+            "%4 = fma %0, %1, %2",
+            "%5 = mul %4, %3",
+            "store y[lane + row*3072], %5",
+        ];
+        assert_eq!(lines(&kernel), expected);
+    }
+
+    #[test]
+    fn groups_and_packed_lanes_stay_together() {
+        let params = "param %x: u8[s, 8192] in param %q: u32[s, 2048] out param %g: u8[s, 64] out";
+        let kernel = kernel(
+            params,
+            "segment @r inner 1 { %0 = load x[lane + row*8192] : row<u8, 8192>
+             %1 = reduce max %0 over group 128 nan propagate order tree(16) %2 = sub %0, %1 %3 = pack %2 ways 4 to u32
+             store q[lane + row*2048], %3 store g[lane + row*64], %1 }",
+        );
+        let expected = [
+            "kernel @k(s = extent(x, 0)) rows s*4 {",
+            "segment @r inner 1 {",
+            "%0 = load x[lane + row*2048] : row<u8, 2048>",
+            "%1 = reduce max %0 over group 128 nan propagate order tree(16)",
+            "%2 = sub %0, %1",
+            "%3 = pack %2 ways 4 to u32",
+            "store q[lane + row*512], %3",
+            "store g[lane + row*16], %1",
+        ];
+        assert_eq!(lines(&kernel), expected);
+    }
+
+    #[test]
+    fn inner_rows_are_cut_before_lanes() {
+        let kernel = kernel(
+            "param %x: f32[s, 96, 128] in param %y: f32[s, 96, 128] out param %m: f32[s, 96] out",
+            "segment @r inner 96 { %0 = load x[lane + inner*128 + row*12288] : row<f32, 128>
+             %1 = reduce max %0 over row nan propagate order tree(16) %2 = div %0, %1
+             store y[lane + inner*128 + row*12288], %2 store m[inner + row*96], %1 }",
+        );
+        let expected = [
+            "kernel @k(s = extent(x, 0)) rows s*4 {",
+            "segment @r inner 24 {",
+            "%0 = load x[inner*128 + lane + row*3072] : row<f32, 128>",
+            "%1 = reduce max %0 over row nan propagate order tree(16)",
+            "%2 = div %0, %1",
+            "store y[inner*128 + lane + row*3072], %2",
+            "store m[inner + row*24], %1",
+        ];
+        assert_eq!(lines(&kernel), expected);
+    }
+
+    #[test]
+    fn in_place_is_where_it_was() {
+        let inout = "param %z: f32[s, 8192] inout";
+        let add = |at: &str| format!("%1 = load z[{at}] : row<f32, 8192> %2 = add %0, %1 store z[lane + row*8192], %2");
+        assert_eq!(whole(inout, &add("lane + row*8192")), Ok(()));
+        assert_eq!(whole(inout, &add("row*8192 + 8191 - lane")), Err(Whole::Overwritten));
+        let alias = "param %y: f32[s, 8192] out alias(%x)";
+        assert_eq!(whole(alias, STORE), Ok(()));
+        assert_eq!(whole(alias, "store y[row*8192 + 8191 - lane], %0"), Err(Whole::Overwritten));
+    }
+
+    #[test]
+    fn what_needs_a_whole_row_has_it() {
+        assert_eq!(whole(Y, STORE), Ok(()));
+        let across = [
+            "%1 = reduce add %0 over row nan propagate order tree(16) %2 = div %0, %1",
+            "%1, %2 = arg_reduce max %0 %3 = sub %0, %1",
+            "%1 = slice %0 start 0 len 4096 step 2 %2 = cat %1, %1",
+            "%1 = iota 8192 %2 = cast %1 to f32 rne",
+        ];
+        for insts in across {
+            let last = insts.matches(" = ").count() + usize::from(insts.contains("arg_reduce"));
+            let store = format!("{insts} store y[lane + row*8192], %{last}");
+            assert_eq!(whole(Y, &store), Err(Whole::Across), "{insts}");
+        }
+        let scalar = "param %m: f32[s] in param %n: f32[s] out";
+        let copied = format!("%1 = load m[row] : scalar<f32> store n[row], %1 {STORE}");
+        assert_eq!(whole(&format!("{Y} {scalar}"), &copied), Err(Whole::Scalar));
+        let chosen = "param %slots: i64[s] in param %cache: f32[64, 8192] inout";
+        let place = "%1 = load slots[row] : scalar<i64> store cache[lane + %1*8192], %0";
+        assert_eq!(whole(chosen, place), Err(Whole::Chosen));
+        let weights = "%1 = load w[lane] : row<f32, 8192> %2 = exp2 %1 %3 = mul %0, %2 store y[lane + row*8192], %3";
+        let weights = weights.replace("exp2", "sqrt");
+        assert_eq!(whole(&format!("{Y} param %w: f32[8192] in"), &weights), Err(Whole::Shared));
+        let codes = "%1 = cast %0 to f4e2m1 rne sat store q[lane + row*8192], %1";
+        assert_eq!(whole("param %q: f4e2m1[s, 8192] out", codes), Err(Whole::Packed));
+    }
+
+    #[test]
+    fn short_and_unknown_rows_stay() {
+        let copy = |lanes: &str, inner: i64| {
+            let width = if inner > 1 { format!("{lanes}*{inner}") } else { lanes.to_owned() };
+            let at = format!("lane + inner*{lanes} + row*{width}");
+            kernel(
+                &format!("param %x: f32[s, {width}] in param %y: f32[s, {width}] out"),
+                &format!("segment @r inner {inner} {{ %0 = load x[{at}] : row<f32, {lanes}> store y[{at}], %0 }}"),
+            )
+        };
+        let parts = |kernel: &Kernel| cut_rows(kernel).map(|cut| cut.rows.to_string());
+        for (lanes, inner, found) in [
+            ("4096", 1, Ok("s*2")),
+            ("11008", 1, Ok("s*2")),
+            ("14336", 1, Ok("s*4")),
+            ("28672", 1, Ok("s*8")),
+            ("29568", 1, Ok("s*11")),
+            ("4095", 1, Err(Whole::Few)),
+            ("2048", 1, Err(Whole::Few)),
+            ("4160", 1, Err(Whole::Few)),
+            ("8209", 1, Err(Whole::Few)),
+            ("128", 32, Ok("s*2")),
+            ("128", 31, Err(Whole::Few)),
+            ("12288", 3, Ok("s*3")),
+        ] {
+            assert_eq!(parts(&copy(lanes, inner)), found.map(str::to_owned), "{inner} rows of {lanes}");
+        }
+        let unknown = "kernel @k(n = extent(x, 0)) rows 1 { param %x: f32[n] in param %y: f32[n] out
+            segment @r inner 1 { %0 = load x[lane] : row<f32, n> store y[lane], %0 } }";
+        assert_eq!(parts(&unknown.parse().unwrap_or_else(|e| panic!("{e}"))), Err(Whole::Unknown));
+        let two = copy("8192", 1);
+        let again = Segment { name: "again".to_owned(), ..two.segments[0].clone() };
+        assert_eq!(
+            parts(&Kernel { segments: vec![two.segments[0].clone(), again], ..two.clone() }),
+            Err(Whole::Segments)
+        );
+        let mut tile = two;
+        tile.params[0].source = Source::Peer { ranks: Dim::constant(2) };
+        assert_eq!(parts(&tile), Err(Whole::Source));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fusewright_abi::{KernelArtifact, PayloadKind, Target};
 use memmap2::{Mmap, MmapMut};
 
-use super::pace::Pace;
+use super::pace::{Next, Pace};
 use super::signature::Signature;
 use crate::{Arg, Device, Module, Pool, RuntimeError};
 
@@ -87,11 +87,15 @@ impl HostModule {
         if threads <= 1 || !self.signature.at_once(args, rows) {
             return range(0, rows);
         }
-        if !self.pace.shares() {
-            return self.pace.measure(rows, || range(0, rows));
+        let share = || {
+            split(rows, threads, range, &|work| self.pool.run_small(threads - 1, nanos, work));
+        };
+        match self.pace.next() {
+            Next::Alone { measured: false } => range(0, rows),
+            Next::Alone { measured: true } => self.pace.measure(rows, || range(0, rows)),
+            Next::Shared { measured: false } => share(),
+            Next::Shared { measured: true } => self.pace.compare(nanos, share),
         }
-        let run = |work: &(dyn Fn() + Sync)| self.pool.run_small(threads - 1, nanos, work);
-        self.pace.compare(nanos, || split(rows, threads, range, &run));
     }
 }
 

@@ -293,6 +293,38 @@ mod tests {
     }
 
     #[test]
+    fn small_launches_wake_a_thread_when_enough_come_one_after_another() {
+        let mut spared = Spared::default();
+        let each = WAKE_NANOS / 4;
+        let pays: Vec<bool> = (0..9).map(|_| spared.pays(each)).collect();
+        let late = spared.last.map(|last| last.elapsed() > BESIDE);
+        assert!(late == Some(true) || pays == [false, false, false, true, false, false, false, true, false]);
+        spared.last = Instant::now().checked_sub(Duration::from_millis(10));
+        spared.nanos = WAKE_NANOS - 1;
+        assert!(!spared.pays(each), "the last was long ago");
+        assert!(spared.pays(WAKE_NANOS), "one alone is worth it");
+    }
+
+    #[test]
+    fn small_launches_do_all_of_their_work() {
+        let pool = Threads::default();
+        for round in 0..if cfg!(miri) { 20 } else { 2000 } {
+            let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let work = || {
+                while next.fetch_add(1, Ordering::Relaxed) < 7 {
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            match round % 3 {
+                0 => pool.run(2, &work),
+                _ => pool.run_small(round % 5, 2000, &work),
+            }
+            assert_eq!(done.load(Ordering::Relaxed), 7);
+        }
+        assert!(pool.shared.lock().threads <= 4);
+    }
+
+    #[test]
     fn launches_at_once_and_within_each_other_wait_for_none() {
         let pool = Threads::default();
         std::thread::scope(|scope| {
