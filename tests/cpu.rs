@@ -14,6 +14,8 @@ mod ahead;
 mod casts;
 #[path = "cpu/code.rs"]
 mod code;
+#[path = "cpu/cut.rs"]
+mod cut;
 #[path = "cpu/extremes.rs"]
 mod extremes;
 #[path = "cpu/joined.rs"]

@@ -260,12 +260,21 @@ impl Parts {
 
     /// Runs a launch of two parts; when it returns, both were done once.
     fn run(pool: &Threads) {
+        Parts::run_by(&|work| pool.run(1, work));
+    }
+
+    /// As [`Parts::run`], for threads that look for work.
+    fn run_small(pool: &Threads) {
+        Parts::run_by(&|work| pool.run_small(1, 1, work));
+    }
+
+    fn run_by(run: &dyn Fn(&(dyn Fn() + Sync))) {
         let parts = Parts {
             next: AtomicUsize::new(0),
             done: [AtomicUsize::new(0), AtomicUsize::new(0)],
             returned: AtomicBool::new(false),
         };
-        pool.run(1, &|| parts.work());
+        run(&|| parts.work());
         parts.returned.store(true, Ordering::SeqCst);
         assert_eq!(parts.done.each_ref().map(|part| part.load(Ordering::Relaxed)), [1, 1]);
     }
@@ -277,6 +286,16 @@ fn a_launch_returns_when_the_threads_that_it_was_given_to_have() {
         let pool = Threads::default();
         Parts::run(&pool);
         Parts::run(&pool);
+    });
+}
+
+#[test]
+fn small_launches_are_done_whether_threads_look_for_work_or_sleep() {
+    explore(Some(2), || {
+        let pool = Threads::default();
+        Parts::run(&pool);
+        Parts::run_small(&pool);
+        Parts::run_small(&pool);
     });
 }
 

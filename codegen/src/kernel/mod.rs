@@ -26,6 +26,7 @@
 //! choose the same one, and what the last of them writes stays.
 
 mod build;
+mod cut_rows;
 pub mod expand;
 mod infer;
 mod inst;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fusewright_abi::{KernelArtifact, LaunchRule, PayloadKind, Target};
 use memmap2::{Mmap, MmapMut};
 
+use super::pace::{Next, Pace};
 use super::signature::Signature;
 use crate::{Arg, Device, Module, Pool, RuntimeError};
 
@@ -39,6 +40,7 @@ type Entry = unsafe extern "C" fn(*const *mut u8, *const i64, i64, i64);
 struct HostModule {
     signature: Signature,
     pool: Arc<dyn Pool>,
+    pace: Pace,
     /// What the code looks up, filled by itself; its own memory, which nothing writes any more.
     tables: Vec<Mmap>,
     code: Mmap,
@@ -69,7 +71,8 @@ impl Device for Host {
             .map(|_| MmapMut::map_anon(LaunchRule::TABLE_BYTES))
             .collect::<Result<Vec<_>, _>>();
         let tables = filled(&code, artifact.params.len(), tables.map_err(unmapped)?).map_err(unmapped)?;
-        Ok(Arc::new(HostModule { signature: Signature::of(artifact), pool: Arc::clone(&self.pool), tables, code }))
+        let (signature, pool) = (Signature::of(artifact), Arc::clone(&self.pool));
+        Ok(Arc::new(HostModule { signature, pool, pace: Pace::default(), tables, code }))
     }
 }
 
@@ -100,26 +103,43 @@ impl HostModule {
         if threads <= 1 || self.signature.at_once(args, rows) { threads } else { 1 }
     }
 
-    /// Calls `range` with ranges that make up all rows, on so many threads.
-    fn split(&self, rows: usize, threads: usize, range: &(dyn Fn(usize, usize) + Sync)) {
-        if threads <= 1 {
+    /// Calls `range` with all rows of a launch that has too few bytes for a second thread, which then are perhaps few rows of
+    /// much work.
+    fn small(&self, args: &[Arg<'_>], rows: usize, most: usize, range: &(dyn Fn(usize, usize) + Sync)) {
+        let Some(each) = self.pool.nanos_per_thread().filter(|_| most > 1 && rows > 1) else { return range(0, rows) };
+        let Some(nanos) = self.pace.nanos(rows) else { return self.pace.measure(rows, || range(0, rows)) };
+        let threads = most.min(rows).min(usize::try_from(nanos / each.max(1)).unwrap_or(usize::MAX));
+        if threads <= 1 || !self.signature.at_once(args, rows) {
             return range(0, rows);
         }
-        let per_part = rows.div_ceil(threads * PARTS_PER_THREAD);
-        // Ranges are handed out here, so that the pool has no say in which rows are computed: each is once.
-        let next = AtomicUsize::new(0);
-        let work = || {
-            loop {
-                let begin = next.fetch_add(per_part, Ordering::Relaxed);
-                if begin >= rows {
-                    return;
-                }
-                range(begin, (begin + per_part).min(rows));
-            }
+        let share = || {
+            split(rows, threads, range, &|work| self.pool.run_small(threads - 1, nanos, work));
         };
-        self.pool.run(threads - 1, &work);
-        work();
+        match self.pace.next() {
+            Next::Alone { measured: false } => range(0, rows),
+            Next::Alone { measured: true } => self.pace.measure(rows, || range(0, rows)),
+            Next::Shared { measured: false } => share(),
+            Next::Shared { measured: true } => self.pace.compare(nanos, share),
+        }
     }
+}
+
+/// Calls `range` with ranges that make up all rows, on so many threads, which are those that `run` calls work on.
+fn split(rows: usize, threads: usize, range: &(dyn Fn(usize, usize) + Sync), run: &dyn Fn(&(dyn Fn() + Sync))) {
+    let per_part = rows.div_ceil(threads * PARTS_PER_THREAD);
+    // Ranges are handed out here, so that the pool has no say in which rows are computed: each is once.
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let begin = next.fetch_add(per_part, Ordering::Relaxed);
+            if begin >= rows {
+                return;
+            }
+            range(begin, (begin + per_part).min(rows));
+        }
+    };
+    run(&work);
+    work();
 }
 
 /// Buffer addresses, shared with the threads of one launch.
@@ -132,7 +152,8 @@ unsafe impl Sync for Addresses {}
 impl Module for HostModule {
     fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, threads: usize) -> Result<(), RuntimeError> {
         let bytes = self.signature.check(args, dims, rows)?;
-        let threads = self.threads(args, rows, bytes, threads);
+        let most = threads;
+        let threads = self.threads(args, rows, bytes, most);
         let address = |arg: &mut Arg<'_>| match arg {
             Arg::In(bytes) => bytes.as_ptr().cast_mut(),
             Arg::Out(bytes) => bytes.as_mut_ptr(),
@@ -166,7 +187,10 @@ impl Module for HostModule {
             // which outlives all calls.
             unsafe { entry(addresses.0, dims.as_ptr(), begin as i64, end as i64) };
         };
-        self.split(rows, threads, &call);
+        match threads {
+            0 | 1 => self.small(args, rows, most, &call),
+            _ => split(rows, threads, &call, &|work| self.pool.run(threads - 1, work)),
+        }
         Ok(())
     }
 }

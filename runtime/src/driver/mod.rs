@@ -6,6 +6,7 @@ mod exit;
 #[allow(unsafe_code)]
 mod few;
 pub mod host;
+mod pace;
 #[allow(unsafe_code)]
 mod pool;
 mod signature;

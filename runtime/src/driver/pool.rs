@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, spin_loop, start_thread};
 
@@ -16,11 +17,28 @@ pub trait Pool: fmt::Debug + Send + Sync {
     fn bytes_per_thread(&self) -> usize {
         CUT_OVER
     }
+
+    /// How many nanoseconds of work a launch of fewer bytes must have for each thread, at least; none if bytes alone count.
+    /// How long a launch takes is measured, since bytes say nothing of what is bound by arithmetic.
+    fn nanos_per_thread(&self) -> Option<u64> {
+        None
+    }
+
+    /// As [`Pool::run`], for so many nanoseconds of work, which is too little to wake threads for.
+    fn run_small(&self, others: usize, _nanos: u64, work: &(dyn Fn() + Sync)) {
+        self.run(others, work);
+    }
 }
 
 /// What a thread must have to do to be worth waking. Measured (`benches/launch.rs`, `pool`), a second thread costs a launch
 /// 1 µs if it has just worked and 7 µs and more if it sleeps, in which one thread moves some 64 KiB.
 const CUT_OVER: usize = 128 << 10;
+/// What a thread that looks for work must have to do, in nanoseconds: twice what it costs the launch.
+const JOIN_NANOS: u64 = 2000;
+/// What waking a thread costs a launch, in nanoseconds.
+const WAKE_NANOS: u64 = 8000;
+/// Launches that are no farther apart come one after another: a thread that the first wakes still looks for work at the next.
+const BESIDE: Duration = Duration::from_micros(30);
 /// How often a thread looks for work, or for the end of it, before it sleeps: some tens of microseconds, in which the next
 /// launch of a model comes.
 const LOOKS: usize = if cfg!(loom) { 1 } else { 2000 };
@@ -54,7 +72,30 @@ impl Pool for EachTime {
 pub struct Threads {
     shared: Arc<Shared>,
     /// Held by the launch that has the threads.
-    turn: Mutex<()>,
+    turn: Mutex<Spared>,
+}
+
+/// What small launches that come one after another would have spared, had a thread been awake.
+#[derive(Debug, Default)]
+struct Spared {
+    nanos: u64,
+    last: Option<Instant>,
+}
+
+impl Spared {
+    /// Adds a launch. Whether they would have spared what waking a thread costs: then it is woken, so that all of them
+    /// together lose at most as much again, and the next ones gain.
+    fn pays(&mut self, nanos: u64) -> bool {
+        let now = Instant::now();
+        let follows = self.last.is_some_and(|last| now.duration_since(last) < BESIDE + Duration::from_nanos(nanos));
+        self.last = Some(now);
+        self.nanos = nanos.saturating_add(if follows { self.nanos } else { 0 });
+        let pays = self.nanos >= WAKE_NANOS;
+        if pays {
+            self.nanos = 0;
+        }
+        pays
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +105,8 @@ struct Shared {
     posted: AtomicU64,
     /// Threads that are in a launch. It grows under the lock only.
     active: AtomicUsize,
+    /// Threads that look for work.
+    looking: AtomicUsize,
     wake: Condvar,
     done: Condvar,
 }
@@ -93,16 +136,22 @@ impl Shared {
     fn serve(&self) {
         let mut seen = 0;
         loop {
+            self.looking.fetch_add(1, Ordering::Relaxed);
             (0..LOOKS).take_while(|_| self.posted.load(Ordering::Relaxed) == seen).for_each(|_| spin_loop());
+            self.looking.fetch_sub(1, Ordering::Relaxed);
             let mut state = self.lock();
             let job = loop {
-                seen = self.posted.load(Ordering::Relaxed);
+                let posted = self.posted.load(Ordering::Relaxed);
                 match state.job.filter(|_| state.wanted > 0) {
-                    Some(job) => break job,
+                    Some(job) => break Some(job),
                     None if state.closing => return,
+                    // It comes too late for a launch, which another may follow.
+                    None if posted != seen => break None,
                     None => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
                 }
             };
+            seen = self.posted.load(Ordering::Relaxed);
+            let Some(job) = job else { continue };
             state.wanted -= 1;
             self.active.fetch_add(1, Ordering::Relaxed);
             drop(state);
@@ -148,12 +197,9 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl Pool for Threads {
-    fn run(&self, others: usize, work: &(dyn Fn() + Sync)) {
-        let turn = self.turn.try_lock();
-        if others == 0 || turn.is_err() {
-            return work();
-        }
+impl Threads {
+    /// Runs a launch whose turn it is on up to `others` threads more, which are woken if they may sleep.
+    fn post(&self, others: usize, wakes: bool, work: &(dyn Fn() + Sync)) {
         let shared = &self.shared;
         // SAFETY: the lifetime is forgotten, not the borrow: `Turn` is dropped before this function returns, and from then
         // on no thread has or finds the job.
@@ -161,16 +207,44 @@ impl Pool for Threads {
         let _turn = Turn(shared);
         {
             let mut state = shared.lock();
-            while state.threads < others && start(shared) {
+            while wakes && state.threads < others && start(shared) {
                 state.threads += 1;
             }
             (state.job, state.wanted) = (Some(Job(job)), others);
             shared.posted.fetch_add(1, Ordering::Relaxed);
         }
         match others {
+            _ if !wakes => {}
             1 => shared.wake.notify_one(),
             _ => shared.wake.notify_all(),
         }
+        work();
+    }
+}
+
+impl Pool for Threads {
+    fn run(&self, others: usize, work: &(dyn Fn() + Sync)) {
+        match self.turn.try_lock() {
+            Ok(_turn) if others > 0 => self.post(others, true, work),
+            _ => work(),
+        }
+    }
+
+    fn nanos_per_thread(&self) -> Option<u64> {
+        Some(JOIN_NANOS)
+    }
+
+    fn run_small(&self, others: usize, nanos: u64, work: &(dyn Fn() + Sync)) {
+        let Ok(mut turn) = self.turn.try_lock() else { return work() };
+        let looking = self.shared.looking.load(Ordering::Relaxed);
+        if looking > 0 {
+            return self.post(others.min(looking), false, work);
+        }
+        let spared = nanos - nanos / (others as u64 + 1);
+        if others > 0 && turn.pays(spared) {
+            return self.post(others, true, work);
+        }
+        drop(turn);
         work();
     }
 }
@@ -216,6 +290,38 @@ mod tests {
         }
         assert!(pool.shared.lock().threads <= 4);
         check(&EachTime, 3, 7);
+    }
+
+    #[test]
+    fn small_launches_wake_a_thread_when_enough_come_one_after_another() {
+        let mut spared = Spared::default();
+        let each = WAKE_NANOS / 4;
+        let pays: Vec<bool> = (0..9).map(|_| spared.pays(each)).collect();
+        let late = spared.last.map(|last| last.elapsed() > BESIDE);
+        assert!(late == Some(true) || pays == [false, false, false, true, false, false, false, true, false]);
+        spared.last = Instant::now().checked_sub(Duration::from_millis(10));
+        spared.nanos = WAKE_NANOS - 1;
+        assert!(!spared.pays(each), "the last was long ago");
+        assert!(spared.pays(WAKE_NANOS), "one alone is worth it");
+    }
+
+    #[test]
+    fn small_launches_do_all_of_their_work() {
+        let pool = Threads::default();
+        for round in 0..if cfg!(miri) { 20 } else { 2000 } {
+            let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let work = || {
+                while next.fetch_add(1, Ordering::Relaxed) < 7 {
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            match round % 3 {
+                0 => pool.run(2, &work),
+                _ => pool.run_small(round % 5, 2000, &work),
+            }
+            assert_eq!(done.load(Ordering::Relaxed), 7);
+        }
+        assert!(pool.shared.lock().threads <= 4);
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod trig;
 use fusewright_graph::scalar::{ScalarSpec, Spelling};
 use fusewright_graph::{DType, Dim, ReduceOp, ScalarFn};
 
+use super::cut_rows::cut_rows;
 use super::infer::InstError;
 use super::parts::by_parts;
 use super::{InstOp, Kernel, Segment, SegmentBuilder, Val, simplify};
@@ -92,7 +93,9 @@ pub fn expand(kernel: &Kernel, column: Column) -> Result<Kernel, InstError> {
     let segments = kernel.segments.iter().map(|segment| expand_segment(kernel, segment, column));
     let segments = segments.collect::<Result<Vec<_>, _>>()?;
     let expanded = Kernel { segments, ..kernel.clone() };
-    Ok(simplify::without_unused(&expanded))
+    let expanded = simplify::without_unused(&expanded);
+    // Threads of the others share a row by themselves.
+    Ok(if column == Column::Cpu { cut_rows(&expanded).unwrap_or(expanded) } else { expanded })
 }
 
 fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<Segment, InstError> {
