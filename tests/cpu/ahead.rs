@@ -63,7 +63,8 @@ fn reductions_of_short_inner_rows_run_ahead() {
 
 #[test]
 fn rows_that_are_long_or_single_or_overwritten_do_not() {
-    for (heads, d, in_place) in [(1, 64, false), (2, 520, false), (128, 128, false), (8, 64, true)] {
+    // The third are so many that no part of them is a row of its own.
+    for (heads, d, in_place) in [(1, 64, false), (2, 520, false), (127, 128, false), (8, 64, true)] {
         let text = norm_of_heads(heads, d, in_place);
         assert!(!runs_ahead(&text), "{heads} rows of {d}");
         check(&text, &[("s", 2)]);

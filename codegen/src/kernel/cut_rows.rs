@@ -53,7 +53,7 @@ pub(crate) fn cut_rows(kernel: &Kernel) -> Result<Kernel, Whole> {
         return Err(Whole::Source);
     }
     let inner = segment.inner.as_const().ok_or(Whole::Unknown)?;
-    let parts = if inner > 1 { parts_of_inner(segment, inner)? } else { parts_of_lanes(kernel, segment)? };
+    let parts = if inner > 1 { parts_of_inner(segment, inner)? } else { parts_of_lanes(segment)? };
     stores(kernel, segment)?;
     let cut = Cut { parts, inner: (inner > 1).then(|| segment.inner.clone()) };
     Ok(Kernel { rows: &kernel.rows * &Dim::constant(parts), segments: vec![cut.segment(segment)], ..kernel.clone() })
@@ -82,7 +82,7 @@ fn parts_of_inner(segment: &Segment, inner: i64) -> Result<i64, Whole> {
 }
 
 /// Into how many parts the lanes of the only inner row go.
-fn parts_of_lanes(kernel: &Kernel, segment: &Segment) -> Result<i64, Whole> {
+fn parts_of_lanes(segment: &Segment) -> Result<i64, Whole> {
     // Lanes, and how many of them stay together.
     let mut units = Vec::new();
     let known = |dim: &Dim| dim.as_const().ok_or(Whole::Unknown);
@@ -96,14 +96,8 @@ fn parts_of_lanes(kernel: &Kernel, segment: &Segment) -> Result<i64, Whole> {
             }
             // The result says which lanes.
             InstOp::AsGroup { .. } | InstOp::Reduce { over: Over::Group(_), .. } => {}
-            InstOp::Store { param, .. } => {
-                if segment.ty(inst.args[0]).shape == Shape::Scalar {
-                    return Err(Whole::Scalar);
-                }
-                if kernel.param(*param).dtype.bits() < 8 {
-                    return Err(Whole::Packed);
-                }
-            }
+            InstOp::Store { .. } if segment.ty(inst.args[0]).shape == Shape::Scalar => return Err(Whole::Scalar),
+            InstOp::Store { .. } => {}
             InstOp::Iota(_) | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) => {
                 return Err(Whole::Across);
             }
@@ -140,6 +134,9 @@ fn stores(kernel: &Kernel, segment: &Segment) -> Result<(), Whole> {
     let same = |a: ParamId, b: ParamId| a == b || kernel.param(a).alias == Some(b) || kernel.param(b).alias == Some(a);
     for store in &segment.insts {
         let InstOp::Store { param: to, index: written, .. } = &store.op else { continue };
+        if kernel.param(*to).dtype.bits() < 8 {
+            return Err(Whole::Packed);
+        }
         if gathered(&store.op).next().is_some() {
             return Err(Whole::Chosen);
         }
@@ -346,6 +343,24 @@ mod tests {
         assert_eq!(whole(&format!("{Y} param %w: f32[8192] in"), &weights), Err(Whole::Shared));
         let codes = "%1 = cast %0 to f4e2m1 rne sat store q[lane + row*8192], %1";
         assert_eq!(whole("param %q: f4e2m1[s, 8192] out", codes), Err(Whole::Packed));
+    }
+
+    #[test]
+    fn inner_rows_that_share_more_than_loads_stay() {
+        let whole = |params: &str, insts: &str| {
+            let load = "%0 = load x[lane + inner*128 + row*8192] : row<f32, 128>";
+            let params = format!("param %x: f32[s, 64, 128] in {params}");
+            cut_rows(&kernel(&params, &format!("segment @r inner 64 {{ {load} {insts} }}"))).map(|_| ())
+        };
+        let store = "store y[lane + inner*128 + row*8192]";
+        let y = "param %y: f32[s, 64, 128] out param %w: f32[s, 128] in";
+        let shared = |f: &str| format!("%1 = load w[lane + row*128] : row<f32, 128> {f} {store}, %3");
+        assert_eq!(whole(y, &shared("%2 = mul %0, %1 %3 = sqrt %2")), Ok(()));
+        assert_eq!(whole(y, &shared("%2 = sqrt %1 %3 = mul %0, %2")), Err(Whole::Shared));
+        let sum = "%2 = reduce add %1 over row nan propagate order tree(16) %3 = mul %0, %2";
+        assert_eq!(whole(y, &shared(sum)), Err(Whole::Shared));
+        let codes = "%1 = cast %0 to f4e2m1 rne sat store y[lane + inner*128 + row*8192], %1";
+        assert_eq!(whole("param %y: f4e2m1[s, 64, 128] out", codes), Err(Whole::Packed));
     }
 
     #[test]
