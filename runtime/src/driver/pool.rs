@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, spin_loop, start_thread};
@@ -198,6 +198,15 @@ impl Drop for Turn<'_> {
 }
 
 impl Threads {
+    /// The turn of a launch, unless another has it. One that panicked left nothing undone.
+    fn turn(&self) -> Option<MutexGuard<'_, Spared>> {
+        match self.turn.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Runs a launch whose turn it is on up to `others` threads more, which are woken if they may sleep.
     fn post(&self, others: usize, wakes: bool, work: &(dyn Fn() + Sync)) {
         let shared = &self.shared;
@@ -224,8 +233,8 @@ impl Threads {
 
 impl Pool for Threads {
     fn run(&self, others: usize, work: &(dyn Fn() + Sync)) {
-        match self.turn.try_lock() {
-            Ok(_turn) if others > 0 => self.post(others, true, work),
+        match self.turn() {
+            Some(_turn) if others > 0 => self.post(others, true, work),
             _ => work(),
         }
     }
@@ -235,7 +244,7 @@ impl Pool for Threads {
     }
 
     fn run_small(&self, others: usize, nanos: u64, work: &(dyn Fn() + Sync)) {
-        let Ok(mut turn) = self.turn.try_lock() else { return work() };
+        let Some(mut turn) = self.turn() else { return work() };
         let looking = self.shared.looking.load(Ordering::Relaxed);
         if looking > 0 {
             return self.post(others.min(looking), false, work);
@@ -335,11 +344,9 @@ mod tests {
         pool.run(2, &|| check(&pool, 2, 3));
     }
 
-    #[test]
-    fn other_threads_take_part() {
-        let pool = Threads::default();
+    /// The caller does not return from its call until another thread has called.
+    fn others_take_part(pool: &Threads) {
         let (met, this) = (Mutex::new(false), std::thread::current().id());
-        // The caller does not return from its call until another thread has called.
         pool.run(1, &|| {
             let here = std::thread::current().id();
             *met.lock().unwrap_or_else(PoisonError::into_inner) |= here != this;
@@ -348,6 +355,11 @@ mod tests {
             }
         });
         assert!(*met.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    #[test]
+    fn other_threads_take_part() {
+        others_take_part(&Threads::default());
     }
 
     #[test]
@@ -361,5 +373,6 @@ mod tests {
             assert!(failed.is_err());
             check(&pool, 2, 9);
         }
+        others_take_part(&pool);
     }
 }
