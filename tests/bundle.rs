@@ -5,6 +5,7 @@ use std::path::Path;
 use fusewright::aot::write_bundle;
 use fusewright::diff::options;
 use fusewright::graph::Graph;
+use fusewright::{DType, HostTensor, compile};
 use fusewright_abi::Target;
 use fusewright_runtime::bundle::{Bundle, BundleError, MANIFEST};
 use fusewright_runtime::{Arg, Module, device_for};
@@ -74,6 +75,31 @@ fn kernels_that_are_read_back_compute_the_bits_of_the_graph() {
     assert!(matches!(missing, Err(BundleError::Missing { index: 1, kernels: 1 })));
 }
 
+/// Its gate is a function of 16 bits, which code for CPUs looks up.
+#[test]
+fn code_that_is_read_back_has_its_tables() {
+    let lanes = 1024;
+    let text =
+        format!("graph @gate(s: 0..; %x: bf16[s, {lanes}]) {{\n  %y = silu %x {{form = quotient}}\n  return %y\n}}\n");
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let folder = tempfile::tempdir().expect("a folder");
+    write_bundle(&graph, &[Target::Cpu], folder.path(), &options()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(manifest(folder.path())["kernels"][0]["tables"], json!(1));
+    let mut x = HostTensor::zeros(DType::BF16, &[64, lanes]);
+    for (code, element) in x.bytes.chunks_exact_mut(2).enumerate() {
+        element.copy_from_slice(&(code as u16).to_le_bytes());
+    }
+    let compiled = compile(&graph, &Target::Cpu, &options()).unwrap_or_else(|e| panic!("{e}"));
+    let expected = compiled.program.run(&[&x], 1).unwrap_or_else(|e| panic!("{e}"));
+    let bundle = Bundle::open(folder.path()).unwrap_or_else(|e| panic!("{e}"));
+    let fitted = bundle.kernels()[0].fit(&[&[64, lanes as i64][..]; 2]).unwrap_or_else(|e| panic!("{e}"));
+    let mut y = vec![0xA5; x.bytes.len()];
+    let mut args = [Arg::In(&x.bytes), Arg::Out(&mut y)];
+    let module = load(folder.path()).unwrap_or_else(|e| panic!("{e}"));
+    module.launch(&mut args, &fitted.dims, fitted.rows, 1).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(y, expected[0].bytes);
+}
+
 #[cfg(feature = "ascend")]
 #[test]
 fn kernels_of_several_targets_are_listed_and_only_the_devices_own_are_loaded() {
@@ -140,6 +166,7 @@ fn what_contradicts_itself_is_named_by_its_place() {
         ("/kernels/0/rows", json!("add(1, "), "kernels[0].rows"),
         ("/kernels/0/row_order", json!({ "chosen": 0 }), "kernels[0].row_order.chosen"),
         ("/kernels/0/threads", json!(0), "kernels[0].threads"),
+        ("/kernels/0/tables", json!(3), "kernels[0].tables"),
     ];
     for (pointer, value, expected) in cases {
         match open(pointer, value) {

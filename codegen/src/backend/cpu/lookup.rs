@@ -5,6 +5,8 @@
 //! instructions that a lane would otherwise run, when it is called with rows that begin before the first: a looked-up result
 //! is the same bits by construction.
 
+use std::collections::BTreeSet;
+
 use cranelift_codegen::ir::{InstBuilder, Value};
 use fusewright_abi::LaunchRule;
 use fusewright_graph::DType;
@@ -29,6 +31,7 @@ const LEAST_COST: u32 = 24;
 /// Least lanes of an outer row. A table is filled once and takes as long as 65,536 lanes computed, which fewer lanes a call
 /// would seldom make up for.
 const LEAST_LANES: i64 = 512;
+
 /// A value that is looked up by an argument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Lookup {
@@ -46,28 +49,33 @@ pub(super) struct Lookup {
 pub(super) fn lookups(kernel: &Kernel) -> Vec<Lookup> {
     let found = kernel.segments.iter().enumerate().flat_map(|(number, segment)| {
         let definitions = definitions(segment);
-        let of_segment = move |(value, argument)| {
+        let dear = dear(kernel, segment, &definitions);
+        dear.into_iter().map(move |(value, argument)| {
             let through = rows_below(segment, &definitions, value, argument);
             Lookup { segment: number, value, argument, through }
-        };
-        dear(kernel, segment).into_iter().map(of_segment)
+        })
     });
     found.take(LaunchRule::MOST_TABLES as usize).collect()
 }
 
 /// The values of a segment, each with its only argument, that cost more to compute than to look up.
-fn dear(kernel: &Kernel, segment: &Segment) -> Vec<(Val, Val)> {
-    let arguments = arguments(kernel, segment);
-    let definitions = definitions(segment);
-    let values = Values { segment, definitions: &definitions };
+fn dear(kernel: &Kernel, segment: &Segment, definitions: &[usize]) -> Vec<(Val, Val)> {
+    let arguments = arguments(kernel, segment, definitions);
+    let values = Values { segment, definitions };
+    // A function of the value has its table in place of it, unless something else needs the value.
+    let leads_on = |user: &&Inst| user.results.iter().any(|v| arguments[v.0 as usize].is_some());
+    let others = segment.insts.iter().filter(|user| !leads_on(user));
+    let ends: BTreeSet<Val> = others.flat_map(|user| user.args.iter().copied()).collect();
     let mut dear: Vec<(Val, Val)> = Vec::new();
     for (at, argument) in arguments.iter().enumerate() {
         let (value, Some(argument)) = (Val(at as u32), *argument) else { continue };
-        let leads_on = |user: &Inst| user.results.iter().any(|v| arguments[v.0 as usize].is_some());
-        let ends = segment.insts.iter().any(|user| user.args.contains(&value) && !leads_on(user));
         let in_lanes = !matches!(segment.ty(value).dtype, DType::Bool) && segment.ty(value).dtype.bits() <= 32;
         let known = |v: Val| v == argument || dear.iter().any(|(looked_up, _)| *looked_up == v);
-        if ends && in_lanes && value != argument && values.cost(value, LEAST_COST, &known) >= LEAST_COST {
+        if ends.contains(&value)
+            && in_lanes
+            && value != argument
+            && values.cost(value, LEAST_COST, &known) >= LEAST_COST
+        {
             dear.push((value, argument));
         }
     }
@@ -94,10 +102,9 @@ fn rows_below(segment: &Segment, definitions: &[usize], value: Val, argument: Va
 }
 
 /// By value: the row of 16-bit elements in memory, lane after lane, of which it is a function and of nothing else.
-fn arguments(kernel: &Kernel, segment: &Segment) -> Vec<Option<Val>> {
+fn arguments(kernel: &Kernel, segment: &Segment, definitions: &[usize]) -> Vec<Option<Val>> {
     let facts = known_facts(segment);
-    let is_literal =
-        |v: Val| segment.insts.iter().any(|i| matches!(i.op, InstOp::Literal(_)) && i.results.contains(&v));
+    let is_literal = |v: Val| matches!(segment.insts[definitions[v.0 as usize]].op, InstOp::Literal(_));
     let mut of: Vec<Option<Val>> = vec![None; segment.types.len()];
     for inst in &segment.insts {
         let &[result] = &inst.results[..] else { continue };
