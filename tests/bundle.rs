@@ -84,7 +84,7 @@ fn code_that_is_read_back_has_its_tables() {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
     let folder = tempfile::tempdir().expect("a folder");
     write_bundle(&graph, &[Target::Cpu], folder.path(), &options()).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(manifest(folder.path())["kernels"][0]["tables"], json!(1));
+    assert_eq!(manifest(folder.path())["kernels"][0]["code"]["tables"], json!(1));
     let mut x = HostTensor::zeros(DType::BF16, &[64, lanes]);
     for (code, element) in x.bytes.chunks_exact_mut(2).enumerate() {
         element.copy_from_slice(&(code as u16).to_le_bytes());
@@ -166,7 +166,7 @@ fn what_contradicts_itself_is_named_by_its_place() {
         ("/kernels/0/rows", json!("add(1, "), "kernels[0].rows"),
         ("/kernels/0/row_order", json!({ "chosen": 0 }), "kernels[0].row_order.chosen"),
         ("/kernels/0/threads", json!(0), "kernels[0].threads"),
-        ("/kernels/0/tables", json!(3), "kernels[0].tables"),
+        ("/kernels/0/code/tables", json!(3), "kernels[0].code.tables"),
     ];
     for (pointer, value, expected) in cases {
         match open(pointer, value) {

@@ -17,7 +17,9 @@
 //!   launch; where the input is not `read`, any address will do for it;
 //!   Its `elements` are how many the code may touch, as an expression over the names of `dims`;
 //! * `code`: what a driver loads: `file`, `kind` (`bin` is machine code without relocations, with its entry at offset 0; `ptx`,
-//!   `cubin`, `cpp`, `npu`), its length in `bytes`, and `sha256` of them. Of CPUs it is a file of its own beside the object;
+//!   `cubin`, `cpp`, `npu`), its length in `bytes`, and `sha256` of them. Of CPUs it is a file of its own beside the object,
+//!   and has so many `tables` of 256 KiB, whose addresses stand behind those of the buffers: called for rows from -1 on, it fills
+//!   them. Objects have none and compute instead;
 //! * `uses`: of each region of the graph that the kernel computes, the values that its parameters are, in order, as the text
 //!   of the graph after all passes names them (`fusewright opt` prints it); none where the kernel computes what its rows come from;
 //! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
@@ -29,8 +31,7 @@
 //!   `shared` memory of a launch; rows, blocks and bytes are expressions over the names of `dims`; `many`, if launches of
 //!   at least `from` rows do better by other code of the same results: its `symbol` and its `blocks_per_row`; `dependent`,
 //!   whether the code waits for what is ahead of it by itself, so that it may be launched to begin before that ends; and
-//!   `alignment`, of which every buffer's address is a multiple, in bytes; `tables`, how many tables of 256 KiB `code` of kind
-//!   `bin` has, whose addresses stand behind those of the buffers: called for rows from -1 on, it fills them.
+//!   `alignment`, of which every buffer's address is a multiple, in bytes.
 //!
 //! Objects of CPUs export `void symbol(uint8_t *const *buffers, const int64_t *dims, int64_t begin, int64_t end)`,
 //! which computes rows `begin..end` and may run on many threads at once for ranges that do not meet, as far as `row_order`
@@ -373,7 +374,7 @@ fn entry(entry: &BundleEntry) -> Value {
     let (file, code) = entry.loaded();
     let code = json!({
         "file": file, "kind": code.kind.extension(), "bytes": code.bytes.len(),
-        "sha256": digest(&code.bytes).to_string(),
+        "sha256": digest(&code.bytes).to_string(), "tables": artifact.launch.tables,
     });
     json!({
         "name": artifact.name,
@@ -395,6 +396,5 @@ fn entry(entry: &BundleEntry) -> Value {
         "threads": artifact.launch.threads,
         "shared": artifact.launch.shared.with_names(&names),
         "alignment": artifact.launch.alignment,
-        "tables": artifact.launch.tables,
     })
 }

@@ -129,7 +129,7 @@ fn launch(at: &At<'_>, names: &[&str], params: &[Param]) -> Parsed<LaunchRule> {
         dependent: at.key("dependent")?.truth()?,
         shared: at.key("shared")?.count(names)?,
         alignment: at.key("alignment")?.positive()?,
-        tables: tables(&at.key("tables")?)?,
+        tables: tables(&at.key("code")?.key("tables")?)?,
     })
 }
 

@@ -83,6 +83,25 @@ fn entry(code: &Mmap) -> Entry {
     unsafe { std::mem::transmute::<*const u8, Entry>(code.as_ptr()) }
 }
 
+/// Calls with the arithmetic that a process begins with: rounded to nearest, subnormal values as they are. A thread may have
+/// another for a while, and tables outlive that.
+fn usual_arithmetic(call: impl FnOnce()) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::asm;
+        /// All exceptions masked, and nothing else.
+        const USUAL: u32 = 0x1f80;
+        let mut own = 0u32;
+        // SAFETY: the control word is written to and read from memory of that size, and is again what it was behind the call.
+        unsafe { asm!("stmxcsr [{0}]", "ldmxcsr [{1}]", in(reg) &mut own, in(reg) &USUAL) };
+        call();
+        // SAFETY: as above.
+        unsafe { asm!("ldmxcsr [{0}]", in(reg) &own) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    call();
+}
+
 /// Tables as the code fills them, which has so many buffers besides.
 fn filled(code: &Mmap, buffers: usize, mut tables: Vec<MmapMut>) -> std::io::Result<Vec<Mmap>> {
     if !tables.is_empty() {
@@ -90,7 +109,7 @@ fn filled(code: &Mmap, buffers: usize, mut tables: Vec<MmapMut>) -> std::io::Res
         let addresses: Vec<*mut u8> = std::iter::repeat_n(std::ptr::null_mut(), buffers).chain(places).collect();
         // SAFETY: called for rows from -1 on, the code writes its tables and touches nothing else; there are as many, and as
         // large, as the artifact says.
-        unsafe { entry(code)(addresses.as_ptr(), std::ptr::null(), -1, -1) };
+        usual_arithmetic(|| unsafe { entry(code)(addresses.as_ptr(), std::ptr::null(), -1, -1) });
     }
     tables.into_iter().map(MmapMut::make_read_only).collect()
 }
@@ -192,5 +211,32 @@ impl Module for HostModule {
             _ => split(rows, threads, &call, &|work| self.pool.run(threads - 1, work)),
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use std::arch::asm;
+
+    use super::*;
+
+    fn control_word() -> u32 {
+        let mut word = 0u32;
+        // SAFETY: the control word is written to memory of its size.
+        unsafe { asm!("stmxcsr [{0}]", in(reg) &mut word) };
+        word
+    }
+
+    #[test]
+    fn tables_are_filled_with_the_arithmetic_of_a_new_process() {
+        let (usual, flushing) = (control_word(), control_word() | 0x8040);
+        // SAFETY: subnormal values are flushed until the next call, which takes that back.
+        unsafe { asm!("ldmxcsr [{0}]", in(reg) &flushing) };
+        let mut inside = 0;
+        usual_arithmetic(|| inside = control_word());
+        let after = control_word();
+        // SAFETY: as it was.
+        unsafe { asm!("ldmxcsr [{0}]", in(reg) &usual) };
+        assert_eq!((inside & 0x8040, after & 0x8040), (0, 0x8040));
     }
 }

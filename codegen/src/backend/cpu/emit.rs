@@ -334,6 +334,7 @@ impl Rows<'_, '_, '_> {
         let outer = (self.eval.pass.take(), self.eval.group.take());
         let mut next = span.start;
         if body > 0 {
+            self.eval.loads_its_stores = false;
             let l = self.eval.code.begin_loop(span.start, span.end, body);
             let mark = self.eval.memo.enter();
             self.eval.group = group.map(|g| InGroup { span: body, ..g.clone() });
@@ -342,7 +343,9 @@ impl Rows<'_, '_, '_> {
                 self.chunk(jobs, l.i, span.start, shift, Width::Eight, open)?;
             }
             self.eval.memo.leave(mark);
-            self.eval.chunked.push(l.head);
+            if !self.eval.loads_its_stores {
+                self.eval.chunked.push(l.head);
+            }
             next = self.eval.code.end_loop(l);
         }
         if body == 0 || span.length.is_none_or(|n| n % body != 0) {

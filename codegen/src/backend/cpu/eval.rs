@@ -64,6 +64,8 @@ pub(super) struct Eval<'k, 'f> {
     pub pass: Option<Pass>,
     /// Heads of the loops over chunks of lanes.
     pub chunked: Vec<Block>,
+    /// Whether the loop at hand loads what it stored itself.
+    pub loads_its_stores: bool,
     /// Whether the instruction set has prefetches.
     pub prefetches: bool,
     /// The instruction that is being evaluated, for messages.
@@ -91,6 +93,7 @@ impl<'k, 'f> Eval<'k, 'f> {
             group: None,
             pass: None,
             chunked: Vec::new(),
+            loads_its_stores: false,
             prefetches: false,
             at: None,
             facts: Vec::new(),

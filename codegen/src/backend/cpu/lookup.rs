@@ -19,8 +19,10 @@ use crate::backend::host::cost::Values;
 use crate::backend::host::facts::{known_facts, literal_shift};
 use crate::backend::host::index::consecutive;
 use crate::backend::host::{Forms, Taken, definitions};
-use crate::kernel::{Inst, InstOp, Kernel, LANE, Segment, Shape, Val};
+use crate::kernel::{InstOp, Kernel, Segment, Shape, Val};
 
+/// Bytes of an argument.
+const ARGUMENT_BYTES: u32 = 2;
 /// Bytes of a result: those of a register's lane.
 const RESULT_BYTES: i64 = 4;
 /// Arguments of a function of 16 bits.
@@ -28,8 +30,8 @@ const ARGUMENTS: i64 = LaunchRule::TABLE_BYTES as i64 / RESULT_BYTES;
 /// Least instructions per four lanes that a table is worth: loading four arguments, and four results into the lanes of a
 /// vector, takes about twelve, and as many more may miss the nearest cache.
 const LEAST_COST: u32 = 24;
-/// Least lanes of an outer row. A table is filled once and takes as long as 65,536 lanes computed, which fewer lanes a call
-/// would seldom make up for.
+/// Least lanes of the rows of a launch that belong to one token. A table is filled once and takes as long as 65,536 lanes
+/// computed, which fewer lanes a call would seldom make up for.
 const LEAST_LANES: i64 = 512;
 
 /// A value that is looked up by an argument.
@@ -39,7 +41,7 @@ pub(super) struct Lookup {
     pub segment: usize,
     /// The row that is looked up.
     pub value: Val,
-    /// The row of arguments, which is loaded.
+    /// The row of arguments, which is loaded, or computed and rounded to 16 bits.
     argument: Val,
     /// The rows that the one is computed from, the arguments among them.
     through: Vec<Val>,
@@ -63,9 +65,16 @@ fn dear(kernel: &Kernel, segment: &Segment, definitions: &[usize]) -> Vec<(Val, 
     let arguments = arguments(kernel, segment, definitions);
     let values = Values { segment, definitions };
     // A function of the value has its table in place of it, unless something else needs the value.
-    let leads_on = |user: &&Inst| user.results.iter().any(|v| arguments[v.0 as usize].is_some());
-    let others = segment.insts.iter().filter(|user| !leads_on(user));
-    let ends: BTreeSet<Val> = others.flat_map(|user| user.args.iter().copied()).collect();
+    let of = |v: Val| arguments[v.0 as usize];
+    let ends: BTreeSet<Val> = segment
+        .insts
+        .iter()
+        .flat_map(|user| {
+            let leads_on =
+                |value: Val| user.results.iter().any(|v| *v != value && of(*v).is_some() && of(*v) == of(value));
+            user.args.iter().copied().filter(move |value| !leads_on(*value))
+        })
+        .collect();
     let mut dear: Vec<(Val, Val)> = Vec::new();
     for (at, argument) in arguments.iter().enumerate() {
         let (value, Some(argument)) = (Val(at as u32), *argument) else { continue };
@@ -76,10 +85,16 @@ fn dear(kernel: &Kernel, segment: &Segment, definitions: &[usize]) -> Vec<(Val, 
             && value != argument
             && values.cost(value, LEAST_COST, &known) >= LEAST_COST
         {
-            dear.push((value, argument));
+            // What loops keep for each other is the narrow form.
+            let narrow = Some(values.narrowest(value)).filter(|v| is_half(segment.ty(*v).dtype));
+            dear.push((narrow.unwrap_or(value), argument));
         }
     }
     dear
+}
+
+fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::BF16 | DType::F16)
 }
 
 /// The rows that a value is computed from, down to its argument.
@@ -101,23 +116,17 @@ fn rows_below(segment: &Segment, definitions: &[usize], value: Val, argument: Va
     below
 }
 
-/// By value: the row of 16-bit elements in memory, lane after lane, of which it is a function and of nothing else.
+/// By value: the row of 16-bit elements of which it is a function and of nothing else.
 fn arguments(kernel: &Kernel, segment: &Segment, definitions: &[usize]) -> Vec<Option<Val>> {
     let facts = known_facts(segment);
+    let terms = kernel.rows.as_polynomial().unwrap_or_default();
+    let per_token = terms.iter().map(|(coefficient, _)| *coefficient).min().unwrap_or(1).max(1);
     let is_literal = |v: Val| matches!(segment.insts[definitions[v.0 as usize]].op, InstOp::Literal(_));
     let mut of: Vec<Option<Val>> = vec![None; segment.types.len()];
     for inst in &segment.insts {
         let &[result] = &inst.results[..] else { continue };
         let Shape::Row(lanes) = &segment.ty(result).shape else { continue };
         let vector = match &inst.op {
-            InstOp::Load { param, index, otherwise: None, .. } => {
-                let halves = matches!(kernel.param(*param).dtype, DType::BF16 | DType::F16);
-                let long = (lanes * &segment.inner).as_const().is_some_and(|n| n >= LEAST_LANES);
-                if halves && long && index.mentions(LANE) && consecutive(index) == 1 {
-                    of[result.0 as usize] = Some(result);
-                }
-                continue;
-            }
             InstOp::Map(_) if literal_shift(segment, inst).is_some() => true,
             InstOp::Map(f) => inst.args.last().is_some_and(|v| Vectors.map(*f, segment.ty(*v).dtype)),
             InstOp::Cast { to, saturate, .. } => inst
@@ -129,28 +138,49 @@ fn arguments(kernel: &Kernel, segment: &Segment, definitions: &[usize]) -> Vec<O
         };
         let mut rows = inst.args.iter().filter(|v| !is_literal(**v)).map(|v| of[v.0 as usize]);
         let first = rows.next().flatten();
-        if vector && rows.all(|argument| argument == first) {
-            of[result.0 as usize] = first;
-        }
+        let is_argument = is_half(segment.ty(result).dtype)
+            && (lanes * &segment.inner).as_const().is_some_and(|n| n.saturating_mul(per_token) >= LEAST_LANES);
+        of[result.0 as usize] = match first {
+            Some(_) if vector && rows.all(|argument| argument == first) => first,
+            _ => is_argument.then_some(result),
+        };
     }
     of
 }
 
 impl<'k> Eval<'k, '_> {
-    /// A value at a position, from its table if it has one. Where the code keeps what the value is computed from, the arguments
-    /// may be in memory no longer.
+    /// A value at a position, from its table if it has one.
     pub(super) fn look_up(&mut self, v: Val, pos: &Pos, width: Width) -> Taken<Option<Lanes>> {
         let Some(&(lookup, table)) = self.tables.get(&v) else { return Ok(None) };
-        let InstOp::Load { param, index, .. } = &self.definition(lookup.argument).1.op else { return Ok(None) };
-        if lookup.through.iter().any(|v| self.slots.get(v).is_some_and(|slot| slot.filled)) {
+        let codes = match self.codes_in_memory(lookup, pos, width)? {
+            Some(codes) => codes,
+            None => {
+                let arguments = self.at_position(lookup.argument, pos, width)?;
+                let place = self.code.stack(ARGUMENT_BYTES * Width::Eight.lanes() as u32);
+                self.code.store_lanes(self.dtype(lookup.argument), arguments, place, 0, width);
+                self.loads_its_stores = true;
+                (place, 0)
+            }
+        };
+        let dtype = self.dtype(v);
+        Ok(Some(self.code.load_by_codes(dtype, table, codes, width)))
+    }
+
+    /// Where the arguments of a position lie side by side, if they are loaded. Where the code keeps what the value is computed
+    /// from, they may lie there no longer.
+    fn codes_in_memory(&mut self, lookup: &Lookup, pos: &Pos, width: Width) -> Taken<Option<(Value, i32)>> {
+        let InstOp::Load { param, index, otherwise: None, .. } = &self.definition(lookup.argument).1.op else {
+            return Ok(None);
+        };
+        let kept = lookup.through.iter().any(|v| self.slots.get(v).is_some_and(|slot| slot.filled));
+        if kept || consecutive(index) != 1 {
             return Ok(None);
         }
         let address = self.address(*param, index, Some(pos))?;
         if width == Width::Eight {
             self.prefetch_run(self.kernel.param(*param).dtype, &address, index);
         }
-        let dtype = self.dtype(v);
-        Ok(Some(self.code.load_by_codes(dtype, table, (address.pointer, address.offset), width)))
+        Ok(Some((address.pointer, address.offset)))
     }
 
     /// Computes all results of a value and writes them to its table.
