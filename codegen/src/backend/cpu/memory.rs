@@ -5,7 +5,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{F32, F32X4, F64, I32, I32X4, I64};
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::{InstBuilder, Type, Value};
 use fusewright_abi::DType;
 
 use super::code::{Code, mem};
@@ -117,24 +117,25 @@ impl Code<'_> {
         (address, offset): (Value, i32),
         width: Width,
     ) -> Lanes {
-        let ty = super::cast::register(dtype);
-        let word = |c: &mut Self, lane: i32| {
+        let word = |c: &mut Self, ty: Type, lane: i32| {
             let code = c.b.ins().uload16(I64, mem(), address, offset + 2 * lane);
             let distance = c.shl(code, 2);
             let place = c.b.ins().iadd(table, distance);
             c.load(ty, place, 0)
         };
+        let is_float = dtype == DType::F32;
+        // Of integers too: words enter lanes of floats from memory, without a register of their own.
         let vector = |c: &mut Self, lanes: [i32; 4]| {
-            let first = word(c, lanes[0]);
-            let mut vector = c.b.ins().splat(super::code::vector_of(ty), first);
+            let first = word(c, F32, lanes[0]);
+            let mut vector = c.b.ins().splat(F32X4, first);
             for (at, &lane) in lanes.iter().enumerate().skip(1) {
-                let word = word(c, lane);
+                let word = word(c, F32, lane);
                 vector = c.b.ins().insertlane(vector, word, at as u8);
             }
-            vector
+            if is_float { vector } else { c.bits_of(vector) }
         };
         match width {
-            Width::One => Lanes::one(word(self, 0)),
+            Width::One => Lanes::one(word(self, if is_float { F32 } else { I32 }, 0)),
             Width::Four => Lanes::one(vector(self, [0, 1, 2, 3])),
             Width::Eight => {
                 let even = vector(self, [0, 2, 4, 6]);
