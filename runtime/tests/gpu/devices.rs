@@ -6,7 +6,7 @@ use fusewright_runtime::RuntimeError;
 use fusewright_runtime::cuda::{DeviceArg, DeviceBuffer, Gpu, Kernel, LaunchOptions, Stream};
 
 use crate::skipped::skipped;
-use crate::{artifact, kernel, words};
+use crate::{artifact, kernel, turn, words};
 
 /// The first two GPUs, or none, which is said under the name of the test.
 fn two(test: &str) -> Option<[Gpu; 2]> {
@@ -34,6 +34,7 @@ fn enqueue(kernel: &Kernel, stream: &Stream, x: &DeviceBuffer, y: &DeviceBuffer)
 
 #[test]
 fn a_kernel_runs_on_two_gpus_by_turns_and_at_once() {
+    let _turn = turn();
     let Some(gpus) = two("a_kernel_runs_on_two_gpus_by_turns_and_at_once") else { return };
     let run = || -> Result<(), RuntimeError> {
         let kernel = gpus[1].load(&artifact())?;
@@ -67,6 +68,7 @@ fn a_kernel_runs_on_two_gpus_by_turns_and_at_once() {
 
 #[test]
 fn graphs_are_of_the_gpu_that_they_were_captured_on() {
+    let _turn = turn();
     let Some(gpus) = two("graphs_are_of_the_gpu_that_they_were_captured_on") else { return };
     let run = || -> Result<(), RuntimeError> {
         // It is loaded on the second one before the capture.
@@ -93,6 +95,7 @@ fn other_of(gpu: &Gpu) -> usize {
 
 #[test]
 fn memory_of_two_gpus_in_one_launch_is_refused_by_name() {
+    let _turn = turn();
     let Some(gpus) = two("memory_of_two_gpus_in_one_launch_is_refused_by_name") else { return };
     let run = || -> Result<(), RuntimeError> {
         let kernel = gpus[0].load(&artifact())?;

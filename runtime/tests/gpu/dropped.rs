@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fusewright_runtime::RuntimeError;
 use fusewright_runtime::cuda::{DeviceArg, LaunchOptions};
 
-use crate::{artifact, kernel, kernel_of, words};
+use crate::{artifact, kernel, kernel_of, turn, words};
 
 /// How long the kernel takes.
 const LONG: Duration = Duration::from_millis(300);
@@ -47,6 +47,7 @@ wait:
 
 #[test]
 fn dropping_waits_for_no_stream() {
+    let _turn = turn();
     let Some((gpu, busy, quick)) = kernel("dropping_waits_for_no_stream") else { return };
     let run = || -> Result<(), RuntimeError> {
         let late = gpu.load(&kernel_of("add_one_late", PTX))?;

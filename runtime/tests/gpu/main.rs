@@ -6,6 +6,7 @@ use fusewright_abi::{
 };
 use std::cell::Cell;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fusewright_runtime::capture::{CaptureSizes, Part, Pieces, Recorder, Steps};
 use fusewright_runtime::cuda::{
@@ -82,6 +83,12 @@ fn kernel_of(name: &str, ptx: &str) -> KernelArtifact {
     }
 }
 
+/// Held by each test while it runs: one of them measures time, and what loads, allocates or frees may wait for a busy GPU.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A kernel and a stream on the GPU of this machine, or none, which is said under the name of the test.
 fn kernel(test: &str) -> Option<(Gpu, Stream, Kernel)> {
     let target: Target = "cuda:sm_80".parse().expect("a target");
@@ -105,6 +112,7 @@ fn words(buffer: &DeviceBuffer, stream: &Stream) -> Vec<u32> {
 
 #[test]
 fn launches_graphs_and_events() {
+    let _turn = turn();
     let Some((gpu, mut stream, kernel)) = kernel("launches_graphs_and_events") else { return };
     let mut run = || -> Result<(), RuntimeError> {
         assert!(kernel.registers()? > 0 && gpu.processors() > 0 && gpu.cache_bytes() > 0 && gpu.driver().0 >= 12);
@@ -144,6 +152,7 @@ fn launches_graphs_and_events() {
 
 #[test]
 fn launches_that_do_not_fit_are_refused() {
+    let _turn = turn();
     let Some((gpu, stream, kernel)) = kernel("launches_that_do_not_fit_are_refused") else { return };
     let buffer = |bytes| gpu.buffer(bytes).unwrap_or_else(|e| panic!("{e}"));
     let (x, y, short) = (buffer(12), buffer(12), buffer(8));
@@ -220,6 +229,7 @@ impl Steps<GraphRecorder> for Chain {
 
 #[test]
 fn pieces_of_steps_are_cuda_graphs_that_share_memory() {
+    let _turn = turn();
     let Some((gpu, stream, kernel)) = kernel("pieces_of_steps_are_cuda_graphs_that_share_memory") else { return };
     let run = || -> Result<(), RuntimeError> {
         use Part::{Captured as C, Split as S};
@@ -255,6 +265,7 @@ fn pieces_of_steps_are_cuda_graphs_that_share_memory() {
 /// Products of numbers whose sums are exact, so that every order of summing gives the same bits.
 #[test]
 fn products_are_those_of_the_host_wherever_matrices_lie() {
+    let _turn = turn();
     const TEST: &str = "products_are_those_of_the_host_wherever_matrices_lie";
     let Some((gpu, mut stream, _)) = kernel(TEST) else { return };
     let folders: Vec<_> = std::env::var_os("FUSEWRIGHT_CUBLASLT_DIR").into_iter().map(Into::into).collect();
