@@ -223,4 +223,9 @@ fn a_compiler_that_hangs_is_ended_at_the_limit() {
     let error = compiler(&choice(&home, cache.path())).artifact("g", &body()).expect_err("it hangs").to_string();
     assert!(error.contains("ccec was ended after 1 s") && error.contains("FUSEWRIGHT_TOOL_SECONDS"), "{error}");
     assert!(error.contains("-o "), "the command is named: {error}");
+    let source =
+        error.split_whitespace().map(std::path::Path::new).find(|word| word.extension() == Some("cpp".as_ref()));
+    let source = source.unwrap_or_else(|| panic!("the source is named: {error}"));
+    assert!(source.is_file(), "the source is left to repeat the command: {error}");
+    std::fs::remove_dir_all(source.parent().expect("a folder")).expect("it is this process's");
 }

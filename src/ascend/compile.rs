@@ -32,7 +32,7 @@ impl Built {
             ToolFailure::Tool { .. } | ToolFailure::RunTime(_) => {
                 BackendError::Tool { backend, kernel: kernel.name.clone(), message: failure.to_string() }
             }
-            ToolFailure::Route(_) | ToolFailure::System(_) => wrong(failure.to_string()),
+            ToolFailure::Route(_) | ToolFailure::System(_) | ToolFailure::Late(_) => wrong(failure.to_string()),
         })
     }
 }

@@ -13,7 +13,8 @@ use super::command::{CommandLine, NoRoute, device_object, rtc_options};
 use super::scratch::Scratch;
 use super::toolkit::{Toolkit, ToolkitChoice, usual_places, version_of};
 use super::version::CannVersion;
-use crate::{Error, external};
+use crate::Error;
+use crate::external::{self, ToolError};
 
 /// Most lines that a tool says that an error repeats.
 const MOST_LINES: usize = 60;
@@ -25,6 +26,8 @@ pub enum ToolFailure {
     Route(NoRoute),
     /// A file cannot be written or read, or a program not be started.
     System(String),
+    /// A tool was ended at its limit: which, with what, and the limit. The files that it names are still there.
+    Late(String),
     /// A tool failed.
     Tool {
         /// What it was called with; the files that it names are still there.
@@ -42,7 +45,9 @@ impl fmt::Display for ToolFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ToolFailure::Route(reason) => write!(f, "{reason}"),
-            ToolFailure::System(reason) | ToolFailure::RunTime(reason) => f.write_str(reason),
+            ToolFailure::System(reason) | ToolFailure::Late(reason) | ToolFailure::RunTime(reason) => {
+                f.write_str(reason)
+            }
             ToolFailure::Tool { command, status, output } => {
                 let name = command.program.file_name().unwrap_or_default().to_string_lossy();
                 write!(f, "{name} failed ({status}):\n{output}\nto repeat it: {command}")
@@ -145,7 +150,7 @@ fn by_tools(
 ) -> Result<Vec<u8>, ToolFailure> {
     let mut scratch = Scratch::new().map_err(|e| ToolFailure::System(format!("a folder for the compiler: {e}")))?;
     let made = object_in(&scratch, toolkit, npu_arch, (name, source), headers);
-    if matches!(made, Err(ToolFailure::Tool { .. })) {
+    if matches!(made, Err(ToolFailure::Tool { .. } | ToolFailure::Late(_))) {
         scratch.keep();
     }
     made
@@ -182,7 +187,11 @@ fn object_in(
 fn run(command: &CommandLine, scratch: &Scratch) -> Result<(), ToolFailure> {
     let mut process = Command::new(&command.program);
     let ran = external::run(process.args(&command.args).current_dir(scratch.path()), &[]);
-    let said = ran.map_err(|e| ToolFailure::System(format!("{}: {e}", command.program.display())))?.output;
+    let said = match ran {
+        Ok(ran) => ran.output,
+        Err(ToolError::Late(reason)) => return Err(ToolFailure::Late(reason)),
+        Err(error) => return Err(ToolFailure::System(format!("{}: {error}", command.program.display()))),
+    };
     if said.status.success() {
         return Ok(());
     }
