@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from models import AddNorm, Gated, steps_apart
 
 import fusewright
-from fusewright import _native
+from fusewright import _capture, _native
 
 COUNT = torch.cuda.device_count() if torch.cuda.is_available() and _native.HAS_CUDA else 0
 pytestmark = pytest.mark.skipif(COUNT < 2, reason=f"skipped: two GPUs ({COUNT} here, or a module without cuda)")
@@ -91,10 +92,9 @@ def test_streams_and_graphs_of_the_second_device() -> None:
             late = fused(x)
         stream.synchronize()
         assert steps_apart(late, model(x)) <= 2
-        with torch.cuda.device(device):
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                y = fused(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            y = fused(x)
         for seed in range(3):
             torch.manual_seed(seed)
             x.copy_(torch.randn(8, 4096, device=device).half())
@@ -103,18 +103,30 @@ def test_streams_and_graphs_of_the_second_device() -> None:
             assert steps_apart(y, model(x)) <= 2
 
 
-def test_pieces_are_recorded_on_the_second_device() -> None:
+def test_pieces_are_recorded_on_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         x = torch.cumsum(torch.relu(x * 2.0) + 1.0, 0)
         return torch.relu(x * 0.5) - 1.0
 
+    recorded_on = list[int]()
+
+    def recorder(run: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        recorded_on.append(torch.cuda.current_device())
+        return by_cuda(run)
+
+    by_cuda = _capture.by_cuda
+    monkeypatch.setattr(_capture, "by_cuda", recorder)
     options = {"strict": True, "capture_sizes": [8], "splitting_ops": ["aten.cumsum"]}
-    compiled = torch.compile(model, backend=fusewright.backend, options=options, dynamic=True)
-    for rows in (8, 8, 9, 8):
-        x = torch.randn(rows, 64, device="cuda:1")
-        torch._dynamo.mark_dynamic(x, 0)
-        with torch.no_grad():
-            assert torch.equal(compiled(x), model(x))
+    # What PyTorch records on by default is of the GPU of the process's first graph: it must not matter which that was.
+    for index in (0, 1):
+        compiled = torch.compile(model, backend=fusewright.backend, options=options)
+        for rows in (8, 8, 9, 8):
+            x = torch.randn(rows, 64, device=f"cuda:{index}")
+            torch._dynamo.mark_dynamic(x, 0)
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.filterwarnings("error", "The CUDA Graph is empty")
+                assert torch.equal(compiled(x), model(x))
+    assert recorded_on == [0, 0, 1, 1], "two pieces on each"
 
 
 def test_tensors_of_two_devices_are_refused_by_name() -> None:

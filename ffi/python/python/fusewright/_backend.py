@@ -38,7 +38,7 @@ def backend(
       ``["aten.scaled_dot_product_attention", "mine::op"]``
     * ``capture_sizes``: numbers of rows that are made ready before the first call: on a GPU the pieces of the graph
       between splitting operators are recorded as CUDA graphs and replayed at these, on the CPU kernels have their best code
-      at once
+      at once; a graph of several varying sizes is recorded where each of them is one of these
     * ``expect``: how many kernels of a name each graph must have, such as ``{"add_rms_norm": 2}``
 
     Graphs that are trained are left as they are. Raises ``fusewright.Error`` for an unknown option, and under ``strict``;

@@ -38,7 +38,8 @@ def by_cuda(run: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
             run()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # The stream that PyTorch records on by default is of the GPU of the process's first graph.
+    with torch.cuda.graph(graph, stream=side):
         made = run()
     return graph.replay, made
 
