@@ -380,3 +380,22 @@ fn unaligned_tensors_give_the_same_bits() {
         assert_eq!(run(offset, 5 + offset), expected, "{offset} elements further");
     }
 }
+
+/// Ours: a stack along an axis between those of a row, as `torch.stack([t, t], 1)` behind a reduction over all rows,
+/// laid whole rows end to end.
+#[test]
+fn stacks_lie_between_the_axes_that_they_are_given() {
+    for (shape, stacked, axis) in [("2, 6", "2, 1, 6", 1), ("3, 5", "3, 1, 5", 1), ("2, 3, 4", "2, 3, 1, 4", 2)] {
+        for op in ["min", "add"] {
+            fused(&format!(
+                "graph @stacked(%x: f32[{shape}]) {{
+                   %m = reduce %x {{op = {op}, axes = [0]}}
+                   %y = sub %x, %m
+                   %a = reshape %y {{shape = [{stacked}]}}
+                   %b = cat %a, %a {{axis = {axis}}}
+                   return %b
+                 }}"
+            ));
+        }
+    }
+}

@@ -186,6 +186,8 @@ impl Emitter<'_> {
         let turns = stack && lanes.len() > dim.len() && lanes.ends_with(dim);
         if !stack || lanes.len() == dim.len() {
             self.covers_lanes(id, node.results[0], axis)?;
+        } else if !turns && !lanes.starts_with(dim) {
+            return Err(LowerError::at(id, "stacks rows of lanes between their axes"));
         }
         self.push_at(id, if turns { InstOp::Zip } else { InstOp::Cat }, &rows)
     }

@@ -142,3 +142,53 @@ def test_more_kinds_of_arguments_than_are_kept_are_said_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(fused(x, 17), torch.relu(x * 17) + x)
+
+
+def test_containers_are_not_looked_into() -> None:
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    first = fusewright.fuse(lambda rows: torch.relu(rows[0] * 2.0) + 1.0)
+    rows = [x]
+    with pytest.warns(UserWarning, match="does not look into a `list`"):
+        assert torch.equal(first(rows), first.fn([x]))
+    rows[0] = y
+    assert torch.equal(first(rows), first.fn([y])) and torch.equal(first([x]), first.fn([x]))
+    assert not first.traces
+
+
+def test_numbers_are_what_they_are_to_the_sign_of_zero() -> None:
+    scaled = fusewright.fuse(lambda x, by: torch.relu(x) * by, strict=True)
+    x = torch.randn(3, 4)
+    for by in (0.0, -0.0, float("nan"), 0.0, float("nan")):
+        assert scaled(x, by).view(torch.int32).equal(scaled.fn(x, by).view(torch.int32))
+    assert len(scaled.traces) == 3
+
+
+def test_weights_that_train_get_their_gradients() -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(8))
+
+        @fusewright.fuse(strict=True)
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x * self.weight) + 1.0
+
+    model, x = Scaled(), torch.randn(3, 8)
+    outside = torch.randn(8, requires_grad=True)
+    closed = fusewright.fuse(lambda x: torch.relu(x * outside) + 1.0, strict=True)
+    assert model(x).requires_grad and closed(x).requires_grad
+    launches = fusewright.counters()["launches"]
+    with torch.no_grad():
+        assert torch.equal(model(x), torch.relu(x * model.weight) + 1.0) and not closed(x).requires_grad
+    assert fusewright.counters()["launches"] == launches + 2
+
+
+def test_arguments_that_share_memory_are_overwritten_as_one() -> None:
+    def overwrites(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.copy_(y * 2.0)
+        return x + y
+
+    fused = fusewright.fuse(overwrites, strict=True)
+    ours, theirs = torch.arange(9.0), torch.arange(9.0)
+    for x, y in ((slice(1, None), slice(None, -1)), (slice(0, 4), slice(4, 8))):
+        assert torch.equal(fused(ours[x], ours[y]), overwrites(theirs[x], theirs[y])) and torch.equal(ours, theirs)

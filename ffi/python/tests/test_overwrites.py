@@ -174,3 +174,64 @@ def test_eager_functions_write_too() -> None:
 
 def test_what_is_written_is_checked() -> None:
     assert fusewright.check(store, *inputs([3, 0, 7]), strict=True).passed
+
+
+def rows_apart(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """One row is written, another is read."""
+    z = x * 2
+    z[0] = y[0] + 1
+    return z[2] * 3
+
+
+def rows_that_overlap(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    z = x * 2
+    z[0:2] = y[0:2]
+    z[1:3] *= 3
+    return z
+
+
+def columns_apart(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    z = x * 2
+    z[:, 0] = y[:, 1]
+    z[:, 2] += 5
+    return z
+
+
+def rows_in_turn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    z = torch.empty_like(x)
+    z[0], z[1] = x[0], y[0]
+    z[2] = z[1] - z[0]
+    return z
+
+
+def rows_of_the_caller(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x[0] = y[0] * 2
+    x[2] += 5
+    return x * 1
+
+
+def boxes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    z = x * 3
+    z[..., 0::2] = z[..., 0::2].clamp(0, 3)
+    z[..., 1::2] = z[..., 1::2].clamp(0, 2) - y[..., 1::2]
+    return z
+
+
+PARTS = (rows_apart, rows_that_overlap, columns_apart, rows_in_turn, rows_of_the_caller, boxes)
+
+
+@pytest.mark.parametrize("function", PARTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("begin", [0, 2])
+@pytest.mark.parametrize("door", ["compile", "fuse"])
+def test_what_is_read_is_what_stands_at_its_place(function: Callable[..., torch.Tensor], begin: int, door: str) -> None:
+    rows = torch.randn(begin + 6, 4)
+    ours, theirs = rows.clone(), rows.clone()
+    fused = (
+        fusewright.fuse(function, strict=True)
+        if door == "fuse"
+        else torch.compile(function, backend=fusewright.backend, options={"strict": True})
+    )
+    with torch.no_grad():
+        made = fused(ours[begin : begin + 3], ours[begin + 3 :])
+        expected = function(theirs[begin : begin + 3], theirs[begin + 3 :])
+    assert torch.equal(made, expected) and torch.equal(ours, theirs)

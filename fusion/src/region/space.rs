@@ -337,14 +337,18 @@ impl Space {
         if self.gathers_below(body, view).any(along) { Err(Refusal::GatherComputed) } else { Ok(()) }
     }
 
-    /// Slices and concatenations change all lanes of a value.
+    /// Slices and concatenations change all lanes of a value; a stack lays rows end to end, or has their lanes take turns.
     fn check_cut(&self, node: &Node, axis: usize) -> Result<(), Refusal> {
         let dim = |v: Value| self.axes.dims(v).swap_remove(axis);
         // A stack joins along a new dim.
         let cat = matches!(node.op, Op::Prim(Prim::Cat { .. }));
         let stacks = cat && node.operands.iter().all(|&v| dim(v).is_empty());
         let whole = |&v: &Value| (cat || !dim(v).is_empty()) && dim(v) == self.lanes_of(v);
-        if !stacks && !node.operands.iter().chain(&node.results).all(whole) {
+        let new = dim(node.results[0]);
+        let lanes = self.lanes_of(node.results[0]);
+        let at_an_end = lanes.starts_with(&new) || lanes.ends_with(&new);
+        let fits = if stacks { at_an_end } else { node.operands.iter().chain(&node.results).all(whole) };
+        if !fits {
             return Err(Refusal::LaneCut);
         }
         node.operands.iter().try_for_each(|&v| self.check_reaches(v, &self.lanes_of(v)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 import torch
@@ -17,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from ._backend import fuse_module
 from ._fuse import Result
+from ._nodes import mutates
 from ._options import Options
 
 Function = Callable[..., Any]
@@ -25,6 +27,8 @@ Function = Callable[..., Any]
 _tracing = threading.RLock()
 #: Traces that a function keeps; more kinds of arguments than that are not fused.
 _MOST_TRACES = 16
+#: What is compared by its value; other objects are the same or are not.
+_PLAIN = (bool, int, complex, str, bytes, range, slice, torch.dtype, torch.device, torch.memory_format)
 #: Numbers of rows of which a trace remembers whether it is for them.
 _MOST_ROWS = 1024
 
@@ -41,10 +45,12 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     inner extents are traced anew. What kernels do not compute, PyTorch does.
 
     Weights of a module that is an argument, such as ``self``, may change and be replaced. Tensors that the function finds
-    elsewhere are constants to it, whose elements may change.
+    elsewhere are constants to it, whose elements may change; so are other objects that it reads: a module's flags, settings
+    of PyTorch. Calls with lists, dictionaries or other containers of tensors are not fused, nor are those with keywords.
 
-    Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile`` or
-    with tensors that need gradients runs the function as it is.
+    Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``, or
+    one in which a tensor needs gradients, runs the function as it is; so does one that writes into a tensor which shares its
+    memory with another. The function should not write into tensors that are none of its arguments.
     """
     if fn is None:
         return functools.partial(fuse, **options)
@@ -58,17 +64,23 @@ class Fused:
         functools.update_wrapper(self, fn)
         self.fn, self.options = fn, options
         self.traces: list[_Trace] = []
-        #: Whether calls of further kinds are not fused, which is said once.
-        self.is_full = False
+        #: Whether it was said that some calls are not fused.
+        self.is_said = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or torch.compiler.is_compiling() or not _is_inference(args):
             return self.fn(*args, **kwargs)
         for trace in self.traces:
             if trace.fits(args):
-                return trace.run(args)
+                return self._called(trace, args)
         traced = self._traced(args)
-        return self.fn(*args) if traced is None else traced.run(args)
+        return self.fn(*args) if traced is None else self._called(traced, args)
+
+    def _called(self, trace: _Trace, args: Sequence[Any]) -> Any:
+        """The results of a trace that fits, or of the function where a call is not what was traced."""
+        if (trace.trains and torch.is_grad_enabled()) or (trace.overwrites and _share_memory(args)):
+            return self.fn(*args)
+        return trace.run(args)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -84,22 +96,56 @@ class Fused:
             for trace in self.traces:
                 if trace.fits(args):
                     return trace
+            unfit = next((type(arg).__name__ for arg in args if not _is_known(arg)), None)
+            if unfit is not None:
+                self._warn(f"does not look into a `{unfit}`; calls of {{}} with one are not fused")
+                return None
             if len(self.traces) >= _MOST_TRACES:
-                if not self.is_full:
-                    self.is_full = True
-                    name = getattr(self.fn, "__qualname__", repr(self.fn))
-                    kinds = f"{_MOST_TRACES} kinds of arguments"
-                    warnings.warn(f"fusewright keeps {kinds} of {name}; calls with others are not fused", stacklevel=4)
+                self._warn(f"keeps {_MOST_TRACES} kinds of arguments of {{}}; calls with others are not fused")
                 return None
             trace = _Trace.of(self.fn, args, self.options)
             self.traces.append(trace)
             return trace
+
+    def _warn(self, why: str) -> None:
+        """Says once that calls are not fused, and why."""
+        if not self.is_said:
+            self.is_said = True
+            name = getattr(self.fn, "__qualname__", repr(self.fn))
+            warnings.warn("fusewright " + why.format(name), stacklevel=5)
 
 
 def _is_inference(args: Sequence[Any]) -> bool:
     if not torch.is_grad_enabled():
         return True
     return not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+
+
+def _is_known(arg: Any) -> bool:
+    """Whether an argument is a tensor, or stays what it is: what is in a container may change from call to call."""
+    if isinstance(arg, tuple):
+        return all(_is_known(element) and not isinstance(element, torch.Tensor) for element in arg)
+    return not isinstance(arg, (list, dict, set, bytearray)) and not dataclasses.is_dataclass(arg)
+
+
+def _is_same(arg: Any, expected: Any) -> bool:
+    """Whether an argument that is no tensor is the one that was traced, to the sign of a zero."""
+    if arg is expected:
+        return True
+    if type(arg) is not type(expected):
+        return False
+    if isinstance(arg, float):
+        same = arg == expected or (math.isnan(arg) and math.isnan(expected))
+        return same and math.copysign(1.0, arg) == math.copysign(1.0, expected)
+    if isinstance(arg, tuple):
+        return len(arg) == len(expected) and all(map(_is_same, arg, expected))
+    return isinstance(arg, _PLAIN) and bool(arg == expected)
+
+
+def _share_memory(args: Sequence[Any]) -> bool:
+    """Whether two tensors among the arguments lie in the same memory."""
+    places = [arg.untyped_storage().data_ptr() for arg in args if isinstance(arg, torch.Tensor) and arg.numel() > 0]
+    return len(set(places)) < len(places)
 
 
 class _Rows:
@@ -123,7 +169,7 @@ class _Rows:
         return known
 
 
-@dataclass
+@dataclasses.dataclass
 class _Trace:
     """A function's graph for arguments of one kind."""
 
@@ -135,6 +181,10 @@ class _Trace:
     tensors: tuple[int, ...]
     #: The weights of modules among the arguments, by the tables that hold them, and where they lie.
     weights: tuple[tuple[dict[str, Any], str, torch.Tensor, int], ...]
+    #: Whether a tensor that it holds needs gradients.
+    trains: bool
+    #: Whether it writes into an argument.
+    overwrites: bool
 
     @classmethod
     def of(cls, fn: Function, args: Sequence[Any], options: Options) -> _Trace:
@@ -166,8 +216,12 @@ class _Trace:
         with torch.no_grad(), mode:
             gm: GraphModule = make_fx(torch.func.functionalize(of_tensors), tracing_mode="real")(*fakes)
         weights = _weights(gm, [arg for arg in args if isinstance(arg, torch.nn.Module)])
+        trains = any(weight.requires_grad for _, _, weight, _ in weights) or any(
+            isinstance(held, torch.Tensor) and held.requires_grad for held in _constants(gm)
+        )
+        overwrites = any(mutates(node) for node in gm.graph.nodes)
         result = fuse_module(gm, options)
-        return cls(tuple(expected), result, _shortest(gm), _Rows(shapes), tuple(tensors), weights)
+        return cls(tuple(expected), result, _shortest(gm), _Rows(shapes), tuple(tensors), weights, trains, overwrites)
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Whether arguments are of the kind that was traced."""
@@ -176,7 +230,7 @@ class _Trace:
         rows = None
         for arg, expected in zip(args, self.expected):
             if not isinstance(arg, torch.Tensor):
-                if arg is not expected and (type(arg) is not type(expected) or arg != expected):
+                if not _is_same(arg, expected):
                     return False
                 continue
             if type(expected) is not tuple or len(expected) != 3:
@@ -205,11 +259,14 @@ def _weights(
     gm: GraphModule, modules: Sequence[torch.nn.Module]
 ) -> tuple[tuple[dict[str, Any], str, torch.Tensor, int], ...]:
     """What of the modules' weights a graph holds as constants: another weight in its place is another graph."""
-    constants = [getattr(gm, str(node.target)) for node in gm.graph.nodes if node.op == "get_attr"]
-    places = {constant.data_ptr() for constant in constants if isinstance(constant, torch.Tensor)}
+    places = {constant.data_ptr() for constant in _constants(gm) if isinstance(constant, torch.Tensor)}
     tables = [table for module in modules for own in module.modules() for table in (own._parameters, own._buffers)]
     found = [(table, name, tensor) for table in tables for name, tensor in table.items() if tensor is not None]
     return tuple((*weight, at) for weight in found if (at := weight[2].data_ptr()) in places)
+
+
+def _constants(gm: GraphModule) -> list[Any]:
+    return [getattr(gm, str(node.target)) for node in gm.graph.nodes if node.op == "get_attr"]
 
 
 def _shortest(gm: GraphModule) -> Function:

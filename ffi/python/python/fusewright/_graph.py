@@ -208,7 +208,7 @@ class _Serialiser:
             "dtype": _dtypes.CODES[tensor.dtype],
             "sizes": [self._size(size) for size in tensor.shape],
             "strides": [self._size(stride) for stride in tensor.stride()],
-            "storage_offset": {"as_int": 0},
+            "storage_offset": self._offset(tensor.storage_offset()),
             "layout": _dtypes.STRIDED,
         }
         if node is not None:
@@ -242,6 +242,13 @@ class _Serialiser:
                 self._declare(size, expression)
                 return {"as_expr": {"expr_str": sympy.srepr(expression)}}
         return {"as_int": int(size)}
+
+    @staticmethod
+    def _offset(offset: int | torch.SymInt) -> dict[str, Any]:
+        """Where a tensor begins; a symbol that no size has is not declared for it, which leaves the place unknown."""
+        if isinstance(offset, torch.SymInt) and not offset.node.expr.is_number:
+            return {"as_expr": {"expr_str": sympy.srepr(offset.node.expr)}}
+        return {"as_int": int(offset)}
 
     def _declare(self, size: torch.SymInt, expression: sympy.Expr) -> None:
         for symbol in expression.free_symbols:
