@@ -6,6 +6,7 @@ the graph is cut again, so that what remains is computed by kernels alone.
 
 from __future__ import annotations
 
+import logging
 import operator
 import warnings
 from collections import Counter
@@ -19,6 +20,7 @@ from torch.fx import Graph, Node
 from . import _store
 from ._call import Function, function
 from ._graph import Program, Unsupported, serialise, value
+from ._logging import logger
 from ._native import Error, Kernel
 from ._nodes import (
     device,
@@ -104,7 +106,22 @@ def fuse_graph(graph: Graph, options: Options, insert: Insert, *, eager: bool = 
 
     Raises ``fusewright.Error`` for a program that the compiler cannot read.
     """
-    return _Pass(graph, options, eager).run(insert)
+    result = _Pass(graph, options, eager).run(insert)
+    _log(result)
+    return result
+
+
+def _log(result: Result) -> None:
+    """Logs what a pass did: a line per graph as INFO; kernels, and what stays PyTorch's, as DEBUG."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    kernels = [kernel for fusion in result.fusions for kernel in fusion.kernels]
+    fused, left = sum(len(nodes) for _, nodes in kernels), sum(result.left.values())
+    logger.info("operators in kernels: %d, kernels: %d, operators left to PyTorch: %d", fused, len(kernels), left)
+    for name, nodes in kernels:
+        logger.debug("kernel %s: %s", name, " ".join(op for op, _ in nodes))
+    for (op, reason), count in result.left.items():
+        logger.debug("left to PyTorch: %d x %s: %s", count, op, reason)
 
 
 def insert_function(graph: Graph, made: Call, tensors: list[Node], sizes: list[Node]) -> Node:
