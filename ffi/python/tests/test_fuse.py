@@ -192,3 +192,54 @@ def test_arguments_that_share_memory_are_overwritten_as_one() -> None:
     ours, theirs = torch.arange(9.0), torch.arange(9.0)
     for x, y in ((slice(1, None), slice(None, -1)), (slice(0, 4), slice(4, 8))):
         assert torch.equal(fused(ours[x], ours[y]), overwrites(theirs[x], theirs[y])) and torch.equal(ours, theirs)
+
+
+class Counts(torch.nn.Module):
+    """Writes into buffers of its own, one of them row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(4))
+        self.register_buffer("last", torch.zeros(2, 4))
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        self.last[0] = self.last[1]
+        self.last[1] = self.calls * 2
+        return torch.relu(self.norm(x) * 2) + self.calls + self.last[0]
+
+
+def test_what_a_function_writes_elsewhere_is_written_once_a_call() -> None:
+    ours, theirs = Counts(), Counts()
+    fused = fusewright.fuse(ours, strict=True)
+    with torch.no_grad():
+        for rows in (4, 6, 3, 4):
+            for x in (torch.randn(rows, 4), torch.randn(rows, 8)[:, :4]):
+                torch.testing.assert_close(fused(x), theirs(x))
+                assert all(map(torch.equal, ours.buffers(), theirs.buffers()))
+
+
+def by_its_sum(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+@pytest.mark.parametrize("function", [by_its_sum, lambda x: x.numpy() + 1, lambda x: x[0].tolist()])
+def test_what_cannot_be_traced_runs_as_it_is(function) -> None:
+    fused = fusewright.fuse(function)
+    x = torch.rand(3, 4)
+    with pytest.warns(UserWarning, match="cannot trace"):
+        fused(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (torch.as_tensor(fused(-x)) == torch.as_tensor(function(-x))).all()
+    with pytest.raises(Exception):  # noqa: B017 (whatever PyTorch says of it)
+        fusewright.fuse(function, strict=True)(x)
+
+
+def test_a_wrong_call_is_refused_by_pytorch_and_the_next_is_fused() -> None:
+    fused = fusewright.fuse(gate)
+    with pytest.raises(RuntimeError, match=r"\(5\).*\(4\)"):
+        fused(torch.randn(3, 5), torch.randn(3, 4))
+    x = torch.randn(3, 4)
+    assert steps_apart(fused(x, x), gate(x, x)) <= 4 and len(fused.traces) == 1

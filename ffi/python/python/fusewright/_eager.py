@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ._backend import fuse_module
 from ._fuse import Result
@@ -50,7 +51,8 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
 
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``, or
     one in which a tensor needs gradients, runs the function as it is; so does one that writes into a tensor which shares its
-    memory with another. The function should not write into tensors that are none of its arguments.
+    memory with another. A function that looks at the elements of tensors, or cannot be traced for another reason, always
+    runs as it is, which a warning says, or ``strict`` raises.
     """
     if fn is None:
         return functools.partial(fuse, **options)
@@ -64,16 +66,27 @@ class Fused:
         functools.update_wrapper(self, fn)
         self.fn, self.options = fn, options
         self.traces: list[_Trace] = []
+        #: Whether what the function does depends on more than kinds of arguments, so that it runs as it is.
+        self.is_untraceable = False
         #: Whether it was said that some calls are not fused.
         self.is_said = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or torch.compiler.is_compiling() or not _is_inference(args):
+        if kwargs or self.is_untraceable or torch.compiler.is_compiling() or not _is_inference(args):
             return self.fn(*args, **kwargs)
         for trace in self.traces:
             if trace.fits(args):
                 return self._called(trace, args)
-        traced = self._traced(args)
+        try:
+            traced = self._traced(args)
+        except _Untraceable as refused:
+            if self.options.strict:
+                raise refused.why from None
+            # What is wrong with a call is PyTorch's to say.
+            made = self.fn(*args)
+            self.is_untraceable = True
+            self._warn(f"cannot trace {{}}, which runs as it is: {type(refused.why).__name__}: {refused.why}")
+            return made
         return self.fn(*args) if traced is None else self._called(traced, args)
 
     def _called(self, trace: _Trace, args: Sequence[Any]) -> Any:
@@ -112,7 +125,7 @@ class Fused:
         if not self.is_said:
             self.is_said = True
             name = getattr(self.fn, "__qualname__", repr(self.fn))
-            warnings.warn("fusewright " + why.format(name), stacklevel=5)
+            warnings.warn("fusewright " + why.replace("{}", name, 1), stacklevel=5)
 
 
 def _is_inference(args: Sequence[Any]) -> bool:
@@ -146,6 +159,50 @@ def _share_memory(args: Sequence[Any]) -> bool:
     """Whether two tensors among the arguments lie in the same memory."""
     places = [arg.untyped_storage().data_ptr() for arg in args if isinstance(arg, torch.Tensor) and arg.numel() > 0]
     return len(set(places)) < len(places)
+
+
+class _Untraceable(Exception):
+    """A function cannot be traced."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class _Undone(TorchDispatchMode):
+    """Writes into tensors that a function finds elsewhere than in its arguments are done while it is traced, and undone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before = dict[int, tuple[torch.Tensor, torch.Tensor]]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func._schema.is_mutable:
+            given = zip(func._schema.arguments, args)
+            named = (
+                (parameter, kwargs[parameter.name]) for parameter in func._schema.arguments if parameter.name in kwargs
+            )
+            for parameter, arg in (*given, *named):
+                if parameter.is_write:
+                    self._keep(arg)
+        return func(*args, **kwargs)
+
+    def _keep(self, arg: Any) -> None:
+        for tensor in arg if isinstance(arg, (list, tuple)) else (arg,):
+            if not isinstance(tensor, torch.Tensor) or isinstance(tensor, FakeTensor):
+                continue
+            with _disable_current_modes():
+                # All of the memory: another view of it may be written next.
+                whole = tensor.detach().as_strided(
+                    (tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0
+                )
+                self._before.setdefault(whole.data_ptr(), (whole, whole.clone()))
+
+    def undo(self) -> None:
+        """Puts what was there before in its place."""
+        for whole, before in self._before.values():
+            whole.copy_(before)
 
 
 class _Rows:
@@ -213,8 +270,14 @@ class _Trace:
                 full[i] = tensor
             return fn(*full)
 
-        with torch.no_grad(), mode:
-            gm: GraphModule = make_fx(torch.func.functionalize(of_tensors), tracing_mode="real")(*fakes)
+        undone = _Undone()
+        try:
+            with torch.no_grad(), mode, undone:
+                gm: GraphModule = make_fx(torch.func.functionalize(of_tensors), tracing_mode="real")(*fakes)
+        except Exception as error:
+            raise _Untraceable(error) from error
+        finally:
+            undone.undo()
         weights = _weights(gm, [arg for arg in args if isinstance(arg, torch.nn.Module)])
         trains = any(weight.requires_grad for _, _, weight, _ in weights) or any(
             isinstance(held, torch.Tensor) and held.requires_grad for held in _constants(gm)
