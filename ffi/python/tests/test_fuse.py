@@ -243,3 +243,12 @@ def test_a_wrong_call_is_refused_by_pytorch_and_the_next_is_fused() -> None:
         fused(torch.randn(3, 5), torch.randn(3, 4))
     x = torch.randn(3, 4)
     assert steps_apart(fused(x, x), gate(x, x)) <= 4 and len(fused.traces) == 1
+
+
+def test_casts_of_autocast_are_pytorchs() -> None:
+    fused = fusewright.fuse(lambda x: torch.relu(x @ x.t()) + 1.0)
+    x = torch.randn(4, 4)
+    for _ in range(2):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(fused(x), fused.fn(x)) and fused(x).dtype == torch.bfloat16
+        assert torch.equal(fused(x), fused.fn(x)) and fused(x).dtype == torch.float32

@@ -38,6 +38,9 @@ def two_norms(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         ({"capture_sizes": [4], "inner": "inductor"}, "`capture_sizes` is of `inner` eager"),
         ({"expect": {"add_norm": 1}}, "`expect` has 'add_norm', and no kernel has such a name"),
         ({"expect": {"add_rms_norm": -1}}, "`expect` has -1 for add_rms_norm"),
+        ({"expect": 3}, "`expect` is 3, no dictionary"),
+        ({"pipeline": 7}, "`pipeline` is 7, no file"),
+        ({"pipeline": "no/such.toml"}, "`pipeline`: no/such.toml: No such file"),
     ],
 )
 def test_what_is_no_option_is_refused_in_words(options: dict[str, Any], says: str) -> None:

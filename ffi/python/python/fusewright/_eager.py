@@ -49,10 +49,10 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     elsewhere are constants to it, whose elements may change; so are other objects that it reads: a module's flags, settings
     of PyTorch. Calls with lists, dictionaries or other containers of tensors are not fused, nor are those with keywords.
 
-    Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``, or
-    one in which a tensor needs gradients, runs the function as it is; so does one that writes into a tensor which shares its
-    memory with another. A function that looks at the elements of tensors, or cannot be traced for another reason, always
-    runs as it is, which a warning says, or ``strict`` raises.
+    Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile`` or
+    ``torch.autocast``, or one in which a tensor needs gradients, runs the function as it is; so does one that writes into a
+    tensor which shares its memory with another. A function that looks at the elements of tensors, or cannot be traced for
+    another reason, always runs as it is, which a warning says, or ``strict`` raises.
     """
     if fn is None:
         return functools.partial(fuse, **options)
@@ -74,6 +74,8 @@ class Fused:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or self.is_untraceable or torch.compiler.is_compiling() or not _is_inference(args):
             return self.fn(*args, **kwargs)
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            return self.fn(*args)
         for trace in self.traces:
             if trace.fits(args):
                 return self._called(trace, args)

@@ -50,6 +50,7 @@ class Options:
                 meant = f"; did you mean `{near[0]}`?" if near else ""
                 raise CompileError(f"unknown option `{name}`; there are {', '.join(known)}{meant}")
         readers: dict[str, Callable[[str, Any], Any]] = {
+            "pipeline": _file,
             "strict": _flag,
             "threads": _threads,
             "splitting_ops": _operators,
@@ -62,8 +63,6 @@ class Options:
                 raise CompileError(f"option `{name}` is {value!r}, none of {', '.join(words)}")
         if made.capture_sizes and made.inner == "inductor":
             raise CompileError("option `capture_sizes` is of `inner` eager; Inductor captures by its own options")
-        if made.pipeline is not None:
-            object.__setattr__(made, "pipeline", os.fspath(made.pipeline))
         return made
 
     def uncaptured(self, by: str) -> Options:
@@ -80,6 +79,19 @@ class Options:
 
 def _same(_: str, value: Any) -> Any:
     return value
+
+
+def _file(name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, (str, os.PathLike)):
+        raise CompileError(f"option `{name}` is {value!r}, no file")
+    path = str(os.fspath(value))
+    try:
+        with open(path, "rb"):
+            return path
+    except OSError as error:
+        raise CompileError(f"option `{name}`: {path}: {error.strerror}") from error
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -128,6 +140,8 @@ def _sizes(name: str, value: Any) -> tuple[int, ...]:
 
 def _counts(name: str, value: Any) -> tuple[tuple[str, int], ...]:
     pairs = value.items() if isinstance(value, Mapping) else value
+    if isinstance(pairs, (str, bytes)) or not isinstance(pairs, Iterable):
+        raise CompileError(f"option `{name}` is {value!r}, no dictionary of names and counts")
     counts = []
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
