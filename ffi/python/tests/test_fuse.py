@@ -92,16 +92,17 @@ def test_methods_are_bound() -> None:
     assert torch.equal(Model().run(x), torch.relu(x * 2.0) + x)
 
 
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(8))
+
+    @fusewright.fuse(strict=True)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * self.weight) + 1.0
+
+
 def test_weights_may_change_and_be_replaced() -> None:
-    class Scaled(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.randn(8))
-
-        @fusewright.fuse(strict=True)
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(x * self.weight) + 1.0
-
     model, x = Scaled(), torch.randn(3, 8)
 
     def right() -> bool:
@@ -164,15 +165,6 @@ def test_numbers_are_what_they_are_to_the_sign_of_zero() -> None:
 
 
 def test_weights_that_train_get_their_gradients() -> None:
-    class Scaled(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.randn(8))
-
-        @fusewright.fuse(strict=True)
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(x * self.weight) + 1.0
-
     model, x = Scaled(), torch.randn(3, 8)
     outside = torch.randn(8, requires_grad=True)
     closed = fusewright.fuse(lambda x: torch.relu(x * outside) + 1.0, strict=True)
