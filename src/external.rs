@@ -50,6 +50,15 @@ pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Ran, ToolError>
     run_within(command, input, limit().map_err(ToolError::Limit)?)
 }
 
+/// As [`run`], of a tool without an input, in the terms of [`Command::output`]: an error that is not of the system is in
+/// words.
+pub(crate) fn output(command: &mut Command) -> std::io::Result<Output> {
+    run(command, &[]).map(|ran| ran.output).map_err(|error| match error {
+        ToolError::System(error) => error,
+        ToolError::Late(reason) | ToolError::Limit(reason) => std::io::Error::other(reason),
+    })
+}
+
 fn limit() -> Result<Duration, String> {
     let knob = knobs::TOOL_SECONDS;
     let Some(text) = knob.read() else { return Ok(Duration::from_secs(SECONDS)) };

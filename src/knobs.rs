@@ -83,10 +83,10 @@ pub const CUBLASLT_DIR: Knob = Knob {
     doc: "folder of cuBLASLt, if it is not where the system, CUDA_HOME or NVIDIA's wheels have it",
 };
 
-/// How long the compiler of a vendor may take.
+/// How long the compiler of a vendor, or of the host, may take.
 pub const TOOL_SECONDS: Knob = Knob {
     name: "FUSEWRIGHT_TOOL_SECONDS",
-    doc: "most seconds that one call of a toolkit of CANN or of `ptxas` may take before it is ended [default: 300]",
+    doc: "most seconds that one call of a toolkit of CANN, of `ptxas` or of the compiler of C++ may take before it is ended [default: 300]",
 };
 
 /// Every knob, in alphabetical order.

@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
@@ -41,11 +41,16 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
+/// What runs a compiler to its end, and gives what it said, as [`Command::output`] does, which waits for as long as it takes.
+/// An error that is not of the system is in words for people, such as that a compiler was ended at a limit of time.
+pub type Runner = fn(&mut Command) -> std::io::Result<Output>;
+
 /// The model, built.
 #[derive(Clone, Debug)]
 pub struct Model {
     folder: PathBuf,
     compiler: OsString,
+    runner: Runner,
     /// What keeps others from removing the folder.
     held: Option<Arc<Hold>>,
 }
@@ -61,18 +66,15 @@ impl Model {
     /// No compiler, one that refuses, or a folder that cannot be written.
     pub fn build(cache: &Path) -> Result<Model, Error> {
         let named = std::env::var_os("CXX").filter(|name| !name.is_empty());
-        Model::build_with(cache, &named.unwrap_or_else(|| "c++".into()))
+        Model::build_with(cache, &named.unwrap_or_else(|| "c++".into()), Command::output)
     }
 
-    /// As [`Model::build`], with a given compiler.
+    /// As [`Model::build`], with a given compiler, which `runner` runs whenever it is needed.
     ///
     /// # Errors
-    /// As of [`Model::build`].
-    pub fn build_with(cache: &Path, compiler: &OsStr) -> Result<Model, Error> {
-        let version = Command::new(compiler)
-            .arg("--version")
-            .output()
-            .map_err(|source| Error::NoCompiler { compiler: compiler.to_string_lossy().into_owned(), source })?;
+    /// As of [`Model::build`]; a compiler that the runner ended.
+    pub fn build_with(cache: &Path, compiler: &OsStr, runner: Runner) -> Result<Model, Error> {
+        let version = output(runner, Command::new(compiler).arg("--version"))?;
         let mut hash = Sha256::new();
         part(&mut hash, &version.stdout);
         for (path, text) in HEADERS.iter().chain(RUNTIME) {
@@ -80,7 +82,7 @@ impl Model {
             part(&mut hash, text.as_bytes());
         }
         let folder = cache.join(format!("{}{}", limit::PREFIX, name(hash)));
-        let mut model = Model { folder, compiler: compiler.to_os_string(), held: None };
+        let mut model = Model { folder, compiler: compiler.to_os_string(), runner, held: None };
         while model.held.is_none() {
             complete(&model.folder, |folder| model.fill(folder))?;
             model.held = limit::hold(&model.folder).map(Arc::new);
@@ -142,7 +144,7 @@ impl Model {
         limit::touch(&folder);
         complete(&folder, |folder| {
             let unit = write_unit(folder, sources, headers)?;
-            run(&mut command(folder, &unit))
+            self.run(&mut command(folder, &unit))
         })?;
         Ok(folder)
     }
@@ -193,7 +195,7 @@ impl Model {
         let mut command = Command::new(&self.compiler);
         command.arg("-shared").arg(format!("-Wl,-soname,{LIBRARY}")).arg("-o").arg(folder.join(LIBRARY));
         command.args(sources.iter().map(|(path, _)| folder.join(path).with_extension("o"))).arg("-ldl");
-        run(&mut command)
+        self.run(&mut command)
     }
 
     /// Does something with each of some things, on all processors; stops where one fails.
@@ -229,7 +231,23 @@ impl Model {
     fn compile_runtime(&self, source: &Path) -> Result<(), Error> {
         let mut command = Command::new(&self.compiler);
         command.args(FLAGS).args(["-O2", "-c"]).arg(source).arg("-o").arg(source.with_extension("o"));
-        run(&mut command)
+        self.run(&mut command)
+    }
+
+    /// Runs a compiler.
+    ///
+    /// # Errors
+    /// One that is not there, that the runner ended, or that refuses.
+    pub(crate) fn run(&self, command: &mut Command) -> Result<(), Error> {
+        let output = output(self.runner, command)?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let words: Vec<String> = std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")))
+            .collect();
+        Err(Error::Compile { output: String::from_utf8_lossy(&output.stderr).into_owned(), command: words.join(" ") })
     }
 }
 
@@ -286,17 +304,9 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(failed)
 }
 
-pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
-    let output = command.output().map_err(|source| Error::NoCompiler {
-        compiler: command.get_program().to_string_lossy().into_owned(),
-        source,
-    })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")))
-        .collect();
-    Err(Error::Compile { output: String::from_utf8_lossy(&output.stderr).into_owned(), command: words.join(" ") })
+fn output(runner: Runner, command: &mut Command) -> Result<Output, Error> {
+    runner(command).map_err(|source| match source.raw_os_error() {
+        None => Error::Ended(source),
+        Some(_) => Error::NoCompiler { compiler: command.get_program().to_string_lossy().into_owned(), source },
+    })
 }

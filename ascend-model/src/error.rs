@@ -21,6 +21,9 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The compiler was ended before it had done its work.
+    #[error("{0}")]
+    Ended(std::io::Error),
     /// The compiler refused.
     #[error("{output}\nto repeat: {command}")]
     Compile {

@@ -17,7 +17,7 @@ mod together;
 mod whole;
 
 pub use address_spaces::clang;
-pub use compiler::{Chip, Model, Source};
+pub use compiler::{Chip, Model, Runner, Source};
 pub use error::Error;
 pub use kernel::{Kernel, Kernels};
 pub use launch::{Argument, Counters, Dma, Options, Poison};

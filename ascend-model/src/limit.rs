@@ -150,7 +150,8 @@ mod tests {
 
     fn build(folder: &Path, version: u32) -> Model {
         let compiler = compiler(folder, version);
-        Model::build_with(&folder.join("cache"), compiler.as_os_str()).unwrap_or_else(|e| panic!("{e}"))
+        Model::build_with(&folder.join("cache"), compiler.as_os_str(), std::process::Command::output)
+            .unwrap_or_else(|e| panic!("{e}"))
     }
 
     fn compile(model: &Model, name: &str) -> PathBuf {

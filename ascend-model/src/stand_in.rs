@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::compiler::{FLAGS, Model, hashed, run, write};
+use crate::compiler::{FLAGS, Model, hashed, write};
 use crate::files::{File, STAND_IN};
 use crate::whole::complete;
 use crate::{Chip, Error};
@@ -108,7 +108,7 @@ impl Model {
             command.arg(format!("-DACL_MODEL_FLAGS=\"{flags}\""));
             command.arg("-I").arg(self.folder().join("include"));
             command.arg(&source).arg("-o").arg(source.with_extension("o"));
-            run(&mut command)
+            self.run(&mut command)
         })?;
         let (rtc, runtime): (Vec<&File>, Vec<&File>) = sources.into_iter().partition(|(path, _)| *path == RTC);
         for ((file, name), sources) in LIBRARIES.into_iter().zip([runtime, rtc]) {
@@ -116,7 +116,7 @@ impl Model {
             command.arg("-shared").arg(format!("-Wl,-soname,{name}")).arg("-o").arg(folder.join(file));
             command.args(sources.iter().map(|(path, _)| folder.join(path).with_extension("o")));
             command.arg(self.library()).arg(format!("-Wl,-rpath,{}", self.folder().display())).arg("-ldl");
-            run(&mut command)?;
+            self.run(&mut command)?;
         }
         Ok(())
     }

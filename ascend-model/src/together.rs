@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::compiler::{Chip, Model, OBJECT, OPTIMISATION, Source, processors, run, write, write_unit};
+use crate::compiler::{Chip, Model, OBJECT, OPTIMISATION, Source, processors, write, write_unit};
 use crate::whole::{complete, unique};
 use crate::{Error, arguments_of};
 
@@ -107,7 +107,7 @@ impl Model {
         let object = folder.join("unit.o");
         let mut command = self.command(self.compiler(), folder, chip);
         command.args([OPTIMISATION, "-ffunction-sections", "-fdata-sections", "-c"]).arg(text).arg("-o").arg(&object);
-        run(&mut command)?;
+        self.run(&mut command)?;
         Ok(object)
     }
 
@@ -124,7 +124,7 @@ impl Model {
         command.args(renamed.map(|(outside, inside)| format!("-Wl,--defsym={outside}={inside}")));
         command.arg(unit).arg("-o").arg(place.join(OBJECT));
         self.link_library(&mut command);
-        run(&mut command)
+        self.run(&mut command)
     }
 }
 

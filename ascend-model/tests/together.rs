@@ -26,7 +26,10 @@ fn noting(folder: &Path) -> Option<Model> {
     let text = format!("#!/bin/sh\nprintf '%s\\n' \"$*\" >> '{}'\nexec {real} \"$@\"\n", notes.display());
     std::fs::write(&script, text).expect("a script");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("its mode");
-    Some(Model::build_with(&folder.join("model"), script.as_os_str()).unwrap_or_else(|e| panic!("{e}")))
+    Some(
+        Model::build_with(&folder.join("model"), script.as_os_str(), std::process::Command::output)
+            .unwrap_or_else(|e| panic!("{e}")),
+    )
 }
 
 #[test]

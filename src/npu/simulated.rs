@@ -58,7 +58,7 @@ impl Simulated {
         }
         let numbers = chip(target)?;
         let chip = Chip { arch: numbers.architecture, buffer_bytes: numbers.buffer_bytes };
-        let model = Model::build_with(&key.1, compiler_name().as_ref()).map_err(words)?;
+        let model = Model::build_with(&key.1, compiler_name().as_ref(), external::output).map_err(words)?;
         let device = Device { soc: numbers.soc, chip, vector_cores: numbers.vector_cores };
         let stand_in = model.stand_in(&device, Version::V9_1).map_err(words)?;
         // A limit that is no number is what the kernel cache complains of.
@@ -104,19 +104,27 @@ fn compiler_name() -> String {
 /// No such compiler, in words.
 pub(crate) fn compiler() -> Result<String, String> {
     let name = compiler_name();
-    let asked = external::run(std::process::Command::new(&name).arg("--version"), &[]);
-    let said = asked.map_err(|error| missing(&name, &error))?.output;
+    let asked = external::output(std::process::Command::new(&name).arg("--version"));
+    let said = asked.map_err(|error| unused(&name, &error))?;
     let version = String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().trim().to_owned();
     Ok(format!("`{name}` ({version})"))
 }
 
-fn missing(name: &str, error: &dyn std::fmt::Display) -> String {
-    format!("its host model is built by a compiler of C++, and `{name}` does not start: {error}; CXX names another")
+/// Why the compiler said nothing.
+fn unused(name: &str, error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(_) => {
+            format!(
+                "its host model is built by a compiler of C++, and `{name}` does not start: {error}; CXX names another"
+            )
+        }
+        None => format!("its host model: {error}"),
+    }
 }
 
 fn words(error: ModelError) -> String {
     match error {
-        ModelError::NoCompiler { compiler, source } => missing(&compiler, &source),
+        ModelError::NoCompiler { compiler, source } => unused(&compiler, &source),
         other => format!("its host model: {other}"),
     }
 }

@@ -45,6 +45,31 @@ fn a_missing_compiler_of_the_host_is_named() {
     assert_eq!(call(&["run", &model], &nowhere).code, Some(0));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_compiler_of_the_host_that_hangs_is_ended_at_the_limit() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let hanging = folder.path().join("hanging");
+    std::fs::write(&hanging, "#!/bin/sh\n[ \"$1\" = --version ] && exec echo hanging\nsleep 100\n").expect("a script");
+    std::fs::set_permissions(&hanging, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    let (model, hanging) = (fixture("decode_state.train.pt2"), hanging.to_str().expect("text").to_owned());
+    let run = |seconds: &str| {
+        let environment = [("CXX", &*hanging), ("FUSEWRIGHT_CACHE_DIR", "off"), ("FUSEWRIGHT_TOOL_SECONDS", seconds)];
+        call(&["run", &model, "--target", "ascend-sim"], &environment)
+    };
+    for (seconds, words) in [("1", ["was ended after 1 s", "-std=c++17"]), ("soon", ["`soon`", "no number of seconds"])]
+    {
+        let said = run(seconds);
+        assert_eq!(said.code, Some(3), "{}", said.stderr);
+        for word in words.into_iter().chain(["`ascend-sim:910b1`", "FUSEWRIGHT_TOOL_SECONDS"]) {
+            assert!(said.stderr.contains(word), "no `{word}` in: {}", said.stderr);
+        }
+        assert!(!said.stderr.contains("does not start"), "{}", said.stderr);
+    }
+}
+
 #[test]
 fn what_the_host_model_needs_is_removed_with_the_process() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
