@@ -381,6 +381,24 @@ fn unaligned_tensors_give_the_same_bits() {
     }
 }
 
+/// Ours: the largest f32, which a saturating cast makes of an infinity, is no 16-bit float, whatever was cast.
+#[test]
+fn what_saturates_is_rounded_again() {
+    for from in ["bf16", "f8e5m2", "f16"] {
+        for between in ["abs %a", "neg %a", "slice %a {axis = 1, start = 1, end = 40, step = 1}"] {
+            fused(&format!(
+                "graph @saturated(s: 0..; %x: {from}[s, 40]) {{
+                   %a = cast %x {{to = f32, saturate}}
+                   %b = {between}
+                   %c = cast %b {{to = bf16}}
+                   %d = cast %a {{to = bf16}}
+                   return %c, %d
+                 }}"
+            ));
+        }
+    }
+}
+
 /// Ours: a stack along an axis between those of a row, as `torch.stack([t, t], 1)` behind a reduction over all rows,
 /// laid whole rows end to end.
 #[test]

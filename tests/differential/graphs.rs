@@ -188,6 +188,7 @@ impl Gen {
                 (2, Gen::rotate),
                 (1, Gen::cat),
                 (2, Gen::stack),
+                (2, Gen::between),
                 (1, Gen::arg_reduce),
                 (1, Gen::reduce_heads),
                 (1, Gen::expand),
@@ -499,8 +500,22 @@ impl Gen {
     fn cat(&mut self) -> Option<Value> {
         let (x, y) = (self.value(), self.value());
         let y = self.to(y, self.b.dtype(x))?;
-        let axis = self.b.ty(x).rank().checked_sub(1)?;
+        let last = self.b.ty(x).rank().checked_sub(1)?;
+        let axis = if self.random.once_in(3) { self.random.below(last + 1) } else { last };
         self.shape(x)[axis].as_const()?;
+        self.prim(Prim::Cat { axis }, &[x, y])
+    }
+
+    /// Two values beside each other along an axis of their own, between any two others.
+    fn between(&mut self) -> Option<Value> {
+        let x = self.float()?;
+        let y = self.beside(x)?;
+        let mut shape = self.shape(x);
+        (self.shape(y) == shape && !shape.is_empty()).then_some(())?;
+        let axis = 1 + self.random.below(shape.len());
+        shape.insert(axis, Dim::constant(1));
+        let (x, y) =
+            (self.prim(Prim::Reshape { shape: shape.clone() }, &[x])?, self.prim(Prim::Reshape { shape }, &[y])?);
         self.prim(Prim::Cat { axis }, &[x, y])
     }
 

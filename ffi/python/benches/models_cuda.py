@@ -8,7 +8,8 @@ has and measures nothing. Three figures for each model of one layer, of the size
 * ``part``: what is neither a matrix product nor attention: calls of those give results that are there already. Both
   sides are recorded as CUDA graphs of several calls behind each other, which hold nothing else.
 * ``model``: all of the model, called from Python, and recorded as a CUDA graph.
-* ``compile``: seconds of a first call in a fresh process with empty caches, and of them the compiler's own.
+* ``compile``: seconds of a first call in a fresh process with empty caches, and of them the compiler's own: of
+  ``torch.compile`` with either compiler, and of ``fuse``.
 
 ``exact`` has Inductor round where the graph does, as the kernels of fusewright always do.
 """
@@ -263,11 +264,17 @@ def compile_once(who: str) -> None:
         made = torch.compile(
             module, backend=lambda gm, given: compile_fx.compile_fx(gm, given, inner_compile=inner), dynamic=False
         )
-    else:
+    elif who == "fusewright":
         from fusewright import _backend
 
         _backend.fuse_module = timed(_backend.fuse_module)
         made = torch.compile(module, backend="fusewright", options={"strict": True}, dynamic=False)
+    else:
+        import fusewright
+        from fusewright import _trace
+
+        _trace.fuse_module = timed(_trace.fuse_module)
+        made = fusewright.fuse(module, strict=True)
     torch.cuda.synchronize()
     begin = time.perf_counter()
     made(rows)
@@ -398,7 +405,7 @@ def measured(rows: Rows, chosen: argparse.Namespace, begin: float) -> int:
     models, tokens = chosen.models.split(","), list(map(int, chosen.tokens.split(",")))
     compared = ["eager", "fusewright", *variants]
     work: list[tuple[str, str, int, Callable[[], None]]] = []
-    for who in ("inductor", "fusewright"):
+    for who in ("inductor", "fusewright", "fuse"):
         if "compile" in kinds and not rows.has("compile", who, 32, ()):
             work.append(("compile", who, 32, lambda who=who: compilation(who, rows)))
     for kind, measure, last in (("part", measured_part, "part"), ("model", measured_model, "model recorded")):

@@ -106,10 +106,11 @@ fn is_short(segment: &Segment, inst: &Inst, args: &[Known]) -> bool {
     }
     match &inst.op {
         InstOp::Literal(Literal::Float(_, x)) => (*x as f32).to_bits() & 0xffff == 0,
-        // All floats and integers of a byte are bf16.
-        InstOp::Cast { .. } => {
+        // All floats and integers of a byte are bf16; the largest f32, which a saturating cast makes of infinities, is none.
+        InstOp::Cast { saturate, .. } => {
             let from = segment.ty(inst.args[0]).dtype;
-            from == DType::BF16 || from.bits() <= 8 || args[0].short
+            let has_infinity = matches!(from, DType::F32 | DType::BF16 | DType::F8E5M2);
+            !(*saturate && has_infinity) && (from == DType::BF16 || from.bits() <= 8 || args[0].short)
         }
         InstOp::Map(ScalarFn::Neg | ScalarFn::Abs)
         | InstOp::Slice { .. }
