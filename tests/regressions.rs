@@ -399,6 +399,32 @@ fn what_saturates_is_rounded_again() {
     }
 }
 
+/// LLVM 22 on x86: `minimumnum` of single lanes gives the NaN where it knows that the other operand is none, and lanes that
+/// fill no vector are single ones.
+#[test]
+fn a_number_wins_over_nan_whatever_is_known_of_it() {
+    let literals = ["0.0", "-0.0", "1.0", "-448.0"].map(|value| format!("literal f32 {value}"));
+    let casts = ["%i", "%u", "%n"].map(|from| format!("cast {from} {{to = f32}}"));
+    let numbers = || literals.iter().chain(&casts);
+    for (number, lanes) in [1, 7, 33, 145].into_iter().flat_map(|lanes| numbers().map(move |number| (number, lanes))) {
+        fused(&format!(
+            "graph @numbers(s: 0..; %x: f32[s, {lanes}], %h: bf16[s, {lanes}], %i: i32[s, {lanes}], %u: u8[s, {lanes}],
+                            %n: i64[s, {lanes}]) {{
+               %y = {number}
+               %r = sqrt %x
+               %z = cast %h {{to = f32}}
+               %a = minnum %r, %y
+               %b = minnum %y, %r
+               %c = maxnum %r, %y
+               %d = maxnum %y, %r
+               %e = maxnum %z, %y
+               %f = minnum %y, %z
+               return %a, %b, %c, %d, %e, %f
+             }}"
+        ));
+    }
+}
+
 /// Ours: a stack along an axis between those of a row, as `torch.stack([t, t], 1)` behind a reduction over all rows,
 /// laid whole rows end to end.
 #[test]

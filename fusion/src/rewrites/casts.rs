@@ -39,12 +39,12 @@ rewrites! {
         => "(x) y = cast x {to = f32, $a}; z = abs y; yield z";
     /// The largest is the largest after it is widened; both formats have an infinity to start from.
     exact widened_max:
-        "(x: bf16 | f16) y = reduce x {op = max, $b}; z = cast y {to = f32, $a}; yield z"
-        => "(x) y = cast x {to = f32, $a}; z = reduce y {op = max, $b}; yield z";
+        "(x: bf16 | f16) y = reduce x {op = max, $b}; z = cast y {to = f32, round = $r}; yield z"
+        => "(x) y = cast x {to = f32, round = $r}; z = reduce y {op = max, $b}; yield z";
     /// The smallest is the smallest after it is widened.
     exact widened_min:
-        "(x: bf16 | f16) y = reduce x {op = min, $b}; z = cast y {to = f32, $a}; yield z"
-        => "(x) y = cast x {to = f32, $a}; z = reduce y {op = min, $b}; yield z";
+        "(x: bf16 | f16) y = reduce x {op = min, $b}; z = cast y {to = f32, round = $r}; yield z"
+        => "(x) y = cast x {to = f32, round = $r}; z = reduce y {op = min, $b}; yield z";
     /// f32 holds every integer of 16 bits.
     exact cast_of_int_in_f32:
         "(x: i16 | i8 | u16 | u8 | i4 | u4 | bool) y = cast x {to = f32, ..}; z = cast y {$a}; yield z"

@@ -82,6 +82,11 @@ pub(in crate::backend) trait Dialect {
     /// The correctly rounded square root of a float.
     fn sqrt<'c>(&self, code: &Code<'c>, x: Value<'c>) -> Built<Value<'c>>;
 
+    /// The larger or the smaller of two floats where one that is NaN is passed over: `name` is the intrinsic.
+    fn extreme_number<'c>(&self, code: &Code<'c>, name: &str, x: &[Value<'c>]) -> Built<Value<'c>> {
+        code.same(name, x)
+    }
+
     /// Whether a division by zero traps, so that no index may do one.
     fn division_traps(&self) -> bool {
         false

@@ -207,8 +207,8 @@ class _Serialiser:
         self.tensors[name] = {
             "dtype": _dtypes.CODES[tensor.dtype],
             "sizes": [self._size(size) for size in tensor.shape],
-            "strides": [self._size(stride) for stride in tensor.stride()],
-            "storage_offset": self._offset(tensor.storage_offset()),
+            "strides": [self._place(stride) for stride in tensor.stride()],
+            "storage_offset": self._place(tensor.storage_offset()),
             "layout": _dtypes.STRIDED,
         }
         if node is not None:
@@ -244,11 +244,11 @@ class _Serialiser:
         return {"as_int": int(size)}
 
     @staticmethod
-    def _offset(offset: int | torch.SymInt) -> dict[str, Any]:
-        """Where a tensor begins; a symbol that no size has is not declared for it, which leaves the place unknown."""
-        if isinstance(offset, torch.SymInt) and not offset.node.expr.is_number:
-            return {"as_expr": {"expr_str": sympy.srepr(offset.node.expr)}}
-        return {"as_int": int(offset)}
+    def _place(number: int | torch.SymInt) -> dict[str, Any]:
+        """Where a tensor's elements lie; a symbol that no size has is not declared for it, which leaves the place unknown."""
+        if isinstance(number, torch.SymInt) and not number.node.expr.is_number:
+            return {"as_expr": {"expr_str": sympy.srepr(number.node.expr)}}
+        return {"as_int": int(number)}
 
     def _declare(self, size: torch.SymInt, expression: sympy.Expr) -> None:
         for symbol in expression.free_symbols:

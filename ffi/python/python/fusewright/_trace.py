@@ -141,16 +141,17 @@ class Trace:
             raise Untraceable(error) from error
         finally:
             undone.undo()
-        layouts.rely_on([guard.expr for guard in shapes.guards], places.are_asked)
         held = _held(gm, _modules((*args, *_behind(fn))))
         weights = tuple((weight, weight.data_ptr()) for _, _, weight in held if isinstance(weight, torch.Tensor))
         constants = (*(weight for weight, _ in weights), *_constants(gm))
         trains = any(isinstance(constant, torch.Tensor) and constant.requires_grad for constant in constants)
         overwrites = any(mutates(node) for node in gm.graph.nodes)
+        result = fuse_module(gm, options)
+        layouts.rely_on([guard.expr for guard in shapes.guards], places.are_asked)
         return cls(
             expected=tuple(expected),
             names=names,
-            result=fuse_module(gm, options),
+            result=result,
             function=_shortest(gm),
             tensors=tuple(fakes),
             layouts=layouts,

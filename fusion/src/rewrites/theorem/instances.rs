@@ -88,9 +88,9 @@ fn shapes(rewrite: &Rewrite) -> Vec<Shapes> {
     };
     let any = |wanted: &dyn Fn(&str) -> bool| rewrite.lhs.nodes.iter().any(|n| named(&n.op, wanted));
     let free_cast = |n: &RuleOp| matches!(n, RuleOp::Pattern { name, .. } if name == "cast");
-    // Two casts have choices enough; shapes do not matter to them.
+    // Two casts have choices enough, and shapes do not matter to what computes each element by itself.
     let casts = rewrite.lhs.nodes.iter().any(|n| free_cast(&n.op));
-    let mut shapes = if casts { SHAPES[..2].to_vec() } else { SHAPES.to_vec() };
+    let mut shapes = if casts && !any(&|name| name == "reduce") { SHAPES[..2].to_vec() } else { SHAPES.to_vec() };
     if any(&|name| ops::by_name(name).is_some()) {
         shapes.extend(LANES);
     }

@@ -131,6 +131,8 @@ pub fn check(rewrite: &Rewrite, given: &[Sample], most: Effort, apply: Rewritten
             let positive = (values == Values::Positive).then_some(dtype);
             verdict.judge(rewrite, [&graph, &rewritten], &tensors(&graph, ROWS, values), positive);
         }
+        // Of nothing, where reductions are what they start from.
+        verdict.judge(rewrite, [&graph, &rewritten], &tensors(&graph, 0, Values::Edges), None);
         if rewrite.class == Class::Exact {
             for inputs in near_constants(&graph, &rewritten) {
                 verdict.judge(rewrite, [&graph, &rewritten], &inputs, None);

@@ -191,7 +191,14 @@ pub(super) fn top_floats(row: &[Interval], k: usize) -> (Vec<Interval>, Vec<IntR
         ends.sort_by(|a, b| b.total_cmp(a));
         ends
     };
-    let (lows, highs) = (sorted(|x| x.lo), sorted(|x| x.hi));
+    let (mut lows, mut highs) = (sorted(|x| x.lo), sorted(|x| x.hi));
+    // Zeros of both signs are equal: their places say which comes first, and not their signs.
+    let may_be = |zero: f64| row.iter().any(|x| x.lo.total_cmp(&zero).is_le() && x.hi.total_cmp(&zero).is_ge());
+    for (ends, zero) in [(&mut lows, -0.0), (&mut highs, 0.0)] {
+        if may_be(zero) {
+            ends.iter_mut().filter(|end| **end == 0.0).for_each(|end| *end = zero);
+        }
+    }
     let place = |j: usize| {
         let mut meets = (0..row.len()).filter(|&i| row[i].lo <= highs[j] && row[i].hi >= lows[j]);
         let first = meets.next().unwrap_or(0);
