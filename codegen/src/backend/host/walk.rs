@@ -55,6 +55,8 @@ pub(in crate::backend) struct Walk<'k> {
     stored: Vec<bool>,
     piece: Option<(Dim, Dim)>,
     seen: HashSet<(Val, i64, Dim)>,
+    /// Group values that were walked below, at lanes of the sink.
+    seen_groups: HashSet<(Val, i64, Dim)>,
     pub touches: Vec<Touch>,
     pub groups: Vec<GroupUse>,
     /// Lanes of the sink where a concatenation goes on with its next operand.
@@ -93,6 +95,7 @@ impl<'k> Walk<'k> {
             stored: stored(segment, at, &stashed),
             piece: piece.map(|(start, end)| (start.clone(), end.clone())),
             seen: HashSet::new(),
+            seen_groups: HashSet::new(),
             touches: Vec::new(),
             groups: Vec::new(),
             cuts: Vec::new(),
@@ -215,6 +218,9 @@ impl<'k> Walk<'k> {
 
     /// Loads below a group value: the lanes of the group, which the sink's lanes are in.
     fn below_group(&mut self, v: Val, scale: i64, offset: &Dim) {
+        if !self.seen_groups.insert((v, scale, offset.clone())) {
+            return;
+        }
         let segment = self.segment;
         let inst = &segment.insts[self.definitions[v.0 as usize]];
         match &inst.op {
