@@ -33,8 +33,14 @@ pub(super) fn of_joined(b: &Builder, prim: &Prim, x: Value) -> Result<Option<For
         return Ok(None);
     }
     let mut joined = parts[0];
+    let step = Op::Prim(Prim::Map(op.step(*nan)));
     for &part in &parts[1..] {
-        joined = rewrite::emit(b, &Op::Prim(Prim::Map(op.step(*nan))), &[joined, part])?[0];
+        joined = rewrite::emit(b, &step, &[joined, part])?[0];
+    }
+    if *nan == NanRule::Ignore && b.dtype(x).is_float() {
+        // What a reduction starts from is left where all are NaN.
+        let start = b.prim(Prim::Literal(op.start(b.dtype(x))), &[])?;
+        joined = rewrite::emit(b, &step, &[joined, start])?[0];
     }
     let shape = &b.ty(joined).shape;
     let others: Vec<usize> = axes.iter().copied().filter(|&i| shape[i].as_const() != Some(1)).collect();
@@ -180,6 +186,28 @@ mod tests {
         assert_eq!(computed(of(&[2], 2, ReduceOp::Add)), products(2, &["cat", "reduce"]));
         assert_eq!(computed(of(&[1], 2, ReduceOp::Max)), products(2, &["cat", "reduce"]));
         assert_eq!(computed(of(&[2], 5, ReduceOp::Max)), products(5, &["cat", "reduce"]));
+    }
+
+    #[test]
+    fn the_extreme_of_stacked_nans_that_are_passed_over_is_that_of_nothing() {
+        use fusewright_graph::Tensor;
+        use fusewright_graph::interp::{Symbols, run};
+        for (op, nan) in [ReduceOp::Max, ReduceOp::Min]
+            .into_iter()
+            .flat_map(|op| [NanRule::Propagate, NanRule::Ignore].map(|nan| (op, nan)))
+        {
+            let b = Builder::new("g");
+            let [x, y] = ["x", "y"].map(|name| b.input(name, TensorType::new(F32, [3, 1].map(Dim::constant))));
+            let joined = b.cat(&[x, y], 1).expect("shapes");
+            b.output(b.prim(Prim::Reduce { op, axes: vec![1], nan }, &[joined]).expect("types"));
+            let graph = b.finish();
+            let (out, _) = PassManager::default().run(&graph, &mut Cx::default(), &mut []).expect("runs");
+            assert!(!out.to_string().contains("reduce"), "{out}");
+            let values = [[f64::NAN, 1.0, -0.0], [f64::NAN, f64::NAN, f64::NEG_INFINITY]];
+            let inputs = values.map(|v| Tensor::from_f64(F32, &[3, 1], v.to_vec()).expect("fits"));
+            let [before, after] = [&graph, &out].map(|g| run(g, &inputs, &Symbols::new()).expect("runs"));
+            assert_eq!(before, after, "{op:?} {nan:?}");
+        }
     }
 
     #[test]
