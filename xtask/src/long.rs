@@ -1,5 +1,6 @@
 //! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
-//! break Ascend C, a sample of combinations and whole graphs on the host model of NPUs, the whole matrix, and fuzzing.
+//! break Ascend C, a sample of combinations and whole graphs on the host model of NPUs, ten thousand random graphs, the whole
+//! matrix, and fuzzing.
 //!
 //! The matrix is checked in slices by a release build. What is done of it and of the broken Ascend C is kept in
 //! `target/long`, with the commit that it was done for, so that a run that was stopped goes on where it was.
@@ -16,11 +17,14 @@ const MUTANTS: &str = "target/long/mutants";
 const SLICE: usize = 500;
 /// How often kernels are compiled and dropped, per tier.
 const CYCLES: usize = 10_000;
+/// Seeds of random graphs, and graphs of each seed and profile.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
+const GRAPHS: u64 = 500;
 /// Seconds of fuzzing.
 const FUZZ: u64 = 600;
 
 /// What a run does, in order.
-pub const PARTS: [&str; 6] = ["casts", "memory", "mutants", "ascend", "matrix", "fuzz"];
+pub const PARTS: [&str; 7] = ["casts", "memory", "mutants", "ascend", "differential", "matrix", "fuzz"];
 
 /// Runs one part, or all of them.
 ///
@@ -34,6 +38,7 @@ pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
             "memory" => memory(root)?,
             "mutants" => mutants(root)?,
             "ascend" => crate::npu::run(root)?,
+            "differential" => differential(root)?,
             "matrix" => matrix(root)?,
             _ => crate::fuzz::run(root, FUZZ)?,
         }
@@ -72,6 +77,20 @@ fn memory(root: &Path) -> Result<(), String> {
     let test = ["test", "--release", "-p", "fusewright", "--features", "llvm", "--test", "memory", "--", "--nocapture"];
     let status = Command::new("cargo").args(test).env("FUSEWRIGHT_LONG", CYCLES.to_string()).current_dir(root).status();
     if status.map_err(|e| format!("cargo: {e}"))?.success() { Ok(()) } else { Err("memory grows".to_owned()) }
+}
+
+/// Random graphs of many seeds, run every way that there is on this host.
+fn differential(root: &Path) -> Result<(), String> {
+    let test = ["test", "-q", "-p", "fusewright", "--features", "llvm,ascend", "--test", "differential", "every_way"];
+    for seed in SEEDS {
+        let mut command = Command::new("cargo");
+        command.args(test).env("FUSEWRIGHT_SEED", seed.to_string()).env("FUSEWRIGHT_CASES", GRAPHS.to_string());
+        if !command.current_dir(root).status().map_err(|e| format!("cargo: {e}"))?.success() {
+            return Err(format!("random graphs of seed {seed}"));
+        }
+        println!("seed {seed} of {} done", SEEDS.end());
+    }
+    Ok(())
 }
 
 /// How far the matrix is checked, and for what.
