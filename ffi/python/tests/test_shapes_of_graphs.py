@@ -76,3 +76,15 @@ def test_results_are_eager_ones(name: str, rows: int, door: str) -> None:
             assert close
         else:
             assert torch.equal(a, b)
+
+
+def test_sizes_that_only_kernels_know_are_left_to_pytorch() -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        y = x.reshape(-1, 2)
+        y[..., :1].mul_(2)
+        return y * 1
+
+    compiled = torch.compile(halves, backend="fusewright", dynamic=True, options={"strict": True})
+    for rows, lanes in ((8, 9), (7, 6), (4, 5)):
+        x = torch.randn(rows, lanes).t()
+        assert torch.equal(compiled(x.clone()), halves(x.clone()))

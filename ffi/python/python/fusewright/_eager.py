@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, overload
 
 import torch
@@ -14,13 +14,14 @@ import torch.autograd.forward_ad as forward_ad
 
 from ._fuse import Result
 from ._options import Options
+from ._surroundings import has_attributes
 from ._trace import Trace, Untraceable
 
 Function = Callable[..., Any]
 
 #: PyTorch traces for one thread at a time; a function that is traced may call another.
 _tracing = threading.RLock()
-#: Traces that a function keeps; more kinds of arguments than that are not fused.
+#: Traces that a function keeps for the same objects; more kinds of tensors and numbers than that are not fused.
 _MOST_TRACES = 16
 #: Tensors that are what they seem; those of other classes have ops of their own.
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
@@ -37,16 +38,17 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     leading extent is the same vary with it. Calls of other extents compile nothing. Arguments of other types, ranks or
     inner extents are traced anew. What kernels do not compute, PyTorch does.
 
-    Weights may change and be replaced where they are those of a module that is an argument, such as ``self``, or the function
-    itself, or that it closes over; so may that module's mode of training. Tensors that the function finds elsewhere are
-    constants to it, whose elements may change; so are other objects that it reads: settings of a module or of PyTorch. Calls
-    with lists, dictionaries or other containers of tensors are not fused.
+    What the function finds in modules and objects is looked at by every call: weights, submodules, hooks and other
+    attributes of those that are arguments, such as ``self``, of the function itself, and of those that it closes over may
+    change and be replaced. Other tensors that it finds are constants to it, whose elements may change; so are globals, and
+    settings of PyTorch. Of a tensor it may ask for the dtype, device, extents, strides and place; it finds no gradients,
+    subclasses or attributes. Calls with lists, dictionaries or other containers are not fused.
 
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``,
     ``torch.autocast``, a transform such as ``torch.func.vmap`` or a mode that sees ops runs the function as it is; so does
     one in which a tensor needs gradients or is of a subclass, and one that writes into a tensor which shares its memory with
-    another. A function that looks at the elements of tensors, or cannot be traced for another reason, always runs as it is,
-    which a warning says, or ``strict`` raises.
+    another. A function that looks at the elements of tensors, gives a view of what it overwrites, sets attributes, or cannot
+    be traced for another reason, always runs as it is, which a warning says, or ``strict`` raises.
     """
     if fn is None:
         return functools.partial(fuse, **options)
@@ -80,10 +82,15 @@ class Fused:
                 # What is wrong with a call is PyTorch's to say.
                 made = self.fn(*args, **kwargs)
                 self.is_untraceable = True
-                self._warn(f"cannot trace {{}}, which runs as it is: {type(refused.why).__name__}: {refused.why}", 3)
+                first, *_ = str(refused.why).splitlines() or [""]
+                self._warn(f"cannot trace {{}}, which runs as it is: {type(refused.why).__name__}: {first}", 3)
                 return made
         # What is not what was traced is the function's own.
-        if trace is None or (trace.trains and torch.is_grad_enabled()) or (trace.overwrites and _share_memory(given)):
+        if (
+            trace is None
+            or (torch.is_grad_enabled() and trace.is_trained())
+            or (trace.overwrites and trace.shares_memory(given))
+        ):
             return self.fn(*args, **kwargs)
         return trace.run(given)
 
@@ -110,7 +117,8 @@ class Fused:
             if unfit is not None:
                 self._warn(f"does not look into a `{unfit}`; calls of {{}} with one are not fused", 4)
                 return None
-            if len(self.traces) >= _MOST_TRACES:
+            objects = [arg for arg in args if has_attributes(arg)]
+            if sum(trace.is_of(objects) for trace in self.traces) >= _MOST_TRACES:
                 self._warn(f"keeps {_MOST_TRACES} kinds of arguments of {{}}; calls with others are not fused", 4)
                 return None
             trace = Trace.of(self.fn, args, names, self.options)
@@ -149,10 +157,6 @@ def _is_known(arg: Any) -> bool:
     """Whether an argument is a tensor, or stays what it is: what is in a container may change from call to call."""
     if isinstance(arg, tuple):
         return all(_is_known(element) and not isinstance(element, torch.Tensor) for element in arg)
-    return not isinstance(arg, (list, dict, set, bytearray)) and not dataclasses.is_dataclass(arg)
-
-
-def _share_memory(args: Sequence[Any]) -> bool:
-    """Whether two tensors among the arguments lie in the same memory."""
-    places = [arg.untyped_storage().data_ptr() for arg in args if isinstance(arg, torch.Tensor) and arg.numel() > 0]
-    return len(set(places)) < len(places)
+    if isinstance(arg, (torch.Tensor, torch.nn.Module, str, bytes, range)):
+        return True
+    return not isinstance(arg, Collection) and not dataclasses.is_dataclass(arg)

@@ -221,6 +221,13 @@ class _Pass:
                     self._refuse(part, elsewhere, "it overwrites parts of a tensor")
                     return None
                 made, sizes = record(program, compiled, self.sizes, kernel.overwrites)
+                divided = set(kernel.symbols) - {name for name, _ in made.symbols}
+                if divided:
+                    # Of sizes that are quotients kernels are for those that divide.
+                    self._refuse(
+                        part, [], f"its kernels need {', '.join(sorted(divided))}, which no tensor has as a size"
+                    )
+                    return None
                 return Call(function(made, kernel, self.options.threads), made, program, kernel, sizes)
         except Unsupported as unsupported:
             self._refuse(part, [unsupported.node], str(unsupported))

@@ -90,7 +90,12 @@ def record(
     value to be read.
     """
     taken: list[Node] = []
-    symbols = [(name, _source(program, symbol, sizes, taken)) for name, symbol in program.symbols.items()]
+    # Results may have sizes of which the program says nothing, such as those of the tensor that one of them overwrites.
+    needed = {
+        **{str(symbol): symbol for node in program.outputs for symbol in _symbols(value(node))},
+        **program.symbols,
+    }
+    symbols = [(name, _source(program, symbol, sizes, taken)) for name, symbol in needed.items()]
     outputs = [_made(value(node), i) for node, i in zip(program.outputs, overwrites, strict=True)]
     on_device = value(program.outputs[0]).device.type != "cpu"
     given = [value(node) for node in program.inputs]
@@ -111,6 +116,11 @@ def _source(program: Program, symbol: sympy.Symbol, sizes: Mapping[Any, Node], t
         raise NoSize(f"nothing gives the size {symbol}")
     taken.append(given)
     return f"n{len(taken) - 1}"
+
+
+def _symbols(tensor: torch.Tensor) -> list[sympy.Symbol]:
+    sizes: list[Any] = [size for size in tensor.shape if isinstance(size, torch.SymInt)]
+    return sorted({symbol for size in sizes for symbol in size.node.expr.free_symbols}, key=str)
 
 
 def _made(tensor: torch.Tensor, overwrites: int | None) -> Made:

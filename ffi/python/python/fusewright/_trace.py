@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx import GraphModule
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ._backend import fuse_module
 from ._fuse import Result
 from ._layouts import Layouts, Places, context
-from ._nodes import mutates
+from ._nodes import is_view, mutates
 from ._options import Options
+from ._surroundings import Surroundings, Undone, behind, has_attributes
 
 Function = Callable[..., Any]
 
 #: What is compared by its value; other objects are the same or are not.
 _PLAIN = (bool, int, complex, str, bytes, range, slice, torch.dtype, torch.device, torch.memory_format)
-#: A variable of an enclosing function that has no value.
-_EMPTY = types.CellType()
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Untraceable(Exception):
@@ -35,42 +35,6 @@ class Untraceable(Exception):
     def __init__(self, why: Exception) -> None:
         super().__init__(why)
         self.why = why
-
-
-class _Undone(TorchDispatchMode):
-    """Writes into tensors that a function finds elsewhere than in its arguments are done while it is traced, and undone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._before = dict[int, tuple[torch.Tensor, torch.Tensor]]()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func._schema.is_mutable:
-            given = zip(func._schema.arguments, args)
-            named = (
-                (parameter, kwargs[parameter.name]) for parameter in func._schema.arguments if parameter.name in kwargs
-            )
-            for parameter, arg in (*given, *named):
-                if parameter.is_write:
-                    self._keep(arg)
-        return func(*args, **kwargs)
-
-    def _keep(self, arg: Any) -> None:
-        for tensor in arg if isinstance(arg, (list, tuple)) else (arg,):
-            if not isinstance(tensor, torch.Tensor) or isinstance(tensor, FakeTensor):
-                continue
-            with _disable_current_modes():
-                # All of the memory: another view of it may be written next.
-                whole = tensor.detach().as_strided(
-                    (tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0
-                )
-                self._before.setdefault(whole.data_ptr(), (whole, whole.clone()))
-
-    def undo(self) -> None:
-        """Puts what was there before in its place."""
-        for whole, before in self._before.values():
-            whole.copy_(before)
 
 
 def _is_same(arg: Any, expected: Any) -> bool:
@@ -100,14 +64,21 @@ class Trace:
     #: Which arguments are tensors, and how they lie.
     tensors: tuple[int, ...]
     layouts: Layouts
-    #: What of modules a graph holds as constants, by the tables that hold them.
-    held: tuple[tuple[dict[str, Any], str, Any], ...]
-    #: The weights among them, and where they lie.
-    weights: tuple[tuple[torch.Tensor, int], ...]
-    #: Whether a tensor that it holds needs gradients.
-    trains: bool
+    #: Which arguments are the same tensor: for each the first that is.
+    same: tuple[int, ...]
+    has_several: bool
+    #: What the function found around it: entries of tables, and lengths of tables.
+    entries: tuple[tuple[Any, Any, Any], ...]
+    lengths: tuple[tuple[Any, int], ...]
+    #: The weights among them, with what is known of each.
+    weights: tuple[tuple[torch.Tensor, _Weight], ...]
+    #: All tensors that the graph holds.
+    constants: tuple[torch.Tensor, ...]
     #: Whether it writes into an argument.
     overwrites: bool
+    #: How results are arranged, where they are not a tensor or a tuple of tensors, and which of them are arguments.
+    arranged: TreeSpec | None
+    returned: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(cls, fn: Function, args: Sequence[Any], names: tuple[str, ...], options: Options) -> Trace:
@@ -118,34 +89,57 @@ class Trace:
         rows = next((arg.shape[0] for arg in args if isinstance(arg, torch.Tensor) and arg.ndim > 0), 0)
         shapes = ShapeEnv()
         mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
-        expected, fakes = list(args), dict[int, torch.Tensor]()
+        expected, same = list(args), _same(args)
+        fakes = dict[int, torch.Tensor]()
         for i, arg in enumerate(args):
             if isinstance(arg, torch.Tensor):
                 expected[i] = _Kind(arg.dtype, arg.device)
-                fakes[i] = mode.from_tensor(arg.detach(), symbolic_context=context(arg, rows))
+                if same[i] == i:
+                    fakes[i] = mode.from_tensor(arg.detach(), symbolic_context=context(arg, rows))
         layouts = Layouts(list(fakes.values()))
+        surroundings = Surroundings((*args, *behind(fn)))
+        returned = dict[int, int]()
+        arranged = list[TreeSpec]()
 
         def of_tensors(*given: torch.Tensor) -> Any:
-            full = list(args)
-            for i, tensor in zip(fakes, given, strict=True):
-                full[i] = tensor
+            by_place = dict(zip(fakes, given, strict=True))
+            full = [by_place[same[i]] if isinstance(arg, torch.Tensor) else arg for i, arg in enumerate(args)]
             unnamed = len(full) - len(names)
             with places:
-                return fn(*full[:unnamed], **dict(zip(names, full[unnamed:])))
+                made = fn(*full[:unnamed], **dict(zip(names, full[unnamed:])))
+            results, spec = tree_flatten(made)
+            arranged[:] = [spec]
+            for at, result in enumerate(results):
+                if hasattr(result, "__dict__") and not isinstance(result, (torch.Tensor, *_SYMBOLIC)):
+                    raise TypeError(f"it gives a `{type(result).__name__}`, into which tracing does not look")
+                which = next((place for place, tensor in by_place.items() if tensor is result), None)
+                if which is not None:
+                    returned[at] = which
+            if spec.is_leaf() and not returned:
+                return made
+            return tuple(None if at in returned else result for at, result in enumerate(results))
 
-        undone, places = _Undone(), Places()
+        undone, places = Undone(), Places()
         try:
             with torch.no_grad(), mode, undone:
                 gm: GraphModule = make_fx(torch.func.functionalize(of_tensors), tracing_mode="real")(*fakes.values())
+            changed = surroundings.undo()
         except Exception as error:
+            surroundings.undo()
             raise Untraceable(error) from error
         finally:
             undone.undo()
-        held = _held(gm, _modules((*args, *_behind(fn))))
-        weights = tuple((weight, weight.data_ptr()) for _, _, weight in held if isinstance(weight, torch.Tensor))
-        constants = (*(weight for weight, _ in weights), *_constants(gm))
-        trains = any(isinstance(constant, torch.Tensor) and constant.requires_grad for constant in constants)
+        if changed:
+            raise Untraceable(
+                RuntimeError("it sets attributes, or changes lists or dictionaries, beside what it gives")
+            )
         overwrites = any(mutates(node) for node in gm.graph.nodes)
+        if overwrites and _returns_overwritten(gm):
+            raise Untraceable(RuntimeError("it gives a view of what it overwrites"))
+        constants = tuple(held for held in _constants(gm) if isinstance(held, torch.Tensor))
+        at = {constant.data_ptr() for constant in constants}
+        entries, lengths = surroundings.guards(lambda tensor: tensor.data_ptr() in at)
+        weights = {id(held): (held, _Weight.of(held)) for _, _, held in entries if isinstance(held, torch.Tensor)}
         result = fuse_module(gm, options)
         layouts.rely_on([guard.expr for guard in shapes.guards], places.are_asked)
         return cls(
@@ -155,10 +149,15 @@ class Trace:
             function=_shortest(gm),
             tensors=tuple(fakes),
             layouts=layouts,
-            held=held,
-            weights=weights,
-            trains=trains,
+            same=same,
+            has_several=sum(isinstance(arg, torch.Tensor) for arg in args) > 1,
+            entries=tuple(entries),
+            lengths=tuple(lengths),
+            weights=tuple(weights.values()),
+            constants=(*(weight for weight, _ in weights.values()), *constants),
             overwrites=overwrites,
+            arranged=None if _is_plain(arranged[0]) and not returned else arranged[0],
+            returned=tuple(returned.items()),
         )
 
     def fits(self, args: Sequence[Any], names: tuple[str, ...]) -> bool:
@@ -171,19 +170,46 @@ class Trace:
                     return False
             elif not _is_same(arg, expected):
                 return False
+        if self.has_several and _same(args) != self.same:
+            return False
         if not self.layouts.admit([args[i] for i in self.tensors]):
             return False
-        for table, name, held in self.held:
-            if table.get(name) is not held:
+        for table, length in self.lengths:
+            if len(table) != length:
                 return False
-        for weight, place in self.weights:
-            if weight.data_ptr() != place:
+        for table, name, held in self.entries:
+            if table.get(name, self) is not held:
+                return False
+        for weight, known in self.weights:
+            if _Weight.of(weight) != known:
                 return False
         return True
 
+    def is_of(self, objects: Sequence[Any]) -> bool:
+        """Whether the arguments that have attributes are these."""
+        own = [value for value in self.expected if has_attributes(value)]
+        return len(own) == len(objects) and all(a is b for a, b in zip(own, objects))
+
+    def is_trained(self) -> bool:
+        """Whether a tensor that the graph holds needs gradients."""
+        return any(constant.requires_grad for constant in self.constants)
+
+    def shares_memory(self, args: Sequence[Any]) -> bool:
+        """Whether tensors among the arguments lie in the same memory, or in that of one that the graph holds."""
+        # Constants may be views of one weight.
+        spans = [_span(arg) for arg in args if isinstance(arg, torch.Tensor) and arg.numel() > 0]
+        spans += {_span(constant) for constant in self.constants}
+        return any(after[0] < before[1] for before, after in itertools.pairwise(sorted(spans)))
+
     def run(self, args: Sequence[Any]) -> Any:
         """The results for arguments that fit."""
-        return self.function(*[args[i] for i in self.tensors])
+        made = self.function(*[args[i] for i in self.tensors])
+        if self.arranged is None:
+            return made
+        results = list(made)
+        for at, which in self.returned:
+            results[at] = args[which]
+        return tree_unflatten(results, self.arranged)
 
 
 class _Kind(NamedTuple):
@@ -193,30 +219,52 @@ class _Kind(NamedTuple):
     device: torch.device
 
 
-def _behind(fn: Function) -> list[Any]:
-    """What a function has at hand without being given it: what it is or belongs to, and what it closes over."""
-    cells = getattr(fn, "__closure__", None) or ()
-    closed = [cell.cell_contents for cell in cells if cell != _EMPTY]
-    return [fn, getattr(fn, "__self__", None), *closed]
+class _Weight(NamedTuple):
+    """What makes a weight the tensor that a graph holds: its elements may change."""
+
+    at: int
+    dtype: torch.dtype
+    shape: torch.Size
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Weight:
+        return cls(tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
 
 
-def _modules(values: Sequence[Any]) -> list[torch.nn.Module]:
-    """The modules among some values, and all within them, each once."""
-    roots = [value for value in values if isinstance(value, torch.nn.Module)]
-    return list(dict.fromkeys(module for root in roots for module in root.modules()))
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """The memory that a tensor lies in."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
-def _held(gm: GraphModule, modules: Sequence[torch.nn.Module]) -> tuple[tuple[dict[str, Any], str, Any], ...]:
-    """What of modules makes a graph the one that it is: their weights among its constants, and whether they train."""
-    places = {constant.data_ptr() for constant in _constants(gm) if isinstance(constant, torch.Tensor)}
-    tables = [table for module in modules for table in (module._parameters, module._buffers)]
-    weights = [(table, name, held) for table in tables for name, held in table.items() if held is not None]
-    modes = [(module.__dict__, "training", module.training) for module in modules]
-    return (*(weight for weight in weights if weight[2].data_ptr() in places), *modes)
+def _same(args: Sequence[Any]) -> tuple[int, ...]:
+    """For each argument the first that is the same tensor."""
+    first = dict[int, int]()
+    return tuple([first.setdefault(id(arg), i) if isinstance(arg, torch.Tensor) else i for i, arg in enumerate(args)])
+
+
+def _returns_overwritten(gm: GraphModule) -> bool:
+    """Whether a result of a graph lies in memory of an argument that it overwrites."""
+    written = {node for mutating in gm.graph.nodes if mutates(mutating) for node in mutating.all_input_nodes}
+
+    def root(node: Node) -> Node:
+        while is_view(node) and node.all_input_nodes:
+            node = node.all_input_nodes[0]
+        return node
+
+    roots = {root(node) for node in written} | written
+    output = next(iter(reversed(gm.graph.nodes)))
+    return any(root(node) in roots for node in output.all_input_nodes)
 
 
 def _constants(gm: GraphModule) -> list[Any]:
     return [getattr(gm, str(node.target)) for node in gm.graph.nodes if node.op == "get_attr"]
+
+
+def _is_plain(spec: TreeSpec) -> bool:
+    """Whether results are one tensor, or a tuple of them."""
+    return spec.is_leaf() or (spec.type is tuple and all(child.is_leaf() for child in spec.children_specs))
 
 
 def _shortest(gm: GraphModule) -> Function:

@@ -1,0 +1,120 @@
+"""What a function finds around it when ``fuse`` traces it: modules, objects and containers, and what is written there."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+#: A variable of an enclosing function that has no value.
+_EMPTY = types.CellType()
+#: What has attributes of its own that no call changes.
+_FIXED = (type, types.FunctionType, types.ModuleType, types.MethodType, torch.Tensor)
+#: Attributes that every module has: tables, of which those of :data:`_TABLES` are looked into.
+_COMMON = frozenset(torch.nn.Module().__dict__) - {"training"}
+_TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
+
+
+class Undone(TorchDispatchMode):
+    """Writes into tensors that a function finds elsewhere than in its arguments are done while it is traced, and undone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before = dict[int, tuple[torch.Tensor, torch.Tensor]]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func._schema.is_mutable:
+            given = zip(func._schema.arguments, args)
+            named = (
+                (parameter, kwargs[parameter.name]) for parameter in func._schema.arguments if parameter.name in kwargs
+            )
+            for parameter, arg in (*given, *named):
+                if parameter.is_write:
+                    self._keep(arg)
+        return func(*args, **kwargs)
+
+    def _keep(self, arg: Any) -> None:
+        for tensor in arg if isinstance(arg, (list, tuple)) else (arg,):
+            if not isinstance(tensor, torch.Tensor) or isinstance(tensor, FakeTensor):
+                continue
+            with _disable_current_modes():
+                # All of the memory: another view of it may be written next.
+                whole = tensor.detach().as_strided(
+                    (tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0
+                )
+                self._before.setdefault(whole.data_ptr(), (whole, whole.clone()))
+
+    def undo(self) -> None:
+        """Puts what was there before in its place."""
+        for whole, before in self._before.values():
+            whole.copy_(before)
+
+
+def behind(fn: Any) -> list[Any]:
+    """What a function has at hand without being given it: what it is or belongs to, defaults, and what it closes over."""
+    if isinstance(fn, functools.partial):
+        return [*behind(fn.func), *fn.args, *fn.keywords.values()]
+    of = getattr(fn, "__func__", fn)
+    cells = getattr(of, "__closure__", None) or ()
+    closed = [cell.cell_contents for cell in cells if cell != _EMPTY]
+    defaults = getattr(of, "__defaults__", None) or ()
+    named = (getattr(of, "__kwdefaults__", None) or {}).values()
+    return [fn, getattr(fn, "__self__", None), *defaults, *named, *closed]
+
+
+def has_attributes(value: Any) -> bool:
+    """Whether a value is an object, such as a module, whose attributes calls may set."""
+    return hasattr(value, "__dict__") and not isinstance(value, _FIXED)
+
+
+class Surroundings:
+    """Modules, objects with attributes, and containers that a function finds, all within modules included."""
+
+    def __init__(self, found: Sequence[Any]) -> None:
+        roots = [value for value in found if isinstance(value, torch.nn.Module)]
+        self.modules = list(dict.fromkeys(module for root in roots for module in root.modules()))
+        objects = [value for value in found if has_attributes(value) and not isinstance(value, torch.nn.Module)]
+        self._attributes = [(module.__dict__, _COMMON) for module in self.modules]
+        self._attributes += [(vars(value), frozenset[str]()) for value in objects]
+        self._tables: list[dict[str, Any]] = [vars(module)[name] for module in self.modules for name in _TABLES]
+        held = [value for table, skipped in self._attributes for name, value in table.items() if name not in skipped]
+        containers = [value for value in (*found, *held) if isinstance(value, (dict, list, set))]
+        tables = [table for table, _ in self._attributes]
+        self._before: list[tuple[Any, Any]] = [(one, one.copy()) for one in (*tables, *self._tables, *containers)]
+
+    def undo(self) -> bool:
+        """Puts back what was there when this was made; whether anything was there to put back."""
+        changed = False
+        for container, before in self._before:
+            if not _is_same_container(container, before):
+                changed = True
+                container.clear()
+                container.extend(before) if isinstance(container, list) else container.update(before)
+        return changed
+
+    def guards(self, is_constant: Any) -> tuple[list[tuple[Any, Any, Any]], list[tuple[Any, int]]]:
+        """What makes a graph the one that it is: entries of tables, and lengths of tables.
+
+        Weights are of those entries if ``is_constant`` says that a graph holds them.
+        """
+        entries = [(t, name, v) for t, skipped in self._attributes for name, v in t.items() if name not in skipped]
+        entries += [(table, name, v) for table in self._tables for name, v in table.items()]
+        kept = [entry for entry in entries if not isinstance(entry[2], torch.Tensor) or is_constant(entry[2])]
+        tables = [table for table, _ in self._attributes] + self._tables
+        return kept, [(table, len(table)) for table in tables]
+
+
+def _is_same_container(container: Any, before: Any) -> bool:
+    if len(container) != len(before):
+        return False
+    if isinstance(container, dict):
+        return all(name in container and container[name] is value for name, value in before.items())
+    if isinstance(container, list):
+        return all(a is b for a, b in zip(container, before))
+    return bool(container == before)
