@@ -49,9 +49,10 @@ class Scaled(torch.nn.Module):
         self.register_parameter("bias", None)
         self.weight = torch.nn.Parameter(torch.rand(8), requires_grad=False)
         self.rest, self.factor = torch.nn.Sequential(torch.nn.ReLU()), 2.0
+        self.factors, self.named = [1.0, 2.0], {"scale": 0.5}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.rest(self.norm(x * self.factor)) * self.weight
+        y = self.rest(self.norm(x * self.factor)) * self.weight * self.factors[0] * self.named["scale"]
         return y if self.bias is None else y + self.bias
 
 
@@ -66,6 +67,8 @@ CHANGES = {
     "submodule": lambda m: setattr(m, "norm", torch.nn.Identity()),
     "item": lambda m: m.rest.append(torch.nn.Hardtanh()),
     "no weight": lambda m: setattr(m, "bias", torch.nn.Parameter(torch.randn(8), requires_grad=False)),
+    "element": lambda m: m.factors.__setitem__(0, 3.0),
+    "entry": lambda m: m.named.update(scale=2.0),
     "setting": lambda m: setattr(m, "factor", 3.0),
     "hook": lambda m: m.register_forward_hook(lambda module, args, made: made * 2.0),
     "inner hook": lambda m: m.norm.register_forward_pre_hook(lambda module, args: (args[0] + 1.0,)),
@@ -83,6 +86,15 @@ def test_what_modules_hold_may_change(door: Any, change: str) -> None:
     torch.testing.assert_close(fused(x), function(x))
     CHANGES[change](module)
     torch.testing.assert_close(fused(x), function(x))
+
+
+def test_what_is_set_to_what_it_was_is_no_change() -> None:
+    module, x = Scaled(), torch.randn(4, 8)
+    fused = fusewright.fuse(module, strict=True)
+    for _ in range(3):
+        fused(x)
+        module.factor, module.factors = float("2.0"), module.factors
+    assert len(fused.traces) == 1
 
 
 def test_weights_that_begin_to_train_get_their_gradients() -> None:

@@ -86,13 +86,15 @@ class Surroundings:
         held = [value for table, skipped in self._attributes for name, value in table.items() if name not in skipped]
         containers = [value for value in (*found, *held) if isinstance(value, (dict, list, set))]
         tables = [table for table, _ in self._attributes]
-        self._before: list[tuple[Any, Any]] = [(one, one.copy()) for one in (*tables, *self._tables, *containers)]
+        #: Lists, dictionaries and sets that are found, or attributes of what is, with what is in them.
+        self.containers: list[tuple[Any, Any]] = [(one, one.copy()) for one in containers]
+        self._before = [*self.containers, *((one, one.copy()) for one in (*tables, *self._tables))]
 
     def undo(self) -> bool:
         """Puts back what was there when this was made; whether anything was there to put back."""
         changed = False
         for container, before in self._before:
-            if not _is_same_container(container, before):
+            if not holds(container, before):
                 changed = True
                 container.clear()
                 container.extend(before) if isinstance(container, list) else container.update(before)
@@ -110,7 +112,8 @@ class Surroundings:
         return kept, [(table, len(table)) for table in tables]
 
 
-def _is_same_container(container: Any, before: Any) -> bool:
+def holds(container: Any, before: Any) -> bool:
+    """Whether a list, dictionary or set holds the same objects as another."""
     if len(container) != len(before):
         return False
     if isinstance(container, dict):

@@ -20,7 +20,7 @@ from ._fuse import Result
 from ._layouts import Layouts, Places, context
 from ._nodes import is_view, mutates
 from ._options import Options
-from ._surroundings import Surroundings, Undone, behind, has_attributes
+from ._surroundings import Surroundings, Undone, behind, has_attributes, holds
 
 Function = Callable[..., Any]
 
@@ -67,9 +67,10 @@ class Trace:
     #: Which arguments are the same tensor: for each the first that is.
     same: tuple[int, ...]
     has_several: bool
-    #: What the function found around it: entries of tables, and lengths of tables.
+    #: What the function found around it: entries of tables, lengths of tables, and what is in containers.
     entries: tuple[tuple[Any, Any, Any], ...]
     lengths: tuple[tuple[Any, int], ...]
+    containers: tuple[tuple[Any, Any], ...]
     #: The weights among them, with what is known of each.
     weights: tuple[tuple[torch.Tensor, _Weight], ...]
     #: All tensors that the graph holds.
@@ -153,6 +154,7 @@ class Trace:
             has_several=sum(isinstance(arg, torch.Tensor) for arg in args) > 1,
             entries=tuple(entries),
             lengths=tuple(lengths),
+            containers=tuple(surroundings.containers),
             weights=tuple(weights.values()),
             constants=(*(weight for weight, _ in weights.values()), *constants),
             overwrites=overwrites,
@@ -178,7 +180,11 @@ class Trace:
             if len(table) != length:
                 return False
         for table, name, held in self.entries:
-            if table.get(name, self) is not held:
+            found = table.get(name, self)
+            if found is not held and not _is_same(found, held):
+                return False
+        for container, before in self.containers:
+            if not holds(container, before):
                 return False
         for weight, known in self.weights:
             if _Weight.of(weight) != known:
