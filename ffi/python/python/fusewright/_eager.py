@@ -14,7 +14,7 @@ import torch.autograd.forward_ad as forward_ad
 
 from ._fuse import Result
 from ._options import Options
-from ._surroundings import has_attributes
+from ._surroundings import has_attributes, holds
 from ._trace import Trace, Untraceable
 
 Function = Callable[..., Any]
@@ -47,8 +47,9 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``,
     ``torch.autocast``, a transform such as ``torch.func.vmap`` or a mode that sees ops runs the function as it is; so does
     one in which a tensor needs gradients or is of a subclass, and one that writes into a tensor which shares its memory with
-    another. A function that looks at the elements of tensors, gives a view of what it overwrites, sets attributes, or cannot
-    be traced for another reason, always runs as it is, which a warning says, or ``strict`` raises.
+    another. A function that looks at the elements of tensors, gives a view of what it overwrites, sets attributes in other
+    calls than the first, or cannot be traced for another reason, always runs as it is, which a warning says, or ``strict``
+    raises.
     """
     if fn is None:
         return functools.partial(fuse, **options)
@@ -67,6 +68,8 @@ class Fused:
         self.is_untraceable = False
         #: Whether it was said that some calls are not fused.
         self.is_said = False
+        #: Objects among the arguments of calls that set attributes, which may have been the first of their kind.
+        self._begun: list[list[Any]] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, names = ((*args, *kwargs.values()), tuple(kwargs)) if kwargs else (args, ())
@@ -81,6 +84,10 @@ class Fused:
                     raise refused.why from None
                 # What is wrong with a call is PyTorch's to say.
                 made = self.fn(*args, **kwargs)
+                objects = [arg for arg in given if has_attributes(arg)]
+                if refused.is_first and not any(holds(begun, objects) for begun in self._begun):
+                    self._begun.append(objects)
+                    return made
                 self.is_untraceable = True
                 first, *_ = str(refused.why).splitlines() or [""]
                 self._warn(f"cannot trace {{}}, which runs as it is: {type(refused.why).__name__}: {first}", 3)

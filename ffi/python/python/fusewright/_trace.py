@@ -30,11 +30,11 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Untraceable(Exception):
-    """A function cannot be traced."""
+    """A function cannot be traced, or not yet: ``is_first`` where it changed what it found, as first calls do."""
 
-    def __init__(self, why: Exception) -> None:
+    def __init__(self, why: Exception, *, is_first: bool = False) -> None:
         super().__init__(why)
-        self.why = why
+        self.why, self.is_first = why, is_first
 
 
 def _is_same(arg: Any, expected: Any) -> bool:
@@ -131,9 +131,8 @@ class Trace:
         finally:
             undone.undo()
         if changed:
-            raise Untraceable(
-                RuntimeError("it sets attributes, or changes lists or dictionaries, beside what it gives")
-            )
+            why = "it sets attributes, or changes lists or dictionaries, beside what it gives"
+            raise Untraceable(RuntimeError(why), is_first=True)
         overwrites = any(mutates(node) for node in gm.graph.nodes)
         if overwrites and _returns_overwritten(gm):
             raise Untraceable(RuntimeError("it gives a view of what it overwrites"))
@@ -191,10 +190,9 @@ class Trace:
                 return False
         return True
 
-    def is_of(self, objects: Sequence[Any]) -> bool:
+    def is_of(self, objects: list[Any]) -> bool:
         """Whether the arguments that have attributes are these."""
-        own = [value for value in self.expected if has_attributes(value)]
-        return len(own) == len(objects) and all(a is b for a, b in zip(own, objects))
+        return holds([value for value in self.expected if has_attributes(value)], objects)
 
     def is_trained(self) -> bool:
         """Whether a tensor that the graph holds needs gradients."""
