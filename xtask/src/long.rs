@@ -179,6 +179,6 @@ mod tests {
     #[test]
     fn an_unknown_part_is_an_error() {
         let error = run(Path::new("."), Some("cast")).expect_err("there is no such part");
-        assert_eq!(error, "no part `cast`; there is casts, memory, mutants, ascend, matrix, fuzz");
+        assert_eq!(error, "no part `cast`; there is casts, memory, mutants, ascend, differential, matrix, fuzz");
     }
 }
