@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -109,13 +110,15 @@ class Trace:
             with places:
                 made = fn(*full[:unnamed], **dict(zip(names, full[unnamed:])))
             results, spec = tree_flatten(made)
-            arranged[:] = [spec]
+            is_flat = type(made) is tuple and len(made) == len(results) and all(map(operator.is_, made, results))
+            arranged[:] = [] if spec.is_leaf() or is_flat else [spec]
             for at, result in enumerate(results):
                 if hasattr(result, "__dict__") and not isinstance(result, (torch.Tensor, *_SYMBOLIC)):
                     raise TypeError(f"it gives a `{type(result).__name__}`, into which tracing does not look")
                 which = next((place for place, tensor in by_place.items() if tensor is result), None)
                 if which is not None:
                     returned[at] = which
+                    arranged[:] = [spec]
             if spec.is_leaf() and not returned:
                 return made
             return tuple(None if at in returned else result for at, result in enumerate(results))
@@ -157,7 +160,7 @@ class Trace:
             weights=tuple(weights.values()),
             constants=(*(weight for weight, _ in weights.values()), *constants),
             overwrites=overwrites,
-            arranged=None if _is_plain(arranged[0]) and not returned else arranged[0],
+            arranged=arranged[0] if arranged else None,
             returned=tuple(returned.items()),
         )
 
@@ -264,11 +267,6 @@ def _returns_overwritten(gm: GraphModule) -> bool:
 
 def _constants(gm: GraphModule) -> list[Any]:
     return [getattr(gm, str(node.target)) for node in gm.graph.nodes if node.op == "get_attr"]
-
-
-def _is_plain(spec: TreeSpec) -> bool:
-    """Whether results are one tensor, or a tuple of them."""
-    return spec.is_leaf() or (spec.type is tuple and all(child.is_leaf() for child in spec.children_specs))
 
 
 def _shortest(gm: GraphModule) -> Function:
