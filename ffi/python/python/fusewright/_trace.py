@@ -27,6 +27,7 @@ Function = Callable[..., Any]
 
 #: What is compared by its value; other objects are the same or are not.
 _PLAIN = (bool, int, complex, str, bytes, range, slice, torch.dtype, torch.device, torch.memory_format)
+#: What stands for numbers in a trace.
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
