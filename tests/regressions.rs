@@ -425,23 +425,6 @@ fn a_number_wins_over_nan_whatever_is_known_of_it() {
     }
 }
 
-/// Ours: compiling took twice as long for every op of a group's value whose operands are one value.
-#[test]
-fn values_of_groups_are_walked_once() {
-    let step = |i: usize| format!("%a{i} = add %m{i}, %m{i}\n%m{} = mul %a{i}, %half\n", i + 1);
-    let steps: String = (0..40).map(step).collect();
-    fused(&format!(
-        "graph @shared(s: 0..; %x: f32[s, 6, 16]) {{
-           %half = literal f32 0.5
-           %r = reduce %x {{op = max, axes = [2]}}
-           %m0 = reshape %r {{shape = [s, 6, 1]}}
-           {steps}
-           %y = mul %x, %m40
-           return %y
-         }}"
-    ));
-}
-
 /// Ours: a stack along an axis between those of a row, as `torch.stack([t, t], 1)` behind a reduction over all rows,
 /// laid whole rows end to end.
 #[test]
