@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 
 import pytest
@@ -244,3 +245,17 @@ def test_casts_of_autocast_are_pytorchs() -> None:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert torch.equal(fused(x), fused.fn(x)) and fused(x).dtype == torch.bfloat16
         assert torch.equal(fused(x), fused.fn(x)) and fused(x).dtype == torch.float32
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_the_garbage_collector_is_left_as_it_was(is_enabled: bool) -> None:
+    x = torch.randn(4, 4)
+    if not is_enabled:
+        gc.disable()
+    try:
+        fusewright.fuse(gate, strict=True)(x, x)
+        with pytest.raises(Exception):  # noqa: B017 (whatever PyTorch says of it)
+            fusewright.fuse(by_its_sum, strict=True)(x)
+        assert gc.isenabled() == is_enabled
+    finally:
+        gc.enable()

@@ -10,6 +10,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx import Graph, GraphModule, Node
 
 from . import _capture, _expect
+from ._collector import uncollected
 from ._fuse import Insert, Result, fuse_graph, insert_function, leave
 from ._options import Options
 from ._short import shorten
@@ -83,15 +84,16 @@ def fuse_module(
     Raises whatever went wrong under ``strict``.
     """
     before = gm.graph
+    # The pass edits a copy, so that a failure half-way leaves no trace.
+    graph = _copied(before)
     try:
-        # The pass edits a copy, so that a failure half-way leaves no trace.
-        gm.graph = _copied(before)
-        result = fuse_graph(gm.graph, options, insert)
-        shorten(gm.graph)
-        gm.recompile()
+        with uncollected():
+            result = fuse_graph(graph, options, insert)
+            shorten(graph)
+            gm.graph = graph
     except Exception as error:
-        gm.graph = before
-        gm.recompile()
+        if gm.graph is not before:
+            gm.graph = before
         leave(error, options)
         result = Result()
         _expect.check(options.expect, [result])

@@ -12,6 +12,7 @@ from typing import Any, overload
 import torch
 import torch.autograd.forward_ad as forward_ad
 
+from ._collector import uncollected
 from ._fuse import Result
 from ._options import Options
 from ._surroundings import has_attributes, holds
@@ -128,7 +129,8 @@ class Fused:
             if sum(trace.is_of(objects) for trace in self.traces) >= _MOST_TRACES:
                 self._warn(f"keeps {_MOST_TRACES} kinds of arguments of {{}}; calls with others are not fused", 4)
                 return None
-            trace = Trace.of(self.fn, args, names, self.options)
+            with uncollected():
+                trace = Trace.of(self.fn, args, names, self.options)
             self.traces.append(trace)
             return trace
 

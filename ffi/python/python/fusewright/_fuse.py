@@ -180,13 +180,15 @@ class _Pass:
     def _attempts(self) -> list[tuple[Part, Call]] | None:
         """The parts and their calls; ``None`` if more nodes are refused, or parts of their own, now than before."""
         before = len(self.refused) + len(self.alone)
+        cut = groups(self.graph, self._admits, self.options.splitting_ops, self.alone)
+        parts = [part for part in map(part_of, cut) if part is not None and self._gain(part, 1) >= 1]
+        written = {part: self._written(part) for part in parts if part not in self.tried}
+        asked = [(program.text, *self._place(part)) for part, program in written.items() if program is not None]
+        ahead = _store.compiled_ahead(asked, self.options)
+        for part, program in written.items():
+            self.tried[part] = self._attempt(part, program, ahead) if program is not None else None
         found = []
-        for group in groups(self.graph, self._admits, self.options.splitting_ops, self.alone):
-            part = part_of(group)
-            if part is None or self._gain(part, 1) < 1:
-                continue
-            if part not in self.tried:
-                self.tried[part] = self._attempt(part)
+        for part in parts:
             made = self.tried[part]
             if made is not None and self._gain(part, made.kernel.launches) > 0:
                 found.append((part, made))
@@ -196,12 +198,25 @@ class _Pass:
         """How many launches fewer a part takes than its nodes do. A kernel for each op is no gain, but for copies."""
         return part.computing() + (part.faster_copies() if self.eager else 0) - launches
 
-    def _attempt(self, part: Part) -> Call | None:
+    @staticmethod
+    def _place(part: Part) -> tuple[str, int | None]:
+        """The target that a part is compiled for, and which device of it."""
+        lies = device(part.outputs[0])
+        return target(lies), ordinal(lies)
+
+    def _written(self, part: Part) -> Program | None:
         try:
-            program = serialise(part.nodes, part.outputs)
-            lies = device(part.outputs[0])
-            on, number = target(lies), ordinal(lies)
-            attempt = _store.compiled(program.text, on, number, self.options)
+            return serialise(part.nodes, part.outputs)
+        except Unsupported as unsupported:
+            self._refuse(part, [unsupported.node], str(unsupported))
+            return None
+
+    def _attempt(self, part: Part, program: Program, ahead: dict[_store.Request, _store.Attempt]) -> Call | None:
+        try:
+            on, number = self._place(part)
+            request = (program.text, on, number)
+            # The first of equal parts has what was compiled ahead; the others find it in the store.
+            attempt = ahead.pop(request, None) or _store.compiled(*request, self.options)
             if (kernel := attempt.kernel) is not None:
                 compiled = (on, number, self.options.mode, self.options.pipeline)
                 turned = [
@@ -229,9 +244,6 @@ class _Pass:
                     )
                     return None
                 return Call(function(made, kernel, self.options.threads), made, program, kernel, sizes)
-        except Unsupported as unsupported:
-            self._refuse(part, [unsupported.node], str(unsupported))
-            return None
         except NoSize as lacking:
             self._refuse(part, [], str(lacking))
             return None

@@ -109,7 +109,11 @@ class _Grouping:
     def _leads(self, nodes: list[Node], group: int, *, skip: int) -> bool:
         """Whether a node outside of ``group`` and of ``skip`` depends on ``group``."""
         first = self.position[self.members[group][0]]
-        open_nodes = [node for node in nodes if not self._is_in(node, group) and not self._is_in(node, skip)]
+        open_nodes = [
+            node
+            for node in nodes
+            if self._may_reach(node, first) and not self._is_in(node, group) and not self._is_in(node, skip)
+        ]
         seen: set[Node] = set(open_nodes)
         entered: set[int] = set()
         while open_nodes:

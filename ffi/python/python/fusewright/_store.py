@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from . import _native
@@ -18,6 +21,10 @@ _hits = 0
 
 # Refusals kept; a program that cuts more graphs than that asks again.
 _MOST_REFUSED = 4096
+
+
+#: A program, and the target and device that it is compiled for.
+Request = tuple[bytes, str, int | None]
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,34 @@ def compiled(program: bytes, target: str, device: int | None, options: Options) 
             _devices.add(device)
             _kernels[(*key, device)] = kernel
     return Attempt(kernel, outside)
+
+
+def compiled_ahead(requests: Iterable[Request], options: Options) -> dict[Request, Attempt]:
+    """The attempts of those programs that are new, which are compiled side by side.
+
+    Without what raises, which :func:`compiled` raises again, and without programs that are already asked for on another
+    device, whose code they share.
+    """
+    new = dict[tuple[bytes, str], Request]()
+    for request in dict.fromkeys(requests):
+        if not _is_known(request, options):
+            new.setdefault(request[:2], request)
+    if len(new) < 2:
+        return {}
+    with ThreadPoolExecutor(min(len(new), os.cpu_count() or 1), "fusewright") as pool:
+        try:
+            attempts = [(request, pool.submit(compiled, *request, options)) for request in new.values()]
+        except RuntimeError:
+            # No thread is begun while the interpreter ends.
+            return {}
+    return {request: attempt.result() for request, attempt in attempts if attempt.exception() is None}
+
+
+def _is_known(request: Request, options: Options) -> bool:
+    program, target, device = request
+    key = (program, target, *options.key())
+    with _lock:
+        return key in _refused or _known(key, device) is not None
 
 
 def _known(key: tuple[object, ...], device: int | None) -> _native.Kernel | None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
@@ -126,7 +127,8 @@ class Trace:
 
         undone, places = Undone(), Places()
         try:
-            with torch.no_grad(), mode, undone:
+            # What is fused is compiled, and not before.
+            with torch.no_grad(), mode, undone, _use_lazy_graph_module(True):
                 gm: GraphModule = make_fx(torch.func.functionalize(of_tensors), tracing_mode="real")(*fakes.values())
             changed = surroundings.undo()
         except Exception as error:
@@ -150,7 +152,7 @@ class Trace:
             expected=tuple(expected),
             names=names,
             result=result,
-            function=_shortest(gm),
+            function=_shortest(GraphModule(gm, gm.graph)),
             tensors=tuple(fakes),
             layouts=layouts,
             same=same,
