@@ -9,7 +9,7 @@ has and measures nothing. Three figures for each model of one layer, of the size
   sides are recorded as CUDA graphs of several calls behind each other, which hold nothing else.
 * ``model``: all of the model, called from Python, and recorded as a CUDA graph.
 * ``compile``: seconds of a first call in a fresh process with empty caches, and of them the compiler's own: of
-  ``torch.compile`` with either compiler, and of ``fuse``.
+  ``torch.compile`` with either compiler, and with none, which is Dynamo alone, and of ``fuse``.
 
 ``exact`` has Inductor round where the graph does, as the kernels of fusewright always do.
 """
@@ -276,6 +276,8 @@ def compile_once(who: str) -> None:
 
         _backend.fuse_module = timed(_backend.fuse_module)
         made = torch.compile(model, backend="fusewright", options={"strict": True}, dynamic=False)
+    elif who == "dynamo":
+        made = torch.compile(model, backend="eager", dynamic=False)
     else:
         import fusewright
         from fusewright import _trace
@@ -413,7 +415,7 @@ def measured(rows: Rows, chosen: argparse.Namespace, begin: float) -> int:
     models, tokens = chosen.models.split(","), list(map(int, chosen.tokens.split(",")))
     compared = ["eager", "fusewright", *variants]
     work: list[tuple[str, str, int, Callable[[], None]]] = []
-    for who in ("inductor", "fusewright", "fuse"):
+    for who in ("inductor", "dynamo", "fusewright", "fuse"):
         if "compile" in kinds and not rows.has("compile", who, 32, ()):
             work.append(("compile", who, 32, lambda who=who: compilation(who, rows)))
     for kind, measure, last in (("part", measured_part, "part"), ("model", measured_model, "model recorded")):
