@@ -35,7 +35,8 @@ impl Replacements {
     /// The changed stage of a kernel, if there is one.
     ///
     /// # Errors
-    /// A file that cannot be read, or a changed one that is no code; what the backend does not take.
+    /// What is named is no folder; a file that cannot be read, or a changed one that is no code; what the backend does not
+    /// take.
     pub fn of(
         &self,
         name: &str,
@@ -45,6 +46,9 @@ impl Replacements {
         target: &Target,
     ) -> Result<Option<Replaced>, CompileError> {
         let wrong = |error| CompileError::Replaced(Box::new(error));
+        if !self.0.is_dir() {
+            return Err(wrong(Error::Input(said(&self.0, "it is no folder"))));
+        }
         let folder = folder_of(&self.0, name, body, target).map_err(wrong)?;
         if !folder.is_dir() {
             return Ok(None);

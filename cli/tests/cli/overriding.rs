@@ -105,3 +105,17 @@ fn ascend_c_that_was_changed_is_what_is_written() {
     let stands = |(name, text): (&String, &Vec<u8>)| name.ends_with(".cpp") && text.windows(4).any(|w| w == b"Sub(");
     assert!(written.iter().any(stands), "{:?}", written.keys());
 }
+
+#[test]
+fn what_is_no_folder_is_an_error_that_names_it() {
+    let folder = folder();
+    let model = write(&folder, "sum.fw", SUM);
+    for named in [folder.path().join("none"), Path::new(&model).to_owned()] {
+        let out = folder.path().join("out");
+        let refused = compile(&model, "cpu", &out, &[("FUSEWRIGHT_OVERRIDE_DIR", &named)]);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        let expected = format!("FUSEWRIGHT_OVERRIDE_DIR: {}: it is no folder", named.display());
+        assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
+        assert!(!out.exists());
+    }
+}
