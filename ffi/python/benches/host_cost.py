@@ -8,6 +8,7 @@ stream takes without making the caller wait. Fails if a figure is above its limi
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -46,7 +47,9 @@ def microseconds(call: Callable[[], object], device: torch.device) -> float:
 
 def main() -> int:
     torch.set_num_threads(1)
-    device = torch.device(sys.argv[1] if len(sys.argv) > 1 else "cpu")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("device", nargs="?", type=torch.device, default="cpu")
+    device = parser.parse_args().device
     x, y = torch.randn(4, 16, device=device), torch.randn(4, 16, device=device)
     fused = fusewright.fuse(gate, strict=True)
     fused(x, y)
