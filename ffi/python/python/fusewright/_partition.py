@@ -34,6 +34,8 @@ class _Grouping:
     def __init__(self, graph: Graph, alone: Collection[Node]) -> None:
         self.alone = alone
         self.position = {node: i for i, node in enumerate(graph.nodes)}
+        #: For each place in the graph the first place of those groups that have nodes before it and at or behind it.
+        self.reached_from = list(range(len(self.position)))
         #: The group of a node, before merges; members of each are in the graph's order.
         self.group: dict[Node, int] = {}
         self.merged: list[int] = []
@@ -81,12 +83,29 @@ class _Grouping:
     def _join(self, node: Node, group: int) -> None:
         self.group[node] = group
         self.members[group].append(node)
+        self._span(group)
 
     def _merge(self, a: int, b: int) -> int:
         self.merged[b] = a
         self.members[a].extend(self.members[b])
         self.members[a].sort(key=self.position.__getitem__)
+        self._span(a)
         return a
+
+    def _span(self, group: int) -> None:
+        """Takes note of where a group reaches."""
+        first, last = (self.position[self.members[group][i]] for i in (0, -1))
+        for place in range(last, first, -1):
+            if self.reached_from[place] <= first:
+                # What reaches so far from there is noted at all places between.
+                break
+            self.reached_from[place] = first
+
+    def _cut(self, place: int) -> int:
+        """The last place up to a place that all groups lie before or behind: nothing before it depends on what is behind."""
+        while self.reached_from[place] < place:
+            place = self.reached_from[place]
+        return place
 
     def _mergeable(self, a: int, b: int) -> bool:
         """Whether no path leads from one group to the other through nodes of neither."""
@@ -108,11 +127,11 @@ class _Grouping:
 
     def _leads(self, nodes: list[Node], group: int, *, skip: int) -> bool:
         """Whether a node outside of ``group`` and of ``skip`` depends on ``group``."""
-        first = self.position[self.members[group][0]]
+        cut = self._cut(self.position[self.members[group][0]])
         open_nodes = [
             node
             for node in nodes
-            if self._may_reach(node, first) and not self._is_in(node, group) and not self._is_in(node, skip)
+            if self.position[node] >= cut and not self._is_in(node, group) and not self._is_in(node, skip)
         ]
         seen: set[Node] = set(open_nodes)
         entered: set[int] = set()
@@ -128,13 +147,7 @@ class _Grouping:
                 for operand in member.all_input_nodes:
                     if self._is_in(operand, group):
                         return True
-                    if operand not in seen and self._may_reach(operand, first):
+                    if operand not in seen and self.position[operand] >= cut:
                         seen.add(operand)
                         open_nodes.append(operand)
         return False
-
-    def _may_reach(self, node: Node, first: int) -> bool:
-        """Whether a node, or what is in its group, stands behind the first node of the group that is looked for."""
-        if node in self.group:
-            return self.position[self.members[self._find(self.group[node])][-1]] > first
-        return self.position[node] > first
