@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import threading
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -11,17 +12,30 @@ from typing import Any, overload
 
 import torch
 import torch.autograd.forward_ad as forward_ad
+from torch._dynamo.convert_frame import compile_lock
 
 from ._collector import uncollected
 from ._fuse import Result
 from ._options import Options
-from ._surroundings import has_attributes, holds
-from ._trace import Trace, Untraceable
+from ._surroundings import has_attributes
+from ._trace import Trace
+from ._tracing import Untraceable
+from ._within import holds
 
 Function = Callable[..., Any]
 
 #: PyTorch traces for one thread at a time; a function that is traced may call another.
 _tracing = threading.RLock()
+
+
+def _begin_anew() -> None:
+    """In a child of a fork no other thread traces, whatever one of its parent did."""
+    global _tracing
+    _tracing = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
 #: Traces that a function keeps for the same objects; more kinds of tensors and numbers than that are not fused.
 _MOST_TRACES = 16
 #: Tensors that are what they seem; those of other classes have ops of their own.
@@ -81,14 +95,14 @@ class Fused:
             try:
                 trace = self._traced(given, names)
             except Untraceable as refused:
+                objects = [arg for arg in given if has_attributes(arg)]
+                if refused.is_first and not any(holds(begun, objects) for begun in self._begun):
+                    self._begun.append(objects)
+                    return self.fn(*args, **kwargs)
                 if self.options.strict:
                     raise refused.why from None
                 # What is wrong with a call is PyTorch's to say.
                 made = self.fn(*args, **kwargs)
-                objects = [arg for arg in given if has_attributes(arg)]
-                if refused.is_first and not any(holds(begun, objects) for begun in self._begun):
-                    self._begun.append(objects)
-                    return made
                 self.is_untraceable = True
                 first, *_ = str(refused.why).splitlines() or [""]
                 self._warn(f"cannot trace {{}}, which runs as it is: {type(refused.why).__name__}: {first}", 3)
@@ -117,7 +131,8 @@ class Fused:
         return None
 
     def _traced(self, args: Sequence[Any], names: tuple[str, ...]) -> Trace | None:
-        with _tracing:
+        # What traces of PyTorch's share is one for the process, and Dynamo's lock keeps it.
+        with _tracing, compile_lock:
             # Another thread may have traced the same meanwhile.
             if (known := self._known(args, names)) is not None:
                 return known

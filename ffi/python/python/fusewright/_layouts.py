@@ -8,7 +8,6 @@ from typing import Any
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
-from torch.overrides import TorchFunctionMode
 
 #: Layouts of arguments of which a trace remembers whether it is for them.
 _MOST_LAYOUTS = 1024
@@ -22,41 +21,6 @@ def context(tensor: torch.Tensor, rows: int) -> StatelessSymbolicContext[Any, An
     # Along an axis of one element nothing is stepped over: slices have any number there.
     strides = [DimDynamic.DYNAMIC if extent == 1 else DimDynamic.INFER_STRIDE for extent in tensor.shape]
     return StatelessSymbolicContext(dynamic_sizes=extents, dynamic_strides=strides)
-
-
-class Places(TorchFunctionMode):
-    """Notes whether a function asks where in its memory a tensor begins, of which traces hold a number, and refuses to read
-    elements of tensors that are no arguments, which traces would hold.
-
-    What PyTorch asks within an op is not seen: a mode is not active within itself.
-    """
-
-    _ASKING = (torch.Tensor.storage_offset, torch.Tensor.data_ptr, torch.Tensor.untyped_storage)
-
-    _READING = tuple(
-        getattr(torch.Tensor, name)
-        for name in (
-            "item",
-            "tolist",
-            "numpy",
-            "__array__",
-            "__float__",
-            "__int__",
-            "__bool__",
-            "__index__",
-            "__complex__",
-        )
-    )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.are_asked = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.are_asked |= func in self._ASKING
-        if func in self._READING and not torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
-            raise RuntimeError("it reads elements of a tensor that is no argument")
-        return func(*args, **(kwargs or {}))
 
 
 class _Layout:

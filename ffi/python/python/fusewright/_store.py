@@ -19,6 +19,15 @@ _devices: set[int | None] = set()
 _refused: dict[tuple[object, ...], list[tuple[list[str], int | None, str]]] = {}
 _hits = 0
 
+
+def _begin_anew() -> None:
+    """In a child of a fork no other thread has the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
 # Refusals kept; a program that cuts more graphs than that asks again.
 _MOST_REFUSED = 4096
 

@@ -11,6 +11,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from ._within import Within
+
 #: A variable of an enclosing function that has no value.
 _EMPTY = types.CellType()
 #: What has attributes of its own that no call changes.
@@ -85,20 +87,13 @@ class Surroundings:
         self._tables: list[dict[str, Any]] = [vars(module)[name] for module in self.modules for name in _TABLES]
         held = [value for table, skipped in self._attributes for name, value in table.items() if name not in skipped]
         containers = [value for value in (*found, *held) if isinstance(value, (dict, list, set))]
-        tables = [table for table, _ in self._attributes]
         #: Lists, dictionaries and sets that are found, or attributes of what is, with what is in them.
         self.containers: list[tuple[Any, Any]] = [(one, one.copy()) for one in containers]
-        self._before = [*self.containers, *((one, one.copy()) for one in (*tables, *self._tables))]
+        self._within = Within(found)
 
     def undo(self) -> bool:
-        """Puts back what was there when this was made; whether anything was there to put back."""
-        changed = False
-        for container, before in self._before:
-            if not holds(container, before):
-                changed = True
-                container.clear()
-                container.extend(before) if isinstance(container, list) else container.update(before)
-        return changed
+        """Puts back what was there when this was made, at any depth; whether anything was there to put back."""
+        return self._within.undo()
 
     def guards(self, is_constant: Any) -> tuple[list[tuple[Any, Any, Any]], list[tuple[Any, int]]]:
         """What makes a graph the one that it is: entries of tables, and lengths of tables.
@@ -110,14 +105,3 @@ class Surroundings:
         kept = [entry for entry in entries if not isinstance(entry[2], torch.Tensor) or is_constant(entry[2])]
         tables = [table for table, _ in self._attributes] + self._tables
         return kept, [(table, len(table)) for table in tables]
-
-
-def holds(container: Any, before: Any) -> bool:
-    """Whether a list, dictionary or set holds the same objects as another."""
-    if len(container) != len(before):
-        return False
-    if isinstance(container, dict):
-        return all(name in container and container[name] is value for name, value in before.items())
-    if isinstance(container, list):
-        return all(a is b for a, b in zip(container, before))
-    return bool(container == before)

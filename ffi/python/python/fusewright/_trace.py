@@ -5,39 +5,26 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from ._backend import fuse_module
 from ._fuse import Result
-from ._layouts import Layouts, Places, context
+from ._layouts import Layouts
 from ._nodes import is_view, mutates
 from ._options import Options
-from ._surroundings import Surroundings, Undone, behind, has_attributes, holds
+from ._surroundings import has_attributes
+from ._tracing import Tracing, Untraceable, same
+from ._within import holds
 
 Function = Callable[..., Any]
 
 #: What is compared by its value; other objects are the same or are not.
 _PLAIN = (bool, int, complex, str, bytes, range, slice, torch.dtype, torch.device, torch.memory_format)
-#: What stands for numbers in a trace.
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-
-class Untraceable(Exception):
-    """A function cannot be traced, or not yet: ``is_first`` where it changed what it found, as first calls do."""
-
-    def __init__(self, why: Exception, *, is_first: bool = False) -> None:
-        super().__init__(why)
-        self.why, self.is_first = why, is_first
 
 
 def _is_same(arg: Any, expected: Any) -> bool:
@@ -90,81 +77,33 @@ class Trace:
 
         Raises :class:`Untraceable` for one that looks at elements, or that PyTorch cannot trace for another reason.
         """
-        rows = next((arg.shape[0] for arg in args if isinstance(arg, torch.Tensor) and arg.ndim > 0), 0)
-        shapes = ShapeEnv()
-        mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
-        expected, same = list(args), _same(args)
-        fakes = dict[int, torch.Tensor]()
-        for i, arg in enumerate(args):
-            if isinstance(arg, torch.Tensor):
-                expected[i] = _Kind(arg.dtype, arg.device)
-                if same[i] == i:
-                    fakes[i] = mode.from_tensor(arg.detach(), symbolic_context=context(arg, rows))
-        layouts = Layouts(list(fakes.values()))
-        surroundings = Surroundings((*args, *behind(fn)))
-        returned = dict[int, int]()
-        arranged = list[TreeSpec]()
-
-        def of_tensors(*given: torch.Tensor) -> Any:
-            by_place = dict(zip(fakes, given, strict=True))
-            full = [by_place[same[i]] if isinstance(arg, torch.Tensor) else arg for i, arg in enumerate(args)]
-            unnamed = len(full) - len(names)
-            with places:
-                made = fn(*full[:unnamed], **dict(zip(names, full[unnamed:])))
-            results, spec = tree_flatten(made)
-            is_flat = type(made) is tuple and len(made) == len(results) and all(map(operator.is_, made, results))
-            arranged[:] = [] if spec.is_leaf() or is_flat else [spec]
-            for at, result in enumerate(results):
-                if hasattr(result, "__dict__") and not isinstance(result, (torch.Tensor, *_SYMBOLIC)):
-                    raise TypeError(f"it gives a `{type(result).__name__}`, into which tracing does not look")
-                which = next((place for place, tensor in by_place.items() if tensor is result), None)
-                if which is not None:
-                    returned[at] = which
-                    arranged[:] = [spec]
-            if spec.is_leaf() and not returned:
-                return made
-            return tuple(None if at in returned else result for at, result in enumerate(results))
-
-        undone, places = Undone(), Places()
-        try:
-            # What is fused is compiled, and not before.
-            with torch.no_grad(), mode, undone, _use_lazy_graph_module(True):
-                gm: GraphModule = make_fx(torch.func.functionalize(of_tensors), tracing_mode="real")(*fakes.values())
-            changed = surroundings.undo()
-        except Exception as error:
-            surroundings.undo()
-            raise Untraceable(error) from error
-        finally:
-            undone.undo()
-        if changed:
-            why = "it sets attributes, or changes lists or dictionaries, beside what it gives"
-            raise Untraceable(RuntimeError(why), is_first=True)
+        tracing = Tracing(fn, args, names)
+        gm = tracing.graph()
         overwrites = any(mutates(node) for node in gm.graph.nodes)
         if overwrites and _returns_overwritten(gm):
             raise Untraceable(RuntimeError("it gives a view of what it overwrites"))
         constants = tuple(held for held in _constants(gm) if isinstance(held, torch.Tensor))
         at = {constant.data_ptr() for constant in constants}
-        entries, lengths = surroundings.guards(lambda tensor: tensor.data_ptr() in at)
+        entries, lengths = tracing.surroundings.guards(lambda tensor: tensor.data_ptr() in at)
         weights = {id(held): (held, _Weight.of(held)) for _, _, held in entries if isinstance(held, torch.Tensor)}
         result = fuse_module(gm, options)
-        layouts.rely_on([guard.expr for guard in shapes.guards], places.are_asked)
         return cls(
-            expected=tuple(expected),
+            expected=tuple(_Kind(arg.dtype, arg.device) if isinstance(arg, torch.Tensor) else arg for arg in args),
             names=names,
             result=result,
             function=_shortest(GraphModule(gm, gm.graph)),
-            tensors=tuple(fakes),
-            layouts=layouts,
-            same=same,
+            tensors=tracing.tensors,
+            layouts=tracing.layouts(),
+            same=tracing.same,
             has_several=sum(isinstance(arg, torch.Tensor) for arg in args) > 1,
             entries=tuple(entries),
             lengths=tuple(lengths),
-            containers=tuple(surroundings.containers),
+            containers=tuple(tracing.surroundings.containers),
             weights=tuple(weights.values()),
             constants=(*(weight for weight, _ in weights.values()), *constants),
             overwrites=overwrites,
-            arranged=arranged[0] if arranged else None,
-            returned=tuple(returned.items()),
+            arranged=tracing.arranged,
+            returned=tuple(tracing.returned.items()),
         )
 
     def fits(self, args: Sequence[Any], names: tuple[str, ...]) -> bool:
@@ -177,7 +116,7 @@ class Trace:
                     return False
             elif not _is_same(arg, expected):
                 return False
-        if self.has_several and _same(args) != self.same:
+        if self.has_several and same(args) != self.same:
             return False
         if not self.layouts.admit([args[i] for i in self.tensors]):
             return False
@@ -248,12 +187,6 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
     return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
-def _same(args: Sequence[Any]) -> tuple[int, ...]:
-    """For each argument the first that is the same tensor."""
-    first = dict[int, int]()
-    return tuple([first.setdefault(id(arg), i) if isinstance(arg, torch.Tensor) else i for i, arg in enumerate(args)])
-
-
 def _returns_overwritten(gm: GraphModule) -> bool:
     """Whether a result of a graph lies in memory of an argument that it overwrites."""
     written = {node for mutating in gm.graph.nodes if mutates(mutating) for node in mutating.all_input_nodes}
@@ -274,7 +207,8 @@ def _constants(gm: GraphModule) -> list[Any]:
 
 def _shortest(gm: GraphModule) -> Function:
     """The fused call itself where the graph is nothing else, else the graph's own function."""
-    *inputs, made, output = gm.graph.nodes
+    nodes = list(gm.graph.nodes)
+    *inputs, made, output = nodes if len(nodes) > 1 else (*nodes, *nodes)
     is_call = made.op == "call_function" and getattr(made.target, "__module__", None) == "fusewright"
     if is_call and all(node.op == "placeholder" for node in inputs) and output.args[0] is made:
         if list(made.args) == inputs:

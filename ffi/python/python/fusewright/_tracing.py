@@ -1,0 +1,170 @@
+"""The trace of a function by ``fuse``: its graph for tensors that lie as some do, with nothing else changed by it."""
+
+from __future__ import annotations
+
+import operator
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._pytree import TreeSpec, tree_flatten
+
+from ._layouts import Layouts, context
+from ._surroundings import Surroundings, Undone, behind
+from ._watch import Watch, fill
+
+#: What stands for numbers in a trace.
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Untraceable(Exception):
+    """A function cannot be traced, or not yet: ``is_first`` where it changed what it found, as first calls do."""
+
+    def __init__(self, why: Exception, *, is_first: bool = False) -> None:
+        super().__init__(why)
+        self.why, self.is_first = why, is_first
+
+
+def same(args: Sequence[Any]) -> tuple[int, ...]:
+    """For each argument the first that is the same tensor."""
+    first = dict[int, int]()
+    return tuple([first.setdefault(id(arg), i) if isinstance(arg, torch.Tensor) else i for i, arg in enumerate(args)])
+
+
+class Tracing:
+    """One trace, for arguments of which the last have names.
+
+    A function may keep what it makes: what it puts into objects and containers that it was given, or names, is undone, and
+    tensors that it keeps elsewhere, such as in a cache of its results, become those of a call.
+    """
+
+    def __init__(self, fn: Callable[..., Any], args: Sequence[Any], names: tuple[str, ...]) -> None:
+        self.fn, self.args, self.names = fn, args, names
+        self.same = same(args)
+        #: Which arguments are tensors, each once.
+        self.tensors = tuple(i for i, arg in enumerate(args) if isinstance(arg, torch.Tensor) and self.same[i] == i)
+        #: How results are arranged, where they are not a tensor or a tuple of tensors, and which of them are arguments.
+        self.arranged: TreeSpec | None = None
+        self.returned = dict[int, int]()
+        self.surroundings = Surroundings((*args, *behind(fn)))
+        self._watch, self._shapes = Watch(), ShapeEnv()
+        self._mode = FakeTensorMode(shape_env=self._shapes, allow_non_fake_inputs=True)
+        rows = next((arg.shape[0] for arg in args if isinstance(arg, torch.Tensor) and arg.ndim > 0), 0)
+        self._fakes = [
+            self._mode.from_tensor(args[i].detach(), symbolic_context=context(args[i], rows)) for i in self.tensors
+        ]
+        self._layouts = Layouts(self._fakes)
+        self._failure: Exception | None = None
+        #: How many results the graph has, and whether there is one by itself; tensors that were left may stand behind them.
+        self._results, self._is_single = 0, False
+        #: The tensors that were left when the function ended, each by its place among arguments or in what the graph gives.
+        self._argument, self._output = dict[int, int](), dict[int, int]()
+
+    def graph(self) -> GraphModule:
+        """The graph; raises :class:`Untraceable` for a function that has none."""
+        undone = Undone()
+        try:
+            # What is fused is compiled, and not before.
+            with torch.no_grad(), self._mode, undone, enable_python_dispatcher(), _use_lazy_graph_module(True):
+                gm: GraphModule = make_fx(torch.func.functionalize(self._call), tracing_mode="real")(*self._fakes)
+        except BaseException as error:
+            self.surroundings.undo()
+            if isinstance(error, Exception):
+                raise Untraceable(error) from error
+            raise
+        finally:
+            undone.undo()
+        changed = self.surroundings.undo()
+        kept = self._watch.kept()
+        if kept:
+            self._make_real(gm, kept)
+        if self._failure is not None:
+            raise Untraceable(self._failure) from self._failure
+        if changed or kept:
+            why = "it sets attributes, or changes lists, dictionaries or variables, beside what it gives"
+            raise Untraceable(RuntimeError(why), is_first=True)
+        self._drop_left(gm)
+        return gm
+
+    def layouts(self) -> Layouts:
+        """Which tensors the graph is for."""
+        self._layouts.rely_on([guard.expr for guard in self._shapes.guards], self._watch.are_places_asked)
+        return self._layouts
+
+    def _call(self, *given: torch.Tensor) -> Any:
+        """Calls the function for its results, and behind them the tensors that are left."""
+        by_place = dict(zip(self.tensors, given, strict=True))
+        self._watch.see(given)
+        try:
+            results = self._called(by_place)
+        except Exception as error:
+            # What it kept until then has values in the graph up to there.
+            self._failure = error
+            _clear(error)
+            results = ()
+        self._results = len(results)
+        self._argument = {id(tensor): place for place, tensor in by_place.items()}
+        left = {id(tensor): tensor for tensor in self._watch.left()}
+        outputs = {id(result): result for result in results if result is not None}
+        others = [tensor for key, tensor in left.items() if key not in self._argument and key not in outputs]
+        given_out = (*results, *others)
+        self._output = {id(tensor): i for i, tensor in enumerate(given_out) if tensor is not None}
+        return given_out[0] if self._is_single and not others else given_out
+
+    def _called(self, by_place: dict[int, torch.Tensor]) -> tuple[Any, ...]:
+        tensors = [by_place[self.same[i]] if isinstance(arg, torch.Tensor) else arg for i, arg in enumerate(self.args)]
+        unnamed = len(tensors) - len(self.names)
+        with self._watch:
+            made = self.fn(*tensors[:unnamed], **dict(zip(self.names, tensors[unnamed:])))
+        results, spec = tree_flatten(made)
+        is_flat = type(made) is tuple and len(made) == len(results) and all(map(operator.is_, made, results))
+        self.arranged = None if spec.is_leaf() or is_flat else spec
+        for at, result in enumerate(results):
+            if hasattr(result, "__dict__") and not isinstance(result, (torch.Tensor, *_SYMBOLIC)):
+                raise TypeError(f"it gives a `{type(result).__name__}`, into which tracing does not look")
+            which = next((place for place, tensor in by_place.items() if tensor is result), None)
+            if which is not None:
+                self.returned[at] = which
+                self.arranged = spec
+        self._is_single = spec.is_leaf() and not self.returned
+        return tuple(None if at in self.returned else result for at, result in enumerate(results))
+
+    def _make_real(self, gm: GraphModule, kept: list[torch.Tensor]) -> None:
+        """Gives tensors that outlive the trace what they are for these arguments."""
+        undone = Undone()
+        try:
+            with torch.no_grad(), undone:
+                made = gm(*[self.args[i] for i in self.tensors])
+        except Exception as error:
+            raise Untraceable(error) from error
+        finally:
+            undone.undo()
+        outputs = made if isinstance(made, tuple) else (made,)
+        values = [
+            self.args[self._argument[id(one)]] if id(one) in self._argument else outputs[self._output[id(one)]]
+            for one in kept
+        ]
+        fill(kept, values)
+
+    def _drop_left(self, gm: GraphModule) -> None:
+        """Takes tensors that were left when the function ended, but are gone now, out of the graph."""
+        output = next(iter(reversed(gm.graph.nodes)))
+        given = output.args[0]
+        if not isinstance(given, tuple) or len(given) == self._results:
+            return
+        output.args = (given[0] if self._is_single else given[: self._results],)
+        gm.graph.eliminate_dead_code()
+
+
+def _clear(error: BaseException | None) -> None:
+    """Drops the variables of functions that an exception went through, which it keeps."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
