@@ -5,6 +5,7 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
 use super::promote::{DEFAULT_FLOAT, constant, convert, is_exact, is_reduced, operand_as, result_type};
 use crate::graph::Value;
+use crate::num::int_range;
 use crate::scalar::ScalarFn;
 
 type One = Result<Value, Refusal>;
@@ -213,11 +214,33 @@ pub(super) fn bounded(call: &Call<'_>, low: Option<&str>, high: Option<&str>) ->
     }
     let mut y = operand_as(call.b, x, dtype)?;
     for (f, bound) in [(ScalarFn::Max, low), (ScalarFn::Min, high)] {
-        if let Some(bound) = bound {
-            y = call.b.map(f, &[y, operand_as(call.b, bound, dtype)?])?;
+        match bound {
+            Some(bound) if !is_beyond(dtype, f, bound)? => {
+                y = call.b.map(f, &[y, operand_as(call.b, bound, dtype)?])?;
+            }
+            _ => {}
         }
     }
     Ok(vec![y])
+}
+
+/// Whether a bound is one that every integer of a dtype keeps, so that it need be none of them.
+fn is_beyond(dtype: DType, f: ScalarFn, bound: Operand) -> Result<bool, Refusal> {
+    match bound {
+        Operand::Scalar(Scalar::Int(n)) if dtype.is_int() => {
+            let (least, greatest) = int_range(dtype);
+            let (is_below, is_above) = (i128::from(n) < least, i128::from(n) > greatest);
+            let is_kept = if f == ScalarFn::Max { is_below } else { is_above };
+            if (is_below || is_above) && !is_kept {
+                return Err(format!("the bound {n}, which no {dtype} keeps").into());
+            }
+            Ok(is_kept)
+        }
+        Operand::Size(_) if dtype.is_int() && dtype.bits() < DType::I64.bits() => {
+            Err(format!("a size as a bound of {dtype}").into())
+        }
+        _ => Ok(false),
+    }
 }
 
 pub(super) fn clamp(call: &Call<'_>) -> Imported {

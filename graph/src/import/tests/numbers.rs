@@ -72,6 +72,32 @@ fn every_step_of_a_logit_is_rounded() {
     }
 }
 
+/// PyTorch compares with the bound as it is, and refuses one that no element can keep.
+#[test]
+fn bounds_of_integers_may_be_beyond_them() {
+    const INT8: i64 = 2;
+    let clamped = |bounds: &[String]| {
+        let node = call("aten.clamp.default", &[&[tensor("self", "x")], bounds].concat());
+        one_node(&[("x", INT8, &[4])], &node, &[("y", INT8, &[4])]).expect("a graph")
+    };
+    let x = Tensor::from_i64(DType::I8, &[4], vec![-128, -3, 5, 127]).expect("a tensor");
+    for (bounds, expected) in [
+        (vec![int("min", -448), int("max", 448)], [-128, -3, 5, 127]),
+        (vec![int("min", -448), int("max", 4)], [-128, -3, 4, 4]),
+        (vec![int("min", -2), int("max", i64::MAX)], [-2, -2, 5, 127]),
+        (vec![int("min", -128), int("max", 127)], [-128, -3, 5, 127]),
+    ] {
+        let y = interp::run(&clamped(&bounds), &[x.clone()], &interp::Symbols::new()).expect("has a value");
+        let expected = Tensor::from_i64(DType::I8, &[4], expected.to_vec()).expect("a tensor");
+        assert_eq!(y[0].to_bytes(), expected.to_bytes(), "{bounds:?}");
+    }
+    for bound in [int("min", 128), int("max", -129)] {
+        let graph = clamped(&[bound]);
+        let Op::Prim(Prim::Opaque { attrs, .. }) = &graph.nodes()[0].op else { panic!("{:?}", names(&graph)) };
+        assert!(attrs.iter().any(|(_, text)| text.contains("which no i8 keeps")), "{attrs:?}");
+    }
+}
+
 fn int(name: &str, value: i64) -> String {
     argument(name, &format!(r#"{{"as_int":{value}}}"#))
 }
