@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, overload
 
 import torch
 import torch.autograd.forward_ad as forward_ad
-from torch._dynamo.convert_frame import compile_lock
+from torch._dynamo import convert_frame
 
 from ._collector import uncollected
 from ._fuse import Result
@@ -26,12 +28,28 @@ Function = Callable[..., Any]
 
 #: PyTorch traces for one thread at a time; a function that is traced may call another.
 _tracing = threading.RLock()
+#: How many traces are being made, one within another.
+_depth = 0
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Has no other thread trace, nor Dynamo, with which traces share what there is once in a process."""
+    global _depth
+    with _tracing, convert_frame.compile_lock:
+        _depth += 1
+        try:
+            yield
+        finally:
+            _depth -= 1
 
 
 def _begin_anew() -> None:
     """In a child of a fork no other thread traces, whatever one of its parent did."""
     global _tracing
-    _tracing = threading.RLock()
+    if _depth > 0:
+        _tracing = threading.RLock()
+        convert_frame.compile_lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_begin_anew)
@@ -58,6 +76,10 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     change and be replaced. Other tensors that it finds are constants to it, whose elements may change; so are globals, and
     settings of PyTorch. Of a tensor it may ask for the dtype, device, extents, strides and place; it finds no gradients,
     subclasses or attributes. Calls with lists, dictionaries or other containers are not fused.
+
+    The first call of a kind may leave what it likes in what it finds, such as a table that it makes once: that is what the
+    function leaves. What it changes where nothing leads from its arguments, itself and globals that it names, such as a
+    count of a class, that call may change twice.
 
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``,
     ``torch.autocast``, a transform such as ``torch.func.vmap`` or a mode that sees ops runs the function as it is; so does
@@ -119,6 +141,14 @@ class Fused:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    def __reduce__(self) -> Any:
+        """Copies know the function and no traces; a decorated function of a module is that, as functions are."""
+        at: Any = sys.modules.get(self.__module__)
+        name_of = str(getattr(self, "__qualname__", ""))
+        for name in name_of.split("."):
+            at = getattr(at, name, None)
+        return name_of if at is self else (Fused, (self.fn, self.options))
+
     @property
     def results(self) -> list[Result]:
         """What was fused, by trace."""
@@ -131,8 +161,7 @@ class Fused:
         return None
 
     def _traced(self, args: Sequence[Any], names: tuple[str, ...]) -> Trace | None:
-        # What traces of PyTorch's share is one for the process, and Dynamo's lock keeps it.
-        with _tracing, compile_lock:
+        with _alone():
             # Another thread may have traced the same meanwhile.
             if (known := self._known(args, names)) is not None:
                 return known
