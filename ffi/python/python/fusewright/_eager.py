@@ -87,6 +87,9 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     another. A function that looks at the elements of tensors, gives a view of what it overwrites, sets attributes in other
     calls than the first, or cannot be traced for another reason, always runs as it is, which a warning says, or ``strict``
     raises.
+
+    Threads trace one at a time, and while Dynamo does not. Some versions of PyTorch, 2.11 among them, refuse calls of
+    compiled functions in other threads meanwhile.
     """
     if fn is None:
         return functools.partial(fuse, **options)
