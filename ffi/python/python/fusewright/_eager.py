@@ -88,8 +88,9 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     calls than the first, or cannot be traced for another reason, always runs as it is, which a warning says, or ``strict``
     raises.
 
-    Threads trace one at a time, and while Dynamo does not. Some versions of PyTorch, 2.11 among them, refuse calls of
-    compiled functions in other threads meanwhile.
+    Threads trace one at a time, and while Dynamo does not. What a function can reach must not be changed by another thread
+    while it is traced: it is put back as it was. Some versions of PyTorch, 2.11 among them, refuse calls of compiled
+    functions in other threads meanwhile.
     """
     if fn is None:
         return functools.partial(fuse, **options)
