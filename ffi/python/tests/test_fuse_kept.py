@@ -186,6 +186,22 @@ def test_an_interrupt_leaves_nothing_behind() -> None:
         assert torch.equal(fused(x), torch.relu(x * 2.0) + 1.0)
 
 
+def test_what_cannot_be_looked_into_is_left_alone() -> None:
+    class Proxy:
+        @property
+        def __class__(self) -> Any:
+            raise RuntimeError("there is nothing behind it")
+
+        @property
+        def __dict__(self) -> Any:
+            raise RuntimeError("there is nothing behind it")
+
+    around, x = SimpleNamespace(within=SimpleNamespace(proxy=Proxy()), by=2.0), torch.randn(3, 4)
+    fused = fusewright.fuse(lambda x, around: torch.relu(x * around.by) + 1.0, strict=True)
+    for _ in range(2):
+        assert torch.equal(fused(x, around), fused.fn(x, around))
+
+
 def test_functions_without_tensors_give_what_they_give() -> None:
     for function in (lambda: None, lambda n=3: n * 2, lambda: (1, [2.0, None])):
         fused = fusewright.fuse(function, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import types
@@ -23,7 +24,7 @@ def holds(container: Any, before: Any) -> bool:
     if len(container) != len(before):
         return False
     if isinstance(container, dict):
-        return all(name in container and container[name] is value for name, value in before.items())
+        return all(dict.get(container, name, _MISSING) is value for name, value in before.items())
     if isinstance(container, (list, deque)):
         return all(a is b for a, b in zip(container, before))
     return bool(container == before)
@@ -44,7 +45,9 @@ class Within:
             value = open_values.pop()
             if id(value) not in seen:
                 seen.add(id(value))
-                open_values.extend(self._into(value))
+                # What cannot be looked into, as a proxy of nothing, has nothing to put back.
+                with contextlib.suppress(Exception):
+                    open_values.extend(self._into(value))
 
     def undo(self) -> bool:
         """Puts back what was there when this was made; whether anything was there to put back."""
