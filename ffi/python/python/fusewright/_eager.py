@@ -123,8 +123,9 @@ class Fused:
             except Untraceable as refused:
                 objects = [arg for arg in given if has_attributes(arg)]
                 if refused.is_first and not any(holds(begun, objects) for begun in self._begun):
+                    made = self.fn(*args, **kwargs)
                     self._begun.append(objects)
-                    return self.fn(*args, **kwargs)
+                    return made
                 if self.options.strict:
                     raise refused.why from None
                 # What is wrong with a call is PyTorch's to say.

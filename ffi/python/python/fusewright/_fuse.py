@@ -183,10 +183,13 @@ class _Pass:
         cut = groups(self.graph, self._admits, self.options.splitting_ops, self.alone)
         parts = [part for part in map(part_of, cut) if part is not None and self._gain(part, 1) >= 1]
         written = {part: self._written(part) for part in parts if part not in self.tried}
-        asked = [(program.text, *self._place(part)) for part, program in written.items() if program is not None]
-        ahead = _store.compiled_ahead(asked, self.options)
+        asked = {part: (program.text, *_place(part)) for part, program in written.items() if program is not None}
+        ahead = _store.compiled_ahead(asked.values(), self.options)
         for part, program in written.items():
-            self.tried[part] = self._attempt(part, program, ahead) if program is not None else None
+            self.tried[part] = None
+            if program is not None:
+                # The first of equal parts has what was compiled ahead; the others find it in the store.
+                self.tried[part] = self._attempt(part, program, asked[part], ahead.pop(asked[part], None))
         found = []
         for part in parts:
             made = self.tried[part]
@@ -198,12 +201,6 @@ class _Pass:
         """How many launches fewer a part takes than its nodes do. A kernel for each op is no gain, but for copies."""
         return part.computing() + (part.faster_copies() if self.eager else 0) - launches
 
-    @staticmethod
-    def _place(part: Part) -> tuple[str, int | None]:
-        """The target that a part is compiled for, and which device of it."""
-        lies = device(part.outputs[0])
-        return target(lies), ordinal(lies)
-
     def _written(self, part: Part) -> Program | None:
         try:
             return serialise(part.nodes, part.outputs)
@@ -211,14 +208,14 @@ class _Pass:
             self._refuse(part, [unsupported.node], str(unsupported))
             return None
 
-    def _attempt(self, part: Part, program: Program, ahead: dict[_store.Request, _store.Attempt]) -> Call | None:
+    def _attempt(
+        self, part: Part, program: Program, request: _store.Request, attempt: _store.Attempt | None
+    ) -> Call | None:
         try:
-            on, number = self._place(part)
-            request = (program.text, on, number)
-            # The first of equal parts has what was compiled ahead; the others find it in the store.
-            attempt = ahead.pop(request, None) or _store.compiled(*request, self.options)
+            if attempt is None:
+                attempt = _store.compiled(*request, self.options)
             if (kernel := attempt.kernel) is not None:
-                compiled = (on, number, self.options.mode, self.options.pipeline)
+                compiled = (*request[1:], self.options.mode, self.options.pipeline)
                 turned = [
                     node
                     for node, (_, _, order) in zip(program.outputs, kernel.outputs, strict=True)
@@ -291,6 +288,12 @@ class _Pass:
             self.replaced[output] = result
             # Views of the part that are read outside as well stay, and view what the call gives.
             output.replace_all_uses_with(result, delete_user_cb=lambda user: user not in inside or is_view(user))
+
+
+def _place(part: Part) -> tuple[str, int | None]:
+    """The target that a part is compiled for, and which device of it."""
+    lies = device(part.outputs[0])
+    return target(lies), ordinal(lies)
 
 
 def _drop_assertions(graph: Graph) -> None:

@@ -208,7 +208,9 @@ def _constants(gm: GraphModule) -> list[Any]:
 def _shortest(gm: GraphModule) -> Function:
     """The fused call itself where the graph is nothing else, else the graph's own function."""
     nodes = list(gm.graph.nodes)
-    *inputs, made, output = nodes if len(nodes) > 1 else (*nodes, *nodes)
+    if len(nodes) < 2:
+        return gm.forward
+    *inputs, made, output = nodes
     is_call = made.op == "call_function" and getattr(made.target, "__module__", None) == "fusewright"
     if is_call and all(node.op == "placeholder" for node in inputs) and output.args[0] is made:
         if list(made.args) == inputs:
