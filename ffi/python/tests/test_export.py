@@ -167,3 +167,5 @@ def test_a_configuration_that_is_none_is_named(module: Path, capsys: pytest.Capt
     (module / "config.json").write_text("{}")
     assert exporting.main(["config.json", "out.pt2"]) == 1 and "no `model_type`" in capsys.readouterr().err
     assert exporting.main(["NoConfig", "out.pt2"]) == 1 and "no configuration class" in capsys.readouterr().err
+    misspelt = ["LlamaConfig", "out.pt2", "--set", "hiden_size=64"]
+    assert exporting.main(misspelt) == 1 and "LlamaConfig has no `hiden_size`" in capsys.readouterr().err

@@ -56,7 +56,9 @@ class Checker:
 
     Each element must lie between the least and the greatest value that its graph allows: in the order of a sum, in the
     accumulator of a product and in the last places of functions such as ``exp`` there is freedom, in all else there is
-    none, so that a part of exact functions must give PyTorch's bits. PyTorch's own results are judged the same way.
+    none, so that a part of exact functions must give PyTorch's bits. PyTorch's own results are judged the same way. Equal
+    elements keep their order when kernels sort, as with ``stable=True``; where PyTorch gives them in another, as it may, its
+    result is said to be outside.
 
     It is slow. Options are those of :func:`fusewright.backend` but ``inner`` and the mode ``relaxed``. Raises
     ``fusewright.CompileError`` for others.

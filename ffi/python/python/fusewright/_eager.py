@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, overload
 
@@ -19,7 +20,7 @@ from torch._dynamo import convert_frame
 from ._collector import uncollected
 from ._fuse import Result
 from ._options import Options
-from ._surroundings import has_attributes
+from ._surroundings import has_attributes, weakly
 from ._trace import Trace
 from ._tracing import Untraceable
 from ._within import holds
@@ -56,6 +57,8 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 #: Traces that a function keeps for the same objects; more kinds of tensors and numbers than that are not fused.
 _MOST_TRACES = 16
+#: Traces that a function keeps for other objects than those of a call.
+_MOST_OBJECTS = 64
 #: Tensors that are what they seem; those of other classes have ops of their own.
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 
@@ -74,12 +77,18 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     What the function finds in modules and objects is looked at by every call: weights, submodules, hooks and other
     attributes of those that are arguments, such as ``self``, of the function itself, and of those that it closes over may
     change and be replaced. Other tensors that it finds are constants to it, whose elements may change; so are globals, and
-    settings of PyTorch. Of a tensor it may ask for the dtype, device, extents, strides and place; it finds no gradients,
-    subclasses or attributes. Calls with lists, dictionaries or other containers are not fused.
+    settings of PyTorch, attributes of classes, and the elements of arrays that are not PyTorch's. What an iterator, a
+    generator of random numbers that is not PyTorch's, or another object without attributes gives is as at the first call.
+    Gradients are off while it is traced, and it sees that. Of a tensor it may ask for the dtype, device, extents, strides
+    and place; it finds no gradients, subclasses, versions or attributes. What it does with the number that an extent is,
+    but for arithmetic, as to write it in words, makes the trace one for that extent. Calls with lists, dictionaries or
+    other containers are not fused.
 
     The first call of a kind may leave what it likes in what it finds, such as a table that it makes once: that is what the
     function leaves. What it changes where nothing leads from its arguments, itself and globals that it names, such as a
-    count of a class, that call may change twice.
+    count of a class, that call may change twice, and later ones not at all. Traces for objects that are arguments, such as
+    ``self``, are dropped with them. A module that is fused is none to modules that hold it: of one within another, fuse
+    the ``forward``.
 
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``,
     ``torch.autocast``, a transform such as ``torch.func.vmap`` or a mode that sees ops runs the function as it is; so does
@@ -94,6 +103,8 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     """
     if fn is None:
         return functools.partial(fuse, **options)
+    if not callable(fn):
+        raise TypeError(f"`fuse` takes a function or a module, not {fn!r}")
     return Fused(fn, Options.of(options).uncaptured("`fuse`"))
 
 
@@ -110,7 +121,9 @@ class Fused:
         #: Whether it was said that some calls are not fused.
         self.is_said = False
         #: Objects among the arguments of calls that set attributes, which may have been the first of their kind.
-        self._begun: list[list[Any]] = []
+        self._begun: list[list[Callable[[], Any]]] = []
+        #: How many traces there were for objects that are gone.
+        self._forgotten = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, names = ((*args, *kwargs.values()), tuple(kwargs)) if kwargs else (args, ())
@@ -122,9 +135,10 @@ class Fused:
                 trace = self._traced(given, names)
             except Untraceable as refused:
                 objects = [arg for arg in given if has_attributes(arg)]
-                if refused.is_first and not any(holds(begun, objects) for begun in self._begun):
+                begun = [known for known in self._begun if all(get() is not None for get in known)]
+                if refused.is_first and not any(holds([get() for get in known], objects) for known in begun):
                     made = self.fn(*args, **kwargs)
-                    self._begun.append(objects)
+                    self._begun = [*begun, [weakly(value) for value in objects]]
                     return made
                 if self.options.strict:
                     raise refused.why from None
@@ -180,15 +194,41 @@ class Fused:
                 return None
             with uncollected():
                 trace = Trace.of(self.fn, args, names, self.options)
-            self.traces.append(trace)
+            self._keep(trace, objects)
             return trace
+
+    def _keep(self, trace: Trace, objects: list[Any]) -> None:
+        """Keeps a trace while the objects that it is for are there, and the last ones of those for others."""
+        others = [known for known in self.traces if not known.is_of(objects)]
+        if objects and len(others) >= _MOST_OBJECTS:
+            self._forget(others[0])
+        self.traces.append(trace)
+        fused, known = weakref.ref(self), weakref.ref(trace)
+        for value in objects:
+            with contextlib.suppress(TypeError):
+                weakref.finalize(value, _forget, fused, known).atexit = False
+        if self._forgotten >= _MOST_OBJECTS:
+            kinds = ", ".join(f"`{type(value).__name__}`" for value in objects)
+            self._warn(f"traces {{}} for each new {kinds} that it is given, which takes long", 5)
+
+    def _forget(self, trace: Trace) -> None:
+        with contextlib.suppress(ValueError):
+            self.traces.remove(trace)
+            self._forgotten += 1
 
     def _warn(self, why: str, level: int) -> None:
         """Says once that calls are not fused, and why, at the line of the caller so many calls above."""
         if not self.is_said:
             self.is_said = True
-            name = getattr(self.fn, "__qualname__", repr(self.fn))
+            name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
             warnings.warn("fusewright " + why.replace("{}", name, 1), stacklevel=level)
+
+
+def _forget(fused: weakref.ref[Fused], trace: weakref.ref[Trace]) -> None:
+    """Drops the trace of an object that is gone."""
+    of, known = fused(), trace()
+    if of is not None and known is not None:
+        of._forget(known)
 
 
 def _is_eager() -> bool:

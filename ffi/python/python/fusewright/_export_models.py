@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import json
@@ -119,6 +120,12 @@ def _config(source: str, settings: Mapping[str, Any]) -> Any:
         raise ModelError(
             f"`{source}` is no file `….json`, no `MODULE:FUNCTION` and no configuration class of transformers"
         )
+    # A configuration takes any name, and keeps what it does not know.
+    with contextlib.suppress(ValueError, TypeError):
+        own = made()
+        unknown = next((name for name in settings if not hasattr(own, name)), None)
+        if unknown is not None:
+            raise ModelError(f"{source} has no `{unknown}`")
     try:
         return made(**values)
     except (ValueError, TypeError) as error:

@@ -139,11 +139,11 @@ class _Pass:
         self.tried: dict[Part, Call | None] = {}
         #: What stands for a result of a part that was replaced.
         self.replaced: dict[Node, Node] = {}
-        self.sizes = {
-            found.node.expr: node
-            for node in graph.nodes
-            if isinstance(found := value(node), torch.SymInt) and isinstance(found.node.expr, sympy.Symbol)
-        }
+        #: What gives a symbol, for each the first that does: later ones may be sizes of what a part computes.
+        self.sizes: dict[sympy.Symbol, Node] = {}
+        for node in graph.nodes:
+            if isinstance(found := value(node), torch.SymInt) and isinstance(found.node.expr, sympy.Symbol):
+                self.sizes.setdefault(found.node.expr, node)
 
     def run(self, insert: Insert) -> Result:
         for node in self.graph.nodes:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from ._within import Within
+from ._within import CONTAINERS, Slots, Within, slots
 
 #: A variable of an enclosing function that has no value.
 _EMPTY = types.CellType()
@@ -72,7 +73,15 @@ def behind(fn: Any) -> list[Any]:
 
 def has_attributes(value: Any) -> bool:
     """Whether a value is an object, such as a module, whose attributes calls may set."""
-    return hasattr(value, "__dict__") and not isinstance(value, _FIXED)
+    return (hasattr(value, "__dict__") or bool(slots(type(value)))) and not isinstance(value, _FIXED)
+
+
+def weakly(value: Any) -> Callable[[], Any]:
+    """What gives a value while it is there: what is known of an object is no reason for it to stay."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value
 
 
 class Surroundings:
@@ -82,12 +91,13 @@ class Surroundings:
         roots = [value for value in found if isinstance(value, torch.nn.Module)]
         self.modules = list(dict.fromkeys(module for root in roots for module in root.modules()))
         objects = [value for value in found if has_attributes(value) and not isinstance(value, torch.nn.Module)]
-        self._attributes = [(module.__dict__, _COMMON) for module in self.modules]
-        self._attributes += [(vars(value), frozenset[str]()) for value in objects]
+        self._attributes: list[tuple[Any, frozenset[str]]] = [(module.__dict__, _COMMON) for module in self.modules]
+        self._attributes += [(vars(value), frozenset[str]()) for value in objects if hasattr(value, "__dict__")]
+        self._attributes += [(Slots(value), frozenset[str]()) for value in objects if slots(type(value))]
         self._tables: list[dict[str, Any]] = [vars(module)[name] for module in self.modules for name in _TABLES]
         held = [value for table, skipped in self._attributes for name, value in table.items() if name not in skipped]
-        containers = [value for value in (*found, *held) if isinstance(value, (dict, list, set))]
-        #: Lists, dictionaries and sets that are found, or attributes of what is, with what is in them.
+        containers = [value for value in (*found, *held) if isinstance(value, CONTAINERS)]
+        #: Containers that are found, or attributes of what is, with what is in them.
         self.containers: list[tuple[Any, Any]] = [(one, one.copy()) for one in containers]
         self._within = Within(found)
 

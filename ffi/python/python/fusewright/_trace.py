@@ -17,7 +17,7 @@ from ._fuse import Result
 from ._layouts import Layouts
 from ._nodes import is_view, mutates
 from ._options import Options
-from ._surroundings import has_attributes
+from ._surroundings import has_attributes, weakly
 from ._tracing import Tracing, Untraceable, same
 from ._within import holds
 
@@ -41,11 +41,11 @@ def _is_same(arg: Any, expected: Any) -> bool:
     return isinstance(arg, _PLAIN) and bool(arg == expected)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Trace:
     """A function's graph for arguments of one kind."""
 
-    #: Per argument, those by name last: the dtype and device of a tensor, or what else it must equal.
+    #: Per argument, those by name last: the dtype and device of a tensor, an object, or what else it must equal.
     expected: tuple[Any, ...]
     #: The names of arguments that have one.
     names: tuple[str, ...]
@@ -88,7 +88,7 @@ class Trace:
         weights = {id(held): (held, _Weight.of(held)) for _, _, held in entries if isinstance(held, torch.Tensor)}
         result = fuse_module(gm, options)
         return cls(
-            expected=tuple(_Kind(arg.dtype, arg.device) if isinstance(arg, torch.Tensor) else arg for arg in args),
+            expected=tuple(map(_expected, args)),
             names=names,
             result=result,
             function=_shortest(GraphModule(gm, gm.graph)),
@@ -114,6 +114,9 @@ class Trace:
             if type(expected) is _Kind:
                 if not isinstance(arg, torch.Tensor) or (arg.dtype, arg.device) != expected:
                     return False
+            elif type(expected) is _Object:
+                if expected.get() is not arg:
+                    return False
             elif not _is_same(arg, expected):
                 return False
         if self.has_several and same(args) != self.same:
@@ -137,7 +140,7 @@ class Trace:
 
     def is_of(self, objects: list[Any]) -> bool:
         """Whether the arguments that have attributes are these."""
-        return holds([value for value in self.expected if has_attributes(value)], objects)
+        return holds([known.get() for known in self.expected if type(known) is _Object], objects)
 
     def is_trained(self) -> bool:
         """Whether a tensor that the graph holds needs gradients."""
@@ -166,6 +169,18 @@ class _Kind(NamedTuple):
 
     dtype: torch.dtype
     device: torch.device
+
+
+class _Object(NamedTuple):
+    """An object that has attributes: the same while it is there."""
+
+    get: Callable[[], Any]
+
+
+def _expected(arg: Any) -> Any:
+    if isinstance(arg, torch.Tensor):
+        return _Kind(arg.dtype, arg.device)
+    return _Object(weakly(arg)) if has_attributes(arg) else arg
 
 
 class _Weight(NamedTuple):

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import TreeSpec, tree_flatten
 
 from ._layouts import Layouts, context
+from ._sizes import Sizes, make_numbers
 from ._surroundings import Surroundings, Undone, behind
 from ._watch import Watch, fill
 
@@ -42,7 +43,7 @@ class Tracing:
     """One trace, for arguments of which the last have names.
 
     A function may keep what it makes: what it puts into objects and containers that it was given, or names, is undone, and
-    tensors that it keeps elsewhere, such as in a cache of its results, become those of a call.
+    tensors and sizes that it keeps elsewhere, such as in a cache of its results, become those of a call.
     """
 
     def __init__(self, fn: Callable[..., Any], args: Sequence[Any], names: tuple[str, ...]) -> None:
@@ -55,6 +56,7 @@ class Tracing:
         self.returned = dict[int, int]()
         self.surroundings = Surroundings((*args, *behind(fn)))
         self._watch, self._shapes = Watch(), ShapeEnv()
+        self._sizes = Sizes(self._shapes)
         self._mode = FakeTensorMode(shape_env=self._shapes, allow_non_fake_inputs=True)
         rows = next((arg.shape[0] for arg in args if isinstance(arg, torch.Tensor) and arg.ndim > 0), 0)
         self._fakes = [
@@ -72,12 +74,13 @@ class Tracing:
         undone = Undone()
         try:
             # What is fused is compiled, and not before.
-            with torch.no_grad(), self._mode, undone, enable_python_dispatcher(), _use_lazy_graph_module(True):
+            compiled_later = _use_lazy_graph_module(True)
+            with torch.no_grad(), self._mode, undone, enable_python_dispatcher(), compiled_later, self._sizes:
                 gm: GraphModule = make_fx(torch.func.functionalize(self._call), tracing_mode="real")(*self._fakes)
         except BaseException as error:
             self.surroundings.undo()
             if isinstance(error, Exception):
-                raise Untraceable(error) from error
+                raise Untraceable(_meant(error)) from error
             raise
         finally:
             undone.undo()
@@ -85,9 +88,11 @@ class Tracing:
         kept = self._watch.kept()
         if kept:
             self._make_real(gm, kept)
+        sizes = self._sizes.kept(gm.graph)
+        make_numbers(sizes)
         if self._failure is not None:
-            raise Untraceable(self._failure) from self._failure
-        if changed or kept:
+            raise Untraceable(_meant(self._failure)) from self._failure
+        if changed or kept or sizes:
             why = "it sets attributes, or changes lists, dictionaries or variables, beside what it gives"
             raise Untraceable(RuntimeError(why), is_first=True)
         self._drop_left(gm)
@@ -161,6 +166,13 @@ class Tracing:
             return
         output.args = (given[0] if self._is_single else given[: self._results],)
         gm.graph.eliminate_dead_code()
+
+
+def _meant(error: Exception) -> Exception:
+    """What is wrong with a function, where PyTorch speaks of itself."""
+    if "mutating a non-functional tensor" in str(error):
+        return RuntimeError("it writes into a tensor that is no argument")
+    return error
 
 
 def _clear(error: BaseException | None) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import sys
 import types
+import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +18,60 @@ import torch
 _MOST_VALUES = 200_000
 #: Packages whose objects hold what is none of a function's, such as loggers, but for modules of networks.
 _PASSED = sys.stdlib_module_names | {"torch", "functorch", "fusewright", "sympy", "numpy"}
-_MISSING = object()
+#: What is where nothing is.
+MISSING = object()
+
+
+#: Objects of the standard library that hold what a function puts into them.
+_HOLDERS = (
+    types.SimpleNamespace,
+    collections.UserDict,
+    collections.UserList,
+    weakref.WeakKeyDictionary,
+    weakref.WeakValueDictionary,
+    weakref.WeakSet,
+)
+#: Containers whose elements are put back.
+CONTAINERS = (dict, list, set, deque, bytearray)
+
+
+def _slots(kind: Any) -> tuple[types.MemberDescriptorType, ...]:
+    """The attributes of a class of Python's that are in no dictionary."""
+    return tuple(
+        held
+        for base in kind.__mro__
+        if "__slots__" in vars(base)
+        for held in vars(base).values()
+        if isinstance(held, types.MemberDescriptorType)
+    )
+
+
+slots: Callable[[Any], tuple[types.MemberDescriptorType, ...]] = functools.lru_cache(4096)(_slots)
+
+
+class Slots:
+    """Attributes of an object that are in no dictionary, by their names, as a table."""
+
+    def __init__(self, of: Any) -> None:
+        self._of, self._slots = of, {slot.__name__: slot for slot in slots(type(of))}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The attribute of a name, if it is set."""
+        try:
+            return self._slots[name].__get__(self._of)
+        except AttributeError:
+            return default
+
+    def set(self, name: str, value: Any) -> None:
+        """Sets an attribute, also of an object that says to be frozen, or unsets it for :data:`MISSING`."""
+        self._slots[name].__delete__(self._of) if value is MISSING else self._slots[name].__set__(self._of, value)
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Names and values of what is set."""
+        return [(name, value) for name in self._slots if (value := self.get(name, MISSING)) is not MISSING]
+
+    def __len__(self) -> int:
+        return len(self.items())
 
 
 def holds(container: Any, before: Any) -> bool:
@@ -24,7 +79,7 @@ def holds(container: Any, before: Any) -> bool:
     if len(container) != len(before):
         return False
     if isinstance(container, dict):
-        return all(dict.get(container, name, _MISSING) is value for name, value in before.items())
+        return all(dict.get(container, name, MISSING) is value for name, value in before.items())
     if isinstance(container, (list, deque)):
         return all(a is b for a, b in zip(container, before))
     return bool(container == before)
@@ -37,6 +92,7 @@ class Within:
         self._containers: list[tuple[Any, Any]] = []
         self._cells: list[tuple[types.CellType, Any]] = []
         self._globals: list[tuple[dict[str, Any], str, Any]] = []
+        self._slots: list[tuple[Slots, str, Any]] = []
         seen, open_values = set[int](), list(found)
         # Only of functions that were found: those that they name have the globals of whole libraries.
         for value in found:
@@ -56,21 +112,25 @@ class Within:
             if not holds(container, before):
                 changed = True
                 container.clear()
-                container.extend(before) if isinstance(container, (list, deque)) else container.update(before)
+                container.update(before) if isinstance(container, (dict, set)) else container.extend(before)
         for cell, before in self._cells:
             if _contents(cell) is not before:
                 changed = True
-                if before is _MISSING:
+                if before is MISSING:
                     del cell.cell_contents
                 else:
                     cell.cell_contents = before
         for names, name, before in self._globals:
-            if names.get(name, _MISSING) is not before:
+            if names.get(name, MISSING) is not before:
                 changed = True
-                if before is _MISSING:
+                if before is MISSING:
                     del names[name]
                 else:
                     names[name] = before
+        for slots_of, name, before in self._slots:
+            if slots_of.get(name, MISSING) is not before:
+                changed = True
+                slots_of.set(name, before)
         return changed
 
     def _named(self, value: Any) -> Iterator[Any]:
@@ -78,7 +138,7 @@ class Within:
         of = getattr(value, "__func__", value)
         if isinstance(of, types.FunctionType):
             for name in of.__code__.co_names:
-                held = of.__globals__.get(name, _MISSING)
+                held = of.__globals__.get(name, MISSING)
                 self._globals.append((of.__globals__, name, held))
                 if not isinstance(held, types.FunctionType):
                     yield held
@@ -87,9 +147,11 @@ class Within:
         """What a value holds."""
         if isinstance(value, (torch.Tensor, str, bytes, int, float, complex, type, types.ModuleType)):
             return ()
-        if isinstance(value, (dict, list, set, deque)):
-            plain: Any = dict if isinstance(value, dict) else set if isinstance(value, set) else list
+        if isinstance(value, CONTAINERS):
+            plain: Any = next(kind for kind in (dict, set, bytearray, list) if isinstance(value, kind) or kind is list)
             self._containers.append((value, plain(value)))
+            if isinstance(value, bytearray):
+                return ()
             return [*(value.values() if isinstance(value, dict) else value), *self._attributes(value)]
         if isinstance(value, tuple):
             return value
@@ -102,18 +164,23 @@ class Within:
             self._cells.extend((cell, _contents(cell)) for cell in cells)
             return [value.__defaults__, value.__kwdefaults__, value.__dict__, *map(_contents, cells)]
         is_passed = type(value).__module__.partition(".")[0] in _PASSED
-        if is_passed and not isinstance(value, (torch.nn.Module, types.SimpleNamespace)):
+        if is_passed and not isinstance(value, (torch.nn.Module, *_HOLDERS)):
             return ()
         return self._attributes(value)
 
-    @staticmethod
-    def _attributes(value: Any) -> list[Any]:
+    def _attributes(self, value: Any) -> list[Any]:
         attributes = getattr(value, "__dict__", None)
-        return [attributes] if isinstance(attributes, dict) else []
+        found = [attributes] if isinstance(attributes, dict) else []
+        if slots(type(value)):
+            table = Slots(value)
+            for slot in slots(type(value)):
+                self._slots.append((table, slot.__name__, held := table.get(slot.__name__, MISSING)))
+                found.append(held)
+        return found
 
 
 def _contents(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return _MISSING
+        return MISSING
