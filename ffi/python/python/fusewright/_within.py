@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import sys
 import types
 import weakref
-from collections import deque
+from collections import UserDict, UserList, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,13 +19,11 @@ _MOST_VALUES = 200_000
 _PASSED = sys.stdlib_module_names | {"torch", "functorch", "fusewright", "sympy", "numpy"}
 #: What is where nothing is.
 MISSING = object()
-
-
 #: Objects of the standard library that hold what a function puts into them.
 _HOLDERS = (
     types.SimpleNamespace,
-    collections.UserDict,
-    collections.UserList,
+    UserDict,
+    UserList,
     weakref.WeakKeyDictionary,
     weakref.WeakValueDictionary,
     weakref.WeakSet,
@@ -80,7 +77,7 @@ def holds(container: Any, before: Any) -> bool:
         return False
     if isinstance(container, dict):
         return all(dict.get(container, name, MISSING) is value for name, value in before.items())
-    if isinstance(container, (list, deque)):
+    if isinstance(container, (list, deque, bytearray)):
         return all(a is b for a, b in zip(container, before))
     return bool(container == before)
 
@@ -148,10 +145,8 @@ class Within:
         if isinstance(value, (torch.Tensor, str, bytes, int, float, complex, type, types.ModuleType)):
             return ()
         if isinstance(value, CONTAINERS):
-            plain: Any = next(kind for kind in (dict, set, bytearray, list) if isinstance(value, kind) or kind is list)
+            plain: Any = next((kind for kind in (dict, set) if isinstance(value, kind)), list)
             self._containers.append((value, plain(value)))
-            if isinstance(value, bytearray):
-                return ()
             return [*(value.values() if isinstance(value, dict) else value), *self._attributes(value)]
         if isinstance(value, tuple):
             return value
