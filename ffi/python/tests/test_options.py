@@ -48,10 +48,11 @@ def test_what_is_no_option_is_refused_in_words(options: dict[str, Any], says: st
         Options.of(options)
 
 
+@pytest.mark.parametrize("option", [{"capture_sizes": [4]}, {"inner": "inductor"}])
 @pytest.mark.parametrize("way", [fusewright.fuse, lambda **options: fusewright.inductor_pass(**options)])
-def test_only_the_backend_captures(way: Callable[..., Any]) -> None:
-    with pytest.raises(fusewright.CompileError, match="captures nothing"):
-        way(capture_sizes=[4])(two_norms)
+def test_what_only_the_backend_has_a_use_for_is_refused(way: Callable[..., Any], option: dict[str, Any]) -> None:
+    with pytest.raises(fusewright.CompileError, match=f"`{next(iter(option))}` is of the backend.*has no use for it"):
+        way(**option)(two_norms)
 
 
 @pytest.mark.parametrize("inner", ["eager", "inductor"])

@@ -105,7 +105,7 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
         return functools.partial(fuse, **options)
     if not callable(fn):
         raise TypeError(f"`fuse` takes a function or a module, not {fn!r}")
-    return Fused(fn, Options.of(options).uncaptured("`fuse`"))
+    return Fused(fn, Options.of(options).without_backend("`fuse`"))
 
 
 class Fused:

@@ -23,7 +23,7 @@ def inductor_pass(**options: Any) -> InductorPass:
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. Raises ``fusewright.Error`` for an
     unknown one.
     """
-    return InductorPass(Options.of(options).uncaptured("`inductor_pass`"))
+    return InductorPass(Options.of(options).without_backend("`inductor_pass`"))
 
 
 class InductorPass(CustomGraphPass):

@@ -65,10 +65,14 @@ class Options:
             raise CompileError("option `capture_sizes` is of `inner` eager; Inductor captures by its own options")
         return made
 
-    def uncaptured(self, by: str) -> Options:
-        """These, for a way in that captures nothing. Raises ``CompileError`` if a capture is asked for."""
-        if self.capture_sizes:
-            raise CompileError(f"option `capture_sizes` is of the backend of `torch.compile`; {by} captures nothing")
+    def without_backend(self, by: str) -> Options:
+        """These, for a way in that is no backend of ``torch.compile``.
+
+        Raises ``CompileError`` for an option that only a backend has a use for.
+        """
+        for name in ("inner", "capture_sizes"):
+            if getattr(self, name) != getattr(Options, name):
+                raise CompileError(f"option `{name}` is of the backend of `torch.compile`; {by} has no use for it")
         return self
 
     def key(self) -> tuple[str, str | None, int]:
