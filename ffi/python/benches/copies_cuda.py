@@ -52,6 +52,7 @@ def sets_of(shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 def measured(function: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Any:
+    torch._dynamo.reset()
     sets = sets_of(shape, dtype)
     expected = function(sets[0])
     calls: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -59,19 +60,20 @@ def measured(function: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int,
         "fusewright": compiled(function, (sets[0],), "fusewright"),
         "inductor": compiled(function, (sets[0],), "inductor"),
     }
-    us, results = {}, [torch.empty_like(expected) for _ in sets]
+    us: dict[str, float] = {}
+    results = [torch.empty_like(expected) for _ in sets]
     for name, call in calls.items():
         got = call(sets[0])
         assert torch.equal(got.view(torch.uint8), expected.view(torch.uint8)), name
         graph = recorded(lambda call=call: [call(x) for x in sets], 1)
-        us[name] = microseconds(graph.replay, 1, REPLAYS) / len(sets)
+        us |= microseconds({name: graph.replay}, 1, REPLAYS)
         del graph, got
         torch.cuda.empty_cache()
     sources = [torch.empty_like(expected) for _ in sets]
     graph = recorded(lambda: [result.copy_(source) for result, source in zip(results, sources)], 1)
-    us["memory"] = microseconds(graph.replay, 1, REPLAYS) / len(sets)
+    us |= microseconds({"memory": graph.replay}, 1, REPLAYS)
     # Of what is repeated or left out, as much as is written.
-    return us, 2 * expected.numel() * expected.element_size()
+    return {name: time / len(sets) for name, time in us.items()}, 2 * expected.numel() * expected.element_size()
 
 
 def main() -> int:

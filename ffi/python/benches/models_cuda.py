@@ -7,7 +7,7 @@ has and measures nothing. Three figures for each model of one layer, of the size
 
 * ``part``: what is neither a matrix product nor attention: calls of those give results that are there already. Both
   sides are recorded as CUDA graphs of several calls behind each other, which hold nothing else.
-* ``model``: all of the model, called from Python, and recorded as a CUDA graph.
+* ``model``: all of the model, called from Python, and recorded as a CUDA graph; rounds of all variants in turn.
 * ``compile``: seconds of a first call in a fresh process with empty caches, and of them the compiler's own: of
   ``torch.compile`` with either compiler, and with none, which is Dynamo alone, and of ``fuse``.
 
@@ -17,7 +17,6 @@ has and measures nothing. Three figures for each model of one layer, of the size
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import json
 import math
@@ -28,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-#: Variants: the mode of ``torch.compile`` and what is set for it. The last has Inductor compile what is not fused.
+#: Variants: the mode of ``torch.compile`` and options beside it. The last has Inductor compile what is not fused.
 AUTOTUNED = "max-autotune-no-cudagraphs"
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "inductor": ("default", {}),
@@ -92,7 +91,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "autotuned exact": (AUTOTUNED, {"emulate_precision_casts": True}),
     "fusewright inductor": ("", {}),
 }
-CHAIN, REPLAYS, CALLS = 8, 41, 30
+CHAIN, REPLAYS, CALLS, ROUNDS = 8, 41, 30, 9
 
 
 def causal(
@@ -154,27 +153,18 @@ def model_of(name: str, layers: int, device: str, sizes: dict[str, Any] | None =
     return Rows()
 
 
-@contextlib.contextmanager
-def setting(settings: dict[str, Any]) -> Iterator[None]:
-    import torch._inductor.config as config
-
-    with config.patch(settings):
-        yield
-
-
 def compiled(call: Call, inputs: Tensors, variant: str) -> Call:
     """A compiled call that was called once."""
-    torch._dynamo.reset()
     if variant == "eager":
         made = call
     elif variant.startswith("fusewright"):
         options = {"strict": True, "inner": "inductor" if variant.endswith("inductor") else "eager"}
         made = torch.compile(call, backend="fusewright", dynamic=False, options=options)
     else:
+        # As options, which Dynamo tells apart: with a setting around it, one variant would get the code of another.
         mode, settings = VARIANTS[variant]
-        with setting(settings):
-            made = torch.compile(call, mode=mode, dynamic=False)
-            made(*inputs)
+        options = {**torch._inductor.list_mode_options(mode), **settings}
+        made = torch.compile(call, dynamic=False, options=options)
     made(*inputs)
     return made
 
@@ -193,20 +183,21 @@ def recorded(call: Callable[[], Any], times: int) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def microseconds(call: Callable[[], Any], repeats: int, rounds: int) -> float:
-    """The median of rounds of so many calls each, by the device's clock."""
-    taken = []
-    for _ in range(3):
-        call()
-    for _ in range(rounds):
+def microseconds(calls: dict[str, Callable[[], Any]], repeats: int, rounds: int) -> dict[str, float]:
+    """The median of rounds of so many calls each, by the device's clock; in turn, so that what disturbs one disturbs all."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        for _ in range(3):
+            call()
+    for _, (name, call) in itertools.product(range(rounds), calls.items()):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(repeats):
             call()
         end.record()
         end.synchronize()
-        taken.append(begin.elapsed_time(end) * 1e3 / repeats)
-    return statistics.median(taken)
+        taken[name].append(begin.elapsed_time(end) * 1e3 / repeats)
+    return {name: statistics.median(times) for name, times in taken.items()}
 
 
 def measured_part(name: str, tokens: int, out: Callable[..., None], variants: list[str]) -> None:
@@ -221,22 +212,23 @@ def measured_part(name: str, tokens: int, out: Callable[..., None], variants: li
         call = ours if variant == "fusewright" else compiled(graph, inputs, variant)
         differ[variant] = apart(looked_at(call, inputs), expected)
         graphs[variant] = recorded(lambda call=call: call(*inputs), CHAIN)
-    times = {variant: microseconds(of.replay, 3, REPLAYS) / CHAIN for variant, of in graphs.items()}
-    out("part", name, tokens, times, differ)
+    times = microseconds({variant: of.replay for variant, of in graphs.items()}, 3, REPLAYS)
+    out("part", name, tokens, {variant: time / CHAIN for variant, time in times.items()}, differ)
 
 
 def measured_model(name: str, tokens: int, out: Callable[..., None], variants: list[str]) -> None:
     module = model_of(name, 1, "cuda")
     inputs = (torch.randn(1, tokens, module.inner.config.hidden_size, device="cuda", dtype=torch.bfloat16),)
     expected = module(*inputs)
-    called, replayed, differ = {}, {}, {}
+    calls, graphs, differ = {}, {}, {}
     for variant in ["eager", "fusewright", *variants]:
         call = compiled(module, inputs, variant)
         differ[variant] = apart(call(*inputs), expected)
-        called[variant] = microseconds(lambda call=call: call(*inputs), CALLS, 9)
-        replayed[variant] = microseconds(recorded(lambda call=call: call(*inputs), 1).replay, CALLS, 9)
-    out("model called", name, tokens, called, differ)
-    out("model recorded", name, tokens, replayed, differ)
+        calls[variant] = lambda call=call: call(*inputs)
+        graphs[variant] = recorded(calls[variant], 1)
+    out("model called", name, tokens, microseconds(calls, CALLS, ROUNDS), differ)
+    replays = {variant: graph.replay for variant, graph in graphs.items()}
+    out("model recorded", name, tokens, microseconds(replays, CALLS, ROUNDS), differ)
 
 
 def compile_once(who: str) -> None:
@@ -432,6 +424,7 @@ def measured(rows: Rows, chosen: argparse.Namespace, begin: float) -> int:
         if start - begin + longest.get(kind, 0.0) > chosen.deadline:
             return len(work) - done
         try:
+            torch._dynamo.reset()
             call()
         except Exception as e:
             rows.add("failed", name, number, {}, {"reason": f"{kind}: {type(e).__name__}: {str(e)[:1500]}"})
