@@ -21,6 +21,7 @@ import itertools
 import json
 import math
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -184,19 +185,26 @@ def recorded(call: Callable[[], Any], times: int) -> torch.cuda.CUDAGraph:
 
 
 def microseconds(calls: dict[str, Callable[[], Any]], repeats: int, rounds: int) -> dict[str, float]:
-    """The median of rounds of so many calls each, by the device's clock; in turn, so that what disturbs one disturbs all."""
+    """The median of rounds of so many calls each, by the device's clock.
+
+    Every round has all of them, in another order, so that what disturbs one disturbs all, and none always follows one that
+    leaves the device cool.
+    """
     taken: dict[str, list[float]] = {name: [] for name in calls}
+    order, chance = list(calls.items()), random.Random(0)
     for call in calls.values():
         for _ in range(3):
             call()
-    for _, (name, call) in itertools.product(range(rounds), calls.items()):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(repeats):
-            call()
-        end.record()
-        end.synchronize()
-        taken[name].append(begin.elapsed_time(end) * 1e3 / repeats)
+    for _ in range(rounds):
+        chance.shuffle(order)
+        for name, call in order:
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for _ in range(repeats):
+                call()
+            end.record()
+            end.synchronize()
+            taken[name].append(begin.elapsed_time(end) * 1e3 / repeats)
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
