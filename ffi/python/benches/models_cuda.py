@@ -7,7 +7,7 @@ has and measures nothing. Three figures for each model of one layer, of the size
 
 * ``part``: what is neither a matrix product nor attention: calls of those give results that are there already. Both
   sides are recorded as CUDA graphs of several calls behind each other, which hold nothing else.
-* ``model``: all of the model, called from Python, and recorded as a CUDA graph; rounds of all variants in turn.
+* ``model``: all of the model, called from Python, and recorded as a CUDA graph.
 * ``compile``: seconds of a first call in a fresh process with empty caches, and of them the compiler's own: of
   ``torch.compile`` with either compiler, and with none, which is Dynamo alone, and of ``fuse``.
 
