@@ -13,6 +13,9 @@ rewrites! {
     exact add_zero: "(x: int) y = add x, 0; yield y" => "(x) yield x";
     /// Subtracting +0 changes nothing, −0 included.
     exact sub_zero: "(x: float | int) y = sub x, 0; yield y" => "(x) yield x";
+    /// A square has no sign, so it does not matter which zero is kept.
+    exact relu_squared: "(x: float) n = lt x, 0; r = select n, 0, x; y = mul r, r; yield y"
+        => "(x) r = max x, 0; y = mul r, r; yield y";
     /// A square is a product; f64 has no longer type in which the power would be exact.
     exact pow_two: "(x: f32 | bf16 | f16) y = pow x, 2; yield y" => "(x) y = mul x, x; yield y";
     /// The first power is the base.

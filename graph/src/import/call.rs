@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fusewright_abi::DType;
 
+use super::alias;
 use super::custom;
 use super::schema::{Argument, NodeJson, SymIntArg};
 use super::strided::Strided;
@@ -57,6 +58,11 @@ impl Scalar {
             Scalar::Float(v) => v,
         }
     }
+
+    /// Whether it is the zero of a sign.
+    pub(super) fn is_zero(self, sign: f64) -> bool {
+        self.as_f64() == 0.0 && self.as_f64().is_sign_positive() == sign.is_sign_positive()
+    }
 }
 
 /// A tensor, a number or a size, where an op takes any.
@@ -80,6 +86,8 @@ pub(super) trait Names {
     fn never_negative(&self, dim: &Dim) -> bool;
     /// Whether a tensor is one of complex numbers, of which the value is one of floats with a last axis of two.
     fn is_complex(&self, name: &str) -> bool;
+    /// Whether a tensor is on the host, if the file states where it is.
+    fn is_on_cpu(&self, name: &str) -> bool;
     /// Where a tensor lies in its memory, if the file states it.
     fn memory(&self, name: &str) -> Option<Strided>;
     /// Whether two extents are the same as far as can be told.
@@ -187,6 +195,12 @@ impl<'a> Call<'a> {
             Bound::Given(Argument::Tensor(tensor)) => tensor,
             _ => "",
         })
+    }
+
+    /// Whether all tensors that the op takes are on the host.
+    pub(super) fn is_on_cpu(&self) -> bool {
+        let mut operands = alias::operands(self.node).peekable();
+        operands.peek().is_some() && operands.all(|name| self.names.is_on_cpu(name))
     }
 
     /// Where a tensor argument lies in its memory.

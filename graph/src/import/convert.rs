@@ -9,7 +9,7 @@ use super::custom::Custom;
 use super::inplace::InPlace;
 use super::origin::origin;
 use super::overwrite::{Imported, Written};
-use super::schema::{Argument, NodeJson, Program, Spec, SpecArg, SymInt};
+use super::schema::{Argument, Device, NodeJson, Program, Spec, SpecArg, SymInt};
 use super::strided::Strided;
 use super::table::{Row, short_target};
 use super::weights::Weights;
@@ -75,6 +75,11 @@ impl Names for Scope<'_> {
 
     fn is_complex(&self, name: &str) -> bool {
         self.complex.contains(name)
+    }
+
+    fn is_on_cpu(&self, name: &str) -> bool {
+        let meta = self.program.graph_module.graph.tensor_values.get(name);
+        meta.and_then(|meta| meta.device.as_ref()).is_some_and(Device::is_cpu)
     }
 
     fn memory(&self, name: &str) -> Option<Strided> {

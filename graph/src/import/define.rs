@@ -111,6 +111,10 @@ impl Names for BTreeMap<String, Value> {
         false
     }
 
+    fn is_on_cpu(&self, _: &str) -> bool {
+        false
+    }
+
     fn memory(&self, _: &str) -> Option<Strided> {
         None
     }

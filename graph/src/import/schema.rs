@@ -365,6 +365,13 @@ pub(super) struct Device {
     index: Option<i64>,
 }
 
+impl Device {
+    /// Whether it is the host.
+    pub(super) fn is_cpu(&self) -> bool {
+        self.kind == "cpu"
+    }
+}
+
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kind)?;

@@ -209,6 +209,7 @@ class _Serialiser:
             "sizes": [self._size(size) for size in tensor.shape],
             "strides": [self._place(stride) for stride in tensor.stride()],
             "storage_offset": self._place(tensor.storage_offset()),
+            "device": _device(tensor.device),
             "layout": _dtypes.STRIDED,
         }
         if node is not None:
@@ -281,8 +282,7 @@ class _Serialiser:
                 raise Unsupported(node, f"kernels have no {given}")
             return {"as_scalar_type": _dtypes.CODES[given]}
         if isinstance(given, torch.device):
-            # Kernels are for all devices of a kind: layers on several have the same text.
-            return {"as_device": {"type": given.type, "index": None}}
+            return {"as_device": _device(given)}
         if given is torch.strided:
             return {"as_layout": _dtypes.STRIDED}
         if isinstance(given, torch.memory_format):
@@ -326,6 +326,11 @@ class _Serialiser:
         if all(isinstance(item, (int, float)) for item in found):
             return {"as_floats": [_number(float(item)) for item in found]}
         raise Unsupported(node, f"the list {items!r} has no form in the schema")
+
+
+def _device(on: torch.device) -> dict[str, Any]:
+    # Kernels are for all devices of a kind: layers on several have the same text.
+    return {"type": on.type, "index": None}
 
 
 def _permutation(name: str, order: list[int], made: str) -> dict[str, Any]:

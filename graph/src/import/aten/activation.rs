@@ -5,8 +5,8 @@
 
 use fusewright_abi::DType;
 
-use super::super::call::{Call, Imported, Refusal, Scalar};
-use super::elementwise::{as_float, bounded};
+use super::super::call::{Call, Imported, Operand, Refusal, Scalar};
+use super::elementwise::{as_float, bounded, within};
 use super::layout::cut;
 use super::promote::{constant, convert};
 use crate::builder::Builder;
@@ -20,9 +20,12 @@ type One = Result<Value, Refusal>;
 type Typed = Result<Value, TypeError>;
 
 pub(super) fn relu(call: &Call<'_>) -> Imported {
-    let x = call.tensor("self")?;
-    let zero = constant(call.b, call.b.dtype(x), Scalar::Int(0))?;
-    Ok(vec![call.b.map(ScalarFn::Max, &[x, zero])?])
+    Ok(vec![positive(call, call.tensor("self")?)?])
+}
+
+/// `max(x, 0)`.
+pub(super) fn positive(call: &Call<'_>, x: Value) -> One {
+    within(call, x, ScalarFn::Max, Operand::Scalar(Scalar::Int(0)))
 }
 
 /// The operand of an activation that is computed in f32.
@@ -214,9 +217,8 @@ pub(super) fn hardtanh(call: &Call<'_>) -> Imported {
 }
 
 pub(super) fn relu6(call: &Call<'_>) -> Imported {
-    let (b, x) = (call.b, call.tensor("self")?);
-    let bound = |n| constant(b, b.dtype(x), Scalar::Int(n));
-    Ok(vec![b.map(ScalarFn::Min, &[b.map(ScalarFn::Max, &[x, bound(0)?])?, bound(6)?])?])
+    let x = positive(call, call.tensor("self")?)?;
+    Ok(vec![within(call, x, ScalarFn::Min, Operand::Scalar(Scalar::Int(6)))?])
 }
 
 /// A tensor above a bound, a number elsewhere; NaN stays.

@@ -216,12 +216,28 @@ pub(super) fn bounded(call: &Call<'_>, low: Option<&str>, high: Option<&str>) ->
     for (f, bound) in [(ScalarFn::Max, low), (ScalarFn::Min, high)] {
         match bound {
             Some(bound) if !is_beyond(dtype, f, bound)? => {
-                y = call.b.map(f, &[y, operand_as(call.b, bound, dtype)?])?;
+                y = within(call, y, f, bound)?;
             }
             _ => {}
         }
     }
     Ok(vec![y])
+}
+
+/// The larger or smaller of a value and a bound. A zero of either sign is its neighbour's equal, and which of them is the
+/// result is the device's choice: PyTorch keeps the value beside a number on a CPU, and the greater or lesser zero else.
+pub(super) fn within(call: &Call<'_>, x: Value, f: ScalarFn, bound: Operand) -> One {
+    let dtype = call.b.dtype(x);
+    let limit = operand_as(call.b, bound, dtype)?;
+    let beyond = match (bound, f) {
+        (Operand::Scalar(number), ScalarFn::Max) if number.is_zero(1.0) => Some(ScalarFn::Lt),
+        (Operand::Scalar(number), ScalarFn::Min) if number.is_zero(-1.0) => Some(ScalarFn::Gt),
+        _ => None,
+    };
+    match beyond.filter(|_| dtype.is_float() && call.is_on_cpu()) {
+        Some(beyond) => Ok(call.b.map(ScalarFn::Select, &[call.b.map(beyond, &[x, limit])?, limit, x])?),
+        None => Ok(call.b.map(f, &[x, limit])?),
+    }
 }
 
 /// Whether a bound is one that every integer of a dtype keeps, so that it need be none of them.

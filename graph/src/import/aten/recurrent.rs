@@ -1,10 +1,10 @@
 //! One step of recurrent layers: gates of an input and of the state before, every op rounded to the dtype as in the
 //! framework.
 
-use super::super::call::{Call, Imported, Refusal, Scalar};
+use super::super::call::{Call, Imported, Refusal};
+use super::activation::positive;
 use super::layout::cut;
 use super::matmul::product;
-use super::promote::constant;
 use crate::builder::Builder;
 use crate::dim::Dim;
 use crate::graph::Value;
@@ -77,7 +77,5 @@ pub(super) fn rnn_tanh_cell(call: &Call<'_>) -> Imported {
 
 pub(super) fn rnn_relu_cell(call: &Call<'_>) -> Imported {
     let [of_input, of_state] = gates(call, call.tensor("hx")?)?;
-    let sum = call.b.add(of_input, of_state)?;
-    let zero = constant(call.b, call.b.dtype(sum), Scalar::Int(0))?;
-    Ok(vec![call.b.map(ScalarFn::Max, &[sum, zero])?])
+    Ok(vec![positive(call, call.b.add(of_input, of_state)?)?])
 }

@@ -1,6 +1,6 @@
 //! Activations against what PyTorch 2.15 gave for them on a CPU, and sizes as operands.
 
-use super::attention::{argument, call, one_node, tensor};
+use super::attention::{argument, call, one_node, one_node_json, tensor};
 use super::{meta, model_json, packed};
 use crate::DType;
 use crate::import::pt2;
@@ -260,6 +260,39 @@ fn activations_give_what_the_framework_gave() {
     }
     for (op, arguments, expected) in BF16 {
         compare(op, arguments, (13, DType::BF16), &narrow(X_BF16), &narrow(expected));
+    }
+}
+
+/// The sign bits of what an op gives for both zeros, as f32 on a device.
+fn signs_of_zeros(op: &str, arguments: &[String], device: &str) -> Vec<bool> {
+    let mut list = vec![tensor("self", "x")];
+    list.extend_from_slice(arguments);
+    let json = one_node_json(&[("x", 7, &[2])], &call(&format!("aten.{op}.default"), &list), &[("y", 7, &[2])]);
+    let json = json.replace(r#""layout":7"#, &format!(r#""layout":7,"device":{{"type":"{device}","index":null}}"#));
+    let graph = pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).expect("a graph");
+    let x = Tensor::from_f64(DType::F32, &[2], vec![-0.0, 0.0]).expect("two elements");
+    let y = interp::run(&graph, &[x], &Symbols::new()).expect("has a value").swap_remove(0);
+    y.floats().expect("floats").iter().map(|v| v.is_sign_negative()).collect()
+}
+
+/// What PyTorch 2.11 and 2.15 gave on a CPU and on an H200.
+#[test]
+fn which_zero_a_bound_leaves_is_the_devices_choice() {
+    let number = |name, value: &str| argument(name, &format!(r#"{{"as_float":{value}}}"#));
+    let (kept, greater, lesser) = ([true, false], [false, false], [true, true]);
+    for (op, arguments, on_gpu) in [
+        ("relu", vec![], greater),
+        ("relu6", vec![], greater),
+        ("hardtanh", vec![number("min_val", "0.0"), number("max_val", "1.0")], greater),
+        ("clamp", vec![number("min", "0.0")], greater),
+        ("clamp", vec![number("min", "-1.0"), number("max", "-0.0")], lesser),
+        ("clamp_min", vec![number("min", "0.0")], greater),
+        ("clamp_min", vec![number("min", "-0.0")], kept),
+        ("clamp_max", vec![number("max", "-0.0")], lesser),
+        ("clamp_max", vec![number("max", "0.0")], kept),
+    ] {
+        assert_eq!(signs_of_zeros(op, &arguments, "cpu"), kept, "{op} {arguments:?}");
+        assert_eq!(signs_of_zeros(op, &arguments, "cuda"), on_gpu, "{op} {arguments:?}");
     }
 }
 

@@ -14,6 +14,11 @@ pub(super) fn one_node(
     node: &str,
     results: &[(&str, i64, &[i64])],
 ) -> Result<Graph, Diagnostic> {
+    pt2(&packed(&[("models/model.json", one_node_json(inputs, node, results).as_bytes())]).into())
+}
+
+/// The same as text.
+pub(super) fn one_node_json(inputs: &[(&str, i64, &[i64])], node: &str, results: &[(&str, i64, &[i64])]) -> String {
     let contiguous = |sizes: &[i64]| (0..sizes.len()).map(|i| sizes[i + 1..].iter().product()).collect::<Vec<i64>>();
     let ty = |(name, dtype, sizes): &(&str, i64, &[i64])| {
         format!(r#""{name}":{}"#, meta(*dtype, sizes, &contiguous(sizes), 0))
@@ -25,8 +30,7 @@ pub(super) fn one_node(
         results.iter().map(|r| format!(r#"{{"user_output":{{"arg":{}}}}}"#, value(r.0))).collect();
     let names: Vec<String> = results.iter().map(|r| value(r.0)).collect();
     let node = format!(r#"{{{node},"outputs":[{}],"name":"n"}}"#, names.join(","));
-    let json = model_json(&specs.join(","), &node, &types.join(","), &outputs.join(","));
-    pt2(&packed(&[("models/model.json", json.as_bytes())]).into())
+    model_json(&specs.join(","), &node, &types.join(","), &outputs.join(","))
 }
 
 pub(super) fn argument(name: &str, value: &str) -> String {

@@ -41,6 +41,10 @@ impl Names for Known {
         false
     }
 
+    fn is_on_cpu(&self, _: &str) -> bool {
+        false
+    }
+
     fn memory(&self, _: &str) -> Option<Strided> {
         None
     }
