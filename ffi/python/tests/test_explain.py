@@ -27,6 +27,17 @@ def test_a_report_names_kernels_lines_and_what_is_left() -> None:
     assert re.search(r"models\.py:\d+", text) and "a library computes it" in text
 
 
+def test_an_operator_by_itself_is_left_and_listed() -> None:
+    report = fusewright.explain(
+        lambda x: torch.cumsum(torch.relu(x * 3) + 1, 0) * 2, torch.randn(4, 8), splitting_ops=["aten.cumsum"]
+    )
+    reasons = {
+        "aten.mul.Tensor": "a kernel of its own would save no launch",
+        "aten.cumsum.default": "it splits the graph",
+    }
+    assert report.left == {(op, reason): 1 for op, reason in reasons.items()}
+
+
 def test_equal_layers_are_compiled_once() -> None:
     layers = torch.nn.ModuleList(AddNorm() for _ in range(6))
 

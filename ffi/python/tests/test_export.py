@@ -113,12 +113,13 @@ def test_a_file_with_weights_is_left_as_it_is(module: Path) -> None:
         (["mine:scaled", "--rows", "9:3"], "not in order"),
         (["mine:scaled", "--rows", "many"], "neither a number nor MIN:MAX"),
         (["mine:scaled", "--set", "a=1"], "no configuration"),
+        (["mine:scaled", "out.onnx"], "out.onnx: its name does not end in `.pt2`"),
     ],
 )
 def test_errors_are_said_and_leave_no_file(
     arguments: list[str], says: str, module: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exporting.main([arguments[0], "out.pt2", *arguments[1:]]) == 1
+    assert exporting.main([arguments[0], *(["out.pt2"] if len(arguments) != 2 else []), *arguments[1:]]) == 1
     assert says in capsys.readouterr().err
     assert sorted(path.name for path in module.iterdir() if path.name != "__pycache__") == ["mine.py"]
 

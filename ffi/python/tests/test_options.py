@@ -31,6 +31,10 @@ def two_norms(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         ({"mode": "fast"}, "`mode` is 'fast', none of exact, relaxed"),
         ({"strict": 1}, "`strict` is 1"),
         ({"threads": 0}, "`threads` has 0"),
+        ({"threads": 2**70}, "`threads` has 1180591620717411303424, which is more than 4096"),
+        ({"mode": "max-autotune"}, "none of exact, relaxed; modes of `torch.compile` are Inductor's"),
+        ({"splitting_ops": ["aten.softmax"]}, "`splitting_ops` has 'aten.softmax'.*in the place of"),
+        ({"splitting_ops": ["aten.add_"]}, "`splitting_ops` has 'aten.add_'.*in the place of"),
         ({"splitting_ops": "aten.mm"}, "`splitting_ops` is 'aten.mm', no list"),
         ({"splitting_ops": ["aten.nothing"]}, "`splitting_ops` has 'aten.nothing'.*no such operator"),
         ({"capture_sizes": 4}, "`capture_sizes` is 4, no list"),
@@ -53,6 +57,28 @@ def test_what_is_no_option_is_refused_in_words(options: dict[str, Any], says: st
 def test_what_only_the_backend_has_a_use_for_is_refused(way: Callable[..., Any], option: dict[str, Any]) -> None:
     with pytest.raises(fusewright.CompileError, match=f"`{next(iter(option))}` is of the backend.*has no use for it"):
         way(**option)(two_norms)
+
+
+def test_explain_tells_options_from_the_models_own_keywords() -> None:
+    def model(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:
+        return x * by
+
+    with pytest.raises(fusewright.CompileError, match=r"`by` is no option but the model's.*functools.partial"):
+        fusewright.explain(model, torch.randn(3), by=3.0)
+    with pytest.raises(
+        fusewright.CompileError, match=r"`capture_sizes` is of the backend.*`explain` has no use for it"
+    ):
+        fusewright.explain(model, torch.randn(3), capture_sizes=[3])
+    with pytest.raises(
+        fusewright.CompileError, match="unknown option `any`; there are mode, pipeline, strict, threads"
+    ):
+        fusewright.fuse(model, any=3)
+    with pytest.raises(TypeError, match="`explain` takes a function or a module, not 3"):
+        fusewright.explain(3)
+
+
+def test_threads_are_part_of_what_inductor_keeps() -> None:
+    assert fusewright.inductor_pass(threads=1).uuid() != fusewright.inductor_pass().uuid()
 
 
 @pytest.mark.parametrize("inner", ["eager", "inductor"])

@@ -45,7 +45,8 @@ def backend(
     Graphs that are trained are left as they are. Raises ``fusewright.Error`` for an unknown option, and under ``strict``;
     ``fusewright.ExpectationError`` for another number of kernels.
     """
-    return compile_graph(gm, example_inputs, Options.of(options, **more))
+    given = {name: value for name, value in more.items() if value is not None}
+    return compile_graph(gm, example_inputs, Options.of({**(options or {}), **given}))
 
 
 def compile_graph(

@@ -23,9 +23,9 @@ Function = Callable[..., Any]
 _VECTOR = 16
 
 
-def function(record: Record, kernel: _native.Kernel, threads: int | None = None) -> Function:
+def function(record: Record, kernel: _native.Kernel) -> Function:
     """What runs a part: takes tensors and integers as the record says, gives a tensor or a tuple of several."""
-    launch = _launch(record, kernel, threads or torch.get_num_threads())
+    launch = _launch(record, kernel)
     return _written(record, {"launch": kernel.launch, **launch[1]}, launch[0])
 
 
@@ -93,13 +93,13 @@ def _memory(made: Made) -> str:
     return f"empty({_tuple(made.shape)}, {_tuple(made.strides)}, {made.dtype})"
 
 
-def _launch(record: Record, kernel: _native.Kernel, threads: int) -> tuple[str, dict[str, Any]]:
+def _launch(record: Record, kernel: _native.Kernel) -> tuple[str, dict[str, Any]]:
     """The statement that launches, and what it names."""
     tensors = [*(f"a{i}" for i in range(record.inputs)), *(f"o{i}" for i in range(len(record.outputs)))]
     sizes, addresses = _tuple(kernel.symbols), _tuple(f"{tensor}.data_ptr()" for tensor in tensors)
     device = record.lies()
     if device.type == "cpu":
-        return f"launch({sizes}, {addresses}, {threads})", {}
+        return f"launch({sizes}, {addresses}, {record.threads or torch.get_num_threads()})", {}
     # The framework's stream, on which its allocator orders what is freed.
     scope: dict[str, Any] = {"stream": torch._C._cuda_getCurrentRawStream}
     stream = f"stream({device.index})"

@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 import threading
+import types
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,7 +20,8 @@ from torch._dynamo import convert_frame
 
 from ._collector import uncollected
 from ._fuse import Result
-from ._options import Options
+from ._native import Error
+from ._options import OF_BACKEND, Options
 from ._surroundings import has_attributes, weakly
 from ._trace import Trace
 from ._tracing import Untraceable
@@ -63,21 +65,29 @@ _MOST_OBJECTS = 64
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
+#: Attributes of what is fused that are not the function's.
+_OWN = frozenset(("fn", "options", "traces", "is_untraceable", "is_said", "_begun", "_forgotten"))
+#: The function of a decorator with options, which is given later.
+_LATER: Any = object()
+
+
 @overload
-def fuse(fn: Function) -> Fused: ...
+def fuse(fn: Function, **options: Any) -> Fused: ...
 @overload
-def fuse(fn: None = None, **options: Any) -> Callable[[Function], Fused]: ...
-def fuse(fn: Function | None = None, **options: Any) -> Any:
+def fuse(**options: Any) -> Callable[[Function], Fused]: ...
+def fuse(fn: Function = _LATER, **options: Any) -> Any:
     """A function of tensors whose ops run as fused kernels; a decorator, with options or without.
 
     The function is traced at the first call, with the leading extent of its first tensor as a symbol: other tensors whose
     leading extent is the same vary with it. Calls of other extents compile nothing. Arguments of other types, ranks or
     inner extents are traced anew. What kernels do not compute, PyTorch does.
 
-    What the function finds in modules and objects is looked at by every call: weights, submodules, hooks and other
-    attributes of those that are arguments, such as ``self``, of the function itself, and of those that it closes over may
-    change and be replaced. Other tensors that it finds are constants to it, whose elements may change; so are globals, and
-    settings of PyTorch, attributes of classes, and the elements of arrays that are not PyTorch's. What an iterator, a
+    What the function finds in modules, objects and variables is looked at by every call: weights, submodules, hooks and other
+    attributes of those that are arguments, such as ``self``, of the function itself, and of those that it closes over;
+    defaults, variables of enclosing functions and globals, and what is read by its name in what they hold. The same holds of
+    functions and methods that it calls by their names, but for those of libraries such as PyTorch. All these may change and
+    be replaced. Other tensors that it finds are constants to it, whose elements may change; so are settings of PyTorch,
+    attributes of classes and of modules of Python, and the elements of arrays that are not PyTorch's. What an iterator, a
     generator of random numbers that is not PyTorch's, or another object without attributes gives is as at the first call.
     Gradients are off while it is traced, and it sees that. Of a tensor it may ask for the dtype, device, extents, strides
     and place; it finds no gradients, subclasses, versions or attributes. What it does with the number that an extent is,
@@ -88,32 +98,34 @@ def fuse(fn: Function | None = None, **options: Any) -> Any:
     function leaves. What it changes where nothing leads from its arguments, itself and globals that it names, such as a
     count of a class, that call may change twice, and later ones not at all. Traces for objects that are arguments, such as
     ``self``, are dropped with them. A module that is fused is none to modules that hold it: of one within another, fuse
-    the ``forward``.
+    the ``forward``. Attributes of what ``fuse`` gives are the function's or the module's own: ``fn`` is that itself.
 
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``,
     ``torch.autocast``, a transform such as ``torch.func.vmap`` or a mode that sees ops runs the function as it is; so does
-    one in which a tensor needs gradients or is of a subclass, and one that writes into a tensor which shares its memory with
-    another. A function that looks at the elements of tensors, gives a view of what it overwrites, sets attributes in other
-    calls than the first, or cannot be traced for another reason, always runs as it is, which a warning says, or ``strict``
-    raises.
+    one in which a tensor needs gradients, is of a subclass or stands for its negative or conjugate, and one that writes
+    into a tensor which shares its memory with another. A function that looks at the elements of tensors, gives a view of
+    what it overwrites, sets attributes in other calls than the first, or cannot be traced for another reason, always runs
+    as it is, which a warning says, or ``strict`` raises.
 
     Threads trace one at a time, and while Dynamo does not. What a function can reach must not be changed by another thread
     while it is traced: it is put back as it was. Some versions of PyTorch, 2.11 among them, refuse calls of compiled
     functions in other threads meanwhile.
     """
-    if fn is None:
+    chosen = Options.of(options, without=OF_BACKEND, by="`fuse`")
+    if fn is _LATER:
         return functools.partial(fuse, **options)
+    if isinstance(fn, type):
+        raise TypeError(f"`fuse` takes a function or a module, not the class `{fn.__qualname__}`: fuse what it makes")
     if not callable(fn):
         raise TypeError(f"`fuse` takes a function or a module, not {fn!r}")
-    return Fused(fn, Options.of(options).without_backend("`fuse`"))
+    return Fused(fn, chosen)
 
 
 class Fused:
-    """A function and its kernels."""
+    """A function and its kernels: ``fn`` and what was fused of it, ``results``; other attributes are the function's."""
 
     def __init__(self, fn: Function, options: Options) -> None:
-        # What a module holds is not an attribute of what calls it.
-        functools.update_wrapper(self, fn, updated=() if isinstance(fn, torch.nn.Module) else ("__dict__",))
+        functools.update_wrapper(self, fn, updated=())
         self.fn, self.options = fn, options
         self.traces: list[Trace] = []
         #: Whether what the function does depends on more than kinds of arguments, so that it runs as it is.
@@ -145,8 +157,7 @@ class Fused:
                 # What is wrong with a call is PyTorch's to say.
                 made = self.fn(*args, **kwargs)
                 self.is_untraceable = True
-                first, *_ = str(refused.why).splitlines() or [""]
-                self._warn(f"cannot trace {{}}, which runs as it is: {type(refused.why).__name__}: {first}", 3)
+                self._warn(f"cannot trace {{}}, which runs as it is: {_words(refused.why)}", 3)
                 return made
         # What is not what was traced is the function's own.
         if (
@@ -156,6 +167,33 @@ class Fused:
         ):
             return self.fn(*args, **kwargs)
         return trace.run(given)
+
+    def __getattr__(self, name: str) -> Any:
+        # A copy that is being made has no function yet.
+        fn = vars(self).get("fn", _LATER)
+        if fn is _LATER or _is_special(name):
+            raise AttributeError(f"`{type(self).__name__}` has no attribute `{name}`")
+        held = getattr(fn, name)
+        if isinstance(held, types.MethodType) and held.__self__ is fn:
+            return functools.partial(self._of_fn, held)
+        return held
+
+    def _of_fn(self, method: Function, *args: Any, **kwargs: Any) -> Any:
+        # `eval` and `to` of a module give the module.
+        made = method(*args, **kwargs)
+        return self if made is self.fn else made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN or _is_special(name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self.fn, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.fn, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self.fn)})
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -190,7 +228,9 @@ class Fused:
                 return None
             objects = [arg for arg in args if has_attributes(arg)]
             if sum(trace.is_of(objects) for trace in self.traces) >= _MOST_TRACES:
-                self._warn(f"keeps {_MOST_TRACES} kinds of arguments of {{}}; calls with others are not fused", 4)
+                self._warn(
+                    f"keeps {_MOST_TRACES} traces of {{}}, by arguments and variables; other calls are not fused", 4
+                )
                 return None
             with uncollected():
                 trace = Trace.of(self.fn, args, names, self.options)
@@ -246,9 +286,20 @@ def _is_inference(args: Sequence[Any]) -> bool:
     """Whether all tensors are plain ones that need no gradient."""
     trains = torch.is_grad_enabled()
     for arg in args:
-        if isinstance(arg, torch.Tensor) and (type(arg) not in _TENSORS or (trains and arg.requires_grad)):
+        if isinstance(arg, torch.Tensor) and (
+            type(arg) not in _TENSORS or (trains and arg.requires_grad) or arg.is_neg() or arg.is_conj()
+        ):
             return False
     return True
+
+
+def _words(error: Exception) -> str:
+    first, *_ = str(error).splitlines() or [""]
+    return first if isinstance(error, Error) else f"{type(error).__name__}: {first}"
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
 
 
 def _is_known(arg: Any) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from . import _expect, _native
 from ._backend import compile_graph
 from ._fuse import Fusion, Result
+from ._native import CompileError
 from ._options import Options
 
 
@@ -114,10 +116,19 @@ def _kernels(fusion: Fusion) -> list[KernelReport]:
 def explain(model: Callable[..., Any], *inputs: Any, **options: Any) -> Report:
     """Compiles a model for these inputs, without gradients, and says what was fused and what was not.
 
-    Options are those of :func:`fusewright.backend`. The model itself is left as it is. ``expect`` is of
-    all graphs of the model together. Raises ``fusewright.Error`` for an unknown option, and ``fusewright.ExpectationError``.
+    Options are those of :func:`fusewright.backend`, but ``capture_sizes``. The model itself is left as it is; keywords of
+    its own are given by ``functools.partial``. ``expect`` is of all graphs of the model together. Raises ``fusewright.Error``
+    for an unknown option, and ``fusewright.ExpectationError``.
     """
-    given, report = Options.of(options), Report()
+    if not callable(model):
+        raise TypeError(f"`explain` takes a function or a module, not {model!r}")
+    own = _keywords(model)
+    for name in options:
+        if name in own and not hasattr(Options, name):
+            raise CompileError(
+                f"`{name}` is no option but the model's: give it by `functools.partial(model, {name}=…)`"
+            )
+    given, report = Options.of(options, without=("capture_sizes",), by="`explain`"), Report()
     # Of all graphs together.
     chosen = dataclasses.replace(given, expect=())
 
@@ -131,3 +142,11 @@ def explain(model: Callable[..., Any], *inputs: Any, **options: Any) -> Report:
     report.counters = {name: after[name] - before[name] for name in ("compiles", "disk_hits")}
     _expect.check(given.expect, report.graphs)
     return report
+
+
+def _keywords(model: Callable[..., Any]) -> Collection[str]:
+    """The names of a model's arguments, where they can be told."""
+    try:
+        return inspect.signature(getattr(model, "forward", model)).parameters.keys()
+    except (TypeError, ValueError):
+        return ()

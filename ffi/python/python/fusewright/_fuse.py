@@ -98,6 +98,10 @@ def ordinal(on: torch.device) -> int | None:
     return torch.cuda.current_device() if on.index is None else on.index
 
 
+#: Why an operator that kernels could compute stays.
+_NO_GAIN = "a kernel of its own would save no launch"
+
+
 def fuse_graph(graph: Graph, options: Options, insert: Insert, *, eager: bool = True) -> Result:
     """Replaces what kernels compute in a graph by calls, each made by ``insert``.
 
@@ -155,17 +159,20 @@ class _Pass:
             if found is not None:
                 break
         result = Result()
+        nodes = list(self.graph.nodes)
         for part, made in found:
             result.fusions.append(Fusion(made, _described(made, part)))
             self._replace(part, made, insert)
         written = {made.program.inputs[i] for _, made in found for i in made.kernel.overwrites if i is not None}
-        for node in self.graph.nodes:
+        fused = {node for part, _ in found for node in part.nodes}
+        for node in nodes:
             # What a kernel has written where the caller has it is copied onto itself, which is nothing.
             is_done = node.target is torch.ops.aten.copy_.default and node.args[0] in written
-            if node.op != "call_function" or is_done or node not in self.refused:
+            if node.op != "call_function" or node in fused or is_done or is_getitem(node) or is_view(node):
                 continue
-            if not is_getitem(node) and not is_view(node):
-                result.left[target_name(node), self.refused[node]] += 1
+            reason = self.refused.get(node, _NO_GAIN if isinstance(node.target, torch._ops.OpOverload) else None)
+            if reason is not None:
+                result.left[target_name(node), reason] += 1
         if found:
             sort(self.graph)
             _drop_unused(self.graph)
@@ -232,7 +239,7 @@ class _Pass:
                 if elsewhere:
                     self._refuse(part, elsewhere, "it overwrites parts of a tensor")
                     return None
-                made, sizes = record(program, compiled, self.sizes, kernel.overwrites)
+                made, sizes = record(program, compiled, self.sizes, kernel.overwrites, self.options.threads)
                 divided = set(kernel.symbols) - {name for name, _ in made.symbols}
                 if divided:
                     # Of sizes that are quotients kernels are for those that divide.
@@ -240,7 +247,7 @@ class _Pass:
                         part, [], f"its kernels need {', '.join(sorted(divided))}, which no tensor has as a size"
                     )
                     return None
-                return Call(function(made, kernel, self.options.threads), made, program, kernel, sizes)
+                return Call(function(made, kernel), made, program, kernel, sizes)
         except NoSize as lacking:
             self._refuse(part, [], str(lacking))
             return None

@@ -14,7 +14,7 @@ from torch.fx import Graph, Node
 from . import _expect, _native, _ops
 from ._backend import Observer
 from ._fuse import Call, Result, fuse_graph, leave
-from ._options import Options
+from ._options import OF_BACKEND, Options
 
 
 def inductor_pass(**options: Any) -> InductorPass:
@@ -23,7 +23,7 @@ def inductor_pass(**options: Any) -> InductorPass:
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. Raises ``fusewright.Error`` for an
     unknown one.
     """
-    return InductorPass(Options.of(options).without_backend("`inductor_pass`"))
+    return InductorPass(Options.of(options, without=OF_BACKEND, by="`inductor_pass`"))
 
 
 class InductorPass(CustomGraphPass):
@@ -49,7 +49,7 @@ class InductorPass(CustomGraphPass):
         """
         if _ops.folder() is None or self.observer is not None or self.options.expect:
             return None
-        return ("fusewright", _sources(), self.options.key(), self.options.splitting_ops)
+        return ("fusewright", _sources(), self.options.key(), self.options.threads, self.options.splitting_ops)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options, "observer": None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,7 +12,13 @@ from . import _native
 from ._native import CompileError
 
 _MODES = ("exact", "relaxed")
+#: Modes of ``torch.compile``, which hands on a ``mode`` to any backend.
+_MODES_OF_TORCH = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _INNER = ("eager", "inductor")
+#: Options that only a backend of ``torch.compile`` has a use for.
+OF_BACKEND = ("inner", "capture_sizes")
+#: Threads of a launch at most.
+_MOST_THREADS = 4096
 
 
 @dataclass(frozen=True)
@@ -37,14 +43,16 @@ class Options:
     expect: tuple[tuple[str, int], ...] = ()
 
     @classmethod
-    def of(cls, options: Mapping[str, Any] | None = None, **more: Any) -> Options:
-        """Options from what ``torch.compile`` hands on: keywords, and a dictionary ``options`` of more of them.
+    def of(cls, options: Mapping[str, Any] | None = None, *, without: Sequence[str] = (), by: str = "") -> Options:
+        """Options by their names, but for those that a way in, which is named ``by``, is ``without``.
 
         Raises ``CompileError`` for an unknown name or value.
         """
-        given = {**(options or {}), **{name: value for name, value in more.items() if value is not None}}
-        known = [field.name for field in fields(cls)]
+        given = dict(options or {})
+        known = [field.name for field in fields(cls) if field.name not in without]
         for name in given:
+            if name in without:
+                raise CompileError(f"option `{name}` is of the backend of `torch.compile`; {by} has no use for it")
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 meant = f"; did you mean `{near[0]}`?" if near else ""
@@ -60,20 +68,11 @@ class Options:
         made = cls(**{name: readers.get(name, _same)(name, value) for name, value in given.items()})
         for name, value, words in (("mode", made.mode, _MODES), ("inner", made.inner, _INNER)):
             if value not in words:
-                raise CompileError(f"option `{name}` is {value!r}, none of {', '.join(words)}")
+                more = "; modes of `torch.compile` are Inductor's" if value in _MODES_OF_TORCH else ""
+                raise CompileError(f"option `{name}` is {value!r}, none of {', '.join(words)}{more}")
         if made.capture_sizes and made.inner == "inductor":
             raise CompileError("option `capture_sizes` is of `inner` eager; Inductor captures by its own options")
         return made
-
-    def without_backend(self, by: str) -> Options:
-        """These, for a way in that is no backend of ``torch.compile``.
-
-        Raises ``CompileError`` for an option that only a backend has a use for.
-        """
-        for name in ("inner", "capture_sizes"):
-            if getattr(self, name) != getattr(Options, name):
-                raise CompileError(f"option `{name}` is of the backend of `torch.compile`; {by} has no use for it")
-        return self
 
     def key(self) -> tuple[str, str | None, int]:
         """What changes the kernels: the mode, and the file of passes with the time of its last change."""
@@ -105,7 +104,11 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _threads(name: str, value: Any) -> int | None:
-    return None if value is None else _positive(name, value)
+    if value is None:
+        return None
+    if (threads := _positive(name, value)) > _MOST_THREADS:
+        raise CompileError(f"option `{name}` has {value!r}, which is more than {_MOST_THREADS}")
+    return threads
 
 
 def _positive(name: str, value: Any) -> int:
@@ -135,7 +138,34 @@ def _operator(name: str, op: Any) -> str:
         found = getattr(found, part, None)
     if found is None or len(parts) not in (2, 3):
         raise CompileError(f"option `{name}` has {str(op)!r}, and PyTorch knows no such operator")
+    if parts[:2] == ["aten", "scaled_dot_product_attention"]:
+        # Whose kernels count as it.
+        return ".".join(parts[:2])
+    if parts[0] == "aten" and not any(map(_is_in_graphs, _overloads(found))):
+        raise CompileError(
+            f"option `{name}` has {str(op)!r}, which PyTorch puts others in the place of before a graph is split: "
+            "name one of those, which `explain` lists"
+        )
     return text
+
+
+def _overloads(found: Any) -> list[Any]:
+    return [getattr(found, name) for name in found.overloads()] if hasattr(found, "overloads") else [found]
+
+
+def _is_in_graphs(overload: Any) -> bool:
+    """Whether graphs have an operator of ATen: it is not made of others, and what it writes is a caller's tensor at most."""
+    import torch
+
+    if overload is torch.ops.aten.copy_.default:
+        return True
+    has_kernel, name = torch._C._dispatch_has_kernel_for_dispatch_key, overload.name()
+    try:
+        is_made, *of_devices = (has_kernel(name, key) for key in ("CompositeImplicitAutograd", "CPU", "CUDA"))
+    except RuntimeError:
+        # TorchScript's alone.
+        return False
+    return (not is_made or any(of_devices)) and not overload._schema.is_mutable
 
 
 def _sizes(name: str, value: Any) -> tuple[int, ...]:

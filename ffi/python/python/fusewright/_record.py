@@ -52,6 +52,8 @@ class Record:
     outputs: tuple[Made, ...]
     #: The tensors that kernels take in another order of their axes, with that order.
     orders: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    #: Threads of a launch on the CPU, if not PyTorch's own number.
+    threads: int | None = None
 
     def lies(self) -> torch.device:
         """Where its tensors lie."""
@@ -82,6 +84,7 @@ def record(
     compiled: tuple[str, int | None, str, str | None],
     sizes: Mapping[Any, Node],
     overwrites: Sequence[int | None],
+    threads: int | None = None,
 ) -> tuple[Record, tuple[Node, ...]]:
     """The record of a program, and the nodes whose integers its calls take.
 
@@ -102,7 +105,7 @@ def record(
     scalars = tuple((i, _dtype(t)) for i, t in enumerate(given) if on_device and is_scalar(t))
     orders = tuple((i, tuple(order)) for i, order in program.orders.items())
     counts = (len(given), len(taken))
-    made = Record(program.text.decode(), *compiled, *counts, scalars, tuple(symbols), tuple(outputs), orders)
+    made = Record(program.text.decode(), *compiled, *counts, scalars, tuple(symbols), tuple(outputs), orders, threads)
     return made, tuple(taken)
 
 

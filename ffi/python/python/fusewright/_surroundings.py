@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -12,10 +11,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from ._variables import Variables
 from ._within import CONTAINERS, Slots, Within, slots
 
-#: A variable of an enclosing function that has no value.
-_EMPTY = types.CellType()
 #: What has attributes of its own that no call changes.
 _FIXED = (type, types.FunctionType, types.ModuleType, types.MethodType, torch.Tensor)
 #: Attributes that every module has: tables, of which those of :data:`_TABLES` are looked into.
@@ -59,18 +57,6 @@ class Undone(TorchDispatchMode):
             whole.copy_(before)
 
 
-def behind(fn: Any) -> list[Any]:
-    """What a function has at hand without being given it: what it is or belongs to, defaults, and what it closes over."""
-    if isinstance(fn, functools.partial):
-        return [*behind(fn.func), *fn.args, *fn.keywords.values()]
-    of = getattr(fn, "__func__", fn)
-    cells = getattr(of, "__closure__", None) or ()
-    closed = [cell.cell_contents for cell in cells if cell != _EMPTY]
-    defaults = getattr(of, "__defaults__", None) or ()
-    named = (getattr(of, "__kwdefaults__", None) or {}).values()
-    return [fn, getattr(fn, "__self__", None), *defaults, *named, *closed]
-
-
 def has_attributes(value: Any) -> bool:
     """Whether a value is an object, such as a module, whose attributes calls may set."""
     return (hasattr(value, "__dict__") or bool(slots(type(value)))) and not isinstance(value, _FIXED)
@@ -87,7 +73,9 @@ def weakly(value: Any) -> Callable[[], Any]:
 class Surroundings:
     """Modules, objects with attributes, and containers that a function finds, all within modules included."""
 
-    def __init__(self, found: Sequence[Any]) -> None:
+    def __init__(self, args: Sequence[Any], variables: Variables) -> None:
+        found = (*args, *variables.found)
+        self._read = variables.entries
         roots = [value for value in found if isinstance(value, torch.nn.Module)]
         self.modules = list(dict.fromkeys(module for root in roots for module in root.modules()))
         objects = [value for value in found if has_attributes(value) and not isinstance(value, torch.nn.Module)]
@@ -96,9 +84,10 @@ class Surroundings:
         self._attributes += [(Slots(value), frozenset[str]()) for value in objects if slots(type(value))]
         self._tables: list[dict[str, Any]] = [vars(module)[name] for module in self.modules for name in _TABLES]
         held = [value for table, skipped in self._attributes for name, value in table.items() if name not in skipped]
-        containers = [value for value in (*found, *held) if isinstance(value, CONTAINERS)]
-        #: Containers that are found, or attributes of what is, with what is in them.
-        self.containers: list[tuple[Any, Any]] = [(one, one.copy()) for one in containers]
+        containers = {id(value): (value, value.copy()) for value in (*found, *held) if isinstance(value, CONTAINERS)}
+        containers |= {id(value): (value, before) for value, before in variables.containers}
+        #: Containers that are found, attributes of what is, or read by a name, with what is in them.
+        self.containers: list[tuple[Any, Any]] = list(containers.values())
         self._within = Within(found)
 
     def undo(self) -> bool:
@@ -112,6 +101,7 @@ class Surroundings:
         """
         entries = [(t, name, v) for t, skipped in self._attributes for name, v in t.items() if name not in skipped]
         entries += [(table, name, v) for table in self._tables for name, v in table.items()]
-        kept = [entry for entry in entries if not isinstance(entry[2], torch.Tensor) or is_constant(entry[2])]
+        entries += self._read
+        kept = [entry for entry in entries if not issubclass(type(entry[2]), torch.Tensor) or is_constant(entry[2])]
         tables = [table for table, _ in self._attributes] + self._tables
         return kept, [(table, len(table)) for table in tables]

@@ -15,10 +15,12 @@ from torch.utils._pytree import TreeSpec, tree_unflatten
 from ._backend import fuse_module
 from ._fuse import Result
 from ._layouts import Layouts
+from ._native import CompileError
 from ._nodes import is_view, mutates
 from ._options import Options
 from ._surroundings import has_attributes, weakly
 from ._tracing import Tracing, Untraceable, same
+from ._variables import Variables
 from ._within import holds
 
 Function = Callable[..., Any]
@@ -61,6 +63,8 @@ class Trace:
     entries: tuple[tuple[Any, Any, Any], ...]
     lengths: tuple[tuple[Any, int], ...]
     containers: tuple[tuple[Any, Any], ...]
+    #: The variables that it read.
+    variables: Variables
     #: The weights among them, with what is known of each.
     weights: tuple[tuple[torch.Tensor, _Weight], ...]
     #: All tensors that the graph holds.
@@ -81,11 +85,11 @@ class Trace:
         gm = tracing.graph()
         overwrites = any(mutates(node) for node in gm.graph.nodes)
         if overwrites and _returns_overwritten(gm):
-            raise Untraceable(RuntimeError("it gives a view of what it overwrites"))
+            raise Untraceable(CompileError("it gives a view of what it overwrites"))
         constants = tuple(held for held in _constants(gm) if isinstance(held, torch.Tensor))
         at = {constant.data_ptr() for constant in constants}
         entries, lengths = tracing.surroundings.guards(lambda tensor: tensor.data_ptr() in at)
-        weights = {id(held): (held, _Weight.of(held)) for _, _, held in entries if isinstance(held, torch.Tensor)}
+        weights = {id(held): (held, _Weight.of(held)) for _, _, held in entries if issubclass(type(held), torch.Tensor)}
         result = fuse_module(gm, options)
         return cls(
             expected=tuple(map(_expected, args)),
@@ -99,6 +103,7 @@ class Trace:
             entries=tuple(entries),
             lengths=tuple(lengths),
             containers=tuple(tracing.surroundings.containers),
+            variables=tracing.variables,
             weights=tuple(weights.values()),
             constants=(*(weight for weight, _ in weights.values()), *constants),
             overwrites=overwrites,
@@ -122,6 +127,8 @@ class Trace:
         if self.has_several and same(args) != self.same:
             return False
         if not self.layouts.admit([args[i] for i in self.tensors]):
+            return False
+        if not self.variables.are_kept(_is_same):
             return False
         for table, length in self.lengths:
             if len(table) != length:

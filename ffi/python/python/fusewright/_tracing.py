@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import operator
+import os
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._pytree import TreeSpec, tree_flatten
 
+from . import _native
 from ._layouts import Layouts, context
+from ._native import CompileError
 from ._sizes import Sizes, make_numbers
-from ._surroundings import Surroundings, Undone, behind
+from ._surroundings import Surroundings, Undone
+from ._variables import Variables
 from ._watch import Watch, fill
 
+#: Folders of files that are none of a function's.
+_NOT_OWN = ("<", *(str(Path(str(module.__file__)).parent) + os.sep for module in (torch, _native)))
 #: What stands for numbers in a trace.
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -54,7 +61,8 @@ class Tracing:
         #: How results are arranged, where they are not a tensor or a tuple of tensors, and which of them are arguments.
         self.arranged: TreeSpec | None = None
         self.returned = dict[int, int]()
-        self.surroundings = Surroundings((*args, *behind(fn)))
+        self.variables = Variables(fn, args)
+        self.surroundings = Surroundings(args, self.variables)
         self._watch, self._shapes = Watch(), ShapeEnv()
         self._sizes = Sizes(self._shapes)
         self._mode = FakeTensorMode(shape_env=self._shapes, allow_non_fake_inputs=True)
@@ -94,7 +102,7 @@ class Tracing:
             raise Untraceable(_meant(self._failure)) from self._failure
         if changed or kept or sizes:
             why = "it sets attributes, or changes lists, dictionaries or variables, beside what it gives"
-            raise Untraceable(RuntimeError(why), is_first=True)
+            raise Untraceable(CompileError(why), is_first=True)
         self._drop_left(gm)
         return gm
 
@@ -169,10 +177,29 @@ class Tracing:
 
 
 def _meant(error: Exception) -> Exception:
-    """What is wrong with a function, where PyTorch speaks of itself."""
-    if "mutating a non-functional tensor" in str(error):
-        return RuntimeError("it writes into a tensor that is no argument")
-    return error
+    """What tracing cannot follow, in words; what is wrong with a call is PyTorch's to say."""
+    words = str(error)
+    if isinstance(error, CompileError):
+        why = words
+    elif isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException)):
+        why = "it looks at elements of a tensor"
+    elif "mutating a non-functional tensor" in words:
+        why = "it writes into a tensor that is no argument"
+    elif "on tensor with symbolic sizes/strides" in words:
+        why = "it does with a tensor what depends on its memory, as `resize_` does"
+    else:
+        return error
+    line = _line(error)
+    meant = CompileError(why if line is None else f"{why}, at {line}")
+    meant.source = line
+    return meant
+
+
+def _line(error: BaseException) -> str | None:
+    """``file:line`` of the innermost frame of the function's own that an error went through."""
+    frames = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__)]
+    own = [frame for frame in frames if not frame[0].startswith(_NOT_OWN)]
+    return f"{own[-1][0]}:{own[-1][1]}" if own else None
 
 
 def _clear(error: BaseException | None) -> None:

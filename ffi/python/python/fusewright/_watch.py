@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ._native import CompileError
+
 
 class Watch(TorchFunctionMode):
     """Notes whether a function asks where in its memory a tensor begins, of which traces hold a number, and refuses to read
@@ -19,6 +21,9 @@ class Watch(TorchFunctionMode):
     """
 
     _ASKING = (torch.Tensor.storage_offset, torch.Tensor.data_ptr, torch.Tensor.untyped_storage)
+
+    #: What numbers of a trace cannot stand for, of arguments either.
+    _SHOWING = tuple(getattr(torch.Tensor, name) for name in ("tolist", "numpy", "__array__", "__repr__"))
 
     _READING = tuple(
         getattr(torch.Tensor, name)
@@ -44,7 +49,9 @@ class Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.are_places_asked |= func in self._ASKING
         if func in self._READING and not torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
-            raise RuntimeError("it reads elements of a tensor that is no argument")
+            raise CompileError("it reads elements of a tensor that is no argument")
+        if func in self._SHOWING:
+            raise CompileError("it looks at elements of a tensor")
         made = func(*args, **(kwargs or {}))
         self.see(made)
         return made

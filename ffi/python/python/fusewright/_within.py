@@ -16,11 +16,11 @@ import torch
 #: Values that are looked into at most.
 _MOST_VALUES = 200_000
 #: Packages whose objects hold what is none of a function's, such as loggers, but for modules of networks.
-_PASSED = sys.stdlib_module_names | {"torch", "functorch", "fusewright", "sympy", "numpy"}
+PASSED = sys.stdlib_module_names | {"torch", "functorch", "fusewright", "sympy", "numpy"}
 #: What is where nothing is.
 MISSING = object()
 #: Objects of the standard library that hold what a function puts into them.
-_HOLDERS = (
+HOLDERS = (
     types.SimpleNamespace,
     UserDict,
     UserList,
@@ -111,7 +111,7 @@ class Within:
                 container.clear()
                 container.update(before) if isinstance(container, (dict, set)) else container.extend(before)
         for cell, before in self._cells:
-            if _contents(cell) is not before:
+            if contents(cell) is not before:
                 changed = True
                 if before is MISSING:
                     del cell.cell_contents
@@ -156,10 +156,10 @@ class Within:
             return value.func, value.args, value.keywords
         if isinstance(value, types.FunctionType):
             cells = value.__closure__ or ()
-            self._cells.extend((cell, _contents(cell)) for cell in cells)
-            return [value.__defaults__, value.__kwdefaults__, value.__dict__, *map(_contents, cells)]
-        is_passed = type(value).__module__.partition(".")[0] in _PASSED
-        if is_passed and not isinstance(value, (torch.nn.Module, *_HOLDERS)):
+            self._cells.extend((cell, contents(cell)) for cell in cells)
+            return [value.__defaults__, value.__kwdefaults__, value.__dict__, *map(contents, cells)]
+        is_passed = type(value).__module__.partition(".")[0] in PASSED
+        if is_passed and not isinstance(value, (torch.nn.Module, *HOLDERS)):
             return ()
         return self._attributes(value)
 
@@ -174,7 +174,7 @@ class Within:
         return found
 
 
-def _contents(cell: types.CellType) -> Any:
+def contents(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:

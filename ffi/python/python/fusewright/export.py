@@ -100,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     given = _parser().parse_args(arguments)
     try:
+        if given.out.suffix != ".pt2":
+            raise ModelError(f"{given.out}: its name does not end in `.pt2`, by which readers know the format")
         rows = _rows(given.rows, given.example)
         with fake_tensors() if given.weights == "fake" else contextlib.nullcontext():
             torch.manual_seed(given.seed)
