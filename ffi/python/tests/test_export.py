@@ -110,9 +110,11 @@ def test_a_file_with_weights_is_left_as_it_is(module: Path) -> None:
         (["mine:no_inputs"], "not a module and its inputs"),
         (["mine:no_rows"], "no input of `mine:no_rows` has an axis of 16 rows"),
         (["mine:branch"], "torch cannot export it"),
-        (["mine:scaled", "--rows", "9:3"], "not in order"),
+        (["mine:scaled", "--rows", "9:3"], "not 1 ≤ MIN ≤ example ≤ MAX"),
         (["mine:scaled", "--rows", "many"], "neither a number nor MIN:MAX"),
         (["mine:scaled", "--set", "a=1"], "no configuration"),
+        ([":scaled"], "`:scaled` is not MODULE:FUNCTION"),
+        (["torch:nn"], "`torch:nn` cannot be called with a number of rows"),
         (["mine:scaled", "out.onnx"], "out.onnx: its name does not end in `.pt2`"),
     ],
 )

@@ -109,6 +109,174 @@ def test_what_is_read_of_globals_may_change_and_what_is_not_read_traces_nothing(
     assert len(fused.traces) == 1
 
 
+class Held:
+    """A layer, a number behind a method, and one that the class has."""
+
+    term = 1.0
+
+    def __init__(self) -> None:
+        self.layer = torch.nn.Linear(8, 8).requires_grad_(False)
+        self.norm = torch.nn.BatchNorm1d(8).eval().requires_grad_(False)
+        self._by, self.act = 2.0, scaled_by_global
+
+    def by(self) -> float:
+        return self._by
+
+    def __getitem__(self, _: int) -> float:
+        return self._by
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(self.norm(self.layer(x))) * self.by() + self.term + self[0]
+
+
+class Apart(torch.nn.Module):
+    """Layers that the module does not list as its own."""
+
+    def __init__(self, held: Held) -> None:
+        super().__init__()
+        self.held, self.layers = held, [held.layer]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.layers[0](x)) + self.held(x)
+
+
+def scaled_by_global(x: torch.Tensor) -> torch.Tensor:
+    return activation(x) * FACTOR
+
+
+activation = torch.nn.functional.relu
+HELD = {"one": Held()}
+
+CHANGES: dict[str, Callable[[Held, pytest.MonkeyPatch], Any]] = {
+    "weight": lambda held, _: setattr(held.layer, "weight", torch.nn.Parameter(torch.ones(8, 8), requires_grad=False)),
+    "mode": lambda held, _: held.norm.train(),
+    "hook": lambda held, _: held.layer.register_forward_hook(lambda module, args, made: made * 3.0),
+    "behind a method": lambda held, _: setattr(held, "_by", 3.0),
+    "method": lambda held, _: setattr(held, "by", lambda: 5.0),
+    "default of a class": lambda held, _: setattr(held, "term", 5.0),
+    "function": lambda held, _: setattr(held, "act", torch.exp),
+    "global of a function": lambda _, patch: patch.setitem(globals(), "FACTOR", 5.0),
+    "function of a library": lambda _, patch: patch.setitem(globals(), "activation", torch.nn.functional.silu),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "of", [lambda held: held, Apart, lambda held: lambda x: held(x) + 1.0, lambda _: lambda x: HELD["one"](x) + 1.0]
+)
+def test_what_is_reached_by_names_and_elements_may_change(of, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held()
+    monkeypatch.setitem(HELD, "one", held)
+    function, x = of(held), torch.randn(4, 8)
+    fused = fusewright.fuse(function, strict=True)
+    before = function(x)
+    torch.testing.assert_close(fused(x), before)
+    CHANGES[change](held, monkeypatch)
+    after = fused(x)
+    torch.testing.assert_close(after, function(x))
+    assert not torch.equal(after, before) and len(fused.traces) == 2
+
+
+def test_a_global_or_attribute_that_was_not_there_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Namespace()
+    _kept_up(
+        fusewright.fuse(lambda x: x * getattr(held, "by", 2.0) + 1.0, strict=True), lambda: setattr(held, "by", 5.0)
+    )
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * (5.0 if "absent" in globals() else abs(2.0)) + 1.0
+
+    _kept_up(fusewright.fuse(function, strict=True), lambda: monkeypatch.setitem(globals(), "abs", lambda _: 7.0))
+
+
+def test_weights_of_which_a_function_asks_the_kind_alone_may_change() -> None:
+    class Typed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(8), requires_grad=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to(self.weight.dtype) * self.weight.numel() + 1.0
+
+    changes: list[Callable[[Typed], Any]] = [
+        lambda module: module.half(),
+        lambda module: setattr(module, "weight", torch.nn.Parameter(torch.ones(16), requires_grad=False)),
+    ]
+    for change in changes:
+        module, x = Typed(), torch.randn(4, 8)
+        fused = fusewright.fuse(module, strict=True)
+        fused(x)
+        change(module)
+        assert torch.equal(fused(x), module(x)) and fused(x).dtype == module(x).dtype
+
+
+def test_the_memory_of_a_tensor_that_is_found_may_be_replaced() -> None:
+    weight = torch.ones(1024)
+    fused, x = fusewright.fuse(lambda x: (x * weight + weight) * 2.0, strict=True), torch.ones(2, 1024)
+    assert torch.equal(fused(x), fused.fn(x))
+    weight.data = torch.ones(1)
+    assert torch.equal(fused(x), fused.fn(x))
+
+
+def test_large_containers_that_are_not_read_are_not_compared() -> None:
+    class Words(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = {str(i): i for i in range(1000)}
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2.0 + 1.0
+
+    module, x = Words(), torch.randn(4, 8)
+    fused = fusewright.fuse(module, strict=True)
+    fused(x)
+    module.words["new"] = 1
+    assert torch.equal(fused(x), module(x)) and len(fused.traces) == 1
+
+
+def test_a_mode_sees_functions_and_a_default_device_is_none() -> None:
+    class Sevens(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = func(*args, **(kwargs or {}))
+            return made * 0.0 + 7.0 if func is torch.relu else made
+
+    fused, x = fusewright.fuse(lambda x: torch.relu(x * 2.0) + 1.0, strict=True), torch.randn(4, 8)
+    with Sevens():
+        assert torch.equal(fused(x), torch.full_like(x, 8.0))
+    assert torch.equal(fused(x), fused.fn(x)) and len(fused.traces) == 1
+    with Sevens():
+        assert torch.equal(fused(x), torch.full_like(x, 8.0))
+
+
+def test_tensors_that_have_no_strides_or_memory_are_not_fused() -> None:
+    fused, x = fusewright.fuse(lambda x: x * 2.0 * 3.0), torch.randn(4, 8)
+    fused(x)
+    for other in (x.to_sparse_csr(), x.to_sparse(), torch.nested.nested_tensor([x, x], layout=torch.strided)):
+        with pytest.warns(UserWarning, match="does not look into a"):
+            again = fusewright.fuse(fused.fn)
+            again(other)
+        assert type(fused(other)) is type(fused.fn(other))
+    assert torch.equal(fused(torch._efficientzerotensor((4, 8))), torch.zeros(4, 8))
+
+
+def test_what_needs_numbers_is_traced_for_them() -> None:
+    table = {rows: float(rows) for rows in range(8)}
+    for function in (lambda x: x * table[x.shape[0]] + 1.0, lambda x: x.clone().resize_(2, 3) * 2.0 + 1.0):
+        fused = fusewright.fuse(function, strict=True)
+        for rows in (4, 3, 4):
+            x = torch.randn(rows, 8)
+            assert torch.equal(fused(x), function(x))
+        assert len(fused.traces) == 2
+
+
+def test_every_other_column_is_one_kind_of_tensor() -> None:
+    fused = fusewright.fuse(lambda x: (x + 1.0) * 2.0, strict=True)
+    for rows in (4, 4, 6):
+        x = torch.randn(rows, 16)[:, ::2]
+        assert torch.equal(fused(x), fused.fn(x))
+    assert len(fused.traces) == 1
+
+
 def test_objects_within_modules_may_change() -> None:
     module = Module()
     _kept_up(fusewright.fuse(module, strict=True), lambda: setattr(module.config, "term", 3.0))

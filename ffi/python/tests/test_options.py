@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ def two_norms(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         ({"threads": 0}, "`threads` has 0"),
         ({"threads": 2**70}, "`threads` has 1180591620717411303424, which is more than 4096"),
         ({"mode": "max-autotune"}, "none of exact, relaxed; modes of `torch.compile` are Inductor's"),
+        ({"splitting_ops": ["__class__.__name__"]}, "no such operator"),
+        ({"splitting_ops": ["aten.name"]}, "no such operator"),
         ({"splitting_ops": ["aten.softmax"]}, "`splitting_ops` has 'aten.softmax'.*in the place of"),
         ({"splitting_ops": ["aten.add_"]}, "`splitting_ops` has 'aten.add_'.*in the place of"),
         ({"splitting_ops": "aten.mm"}, "`splitting_ops` is 'aten.mm', no list"),
@@ -75,6 +78,33 @@ def test_explain_tells_options_from_the_models_own_keywords() -> None:
         fusewright.fuse(model, any=3)
     with pytest.raises(TypeError, match="`explain` takes a function or a module, not 3"):
         fusewright.explain(3)
+
+
+def test_a_graph_that_is_trained_is_said_to_be_left() -> None:
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval(), torch.randn(3, 8)
+    checker = fusewright.Checker()
+    torch.compile(model, backend=checker)(x)
+    assert str(checker) == "a graph is left as it is: it is trained"
+    torch._dynamo.reset()
+    options = {"expect": {"rms_norm": 5}}
+    with pytest.raises(
+        torch._dynamo.exc.BackendCompilerFailed, match="expected 5 kernels of rms_norm, found 0"
+    ) as raised:
+        torch.compile(model, backend="fusewright", options=options)(x)
+    assert isinstance(raised.value.inner_exception, fusewright.ExpectationError)
+    with pytest.raises(fusewright.ExpectationError, match="found 0"):
+        fusewright.check(model, x, **options)
+
+
+def test_a_graph_that_is_left_is_reported_with_the_reason(tmp_path: Path) -> None:
+    passes = tmp_path / "passes.toml"
+    passes.write_text('off = ["nope"]')
+    with pytest.warns(UserWarning, match="leaves a graph as it is"):
+        report = fusewright.explain(lambda x: (x * 2).relu(), torch.randn(3, 4), pipeline=str(passes))
+    assert len(report.graphs) == 1 and "no pass is named `nope`" in report.unfused[0].replace("'", "`")
+    assert f"left as it is: {report.unfused[0]}" in str(report) and "Left as it is" in report._repr_html_()
+    with pytest.raises(fusewright.CompileError, match="nope"):
+        fusewright.explain(lambda x: (x * 2).relu(), torch.randn(3, 4), pipeline=str(passes), strict=True)
 
 
 def test_threads_are_part_of_what_inductor_keeps() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.fx import Graph, GraphModule, Node
 
 from . import _capture, _expect
 from ._collector import uncollected
-from ._fuse import Insert, Result, fuse_graph, insert_function, leave
+from ._fuse import Insert, Result, fuse_graph, insert_function, leave, left_as_it_is
+from ._native import Error
 from ._options import Options
 from ._short import shorten
 
@@ -42,11 +45,24 @@ def backend(
       at once; a graph of several varying sizes is recorded where each of them is one of these
     * ``expect``: how many kernels of a name each graph must have, such as ``{"add_rms_norm": 2}``
 
-    Graphs that are trained are left as they are. Raises ``fusewright.Error`` for an unknown option, and under ``strict``;
-    ``fusewright.ExpectationError`` for another number of kernels.
+    Graphs that are trained are left as they are, those of weights that need gradients where gradients are on: call models
+    under ``torch.no_grad()``. Raises ``fusewright.Error`` for an unknown option, and under ``strict``;
+    ``fusewright.ExpectationError`` for another number of kernels. Dynamo wraps what a backend raises in its own
+    ``BackendCompilerFailed``, whose ``inner_exception`` that is.
     """
     given = {name: value for name, value in more.items() if value is not None}
     return compile_graph(gm, example_inputs, Options.of({**(options or {}), **given}))
+
+
+@contextlib.contextmanager
+def own_errors() -> Iterator[None]:
+    """Raises what a backend raised as it is, without what Dynamo puts around it."""
+    try:
+        yield
+    except BackendCompilerFailed as failed:
+        if isinstance(failed.inner_exception, Error):
+            raise failed.inner_exception from None
+        raise
 
 
 def compile_graph(
@@ -64,12 +80,19 @@ def compile_graph(
         result = fuse_module(graph, options, observer, insert)
         return make_boxed_func(_capture.prepared(graph, result, options))
 
-    def training(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+    def trained(graph: GraphModule, given: Sequence[Any]) -> Callable[..., Any]:
+        result = left_as_it_is("it is trained")
+        if observer is not None:
+            observer(result)
+        _expect.check(options.expect, [result])
+        return backward(graph, given)
+
+    def backward(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         return make_boxed_func(graph.forward)
 
     compiler = aot_autograd(
-        fw_compiler=training,
-        bw_compiler=training,
+        fw_compiler=trained,
+        bw_compiler=backward,
         inference_compiler=inference,
         decompositions={},
         keep_inference_input_mutations=True,
@@ -95,10 +118,7 @@ def fuse_module(
     except Exception as error:
         if gm.graph is not before:
             gm.graph = before
-        leave(error, options)
-        result = Result()
-        _expect.check(options.expect, [result])
-        return result
+        result = leave(error, options)
     if observer is not None:
         observer(result)
     _expect.check(options.expect, [result])

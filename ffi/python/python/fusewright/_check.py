@@ -11,9 +11,9 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from . import _native
-from ._backend import compile_graph
+from ._backend import compile_graph, own_errors
 from ._call import symbols
-from ._fuse import Call
+from ._fuse import Call, Result
 from ._graph import memory_order, value
 from ._native import CompileError, Error
 from ._nodes import is_getitem, target_name
@@ -70,11 +70,14 @@ class Checker:
             raise CompileError(f"mode {self.options.mode!r} drops roundings, and what is checked is that none is")
         if self.options.inner != "eager":
             raise CompileError("what is not fused is PyTorch's while parts are checked: `inner` must be 'eager'")
-        #: The parts of all graphs, in the order in which they were compiled.
+        #: The parts of all graphs, in the order in which they were compiled, and why graphs were left as they are.
         self.parts: list[PartCheck] = []
+        self.unfused: list[str] = []
+        # By which Dynamo calls a backend.
+        self.__name__ = "fusewright.Checker"
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
-        return compile_graph(gm, example_inputs, self.options, insert=self._insert)
+        return compile_graph(gm, example_inputs, self.options, self._observe, self._insert)
 
     @property
     def passed(self) -> bool:
@@ -82,7 +85,12 @@ class Checker:
         return all(part.passed for part in self.parts)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.parts)) or "nothing was fused"
+        left = [f"a graph is left as it is: {why}" for why in self.unfused]
+        return "\n".join([*map(str, self.parts), *left]) or "nothing was fused"
+
+    def _observe(self, result: Result) -> None:
+        if result.why is not None:
+            self.unfused.append(result.why)
 
     def _insert(self, graph: Graph, call: Call, tensors: list[Node], sizes: list[Node]) -> Node:
         own = list(call.program.nodes.values())
@@ -105,7 +113,7 @@ def check(model: Callable[..., Any], *inputs: Any, **options: Any) -> Checker:
     Options are those of :class:`Checker`. The result says what was checked; its ``passed`` whether all is right.
     """
     checker = Checker(**options)
-    with torch.no_grad():
+    with torch.no_grad(), own_errors():
         torch.compile(model, backend=checker)(*inputs)
     return checker
 

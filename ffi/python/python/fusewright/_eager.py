@@ -84,21 +84,24 @@ def fuse(fn: Function = _LATER, **options: Any) -> Any:
 
     What the function finds in modules, objects and variables is looked at by every call: weights, submodules, hooks and other
     attributes of those that are arguments, such as ``self``, of the function itself, and of those that it closes over;
-    defaults, variables of enclosing functions and globals, and what is read by its name in what they hold. The same holds of
-    functions and methods that it calls by their names, but for those of libraries such as PyTorch. All these may change and
-    be replaced. Other tensors that it finds are constants to it, whose elements may change; so are settings of PyTorch,
-    attributes of classes and of modules of Python, and the elements of arrays that are not PyTorch's. What an iterator, a
-    generator of random numbers that is not PyTorch's, or another object without attributes gives is as at the first call.
-    Gradients are off while it is traced, and it sees that. Of a tensor it may ask for the dtype, device, extents, strides
-    and place; it finds no gradients, subclasses, versions or attributes. What it does with the number that an extent is,
-    but for arithmetic, as to write it in words, makes the trace one for that extent. Calls with lists, dictionaries or
-    other containers are not fused.
+    defaults, variables of enclosing functions and globals; and from there on what is read by names that stand in the code,
+    and elements of containers, which are compared one by one. The same holds of functions and methods that it calls by their
+    names, but for those of Python, of PyTorch and of other packages that are installed, unless the function is of that
+    package. All these may change and be replaced. Of other tensors the elements may change, and their memory, kind and shape.
+    Settings of PyTorch, attributes of classes, caches of functions, and the elements of arrays that are not PyTorch's are
+    constants. What an iterator, a generator of random numbers that is not PyTorch's, or another object without attributes
+    gives is as at the first call. Gradients are off while it is traced, and it sees that. Of a tensor it may ask for the
+    dtype, device, extents, strides and place; it finds no gradients, subclasses, versions or attributes, and sets none. What
+    it does with the number that an extent is, but for arithmetic, as to write it in words or to look it up in a table, makes
+    the trace one for that extent. Calls with lists, dictionaries or other containers are not fused.
 
     The first call of a kind may leave what it likes in what it finds, such as a table that it makes once: that is what the
     function leaves. What it changes where nothing leads from its arguments, itself and globals that it names, such as a
-    count of a class, that call may change twice, and later ones not at all. Traces for objects that are arguments, such as
-    ``self``, are dropped with them. A module that is fused is none to modules that hold it: of one within another, fuse
-    the ``forward``. Attributes of what ``fuse`` gives are the function's or the module's own: ``fn`` is that itself.
+    count of a class or what is printed, that call may change twice, and later ones not at all. Traces for objects that are
+    arguments, such as ``self``, are dropped with them, or where these hold what leads back to them, or have slots, when 64
+    others are there. A module that is fused is none to modules that hold it: of one within another, fuse
+    the ``forward``. Attributes of what ``fuse`` gives are the function's or the module's own: ``fn`` is that itself, and
+    ``results`` are what was fused.
 
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``,
     ``torch.autocast``, a transform such as ``torch.func.vmap`` or a mode that sees ops runs the function as it is; so does
@@ -222,7 +225,7 @@ class Fused:
             # Another thread may have traced the same meanwhile.
             if (known := self._known(args, names)) is not None:
                 return known
-            unfit = next((type(arg).__name__ for arg in args if not _is_known(arg)), None)
+            unfit = next((_kind(arg) for arg in args if not _is_known(arg)), None)
             if unfit is not None:
                 self._warn(f"does not look into a `{unfit}`; calls of {{}} with one are not fused", 4)
                 return None
@@ -277,9 +280,17 @@ def _is_eager() -> bool:
         torch.compiler.is_compiling()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._len_torch_dispatch_stack() > 0
+        or (torch._C._len_torch_function_stack() > 0 and _has_modes())
         or torch._C._is_any_autocast_enabled()
         or forward_ad._current_level >= 0
     )
+
+
+def _has_modes() -> bool:
+    """Whether a mode sees functions, but for the one of a default device, which stays."""
+    default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    return any(mode is not default for mode in modes)
 
 
 def _is_inference(args: Sequence[Any]) -> bool:
@@ -287,10 +298,21 @@ def _is_inference(args: Sequence[Any]) -> bool:
     trains = torch.is_grad_enabled()
     for arg in args:
         if isinstance(arg, torch.Tensor) and (
-            type(arg) not in _TENSORS or (trains and arg.requires_grad) or arg.is_neg() or arg.is_conj()
+            type(arg) not in _TENSORS
+            or (trains and arg.requires_grad)
+            # What stands for another, or for zeros without memory.
+            or arg.is_neg()
+            or arg.is_conj()
+            or arg._is_zerotensor()
         ):
             return False
     return True
+
+
+def _kind(arg: Any) -> str:
+    if not isinstance(arg, torch.Tensor):
+        return type(arg).__name__
+    return "nested tensor" if arg.is_nested else str(arg.layout if arg.layout is not torch.strided else arg.dtype)
 
 
 def _words(error: Exception) -> str:
@@ -303,9 +325,11 @@ def _is_special(name: str) -> bool:
 
 
 def _is_known(arg: Any) -> bool:
-    """Whether an argument is a tensor, or stays what it is: what is in a container may change from call to call."""
+    """Whether an argument is a tensor with strides, or stays what it is: what is in a container may change."""
+    if isinstance(arg, torch.Tensor):
+        return arg.layout is torch.strided and not (arg.is_nested or arg.is_quantized)
     if isinstance(arg, tuple):
         return all(_is_known(element) and not isinstance(element, torch.Tensor) for element in arg)
-    if isinstance(arg, (torch.Tensor, torch.nn.Module, str, bytes, range)):
+    if isinstance(arg, (torch.nn.Module, str, bytes, range)):
         return True
     return not isinstance(arg, Collection) and not dataclasses.is_dataclass(arg)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import _expect, _native
-from ._backend import compile_graph
+from ._backend import compile_graph, own_errors
 from ._fuse import Fusion, Result
 from ._native import CompileError
 from ._options import Options
@@ -70,6 +70,11 @@ class Report:
         return dict(left)
 
     @property
+    def unfused(self) -> list[str]:
+        """Why graphs stay as they are, for each that does."""
+        return [result.why for result in self.graphs if result.why is not None]
+
+    @property
     def sizes(self) -> dict[str, int]:
         """The values of the symbols at which bytes are counted."""
         fusions = (fusion for result in self.graphs for fusion in result.fusions)
@@ -90,6 +95,7 @@ class Report:
             lines.append(f"  {kernel.times} x {kernel.name}: {_count(len(kernel.ops), 'operator', 's')}{figure}")
             lines.append(f"      {' '.join(kernel.ops)}")
             lines += [f"      at {source}" for source in kernel.sources]
+        lines += [f"left as it is: {why}" for why in self.unfused]
         if self.left:
             lines.append("left to PyTorch:")
             ordered = sorted(self.left.items(), key=lambda item: (-item[1], item[0]))
@@ -136,7 +142,7 @@ def explain(model: Callable[..., Any], *inputs: Any, **options: Any) -> Report:
         return compile_graph(gm, example_inputs, chosen, report.graphs.append)
 
     before = _native.counters()
-    with torch.no_grad():
+    with torch.no_grad(), own_errors():
         torch.compile(model, backend=observed)(*inputs)
     after = _native.counters()
     report.counters = {name: after[name] - before[name] for name in ("compiles", "disk_hits")}

@@ -70,6 +70,8 @@ class _Logits(nn.Module):
 
 def _of_function(source: str, rows: int, dtype: torch.dtype) -> Model:
     module_name, _, name = source.partition(":")
+    if not module_name or not name:
+        raise ModelError(f"`{source}` is not MODULE:FUNCTION")
     # As for `python -m`: the folder that the command runs in comes first.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -79,7 +81,10 @@ def _of_function(source: str, rows: int, dtype: torch.dtype) -> Model:
         raise ModelError(f"`{module_name}` cannot be imported: {error}") from error
     except AttributeError:
         raise ModelError(f"`{module_name}` has no `{name}`") from None
-    made = function(rows)
+    try:
+        made = function(rows)
+    except TypeError as error:
+        raise ModelError(f"`{source}` cannot be called with a number of rows: {error}") from error
     if not (
         isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module) and isinstance(made[1], Mapping)
     ):

@@ -70,17 +70,27 @@ class Result:
     fusions: list[Fusion] = field(default_factory=list)
     #: How many nodes of an operator stay PyTorch's, and why.
     left: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: Why the graph stays as it is, if it does.
+    why: str | None = None
 
 
 #: Makes the node of a call: the graph, the call, its tensors and its sizes.
 Insert = Callable[[Graph, Call, list[Node], list[Node]], Node]
 
 
-def leave(error: Exception, options: Options) -> None:
+def leave(error: Exception, options: Options) -> Result:
     """Says in a warning why a graph stays as it is; raises that under ``strict``."""
     if options.strict:
         raise error
-    warnings.warn(f"fusewright leaves a graph as it is: {type(error).__name__}: {error}", stacklevel=3)
+    why = f"{type(error).__name__}: {error}"
+    warnings.warn(f"fusewright leaves a graph as it is: {why}", stacklevel=3)
+    return left_as_it_is(why)
+
+
+def left_as_it_is(why: str) -> Result:
+    """What becomes of a graph that no pass changes."""
+    logger.info("a graph is left as it is: %s", why)
+    return Result(why=why)
 
 
 def target(on: torch.device) -> str:

@@ -13,7 +13,7 @@ from torch.fx import Graph, Node
 
 from . import _expect, _native, _ops
 from ._backend import Observer
-from ._fuse import Call, Result, fuse_graph, leave
+from ._fuse import Call, fuse_graph, leave
 from ._options import OF_BACKEND, Options
 
 
@@ -36,8 +36,7 @@ class InductorPass(CustomGraphPass):
         try:
             result = fuse_graph(graph, self.options, _insert, eager=False)
         except Exception as error:
-            leave(error, self.options)
-            result = Result()
+            result = leave(error, self.options)
         if self.observer is not None:
             self.observer(result)
         _expect.check(self.options.expect, [result])

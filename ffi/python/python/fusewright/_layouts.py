@@ -55,7 +55,11 @@ class Layouts:
 
     def admit(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether the graph is for such tensors."""
-        key: tuple[Any, ...] = tuple([(tensor.shape, tensor.stride()) for tensor in tensors])
+        try:
+            key: tuple[Any, ...] = tuple([(tensor.shape, tensor.stride()) for tensor in tensors])
+        except RuntimeError:
+            # One that has none, as a sparse one.
+            return False
         if self._has_offsets:
             key += tuple(tensor.storage_offset() for tensor in tensors)
         known = self._known.get(key)
@@ -80,7 +84,9 @@ class Layouts:
             if tensor.ndim != len(traced.extents) or not all(map(binds, traced.extents, tensor.shape)):
                 return False
         for tensor, traced in zip(tensors, self._traced):
-            if not all(map(binds, traced.strides, tensor.stride())):
+            # A stride may be a multiple of one that is a symbol by itself.
+            strides = sorted(zip(traced.strides, tensor.stride()), key=lambda stride: not stride[0].is_Symbol)
+            if not all(binds(*stride) for stride in strides):
                 return False
             if self._has_offsets and not binds(traced.offset, tensor.storage_offset()):
                 return False

@@ -136,7 +136,7 @@ def _operator(name: str, op: Any) -> str:
     parts = text.split(".")
     for part in parts:
         found = getattr(found, part, None)
-    if found is None or len(parts) not in (2, 3):
+    if not isinstance(found, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         raise CompileError(f"option `{name}` has {str(op)!r}, and PyTorch knows no such operator")
     if parts[:2] == ["aten", "scaled_dot_product_attention"]:
         # Whose kernels count as it.

@@ -79,12 +79,13 @@ def _bytes(number: int | None) -> str:
 
 
 def _left(report: Report) -> str:
+    unfused = "".join(f"<p>Left as it is: {escape(why)}</p>" for why in report.unfused)
     if not report.left:
-        return ""
+        return unfused
     ordered = sorted(report.left.items(), key=lambda item: (-item[1], item[0]))
     rows = "".join(
         f'<tr><td class="number">{times}</td><td>{escape(op)}</td><td>{escape(reason)}</td></tr>'
         for (op, reason), times in ordered
     )
     head = '<tr><th class="number">nodes</th><th>operator</th><th>why</th></tr>'
-    return f"<table><caption>Left to PyTorch</caption>{head}{rows}</table>"
+    return f"{unfused}<table><caption>Left to PyTorch</caption>{head}{rows}</table>"

@@ -11,8 +11,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from ._variables import Variables
-from ._within import CONTAINERS, Slots, Within, slots
+from ._variables import Variables, tables
+from ._within import CONTAINERS, Within, copied, slots
 
 #: What has attributes of its own that no call changes.
 _FIXED = (type, types.FunctionType, types.ModuleType, types.MethodType, torch.Tensor)
@@ -75,16 +75,17 @@ class Surroundings:
 
     def __init__(self, args: Sequence[Any], variables: Variables) -> None:
         found = (*args, *variables.found)
-        self._read = variables.entries
-        roots = [value for value in found if isinstance(value, torch.nn.Module)]
+        self._read, self._read_lengths = variables.entries, variables.lengths
+        roots = [value for value in (*found, *variables.modules) if isinstance(value, torch.nn.Module)]
         self.modules = list(dict.fromkeys(module for root in roots for module in root.modules()))
         objects = [value for value in found if has_attributes(value) and not isinstance(value, torch.nn.Module)]
         self._attributes: list[tuple[Any, frozenset[str]]] = [(module.__dict__, _COMMON) for module in self.modules]
-        self._attributes += [(vars(value), frozenset[str]()) for value in objects if hasattr(value, "__dict__")]
-        self._attributes += [(Slots(value), frozenset[str]()) for value in objects if slots(type(value))]
+        self._attributes += [(table, frozenset[str]()) for value in objects for table in tables(value)]
         self._tables: list[dict[str, Any]] = [vars(module)[name] for module in self.modules for name in _TABLES]
-        held = [value for table, skipped in self._attributes for name, value in table.items() if name not in skipped]
-        containers = {id(value): (value, value.copy()) for value in (*found, *held) if isinstance(value, CONTAINERS)}
+        owned = [(one, table, _COMMON) for one in self.modules for table in tables(one)]
+        owned += [(one, table, frozenset[str]()) for one in objects for table in tables(one)]
+        held = [v for one, t, skipped in owned for n, v in t.items() if n not in skipped and variables.may_read(one, n)]
+        containers = {id(value): (value, copied(value)) for value in (*found, *held) if isinstance(value, CONTAINERS)}
         containers |= {id(value): (value, before) for value, before in variables.containers}
         #: Containers that are found, attributes of what is, or read by a name, with what is in them.
         self.containers: list[tuple[Any, Any]] = list(containers.values())
@@ -104,4 +105,4 @@ class Surroundings:
         entries += self._read
         kept = [entry for entry in entries if not issubclass(type(entry[2]), torch.Tensor) or is_constant(entry[2])]
         tables = [table for table, _ in self._attributes] + self._tables
-        return kept, [(table, len(table)) for table in tables]
+        return kept, [*((table, len(table)) for table in tables), *self._read_lengths]

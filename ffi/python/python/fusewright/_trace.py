@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
@@ -19,14 +20,14 @@ from ._native import CompileError
 from ._nodes import is_view, mutates
 from ._options import Options
 from ._surroundings import has_attributes, weakly
-from ._tracing import Tracing, Untraceable, same
-from ._variables import Variables
+from ._tracing import Tracing, Untraceable, meant, same
+from ._variables import Bindings
 from ._within import holds
 
 Function = Callable[..., Any]
 
 #: What is compared by its value; other objects are the same or are not.
-_PLAIN = (bool, int, complex, str, bytes, range, slice, torch.dtype, torch.device, torch.memory_format)
+_PLAIN = (bool, int, str, bytes, range, slice, torch.dtype, torch.device, torch.memory_format)
 
 
 def _is_same(arg: Any, expected: Any) -> bool:
@@ -40,6 +41,8 @@ def _is_same(arg: Any, expected: Any) -> bool:
         return same and math.copysign(1.0, arg) == math.copysign(1.0, expected)
     if isinstance(arg, tuple):
         return len(arg) == len(expected) and all(map(_is_same, arg, expected))
+    if isinstance(arg, complex):
+        return _is_same((arg.real, arg.imag), (expected.real, expected.imag))
     return isinstance(arg, _PLAIN) and bool(arg == expected)
 
 
@@ -64,7 +67,7 @@ class Trace:
     lengths: tuple[tuple[Any, int], ...]
     containers: tuple[tuple[Any, Any], ...]
     #: The variables that it read.
-    variables: Variables
+    bindings: Bindings
     #: The weights among them, with what is known of each.
     weights: tuple[tuple[torch.Tensor, _Weight], ...]
     #: All tensors that the graph holds.
@@ -81,15 +84,32 @@ class Trace:
 
         Raises :class:`Untraceable` for one that looks at elements, or that PyTorch cannot trace for another reason.
         """
-        tracing = Tracing(fn, args, names)
+        try:
+            return cls._of(Tracing(fn, args, names), options)
+        except Untraceable as refused:
+            if not refused.needs_numbers:
+                raise
+        return cls._of(Tracing(fn, args, names, has_symbols=False), options)
+
+    @classmethod
+    def _of(cls, tracing: Tracing, options: Options) -> Trace:
+        args, names = tracing.args, tracing.names
         gm = tracing.graph()
         overwrites = any(mutates(node) for node in gm.graph.nodes)
         if overwrites and _returns_overwritten(gm):
             raise Untraceable(CompileError("it gives a view of what it overwrites"))
-        constants = tuple(held for held in _constants(gm) if isinstance(held, torch.Tensor))
-        at = {constant.data_ptr() for constant in constants}
-        entries, lengths = tracing.surroundings.guards(lambda tensor: tensor.data_ptr() in at)
-        weights = {id(held): (held, _Weight.of(held)) for _, _, held in entries if issubclass(type(held), torch.Tensor)}
+        try:
+            constants = tuple(held for held in _constants(gm) if isinstance(held, torch.Tensor))
+            if any(isinstance(constant, FakeTensor) for constant in constants):
+                raise Untraceable(CompileError("it makes a tensor that graphs do not make"))
+            met = tracing.met()
+            at = {tensor.data_ptr() for tensor in (*constants, *met)}
+            entries, lengths = tracing.surroundings.guards(lambda tensor: tensor.data_ptr() in at)
+            found = [held for _, _, held in entries if issubclass(type(held), torch.Tensor)]
+            weights = {id(held): (held, _Weight.of(held)) for held in (*found, *constants, *met)}
+        except RuntimeError as error:
+            # It makes tensors of a kind that graphs have not.
+            raise Untraceable(meant(error)) from error
         result = fuse_module(gm, options)
         return cls(
             expected=tuple(map(_expected, args)),
@@ -103,9 +123,9 @@ class Trace:
             entries=tuple(entries),
             lengths=tuple(lengths),
             containers=tuple(tracing.surroundings.containers),
-            variables=tracing.variables,
+            bindings=tracing.variables.bindings,
             weights=tuple(weights.values()),
-            constants=(*(weight for weight, _ in weights.values()), *constants),
+            constants=(*found, *constants),
             overwrites=overwrites,
             arranged=tracing.arranged,
             returned=tuple(tracing.returned.items()),
@@ -128,7 +148,7 @@ class Trace:
             return False
         if not self.layouts.admit([args[i] for i in self.tensors]):
             return False
-        if not self.variables.are_kept(_is_same):
+        if not self.bindings.are_kept(_is_same):
             return False
         for table, length in self.lengths:
             if len(table) != length:

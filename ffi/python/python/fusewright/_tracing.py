@@ -28,6 +28,8 @@ from ._watch import Watch, fill
 
 #: Folders of files that are none of a function's.
 _NOT_OWN = ("<", *(str(Path(str(module.__file__)).parent) + os.sep for module in (torch, _native)))
+#: How PyTorch says that it needs numbers for the extents of a tensor.
+_SYMBOLIC_TENSOR = "on tensor with symbolic sizes/strides"
 #: What stands for numbers in a trace.
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -39,6 +41,11 @@ class Untraceable(Exception):
         super().__init__(why)
         self.why, self.is_first = why, is_first
 
+    @property
+    def needs_numbers(self) -> bool:
+        """Whether a trace for these extents alone may do: it does what symbols are no good for."""
+        return any(words in str(self.__cause__) for words in (_SYMBOLIC_TENSOR, "unhashable type: non-nested SymInt"))
+
 
 def same(args: Sequence[Any]) -> tuple[int, ...]:
     """For each argument the first that is the same tensor."""
@@ -47,13 +54,15 @@ def same(args: Sequence[Any]) -> tuple[int, ...]:
 
 
 class Tracing:
-    """One trace, for arguments of which the last have names.
+    """One trace, for arguments of which the last have names, and for their extents alone if it ``has_symbols`` for none.
 
     A function may keep what it makes: what it puts into objects and containers that it was given, or names, is undone, and
     tensors and sizes that it keeps elsewhere, such as in a cache of its results, become those of a call.
     """
 
-    def __init__(self, fn: Callable[..., Any], args: Sequence[Any], names: tuple[str, ...]) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], args: Sequence[Any], names: tuple[str, ...], *, has_symbols: bool = True
+    ) -> None:
         self.fn, self.args, self.names = fn, args, names
         self.same = same(args)
         #: Which arguments are tensors, each once.
@@ -66,7 +75,8 @@ class Tracing:
         self._watch, self._shapes = Watch(), ShapeEnv()
         self._sizes = Sizes(self._shapes)
         self._mode = FakeTensorMode(shape_env=self._shapes, allow_non_fake_inputs=True)
-        rows = next((arg.shape[0] for arg in args if isinstance(arg, torch.Tensor) and arg.ndim > 0), 0)
+        of_first = (arg.shape[0] for arg in args if isinstance(arg, torch.Tensor) and arg.ndim > 0)
+        rows = next(of_first, 0) if has_symbols else 0
         self._fakes = [
             self._mode.from_tensor(args[i].detach(), symbolic_context=context(args[i], rows)) for i in self.tensors
         ]
@@ -88,7 +98,7 @@ class Tracing:
         except BaseException as error:
             self.surroundings.undo()
             if isinstance(error, Exception):
-                raise Untraceable(_meant(error)) from error
+                raise Untraceable(meant(error)) from error
             raise
         finally:
             undone.undo()
@@ -99,12 +109,16 @@ class Tracing:
         sizes = self._sizes.kept(gm.graph)
         make_numbers(sizes)
         if self._failure is not None:
-            raise Untraceable(_meant(self._failure)) from self._failure
+            raise Untraceable(meant(self._failure)) from self._failure
         if changed or kept or sizes:
             why = "it sets attributes, or changes lists, dictionaries or variables, beside what it gives"
             raise Untraceable(CompileError(why), is_first=True)
         self._drop_left(gm)
         return gm
+
+    def met(self) -> list[torch.Tensor]:
+        """Tensors that are no arguments, of which the function asks something, or with which it computes."""
+        return list(self._watch.met.values())
 
     def layouts(self) -> Layouts:
         """Which tensors the graph is for."""
@@ -176,7 +190,7 @@ class Tracing:
         gm.graph.eliminate_dead_code()
 
 
-def _meant(error: Exception) -> Exception:
+def meant(error: Exception) -> Exception:
     """What tracing cannot follow, in words; what is wrong with a call is PyTorch's to say."""
     words = str(error)
     if isinstance(error, CompileError):
@@ -185,8 +199,8 @@ def _meant(error: Exception) -> Exception:
         why = "it looks at elements of a tensor"
     elif "mutating a non-functional tensor" in words:
         why = "it writes into a tensor that is no argument"
-    elif "on tensor with symbolic sizes/strides" in words:
-        why = "it does with a tensor what depends on its memory, as `resize_` does"
+    elif _SYMBOLIC_TENSOR in words:
+        why = "it does with a tensor what PyTorch cannot trace"
     else:
         return error
     line = _line(error)

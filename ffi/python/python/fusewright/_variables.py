@@ -5,25 +5,31 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from ._within import CONTAINERS, HOLDERS, MISSING, PASSED, Slots, contents, slots
+from ._within import CONTAINERS, HOLDERS, MISSING, PASSED, Slots, contents, copied, slots
 
 #: How many values are looked into at most.
 _MOST_VALUES = 20_000
-#: What nothing is called by.
+#: What nothing is called by, and nothing is read of.
 _PLAIN = (int, float, complex, str, bytes, type(None), torch.Tensor)
 #: What reads a global, and what an attribute, among instructions.
 _READS_GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
 _READS_ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
+#: What reads attributes by names that code does not have.
+_READS_ANY = frozenset(("getattr", "hasattr", "vars", "eval", "__dict__", "asdict", "astuple", "attrgetter", "fields"))
+#: Special methods that no syntax of a function calls.
+_NEVER_CALLED = frozenset(("__new__", "__init__", "__del__", "__repr__", "__reduce__", "__getstate__", "__setstate__"))
 
 
 class _Names(NamedTuple):
-    """The globals and the attributes that code reads, and the words in it, by which `getattr` may."""
+    """The globals and the attributes that code reads, and the words in it, which may be names of keywords and patterns."""
 
     globals: frozenset[str]
     attributes: frozenset[str]
@@ -31,16 +37,26 @@ class _Names(NamedTuple):
 
 @functools.lru_cache(4096)
 def _names(code: types.CodeType) -> _Names:
-    read: dict[bool, set[str]] = {True: set(), False: set()}
+    globals_, attributes = set[str](), set(_words(code.co_consts))
     for instruction in dis.get_instructions(code):
-        if instruction.opname in _READS_GLOBAL | _READS_ATTRIBUTE:
-            read[instruction.opname in _READS_GLOBAL].add(str(instruction.argval))
-    read[False].update(word for word in code.co_consts if isinstance(word, str) and word.isidentifier())
-    within = [_names(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)]
-    return _Names(
-        frozenset(read[True]).union(*(names.globals for names in within)),
-        frozenset(read[False]).union(*(names.attributes for names in within)),
-    )
+        if instruction.opname in _READS_GLOBAL:
+            globals_.add(str(instruction.argval))
+        elif instruction.opname in _READS_ATTRIBUTE:
+            attributes.add(str(instruction.argval))
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            names = _names(inner)
+            globals_ |= names.globals
+            attributes |= names.attributes
+    return _Names(frozenset(globals_), frozenset(attributes))
+
+
+def _words(constants: Iterable[Any]) -> Iterator[str]:
+    for constant in constants:
+        if isinstance(constant, str) and constant.isidentifier():
+            yield constant
+        elif isinstance(constant, (tuple, frozenset)):
+            yield from _words(constant)
 
 
 class _Function(NamedTuple):
@@ -56,30 +72,17 @@ class _Function(NamedTuple):
         return cls(function, function.__code__, function.__defaults__, function.__kwdefaults__)
 
 
-class Variables:
-    """The variables that a function reads, and those that functions do which it calls by name, but for libraries'.
+class Bindings:
+    """What variables are bound to, and what of functions may be replaced."""
 
-    Methods are found by the names that functions read of what is at hand: arguments, and values of variables.
-    """
-
-    def __init__(self, fn: Any, args: Sequence[Any]) -> None:
-        #: Functions with what may be replaced of them, variables of enclosing functions, and globals.
+    def __init__(self) -> None:
         self.functions: list[_Function] = []
+        #: Variables of enclosing functions, and globals, with their values.
         self.cells: list[tuple[types.CellType, Any]] = []
         self.globals: list[tuple[dict[str, Any], str, Any]] = []
-        #: What the function has at hand without being given it.
-        self.found: list[Any] = [fn]
-        #: Objects and containers that are read by a name in others, as entries of tables, and with their elements.
-        self.entries: list[tuple[Any, str, Any]] = []
-        self.containers: list[tuple[Any, Any]] = []
-        self._attributes: set[str] = set()
-        self._classes: dict[type, None] = {}
-        self._read_globals = set[tuple[int, str]]()
-        self._find([fn, *args])
-        self._look_into([*args, *self.found, *(held for _, _, held in self.globals)])
 
-    def are_kept(self, is_same: Any) -> bool:
-        """Whether all are bound to what they were; ``is_same`` compares two values."""
+    def are_kept(self, is_same: Callable[[Any, Any], bool]) -> bool:
+        """Whether all are what they were; ``is_same`` compares two values."""
         for cell, held in self.cells:
             found = contents(cell)
             if found is not held and not is_same(found, held):
@@ -97,125 +100,173 @@ class Variables:
                 return False
         return True
 
-    def _find(self, values: list[Any]) -> None:
-        """Finds the functions that values are, have, or call by a name."""
-        seen, kept_alive = set[int](), list[Any]()
+
+class Variables:
+    """The variables that a function reads, and those that functions do which it calls by name.
+
+    Those of packages that are installed are not looked into, but for the package that the function itself is of.
+
+    From arguments and variables on, attributes are followed by the names that these functions read, and elements of
+    containers; so methods are found, and functions that are attributes.
+    """
+
+    def __init__(self, fn: Any, args: Sequence[Any]) -> None:
+        self.bindings = Bindings()
+        #: What the function has at hand without being given it: what it is or belongs to, defaults, and what it closes over.
+        self.found = list(_behind(fn))
+        #: Modules that it reaches.
+        self.modules: list[torch.nn.Module] = []
+        #: Attributes that are read by their names, how many an object has, and containers with their elements.
+        self.entries: list[tuple[Any, str, Any]] = []
+        self.lengths: list[tuple[Any, int]] = []
+        self.containers: list[tuple[Any, Any]] = []
+        self._attributes: set[str] = set()
+        #: Whether attributes are read by names that are computed.
+        self._reads_any = False
+        self._classes: dict[type, None] = {}
+        #: Attributes that are reached, by their names, and whether they are those of an object of no library's.
+        self._tables: list[tuple[Any, bool]] = []
+        self._seen: dict[int, Any] = {}
+        self._own = {_package(_module(value)) for value in self.found}
+        self._read_globals = set[tuple[int, str]]()
+        self._reach([fn, *args])
+        for table, is_own in self._tables:
+            self.entries += ((table, name, held) for name, held in self._read(table, is_own))
+            if is_own:
+                self.lengths.append((table, len(table)))
+
+    def may_read(self, owner: Any, name: str) -> bool:
+        """Whether the attribute of an object may be read, by its name or by code that is not looked into."""
+        bases = [base for base in type(owner).__mro__ if base not in (object, torch.nn.Module)]
+        return self._reads_any or name in self._attributes or any(self._is_librarys(base.__module__) for base in bases)
+
+    def _reach(self, values: list[Any]) -> None:
         while values:
-            while values and len(seen) < _MOST_VALUES:
+            while values and len(self._seen) < _MOST_VALUES:
                 value = values.pop()
-                if id(value) not in seen:
-                    seen.add(id(value))
+                if id(value) not in self._seen:
                     # A method is made when it is asked for: its place in memory is not to be another's.
-                    kept_alive.append(value)
+                    self._seen[id(value)] = value
                     # What cannot be looked into, as a proxy of nothing, has nothing to be kept.
                     with contextlib.suppress(Exception):
                         values.extend(self._behind(value))
-            values = [value for value in self._methods() if id(value) not in seen]
+            # Functions that were found since may read more of what was reached before.
+            read = (held for table, is_own in self._tables for _, held in self._read(table, is_own))
+            values = [value for value in (*self._methods(), *read) if id(value) not in self._seen]
+            if len(self._seen) >= _MOST_VALUES:
+                return
 
     def _behind(self, value: Any) -> Iterable[Any]:
-        """What a value may call, or has at hand."""
+        """What a value may call, has at hand, or holds."""
+        if isinstance(value, (types.ModuleType, *_PLAIN)):
+            if isinstance(value, types.ModuleType) and not self._is_librarys(value.__name__):
+                self._tables.append((vars(value), False))
+            return ()
+        if isinstance(value, type):
+            self._note_class(value)
+            return ()
         if isinstance(value, functools.partial):
-            self.found += (value, value.func, *value.args, *value.keywords.values())
+            self.containers.append((value.keywords, copied(value.keywords)))
             return value.func, *value.args, *value.keywords.values()
         if isinstance(value, types.MethodType):
-            self.found += (value, value.__self__)
             return value.__func__, value.__self__
         if isinstance(value, types.FunctionType):
-            return () if _is_librarys(value) else self._of_function(value)
-        if isinstance(value, (torch.Tensor, type, types.ModuleType)):
-            return ()
-        if isinstance(value, (tuple, *CONTAINERS)):
-            elements = value.values() if isinstance(value, dict) else value
-            return [element for element in elements if not isinstance(element, _PLAIN)]
-        if isinstance(value, torch.nn.Module):
-            for module in value.modules():
-                self._classes[type(module)] = None
-            hooks = (
-                hook for m in value.modules() for t in (m._forward_hooks, m._forward_pre_hooks) for hook in t.values()
-            )
-            return [vars(m)["forward"] for m in value.modules() if "forward" in vars(m)] + list(hooks)
-        wrapped = getattr(value, "__wrapped__", None) if callable(value) else None
-        if not _is_of_library(type(value)):
-            self._classes[type(value)] = None
-        return () if wrapped is None else (wrapped,)
+            return () if self._is_librarys(value.__globals__.get("__name__")) else self._of_function(value)
+        return self._of_object(value)
 
     def _of_function(self, function: types.FunctionType) -> Iterator[Any]:
-        self.functions.append(_Function.of(function))
+        self.bindings.functions.append(_Function.of(function))
         if function.__kwdefaults__:
-            self.containers.append((function.__kwdefaults__, function.__kwdefaults__.copy()))
+            self.containers.append((function.__kwdefaults__, copied(function.__kwdefaults__)))
+        self._tables.append((vars(function), False))
         names = _names(function.__code__)
         self._attributes |= names.attributes
+        self._reads_any |= not _READS_ANY.isdisjoint(names.globals | names.attributes)
         held = [contents(cell) for cell in function.__closure__ or ()]
-        self.cells += zip(function.__closure__ or (), held, strict=True)
+        self.bindings.cells += zip(function.__closure__ or (), held, strict=True)
         given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        self.found += (function, *held, *given)
         yield from (*held, *given)
         for name in names.globals:
             value = function.__globals__.get(name, MISSING)
             key = (id(function.__globals__), name)
-            if value is MISSING or isinstance(value, (types.ModuleType, type)) or key in self._read_globals:
-                continue
-            self._read_globals.add(key)
-            if not isinstance(value, types.FunctionType) or not _is_librarys(value):
-                self.globals.append((function.__globals__, name, value))
-                if isinstance(value, (torch.nn.Module, functools.partial, types.MethodType)):
-                    self.found.append(value)
+            if key not in self._read_globals:
+                self._read_globals.add(key)
+                self.bindings.globals.append((function.__globals__, name, value))
                 yield value
 
+    def _of_object(self, value: Any) -> Iterator[Any]:
+        if isinstance(value, (tuple, *CONTAINERS)):
+            elements = list(value.values() if isinstance(value, dict) else value)
+            if not isinstance(value, tuple):
+                self.containers.append((value, copied(value)))
+            yield from (element for element in elements if not isinstance(element, _PLAIN))
+        if isinstance(value, torch.nn.Module):
+            self.modules.append(value)
+            yield from value.children()
+            yield from (hook for table in (value._forward_hooks, value._forward_pre_hooks) for hook in table.values())
+        self._note_class(type(value))
+        is_own = not self._is_librarys(type(value).__module__)
+        self._tables += ((table, is_own) for table in tables(value))
+        if isinstance(value, HOLDERS):
+            yield from vars(value).values()
+        if callable(value) and (wrapped := getattr(value, "__wrapped__", None)) is not None:
+            yield wrapped
+
+    def _is_librarys(self, module: Any) -> bool:
+        package = _package(module)
+        return package in PASSED or (package not in self._own and _is_installed(package))
+
+    def _note_class(self, kind: type) -> None:
+        if not self._is_librarys(kind.__module__):
+            self._classes[kind] = None
+
     def _methods(self) -> Iterator[Any]:
-        """The functions of classes that are found, by the names that functions read."""
-        names = {"forward", "__call__"} | self._attributes
+        """What classes that are found have by the names that functions read, and what syntax calls of them."""
         for kind in self._classes:
             for base in kind.__mro__:
-                if _is_of_library(base):
+                if self._is_librarys(base.__module__):
                     continue
-                for name in names & vars(base).keys():
-                    held = vars(base)[name]
-                    if isinstance(held, property):
-                        yield held.fget
-                    else:
-                        yield getattr(held, "__func__", held)
+                for name, held in vars(base).items():
+                    is_called = name == "forward" or (name.startswith("__") and callable(held))
+                    if name in self._attributes or (is_called and name not in _NEVER_CALLED):
+                        yield held.fget if isinstance(held, property) else getattr(held, "__func__", held)
 
-    def _look_into(self, values: list[Any]) -> None:
-        """Finds what is read by a name in objects, and what is in containers."""
-        seen = set[int]()
-        while values and len(seen) < _MOST_VALUES:
-            value = values.pop()
-            if id(value) not in seen:
-                seen.add(id(value))
-                with contextlib.suppress(Exception):
-                    values.extend(self._within(value))
-
-    def _within(self, value: Any) -> Iterable[Any]:
-        """What functions may reach of a value, which is noted."""
-        if isinstance(value, (type, types.ModuleType, *_PLAIN)):
-            return ()
-        if isinstance(value, CONTAINERS):
-            self.containers.append((value, value.copy()))
-            return value.values() if isinstance(value, dict) else value
-        if isinstance(value, tuple):
-            return value
-        within: list[Any] = list(value.children()) if isinstance(value, torch.nn.Module) else []
-        if isinstance(value, (torch.nn.Module, *HOLDERS)) or not _is_of_library(type(value)):
-            for table in _tables(value):
-                read = [entry for entry in table.items() if entry[0] in self._attributes or isinstance(value, HOLDERS)]
-                self.entries += ((table, name, held) for name, held in read)
-                within += (held for _, held in read)
-        return within
+    def _read(self, table: Any, is_own: bool) -> list[tuple[str, Any]]:
+        """The entries of a table that are read by their names, which may be any of an object's own."""
+        return [entry for entry in table.items() if entry[0] in self._attributes or (self._reads_any and is_own)]
 
 
-def _tables(value: Any) -> Iterator[Any]:
+def tables(value: Any) -> list[Any]:
     """The attributes of an object, by their names."""
     held = getattr(value, "__dict__", None)
-    if isinstance(held, dict):
-        yield held
-    if slots(type(value)):
-        yield Slots(value)
+    found: list[Any] = [held] if isinstance(held, dict) else []
+    return [*found, Slots(value)] if slots(type(value)) else found
 
 
-def _is_librarys(function: types.FunctionType) -> bool:
-    return str(function.__module__).partition(".")[0] in PASSED
+def _behind(fn: Any) -> Iterator[Any]:
+    if isinstance(fn, functools.partial):
+        yield from (*_behind(fn.func), *fn.args, *fn.keywords.values())
+        return
+    yield from (fn, getattr(fn, "__self__", None))
+    of = getattr(fn, "__func__", fn)
+    yield from getattr(of, "__defaults__", None) or ()
+    yield from (getattr(of, "__kwdefaults__", None) or {}).values()
+    yield from map(contents, getattr(of, "__closure__", None) or ())
 
 
-def _is_of_library(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in PASSED
+def _module(value: Any) -> Any:
+    """Where a function is defined, or the class of what is none."""
+    return value.__module__ if isinstance(value, (types.FunctionType, types.MethodType)) else type(value).__module__
+
+
+def _package(module: Any) -> str:
+    return str(module).partition(".")[0]
+
+
+@functools.lru_cache(4096)
+def _is_installed(package: str) -> bool:
+    """Whether a package is of Python, PyTorch or this one, or is installed."""
+    if package in PASSED:
+        return True
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return file is not None and not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
 from ._native import CompileError
@@ -45,9 +46,12 @@ class Watch(TorchFunctionMode):
         #: Whether it asks where tensors begin.
         self.are_places_asked = False
         self._seen: list[weakref.ref[torch.Tensor]] = []
+        #: Tensors of no trace of which it asks something, or with which it computes.
+        self.met: dict[int, torch.Tensor] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.are_places_asked |= func in self._ASKING
+        self._meet(args)
         if func in self._READING and not torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
             raise CompileError("it reads elements of a tensor that is no argument")
         if func in self._SHOWING:
@@ -55,6 +59,13 @@ class Watch(TorchFunctionMode):
         made = func(*args, **(kwargs or {}))
         self.see(made)
         return made
+
+    def _meet(self, args: Any) -> None:
+        for arg in args:
+            if isinstance(arg, (tuple, list)):
+                self._meet(arg)
+            elif isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor and not _is_traced(arg):
+                self.met[id(arg)] = arg
 
     def see(self, made: Any) -> None:
         """Notes tensors."""

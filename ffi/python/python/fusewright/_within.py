@@ -76,10 +76,18 @@ def holds(container: Any, before: Any) -> bool:
     if len(container) != len(before):
         return False
     if isinstance(container, dict):
-        return all(dict.get(container, name, MISSING) is value for name, value in before.items())
+        # In the same order, too.
+        pairs = zip(dict.items(container), before.items())
+        return all(value is held and (name is known or name == known) for (name, value), (known, held) in pairs)
     if isinstance(container, (list, deque, bytearray)):
         return all(a is b for a, b in zip(container, before))
     return bool(container == before)
+
+
+def copied(container: Any) -> Any:
+    """A dictionary, set or list of what a container holds, whatever its class does when it is copied."""
+    plain: Any = next((kind for kind in (dict, set) if isinstance(container, kind)), list)
+    return plain(container)
 
 
 class Within:
@@ -145,8 +153,7 @@ class Within:
         if isinstance(value, (torch.Tensor, str, bytes, int, float, complex, type, types.ModuleType)):
             return ()
         if isinstance(value, CONTAINERS):
-            plain: Any = next((kind for kind in (dict, set) if isinstance(value, kind)), list)
-            self._containers.append((value, plain(value)))
+            self._containers.append((value, copied(value)))
             return [*(value.values() if isinstance(value, dict) else value), *self._attributes(value)]
         if isinstance(value, tuple):
             return value

@@ -37,7 +37,9 @@ class Rows:
 
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.example <= self.most:
-            raise ModelError(f"rows {self.least}:{self.most} with {self.example} as an example: they are not in order")
+            raise ModelError(
+                f"rows {self.least}:{self.most} with {self.example} as an example: not 1 ≤ MIN ≤ example ≤ MAX"
+            )
 
     @property
     def dynamic(self) -> bool:
