@@ -11,13 +11,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from ._variables import Variables, tables
+from ._variables import COMMON, Variables, tables
 from ._within import CONTAINERS, Within, copied, slots
 
 #: What has attributes of its own that no call changes.
 _FIXED = (type, types.FunctionType, types.ModuleType, types.MethodType, torch.Tensor)
-#: Attributes that every module has: tables, of which those of :data:`_TABLES` are looked into.
-_COMMON = frozenset(torch.nn.Module().__dict__) - {"training"}
+#: Tables of every module that are looked into.
 _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
 
 
@@ -79,10 +78,10 @@ class Surroundings:
         roots = [value for value in (*found, *variables.modules) if isinstance(value, torch.nn.Module)]
         self.modules = list(dict.fromkeys(module for root in roots for module in root.modules()))
         objects = [value for value in found if has_attributes(value) and not isinstance(value, torch.nn.Module)]
-        self._attributes: list[tuple[Any, frozenset[str]]] = [(module.__dict__, _COMMON) for module in self.modules]
+        self._attributes: list[tuple[Any, frozenset[str]]] = [(module.__dict__, COMMON) for module in self.modules]
         self._attributes += [(table, frozenset[str]()) for value in objects for table in tables(value)]
         self._tables: list[dict[str, Any]] = [vars(module)[name] for module in self.modules for name in _TABLES]
-        owned = [(one, table, _COMMON) for one in self.modules for table in tables(one)]
+        owned = [(one, table, COMMON) for one in self.modules for table in tables(one)]
         owned += [(one, table, frozenset[str]()) for one in objects for table in tables(one)]
         held = [v for one, t, skipped in owned for n, v in t.items() if n not in skipped and variables.may_read(one, n)]
         containers = {id(value): (value, copied(value)) for value in (*found, *held) if isinstance(value, CONTAINERS)}

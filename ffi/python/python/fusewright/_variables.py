@@ -19,6 +19,8 @@ from ._within import CONTAINERS, HOLDERS, MISSING, PASSED, Slots, contents, copi
 _MOST_VALUES = 20_000
 #: What nothing is called by, and nothing is read of.
 _PLAIN = (int, float, complex, str, bytes, type(None), torch.Tensor)
+#: Attributes that every module has, most of them tables.
+COMMON = frozenset(torch.nn.Module().__dict__) - {"training"}
 #: What reads a global, and what an attribute, among instructions.
 _READS_GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
 _READS_ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
@@ -127,7 +129,7 @@ class Variables:
         #: Attributes that are reached, by their names, and whether they are those of an object of no library's.
         self._tables: list[tuple[Any, bool]] = []
         self._seen: dict[int, Any] = {}
-        self._own = {_package(_module(value)) for value in self.found}
+        self._own = {_package(_module(value)) for value in self.found[:2]}
         self._read_globals = set[tuple[int, str]]()
         self._reach([fn, *args])
         for table, is_own in self._tables:
@@ -233,7 +235,12 @@ class Variables:
 
     def _read(self, table: Any, is_own: bool) -> list[tuple[str, Any]]:
         """The entries of a table that are read by their names, which may be any of an object's own."""
-        return [entry for entry in table.items() if entry[0] in self._attributes or (self._reads_any and is_own)]
+        names = self._attributes - COMMON
+        return [
+            entry
+            for entry in table.items()
+            if entry[0] in names or (self._reads_any and is_own and entry[0] not in COMMON)
+        ]
 
 
 def tables(value: Any) -> list[Any]:
@@ -244,6 +251,7 @@ def tables(value: Any) -> list[Any]:
 
 
 def _behind(fn: Any) -> Iterator[Any]:
+    """What a function is, whose it is, and what else it has at hand."""
     if isinstance(fn, functools.partial):
         yield from (*_behind(fn.func), *fn.args, *fn.keywords.values())
         return

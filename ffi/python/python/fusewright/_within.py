@@ -73,8 +73,8 @@ class Slots:
 
 def holds(container: Any, before: Any) -> bool:
     """Whether a list, dictionary or set holds the same objects as another."""
-    if len(container) != len(before):
-        return False
+    if not before or len(container) != len(before):
+        return not before and not container
     if isinstance(container, dict):
         # In the same order, too.
         pairs = zip(dict.items(container), before.items())
