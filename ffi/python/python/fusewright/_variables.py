@@ -122,7 +122,7 @@ class Variables:
         self.entries: list[tuple[Any, str, Any]] = []
         self.lengths: list[tuple[Any, int]] = []
         self.containers: list[tuple[Any, Any]] = []
-        self._attributes: set[str] = set()
+        self._attributes = {"forward"}
         #: Whether attributes are read by names that are computed.
         self._reads_any = False
         self._classes: dict[type, None] = {}
@@ -229,8 +229,8 @@ class Variables:
                 if self._is_librarys(base.__module__):
                     continue
                 for name, held in vars(base).items():
-                    is_called = name == "forward" or (name.startswith("__") and callable(held))
-                    if name in self._attributes or (is_called and name not in _NEVER_CALLED):
+                    is_called = name.startswith("__") and callable(held) and name not in _NEVER_CALLED
+                    if name in self._attributes or is_called:
                         yield held.fget if isinstance(held, property) else getattr(held, "__func__", held)
 
     def _read(self, table: Any, is_own: bool) -> list[tuple[str, Any]]:
