@@ -17,6 +17,7 @@ from typing import Any, overload
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch._dynamo import convert_frame
+from torch.utils._device import DeviceContext
 
 from ._collector import uncollected
 from ._fuse import Result
@@ -287,10 +288,9 @@ def _is_eager() -> bool:
 
 
 def _has_modes() -> bool:
-    """Whether a mode sees functions, but for the one of a default device, which stays."""
-    default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    """Whether a mode sees functions, but for those of a default device, for each of which there are traces."""
     modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
-    return any(mode is not default for mode in modes)
+    return not all(isinstance(mode, DeviceContext) for mode in modes)
 
 
 def _is_inference(args: Sequence[Any]) -> bool:

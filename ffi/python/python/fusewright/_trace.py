@@ -66,6 +66,8 @@ class Trace:
     entries: tuple[tuple[Any, Any, Any], ...]
     lengths: tuple[tuple[Any, int], ...]
     containers: tuple[tuple[Any, Any], ...]
+    #: Where tensors are made unless it is said.
+    default_device: torch.device | None
     #: The variables that it read.
     bindings: Bindings
     #: The weights among them, with what is known of each.
@@ -123,6 +125,7 @@ class Trace:
             entries=tuple(entries),
             lengths=tuple(lengths),
             containers=tuple(tracing.surroundings.containers),
+            default_device=_default_device(),
             bindings=tracing.variables.bindings,
             weights=tuple(weights.values()),
             constants=(*found, *constants),
@@ -148,7 +151,7 @@ class Trace:
             return False
         if not self.layouts.admit([args[i] for i in self.tensors]):
             return False
-        if not self.bindings.are_kept(_is_same):
+        if _default_device() != self.default_device or not self.bindings.are_kept(_is_same):
             return False
         for table, length in self.lengths:
             if len(table) != length:
@@ -189,6 +192,12 @@ class Trace:
         for at, which in self.returned:
             results[at] = args[which]
         return tree_unflatten(results, self.arranged)
+
+
+def _default_device() -> torch.device | None:
+    """The device of the innermost ``with torch.device(…)``, or of what was set, where no other mode is active."""
+    depth = torch._C._len_torch_function_stack()
+    return torch._C._get_function_stack_at(depth - 1).device if depth else None
 
 
 class _Kind(NamedTuple):
