@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import fusewright
+from fusewright import _eager
 
 
 class State:
@@ -95,7 +96,8 @@ def test_objects_are_not_kept(fn: Callable[..., Any]) -> None:
     assert fused.traces == []
 
 
-def test_many_objects_have_the_last_traces() -> None:
+def test_many_objects_have_the_last_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_eager, "_MOST_OBJECTS", 64)
     fused, caches = fusewright.fuse(first, strict=True), [Cache() for _ in range(70)]
     for cache in caches:
         assert torch.equal(fused(torch.ones(3, 8), cache), torch.full((3, 8), 3.0))

@@ -2,7 +2,12 @@
 
 import copy
 import functools
-from collections.abc import Callable
+import sys
+import warnings
+import weakref
+from collections import ChainMap, OrderedDict
+from collections.abc import Callable, Iterator
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import pytest
@@ -271,6 +276,148 @@ def test_what_needs_numbers_is_traced_for_them() -> None:
         x = torch.randn(rows, 8)
         assert torch.equal(fused(x), fused.fn(x))
     assert len(fused.traces) == 2
+
+
+class Lazy(dict[str, Any]):
+    """Values that are made as they are asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name)()
+
+
+class LazyOrdered(OrderedDict[str, Any]):
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name)()
+
+
+class Tenfold(list[float]):
+    def __iter__(self) -> Iterator[float]:
+        return (value * 10.0 for value in super().__iter__())
+
+
+@pytest.mark.parametrize(
+    ("table", "raw"),
+    [
+        (Lazy(act=torch.nn.ReLU), dict.items),
+        (LazyOrdered(act=torch.nn.ReLU, other=torch.nn.Tanh), OrderedDict.items),
+        (Tenfold([1.0, 2.0]), list.__iter__),
+    ],
+)
+def test_containers_that_show_something_else_than_they_hold_are_left_as_they_are(table: Any, raw: Any) -> None:
+    before = list(raw(table))
+    key = 0 if isinstance(table, list) else "act"
+    of = (lambda x: x * table[key] + 1.0) if isinstance(table, list) else (lambda x: table[key](x) + 1.0)
+    fused, x = fusewright.fuse(of), torch.randn(4, 8)
+    for _ in range(3):
+        assert torch.equal(fused(x), of(x))
+    assert list(raw(table)) == before
+
+
+def test_modules_of_torchscript_are_not_looked_into() -> None:
+    x = torch.randn(4, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))
+        scripts = (
+            torch.jit.script(torch.nn.Linear(8, 8)),
+            torch.jit.trace(torch.nn.Sequential(torch.nn.Linear(8, 8)), x),
+        )
+    for script in scripts:
+        for function in (script, lambda x, script=script: script(x) + 1.0):
+            fused = fusewright.fuse(function)
+            with torch.no_grad(), pytest.warns(UserWarning, match="a module of TorchScript"):
+                assert torch.equal(fused(x), function(x))
+
+
+def test_as_many_layers_as_a_model_has_keep_their_traces() -> None:
+    class Norm(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(8), requires_grad=False)
+
+        @fusewright.fuse(strict=True)
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x * self.weight) + 1.0
+
+    norms, x = [Norm() for _ in range(70)], torch.randn(4, 8)
+    for norm in norms:
+        norm(x)
+    kept = list(Norm.forward.traces)
+    for norm in norms:
+        assert torch.equal(norm(x), Norm.forward.fn(norm, x))
+    assert Norm.forward.traces == kept and len(kept) == 70
+
+
+def test_what_is_behind_views_references_and_imports_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, owner = {"by": 2.0}, Namespace(by=2.0)
+    view, chain, reference = MappingProxyType(held), ChainMap({}, held), weakref.ref(owner)
+    module = ModuleType("of_test_fuse_variables")
+    module.by = 2.0  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def imports(x: torch.Tensor) -> torch.Tensor:
+        from of_test_fuse_variables import by  # type: ignore[import-not-found]
+
+        return x * by + 1.0
+
+    class Partly:
+        def scaled(self, more: float, x: torch.Tensor) -> torch.Tensor:
+            return x * FACTOR * more
+
+        method = functools.partialmethod(scaled, 1.5)
+
+    partly = Partly()
+    for function, change in (
+        (lambda x: x * view["by"] + 1.0, lambda: held.update(by=3.0)),
+        (lambda x: x * chain["by"] + 1.0, lambda: held.update(by=4.0)),
+        (lambda x: x * reference().by + 1.0, lambda: setattr(owner, "by", 3.0)),
+        (imports, lambda: setattr(module, "by", 3.0)),
+        (lambda x: partly.method(x) + 1.0, lambda: monkeypatch.setitem(globals(), "FACTOR", 9.0)),
+    ):
+        _kept_up(fusewright.fuse(function, strict=True), change)
+
+
+COUNTS = {"calls": 0}
+
+
+def counted(x: torch.Tensor) -> torch.Tensor:
+    COUNTS["calls"] += 1
+    return x * 2.0
+
+
+def test_a_helper_that_counts_is_called_by_every_call() -> None:
+    fused, x, before = fusewright.fuse(lambda x: counted(x) + 1.0), torch.randn(4, 8), COUNTS["calls"]
+    with pytest.warns(UserWarning, match="it sets attributes, or changes lists"):
+        for _ in range(5):
+            assert torch.equal(fused(x), x * 2.0 + 1.0)
+    assert COUNTS["calls"] == before + 5 and not fused.traces
+
+
+def test_a_table_may_be_filled_by_the_first_call_of_every_kind() -> None:
+    class Tables(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.made: dict[torch.dtype, torch.Tensor] = {}
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.dtype not in self.made:
+                self.made[x.dtype] = torch.arange(8).to(x.dtype)
+            return torch.relu(x * self.made[x.dtype])
+
+    fused, x = fusewright.fuse(Tables(), strict=True), torch.randn(4, 8)
+    for dtype in (torch.float32, torch.float64) * 3:
+        assert torch.equal(fused(x.to(dtype)), torch.relu(x.to(dtype) * torch.arange(8).to(dtype)))
+    assert {trace.expected[0].dtype for trace in fused.traces} == {torch.float32, torch.float64}
+
+
+def test_names_of_its_own_are_not_set_and_methods_are_compared() -> None:
+    module = Module()
+    fused, x = fusewright.fuse(lambda x, act: act(x) * 2.0, strict=True), torch.randn(4, 8)
+    for _ in range(3):
+        assert torch.equal(fused(x, module.scaled), module.scaled(x) * 2.0)
+    assert len(fused.traces) == 1
+    for name in ("fn", "options", "traces", "results"):
+        with pytest.raises(AttributeError, match=f"`{name}` is of what `fuse` gives"):
+            setattr(fused, name, None)
 
 
 def test_every_other_column_is_one_kind_of_tensor() -> None:

@@ -60,14 +60,17 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 #: Traces that a function keeps for the same objects; more kinds of tensors and numbers than that are not fused.
 _MOST_TRACES = 16
-#: Traces that a function keeps for other objects than those of a call.
-_MOST_OBJECTS = 64
+#: Traces that a function keeps for other objects than those of a call, such as all layers of a model.
+_MOST_OBJECTS = 1024
+#: Traces for objects that are gone from which on it is said that tracing takes long.
+_MANY = 64
 #: Tensors that are what they seem; those of other classes have ops of their own.
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
-#: Attributes of what is fused that are not the function's.
-_OWN = frozenset(("fn", "options", "traces", "is_untraceable", "is_said", "_begun", "_forgotten"))
+#: Attributes of what is fused that are not the function's, for all to read, and for itself.
+_OWN = frozenset(("fn", "options", "traces", "results"))
+_PRIVATE = frozenset(("_by_first", "_is_untraceable", "_is_said", "_begun", "_forgotten"))
 #: The function of a decorator with options, which is given later.
 _LATER: Any = object()
 
@@ -89,20 +92,21 @@ def fuse(fn: Function = _LATER, **options: Any) -> Any:
     and elements of containers, which are compared one by one. The same holds of functions and methods that it calls by their
     names, but for those of Python, of PyTorch and of other packages that are installed, unless the function is of that
     package. All these may change and be replaced. Of other tensors the elements may change, and their memory, kind and shape.
-    Settings of PyTorch, attributes of classes, caches of functions, and the elements of arrays that are not PyTorch's are
-    constants. What an iterator, a generator of random numbers that is not PyTorch's, or another object without attributes
-    gives is as at the first call. Gradients are off while it is traced, and it sees that. Of a tensor it may ask for the
-    dtype, device, extents, strides and place; it finds no gradients, subclasses, versions or attributes, and sets none. What
-    it does with the number that an extent is, but for arithmetic, as to write it in words or to look it up in a table, makes
-    the trace one for that extent. Calls with lists, dictionaries or other containers are not fused.
+    Settings of PyTorch, attributes of classes, caches of functions, what belongs to a thread, and the elements of arrays that
+    are not PyTorch's are constants. What an iterator, a generator of random numbers that is not PyTorch's, or another object
+    without attributes gives is as at the first call. Gradients are off while it is traced, and it sees that. Of a tensor it
+    may ask for the dtype, device, extents, strides and place; it finds no gradients, subclasses, versions or attributes, and
+    sets none; a ``torch.Size`` that it gives is a tuple. What it does with the number that an extent is, but for arithmetic,
+    as to write it in words or to look it up in a table, makes the trace one for that extent. Calls with lists, dictionaries,
+    dataclasses or other containers are not fused.
 
     The first call of a kind may leave what it likes in what it finds, such as a table that it makes once: that is what the
     function leaves. What it changes where nothing leads from its arguments, itself and globals that it names, such as a
     count of a class or what is printed, that call may change twice, and later ones not at all. Traces for objects that are
-    arguments, such as ``self``, are dropped with them, or where these hold what leads back to them, or have slots, when 64
+    arguments, such as ``self``, are dropped with them, or where these hold what leads back to them, or have slots, when 1024
     others are there. A module that is fused is none to modules that hold it: of one within another, fuse
-    the ``forward``. Attributes of what ``fuse`` gives are the function's or the module's own: ``fn`` is that itself, and
-    ``results`` are what was fused.
+    the ``forward``. Attributes of what ``fuse`` gives are the function's or the module's own, but for ``fn``, which is
+    that itself, ``options``, ``results`` and ``traces``.
 
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``,
     ``torch.autocast``, a transform such as ``torch.func.vmap`` or a mode that sees ops runs the function as it is; so does
@@ -126,41 +130,44 @@ def fuse(fn: Function = _LATER, **options: Any) -> Any:
 
 
 class Fused:
-    """A function and its kernels: ``fn`` and what was fused of it, ``results``; other attributes are the function's."""
+    """A function and its kernels.
+
+    ``fn`` is the function, ``options`` are those of its kernels, ``results`` and ``traces`` what was fused; other attributes
+    are the function's own.
+    """
 
     def __init__(self, fn: Function, options: Options) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn, self.options = fn, options
         self.traces: list[Trace] = []
+        #: The same by their first argument, where that is an object; else by 0.
+        self._by_first: dict[int, list[Trace]] = {}
         #: Whether what the function does depends on more than kinds of arguments, so that it runs as it is.
-        self.is_untraceable = False
+        self._is_untraceable = False
         #: Whether it was said that some calls are not fused.
-        self.is_said = False
-        #: Objects among the arguments of calls that set attributes, which may have been the first of their kind.
-        self._begun: list[list[Callable[[], Any]]] = []
+        self._is_said = False
+        #: Objects among the arguments of calls that set attributes, which may have been the first of their kind, with those
+        #: kinds.
+        self._begun: list[tuple[list[Callable[[], Any]], list[Any]]] = []
         #: How many traces there were for objects that are gone.
         self._forgotten = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, names = ((*args, *kwargs.values()), tuple(kwargs)) if kwargs else (args, ())
-        if self.is_untraceable or not _is_eager() or not _is_inference(given):
+        if self._is_untraceable or not _is_eager() or not _is_inference(given):
             return self.fn(*args, **kwargs)
         trace = self._known(given, names)
         if trace is None:
             try:
                 trace = self._traced(given, names)
             except Untraceable as refused:
-                objects = [arg for arg in given if has_attributes(arg)]
-                begun = [known for known in self._begun if all(get() is not None for get in known)]
-                if refused.is_first and not any(holds([get() for get in known], objects) for known in begun):
-                    made = self.fn(*args, **kwargs)
-                    self._begun = [*begun, [weakly(value) for value in objects]]
-                    return made
+                if refused.is_first and self._begins(given):
+                    return self.fn(*args, **kwargs)
                 if self.options.strict:
                     raise refused.why from None
                 # What is wrong with a call is PyTorch's to say.
                 made = self.fn(*args, **kwargs)
-                self.is_untraceable = True
+                self._is_untraceable = True
                 self._warn(f"cannot trace {{}}, which runs as it is: {_words(refused.why)}", 3)
                 return made
         # What is not what was traced is the function's own.
@@ -171,6 +178,16 @@ class Fused:
         ):
             return self.fn(*args, **kwargs)
         return trace.run(given)
+
+    def _begins(self, given: Sequence[Any]) -> bool:
+        """Whether a call that sets attributes may be the first of its kind, which is noted."""
+        objects = [arg for arg in given if has_attributes(arg)]
+        kinds = [(arg.dtype, arg.device, arg.shape[1:]) for arg in given if isinstance(arg, torch.Tensor)]
+        self._begun = [known for known in self._begun if all(get() is not None for get in known[0])]
+        if any(of == kinds and holds([get() for get in known], objects) for known, of in self._begun):
+            return False
+        self._begun.append(([weakly(value) for value in objects], kinds))
+        return True
 
     def __getattr__(self, name: str) -> Any:
         # A copy that is being made has no function yet.
@@ -188,7 +205,9 @@ class Fused:
         return self if made is self.fn else made
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OWN or _is_special(name):
+        if name in _OWN and (name == "results" or name in vars(self)):
+            raise AttributeError(f"`{name}` is of what `fuse` gives: set it on `fn`")
+        if name in _OWN or name in _PRIVATE or _is_special(name):
             super().__setattr__(name, value)
         else:
             setattr(self.fn, name, value)
@@ -216,7 +235,8 @@ class Fused:
         return [trace.result for trace in self.traces]
 
     def _known(self, args: Sequence[Any], names: tuple[str, ...]) -> Trace | None:
-        for trace in self.traces:
+        of_first = self._by_first.get(id(args[0]), ()) if args else ()
+        for trace in (*of_first, *self._by_first.get(0, ())):
             if trace.fits(args, names):
                 return trace
         return None
@@ -247,11 +267,12 @@ class Fused:
         if objects and len(others) >= _MOST_OBJECTS:
             self._forget(others[0])
         self.traces.append(trace)
+        self._by_first.setdefault(trace.first, []).append(trace)
         fused, known = weakref.ref(self), weakref.ref(trace)
         for value in objects:
             with contextlib.suppress(TypeError):
                 weakref.finalize(value, _forget, fused, known).atexit = False
-        if self._forgotten >= _MOST_OBJECTS:
+        if self._forgotten >= _MANY:
             kinds = ", ".join(f"`{type(value).__name__}`" for value in objects)
             self._warn(f"traces {{}} for each new {kinds} that it is given, which takes long", 5)
 
@@ -259,11 +280,15 @@ class Fused:
         with contextlib.suppress(ValueError):
             self.traces.remove(trace)
             self._forgotten += 1
+            of_first = self._by_first[trace.first]
+            of_first.remove(trace)
+            if not of_first:
+                del self._by_first[trace.first]
 
     def _warn(self, why: str, level: int) -> None:
         """Says once that calls are not fused, and why, at the line of the caller so many calls above."""
-        if not self.is_said:
-            self.is_said = True
+        if not self._is_said:
+            self._is_said = True
             name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
             warnings.warn("fusewright " + why.replace("{}", name, 1), stacklevel=level)
 

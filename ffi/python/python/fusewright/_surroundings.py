@@ -11,6 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from ._native import CompileError
 from ._variables import COMMON, Variables, tables
 from ._within import CONTAINERS, Within, copied, slots
 
@@ -77,6 +78,8 @@ class Surroundings:
         self._read, self._read_lengths = variables.entries, variables.lengths
         roots = [value for value in (*found, *variables.modules) if isinstance(value, torch.nn.Module)]
         self.modules = list(dict.fromkeys(module for root in roots for module in root.modules()))
+        if any(isinstance(module, torch.jit.ScriptModule) for module in self.modules):
+            raise CompileError("it calls a module of TorchScript, into which tracing does not look")
         objects = [value for value in found if has_attributes(value) and not isinstance(value, torch.nn.Module)]
         self._attributes: list[tuple[Any, frozenset[str]]] = [(module.__dict__, COMMON) for module in self.modules]
         self._attributes += [(table, frozenset[str]()) for value in objects for table in tables(value)]
@@ -89,6 +92,7 @@ class Surroundings:
         #: Containers that are found, attributes of what is, or read by a name, with what is in them.
         self.containers: list[tuple[Any, Any]] = list(containers.values())
         self._within = Within(found)
+        self._within.add(variables)
 
     def undo(self) -> bool:
         """Puts back what was there when this was made, at any depth; whether anything was there to put back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ def _is_same(arg: Any, expected: Any) -> bool:
         return same and math.copysign(1.0, arg) == math.copysign(1.0, expected)
     if isinstance(arg, tuple):
         return len(arg) == len(expected) and all(map(_is_same, arg, expected))
+    if isinstance(arg, types.MethodType):
+        return arg.__self__ is expected.__self__ and arg.__func__ is expected.__func__
     if isinstance(arg, complex):
         return _is_same((arg.real, arg.imag), (expected.real, expected.imag))
     return isinstance(arg, _PLAIN) and bool(arg == expected)
@@ -52,6 +55,8 @@ class Trace:
 
     #: Per argument, those by name last: the dtype and device of a tensor, an object, or what else it must equal.
     expected: tuple[Any, ...]
+    #: What the first argument is, if it is an object; else 0.
+    first: int
     #: The names of arguments that have one.
     names: tuple[str, ...]
     result: Result
@@ -87,7 +92,12 @@ class Trace:
         Raises :class:`Untraceable` for one that looks at elements, or that PyTorch cannot trace for another reason.
         """
         try:
-            return cls._of(Tracing(fn, args, names), options)
+            tracing = Tracing(fn, args, names)
+        except Exception as error:
+            # What looks at itself, as proxies do, may raise what it likes.
+            raise Untraceable(error) from error
+        try:
+            return cls._of(tracing, options)
         except Untraceable as refused:
             if not refused.needs_numbers:
                 raise
@@ -115,6 +125,7 @@ class Trace:
         result = fuse_module(gm, options)
         return cls(
             expected=tuple(map(_expected, args)),
+            first=id(args[0]) if args and type(_expected(args[0])) is _Object else 0,
             names=names,
             result=result,
             function=_shortest(GraphModule(gm, gm.graph)),

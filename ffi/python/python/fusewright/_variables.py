@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import gc
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +25,7 @@ _PLAIN = (int, float, complex, str, bytes, type(None), torch.Tensor)
 COMMON = frozenset(torch.nn.Module().__dict__) - {"training"}
 #: What reads a global, and what an attribute, among instructions.
 _READS_GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
-_READS_ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
+_READS_ATTRIBUTE = frozenset(("IMPORT_FROM", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
 #: What reads attributes by names that code does not have.
 _READS_ANY = frozenset(("getattr", "hasattr", "vars", "eval", "__dict__", "asdict", "astuple", "attrgetter", "fields"))
 #: Special methods that no syntax of a function calls.
@@ -31,26 +33,30 @@ _NEVER_CALLED = frozenset(("__new__", "__init__", "__del__", "__repr__", "__redu
 
 
 class _Names(NamedTuple):
-    """The globals and the attributes that code reads, and the words in it, which may be names of keywords and patterns."""
+    """The globals and the attributes that code reads, words in it, which may be names of attributes, and what it imports."""
 
     globals: frozenset[str]
     attributes: frozenset[str]
+    modules: frozenset[str]
 
 
 @functools.lru_cache(4096)
 def _names(code: types.CodeType) -> _Names:
-    globals_, attributes = set[str](), set(_words(code.co_consts))
+    globals_, attributes, modules = set[str](), set(_words(code.co_consts)), set[str]()
     for instruction in dis.get_instructions(code):
         if instruction.opname in _READS_GLOBAL:
             globals_.add(str(instruction.argval))
         elif instruction.opname in _READS_ATTRIBUTE:
             attributes.add(str(instruction.argval))
+        elif instruction.opname == "IMPORT_NAME":
+            modules.add(str(instruction.argval))
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             names = _names(inner)
             globals_ |= names.globals
             attributes |= names.attributes
-    return _Names(frozenset(globals_), frozenset(attributes))
+            modules |= names.modules
+    return _Names(frozenset(globals_), frozenset(attributes), frozenset(modules))
 
 
 def _words(constants: Iterable[Any]) -> Iterator[str]:
@@ -143,6 +149,7 @@ class Variables:
         return self._reads_any or name in self._attributes or any(self._is_librarys(base.__module__) for base in bases)
 
     def _reach(self, values: list[Any]) -> None:
+        names = 0
         while values:
             while values and len(self._seen) < _MOST_VALUES:
                 value = values.pop()
@@ -152,11 +159,12 @@ class Variables:
                     # What cannot be looked into, as a proxy of nothing, has nothing to be kept.
                     with contextlib.suppress(Exception):
                         values.extend(self._behind(value))
+            if len(self._seen) >= _MOST_VALUES or len(self._attributes) + len(self._classes) == names:
+                return
+            names = len(self._attributes) + len(self._classes)
             # Functions that were found since may read more of what was reached before.
             read = (held for table, is_own in self._tables for _, held in self._read(table, is_own))
             values = [value for value in (*self._methods(), *read) if id(value) not in self._seen]
-            if len(self._seen) >= _MOST_VALUES:
-                return
 
     def _behind(self, value: Any) -> Iterable[Any]:
         """What a value may call, has at hand, or holds."""
@@ -188,6 +196,7 @@ class Variables:
         self.bindings.cells += zip(function.__closure__ or (), held, strict=True)
         given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         yield from (*held, *given)
+        yield from (sys.modules.get(name) for name in names.modules)
         for name in names.globals:
             value = function.__globals__.get(name, MISSING)
             key = (id(function.__globals__), name)
@@ -198,17 +207,24 @@ class Variables:
 
     def _of_object(self, value: Any) -> Iterator[Any]:
         if isinstance(value, (tuple, *CONTAINERS)):
-            elements = list(value.values() if isinstance(value, dict) else value)
+            elements = value if isinstance(value, tuple) else copied(value)
             if not isinstance(value, tuple):
-                self.containers.append((value, copied(value)))
-            yield from (element for element in elements if not isinstance(element, _PLAIN))
+                self.containers.append((value, elements))
+            held = elements.values() if isinstance(elements, dict) else elements
+            yield from (element for element in held if not issubclass(type(element), _PLAIN))
+        if isinstance(value, types.MappingProxyType):
+            yield from gc.get_referents(value)
+        if isinstance(value, weakref.ref):
+            yield value()
         if isinstance(value, torch.nn.Module):
             self.modules.append(value)
-            yield from value.children()
+            yield from value._modules.values()
             yield from (hook for table in (value._forward_hooks, value._forward_pre_hooks) for hook in table.values())
         self._note_class(type(value))
         is_own = not self._is_librarys(type(value).__module__)
-        self._tables += ((table, is_own) for table in tables(value))
+        for table in tables(value):
+            self._tables.append((table, is_own))
+            yield from (held for _, held in self._read(table, is_own))
         if isinstance(value, HOLDERS):
             yield from vars(value).values()
         if callable(value) and (wrapped := getattr(value, "__wrapped__", None)) is not None:
@@ -231,7 +247,8 @@ class Variables:
                 for name, held in vars(base).items():
                     is_called = name.startswith("__") and callable(held) and name not in _NEVER_CALLED
                     if name in self._attributes or is_called:
-                        yield held.fget if isinstance(held, property) else getattr(held, "__func__", held)
+                        by = {property: "fget", functools.partialmethod: "func"}.get(type(held), "__func__")
+                        yield getattr(held, by, held)
 
     def _read(self, table: Any, is_own: bool) -> list[tuple[str, Any]]:
         """The entries of a table that are read by their names, which may be any of an object's own."""

@@ -7,11 +7,14 @@ import functools
 import sys
 import types
 import weakref
-from collections import UserDict, UserList, deque
+from collections import ChainMap, OrderedDict, UserDict, UserList, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from ._variables import Variables
 
 #: Values that are looked into at most.
 _MOST_VALUES = 200_000
@@ -22,6 +25,7 @@ MISSING = object()
 #: Objects of the standard library that hold what a function puts into them.
 HOLDERS = (
     types.SimpleNamespace,
+    ChainMap,
     UserDict,
     UserList,
     weakref.WeakKeyDictionary,
@@ -29,7 +33,7 @@ HOLDERS = (
     weakref.WeakSet,
 )
 #: Containers whose elements are put back.
-CONTAINERS = (dict, list, set, deque, bytearray)
+CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
 
 
 def _slots(kind: Any) -> tuple[types.MemberDescriptorType, ...]:
@@ -71,23 +75,46 @@ class Slots:
         return len(self.items())
 
 
-def holds(container: Any, before: Any) -> bool:
-    """Whether a list, dictionary or set holds the same objects as another."""
-    if not before or len(container) != len(before):
-        return not before and not container
-    if isinstance(container, dict):
-        # In the same order, too.
-        pairs = zip(dict.items(container), before.items())
-        return all(value is held and (name is known or name == known) for (name, value), (known, held) in pairs)
-    if isinstance(container, (list, deque, bytearray)):
-        return all(a is b for a, b in zip(container, before))
-    return bool(container == before)
+def _kind(container: Any) -> Any:
+    """The kind of container that an object is, whose functions see what is in it, whatever its own class does."""
+    return next(kind for kind in CONTAINERS if isinstance(container, kind))
 
 
 def copied(container: Any) -> Any:
-    """A dictionary, set or list of what a container holds, whatever its class does when it is copied."""
-    plain: Any = next((kind for kind in (dict, set) if isinstance(container, kind)), list)
-    return plain(container)
+    """A dictionary, set or list of what is in a container."""
+    kind = _kind(container)
+    if issubclass(kind, dict):
+        return dict(kind.items(container))
+    return set(kind.__iter__(container)) if kind is set else list(kind.__iter__(container))
+
+
+def holds(container: Any, before: Any) -> bool:
+    """Whether a container has what :func:`copied` gave before: the same objects, in the same order."""
+    kind = type(container)
+    if kind is not dict and kind is not list:
+        kind = _kind(container)
+    if kind.__len__(container) != len(before):
+        return False
+    if not before:
+        return True
+    if issubclass(kind, dict):
+        pairs = zip(kind.items(container), before.items())
+        return all(value is held and (name is known or name == known) for (name, value), (known, held) in pairs)
+    if kind is set:
+        return bool(set.__eq__(container, before))
+    return all(a is b for a, b in zip(kind.__iter__(container), before))
+
+
+def _put_back(container: Any, before: Any) -> None:
+    kind = _kind(container)
+    kind.clear(container)
+    if issubclass(kind, dict):
+        for name, value in before.items():
+            kind.__setitem__(container, name, value)
+    elif kind is set:
+        set.update(container, before)
+    else:
+        kind.extend(container, before)
 
 
 class Within:
@@ -101,7 +128,8 @@ class Within:
         seen, open_values = set[int](), list(found)
         # Only of functions that were found: those that they name have the globals of whole libraries.
         for value in found:
-            open_values.extend(self._named(value))
+            with contextlib.suppress(Exception):
+                open_values.extend(self._named(value))
         while open_values and len(seen) < _MOST_VALUES:
             value = open_values.pop()
             if id(value) not in seen:
@@ -110,14 +138,23 @@ class Within:
                 with contextlib.suppress(Exception):
                     open_values.extend(self._into(value))
 
+    def add(self, variables: Variables) -> None:
+        """Takes what functions that are called read, too: what a trace is compared with is what was there before it."""
+        self._cells += variables.bindings.cells
+        self._globals += variables.bindings.globals
+        self._containers += variables.containers
+        for table, name, held in variables.entries:
+            self._slots.append((table, name, held)) if isinstance(table, Slots) else self._globals.append(
+                (table, name, held)
+            )
+
     def undo(self) -> bool:
         """Puts back what was there when this was made; whether anything was there to put back."""
         changed = False
         for container, before in self._containers:
             if not holds(container, before):
                 changed = True
-                container.clear()
-                container.update(before) if isinstance(container, (dict, set)) else container.extend(before)
+                _put_back(container, before)
         for cell, before in self._cells:
             if contents(cell) is not before:
                 changed = True
@@ -153,8 +190,9 @@ class Within:
         if isinstance(value, (torch.Tensor, str, bytes, int, float, complex, type, types.ModuleType)):
             return ()
         if isinstance(value, CONTAINERS):
-            self._containers.append((value, copied(value)))
-            return [*(value.values() if isinstance(value, dict) else value), *self._attributes(value)]
+            held = copied(value)
+            self._containers.append((value, held))
+            return [*(held.values() if isinstance(held, dict) else held), *self._attributes(value)]
         if isinstance(value, tuple):
             return value
         if isinstance(value, types.MethodType):
