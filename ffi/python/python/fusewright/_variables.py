@@ -294,4 +294,9 @@ def _is_installed(package: str) -> bool:
     if package in PASSED:
         return True
     file = getattr(sys.modules.get(package), "__file__", None)
-    return file is not None and not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+    if file is None:
+        return False
+    # Where packages are installed, what describes them lies beside them.
+    path = Path(file)
+    folder = path.parent.parent if path.stem == "__init__" else path.parent
+    return next(folder.glob("*.dist-info"), None) is not None
