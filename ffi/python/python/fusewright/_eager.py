@@ -146,8 +146,8 @@ class Fused:
         self._is_untraceable = False
         #: Whether it was said that some calls are not fused.
         self._is_said = False
-        #: Objects among the arguments of calls that set attributes, which may have been the first of their kind, with those
-        #: kinds.
+        #: Of calls that set attributes, which may have been the first of their kind, objects among the arguments and the
+        #: kinds of tensors.
         self._begun: list[tuple[list[Callable[[], Any]], list[Any]]] = []
         #: How many traces there were for objects that are gone.
         self._forgotten = 0

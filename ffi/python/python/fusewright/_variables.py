@@ -149,7 +149,7 @@ class Variables:
         return self._reads_any or name in self._attributes or any(self._is_librarys(base.__module__) for base in bases)
 
     def _reach(self, values: list[Any]) -> None:
-        names = 0
+        known: Any = None
         while values:
             while values and len(self._seen) < _MOST_VALUES:
                 value = values.pop()
@@ -159,9 +159,10 @@ class Variables:
                     # What cannot be looked into, as a proxy of nothing, has nothing to be kept.
                     with contextlib.suppress(Exception):
                         values.extend(self._behind(value))
-            if len(self._seen) >= _MOST_VALUES or len(self._attributes) + len(self._classes) == names:
+            reading = (len(self._attributes), self._reads_any, len(self._classes))
+            if len(self._seen) >= _MOST_VALUES or reading == known:
                 return
-            names = len(self._attributes) + len(self._classes)
+            known = reading
             # Functions that were found since may read more of what was reached before.
             read = (held for table, is_own in self._tables for _, held in self._read(table, is_own))
             values = [value for value in (*self._methods(), *read) if id(value) not in self._seen]

@@ -144,9 +144,10 @@ class Within:
         self._globals += variables.bindings.globals
         self._containers += variables.containers
         for table, name, held in variables.entries:
-            self._slots.append((table, name, held)) if isinstance(table, Slots) else self._globals.append(
-                (table, name, held)
-            )
+            if isinstance(table, Slots):
+                self._slots.append((table, name, held))
+            else:
+                self._globals.append((table, name, held))
 
     def undo(self) -> bool:
         """Puts back what was there when this was made; whether anything was there to put back."""
