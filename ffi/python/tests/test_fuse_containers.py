@@ -1,4 +1,4 @@
-"""``fuse``: containers that show other elements than they hold, large ones, tables that are filled, and many layers."""
+"""``fuse``: containers that show other elements than they hold, large ones, and tables that are filled."""
 
 import warnings
 from collections import OrderedDict
@@ -75,25 +75,6 @@ def test_modules_of_torchscript_are_not_looked_into() -> None:
             fused = fusewright.fuse(function)
             with torch.no_grad(), pytest.warns(UserWarning, match="a module of TorchScript"):
                 assert torch.equal(fused(x), function(x))
-
-
-def test_as_many_layers_as_a_model_has_keep_their_traces() -> None:
-    class Norm(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.randn(8), requires_grad=False)
-
-        @fusewright.fuse(strict=True)
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.relu(x * self.weight) + 1.0
-
-    norms, x = [Norm() for _ in range(70)], torch.randn(4, 8)
-    for norm in norms:
-        norm(x)
-    kept = list(Norm.forward.traces)
-    for norm in norms:
-        assert torch.equal(norm(x), Norm.forward.fn(norm, x))
-    assert Norm.forward.traces == kept and len(kept) == 70
 
 
 COUNTS = {"calls": 0}

@@ -91,7 +91,8 @@ def fuse(fn: Function = _LATER, **options: Any) -> Any:
     defaults, variables of enclosing functions and globals; and from there on what is read by names that stand in the code,
     and elements of containers, which are compared one by one. The same holds of functions and methods that it calls by their
     names, but for those of Python, of PyTorch and of other packages that are installed, unless the function is of that
-    package. All these may change and be replaced. Of other tensors the elements may change, and their memory, kind and shape.
+    package; 20 000 values at most are looked into. All these may change and be replaced. Of other tensors the elements may
+    change, and their memory, kind and shape.
     Settings of PyTorch, attributes of classes, caches of functions, what belongs to a thread, and the elements of arrays that
     are not PyTorch's are constants. What an iterator, a generator of random numbers that is not PyTorch's, or another object
     without attributes gives is as at the first call. Gradients are off while it is traced, and it sees that. Of a tensor it
