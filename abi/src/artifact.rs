@@ -83,6 +83,23 @@ pub struct DimArg {
     pub source: DimSource,
 }
 
+/// What the integer arguments of a launch have to be, so that no row leaves its memory: one count is not above another.
+/// Both have a value of 64 bits then.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Claim {
+    /// What is not the larger.
+    pub least: Count,
+    /// What is not the smaller.
+    pub most: Count,
+}
+
+impl Claim {
+    /// Whether integer arguments are as claimed.
+    pub fn holds(&self, dims: &[i64]) -> bool {
+        self.least.eval(dims).zip(self.most.eval(dims)).is_some_and(|(least, most)| least <= most)
+    }
+}
+
 /// In which order the rows of a launch may be computed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RowOrder {
@@ -216,6 +233,8 @@ pub struct KernelArtifact {
     pub params: Vec<Param>,
     /// Integer arguments.
     pub dims: Vec<DimArg>,
+    /// What has to hold of them where a launch has rows.
+    pub claims: Vec<Claim>,
     /// How it is launched.
     pub launch: LaunchRule,
     /// The code.

@@ -86,7 +86,9 @@ impl DType {
 
     /// Bytes that `elements` consecutive elements take; packed types round up to a whole byte.
     pub const fn bytes_for(self, elements: usize) -> usize {
-        (elements * self.bits() as usize).div_ceil(8)
+        // No buffer has as many bytes as what is beyond 64 bits is taken for.
+        let bytes = (elements as u128 * self.bits() as u128).div_ceil(8);
+        if bytes > usize::MAX as u128 { usize::MAX } else { bytes as usize }
     }
 
     /// True for every floating-point type, the 8- and 4-bit ones included.

@@ -11,7 +11,7 @@ mod level;
 mod target;
 
 pub use artifact::{
-    DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, ParamAccess, Payload, PayloadKind, RowOrder,
+    Claim, DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, ParamAccess, Payload, PayloadKind, RowOrder,
 };
 pub use count::{Count, CountOp};
 pub use dtype::{DType, ParseDTypeError};
@@ -21,4 +21,4 @@ pub use target::{ParseTargetError, Target};
 
 /// Version of the contract between generated kernels and the runtime. It enters every cache key and manifest;
 /// a runtime refuses artifacts of another version.
-pub const ABI_VERSION: u32 = 4;
+pub const ABI_VERSION: u32 = 5;

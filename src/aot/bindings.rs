@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use fusewright_abi::{DType, DimSource, KernelArtifact, Level, ParamAccess, Target};
-use fusewright_codegen::kernel::{Kernel, Param};
+use fusewright_codegen::kernel::{Claim, Kernel, Param};
 use fusewright_graph::Dim;
+use fusewright_graph::dim::product;
 
 use crate::Error;
 
@@ -112,11 +113,31 @@ fn checks(kernel: &Kernel, symbols: &BTreeSet<&str>) -> Result<String, Error> {
         |condition: String, name: &str| format!("    if {condition} {{\n        return Err(\"{name}\");\n    }}\n");
     let mut text: String = symbols.iter().map(|s| check(format!("i64::try_from({s}).is_err()"), s)).collect();
     for (_, param) in given(kernel) {
-        let elements = expression(&fusewright_graph::dim::product(&param.shape))?;
+        let elements = expression(&product(&param.shape))?;
         let length = if param.dtype.bits() < 8 { format!("{elements}.div_ceil(2)") } else { elements };
         text += &check(format!("{}.len() != {length}", param.name), &param.name);
     }
+    for claim in &kernel.claims {
+        let (condition, name) = broken(claim)?;
+        text += &check(condition, &name);
+    }
     Ok(text)
+}
+
+/// When a claim does not hold, and a symbol that it is of. Each term stands on the side where it is positive.
+fn broken(claim: &Claim) -> Result<(String, String), Error> {
+    let difference = &claim.most - &claim.least;
+    let terms = difference.as_polynomial().ok_or_else(|| Error::Input(format!("`{difference}` is no sum of products")))?;
+    let (mut ours, mut theirs) = (Dim::constant(0), Dim::constant(0));
+    let mut name = None;
+    for (coefficient, names) in terms {
+        name = name.or_else(|| names.first().map(ToString::to_string));
+        let symbols: Vec<Dim> = names.into_iter().map(Dim::symbol).collect();
+        let side = if coefficient < 0 { &mut ours } else { &mut theirs };
+        *side = &*side + &(&Dim::constant(coefficient.saturating_abs()) * &product(&symbols));
+    }
+    let name = name.ok_or_else(|| Error::Internal(format!("`{difference}` claims nothing of any size")))?;
+    Ok((format!("{} > {}", expression(&ours)?, expression(&theirs)?), name))
 }
 
 /// What does not fit if the processor runs none of the codes; no argument is called so.

@@ -24,6 +24,8 @@
 //!   of the graph after all passes names them (`fusewright opt` prints it); none where the kernel computes what its rows come from;
 //! * `dims`: integer arguments in order: `name`, and `source`, which is `{"extent": [param, axis]}`,
 //!   `{"stride": [param, axis]}` in elements, or `"symbol"`, given by the caller;
+//! * `claims`: what has to hold of them where a launch has rows: `least` is not above `most`, both expressions over their names.
+//!   None of them is negative;
 //! * `row_order`: `"any"`; `"ascending"`, if of two rows that write the same element the later one is what stays; or
 //!   `{"chosen": param}`, if rows write where the elements of that buffer say, one for each row: any if no two are equal
 //!   of those that are not negative, else ascending;
@@ -371,6 +373,9 @@ fn entry(entry: &BundleEntry) -> Value {
         })
     });
     let dims = artifact.dims.iter().map(|d| json!({ "name": d.name, "source": source(&d.source) }));
+    let claims = artifact.claims.iter().map(|claim| {
+        json!({ "least": claim.least.with_names(&names), "most": claim.most.with_names(&names) })
+    });
     let (file, code) = entry.loaded();
     let code = json!({
         "file": file, "kind": code.kind.extension(), "bytes": code.bytes.len(),
@@ -387,6 +392,7 @@ fn entry(entry: &BundleEntry) -> Value {
         "params": params.collect::<Vec<_>>(),
         "uses": entry.uses,
         "dims": dims.collect::<Vec<_>>(),
+        "claims": claims.collect::<Vec<_>>(),
         "rows": artifact.launch.rows.with_names(&names),
         "row_order": order,
         "blocks_per_row": artifact.launch.blocks_per_row.with_names(&names),

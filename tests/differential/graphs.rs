@@ -9,6 +9,9 @@ use fusewright::graph::{
 
 use fusewright::inputs::Random;
 
+#[path = "padded.rs"]
+mod padded;
+
 /// What a graph leans to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Profile {
@@ -16,6 +19,8 @@ pub enum Profile {
     Rows,
     /// Rows of heads and groups: reshapes, permutations, cuts, rotations as well.
     Heads,
+    /// Short axes that are filled up, cut, joined, written into and reduced, in every order.
+    Padded,
 }
 
 const FLOATS: [DType; 6] = [DType::BF16, DType::BF16, DType::BF16, DType::F32, DType::F32, DType::F16];
@@ -83,7 +88,10 @@ pub fn random(profile: Profile, seed: u64, case: u64) -> Graph {
     let b = Builder::new("random");
     let s = b.symbol("s", 0, Some(8192));
     let mut growing = Gen { b, s, random, profile, pool: Vec::new(), used: Vec::new() };
-    growing.inputs();
+    match profile {
+        Profile::Rows | Profile::Heads => growing.inputs(),
+        Profile::Padded => growing.short_inputs(),
+    }
     let wanted = 4 + growing.random.below(16);
     let (mut made, mut tries) = (0, 0);
     while made < wanted && tries < 10 * wanted {
@@ -192,6 +200,21 @@ impl Gen {
                 (1, Gen::arg_reduce),
                 (1, Gen::reduce_heads),
                 (1, Gen::expand),
+            ],
+            Profile::Padded => &[
+                (4, Gen::binary),
+                (2, Gen::unary),
+                (1, Gen::cast),
+                (4, Gen::pad),
+                (3, Gen::cut),
+                (3, Gen::assign),
+                (4, Gen::reduce_any),
+                (1, Gen::reduce),
+                (1, Gen::repeated),
+                (1, Gen::turn),
+                (1, Gen::merge),
+                (1, Gen::cat),
+                (1, Gen::narrow),
             ],
         };
         let mut at = self.random.below(steps.iter().map(|(weight, _)| weight).sum());

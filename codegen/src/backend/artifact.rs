@@ -1,7 +1,7 @@
 //! Artifacts: a payload with its parameters, integer arguments, row count and content key.
 
 use fusewright_abi::{
-    ABI_VERSION, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, Payload,
+    ABI_VERSION, Claim, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, Payload,
     Target,
 };
 use fusewright_graph::dim::{DimFn, DimFold};
@@ -95,12 +95,19 @@ pub fn pack(
         let (dtype, access, early) = (param.dtype, param.access, param.early);
         params.push(Param { name, dtype, access, rank, elements, alias, early });
     }
+    let claims = kernel.claims.iter().map(|claim| {
+        let [least, most] = [&claim.least, &claim.most].map(|side| count(kernel, side));
+        let place = || format!("claim {} <= {}", claim.least, claim.most);
+        Ok(Claim { least: least.map_err(|e| unsupported(place(), e))?, most: most.map_err(|e| unsupported(place(), e))? })
+    });
+    let claims = claims.collect::<Result<_, BackendError>>()?;
     Ok(KernelArtifact {
         name: kernel.name.clone(),
         target: target.clone(),
         key,
         params,
         dims: dims(kernel),
+        claims,
         launch: LaunchRule {
             rows,
             order: row_order(kernel),

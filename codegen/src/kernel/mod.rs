@@ -226,6 +226,15 @@ pub struct DimDecl {
     pub origin: DimOrigin,
 }
 
+/// What a launch has to have: one number that is not above another. A driver refuses launches of which that is not so.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Claim {
+    /// What is not the larger.
+    pub least: Dim,
+    /// What is not the smaller.
+    pub most: Dim,
+}
+
 /// A row program over the inner rows of each outer row.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Segment {
@@ -276,6 +285,8 @@ pub struct Kernel {
     pub name: String,
     /// Integer arguments.
     pub dims: Vec<DimDecl>,
+    /// What holds of the integer arguments of every launch that computes a row.
+    pub claims: Vec<Claim>,
     /// Buffer arguments.
     pub params: Vec<Param>,
     /// Number of outer rows.

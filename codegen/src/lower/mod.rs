@@ -8,6 +8,7 @@
 //! Lowering refuses what has no row program, naming the node; the caller then runs the body unfused.
 
 mod bits;
+mod claims;
 mod emit;
 pub mod in_place;
 mod places;
@@ -153,7 +154,7 @@ fn lower_lanes(
         return Err(LowerError::new(format!("{lanes} lanes, at most {MAX_LANES}")));
     }
     let rows = space.rows(axes);
-    let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), params, rows, segments };
+    let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), claims: claims::claims(&form.body), params, rows, segments };
     kernel = simplify::without_unused(&kernel);
     order_chains(&mut kernel, orders);
     in_place::settle(&mut kernel);
@@ -214,6 +215,7 @@ fn scattered(form: &RowForm, output: usize) -> Option<usize> {
 fn dims(kernel: &Kernel) -> Vec<DimDecl> {
     let mut names = BTreeSet::new();
     kernel.rows.collect_symbols(&mut names);
+    kernel.claims.iter().flat_map(|c| [&c.least, &c.most]).for_each(|side| side.collect_symbols(&mut names));
     kernel.params.iter().flat_map(|p| &p.shape).for_each(|e| e.collect_symbols(&mut names));
     for segment in &kernel.segments {
         segment.inner.collect_symbols(&mut names);

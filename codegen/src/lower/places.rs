@@ -2,9 +2,10 @@
 
 use fusewright_fusion::region::Scattered;
 use fusewright_graph::axes::AxisId;
-use fusewright_graph::{DType, Dim, Literal, ScalarFn, Value, dim_range};
+use fusewright_graph::{DType, Dim, Literal, ScalarFn, Value};
 
 use super::LowerError;
+use super::claims::has_places;
 use super::emit::Emitter;
 use super::space::linear;
 use super::view::{Gathered, split_stride};
@@ -16,6 +17,10 @@ impl Emitter<'_> {
         let mut all: Option<Val> = None;
         for i in self.axes.short_dims(self.body, value) {
             let dim = self.axes.dims(value).swap_remove(i);
+            // One row would have both elements that are there and padding.
+            if dim.iter().any(|&axis| !self.space.is_row(axis)) {
+                return Err(LowerError::new("lanes that some values fill up"));
+            }
             let end = self.body.ty(value).shape[i].clone();
             let known = self.ends.iter().find(|(axes, e, _)| *axes == dim && *e == end).map(|(_, _, here)| *here);
             let here = match known {
@@ -70,7 +75,7 @@ impl Emitter<'_> {
         let clamped = self.clamped(place, &extent).map_err(|m| LowerError::at(id, m))?;
         let wide = self.as_i64(place).map_err(|m| LowerError::at(id, m))?;
         let mut here = self.push_at(id, InstOp::Map(ScalarFn::Eq), &[wide, clamped])?[0];
-        if dim_range(&extent, self.body.symbols()).is_none_or(|(least, _)| least < 1) {
+        if !has_places(self.body, &extent) {
             // Of an axis without places the last one is in front of memory.
             let first =
                 self.push(InstOp::Literal(Literal::Int(DType::I64, 0)), &[]).map_err(|m| LowerError::at(id, m))?[0];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use fusewright_abi::{
-    ABI_VERSION, Count, DType, DimArg, DimSource, LaunchRule, ManyRows, Param, ParamAccess, PayloadKind, RowOrder,
+    ABI_VERSION, Claim, Count, DType, DimArg, DimSource, LaunchRule, ManyRows, Param, ParamAccess, PayloadKind, RowOrder,
 };
 use serde_json::Value;
 
@@ -59,6 +59,9 @@ fn entry(at: &At<'_>) -> Parsed<Entry> {
         pattern: at.key("pattern")?.text()?.to_owned(),
         target: at.key("target")?.word()?,
         key: at.key("key")?.word()?,
+        claims: at.key("claims")?.map(|claim| {
+            Ok(Claim { least: claim.key("least")?.count(&names)?, most: claim.key("most")?.count(&names)? })
+        })?,
         launch: launch(at, &names, &params)?,
         code: code(&at.key("code")?)?,
         params,

@@ -16,7 +16,7 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use fusewright_abi::{ContentKey, DimArg, KernelArtifact, LaunchRule, Param, Payload, PayloadKind, Target};
+use fusewright_abi::{Claim, ContentKey, DimArg, KernelArtifact, LaunchRule, Param, Payload, PayloadKind, Target};
 use sha2::{Digest, Sha256};
 
 use crate::{Device, Module, RuntimeError};
@@ -58,6 +58,8 @@ pub struct Entry {
     pub uses: Vec<Vec<String>>,
     /// Integer arguments.
     pub dims: Vec<DimArg>,
+    /// What has to hold of them.
+    pub claims: Vec<Claim>,
     /// How it is launched.
     pub launch: LaunchRule,
     code: Code,
@@ -221,6 +223,7 @@ impl Entry {
             key: self.key,
             params: self.params.clone(),
             dims: self.dims.clone(),
+            claims: self.claims.clone(),
             launch: self.launch.clone(),
             payload,
         }

@@ -1,6 +1,6 @@
 //! What a launch is checked against, whatever runs it.
 
-use fusewright_abi::{DType, KernelArtifact, Param, ParamAccess, RowOrder};
+use fusewright_abi::{Claim, DType, KernelArtifact, Param, ParamAccess, RowOrder};
 
 use super::size::Size;
 use crate::{Arg, RuntimeError};
@@ -14,6 +14,10 @@ pub(super) struct Signature {
     pub params: Vec<Param>,
     /// Number of integer arguments.
     pub dims: usize,
+    /// What they are called.
+    names: Box<[String]>,
+    /// What has to hold of them.
+    claims: Box<[Claim]>,
     /// Rows for given integer arguments.
     pub rows: Size,
     /// Which of them may be computed at once.
@@ -69,6 +73,8 @@ impl Signature {
             name: artifact.name.clone(),
             params: artifact.params.clone(),
             dims: artifact.dims.len(),
+            names: artifact.dims.iter().map(|dim| dim.name.clone()).collect(),
+            claims: artifact.claims.clone().into(),
             rows: Size::of(&artifact.launch.rows),
             order: artifact.launch.order,
             needs: artifact.params.iter().map(need).collect(),
@@ -78,7 +84,8 @@ impl Signature {
     /// Checks a launch, and says how many bytes its buffers have at least.
     ///
     /// # Errors
-    /// Arguments of a wrong number or direction, or buffers shorter than the shapes that `dims` imply.
+    /// Arguments of a wrong number or direction, `dims` that are negative or not as the kernel claims, or buffers shorter
+    /// than the shapes that `dims` imply. The proof that a kernel keeps within its buffers relies on this.
     pub fn check<A: Argument>(&self, args: &[A], dims: &[i64], rows: usize) -> Result<usize, RuntimeError> {
         self.check_each(args, dims, rows, |_, _| Ok(()))
     }
@@ -98,6 +105,9 @@ impl Signature {
         if args.len() != self.needs.len() || dims.len() != self.dims || rows > self.rows.count(dims) {
             return Err(self.refuse(self.unlike(args.len(), dims, rows)));
         }
+        if dims.iter().any(|dim| *dim < 0) || (rows > 0 && !self.claims.iter().all(|claim| claim.holds(dims))) {
+            return Err(self.refuse(self.unclaimed(dims)));
+        }
         let mut bytes = 0;
         for (i, (need, given)) in self.needs.iter().zip(args).enumerate() {
             let memory = match given.memory() {
@@ -109,7 +119,9 @@ impl Signature {
                 Memory::Out(len) => (len, true),
                 Memory::Same(_) => (0, false),
             };
-            let needed = need.dtype.bytes_for(need.elements.count(dims));
+            // A number beyond 64 bits is longer than any buffer.
+            let elements = need.elements.counted(dims).unwrap_or(usize::MAX);
+            let needed = need.dtype.bytes_for(elements);
             if len < needed || (need.written && !writable) {
                 return Err(self.refuse(self.unfit(i, (len, writable), needed)));
             }
@@ -138,6 +150,19 @@ impl Signature {
             return format!("takes {} buffers and {} integers, got {buffers} and {integers}", takes.0, takes.1);
         }
         format!("has {} rows, asked for {rows}", self.rows.count(dims))
+    }
+
+    /// In words, what integer arguments are not.
+    #[cold]
+    fn unclaimed(&self, dims: &[i64]) -> String {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        if let Some((name, value)) = names.iter().zip(dims).find(|(_, value)| **value < 0) {
+            return format!("`{name}` is {value}, which is negative");
+        }
+        let broken = self.claims.iter().find(|claim| !claim.holds(dims));
+        let values: Vec<String> = names.iter().zip(dims).map(|(name, value)| format!("{name} = {value}")).collect();
+        let words = |claim: &Claim| format!("{} is not above {}", claim.least.with_names(&names), claim.most.with_names(&names));
+        format!("takes only sizes of which {}; {}", broken.map_or_else(String::new, words), values.join(", "))
     }
 
     /// In words, why a buffer of so many bytes does not fit.

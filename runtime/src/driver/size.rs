@@ -33,12 +33,19 @@ impl Size {
     /// As [`Count::count`].
     #[inline]
     pub fn count(&self, dims: &[i64]) -> usize {
-        match self {
+        self.counted(dims).unwrap_or(0)
+    }
+
+    /// The number of things: zero where it is negative, `None` where it is beyond 64 bits or has no value.
+    #[inline]
+    pub fn counted(&self, dims: &[i64]) -> Option<usize> {
+        let value = match self {
             // The order of the factors does not matter: without a zero among them a product goes beyond 64 bits in every
-            // order or in none, and whatever has a zero counts nothing, as does what goes beyond 64 bits on the way.
-            Size::Product(product) => product.value(dims).and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
-            Size::Other(count) => count.count(dims),
-        }
+            // order or in none.
+            Size::Product(product) => product.value(dims)?,
+            Size::Other(count) => count.eval(dims)?,
+        };
+        Some(usize::try_from(value).unwrap_or(0))
     }
 }
 

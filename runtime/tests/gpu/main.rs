@@ -67,6 +67,7 @@ fn kernel_of(name: &str, ptx: &str) -> KernelArtifact {
         key: ContentKey([0; 32]),
         params: vec![param("x", ParamAccess::In), param("y", ParamAccess::Out)],
         dims: vec![DimArg { name: "s".to_owned(), source: DimSource::Extent { param: 0, axis: 0 } }],
+        claims: Vec::new(),
         launch: LaunchRule {
             rows: Count::Dim(0),
             order: RowOrder::Any,

@@ -10,7 +10,7 @@ use fusewright_graph::{Dim, Literal};
 
 use super::print::ACCESS;
 use crate::kernel::infer::infer;
-use crate::kernel::{DimDecl, DimOrigin, Inst, Kernel, Param, ParamId, Segment, Source, Val};
+use crate::kernel::{Claim, DimDecl, DimOrigin, Inst, Kernel, Param, ParamId, Segment, Source, Val};
 
 type Result<T> = std::result::Result<T, TextError>;
 
@@ -49,8 +49,9 @@ pub fn parse_kernel(cursor: &mut Cursor<'_>) -> Result<Kernel> {
     cursor.expect_word("rows")?;
     let rows = parse_dim(cursor)?;
     cursor.expect("{")?;
+    let claims = claims(cursor)?;
     let (params, aliases) = param_decls(cursor)?;
-    let mut kernel = Kernel { name, dims: Vec::new(), params, rows, segments: Vec::new() };
+    let mut kernel = Kernel { name, dims: Vec::new(), claims, params, rows, segments: Vec::new() };
     for (at, alias) in aliases {
         kernel.params[at].alias = Some(param_id(cursor, &kernel.params, &alias)?);
     }
@@ -69,7 +70,7 @@ pub fn parse_kernel(cursor: &mut Cursor<'_>) -> Result<Kernel> {
         kernel.segments.push(segment);
     }
     if !cursor.eat("}") {
-        return Err(cursor.expected("`param`, `segment` or `}`"));
+        return Err(cursor.expected("`claim`, `param`, `segment` or `}`"));
     }
     Ok(kernel)
 }
@@ -101,6 +102,16 @@ fn dim_decls<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<DimText<'a>>> {
         dims.push((name, Some((stride, param, axis))));
     }
     Ok(dims)
+}
+
+fn claims(cursor: &mut Cursor<'_>) -> Result<Vec<Claim>> {
+    let mut claims = Vec::new();
+    while cursor.eat_word("claim") {
+        let least = parse_dim(cursor)?;
+        cursor.expect("<=")?;
+        claims.push(Claim { least, most: parse_dim(cursor)? });
+    }
+    Ok(claims)
 }
 
 /// Parameters, and the names of those that others alias.

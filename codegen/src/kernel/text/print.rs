@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use fusewright_abi::{DType, ParamAccess};
 use fusewright_graph::Literal;
 
-use crate::kernel::{DimDecl, DimOrigin, Inst, InstOp, Kernel, Over, Param, ParamId, Segment, Source, Val};
+use crate::kernel::{Claim, DimDecl, DimOrigin, Inst, InstOp, Kernel, Over, Param, ParamId, Segment, Source, Val};
 
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -15,6 +15,9 @@ impl Display for Kernel {
             self.dim_decl(dim, f)?;
         }
         writeln!(f, ") rows {} {{", self.rows)?;
+        for Claim { least, most } in &self.claims {
+            writeln!(f, "  claim {least} <= {most}")?;
+        }
         for param in &self.params {
             self.param_decl(param, f)?;
         }

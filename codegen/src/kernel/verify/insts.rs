@@ -25,7 +25,11 @@ impl Verifier<'_> {
         }
         let defined = walk.types.len();
         let fits = defined == segment.types.len();
-        self.require(fits, &place, || format!("{} types for {defined} values", segment.types.len()));
+        if self.require(fits, &place, || format!("{} types for {defined} values", segment.types.len()))
+            && self.violations.is_empty()
+        {
+            self.bounds(segment);
+        }
     }
 
     /// False if the rest of the segment cannot be checked.
@@ -155,19 +159,14 @@ impl Verifier<'_> {
 
     fn memory(&mut self, place: &str, inst: &Inst, args: &[Ty], segment: &Segment) {
         match &inst.op {
-            InstOp::Load { param, index, shape, otherwise } => {
+            InstOp::Load { param, .. } => {
                 let param = self.kernel.param(*param);
                 self.require(param.access != ParamAccess::Out, place, || "loads an `out` parameter".to_owned());
-                if otherwise.is_none() {
-                    self.in_bounds(place, index, shape, segment, param);
-                }
             }
             InstOp::Store { param, index, otherwise } => {
                 let target = self.kernel.param(*param);
                 self.require(target.access != ParamAccess::In, place, || "stores to an `in` parameter".to_owned());
-                let conditional = args.len() == 2 && otherwise.is_none();
-                if !conditional {
-                    self.in_bounds(place, index, &args[0].shape, segment, target);
+                if args.len() < 2 || otherwise.is_some() {
                     self.moves(place, index, &args[0].shape, segment);
                 }
             }

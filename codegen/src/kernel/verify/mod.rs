@@ -16,7 +16,9 @@
 //! 8. An unpredicated store moves with every row index that runs over more than one row.
 //! 9. Literals are values of their dtype. Reductions have an order whose numbers are positive and at most
 //!    [`MAX_ACCUMULATORS`]; they, `arg_reduce` and `top_k` do not run over booleans.
-//! 10. Unpredicated indices stay inside the parameter where lanes, inner rows and extents are known.
+//! 10. Every load and store lies inside its parameter for all rows, inner rows, lanes, dims and gathered integers that a
+//!     launch admits, and slices and `top_k` take lanes that their operand has (`bounds/`).
+//! 11. Claims mention declared dims.
 
 mod bounds;
 mod insts;
@@ -75,6 +77,11 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
         v.param(param);
     }
     v.extent("rows", "the row count", &kernel.rows, 0);
+    for claim in &kernel.claims {
+        for side in [&claim.least, &claim.most] {
+            v.extent("a claim", "a side", side, i64::MIN);
+        }
+    }
     for segment in &kernel.segments {
         v.segment(segment);
     }

@@ -129,9 +129,9 @@ fn memory() {
         BASE.replace("y[lane + row*64]", "y[lane]").replace("[s, 64]", "[s, 0]").replace("f32, 64>", "f32, 0>");
     let nothing: Kernel = nothing.parse().unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(verify(&nothing), Ok(()), "rows without lanes write nothing");
-    refused(LOAD_I, "%1 = load w[lane + 1] : row<f32, 64>", "elements 1..=64 of %w, which has 64");
-    refused(LOAD_I, "%1 = load w[lane - 1] : row<f32, 64>", "elements -1..=62 of %w");
-    refused(LOAD_I, "%1 = load w[63 - lane*2] : row<f32, 33>", "elements -1..=63 of %w");
+    refused(LOAD_I, "%1 = load w[lane + 1] : row<f32, 64>", "no element behind %w[64] is touched");
+    refused(LOAD_I, "%1 = load w[lane - 1] : row<f32, 64>", "no element ahead of %w is touched");
+    refused(LOAD_I, "%1 = load w[63 - lane*2] : row<f32, 33>", "no element ahead of %w is touched");
     // A predicate may keep both in range.
     let fine = BASE.replacen(LOAD_I, "%1 = literal bool false\n%2 = load w[64] : scalar<f32> if %1 else 0.0", 1);
     assert_eq!(verify(&fine.parse().expect("parses")), Ok(()));
@@ -190,4 +190,103 @@ fn every_violation_is_reported() {
     let text = BASE.replacen("w: f32[64] in", "w: f32[n] in peer(0)", 1).replacen("load i[row]", "load i[row + m]", 1);
     let error = verify(&text.parse().expect("parses")).expect_err("three violations");
     assert_eq!(error.violations.len(), 3, "{error}");
+}
+
+/// A kernel over rows of three tensors; `BODY` is its only segment's.
+const PLACES: &str = "kernel @k(m = extent(k, 0), s = extent(x, 0), t = extent(table, 0)) rows s*4 {
+  CLAIM
+  param %x: f32[s, 4, 20] in
+  param %k: f32[m] in
+  param %table: f32[t, 32] in
+  param %i: i64[s, 4] in
+  param %y: f32[s, 4, 32] out
+  segment @m inner 1 {
+    BODY
+    %z = literal f32 0.0
+    %zs = broadcast %z to row<32>
+    store y[lane + row*32], %zs
+  }
+}
+";
+
+/// Whether the verifier takes an instruction, or several, among the rows of [`PLACES`].
+fn takes(claim: &str, body: &str) -> Result<(), String> {
+    let count = body.lines().filter(|line| line.contains(" = ")).count();
+    let text = PLACES.replace("CLAIM", claim).replace("BODY", body);
+    let text = text.replace("%zs", &format!("%{}", count + 1)).replace("%z", &format!("%{count}"));
+    let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    verify(&kernel).map_err(|e| e.to_string())
+}
+
+#[test]
+fn an_access_is_proven_or_refused() {
+    let safe: [(&str, &str); 12] = [
+        ("", "%0 = load x[lane + row*20] : row<f32, 20>"),
+        ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 4)*20 + lane] : row<f32, 20>"),
+        ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 4) + lane*4] : row<f32, 20>"),
+        ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 2)*40 + mod(lane, 8) + floordiv(lane, 8)*8] : row<f32, 40>"),
+        ("", "%0 = load k[lane] : row<f32, m>"),
+        ("", "%0 = load k[m - 1 - lane] : row<f32, m>"),
+        ("claim m <= 20", "%0 = load x[lane + row*20] : row<f32, m>"),
+        ("claim 1 <= t", "%0 = load i[row] : scalar<i64>
+    %1 = literal i64 0
+    %2 = max %0, %1
+    %3 = index t - 1
+    %4 = min %2, %3
+    %5 = load table[%4*32 + lane] : row<f32, 32>"),
+        ("", "%0 = load i[row] : scalar<i64>
+    %1 = literal i64 0
+    %2 = ge %0, %1
+    %3 = index t
+    %4 = lt %0, %3
+    %5 = and %2, %4
+    %6 = load table[%0*32 + lane] : row<f32, 32> if %5 else 0.0"),
+        ("", "%0 = iota 32
+    %1 = literal i32 20
+    %2 = lt %0, %1
+    %3 = load x[row*20 + lane] : row<f32, 32> if %2 else 0.0"),
+        ("", "%0 = index mod(row, 4)*8
+    %1 = index 25
+    %2 = lt %0, %1
+    %3 = load x[floordiv(row, 4)*80 + mod(row, 4)*8 + lane] : row<f32, 8> if %2 else 0.0"),
+        ("claim m <= 12", "%0 = load x[lane + row*20] : row<f32, 20>
+    %1 = slice %0 start 8 len m step 1"),
+    ];
+    for (claim, body) in safe {
+        assert_eq!(takes(claim, body), Ok(()), "{claim}\n{body}");
+    }
+    let unsafe_or_unknown: [(&str, &str, &str); 13] = [
+        ("", "%0 = load x[row + row*20] : scalar<f32>", "behind"),
+        ("", "%0 = load x[lane + row*20 + 1] : row<f32, 20>", "behind"),
+        ("", "%0 = load x[lane + row*20 - 1] : row<f32, 20>", "ahead"),
+        ("", "%0 = load x[lane + row*21] : row<f32, 20>", "behind"),
+        ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 5)*20 + lane] : row<f32, 20>", "behind"),
+        ("", "%0 = load k[0] : scalar<f32>", "behind"),
+        ("claim m <= 21", "%0 = load x[lane + row*20] : row<f32, m>", "behind"),
+        ("", "%0 = load x[lane + row*20] : row<f32, m>", "behind"),
+        ("", "%0 = load i[row] : scalar<i64>
+    %1 = load table[%0*32 + lane] : row<f32, 32>", "ahead"),
+        // The index is in range of its own type only.
+        ("claim 1 <= t", "%0 = load i[row] : scalar<i64>
+    %1 = literal i64 0
+    %2 = max %0, %1
+    %3 = index t
+    %4 = min %2, %3
+    %5 = load table[%4*32 + lane] : row<f32, 32>", "behind"),
+        // The row's number where the lane's is meant.
+        ("", "%0 = index mod(row, 4)
+    %1 = literal i64 20
+    %2 = lt %0, %1
+    %3 = load x[row*20 + lane] : row<f32, 32> if %2 else 0.0", "behind"),
+        ("", "%0 = iota 32
+    %1 = literal i32 21
+    %2 = lt %0, %1
+    %3 = load x[row*20 + lane] : row<f32, 32> if %2 else 0.0", "behind"),
+        ("", "%0 = load x[lane + row*20] : row<f32, 20>
+    %1 = slice %0 start 8 len m step 1", "lanes that are taken"),
+    ];
+    for (claim, body, message) in unsafe_or_unknown {
+        let error = takes(claim, body).expect_err(body);
+        assert!(error.contains(message), "expected {message:?} in {error}");
+    }
 }

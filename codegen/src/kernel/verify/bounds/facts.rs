@@ -1,0 +1,207 @@
+//! What is known of variables, and what follows from it.
+//!
+//! A *fact* is a polynomial that is not negative. That another one is not negative either is shown by elimination: the
+//! highest variable is replaced by a bound that a fact states of it, from below where it makes the polynomial larger, from above where it makes it
+//! smaller, until what is left has no negative term. A search that takes too many steps shows nothing.
+
+use std::cell::Cell;
+
+use super::poly::{Poly, Var};
+
+/// Most steps of one search.
+const MAX_STEPS: u32 = 4000;
+
+/// What a variable is.
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Any integer, of at least so much.
+    Plain(Option<i128>),
+    /// One of two: the larger, or the smaller.
+    Either { a: Poly, b: Poly, larger: bool },
+}
+
+/// Variables and facts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    vars: Vec<Kind>,
+    facts: Vec<Poly>,
+    /// Something that is known cannot be.
+    absurd: bool,
+}
+
+impl Facts {
+    /// A new variable, of which a least value may be known.
+    pub fn fresh(&mut self, least: Option<i128>) -> Var {
+        self.vars.push(Kind::Plain(least));
+        self.vars.len() as Var - 1
+    }
+
+    /// How many variables there are.
+    pub fn count(&self) -> Var {
+        self.vars.len() as Var
+    }
+
+    /// A new variable: the larger or the smaller of two.
+    pub fn either(&mut self, a: Poly, b: Poly, larger: bool) -> Var {
+        self.vars.push(Kind::Either { a, b, larger });
+        self.vars.len() as Var - 1
+    }
+
+    /// Notes that a polynomial is not negative. One without a value says nothing.
+    pub fn know(&mut self, fact: Option<Poly>) {
+        let Some(fact) = fact else { return };
+        match fact.as_constant() {
+            Some(value) => self.absurd |= value < 0,
+            None => {
+                self.raise(&fact);
+                if !self.facts.contains(&fact) {
+                    self.facts.push(fact);
+                }
+            }
+        }
+    }
+
+    /// Raises least values by a fact. `c·x·y − d` with a positive `d` says of integers that are not negative that none is zero.
+    fn raise(&mut self, fact: &Poly) {
+        let terms: Vec<(Vec<Var>, i128)> = fact.terms().map(|(product, by)| (product.to_vec(), by)).collect();
+        let (product, by, least) = match terms.as_slice() {
+            [(constant, d), (product, by)] if constant.is_empty() && *d < 0 && *by > 0 => (product, *by, -*d),
+            _ => return,
+        };
+        if product.iter().any(|&v| self.least(v).is_none_or(|least| least < 0)) && product.len() > 1 {
+            return;
+        }
+        let known = if let [_] = product.as_slice() { least.div_euclid(by) + i128::from(least % by != 0) } else { 1 };
+        for &var in product {
+            if let Some(Kind::Plain(least)) = self.vars.get_mut(var as usize) {
+                *least = Some(least.map_or(known, |least| least.max(known)));
+            }
+        }
+    }
+
+    fn least(&self, var: Var) -> Option<i128> {
+        match self.vars.get(var as usize) {
+            Some(Kind::Plain(least)) => *least,
+            _ => None,
+        }
+    }
+
+    /// Whether a polynomial is not negative, as far as facts show it.
+    pub fn shows(&self, goal: &Poly) -> bool {
+        self.absurd || self.search(goal, &mut Vec::new(), &Cell::new(MAX_STEPS))
+    }
+
+    /// A polynomial in lower variables that another never exceeds, found by replacing variables from a first one on.
+    pub fn ceiling(&self, poly: &Poly, from: Var) -> Option<Poly> {
+        let mut above = poly.clone();
+        while let Some(var) = above.highest().filter(|v| *v >= from) {
+            let (slope, rest) = above.split(var)?;
+            if self.has_no_negative_term(&slope) {
+                let bound = self.facts.iter().rev().find_map(|fact| {
+                    let (by, other) = (fact.highest() == Some(var)).then(|| fact.split(var))??;
+                    (by == Poly::constant(-1)).then_some(other)
+                });
+                above = rest.plus(&slope.times(&bound?)?, 1)?;
+            } else {
+                let negative = Poly::default().plus(&slope, -1)?;
+                let least = self.least(var).filter(|_| self.has_no_negative_term(&negative))?;
+                above = rest.plus(&slope, least)?;
+            }
+        }
+        Some(above)
+    }
+
+    fn search(&self, goal: &Poly, local: &mut Vec<Poly>, steps: &Cell<u32>) -> bool {
+        let Some(left) = steps.get().checked_sub(1) else { return false };
+        steps.set(left);
+        if self.has_no_negative_term(goal) {
+            return true;
+        }
+        let follows = |fact: &Poly| goal.plus(fact, -1).is_some_and(|rest| self.has_no_negative_term(&rest));
+        if self.facts.iter().chain(local.iter()).any(follows) {
+            return true;
+        }
+        for var in goal.vars() {
+            if let Some(Kind::Either { a, b, larger }) = self.vars.get(var as usize) {
+                return self.each(goal, var, (a, b, *larger), local, steps);
+            }
+            if let Some((slope, rest)) = goal.split(var) {
+                return self.by_bounds(var, &slope, &rest, local, steps);
+            }
+        }
+        false
+    }
+
+    /// Both cases of a variable that is one of two.
+    fn each(
+        &self,
+        goal: &Poly,
+        var: Var,
+        (a, b, larger): (&Poly, &Poly, bool),
+        local: &mut Vec<Poly>,
+        steps: &Cell<u32>,
+    ) -> bool {
+        [(a, b), (b, a)].into_iter().all(|(this, other)| {
+            let over = if larger { this.plus(other, -1) } else { other.plus(this, -1) };
+            let Some((over, goal)) = over.zip(goal.replaced(var, this)) else { return false };
+            let impossible = over.as_constant().is_some_and(|value| value < 0);
+            let before = local.len();
+            // What is known of the variable is known of what it is.
+            let known: Vec<Poly> = self.facts.iter().chain(local.iter()).filter(|f| f.highest() == Some(var)).cloned().collect();
+            local.extend(known.iter().filter_map(|fact| fact.replaced(var, this)));
+            local.push(over);
+            let shown = impossible || self.search(&goal, local, steps);
+            local.truncate(before);
+            shown
+        })
+    }
+
+    /// `slope · var + rest` by what facts state of the variable.
+    fn by_bounds(&self, var: Var, slope: &Poly, rest: &Poly, local: &mut Vec<Poly>, steps: &Cell<u32>) -> bool {
+        let negated = |poly: &Poly| Poly::default().plus(poly, -1);
+        let Some(minus) = negated(slope) else { return false };
+        let is_rising = |poly: &Poly, local: &mut Vec<Poly>| {
+            self.has_no_negative_term(poly) || (poly.as_constant().is_none() && self.search(poly, local, steps))
+        };
+        let (rises, falls) = (is_rising(slope, local), is_rising(&minus, local));
+        if rises
+            && let Some(least) = self.least(var)
+            && rest.plus(slope, least).is_some_and(|goal| self.search(&goal, local, steps))
+        {
+            return true;
+        }
+        let bounds: Vec<(Poly, Poly)> = self
+            .facts
+            .iter()
+            .chain(local.iter())
+            .filter(|fact| fact.highest() == Some(var))
+            .filter_map(|fact| fact.split(var))
+            .collect();
+        bounds.iter().any(|(by, other)| {
+            let size = if rises { Some(by.clone()) } else { negated(by) };
+            let Some((size, slope)) = size.zip(if rises { Some(slope.clone()) } else { Some(minus.clone()) }) else {
+                return false;
+            };
+            let positive = size.plus(&Poly::constant(1), -1).is_some_and(|less| self.has_no_negative_term(&less));
+            if !(rises || falls) || !positive {
+                return false;
+            }
+            let goal = || size.times(rest)?.plus(&slope.times(other)?, -1);
+            goal().is_some_and(|goal| self.search(&goal, local, steps))
+        })
+    }
+
+    /// Whether every term is positive once variables are counted from their least values.
+    fn has_no_negative_term(&self, poly: &Poly) -> bool {
+        let mut shifted = poly.clone();
+        for var in poly.vars() {
+            let Some(least) = self.least(var) else { return false };
+            if least != 0 {
+                let Some(from) = Poly::var(var).plus(&Poly::constant(least), 1) else { return false };
+                let Some(moved) = shifted.replaced(var, &from) else { return false };
+                shifted = moved;
+            }
+        }
+        shifted.terms().all(|(_, by)| by >= 0)
+    }
+}

@@ -1,0 +1,149 @@
+//! The proof that no instruction leaves its memory: that every element that a load or store touches, for all rows, inner
+//! rows, lanes, ranks and gathered integers, is an element of its parameter, and that slices take lanes that there are.
+//!
+//! It relies on what a driver checks of a launch (integer arguments are not negative, claims hold, no row is beyond the
+//! row count, every buffer has the elements of its parameter, none of these numbers is beyond 64 bits), on the
+//! predicates of the instruction, and on nothing that lowering knows. What it cannot show is refused.
+//!
+//! Generated code computes indices in 64 bits. Sums and products may wrap on the way to an element of a buffer, which is
+//! below 2⁶³; what quotients, remainders and comparisons are computed of are counters and sizes, which a driver has counted.
+
+mod facts;
+mod poly;
+mod world;
+
+use fusewright_graph::Dim;
+use fusewright_graph::dim::product;
+
+use self::poly::Poly;
+use self::world::World;
+use super::Verifier;
+use crate::kernel::text::InstText;
+use crate::kernel::{Inst, InstOp, Kernel, ParamId, Segment, Shape, Source, Val};
+
+/// The instruction that defines each value of a segment.
+pub(super) fn definitions(segment: &Segment) -> Vec<usize> {
+    let mut at = vec![usize::MAX; segment.types.len()];
+    for (i, inst) in segment.insts.iter().enumerate() {
+        for result in &inst.results {
+            if let Some(slot) = at.get_mut(result.0 as usize) {
+                *slot = i;
+            }
+        }
+    }
+    at
+}
+
+/// An access whose elements have to be elements of a parameter.
+struct Access<'a> {
+    param: ParamId,
+    index: &'a Dim,
+    shape: &'a Shape,
+    /// What is true where memory is touched.
+    predicate: Option<Val>,
+}
+
+impl Verifier<'_> {
+    /// Refuses every access of a segment that may leave its memory. All else of the segment is valid.
+    pub(super) fn bounds(&mut self, segment: &Segment) {
+        let definitions = definitions(segment);
+        let mut known: Vec<Access<'_>> = Vec::new();
+        for inst in &segment.insts {
+            let first = inst.args.first().map(|v| &segment.ty(*v).shape);
+            let access = match (&inst.op, first) {
+                (InstOp::Load { param, index, shape, .. }, _) => {
+                    Access { param: *param, index, shape, predicate: inst.args.first().copied() }
+                }
+                (InstOp::Store { param, index, otherwise }, Some(shape)) => {
+                    let predicate = inst.args.get(1).copied().filter(|_| otherwise.is_none());
+                    Access { param: *param, index, shape, predicate }
+                }
+                (InstOp::Slice { start, len, step }, Some(from)) => {
+                    self.lanes_taken(segment, &definitions, inst, (&from.elements(), start, len, *step));
+                    continue;
+                }
+                (InstOp::TopK(k), Some(from)) => {
+                    self.lanes_taken(segment, &definitions, inst, (&from.elements(), &Dim::constant(0), k, 1));
+                    continue;
+                }
+                _ => continue,
+            };
+            if !known.iter().any(|other| access.is_like(other, self.kernel)) {
+                self.access(segment, &definitions, inst, &access);
+                known.push(access);
+            }
+        }
+    }
+
+    fn access(&mut self, segment: &Segment, definitions: &[usize], inst: &Inst, access: &Access<'_>) {
+        let param = self.kernel.param(access.param);
+        let mut elements = product(&param.shape);
+        let mut ranks = None;
+        if let Source::Peer { ranks: all } = &param.source {
+            elements = &elements * all;
+            ranks = Some(all);
+        }
+        let mut mentioned = vec![access.index];
+        mentioned.extend(access.predicate.map(|predicate| below(segment, definitions, predicate)).unwrap_or_default());
+        let mut world =
+            World::new(self.kernel, segment, definitions, (access.shape, ranks), &[&elements], &mentioned);
+        if let Some(predicate) = access.predicate {
+            world.assume(predicate);
+        }
+        let (index, elements) = (world.dim(access.index), world.dim(&elements));
+        let last = elements.and_then(|n| n.plus(&Poly::constant(1), -1));
+        let place = self.place(segment, inst);
+        let is_ahead = world.is_order(&Some(Poly::constant(0)), &index);
+        self.require(is_ahead, &place, || format!("it is not shown that no element ahead of %{} is touched", param.name));
+        let is_behind = world.is_order(&index, &last);
+        self.require(is_behind, &place, || {
+            let shape: Vec<String> = param.shape.iter().map(ToString::to_string).collect();
+            format!("it is not shown that no element behind %{}[{}] is touched", param.name, shape.join(", "))
+        });
+    }
+
+    /// Lanes `start, start + step, …`, so many in all, are lanes of a row of `lanes`.
+    fn lanes_taken(
+        &mut self,
+        segment: &Segment,
+        definitions: &[usize],
+        inst: &Inst,
+        (lanes, start, len, step): (&Dim, &Dim, &Dim, i64),
+    ) {
+        let shape = Shape::Row(len.clone());
+        let last = &(start + &(&(len - &Dim::constant(1)) * &Dim::constant(step))) + &Dim::constant(1);
+        let mut world = World::new(self.kernel, segment, definitions, (&shape, None), &[lanes, start, &last], &[]);
+        let [lanes, start, last] = [lanes, start, &last].map(|dim| world.dim(dim));
+        let taken = world.is_order(&Some(Poly::constant(0)), &start) && world.is_order(&last, &lanes);
+        let place = self.place(segment, inst);
+        self.require(taken, place, || "it is not shown that its operand has the lanes that are taken".to_owned());
+    }
+
+    fn place(&self, segment: &Segment, inst: &Inst) -> String {
+        format!("segment @{}: {}", segment.name, InstText { kernel: self.kernel, inst })
+    }
+}
+
+/// The index expressions of what a predicate is computed from.
+fn below<'s>(segment: &'s Segment, definitions: &[usize], predicate: Val) -> Vec<&'s Dim> {
+    let (mut open, mut found) = (vec![predicate], Vec::new());
+    while let Some(value) = open.pop() {
+        let at = definitions.get(value.0 as usize).copied().unwrap_or(usize::MAX);
+        let Some(inst) = segment.insts.get(at).filter(|inst| matches!(inst.op, InstOp::Map(_) | InstOp::Index(_) | InstOp::Cast { .. })) else { continue };
+        found.extend(inst.op.index());
+        open.extend(&inst.args);
+    }
+    found
+}
+
+impl Access<'_> {
+    /// Whether two accesses touch as many elements at the same places of parameters of one size.
+    fn is_like(&self, other: &Access<'_>, kernel: &Kernel) -> bool {
+        let [(shape, source), (of_other, source_of_other)] = [self, other].map(|access| {
+            let param = kernel.param(access.param);
+            (&param.shape, &param.source)
+        });
+        (self.index, self.shape, self.predicate) == (other.index, other.shape, other.predicate)
+            && (shape, source) == (of_other, source_of_other)
+    }
+}
