@@ -18,6 +18,8 @@ mod code;
 mod cut;
 #[path = "cpu/extremes.rs"]
 mod extremes;
+#[path = "cpu/fenced.rs"]
+mod fenced;
 #[path = "cpu/joined.rs"]
 mod joined;
 #[path = "cpu/kept.rs"]

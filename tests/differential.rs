@@ -4,6 +4,8 @@
 //! `FUSEWRIGHT_SEED` and `FUSEWRIGHT_CASES` ask for other and for more cases; a failure prints the seed, the case and
 //! the smallest graph found that fails in the same way.
 
+#[path = "differential/bounds.rs"]
+mod bounds;
 #[path = "differential/graphs.rs"]
 mod graphs;
 #[path = "differential/judge.rs"]

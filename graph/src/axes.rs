@@ -15,6 +15,8 @@
 
 use std::collections::BTreeSet;
 
+mod padded;
+
 use crate::dim::{self, Dim};
 use crate::graph::{Graph, Node, NodeId, Op, Value};
 use crate::padding::Pad;
@@ -78,25 +80,6 @@ impl AxisMap {
         AxisMap::analyse(graph, AxisMap::default())
     }
 
-    /// As [`AxisMap::of`], but what is padded and the result of padding have one axis, of the extent of the latter; but
-    /// for the nodes that join what they pad with an axis of its own.
-    ///
-    /// # Errors
-    /// As [`AxisMap::of`]; padding of a dim of several axes.
-    pub fn with_padded_rows(graph: &Graph, joins: &BTreeSet<NodeId>) -> Result<AxisMap, AxisError> {
-        let keeps_padded = Some(joins.clone());
-        let mut map = AxisMap::analyse(graph, AxisMap { keeps_padded, ..AxisMap::default() })?;
-        for (node, short, long) in map.padded.clone() {
-            match (&map.resolve(&short)[..], &long[..]) {
-                // Another node may pad the same axis.
-                (&[short], &[long]) if short == map.root(long) => {}
-                (&[short], &[long]) => map.axes[short.0 as usize].1 = State::Same(long),
-                _ => return Err(AxisError { node, message: "pads a dim of several axes".to_owned() }),
-            }
-        }
-        Ok(map)
-    }
-
     fn analyse(graph: &Graph, start: AxisMap) -> Result<AxisMap, AxisError> {
         let mut map = AxisMap { values: vec![Vec::new(); graph.value_count()], ..start };
         for input in graph.inputs() {
@@ -141,26 +124,6 @@ impl AxisMap {
         &self.derived
     }
 
-    /// Whether a node pads an axis that it keeps.
-    pub fn pads(&self, node: NodeId) -> bool {
-        self.padded.iter().any(|(id, ..)| *id == node)
-    }
-
-    /// Whether some node pads an axis that it keeps.
-    pub fn has_padded_rows(&self) -> bool {
-        !self.padded.is_empty()
-    }
-
-    /// The dims of a value that end before their axes do.
-    pub fn short_dims(&self, graph: &Graph, value: Value) -> Vec<usize> {
-        if !self.has_padded_rows() {
-            return Vec::new();
-        }
-        let extents = self.dims(value).into_iter().map(|dim| dim::product(dim.iter().map(|&a| self.extent(a))));
-        let shape = &graph.ty(value).shape;
-        extents.zip(shape).enumerate().filter(|(_, (axes, dim))| axes != *dim).map(|(i, _)| i).collect()
-    }
-
     /// The axes that each reduction, index search or top-k runs over, or that are packed into one word, in order of nodes.
     pub fn reduced(&self) -> impl Iterator<Item = (NodeId, DimAxes)> + '_ {
         self.reduced.iter().map(|(node, axes)| (*node, self.resolve(axes)))
@@ -169,14 +132,6 @@ impl AxisMap {
     /// The axes of which each slice takes one element, which is no axis, in order of nodes.
     pub fn taken(&self) -> impl Iterator<Item = (NodeId, DimAxes)> + '_ {
         self.taken.iter().map(|(node, axes)| (*node, self.resolve(axes)))
-    }
-
-    /// The axis that an axis is the same as, however it is split.
-    fn root(&self, axis: AxisId) -> AxisId {
-        match self.axes[axis.0 as usize].1 {
-            State::Same(other) => self.root(other),
-            State::Leaf | State::Split(..) => axis,
-        }
     }
 
     fn leaves(&self, axis: AxisId, out: &mut DimAxes) {

@@ -15,7 +15,7 @@ use fusewright_graph::num;
 use fusewright_graph::operands::{Random, THRESHOLDS};
 use fusewright_runtime::{Arg, EachTime, Module, device_with};
 
-use super::fence::Fenced;
+use super::fence::{Fenced, Side};
 
 /// Bytes of `elements` elements. `edges` of 1000 elements are special values.
 pub fn fill(dtype: DType, elements: usize, random: &mut Random, edges: usize) -> Vec<u8> {
@@ -80,8 +80,20 @@ pub fn launch(
     dims: &BTreeMap<String, i64>,
     threads: usize,
 ) {
+    launch_beside(kernel, artifact, module, (buffers, Side::Behind), dims, threads);
+}
+
+/// As [`launch`], with every buffer beside a page on one side of it.
+pub fn launch_beside(
+    kernel: &Kernel,
+    artifact: &KernelArtifact,
+    module: &dyn Module,
+    (buffers, side): (&mut [Vec<u8>], Side),
+    dims: &BTreeMap<String, i64>,
+    threads: usize,
+) {
     let values: Vec<i64> = artifact.dims.iter().map(|d| dims[&d.name]).collect();
-    let mut fenced: Vec<Fenced> = buffers.iter().map(|bytes| Fenced::new(bytes)).collect();
+    let mut fenced: Vec<Fenced> = buffers.iter().map(|bytes| Fenced::new(bytes, side)).collect();
     let mut args: Vec<Arg<'_>> = fenced
         .iter_mut()
         .zip(&kernel.params)
@@ -99,18 +111,30 @@ pub fn bind(dims: &[(&str, i64)]) -> BTreeMap<String, i64> {
 /// Runs a kernel every way on the same bytes and compares every byte of every parameter.
 #[track_caller]
 pub fn check_on(kernel: &Kernel, dims: &[(&str, i64)], start: Vec<Vec<u8>>, threads: usize) {
-    let dims = bind(dims);
+    check_beside(kernel, &bind(dims), &start, (threads, &[Side::Behind]));
+}
+
+/// As [`check_on`], with every buffer beside a page on each of some sides.
+#[track_caller]
+pub fn check_beside(
+    kernel: &Kernel,
+    dims: &BTreeMap<String, i64>,
+    start: &[Vec<u8>],
+    (threads, sides): (usize, &[Side]),
+) {
     let mut want: Vec<Buffer> = start.iter().cloned().map(Buffer::Bytes).collect();
     let rows = kernel.rows.eval(&|name| dims.get(name).copied()).expect("bound");
-    run(kernel, &mut want, &dims, 0..rows).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    run(kernel, &mut want, dims, 0..rows).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
     for target in targets() {
         let (artifact, module) = load(kernel, &target);
-        let mut got = start.clone();
-        launch(kernel, &artifact, &*module, &mut got, &dims, threads);
-        for ((param, got), want) in kernel.params.iter().zip(&got).zip(&want) {
-            assert_eq!(got.len(), want.bytes().len());
-            if let Some(first) = first_difference(param.dtype, got, want.bytes()) {
-                panic!("{target}: %{}{first}; {dims:?}\n{kernel}", param.name);
+        for &side in sides {
+            let mut got = start.to_vec();
+            launch_beside(kernel, &artifact, &*module, (&mut got, side), dims, threads);
+            for ((param, got), want) in kernel.params.iter().zip(&got).zip(&want) {
+                assert_eq!(got.len(), want.bytes().len());
+                if let Some(first) = first_difference(param.dtype, got, want.bytes()) {
+                    panic!("{target}: %{}{first}; {dims:?}\n{kernel}", param.name);
+                }
             }
         }
     }

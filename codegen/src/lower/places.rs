@@ -16,12 +16,16 @@ impl Emitter<'_> {
     pub(super) fn before_end(&mut self, value: Value) -> Result<Option<Val>, LowerError> {
         let mut all: Option<Val> = None;
         for i in self.axes.short_dims(self.body, value) {
-            let dim = self.axes.dims(value).swap_remove(i);
-            // One row would have both elements that are there and padding.
-            if dim.iter().any(|&axis| !self.space.is_row(axis)) {
-                return Err(LowerError::new("lanes that some values fill up"));
+            let mut dim = self.axes.dims(value).swap_remove(i);
+            let mut end = self.body.ty(value).shape[i].clone();
+            // Lanes are there as a whole or not at all: no row has both elements and padding.
+            let rows = dim.iter().take_while(|&&axis| self.space.is_row(axis)).count();
+            let lanes = dim.split_off(rows);
+            if !lanes.is_empty() {
+                let whole = end.exact_div(&self.count(&lanes)).filter(|_| !dim.is_empty());
+                let only_lanes = !lanes.iter().any(|&axis| self.space.is_row(axis));
+                end = whole.filter(|_| only_lanes).ok_or_else(|| LowerError::new("lanes that some values fill up"))?;
             }
-            let end = self.body.ty(value).shape[i].clone();
             let known = self.ends.iter().find(|(axes, e, _)| *axes == dim && *e == end).map(|(_, _, here)| *here);
             let here = match known {
                 Some(here) => here,

@@ -1,0 +1,85 @@
+//! Axes along which some values end before others do: what is padded and the result of padding share one.
+//!
+//! Such an axis has the extent of the longest of its values. A dim that ends before its axes do is that axis alone, or that axis
+//! ahead of others: behind others, its elements would lie closer together in the shorter value than axes say.
+
+use std::collections::BTreeSet;
+
+use super::{AxisError, AxisId, AxisMap, State};
+use crate::dim;
+use crate::graph::{Graph, NodeId, Value};
+
+impl AxisMap {
+    /// As [`AxisMap::of`], but what is padded and the result of padding have one axis, of the extent of the longest result; but
+    /// for the nodes that join what they pad with an axis of its own.
+    ///
+    /// # Errors
+    /// As [`AxisMap::of`]; padding of a dim of several axes, of one axis to lengths of which none is known to be the longest, or of an
+    /// axis that is behind another in one dim.
+    pub fn with_padded_rows(graph: &Graph, joins: &BTreeSet<NodeId>) -> Result<AxisMap, AxisError> {
+        let keeps_padded = Some(joins.clone());
+        let mut map = AxisMap::analyse(graph, AxisMap { keeps_padded, ..AxisMap::default() })?;
+        let mut longest: Vec<AxisId> = Vec::new();
+        for (node, short, long) in map.padded.clone() {
+            let error = |message: &str| AxisError { node, message: message.to_owned() };
+            let (&[short], &[long]) = (&map.resolve(&short)[..], &map.resolve(&long)[..]) else {
+                return Err(error("pads a dim of several axes"));
+            };
+            if short == long {
+                continue;
+            }
+            // Of an axis that is padded to two lengths the larger one counts.
+            let further = (map.extent(long) - map.extent(short)).as_const();
+            let (from, to) = match further {
+                Some(by) if by < 0 => (long, short),
+                None if longest.contains(&short) => return Err(error("pads an axis to lengths that are not compared")),
+                _ => (short, long),
+            };
+            map.axes[from.0 as usize].1 = State::Same(to);
+            longest.retain(|axis| *axis != from);
+            longest.push(to);
+        }
+        map.check_padded(graph)?;
+        Ok(map)
+    }
+
+    /// Dims that end before their axes do are a padded axis, or begin with it.
+    fn check_padded(&self, graph: &Graph) -> Result<(), AxisError> {
+        for value in (0..graph.value_count() as u32).map(Value) {
+            let dims = self.dims(value);
+            for i in self.short_dims(graph, value) {
+                let padded = |axis: AxisId| self.padded.iter().find(|(_, _, long)| self.resolve(long) == [axis]);
+                let (first, rest) = dims[i].split_first().map_or((None, &[][..]), |(first, rest)| (Some(*first), rest));
+                let behind = rest.iter().find_map(|axis| padded(*axis));
+                let whole = graph.ty(value).shape[i].exact_div(&dim::product(rest.iter().map(|&a| self.extent(a))));
+                let ahead = first.and_then(padded).filter(|_| whole.is_some());
+                if ahead.is_none() || behind.is_some() {
+                    let blamed = behind.or_else(|| self.padded.first()).map(|(node, ..)| *node);
+                    let node = blamed.unwrap_or(NodeId(0));
+                    return Err(AxisError { node, message: "pads an axis behind another in one dim".to_owned() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a node pads an axis that it keeps.
+    pub fn pads(&self, node: NodeId) -> bool {
+        self.padded.iter().any(|(id, ..)| *id == node)
+    }
+
+    /// Whether some node pads an axis that it keeps.
+    pub fn has_padded_rows(&self) -> bool {
+        !self.padded.is_empty()
+    }
+
+    /// The dims of a value that end before their axes do.
+    pub fn short_dims(&self, graph: &Graph, value: Value) -> Vec<usize> {
+        if !self.has_padded_rows() {
+            return Vec::new();
+        }
+        let extents = self.dims(value).into_iter().map(|dim| dim::product(dim.iter().map(|&a| self.extent(a))));
+        let shape = &graph.ty(value).shape;
+        extents.zip(shape).enumerate().filter(|(_, (axes, dim))| axes != *dim).map(|(i, _)| i).collect()
+    }
+}
