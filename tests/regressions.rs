@@ -443,3 +443,60 @@ fn stacks_lie_between_the_axes_that_they_are_given() {
         }
     }
 }
+
+/// Lanes that are filled up, cut or joined with a constant, beside a reduction over a short axis ahead of them: places
+/// that are no element's were read and written.
+#[test]
+fn lanes_filled_up_beside_a_short_reduction_are_those_of_the_graph() {
+    let sum = "%f = cast %p {to = f32}
+       %y = reduce %f {op = add, axes = [1]}";
+    let padded = |how: &str| format!("%a = mul %x, %k\n%z = literal f32 0.5\n{how}\n{sum}\nreturn %y");
+    let behind = "%e = expand %z {shape = [s, 3, 12]}\n%p = cat %a, %e {axis = 2}";
+    let ahead = "%e = expand %z {shape = [s, 3, 12]}\n%p = cat %e, %a {axis = 2}";
+    let both = "%e = expand %z {shape = [s, 3, 5]}\n%p = cat %e, %a, %e {axis = 2}";
+    let between = "%e = expand %z {shape = [s, 1, 20]}\n%p = cat %a, %e {axis = 1}";
+    let assigned = "%e = expand %z {shape = [s, 3, 7]}
+       %l = slice %a {axis = 2, start = 0, end = 4}
+       %r = slice %a {axis = 2, start = 11, end = 20}
+       %p = cat %l, %e, %r {axis = 2}";
+    for how in [behind, ahead, both, between, assigned] {
+        let text = format!("graph @padded(s: 0..; %x: f32[s, 3, 20], %k: f32[20]) {{\n{}\n}}", padded(how));
+        assert!(!fused(&text).partition.regions.is_empty(), "{text}");
+    }
+    // A length that a call chooses, and results of two widths.
+    let to_symbol = "graph @part(s: 0.., m: 0..40; %x: f32[3, 40], %k: f32[m], %c: f32[s, 1]) {
+       %a = slice %x {axis = 1, start = 0, end = m}
+       %b = add %a, %k
+       %z = literal f32 0.0
+       %e = expand %z {shape = [3, -m + 40]}
+       %p = cat %b, %e {axis = 1}
+       %y = reduce %p {op = add, axes = [0]}
+       %w = reduce %b {op = add, axes = [0]}
+       %n = neg %c
+       return %y, %w, %n
+     }";
+    fused(to_symbol);
+    let twice = "graph @twice(s: 0..; %x: bf16[s, 3, 20, 2]) {
+       %a = neg %x
+       %z = literal bf16 0.0
+       %e = expand %z {shape = [s, 3, 10, 2]}
+       %p = cat %a, %e {axis = 2}
+       %o = literal bf16 1.0
+       %f = expand %o {shape = [s, 3, 7, 2]}
+       %q = cat %a, %f {axis = 2}
+       return %p, %q
+     }";
+    fused(twice);
+    // In one dim with an axis ahead of it, what is padded lies closer together than what it is padded to.
+    let merged = "graph @merged(s: 0..; %x: bf16[6, s, 16]) {
+       %a = floor %x
+       %m = reshape %a {shape = [6, s*16]}
+       %w = cast %m {to = f32}
+       %z = literal bf16 -1.0
+       %e = expand %z {shape = [6, s, 8]}
+       %p = cat %a, %e {axis = 2}
+       return %w, %p
+     }";
+    fused(merged);
+    fused(&merged.replace("s*16", "64").replace("s, 16", "4, 16").replace("6, s, 8", "6, 4, 8"));
+}

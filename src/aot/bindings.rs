@@ -127,7 +127,8 @@ fn checks(kernel: &Kernel, symbols: &BTreeSet<&str>) -> Result<String, Error> {
 /// When a claim does not hold, and a symbol that it is of. Each term stands on the side where it is positive.
 fn broken(claim: &Claim) -> Result<(String, String), Error> {
     let difference = &claim.most - &claim.least;
-    let terms = difference.as_polynomial().ok_or_else(|| Error::Input(format!("`{difference}` is no sum of products")))?;
+    let terms =
+        difference.as_polynomial().ok_or_else(|| Error::Input(format!("`{difference}` is no sum of products")))?;
     let (mut ours, mut theirs) = (Dim::constant(0), Dim::constant(0));
     let mut name = None;
     for (coefficient, names) in terms {

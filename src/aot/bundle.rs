@@ -373,9 +373,10 @@ fn entry(entry: &BundleEntry) -> Value {
         })
     });
     let dims = artifact.dims.iter().map(|d| json!({ "name": d.name, "source": source(&d.source) }));
-    let claims = artifact.claims.iter().map(|claim| {
-        json!({ "least": claim.least.with_names(&names), "most": claim.most.with_names(&names) })
-    });
+    let claims = artifact
+        .claims
+        .iter()
+        .map(|claim| json!({ "least": claim.least.with_names(&names), "most": claim.most.with_names(&names) }));
     let (file, code) = entry.loaded();
     let code = json!({
         "file": file, "kind": code.kind.extension(), "bytes": code.bytes.len(),

@@ -1,6 +1,6 @@
 //! The files that make a folder of Ascend C sources a project: a CANN user builds it as it stands and launches its kernels.
 
-use fusewright_abi::{Count, CountOp, ParamAccess, RowOrder};
+use fusewright_abi::{Claim, Count, CountOp, ParamAccess, RowOrder};
 use fusewright_codegen::backend::ascend::Chip;
 use fusewright_templates::project::{self as template, text};
 use serde_json::{Value, json};
@@ -57,8 +57,16 @@ fn kernel(entry: &BundleEntry) -> template::Kernel {
         buffers: buffers.collect(),
         dims: artifact.dims.iter().map(|dim| dim.name.clone()).collect(),
         rows: expression(&artifact.launch.rows),
+        fits: fits(&artifact.claims),
         ascending: artifact.launch.order != RowOrder::Any,
     }
+}
+
+/// Whether all claims hold, as C++ over the integers `d`.
+fn fits(claims: &[Claim]) -> String {
+    let holds = |claim: &Claim| format!("{} <= {}", expression(&claim.least), expression(&claim.most));
+    let all: Vec<String> = claims.iter().map(holds).collect();
+    if all.is_empty() { "true".to_owned() } else { all.join(" && ") }
 }
 
 fn access(access: ParamAccess) -> &'static str {
@@ -100,6 +108,10 @@ fn tiling(chip: &Chip, entries: &[&BundleEntry]) -> Value {
             })
         });
         let dims = names.iter().map(|name| json!({ "is": "integer", "name": name }));
+        let claims = artifact
+            .claims
+            .iter()
+            .map(|claim| json!({ "least": claim.least.with_names(&names), "most": claim.most.with_names(&names) }));
         let range = ["row_begin", "row_end"].map(|is| json!({ "is": is }));
         let blocks = match artifact.launch.order {
             RowOrder::Any => "vector_cores, at most one for each row, at least 1",
@@ -109,6 +121,7 @@ fn tiling(chip: &Chip, entries: &[&BundleEntry]) -> Value {
             "entry": artifact.name,
             "file": format!("{}.cpp", artifact.name),
             "bytes_per_argument": size_of::<u64>(),
+            "claims": claims.collect::<Vec<_>>(),
             "arguments": buffers.chain(dims).chain(range).collect::<Vec<_>>(),
             "launch": { "rows": artifact.launch.rows.with_names(&names), "row_range": "0 and the number of rows, for all", "blocks": blocks },
         })

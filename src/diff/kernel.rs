@@ -90,7 +90,7 @@ pub fn kernel(kernel: &Kernel, target: &Target, cases: &[BTreeMap<String, i64>],
     against(kernel, kernel, target, cases, seed)
 }
 
-/// As [`kernel`], with machine code of a kernel that must compute the same.
+/// As [`kernel`], with machine code of a kernel that must compute the same. It is launched as the kernel that it is judged by.
 pub(super) fn against(
     meaning: &Kernel,
     compiled: &Kernel,
@@ -102,7 +102,8 @@ pub(super) fn against(
     let expanded = for_target(meaning)?;
     let machine = for_target(compiled)?;
     let targets = if *target == Target::Cpu { HOST_TARGETS } else { std::slice::from_ref(target) };
-    let codes = targets.iter().map(|target| Code::of(&machine, target)).collect::<Result<Vec<_>, Error>>()?;
+    let codes =
+        targets.iter().map(|target| Code::of(&machine, &expanded, target)).collect::<Result<Vec<_>, Error>>()?;
     let mut agreement = Agreement::default();
     for dims in cases {
         let start = made_buffers(meaning, dims, seed, Values::Edges)?;
@@ -158,9 +159,13 @@ struct Code<'k> {
 }
 
 impl<'k> Code<'k> {
-    fn of(kernel: &'k Kernel, target: &Target) -> Result<Code<'k>, Error> {
+    fn of(kernel: &'k Kernel, meaning: &Kernel, target: &Target) -> Result<Code<'k>, Error> {
         let compiler = Compiler::new(target)?;
-        let artifact = assemble(kernel, "", target, compiler.backend()).map_err(CompileError::from)?;
+        let assembled = |kernel| assemble(kernel, "", target, compiler.backend()).map_err(CompileError::from);
+        let mut artifact = assembled(kernel)?;
+        if kernel != meaning {
+            artifact.params = assembled(meaning)?.params;
+        }
         let module = device_with(target, Arc::new(EachTime))?.load(&artifact)?;
         Ok(Code { kernel, artifact, module })
     }

@@ -89,7 +89,8 @@ fn code_of_another_kernel_is_found() {
 fn code_that_writes_behind_its_buffer_is_found() {
     let right = KERNEL.parse::<Kernel>().expect("the text is right");
     // The last row writes one row too far.
-    let wrong = KERNEL.replace("store y[row*20 + lane]", "store y[row*20 + lane + 20]").parse::<Kernel>();
+    let wrong = KERNEL.replace("store y[row*20 + lane]", "store y[row*20 + lane + 20]");
+    let wrong = wrong.replace("%y: bf16[s, 20]", "%y: bf16[s + 1, 20]").parse::<Kernel>();
     let dims = [dims(&right, &Sizes::default(), 1).expect("there is a dim")];
     let found = kernel::against(&right, &wrong.expect("the text is right"), &Target::Cpu, &dims, 1);
     let Ok(Verdict::Differ(found)) = found else { panic!("nothing was found") };

@@ -35,6 +35,8 @@ pub struct Kernel {
     pub dims: Vec<String>,
     /// C++ expression of its rows over `d`, the integers.
     pub rows: String,
+    /// C++ expression over `d` that says whether it takes these integers.
+    pub fits: String,
     /// Whether its rows are computed one after the other.
     pub ascending: bool,
 }

@@ -33,7 +33,10 @@ fn graphs() -> Vec<(String, Graph)> {
     assert!(graphs.len() > 20, "{} graphs in {}", graphs.len(), folder.display());
     let count = variable("FUSEWRIGHT_CASES", 60) as usize;
     for combination in sample(count, variable("FUSEWRIGHT_SEED", 1)) {
-        graphs.push((format!("{combination:?}"), combination.graph().unwrap_or_else(|e| panic!("{combination:?}: {e:?}"))));
+        graphs.push((
+            format!("{combination:?}"),
+            combination.graph().unwrap_or_else(|e| panic!("{combination:?}: {e:?}")),
+        ));
     }
     graphs
 }
@@ -125,12 +128,15 @@ fn mutants(kernel: &Kernel) -> Vec<(&'static str, Kernel)> {
             }
             let predicate = if matches!(inst.op, InstOp::Load { .. }) { 0 } else { 1 };
             if inst.args.len() > predicate {
-                mutants.push(("no predicate", changed(kernel, s, i, |inst| {
-                    inst.args.truncate(predicate);
-                    if let InstOp::Load { otherwise, .. } | InstOp::Store { otherwise, .. } = &mut inst.op {
-                        *otherwise = None;
-                    }
-                })));
+                mutants.push((
+                    "no predicate",
+                    changed(kernel, s, i, |inst| {
+                        inst.args.truncate(predicate);
+                        if let InstOp::Load { otherwise, .. } | InstOp::Store { otherwise, .. } = &mut inst.op {
+                            *otherwise = None;
+                        }
+                    }),
+                ));
             }
         }
     }
@@ -240,7 +246,11 @@ fn what_leaves_its_memory_is_refused() {
         }
         taken.entry(change).or_default().push(name);
     }
-    println!("{} kernels, {made} mutants, {} tried: {refused} refused; of each kind {counts:?}", kernels.len(), all.len());
+    println!(
+        "{} kernels, {made} mutants, {} tried: {refused} refused; of each kind {counts:?}",
+        kernels.len(),
+        all.len()
+    );
     for (change, names) in &taken {
         println!("taken, inside of memory: {} × {change}: {}", names.len(), names.join(" "));
     }

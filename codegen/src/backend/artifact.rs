@@ -1,8 +1,8 @@
 //! Artifacts: a payload with its parameters, integer arguments, row count and content key.
 
 use fusewright_abi::{
-    ABI_VERSION, Claim, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param, Payload,
-    Target,
+    ABI_VERSION, Claim, ContentKey, Count, CountOp, DimArg, DimSource, KernelArtifact, LaunchRule, ManyRows, Param,
+    Payload, Target,
 };
 use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{Dim, dim};
@@ -98,7 +98,10 @@ pub fn pack(
     let claims = kernel.claims.iter().map(|claim| {
         let [least, most] = [&claim.least, &claim.most].map(|side| count(kernel, side));
         let place = || format!("claim {} <= {}", claim.least, claim.most);
-        Ok(Claim { least: least.map_err(|e| unsupported(place(), e))?, most: most.map_err(|e| unsupported(place(), e))? })
+        Ok(Claim {
+            least: least.map_err(|e| unsupported(place(), e))?,
+            most: most.map_err(|e| unsupported(place(), e))?,
+        })
     });
     let claims = claims.collect::<Result<_, BackendError>>()?;
     Ok(KernelArtifact {

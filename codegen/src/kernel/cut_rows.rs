@@ -336,7 +336,8 @@ mod tests {
         let copied = format!("%1 = load m[row] : scalar<f32> store n[row], %1 {STORE}");
         assert_eq!(whole(&format!("{Y} {scalar}"), &copied), Err(Whole::Scalar));
         let chosen = "param %slots: i64[s] in param %cache: f32[64, 8192] inout";
-        let place = "%1 = load slots[row] : scalar<i64> store cache[lane + %1*8192], %0";
+        let place =
+            "%1 = load slots[row] : scalar<i64> %2 = literal i64 63 %3 = and %1, %2 store cache[lane + %3*8192], %0";
         assert_eq!(whole(chosen, place), Err(Whole::Chosen));
         let weights = "%1 = load w[lane] : row<f32, 8192> %2 = exp2 %1 %3 = mul %0, %2 store y[lane + row*8192], %3";
         let weights = weights.replace("exp2", "sqrt");

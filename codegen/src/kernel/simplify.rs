@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn only_what_stores_need_stays() {
         let text = "kernel @k(s = extent(x, 0)) rows s { param %x: i32[s, 8] in param %y: i32[s] out segment @m inner 1 { \
-            %unused = index row + 1 %at = load x[row*8] : scalar<i32> %chain = add %unused, %unused \
+            %unused = index row + 1 %in = load x[row*8] : scalar<i32> %mask = literal i32 7 %at = and %in, %mask %chain = add %unused, %unused \
             %v = load x[row*8 + %at] : scalar<i32> store y[row], %v } }";
         let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}"));
         let kept = without_unused(&kernel);
@@ -59,8 +59,10 @@ mod tests {
             kept.to_string().lines().filter(|l| l.starts_with("    ")).map(str::to_owned).collect();
         let expected = [
             "    %0 = load x[row*8] : scalar<i32>",
-            "    %1 = load x[%0 + row*8] : scalar<i32>",
-            "    store y[row], %1",
+            "    %1 = literal i32 7",
+            "    %2 = and %0, %1",
+            "    %3 = load x[%2 + row*8] : scalar<i32>",
+            "    store y[row], %3",
         ];
         assert_eq!(insts, expected);
         assert_eq!(without_unused(&kept), kept);

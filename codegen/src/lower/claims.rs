@@ -21,6 +21,10 @@ pub(super) fn claims(body: &Graph) -> Vec<Claim> {
             Op::Prim(Prim::Gather { axis }) => {
                 claims.insert(Claim { least: one.clone(), most: extent(*axis) });
             }
+            Op::Prim(Prim::TopK { k }) => {
+                let axis = body.ty(node.operands[0]).rank().saturating_sub(1);
+                claims.insert(Claim { least: k.clone(), most: extent(axis) });
+            }
             // Elsewhere the kernel asks whether there is a place at all.
             Op::Prim(Prim::Scatter { axis }) if has_places(body, &extent(*axis)) => {
                 claims.insert(Claim { least: one.clone(), most: extent(*axis) });

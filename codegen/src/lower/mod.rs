@@ -154,7 +154,8 @@ fn lower_lanes(
         return Err(LowerError::new(format!("{lanes} lanes, at most {MAX_LANES}")));
     }
     let rows = space.rows(axes);
-    let mut kernel = Kernel { name: name.to_owned(), dims: Vec::new(), claims: claims::claims(&form.body), params, rows, segments };
+    let mut kernel =
+        Kernel { name: name.to_owned(), dims: Vec::new(), claims: claims::claims(&form.body), params, rows, segments };
     kernel = simplify::without_unused(&kernel);
     order_chains(&mut kernel, orders);
     in_place::settle(&mut kernel);

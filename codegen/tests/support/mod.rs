@@ -41,7 +41,7 @@ pub fn kernel(
     body(&mut builder).expect("the hand-built kernel is well-typed");
     let segments = vec![builder.finish()];
     let dims = vec![DimDecl { name: "t".into(), origin: DimOrigin::Extent(ParamId(0), 0) }];
-    Kernel { name: name.to_owned(), dims, params, rows: tokens(), segments }
+    Kernel { name: name.to_owned(), dims, claims: Vec::new(), params, rows: tokens(), segments }
 }
 
 /// The kernels of the text files that test Kernel IR.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{AxisError, AxisId, AxisMap, State};
+use super::{AxisError, AxisId, AxisMap, DimAxes, State};
 use crate::dim;
 use crate::graph::{Graph, NodeId, Value};
 
@@ -22,9 +22,10 @@ impl AxisMap {
         let mut longest: Vec<AxisId> = Vec::new();
         for (node, short, long) in map.padded.clone() {
             let error = |message: &str| AxisError { node, message: message.to_owned() };
-            let (&[short], &[long]) = (&map.resolve(&short)[..], &map.resolve(&long)[..]) else {
+            let (&[short], &[long]) = (&map.resolve(&short)[..], &long[..]) else {
                 return Err(error("pads a dim of several axes"));
             };
+            let long = map.root(long);
             if short == long {
                 continue;
             }
@@ -45,22 +46,31 @@ impl AxisMap {
 
     /// Dims that end before their axes do are a padded axis, or begin with it.
     fn check_padded(&self, graph: &Graph) -> Result<(), AxisError> {
+        let padded: Vec<(NodeId, DimAxes)> =
+            self.padded.iter().map(|(node, _, long)| (*node, self.resolve(long))).collect();
         for value in (0..graph.value_count() as u32).map(Value) {
             let dims = self.dims(value);
             for i in self.short_dims(graph, value) {
-                let padded = |axis: AxisId| self.padded.iter().find(|(_, _, long)| self.resolve(long) == [axis]);
-                let (first, rest) = dims[i].split_first().map_or((None, &[][..]), |(first, rest)| (Some(*first), rest));
-                let behind = rest.iter().find_map(|axis| padded(*axis));
+                let begins = padded.iter().find(|(_, axes)| dims[i].starts_with(axes));
+                let rest = begins.map_or(&dims[i][..], |(_, axes)| &dims[i][axes.len()..]);
+                let behind = padded.iter().find(|(_, axes)| rest.iter().any(|axis| axes.contains(axis)));
                 let whole = graph.ty(value).shape[i].exact_div(&dim::product(rest.iter().map(|&a| self.extent(a))));
-                let ahead = first.and_then(padded).filter(|_| whole.is_some());
-                if ahead.is_none() || behind.is_some() {
-                    let blamed = behind.or_else(|| self.padded.first()).map(|(node, ..)| *node);
-                    let node = blamed.unwrap_or(NodeId(0));
-                    return Err(AxisError { node, message: "pads an axis behind another in one dim".to_owned() });
+                if begins.is_none() || behind.is_some() || whole.is_none() {
+                    let Some((node, _)) = behind.or(begins).or(padded.first()) else { continue };
+                    let message = "pads an axis behind another in one dim".to_owned();
+                    return Err(AxisError { node: *node, message });
                 }
             }
         }
         Ok(())
+    }
+
+    /// The axis that an axis is the same as, however it is split.
+    fn root(&self, axis: AxisId) -> AxisId {
+        match self.axes[axis.0 as usize].1 {
+            State::Same(other) => self.root(other),
+            State::Leaf | State::Split(..) => axis,
+        }
     }
 
     /// Whether a node pads an axis that it keeps.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use fusewright_abi::{
-    ABI_VERSION, Claim, Count, DType, DimArg, DimSource, LaunchRule, ManyRows, Param, ParamAccess, PayloadKind, RowOrder,
+    ABI_VERSION, Claim, Count, DType, DimArg, DimSource, LaunchRule, ManyRows, Param, ParamAccess, PayloadKind,
+    RowOrder,
 };
 use serde_json::Value;
 

@@ -161,7 +161,9 @@ impl Signature {
         }
         let broken = self.claims.iter().find(|claim| !claim.holds(dims));
         let values: Vec<String> = names.iter().zip(dims).map(|(name, value)| format!("{name} = {value}")).collect();
-        let words = |claim: &Claim| format!("{} is not above {}", claim.least.with_names(&names), claim.most.with_names(&names));
+        let words = |claim: &Claim| {
+            format!("{} is not above {}", claim.least.with_names(&names), claim.most.with_names(&names))
+        };
         format!("takes only sizes of which {}; {}", broken.map_or_else(String::new, words), values.join(", "))
     }
 

@@ -32,6 +32,7 @@ inline const std::vector<Kernel>& Kernels()
             },
             {//%- for d in k.dims %//"@{ d }@"//%- if !loop.last %//, //%- endif %////%- endfor %//},
             [](const int64_t* d) -> int64_t { (void)d; return @{ k.rows }@; },
+            [](const int64_t* d) -> bool { (void)d; return @{ k.fits }@; },
             @{ k.ascending }@,
 #ifdef FUSEWRIGHT_ASC
             launch_@{ k.name }@,

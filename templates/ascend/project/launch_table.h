@@ -59,6 +59,8 @@ struct Kernel {
     std::vector<Buffer> buffers;
     std::vector<std::string> dims;
     int64_t (*rows)(const int64_t* dims);
+    // Whether no row leaves its buffers with these integers, none of which is negative.
+    bool (*fits)(const int64_t* dims);
     // Whether rows have to be computed one after the other: it is then launched on one block.
     bool ascending;
     Launch launch;

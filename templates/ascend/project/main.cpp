@@ -245,6 +245,10 @@ void Run(const Kernel& kernel, const Arguments& given)
         dims.push_back(value->second);
     }
     const int64_t rows = kernel.rows(dims.data());
+    if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < 0; })
+        || (rows > 0 && !kernel.fits(dims.data()))) {
+        throw std::runtime_error("kernel `" + kernel.name + "` does not take these integers");
+    }
     aclrtStream stream = nullptr;
     aclrtEvent begin = nullptr;
     aclrtEvent end = nullptr;

@@ -300,7 +300,7 @@ fn what_is_left_is_native() {
 
 #[test]
 fn narrow_orderings_equal_the_direct_meaning() {
-    let text = "kernel @k(n) rows 1 { param %x: bf16[n] in param %m: bf16[floordiv(n + 2, 3)] out param %t: bf16[2] out \
+    let text = "kernel @k(n) rows 1 { claim 2 <= n param %x: bf16[n] in param %m: bf16[floordiv(n + 2, 3)] out param %t: bf16[2] out \
         param %l: i32[2] out param %a: bf16[1] out param %i: i32[1] out segment @m inner 1 { \
         %x = load x[lane] : row<bf16, n> %m = reduce max %x over group 3 nan ignore order tree(2) store m[lane], %m \
         %t, %l = top_k %x k 2 store t[lane], %t store l[lane], %l \

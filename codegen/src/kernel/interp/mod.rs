@@ -122,6 +122,7 @@ pub fn run(
     rows: Range<i64>,
 ) -> Result<(), RunError> {
     verify(kernel)?;
+    check_dims(kernel, dims)?;
     let mut memory = memory::Memory::new(kernel, buffers, dims)?;
     let count = machine::eval(&kernel.rows, dims, "rows")?;
     if rows.start < 0 || rows.end > count {
@@ -136,6 +137,22 @@ pub fn run(
     for row in rows {
         for program in &mut programs {
             program.row(row, &mut memory)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses integer arguments that a driver refuses.
+fn check_dims(kernel: &Kernel, dims: &BTreeMap<String, i64>) -> Result<(), RunError> {
+    let negative = kernel.dims.iter().find_map(|dim| Some((dim, *dims.get(&dim.name).filter(|value| **value < 0)?)));
+    if let Some((dim, value)) = negative {
+        return Err(RunError::Extent { place: format!("dim {}", dim.name), message: format!("is {value}") });
+    }
+    for claim in &kernel.claims {
+        let place = format!("claim {} <= {}", claim.least, claim.most);
+        let (least, most) = (machine::eval(&claim.least, dims, &place)?, machine::eval(&claim.most, dims, &place)?);
+        if least > most {
+            return Err(RunError::Extent { place, message: format!("is {least} <= {most}") });
         }
     }
     Ok(())

@@ -55,7 +55,8 @@ fn wrong_callers_get_errors() {
     let error = run(&kernel, &mut buffers, &dims(&[("s", 2)]), 0..2).expect_err("the buffers hold one row");
     let place = "row 1, inner row 0: segment @m: %0 = load x[lane + row*4] : row<f32, 4>";
     assert_eq!(error.to_string(), format!("{place}: element 4 of %x does not exist"));
-    let long = SCALE.replace("f32[s, 4]", "f32[s, n]").replace("row<f32, 4>", "row<f32, n>").replacen("(s", "(n, s", 1);
+    let long = SCALE.replace("f32[s, 4]", "f32[s, n]").replace("row<f32, 4>", "row<f32, n>");
+    let long = long.replace("row*4", "row*n").replacen("(s", "(n, s", 1);
     let error = run(&parse(&long), &mut buffers, &dims(&[("s", 1), ("n", i64::MAX)]), 0..1).expect_err("too long");
     assert!(matches!(error, RunError::Extent { .. }), "{error}");
 }
@@ -70,7 +71,9 @@ fn of_rows_that_choose_one_place_the_last_stays() {
            segment @m inner 1 {
              %x = load x[row*2 + lane] : row<f32, 2>
              %i = load i[row] : scalar<i64>
-             store y[%i*2 + lane], %x
+             %places = literal i64 3
+             %at = and %i, %places
+             store y[%at*2 + lane], %x
            }
          }",
     );

@@ -5,6 +5,8 @@ use crate::kernel::{Kernel, verify};
 
 /// Every declaration and instruction of the IR.
 pub(crate) const EVERYTHING: &str = r#"kernel @everything(s = extent(x, 0), t = stride(x, 0), slots) rows s {
+  claim 1 <= slots
+  claim slots*8 <= 768
   param %x: bf16[s, 4096] in
   param %r: bf16[s, 4096] inout alias(%x) early donated
   param %mm: f32[s, 1024] in producer("matmul", slots*8, 256)
@@ -14,7 +16,7 @@ pub(crate) const EVERYTHING: &str = r#"kernel @everything(s = extent(x, 0), t = 
   param %q: u8[s, 64] out
   param %scale: f32[floordiv(s + 3, 4)*4, 32] out
   segment @norm inner 1 {
-    %0 = load x[row*t + lane] : row<bf16, 4096>
+    %0 = load x[lane + row*4096] : row<bf16, 4096>
     %1 = cast %0 to f32 rne
     %2 = reduce add %1 over row nan propagate order tree(8, 32, 2)
     %3 = reduce max %1 over group 128 nan ignore order tree(16)
@@ -35,7 +37,7 @@ pub(crate) const EVERYTHING: &str = r#"kernel @everything(s = extent(x, 0), t = 
     %1 = index inner*2 + row
     %2 = literal i64 -1
     %3 = gt %0, %2
-    %4 = load cache[%0*128 + lane] : row<f16, 128> if %3 else 0.0
+    %4 = load cache[min(%0, slots - 1)*128 + lane] : row<f16, 128> if %3 else 0.0
     %5 = slice %4 start 1 len 64 step 2
     %6 = slice %4 start 0 len 64 step 1
     %7 = cat %5, %6

@@ -228,29 +228,44 @@ fn an_access_is_proven_or_refused() {
         ("", "%0 = load k[lane] : row<f32, m>"),
         ("", "%0 = load k[m - 1 - lane] : row<f32, m>"),
         ("claim m <= 20", "%0 = load x[lane + row*20] : row<f32, m>"),
-        ("claim 1 <= t", "%0 = load i[row] : scalar<i64>
+        (
+            "claim 1 <= t",
+            "%0 = load i[row] : scalar<i64>
     %1 = literal i64 0
     %2 = max %0, %1
     %3 = index t - 1
     %4 = min %2, %3
-    %5 = load table[%4*32 + lane] : row<f32, 32>"),
-        ("", "%0 = load i[row] : scalar<i64>
+    %5 = load table[%4*32 + lane] : row<f32, 32>",
+        ),
+        (
+            "",
+            "%0 = load i[row] : scalar<i64>
     %1 = literal i64 0
     %2 = ge %0, %1
     %3 = index t
     %4 = lt %0, %3
     %5 = and %2, %4
-    %6 = load table[%0*32 + lane] : row<f32, 32> if %5 else 0.0"),
-        ("", "%0 = iota 32
+    %6 = load table[%0*32 + lane] : row<f32, 32> if %5 else 0.0",
+        ),
+        (
+            "",
+            "%0 = iota 32
     %1 = literal i32 20
     %2 = lt %0, %1
-    %3 = load x[row*20 + lane] : row<f32, 32> if %2 else 0.0"),
-        ("", "%0 = index mod(row, 4)*8
+    %3 = load x[row*20 + lane] : row<f32, 32> if %2 else 0.0",
+        ),
+        (
+            "",
+            "%0 = index mod(row, 4)*8
     %1 = index 25
     %2 = lt %0, %1
-    %3 = load x[floordiv(row, 4)*80 + mod(row, 4)*8 + lane] : row<f32, 8> if %2 else 0.0"),
-        ("claim m <= 12", "%0 = load x[lane + row*20] : row<f32, 20>
-    %1 = slice %0 start 8 len m step 1"),
+    %3 = load x[floordiv(row, 4)*80 + mod(row, 4)*8 + lane] : row<f32, 8> if %2 else 0.0",
+        ),
+        (
+            "claim m <= 12",
+            "%0 = load x[lane + row*20] : row<f32, 20>
+    %1 = slice %0 start 8 len m step 1",
+        ),
     ];
     for (claim, body) in safe {
         assert_eq!(takes(claim, body), Ok(()), "{claim}\n{body}");
@@ -264,26 +279,46 @@ fn an_access_is_proven_or_refused() {
         ("", "%0 = load k[0] : scalar<f32>", "behind"),
         ("claim m <= 21", "%0 = load x[lane + row*20] : row<f32, m>", "behind"),
         ("", "%0 = load x[lane + row*20] : row<f32, m>", "behind"),
-        ("", "%0 = load i[row] : scalar<i64>
-    %1 = load table[%0*32 + lane] : row<f32, 32>", "ahead"),
+        (
+            "",
+            "%0 = load i[row] : scalar<i64>
+    %1 = load table[%0*32 + lane] : row<f32, 32>",
+            "ahead",
+        ),
         // The index is in range of its own type only.
-        ("claim 1 <= t", "%0 = load i[row] : scalar<i64>
+        (
+            "claim 1 <= t",
+            "%0 = load i[row] : scalar<i64>
     %1 = literal i64 0
     %2 = max %0, %1
     %3 = index t
     %4 = min %2, %3
-    %5 = load table[%4*32 + lane] : row<f32, 32>", "behind"),
+    %5 = load table[%4*32 + lane] : row<f32, 32>",
+            "behind",
+        ),
         // The row's number where the lane's is meant.
-        ("", "%0 = index mod(row, 4)
+        (
+            "",
+            "%0 = index mod(row, 4)
     %1 = literal i64 20
     %2 = lt %0, %1
-    %3 = load x[row*20 + lane] : row<f32, 32> if %2 else 0.0", "behind"),
-        ("", "%0 = iota 32
+    %3 = load x[row*20 + lane] : row<f32, 32> if %2 else 0.0",
+            "behind",
+        ),
+        (
+            "",
+            "%0 = iota 32
     %1 = literal i32 21
     %2 = lt %0, %1
-    %3 = load x[row*20 + lane] : row<f32, 32> if %2 else 0.0", "behind"),
-        ("", "%0 = load x[lane + row*20] : row<f32, 20>
-    %1 = slice %0 start 8 len m step 1", "lanes that are taken"),
+    %3 = load x[row*20 + lane] : row<f32, 32> if %2 else 0.0",
+            "behind",
+        ),
+        (
+            "",
+            "%0 = load x[lane + row*20] : row<f32, 20>
+    %1 = slice %0 start 8 len m step 1",
+            "lanes that are taken",
+        ),
     ];
     for (claim, body, message) in unsafe_or_unknown {
         let error = takes(claim, body).expect_err(body);

@@ -96,7 +96,12 @@ impl Facts {
         let mut above = poly.clone();
         while let Some(var) = above.highest().filter(|v| *v >= from) {
             let (slope, rest) = above.split(var)?;
-            if self.has_no_negative_term(&slope) {
+            if let Some(Kind::Either { a, b, larger: false }) = self.vars.get(var as usize) {
+                // The smaller of two is not above either.
+                let bound = [b, a].into_iter().find_map(|side| self.ceiling(side, from));
+                self.has_no_negative_term(&slope).then_some(())?;
+                above = rest.plus(&slope.times(&bound?)?, 1)?;
+            } else if self.has_no_negative_term(&slope) {
                 let bound = self.facts.iter().rev().find_map(|fact| {
                     let (by, other) = (fact.highest() == Some(var)).then(|| fact.split(var))??;
                     (by == Poly::constant(-1)).then_some(other)
@@ -147,7 +152,8 @@ impl Facts {
             let impossible = over.as_constant().is_some_and(|value| value < 0);
             let before = local.len();
             // What is known of the variable is known of what it is.
-            let known: Vec<Poly> = self.facts.iter().chain(local.iter()).filter(|f| f.highest() == Some(var)).cloned().collect();
+            let known: Vec<Poly> =
+                self.facts.iter().chain(local.iter()).filter(|f| f.highest() == Some(var)).cloned().collect();
             local.extend(known.iter().filter_map(|fact| fact.replaced(var, this)));
             local.push(over);
             let shown = impossible || self.search(&goal, local, steps);

@@ -12,6 +12,8 @@ mod facts;
 mod poly;
 mod world;
 
+use std::collections::BTreeSet;
+
 use fusewright_graph::Dim;
 use fusewright_graph::dim::product;
 
@@ -19,7 +21,7 @@ use self::poly::Poly;
 use self::world::World;
 use super::Verifier;
 use crate::kernel::text::InstText;
-use crate::kernel::{Inst, InstOp, Kernel, ParamId, Segment, Shape, Source, Val};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, ParamId, RANK, ROW, Segment, Shape, Source, Val};
 
 /// The instruction that defines each value of a segment.
 pub(super) fn definitions(segment: &Segment) -> Vec<usize> {
@@ -85,8 +87,10 @@ impl Verifier<'_> {
         }
         let mut mentioned = vec![access.index];
         mentioned.extend(access.predicate.map(|predicate| below(segment, definitions, predicate)).unwrap_or_default());
-        let mut world =
-            World::new(self.kernel, segment, definitions, (access.shape, ranks), &[&elements], &mentioned);
+        // What dims alone decide comes first.
+        let mut sizes = vec![&elements];
+        sizes.extend(mentioned.iter().copied().filter(|dim| is_size(dim)));
+        let mut world = World::new(self.kernel, segment, definitions, (access.shape, ranks), &sizes, &mentioned);
         if let Some(predicate) = access.predicate {
             world.assume(predicate);
         }
@@ -94,7 +98,9 @@ impl Verifier<'_> {
         let last = elements.and_then(|n| n.plus(&Poly::constant(1), -1));
         let place = self.place(segment, inst);
         let is_ahead = world.is_order(&Some(Poly::constant(0)), &index);
-        self.require(is_ahead, &place, || format!("it is not shown that no element ahead of %{} is touched", param.name));
+        self.require(is_ahead, &place, || {
+            format!("it is not shown that no element ahead of %{} is touched", param.name)
+        });
         let is_behind = world.is_order(&index, &last);
         self.require(is_behind, &place, || {
             let shape: Vec<String> = param.shape.iter().map(ToString::to_string).collect();
@@ -124,12 +130,25 @@ impl Verifier<'_> {
     }
 }
 
+/// Whether an expression has one value in a launch.
+fn is_size(dim: &Dim) -> bool {
+    let mut names = BTreeSet::new();
+    dim.collect_symbols(&mut names);
+    !names.iter().any(|name| [ROW, INNER, LANE, RANK].contains(&name.as_str()) || Val::from_symbol(name).is_some())
+}
+
 /// The index expressions of what a predicate is computed from.
 fn below<'s>(segment: &'s Segment, definitions: &[usize], predicate: Val) -> Vec<&'s Dim> {
     let (mut open, mut found) = (vec![predicate], Vec::new());
     while let Some(value) = open.pop() {
         let at = definitions.get(value.0 as usize).copied().unwrap_or(usize::MAX);
-        let Some(inst) = segment.insts.get(at).filter(|inst| matches!(inst.op, InstOp::Map(_) | InstOp::Index(_) | InstOp::Cast { .. })) else { continue };
+        let Some(inst) = segment
+            .insts
+            .get(at)
+            .filter(|inst| matches!(inst.op, InstOp::Map(_) | InstOp::Index(_) | InstOp::Cast { .. }))
+        else {
+            continue;
+        };
         found.extend(inst.op.index());
         open.extend(&inst.args);
     }

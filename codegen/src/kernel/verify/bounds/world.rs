@@ -155,7 +155,9 @@ impl<'k> World<'k> {
     fn computed(&mut self, value: Val, dtype: DType) -> Term {
         let inst = self.definition(value)?;
         match (&inst.op, inst.args.as_slice()) {
-            (InstOp::Literal(Literal::Int(_, value)), _) if dtype != DType::U64 => Some(Poly::constant((*value).into())),
+            (InstOp::Literal(Literal::Int(_, value)), _) if dtype != DType::U64 => {
+                Some(Poly::constant((*value).into()))
+            }
             (InstOp::Index(index), _) => self.dim(index),
             (InstOp::Iota(_), _) => self.names.get(LANE).cloned(),
             (InstOp::Broadcast(_), &[x]) if self.segment.ty(x).shape == Shape::Scalar => self.integer(x),
@@ -163,12 +165,21 @@ impl<'k> World<'k> {
                 let from = self.segment.ty(x).dtype;
                 if from.is_int() && from != DType::U64 { self.integer(x) } else { None }
             }
+            (InstOp::Map(ScalarFn::And), &[a, b]) if dtype.is_int() => self.masked(a).or_else(|| self.masked(b)),
             (InstOp::Map(f @ (ScalarFn::Max | ScalarFn::Min)), &[a, b]) if dtype.is_signed_int() => {
                 let (a, b) = (self.integer(a)?, self.integer(b)?);
                 Some(Poly::var(self.facts.either(a, b, *f == ScalarFn::Max)))
             }
             _ => None,
         }
+    }
+
+    /// Some bits of a number that is not negative: between zero and that number.
+    fn masked(&mut self, mask: Val) -> Term {
+        let InstOp::Literal(Literal::Int(_, mask @ 0..)) = self.definition(mask)?.op else { return None };
+        let bits = Poly::var(self.facts.fresh(Some(0)));
+        self.know(minus(&Some(Poly::constant(mask.into())), &Some(bits.clone())));
+        Some(bits)
     }
 
     /// One, and the divisors of a counter of which each is a multiple of the one before.
@@ -239,13 +250,19 @@ impl<'k> World<'k> {
             return Some(whole);
         }
         let not_negative = self.facts.shows(a);
-        let var = self.facts.fresh(not_negative.then_some(0));
-        let quotient = Poly::var(var);
-        let below = a.plus(&quotient.times(b)?, -1)?;
-        self.know(Some(below.clone()));
-        self.know(b.plus(&below, -1).and_then(|left| left.plus(&Poly::constant(1), -1)));
+        let quotient = Poly::var(self.facts.fresh(not_negative.then_some(0)));
+        let remainder = Poly::var(self.facts.fresh(Some(0)));
+        self.know(minus(&b.plus(&Poly::constant(1), -1), &Some(remainder.clone())));
         let above = self.facts.ceiling(a, self.first_counter).and_then(|above| floor(&above, b));
         self.know(minus(&above, &Some(quotient.clone())));
+        // Both are known of by themselves, and together they are what is divided.
+        let sum = quotient.times(b)?.plus(&remainder, 1)?;
+        self.know(a.plus(&sum, -1));
+        self.know(sum.plus(a, -1));
+        let below = a.plus(&quotient.times(b)?, -1)?;
+        self.know(b.plus(&Poly::constant(1), -1).and_then(|most| most.plus(&below, -1)));
+        self.know(Some(below));
+        self.functions.push((DimFn::Mod, a.clone(), b.clone(), remainder));
         Some(quotient)
     }
 
@@ -257,7 +274,8 @@ impl<'k> World<'k> {
             return Some(rest);
         }
         let quotient = self.function(DimFn::FloorDiv, a.clone(), b.clone())?;
-        a.plus(&quotient.times(b)?, -1)
+        let made = self.functions.iter().find(|(f, x, y, _)| (*f, x, y) == (DimFn::Mod, a, b));
+        made.map(|(.., remainder)| remainder.clone()).or_else(|| a.plus(&quotient.times(b)?, -1))
     }
 
     /// Whether `0 ≤ rest < b`.
