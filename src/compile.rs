@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use fusewright_abi::{ContentKey, Target};
+use fusewright_codegen::schedule;
 use fusewright_fusion::pass::{
     Cx, Dump, Moment, Observer, PassManager, PatternReport, Pipeline, Relaxation, Timer, Verify,
 };
@@ -175,7 +176,9 @@ pub(crate) fn fuse(
         Lowered { graph, attention: BTreeSet::new() }
     };
     let fuse = options.fuse && options.pipeline.fuses();
-    let limits = if fuse { Limits { sources, ..Limits::default() } } else { Limits { nodes: 1, ..Limits::default() } };
+    let usual = Limits::default();
+    let keeps = target.map_or(usual.keeps, schedule::keeps);
+    let limits = if fuse { Limits { sources, keeps, ..usual } } else { Limits { nodes: 1, ..usual } };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
     let vendor = vendor::replaced(&partition, &options.pipeline, options.relaxed);

@@ -43,3 +43,5 @@ mod searches;
 mod stages;
 #[path = "cpu/tuned.rs"]
 mod tuned;
+#[path = "cpu/turns.rs"]
+mod turns;

@@ -247,7 +247,7 @@ pub struct BenchArgs {
     #[arg(required_unless_present = "suite")]
     pub model: Option<PathBuf>,
     /// Suite: `kernels`; `launch`, the host's part of launches on a GPU; `kinds`, one kernel of each kind of schedule; `compile`, how long compiling MODEL takes, stacked `--layers` times; `matrix`, every combination
-    /// of ops, to `--list` or `--check`
+    /// of ops, to `--list`, to `--check` or to measure `--against-unfused`
     #[arg(long)]
     pub suite: Option<String>,
     /// Copies of MODEL in suite `compile`, each fed by the one before
@@ -269,6 +269,9 @@ pub struct BenchArgs {
     /// Check results instead of measuring
     #[arg(long)]
     pub check: bool,
+    /// Measure combinations of suite `matrix` against one kernel per op, and fail if one is slower fused in every repeat
+    #[arg(long, conflicts_with_all = ["check", "list"])]
+    pub against_unfused: bool,
     /// How many combinations to check or list, chosen by the seed; all if it is not given
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub sample: Option<u32>,

@@ -54,6 +54,7 @@ Examples:
   fusewright bench model.pt2 --target ascend:910b1 --estimate
                                                              what its kernels move and compute; never measured
   fusewright bench --suite matrix --check --sample 300       combinations of ops, run every way
+  fusewright bench --suite matrix --against-unfused --sample 100   fused against op by op, and what is slower
 
 Exit status: 0 done, 1 a combination failed, 2 bad input, 3 the target does not run here, or memory is short";
 

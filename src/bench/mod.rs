@@ -1,5 +1,6 @@
 //! Measuring kernels: fused against one kernel per op, and against a copy of as many bytes, interleaved in one run.
 
+mod against;
 #[cfg(feature = "ascend")]
 mod estimate;
 pub mod gpu;
@@ -18,6 +19,7 @@ use crate::host::zeroed;
 use crate::inputs::{DEFAULT_SEED, Sizes, Values, symbols, tensors};
 use crate::{Error, HostTensor, Options, Tiers, compile};
 
+pub use against::{AGAINST_ROWS, Against, REPEATS, SLOWER, against, by_family};
 #[cfg(feature = "ascend")]
 pub use estimate::{
     Bound, ESTIMATE_COLUMNS, Estimate, EstimateBasis, EstimateRow, NEVER_MEASURED, estimate, estimate_cells,

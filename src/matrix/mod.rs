@@ -296,9 +296,22 @@ impl Combination {
         if of_tensor { TENSOR_KERNELS } else { KERNELS }
     }
 
+    /// Its op and its quantiser, as far as it has them.
+    pub fn family(&self) -> String {
+        let op = self.op.as_ref().map(|op| op.name());
+        let quantiser = self.quantiser.as_ref().map(|quantiser| quantiser.op.name());
+        let words: Vec<&str> = op.into_iter().chain(quantiser).collect();
+        if words.is_empty() { "add".to_owned() } else { words.join(".") }
+    }
+
     /// What the symbols of the graph stand for: the rows, and the row length where it is symbolic.
     pub fn symbols(&self) -> Symbols {
-        let mut symbols = Symbols::from([(ROW_SYMBOL.to_owned(), self.rows)]);
+        self.symbols_at(self.rows)
+    }
+
+    /// The same at another number of rows.
+    pub fn symbols_at(&self, rows: i64) -> Symbols {
+        let mut symbols = Symbols::from([(ROW_SYMBOL.to_owned(), rows)]);
         if self.layout == Layout::Symbolic {
             symbols.insert(LANE_SYMBOL.to_owned(), self.lanes / self.lane_unit());
         }

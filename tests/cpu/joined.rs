@@ -41,9 +41,19 @@ fn turned(first: i64, second: i64, inner: i64, in_place: bool) -> String {
 
 #[test]
 fn joined_rows_that_are_reduced() {
-    for (first, second) in
-        [(8, 8), (5, 11), (1, 1), (16, 16), (64, 64), (1, 127), (100, 28), (2050, 1022), (6000, 7000)]
-    {
+    for (first, second) in [
+        (8, 8),
+        (5, 11),
+        (1, 1),
+        (16, 16),
+        (20, 20),
+        (64, 64),
+        (1, 127),
+        (37, 37),
+        (100, 28),
+        (2050, 1022),
+        (6000, 7000),
+    ] {
         for inner in [1, 3] {
             // In place it is read before it is overwritten, as far as there is memory for it.
             check(&turned(first, second, inner, false), &[("s", 3)]);

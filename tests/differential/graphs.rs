@@ -199,6 +199,7 @@ impl Gen {
                 (2, Gen::between),
                 (1, Gen::arg_reduce),
                 (1, Gen::reduce_heads),
+                (1, Gen::in_turn),
                 (1, Gen::expand),
             ],
             Profile::Padded => &[
@@ -392,6 +393,26 @@ impl Gen {
         let op = self.random.pick(&[ReduceOp::Add, ReduceOp::Max]);
         let wide = if op == ReduceOp::Add { self.to(x, DType::F32)? } else { x };
         self.prim(Prim::Reduce { op, axes: vec![1], nan: NanRule::Propagate }, &[wide])
+    }
+
+    /// Divided by, or less, what reduces the last axis and the one before it in turn.
+    fn in_turn(&mut self) -> Option<Value> {
+        let x = self.float()?;
+        let shape = self.shape(x);
+        (shape.len() == 3 && shape[1..].iter().all(|e| e.as_const().is_some())).then_some(())?;
+        let mut value = self.to(x, DType::F32)?;
+        let first = self.random.below(2);
+        for turn in first..first + 2 + self.random.below(3) {
+            let axis = 2 - turn % 2;
+            let op = self.random.pick(&[ReduceOp::Add, ReduceOp::Max]);
+            let reduced = self.prim(Prim::Reduce { op, axes: vec![axis], nan: NanRule::Propagate }, &[value])?;
+            let mut kept = shape.clone();
+            kept[axis] = 1.into();
+            let kept = self.prim(Prim::Reshape { shape: kept }, &[reduced])?;
+            let f = self.random.pick(&[ScalarFn::Div, ScalarFn::Sub]);
+            value = self.map(f, &[value, kept])?;
+        }
+        Some(value)
     }
 
     fn arg_reduce(&mut self) -> Option<Value> {

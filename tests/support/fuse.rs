@@ -8,6 +8,7 @@ use fusewright::inputs::{DEFAULT_SEED, Sizes};
 use fusewright::model::check_runnable;
 use fusewright::text_tool::diff_graph;
 use fusewright::{Options, Target, fuse_graph};
+use fusewright_fusion::region::Refusal;
 use fusewright_graph::verify::verify;
 
 use super::print::parse;
@@ -28,6 +29,10 @@ fn run(case: &Case, _: &[String]) -> Outcome {
         let source = region.source.map(|s| partition.graph.node(s.node).op.name());
         let source = source.map_or_else(String::new, |op| format!(", rows from {op}"));
         writeln!(text, "kernel {}{source}: {}", region.name, ops.join(" ")).expect("a string takes all");
+        for end in region.ends.iter().filter(|end| end.refusal == Refusal::TooCostly) {
+            let op = partition.graph.node(end.node).op.name();
+            writeln!(text, "  ends at {op}: {}", end.refusal).expect("a string takes all");
+        }
     }
     for unfused in &partition.partition.unfused {
         let op = partition.graph.node(unfused.node).op.name();

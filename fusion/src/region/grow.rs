@@ -8,6 +8,7 @@ use fusewright_graph::{Def, Graph, NodeId, Op, Prim, Value};
 
 use super::content::{Content, Contents};
 use super::copies::{self, most_copies};
+use super::cost::times_computed;
 use super::free::Flow;
 use super::lone::lone;
 use super::order::steps;
@@ -30,17 +31,18 @@ pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
     growth.merge_all();
     growth.loosen();
     growth.merge_all();
+    growth.recut();
     growth.finish()
 }
 
-struct Growth<'a, 'g> {
-    flow: &'a Flow<'g>,
+pub(super) struct Growth<'a, 'g> {
+    pub(super) flow: &'a Flow<'g>,
     limits: &'a Limits,
     /// Region of each node.
-    region: Vec<Option<usize>>,
-    members: Vec<BTreeSet<NodeId>>,
+    pub(super) region: Vec<Option<usize>>,
+    pub(super) members: Vec<BTreeSet<NodeId>>,
     /// Regions whose outputs may run over inner rows of their own.
-    segments: BTreeSet<usize>,
+    pub(super) segments: BTreeSet<usize>,
     /// Computing nodes that read each node's results, in order.
     readers: Vec<Vec<NodeId>>,
     /// By node, the last search for a path that came to it.
@@ -50,12 +52,12 @@ struct Growth<'a, 'g> {
     /// Why ops that rows could come from are steps of their own.
     apart: BTreeMap<NodeId, Refusal>,
     /// Merges that were refused, by the nodes at their edge.
-    edges: BTreeMap<(NodeId, NodeId), Refusal>,
+    pub(super) edges: BTreeMap<(NodeId, NodeId), Refusal>,
     /// Pairs of regions whose union was no row program, with how many nodes each had: regions only grow.
     parted: BTreeMap<(usize, usize), ([usize; 2], Refusal)>,
     contents: Contents<'g>,
     verdicts: Verdicts,
-    spans: Spans,
+    pub(super) spans: Spans,
     nesting: Nesting,
 }
 
@@ -197,7 +199,7 @@ impl<'a, 'g> Growth<'a, 'g> {
     }
 
     /// Whether a set of nodes is one row program.
-    fn fits(&mut self, members: &BTreeSet<NodeId>, segments: bool) -> Result<(), Refusal> {
+    pub(super) fn fits(&mut self, members: &BTreeSet<NodeId>, segments: bool) -> Result<(), Refusal> {
         if members.len() > self.limits.nodes {
             return Err(if self.limits.nodes == 1 { Refusal::Off } else { Refusal::TooLarge });
         }
@@ -208,18 +210,24 @@ impl<'a, 'g> Growth<'a, 'g> {
         if border.inputs.len() + border.outputs.len() > self.limits.operands {
             return Err(Refusal::TooLarge);
         }
-        let (flow, limit, content) = (self.flow, self.limits.copies, self.content(border));
+        let (flow, limits, content) = (self.flow, *self.limits, self.content(border));
         self.verdicts.of(content, segments, || {
             let outline = Outline::within(flow, border).map_err(|_| Refusal::Reshape)?;
             let body = expand(&outline.body).map_err(|_| Refusal::Reshape)?;
             // Layout in front of functions may leave fewer copies than the body has.
-            let most = limit.saturating_mul(copies::READS);
+            let most = limits.copies.saturating_mul(copies::READS);
             if most_copies(&body, most) > most {
                 return Err(Refusal::TooLarge);
             }
             let program = row_program(&body, segments, self.nesting)?;
-            let fits = most_copies(program.as_ref().unwrap_or(&body), limit) <= limit;
-            if fits { Ok(()) } else { Err(Refusal::TooLarge) }
+            let computed = program.body.as_ref().unwrap_or(&body);
+            if most_copies(computed, limits.copies) > limits.copies {
+                return Err(Refusal::TooLarge);
+            }
+            // What one op computes again stays with it.
+            let several = border.nodes.iter().filter(|id| !flow.is_free(**id)).nth(1).is_some();
+            let costly = || times_computed(computed, &program.space, limits.keeps) > f64::from(limits.again);
+            if several && costly() { Err(Refusal::TooCostly) } else { Ok(()) }
         })
     }
 
@@ -360,7 +368,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         positions.map(|(position, _)| position).any(|position| {
             let found = || -> Option<bool> {
                 let body = expand(&Outline::within(flow, &border).ok()?.body).ok()?;
-                let body = row_program(&body, segments, nesting).ok()?.unwrap_or(body);
+                let body = row_program(&body, segments, nesting).ok()?.body.unwrap_or(body);
                 let space = Space::find(&body, segments).ok()?;
                 let input = body.inputs().get(position)?;
                 let one_row = space.rows.is_empty() && holds_one(&body, input.value);
@@ -389,7 +397,7 @@ impl<'a, 'g> Growth<'a, 'g> {
     }
 
     /// Whether no path leaves the nodes and comes back, regions taken as one.
-    fn is_convex(&mut self, joined: &BTreeSet<NodeId>) -> bool {
+    pub(super) fn is_convex(&mut self, joined: &BTreeSet<NodeId>) -> bool {
         let Some(&last) = joined.last() else { return true };
         let horizon = self.spans.horizon(last);
         self.searches += 1;

@@ -10,6 +10,7 @@ mod chained;
 mod chosen;
 mod content;
 mod copies;
+mod cost;
 mod form;
 mod free;
 mod grow;
@@ -21,6 +22,7 @@ mod outline;
 mod overwrite;
 mod packed;
 mod parted;
+mod recut;
 mod refusal;
 mod reread;
 mod source;
@@ -36,6 +38,7 @@ mod windows;
 use fusewright_graph::{Graph, NodeId, TypeError, Value};
 
 pub(crate) use content::{Content, Contents};
+pub use cost::Keeps;
 pub use form::{Piece, RowForm};
 pub use grow::{is_constant, is_layout, partition};
 pub use lanes::{Lanes, Spread, spread};
@@ -59,13 +62,19 @@ pub struct Limits {
     pub read: usize,
     /// Most times that a node is computed: once for each part of concatenations that it is in. Reading is not computing.
     pub copies: usize,
+    /// What is kept of rows between the loops of a kernel.
+    pub keeps: Keeps,
+    /// Most times as often as once that the elements of a region are computed, all in all: what is computed again costs
+    /// more than to store it and to load it.
+    pub again: u32,
     /// Where rows may come from besides memory.
     pub sources: &'static [SourceKind],
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { nodes: 256, operands: 64, read: 24, copies: 16, sources: &[] }
+        let keeps = Keeps { row: 16 << 10, rows: 64 << 10, groups: false };
+        Limits { nodes: 256, operands: 64, read: 24, copies: 16, keeps, again: 8, sources: &[] }
     }
 }
 
@@ -128,7 +137,9 @@ impl FusedRegion {
     pub fn expand_body(&self) -> Result<Graph, TypeError> {
         let body = expand(&self.body)?;
         Ok(match self.kind {
-            Kind::Row => row_program(&body, self.segments, Nesting::Loose).ok().flatten().unwrap_or(body),
+            Kind::Row => {
+                row_program(&body, self.segments, Nesting::Loose).ok().and_then(|program| program.body).unwrap_or(body)
+            }
             Kind::Op => body,
         })
     }
@@ -161,27 +172,38 @@ pub(crate) fn with_layout_first(body: &Graph) -> Graph {
 /// Whether a body of primitives is a row program: as it is (`None`), or with layout hoisted above functions, or with
 /// selections for its reads of short tables, or with stacks of few chosen rows that are reduced. Lanes nest
 /// strictly where they can: heads are rows then.
-pub(crate) fn row_program(body: &Graph, segments: bool, nesting: Nesting) -> Result<Option<Graph>, Refusal> {
+pub(crate) fn row_program(body: &Graph, segments: bool, nesting: Nesting) -> Result<Program, Refusal> {
     match with_layout_in_front(body, segments, nesting) {
         Err(refusal @ (Refusal::GatherLanes | Refusal::GatherComputed)) => {
             let found = [table::selected, chosen::stacked].into_iter().find_map(|other| {
                 let other = other(body)?;
-                let found = with_layout_in_front(&other, segments, nesting).ok()?;
-                Some(found.unwrap_or(other))
+                let Program { body, space } = with_layout_in_front(&other, segments, nesting).ok()?;
+                Some(Program { body: body.or(Some(other)), space })
             });
-            found.map(Some).ok_or(refusal)
+            found.ok_or(refusal)
         }
         found => found,
     }
 }
 
-fn with_layout_in_front(body: &Graph, segments: bool, nesting: Nesting) -> Result<Option<Graph>, Refusal> {
+/// A row program.
+pub(crate) struct Program {
+    /// What it computes, unless that is the body as it stands.
+    pub body: Option<Graph>,
+    /// Its rows and lanes.
+    pub space: Space,
+}
+
+fn with_layout_in_front(body: &Graph, segments: bool, nesting: Nesting) -> Result<Program, Refusal> {
     let mut hoisted = None;
-    let mut program = |nesting| -> Result<Option<Graph>, Refusal> {
-        let Err(refusal) = Space::nested(body, segments, nesting) else { return Ok(None) };
+    let mut program = |nesting| -> Result<Program, Refusal> {
+        let refusal = match Space::nested(body, segments, nesting) {
+            Ok(space) => return Ok(Program { body: None, space }),
+            Err(refusal) => refusal,
+        };
         let other = hoisted.get_or_insert_with(|| hoist::hoisted(body)).clone().ok_or(refusal)?;
-        Space::nested(&other, segments, nesting).map_err(|_| refusal)?;
-        Ok(Some(other))
+        let space = Space::nested(&other, segments, nesting).map_err(|_| refusal)?;
+        Ok(Program { body: Some(other), space })
     };
     let found = match program(Nesting::Strict) {
         Err(refusal) if nesting == Nesting::Loose && refusal.is_of_lanes() => program(Nesting::Loose),
@@ -189,17 +211,17 @@ fn with_layout_in_front(body: &Graph, segments: bool, nesting: Nesting) -> Resul
     };
     match found {
         Err(refusal) if nesting == Nesting::Loose && refusal.is_of_lanes() => {
-            in_joined_parts(body, segments).map(Some).ok_or(refusal)
+            in_joined_parts(body, segments).ok_or(refusal)
         }
         found => found,
     }
 }
 
 /// A body whose functions of joined lanes are computed part by part, if the parts are rows of one program.
-fn in_joined_parts(body: &Graph, segments: bool) -> Option<Graph> {
+fn in_joined_parts(body: &Graph, segments: bool) -> Option<Program> {
     let parted = parted::parted(body)?;
     let space = Space::find(&parted, true).ok()?;
-    (segments || space.is_even(&parted)).then_some(parted)
+    (segments || space.is_even(&parted)).then_some(Program { body: Some(parted), space })
 }
 
 /// A node that is in no region, or that is computed outside of the regions that have it too.

@@ -56,6 +56,8 @@ pub enum Refusal {
     NotConvex,
     /// More nodes, copies of nodes or operands than a kernel may have.
     TooLarge,
+    /// One kernel would compute values so often that storing them in between costs less.
+    TooCostly,
     /// Regions of several ops are not wanted.
     Off,
     /// No op of either region reads a result of the other.
@@ -76,7 +78,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason, in declaration order.
-    pub const ALL: [Refusal; 33] = [
+    pub const ALL: [Refusal; 34] = [
         Refusal::MatMul,
         Refusal::Attention,
         Refusal::Collective,
@@ -102,6 +104,7 @@ impl Refusal {
         Refusal::GatherLanes,
         Refusal::NotConvex,
         Refusal::TooLarge,
+        Refusal::TooCostly,
         Refusal::Off,
         Refusal::Independent,
         Refusal::ProducerSource,
@@ -145,6 +148,7 @@ impl Refusal {
             Refusal::GatherLanes => "gather_lanes",
             Refusal::NotConvex => "not_convex",
             Refusal::TooLarge => "too_large",
+            Refusal::TooCostly => "too_costly",
             Refusal::Off => "off",
             Refusal::Independent => "independent",
             Refusal::ProducerSource => "producer_source",
@@ -188,6 +192,9 @@ impl Refusal {
             Refusal::GatherLanes => "indices choose along lanes: the innermost axis of a row, or one that is reduced",
             Refusal::NotConvex => "a path leaves the region and comes back",
             Refusal::TooLarge => "more nodes, copies of nodes or operands than a kernel may have",
+            Refusal::TooCostly => {
+                "one kernel would compute values again and again, which costs more than storing them in between"
+            }
             Refusal::Off => "fusion is off",
             Refusal::Independent => "neither region reads what the other computes",
             Refusal::ProducerSource => {

@@ -16,12 +16,19 @@ pub(super) struct Spans {
 impl Spans {
     /// Two regions have become one.
     pub fn join(&mut self, parts: [&BTreeSet<NodeId>; 2], joined: &BTreeSet<NodeId>) {
-        for first in parts.into_iter().filter_map(BTreeSet::first) {
+        self.replace(&parts, &[joined]);
+    }
+
+    /// Regions have become others of the same nodes.
+    pub fn replace(&mut self, old: &[&BTreeSet<NodeId>], new: &[&BTreeSet<NodeId>]) {
+        for first in old.iter().filter_map(|nodes| nodes.first()) {
             self.last.remove(first);
         }
-        if let (Some(&first), Some(&last)) = (joined.first(), joined.last()) {
-            self.last.insert(first, last);
-            self.longest = self.longest.max(last.0 - first.0);
+        for nodes in new.iter().filter(|nodes| nodes.len() > 1) {
+            if let (Some(&first), Some(&last)) = (nodes.first(), nodes.last()) {
+                self.last.insert(first, last);
+                self.longest = self.longest.max(last.0 - first.0);
+            }
         }
     }
 

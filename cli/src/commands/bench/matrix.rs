@@ -1,4 +1,4 @@
-//! `bench --suite matrix`: every combination of ops, listed or checked.
+//! `bench --suite matrix`: every combination of ops, listed, checked, or measured against its ops one by one.
 
 use fusewright::inputs::DEFAULT_SEED;
 use fusewright::matrix::{Combination, KERNELS, Outcome, Passed, TENSOR_KERNELS, combinations, prepare, sample_for};
@@ -13,13 +13,13 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     if args.model.is_some() {
         return Err(Error::Input("suite `matrix` takes no MODEL".to_owned()));
     }
-    if !args.list && !args.check {
+    if !args.list && !args.check && !args.against_unfused {
         return Err(Error::Input(
-            "suite `matrix` is listed or checked, not measured: `--list` or `--check`".to_owned(),
+            "suite `matrix` is listed, checked or measured: `--list`, `--check` or `--against-unfused`".to_owned(),
         ));
     }
     // A combination has its rows and sizes, and runs in every way that its target has.
-    if !args.rows.is_empty() || args.layers != 1 || args.threads != 1 {
+    if (!args.rows.is_empty() && !args.against_unfused) || args.layers != 1 || args.threads != 1 {
         return Err(Error::Input("suite `matrix` takes no `--rows`, `--layers` or `--threads`".to_owned()));
     }
     let all = combinations();
@@ -36,6 +36,9 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     if args.list {
         chosen.iter().for_each(line);
         return Ok(OK);
+    }
+    if args.against_unfused {
+        return super::against::main(&chosen, seed, args, common);
     }
     let Checked { passed, refused, failed } = check(&chosen, &args.target, seed, common)?;
     if args.json {

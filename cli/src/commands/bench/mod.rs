@@ -1,6 +1,7 @@
 //! `bench`: fused kernels against unfused ones and against memory copy, on the host and on a GPU; how long compiling takes;
 //! what launches cost the host; the feature matrix; estimates for NPUs.
 
+mod against;
 mod compare;
 #[cfg(feature = "ascend")]
 mod estimate;
@@ -54,6 +55,9 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
     match suite {
         Some("compile") => return stack::main(args, common),
         Some("matrix") => return matrix::main(args, common),
+        _ if args.against_unfused => {
+            return Err(Error::Input("only suite `matrix` is measured `--against-unfused`".to_owned()));
+        }
         _ if args.check => return Err(Error::Input("only suite `matrix` has a `--check`".to_owned())),
         _ if args.sample.is_some() || args.slice.is_some() || args.seed.is_some() => {
             return Err(Error::Input("only suite `matrix` has `--sample`, `--slice` and `--seed`".to_owned()));

@@ -23,7 +23,7 @@ use super::stages;
 use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
-use crate::backend::host::stash::{self, stashed};
+use crate::backend::host::stash;
 use crate::backend::host::walk::{GroupUse, Walk};
 use crate::backend::host::{Refused, Taken};
 use crate::kernel::{InstOp, Kernel, Level, Segment, Val};
@@ -250,9 +250,10 @@ impl Rows<'_, '_, '_> {
     fn row_slots(&mut self) {
         self.eval.slots.clear();
         let segment = self.eval.segment;
-        for (at, _) in stashed(segment).iter().enumerate().filter(|(_, stashed)| **stashed) {
+        let stashed: Vec<(usize, Val)> = self.eval.found.rows(segment).collect();
+        for (at, row) in stashed {
             let address = self.eval.code.stack(stash::bytes(segment, at).unwrap_or(0) as u32);
-            self.eval.slots.insert(segment.insts[at].results[0], Slot { address, group: None, filled: false });
+            self.eval.slots.insert(row, Slot { address, group: None, filled: false });
         }
         for kept in self.plan.kept.iter().filter(|kept| kept.reach != Reach::Group) {
             let address = self.eval.code.stack(kept.bytes as u32);
@@ -439,7 +440,7 @@ impl Rows<'_, '_, '_> {
         for (_, v) in &grouped.kept {
             self.eval.slots.remove(v);
         }
-        fill(&mut self.eval.slots, self.eval.segment, grouped.elements.iter().copied());
+        fill(&mut self.eval.slots, self.eval.segment, grouped.sinks().into_iter());
         Ok(())
     }
 
@@ -489,8 +490,9 @@ impl Rows<'_, '_, '_> {
         let mut open = Open::new();
         let mut vector = true;
         for &at in reduces {
-            let facts = Walk::of(segment, at, None, &Vectors);
-            let same = |u: &GroupUse| (&u.lanes, &u.size, u.scale) == (&group.lanes, &group.size, 1);
+            let facts = Walk::of(segment, &self.eval.found, at, None, &Vectors);
+            let own = Dim::constant(0);
+            let same = |u: &GroupUse| (&u.lanes, &u.size, u.scale, &u.offset) == (&group.lanes, &group.size, 1, &own);
             vector &= facts.vector && facts.cuts.is_empty() && facts.groups.iter().all(same);
             let accumulators = self.eval.accumulators(at)?;
             open.insert(at, accumulators);

@@ -18,7 +18,8 @@ use crate::backend::host::facts::{Known, known_facts, literal_shift};
 use crate::backend::host::index::group_of;
 use crate::backend::host::index::split_constant;
 use crate::backend::host::place::{InGroup, Memo, Slots};
-use crate::backend::host::{Refused, Taken, definitions};
+use crate::backend::host::stash::Stored;
+use crate::backend::host::{Refused, Taken};
 use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape, Val};
 
 /// What a scope remembers.
@@ -71,7 +72,8 @@ pub(super) struct Eval<'k, 'f> {
     /// The instruction that is being evaluated, for messages.
     pub at: Option<usize>,
     pub facts: Vec<Known>,
-    definitions: Vec<usize>,
+    /// What loops find stored.
+    pub found: Stored,
     /// Where stored values are.
     pub slots: Slots<Value>,
     /// The values of the segment that are looked up, and where.
@@ -97,7 +99,7 @@ impl<'k, 'f> Eval<'k, 'f> {
             prefetches: false,
             at: None,
             facts: Vec::new(),
-            definitions: Vec::new(),
+            found: Stored::default(),
             slots: BTreeMap::new(),
             tables: BTreeMap::new(),
             memo: Memo::new(),
@@ -107,7 +109,7 @@ impl<'k, 'f> Eval<'k, 'f> {
     /// Turns to another segment of the kernel; nothing that names its values may be remembered.
     pub fn enter_segment(&mut self, segment: &'k Segment) {
         self.segment = segment;
-        self.definitions = definitions(segment);
+        self.found = Stored::of(segment);
         self.facts = known_facts(segment);
     }
 
@@ -129,7 +131,7 @@ impl<'k, 'f> Eval<'k, 'f> {
     }
 
     pub fn definition(&self, v: Val) -> (usize, &'k Inst) {
-        let at = self.definitions[v.0 as usize];
+        let at = self.found.definitions[v.0 as usize];
         (at, &self.segment.insts[at])
     }
 

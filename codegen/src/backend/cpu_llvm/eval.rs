@@ -11,10 +11,10 @@ use inkwell::values::IntValue;
 
 use super::address::Pos;
 use super::parts::Part;
-use crate::backend::host::definitions;
 use crate::backend::host::facts::{Known, known_facts};
 use crate::backend::host::index::group_of;
 use crate::backend::host::place::{InGroup, Memo, Slots};
+use crate::backend::host::stash::Stored;
 use crate::backend::llvm::cast::{Cast, cast, literal};
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built, Value};
@@ -66,7 +66,8 @@ pub(super) struct Eval<'k, 'e, 'c> {
     pub facts: Vec<Known>,
     /// Whether products with powers of two are instructions.
     pub scales: bool,
-    definitions: Vec<usize>,
+    /// What loops find stored.
+    pub found: Stored,
     /// Where stored values are.
     pub slots: Slots<IntValue<'c>>,
     /// Lines for people on what was decided.
@@ -89,7 +90,7 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
             pass: None,
             facts: Vec::new(),
             scales,
-            definitions: Vec::new(),
+            found: Stored::default(),
             slots: BTreeMap::new(),
             decisions: Vec::new(),
             memo: Memo::new(),
@@ -99,12 +100,12 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
     /// Turns to another segment of the kernel; nothing that names its values may be remembered.
     pub fn enter_segment(&mut self, segment: &'k Segment) {
         self.segment = segment;
-        self.definitions = definitions(segment);
+        self.found = Stored::of(segment);
         self.facts = known_facts(segment);
     }
 
     pub fn definition(&self, v: Val) -> (usize, &'k Inst) {
-        let at = self.definitions[v.0 as usize];
+        let at = self.found.definitions[v.0 as usize];
         (at, &self.segment.insts[at])
     }
 

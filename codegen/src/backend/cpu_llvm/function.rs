@@ -19,7 +19,7 @@ use super::reduce::Accumulators;
 use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{Slot, fill_behind};
 use crate::backend::host::plan::{self, Pass, Plan};
-use crate::backend::host::stash::{self, stashed};
+use crate::backend::host::stash;
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built};
 use crate::kernel::{InstOp, Kernel, Level, Segment, Val};
@@ -197,7 +197,7 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
     fn carry(&mut self, scalars: &[Val], inner: IntValue<'c>) -> Built<()> {
         for &v in scalars {
             let value = self.eval.scalar(v)?;
-            self.eval.store_kept(v, value, &Pos::at(inner))?;
+            self.eval.store_kept(v, value, &Pos::at(inner), None)?;
         }
         Ok(())
     }
@@ -227,8 +227,8 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
     fn row_slots(&mut self) -> Built<()> {
         self.eval.slots.clear();
         let segment = self.segment();
-        for (at, _) in stashed(segment).iter().enumerate().filter(|(_, stashed)| **stashed) {
-            let row = segment.insts[at].results[0];
+        let stashed: Vec<(usize, Val)> = self.eval.found.rows(segment).collect();
+        for (at, row) in stashed {
             let (dtype, bytes) = (self.eval.dtype(row), stash::bytes(segment, at).unwrap_or(0));
             let address = self.eval.lanes_memory(dtype, bytes * 8 / i64::from(dtype.bits()))?;
             self.eval.slots.insert(row, Slot { address, group: None, filled: false });

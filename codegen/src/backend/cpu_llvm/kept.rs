@@ -1,6 +1,7 @@
 //! Stack memory of values that are kept between loops.
 //!
-//! Behind the lanes there is room for one more chunk, so that the last one is stored and loaded whole.
+//! Behind the lanes there is room for one more chunk, so that the last one is stored and loaded whole. A loop over part of
+//! the lanes, or over those of a group, stores no more than these.
 
 use fusewright_abi::DType;
 use inkwell::values::IntValue;
@@ -29,10 +30,16 @@ impl<'c> Eval<'_, '_, 'c> {
         self.load_consecutive(self.dtype(v), address, width).map(Some)
     }
 
-    /// Stores lanes of a value that has a slot.
-    pub fn store_kept(&mut self, v: Val, lanes: Value<'c>, pos: &Pos<'c>) -> Built<()> {
+    /// Stores lanes of a value that has a slot, those of a mask if others lie behind them.
+    pub fn store_kept(&mut self, v: Val, lanes: Value<'c>, pos: &Pos<'c>, mask: Option<Value<'c>>) -> Built<()> {
         let address = self.kept_place(v, pos)?;
-        self.store_lanes(self.dtype(v), lanes, address)
+        match mask {
+            None => self.store_lanes(self.dtype(v), lanes, address),
+            Some(mask) => {
+                let lanes = self.to_memory(lanes, self.dtype(v))?;
+                self.store_masked(lanes, address, mask)
+            }
+        }
     }
 
     /// Where lanes of a value that has a slot are, from a position on.

@@ -87,7 +87,10 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let rest = !vector || span.length.is_none_or(|n| n % chunk != 0);
         // A mask of one lane that is known when compiling makes LLVM 22 store too much of a narrowed vector.
         let single = span.length.is_some_and(|n| n % chunk == 1);
-        if rest && vector && !single && self.masks(jobs) {
+        if let (Some(width @ (4 | 8)), true) = (span.length, vector) {
+            // A short row fills a narrower vector. What loads it behind its stores finds it whole in one of them.
+            self.chunk(jobs, (width as u32, None), open, &Iteration { base: next, span, group })?;
+        } else if rest && vector && !single && self.masks(jobs) {
             let left = code.b.build_int_sub(span.end, next, "")?;
             let any = code.cmp(IntPredicate::SGT, left, code.i64(0))?;
             let (some, join) = (code.block(), code.block());
@@ -131,6 +134,9 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         if let Some(running) = &mut self.eval.pass {
             running.mask = mask;
         }
+        if let Some(group) = &mut self.eval.group {
+            group.span = group.span.min(i64::from(width));
+        }
         let mut pending = Vec::new();
         for job in jobs {
             let pos = Pos::at(base).plus_dim(&job.offset);
@@ -139,12 +145,23 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             match open.get(&job.inst) {
                 Some(acc) => self.eval.accumulate(acc, value)?,
                 None if plan::is_sink(segment, job.inst) => pending.push((job.inst, value, pos)),
-                None => self.eval.store_kept(arg, value, &pos)?,
+                None => {
+                    let mask = mask.filter(|_| !self.ends_its_slot(arg, job, pass));
+                    self.eval.store_kept(arg, value, &pos, mask)?
+                }
             }
         }
         self.stores(pending)?;
         self.eval.memo.leave(mark);
         Ok(())
+    }
+
+    /// Whether nothing lies behind the lanes of a loop in the memory of a value that it stores: they are all of its row, or
+    /// of the group that the memory is for.
+    fn ends_its_slot(&self, v: Val, job: &Job, pass: &Iteration<'_, 'c>) -> bool {
+        let of_group = self.eval.slots.get(&v).is_some_and(|slot| slot.group.is_some());
+        let of_row = job.offset == Dim::constant(0) && pass.span.lanes.as_ref() == Some(&self.eval.shape(v).elements());
+        of_group || of_row
     }
 
     /// One lane of every sink.
@@ -174,7 +191,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
                     self.eval.accumulate_one(acc, within, value)?;
                 }
                 None if plan::is_sink(segment, job.inst) => pending.push((job.inst, value, pos)),
-                None => self.eval.store_kept(arg, value, &pos)?,
+                None => self.eval.store_kept(arg, value, &pos, None)?,
             }
         }
         self.stores(pending)?;
@@ -256,7 +273,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             let pos = Pos::at(l.i);
             let value = self.eval.value(inst.args[0], self.eval.shape(inst.args[0]), Some(&pos), 1)?;
             match inst.results.first() {
-                Some(&row) => self.eval.store_kept(row, value, &pos)?,
+                Some(&row) => self.eval.store_kept(row, value, &pos, None)?,
                 None => self.stores(vec![(at, value, pos)])?,
             }
         }
@@ -268,7 +285,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         for (_, v) in &grouped.kept {
             self.eval.slots.remove(v);
         }
-        fill(&mut self.eval.slots, self.eval.segment, grouped.elements.iter().copied());
+        fill(&mut self.eval.slots, self.eval.segment, grouped.sinks().into_iter());
         Ok(())
     }
 
@@ -354,8 +371,9 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let mut open = Open::new();
         let mut vector = true;
         for &at in reduces {
-            let facts = Walk::of(segment, at, None, &Vectors);
-            let same = |u: &GroupUse| (&u.lanes, &u.size, u.scale) == (&group.lanes, &group.size, 1);
+            let facts = Walk::of(segment, &self.eval.found, at, None, &Vectors);
+            let own = Dim::constant(0);
+            let same = |u: &GroupUse| (&u.lanes, &u.size, u.scale, &u.offset) == (&group.lanes, &group.size, 1, &own);
             vector &= facts.vector && facts.cuts.is_empty() && facts.groups.iter().all(same);
             open.insert(at, self.eval.accumulators(at)?);
         }

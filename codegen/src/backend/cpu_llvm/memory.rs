@@ -270,12 +270,17 @@ impl<'c> Eval<'_, '_, 'c> {
             }
             (Layout::Contiguous, Some(mask)) => {
                 let address = self.address(*param, index, Some(pos))?;
-                let pointer = self.code.ctx.ptr_type(AddressSpace::from(MEMORY));
-                let at = self.code.b.build_int_to_ptr(address, pointer, "")?;
-                self.code.effect("llvm.masked.store", &[value.get_type(), pointer.into()], &[value, at.into(), mask])
+                self.store_masked(value, address, mask)
             }
             (_, mask) => self.store_each(*param, index, value, pos, mask),
         }
+    }
+
+    /// Writes those of consecutive lanes that a mask has.
+    pub fn store_masked(&self, value: Value<'c>, address: IntValue<'c>, mask: Value<'c>) -> Built<()> {
+        let pointer = self.code.ctx.ptr_type(AddressSpace::from(MEMORY));
+        let at = self.code.b.build_int_to_ptr(address, pointer, "")?;
+        self.code.effect("llvm.masked.store", &[value.get_type(), pointer.into()], &[value, at.into(), mask])
     }
 
     /// Writes lanes one by one, or those that the mask has.

@@ -19,7 +19,7 @@ use crate::backend::host::facts::Known;
 use crate::backend::host::place::InGroup;
 use crate::backend::host::trees::{MOST_ACCUMULATORS, UNROLLED, runs};
 use crate::backend::llvm::cast::{Cast, cast, literal, widen};
-use crate::backend::llvm::ops::widened;
+use crate::backend::llvm::ops::{lanes, widened};
 use crate::backend::llvm::{BuildError, Built, Value};
 use crate::kernel::{InstOp, Order, Over, Shape, Tree, Val};
 
@@ -147,8 +147,9 @@ impl<'c> Eval<'_, '_, 'c> {
         if acc.ranked { self.code.float_of(self.turned(value)?) } else { Ok(value) }
     }
 
-    /// Takes a chunk of lanes, or of those that the mask has.
+    /// Takes a chunk of lanes, or those that the mask has, or the first ones of a chunk.
     pub fn accumulate(&mut self, acc: &Accumulators<'c>, lanes: Value<'c>) -> Built<()> {
+        let (lanes, first) = self.whole_chunk(lanes)?;
         let Some((variable, so_far)) = self.vector(acc)? else {
             return Err(BuildError::Llvm("a chunk for accumulators in memory".into()));
         };
@@ -158,11 +159,23 @@ impl<'c> Eval<'_, '_, 'c> {
         } else {
             self.step(acc, so_far, lanes)?
         };
-        if let Some(mask) = self.pass.as_ref().and_then(|pass| pass.mask) {
+        if let Some(mask) = self.pass.as_ref().and_then(|pass| pass.mask).or(first) {
             next = self.code.select(mask, next, so_far)?;
         }
         self.code.b.build_store(variable, next)?;
         Ok(())
+    }
+
+    /// Lanes as those of a chunk, and which of these they are, if they are not all.
+    fn whole_chunk(&self, value: Value<'c>) -> Built<(Value<'c>, Option<Value<'c>>)> {
+        let count = lanes(value);
+        if count >= CHUNK {
+            return Ok((value, None));
+        }
+        let whole = self.shuffle(value, value, (0..CHUNK).map(|lane| lane % count))?;
+        let count = self.code.splat(self.code.i32(count.into()).into(), CHUNK)?;
+        let first = self.code.icmp(IntPredicate::ULT, self.lane_numbers(CHUNK), count)?;
+        Ok((whole, Some(first)))
     }
 
     /// Copies a vector of accumulators to memory, before lanes are taken one by one.

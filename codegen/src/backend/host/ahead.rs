@@ -9,7 +9,7 @@ use fusewright_abi::DType;
 use super::hazard;
 use super::keep::Reach;
 use super::plan::{self, Pass, Plan};
-use super::stash::stashed;
+use super::stash::Stored;
 use crate::kernel::{Inst, InstOp, Kernel, Level, Segment, Shape, Val};
 
 /// Most lanes of a row that is short.
@@ -36,7 +36,7 @@ impl Ahead {
 }
 
 /// What of a plan runs ahead, if that pays and no row depends on another.
-pub(super) fn choose(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Option<Ahead> {
+pub(super) fn choose(kernel: &Kernel, segment: &Segment, found: &Stored, plan: &Plan) -> Option<Ahead> {
     let rows = segment.inner.as_const().filter(|rows| *rows > 1)?;
     let phases = plan.phases.len().checked_sub(1).filter(|phases| *phases > 0)?;
     let (ahead, behind) = plan.phases.split_at(phases);
@@ -57,7 +57,7 @@ pub(super) fn choose(kernel: &Kernel, segment: &Segment, plan: &Plan) -> Option<
         InstOp::Store { param, .. } => hazard::overwrites(kernel, segment, *param),
         _ => false,
     };
-    if kept || stashed(segment).contains(&true) || segment.insts.iter().any(stores) {
+    if kept || found.stashed.contains(&true) || segment.insts.iter().any(stores) {
         return None;
     }
     let carried = carried(segment, phases);

@@ -7,6 +7,7 @@
 use fusewright_graph::Dim;
 
 use super::plan::{Pass, Plan};
+use super::stash::Stored;
 use super::walk::{Touch, Walk};
 use super::{Forms, Refused};
 use crate::kernel::{Inst, InstOp, Kernel, LANE, ParamId, Segment, Shape, Val};
@@ -51,12 +52,18 @@ struct Access {
 }
 
 /// Proves every store of a plan, or refuses one.
-pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan, forms: &dyn Forms) -> Result<(), Refused> {
+pub(super) fn check(
+    kernel: &Kernel,
+    segment: &Segment,
+    found: &Stored,
+    plan: &Plan,
+    forms: &dyn Forms,
+) -> Result<(), Refused> {
     let risky: Vec<_> = row_stores(segment).into_iter().filter(|(_, to)| overwrites(kernel, segment, *to)).collect();
     if risky.is_empty() {
         return Ok(());
     }
-    let accesses = accesses(segment, plan, forms);
+    let accesses = accesses(segment, found, plan, forms);
     for (inst, to) in risky {
         for store in accesses.iter().filter(|a| a.inst == inst) {
             for other in accesses.iter().filter(|a| a.at >= store.at) {
@@ -72,13 +79,13 @@ pub(super) fn check(kernel: &Kernel, segment: &Segment, plan: &Plan, forms: &dyn
     Ok(())
 }
 
-fn accesses(segment: &Segment, plan: &Plan, forms: &dyn Forms) -> Vec<Access> {
+fn accesses(segment: &Segment, found: &Stored, plan: &Plan, forms: &dyn Forms) -> Vec<Access> {
     let mut accesses = Vec::new();
     for (at, pass) in plan.phases.iter().flatten().enumerate() {
         let mut add = |inst: usize, offset: &Dim, lanes: Option<i64>| {
             let end = lanes.map(|n| offset + &Dim::constant(n));
             let piece = end.as_ref().map(|end| (offset, end));
-            let loads = Walk::of(segment, inst, piece, forms).touches;
+            let loads = Walk::of(segment, found, inst, piece, forms).touches;
             accesses.push(Access { at, inst, offset: offset.clone(), lanes, loads });
         };
         match pass {

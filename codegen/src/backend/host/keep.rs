@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_graph::Dim;
 
+use super::Forms;
 use super::cost::{MOST_BYTES, STORE_AND_LOAD, Values, keeps_lanes};
 use super::plan::{self, Grouped, Job, MOST_PIECES, Pass, Plan, sink_value};
-use super::stash::stashed;
+use super::stash::Stored;
 use super::walk::Walk;
-use super::{Forms, definitions, shared};
 use crate::kernel::{Inst, InstOp, Segment, Shape, Val};
 
 /// Most lanes of a row whose length is no constant, where values of it are kept.
@@ -60,17 +60,15 @@ impl Kept {
 
 /// Chooses what is kept, and adds to the plan the jobs that store it. Of the loads that stores overwrite
 /// (`overwritten`), those are saved that fit. `short` says that no row is longer than [`SHORT`].
-pub(super) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn Forms, overwritten: &[Val], short: bool) {
-    let mut keeper = Keeper {
-        segment,
-        forms,
-        definitions: definitions(segment),
-        stashed: stashed(segment),
-        kept: BTreeMap::new(),
-        bytes: 0,
-        short,
-        lengths: BTreeSet::new(),
-    };
+pub(super) fn choose(
+    segment: &Segment,
+    found: &Stored,
+    plan: &mut Plan,
+    forms: &dyn Forms,
+    overwritten: &[Val],
+    short: bool,
+) {
+    let mut keeper = Keeper { segment, forms, found, kept: BTreeMap::new(), bytes: 0, short, lengths: BTreeSet::new() };
     keeper.shared(plan);
     plan.kept = keeper.kept.iter().map(|(&value, &bytes)| Kept { value, bytes, reach: Reach::Row }).collect();
     let saving = keeper.save(plan, overwritten);
@@ -93,8 +91,7 @@ pub(super) fn choose(segment: &Segment, plan: &mut Plan, forms: &dyn Forms, over
 struct Keeper<'k> {
     segment: &'k Segment,
     forms: &'k dyn Forms,
-    definitions: Vec<usize>,
-    stashed: Vec<bool>,
+    found: &'k Stored,
     kept: BTreeMap<Val, i64>,
     bytes: i64,
     short: bool,
@@ -107,22 +104,22 @@ type Seen = BTreeMap<Val, bool>;
 
 impl<'k> Keeper<'k> {
     fn values(&self) -> Values<'_> {
-        Values { segment: self.segment, definitions: &self.definitions }
+        Values { segment: self.segment, definitions: &self.found.definitions }
     }
 
     fn inst(&self, v: Val) -> &'k Inst {
-        &self.segment.insts[self.definitions[v.0 as usize]]
+        &self.segment.insts[self.found.definitions[v.0 as usize]]
     }
 
     /// Whether the loop that computes a value stores it anyway.
     fn is_found(&self, v: Val) -> bool {
-        matches!(self.inst(v).op, InstOp::TopK(_)) || self.stashed[self.definitions[v.0 as usize]]
+        matches!(self.inst(v).op, InstOp::TopK(_)) || self.found.stashed[self.found.definitions[v.0 as usize]]
     }
 
     /// Keeps what inner rows share, and plans the loops before them that compute it.
     fn shared(&mut self, plan: &mut Plan) {
-        let stages = plan::stages(self.segment, &self.stashed);
-        for (v, bytes) in shared::values(self.segment) {
+        let stages = plan::stages(self.segment, &self.found.stashed);
+        for (&v, &bytes) in &self.found.shared {
             let phase = self.inst(v).args.iter().map(|a| stages[a.0 as usize]).max().unwrap_or(0);
             plan.outer.resize_with(plan.outer.len().max(phase + 1), Vec::new);
             self.append(&mut plan.outer[phase], v);
@@ -133,7 +130,7 @@ impl<'k> Keeper<'k> {
 
     /// Saves loads of each inner row that wait for nothing, and gives the loops that store them.
     fn save(&mut self, plan: &mut Plan, loads: &[Val]) -> Vec<Pass> {
-        let (outer, stages) = (shared::outer(self.segment), plan::stages(self.segment, &self.stashed));
+        let (outer, stages) = (&self.found.outer, plan::stages(self.segment, &self.found.stashed));
         let mut loops = Vec::new();
         for &v in loads.iter().filter(|v| !outer[v.0 as usize] && stages[v.0 as usize] == 0) {
             if self.reserve(v, None) {
@@ -236,8 +233,8 @@ impl<'k> Keeper<'k> {
         let most = size.or(lanes.as_const()).or_else(|| self.short.then_some(SHORT));
         let bytes = most.and_then(|lanes| self.values().bytes(v, lanes));
         let Some(bytes) = bytes.filter(|bytes| self.bytes + bytes <= MOST_BYTES) else { return false };
-        let at = self.definitions[v.0 as usize];
-        let walk = Walk::of(self.segment, at, None, self.forms);
+        let at = self.found.definitions[v.0 as usize];
+        let walk = Walk::of(self.segment, self.found, at, None, self.forms);
         if !walk.cuts.is_empty() || (size.is_none() && !walk.groups.is_empty()) {
             return false;
         }
@@ -260,8 +257,8 @@ impl<'k> Keeper<'k> {
 
     /// The job that stores a value, its number of lanes, and whether chunks of them can be taken.
     fn storing(&self, value: Val) -> (Job, Dim, bool) {
-        let at = self.definitions[value.0 as usize];
-        let fits = Walk::of(self.segment, at, None, self.forms).vector;
+        let at = self.found.definitions[value.0 as usize];
+        let fits = Walk::of(self.segment, self.found, at, None, self.forms).vector;
         (Job { inst: at, offset: Dim::constant(0) }, self.segment.ty(value).shape.elements(), fits)
     }
 

@@ -9,6 +9,7 @@ pub(in crate::backend) mod facts;
 mod hazard;
 pub(in crate::backend) mod index;
 pub(in crate::backend) mod keep;
+mod moved;
 pub(in crate::backend) mod place;
 pub(in crate::backend) mod plan;
 mod shared;

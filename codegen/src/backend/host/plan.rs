@@ -11,9 +11,9 @@ use fusewright_graph::Dim;
 use super::ahead::{self, Ahead};
 use super::index::at_least;
 use super::keep::{self, Kept};
-use super::stash::stashed;
+use super::stash::Stored;
 use super::walk::{GroupUse, Walk};
-use super::{Forms, Refused, definitions, hazard, shared};
+use super::{Forms, Refused, definitions, hazard};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
 /// Most pieces that share a loop: their operands have to fit the registers.
@@ -58,12 +58,17 @@ impl Pass {
     pub fn sinks(&self) -> Vec<usize> {
         match self {
             Pass::Flat { jobs, .. } => jobs.iter().map(|j| j.inst).collect(),
-            Pass::Grouped(g) => {
-                let jobs = g.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
-                g.elements.iter().copied().chain(jobs).collect()
-            }
+            Pass::Grouped(grouped) => grouped.sinks(),
             Pass::Search(at) => vec![*at],
         }
+    }
+}
+
+impl Grouped {
+    /// What the loop over groups is for.
+    pub fn sinks(&self) -> Vec<usize> {
+        let jobs = self.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
+        self.elements.iter().copied().chain(jobs).collect()
     }
 }
 
@@ -120,12 +125,13 @@ pub(in crate::backend) fn sink_value(segment: &Segment, inst: usize) -> Val {
 
 /// Plans a segment for an emitter with those vector forms.
 pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plans, Refused> {
-    let bare = bare(kernel, segment, forms)?;
+    let found = Stored::of(segment);
+    let bare = bare(kernel, segment, &found, forms)?;
     let keeping = |overwritten: &[Val], short: bool| {
         let mut plan = bare.clone();
-        keep::choose(segment, &mut plan, forms, overwritten, short);
-        hazard::check(kernel, segment, &plan, forms)?;
-        plan.ahead = ahead::choose(kernel, segment, &plan);
+        keep::choose(segment, &found, &mut plan, forms, overwritten, short);
+        hazard::check(kernel, segment, &found, &plan, forms)?;
+        plan.ahead = ahead::choose(kernel, segment, &found, &plan);
         Ok(plan)
     };
     let safe = |short| keeping(&[], short).or_else(|_| keeping(&hazard::overwritten(kernel, segment), short));
@@ -143,9 +149,9 @@ pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn 
 }
 
 /// What runs where nothing is kept.
-fn bare(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plan, Refused> {
-    let planner = Planner::new(kernel, segment, forms);
-    let outer = shared::outer(segment);
+fn bare(kernel: &Kernel, segment: &Segment, found: &Stored, forms: &dyn Forms) -> Result<Plan, Refused> {
+    let planner = Planner::new(kernel, segment, found, forms);
+    let outer = &found.outer;
     let (mut before, mut phases): (Vec<Vec<Pass>>, Vec<Vec<Pass>>) = (Vec::new(), Vec::new());
     let mut scalar_stores = Vec::new();
     for (at, inst) in segment.insts.iter().enumerate().filter(|(at, _)| planner.live[*at]) {
@@ -154,7 +160,7 @@ fn bare(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plan, R
                 scalar_stores.push(at);
                 continue;
             }
-            InstOp::AsRow | InstOp::Cat if planner.stashed[at] => planner.stage(at),
+            _ if found.stashed[at] => planner.stage(at),
             InstOp::Store { .. } | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
                 planner.phase_of(at)
             }
@@ -182,13 +188,13 @@ struct Planner<'k> {
     live: Vec<bool>,
     /// The phase at whose start each value can be computed.
     stages: Vec<usize>,
-    stashed: Vec<bool>,
+    found: &'k Stored,
 }
 
 impl<'k> Planner<'k> {
-    fn new(kernel: &'k Kernel, segment: &'k Segment, forms: &'k dyn Forms) -> Self {
-        let stashed = stashed(segment);
-        Planner { kernel, segment, forms, live: live(segment), stages: stages(segment, &stashed), stashed }
+    fn new(kernel: &'k Kernel, segment: &'k Segment, found: &'k Stored, forms: &'k dyn Forms) -> Self {
+        let stages = stages(segment, &found.stashed);
+        Planner { kernel, segment, forms, live: live(segment), stages, found }
     }
 
     fn stage(&self, at: usize) -> usize {
@@ -225,13 +231,13 @@ impl<'k> Planner<'k> {
             phase.push(Pass::Search(at));
             return Ok(());
         }
-        let taken = if inst.op == InstOp::Cat { sink_value(segment, at) } else { inst.args[0] };
+        let taken = if inst.op == InstOp::AsRow { inst.args[0] } else { sink_value(segment, at) };
         if let Shape::Group { lanes, size } = &segment.ty(taken).shape {
             self.grouped(phase, lanes, size, at).elements.push(at);
             return Ok(());
         }
         let lanes = segment.ty(taken).shape.elements();
-        let whole = Walk::of(segment, at, None, self.forms);
+        let whole = Walk::of(segment, self.found, at, None, self.forms);
         let pieces = match whole.cuts.is_empty() {
             true => Some(vec![(Dim::constant(0), lanes.clone())]),
             false => pieces(&whole.cuts, &lanes),
@@ -244,8 +250,11 @@ impl<'k> Planner<'k> {
         };
         let count = pieces.len();
         for (start, end) in pieces {
-            let facts =
-                if count == 1 { whole.clone() } else { Walk::of(segment, at, Some((&start, &end)), self.forms) };
+            let facts = if count == 1 {
+                whole.clone()
+            } else {
+                Walk::of(segment, self.found, at, Some((&start, &end)), self.forms)
+            };
             let job = Job { inst: at, offset: start.clone() };
             if count == 1
                 && let Some(group) = single_group(&facts.groups, &lanes)
@@ -332,7 +341,7 @@ impl<'k> Planner<'k> {
         needed[at] = true;
         let defined = definitions(segment);
         for i in (0..=at).rev().filter(|&i| i <= at) {
-            if needed[i] && (i == at || !self.stashed[i]) {
+            if needed[i] && (i == at || !self.found.stashed[i]) {
                 operands(segment, i).for_each(|v| needed[defined[v.0 as usize]] = true);
             }
         }
@@ -355,7 +364,7 @@ impl<'k> Planner<'k> {
 
 /// The one kind of group that a sink of so many lanes uses, if its lanes go through all of the groups in order: a part of
 /// them would end within a group, and the loop over groups would go on behind it.
-fn single_group(groups: &[GroupUse], lanes: &Dim) -> Option<GroupUse> {
+pub(super) fn single_group(groups: &[GroupUse], lanes: &Dim) -> Option<GroupUse> {
     let first = groups.first()?;
     if lanes * &Dim::constant(first.scale) != first.lanes {
         return None;

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cost::{LOAD, MOST_BYTES, STORE_AND_LOAD, Values};
 use super::definitions;
-use super::stash::stashed;
 use crate::kernel::{InstOp, Level, Segment, Shape, Val};
 
 /// How many inner rows are expected where their number is not known.
@@ -19,12 +18,12 @@ pub(super) fn outer(segment: &Segment) -> Vec<bool> {
 }
 
 /// The values that are computed before the inner rows, and the bytes of their lanes.
-pub(super) fn values(segment: &Segment) -> BTreeMap<Val, i64> {
+pub(super) fn values(segment: &Segment, stashed: &[bool]) -> BTreeMap<Val, i64> {
     let mut kept = BTreeMap::new();
     if segment.inner.as_const() == Some(1) {
         return kept;
     }
-    let (outer, definitions, stashed) = (outer(segment), definitions(segment), stashed(segment));
+    let (outer, definitions) = (outer(segment), definitions(segment));
     let values = Values { segment, definitions: &definitions };
     let found = |v: Val| matches!(values.inst(v).op, InstOp::TopK(_)) || stashed[definitions[v.0 as usize]];
     let of_inner_rows = segment.insts.iter().filter(|inst| inst.results.iter().all(|v| !outer[v.0 as usize]));

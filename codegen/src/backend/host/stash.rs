@@ -4,21 +4,47 @@
 //!   below it.
 //! - Joined rows that a reduction takes: it would run part by part, lane by lane where parts begin between its
 //!   accumulators, and every loop behind it would compute the parts again.
+//! - Rows of groups that are read at other lanes (`moved.rs`).
+
+use std::collections::BTreeMap;
 
 use super::cost::{STORE_AND_LOAD, Values, keeps_lanes};
-use super::definitions;
+use super::{definitions, moved, shared};
 use crate::kernel::{InstOp, Over, Segment, Shape, Val};
+use crate::schedule::HOST_ROW;
 
-/// Most bytes of stack memory that one takes.
-const MOST_BYTES: i64 = 16 << 10;
 /// Lanes of a chunk of a reduction.
 const CHUNK: i64 = 16;
 
-/// By instruction, whether its result is such a row.
-pub(in crate::backend) fn stashed(segment: &Segment) -> Vec<bool> {
-    let mut stashed = read_as_row(segment);
-    joined(segment).into_iter().for_each(|at| stashed[at] = true);
-    stashed
+/// What loops of a segment find stored, whatever else its plan keeps: found once, as every walk asks for it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::backend) struct Stored {
+    /// By instruction, whether its result is stored by a loop of its own.
+    pub stashed: Vec<bool>,
+    /// The values that are computed before the inner rows, and the bytes of their lanes.
+    pub shared: BTreeMap<Val, i64>,
+    /// By value, whether it is the same for all inner rows, of which there are others than one.
+    pub outer: Vec<bool>,
+    /// The instruction that defines each value.
+    pub definitions: Vec<usize>,
+}
+
+impl Stored {
+    pub fn of(segment: &Segment) -> Stored {
+        let mut stashed = read_as_row(segment);
+        joined(segment).into_iter().for_each(|at| stashed[at] = true);
+        let (outer, definitions) = (shared::outer(segment), definitions(segment));
+        let mut found = Stored { stashed, shared: BTreeMap::new(), outer, definitions };
+        moved::add(segment, &mut found);
+        found.shared = shared::values(segment, &found.stashed);
+        found
+    }
+
+    /// The values of rows that have loops of their own.
+    pub fn rows<'s>(&'s self, segment: &'s Segment) -> impl Iterator<Item = (usize, Val)> + 's {
+        let stashed = self.stashed.iter().enumerate().filter(|(_, stashed)| **stashed);
+        stashed.map(|(at, _)| (at, segment.insts[at].results[0]))
+    }
 }
 
 /// By instruction, whether it takes the elements of groups as a row, and these depend on a reduction over lanes.
@@ -76,5 +102,5 @@ pub(in crate::backend) fn bytes(segment: &Segment, at: usize) -> Option<i64> {
     let ty = segment.ty(*segment.insts[at].results.first()?);
     let elements = ty.shape.elements().as_const()?;
     let bytes = elements.checked_mul(i64::from(ty.dtype.bits() / 8))?;
-    (1..=MOST_BYTES).contains(&bytes).then_some(bytes)
+    (1..=i64::from(HOST_ROW)).contains(&bytes).then_some(bytes)
 }

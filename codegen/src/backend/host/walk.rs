@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use fusewright_graph::{Dim, ScalarFn};
 
+use super::Forms;
 use super::facts::{known_facts, literal_shift};
 use super::index::{at_least, borders, one_group};
 use super::plan::{is_sink, roots, sink_value};
-use super::stash::stashed;
-use super::{Forms, definitions, shared};
+use super::stash::Stored;
 use crate::kernel::{Inst, InstOp, LANE, Over, ParamId, Segment, Shape, Val};
 
 /// A group value spread over lanes: lane `i` of the sink takes the group of lane `scale · i + offset`.
@@ -33,7 +33,7 @@ pub(in crate::backend) struct Touch {
 }
 
 /// Lanes of a group of which a chunk that begins with the group, or with a whole number of chunks in it, has one group.
-const WHOLE: i64 = 16;
+pub(super) const WHOLE: i64 = 16;
 
 /// How groups are spread over the lanes of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ enum Spread {
 pub(in crate::backend) struct Walk<'k> {
     segment: &'k Segment,
     forms: &'k dyn Forms,
-    definitions: Vec<usize>,
+    found: &'k Stored,
     /// By value, whether loops before that of the sink store it.
     stored: Vec<bool>,
     piece: Option<(Dim, Dim)>,
@@ -70,15 +70,12 @@ pub(in crate::backend) struct Walk<'k> {
 }
 
 /// By value, whether loops before that of instruction `at` store it.
-fn stored(segment: &Segment, at: usize, stashed: &[bool]) -> Vec<bool> {
+fn stored(segment: &Segment, at: usize, found: &Stored) -> Vec<bool> {
     let mut stored = vec![false; segment.types.len()];
-    for (inst, _) in segment.insts.iter().zip(stashed).filter(|(_, stashed)| **stashed) {
-        inst.results.iter().for_each(|v| stored[v.0 as usize] = true);
-    }
+    found.rows(segment).for_each(|(_, v)| stored[v.0 as usize] = true);
     // Loops before the inner rows do not wait for each other.
-    let outer = shared::outer(segment);
-    if !segment.insts[at].results.iter().any(|v| outer[v.0 as usize]) {
-        shared::values(segment).into_keys().for_each(|v| stored[v.0 as usize] = true);
+    if !segment.insts[at].results.iter().any(|v| found.outer[v.0 as usize]) {
+        found.shared.keys().for_each(|v| stored[v.0 as usize] = true);
     }
     segment.insts[at].results.iter().for_each(|v| stored[v.0 as usize] = false);
     stored
@@ -86,13 +83,18 @@ fn stored(segment: &Segment, at: usize, stashed: &[bool]) -> Vec<bool> {
 
 impl<'k> Walk<'k> {
     /// Walks a store, a reduction or a value that is kept over all its lanes, or those of a piece.
-    pub fn of(segment: &'k Segment, at: usize, piece: Option<(&Dim, &Dim)>, forms: &'k dyn Forms) -> Self {
-        let stashed = stashed(segment);
+    pub fn of(
+        segment: &'k Segment,
+        found: &'k Stored,
+        at: usize,
+        piece: Option<(&Dim, &Dim)>,
+        forms: &'k dyn Forms,
+    ) -> Self {
         let mut walk = Walk {
             segment,
             forms,
-            definitions: definitions(segment),
-            stored: stored(segment, at, &stashed),
+            found,
+            stored: stored(segment, at, found),
             piece: piece.map(|(start, end)| (start.clone(), end.clone())),
             seen: HashSet::new(),
             seen_groups: HashSet::new(),
@@ -106,7 +108,7 @@ impl<'k> Walk<'k> {
         if is_sink(segment, at) {
             walk.check(&segment.insts[at]);
         }
-        if stashed[at] && segment.insts[at].op == InstOp::AsRow {
+        if found.stashed[at] && segment.insts[at].op == InstOp::AsRow {
             walk.unordered(segment.insts[at].args[0]);
             return walk;
         }
@@ -164,7 +166,7 @@ impl<'k> Walk<'k> {
             return;
         }
         let segment = self.segment;
-        let inst = &segment.insts[self.definitions[v.0 as usize]];
+        let inst = &segment.insts[self.found.definitions[v.0 as usize]];
         if self.stored[v.0 as usize] {
             return;
         }
@@ -222,7 +224,7 @@ impl<'k> Walk<'k> {
             return;
         }
         let segment = self.segment;
-        let inst = &segment.insts[self.definitions[v.0 as usize]];
+        let inst = &segment.insts[self.found.definitions[v.0 as usize]];
         match &inst.op {
             InstOp::Reduce { over: Over::Group(_), .. } => {
                 // Chunks of the reduction are its own matter.
@@ -251,7 +253,7 @@ impl<'k> Walk<'k> {
             if !matches!(shape(v), Shape::Row(_)) || !seen.insert((v, in_place)) || self.stored[v.0 as usize] {
                 continue;
             }
-            let inst = &self.segment.insts[self.definitions[v.0 as usize]];
+            let inst = &self.segment.insts[self.found.definitions[v.0 as usize]];
             for &arg in &inst.args {
                 match shape(arg) {
                     Shape::Group { size, .. } if in_place && size.as_const().is_some_and(|n| n % WHOLE == 0) => {
@@ -273,7 +275,7 @@ impl<'k> Walk<'k> {
         let mut open = vec![v];
         let mut seen = HashSet::new();
         while let Some(v) = open.pop() {
-            let at = self.definitions[v.0 as usize];
+            let at = self.found.definitions[v.0 as usize];
             let inst = &self.segment.insts[at];
             if self.segment.ty(v).shape == Shape::Scalar || !seen.insert(v) || self.stored[v.0 as usize] {
                 continue;

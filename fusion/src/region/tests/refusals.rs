@@ -53,6 +53,19 @@ fn sum_of(g: &Sample, count: usize) -> Built<Vec<Value>> {
     Ok(vec![sum])
 }
 
+/// Divided by the sums of its rows, of its columns and of its rows again.
+fn turns(g: &Sample, extents: [i64; 2]) -> Built<Vec<Value>> {
+    let mut x = g.input("x", F32, &[-1, extents[0], extents[1]]);
+    for axis in [2, 1, 2] {
+        let mut shape = [-1, extents[0], extents[1]];
+        shape[axis] = 1;
+        let reduce = Prim::Reduce { op: ReduceOp::Add, axes: vec![axis], nan: NanRule::Propagate };
+        let sum = g.view(g.b.prim(reduce, &[x])?, &shape)?;
+        x = g.b.div(x, sum)?;
+    }
+    Ok(vec![x])
+}
+
 /// What makes the outputs of a graph.
 type Build<'a> = &'a dyn Fn(&Sample) -> Built<Vec<Value>>;
 
@@ -272,6 +285,8 @@ fn every_refusal_fires_and_spares_its_twin() {
         },
     );
     fires(Refusal::TooLarge, &|g| sum_of(g, 70), &|g| sum_of(g, 10));
+    // Short rows are stored between the turns.
+    fires(Refusal::TooCostly, &|g| turns(g, [32, 512]), &|g| turns(g, [4, 4]));
     fires(Refusal::Independent, &|g| Ok(vec![exp(g, rows(g, "x"))?, exp(g, rows(g, "y"))?]), &|g| {
         let y = exp(g, rows(g, "x"))?;
         Ok(vec![y, exp(g, y)?])

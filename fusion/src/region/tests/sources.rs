@@ -8,7 +8,9 @@ use crate::key::region_key;
 use crate::patterns::name_regions;
 use crate::region::{Limits, Partition, Refusal, Rows, SourceKind, Step, partition};
 
-const ALL: Limits = Limits { nodes: 256, operands: 64, read: 24, copies: 16, sources: &SourceKind::ALL };
+fn all() -> Limits {
+    Limits { sources: &SourceKind::ALL, ..Limits::default() }
+}
 
 const NORM: &str = "graph @g(s: 1..; %x: bf16[s, 64], %r: bf16[s, 64], %w: bf16[64]) {
   %t = neg %x
@@ -58,7 +60,7 @@ fn a_source_joins_where_limits_have_it_and_else_is_a_step() {
         assert!(apart.unfused.iter().any(|u| u.node == source.node && u.refusal == refusal));
         assert!(region.ends.iter().any(|e| e.node == source.node && e.refusal == refusal));
 
-        let (graph, joined) = divided(text, &ALL);
+        let (graph, joined) = divided(text, &all());
         let one = joined.regions.last().expect("a region");
         assert_eq!((one.name.as_str(), one.source.map(|s| (s.kind, s.refusal))), (name, Some((kind, None))));
         assert!(one.nodes.contains(&source.node) && !joined.steps.contains(&Step::Node(source.node)));
@@ -77,7 +79,7 @@ fn a_source_joins_where_limits_have_it_and_else_is_a_step() {
 
 #[test]
 fn what_a_source_reads_is_no_part_of_its_region() {
-    let (graph, joined) = divided(NORM, &ALL);
+    let (graph, joined) = divided(NORM, &all());
     let [before, after] = joined.regions.as_slice() else { panic!("{joined:?}") };
     assert_eq!(before.body.nodes().iter().map(|n| n.op.name()).collect::<Vec<_>>(), ["neg"]);
     let ends = |region: &crate::region::FusedRegion| -> Vec<(String, Refusal)> {
@@ -106,7 +108,7 @@ impl Host for Alike {
 /// The body of a region with its source computes what the graph does.
 #[test]
 fn a_region_with_its_source_means_what_the_graph_does() {
-    let (graph, joined) = divided(NORM, &ALL);
+    let (graph, joined) = divided(NORM, &all());
     let tensor = |extents: &[usize], seed: usize| {
         let count: usize = extents.iter().product();
         let values = (0..count).map(|i| ((i * 37 + seed * 11) % 29) as f64 / 4.0 - 3.0).collect();
