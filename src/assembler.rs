@@ -1,19 +1,17 @@
 //! NVIDIA's assembler, where the machine has one: from PTX to code of a device, each kernel in a process of its own.
 //!
-//! It stands around the backend that makes PTX, as a [`Backend`] with one more stage, so that keys, the cache on disk and
-//! dumps know of it. It is not pure as backends of `codegen` are: it looks for a file and starts processes.
+//! It is a [`Tool`] behind the backend that makes PTX: it looks for a file and starts processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fusewright_abi::{Payload, PayloadKind, Target};
-use fusewright_codegen::backend::{Backend, BackendError, Grid, Stage};
+use fusewright_abi::{PayloadKind, Target};
+use fusewright_codegen::backend::{Backend, BackendError};
 use fusewright_codegen::kernel::Kernel;
-use fusewright_codegen::schedule::{KernelSchedule, Spread};
-use fusewright_fusion::region::SourceKind;
 
+use crate::behind::Tool;
 use crate::installations::tool_folders;
 use crate::{Error, external, knobs};
 
@@ -114,94 +112,26 @@ impl Assembler {
     }
 }
 
-/// A backend that makes PTX, and the assembler behind it.
-pub(crate) struct Assembled {
-    inner: Arc<dyn Backend>,
-    assembler: Assembler,
-}
-
-impl Assembled {
-    pub fn new(inner: Arc<dyn Backend>, assembler: Assembler) -> Assembled {
-        Assembled { inner, assembler }
-    }
-
-    fn assemble(&self, kernel: &Kernel, target: &Target, ptx: &[u8]) -> Result<Vec<u8>, BackendError> {
-        let (backend, of) = (self.inner.name(), kernel.name.clone());
-        let Target::Cuda { arch } = target else {
-            let reason = "this assembler is for `cuda`".to_owned();
-            return Err(BackendError::Target { backend, target: target.clone(), reason });
-        };
-        let code = self.assembler.assemble(ptx, arch);
-        code.map_err(|said| BackendError::Internal { backend, kernel: of, message: format!("{NAME}: {said}") })
-    }
-}
-
-impl Backend for Assembled {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
+impl Tool for Assembler {
     fn fingerprint(&self) -> String {
-        format!("{}, {}", self.inner.fingerprint(), self.assembler.version)
+        self.version.to_string()
     }
 
     fn payload_kind(&self) -> PayloadKind {
         PayloadKind::Cubin
     }
 
-    fn headers(&self) -> &'static [(&'static str, &'static str)] {
-        self.inner.headers()
+    fn make(&self, of: &Kernel, target: &Target, inner: &dyn Backend, code: &[u8]) -> Result<Vec<u8>, BackendError> {
+        let (backend, kernel) = (inner.name(), of.name.clone());
+        let Target::Cuda { arch } = target else {
+            let reason = "this assembler is for `cuda`".to_owned();
+            return Err(BackendError::Target { backend, target: target.clone(), reason });
+        };
+        let code = self.assemble(code, arch);
+        code.map_err(|said| BackendError::Internal { backend, kernel, message: format!("{NAME}: {said}") })
     }
 
-    fn sources(&self) -> &'static [SourceKind] {
-        self.inner.sources()
-    }
-
-    fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {
-        self.inner.grid(kernel, target)
-    }
-
-    fn schedule(&self, kernel: &Kernel) -> Option<KernelSchedule> {
-        self.inner.schedule(kernel)
-    }
-
-    fn candidates(&self, kernel: &Kernel) -> Vec<Spread> {
-        self.inner.candidates(kernel)
-    }
-
-    fn kind(&self, kernel: &Kernel, rows: usize) -> Option<String> {
-        self.inner.kind(kernel, rows)
-    }
-
-    fn memory(&self) -> usize {
-        self.inner.memory()
-    }
-
-    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
-        let mut stages = self.inner.emit(kernel, target)?;
-        let ptx = stages.last().map_or(&[][..], |stage| &stage.bytes);
-        let code = self.assemble(kernel, target, ptx)?;
-        stages.push(Stage { extension: PayloadKind::Cubin.extension(), bytes: code });
-        Ok(stages)
-    }
-
-    fn resume(&self, kernel: &Kernel, target: &Target, stage: Stage) -> Result<Vec<Stage>, BackendError> {
-        if stage.extension == PayloadKind::Cubin.extension() {
-            return Ok(vec![stage]);
-        }
-        let mut stages = self.inner.resume(kernel, target, stage)?;
-        let ptx = stages.last().map_or(&[][..], |stage| &stage.bytes);
-        let (backend, of) = (self.inner.name(), kernel.name.clone());
-        let code = self.assemble(kernel, target, ptx).map_err(|error| match error {
-            BackendError::Internal { message, .. } => BackendError::Stage { backend, kernel: of, message },
-            other => other,
-        })?;
-        stages.push(Stage { extension: PayloadKind::Cubin.extension(), bytes: code });
-        Ok(stages)
-    }
-
-    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let ptx = self.inner.payload(kernel, target)?;
-        Ok(Payload { kind: PayloadKind::Cubin, bytes: self.assemble(kernel, target, &ptx.bytes)? })
+    fn resumes(&self) -> bool {
+        true
     }
 }

@@ -9,8 +9,9 @@ use fusewright_codegen::schedule::Schedule;
 use fusewright_runtime::Counters;
 use fusewright_runtime::disk::Label;
 
-use crate::ascend::{Built, Maker};
-use crate::assembler::{Assembled, Assembler};
+use crate::ascend::Maker;
+use crate::assembler::Assembler;
+use crate::behind::Behind;
 use crate::map::is_free;
 use crate::store::Store;
 
@@ -36,13 +37,13 @@ impl Coder {
     /// The same with an assembler behind the backend.
     #[must_use]
     pub fn assembled_by(self, assembler: Assembler) -> Coder {
-        Coder { backend: Arc::new(Assembled::new(self.backend, assembler)), ..self }
+        Coder { backend: Arc::new(Behind::new(self.backend, assembler)), ..self }
     }
 
     /// The same with the vendor's compiler behind the backend.
     #[must_use]
     pub fn built_by(self, maker: Maker) -> Coder {
-        Coder { backend: Arc::new(Built::new(self.backend, maker)), ..self }
+        Coder { backend: Arc::new(Behind::new(self.backend, maker)), ..self }
     }
 
     /// The artifact of a kernel, and whether its payload was kept.

@@ -98,7 +98,7 @@ pub fn tensors(graph: &Graph, symbols: &Symbols, seed: u64, values: Values) -> R
 
 /// Below what integers are made where a node takes indices: 2, or 1 where there is one place.
 fn index_bound(graph: &Graph, node: &Node, symbols: &Symbols) -> Option<u64> {
-    let Op::Prim(Prim::Gather { axis } | Prim::Scatter { axis } | Prim::ScatterAdd { axis }) = node.op else {
+    let Op::Prim(Prim::Gather { axis } | Prim::Scatter { axis } | Prim::ScatterReduce { axis, .. }) = node.op else {
         return None;
     };
     let extent = graph.ty(node.operands[0]).shape[axis].eval(&|name| symbols.get(name).copied());
@@ -111,8 +111,10 @@ fn scattered_to(graph: &Graph) -> BTreeMap<Value, (Vec<Dim>, bool)> {
     let mut places: BTreeMap<Value, (Vec<Dim>, bool)> = BTreeMap::new();
     let mut gathered = Vec::new();
     for node in graph.nodes() {
-        let (Op::Prim(Prim::Scatter { axis } | Prim::ScatterAdd { axis } | Prim::Gather { axis }), &[of, indices, ..]) =
-            (&node.op, node.operands.as_slice())
+        let (
+            Op::Prim(Prim::Scatter { axis } | Prim::ScatterReduce { axis, .. } | Prim::Gather { axis }),
+            &[of, indices, ..],
+        ) = (&node.op, node.operands.as_slice())
         else {
             continue;
         };

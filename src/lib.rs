@@ -43,6 +43,7 @@ pub mod text_tool;
 
 mod assembler;
 mod attention;
+mod behind;
 mod callable;
 mod coder;
 mod compile;

@@ -208,6 +208,36 @@ fn places_from_the_end_are_found_by_the_scalar_unit() {
     }
 }
 
+/// Copies to memory are in no order by themselves: of rows that chose one place the later one has to wait.
+#[test]
+fn of_rows_at_one_place_the_later_one_stays() {
+    let test = "of_rows_at_one_place_the_later_one_stays";
+    for (chip, lanes) in [("910b1", 48), ("910b1", 33), ("950", 33), ("310p3", 48)] {
+        let graph = parsed(&format!(
+            "graph @g(s: 0..; %cache: f16[40, {lanes}], %x: f16[s, {lanes}], %at: i64[s]) {{
+  %y = exp %x
+  %new = scatter %cache, %at, %y {{axis = 0}}
+  return %new updates %cache
+}}
+"
+        ));
+        let Some(found) = compiled(test, &graph, chip, &options()) else { return };
+        assert!(found.fallbacks.is_empty(), "{chip}: {:?}", found.fallbacks);
+        let host = compile(&graph, &"cpu".parse().expect("a target"), &options()).unwrap_or_else(|e| panic!("{e}"));
+        for (rows, apart) in [(2usize, 1i64), (MORE_ROWS, 1), (MORE_ROWS, 7), (MORE_ROWS, 39)] {
+            let mut given = inputs(&graph, rows);
+            given[2].bytes = (0..rows as i64).flat_map(|row| (row % apart).to_le_bytes()).collect();
+            let refs: Vec<&HostTensor> = given.iter().collect();
+            let got = found.program.run(&refs, 1).unwrap_or_else(|e| panic!("{chip}: {rows} rows, {apart}: {e}"));
+            let expected = host.program.run(&refs, 1).unwrap_or_else(|e| panic!("{e}"));
+            let expected: Vec<(usize, HostTensor)> = expected.into_iter().enumerate().collect();
+            for check in compare(&graph, &given, &expected, &got).expect("typed") {
+                assert!(check.passed(), "{chip}: {rows} rows at {apart} places: {check:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_was_compiled_is_not_compiled_again() {
     let graph = parsed(BLOCK);

@@ -275,7 +275,7 @@ impl AxisMap {
             Prim::Literal(_)
             | Prim::SizeOf(_)
             | Prim::Iota { .. }
-            | Prim::ScatterAdd { .. }
+            | Prim::ScatterReduce { .. }
             | Prim::MatMul { .. }
             | Prim::GroupedMatMul { .. }
             | Prim::Sdpa(_)

@@ -73,6 +73,19 @@ pub(crate) fn simplified(dim: &Dim, symbols: &[Symbol]) -> Dim {
     })
 }
 
+/// As [`simplified`], with a value where a divisor is 0: what a framework divides by an extent it computes only for
+/// tensors that have elements. There the divisor is 1, and nothing reads what is divided.
+pub(crate) fn defined(dim: &Dim, symbols: &[Symbol]) -> Dim {
+    let mut ranges = Ranges::new(symbols);
+    simplified(dim, symbols).rebuild(|f, a, b| {
+        let divides = matches!(f, DimFn::FloorDiv | DimFn::Mod) && b.as_const().is_none();
+        if !divides || ranges.bounds(&b).is_ok_and(|bounds| bounds.min > 0) {
+            return Dim::function(f, &a, &b);
+        }
+        Dim::function(f, &a, &Dim::function(DimFn::Max, &b, &Dim::constant(1)))
+    })
+}
+
 /// Least and greatest value that a dim can take under the declared ranges of its symbols; a bound that is not known is
 /// beyond every `i64`. `None` if it divides by zero.
 pub fn range(dim: &Dim, symbols: &[Symbol]) -> Option<(i128, i128)> {

@@ -18,7 +18,7 @@ fn needed(prim: &Prim, operands: &[&TensorType]) -> Vec<(Dim, Dim)> {
             let others = rest.iter().flat_map(|other| first.shape.iter().zip(&other.shape).enumerate());
             others.filter(|(i, _)| i != axis).map(|(_, (a, b))| (a.clone(), b.clone())).collect()
         }
-        (Prim::Scatter { axis } | Prim::ScatterAdd { axis }, [x, indices, updates]) => {
+        (Prim::Scatter { axis } | Prim::ScatterReduce { axis, .. }, [x, indices, updates]) => {
             let mut chosen = x.shape.clone();
             if let (Some(extent), [count]) = (chosen.get_mut(*axis), indices.shape.as_slice()) {
                 *extent = count.clone();

@@ -112,11 +112,12 @@ impl Rule<'_> {
             Prim::Slice { axis, start, end, step } => self.slice(*axis, start, end, *step),
             Prim::Cat { axis } => self.cat(*axis),
             Prim::Gather { axis } => self.take().and_then(|[x, indices]| chosen(x, indices, *axis)),
-            Prim::Scatter { axis } | Prim::ScatterAdd { axis } => {
+            Prim::Scatter { axis } | Prim::ScatterReduce { axis, .. } => {
                 let [x, indices, updates] = self.take()?;
                 let expected = chosen(x, indices, *axis)?;
-                let added = matches!(self.prim, Prim::ScatterAdd { .. });
-                ensure(!added || x.dtype.is_float() || x.dtype.is_int(), || format!("a sum of {}", x.dtype))?;
+                let added = matches!(self.prim, Prim::ScatterReduce { op: ReduceOp::Add | ReduceOp::Mul, .. });
+                let number = x.dtype.is_float() || x.dtype.is_int();
+                ensure(!added || number, || format!("a sum or product of {}", x.dtype))?;
                 ensure(*updates == expected, || format!("updates are {updates}, expected {expected}"))?;
                 Ok(x.clone())
             }

@@ -333,9 +333,12 @@ pub enum Prim {
         /// Axis that is indexed.
         axis: usize,
     },
-    /// `(x, indices, updates)`: `x` with the slices of `updates` along `axis` added at the rank-1 `indices`; a negative
-    /// index is skipped. Of equal ones all are added, in no order that is promised.
-    ScatterAdd {
+    /// `(x, indices, updates)`: `x` with the slices of `updates` along `axis` combined with what stands at the rank-1
+    /// `indices`; a negative index is skipped. Of equal ones all are combined, in no order that is promised; one NaN
+    /// makes an extreme NaN.
+    ScatterReduce {
+        /// Combining op.
+        op: ReduceOp,
         /// Axis that is indexed.
         axis: usize,
     },
@@ -398,7 +401,7 @@ impl Prim {
             | Prim::Cat { .. }
             | Prim::Gather { .. }
             | Prim::Scatter { .. }
-            | Prim::ScatterAdd { .. }
+            | Prim::ScatterReduce { .. }
             | Prim::Pack { .. }
             | Prim::MatMul { .. }
             | Prim::GroupedMatMul { .. }
@@ -429,7 +432,7 @@ impl Prim {
             | Prim::Reduce { .. }
             | Prim::ArgReduce { .. }
             | Prim::TopK { .. }
-            | Prim::ScatterAdd { .. }
+            | Prim::ScatterReduce { .. }
             | Prim::MatMul { .. }
             | Prim::GroupedMatMul { .. }
             | Prim::Sdpa(_)
@@ -456,7 +459,12 @@ impl Prim {
             Prim::Cat { .. } => "cat",
             Prim::Gather { .. } => "gather",
             Prim::Scatter { .. } => "scatter",
-            Prim::ScatterAdd { .. } => "scatter_add",
+            Prim::ScatterReduce { op, .. } => match op {
+                ReduceOp::Add => "scatter_add",
+                ReduceOp::Mul => "scatter_mul",
+                ReduceOp::Max => "scatter_max",
+                ReduceOp::Min => "scatter_min",
+            },
             Prim::Pack { .. } => "pack",
             Prim::MatMul { .. } => "matmul",
             Prim::GroupedMatMul { .. } => "grouped_matmul",

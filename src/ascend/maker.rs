@@ -99,7 +99,7 @@ impl Maker {
     }
 
     /// What names it in keys.
-    pub fn fingerprint(&self) -> String {
+    pub fn described(&self) -> String {
         match self {
             Maker::Toolkit(toolkit) => format!("CANN {}", toolkit.version()),
             Maker::RunTime(_, Some(version)) => format!("CANN {version} at run time"),

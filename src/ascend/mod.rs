@@ -13,7 +13,6 @@ mod toolkit;
 mod version;
 
 pub use command::{CommandLine, FrontEnd, NoRoute, device_object, front_end, rtc_options};
-pub(crate) use compile::Built;
 pub(crate) use maker::Maker;
 pub use maker::ToolFailure;
 #[cfg(feature = "ascend")]

@@ -136,7 +136,8 @@ impl Compiler {
         let target = self.target().clone();
         let unavailable = |reason| Error::Unavailable(format!("target `{target}`: {reason}"));
         let model = npu::Simulated::of(&target, &self.cache).map_err(unavailable)?;
-        let backend = Arc::new(npu::Built::new(Arc::clone(&self.coder.backend), model));
+        let backend =
+            Arc::new(crate::behind::Behind::new(Arc::clone(&self.coder.backend), npu::HostCompiler::new(model)));
         Ok(Compiler { coder: Coder { backend, ..self.coder }, ..self })
     }
 

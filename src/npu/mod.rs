@@ -14,7 +14,7 @@ use crate::knobs;
 use crate::store::CacheChoice;
 
 #[cfg(feature = "ascend")]
-pub(crate) use simulated::{Built, Simulated, compiler};
+pub(crate) use simulated::{HostCompiler, Simulated, compiler};
 
 /// What reports say of results of the host model.
 pub const SIMULATED: &str = "SIMULATED";

@@ -6,18 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{collections::BTreeMap, fs};
 
-use fusewright_abi::{DType, Payload, PayloadKind, Target};
+use fusewright_abi::{PayloadKind, Target};
 use fusewright_ascend_model::{
     ARGUMENTS_HEADER, Chip, Device, Entry, Error as ModelError, Model, Source, StandIn, Version, described,
 };
-use fusewright_codegen::backend::{Backend, BackendError, Grid, Stage};
+use fusewright_codegen::backend::{Backend, BackendError};
 use fusewright_codegen::kernel::Kernel;
-use fusewright_codegen::schedule::{KernelSchedule, Spread};
-use fusewright_fusion::region::SourceKind;
 use fusewright_runtime::disk;
 
 use super::chip;
 use crate::ascend::Scratch;
+use crate::behind::Tool;
 use crate::store::{self, CacheChoice};
 use crate::{external, knobs};
 
@@ -129,37 +128,21 @@ fn words(error: ModelError) -> String {
     }
 }
 
-/// The backend that writes Ascend C, and the host's compiler behind it.
-pub(crate) struct Built {
-    inner: Arc<dyn Backend>,
+/// The host's compiler behind the backend that writes Ascend C.
+pub(crate) struct HostCompiler {
     by: Arc<Simulated>,
 }
 
-impl Built {
-    pub fn new(inner: Arc<dyn Backend>, by: Arc<Simulated>) -> Built {
-        Built { inner, by }
+impl HostCompiler {
+    pub fn new(by: Arc<Simulated>) -> HostCompiler {
+        HostCompiler { by }
     }
+}
 
-    fn object(&self, kernel: &Kernel, source: &[u8]) -> Result<Vec<u8>, BackendError> {
-        let internal = |message: String| BackendError::Internal {
-            backend: self.inner.name(),
-            kernel: kernel.name.clone(),
-            message,
-        };
-        let source = Source { name: &file(&kernel.name), text: &text(&kernel.name, source) };
-        let object = self.by.model.compile(&[source], &self.included(), self.by.chip);
-        let object = object.map_err(|error| internal(words(error)))?;
-        let bytes = fs::read(&object).map_err(|error| internal(format!("{}: {error}", object.display())))?;
-        if self.by.asked.fetch_add(1, Ordering::Relaxed) % LOOK == LOOK - 1 {
-            self.by.model.trim(self.by.limit, IDLE);
-        }
-        Ok(bytes)
-    }
-
-    fn included(&self) -> Vec<Source<'static>> {
-        let headers = self.inner.headers().iter().map(|&(name, text)| Source { name, text });
-        headers.chain([ARGUMENTS_HEADER]).collect()
-    }
+/// Sources that kernels include.
+fn included(inner: &dyn Backend) -> Vec<Source<'static>> {
+    let headers = inner.headers().iter().map(|&(name, text)| Source { name, text });
+    headers.chain([ARGUMENTS_HEADER]).collect()
 }
 
 /// What is compiled of a kernel.
@@ -172,85 +155,36 @@ fn file(kernel: &str) -> String {
     format!("{kernel}.cpp")
 }
 
-impl Backend for Built {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
+impl Tool for HostCompiler {
     /// The model's folder is named after its sources and its compiler.
     fn fingerprint(&self) -> String {
-        let model = self.by.model.folder().file_name().unwrap_or_default();
-        format!("{}, {}", self.inner.fingerprint(), model.to_string_lossy())
+        self.by.model.folder().file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     fn payload_kind(&self) -> PayloadKind {
         PayloadKind::AscendObject
     }
 
-    fn headers(&self) -> &'static [(&'static str, &'static str)] {
-        self.inner.headers()
+    fn make(&self, of: &Kernel, _: &Target, inner: &dyn Backend, code: &[u8]) -> Result<Vec<u8>, BackendError> {
+        let internal =
+            |message: String| BackendError::Internal { backend: inner.name(), kernel: of.name.clone(), message };
+        let source = Source { name: &file(&of.name), text: &text(&of.name, code) };
+        let object = self.by.model.compile(&[source], &included(inner), self.by.chip);
+        let object = object.map_err(|error| internal(words(error)))?;
+        let bytes = fs::read(&object).map_err(|error| internal(format!("{}: {error}", object.display())))?;
+        if self.by.asked.fetch_add(1, Ordering::Relaxed) % LOOK == LOOK - 1 {
+            self.by.model.trim(self.by.limit, IDLE);
+        }
+        Ok(bytes)
     }
 
-    fn sources(&self) -> &'static [SourceKind] {
-        self.inner.sources()
-    }
-
-    fn lacks(&self, dtype: DType, target: &Target) -> Option<String> {
-        self.inner.lacks(dtype, target)
-    }
-
-    fn grid(&self, kernel: &Kernel, target: &Target) -> Grid {
-        self.inner.grid(kernel, target)
-    }
-
-    fn schedule(&self, kernel: &Kernel) -> Option<KernelSchedule> {
-        self.inner.schedule(kernel)
-    }
-
-    fn candidates(&self, kernel: &Kernel) -> Vec<Spread> {
-        self.inner.candidates(kernel)
-    }
-
-    fn kind(&self, kernel: &Kernel, rows: usize) -> Option<String> {
-        self.inner.kind(kernel, rows)
-    }
-
-    fn memory(&self) -> usize {
-        self.inner.memory()
-    }
-
-    fn emit(&self, kernel: &Kernel, target: &Target) -> Result<Vec<Stage>, BackendError> {
-        let mut stages = self.inner.emit(kernel, target)?;
-        let source = stages.last().map_or(&[][..], |stage| &stage.bytes);
-        let code = self.object(kernel, source)?;
-        stages.push(Stage { extension: PayloadKind::AscendObject.extension(), bytes: code });
-        Ok(stages)
-    }
-
-    fn resume(&self, kernel: &Kernel, target: &Target, stage: Stage) -> Result<Vec<Stage>, BackendError> {
-        let (backend, of) = (self.inner.name(), kernel.name.clone());
-        let mut stages = self.inner.resume(kernel, target, stage)?;
-        let source = stages.last().map_or(&[][..], |stage| &stage.bytes);
-        let code = self.object(kernel, source).map_err(|error| match error {
-            BackendError::Internal { message, .. } => BackendError::Stage { backend, kernel: of, message },
-            other => other,
-        })?;
-        stages.push(Stage { extension: PayloadKind::AscendObject.extension(), bytes: code });
-        Ok(stages)
-    }
-
-    fn payload(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
-        let source = self.inner.payload(kernel, target)?;
-        Ok(Payload { kind: PayloadKind::AscendObject, bytes: self.object(kernel, &source.bytes)? })
-    }
-
-    fn compiles_together(&self) -> bool {
+    fn makes_together(&self) -> bool {
         true
     }
 
-    fn prepare(&self, kernels: &[&Kernel], target: &Target) {
+    fn make_ready(&self, kernels: &[&Kernel], target: &Target, inner: &dyn Backend) {
         let named = |kernel: &Kernel, name: &str| {
-            let source = self.inner.payload(&Kernel { name: name.to_owned(), ..kernel.clone() }, target).ok()?;
+            let source = inner.payload(&Kernel { name: name.to_owned(), ..kernel.clone() }, target).ok()?;
             Some(text(name, &source.bytes))
         };
         let taken = kernels.iter().filter(|kernel| named(kernel, &kernel.name).is_some());
@@ -258,6 +192,6 @@ impl Backend for Built {
             taken.map(|&k| (k, file(&k.name), move |name: &str| named(k, name).unwrap_or_default())).collect();
         let entries = texts.iter().map(|(kernel, file, text)| Entry { name: &kernel.name, file, text });
         // What is wrong with a kernel is said where that is compiled by itself.
-        let _ = self.by.model.compile_each(&entries.collect::<Vec<_>>(), &self.included(), self.by.chip);
+        let _ = self.by.model.compile_each(&entries.collect::<Vec<_>>(), &included(inner), self.by.chip);
     }
 }

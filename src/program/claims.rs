@@ -1,5 +1,5 @@
-//! What a graph claims of the sizes of a call beyond the ranges of its symbols: that slices lie inside their axes, and that
-//! axes from which elements are gathered have one.
+//! What a graph claims of the sizes of a call beyond the ranges of its symbols: that slices lie inside their axes, that
+//! axes from which elements are gathered have one, and that what is made has no less than no elements.
 //!
 //! An exporter that saw `y` shorter than `x` states `x[:len(y)]` as a slice of as many elements as `y` has. Whether it lies
 //! inside `x` is known when a call gives both. Claims are those of the graph before passes, which may drop a slice.
@@ -11,43 +11,70 @@ use super::plan::Binding;
 use super::words;
 use crate::Error;
 
-/// That a slice, or the first place of what is gathered from, lies inside its axis.
+/// What sizes have to be like.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    start: Dim,
-    end: Dim,
-    extent: Dim,
+    stated: Stated,
     /// What the claim is about, in words.
     what: String,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Stated {
+    /// That a slice, or the first place of what is gathered from, lies inside its axis.
+    Inside { start: Dim, end: Dim, extent: Dim },
+    /// That an axis of something new has no less than no elements.
+    NotNegative(Dim),
+}
+
+impl Stated {
+    /// What must not be negative for it to hold.
+    fn terms(&self) -> Vec<Dim> {
+        match self {
+            Stated::Inside { start, end, extent } => vec![start.clone(), end - start, extent - end],
+            Stated::NotNegative(extent) => vec![extent.clone()],
+        }
+    }
 }
 
 /// The claims of a graph that its ranges do not decide.
 pub(crate) fn claims(graph: &Graph) -> Vec<Claim> {
     let mut claims: Vec<Claim> = Vec::new();
-    for node in graph.nodes() {
-        let (axis, start, end, how) = match &node.op {
-            Op::Prim(Prim::Slice { axis, start, end, .. }) => (axis, start.clone(), end.clone(), "a part of"),
-            // An index is moved into its axis, which has to have a place for it.
-            Op::Prim(Prim::Gather { axis }) => {
-                let elements = graph.ty(node.results[0]).elements();
-                let one = Dim::function(DimFn::Min, &elements, &Dim::constant(1));
-                (axis, Dim::constant(0), one, "gathered from")
-            }
-            _ => continue,
-        };
-        let (start, end) = (&start, &end);
-        let extent = &graph.ty(node.operands[0]).shape[*axis];
+    for (node, stated, how) in graph.nodes().iter().flat_map(|node| stated(graph, node)) {
         let holds = |dim: &Dim| dim_range(dim, graph.symbols()).is_some_and(|(least, _)| least >= 0);
-        let known = [start, &(end - start), &(extent - end)].into_iter().all(holds);
-        let same = |c: &Claim| [&c.start, &c.end, &c.extent] == [start, end, extent];
-        if known || claims.iter().any(same) {
+        if stated.terms().iter().all(holds) || claims.iter().any(|claim| claim.stated == stated) {
             continue;
         }
-        let source = words::name(graph, node.operands[0]);
-        let what = format!("{}, {how} {source} along axis {axis}", named_with_source(graph, node));
-        claims.push(Claim { start: start.clone(), end: end.clone(), extent: extent.clone(), what });
+        claims.push(Claim { stated, what: format!("{}{how}", named_with_source(graph, node)) });
     }
     claims
+}
+
+/// What a node states of sizes, each with what it does there in words.
+fn stated<'g>(graph: &Graph, node: &'g Node) -> Vec<(&'g Node, Stated, String)> {
+    let of = |how: &str, axis: usize| format!(", {how} {} along axis {axis}", words::name(graph, node.operands[0]));
+    let extent = |axis: usize| graph.ty(node.operands[0]).shape[axis].clone();
+    match &node.op {
+        &Op::Prim(Prim::Slice { axis, ref start, ref end, .. }) => {
+            let inside = Stated::Inside { start: start.clone(), end: end.clone(), extent: extent(axis) };
+            vec![(node, inside, of("a part of", axis))]
+        }
+        // An index is moved into its axis, which has to have a place for it.
+        &Op::Prim(Prim::Gather { axis }) => {
+            let elements = graph.ty(node.results[0]).elements();
+            let end = Dim::function(DimFn::Min, &elements, &Dim::constant(1));
+            let inside = Stated::Inside { start: Dim::constant(0), end, extent: extent(axis) };
+            vec![(node, inside, of("gathered from", axis))]
+        }
+        // What fills a tensor up to a length that the caller's is beyond, say.
+        Op::Prim(Prim::Expand { shape } | Prim::Iota { shape, .. }) => {
+            let along = |(axis, extent): (usize, &Dim)| {
+                (node, Stated::NotNegative(extent.clone()), format!(" along axis {axis}"))
+            };
+            shape.iter().enumerate().map(along).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn named_with_source(graph: &Graph, node: &Node) -> String {
@@ -58,24 +85,25 @@ fn named_with_source(graph: &Graph, node: &Node) -> String {
 /// Checks the claims of a graph for one call.
 ///
 /// # Errors
-/// A slice that leaves its axis, with its node.
+/// A slice that leaves its axis, or an extent below zero, with its node.
 pub(crate) fn check(claims: &[Claim], binding: &Binding) -> Result<(), Error> {
     let value = |dim: &Dim| dim.eval(&|s| binding.get(s).copied()).map_err(|e| Error::Call(e.to_string()));
-    for claim in claims {
-        let (start, end, extent) = (value(&claim.start)?, value(&claim.end)?, value(&claim.extent)?);
-        if 0 <= start && start <= end && end <= extent {
+    for Claim { stated, what } in claims {
+        let values = stated.terms().iter().map(value).collect::<Result<Vec<i64>, Error>>()?;
+        if values.iter().all(|&value| value >= 0) {
             continue;
         }
-        let named = |dim: &Dim, value: i64| match dim.as_const() {
-            Some(_) => value.to_string(),
-            None => format!("{dim} = {value}"),
+        let named = |dim: &Dim| {
+            let value = value(dim)?;
+            Ok::<_, Error>(dim.as_const().map_or_else(|| format!("{dim} = {value}"), |_| value.to_string()))
         };
-        let (from, to) = (named(&claim.start, start), named(&claim.end, end));
-        return Err(Error::Call(format!(
-            "these sizes do not fit the model: {} goes from {from} to {to}, but the axis has {}",
-            claim.what,
-            named(&claim.extent, extent)
-        )));
+        let why = match stated {
+            Stated::Inside { start, end, extent } => {
+                format!("goes from {} to {}, but the axis has {}", named(start)?, named(end)?, named(extent)?)
+            }
+            Stated::NotNegative(extent) => format!("would have {} elements", named(extent)?),
+        };
+        return Err(Error::Call(format!("these sizes do not fit the model: {what} {why}")));
     }
     Ok(())
 }
@@ -118,6 +146,17 @@ mod tests {
         assert!(error.contains("value `y`, gathered from input `x` along axis 0"), "{error}");
         let fixed = text.replace("s: 0.., t: 0..", "s: 1..").replace("f32[t, 4]", "f32[5, 4]");
         assert!(claims(&fixed.parse().unwrap_or_else(|e| panic!("{e}"))).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_made_of_less_than_no_elements() {
+        let fill = "  %z = literal f32 0.0\n  %f = expand %z {shape = [2, t - s]}\n  \
+                    %y = cat %x, %f {axis = 1}\n  return %y";
+        assert_eq!((checked(fill, 5, 5), checked(fill, 5, 9)), (Ok(()), Ok(())));
+        let error = checked(fill, 5, 4).expect_err("less than none");
+        assert!(error.ends_with("value `f` along axis 1 would have -s + t = -1 elements"), "{error}");
+        let count = "  %c = iota {type = i64[t - s], axis = 0}\n  return %c";
+        assert!(checked(count, 5, 5).is_ok() && checked(count, 5, 4).is_err_and(|e| e.contains("value `c`")));
     }
 
     #[test]

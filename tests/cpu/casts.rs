@@ -278,7 +278,7 @@ fn nans_of_any_payload_stay_nans() {
 fn expanded_functions_keep_nans_of_any_payload() {
     let nans =
         [0x7fff_ffffu32, 0xffff_ffff, 0x7f80_0001, 0x7fff_ff00, 0xff80_ffff, 0x7fc0_0001, 0x7fbf_ffff, 0x7fc0_0000];
-    for function in ["exp", "exp2", "log", "log2", "tanh", "erf", "erfc", "sin", "cos", "rsqrt"] {
+    for function in ["exp", "exp2", "log", "log2", "tanh", "erf", "erfc", "erfinv", "sin", "cos", "rsqrt"] {
         let text = format!(
             "kernel @f(n = extent(x, 0)) rows 1 {{
                param %x: f32[n] in

@@ -40,7 +40,7 @@ const UNARY: [ScalarFn; 9] = [
     ScalarFn::RoundEven,
     ScalarFn::Neg,
 ];
-const APPROXIMATE: [ScalarFn; 10] = [
+const APPROXIMATE: [ScalarFn; 11] = [
     ScalarFn::Rsqrt,
     ScalarFn::Exp,
     ScalarFn::Exp2,
@@ -51,6 +51,7 @@ const APPROXIMATE: [ScalarFn; 10] = [
     ScalarFn::Tanh,
     ScalarFn::Erf,
     ScalarFn::Erfc,
+    ScalarFn::Erfinv,
 ];
 const BINARY: [ScalarFn; 12] = [
     ScalarFn::Add,

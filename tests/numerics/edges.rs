@@ -15,6 +15,7 @@ rows! {
     "edge.nan_absmax" => nan_absmax;
     "edge.nan_clamp" => nan_clamp;
     "edge.nan_int8" => nan_int8;
+    "edge.beyond_integers" => beyond_integers;
     "edge.nan_e2m1" => nan_e2m1;
     "edge.nan_bits" => nan_bits;
     "edge.nan_moved" => nan_moved;
@@ -167,6 +168,37 @@ fn nan_int8() {
     let text =
         row_of(2, ", %k: f32[]", "%q = quantize_static %x, %k {codes = i8, apply = divide, bound = 127.0}\nreturn %q");
     exact(&text, &[row(&[NAN, 5.0]), floats(DType::F32, &[], &[1.0])], |_| vec![ints(DType::I8, &[1, 2], &[0, 5])]);
+}
+
+/// What a float is as an integer of so many bits: its whole part modulo 2^bits, and 0 of what has none.
+fn wrapped(x: f64, bits: u32, signed: bool) -> i64 {
+    // Beyond this, the lowest 64 bits of the whole part are zeros.
+    let whole = if x.abs() < 2f64.powi(118) { x.trunc() as i128 } else { 0 };
+    let rest = whole.rem_euclid(1 << bits);
+    let negative = signed && rest >= 1 << (bits - 1);
+    (if negative { rest - (1 << bits) } else { rest }) as i64
+}
+
+fn beyond_integers() {
+    let near = [300.0, -129.0, 128.0, 255.5, 256.0, -32769.0, 65536.5, 1e6, 2147483648.0, -4294967296.0];
+    let far = [1e10, -1e10, 9.3e18, 1.9e19, -3e38, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0, 0.5, -1.0];
+    let integers = [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64];
+    let casts: String = integers.map(|to| format!("%{to} = cast %x {{to = {to}, round = trunc}}\n")).concat();
+    let results = integers.map(|to| format!("%{to}")).join(", ");
+    for from in [DType::F64, DType::F32, DType::BF16, DType::F16, DType::F8E5M2] {
+        let given: Vec<u64> = near.iter().chain(&far).map(|&x| num::encode(from, x)).collect();
+        // Vectors and what is left of them, and rows that are less than a vector.
+        for lanes in [1, 7, 67] {
+            let codes: Vec<u64> = given.iter().cycle().take(lanes * given.len()).copied().collect();
+            let text = format!("graph @edge(s: 0..; %x: {from}[s, {lanes}]) {{\n{casts}return {results}\n}}");
+            let shape = [given.len(), lanes];
+            let whole = |to: DType| {
+                let of = |&code: &u64| wrapped(num::decode(from, code), to.bits(), to.is_signed_int());
+                ints(to, &shape, &codes.iter().map(of).collect::<Vec<i64>>())
+            };
+            exact(&text, &[coded(from, &shape, &codes)], |_| integers.map(whole).to_vec());
+        }
+    }
 }
 
 fn nan_e2m1() {

@@ -246,7 +246,7 @@ impl<'a> Emitter<'a> {
             Prim::Cat { axis } => return self.cat(id, node, *axis),
             Prim::Gather { .. } => return Err(LowerError::at(id, "a gather from a computed value")),
             Prim::Scatter { .. }
-            | Prim::ScatterAdd { .. }
+            | Prim::ScatterReduce { .. }
             | Prim::MatMul { .. }
             | Prim::GroupedMatMul { .. }
             | Prim::Sdpa(_)

@@ -129,8 +129,8 @@ fn degree(
 
 /// Whether a function makes something else of an extreme than a multiple of it or a power of two near it.
 fn bends(f: ScalarFn) -> bool {
-    use ScalarFn::{Atan2, Cos, Erf, Erfc, Exp, Hypot, Rem, Rsqrt, Sin, Sqrt, Tanh};
-    matches!(f, Sqrt | Rsqrt | Exp | Sin | Cos | Tanh | Erf | Erfc | Atan2 | Hypot | Rem)
+    use ScalarFn::{Atan2, Cos, Erf, Erfc, Erfinv, Exp, Hypot, Rem, Rsqrt, Sin, Sqrt, Tanh};
+    matches!(f, Sqrt | Rsqrt | Exp | Sin | Cos | Tanh | Erf | Erfc | Erfinv | Atan2 | Hypot | Rem)
 }
 
 /// Whether a node makes more than a multiple of an extreme of operands that depend on it: a root or a square, say.

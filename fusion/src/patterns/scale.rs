@@ -27,13 +27,13 @@ pub(super) enum Scale {
 
 /// Whether results are computed from several elements, so that they are not given with an input.
 pub(super) fn crosses(prim: &Prim) -> bool {
-    use Prim::{AllReduce, ArgReduce, GroupedMatMul, MatMul, Opaque, Reduce, ScatterAdd, Sdpa, TopK};
+    use Prim::{AllReduce, ArgReduce, GroupedMatMul, MatMul, Opaque, Reduce, ScatterReduce, Sdpa, TopK};
     matches!(
         prim,
         Reduce { .. }
             | ArgReduce { .. }
             | TopK { .. }
-            | ScatterAdd { .. }
+            | ScatterReduce { .. }
             | MatMul { .. }
             | GroupedMatMul { .. }
             | Sdpa(_)

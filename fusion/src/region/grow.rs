@@ -186,7 +186,7 @@ impl<'a, 'g> Growth<'a, 'g> {
                 Prim::ArgReduce { .. } | Prim::TopK { .. } | Prim::Cat { .. } => Ok(()),
                 Prim::Gather { .. } | Prim::Scatter { .. } | Prim::Pack { .. } => Ok(()),
                 Prim::MatMul { .. } | Prim::GroupedMatMul { .. } => Err(Refusal::MatMul),
-                Prim::ScatterAdd { .. } => Err(Refusal::ScatterAdd),
+                Prim::ScatterReduce { .. } => Err(Refusal::ScatterReduce),
                 Prim::Sdpa(_) => Err(Refusal::Attention),
                 Prim::AllReduce(_) => Err(Refusal::Collective),
                 Prim::Opaque { .. } => Err(Refusal::Opaque),

@@ -52,7 +52,7 @@ pub fn needs_no_kernel(op: &Op) -> bool {
                 | Prim::Opaque { .. }
                 | Prim::AllReduce(_)
                 | Prim::Scatter { .. }
-                | Prim::ScatterAdd { .. }
+                | Prim::ScatterReduce { .. }
         )
     );
     elsewhere || is_layout(op) || is_constant(op)

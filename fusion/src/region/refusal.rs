@@ -15,8 +15,8 @@ pub enum Refusal {
     Opaque,
     /// Writes at places that an index tensor chooses, into what is computed or read beside, or is laid out otherwise.
     Scatter,
-    /// Adds at places that an index tensor chooses: several of its rows may add to one.
-    ScatterAdd,
+    /// Combines at places that an index tensor chooses: several of its rows may be for one.
+    ScatterReduce,
     /// Selects many of the largest elements of a part of a row, or a number of them that is not known.
     TopK,
     /// Only moves or repeats elements; free as a view, or left to its consumer.
@@ -84,7 +84,7 @@ impl Refusal {
         Refusal::Collective,
         Refusal::Opaque,
         Refusal::Scatter,
-        Refusal::ScatterAdd,
+        Refusal::ScatterReduce,
         Refusal::TopK,
         Refusal::LayoutOnly,
         Refusal::CopyOnly,
@@ -128,7 +128,7 @@ impl Refusal {
             Refusal::Collective => "collective",
             Refusal::Opaque => "opaque",
             Refusal::Scatter => "scatter",
-            Refusal::ScatterAdd => "scatter_add",
+            Refusal::ScatterReduce => "scatter_reduce",
             Refusal::TopK => "top_k",
             Refusal::LayoutOnly => "layout_only",
             Refusal::CopyOnly => "copy_only",
@@ -168,7 +168,7 @@ impl Refusal {
             Refusal::Collective => "a collective waits for other ranks",
             Refusal::Opaque => "an op of the host framework is not taken apart",
             Refusal::Scatter => "it writes at chosen places into what is computed, read beside or laid out otherwise",
-            Refusal::ScatterAdd => "it adds at chosen places, of which several may be one",
+            Refusal::ScatterReduce => "it combines at chosen places, of which several may be one",
             Refusal::TopK => {
                 "it selects many of the largest elements of a part of a row, or a number of them that is not known"
             }

@@ -2,9 +2,12 @@
 //!
 //! The import then starts again with it, so that every type says it and every call is checked against it:
 //!
-//! - a symbol has values for which an extent is the number that the file states;
+//! - a symbol has values for which an extent is the number that the file states, or for which none is negative that is
+//!   made: a padding up to a length, say;
 //! - two extents that an op needs to be equal are: an exporter that is left to choose symbols gives each input its own;
 //! - a symbol is a multiple, `s = 2·h`, where the file states extents that are quotients of it and no others.
+
+use std::collections::BTreeSet;
 
 use super::schema::Program;
 use crate::dim::{Dim, DimFn, product};
@@ -130,6 +133,26 @@ impl Assumptions {
     }
 }
 
+/// The range of the only symbol of a dim within which that is not negative. Of several symbols, a call tells.
+pub(super) fn not_negative(dim: &Dim, symbols: &[Symbol]) -> Option<Needed> {
+    let mut names = BTreeSet::new();
+    dim.collect_symbols(&mut names);
+    let name = names.pop_first().filter(|_| names.is_empty())?;
+    let (slope, offset) = dim.split_linear(&name)?;
+    let (slope, offset) = (slope.as_const()?, offset.as_const()?);
+    let known = symbols.iter().find(|symbol| symbol.name == name)?;
+    let range = match slope {
+        0 => return None,
+        1.. => Symbol { min: known.min.max(-offset.div_euclid(slope)), ..known.clone() },
+        _ => {
+            let most = offset.div_euclid(slope.checked_neg()?);
+            Symbol { max: Some(known.max.map_or(most, |max| max.min(most))), ..known.clone() }
+        }
+    };
+    // What holds of no size is no assumption but a mistake.
+    (range != *known && range.max.is_none_or(|max| max >= range.min)).then_some(Needed::Range(range))
+}
+
 /// What must be divisible for a tensor to have as many elements as the file states for a view of it.
 pub(super) fn divisible(from: &TensorType, to: &TensorType) -> Option<Needed> {
     let mut quotients: Vec<(Dim, i64)> = Vec::new();
@@ -141,7 +164,7 @@ pub(super) fn divisible(from: &TensorType, to: &TensorType) -> Option<Needed> {
         });
     }
     quotients.into_iter().find_map(|(a, divisor)| {
-        let mut names = std::collections::BTreeSet::new();
+        let mut names = BTreeSet::new();
         a.collect_symbols(&mut names);
         let symbol = names.pop_first().filter(|_| names.is_empty())?;
         let (slope, offset) = a.split_linear(&symbol)?;

@@ -84,6 +84,8 @@ pub(super) trait Names {
     fn ranks(&self, group: &str) -> Option<u32>;
     /// Whether a dim is never negative under the ranges of its symbols.
     fn never_negative(&self, dim: &Dim) -> bool;
+    /// Takes for granted that a dim is not negative, where calls are checked against that; whether it does.
+    fn takes_for_granted(&self, not_negative: &Dim) -> bool;
     /// Whether a tensor is one of complex numbers, of which the value is one of floats with a last axis of two.
     fn is_complex(&self, name: &str) -> bool;
     /// Whether a tensor is on the host, if the file states where it is.

@@ -1,5 +1,6 @@
 //! From the exported program to the graph: inputs by signature, nodes in order, outputs by signature.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::alias::{self, Aliases, Produced};
@@ -17,7 +18,7 @@ use super::{aten, collective, constants, inline, opaque, signature, sized, types
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dim::Dim;
-use crate::dim_range::{Ranges, simplified};
+use crate::dim_range::{Ranges, defined};
 use crate::graph::{Graph, InputKind, Op, Symbol, Value};
 use crate::prim::{Literal, Prim};
 use crate::ty::TensorType;
@@ -33,7 +34,7 @@ pub(super) fn convert(model: &str, program: &Program, weights: &Weights<'_>) -> 
     let name: String = model.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let mut assumptions = Assumptions::default();
     for attempt in 1.. {
-        let mut importer = Importer::new(&name, program, assumptions.clone());
+        let mut importer = Importer::new(&name, program, assumptions.clone(), weights.is_file());
         let result = importer.run(weights);
         let Importer { b, scope, needed, .. } = importer;
         if attempt == MAX_ATTEMPTS || !assumptions.adopt(needed, &scope.symbols, program) {
@@ -54,6 +55,11 @@ pub(super) struct Scope<'a> {
     ranks: BTreeMap<String, u32>,
     /// Tensors of complex numbers.
     complex: BTreeSet<String>,
+    /// Whether the program is a file, so that a call that does not fit it is a mistake of the caller. A framework whose
+    /// graph this is runs what it holds in every size, and has to be left what holds in some.
+    is_file: bool,
+    /// What must not be negative for the op that is imported.
+    granted: RefCell<Vec<Dim>>,
 }
 
 impl Names for Scope<'_> {
@@ -71,6 +77,13 @@ impl Names for Scope<'_> {
 
     fn never_negative(&self, dim: &Dim) -> bool {
         Ranges::new(&self.symbols).bounds(dim).is_ok_and(|bounds| bounds.min >= 0)
+    }
+
+    fn takes_for_granted(&self, not_negative: &Dim) -> bool {
+        if self.is_file {
+            self.granted.borrow_mut().push(not_negative.clone());
+        }
+        self.is_file
     }
 
     fn is_complex(&self, name: &str) -> bool {
@@ -96,8 +109,10 @@ impl Names for Scope<'_> {
 }
 
 impl<'a> Scope<'a> {
-    fn new(program: &'a Program, assumptions: Assumptions) -> Self {
+    fn new(program: &'a Program, assumptions: Assumptions, is_file: bool) -> Self {
         Scope {
+            is_file,
+            granted: RefCell::default(),
             program,
             assumptions,
             values: BTreeMap::new(),
@@ -110,7 +125,7 @@ impl<'a> Scope<'a> {
 
     /// A size of the file under what is assumed of its symbols.
     fn extent(&self, size: &SymInt) -> Result<Dim, String> {
-        Ok(simplified(&self.assumptions.apply(types::dim(size)?), &self.symbols))
+        Ok(defined(&self.assumptions.apply(types::dim(size)?), &self.symbols))
     }
 
     pub(super) fn symbols(&self) -> &[Symbol] {
@@ -161,11 +176,11 @@ pub(super) fn value_error(name: &str, message: impl std::fmt::Display) -> Diagno
 }
 
 impl<'a> Importer<'a> {
-    fn new(name: &str, program: &'a Program, assumptions: Assumptions) -> Self {
+    fn new(name: &str, program: &'a Program, assumptions: Assumptions, is_file: bool) -> Self {
         Importer {
             b: Builder::new(name),
             program,
-            scope: Scope::new(program, assumptions),
+            scope: Scope::new(program, assumptions, is_file),
             aliases: Aliases::new(program),
             parameters: BTreeSet::new(),
             numbers: BTreeSet::new(),
@@ -227,7 +242,7 @@ impl<'a> Importer<'a> {
         let sizes: Vec<Dim> = self.scope.sizes.values().cloned().collect();
         sizes.iter().try_for_each(|dim| self.declare(dim))?;
         let Scope { sizes, symbols, .. } = &mut self.scope;
-        sizes.values_mut().for_each(|dim| *dim = simplified(dim, symbols));
+        sizes.values_mut().for_each(|dim| *dim = defined(dim, symbols));
         Ok(())
     }
 
@@ -255,7 +270,7 @@ impl<'a> Importer<'a> {
         for dim in &mut ty.shape {
             *dim = self.scope.assumptions.apply(dim.clone());
             if dim.as_polynomial().is_none() {
-                *dim = simplified(dim, &self.scope.symbols);
+                *dim = defined(dim, &self.scope.symbols);
             }
         }
         Ok(ty)
@@ -383,7 +398,12 @@ impl<'a> Importer<'a> {
             }
         }
         let refused = match row.map(|row| self.by_row(row, node, types)) {
-            Some(Ok(values)) => return Ok(values),
+            Some(Ok(values)) => {
+                let granted = self.scope.granted.take();
+                let ranges = granted.iter().filter_map(|dim| assume::not_negative(dim, &self.scope.symbols));
+                self.needed.extend(ranges);
+                return Ok(values);
+            }
             Some(Err(Refusal(reason))) => {
                 self.note_unequal();
                 Some(reason)
@@ -416,6 +436,7 @@ impl<'a> Importer<'a> {
     fn by_row(&self, row: &Row, node: &NodeJson, results: &[TensorType]) -> Result<Vec<Value>, Refusal> {
         let mark = self.b.mark();
         self.b.take_unequal();
+        self.scope.granted.take();
         let call = self.call(row, node, results);
         let imported = call.check_names().and_then(|()| (row.import)(&call)).and_then(|values| {
             let fits = values.len() == results.len();

@@ -107,6 +107,10 @@ impl Names for BTreeMap<String, Value> {
         dim.as_const().is_some_and(|extent| extent >= 0)
     }
 
+    fn takes_for_granted(&self, _: &Dim) -> bool {
+        false
+    }
+
     fn is_complex(&self, _: &str) -> bool {
         false
     }

@@ -32,6 +32,11 @@ impl<'a> Weights<'a> {
         Weights { archive: None, by_name: BTreeMap::new(), storages: RefCell::default() }
     }
 
+    /// Whether the program is a file.
+    pub(super) fn is_file(&self) -> bool {
+        self.archive.is_some()
+    }
+
     /// Reads the weight and constant tables of `model`.
     pub(super) fn open(archive: &'a Archive, model: &str) -> Result<Self, Diagnostic> {
         let mut by_name = BTreeMap::new();

@@ -11,7 +11,7 @@ use fusewright_abi::DType;
 use super::bind::{Binding, user_inputs};
 use super::domain::{ArrayOf, Call, CastTo, DataOf, Domain, Head, Product};
 use super::fault::Fault;
-use super::{InterpError, grouped, layout, scatter_add};
+use super::{InterpError, grouped, layout, scatter_reduce};
 use crate::graph::{Def, Graph, Input, InputKind, Node, Op, Value};
 use crate::prim::{Literal, NanRule, Prim, ReduceOp, Rounding, Sdpa};
 use crate::tensor::{Array, Data, NoMemory, Tensor, TensorError, check_memory};
@@ -186,9 +186,9 @@ impl<D: Domain> Machine<'_, D> {
                 let [x, indices, updates] = take(operands)?;
                 layout::scatter(self.domain, x, indices, updates, *axis)?
             }
-            Prim::ScatterAdd { axis } => {
+            Prim::ScatterReduce { op, axis } => {
                 let [x, indices, updates] = take(operands)?;
-                scatter_add::scatter_add(self.domain, [x, indices, updates], *axis)?
+                scatter_reduce::scatter_reduce(self.domain, [x, indices, updates], *op, *axis)?
             }
             Prim::Cat { axis } => layout::cat(operands, *axis)?,
             Prim::Literal(_) | Prim::SizeOf(_) | Prim::Iota { .. } => self.source(prim, shape)?,

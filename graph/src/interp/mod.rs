@@ -16,7 +16,7 @@ mod interval;
 mod layout;
 mod machine;
 mod point;
-mod scatter_add;
+mod scatter_reduce;
 mod walk;
 
 use std::collections::BTreeMap;

@@ -80,7 +80,7 @@ fn prim_attrs(prim: &Prim) -> Vec<(&'static str, String)> {
             }
             attrs
         }
-        Prim::Cat { axis } | Prim::Gather { axis } | Prim::Scatter { axis } | Prim::ScatterAdd { axis } => {
+        Prim::Cat { axis } | Prim::Gather { axis } | Prim::Scatter { axis } | Prim::ScatterReduce { axis, .. } => {
             vec![("axis", axis.to_string())]
         }
         Prim::Pack { ways, to } => vec![("ways", ways.to_string()), ("to", to.to_string())],
@@ -169,7 +169,7 @@ fn unknown(name: &str, key: &str, known: &[&str]) -> OpTextError {
 }
 
 /// Names of the primitives other than scalar functions.
-const PRIMS: [&str; 22] = [
+const PRIMS: [&str; 25] = [
     "literal",
     "size_of",
     "iota",
@@ -186,6 +186,9 @@ const PRIMS: [&str; 22] = [
     "gather",
     "scatter",
     "scatter_add",
+    "scatter_mul",
+    "scatter_max",
+    "scatter_min",
     "pack",
     "matmul",
     "grouped_matmul",
@@ -207,6 +210,10 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn scatter_reduce(&mut self, op: ReduceOp) -> Result<Prim, OpTextError> {
+        Ok(Prim::ScatterReduce { op, axis: self.get("axis", parse_unsigned)? })
+    }
+
     fn prim(&mut self, name: &str) -> Result<Prim, OpTextError> {
         if let Some(f) = ScalarFn::by_name(name) {
             return Ok(Prim::Map(f));
@@ -250,7 +257,10 @@ impl Reader<'_> {
             "cat" => Prim::Cat { axis: self.get("axis", parse_unsigned)? },
             "gather" => Prim::Gather { axis: self.get("axis", parse_unsigned)? },
             "scatter" => Prim::Scatter { axis: self.get("axis", parse_unsigned)? },
-            "scatter_add" => Prim::ScatterAdd { axis: self.get("axis", parse_unsigned)? },
+            "scatter_add" => self.scatter_reduce(ReduceOp::Add)?,
+            "scatter_mul" => self.scatter_reduce(ReduceOp::Mul)?,
+            "scatter_max" => self.scatter_reduce(ReduceOp::Max)?,
+            "scatter_min" => self.scatter_reduce(ReduceOp::Min)?,
             "pack" => Prim::Pack { ways: self.get("ways", parse_unsigned)?, to: self.get("to", parse_dtype)? },
             "matmul" => Prim::MatMul { out: self.get("out", parse_dtype)?, transpose_b: self.flag("transpose_b")? },
             "grouped_matmul" => Prim::GroupedMatMul { out: self.get("out", parse_dtype)? },

@@ -90,7 +90,9 @@ fn everything() -> Graph {
     one(Prim::Cat { axis: 1 }, &[x, x, x]);
     let gathered = one(Prim::Gather { axis: 0 }, &[x, i]);
     let scattered = one(Prim::Scatter { axis: 0 }, &[x, i, gathered]);
-    one(Prim::ScatterAdd { axis: 0 }, &[x, i, gathered]);
+    for op in ReduceOp::ALL {
+        one(Prim::ScatterReduce { op, axis: 0 }, &[x, i, gathered]);
+    }
     let codes = one(Prim::Cast { to: DType::F4E2M1, round: Rounding::NearestEven, saturate: true }, &[x]);
     one(Prim::Pack { ways: 2, to: DType::U8 }, &[codes]);
     one(Prim::MatMul { transpose_b: true, out: DType::BF16 }, &[x, w]);

@@ -155,7 +155,7 @@ fn nodes(program: &Program, step: &Step) -> BTreeSet<NodeId> {
 /// Whether the interpreter computes a step that reads or writes chosen places, which it checks.
 fn by_interpreter(step: &Step) -> bool {
     let chooses =
-        |op: &Op| matches!(op, Op::Prim(Prim::Gather { .. } | Prim::Scatter { .. } | Prim::ScatterAdd { .. }));
+        |op: &Op| matches!(op, Op::Prim(Prim::Gather { .. } | Prim::Scatter { .. } | Prim::ScatterReduce { .. }));
     let Work::Reference(body) = &step.work else { return false };
     // A composite may hold any op.
     body.nodes().iter().any(|node| chooses(&node.op) || matches!(node.op, Op::Composite(_)))

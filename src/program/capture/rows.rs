@@ -166,7 +166,7 @@ fn prim_apart(graph: &Graph, node: &Node, prim: &Prim, symbol: &str) -> Result<P
                 _ => refuse("its rows attend to each other"),
             }
         }
-        Prim::ScatterAdd { .. } | Prim::GroupedMatMul { .. } => refuse("it combines rows"),
+        Prim::ScatterReduce { .. } | Prim::GroupedMatMul { .. } => refuse("it combines rows"),
         Prim::Opaque { .. } => refuse("it is not known what it does"),
     }
 }

@@ -370,7 +370,7 @@ fn writing_once(partition: &Partition) -> Result<BTreeSet<usize>, Error> {
         let body = region.expand_body().map_err(|e| Error::Internal(e.to_string()))?;
         let into = |node: &Node| match node.op {
             Op::Prim(Prim::Scatter { .. }) => Some(Ok(stored_in(&body, node.operands[0]))),
-            Op::Prim(Prim::ScatterAdd { .. }) => Some(Err(())),
+            Op::Prim(Prim::ScatterReduce { .. }) => Some(Err(())),
             _ => None,
         };
         let written: Result<Vec<Value>, ()> = body.nodes().iter().filter_map(into).collect();

@@ -1,5 +1,7 @@
 //! What moves between global memory and unified buffer: loads, stores, and the loops that address them.
 
+use std::collections::BTreeSet;
+
 use fusewright_abi::DType;
 use fusewright_graph::Dim;
 use fusewright_templates::ascend as template;
@@ -25,6 +27,15 @@ struct Side {
     level: Level,
     /// Condition under which a row is moved.
     condition: Option<String>,
+}
+
+impl Side {
+    /// Whether data says where it lies.
+    fn is_chosen(&self) -> bool {
+        let mut names = BTreeSet::new();
+        self.runs.start.collect_symbols(&mut names);
+        names.iter().any(|name| Val::from_symbol(name).is_some())
+    }
 }
 
 /// Which way a copy goes.
@@ -241,7 +252,7 @@ impl Writer<'_> {
     fn per_row(&self, side: &Side) -> Option<(Dim, Dim)> {
         let (by_row, rest) = side.runs.start.split_linear(ROW)?;
         let (by_inner, rest) = rest.split_linear(INNER)?;
-        let mut names = std::collections::BTreeSet::new();
+        let mut names = BTreeSet::new();
         rest.collect_symbols(&mut names);
         let varies = names.iter().any(|n| Val::from_symbol(n).is_some_and(|v| self.tile.most(self.level(v)) > 1));
         (!varies && !by_row.mentions(INNER)).then_some((by_row, by_inner))
@@ -271,7 +282,7 @@ impl Writer<'_> {
         };
         if self.is_contiguous(side) {
             let count = self.tile.times(side.level).of(n);
-            return Some(declared(self, vec![self.copy(way, &tensor.text(), &gm, &[count.to_string()])]));
+            return Some(declared(self, self.copy(way, side, [&tensor.text(), &gm], &[count.to_string()])));
         }
         let inner_level = side.level == Level::Inner && self.tile.inners > 1;
         if !inner_level || by_inner == dim(n) {
@@ -282,7 +293,7 @@ impl Writer<'_> {
             }
             let pitch = text::index(&by_row, &|name| self.symbol(name));
             let shape = ["tile.rows".to_owned(), per_row.to_string(), pitch];
-            return Some(declared(self, vec![self.copy(way, &tensor.text(), &gm, &shape)]));
+            return Some(declared(self, self.copy(way, side, [&tensor.text(), &gm], &shape)));
         }
         if !far_enough(&by_inner, n) || self.tile.inners > MOST_BLOCKS {
             return None;
@@ -290,11 +301,11 @@ impl Writer<'_> {
         let pitch = text::index(&by_inner, &|name| self.symbol(name));
         let shape = ["tile.inners".to_owned(), n.to_string(), pitch];
         if self.tile.rows == 1 {
-            return Some(declared(self, vec![self.copy(way, &tensor.text(), &gm, &shape)]));
+            return Some(declared(self, self.copy(way, side, [&tensor.text(), &gm], &shape)));
         }
         let at = format!("{}[r * {}]", tensor.var, self.tile.inners * n);
         let gm = self.place(side, &[ROW]);
-        let body = vec![self.copy(way, &at, &gm, &shape)];
+        let body = self.copy(way, side, [&at, &gm], &shape);
         Some(self.over_rows(body))
     }
 
@@ -323,7 +334,7 @@ impl Writer<'_> {
             }
             vec![(n / run).to_string(), run.to_string(), text::index(&side.runs.step, &|name| self.symbol(name))]
         };
-        let mut body = vec![self.copy(way, &at, &gm, &shape)];
+        let mut body = self.copy(way, side, [&at, &gm], &shape);
         if let Some(condition) = &side.condition {
             body = [vec![format!("if ({condition}) {{")], indented(body), vec!["}".to_owned()]].concat();
         }
@@ -338,11 +349,16 @@ impl Writer<'_> {
         Ok(lines)
     }
 
-    fn copy(&self, way: Way, tensor: &str, gm: &str, shape: &[String]) -> String {
+    /// One copy. Of two rows that chose one place the later one has to stay, and copies out are in no order by themselves.
+    fn copy(&self, way: Way, side: &Side, [tensor, gm]: [&str; 2], shape: &[String]) -> Vec<String> {
         let (copies, shape) = (self.chip.copies().1, shape.join(", "));
         match way {
-            Way::In => format!("{copies}::CopyIn({tensor}, {gm}, {shape});"),
-            Way::Out => format!("{copies}::CopyOut({gm}, {tensor}, {shape});"),
+            Way::In => vec![format!("{copies}::CopyIn({tensor}, {gm}, {shape});")],
+            Way::Out => {
+                let barrier = side.is_chosen().then(|| "PipeBarrier<PIPE_MTE3>();".to_owned());
+                let copy = format!("{copies}::CopyOut({gm}, {tensor}, {shape});");
+                barrier.into_iter().chain([copy]).collect()
+            }
         }
     }
 

@@ -188,6 +188,7 @@ impl Emit<'_> {
             (ScalarFn::Tanh, [x]) if dtype == DType::F32 => self.tanh(*x),
             (ScalarFn::Erf, [x]) if dtype == DType::F32 => self.erf(*x),
             (ScalarFn::Erfc, [x]) if dtype == DType::F32 => self.erfc(*x),
+            (ScalarFn::Erfinv, [x]) if dtype == DType::F32 => self.erfinv(*x),
             (ScalarFn::Atan2, [a, b]) if dtype == DType::F32 => self.atan2(*a, *b),
             (ScalarFn::Hypot, [a, b]) if dtype == DType::F32 => self.hypot(*a, *b),
             (ScalarFn::Pow, [a, b]) if dtype == DType::F32 => self.pow(*a, *b),

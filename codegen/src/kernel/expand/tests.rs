@@ -225,6 +225,15 @@ fn the_complement_of_the_error_function_is_as_accurate_as_stated() {
 }
 
 #[test]
+fn the_inverse_of_the_error_function_is_as_accurate_as_stated() {
+    // Beside one, a step of the operand is a large one of the result.
+    let ends = (1..2000u64).flat_map(|i| [0x3f80_0000 - i, 0xbf80_0000 - i]).collect();
+    let codes = [sweep(150), between(-1.0, 1.0, 60_000), ends].concat();
+    assert_within(ScalarFn::Erfinv, 3.0, std::slice::from_ref(&codes));
+    assert_within_on(Column::Ascend, ScalarFn::Erfinv, 3.5, &[codes]);
+}
+
+#[test]
 fn angles_and_distances_are_as_accurate_as_stated() {
     let (edge, mut random) = (edges(DType::F32), Random(13));
     let mut operands = vec![Vec::new(), Vec::new()];

@@ -162,6 +162,9 @@ _COMPARING = {
     "aten.topk": ("k", "dim"),
     "aten.cumsum": ("dim",),
     "aten.cumprod": ("dim",),
+    "aten.cummax": ("dim",),
+    "aten.cummin": ("dim",),
+    "aten.logcumsumexp": ("dim",),
     "aten.histc": ("bins",),
 }
 #: Most comparisons for a row: beyond it a sort, which takes several passes, is faster.

@@ -137,7 +137,9 @@ fn every_refusal_fires_and_spares_its_twin() {
         let (sums, ids) = (g.input("sums", F32, &[1000, 64]), g.input("ids", I64, &[-1]));
         Ok(vec![g.b.prim(prim, &[sums, ids, exp(g, rows(g, "x"))?])?])
     };
-    fires(Refusal::ScatterAdd, &|g| added(g, Prim::ScatterAdd { axis: 0 }), &|g| added(g, Prim::Scatter { axis: 0 }));
+    fires(Refusal::ScatterReduce, &|g| added(g, Prim::ScatterReduce { op: ReduceOp::Add, axis: 0 }), &|g| {
+        added(g, Prim::Scatter { axis: 0 })
+    });
     // A few of each group are searched one by one.
     let of_groups = |g: &Sample, k: i64| {
         let groups = g.view(g.softmax(g.input("x", F32, &[-1, 128]))?, &[-1, 2, 64])?;

@@ -116,7 +116,7 @@ fn padded(call: &Call<'_>, x: Value, axis: usize, [before, behind]: [&Dim; 2], b
             if call.names.never_negative(&(&zero - extent)) {
                 return Ok(None);
             }
-            if !call.names.never_negative(extent) {
+            if !call.names.never_negative(extent) && !call.names.takes_for_granted(extent) {
                 return Err(format!("a padding of {extent}, of which the sign is not known").into());
             }
             let mut shape = ty.shape.clone();

@@ -61,7 +61,7 @@ pub(super) fn fmod(call: &Call<'_>) -> Imported {
 }
 
 /// The quotient toward minus infinity.
-fn floored(b: &Builder, x: Value, y: Value) -> Typed {
+pub(super) fn floored(b: &Builder, x: Value, y: Value) -> Typed {
     let r = b.map(ScalarFn::Rem, &[x, y])?;
     let one = number(b, x, 1)?;
     let corrected = |q: Value| b.map(ScalarFn::Select, &[is_off(b, r, y)?, b.sub(q, one)?, q]);

@@ -330,6 +330,7 @@ unary! {
     tanh = float Tanh;
     erf = float Erf;
     erfc = float Erfc;
+    erfinv = float Erfinv;
 }
 
 /// The part behind the point, with the sign of the operand.

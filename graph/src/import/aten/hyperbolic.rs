@@ -125,13 +125,16 @@ pub(super) fn logaddexp(call: &Call<'_>) -> Imported {
     let b = call.b;
     let widen =
         |v| -> Result<Value, Refusal> { Ok(convert(b, operand_as(b, Operand::Tensor(v), dtype)?, DType::F32)?) };
-    let (x, y) = (widen(x)?, widen(y)?);
+    Ok(vec![convert(b, logaddexp_of(b, widen(x)?, widen(y)?)?, dtype)?])
+}
+
+/// `ln(e^x + e^y)` in f32.
+pub(super) fn logaddexp_of(b: &Builder, x: Value, y: Value) -> Result<Value, Refusal> {
     let top = b.map(ScalarFn::Max, &[x, y])?;
     let gap = b.map(ScalarFn::Neg, &[b.map(ScalarFn::Abs, &[b.sub(x, y)?])?])?;
     let sum = b.add(top, log1p_of(b, b.map(ScalarFn::Exp, &[gap])?)?)?;
     // The gap between equal infinities is no number.
     let size = b.map(ScalarFn::Abs, &[top])?;
     let infinity = constant(b, DType::F32, Scalar::Float(f64::INFINITY))?;
-    let sum = select(b, (ScalarFn::Eq, size, infinity), top, sum)?;
-    Ok(vec![convert(b, sum, dtype)?])
+    Ok(select(b, (ScalarFn::Eq, size, infinity), top, sum)?)
 }

@@ -10,6 +10,7 @@ mod arrange;
 mod attention;
 mod bits;
 mod classify;
+mod combine;
 mod complex;
 mod convolution;
 mod create;

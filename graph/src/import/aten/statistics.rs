@@ -158,16 +158,22 @@ pub(super) fn linalg_norm(call: &Call<'_>) -> Imported {
 pub(super) fn logsumexp(call: &Call<'_>) -> Imported {
     let (b, x) = (call.b, call.tensor("self")?);
     let x = if b.dtype(x).is_float() { x } else { convert(b, x, DEFAULT_FLOAT)? };
-    let (dtype, axes) = (b.dtype(x), axes(call, b.ty(x).rank())?);
-    let top = over(call, ReduceOp::Max, x, &axes)?;
+    let axes = axes(call, b.ty(x).rank())?;
+    finished(call, &[log_sum_exp(call, x, &axes)?], &axes)
+}
+
+/// The same along axes that stay.
+pub(super) fn log_sum_exp(call: &Call<'_>, x: Value, axes: &[usize]) -> Result<Value, Refusal> {
+    let b = call.b;
+    let dtype = b.dtype(x);
+    let top = over(call, ReduceOp::Max, x, axes)?;
     let (zero, infinity) = (constant(b, dtype, Scalar::Int(0))?, constant(b, dtype, Scalar::Float(f64::INFINITY))?);
     let infinite = b.map(ScalarFn::Eq, &[b.map(ScalarFn::Abs, &[top])?, infinity])?;
     let top = b.map(ScalarFn::Select, &[infinite, zero, top])?;
     let terms = b.map(ScalarFn::Exp, &[b.sub(x, top)?])?;
     let wide = convert(b, terms, if is_reduced(dtype) { DType::F32 } else { dtype })?;
-    let sum = convert(b, over(call, ReduceOp::Add, wide, &axes)?, dtype)?;
-    let y = b.add(b.map(ScalarFn::Log, &[sum])?, top)?;
-    finished(call, &[y], &axes)
+    let sum = convert(b, over(call, ReduceOp::Add, wide, axes)?, dtype)?;
+    Ok(b.add(b.map(ScalarFn::Log, &[sum])?, top)?)
 }
 
 /// How many elements lie in each of `bins` equal parts of `min..=max`; those outside, and NaN, in none.

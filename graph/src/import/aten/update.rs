@@ -4,8 +4,9 @@ use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
 use super::super::steps::{self, Step};
+use super::combine::{Combine, combined};
 use super::index::{Places, few_of_rows, hits, neighbours, of_slices, places, single_places, wrapped};
-use super::layout::{cut, expand_to, iota, permuted, strided_steps};
+use super::layout::{cut, expand_to, permuted, strided_steps};
 use super::place::{place, slice_range};
 use super::prefixes::counted;
 use super::promote::{constant, convert, operand_as};
@@ -106,7 +107,7 @@ fn put(call: &Call<'_>, x: Value, indices: &[Option<Value>], (values, sum): (Val
     let merged = b.reshape(x, around(&[product(&ty.shape[first..first + axes])]))?;
     let line = |flat: Value| b.reshape(flat, vec![product(common)]);
     let written = if sum {
-        summed(call, merged, first, line(found.flat)?, updates)?
+        combined(call, (merged, first), line(found.flat)?, updates, Combine::SUM)?
     } else {
         let flat = line(found.inside(call, &ty.shape)?)?;
         b.prim(Prim::Scatter { axis: first }, &[merged, flat, updates])?
@@ -244,110 +245,12 @@ pub(super) fn scatter_value(call: &Call<'_>) -> Imported {
 }
 
 /// The first elements along every axis.
-fn corner(call: &Call<'_>, x: Value, shape: &[Dim]) -> Result<Value, Refusal> {
+pub(super) fn corner(call: &Call<'_>, x: Value, shape: &[Dim]) -> Result<Value, Refusal> {
     if call.b.ty(x).rank() != shape.len() {
         return Err("a source of another rank".into());
     }
     let first = |x, (axis, extent): (usize, &Dim)| cut(call, x, axis, [Dim::constant(0), extent.clone()], 1);
     shape.iter().enumerate().try_fold(x, first)
-}
-
-/// Sums into single elements.
-pub(super) fn scatter_add(call: &Call<'_>) -> Imported {
-    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
-    let (ty, chosen) = (b.ty(x), b.ty(index).shape);
-    if ty.rank() == 0 {
-        return Err("a tensor without axes".into());
-    }
-    let axis = call.axis("dim", ty.rank())?;
-    let others_differ = (0..ty.rank()).any(|i| i != axis && chosen.get(i) != ty.shape.get(i));
-    if chosen.len() != ty.rank() || others_differ {
-        return Err(call.refused("index", "it covers a part of the other axes"));
-    }
-    let src = corner(call, call.tensor("src")?, &chosen)?;
-    Ok(vec![summed(call, x, axis, index, src)?])
-}
-
-/// Most work of a slice's elements where each place is a reduction of all slices, which fuses: places times slices.
-const FEW_SUMS: i64 = 1024;
-
-/// A tensor with the slices of `src` along an axis added at the places of an index, which is a line, or as large as
-/// `src`. What stood at a place is a term of its sum: no order of it is promised.
-fn summed(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> Result<Value, Refusal> {
-    let (b, ty) = (call.b, call.b.ty(x));
-    if ty.dtype == DType::Bool {
-        return Err(call.refused("self", "a sum of truth values"));
-    }
-    let work = product(&[ty.shape[axis].clone(), b.ty(src).shape[axis].clone()]);
-    if work.as_const().is_some_and(|sums| sums <= FEW_SUMS) {
-        return reduced(call, x, axis, index, src);
-    }
-    let line = if b.ty(index).rank() == 1 { Some(index) } else { of_slices(call, &ty.shape, axis, index) };
-    if let Some(line) = line {
-        return Ok(b.prim(Prim::ScatterAdd { axis }, &[x, convert(b, line, DType::I64)?, src])?);
-    }
-    let places = single_places(call, &ty.shape, axis, index)?;
-    let [flat, terms] = [x, src].map(|v| b.reshape(v, vec![b.ty(v).elements()]));
-    let sums = b.prim(Prim::ScatterAdd { axis: 0 }, &[flat?, places, terms?])?;
-    Ok(b.reshape(sums, ty.shape)?)
-}
-
-/// As [`summed`]: each element is one reduction of all slices, those that are not added there replaced by nothing.
-fn reduced(call: &Call<'_>, x: Value, axis: usize, index: Value, src: Value) -> Result<Value, Refusal> {
-    let (b, ty) = (call.b, call.b.ty(x));
-    // Places of the tensor along `axis`, what is summed along the new axis behind it.
-    let spread = |mut shape: Vec<Dim>, at: usize| {
-        shape.insert(at, Dim::constant(1));
-        shape
-    };
-    let mut places = b.ty(index).shape;
-    if places.len() != ty.rank() {
-        let count = product(&places);
-        places = vec![Dim::constant(1); ty.rank()];
-        places[axis] = count;
-    }
-    let line = iota(call, &ty.shape[axis], axis, ty.rank() + 1)?;
-    let index = convert(b, b.reshape(index, spread(places, axis))?, DType::I64)?;
-    let src = b.reshape(src, spread(b.ty(src).shape, axis))?;
-    // Before what is summed comes what stood there, chosen and not joined: no tensor has all of both.
-    let before = |value: Value, number: i64| -> Result<Value, Refusal> {
-        let mut ty = b.ty(value);
-        ty.shape[axis + 1] = Dim::constant(1);
-        let one = b.prim(Prim::Expand { shape: ty.shape }, &[constant(b, ty.dtype, Scalar::Int(number))?])?;
-        Ok(b.cat(&[one, value], axis + 1)?)
-    };
-    let hit = b.map(ScalarFn::Eq, &[before(index, -1)?, line])?;
-    // What leaves every number as it is, −0 too.
-    let nothing = if ty.dtype.is_float() { Scalar::Float(-0.0) } else { Scalar::Int(0) };
-    let terms = b.map(ScalarFn::Select, &[hit, before(src, 0)?, constant(b, ty.dtype, nothing)?])?;
-    let count = b.ty(terms).shape[axis + 1].clone();
-    let first = b.map(ScalarFn::Eq, &[iota(call, &count, axis + 1, ty.rank() + 1)?, b.int(DType::I64, 0)?])?;
-    let old = b.reshape(x, spread(ty.shape.clone(), axis + 1))?;
-    let terms = b.map(ScalarFn::Select, &[first, old, terms])?;
-    let sums = b.reshape(over(call, ReduceOp::Add, terms, &[axis + 1])?, ty.shape.clone())?;
-    // A sum starts from +0, which would take the sign of a zero that no place is for.
-    let found = over(call, ReduceOp::Max, hit, &[axis + 1])?;
-    let mut found_shape = b.ty(found).shape;
-    found_shape.remove(axis + 1);
-    let found = b.reshape(found, found_shape)?;
-    Ok(b.map(ScalarFn::Select, &[found, sums, x])?)
-}
-
-/// Slices along an axis, times a number, added at the places of an index tensor.
-pub(super) fn index_add(call: &Call<'_>) -> Imported {
-    let (b, x, index) = (call.b, call.tensor("self")?, call.tensor("index")?);
-    let ty = b.ty(x);
-    if ty.rank() == 0 {
-        return Err("a tensor without axes".into());
-    }
-    let axis = call.axis("dim", ty.rank())?;
-    let mut src = convert(b, call.tensor("source")?, ty.dtype)?;
-    let alpha = call.scalar("alpha")?;
-    if alpha.as_f64() != 1.0 {
-        src = b.mul(src, constant(b, ty.dtype, alpha)?)?;
-    }
-    let index = b.reshape(index, vec![b.ty(index).elements()])?;
-    Ok(vec![summed(call, x, axis, index, src)?])
 }
 
 /// One value at the places of an index along an axis.

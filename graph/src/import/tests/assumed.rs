@@ -2,9 +2,12 @@
 
 use super::attention::{argument, call, tensor};
 use super::{model_json, packed};
+use crate::DType;
 use crate::graph::{Graph, Op};
 use crate::import::pt2;
+use crate::interp::{self, Symbols};
 use crate::prim::Prim;
+use crate::tensor::Tensor;
 
 fn meta(extents: &str) -> String {
     let size = |extent: &str| match extent.parse::<i64>() {
@@ -21,13 +24,24 @@ fn value(name: &str) -> String {
 
 /// A model of nodes on inputs, given with their dtype and extents; the last value is returned.
 fn model(inputs: &[(&str, i64, &str)], made: &[(&str, i64, &str)], nodes: &[String]) -> Result<Graph, String> {
+    model_with("Integer(0)", inputs, made, nodes)
+}
+
+/// The same with a symbolic integer `n`.
+fn model_with(
+    n: &str,
+    inputs: &[(&str, i64, &str)],
+    made: &[(&str, i64, &str)],
+    nodes: &[String],
+) -> Result<Graph, String> {
     let specs: Vec<String> = inputs.iter().map(|i| format!(r#"{{"user_input":{{"arg":{}}}}}"#, value(i.0))).collect();
     let all = inputs.iter().chain(made);
     let types: Vec<String> = all.map(|(n, d, e)| format!(r#""{n}":{{"dtype":{d},{}}}"#, meta(e))).collect();
     let output = format!(r#"{{"user_output":{{"arg":{}}}}}"#, value(made.last().map_or("", |m| m.0)));
     let json = model_json(&specs.join(","), &nodes.join(","), &types.join(","), &output);
     let ranges = r#""range_constraints":{"s":{"min_val":2,"max_val":90},"t":{"min_val":3}}"#;
-    let json = json.replacen(r#""range_constraints":{}"#, ranges, 1);
+    let sizes = format!(r#""sym_int_values":{{"n":{{"as_expr":{{"expr_str":"{n}"}}}}}}"#);
+    let json = json.replacen(r#""sym_int_values":{}"#, &sizes, 1).replacen(r#""range_constraints":{}"#, ranges, 1);
     pt2(&packed(&[("models/model.json", json.as_bytes())]).into()).map_err(|e| e.to_string())
 }
 
@@ -84,6 +98,46 @@ fn a_symbol_that_must_be_divisible_is_a_multiple() {
     // Two thirds of rows are not the half of them.
     let wrong = view("[3,-1]", &format!("3 Mul(Integer(24),{half})"));
     assert!(wrong.is_err_and(|e| e.contains("import.size")));
+}
+
+/// Rows filled up with zeros to a length.
+fn filled(behind: &str, result: &str) -> Result<Graph, String> {
+    let pads = r#"{"as_sym_ints":[{"as_int":0},{"as_int":0},{"as_int":0},{"as_name":"n"}]}"#;
+    let arguments = [tensor("self", "x"), argument("pad", pads), argument("value", r#"{"as_float":0.0}"#)];
+    let pad = node("aten.constant_pad_nd.default", &arguments, "y");
+    let inputs = [("x", 7, &format!("{S} 4") as &str), ("t", 7, T)];
+    model_with(behind, &inputs, &[("y", 7, &format!("{result} 4"))], &[pad])
+}
+
+#[test]
+fn what_is_filled_up_to_a_length_is_no_longer_than_that() {
+    let up_to = |length: &str, result: &str, expected: &str| {
+        let made = filled(&format!("Add({length},Mul(Integer(-1),{S}))"), result).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!((opaque(&made).len(), header(Ok(made)).as_str()), (0, expected));
+    };
+    up_to("Integer(64)", "64", "graph @model(s: 0..64, t: 3..; %x: f32[s, 4], %t: f32[t]) {");
+    // The file's own bound is the narrower one.
+    up_to("Integer(128)", "128", "graph @model(s: 0..90, t: 3..; %x: f32[s, 4], %t: f32[t]) {");
+    // Of two symbols a call tells.
+    up_to(T, T, "graph @model(s: 0..90, t: 3..; %x: f32[s, 4], %t: f32[t]) {");
+    let least = filled(&format!("Add({S},Integer(-7))"), &format!("Add({S},{S},Integer(-7))"));
+    assert_eq!(header(least), "graph @model(s: 7..90, t: 3..; %x: f32[s, 4], %t: f32[t]) {");
+}
+
+#[test]
+fn what_is_divided_by_an_extent_has_a_value_without_elements() {
+    let from = format!("Mod(Add({S},Integer(-1)),{S})");
+    let start = argument("start", r#"{"as_sym_int":{"as_name":"n"}}"#);
+    let arguments = [tensor("self", "x"), argument("dim", r#"{"as_int":0}"#), start];
+    let last = node("aten.slice.Tensor", &arguments, "y");
+    let left = format!("Add({S},Mul(Integer(-1),{from})) 4");
+    let graph = model_with(&from, &[("x", 7, &format!("{S} 4"))], &[("y", 7, &left)], &[last]);
+    let graph = graph.unwrap_or_else(|e| panic!("{e}"));
+    for rows in [0usize, 1, 5] {
+        let x = Tensor::from_f64(DType::F32, &[rows, 4], (0..rows * 4).map(|i| i as f64).collect()).expect("fits");
+        let found = interp::run(&graph, &[x], &Symbols::new()).unwrap_or_else(|e| panic!("{rows}: {e}\n{graph}"));
+        assert_eq!(found[0].shape(), [rows.min(1), 4]);
+    }
 }
 
 /// A call of a region that doubles its operand and the result.

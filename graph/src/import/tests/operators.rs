@@ -152,6 +152,9 @@ const ROWS: &[Row] = &[
     ("softshrink.default", &[], "x", &[2, 3], &[0x40e00000, 0xc0e00000, 0x80000000, 0x7f800000, NAN, 0x40980000]),
     ("hardshrink.default", &[], "z", &[2, 3], &[0x3f800000, 0x40200000, 0xc0400000, 0, 0, 0]),
     ("erfc.default", &[], "x", &[2, 3], &[0x15097e37, 0x40000000, 0x3f800000, 0, NAN, 0x29feaf84]),
+    ("erfinv.default", &[], "x", &[2, 3], &[NAN, NAN, 0x80000000, NAN, NAN, NAN]),
+    ("erfinv.default", &[], "z", &[2, 3], &[0x7f800000, NAN, NAN, 0x3db5fa21, 0x3e377162, 0x3ebdda70]),
+    ("special_erfinv.default", &[], "z", &[2, 3], &[0x7f800000, NAN, NAN, 0x3db5fa21, 0x3e377162, 0x3ebdda70]),
     (
         "special_erfc.default",
         &[],

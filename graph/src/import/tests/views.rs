@@ -37,6 +37,10 @@ impl Names for Known {
         range(dim, &self.0).is_some_and(|(min, _)| min >= 0)
     }
 
+    fn takes_for_granted(&self, _: &Dim) -> bool {
+        false
+    }
+
     fn is_complex(&self, _: &str) -> bool {
         false
     }

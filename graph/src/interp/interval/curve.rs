@@ -16,6 +16,7 @@ pub(super) fn apply(f: ScalarFn, x: &[Interval]) -> Interval {
         _ if x.iter().any(|x| x.is_empty()) => return Interval { nan, ..Interval::NAN },
         (ScalarFn::Exp | ScalarFn::Exp2 | ScalarFn::Tanh | ScalarFn::Erf | ScalarFn::Erfc, &[a]) => ends(f, a),
         (ScalarFn::Rsqrt | ScalarFn::Log | ScalarFn::Log2, &[a]) => positive(f, a),
+        (ScalarFn::Erfinv, &[a]) => within_one(f, a),
         (ScalarFn::Sin, &[a]) => wave(f, a, 0.5),
         (ScalarFn::Cos, &[a]) => wave(f, a, 0.0),
         (ScalarFn::Atan2, &[a, b]) => angle(a, b),
@@ -35,6 +36,15 @@ pub(super) fn positive(f: ScalarFn, x: Interval) -> Interval {
         range = range.join(Interval::point(f.eval(&[0.0])));
     }
     range.with_nan(x.lo < 0.0)
+}
+
+/// A function that grows from −1 to 1 and is NaN beyond.
+fn within_one(f: ScalarFn, x: Interval) -> Interval {
+    if x.hi < -1.0 || x.lo > 1.0 {
+        return Interval::NAN;
+    }
+    let inside = Interval { lo: x.lo.max(-1.0), hi: x.hi.min(1.0), nan: false };
+    ends(f, inside).with_nan(x.lo < -1.0 || x.hi > 1.0)
 }
 
 /// Sine or cosine, whose extrema lie at `(offset + n)·π`, the maxima at even `n`.

@@ -85,6 +85,7 @@ pub(super) const UNARY: &[Row] = &[
     row("aten.tanh", "self", elementwise::tanh),
     row("aten.erf", "self", elementwise::erf),
     row("aten.erfc", "self", elementwise::erfc),
+    row("aten.erfinv", "self", elementwise::erfinv),
     row("aten.atan", "self", plane::atan),
     row("aten.asin", "self", plane::asin),
     row("aten.acos", "self", plane::acos),

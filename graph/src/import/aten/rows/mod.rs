@@ -72,6 +72,7 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("slice_copy", "slice"),
     ("special_erf", "erf"),
     ("special_erfc", "erfc"),
+    ("special_erfinv", "erfinv"),
     ("special_exp2", "exp2"),
     ("special_expit", "sigmoid"),
     ("special_expm1", "expm1"),

@@ -2,8 +2,8 @@
 
 use super::row;
 use crate::import::aten::{
-    arrange, attention, convolution, create, diagonal, distance, einsum, index, layout, matmul, norm, prefixes,
-    products, recurrent, reduce, resample, statistics, update, vectors, window,
+    arrange, attention, combine, convolution, create, diagonal, distance, einsum, index, layout, matmul, norm,
+    prefixes, products, recurrent, reduce, resample, statistics, update, vectors, window,
 };
 use crate::import::table::Row;
 
@@ -209,6 +209,9 @@ pub(super) const REDUCE: &[Row] = &[
     row("aten.logsumexp", "self, dim, keepdim=False", statistics::logsumexp),
     row("aten.cumsum", "self, dim, dtype=None", prefixes::cumsum),
     row("aten.cumprod", "self, dim, dtype=None", prefixes::cumprod),
+    row("aten.cummax", "self, dim", prefixes::cummax),
+    row("aten.cummin", "self, dim", prefixes::cummin),
+    row("aten.logcumsumexp", "self, dim", prefixes::logcumsumexp),
     row("aten.sort", "self, dim=-1, descending=False", reduce::sort),
     row("aten.sort.stable", "self, stable, dim=-1, descending=False", reduce::sort),
     row("aten.msort", "self", reduce::msort),
@@ -389,10 +392,14 @@ pub(super) const UPDATE: &[Row] = &[
     row("aten._unsafe_index_put", "self, indices, values, accumulate=False", update::index_put),
     row("aten.scatter.src", "self, dim, index, src", update::scatter_src),
     row("aten.scatter.value", "self, dim, index, value", update::scatter_value),
-    row("aten.scatter_add", "self, dim, index, src", update::scatter_add),
+    row("aten.scatter_add", "self, dim, index, src", combine::scatter_add),
+    row("aten.scatter_reduce.two", "self, dim, index, src, reduce, include_self=True", combine::scatter_reduce),
+    row("aten.index_reduce", "self, dim, index, source, reduce, include_self=True", combine::index_reduce),
+    row("aten.scatter.reduce", "self, dim, index, src, reduce", combine::scatter_combined),
+    row("aten.scatter.value_reduce", "self, dim, index, value, reduce", combine::scatter_combined),
     row("aten.index_fill.int_Scalar", "self, dim, index, value", update::index_fill),
     row("aten.index_fill.int_Tensor", "self, dim, index, value", update::index_fill),
-    row("aten.index_add", "self, dim, index, source, alpha=1", update::index_add),
+    row("aten.index_add", "self, dim, index, source, alpha=1", combine::index_add),
     row("aten.index_copy", "self, dim, index, source", update::index_copy),
     row("aten.masked_scatter", "self, mask, source", update::masked_scatter),
 ];

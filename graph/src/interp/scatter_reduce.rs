@@ -1,16 +1,18 @@
-//! Slices added at places along an axis.
+//! Slices combined with what stands at places along an axis.
 
 use super::domain::{ArrayOf, DataOf, Domain};
 use super::fault::Fault;
 use super::layout::{around, ranges};
-use crate::prim::{NanRule, ReduceOp};
+use crate::prim::{Literal, NanRule, ReduceOp};
 use crate::tensor::Data;
 
-/// `x` with the slices of `updates` along an axis added at indices. What stood at a place is a term of its sum; no order
-/// is promised. An update whose index may have several values is added at each of them, or is not.
-pub(super) fn scatter_add<D: Domain>(
+/// `x` with the slices of `updates` along an axis combined with what stands at indices. What stood at a place is a term
+/// of what comes there; no order is promised. An update whose index may have several values is a term at each of them, or
+/// is none.
+pub(super) fn scatter_reduce<D: Domain>(
     domain: &D,
     [x, indices, updates]: [&ArrayOf<D>; 3],
+    op: ReduceOp,
     axis: usize,
 ) -> Result<DataOf<D>, Fault> {
     let (outer, extent, inner) = around(x.shape(), axis);
@@ -23,28 +25,36 @@ pub(super) fn scatter_add<D: Domain>(
             slot.push((row, low == high));
         }
     }
-    let sums = Sums { added: &added, outer, inner, rows: chosen.len() };
+    let terms = Terms { added: &added, outer, inner, rows: chosen.len() };
     let dtype = x.dtype();
     match (x.data().clone(), updates.data()) {
         (Data::Float(mut out), Data::Float(new)) => {
-            let zero = domain.float(-0.0);
-            let maybe = |term| domain.join_floats(zero, term);
-            sums.put(&mut out, new, maybe, |row| domain.reduce_floats(ReduceOp::Add, NanRule::Propagate, dtype, row));
+            let nothing = domain.float(match op.start(dtype) {
+                // What leaves −0 as it is.
+                Literal::Float(..) if op == ReduceOp::Add => -0.0,
+                Literal::Float(_, start) => start,
+                Literal::Int(..) => return Err("an integer to start from among floats".into()),
+            });
+            let maybe = |term| domain.join_floats(nothing, term);
+            terms.put(&mut out, new, maybe, |row| domain.reduce_floats(op, NanRule::Propagate, dtype, row));
             Ok(Data::Float(out))
         }
         (Data::Int(mut out), Data::Int(new)) => {
-            let zero = domain.int(0);
-            let maybe = |term| domain.join_ints(dtype, zero, term);
-            sums.put(&mut out, new, maybe, |row| domain.reduce_ints(ReduceOp::Add, dtype, row));
+            let Literal::Int(_, start) = op.start(dtype) else {
+                return Err("a float to start from among integers".into());
+            };
+            let nothing = domain.int(start);
+            let maybe = |term| domain.join_ints(dtype, nothing, term);
+            terms.put(&mut out, new, maybe, |row| domain.reduce_ints(op, dtype, row));
             Ok(Data::Int(out))
         }
         _ => Err("operands of different classes".into()),
     }
 }
 
-/// What is added where.
-struct Sums<'a> {
-    /// By place: the updates, and whether they are added there for certain.
+/// What is combined where.
+struct Terms<'a> {
+    /// By place: the updates, and whether they are terms there for certain.
     added: &'a [Vec<(usize, bool)>],
     outer: usize,
     inner: usize,
@@ -52,8 +62,8 @@ struct Sums<'a> {
     rows: usize,
 }
 
-impl Sums<'_> {
-    fn put<T: Copy>(&self, out: &mut [T], new: &[T], maybe: impl Fn(T) -> T, sum: impl Fn(&[T]) -> T) {
+impl Terms<'_> {
+    fn put<T: Copy>(&self, out: &mut [T], new: &[T], maybe: impl Fn(T) -> T, combined: impl Fn(&[T]) -> T) {
         let mut terms = Vec::new();
         for block in 0..self.outer {
             for (place, added) in self.added.iter().enumerate().filter(|(_, added)| !added.is_empty()) {
@@ -65,7 +75,7 @@ impl Sums<'_> {
                         let term = new[(block * self.rows + row) * self.inner + lane];
                         if certain { term } else { maybe(term) }
                     }));
-                    out[slot] = sum(&terms);
+                    out[slot] = combined(&terms);
                 }
             }
         }
