@@ -13,7 +13,10 @@ use fusewright_fusion::region::{FusedRegion, Limits, SourceKind, partition};
 use fusewright_graph::interp::{self, Symbols};
 use fusewright_graph::{Graph, Prim, Tensor, num};
 
-const ALL: Limits = Limits { nodes: 256, operands: 64, read: 24, copies: 16, sources: &SourceKind::ALL };
+/// The usual limits, and rows from every source.
+fn all() -> Limits {
+    Limits { sources: &SourceKind::ALL, ..Limits::default() }
+}
 const ROWS: i64 = 5;
 
 fn parse(text: &str) -> Graph {
@@ -115,7 +118,7 @@ fn peers(op: &str, ranks: usize, rest: &str, inputs: &str) {
     );
     let graph = parse(&text);
     let (apart, second) = region(&graph, &Limits::default());
-    let (joined, one) = region(&graph, &ALL);
+    let (joined, one) = region(&graph, &all());
     assert_eq!(joined.source.map(|s| (s.kind, s.refusal)), Some((SourceKind::Peer, None)));
     let others: Vec<Tensor> = (0..graph.inputs().len()).map(|i| tensor(&graph, i, 0)).collect();
     let of_ranks: Vec<Tensor> = (0..ranks).map(|rank| tensor(&graph, 0, rank + 1)).collect();
@@ -185,7 +188,7 @@ fn codes_of_attention_are_made_of_its_tile() {
         .replace("quantize_dynamic %v", "quantize_dynamic %grouped");
         let graph = parse(&text);
         let (apart, second) = region(&graph, &Limits::default());
-        let (joined, one) = region(&graph, &ALL);
+        let (joined, one) = region(&graph, &all());
         assert_eq!(joined.source.map(|s| (s.kind, s.refusal)), Some((SourceKind::Producer, None)), "{graph}");
         let tensors: Vec<Tensor> = (0..4).map(|i| tensor(&graph, i, 0)).collect();
         let attention = parse(&text.split("%t =").next().map(|head| format!("{head} return %a }}")).expect("a head"));
@@ -215,7 +218,7 @@ fn backends_refuse_the_sources_that_they_do_not_list() {
       return %y
     }",
     );
-    let (_, kernel) = region(&graph, &ALL);
+    let (_, kernel) = region(&graph, &all());
     let backend = backend::for_target(&Target::Cpu).expect("a backend");
     assert!(backend.sources().is_empty());
     let error = backend.emit(&kernel, &Target::Cpu).expect_err("other ranks").to_string();
@@ -232,7 +235,7 @@ fn as_many_ranks_as_a_row_can_read() {
                return %y
              }}"
         );
-        let body = partition(&parse(&text), &ALL).regions[0].expand_body().expect("types");
+        let body = partition(&parse(&text), &all()).regions[0].expand_body().expect("types");
         assert!(body.nodes().iter().any(|n| matches!(n.op, fusewright_graph::Op::Prim(Prim::AllReduce(_)))));
         lower("k", &body, &Schedule::of(&Target::Cpu)).map(|_| ()).map_err(|e| e.to_string())
     };

@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn nothing_is_made_of_less_than_no_elements() {
         let fill = "  %z = literal f32 0.0\n  %f = expand %z {shape = [2, t - s]}\n  \
-                    %y = cat %x, %f {axis = 1}\n  return %y";
+                    %j = cat %x, %f {axis = 1}\n  return %j";
         assert_eq!((checked(fill, 5, 5), checked(fill, 5, 9)), (Ok(()), Ok(())));
         let error = checked(fill, 5, 4).expect_err("less than none");
         assert!(error.ends_with("value `f` along axis 1 would have -s + t = -1 elements"), "{error}");

@@ -65,7 +65,8 @@ pub struct Limits {
     /// What is kept of rows between the loops of a kernel.
     pub keeps: Keeps,
     /// Most times as often as once that the elements of a region are computed, all in all: what is computed again costs
-    /// more than to store it and to load it.
+    /// more than to store it and to load it. The estimate takes what is packed, or lies in groups of up to 64 lanes, for
+    /// computed at each of them, which kernels know better; sums in turn multiply, and soon exceed any limit.
     pub again: u32,
     /// Where rows may come from besides memory.
     pub sources: &'static [SourceKind],
@@ -74,7 +75,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let keeps = Keeps { row: 16 << 10, rows: 64 << 10, groups: false };
-        Limits { nodes: 256, operands: 64, read: 24, copies: 16, keeps, again: 8, sources: &[] }
+        Limits { nodes: 256, operands: 64, read: 24, copies: 16, keeps, again: 96, sources: &[] }
     }
 }
 
