@@ -221,8 +221,7 @@ fn rope(d: i64, rounded: bool) -> String {
         }
     };
     format!(
-        "kernel @rope(s = extent(x, 0), p = extent(cos, 0)) rows s {{
-           claim 8 <= p
+        "kernel @rope(s = extent(x, 0), p = extent(cos, 0)) rows s {{ claim 8 <= p
            param %x: bf16[s, 4, {d}] inout
            param %pos: i64[s] in
            param %cos: f32[p, {d}] in
@@ -401,8 +400,7 @@ fn strided_rows_and_lanes() {
 #[test]
 fn predicates_and_padding() {
     for n in [3, 16, 41] {
-        let text = "kernel @p(s = extent(slot, 0), n = extent(x, 1), slots = extent(y, 0)) rows s {
-               claim s <= slots
+        let text = "kernel @p(s = extent(slot, 0), n = extent(x, 1), slots = extent(y, 0)) rows s { claim s <= slots
                param %x: bf16[s, n] in
                param %slot: i8[s] in
                param %y: bf16[slots, n] out

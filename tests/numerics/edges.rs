@@ -185,7 +185,7 @@ fn beyond_integers() {
     let integers = [DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64];
     let casts: String = integers.map(|to| format!("%{to} = cast %x {{to = {to}, round = trunc}}\n")).concat();
     let results = integers.map(|to| format!("%{to}")).join(", ");
-    for from in [DType::F64, DType::F32, DType::BF16, DType::F16, DType::F8E5M2] {
+    for from in [DType::F32, DType::BF16, DType::F16, DType::F8E5M2] {
         let given: Vec<u64> = near.iter().chain(&far).map(|&x| num::encode(from, x)).collect();
         // Vectors and what is left of them, and rows that are less than a vector.
         for lanes in [1, 7, 67] {

@@ -121,7 +121,7 @@ fn gather(d: i64, rows: i64) -> Case {
                param %y: f32[s, {d}] out
                segment @m inner 1 {{
                  %place = load at[row] : scalar<i64>
-                 %t = load table[%place*{d} + lane] : row<f32, {d}>
+                 %t = load table[min(max(%place, 0), 8)*{d} + lane] : row<f32, {d}>
                  %x = load x[row*{d} + lane] : row<f32, {d}>
                  %z = add %t, %x
                  store y[row*{d} + lane], %z

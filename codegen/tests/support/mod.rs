@@ -236,7 +236,10 @@ pub fn rope(heads: i64, head: i64) -> Kernel {
     kernel("rope", params, heads, |s| {
         let position = s.scalar(1, Dim::symbol(ROW))?;
         let lane = Dim::symbol(LANE);
-        let entry = &(&position.symbol() * &Dim::constant(head)) + &lane;
+        let last = &tokens() - &Dim::constant(1);
+        let place = Dim::function(DimFn::Min, &position.symbol(), &last);
+        let place = Dim::function(DimFn::Max, &place, &Dim::constant(0));
+        let entry = &(&place * &Dim::constant(head)) + &lane;
         let cos = s.row(2, entry.clone(), half)?;
         let sin = s.row(2, &entry + &Dim::constant(half), half)?;
         let token = &Dim::symbol(ROW) * &Dim::constant(heads * head);

@@ -37,7 +37,7 @@ pub(crate) const EVERYTHING: &str = r#"kernel @everything(s = extent(x, 0), t = 
     %1 = index inner*2 + row
     %2 = literal i64 -1
     %3 = gt %0, %2
-    %4 = load cache[min(%0, slots - 1)*128 + lane] : row<f16, 128> if %3 else 0.0
+    %4 = load cache[lane + min(%0, slots - 1)*128] : row<f16, 128> if %3 else 0.0
     %5 = slice %4 start 1 len 64 step 2
     %6 = slice %4 start 0 len 64 step 1
     %7 = cat %5, %6

@@ -105,6 +105,7 @@ private:
             const int64_t min = fusewright::Smaller(max, index);
             const bool condition = slots2 == min;
             if (condition) {
+                PipeBarrier<PIPE_MTE3>();
                 fusewright::CopyOut(outGm[min * 128], outOut[r * 128], 128);
             }
         }

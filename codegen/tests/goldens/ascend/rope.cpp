@@ -6,8 +6,8 @@
 //     param %table: f32[t, 128] in
 //     segment @row inner 8 {
 //       %0 = load position[row] : scalar<i64>
-//       %1 = load table[%0*128 + lane] : row<f32, 64>
-//       %2 = load table[%0*128 + lane + 64] : row<f32, 64>
+//       %1 = load table[lane + max(min(%0, t - 1), 0)*128] : row<f32, 64>
+//       %2 = load table[lane + max(min(%0, t - 1), 0)*128 + 64] : row<f32, 64>
 //       %3 = load q[inner*128 + lane + row*1024] : row<bf16, 128>
 //       %4 = cast %3 to f32 rne
 //       %5 = slice %4 start 0 len 64 step 1
@@ -36,8 +36,9 @@ namespace {
 
 class Row {
 public:
-    __aicore__ inline Row(TPipe& pipe, GM_ADDR q, GM_ADDR position, GM_ADDR table)
+    __aicore__ inline Row(TPipe& pipe, GM_ADDR q, GM_ADDR position, GM_ADDR table, int64_t t)
     {
+        this->t = t;
         qGm.SetGlobalBuffer(reinterpret_cast<__gm__ bfloat16_t*>(q));
         positionGm.SetGlobalBuffer(reinterpret_cast<__gm__ int64_t*>(position));
         tableGm.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(table));
@@ -79,12 +80,12 @@ private:
         for (uint32_t r = 0; r < tile.rows; ++r) {
             const int64_t row = tile.row + r;
             const int64_t position2 = positionGm.GetValue(row);
-            fusewright::CopyIn(tableIn[r * 64], tableGm[position2 * 128], 64);
+            fusewright::CopyIn(tableIn[r * 64], tableGm[fusewright::Larger(fusewright::Smaller(position2, t - 1), 0) * 128], 64);
         }
         for (uint32_t r = 0; r < tile.rows; ++r) {
             const int64_t row = tile.row + r;
             const int64_t position2 = positionGm.GetValue(row);
-            fusewright::CopyIn(tableIn2[r * 64], tableGm[position2 * 128 + 64], 64);
+            fusewright::CopyIn(tableIn2[r * 64], tableGm[fusewright::Larger(fusewright::Smaller(position2, t - 1), 0) * 128 + 64], 64);
         }
         for (uint32_t r = 0; r < tile.rows; ++r) {
             const int64_t row = tile.row + r;
@@ -145,6 +146,7 @@ private:
     GlobalTensor<bfloat16_t> qGm;
     GlobalTensor<int64_t> positionGm;
     GlobalTensor<float> tableGm;
+    int64_t t;
     TQue<TPosition::VECIN, DEPTH> tileInQueue;
     TQue<TPosition::VECOUT, DEPTH> qOutQueue;
     TBuf<TPosition::VECCALC> work;
@@ -162,5 +164,5 @@ extern "C" __global__ __aicore__ void rope(
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     const fusewright::RowRange rows(rowBegin, rowEnd);
     TPipe pipe;
-    Row(pipe, q, position, table).Process(rows.begin, rows.end);
+    Row(pipe, q, position, table, t).Process(rows.begin, rows.end);
 }

@@ -149,16 +149,17 @@ impl Facts {
         [(a, b), (b, a)].into_iter().all(|(this, other)| {
             let over = if larger { this.plus(other, -1) } else { other.plus(this, -1) };
             let Some((over, goal)) = over.zip(goal.replaced(var, this)) else { return false };
-            let impossible = over.as_constant().is_some_and(|value| value < 0);
+            // The case cannot be if the other one always is.
+            let opposite = Poly::constant(-1).plus(&over, -1);
             let before = local.len();
             // What is known of the variable is known of what it is.
             let known: Vec<Poly> =
                 self.facts.iter().chain(local.iter()).filter(|f| f.highest() == Some(var)).cloned().collect();
             local.extend(known.iter().filter_map(|fact| fact.replaced(var, this)));
             local.push(over);
-            let shown = impossible || self.search(&goal, local, steps);
+            let shown = self.search(&goal, local, steps);
             local.truncate(before);
-            shown
+            shown || opposite.is_some_and(|opposite| self.search(&opposite, local, steps))
         })
     }
 

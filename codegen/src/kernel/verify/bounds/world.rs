@@ -206,7 +206,10 @@ impl<'k> World<'k> {
             let digit = Poly::var(self.facts.fresh(Some(0)));
             let most = match steps.get(i + 1) {
                 Some(next) => next.divided(step).and_then(|(times, _)| times.plus(&Poly::constant(1), -1)),
-                None => last.as_ref().and_then(|last| floor(last, step)),
+                None => last.as_ref().and_then(|last| {
+                    let above = || self.facts.ceiling(last, 0).and_then(|above| floor(&above, step));
+                    floor(last, step).or_else(above)
+                }),
             };
             self.know(minus(&most, &Some(digit.clone())));
             let Some(sum) = digit.times(step).and_then(|part| counter.plus(&part, 1)) else { return digit };
