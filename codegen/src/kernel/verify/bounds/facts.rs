@@ -65,6 +65,7 @@ impl Facts {
     fn raise(&mut self, fact: &Poly) {
         let terms: Vec<(Vec<Var>, i128)> = fact.terms().map(|(product, by)| (product.to_vec(), by)).collect();
         let (product, by, least) = match terms.as_slice() {
+            [(product, by)] if product.len() == 1 && *by > 0 => (product, *by, 0),
             [(constant, d), (product, by)] if constant.is_empty() && *d < 0 && *by > 0 => (product, *by, -*d),
             _ => return,
         };
@@ -157,10 +158,21 @@ impl Facts {
                 self.facts.iter().chain(local.iter()).filter(|f| f.highest() == Some(var)).cloned().collect();
             local.extend(known.iter().filter_map(|fact| fact.replaced(var, this)));
             local.push(over);
-            let shown = self.search(&goal, local, steps);
+            let weaker: Vec<Poly> = local[before..].iter().filter_map(|fact| self.without_highest(fact)).collect();
+            let absurd = weaker.iter().any(|fact| fact.as_constant().is_some_and(|value| value < 0));
+            local.extend(weaker);
+            let shown = absurd || self.search(&goal, local, steps);
             local.truncate(before);
             shown || opposite.is_some_and(|opposite| self.search(&opposite, local, steps))
         })
+    }
+
+    /// What a fact says that has its highest variable only where it makes it smaller: the same of its least value.
+    fn without_highest(&self, fact: &Poly) -> Option<Poly> {
+        let var = fact.highest()?;
+        let (least, (slope, _)) = self.least(var).zip(fact.split(var))?;
+        slope.as_constant().filter(|slope| *slope < 0)?;
+        fact.replaced(var, &Poly::constant(least))
     }
 
     /// `slope · var + rest` by what facts state of the variable.
