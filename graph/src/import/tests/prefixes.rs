@@ -58,7 +58,8 @@ fn extremes(op: &str, dtype: i64, shape: [i64; 2]) -> Graph {
 #[test]
 fn extremes_so_far_are_those_of_the_framework() {
     let x = [[0.0, -0.0, 0.0, -0.0, -1.0, 2.0, 2.0], [1.0, 2.0, 2.0, NAN, 3.0, NAN, 1.0]];
-    let rows: [(&str, [[f64; 7]; 2], [[i64; 7]; 2]); 2] = [
+    type Row = (&'static str, [[f64; 7]; 2], [[i64; 7]; 2]);
+    let rows: [Row; 2] = [
         (
             "cummax",
             [[0.0, -0.0, 0.0, -0.0, -0.0, 2.0, 2.0], [1.0, 2.0, 2.0, NAN, NAN, NAN, NAN]],
