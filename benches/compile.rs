@@ -10,6 +10,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use fusewright::{CacheChoice, Compiler, Target};
 use fusewright_codegen::kernel::expand::{Column, expand};
+use fusewright_codegen::kernel::verify;
 use fusewright_codegen::lower::lower;
 use fusewright_codegen::schedule::Schedule;
 use fusewright_runtime::device_for;
@@ -53,6 +54,7 @@ fn compile_for(c: &mut Criterion, target: &Target) {
         assert_eq!(cached.log().iter().filter(|kernel| !kernel.from_disk).count(), 1);
         group.bench_function("lower", |b| b.iter(|| lower("kernel", black_box(&body), &schedule)));
         group.bench_function("expand", |b| b.iter(|| expand(black_box(&lowered), Column::Cpu)));
+        group.bench_function("verify", |b| b.iter(|| verify(black_box(&expanded))));
         group.bench_function("emit", |b| {
             b.iter(|| compiler.backend().emit(black_box(&expanded), target));
         });

@@ -11,31 +11,31 @@ use fusewright_codegen::kernel::Kernel;
 use fusewright_codegen::schedule::{KernelSchedule, Spread};
 use fusewright_fusion::region::SourceKind;
 
-/// What a tool makes of the payload of a backend. It is not pure as backends are: it may look for files and start processes.
+/// A tool makes other code of the payload of a backend. It is not pure as backends are: it may look for files and start processes.
 pub(crate) trait Tool: Send + Sync {
-    /// Everything of it that changes what it makes.
+    /// Names everything of the tool that changes its results.
     fn fingerprint(&self) -> String;
 
-    /// What it makes.
+    /// Gives the kind of its results.
     fn payload_kind(&self) -> PayloadKind;
 
-    /// What it makes of a kernel's code.
+    /// Makes code of a kernel's code.
     ///
     /// # Errors
     /// A target that the tool is not for; what the tool says.
     fn make(&self, of: &Kernel, target: &Target, inner: &dyn Backend, code: &[u8]) -> Result<Vec<u8>, BackendError>;
 
-    /// Whether what it made may be changed outside and loaded.
+    /// Says whether its results may be changed outside and loaded.
     fn resumes(&self) -> bool {
         false
     }
 
-    /// Whether it makes many faster than one by one.
+    /// Says whether it makes many faster than one by one.
     fn makes_together(&self) -> bool {
         false
     }
 
-    /// Makes many, where it does; what cannot be made is said where that is made by itself.
+    /// Makes many ahead, if it can. A kernel that fails says so when it is made by itself.
     fn make_ready(&self, _kernels: &[&Kernel], _target: &Target, _inner: &dyn Backend) {}
 }
 

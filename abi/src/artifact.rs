@@ -83,18 +83,18 @@ pub struct DimArg {
     pub source: DimSource,
 }
 
-/// What the integer arguments of a launch have to be, so that no row leaves its memory: one count is not above another.
-/// Both have a value of 64 bits then.
+/// A claim says that one count is not above another, and that both have a value of 64 bits. A kernel whose claims hold keeps
+/// its rows in their memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Claim {
-    /// What is not the larger.
+    /// This side is not the larger.
     pub least: Count,
-    /// What is not the smaller.
+    /// This side is not the smaller.
     pub most: Count,
 }
 
 impl Claim {
-    /// Whether integer arguments are as claimed.
+    /// Says whether the claim holds of integer arguments.
     pub fn holds(&self, dims: &[i64]) -> bool {
         self.least.eval(dims).zip(self.most.eval(dims)).is_some_and(|(least, most)| least <= most)
     }
@@ -233,7 +233,7 @@ pub struct KernelArtifact {
     pub params: Vec<Param>,
     /// Integer arguments.
     pub dims: Vec<DimArg>,
-    /// What has to hold of them where a launch has rows.
+    /// These hold of every launch that has rows.
     pub claims: Vec<Claim>,
     /// How it is launched.
     pub launch: LaunchRule,

@@ -165,8 +165,8 @@ fn rows_that_are_rotated_in_place() {
     let Some(kernel) = golden("rope.cpp", "rope", A2) else { return };
     let (rows, heads, width) = (5, 8, 128);
     let (q, q_bytes) = bf16s(9, rows * heads * width);
-    let table = values(10, 7 * width);
-    let positions = [3i64, 0, 6, 6, 1];
+    let table = values(10, rows * width);
+    let positions = [3i64, 0, 4, 4, 1];
     let position_bytes: Vec<u8> = positions.iter().flat_map(|p| p.to_le_bytes()).collect();
     let mut wanted = Vec::new();
     for (row, position) in q.chunks_exact(heads * width).zip(positions) {

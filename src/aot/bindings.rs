@@ -124,7 +124,7 @@ fn checks(kernel: &Kernel, symbols: &BTreeSet<&str>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// When a claim does not hold, and a symbol that it is of. Each term stands on the side where it is positive.
+/// Writes a condition that a claim does not hold, and names a symbol of it. Each term stands on the side where it is positive.
 fn broken(claim: &Claim) -> Result<(String, String), Error> {
     let difference = &claim.most - &claim.least;
     let terms =

@@ -43,7 +43,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fusewright_abi::{ABI_VERSION, DimSource, KernelArtifact, ManyRows, Payload, PayloadKind, RowOrder, Target};
+use fusewright_abi::{ABI_VERSION, Claim, DimSource, KernelArtifact, ManyRows, Payload, PayloadKind, RowOrder, Target};
 use fusewright_codegen::backend::for_target;
 use fusewright_codegen::kernel::{InstOp, Kernel};
 use fusewright_fusion::key::body_key;
@@ -337,6 +337,13 @@ fn read(kernel: &Kernel) -> Vec<bool> {
     (0..kernel.params.len()).map(loads).collect()
 }
 
+/// Writes the claims of a kernel over the names of its integer arguments.
+pub(super) fn claims(artifact: &KernelArtifact, names: &[&str]) -> Vec<Value> {
+    let written =
+        |claim: &Claim| json!({ "least": claim.least.with_names(names), "most": claim.most.with_names(names) });
+    artifact.claims.iter().map(written).collect()
+}
+
 fn entry(entry: &BundleEntry) -> Value {
     let artifact = &entry.artifact;
     let names: Vec<&str> = artifact.dims.iter().map(|d| d.name.as_str()).collect();
@@ -373,10 +380,6 @@ fn entry(entry: &BundleEntry) -> Value {
         })
     });
     let dims = artifact.dims.iter().map(|d| json!({ "name": d.name, "source": source(&d.source) }));
-    let claims = artifact
-        .claims
-        .iter()
-        .map(|claim| json!({ "least": claim.least.with_names(&names), "most": claim.most.with_names(&names) }));
     let (file, code) = entry.loaded();
     let code = json!({
         "file": file, "kind": code.kind.extension(), "bytes": code.bytes.len(),
@@ -393,7 +396,7 @@ fn entry(entry: &BundleEntry) -> Value {
         "params": params.collect::<Vec<_>>(),
         "uses": entry.uses,
         "dims": dims.collect::<Vec<_>>(),
-        "claims": claims.collect::<Vec<_>>(),
+        "claims": claims(artifact, &names),
         "rows": artifact.launch.rows.with_names(&names),
         "row_order": order,
         "blocks_per_row": artifact.launch.blocks_per_row.with_names(&names),

@@ -5,7 +5,7 @@ use fusewright_codegen::backend::ascend::Chip;
 use fusewright_templates::project::{self as template, text};
 use serde_json::{Value, json};
 
-use super::bundle::{BundleEntry, BundleRefusal};
+use super::bundle::{BundleEntry, BundleRefusal, claims};
 use crate::Error;
 use crate::ascend::{CannVersion, FrontEnd, Toolkit, device_object, front_end};
 
@@ -62,7 +62,7 @@ fn kernel(entry: &BundleEntry) -> template::Kernel {
     }
 }
 
-/// Whether all claims hold, as C++ over the integers `d`.
+/// Writes a condition that all claims hold, as C++ over the integers `d`.
 fn fits(claims: &[Claim]) -> String {
     let holds = |claim: &Claim| format!("{} <= {}", expression(&claim.least), expression(&claim.most));
     let all: Vec<String> = claims.iter().map(holds).collect();
@@ -108,10 +108,6 @@ fn tiling(chip: &Chip, entries: &[&BundleEntry]) -> Value {
             })
         });
         let dims = names.iter().map(|name| json!({ "is": "integer", "name": name }));
-        let claims = artifact
-            .claims
-            .iter()
-            .map(|claim| json!({ "least": claim.least.with_names(&names), "most": claim.most.with_names(&names) }));
         let range = ["row_begin", "row_end"].map(|is| json!({ "is": is }));
         let blocks = match artifact.launch.order {
             RowOrder::Any => "vector_cores, at most one for each row, at least 1",
@@ -121,7 +117,7 @@ fn tiling(chip: &Chip, entries: &[&BundleEntry]) -> Value {
             "entry": artifact.name,
             "file": format!("{}.cpp", artifact.name),
             "bytes_per_argument": size_of::<u64>(),
-            "claims": claims.collect::<Vec<_>>(),
+            "claims": claims(artifact, &names),
             "arguments": buffers.chain(dims).chain(range).collect::<Vec<_>>(),
             "launch": { "rows": artifact.launch.rows.with_names(&names), "row_range": "0 and the number of rows, for all", "blocks": blocks },
         })

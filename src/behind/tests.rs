@@ -1,4 +1,4 @@
-//! What stands around a backend hands on everything that the backend says.
+//! A tool behind a backend hands on everything that the backend says.
 
 use std::collections::BTreeSet;
 use std::fs;

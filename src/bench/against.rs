@@ -31,18 +31,18 @@ pub struct Against {
     pub name: String,
     /// Its op and its quantiser.
     pub family: String,
-    /// How many rows.
+    /// A call has so many rows.
     pub rows: u32,
     /// Least time of a call with one kernel per region, in microseconds.
     pub fused_us: f64,
     /// The same with one kernel per op.
     pub unfused_us: f64,
-    /// Of each repeat, the least time with one kernel per op by that with one per region.
+    /// Each repeat gives the least time with one kernel per op, divided by the least time with one per region.
     pub ratios: [f64; REPEATS],
 }
 
 impl Against {
-    /// Whether it is slower fused, in every repeat.
+    /// Says whether it is slower fused in every repeat.
     pub fn is_slower(&self) -> bool {
         self.ratios.iter().all(|ratio| *ratio < SLOWER)
     }

@@ -11,7 +11,7 @@ use super::plan::Binding;
 use super::words;
 use crate::Error;
 
-/// What sizes have to be like.
+/// A claim is one statement about sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     stated: Stated,
@@ -21,14 +21,14 @@ pub(crate) struct Claim {
 
 #[derive(Clone, PartialEq, Debug)]
 enum Stated {
-    /// That a slice, or the first place of what is gathered from, lies inside its axis.
+    /// A slice, or the first place that is gathered from, lies inside its axis.
     Inside { start: Dim, end: Dim, extent: Dim },
-    /// That an axis of something new has no less than no elements.
+    /// An axis of something new has no negative extent.
     NotNegative(Dim),
 }
 
 impl Stated {
-    /// What must not be negative for it to hold.
+    /// Gives the dims that must not be negative.
     fn terms(&self) -> Vec<Dim> {
         match self {
             Stated::Inside { start, end, extent } => vec![start.clone(), end - start, extent - end],
@@ -50,7 +50,7 @@ pub(crate) fn claims(graph: &Graph) -> Vec<Claim> {
     claims
 }
 
-/// What a node states of sizes, each with what it does there in words.
+/// Gives the statements of a node about sizes, each with words for an error.
 fn stated<'g>(graph: &Graph, node: &'g Node) -> Vec<(&'g Node, Stated, String)> {
     let of = |how: &str, axis: usize| format!(", {how} {} along axis {axis}", words::name(graph, node.operands[0]));
     let extent = |axis: usize| graph.ty(node.operands[0]).shape[axis].clone();

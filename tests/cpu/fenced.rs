@@ -42,7 +42,7 @@ fn no_kernel_of_the_matrix_touches_what_lies_beside_its_buffers() {
     assert!(ran >= cases, "{ran} kernels of {cases} combinations");
 }
 
-/// What the proof relies on is what a driver refuses.
+/// A driver refuses every launch that the proof does not cover.
 #[test]
 fn launches_that_the_proof_does_not_cover_are_refused() {
     let text = "kernel @part(m = extent(k, 0), s) rows s {

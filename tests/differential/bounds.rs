@@ -1,5 +1,5 @@
-//! Kernels keep within their memory. No kernel that a graph gives is refused by the proof of that, and of kernels of which one index or predicate
-//! was changed those that leave their memory are.
+//! Kernels keep within their memory. The proof of that refuses no kernel that a graph gives. Of kernels with one changed index or
+//! predicate, it refuses all that leave their memory.
 //!
 //! `FUSEWRIGHT_CASES` asks for a larger sample of the matrix, and `FUSEWRIGHT_MUTANTS` for more changed kernels.
 
@@ -75,7 +75,7 @@ fn kernels(targets: &[Target]) -> Vec<Kernel> {
     kernels
 }
 
-/// Whether an instruction touches memory.
+/// Says whether an instruction touches memory.
 fn touches(inst: &Inst) -> bool {
     matches!(inst.op, InstOp::Load { .. } | InstOp::Store { .. })
 }
@@ -203,7 +203,7 @@ fn buffers(kernel: &Kernel, dims: &BTreeMap<String, i64>, random: &mut Random) -
     Some(buffers)
 }
 
-/// Whether some call of a kernel that the verifier takes leaves its memory.
+/// Runs a kernel that the verifier takes at several sizes, and gives the first error of an access that left its memory.
 fn leaves(kernel: &Kernel, random: &mut Random) -> Option<String> {
     for _ in 0..4 {
         let Some(dims) = sizes(kernel, random) else { continue };

@@ -170,7 +170,7 @@ fn nan_int8() {
     exact(&text, &[row(&[NAN, 5.0]), floats(DType::F32, &[], &[1.0])], |_| vec![ints(DType::I8, &[1, 2], &[0, 5])]);
 }
 
-/// What a float is as an integer of so many bits: its whole part modulo 2^bits, and 0 of what has none.
+/// Gives a float as an integer of so many bits: its whole part modulo 2^bits, or 0 if it has none.
 fn wrapped(x: f64, bits: u32, signed: bool) -> i64 {
     // Beyond this, the lowest 64 bits of the whole part are zeros.
     let whole = if x.abs() < 2f64.powi(118) { x.trunc() as i128 } else { 0 };

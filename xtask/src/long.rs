@@ -1,5 +1,5 @@
 //! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
-//! break Ascend C, a sample of combinations and whole graphs on the host model of NPUs, ten thousand random graphs, the whole
+//! break Ascend C, kernels with changed indices, a sample of combinations and whole graphs on the host model of NPUs, ten thousand random graphs, the whole
 //! matrix, and fuzzing.
 //!
 //! The matrix is checked in slices by a release build. What is done of it and of the broken Ascend C is kept in
@@ -20,11 +20,14 @@ const CYCLES: usize = 10_000;
 /// Seeds of random graphs, and graphs of each seed and profile.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
 const GRAPHS: u64 = 500;
+/// Combinations of the matrix whose kernels are proven and run between fences, and how many changed kernels are tried.
+const COMBINATIONS: usize = 2000;
+const CHANGED: usize = 20_000;
 /// Seconds of fuzzing.
 const FUZZ: u64 = 600;
 
 /// What a run does, in order.
-pub const PARTS: [&str; 7] = ["casts", "memory", "mutants", "ascend", "differential", "matrix", "fuzz"];
+pub const PARTS: [&str; 8] = ["casts", "memory", "mutants", "bounds", "ascend", "differential", "matrix", "fuzz"];
 
 /// Runs one part, or all of them.
 ///
@@ -37,6 +40,7 @@ pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
             "casts" => casts(root)?,
             "memory" => memory(root)?,
             "mutants" => mutants(root)?,
+            "bounds" => bounds(root)?,
             "ascend" => crate::npu::run(root)?,
             "differential" => differential(root)?,
             "matrix" => matrix(root)?,
@@ -70,6 +74,20 @@ fn mutants(root: &Path) -> Result<(), String> {
     let status = Command::new("cargo").args(test).env("FUSEWRIGHT_LONG", kept).current_dir(root).status();
     let caught = status.map_err(|e| format!("cargo: {e}"))?.success();
     if caught { Ok(()) } else { Err("too much that is broken is not caught".to_owned()) }
+}
+
+/// Kernels with a changed index or predicate, and kernels of the matrix between two fences.
+fn bounds(root: &Path) -> Result<(), String> {
+    for (binary, chosen) in [("differential", "bounds::"), ("cpu", "fenced::")] {
+        let test = ["test", "--release", "-p", "fusewright", "--features", "llvm", "--test", binary, chosen];
+        let mut command = Command::new("cargo");
+        command.args(test).args(["--", "--nocapture"]).current_dir(root);
+        command.env("FUSEWRIGHT_CASES", COMBINATIONS.to_string()).env("FUSEWRIGHT_MUTANTS", CHANGED.to_string());
+        if !command.status().map_err(|e| format!("cargo: {e}"))?.success() {
+            return Err("a kernel leaves its memory, or is refused without a reason".to_owned());
+        }
+    }
+    Ok(())
 }
 
 /// In a build with LLVM, which the second tier needs.

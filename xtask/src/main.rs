@@ -16,7 +16,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   hostile                how long the optimised command takes to refuse each bad file: less than 100 ms
   long [PART]            casts of all f32, 10,000 kernels made and dropped, broken Ascend C, a sample of the matrix and whole graphs
                          (of FUSEWRIGHT_FIXTURES too) on the host model of NPUs, the whole matrix in slices that a later run
-                         goes on from, ten minutes of fuzzing; or one part: casts, memory, mutants, ascend, matrix, fuzz (hours)
+                         goes on from, ten minutes of fuzzing; or one part: casts, memory, mutants, bounds, ascend, differential, matrix, fuzz (hours)
   foreign-kernel         fetch a kernel for Ascend that others wrote into target/foreign, and run it on the host model
   results                write the tables of measured figures in README.md and benches/README.md from benches/results
   gpu-pack               make a folder that measures kernels on a machine with a GPU and nothing else, as an archive in target/gpu-pack

@@ -226,12 +226,12 @@ pub struct DimDecl {
     pub origin: DimOrigin,
 }
 
-/// What a launch has to have: one number that is not above another. A driver refuses launches of which that is not so.
+/// A claim says that one number is not above another. A driver refuses launches of which it does not hold.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Claim {
-    /// What is not the larger.
+    /// This side is not the larger.
     pub least: Dim,
-    /// What is not the smaller.
+    /// This side is not the smaller.
     pub most: Dim,
 }
 
@@ -252,6 +252,17 @@ impl Segment {
     /// Type of a value.
     pub fn ty(&self, value: Val) -> &Ty {
         &self.types[value.0 as usize]
+    }
+
+    /// The instruction that defines each value, by [`Val`].
+    pub fn definitions(&self) -> Vec<usize> {
+        let mut at = vec![0; self.types.len()];
+        for (i, inst) in self.insts.iter().enumerate() {
+            for result in &inst.results {
+                at[result.0 as usize] = i;
+            }
+        }
+        at
     }
 
     /// The level of every value, by [`Val`].
@@ -285,7 +296,7 @@ pub struct Kernel {
     pub name: String,
     /// Integer arguments.
     pub dims: Vec<DimDecl>,
-    /// What holds of the integer arguments of every launch that computes a row.
+    /// These hold of the integer arguments of every launch that computes a row.
     pub claims: Vec<Claim>,
     /// Buffer arguments.
     pub params: Vec<Param>,

@@ -1,5 +1,5 @@
-//! What a body takes for granted of its sizes beyond that they are not negative: slices lie inside their axes, and axes from which
-//! elements are gathered have some. A kernel says so, and no launch runs of which it does not hold.
+//! Claims of a body about its sizes: slices lie inside their axes, axes that elements are gathered from have some, and a top-k has
+//! enough lanes. The kernel carries them, and a driver refuses every launch of which one does not hold.
 
 use std::collections::BTreeSet;
 
@@ -35,12 +35,12 @@ pub(super) fn claims(body: &Graph) -> Vec<Claim> {
     claims.into_iter().filter(|claim| !is_certain(claim)).collect()
 }
 
-/// Whether an axis has a place under the ranges of a body's symbols.
+/// Says whether an axis has a place under the ranges of a body's symbols.
 pub(super) fn has_places(body: &Graph, extent: &Dim) -> bool {
     dim_range(extent, body.symbols()).is_some_and(|(least, _)| least >= 1)
 }
 
-/// Whether a claim holds of all sizes.
+/// Says whether a claim holds of all sizes.
 fn is_certain(claim: &Claim) -> bool {
     let difference = &claim.most - &claim.least;
     let mut names = BTreeSet::new();

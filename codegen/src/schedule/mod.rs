@@ -10,7 +10,7 @@ mod spread;
 mod table;
 mod trees;
 
-pub use keeps::{HOST_ROW, HOST_ROWS, keeps};
+pub use keeps::keeps;
 pub use spread::{KernelSchedule, Place, Spread};
 pub use table::{ScheduleTable, Scheduled, Timed, content_of};
 pub use trees::Schedule;

@@ -1,4 +1,4 @@
-//! What one kernel computes again of a body that one kernel per op would store.
+//! Work that one kernel does again and again, where one kernel per op would store its result.
 //!
 //! A sum over some lanes that all of them read is at hand in the loop over these lanes. Read anywhere else (at other lanes,
 //! or in a loop over lanes of another kind) it is kept, or summed again for every lane that reads it, and so are the sums
@@ -12,21 +12,26 @@ use fusewright_graph::{Graph, Node, NodeId, Op, Prim, Value};
 
 use super::{Lanes, Space, Spread, Stored, spread};
 
-/// What the kernels of a target keep of the rows that they compute, rather than to compute it again.
+/// Kernels of a target keep rows within these limits, and compute all others again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keeps {
     /// Most bytes of a row that is read at other lanes than those of the loop that computes it.
     pub row: u32,
     /// Most bytes of all such rows.
     pub rows: u32,
-    /// Whether the reduction of every group is kept.
+    /// The reduction of every group is kept if this is set.
     pub groups: bool,
+}
+
+impl Keeps {
+    /// A kernel whose loops keep rows on the stack, and no groups by themselves.
+    pub const STACK: Keeps = Keeps { row: 16 << 10, rows: 64 << 10, groups: false };
 }
 
 /// Lanes that a row of unknown length is taken to have.
 const UNKNOWN: f64 = 4096.0;
 
-/// How many times as often as once the elements of a body are computed in one kernel, all in all.
+/// Gives how often one kernel computes an element of a body on average.
 pub(super) fn times_computed(body: &Graph, space: &Space, keeps: Keeps) -> f64 {
     let body = space.form.as_ref().map_or(body, |form| &form.body);
     let wide = Lanes::beside_reductions(body, &space.axes);
@@ -77,12 +82,12 @@ fn sums(body: &Graph, lanes: &Lanes, axes: &AxisMap, over: &BTreeMap<NodeId, Vec
 /// The lanes of a row, and those of them along which its sums differ.
 type Turn = (Vec<AxisId>, Vec<AxisId>);
 
-/// How a value is read.
+/// The readers of a value ask for it in this way.
 #[derive(Clone, Debug, Default)]
 struct Read {
-    /// How often each of its elements is computed.
+    /// Each of its elements is computed so often.
     times: f64,
-    /// Whether at other lanes than those of the loop.
+    /// It is read at other lanes than those of the loop if this is set.
     moved: bool,
     /// The sums that the loop has at hand.
     turn: Option<Turn>,
@@ -95,7 +100,7 @@ struct Work<'b> {
     keeps: Keeps,
     room: u64,
     sums: Vec<bool>,
-    /// What each reduction runs over.
+    /// Each reduction runs over these axes.
     over: BTreeMap<NodeId, Vec<AxisId>>,
     read: Vec<Read>,
     all: f64,
@@ -141,7 +146,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a reduction runs over the leading lanes of its operand, of which it reads some at a time.
+    /// Says whether a reduction runs over the leading lanes of its operand, of which it reads some at a time.
     fn runs_ahead(&self, id: NodeId, node: &Node) -> bool {
         let lanes = self.lanes.of_value(self.axes, node.operands[0]);
         self.over.get(&id).is_some_and(|over| !lanes.ends_with(over))
@@ -174,8 +179,8 @@ impl Work<'_> {
         }
     }
 
-    /// What loop a value is at hand in, if it is a sum of a row's lanes that its lanes read, and for how many lanes each of
-    /// its elements would be computed elsewhere.
+    /// Gives the loop that has a sum of lanes at hand, and for how many lanes each of its elements is computed elsewhere. A value
+    /// that is no such sum has none.
     fn turn(&self, value: Value, held: &[AxisId]) -> Option<(Turn, f64)> {
         let own = self.lanes.held(value);
         if !self.sums[value.0 as usize] || own.is_empty() || own == held {

@@ -62,11 +62,11 @@ pub struct Limits {
     pub read: usize,
     /// Most times that a node is computed: once for each part of concatenations that it is in. Reading is not computing.
     pub copies: usize,
-    /// What is kept of rows between the loops of a kernel.
+    /// Kernels keep rows between their loops within these limits.
     pub keeps: Keeps,
-    /// Most times as often as once that the elements of a region are computed, all in all: what is computed again costs
-    /// more than to store it and to load it. The estimate takes what is packed, or lies in groups of up to 64 lanes, for
-    /// computed at each of them, which kernels know better; sums in turn multiply, and soon exceed any limit.
+    /// An element of a region is computed at most so often on average. The estimate counts packed codes and groups of up to 64
+    /// lanes as if each lane computed them anew, although kernels do not: the limit leaves room for that. Sums over two axes in
+    /// turn multiply and soon exceed it.
     pub again: u32,
     /// Where rows may come from besides memory.
     pub sources: &'static [SourceKind],
@@ -74,8 +74,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let keeps = Keeps { row: 16 << 10, rows: 64 << 10, groups: false };
-        Limits { nodes: 256, operands: 64, read: 24, copies: 16, keeps, again: 96, sources: &[] }
+        Limits { nodes: 256, operands: 64, read: 24, copies: 16, keeps: Keeps::STACK, again: 96, sources: &[] }
     }
 }
 
@@ -189,7 +188,7 @@ pub(crate) fn row_program(body: &Graph, segments: bool, nesting: Nesting) -> Res
 
 /// A row program.
 pub(crate) struct Program {
-    /// What it computes, unless that is the body as it stands.
+    /// The program computes this; `None` stands for the body as it is.
     pub body: Option<Graph>,
     /// Its rows and lanes.
     pub space: Space,

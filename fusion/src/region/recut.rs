@@ -9,7 +9,7 @@ use fusewright_graph::{NodeId, Value};
 use super::Refusal;
 use super::grow::Growth;
 
-/// How many cheaper cuts of two regions are tried.
+/// At most so many cheaper cuts of two regions are tried.
 const TRIES: usize = 16;
 
 impl Growth<'_, '_> {

@@ -1,7 +1,7 @@
-//! Axes along which some values end before others do: what is padded and the result of padding share one.
+//! Axes along which some values end before others do. A value and the result of padding it share such an axis.
 //!
-//! Such an axis has the extent of the longest of its values. A dim that ends before its axes do is that axis alone, or that axis
-//! ahead of others: behind others, its elements would lie closer together in the shorter value than axes say.
+//! The axis has the extent of its longest value. A dim that ends early is that axis alone, or that axis ahead of others. Behind
+//! another axis it is refused: elements of the shorter value lie closer together there than the axes say.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::dim;
 use crate::graph::{Graph, NodeId, Value};
 
 impl AxisMap {
-    /// As [`AxisMap::of`], but what is padded and the result of padding have one axis, of the extent of the longest result; but
-    /// for the nodes that join what they pad with an axis of its own.
+    /// Analyses a graph as [`AxisMap::of`] does, but gives a value and the results of padding it one axis, with the extent of the
+    /// longest result. The nodes in `joins` keep an axis of their own.
     ///
     /// # Errors
     /// As [`AxisMap::of`]; padding of a dim of several axes, of one axis to lengths of which none is known to be the longest, or of an
@@ -44,7 +44,7 @@ impl AxisMap {
         Ok(map)
     }
 
-    /// Dims that end before their axes do are a padded axis, or begin with it.
+    /// Checks that every dim that ends early is a padded axis, or begins with one.
     fn check_padded(&self, graph: &Graph) -> Result<(), AxisError> {
         let padded: Vec<(NodeId, DimAxes)> =
             self.padded.iter().map(|(node, _, long)| (*node, self.resolve(long))).collect();
@@ -73,12 +73,12 @@ impl AxisMap {
         }
     }
 
-    /// Whether a node pads an axis that it keeps.
+    /// Says whether a node pads an axis that it keeps.
     pub fn pads(&self, node: NodeId) -> bool {
         self.padded.iter().any(|(id, ..)| *id == node)
     }
 
-    /// Whether some node pads an axis that it keeps.
+    /// Says whether some node pads an axis that it keeps.
     pub fn has_padded_rows(&self) -> bool {
         !self.padded.is_empty()
     }

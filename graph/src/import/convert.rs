@@ -55,10 +55,10 @@ pub(super) struct Scope<'a> {
     ranks: BTreeMap<String, u32>,
     /// Tensors of complex numbers.
     complex: BTreeSet<String>,
-    /// Whether the program is a file, so that a call that does not fit it is a mistake of the caller. A framework whose
-    /// graph this is runs what it holds in every size, and has to be left what holds in some.
+    /// The program is a file if this is set: a call that does not fit it is then a mistake of the caller. A live graph instead is run in
+    /// every size, so that its framework keeps what only holds in some.
     is_file: bool,
-    /// What must not be negative for the op that is imported.
+    /// The op that is imported takes for granted that these are not negative.
     granted: RefCell<Vec<Dim>>,
 }
 

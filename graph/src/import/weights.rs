@@ -32,7 +32,7 @@ impl<'a> Weights<'a> {
         Weights { archive: None, by_name: BTreeMap::new(), storages: RefCell::default() }
     }
 
-    /// Whether the program is a file.
+    /// Says whether the program is a file.
     pub(super) fn is_file(&self) -> bool {
         self.archive.is_some()
     }

@@ -52,7 +52,7 @@ pub(super) fn scatter_reduce<D: Domain>(
     }
 }
 
-/// What is combined where.
+/// The terms of each place.
 struct Terms<'a> {
     /// By place: the updates, and whether they are terms there for certain.
     added: &'a [Vec<(usize, bool)>],

@@ -58,7 +58,7 @@ pub struct Entry {
     pub uses: Vec<Vec<String>>,
     /// Integer arguments.
     pub dims: Vec<DimArg>,
-    /// What has to hold of them.
+    /// These hold of every launch that has rows.
     pub claims: Vec<Claim>,
     /// How it is launched.
     pub launch: LaunchRule,

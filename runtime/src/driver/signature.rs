@@ -14,9 +14,9 @@ pub(super) struct Signature {
     pub params: Vec<Param>,
     /// Number of integer arguments.
     pub dims: usize,
-    /// What they are called.
+    /// Their names, in order.
     names: Box<[String]>,
-    /// What has to hold of them.
+    /// These hold of every launch that has rows.
     claims: Box<[Claim]>,
     /// Rows for given integer arguments.
     pub rows: Size,

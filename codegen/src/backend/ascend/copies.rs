@@ -30,7 +30,7 @@ struct Side {
 }
 
 impl Side {
-    /// Whether data says where it lies.
+    /// Says whether data chooses where it lies.
     fn is_chosen(&self) -> bool {
         let mut names = BTreeSet::new();
         self.runs.start.collect_symbols(&mut names);

@@ -72,7 +72,7 @@ pub(super) struct Eval<'k, 'f> {
     /// The instruction that is being evaluated, for messages.
     pub at: Option<usize>,
     pub facts: Vec<Known>,
-    /// What loops find stored.
+    /// Loops find these values stored.
     pub found: Stored,
     /// Where stored values are.
     pub slots: Slots<Value>,

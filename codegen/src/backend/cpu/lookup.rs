@@ -18,7 +18,7 @@ use super::memory::{Lanes, Width};
 use crate::backend::host::cost::Values;
 use crate::backend::host::facts::{known_facts, literal_shift};
 use crate::backend::host::index::consecutive;
-use crate::backend::host::{Forms, Taken, definitions};
+use crate::backend::host::{Forms, Taken};
 use crate::kernel::{InstOp, Kernel, Segment, Shape, Val};
 
 /// Bytes of an argument.
@@ -50,7 +50,7 @@ pub(super) struct Lookup {
 /// The values of a kernel that are looked up, in the order of their tables.
 pub(super) fn lookups(kernel: &Kernel) -> Vec<Lookup> {
     let found = kernel.segments.iter().enumerate().flat_map(|(number, segment)| {
-        let definitions = definitions(segment);
+        let definitions = segment.definitions();
         let dear = dear(kernel, segment, &definitions);
         dear.into_iter().map(move |(value, argument)| {
             let through = rows_below(segment, &definitions, value, argument);

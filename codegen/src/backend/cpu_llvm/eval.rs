@@ -66,7 +66,7 @@ pub(super) struct Eval<'k, 'e, 'c> {
     pub facts: Vec<Known>,
     /// Whether products with powers of two are instructions.
     pub scales: bool,
-    /// What loops find stored.
+    /// Loops find these values stored.
     pub found: Stored,
     /// Where stored values are.
     pub slots: Slots<IntValue<'c>>,

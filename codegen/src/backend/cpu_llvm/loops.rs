@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use fusewright_abi::DType;
-use fusewright_graph::{Dim, ScalarFn};
+use fusewright_graph::Dim;
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
@@ -27,18 +27,6 @@ use crate::kernel::{InstOp, LANE, Order, Shape, Val};
 pub(super) struct Vectors;
 
 impl Forms for Vectors {
-    fn wide_lanes(&self) -> bool {
-        true
-    }
-
-    fn map(&self, _: ScalarFn, _: DType) -> bool {
-        true
-    }
-
-    fn cast(&self, _: DType, _: DType, _: bool, _: &dyn Fn() -> bool) -> bool {
-        true
-    }
-
     fn reduction(&self, order: Order, dtype: DType) -> bool {
         takes_chunks(order, dtype)
     }
@@ -156,8 +144,8 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         Ok(())
     }
 
-    /// Whether nothing lies behind the lanes of a loop in the memory of a value that it stores: they are all of its row, or
-    /// of the group that the memory is for.
+    /// Says whether the memory of a value ends with the lanes of the loop that stores it: they are all of its row, or of the group
+    /// that the memory is for.
     fn ends_its_slot(&self, v: Val, job: &Job, pass: &Iteration<'_, 'c>) -> bool {
         let of_group = self.eval.slots.get(&v).is_some_and(|slot| slot.group.is_some());
         let of_row = job.offset == Dim::constant(0) && pass.span.lanes.as_ref() == Some(&self.eval.shape(v).elements());

@@ -21,21 +21,29 @@ pub(in crate::backend) mod walk;
 use fusewright_abi::DType;
 use fusewright_graph::ScalarFn;
 
-use crate::kernel::{Kernel, Order, Segment, Source, verify};
+use crate::kernel::{Kernel, Order, Source, verify};
 
-/// What an emitter has in vectors of consecutive lanes.
+/// An emitter says here what it has in vectors of consecutive lanes: everything, unless it says otherwise.
 pub(in crate::backend) trait Forms {
     /// Whether elements of 64 bits are lanes.
-    fn wide_lanes(&self) -> bool;
+    fn wide_lanes(&self) -> bool {
+        true
+    }
 
     /// Whether a function of operands of that dtype has a vector form.
-    fn map(&self, f: ScalarFn, dtype: DType) -> bool;
+    fn map(&self, _f: ScalarFn, _dtype: DType) -> bool {
+        true
+    }
 
-    /// Whether a conversion has one; `bounded` says whether the operand is far inside the range of `i32`.
-    fn cast(&self, from: DType, to: DType, saturate: bool, bounded: &dyn Fn() -> bool) -> bool;
+    /// Whether a conversion has one; `_bounded` says whether the operand is far inside the range of `i32`.
+    fn cast(&self, _from: DType, _to: DType, _saturate: bool, _bounded: &dyn Fn() -> bool) -> bool {
+        true
+    }
 
     /// Whether the accumulators of a reduction in that order take chunks of lanes.
-    fn reduction(&self, order: Order, dtype: DType) -> bool;
+    fn reduction(&self, _order: Order, _dtype: DType) -> bool {
+        true
+    }
 }
 
 /// Something in a kernel that is not taken.
@@ -48,17 +56,6 @@ pub(in crate::backend) struct Refused {
 }
 
 pub(in crate::backend) type Taken<T> = Result<T, Refused>;
-
-/// The instruction that defines each value.
-pub(in crate::backend) fn definitions(segment: &Segment) -> Vec<usize> {
-    let mut at = vec![0; segment.types.len()];
-    for (i, inst) in segment.insts.iter().enumerate() {
-        for result in &inst.results {
-            at[result.0 as usize] = i;
-        }
-    }
-    at
-}
 
 /// Refuses what no instruction shows.
 pub(in crate::backend) fn check(kernel: &Kernel) -> Taken<()> {

@@ -6,21 +6,20 @@
 
 use std::collections::HashSet;
 
-use fusewright_abi::DType;
-use fusewright_graph::{Dim, ScalarFn};
+use fusewright_fusion::region::Keeps;
+use fusewright_graph::Dim;
 
 use super::stash::{Stored, bytes};
 use super::walk::{WHOLE, Walk};
 use super::{Forms, plan};
-use crate::kernel::{Inst, InstOp, Order, Over, Segment, Shape, Val};
-use crate::schedule::HOST_ROWS;
+use crate::kernel::{Inst, InstOp, Over, Segment, Shape, Val};
 
 /// Adds such rows to those that are stored, as far as there is memory for them.
 pub(super) fn add(segment: &Segment, found: &mut Stored) {
     if !segment.insts.iter().any(of_groups) {
         return;
     }
-    let mut room = i64::from(HOST_ROWS);
+    let mut room = i64::from(Keeps::STACK.rows);
     // What is stored has a loop of its own, like a store or a reduction of a row.
     let has_loop = |at: &usize| found.stashed[*at] || plan::is_sink(segment, *at) && !of_groups(&segment.insts[*at]);
     let mut open: Vec<usize> = (0..segment.insts.len()).filter(has_loop).collect();
@@ -40,7 +39,7 @@ fn of_groups(inst: &Inst) -> bool {
     matches!(inst.op, InstOp::Reduce { over: Over::Group(_), .. })
 }
 
-/// Whether one loop over groups, or none, computes what a store, a reduction or a row is made of.
+/// Says whether one loop over groups, or none, computes a store, a reduction or a row.
 fn is_regular(segment: &Segment, found: &Stored, from: usize) -> bool {
     let value = plan::sink_value(segment, from);
     if matches!(segment.ty(value).shape, Shape::Group { .. }) {
@@ -51,28 +50,12 @@ fn is_regular(segment: &Segment, found: &Stored, from: usize) -> bool {
     walk.groups.is_empty() || walk.cuts.is_empty() && plan::single_group(&walk.groups, &lanes).is_some()
 }
 
-/// Which groups are met does not depend on what is in vectors.
+/// The groups that a walk meets do not depend on what is in vectors.
 struct Any;
 
-impl Forms for Any {
-    fn wide_lanes(&self) -> bool {
-        true
-    }
+impl Forms for Any {}
 
-    fn map(&self, _: ScalarFn, _: DType) -> bool {
-        true
-    }
-
-    fn cast(&self, _: DType, _: DType, _: bool, _: &dyn Fn() -> bool) -> bool {
-        true
-    }
-
-    fn reduction(&self, _: Order, _: DType) -> bool {
-        true
-    }
-}
-
-/// At which lanes a loop computes a value.
+/// A loop computes a value at these lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Lanes {
     /// Its own.
@@ -83,13 +66,13 @@ enum Lanes {
     Unordered,
 }
 
-/// What a loop computes.
+/// The values that a loop computes.
 struct Below<'k> {
     segment: &'k Segment,
     found: &'k Stored,
     /// The store, the reduction or the row that the loop is for.
     from: usize,
-    /// Whether it is a loop over groups, or none, as it stands.
+    /// As it stands, it is a loop over groups, or over none, if this is set.
     regular: bool,
 }
 
@@ -126,7 +109,7 @@ impl<'k> Below<'k> {
         apart
     }
 
-    /// Whether the loop has the results of groups at hand for a row that it computes at such lanes.
+    /// Says whether the loop has the results of groups at hand for a row that it computes at such lanes.
     fn has(&self, groups: Groups<'k>, lanes: Lanes, own: Option<Groups<'k>>) -> bool {
         match lanes {
             Lanes::Own => self.regular || own.is_none_or(|own| own == groups),
@@ -145,11 +128,18 @@ impl<'k> Below<'k> {
         group.and_then(|v| groups(&self.segment.ty(*v).shape))
     }
 
-    /// Whether a value of groups comes of a reduction over their lanes.
+    /// Says whether a value of groups comes of a reduction over their lanes.
     fn is_reduced(&self, v: Val) -> bool {
-        let inst = &self.segment.insts[self.found.definitions[v.0 as usize]];
-        let of_group = |v: &Val| groups(&self.segment.ty(*v).shape).is_some();
-        of_groups(inst) || inst.args.iter().any(|arg| of_group(arg) && self.is_reduced(*arg))
+        let (mut open, mut seen) = (vec![v], HashSet::new());
+        while let Some(v) = open.pop() {
+            let inst = &self.segment.insts[self.found.definitions[v.0 as usize]];
+            if of_groups(inst) {
+                return true;
+            }
+            let of_group = |v: &Val| groups(&self.segment.ty(*v).shape).is_some();
+            open.extend(inst.args.iter().copied().filter(|arg| of_group(arg) && seen.insert(*arg)));
+        }
+        false
     }
 }
 
@@ -160,7 +150,7 @@ fn groups(shape: &Shape) -> Option<Groups<'_>> {
     }
 }
 
-/// At which lanes the operands of an instruction are read whose result is computed at such lanes.
+/// Gives the lanes at which an instruction reads its operands, if its result is computed at such lanes.
 fn moved(op: &InstOp, lanes: Lanes) -> Lanes {
     match (op, lanes) {
         (InstOp::Zip | InstOp::AsGroup { .. } | InstOp::AsRow, _) | (_, Lanes::Unordered) => Lanes::Unordered,

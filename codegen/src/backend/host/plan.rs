@@ -13,7 +13,7 @@ use super::index::at_least;
 use super::keep::{self, Kept};
 use super::stash::Stored;
 use super::walk::{GroupUse, Walk};
-use super::{Forms, Refused, definitions, hazard};
+use super::{Forms, Refused, hazard};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
 /// Most pieces that share a loop: their operands have to fit the registers.
@@ -65,7 +65,7 @@ impl Pass {
 }
 
 impl Grouped {
-    /// What the loop over groups is for.
+    /// Gives the stores, reductions and rows that the loop over groups is for.
     pub fn sinks(&self) -> Vec<usize> {
         let jobs = self.jobs.iter().flat_map(|(_, _, jobs)| jobs).map(|j| j.inst);
         self.elements.iter().copied().chain(jobs).collect()
@@ -339,7 +339,7 @@ impl<'k> Planner<'k> {
         let segment = self.segment;
         let mut needed = vec![false; segment.insts.len()];
         needed[at] = true;
-        let defined = definitions(segment);
+        let defined = segment.definitions();
         for i in (0..=at).rev().filter(|&i| i <= at) {
             if needed[i] && (i == at || !self.found.stashed[i]) {
                 operands(segment, i).for_each(|v| needed[defined[v.0 as usize]] = true);
@@ -411,7 +411,7 @@ pub(in crate::backend) fn operands(segment: &Segment, at: usize) -> impl Iterato
 
 /// Instructions that a store depends on, stores included.
 fn live(segment: &Segment) -> Vec<bool> {
-    let defined = definitions(segment);
+    let defined = segment.definitions();
     let mut live: Vec<bool> = segment.insts.iter().map(|i| matches!(i.op, InstOp::Store { .. })).collect();
     for at in (0..segment.insts.len()).rev() {
         if live[at] {

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cost::{LOAD, MOST_BYTES, STORE_AND_LOAD, Values};
-use super::definitions;
 use crate::kernel::{InstOp, Level, Segment, Shape, Val};
 
 /// How many inner rows are expected where their number is not known.
@@ -23,7 +22,7 @@ pub(super) fn values(segment: &Segment, stashed: &[bool]) -> BTreeMap<Val, i64> 
     if segment.inner.as_const() == Some(1) {
         return kept;
     }
-    let (outer, definitions) = (outer(segment), definitions(segment));
+    let (outer, definitions) = (outer(segment), segment.definitions());
     let values = Values { segment, definitions: &definitions };
     let found = |v: Val| matches!(values.inst(v).op, InstOp::TopK(_)) || stashed[definitions[v.0 as usize]];
     let of_inner_rows = segment.insts.iter().filter(|inst| inst.results.iter().all(|v| !outer[v.0 as usize]));

@@ -8,15 +8,16 @@
 
 use std::collections::BTreeMap;
 
+use fusewright_fusion::region::Keeps;
+
 use super::cost::{STORE_AND_LOAD, Values, keeps_lanes};
-use super::{definitions, moved, shared};
+use super::{moved, shared};
 use crate::kernel::{InstOp, Over, Segment, Shape, Val};
-use crate::schedule::HOST_ROW;
 
 /// Lanes of a chunk of a reduction.
 const CHUNK: i64 = 16;
 
-/// What loops of a segment find stored, whatever else its plan keeps: found once, as every walk asks for it.
+/// Values that loops of a segment find stored. They are found once, as every walk asks for them.
 #[derive(Clone, Debug, Default)]
 pub(in crate::backend) struct Stored {
     /// By instruction, whether its result is stored by a loop of its own.
@@ -33,7 +34,7 @@ impl Stored {
     pub fn of(segment: &Segment) -> Stored {
         let mut stashed = read_as_row(segment);
         joined(segment).into_iter().for_each(|at| stashed[at] = true);
-        let (outer, definitions) = (shared::outer(segment), definitions(segment));
+        let (outer, definitions) = (shared::outer(segment), segment.definitions());
         let mut found = Stored { stashed, shared: BTreeMap::new(), outer, definitions };
         moved::add(segment, &mut found);
         found.shared = shared::values(segment, &found.stashed);
@@ -49,7 +50,7 @@ impl Stored {
 
 /// By instruction, whether it takes the elements of groups as a row, and these depend on a reduction over lanes.
 fn read_as_row(segment: &Segment) -> Vec<bool> {
-    let definitions = definitions(segment);
+    let definitions = segment.definitions();
     let mut reduced = vec![false; segment.insts.len()];
     let mut stashed = vec![false; segment.insts.len()];
     for (at, inst) in segment.insts.iter().enumerate() {
@@ -68,7 +69,7 @@ fn read_as_row(segment: &Segment) -> Vec<bool> {
 
 /// Joins whose lanes a reduction takes one for one, and that a load does not give again.
 fn joined(segment: &Segment) -> Vec<usize> {
-    let definitions = definitions(segment);
+    let definitions = segment.definitions();
     let is_reduction = |op: &InstOp| matches!(op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_));
     let mut reduced = vec![false; segment.types.len()];
     let mut found = Vec::new();
@@ -102,5 +103,5 @@ pub(in crate::backend) fn bytes(segment: &Segment, at: usize) -> Option<i64> {
     let ty = segment.ty(*segment.insts[at].results.first()?);
     let elements = ty.shape.elements().as_const()?;
     let bytes = elements.checked_mul(i64::from(ty.dtype.bits() / 8))?;
-    (1..=i64::from(HOST_ROW)).contains(&bytes).then_some(bytes)
+    (1..=i64::from(Keeps::STACK.row)).contains(&bytes).then_some(bytes)
 }

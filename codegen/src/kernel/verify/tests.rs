@@ -209,7 +209,7 @@ const PLACES: &str = "kernel @k(m = extent(k, 0), s = extent(x, 0), t = extent(t
 }
 ";
 
-/// Whether the verifier takes an instruction, or several, among the rows of [`PLACES`].
+/// Verifies [`PLACES`] with a claim and with instructions in its segment.
 fn takes(claim: &str, body: &str) -> Result<(), String> {
     let count = body.lines().filter(|line| line.contains(" = ")).count();
     let text = PLACES.replace("CLAIM", claim).replace("BODY", body);

@@ -19,11 +19,11 @@ type One = Result<Value, Refusal>;
 /// Most work of a slice's elements where each place is a reduction of all slices, which fuses: places times slices.
 const FEW_TERMS: i64 = 1024;
 
-/// How values are combined.
+/// A call combines values in this way.
 #[derive(Clone, Copy)]
 pub(super) struct Combine {
     op: ReduceOp,
-    /// Whether what stood at a place is a term of what comes there.
+    /// The old element of a place is a term of the new one if this is set.
     with_old: bool,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn index_add(call: &Call<'_>) -> Imported {
     Ok(vec![combined(call, (x, axis), flat_index(call)?, src, Combine::SUM)?])
 }
 
-/// What is written to, and along which axis.
+/// Gives the tensor that is written to, and the axis.
 fn target(call: &Call<'_>) -> Result<(Value, usize), Refusal> {
     let x = call.tensor("self")?;
     let rank = call.b.ty(x).rank();
@@ -188,7 +188,7 @@ fn at_places(call: &Call<'_>, (x, axis): (Value, usize), places: Value, src: Val
     Ok(b.prim(Prim::ScatterReduce { op: how.op, axis }, &[old, places, src])?)
 }
 
-/// What leaves every number as it is.
+/// Gives the number that leaves every other as it is.
 fn nothing(op: ReduceOp, dtype: DType) -> Literal {
     match op {
         // −0 too.

@@ -33,7 +33,7 @@ enum End {
     Behind,
 }
 
-/// What elements are combined by.
+/// Elements are combined by one of these.
 #[derive(Clone, Copy)]
 enum Fold {
     By(ReduceOp),
@@ -42,7 +42,7 @@ enum Fold {
 }
 
 impl Fold {
-    /// What leaves the others as they are.
+    /// Gives the element that leaves all others as they are.
     fn neutral(self, dtype: DType) -> Literal {
         match self {
             Fold::By(op) => op.start(dtype),

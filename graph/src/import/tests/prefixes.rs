@@ -13,7 +13,7 @@ const BOOL: i64 = 12;
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
 
-/// How many elements the largest value of a graph has.
+/// Counts the elements of the largest value of a graph.
 fn largest(graph: &Graph) -> i64 {
     let elements = |v| graph.ty(v).elements().as_const().unwrap_or(i64::MAX);
     (0..graph.value_count() as u32).map(|v| elements(Value(v))).max().unwrap_or_default()

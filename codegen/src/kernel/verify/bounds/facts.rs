@@ -1,8 +1,8 @@
-//! What is known of variables, and what follows from it.
+//! Facts about variables, and conclusions from them.
 //!
-//! A *fact* is a polynomial that is not negative. That another one is not negative either is shown by elimination: the
-//! highest variable is replaced by a bound that a fact states of it, from below where it makes the polynomial larger, from above where it makes it
-//! smaller, until what is left has no negative term. A search that takes too many steps shows nothing.
+//! A *fact* is a polynomial that is not negative. A search shows the same of another polynomial by elimination: it replaces the
+//! highest variable by a bound that some fact states, a lower one where the polynomial grows with the variable and an upper one
+//! where it falls, until no term is negative. A search that takes too many steps shows nothing.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use super::poly::{Poly, Var};
 /// Most steps of one search.
 const MAX_STEPS: u32 = 4000;
 
-/// What a variable is.
+/// A variable is one of these.
 #[derive(Clone, Debug)]
 enum Kind {
     /// Any integer, of at least so much.
@@ -36,7 +36,7 @@ impl Facts {
         self.vars.len() as Var - 1
     }
 
-    /// How many variables there are.
+    /// Counts the variables.
     pub fn count(&self) -> Var {
         self.vars.len() as Var
     }
@@ -87,7 +87,7 @@ impl Facts {
         }
     }
 
-    /// Whether a polynomial is not negative, as far as facts show it.
+    /// Says whether the facts show that a polynomial is not negative.
     pub fn shows(&self, goal: &Poly) -> bool {
         self.absurd || self.search(goal, &mut Vec::new(), &Cell::new(MAX_STEPS))
     }
@@ -167,7 +167,7 @@ impl Facts {
         })
     }
 
-    /// What a fact says that has its highest variable only where it makes it smaller: the same of its least value.
+    /// Gives a weaker fact without the highest variable, if the fact falls with that: the variable has its least value there.
     fn without_highest(&self, fact: &Poly) -> Option<Poly> {
         let var = fact.highest()?;
         let (least, (slope, _)) = self.least(var).zip(fact.split(var))?;
@@ -210,7 +210,7 @@ impl Facts {
         })
     }
 
-    /// Whether every term is positive once variables are counted from their least values.
+    /// Says whether no term is negative once every variable is counted from its least value.
     fn has_no_negative_term(&self, poly: &Poly) -> bool {
         let mut shifted = poly.clone();
         for var in poly.vars() {

@@ -1,12 +1,13 @@
-//! The proof that no instruction leaves its memory: that every element that a load or store touches, for all rows, inner
-//! rows, lanes, ranks and gathered integers, is an element of its parameter, and that slices take lanes that there are.
+//! The proof that no instruction leaves its memory. Every load and store touches elements of its parameter, for all rows, inner
+//! rows, lanes, ranks and gathered integers, and every slice takes lanes that its operand has.
 //!
-//! It relies on what a driver checks of a launch (integer arguments are not negative, claims hold, no row is beyond the
-//! row count, every buffer has the elements of its parameter, none of these numbers is beyond 64 bits), on the
-//! predicates of the instruction, and on nothing that lowering knows. What it cannot show is refused.
+//! The proof relies on the checks of a driver: integer arguments are not negative, claims hold, no row is beyond the row count,
+//! every buffer has the elements of its parameter, and none of these numbers is beyond 64 bits. It uses the predicate of the
+//! instruction, and shares nothing with lowering. The verifier refuses an access that it cannot prove.
 //!
-//! Generated code computes indices in 64 bits. Sums and products may wrap on the way to an element of a buffer, which is
-//! below 2⁶³; what quotients, remainders and comparisons are computed of are counters and sizes, which a driver has counted.
+//! Generated code computes indices in 64 bits on every target. Sums and products that wrap on the way still give the right
+//! element. Operands of quotients, remainders and comparisons must not wrap; the proof does not check that. They are sizes and
+//! counters of tensors that exist, times numbers of the graph, and so far below 2⁶³.
 
 mod facts;
 mod poly;
@@ -23,32 +24,19 @@ use super::Verifier;
 use crate::kernel::text::InstText;
 use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, ParamId, RANK, ROW, Segment, Shape, Source, Val};
 
-/// The instruction that defines each value of a segment.
-pub(super) fn definitions(segment: &Segment) -> Vec<usize> {
-    let mut at = vec![usize::MAX; segment.types.len()];
-    for (i, inst) in segment.insts.iter().enumerate() {
-        for result in &inst.results {
-            if let Some(slot) = at.get_mut(result.0 as usize) {
-                *slot = i;
-            }
-        }
-    }
-    at
-}
-
 /// An access whose elements have to be elements of a parameter.
 struct Access<'a> {
     param: ParamId,
     index: &'a Dim,
     shape: &'a Shape,
-    /// What is true where memory is touched.
+    /// Memory is touched only where this is true.
     predicate: Option<Val>,
 }
 
 impl Verifier<'_> {
     /// Refuses every access of a segment that may leave its memory. All else of the segment is valid.
     pub(super) fn bounds(&mut self, segment: &Segment) {
-        let definitions = definitions(segment);
+        let definitions = segment.definitions();
         let mut known: Vec<Access<'_>> = Vec::new();
         for inst in &segment.insts {
             let first = inst.args.first().map(|v| &segment.ty(*v).shape);
@@ -130,7 +118,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Whether an expression has one value in a launch.
+/// Says whether an expression has one value in a launch.
 fn is_size(dim: &Dim) -> bool {
     let mut names = BTreeSet::new();
     dim.collect_symbols(&mut names);
@@ -156,7 +144,7 @@ fn below<'s>(segment: &'s Segment, definitions: &[usize], predicate: Val) -> Vec
 }
 
 impl Access<'_> {
-    /// Whether two accesses touch as many elements at the same places of parameters of one size.
+    /// Says whether two accesses touch the same places of parameters of one size.
     fn is_like(&self, other: &Access<'_>, kernel: &Kernel) -> bool {
         let [(shape, source), (of_other, source_of_other)] = [self, other].map(|access| {
             let param = kernel.param(access.param);

@@ -1,4 +1,4 @@
-//! What an access may rely on, as polynomials: dims of the kernel, counters, gathered integers, quotients and remainders.
+//! The setting of an access as polynomials: dims of the kernel, counters, gathered integers, quotients and remainders.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -28,9 +28,10 @@ pub(super) struct World<'k> {
 }
 
 impl<'k> World<'k> {
-    /// What holds where an instruction of a segment touches elements of a shape, be it on one of some ranks. `sizes` and
-    /// `mentioned` are what will be asked for: sizes hold no counters, and by what the others divide counters decides the digits in which
-    /// these are written.
+    /// Collects the facts that hold where an instruction touches elements of a shape, on one of several ranks if there are any.
+    ///
+    /// The caller will ask for `sizes`, which hold no counters, and for `mentioned`: their divisors decide the digits in which
+    /// counters are written.
     pub fn new(
         kernel: &'k Kernel,
         segment: &'k Segment,
@@ -120,7 +121,7 @@ impl<'k> World<'k> {
         }
     }
 
-    /// Whether one value never exceeds another.
+    /// Says whether the facts show that one value never exceeds another.
     pub fn is_order(&self, low: &Term, high: &Term) -> bool {
         minus(high, low).is_some_and(|difference| self.facts.shows(&difference))
     }
@@ -281,7 +282,7 @@ impl<'k> World<'k> {
         made.map(|(.., remainder)| remainder.clone()).or_else(|| a.plus(&quotient.times(b)?, -1))
     }
 
-    /// Whether `0 ≤ rest < b`.
+    /// Says whether the facts show `0 ≤ rest < b`.
     fn lies_below(&self, rest: &Poly, b: &Poly) -> bool {
         self.facts.shows(rest) && self.is_order(&Some(rest.clone()), &b.plus(&Poly::constant(1), -1))
     }
