@@ -307,8 +307,7 @@ fn the_program_launches_kernels_on_the_host_model() {
     let name = &entry.artifact.name;
     let chip = CHIPS.iter().find(|chip| chip.name == "910b1").expect("it is in the table");
     let numbers = Chip::of(chip.arch, chip.buffer_bytes).expect("it is modelled");
-    let model =
-        Model::build(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("ascend-model")).unwrap_or_else(|e| panic!("{e}"));
+    let model = Model::build(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap_or_else(|e| panic!("{e}"));
     let device = Device { soc: chip.vendor.replace(' ', ""), chip: numbers, vector_cores: chip.vector_cores };
     // The least version has what the program calls.
     let stand_in = model.stand_in(&device, Version::V8_1).unwrap_or_else(|e| panic!("{e}"));

@@ -174,8 +174,7 @@ fn the_compiler_within_the_process_is_asked_where_there_is_no_toolkit() {
     let cache = tempfile::tempdir().expect("a folder");
     let chip = CHIPS.iter().find(|chip| chip.name == "910b1").expect("it is in the table");
     let numbers = Chip::of(chip.arch, chip.buffer_bytes).expect("it is modelled");
-    let model =
-        Model::build(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("ascend-model")).unwrap_or_else(|e| panic!("{e}"));
+    let model = Model::build(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap_or_else(|e| panic!("{e}"));
     let device = Device { soc: chip.vendor.replace(' ', ""), chip: numbers, vector_cores: chip.vector_cores };
     let stand_in = model.stand_in(&device, Version::V9_1).unwrap_or_else(|e| panic!("{e}"));
     let with = |file: PathBuf| Options {
@@ -205,7 +204,7 @@ fn the_compiler_within_the_process_is_asked_where_there_is_no_toolkit() {
 #[test]
 fn a_compiler_that_hangs_is_ended_at_the_limit() {
     const INSIDE: &str = "FUSEWRIGHT_TEST_OF_THE_LIMIT";
-    let name = "a_compiler_that_hangs_is_ended_at_the_limit";
+    let name = "toolkit::a_compiler_that_hangs_is_ended_at_the_limit";
     if std::env::var_os(INSIDE).is_none() {
         // The limit is of the whole process, so it is that of another one.
         let this = std::env::current_exe().expect("this process has a file");

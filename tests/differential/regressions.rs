@@ -1,12 +1,10 @@
 //! What other fusers got wrong, one test for each mistake that could be made here.
 //!
 //! A doc comment names where the mistake was reported. Every graph runs fused, op by op, and in the interpreters, with
-//! edge values and with 33, 1, 0, 2 and 7 rows, and all must agree (`differential/judge.rs`); what is asserted beside
+//! edge values and with 33, 1, 0, 2 and 7 rows, and all must agree (`judge.rs`); what is asserted beside
 //! that is how it fused.
 
-#[path = "differential/judge.rs"]
-mod judge;
-
+use crate::judge;
 use fusewright::graph::{DType, Graph, InputKind, TensorType};
 use fusewright::{Fused, HostTensor, Options, Target, TensorMut, TensorRef, compile, fuse_graph};
 

@@ -125,7 +125,7 @@ fn tensors_that_do_not_fit_are_refused_by_name() {
 }
 
 /// Attention of a call's rows to each other between two regions, and a result whose rows lie elsewhere if there are more.
-const LAYER: &str = include_str!("captured/layer.fw");
+const LAYER: &str = include_str!("../captured/layer.fw");
 
 fn captured(program: &Arc<Program>, split_at: &[&str], sizes: &[usize]) -> CapturedProgram {
     let sizes = CaptureSizes::new(sizes.iter().copied()).expect("some, and none is zero");
@@ -173,7 +173,7 @@ fn captured_layers_give_the_bits_of_uncaptured_calls() {
 /// Products within graphs, of padded rows: their sums are exact, in whatever order a library adds. A cache stays.
 #[test]
 fn products_are_captured_and_caches_stay() {
-    let graph: Graph = include_str!("captured/cache.fw").parse().unwrap_or_else(|e| panic!("{e}"));
+    let graph: Graph = include_str!("../captured/cache.fw").parse().unwrap_or_else(|e| panic!("{e}"));
     let Some(compiled) = compiled("products_are_captured_and_caches_stay", &graph) else { return };
     let program = Arc::new(compiled.program);
     let sizes = CaptureSizes::new([2, 8, 32]).expect("some, and none is zero");
@@ -198,7 +198,7 @@ fn products_are_captured_and_caches_stay() {
 }
 
 /// Heads and rows of widths that are no powers of two.
-const HEADS: &str = include_str!("gpu/heads.fw");
+const HEADS: &str = include_str!("heads.fw");
 
 /// The code of every schedule that the rule gives them is their kernels, to the bit: of few rows, and of many where those
 /// have code of their own.

@@ -175,7 +175,7 @@ fn ops_of_the_gpu_bench_take_few_instructions() {
 }
 
 /// Heads and rows of widths that are no powers of two.
-const HEADS: &str = include_str!("gpu/heads.fw");
+const HEADS: &str = include_str!("heads.fw");
 /// Of those, graphs whose parts are no whole vectors.
 const LOOPED: [&str; 1] = ["rope_of_one_72"];
 

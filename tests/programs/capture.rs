@@ -130,7 +130,7 @@ fn what_does_not_keep_rows_apart_runs_for_the_rows_of_the_call() {
 }
 
 /// Attention of a call's rows to each other, between what is recorded.
-const ATTENTION: &str = include_str!("captured/attention.fw");
+const ATTENTION: &str = include_str!("../captured/attention.fw");
 
 #[test]
 fn attention_sees_the_rows_of_the_call_alone() {

@@ -29,7 +29,7 @@ pub fn check(root: &Path) -> Result<(), String> {
             return Err(format!("{FILE} of {WHEEL} was not fetched"));
         }
     }
-    let args = ["test", "-p", "fusewright-ascend-model", "--test", "foreign", "--", "--nocapture"];
+    let args = ["test", "-p", "fusewright-ascend-model", "--test", "model", "foreign::", "--", "--nocapture"];
     let status = Command::new("cargo").args(args).current_dir(root).status().map_err(|e| format!("cargo: {e}"))?;
     if status.success() { Ok(()) } else { Err("a kernel of others does not run as it should".to_owned()) }
 }

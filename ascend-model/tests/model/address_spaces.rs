@@ -1,10 +1,7 @@
 //! clang, with `__gm__` and `__ubuf__` as address spaces, takes generated kernels and rejects casts that drop them.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
-
+use crate::support::{self, A2, A5};
 use fusewright_ascend_model::{Error, Source, clang};
-use support::{A2, A5};
 
 #[test]
 fn generated_kernels_keep_address_spaces() {

@@ -1,12 +1,9 @@
 //! Conversions against a reference that knows formats as lists of their values: every rounding mode, ties, saturation,
 //! infinities, NaN and subnormals. SIMULATED.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
-
+use crate::support::{self, A2, A5, values};
 use fusewright_ascend_model::{Argument, Chip, Options, Source};
 use half::{bf16, f16};
-use support::{A2, A5, values};
 
 /// A type of elements: its name in C++, its bytes, and the value of each code (NaN for none).
 #[derive(Clone, Copy)]
@@ -211,7 +208,7 @@ fn check(chip: Chip, pairs: &[(Type, Type, &[&str])]) {
             );
         }
     }
-    let frame = support::read("ascend-model/tests/support/frame.h");
+    let frame = support::read("ascend-model/tests/model/support/frame.h");
     let headers = [Source { name: "frame.h", text: &frame }];
     let object = model.compile(&[Source { name: "casts.cpp", text: &text }], &headers, chip);
     let kernels = model.load(&object.unwrap_or_else(|e| panic!("{e}"))).unwrap_or_else(|e| panic!("{e}"));
@@ -291,7 +288,7 @@ fn the_route_to_int8_clamps_and_rounds_once() {
         extern \"C\" __global__ __aicore__ void nibbles(GM_ADDR xs, GM_ADDR ys) { Frame<half> f(xs, ys); f.Load(1024); \
         LocalTensor<half> x = f.in.DeQue<half>(); LocalTensor<int4b_t> y = f.out.AllocTensor<int4b_t>(); \
         Cast(y, x, RoundMode::CAST_RINT, 1024); f.in.FreeTensor(x); f.out.EnQue(y); f.Store(256); }";
-    let frame = support::read("ascend-model/tests/support/frame.h");
+    let frame = support::read("ascend-model/tests/model/support/frame.h");
     let headers = [Source { name: "frame.h", text: &frame }];
     let object = model.compile(&[Source { name: "route.cpp", text }], &headers, A2).unwrap_or_else(|e| panic!("{e}"));
     let kernels = model.load(&object).unwrap_or_else(|e| panic!("{e}"));

@@ -1,14 +1,11 @@
 //! A kernel that others wrote, unmodified: it compiles against the model, finds what is not finite, and the model says
 //! where it leans on luck. `cargo run -p xtask -- foreign-kernel` fetches it. SIMULATED.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
-
 use std::path::Path;
 
+use crate::support::{self, A2, f32_bytes, values};
 use fusewright_ascend_model::{Argument, Error, Kernel, Options, Source};
 use half::{bf16, f16};
-use support::{A2, f32_bytes, values};
 
 /// What the kernel does that the documentation does not allow, or that it leaves to a compiler that adds barriers.
 const KNOWN: [&str; 6] = [

@@ -1,11 +1,8 @@
 //! Generated kernels, as blessed, run on the model with right results: immediately, with everything delayed, with other
 //! padding, and in other orders of reduction. SIMULATED.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
-
+use crate::support::{self, A2, A5, bf16s, f32_bytes, from_bf16, from_f32, round_bf16, values};
 use fusewright_ascend_model::{Argument, Chip, Counters, Dma, Kernel, Options, Poison, Source};
-use support::{A2, A5, bf16s, f32_bytes, from_bf16, from_f32, round_bf16, values};
 
 fn golden(file: &str, name: &str, chip: Chip) -> Option<Kernel> {
     let model = support::model()?;

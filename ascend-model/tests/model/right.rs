@@ -1,17 +1,12 @@
 //! Right kernels: the model says nothing and yields the right bits, immediately and with everything delayed. SIMULATED.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
-#[path = "support/right.rs"]
-mod table;
-
+use crate::support::right::RIGHT;
+use crate::support::{self, A2, f32_bytes, from_f32, values};
 use fusewright_ascend_model::{Argument, Dma, Error, Kernels, Options, Poison, Source};
-use support::{A2, f32_bytes, from_f32, values};
-use table::RIGHT;
 
 fn load(kernels: &[(&str, &str)]) -> Option<Kernels> {
     let model = support::model()?;
-    let frame = support::read("ascend-model/tests/support/frame.h");
+    let frame = support::read("ascend-model/tests/model/support/frame.h");
     let mut text = String::new();
     for (i, (name, body)) in kernels.iter().enumerate() {
         // The old declaration, and the one that replaces it.

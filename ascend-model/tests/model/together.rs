@@ -1,13 +1,10 @@
 //! Kernels of one program by few runs of the compiler: the same as one by one, and one that is refused alone is.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::support::{self, A2, f32_bytes, from_f32, values};
 use fusewright_ascend_model::{ARGUMENTS_HEADER, Argument, Entry, Error, Model, Options, Source, described};
-use support::{A2, f32_bytes, from_f32, values};
 
 /// A kernel that adds a number to 64 elements.
 fn adding(name: &str, number: f32) -> String {
@@ -39,7 +36,7 @@ fn many_are_compiled_at_once_and_one_that_is_refused_alone_is() {
     let notes = || std::fs::read_to_string(folder.path().join("notes")).unwrap_or_default();
     // Runs of the compiler on kernels, of which a link is none.
     let runs = || notes().lines().filter(|line| line.contains("unit.cpp")).count();
-    let frame = support::read("ascend-model/tests/support/frame.h");
+    let frame = support::read("ascend-model/tests/model/support/frame.h");
     let headers = [Source { name: "frame.h", text: &frame }, ARGUMENTS_HEADER];
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let count = 2 * processors;

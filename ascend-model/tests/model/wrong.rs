@@ -1,13 +1,8 @@
 //! Wrong kernels: each is a few lines, and the model must say what is wrong with it. SIMULATED.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
-#[path = "support/wrong.rs"]
-mod table;
-
+use crate::support::wrong::{AT_COMPILE_TIME, AT_RUN_TIME, ON_TWO_CORES, Wrong};
+use crate::support::{self, A2, f32_bytes, values};
 use fusewright_ascend_model::{Argument, Chip, Dma, Error, Kernels, Model, Options, Source};
-use support::{A2, f32_bytes, values};
-use table::{AT_COMPILE_TIME, AT_RUN_TIME, ON_TWO_CORES, Wrong};
 
 fn source(kernels: &[Wrong]) -> String {
     let mut text = String::new();
@@ -19,7 +14,7 @@ fn source(kernels: &[Wrong]) -> String {
 }
 
 fn compile(model: &Model, kernels: &[Wrong], chip: Chip) -> Result<Kernels, Error> {
-    let frame = support::read("ascend-model/tests/support/frame.h");
+    let frame = support::read("ascend-model/tests/model/support/frame.h");
     let text = source(kernels);
     let headers = [Source { name: "frame.h", text: &frame }];
     model.load(&model.compile(&[Source { name: "wrong.cpp", text: &text }], &headers, chip)?)

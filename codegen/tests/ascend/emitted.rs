@@ -1,8 +1,4 @@
 //! Ascend C of hand-built kernels against golden texts, and what is refused.
-#![cfg(feature = "ascend")]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
 
 use std::path::Path;
 
@@ -11,6 +7,8 @@ use fusewright_codegen::backend::ascend::{CHIPS, EmitError, emit};
 use fusewright_codegen::backend::{self, BackendError};
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{Kernel, Order, Tree, parse_kernels};
+
+use crate::support;
 
 const TREE: Order = Order::Tree(Tree::interleaved(64));
 

@@ -1,13 +1,4 @@
 //! Generated Ascend C executed on the host model, equal by bits to the interpreter of Kernel IR. Results are SIMULATED.
-#![cfg(feature = "ascend")]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "support/simulated.rs"]
-mod simulated;
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
-
-use std::path::Path;
 
 use fusewright_abi::DType;
 use fusewright_ascend_model::{Dma, Options, Poison};
@@ -15,8 +6,8 @@ use fusewright_codegen::backend::ascend::emit;
 use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::{Kernel, Order, Tree};
 
-use simulated::{Case, execute, model};
-use support::model_kernels as kernels;
+use crate::simulated::{Case, execute, model};
+use crate::support::{self, model_kernels as kernels};
 
 const TREE: Order = Order::Tree(Tree::interleaved(64));
 /// Kernels of one compilation.
@@ -49,7 +40,7 @@ fn check(chip: &str, kernels: &[Kernel], options: &Options, specials: bool, refu
 }
 
 fn check_cases(chip: &str, cases: &[Case], options: &Options) {
-    let Some(model) = model(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
+    let Some(model) = model() else { return };
     let mut wrong = Vec::new();
     for unit in cases.chunks(UNIT) {
         for (case, result) in unit.iter().zip(execute(model, chip, unit, options)) {
@@ -132,7 +123,7 @@ fn lengths_at_run_time_are_right_to_their_ends() {
 /// Each input once, each output once.
 #[test]
 fn rows_that_fit_move_once() {
-    let Some(model) = model(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
+    let Some(model) = model() else { return };
     let kernel = support::add_rms_norm_token_quant(4096, TREE, DType::I8, 127.0);
     let rows = 24;
     let dims = [("t".to_owned(), rows)].into();

@@ -1,26 +1,17 @@
 //! What a kernel's summary says that it moves is what the host model counts when it runs. Results are SIMULATED.
-#![cfg(feature = "ascend")]
 
-#[path = "support/simulated.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod simulated;
-#[allow(dead_code, reason = "other tests use the rest")]
-mod support;
-
-use std::path::Path;
-
+use crate::simulated::{Case, execute, model};
+use crate::support;
 use fusewright_abi::DType;
 use fusewright_ascend_model::Options;
 use fusewright_codegen::backend::ascend::{CHIPS, emit_with_summary};
 use fusewright_codegen::kernel::{Kernel, Order, Tree};
-use simulated::{Case, execute, model};
 
 const TREE: Order = Order::Tree(Tree::interleaved(64));
 
 #[test]
 fn bytes_are_those_that_a_launch_moves() {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ascend-model");
-    let Some(model) = model(&cache) else { return };
+    let Some(model) = model() else { return };
     let kernels: [Kernel; 7] = [
         support::add_rms_norm_bf16(1024, TREE),
         support::add_rms_norm_token_quant(256, TREE, DType::I8, 127.0),

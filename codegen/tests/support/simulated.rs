@@ -26,11 +26,11 @@ pub struct Case {
     pub specials: bool,
 }
 
-/// The model, built once; `None`, with one line, where there is no C++ compiler.
-pub fn model(cache: &Path) -> Option<&'static Model> {
+/// The model, built once for all tests; `None`, with one line, where there is no C++ compiler.
+pub fn model() -> Option<&'static Model> {
     static MODEL: OnceLock<Option<Model>> = OnceLock::new();
     MODEL
-        .get_or_init(|| match Model::build(cache) {
+        .get_or_init(|| match Model::build(Path::new(env!("CARGO_TARGET_TMPDIR"))) {
             Ok(model) => Some(model),
             Err(error @ Error::NoCompiler { .. }) => {
                 println!("skipped: host model of Ascend C ({error})");

@@ -1,5 +1,8 @@
 //! What the tests share: one built model, files of the repository, numbers as bytes.
 
+pub mod right;
+pub mod wrong;
+
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 

@@ -2,19 +2,18 @@
 
 #![allow(unsafe_code)]
 
-#[path = "../../../xtask/src/skipped.rs"]
+#[path = "../../../../xtask/src/skipped.rs"]
 mod skipped;
-mod support;
 
 use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 use std::ptr::{null, null_mut};
 
+use crate::support::{WIDTH, bundle_of};
 use fusewright_abi::Target;
 use fusewright_c::*;
 use fusewright_cuda_sys as sys;
 use fusewright_runtime::cuda::{DeviceBuffer, Gpu};
-use support::{WIDTH, bundle_of};
 
 const ROWS: usize = 37;
 

@@ -1,11 +1,9 @@
 //! The example, built by the machine's C compiler and linked with the library, computes what the graph says.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use support::{WIDTH, bundle_of};
+use crate::support::{WIDTH, bundle_of};
 
 /// Where this build's library lies: beside the test.
 fn libraries() -> PathBuf {

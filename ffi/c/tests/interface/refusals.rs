@@ -2,13 +2,11 @@
 
 #![allow(unsafe_code)]
 
-mod support;
-
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 
+use crate::support::{WIDTH, bundle_of};
 use fusewright_c::*;
-use support::{WIDTH, bundle_of};
 
 fn said() -> String {
     // SAFETY: the text is the library's until the next call, and ends with a zero byte.
