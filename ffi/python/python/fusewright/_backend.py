@@ -142,6 +142,8 @@ def _by_inductor(
 
     from ._inductor import InductorPass
 
-    patches = {"post_grad_custom_post_pass": InductorPass(options, observer)}
+    # Ahead of Inductor's own passes: these fold a residual into the product that it is added to, and a kernel of ours for
+    # the sum and its norm is then lost.
+    patches = {"post_grad_custom_pre_pass": InductorPass(options, observer)}
     compiled: Any = compile_fx(gm, list(example_inputs), config_patches=patches)
     return compiled

@@ -26,7 +26,6 @@ from ._nodes import (
     device,
     is_faster_copy,
     is_getitem,
-    is_last_of,
     is_splitting,
     is_view,
     refusal,
@@ -38,6 +37,7 @@ from ._order import sort
 from ._part import Part, part_of
 from ._partition import groups
 from ._record import NoSize, Record, record
+from ._updates import is_last_of, keep_read, write_parts, written_elsewhere
 
 #: What the compiler calls a kernel that only copies.
 _COPY = "copy"
@@ -164,15 +164,19 @@ class _Pass:
             reason = "it splits the graph" if is_splitting(node, self.options.splitting_ops) else refusal(node)
             if reason is not None:
                 self.refused[node] = reason
+        for node in written_elsewhere(self.graph):
+            self.refused.setdefault(node, "it writes into a tensor where that lies")
         while True:
             found = self._attempts()
             if found is not None:
                 break
         result = Result()
         nodes = list(self.graph.nodes)
+        calls: list[tuple[Node, Node]] = []
         for part, made in found:
             result.fusions.append(Fusion(made, _described(made, part)))
-            self._replace(part, made, insert)
+            call = self._replace(part, made, insert)
+            calls += [(made.program.inputs[i], call) for i in made.kernel.overwrites if i is not None]
         written = {made.program.inputs[i] for _, made in found for i in made.kernel.overwrites if i is not None}
         fused = {node for part, _ in found for node in part.nodes}
         for node in nodes:
@@ -186,6 +190,12 @@ class _Pass:
         if found:
             sort(self.graph)
             _drop_unused(self.graph)
+            for given, call in calls:
+                keep_read(self.graph, given, call)
+        if self.eager:
+            write_parts(self.graph)
+            _drop_unused(self.graph)
+        if found:
             self.graph.lint()
         return result
 
@@ -244,7 +254,7 @@ class _Pass:
                 elsewhere = [
                     node
                     for node, i in zip(program.outputs, kernel.overwrites, strict=True)
-                    if i is not None and not (self.eager and is_last_of(program.inputs[i], node))
+                    if i is not None and not (self.eager and is_last_of(program.inputs[i], node, part.nodes))
                 ]
                 if elsewhere:
                     self._refuse(part, elsewhere, "it overwrites parts of a tensor")
@@ -283,7 +293,7 @@ class _Pass:
                 continue
             self.refused.setdefault(source, reason)
 
-    def _replace(self, part: Part, made: Call, insert: Insert) -> None:
+    def _replace(self, part: Part, made: Call, insert: Insert) -> Node:
         last = part.nodes[-1]
         with self.graph.inserting_after(last):
             tensors = [self.replaced.get(node, node) for node in made.program.inputs]
@@ -305,6 +315,7 @@ class _Pass:
             self.replaced[output] = result
             # Views of the part that are read outside as well stay, and view what the call gives.
             output.replace_all_uses_with(result, delete_user_cb=lambda user: user not in inside or is_view(user))
+        return node
 
 
 def _place(part: Part) -> tuple[str, int | None]:

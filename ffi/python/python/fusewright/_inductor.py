@@ -18,7 +18,8 @@ from ._options import OF_BACKEND, Options
 
 
 def inductor_pass(**options: Any) -> InductorPass:
-    """A pass for ``torch._inductor.config.post_grad_custom_post_pass``.
+    """A pass for ``torch._inductor.config.post_grad_custom_pre_pass``, or for ``post_grad_custom_post_pass``, where
+    Inductor has folded sums into products before.
 
     Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. Raises ``fusewright.Error`` for an
     unknown one.

@@ -85,42 +85,6 @@ def mutates(node: Node) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
 
 
-def is_last_of(given: Node, new: Node) -> bool:
-    """Whether a node is the new value of a tensor of the graph's caller, who gets it at the end, and nothing else reads the
-    old one: the memory may be overwritten at the node.
-    """
-    if given.op != "placeholder":
-        return False
-    written = False
-    views, seen = [given], {given}
-    while views:
-        for user in views.pop().users:
-            if user is new or user in seen or isinstance(value(user), (int, torch.SymInt)):
-                continue
-            if user.target is torch.ops.aten.copy_.default and user.args[0] is given and not written:
-                written = _views(user.args[1], new)
-                if not written:
-                    return False
-                continue
-            if not is_view(user):
-                return False
-            seen.add(user)
-            views.append(user)
-    return written
-
-
-def _views(node: Any, of: Node) -> bool:
-    """Whether a node is another or all of it in another shape."""
-    while isinstance(node, Node) and node is not of:
-        if not is_view(node) or is_getitem(node):
-            return False
-        operand = node.all_input_nodes[0]
-        if value(operand).numel() != value(node).numel():
-            return False
-        node = operand
-    return node is of
-
-
 def is_splitting(node: Node, operators: Collection[str]) -> bool:
     """Whether a node calls one of some operators, whose names may have an overload or not.
 
