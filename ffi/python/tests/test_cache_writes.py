@@ -223,7 +223,7 @@ def test_only_the_part_is_written(write: Callable[..., None], lies: str) -> None
     c, k = tensors(lies=lies)
     cache, rows = c.numel(), k.numel()
     # What a write computes, and its own copy of that: never anything of the size of the cache.
-    assert moved(write, c, k) <= 4 * rows < cache // 4
+    assert moved(write, c, k) <= 8 * rows < cache // 4
 
 
 @pytest.mark.parametrize("write", SPELLINGS, ids=lambda write: write.__name__)
@@ -231,7 +231,7 @@ def test_only_the_part_is_written(write: Callable[..., None], lies: str) -> None
 def test_what_is_read_beside_is_not_copied_either(write: Callable[..., None], reads: Callable[..., Any]) -> None:
     c, k = tensors()
     shown = c[:, :, 3:12].numel()
-    assert moved(reads(write), c, k) <= 4 * k.numel() + 4 * shown
+    assert moved(reads(write), c, k) <= 8 * k.numel() + 4 * shown
 
 
 @pytest.mark.parametrize("door", ["eager", "inductor", "fuse"])

@@ -37,7 +37,7 @@ from ._order import sort
 from ._part import Part, part_of
 from ._partition import groups
 from ._record import NoSize, Record, record
-from ._updates import is_last_of, keep_read, write_parts, written_elsewhere
+from ._updates import copied_once, is_last_of, keep_read, write_parts, written_elsewhere
 
 #: What the compiler calls a kernel that only copies.
 _COPY = "copy"
@@ -146,6 +146,7 @@ def insert_function(graph: Graph, made: Call, tensors: list[Node], sizes: list[N
 class _Pass:
     def __init__(self, graph: Graph, options: Options, eager: bool) -> None:
         _drop_assertions(graph)
+        copied_once(graph)
         self.graph, self.options, self.eager = graph, options, eager
         self.refused: dict[Node, str] = {}
         #: Copies of what a part computes, which are parts of their own.

@@ -81,6 +81,16 @@ def _views(node: Any, of: Node) -> bool:
     return node is of
 
 
+def copied_once(graph: Graph) -> None:
+    """Copies to tensors of the caller what is in a copy of their form: the copy takes nothing else of them."""
+    for end in graph.find_nodes(op="call_function", target=_aten.copy_.default):
+        given, new = end.args[:2]
+        if isinstance(new, Node) and new.target is _aten.copy.default and new.args[0] is given:
+            end.replace_input_with(new, new.args[1])
+            if not new.users:
+                graph.erase_node(new)
+
+
 def written_elsewhere(graph: Graph) -> Iterator[Node]:
     """The nodes that replace parts of tensors of the caller."""
     for end in graph.find_nodes(op="call_function", target=_aten.copy_.default):
