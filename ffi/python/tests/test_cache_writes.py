@@ -334,3 +334,20 @@ def test_inductor_leaves_residuals_to_our_kernels(monkeypatch: pytest.MonkeyPatc
     products = [name for name in called if "mm" in name]
     # The last sum is read by nobody's norm: Inductor may fold that one.
     assert called.count("fusewright.call.default") == 1 and products[0] == "aten.mm.default", called
+
+
+def test_old_values_that_need_each_others_new_ones_are_kept() -> None:
+    """Each write comes behind what the other leaves is read with, so that both cannot be made where the tensors lie."""
+
+    def function(a: torch.Tensor, b: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        b_new = torch.select_scatter(b, new(k), 2, 3)
+        first = torch.cumsum(a[:, :, 2:5], -1) + b_new[:, :, 2:5]
+        a_new = torch.select_scatter(a, new(k * 2.0), 2, 4)
+        second = torch.cumsum(b[:, :, 2:5], -1) + a_new[:, :, 2:5]
+        a.copy_(a_new)
+        b.copy_(b_new)
+        return first, second
+
+    a, k = tensors()
+    for door in ("eager", "inductor", "fuse"):
+        same(function, fused(function, door), a, a * 2.0, k)

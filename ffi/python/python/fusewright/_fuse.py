@@ -37,7 +37,7 @@ from ._order import sort
 from ._part import Part, part_of
 from ._partition import groups
 from ._record import NoSize, Record, record
-from ._updates import copied_once, is_last_of, keep_read, write_parts, written_elsewhere
+from ._updates import drop_forms, is_last_of, keep_read, read_before, write_parts, written_elsewhere
 
 #: What the compiler calls a kernel that only copies.
 _COPY = "copy"
@@ -146,11 +146,13 @@ def insert_function(graph: Graph, made: Call, tensors: list[Node], sizes: list[N
 class _Pass:
     def __init__(self, graph: Graph, options: Options, eager: bool) -> None:
         _drop_assertions(graph)
-        copied_once(graph)
+        drop_forms(graph)
         self.graph, self.options, self.eager = graph, options, eager
         self.refused: dict[Node, str] = {}
         #: Copies of what a part computes, which are parts of their own.
         self.alone: set[Node] = set()
+        #: What must come before a node that nothing of it reads.
+        self.behind = read_before(graph)
         self.tried: dict[Part, Call | None] = {}
         #: What stands for a result of a part that was replaced.
         self.replaced: dict[Node, Node] = {}
@@ -189,7 +191,7 @@ class _Pass:
             if reason is not None:
                 result.left[target_name(node), reason] += 1
         if found:
-            sort(self.graph)
+            sort(self.graph, read_before(self.graph, self.behind))
             _drop_unused(self.graph)
             for given, call in calls:
                 keep_read(self.graph, given, call)
@@ -208,7 +210,7 @@ class _Pass:
     def _attempts(self) -> list[tuple[Part, Call]] | None:
         """The parts and their calls; ``None`` if more nodes are refused, or parts of their own, now than before."""
         before = len(self.refused) + len(self.alone)
-        cut = groups(self.graph, self._admits, self.options.splitting_ops, self.alone)
+        cut = groups(self.graph, self._admits, self.options.splitting_ops, self.alone, self.behind)
         parts = [part for part in map(part_of, cut) if part is not None and self._gain(part, 1) >= 1]
         written = {part: self._written(part) for part in parts if part not in self.tried}
         asked = {part: (program.text, *_place(part)) for part, program in written.items() if program is not None}

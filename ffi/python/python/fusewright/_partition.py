@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 from torch.fx import Graph, Node
@@ -15,13 +15,15 @@ def groups(
     admits: Callable[[Node], bool],
     splitting: Collection[str] = (),
     alone: Collection[Node] = (),
+    behind: Mapping[Node, Sequence[Node]] | None = None,
 ) -> list[list[Node]]:
     """The groups of the nodes that ``admits`` takes, each in the graph's order; nodes are grouped along their edges.
 
     A node that writes into a tensor, or calls one of the ``splitting`` operators, is a barrier: no group has nodes on both
-    sides of it. Each of ``alone`` is a group by itself.
+    sides of it. Each of ``alone`` is a group by itself. ``behind`` has further nodes that come before a node, as if it read
+    them.
     """
-    grouping = _Grouping(graph, alone)
+    grouping = _Grouping(graph, alone, behind or {})
     for node in graph.nodes:
         grouping.segment += is_splitting(node, splitting)
         grouping.add(node, admits(node))
@@ -31,8 +33,8 @@ def groups(
 class _Grouping:
     """Units of the graph: a node that is in no group by itself, and each group."""
 
-    def __init__(self, graph: Graph, alone: Collection[Node]) -> None:
-        self.alone = alone
+    def __init__(self, graph: Graph, alone: Collection[Node], behind: Mapping[Node, Sequence[Node]]) -> None:
+        self.alone, self.behind = alone, behind
         self.position = {node: i for i, node in enumerate(graph.nodes)}
         #: For each place in the graph the first place of those groups that have nodes before it and at or behind it.
         self.reached_from = list(range(len(self.position)))
@@ -60,7 +62,7 @@ class _Grouping:
             if self.kinds[candidate] != kind:
                 continue
             if joined is None:
-                if not self._leads(node.all_input_nodes, candidate, skip=candidate):
+                if not self._leads(self._ahead(node), candidate, skip=candidate):
                     self._join(node, candidate)
                     joined = candidate
             elif self._mergeable(joined, candidate):
@@ -74,6 +76,10 @@ class _Grouping:
     def result(self) -> list[list[Node]]:
         found = [members for i, members in enumerate(self.members) if self.merged[i] == i]
         return [sorted(members, key=self.position.__getitem__) for members in found]
+
+    def _ahead(self, node: Node) -> list[Node]:
+        """What comes before a node."""
+        return [*node.all_input_nodes, *self.behind.get(node, ())]
 
     def _find(self, group: int) -> int:
         while self.merged[group] != group:
@@ -117,7 +123,7 @@ class _Grouping:
         outside = [
             operand
             for node in self.members[reader]
-            for operand in node.all_input_nodes
+            for operand in self._ahead(node)
             if operand not in own and not self._is_in(operand, group)
         ]
         return self._leads(outside, group, skip=reader)
@@ -144,7 +150,7 @@ class _Grouping:
                     entered.add(other)
                     reached = self.members[other]
             for member in reached:
-                for operand in member.all_input_nodes:
+                for operand in self._ahead(member):
                     if self._is_in(operand, group):
                         return True
                     if operand not in seen and self.position[operand] >= cut:

@@ -6,12 +6,13 @@ needs the old elements any more, only the part is written: by a kernel that comp
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
 from ._graph import value
 from ._nodes import is_getitem, is_view
@@ -81,14 +82,47 @@ def _views(node: Any, of: Node) -> bool:
     return node is of
 
 
-def copied_once(graph: Graph) -> None:
-    """Copies to tensors of the caller what is in a copy of their form: the copy takes nothing else of them."""
+def drop_forms(graph: Graph) -> None:
+    """Replaces ``copy``, which takes nothing but the form of its first operand, by the elements that it copies: whoever
+    computes those would read the tensor of the caller for its form.
+    """
+    for node in graph.find_nodes(op="call_function", target=_aten.copy.default):
+        form, source = node.args[:2]
+        if not isinstance(source, Node) or not isinstance(form, Node):
+            continue
+        given, made = value(source), value(node)
+        alike = made.stride() == given.stride() or all(map(_takes_any_form, node.users))
+        if made.shape != given.shape or made.dtype != given.dtype or made.device != given.device or not alike:
+            continue
+        node.replace_all_uses_with(source)
+        graph.erase_node(node)
+
+
+def _takes_any_form(node: Node) -> bool:
+    """Whether a node only copies elements, wherever they lie."""
+    return is_part_write(node) or node.target is _aten.copy_.default
+
+
+def read_before(graph: Graph, among: Container[Node] | None = None) -> dict[Node, list[Node]]:
+    """What gives new values of tensors of the caller by writing parts, and for each what reads the old value and so must come
+    first. Writes with a reader behind them are left out; but of those ``among`` which nothing stood behind, before nodes
+    were replaced, all are taken.
+    """
+    position = {node: i for i, node in enumerate(graph.nodes)}
+    found: dict[Node, list[Node]] = {}
     for end in graph.find_nodes(op="call_function", target=_aten.copy_.default):
         given, new = end.args[:2]
-        if isinstance(new, Node) and new.target is _aten.copy.default and new.args[0] is given:
-            end.replace_input_with(new, new.args[1])
-            if not new.users:
-                graph.erase_node(new)
+        if not isinstance(given, Node) or given.op != "placeholder":
+            continue
+        writes = _Writes(set(), [])
+        whole = writes.of(new, given, ())
+        if whole is None:
+            continue
+        last, _ = whole
+        readers = [node for node in _readers(given) if node not in writes.nodes and not _is_update(node, given)]
+        if last in among if among is not None else all(position[node] < position[last] for node in readers):
+            found[last] = readers
+    return found
 
 
 def written_elsewhere(graph: Graph) -> Iterator[Node]:
@@ -172,7 +206,7 @@ class _View:
 
     def shown(self, tensor: torch.Tensor) -> torch.Tensor:
         """The view of a traced tensor."""
-        known = [value(argument) if isinstance(argument, Node) else argument for argument in self.args]
+        known = map_arg(self.args, value)
         made: torch.Tensor = self.target(tensor, *known, **dict(self.kwargs))
         return made
 
