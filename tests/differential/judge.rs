@@ -21,9 +21,20 @@ pub struct Seen {
     pub elements: usize,
     /// Those whose range is a single value.
     pub single_valued: usize,
+    /// Whether an op or a region ran without a kernel, which the target has no code for.
+    pub fell_back: bool,
 }
 
-/// Runs a graph every way and compares. An op that has no kernel is a disagreement.
+/// The target that graphs run on: the host, or what `FUSEWRIGHT_TARGET` names (`cuda`, `ascend-sim:910B`).
+///
+/// # Panics
+/// On a name of no target.
+pub fn target() -> Target {
+    let named = |text: String| text.parse().unwrap_or_else(|e| panic!("FUSEWRIGHT_TARGET: {e}"));
+    std::env::var("FUSEWRIGHT_TARGET").map_or(Target::Cpu, named)
+}
+
+/// Runs a graph every way and compares. An op that has no kernel on the host is a disagreement.
 ///
 /// # Errors
 /// The first disagreement; a panic is one.
@@ -40,15 +51,16 @@ fn agree(graph: &Graph, seed: u64) -> Result<Seen, Difference> {
     let failed = |kind, message: String| Difference { kind, message };
     verify(graph).map_err(|e| failed("verify", e[0].to_string()))?;
     let cases: Vec<Symbols> = ROWS.iter().enumerate().map(|(i, &rows)| sizes(graph, rows, i)).collect();
-    let agreement =
-        match diff::graph(graph, &Target::Cpu, &cases, seed).map_err(|e| failed("interpreter", e.to_string()))? {
-            Verdict::Equal(agreement) => agreement,
-            Verdict::Differ(difference) => return Err(difference),
-        };
-    if let Some(said) = agreement.fallbacks.first() {
-        return Err(failed("fallback", said.clone()));
+    let target = target();
+    let agreement = match diff::graph(graph, &target, &cases, seed).map_err(|e| failed("interpreter", e.to_string()))? {
+        Verdict::Equal(agreement) => agreement,
+        Verdict::Differ(difference) => return Err(difference),
+    };
+    let fell_back = !agreement.fallbacks.is_empty();
+    if fell_back && target == Target::Cpu {
+        return Err(failed("fallback", agreement.fallbacks[0].clone()));
     }
-    Ok(Seen { fused: agreement.fused, elements: agreement.elements, single_valued: agreement.single_valued })
+    Ok(Seen { fused: agreement.fused, elements: agreement.elements, single_valued: agreement.single_valued, fell_back })
 }
 
 /// The sizes of a call: so many rows, and of other lengths the shortest, the longest, and some between.

@@ -4,7 +4,7 @@
 //! `regressions.rs` has graphs that others got wrong, which run the same ways.
 //!
 //! `FUSEWRIGHT_SEED` and `FUSEWRIGHT_CASES` ask for other and for more cases; a failure prints the seed, the case and
-//! the smallest graph found that fails in the same way.
+//! the smallest graph found that fails in the same way. `FUSEWRIGHT_TARGET` asks for a device instead of the host.
 
 mod bounds;
 mod graphs;
@@ -14,7 +14,7 @@ mod regressions;
 use fusewright::diff::reduce;
 use fusewright::graph::Graph;
 use graphs::Profile;
-use judge::{Seen, judge};
+use judge::{Seen, judge, target};
 
 /// Failures that are reported before a run ends.
 const REPORTED: usize = 3;
@@ -26,7 +26,7 @@ fn variable(name: &str, default: u64) -> u64 {
 fn run(profile: Profile, default_cases: u64) {
     let (seed, cases) = (variable("FUSEWRIGHT_SEED", 1), variable("FUSEWRIGHT_CASES", default_cases));
     let mut total = Seen::default();
-    let mut unfused = 0;
+    let (mut unfused, mut fell_back) = (0, 0);
     let mut failures = Vec::new();
     for case in 0..cases {
         let graph = graphs::random(profile, seed, case);
@@ -34,6 +34,7 @@ fn run(profile: Profile, default_cases: u64) {
         match judge(&graph, operands_seed) {
             Ok(seen) => {
                 unfused += u64::from(seen.fused == 0);
+                fell_back += u64::from(seen.fell_back);
                 total.fused += seen.fused;
                 total.elements += seen.elements;
                 total.single_valued += seen.single_valued;
@@ -51,7 +52,10 @@ fn run(profile: Profile, default_cases: u64) {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    println!("{cases} graphs, {unfused} without a fused kernel: {total:?}");
+    println!(
+        "{cases} graphs on {}, {unfused} without a fused kernel, {fell_back} with an op that has none: {total:?}",
+        target()
+    );
     assert!(total.fused as u64 >= cases && unfused * 10 <= cases, "{unfused} of {cases} unfused; {total:?}");
     assert!(total.single_valued * 2 >= total.elements, "{total:?}");
 }
