@@ -198,10 +198,11 @@ fn collectives_of_one_rank_wait_for_nobody() {
 }
 
 /// Remainders, quotients, powers, variances, norms, paddings, windows and selections at four dtypes, distances,
-/// diagonals and losses, each as PyTorch's op and decomposed.
+/// diagonals and losses, what runs along an axis, and what is filled up beside a reduction, each as PyTorch's op and
+/// decomposed.
 #[test]
 fn single_ops_give_what_eager_pytorch_gives() {
-    let wide = ["ops_f32", "ops_composites", "ops_losses"];
+    let wide = ["ops_f32", "ops_composites", "ops_losses", "ops_running", "ops_beside"];
     for name in ["ops_bf16", "ops_f16", "ops_ints", "ops_kinds"].into_iter().chain(wide) {
         for form in FORMS {
             let graph = open(name, form);

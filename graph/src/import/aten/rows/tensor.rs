@@ -172,6 +172,8 @@ pub(super) const REDUCE: &[Row] = &[
     row("aten.all", "self", reduce::all),
     row("aten.all.dim", "self, dim, keepdim=False", reduce::all),
     row("aten.all.dims", "self, dim=[], keepdim=False", reduce::all),
+    row("aten._is_all_true", "self", reduce::all),
+    row("aten._is_any_true", "self", reduce::any),
     row("aten.aminmax", "self, dim=None, keepdim=False", reduce::aminmax),
     row("aten.count_nonzero", "self, dim=None", reduce::count_nonzero),
     row("aten.count_nonzero.dim_IntList", "self, dim", reduce::count_nonzero),
