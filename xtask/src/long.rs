@@ -1,6 +1,6 @@
 //! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
 //! break Ascend C, kernels with changed indices, a sample of combinations and whole graphs on the host model of NPUs,
-//! fifteen thousand random graphs, the whole matrix, and fuzzing.
+//! twenty thousand random graphs, the whole matrix, and fuzzing.
 //!
 //! The matrix is checked in slices by a release build. What is done of it and of the broken Ascend C is kept in
 //! `target/long`, with the commit that it was done for, so that a run that was stopped goes on where it was.
@@ -197,6 +197,9 @@ mod tests {
     #[test]
     fn an_unknown_part_is_an_error() {
         let error = run(Path::new("."), Some("cast")).expect_err("there is no such part");
-        assert_eq!(error, "no part `cast`; there is casts, memory, mutants, bounds, ascend, differential, matrix, fuzz");
+        assert_eq!(
+            error,
+            "no part `cast`; there is casts, memory, mutants, bounds, ascend, differential, matrix, fuzz"
+        );
     }
 }

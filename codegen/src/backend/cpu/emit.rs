@@ -138,7 +138,7 @@ fn run_rows<'k>(
     decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
     decisions.extend(plan.ahead.iter().map(|ahead| ahead.describe(segment)));
     let mark = eval.memo.enter();
-    eval.enter_segment(segment);
+    eval.enter_segment(segment, &plan.found);
     Rows { eval, plan }.run(begin, end)?;
     eval.memo.leave(mark);
     Ok(())
@@ -252,7 +252,7 @@ impl Rows<'_, '_, '_> {
         let segment = self.eval.segment;
         let stashed: Vec<(usize, Val)> = self.eval.found.rows(segment).collect();
         for (at, row) in stashed {
-            let address = self.eval.code.stack(stash::bytes(segment, at).unwrap_or(0) as u32);
+            let address = self.eval.code.stack(stash::bytes(segment, at, self.plan.short).unwrap_or(0) as u32);
             self.eval.slots.insert(row, Slot { address, group: None, filled: false });
         }
         for kept in self.plan.kept.iter().filter(|kept| kept.reach != Reach::Group) {

@@ -107,9 +107,9 @@ impl<'k, 'f> Eval<'k, 'f> {
     }
 
     /// Turns to another segment of the kernel; nothing that names its values may be remembered.
-    pub fn enter_segment(&mut self, segment: &'k Segment) {
+    pub fn enter_segment(&mut self, segment: &'k Segment, found: &Stored) {
         self.segment = segment;
-        self.found = Stored::of(segment);
+        self.found = found.clone();
         self.facts = known_facts(segment);
     }
 

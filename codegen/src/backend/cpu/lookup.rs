@@ -18,6 +18,7 @@ use super::memory::{Lanes, Width};
 use crate::backend::host::cost::Values;
 use crate::backend::host::facts::{known_facts, literal_shift};
 use crate::backend::host::index::consecutive;
+use crate::backend::host::stash::Stored;
 use crate::backend::host::{Forms, Taken};
 use crate::kernel::{InstOp, Kernel, Segment, Shape, Val};
 
@@ -186,7 +187,7 @@ impl<'k> Eval<'k, '_> {
     /// Computes all results of a value and writes them to its table.
     pub(super) fn fill_table(&mut self, lookup: &Lookup, segment: &'k Segment, table: Value) -> Taken<()> {
         let outer = self.memo.enter();
-        self.enter_segment(segment);
+        self.enter_segment(segment, &Stored::needed(segment));
         let (zero, all) = (self.code.i64(0), self.code.i64(ARGUMENTS));
         let l = self.code.begin_loop(zero, all, Width::Eight.lanes());
         let pass = self.memo.enter();

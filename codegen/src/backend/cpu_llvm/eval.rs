@@ -98,9 +98,9 @@ impl<'k, 'e, 'c> Eval<'k, 'e, 'c> {
     }
 
     /// Turns to another segment of the kernel; nothing that names its values may be remembered.
-    pub fn enter_segment(&mut self, segment: &'k Segment) {
+    pub fn enter_segment(&mut self, segment: &'k Segment, found: &Stored) {
         self.segment = segment;
-        self.found = Stored::of(segment);
+        self.found = found.clone();
         self.facts = known_facts(segment);
     }
 

@@ -108,7 +108,7 @@ fn run_rows<'k, 'c>(
     eval.decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
     eval.decisions.extend(plan.ahead.iter().map(|ahead| ahead.describe(segment)));
     let mark = eval.memo.enter();
-    eval.enter_segment(segment);
+    eval.enter_segment(segment, &plan.found);
     Rows { eval, plan, masked }.run(begin, end)?;
     eval.memo.leave(mark);
     Ok(())
@@ -229,7 +229,7 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
         let segment = self.segment();
         let stashed: Vec<(usize, Val)> = self.eval.found.rows(segment).collect();
         for (at, row) in stashed {
-            let (dtype, bytes) = (self.eval.dtype(row), stash::bytes(segment, at).unwrap_or(0));
+            let (dtype, bytes) = (self.eval.dtype(row), stash::bytes(segment, at, self.plan.short).unwrap_or(0));
             let address = self.eval.lanes_memory(dtype, bytes * 8 / i64::from(dtype.bits()))?;
             self.eval.slots.insert(row, Slot { address, group: None, filled: false });
         }

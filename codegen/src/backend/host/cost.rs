@@ -59,6 +59,20 @@ impl<'k> Values<'k> {
         cost
     }
 
+    /// The row from which `v` follows lane by lane at little cost, as far below as there is one.
+    pub fn nearest(&self, v: Val) -> Val {
+        let mut at = v;
+        loop {
+            let inst = self.inst(at);
+            let mut rows = inst.args.iter().filter(|a| self.segment.ty(**a).shape != Shape::Scalar);
+            let (Some(&below), None) = (rows.next(), rows.next()) else { return at };
+            if weight(self.segment, inst) > 1 || !keeps_lanes(&inst.op) || !self.is_row(below) {
+                return at;
+            }
+            at = below;
+        }
+    }
+
     /// A value of fewer bytes from which `v` follows at little cost, or `v`.
     pub fn narrowest(&self, v: Val) -> Val {
         let (mut at, mut best) = (v, v);

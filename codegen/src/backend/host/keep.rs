@@ -85,7 +85,7 @@ pub(super) fn choose(
             keeper.group(grouped, &mut plan.kept);
         }
     }
-    plan.lengths = keeper.lengths.into_iter().collect();
+    plan.lengths = keeper.lengths.union(&found.lengths).cloned().collect();
 }
 
 struct Keeper<'k> {

@@ -4,6 +4,7 @@
 //! and is asked of them ([`Forms`]).
 
 pub(in crate::backend) mod ahead;
+mod apart;
 pub(in crate::backend) mod cost;
 pub(in crate::backend) mod facts;
 mod hazard;

@@ -25,7 +25,7 @@ pub(super) fn add(segment: &Segment, found: &mut Stored) {
     let mut open: Vec<usize> = (0..segment.insts.len()).filter(has_loop).collect();
     while let Some(from) = open.pop() {
         for at in (Below { segment, found, from, regular: is_regular(segment, found, from) }).apart() {
-            let taken = bytes(segment, at).filter(|bytes| *bytes <= room && !found.stashed[at]);
+            let taken = bytes(segment, at, false).filter(|bytes| *bytes <= room && !found.stashed[at]);
             if let Some(bytes) = taken {
                 room -= bytes;
                 found.stashed[at] = true;

@@ -93,6 +93,10 @@ pub(in crate::backend) struct Plan {
     pub ahead: Option<Ahead>,
     /// Lengths of rows that are not constants, at most [`keep::SHORT`] each for what is kept of them.
     pub lengths: Vec<Dim>,
+    /// The rows that have loops of their own.
+    pub found: Stored,
+    /// Whether no row is taken to be longer than [`keep::SHORT`].
+    pub short: bool,
 }
 
 /// How a segment runs.
@@ -125,16 +129,19 @@ pub(in crate::backend) fn sink_value(segment: &Segment, inst: usize) -> Val {
 
 /// Plans a segment for an emitter with those vector forms.
 pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Result<Plans, Refused> {
-    let found = Stored::of(segment);
-    let bare = bare(kernel, segment, &found, forms)?;
-    let keeping = |overwritten: &[Val], short: bool| {
-        let mut plan = bare.clone();
-        keep::choose(segment, &found, &mut plan, forms, overwritten, short);
-        hazard::check(kernel, segment, &found, &plan, forms)?;
-        plan.ahead = ahead::choose(kernel, segment, &found, &plan);
+    let keeping = |found: &Stored, overwritten: &[Val], short: bool| {
+        let mut plan = bare(kernel, segment, found, forms, short)?;
+        keep::choose(segment, found, &mut plan, forms, overwritten, short);
+        hazard::check(kernel, segment, found, &plan, forms)?;
+        plan.ahead = ahead::choose(kernel, segment, found, &plan);
         Ok(plan)
     };
-    let safe = |short| keeping(&[], short).or_else(|_| keeping(&hazard::overwritten(kernel, segment), short));
+    let safe_with = |found: &Stored, short| {
+        keeping(found, &[], short).or_else(|_| keeping(found, &hazard::overwritten(kernel, segment), short))
+    };
+    let safe = |short| {
+        safe_with(&Stored::of(segment, forms, short), short).or_else(|_| safe_with(&Stored::needed(segment), short))
+    };
     // The lengths are compared before any row is at hand.
     let known = |length: &Dim| {
         let mut names = BTreeSet::new();
@@ -149,7 +156,7 @@ pub(in crate::backend) fn plans(kernel: &Kernel, segment: &Segment, forms: &dyn 
 }
 
 /// What runs where nothing is kept.
-fn bare(kernel: &Kernel, segment: &Segment, found: &Stored, forms: &dyn Forms) -> Result<Plan, Refused> {
+fn bare(kernel: &Kernel, segment: &Segment, found: &Stored, forms: &dyn Forms, short: bool) -> Result<Plan, Refused> {
     let planner = Planner::new(kernel, segment, found, forms);
     let outer = &found.outer;
     let (mut before, mut phases): (Vec<Vec<Pass>>, Vec<Vec<Pass>>) = (Vec::new(), Vec::new());
@@ -177,8 +184,8 @@ fn bare(kernel: &Kernel, segment: &Segment, found: &Stored, forms: &dyn Forms) -
     let reduced = late.into_iter().filter(|v| outer[v.0 as usize]).collect();
     // What overwrites comes behind what still loads.
     phases.iter_mut().for_each(|phase| phase.sort_by_key(|pass| planner.overwrites(pass)));
-    let (kept, saved, lengths) = (Vec::new(), Vec::new(), Vec::new());
-    Ok(Plan { outer: before, phases, scalar_stores, early, reduced, kept, saved, ahead: None, lengths })
+    let (kept, saved, lengths, found) = (Vec::new(), Vec::new(), Vec::new(), found.clone());
+    Ok(Plan { outer: before, phases, scalar_stores, early, reduced, kept, saved, ahead: None, lengths, found, short })
 }
 
 struct Planner<'k> {

@@ -5,13 +5,16 @@
 //! - Joined rows that a reduction takes: it would run part by part, lane by lane where parts begin between its
 //!   accumulators, and every loop behind it would compute the parts again.
 //! - Rows of groups that are read at other lanes (`moved.rs`).
+//! - Rows that loops of their own compute in vectors, below loops that do not (`apart.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_fusion::region::Keeps;
+use fusewright_graph::Dim;
 
 use super::cost::{STORE_AND_LOAD, Values, keeps_lanes};
-use super::{moved, shared};
+use super::keep::SHORT;
+use super::{Forms, apart, moved, shared};
 use crate::kernel::{InstOp, Over, Segment, Shape, Val};
 
 /// Lanes of a chunk of a reduction.
@@ -28,17 +31,42 @@ pub(in crate::backend) struct Stored {
     pub outer: Vec<bool>,
     /// The instruction that defines each value.
     pub definitions: Vec<usize>,
+    /// Lengths of stored rows that are no constants, which are taken to be at most [`SHORT`].
+    pub lengths: BTreeSet<Dim>,
 }
 
 impl Stored {
-    pub fn of(segment: &Segment) -> Stored {
+    /// Finds what is stored, for an emitter with those vector forms. `short` says that no row is longer than [`SHORT`].
+    pub fn of(segment: &Segment, forms: &dyn Forms, short: bool) -> Stored {
+        let mut found = Stored::needed(segment);
+        let taken: i64 = found.rows(segment).filter_map(|(at, _)| bytes(segment, at, short)).sum();
+        apart::add(segment, &mut found, forms, short, i64::from(Keeps::STACK.rows) - taken);
+        found.shared = shared::values(segment, &found.stashed);
+        found
+    }
+
+    /// Finds what is stored because it would be computed many times otherwise.
+    pub fn needed(segment: &Segment) -> Stored {
         let mut stashed = read_as_row(segment);
         joined(segment).into_iter().for_each(|at| stashed[at] = true);
         let (outer, definitions) = (shared::outer(segment), segment.definitions());
-        let mut found = Stored { stashed, shared: BTreeMap::new(), outer, definitions };
+        let mut found = Stored { stashed, shared: BTreeMap::new(), outer, definitions, lengths: BTreeSet::new() };
         moved::add(segment, &mut found);
         found.shared = shared::values(segment, &found.stashed);
         found
+    }
+
+    /// Stores the result of an instruction.
+    pub(super) fn stash(&mut self, segment: &Segment, at: usize) {
+        self.stashed[at] = true;
+        let lanes = segment.ty(segment.insts[at].results[0]).shape.elements();
+        if lanes.as_const().is_none() {
+            self.lengths.insert(lanes);
+        }
+    }
+
+    pub(super) fn is_stashed(&self, v: Val) -> bool {
+        self.stashed[self.definitions[v.0 as usize]]
     }
 
     /// The values of rows that have loops of their own.
@@ -60,7 +88,7 @@ fn read_as_row(segment: &Segment) -> Vec<bool> {
             operands.any(|v| reduced[definitions[v.0 as usize]])
         };
         reduced[at] = own || below();
-        if matches!(inst.op, InstOp::AsRow) && reduced[at] && bytes(segment, at).is_some() {
+        if matches!(inst.op, InstOp::AsRow) && reduced[at] && bytes(segment, at, false).is_some() {
             (stashed[at], reduced[at]) = (true, false);
         }
     }
@@ -78,7 +106,7 @@ fn joined(segment: &Segment) -> Vec<usize> {
         if is_reduction(&inst.op) || passes_on {
             inst.args.iter().for_each(|v| reduced[v.0 as usize] = true);
         }
-        if inst.op == InstOp::Cat && reduced[inst.results[0].0 as usize] && bytes(segment, at).is_some() {
+        if inst.op == InstOp::Cat && reduced[inst.results[0].0 as usize] && bytes(segment, at, false).is_some() {
             found.push(at);
         }
     }
@@ -98,10 +126,14 @@ fn is_dear(values: &Values<'_>, join: Val) -> bool {
     within || values.cost(join, STORE_AND_LOAD + 1, &|_| false) > STORE_AND_LOAD
 }
 
-/// The memory that the result of an instruction takes, if it is known and not too much.
-pub(in crate::backend) fn bytes(segment: &Segment, at: usize) -> Option<i64> {
+/// The memory that the result of an instruction takes, if it is known and not too much. `short` says that no row is longer
+/// than [`SHORT`].
+pub(in crate::backend) fn bytes(segment: &Segment, at: usize, short: bool) -> Option<i64> {
     let ty = segment.ty(*segment.insts[at].results.first()?);
-    let elements = ty.shape.elements().as_const()?;
+    let elements = ty.shape.elements().as_const().or_else(|| short.then_some(SHORT))?;
+    if ty.dtype.bits() < 8 {
+        return None;
+    }
     let bytes = elements.checked_mul(i64::from(ty.dtype.bits() / 8))?;
     (1..=i64::from(Keeps::STACK.row)).contains(&bytes).then_some(bytes)
 }

@@ -1,0 +1,99 @@
+//! Rows that are stored once because a loop of their own takes lanes in vectors, and the loop that reads them does not.
+//!
+//! One op that vectors have no form for (an integer of 64 bits, a join of pairs under a packing of pairs), and groups of
+//! two sizes, make a whole loop run lane by lane. What is dear below such an op is computed by a loop ahead of it, in
+//! vectors; the loop itself loads it. A reduction of a row that takes values of groups is such a loop too.
+
+use std::collections::HashSet;
+
+use super::Forms;
+use super::cost::Values;
+use super::plan::{self, single_group};
+use super::stash::{Stored, bytes};
+use super::walk::Walk;
+use crate::kernel::{InstOp, Segment, Shape, Val};
+
+/// What a value costs at least, in instructions for four lanes, to be worth a store and a load: lane by lane it takes
+/// four times as many.
+const DEAR: u32 = 4;
+
+/// Adds such rows to those that are stored, as far as there is memory for them. `short` says that no row is longer than
+/// [`keep::SHORT`].
+pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, short: bool, mut room: i64) {
+    let mut open: Vec<usize> = (0..segment.insts.len()).filter(|&at| has_loop(segment, found, at)).collect();
+    while let Some(from) = open.pop() {
+        if takes_vectors(segment, found, from, forms) != Some(false) {
+            continue;
+        }
+        for at in vectors_below(segment, found, from, forms, short) {
+            let taken = bytes(segment, at, short).filter(|bytes| *bytes <= room);
+            if let Some(bytes) = taken {
+                room -= bytes;
+                found.stash(segment, at);
+                open.push(at);
+            }
+        }
+    }
+}
+
+/// Whether an instruction has a loop over lanes: a store, a reduction of a row, or a row that is stored.
+fn has_loop(segment: &Segment, found: &Stored, at: usize) -> bool {
+    let inst = &segment.insts[at];
+    match inst.op {
+        InstOp::Store { .. } => matches!(segment.ty(inst.args[0]).shape, Shape::Row(_)),
+        InstOp::Reduce { over: crate::kernel::Over::Row, .. } => true,
+        InstOp::AsRow => false,
+        _ => found.stashed[at],
+    }
+}
+
+/// Whether the loop of an instruction takes lanes in vectors; `None` for one that runs in parts.
+fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms) -> Option<bool> {
+    let walk = Walk::of(segment, found, at, None, forms);
+    if !walk.cuts.is_empty() {
+        return None;
+    }
+    if walk.groups.is_empty() {
+        return Some(walk.vector);
+    }
+    // A reduction of a row takes the lanes of a group one by one.
+    let reduces = matches!(segment.insts[at].op, InstOp::Reduce { .. });
+    let lanes = segment.ty(plan::sink_value(segment, at)).shape.elements();
+    Some(walk.vector && !reduces && single_group(&walk.groups, &lanes).is_some())
+}
+
+/// The rows nearest to a loop, each with a loop in vectors, that are dear.
+fn vectors_below(segment: &Segment, found: &Stored, from: usize, forms: &dyn Forms, short: bool) -> Vec<usize> {
+    let values = Values { segment, definitions: &found.definitions };
+    let stored = |v: Val| found.is_stashed(v);
+    let (mut chosen, mut seen) = (Vec::new(), HashSet::new());
+    let mut open: Vec<Val> = plan::roots(segment, from).to_vec();
+    if found.stashed[from] {
+        open.clone_from(&segment.insts[from].args);
+    }
+    while let Some(v) = open.pop() {
+        if segment.ty(v).shape == Shape::Scalar || stored(v) || !seen.insert(v) {
+            continue;
+        }
+        let at = found.definitions[v.0 as usize];
+        let inst = &segment.insts[at];
+        // What is behind a reduction has a loop of its own.
+        if matches!(inst.op, InstOp::Reduce { .. } | InstOp::TopK(_) | InstOp::ArgReduce(_)) {
+            continue;
+        }
+        if values.is_row(v) && values.cost(v, DEAR, &stored) >= DEAR {
+            let v = values.nearest(v);
+            let at = found.definitions[v.0 as usize];
+            let fits = bytes(segment, at, short).is_some() && !matches!(segment.insts[at].op, InstOp::Load { .. });
+            if fits && !stored(v) && takes_vectors(segment, found, at, forms) == Some(true) {
+                chosen.push(at);
+                seen.insert(v);
+                continue;
+            }
+        }
+        open.extend(&inst.args);
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
