@@ -1,14 +1,14 @@
 //! Rows that are stored once because a loop of their own takes lanes in vectors, and the loop that reads them does not.
 //!
-//! One op that vectors have no form for (an integer of 64 bits, a join of pairs under a packing of pairs), and groups of
-//! two sizes, make a whole loop run lane by lane. What is dear below such an op is computed by a loop ahead of it, in
+//! One op that vectors have no form for (an integer of 64 bits, a join of pairs under a packing of pairs), groups of two
+//! sizes, and groups of a row that is joined of parts, make a whole loop run lane by lane. What is dear below such an op is computed by a loop ahead of it, in
 //! vectors; the loop itself loads it. A reduction of a row that takes values of groups is such a loop too.
 
 use std::collections::HashSet;
 
 use super::Forms;
 use super::cost::Values;
-use super::plan::{self, single_group};
+use super::plan::{self, pieces, single_group};
 use super::stash::{Stored, bytes};
 use super::walk::Walk;
 use crate::kernel::{InstOp, Segment, Shape, Val};
@@ -22,7 +22,7 @@ const DEAR: u32 = 4;
 pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, short: bool, mut room: i64) {
     let mut open: Vec<usize> = (0..segment.insts.len()).filter(|&at| has_loop(segment, found, at)).collect();
     while let Some(from) = open.pop() {
-        if takes_vectors(segment, found, from, forms) != Some(false) {
+        if takes_vectors(segment, found, from, forms) {
             continue;
         }
         for at in vectors_below(segment, found, from, forms, short) {
@@ -47,19 +47,16 @@ fn has_loop(segment: &Segment, found: &Stored, at: usize) -> bool {
     }
 }
 
-/// Whether the loop of an instruction takes lanes in vectors; `None` for one that runs in parts.
-fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms) -> Option<bool> {
+/// Whether the loops of an instruction take lanes in vectors.
+fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms) -> bool {
     let walk = Walk::of(segment, found, at, None, forms);
-    if !walk.cuts.is_empty() {
-        return None;
-    }
-    if walk.groups.is_empty() {
-        return Some(walk.vector);
-    }
-    // A reduction of a row takes the lanes of a group one by one.
-    let reduces = matches!(segment.insts[at].op, InstOp::Reduce { .. });
     let lanes = segment.ty(plan::sink_value(segment, at)).shape.elements();
-    Some(walk.vector && !reduces && single_group(&walk.groups, &lanes).is_some())
+    let reduces = matches!(segment.insts[at].op, InstOp::Reduce { .. });
+    let in_groups = || walk.cuts.is_empty() && single_group(&walk.groups, &lanes).is_some();
+    // A reduction of a row takes the lanes of a group one by one.
+    let grouped = walk.groups.is_empty() || !reduces && in_groups();
+    let parted = walk.cuts.is_empty() || pieces(&walk.cuts, &lanes).is_some();
+    walk.vector && grouped && parted
 }
 
 /// The rows nearest to a loop, each with a loop in vectors, that are dear.
@@ -85,7 +82,7 @@ fn vectors_below(segment: &Segment, found: &Stored, from: usize, forms: &dyn For
             let v = values.nearest(v);
             let at = found.definitions[v.0 as usize];
             let fits = bytes(segment, at, short).is_some() && !matches!(segment.insts[at].op, InstOp::Load { .. });
-            if fits && !stored(v) && takes_vectors(segment, found, at, forms) == Some(true) {
+            if fits && !stored(v) && takes_vectors(segment, found, at, forms) {
                 chosen.push(at);
                 seen.insert(v);
                 continue;

@@ -385,7 +385,7 @@ pub(super) fn single_group(groups: &[GroupUse], lanes: &Dim) -> Option<GroupUse>
 }
 
 /// The parts of a row between borders, or `None` if their order is not known.
-fn pieces(cuts: &[Dim], lanes: &Dim) -> Option<Vec<(Dim, Dim)>> {
+pub(super) fn pieces(cuts: &[Dim], lanes: &Dim) -> Option<Vec<(Dim, Dim)>> {
     let mut sorted: Vec<Dim> = Vec::new();
     for cut in cuts.iter().filter(|c| !at_least(&Dim::constant(0), c) && !at_least(c, lanes)) {
         let at = sorted.iter().position(|s| at_least(s, cut)).unwrap_or(sorted.len());

@@ -35,6 +35,18 @@ impl Emit<'_> {
         self.and(any, not_both)
     }
 
+    /// The nearest `i32` to a sum of two: it overflows if its sign is that of neither operand.
+    pub(super) fn saturating_add(&mut self, a: Val, b: Val) -> Val {
+        let sum = self.add(a, b);
+        let (from_a, from_b) = (self.raw(ScalarFn::Xor, &[a, sum]), self.raw(ScalarFn::Xor, &[b, sum]));
+        let other = self.and(from_a, from_b);
+        let (zero, most) = (self.i(0), self.i(i32::MAX));
+        let overflows = self.lt(other, zero);
+        let sign = self.shr(a, 31);
+        let limit = self.raw(ScalarFn::Xor, &[sign, most]);
+        self.select(overflows, limit, sum)
+    }
+
     /// Adding all mantissa bits carries into the exponent exactly if one of them is set.
     pub(super) fn ue8m0_ceil(&mut self, x: Val) -> Val {
         let (magnitude, least) = (self.abs(x), self.c(1e-10));
@@ -66,5 +78,44 @@ impl Emit<'_> {
         debug_assert_eq!(self.dtype(x), DType::F32);
         let (bits, zero) = (self.bits(x), self.i(0));
         self.lt(bits, zero)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fusewright_graph::DType;
+
+    use crate::kernel::expand::{Column, expand};
+    use crate::kernel::interp::{Buffer, run};
+    use crate::kernel::{Kernel, Shape};
+
+    const NUMBERS: [i32; 9] = [i32::MIN, i32::MIN + 1, -129, -1, 0, 1, 127, i32::MAX - 1, i32::MAX];
+
+    #[test]
+    fn sums_of_64_bits_between_bounds_are_made_in_32() {
+        let n = NUMBERS.len();
+        let given = |of: &dyn Fn(usize) -> i32| (0..n * n).flat_map(|i| of(i).to_le_bytes()).collect::<Vec<u8>>();
+        let (a, b) = (given(&|i| NUMBERS[i / n]), given(&|i| NUMBERS[i % n]));
+        for (first, second) in [("max %s, %l", "min %m, %h"), ("min %h, %s", "max %l, %m")] {
+            let text = format!(
+                "kernel @k() rows 1 {{ param %x: i32[81] in param %z: i32[81] in param %y: i8[81] out \
+                 segment @m inner 1 {{ %a = load x[lane] : row<i32, 81> %b = load z[lane] : row<i32, 81> \
+                 %p = cast %a to i64 rne sat %q = cast %b to i64 rne sat %s = add %p, %q \
+                 %l = literal i64 -128 %h = literal i64 127 %m = {first} %t = {second} \
+                 %c = cast %t to i8 rne sat store y[lane], %c }} }}"
+            );
+            let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let expanded = expand(&kernel, Column::Cpu).expect("expands");
+            let wide = |ty: &crate::kernel::Ty| ty.dtype == DType::I64 && matches!(ty.shape, Shape::Row(_));
+            assert!(!expanded.segments[0].types.iter().any(wide), "{expanded}");
+            let codes = |kernel: &Kernel| {
+                let mut buffers = [a.clone(), b.clone(), vec![9; n * n]].map(Buffer::Bytes).to_vec();
+                run(kernel, &mut buffers, &BTreeMap::new(), 0..1).expect("runs");
+                buffers[2].bytes().to_vec()
+            };
+            assert_eq!(codes(&expanded), codes(&kernel), "{first}");
+        }
     }
 }

@@ -29,6 +29,9 @@ pub(super) enum Form {
     /// A comparison of the number of each lane with a scalar, both as `i64`: masks of attention are made of these. Vectors
     /// hold more numbers as `i32`, which those of lanes are.
     LaneAgainst { lane: Val, scalar: Val, lane_first: bool },
+    /// A conversion of a sum of two numbers of at most 32 bits that was made in 64 and kept between bounds of 32: codes with
+    /// a zero point are such sums. `bounds` are the functions that keep it, the inner one first.
+    SumWithin { a: Val, b: Val, bounds: [(ScalarFn, i32); 2] },
     /// The lane of an extreme of floats that is not used itself.
     ExtremeLane { op: ReduceOp, x: Val },
 }
@@ -77,6 +80,10 @@ impl<'s> Forms<'s> {
             (&InstOp::ArgReduce(op), &[x]) if self.uses[inst.results[0].0 as usize] == 0 => {
                 let dtype = self.segment.ty(x).dtype;
                 matches!(dtype, DType::F32 | DType::BF16 | DType::F16).then_some(Form::ExtremeLane { op, x })
+            }
+            // NVIDIA's processors have carries, and NPUs no integers of 64 bits in vectors that this would spare.
+            (InstOp::Cast { to, .. }, &[x]) if column == Column::Cpu && to.is_int() && to.bits() <= 32 => {
+                self.sum_within(x)
             }
             (InstOp::Cast { to, saturate: true, .. }, &[x]) if to.is_float() => {
                 let x = self.within(x, *to)?;
@@ -147,6 +154,35 @@ impl<'s> Forms<'s> {
         let above = |v: Val| self.bounded(v, ScalarFn::Max).filter(|(_, bound)| *bound <= -most);
         let x = below(v).and_then(|(x, _)| above(x)).or_else(|| above(v).and_then(|(x, _)| below(x)));
         x.map(|(x, _)| x)
+    }
+
+    /// A sum between bounds, all of 64 bits, whose operands and bounds have 32.
+    fn sum_within(&self, v: Val) -> Option<Form> {
+        let (bounded, outer) = self.int_bound(v)?;
+        let (sum, inner) = self.int_bound(bounded)?;
+        let &[a, b] = self.inst(sum).args.as_slice() else { return None };
+        if self.inst(sum).op != InstOp::Map(ScalarFn::Add) || outer.0 == inner.0 {
+            return None;
+        }
+        let narrow = |v: Val| {
+            let inst = self.inst(v);
+            let x = *inst.args.first().filter(|_| matches!(inst.op, InstOp::Cast { to: DType::I64, .. }))?;
+            let dtype = self.segment.ty(x).dtype;
+            (dtype.is_int() && dtype.bits() <= 32).then_some(x)
+        };
+        Some(Form::SumWithin { a: narrow(a)?, b: narrow(b)?, bounds: [inner, outer] })
+    }
+
+    /// What an extreme of integers of 64 bits with a constant is of, the function, and the constant if it has 32 bits.
+    fn int_bound(&self, v: Val) -> Option<(Val, (ScalarFn, i32))> {
+        let inst = self.inst(v);
+        let InstOp::Map(f @ (ScalarFn::Min | ScalarFn::Max)) = inst.op else { return None };
+        let &[a, b] = inst.args.as_slice() else { return None };
+        let literal = |v: Val| match self.inst(v).op {
+            InstOp::Literal(Literal::Int(DType::I64, n)) => i32::try_from(n).ok(),
+            _ => None,
+        };
+        [(a, b), (b, a)].into_iter().find_map(|(x, bound)| Some((x, (f, literal(bound)?))))
     }
 
     /// What an extreme with a constant is of, and the constant.

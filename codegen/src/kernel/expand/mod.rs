@@ -11,6 +11,7 @@
 //! | `fma` on such a float | `f64` with the sum rounded to odd |
 //! | max/min reduction, `arg_reduce`, `top_k` of such a float | the same on `f32` |
 //! | comparison of an `iota` as `i64` with a scalar | on `i32` |
+//! | sum of two `i32` as `i64`, kept within bounds of 32 bits, on CPUs | the nearest `i32`, within these bounds |
 //! | `arg_reduce` of floats of which only the lane is used, on CPUs | an extreme, and the first lane that equals it |
 //! | function that the column expands | polynomials and exact sequences of this folder |
 //!
@@ -126,6 +127,15 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
             // Measured on CPUs alone.
             (InstOp::ArgReduce(_), Some(Form::ExtremeLane { op, x })) if column == Column::Cpu => {
                 emit.extreme_lane(op, new(x), segment.ty(x).shape.elements())
+            }
+            (op, Some(Form::SumWithin { a, b, bounds })) => {
+                let [a, b] = [a, b].map(|v| emit.cast(new(v), DType::I32));
+                let sum = emit.saturating_add(a, b);
+                let within = bounds.into_iter().fold(sum, |v, (f, bound)| {
+                    let bound = emit.i(bound);
+                    emit.raw(f, &[v, bound])
+                });
+                emit.inst(op.clone(), &[within])
             }
             (op, Some(Form::Unbounded { x })) => emit.inst(op.clone(), &[new(x)]),
             (op, _) => emit.whole(op, &args, &renamed),
