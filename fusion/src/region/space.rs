@@ -111,13 +111,19 @@ impl Space {
     fn plain(body: &Graph, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
         let plain =
             AxisMap::of(body).map_err(|_| Refusal::Reshape).and_then(|axes| Space::over(body, axes, segments, nesting));
-        match plain {
-            Err(refusal) if padding::pads(body) => {
-                let axes = with_padded_rows(body).ok_or(refusal)?;
-                Space::over(body, axes, segments, nesting).map_err(|_| refusal)
-            }
-            other => other,
+        // Of rows that are filled up, what is filled may be lanes as well: as many as there are rows then.
+        let open = plain.as_ref().map_or(usize::MAX, Space::open_lanes);
+        if open == 0 || !padding::pads(body) {
+            return plain;
         }
+        let padded = with_padded_rows(body).and_then(|axes| Space::over(body, axes, segments, nesting).ok());
+        padded.filter(|padded| padded.open_lanes() < open).map_or(plain, Ok)
+    }
+
+    /// How many axes of lanes have no constant extent.
+    fn open_lanes(&self) -> usize {
+        let lanes = self.lanes.rows().iter().flatten();
+        lanes.filter(|&&axis| self.axes.extent(axis).as_const().is_none()).count()
     }
 
     fn over(body: &Graph, axes: AxisMap, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
