@@ -20,6 +20,7 @@ use super::memory::{Lanes, Width};
 use super::prefetch;
 use super::reduce::Accumulators;
 use super::stages;
+use crate::backend::host::filled;
 use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
@@ -44,19 +45,25 @@ pub(super) fn function(
     let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
     let mut context = FunctionBuilderContext::new();
     let code = Code { b: FunctionBuilder::new(&mut function, &mut context) };
+    let (kernel, rows) = &filled::split(kernel);
     let Some(first) = kernel.segments.first() else {
         return Err(Refused { place: "kernel".to_owned(), reason: "it has no segment".to_owned() });
     };
     let mut eval = Eval::new(code, kernel, first);
     eval.prefetches = prefetch::exists(isa);
-    let decisions = build(&mut eval, kernel, lookups)?;
+    let decisions = build(&mut eval, kernel, rows, lookups)?;
     let chunked = std::mem::take(&mut eval.chunked);
     eval.code.b.finalize(isa.frontend_config());
     stages::split(&mut function, &chunked);
     Ok((function, decisions))
 }
 
-fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel, lookups: &'k [Lookup]) -> Taken<Vec<String>> {
+fn build<'k>(
+    eval: &mut Eval<'k, '_>,
+    kernel: &'k Kernel,
+    rows_of: &[filled::Rows],
+    lookups: &'k [Lookup],
+) -> Taken<Vec<String>> {
     let mut decisions = Vec::new();
     let entry = eval.code.b.create_block();
     eval.code.b.append_block_params_for_function_params(entry);
@@ -82,7 +89,18 @@ fn build<'k>(eval: &mut Eval<'k, '_>, kernel: &'k Kernel, lookups: &'k [Lookup])
         eval.tables = of_segment.map(|(lookup, table)| (lookup.value, (lookup, *table))).collect();
         decisions.extend(eval.tables.keys().map(|v| format!("segment `{}`: {v:?} is looked up", segment.name)));
         let plans = plan::plans(kernel, segment, &Vectors)?;
-        let (mut begin, end) = (args[2], args[3]);
+        let (mut begin, mut end) = (args[2], args[3]);
+        match &rows_of[number] {
+            filled::Rows::All => {}
+            filled::Rows::Before(first) => {
+                let first = eval.dim(first)?;
+                end = eval.code.b.ins().smin(end, first);
+            }
+            filled::Rows::From(first) => {
+                let first = eval.dim(first)?;
+                begin = eval.code.b.ins().smax(begin, first);
+            }
+        }
         if let Some(short) = &plans.short {
             let short_end = short.lengths.iter().try_fold(end, |end, length| {
                 let length = eval.dim(length)?;

@@ -16,6 +16,7 @@ use super::loops::{Loops, Vectors};
 use super::machine::Host;
 use super::memory::MEMORY;
 use super::reduce::Accumulators;
+use crate::backend::host::filled;
 use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{Slot, fill_behind};
 use crate::backend::host::plan::{self, Pass, Plan};
@@ -41,16 +42,22 @@ pub(super) fn module<'c>(ctx: &'c Context, kernel: &Kernel, host: &'c Host) -> B
     let unwind = inkwell::attributes::Attribute::get_named_enum_kind_id("nounwind");
     function.add_attribute(AttributeLoc::Function, ctx.create_enum_attribute(unwind, 0));
     let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: host };
+    let (kernel, rows) = &filled::split(kernel);
     let Some(first) = kernel.segments.first() else {
         return Err(BuildError::unsupported("a kernel without segments"));
     };
     let mut eval = Eval::new(&code, kernel, first, host.scales);
-    let decisions = body(&mut eval, kernel, host.masks)?;
+    let decisions = body(&mut eval, kernel, rows, host.masks)?;
     drop(eval);
     Ok((code.module, decisions))
 }
 
-fn body<'k, 'c>(eval: &mut Eval<'k, '_, 'c>, kernel: &'k Kernel, masked: bool) -> Built<Vec<String>> {
+fn body<'k, 'c>(
+    eval: &mut Eval<'k, '_, 'c>,
+    kernel: &'k Kernel,
+    rows_of: &[filled::Rows],
+    masked: bool,
+) -> Built<Vec<String>> {
     let code = eval.code;
     // Stack memory is made in the first block, whose end is all that is in it until then.
     let entry = code.block();
@@ -78,9 +85,22 @@ fn body<'k, 'c>(eval: &mut Eval<'k, '_, 'c>, kernel: &'k Kernel, masked: bool) -
     for (i, dim) in kernel.dims.iter().enumerate() {
         eval.dims.insert(dim.name.clone(), load(dims, i)?);
     }
-    for segment in &kernel.segments {
+    for (segment, rows) in kernel.segments.iter().zip(rows_of) {
         let plans = plan::plans(kernel, segment, &Vectors)?;
-        let mut begin = begin;
+        let (mut begin, mut end) = (begin, end);
+        match rows {
+            filled::Rows::All => {}
+            filled::Rows::Before(first) => {
+                let first = eval.dim(first)?;
+                let less = code.cmp(IntPredicate::SLT, first, end)?;
+                end = code.b.build_select(less, first, end, "")?.into_int_value();
+            }
+            filled::Rows::From(first) => {
+                let first = eval.dim(first)?;
+                let more = code.cmp(IntPredicate::SGT, first, begin)?;
+                begin = code.b.build_select(more, first, begin, "")?.into_int_value();
+            }
+        }
         if let Some(short) = &plans.short {
             let short_end = short.lengths.iter().try_fold(end, |end, length| -> Built<_> {
                 let is_short = code.cmp(IntPredicate::SLE, eval.dim(length)?, code.i64(SHORT))?;

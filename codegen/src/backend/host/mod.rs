@@ -7,6 +7,7 @@ pub(in crate::backend) mod ahead;
 mod apart;
 pub(in crate::backend) mod cost;
 pub(in crate::backend) mod facts;
+pub(in crate::backend) mod filled;
 mod hazard;
 pub(in crate::backend) mod index;
 pub(in crate::backend) mod keep;
