@@ -11,6 +11,8 @@ use fusewright::inputs::Random;
 
 #[path = "padded.rs"]
 mod padded;
+#[path = "places.rs"]
+mod places;
 
 /// What a graph leans to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +23,8 @@ pub enum Profile {
     Heads,
     /// Short axes that are filled up, cut, joined, written into and reduced, in every order.
     Padded,
+    /// Slices that are read, written and combined at places along every axis.
+    Places,
 }
 
 const FLOATS: [DType; 6] = [DType::BF16, DType::BF16, DType::BF16, DType::F32, DType::F32, DType::F16];
@@ -91,7 +95,7 @@ pub fn random(profile: Profile, seed: u64, case: u64) -> Graph {
     let mut growing = Gen { b, s, random, profile, pool: Vec::new(), used: Vec::new() };
     match profile {
         Profile::Rows | Profile::Heads => growing.inputs(),
-        Profile::Padded => growing.short_inputs(),
+        Profile::Padded | Profile::Places => growing.short_inputs(),
     }
     let wanted = 4 + growing.random.below(16);
     let (mut made, mut tries) = (0, 0);
@@ -216,6 +220,18 @@ impl Gen {
                 (1, Gen::turn),
                 (1, Gen::merge),
                 (1, Gen::cat),
+                (1, Gen::narrow),
+            ],
+            Profile::Places => &[
+                (3, Gen::binary),
+                (2, Gen::unary),
+                (1, Gen::cast),
+                (4, Gen::choose),
+                (3, Gen::write),
+                (2, Gen::combine),
+                (2, Gen::reduce_any),
+                (1, Gen::turn),
+                (1, Gen::merge),
                 (1, Gen::narrow),
             ],
         };
@@ -394,26 +410,6 @@ impl Gen {
         let op = self.random.pick(&[ReduceOp::Add, ReduceOp::Max]);
         let wide = if op == ReduceOp::Add { self.to(x, DType::F32)? } else { x };
         self.prim(Prim::Reduce { op, axes: vec![1], nan: NanRule::Propagate }, &[wide])
-    }
-
-    /// Divided by, or less, what reduces the last axis and the one before it in turn.
-    fn in_turn(&mut self) -> Option<Value> {
-        let x = self.float()?;
-        let shape = self.shape(x);
-        (shape.len() == 3 && shape[1..].iter().all(|e| e.as_const().is_some())).then_some(())?;
-        let mut value = self.to(x, DType::F32)?;
-        let first = self.random.below(2);
-        for turn in first..first + 2 + self.random.below(3) {
-            let axis = 2 - turn % 2;
-            let op = self.random.pick(&[ReduceOp::Add, ReduceOp::Max]);
-            let reduced = self.prim(Prim::Reduce { op, axes: vec![axis], nan: NanRule::Propagate }, &[value])?;
-            let mut kept = shape.clone();
-            kept[axis] = 1.into();
-            let kept = self.prim(Prim::Reshape { shape: kept }, &[reduced])?;
-            let f = self.random.pick(&[ScalarFn::Div, ScalarFn::Sub]);
-            value = self.map(f, &[value, kept])?;
-        }
-        Some(value)
     }
 
     fn arg_reduce(&mut self) -> Option<Value> {

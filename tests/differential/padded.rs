@@ -37,7 +37,7 @@ impl Gen {
     }
 
     /// An axis of a value, the last more often.
-    fn axis(&mut self, x: Value) -> Option<usize> {
+    pub(super) fn axis(&mut self, x: Value) -> Option<usize> {
         let last = self.b.ty(x).rank().checked_sub(1)?;
         Some(self.random.below(last + 1).max(self.random.below(last + 1)))
     }
@@ -161,5 +161,25 @@ impl Gen {
         let axis = ones.get(self.random.below(ones.len().max(1))).copied()?;
         shape[axis] = self.random.pick(&EXTENTS).into();
         self.prim(Prim::Expand { shape }, &[x])
+    }
+
+    /// Divided by, or less, what reduces the last axis and the one before it in turn.
+    pub(super) fn in_turn(&mut self) -> Option<Value> {
+        let x = self.float()?;
+        let shape = self.shape(x);
+        (shape.len() == 3 && shape[1..].iter().all(|e| e.as_const().is_some())).then_some(())?;
+        let mut value = self.to(x, DType::F32)?;
+        let first = self.random.below(2);
+        for turn in first..first + 2 + self.random.below(3) {
+            let axis = 2 - turn % 2;
+            let op = self.random.pick(&[ReduceOp::Add, ReduceOp::Max]);
+            let reduced = self.prim(Prim::Reduce { op, axes: vec![axis], nan: NanRule::Propagate }, &[value])?;
+            let mut kept = shape.clone();
+            kept[axis] = 1.into();
+            let kept = self.prim(Prim::Reshape { shape: kept }, &[reduced])?;
+            let f = self.random.pick(&[ScalarFn::Div, ScalarFn::Sub]);
+            value = self.map(f, &[value, kept])?;
+        }
+        Some(value)
     }
 }

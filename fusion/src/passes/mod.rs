@@ -8,7 +8,6 @@ mod at_place;
 pub(crate) mod bounds;
 mod cse;
 mod dce;
-mod elements;
 mod extremes;
 mod fold;
 pub(crate) mod layout;
@@ -35,22 +34,13 @@ pub const PIPELINE: &[&Pass] = &[
     &raise::PASS,
     &patterns::PASS,
     &narrow::PASS,
-    &elements::PASS,
     &rewrite::RELAX,
     &dce::PASS,
 ];
 
 /// The passes of `O1`: one spelling for equal things.
-pub const O1: &[&Pass] = &[
-    &matmul::PASS,
-    &fold::PASS,
-    &rewrite::PASS,
-    &cse::PASS,
-    &patterns::PASS,
-    &elements::PASS,
-    &rewrite::RELAX,
-    &dce::PASS,
-];
+pub const O1: &[&Pass] =
+    &[&matmul::PASS, &fold::PASS, &rewrite::PASS, &cse::PASS, &patterns::PASS, &rewrite::RELAX, &dce::PASS];
 
 /// The passes of `O3`: what recognition leaves is normalised again.
 pub const O3: &[&Pass] = &[
@@ -64,7 +54,6 @@ pub const O3: &[&Pass] = &[
     &rewrite::PASS,
     &cse::PASS,
     &narrow::PASS,
-    &elements::PASS,
     &rewrite::RELAX,
     &dce::PASS,
 ];
@@ -109,13 +98,7 @@ pub const ORDER: &[Order] = &[
     Order { first: "rewrite", then: "relax", every: true, why: RELAXED },
     Order { first: "cse", then: "relax", every: true, why: RELAXED },
     Order { first: "narrow", then: "relax", every: true, why: RELAXED },
-    Order { first: "elements", then: "relax", every: true, why: RELAXED },
-    Order { first: "rewrite", then: "elements", every: true, why: PLACES },
-    Order { first: "narrow", then: "elements", every: true, why: PLACES },
 ];
-
-const PLACES: &str =
-    "few places, constant ones and slices have simpler spellings, which are looked for along their axis";
 
 const WHOLE: &str = "what is recognised stands on one side of a slice as a whole";
 

@@ -94,3 +94,58 @@ fn vectors_below(segment: &Segment, found: &Stored, from: usize, forms: &dyn For
     chosen.dedup();
     chosen
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Kernel;
+
+    /// All in vectors, but integers of 64 bits.
+    struct Narrow;
+
+    impl Forms for Narrow {
+        fn wide_lanes(&self) -> bool {
+            false
+        }
+    }
+
+    fn kernel(body: &str, lanes: &str) -> Kernel {
+        let text = format!(
+            "kernel @k(n = extent(y, 1), s = extent(x, 0)) rows s {{ param %x: f32[s, {lanes}] in \
+             param %a: f32[s, 4] in param %y: f32[s, n] out param %c: i64[s, {lanes}] out param %d: f32[s, {lanes}] out \
+             segment @m inner 1 {{ {body} }} }}"
+        );
+        text.parse().unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+
+    /// How many rows have loops of their own, and how many loops take lanes one by one.
+    fn stored(body: &str, lanes: &str, short: bool) -> (usize, usize) {
+        let kernel = kernel(body, lanes);
+        let segment = &kernel.segments[0];
+        let found = Stored::of(segment, &Narrow, short);
+        let loops = (0..segment.insts.len()).filter(|&at| has_loop(segment, &found, at));
+        let by_lanes = loops.filter(|&at| !takes_vectors(segment, &found, at, &Narrow)).count();
+        (found.rows(segment).count(), by_lanes)
+    }
+
+    const DEAR_VALUE: &str = "%v = load x[lane + row*LANES] : row<f32, LANES> %r = sqrt %v %q = div %v, %r";
+
+    #[test]
+    fn what_is_dear_below_a_wide_integer_is_stored() {
+        let body = |lanes: &str| {
+            format!("{DEAR_VALUE} %i = cast %q to i64 rne sat store c[lane + row*LANES], %i").replace("LANES", lanes)
+        };
+        // The loop over integers stays as it is, and has nothing but a load to do.
+        assert_eq!(stored(&body("256"), "256", false), (1, 1));
+        // Of any number of lanes nothing is stored, of few it is.
+        assert_eq!([false, true].map(|short| stored(&body("n"), "n", short)), [(0, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn a_sum_of_a_row_of_scaled_groups_takes_vectors() {
+        let body = "%v = load x[lane + row*256] : row<f32, 256> %g = load a[lane + row*4] : group<f32, 256, 64> \
+                    %q = div %v, %g %t = reduce add %q over row nan propagate order tree(16) \
+                    %w = mul %q, %t store d[lane + row*256], %w";
+        assert_eq!(stored(body, "256", false), (1, 0));
+    }
+}

@@ -135,7 +135,7 @@ impl Behind<'_> {
                 return Some(Vec::new());
             }
             (InstOp::Load { otherwise: Some(otherwise), .. }, &[predicate]) if predicate == self.here => {
-                let value = self.b.one(InstOp::Literal(otherwise.clone()), &[]).ok()?;
+                let value = self.b.one(InstOp::Literal(*otherwise), &[]).ok()?;
                 return Some(vec![self.alike(inst, value)]);
             }
             (InstOp::Map(ScalarFn::Select), &[condition, _, other]) if condition == self.here => {
@@ -217,6 +217,63 @@ impl Behind<'_> {
             InstOp::Cast { to, .. } if to.is_float() => self.is_number(inst.args[0]),
             InstOp::Map(ScalarFn::Abs | ScalarFn::Neg) => self.is_number(inst.args[0]),
             _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "kernel @k(s = extent(x, 0)) rows floordiv(s + 3, 4)*4 {
+  param %x: f32[s, 64] in
+  param %y: f32[s, 64] out
+  param %z: f32[floordiv(s + 3, 4)*4] out
+  segment @rows inner 1 {
+    %0 = index row
+    %1 = index s
+    %2 = lt %0, %1
+    %3 = load x[lane + row*64] : row<f32, 64> if %2 else 0.0
+    %4 = exp %3
+    %5 = abs %3
+    %6 = reduce max %5 over row nan propagate order tree(16)
+    store y[lane + row*64], %4 if %2
+    store z[row], %6
+  }
+}
+";
+
+    #[test]
+    fn rows_behind_the_end_are_scalars() {
+        let kernel: Kernel = TEXT.parse().unwrap_or_else(|e| panic!("{e}"));
+        let (split, rows) = split(&kernel);
+        let end = Dim::symbol("s");
+        assert_eq!(rows, [Rows::Before(end.clone()), Rows::From(end)]);
+        let [own, behind] = split.segments.as_slice() else { panic!("{split}") };
+        assert_eq!(*own, kernel.segments[0]);
+        assert!(behind.types.iter().all(|ty| ty.shape == Shape::Scalar), "{split}");
+        let stores = behind.insts.iter().filter(|inst| matches!(inst.op, InstOp::Store { .. })).count();
+        assert_eq!(stores, 1, "{split}");
+    }
+
+    #[test]
+    fn rows_of_heads_end_behind_all_heads() {
+        let text = TEXT
+            .replace("rows floordiv(s + 3, 4)*4", "rows floordiv(s + 3, 4)*8")
+            .replace("= index row", "= index floordiv(row, 2)");
+        let text = text
+            .replace("f32[s, 64]", "f32[s, 2, 64]")
+            .replace("f32[floordiv(s + 3, 4)*4]", "f32[floordiv(s + 3, 4)*8]");
+        let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        let end = &Dim::symbol("s") * &Dim::constant(2);
+        assert_eq!(split(&kernel).1, [Rows::Before(end.clone()), Rows::From(end)]);
+    }
+
+    #[test]
+    fn other_conditions_split_nothing() {
+        for (from, to) in [("= index row", "= index inner"), ("= index s", "= index row + s"), ("if %2 else 0.0", "")] {
+            let kernel: Kernel = TEXT.replace(from, to).parse().unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(split(&kernel).1, [Rows::All], "{to}");
         }
     }
 }

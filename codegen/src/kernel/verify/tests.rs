@@ -220,7 +220,7 @@ fn takes(claim: &str, body: &str) -> Result<(), String> {
 
 #[test]
 fn an_access_is_proven_or_refused() {
-    let safe: [(&str, &str); 12] = [
+    let safe: [(&str, &str); 13] = [
         ("", "%0 = load x[lane + row*20] : row<f32, 20>"),
         ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 4)*20 + lane] : row<f32, 20>"),
         ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 4) + lane*4] : row<f32, 20>"),
@@ -228,6 +228,20 @@ fn an_access_is_proven_or_refused() {
         ("", "%0 = load k[lane] : row<f32, m>"),
         ("", "%0 = load k[m - 1 - lane] : row<f32, m>"),
         ("claim m <= 20", "%0 = load x[lane + row*20] : row<f32, m>"),
+        // What the graph keeps within the table, and lowering once more.
+        (
+            "claim 1 <= t",
+            "%0 = load i[row] : scalar<i64>
+    %1 = literal i64 -1
+    %2 = max %0, %1
+    %3 = index t - 1
+    %4 = min %2, %3
+    %5 = literal i64 0
+    %6 = max %4, %5
+    %7 = min %6, %3
+    %8 = eq %4, %7
+    %9 = load table[%7*32 + lane] : row<f32, 32> if %8 else 0.0",
+        ),
         (
             "claim 1 <= t",
             "%0 = load i[row] : scalar<i64>

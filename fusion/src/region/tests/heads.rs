@@ -82,3 +82,26 @@ fn only_functions_of_joined_lanes_are_parted() {
     "#]]
     .assert_eq(&parted(joined).expect("lanes are joined"));
 }
+
+/// Scales of groups, a row of them for each place in a row, filled up to four rows: as lanes these would be as many as there
+/// are rows.
+#[test]
+fn rows_that_are_filled_up_stay_rows() {
+    let text = "graph @g(s: 0..; %x: f32[s, 256]) {
+  %g = reshape %x {shape = [s, 2, 128]}
+  %a = abs %g
+  %m = reduce %a {op = max, axes = [2]}
+  %y = div %g, %m
+  %c = reshape %m {shape = [s, 2]}
+  %p = permute %c {perm = [1, 0]}
+  %z = literal f32 0.0
+  %e = expand %z {shape = [2, -s + floordiv(s + 3, 4)*4]}
+  %f = cat %p, %e {axis = 1}
+  return %y, %f
+}";
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}: {text}"));
+    let space = Space::find(&graph, true).unwrap_or_else(|refusal| panic!("{refusal:?}"));
+    let open = |axis: &fusewright_graph::axes::AxisId| space.axes.extent(*axis).as_const().is_none();
+    assert!(!space.lanes.rows().iter().flatten().any(open), "{:?}", space.lanes.rows());
+    assert!(space.rows.iter().any(open));
+}

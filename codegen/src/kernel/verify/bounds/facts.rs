@@ -159,8 +159,9 @@ impl Facts {
             local.extend(known.iter().filter_map(|fact| fact.replaced(var, this)));
             local.push(over);
             let weaker: Vec<Poly> = local[before..].iter().filter_map(|fact| self.without_highest(fact)).collect();
-            let absurd = weaker.iter().any(|fact| fact.as_constant().is_some_and(|value| value < 0));
             local.extend(weaker);
+            // What is known of the variable may be false of what it would be here.
+            let absurd = local[before..].iter().any(|fact| fact.as_constant().is_some_and(|value| value < 0));
             let shown = absurd || self.search(&goal, local, steps);
             local.truncate(before);
             shown || opposite.is_some_and(|opposite| self.search(&opposite, local, steps))
