@@ -6,5 +6,4 @@ mod foreign;
 mod goldens;
 mod right;
 mod support;
-mod together;
 mod wrong;

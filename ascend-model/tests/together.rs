@@ -1,10 +1,16 @@
 //! Kernels of one program by few runs of the compiler: the same as one by one, and one that is refused alone is.
+//!
+//! The test builds a model of its own, and a process has one: of two libraries the loader takes the state of the first.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "model/support/mod.rs"]
+mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::support::{self, A2, f32_bytes, from_f32, values};
 use fusewright_ascend_model::{ARGUMENTS_HEADER, Argument, Entry, Error, Model, Options, Source, described};
+use support::{A2, f32_bytes, from_f32, values};
 
 /// A kernel that adds a number to 64 elements.
 fn adding(name: &str, number: f32) -> String {
