@@ -97,8 +97,9 @@ impl Writer<'_> {
         };
         let mode = mode(round);
         match (from, to) {
-            _ if from == to => self.one(dest, x, "CAST_NONE", lanes, true),
-            (DType::F16 | DType::BF16, DType::F32) => self.one(dest, x, "CAST_NONE", lanes, false),
+            // Infinities become the greatest numbers, which no instruction does.
+            _ if from == to && !(saturate && from.is_float()) => self.one(dest, x, "CAST_NONE", lanes, true),
+            (DType::F16 | DType::BF16, DType::F32) if !saturate => self.one(dest, x, "CAST_NONE", lanes, false),
             (DType::F32, DType::F16) if !self.chip.bf16 && round != Rounding::NearestEven => {
                 return refuse("this chip rounds to nearest alone");
             }

@@ -220,6 +220,14 @@ impl Writer<'_> {
         let found = i64::try_from(elements).ok().and_then(|n| runs(index, n));
         let runs =
             found.ok_or_else(|| EmitError::unsupported(format!("lanes at `{index}`: copies take runs of elements")))?;
+        let mut names = BTreeSet::new();
+        index.collect_symbols(&mut names);
+        let unknown = |name: &String| Val::from_symbol(name).is_some_and(|v| self.expression(v).is_none());
+        if let Some(name) = names.iter().find(|name| unknown(name)) {
+            return Err(EmitError::unsupported(format!(
+                "the place {name}, which no scalar of the loop over rows holds"
+            )));
+        }
         self.buffer(param)?;
         let size = self.size(self.dtype(value));
         Ok(Side { param, runs, elements, size, level: self.level(value), condition })
