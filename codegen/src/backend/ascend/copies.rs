@@ -51,6 +51,7 @@ impl Writer<'_> {
         let InstOp::Load { param, index, otherwise: None, .. } = &inst.op else {
             return Err(EmitError::unsupported("a masked load"));
         };
+        self.places_are_scalars(index)?;
         let dtype = self.dtype(result);
         let scalar = !matches!(self.shape(result), Shape::Row(_));
         let single = self.tile.most(self.level(result)) == 1 && *self.shape(result) == Shape::Scalar;
@@ -215,19 +216,23 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Refuses an index that mentions a place which no scalar of the loop over rows holds.
+    fn places_are_scalars(&self, index: &Dim) -> Made<()> {
+        let mut names = BTreeSet::new();
+        index.collect_symbols(&mut names);
+        let unknown = |name: &&String| Val::from_symbol(name).is_some_and(|v| self.expression(v).is_none());
+        match names.iter().find(unknown) {
+            Some(name) => Err(EmitError::unsupported(format!("the place {name}, which no scalar of a row holds"))),
+            None => Ok(()),
+        }
+    }
+
     fn side(&mut self, param: u32, index: &Dim, value: Val, condition: Option<String>) -> Made<Side> {
         let elements = self.elements(value)?;
         let found = i64::try_from(elements).ok().and_then(|n| runs(index, n));
         let runs =
             found.ok_or_else(|| EmitError::unsupported(format!("lanes at `{index}`: copies take runs of elements")))?;
-        let mut names = BTreeSet::new();
-        index.collect_symbols(&mut names);
-        let unknown = |name: &String| Val::from_symbol(name).is_some_and(|v| self.expression(v).is_none());
-        if let Some(name) = names.iter().find(|name| unknown(name)) {
-            return Err(EmitError::unsupported(format!(
-                "the place {name}, which no scalar of the loop over rows holds"
-            )));
-        }
+        self.places_are_scalars(index)?;
         self.buffer(param)?;
         let size = self.size(self.dtype(value));
         Ok(Side { param, runs, elements, size, level: self.level(value), condition })
