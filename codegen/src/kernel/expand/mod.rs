@@ -38,7 +38,7 @@ use fusewright_graph::{DType, Dim, ReduceOp, ScalarFn};
 use super::cut_rows::cut_rows;
 use super::infer::InstError;
 use super::parts::by_parts;
-use super::{InstOp, Kernel, Segment, SegmentBuilder, Val, simplify};
+use super::{InstOp, Kernel, Segment, SegmentBuilder, Val, simplify, verify};
 use emit::Emit;
 use exp::Argument;
 use forms::{Form, Forms};
@@ -96,7 +96,9 @@ pub fn expand(kernel: &Kernel, column: Column) -> Result<Kernel, InstError> {
     let expanded = Kernel { segments, ..kernel.clone() };
     let expanded = simplify::without_unused(&expanded);
     // Threads of the others share a row by themselves.
-    Ok(if column == Column::Cpu { cut_rows(&expanded).unwrap_or(expanded) } else { expanded })
+    // A cut whose indices the verifier cannot follow is none.
+    let cut = || cut_rows(&expanded).ok().filter(|cut| verify(cut).is_ok());
+    Ok(if column == Column::Cpu { cut().unwrap_or(expanded) } else { expanded })
 }
 
 fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<Segment, InstError> {
