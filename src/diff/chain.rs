@@ -172,9 +172,6 @@ fn launch(
     };
     let mut buffers: Vec<Buffer> = kernel.params.iter().zip(shapes).map(buffer).collect();
     let rows = kernel.rows.eval(&|name| dims.get(name).copied()).map_err(|e| failed(e.to_string()))?;
-    // As in programs, where nothing is to be written there are no rows.
-    let mut written = kernel.params.iter().zip(shapes).filter(|(param, _)| param.access != ParamAccess::In);
-    let rows = if written.any(|(_, shape)| !shape.contains(&0)) { rows } else { 0 };
     run(kernel, &mut buffers, &dims, 0..rows).map_err(|e| failed(e.to_string()))?;
     let outputs = kernel.params.iter().zip(shapes).zip(&buffers).filter(|((p, _), _)| p.access != ParamAccess::In);
     let tensor = |((param, shape), buffer): ((&Param, &Vec<usize>), &Buffer)| {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fusewright_abi::{ContentKey, Count, DType, DimArg, DimSource, KernelArtifact, ParamAccess};
+use fusewright_abi::{ContentKey, Count, DType, DimArg, DimSource, KernelArtifact};
 use fusewright_graph::prim::Sdpa;
 use fusewright_graph::tensor::{Tensor, check_memory};
 use fusewright_graph::{Graph, Input, Node, Op, Prim, Value, interp};
@@ -64,20 +64,15 @@ pub(crate) struct CompiledKernel {
 pub(crate) struct LaunchDims {
     dims: Vec<DimArg>,
     rows: Count,
-    /// The parameters that are written.
-    written: Vec<usize>,
 }
 
 impl LaunchDims {
     /// Of an artifact.
     pub fn of(artifact: &KernelArtifact) -> Self {
-        let is_written = |&i: &usize| artifact.params[i].access != ParamAccess::In;
-        let written = (0..artifact.params.len()).filter(is_written).collect();
-        LaunchDims { dims: artifact.dims.clone(), rows: artifact.launch.rows.clone(), written }
+        LaunchDims { dims: artifact.dims.clone(), rows: artifact.launch.rows.clone() }
     }
 
-    /// Integer arguments and number of rows for contiguous tensors of the given shapes. Where nothing is to be written there
-    /// are no rows: what a kernel reads for such rows may not be there.
+    /// Integer arguments and number of rows for contiguous tensors of the given shapes.
     ///
     /// # Errors
     /// A symbol that nothing binds.
@@ -90,8 +85,7 @@ impl LaunchDims {
             }
         };
         let dims = self.dims.iter().map(value).collect::<Result<Vec<i64>, String>>()?;
-        let writes = self.written.iter().any(|&param| !shapes[param].contains(&0));
-        let rows = if writes { self.rows.count(&dims) } else { 0 };
+        let rows = self.rows.count(&dims);
         Ok((dims, rows))
     }
 }

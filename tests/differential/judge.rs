@@ -21,7 +21,7 @@ pub struct Seen {
     pub elements: usize,
     /// Those whose range is a single value.
     pub single_valued: usize,
-    /// Whether an op or a region ran without a kernel, which the target has no code for.
+    /// An op or a region ran by reference if this is set: the target has no code for it.
     pub fell_back: bool,
 }
 
@@ -57,7 +57,7 @@ fn agree(graph: &Graph, seed: u64) -> Result<Seen, Difference> {
         Verdict::Differ(difference) => return Err(difference),
     };
     let fell_back = !agreement.fallbacks.is_empty();
-    // What is read or written at chosen places has no kernel in every form.
+    // Not every read or write at chosen places has a kernel yet.
     let chooses = |node: &Node| ["gather", "scatter"].iter().any(|op| node.op.name().starts_with(op));
     let may_fall_back = target != Target::Cpu || graph.nodes().iter().any(chooses);
     let unknown = |said: &&String| !may_fall_back || said.contains("internal error");

@@ -232,6 +232,45 @@ fn the_backend_yields_headers_and_source_and_keeps_to_its_targets() {
     }
 }
 
+/// A vector conversion keeps infinities, and an address names scalars of the loop over rows alone.
+#[test]
+fn clamped_infinities_and_places_without_a_scalar_are_refused() {
+    let cast = |from: &str, to: &str| {
+        parsed(&format!(
+            "kernel @k(t = extent(x, 0)) rows t {{
+               param %x: {from}[t, 64] in
+               param %y: {to}[t, 64] out
+               segment @rows inner 1 {{
+                 %x = load x[row*64 + lane] : row<{from}, 64>
+                 %c = cast %x to {to} rne sat
+                 store y[row*64 + lane], %c
+               }}
+             }}"
+        ))
+    };
+    for (from, to) in [("f16", "f32"), ("bf16", "f32"), ("f16", "f16"), ("f32", "f32"), ("f32", "f16")] {
+        let why = refusal(&cast(from, to), "910b1");
+        assert!(why.contains(" (rne, saturating): the vector unit has no such conversion"), "{why}");
+    }
+    let place = parsed(
+        "kernel @k(t = extent(y, 0)) rows t {
+           param %x: f32[10] in
+           param %y: f32[t] out
+           segment @rows inner 1 {
+             %zero = literal i64 0
+             %most = literal i64 9
+             %a = max %zero, %most
+             %at = min %a, %most
+             %v = load x[%at] : scalar<f32>
+             %w = add %v, %v
+             store y[row], %w
+           }
+         }",
+    );
+    let why = refusal(&place, "910b1");
+    assert!(why.contains("which no scalar of a row holds"), "{why}");
+}
+
 #[test]
 fn kernels_of_the_text_files_are_written_or_refused_by_name() {
     let kernels = support::from_filetests();

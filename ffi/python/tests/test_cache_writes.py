@@ -177,7 +177,7 @@ def moved(function: Callable[..., Any], *given: torch.Tensor, **options: Any) ->
 
 
 def is_onto_itself(node: Node) -> bool:
-    """Whether a node copies what a kernel has written where the caller has it."""
+    """Says whether a node copies what a kernel has written where the caller has it."""
     if node.target is not torch.ops.aten.copy_.default:
         return False
     source = node.args[1]
@@ -308,7 +308,7 @@ def _norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def test_inductor_leaves_residuals_to_our_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a residual that is added to a product, and its norm: one kernel, and a product alone."""
+    """A residual that is added to a product, and the norm of the sum, are one kernel; the product stays alone."""
     from torch._inductor import compile_fx
     from torch._inductor.graph import GraphLowering
 
@@ -337,7 +337,7 @@ def test_inductor_leaves_residuals_to_our_kernels(monkeypatch: pytest.MonkeyPatc
 
 
 def test_old_values_that_need_each_others_new_ones_are_kept() -> None:
-    """Each write comes behind what the other leaves is read with, so that both cannot be made where the tensors lie."""
+    """Each old value is read together with the new value of the other tensor: not both writes can be made in place."""
 
     def function(a: torch.Tensor, b: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         b_new = torch.select_scatter(b, new(k), 2, 3)

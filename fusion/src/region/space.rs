@@ -111,7 +111,7 @@ impl Space {
     fn plain(body: &Graph, segments: bool, nesting: Nesting) -> Result<Space, Refusal> {
         let plain =
             AxisMap::of(body).map_err(|_| Refusal::Reshape).and_then(|axes| Space::over(body, axes, segments, nesting));
-        // Of rows that are filled up, what is filled may be lanes as well: as many as there are rows then.
+        // A body that fills rows up may have them as lanes too. A row of lanes is then as long as there are rows.
         let open = plain.as_ref().map_or(usize::MAX, Space::open_lanes);
         if open == 0 || !padding::pads(body) {
             return plain;
@@ -120,7 +120,7 @@ impl Space {
         padded.filter(|padded| padded.open_lanes() < open).map_or(plain, Ok)
     }
 
-    /// How many axes of lanes have no constant extent.
+    /// Counts the axes of lanes that have no constant extent.
     fn open_lanes(&self) -> usize {
         let lanes = self.lanes.rows().iter().flatten();
         lanes.filter(|&&axis| self.axes.extent(axis).as_const().is_none()).count()

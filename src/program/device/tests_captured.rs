@@ -172,7 +172,7 @@ fn attention_that_was_taken_apart_is_split_off_by_its_name() {
     assert_eq!((pieces.first(), pieces.last()), (Some(&true), Some(&true)), "{pieces:?} {split:?}");
 }
 
-/// What `tests/gpu/device.rs` captures on a GPU.
+/// The graph that `tests/gpu/device.rs` captures on a GPU.
 #[test]
 fn what_gpus_are_tested_with_is_divided_and_gives_the_same_bits_here() {
     let layer = text(include_str!("../../../tests/captured/layer.fw"));

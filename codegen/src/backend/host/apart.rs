@@ -1,8 +1,8 @@
 //! Rows that are stored once because a loop of their own takes lanes in vectors, and the loop that reads them does not.
 //!
-//! One op that vectors have no form for (an integer of 64 bits, a join of pairs under a packing of pairs), groups of two
-//! sizes, and groups of a row that is joined of parts, make a whole loop run lane by lane. What is dear below such an op is computed by a loop ahead of it, in
-//! vectors; the loop itself loads it. A reduction of a row that takes values of groups is such a loop too.
+//! A loop runs lane by lane if one of its ops has no vector form (an integer of 64 bits, a join of pairs under a packing of
+//! pairs), if it takes groups of two sizes, if it takes groups of a row that is joined of parts, or if it reduces a row and
+//! takes groups. Dear values below such a loop get a loop of their own ahead of it, in vectors. The loop itself loads them.
 
 use std::collections::HashSet;
 
@@ -13,12 +13,12 @@ use super::stash::{Stored, bytes};
 use super::walk::Walk;
 use crate::kernel::{InstOp, Segment, Shape, Val};
 
-/// What a value costs at least, in instructions for four lanes, to be worth a store and a load: lane by lane it takes
-/// four times as many.
+/// A value that costs so many instructions for four lanes is worth a store and a load: lane by lane it takes four times as
+/// many.
 const DEAR: u32 = 4;
 
 /// Adds such rows to those that are stored, as far as there is memory for them. `short` says that no row is longer than
-/// [`keep::SHORT`].
+/// [`SHORT`](super::keep::SHORT).
 pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, short: bool, mut room: i64) {
     let mut open: Vec<usize> = (0..segment.insts.len()).filter(|&at| has_loop(segment, found, at)).collect();
     while let Some(from) = open.pop() {
@@ -36,7 +36,7 @@ pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, shor
     }
 }
 
-/// Whether an instruction has a loop over lanes: a store, a reduction of a row, or a row that is stored.
+/// Says whether an instruction has a loop over lanes: a store, a reduction of a row, or a row that is stored.
 fn has_loop(segment: &Segment, found: &Stored, at: usize) -> bool {
     let inst = &segment.insts[at];
     match inst.op {
@@ -47,7 +47,7 @@ fn has_loop(segment: &Segment, found: &Stored, at: usize) -> bool {
     }
 }
 
-/// Whether the loops of an instruction take lanes in vectors.
+/// Says whether the loops of an instruction take lanes in vectors.
 fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms) -> bool {
     let walk = Walk::of(segment, found, at, None, forms);
     let lanes = segment.ty(plan::sink_value(segment, at)).shape.elements();
@@ -79,7 +79,7 @@ fn vectors_below(segment: &Segment, found: &Stored, from: usize, forms: &dyn For
             continue;
         }
         if values.is_row(v) && values.cost(v, DEAR, &stored) >= DEAR {
-            let v = values.nearest(v);
+            let v = values.lowest(v);
             let at = found.definitions[v.0 as usize];
             let fits = bytes(segment, at, short).is_some() && !matches!(segment.insts[at].op, InstOp::Load { .. });
             if fits && !stored(v) && takes_vectors(segment, found, at, forms) {
@@ -118,7 +118,7 @@ mod tests {
         text.parse().unwrap_or_else(|e| panic!("{e}: {text}"))
     }
 
-    /// How many rows have loops of their own, and how many loops take lanes one by one.
+    /// Counts the rows that have loops of their own, and the loops that take lanes one by one.
     fn stored(body: &str, lanes: &str, short: bool) -> (usize, usize) {
         let kernel = kernel(body, lanes);
         let segment = &kernel.segments[0];

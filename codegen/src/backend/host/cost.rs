@@ -59,35 +59,24 @@ impl<'k> Values<'k> {
         cost
     }
 
-    /// The row from which `v` follows lane by lane at little cost, as far below as there is one.
-    pub fn nearest(&self, v: Val) -> Val {
-        let mut at = v;
-        loop {
-            let inst = self.inst(at);
-            let mut rows = inst.args.iter().filter(|a| self.segment.ty(**a).shape != Shape::Scalar);
-            let (Some(&below), None) = (rows.next(), rows.next()) else { return at };
-            if weight(self.segment, inst) > 1 || !keeps_lanes(&inst.op) || !self.is_row(below) {
-                return at;
-            }
-            at = below;
-        }
+    /// Gives the only row of which a value is computed, if that is done lane by lane and at little cost.
+    fn below(&self, v: Val) -> Option<Val> {
+        let inst = self.inst(v);
+        let mut rows = inst.args.iter().filter(|a| self.segment.ty(**a).shape != Shape::Scalar);
+        let (Some(&below), None) = (rows.next(), rows.next()) else { return None };
+        (weight(self.segment, inst) <= 1 && keeps_lanes(&inst.op) && self.is_row(below)).then_some(below)
+    }
+
+    /// Gives the lowest row from which a value follows at little cost.
+    pub fn lowest(&self, v: Val) -> Val {
+        std::iter::successors(Some(v), |v| self.below(*v)).last().unwrap_or(v)
     }
 
     /// A value of fewer bytes from which `v` follows at little cost, or `v`.
     pub fn narrowest(&self, v: Val) -> Val {
-        let (mut at, mut best) = (v, v);
-        loop {
-            let inst = self.inst(at);
-            let mut rows = inst.args.iter().filter(|a| self.segment.ty(**a).shape != Shape::Scalar);
-            let (Some(&below), None) = (rows.next(), rows.next()) else { return best };
-            if weight(self.segment, inst) > 1 || !keeps_lanes(&inst.op) || !self.is_row(below) {
-                return best;
-            }
-            at = below;
-            if self.segment.ty(at).dtype.bits() < self.segment.ty(best).dtype.bits() {
-                best = at;
-            }
-        }
+        // The first of equally narrow ones.
+        let bits = |v: &Val| self.segment.ty(*v).dtype.bits();
+        std::iter::successors(Some(v), |v| self.below(*v)).min_by_key(bits).unwrap_or(v)
     }
 }
 

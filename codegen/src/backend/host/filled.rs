@@ -1,8 +1,8 @@
 //! Rows behind the end of what is filled up, as segments of their own.
 //!
-//! A kernel whose outputs are filled up to whole tiles runs over the rows of the tiles: the first load the input, and the
-//! last one, of which there may be 127 behind a single row, load what takes its place. There all lanes are alike. What is
-//! computed of them is computed once, as scalars, and rows that nothing stores are not computed.
+//! A kernel whose outputs are filled up to whole tiles runs over all rows of the tiles. Rows behind the end of the input, up
+//! to 127 behind a single row, load a constant instead. All lanes are alike there: a segment of their own computes them as
+//! scalars, and leaves out what nothing stores.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -57,7 +57,7 @@ fn end(segment: &Segment, inst: &Inst) -> Option<Dim> {
     (!names.iter().any(varies)).then(|| end * &Dim::constant(by))
 }
 
-/// What an index is of the row.
+/// An index depends on the row in one of these ways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RowPart {
     Constant(i64),
@@ -139,10 +139,11 @@ impl Behind<'_> {
                 return Some(vec![self.alike(inst, value)]);
             }
             (InstOp::Map(ScalarFn::Select), &[condition, _, other]) if condition == self.here => {
-                let value = self.spread(other, &self.segment.ty(inst.results[0]).shape.clone());
-                return Some(vec![match self.known[other.0 as usize] {
-                    Known::Alike(v) => Known::Alike(v),
-                    Known::Own(_) => Known::Own(value?),
+                let alike = self.scalar(other).map(|value| self.alike(inst, value));
+                let shape = &self.segment.ty(inst.results[0]).shape;
+                return Some(vec![match alike {
+                    Some(alike) => alike,
+                    None => Known::Own(self.spread(other, shape)?),
                 }]);
             }
             _ => {}
@@ -208,7 +209,7 @@ impl Behind<'_> {
         }
     }
 
-    /// Whether a scalar is a constant other than NaN, behind conversions and absolute values.
+    /// Says whether a scalar is a constant other than NaN, behind conversions and absolute values.
     fn is_number(&self, v: Val) -> bool {
         let Some(inst) = self.b.definition(v) else { return false };
         match &inst.op {

@@ -37,7 +37,7 @@ pub(in crate::backend) trait Forms {
         true
     }
 
-    /// Whether a conversion has one; `_bounded` says whether the operand is far inside the range of `i32`.
+    /// Says whether a conversion has one; `_bounded` says whether the operand is far inside the range of `i32`.
     fn cast(&self, _from: DType, _to: DType, _saturate: bool, _bounded: &dyn Fn() -> bool) -> bool {
         true
     }

@@ -95,7 +95,7 @@ pub(in crate::backend) struct Plan {
     pub lengths: Vec<Dim>,
     /// The rows that have loops of their own.
     pub found: Stored,
-    /// Whether no row is taken to be longer than [`keep::SHORT`].
+    /// No row is taken to be longer than [`keep::SHORT`] if this is set.
     pub short: bool,
 }
 

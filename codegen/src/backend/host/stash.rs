@@ -38,7 +38,7 @@ pub(in crate::backend) struct Stored {
 impl Stored {
     /// Finds what is stored, for an emitter with those vector forms. `short` says that no row is longer than [`SHORT`].
     pub fn of(segment: &Segment, forms: &dyn Forms, short: bool) -> Stored {
-        let mut found = Stored::needed(segment);
+        let mut found = Stored::unshared(segment);
         let taken: i64 = found.rows(segment).filter_map(|(at, _)| bytes(segment, at, short)).sum();
         apart::add(segment, &mut found, forms, short, i64::from(Keeps::STACK.rows) - taken);
         found.shared = shared::values(segment, &found.stashed);
@@ -47,12 +47,18 @@ impl Stored {
 
     /// Finds what is stored because it would be computed many times otherwise.
     pub fn needed(segment: &Segment) -> Stored {
+        let mut found = Stored::unshared(segment);
+        found.shared = shared::values(segment, &found.stashed);
+        found
+    }
+
+    /// As [`Stored::needed`], but for what inner rows share, which depends on all that is stored.
+    fn unshared(segment: &Segment) -> Stored {
         let mut stashed = read_as_row(segment);
         joined(segment).into_iter().for_each(|at| stashed[at] = true);
         let (outer, definitions) = (shared::outer(segment), segment.definitions());
         let mut found = Stored { stashed, shared: BTreeMap::new(), outer, definitions, lengths: BTreeSet::new() };
         moved::add(segment, &mut found);
-        found.shared = shared::values(segment, &found.stashed);
         found
     }
 

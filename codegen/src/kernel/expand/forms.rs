@@ -81,7 +81,7 @@ impl<'s> Forms<'s> {
                 let dtype = self.segment.ty(x).dtype;
                 matches!(dtype, DType::F32 | DType::BF16 | DType::F16).then_some(Form::ExtremeLane { op, x })
             }
-            // NVIDIA's processors have carries, and NPUs no integers of 64 bits in vectors that this would spare.
+            // It helps where vectors of 64-bit integers are short or missing. GPUs add 64 bits in two instructions.
             (InstOp::Cast { to, .. }, &[x]) if column == Column::Cpu && to.is_int() && to.bits() <= 32 => {
                 self.sum_within(x)
             }
@@ -173,7 +173,7 @@ impl<'s> Forms<'s> {
         Some(Form::SumWithin { a: narrow(a)?, b: narrow(b)?, bounds: [inner, outer] })
     }
 
-    /// What an extreme of integers of 64 bits with a constant is of, the function, and the constant if it has 32 bits.
+    /// Takes an extreme of an integer of 64 bits and a constant of 32 apart: the integer, the function, and the constant.
     fn int_bound(&self, v: Val) -> Option<(Val, (ScalarFn, i32))> {
         let inst = self.inst(v);
         let InstOp::Map(f @ (ScalarFn::Min | ScalarFn::Max)) = inst.op else { return None };

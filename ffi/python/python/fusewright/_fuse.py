@@ -151,7 +151,7 @@ class _Pass:
         self.refused: dict[Node, str] = {}
         #: Copies of what a part computes, which are parts of their own.
         self.alone: set[Node] = set()
-        #: What must come before a node that nothing of it reads.
+        #: Nodes that must come before a node although it does not read them.
         self.behind = read_before(graph)
         self.tried: dict[Part, Call | None] = {}
         #: What stands for a result of a part that was replaced.

@@ -78,7 +78,7 @@ class _Grouping:
         return [sorted(members, key=self.position.__getitem__) for members in found]
 
     def _ahead(self, node: Node) -> list[Node]:
-        """What comes before a node."""
+        """Gives the nodes that come before a node."""
         return [*node.all_input_nodes, *self.behind.get(node, ())]
 
     def _find(self, group: int) -> int:

@@ -29,12 +29,12 @@ _PARTS: dict[Any, Any] = {
 
 
 def is_part_write(node: Node) -> bool:
-    """Whether a node gives a tensor with a part of it replaced."""
+    """Says whether a node gives a tensor with a part of it replaced."""
     return node.op == "call_function" and node.target in _PARTS
 
 
 def is_last_of(given: Node, new: Node, inside: Collection[Node] = ()) -> bool:
-    """Whether a node is the new value of a tensor of the graph's caller, who gets it at the end, and nothing but nodes
+    """Says whether a node is the new value of a tensor of the graph's caller, who gets it at the end, and nothing but nodes
     ``inside`` a part and what stands before it reads the old one: the memory may be overwritten at the node.
     """
     if given.op != "placeholder" or any(user.op == "output" for user in new.users):
@@ -53,7 +53,7 @@ def is_last_of(given: Node, new: Node, inside: Collection[Node] = ()) -> bool:
 
 
 def _readers(given: Node) -> Iterator[Node]:
-    """What reads a tensor or a view of it; not who asks for its sizes alone."""
+    """Yields the readers of a tensor and of its views, but for those that ask for sizes alone."""
     views, seen = [given], {given}
     while views:
         view = views.pop()
@@ -71,7 +71,7 @@ def _readers(given: Node) -> Iterator[Node]:
 
 
 def _views(node: Any, of: Node) -> bool:
-    """Whether a node is another or all of it in another shape."""
+    """Says whether a node is another, or all of it in another shape."""
     while isinstance(node, Node) and node is not of:
         if not is_view(node) or is_getitem(node):
             return False
@@ -99,14 +99,16 @@ def drop_forms(graph: Graph) -> None:
 
 
 def _takes_any_form(node: Node) -> bool:
-    """Whether a node only copies elements, wherever they lie."""
+    """Says whether a node only copies elements, wherever they lie."""
     return is_part_write(node) or node.target is _aten.copy_.default
 
 
 def read_before(graph: Graph, among: Container[Node] | None = None) -> dict[Node, list[Node]]:
-    """What gives new values of tensors of the caller by writing parts, and for each what reads the old value and so must come
-    first. Writes with a reader behind them are left out; but of those ``among`` which nothing stood behind, before nodes
-    were replaced, all are taken.
+    """Finds the nodes that give new values of tensors of the caller by writing parts, and for each of them the readers of the
+    old value, which must come first.
+
+    A write with a reader behind it is left out. ``among`` are the writes that this found before nodes were replaced: all of
+    them are taken, as what reads may stand behind them now.
     """
     position = {node: i for i, node in enumerate(graph.nodes)}
     found: dict[Node, list[Node]] = {}
@@ -184,7 +186,7 @@ def write_parts(graph: Graph) -> None:
 
 
 def _is_of(node: Any, given: Node) -> bool:
-    """Whether a node is a view of another."""
+    """Says whether a node is a view of another."""
     while isinstance(node, Node) and node is not given and is_view(node):
         node = node.all_input_nodes[0]
     return node is given
@@ -213,7 +215,7 @@ class _View:
 
 @dataclass(frozen=True)
 class _Writes:
-    """What is copied into views of a tensor, in order, and the nodes that say so without effects."""
+    """Copies into views of a tensor, in order, and the nodes that express them without effects."""
 
     nodes: set[Node]
     writes: list[tuple[tuple[_View, ...], Any]]
@@ -275,7 +277,7 @@ class _Writes:
 
 
 def _written_first(node: Any) -> Any:
-    """What the first of some writes, one into what the other leaves, is a write into."""
+    """Gives the tensor that the first of several writes, each into the result of the one before, writes into."""
     while isinstance(node, Node) and is_part_write(node):
         node = node.args[0]
     return node
@@ -295,7 +297,7 @@ def _between(base: Node, to: Any) -> tuple[_View, ...] | None:
 
 
 def _restores(base: Node, into: Node, back: list[_View]) -> bool:
-    """Whether views of a view of a tensor are that tensor again."""
+    """Says whether views of a view of a tensor are that tensor again."""
     whole, shown = value(base), value(into)
     for view in reversed(back):
         shown = view.shown(shown)
