@@ -14,3 +14,4 @@ pub mod results;
 pub mod sass;
 pub mod skipped;
 pub mod tidy;
+pub mod unfused;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use xtask::{foreign, fuzz, gpu_pack, hostile, long, passes, ptxas, results};
+use xtask::{foreign, fuzz, gpu_pack, hostile, long, passes, ptxas, results, unfused};
 
 /// What the command prints when it is called wrongly.
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
@@ -17,6 +17,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   long [PART]            casts of all f32, 10,000 kernels made and dropped, broken Ascend C, a sample of the matrix and whole graphs
                          (of FUSEWRIGHT_FIXTURES too) on the host model of NPUs, the whole matrix in slices that a later run
                          goes on from, ten minutes of fuzzing; or one part: casts, memory, mutants, bounds, ascend, differential, matrix, fuzz (hours)
+  unfused [FOLDER]       the share of ops of exported models that no kernel computes: at most 2 % together; without a folder, of
+                         tiny models of `transformers`, which it fetches and keeps in target/models
   foreign-kernel         fetch a kernel for Ascend that others wrote into target/foreign, and run it on the host model
   results                write the tables of measured figures in README.md and benches/README.md from benches/results
   gpu-pack               make a folder that measures kernels on a machine with a GPU and nothing else, as an archive in target/gpu-pack
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         ["hostile"] => outcome(hostile::check(&root())),
         ["long"] => outcome(long::run(&root(), None)),
         ["long", part] => outcome(long::run(&root(), Some(part))),
+        ["unfused"] => outcome(unfused::check(&root(), None)),
+        ["unfused", folder] => outcome(unfused::check(&root(), Some(folder))),
         ["foreign-kernel"] => outcome(foreign::check(&root())),
         ["results"] => outcome(results::write(&root())),
         ["gpu-pack"] => outcome(gpu_pack::pack(&root()).map(|path| println!("{}", path.display()))),

@@ -290,7 +290,8 @@ fn counted(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
     places.flat_map(|node| axes.flat(node.operands[1])).collect()
 }
 
-/// The axes of the innermost dim of the output that has most axes. What indices alone count are rows.
+/// The axes of the innermost dim of the output that has most axes. What indices count are rows: where they choose single
+/// elements, every element is a row.
 fn innermost_dim(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
     let counted = counted(body, axes);
     let mut widest: Vec<AxisId> = Vec::new();
@@ -300,9 +301,8 @@ fn innermost_dim(body: &Graph, axes: &AxisMap) -> Vec<AxisId> {
         let count = dims.iter().map(Vec::len).sum();
         if count > most {
             most = count;
-            let mut wide: Vec<Vec<AxisId>> = dims.into_iter().filter(|dim| !dim.is_empty()).collect();
-            let only_rows = wide.len() == 1 && wide[0].iter().any(|axis| counted.contains(axis));
-            widest = wide.pop().filter(|_| !only_rows).unwrap_or_default();
+            let innermost = dims.into_iter().rfind(|dim| !dim.is_empty()).unwrap_or_default();
+            widest = if innermost.iter().any(|axis| counted.contains(axis)) { Vec::new() } else { innermost };
         }
     }
     widest

@@ -35,7 +35,7 @@ mod tests;
 mod verdicts;
 mod windows;
 
-use fusewright_graph::{Graph, NodeId, TypeError, Value};
+use fusewright_graph::{Graph, NodeId, Op, Prim, TypeError, Value};
 
 pub(crate) use content::{Content, Contents};
 pub use cost::Keeps;
@@ -173,17 +173,22 @@ pub(crate) fn with_layout_first(body: &Graph) -> Graph {
 /// selections for its reads of short tables, or with stacks of few chosen rows that are reduced. Lanes nest
 /// strictly where they can: heads are rows then.
 pub(crate) fn row_program(body: &Graph, segments: bool, nesting: Nesting) -> Result<Program, Refusal> {
-    match with_layout_in_front(body, segments, nesting) {
-        Err(refusal @ (Refusal::GatherLanes | Refusal::GatherComputed)) => {
-            let found = [table::selected, chosen::stacked].into_iter().find_map(|other| {
-                let other = other(body)?;
-                let Program { body, space } = with_layout_in_front(&other, segments, nesting).ok()?;
-                Some(Program { body: body.or(Some(other)), space })
-            });
-            found.ok_or(refusal)
-        }
-        found => found,
+    let found = with_layout_in_front(body, segments, nesting);
+    let lanes = |program: &Program| !program.space.lanes.rows().is_empty();
+    let chosen_along_lanes = match &found {
+        Err(refusal) => matches!(refusal, Refusal::GatherLanes | Refusal::GatherComputed),
+        Ok(program) => !lanes(program) && body.nodes().iter().any(|n| matches!(n.op, Op::Prim(Prim::Gather { .. }))),
+    };
+    if !chosen_along_lanes {
+        return found;
     }
+    // Whole rows are cheaper than rows of one element.
+    let other = [table::selected, chosen::stacked].into_iter().find_map(|other| {
+        let other = other(body)?;
+        let Program { body, space } = with_layout_in_front(&other, segments, nesting).ok()?;
+        Some(Program { body: body.or(Some(other)), space }).filter(|program| found.is_err() || lanes(program))
+    });
+    other.map_or(found, Ok)
 }
 
 /// A row program.

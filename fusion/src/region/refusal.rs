@@ -189,7 +189,7 @@ impl Refusal {
             Refusal::NoCommonRows => "the outputs have no row in common",
             Refusal::InnerRows => "the outputs run over different inner rows",
             Refusal::GatherComputed => "it gathers from a value computed in the region",
-            Refusal::GatherLanes => "indices choose along lanes: the innermost axis of a row, or one that is reduced",
+            Refusal::GatherLanes => "indices choose along an axis that is reduced, cut or joined beside it",
             Refusal::NotConvex => "a path leaves the region and comes back",
             Refusal::TooLarge => "more nodes, copies of nodes or operands than a kernel may have",
             Refusal::TooCostly => {

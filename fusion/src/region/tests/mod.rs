@@ -327,9 +327,7 @@ fn embeddings_join_and_gathers_of_computed_rows_do_not() {
     expect_division(
         &lanes,
         &expect![[r#"
-            region add
-              ends at gather: gather_lanes
-            1 gather: gather_lanes
+            region gather add
         "#]],
     );
 }

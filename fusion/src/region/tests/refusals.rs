@@ -271,8 +271,8 @@ fn every_refusal_fires_and_spares_its_twin() {
     fires(Refusal::GatherComputed, &|g| gathered(g, [0, 0]), &|g| gathered(g, [0, 1]));
     fires(
         Refusal::GatherLanes,
-        &|g| Ok(vec![exp(g, prim(g, Prim::Gather { axis: 1 }, &[rows(g, "x"), g.input("ids", I64, &[64])])?)?]),
-        &|g| Ok(vec![exp(g, prim(g, Prim::Gather { axis: 0 }, &[rows(g, "x"), g.input("ids", I64, &[-1])])?)?]),
+        &|g| Ok(vec![g.softmax(prim(g, Prim::Gather { axis: 1 }, &[rows(g, "x"), g.input("ids", I64, &[64])])?)?]),
+        &|g| Ok(vec![g.softmax(prim(g, Prim::Gather { axis: 0 }, &[rows(g, "x"), g.input("ids", I64, &[-1])])?)?]),
     );
     fires(
         Refusal::NotConvex,
