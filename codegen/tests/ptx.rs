@@ -170,3 +170,39 @@ fn rows_in_registers_move_by_vectors_and_are_read_once() {
     let groups = emit(&groups, "sm_90").expect("there is code").ptx;
     assert!(count(&groups, "shfl.sync.bfly") > 0 && count(&groups, "bar") == 0, "{groups}");
 }
+
+/// Infinities of bf16 stay what they are as f32 unless the conversion clamps them: no form of a pair may forget that.
+#[test]
+fn conversions_that_clamp_compare_with_infinity() {
+    let kernel = |store: &str, to: &str| {
+        let text = format!(
+            "kernel @k(s = extent(x, 0)) rows s {{
+               param %x: bf16[s, 64] in
+               param %out: {to} out
+               segment @rows inner 1 {{
+                 %0 = load x[lane + row*64] : row<bf16, 64>
+                 %1 = cast %0 to f32 rne SAT
+                 {store}
+               }}
+             }}"
+        );
+        move |clamps: &str| text.replace("SAT", clamps).parse::<Kernel>().unwrap_or_else(|e| panic!("{e}\n{text}"))
+    };
+    let bodies = [
+        ("store out[lane + row*64], %1", "f32[s, 64]"),
+        ("%2 = reduce max %1 over row nan propagate order tree(8, 4, 2)\n store out[row], %2", "f32[s, 1]"),
+        (
+            "%2 = mul %1, %1\n %3 = reduce add %2 over row nan propagate order tree(8, 4, 2)\n store out[row], %3",
+            "f32[s, 1]",
+        ),
+        ("%2 = mul %1, %1\n %3 = cast %2 to bf16 rne\n store out[lane + row*64], %3", "bf16[s, 64]"),
+    ];
+    for (body, to) in bodies {
+        let of = kernel(body, to);
+        let comparisons = |clamps: &str| {
+            let ptx = emit(&of(clamps), "sm_90").unwrap_or_else(|e| panic!("{body}: {e}")).ptx;
+            ptx.matches("setp.eq").count()
+        };
+        assert!(comparisons("sat") > comparisons(""), "{body}");
+    }
+}

@@ -16,6 +16,9 @@
 use std::collections::BTreeSet;
 
 mod padded;
+mod strides;
+
+pub use strides::{Strides, contiguous_strides};
 
 use crate::dim::{self, Dim};
 use crate::graph::{Graph, Node, NodeId, Op, Value};
@@ -418,11 +421,6 @@ fn loses_border(graph: &Graph, users: &[Vec<NodeId>], value: Value, border: usiz
             _ => false,
         }
     })
-}
-
-/// Row-major strides of a contiguous tensor, in elements.
-pub fn contiguous_strides(shape: &[Dim]) -> Vec<Dim> {
-    (0..shape.len()).map(|i| dim::product(&shape[i + 1..])).collect()
 }
 
 #[cfg(test)]

@@ -498,3 +498,73 @@ fn lanes_filled_up_beside_a_short_reduction_are_those_of_the_graph() {
     fused(merged);
     fused(&merged.replace("s*16", "64").replace("s, 16", "4, 16").replace("6, s, 8", "6, 4, 8"));
 }
+
+/// Indices choose single elements along the innermost axis: each is a row, on its own or with what reads it.
+#[test]
+fn single_elements_of_a_row_are_chosen_in_a_kernel() {
+    let few = "graph @few(s: 0..; %x: f16[s, 24], %i: i64[5]) {
+           %g = gather %x, %i {axis = 1}
+           %y = exp %g
+           return %y
+         }";
+    let of_each = "graph @of_each(s: 0..; %x: bf16[s, 3, 24], %i: i64[s, 3, 5], %w: bf16[5]) {
+           %line = reshape %x {shape = [72*s]}
+           %row = iota {type = i64[3*s, 5], axis = 0}
+           %n = literal i64 24
+           %first = mul %row, %n
+           %lanes = reshape %i {shape = [3*s, 5]}
+           %place = add %first, %lanes
+           %places = reshape %place {shape = [15*s]}
+           %g = gather %line, %places {axis = 0}
+           %r = reshape %g {shape = [s, 3, 5]}
+           %y = mul %r, %w
+           return %y
+         }";
+    let written = "graph @written(s: 0..; %x: f16[s, 24], %i: i64[5], %u: f16[s, 5]) {
+           %v = neg %u
+           %y = scatter %x, %i, %v {axis = 1}
+           return %y
+         }";
+    for text in [few, of_each, written] {
+        assert_eq!(fused(text).partition.regions.len(), 1, "{text}");
+        let seen = judge::judge(&graph(text), 3).unwrap_or_else(|f| panic!("{}: {}\n{text}", f.kind, f.message));
+        assert!(!seen.fell_back, "{text}");
+    }
+}
+
+/// A slice of an axis that no one stride walks is no view: lanes that lie elsewhere were asked for.
+#[test]
+fn slices_across_the_pieces_of_an_axis_have_kernels() {
+    let turned = "graph @turned(s: 0..; %x: f32[s, 41, 10]) {
+           %t = permute %x {perm = [0, 2, 1]}
+           %r = reshape %t {shape = [s, 410]}
+           %c = slice %r {axis = 1, start = 22, end = 164}
+           %y = neg %c
+           return %y
+         }";
+    let cut = "graph @cut(s: 0..; %x: bf16[s, 3, 10], %c: bf16[s, 13]) {
+           %a = slice %x {axis = 2, start = 1, end = 4}
+           %b = reshape %a {shape = [s, 9]}
+           %d = cat %c, %b {axis = 1}
+           %e = slice %d {axis = 1, start = 14, end = 19}
+           %y = neg %e
+           return %y
+         }";
+    let of_symbols = "graph @of_symbols(s: 0..; %a: bf16[6, 11, 1], %b: bf16[6, 2, 1], %c: bf16[6, s, 1]) {
+           %part = slice %c {axis = 0, start = 2, end = 5}
+           %wide = cast %c {to = f32, saturate}
+           %sum = reduce %wide {op = add, axes = [2]}
+           %most = reduce %part {op = max, axes = [0]}
+           %mosts = reshape %most {shape = [1, s, 1]}
+           %n = div %part, %mosts
+           %m = reduce %n {op = max, axes = [2]}
+           %zero = literal f32 -0.0
+           %zeros = expand %zero {shape = [6, 13, 1]}
+           %y = cat %sum, %zeros {axis = 1}
+           %z = cat %b, %c, %a {axis = 1}
+           return %m, %y, %z
+         }";
+    for text in [turned, cut, of_symbols] {
+        fused(text);
+    }
+}

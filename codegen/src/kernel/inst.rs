@@ -208,6 +208,11 @@ impl InstOp {
         }
     }
 
+    /// Says whether this gives every element of a narrower float as it is in f32; a conversion that clamps gives no infinities.
+    pub fn is_widening(&self) -> bool {
+        matches!(self, InstOp::Cast { to: DType::F32, saturate: false, .. })
+    }
+
     /// The index expression of a load, store or index.
     pub fn index(&self) -> Option<&Dim> {
         match self {

@@ -192,7 +192,7 @@ impl<'a> Emitter<'a> {
             let extent = self.axes.extent(*axis);
             return Err(LowerError::new(format!("an axis of extent {extent} is neither a row nor a lane here")));
         }
-        let mut index = &view.offset + &self.index(&view.strides, lanes);
+        let mut index = &view.offset + &self.index(view.strides.as_slice(), lanes);
         for gathered in &view.gathers {
             let place = self.place(gathered, here)?;
             let place = self.clamped(place, &gathered.extent).map_err(LowerError::new)?;

@@ -1,14 +1,14 @@
 //! Which places of memory a row reads and writes: rows that are padding, indices of gathers and scatters.
 
 use fusewright_fusion::region::Scattered;
-use fusewright_graph::axes::AxisId;
+use fusewright_graph::axes::{AxisId, Strides};
 use fusewright_graph::{DType, Dim, Literal, ScalarFn, Value};
 
 use super::LowerError;
 use super::claims::has_places;
 use super::emit::Emitter;
 use super::space::linear;
-use super::view::{Gathered, split_stride};
+use super::view::Gathered;
 use crate::kernel::{InstOp, Shape, Val};
 
 impl Emitter<'_> {
@@ -30,7 +30,7 @@ impl Emitter<'_> {
             let here = match known {
                 Some(here) => here,
                 None => {
-                    let row = self.index(&split_stride(self.axes, &dim, &Dim::constant(1)), &[]);
+                    let row = self.index(Strides::of(self.axes, [(&dim[..], &Dim::constant(1))]).as_slice(), &[]);
                     let row = self.push(InstOp::Index(row), &[]).map_err(LowerError::new)?[0];
                     let bound = self.push(InstOp::Index(end.clone()), &[]).map_err(LowerError::new)?[0];
                     self.push(InstOp::Map(ScalarFn::Lt), &[row, bound]).map_err(LowerError::new)?[0]

@@ -5,11 +5,10 @@
 //! have no rows in common have one: there is one token, say.
 
 use fusewright_fusion::region::{Lanes, Piece, RowForm, Stored};
-use fusewright_graph::axes::{AxisId, AxisMap};
+use fusewright_graph::axes::{AxisId, AxisMap, Strides};
 use fusewright_graph::dim::{DimFn, product};
 use fusewright_graph::{Dim, Value};
 
-use super::view::split_stride;
 use super::{LowerError, View};
 use crate::kernel::Shape;
 
@@ -113,7 +112,8 @@ fn merges(form: &RowForm, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]
     let body = &form.body;
     let pairs = || run.windows(2).map(|pair| (pair[0], pair[1]));
     let merged = |high: Dim, low: Dim, extent: &Dim| high == &low * extent;
-    let loads = views.iter().flatten().all(|v| pairs().all(|(h, l)| merged(v.stride(h), v.stride(l), axes.extent(l))));
+    let together = |of: &Strides| pairs().all(|(h, l)| merged(of.stride(h), of.stride(l), axes.extent(l)));
+    let loads = views.iter().flatten().all(|view| together(&view.strides));
     let padded = axes.has_padded_rows();
     loads
         && (padded
@@ -129,8 +129,8 @@ fn merges(form: &RowForm, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]
 
 /// Stride of each axis of a value where its piece of an output lies.
 pub(crate) fn strides(axes: &AxisMap, value: Value, piece: &Piece) -> Vec<(AxisId, Dim)> {
-    let dims = axes.dims(value).into_iter().zip(&piece.strides);
-    dims.flat_map(|(dim, stride)| split_stride(axes, &dim, stride)).collect()
+    let dims = axes.dims(value);
+    Strides::of(axes, dims.iter().map(Vec::as_slice).zip(&piece.strides)).as_slice().to_vec()
 }
 
 fn same_set(a: &[AxisId], b: &[AxisId]) -> bool {

@@ -3,7 +3,7 @@
 //! A view addresses its input as `offset + Σ stride · index of axis`, where an offset may hold gathered integers. Such
 //! values cost nothing: their layout goes into the index of a load.
 
-use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
+use fusewright_graph::axes::{AxisId, AxisMap, Strides};
 use fusewright_graph::{Dim, Graph, Node, Op, Prim, Value};
 
 use super::LowerError;
@@ -15,8 +15,8 @@ pub(crate) struct View {
     pub input: usize,
     /// Offset of the first element.
     pub offset: Dim,
-    /// Stride of each axis, in elements; an axis that is missing does not move.
-    pub strides: Vec<(AxisId, Dim)>,
+    /// How far it moves along each axis.
+    pub strides: Strides,
     /// Integer tensors whose elements add to the offset.
     pub gathers: Vec<Gathered>,
 }
@@ -60,11 +60,7 @@ impl View {
     pub fn all(body: &Graph, axes: &AxisMap) -> Result<Vec<Option<View>>, LowerError> {
         let mut views: Vec<Option<View>> = vec![None; body.value_count()];
         for (i, input) in body.inputs().iter().enumerate() {
-            let shape = &body.ty(input.value).shape;
-            let mut strides = Vec::new();
-            for (dim, stride) in axes.dims(input.value).iter().zip(contiguous_strides(shape)) {
-                strides.extend(split_stride(axes, dim, &stride));
-            }
+            let strides = Strides::contiguous(axes, &axes.dims(input.value), &body.ty(input.value).shape);
             views[input.value.0 as usize] =
                 Some(View { input: i, offset: Dim::constant(0), strides, gathers: Vec::new() });
         }
@@ -93,9 +89,9 @@ impl View {
             }
             Prim::Gather { axis } => {
                 let source = &axes.dims(node.operands[0])[*axis];
-                let walked = source.iter().map(|&a| (axes.extent(a).clone(), self.stride(a))).collect();
+                let walked = source.iter().map(|&a| (axes.extent(a).clone(), self.strides.stride(a))).collect();
                 let mut view = self.clone();
-                view.strides.retain(|(a, _)| !source.contains(a));
+                view.strides = view.strides.without(source);
                 let extent = body.ty(node.operands[0]).shape[*axis].clone();
                 view.gathers.push(Gathered { indices: node.operands[1], walked, extent, cuts: Vec::new() });
                 Some(view)
@@ -106,34 +102,16 @@ impl View {
 
     /// The view whose dim a slice has replaced.
     fn cut(&self, axes: &AxisMap, cut: &Cut) -> Option<View> {
-        let stride = self.merged_stride(axes, &cut.from)?;
+        let stride = self.strides.merged(axes, &cut.from)?;
         let mut view = self.clone();
-        view.strides.retain(|(a, _)| !cut.from.contains(a));
         view.offset = &view.offset + &(&cut.start * &stride);
-        let step = &stride * &Dim::constant(cut.step);
-        if step != Dim::constant(0) {
-            view.strides.extend(split_stride(axes, &cut.to, &step));
-        }
+        view.strides = self.strides.cut(axes, &cut.from, &cut.to, cut.step)?;
         for gathered in &mut view.gathers {
             if axes.flat(gathered.indices).iter().any(|a| cut.from.contains(a)) {
                 gathered.cuts.push(cut.clone());
             }
         }
         Some(view)
-    }
-
-    /// The one stride that walks a dim's axes in order, if there is one; zero for extent 1.
-    fn merged_stride(&self, axes: &AxisMap, dim: &[AxisId]) -> Option<Dim> {
-        let Some(last) = dim.last() else { return Some(Dim::constant(0)) };
-        let innermost = self.stride(*last);
-        let mut expected = innermost.clone();
-        for axis in dim.iter().rev() {
-            if self.stride(*axis) != expected {
-                return None;
-            }
-            expected = &expected * axes.extent(*axis);
-        }
-        Some(innermost)
     }
 
     /// The axes along which an element of the view moves, be it because one of those moves that say where it lies.
@@ -146,20 +124,4 @@ impl View {
         }
         walked
     }
-
-    /// Stride of an axis, zero if the view does not move along it.
-    pub fn stride(&self, axis: AxisId) -> Dim {
-        self.strides.iter().find(|(a, _)| *a == axis).map_or(Dim::constant(0), |(_, s)| s.clone())
-    }
-}
-
-/// Strides of the axes of a dim that is walked with one stride.
-pub(crate) fn split_stride(axes: &AxisMap, dim: &[AxisId], stride: &Dim) -> Vec<(AxisId, Dim)> {
-    let mut stride = stride.clone();
-    let mut strides = Vec::with_capacity(dim.len());
-    for &axis in dim.iter().rev() {
-        strides.push((axis, stride.clone()));
-        stride = &stride * axes.extent(axis);
-    }
-    strides
 }

@@ -172,7 +172,11 @@ impl Work<'_> {
         self.count(result, read.times);
         for (&operand, turn) in node.operands.iter().zip(turns) {
             let again = match turn {
-                Some((turn, times)) if read.turn.as_ref() != Some(&turn) || read.moved => times,
+                Some((turn, times)) if read.turn.as_ref() != Some(&turn) || read.moved => {
+                    // Where nothing is kept, or below another such sum, every piece of the row has code of its own for each of
+                    // the lanes that are summed.
+                    if self.keeps.row == 0 || read.times > 1.0 { times * times } else { times }
+                }
                 _ => 1.0,
             };
             self.reads(operand, Read { times: read.times * again, ..read.clone() });

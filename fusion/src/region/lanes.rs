@@ -5,7 +5,7 @@
 //! whole. What holds the leading lanes of a row is a group of it; what holds other lanes, or lanes of several rows, is a
 //! row of its own.
 
-use fusewright_graph::axes::{AxisId, AxisMap};
+use fusewright_graph::axes::{AxisId, AxisMap, Strides};
 use fusewright_graph::{Dim, Graph, Input, Node, NodeId, Op, Prim, Value, dim};
 
 use super::Stored;
@@ -49,7 +49,7 @@ impl Lanes {
     }
 
     fn with(body: &Graph, axes: &AxisMap, more: Vec<Vec<AxisId>>) -> Lanes {
-        let views = views(body);
+        let views = views(body, axes);
         let rows = find_rows(body, axes, &views, more);
         let mut lanes = Lanes { rows, held: vec![Vec::new(); body.value_count()], views };
         for input in body.inputs() {
@@ -151,28 +151,30 @@ pub fn selects_few(k: &Dim) -> bool {
     k.as_const().is_some_and(|k| k <= MAX_REPEATS / 4)
 }
 
-/// For each value, whether it is an index map of an input.
-fn views(body: &Graph) -> Vec<bool> {
-    let mut views = vec![false; body.value_count()];
+/// Says of each value whether it is an index map of an input: reached through layout ops alone, none of which slices a dim that
+/// no one stride walks.
+fn views(body: &Graph, axes: &AxisMap) -> Vec<bool> {
+    let mut views: Vec<Option<Strides>> = vec![None; body.value_count()];
     for input in body.inputs() {
-        views[input.value.0 as usize] = true;
+        let strides = Strides::contiguous(axes, &axes.dims(input.value), &body.ty(input.value).shape);
+        views[input.value.0 as usize] = Some(strides);
     }
     for node in body.nodes() {
-        let layout = matches!(
-            &node.op,
-            Op::Prim(
-                Prim::Reshape { .. }
-                    | Prim::Permute { .. }
-                    | Prim::Expand { .. }
-                    | Prim::Slice { .. }
-                    | Prim::Gather { .. }
-            )
-        );
-        if layout && views[node.operands[0].0 as usize] {
-            views[node.results[0].0 as usize] = true;
-        }
+        let Op::Prim(prim) = &node.op else { continue };
+        let Some(strides) = node.operands.first().and_then(|v| views[v.0 as usize].as_ref()) else { continue };
+        let dim = |value: Value, axis: usize| axes.dims(value).swap_remove(axis);
+        let result = match prim {
+            Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => Some(strides.clone()),
+            Prim::Gather { axis } => Some(strides.clone().without(&dim(node.operands[0], *axis))),
+            Prim::Slice { axis, step, .. } => {
+                let [from, to] = [node.operands[0], node.results[0]].map(|value| dim(value, *axis));
+                if from == to { Some(strides.clone()) } else { strides.cut(axes, &from, &to, *step) }
+            }
+            _ => None,
+        };
+        views[node.results[0].0 as usize] = result;
     }
-    views
+    views.iter().map(Option::is_some).collect()
 }
 
 /// The axes of a short reduction and those behind them in its operand, if these follow each other in an input as well.

@@ -219,7 +219,7 @@ impl<'a, 'c> Rows<'a, 'c> {
         let &[a, b] = product.args.as_slice() else { return None };
         let narrow = |value: Val| {
             let inst = defining(value);
-            matches!(inst.op, InstOp::Cast { to: DType::F32, .. }) && segment.ty(inst.args[0]).dtype == DType::BF16
+            inst.op.is_widening() && segment.ty(inst.args[0]).dtype == DType::BF16
         };
         let of_bf16 = matches!(product.op, InstOp::Map(ScalarFn::Mul)) && narrow(a) && narrow(b);
         let hidden = || {

@@ -108,7 +108,7 @@ impl<'c> Rows<'_, 'c> {
     fn widened(&self, value: Val) -> Option<Val> {
         let segment = self.segment;
         let wide = &segment.insts[self.defining[value.0 as usize]];
-        let of = matches!(wide.op, InstOp::Cast { to: DType::F32, .. }).then(|| wide.args[0])?;
+        let of = wide.op.is_widening().then(|| wide.args[0])?;
         let ty = segment.ty(of);
         let packed = ty.dtype == DType::BF16 && matches!(ty.shape, Shape::Row(_)) && self.frame.arch.packed;
         packed.then_some(of)

@@ -58,7 +58,7 @@ impl<'c> Rows<'_, 'c> {
             InstOp::Cast { to, round: Rounding::NearestEven, saturate } if *to != DType::F32 => {
                 self.cast_pair(inst, (*to, *saturate), vector, place)
             }
-            InstOp::Cast { to: DType::F32, .. } => self.widen_pair(inst.args[0], vector, place),
+            op if op.is_widening() => self.widen_pair(inst.args[0], vector, place),
             InstOp::Map(ScalarFn::Div) => self.row_quotient(inst, vector, place),
             InstOp::Cat if self.joined.pieces(inst.results[0]).is_some() => {
                 self.load_vector(inst, vector, place).map(Some)
@@ -194,13 +194,10 @@ impl<'c> Rows<'_, 'c> {
         }
         let segment = self.segment;
         let defining = |value: Val| &segment.insts[self.defining[value.0 as usize]];
-        let narrow = |value: Val| match defining(value) {
-            Inst { op: InstOp::Cast { to: DType::F32, .. }, args, .. }
-                if segment.ty(args[0]).dtype == DType::BF16 && matches!(segment.ty(args[0]).shape, Shape::Row(_)) =>
-            {
-                Some(args[0])
-            }
-            _ => None,
+        let narrow = |value: Val| {
+            let of = defining(value).op.is_widening().then(|| defining(value).args[0])?;
+            let ty = segment.ty(of);
+            (ty.dtype == DType::BF16 && matches!(ty.shape, Shape::Row(_))).then_some(of)
         };
         let operation = defining(inst.args[0]);
         let function = match operation.op {

@@ -305,7 +305,9 @@ fn size(shape: &Shape, dims: &BTreeMap<String, i64>, place: &str) -> Result<Size
         Shape::Scalar => Size { elements: 1, group: 1 },
         Shape::Row(lanes) => Size { elements: bounded(lanes, 0)?, group: 1 },
         Shape::Group { lanes, size } => {
-            let (lanes, group) = (bounded(lanes, 0)?, bounded(size, 1)?);
+            let lanes = bounded(lanes, 0)?;
+            // No lanes are no groups, of whatever size.
+            let group = bounded(size, i64::from(lanes > 0))?.max(1);
             Size { elements: lanes.div_ceil(group), group }
         }
     })

@@ -110,20 +110,21 @@ impl Poly {
         Some(sum)
     }
 
-    /// `q` and the terms left over, so that `self == q · divisor + rest`, for a divisor of one term. Each term goes where it
-    /// can.
+    /// `q` and the terms left over, so that `self == q · divisor + rest`. Each term goes where it can; of a divisor of several
+    /// terms the last one, which has the most or the highest variables, decides.
     pub fn divided(&self, divisor: &Poly) -> Option<(Poly, Poly)> {
-        let mut terms = divisor.0.iter();
-        let (Some((by, factor)), None) = (terms.next(), terms.next()) else { return None };
-        let (mut quotient, mut rest) = (BTreeMap::new(), BTreeMap::new());
-        for (product, coefficient) in &self.0 {
-            let left = without(product, by).filter(|_| coefficient % factor == 0);
-            match left {
-                Some(left) => quotient.insert(left, coefficient / factor),
-                None => rest.insert(product.clone(), *coefficient),
-            };
+        let (by, factor) = divisor.0.last_key_value()?;
+        let (mut quotient, mut rest) = (Poly::default(), self.clone());
+        for _ in 0..=MAX_TERMS {
+            let found = rest.0.iter().rev().find_map(|(product, coefficient)| {
+                let left = without(product, by).filter(|_| coefficient % factor == 0)?;
+                Some(Poly(BTreeMap::from([(left, coefficient / factor)])))
+            });
+            let Some(term) = found else { return Some((quotient, rest)) };
+            quotient = quotient.plus(&term, 1)?;
+            rest = rest.plus(&term.times(divisor)?, -1)?;
         }
-        Some((Poly(quotient), Poly(rest)))
+        None
     }
 }
 

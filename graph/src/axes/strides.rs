@@ -1,0 +1,83 @@
+//! Strides of axes: how far apart in memory elements of a view are.
+
+use super::{AxisId, AxisMap};
+use crate::dim::{self, Dim};
+
+/// Row-major strides of a contiguous tensor, in elements.
+pub fn contiguous_strides(shape: &[Dim]) -> Vec<Dim> {
+    (0..shape.len()).map(|i| dim::product(&shape[i + 1..])).collect()
+}
+
+/// How far neighbours along each axis lie apart, in elements; a view does not move along an axis that is missing.
+#[derive(Clone, Debug, Default)]
+pub struct Strides(Vec<(AxisId, Dim)>);
+
+impl Strides {
+    /// The strides of dims that are walked with one stride each.
+    pub fn of<'d>(axes: &AxisMap, dims: impl IntoIterator<Item = (&'d [AxisId], &'d Dim)>) -> Strides {
+        Strides(dims.into_iter().flat_map(|(dim, stride)| split(axes, dim, stride)).collect())
+    }
+
+    /// The strides of a tensor in memory of its own, whose dims are these axes.
+    pub fn contiguous(axes: &AxisMap, dims: &[Vec<AxisId>], shape: &[Dim]) -> Strides {
+        let strides = contiguous_strides(shape);
+        Strides::of(axes, dims.iter().map(Vec::as_slice).zip(&strides))
+    }
+
+    /// Each axis that moves, with its stride.
+    pub fn iter(&self) -> impl Iterator<Item = &(AxisId, Dim)> {
+        self.0.iter()
+    }
+
+    /// All of them as a slice.
+    pub fn as_slice(&self) -> &[(AxisId, Dim)] {
+        &self.0
+    }
+
+    /// The stride of an axis, zero if the view does not move along it.
+    pub fn stride(&self, axis: AxisId) -> Dim {
+        self.0.iter().find(|(a, _)| *a == axis).map_or(Dim::constant(0), |(_, s)| s.clone())
+    }
+
+    /// The view without these axes.
+    pub fn without(mut self, axes: &[AxisId]) -> Strides {
+        self.0.retain(|(axis, _)| !axes.contains(axis));
+        self
+    }
+
+    /// The one stride that walks a dim's axes in order, if there is one; zero for extent 1.
+    pub fn merged(&self, axes: &AxisMap, dim: &[AxisId]) -> Option<Dim> {
+        let Some(last) = dim.last() else { return Some(Dim::constant(0)) };
+        let innermost = self.stride(*last);
+        let mut expected = innermost.clone();
+        for axis in dim.iter().rev() {
+            if self.stride(*axis) != expected {
+                return None;
+            }
+            expected = &expected * axes.extent(*axis);
+        }
+        Some(innermost)
+    }
+
+    /// The view of which a slice takes every so manieth element along a dim, which has other axes then; `None` if no one stride
+    /// walks the dim.
+    pub fn cut(&self, axes: &AxisMap, from: &[AxisId], to: &[AxisId], step: i64) -> Option<Strides> {
+        let step = &self.merged(axes, from)? * &Dim::constant(step);
+        let mut strides = self.clone().without(from);
+        if step != Dim::constant(0) {
+            strides.0.extend(split(axes, to, &step));
+        }
+        Some(strides)
+    }
+}
+
+/// Strides of the axes of a dim that is walked with one stride.
+fn split(axes: &AxisMap, dim: &[AxisId], stride: &Dim) -> Vec<(AxisId, Dim)> {
+    let mut stride = stride.clone();
+    let mut strides = Vec::with_capacity(dim.len());
+    for &axis in dim.iter().rev() {
+        strides.push((axis, stride.clone()));
+        stride = &stride * axes.extent(axis);
+    }
+    strides
+}
