@@ -103,6 +103,11 @@ impl Writer<'_> {
             (DType::F32, DType::F16) if !self.chip.bf16 && round != Rounding::NearestEven => {
                 return refuse("this chip rounds to nearest alone");
             }
+            (DType::F32, DType::F16 | DType::BF16) if !saturate && round != Rounding::NearestEven => {
+                return refuse(
+                    "a number beyond the range is to become infinite, and a directed rounding stays below that",
+                );
+            }
             (DType::F32, DType::F16 | DType::BF16) if !saturate => {
                 let mode = if self.chip.bf16 { mode } else { "CAST_NONE" };
                 self.one(dest, x, mode, lanes, false);

@@ -164,7 +164,10 @@ impl Writer<'_> {
         let (a, spread_a) = self.lanes_or_block(args[1], result)?;
         let (b, spread_b) = self.lanes_or_block(args[2], result)?;
         let count = self.count(result)?;
-        let to = self.destination(result, "select", &args[1..])?;
+        // The result may overwrite an operand that has its lanes, but not one that spreads.
+        let spreads = [(args[1], spread_a), (args[2], spread_b)];
+        let dying: Vec<Val> = spreads.iter().filter(|(_, spread)| *spread == ", false").map(|(v, _)| *v).collect();
+        let to = self.destination(result, "select", &dying)?;
         self.select_into(&to, &mask, (&a, spread_a), (&b, spread_b), &count.to_string());
         Ok(())
     }

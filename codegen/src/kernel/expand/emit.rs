@@ -5,7 +5,7 @@ use fusewright_graph::{DType, Literal, Rounding, ScalarFn};
 
 use super::Column;
 use crate::kernel::infer::InstError;
-use crate::kernel::{InstOp, Segment, SegmentBuilder, Val};
+use crate::kernel::{Inst, InstOp, Segment, SegmentBuilder, Val};
 
 pub(super) struct Emit<'p> {
     builder: SegmentBuilder<'p>,
@@ -29,6 +29,11 @@ impl<'p> Emit<'p> {
 
     pub(super) fn dtype(&self, value: Val) -> DType {
         if self.error.is_some() { DType::F32 } else { self.builder.ty(value).dtype }
+    }
+
+    /// The instruction that makes a value.
+    pub(super) fn definition(&self, value: Val) -> Option<&Inst> {
+        self.builder.definition(value).filter(|_| self.error.is_none())
     }
 
     pub(super) fn inst(&mut self, op: InstOp, args: &[Val]) -> Vec<Val> {

@@ -1,10 +1,10 @@
 //! Functions that are short exact sequences of others. `rsqrt` is `1 / sqrt(x)`: two roundings, within 1.5 ulp; the
 //! others give the table's value to the bit.
 
-use fusewright_graph::{DType, ScalarFn};
+use fusewright_graph::{DType, Literal, ScalarFn};
 
 use super::emit::Emit;
-use crate::kernel::Val;
+use crate::kernel::{InstOp, Val};
 
 impl Emit<'_> {
     pub(super) fn recip(&mut self, x: Val) -> Val {
@@ -26,6 +26,29 @@ impl Emit<'_> {
         let (a_is_nan, b_is_nan) = (self.ne(a, a), self.ne(b, b));
         let number = self.select(b_is_nan, a, both);
         self.select(a_is_nan, b, number)
+    }
+
+    /// Says whether two numbers may be zeros of both signs, by the instructions that make them.
+    pub(super) fn may_be_unlike_zeros(&self, a: Val, b: Val) -> bool {
+        let made = [a, b].map(|v| self.definition(v).map(|inst| &inst.op));
+        let is_other = |op: &Option<&InstOp>| matches!(op, Some(InstOp::Literal(Literal::Float(_, x))) if *x != 0.0);
+        let is_plus = |op: &Option<&InstOp>| match op {
+            Some(InstOp::Literal(Literal::Float(_, x))) => x.is_sign_positive(),
+            Some(InstOp::Map(f)) => matches!(f, ScalarFn::Abs | ScalarFn::Exp),
+            _ => false,
+        };
+        !made.iter().any(is_other) && !made.iter().all(is_plus)
+    }
+
+    /// An extreme of which a zero is that of `-0 < +0`, made of one that gives any of equal numbers. Equal numbers differ in the
+    /// sign of zero alone: a maximum has the minus that both have, a minimum that of any.
+    pub(super) fn with_zeros_ordered(&mut self, f: ScalarFn, [a, b]: [Val; 2], found: Val) -> Val {
+        let (x, y) = (self.bits(a), self.bits(b));
+        let most = matches!(f, ScalarFn::Max | ScalarFn::MaxNum);
+        let bits = if most { self.and(x, y) } else { self.or(x, y) };
+        let zero = self.bitcast(bits, DType::F32);
+        let equal = self.raw(ScalarFn::Eq, &[a, b]);
+        self.select(equal, zero, found)
     }
 
     /// `(a | b) & ~(a & b)`.

@@ -179,6 +179,20 @@ impl Emit<'_> {
         if dtype.is_float() && dtype.bits() < 32 && f != ScalarFn::Select {
             return self.narrow(f, args);
         }
+        let found = self.native(f, args, dtype);
+        match (f, args) {
+            // The maximum of zeros is any of them on NPUs.
+            (ScalarFn::Max | ScalarFn::MaxNum | ScalarFn::Min | ScalarFn::MinNum, &[a, b])
+                if self.column == Column::Ascend && dtype == DType::F32 && self.may_be_unlike_zeros(a, b) =>
+            {
+                self.with_zeros_ordered(f, [a, b], found)
+            }
+            _ => found,
+        }
+    }
+
+    /// A map as its instruction, or as its expansion where there is none.
+    fn native(&mut self, f: ScalarFn, args: &[Val], dtype: DType) -> Val {
         if self.column.is_native(f) {
             return self.raw(f, args);
         }
