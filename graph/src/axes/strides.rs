@@ -59,8 +59,8 @@ impl Strides {
         Some(innermost)
     }
 
-    /// The view of which a slice takes every so manieth element along a dim, which has other axes then; `None` if no one stride
-    /// walks the dim.
+    /// The strides of a slice that takes every `step`-th element along the dim `from`, whose axes are `to` then; `None` if no one
+    /// stride walks the dim.
     pub fn cut(&self, axes: &AxisMap, from: &[AxisId], to: &[AxisId], step: i64) -> Option<Strides> {
         let step = &self.merged(axes, from)? * &Dim::constant(step);
         let mut strides = self.clone().without(from);

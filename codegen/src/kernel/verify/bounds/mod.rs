@@ -14,6 +14,7 @@ mod poly;
 mod world;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use fusewright_graph::Dim;
 use fusewright_graph::dim::product;
@@ -84,7 +85,7 @@ impl Verifier<'_> {
         }
         let (index, elements) = (world.dim(access.index), world.dim(&elements));
         let last = elements.and_then(|n| n.plus(&Poly::constant(1), -1));
-        let place = self.place(segment, inst);
+        let place = Place { kernel: self.kernel, segment, inst };
         let is_ahead = world.is_order(&Some(Poly::constant(0)), &index);
         self.require(is_ahead, &place, || {
             format!("it is not shown that no element ahead of %{} is touched", param.name)
@@ -104,17 +105,33 @@ impl Verifier<'_> {
         inst: &Inst,
         (lanes, start, len, step): (&Dim, &Dim, &Dim, i64),
     ) {
+        if let (Some(lanes), Some(start), Some(len)) = (lanes.as_const(), start.as_const(), len.as_const()) {
+            let [lanes, start, len, step] = [lanes, start, len, step].map(i128::from);
+            let taken = len == 0 || (start >= 0 && len > 0 && start + (len - 1) * step < lanes);
+            let place = Place { kernel: self.kernel, segment, inst };
+            self.require(taken, &place, || "its operand has not the lanes that are taken".to_owned());
+            return;
+        }
         let shape = Shape::Row(len.clone());
         let last = &(start + &(&(len - &Dim::constant(1)) * &Dim::constant(step))) + &Dim::constant(1);
         let mut world = World::new(self.kernel, segment, definitions, (&shape, None), &[lanes, start, &last], &[]);
         let [lanes, start, last] = [lanes, start, &last].map(|dim| world.dim(dim));
         let taken = world.is_order(&Some(Poly::constant(0)), &start) && world.is_order(&last, &lanes);
-        let place = self.place(segment, inst);
+        let place = Place { kernel: self.kernel, segment, inst };
         self.require(taken, place, || "it is not shown that its operand has the lanes that are taken".to_owned());
     }
+}
 
-    fn place(&self, segment: &Segment, inst: &Inst) -> String {
-        format!("segment @{}: {}", segment.name, InstText { kernel: self.kernel, inst })
+/// Where an access stands. It is written out only where something is refused.
+struct Place<'a> {
+    kernel: &'a Kernel,
+    segment: &'a Segment,
+    inst: &'a Inst,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "segment @{}: {}", self.segment.name, InstText { kernel: self.kernel, inst: self.inst })
     }
 }
 
