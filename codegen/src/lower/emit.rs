@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_fusion::region::{Piece, RowForm, Stored};
-use fusewright_graph::axes::{AxisId, AxisMap, contiguous_strides};
+use fusewright_graph::axes::{AxisId, AxisMap, Strides};
 use fusewright_graph::dim::product;
 use fusewright_graph::padding::Pad;
 use fusewright_graph::{
@@ -138,11 +138,8 @@ impl<'a> Emitter<'a> {
     }
 
     /// The index of an access with the given stride per axis, whose lane counter runs over `lanes`.
-    pub(super) fn index(&self, strides: &[(AxisId, Dim)], lanes: &[AxisId]) -> Dim {
-        let walked = |run: &[AxisId]| -> Vec<(Dim, Dim)> {
-            let stride = |a: &AxisId| strides.iter().find(|(b, _)| a == b).map_or(Dim::constant(0), |(_, s)| s.clone());
-            run.iter().map(|a| (self.axes.extent(*a).clone(), stride(a))).collect()
-        };
+    pub(super) fn index(&self, strides: &Strides, lanes: &[AxisId]) -> Dim {
+        let walked = |run: &[AxisId]| strides.walked(self.axes, run);
         let rows = linear(&Dim::symbol(ROW), &walked(self.space.outer()));
         let inner = linear(&Dim::symbol(INNER), &walked(&self.inner));
         let lane = linear(&Dim::symbol(LANE), &walked(lanes));
@@ -192,7 +189,7 @@ impl<'a> Emitter<'a> {
             let extent = self.axes.extent(*axis);
             return Err(LowerError::new(format!("an axis of extent {extent} is neither a row nor a lane here")));
         }
-        let mut index = &view.offset + &self.index(view.strides.as_slice(), lanes);
+        let mut index = &view.offset + &self.index(&view.strides, lanes);
         for gathered in &view.gathers {
             let place = self.place(gathered, here)?;
             let place = self.clamped(place, &gathered.extent).map_err(LowerError::new)?;
@@ -272,9 +269,8 @@ impl<'a> Emitter<'a> {
         let counted = self.axes.dims(node.results[0]).swap_remove(axis);
         let by_row = counted.iter().all(|&a| self.space.is_row(a));
         let value = if by_row {
-            let extents: Vec<Dim> = counted.iter().map(|&a| self.axes.extent(a).clone()).collect();
-            let strides: Vec<_> = counted.iter().copied().zip(contiguous_strides(&extents)).collect();
-            self.push_at(id, InstOp::Index(self.index(&strides, &[])), &[])?[0]
+            let place = self.index(&Strides::of(self.axes, [(&counted[..], &Dim::constant(1))]), &[]);
+            self.push_at(id, InstOp::Index(place), &[])?[0]
         } else {
             if counted.iter().any(|&a| self.space.is_row(a)) {
                 return Err(LowerError::at(id, "counts lanes and rows"));

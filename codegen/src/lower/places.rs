@@ -1,7 +1,7 @@
 //! Which places of memory a row reads and writes: rows that are padding, indices of gathers and scatters.
 
 use fusewright_fusion::region::Scattered;
-use fusewright_graph::axes::{AxisId, Strides};
+use fusewright_graph::axes::Strides;
 use fusewright_graph::{DType, Dim, Literal, ScalarFn, Value};
 
 use super::LowerError;
@@ -30,7 +30,7 @@ impl Emitter<'_> {
             let here = match known {
                 Some(here) => here,
                 None => {
-                    let row = self.index(Strides::of(self.axes, [(&dim[..], &Dim::constant(1))]).as_slice(), &[]);
+                    let row = self.index(&Strides::of(self.axes, [(&dim[..], &Dim::constant(1))]), &[]);
                     let row = self.push(InstOp::Index(row), &[]).map_err(LowerError::new)?[0];
                     let bound = self.push(InstOp::Index(end.clone()), &[]).map_err(LowerError::new)?[0];
                     self.push(InstOp::Map(ScalarFn::Lt), &[row, bound]).map_err(LowerError::new)?[0]
@@ -65,16 +65,14 @@ impl Emitter<'_> {
     }
 
     /// Where a scatter writes this row, in elements from its start along the indexed axis, and whether it does.
-    pub(super) fn chosen(&mut self, scattered: Scattered, strides: &[(AxisId, Dim)]) -> Result<(Dim, Val), LowerError> {
+    pub(super) fn chosen(&mut self, scattered: Scattered, strides: &Strides) -> Result<(Dim, Val), LowerError> {
         let Scattered { node: id, axis, .. } = scattered;
         let operands = &self.body.node(id).operands;
         let place = self.value(operands[1])?;
         if self.segment.ty(place).shape != Shape::Scalar {
             return Err(LowerError::at(id, "a scatter along lanes"));
         }
-        let stride = |a: &AxisId| strides.iter().find(|(b, _)| a == b).map_or(Dim::constant(0), |(_, s)| s.clone());
-        let walked = &self.axes.dims(operands[0])[axis];
-        let walked: Vec<(Dim, Dim)> = walked.iter().map(|a| (self.axes.extent(*a).clone(), stride(a))).collect();
+        let walked = strides.walked(self.axes, &self.axes.dims(operands[0])[axis]);
         let extent = self.body.ty(operands[0]).shape[axis].clone();
         let clamped = self.clamped(place, &extent).map_err(|m| LowerError::at(id, m))?;
         let wide = self.as_i64(place).map_err(|m| LowerError::at(id, m))?;

@@ -128,9 +128,9 @@ fn merges(form: &RowForm, axes: &AxisMap, views: &[Option<View>], run: &[AxisId]
 }
 
 /// Stride of each axis of a value where its piece of an output lies.
-pub(crate) fn strides(axes: &AxisMap, value: Value, piece: &Piece) -> Vec<(AxisId, Dim)> {
+pub(crate) fn strides(axes: &AxisMap, value: Value, piece: &Piece) -> Strides {
     let dims = axes.dims(value);
-    Strides::of(axes, dims.iter().map(Vec::as_slice).zip(&piece.strides)).as_slice().to_vec()
+    Strides::of(axes, dims.iter().map(Vec::as_slice).zip(&piece.strides))
 }
 
 fn same_set(a: &[AxisId], b: &[AxisId]) -> bool {

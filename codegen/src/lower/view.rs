@@ -15,7 +15,7 @@ pub(crate) struct View {
     pub input: usize,
     /// Offset of the first element.
     pub offset: Dim,
-    /// How far it moves along each axis.
+    /// The distance that one step along each axis moves, in elements.
     pub strides: Strides,
     /// Integer tensors whose elements add to the offset.
     pub gathers: Vec<Gathered>,
@@ -89,7 +89,7 @@ impl View {
             }
             Prim::Gather { axis } => {
                 let source = &axes.dims(node.operands[0])[*axis];
-                let walked = source.iter().map(|&a| (axes.extent(a).clone(), self.strides.stride(a))).collect();
+                let walked = self.strides.walked(axes, source);
                 let mut view = self.clone();
                 view.strides = view.strides.without(source);
                 let extent = body.ty(node.operands[0]).shape[*axis].clone();

@@ -133,3 +133,61 @@ fn rows_that_fit_move_once() {
     assert_eq!(counters.bytes_in + counters.scalar_bytes_in, rows * row * 4 + row * 2, "two rows of bf16, one weight");
     assert_eq!(counters.bytes_out + counters.scalar_bytes_out, rows * row * 3 + rows * 4, "bf16, i8 and a scale");
 }
+
+/// What a kernel keeps for all rows takes bytes that vector instructions have used, a selection does not overwrite what it
+/// spreads, and an extreme of zeros of both signs is the one that the order names.
+#[test]
+fn used_places_spread_operands_and_zeros_are_right() {
+    let kept = "kernel @kept(t = extent(y, 0)) rows t {
+       param %m: bool[189] in
+       param %a: f16[189] in
+       param %b: f16[189] in
+       param %y: f16[t, 189] out
+       segment @rows inner 1 {
+         %m = load m[lane] : row<bool, 189>
+         %a = load a[lane] : row<f16, 189>
+         %b = load b[lane] : row<f16, 189>
+         %y = select %m, %a, %b
+         store y[row*189 + lane], %y
+       }
+     }";
+    let spread = "kernel @spread(t = extent(x, 0)) rows t {
+       param %x: i32[t, 8] in
+       param %of: f32[4] in
+       param %y: f32[t, 8] out
+       segment @rows inner 1 {
+         %x = load x[row*8 + lane] : row<i32, 8>
+         %one = literal i32 1
+         %behind = ge %x, %one
+         %a = load of[1] : scalar<f32>
+         %b = load of[3] : scalar<f32>
+         %y = select %behind, %a, %b
+         store y[row*8 + lane], %y
+       }
+     }";
+    let zeros = "kernel @zeros(t = extent(x, 0)) rows t {
+       param %x: f32[t, 70] in
+       param %w: f32[70] in
+       param %y: f32[t, 70] out
+       param %z: f32[t, 70] out
+       segment @rows inner 1 {
+         %x = load x[row*70 + lane] : row<f32, 70>
+         %w = load w[lane] : row<f32, 70>
+         %plus = literal f32 0.0
+         %minus = literal f32 -0.0
+         %a = max %x, %w
+         %b = max %minus, %a
+         %c = min %plus, %x
+         store y[row*70 + lane], %b
+         store z[row*70 + lane], %c
+       }
+     }";
+    let native = |text: &str| {
+        let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+        expand(&kernel, Column::Ascend).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
+    };
+    let kernels = [kept, spread, zeros].map(native);
+    for chip in ["910b1", "310p3", "950"] {
+        check(chip, &kernels, &delayed(), true, &[]);
+    }
+}

@@ -1,4 +1,4 @@
-//! Strides of axes: how far apart in memory elements of a view are.
+//! Strides of axes: the distances in memory between elements of a view.
 
 use super::{AxisId, AxisMap};
 use crate::dim::{self, Dim};
@@ -8,7 +8,7 @@ pub fn contiguous_strides(shape: &[Dim]) -> Vec<Dim> {
     (0..shape.len()).map(|i| dim::product(&shape[i + 1..])).collect()
 }
 
-/// How far neighbours along each axis lie apart, in elements; a view does not move along an axis that is missing.
+/// The distance in memory of neighbours along each axis, in elements. A view does not move along an axis that is missing.
 #[derive(Clone, Debug, Default)]
 pub struct Strides(Vec<(AxisId, Dim)>);
 
@@ -29,14 +29,14 @@ impl Strides {
         self.0.iter()
     }
 
-    /// All of them as a slice.
-    pub fn as_slice(&self) -> &[(AxisId, Dim)] {
-        &self.0
-    }
-
     /// The stride of an axis, zero if the view does not move along it.
     pub fn stride(&self, axis: AxisId) -> Dim {
         self.0.iter().find(|(a, _)| *a == axis).map_or(Dim::constant(0), |(_, s)| s.clone())
+    }
+
+    /// The extent and the stride of each of these axes.
+    pub fn walked(&self, axes: &AxisMap, run: &[AxisId]) -> Vec<(Dim, Dim)> {
+        run.iter().map(|&axis| (axes.extent(axis).clone(), self.stride(axis))).collect()
     }
 
     /// The view without these axes.

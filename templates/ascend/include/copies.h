@@ -48,10 +48,7 @@ __aicore__ inline void CopyOut(
 template <typename T>
 __aicore__ inline void LoadFixed(const LocalTensor<T>& to, const GlobalTensor<T>& from, uint32_t count)
 {
-    // Vector instructions may have used the place before.
-    const TEventID unused = GetTPipePtr()->FetchEventID(HardEvent::V_MTE2);
-    SetFlag<HardEvent::V_MTE2>(unused);
-    WaitFlag<HardEvent::V_MTE2>(unused);
+    AwaitVectors();
     CopyIn(to, from, count);
     const TEventID loaded = GetTPipePtr()->FetchEventID(HardEvent::MTE2_V);
     SetFlag<HardEvent::MTE2_V>(loaded);

@@ -89,4 +89,12 @@ private:
     const int64_t parts;
 };
 
+// Copies into unified buffer that come after this wait for vector instructions that used the place before.
+__aicore__ inline void AwaitVectors()
+{
+    const TEventID unused = GetTPipePtr()->FetchEventID(HardEvent::V_MTE2);
+    SetFlag<HardEvent::V_MTE2>(unused);
+    WaitFlag<HardEvent::V_MTE2>(unused);
+}
+
 }  // namespace fusewright

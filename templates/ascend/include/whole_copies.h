@@ -100,6 +100,7 @@ __aicore__ inline void CopyOut(
 template <typename T>
 __aicore__ inline void LoadFixed(const LocalTensor<T>& to, const GlobalTensor<T>& from, uint32_t count)
 {
+    AwaitVectors();
     CopyIn(to, from, count);
     const TEventID loaded = GetTPipePtr()->FetchEventID(HardEvent::MTE2_V);
     SetFlag<HardEvent::MTE2_V>(loaded);
