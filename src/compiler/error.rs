@@ -24,9 +24,6 @@ pub enum CompileError {
     /// What is wrong with the folder that [`crate::knobs::OVERRIDE_DIR`] names.
     #[error("{0}")]
     Replaced(Box<Error>),
-    /// A bug of this project.
-    #[error("internal error: {0}")]
-    Internal(String),
 }
 
 impl CompileError {
@@ -57,7 +54,7 @@ impl From<CompileError> for Error {
             | CompileError::Backend(
                 BackendError::Unsupported { .. } | BackendError::Schedule { .. } | BackendError::Stage { .. },
             ) => Error::Input(error.to_string()),
-            CompileError::Backend(BackendError::Internal { .. }) | CompileError::Internal(_) => {
+            CompileError::Backend(BackendError::Internal { .. } | BackendError::Invalid { .. }) => {
                 Error::Internal(error.to_string())
             }
         }

@@ -26,7 +26,7 @@ use fusewright_abi::{DType, Payload, PayloadKind, Target};
 use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Dim;
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, VerifyError, verify};
 use crate::schedule::{KernelSchedule, ScheduleTable, Spread};
 
 pub use artifact::{assemble, kernel_key, pack, resumed_key};
@@ -239,6 +239,14 @@ pub enum BackendError {
         /// What is not taken, and why.
         reason: String,
     },
+    /// The kernel breaks an invariant of Kernel IR: a bug of who made it.
+    #[error("internal error: {backend}: {error}")]
+    Invalid {
+        /// Name of the backend.
+        backend: &'static str,
+        /// What is broken.
+        error: VerifyError,
+    },
     /// A table gives the kernel a schedule that it cannot have.
     #[error("{backend}: kernel `{kernel}` cannot have the schedule that it is given: {reason}; it is `{schedule}`")]
     Schedule {
@@ -301,6 +309,12 @@ pub enum BackendError {
         /// What went wrong.
         message: String,
     },
+}
+
+/// Refuses a kernel that breaks an invariant of Kernel IR. Every backend asks before it makes code.
+#[cfg_attr(not(any(feature = "cpu", feature = "cuda", feature = "llvm", feature = "ascend")), allow(dead_code))]
+fn valid(backend: &'static str, kernel: &Kernel) -> Result<(), BackendError> {
+    verify(kernel).map_err(|error| BackendError::Invalid { backend, error })
 }
 
 impl BackendError {

@@ -182,11 +182,33 @@ fn used_places_spread_operands_and_zeros_are_right() {
          store z[row*70 + lane], %c
        }
      }";
+    let extremes = "kernel @extremes(t = extent(x, 0)) rows t {
+       param %x: f32[t, 24] in
+       param %h: f16[t, 24] in
+       param %most: f32[t] out
+       param %least: f32[t, 12] out
+       param %half: f16[t] out
+       segment @rows inner 1 {
+         %x = load x[row*24 + lane] : row<f32, 24>
+         %h = load h[row*24 + lane] : row<f16, 24>
+         %plus = literal f32 0.0
+         %minus = literal f32 -0.0
+         %above = gt %x, %plus
+         %z = select %above, %plus, %minus
+         %most = reduce max %z over row nan propagate order tree(8)
+         %least = reduce min %z over group 2 nan propagate order tree(8)
+         %few = min %h, %h
+         %half = reduce max %few over row nan propagate order tree(8)
+         store most[row], %most
+         store least[row*12 + lane], %least
+         store half[row], %half
+       }
+     }";
     let native = |text: &str| {
         let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
         expand(&kernel, Column::Ascend).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
     };
-    let kernels = [kept, spread, zeros].map(native);
+    let kernels = [kept, spread, zeros, extremes].map(native);
     for chip in ["910b1", "310p3", "950"] {
         check(chip, &kernels, &delayed(), true, &[]);
     }

@@ -4,8 +4,8 @@ use fusewright_abi::{DType, PayloadKind, Target};
 
 use super::chip::by_name;
 use super::{EmitError, HEADERS, emit};
-use crate::backend::{Backend, BackendError, Stage};
-use crate::kernel::{Kernel, verify};
+use crate::backend::{Backend, BackendError, Stage, valid};
+use crate::kernel::Kernel;
 
 const NAME: &str = "ascend-c";
 /// The form that compilers take.
@@ -43,7 +43,7 @@ impl Backend for AscendBackend {
         let (Target::Ascend { chip } | Target::AscendSim { chip }) = target else {
             return Err(BackendError::target(NAME, target, "this backend compiles for `ascend`"));
         };
-        verify(kernel).map_err(|e| BackendError::unsupported(NAME, kernel, "kernel", e.to_string()))?;
+        valid(NAME, kernel)?;
         let text = emit(kernel, chip).map_err(|error| match error {
             EmitError::Unsupported { place, what } => {
                 BackendError::unsupported(NAME, kernel, place, format!("no Ascend C for {what}"))

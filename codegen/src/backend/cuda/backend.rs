@@ -7,8 +7,8 @@ use inkwell::module::Module;
 
 use super::{EmitError, candidates, compile, emit_as, from_ll, launch, schedule};
 use crate::backend::llvm::MEMORY;
-use crate::backend::{Backend, BackendError, Grid, Stage};
-use crate::kernel::{Kernel, verify};
+use crate::backend::{Backend, BackendError, Grid, Stage, valid};
+use crate::kernel::Kernel;
 use crate::schedule::{KernelSchedule, ScheduleTable, Spread};
 
 const NAME: &str = "nvptx";
@@ -131,6 +131,6 @@ fn arch<'t>(kernel: &Kernel, target: &'t Target) -> Result<&'t str, BackendError
     let Target::Cuda { arch } = target else {
         return Err(BackendError::target(NAME, target, "this backend compiles for `cuda`"));
     };
-    verify(kernel).map_err(|e| BackendError::unsupported(NAME, kernel, "kernel", e.to_string()))?;
+    valid(NAME, kernel)?;
     Ok(arch)
 }

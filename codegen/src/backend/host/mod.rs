@@ -23,7 +23,7 @@ pub(in crate::backend) mod walk;
 use fusewright_abi::DType;
 use fusewright_graph::ScalarFn;
 
-use crate::kernel::{Kernel, Order, Source, verify};
+use crate::kernel::{Kernel, Order, Source};
 
 /// An emitter says here what it has in vectors of consecutive lanes: everything, unless it says otherwise.
 pub(in crate::backend) trait Forms {
@@ -61,17 +61,14 @@ pub(in crate::backend) type Taken<T> = Result<T, Refused>;
 
 /// Refuses what no instruction shows.
 pub(in crate::backend) fn check(kernel: &Kernel) -> Taken<()> {
-    let refused = |place: String, reason: String| Err(Refused { place, reason });
-    if let Err(e) = verify(kernel) {
-        return refused("kernel".to_owned(), e.to_string());
-    }
     for param in &kernel.params {
         let what = match &param.source {
             Source::Memory => continue,
             Source::Producer { op, .. } => format!("the tile of a `{op}` in the same kernel"),
             Source::Peer { .. } => "the memory of other ranks".to_owned(),
         };
-        return refused(format!("parameter `{}`", param.name), format!("{what} is not taken by this backend"));
+        let place = format!("parameter `{}`", param.name);
+        return Err(Refused { place, reason: format!("{what} is not taken by this backend") });
     }
     Ok(())
 }

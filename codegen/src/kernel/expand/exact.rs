@@ -1,7 +1,7 @@
 //! Functions that are short exact sequences of others. `rsqrt` is `1 / sqrt(x)`: two roundings, within 1.5 ulp; the
 //! others give the table's value to the bit.
 
-use fusewright_graph::{DType, Literal, ScalarFn};
+use fusewright_graph::{DType, Literal, ReduceOp, ScalarFn};
 
 use super::emit::Emit;
 use crate::kernel::{InstOp, Val};
@@ -49,6 +49,22 @@ impl Emit<'_> {
         let zero = self.bitcast(bits, DType::F32);
         let equal = self.raw(ScalarFn::Eq, &[a, b]);
         self.select(equal, zero, found)
+    }
+
+    /// The extreme of a row, or of each of its groups, of which a zero is that of `-0 < +0`, made of one that gives any of equal
+    /// numbers. A second extreme, of the reciprocals of zeros, tells the sign.
+    pub(super) fn extreme_with_zeros_ordered(&mut self, op: &InstOp, extreme: ReduceOp, x: Val, found: Val) -> Val {
+        let dtype = self.dtype(found);
+        let widened = |emit: &mut Self, v| if dtype == DType::F32 { v } else { emit.cast(v, DType::F32) };
+        let (x, wide) = (widened(self, x), widened(self, found));
+        let zero = self.c(0.0);
+        let beyond = self.c(if extreme == ReduceOp::Max { f32::NEG_INFINITY } else { f32::INFINITY });
+        let (infinity, is_zero) = (self.recip(x), self.raw(ScalarFn::Eq, &[x, zero]));
+        let infinities = self.select(is_zero, infinity, beyond);
+        let infinity = self.one(op.clone(), &[infinities]);
+        let (ordered, is_zero) = (self.recip(infinity), self.raw(ScalarFn::Eq, &[wide, zero]));
+        let ordered = if dtype == DType::F32 { ordered } else { self.cast(ordered, dtype) };
+        self.select(is_zero, ordered, found)
     }
 
     /// `(a | b) & ~(a & b)`.

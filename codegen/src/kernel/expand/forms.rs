@@ -34,6 +34,8 @@ pub(super) enum Form {
     SumWithin { a: Val, b: Val, bounds: [(ScalarFn, i32); 2] },
     /// The lane of an extreme of floats that is not used itself.
     ExtremeLane { op: ReduceOp, x: Val },
+    /// An extreme of floats that may be zeros of both signs, where someone sees the sign.
+    ExtremeOfZeros { op: ReduceOp, x: Val },
 }
 
 /// What [`Form::LaneAgainst`] compares by.
@@ -80,6 +82,15 @@ impl<'s> Forms<'s> {
             (&InstOp::ArgReduce(op), &[x]) if self.uses[inst.results[0].0 as usize] == 0 => {
                 let dtype = self.segment.ty(x).dtype;
                 matches!(dtype, DType::F32 | DType::BF16 | DType::F16).then_some(Form::ExtremeLane { op, x })
+            }
+            // The maximum of zeros is any of them on NPUs.
+            (&InstOp::Reduce { op: op @ (ReduceOp::Max | ReduceOp::Min), .. }, &[x])
+                if column == Column::Ascend
+                    && self.segment.ty(x).dtype.is_float()
+                    && !self.has_no_minus_zero(x)
+                    && !self.is_subtracted_below_exp(inst.results[0]) =>
+            {
+                Some(Form::ExtremeOfZeros { op, x })
             }
             // It helps where vectors of 64-bit integers are short or missing. GPUs add 64 bits in two instructions.
             (InstOp::Cast { to, .. }, &[x]) if column == Column::Cpu && to.is_int() && to.bits() <= 32 => {
@@ -134,6 +145,31 @@ impl<'s> Forms<'s> {
             |user: &Inst| matches!(user.op, InstOp::Map(ScalarFn::Div)) && user.args[0] == v && is_sum(user.args[1]);
         let only_divides = |sum: Val| self.segment.insts.iter().filter(|user| user.args.contains(&sum)).all(share);
         users().all(|user| share(user) || sums(user) && user.results.iter().all(|sum| only_divides(*sum)))
+    }
+
+    /// Says whether a value is a magnitude or another that is never −0, by the instruction that makes it.
+    fn has_no_minus_zero(&self, v: Val) -> bool {
+        let inst = self.inst(v);
+        match (&inst.op, inst.args.as_slice()) {
+            (InstOp::Map(ScalarFn::Abs | ScalarFn::Exp), _) => true,
+            (InstOp::Map(ScalarFn::Mul), [a, b]) => a == b,
+            (InstOp::Cast { .. } | InstOp::Broadcast(_), &[x]) => {
+                // Of an integer, a zero is +0.
+                !self.segment.ty(x).dtype.is_float() || self.has_no_minus_zero(x)
+            }
+            _ => false,
+        }
+    }
+
+    /// Says whether a value is only taken from others of which only exponentials are made: 1 for a difference of either zero.
+    fn is_subtracted_below_exp(&self, v: Val) -> bool {
+        let users = |v: Val| self.segment.insts.iter().filter(move |user| user.args.contains(&v));
+        let is_exp = |user: &Inst| matches!(user.op, InstOp::Map(ScalarFn::Exp | ScalarFn::Exp2));
+        users(v).all(|user| match user.op {
+            InstOp::Map(ScalarFn::Sub) => user.args[1] == v && users(user.results[0]).all(is_exp),
+            InstOp::Broadcast(_) | InstOp::Cast { to: DType::F32, .. } => self.is_subtracted_below_exp(user.results[0]),
+            _ => false,
+        })
     }
 
     fn one_plus_exp(&self, one: Val, e: Val) -> Option<Form> {

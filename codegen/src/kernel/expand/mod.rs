@@ -130,6 +130,10 @@ fn expand_segment(kernel: &Kernel, segment: &Segment, column: Column) -> Result<
             (InstOp::ArgReduce(_), Some(Form::ExtremeLane { op, x })) if column == Column::Cpu => {
                 emit.extreme_lane(op, new(x), segment.ty(x).shape.elements())
             }
+            (op, Some(Form::ExtremeOfZeros { op: extreme, x })) => {
+                let found = emit.ordering(op, &args);
+                vec![emit.extreme_with_zeros_ordered(op, extreme, new(x), found[0])]
+            }
             (op, Some(Form::SumWithin { a, b, bounds })) => {
                 let [a, b] = [a, b].map(|v| emit.cast(new(v), DType::I32));
                 let sum = emit.saturating_add(a, b);

@@ -1,6 +1,7 @@
 //! Invariants of segments and their instructions.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use fusewright_abi::{DType, ParamAccess};
 use fusewright_graph::text::print_literal;
@@ -9,7 +10,7 @@ use fusewright_graph::{Dim, Literal};
 use super::{MAX_ACCUMULATORS, MAX_LANES, Verifier, representable};
 use crate::kernel::infer::infer;
 use crate::kernel::text::InstText;
-use crate::kernel::{INNER, Inst, InstOp, LANE, Order, Over, RANK, ROW, Segment, Shape, Source, Ty, Val};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Order, Over, RANK, ROW, Segment, Shape, Source, Ty, Val};
 
 impl Verifier<'_> {
     pub(super) fn segment(&mut self, segment: &Segment) {
@@ -17,7 +18,7 @@ impl Verifier<'_> {
         self.extent(&place, "the inner row count", &segment.inner, 0);
         let mut walk = Walk { segment, types: Vec::new() };
         for inst in &segment.insts {
-            let place = format!("segment @{}: {}", segment.name, InstText { kernel: self.kernel, inst });
+            let place = Place { kernel: self.kernel, segment, inst };
             if !self.inst(&place, inst, &mut walk) {
                 // Values after this one cannot be judged.
                 return;
@@ -33,7 +34,7 @@ impl Verifier<'_> {
     }
 
     /// False if the rest of the segment cannot be checked.
-    fn inst(&mut self, place: &str, inst: &Inst, walk: &mut Walk<'_>) -> bool {
+    fn inst(&mut self, place: &dyn fmt::Display, inst: &Inst, walk: &mut Walk<'_>) -> bool {
         let mut args = Vec::with_capacity(inst.args.len());
         for arg in &inst.args {
             if !self.require(walk.defined(*arg), place, || format!("{arg:?} is not defined before")) {
@@ -65,7 +66,7 @@ impl Verifier<'_> {
     }
 
     /// Extents, literals and orders written in the instruction.
-    fn parts(&mut self, place: &str, op: &InstOp) {
+    fn parts(&mut self, place: &dyn fmt::Display, op: &InstOp) {
         match op {
             InstOp::Literal(literal) => self.literal(place, literal),
             InstOp::Iota(lanes) => self.lanes(place, lanes),
@@ -101,13 +102,13 @@ impl Verifier<'_> {
         }
     }
 
-    fn lanes(&mut self, place: &str, lanes: &Dim) {
+    fn lanes(&mut self, place: &dyn fmt::Display, lanes: &Dim) {
         self.extent(place, "the lane count", lanes, 0);
         let countable = lanes.as_const().is_none_or(|n| n <= MAX_LANES);
         self.require(countable, place, || format!("{lanes} lanes"));
     }
 
-    fn shape(&mut self, place: &str, shape: &Shape) {
+    fn shape(&mut self, place: &dyn fmt::Display, shape: &Shape) {
         match shape {
             Shape::Scalar => {}
             Shape::Row(lanes) => self.lanes(place, lanes),
@@ -118,13 +119,13 @@ impl Verifier<'_> {
         }
     }
 
-    fn literal(&mut self, place: &str, literal: &Literal) {
+    fn literal(&mut self, place: &dyn fmt::Display, literal: &Literal) {
         self.require(representable(literal), place, || {
             format!("`{}` is no value of its dtype", print_literal(literal))
         });
     }
 
-    fn order(&mut self, place: &str, order: Order) {
+    fn order(&mut self, place: &dyn fmt::Display, order: Order) {
         if let Order::Tree(tree) = order {
             let fits = |n: u32| n > 0 && n as usize <= MAX_ACCUMULATORS;
             let all = fits(tree.vec) && fits(tree.threads) && fits(tree.ways);
@@ -133,7 +134,7 @@ impl Verifier<'_> {
         }
     }
 
-    fn index(&mut self, place: &str, inst: &Inst, args: &[Ty], walk: &Walk<'_>) {
+    fn index(&mut self, place: &dyn fmt::Display, inst: &Inst, args: &[Ty], walk: &Walk<'_>) {
         let Some(index) = inst.op.index() else { return };
         let (lanes, param) = match &inst.op {
             InstOp::Load { shape, param, .. } => (*shape != Shape::Scalar, Some(*param)),
@@ -157,7 +158,7 @@ impl Verifier<'_> {
         }
     }
 
-    fn memory(&mut self, place: &str, inst: &Inst, args: &[Ty], segment: &Segment) {
+    fn memory(&mut self, place: &dyn fmt::Display, inst: &Inst, args: &[Ty], segment: &Segment) {
         match &inst.op {
             InstOp::Load { param, .. } => {
                 let param = self.kernel.param(*param);
@@ -178,7 +179,7 @@ impl Verifier<'_> {
     }
 
     /// Every row writes elements of its own; nothing is asked where nothing is written.
-    fn moves(&mut self, place: &str, index: &Dim, shape: &Shape, segment: &Segment) {
+    fn moves(&mut self, place: &dyn fmt::Display, index: &Dim, shape: &Shape, segment: &Segment) {
         if [&shape.elements(), &self.kernel.rows, &segment.inner].iter().any(|n| n.as_const() == Some(0)) {
             return;
         }
@@ -194,6 +195,19 @@ impl Verifier<'_> {
                 format!("every `{symbol}` of {count} writes the same elements")
             });
         }
+    }
+}
+
+/// Where an instruction stands. It is written out only where something is refused.
+pub(super) struct Place<'a> {
+    pub kernel: &'a Kernel,
+    pub segment: &'a Segment,
+    pub inst: &'a Inst,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "segment @{}: {}", self.segment.name, InstText { kernel: self.kernel, inst: self.inst })
     }
 }
 

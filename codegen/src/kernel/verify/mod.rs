@@ -69,8 +69,8 @@ impl std::error::Error for VerifyError {}
 /// # Errors
 /// All violations, in order of the kernel's text.
 pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
-    let mut v =
-        Verifier { kernel, dims: kernel.dims.iter().map(|d| d.name.as_str()).collect(), violations: Vec::new() };
+    let dims = kernel.dims.iter().map(|d| d.name.as_str()).collect();
+    let mut v = Verifier { kernel, dims, violations: Vec::new() };
     v.names();
     v.dim_origins();
     for param in &kernel.params {
@@ -161,7 +161,7 @@ impl Verifier<'_> {
         }
     }
 
-    fn alias(&mut self, place: &str, param: &Param, alias: ParamId) {
+    fn alias(&mut self, place: &dyn fmt::Display, param: &Param, alias: ParamId) {
         let Some(other) = self.kernel.params.get(alias.0 as usize) else {
             self.require(false, place, || format!("it aliases parameter {}, which does not exist", alias.0));
             return;
@@ -176,7 +176,7 @@ impl Verifier<'_> {
         });
     }
 
-    fn producer(&mut self, place: &str, param: &Param, op: &str, column: &Dim, width: &Dim) {
+    fn producer(&mut self, place: &dyn fmt::Display, param: &Param, op: &str, column: &Dim, width: &Dim) {
         let printable = !op.is_empty() && !op.contains(['"', '\\', '\n']);
         self.require(printable, place, || format!("the producer's name {op:?} cannot be printed"));
         self.require(param.access == ParamAccess::In, place, || "a producer's tile is only read".to_owned());
@@ -192,15 +192,17 @@ impl Verifier<'_> {
     }
 
     /// An expression over declared dims, at least `least` where known.
-    fn extent(&mut self, place: &str, what: &str, extent: &Dim, least: i64) {
+    fn extent(&mut self, place: &(impl fmt::Display + ?Sized), what: &str, extent: &Dim, least: i64) {
+        if let Some(value) = extent.as_const() {
+            self.require(value >= least, place, || format!("{what} is {extent}"));
+            return;
+        }
         let mut names = BTreeSet::new();
         extent.collect_symbols(&mut names);
         for name in names {
             let known = self.dims.contains(name.as_str());
             self.require(known, place, || format!("{what} mentions `{name}`, which is not a dim"));
         }
-        let enough = extent.as_const().is_none_or(|value| value >= least);
-        self.require(enough, place, || format!("{what} is {extent}"));
     }
 
     fn stored(&mut self) {

@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 
+use smallvec::SmallVec;
+
 use super::poly::{Poly, Var};
 
 /// Most steps of one search.
@@ -213,14 +215,28 @@ impl Facts {
 
     /// Says whether no term is negative once every variable is counted from its least value.
     fn has_no_negative_term(&self, poly: &Poly) -> bool {
-        let mut shifted = poly.clone();
+        let mut moved: SmallVec<[(Var, i128); 4]> = SmallVec::new();
         for var in poly.vars() {
-            let Some(least) = self.least(var) else { return false };
-            if least != 0 {
-                let Some(from) = Poly::var(var).plus(&Poly::constant(least), 1) else { return false };
-                let Some(moved) = shifted.replaced(var, &from) else { return false };
-                shifted = moved;
+            match self.least(var) {
+                Some(0) => {}
+                Some(least) => moved.push((var, least)),
+                None => return false,
             }
+        }
+        let (is_negative, lowers) = (poly.terms().any(|(_, by)| by < 0), moved.iter().any(|(_, least)| *least < 0));
+        if !is_negative && !lowers {
+            return true;
+        }
+        // What is counted from elsewhere makes terms of fewer factors alone: another term of more factors must be there.
+        let is_made_up = |product: &[Var]| poly.terms().any(|(other, _)| other.len() > product.len());
+        if moved.is_empty() || poly.terms().any(|(product, by)| by < 0 && !is_made_up(product)) {
+            return false;
+        }
+        let mut shifted = poly.clone();
+        for (var, least) in moved {
+            let Some(from) = Poly::var(var).plus(&Poly::constant(least), 1) else { return false };
+            let Some(next) = shifted.replaced(var, &from) else { return false };
+            shifted = next;
         }
         shifted.terms().all(|(_, by)| by >= 0)
     }

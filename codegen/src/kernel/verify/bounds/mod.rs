@@ -14,15 +14,14 @@ mod poly;
 mod world;
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use fusewright_graph::Dim;
 use fusewright_graph::dim::product;
 
 use self::poly::Poly;
-use self::world::World;
+use self::world::{Setting, World};
 use super::Verifier;
-use crate::kernel::text::InstText;
+use super::insts::Place;
 use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, ParamId, RANK, ROW, Segment, Shape, Source, Val};
 
 /// An access whose elements have to be elements of a parameter.
@@ -39,6 +38,8 @@ impl Verifier<'_> {
     pub(super) fn bounds(&mut self, segment: &Segment) {
         let definitions = segment.definitions();
         let mut known: Vec<Access<'_>> = Vec::new();
+        // Accesses without predicates share what is known where they stand.
+        let mut worlds: Vec<(Setting, World<'_>)> = Vec::new();
         for inst in &segment.insts {
             let first = inst.args.first().map(|v| &segment.ty(*v).shape);
             let access = match (&inst.op, first) {
@@ -60,13 +61,22 @@ impl Verifier<'_> {
                 _ => continue,
             };
             if !known.iter().any(|other| access.is_like(other, self.kernel)) {
-                self.access(segment, &definitions, inst, &access);
+                self.access(segment, &definitions, inst, &access, &mut worlds);
                 known.push(access);
             }
         }
     }
 
-    fn access(&mut self, segment: &Segment, definitions: &[usize], inst: &Inst, access: &Access<'_>) {
+    fn access<'k>(
+        &mut self,
+        segment: &'k Segment,
+        definitions: &'k [usize],
+        inst: &Inst,
+        access: &Access<'_>,
+        worlds: &mut Vec<(Setting, World<'k>)>,
+    ) where
+        Self: 'k,
+    {
         let param = self.kernel.param(access.param);
         let mut elements = product(&param.shape);
         let mut ranks = None;
@@ -79,10 +89,25 @@ impl Verifier<'_> {
         // What dims alone decide comes first.
         let mut sizes = vec![&elements];
         sizes.extend(mentioned.iter().copied().filter(|dim| is_size(dim)));
-        let mut world = World::new(self.kernel, segment, definitions, (access.shape, ranks), &sizes, &mentioned);
-        if let Some(predicate) = access.predicate {
-            world.assume(predicate);
-        }
+        let setting = Setting::new((access.shape, ranks), &sizes, &mentioned);
+        let new = |setting: &Setting| World::new(self.kernel, segment, definitions, setting);
+        let mut own;
+        let world = match access.predicate {
+            Some(predicate) => {
+                own = new(&setting);
+                own.assume(predicate);
+                &mut own
+            }
+            None => {
+                let known = worlds.iter().position(|(other, _)| *other == setting);
+                let at = known.unwrap_or_else(|| {
+                    let world = new(&setting);
+                    worlds.push((setting, world));
+                    worlds.len() - 1
+                });
+                &mut worlds[at].1
+            }
+        };
         let (index, elements) = (world.dim(access.index), world.dim(&elements));
         let last = elements.and_then(|n| n.plus(&Poly::constant(1), -1));
         let place = Place { kernel: self.kernel, segment, inst };
@@ -114,24 +139,12 @@ impl Verifier<'_> {
         }
         let shape = Shape::Row(len.clone());
         let last = &(start + &(&(len - &Dim::constant(1)) * &Dim::constant(step))) + &Dim::constant(1);
-        let mut world = World::new(self.kernel, segment, definitions, (&shape, None), &[lanes, start, &last], &[]);
+        let setting = Setting::new((&shape, None), &[lanes, start, &last], &[]);
+        let mut world = World::new(self.kernel, segment, definitions, &setting);
         let [lanes, start, last] = [lanes, start, &last].map(|dim| world.dim(dim));
         let taken = world.is_order(&Some(Poly::constant(0)), &start) && world.is_order(&last, &lanes);
         let place = Place { kernel: self.kernel, segment, inst };
         self.require(taken, place, || "it is not shown that its operand has the lanes that are taken".to_owned());
-    }
-}
-
-/// Where an access stands. It is written out only where something is refused.
-struct Place<'a> {
-    kernel: &'a Kernel,
-    segment: &'a Segment,
-    inst: &'a Inst,
-}
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "segment @{}: {}", self.segment.name, InstText { kernel: self.kernel, inst: self.inst })
     }
 }
 

@@ -2,38 +2,54 @@
 //!
 //! Arithmetic is exact: what does not fit 128 bits, or has too many terms, has no value, and nothing is proven with it.
 
-use std::collections::BTreeMap;
+use smallvec::{SmallVec, smallvec};
 
 /// A variable. One that is defined by others has a higher number than these.
 pub(super) type Var = u32;
 
+/// Variables in order, a power being a repetition. Most products are short enough to need no memory of their own.
+type Product = SmallVec<[Var; 4]>;
+
 /// Most terms; longer sums are not worked with.
 const MAX_TERMS: usize = 48;
 
-/// A sum of products of variables. Each product is sorted, a power being a repetition; no coefficient is zero.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) struct Poly(BTreeMap<Vec<Var>, i128>);
+/// Products and their coefficients.
+type Terms = SmallVec<[(Product, i128); 2]>;
+
+/// A sum of products of variables, in order of the products; no coefficient is zero.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Poly(Terms);
 
 impl Poly {
     /// A number.
     pub fn constant(value: i128) -> Poly {
-        let mut terms = BTreeMap::new();
-        if value != 0 {
-            terms.insert(Vec::new(), value);
-        }
-        Poly(terms)
+        Poly(if value == 0 { Terms::new() } else { smallvec![(Product::new(), value)] })
     }
 
     /// A variable.
     pub fn var(var: Var) -> Poly {
-        Poly(BTreeMap::from([(vec![var], 1)]))
+        Poly(smallvec![(smallvec![var], 1)])
+    }
+
+    /// The sum of terms in any order.
+    fn of(mut terms: Terms) -> Option<Poly> {
+        terms.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut sum = Terms::with_capacity(terms.len());
+        for (product, by) in terms {
+            match sum.last_mut().filter(|last| last.0 == product) {
+                Some(last) => last.1 = last.1.checked_add(by)?,
+                None => sum.push((product, by)),
+            }
+        }
+        sum.retain(|term| term.1 != 0);
+        (sum.len() <= MAX_TERMS).then_some(Poly(sum))
     }
 
     /// The value if no variable is left.
     pub fn as_constant(&self) -> Option<i128> {
-        match self.0.len() {
-            0 => Some(0),
-            1 => self.0.get(&Vec::new()[..]).copied(),
+        match self.0.as_slice() {
+            [] => Some(0),
+            [(product, value)] if product.is_empty() => Some(*value),
             _ => None,
         }
     }
@@ -45,34 +61,31 @@ impl Poly {
 
     /// `self + other · by`.
     pub fn plus(&self, other: &Poly, by: i128) -> Option<Poly> {
-        let mut sum = self.0.clone();
+        let mut terms = Terms::with_capacity(self.0.len() + other.0.len());
+        terms.extend(self.0.iter().cloned());
         for (product, coefficient) in &other.0 {
-            let scaled = coefficient.checked_mul(by)?;
-            let slot = sum.entry(product.clone()).or_insert(0);
-            *slot = slot.checked_add(scaled)?;
-            if *slot == 0 {
-                sum.remove(product);
-            }
+            terms.push((product.clone(), coefficient.checked_mul(by)?));
         }
-        (sum.len() <= MAX_TERMS).then_some(Poly(sum))
+        Poly::of(terms)
     }
 
     /// `self · other`.
     pub fn times(&self, other: &Poly) -> Option<Poly> {
-        let mut sum = Poly::default();
+        let mut terms = Terms::with_capacity(self.0.len() * other.0.len());
         for (a, x) in &self.0 {
             for (b, y) in &other.0 {
-                let mut product = [a.as_slice(), b].concat();
+                let mut product = a.clone();
+                product.extend_from_slice(b);
                 product.sort_unstable();
-                sum = sum.plus(&Poly(BTreeMap::from([(product, x.checked_mul(*y)?)])), 1)?;
+                terms.push((product, x.checked_mul(*y)?));
             }
         }
-        Some(sum)
+        Poly::of(terms)
     }
 
     /// The variables, highest first.
-    pub fn vars(&self) -> Vec<Var> {
-        let mut vars: Vec<Var> = self.0.keys().flatten().copied().collect();
+    pub fn vars(&self) -> SmallVec<[Var; 8]> {
+        let mut vars: SmallVec<[Var; 8]> = self.0.iter().flat_map(|(product, _)| product).copied().collect();
         vars.sort_unstable_by(|a, b| b.cmp(a));
         vars.dedup();
         vars
@@ -80,45 +93,46 @@ impl Poly {
 
     /// The highest variable.
     pub fn highest(&self) -> Option<Var> {
-        self.0.keys().filter_map(|product| product.last()).copied().max()
+        self.0.iter().filter_map(|(product, _)| product.last()).copied().max()
     }
 
     /// `(a, b)` with `self == a · var + b` and neither holding the variable, if there are such.
     pub fn split(&self, var: Var) -> Option<(Poly, Poly)> {
-        let (mut slope, mut rest) = (BTreeMap::new(), BTreeMap::new());
+        let (mut slope, mut rest) = (Terms::new(), Terms::new());
         for (product, by) in &self.0 {
             match product.iter().filter(|v| **v == var).count() {
-                0 => rest.insert(product.clone(), *by),
-                1 => slope.insert(product.iter().copied().filter(|v| *v != var).collect(), *by),
+                0 => rest.push((product.clone(), *by)),
+                1 => slope.push((others(product, var), *by)),
                 _ => return None,
             };
         }
-        Some((Poly(slope), Poly(rest)))
+        Some((Poly::of(slope)?, Poly(rest)))
     }
 
     /// The polynomial with another in the place of a variable.
     pub fn replaced(&self, var: Var, by: &Poly) -> Option<Poly> {
-        let mut sum = Poly::default();
+        let mut terms = Terms::with_capacity(self.0.len());
         for (product, coefficient) in &self.0 {
-            let others: Vec<Var> = product.iter().copied().filter(|v| *v != var).collect();
-            let mut part = Poly(BTreeMap::from([(others.clone(), *coefficient)]));
-            for _ in others.len()..product.len() {
+            let others = others(product, var);
+            let power = product.len() - others.len();
+            let mut part = Poly(smallvec![(others, *coefficient)]);
+            for _ in 0..power {
                 part = part.times(by)?;
             }
-            sum = sum.plus(&part, 1)?;
+            terms.extend(part.0);
         }
-        Some(sum)
+        Poly::of(terms)
     }
 
     /// `q` and the terms left over, so that `self == q · divisor + rest`. Each term goes where it can; of a divisor of several
     /// terms the last one, which has the most or the highest variables, decides.
     pub fn divided(&self, divisor: &Poly) -> Option<(Poly, Poly)> {
-        let (by, factor) = divisor.0.last_key_value()?;
+        let (by, factor) = divisor.0.last()?;
         let (mut quotient, mut rest) = (Poly::default(), self.clone());
         for _ in 0..=MAX_TERMS {
             let found = rest.0.iter().rev().find_map(|(product, coefficient)| {
                 let left = without(product, by).filter(|_| coefficient % factor == 0)?;
-                Some(Poly(BTreeMap::from([(left, coefficient / factor)])))
+                Some(Poly(smallvec![(left, coefficient / factor)]))
             });
             let Some(term) = found else { return Some((quotient, rest)) };
             quotient = quotient.plus(&term, 1)?;
@@ -128,9 +142,14 @@ impl Poly {
     }
 }
 
+/// A product without a variable.
+fn others(product: &Product, var: Var) -> Product {
+    product.iter().copied().filter(|v| *v != var).collect()
+}
+
 /// A product without the factors of another, if it has them all.
-fn without(product: &[Var], factors: &[Var]) -> Option<Vec<Var>> {
-    let mut left = product.to_vec();
+fn without(product: &Product, factors: &Product) -> Option<Product> {
+    let mut left = product.clone();
     for factor in factors {
         left.remove(left.iter().position(|v| v == factor)?);
     }

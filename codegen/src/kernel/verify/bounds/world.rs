@@ -27,19 +27,34 @@ pub(super) struct World<'k> {
     first_counter: Var,
 }
 
+/// What decides the facts that hold before an access is looked at.
+#[derive(PartialEq)]
+pub(super) struct Setting {
+    /// Of what the instruction touches elements.
+    shape: Shape,
+    /// Over which ranks, if there are any.
+    ranks: Option<Dim>,
+    /// Expressions of dims alone, which the access asks for.
+    sizes: Vec<Dim>,
+    /// By what the access divides each counter: digits of counters stand between divisors.
+    cuts: Cuts,
+}
+
+impl Setting {
+    /// The setting of an instruction that touches elements of a shape, on one of several ranks if there are any. It asks for
+    /// `sizes`, which hold no counters, and for `mentioned`.
+    pub fn new((shape, ranks): (&Shape, Option<&Dim>), sizes: &[&Dim], mentioned: &[&Dim]) -> Setting {
+        let sizes = sizes.iter().map(|size| (*size).clone()).collect();
+        Setting { shape: shape.clone(), ranks: ranks.cloned(), sizes, cuts: cuts(mentioned) }
+    }
+}
+
+/// Every symbol that counts, in the order in which their facts are noted.
+const COUNTERS: [&str; 4] = [ROW, INNER, RANK, LANE];
+
 impl<'k> World<'k> {
-    /// Collects the facts that hold where an instruction touches elements of a shape, on one of several ranks if there are any.
-    ///
-    /// The caller will ask for `sizes`, which hold no counters, and for `mentioned`: their divisors decide the digits in which
-    /// counters are written.
-    pub fn new(
-        kernel: &'k Kernel,
-        segment: &'k Segment,
-        definitions: &'k [usize],
-        (shape, ranks): (&Shape, Option<&Dim>),
-        sizes: &[&Dim],
-        mentioned: &[&Dim],
-    ) -> World<'k> {
+    /// Collects the facts that hold in a setting.
+    pub fn new(kernel: &'k Kernel, segment: &'k Segment, definitions: &'k [usize], setting: &Setting) -> World<'k> {
         let mut world = World {
             segment,
             definitions,
@@ -58,21 +73,17 @@ impl<'k> World<'k> {
             let (least, most) = (world.dim(&claim.least), world.dim(&claim.most));
             world.know_order(least, most);
         }
-        let mut counts = vec![(ROW, kernel.rows.clone()), (INNER, segment.inner.clone())];
-        counts.extend(ranks.map(|ranks| (RANK, ranks.clone())));
-        if *shape != Shape::Scalar {
-            counts.push((LANE, shape.elements()));
-        }
         // Whatever is made of dims alone comes before counters, which are bounded by it.
-        sizes.iter().for_each(|size| drop(world.dim(size)));
-        let counters: Vec<(&str, Term, Vec<Dim>)> = counts
-            .iter()
-            .map(|(name, count)| {
-                let count = world.dim(count);
-                world.know(minus(&count, &one()));
-                (*name, count, cuts(mentioned, name))
-            })
-            .collect();
+        setting.sizes.iter().for_each(|size| drop(world.dim(size)));
+        let lanes = (setting.shape != Shape::Scalar).then(|| setting.shape.elements());
+        let counts = [Some(&kernel.rows), Some(&segment.inner), setting.ranks.as_ref(), lanes.as_ref()];
+        let mut counters = Vec::new();
+        for ((name, count), divisors) in COUNTERS.iter().zip(counts).zip(&setting.cuts) {
+            let Some(count) = count else { continue };
+            let count = world.dim(count);
+            world.know(minus(&count, &one()));
+            counters.push((*name, count, divisors));
+        }
         let steps: Vec<Vec<Poly>> = counters.iter().map(|(_, _, divisors)| world.steps(divisors)).collect();
         world.first_counter = world.facts.count();
         for ((name, count, _), steps) in counters.into_iter().zip(steps) {
@@ -309,28 +320,30 @@ fn floor(a: &Poly, b: &Poly) -> Term {
     whole.plus(&Poly::constant(left), 1)
 }
 
-/// By what index expressions divide a counter.
-fn cuts(mentioned: &[&Dim], counter: &str) -> Vec<Dim> {
-    let mut found = Cuts { counter, divisors: Vec::new() };
-    for dim in mentioned {
+/// By what index expressions divide each counter.
+fn cuts(mentioned: &[&Dim]) -> Cuts {
+    let mut found = Found::default();
+    // Only functions divide.
+    for dim in mentioned.iter().filter(|dim| dim.as_polynomial().is_none()) {
         let Ok(_) = dim.fold(&mut found);
     }
-    found.divisors
+    found.0
 }
 
-struct Cuts<'n> {
-    counter: &'n str,
-    divisors: Vec<Dim>,
-}
+/// Divisors, by [`COUNTERS`].
+type Cuts = [Vec<Dim>; COUNTERS.len()];
 
-/// A sub-expression, and by what the counter that it is a quotient of was divided.
+#[derive(Default)]
+struct Found(Cuts);
+
+/// A sub-expression; if it is a quotient of a counter, which one and by what.
 #[derive(Clone)]
 struct Part {
     dim: Dim,
-    below: Option<Dim>,
+    below: Option<(usize, Dim)>,
 }
 
-impl DimFold for Cuts<'_> {
+impl DimFold for Found {
     type Value = Part;
     type Error = Infallible;
 
@@ -339,8 +352,8 @@ impl DimFold for Cuts<'_> {
     }
 
     fn symbol(&mut self, name: &str) -> Result<Part, Infallible> {
-        let below = (name == self.counter).then(|| Dim::constant(1));
-        Ok(Part { dim: Dim::symbol(name), below })
+        let counter = COUNTERS.iter().position(|counter| *counter == name);
+        Ok(Part { dim: Dim::symbol(name), below: counter.map(|counter| (counter, Dim::constant(1))) })
     }
 
     fn add(&mut self, a: Part, b: Part) -> Result<Part, Infallible> {
@@ -352,10 +365,15 @@ impl DimFold for Cuts<'_> {
     }
 
     fn function(&mut self, f: DimFn, a: Part, b: Part) -> Result<Part, Infallible> {
-        let divides = matches!(f, DimFn::FloorDiv | DimFn::Mod);
-        let divisor = a.below.filter(|_| divides).map(|below| &below * &b.dim);
-        self.divisors.extend(divisor.clone().filter(|d| !self.divisors.contains(d)));
-        Ok(Part { dim: Dim::function(f, &a.dim, &b.dim), below: divisor.filter(|_| f == DimFn::FloorDiv) })
+        let dim = Dim::function(f, &a.dim, &b.dim);
+        let Some((counter, below)) = a.below.filter(|_| matches!(f, DimFn::FloorDiv | DimFn::Mod)) else {
+            return Ok(Part { dim, below: None });
+        };
+        let divisor = &below * &b.dim;
+        if !self.0[counter].contains(&divisor) {
+            self.0[counter].push(divisor.clone());
+        }
+        Ok(Part { dim, below: (f == DimFn::FloorDiv).then_some((counter, divisor)) })
     }
 }
 
