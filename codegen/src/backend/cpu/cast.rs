@@ -208,6 +208,12 @@ impl Code<'_> {
     }
 
     fn decode_short(&mut self, code: Value, f: Short) -> Value {
+        // The upper half of an f16 is an e5m2.
+        if self.halves && f.ieee {
+            let half = if f.bits == 8 { self.shl(code, 8) } else { code };
+            let widen = |code: &mut Self, v| code.widen_halves(v);
+            return if self.is_vector(half) { self.widen_halves(half) } else { self.by_four(half, widen) };
+        }
         let sign_bit = 1u32 << (f.bits - 1);
         let magnitude = self.and(code, sign_bit - 1);
         let signed = self.and(code, sign_bit);
@@ -242,7 +248,7 @@ impl Code<'_> {
     /// An f32 value rounded to a float element of at most 32 bits.
     fn narrowed(&mut self, v: Value, to: DType, round: Rounding, saturate: bool) -> Result<Value, Refusal> {
         if to == DType::F32 {
-            return Ok(if saturate { self.clamp_to_finite(v) } else { v });
+            return Ok(if saturate { self.clamped(v, f32::MAX) } else { v });
         }
         if to == DType::F8E8M0 {
             return self.encode_e8m0(v, round, saturate);
@@ -255,9 +261,10 @@ impl Code<'_> {
         })
     }
 
-    fn clamp_to_finite(&mut self, v: Value) -> Value {
-        let high = self.float(v, f32::MAX);
-        let low = self.float(v, -f32::MAX);
+    /// A value between a bound and its negative; NaN stays NaN.
+    fn clamped(&mut self, v: Value, bound: f32) -> Value {
+        let high = self.float(v, bound);
+        let low = self.float(v, -bound);
         let v = self.min_or_second(high, v);
         self.max_or_second(low, v)
     }
@@ -307,6 +314,11 @@ impl Code<'_> {
     /// mantissa then holds is the number of quanta. It starts from what turns the exponent above it, moved to its place,
     /// into that of the code.
     fn encode_short(&mut self, v: Value, f: Short, saturate: bool) -> Value {
+        if self.halves && f.ieee && f.bits == 16 {
+            let v = if saturate { self.clamped(v, f.max_finite) } else { v };
+            let narrow = |code: &mut Self, v| code.narrow_to_halves(v);
+            return if self.is_vector(v) { self.narrow_to_halves(v) } else { self.by_four(v, narrow) };
+        }
         let [bits, magnitude, clamped, exponent] = self.short_range(v, f, saturate);
         let places = i64::from(23 - f.mantissa);
         let first = -((places + i64::from(f.least_normal)) << f.mantissa) & ((1 << f.bits) - 1);

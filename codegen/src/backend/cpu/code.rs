@@ -14,6 +14,8 @@ use cranelift_frontend::FunctionBuilder;
 /// The function being built.
 pub(super) struct Code<'f> {
     pub b: FunctionBuilder<'f>,
+    /// Whether `f16` is converted by instructions (`half.rs`).
+    pub halves: bool,
 }
 
 /// Accesses are unaligned, and a fault is the caller's bug, not the kernel's.
@@ -21,7 +23,7 @@ pub(super) fn mem() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-fn reinterpret() -> MemFlagsData {
+pub(super) fn reinterpret() -> MemFlagsData {
     MemFlagsData::new().with_endianness(Endianness::Little)
 }
 

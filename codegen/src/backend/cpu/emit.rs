@@ -14,6 +14,7 @@ use fusewright_graph::Dim;
 use super::code::Code;
 use super::eval::{Eval, Key, Pass as Running};
 use super::forms::Vectors;
+use super::half;
 use super::index::Pos;
 use super::lookup::Lookup;
 use super::memory::{Lanes, Width};
@@ -44,7 +45,7 @@ pub(super) fn function(
     signature.params = vec![AbiParam::new(I64); 4];
     let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
     let mut context = FunctionBuilderContext::new();
-    let code = Code { b: FunctionBuilder::new(&mut function, &mut context) };
+    let code = Code { b: FunctionBuilder::new(&mut function, &mut context), halves: half::exists(isa) };
     let (kernel, rows) = &filled::split(kernel);
     let Some(first) = kernel.segments.first() else {
         return Err(Refused { place: "kernel".to_owned(), reason: "it has no segment".to_owned() });

@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 
+use super::half;
+
 type Detected = Result<Arc<dyn TargetIsa>, String>;
 
 /// The host's instruction set, detected once per process, or what it lacks.
@@ -52,5 +54,5 @@ fn require(isa: &dyn TargetIsa) -> Result<(), String> {
 /// Everything about the instruction set that changes code.
 pub(super) fn describe(isa: &dyn TargetIsa) -> String {
     let flags: Vec<String> = isa.isa_flags().iter().map(|flag| flag.to_string()).collect();
-    format!("{} {}", isa.triple(), flags.join(" "))
+    format!("{} {} f16c={}", isa.triple(), flags.join(" "), half::exists(isa))
 }

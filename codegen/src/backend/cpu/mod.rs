@@ -13,6 +13,7 @@ mod constants;
 mod emit;
 mod eval;
 mod forms;
+mod half;
 mod index;
 mod isa;
 mod lanes;
@@ -105,10 +106,12 @@ fn function(
     if *target != Target::Cpu {
         return Err(BackendError::target(NAME, target, "this backend compiles for `cpu`"));
     }
+    super::valid(NAME, kernel)?;
     let refused = |r: Refused| BackendError::unsupported(NAME, kernel, r.place, r.reason);
     check(kernel).map_err(refused)?;
     let (mut function, decisions) = emit::function(isa, kernel, lookups).map_err(refused)?;
     constants::hoist(&mut function);
+    half::number(&mut function);
     Ok((function, decisions))
 }
 
@@ -124,6 +127,8 @@ fn machine_code(kernel: &Kernel, function: Function, isa: &dyn TargetIsa) -> Res
         .compile(isa, &mut ControlPlane::default())
         .map_err(|e| BackendError::internal(NAME, kernel, format!("{:?}", e.inner)))?;
     let code = context.take_compiled_code().ok_or_else(|| BackendError::internal(NAME, kernel, "no code was made"))?;
-    let bytes = prefetch::linked(&code).map_err(|message| BackendError::internal(NAME, kernel, message))?;
+    let internal = |message: String| BackendError::internal(NAME, kernel, message);
+    let mut bytes = prefetch::linked(&code).map_err(internal)?;
+    half::put(&code, &mut bytes).map_err(internal)?;
     Ok(MachineCode { bytes, alignment: code.buffer.alignment })
 }

@@ -243,6 +243,8 @@ fn copy(function: &mut Function, insts: &[Inst], block: Block, known: &mut BTree
     for &inst in insts {
         let dfg = &mut function.dfg;
         let new = dfg.clone_inst(inst);
+        function.srclocs[new] = function.srclocs[inst];
+        let dfg = &mut function.dfg;
         let values: Vec<Value> = dfg.inst_values(inst).map(|v| renamed(known, dfg.resolve_aliases(v))).collect();
         dfg.overwrite_inst_values(new, values.into_iter());
         known.extend(dfg.inst_results(inst).iter().copied().zip(dfg.inst_results(new).iter().copied()));

@@ -3,6 +3,9 @@
 //! A loop runs lane by lane if one of its ops has no vector form (an integer of 64 bits, a join of pairs under a packing of
 //! pairs), if it takes groups of two sizes, if it takes groups of a row that is joined of parts, or if it reduces a row and
 //! takes groups. Dear values below such a loop get a loop of their own ahead of it, in vectors. The loop itself loads them.
+//!
+//! So do dear values of whole rows below a loop over groups: it computes them for one group, waits for their extreme, and has
+//! too few lanes to do something else meanwhile.
 
 use std::collections::HashSet;
 
@@ -16,16 +19,22 @@ use crate::kernel::{InstOp, Segment, Shape, Val};
 /// A value that costs so many instructions for four lanes is worth a store and a load: lane by lane it takes four times as
 /// many.
 const DEAR: u32 = 4;
+/// The same for a value that vectors are computed of either way, group by group or for the row at once.
+const DEAR_IN_GROUPS: u32 = 16;
 
 /// Adds such rows to those that are stored, as far as there is memory for them. `short` says that no row is longer than
 /// [`SHORT`](super::keep::SHORT).
 pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, short: bool, mut room: i64) {
     let mut open: Vec<usize> = (0..segment.insts.len()).filter(|&at| has_loop(segment, found, at)).collect();
     while let Some(from) = open.pop() {
-        if takes_vectors(segment, found, from, forms) {
+        let least = if !takes_vectors(segment, found, from, forms) {
+            DEAR
+        } else if takes_groups(segment, found, from, forms) {
+            DEAR_IN_GROUPS
+        } else {
             continue;
-        }
-        for at in vectors_below(segment, found, from, forms, short) {
+        };
+        for at in vectors_below(segment, found, from, forms, (short, least)) {
             let taken = bytes(segment, at, short).filter(|bytes| *bytes <= room);
             if let Some(bytes) = taken {
                 room -= bytes;
@@ -47,6 +56,11 @@ fn has_loop(segment: &Segment, found: &Stored, at: usize) -> bool {
     }
 }
 
+/// Says whether the loops of an instruction run group by group.
+fn takes_groups(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms) -> bool {
+    !Walk::of(segment, found, at, None, forms).groups.is_empty()
+}
+
 /// Says whether the loops of an instruction take lanes in vectors.
 fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms) -> bool {
     let walk = Walk::of(segment, found, at, None, forms);
@@ -59,8 +73,14 @@ fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms
     walk.vector && grouped && parted
 }
 
-/// The rows nearest to a loop, each with a loop in vectors, that are dear.
-fn vectors_below(segment: &Segment, found: &Stored, from: usize, forms: &dyn Forms, short: bool) -> Vec<usize> {
+/// The rows nearest to a loop, each with a loop in vectors, that cost at least so much.
+fn vectors_below(
+    segment: &Segment,
+    found: &Stored,
+    from: usize,
+    forms: &dyn Forms,
+    (short, least): (bool, u32),
+) -> Vec<usize> {
     let values = Values { segment, definitions: &found.definitions };
     let stored = |v: Val| found.is_stashed(v);
     let (mut chosen, mut seen) = (Vec::new(), HashSet::new());
@@ -78,11 +98,12 @@ fn vectors_below(segment: &Segment, found: &Stored, from: usize, forms: &dyn For
         if matches!(inst.op, InstOp::Reduce { .. } | InstOp::TopK(_) | InstOp::ArgReduce(_)) {
             continue;
         }
-        if values.is_row(v) && values.cost(v, DEAR, &stored) >= DEAR {
+        if values.is_row(v) && values.cost(v, least, &stored) >= least {
             let v = values.lowest(v);
             let at = found.definitions[v.0 as usize];
             let fits = bytes(segment, at, short).is_some() && !matches!(segment.insts[at].op, InstOp::Load { .. });
-            if fits && !stored(v) && takes_vectors(segment, found, at, forms) {
+            let whole = || least != DEAR_IN_GROUPS || !takes_groups(segment, found, at, forms);
+            if fits && !stored(v) && takes_vectors(segment, found, at, forms) && whole() {
                 chosen.push(at);
                 seen.insert(v);
                 continue;
