@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use fusewright_abi::{KernelArtifact, Payload, PayloadKind, Target};
 use fusewright_codegen::backend::{self, Backend, BackendError};
-use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::kernel::Kernel;
+use fusewright_codegen::kernel::expand::{Column, expand};
 use fusewright_codegen::lower::{Outputs, lower_to};
 use fusewright_fusion::region::SourceKind;
 use fusewright_graph::Graph;

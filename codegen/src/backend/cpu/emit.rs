@@ -89,7 +89,8 @@ fn build<'k>(
         let of_segment = lookups.iter().zip(&tables).filter(|(lookup, _)| lookup.segment == number);
         eval.tables = of_segment.map(|(lookup, table)| (lookup.value, (lookup, *table))).collect();
         decisions.extend(eval.tables.keys().map(|v| format!("segment `{}`: {v:?} is looked up", segment.name)));
-        let plans = plan::plans(kernel, segment, &Vectors)?;
+        let looked_up = eval.tables.iter().map(|(v, (lookup, _))| (*v, lookup.argument)).collect();
+        let plans = plan::plans(kernel, segment, &Vectors { looked_up })?;
         let (mut begin, mut end) = (args[2], args[3]);
         match &rows_of[number] {
             filled::Rows::All => {}
@@ -507,9 +508,9 @@ impl Rows<'_, '_, '_> {
     ) -> Taken<()> {
         let segment = self.eval.segment;
         let mut open = Open::new();
-        let mut vector = true;
+        let (mut vector, forms) = (true, Vectors::default());
         for &at in reduces {
-            let facts = Walk::of(segment, &self.eval.found, at, None, &Vectors);
+            let facts = Walk::of(segment, &self.eval.found, at, None, &forms);
             let own = Dim::constant(0);
             let same = |u: &GroupUse| (&u.lanes, &u.size, u.scale, &u.offset) == (&group.lanes, &group.size, 1, &own);
             vector &= facts.vector && facts.cuts.is_empty() && facts.groups.iter().all(same);

@@ -1,16 +1,34 @@
 //! What this emitter has in vectors of four lanes.
 
+use std::collections::BTreeMap;
+
 use fusewright_abi::DType;
 use fusewright_graph::ScalarFn;
 
 use super::reduce::vector_lanes;
 use crate::backend::host::Forms;
-use crate::kernel::Order;
+use crate::kernel::{Order, Val};
+
+/// What four lanes of a loop may cost, by the matrix on x86-64: with more of it sixteen registers hold neither the constants nor
+/// what one stage hands to the next.
+const MOST_COST: u32 = 18;
 
 /// The forms of 128-bit vectors.
-pub(super) struct Vectors;
+#[derive(Default)]
+pub(super) struct Vectors {
+    /// The values of a segment that are looked up, and their arguments.
+    pub looked_up: BTreeMap<Val, Val>,
+}
 
 impl Forms for Vectors {
+    fn most_cost(&self) -> Option<u32> {
+        Some(MOST_COST)
+    }
+
+    fn looked_up(&self, v: Val) -> Option<Val> {
+        self.looked_up.get(&v).copied()
+    }
+
     fn wide_lanes(&self) -> bool {
         false
     }

@@ -43,7 +43,7 @@ pub(super) struct Lookup {
     /// The row that is looked up.
     pub value: Val,
     /// The row of arguments, which is loaded, or computed and rounded to 16 bits.
-    argument: Val,
+    pub argument: Val,
     /// The rows that the one is computed from, the arguments among them.
     through: Vec<Val>,
 }
@@ -119,7 +119,7 @@ fn rows_below(segment: &Segment, definitions: &[usize], value: Val, argument: Va
 
 /// By value: the row of 16-bit elements of which it is a function and of nothing else.
 fn arguments(kernel: &Kernel, segment: &Segment, definitions: &[usize]) -> Vec<Option<Val>> {
-    let facts = known_facts(segment);
+    let (facts, forms) = (known_facts(segment), Vectors::default());
     let terms = kernel.rows.as_polynomial().unwrap_or_default();
     let per_token = terms.iter().map(|(coefficient, _)| *coefficient).min().unwrap_or(1).max(1);
     let is_literal = |v: Val| matches!(segment.insts[definitions[v.0 as usize]].op, InstOp::Literal(_));
@@ -129,11 +129,11 @@ fn arguments(kernel: &Kernel, segment: &Segment, definitions: &[usize]) -> Vec<O
         let Shape::Row(lanes) = &segment.ty(result).shape else { continue };
         let vector = match &inst.op {
             InstOp::Map(_) if literal_shift(segment, inst).is_some() => true,
-            InstOp::Map(f) => inst.args.last().is_some_and(|v| Vectors.map(*f, segment.ty(*v).dtype)),
+            InstOp::Map(f) => inst.args.last().is_some_and(|v| forms.map(*f, segment.ty(*v).dtype)),
             InstOp::Cast { to, saturate, .. } => inst
                 .args
                 .first()
-                .is_some_and(|v| Vectors.cast(segment.ty(*v).dtype, *to, *saturate, &|| facts[v.0 as usize].bounded)),
+                .is_some_and(|v| forms.cast(segment.ty(*v).dtype, *to, *saturate, &|| facts[v.0 as usize].bounded)),
             InstOp::Bitcast(_) | InstOp::Broadcast(_) => true,
             _ => false,
         };

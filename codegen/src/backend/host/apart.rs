@@ -1,16 +1,16 @@
-//! Rows that are stored once because a loop of their own takes lanes in vectors, and the loop that reads them does not.
+//! Rows that are stored once so that two loops run faster than one.
 //!
-//! A loop runs lane by lane if one of its ops has no vector form (an integer of 64 bits, a join of pairs under a packing of
-//! pairs), if it takes groups of two sizes, if it takes groups of a row that is joined of parts, or if it reduces a row and
-//! takes groups. Dear values below such a loop get a loop of their own ahead of it, in vectors. The loop itself loads them.
-//!
-//! So do dear values of whole rows below a loop over groups: it computes them for one group, waits for their extreme, and has
-//! too few lanes to do something else meanwhile.
+//! - A loop runs lane by lane if one of its ops has no vector form (an integer of 64 bits, a join of pairs under a packing of
+//!   pairs), if it takes groups of two sizes, if it takes groups of a row that is joined of parts, or if it reduces a row and
+//!   takes groups. Dear values below such a loop get a loop of their own ahead of it, in vectors. The loop itself loads them.
+//! - A loop over groups computes dear values for one group, waits for the group's extreme, and has too few lanes to do
+//!   something else meanwhile. They get a loop over the whole row.
+//! - A loop whose values are more than the registers hold (`Forms::most_cost`) is cut in two of about the same length.
 
 use std::collections::HashSet;
 
 use super::Forms;
-use super::cost::Values;
+use super::cost::{LOAD, STORE_AND_LOAD, Values, weight};
 use super::plan::{self, pieces, single_group};
 use super::stash::{Stored, bytes};
 use super::walk::Walk;
@@ -21,6 +21,8 @@ use crate::kernel::{InstOp, Segment, Shape, Val};
 const DEAR: u32 = 4;
 /// The same for a value that vectors are computed of either way, group by group or for the row at once.
 const DEAR_IN_GROUPS: u32 = 16;
+/// What looking four lanes up in a table costs.
+const LOOK_UP: u32 = 12;
 
 /// Adds such rows to those that are stored, as far as there is memory for them. `short` says that no row is longer than
 /// [`SHORT`](super::keep::SHORT).
@@ -32,6 +34,13 @@ pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, shor
         } else if takes_groups(segment, found, from, forms) {
             DEAR_IN_GROUPS
         } else {
+            let taken = forms.most_cost().and_then(|most| halving(segment, found, from, forms, (short, most)));
+            let taken = taken.and_then(|at| Some((at, bytes(segment, at, short).filter(|bytes| *bytes <= room)?)));
+            if let Some((at, bytes)) = taken {
+                room -= bytes;
+                found.stash(segment, at);
+                open.extend([from, at]);
+            }
             continue;
         };
         for at in vectors_below(segment, found, from, forms, (short, least)) {
@@ -53,6 +62,90 @@ fn has_loop(segment: &Segment, found: &Stored, at: usize) -> bool {
         InstOp::Reduce { over: crate::kernel::Over::Row, .. } => true,
         InstOp::AsRow => false,
         _ => found.stashed[at],
+    }
+}
+
+/// The row of which a loop of its own leaves two of about the same cost, if a loop costs more than `most`. What else the first
+/// loop computes, the second does not need, or has at little cost.
+fn halving(
+    segment: &Segment,
+    found: &Stored,
+    from: usize,
+    forms: &dyn Forms,
+    (short, most): (bool, u32),
+) -> Option<usize> {
+    let values = Values { segment, definitions: &found.definitions };
+    let mut roots: Vec<Val> = plan::roots(segment, from).to_vec();
+    if found.stashed[from] {
+        roots.clone_from(&segment.insts[from].args);
+    }
+    let whole = Cone::of(&values, (found, forms), &roots);
+    if whole.cost <= most {
+        return None;
+    }
+    let mut best = None;
+    for &at in &whole.insts {
+        let v = segment.insts[at].results[0];
+        let below = Cone::of(&values, (found, forms), &[v]);
+        let longer = below.cost.max(whole.cost - below.cost + LOAD);
+        let is_better = longer + STORE_AND_LOAD < whole.cost && best.is_none_or(|(least, _)| longer < least);
+        if !is_better || !values.is_row(v) {
+            continue;
+        }
+        let kept = found.definitions[values.narrowest(v).0 as usize];
+        let fits = bytes(segment, kept, short).is_some() && !matches!(segment.insts[kept].op, InstOp::Load { .. });
+        let is_needed_behind = |w: usize| {
+            let result = segment.insts[w].results[0];
+            let users = whole.insts.iter().filter(|user| !below.has[**user]);
+            w != at
+                && users.into_iter().any(|user| segment.insts[*user].args.contains(&result))
+                && Cone::of(&values, (found, forms), &[result]).cost > STORE_AND_LOAD
+        };
+        if fits
+            && kept != from
+            && !below.insts.iter().any(|w| is_needed_behind(*w))
+            && takes_vectors(segment, found, kept, forms)
+        {
+            best = Some((longer, kept));
+        }
+    }
+    best.map(|(_, at)| at)
+}
+
+/// What a loop computes for rows, down to what is stored and to reductions.
+struct Cone {
+    /// The instructions, and whether each of the segment is one of them.
+    insts: Vec<usize>,
+    has: Vec<bool>,
+    /// What four lanes cost.
+    cost: u32,
+}
+
+impl Cone {
+    fn of(values: &Values<'_>, (found, forms): (&Stored, &dyn Forms), roots: &[Val]) -> Cone {
+        let mut cone = Cone { insts: Vec::new(), has: vec![false; values.segment.insts.len()], cost: 0 };
+        let mut open = roots.to_vec();
+        while let Some(v) = open.pop() {
+            let at = found.definitions[v.0 as usize];
+            if values.segment.ty(v).shape == Shape::Scalar || cone.has[at] {
+                continue;
+            }
+            if found.stashed[at] || !values.is_row(v) {
+                cone.cost += 1;
+                continue;
+            }
+            cone.has[at] = true;
+            cone.insts.push(at);
+            if let Some(argument) = forms.looked_up(v) {
+                cone.cost += LOOK_UP;
+                open.push(argument);
+                continue;
+            }
+            let inst = values.inst(v);
+            cone.cost += weight(values.segment, inst);
+            open.extend(&inst.args);
+        }
+        cone
     }
 }
 
@@ -160,6 +253,50 @@ mod tests {
         assert_eq!(stored(&body("256"), "256", false), (1, 1));
         // Of any number of lanes nothing is stored, of few it is.
         assert_eq!([false, true].map(|short| stored(&body("n"), "n", short)), [(0, 1), (1, 1)]);
+    }
+
+    /// What is dear below an extreme of groups and below the codes that it scales.
+    #[test]
+    fn what_is_dear_below_groups_is_stored_for_the_row() {
+        let of = |roots: usize| {
+            let dear: String = (0..roots).map(|i| format!("%d{} = div %v, %d{i} ", i + 1)).collect();
+            let body = format!(
+                "%v = load x[lane + row*256] : row<f32, 256> %d0 = sqrt %v {dear} %a = abs %d{roots} \
+                 %m = reduce max %a over group 16 nan propagate order tree(16) %q = div %d{roots}, %m \
+                 store d[lane + row*256], %q"
+            );
+            stored(&body, "256", false).0
+        };
+        assert_eq!([of(1), of(5)], [0, 1]);
+    }
+
+    #[test]
+    fn loops_are_cut_where_two_cost_less_than_the_most() {
+        /// As [`Narrow`], with few registers.
+        struct Few;
+        impl Forms for Few {
+            fn wide_lanes(&self) -> bool {
+                false
+            }
+            fn most_cost(&self) -> Option<u32> {
+                Some(20)
+            }
+        }
+        let of = |body: &str| {
+            let kernel = kernel(&body.replace("LOAD", "%v = load x[lane + row*256] : row<f32, 256>"), "256");
+            let segment = &kernel.segments[0];
+            let found = Stored::of(segment, &Few, false);
+            found.rows(segment).map(|(_, v)| v).collect::<Vec<Val>>()
+        };
+        let chain = |n: usize| (0..n).map(|i| format!("%d{} = div %v, %d{i} ", i + 1)).collect::<String>();
+        let store = |n: usize| format!("store d[lane + row*256], %d{n}");
+        // The load and four quotients are within the limit; of eight, about four are on each side.
+        assert_eq!(of(&format!("LOAD %d0 = sqrt %v {} {}", chain(3), store(3))), []);
+        assert_eq!(of(&format!("LOAD %d0 = sqrt %v {} {}", chain(8), store(8))), [Val(5)]);
+        // Behind every cut another dear value would be needed.
+        let crossing = "LOAD %p = sqrt %v %o = add %p, %v %q = add %o, %p %r = div %v, %q %s = div %r, %q %t = div %s, %q \
+                        %u = div %t, %q store d[lane + row*256], %u";
+        assert_eq!(of(crossing), []);
     }
 
     #[test]

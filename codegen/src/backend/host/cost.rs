@@ -86,7 +86,7 @@ pub(super) fn keeps_lanes(op: &InstOp) -> bool {
 }
 
 /// About how many instructions compute four lanes of a value from its operands.
-fn weight(segment: &Segment, inst: &Inst) -> u32 {
+pub(super) fn weight(segment: &Segment, inst: &Inst) -> u32 {
     let dtype = |v: Option<&Val>| v.map_or(DType::F32, |v| segment.ty(*v).dtype);
     let narrow = |d: DType| d.is_float() && d.bits() < 32 && d != DType::BF16;
     match &inst.op {
@@ -94,6 +94,8 @@ fn weight(segment: &Segment, inst: &Inst) -> u32 {
         InstOp::Load { .. } => 1 + u32::from(dtype(inst.results.first()).bits() < 32),
         InstOp::Cast { to, .. } => match (dtype(inst.args.first()), *to) {
             (DType::BF16, DType::F32) => 0,
+            (DType::F16, DType::F32) => 2,
+            (DType::F32, DType::F16) => 3,
             (from, to) if narrow(from) || narrow(to) => 12,
             (DType::F32, DType::BF16) => 7,
             _ => 3,

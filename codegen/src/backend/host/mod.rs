@@ -23,10 +23,20 @@ pub(in crate::backend) mod walk;
 use fusewright_abi::DType;
 use fusewright_graph::ScalarFn;
 
-use crate::kernel::{Kernel, Order, Source};
+use crate::kernel::{Kernel, Order, Source, Val};
 
 /// An emitter says here what it has in vectors of consecutive lanes: everything, unless it says otherwise.
 pub(in crate::backend) trait Forms {
+    /// The most that four lanes of a loop may cost, in instructions as `cost.rs` counts them: what is more runs out of registers.
+    fn most_cost(&self) -> Option<u32> {
+        None
+    }
+
+    /// The only row that a value depends on, if a table of its results takes the place of its computation.
+    fn looked_up(&self, _v: Val) -> Option<Val> {
+        None
+    }
+
     /// Whether elements of 64 bits are lanes.
     fn wide_lanes(&self) -> bool {
         true
