@@ -296,3 +296,33 @@ fn expanded_functions_keep_nans_of_any_payload() {
         check_on(&expanded, &[("n", 8)], vec![x, vec![0u8; 32]], 1);
     }
 }
+
+/// Conversions of f16 in either order, of one lane and of many: ties, what is beyond the range, subnormals, NaNs.
+#[test]
+fn halves_are_rounded_and_widened() {
+    let edges = [0u32, 0x8000_0000, 0x3300_0000, 0x3300_0001, 0x3880_0000, 0x387f_ffff, 0x477f_e000, 0x477f_efff];
+    let beyond =
+        [0x477f_f000u32, 0xc77f_f000, 0x7f80_0000, 0xff80_0000, 0x7f80_0001, 0xffff_ffff, 0x3f80_1000, 0x3f80_3000];
+    let xs: Vec<u32> = edges.into_iter().chain(beyond).collect();
+    let codes = [0u16, 0x8000, 1, 0x83ff, 0x0400, 0x7bff, 0x7c00, 0xfc00, 0x7c01, 0xffff, 0x3c00, 0x5555];
+    for n in [1usize, 3, 4, 17, 40] {
+        let narrow_first = "%h = cast %x to f16 rne %y = cast %h to f32 rne store y[row*n + lane], %y \
+                            %c = load c[row*n + lane] : row<f16, n> %w = cast %c to f32 rne \
+                            %s = cast %x to f16 rne sat %z = cast %s to f32 rne %t = add %z, %w store z[row*n + lane], %t";
+        let wide_first = "%c = load c[row*n + lane] : row<f16, n> %w = cast %c to f32 rne %t = add %w, %x \
+                          %h = cast %t to f16 rne %y = cast %h to f32 rne store y[row*n + lane], %y \
+                          %z = cast %h to f8e5m2 rne %u = cast %z to f32 rne store z[row*n + lane], %u";
+        for body in [narrow_first, wide_first] {
+            let text = format!(
+                "kernel @halves(s = extent(x, 0), n = extent(x, 1)) rows s {{ param %x: f32[s, n] in param %c: f16[s, n] in \
+                 param %y: f32[s, n] out param %z: f32[s, n] out segment @m inner 1 {{ \
+                 %x = load x[row*n + lane] : row<f32, n> {body} }} }}"
+            );
+            let rows = 16;
+            let x = (0..rows * n).flat_map(|i| xs[(i * 7 + i / n) % xs.len()].to_le_bytes()).collect();
+            let c = (0..rows * n).flat_map(|i| codes[(i * 5 + i / n) % codes.len()].to_le_bytes()).collect();
+            let out = vec![0u8; rows * n * 4];
+            check_on(&kernel(&text), &[("s", rows as i64), ("n", n as i64)], vec![x, c, out.clone(), out], 1);
+        }
+    }
+}

@@ -55,14 +55,14 @@ fn in_place(n: &str, dims: &str, inner: i64, dtype: &str) -> String {
 fn rows_are_kept_in_their_narrowest_form() {
     let lines = kept(&add_rms_norm_fp8(4096));
     assert_eq!(lines, ["bf16) for the row, 8192 bytes", "bf16) for the row, 8192 bytes"]);
-    let lines = kept(&silu_mul_group(1000, 128));
-    assert_eq!(lines, ["bf16) for the group, 256 bytes"]);
+    // What is dear below groups has a loop of its own for the row.
+    assert_eq!(kept(&silu_mul_group(1000, 128)), [""; 0]);
 }
 
 #[test]
 fn softmax_in_place_of_odd_lengths_and_dtypes() {
-    // Short floats other than bf16 cost more to widen than to keep widened.
-    for (dtype, count) in [("bf16", 1), ("f32", 1), ("f16", 2), ("f8e4m3", 2)] {
+    // Short floats of eight bits cost more to widen than to keep widened.
+    for (dtype, count) in [("bf16", 1), ("f32", 1), ("f16", 1), ("f8e4m3", 2)] {
         for n in [1i64, 2, 7, 8, 9, 15, 16, 17, 63, 64, 1000, 1025] {
             let text = in_place(&n.to_string(), "", 1, dtype);
             assert_eq!(kept(&text).len(), count, "{text}");
@@ -215,7 +215,7 @@ fn inner_rows_share_what_the_row_computes() {
 fn short_rows_of_any_length_keep_values() {
     let dims = ", n = extent(x, 2)";
     let kept = kept(&in_place("n", dims, 1, "f16"));
-    assert_eq!(kept, ["f32) for the row, if that has at most 4096 lanes, 16384 bytes"; 2]);
+    assert_eq!(kept, ["f32) for the row, if that has at most 4096 lanes, 16384 bytes"]);
     for n in [0, 1, 17, 1000, 4095, 4096, 4097, 5000] {
         check(&in_place("n", dims, 1, "bf16"), &[("s", 2), ("n", n)]);
         check(&in_place("n", dims, 2, "f16"), &[("s", 2), ("n", n)]);

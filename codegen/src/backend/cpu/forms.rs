@@ -9,9 +9,9 @@ use super::reduce::vector_lanes;
 use crate::backend::host::Forms;
 use crate::kernel::{Order, Val};
 
-/// What four lanes of a loop may cost, by the matrix on x86-64: with more of it sixteen registers hold neither the constants nor
-/// what one stage hands to the next.
-const MOST_COST: u32 = 18;
+/// What four lanes of a loop may cost, by the matrix and by kernels of long rows on x86-64: with more of it sixteen registers
+/// hold neither the constants nor what one stage hands to the next.
+const MOST_COST: u32 = 45;
 
 /// The forms of 128-bit vectors.
 #[derive(Default)]

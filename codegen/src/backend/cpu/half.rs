@@ -17,9 +17,11 @@ use cranelift_codegen::isa::TargetIsa;
 
 use super::code::{Code, reinterpret};
 
-/// The locations that mark instructions. Behind [`number`] every location is one of these plus an even number of its own.
+/// The locations that mark instructions. Behind [`number`] every location is one of these plus a multiple of [`APART`] of its
+/// own. Cranelift keeps how far each is from the first, and takes a distance of −1 for no location: all are odd.
 const WIDENS: u32 = 1;
-const NARROWS: u32 = 2;
+const NARROWS: u32 = 3;
+const APART: u32 = 4;
 
 /// Says whether the processor has the conversions and Cranelift makes the instructions in their place.
 pub(super) fn exists(isa: &dyn TargetIsa) -> bool {
@@ -37,7 +39,7 @@ impl Code<'_> {
         let packed = self.b.ins().unarrow(codes, codes);
         self.b.set_srcloc(SourceLoc::new(WIDENS));
         let wide = self.b.ins().swiden_low(packed);
-        self.b.set_srcloc(SourceLoc::default());
+        self.end_of_mark(wide);
         self.float_of(wide)
     }
 
@@ -48,9 +50,16 @@ impl Code<'_> {
         let v = self.float_of(bits);
         self.b.set_srcloc(SourceLoc::new(NARROWS));
         let codes = self.b.ins().nearest(v);
-        self.b.set_srcloc(SourceLoc::default());
+        self.end_of_mark(codes);
         let packed = self.b.ins().bitcast(I16X8, reinterpret(), codes);
         self.b.ins().uwiden_low(packed)
+    }
+
+    /// The instructions that follow the one of a value are not marked.
+    fn end_of_mark(&mut self, made: Value) {
+        let function = &self.b.func;
+        debug_assert!(function.dfg.value_def(made).inst().is_some_and(|inst| !function.srcloc(inst).is_default()));
+        self.b.set_srcloc(SourceLoc::default());
     }
 
     /// One lane by a function of four.
@@ -69,7 +78,7 @@ pub(super) fn number(function: &mut Function) {
     let marked: Vec<_> = insts.into_iter().filter(|inst| !function.srcloc(*inst).is_default()).collect();
     for (i, inst) in (1u32..).zip(marked) {
         let kind = function.srcloc(inst).bits();
-        function.set_srcloc(inst, SourceLoc::new(kind + 2 * i));
+        function.set_srcloc(inst, SourceLoc::new(kind + APART * i));
     }
 }
 
@@ -77,7 +86,7 @@ pub(super) fn number(function: &mut Function) {
 pub(super) fn put(code: &CompiledCode, bytes: &mut [u8]) -> Result<(), String> {
     for place in code.buffer.get_srclocs_sorted().iter().filter(|place| !place.loc.is_default()) {
         let inst = bytes.get_mut(place.start as usize..place.end as usize).unwrap_or_default();
-        let widens = place.loc.bits() % 2 == WIDENS;
+        let widens = place.loc.bits() % APART == WIDENS;
         if !(if widens { widening(inst) } else { narrowing(inst) }) {
             return Err(format!("no conversion of f16 takes the place of {inst:02x?}"));
         }

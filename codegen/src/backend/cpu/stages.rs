@@ -20,7 +20,7 @@ const STAGES: u32 = 3;
 /// Cycles within which a value is loaded and widened: the second half does so again rather than having it handed over.
 const SHALLOW: u32 = 6;
 /// Values that are carried from one stage to the next at most: what is more than registers hold goes through memory.
-const CARRIED: usize = 6;
+const CARRIED: usize = 8;
 
 /// Splits those of the loops with such heads that are worth it. They may not load what they store.
 pub(super) fn split(function: &mut Function, heads: &[Block]) {
