@@ -29,10 +29,10 @@ const LOOK_UP: u32 = 12;
 pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, short: bool, mut room: i64) {
     let mut open: Vec<usize> = (0..segment.insts.len()).filter(|&at| has_loop(segment, found, at)).collect();
     while let Some(from) = open.pop() {
-        let least = if !takes_vectors(segment, found, from, forms) {
-            DEAR
+        let wanted = if !takes_vectors(segment, found, from, forms) {
+            Wanted { least: DEAR, for_whole_rows: false }
         } else if takes_groups(segment, found, from, forms) {
-            DEAR_IN_GROUPS
+            Wanted { least: DEAR_IN_GROUPS, for_whole_rows: true }
         } else {
             let taken = forms.most_cost().and_then(|most| halving(segment, found, from, forms, (short, most)));
             let taken = taken.and_then(|at| Some((at, bytes(segment, at, short).filter(|bytes| *bytes <= room)?)));
@@ -43,7 +43,7 @@ pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, shor
             }
             continue;
         };
-        for at in vectors_below(segment, found, from, forms, (short, least)) {
+        for at in vectors_below(segment, found, from, forms, (short, &wanted)) {
             let taken = bytes(segment, at, short).filter(|bytes| *bytes <= room);
             if let Some(bytes) = taken {
                 room -= bytes;
@@ -103,6 +103,7 @@ fn halving(
         };
         if fits
             && kept != from
+            && !found.stashed[kept]
             && !below.insts.iter().any(|w| is_needed_behind(*w))
             && takes_vectors(segment, found, kept, forms)
         {
@@ -166,13 +167,21 @@ fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms
     walk.vector && grouped && parted
 }
 
-/// The rows nearest to a loop, each with a loop in vectors, that cost at least so much.
+/// What a value is to be for a loop of its own.
+struct Wanted {
+    /// It costs at least so much.
+    least: u32,
+    /// Its loop does not run group by group.
+    for_whole_rows: bool,
+}
+
+/// The rows nearest to a loop, each with a loop in vectors, that are wanted.
 fn vectors_below(
     segment: &Segment,
     found: &Stored,
     from: usize,
     forms: &dyn Forms,
-    (short, least): (bool, u32),
+    (short, wanted): (bool, &Wanted),
 ) -> Vec<usize> {
     let values = Values { segment, definitions: &found.definitions };
     let stored = |v: Val| found.is_stashed(v);
@@ -191,12 +200,12 @@ fn vectors_below(
         if matches!(inst.op, InstOp::Reduce { .. } | InstOp::TopK(_) | InstOp::ArgReduce(_)) {
             continue;
         }
-        if values.is_row(v) && values.cost(v, least, &stored) >= least {
+        if values.is_row(v) && values.cost(v, wanted.least, &stored) >= wanted.least {
             let v = values.lowest(v);
             let at = found.definitions[v.0 as usize];
             let fits = bytes(segment, at, short).is_some() && !matches!(segment.insts[at].op, InstOp::Load { .. });
-            let whole = || least != DEAR_IN_GROUPS || !takes_groups(segment, found, at, forms);
-            if fits && !stored(v) && takes_vectors(segment, found, at, forms) && whole() {
+            let is_whole = || !wanted.for_whole_rows || !takes_groups(segment, found, at, forms);
+            if fits && !stored(v) && takes_vectors(segment, found, at, forms) && is_whole() {
                 chosen.push(at);
                 seen.insert(v);
                 continue;
