@@ -244,7 +244,7 @@ pub enum BackendError {
     Invalid {
         /// Name of the backend.
         backend: &'static str,
-        /// What is broken.
+        /// The invariants that it breaks.
         error: VerifyError,
     },
     /// A table gives the kernel a schedule that it cannot have.

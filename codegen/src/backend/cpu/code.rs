@@ -14,7 +14,7 @@ use cranelift_frontend::FunctionBuilder;
 /// The function being built.
 pub(super) struct Code<'f> {
     pub b: FunctionBuilder<'f>,
-    /// Whether `f16` is converted by instructions (`half.rs`).
+    /// The processor converts `f16` itself (`half.rs`).
     pub halves: bool,
 }
 

@@ -9,8 +9,8 @@ use super::reduce::vector_lanes;
 use crate::backend::host::Forms;
 use crate::kernel::{Order, Val};
 
-/// What four lanes of a loop may cost, by the matrix and by kernels of long rows on x86-64: with more of it sixteen registers
-/// hold neither the constants nor what one stage hands to the next.
+/// Four lanes of a loop cost this much at most. Sixteen registers do not hold the constants of longer loops and what one stage
+/// hands to the next. The number was measured on x86-64, with the matrix and with kernels of long rows.
 const MOST_COST: u32 = 45;
 
 /// The forms of 128-bit vectors.

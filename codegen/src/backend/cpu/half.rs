@@ -94,7 +94,7 @@ pub(super) fn put(code: &CompiledCode, bytes: &mut [u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Of two registers, in the encoding of three bytes of prefix: the opcode map, and the prefix 66 in vectors of 128 bits.
+/// Says whether an instruction has two operands in registers, three bytes of prefix, this opcode in this map, and 128 bits.
 fn is_of_registers(inst: &[u8], map: u8, opcode: u8) -> bool {
     matches!(inst, [0xc4, b, c, op, operands, ..]
         if b & 0x1f == map && c & 0x7f == 0x79 && *op == opcode && operands >> 6 == 3)

@@ -21,7 +21,7 @@ use crate::kernel::{InstOp, Segment, Shape, Val};
 const DEAR: u32 = 4;
 /// The same for a value that vectors are computed of either way, group by group or for the row at once.
 const DEAR_IN_GROUPS: u32 = 16;
-/// What looking four lanes up in a table costs.
+/// Looking four lanes up in a table costs this much.
 const LOOK_UP: u32 = 12;
 
 /// Adds such rows to those that are stored, as far as there is memory for them. `short` says that no row is longer than
@@ -113,12 +113,12 @@ fn halving(
     best.map(|(_, at)| at)
 }
 
-/// What a loop computes for rows, down to what is stored and to reductions.
+/// The instructions that a loop runs for rows, down to stored values and reductions.
 struct Cone {
     /// The instructions, and whether each of the segment is one of them.
     insts: Vec<usize>,
     has: Vec<bool>,
-    /// What four lanes cost.
+    /// Four lanes cost this much.
     cost: u32,
 }
 
@@ -167,7 +167,7 @@ fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms
     walk.vector && grouped && parted
 }
 
-/// What a value is to be for a loop of its own.
+/// A value gets a loop of its own if it is like this.
 struct Wanted {
     /// It costs at least so much.
     least: u32,
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!([false, true].map(|short| stored(&body("n"), "n", short)), [(0, 1), (1, 1)]);
     }
 
-    /// What is dear below an extreme of groups and below the codes that it scales.
+    /// The dear value stands below an extreme of groups, and below the codes that the extreme scales.
     #[test]
     fn what_is_dear_below_groups_is_stored_for_the_row() {
         let of = |roots: usize| {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_are_cut_where_two_cost_less_than_the_most() {
+    fn long_loops_are_cut_where_nothing_else_dear_is_needed_behind() {
         /// As [`Narrow`], with few registers.
         struct Few;
         impl Forms for Few {

@@ -198,7 +198,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Where an instruction stands. It is written out only where something is refused.
+/// The place of an instruction. It is written out only where something is refused.
 pub(super) struct Place<'a> {
     pub kernel: &'a Kernel,
     pub segment: &'a Segment,

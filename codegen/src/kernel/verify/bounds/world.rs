@@ -27,16 +27,16 @@ pub(super) struct World<'k> {
     first_counter: Var,
 }
 
-/// What decides the facts that hold before an access is looked at.
+/// A setting decides the facts that hold before an access is looked at.
 #[derive(PartialEq)]
 pub(super) struct Setting {
-    /// Of what the instruction touches elements.
+    /// The instruction touches elements of this shape.
     shape: Shape,
-    /// Over which ranks, if there are any.
+    /// The instruction runs on one of so many ranks, if there are any.
     ranks: Option<Dim>,
     /// Expressions of dims alone, which the access asks for.
     sizes: Vec<Dim>,
-    /// By what the access divides each counter: digits of counters stand between divisors.
+    /// The access divides counters by these: digits of counters stand between divisors.
     cuts: Cuts,
 }
 
@@ -320,7 +320,7 @@ fn floor(a: &Poly, b: &Poly) -> Term {
     whole.plus(&Poly::constant(left), 1)
 }
 
-/// By what index expressions divide each counter.
+/// Collects the divisors by which index expressions divide each counter.
 fn cuts(mentioned: &[&Dim]) -> Cuts {
     let mut found = Found::default();
     // Only functions divide.
