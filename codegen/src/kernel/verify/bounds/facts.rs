@@ -19,7 +19,7 @@ enum Kind {
     /// Any integer, of at least so much.
     Plain(Option<i128>),
     /// One of two: the larger, or the smaller.
-    Either { a: Poly, b: Poly, larger: bool },
+    Either { a: Box<Poly>, b: Box<Poly>, larger: bool },
 }
 
 /// Variables and facts.
@@ -45,7 +45,7 @@ impl Facts {
 
     /// A new variable: the larger or the smaller of two.
     pub fn either(&mut self, a: Poly, b: Poly, larger: bool) -> Var {
-        self.vars.push(Kind::Either { a, b, larger });
+        self.vars.push(Kind::Either { a: Box::new(a), b: Box::new(b), larger });
         self.vars.len() as Var - 1
     }
 
@@ -131,7 +131,7 @@ impl Facts {
         }
         for var in goal.vars() {
             if let Some(Kind::Either { a, b, larger }) = self.vars.get(var as usize) {
-                return self.each(goal, var, (a, b, *larger), local, steps);
+                return self.each(goal, var, (&**a, &**b, *larger), local, steps);
             }
             if let Some((slope, rest)) = goal.split(var) {
                 return self.by_bounds(var, &slope, &rest, local, steps);
