@@ -18,7 +18,7 @@ pub(crate) fn all_taken(graph: &Graph, backend: &dyn Backend, target: &Target) -
         for (values, verb) in [(&node.operands, "takes"), (&node.results, "makes")] {
             for &value in values {
                 if let Some(lacks) = backend.lacks(graph.ty(value).dtype, target) {
-                    let (op, origin, name) = (node.op.name(), &node.origin, value_name(graph, value));
+                    let (op, origin, name) = (node.op.name(), graph.origin(node), value_name(graph, value));
                     return Err(Error::Input(format!(
                         "target `{target}` does not run this graph: {lacks}; the first op that has it is `{op}` \
                          [{origin}], which {verb} {name}"

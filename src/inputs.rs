@@ -28,8 +28,8 @@ pub const DEFAULT_ROWS: i64 = 16;
 pub enum Values {
     /// Floats like the activations of a model, integers 0 or 1.
     Ordinary,
-    /// Rows of zeros, of ordinary and of wide values, and rows with every edge; any integer, but 0 or 1 where the graph
-    /// takes indices.
+    /// Rows of zeros, of ordinary and of wide values, and rows with every edge; any integer, but mostly 0 or 1 where the
+    /// graph takes indices.
     Edges,
 }
 
@@ -158,13 +158,14 @@ fn index_source(graph: &Graph, indices: Value) -> Option<(Value, bool)> {
     sources.first().filter(|_| sources.len() == 1).map(|&source| (source, direct))
 }
 
-/// Places below an extent, none twice as far as they go; beyond that, and here and there, −1 if that `skips` one.
+/// Places below an extent, none twice as far as they go; beyond that, and here and there, one outside if that `skips`.
 fn distinct(dtype: DType, shape: &[usize], random: &mut Random, extent: i64, skips: bool) -> Result<Tensor, String> {
     let mut left: Vec<i64> = (0..extent.max(0)).collect();
+    let outside = |random: &mut Random| if random.once_in(3) { extent.max(0) } else { -1 };
     let mut next = |at: usize| match (left.len(), skips) {
-        (0, true) => -1,
+        (0, true) => outside(random),
         (0, false) => at as i64 % extent.max(1),
-        (_, true) if random.once_in(5) => -1,
+        (_, true) if random.once_in(5) => outside(random),
         (n, _) => left.swap_remove(random.below(n)),
     };
     let places = (0..shape.iter().product()).map(&mut next).collect();
@@ -240,6 +241,7 @@ pub(crate) fn fill(
             ints.push(match mood {
                 Mood::Zero => 0,
                 _ => match below.or((values == Values::Ordinary).then_some(2)) {
+                    Some(_) if values == Values::Edges && random.once_in(6) => random.next_bits() as i64,
                     Some(below) => (random.next_bits() % below) as i64,
                     None => random.next_bits() as i64,
                 },

@@ -95,11 +95,11 @@ pub fn check_runnable(graph: &Graph) -> Result<(), Error> {
         match &node.op {
             Op::Prim(Prim::Opaque { target, attrs, .. }) => {
                 let reason = attrs.iter().find(|(name, _)| name == "reason").map(|(_, reason)| reason.as_str());
-                opaque.entry(format!("`{target}`")).or_insert((0, &node.origin, reason)).0 += 1;
+                opaque.entry(format!("`{target}`")).or_insert((0, graph.origin(node), reason)).0 += 1;
             }
             Op::Prim(Prim::AllReduce(all)) if all.ranks != Some(1) => {
                 let op = format!("`{}` over {}", node.op.name(), all.described());
-                collectives.entry(op).or_insert((0, &node.origin, None)).0 += 1;
+                collectives.entry(op).or_insert((0, graph.origin(node), None)).0 += 1;
             }
             _ => {}
         }
@@ -113,10 +113,10 @@ pub fn check_runnable(graph: &Graph) -> Result<(), Error> {
 }
 
 /// Ops by what they are: how often, where first, and why.
-type Found<'g> = BTreeMap<String, (usize, &'g Origin, Option<&'g str>)>;
+type Found<'g> = BTreeMap<String, (usize, Origin, Option<&'g str>)>;
 
 fn listed(found: &Found<'_>) -> String {
-    let line = |(op, (count, origin, reason)): (&String, &(usize, &Origin, Option<&str>))| {
+    let line = |(op, (count, origin, reason)): (&String, &(usize, Origin, Option<&str>))| {
         let first = if *count > 1 { "first at" } else { "at" };
         let place = origin.node.as_deref().unwrap_or("<built>");
         let source = origin.source.as_ref().map_or_else(String::new, |source| format!(" ({source})"));

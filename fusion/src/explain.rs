@@ -122,13 +122,13 @@ fn region_report(graph: &Graph, region: &FusedRegion) -> Result<RegionReport, Ty
 
 fn source_report(graph: &Graph, source: RegionSource) -> SourceReport {
     let node = graph.node(source.node);
-    let (op, origin) = (node.op.name().to_owned(), node.origin.to_string());
+    let (op, origin) = (node.op.name().to_owned(), graph.origin(node).to_string());
     SourceReport { op, origin, kind: source.kind.name(), reason: source.refusal.map(Refusal::message) }
 }
 
 fn refusal_report(graph: &Graph, id: NodeId, refusal: Refusal) -> RefusalReport {
     let node = graph.node(id);
-    let (op, origin) = (node.op.name().to_owned(), node.origin.to_string());
+    let (op, origin) = (node.op.name().to_owned(), graph.origin(node).to_string());
     RefusalReport { op, origin, code: refusal.name(), reason: said(&node.op, refusal) }
 }
 

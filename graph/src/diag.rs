@@ -53,7 +53,7 @@ impl Diagnostic {
     #[must_use]
     pub fn at(mut self, graph: &Graph, node: NodeId) -> Self {
         self.node = Some(node);
-        self.with_origin(&graph.node(node).origin)
+        self.with_origin(&graph.origin(graph.node(node)))
     }
 
     /// The same with one more note.

@@ -267,6 +267,13 @@ impl Graph {
         }
     }
 
+    /// Where a node of the graph came from. One that no framework made is called by its first result, as the text form
+    /// has it.
+    pub fn origin(&self, node: &Node) -> Origin {
+        let own = || node.results.first().and_then(|&value| self.value_name(value)).map(|name| format!("%{name}").into());
+        if node.origin == Origin::default() { Origin { node: own(), ..Origin::default() } } else { node.origin.clone() }
+    }
+
     /// The node that defines a value, or `None` for an input.
     pub fn def_node(&self, value: Value) -> Option<&Node> {
         match self.def(value) {

@@ -321,20 +321,20 @@ pub enum Prim {
         /// Axis that grows.
         axis: usize,
     },
-    /// `(x, indices)`: slices of `x` along `axis` chosen by an integer tensor of rank 1; indices out of range are an
-    /// error of the caller, whom a kernel gives the nearest slice.
+    /// `(x, indices)`: slices of `x` along `axis` chosen by an integer tensor of rank 1; an index outside the axis chooses
+    /// the nearest slice. An axis without slices is an error where there is an index.
     Gather {
         /// Axis that is indexed.
         axis: usize,
     },
     /// `(x, indices, updates)`: `x` with its slices along `axis` at the rank-1 `indices` replaced by those of
-    /// `updates`; a negative index is skipped, and of equal ones the last is what stays.
+    /// `updates`; an index outside the axis is skipped, and of equal ones the last is what stays.
     Scatter {
         /// Axis that is indexed.
         axis: usize,
     },
     /// `(x, indices, updates)`: `x` with the slices of `updates` along `axis` combined with what stands at the rank-1
-    /// `indices`; a negative index is skipped. Of equal ones all are combined, in no order that is promised; one NaN
+    /// `indices`; an index outside the axis is skipped. Of equal ones all are combined, in no order that is promised; one NaN
     /// makes an extreme NaN.
     ScatterReduce {
         /// Combining op.

@@ -248,7 +248,7 @@ impl Verifier<'_> {
             _ => None,
         };
         if let Some(message) = message {
-            self.report(Some(id), "verify.slice", message);
+            self.report(Some(id), "verify.slice", format!("`{}` takes {message}", prim.name()));
         }
     }
 

@@ -119,7 +119,7 @@ impl Drawing {
             Some(&("matrix product" | "attention")) => "library",
             _ => "single",
         };
-        let (panel, hint) = (format!("n{step}"), node.origin.to_string());
+        let (panel, hint) = (format!("n{step}"), fused.graph.origin(node).to_string());
         let id = self.add_with_hint(node.op.name(), String::new(), class, panel, hint);
         self.reads(id, &node.operands);
         self.makers.extend(node.results.iter().map(|&value| (value, id)));
@@ -183,7 +183,7 @@ fn instead(made: &KernelReport) -> String {
 fn occurrence(fused: &Fused, region: &FusedRegion, made: &KernelReport) -> Occurrence {
     let describe = |id: NodeId| {
         let node = fused.graph.node(id);
-        (node.op.name().to_owned(), node.origin.to_string())
+        (node.op.name().to_owned(), fused.graph.origin(node).to_string())
     };
     let constant = |id: &&NodeId| matches!(fused.graph.node(**id).op, Op::Prim(Prim::Literal(_) | Prim::SizeOf(_)));
     let ends = region.ends.iter().map(|end| {
@@ -218,7 +218,7 @@ fn node_panels(fused: &Fused, kernels: &Kernels) -> Vec<Panel> {
             ("computed by", by.to_owned()),
             ("operands", node.operands.iter().map(result).collect::<Vec<_>>().join(", ")),
             ("results", node.results.iter().map(result).collect::<Vec<_>>().join(", ")),
-            ("from", node.origin.to_string()),
+            ("from", fused.graph.origin(node).to_string()),
         ];
         Panel {
             id: format!("n{i}"),

@@ -248,7 +248,7 @@ impl Build<'_> {
 
     fn label(&self, id: NodeId) -> String {
         let node = self.graph.node(id);
-        format!("{} [{}]", node.op.name(), node.origin)
+        format!("{} [{}]", node.op.name(), self.graph.origin(node))
     }
 
     /// A node of a region that has no kernel: one of its own if there is one.

@@ -122,7 +122,7 @@ pub fn regions(text: &str, options: &Options) -> Result<String, Error> {
         }
         for unfused in &fused.partition.unfused {
             let node = fused.graph.node(unfused.node);
-            out.push(format!("; unfused {} [{}]: {}\n", node.op.name(), node.origin, unfused.refusal));
+            out.push(format!("; unfused {} [{}]: {}\n", node.op.name(), fused.graph.origin(node), unfused.refusal));
         }
     }
     Ok(join(out))

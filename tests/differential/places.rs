@@ -1,5 +1,6 @@
 //! Steps that read and write at chosen places, along every axis of known length: places that are counted, computed of
-//! values, and of reads equal to each other, or, of writes, negative. Rows that are written at equal places are in
+//! values, and of reads equal to each other; some outside the axis, of which reads take the nearest place and writes
+//! none. Rows that are written at equal places are in
 //! `tests/regressions.rs`: the interpreter of kernels takes them for a race.
 
 use fusewright::graph::{DType, Literal, Prim, ReduceOp, Rounding, ScalarFn, TensorType, Value};
@@ -18,8 +19,8 @@ impl Gen {
         self.prim(Prim::Literal(Literal::Int(dtype, value)), &[])
     }
 
-    /// Places of an axis of so many, one after the other; `from` is the least that may be among them.
-    fn places(&mut self, count: i64, extent: i64, from: i64) -> Option<Value> {
+    /// Places of an axis of so many, one after the other, or others beside it.
+    fn places(&mut self, count: i64, extent: i64) -> Option<Value> {
         let dtype = self.random.pick(&[DType::I64, DType::I32]);
         let line = self.pool.iter().copied().find(|&v| {
             let shape = self.shape(v);
@@ -40,16 +41,21 @@ impl Gen {
                 self.map(ScalarFn::Add, &[scaled, first])?
             }
         };
-        let (least, most) = (self.int(dtype, from)?, self.int(dtype, extent - 1)?);
+        let beyond = match self.random.below(4) {
+            0 => return Some(wanted),
+            1 => 2,
+            _ => 0,
+        };
+        let (least, most) = (self.int(dtype, -beyond)?, self.int(dtype, extent - 1 + beyond)?);
         let above = self.map(ScalarFn::Max, &[wanted, least])?;
         self.map(ScalarFn::Min, &[above, most])
     }
 
-    /// Places of an axis that differ from each other, some of them negative.
+    /// Places that differ from each other, the first or the last perhaps outside the axis.
     fn different_places(&mut self, count: i64, extent: i64) -> Option<Value> {
         let dtype = self.random.pick(&[DType::I64, DType::I32]);
         let counted = self.prim(Prim::Iota { dtype, shape: vec![count.into()], axis: 0 }, &[])?;
-        let first = self.random.below((extent - count + 2) as usize) as i64 - 1;
+        let first = self.random.below((extent - count + 3) as usize) as i64 - 1;
         let first = self.int(dtype, first)?;
         let rising = self.map(ScalarFn::Add, &[counted, first])?;
         if self.random.once_in(2) {
@@ -69,7 +75,7 @@ impl Gen {
         let x = self.value();
         let (axis, extent) = self.axis_with_places(x)?;
         let count = self.count(extent);
-        let places = self.places(count, extent, 0)?;
+        let places = self.places(count, extent)?;
         self.prim(Prim::Gather { axis }, &[x, places])
     }
 
@@ -81,7 +87,7 @@ impl Gen {
         if let Some(found) = self.pool.iter().copied().find(|&v| v != x && self.b.ty(v) == wanted) {
             return Some(found);
         }
-        let places = self.places(count, extent, 0)?;
+        let places = self.places(count, extent)?;
         let own = self.prim(Prim::Gather { axis }, &[x, places])?;
         let other = self.beside(own)?;
         let sum = self.map(ScalarFn::Add, &[own, other])?;
@@ -104,7 +110,7 @@ impl Gen {
         let (axis, extent) = self.axis_with_places(x)?;
         let count = self.count(extent);
         let updates = self.updates(x, axis, count, extent)?;
-        let places = self.places(count, extent, -1)?;
+        let places = self.places(count, extent)?;
         let op = self.random.pick(&[ReduceOp::Add, ReduceOp::Max, ReduceOp::Min]);
         self.prim(Prim::ScatterReduce { op, axis }, &[x, places, updates])
     }

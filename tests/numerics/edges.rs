@@ -27,6 +27,7 @@ rows! {
     "edge.silu_inf" => silu_inf;
     "edge.inf_norm" => inf_norm;
     "edge.ragged_group" => ragged_group;
+    "edge.outside" => outside;
     "edge.no_rows" => no_rows;
     "edge.code_distance" => code_distance;
 }
@@ -417,6 +418,26 @@ fn ragged_group() {
         %y = reshape %y0 {shape = [s, 2]}
         return %y";
     exact(&row_of(5, "", body), &[row(&[1.0, -2.0, 3.0, -4.0, -5.0])], |_| vec![row(&[4.0, 5.0])]);
+}
+
+fn outside() {
+    let table: Vec<f32> = (1..=12u8).map(f32::from).collect();
+    let x = floats(DType::F32, &[3, 4], &table);
+    let (first, second, last) = (&table[..4], &table[4..8], &table[8..]);
+    let (far, one) = (ints(DType::I64, &[3], &[3, i64::MIN, 1]), ints(DType::I32, &[1], &[-1]));
+    let graph = |inputs: &str, body: &str| format!("graph @edge({inputs}) {{\n{body}\nreturn %y\n}}");
+    let negated = |rows: &[&[f32]]| rows.concat().iter().map(|v| -v).collect::<Vec<_>>();
+    let read = "%g = gather %x, %i {axis = 0}\n%y = neg %g";
+    let text = graph("s: 0..; %x: f32[s, 4], %i: i64[3]", read);
+    exact(&text, &[x.clone(), far.clone()], |_| vec![floats(DType::F32, &[3, 4], &negated(&[last, first, second]))]);
+    let text = graph("s: 0..; %x: f32[s, 4], %i: i32[1]", read);
+    exact(&text, &[x.clone(), one.clone()], |_| vec![floats(DType::F32, &[1, 4], &negated(&[first]))]);
+    let write = "%n = neg %v\n%y = scatter %x, %i, %n {axis = 0}";
+    let text = graph("s: 0..; %x: f32[s, 4], %i: i64[3], %v: f32[3, 4]", write);
+    let written = [first, &negated(&[last]), last].concat();
+    exact(&text, &[x.clone(), far, x.clone()], |_| vec![floats(DType::F32, &[3, 4], &written)]);
+    let text = graph("s: 0..; %x: f32[s, 4], %i: i32[1], %v: f32[1, 4]", write);
+    exact(&text, &[x.clone(), one, floats(DType::F32, &[1, 4], first)], |_| vec![x.clone()]);
 }
 
 fn no_rows() {

@@ -87,7 +87,7 @@ impl Emitter<'_> {
         Ok((linear(&clamped.symbol(), &walked), here))
     }
 
-    /// An index moved into its range, so that none leads out of memory. One that is out of range is the caller's error.
+    /// An index moved into its range: a gather reads the nearest slice, a scatter sees that it was moved and writes none.
     pub(super) fn clamped(&mut self, place: Val, extent: &Dim) -> Result<Val, String> {
         let known = self.clamped.iter().find(|(p, e, _)| *p == place && e == extent);
         if let Some((_, _, clamped)) = known {

@@ -1,6 +1,7 @@
 //! Layout and indexing, the same for every kind of element.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use super::domain::{ArrayOf, DataOf, Domain};
 use super::walk::{broadcast_strides, dense_strides, reserve, strided};
@@ -119,7 +120,8 @@ pub(super) fn rows<'a, F: Copy, I: Copy>(x: &'a Array<F, I>, axes: &[usize]) -> 
     Ok((Cow::Owned(permute(x, &perm)?), count, length))
 }
 
-/// Slices along an axis chosen by indices. An index that may have several values gives what any of them may give.
+/// Slices along an axis chosen by indices, the nearest for one outside the axis. An index that may have several values
+/// gives what any of them may give.
 pub(super) fn gather<D: Domain>(
     domain: &D,
     x: &ArrayOf<D>,
@@ -127,14 +129,21 @@ pub(super) fn gather<D: Domain>(
     axis: usize,
 ) -> Result<DataOf<D>, Fault> {
     let (outer, extent, inner) = around(x.shape(), axis);
-    let chosen = ranges(domain, indices)?;
-    if let Some((low, high)) = chosen.iter().find(|(low, high)| *low < 0 || *high >= extent as i64) {
-        return Err(format!("index {low}..={high} on an axis of extent {extent}").into());
+    let mut chosen = ranges(domain, indices)?;
+    if let (0, Some((low, high))) = (extent, chosen.first()) {
+        return Err(format!("index {low}..={high} on an axis without places").into());
     }
+    let last = extent as i64 - 1;
+    chosen.iter_mut().for_each(|(low, high)| (*low, *high) = ((*low).clamp(0, last), (*high).clamp(0, last)));
     Ok(match x.data() {
         Data::Float(v) => Data::Float(pick(v, (outer, extent, inner), &chosen, |a, b| domain.join_floats(a, b))?),
         Data::Int(v) => Data::Int(pick(v, (outer, extent, inner), &chosen, |a, b| domain.join_ints(x.dtype(), a, b))?),
     })
+}
+
+/// The places of an axis among the values that an index may have.
+pub(super) fn inside(low: i64, high: i64, extent: usize) -> RangeInclusive<i64> {
+    low.max(0)..=high.min(extent as i64 - 1)
 }
 
 pub(super) fn ranges<D: Domain>(domain: &D, indices: &ArrayOf<D>) -> Result<Vec<(i64, i64)>, Fault> {
@@ -162,7 +171,8 @@ fn pick<T: Copy>(
     Ok(out)
 }
 
-/// `x` with slices along an axis replaced. An index that may have several values leaves each of them either way.
+/// `x` with slices along an axis replaced; an index outside the axis is skipped. One that may have several values leaves
+/// each of them either way.
 pub(super) fn scatter<D: Domain>(
     domain: &D,
     x: &ArrayOf<D>,
@@ -172,9 +182,6 @@ pub(super) fn scatter<D: Domain>(
 ) -> Result<DataOf<D>, Fault> {
     let blocks = around(x.shape(), axis);
     let chosen = ranges(domain, indices)?;
-    if let Some((low, high)) = chosen.iter().find(|(_, high)| *high >= blocks.1 as i64) {
-        return Err(format!("index {low}..={high} on an axis of extent {}", blocks.1).into());
-    }
     match (x.data().clone(), updates.data()) {
         (Data::Float(mut out), Data::Float(new)) => {
             put(&mut out, new, blocks, &chosen, |a, b| domain.join_floats(a, b));
@@ -198,7 +205,7 @@ fn put<T: Copy>(
     for block in 0..outer {
         for (row, &(low, high)) in chosen.iter().enumerate() {
             let update = &new[(block * chosen.len() + row) * inner..][..inner];
-            for target in low.max(0)..=high {
+            for target in inside(low, high, extent) {
                 let slots = &mut out[(block * extent + target as usize) * inner..][..inner];
                 for (slot, &value) in slots.iter_mut().zip(update) {
                     *slot = if low == high { value } else { join(*slot, value) };

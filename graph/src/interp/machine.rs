@@ -110,7 +110,7 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     fn step(&self, graph: &Graph, node: &Node, frame: &mut Frame<ArrayOf<D>>) -> Result<(), InterpError> {
-        let Node { op, operands, results, origin } = node;
+        let Node { op, operands, results, .. } = node;
         for &operand in operands {
             self.load(graph, operand, frame)?;
         }
@@ -126,9 +126,9 @@ impl<D: Domain> Machine<'_, D> {
             })
             .collect();
         let failed =
-            |message| InterpError::Node { op: op.name().to_owned(), origin: Box::new(origin.clone()), message };
+            |message| InterpError::Node { op: op.name().to_owned(), origin: Box::new(graph.origin(node)), message };
         let types = types.map_err(failed)?;
-        let lacking = |lack| InterpError::Memory { what: format!("{} of node {origin}", op.name()), lack };
+        let lacking = |lack| InterpError::Memory { what: format!("{} of node {}", op.name(), graph.origin(node)), lack };
         types.iter().try_for_each(|(dtype, shape)| check::<D>(*dtype, shape)).map_err(lacking)?;
         let computed = match op {
             Op::Prim(prim) => self.prim(prim, &refs, &types),

@@ -2,12 +2,12 @@
 
 use super::domain::{ArrayOf, DataOf, Domain};
 use super::fault::Fault;
-use super::layout::{around, ranges};
+use super::layout::{around, inside, ranges};
 use crate::prim::{Literal, NanRule, ReduceOp};
 use crate::tensor::Data;
 
-/// `x` with the slices of `updates` along an axis combined with what stands at indices. What stood at a place is a term
-/// of what comes there; no order is promised. An update whose index may have several values is a term at each of them, or
+/// `x` with the slices of `updates` along an axis combined with what stands at indices, those outside the axis skipped. What stood at a
+/// place is a term of what comes there; no order is promised. An update whose index may have several values is a term at each of them, or
 /// is none.
 pub(super) fn scatter_reduce<D: Domain>(
     domain: &D,
@@ -19,10 +19,8 @@ pub(super) fn scatter_reduce<D: Domain>(
     let chosen = ranges(domain, indices)?;
     let mut added: Vec<Vec<(usize, bool)>> = vec![Vec::new(); extent];
     for (row, &(low, high)) in chosen.iter().enumerate() {
-        for place in low.max(0)..=high {
-            let slot = usize::try_from(place).ok().and_then(|place| added.get_mut(place));
-            let slot = slot.ok_or_else(|| format!("index {low}..={high} on an axis of extent {extent}"))?;
-            slot.push((row, low == high));
+        for place in inside(low, high, extent) {
+            added[place as usize].push((row, low == high));
         }
     }
     let terms = Terms { added: &added, outer, inner, rows: chosen.len() };

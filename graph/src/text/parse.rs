@@ -202,7 +202,12 @@ impl<'a> Parser<'_, 'a> {
 
     fn node(&mut self) -> Result<(), TextError> {
         let results = self.results()?;
-        let name = self.cursor.ident("an op, `%` and a name, or `return`")?;
+        let begins = "an op, `%` and a name, or `return`";
+        let name = self.cursor.ident(begins)?;
+        // A text that was cut off ends like this.
+        if results.is_empty() && "return".starts_with(name.text) {
+            return Err(self.cursor.error_at(&name, format!("expected {begins}, found {}", name.describe())));
+        }
         let (op, operands) = if name.text == "literal" {
             (Op::Prim(Prim::Literal(parse_literal(self.cursor)?)), Vec::new())
         } else {

@@ -176,6 +176,7 @@ fn errors_show_place_and_reason() {
     let line = |body: &str| format!("graph @g(s: 0.., %x: bf16[s, 8], %w: f32[8]) {{\n  {body}\n  return %y\n}}");
     for (body, column, part) in [
         ("%y = ad %x, %x", 8, "unknown op `ad`"),
+        ("retu", 3, "expected an op, `%` and a name, or `return`, found `retu`"),
         ("%y = add %x, %z", 16, "unknown value `%z`"),
         ("%y = add %x %x", 15, "the end of the line, found `%x`"),
         ("%y = add %x, %w", 8, "operands are bf16 and f32"),

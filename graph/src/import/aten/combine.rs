@@ -4,7 +4,7 @@ use fusewright_abi::DType;
 
 use super::super::call::{Call, Imported, Refusal, Scalar};
 use super::division::floored;
-use super::index::{of_slices, single_places};
+use super::index::{Access, of_slices, single_places};
 use super::layout::{expand_to, iota};
 use super::promote::{constant, convert};
 use super::reduce::over;
@@ -169,7 +169,7 @@ pub(super) fn combined(call: &Call<'_>, (x, axis): (Value, usize), index: Value,
 /// As [`combined`], of an index for each element.
 fn one_by_one(call: &Call<'_>, (x, axis): (Value, usize), index: Value, src: Value, how: Combine) -> One {
     let (b, ty) = (call.b, call.b.ty(x));
-    let places = single_places(call, &ty.shape, axis, index)?;
+    let places = single_places(call, &ty.shape, axis, index, Access::Write)?;
     let [flat, terms] = [x, src].map(|v| b.reshape(v, vec![b.ty(v).elements()]));
     let flat = at_places(call, (flat?, 0), places, terms?, how)?;
     Ok(b.reshape(flat, ty.shape)?)

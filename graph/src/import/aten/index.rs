@@ -56,6 +56,37 @@ pub(super) fn wrapped(call: &Call<'_>, index: Value, dim: &Dim) -> Result<Value,
     Ok(b.map(ScalarFn::Select, &[negative, from_end, index])?)
 }
 
+/// An index tensor that reads, as i64: negative ones counted from the end, and the nearest place for one outside the axis.
+fn nearest(call: &Call<'_>, index: Value, dim: &Dim) -> Result<Value, Refusal> {
+    let b = call.b;
+    let [zero, one] = [0, 1].map(|n| constant(b, DType::I64, Scalar::Int(n)));
+    let last = b.sub(extent(call, dim)?, one?)?;
+    let above = b.map(ScalarFn::Max, &[wrapped(call, index, dim)?, zero?])?;
+    Ok(b.map(ScalarFn::Min, &[above, last])?)
+}
+
+/// Places in a merged axis, negative where an index is outside its own axis, since that is no place of another row.
+fn inside(call: &Call<'_>, flat: Value, each: &[(Value, &Dim)]) -> Result<Value, Refusal> {
+    let b = call.b;
+    let mut inside: Option<Value> = None;
+    for &(index, dim) in each {
+        let behind = b.map(ScalarFn::Ge, &[index, constant(b, DType::I64, Scalar::Int(0))?])?;
+        let before = b.map(ScalarFn::Lt, &[index, extent(call, dim)?])?;
+        for bound in [behind, before] {
+            inside = Some(inside.map_or(Ok(bound), |all| b.map(ScalarFn::And, &[all, bound]))?);
+        }
+    }
+    let inside = inside.ok_or("no index tensor")?;
+    Ok(b.map(ScalarFn::Select, &[inside, flat, constant(b, DType::I64, Scalar::Int(-1))?])?)
+}
+
+/// What is done at places, which says what an index outside its axis does: a read takes the nearest place, a write none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
 /// Places along neighbouring axes that are merged into one.
 pub(super) struct Places {
     /// The first of the axes.
@@ -66,32 +97,16 @@ pub(super) struct Places {
     pub(super) flat: Value,
     /// The broadcast of the index tensors.
     pub(super) common: Vec<Dim>,
-    /// The index along each of the axes.
-    each: Vec<Value>,
 }
 
-impl Places {
-    /// The indices into the merged axis; negative where one is beyond its axis, since that is no place of another row.
-    pub(super) fn inside(&self, call: &Call<'_>, shape: &[Dim]) -> Result<Value, Refusal> {
-        let b = call.b;
-        if self.axes == 1 {
-            return Ok(self.flat);
-        }
-        let mut inside: Option<Value> = None;
-        for (&index, dim) in self.each.iter().zip(&shape[self.first..]) {
-            let behind = b.map(ScalarFn::Ge, &[index, constant(b, DType::I64, Scalar::Int(0))?])?;
-            let before = b.map(ScalarFn::Lt, &[index, extent(call, dim)?])?;
-            for bound in [behind, before] {
-                inside = Some(inside.map_or(Ok(bound), |all| b.map(ScalarFn::And, &[all, bound]))?);
-            }
-        }
-        let inside = inside.ok_or("no index tensor")?;
-        Ok(b.map(ScalarFn::Select, &[inside, self.flat, constant(b, DType::I64, Scalar::Int(-1))?])?)
-    }
-}
-
-/// What integer tensors choose that index neighbouring axes of a tensor together.
-pub(super) fn places(call: &Call<'_>, shape: &[Dim], indices: &[Option<Value>]) -> Result<Places, Refusal> {
+/// What integer tensors choose that index neighbouring axes of a tensor together. Along one axis the op itself knows what
+/// an index outside does.
+pub(super) fn places(
+    call: &Call<'_>,
+    shape: &[Dim],
+    indices: &[Option<Value>],
+    access: Access,
+) -> Result<Places, Refusal> {
     let b = call.b;
     let first = indices.iter().position(Option::is_some).ok_or("no index tensor")?;
     let given: Vec<Value> = indices[first..].iter().copied().flatten().collect();
@@ -101,16 +116,20 @@ pub(super) fn places(call: &Call<'_>, shape: &[Dim], indices: &[Option<Value>]) 
     }
     let (mut flat, mut each) = (None, Vec::with_capacity(given.len()));
     for (&index, dim) in given.iter().zip(&shape[first..]) {
-        let index = wrapped(call, index, dim)?;
-        each.push(index);
+        let merged = given.len() > 1;
+        let index = if merged && access == Access::Read { nearest(call, index, dim)? } else { wrapped(call, index, dim)? };
+        each.push((index, dim));
         flat = Some(match flat {
             Some(outer) => b.add(b.mul(outer, extent(call, dim)?)?, index)?,
             None => index,
         });
     }
-    let flat = flat.ok_or("no index tensor")?;
+    let mut flat = flat.ok_or("no index tensor")?;
+    if given.len() > 1 && access == Access::Write {
+        flat = inside(call, flat, &each)?;
+    }
     let common = b.ty(flat).shape;
-    Ok(Places { first, axes: given.len(), flat, common, each })
+    Ok(Places { first, axes: given.len(), flat, common })
 }
 
 /// The order of axes in which indexed ones are neighbours: where they are apart they come first, and so do the axes of
@@ -143,7 +162,7 @@ pub(super) fn indexed(call: &Call<'_>, x: Value, mut indices: Vec<Option<Value>>
         None => x,
     };
     let shape = b.ty(x).shape;
-    let Places { first, axes, flat, .. } = places(call, &shape, &indices)?;
+    let Places { first, axes, flat, .. } = places(call, &shape, &indices, Access::Read)?;
     let (before, after) = (&shape[..first], &shape[first + axes..]);
     let merged = before.iter().cloned().chain([product(&shape[first..first + axes])]).chain(after.iter().cloned());
     Ok(vec![gather(call, b.reshape(x, merged.collect())?, first, flat)?])
@@ -151,21 +170,36 @@ pub(super) fn indexed(call: &Call<'_>, x: Value, mut indices: Vec<Option<Value>>
 
 /// Places of single elements of a tensor in row-major order: along `axis` as an index tensor says, along the other axes
 /// where the index stands. The result is a line.
-pub(super) fn single_places(call: &Call<'_>, shape: &[Dim], axis: usize, index: Value) -> Result<Value, Refusal> {
+pub(super) fn single_places(
+    call: &Call<'_>,
+    shape: &[Dim],
+    axis: usize,
+    index: Value,
+    access: Access,
+) -> Result<Value, Refusal> {
     let b = call.b;
     let chosen = b.ty(index).shape;
     if chosen.len() != shape.len() {
         return Err("an index of another rank".into());
     }
+    let merged = shape.len() > 1;
+    let along = match access {
+        Access::Read if merged => nearest(call, index, &shape[axis])?,
+        _ => wrapped(call, index, &shape[axis])?,
+    };
     let mut at: Option<Value> = None;
     for (i, dim) in shape.iter().enumerate() {
-        let here = if i == axis { wrapped(call, index, dim)? } else { iota(call, &chosen[i], i, chosen.len())? };
+        let here = if i == axis { along } else { iota(call, &chosen[i], i, chosen.len())? };
         at = Some(match at {
             Some(outer) => b.add(b.mul(outer, extent(call, dim)?)?, here)?,
             None => here,
         });
     }
-    let at = expand_to(call, at.ok_or("a tensor without axes")?, &chosen)?;
+    let mut at = at.ok_or("a tensor without axes")?;
+    if merged && access == Access::Write {
+        at = inside(call, at, &[(along, &shape[axis])])?;
+    }
+    let at = expand_to(call, at, &chosen)?;
     Ok(b.reshape(at, vec![product(&chosen)])?)
 }
 
@@ -202,7 +236,7 @@ pub(super) fn along(call: &Call<'_>, x: Value, axis: usize, index: Value) -> Imp
     if few_of_rows(call, x, axis, index) {
         return few_taken(call, x, index);
     }
-    taken(call, x, single_places(call, &shape, axis, index)?, chosen)
+    taken(call, x, single_places(call, &shape, axis, index, Access::Read)?, chosen)
 }
 
 /// The places along an axis that an index of single elements chooses everywhere, if it repeats a line of them along all
@@ -311,7 +345,8 @@ fn few_taken(call: &Call<'_>, x: Value, index: Value) -> Imported {
     let b = call.b;
     let (ty, chosen) = (b.ty(x), b.ty(index).shape);
     let last = ty.rank() - 1;
-    let here = hits(call, &ty.shape[last], index, [last + 1, last])?;
+    let place = nearest(call, index, &ty.shape[last])?;
+    let here = hits(call, &ty.shape[last], place, [last + 1, last])?;
     let mut rows = ty.shape.clone();
     rows.insert(last, Dim::constant(1));
     let least = b.prim(Prim::Literal(ReduceOp::Max.start(ty.dtype)), &[])?;

@@ -5,7 +5,7 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Refusal, Scalar, wrap_axis};
 use super::super::steps::{self, Step};
 use super::combine::{Combine, combined};
-use super::index::{Places, few_of_rows, hits, neighbours, of_slices, places, single_places, wrapped};
+use super::index::{Access, Places, few_of_rows, hits, neighbours, of_slices, places, single_places, wrapped};
 use super::layout::{cut, expand_to, permuted, strided_steps};
 use super::place::{place, slice_range};
 use super::prefixes::counted;
@@ -97,19 +97,16 @@ pub(super) fn index_put(call: &Call<'_>) -> Imported {
 /// Elements at the places of integer tensors that index neighbouring axes, replaced by values or with these added.
 fn put(call: &Call<'_>, x: Value, indices: &[Option<Value>], (values, sum): (Value, bool)) -> Result<Value, Refusal> {
     let (b, ty) = (call.b, call.b.ty(x));
-    let found = places(call, &ty.shape, indices)?;
-    let Places { first, axes, common, .. } = &found;
-    let (first, axes) = (*first, *axes);
+    let Places { first, axes, flat, common } = places(call, &ty.shape, indices, Access::Write)?;
     let (before, after) = (&ty.shape[..first], &ty.shape[first + axes..]);
     let around = |middle: &[Dim]| before.iter().chain(middle).chain(after).cloned().collect::<Vec<Dim>>();
-    let updates = expand_to(call, values, &around(common))?;
-    let updates = b.reshape(updates, around(&[product(common)]))?;
+    let updates = expand_to(call, values, &around(&common))?;
+    let updates = b.reshape(updates, around(&[product(&common)]))?;
     let merged = b.reshape(x, around(&[product(&ty.shape[first..first + axes])]))?;
-    let line = |flat: Value| b.reshape(flat, vec![product(common)]);
+    let flat = b.reshape(flat, vec![product(&common)])?;
     let written = if sum {
-        combined(call, (merged, first), line(found.flat)?, updates, Combine::SUM)?
+        combined(call, (merged, first), flat, updates, Combine::SUM)?
     } else {
-        let flat = line(found.inside(call, &ty.shape)?)?;
         b.prim(Prim::Scatter { axis: first }, &[merged, flat, updates])?
     };
     Ok(b.reshape(written, ty.shape)?)
@@ -202,7 +199,7 @@ fn scattered(call: &Call<'_>, src: impl FnOnce(&[Dim]) -> Result<Value, Refusal>
         let at = wrapped(call, places, &ty.shape[axis])?;
         return Ok(vec![b.prim(Prim::Scatter { axis }, &[x, at, convert(b, src(&chosen)?, ty.dtype)?])?]);
     }
-    let at = single_places(call, &ty.shape, axis, index)?;
+    let at = single_places(call, &ty.shape, axis, index, Access::Write)?;
     let updates = b.reshape(convert(b, src(&chosen)?, ty.dtype)?, vec![product(&chosen)])?;
     let line = b.reshape(x, vec![ty.elements()])?;
     let scattered = b.prim(Prim::Scatter { axis: 0 }, &[line, at, updates])?;

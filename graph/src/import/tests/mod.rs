@@ -13,6 +13,7 @@ mod losses;
 mod mutation;
 mod numbers;
 mod operators;
+mod outside;
 mod places;
 mod prefixes;
 mod presets;

@@ -222,11 +222,19 @@ fn rows_are_gathered_and_scattered() {
     same(&got, &floats(F32, &[2, 2], &[20.0, 21.0, 0.0, 1.0]));
     let got = prim(Prim::Gather { axis: 1 }, &[x(), ints(I64, &[3], &[1, 1, 0])]);
     same(&got, &floats(F32, &[3, 3], &[1.0, 1.0, 0.0, 11.0, 11.0, 10.0, 21.0, 21.0, 20.0]));
-    let updates = floats(F32, &[3, 2], &[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
-    let got = prim(Prim::Scatter { axis: 0 }, &[x(), ints(I64, &[3], &[2, -1, 2]), updates]);
+    let updates = || floats(F32, &[3, 2], &[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
+    let got = prim(Prim::Scatter { axis: 0 }, &[x(), ints(I64, &[3], &[2, -1, 2]), updates()]);
     same(&got, &floats(F32, &[3, 2], &[0.0, 1.0, 10.0, 11.0, -5.0, -6.0]));
-    let error = refusal(&[x(), ints(I64, &[1], &[3])], |b, v| b.prim(Prim::Gather { axis: 0 }, v));
-    assert!(error.contains("index 3..=3 on an axis of extent 3"), "{error}");
+    let outside = || ints(I64, &[3], &[3, i64::MIN, 1]);
+    same(&prim(Prim::Gather { axis: 0 }, &[x(), outside()]), &floats(F32, &[3, 2], &[20.0, 21.0, 0.0, 1.0, 10.0, 11.0]));
+    let got = prim(Prim::Scatter { axis: 0 }, &[x(), outside(), updates()]);
+    same(&got, &floats(F32, &[3, 2], &[0.0, 1.0, -5.0, -6.0, 20.0, 21.0]));
+    let got = prim(Prim::ScatterReduce { op: ReduceOp::Add, axis: 0 }, &[x(), outside(), updates()]);
+    same(&got, &floats(F32, &[3, 2], &[0.0, 1.0, 5.0, 5.0, 20.0, 21.0]));
+    let nothing = || floats(F32, &[0, 2], &[]);
+    let error = refusal(&[nothing(), ints(I64, &[1], &[3])], |b, v| b.prim(Prim::Gather { axis: 0 }, v));
+    assert!(error.contains("index 3..=3 on an axis without places"), "{error}");
+    same(&prim(Prim::Gather { axis: 0 }, &[nothing(), ints(I64, &[0], &[])]), &nothing());
 }
 
 #[test]
