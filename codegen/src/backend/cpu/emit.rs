@@ -21,10 +21,11 @@ use super::memory::{Lanes, Width};
 use super::prefetch;
 use super::reduce::Accumulators;
 use super::stages;
-use crate::backend::host::filled;
+use crate::backend::host::abreast;
 use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
+use crate::backend::host::rows::{self, Rows};
 use crate::backend::host::stash;
 use crate::backend::host::walk::{GroupUse, Walk};
 use crate::backend::host::{Refused, Taken};
@@ -46,7 +47,7 @@ pub(super) fn function(
     let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
     let mut context = FunctionBuilderContext::new();
     let code = Code { b: FunctionBuilder::new(&mut function, &mut context), halves: half::exists(isa) };
-    let (kernel, rows) = &filled::split(kernel);
+    let (kernel, rows) = &rows::split(kernel, |number| lookups.iter().any(|lookup| lookup.segment == number));
     let Some(first) = kernel.segments.first() else {
         return Err(Refused { place: "kernel".to_owned(), reason: "it has no segment".to_owned() });
     };
@@ -62,7 +63,7 @@ pub(super) fn function(
 fn build<'k>(
     eval: &mut Eval<'k, '_>,
     kernel: &'k Kernel,
-    rows_of: &[filled::Rows],
+    rows_of: &[Rows],
     lookups: &'k [Lookup],
 ) -> Taken<Vec<String>> {
     let mut decisions = Vec::new();
@@ -92,16 +93,19 @@ fn build<'k>(
         let looked_up = eval.tables.iter().map(|(v, (lookup, _))| (*v, lookup.argument)).collect();
         let plans = plan::plans(kernel, segment, &Vectors { looked_up })?;
         let (mut begin, mut end) = (args[2], args[3]);
+        let mut step = 1;
         match &rows_of[number] {
-            filled::Rows::All => {}
-            filled::Rows::Before(first) => {
+            Rows::All => {}
+            Rows::Before(first) => {
                 let first = eval.dim(first)?;
                 end = eval.code.b.ins().smin(end, first);
             }
-            filled::Rows::From(first) => {
+            Rows::From(first) => {
                 let first = eval.dim(first)?;
                 begin = eval.code.b.ins().smax(begin, first);
             }
+            Rows::Blocks => step = abreast::ROWS,
+            Rows::BehindBlocks => begin = blocks_end(&mut eval.code, begin, end),
         }
         if let Some(short) = &plans.short {
             let short_end = short.lengths.iter().try_fold(end, |end, length| {
@@ -109,16 +113,23 @@ fn build<'k>(
                 let is_short = eval.code.icmp_const(IntCC::SignedLessThanOrEqual, length, SHORT);
                 Ok(eval.code.b.ins().select(is_short, end, begin))
             })?;
-            run_rows(eval, segment, short, [begin, short_end], &mut decisions)?;
+            run_rows(eval, segment, short, ([begin, short_end], step), &mut decisions)?;
             begin = short_end;
         }
-        run_rows(eval, segment, &plans.any, [begin, end], &mut decisions)?;
+        run_rows(eval, segment, &plans.any, ([begin, end], step), &mut decisions)?;
     }
     eval.code.b.ins().jump(done, &[]);
     eval.code.b.seal_block(done);
     eval.code.b.switch_to_block(done);
     eval.code.b.ins().return_(&[]);
     Ok(decisions)
+}
+
+/// The row behind the last block of rows.
+fn blocks_end(code: &mut Code<'_>, begin: Value, end: Value) -> Value {
+    let count = code.b.ins().isub(end, begin);
+    let whole = code.b.ins().band_imm_s(count, -abreast::ROWS);
+    code.b.ins().iadd(begin, whole)
 }
 
 /// The addresses of tables, which a call for rows from before the first on fills.
@@ -152,26 +163,28 @@ fn run_rows<'k>(
     eval: &mut Eval<'k, '_>,
     segment: &'k Segment,
     plan: &Plan,
-    [begin, end]: [Value; 2],
+    ([begin, end], step): ([Value; 2], i64),
     decisions: &mut Vec<String>,
 ) -> Taken<()> {
     decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
     decisions.extend(plan.ahead.iter().map(|ahead| ahead.describe(segment)));
     let mark = eval.memo.enter();
     eval.enter_segment(segment, &plan.found);
-    Rows { eval, plan }.run(begin, end)?;
+    RowLoop { eval, plan, step }.run(begin, end)?;
     eval.memo.leave(mark);
     Ok(())
 }
 
-struct Rows<'e, 'k, 'f> {
+/// The loop over rows, `step` at once, by a plan.
+struct RowLoop<'e, 'k, 'f> {
     eval: &'e mut Eval<'k, 'f>,
     plan: &'e Plan,
+    step: i64,
 }
 
 type Open = BTreeMap<usize, Accumulators>;
 
-impl Rows<'_, '_, '_> {
+impl RowLoop<'_, '_, '_> {
     fn run(&mut self, begin: Value, end: Value) -> Taken<()> {
         let segment = self.eval.segment;
         self.hoist(Level::Kernel)?;
@@ -185,7 +198,7 @@ impl Rows<'_, '_, '_> {
                 self.eval.code.b.ins().select(any, end, begin)
             }
         };
-        let rows = self.eval.code.begin_loop(begin, end, 1);
+        let rows = self.eval.code.begin_loop(begin, end, self.step);
         let row = self.eval.memo.enter();
         self.eval.row = Some(rows.i);
         self.hoist(Level::Outer)?;

@@ -16,10 +16,11 @@ use super::loops::{Loops, Vectors};
 use super::machine::Host;
 use super::memory::MEMORY;
 use super::reduce::Accumulators;
-use crate::backend::host::filled;
+use crate::backend::host::abreast;
 use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{Slot, fill_behind};
 use crate::backend::host::plan::{self, Pass, Plan};
+use crate::backend::host::rows::{self, Rows};
 use crate::backend::host::stash;
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::{BuildError, Built};
@@ -42,7 +43,7 @@ pub(super) fn module<'c>(ctx: &'c Context, kernel: &Kernel, host: &'c Host) -> B
     let unwind = inkwell::attributes::Attribute::get_named_enum_kind_id("nounwind");
     function.add_attribute(AttributeLoc::Function, ctx.create_enum_attribute(unwind, 0));
     let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: host };
-    let (kernel, rows) = &filled::split(kernel);
+    let (kernel, rows) = &rows::split(kernel, |_| false);
     let Some(first) = kernel.segments.first() else {
         return Err(BuildError::unsupported("a kernel without segments"));
     };
@@ -55,7 +56,7 @@ pub(super) fn module<'c>(ctx: &'c Context, kernel: &Kernel, host: &'c Host) -> B
 fn body<'k, 'c>(
     eval: &mut Eval<'k, '_, 'c>,
     kernel: &'k Kernel,
-    rows_of: &[filled::Rows],
+    rows_of: &[Rows],
     masked: bool,
 ) -> Built<Vec<String>> {
     let code = eval.code;
@@ -88,33 +89,43 @@ fn body<'k, 'c>(
     for (segment, rows) in kernel.segments.iter().zip(rows_of) {
         let plans = plan::plans(kernel, segment, &Vectors)?;
         let (mut begin, mut end) = (begin, end);
+        let mut step = 1;
         match rows {
-            filled::Rows::All => {}
-            filled::Rows::Before(first) => {
+            Rows::All => {}
+            Rows::Before(first) => {
                 let first = eval.dim(first)?;
                 let less = code.cmp(IntPredicate::SLT, first, end)?;
                 end = code.b.build_select(less, first, end, "")?.into_int_value();
             }
-            filled::Rows::From(first) => {
+            Rows::From(first) => {
                 let first = eval.dim(first)?;
                 let more = code.cmp(IntPredicate::SGT, first, begin)?;
                 begin = code.b.build_select(more, first, begin, "")?.into_int_value();
             }
+            Rows::Blocks => step = abreast::ROWS,
+            Rows::BehindBlocks => begin = blocks_end(code, begin, end)?,
         }
         if let Some(short) = &plans.short {
             let short_end = short.lengths.iter().try_fold(end, |end, length| -> Built<_> {
                 let is_short = code.cmp(IntPredicate::SLE, eval.dim(length)?, code.i64(SHORT))?;
                 Ok(code.b.build_select(is_short, end, begin, "")?.into_int_value())
             })?;
-            run_rows(eval, segment, short, masked, [begin, short_end])?;
+            run_rows(eval, segment, short, masked, ([begin, short_end], step))?;
             begin = short_end;
         }
-        run_rows(eval, segment, &plans.any, masked, [begin, end])?;
+        run_rows(eval, segment, &plans.any, masked, ([begin, end], step))?;
     }
     code.b.build_unconditional_branch(done)?;
     code.b.position_at_end(done);
     code.b.build_return(None)?;
     Ok(std::mem::take(&mut eval.decisions))
+}
+
+/// The row behind the last block of rows.
+fn blocks_end<'c>(code: &Code<'c>, begin: IntValue<'c>, end: IntValue<'c>) -> Built<IntValue<'c>> {
+    let count = code.b.build_int_sub(end, begin, "")?;
+    let whole = code.b.build_and(count, code.i64(-abreast::ROWS), "")?;
+    code.add(begin, whole)
 }
 
 /// The rows of a segment by one of its plans.
@@ -123,25 +134,26 @@ fn run_rows<'k, 'c>(
     segment: &'k Segment,
     plan: &Plan,
     masked: bool,
-    [begin, end]: [IntValue<'c>; 2],
+    ([begin, end], step): ([IntValue<'c>; 2], i64),
 ) -> Built<()> {
     eval.decisions.extend(plan.kept.iter().map(|kept| kept.describe(segment)));
     eval.decisions.extend(plan.ahead.iter().map(|ahead| ahead.describe(segment)));
     let mark = eval.memo.enter();
     eval.enter_segment(segment, &plan.found);
-    Rows { eval, plan, masked }.run(begin, end)?;
+    RowLoop { eval, plan, masked, step }.run(begin, end)?;
     eval.memo.leave(mark);
     Ok(())
 }
 
-/// The rows of one segment.
-pub(super) struct Rows<'r, 'k, 'e, 'c> {
-    pub eval: &'r mut Eval<'k, 'e, 'c>,
-    pub plan: &'r Plan,
-    pub masked: bool,
+/// The loop over the rows of one segment, `step` at once, by a plan.
+struct RowLoop<'r, 'k, 'e, 'c> {
+    eval: &'r mut Eval<'k, 'e, 'c>,
+    plan: &'r Plan,
+    masked: bool,
+    step: i64,
 }
 
-impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
+impl<'k, 'c> RowLoop<'_, 'k, '_, 'c> {
     fn segment(&self) -> &'k Segment {
         self.eval.segment
     }
@@ -159,7 +171,7 @@ impl<'k, 'c> Rows<'_, 'k, '_, 'c> {
                 code.b.build_select(any, end, begin, "")?.into_int_value()
             }
         };
-        let rows = code.begin_loop(begin, end, 1)?;
+        let rows = code.begin_loop(begin, end, self.step)?;
         let row = self.eval.memo.enter();
         self.eval.row = Some(rows.i);
         self.hoist(Level::Outer)?;

@@ -5,6 +5,7 @@
 //!   takes groups. Dear values below such a loop get a loop of their own ahead of it, in vectors. The loop itself loads them.
 //! - A loop over groups computes dear values for one group, waits for the group's extreme, and has too few lanes to do
 //!   something else meanwhile. They get a loop over the whole row.
+//! - A dear value that slices take parts of and something else takes as it stands: both loops would compute it.
 //! - A loop whose values are more than the registers hold (`Forms::most_cost`) is cut in two of about the same length.
 
 use std::collections::HashSet;
@@ -27,6 +28,12 @@ const LOOK_UP: u32 = 12;
 /// Adds such rows to those that are stored, as far as there is memory for them. `short` says that no row is longer than
 /// [`SHORT`](super::keep::SHORT).
 pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, short: bool, mut room: i64) {
+    for at in in_parts_too(segment, found, forms, short) {
+        if let Some(bytes) = bytes(segment, at, short).filter(|bytes| *bytes <= room) {
+            room -= bytes;
+            found.stash(segment, at);
+        }
+    }
     let mut open: Vec<usize> = (0..segment.insts.len()).filter(|&at| has_loop(segment, found, at)).collect();
     while let Some(from) = open.pop() {
         let wanted = if !takes_vectors(segment, found, from, forms) {
@@ -52,6 +59,26 @@ pub(super) fn add(segment: &Segment, found: &mut Stored, forms: &dyn Forms, shor
             }
         }
     }
+}
+
+/// The dear rows that are read in parts and as they stand, each with a loop in vectors.
+fn in_parts_too(segment: &Segment, found: &Stored, forms: &dyn Forms, short: bool) -> Vec<usize> {
+    let values = Values { segment, definitions: &found.definitions };
+    let (mut parts, mut whole) = (vec![false; segment.types.len()], vec![false; segment.types.len()]);
+    for inst in &segment.insts {
+        let read = if matches!(inst.op, InstOp::Slice { .. }) { &mut parts } else { &mut whole };
+        inst.args.iter().for_each(|v| read[v.0 as usize] = true);
+    }
+    let both = (0..segment.insts.len()).filter(|&at| {
+        let result = segment.insts[at].results.first().map(|v| v.0 as usize);
+        result.is_some_and(|v| parts[v] && whole[v])
+    });
+    let wanted = both.filter(|&at| {
+        let v = segment.insts[at].results[0];
+        let is_dear = values.is_row(v) && values.cost(v, DEAR_IN_GROUPS, &|v| found.is_stashed(v)) >= DEAR_IN_GROUPS;
+        is_dear && !found.stashed[at] && bytes(segment, at, short).is_some() && takes_vectors(segment, found, at, forms)
+    });
+    wanted.collect()
 }
 
 /// Says whether an instruction has a loop over lanes: a store, a reduction of a row, or a row that is stored.

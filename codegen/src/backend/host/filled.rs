@@ -10,22 +10,13 @@ use std::convert::Infallible;
 use fusewright_graph::dim::{DimFn, DimFold};
 use fusewright_graph::{DType, Dim, Literal, ReduceOp, ScalarFn};
 
+use super::rows::Rows;
 use crate::kernel::expand::rename_index;
 use crate::kernel::simplify::without_unused;
 use crate::kernel::{INNER, Inst, InstOp, Kernel, ROW, Segment, SegmentBuilder, Shape, Val};
 
-/// The rows of a kernel that a segment runs over.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::backend) enum Rows {
-    All,
-    /// Those ahead of one.
-    Before(Dim),
-    /// That one and those behind it.
-    From(Dim),
-}
-
 /// The kernel with segments for rows behind the end, and which rows each of its segments runs over.
-pub(in crate::backend) fn split(kernel: &Kernel) -> (Kernel, Vec<Rows>) {
+pub(super) fn split(kernel: &Kernel) -> (Kernel, Vec<Rows>) {
     let mut rows = vec![Rows::All; kernel.segments.len()];
     let mut filled = Vec::new();
     for (segment, rows) in kernel.segments.iter().zip(&mut rows) {

@@ -3,17 +3,19 @@
 //! Backends for CPUs share the loops over phases, groups and pieces of concatenations; what they have in vectors differs
 //! and is asked of them ([`Forms`]).
 
+pub(in crate::backend) mod abreast;
 pub(in crate::backend) mod ahead;
 mod apart;
 pub(in crate::backend) mod cost;
 pub(in crate::backend) mod facts;
-pub(in crate::backend) mod filled;
+mod filled;
 mod hazard;
 pub(in crate::backend) mod index;
 pub(in crate::backend) mod keep;
 mod moved;
 pub(in crate::backend) mod place;
 pub(in crate::backend) mod plan;
+pub(in crate::backend) mod rows;
 mod shared;
 pub(in crate::backend) mod short_run;
 pub(in crate::backend) mod stash;

@@ -1,0 +1,243 @@
+//! Short rows side by side: a segment of its own computes several rows at once, whose lanes are the rows.
+//!
+//! Lanes of a short row that meet in sums, slices and joins fill no vectors. Of [`ROWS`] rows the elements at one place do:
+//! each place of a row becomes a row of its own with a lane for each of these rows, and what combines places becomes a map.
+//! Elements that the rows lie apart in memory are loaded and stored one by one, so that a row has to be worth it. The order of
+//! sums is as stated, and so are all bits.
+
+use fusewright_abi::DType;
+use fusewright_graph::{Dim, Literal};
+
+use super::cost::weight;
+use super::hazard::overwrites;
+use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Order, Over, ROW, Segment, SegmentBuilder, Shape, Val};
+
+/// So many rows are computed at once.
+pub(in crate::backend) const ROWS: i64 = 8;
+/// Lanes of the longest row that is short.
+const MOST_LANES: i64 = 64;
+/// Instructions of the longest segment: beyond that, code no longer fits the nearest cache.
+const MOST_INSTS: usize = 6000;
+
+/// The segment that computes [`ROWS`] rows from [`ROW`] on; `None` if it would not be faster, or an instruction does not fit.
+pub(super) fn abreast(kernel: &Kernel, segment: &Segment) -> Option<Segment> {
+    if segment.inner.as_const() != Some(1) || kernel.rows.as_const().is_some_and(|rows| rows < ROWS) {
+        return None;
+    }
+    if !is_worth_it(kernel, segment)? {
+        return None;
+    }
+    let b = SegmentBuilder::new(&format!("{}_abreast", segment.name), segment.inner.clone(), &kernel.params);
+    let mut abreast = Abreast { kernel, segment, b, known: Vec::with_capacity(segment.types.len()), insts: 0 };
+    for inst in &segment.insts {
+        let results = abreast.inst(inst)?;
+        abreast.known.extend(results);
+        if abreast.insts > MOST_INSTS {
+            return None;
+        }
+    }
+    Some(abreast.b.finish())
+}
+
+/// Says whether lanes of a row meet often enough to make up for loads and stores one by one; `None` if a row is not short.
+fn is_worth_it(kernel: &Kernel, segment: &Segment) -> Option<bool> {
+    let (mut meeting, mut moved) = (0, 0);
+    for inst in &segment.insts {
+        let sized = |v: &Val| elements(&segment.ty(*v).shape);
+        let lanes = inst.results.iter().chain(&inst.args).map(sized).try_fold(1, |most, n| Some(most.max(n?)))?;
+        match &inst.op {
+            InstOp::Reduce { .. } | InstOp::Cat | InstOp::Zip => meeting += lanes,
+            InstOp::Load { .. } | InstOp::Store { .. } => moved += lanes,
+            InstOp::Map(_) | InstOp::Cast { .. } => meeting += lanes * i64::from(weight(segment, inst)) / 16,
+            _ => {}
+        }
+        if let InstOp::Store { param, .. } = &inst.op
+            && overwrites(kernel, segment, *param)
+        {
+            return None;
+        }
+    }
+    Some(meeting > moved)
+}
+
+/// The elements of a short row.
+fn elements(shape: &Shape) -> Option<i64> {
+    shape.elements().as_const().filter(|n| (1..=MOST_LANES).contains(n))
+}
+
+struct Abreast<'k> {
+    kernel: &'k Kernel,
+    segment: &'k Segment,
+    b: SegmentBuilder<'k>,
+    /// By value, the elements of its rows: scalars, where all rows have the same.
+    known: Vec<Vec<Val>>,
+    insts: usize,
+}
+
+impl Abreast<'_> {
+    /// The elements of the results of an instruction.
+    fn inst(&mut self, inst: &Inst) -> Option<Vec<Vec<Val>>> {
+        let count = match inst.results.first() {
+            Some(result) => elements(&self.segment.ty(*result).shape)?,
+            None => 0,
+        };
+        let all = 0..count;
+        let values = match &inst.op {
+            InstOp::Literal(_) => vec![self.push(inst.op.clone(), &[])?],
+            InstOp::Index(index) => {
+                if varies(index) {
+                    return None;
+                }
+                vec![self.push(inst.op.clone(), &[])?]
+            }
+            InstOp::Iota(_) => {
+                let number = |i| InstOp::Literal(Literal::Int(DType::I32, i));
+                all.map(|i| self.push(number(i), &[])).collect::<Option<_>>()?
+            }
+            InstOp::Load { .. } => all.map(|i| self.load(inst, i)).collect::<Option<_>>()?,
+            InstOp::Store { .. } => {
+                let count = elements(&self.segment.ty(inst.args[0]).shape)?;
+                (0..count).try_for_each(|i| self.store(inst, i))?;
+                return Some(Vec::new());
+            }
+            InstOp::Map(_) | InstOp::Cast { .. } | InstOp::Bitcast(_) | InstOp::Broadcast(_) => {
+                let shape = self.segment.ty(inst.results[0]).shape.clone();
+                let each = |this: &mut Self, i| {
+                    let args: Vec<Val> = inst.args.iter().map(|v| this.element(*v, &shape, i)).collect::<Option<_>>()?;
+                    match &inst.op {
+                        InstOp::Broadcast(_) => Some(args[0]),
+                        op => this.push(op.clone(), &args),
+                    }
+                };
+                all.map(|i| each(self, i)).collect::<Option<_>>()?
+            }
+            InstOp::Reduce { over, .. } => {
+                let lanes = self.known[inst.args[0].0 as usize].clone();
+                let size = match over {
+                    Over::Row => lanes.len(),
+                    Over::Group(size) => usize::try_from(size.as_const()?).ok()?,
+                };
+                lanes.chunks(size).map(|group| self.reduce(inst, group)).collect::<Option<_>>()?
+            }
+            InstOp::Slice { start, len, step } => {
+                let [start, len] = [start, len].map(|n| n.as_const().and_then(|n| usize::try_from(n).ok()));
+                let lanes = self.known[inst.args[0].0 as usize].iter();
+                lanes.skip(start?).step_by(usize::try_from(*step).ok()?).take(len?).copied().collect()
+            }
+            InstOp::Cat => inst.args.iter().flat_map(|v| &self.known[v.0 as usize]).copied().collect(),
+            InstOp::Zip => {
+                let rows: Vec<&Vec<Val>> = inst.args.iter().map(|v| &self.known[v.0 as usize]).collect();
+                (0..rows.first()?.len()).flat_map(|i| rows.iter().map(move |row| row[i])).collect()
+            }
+            InstOp::AsRow | InstOp::AsGroup { .. } => self.known[inst.args[0].0 as usize].clone(),
+            InstOp::ArgReduce(_) | InstOp::TopK(_) | InstOp::Pack { .. } => return None,
+        };
+        Some(vec![values])
+    }
+
+    fn push(&mut self, op: InstOp, args: &[Val]) -> Option<Val> {
+        self.insts += 1;
+        let value = self.b.one(op, args).ok()?;
+        let ty = self.b.ty(value);
+        // Lanes of 64 bits are no vectors everywhere.
+        (ty.dtype.bits() < 64 || ty.shape == Shape::Scalar).then_some(value)
+    }
+
+    /// What element `i` of a value of `shape` takes of `v`.
+    fn element(&self, v: Val, shape: &Shape, i: i64) -> Option<Val> {
+        let own = &self.segment.ty(v).shape;
+        let at = match (own, shape) {
+            (Shape::Scalar, _) => 0,
+            _ if own == shape => i,
+            (Shape::Group { size, .. }, Shape::Row(_)) => i / size.as_const()?,
+            _ => return None,
+        };
+        self.known[v.0 as usize].get(usize::try_from(at).ok()?).copied()
+    }
+
+    /// Where element `i` of all rows lies, and whether it differs between rows.
+    fn place(&self, index: &Dim, i: i64) -> Option<(Dim, bool)> {
+        let index = index.substitute(&|symbol| match symbol {
+            LANE => Some(Dim::constant(i)),
+            INNER => Some(Dim::constant(0)),
+            _ => None,
+        });
+        if is_gathered(&index) {
+            return None;
+        }
+        if !index.mentions(ROW) {
+            return Some((index, false));
+        }
+        let (stride, _) = index.split_linear(ROW)?;
+        stride.as_const()?;
+        Some((&index + &(&stride * &Dim::symbol(LANE)), true))
+    }
+
+    fn load(&mut self, inst: &Inst, i: i64) -> Option<Val> {
+        let InstOp::Load { param, index, shape, otherwise } = &inst.op else { return None };
+        if self.kernel.param(*param).dtype.bits() < 8 {
+            return None;
+        }
+        let (index, differs) = self.place(index, i)?;
+        let predicate = inst.args.first().map(|v| self.element(*v, shape, i));
+        let predicate = match predicate {
+            Some(predicate) => Some(predicate?),
+            None => None,
+        };
+        let by_row = predicate.is_some_and(|p| self.b.ty(p).shape != Shape::Scalar);
+        if by_row && !differs {
+            return None;
+        }
+        let shape = if differs { Shape::Row(Dim::constant(ROWS)) } else { Shape::Scalar };
+        self.push(InstOp::Load { param: *param, index, shape, otherwise: *otherwise }, predicate.as_slice())
+    }
+
+    fn store(&mut self, inst: &Inst, i: i64) -> Option<()> {
+        let InstOp::Store { param, index, otherwise } = &inst.op else { return None };
+        let (index, differs) = self.place(index, i)?;
+        if !differs || self.kernel.param(*param).dtype.bits() < 8 {
+            return None;
+        }
+        let shape = self.segment.ty(inst.args[0]).shape.clone();
+        let mut args: Vec<Val> = inst.args.iter().map(|v| self.element(*v, &shape, i)).collect::<Option<_>>()?;
+        let rows = Shape::Row(Dim::constant(ROWS));
+        if self.b.ty(args[0]).shape != rows {
+            args[0] = self.push(InstOp::Broadcast(rows), &args[..1])?;
+        }
+        self.insts += 1;
+        self.b.push(InstOp::Store { param: *param, index, otherwise: *otherwise }, &args).ok().map(|_| ())
+    }
+
+    /// One number of several, in the order of a reduction.
+    fn reduce(&mut self, inst: &Inst, lanes: &[Val]) -> Option<Val> {
+        let InstOp::Reduce { op, nan, order: Order::Tree(tree), .. } = inst.op else { return None };
+        let dtype = self.segment.ty(inst.args[0]).dtype;
+        let step = InstOp::Map(op.step(nan));
+        let start = self.push(InstOp::Literal(op.start(dtype)), &[])?;
+        // An accumulator without lanes is what changes no other one.
+        let mut partial: Vec<Option<Val>> = vec![None; tree.accumulators()];
+        for (lane, &v) in lanes.iter().enumerate() {
+            let slot = tree.accumulator(lane);
+            let before = partial[slot].unwrap_or(start);
+            partial[slot] = Some(self.push(step.clone(), &[before, v])?);
+        }
+        for (into, from) in tree.combine_steps() {
+            partial[into] = match (partial[into], partial[from]) {
+                (Some(a), Some(b)) => Some(self.push(step.clone(), &[a, b])?),
+                (a, b) => a.or(b),
+            };
+        }
+        partial[0]
+    }
+}
+
+/// Says whether an index differs between rows, or is not known without the values of a row.
+fn varies(index: &Dim) -> bool {
+    index.mentions(ROW) || index.mentions(INNER) || is_gathered(index)
+}
+
+fn is_gathered(index: &Dim) -> bool {
+    let mut names = std::collections::BTreeSet::new();
+    index.collect_symbols(&mut names);
+    names.iter().any(|name| Val::from_symbol(name).is_some())
+}
