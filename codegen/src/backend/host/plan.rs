@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use fusewright_graph::Dim;
+use fusewright_graph::dim::DimFn;
 
 use super::ahead::{self, Ahead};
 use super::index::at_least;
@@ -16,6 +17,8 @@ use super::walk::{GroupUse, Walk};
 use super::{Forms, Refused, hazard};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
+/// Accumulators of a reduction that takes chunks.
+const ACCUMULATORS: i64 = 16;
 /// Most pieces that share a loop: their operands have to fit the registers.
 pub(super) const MOST_PIECES: usize = 6;
 
@@ -256,6 +259,8 @@ impl<'k> Planner<'k> {
             return Ok(());
         };
         let count = pieces.len();
+        let reduction = matches!(inst.op, InstOp::Reduce { .. });
+        let pieces = if reduction { pieces.into_iter().flat_map(from_first_accumulator).collect() } else { pieces };
         for (start, end) in pieces {
             let facts = if count == 1 {
                 whole.clone()
@@ -270,8 +275,7 @@ impl<'k> Planner<'k> {
                 continue;
             }
             // A part of a reduction in chunks starts with the first accumulator.
-            let reduction = matches!(inst.op, InstOp::Reduce { .. });
-            let aligned = !reduction || start.as_const().is_some_and(|s| s % 16 == 0);
+            let aligned = !reduction || start.as_const().is_some_and(|s| s % ACCUMULATORS == 0);
             let vector = aligned && facts.vector && facts.cuts.is_empty() && facts.groups.is_empty();
             self.flat(phase, &(&end - &start), vector, job);
         }
@@ -382,6 +386,20 @@ pub(super) fn single_group(groups: &[GroupUse], lanes: &Dim) -> Option<GroupUse>
     };
     let fits = first.scale == 1 || first.size.exact_div(&Dim::constant(first.scale)).is_some();
     (groups.iter().all(regular) && fits).then(|| first.clone())
+}
+
+/// A piece of a reduction, in two where it begins between accumulators: the second takes chunks from the first one on. Where
+/// the piece may be shorter than that, the second has no lanes, and its end is ahead of its start.
+fn from_first_accumulator((start, end): (Dim, Dim)) -> Vec<(Dim, Dim)> {
+    let Some(before) = start.as_const().map(|s| s % ACCUMULATORS).filter(|before| *before > 0) else {
+        return vec![(start, end)];
+    };
+    let border = &start + &Dim::constant(ACCUMULATORS - before);
+    if at_least(&border, &end) {
+        return vec![(start, end)];
+    }
+    let first = if at_least(&end, &border) { border.clone() } else { Dim::function(DimFn::Min, &border, &end) };
+    vec![(start, first), (border, end)]
 }
 
 /// The parts of a row between borders, or `None` if their order is not known.
