@@ -8,6 +8,8 @@ mod fence;
 #[path = "cpu/support.rs"]
 mod support;
 
+#[path = "cpu/abreast.rs"]
+mod abreast;
 #[path = "cpu/ahead.rs"]
 mod ahead;
 #[path = "cpu/casts.rs"]

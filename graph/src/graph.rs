@@ -270,7 +270,8 @@ impl Graph {
     /// Where a node of the graph came from. One that no framework made is called by its first result, as the text form
     /// has it.
     pub fn origin(&self, node: &Node) -> Origin {
-        let own = || node.results.first().and_then(|&value| self.value_name(value)).map(|name| format!("%{name}").into());
+        let own =
+            || node.results.first().and_then(|&value| self.value_name(value)).map(|name| format!("%{name}").into());
         if node.origin == Origin::default() { Origin { node: own(), ..Origin::default() } } else { node.origin.clone() }
     }
 

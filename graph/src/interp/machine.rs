@@ -128,7 +128,8 @@ impl<D: Domain> Machine<'_, D> {
         let failed =
             |message| InterpError::Node { op: op.name().to_owned(), origin: Box::new(graph.origin(node)), message };
         let types = types.map_err(failed)?;
-        let lacking = |lack| InterpError::Memory { what: format!("{} of node {}", op.name(), graph.origin(node)), lack };
+        let lacking =
+            |lack| InterpError::Memory { what: format!("{} of node {}", op.name(), graph.origin(node)), lack };
         types.iter().try_for_each(|(dtype, shape)| check::<D>(*dtype, shape)).map_err(lacking)?;
         let computed = match op {
             Op::Prim(prim) => self.prim(prim, &refs, &types),

@@ -47,7 +47,8 @@ pub(super) fn function(
     let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
     let mut context = FunctionBuilderContext::new();
     let code = Code { b: FunctionBuilder::new(&mut function, &mut context), halves: half::exists(isa) };
-    let (kernel, rows) = &rows::split(kernel, |number| lookups.iter().any(|lookup| lookup.segment == number));
+    let (kernel, rows) =
+        &rows::split(kernel, |number| lookups.iter().any(|lookup| lookup.segment == number), &Vectors::default());
     let Some(first) = kernel.segments.first() else {
         return Err(Refused { place: "kernel".to_owned(), reason: "it has no segment".to_owned() });
     };

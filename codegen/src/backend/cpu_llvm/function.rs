@@ -43,7 +43,7 @@ pub(super) fn module<'c>(ctx: &'c Context, kernel: &Kernel, host: &'c Host) -> B
     let unwind = inkwell::attributes::Attribute::get_named_enum_kind_id("nounwind");
     function.add_attribute(AttributeLoc::Function, ctx.create_enum_attribute(unwind, 0));
     let code = Code { ctx, module, b: ctx.create_builder(), function, dialect: host };
-    let (kernel, rows) = &rows::split(kernel, |_| false);
+    let (kernel, rows) = &rows::split(kernel, |_| false, &Vectors);
     let Some(first) = kernel.segments.first() else {
         return Err(BuildError::unsupported("a kernel without segments"));
     };
@@ -53,12 +53,7 @@ pub(super) fn module<'c>(ctx: &'c Context, kernel: &Kernel, host: &'c Host) -> B
     Ok((code.module, decisions))
 }
 
-fn body<'k, 'c>(
-    eval: &mut Eval<'k, '_, 'c>,
-    kernel: &'k Kernel,
-    rows_of: &[Rows],
-    masked: bool,
-) -> Built<Vec<String>> {
+fn body<'k, 'c>(eval: &mut Eval<'k, '_, 'c>, kernel: &'k Kernel, rows_of: &[Rows], masked: bool) -> Built<Vec<String>> {
     let code = eval.code;
     // Stack memory is made in the first block, whose end is all that is in it until then.
     let entry = code.block();

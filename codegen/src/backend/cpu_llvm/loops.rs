@@ -27,6 +27,10 @@ use crate::kernel::{InstOp, LANE, Order, Shape, Val};
 pub(super) struct Vectors;
 
 impl Forms for Vectors {
+    fn single_lanes(&self, lanes: i64) -> i64 {
+        if lanes == 8 || lanes % 16 == 0 { 0 } else { lanes }
+    }
+
     fn reduction(&self, order: Order, dtype: DType) -> bool {
         takes_chunks(order, dtype)
     }

@@ -8,6 +8,7 @@
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal};
 
+use super::Forms;
 use super::cost::weight;
 use super::hazard::overwrites;
 use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Order, Over, ROW, Segment, SegmentBuilder, Shape, Val};
@@ -20,11 +21,11 @@ const MOST_LANES: i64 = 64;
 const MOST_INSTS: usize = 6000;
 
 /// The segment that computes [`ROWS`] rows from [`ROW`] on; `None` if it would not be faster, or an instruction does not fit.
-pub(super) fn abreast(kernel: &Kernel, segment: &Segment) -> Option<Segment> {
+pub(super) fn abreast(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Option<Segment> {
     if segment.inner.as_const() != Some(1) || kernel.rows.as_const().is_some_and(|rows| rows < ROWS) {
         return None;
     }
-    if !is_worth_it(kernel, segment)? {
+    if !is_worth_it(kernel, segment, forms)? {
         return None;
     }
     let b = SegmentBuilder::new(&format!("{}_abreast", segment.name), segment.inner.clone(), &kernel.params);
@@ -39,16 +40,27 @@ pub(super) fn abreast(kernel: &Kernel, segment: &Segment) -> Option<Segment> {
     Some(abreast.b.finish())
 }
 
-/// Says whether lanes of a row meet often enough to make up for loads and stores one by one; `None` if a row is not short.
-fn is_worth_it(kernel: &Kernel, segment: &Segment) -> Option<bool> {
-    let (mut meeting, mut moved) = (0, 0);
+/// Says whether enough lanes of a row are taken one by one to make up for loads and stores one by one; `None` if a row is not
+/// short.
+fn is_worth_it(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Option<bool> {
+    let (mut single, mut share, mut computed, mut moved) = (0, 0.0, 0, 0);
     for inst in &segment.insts {
         let sized = |v: &Val| elements(&segment.ty(*v).shape);
         let lanes = inst.results.iter().chain(&inst.args).map(sized).try_fold(1, |most, n| Some(most.max(n?)))?;
+        // The lanes of a sum or a part that fill no vector.
+        let left = match &inst.op {
+            InstOp::Reduce { over: Over::Row, .. } => forms.single_lanes(lanes),
+            InstOp::Reduce { over: Over::Group(size), .. } => {
+                size.as_const().map_or(0, |size| lanes / size * forms.single_lanes(size))
+            }
+            InstOp::Cat | InstOp::Zip => inst.args.iter().filter_map(sized).map(|part| part % 8).sum(),
+            _ => 0,
+        };
+        single += left;
+        share = f64::max(share, left as f64 / lanes as f64);
         match &inst.op {
-            InstOp::Reduce { .. } | InstOp::Cat | InstOp::Zip => meeting += lanes,
-            InstOp::Load { .. } | InstOp::Store { .. } => moved += lanes,
-            InstOp::Map(_) | InstOp::Cast { .. } => meeting += lanes * i64::from(weight(segment, inst)) / 16,
+            InstOp::Map(_) | InstOp::Cast { .. } => computed += lanes * i64::from(weight(segment, inst)),
+            InstOp::Load { index, .. } | InstOp::Store { index, .. } if index.mentions(ROW) => moved += lanes,
             _ => {}
         }
         if let InstOp::Store { param, .. } = &inst.op
@@ -57,7 +69,7 @@ fn is_worth_it(kernel: &Kernel, segment: &Segment) -> Option<bool> {
             return None;
         }
     }
-    Some(meeting > moved)
+    Some(2.0 * single as f64 + share * computed as f64 / 4.0 >= moved as f64)
 }
 
 /// The elements of a short row.
@@ -103,7 +115,8 @@ impl Abreast<'_> {
             InstOp::Map(_) | InstOp::Cast { .. } | InstOp::Bitcast(_) | InstOp::Broadcast(_) => {
                 let shape = self.segment.ty(inst.results[0]).shape.clone();
                 let each = |this: &mut Self, i| {
-                    let args: Vec<Val> = inst.args.iter().map(|v| this.element(*v, &shape, i)).collect::<Option<_>>()?;
+                    let args: Vec<Val> =
+                        inst.args.iter().map(|v| this.element(*v, &shape, i)).collect::<Option<_>>()?;
                     match &inst.op {
                         InstOp::Broadcast(_) => Some(args[0]),
                         op => this.push(op.clone(), &args),
@@ -240,4 +253,49 @@ fn is_gathered(index: &Dim) -> bool {
     let mut names = std::collections::BTreeSet::new();
     index.collect_symbols(&mut names);
     names.iter().any(|name| Val::from_symbol(name).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Vectors;
+
+    impl Forms for Vectors {}
+
+    /// The segment of several rows of a kernel with a sum and a quotient of rows of so many lanes.
+    fn of(lanes: i64, body: &str) -> Option<Segment> {
+        let text = format!(
+            "kernel @k(s = extent(x, 0)) rows s {{ param %x: f32[s, {lanes}] inout param %i: i32[s] in \
+             param %y: f32[s, {lanes}] out segment @m inner 1 {{ %v = load x[row*{lanes} + lane] : row<f32, {lanes}> \
+             %t = reduce add %v over row nan propagate order tree(16) %q = div %v, %t \
+             %u = reduce add %q over row nan propagate order tree(16) %r = div %q, %u {body} }} }}"
+        );
+        let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}: {text}"));
+        abreast(&kernel, &kernel.segments[0], &Vectors)
+    }
+
+    #[test]
+    fn places_of_rows_become_rows() {
+        let segment = of(3, "store y[row*3 + lane], %r").expect("short rows with sums");
+        let shapes: Vec<&Shape> = segment.types.iter().map(|ty| &ty.shape).filter(|s| **s != Shape::Scalar).collect();
+        assert!(shapes.iter().all(|shape| **shape == Shape::Row(Dim::constant(ROWS))), "{shapes:?}");
+        let stores = segment.insts.iter().filter_map(|inst| match &inst.op {
+            InstOp::Store { index, .. } => Some(index.to_string()),
+            _ => None,
+        });
+        assert_eq!(stores.collect::<Vec<_>>(), ["lane*3 + row*3", "lane*3 + row*3 + 1", "lane*3 + row*3 + 2"]);
+    }
+
+    #[test]
+    fn others_stay_as_they_are() {
+        assert!(of(12, "store y[row*12 + lane], %r").is_some());
+        assert!(of(16, "store y[row*16 + lane], %r").is_none(), "lanes that fill vectors");
+        assert!(of(66, "store y[row*66 + lane], %r").is_none(), "a long row");
+        assert!(of(3, "store x[row*3 + lane], %r").is_none(), "in place");
+        let gathered = "%i = load i[row] : scalar<i32> %g = load x[%i*3 + lane] : row<f32, 3> %z = add %r, %g \
+                        store y[row*3 + lane], %z";
+        assert!(of(3, gathered).is_none(), "gathered");
+        assert!(of(3, "store y[lane], %r").is_none(), "one place for all rows");
+    }
 }

@@ -2,7 +2,7 @@
 
 use fusewright_graph::Dim;
 
-use super::{abreast, filled};
+use super::{Forms, abreast, filled};
 use crate::kernel::{Kernel, Segment};
 
 /// The rows of a call that a segment runs over.
@@ -21,11 +21,15 @@ pub(in crate::backend) enum Rows {
 
 /// The kernel in the segments that run, the kernel's own first, and the rows of each. `looked_up` says of which of its own
 /// segments tables hold values: these stay as they are.
-pub(in crate::backend) fn split(kernel: &Kernel, looked_up: impl Fn(usize) -> bool) -> (Kernel, Vec<Rows>) {
+pub(in crate::backend) fn split(
+    kernel: &Kernel,
+    looked_up: impl Fn(usize) -> bool,
+    forms: &dyn Forms,
+) -> (Kernel, Vec<Rows>) {
     let (mut kernel, mut rows) = filled::split(kernel);
     let short = |(number, segment): (usize, &Segment)| {
         let all = rows[number] == Rows::All && !looked_up(number);
-        all.then(|| Some((number, abreast::abreast(&kernel, segment)?))).flatten()
+        all.then(|| Some((number, abreast::abreast(&kernel, segment, forms)?))).flatten()
     };
     let blocks: Vec<(usize, Segment)> = kernel.segments.iter().enumerate().filter_map(short).collect();
     for (number, segment) in blocks {

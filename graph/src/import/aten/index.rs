@@ -117,7 +117,8 @@ pub(super) fn places(
     let (mut flat, mut each) = (None, Vec::with_capacity(given.len()));
     for (&index, dim) in given.iter().zip(&shape[first..]) {
         let merged = given.len() > 1;
-        let index = if merged && access == Access::Read { nearest(call, index, dim)? } else { wrapped(call, index, dim)? };
+        let index =
+            if merged && access == Access::Read { nearest(call, index, dim)? } else { wrapped(call, index, dim)? };
         each.push((index, dim));
         flat = Some(match flat {
             Some(outer) => b.add(b.mul(outer, extent(call, dim)?)?, index)?,

@@ -47,7 +47,8 @@ fn single_elements() {
 
 #[test]
 fn places_of_two_axes() {
-    let listed = argument("indices", r#"{"as_optional_tensors":[{"as_tensor":{"name":"i"}},{"as_tensor":{"name":"j"}}]}"#);
+    let listed =
+        argument("indices", r#"{"as_optional_tensors":[{"as_tensor":{"name":"i"}},{"as_tensor":{"name":"j"}}]}"#);
     let at = |node: &str, result: &[i64]| found(node, &[2, 3], (&[3], [&[2, -1, 0], &[0, 7, 1]]), result);
     let read = call("aten.index.Tensor", &[tensor("self", "x"), listed.clone()]);
     assert_eq!(at(&read, &[3]), [4.0, 6.0, 2.0]);

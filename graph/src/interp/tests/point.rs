@@ -226,7 +226,10 @@ fn rows_are_gathered_and_scattered() {
     let got = prim(Prim::Scatter { axis: 0 }, &[x(), ints(I64, &[3], &[2, -1, 2]), updates()]);
     same(&got, &floats(F32, &[3, 2], &[0.0, 1.0, 10.0, 11.0, -5.0, -6.0]));
     let outside = || ints(I64, &[3], &[3, i64::MIN, 1]);
-    same(&prim(Prim::Gather { axis: 0 }, &[x(), outside()]), &floats(F32, &[3, 2], &[20.0, 21.0, 0.0, 1.0, 10.0, 11.0]));
+    same(
+        &prim(Prim::Gather { axis: 0 }, &[x(), outside()]),
+        &floats(F32, &[3, 2], &[20.0, 21.0, 0.0, 1.0, 10.0, 11.0]),
+    );
     let got = prim(Prim::Scatter { axis: 0 }, &[x(), outside(), updates()]);
     same(&got, &floats(F32, &[3, 2], &[0.0, 1.0, -5.0, -6.0, 20.0, 21.0]));
     let got = prim(Prim::ScatterReduce { op: ReduceOp::Add, axis: 0 }, &[x(), outside(), updates()]);
