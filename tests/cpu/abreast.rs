@@ -88,6 +88,30 @@ fn lanes_that_change_places() {
     check_rows(&row_of("bf16", 12, body));
 }
 
+/// Steps of a sum of narrow floats are rounded to them.
+#[test]
+fn sums_in_narrow_floats() {
+    for dtype in ["bf16", "f16"] {
+        for lanes in [3, 7, 12, 20] {
+            let text = format!(
+                "kernel @k(s = extent(x, 0)) rows s {{
+                   param %x: {dtype}[s, {lanes}] in
+                   param %y: {dtype}[s] out
+                   param %z: {dtype}[s] out
+                   segment @m inner 1 {{
+                     %x = load x[row*{lanes} + lane] : row<{dtype}, {lanes}>
+                     %y = reduce add %x over row nan propagate order tree(16)
+                     %z = reduce max %x over row nan propagate order tree(4)
+                     store y[row], %y
+                     store z[row], %z
+                   }}
+                 }}"
+            );
+            check_rows(&text);
+        }
+    }
+}
+
 /// What is gathered, in place, or the same for no two rows of a block stays a row at a time.
 #[test]
 fn rows_that_are_not_alike() {

@@ -16,7 +16,7 @@ pub fn decisions(backend: &dyn Backend, target: &Target, text: &str) -> Vec<Stri
 /// What is said to be kept, without the names of values.
 fn kept(text: &str) -> Vec<String> {
     let lines = decisions(&CpuBackend, &Target::Cpu, text);
-    let kept = lines.iter().filter(|line| line.contains(" keeps "));
+    let kept = lines.iter().filter(|line| line.contains(" keeps ") && !line.contains("_abreast`"));
     kept.map(|line| line.split_once('(').expect("it names the dtype").1.to_owned()).collect()
 }
 

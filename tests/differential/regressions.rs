@@ -568,3 +568,20 @@ fn slices_across_the_pieces_of_an_axis_have_kernels() {
         fused(text);
     }
 }
+
+/// What has no vector form is seen beside a sum of it over groups as well as below.
+#[test]
+fn what_runs_lane_by_lane_stands_beside_its_sums() {
+    let text = "graph @beside(s: 0..; %x: f32[s, 33, 23]) {
+           %r = rem %x, %x
+           %n = neg %r
+           %sum = reduce %n {op = add, axes = [2]}
+           %d = sub %sum, %n
+           %most = reduce %d {op = max, axes = [2]}
+           %a = slice %most {axis = 1, start = 31, end = 32}
+           %b = slice %most {axis = 1, start = 30, end = 31}
+           %c = cat %a, %b {axis = 1}
+           return %n, %c
+         }";
+    fused(text);
+}

@@ -126,14 +126,14 @@ fn an_op_that_has_no_kernel_is_listed_once() {
        %y = exp %x
        return %y
      }";
-    assert_eq!(fallbacks(one), ["exp [<built>]"]);
+    assert_eq!(fallbacks(one), ["exp [%y]"]);
     // Of two, one has a kernel of its own; the region that they would have been is named as well.
     let two = "graph @two(s: 0..; %x: f64[s, 8]) {
        %y = exp %x
        %z = neg %y
        return %z
      }";
-    assert_eq!(fallbacks(two), ["row", "exp [<built>]"]);
+    assert_eq!(fallbacks(two), ["row", "exp [%y]"]);
 }
 
 /// Memory in front of an axis without places is not what its last index means.
@@ -201,11 +201,7 @@ fn an_index_out_of_range_leads_out_of_no_memory() {
         let produced = run(fuse, [99, -99, 1], [1, 4, -1]);
         assert_eq!(floats(&produced[0]), [row(3), row(0), row(1)].concat());
         assert_eq!(floats(&produced[1]), [row(0), row(3), row(2), row(3)].concat());
-    }
-    // The graph means nothing then.
-    for (i, j) in [([4, 0, 0], [0, 1, 2]), ([0, 0, 0], [0, 1, 4])] {
-        let error =
-            reference(&graph, &[&x, &c, &indices(i), &indices(j)]).expect_err("there is no such row").to_string();
-        assert!(error.contains('4'), "{error}");
+        let meant = reference(&graph, &[&x, &c, &indices([99, -99, 1]), &indices([1, 4, -1])]).expect("any index");
+        assert_eq!(produced, meant);
     }
 }

@@ -383,7 +383,18 @@ impl RowLoop<'_, '_, '_> {
             }
             next = self.eval.code.end_loop(l);
         }
-        if body == 0 || span.length.is_none_or(|n| n % body != 0) {
+        let mut left = span.length.map(|n| if body == 0 { n } else { n % body });
+        if let Some(many @ 8..) = left.filter(|_| vector) {
+            // They start with the first accumulator, as those of a body do.
+            let mark = self.eval.memo.enter();
+            self.eval.group = group.map(|g| InGroup { span: 8, ..g.clone() });
+            self.eval.pass = Some(Running { base: next, lanes: span.lanes.clone(), shift: 0, even: span.even });
+            self.chunk(jobs, next, span.start, 0, Width::Eight, open)?;
+            self.eval.memo.leave(mark);
+            next = self.eval.code.add(next, 8);
+            left = Some(many - 8);
+        }
+        if left != Some(0) {
             jobs.iter().filter_map(|j| open.get(&j.inst)).for_each(|acc| self.eval.spill(acc));
             let l = self.eval.code.begin_loop(next, span.end, 1);
             let mark = self.eval.memo.enter();

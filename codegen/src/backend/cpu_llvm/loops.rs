@@ -95,7 +95,9 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             code.b.position_at_end(join);
         } else if rest {
             let whole = !jobs.iter().any(|j| open.contains_key(&j.inst));
-            if let Some(left) = span.length.map(|n| n % chunk).filter(|_| vector && whole && group.is_none()) {
+            // Lanes of a reduction start with the first accumulator.
+            let fits = |left: i64| if whole { group.is_none() } else { left == 4 || left == 8 };
+            if let Some(left) = span.length.map(|n| n % chunk).filter(|left| vector && fits(*left)) {
                 // Two lanes that are parts of pairs would be no vectors.
                 for width in [8, 4].into_iter().filter(|width| left & i64::from(*width) != 0) {
                     self.chunk(jobs, (width, None), open, &Iteration { base: next, span, group })?;

@@ -6,7 +6,7 @@
 //! sums is as stated, and so are all bits.
 
 use fusewright_abi::DType;
-use fusewright_graph::{Dim, Literal};
+use fusewright_graph::{Dim, Literal, Rounding, ScalarFn};
 
 use super::Forms;
 use super::cost::weight;
@@ -69,7 +69,7 @@ fn is_worth_it(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Option<
             return None;
         }
     }
-    Some(2.0 * single as f64 + share * computed as f64 / 4.0 >= moved as f64)
+    Some(2.0 * single as f64 + share * computed as f64 / 2.0 >= moved as f64)
 }
 
 /// The elements of a short row.
@@ -225,22 +225,32 @@ impl Abreast<'_> {
     fn reduce(&mut self, inst: &Inst, lanes: &[Val]) -> Option<Val> {
         let InstOp::Reduce { op, nan, order: Order::Tree(tree), .. } = inst.op else { return None };
         let dtype = self.segment.ty(inst.args[0]).dtype;
-        let step = InstOp::Map(op.step(nan));
         let start = self.push(InstOp::Literal(op.start(dtype)), &[])?;
         // An accumulator without lanes is what changes no other one.
         let mut partial: Vec<Option<Val>> = vec![None; tree.accumulators()];
         for (lane, &v) in lanes.iter().enumerate() {
             let slot = tree.accumulator(lane);
             let before = partial[slot].unwrap_or(start);
-            partial[slot] = Some(self.push(step.clone(), &[before, v])?);
+            partial[slot] = Some(self.step(op.step(nan), dtype, [before, v])?);
         }
         for (into, from) in tree.combine_steps() {
             partial[into] = match (partial[into], partial[from]) {
-                (Some(a), Some(b)) => Some(self.push(step.clone(), &[a, b])?),
+                (Some(a), Some(b)) => Some(self.step(op.step(nan), dtype, [a, b])?),
                 (a, b) => a.or(b),
             };
         }
         partial[0]
+    }
+
+    /// A step of a reduction; that of narrow floats is rounded from f32.
+    fn step(&mut self, f: ScalarFn, dtype: DType, [a, b]: [Val; 2]) -> Option<Val> {
+        if !dtype.is_float() || dtype.bits() >= 32 {
+            return self.push(InstOp::Map(f), &[a, b]);
+        }
+        let cast = |to| InstOp::Cast { to, round: Rounding::NearestEven, saturate: false };
+        let [a, b] = [self.push(cast(DType::F32), &[a])?, self.push(cast(DType::F32), &[b])?];
+        let exact = self.push(InstOp::Map(f), &[a, b])?;
+        self.push(cast(dtype), &[exact])
     }
 }
 

@@ -36,7 +36,7 @@ pub(in crate::backend) trait Forms {
 
     /// Of so many lanes that a loop adds up, those that it takes one by one.
     fn single_lanes(&self, lanes: i64) -> i64 {
-        lanes % 16
+        lanes % 8
     }
 
     /// The only row that a value depends on, if a table of its results takes the place of its computation.

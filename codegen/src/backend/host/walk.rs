@@ -54,7 +54,9 @@ pub(in crate::backend) struct Walk<'k> {
     /// By value, whether loops before that of the sink store it.
     stored: Vec<bool>,
     piece: Option<(Dim, Dim)>,
-    seen: HashSet<(Val, i64, Dim)>,
+    /// Values at lanes, and whether they were met below a group.
+    seen: HashSet<((Val, i64, Dim), bool)>,
+    below_group: bool,
     /// Group values that were walked below, at lanes of the sink.
     seen_groups: HashSet<(Val, i64, Dim)>,
     pub touches: Vec<Touch>,
@@ -97,6 +99,7 @@ impl<'k> Walk<'k> {
             stored: stored(segment, at, found),
             piece: piece.map(|(start, end)| (start.clone(), end.clone())),
             seen: HashSet::new(),
+            below_group: false,
             seen_groups: HashSet::new(),
             touches: Vec::new(),
             groups: Vec::new(),
@@ -162,7 +165,9 @@ impl<'k> Walk<'k> {
             }
             _ => {}
         }
-        if !self.seen.insert((v, scale, offset.clone())) {
+        // What was met below a group alone has not been asked for vectors.
+        let place = (v, scale, offset.clone());
+        if self.seen.contains(&(place.clone(), false)) || !self.seen.insert((place, self.below_group)) {
             return;
         }
         let segment = self.segment;
@@ -228,10 +233,10 @@ impl<'k> Walk<'k> {
         match &inst.op {
             InstOp::Reduce { over: Over::Group(_), .. } => {
                 // Chunks of the reduction are its own matter.
-                let vector = self.vector;
+                let (vector, below) = (self.vector, std::mem::replace(&mut self.below_group, true));
                 let shape = &segment.ty(inst.args[0]).shape;
                 self.value(inst.args[0], shape, scale, offset);
-                self.vector = vector;
+                (self.vector, self.below_group) = (vector, below);
             }
             InstOp::Load { param, .. } => {
                 self.touches.push(Touch { value: v, param: *param, linear: None, shifted: None })
