@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use fusewright_graph::axes::{AxisId, AxisMap};
-use fusewright_graph::{Graph, Node, NodeId, Op, Prim, Value};
+use fusewright_graph::{Graph, Node, NodeId, Op, Prim, ScalarFn, Value};
 
 use super::{Lanes, Space, Spread, Stored, spread};
 
@@ -136,10 +136,10 @@ impl Work<'_> {
             _ => false,
         };
         match prim {
-            Prim::Map(_) => return self.map(node, read),
-            Prim::Reduce { .. } => self.count(node.operands[0], read.times),
+            Prim::Map(f) => return self.map(node, *f, read),
+            Prim::Reduce { .. } => self.count(node.operands[0], read.times, 1.0),
             _ if super::is_layout(&node.op) || super::is_constant(&node.op) => {}
-            _ => self.count(first, read.times),
+            _ => self.count(first, read.times, 1.0),
         }
         for &operand in &node.operands {
             self.reads(operand, Read { moved: read.moved || moves, ..read.clone() });
@@ -152,7 +152,7 @@ impl Work<'_> {
         self.over.get(&id).is_some_and(|over| !lanes.ends_with(over))
     }
 
-    fn map(&mut self, node: &Node, mut read: Read) {
+    fn map(&mut self, node: &Node, f: ScalarFn, mut read: Read) {
         let result = node.results[0];
         let held = self.lanes.held(result);
         let turn = |v: &Value| self.turn(*v, held);
@@ -169,7 +169,7 @@ impl Work<'_> {
                 None => {}
             }
         }
-        self.count(result, read.times);
+        self.count(result, read.times, instructions(f));
         for (&operand, turn) in node.operands.iter().zip(turns) {
             let again = match turn {
                 Some((turn, times)) if read.turn.as_ref() != Some(&turn) || read.moved => {
@@ -194,10 +194,11 @@ impl Work<'_> {
         (!kept).then(|| ((held.to_vec(), own.to_vec()), self.extent(held) / self.extent(own)))
     }
 
-    fn count(&mut self, value: Value, times: f64) {
-        let elements = self.extent(self.lanes.held(value));
-        self.all += times * elements;
-        self.once += elements;
+    /// Counts the instructions that compute a value, so many an element.
+    fn count(&mut self, value: Value, times: f64, each: f64) {
+        let once = self.extent(self.lanes.held(value)) * each;
+        self.all += times * once;
+        self.once += once;
     }
 
     fn extent(&self, lanes: &[AxisId]) -> f64 {
@@ -211,5 +212,16 @@ impl Work<'_> {
             let extent = self.axes.extent(a).as_const()?;
             bytes.checked_mul(u64::try_from(extent).ok()?)
         })
+    }
+}
+
+/// About how many times the code of a simple function a function has: those that no target has an instruction for and that
+/// take more than a polynomial.
+fn instructions(f: ScalarFn) -> f64 {
+    match f {
+        // Fifteen quotients in f64, each of eight instructions.
+        ScalarFn::Rem => 120.0,
+        ScalarFn::Pow | ScalarFn::Atan2 | ScalarFn::Erfinv => 60.0,
+        _ => 1.0,
     }
 }

@@ -6,7 +6,7 @@ use fusewright_graph::DType::{F32, I64};
 use fusewright_graph::prim::Sdpa;
 use fusewright_graph::{AllReduce, NanRule, Op, Prim, ReduceOp, ScalarFn, Value};
 
-use crate::region::{Limits, Refusal, SourceKind, partition};
+use crate::region::{Keeps, Limits, Refusal, SourceKind, partition};
 use crate::samples::{Built, Sample};
 
 /// The reasons of what a graph leaves out of regions or at their ends.
@@ -55,8 +55,11 @@ fn sum_of(g: &Sample, count: usize) -> Built<Vec<Value>> {
 
 /// Divided by the sums of its rows, of its columns and of its rows again.
 fn turns(g: &Sample, extents: [i64; 2]) -> Built<Vec<Value>> {
-    let mut x = g.input("x", F32, &[-1, extents[0], extents[1]]);
-    for axis in [2, 1, 2] {
+    turns_of(g, g.input("x", F32, &[-1, extents[0], extents[1]]), extents, &[2, 1, 2])
+}
+
+fn turns_of(g: &Sample, mut x: Value, extents: [i64; 2], axes: &[usize]) -> Built<Vec<Value>> {
+    for &axis in axes {
         let mut shape = [-1, extents[0], extents[1]];
         shape[axis] = 1;
         let reduce = Prim::Reduce { op: ReduceOp::Add, axes: vec![axis], nan: NanRule::Propagate };
@@ -64,6 +67,21 @@ fn turns(g: &Sample, extents: [i64; 2]) -> Built<Vec<Value>> {
         x = g.b.div(x, sum)?;
     }
     Ok(vec![x])
+}
+
+/// Of the same turns one has a kernel where a product is computed again, none where a remainder is.
+#[test]
+fn functions_count_by_their_code() {
+    let limits = Limits { keeps: Keeps { row: 0, rows: 0, groups: true }, ..Limits::default() };
+    let refused = |f: ScalarFn| {
+        let build = |g: &Sample| {
+            let x = g.input("x", F32, &[-1, 16, 4]);
+            let turned = turns_of(g, g.b.map(f, &[x, x])?, [16, 4], &[1, 2])?[0];
+            Ok(vec![(0..20).try_fold(turned, |y, _| g.b.add(y, y))?])
+        };
+        refusals_within(&limits, build).contains(&Refusal::TooCostly)
+    };
+    assert_eq!([refused(ScalarFn::Mul), refused(ScalarFn::Rem)], [false, true]);
 }
 
 /// What makes the outputs of a graph.
