@@ -1,9 +1,9 @@
 //! Short rows side by side: a segment of its own computes several rows at once, whose lanes are the rows.
 //!
-//! Lanes of a short row that meet in sums, slices and joins fill no vectors. Of [`ROWS`] rows the elements at one place do:
-//! each place of a row becomes a row of its own with a lane for each of these rows, and what combines places becomes a map.
-//! Elements that the rows lie apart in memory are loaded and stored one by one, so that a row has to be worth it. The order of
-//! sums is as stated, and so are all bits.
+//! A short row does not fill vectors where its lanes meet in sums, slices and joins. [`ROWS`] rows do: each place of a row
+//! becomes a row of its own, which has a lane for each of these rows, and what combines places becomes a map. The lanes lie
+//! apart in memory and are loaded and stored one by one, so this is done only where it saves more than that costs. Sums keep
+//! their order, and so results keep their bits.
 
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal, Rounding, ScalarFn};
