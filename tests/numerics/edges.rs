@@ -432,6 +432,10 @@ fn outside() {
     exact(&text, &[x.clone(), far.clone()], |_| vec![floats(DType::F32, &[3, 4], &negated(&[last, first, second]))]);
     let text = graph("s: 0..; %x: f32[s, 4], %i: i32[1]", read);
     exact(&text, &[x.clone(), one.clone()], |_| vec![floats(DType::F32, &[1, 4], &negated(&[first]))]);
+    // Unsigned indices are never ahead of an axis.
+    let unsigned = "%j = bitcast %i {to = u64}\n%g = gather %x, %j {axis = 0}\n%y = neg %g";
+    let text = graph("s: 0..; %x: f32[s, 4], %i: i64[3]", unsigned);
+    exact(&text, &[x.clone(), far.clone()], |_| vec![floats(DType::F32, &[3, 4], &negated(&[last, last, second]))]);
     let write = "%n = neg %v\n%y = scatter %x, %i, %n {axis = 0}";
     let text = graph("s: 0..; %x: f32[s, 4], %i: i64[3], %v: f32[3, 4]", write);
     let written = [first, &negated(&[last]), last].concat();

@@ -284,10 +284,15 @@ impl<'a> Emitter<'a> {
         self.push_at(id, InstOp::Cast { to: dtype, round: Rounding::NearestEven, saturate: false }, &[value])
     }
 
-    /// An integer as one of 64 bits: of equal ones the same value.
-    pub(super) fn as_i64(&mut self, integer: Val) -> Result<Val, String> {
-        if self.segment.ty(integer).dtype == DType::I64 {
-            return Ok(integer);
+    /// An integer as one of 64 bits, the nearest there is: of equal ones the same value.
+    pub(super) fn as_i64(&mut self, mut integer: Val) -> Result<Val, String> {
+        match self.segment.ty(integer).dtype {
+            DType::I64 => return Ok(integer),
+            DType::U64 => {
+                let most = self.push(InstOp::Literal(Literal::Int(DType::U64, i64::MAX)), &[])?[0];
+                integer = self.push(InstOp::Map(ScalarFn::Min), &[integer, most])?[0];
+            }
+            _ => {}
         }
         let op = InstOp::Cast { to: DType::I64, round: Rounding::NearestEven, saturate: false };
         Ok(self.push(op, &[integer])?[0])

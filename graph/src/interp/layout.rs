@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::domain::{ArrayOf, DataOf, Domain};
 use super::walk::{broadcast_strides, dense_strides, reserve, strided};
+use crate::DType;
 use crate::interp::fault::Fault;
 use crate::tensor::{Array, Data};
 
@@ -147,8 +148,15 @@ pub(super) fn inside(low: i64, high: i64, extent: usize) -> RangeInclusive<i64> 
 }
 
 pub(super) fn ranges<D: Domain>(domain: &D, indices: &ArrayOf<D>) -> Result<Vec<(i64, i64)>, Fault> {
+    let unsigned = indices.dtype() == DType::U64;
     let indices = indices.ints().ok_or("indices are not integers")?;
-    Ok(indices.iter().map(|&v| domain.range(v)).collect())
+    // The upper half of unsigned numbers is kept as negative ones, and is behind the end of every axis.
+    let of = |(low, high): (i64, i64)| match (unsigned && low < 0, high < 0) {
+        (true, true) => (i64::MAX, i64::MAX),
+        (true, false) => (0, i64::MAX),
+        (false, _) => (low, high),
+    };
+    Ok(indices.iter().map(|&v| of(domain.range(v))).collect())
 }
 
 fn pick<T: Copy>(

@@ -378,7 +378,8 @@ impl RowLoop<'_, '_, '_> {
                 self.chunk(jobs, l.i, span.start, shift, Width::Eight, open)?;
             }
             self.eval.memo.leave(mark);
-            if !self.eval.loads_its_stores {
+            // The only pass of a loop has no other one to run beside.
+            if !self.eval.loads_its_stores && span.length != Some(body) {
                 self.eval.chunked.push(l.head);
             }
             next = self.eval.code.end_loop(l);

@@ -22,6 +22,10 @@ use crate::kernel::{InstOp, Segment, Shape, Val};
 const DEAR: u32 = 4;
 /// The same for a value that vectors are computed of either way, group by group or for the row at once.
 const DEAR_IN_GROUPS: u32 = 16;
+/// Lanes of a chunk: a loop over so many is none.
+const CHUNK: i64 = 16;
+/// Instructions of the longest loop that is looked at for a place to cut it, which takes time with their square.
+const LONGEST: usize = 512;
 /// Looking four lanes up in a table costs this much.
 const LOOK_UP: u32 = 12;
 
@@ -106,8 +110,12 @@ fn halving(
     if found.stashed[from] {
         roots.clone_from(&segment.insts[from].args);
     }
+    let one_chunk = segment.ty(plan::sink_value(segment, from)).shape.elements().as_const().is_some_and(|n| n <= CHUNK);
+    if one_chunk {
+        return None;
+    }
     let whole = Cone::of(&values, (found, forms), &roots);
-    if whole.cost <= most {
+    if whole.cost <= most || whole.insts.len() > LONGEST {
         return None;
     }
     let mut best = None;

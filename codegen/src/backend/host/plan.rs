@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use fusewright_graph::Dim;
 use fusewright_graph::dim::DimFn;
 
+use super::abreast::ROWS;
 use super::ahead::{self, Ahead};
 use super::index::at_least;
 use super::keep::{self, Kept};
@@ -19,7 +20,7 @@ use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
 /// Accumulators of a reduction that takes chunks.
 const ACCUMULATORS: i64 = 16;
-/// Most pieces that share a loop: their operands have to fit the registers.
+/// Most pieces that share a loop: their operands have to fit the registers. Where all is one chunk there is no loop.
 pub(super) const MOST_PIECES: usize = 6;
 
 /// Part of a sink, or of a value that is kept: its lanes from `offset` on.
@@ -294,7 +295,7 @@ impl<'k> Planner<'k> {
         for pass in &mut phase[after..] {
             if let Pass::Flat { lanes, vector: v, jobs } = pass
                 && (&*lanes, *v) == (length, vector)
-                && jobs.len() < MOST_PIECES
+                && (jobs.len() < MOST_PIECES || length.as_const() == Some(ROWS))
             {
                 return jobs.push(job);
             }
