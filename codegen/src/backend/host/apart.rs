@@ -10,6 +10,8 @@
 
 use std::collections::HashSet;
 
+use fusewright_graph::Dim;
+
 use super::Forms;
 use super::cost::{LOAD, STORE_AND_LOAD, Values, weight};
 use super::plan::{self, pieces, single_group};
@@ -110,8 +112,8 @@ fn halving(
     if found.stashed[from] {
         roots.clone_from(&segment.insts[from].args);
     }
-    let one_chunk = segment.ty(plan::sink_value(segment, from)).shape.elements().as_const().is_some_and(|n| n <= CHUNK);
-    if one_chunk {
+    let is_chunk = |lanes: &Dim| lanes.as_const().is_some_and(|n| n <= CHUNK);
+    if matches!(&segment.ty(plan::sink_value(segment, from)).shape, Shape::Row(lanes) if is_chunk(lanes)) {
         return None;
     }
     let whole = Cone::of(&values, (found, forms), &roots);
