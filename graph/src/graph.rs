@@ -267,8 +267,8 @@ impl Graph {
         }
     }
 
-    /// Where a node of the graph came from. One that no framework made is called by its first result, as the text form
-    /// has it.
+    /// Says where a node of the graph came from. One that no framework made is called by its first result, as the text
+    /// form has it.
     pub fn origin(&self, node: &Node) -> Origin {
         let own =
             || node.results.first().and_then(|&value| self.value_name(value)).map(|name| format!("%{name}").into());

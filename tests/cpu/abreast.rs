@@ -112,7 +112,7 @@ fn sums_in_narrow_floats() {
     }
 }
 
-/// What is gathered, in place, or the same for no two rows of a block stays a row at a time.
+/// Rows that are gathered or written in place are computed one at a time.
 #[test]
 fn rows_that_are_not_alike() {
     let text = "kernel @k(s = extent(x, 0), n = extent(w, 0)) rows s {

@@ -569,7 +569,7 @@ fn slices_across_the_pieces_of_an_axis_have_kernels() {
     }
 }
 
-/// What has no vector form is seen beside a sum of it over groups as well as below.
+/// A value without a vector form is seen where it stands beside a sum of it over groups.
 #[test]
 fn what_runs_lane_by_lane_stands_beside_its_sums() {
     let text = "graph @beside(s: 0..; %x: f32[s, 33, 23]) {

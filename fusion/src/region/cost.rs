@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use fusewright_graph::axes::{AxisId, AxisMap};
-use fusewright_graph::{Graph, Node, NodeId, Op, Prim, ScalarFn, Value};
+use fusewright_graph::{DType, Graph, Node, NodeId, Op, Prim, ScalarFn, Value};
 
 use super::{Lanes, Space, Spread, Stored, spread};
 
@@ -169,7 +169,7 @@ impl Work<'_> {
                 None => {}
             }
         }
-        self.count(result, read.times, instructions(f));
+        self.count(result, read.times, instructions(f, self.body.ty(node.operands[0]).dtype));
         for (&operand, turn) in node.operands.iter().zip(turns) {
             let again = match turn {
                 Some((turn, times)) if read.turn.as_ref() != Some(&turn) || read.moved => {
@@ -194,7 +194,7 @@ impl Work<'_> {
         (!kept).then(|| ((held.to_vec(), own.to_vec()), self.extent(held) / self.extent(own)))
     }
 
-    /// Counts the instructions that compute a value, so many an element.
+    /// Counts the code that computes a value, `each` an element.
     fn count(&mut self, value: Value, times: f64, each: f64) {
         let once = self.extent(self.lanes.held(value)) * each;
         self.all += times * once;
@@ -215,10 +215,11 @@ impl Work<'_> {
     }
 }
 
-/// About how many times the code of a simple function a function has: those that no target has an instruction for and that
-/// take more than a polynomial.
-fn instructions(f: ScalarFn) -> f64 {
+/// Says about how much more code a function takes than a sum does. Integers have instructions, and what is a polynomial
+/// counts as one.
+fn instructions(f: ScalarFn, dtype: DType) -> f64 {
     match f {
+        _ if !dtype.is_float() => 1.0,
         // Fifteen quotients in f64, each of eight instructions.
         ScalarFn::Rem => 120.0,
         ScalarFn::Pow | ScalarFn::Atan2 | ScalarFn::Erfinv => 60.0,

@@ -81,7 +81,7 @@ struct Abreast<'k> {
     kernel: &'k Kernel,
     segment: &'k Segment,
     b: SegmentBuilder<'k>,
-    /// By value, the elements of its rows: scalars, where all rows have the same.
+    /// This lists, by value, the elements of its rows: scalars where all rows have the same.
     known: Vec<Vec<Val>>,
     insts: usize,
 }
@@ -156,7 +156,7 @@ impl Abreast<'_> {
         (ty.dtype.bits() < 64 || ty.shape == Shape::Scalar).then_some(value)
     }
 
-    /// What element `i` of a value of `shape` takes of `v`.
+    /// Gives the element of `v` that element `i` of a value of `shape` takes.
     fn element(&self, v: Val, shape: &Shape, i: i64) -> Option<Val> {
         let own = &self.segment.ty(v).shape;
         let at = match (own, shape) {
@@ -168,7 +168,7 @@ impl Abreast<'_> {
         self.known[v.0 as usize].get(usize::try_from(at).ok()?).copied()
     }
 
-    /// Where element `i` of all rows lies, and whether it differs between rows.
+    /// Gives the index of element `i` in all rows, and says whether it differs between rows.
     fn place(&self, index: &Dim, i: i64) -> Option<(Dim, bool)> {
         let index = index.substitute(&|symbol| match symbol {
             LANE => Some(Dim::constant(i)),

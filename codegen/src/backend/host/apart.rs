@@ -12,11 +12,11 @@ use std::collections::HashSet;
 
 use fusewright_graph::Dim;
 
-use super::Forms;
 use super::cost::{LOAD, STORE_AND_LOAD, Values, weight};
 use super::plan::{self, pieces, single_group};
 use super::stash::{Stored, bytes};
 use super::walk::Walk;
+use super::{CHUNK, Forms};
 use crate::kernel::{InstOp, Segment, Shape, Val};
 
 /// A value that costs so many instructions for four lanes is worth a store and a load: lane by lane it takes four times as
@@ -24,8 +24,6 @@ use crate::kernel::{InstOp, Segment, Shape, Val};
 const DEAR: u32 = 4;
 /// The same for a value that vectors are computed of either way, group by group or for the row at once.
 const DEAR_IN_GROUPS: u32 = 16;
-/// Lanes of a chunk: a loop over so many is none.
-const CHUNK: i64 = 16;
 /// Instructions of the longest loop that is looked at for a place to cut it, which takes time with their square.
 const LONGEST: usize = 512;
 /// Looking four lanes up in a table costs this much.
@@ -112,6 +110,7 @@ fn halving(
     if found.stashed[from] {
         roots.clone_from(&segment.insts[from].args);
     }
+    // A loop over one chunk is none.
     let is_chunk = |lanes: &Dim| lanes.as_const().is_some_and(|n| n <= CHUNK);
     if matches!(&segment.ty(plan::sink_value(segment, from)).shape, Shape::Row(lanes) if is_chunk(lanes)) {
         return None;

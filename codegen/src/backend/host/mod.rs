@@ -27,6 +27,9 @@ use fusewright_graph::ScalarFn;
 
 use crate::kernel::{Kernel, Order, Source, Val};
 
+/// Lanes of a chunk, which are the accumulators of a reduction that takes chunks.
+const CHUNK: i64 = 16;
+
 /// An emitter says here what it has in vectors of consecutive lanes: everything, unless it says otherwise.
 pub(in crate::backend) trait Forms {
     /// The most that four lanes of a loop may cost, in instructions as `cost.rs` counts them: what is more runs out of registers.
@@ -34,7 +37,7 @@ pub(in crate::backend) trait Forms {
         None
     }
 
-    /// Of so many lanes that a loop adds up, those that it takes one by one.
+    /// A loop that adds up so many lanes takes this many of them one by one.
     fn single_lanes(&self, lanes: i64) -> i64 {
         lanes % 8
     }

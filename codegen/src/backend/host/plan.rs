@@ -15,11 +15,9 @@ use super::index::at_least;
 use super::keep::{self, Kept};
 use super::stash::Stored;
 use super::walk::{GroupUse, Walk};
-use super::{Forms, Refused, hazard};
+use super::{CHUNK, Forms, Refused, hazard};
 use crate::kernel::{InstOp, Kernel, Over, Segment, Shape, Val};
 
-/// Accumulators of a reduction that takes chunks.
-const ACCUMULATORS: i64 = 16;
 /// Most pieces that share a loop: their operands have to fit the registers. Where all is one chunk there is no loop.
 pub(super) const MOST_PIECES: usize = 6;
 
@@ -276,7 +274,7 @@ impl<'k> Planner<'k> {
                 continue;
             }
             // A part of a reduction in chunks starts with the first accumulator.
-            let aligned = !reduction || start.as_const().is_some_and(|s| s % ACCUMULATORS == 0);
+            let aligned = !reduction || start.as_const().is_some_and(|s| s % CHUNK == 0);
             let vector = aligned && facts.vector && facts.cuts.is_empty() && facts.groups.is_empty();
             self.flat(phase, &(&end - &start), vector, job);
         }
@@ -392,10 +390,10 @@ pub(super) fn single_group(groups: &[GroupUse], lanes: &Dim) -> Option<GroupUse>
 /// A piece of a reduction, in two where it begins between accumulators: the second takes chunks from the first one on. Where
 /// the piece may be shorter than that, the second has no lanes, and its end is ahead of its start.
 fn from_first_accumulator((start, end): (Dim, Dim)) -> Vec<(Dim, Dim)> {
-    let Some(before) = start.as_const().map(|s| s % ACCUMULATORS).filter(|before| *before > 0) else {
+    let Some(before) = start.as_const().map(|s| s % CHUNK).filter(|before| *before > 0) else {
         return vec![(start, end)];
     };
-    let border = &start + &Dim::constant(ACCUMULATORS - before);
+    let border = &start + &Dim::constant(CHUNK - before);
     if at_least(&border, &end) {
         return vec![(start, end)];
     }

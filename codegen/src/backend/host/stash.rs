@@ -14,11 +14,8 @@ use fusewright_graph::Dim;
 
 use super::cost::{STORE_AND_LOAD, Values, keeps_lanes};
 use super::keep::SHORT;
-use super::{Forms, apart, moved, shared};
+use super::{CHUNK, Forms, apart, moved, shared};
 use crate::kernel::{InstOp, Over, Segment, Shape, Val};
-
-/// Lanes of a chunk of a reduction.
-const CHUNK: i64 = 16;
 
 /// Values that loops of a segment find stored. They are found once, as every walk asks for them.
 #[derive(Clone, Debug, Default)]

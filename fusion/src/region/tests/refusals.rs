@@ -69,7 +69,7 @@ fn turns_of(g: &Sample, mut x: Value, extents: [i64; 2], axes: &[usize]) -> Buil
     Ok(vec![x])
 }
 
-/// Of the same turns one has a kernel where a product is computed again, none where a remainder is.
+/// The same turns have one kernel where a product is computed again, and none where a remainder is.
 #[test]
 fn functions_count_by_their_code() {
     let limits = Limits { keeps: Keeps { row: 0, rows: 0, groups: true }, ..Limits::default() };

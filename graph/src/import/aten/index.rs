@@ -80,7 +80,7 @@ fn inside(call: &Call<'_>, flat: Value, each: &[(Value, &Dim)]) -> Result<Value,
     Ok(b.map(ScalarFn::Select, &[inside, flat, constant(b, DType::I64, Scalar::Int(-1))?])?)
 }
 
-/// What is done at places, which says what an index outside its axis does: a read takes the nearest place, a write none.
+/// An access decides what an index outside its axis does: a read takes the nearest place, a write none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -99,8 +99,8 @@ pub(super) struct Places {
     pub(super) common: Vec<Dim>,
 }
 
-/// What integer tensors choose that index neighbouring axes of a tensor together. Along one axis the op itself knows what
-/// an index outside does.
+/// Gives the places that integer tensors choose which index neighbouring axes of a tensor together. Along one axis the op
+/// itself knows what an index outside does.
 pub(super) fn places(
     call: &Call<'_>,
     shape: &[Dim],
