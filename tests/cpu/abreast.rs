@@ -141,3 +141,41 @@ fn rows_that_are_not_alike() {
         check(text, &[("s", rows), ("n", 3)]);
     }
 }
+
+/// The best elements and their lanes, of ties, NaNs and zeros of both signs too, and what is computed of them.
+#[test]
+fn searches_of_short_rows() {
+    for dtype in ["f32", "bf16", "f16", "f8e4m3", "i32", "i16", "u8", "i8"] {
+        for (lanes, count) in [(1, 1), (2, 2), (3, 1), (8, 2), (9, 4), (33, 3), (64, 8), (12, 9)] {
+            let text = format!(
+                "kernel @k(s = extent(x, 0)) rows s {{
+                   param %x: {dtype}[s, {lanes}] in
+                   param %v: {dtype}[s, {count}] out
+                   param %i: i64[s, {count}] out
+                   param %m: {dtype}[s] out
+                   param %j: i32[s] out
+                   param %l: i64[s] out
+                   param %w: f32[s, {count}] out
+                   segment @m inner 1 {{
+                     %x = load x[row*{lanes} + lane] : row<{dtype}, {lanes}>
+                     %v, %i = top_k %x k {count}
+                     %i64 = cast %i to i64 rne
+                     store v[row*{count} + lane], %v
+                     store i[row*{count} + lane], %i64
+                     %f = cast %v to f32 rne
+                     %sum = reduce add %f over row nan propagate order tree(16)
+                     %w = div %f, %sum
+                     store w[row*{count} + lane], %w
+                     %m, %j = arg_reduce max %x
+                     store m[row], %m
+                     store j[row], %j
+                     %n, %l = arg_reduce min %x
+                     %l64 = cast %l to i64 rne
+                     store l[row], %l64
+                   }}
+                 }}"
+            );
+            check_rows(&text);
+        }
+    }
+}

@@ -21,6 +21,10 @@ fn interpret(kernel: &Kernel, start: &[Vec<u8>], dims: &BTreeMap<String, i64>) -
 fn check(text: &str, parts: i64) {
     let whole: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
     let cut = crate::support::kernel(text);
+    let code: Vec<_> = HOST_TARGETS
+        .iter()
+        .map(|target| (target, [&whole, &cut].map(|kernel| (kernel, load(kernel, target)))))
+        .collect();
     for (rows, seed, edges) in [(0, 1, 0), (1, 2, 1000), (3, 3, 50)] {
         let dims = bind(&[("s", rows)]);
         assert_eq!(cut.rows.eval(&|name| dims.get(name).copied()).ok(), Some(rows * parts));
@@ -32,11 +36,11 @@ fn check(text: &str, parts: i64) {
         for threads in [1, 2, 3] {
             check_on(&cut, &[("s", rows)], start.clone(), threads);
         }
-        for target in HOST_TARGETS {
-            for (kernel, threads) in [(&whole, 1), (&cut, 1), (&cut, 2), (&cut, 3), (&cut, 64)] {
-                let (artifact, module) = load(kernel, target);
+        for (target, code) in &code {
+            for (form, threads) in [(0, 1), (1, 1), (1, 2), (1, 3), (1, 64)] {
+                let (kernel, (artifact, module)) = &code[form];
                 let mut got = start.clone();
-                launch(kernel, &artifact, &*module, &mut got, &dims, threads);
+                launch(kernel, artifact, &**module, &mut got, &dims, threads);
                 for (param, (got, want)) in whole.params.iter().zip(got.iter().zip(&want)) {
                     let found = first_difference(param.dtype, got, want);
                     assert_eq!(found, None, "{target}, {threads} threads: %{}", param.name);

@@ -108,3 +108,38 @@ fn elements_that_repeat() {
         check(&text.replace(&format!("(lane floordiv {m})"), &format!("floordiv(lane, {m})")), &[("s", 3)]);
     }
 }
+
+/// Every number of lanes that chunks leave of a reduction of elements that lie apart.
+#[test]
+fn what_chunks_leave_of_a_reduction() {
+    for dtype in ["f32", "bf16"] {
+        for n in [4, 6, 8, 12, 17, 20, 22, 24, 25, 28, 30, 31, 199] {
+            let all = 2 * n;
+            let text = format!(
+                "kernel @left(s = extent(x, 0)) rows s {{
+                   param %x: {dtype}[s, {all}] in
+                   param %y: f32[s, {n}] out
+                   param %m: f32[s] out
+                   segment @m inner 1 {{
+                     %a = load x[row*{all} + lane*2] : row<{dtype}, {n}>
+                     %b = load x[row*{all} + lane*2 + 1] : row<{dtype}, {n}>
+                     %af = cast %a to f32 rne
+                     %bf = cast %b to f32 rne
+                     %p = mul %af, %bf
+                     %sum = reduce add %p over row nan propagate order tree(16)
+                     %most = reduce max %p over row nan propagate order tree(16)
+                     %least = reduce min %bf over row nan ignore order tree(16)
+                     %all = reduce mul %af over row nan propagate order tree(16)
+                     %c = add %sum, %most
+                     %d = add %c, %least
+                     %e = add %d, %all
+                     %y = sub %p, %e
+                     store y[row*{n} + lane], %y
+                     store m[row], %most
+                   }}
+                 }}"
+            );
+            check(&text, &[("s", 11)]);
+        }
+    }
+}

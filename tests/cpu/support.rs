@@ -1,6 +1,8 @@
 //! Running one kernel in the interpreter and as the code of every compiler for CPUs, on the same bytes.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use fusewright::diff::first_difference;
@@ -59,6 +61,31 @@ pub fn load(kernel: &Kernel, target: &Target) -> (KernelArtifact, Arc<dyn Module
         .and_then(|device| device.load(&artifact))
         .unwrap_or_else(|e| panic!("{e}"));
     (artifact, module)
+}
+
+/// A kernel and its code for every target.
+struct Loaded {
+    kernel: Kernel,
+    code: Vec<(Target, KernelArtifact, Arc<dyn Module>)>,
+}
+
+thread_local! {
+    /// Most checks run the kernel of the check before with other sizes or values, and compiling takes longer than that.
+    static LAST: RefCell<Option<Rc<Loaded>>> = const { RefCell::new(None) };
+}
+
+fn loaded(kernel: &Kernel) -> Rc<Loaded> {
+    LAST.with_borrow_mut(|last| match last {
+        Some(loaded) if loaded.kernel == *kernel => Rc::clone(loaded),
+        _ => {
+            let code = |target: Target| {
+                let (artifact, module) = load(kernel, &target);
+                (target, artifact, module)
+            };
+            let code = targets().into_iter().map(code).collect();
+            Rc::clone(last.insert(Rc::new(Loaded { kernel: kernel.clone(), code })))
+        }
+    })
 }
 
 /// Bytes of every parameter for given dims; outputs are filled too, so that what is not written shows.
@@ -125,11 +152,10 @@ pub fn check_beside(
     let mut want: Vec<Buffer> = start.iter().cloned().map(Buffer::Bytes).collect();
     let rows = kernel.rows.eval(&|name| dims.get(name).copied()).expect("bound");
     run(kernel, &mut want, dims, 0..rows).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
-    for target in targets() {
-        let (artifact, module) = load(kernel, &target);
+    for (target, artifact, module) in &loaded(kernel).code {
         for &side in sides {
             let mut got = start.to_vec();
-            launch_beside(kernel, &artifact, &*module, (&mut got, side), dims, threads);
+            launch_beside(kernel, artifact, &**module, (&mut got, side), dims, threads);
             for ((param, got), want) in kernel.params.iter().zip(&got).zip(&want) {
                 assert_eq!(got.len(), want.bytes().len());
                 if let Some(first) = first_difference(param.dtype, got, want.bytes()) {

@@ -81,7 +81,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let single = span.length.is_some_and(|n| n % chunk == 1);
         if let (Some(width @ (4 | 8)), true) = (span.length, vector) {
             // A short row fills a narrower vector. What loads it behind its stores finds it whole in one of them.
-            self.chunk(jobs, (width as u32, None), open, &Iteration { base: next, span, group })?;
+            self.chunk(jobs, (width as u32, None), open, &Iteration { base: next, accumulator: 0, span, group })?;
         } else if rest && vector && !single && self.masks(jobs) {
             let left = code.b.build_int_sub(span.end, next, "")?;
             let any = code.cmp(IntPredicate::SGT, left, code.i64(0))?;
@@ -90,18 +90,21 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             code.b.position_at_end(some);
             let count = code.splat(code.extend(left.into(), 32, false)?, CHUNK)?;
             let mask = code.icmp(IntPredicate::ULT, self.eval.lane_numbers(CHUNK), count)?;
-            self.chunk(jobs, (CHUNK, Some(mask)), open, &Iteration { base: next, span, group })?;
+            let pass = Iteration { base: next, accumulator: 0, span, group };
+            self.chunk(jobs, (CHUNK, Some(mask)), open, &pass)?;
             code.b.build_unconditional_branch(join)?;
             code.b.position_at_end(join);
         } else if rest {
             let whole = !jobs.iter().any(|j| open.contains_key(&j.inst));
-            // Lanes of a reduction start with the first accumulator.
-            let fits = |left: i64| if whole { group.is_none() } else { left == 4 || left == 8 };
+            let fits = |left: i64| group.is_none() || !whole && (left == 4 || left == 8);
             if let Some(left) = span.length.map(|n| n % chunk).filter(|left| vector && fits(*left)) {
+                let mut accumulator = 0;
                 // Two lanes that are parts of pairs would be no vectors.
                 for width in [8, 4].into_iter().filter(|width| left & i64::from(*width) != 0) {
-                    self.chunk(jobs, (width, None), open, &Iteration { base: next, span, group })?;
+                    let pass = Iteration { base: next, accumulator, span, group };
+                    self.chunk(jobs, (width, None), open, &pass)?;
                     next = code.add(next, code.i64(i64::from(width)))?;
+                    accumulator += width;
                 }
             }
             let reductions: Vec<&Accumulators<'c>> = jobs.iter().filter_map(|j| open.get(&j.inst)).collect();
@@ -137,7 +140,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             let arg = plan::sink_value(segment, job.inst);
             let value = self.eval.value(arg, self.eval.shape(arg), Some(&pos), width)?;
             match open.get(&job.inst) {
-                Some(acc) => self.eval.accumulate(acc, value)?,
+                Some(acc) => self.eval.accumulate(acc, value, pass.accumulator)?,
                 None if plan::is_sink(segment, job.inst) => pending.push((job.inst, value, pos)),
                 None => {
                     let mask = mask.filter(|_| !self.ends_its_slot(arg, job, pass));

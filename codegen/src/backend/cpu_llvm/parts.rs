@@ -107,8 +107,8 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         for ((job, &even), &odd) in jobs.iter().zip(&parts[0]).zip(&parts[1]) {
             let (inst, pos) = (&segment.insts[job.inst], Pos::at(base).plus_dim(&job.offset));
             if let Some(acc) = open.get(&job.inst) {
-                self.eval.accumulate(acc, even)?;
-                self.eval.accumulate(acc, odd)?;
+                self.eval.accumulate(acc, even, 0)?;
+                self.eval.accumulate(acc, odd, 0)?;
                 continue;
             }
             let address = match &inst.op {

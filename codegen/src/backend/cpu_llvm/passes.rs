@@ -32,6 +32,8 @@ impl Stride {
 /// Where one pass of a loop runs.
 pub(super) struct Iteration<'a, 'c> {
     pub base: IntValue<'c>,
+    /// The first lane goes to this accumulator.
+    pub accumulator: u32,
     pub span: &'a Span<IntValue<'c>>,
     pub group: Option<&'a InGroup<IntValue<'c>>>,
 }
@@ -51,7 +53,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         if span.length.is_none_or(|n| n >= 2 * stride.lanes()) {
             stages::offer(l.head, &self.eval.segment.name);
         }
-        let pass = Iteration { base: l.i, span, group };
+        let pass = Iteration { base: l.i, accumulator: 0, span, group };
         match stride {
             Stride::Chunk => self.chunk(jobs, (CHUNK, None), open, &pass)?,
             Stride::Pair => self.pair(jobs, open, &pass)?,
@@ -62,7 +64,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
     /// Enters a part of a pass. Leave the mark of the memo behind it.
     pub(super) fn enter_part(&mut self, stride: Stride, part: Option<Part>, pass: &Iteration<'_, 'c>) -> usize {
         let mark = self.eval.memo.enter();
-        let &Iteration { base, span, group } = pass;
+        let &Iteration { base, span, group, .. } = pass;
         self.eval.group = group.map(|g| InGroup { span: stride.lanes(), ..g.clone() });
         let (lanes, even) = (span.lanes.clone(), span.even);
         self.eval.pass = Some(Running { base, lanes, shift: 0, even, mask: None, part });

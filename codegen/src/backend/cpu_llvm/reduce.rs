@@ -147,9 +147,9 @@ impl<'c> Eval<'_, '_, 'c> {
         if acc.ranked { self.code.float_of(self.turned(value)?) } else { Ok(value) }
     }
 
-    /// Takes a chunk of lanes, or those that the mask has, or the first ones of a chunk.
-    pub fn accumulate(&mut self, acc: &Accumulators<'c>, lanes: Value<'c>) -> Built<()> {
-        let (lanes, first) = self.whole_chunk(lanes)?;
+    /// Takes a chunk of lanes, or those that the mask has, or some of a chunk: the first of them goes to the accumulator `from`.
+    pub fn accumulate(&mut self, acc: &Accumulators<'c>, lanes: Value<'c>, from: u32) -> Built<()> {
+        let (lanes, some) = self.whole_chunk(lanes, from)?;
         let Some((variable, so_far)) = self.vector(acc)? else {
             return Err(BuildError::Llvm("a chunk for accumulators in memory".into()));
         };
@@ -159,23 +159,25 @@ impl<'c> Eval<'_, '_, 'c> {
         } else {
             self.step(acc, so_far, lanes)?
         };
-        if let Some(mask) = self.pass.as_ref().and_then(|pass| pass.mask).or(first) {
+        if let Some(mask) = self.pass.as_ref().and_then(|pass| pass.mask).or(some) {
             next = self.code.select(mask, next, so_far)?;
         }
         self.code.b.build_store(variable, next)?;
         Ok(())
     }
 
-    /// Lanes as those of a chunk, and which of these they are, if they are not all.
-    fn whole_chunk(&self, value: Value<'c>) -> Built<(Value<'c>, Option<Value<'c>>)> {
+    /// Lanes as those of a chunk from `from` on, and which of these they are, if they are not all.
+    fn whole_chunk(&self, value: Value<'c>, from: u32) -> Built<(Value<'c>, Option<Value<'c>>)> {
         let count = lanes(value);
         if count >= CHUNK {
             return Ok((value, None));
         }
         let whole = self.shuffle(value, value, (0..CHUNK).map(|lane| lane % count))?;
-        let count = self.code.splat(self.code.i32(count.into()).into(), CHUNK)?;
-        let first = self.code.icmp(IntPredicate::ULT, self.lane_numbers(CHUNK), count)?;
-        Ok((whole, Some(first)))
+        let below = |n: u32| {
+            let n = self.code.splat(self.code.i32(n.into()).into(), CHUNK)?;
+            self.code.icmp(IntPredicate::ULT, self.lane_numbers(CHUNK), n)
+        };
+        Ok((whole, Some(self.code.xor(below(from + count)?, below(from)?)?)))
     }
 
     /// Copies a vector of accumulators to memory, before lanes are taken one by one.

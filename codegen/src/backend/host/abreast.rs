@@ -1,17 +1,19 @@
 //! Short rows side by side: a segment of its own computes several rows at once, whose lanes are the rows.
 //!
 //! A short row does not fill vectors where its lanes meet in sums, slices and joins. [`ROWS`] rows do: each place of a row
-//! becomes a row of its own, which has a lane for each of these rows, and what combines places becomes a map. The lanes lie
-//! apart in memory and are loaded and stored one by one, so this is done only where it saves more than that costs. Sums keep
-//! their order, and so results keep their bits.
+//! becomes a row of its own, which has a lane for each of these rows, and what combines places becomes a map (a search becomes
+//! compares and selects). The lanes lie apart in memory and are loaded and stored one by one, so this is done only where it
+//! saves more than that costs. Sums keep their order, and so results keep their bits.
+
+mod search;
 
 use fusewright_abi::DType;
-use fusewright_graph::{Dim, Literal, Rounding, ScalarFn};
+use fusewright_graph::{Dim, Literal, ReduceOp, Rounding, ScalarFn};
 
 use super::Forms;
 use super::cost::weight;
 use super::hazard::overwrites;
-use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Order, Over, ROW, Segment, SegmentBuilder, Shape, Val};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Order, Over, ROW, Segment, SegmentBuilder, Shape, Ty, Val};
 
 /// So many rows are computed at once.
 pub(in crate::backend) const ROWS: i64 = 8;
@@ -54,10 +56,13 @@ fn is_worth_it(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Option<
                 size.as_const().map_or(0, |size| lanes / size * forms.single_lanes(size))
             }
             InstOp::Cat | InstOp::Zip => inst.args.iter().filter_map(sized).map(|part| part % 8).sum(),
+            InstOp::ArgReduce(_) => lanes,
+            InstOp::TopK(count) if count.as_const()? <= search::MOST_COUNT => 2 * lanes,
+            InstOp::TopK(_) => return None,
             _ => 0,
         };
         single += left;
-        share = f64::max(share, left as f64 / lanes as f64);
+        share = f64::max(share, left.min(lanes) as f64 / lanes as f64);
         match &inst.op {
             InstOp::Map(_) | InstOp::Cast { .. } => computed += lanes * i64::from(weight(segment, inst)),
             InstOp::Load { index, .. } | InstOp::Store { index, .. } if index.mentions(ROW) => moved += lanes,
@@ -95,6 +100,14 @@ impl Abreast<'_> {
         };
         let all = 0..count;
         let values = match &inst.op {
+            InstOp::ArgReduce(op) => {
+                let lanes = self.known[inst.args[0].0 as usize].clone();
+                return self.largest(*op, &lanes, 1);
+            }
+            InstOp::TopK(_) => {
+                let lanes = self.known[inst.args[0].0 as usize].clone();
+                return self.largest(ReduceOp::Max, &lanes, usize::try_from(count).ok()?);
+            }
             InstOp::Literal(_) => vec![self.push(inst.op.clone(), &[])?],
             InstOp::Index(index) => {
                 if varies(index) {
@@ -143,17 +156,21 @@ impl Abreast<'_> {
                 (0..rows.first()?.len()).flat_map(|i| rows.iter().map(move |row| row[i])).collect()
             }
             InstOp::AsRow | InstOp::AsGroup { .. } => self.known[inst.args[0].0 as usize].clone(),
-            InstOp::ArgReduce(_) | InstOp::TopK(_) | InstOp::Pack { .. } => return None,
+            InstOp::Pack { .. } => return None,
         };
         Some(vec![values])
     }
 
     fn push(&mut self, op: InstOp, args: &[Val]) -> Option<Val> {
         self.insts += 1;
+        // Lanes of 64 bits are no vectors everywhere: what is only widened to them, to be stored, is taken one by one.
+        let is_wide = |ty: &Ty| ty.dtype.bits() == 64 && ty.shape != Shape::Scalar;
+        if args.iter().any(|v| is_wide(&self.b.ty(*v))) {
+            return None;
+        }
+        let widens = matches!(op, InstOp::Cast { to, .. } if to.is_int());
         let value = self.b.one(op, args).ok()?;
-        let ty = self.b.ty(value);
-        // Lanes of 64 bits are no vectors everywhere.
-        (ty.dtype.bits() < 64 || ty.shape == Shape::Scalar).then_some(value)
+        (widens || !is_wide(&self.b.ty(value))).then_some(value)
     }
 
     /// Gives the element of `v` that element `i` of a value of `shape` takes.
@@ -295,6 +312,18 @@ mod tests {
             _ => None,
         });
         assert_eq!(stores.collect::<Vec<_>>(), ["lane*3 + row*3", "lane*3 + row*3 + 1", "lane*3 + row*3 + 2"]);
+    }
+
+    #[test]
+    fn searches_are_worth_it_as_long_as_lists_are_short() {
+        let top = |k: i64| {
+            let left = 64 - k;
+            format!(
+                "%v, %j = top_k %r k {k} %s = slice %r start 0 len {left} step 1 %z = cat %v, %s store y[row*64 + lane], %z"
+            )
+        };
+        assert!(of(64, &top(6)).is_some());
+        assert!(of(64, &top(9)).is_none(), "a long list");
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! Searches of rows side by side: each element moves down a list of the best so far, by compares and selects.
+
+use fusewright_abi::DType;
+use fusewright_graph::{Literal, ReduceOp, Rounding, ScalarFn};
+
+use super::Abreast;
+use crate::kernel::{InstOp, Val};
+
+/// The longest list: every element is compared with all of it.
+pub(super) const MOST_COUNT: i64 = 8;
+
+/// An element of a row and its lane.
+#[derive(Clone, Copy)]
+struct Found {
+    value: Val,
+    /// This orders as the value does, in vectors of every target.
+    key: Val,
+    lane: Val,
+}
+
+impl Abreast<'_> {
+    /// Gives the `count` best elements of rows and their lanes: the first of equals, a NaN before everything.
+    pub(super) fn largest(&mut self, op: ReduceOp, lanes: &[Val], count: usize) -> Option<Vec<Vec<Val>>> {
+        let dtype = self.b.ty(*lanes.first()?).dtype;
+        if dtype == DType::Bool {
+            return None;
+        }
+        let mut best: Vec<Found> = Vec::with_capacity(count);
+        for (number, &value) in lanes.iter().enumerate() {
+            let number = Literal::Int(DType::I32, i64::try_from(number).ok()?);
+            let lane = self.push(InstOp::Literal(number), &[])?;
+            let x = Found { value, key: self.key(value, dtype)?, lane };
+            let better = best.iter().map(|known| self.better(op, x, *known)).collect::<Option<Vec<Val>>>()?;
+            let mut next = Vec::with_capacity(count);
+            for place in 0..count.min(best.len() + 1) {
+                // What is better than an element is better than all behind it.
+                let here = match best.get(place) {
+                    Some(known) => self.either(better[place], x, *known)?,
+                    None => x,
+                };
+                let moved = place.checked_sub(1).map(|before| self.either(better[before], best[before], here));
+                next.push(moved.unwrap_or(Some(here))?);
+            }
+            best = next;
+        }
+        (best.len() == count).then(|| {
+            let values = best.iter().map(|found| found.value).collect();
+            vec![values, best.iter().map(|found| found.lane).collect()]
+        })
+    }
+
+    fn key(&mut self, value: Val, dtype: DType) -> Option<Val> {
+        if !dtype.is_float() || dtype.bits() >= 32 {
+            return Some(value);
+        }
+        self.push(InstOp::Cast { to: DType::F32, round: Rounding::NearestEven, saturate: false }, &[value])
+    }
+
+    /// Says whether an element replaces one ahead of it.
+    fn better(&mut self, op: ReduceOp, x: Found, known: Found) -> Option<Val> {
+        let max = op == ReduceOp::Max;
+        let (x, known, is_float) = (x.key, known.key, self.b.ty(x.key).dtype.is_float());
+        let mut map = |f, args: &[Val]| self.push(InstOp::Map(f), args);
+        if !is_float {
+            return map(if max { ScalarFn::Gt } else { ScalarFn::Lt }, &[x, known]);
+        }
+        let behind = map(if max { ScalarFn::Le } else { ScalarFn::Ge }, &[x, known])?;
+        let ahead = map(ScalarFn::Not, &[behind])?;
+        let number = map(ScalarFn::Eq, &[known, known])?;
+        map(ScalarFn::And, &[ahead, number])
+    }
+
+    fn either(&mut self, first: Val, a: Found, b: Found) -> Option<Found> {
+        let mut select = |a, b| self.push(InstOp::Map(ScalarFn::Select), &[first, a, b]);
+        let value = select(a.value, b.value)?;
+        let key = if a.key == a.value && b.key == b.value { value } else { select(a.key, b.key)? };
+        Some(Found { value, key, lane: select(a.lane, b.lane)? })
+    }
+}
