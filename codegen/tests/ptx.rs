@@ -206,3 +206,36 @@ fn conversions_that_clamp_compare_with_infinity() {
         assert!(comparisons("sat") > comparisons(""), "{body}");
     }
 }
+
+/// PTX reads 32 bits of a count: one of 64 bits is compared as it is.
+#[test]
+fn counts_of_64_bits_are_compared_as_they_are() {
+    for (f, dtype) in [("shl", "i64"), ("shl", "u64"), ("shr", "u64"), ("shr", "i64")] {
+        let text = format!(
+            "kernel @k(s = extent(x, 0)) rows s {{
+               param %x: {dtype}[s, 64] in
+               param %n: {dtype}[s, 64] in
+               param %out: {dtype}[s, 64] out
+               segment @rows inner 1 {{
+                 %0 = load x[lane + row*64] : row<{dtype}, 64>
+                 %1 = load n[lane + row*64] : row<{dtype}, 64>
+                 %2 = {f} %0, %1
+                 store out[lane + row*64], %2
+               }}
+             }}"
+        );
+        let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let ptx = emit(&kernel, "sm_90").unwrap_or_else(|e| panic!("{f} of {dtype}: {e}")).ptx;
+        let whole = ["setp.lt.u64", "setp.gt.u64", "min.u64", "min.s64"]
+            .iter()
+            .map(|op| ptx.matches(op).count())
+            .sum::<usize>();
+        // Addresses are shifted by constants.
+        let by_register = |line: &&str| {
+            line.trim_start().starts_with(&format!("{f}."))
+                && line.rsplit(' ').next().is_some_and(|n| n.starts_with("%r"))
+        };
+        let shifts = ptx.lines().filter(by_register).count();
+        assert!(shifts > 0 && whole == shifts, "{f} of {dtype}: {whole} of {shifts}\n{ptx}");
+    }
+}

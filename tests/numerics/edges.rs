@@ -28,6 +28,7 @@ rows! {
     "edge.inf_norm" => inf_norm;
     "edge.ragged_group" => ragged_group;
     "edge.outside" => outside;
+    "edge.shift_count" => shift_count;
     "edge.no_rows" => no_rows;
     "edge.code_distance" => code_distance;
 }
@@ -442,6 +443,33 @@ fn outside() {
     exact(&text, &[x.clone(), far, x.clone()], |_| vec![floats(DType::F32, &[3, 4], &written)]);
     let text = graph("s: 0..; %x: f32[s, 4], %i: i32[1], %v: f32[1, 4]", write);
     exact(&text, &[x.clone(), one, floats(DType::F32, &[1, 4], first)], |_| vec![x.clone()]);
+}
+
+fn shift_count() {
+    for dtype in [DType::I64, DType::U64, DType::I32, DType::U32, DType::I16, DType::U8] {
+        let width = i64::from(dtype.bits());
+        // Counts of 64 bits whose lower half is a small one.
+        let wide = [1 << 32, (1 << 32) + 3, i64::MIN, i64::MIN + 1];
+        let wide = if width == 64 { wide } else { [width + 1, width + 2, width + 8, 127] };
+        let mut counts = vec![0, 1, 3, width - 1, width];
+        counts.extend(wide.into_iter().filter(|n| dtype.is_signed_int() || *n >= 0));
+        let x = if dtype.is_signed_int() { -77 } else { 77 };
+        let left = |n: i64| if (0..width).contains(&n) { num::wrap_int(dtype, x << n) } else { 0 };
+        let right = |n: i64| x >> n.clamp(0, 63);
+        let lanes = counts.len();
+        let shape = [1, lanes];
+        let text = format!(
+            "graph @edge(s: 0..; %x: {dtype}[s, {lanes}], %n: {dtype}[s, {lanes}]) {{
+               %l = shl %x, %n
+               %r = shr %x, %n
+               return %l, %r
+             }}"
+        );
+        exact(&text, &[ints(dtype, &shape, &vec![x; lanes]), ints(dtype, &shape, &counts)], |_| {
+            let of = |f: &dyn Fn(i64) -> i64| ints(dtype, &shape, &counts.iter().map(|n| f(*n)).collect::<Vec<_>>());
+            vec![of(&left), of(&right)]
+        });
+    }
 }
 
 fn no_rows() {

@@ -1,7 +1,7 @@
 //! Conversions and selections in the forms that vector units have.
 
 use fusewright_abi::DType;
-use fusewright_graph::{Literal, Rounding, ScalarFn};
+use fusewright_graph::{Literal, Rounding, ScalarFn, num};
 
 use super::prepare::{Made, Rewrite};
 use crate::kernel::{InstOp, Val};
@@ -97,7 +97,10 @@ impl Rewrite<'_> {
     /// The f32 constant that a constant of 16 bits is.
     fn wide_literal(&self, v: Val) -> Option<f64> {
         let inst = self.builder.definition(v)?;
-        (matches!(inst.op, InstOp::Cast { .. }) && self.is_half(v)).then(|| self.literal(inst.args[0])).flatten()
+        let InstOp::Cast { to, round, saturate } = inst.op else { return None };
+        let x = self.literal(inst.args[0]).filter(|_| self.is_half(v))?;
+        // A graph's own conversion of a constant rounds it.
+        Some(num::round_to(to, x, round, saturate))
     }
 
     /// What a bound is on, if `v` is exactly that bound of something.

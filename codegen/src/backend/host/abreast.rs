@@ -165,12 +165,12 @@ impl Abreast<'_> {
         self.insts += 1;
         // Lanes of 64 bits are no vectors everywhere: what is only widened to them, to be stored, is taken one by one.
         let is_wide = |ty: &Ty| ty.dtype.bits() == 64 && ty.shape != Shape::Scalar;
-        if args.iter().any(|v| is_wide(&self.b.ty(*v))) {
+        if args.iter().any(|v| is_wide(self.b.ty(*v))) {
             return None;
         }
         let widens = matches!(op, InstOp::Cast { to, .. } if to.is_int());
         let value = self.b.one(op, args).ok()?;
-        (widens || !is_wide(&self.b.ty(value))).then_some(value)
+        (widens || !is_wide(self.b.ty(value))).then_some(value)
     }
 
     /// Gives the element of `v` that element `i` of a value of `shape` takes.

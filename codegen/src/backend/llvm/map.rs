@@ -171,6 +171,12 @@ fn shift<'c>(code: &Code<'c>, f: ScalarFn, signed: bool, a: Value<'c>, n: Value<
         return code.op(InstructionOpcode::AShr, a, count);
     }
     let op = if f == ScalarFn::Shl { InstructionOpcode::Shl } else { InstructionOpcode::LShr };
+    if bits(a) == 64 {
+        // LLVM 22 takes a selected shift for one of PTX, which clamps its count and reads 32 bits of it
+        // (llvm-project#201165). So the operand is selected.
+        let operand = code.select(inside, a, code.int(a, 0))?;
+        return code.op(op, operand, code.masked(n, last)?);
+    }
     let shifted = code.op(op, a, count)?;
     code.select(inside, shifted, code.int(a, 0))
 }
