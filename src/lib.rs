@@ -87,7 +87,7 @@ pub use fusewright_runtime::{CodeCounts, EachTime, Pool, TierCounts, disk, settl
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use npu::SIMULATED;
-pub use page::explain_page;
+pub use page::{explain_page, steps_picture};
 pub use program::{
     Argument, Attempt, CaptureOptions, CapturedProgram, Chain, ChainOutput, ChainRegion, CommandBuffer, DeviceArgument,
     DeviceTensor, Fallback, Fitted, OnGpu, OpCounts, Outside, Placement, Program, SplitStep, State, StepCounts, Update,
@@ -97,6 +97,16 @@ pub use schedules::{ScheduleChoice, read_schedules};
 pub use store::{CacheChoice, kernel_cache};
 pub use threads::ThreadPool;
 pub use tiers::Tiers;
+
+/// The example of the front page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct FrontPage;
+
+/// The examples of the page for beginners.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/getting-started.md")]
+pub struct GettingStartedPage;
 
 /// The examples of the page on patterns.
 #[cfg(doctest)]

@@ -217,11 +217,14 @@ pub struct ExplainArgs {
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Print JSON
-    #[arg(long, conflicts_with = "html")]
+    #[arg(long, conflicts_with_all = ["html", "svg"])]
     pub json: bool,
     /// Write one self-contained page
     #[arg(long, value_name = "F")]
     pub html: Option<PathBuf>,
+    /// Write a picture: the ops in order, and the kernels that they become
+    #[arg(long, value_name = "F")]
+    pub svg: Option<PathBuf>,
     /// Fail unless a pattern is found that often
     #[arg(long, value_name = "NAME=COUNT")]
     pub expect: Vec<String>,

@@ -22,6 +22,7 @@ Examples:
   fusewright explain model.pt2
   fusewright explain model.pt2 --target ascend:950           and which kernels that chip refuses
   fusewright explain model.pt2 --html page.html              as one page
+  fusewright explain model.pt2 --svg picture.svg             as a picture: ops, and the kernels they become
   fusewright explain model.pt2 --expect rms_norm=1 --expect rope=0
 
 Exit status: 0 done, 1 an expectation failed, 2 bad input, 3 the target is not in this build";

@@ -2,6 +2,7 @@
 //! ends, and its kernel.
 
 mod layout;
+mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,8 @@ use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
 
 use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, SourceReport, Unmatched};
 use crate::{Compiler, Error, Fused, PatternReport, VendorReport};
+
+pub use steps::steps_picture;
 
 /// Pixels per character of a title, about.
 const CHARACTER: i64 = 8;
@@ -57,10 +60,13 @@ pub fn explain_page(
         panels,
         tables: tables(fused, report, kernels),
     };
-    let text = page.text().map_err(|e| Error::Internal(format!("the page of `explain`: {e}")))?;
-    // Pages have no control characters but these, and what a file calls its ops may have some.
+    page.text().map(printable).map_err(|e| Error::Internal(format!("the page of `explain`: {e}")))
+}
+
+/// Pages have no control characters but these, and what a file calls its ops may have some.
+fn printable(text: String) -> String {
     let stray = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    Ok(if text.contains(stray) { text.replace(stray, "\u{fffd}") } else { text })
+    if text.contains(stray) { text.replace(stray, "\u{fffd}") } else { text }
 }
 
 /// Boxes and edges as they are added in running order.

@@ -6,4 +6,5 @@
 pub mod ascend;
 pub mod bench;
 pub mod page;
+pub mod picture;
 pub mod project;

@@ -155,6 +155,8 @@ fn searches_of_short_rows() {
                    param %m: {dtype}[s] out
                    param %j: i32[s] out
                    param %l: i64[s] out
+                   param %u: u8[s, {count}] out
+                   param %t: i64[s, {count}] out
                    param %w: f32[s, {count}] out
                    segment @m inner 1 {{
                      %x = load x[row*{lanes} + lane] : row<{dtype}, {lanes}>
@@ -162,6 +164,11 @@ fn searches_of_short_rows() {
                      %i64 = cast %i to i64 rne
                      store v[row*{count} + lane], %v
                      store i[row*{count} + lane], %i64
+                     %u = cast %i64 to u8 rne
+                     store u[row*{count} + lane], %u
+                     %three = literal i64 3
+                     %t = mul %i64, %three
+                     store t[row*{count} + lane], %t
                      %f = cast %v to f32 rne
                      %sum = reduce add %f over row nan propagate order tree(16)
                      %w = div %f, %sum

@@ -8,6 +8,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::chart::Bar;
+
 /// Where the files are, below the root.
 const FOLDER: &str = "benches/results/gpu";
 /// Figures of others.
@@ -94,21 +96,49 @@ impl Peers {
     }
 }
 
-/// How often as fast as others a device of theirs is, one line for each comparison.
-pub fn summary((gpus, peers): &(BTreeMap<String, Gpu>, Peers)) -> String {
-    let mut text = String::from("| device | how often as fast | figures | mean | least |\n|---|---|---|---|---|\n");
+/// How often as fast as others a device of theirs is.
+struct Compared<'g> {
+    device: &'g str,
+    what: &'static str,
+    count: usize,
+    mean: f64,
+    least: (f64, &'g Row),
+}
+
+fn compared((gpus, peers): &(BTreeMap<String, Gpu>, Peers)) -> Vec<Compared<'_>> {
+    let mut found = Vec::new();
     for gpu in gpus.values().filter(|gpu| gpu.device() == peers.device) {
         for (what, ours, theirs) in COMPARISONS {
             let exact = gpu.rows.iter().filter(|row| row.form == "exact");
             let ratios: Vec<(f64, &Row)> =
                 exact.filter_map(|row| Some((peers.of(row, theirs)? / ours(row)?, row))).collect();
-            let Some((least, row)) = ratios.iter().min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+            let Some(least) = ratios.iter().min_by(|a, b| a.0.total_cmp(&b.0)).copied() else { continue };
             let mean = (ratios.iter().map(|(ratio, _)| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
-            let (device, count, op, rows) = (gpu.device(), ratios.len(), &row.op, counted(row.rows));
-            let _ = writeln!(text, "| {device} | {what} | {count} | {mean:.2} | {least:.2} (`{op}`, {rows}) |");
+            found.push(Compared { device: gpu.device(), what, count: ratios.len(), mean, least });
         }
     }
+    found
+}
+
+/// How often as fast as others a device of theirs is, one line for each comparison.
+pub fn summary(measured: &(BTreeMap<String, Gpu>, Peers)) -> String {
+    let mut text = String::from("| device | how often as fast | figures | mean | least |\n|---|---|---|---|---|\n");
+    for Compared { device, what, count, mean, least: (least, row) } in compared(measured) {
+        let (op, rows) = (&row.op, counted(row.rows));
+        let _ = writeln!(text, "| {device} | {what} | {count} | {mean:.2} | {least:.2} (`{op}`, {rows}) |");
+    }
     text
+}
+
+/// Bars of the means against the best kernels of others.
+pub fn bars(measured: &(BTreeMap<String, Gpu>, Peers)) -> Vec<Bar> {
+    let shown = ["as the best others that do not overlap", "as the best others, overlapping"];
+    let others = compared(measured).into_iter().filter(|c| shown.contains(&c.what));
+    let bar = |c: Compared<'_>| {
+        let how = if c.what.ends_with(", overlapping") { "overlapping launches" } else { "plain launches" };
+        Bar { label: format!("{}, best published kernel, {how}", c.device), ratio: c.mean }
+    };
+    others.map(bar).collect()
 }
 
 /// Every figure of every device: microseconds of a launch, of one that overlaps, and of a copy.

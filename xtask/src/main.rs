@@ -20,7 +20,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   unfused [FOLDER]       the share of ops of exported models that no kernel computes: at most 2 % together; without a folder, of
                          tiny models of `transformers`, which it fetches and keeps in target/models
   foreign-kernel         fetch a kernel for Ascend that others wrote into target/foreign, and run it on the host model
-  results                write the tables of measured figures in README.md and benches/README.md from benches/results
+  results                write the tables and the chart of measured figures in README.md, docs and benches from benches/results
   gpu-pack               make a folder that measures kernels on a machine with a GPU and nothing else, as an archive in target/gpu-pack
   gpu-code               look for spills, long code and the assembler's known mistake in machine code of the ops of the GPU bench,
                          their schedules, and a sample of the matrix (FUSEWRIGHT_SEED); needs no GPU

@@ -1,7 +1,8 @@
 //! Tables of measured figures in the pages, made from the files that `benches/bench_cpu.py` writes.
 //!
-//! A file of `benches/results/` is one machine in one run. Each page has a place between two marks: the summary of all
-//! machines in `README.md`, every op and number of rows in `benches/README.md`.
+//! A file of `benches/results/` is one machine in one run. Each page has a place between two marks: some ops of one machine in
+//! `README.md`, the summary of all machines in `docs/benchmarks.md`, every op and number of rows in `benches/README.md`. The
+//! chart in `docs/images/` has the means.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,12 +10,26 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::chart::{Bar, chart};
 use crate::{gpu_layers, gpu_results};
 
 /// Where the files are, below the root.
 const FOLDER: &str = "benches/results";
 const BEGIN: &str = "<!-- figures: made by `cargo run -p xtask -- results` -->\n";
 const END: &str = "<!-- end of figures -->\n";
+/// Where the chart is.
+const CHART: &str = "docs/images/speed.svg";
+/// The ops that the front page shows, of this machine, compiled by LLVM, on one thread.
+const KNOWN: [&str; 7] = [
+    "rms_norm",
+    "add_rms_norm",
+    "add_rms_norm_fp8_token",
+    "qk_norm_rope",
+    "silu_mul",
+    "silu_mul_fp8_group128",
+    "softmax",
+];
+const FRONT: (&str, u64, &str) = ("amd-epyc-zen4", 1, "cpu-llvm");
 /// The start of the name under which a file has what is measured against.
 const PEER: &str = "inductor";
 /// The start of the names of our targets.
@@ -88,8 +103,11 @@ fn pages(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let gpus = gpu_results::gpus(root)?;
     let layers = gpu_layers::tables(&gpu_layers::layers(root)?);
     let joined = |cpus: String, gpus: String| format!("{}\n\n{}", cpus.trim_end(), gpus);
+    let bars: Vec<Bar> = bars(&machines).into_iter().chain(gpu_results::bars(&gpus)).collect();
     Ok(vec![
-        page("README.md", joined(summary(&machines), gpu_results::summary(&gpus)))?,
+        (CHART, chart("How often as fast, rounding where the graph does (geometric means)", &bars)),
+        page("README.md", known(&machines))?,
+        page("docs/benchmarks.md", joined(summary(&machines), gpu_results::summary(&gpus)))?,
         page("benches/README.md", joined(details(&machines), gpu_results::details(&gpus) + &layers))?,
     ])
 }
@@ -117,6 +135,40 @@ fn filled(page: &str, tables: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
+}
+
+/// The ops of the front page, as often as fast as the peer.
+fn known(machines: &BTreeMap<String, Machine>) -> String {
+    let (name, threads, target) = FRONT;
+    let ratios = machines.get(name).map_or_else(Vec::new, |machine| machine.ratios(threads, target));
+    let rows: BTreeSet<u64> = ratios.iter().map(|r| r.rows).collect();
+    let mut text = String::new();
+    let heads: Vec<String> = std::iter::once("op".to_owned()).chain(rows.iter().map(|n| counted(*n))).collect();
+    line(&mut text, &heads);
+    line(&mut text, &vec!["---".to_owned(); heads.len()]);
+    for op in KNOWN {
+        let of = |n: &u64| ratios.iter().find(|r| r.op == op && r.rows == *n);
+        let cell = |n: &u64| of(n).map_or_else(|| "-".to_owned(), |r| format!("{:.1} ×", r.peer));
+        let cells: Vec<String> = std::iter::once(format!("`{op}`")).chain(rows.iter().map(cell)).collect();
+        line(&mut text, &cells);
+    }
+    text
+}
+
+/// Bars of every machine, compiled by LLVM, on one thread.
+fn bars(machines: &BTreeMap<String, Machine>) -> Vec<Bar> {
+    let (_, threads, target) = FRONT;
+    let mut bars = Vec::new();
+    for machine in machines.values() {
+        let ratios = machine.ratios(threads, target);
+        let (single, more): (Vec<&Ratio<'_>>, Vec<&Ratio<'_>>) = ratios.iter().partition(|r| r.rows == 1);
+        for (rows, of) in [("1 row", single), ("more rows", more)] {
+            let isa = machine.env.isa.split(' ').next().unwrap_or_default();
+            let label = format!("{}, {isa}, PyTorch Inductor, {rows}", machine.env.cpu);
+            bars.extend(log_mean(&of).map(|ratio| Bar { label, ratio }));
+        }
+    }
+    bars
 }
 
 /// One line for each machine, number of threads and target.
@@ -200,13 +252,14 @@ impl Machine {
     }
 }
 
-/// The geometric mean.
-fn mean(ratios: &[&Ratio<'_>]) -> String {
-    if ratios.is_empty() {
-        return "-".to_owned();
-    }
+/// The geometric mean; `None` of no ratios.
+fn log_mean(ratios: &[&Ratio<'_>]) -> Option<f64> {
     let logs: f64 = ratios.iter().map(|r| r.peer.ln()).sum();
-    format!("{:.2}", (logs / ratios.len() as f64).exp())
+    (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
+}
+
+fn mean(ratios: &[&Ratio<'_>]) -> String {
+    log_mean(ratios).map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}"))
 }
 
 /// The least, and what it is of.

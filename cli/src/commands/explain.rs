@@ -7,7 +7,7 @@ use fusewright::explain::{
 };
 use fusewright::{
     Compiler, Error, Fallback, Fused, Near, PatternReport, Target, UserPatterns, VendorReport, explain_page,
-    fuse_graph_for, vendor_ops, write_whole,
+    fuse_graph_for, steps_picture, vendor_ops, write_whole,
 };
 use serde_json::json;
 
@@ -31,11 +31,18 @@ pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
     let not_run = options.pipeline.idle(&graph);
     idle(common.verbose, &not_run);
     stages(common.verbose, &fused.passes, &kernels.compilations);
+    let title = args.model.file_name().unwrap_or_default().to_string_lossy();
     if let Some(path) = &args.html {
-        let title = args.model.file_name().unwrap_or_default().to_string_lossy();
         let page = explain_page(&title, &fused, &report, &kernels, &Compiler::new(&args.target)?)?;
         write_whole(path, page.as_bytes())?;
         line(format!("wrote {}", path.display()));
+    }
+    if let Some(path) = &args.svg {
+        write_whole(path, steps_picture(&title, &fused, &report, &kernels)?.as_bytes())?;
+        line(format!("wrote {}", path.display()));
+    }
+    if args.html.is_some() || args.svg.is_some() {
+        // The files say it all.
     } else if args.json {
         line(json_report(&fused, &report, &args.target, &kernels));
     } else {

@@ -135,17 +135,26 @@ impl Emitter<'_> {
             return Ok(vec![value, first[0]]);
         }
         let lanes = self.lanes_of(node.operands[0]);
-        let row = self.row(id, node.operands[0])?;
-        if lanes != over {
-            let Some(k) = k.as_const().filter(|_| lanes.ends_with(&over)) else {
-                return Err(LowerError::at(id, "runs over lanes that are not the last of its row"));
-            };
-            let groups = Groups { lanes: self.count(&lanes), size: self.count(&over) };
-            return self.top_k_groups(id, row, k, &groups);
+        let mut row = self.row(id, node.operands[0])?;
+        let is_bool = self.segment.ty(row).dtype == DType::Bool;
+        if is_bool {
+            row = self.widened(id, row)?;
         }
-        let op = if k.as_const() == Some(1) { InstOp::ArgReduce(ReduceOp::Max) } else { InstOp::TopK(k.clone()) };
-        let found = self.push_at(id, op, &[row])?;
-        Ok(vec![found[0], self.as_i64(found[1]).map_err(|m| LowerError::at(id, m))?])
+        let mut found = if lanes == over {
+            let op = if k.as_const() == Some(1) { InstOp::ArgReduce(ReduceOp::Max) } else { InstOp::TopK(k.clone()) };
+            let found = self.push_at(id, op, &[row])?;
+            vec![found[0], self.as_i64(found[1]).map_err(|m| LowerError::at(id, m))?]
+        } else if let Some(k) = k.as_const().filter(|_| lanes.ends_with(&over)) {
+            let groups = Groups { lanes: self.count(&lanes), size: self.count(&over) };
+            self.top_k_groups(id, row, k, &groups)?
+        } else {
+            return Err(LowerError::at(id, "runs over lanes that are not the last of its row"));
+        };
+        if is_bool {
+            let narrow = InstOp::Cast { to: DType::Bool, round: Rounding::NearestEven, saturate: false };
+            found[0] = self.push_at(id, narrow, &found[..1])?[0];
+        }
+        Ok(found)
     }
 
     /// The largest lanes of each group, one after the other: each is searched among those that are left.

@@ -7,6 +7,7 @@
 mod code;
 mod edges;
 mod form;
+mod pages;
 mod purity;
 mod tree;
 mod unsafety;
@@ -43,12 +44,13 @@ pub struct Check {
 }
 
 /// Every check, in the order they run.
-pub const CHECKS: [Check; 5] = [
+pub const CHECKS: [Check; 6] = [
     Check { name: "edges", run: edges::check },
     Check { name: "unsafety", run: unsafety::check },
     Check { name: "form", run: form::check },
     Check { name: "words", run: words::check },
     Check { name: "purity", run: purity::check },
+    Check { name: "pages", run: pages::check },
 ];
 
 /// All findings of all checks, in the order of [`CHECKS`] and of paths.

@@ -28,7 +28,16 @@ pub(super) struct Vectors;
 
 impl Forms for Vectors {
     fn single_lanes(&self, lanes: i64) -> i64 {
-        if lanes == 8 || lanes % 16 == 0 { 0 } else { lanes }
+        match lanes {
+            8 => 0,
+            // A short row waits for its own end; of a longer one only what is left does.
+            0..=32 if lanes % 16 != 0 => lanes,
+            _ => lanes % 16,
+        }
+    }
+
+    fn most_compares(&self) -> i64 {
+        1024
     }
 
     fn reduction(&self, order: Order, dtype: DType) -> bool {

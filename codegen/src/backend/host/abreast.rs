@@ -7,6 +7,8 @@
 
 mod search;
 
+use std::collections::HashMap;
+
 use fusewright_abi::DType;
 use fusewright_graph::{Dim, Literal, ReduceOp, Rounding, ScalarFn};
 
@@ -31,7 +33,9 @@ pub(super) fn abreast(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> 
         return None;
     }
     let b = SegmentBuilder::new(&format!("{}_abreast", segment.name), segment.inner.clone(), &kernel.params);
-    let mut abreast = Abreast { kernel, segment, b, known: Vec::with_capacity(segment.types.len()), insts: 0 };
+    let known = Vec::with_capacity(segment.types.len());
+    let mut abreast =
+        Abreast { kernel, segment, b, known, insts: 0, wide: forms.wide_lanes(), widened: HashMap::new() };
     for inst in &segment.insts {
         let results = abreast.inst(inst)?;
         abreast.known.extend(results);
@@ -57,7 +61,7 @@ fn is_worth_it(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Option<
             }
             InstOp::Cat | InstOp::Zip => inst.args.iter().filter_map(sized).map(|part| part % 8).sum(),
             InstOp::ArgReduce(_) => lanes,
-            InstOp::TopK(count) if count.as_const()? <= search::MOST_COUNT => 2 * lanes,
+            InstOp::TopK(count) if count.as_const()? * lanes <= forms.most_compares() => 2 * lanes,
             InstOp::TopK(_) => return None,
             _ => 0,
         };
@@ -89,6 +93,10 @@ struct Abreast<'k> {
     /// This lists, by value, the elements of its rows: scalars where all rows have the same.
     known: Vec<Vec<Val>>,
     insts: usize,
+    /// Lanes of 64 bits are vectors.
+    wide: bool,
+    /// What integers of 64 bits were before they were widened.
+    widened: HashMap<Val, Val>,
 }
 
 impl Abreast<'_> {
@@ -163,14 +171,22 @@ impl Abreast<'_> {
 
     fn push(&mut self, op: InstOp, args: &[Val]) -> Option<Val> {
         self.insts += 1;
-        // Lanes of 64 bits are no vectors everywhere: what is only widened to them, to be stored, is taken one by one.
         let is_wide = |ty: &Ty| ty.dtype.bits() == 64 && ty.shape != Shape::Scalar;
-        if args.iter().any(|v| is_wide(self.b.ty(*v))) {
+        let mut args = args.to_vec();
+        let casts = matches!(op, InstOp::Cast { .. });
+        if let (true, [x]) = (casts, args.as_mut_slice()) {
+            *x = *self.widened.get(x).unwrap_or(x);
+        }
+        if !self.wide && args.iter().any(|v| is_wide(self.b.ty(*v))) {
             return None;
         }
-        let widens = matches!(op, InstOp::Cast { to, .. } if to.is_int());
-        let value = self.b.one(op, args).ok()?;
-        (widens || !is_wide(self.b.ty(value))).then_some(value)
+        let value = self.b.one(op, &args).ok()?;
+        if casts && args.iter().all(|v| holds(self.b.ty(value).dtype, self.b.ty(*v).dtype)) {
+            // What is only widened, to be stored, is taken one by one.
+            self.widened.insert(value, args[0]);
+            return Some(value);
+        }
+        (self.wide || !is_wide(self.b.ty(value))).then_some(value)
     }
 
     /// Gives the element of `v` that element `i` of a value of `shape` takes.
@@ -271,6 +287,11 @@ impl Abreast<'_> {
     }
 }
 
+/// Says whether an integer of 64 bits holds every value of another integer dtype.
+fn holds(wide: DType, dtype: DType) -> bool {
+    dtype.is_int() && dtype.bits() < 64 && (wide == DType::I64 || wide == DType::U64 && !dtype.is_signed_int())
+}
+
 /// Says whether an index differs between rows, or is not known without the values of a row.
 fn varies(index: &Dim) -> bool {
     index.mentions(ROW) || index.mentions(INNER) || is_gathered(index)
@@ -319,11 +340,12 @@ mod tests {
         let top = |k: i64| {
             let left = 64 - k;
             format!(
-                "%v, %j = top_k %r k {k} %s = slice %r start 0 len {left} step 1 %z = cat %v, %s store y[row*64 + lane], %z"
+                "%best, %place = top_k %r k {k} %others = slice %r start 0 len {left} step 1 %z = cat %best, %others
+                 store y[row*64 + lane], %z"
             )
         };
-        assert!(of(64, &top(6)).is_some());
-        assert!(of(64, &top(9)).is_none(), "a long list");
+        assert!(of(64, &top(4)).is_some());
+        assert!(of(64, &top(5)).is_none(), "a long list");
     }
 
     #[test]

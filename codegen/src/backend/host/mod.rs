@@ -42,6 +42,11 @@ pub(in crate::backend) trait Forms {
         lanes % 8
     }
 
+    /// So many compares of elements with the best so far are code that is worth it: beyond, vectors run out.
+    fn most_compares(&self) -> i64 {
+        256
+    }
+
     /// The only row that a value depends on, if a table of its results takes the place of its computation.
     fn looked_up(&self, _v: Val) -> Option<Val> {
         None

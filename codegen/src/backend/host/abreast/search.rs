@@ -6,9 +6,6 @@ use fusewright_graph::{Literal, ReduceOp, Rounding, ScalarFn};
 use super::Abreast;
 use crate::kernel::{InstOp, Val};
 
-/// The longest list: every element is compared with all of it.
-pub(super) const MOST_COUNT: i64 = 8;
-
 /// An element of a row and its lane.
 #[derive(Clone, Copy)]
 struct Found {
