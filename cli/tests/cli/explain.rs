@@ -118,6 +118,27 @@ fn the_page_has_a_panel_behind_every_box() {
 }
 
 #[test]
+fn the_picture_of_the_front_page_is_what_explain_draws() {
+    let folder = folder();
+    let path = folder.path().join("layer.svg");
+    let model = fixture("qwen3_tiny_layer_bf16.train.pt2");
+    let drawn = call(&["explain", &model, "--svg", &path.display().to_string()]);
+    assert_eq!(drawn.code, Some(0), "{}", drawn.stderr);
+    let picture = std::fs::read_to_string(&path).expect("a picture");
+    let shown = include_str!("../../../docs/images/layer.svg");
+    assert_eq!(picture, shown, "run `fusewright explain {model} --svg docs/images/layer.svg`");
+    let front = include_str!("../../../README.md");
+    for region in json(&["explain", &model, "--json"])["regions"].as_array().expect("a list") {
+        let name = region["name"].as_str().expect("text");
+        let ops = region["ops"].as_array().expect("a list").len();
+        assert!(ops == 1 || front.contains(&format!("\n{name} ")), "README.md does not show {name}");
+    }
+    let missing = call(&["explain", &model, "--svg", "/no/such/folder/layer.svg"]);
+    assert!(missing.code == Some(2) && missing.stderr.contains("/no/such/folder"), "{}", missing.stderr);
+    refused(2, &["explain", &model, "--svg", "a.svg", "--json"], &["--svg", "--json"]);
+}
+
+#[test]
 fn relaxed_mode_says_which_roundings_it_dropped() {
     let folder = folder();
     let text = "graph @twice(s: 1..; %x: f32[s, 64]) {\n  %a = exp %x\n  %b = cast %a {to = bf16}\n  \
