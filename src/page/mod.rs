@@ -34,12 +34,9 @@ pub fn explain_page(
     let mut drawing = Drawing::default();
     drawing.inputs(fused);
     for (i, step) in fused.partition.steps.iter().enumerate() {
-        match *step {
-            Step::Region(region) => drawing.region(&fused.partition.regions[region], &report.regions[region]),
-            Step::Lone(op) => {
-                drawing.region(&fused.partition.lone[op], &report.regions[fused.partition.regions.len() + op]);
-            }
-            Step::Node(node) => drawing.node(fused, kernels, i, node),
+        match drawn(fused, report, step) {
+            Drawn::Kernel(region, facts) => drawing.region(region, facts),
+            Drawn::Node(node) => drawing.node(fused, kernels, i, node),
         }
     }
     drawing.outputs(fused);
@@ -69,6 +66,27 @@ fn printable(text: String) -> String {
     if text.contains(stray) { text.replace(stray, "\u{fffd}") } else { text }
 }
 
+/// A step of a call, as it is drawn.
+enum Drawn<'f> {
+    Kernel(&'f FusedRegion, &'f RegionReport),
+    Node(NodeId),
+}
+
+fn drawn<'f>(fused: &'f Fused, report: &'f Explanation, step: &Step) -> Drawn<'f> {
+    let partition = &fused.partition;
+    match *step {
+        Step::Region(region) => Drawn::Kernel(&partition.regions[region], &report.regions[region]),
+        Step::Lone(op) => Drawn::Kernel(&partition.lone[op], &report.regions[partition.regions.len() + op]),
+        Step::Node(node) => Drawn::Node(node),
+    }
+}
+
+/// Gives the hue of a name: that of all kernels of this name.
+fn hue_of(hues: &mut BTreeMap<String, usize>, name: &str) -> usize {
+    let next = hues.len() * 5 % HUES;
+    *hues.entry(name.to_owned()).or_insert(next)
+}
+
 /// Boxes and edges as they are added in running order.
 #[derive(Default)]
 struct Drawing {
@@ -89,8 +107,7 @@ impl Drawing {
         let longest = title.chars().count().max(note.chars().count() * 7 / 8) as i64;
         let height = if note.is_empty() { 27 } else { 42 };
         let width = longest * CHARACTER + 24;
-        let next = self.hues.len() * 5 % HUES;
-        let hue = if class == "region" { *self.hues.entry(title.to_owned()).or_insert(next) } else { 0 };
+        let hue = if class == "region" { hue_of(&mut self.hues, title) } else { 0 };
         self.shapes.push(Shape { title: title.to_owned(), note, class, hue, panel, hint, x: 0, y: 0, width, height });
         self.shapes.len() - 1
     }

@@ -1,12 +1,12 @@
 //! `explain` as a picture: the steps of a call in order, each kernel beside the ops that would be kernels without fusion.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fusewright_fusion::region::{FusedRegion, Step, is_constant, is_layout};
+use fusewright_fusion::region::{FusedRegion, is_constant, is_layout};
 use fusewright_graph::NodeId;
 use fusewright_templates::picture::{Chip, StepsPicture};
 
-use super::{HUES, percent_saved, printable};
+use super::{CHARACTER, Drawn, drawn, hue_of, percent_saved, printable};
 use crate::explain::{Explanation, Kernels, RegionReport};
 use crate::{Error, Fused};
 
@@ -17,8 +17,7 @@ const SECOND: i64 = MARGIN + LEFT + 60;
 /// From the upper edge of one line of boxes to that of the next.
 const LINE: i64 = 28;
 const CHIP: i64 = 22;
-/// Pixels per character of a box, and around its word.
-const CHARACTER: i64 = 8;
+/// Pixels around the word of a box.
 const AROUND: i64 = 16;
 
 /// The picture of a fused graph under a title.
@@ -28,13 +27,9 @@ const AROUND: i64 = 16;
 pub fn steps_picture(title: &str, fused: &Fused, report: &Explanation, kernels: &Kernels) -> Result<String, Error> {
     let mut picture = Picture { y: 36, ..Picture::default() };
     for step in &fused.partition.steps {
-        match *step {
-            Step::Region(region) => picture.region(fused, &fused.partition.regions[region], &report.regions[region]),
-            Step::Lone(op) => {
-                let facts = &report.regions[fused.partition.regions.len() + op];
-                picture.region(fused, &fused.partition.lone[op], facts);
-            }
-            Step::Node(node) => picture.node(fused, kernels, node),
+        match drawn(fused, report, step) {
+            Drawn::Kernel(region, facts) => picture.region(fused, region, facts),
+            Drawn::Node(node) => picture.node(fused, kernels, node),
         }
     }
     picture.library();
@@ -47,12 +42,16 @@ pub fn steps_picture(title: &str, fused: &Fused, report: &Explanation, kernels: 
         height: picture.y + MARGIN / 2,
         margin: MARGIN,
         second: SECOND,
-        hues: picture.hues.values().copied().collect::<std::collections::BTreeSet<_>>().into_iter().collect(),
+        hues: picture.hues.values().copied().collect::<BTreeSet<_>>().into_iter().collect(),
         chips: picture.chips,
         arrows: picture.arrows,
         notes: picture.notes,
     };
     page.text().map(printable).map_err(|e| Error::Internal(format!("the picture of `explain`: {e}")))
+}
+
+fn width_of(word: &str) -> i64 {
+    word.chars().count() as i64 * CHARACTER + AROUND
 }
 
 #[derive(Default)]
@@ -70,15 +69,14 @@ struct Picture {
 
 impl Picture {
     fn chip(&mut self, text: &str, class: &str, (x, y): (i64, i64), height: i64) -> i64 {
-        let width = text.chars().count() as i64 * CHARACTER + AROUND;
+        let width = width_of(text);
         self.chips.push(Chip { text: text.to_owned(), class: class.to_owned(), x, y, width, height });
         width
     }
 
     fn region(&mut self, fused: &Fused, region: &FusedRegion, facts: &RegionReport) {
         self.library();
-        let next = self.hues.len() * 5 % HUES;
-        let class = format!("h{}", self.hues.entry(region.name.clone()).or_insert(next));
+        let class = format!("h{}", hue_of(&mut self.hues, &region.name));
         let computes = |id: &&NodeId| {
             let op = &fused.graph.node(**id).op;
             !is_layout(op) && !is_constant(op)
@@ -86,8 +84,7 @@ impl Picture {
         let (mut x, top) = (MARGIN, self.y);
         for &id in region.nodes.iter().filter(computes) {
             let name = fused.graph.node(id).op.name();
-            let width = name.chars().count() as i64 * CHARACTER + AROUND;
-            if x > MARGIN && x + width > MARGIN + LEFT {
+            if x > MARGIN && x + width_of(name) > MARGIN + LEFT {
                 (x, self.y) = (MARGIN, self.y + LINE);
             }
             x += self.chip(name, &class, (x, self.y), CHIP) + 6;

@@ -106,7 +106,7 @@ fn pages(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let bars: Vec<Bar> = bars(&machines).into_iter().chain(gpu_results::bars(&gpus)).collect();
     Ok(vec![
         (CHART, chart("How often as fast, rounding where the graph does (geometric means)", &bars)),
-        page("README.md", known(&machines))?,
+        page("README.md", known(&machines)?)?,
         page("docs/benchmarks.md", joined(summary(&machines), gpu_results::summary(&gpus)))?,
         page("benches/README.md", joined(details(&machines), gpu_results::details(&gpus) + &layers))?,
     ])
@@ -138,9 +138,11 @@ fn filled(page: &str, tables: &str) -> Option<String> {
 }
 
 /// The ops of the front page, as often as fast as the peer.
-fn known(machines: &BTreeMap<String, Machine>) -> String {
+fn known(machines: &BTreeMap<String, Machine>) -> Result<String, String> {
     let (name, threads, target) = FRONT;
-    let ratios = machines.get(name).map_or_else(Vec::new, |machine| machine.ratios(threads, target));
+    let machine =
+        machines.get(name).ok_or_else(|| format!("{FOLDER}/{name}.json: the front page shows this machine"))?;
+    let ratios = machine.ratios(threads, target);
     let rows: BTreeSet<u64> = ratios.iter().map(|r| r.rows).collect();
     let mut text = String::new();
     let heads: Vec<String> = std::iter::once("op".to_owned()).chain(rows.iter().map(|n| counted(*n))).collect();
@@ -152,7 +154,7 @@ fn known(machines: &BTreeMap<String, Machine>) -> String {
         let cells: Vec<String> = std::iter::once(format!("`{op}`")).chain(rows.iter().map(cell)).collect();
         line(&mut text, &cells);
     }
-    text
+    Ok(text)
 }
 
 /// Bars of every machine, compiled by LLVM, on one thread.
@@ -165,7 +167,7 @@ fn bars(machines: &BTreeMap<String, Machine>) -> Vec<Bar> {
         for (rows, of) in [("1 row", single), ("more rows", more)] {
             let isa = machine.env.isa.split(' ').next().unwrap_or_default();
             let label = format!("{}, {isa}, PyTorch Inductor, {rows}", machine.env.cpu);
-            bars.extend(log_mean(&of).map(|ratio| Bar { label, ratio }));
+            bars.extend(geometric(&of).map(|ratio| Bar { label, ratio }));
         }
     }
     bars
@@ -253,13 +255,13 @@ impl Machine {
 }
 
 /// The geometric mean; `None` of no ratios.
-fn log_mean(ratios: &[&Ratio<'_>]) -> Option<f64> {
+fn geometric(ratios: &[&Ratio<'_>]) -> Option<f64> {
     let logs: f64 = ratios.iter().map(|r| r.peer.ln()).sum();
     (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
 }
 
 fn mean(ratios: &[&Ratio<'_>]) -> String {
-    log_mean(ratios).map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}"))
+    geometric(ratios).map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}"))
 }
 
 /// The least, and what it is of.

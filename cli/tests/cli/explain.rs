@@ -128,6 +128,7 @@ fn the_picture_of_the_front_page_is_what_explain_draws() {
     let shown = include_str!("../../../docs/images/layer.svg");
     assert_eq!(picture, shown, "run `fusewright explain {model} --svg docs/images/layer.svg`");
     let front = include_str!("../../../README.md");
+    assert!(picture.contains("17 kernels; Fused: 5 kernels") && front.contains("17 kernels become 5"));
     for region in json(&["explain", &model, "--json"])["regions"].as_array().expect("a list") {
         let name = region["name"].as_str().expect("text");
         let ops = region["ops"].as_array().expect("a list").len();

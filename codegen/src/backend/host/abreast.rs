@@ -95,7 +95,7 @@ struct Abreast<'k> {
     insts: usize,
     /// Lanes of 64 bits are vectors.
     wide: bool,
-    /// What integers of 64 bits were before they were widened.
+    /// This gives the narrower integers that values of 64 bits were widened from.
     widened: HashMap<Val, Val>,
 }
 

@@ -164,10 +164,10 @@ fn divide<'c>(code: &Code<'c>, f: ScalarFn, signed: bool, a: Value<'c>, b: Value
 fn shift<'c>(code: &Code<'c>, f: ScalarFn, signed: bool, a: Value<'c>, n: Value<'c>) -> Built<Value<'c>> {
     let last = i64::from(bits(a)) - 1;
     let inside = code.icmp_const(IntPredicate::ULE, n, last)?;
-    let count = code.select(inside, n, code.int(n, last))?;
+    let bounded = || code.select(inside, n, code.int(n, last));
     if f == ScalarFn::Shr && signed {
         let negative = code.icmp_const(IntPredicate::SLT, n, 0)?;
-        let count = code.select(negative, code.int(n, 0), count)?;
+        let count = code.select(negative, code.int(n, 0), bounded()?)?;
         return code.op(InstructionOpcode::AShr, a, count);
     }
     let op = if f == ScalarFn::Shl { InstructionOpcode::Shl } else { InstructionOpcode::LShr };
@@ -177,6 +177,6 @@ fn shift<'c>(code: &Code<'c>, f: ScalarFn, signed: bool, a: Value<'c>, n: Value<
         let operand = code.select(inside, a, code.int(a, 0))?;
         return code.op(op, operand, code.masked(n, last)?);
     }
-    let shifted = code.op(op, a, count)?;
+    let shifted = code.op(op, a, bounded()?)?;
     code.select(inside, shifted, code.int(a, 0))
 }
