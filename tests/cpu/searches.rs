@@ -24,6 +24,31 @@ fn the_largest_lanes_in_order() {
     }
 }
 
+/// Groups have no lanes of each other: in blocks of rows and one by one, of few and of many lanes.
+#[test]
+fn the_largest_lanes_of_groups_in_order() {
+    for dtype in ["f32", "bf16", "f64", "i32", "u8"] {
+        for (n, size, k) in [(6, 3, 2), (64, 8, 2), (24, 12, 12), (96, 32, 3), (256, 32, 2), (300, 100, 40)] {
+            let all = n / size * k;
+            let text = format!(
+                "kernel @top(s = extent(x, 0)) rows s {{
+                   param %x: {dtype}[s, {n}] in
+                   param %v: {dtype}[s, {all}] out
+                   param %i: i32[s, {all}] out
+                   segment @m inner 1 {{
+                     %x = load x[row*{n} + lane] : row<{dtype}, {n}>
+                     %v, %i = top_k %x k {k} over group {size}
+                     store v[row*{all} + lane], %v
+                     store i[row*{all} + lane], %i
+                   }}
+                 }}"
+            );
+            check(&text, &[("s", 5)]);
+            check(&text, &[("s", 17)]);
+        }
+    }
+}
+
 /// Routing: what is done with the largest lanes, and with the whole row, after they are known.
 #[test]
 fn the_largest_lanes_go_on() {

@@ -1,5 +1,6 @@
 //! What must hold of every graph that a reader accepts, all the way to kernels.
 
+use fusewright_abi::Target;
 use fusewright_codegen::kernel::{parse_kernels, verify};
 use fusewright_codegen::lower::lower;
 use fusewright_codegen::schedule::Schedule;
@@ -22,7 +23,7 @@ pub fn graph(graph: &Graph) {
     explain(&graph, &partition, &reports).unwrap_or_else(|e| panic!("every partition can be explained: {e}\n{text}"));
     for region in &partition.regions {
         let body = region.body.expanded().unwrap_or_else(|e| panic!("a region's body is valid: {e}\n{text}"));
-        let Ok(kernel) = lower("k", &body, &Schedule::Interleaved { width: 16 }) else { continue };
+        let Ok(kernel) = lower("k", &body, &Schedule::of(&Target::Cpu)) else { continue };
         verify(&kernel).unwrap_or_else(|e| panic!("lowering makes valid kernels: {e}\n{text}"));
         let printed = parse_kernels(&kernel.to_string()).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
         assert_eq!(printed.as_slice(), std::slice::from_ref(&kernel), "the printed kernel is another one");

@@ -1,5 +1,6 @@
 //! Mutated texts of graphs and kernels.
 
+use fusewright_abi::Target;
 use fusewright_codegen::kernel::{parse_kernels, verify};
 use fusewright_codegen::lower::lower;
 use fusewright_codegen::schedule::Schedule;
@@ -59,7 +60,7 @@ fn graph_texts() {
 fn kernel_texts() {
     let lowered = graphs().into_iter().filter_map(|graph| {
         let body = graph.expanded().expect("the body is well-typed");
-        lower("k", &body, &Schedule::Interleaved { width: 16 }).ok()
+        lower("k", &body, &Schedule::of(&Target::Cpu)).ok()
     });
     let texts: Vec<String> = lowered.map(|kernel| kernel.to_string()).collect();
     assert!(texts.len() > 10, "composites lower to kernels");

@@ -71,7 +71,7 @@ fn most(count: i64, lanes: i64, fits: impl Fn(i64) -> bool) -> Result<i64, Whole
 fn parts_of_inner(segment: &Segment, inner: i64) -> Result<i64, Whole> {
     let lanes = lanes(segment)?.into_iter().max().ok_or(Whole::Few)?;
     let levels = segment.levels();
-    let costs = |op: &InstOp| matches!(op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_));
+    let costs = |op: &InstOp| matches!(op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. });
     let shared = segment.insts.iter().any(|inst| {
         inst.results.iter().any(|v| {
             let row = segment.ty(*v).shape != Shape::Scalar && matches!(inst.op, InstOp::Map(_));
@@ -101,7 +101,7 @@ fn parts_of_lanes(segment: &Segment) -> Result<i64, Whole> {
             InstOp::Iota(_) | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) => {
                 return Err(Whole::Across);
             }
-            InstOp::TopK(_) | InstOp::Slice { .. } | InstOp::Cat => return Err(Whole::Across),
+            InstOp::TopK { .. } | InstOp::Slice { .. } | InstOp::Cat => return Err(Whole::Across),
         }
         let of_all = |v: &Val| levels[v.0 as usize] == Level::Kernel && segment.ty(*v).shape != Shape::Scalar;
         if matches!(inst.op, InstOp::Map(_) | InstOp::Reduce { .. }) && inst.results.iter().any(of_all) {

@@ -62,10 +62,18 @@ fn results(op: &InstOp, args: &[&Ty], params: &[Param]) -> Result<Vec<Ty>, Strin
             ensure(matches!(op, ReduceOp::Max | ReduceOp::Min), || format!("no lane of `{}`", op.name()))?;
             Ok(vec![Ty::scalar(x.dtype), Ty::scalar(DType::I32)])
         }
-        InstOp::TopK(k) => {
-            let [x] = take(args)?;
-            row(x)?;
-            Ok(vec![Ty::row(x.dtype, k.clone()), Ty::row(DType::I32, k.clone())])
+        InstOp::TopK { k, over } => {
+            let [x] = take(&args[..args.len().min(1)])?;
+            let lanes = row(x)?;
+            if let Some(keys) = args.get(1..).filter(|keys| !keys.is_empty()) {
+                let [key] = take(keys)?;
+                ensure(*key == Ty::row(DType::I32, lanes.clone()), || format!("{key} does not order {x}"))?;
+            }
+            let count = match over {
+                Over::Row => k.clone(),
+                Over::Group(size) => &lanes.exact_div(size).ok_or("lanes are not a multiple of the group")? * k,
+            };
+            Ok(vec![Ty::row(x.dtype, count.clone()), Ty::row(DType::I32, count)])
         }
         InstOp::Slice { start, len, step } => {
             let [x] = take(args)?;

@@ -147,8 +147,15 @@ pub enum InstOp {
     },
     /// `(row) → (scalar, scalar<i32>)`: the extreme element and its lane; the first of equals; a NaN wins.
     ArgReduce(ReduceOp),
-    /// `(row) → (row<T, k>, row<i32, k>)`: the `k` largest in descending order and their lanes, as the graph's `top_k`.
-    TopK(Dim),
+    /// `(row) → (row<T, g·k>, row<i32, g·k>)`: the `k` largest of each of `g` groups in descending order, one group after the
+    /// other, and their lanes, which count from the start of their group, as the graph's `top_k`. A row is one group. With a
+    /// second operand, a `row<i32>`, its lanes are ordered in place of those of the first; none of them is the least `i32`.
+    TopK {
+        /// How many of a group are found.
+        k: Dim,
+        /// The groups, which are all as long.
+        over: Over,
+    },
     /// `(row) → row<T, len>`: lanes `start, start + step, …`.
     Slice {
         /// First lane.
@@ -197,7 +204,7 @@ impl InstOp {
             InstOp::Bitcast(_) => "bitcast",
             InstOp::Reduce { .. } => "reduce",
             InstOp::ArgReduce(_) => "arg_reduce",
-            InstOp::TopK(_) => "top_k",
+            InstOp::TopK { .. } => "top_k",
             InstOp::Slice { .. } => "slice",
             InstOp::Cat => "cat",
             InstOp::Zip => "zip",

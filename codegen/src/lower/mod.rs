@@ -70,6 +70,10 @@ pub trait Orders {
     }
     /// Order of a reduction over a group of lanes.
     fn group(&self, size: &Dim) -> Order;
+    /// Whether the target searches groups of lanes for their largest in one instruction.
+    fn searches_groups(&self) -> bool {
+        false
+    }
 }
 
 /// Gives all reductions over whole rows their order where one waits for another.

@@ -10,6 +10,9 @@ use super::emit::Emitter;
 use super::run::Run;
 use crate::kernel::{InstOp, Order, Over, Shape, Tree, Val};
 
+/// Searches of groups that find more than this are reductions, one after the other: what one instruction finds lies on a stack.
+const MOST_FOUND: i64 = 1024;
+
 impl Emitter<'_> {
     pub(super) fn reduce(
         &mut self,
@@ -141,7 +144,11 @@ impl Emitter<'_> {
             row = self.widened(id, row)?;
         }
         let mut found = if lanes == over {
-            let op = if k.as_const() == Some(1) { InstOp::ArgReduce(ReduceOp::Max) } else { InstOp::TopK(k.clone()) };
+            let op = if k.as_const() == Some(1) {
+                InstOp::ArgReduce(ReduceOp::Max)
+            } else {
+                InstOp::TopK { k: k.clone(), over: Over::Row }
+            };
             let found = self.push_at(id, op, &[row])?;
             vec![found[0], self.as_i64(found[1]).map_err(|m| LowerError::at(id, m))?]
         } else if let Some(k) = k.as_const().filter(|_| lanes.ends_with(&over)) {
@@ -157,8 +164,14 @@ impl Emitter<'_> {
         Ok(found)
     }
 
-    /// The largest lanes of each group, one after the other: each is searched among those that are left.
+    /// The largest lanes of each group. Where no instruction finds them, each is searched among those that are left.
     fn top_k_groups(&mut self, id: NodeId, row: Val, k: i64, groups: &Groups) -> Result<Vec<Val>, LowerError> {
+        let found = groups.lanes.as_const().zip(groups.size.as_const()).map(|(lanes, size)| lanes / size.max(1) * k);
+        if self.orders.searches_groups() && found.is_some_and(|found| (1..=MOST_FOUND).contains(&found)) {
+            let op = InstOp::TopK { k: Dim::constant(k), over: Over::Group(groups.size.clone()) };
+            let found = self.push_at(id, op, &[row])?;
+            return Ok(vec![found[0], self.as_i64(found[1]).map_err(|m| LowerError::at(id, m))?]);
+        }
         let dtype = self.segment.ty(row).dtype;
         let least = self.push_at(id, InstOp::Literal(ReduceOp::Max.start(dtype)), &[])?[0];
         let lanes = self.push_at(id, InstOp::Iota(groups.lanes.clone()), &[])?[0];

@@ -16,6 +16,8 @@ pub enum Schedule {
     Interleaved {
         /// Number of accumulators.
         width: u32,
+        /// Whether a search of groups is one instruction.
+        searches_groups: bool,
     },
     /// A block of threads, each taking 16-byte vectors of 16-bit lanes with two accumulators.
     Block {
@@ -37,10 +39,12 @@ impl Schedule {
     /// The schedule of a target.
     pub fn of(target: &Target) -> Schedule {
         match target {
-            Target::Cpu | Target::CpuLlvm { .. } => Schedule::Interleaved { width: 16 },
+            Target::Cpu | Target::CpuLlvm { .. } => Schedule::Interleaved { width: 16, searches_groups: true },
             Target::Cuda { .. } => Schedule::Block { threads: 512 },
             // 64 f32 lanes are one repeat of the vector unit.
-            Target::Ascend { .. } | Target::AscendSim { .. } => Schedule::Interleaved { width: 64 },
+            Target::Ascend { .. } | Target::AscendSim { .. } => {
+                Schedule::Interleaved { width: 64, searches_groups: false }
+            }
         }
     }
 
@@ -64,7 +68,7 @@ impl Schedule {
 
     fn tree(self, lanes: &Dim, least_threads: u32) -> Order {
         Order::Tree(match self {
-            Schedule::Interleaved { width } => Tree::interleaved(width),
+            Schedule::Interleaved { width, .. } => Tree::interleaved(width),
             Schedule::Block { threads: most } => {
                 let threads = match lanes.as_const().and_then(|n| u32::try_from(n).ok()) {
                     // Threads that run in lockstep exchange what they have, one vector each.
@@ -95,12 +99,16 @@ impl Orders for Schedule {
     fn group(&self, size: &Dim) -> Order {
         self.tree(size, 1)
     }
+
+    fn searches_groups(&self) -> bool {
+        matches!(self, Schedule::Interleaved { searches_groups: true, .. })
+    }
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Schedule::Interleaved { width } => write!(f, "interleaved({width})"),
+            Schedule::Interleaved { width, .. } => write!(f, "interleaved({width})"),
             Schedule::Block { threads } => write!(f, "block({threads})"),
         }
     }

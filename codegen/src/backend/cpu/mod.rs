@@ -12,6 +12,7 @@ mod code;
 mod constants;
 mod emit;
 mod eval;
+mod extremes;
 mod forms;
 mod half;
 mod index;

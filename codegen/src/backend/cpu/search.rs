@@ -9,11 +9,13 @@ use fusewright_graph::ReduceOp;
 use super::cast::register;
 use super::code::Code;
 use super::eval::{Eval, Key};
+use super::extremes;
 use super::index::Pos;
 use super::memory::{Lanes, Width};
 use crate::backend::host::Taken;
+use crate::backend::host::extremes::one_by_one;
 use crate::backend::host::place::Slot;
-use crate::kernel::{Inst, InstOp, Shape};
+use crate::kernel::{Inst, InstOp, Over, Shape, Val};
 
 /// Most bytes of stack memory that the largest lanes of a row take.
 const MOST_BYTES: i64 = 16 << 10;
@@ -27,11 +29,20 @@ struct Best {
     lanes: Value,
 }
 
+/// A row whose largest lanes are wanted.
+#[derive(Clone, Copy)]
+struct Searched {
+    arg: Val,
+    /// Its lanes are ordered in place of those of `arg`.
+    key: Option<Val>,
+    dtype: DType,
+}
+
 impl Eval<'_, '_> {
     /// Runs a search; its results are scalars, or are stored.
     pub(super) fn search(&mut self, at: usize) -> Taken<()> {
         match self.segment.insts[at].op {
-            InstOp::TopK(_) => self.top_k(at),
+            InstOp::TopK { .. } => self.top_k(at),
             _ => self.arg_reduce(at),
         }
     }
@@ -81,26 +92,91 @@ impl Eval<'_, '_> {
         let inst = &segment.insts[at];
         self.at = Some(at);
         let (arg, dtype) = (inst.args[0], segment.ty(inst.args[0]).dtype);
-        let Shape::Row(count) = &segment.ty(inst.results[0]).shape else { return Err(self.refuse("no row")) };
+        let (InstOp::TopK { k, over }, Shape::Row(count)) = (&inst.op, &segment.ty(inst.results[0]).shape) else {
+            return Err(self.refuse("no search of a row"));
+        };
         let bytes = i64::from(dtype.bits() / 8);
-        let fits = |count: &i64| (1..=MOST_BYTES / (bytes + 4).max(1)).contains(count);
+        let fits = |count: &i64| (1..=MOST_BYTES / (bytes + 8)).contains(count);
         let Some(count) = count.as_const().filter(fits).filter(|_| bytes > 0 && dtype != DType::Bool) else {
             return Err(self.refuse(format!("the {count} largest of {dtype}")));
         };
         let (values, lanes) = (self.code.stack((count * bytes) as u32), self.code.stack(count as u32 * 4));
-        let best = Best { dtype, count, values, lanes };
-        let shape = &segment.ty(arg).shape;
-        let (zero, end) = (self.code.i64(0), self.dim(&shape.elements())?);
-        let l = self.code.begin_loop(zero, end, 1);
-        let mark = self.memo.enter();
-        let x = self.value(arg, shape, Some(&Pos::at(l.i)), Width::One)?.first;
-        self.code.take(best, x, l.i);
-        self.memo.leave(mark);
-        self.code.end_loop(l);
+        let elements = segment.ty(arg).shape.elements();
+        let (zero, end) = (self.code.i64(0), self.dim(&elements)?);
+        let searched = Searched { arg, key: inst.args.get(1).copied(), dtype };
+        match over {
+            Over::Row => self.best_of(searched, (count, [values, lanes]), (elements.as_const(), [zero, end]))?,
+            Over::Group(size) => {
+                let (Some(k), Some(size)) = (k.as_const(), size.as_const()) else {
+                    return Err(self.refuse(format!("the {k} largest of groups of {size}")));
+                };
+                let groups = self.code.i64(count / k.max(1));
+                let l = self.code.begin_loop(zero, groups, 1);
+                let mark = self.memo.enter();
+                let [found, first] = [k, size].map(|step| self.scaled(l.i, step));
+                let values = self.code.element(values, found, bytes);
+                let lanes = self.code.element(lanes, found, 4);
+                let end = self.code.add(first, size);
+                self.best_of(searched, (k, [values, lanes]), (Some(size), [first, end]))?;
+                self.memo.leave(mark);
+                self.code.end_loop(l);
+            }
+        }
         for (&result, address) in inst.results.iter().zip([values, lanes]) {
             self.slots.insert(result, Slot { address, group: None, filled: true });
         }
         self.at = None;
+        Ok(())
+    }
+
+    /// Finds the best of the lanes from one to before another, which are `size`, if that is known. Lanes are counted from the
+    /// first.
+    fn best_of(
+        &mut self,
+        searched: Searched,
+        (count, [values, lanes]): (i64, [Value; 2]),
+        (size, [first, end]): (Option<i64>, [Value; 2]),
+    ) -> Taken<()> {
+        let Searched { arg, key, dtype } = searched;
+        let Some(key) = key else {
+            return self.insert_all(arg, Best { dtype, count, values, lanes }, [first, end]);
+        };
+        let stored = self.slots.get(&key).filter(|slot| slot.filled && slot.group.is_none()).map(|slot| slot.address);
+        match stored.zip(size.filter(|size| one_by_one(*size, count, extremes::WIDTH))) {
+            Some((keys, size)) => {
+                let keys = self.code.element(keys, first, 4);
+                self.code.extremes(keys, size, count, lanes);
+            }
+            None => {
+                let values = self.code.stack(count as u32 * 4);
+                self.insert_all(key, Best { dtype: DType::I32, count, values, lanes }, [first, end])?;
+            }
+        }
+        let (zero, end) = (self.code.i64(0), self.code.i64(count));
+        let l = self.code.begin_loop(zero, end, 1);
+        let mark = self.memo.enter();
+        let place = self.code.element(lanes, l.i, 4);
+        let lane = self.code.load(I32, place, 0);
+        let lane = self.code.b.ins().uextend(I64, lane);
+        let lane = self.code.b.ins().iadd(lane, first);
+        let x = self.value(arg, &self.segment.ty(arg).shape, Some(&Pos::at(lane)), Width::One)?;
+        let address = self.code.element(values, l.i, i64::from(dtype.bits() / 8));
+        self.code.store_lanes(dtype, x, address, 0, Width::One);
+        self.memo.leave(mark);
+        self.code.end_loop(l);
+        Ok(())
+    }
+
+    /// Puts lanes from one to before another among the best, one after the other.
+    fn insert_all(&mut self, arg: Val, best: Best, [first, end]: [Value; 2]) -> Taken<()> {
+        let segment = self.segment;
+        let l = self.code.begin_loop(first, end, 1);
+        let mark = self.memo.enter();
+        let x = self.value(arg, &segment.ty(arg).shape, Some(&Pos::at(l.i)), Width::One)?.first;
+        let place = self.code.b.ins().isub(l.i, first);
+        self.code.take(best, x, place);
+        self.memo.leave(mark);
+        self.code.end_loop(l);
         Ok(())
     }
 }
@@ -177,7 +253,7 @@ impl Code<'_> {
         self.store(lane, address, 0);
     }
 
-    fn element(&mut self, base: Value, at: Value, bytes: i64) -> Value {
+    pub(super) fn element(&mut self, base: Value, at: Value, bytes: i64) -> Value {
         let distance = self.shl(at, bytes.trailing_zeros());
         self.b.ins().iadd(base, distance)
     }

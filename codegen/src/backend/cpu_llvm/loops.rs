@@ -40,6 +40,10 @@ impl Forms for Vectors {
         1024
     }
 
+    fn most_insts(&self) -> usize {
+        9000
+    }
+
     fn reduction(&self, order: Order, dtype: DType) -> bool {
         takes_chunks(order, dtype)
     }

@@ -11,6 +11,7 @@
 mod address;
 mod dialect;
 mod eval;
+mod extremes;
 mod flat;
 mod flow;
 mod function;

@@ -7,11 +7,13 @@ use inkwell::values::IntValue;
 
 use super::address::Pos;
 use super::eval::{Eval, Key, Running};
+use super::extremes;
+use crate::backend::host::extremes::one_by_one;
 use crate::backend::host::place::Slot;
 use crate::backend::llvm::cast::{literal, widen};
 use crate::backend::llvm::map::map;
 use crate::backend::llvm::{BuildError, Built, Value};
-use crate::kernel::{InstOp, Shape};
+use crate::kernel::{InstOp, Over, Shape, Val};
 
 /// Most bytes of stack memory that the largest lanes of a row take.
 const MOST_BYTES: i64 = 16 << 10;
@@ -25,12 +27,21 @@ struct Best<'c> {
     lanes: IntValue<'c>,
 }
 
+/// A row whose largest lanes are wanted.
+#[derive(Clone, Copy)]
+struct Searched {
+    arg: Val,
+    /// Its lanes are ordered in place of those of `arg`.
+    key: Option<Val>,
+    dtype: DType,
+}
+
 impl<'c> Eval<'_, '_, 'c> {
     /// Runs a search; its results are scalars, or are stored.
     pub fn search(&mut self, at: usize) -> Built<()> {
         let inst = &self.segment.insts[at];
         let found = match inst.op {
-            InstOp::TopK(_) => self.top_k(at),
+            InstOp::TopK { .. } => self.top_k(at),
             InstOp::ArgReduce(op) => self.arg_reduce(at, op),
             _ => Err(BuildError::unsupported("not a search")),
         };
@@ -49,7 +60,8 @@ impl<'c> Eval<'_, '_, 'c> {
         let (value_type, place_type) = (start.get_type(), self.code.int_type(32));
         self.code.b.build_store(best, start)?;
         self.code.b.build_store(place, self.code.i32(0))?;
-        self.each_lane(arg, |eval, i, x| {
+        let (first, end) = (self.code.i64(0), self.dim(&self.shape(arg).elements())?);
+        self.each_lane(arg, [first, end], |eval, i, x| {
             let so_far = eval.code.b.build_load(value_type, best, "")?;
             let at_best = eval.code.b.build_load(place_type, place, "")?;
             let better = eval.is_better(op, dtype, x, so_far)?;
@@ -65,23 +77,33 @@ impl<'c> Eval<'_, '_, 'c> {
         Ok(())
     }
 
-    /// A loop over the lanes of a row.
+    /// A loop over the lanes of a row from one to before another.
     fn each_lane(
         &mut self,
-        arg: crate::kernel::Val,
+        arg: Val,
+        [first, end]: [IntValue<'c>; 2],
         body: impl FnOnce(&mut Self, IntValue<'c>, Value<'c>) -> Built<()>,
     ) -> Built<()> {
-        let elements = self.shape(arg).elements();
-        let end = self.dim(&elements)?;
-        let l = self.code.begin_loop(self.code.i64(0), end, 1)?;
-        let outer =
-            self.pass.replace(Running { base: l.i, lanes: None, shift: 0, even: false, mask: None, part: None });
+        let l = self.code.begin_loop(first, end, 1)?;
+        self.at_lane(arg, l.i, |eval, x| body(eval, l.i, x))?;
+        self.code.end_loop(l)?;
+        Ok(())
+    }
+
+    /// Runs code on one lane of a row.
+    fn at_lane(
+        &mut self,
+        arg: Val,
+        lane: IntValue<'c>,
+        body: impl FnOnce(&mut Self, Value<'c>) -> Built<()>,
+    ) -> Built<()> {
+        let at = Running { base: lane, lanes: None, shift: 0, even: false, mask: None, part: None };
+        let outer = self.pass.replace(at);
         let mark = self.memo.enter();
-        let x = self.value(arg, self.shape(arg), Some(&Pos::at(l.i)), 1)?;
-        body(self, l.i, x)?;
+        let x = self.value(arg, self.shape(arg), Some(&Pos::at(lane)), 1)?;
+        body(self, x)?;
         self.memo.leave(mark);
         self.pass = outer;
-        self.code.end_loop(l)?;
         Ok(())
     }
 
@@ -90,20 +112,78 @@ impl<'c> Eval<'_, '_, 'c> {
     fn top_k(&mut self, at: usize) -> Built<()> {
         let inst = &self.segment.insts[at];
         let (arg, dtype) = (inst.args[0], self.dtype(inst.args[0]));
-        let Shape::Row(count) = self.shape(inst.results[0]) else {
+        let (InstOp::TopK { k, over }, Shape::Row(count)) = (&inst.op, self.shape(inst.results[0])) else {
             return Err(BuildError::unsupported("the largest of no row"));
         };
         let bytes = i64::from(dtype.bits() / 8);
-        let fits = |count: &i64| (1..=MOST_BYTES / (bytes + 4).max(1)).contains(count);
+        let fits = |count: &i64| (1..=MOST_BYTES / (bytes + 8)).contains(count);
         let Some(count) = count.as_const().filter(fits).filter(|_| bytes > 0 && dtype != DType::Bool) else {
             return Err(BuildError::unsupported(format!("the {count} largest of {dtype}")));
         };
         let (values, lanes) = (self.lanes_memory(dtype, count)?, self.lanes_memory(DType::I32, count)?);
-        let best = Best { dtype, count, values, lanes };
-        self.each_lane(arg, |eval, i, x| eval.take(best, x, i))?;
+        let elements = self.shape(arg).elements();
+        let (zero, end) = (self.code.i64(0), self.dim(&elements)?);
+        let searched = Searched { arg, key: inst.args.get(1).copied(), dtype };
+        match over {
+            Over::Row => self.best_of(searched, (count, [values, lanes]), (elements.as_const(), [zero, end]))?,
+            Over::Group(size) => {
+                let (Some(k), Some(size)) = (k.as_const(), size.as_const()) else {
+                    return Err(BuildError::unsupported(format!("the {k} largest of groups of {size}")));
+                };
+                let l = self.code.begin_loop(zero, self.code.i64(count / k.max(1)), 1)?;
+                let mark = self.memo.enter();
+                let (found, first) = (self.scaled(l.i, k)?, self.scaled(l.i, size)?);
+                let values = self.best_place(values, found, bytes)?;
+                let lanes = self.best_place(lanes, found, 4)?;
+                let end = self.code.add(first, self.code.i64(size))?;
+                self.best_of(searched, (k, [values, lanes]), (Some(size), [first, end]))?;
+                self.memo.leave(mark);
+                self.code.end_loop(l)?;
+            }
+        }
         for (&result, address) in inst.results.iter().zip([values, lanes]) {
             self.slots.insert(result, Slot { address, group: None, filled: true });
         }
+        Ok(())
+    }
+
+    /// Finds the best of the lanes from one to before another, which are `size`, if that is known. Lanes are counted from the
+    /// first.
+    fn best_of(
+        &mut self,
+        searched: Searched,
+        (count, [values, lanes]): (i64, [IntValue<'c>; 2]),
+        (size, [first, end]): (Option<i64>, [IntValue<'c>; 2]),
+    ) -> Built<()> {
+        let Searched { arg, key, dtype } = searched;
+        let insert_all = |eval: &mut Self, arg, best| {
+            eval.each_lane(arg, [first, end], |eval, i, x| {
+                let place = eval.code.b.build_int_sub(i, first, "")?;
+                eval.take(best, x, place)
+            })
+        };
+        let Some(key) = key else {
+            return insert_all(self, arg, Best { dtype, count, values, lanes });
+        };
+        let stored = self.slots.get(&key).filter(|slot| slot.filled && slot.group.is_none()).map(|slot| slot.address);
+        match stored.zip(size.filter(|size| one_by_one(*size, count, extremes::WIDTH))) {
+            Some((keys, size)) => {
+                let keys = self.best_place(keys, first, 4)?;
+                self.extremes(keys, size, count, lanes)?;
+            }
+            None => {
+                let values = self.lanes_memory(DType::I32, count)?;
+                insert_all(self, key, Best { dtype: DType::I32, count, values, lanes })?;
+            }
+        }
+        let l = self.code.begin_loop(self.code.i64(0), self.code.i64(count), 1)?;
+        let lane = self.load_lanes(DType::I32, self.best_place(lanes, l.i, 4)?, 1)?;
+        let lane = self.code.extend(lane, 64, false)?.into_int_value();
+        let lane = self.code.add(lane, first)?;
+        self.at_lane(arg, lane, |eval, x| {
+            eval.store_lanes(dtype, x, eval.best_place(values, l.i, i64::from(dtype.bits() / 8))?)
+        })?;
+        self.code.end_loop(l)?;
         Ok(())
     }
 
@@ -158,7 +238,7 @@ impl<'c> Eval<'_, '_, 'c> {
         })
     }
 
-    fn best_place(&self, base: IntValue<'c>, at: IntValue<'c>, bytes: i64) -> Built<IntValue<'c>> {
+    pub(super) fn best_place(&self, base: IntValue<'c>, at: IntValue<'c>, bytes: i64) -> Built<IntValue<'c>> {
         self.code.add(base, self.scaled(at, bytes)?)
     }
 

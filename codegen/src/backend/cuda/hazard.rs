@@ -75,7 +75,7 @@ fn dependence(segment: &Segment, value: Val, on: Val) -> Dependence {
     for inst in segment.insts.iter().filter(|i| !i.results.contains(&on)) {
         let Some(&result) = inst.results.first() else { continue };
         let shape = &segment.ty(result).shape;
-        let settled = *shape == Shape::Scalar || matches!(inst.op, InstOp::Reduce { .. } | InstOp::TopK(_));
+        let settled = *shape == Shape::Scalar || matches!(inst.op, InstOp::Reduce { .. } | InstOp::TopK { .. });
         let same_lane =
             matches!(inst.op, InstOp::Map(_) | InstOp::Cast { .. } | InstOp::Bitcast(_) | InstOp::Load { .. });
         let depends = inst.args.iter().map(|&a| match of[a.0 as usize] {

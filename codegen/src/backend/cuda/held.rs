@@ -23,7 +23,7 @@ pub(super) fn stated_bytes(kernel: &Kernel, segment: &Segment) -> Dim {
     let staged = super::hazard::find(kernel, segment).staged;
     let held = segment.insts.iter().enumerate().flat_map(|(i, inst)| {
         let holds = match &inst.op {
-            InstOp::TopK(_) | InstOp::Reduce { over: Over::Group(_), .. } => true,
+            InstOp::TopK { .. } | InstOp::Reduce { over: Over::Group(_), .. } => true,
             _ => staged.contains(&i),
         };
         if holds { inst.results.as_slice() } else { &[] }

@@ -32,7 +32,7 @@ fn of_segment(segment: &Segment, held: Option<Held>, plan: &Plan) -> String {
     }];
     let held_is = |is: fn(&Held) -> bool| held.as_ref().is_some_and(is);
     let any = |is: fn(&InstOp) -> bool| segment.insts.iter().any(|inst| is(&inst.op));
-    let is_search = |inst: &Inst| matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK(_));
+    let is_search = |inst: &Inst| matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK { .. });
     let computed = |index: &fusewright_graph::Dim| values_of(index).next().is_some();
     let facts = [
         (held.is_none() && plan.at_once.is_some(), "apart"),

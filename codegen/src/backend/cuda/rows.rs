@@ -178,7 +178,7 @@ impl<'a, 'c> Rows<'a, 'c> {
         let result = inst.results[0];
         let ty = self.segment.ty(result).clone();
         match &inst.op {
-            InstOp::TopK(k) => {
+            InstOp::TopK { k, over: Over::Row } => {
                 let held = [self.hold(inst.results[0], k)?, self.hold(inst.results[1], k)?];
                 self.top_k(inst.args[0], k, held)
             }

@@ -17,7 +17,7 @@ use crate::backend::llvm::cast::{Cast, cast, literal};
 use crate::backend::llvm::code::Code;
 use crate::backend::llvm::map::map;
 use crate::backend::llvm::{BuildError, Built, Value};
-use crate::kernel::{Inst, InstOp, Segment, Val};
+use crate::kernel::{Inst, InstOp, Over, Segment, Val};
 
 /// Most lanes of a row whose places are counted: a block's threads.
 const MOST_RANKED: i64 = 1024;
@@ -36,7 +36,7 @@ fn ranked(lanes: &Dim, k: &Dim) -> Option<u32> {
 /// The same of an instruction of a segment.
 pub(super) fn ranked_by(segment: &Segment, inst: &Inst) -> Option<u32> {
     match &inst.op {
-        InstOp::TopK(k) => ranked(&segment.ty(inst.args[0]).shape.elements(), k),
+        InstOp::TopK { k, over: Over::Row } => ranked(&segment.ty(inst.args[0]).shape.elements(), k),
         _ => None,
     }
 }

@@ -21,8 +21,6 @@ use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Order, Over, ROW, Segment
 pub(in crate::backend) const ROWS: i64 = 8;
 /// Lanes of the longest row that is short.
 const MOST_LANES: i64 = 64;
-/// Instructions of the longest segment: beyond that, code no longer fits the nearest cache.
-const MOST_INSTS: usize = 6000;
 
 /// The segment that computes [`ROWS`] rows from [`ROW`] on; `None` if it would not be faster, or an instruction does not fit.
 pub(super) fn abreast(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Option<Segment> {
@@ -39,7 +37,7 @@ pub(super) fn abreast(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> 
     for inst in &segment.insts {
         let results = abreast.inst(inst)?;
         abreast.known.extend(results);
-        if abreast.insts > MOST_INSTS {
+        if abreast.insts > forms.most_insts() {
             return None;
         }
     }
@@ -61,8 +59,8 @@ fn is_worth_it(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Option<
             }
             InstOp::Cat | InstOp::Zip => inst.args.iter().filter_map(sized).map(|part| part % 8).sum(),
             InstOp::ArgReduce(_) => lanes,
-            InstOp::TopK(count) if count.as_const()? * lanes <= forms.most_compares() => 2 * lanes,
-            InstOp::TopK(_) => return None,
+            InstOp::TopK { k, .. } if k.as_const()? * lanes <= forms.most_compares() => 2 * lanes,
+            InstOp::TopK { .. } => return None,
             _ => 0,
         };
         single += left;
@@ -79,6 +77,14 @@ fn is_worth_it(kernel: &Kernel, segment: &Segment, forms: &dyn Forms) -> Option<
         }
     }
     Some(2.0 * single as f64 + share * computed as f64 / 2.0 >= moved as f64)
+}
+
+/// The lanes of a group of a row.
+fn group_size(over: &Over, lanes: usize) -> Option<usize> {
+    match over {
+        Over::Row => Some(lanes),
+        Over::Group(size) => usize::try_from(size.as_const()?).ok(),
+    }
 }
 
 /// The elements of a short row.
@@ -110,11 +116,19 @@ impl Abreast<'_> {
         let values = match &inst.op {
             InstOp::ArgReduce(op) => {
                 let lanes = self.known[inst.args[0].0 as usize].clone();
-                return self.largest(*op, &lanes, 1);
+                return self.largest(*op, &lanes, None, 1);
             }
-            InstOp::TopK(_) => {
+            InstOp::TopK { k, over } => {
                 let lanes = self.known[inst.args[0].0 as usize].clone();
-                return self.largest(ReduceOp::Max, &lanes, usize::try_from(count).ok()?);
+                let keys = inst.args.get(1).map(|key| self.known[key.0 as usize].clone());
+                let (size, k) = (group_size(over, lanes.len())?, usize::try_from(k.as_const()?).ok()?);
+                let mut found = vec![Vec::new(); 2];
+                for (number, group) in lanes.chunks(size).enumerate() {
+                    let keys = keys.as_ref().map(|keys| &keys[number * size..][..group.len()]);
+                    let of_group = self.largest(ReduceOp::Max, group, keys, k)?;
+                    found.iter_mut().zip(of_group).for_each(|(all, more)| all.extend(more));
+                }
+                return Some(found);
             }
             InstOp::Literal(_) => vec![self.push(inst.op.clone(), &[])?],
             InstOp::Index(index) => {
@@ -147,11 +161,10 @@ impl Abreast<'_> {
             }
             InstOp::Reduce { over, .. } => {
                 let lanes = self.known[inst.args[0].0 as usize].clone();
-                let size = match over {
-                    Over::Row => lanes.len(),
-                    Over::Group(size) => usize::try_from(size.as_const()?).ok()?,
-                };
-                lanes.chunks(size).map(|group| self.reduce(inst, group)).collect::<Option<_>>()?
+                lanes
+                    .chunks(group_size(over, lanes.len())?)
+                    .map(|group| self.reduce(inst, group))
+                    .collect::<Option<_>>()?
             }
             InstOp::Slice { start, len, step } => {
                 let [start, len] = [start, len].map(|n| n.as_const().and_then(|n| usize::try_from(n).ok()));

@@ -1,7 +1,7 @@
 //! Rows that are stored once so that two loops run faster than one.
 //!
-//! - A loop runs lane by lane if one of its ops has no vector form (an integer of 64 bits, a join of pairs under a packing of
-//!   pairs), if it takes groups of two sizes, if it takes groups of a row that is joined of parts, or if it reduces a row and
+//! - A loop runs lane by lane if it searches, if one of its ops has no vector form (an integer of 64 bits, a join of pairs
+//!   under a packing of pairs), if it takes groups of two sizes, if it takes groups of a row that is joined of parts, or if it reduces a row and
 //!   takes groups. Dear values below such a loop get a loop of their own ahead of it, in vectors. The loop itself loads them.
 //! - A loop over groups computes dear values for one group, waits for the group's extreme, and has too few lanes to do
 //!   something else meanwhile. They get a loop over the whole row.
@@ -85,12 +85,18 @@ fn in_parts_too(segment: &Segment, found: &Stored, forms: &dyn Forms, short: boo
     wanted.collect()
 }
 
-/// Says whether an instruction has a loop over lanes: a store, a reduction of a row, or a row that is stored.
+/// Says whether an instruction compares the lanes of a row with the best so far, one by one.
+fn searches(op: &InstOp) -> bool {
+    matches!(op, InstOp::ArgReduce(_) | InstOp::TopK { .. })
+}
+
+/// Says whether an instruction has a loop over lanes: a store, a reduction or a search of a row, or a row that is stored.
 fn has_loop(segment: &Segment, found: &Stored, at: usize) -> bool {
     let inst = &segment.insts[at];
     match inst.op {
         InstOp::Store { .. } => matches!(segment.ty(inst.args[0]).shape, Shape::Row(_)),
         InstOp::Reduce { over: crate::kernel::Over::Row, .. } => true,
+        _ if searches(&inst.op) => true,
         InstOp::AsRow => false,
         _ => found.stashed[at],
     }
@@ -193,6 +199,9 @@ fn takes_groups(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms)
 
 /// Says whether the loops of an instruction take lanes in vectors.
 fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms) -> bool {
+    if searches(&segment.insts[at].op) {
+        return false;
+    }
     let walk = Walk::of(segment, found, at, None, forms);
     let lanes = segment.ty(plan::sink_value(segment, at)).shape.elements();
     let reduces = matches!(segment.insts[at].op, InstOp::Reduce { .. });
@@ -226,6 +235,10 @@ fn vectors_below(
     if found.stashed[from] {
         open.clone_from(&segment.insts[from].args);
     }
+    if matches!(segment.insts[from].op, InstOp::TopK { .. }) && open.len() > 1 {
+        // Of the elements only those are read that are found.
+        open.remove(0);
+    }
     while let Some(v) = open.pop() {
         if segment.ty(v).shape == Shape::Scalar || stored(v) || !seen.insert(v) {
             continue;
@@ -233,7 +246,7 @@ fn vectors_below(
         let at = found.definitions[v.0 as usize];
         let inst = &segment.insts[at];
         // What is behind a reduction has a loop of its own.
-        if matches!(inst.op, InstOp::Reduce { .. } | InstOp::TopK(_) | InstOp::ArgReduce(_)) {
+        if matches!(inst.op, InstOp::Reduce { .. }) || searches(&inst.op) {
             continue;
         }
         if values.is_row(v) && values.cost(v, wanted.least, &stored) >= wanted.least {

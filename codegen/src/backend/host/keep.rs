@@ -113,7 +113,7 @@ impl<'k> Keeper<'k> {
 
     /// Whether the loop that computes a value stores it anyway.
     fn is_found(&self, v: Val) -> bool {
-        matches!(self.inst(v).op, InstOp::TopK(_)) || self.found.stashed[self.found.definitions[v.0 as usize]]
+        matches!(self.inst(v).op, InstOp::TopK { .. }) || self.found.stashed[self.found.definitions[v.0 as usize]]
     }
 
     /// Keeps what inner rows share, and plans the loops before them that compute it.

@@ -7,6 +7,7 @@ pub(in crate::backend) mod abreast;
 pub(in crate::backend) mod ahead;
 mod apart;
 pub(in crate::backend) mod cost;
+pub(in crate::backend) mod extremes;
 pub(in crate::backend) mod facts;
 mod filled;
 mod hazard;
@@ -45,6 +46,11 @@ pub(in crate::backend) trait Forms {
     /// So many compares of elements with the best so far are code that is worth it: beyond, vectors run out.
     fn most_compares(&self) -> i64 {
         256
+    }
+
+    /// So many instructions of a straight line are code that is worth it: beyond, it no longer fits the nearest caches.
+    fn most_insts(&self) -> usize {
+        6000
     }
 
     /// The only row that a value depends on, if a table of its results takes the place of its computation.

@@ -119,7 +119,7 @@ pub(in crate::backend) fn roots(segment: &Segment, inst: usize) -> &[Val] {
 pub(in crate::backend) fn is_sink(segment: &Segment, inst: usize) -> bool {
     matches!(
         segment.insts[inst].op,
-        InstOp::Store { .. } | InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_)
+        InstOp::Store { .. } | InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. }
     )
 }
 
@@ -170,9 +170,10 @@ fn bare(kernel: &Kernel, segment: &Segment, found: &Stored, forms: &dyn Forms, s
                 continue;
             }
             _ if found.stashed[at] => planner.stage(at),
-            InstOp::Store { .. } | InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
-                planner.phase_of(at)
-            }
+            InstOp::Store { .. }
+            | InstOp::Reduce { over: Over::Row, .. }
+            | InstOp::ArgReduce(_)
+            | InstOp::TopK { .. } => planner.phase_of(at),
             _ => continue,
         };
         let once = inst.results.first().is_some_and(|v| outer[v.0 as usize]);
@@ -236,7 +237,7 @@ impl<'k> Planner<'k> {
     fn place(&self, phase: &mut Vec<Pass>, at: usize) -> Result<(), Refused> {
         let segment = self.segment;
         let inst = &segment.insts[at];
-        if matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK(_)) {
+        if matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK { .. }) {
             phase.push(Pass::Search(at));
             return Ok(());
         }
@@ -451,7 +452,7 @@ pub(super) fn stages(segment: &Segment, stashed: &[bool]) -> Vec<usize> {
     for (at, inst) in segment.insts.iter().enumerate() {
         let below = operands(segment, at).map(|v| stages[v.0 as usize]).max().unwrap_or(0);
         let ends_phase =
-            matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_))
+            matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. })
                 || stashed[at];
         for result in &inst.results {
             stages[result.0 as usize] = below + usize::from(ends_phase);

@@ -24,7 +24,7 @@ pub(super) fn values(segment: &Segment, stashed: &[bool]) -> BTreeMap<Val, i64> 
     }
     let (outer, definitions) = (outer(segment), segment.definitions());
     let values = Values { segment, definitions: &definitions };
-    let found = |v: Val| matches!(values.inst(v).op, InstOp::TopK(_)) || stashed[definitions[v.0 as usize]];
+    let found = |v: Val| matches!(values.inst(v).op, InstOp::TopK { .. }) || stashed[definitions[v.0 as usize]];
     let of_inner_rows = segment.insts.iter().filter(|inst| inst.results.iter().all(|v| !outer[v.0 as usize]));
     let mut open: Vec<Val> = of_inner_rows.flat_map(|inst| &inst.args).copied().collect();
     let mut seen = BTreeSet::new();

@@ -101,7 +101,7 @@ fn read_as_row(segment: &Segment) -> Vec<bool> {
 /// Joins whose lanes a reduction takes one for one, and that a load does not give again.
 fn joined(segment: &Segment) -> Vec<usize> {
     let definitions = segment.definitions();
-    let is_reduction = |op: &InstOp| matches!(op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_));
+    let is_reduction = |op: &InstOp| matches!(op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. });
     let mut reduced = vec![false; segment.types.len()];
     let mut found = Vec::new();
     for (at, inst) in segment.insts.iter().enumerate().rev() {

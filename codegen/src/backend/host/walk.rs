@@ -209,7 +209,7 @@ impl<'k> Walk<'k> {
             InstOp::AsRow | InstOp::AsGroup { .. } => inst.args.iter().for_each(|&a| self.unordered(a)),
             InstOp::Reduce { over: Over::Group(_), .. } => self.unordered(inst.args[0]),
             // Stored by their own loop.
-            InstOp::Reduce { .. } | InstOp::TopK(_) => {}
+            InstOp::Reduce { .. } | InstOp::TopK { .. } => {}
             _ => inst.args.iter().for_each(|&a| self.value(a, own, scale, offset)),
         }
     }
@@ -290,7 +290,7 @@ impl<'k> Walk<'k> {
             if let InstOp::Load { param, .. } = &inst.op {
                 self.touches.push(Touch { value: v, param: *param, linear: None, shifted: None });
             }
-            if !matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::TopK(_)) {
+            if !matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::TopK { .. }) {
                 open.extend(&inst.args);
             }
         }

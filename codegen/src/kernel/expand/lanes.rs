@@ -21,6 +21,19 @@ impl Emit<'_> {
         self.raw(f, &if lane_first { [lane, near] } else { [near, lane] })
     }
 
+    /// Integers that are ordered as a search orders `f32` values: both zeros alike, a NaN above all others.
+    pub(super) fn order_key(&mut self, x: Val) -> Val {
+        let zero = self.c(0.0);
+        let alike = self.add(x, zero);
+        let bits = self.bits(alike);
+        let (none, below_sign, most) = (self.i(0), self.i(i32::MAX), self.i(i32::MAX));
+        let negative = self.lt(bits, none);
+        let turned = self.raw(ScalarFn::Xor, &[bits, below_sign]);
+        let key = self.select(negative, turned, bits);
+        let is_nan = self.ne(x, x);
+        self.select(is_nan, most, key)
+    }
+
     /// An extreme and the first lane that equals it, or is NaN if it is: two loops over vectors in place of one over
     /// lanes. A row of no lanes has its extreme in lane 0.
     pub(super) fn extreme_lane(&mut self, op: ReduceOp, x: Val, lanes: Dim) -> Vec<Val> {

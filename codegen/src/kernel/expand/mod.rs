@@ -13,6 +13,7 @@
 //! | comparison of an `iota` as `i64` with a scalar | on `i32` |
 //! | sum of two `i32` as `i64`, kept within bounds of 32 bits, on CPUs | the nearest `i32`, within these bounds |
 //! | `arg_reduce` of floats of which only the lane is used, on CPUs | an extreme, and the first lane that equals it |
+//! | `top_k` of `f32` or a narrower float, on CPUs | ordered by integers |
 //! | function that the column expands | polynomials and exact sequences of this folder |
 //!
 //! Sums and products of narrow floats keep their dtype: every partial result rounds to it. Casts stay casts.
@@ -156,7 +157,7 @@ impl Emit<'_> {
     fn whole(&mut self, op: &InstOp, args: &[Val], renamed: &[Val]) -> Vec<Val> {
         match op {
             InstOp::Map(f) => vec![self.map(*f, args)],
-            InstOp::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
+            InstOp::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. } => {
                 self.ordering(op, args)
             }
             op => self.inst(rename_index(op, renamed), args),

@@ -6,6 +6,7 @@
 use fusewright_graph::scalar::Yields;
 use fusewright_graph::{DType, Rounding, ScalarFn};
 
+use super::Column;
 use super::emit::Emit;
 use crate::kernel::{InstOp, Val};
 
@@ -27,11 +28,23 @@ impl Emit<'_> {
     /// same there. (`f8e8m0` stays: it has no value below all others to start from.)
     pub(super) fn ordering(&mut self, op: &InstOp, args: &[Val]) -> Vec<Val> {
         let dtype = self.dtype(args[0]);
+        let searched = |emit: &mut Self, x: Val| {
+            let mut operands = vec![x];
+            operands.extend(args.get(1));
+            if matches!(op, InstOp::TopK { .. })
+                && operands.len() == 1
+                && emit.column == Column::Cpu
+                && emit.dtype(x) == DType::F32
+            {
+                operands.push(emit.order_key(x));
+            }
+            emit.inst(op.clone(), &operands)
+        };
         if !dtype.is_float() || dtype.bits() >= 32 || dtype == DType::F8E8M0 {
-            return self.inst(op.clone(), args);
+            return searched(self, args[0]);
         }
         let wide = self.cast(args[0], DType::F32);
-        let mut results = self.inst(op.clone(), &[wide]);
+        let mut results = searched(self, wide);
         if let Some(first) = results.first_mut() {
             // Without lanes the result is infinite, or the largest value of a dtype without infinities.
             let saturate = matches!(dtype, DType::F8E4M3 | DType::F4E2M1);

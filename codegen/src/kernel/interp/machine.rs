@@ -142,13 +142,25 @@ impl<'a> Machine<'a> {
                 let lane = lane.ok_or_else(|| self.extent(inst, "a row of no lanes has no extreme".to_owned()))?;
                 Ok(vec![vec![with_one_nan(dtype(0), arg(0)[lane])], vec![lane as u64]])
             }
-            InstOp::TopK(_) => {
-                let lanes = top_k(dtype(0), arg(0), out);
-                if lanes.len() < out {
+            InstOp::TopK { k, over } => {
+                let count =
+                    |n: &Dim| eval(n, self.dims, &self.place(inst)).map(|n| usize::try_from(n).unwrap_or_default());
+                let (k, order) = (count(k)?, dtype(inst.args.len() - 1));
+                let size = match over {
+                    Over::Row => arg(0).len().max(1),
+                    Over::Group(size) => count(size)?.max(1),
+                };
+                let (mut found, mut places) = (Vec::with_capacity(out), Vec::with_capacity(out));
+                let keys = inst.args.len() - 1;
+                for (group, keys) in arg(0).chunks(size).zip(arg(keys).chunks(size)) {
+                    let lanes = top_k(order, keys, k);
+                    found.extend(lanes.iter().map(|&l| with_one_nan(dtype(0), group[l])));
+                    places.extend(lanes.iter().map(|&l| l as u64));
+                }
+                if found.len() != out {
                     return Err(self.extent(inst, format!("{out} of {} lanes", arg(0).len())));
                 }
-                let found = lanes.iter().map(|&l| with_one_nan(dtype(0), arg(0)[l])).collect();
-                Ok(vec![found, lanes.iter().map(|&l| l as u64).collect()])
+                Ok(vec![found, places])
             }
             InstOp::Slice { start, step, .. } => one(self.slice(inst, arg(0), start, out, *step)?),
             InstOp::Cat => one((0..inst.args.len()).flat_map(|i| arg(i).iter().copied()).collect()),

@@ -108,7 +108,12 @@ impl Display for InstText<'_> {
                 write!(f, "reduce {} {} over {over} nan {} order {order}", op.name(), Values(args), nan.name())
             }
             InstOp::ArgReduce(op) => write!(f, "arg_reduce {} {}", op.name(), Values(args)),
-            InstOp::TopK(k) => write!(f, "top_k {} k {k}", Values(args)),
+            InstOp::TopK { k, over } => {
+                write!(f, "top_k {}", Values(&args[..1]))?;
+                args.get(1).map_or(Ok(()), |key| write!(f, " by %{}", key.0))?;
+                write!(f, " k {k}")?;
+                if *over == Over::Row { Ok(()) } else { write!(f, " over {over}") }
+            }
             InstOp::Slice { start, len, step } => {
                 write!(f, "slice {} start {start} len {len} step {step}", Values(args))
             }

@@ -81,7 +81,12 @@ impl Verifier<'_> {
                 }
                 self.order(place, *order);
             }
-            InstOp::TopK(k) => self.lanes(place, k),
+            InstOp::TopK { k, over } => {
+                self.lanes(place, k);
+                if let Over::Group(size) = over {
+                    self.extent(place, "the group size", size, 1);
+                }
+            }
             InstOp::Slice { start, len, .. } => {
                 self.extent(place, "the first lane", start, 0);
                 self.lanes(place, len);
@@ -171,7 +176,7 @@ impl Verifier<'_> {
                     self.moves(place, index, &args[0].shape, segment);
                 }
             }
-            InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK(_) => {
+            InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. } => {
                 self.require(args[0].dtype != DType::Bool, place, || "runs over booleans".to_owned());
             }
             _ => {}

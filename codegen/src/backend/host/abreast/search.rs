@@ -16,17 +16,27 @@ struct Found {
 }
 
 impl Abreast<'_> {
-    /// Gives the `count` best elements of rows and their lanes: the first of equals, a NaN before everything.
-    pub(super) fn largest(&mut self, op: ReduceOp, lanes: &[Val], count: usize) -> Option<Vec<Vec<Val>>> {
+    /// Gives the `count` best elements of rows and their lanes: the first of equals, a NaN before everything. Keys, where there
+    /// are some, are ordered in place of the elements.
+    pub(super) fn largest(
+        &mut self,
+        op: ReduceOp,
+        lanes: &[Val],
+        keys: Option<&[Val]>,
+        count: usize,
+    ) -> Option<Vec<Vec<Val>>> {
         let dtype = self.b.ty(*lanes.first()?).dtype;
         if dtype == DType::Bool {
             return None;
         }
         let mut best: Vec<Found> = Vec::with_capacity(count);
         for (number, &value) in lanes.iter().enumerate() {
+            let key = match keys {
+                Some(keys) => *keys.get(number)?,
+                None => self.key(value, dtype)?,
+            };
             let number = Literal::Int(DType::I32, i64::try_from(number).ok()?);
-            let lane = self.push(InstOp::Literal(number), &[])?;
-            let x = Found { value, key: self.key(value, dtype)?, lane };
+            let x = Found { value, key, lane: self.push(InstOp::Literal(number), &[])? };
             let better = best.iter().map(|known| self.better(op, x, *known)).collect::<Option<Vec<Val>>>()?;
             let mut next = Vec::with_capacity(count);
             for place in 0..count.min(best.len() + 1) {
@@ -58,10 +68,11 @@ impl Abreast<'_> {
         let max = op == ReduceOp::Max;
         let (x, known, is_float) = (x.key, known.key, self.b.ty(x.key).dtype.is_float());
         let mut map = |f, args: &[Val]| self.push(InstOp::Map(f), args);
+        // Operands are computed in their order: the list before the next element, so that elements are loaded when they are due.
         if !is_float {
-            return map(if max { ScalarFn::Gt } else { ScalarFn::Lt }, &[x, known]);
+            return map(if max { ScalarFn::Lt } else { ScalarFn::Gt }, &[known, x]);
         }
-        let behind = map(if max { ScalarFn::Le } else { ScalarFn::Ge }, &[x, known])?;
+        let behind = map(if max { ScalarFn::Ge } else { ScalarFn::Le }, &[known, x])?;
         let ahead = map(ScalarFn::Not, &[behind])?;
         let number = map(ScalarFn::Eq, &[known, known])?;
         map(ScalarFn::And, &[ahead, number])

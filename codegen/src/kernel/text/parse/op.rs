@@ -30,9 +30,14 @@ impl InstReader<'_, '_> {
                 Ok((InstOp::ArgReduce(op), vec![self.value()?]))
             }
             "top_k" => {
-                let args = vec![self.value()?];
+                let mut args = vec![self.value()?];
+                if self.cursor.eat_word("by") {
+                    args.push(self.value()?);
+                }
                 self.cursor.expect_word("k")?;
-                Ok((InstOp::TopK(self.index()?), args))
+                let k = self.index()?;
+                let over = if self.cursor.eat_word("over") { self.over()? } else { Over::Row };
+                Ok((InstOp::TopK { k, over }, args))
             }
             "slice" => self.slice(),
             "cat" => Ok((InstOp::Cat, self.values()?)),
@@ -119,8 +124,7 @@ impl InstReader<'_, '_> {
         let op = word(self.cursor, &ReduceOp::ALL.map(|op| (op.name(), op)))?;
         let args = vec![self.value()?];
         self.cursor.expect_word("over")?;
-        let over =
-            if word(self.cursor, &[("row", true), ("group", false)])? { Over::Row } else { Over::Group(self.index()?) };
+        let over = self.over()?;
         self.cursor.expect_word("nan")?;
         let nan = word(self.cursor, &[NanRule::Propagate, NanRule::Ignore].map(|n| (n.name(), n)))?;
         self.cursor.expect_word("order")?;
@@ -130,6 +134,11 @@ impl InstReader<'_, '_> {
             Order::Tree(self.tree()?)
         };
         Ok((InstOp::Reduce { op, over, nan, order }, args))
+    }
+
+    fn over(&mut self) -> Result<Over> {
+        let row = word(self.cursor, &[("row", true), ("group", false)])?;
+        Ok(if row { Over::Row } else { Over::Group(self.index()?) })
     }
 
     fn tree(&mut self) -> Result<Tree> {

@@ -22,7 +22,7 @@ use self::poly::Poly;
 use self::world::{Setting, World};
 use super::Verifier;
 use super::insts::Place;
-use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, ParamId, RANK, ROW, Segment, Shape, Source, Val};
+use crate::kernel::{INNER, Inst, InstOp, Kernel, LANE, Over, ParamId, RANK, ROW, Segment, Shape, Source, Val};
 
 /// An access whose elements have to be elements of a parameter.
 struct Access<'a> {
@@ -54,8 +54,12 @@ impl Verifier<'_> {
                     self.lanes_taken(segment, &definitions, inst, (&from.elements(), start, len, *step));
                     continue;
                 }
-                (InstOp::TopK(k), Some(from)) => {
-                    self.lanes_taken(segment, &definitions, inst, (&from.elements(), &Dim::constant(0), k, 1));
+                (InstOp::TopK { k, over }, Some(from)) => {
+                    let lanes = match over {
+                        Over::Row => from.elements(),
+                        Over::Group(size) => size.clone(),
+                    };
+                    self.lanes_taken(segment, &definitions, inst, (&lanes, &Dim::constant(0), k, 1));
                     continue;
                 }
                 _ => continue,
