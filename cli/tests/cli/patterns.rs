@@ -140,16 +140,19 @@ fn what_is_no_pattern_is_refused_with_its_place() {
     refused(2, &["explain", &graph, "--patterns", "nowhere.fw"], &["nowhere.fw"]);
 }
 
-/// The blocks between fences of a page.
+/// The blocks between fences of a page, without commands of a shell.
 fn blocks(page: &str) -> Vec<&str> {
     let parts = page.split("```").skip(1).step_by(2);
-    parts.map(|block| block.split_once('\n').map_or("", |(_, text)| text)).collect()
+    parts
+        .filter(|block| !block.starts_with("sh\n"))
+        .map(|block| block.split_once('\n').map_or("", |(_, text)| text))
+        .collect()
 }
 
 #[test]
 fn the_page_does_what_it_says() {
     let page = include_str!("../../../docs/patterns.md");
-    let [patterns, graph, said, wrong, refusal, ..] = blocks(page)[..] else { panic!("five blocks") };
+    let [graph, patterns, said, wrong, refusal, ..] = blocks(page)[..] else { panic!("five blocks") };
     let folder = folder();
     let (graph, patterns) = (write(&folder, "head.fw", graph), write(&folder, "rows.fw", patterns));
     let outcome = call(&["explain", &graph, "--patterns", &patterns, "--expect", "last_rows=1"]);
