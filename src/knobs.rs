@@ -26,7 +26,7 @@ impl Knob {
 /// The runtime of Ascend NPUs.
 pub const ACL: Knob = Knob {
     name: "FUSEWRIGHT_ACL",
-    doc: "`libascendcl.so` of CANN, or its folder; else where the system, ASCEND_HOME_PATH and the usual folders have it",
+    doc: "`libascendcl.so` of CANN, or its folder [default: where the system, ASCEND_HOME_PATH or the usual folders have it]",
 };
 
 /// Folder where every stage of compilation is written.
@@ -38,43 +38,43 @@ pub const DUMP_DIR: Knob = Knob {
 /// Folder of changed stages.
 pub const OVERRIDE_DIR: Knob = Knob {
     name: "FUSEWRIGHT_OVERRIDE_DIR",
-    doc: "folder of changed stages of kernels (`ll`, `ptx`, `cubin`, `cpp`), named as in FUSEWRIGHT_DUMP_DIR, to go on from",
+    doc: "folder of stages that you changed (`ll`, `ptx`, `cubin`, `cpp`), named as in FUSEWRIGHT_DUMP_DIR",
 };
 
 /// Folder of the kernel cache.
 pub const CACHE_DIR: Knob = Knob {
     name: "FUSEWRIGHT_CACHE_DIR",
-    doc: "folder of the kernel cache, `off` for none; else `fusewright` in the folder of the system for caches",
+    doc: "folder of the kernel cache, or `off` [default: `fusewright` in the user's cache folder]",
 };
 
 /// Size of the kernel cache.
 pub const CACHE_MB: Knob = Knob {
     name: "FUSEWRIGHT_CACHE_MB",
-    doc: "most megabytes that the kernel cache holds, and the host model of NPUs beside it as many again [default: 256]",
+    doc: "most megabytes of the kernel cache, and as many again for the host model of NPUs [default: 256]",
 };
 
 /// How rows of GPU kernels are spread over blocks and threads.
 pub const SCHEDULES: Knob = Knob {
     name: "FUSEWRIGHT_SCHEDULES",
-    doc: "table of schedules of GPU kernels, as `bench --tune` writes it; ignored, with a warning, where it is for another target",
+    doc: "table of schedules of GPU kernels, written by `bench --tune`; one for another target is ignored with a warning",
 };
 
 /// Which compilers make CPU kernels.
 pub const TIERS: Knob = Knob {
     name: "FUSEWRIGHT_TIERS",
-    doc: "compilers of target `cpu`: `off` Cranelift, `on` Cranelift and LLVM behind the calls, `llvm` LLVM before them",
+    doc: "compilers of target `cpu`: `off` Cranelift, `on` Cranelift and then LLVM behind the calls, `llvm` LLVM before the calls",
 };
 
 /// Which assembler makes code of kernels for NVIDIA GPUs.
 pub const PTXAS: Knob = Knob {
     name: "FUSEWRIGHT_PTXAS",
-    doc: "the `ptxas` that assembles kernels for `cuda`, `off` for the driver's own; else the first of PATH, CUDA_HOME, wheels",
+    doc: "the `ptxas` that assembles kernels for `cuda`, or `off` for the driver's own [default: the first of PATH, CUDA_HOME, wheels]",
 };
 
 /// Which toolkit compiles kernels for Ascend NPUs.
 pub const ASCEND_TOOLKIT: Knob = Knob {
     name: "FUSEWRIGHT_ASCEND_TOOLKIT",
-    doc: "folder of the CANN toolkit that compiles kernels for `ascend`, `rtc` for its compiler within the process, `off` for none; else ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME and the usual folders",
+    doc: "folder of the CANN toolkit, `rtc` for its compiler within the process, or `off` [default: ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME, the usual folders]",
 };
 
 /// Folder of cuBLASLt.
@@ -86,7 +86,7 @@ pub const CUBLASLT_DIR: Knob = Knob {
 /// How long the compiler of a vendor, or of the host, may take.
 pub const TOOL_SECONDS: Knob = Knob {
     name: "FUSEWRIGHT_TOOL_SECONDS",
-    doc: "most seconds that one call of a toolkit of CANN, of `ptxas` or of the compiler of C++ may take before it is ended [default: 300]",
+    doc: "most seconds of one call of CANN's tools, of `ptxas` or of the C++ compiler [default: 300]",
 };
 
 /// Every knob, in alphabetical order.

@@ -25,26 +25,26 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Pass list (TOML)
+    /// Which passes run, as a TOML file
     #[arg(long, global = true, value_name = "F.toml")]
     pub pipeline: Option<PathBuf>,
-    /// Patterns to replace, with what (text form: docs/patterns.md)
+    /// Patterns and their replacements (docs/patterns.md)
     #[arg(long, global = true, value_name = "F.fw")]
     pub patterns: Option<PathBuf>,
-    /// Ops of Huawei's library that replace the regions that they compute to the same roundings, separated by commas, or `all`:
-    /// in what `explain` shows and `compile` writes for `ascend` (docs/ascend.md)
+    /// Ops of Huawei's library that may replace regions with the same roundings, separated by commas, or `all`. They concern
+    /// `explain`, and `compile` for `ascend` (docs/ascend.md)
     #[arg(long, global = true, value_name = "NAME", value_delimiter = ',')]
     pub vendor_ops: Vec<String>,
-    /// Table of schedules of GPU kernels, as `bench --tune` writes it; it changes no result
+    /// Table of schedules of GPU kernels, written by `bench --tune`; it changes no result
     #[arg(long, global = true, value_name = "F")]
     pub schedules: Option<PathBuf>,
-    /// Number of ranks of a group of collectives, where the model file does not state it
+    /// Number of ranks of a group of collectives, if the model file does not state it
     #[arg(long, global = true, value_name = "NAME=RANKS", value_parser = group)]
     pub group: Vec<(String, u32)>,
     /// Drop intermediate roundings
     #[arg(long, global = true)]
     pub relaxed: bool,
-    /// Print on standard error what is being done, what each pass changed, and the stages of each kernel with their times
+    /// Print progress on standard error: the changes of each pass, and the stages of each kernel with their times
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -131,21 +131,21 @@ pub enum Command {
 pub struct RunArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]`, `ascend[:CHIP]` or `ascend-sim[:CHIP]`, a host model of it; `fusewright devices` says which run here
+    /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]`, `ascend[:CHIP]`, or its host model `ascend-sim[:CHIP]`;
+    /// `fusewright devices` lists those that run here
     #[arg(long, default_value = "cpu")]
     pub target: Target,
-    /// Number of the NVIDIA GPU to run on, as the driver counts them from 0
+    /// NVIDIA GPU to run on, by its number; the driver counts from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: usize,
-    /// Tensors in0… to run on and out0… to compare with, if they are there (and b_in0…, b_out0…); without this option
-    /// inputs are made from a seed and the results compared with the reference interpreter's
+    /// File with inputs in0… and, if stored, results out0… to compare with; a second case is b_in0…, b_out0…. Without this
+    /// option inputs are made from a seed, and results are compared with those of the reference interpreter
     #[arg(long, value_name = "F.safetensors")]
     pub check: Option<PathBuf>,
-    /// Where to write the results as out0… (and b_out0…), and as new_NAME the new value of an input or buffer NAME that
-    /// the model overwrites
+    /// File to write: results as out0… (and b_out0…), and new_NAME for each input or buffer NAME that the model overwrites
     #[arg(long, value_name = "F.safetensors")]
     pub out: Option<PathBuf>,
-    /// Run the reference path only
+    /// Run the reference interpreter only
     #[arg(long)]
     pub unfused: bool,
     #[command(flatten)]
@@ -164,8 +164,7 @@ pub struct MadeArgs {
     /// Seed of made inputs [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Value of every symbolic extent of made inputs that no `--dim` names, which else is a small number in the symbol's
-    /// range
+    /// Value of every symbolic extent of made inputs that no `--dim` names [default: a small number in the symbol's range]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub rows: Option<i64>,
     /// Value of one symbolic extent of made inputs
@@ -212,8 +211,8 @@ fn size(text: &str) -> Result<(String, i64), String> {
 pub struct ExplainArgs {
     /// Model file (.pt2 or .fw)
     pub model: PathBuf,
-    /// Target that kernels are compiled for: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]` or `ascend[:CHIP]`; `fusewright devices` says which
-    /// are in this build
+    /// Target that kernels are compiled for: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]` or `ascend[:CHIP]`;
+    /// `fusewright devices` lists those in this build
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Print JSON
@@ -222,10 +221,10 @@ pub struct ExplainArgs {
     /// Write one self-contained page
     #[arg(long, value_name = "F")]
     pub html: Option<PathBuf>,
-    /// Write a picture: the ops in order, and the kernels that they become
+    /// Write a picture: ops in order, and the kernels that they become
     #[arg(long, value_name = "F")]
     pub svg: Option<PathBuf>,
-    /// Fail unless a pattern is found that often
+    /// Fail unless COUNT regions have the name NAME, or the pattern or vendor op NAME is used COUNT times
     #[arg(long, value_name = "NAME=COUNT")]
     pub expect: Vec<String>,
 }
@@ -249,14 +248,15 @@ pub struct BenchArgs {
     /// Model file (.pt2 or .fw)
     #[arg(required_unless_present = "suite")]
     pub model: Option<PathBuf>,
-    /// Suite: `kernels`; `launch`, the host's part of launches on a GPU; `kinds`, one kernel of each kind of schedule; `compile`, how long compiling MODEL takes, stacked `--layers` times; `matrix`, every combination
-    /// of ops, to `--list`, to `--check` or to measure `--against-unfused`
+    /// Suite to run: `kernels`; `launch`, the host's cost of a launch on a GPU; `kinds`, one kernel of each kind of schedule;
+    /// `compile`, the time to compile MODEL, stacked `--layers` times; `matrix`, combinations of ops, with `--list`, `--check`
+    /// or `--against-unfused`
     #[arg(long)]
     pub suite: Option<String>,
     /// Copies of MODEL in suite `compile`, each fed by the one before
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub layers: u16,
-    /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]` or `cuda[:sm_XX]`; `fusewright devices` says which run here
+    /// Target to run on: `cpu`, `cpu-llvm[:LEVEL]` or `cuda[:sm_XX]`; `fusewright devices` lists those that run here
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     /// Row counts, separated by commas [default: those of 1, 8, 32, 128, 512 and 4096 that the graph takes; on a GPU 1 to
@@ -266,7 +266,7 @@ pub struct BenchArgs {
     /// Threads for launches
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,
-    /// List what would be measured
+    /// List the cases and measure nothing
     #[arg(long)]
     pub list: bool,
     /// Check results instead of measuring
@@ -275,10 +275,10 @@ pub struct BenchArgs {
     /// Measure combinations of suite `matrix` against one kernel per op, and fail if one is slower fused in every repeat
     #[arg(long, conflicts_with_all = ["check", "list"])]
     pub against_unfused: bool,
-    /// How many combinations to check or list, chosen by the seed; all if it is not given
+    /// Number of combinations to check, measure or list, chosen by the seed [default: all]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub sample: Option<u32>,
-    /// Which combinations to check or list by their place in the list, from 0: the first and the one behind the last
+    /// Combinations to check, measure or list, by their place in the list: from A, counted from 0, to the one before B
     #[arg(long, conflicts_with = "sample", value_name = "A..B", value_parser = slice)]
     pub slice: Option<(usize, usize)>,
     /// Seed of the sample and of its inputs
@@ -287,31 +287,31 @@ pub struct BenchArgs {
     /// Cases to measure, separated by commas: names as `--list` prints them [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub case: Vec<String>,
-    /// Figures to compare with, those of the same name, rows and threads: of Inductor, as `benches/bench_cpu.py` writes them;
-    /// for a GPU `benches/gpu/peers.json`
+    /// File of figures to compare with: those of Inductor, written by `benches/bench_cpu.py`, or for a GPU
+    /// `benches/gpu/peers.json`. Figures of the same name, rows and threads are compared
     #[arg(long, value_name = "F")]
     pub compare: Option<PathBuf>,
-    /// Calls of a MODEL that runs on a GPU, separated by commas: the tensors in0… of each; without this option inputs are made
+    /// Files with the inputs in0… of each call of a MODEL on a GPU, separated by commas. Without this option inputs are made
     /// from a seed for every number of rows
     #[arg(long, value_delimiter = ',', value_name = "F.safetensors", conflicts_with = "rows")]
     pub inputs: Vec<PathBuf>,
-    /// Where figures of a GPU are kept, or with `--tune` its schedules; those that are there are not measured again
+    /// File that keeps figures of a GPU, or its schedules with `--tune`; figures in it are not measured again
     #[arg(long, value_name = "F")]
     pub out: Option<PathBuf>,
-    /// Show the figures of a GPU that such a file has, here or on another machine, and measure nothing
+    /// Show the figures of a file that `--out` wrote, on any machine, and measure nothing
     #[arg(long, value_name = "F.json", conflicts_with_all = ["out", "tune", "deadline"])]
     pub from: Option<PathBuf>,
-    /// Seconds after which no more figures of a GPU are begun
+    /// Seconds after which no further figure of a GPU is begun
     #[arg(long, value_name = "S")]
     pub deadline: Option<u64>,
-    /// Measure what schedules kernels of a GPU can have, and write those that are faster than the usual ones as the table
+    /// Measure the schedules that kernels of a GPU can have, and write those that are faster than the usual ones to the table
     /// `--out`
     #[arg(long, requires = "out", conflicts_with_all = ["json", "html", "compare", "schedules", "list"])]
     pub tune: bool,
-    /// Say what kernels for an NPU move and compute and how long that would take, by documents: an estimate, never measured
+    /// Estimate from documents what kernels for an NPU move and compute, and how long they take; never measured
     #[arg(long, conflicts_with_all = ["out", "from", "tune", "deadline", "inputs", "sample", "slice", "seed"])]
     pub estimate: bool,
-    /// Gigabytes per second of an NPU's memory, in place of what documents say of its chip
+    /// Gigabytes per second of an NPU's memory, in place of the documented figure
     #[arg(long, value_name = "GB/S", value_parser = positive)]
     pub bandwidth: Option<f64>,
     /// Print JSON
@@ -343,14 +343,14 @@ pub struct OptArgs {
     pub verb: String,
     /// Name of the pass
     pub name: Option<String>,
-    /// Target of lower and emit, or of the device that diff and reduce run on: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]` or
-    /// `ascend[:CHIP]`; for diff and reduce, `cpu` is every target that is the host
+    /// Target of lower and emit, and of the device that diff and reduce run on: `cpu`, `cpu-llvm[:LEVEL]`, `cuda[:sm_XX]` or
+    /// `ascend[:CHIP]`. For diff and reduce, `cpu` means all targets of the host
     #[arg(long, default_value = "cpu")]
     pub target: Target,
     #[command(flatten)]
     pub made: MadeArgs,
-    /// Command of the shell that reduce and bisect call with a graph's file: another status than 0 says that it fails,
-    /// 126 and 127 that the command cannot be run; a smaller graph is kept if it fails as the whole one does
+    /// Shell command that reduce and bisect call with the file of a graph. Exit status 0 means that the graph is right, 126 or
+    /// 127 that the command cannot be run, any other that the graph fails. A smaller graph is kept if it fails as the whole does
     #[arg(long, value_name = "CMD")]
     pub test: Option<String>,
     /// Print JSON (run, diff)

@@ -71,8 +71,9 @@ pub fn counters(verbose: u8, compiled: &Compiled) {
         let read = compiled.from_disk();
         let (made, tiers) = (compiled.kernels.len() - read, compiled.program.tiers());
         let TierCounts { asked, swapped, refused } = tiers;
-        let said =
-            format!("{made} compiled, {read} read from the cache; by LLVM {asked} asked for, {swapped} swapped in");
+        let said = format!(
+            "{made} compiled, {read} read from the cache; second tier: {asked} asked for, {swapped} swapped in"
+        );
         let _ = writeln!(std::io::stderr(), "kernels: {said}, {refused} refused");
     }
 }

@@ -178,7 +178,7 @@ fn region_panels(
         let code = match &made.kernel {
             Ok(figures) => format!("{} bytes", grouped(figures.bytes as u64)),
             Err(why) if made.instead.is_empty() => format!("none: {why}"),
-            Err(why) => format!("none: {why}; op by op: {}", instead(made)),
+            Err(why) => format!("none: {why}; instead: {}", instead(made)),
         };
         let fact = |what: &str, value: String| (what.to_owned(), value);
         panels.push(Panel {
@@ -186,7 +186,7 @@ fn region_panels(
             title: region.name.clone(),
             facts: vec![
                 fact("bytes moved", counted(facts.bytes_fused)),
-                fact("op by op", counted(facts.bytes_unfused)),
+                fact("with one kernel per op", counted(facts.bytes_unfused)),
                 fact(&format!("code for {}", compiler.target()), code),
                 fact("key", facts.key.clone()),
             ],
@@ -222,7 +222,7 @@ fn occurrence(fused: &Fused, region: &FusedRegion, made: &KernelReport) -> Occur
 
 /// An output, what it overwrites or would, and how it is written.
 fn written(overwrite: &OverwriteReport) -> (String, String, String) {
-    let how = overwrite.reason.as_ref().map_or_else(|| "in place".to_owned(), |why| format!("apart: {why}"));
+    let how = overwrite.reason.as_ref().map_or_else(|| "in place".to_owned(), |why| format!("elsewhere: {why}"));
     (overwrite.output.clone(), overwrite.old.clone(), how)
 }
 
@@ -265,10 +265,10 @@ fn summary(fused: &Fused, report: &Explanation, distinct: usize) -> Vec<(String,
     [
         (fused.partition.regions.len().to_string(), "fused regions".to_owned()),
         (distinct.to_string(), "distinct kernels".to_owned()),
-        (ops.to_string(), "ops in them".to_owned()),
-        (report.refused.len().to_string(), "ops by themselves".to_owned()),
+        (ops.to_string(), "ops in regions".to_owned()),
+        (report.refused.len().to_string(), "ops outside of regions".to_owned()),
         (counted(moved), format!("bytes moved by regions{at}")),
-        (percent_saved(moved, unfused), "fewer than op by op".to_owned()),
+        (percent_saved(moved, unfused), "fewer than with one kernel per op".to_owned()),
     ]
     .to_vec()
 }
@@ -282,18 +282,14 @@ fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> 
     let patterns = report.patterns.iter().map(|(name, count)| vec![name.clone(), count.to_string()]).collect();
     let refused = report.refused.iter().map(|r| vec![r.op.clone(), r.reason.clone(), r.origin.clone()]).collect();
     let passes = fused.passes.iter().map(|p| vec![p.name.clone(), p.changed.to_string(), p.us.to_string()]).collect();
-    let mut tables = vec![table("Patterns", &["name", "regions"], patterns)];
+    let mut tables = vec![table("Names", &["name", "regions"], patterns)];
     if !report.user_patterns.is_empty() {
         let rows = report.user_patterns.iter().map(user_pattern).collect();
-        tables.push(table(
-            "Your patterns",
-            &["name", "class", "times", "why not more", "expected", "found", "at"],
-            rows,
-        ));
+        tables.push(table("Your patterns", &["name", "class", "times", "why not", "expected", "found", "at"], rows));
     }
     let vendor: Vec<Vec<String>> = fused.vendor.reports.iter().flat_map(|op| vendor_op(fused, op)).collect();
     if !vendor.is_empty() {
-        tables.push(table("By ops of the vendor", &["op", "region", "call, or how near it comes"], vendor));
+        tables.push(table("Ops of the vendor", &["op", "region", "call, or why not"], vendor));
     }
     let of_region = |kernel: &KernelReport, overwrite: &OverwriteReport| {
         let (output, old, how) = written(overwrite);
@@ -307,12 +303,12 @@ fn tables(fused: &Fused, report: &Explanation, kernels: &Kernels) -> Vec<Table> 
     let sources = report.regions.iter().filter_map(|r| Some(source(&r.name, r.source.as_ref()?)));
     let sources: Vec<Vec<String>> = sources.collect();
     if !sources.is_empty() {
-        tables.push(table("Where rows come from", &["region", "source", "op", "two steps because", "origin"], sources));
+        tables.push(table("Where rows come from", &["region", "source", "op", "why two steps", "origin"], sources));
     }
     tables.push(table("Not fused", &["op", "reason", "origin"], refused));
     if !kernels.by_reference.is_empty() {
         let rows = kernels.by_reference.iter().map(|op| vec![op.label.clone(), op.reason.clone()]).collect();
-        tables.push(table("By reference", &["op", "reason"], rows));
+        tables.push(table("By the interpreter", &["op", "reason"], rows));
     }
     tables.push(table("Passes", &["pass", "nodes changed", "µs"], passes));
     tables
@@ -332,7 +328,7 @@ fn vendor_op(fused: &Fused, report: &VendorReport) -> Vec<Vec<String>> {
     });
     let rows: Vec<Vec<String>> = replaced.chain(near).collect();
     if rows.is_empty() {
-        vec![vec![report.name.to_owned(), String::new(), "no region is like it".to_owned()]]
+        vec![vec![report.name.to_owned(), String::new(), "no region comes near".to_owned()]]
     } else {
         rows
     }

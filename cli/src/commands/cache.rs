@@ -63,7 +63,11 @@ fn list(cache: &DiskCache, json: bool) -> Exit {
         let key = file.key.map_or_else(|| "-".to_owned(), |key| key.short());
         vec![key, target, file.bytes.to_string(), hours.to_string(), kernel]
     };
-    table(&["key", "target", "bytes", "hours", "kernel"], &files.iter().map(row).collect::<Vec<_>>(), &[2, 3]);
+    table(
+        &["key", "target", "bytes", "hours since use", "kernel"],
+        &files.iter().map(row).collect::<Vec<_>>(),
+        &[2, 3],
+    );
     let limit = cache.limit();
     line(format!("{} in {}, {bytes} of {limit} bytes", counted(files.len(), "entry"), cache.folder().display()));
     Ok(OK)

@@ -20,15 +20,18 @@ pub fn main(args: &CompileArgs, common: &Common) -> Exit {
         .iter()
         .map(|e| vec![e.pattern.clone(), e.file.clone(), e.artifact.payload.bytes.len().to_string()])
         .collect();
-    table(&["pattern", "file", "bytes"], &rows, &[2]);
+    table(&["region", "file", "bytes"], &rows, &[2]);
     for header in &bundle.headers {
-        line(format!("included: {}", header.file));
+        line(format!("header: {}", header.file));
     }
     for file in bundle.project.iter().filter(|f| f.file.ends_with("README.md")) {
-        line(format!("how to build and launch them: {}", args.out.join(&file.file).display()));
+        line(format!("to build and launch them, read {}", args.out.join(&file.file).display()));
     }
     for replaced in &bundle.vendor {
-        line(format!("by an op of the vendor: {} for {}: {}", replaced.pattern, replaced.target, replaced.call));
+        line(format!(
+            "replaced by an op of the vendor: {} for {}: {}",
+            replaced.pattern, replaced.target, replaced.call
+        ));
     }
     for refusal in &bundle.refused {
         line(format!("no kernel: {} for {}: {}", refusal.pattern, refusal.target, refusal.reason));

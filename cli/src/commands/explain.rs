@@ -76,7 +76,9 @@ fn check_names(expected: &[(&str, usize)], patterns: &UserPatterns) -> Result<()
     let Some((name, _)) = unknown else { return Ok(()) };
     let names = all_names();
     let near = nearest(name, own().chain(names.iter().map(String::as_str)));
-    Err(Error::Input(format!("`--expect`: no pattern has the name `{name}`; the nearest names are {near}")))
+    Err(Error::Input(format!(
+        "`--expect`: no region or pattern can have the name `{name}`; the nearest names are {near}"
+    )))
 }
 
 fn json_report(fused: &Fused, report: &Explanation, target: &Target, kernels: &Kernels) -> serde_json::Value {
@@ -218,7 +220,7 @@ fn print_vendor_ops(fused: &Fused) {
     if reports.is_empty() {
         return;
     }
-    line("\nby ops of the vendor, where `compile` writes for one; programs here compute them with kernels");
+    line("\nops of the vendor: `compile` writes these calls for `ascend`; programs that run here use kernels");
     for report in reports {
         line(format!("  {} × {}", report.regions.len(), report.name));
         for place in &report.regions {
@@ -227,17 +229,17 @@ fn print_vendor_ops(fused: &Fused) {
         }
         for (place, near) in &report.near {
             let relaxed = if report.but_for_rounding.contains(place) { "; `--relaxed` may take it" } else { "" };
-            line(format!("    not region {}: {near}{relaxed}", place + 1));
+            line(format!("    region {} is not replaced: {near}{relaxed}", place + 1));
         }
     }
 }
 
-/// Prints which regions have names.
+/// Prints how many regions have each name.
 fn print_patterns(report: &Explanation) {
     if report.patterns.is_empty() {
         return;
     }
-    line("\npatterns");
+    line("\nnames");
     for (name, count) in &report.patterns {
         line(format!("  {count} × {name}"));
     }
@@ -295,7 +297,7 @@ fn print_kernels(target: &Target, kernels: &Kernels) {
     }
     line(format!("a call runs {}", steps(kernels.steps)));
     for op in &kernels.by_reference {
-        line(format!("  by reference: {}: {}", op.label, op.reason));
+        line(format!("  by the interpreter: {}: {}", op.label, op.reason));
     }
 }
 
@@ -303,7 +305,7 @@ fn print_kernels(target: &Target, kernels: &Kernels) {
 fn print_overwrites(kernels: &Kernels) {
     let reports = kernels.reports.iter().enumerate();
     let row = |at: usize, region: &str, o: &OverwriteReport| {
-        let how = o.reason.as_ref().map_or_else(|| "in place".to_owned(), |why| format!("apart: {why}"));
+        let how = o.reason.as_ref().map_or_else(|| "in place".to_owned(), |why| format!("elsewhere: {why}"));
         vec![format!("{} {region}", at + 1), o.output.clone(), o.old.clone(), how]
     };
     let all = reports.flat_map(|(at, k)| k.overwrites.iter().map(move |o| row(at, &k.region, o)));
@@ -318,7 +320,7 @@ fn print_overwrites(kernels: &Kernels) {
                 line(format!("  {} bytes copied for {}: {}", copy.bytes, copy.of, copy.reason));
             }
         }
-        Err(why) => line(format!("\nwritten in place: not known at these sizes: {why}")),
+        Err(why) => line(format!("\nwritten in place: unknown at these sizes: {why}")),
     }
 }
 
@@ -341,7 +343,7 @@ fn print_sources(report: &Explanation) {
     let rows: Vec<Vec<String>> = all.map(row).collect();
     if !rows.is_empty() {
         line("\nwhere rows come from");
-        table(&["region", "source", "op", "steps", "reason", "origin"], &rows, &[3]);
+        table(&["region", "source", "op", "steps", "why two steps", "origin"], &rows, &[3]);
     }
 }
 
@@ -354,8 +356,8 @@ fn print_ends(report: &Explanation) {
     let all = regions.flat_map(|(i, r)| r.ends.iter().map(move |end| row((i + 1, r.name.as_str(), end))));
     let rows: Vec<Vec<String>> = all.collect();
     if !rows.is_empty() {
-        line("\nwhere regions end");
-        table(&["region", "before or after", "reason", "origin"], &rows, &[]);
+        line("\nwhy regions end");
+        table(&["region", "neighbour", "reason", "origin"], &rows, &[]);
     }
 }
 
@@ -389,5 +391,5 @@ pub fn print_regions(report: &Explanation) {
         .collect();
     let at: Vec<String> = report.bytes_at.iter().map(|(s, n)| format!("{s} = {n}")).collect();
     let bytes = if at.is_empty() { "bytes".to_owned() } else { format!("bytes at {}", at.join(", ")) };
-    table(&["region", "ops", &bytes, "saved ×", ""], &rows, &[1, 2, 3]);
+    table(&["region", "ops", &bytes, "unfused / fused", ""], &rows, &[1, 2, 3]);
 }

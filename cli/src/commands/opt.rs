@@ -142,7 +142,7 @@ fn print_verdict(item: &Compared) {
         Verdict::Equal(found) => {
             let (cases, elements) = (item.cases.len(), found.elements);
             line(format!("@{}: equal, {elements} elements compared at {cases} sizes", item.name));
-            found.fallbacks.iter().for_each(|said| line(format!("  by reference: {said}")));
+            found.fallbacks.iter().for_each(|said| line(format!("  by the interpreter: {said}")));
         }
         Verdict::Differ(found) => line(format!("@{}: {found}", item.name)),
     }
@@ -187,7 +187,7 @@ fn reduced(args: &OptArgs, text: &str, common: &Common) -> Exit {
             (smallest, found.to_string())
         }
     };
-    progress(common.verbose, &format!("left are {}", size(&smallest)));
+    progress(common.verbose, &format!("{} are left", size(&smallest)));
     said.lines().for_each(|said| line(format!("; {said}")));
     line(smallest.to_string().trim_end());
     Ok(OK)

@@ -14,7 +14,7 @@ pub fn steps(counts: StepCounts) -> String {
         (counts.attentions, "attention"),
         (counts.references, "op"),
     ];
-    format!("{} by reference", several.map(|(count, noun)| counted(count, noun)).join(", "))
+    format!("{} by the interpreter", several.map(|(count, noun)| counted(count, noun)).join(", "))
 }
 
 /// Where each new value of an input goes; `names` are those of all outputs.

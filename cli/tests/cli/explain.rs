@@ -248,13 +248,13 @@ fn what_the_interpreter_computes_is_named_with_its_reason() {
     assert_eq!(said["refused"][0]["reason"], "a matrix product is a step of its own", "{said}");
     let table = call(&["explain", &path]).stdout;
     assert!(
-        table.contains("  by reference: matmul [") && table.contains("]: no library takes operands in i8, i8"),
+        table.contains("  by the interpreter: matmul [") && table.contains("]: no library takes operands in i8, i8"),
         "{table}"
     );
     let page = folder.path().join("page.html").display().to_string();
     assert_eq!(call(&["explain", &path, "--html", &page]).code, Some(0));
     let page = std::fs::read_to_string(&page).expect("a page");
-    assert!(page.contains("class=\"reference\"") && page.contains("<caption>By reference</caption>"), "{page}");
+    assert!(page.contains("class=\"reference\"") && page.contains("<caption>By the interpreter</caption>"), "{page}");
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn outputs_that_overwrite_inputs_are_listed_with_the_reasons_of_the_others() {
     assert_eq!(report["update_copies"][0]["bytes"], 8 * 8 * 4);
     assert_eq!(report["update_copies"][0]["of"], "the new value of input `r`, made by region 1 `row`");
     let table = call(&["explain", &path]).stdout;
-    assert!(table.contains("written in place") && table.contains(&format!("apart: {why}")), "{table}");
+    assert!(table.contains("written in place") && table.contains(&format!("elsewhere: {why}")), "{table}");
     // What overwrites nothing is not mentioned.
     let plain = write(&folder, "plain.fw", "graph @g(%x: f32[8]) {\n  %y = neg %x\n  return %y\n}\n");
     assert_eq!(json(&["explain", &plain, "--json"])["regions"][0]["in_place"], serde_json::json!([]));

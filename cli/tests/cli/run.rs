@@ -257,7 +257,7 @@ fn what_no_kernel_computes_is_listed_with_its_reason() {
     assert!(op.starts_with("exp [") && reason.contains("f64"), "{listed}");
     assert_eq!((report["kernels"].as_u64(), report["fused_ops"].as_u64()), (Some(1), Some(1)), "{report}");
     let said = call(&["run", &model]).stdout;
-    assert!(said.contains(&format!("by reference: {op}: {reason}")), "{said}");
+    assert!(said.contains(&format!("by the interpreter: {op}: {reason}")), "{said}");
 }
 
 #[test]

@@ -40,11 +40,14 @@ pub fn main(chosen: &[Combination], seed: u64, args: &BenchArgs, common: &Common
         }));
     } else {
         for ((name, rows), ratio) in &families {
-            line(format!("{name} at {rows} rows: {ratio:.2}"));
+            line(format!("{name} at {rows} rows: unfused / fused {ratio:.2}"));
         }
         for one in &slower {
             let ratios = one.ratios.map(|ratio| format!("{ratio:.2}")).join(", ");
-            line(format!("slower fused: {} at {} rows: {ratios} ({:.2} us)", one.name, one.rows, one.fused_us));
+            line(format!(
+                "slower fused: {} at {} rows: unfused / fused {ratios} (fused {:.2} µs)",
+                one.name, one.rows, one.fused_us
+            ));
         }
         line(format!("{} of {} figures are slower fused", slower.len(), measured.len()));
     }

@@ -65,15 +65,10 @@ fn sums(rows: &[EstimateRow]) -> Vec<String> {
     let several = rows.chunk_by(alike).filter(|kernels| kernels.len() > 1);
     let sum = |kernels: &[EstimateRow]| {
         let known: Vec<f64> = kernels.iter().filter_map(|row| row.estimate.as_ref().ok()?.us).collect();
-        let (first, us) = (&kernels[0], known.iter().sum::<f64>());
-        let all = format!(
-            "{}{}: {} kernels, of {} {us:.2} µs together",
-            first.name,
-            at(first.rows),
-            kernels.len(),
-            known.len()
-        );
-        format!("{all}, without what is no kernel; {NEVER_MEASURED}")
+        // The sum of none is −0.
+        let (first, us) = (&kernels[0], known.iter().sum::<f64>().abs());
+        let (name, rows, counted, all) = (&first.name, at(first.rows), known.len(), kernels.len());
+        format!("{name}{rows}: {us:.2} µs for {counted} of {all} kernels; {NEVER_MEASURED}")
     };
     several.map(sum).collect()
 }

@@ -130,9 +130,9 @@ fn print(results: &GpuResults, peers: Option<&GpuPeers>) {
     };
     let rows: Vec<Vec<String>> = results.rows.iter().map(cells).collect();
     let mut head =
-        vec!["op", "rows", "µs", "hot", "pdl", "hot pdl", "copy", "hot copy", "copy / µs", "differ", "registers"];
+        vec!["op", "rows", "µs", "hot", "pdl", "hot pdl", "copy", "hot copy", "copy / ours", "differ", "registers"];
     if peers.is_some() {
-        head.extend(["peer / µs", "attainable / µs", "peer, any", "attainable, any"]);
+        head.extend(["peer / ours", "attainable / ours", "peer / ours, any launch", "attainable / ours, any launch"]);
     }
     table(&head, &rows, &(1..head.len()).collect::<Vec<_>>());
     for row in &results.rows {
@@ -146,7 +146,7 @@ fn print(results: &GpuResults, peers: Option<&GpuPeers>) {
     }
     let Some(peers) = peers else { return };
     if peers.device != results.device {
-        line(format!("the figures compared with are of {}", peers.device));
+        line(format!("the figures of others are of {}", peers.device));
     }
     let ratios = peers.ratios(&results.rows);
     let cells = ratios.iter().map(|r| {
@@ -161,6 +161,6 @@ fn print(results: &GpuResults, peers: Option<&GpuPeers>) {
             r.count.to_string(),
         ]
     });
-    let head = ["op", "theirs / ours", "cache", "launch", "geometric mean", "worst", "at rows", "of"];
+    let head = ["op", "against", "cache", "launch", "theirs / ours, mean", "worst", "at rows", "figures"];
     table(&head, &cells.collect::<Vec<_>>(), &[4, 5, 6, 7]);
 }

@@ -52,7 +52,7 @@ fn print(report: &LaunchReport) {
         words.into_iter().chain(figures.map(|us| format!("{us:.3}"))).collect()
     };
     let rows: Vec<Vec<String>> = report.rows.iter().map(row).collect();
-    let columns = ["op", "rows", "arguments", "driver µs", "prepared", "checked", "program", "most of ours"];
+    let columns = ["op", "rows", "arguments", "driver µs", "prepared µs", "checked µs", "program µs", "most beyond µs"];
     table(&columns, &rows, &[1, 2, 3, 4, 5, 6, 7]);
     if let Some(most) = report.rows.iter().max_by(|a, b| a.own_us().total_cmp(&b.own_us())) {
         let (own, name, rows) = (most.own_us(), &most.name, most.rows);

@@ -35,7 +35,7 @@ pub fn main(args: &BenchArgs, common: &Common) -> Exit {
         ("regions", report.regions_us),
         ("kernels", report.kernels_us),
     ];
-    let more = [("kernels, from the cache", report.kept_us), ("a kernel's compiler, median", report.emit_us)];
+    let more = [("kernels, from the cache", report.kept_us), ("compiler per kernel, median", report.emit_us)];
     let rows = stages.map(|(name, us)| vec![name.to_owned(), ms(us)]).into_iter();
     let rows: Vec<Vec<String>> = rows.chain(more.map(|(name, us)| vec![name.to_owned(), known(us)])).collect();
     table(&["stage", "ms"], &rows, &[1]);

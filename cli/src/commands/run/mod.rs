@@ -151,7 +151,7 @@ fn in_file(path: &Path, error: Error) -> Error {
 /// Runs the reference path only. Inputs that were made have nothing else to be compared with.
 fn reference(graph: &Graph, cases: Vec<Case>, common: &Common) -> Result<Vec<Ran>, Error> {
     let run = |case: Case| {
-        progress(common.verbose, &format!("running case `{}in0…` by reference", case.prefix));
+        progress(common.verbose, &format!("running case `{}in0…` by the interpreter", case.prefix));
         let produced = check::reference(graph, &case.inputs.iter().collect::<Vec<_>>())?;
         let compare = |expected: &Vec<(usize, HostTensor)>| check::compare(graph, &case.inputs, expected, &produced);
         let checks = case.expected.as_ref().map(compare).transpose()?.map(|checks| marked(checks, common.relaxed));

@@ -115,10 +115,10 @@ pub fn print(outcome: &Outcome) -> Result<(), Error> {
             compile_us(compiled) as f64 / 1e3
         ));
         for fallback in &compiled.fallbacks {
-            line(format!("  by reference: {}: {}", fallback.label, fallback.reason));
+            line(format!("  by the interpreter: {}: {}", fallback.label, fallback.reason));
         }
         if let Some([fused, unfused]) = outcome.times {
-            line(format!("fused {fused:.1} µs, unfused {unfused:.1} µs, ratio {:.2}", unfused / fused));
+            line(format!("fused {fused:.1} µs, unfused {unfused:.1} µs, unfused / fused {:.2}", unfused / fused));
         }
     }
     if let Some(made) = &outcome.made {
@@ -147,14 +147,14 @@ fn print_updates(ran: &Ran) {
     let Some((differ, placement)) = &ran.in_place else { return };
     let prefix = &ran.case.prefix;
     for update in &placement.updates {
-        let how = update.reason.as_ref().map_or_else(|| "in place".to_owned(), |reason| format!("apart: {reason}"));
+        let how = update.reason.as_ref().map_or_else(|| "in place".to_owned(), |reason| format!("elsewhere: {reason}"));
         line(format!("{prefix}{} is written {how}", ran.names[update.output]));
     }
     for copy in &placement.copies {
-        line(format!("{prefix}{} bytes copied for {}: {}", copy.bytes, copy.of, copy.reason));
+        line(format!("{prefix}in0…: {} bytes copied for {}: {}", copy.bytes, copy.of, copy.reason));
     }
     if differ.elements > 0 {
-        line(format!("{prefix}overwriting inputs gives other bits in {} elements", differ.elements));
+        line(format!("{prefix}in0…: in place, {} elements have other bits", differ.elements));
     }
 }
 
@@ -195,7 +195,7 @@ fn print_checks(cases: &[Ran]) {
         "single-valued",
         "outside",
         "stored outside",
-        "stored far",
+        "stored far outside",
         "",
     ];
     table(&header, &rows, &[2, 3, 4, 5, 6, 7, 8, 9]);
