@@ -85,7 +85,9 @@ impl Rule<'_> {
             }
             Prim::Reduce { axes, .. } => self.reduce(axes),
             Prim::ArgReduce { op, axis } => {
-                ensure(matches!(op, ReduceOp::Max | ReduceOp::Min), || format!("no index of `{}`", op.name()))?;
+                ensure(matches!(op, ReduceOp::Max | ReduceOp::Min), || {
+                    format!("the extreme is `max` or `min`, not `{}`", op.name())
+                })?;
                 self.reduce(&[*axis]).map(|t| TensorType { dtype: DType::I64, ..t })
             }
             Prim::Reshape { shape } => {
@@ -266,7 +268,9 @@ impl Rule<'_> {
 /// `x` with as many slices along `axis` as there are indices.
 fn chosen(x: &TensorType, indices: &TensorType, axis: usize) -> Result<TensorType, String> {
     ensure(axis < x.rank(), || format!("axis {axis} of {x}"))?;
-    ensure(indices.dtype.is_int() && indices.rank() == 1, || format!("indices are {indices}"))?;
+    ensure(indices.dtype.is_int() && indices.rank() == 1, || {
+        format!("indices are one axis of integers, got {indices}")
+    })?;
     let mut shape = x.shape.clone();
     shape[axis] = indices.shape[0].clone();
     Ok(TensorType::new(x.dtype, shape))

@@ -243,7 +243,7 @@ impl Verifier<'_> {
             }
             Prim::TopK { k } => operands[0].shape.last().and_then(|extent| {
                 let outside = [k.clone(), extent - k].map(|dim| negative(&mut self.ranges, dim));
-                outside.contains(&true).then(|| format!("the {k} largest of {extent}"))
+                outside.contains(&true).then(|| format!("{k} elements of an axis of {extent}"))
             }),
             _ => None,
         };

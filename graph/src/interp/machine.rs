@@ -278,7 +278,7 @@ impl<D: Domain> Machine<'_, D> {
             return Err("operand has no axis".into());
         };
         if k > length {
-            return Err(format!("the {k} largest of {length}").into());
+            return Err(format!("{k} elements are wanted of an axis of {length}").into());
         }
         let count = x.len().checked_div(length).unwrap_or(0);
         let mut indices = Vec::new();

@@ -146,7 +146,7 @@ fn slices_lie_inside_as_far_as_ranges_tell() {
     let cut = |n: i64| TensorType::new(F32, [Dim::constant(n), Dim::constant(8)]);
     check("verify.slice: `slice` takes [0..65] of extent s", |g, x| drop(push(g, slice(0, 65), &[x], vec![cut(65)])));
     assert!(violations(|g, x| drop(push(g, slice(0, 64), &[x], vec![cut(64)]))).is_empty(), "s may be 64");
-    check("verify.slice: `top_k` takes the 9 largest of 8", |g, x| {
+    check("verify.slice: `top_k` takes 9 elements of an axis of 8", |g, x| {
         let shape = || vec![Dim::symbol("s"), Dim::constant(9)];
         let results = vec![TensorType::new(F32, shape()), TensorType::new(I64, shape())];
         push(g, Prim::TopK { k: Dim::constant(9) }, &[x], results);
