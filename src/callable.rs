@@ -34,18 +34,18 @@ elements! {
 /// A contiguous tensor that is read.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorRef<'a> {
-    dtype: DType,
-    shape: &'a [usize],
-    bytes: &'a [u8],
+    pub(crate) dtype: DType,
+    pub(crate) shape: &'a [usize],
+    pub(crate) bytes: &'a [u8],
 }
 
 /// A tensor that is written: contiguous, or with rows of its first axis further apart, as a slice of a wider tensor has.
 #[derive(Debug)]
 pub struct TensorMut<'a> {
-    dtype: DType,
-    shape: &'a [usize],
-    bytes: &'a mut [u8],
-    stride: Option<usize>,
+    pub(crate) dtype: DType,
+    pub(crate) shape: &'a [usize],
+    pub(crate) bytes: &'a mut [u8],
+    pub(crate) stride: Option<usize>,
 }
 
 impl<'a> TensorRef<'a> {

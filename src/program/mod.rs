@@ -429,11 +429,11 @@ impl Program {
 
     fn planned(&self, inputs: &[Argument<'_>], with_state: bool) -> Result<(PlanKey, Arc<Planned>), Error> {
         let tensors = || inputs.iter().map(Argument::tensor);
-        let given: Vec<(DType, &[usize])> = tensors().map(|t| (t.dtype, t.shape.as_slice())).collect();
+        let given: Vec<(DType, &[usize])> = tensors().map(|t| (t.dtype, t.shape)).collect();
         for tensor in tensors() {
-            let expected = tensor.dtype.bytes_for(tensor.elements());
-            if tensor.bytes.len() != expected {
-                let (dtype, shape, got) = (tensor.dtype, &tensor.shape, tensor.bytes.len());
+            let (dtype, shape, got) = (tensor.dtype, tensor.shape, tensor.bytes.len());
+            let expected = dtype.bytes_for(shape.iter().product());
+            if got != expected {
                 return Err(Error::Call(format!("a tensor {dtype}{shape:?} takes {expected} bytes, has {got}")));
             }
         }

@@ -1,6 +1,7 @@
 //! Steps of a program and how each is carried out.
 
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -129,10 +130,7 @@ impl Memory<'_> {
     /// All bytes of a place.
     fn place(&self, place: Place) -> Result<&[u8], Error> {
         match place {
-            Place::User(i) => Ok(match &self.users[i] {
-                UserMemory::Read(bytes) => bytes,
-                UserMemory::InOut(bytes) => bytes,
-            }),
+            Place::User(i) => Ok(self.users[i].bytes()),
             Place::Weight(i) => {
                 let input = &self.inputs[i];
                 let missing = || Error::Call(format!("weight `{}` has no data in the file of the model", input.name));
@@ -147,7 +145,7 @@ impl Memory<'_> {
 
     /// Overwrites a tensor of the caller, if it may be.
     pub fn overwrite(&mut self, user: usize, bytes: &[u8]) {
-        if let UserMemory::InOut(tensor) = &mut self.users[user] {
+        if let Some(tensor) = self.users[user].overwritten() {
             tensor.copy_from_slice(bytes);
         }
     }
@@ -215,7 +213,7 @@ impl Step {
         let shapes: Vec<&[usize]> = slots.iter().map(|slot| slot.shape.as_slice()).collect();
         let (dims, rows) = kernel.dims.resolve(&shapes, &plan.binding).map_err(|m| self.error(m))?;
         // Outputs are taken out of the memory of the call while the kernel borrows the rest of it.
-        let mut taken: Vec<Vec<u8>> = outputs.iter().map(|slot| take(memory, slot)).collect();
+        let mut taken: Vec<Taken<'_>> = outputs.iter().map(|slot| take(memory, slot)).collect();
         let result = self.launch_on(kernel, [inputs, outputs], memory, &mut taken, (&dims, rows));
         for (slot, buffer) in outputs.iter().zip(taken) {
             put_back(memory, slot, buffer);
@@ -229,7 +227,7 @@ impl Step {
         kernel: &CompiledKernel,
         [inputs, outputs]: [&[&Slot]; 2],
         memory: &Memory<'_>,
-        taken: &mut [Vec<u8>],
+        taken: &mut [Taken<'_>],
         (dims, rows): (&[i64], usize),
     ) -> Result<(), Error> {
         let mut same: Vec<Option<usize>> = vec![None; inputs.len()];
@@ -249,7 +247,7 @@ impl Step {
             }
         }
         if memory.guarded {
-            taken.iter_mut().zip(outputs).for_each(|(buffer, slot)| guard::arm(buffer, slot.bytes));
+            taken.iter_mut().zip(outputs).for_each(|(buffer, slot)| buffer.arm(slot.bytes));
         }
         let mut args: Vec<Arg<'_>> = Vec::with_capacity(reads.len() + taken.len());
         args.extend(reads.iter().map(|read| match read {
@@ -406,27 +404,65 @@ fn write_narrowed(memory: &mut Memory<'_>, slot: &Slot, values: &[f32]) -> Optio
     Some(())
 }
 
-fn take(memory: &mut Memory<'_>, slot: &Slot) -> Vec<u8> {
-    match slot.place {
-        Place::Buffer(i) => std::mem::take(&mut memory.buffers[i]),
-        Place::User(i) => match &mut memory.users[i] {
-            UserMemory::InOut(bytes) => std::mem::take(*bytes),
-            UserMemory::Read(_) => Vec::new(),
-        },
-        Place::Weight(_) | Place::Constant(_) => Vec::new(),
+/// Memory that is taken out of that of a call while a step writes to it.
+enum Taken<'a> {
+    Own(Vec<u8>),
+    Lent(&'a mut [u8]),
+}
+
+impl Taken<'_> {
+    /// Writes guard bytes behind the first `used`; memory of others has no room for them.
+    fn arm(&mut self, used: usize) {
+        if let Taken::Own(buffer) = self {
+            guard::arm(buffer, used);
+        }
     }
 }
 
-fn put_back(memory: &mut Memory<'_>, slot: &Slot, mut buffer: Vec<u8>) {
+impl Deref for Taken<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Taken::Own(buffer) => buffer,
+            Taken::Lent(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Taken<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Taken::Own(buffer) => buffer,
+            Taken::Lent(bytes) => bytes,
+        }
+    }
+}
+
+fn take<'a>(memory: &mut Memory<'a>, slot: &Slot) -> Taken<'a> {
     match slot.place {
-        Place::Buffer(i) => memory.buffers[i] = buffer,
-        Place::User(i) => {
-            if let UserMemory::InOut(bytes) = &mut memory.users[i] {
+        Place::Buffer(i) => Taken::Own(std::mem::take(&mut memory.buffers[i])),
+        Place::User(i) => match &mut memory.users[i] {
+            UserMemory::InOut(bytes) => Taken::Own(std::mem::take(*bytes)),
+            UserMemory::LentInOut(bytes) => Taken::Lent(std::mem::take(bytes)),
+            UserMemory::Read(_) => Taken::Own(Vec::new()),
+        },
+        Place::Weight(_) | Place::Constant(_) => Taken::Own(Vec::new()),
+    }
+}
+
+fn put_back<'a>(memory: &mut Memory<'a>, slot: &Slot, taken: Taken<'a>) {
+    match (slot.place, taken) {
+        (Place::Buffer(i), Taken::Own(buffer)) => memory.buffers[i] = buffer,
+        (Place::User(i), taken) => match (&mut memory.users[i], taken) {
+            (UserMemory::InOut(bytes), Taken::Own(mut buffer)) => {
                 // Guard bytes are none of the caller's.
                 buffer.truncate(slot.bytes);
                 **bytes = buffer;
             }
-        }
-        Place::Weight(_) | Place::Constant(_) => {}
+            (UserMemory::LentInOut(bytes), Taken::Lent(taken)) => *bytes = taken,
+            _ => {}
+        },
+        _ => {}
     }
 }

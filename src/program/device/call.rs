@@ -78,7 +78,7 @@ impl<H: Hardware> Core<H> {
         }
         for landing in &plan.landings {
             if let Landing::There(user) | Landing::Copied(user) = landing
-                && let UserMemory::InOut(tensor) = &mut users[*user]
+                && let Some(tensor) = users[*user].overwritten()
             {
                 self.hardware.download(&state.stream, &bound.users[*user], tensor)?;
             }
@@ -125,11 +125,7 @@ impl<H: Hardware> Core<H> {
 
     fn upload(&self, state: &State<H>, bound: &Bound<H>, users: &[UserMemory<'_>]) -> Result<(), Error> {
         for (buffer, user) in bound.users.iter().zip(users) {
-            let bytes: &[u8] = match user {
-                UserMemory::Read(bytes) => bytes,
-                UserMemory::InOut(bytes) => bytes,
-            };
-            self.hardware.upload(&state.stream, buffer, bytes)?;
+            self.hardware.upload(&state.stream, buffer, user.bytes())?;
         }
         Ok(())
     }
