@@ -21,6 +21,7 @@ use crate::dtypes;
 use crate::dump::DumpFolder;
 use crate::lowering::{self, Lowered};
 use crate::program::{Fallback, Home, OpCounts, Program, build};
+use crate::progress::Progress;
 use crate::schedules::ScheduleChoice;
 use crate::settled::{Ahead, mark_settled};
 use crate::store::CacheChoice;
@@ -51,6 +52,8 @@ pub struct Options {
     /// The number of the NVIDIA GPU to load kernels on, as the driver counts those of this process; of other targets there is
     /// one device.
     pub device: usize,
+    /// Who is told of kernels as their compilation begins.
+    pub progress: Progress,
 }
 
 impl Default for Options {
@@ -66,6 +69,7 @@ impl Default for Options {
             schedules: ScheduleChoice::Environment,
             pool: ThreadPool::default(),
             device: 0,
+            progress: Progress::default(),
         }
     }
 }

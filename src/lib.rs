@@ -62,9 +62,11 @@ mod matmul;
 mod npu;
 mod page;
 mod program;
+mod progress;
 mod replaced;
 mod schedules;
 mod settled;
+mod stages;
 mod store;
 mod threads;
 mod tiers;
@@ -87,13 +89,15 @@ pub use fusewright_runtime::{CodeCounts, EachTime, Pool, TierCounts, disk, settl
 pub use host::{HostTensor, read_safetensors, write_safetensors, write_whole};
 pub use map::map_file;
 pub use npu::SIMULATED;
-pub use page::{explain_page, steps_picture};
+pub use page::{PictureStep, explain_page, picture_of, steps_picture};
 pub use program::{
     Argument, Attempt, CaptureOptions, CapturedProgram, Chain, ChainOutput, ChainRegion, CommandBuffer, DeviceArgument,
     DeviceTensor, Fallback, Fitted, OnGpu, OpCounts, Outside, Placement, Program, SplitStep, State, StepCounts, Update,
     UpdateCopy,
 };
+pub use progress::{Compiling, Progress};
 pub use schedules::{ScheduleChoice, read_schedules};
+pub use stages::KernelStage;
 pub use store::{CacheChoice, kernel_cache};
 pub use threads::ThreadPool;
 pub use tiers::Tiers;

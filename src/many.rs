@@ -9,6 +9,7 @@ use std::thread::{Builder, available_parallelism, scope};
 use fusewright_graph::Graph;
 use fusewright_runtime::COMPILE_STACK;
 
+use crate::Compiling;
 use crate::compiler::{Compilation, CompileError, Compiler, Made};
 use crate::map::is_free;
 
@@ -23,9 +24,10 @@ impl Compiler {
         let outcomes: Vec<Mutex<Option<Outcome>>> = bodies.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
         let work = || {
-            while let Some(((name, body), outcome)) =
-                bodies.iter().zip(&outcomes).nth(next.fetch_add(1, Ordering::Relaxed))
-            {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(((name, body), outcome)) = bodies.iter().zip(&outcomes).nth(at) else { break };
+                self.progress.begins(Compiling { name, number: at + 1, of: bodies.len() });
                 let made = self.make_timed(name, body);
                 *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
             }

@@ -28,7 +28,7 @@ use crate::replaced::{Replaced, Replacements};
 use crate::store::{CacheChoice, Store};
 use crate::threads::ThreadPool;
 use crate::tiers::budget;
-use crate::{Error, Options, ScheduleChoice, knobs, npu};
+use crate::{Error, Options, Progress, ScheduleChoice, knobs, npu};
 
 pub use error::CompileError;
 pub use made::Compilation;
@@ -56,6 +56,7 @@ pub struct Compiler {
     dump: Option<DumpFolder>,
     replacements: Option<Replacements>,
     log: Mutex<Vec<Compilation>>,
+    pub(crate) progress: Progress,
 }
 
 impl Compiler {
@@ -80,6 +81,7 @@ impl Compiler {
             dump: DumpFolder::from_environment(),
             replacements: Replacements::from_environment(),
             log: Mutex::new(Vec::new()),
+            progress: Progress::default(),
         })
     }
 
@@ -96,7 +98,8 @@ impl Compiler {
         let (store, counters) = (Arc::clone(&compiler.coder.store), Arc::clone(&compiler.counters));
         let second = || Coder::of(&Target::CPU_LLVM, store, counters).ok().map(Arc::new);
         let second = if tiered { second() } else { None };
-        let compiler = Compiler { second, pool: options.pool.clone(), ordinal: options.device, ..compiler };
+        let (pool, progress) = (options.pool.clone(), options.progress.clone());
+        let compiler = Compiler { second, pool, progress, ordinal: options.device, ..compiler };
         compiler.with_assembler(&options.assembler)?.with_toolkit(&options.toolkit)?.simulated()
     }
 

@@ -14,7 +14,7 @@ use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
 use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, SourceReport, Unmatched};
 use crate::{Compiler, Error, Fused, PatternReport, VendorReport};
 
-pub use steps::steps_picture;
+pub use steps::{PictureStep, picture_of, steps_picture};
 
 /// Pixels per character of a title, about.
 const CHARACTER: i64 = 8;

@@ -32,22 +32,44 @@ pub fn steps_picture(title: &str, fused: &Fused, report: &Explanation, kernels: 
             Drawn::Node(node) => picture.node(fused, kernels, node),
         }
     }
-    picture.library();
-    let kernels_of = |count: usize| if count == 1 { "1 kernel".to_owned() } else { format!("{count} kernels") };
-    let page = StepsPicture {
-        title: title.to_owned(),
-        left: format!("One kernel per op: {}", kernels_of(picture.ops)),
-        right: format!("Fused: {}", kernels_of(picture.kernels)),
-        width: SECOND + 330,
-        height: picture.y + MARGIN / 2,
-        margin: MARGIN,
-        second: SECOND,
-        hues: picture.hues.values().copied().collect::<BTreeSet<_>>().into_iter().collect(),
-        chips: picture.chips,
-        arrows: picture.arrows,
-        notes: picture.notes,
-    };
-    page.text().map(printable).map_err(|e| Error::Internal(format!("the picture of `explain`: {e}")))
+    picture.text(title)
+}
+
+/// A step of a picture that somebody else divided into kernels.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PictureStep {
+    /// A kernel, the names of its ops, and the bytes that it moves and that these would move one by one, if they were counted.
+    Kernel {
+        /// Name.
+        name: String,
+        /// Names of its ops, in order.
+        ops: Vec<String>,
+        /// Bytes moved by the kernel.
+        bytes_fused: Option<u64>,
+        /// Bytes moved by its ops.
+        bytes_unfused: Option<u64>,
+    },
+    /// An op that is computed elsewhere.
+    Apart(String),
+}
+
+/// The picture of these steps under a title, in the form of [`steps_picture`].
+///
+/// # Errors
+/// None.
+pub fn picture_of(title: &str, steps: &[PictureStep]) -> Result<String, Error> {
+    let mut picture = Picture { y: 36, ..Picture::default() };
+    for step in steps {
+        match step {
+            PictureStep::Kernel { name, ops, bytes_fused, bytes_unfused } => {
+                let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
+                let counted = bytes_fused.is_some() && bytes_unfused.is_some();
+                picture.kernel([name, name], &ops, counted.then_some((*bytes_fused, *bytes_unfused)));
+            }
+            PictureStep::Apart(op) => picture.apart(op, "library"),
+        }
+    }
+    picture.text(title)
 }
 
 fn width_of(word: &str) -> i64 {
@@ -68,6 +90,25 @@ struct Picture {
 }
 
 impl Picture {
+    fn text(mut self, title: &str) -> Result<String, Error> {
+        self.library();
+        let kernels_of = |count: usize| if count == 1 { "1 kernel".to_owned() } else { format!("{count} kernels") };
+        let page = StepsPicture {
+            title: title.to_owned(),
+            left: format!("One kernel per op: {}", kernels_of(self.ops)),
+            right: format!("Fused: {}", kernels_of(self.kernels)),
+            width: SECOND + 330,
+            height: self.y + MARGIN / 2,
+            margin: MARGIN,
+            second: SECOND,
+            hues: self.hues.values().copied().collect::<BTreeSet<_>>().into_iter().collect(),
+            chips: self.chips,
+            arrows: self.arrows,
+            notes: self.notes,
+        };
+        page.text().map(printable).map_err(|e| Error::Internal(format!("the picture of `explain`: {e}")))
+    }
+
     fn chip(&mut self, text: &str, class: &str, (x, y): (i64, i64), height: i64) -> i64 {
         let width = width_of(text);
         self.chips.push(Chip { text: text.to_owned(), class: class.to_owned(), x, y, width, height });
@@ -75,29 +116,33 @@ impl Picture {
     }
 
     fn region(&mut self, fused: &Fused, region: &FusedRegion, facts: &RegionReport) {
+        let op = |id: &NodeId| &fused.graph.node(*id).op;
+        let computes = |id: &&NodeId| !is_layout(op(id)) && !is_constant(op(id));
+        let ops: Vec<&str> = region.nodes.iter().filter(computes).map(|id| op(id).name()).collect();
+        // A kernel of one op is told by that op.
+        let name = if let [op] = facts.ops.as_slice() { op } else { &region.name };
+        let bytes = (facts.ops.len() > 1).then_some((facts.bytes_fused, facts.bytes_unfused));
+        self.kernel([&region.name, name], &ops, bytes);
+    }
+
+    /// Draws a kernel. All kernels of the name `of` have one hue.
+    fn kernel(&mut self, [of, name]: [&str; 2], ops: &[&str], bytes: Option<(Option<u64>, Option<u64>)>) {
         self.library();
-        let class = format!("h{}", hue_of(&mut self.hues, &region.name));
-        let computes = |id: &&NodeId| {
-            let op = &fused.graph.node(**id).op;
-            !is_layout(op) && !is_constant(op)
-        };
+        let class = format!("h{}", hue_of(&mut self.hues, of));
         let (mut x, top) = (MARGIN, self.y);
-        for &id in region.nodes.iter().filter(computes) {
-            let name = fused.graph.node(id).op.name();
-            if x > MARGIN && x + width_of(name) > MARGIN + LEFT {
+        for op in ops {
+            if x > MARGIN && x + width_of(op) > MARGIN + LEFT {
                 (x, self.y) = (MARGIN, self.y + LINE);
             }
-            x += self.chip(name, &class, (x, self.y), CHIP) + 6;
+            x += self.chip(op, &class, (x, self.y), CHIP) + 6;
             self.ops += 1;
         }
         let end = if self.y > top { MARGIN + LEFT } else { x };
         let height = self.y - top + CHIP;
         self.arrows.push((end + 4, top + height / 2, SECOND - 6));
-        // A kernel of one op is told by that op.
-        let name = if let [op] = facts.ops.as_slice() { op } else { &region.name };
         let width = self.chip(name, &class, (SECOND, top), height);
-        if facts.ops.len() > 1 {
-            let saved = format!("{} fewer bytes", percent_saved(facts.bytes_fused, facts.bytes_unfused));
+        if let Some((fused, unfused)) = bytes {
+            let saved = format!("{} fewer bytes", percent_saved(fused, unfused));
             self.notes.push((SECOND + width + 10, top + height / 2 + 4, saved));
         }
         self.kernels += 1;
@@ -110,7 +155,11 @@ impl Picture {
             Some(&("matrix product" | "attention")) => "library",
             _ => return,
         };
-        let name = fused.graph.node(id).op.name();
+        self.apart(fused.graph.node(id).op.name(), class);
+    }
+
+    /// Adds a step that no kernel computes.
+    fn apart(&mut self, name: &str, class: &'static str) {
         match &mut self.open {
             Some((open, of, count)) if open == name && *of == class => *count += 1,
             _ => {

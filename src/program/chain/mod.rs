@@ -50,6 +50,7 @@ pub struct Chain {
     /// The kernels whose rows write to one place at most of whatever they overwrite.
     once: BTreeSet<usize>,
     regions: Vec<ChainRegion>,
+    bodies: Vec<Graph>,
     explanation: Explanation,
     compiled: usize,
     from_disk: usize,
@@ -150,6 +151,11 @@ impl Chain {
         if !outside.is_empty() {
             return Ok(Attempt::Outside(outside));
         }
+        let bodies: Result<Vec<Graph>, Error> = fused
+            .partition
+            .kernels()
+            .map(|region| region.expand_body().map_err(|e| Error::Internal(e.to_string())))
+            .collect();
         let log = compiler.log();
         let from_disk = log.iter().filter(|kernel| kernel.from_disk).count();
         Ok(Attempt::Chain(Box::new(Chain {
@@ -159,6 +165,7 @@ impl Chain {
             overwritten,
             once,
             regions: fused.partition.kernels().map(|region| described(&fused.graph, region)).collect(),
+            bodies: bodies?,
             explanation: explain(&fused)?,
             compiled: log.len() - from_disk,
             from_disk,
@@ -206,6 +213,11 @@ impl Chain {
     /// The kernels, in order.
     pub fn regions(&self) -> &[ChainRegion] {
         &self.regions
+    }
+
+    /// The kernels as graphs of their own, in primitives, in the order of [`Chain::regions`].
+    pub fn bodies(&self) -> &[Graph] {
+        &self.bodies
     }
 
     /// What fused and why it ended where it did.
