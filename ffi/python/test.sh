@@ -13,17 +13,18 @@ if [ -n "${FUSEWRIGHT_TORCH:-}" ]; then
 else
     ffi/python/tools/install_torch_cpu.sh "$venv"
 fi
-"$venv/bin/pip" install -q maturin wheel pytest pytest-xdist numpy transformers mypy ruff
+"$venv/bin/pip" install -q maturin wheel pytest pytest-xdist numpy transformers mypy "pyright[nodejs]" ruff
 PATH="$PWD/$venv/bin:$PATH" MATURIN="$PWD/$venv/bin/maturin" ffi/python/build_wheel.sh "$@"
 "$venv/bin/pip" install -q --no-deps target/wheels/fusewright-*.whl
 python=$PWD/$venv/bin/python
 # From elsewhere, so that the wheel is tested and not the folder of its sources.
+checkout=$PWD
 tests=$(mktemp -d)
 trap 'rm -rf "$tests"' EXIT
 cp -r ffi/python/tests ffi/python/tools ffi/python/README.md ffi/python/pyproject.toml "$tests"
 mkdir "$tests/cuda-sys"
 cp -r ffi/cuda-sys/stand_in ffi/cuda-sys/include "$tests/cuda-sys"
 # Each test compiles for itself, so that they share nothing but the machine.
-(cd "$tests" && "$python" -m pytest -q -rs -n auto --maxprocesses 4 --dist worksteal)
+(cd "$tests" && FUSEWRIGHT_CHECKOUT="$checkout" "$python" -m pytest -q -rs -n auto --maxprocesses 4 --dist worksteal)
 cd ffi/python
 "$python" -m ruff check -q . && "$python" -m ruff format -q --check . && "$python" -m mypy python/fusewright

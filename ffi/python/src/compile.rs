@@ -49,7 +49,7 @@ pub fn compile(
             let (compiled, from_disk) = chain.compilations();
             COMPILES.add(compiled);
             CACHE_HITS.add(from_disk);
-            Ok((Some(Kernel::new(*chain)), Vec::new()))
+            Ok((Some(Kernel::new(*chain, &target, &options)), Vec::new()))
         }
         Ok(Attempt::Outside(outside)) => {
             Ok((None, outside.into_iter().map(|o| (o.nodes, o.output, o.reason)).collect()))

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fusewright::{Chain, Error, Fitted, Gpu};
+use fusewright::graph::Dim;
+use fusewright::{Chain, DType, Error, Fitted, Gpu, Options, Target};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -10,6 +11,7 @@ use crate::counters::{CALLS, LAUNCHES};
 use crate::dlpack::{Borrowed, refuse_elsewhere};
 use crate::errors::{CallError, raised};
 use crate::memory;
+use crate::region::Region;
 
 /// Kernels that compute a graph, on one device. The code is freed when the objects of all devices are collected.
 #[pyclass(frozen, weakref, module = "fusewright._native")]
@@ -19,12 +21,15 @@ pub struct Kernel {
     /// What they run on, if not on the host.
     gpu: Option<Gpu>,
     launches: usize,
+    /// What it was compiled for, and how.
+    made: (Target, Options),
 }
 
 impl Kernel {
     /// Of a chain.
-    pub fn new(chain: Chain) -> Self {
-        Kernel { launches: chain.launches(), gpu: chain.gpu().cloned(), chain: Arc::new(chain) }
+    pub fn new(chain: Chain, target: &Target, options: &Options) -> Self {
+        let made = (target.clone(), options.clone());
+        Kernel { launches: chain.launches(), gpu: chain.gpu().cloned(), chain: Arc::new(chain), made }
     }
 }
 
@@ -59,6 +64,34 @@ impl Kernel {
         regions.map(|region| (region.name.clone(), region.ops.clone(), region.nodes.clone())).collect()
     }
 
+    /// The kernels by themselves, in the order of `regions`.
+    fn parts(&self) -> Vec<Region> {
+        let (target, options) = &self.made;
+        let regions = self.chain.regions().iter().zip(self.chain.bodies());
+        regions.map(|(region, body)| Region::new(&region.name, body, target, options)).collect()
+    }
+
+    /// The values of the symbols for tensors of these dtypes and extents.
+    ///
+    /// Raises `CallError` for tensors that do not fit.
+    fn bind(&self, given: Vec<(String, Vec<usize>)>) -> PyResult<Vec<i64>> {
+        let dtype = |(i, (dtype, shape)): (usize, &(String, Vec<usize>))| {
+            let dtype = dtype.parse::<DType>().map_err(|e| CallError::new_err(format!("input {i}: {e}")))?;
+            Ok((dtype, shape.clone()))
+        };
+        let given = given.iter().enumerate().map(dtype).collect::<PyResult<Vec<_>>>()?;
+        let given: Vec<(DType, &[usize])> = given.iter().map(|(dtype, shape)| (*dtype, shape.as_slice())).collect();
+        self.chain.bind(&given).map_err(raised)
+    }
+
+    /// Extents of the outputs at values of the symbols, axes as in `outputs`.
+    fn shapes(&self, sizes: Vec<i64>) -> PyResult<Vec<Vec<i64>>> {
+        let symbols: Vec<&str> = self.chain.symbols().collect();
+        let value = |name: &str| symbols.iter().position(|symbol| *symbol == name).and_then(|i| sizes.get(i).copied());
+        let extent = |dim: &Dim| dim.eval(&value).map_err(|e| CallError::new_err(e.to_string()));
+        self.chain.outputs().iter().map(|output| output.shape.iter().map(extent).collect()).collect()
+    }
+
     /// Per kernel: bytes that it moves and bytes that its ops would move one by one, at the sizes of `bytes_at`; `None`
     /// beyond 2**63.
     #[getter]
@@ -90,7 +123,9 @@ impl Kernel {
     /// Raises `UnavailableError` for a GPU that is not here or does not run the code, `CallError` for kernels of the host.
     fn on(&self, py: Python<'_>, device: usize) -> PyResult<Kernel> {
         let gpu = py.detach(|| self.chain.gpu_at(device)).map_err(raised)?;
-        Ok(Kernel { chain: Arc::clone(&self.chain), gpu: Some(gpu), launches: self.launches })
+        let options = Options { device, ..self.made.1.clone() };
+        let made = (self.made.0.clone(), options);
+        Ok(Kernel { chain: Arc::clone(&self.chain), gpu: Some(gpu), launches: self.launches, made })
     }
 
     /// Bytes of memory that a call on a device needs beside inputs and outputs.

@@ -4,6 +4,7 @@
 //! stream as the number that a driver calls it by. What a framework's objects are is known by the Python sources beside
 //! it. The interpreter is let go while a graph is compiled and while kernels run.
 
+mod array;
 mod compile;
 mod counters;
 mod dlpack;
@@ -12,6 +13,8 @@ mod judge;
 mod kernel;
 mod memory;
 mod options;
+mod program;
+mod region;
 
 use pyo3::prelude::*;
 
@@ -19,6 +22,8 @@ use pyo3::prelude::*;
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use crate::array::{Array, borrow};
     #[pymodule_export]
     use crate::compile::{compile, is_pattern, knows, version};
     #[pymodule_export]
@@ -29,6 +34,10 @@ mod _native {
     use crate::judge::{Judgement, enclose, judge};
     #[pymodule_export]
     use crate::kernel::Kernel;
+    #[pymodule_export]
+    use crate::program::{Program, State, load, picture};
+    #[pymodule_export]
+    use crate::region::Region;
 
     /// What is built in.
     #[pymodule_init]

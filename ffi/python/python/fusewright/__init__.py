@@ -1,7 +1,8 @@
 """Fusewright: the memory-bound parts of PyTorch models as generated, fused kernels.
 
 ``torch.compile(model, backend="fusewright")`` is the short way; :func:`fuse` makes one function of a few ops fast in eager
-code, and :func:`inductor_pass` gives the kernels to Inductor. Importing this package imports no torch.
+code, and :func:`inductor_pass` gives the kernels to Inductor. :func:`load` runs an exported model without torch. Importing
+this package imports no torch.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from ._native import (
 )
 
 if TYPE_CHECKING:
+    from ._arrays import TensorSpec
     from ._backend import backend
     from ._check import Checker, PartCheck, check
     from ._eager import fuse
     from ._expect import ExpectationError
     from ._explain import Report, explain
     from ._inductor import inductor_pass
+    from ._kernel import Kernel
+    from ._program import Program, State, load
+    from ._program_report import ProgramReport
 
 __version__ = _version()
 
@@ -39,8 +44,13 @@ __all__ = [
     "DeviceError",
     "Error",
     "ExpectationError",
+    "Kernel",
     "PartCheck",
+    "Program",
+    "ProgramReport",
     "Report",
+    "State",
+    "TensorSpec",
     "UnavailableError",
     "backend",
     "check",
@@ -48,12 +58,12 @@ __all__ = [
     "explain",
     "fuse",
     "inductor_pass",
+    "load",
 ]
 
-# Where the names live that need torch: it is imported when the first of them is used.
-_LAZY = {
+# Where the names live that are imported when they are first used: those that need torch …
+_OF_TORCH = {
     "Checker": "_check",
-    "ExpectationError": "_expect",
     "PartCheck": "_check",
     "Report": "_explain",
     "backend": "_backend",
@@ -61,6 +71,17 @@ _LAZY = {
     "explain": "_explain",
     "fuse": "_eager",
     "inductor_pass": "_inductor",
+}
+# … and those that do not.
+_LAZY = {
+    **_OF_TORCH,
+    "ExpectationError": "_expect",
+    "Kernel": "_kernel",
+    "Program": "_program",
+    "ProgramReport": "_program_report",
+    "State": "_program",
+    "TensorSpec": "_arrays",
+    "load": "_program",
 }
 
 
@@ -70,7 +91,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f".{module}", __name__), name)
+    try:
+        value = getattr(import_module(f".{module}", __name__), name)
+    except ModuleNotFoundError as error:
+        if name not in _OF_TORCH or str(error.name).partition(".")[0] not in ("torch", "functorch"):
+            raise
+        from ._torch import missing
+
+        raise missing(f"fusewright.{name}") from error
     globals()[name] = value
     return value
 

@@ -44,6 +44,7 @@ def backend(
       between splitting operators are recorded as CUDA graphs and replayed at these, on the CPU kernels have their best code
       at once; a graph of several varying sizes is recorded where each of them is one of these
     * ``expect``: how many kernels of a name each graph must have, such as ``{"add_rms_norm": 2}``
+    * ``progress``: says on standard error what is being compiled: on a terminal if not given, else always or never
 
     Graphs that are trained are left as they are, those of weights that need gradients where gradients are on: call models
     under ``torch.no_grad()``. Raises ``fusewright.Error`` for an unknown option, and under ``strict``;

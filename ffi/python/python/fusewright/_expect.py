@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from ._fuse import Result
 from ._native import Error
+
+if TYPE_CHECKING:
+    from ._fuse import Result
 
 
 class ExpectationError(Error):

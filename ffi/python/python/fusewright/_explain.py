@@ -14,27 +14,11 @@ import torch
 from . import _expect, _native
 from ._backend import compile_graph, own_errors
 from ._fuse import Fusion, Result
+from ._kernel import Kernel
 from ._native import CompileError
+from ._nodes import is_view_operator
 from ._options import Options
-
-
-@dataclass(frozen=True)
-class KernelReport:
-    """A generated kernel: its name, the operators that it computes, the lines of the model, and how many calls are equal."""
-
-    name: str
-    ops: tuple[str, ...]
-    sources: tuple[str, ...]
-    #: Bytes that it moves, and that its operators would move one by one, at the sizes of :attr:`Report.sizes`.
-    bytes_fused: int | None
-    bytes_unfused: int | None
-    times: int = 1
-
-    def saved(self) -> float | None:
-        """By how much more memory its operators would move one by one; ``None`` also of a copy, which nothing moves twice."""
-        if not self.bytes_fused or not self.bytes_unfused:
-            return None
-        return self.bytes_unfused / self.bytes_fused
+from ._report import Figures, counted, kernel_lines, page
 
 
 @dataclass
@@ -46,20 +30,39 @@ class Report:
     #: Kernels that were compiled, taken from disk, and found in this process, for these graphs.
     counters: dict[str, int] = field(default_factory=dict)
 
-    def _repr_html_(self) -> str:
-        """What notebooks show: a page of its own, without links to elsewhere."""
-        from ._report import html
+    def svg(self) -> str:
+        """The picture of the kernels beside their operators, graph behind graph, in the order of their calls."""
+        steps: list[_native.Step] = []
+        for step in (step for result in self.graphs for step in result.steps):
+            if isinstance(step, str):
+                steps.append((None, [_short(step)], None, None))
+            else:
+                for (name, ops), (fused, unfused) in zip(step.kernels, step.call.kernel.bytes, strict=True):
+                    steps.append((name, [_short(op) for op, _ in ops if not _is_view(op)], fused, unfused))
+        return _native.picture(counted(len(self.graphs), "graph", "s"), steps)
 
-        return html(self)
+    def _repr_html_(self) -> str:
+        """What notebooks show: the picture and two tables, without links to elsewhere."""
+        kernels = self.kernels
+        figures: Figures = {
+            "graphs": len(self.graphs),
+            "operators fused": sum(kernel.times * len(kernel.ops) for kernel in kernels),
+            "launches": sum(kernel.times for kernel in kernels),
+            "different kernels": len(kernels),
+            "compiled now": self.counters.get("compiles", 0),
+            "from the cache on disk": self.counters.get("disk_hits", 0),
+        }
+        picture = self.svg() if kernels else ""
+        return page(figures, picture, kernels, self.sizes, self.left, "Left to PyTorch", self.unfused)
 
     @property
-    def kernels(self) -> list[KernelReport]:
+    def kernels(self) -> list[Kernel]:
         """The kernels, equal ones once, in the order of their first calls."""
-        found: Counter[KernelReport] = Counter()
+        found: Counter[Kernel] = Counter()
         for result in self.graphs:
             for fusion in result.fusions:
                 found.update(_kernels(fusion))
-        return [KernelReport(**{**vars(kernel), "times": times}) for kernel, times in found.items()]
+        return [dataclasses.replace(kernel, times=times) for kernel, times in found.items()]
 
     @property
     def left(self) -> dict[tuple[str, str], int]:
@@ -85,16 +88,11 @@ class Report:
         calls = sum(len(result.fusions) for result in self.graphs)
         ops = sum(kernel.times * len(kernel.ops) for kernel in kernels)
         launches = sum(kernel.times for kernel in kernels)
-        counted = [(launches, "launch", "es"), (len(kernels), "kernel", "s"), (calls, "call", "s")]
-        launched, of, within = (_count(*noun) for noun in counted)
-        graphs = _count(len(self.graphs), "graph", "s")
-        lines = [f"{graphs}: {_count(ops, 'operator', 's')} run as {launched} of {of} in {within}"]
-        for kernel in kernels:
-            saved = kernel.saved()
-            figure = "" if saved is None else f", {saved:.1f}x less memory moved"
-            lines.append(f"  {kernel.times} x {kernel.name}: {_count(len(kernel.ops), 'operator', 's')}{figure}")
-            lines.append(f"      {' '.join(kernel.ops)}")
-            lines += [f"      at {source}" for source in kernel.sources]
+        nouns = [(launches, "launch", "es"), (len(kernels), "kernel", "s"), (calls, "call", "s")]
+        launched, of, within = (counted(*noun) for noun in nouns)
+        graphs = counted(len(self.graphs), "graph", "s")
+        lines = [f"{graphs}: {counted(ops, 'operator', 's')} run as {launched} of {of} in {within}"]
+        lines += [line for kernel in kernels for line in kernel_lines(kernel)]
         lines += [f"left as it is: {why}" for why in self.unfused]
         if self.left:
             lines.append("left to PyTorch:")
@@ -105,17 +103,26 @@ class Report:
     __repr__ = __str__
 
 
-def _count(number: int, noun: str, plural: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else plural}"
+def _short(op: str) -> str:
+    """An operator without its namespace and overload."""
+    return op.removeprefix("aten.").partition(".")[0]
 
 
-def _kernels(fusion: Fusion) -> list[KernelReport]:
+def _is_view(op: str) -> bool:
+    """Whether an operator, such as ``aten.split.Tensor``, moves no memory."""
+    found: Any = torch.ops
+    for part in op.split("."):
+        found = getattr(found, part, None)
+    return is_view_operator(found)
+
+
+def _kernels(fusion: Fusion) -> list[Kernel]:
     reports = []
-    bytes_moved = fusion.call.kernel.bytes
-    for (name, ops), (fused, unfused) in zip(fusion.kernels, bytes_moved, strict=True):
+    kernel = fusion.call.kernel
+    for (name, ops), (fused, unfused), part in zip(fusion.kernels, kernel.bytes, kernel.parts(), strict=True):
         sources = dict.fromkeys(source for _, source in ops if source is not None)
-        names = tuple(op.removeprefix("aten.").partition(".")[0] for op, _ in ops)
-        reports.append(KernelReport(name, names, tuple(sources), fused, unfused))
+        names = tuple(_short(op) for op, _ in ops)
+        reports.append(Kernel(name, names, tuple(sources), fused, unfused, 1, part))
     return reports
 
 

@@ -36,6 +36,7 @@ from ._options import Options
 from ._order import sort
 from ._part import Part, part_of
 from ._partition import groups
+from ._progress import Line
 from ._record import NoSize, Record, record
 from ._updates import drop_forms, is_last_of, keep_read, read_before, write_parts, written_elsewhere
 
@@ -72,6 +73,8 @@ class Result:
     left: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Why the graph stays as it is, if it does.
     why: str | None = None
+    #: Its parts, and the operators of :attr:`left`, in the order of the graph.
+    steps: list[Fusion | str] = field(default_factory=list)
 
 
 #: Makes the node of a call: the graph, the call, its tensors and its sizes.
@@ -108,6 +111,8 @@ def ordinal(on: torch.device) -> int | None:
     return torch.cuda.current_device() if on.index is None else on.index
 
 
+#: Operators that name a part while it is compiled.
+_SHOWN = 4
 #: Why an operator that kernels could compute stays.
 _NO_GAIN = "a kernel of its own would save no launch"
 
@@ -182,7 +187,10 @@ class _Pass:
             calls += [(made.program.inputs[i], call) for i in made.kernel.overwrites if i is not None]
         written = {made.program.inputs[i] for _, made in found for i in made.kernel.overwrites if i is not None}
         fused = {node for part, _ in found for node in part.nodes}
+        ends = {part.nodes[-1]: fusion for (part, _), fusion in zip(found, result.fusions, strict=True)}
         for node in nodes:
+            if node in ends:
+                result.steps.append(ends[node])
             # What a kernel has written where the caller has it is copied onto itself, which is nothing.
             is_done = node.target is torch.ops.aten.copy_.default and node.args[0] in written
             if node.op != "call_function" or node in fused or is_done or is_getitem(node) or is_view(node):
@@ -190,6 +198,7 @@ class _Pass:
             reason = self.refused.get(node, _NO_GAIN if isinstance(node.target, torch._ops.OpOverload) else None)
             if reason is not None:
                 result.left[target_name(node), reason] += 1
+                result.steps.append(target_name(node))
         if found:
             sort(self.graph, read_before(self.graph, self.behind))
             _drop_unused(self.graph)
@@ -214,7 +223,11 @@ class _Pass:
         parts = [part for part in map(part_of, cut) if part is not None and self._gain(part, 1) >= 1]
         written = {part: self._written(part) for part in parts if part not in self.tried}
         asked = {part: (program.text, *_place(part)) for part, program in written.items() if program is not None}
-        ahead = _store.compiled_ahead(asked.values(), self.options)
+        names = {asked[part]: _named(part) for part in reversed(asked)}
+        with Line(self.options.progress) as line:
+            ahead = _store.compiled_ahead(
+                asked.values(), self.options, lambda request, number, of: line.begins(names[request], number, of)
+            )
         for part, program in written.items():
             self.tried[part] = None
             if program is not None:
@@ -319,6 +332,13 @@ class _Pass:
             # Views of the part that are read outside as well stay, and view what the call gives.
             output.replace_all_uses_with(result, delete_user_cb=lambda user: user not in inside or is_view(user))
         return node
+
+
+def _named(part: Part) -> str:
+    """What to call a part that is compiled: its first operators."""
+    ops = [target_name(node).removeprefix("aten.").partition(".")[0] for node in part.nodes if not is_getitem(node)]
+    more = f" and {len(ops) - _SHOWN} more" if len(ops) > _SHOWN else ""
+    return f"{' '.join(ops[:_SHOWN])}{more}"
 
 
 def _place(part: Part) -> tuple[str, int | None]:

@@ -45,7 +45,11 @@ def is_view(node: Node) -> bool:
     if is_getitem(node):
         source = node.args[0]
         return isinstance(source, Node) and is_view(source)
-    target = node.target
+    return is_view_operator(node.target)
+
+
+def is_view_operator(target: object) -> bool:
+    """Whether an operator's results are other strides over the memory of its operand, at no cost."""
     if not isinstance(target, torch._ops.OpOverload):
         return False
     if target is torch.ops.aten._unsafe_view.default:

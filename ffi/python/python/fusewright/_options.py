@@ -30,7 +30,8 @@ class Options:
     Inductor. ``strict`` raises what otherwise leaves a graph unfused with a warning. ``threads`` are those of a launch on
     the CPU, PyTorch's own number if not given. ``splitting_ops`` are names of operators that no fused part has nodes on
     both sides of. ``capture_sizes`` are values of a graph's varying size at which everything is made before the first call.
-    ``expect`` says how many kernels of a name a graph must have.
+    ``expect`` says how many kernels of a name a graph must have. ``progress`` says on standard error what is being compiled:
+    on a terminal if it is not given, else always or never.
     """
 
     mode: str = "exact"
@@ -41,6 +42,7 @@ class Options:
     splitting_ops: tuple[str, ...] = ()
     capture_sizes: tuple[int, ...] = ()
     expect: tuple[tuple[str, int], ...] = ()
+    progress: bool | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None = None, *, without: Sequence[str] = (), by: str = "") -> Options:
@@ -60,6 +62,7 @@ class Options:
         readers: dict[str, Callable[[str, Any], Any]] = {
             "pipeline": _file,
             "strict": _flag,
+            "progress": _optional_flag,
             "threads": _threads,
             "splitting_ops": _operators,
             "capture_sizes": _sizes,
@@ -101,6 +104,10 @@ def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise CompileError(f"option `{name}` is {value!r}, neither True nor False")
     return value
+
+
+def _optional_flag(name: str, value: Any) -> bool | None:
+    return None if value is None else _flag(name, value)
 
 
 def _threads(name: str, value: Any) -> int | None:

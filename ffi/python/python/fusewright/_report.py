@@ -1,54 +1,92 @@
-"""A report as HTML for notebooks: one table of kernels, one of what is left, no script and nothing from elsewhere."""
+"""What reports have in common: their lines of text, and their HTML for notebooks.
+
+A notebook shows the picture, one table of kernels and one of what is left. There is no script and nothing from elsewhere.
+Rules of style hold below one class alone, so that the page around stays as it is, and colours are made of the page's own, so
+that they suit light and dark whoever chooses between these.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from ._explain import KernelReport, Report
+from ._kernel import Kernel
 
-# The look of the page that `fusewright explain --html` writes, within an element of its own.
+#: Numbers at the head of a page, by what they count.
+Figures: TypeAlias = dict[str, int]
+
 _STYLE = """
-.fusewright { color-scheme: light dark; --soft: #6a7280; --line: #d5d9e0; --bar: hsl(210 70% 55% / .35); }
-.fusewright { font: 14px/1.5 system-ui, sans-serif; }
-@media (prefers-color-scheme: dark) { .fusewright { --soft: #98a1b0; --line: #343b46; } }
+.fusewright { font: 14px/1.5 system-ui, sans-serif; color: inherit; }
 .fusewright dl { display: flex; flex-wrap: wrap; gap: 4px 32px; margin: 0 0 14px; }
 .fusewright dl div { display: flex; flex-direction: column-reverse; }
-.fusewright dt { color: var(--soft); font-size: 12.5px; font-weight: 400; }
+.fusewright dt { opacity: .65; font-size: 12.5px; font-weight: 400; }
 .fusewright dd { margin: 0; font-size: 18px; font-variant-numeric: tabular-nums; }
-.fusewright table { border-collapse: collapse; margin: 0 0 18px; font-size: 13px; }
-.fusewright caption { text-align: left; font-weight: 600; font-size: 15px; padding: 0 0 4px; caption-side: top; }
+.fusewright table { border-collapse: collapse; margin: 0 0 18px; font-size: 13px; color: inherit; background: none; }
+.fusewright caption { text-align: left; font-weight: 600; font-size: 15px; padding: 0 0 4px; }
+.fusewright caption { caption-side: top; color: inherit; }
+.fusewright tr { background: none; }
 .fusewright th, .fusewright td { text-align: left; vertical-align: top; padding: 3px 18px 3px 0; }
-.fusewright th, .fusewright td { border-bottom: 1px solid var(--line); }
-.fusewright th { color: var(--soft); font-weight: 500; white-space: nowrap; }
+.fusewright th, .fusewright td { border: 0 solid rgb(128 128 128 / .35); border-bottom-width: 1px; }
+.fusewright th { font-weight: 500; white-space: nowrap; opacity: .65; }
 .fusewright .number { text-align: right; font-variant-numeric: tabular-nums; }
-.fusewright .saved { background: linear-gradient(var(--bar), var(--bar)) no-repeat left / var(--share) 100%; }
+.fusewright .saved { background: linear-gradient(hsl(210 70% 55% / .35), hsl(210 70% 55% / .35)) no-repeat left; }
+.fusewright .saved { background-size: var(--share) 100%; }
 .fusewright summary { cursor: pointer; }
-.fusewright details div { color: var(--soft); overflow-wrap: anywhere; }
+.fusewright details div { opacity: .65; overflow-wrap: anywhere; }
+.fusewright .picture { overflow-x: auto; margin: 0 0 18px; }
+.fusewright svg text { font: 12px ui-monospace, Menlo, Consolas, monospace; fill: currentColor; stroke: none; }
+.fusewright svg text.head { font: 600 14px system-ui, sans-serif; }
+.fusewright svg text.note { font: 12px system-ui, sans-serif; fill-opacity: .65; }
+.fusewright svg path { stroke: currentColor; stroke-opacity: .35; fill: none; }
+.fusewright svg .library rect { fill: rgb(128 128 128 / .1); stroke: rgb(128 128 128 / .6); stroke-dasharray: 3 3; }
+.fusewright svg .reference rect { fill: rgb(128 128 128 / .25); stroke: rgb(128 128 128 / .8); }
 """
+#: The picture's own rules, which would hold for all of a page.
+_OWN_STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
+_HUE = re.compile(r'<g class="h(\d+)">')
 
 
-def html(report: Report) -> str:
-    """The report as one element with its own style. Texts of the model are escaped."""
-    kernels = report.kernels
-    launches = sum(kernel.times for kernel in kernels)
-    figures = {
-        "graphs": len(report.graphs),
-        "operators fused": sum(kernel.times * len(kernel.ops) for kernel in kernels),
-        "launches": launches,
-        "different kernels": len(kernels),
-        "compiled now": report.counters.get("compiles", 0),
-        "from the cache on disk": report.counters.get("disk_hits", 0),
-    }
+def counted(number: int, noun: str, plural: str) -> str:
+    """A number and what it counts."""
+    return f"{number} {noun}{'' if number == 1 else plural}"
+
+
+def kernel_lines(kernel: Kernel) -> list[str]:
+    """A kernel in a report: its name and figures, its operators, and the lines of the model."""
+    saved = kernel.saved()
+    figure = "" if saved is None else f", {saved:.1f}x less memory moved"
+    head = f"  {kernel.times} x {kernel.name}: {counted(len(kernel.ops), 'operator', 's')}{figure}"
+    return [head, f"      {' '.join(kernel.ops)}", *(f"      at {source}" for source in kernel.sources)]
+
+
+def page(
+    figures: Figures,
+    picture: str,
+    kernels: Iterable[Kernel],
+    sizes: Mapping[str, int],
+    left: Mapping[tuple[str, str], int],
+    caption: str,
+    unfused: Iterable[str],
+) -> str:
+    """A report as one element with its own style. Texts of the model are escaped; the picture is markup."""
     shown = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in figures.items())
-    return f'<div class="fusewright"><style>{_STYLE}</style><dl>{shown}</dl>{_kernels(report, kernels)}{_left(report)}</div>'
+    hues = sorted({int(hue) for hue in _HUE.findall(picture)})
+    coloured = "".join(
+        f".fusewright svg .h{hue} rect {{ fill: hsl({hue * 30} 60% 50% / .28); stroke: hsl({hue * 30} 50% 50%); }}\n"
+        for hue in hues
+    )
+    drawn = f'<div class="picture">{_OWN_STYLE.sub("", picture)}</div>' if picture else ""
+    left_as_it_is = "".join(f"<p>Left as it is: {escape(why)}</p>" for why in unfused)
+    tables = f"{_kernels(list(kernels), sizes)}{left_as_it_is}{_left(left, caption)}"
+    return f'<div class="fusewright"><style>{_STYLE}{coloured}</style><dl>{shown}</dl>{drawn}{tables}</div>'
 
 
-def _kernels(report: Report, kernels: list[KernelReport]) -> str:
+def _kernels(kernels: list[Kernel], sizes: Mapping[str, int]) -> str:
     if not kernels:
         return "<p>Nothing was fused.</p>"
-    at = ", ".join(f"{name} = {value}" for name, value in report.sizes.items())
+    at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     moved = f"bytes at {escape(at)}" if at else "bytes"
     rows = "".join(map(_kernel, kernels))
     return (
@@ -57,7 +95,7 @@ def _kernels(report: Report, kernels: list[KernelReport]) -> str:
     )
 
 
-def _kernel(kernel: KernelReport) -> str:
+def _kernel(kernel: Kernel) -> str:
     saved = kernel.saved()
     if saved is None:
         share, figure = 0.0, ""
@@ -78,14 +116,13 @@ def _bytes(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _left(report: Report) -> str:
-    unfused = "".join(f"<p>Left as it is: {escape(why)}</p>" for why in report.unfused)
-    if not report.left:
-        return unfused
-    ordered = sorted(report.left.items(), key=lambda item: (-item[1], item[0]))
+def _left(left: Mapping[tuple[str, str], int], caption: str) -> str:
+    if not left:
+        return ""
+    ordered = sorted(left.items(), key=lambda item: (-item[1], item[0]))
     rows = "".join(
         f'<tr><td class="number">{times}</td><td>{escape(op)}</td><td>{escape(reason)}</td></tr>'
         for (op, reason), times in ordered
     )
-    head = '<tr><th class="number">nodes</th><th>operator</th><th>why</th></tr>'
-    return f"{unfused}<table><caption>Left to PyTorch</caption>{head}{rows}</table>"
+    head = '<tr><th class="number">operators</th><th>operator</th><th>why</th></tr>'
+    return f"<table><caption>{caption}</caption>{head}{rows}</table>"

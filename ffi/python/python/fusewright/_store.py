@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -82,21 +83,32 @@ def compiled(program: bytes, target: str, device: int | None, options: Options) 
     return Attempt(kernel, outside)
 
 
-def compiled_ahead(requests: Iterable[Request], options: Options) -> dict[Request, Attempt]:
+def compiled_ahead(
+    requests: Iterable[Request], options: Options, begins: Callable[[Request, int, int], None]
+) -> dict[Request, Attempt]:
     """The attempts of those programs that are new, which are compiled side by side.
 
     Without what raises, which :func:`compiled` raises again, and without programs that are already asked for on another
-    device, whose code they share.
+    device, whose code they share. A program that is new by itself is left to :func:`compiled`. ``begins`` is told of each
+    program as its compilation begins: its number, and how many there are.
     """
     new = dict[tuple[bytes, str], Request]()
     for request in dict.fromkeys(requests):
         if not _is_known(request, options):
             new.setdefault(request[:2], request)
     if len(new) < 2:
+        for request in new.values():
+            begins(request, 1, 1)
         return {}
+    numbers = itertools.count(1)
+
+    def attempt(request: Request) -> Attempt:
+        begins(request, next(numbers), len(new))
+        return compiled(*request, options)
+
     with ThreadPoolExecutor(min(len(new), os.cpu_count() or 1), "fusewright") as pool:
         try:
-            attempts = [(request, pool.submit(compiled, *request, options)) for request in new.values()]
+            attempts = [(request, pool.submit(attempt, request)) for request in new.values()]
         except RuntimeError:
             # No thread is begun while the interpreter ends.
             return {}

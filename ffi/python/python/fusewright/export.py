@@ -18,8 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.export import Dim, ExportedProgram
+try:
+    import torch
+    from torch.export import Dim, ExportedProgram
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    from ._torch import missing
+
+    raise missing("fusewright.export") from error
 
 from ._export_archive import separate_empty_weights
 from ._export_models import Model, ModelError, load
