@@ -7,7 +7,8 @@ use fusewright::diff::options;
 use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::{Sizes, Values, symbols, tensors};
 use fusewright::{
-    Argument, Compiled, DType, HostTensor, Options, Placement, Program, Target, compile, model, read_safetensors,
+    Argument, Compiled, DType, HostTensor, Options, Placement, Program, Target, TensorMut, TensorRef, compile, model,
+    read_safetensors,
 };
 
 fn compiled(graph: &Graph, fuse: bool) -> Compiled {
@@ -41,6 +42,18 @@ fn arguments<'a>(tensors: &'a mut [HostTensor], overwritten: &[usize]) -> Vec<Ar
     tensors.iter_mut().enumerate().map(argument).collect()
 }
 
+/// The same in memory of somebody else's.
+fn lent<'a>(tensors: &'a mut [HostTensor], overwritten: &[usize]) -> Vec<Argument<'a>> {
+    let argument = |(i, tensor): (usize, &'a mut HostTensor)| {
+        let HostTensor { dtype, shape, bytes } = tensor;
+        match overwritten.contains(&i) {
+            true => Argument::LentInOut(TensorMut::raw(*dtype, bytes, shape)),
+            false => Argument::Lent(TensorRef::raw(*dtype, bytes, shape)),
+        }
+    };
+    tensors.iter_mut().enumerate().map(argument).collect()
+}
+
 /// Runs with and without overwriting, twice each, and compares all bits; where the new values went.
 fn same_bits(program: &Program, inputs: &[HostTensor]) -> Placement {
     let graph = program.graph();
@@ -62,6 +75,9 @@ fn same_bits(program: &Program, inputs: &[HostTensor]) -> Placement {
             let got = user.map_or(result.as_ref(), |user| Some(&given[user]));
             assert!(got == Some(expected), "output {at} has other bits, {threads} threads\n{graph}");
         }
+        let mut others = inputs.to_vec();
+        let again = program.run_in_place(&mut lent(&mut others, &overwritten), threads).unwrap_or_else(|e| panic!("{e}"));
+        assert!(again == results && others == given, "memory that is lent has other bits, {threads} threads\n{graph}");
         for (i, (after, before)) in given.iter().zip(inputs).enumerate().filter(|(i, _)| !overwritten.contains(i)) {
             assert!(after == before, "input {i} is only read");
         }
@@ -111,6 +127,19 @@ fn caches_are_written_in_place_and_not_copied() {
         }
     }
     assert!(in_place >= 4 * 6);
+}
+
+#[test]
+fn memory_that_is_lent_must_fit_and_have_no_gaps() {
+    let graph = parsed("graph @g(s: 1..; %x: f32[s, 4]) {\n  %y = neg %x\n  return %y updates %x\n}\n");
+    let program = compiled(&graph, true).program;
+    let mut bytes = vec![0; 2 * 4 * 4];
+    let apart = TensorMut::raw(DType::F32, &mut bytes, &[2, 4]).with_stride(8);
+    let error = program.run_in_place(&mut [Argument::LentInOut(apart)], 1).expect_err("rows apart").to_string();
+    assert_eq!(error, "input `x` is given to be overwritten, and its rows lie apart");
+    let short = TensorRef::raw(DType::F32, &bytes[..16], &[2, 4]);
+    let error = program.run_in_place(&mut [Argument::Lent(short)], 1).expect_err("16 bytes of 32").to_string();
+    assert!(error.contains("takes 32 bytes, has 16"), "{error}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod bundle;
 mod capture;
+mod compiling;
 mod donation;
 mod fuse;
 mod models;

@@ -244,7 +244,7 @@ def _numpy_dtype(dtype: str, name: str) -> Any:
     if dtype not in _CODES:
         return numpy.dtype(name)
     try:
-        import ml_dtypes
+        import ml_dtypes  # pyright: ignore[reportMissingImports]
 
         return numpy.dtype(getattr(ml_dtypes, name))
     except (ImportError, AttributeError):

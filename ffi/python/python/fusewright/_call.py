@@ -121,7 +121,8 @@ def _tuple(items: Iterable[str]) -> str:
 def _short_empty(record: Record) -> Function:
     """What makes a tensor of sizes, strides and dtype, the shortest way that this version of PyTorch has."""
     device = record.lies()
-    short = getattr(torch._C._dynamo.guards, f"_empty_strided_{device.type}", None)
+    guards: Any = torch._C._dynamo.guards  # pyright: ignore[reportAttributeAccessIssue]
+    short: Function | None = getattr(guards, f"_empty_strided_{device.type}", None)
     if short is not None:
         return short
 

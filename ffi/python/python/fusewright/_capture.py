@@ -26,6 +26,7 @@ class Recorder(Protocol):
 
     def __call__(self, run: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """What launches it again, and the results, which are in the same memory after each replay."""
+        ...
 
 
 def by_cuda(run: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
@@ -72,7 +73,7 @@ def recorded(
     """
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     varying = _varying(placeholders)
-    context = torch._guards.TracingContext.try_get()
+    context = torch._guards.TracingContext.try_get()  # pyright: ignore[reportAttributeAccessIssue]
     metadata = None if context is None else context.fw_metadata
     fixed = {placeholders[i].name for i in (metadata.static_input_indices if metadata is not None else ())}
     whole, apart = _split(gm, splitting)

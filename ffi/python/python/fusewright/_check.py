@@ -151,7 +151,8 @@ class _Reference:
                 open_nodes.pop()
                 continue
             if isinstance(size := value(node), torch.SymInt):
-                known[node] = int(size.node.expr.subs(sizes))
+                expression: Any = size.node.expr
+                known[node] = int(expression.subs(sizes))
                 continue
             _, target, args, kwargs = self._steps[node]
             operands: list[Node] = []

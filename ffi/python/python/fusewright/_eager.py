@@ -269,7 +269,8 @@ class Fused:
             self._forget(others[0])
         self.traces.append(trace)
         self._by_first.setdefault(trace.first, []).append(trace)
-        fused, known = weakref.ref(self), weakref.ref(trace)
+        fused: weakref.ref[Fused] = weakref.ref(self)
+        known = weakref.ref(trace)
         for value in objects:
             with contextlib.suppress(TypeError):
                 weakref.finalize(value, _forget, fused, known).atexit = False
@@ -305,7 +306,7 @@ def _is_eager() -> bool:
     """Whether ops do what they say as they are called: no compiler, transform or mode takes them for itself."""
     return not (
         torch.compiler.is_compiling()
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
         or torch._C._len_torch_dispatch_stack() > 0
         or (torch._C._len_torch_function_stack() > 0 and _has_modes())
         or torch._C._is_any_autocast_enabled()

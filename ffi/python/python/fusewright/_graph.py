@@ -100,7 +100,7 @@ def _sample(size: int | torch.SymInt) -> int:
     """A size where every symbol is one large number."""
     if not isinstance(size, torch.SymInt):
         return size
-    expression = size.node.expr
+    expression: Any = size.node.expr
     return int(expression.subs(dict.fromkeys(expression.free_symbols, 8191)))
 
 
@@ -238,7 +238,7 @@ class _Serialiser:
 
     def _size(self, size: int | torch.SymInt) -> dict[str, Any]:
         if isinstance(size, torch.SymInt):
-            expression = size.node.expr
+            expression: Any = size.node.expr
             if not expression.is_number:
                 self._declare(size, expression)
                 return {"as_expr": {"expr_str": sympy.srepr(expression)}}
@@ -251,7 +251,7 @@ class _Serialiser:
             return {"as_expr": {"expr_str": sympy.srepr(number.node.expr)}}
         return {"as_int": int(number)}
 
-    def _declare(self, size: torch.SymInt, expression: sympy.Expr) -> None:
+    def _declare(self, size: torch.SymInt, expression: Any) -> None:
         for symbol in expression.free_symbols:
             name = str(symbol)
             if name not in self.symbols:

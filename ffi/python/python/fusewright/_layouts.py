@@ -42,7 +42,7 @@ class Layouts:
     def __init__(self, fakes: Sequence[torch.Tensor]) -> None:
         # Before a trace makes one symbol of those that it needs to be equal.
         self._traced = [_Layout(fake) for fake in fakes]
-        self._conditions = list[sympy.Basic]()
+        self._conditions = list[Any]()
         self._known = dict[tuple[Any, ...], bool]()
         #: Whether it matters where tensors begin.
         self._has_offsets = False
@@ -71,9 +71,9 @@ class Layouts:
         return known
 
     def _are_as_traced(self, tensors: Sequence[torch.Tensor]) -> bool:
-        bound = dict[sympy.Basic, int]()
+        bound = dict[Any, Any]()
 
-        def binds(expression: sympy.Basic, number: Any) -> bool:
+        def binds(expression: Any, number: Any) -> bool:
             if isinstance(expression, sympy.Symbol) and expression not in bound:
                 bound[expression] = number
                 # Zero and one are numbers of their own to PyTorch, which never stand for a symbol.

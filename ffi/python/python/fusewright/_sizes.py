@@ -40,7 +40,7 @@ def _of(symbolic: Any, number: type) -> Any:
             return str(super().__repr__() if _is_asked_by_tracer() else repr(number(self)))
 
         @property  # type: ignore[misc]
-        def __class__(self) -> Any:
+        def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
             return symbolic if _is_asked_by_tracer() else number
 
     Size.__name__ = Size.__qualname__ = symbolic.__name__

@@ -52,7 +52,7 @@ class Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.are_places_asked |= func in self._ASKING
         self._meet(args)
-        if func in self._READING and not torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
+        if func in self._READING and not _is_traced(args[0]):
             raise CompileError("it reads elements of a tensor that is no argument")
         if func in self._SHOWING:
             raise CompileError("it looks at elements of a tensor")
@@ -89,7 +89,7 @@ class Watch(TorchFunctionMode):
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def fill(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:

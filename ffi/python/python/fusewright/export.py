@@ -158,7 +158,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m fusewright.export", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m fusewright.export", description=str(__doc__).splitlines()[0])
     parser.add_argument(
         "source",
         help="a configuration of transformers: its file (`config.json`) or its class (`Qwen3Config`); or `MODULE:FUNCTION`, "

@@ -1,4 +1,4 @@
-"""Inference engines that Fusewright plugs into: optional, thin, and switched on by name.
+"""Inference engines that Fusewright plugs into: experimental, optional, thin, and switched on by name.
 
 Nothing here is imported unless an engine loads it through its entry point. None of it has been run inside an engine: what
 it relies on is declared in :mod:`fusewright.engines._contract` and compared with the sources of the releases that it names,

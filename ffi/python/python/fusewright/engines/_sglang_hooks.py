@@ -1,5 +1,8 @@
 """The parts of the plug-in for SGLang that import SGLang; loaded only for a version that the contract covers."""
 
+# SGLang need not be installed where types are checked.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import functools

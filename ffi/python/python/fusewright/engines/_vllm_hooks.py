@@ -1,5 +1,8 @@
 """The parts of the plug-in for vLLM that import vLLM; loaded only for a version that the contract covers."""
 
+# vLLM need not be installed where types are checked.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import functools

@@ -5,7 +5,7 @@ SGLang loads it in every process. It does nothing unless ``FUSEWRIGHT_SGLANG`` n
 * ``pass``: a pass in SGLang's pass manager, where Inductor compiles pieces
 * ``kernels``: the backend ``plugin`` of SGLang's fused ops, made from their own reference forms
 
-Not run inside SGLang: see :mod:`fusewright.engines`.
+Experimental, and not run inside SGLang: see :mod:`fusewright.engines`.
 """
 
 from __future__ import annotations

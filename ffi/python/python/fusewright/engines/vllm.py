@@ -5,7 +5,7 @@ vLLM loads it in every process. It does nothing unless ``FUSEWRIGHT_VLLM`` names
 * ``pass``: a pass after vLLM's own fusions in its pass manager, where Inductor compiles
 * ``compiler``: what compiles pieces of the graph where vLLM is configured with ``backend="eager"``
 
-Not run inside vLLM: see :mod:`fusewright.engines`.
+Experimental, and not run inside vLLM: see :mod:`fusewright.engines`.
 """
 
 from __future__ import annotations
