@@ -76,7 +76,8 @@ fn same_bits(program: &Program, inputs: &[HostTensor]) -> Placement {
             assert!(got == Some(expected), "output {at} has other bits, {threads} threads\n{graph}");
         }
         let mut others = inputs.to_vec();
-        let again = program.run_in_place(&mut lent(&mut others, &overwritten), threads).unwrap_or_else(|e| panic!("{e}"));
+        let again =
+            program.run_in_place(&mut lent(&mut others, &overwritten), threads).unwrap_or_else(|e| panic!("{e}"));
         assert!(again == results && others == given, "memory that is lent has other bits, {threads} threads\n{graph}");
         for (i, (after, before)) in given.iter().zip(inputs).enumerate().filter(|(i, _)| !overwritten.contains(i)) {
             assert!(after == before, "input {i} is only read");

@@ -389,15 +389,16 @@ impl State {
     }
 }
 
-/// The picture of steps: of kernels with their ops, bytes moved and bytes op by op, and of ops, without a name of a kernel,
-/// that are computed elsewhere.
+/// A kernel with its ops, bytes moved and bytes op by op; without a name, ops that are computed elsewhere.
+type DrawnStep = (Option<String>, Vec<String>, Option<u64>, Option<u64>);
+
+/// The picture of steps under a title.
 #[pyfunction]
-pub fn picture(title: &str, steps: Vec<(Option<String>, Vec<String>, Option<u64>, Option<u64>)>) -> PyResult<String> {
-    let step =
-        |(name, ops, bytes_fused, bytes_unfused): (Option<String>, Vec<String>, Option<u64>, Option<u64>)| match name {
-            Some(name) => vec![PictureStep::Kernel { name, ops, bytes_fused, bytes_unfused }],
-            None => ops.into_iter().map(PictureStep::Apart).collect(),
-        };
+pub fn picture(title: &str, steps: Vec<DrawnStep>) -> PyResult<String> {
+    let step = |(name, ops, bytes_fused, bytes_unfused): DrawnStep| match name {
+        Some(name) => vec![PictureStep::Kernel { name, ops, bytes_fused, bytes_unfused }],
+        None => ops.into_iter().map(PictureStep::Apart).collect(),
+    };
     let steps: Vec<PictureStep> = steps.into_iter().flat_map(step).collect();
     picture_of(title, &steps).map_err(raised)
 }

@@ -8,10 +8,13 @@ import numpy
 import pytest
 import torch
 from models import AddNorm, Gated
+from test_book import ROOT
 
 import fusewright
 from fusewright import Kernel, TensorSpec
 
+#: Graphs that torch exported.
+FIXTURES = [] if ROOT is None else sorted((ROOT / "fixtures").glob("*.train.pt2"))
 GATE = """graph @gate(s: 1..; %x: f32[s, 8], %y: f32[s, 8]) {
   %a = silu %x {form = quotient}
   %b = mul %a, %y
@@ -127,3 +130,18 @@ def test_weights_are_inputs_of_a_kernel(tmp_path: Path) -> None:
     given = [weight if wanted.shape == (16,) else x for wanted in kernel.inputs]
     assert len(given) == 2
     assert torch.allclose(kernel(*given), torch.nn.functional.rms_norm(x, (16,), weight, 1e-6), atol=1e-6)
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.name)
+def test_every_kernel_of_the_fixtures_can_be_called_by_itself(path: Path) -> None:
+    program = fusewright.load(path)
+    assert program.counts["kernels"] == sum(kernel.times for kernel in program.explain().kernels)
+    for kernel in program.kernels:
+        code = kernel._compiled()
+        assert len(code.outputs) == len(kernel.outputs) and kernel.ops
+
+
+def test_there_are_fixtures() -> None:
+    if ROOT is None:
+        pytest.skip("skipped: kernels of the fixtures (no checkout around the tests)")
+    assert len(FIXTURES) >= 10

@@ -107,11 +107,14 @@ def test_arrays_of_every_library_are_taken(layer: tuple[Layer, Path]) -> None:
 
     readonly = y.copy()
     readonly.setflags(write=False)
+    odd = numpy.frombuffer(b"\0" + y.tobytes(), numpy.float32, offset=1).reshape(y.shape)
+    assert not odd.flags.aligned
     buffer = memoryview(array.array("f", y.ravel())).cast("B").cast("f", y.shape)
     for other in (
         y,
         Speaks(),
         readonly,
+        odd,
         buffer,
         memoryview(bytes(buffer)).cast("f", y.shape),
         y.T.copy().T,

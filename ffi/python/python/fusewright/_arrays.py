@@ -168,12 +168,12 @@ def _of_numpy(given: Any, what: str, written: bool) -> Memory:
     name = array.dtype.name
     if name not in _NAMES:
         raise CallError(f"{what} is {name}, which kernels have no elements of")
-    is_whole = array.flags.c_contiguous and array.dtype.isnative
+    is_whole = array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
     if written and not (is_whole and array.flags.writeable):
         why = "cannot be written to" if is_whole else "is not in row-major order without gaps"
         raise CallError(f"{what} is overwritten, and {why}")
     if not is_whole:
-        array = numpy.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
+        array = numpy.array(array, array.dtype.newbyteorder("="), order="C")
     return Memory(_NAMES[name], array.shape, array.__array_interface__["data"][0], array)
 
 
