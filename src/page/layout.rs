@@ -33,8 +33,8 @@ struct Item {
     below: Vec<usize>,
 }
 
-/// Places boxes of the given `(width, height)`; edges lead from lower to higher indices.
-pub(super) fn layout(sizes: &[(i64, i64)], edges: &BTreeSet<(usize, usize)>) -> Layout {
+/// Places boxes of the given `(width, height)` right of a gutter; edges lead from lower to higher indices.
+pub(super) fn layout(sizes: &[(i64, i64)], edges: &BTreeSet<(usize, usize)>, gutter: i64) -> Layout {
     let mut items = boxes(sizes, edges);
     bend(&mut items, edges);
     let mut layers = vec![Vec::new(); items.iter().map(|i| i.layer + 1).max().unwrap_or(0)];
@@ -51,7 +51,7 @@ pub(super) fn layout(sizes: &[(i64, i64)], edges: &BTreeSet<(usize, usize)>) -> 
     }
     let left = items.iter().map(|i| i.x - i.width / 2).min().unwrap_or(0);
     for item in &mut items {
-        item.x += MARGIN - left;
+        item.x += MARGIN + gutter - left;
     }
     let (tops, heights) = rows(sizes, &items, layers.len());
     Layout {
@@ -169,9 +169,9 @@ mod tests {
         // A chain with a shortcut over all of it, and three sources of one box.
         let sizes = [(80, 40); 8];
         let edges = BTreeSet::from([(0, 1), (1, 2), (2, 3), (3, 7), (0, 7), (4, 3), (5, 3), (6, 3)]);
-        let placed = layout(&sizes, &edges);
+        let placed = layout(&sizes, &edges, 30);
         for (i, a) in placed.boxes.iter().enumerate() {
-            assert!(a.0 >= 0 && a.1 >= 0 && a.0 + 80 <= placed.width && a.1 + 40 <= placed.height);
+            assert!(a.0 >= 30 && a.1 >= 0 && a.0 + 80 <= placed.width && a.1 + 40 <= placed.height);
             for b in &placed.boxes[i + 1..] {
                 assert!((a.0 - b.0).abs() >= 80 || (a.1 - b.1).abs() >= 40, "{:?}", placed.boxes);
             }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn an_empty_graph_has_a_drawing() {
-        let placed = layout(&[], &BTreeSet::new());
+        let placed = layout(&[], &BTreeSet::new(), 0);
         assert!(placed.boxes.is_empty() && placed.edges.is_empty());
     }
 }

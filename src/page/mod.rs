@@ -1,24 +1,28 @@
 //! `explain` as one self-contained page: the graph with its regions, and behind every box its ops, why it ends where it
 //! ends, and its kernel.
 
+mod drawing;
 mod layout;
+mod repeats;
 mod steps;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use fusewright_fusion::explain::said;
 use fusewright_fusion::region::{FusedRegion, Refusal, Step, is_constant};
 use fusewright_graph::{NodeId, Op, Prim, Value};
-use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Shape, Table};
+use fusewright_templates::colours::HUES;
+use fusewright_templates::page::{ExplainPage, Occurrence, Panel, Table};
 
 use crate::explain::{Explanation, KernelReport, Kernels, OverwriteReport, RegionReport, SourceReport, Unmatched};
 use crate::{Compiler, Error, Fused, PatternReport, VendorReport};
+
+use repeats::Repeat;
 
 pub use steps::{PictureStep, picture_of, steps_picture};
 
 /// Pixels per character of a title, about.
 const CHARACTER: i64 = 8;
-const HUES: usize = 12;
 
 /// The page of a fused graph under a title. `kernels` is what the target of `compiler` makes of it.
 ///
@@ -31,32 +35,16 @@ pub fn explain_page(
     kernels: &Kernels,
     compiler: &Compiler,
 ) -> Result<String, Error> {
-    let mut drawing = Drawing::default();
-    drawing.inputs(fused);
-    for (i, step) in fused.partition.steps.iter().enumerate() {
-        match drawn(fused, report, step) {
-            Drawn::Kernel(region, facts) => drawing.region(region, facts),
-            Drawn::Node(node) => drawing.node(fused, kernels, i, node),
-        }
-    }
-    drawing.outputs(fused);
-    let sizes: Vec<(i64, i64)> = drawing.shapes.iter().map(|s| (s.width, s.height)).collect();
-    let placed = layout::layout(&sizes, &drawing.edges);
-    for (shape, &(x, y)) in drawing.shapes.iter_mut().zip(&placed.boxes) {
-        (shape.x, shape.y) = (x, y);
-    }
+    let nodes = NodePanels::new(fused, kernels);
+    let found = repeats::repeats(&drawing::units(fused, report));
+    let draw = |repeats: &[Repeat]| drawing::drawing(fused, report, kernels, &nodes, repeats);
     let mut panels = region_panels(fused, report, &kernels.reports, compiler)?;
-    panels.extend(node_panels(fused, kernels));
-    let page = ExplainPage {
-        model: title.to_owned(),
-        summary: summary(fused, report, panels.iter().filter(|p| !p.kernel.is_empty()).count()),
-        width: placed.width,
-        height: placed.height,
-        shapes: drawing.shapes,
-        edges: placed.edges,
-        panels,
-        tables: tables(fused, report, kernels),
-    };
+    let summary = summary(fused, report, panels.len());
+    let whole = draw(&[]);
+    let folded = (!found.is_empty()).then(|| draw(&found));
+    panels.extend(nodes.panels);
+    let page =
+        ExplainPage { model: title.to_owned(), summary, folded, whole, panels, tables: tables(fused, report, kernels) };
     page.text().map(printable).map_err(|e| Error::Internal(format!("the page of `explain`: {e}")))
 }
 
@@ -85,76 +73,6 @@ fn drawn<'f>(fused: &'f Fused, report: &'f Explanation, step: &Step) -> Drawn<'f
 fn hue_of(hues: &mut BTreeMap<String, usize>, name: &str) -> usize {
     let next = hues.len() * 5 % HUES;
     *hues.entry(name.to_owned()).or_insert(next)
-}
-
-/// Boxes and edges as they are added in running order.
-#[derive(Default)]
-struct Drawing {
-    shapes: Vec<Shape>,
-    edges: BTreeSet<(usize, usize)>,
-    /// The box that makes a value.
-    makers: BTreeMap<Value, usize>,
-    hues: BTreeMap<String, usize>,
-}
-
-impl Drawing {
-    fn add(&mut self, title: &str, note: String, class: &'static str, panel: String) -> usize {
-        self.add_with_hint(title, note, class, panel, String::new())
-    }
-
-    /// Adds a box that says `hint` where the pointer rests on it.
-    fn add_with_hint(&mut self, title: &str, note: String, class: &'static str, panel: String, hint: String) -> usize {
-        let longest = title.chars().count().max(note.chars().count() * 7 / 8) as i64;
-        let height = if note.is_empty() { 27 } else { 42 };
-        let width = longest * CHARACTER + 24;
-        let hue = if class == "region" { hue_of(&mut self.hues, title) } else { 0 };
-        self.shapes.push(Shape { title: title.to_owned(), note, class, hue, panel, hint, x: 0, y: 0, width, height });
-        self.shapes.len() - 1
-    }
-
-    fn reads(&mut self, by: usize, values: &[Value]) {
-        let makers = values.iter().filter_map(|value| self.makers.get(value));
-        self.edges.extend(makers.map(|&maker| (maker, by)));
-    }
-
-    /// What a caller gives; weights are left out.
-    fn inputs(&mut self, fused: &Fused) {
-        for input in fused.graph.inputs().iter().filter(|i| i.kind.is_given()) {
-            let id = self.add(&input.name, fused.graph.ty(input.value).to_string(), "value", String::new());
-            self.makers.insert(input.value, id);
-        }
-    }
-
-    fn region(&mut self, region: &FusedRegion, facts: &RegionReport) {
-        let note = match facts.ops.len() {
-            1 => "1 op".to_owned(),
-            ops => format!("{ops} ops, {} fewer bytes", percent_saved(facts.bytes_fused, facts.bytes_unfused)),
-        };
-        let id = self.add_with_hint(&region.name, note, "region", kernel_id(&facts.key), facts.ops.join(" "));
-        self.reads(id, &region.inputs);
-        self.makers.extend(region.outputs.iter().map(|&value| (value, id)));
-    }
-
-    fn node(&mut self, fused: &Fused, kernels: &Kernels, step: usize, id: NodeId) {
-        let node = fused.graph.node(id);
-        let class = match kernels.apart.get(&id) {
-            Some(&"reference") => "reference",
-            Some(&("matrix product" | "attention")) => "library",
-            _ => "single",
-        };
-        let (panel, hint) = (format!("n{step}"), fused.graph.origin(node).to_string());
-        let id = self.add_with_hint(node.op.name(), String::new(), class, panel, hint);
-        self.reads(id, &node.operands);
-        self.makers.extend(node.results.iter().map(|&value| (value, id)));
-    }
-
-    fn outputs(&mut self, fused: &Fused) {
-        for (i, output) in fused.graph.outputs().iter().enumerate() {
-            let name = output.updates.as_ref().map_or(format!("out{i}"), |input| format!("out{i}, updates {input}"));
-            let id = self.add(&name, fused.graph.ty(output.value).to_string(), "value", String::new());
-            self.reads(id, &[output.value]);
-        }
-    }
 }
 
 /// One panel per distinct kernel.
@@ -191,6 +109,7 @@ fn region_panels(
                 fact("key", facts.key.clone()),
             ],
             occurrences: vec![occurrence],
+            origins: Vec::new(),
             kernel,
         });
     }
@@ -226,32 +145,51 @@ fn written(overwrite: &OverwriteReport) -> (String, String, String) {
     (overwrite.output.clone(), overwrite.old.clone(), how)
 }
 
-/// One panel per step that is a node by itself.
-fn node_panels(fused: &Fused, kernels: &Kernels) -> Vec<Panel> {
-    let why: BTreeMap<NodeId, Refusal> = fused.partition.unfused.iter().map(|u| (u.node, u.refusal)).collect();
-    let steps = fused.partition.steps.iter().enumerate();
-    let nodes = steps.filter_map(|(i, step)| if let Step::Node(node) = step { Some((i, *node)) } else { None });
-    let panel = |(i, id)| {
-        let node = fused.graph.node(id);
-        let result = |value: &Value| fused.graph.ty(*value).to_string();
-        let reason = why.get(&id).map_or_else(String::new, |&refusal| said(&node.op, refusal));
-        let by = kernels.apart.get(&id).copied().unwrap_or(if is_constant(&node.op) { "a constant" } else { "a view" });
-        let facts = [
-            ("not fused", reason),
-            ("computed by", by.to_owned()),
-            ("operands", node.operands.iter().map(result).collect::<Vec<_>>().join(", ")),
-            ("results", node.results.iter().map(result).collect::<Vec<_>>().join(", ")),
-            ("from", fused.graph.origin(node).to_string()),
-        ];
-        Panel {
-            id: format!("n{i}"),
-            title: node.op.name().to_owned(),
-            facts: facts.into_iter().map(|(what, value)| (what.to_owned(), value)).collect(),
-            occurrences: Vec::new(),
-            kernel: String::new(),
+/// The panels of steps that are nodes by themselves, one for all that are alike.
+struct NodePanels {
+    panels: Vec<Panel>,
+    /// The id of the panel of a step.
+    of_step: BTreeMap<usize, String>,
+}
+
+impl NodePanels {
+    fn new(fused: &Fused, kernels: &Kernels) -> NodePanels {
+        let why: BTreeMap<NodeId, Refusal> = fused.partition.unfused.iter().map(|u| (u.node, u.refusal)).collect();
+        let mut nodes = NodePanels { panels: Vec::new(), of_step: BTreeMap::new() };
+        let mut alike: BTreeMap<(String, Vec<(String, String)>), usize> = BTreeMap::new();
+        for (i, step) in fused.partition.steps.iter().enumerate() {
+            let Step::Node(id) = *step else { continue };
+            let node = fused.graph.node(id);
+            let reason = why.get(&id).map_or_else(String::new, |&refusal| said(&node.op, refusal));
+            let facts = node_facts(fused, kernels, id, reason);
+            let title = node.op.name().to_owned();
+            let panel = *alike.entry((title.clone(), facts.clone())).or_insert_with(|| {
+                let (id, occurrences, origins) = (format!("n{i}"), Vec::new(), Vec::new());
+                nodes.panels.push(Panel { id, title, facts, occurrences, origins, kernel: String::new() });
+                nodes.panels.len() - 1
+            });
+            let panel = &mut nodes.panels[panel];
+            panel.origins.push(fused.graph.origin(node).to_string());
+            nodes.of_step.insert(i, panel.id.clone());
         }
+        nodes
+    }
+}
+
+fn node_facts(fused: &Fused, kernels: &Kernels, id: NodeId, reason: String) -> Vec<(String, String)> {
+    let node = fused.graph.node(id);
+    let types = |values: &[Value]| {
+        let types = values.iter().map(|&value| fused.graph.ty(value).to_string());
+        types.collect::<Vec<_>>().join(", ")
     };
-    nodes.map(panel).collect()
+    let by = kernels.apart.get(&id).copied().unwrap_or(if is_constant(&node.op) { "a constant" } else { "a view" });
+    let facts = [
+        ("not fused", reason),
+        ("computed by", by.to_owned()),
+        ("operands", types(&node.operands)),
+        ("results", types(&node.results)),
+    ];
+    facts.map(|(what, value)| (what.to_owned(), value)).into()
 }
 
 fn summary(fused: &Fused, report: &Explanation, distinct: usize) -> Vec<(String, String)> {

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fusewright_fusion::region::{FusedRegion, is_constant, is_layout};
 use fusewright_graph::NodeId;
+use fusewright_templates::drawing::Bracket;
 use fusewright_templates::picture::{Chip, StepsPicture};
 
-use super::{CHARACTER, Drawn, drawn, hue_of, percent_saved, printable};
+use super::repeats::{Repeat, repeats};
+use super::{Drawn, drawing, drawn, hue_of, percent_saved, printable};
 use crate::explain::{Explanation, Kernels, RegionReport};
 use crate::{Error, Fused};
 
@@ -19,19 +21,29 @@ const LINE: i64 = 28;
 const CHIP: i64 = 22;
 /// Pixels around the word of a box.
 const AROUND: i64 = 16;
+/// Tenths of a pixel per character: of words on boxes, of heads, and of notes, about.
+const WORD: i64 = 74;
+const HEAD: i64 = 92;
+const NOTE: i64 = 70;
 
 /// The picture of a fused graph under a title.
 ///
 /// # Errors
 /// None for a graph that verifies.
 pub fn steps_picture(title: &str, fused: &Fused, report: &Explanation, kernels: &Kernels) -> Result<String, Error> {
-    let mut picture = Picture { y: 36, ..Picture::default() };
-    for step in &fused.partition.steps {
+    let mut picture = Picture { y: 36, rounds: 1, ..Picture::default() };
+    let repeats = repeats(&drawing::units(fused, report));
+    for (i, step) in fused.partition.steps.iter().enumerate() {
+        if repeats.iter().any(|repeat| repeat.hides(i)) {
+            continue;
+        }
+        picture.bounds(&repeats, i);
         match drawn(fused, report, step) {
             Drawn::Kernel(region, facts) => picture.region(fused, region, facts),
             Drawn::Node(node) => picture.node(fused, kernels, node),
         }
     }
+    picture.bounds(&repeats, fused.partition.steps.len());
     picture.text(title)
 }
 
@@ -58,7 +70,7 @@ pub enum PictureStep {
 /// # Errors
 /// None.
 pub fn picture_of(title: &str, steps: &[PictureStep]) -> Result<String, Error> {
-    let mut picture = Picture { y: 36, ..Picture::default() };
+    let mut picture = Picture { y: 36, rounds: 1, ..Picture::default() };
     for step in steps {
         match step {
             PictureStep::Kernel { name, ops, bytes_fused, bytes_unfused } => {
@@ -72,8 +84,12 @@ pub fn picture_of(title: &str, steps: &[PictureStep]) -> Result<String, Error> {
     picture.text(title)
 }
 
-fn width_of(word: &str) -> i64 {
-    word.chars().count() as i64 * CHARACTER + AROUND
+fn width_of(words: &str, tenths: i64) -> i64 {
+    (words.chars().count() as i64 * tenths + 9) / 10
+}
+
+fn chip_width(word: &str) -> i64 {
+    width_of(word, WORD) + AROUND
 }
 
 #[derive(Default)]
@@ -81,9 +97,14 @@ struct Picture {
     y: i64,
     ops: usize,
     kernels: usize,
+    /// How often the steps that are met run.
+    rounds: usize,
+    /// The right edge of what is drawn.
+    right: i64,
     hues: BTreeMap<String, usize>,
     chips: Vec<Chip>,
     arrows: Vec<(i64, i64, i64)>,
+    brackets: Vec<Bracket>,
     notes: Vec<(i64, i64, String)>,
     /// A step outside of kernels, its class, and how often it was met in a row.
     open: Option<(String, &'static str, usize)>,
@@ -93,26 +114,49 @@ impl Picture {
     fn text(mut self, title: &str) -> Result<String, Error> {
         self.library();
         let kernels_of = |count: usize| if count == 1 { "1 kernel".to_owned() } else { format!("{count} kernels") };
+        let right = format!("Fused: {}", kernels_of(self.kernels));
         let page = StepsPicture {
             title: title.to_owned(),
             left: format!("One kernel per op: {}", kernels_of(self.ops)),
-            right: format!("Fused: {}", kernels_of(self.kernels)),
-            width: SECOND + 330,
+            width: self.right.max(SECOND + width_of(&right, HEAD)) + MARGIN,
+            right,
             height: self.y + MARGIN / 2,
             margin: MARGIN,
             second: SECOND,
             hues: self.hues.values().copied().collect::<BTreeSet<_>>().into_iter().collect(),
             chips: self.chips,
             arrows: self.arrows,
+            brackets: self.brackets,
             notes: self.notes,
         };
         page.text().map(printable).map_err(|e| Error::Internal(format!("the picture of `explain`: {e}")))
     }
 
     fn chip(&mut self, text: &str, class: &str, (x, y): (i64, i64), height: i64) -> i64 {
-        let width = width_of(text);
-        self.chips.push(Chip { text: text.to_owned(), class: class.to_owned(), x, y, width, height });
+        let text = drawing::shortened(text);
+        let width = chip_width(&text);
+        self.right = self.right.max(x + width);
+        self.chips.push(Chip { text, class: class.to_owned(), x, y, width, height });
         width
+    }
+
+    /// Ends the bracket of a repeat that ends before a step, and begins that of one which begins there.
+    fn bounds(&mut self, repeats: &[Repeat], step: usize) {
+        if self.rounds > 1 && !repeats.iter().any(|repeat| repeat.start < step && step < repeat.end()) {
+            self.library();
+            self.rounds = 1;
+            if let Some(bracket) = self.brackets.last_mut() {
+                bracket.bottom = self.y - LINE + CHIP;
+            }
+            self.y += MARGIN / 2;
+        }
+        if let Some(repeat) = repeats.iter().find(|repeat| repeat.start == step) {
+            self.library();
+            self.rounds = repeat.rounds;
+            let text = format!("{} times", repeat.rounds);
+            self.y += LINE - MARGIN / 2;
+            self.brackets.push(Bracket { x: MARGIN / 4, top: self.y, bottom: self.y, text });
+        }
     }
 
     fn region(&mut self, fused: &Fused, region: &FusedRegion, facts: &RegionReport) {
@@ -131,11 +175,11 @@ impl Picture {
         let class = format!("h{}", hue_of(&mut self.hues, of));
         let (mut x, top) = (MARGIN, self.y);
         for op in ops {
-            if x > MARGIN && x + width_of(op) > MARGIN + LEFT {
+            if x > MARGIN && x + chip_width(&drawing::shortened(op)) > MARGIN + LEFT {
                 (x, self.y) = (MARGIN, self.y + LINE);
             }
             x += self.chip(op, &class, (x, self.y), CHIP) + 6;
-            self.ops += 1;
+            self.ops += self.rounds;
         }
         let end = if self.y > top { MARGIN + LEFT } else { x };
         let height = self.y - top + CHIP;
@@ -143,9 +187,10 @@ impl Picture {
         let width = self.chip(name, &class, (SECOND, top), height);
         if let Some((fused, unfused)) = bytes {
             let saved = format!("{} fewer bytes", percent_saved(fused, unfused));
+            self.right = self.right.max(SECOND + width + 10 + width_of(&saved, NOTE));
             self.notes.push((SECOND + width + 10, top + height / 2 + 4, saved));
         }
-        self.kernels += 1;
+        self.kernels += self.rounds;
         self.y += LINE;
     }
 

@@ -93,3 +93,39 @@ impl BenchPage {
         self.render().map_err(|e| e.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::colours::tests::contrast;
+
+    #[test]
+    fn series_are_told_from_the_page_and_from_each_other() {
+        let page = BenchPage {
+            title: "a & b".to_owned(),
+            summary: Vec::new(),
+            legend: Vec::new(),
+            cases: Vec::new(),
+            table: Table { title: "t".to_owned(), head: Vec::new(), rows: Vec::new() },
+        };
+        let text = page.text().expect("renders");
+        for loads in ["<script", "src=", "@import", "<link", "url(", "://"] {
+            assert!(!text.contains(loads), "the page loads something by `{loads}`");
+        }
+        let colours = |name: &str| -> Vec<&str> {
+            let mark = format!("--{name}: ");
+            let found = text.split(mark.as_str()).skip(1).filter_map(|rest| rest.split(';').next());
+            found.filter(|colour| colour.starts_with('#')).collect()
+        };
+        let grounds = colours("back");
+        assert_eq!(grounds.len(), 2, "one per scheme: {text}");
+        for series in ["fused", "dependent", "unfused", "copy", "peer"] {
+            for (colour, ground) in colours(series).into_iter().zip(&grounds) {
+                assert!(contrast(colour, ground) >= 3.0, "{series}: {colour} on {ground}");
+            }
+            assert_eq!(colours(series).len(), 2, "{series}");
+        }
+        // Some are dashed, for those who do not tell colours.
+        assert_eq!(text.matches("--dash: ").count(), 2, "{text}");
+    }
+}

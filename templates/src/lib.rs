@@ -5,6 +5,8 @@
 
 pub mod ascend;
 pub mod bench;
+pub mod colours;
+pub mod drawing;
 pub mod page;
 pub mod picture;
 pub mod project;

@@ -2,12 +2,14 @@
 
 use askama::Template;
 
+use crate::drawing::Bracket;
+
 /// A box with a word in it.
 #[derive(Clone, Debug)]
 pub struct Chip {
     /// The word.
     pub text: String,
-    /// CSS class: `library`, `reference`, or `h` and the index of a hue, 0 to 11.
+    /// CSS class: `library`, `reference`, or `h` and the index of a hue, below [`HUES`](crate::colours::HUES).
     pub class: String,
     /// Left edge, in pixels.
     pub x: i64,
@@ -20,6 +22,10 @@ pub struct Chip {
 }
 
 impl Chip {
+    fn middle(&self) -> i64 {
+        self.x + self.width / 2
+    }
+
     fn baseline(&self) -> i64 {
         self.y + self.height / 2 + 4
     }
@@ -49,6 +55,8 @@ pub struct StepsPicture {
     pub chips: Vec<Chip>,
     /// Arrows from the left to the right: start, height, end.
     pub arrows: Vec<(i64, i64, i64)>,
+    /// Brackets along lines that repeat.
+    pub brackets: Vec<Bracket>,
     /// Words beside boxes: left edge, baseline, text.
     pub notes: Vec<(i64, i64, String)>,
 }

@@ -109,9 +109,15 @@ fn the_page_has_a_panel_behind_every_box() {
     for region in report["regions"].as_array().expect("a list") {
         assert!(links.contains(&format!("k-{}", region["kernel_key"].as_str().expect("text"))), "{region}");
     }
-    // Kernel text, and nothing that a browser would fetch or run.
+    // Kernel text, and nothing that a browser would fetch.
     assert!(page.contains("kernel ") && page.contains("order tree("));
-    assert!(!["<script", "src=", "<link", "@import"].iter().any(|mark| page.contains(mark)));
+    assert!(!["src=", "<link", "@import", "url("].iter().any(|mark| page.contains(mark)));
+    assert_eq!(page.matches("<script").count(), 1);
+    for button in ["in", "out", "fit", "width", "save"] {
+        assert!(page.contains(&format!("data-do=\"{button}\"")), "{button}");
+    }
+    // The drawing is there before the script is, and a layer alone repeats nothing.
+    assert!(page.find("<svg") < page.find("<script") && !page.contains("id=\"every\""));
     // A folder that cannot be written to is the caller's mistake, with the path in the message.
     let missing = call(&["explain", &model, "--html", "/no/such/folder/page.html"]);
     assert!(missing.code == Some(2) && missing.stderr.contains("/no/such/folder"), "{}", missing.stderr);
@@ -137,6 +143,39 @@ fn the_picture_of_the_front_page_is_what_explain_draws() {
     let missing = call(&["explain", &model, "--svg", "/no/such/folder/layer.svg"]);
     assert!(missing.code == Some(2) && missing.stderr.contains("/no/such/folder"), "{}", missing.stderr);
     refused(2, &["explain", &model, "--svg", "a.svg", "--json"], &["--svg", "--json"]);
+}
+
+/// 64 layers are drawn once, on the page and in the picture, and counted 64 times.
+#[test]
+fn layers_that_repeat_are_drawn_once() {
+    let folder = folder();
+    let layer = |i: usize| {
+        format!(
+            "  %n{i} = rms_norm %h{i}, %w {{eps = 1e-6, round = once}}\n  %p{i} = matmul %n{i}, %m\n  %h{} = add %h{i}, %p{i}\n",
+            i + 1
+        )
+    };
+    let layers: String = (0..64).map(layer).collect();
+    let text =
+        format!("graph @deep(s: 1..; %h0: f32[s, 64], %w: f32[64], %m: f32[64, 64]) {{\n{layers}  return %h64\n}}\n");
+    let model = write(&folder, "deep.fw", text);
+    let [page, picture] = ["page.html", "picture.svg"].map(|name| folder.path().join(name).display().to_string());
+    let drawn = call(&["explain", &model, "--html", &page, "--svg", &picture]);
+    assert_eq!(drawn.code, Some(0), "{}", drawn.stderr);
+    let page = std::fs::read_to_string(page).expect("a page");
+    let graphs: Vec<&str> = page.split("<svg").skip(1).filter_map(|rest| rest.split("</svg>").next()).collect();
+    let [folded, whole] = graphs.as_slice() else { panic!("{} drawings", graphs.len()) };
+    let links = |graph: &str| graph.matches("<a href=").count();
+    // The norm, its product, 63 times both with the sum in front, and the last sum.
+    assert_eq!((links(folded), links(whole)), (5, 2 + 2 * 63 + 1));
+    assert!(folded.contains(">63 ×</text>") && !whole.contains("63 ×"), "{folded}");
+    assert!(folded.contains("2 steps are run 63 times, each on what the one before gives"), "{folded}");
+    assert!(page.contains("id=\"every\"") && page.len() < 1 << 20, "{} bytes", page.len());
+    // Products that are alike share a panel, which says where each comes from.
+    assert!(page.contains("<summary>64 of them</summary>"), "{page}");
+    let picture = std::fs::read_to_string(picture).expect("a picture");
+    assert!(picture.contains("One kernel per op: 128 kernels") && picture.contains("Fused: 65 kernels"), "{picture}");
+    assert!(picture.contains(">63 times</text>") && picture.matches("<g class=").count() == 9, "{picture}");
 }
 
 #[test]
