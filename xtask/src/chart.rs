@@ -15,23 +15,24 @@ const LEFT: u32 = 16;
 const WIDEST: f64 = 400.0;
 /// A bar with its label above it: the picture is narrow, so that a phone shows it in letters that are read.
 const LINE: u32 = 48;
-const TOP: u32 = 52;
+const TOP: u32 = 68;
 const BAR: u32 = 18;
 
-/// Draws bars under a title; a line stands at 1, where both are equally fast.
-pub fn chart(title: &str, bars: &[Bar]) -> String {
+/// Draws bars under a title and a note; a line stands at 1, where both are equally fast.
+pub fn chart(title: &str, note: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|bar| bar.ratio).fold(1.0, f64::max);
     let width = |ratio: f64| ratio / most * WIDEST;
     let height = TOP + LINE * bars.len() as u32;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-         aria-label=\"{title}\">\n<title>{title}</title>\n<style>\n\
+         aria-label=\"{title}: {note}\">\n<title>{title}</title>\n<style>\n\
          text {{ font: 14px system-ui, sans-serif; fill: #1c1f24; }}\n.head {{ font-weight: 600; font-size: 15px; }}\n\
          .paper {{ fill: #ffffff; }}\n.bar {{ fill: #3b7dd8; }}\nline {{ stroke: #1c1f24; stroke-dasharray: 3 3; }}\n\
          @media (prefers-color-scheme: dark) {{\n  text {{ fill: #e5e8ec; }}\n  .paper {{ fill: #15181d; }}\n  \
          .bar {{ fill: #5b9bf0; }}\n  line {{ stroke: #e5e8ec; }}\n}}\n</style>\n\
          <rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>\n\
-         <text class=\"head\" x=\"{LEFT}\" y=\"26\">{title}</text>\n"
+         <text class=\"head\" x=\"{LEFT}\" y=\"26\">{title}</text>\n\
+         <text x=\"{LEFT}\" y=\"46\">{note}</text>\n"
     );
     let one = f64::from(LEFT) + width(1.0);
     for (at, bar) in bars.iter().enumerate() {
@@ -63,7 +64,7 @@ mod tests {
     #[test]
     fn bars_are_as_long_as_their_ratios() {
         let bars = [("a", 4.0), ("b", 0.5)].map(|(label, ratio)| Bar { label: label.to_owned(), ratio });
-        let text = chart("t", &bars);
+        let text = chart("t", "n", &bars);
         assert!(text.contains("width=\"400\" height=\"18\"") && text.contains("width=\"50\" height=\"18\""), "{text}");
         // The line of 1 crosses every bar.
         assert_eq!(text.matches("<line x1=\"116\"").count(), 2, "{text}");

@@ -105,7 +105,14 @@ fn pages(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let joined = |cpus: String, gpus: String| format!("{}\n\n{}", cpus.trim_end(), gpus);
     let bars: Vec<Bar> = bars(&machines).into_iter().chain(gpu_results::bars(&gpus)).collect();
     Ok(vec![
-        (CHART, chart("How often as fast, rounding where the graph does (geometric means)", &bars)),
+        (
+            CHART,
+            chart(
+                "How often as fast, rounding where the graph does",
+                "Geometric means; at the dashed line both are equally fast",
+                &bars,
+            ),
+        ),
         page("README.md", known(&machines)?)?,
         page("docs/benchmarks.md", joined(summary(&machines), gpu_results::summary(&gpus)))?,
         page("benches/README.md", joined(details(&machines), gpu_results::details(&gpus) + &layers))?,
