@@ -1,5 +1,6 @@
 //! Chores of this repository, as a library, so that tests run the very checks that the command runs.
 
+pub mod book;
 pub mod chart;
 pub mod foreign;
 pub mod fuzz;

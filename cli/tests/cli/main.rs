@@ -1,6 +1,7 @@
 //! The command as scripts see it: exit codes, JSON keys, files, and what errors name.
 
 mod bench;
+mod book;
 mod cache;
 mod compile;
 mod dump;

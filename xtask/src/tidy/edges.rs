@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Finding, Tree};
 
 /// Crate folder (`.` is the facade at the root) and the folders it builds on.
-const LEFT: [(&str, &[&str]); 16] = [
+const LEFT: [(&str, &[&str]); 18] = [
     ("ascend-model", &[]),
     ("abi", &[]),
     ("graph", &["abi"]),
@@ -24,7 +24,9 @@ const LEFT: [(&str, &[&str]); 16] = [
     ("ffi/c", &["abi", "runtime"]),
     ("ffi/python", &["."]),
     ("benches", &["."]),
-    ("examples/aot", &["."]),
+    ("examples/build_rs", &["."]),
+    ("examples/candle", &["."]),
+    ("examples/mistralrs", &["."]),
 ];
 /// Folders whose dependencies are their own affair.
 const FREE: [&str; 2] = ["xtask", "fuzz"];

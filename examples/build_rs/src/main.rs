@@ -1,6 +1,6 @@
 //! Quantises two rows twice and prints their scales.
 
-use fusewright_example_aot::{add_rms_norm_fp8_token, silu_mul_fp8_group128};
+use fusewright_example_build_rs::{add_rms_norm_fp8_token, silu_mul_fp8_group128};
 use half::bf16;
 
 const ROWS: usize = 2;

@@ -5,7 +5,7 @@ mod bodies;
 
 use fusewright::diff::first_difference;
 use fusewright::{Callable, DType, TensorMut, TensorRef, fuse};
-use fusewright_example_aot::{add_rms_norm_cache, add_rms_norm_fp8_token, silu_mul_fp8_group128};
+use fusewright_example_build_rs::{add_rms_norm_cache, add_rms_norm_fp8_token, silu_mul_fp8_group128};
 
 /// Bits of bf16 values that arithmetic trips over: zeros, denormals, the largest, infinities, NaNs, ties.
 const EDGES: [u16; 16] = [
@@ -109,10 +109,10 @@ fn norm_equals_the_kernel_made_at_run_time() {
 #[test]
 fn norm_of_levels_equals_the_kernel_made_at_run_time() {
     if fusewright::Level::V3.is_supported() {
-        norm_equals(fusewright_example_aot::add_rms_norm_fp8_token_of_levels);
+        norm_equals(fusewright_example_build_rs::add_rms_norm_fp8_token_of_levels);
     } else {
         let weight = vec![0; bodies::HIDDEN as usize];
-        let norm = fusewright_example_aot::add_rms_norm_fp8_token_of_levels;
+        let norm = fusewright_example_build_rs::add_rms_norm_fp8_token_of_levels;
         assert_eq!(norm(0, &[], &[], &weight, &mut [], &mut [], &mut []), Err("the processor"));
     }
 }
