@@ -52,6 +52,7 @@ pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Ran, ToolError>
 
 /// As [`run`], of a tool without an input, in the terms of [`Command::output`]: an error that is not of the system is in
 /// words.
+#[cfg(feature = "ascend")]
 pub(crate) fn output(command: &mut Command) -> std::io::Result<Output> {
     run(command, &[]).map(|ran| ran.output).map_err(|error| match error {
         ToolError::System(error) => error,

@@ -109,6 +109,7 @@ pub const ALL: &[Knob] = &[
 pub(crate) const ASCEND_HOME_PATH: Knob = Knob { name: "ASCEND_HOME_PATH", doc: "CANN's toolkit" };
 pub(crate) const ASCEND_TOOLKIT_HOME: Knob = Knob { name: "ASCEND_TOOLKIT_HOME", doc: "CANN's toolkit" };
 pub(crate) const HOME: Knob = Knob { name: "HOME", doc: "folder of the user" };
+#[cfg(feature = "ascend")]
 pub(crate) const CXX: Knob = Knob { name: "CXX", doc: "the host's compiler of C++" };
 pub(crate) const CUDA_HOME: Knob = Knob { name: "CUDA_HOME", doc: "CUDA's toolkit" };
 pub(crate) const CUDA_PATH: Knob = Knob { name: "CUDA_PATH", doc: "CUDA's toolkit" };
