@@ -1,6 +1,6 @@
 //! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
 //! break Ascend C, kernels with changed indices, a sample of combinations and whole graphs on the host model of NPUs,
-//! twenty thousand random graphs, the whole matrix, and fuzzing.
+//! twenty thousand random graphs, the whole matrix, fuzzing, and the example for mistral.rs.
 //!
 //! The matrix is checked in slices by a release build. What is done of it and of the broken Ascend C is kept in
 //! `target/long`, with the commit that it was done for, so that a run that was stopped goes on where it was.
@@ -27,7 +27,8 @@ const CHANGED: usize = 20_000;
 const FUZZ: u64 = 600;
 
 /// What a run does, in order.
-pub const PARTS: [&str; 8] = ["casts", "memory", "mutants", "bounds", "ascend", "differential", "matrix", "fuzz"];
+pub const PARTS: [&str; 9] =
+    ["casts", "memory", "mutants", "bounds", "ascend", "differential", "matrix", "fuzz", "mistralrs"];
 
 /// Runs one part, or all of them.
 ///
@@ -44,6 +45,7 @@ pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
             "ascend" => crate::npu::run(root)?,
             "differential" => differential(root)?,
             "matrix" => matrix(root)?,
+            "mistralrs" => mistralrs(root)?,
             _ => crate::fuzz::run(root, FUZZ)?,
         }
         println!("{name}: done after {} s", start.elapsed().as_secs());
@@ -95,6 +97,12 @@ fn memory(root: &Path) -> Result<(), String> {
     let test = ["test", "--release", "-p", "fusewright", "--features", "llvm", "--test", "memory", "--", "--nocapture"];
     let status = Command::new("cargo").args(test).env("FUSEWRIGHT_LONG", CYCLES.to_string()).current_dir(root).status();
     if status.map_err(|e| format!("cargo: {e}"))?.success() { Ok(()) } else { Err("memory grows".to_owned()) }
+}
+
+/// The example for mistral.rs, which depends on many crates.
+fn mistralrs(root: &Path) -> Result<(), String> {
+    let status = Command::new(".ci/examples").arg("mistralrs").current_dir(root).status();
+    if status.map_err(|e| format!(".ci/examples: {e}"))?.success() { Ok(()) } else { Err("it fails".to_owned()) }
 }
 
 /// Random graphs of many seeds, run every way that there is on this host.

@@ -16,7 +16,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   hostile                how long the optimised command takes to refuse each bad file: less than 100 ms
   long [PART]            casts of all f32, 10,000 kernels made and dropped, broken Ascend C, a sample of the matrix and whole graphs
                          (of FUSEWRIGHT_FIXTURES too) on the host model of NPUs, the whole matrix in slices that a later run
-                         goes on from, ten minutes of fuzzing; or one part: casts, memory, mutants, bounds, ascend, differential, matrix, fuzz (hours)
+                         goes on from, ten minutes of fuzzing, the example for mistral.rs; or one part: casts, memory, mutants, bounds, ascend,
+                         differential, matrix, fuzz, mistralrs (hours)
   unfused [FOLDER]       the share of ops of exported models that no kernel computes: at most 2 % together; without a folder, of
                          tiny models of `transformers`, which it fetches and keeps in target/models
   foreign-kernel         fetch a kernel for Ascend that others wrote into target/foreign, and run it on the host model
