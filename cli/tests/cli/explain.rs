@@ -159,8 +159,9 @@ fn layers_that_repeat_are_drawn_once() {
         )
     };
     let layers: String = (0..64).map(layer).collect();
-    let text =
-        format!("graph @deep(s: 1..; %h0: f32[s, 64], %w: f32[64], %m: f32[64, 64]) {{\n{layers}  return %h64\n}}\n");
+    let text = format!(
+        "graph @deep(s: 1..; %h0: f32[s, 64], %w: f32[64], %m: f32[64, 64]) {{\n{layers}  %y = matmul %h64, %m {{out = f32}}\n  return %y\n}}\n"
+    );
     let model = write(&folder, "deep.fw", text);
     let [page, picture] = ["page.html", "picture.svg"].map(|name| folder.path().join(name).display().to_string());
     let drawn = call(&["explain", &model, "--html", &page, "--svg", &picture]);
@@ -169,16 +170,16 @@ fn layers_that_repeat_are_drawn_once() {
     let graphs: Vec<&str> = page.split("<svg").skip(1).filter_map(|rest| rest.split("</svg>").next()).collect();
     let [folded, whole] = graphs.as_slice() else { panic!("{} drawings", graphs.len()) };
     let links = |graph: &str| graph.matches("<a href=").count();
-    // The norm, its product, 63 times both with the sum in front, and the last sum.
-    assert_eq!((links(folded), links(whole)), (5, 2 + 2 * 63 + 1));
+    // The norm, its product, 63 times both with the sum in front, the last sum and its product.
+    assert_eq!((links(folded), links(whole)), (6, 2 + 2 * 63 + 2));
     assert!(folded.contains(">63 ×</text>") && !whole.contains("63 ×"), "{folded}");
     assert!(folded.contains("2 steps are run 63 times, each on what the one before gives"), "{folded}");
     assert!(page.contains("id=\"every\"") && page.len() < 1 << 20, "{} bytes", page.len());
     // Products that are alike share a panel, which says where each comes from.
-    assert!(page.contains("<summary>64 of them</summary>"), "{page}");
+    assert!(page.contains("<summary>65 of them</summary>"), "{page}");
     let picture = std::fs::read_to_string(picture).expect("a picture");
     assert!(picture.contains("One kernel per op: 128 kernels") && picture.contains("Fused: 65 kernels"), "{picture}");
-    assert!(picture.contains(">63 times</text>") && picture.matches("<g class=").count() == 11, "{picture}");
+    assert!(picture.contains(">63 times</text>") && picture.matches("<g class=").count() == 13, "{picture}");
 }
 
 #[test]
