@@ -52,8 +52,11 @@ impl AssemblerChoice {
             },
         };
         match named {
-            Some(tool) => Assembler::at(&tool).map(Some).map_err(Error::Unavailable),
-            None => Ok(tool_folders().iter().find_map(|folder| Assembler::at(&folder.join(NAME)).ok())),
+            Some(tool) => {
+                let from = if *self == AssemblerChoice::Environment { knobs::PTXAS.name } else { "an option" };
+                Assembler::at(&tool, from).map(Some).map_err(Error::Unavailable)
+            }
+            None => Ok(tool_folders().iter().find_map(|at| Assembler::at(&at.folder.join(NAME), at.from).ok())),
         }
     }
 }
@@ -62,17 +65,19 @@ impl AssemblerChoice {
 #[derive(Clone, Debug)]
 pub(crate) struct Assembler {
     tool: PathBuf,
+    /// What led to it: a variable, a kind of folder, or an option.
+    from: &'static str,
     /// What it says of itself.
     version: Arc<str>,
 }
 
 impl Assembler {
     /// Asks a file for its version, once in the life of this process.
-    fn at(tool: &Path) -> Result<Assembler, String> {
+    fn at(tool: &Path, from: &'static str) -> Result<Assembler, String> {
         static KNOWN: Mutex<BTreeMap<PathBuf, Arc<str>>> = Mutex::new(BTreeMap::new());
         let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(version) = known().get(tool).cloned() {
-            return Ok(Assembler { tool: tool.to_owned(), version });
+            return Ok(Assembler { tool: tool.to_owned(), from, version });
         }
         let failed = |reason: &dyn std::fmt::Display| format!("assembler {}: {reason}", tool.display());
         if !tool.is_file() {
@@ -86,7 +91,22 @@ impl Assembler {
         }
         let version: Arc<str> = lines.join("; ").into();
         known().insert(tool.to_owned(), Arc::clone(&version));
-        Ok(Assembler { tool: tool.to_owned(), version })
+        Ok(Assembler { tool: tool.to_owned(), from, version })
+    }
+
+    /// Its file.
+    pub fn file(&self) -> &Path {
+        &self.tool
+    }
+
+    /// What led to it: a variable, a kind of folder, or an option.
+    pub fn from(&self) -> &'static str {
+        self.from
+    }
+
+    /// What it says of its version.
+    pub fn version(&self) -> &str {
+        &self.version
     }
 
     /// The code of a PTX text for an architecture.

@@ -60,7 +60,11 @@ pub(crate) fn output(command: &mut Command) -> std::io::Result<Output> {
     })
 }
 
-fn limit() -> Result<Duration, String> {
+/// How long a tool may take.
+///
+/// # Errors
+/// A limit that is no number, in words.
+pub(crate) fn limit() -> Result<Duration, String> {
     let knob = knobs::TOOL_SECONDS;
     let Some(text) = knob.read() else { return Ok(Duration::from_secs(SECONDS)) };
     match text.parse() {

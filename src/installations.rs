@@ -14,18 +14,28 @@ const TOOLS: &[&str] = &["nvidia/cu13/bin", "nvidia/cuda_nvcc/bin", "triton/back
 /// of NVIDIA's wheels in the environments of Python on this machine. Only folders that are there are among them, and the
 /// user's, whether it is there or not.
 pub(crate) fn cublaslt_folders() -> Vec<PathBuf> {
-    let toolkits = toolkits().into_iter().flat_map(|home| ["lib64", "lib"].map(|lib| home.join(lib)));
+    let toolkits = toolkits().into_iter().flat_map(|home| ["lib64", "lib"].map(|lib| home.folder.join(lib)));
     let there = toolkits.chain(in_wheels(LIBRARIES)).filter(|folder| folder.is_dir());
     distinct(knobs::CUBLASLT_DIR.path().into_iter().chain(there))
 }
 
+/// A folder, and why it was looked at: the variable that names it, or what it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub folder: PathBuf,
+    pub from: &'static str,
+}
+
 /// Folders in which tools of CUDA may lie, the nearest first: those of commands, those of CUDA, and those of NVIDIA's wheels.
 /// Only folders that are there are among them.
-pub(crate) fn tool_folders() -> Vec<PathBuf> {
+pub(crate) fn tool_folders() -> Vec<Place> {
     let path = knobs::PATH.path().unwrap_or_default();
-    let toolkits = toolkits().into_iter().map(|home| home.join("bin"));
-    let folders = std::env::split_paths(&path).chain(toolkits).chain(in_wheels(TOOLS));
-    distinct(folders.filter(|folder| folder.is_dir()))
+    let commands = std::env::split_paths(&path).map(|folder| Place { folder, from: knobs::PATH.name });
+    let toolkits = toolkits().into_iter().map(|home| Place { folder: home.folder.join("bin"), ..home });
+    let wheels = in_wheels(TOOLS).into_iter().map(|folder| Place { folder, from: "a Python package" });
+    let mut seen = BTreeSet::new();
+    let places = commands.chain(toolkits).chain(wheels).filter(|place| place.folder.is_dir());
+    places.filter(|place| seen.insert(place.folder.clone())).collect()
 }
 
 fn distinct(folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
@@ -34,9 +44,10 @@ fn distinct(folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
 }
 
 /// Where toolkits of CUDA may be.
-fn toolkits() -> Vec<PathBuf> {
-    let homes = [knobs::CUDA_HOME.path(), knobs::CUDA_PATH.path(), Some(PathBuf::from("/usr/local/cuda"))];
-    homes.into_iter().flatten().collect()
+fn toolkits() -> Vec<Place> {
+    let named = |knob: knobs::Knob| knob.path().map(|folder| Place { folder, from: knob.name });
+    let usual = Place { folder: PathBuf::from("/usr/local/cuda"), from: "the usual folder of CUDA" };
+    [named(knobs::CUDA_HOME), named(knobs::CUDA_PATH), Some(usual)].into_iter().flatten().collect()
 }
 
 /// Folders of wheels in every Python: of the active environments, of the commands, of the system.

@@ -104,10 +104,42 @@ pub const ALL: &[Knob] = &[
     TOOL_SECONDS,
 ];
 
+/// Read by the Python package alone.
+pub const PYTHON: &[Knob] = &[
+    Knob { name: "FUSEWRIGHT_SGLANG", doc: "doors of SGLang that the plug-in opens, separated by commas" },
+    Knob { name: "FUSEWRIGHT_VLLM", doc: "doors of vLLM that the plug-in opens, separated by commas" },
+];
+
+/// How the names of our variables begin.
+const PREFIX: &str = "FUSEWRIGHT_";
+
+/// Names that begin as those of knobs do, are set, and are none: spelled wrong, or of our tests.
+pub fn unknown() -> Vec<String> {
+    let known = |name: &str| ALL.iter().chain(PYTHON).any(|knob| knob.name == name);
+    let names =
+        std::env::vars_os().filter(|(_, value)| !value.is_empty()).filter_map(|(name, _)| name.into_string().ok());
+    let mut unknown: Vec<String> = names.filter(|name| name.starts_with(PREFIX) && !known(name)).collect();
+    unknown.sort();
+    unknown
+}
+
+/// What others set and we read as they mean it, where a report shows it: paths of installations, a compiler, a folder.
+pub(crate) const OF_OTHERS: &[Knob] = &[
+    ASCEND_HOME_PATH,
+    ASCEND_TOOLKIT_HOME,
+    CONDA_PREFIX,
+    CUDA_HOME,
+    CUDA_PATH,
+    CXX,
+    VIRTUAL_ENV,
+    XDG_CACHE_HOME,
+];
+
 // What others set and we read as they mean it: where their installations are.
 
 pub(crate) const ASCEND_HOME_PATH: Knob = Knob { name: "ASCEND_HOME_PATH", doc: "CANN's toolkit" };
 pub(crate) const ASCEND_TOOLKIT_HOME: Knob = Knob { name: "ASCEND_TOOLKIT_HOME", doc: "CANN's toolkit" };
+pub(crate) const XDG_CACHE_HOME: Knob = Knob { name: "XDG_CACHE_HOME", doc: "the user's folder for caches" };
 pub(crate) const HOME: Knob = Knob { name: "HOME", doc: "folder of the user" };
 #[cfg(feature = "ascend")]
 pub(crate) const CXX: Knob = Knob { name: "CXX", doc: "the host's compiler of C++" };

@@ -34,6 +34,7 @@ pub mod bench;
 pub mod check;
 pub mod devices;
 pub mod diff;
+pub mod doctor;
 pub mod explain;
 pub mod inputs;
 pub mod knobs;

@@ -33,19 +33,30 @@ impl CacheChoice {
     /// # Errors
     /// No folder of this user for caches.
     pub fn folder(&self) -> Result<Option<PathBuf>, String> {
+        self.located().map(|found| found.map(|(folder, _)| folder))
+    }
+
+    /// As [`CacheChoice::folder`], with what chose it: a variable, the usual folder of the system, or an option.
+    pub(crate) fn located(&self) -> Result<Option<(PathBuf, &'static str)>, String> {
         match self {
             CacheChoice::Off => Ok(None),
-            CacheChoice::Folder(folder) => Ok(Some(folder.clone())),
+            CacheChoice::Folder(folder) => Ok(Some((folder.clone(), "an option"))),
             CacheChoice::Environment => match knobs::CACHE_DIR.path() {
                 Some(folder) if folder == Path::new(OFF) => Ok(None),
-                Some(folder) => Ok(Some(folder)),
+                Some(folder) => Ok(Some((folder, knobs::CACHE_DIR.name))),
                 None => match etcetera::choose_base_strategy() {
-                    Ok(user) => Ok(Some(user.cache_dir().join("fusewright"))),
+                    Ok(user) => Ok(Some((user.cache_dir().join("fusewright"), chosen_by(&user.cache_dir())))),
                     Err(e) => Err(format!("kernel cache: {e}; {} names a folder", knobs::CACHE_DIR.name)),
                 },
             },
         }
     }
+}
+
+/// What made the system's folder for caches be this one.
+fn chosen_by(caches: &Path) -> &'static str {
+    let knob = knobs::XDG_CACHE_HOME;
+    if knob.path().is_some_and(|named| named == caches) { knob.name } else { "the system's usual folder" }
 }
 
 /// Opens the kernel cache; `None` where kernels are not kept.

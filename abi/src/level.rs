@@ -24,6 +24,14 @@ macro_rules! features {
             let lower = $(is_x86_feature_detected!($lower))&&+;
             lower && (level == Level::V3 || $(is_x86_feature_detected!($upper))&&+)
         }
+
+        /// The features of this processor, in the order of the list.
+        #[cfg(target_arch = "x86_64")]
+        fn found() -> Vec<&'static str> {
+            use std::arch::is_x86_feature_detected;
+            let here = [$(($lower, is_x86_feature_detected!($lower)),)+ $(($upper, is_x86_feature_detected!($upper)),)+];
+            here.into_iter().filter(|(_, here)| *here).map(|(name, _)| name).collect()
+        }
     };
 }
 
@@ -58,6 +66,19 @@ impl Level {
         }
     }
 
+    /// The features of all levels that this processor has; none on other processors than x86-64.
+    pub fn features_here() -> Vec<&'static str> {
+        #[cfg(target_arch = "x86_64")]
+        return found();
+        #[cfg(not(target_arch = "x86_64"))]
+        Vec::new()
+    }
+
+    /// The highest level that this processor is of, if it is of any.
+    pub fn of_this_processor() -> Option<Level> {
+        Level::ALL.into_iter().rev().find(|level| level.is_supported())
+    }
+
     /// Whether this processor runs code of the level.
     pub fn is_supported(self) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -82,5 +103,15 @@ mod tests {
         let [lower, upper] = Level::ALL.map(Level::features);
         assert!(upper.starts_with(lower) && upper.len() > lower.len());
         assert!(Level::V3.is_supported() || !Level::V4.is_supported());
+    }
+
+    #[test]
+    fn a_processor_is_of_a_level_where_it_has_all_of_its_features() {
+        let here = Level::features_here();
+        for level in Level::ALL {
+            let all = level.features().iter().all(|feature| here.contains(feature));
+            assert_eq!(level.is_supported(), all && cfg!(target_arch = "x86_64"), "{level}: {here:?}");
+            assert!(!level.is_supported() || Level::of_this_processor() >= Some(level));
+        }
     }
 }

@@ -10,7 +10,7 @@ use fusewright::inputs::Sizes;
 use fusewright::model::read_text;
 use fusewright::{Error, Options, Pipeline, ScheduleChoice, Target, UserPatterns, model};
 
-use crate::help::{BENCH, CACHE, COMPILE, EXIT, EXPLAIN, LISTS, OPT, RUN};
+use crate::help::{BENCH, CACHE, COMPILE, DOCTOR, EXIT, EXPLAIN, LISTS, OPT, RUN};
 
 /// Fuses the memory-bound parts of LLM inference graphs into generated kernels.
 #[derive(Debug, Parser)]
@@ -115,6 +115,9 @@ pub enum Command {
     /// Work on the text forms of graphs and kernels
     #[command(after_help = OPT)]
     Opt(OptArgs),
+    /// Say what this machine has, what of it is used, and why
+    #[command(after_help = DOCTOR)]
+    Doctor(ListArgs),
     /// List targets and what is missing for them
     #[command(after_help = LISTS)]
     Devices(ListArgs),

@@ -83,5 +83,13 @@ Examples:
 
 Exit status: 0 done, 1 an entry is wrong, 3 the folder cannot be used";
 
+/// Of `doctor`.
+pub const DOCTOR: &str = "\
+Examples:
+  fusewright doctor                                          what to add to a report of a problem
+  fusewright doctor --json                                   the same for programs
+
+Exit status: 0 kernels compile and run on this processor, 1 they do not, or what a variable asks for is missing";
+
 /// Of the listings.
 pub const LISTS: &str = "Exit status: 0";

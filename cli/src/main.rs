@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Compile(args) => commands::compile::main(args, &cli.common),
         Command::Bench(args) => commands::bench::main(args, &cli.common),
         Command::Opt(args) => commands::opt::main(args, &cli.common),
+        Command::Doctor(args) => commands::doctor::main(args),
         Command::Devices(args) => commands::devices::main(args),
         Command::Knobs(args) => commands::knobs::main(args),
         Command::Cache(args) => commands::cache::main(args),

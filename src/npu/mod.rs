@@ -38,6 +38,29 @@ pub(crate) fn open(target: &Target, cache: &CacheChoice) -> Result<Npu, RuntimeE
     Npu::open(target, &files, &chip)
 }
 
+/// The NPU of this machine, of whatever chip.
+///
+/// # Errors
+/// As [`open`], for the first chip that code is made for.
+#[cfg(feature = "ascend")]
+pub(crate) fn open_any() -> Result<Npu, RuntimeError> {
+    let chips = fusewright_codegen::backend::ascend::CHIPS.iter();
+    let mut opened = chips.map(|chip| open(&Target::Ascend { chip: chip.name.to_owned() }, &CacheChoice::Off));
+    let first = opened.next().unwrap_or_else(|| Err(no_chip()));
+    if first.is_ok() { first } else { opened.find(Result::is_ok).unwrap_or(first) }
+}
+
+/// A build without the backend knows no chip.
+#[cfg(not(feature = "ascend"))]
+pub(crate) fn open_any() -> Result<Npu, RuntimeError> {
+    Err(no_chip())
+}
+
+fn no_chip() -> RuntimeError {
+    let reason = "this build makes code for no chip".to_owned();
+    RuntimeError::Unavailable { target: "ascend".to_owned(), reason }
+}
+
 /// Files that may be the runtime: the one that the user names, else the name that the system looks up and those in folders of
 /// CANN.
 fn files() -> Vec<PathBuf> {
@@ -46,6 +69,11 @@ fn files() -> Vec<PathBuf> {
         Some(file) => vec![file],
         None => candidates(LIBRARY, &folders()),
     }
+}
+
+/// Whether a file of the runtime lies in one of the folders that are looked at, usable or not.
+pub(crate) fn is_installed() -> bool {
+    files().iter().any(|file| file.is_file())
 }
 
 /// Files that may be the run-time compiler: beside the runtime that the user names, else as of the runtime.

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod cache;
 pub mod compile;
 pub mod devices;
+pub mod doctor;
 pub mod explain;
 pub mod external;
 pub mod knobs;

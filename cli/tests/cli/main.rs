@@ -4,6 +4,7 @@ mod bench;
 mod book;
 mod cache;
 mod compile;
+mod doctor;
 mod dump;
 mod explain;
 mod hostile;

@@ -208,6 +208,39 @@ pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
     }
 }
 
+/// The version of LLVM that this build makes code with, where it has one: major, minor and patch.
+pub fn llvm_version() -> Option<(u32, u32, u32)> {
+    #[cfg(any(feature = "cuda", feature = "llvm"))]
+    return Some(inkwell::support::get_llvm_version());
+    #[cfg(not(any(feature = "cuda", feature = "llvm")))]
+    None
+}
+
+/// How wide the vectors are, in bits, of kernels for a target that is the host.
+///
+/// # Errors
+/// A target that is not the host, or that this build lacks; what the processor lacks.
+pub fn vector_bits(target: &Target) -> Result<u32, String> {
+    match target {
+        #[cfg(feature = "cpu")]
+        Target::Cpu => cpu::vector_bits(),
+        #[cfg(feature = "llvm")]
+        Target::CpuLlvm { level } => cpu_llvm::vector_bits(*level),
+        other => match for_target(other) {
+            Ok(_) => Err(format!("`{other}` is not the host")),
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}
+
+/// The architectures of NVIDIA GPUs that this build makes code for, the oldest first; none without feature `cuda`.
+pub fn gpu_architectures() -> Vec<&'static str> {
+    #[cfg(feature = "cuda")]
+    return cuda::architectures().collect();
+    #[cfg(not(feature = "cuda"))]
+    Vec::new()
+}
+
 /// The backend of a target, for which a table says how the rows of some kernels are spread.
 ///
 /// # Errors

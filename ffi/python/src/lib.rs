@@ -8,6 +8,7 @@ mod array;
 mod compile;
 mod counters;
 mod dlpack;
+mod doctor;
 mod errors;
 mod judge;
 mod kernel;
@@ -28,6 +29,8 @@ mod _native {
     use crate::compile::{compile, is_pattern, knows, version};
     #[pymodule_export]
     use crate::counters::counters;
+    #[pymodule_export]
+    use crate::doctor::doctor;
     #[pymodule_export]
     use crate::errors::{CallError, CompileError, DeviceError, Error, UnavailableError};
     #[pymodule_export]

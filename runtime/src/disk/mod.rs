@@ -200,6 +200,17 @@ impl DiskCache {
         }
     }
 
+    /// Writes a file and removes it, as an entry would be written.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn try_to_write(&self) -> Result<(), DiskError> {
+        let file = self.folder.join(format!("try-{}.{PARTIAL}", std::process::id()));
+        let tried =
+            folder::create(&file).and_then(|mut open| open.write_all(b"try")).and_then(|()| fs::remove_file(&file));
+        tried.map_err(|source| DiskError::Io { path: file, source })
+    }
+
     /// Every file, in the order of keys.
     ///
     /// # Errors

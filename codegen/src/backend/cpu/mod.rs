@@ -34,6 +34,7 @@ mod stages;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
+use cranelift_codegen::ir::types::F32;
 use cranelift_codegen::isa::TargetIsa;
 use fusewright_abi::{Payload, PayloadKind, Target};
 
@@ -95,6 +96,14 @@ impl Backend for CpuBackend {
             object::write(&kernel.name, isa, &code).map_err(|message| BackendError::internal(NAME, kernel, message))?;
         Ok(Payload { kind: PayloadKind::HostObject, bytes })
     }
+}
+
+/// How wide vectors are, in bits: Cranelift has no wider ones.
+///
+/// # Errors
+/// What the host lacks.
+pub(super) fn vector_bits() -> Result<u32, String> {
+    isa::host().map(|_| code::vector_of(F32).bits())
 }
 
 /// The function before instruction selection, and lines on what was decided for it.

@@ -30,7 +30,7 @@ mod stages;
 
 use std::sync::OnceLock;
 
-use fusewright_abi::{Payload, PayloadKind, Target};
+use fusewright_abi::{Level, Payload, PayloadKind, Target};
 use inkwell::context::Context;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::FileType;
@@ -83,6 +83,14 @@ impl Backend for CpuLlvmBackend {
     fn file(&self, kernel: &Kernel, target: &Target) -> Result<Payload, BackendError> {
         Ok(Payload { kind: PayloadKind::HostObject, bytes: object(kernel, target, None)? })
     }
+}
+
+/// How wide vectors are, in bits, on the host or a processor of a level.
+///
+/// # Errors
+/// What it lacks.
+pub(super) fn vector_bits(level: Option<Level>) -> Result<u32, String> {
+    Host::of(level).map(|host| host.vectors)
 }
 
 /// The object file of a kernel; `text` becomes the module before its passes, below what was decided for it.

@@ -134,6 +134,21 @@ impl Library {
     }
 }
 
+impl Library {
+    fn version(&self) -> usize {
+        // SAFETY: the function may be called at any time.
+        unsafe { self.api.cublasLtGetVersion() }
+    }
+}
+
+/// The library of this machine without a device: its file, as it was asked for, and its version, as it numbers itself.
+///
+/// # Errors
+/// No such library, with what was looked for.
+pub fn cublaslt(folders: &[PathBuf]) -> Result<(PathBuf, usize), String> {
+    library(folders).map(|library| (library.file.clone(), library.version()))
+}
+
 impl Blas {
     /// The library for a device. It is looked for where the system looks, then in the folders.
     ///
@@ -150,8 +165,7 @@ impl Blas {
 
     /// Version of the library, as it numbers itself.
     pub fn version(&self) -> usize {
-        // SAFETY: the function may be called at any time.
-        unsafe { self.library.api.cublasLtGetVersion() }
+        self.library.version()
     }
 
     /// Checks a product of these buffers, and makes all that it needs: enqueuing it searches and allocates nothing more.

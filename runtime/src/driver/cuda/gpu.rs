@@ -14,6 +14,35 @@ use super::stream::{Event, Stream};
 use super::{CudaDevice, runs};
 use crate::RuntimeError;
 
+/// A device that the driver shows to this process, whatever code it runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// What the driver calls it.
+    pub name: String,
+    /// Compute capability, as the major and the minor number.
+    pub capability: (i32, i32),
+    /// Version of CUDA that the driver is of, as the major and the minor number.
+    pub driver: (i32, i32),
+}
+
+/// Every device that the driver shows to this process, by its number, or why it cannot be used.
+///
+/// # Errors
+/// No driver, one that is too old, or no device, in words.
+pub fn shown() -> Result<Vec<Result<Shown, String>>, String> {
+    let of = |context: Arc<Context>| Shown {
+        name: context.name.clone(),
+        capability: context.capability,
+        driver: version(&context),
+    };
+    Ok((0..Context::count()?).map(|ordinal| Context::at(ordinal).map(of)).collect())
+}
+
+fn version(context: &Context) -> (i32, i32) {
+    let version = context.api.version;
+    (version / 1000, version % 1000 / 10)
+}
+
 /// A GPU: buffers, streams and kernels of one device. Cloning gives another handle of the same.
 #[derive(Clone, Debug)]
 pub struct Gpu {
@@ -82,8 +111,7 @@ impl Gpu {
 
     /// Version of CUDA that the driver is of, as the major and the minor number.
     pub fn driver(&self) -> (i32, i32) {
-        let version = self.context.api.version;
-        (version / 1000, version % 1000 / 10)
+        version(&self.context)
     }
 
     /// Memory of so many bytes, which are not set.

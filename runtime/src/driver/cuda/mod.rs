@@ -33,9 +33,9 @@ use self::module::CudaModule;
 use crate::{Device, Module, RuntimeError};
 
 pub use bare::Bare;
-pub use blas::{Blas, PreparedMatMul};
+pub use blas::{Blas, PreparedMatMul, cublaslt};
 pub use buffer::DeviceBuffer;
-pub use gpu::Gpu;
+pub use gpu::{Gpu, Shown, shown};
 pub use kernel::{DeviceArg, Kernel, LaunchOptions, Prepared};
 pub use recorder::GraphRecorder;
 pub use stream::{Event, Graph, Stream};
