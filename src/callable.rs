@@ -12,7 +12,7 @@ use fusewright_runtime::{Arg, Counters, Module, TierCounts};
 
 use crate::compiler::{Compiler, Made};
 use crate::program::{InPlace, LaunchDims, bind};
-use crate::{Error, Fused, Options, fuse_graph};
+use crate::{Error, Fused, Options, fuse_graph, watch};
 
 /// A Rust type that is the storage of a dtype.
 pub trait Element: Pod {
@@ -163,6 +163,7 @@ impl Callable {
             return Err(Error::Input("there are no outputs, so there is nothing to compute".to_owned()));
         }
         fusewright_graph::verify::verify(&graph).map_err(|e| Error::of_diagnostics(&e))?;
+        let _watched = watch::graph(&graph, &Target::Cpu);
         let fused = fuse_graph(&graph, options)?;
         let [region] = &fused.partition.regions[..] else {
             return Err(Error::Input(not_one_kernel(&fused)));

@@ -27,6 +27,7 @@ use crate::settled::{Ahead, mark_settled};
 use crate::store::CacheChoice;
 use crate::threads::ThreadPool;
 use crate::tiers::Tiers;
+use crate::watch;
 
 /// What a user may choose.
 #[derive(Clone, PartialEq, Debug)]
@@ -216,6 +217,7 @@ pub(crate) fn fuse(
 /// kernel falls back and is reported, not an error.
 pub fn compile(graph: &Graph, target: &Target, options: &Options) -> Result<Compiled, Error> {
     let compiler = Compiler::of(target, options)?;
+    let _watched = watch::graph(graph, compiler.target());
     let fused = fuse_graph_for(graph, options, &compiler)?;
     dtypes::all_taken(&fused.graph, compiler.backend(), compiler.target())?;
     let built = build(&fused.graph, &fused.partition, &compiler)?;

@@ -131,6 +131,7 @@ pub(crate) const OF_OTHERS: &[Knob] = &[
     CUDA_HOME,
     CUDA_PATH,
     CXX,
+    NVTX_INJECTION,
     VIRTUAL_ENV,
     XDG_CACHE_HOME,
 ];
@@ -139,6 +140,8 @@ pub(crate) const OF_OTHERS: &[Knob] = &[
 
 pub(crate) const ASCEND_HOME_PATH: Knob = Knob { name: "ASCEND_HOME_PATH", doc: "CANN's toolkit" };
 pub(crate) const ASCEND_TOOLKIT_HOME: Knob = Knob { name: "ASCEND_TOOLKIT_HOME", doc: "CANN's toolkit" };
+pub(crate) const NVTX_INJECTION: Knob =
+    Knob { name: "NVTX_INJECTION64_PATH", doc: "library of a profiler, which is told the names of kernels" };
 pub(crate) const XDG_CACHE_HOME: Knob = Knob { name: "XDG_CACHE_HOME", doc: "the user's folder for caches" };
 pub(crate) const HOME: Knob = Knob { name: "HOME", doc: "folder of the user" };
 #[cfg(feature = "ascend")]

@@ -71,6 +71,7 @@ mod stages;
 mod store;
 mod threads;
 mod tiers;
+mod watch;
 
 pub use assembler::AssemblerChoice;
 pub use callable::{Callable, Element, TensorMut, TensorRef, fuse, fuse_with};

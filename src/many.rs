@@ -12,6 +12,7 @@ use fusewright_runtime::COMPILE_STACK;
 use crate::Compiling;
 use crate::compiler::{Compilation, CompileError, Compiler, Made};
 use crate::map::is_free;
+use crate::watch;
 
 /// What becomes of one body.
 type Outcome = Result<(Made, Compilation), CompileError>;
@@ -23,7 +24,9 @@ impl Compiler {
         self.prepare(bodies);
         let outcomes: Vec<Mutex<Option<Outcome>>> = bodies.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
+        let watched = watch::here();
         let work = || {
+            let _watched = watched.enter();
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(((name, body), outcome)) = bodies.iter().zip(&outcomes).nth(at) else { break };

@@ -7,6 +7,7 @@ pub mod bundle;
 pub mod capture;
 pub mod disk;
 pub mod driver;
+pub mod trace;
 
 mod arg;
 mod background;

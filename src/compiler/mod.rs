@@ -28,7 +28,7 @@ use crate::replaced::{Replaced, Replacements};
 use crate::store::{CacheChoice, Store};
 use crate::threads::ThreadPool;
 use crate::tiers::budget;
-use crate::{Error, Options, Progress, ScheduleChoice, knobs, npu};
+use crate::{Error, Options, Progress, ScheduleChoice, knobs, npu, watch};
 
 pub use error::CompileError;
 pub use made::Compilation;
@@ -71,7 +71,7 @@ impl Compiler {
             coder: coder.map_err(|e| Error::Unavailable(e.to_string()))?,
             second: None,
             by_rule: None,
-            warning: Mutex::default(),
+            warning: Mutex::new(watch::attach()),
             by_driver: None,
             pool: ThreadPool::default(),
             ordinal: 0,
@@ -178,7 +178,7 @@ impl Compiler {
         Ok(self)
     }
 
-    /// What is wrong with the cache on disk, or the environment's table of schedules: the first thing that was met.
+    /// What is wrong with the cache on disk, the environment's table of schedules, or a profiler: the first thing that was met.
     pub fn warning(&self) -> Option<String> {
         let own = self.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.coder.store.warning().or(own)
@@ -292,12 +292,14 @@ impl Compiler {
 
     /// As [`Compiler::make`], with what is to be noted of it.
     pub(crate) fn make_timed(&self, name: &str, body: &Graph) -> Result<(Made, Compilation), CompileError> {
+        let watched = watch::kernel(name, self.target(), self.backend().name());
         if let Some(folder) = &self.dump {
             let forms = self.kernel(name, body).ok();
             let written = folder.kernel(name, body, forms.as_ref(), self.backend(), self.target());
             written.map_err(|e| CompileError::Dump(Box::new(e)))?;
         }
         if let Some(made) = self.make_of_replaced(name, body)? {
+            watched.came(watch::From::Changed);
             return Ok(made);
         }
         let start = Instant::now();
@@ -313,6 +315,7 @@ impl Compiler {
                 made => made?,
             },
         };
+        watched.came(if from_disk { watch::From::Disk } else { watch::From::Compiled });
         let done = Compilation::of(name, start, &forms, &artifact, from_disk);
         let apart = forms.apart(body);
         let improvable = self.second.is_some() && artifact.target == *self.target();
@@ -360,7 +363,9 @@ impl Compiler {
         let device = self.device(&second.target)?;
         let (second, budget, kernel) = (Arc::clone(second), budget(kernel), Arc::clone(kernel));
         let make = move || {
-            let (artifact, _) = second.artifact(&kernel).map_err(|e| e.to_string())?;
+            let watched = watch::kernel(&kernel.name, &second.target, second.backend.name());
+            let (artifact, from_disk) = second.artifact(&kernel).map_err(|e| e.to_string())?;
+            watched.came(if from_disk { watch::From::Disk } else { watch::From::Compiled });
             device.load(&artifact).map_err(|e| e.to_string())
         };
         Ok(Tiered::new(module, budget, Box::new(make), Arc::clone(&self.counters)))

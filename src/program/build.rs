@@ -28,6 +28,7 @@ use crate::Error;
 use crate::compiler::{CompileError, Compiler, Made, content};
 use crate::lowering;
 use crate::matmul::widen;
+use crate::watch;
 
 /// A region or op that was to be a kernel and is not.
 #[derive(Clone, Debug)]
@@ -326,6 +327,8 @@ impl Build<'_> {
     fn kernel(&mut self, body: Body) -> Result<Result<Arc<CompiledKernel>, String>, Error> {
         let Body { graph, content } = body;
         if let Some(known) = self.kernels.get(&content) {
+            let compiler = self.compiler;
+            watch::known(&content.0, compiler.target(), compiler.backend().name());
             return Ok(known.clone());
         }
         let made = self.made.remove(&content).unwrap_or_else(|| self.compiler.make(&content.0, &graph));

@@ -12,7 +12,7 @@ use memmap2::{Mmap, MmapMut};
 
 use super::pace::{Next, Pace};
 use super::signature::Signature;
-use crate::{Arg, Device, Module, Pool, RuntimeError};
+use crate::{Arg, Device, Module, Pool, RuntimeError, trace};
 
 /// The host's CPU, for the code of one compiler or the other.
 #[derive(Clone, Debug)]
@@ -171,6 +171,7 @@ unsafe impl Sync for Addresses {}
 impl Module for HostModule {
     fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, threads: usize) -> Result<(), RuntimeError> {
         let bytes = self.signature.check(args, dims, rows)?;
+        let _watched = trace::launch(&self.signature.name, rows);
         let most = threads;
         let threads = self.threads(args, rows, bytes, most);
         let address = |arg: &mut Arg<'_>| match arg {

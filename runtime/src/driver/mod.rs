@@ -6,6 +6,8 @@ mod exit;
 #[allow(unsafe_code)]
 mod few;
 pub mod host;
+#[allow(unsafe_code)]
+pub(crate) mod nvtx;
 mod pace;
 #[allow(unsafe_code)]
 mod pool;

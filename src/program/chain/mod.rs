@@ -33,7 +33,7 @@ use crate::compile::fuse;
 use crate::compiler::Compiler;
 use crate::explain::{Explanation, explain};
 use crate::settled::Ahead;
-use crate::{Error, Fused, Options};
+use crate::{Error, Fused, Options, watch};
 
 pub use fit::Fitted;
 
@@ -116,6 +116,7 @@ impl Chain {
             return Err(Error::Input(format!("a chain has no weights, and `{}` is one", weight.name)));
         }
         let compiler = Compiler::of(target, options)?;
+        let _watched = watch::graph(graph, target);
         // What its inputs are was enqueued by somebody else just before.
         let mut fused = fuse(graph, options, compiler.sources(), Some(target), Ahead::Anything)?;
         copied::copied(&fused.graph, &mut fused.partition).map_err(|e| Error::Internal(e.to_string()))?;

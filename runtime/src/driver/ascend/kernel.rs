@@ -12,9 +12,9 @@ use super::binary::{self, ELF, Refusal};
 use super::buffer::{DeviceBuffer, Memory as Allocation};
 use super::context::Context;
 use super::stream::Stream;
-use crate::RuntimeError;
 use crate::driver::signature::{Argument, Memory, Signature, Span, overlap};
 use crate::driver::unused::Handle;
+use crate::{RuntimeError, trace};
 
 /// Code in a context, and how it is launched.
 #[derive(Debug)]
@@ -153,8 +153,13 @@ impl Kernel {
         let addresses = args.iter().map(|arg| arg.address(args));
         let arguments = Arguments::new(addresses, dims, rows);
         let memory = args.iter().filter_map(DeviceArg::buffer).map(|(buffer, _)| Arc::clone(&buffer.memory)).collect();
-        let launch =
-            Launch { loaded: Arc::clone(loaded), arguments, blocks: loaded.blocks(rows, at_once), _memory: memory };
+        let launch = Launch {
+            loaded: Arc::clone(loaded),
+            arguments,
+            rows,
+            blocks: loaded.blocks(rows, at_once),
+            _memory: memory,
+        };
         Ok(Prepared { launch: Arc::new(launch) })
     }
 
@@ -196,6 +201,7 @@ pub struct Prepared {
 struct Launch {
     loaded: Arc<Loaded>,
     arguments: Arguments,
+    rows: usize,
     /// None where there are no rows.
     blocks: u32,
     /// What the launch reads and writes.
@@ -208,7 +214,7 @@ impl Prepared {
     /// # Errors
     /// A stream of another device; a device that was lost.
     pub fn enqueue(&self, stream: &Stream) -> Result<(), RuntimeError> {
-        let Launch { loaded, arguments, blocks, .. } = &*self.launch;
+        let Launch { loaded, arguments, rows, blocks, .. } = &*self.launch;
         stream.is_of(&loaded.context, "launching a kernel")?;
         if *blocks == 0 {
             return Ok(());
@@ -217,6 +223,7 @@ impl Prepared {
         let _current = loaded.context.enter().map_err(failed)?;
         let call = Call { function: loaded.function, blocks: *blocks, stream: stream.raw() };
         stream.count();
+        let _watched = trace::launch_on_device(&loaded.signature.name, *rows);
         // SAFETY: the artifact's calling convention is buffers, integers, range. The signature compared every buffer with
         // the shapes that the integers imply, and a kernel stays within them. A graph that is being captured keeps the
         // buffers, as this launch does, and memory goes back only when nothing runs any more.

@@ -11,9 +11,9 @@ use super::kernel::{DeviceArg, Kernel, LaunchOptions, memory};
 use super::launch::{launch, overlapping};
 use super::loaded::Code;
 use super::stream::{Kept, Stream};
-use crate::RuntimeError;
 use crate::driver::few::Few;
 use crate::driver::signature::Span;
+use crate::{RuntimeError, trace};
 
 /// Most buffers and integers of a launch whose arguments lie on the stack; regions have fewer unless a caller raises their
 /// limits.
@@ -54,6 +54,7 @@ impl Kernel {
         let mut values = Few::<u64, MOST>::new();
         values.extend(spans.iter().map(|span| span.begin));
         values.extend(dims.iter().map(|&dim| dim as u64));
+        let _watched = trace::launch_on_device(&loaded.signature.name, rows);
         let mut attribute = (options.dependent && loaded.rule.dependent).then(overlapping);
         for range in loaded.ranges(dims, rows, loaded.at_once(options)) {
             let mut pointers = Few::<*mut c_void, { MOST + 2 }>::new();

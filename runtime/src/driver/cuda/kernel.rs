@@ -13,8 +13,8 @@ use super::gpu::Gpu;
 use super::launch::{Range, launch, overlapping, pointers};
 use super::loaded::{Code, Loaded};
 use super::stream::Stream;
-use crate::RuntimeError;
 use crate::driver::signature::{Argument, Memory, Span, overlap};
+use crate::{RuntimeError, trace};
 
 /// A kernel, which runs on the device of its buffers. Cloning gives another handle of it.
 #[derive(Clone, Debug)]
@@ -260,6 +260,8 @@ impl Prepared {
         let failed = |failure: Failure| loaded.failed(code, stream, &failure);
         let _current = code.context.enter().map_err(failed)?;
         self.launch.used_by(stream).map_err(failed)?;
+        let rows = ranges.last().map_or(0, |range| range.rows[1] as usize);
+        let _watched = trace::launch_on_device(&loaded.signature.name, rows);
         let mut overlapping = self.launch.dependent.then(overlapping);
         for (range, arguments) in ranges.iter().zip(arguments) {
             let config = loaded.config(range, self.launch.shared, stream, overlapping.as_mut());

@@ -9,7 +9,7 @@ use super::kernel::Kernel;
 use super::launch::{config, launch, pointers};
 use super::loaded::Loaded;
 use super::memory::Buffer;
-use crate::{Arg, Module, RuntimeError};
+use crate::{Arg, Module, RuntimeError, trace};
 use fusewright_abi::KernelArtifact;
 
 /// A kernel that is loaded into a context.
@@ -73,6 +73,7 @@ impl Module for CudaModule {
     fn launch(&self, args: &mut [Arg<'_>], dims: &[i64], rows: usize, _: usize) -> Result<(), RuntimeError> {
         let signature = &self.loaded.signature;
         signature.check(args, dims, rows)?;
+        let _watched = trace::launch_on_device(&signature.name, rows);
         self.run(args, dims, rows).map_err(|failure| failure.of(&signature.name))
     }
 
