@@ -134,7 +134,8 @@ impl<'a> Machine<'a> {
                     Over::Group(_) => self.sizes[inst.results[0].0 as usize].group,
                 };
                 let groups = if *over == Over::Row { 1 } else { out };
-                let group = |g: usize| &arg(0)[g * size..arg(0).len().min((g + 1) * size)];
+                let end = |lane: usize| arg(0).len().min(lane);
+                let group = |g: usize| &arg(0)[end(g * size)..end((g + 1) * size)];
                 one((0..groups).map(|g| reduce(dtype(0), group(g), *op, *nan, *order)).collect())
             }
             InstOp::ArgReduce(op) => {
@@ -318,9 +319,10 @@ fn size(shape: &Shape, dims: &BTreeMap<String, i64>, place: &str) -> Result<Size
         Shape::Row(lanes) => Size { elements: bounded(lanes, 0)?, group: 1 },
         Shape::Group { lanes, size } => {
             let lanes = bounded(lanes, 0)?;
-            // No lanes are no groups, of whatever size.
             let group = bounded(size, i64::from(lanes > 0))?.max(1);
-            Size { elements: lanes.div_ceil(group), group }
+            // Groups of no lanes are as many as they are of any other size; where that is not known, there are none.
+            let empty = || bounded(&shape.elements(), 0).unwrap_or(0);
+            Size { elements: if lanes == 0 { empty() } else { lanes.div_ceil(group) }, group }
         }
     })
 }
