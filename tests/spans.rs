@@ -115,7 +115,7 @@ fn wanted(level: LevelFilter) {
 /// Two layers that are equal, so that both have one kernel, and a product between them.
 const LAYERS: &str = "graph @layers(s: 1..; %x: f32[s, 64], %w: f32[64, 64]) {
   %a = exp %x
-  %p = matmul %a, %w
+  %p = matmul %a, %w {out = f32}
   %b = exp %p
   return %b
 }

@@ -5,7 +5,8 @@
 //! print; `…` in it stands for anything within a line, and a line `…` for any number of lines. A block that no test can
 //! run, because it installs something or needs a GPU, is marked ` ```sh no-run (why) `.
 //!
-//! A block is run by a shell in a folder of its own that has the `fixtures` of the checkout. There `fusewright` is the
+//! A block is run by a shell in a folder of its own that has the `fixtures` of the checkout, and the files that the page said
+//! to save so far: a block of another language below a paragraph with ``Save … as `NAME` ``. There `fusewright` is the
 //! built command, and `cargo` starts what is built instead of building it.
 
 use std::fmt;
@@ -35,6 +36,8 @@ pub struct Block {
     pub output: Option<String>,
     /// Why no test runs it, if none does.
     pub unrun: Option<String>,
+    /// Names and contents of the files that the page said to save before.
+    pub files: Vec<(String, String)>,
 }
 
 /// A program that a command starts.
@@ -86,12 +89,20 @@ fn blocks_of(page: &str, text: &str) -> Result<Vec<Block>, Vec<String>> {
     let (mut blocks, mut wrong) = (Vec::<Block>::new(), Vec::new());
     // Whether the last block of commands can still get its output.
     let mut open = false;
+    let (mut files, mut paragraph, mut ended) = (Vec::new(), String::new(), false);
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
         if line.starts_with('#') {
             open = false;
         }
-        let Some(info) = line.trim_start().strip_prefix("```") else { continue };
+        let Some(info) = line.trim_start().strip_prefix("```") else {
+            if ended && !line.is_empty() {
+                paragraph.clear();
+            }
+            paragraph.push_str(line);
+            ended = line.is_empty();
+            continue;
+        };
         let body: Vec<&str> =
             lines.by_ref().map(|(_, line)| line).take_while(|l| !l.trim_start().starts_with("```")).collect();
         let body = body.join("\n");
@@ -100,14 +111,22 @@ fn blocks_of(page: &str, text: &str) -> Result<Vec<Block>, Vec<String>> {
         open = language == "sh";
         match (language, last) {
             ("sh", _) => match block(page, number + 2, mark, body) {
-                Ok(block) => blocks.push(block),
+                Ok(block) => blocks.push(Block { files: files.clone(), ..block }),
                 Err(why) => wrong.push(format!("{page}:{}: {why}", number + 1)),
             },
             ("text", Some(block)) => block.output = Some(body),
-            _ => {}
+            ("text", None) => {}
+            _ => files.extend(saved_as(&paragraph).map(|name| (name.to_owned(), body + "\n"))),
         }
+        paragraph.clear();
     }
     if wrong.is_empty() { Ok(blocks) } else { Err(wrong) }
+}
+
+/// The name under which a paragraph says to save the block below it.
+fn saved_as(paragraph: &str) -> Option<&str> {
+    let (_, rest) = paragraph.split_once("Save ")?.1.split_once(" as `")?;
+    rest.split('`').next().filter(|name| !name.contains('/'))
 }
 
 fn block(page: &str, line: usize, mark: &str, script: String) -> Result<Block, String> {
@@ -119,7 +138,7 @@ fn block(page: &str, line: usize, mark: &str, script: String) -> Result<Block, S
         None if mark.is_empty() => None,
         None => return Err(format!("`{mark}` is no mark of a block of commands, which is `{UNRUN} (why)`")),
     };
-    let block = Block { page: page.to_owned(), line, script, output: None, unrun };
+    let block = Block { page: page.to_owned(), line, script, output: None, unrun, files: Vec::new() };
     if block.unrun.is_none()
         && let Some(command) = block.commands().find(|command| !can_be_run(command))
     {
@@ -191,6 +210,9 @@ impl Block {
     pub fn run(&self, folder: &Path, root: &Path, built: &Built) -> Result<(), String> {
         let at = |why: String| format!("{}:{}: {why}", self.page, self.line);
         let tools = prepared(folder, root, built).map_err(|e| at(format!("{}: {e}", folder.display())))?;
+        for (name, content) in &self.files {
+            fs::write(folder.join("checkout").join(name), content).map_err(|e| at(format!("{name}: {e}")))?;
+        }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(std::iter::once(tools).chain(std::env::split_paths(&path)))
             .map_err(|e| at(e.to_string()))?;
