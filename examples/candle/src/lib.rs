@@ -5,12 +5,19 @@
 //! what is not contiguous is made so first, by candle.
 
 pub mod bodies;
+#[cfg(feature = "cuda")]
+mod cuda;
 
 use candle_core::utils::get_num_threads;
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, DType, Error, Layout, Result, Shape, Tensor, WithDType, bail};
+use fusewright::graph::Builder;
 use fusewright::{Callable, Element, TensorMut, TensorRef, fuse};
 
 use bodies::SiluRounding;
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+#[cfg(feature = "cuda")]
+use cuda::Operand;
 
 /// The dtype of the project for a dtype of candle.
 ///
@@ -29,6 +36,8 @@ pub fn dtype(dtype: DType) -> Result<fusewright::DType> {
 #[derive(Debug)]
 pub struct AddRmsNorm {
     kernel: Callable,
+    #[cfg(feature = "cuda")]
+    on_gpu: cuda::OnGpu,
 }
 
 impl AddRmsNorm {
@@ -38,7 +47,12 @@ impl AddRmsNorm {
     /// A dtype that it does not take; no kernel for this machine.
     pub fn new(lanes: usize, dtype: DType, eps: f32) -> Result<Self> {
         let dtype = self::dtype(dtype)?;
-        Ok(AddRmsNorm { kernel: fuse(|b| bodies::add_rms_norm(b, dtype, lanes as i64, eps)).map_err(Error::wrap)? })
+        let body = |b: &Builder| bodies::add_rms_norm(b, dtype, lanes as i64, eps);
+        Ok(AddRmsNorm {
+            kernel: fuse(body).map_err(Error::wrap)?,
+            #[cfg(feature = "cuda")]
+            on_gpu: cuda::OnGpu::new(body)?,
+        })
     }
 
     /// The norm, and the sum, which is the next residual.
@@ -100,12 +114,35 @@ impl CustomOp3 for AddRmsNorm {
             _ => bail!("{}: `x` is neither f32 nor bf16 nor f16", self.name()),
         }
     }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        x: &CudaStorage,
+        x_layout: &Layout,
+        residual: &CudaStorage,
+        residual_layout: &Layout,
+        weight: &CudaStorage,
+        weight_layout: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let (rows, lanes) = rows_and_lanes(self.name(), x_layout)?;
+        let operands = [
+            Operand { name: "x", storage: x, layout: x_layout, shape: vec![rows, lanes] },
+            Operand { name: "residual", storage: residual, layout: residual_layout, shape: vec![rows, lanes] },
+            Operand { name: "weight", storage: weight, layout: weight_layout, shape: weight_layout.dims().to_vec() },
+        ];
+        let results = self.on_gpu.run(self.name(), &operands, (2, rows * lanes))?;
+        let shape: Vec<usize> = std::iter::once(2).chain(x_layout.dims().iter().copied()).collect();
+        Ok((results, shape.into()))
+    }
 }
 
 /// `silu(gate) · up`.
 #[derive(Debug)]
 pub struct SiluMul {
     kernel: Callable,
+    #[cfg(feature = "cuda")]
+    on_gpu: cuda::OnGpu,
 }
 
 impl SiluMul {
@@ -115,7 +152,12 @@ impl SiluMul {
     /// A dtype that it does not take; no kernel for this machine.
     pub fn new(lanes: usize, dtype: DType, rounding: SiluRounding) -> Result<Self> {
         let dtype = self::dtype(dtype)?;
-        Ok(SiluMul { kernel: fuse(|b| bodies::silu_mul(b, dtype, lanes as i64, rounding)).map_err(Error::wrap)? })
+        let body = |b: &Builder| bodies::silu_mul(b, dtype, lanes as i64, rounding);
+        Ok(SiluMul {
+            kernel: fuse(body).map_err(Error::wrap)?,
+            #[cfg(feature = "cuda")]
+            on_gpu: cuda::OnGpu::new(body)?,
+        })
     }
 
     /// The product.
@@ -165,6 +207,22 @@ impl CustomOp2 for SiluMul {
             CpuStorage::F16(_) => self.run::<half::f16>(gate, up),
             _ => bail!("{}: `gate` is neither f32 nor bf16 nor f16", self.name()),
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        gate: &CudaStorage,
+        gate_layout: &Layout,
+        up: &CudaStorage,
+        up_layout: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let (rows, lanes) = rows_and_lanes(self.name(), gate_layout)?;
+        let operands = [
+            Operand { name: "gate", storage: gate, layout: gate_layout, shape: vec![rows, lanes] },
+            Operand { name: "up", storage: up, layout: up_layout, shape: vec![rows, lanes] },
+        ];
+        Ok((self.on_gpu.run(self.name(), &operands, (1, rows * lanes))?, gate_layout.shape().clone()))
     }
 }
 
