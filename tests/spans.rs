@@ -85,7 +85,7 @@ impl Subscriber for Recorder {
     }
 
     fn exit(&self, _: &Id) {
-        OPEN.with_borrow_mut(|open| drop(open.pop()));
+        OPEN.with_borrow_mut(Vec::pop);
     }
 
     fn current_span(&self) -> Current {

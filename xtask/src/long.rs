@@ -207,7 +207,7 @@ mod tests {
         let error = run(Path::new("."), Some("cast")).expect_err("there is no such part");
         assert_eq!(
             error,
-            "no part `cast`; there is casts, memory, mutants, bounds, ascend, differential, matrix, fuzz"
+            "no part `cast`; there is casts, memory, mutants, bounds, ascend, differential, matrix, fuzz, mistralrs"
         );
     }
 }
