@@ -144,7 +144,6 @@ pub(crate) const NVTX_INJECTION: Knob =
     Knob { name: "NVTX_INJECTION64_PATH", doc: "library of a profiler, which is told the names of kernels" };
 pub(crate) const XDG_CACHE_HOME: Knob = Knob { name: "XDG_CACHE_HOME", doc: "the user's folder for caches" };
 pub(crate) const HOME: Knob = Knob { name: "HOME", doc: "folder of the user" };
-#[cfg(feature = "ascend")]
 pub(crate) const CXX: Knob = Knob { name: "CXX", doc: "the host's compiler of C++" };
 pub(crate) const CUDA_HOME: Knob = Knob { name: "CUDA_HOME", doc: "CUDA's toolkit" };
 pub(crate) const CUDA_PATH: Knob = Knob { name: "CUDA_PATH", doc: "CUDA's toolkit" };
