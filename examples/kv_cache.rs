@@ -65,7 +65,7 @@ fn decode_step() -> Result<Graph, TypeError> {
     Ok(b.finish())
 }
 
-/// What one call reads beside the cache.
+/// One call reads these beside the cache.
 struct Tokens {
     query: HostTensor,
     key: HostTensor,

@@ -65,7 +65,7 @@ impl AssemblerChoice {
 #[derive(Clone, Debug)]
 pub(crate) struct Assembler {
     tool: PathBuf,
-    /// What led to it: a variable, a kind of folder, or an option.
+    /// The variable, kind of folder, or option that led to it.
     from: &'static str,
     /// What it says of itself.
     version: Arc<str>,
@@ -99,12 +99,12 @@ impl Assembler {
         &self.tool
     }
 
-    /// What led to it: a variable, a kind of folder, or an option.
+    /// The variable, kind of folder, or option that led to it.
     pub fn from(&self) -> &'static str {
         self.from
     }
 
-    /// What it says of its version.
+    /// Its own words of its version.
     pub fn version(&self) -> &str {
         &self.version
     }

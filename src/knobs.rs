@@ -123,7 +123,7 @@ pub fn unknown() -> Vec<String> {
     unknown
 }
 
-/// What others set and we read as they mean it, where a report shows it: paths of installations, a compiler, a folder.
+/// The variables of others that a report shows: paths of installations, a compiler, a folder. They are read as their owners mean them.
 pub(crate) const OF_OTHERS: &[Knob] = &[
     ASCEND_HOME_PATH,
     ASCEND_TOOLKIT_HOME,

@@ -1,4 +1,4 @@
-//! What a caller hears while kernels are compiled.
+//! Reports to a caller while kernels are compiled.
 
 use std::fmt;
 use std::sync::Arc;

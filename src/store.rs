@@ -53,7 +53,7 @@ impl CacheChoice {
     }
 }
 
-/// What made the system's folder for caches be this one.
+/// The variable or rule that chose the system's folder for caches.
 fn chosen_by(caches: &Path) -> &'static str {
     let knob = knobs::XDG_CACHE_HOME;
     if knob.path().is_some_and(|named| named == caches) { knob.name } else { "the system's usual folder" }

@@ -1,4 +1,4 @@
-//! What others see of compiling: spans of `tracing` of level DEBUG, and ranges of NVTX. Launches are watched by the runtime.
+//! Compiling that others watch: spans of `tracing` of level DEBUG, and ranges of NVTX. The runtime does the same for launches.
 //!
 //! ```text
 //! compile {graph, target}                       a graph

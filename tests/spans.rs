@@ -13,7 +13,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_core::span::Current;
 
-/// What was recorded, in order, and how much of it is wanted.
+/// The spans that were recorded, in order, and the level of those that are wanted.
 static SPANS: Mutex<Vec<Span>> = Mutex::new(Vec::new());
 static LEVEL: Mutex<LevelFilter> = Mutex::new(LevelFilter::DEBUG);
 
@@ -97,7 +97,7 @@ impl Subscriber for Recorder {
     }
 }
 
-/// What was recorded since the last time, in order of the texts: threads compile in any order.
+/// Gives the spans since the last time, in order of their texts: threads compile in any order.
 fn recorded() -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     thread_local! { static SEEN: RefCell<usize> = const { RefCell::new(0) }; }

@@ -83,7 +83,7 @@ Examples:
 
 Exit status: 0 done, 1 an entry is wrong, 3 the folder cannot be used";
 
-/// Of `doctor`.
+/// Examples of `doctor`.
 pub const DOCTOR: &str = "\
 Examples:
   fusewright doctor                                          what to add to a report of a problem

@@ -1,4 +1,4 @@
-//! What others may watch: spans of `tracing`, for a subscriber of the process, and ranges of NVTX, for NVIDIA's profilers.
+//! Launches that others watch: spans of `tracing`, for a subscriber of the process, and ranges of NVTX, for NVIDIA's profilers.
 //!
 //! A launch that nobody watches pays for one relaxed load, and on a GPU for one more: no name is made and nothing is
 //! allocated.
@@ -34,7 +34,7 @@ pub(crate) fn launch_on_device(kernel: &str, rows: usize) -> Option<Watched> {
     Some(Watched { _span: spans.then(|| span(kernel, rows)), _range: range(|| kernel.to_owned()) })
 }
 
-/// Whether any subscriber takes spans of level TRACE: one number that all of them share.
+/// Says that a subscriber takes spans of level TRACE. One number that all of them share tells this.
 #[inline]
 fn spans() -> bool {
     LevelFilter::current() >= LevelFilter::TRACE

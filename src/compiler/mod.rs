@@ -178,7 +178,7 @@ impl Compiler {
         Ok(self)
     }
 
-    /// What is wrong with the cache on disk, the environment's table of schedules, or a profiler: the first thing that was met.
+    /// Says what is wrong with the cache on disk, the environment's table of schedules, or a profiler: the first fault that was met.
     pub fn warning(&self) -> Option<String> {
         let own = self.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.coder.store.warning().or(own)

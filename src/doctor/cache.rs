@@ -13,7 +13,7 @@ pub(super) fn findings() -> Vec<Finding> {
     of(located, limit())
 }
 
-/// What there is to say of a folder, what chose it, and the limit of the cache.
+/// Reports a folder, what chose it, and the limit of the cache.
 fn of(located: Result<Option<(PathBuf, &'static str)>, String>, limit: Result<u64, String>) -> Vec<Finding> {
     let knob = knobs::CACHE_DIR.name;
     let (folder, by) = match located {
@@ -60,7 +60,7 @@ fn of(located: Result<Option<(PathBuf, &'static str)>, String>, limit: Result<u6
     vec![cache("folder", format!("{found}: can be written"), "keeps compiled kernels for later processes"), content]
 }
 
-/// What happens without a cache.
+/// The consequence of having no cache.
 const NOT_KEPT: &str = "kernels are not kept: every process compiles its own";
 const CONTENT: &str = "the least recently used goes when it is full";
 
@@ -72,7 +72,7 @@ fn counted(entries: usize) -> String {
     if entries == 1 { "1 entry".to_owned() } else { format!("{entries} entries") }
 }
 
-/// Whether a folder that is not there could be made.
+/// Checks that a folder that is not there could be made.
 ///
 /// # Errors
 /// Why not, in words.

@@ -27,7 +27,7 @@ fn nvidia(subject: &str, found: impl Into<String>, used: impl Into<String>) -> F
     Finding::new(Section::Nvidia, subject, found, used)
 }
 
-/// What writes PTX.
+/// Reports the compiler that writes PTX.
 fn compiler() -> Finding {
     let architectures = backend::gpu_architectures();
     if architectures.is_empty() {
@@ -112,7 +112,7 @@ fn assembler() -> Finding {
     }
 }
 
-/// What happens without an assembler.
+/// Says what happens without an assembler.
 const DRIVER: &str = "the driver compiles PTX when kernels are loaded";
 
 fn disassembler() -> Finding {

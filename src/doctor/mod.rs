@@ -1,4 +1,4 @@
-//! What this machine has, what of it is used, and why: a report for people and programs.
+//! A report for people and programs: it says what this machine has, what of it is used, and why.
 //!
 //! Everything is found by the code that compilers and programs find it with, so that the report says what they do. The report
 //! changes nothing on the machine: no folder is made, and what is written to try a folder is removed. Kernels that are
@@ -12,7 +12,7 @@ mod render;
 mod settings;
 mod trial;
 
-/// What a finding is about.
+/// The topic of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Section {
     /// Version, system, processor and threads.
@@ -27,7 +27,7 @@ pub enum Section {
     Cache,
     /// Environment variables that are set.
     Settings,
-    /// What the Python package found.
+    /// The findings of the Python package.
     Python,
 }
 
@@ -64,20 +64,20 @@ pub struct Finding {
     pub section: Section,
     /// The thing.
     pub subject: String,
-    /// What was found of it.
+    /// The finding, in words.
     pub found: String,
-    /// What that is used for, or what happens without it.
+    /// The use of it, or what happens without it.
     pub used: String,
-    /// What is wrong with it, if something is.
+    /// The fault of it, if there is one.
     pub problem: Option<Problem>,
 }
 
 /// That a finding is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
-    /// Whether what a variable asks for is missing, or kernels do not run on this processor.
+    /// A variable asks for something that is missing, or kernels do not run on this processor.
     pub fails: bool,
 }
 
@@ -100,7 +100,7 @@ impl Finding {
     }
 }
 
-/// What was found on this machine.
+/// All findings of this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The findings, in the order of sections.
@@ -108,12 +108,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether kernels compile and run on this processor, and nothing that a variable asks for is missing.
+    /// Says that kernels compile and run on this processor, and that nothing is missing that a variable asks for.
     pub fn is_well(&self) -> bool {
         !self.problems().any(|problem| problem.fails)
     }
 
-    /// What is wrong, in the order of findings.
+    /// Lists the faults, in the order of findings.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         self.findings.iter().filter_map(|finding| finding.problem.as_ref())
     }

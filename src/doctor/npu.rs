@@ -60,12 +60,12 @@ fn compiler() -> Finding {
     }
 }
 
-/// What is said of a thing of CANN that is in none of the usual places.
+/// Says that a part of CANN is in none of the usual places.
 fn nowhere(what: &str, knob: &Knob) -> String {
     format!("{what} in ASCEND_HOME_PATH, ASCEND_TOOLKIT_HOME or the usual folders; {} may name one", knob.name)
 }
 
-/// What happens without a compiler of CANN.
+/// The consequence of having no compiler of CANN.
 const SOURCES: &str = "kernels for `ascend` are written as sources, to be compiled elsewhere";
 
 fn simulator(target: &Target) -> Finding {

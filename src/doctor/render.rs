@@ -22,7 +22,7 @@ impl Report {
         text + &self.summary()
     }
 
-    /// What it comes to, in a line.
+    /// Sums the report up in a line.
     fn summary(&self) -> String {
         let failing = self.problems().filter(|problem| problem.fails).count();
         let others = self.problems().count() - failing;

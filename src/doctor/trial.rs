@@ -46,7 +46,7 @@ fn by(name: &str, tiers: Tiers, about: String) -> Finding {
     }
 }
 
-/// What to do about a trial that fails: what reads or writes stages may be the reason.
+/// Gives the remedy of a trial that fails: variables that read or write stages may be the reason.
 fn remedy() -> String {
     let stages = [knobs::OVERRIDE_DIR, knobs::DUMP_DIR].into_iter().find(|knob| knob.path().is_some());
     match stages {

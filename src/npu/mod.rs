@@ -71,7 +71,7 @@ fn files() -> Vec<PathBuf> {
     }
 }
 
-/// Whether a file of the runtime lies in one of the folders that are looked at, usable or not.
+/// Says that a file of the runtime lies in one of the folders that are looked at, usable or not.
 pub(crate) fn is_installed() -> bool {
     files().iter().any(|file| file.is_file())
 }

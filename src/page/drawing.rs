@@ -227,7 +227,7 @@ impl Boxes {
     }
 }
 
-/// What a drawing shows, in words.
+/// Describes a drawing in words.
 fn label(repeats: &[Repeat]) -> String {
     let words = repeats.iter().map(|repeat| {
         let after = if repeat.carried { ", each on what the one before gives" } else { "" };

@@ -26,7 +26,7 @@ pub(super) struct Repeat {
     /// Steps of one round.
     pub period: usize,
     pub rounds: usize,
-    /// Whether rounds read what the round before computes.
+    /// Rounds read what the round before computes.
     pub carried: bool,
 }
 
@@ -41,7 +41,7 @@ impl Repeat {
         (self.start..self.end()).contains(&step).then(|| self.start + (step - self.start) % self.period)
     }
 
-    /// Whether a step is in another round than the first.
+    /// Says that a step is in another round than the first.
     pub fn hides(&self, step: usize) -> bool {
         self.first(step).is_some_and(|first| first != step)
     }
@@ -95,7 +95,7 @@ fn longest(units: &[Unit], from: usize, to: usize, period: usize) -> Option<Repe
     best
 }
 
-/// Whether the step a round later is like a step of a repeat that begins at `start`.
+/// Says that the step a round later is like a step of a repeat that begins at `start`.
 fn same(units: &[Unit], start: usize, period: usize, step: usize) -> bool {
     let (now, next) = (&units[step], &units[step + period]);
     let alike = |(now, next): (&Read, &Read)| match (*now, *next) {

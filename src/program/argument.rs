@@ -42,7 +42,7 @@ impl Argument<'_> {
         }
     }
 
-    /// Whether it holds a new value after a call.
+    /// Says that it holds a new value after a call.
     fn is_overwritten(&self) -> bool {
         matches!(self, Argument::InOut(_) | Argument::LentInOut(_))
     }

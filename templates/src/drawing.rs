@@ -11,11 +11,11 @@ pub struct Shape {
     pub class: &'static str,
     /// Index of the hue of a region's name, below [`HUES`](crate::colours::HUES).
     pub hue: usize,
-    /// Whether it stands for several: one in each repeat.
+    /// It stands for several boxes, one in each repeat.
     pub many: bool,
     /// Id of the panel that a click shows; empty for none.
     pub panel: String,
-    /// What is shown where the pointer rests; empty for nothing.
+    /// The words that appear where the pointer rests; empty for none.
     pub hint: String,
     /// Left edge, in pixels.
     pub x: i64,
@@ -49,7 +49,7 @@ pub struct Bracket {
 /// A graph as it is drawn.
 #[derive(Clone, Debug)]
 pub struct Drawing {
-    /// What it shows, for those who do not see it.
+    /// A description for those who do not see it.
     pub label: String,
     /// Width, in pixels.
     pub width: i64,

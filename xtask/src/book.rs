@@ -32,7 +32,7 @@ pub struct Block {
     pub line: usize,
     /// The commands.
     pub script: String,
-    /// What they print, if the page says so.
+    /// The output that the page shows, if it shows one.
     pub output: Option<String>,
     /// Why no test runs it, if none does.
     pub unrun: Option<String>,
@@ -153,7 +153,7 @@ fn words(command: &str) -> impl Iterator<Item = &str> {
     command.split_whitespace().skip_while(sets)
 }
 
-/// Whether a command is one that a test may start.
+/// Says that a command is one that a test may start.
 fn can_be_run(command: &str) -> bool {
     match start(command) {
         Some(Start::Package(name)) => PACKAGES.contains(&name),
@@ -162,7 +162,7 @@ fn can_be_run(command: &str) -> bool {
     }
 }
 
-/// What a command starts, if it is a program of the project.
+/// Gives the program of the project that a command starts, if it starts one.
 fn start(command: &str) -> Option<Start<'_>> {
     let mut words = words(command);
     match words.next()? {
@@ -258,7 +258,7 @@ fn prepared(folder: &Path, root: &Path, built: &Built) -> std::io::Result<PathBu
     Ok(tools)
 }
 
-/// What a script starts where a word has a pattern, if that is built.
+/// A branch of a script: a pattern of a word, and the program that it starts, if that is built.
 struct Arm {
     pattern: String,
     program: Option<String>,
@@ -315,7 +315,7 @@ pub fn difference(expected: &str, printed: &str) -> Option<String> {
     None
 }
 
-/// Whether a line is as expected, where `…` stands for anything.
+/// Says that a line is as expected, where `…` stands for anything.
 fn is_line(expected: &str, got: &str) -> bool {
     let Some((first, rest)) = expected.split_once('…') else { return expected == got };
     let Some(mut left) = got.strip_prefix(first) else { return false };

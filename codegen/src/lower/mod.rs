@@ -70,7 +70,7 @@ pub trait Orders {
     }
     /// Order of a reduction over a group of lanes.
     fn group(&self, size: &Dim) -> Order;
-    /// Whether the target searches groups of lanes for their largest in one instruction.
+    /// Says that the target searches groups of lanes for their largest in one instruction.
     fn searches_groups(&self) -> bool {
         false
     }

@@ -16,7 +16,7 @@ pub enum Schedule {
     Interleaved {
         /// Number of accumulators.
         width: u32,
-        /// Whether a search of groups is one instruction.
+        /// A search of groups is one instruction.
         searches_groups: bool,
     },
     /// A block of threads, each taking 16-byte vectors of 16-bit lanes with two accumulators.

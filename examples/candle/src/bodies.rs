@@ -1,4 +1,4 @@
-//! What the kernels compute, op by op as candle computes it on a CPU.
+//! The bodies of the kernels, op by op as candle computes them on a CPU.
 //!
 //! Every op of a graph rounds once to its dtype, and candle's ops round as often, so that a fused kernel has candle's bits.
 //! Only a sum may be taken in another order.

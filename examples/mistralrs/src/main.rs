@@ -43,9 +43,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// What stands between the projections.
+/// The ops between the projections.
 enum Between {
-    /// What mistral.rs has there.
+    /// Those of mistral.rs.
     Own,
     /// Fused kernels.
     Fused { add_rms_norm: AddRmsNorm, silu_mul: SiluMul },

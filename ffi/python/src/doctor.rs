@@ -1,4 +1,4 @@
-//! What the machine has: the report of the command line, with what Python found besides.
+//! The report of `doctor`, with what Python found besides.
 
 use fusewright::doctor::{Finding, Section, examine};
 use pyo3::prelude::*;

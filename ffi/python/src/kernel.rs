@@ -21,7 +21,7 @@ pub struct Kernel {
     /// What they run on, if not on the host.
     gpu: Option<Gpu>,
     launches: usize,
-    /// What it was compiled for, and how.
+    /// The target and the options of its compilation.
     made: (Target, Options),
 }
 

@@ -158,7 +158,7 @@ impl Program {
         &self.title
     }
 
-    /// What it was compiled for.
+    /// The target of its compilation.
     #[getter]
     fn target(&self) -> String {
         self.target.to_string()
@@ -170,7 +170,7 @@ impl Program {
         symbols(&self.graph)
     }
 
-    /// What calls take, in order.
+    /// The inputs of calls, in order.
     #[getter]
     fn inputs(&self) -> Vec<InputFacts> {
         let facts = |input: &Input| {
@@ -181,7 +181,7 @@ impl Program {
         self.users().map(facts).collect()
     }
 
-    /// What calls give, in order, new values of inputs and buffers too.
+    /// The results of calls, in order, new values of inputs and buffers too.
     #[getter]
     fn outputs(&self) -> Vec<OutputFacts> {
         let outputs = self.graph.outputs().iter().zip(output_names(&self.graph));
@@ -218,7 +218,7 @@ impl Program {
         (self.compiled.kernels.len() - from_disk, from_disk)
     }
 
-    /// What is wrong with the cache or the environment's table of schedules, if something is.
+    /// Says what is wrong with the cache or the environment's table of schedules; `None` if nothing is.
     #[getter]
     fn warning(&self) -> Option<&str> {
         self.compiled.warning.as_deref()
@@ -268,7 +268,7 @@ impl Program {
         Ok(report.refused.into_iter().map(|refusal| (refusal.op, refusal.reason, refusal.origin)).collect())
     }
 
-    /// What the reference interpreter computes, and why.
+    /// The ops that the reference interpreter computes, and why.
     #[getter]
     fn fallbacks(&self) -> Vec<(String, String)> {
         self.compiled.fallbacks.iter().map(|fallback| (fallback.label.clone(), fallback.reason.clone())).collect()

@@ -28,14 +28,14 @@ pub fn symbols(graph: &Graph) -> Vec<(String, i64, Option<i64>)> {
 pub struct Region {
     name: String,
     body: Graph,
-    /// What the inputs are called in the graph around, where they have names there.
+    /// The names of the inputs in the graph around, where they have some there.
     names: Vec<Option<String>>,
     target: Target,
     options: Options,
 }
 
 impl Region {
-    /// Of a body in primitives. Weights are inputs of its calls like all others.
+    /// Takes a body in primitives. Weights are inputs of its calls like all others.
     pub fn new(name: &str, body: &Graph, target: &Target, options: &Options) -> Self {
         let body = weights_as_inputs(body, |kind| !kind.is_given());
         let (target, options) = (target.clone(), options.clone());
@@ -56,7 +56,7 @@ impl Region {
         &self.name
     }
 
-    /// What it is compiled for.
+    /// The target of its compilation.
     #[getter]
     fn target(&self) -> String {
         self.target.to_string()

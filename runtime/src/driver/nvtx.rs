@@ -94,7 +94,7 @@ fn load(file: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What the system says of a library.
+/// The system's words of a library that it cannot load.
 fn system(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -134,7 +134,7 @@ fn tables() -> Tables {
     Tables(std::array::from_fn(|_| modules.next().unwrap_or([std::ptr::null(); MOST])))
 }
 
-/// Whether a tool takes ranges.
+/// Says that a tool takes ranges.
 #[inline]
 pub(crate) fn is_attached() -> bool {
     !OPENS.load(Ordering::Relaxed).is_null()

@@ -101,7 +101,7 @@ impl Backend for CpuBackend {
 /// How wide vectors are, in bits: Cranelift has no wider ones.
 ///
 /// # Errors
-/// What the host lacks.
+/// The host lacks something, which this names.
 pub(super) fn vector_bits() -> Result<u32, String> {
     isa::host().map(|_| code::vector_of(F32).bits())
 }

@@ -88,7 +88,7 @@ impl Backend for CpuLlvmBackend {
 /// How wide vectors are, in bits, on the host or a processor of a level.
 ///
 /// # Errors
-/// What it lacks.
+/// The host lacks something, which this names.
 pub(super) fn vector_bits(level: Option<Level>) -> Result<u32, String> {
     Host::of(level).map(|host| host.vectors)
 }

@@ -1,8 +1,8 @@
 //! Two ways to find the largest lanes of a row, of which code takes the faster one.
 
-/// What one insertion into the list of the best costs, in cycles: most of it are branches that were predicted wrongly.
+/// One insertion into the list of the best costs so many cycles, most of them for branches that were predicted wrongly.
 const INSERTION: i64 = 40;
-/// What it costs to find one extreme among those of vector lanes, in cycles.
+/// Finding one extreme among those of vector lanes costs so many cycles.
 const AMONG_LANES: i64 = 40;
 
 /// Says whether it is faster to search `k` times for the extreme of `lanes` integers, in vectors of `width` lanes, than to

@@ -68,7 +68,7 @@ fn profiler(folder: &Path) -> Result<PathBuf, String> {
     Ok(library)
 }
 
-/// What a profiler was told so far.
+/// Gives the calls that a profiler got so far.
 fn told(library: &Path) -> String {
     // SAFETY: it is loaded already.
     let library = unsafe { Library::new(library) }.expect("it was loaded before");

@@ -17,7 +17,7 @@ use crate::RuntimeError;
 /// A device that the driver shows to this process, whatever code it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shown {
-    /// What the driver calls it.
+    /// The driver's name of it.
     pub name: String,
     /// Compute capability, as the major and the minor number.
     pub capability: (i32, i32),
