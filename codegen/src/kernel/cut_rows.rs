@@ -71,11 +71,10 @@ fn most(count: i64, lanes: i64, fits: impl Fn(i64) -> bool) -> Result<i64, Whole
 fn parts_of_inner(segment: &Segment, inner: i64) -> Result<i64, Whole> {
     let lanes = lanes(segment)?.into_iter().max().ok_or(Whole::Few)?;
     let levels = segment.levels();
-    let costs = |op: &InstOp| matches!(op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. });
     let shared = segment.insts.iter().any(|inst| {
         inst.results.iter().any(|v| {
             let row = segment.ty(*v).shape != Shape::Scalar && matches!(inst.op, InstOp::Map(_));
-            levels[v.0 as usize] < Level::Inner && (row || costs(&inst.op))
+            levels[v.0 as usize] < Level::Inner && (row || inst.op.combines_lanes())
         })
     });
     if shared { Err(Whole::Shared) } else { most(inner, lanes, |_| true) }

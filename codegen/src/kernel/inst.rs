@@ -191,6 +191,16 @@ pub enum InstOp {
 }
 
 impl InstOp {
+    /// Says that the instruction compares the lanes of rows with the best so far.
+    pub fn is_search(&self) -> bool {
+        matches!(self, InstOp::ArgReduce(_) | InstOp::TopK { .. })
+    }
+
+    /// Says that the lanes of a row become fewer by it: a reduction or a search.
+    pub fn combines_lanes(&self) -> bool {
+        matches!(self, InstOp::Reduce { .. }) || self.is_search()
+    }
+
     /// Name in text forms.
     pub fn name(&self) -> &'static str {
         match self {

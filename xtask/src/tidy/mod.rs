@@ -5,6 +5,7 @@
 //! code does not trip over prose.
 
 mod code;
+mod comments;
 mod edges;
 mod form;
 mod pages;
@@ -44,11 +45,12 @@ pub struct Check {
 }
 
 /// Every check, in the order they run.
-pub const CHECKS: [Check; 6] = [
+pub const CHECKS: [Check; 7] = [
     Check { name: "edges", run: edges::check },
     Check { name: "unsafety", run: unsafety::check },
     Check { name: "form", run: form::check },
     Check { name: "words", run: words::check },
+    Check { name: "comments", run: comments::check },
     Check { name: "purity", run: purity::check },
     Check { name: "pages", run: pages::check },
 ];

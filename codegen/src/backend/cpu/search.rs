@@ -17,7 +17,7 @@ use crate::backend::host::extremes::one_by_one;
 use crate::backend::host::place::Slot;
 use crate::kernel::{Inst, InstOp, Over, Shape, Val};
 
-/// Most bytes of stack memory that the largest lanes of a row take.
+/// Most bytes of stack memory that the largest lanes of a row take, without the integers that order them.
 const MOST_BYTES: i64 = 16 << 10;
 
 /// The largest lanes so far, in memory, from the largest down.
@@ -96,7 +96,7 @@ impl Eval<'_, '_> {
             return Err(self.refuse("no search of a row"));
         };
         let bytes = i64::from(dtype.bits() / 8);
-        let fits = |count: &i64| (1..=MOST_BYTES / (bytes + 8)).contains(count);
+        let fits = |count: &i64| (1..=MOST_BYTES / (bytes + 4)).contains(count);
         let Some(count) = count.as_const().filter(fits).filter(|_| bytes > 0 && dtype != DType::Bool) else {
             return Err(self.refuse(format!("the {count} largest of {dtype}")));
         };
@@ -138,12 +138,13 @@ impl Eval<'_, '_> {
         (size, [first, end]): (Option<i64>, [Value; 2]),
     ) -> Taken<()> {
         let Searched { arg, key, dtype } = searched;
-        let Some(key) = key else {
+        let stored = |key| self.slots.get(&key).filter(|slot| slot.filled && slot.group.is_none());
+        // Keys that are not stored would be computed one by one, which takes longer than comparing the elements.
+        let Some((key, keys)) = key.and_then(|key| Some((key, stored(key)?.address))) else {
             return self.insert_all(arg, Best { dtype, count, values, lanes }, [first, end]);
         };
-        let stored = self.slots.get(&key).filter(|slot| slot.filled && slot.group.is_none()).map(|slot| slot.address);
-        match stored.zip(size.filter(|size| one_by_one(*size, count, extremes::WIDTH))) {
-            Some((keys, size)) => {
+        match size.filter(|size| one_by_one(*size, count, extremes::WIDTH)) {
+            Some(size) => {
                 let keys = self.code.element(keys, first, 4);
                 self.code.extremes(keys, size, count, lanes);
             }

@@ -15,7 +15,7 @@ use crate::backend::llvm::map::map;
 use crate::backend::llvm::{BuildError, Built, Value};
 use crate::kernel::{InstOp, Over, Shape, Val};
 
-/// Most bytes of stack memory that the largest lanes of a row take.
+/// Most bytes of stack memory that the largest lanes of a row take, without the integers that order them.
 const MOST_BYTES: i64 = 16 << 10;
 
 /// The largest lanes so far, in memory, from the largest down.
@@ -116,7 +116,7 @@ impl<'c> Eval<'_, '_, 'c> {
             return Err(BuildError::unsupported("the largest of no row"));
         };
         let bytes = i64::from(dtype.bits() / 8);
-        let fits = |count: &i64| (1..=MOST_BYTES / (bytes + 8)).contains(count);
+        let fits = |count: &i64| (1..=MOST_BYTES / (bytes + 4)).contains(count);
         let Some(count) = count.as_const().filter(fits).filter(|_| bytes > 0 && dtype != DType::Bool) else {
             return Err(BuildError::unsupported(format!("the {count} largest of {dtype}")));
         };
@@ -162,12 +162,13 @@ impl<'c> Eval<'_, '_, 'c> {
                 eval.take(best, x, place)
             })
         };
-        let Some(key) = key else {
+        let stored = |key| self.slots.get(&key).filter(|slot| slot.filled && slot.group.is_none());
+        // Keys that are not stored would be computed one by one, which takes longer than comparing the elements.
+        let Some((key, keys)) = key.and_then(|key| Some((key, stored(key)?.address))) else {
             return insert_all(self, arg, Best { dtype, count, values, lanes });
         };
-        let stored = self.slots.get(&key).filter(|slot| slot.filled && slot.group.is_none()).map(|slot| slot.address);
-        match stored.zip(size.filter(|size| one_by_one(*size, count, extremes::WIDTH))) {
-            Some((keys, size)) => {
+        match size.filter(|size| one_by_one(*size, count, extremes::WIDTH)) {
+            Some(size) => {
                 let keys = self.best_place(keys, first, 4)?;
                 self.extremes(keys, size, count, lanes)?;
             }

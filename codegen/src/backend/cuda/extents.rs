@@ -97,8 +97,7 @@ pub(super) fn gcd(a: i64, b: i64) -> i64 {
 
 /// Whether threads exchange values of a segment.
 pub(super) fn exchanges(segment: &Segment) -> bool {
-    let exchanged = |op: &InstOp| matches!(op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. });
-    segment.insts.iter().any(|inst| exchanged(&inst.op))
+    segment.insts.iter().any(|inst| inst.op.combines_lanes())
 }
 
 /// Whether every order of a reduction gives the same.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::plan::{Held, Plan, Plans, WARP, values_of};
 use super::search::ranked_by;
-use crate::kernel::{Inst, InstOp, Kernel, Over, Segment};
+use crate::kernel::{InstOp, Kernel, Over, Segment};
 use crate::schedule::KernelSchedule;
 
 /// The kind of the code that a schedule gives launches of so many rows, segment by segment: how rows are spread (`loops`,
@@ -32,7 +32,6 @@ fn of_segment(segment: &Segment, held: Option<Held>, plan: &Plan) -> String {
     }];
     let held_is = |is: fn(&Held) -> bool| held.as_ref().is_some_and(is);
     let any = |is: fn(&InstOp) -> bool| segment.insts.iter().any(|inst| is(&inst.op));
-    let is_search = |inst: &Inst| matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK { .. });
     let computed = |index: &fusewright_graph::Dim| values_of(index).next().is_some();
     let facts = [
         (held.is_none() && plan.at_once.is_some(), "apart"),
@@ -41,7 +40,7 @@ fn of_segment(segment: &Segment, held: Option<Held>, plan: &Plan) -> String {
         (segment.inner.as_const() != Some(1), "inner"),
         (any(|op| matches!(op, InstOp::Reduce { over: Over::Row, .. })), "reduced"),
         (any(|op| matches!(op, InstOp::Reduce { over: Over::Group(_), .. })), "groups"),
-        (segment.insts.iter().any(|inst| is_search(inst) && ranked_by(segment, inst).is_none()), "searched"),
+        (segment.insts.iter().any(|inst| inst.op.is_search() && ranked_by(segment, inst).is_none()), "searched"),
         (segment.insts.iter().any(|inst| ranked_by(segment, inst).is_some()), "ranked"),
         (any(|op| matches!(op, InstOp::Cat)), "joined"),
         (any(|op| matches!(op, InstOp::Pack { .. })), "packed"),

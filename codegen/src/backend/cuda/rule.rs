@@ -63,7 +63,7 @@ pub(super) fn rule(kernel: &Kernel) -> KernelSchedule {
     let Some(plan) = found else {
         let insts = || kernel.segments.iter().flat_map(|segment| &segment.insts);
         let relaxed = insts().any(|inst| matches!(&inst.op, InstOp::Reduce { order: Order::Relaxed, .. }));
-        let searched = insts().any(|inst| matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK { .. }));
+        let searched = insts().any(|inst| inst.op.is_search());
         let stated = trees(kernel).chain(relaxed.then_some(THREADS)).max();
         let threads = match searched {
             true => stated.unwrap_or(WARP).max(searching(kernel)),
@@ -169,8 +169,7 @@ fn of_few_loads(kernel: &Kernel) -> Option<Spread> {
             InstOp::Load { param, shape: Shape::Row(_), .. } => !kernel.param(*param).early,
             _ => false,
         });
-        let reduces =
-            |inst: &Inst| matches!(inst.op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. });
+        let reduces = |inst: &Inst| inst.op.combines_lanes();
         let narrow = |inst: &Inst| inst.results.iter().all(|result| segment.ty(*result).dtype.bits() <= 16);
         let loads: Vec<&Inst> = loads.collect();
         matches!(loads[..], [load] if narrow(load)) && !segment.insts.iter().any(reduces)

@@ -85,18 +85,13 @@ fn in_parts_too(segment: &Segment, found: &Stored, forms: &dyn Forms, short: boo
     wanted.collect()
 }
 
-/// Says whether an instruction compares the lanes of a row with the best so far, one by one.
-fn searches(op: &InstOp) -> bool {
-    matches!(op, InstOp::ArgReduce(_) | InstOp::TopK { .. })
-}
-
 /// Says whether an instruction has a loop over lanes: a store, a reduction or a search of a row, or a row that is stored.
 fn has_loop(segment: &Segment, found: &Stored, at: usize) -> bool {
     let inst = &segment.insts[at];
     match inst.op {
         InstOp::Store { .. } => matches!(segment.ty(inst.args[0]).shape, Shape::Row(_)),
         InstOp::Reduce { over: crate::kernel::Over::Row, .. } => true,
-        _ if searches(&inst.op) => true,
+        _ if inst.op.is_search() => true,
         InstOp::AsRow => false,
         _ => found.stashed[at],
     }
@@ -199,7 +194,8 @@ fn takes_groups(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms)
 
 /// Says whether the loops of an instruction take lanes in vectors.
 fn takes_vectors(segment: &Segment, found: &Stored, at: usize, forms: &dyn Forms) -> bool {
-    if searches(&segment.insts[at].op) {
+    // Lanes are compared with the best so far one by one.
+    if segment.insts[at].op.is_search() {
         return false;
     }
     let walk = Walk::of(segment, found, at, None, forms);
@@ -246,7 +242,7 @@ fn vectors_below(
         let at = found.definitions[v.0 as usize];
         let inst = &segment.insts[at];
         // What is behind a reduction has a loop of its own.
-        if matches!(inst.op, InstOp::Reduce { .. }) || searches(&inst.op) {
+        if inst.op.combines_lanes() {
             continue;
         }
         if values.is_row(v) && values.cost(v, wanted.least, &stored) >= wanted.least {

@@ -1,4 +1,5 @@
-//! Two ways to find the largest lanes of a row, of which code takes the faster one.
+//! Two ways to find the largest lanes of a row. Code takes the one that should be faster: the costs below are estimates, and
+//! searches of 8, 32, 64 and 256 lanes were measured with them.
 
 /// One insertion into the list of the best costs so many cycles, most of them for branches that were predicted wrongly.
 const INSERTION: i64 = 40;

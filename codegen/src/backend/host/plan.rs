@@ -117,10 +117,8 @@ pub(in crate::backend) fn roots(segment: &Segment, inst: usize) -> &[Val] {
 
 /// Whether an instruction consumes lanes: a store or a reduction.
 pub(in crate::backend) fn is_sink(segment: &Segment, inst: usize) -> bool {
-    matches!(
-        segment.insts[inst].op,
-        InstOp::Store { .. } | InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. }
-    )
+    let op = &segment.insts[inst].op;
+    matches!(op, InstOp::Store { .. }) || op.combines_lanes()
 }
 
 /// The value that a job takes lane by lane.
@@ -237,7 +235,7 @@ impl<'k> Planner<'k> {
     fn place(&self, phase: &mut Vec<Pass>, at: usize) -> Result<(), Refused> {
         let segment = self.segment;
         let inst = &segment.insts[at];
-        if matches!(inst.op, InstOp::ArgReduce(_) | InstOp::TopK { .. }) {
+        if inst.op.is_search() {
             phase.push(Pass::Search(at));
             return Ok(());
         }
@@ -452,8 +450,7 @@ pub(super) fn stages(segment: &Segment, stashed: &[bool]) -> Vec<usize> {
     for (at, inst) in segment.insts.iter().enumerate() {
         let below = operands(segment, at).map(|v| stages[v.0 as usize]).max().unwrap_or(0);
         let ends_phase =
-            matches!(inst.op, InstOp::Reduce { over: Over::Row, .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. })
-                || stashed[at];
+            matches!(inst.op, InstOp::Reduce { over: Over::Row, .. }) || inst.op.is_search() || stashed[at];
         for result in &inst.results {
             stages[result.0 as usize] = below + usize::from(ends_phase);
         }

@@ -101,12 +101,11 @@ fn read_as_row(segment: &Segment) -> Vec<bool> {
 /// Joins whose lanes a reduction takes one for one, and that a load does not give again.
 fn joined(segment: &Segment) -> Vec<usize> {
     let definitions = segment.definitions();
-    let is_reduction = |op: &InstOp| matches!(op, InstOp::Reduce { .. } | InstOp::ArgReduce(_) | InstOp::TopK { .. });
     let mut reduced = vec![false; segment.types.len()];
     let mut found = Vec::new();
     for (at, inst) in segment.insts.iter().enumerate().rev() {
         let passes_on = keeps_lanes(&inst.op) && inst.results.iter().any(|v| reduced[v.0 as usize]);
-        if is_reduction(&inst.op) || passes_on {
+        if inst.op.combines_lanes() || passes_on {
             inst.args.iter().for_each(|v| reduced[v.0 as usize] = true);
         }
         if inst.op == InstOp::Cat && reduced[inst.results[0].0 as usize] && bytes(segment, at, false).is_some() {

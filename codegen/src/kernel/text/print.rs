@@ -109,7 +109,7 @@ impl Display for InstText<'_> {
             }
             InstOp::ArgReduce(op) => write!(f, "arg_reduce {} {}", op.name(), Values(args)),
             InstOp::TopK { k, over } => {
-                write!(f, "top_k {}", Values(&args[..1]))?;
+                write!(f, "top_k {}", Values(args.get(..1).unwrap_or_default()))?;
                 args.get(1).map_or(Ok(()), |key| write!(f, " by %{}", key.0))?;
                 write!(f, " k {k}")?;
                 if *over == Over::Row { Ok(()) } else { write!(f, " over {over}") }
