@@ -285,7 +285,7 @@ impl Callable {
         }
         args.extend(outputs.iter_mut().map(|t| Arg::Out(t.bytes)));
         let launched = self.module.launch(&mut args, &sizes.dims, sizes.rows, threads.max(1));
-        launched.map_err(|e| Error::Device(format!("{}: {e}", self.name)))
+        launched.map_err(|e| Error::from(e).about(&self.name))
     }
 
     /// Makes the best code there is now, rather than behind later calls.

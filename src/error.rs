@@ -22,7 +22,7 @@ pub enum Error {
     /// A file or a graph is malformed or unsupported; the message names the thing and its origin.
     #[error("{0}")]
     Input(String),
-    /// Inputs of a call do not fit the program.
+    /// Inputs of a call do not fit the program or the kernel.
     #[error("{0}")]
     Call(String),
     /// The machine has no memory for a tensor, or for code.
@@ -108,6 +108,7 @@ impl From<RuntimeError> for Error {
             RuntimeError::Code { .. }
             | RuntimeError::Memory { .. }
             | RuntimeError::Device { failure: DeviceFailure::Memory, .. } => Error::Memory(error.to_string()),
+            RuntimeError::Arguments { .. } => Error::Call(error.to_string()),
             _ => Error::Device(error.to_string()),
         }
     }

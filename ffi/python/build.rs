@@ -1,10 +1,14 @@
-//! Links what LLVM needs of the system from static archives, where there are some: not every machine has these libraries.
+//! Links what LLVM needs of the system from static archives, where there are some: not every machine has these libraries, or has
+//! them as new.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Libraries that static LLVM may name and that no Linux promises to have.
-const ARCHIVES: [&str; 2] = ["libffi.a", "libzstd.a"];
+const ARCHIVES: [&str; 3] = ["libffi.a", "libstdc++.a", "libzstd.a"];
+
+/// A function that archives of LLVM for a newer glibc call.
+const OLDER_GLIBC: &str = "older_glibc.c";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -21,6 +25,14 @@ fn main() {
         }
     }
     println!("cargo:rustc-link-search=native={}", out.display());
+    println!("cargo:rerun-if-changed={OLDER_GLIBC}");
+    // Objects, as the linker would look into an archive before LLVM asks for what is in it.
+    if std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|libc| libc == "gnu") {
+        match cc::Build::new().file(OLDER_GLIBC).warnings(true).try_compile_intermediates() {
+            Ok(objects) => objects.iter().for_each(|o| println!("cargo:rustc-cdylib-link-arg={}", o.display())),
+            Err(error) => println!("cargo:warning=the module needs a glibc as new as LLVM's archives: {error}"),
+        }
+    }
 }
 
 /// Where the compiler finds an archive.

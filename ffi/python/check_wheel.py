@@ -14,8 +14,8 @@ import zipfile
 from pathlib import Path
 
 MOST_BYTES = 100 * 2**20
-#: Libraries that every Linux of a manylinux tag has.
-COMMON = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z)|ld-linux-x86-64|ld-linux-aarch64)\.so\.\d+")
+#: Libraries that every Linux of a manylinux tag has, in any version. That of C++ would have to be as new as the builder's.
+COMMON = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|z)|ld-linux-x86-64|ld-linux-aarch64)\.so\.\d+")
 WANTED = ("fusewright/py.typed", "fusewright/_native.pyi", "fusewright/__init__.py")
 
 

@@ -165,7 +165,7 @@ scalar_fns! {
     /// Angle of the point `(b, a)` from the positive first axis, in radians, with the sign of `a`.
     Atan2(a, b) "atan2" { f64::atan2 } Approx(4) [expand] [expand] [expand];
     /// `sqrt(a² + b²)`; infinite if either is, even beside NaN.
-    Hypot(a, b) "hypot" { f64::hypot } Approx(2), commutative [expand] [expand] [expand];
+    Hypot(a, b) "hypot" { libm::hypot } Approx(2), commutative [expand] [expand] [expand];
     /// `a` to the power `b`.
     Pow(a, b) "pow" { f64::powf } Approx(4) [expand] [expand] ["Power"];
     /// Toward minus infinity.

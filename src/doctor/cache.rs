@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
-
 use super::{Finding, Section};
 use crate::knobs;
 use crate::store::{CacheChoice, kernel_cache, limit};
@@ -83,7 +81,10 @@ pub(super) fn can_be_made(folder: &Path) -> Result<(), String> {
     if !above.is_dir() {
         return Err(format!("cannot be made: {} is no folder", above.display()));
     }
-    access(above, Access::WRITE_OK | Access::EXEC_OK)
+    // Permissions do not tell: a mount may be read-only, and systems have folders like `/proc` that nothing can be made in.
+    let tried = above.join(format!(".fusewright-try-{}-{}", std::process::id(), absolute.as_os_str().len()));
+    std::fs::create_dir(&tried)
+        .and_then(|()| std::fs::remove_dir(&tried))
         .map_err(|error| format!("cannot be made in {}: {error}", above.display()))
 }
 
@@ -103,6 +104,7 @@ mod tests {
         assert!(finding.problem.is_none() && finding.found.contains("not there yet"), "{finding:?}");
         assert!(!root.path().join("a").exists());
         kernel_cache(&CacheChoice::Folder(folder.clone())).expect("it can be made");
+        assert_eq!(std::fs::read_dir(root.path()).expect("it is there").count(), 1, "what was tried is gone");
         let findings = of(named(&folder), Ok(1 << 20));
         assert!(findings.iter().all(|finding| finding.problem.is_none()), "{findings:?}");
         assert!(findings[0].found.ends_with("by FUSEWRIGHT_CACHE_DIR: can be written"), "{findings:?}");
@@ -123,6 +125,13 @@ mod tests {
             let [finding] = of(of_system, Ok(1 << 20)).try_into().expect("one line");
             assert!(finding.problem.is_some_and(|problem| !problem.fails));
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_in_which_nothing_can_be_made_is_found_out() {
+        let [finding] = of(named(Path::new("/proc/cache")), Ok(1)).try_into().expect("one line");
+        assert!(finding.found.contains("cannot be made in /proc"), "{finding:?}");
     }
 
     #[cfg(unix)]

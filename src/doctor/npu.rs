@@ -3,7 +3,7 @@
 use fusewright_abi::Target;
 use fusewright_runtime::RuntimeError;
 
-use super::{Finding, Section};
+use super::{Finding, Section, settings};
 use crate::Error;
 use crate::ascend::{Maker, ToolkitChoice};
 use crate::knobs::{self, Knob};
@@ -69,6 +69,9 @@ fn nowhere(what: &str, knob: &Knob) -> String {
 const SOURCES: &str = "kernels for `ascend` are written as sources, to be compiled elsewhere";
 
 fn simulator(target: &Target) -> Finding {
+    if let Some(spoiled) = settings::spoiled(&[knobs::TOOL_SECONDS, knobs::OVERRIDE_DIR, knobs::DUMP_DIR]) {
+        return ascend("host model", spoiled, "runs kernels of target `ascend-sim`, slowly, to check them");
+    }
     match npu::simulator(target) {
         Ok(said) => ascend("host model", said, "runs kernels of target `ascend-sim`, slowly, to check them"),
         Err(said) => {

@@ -28,6 +28,13 @@ fn setting(knob: &Knob, used: String) -> Finding {
     Finding::new(Section::Settings, knob.name, format!("`{value}`"), used)
 }
 
+/// Names the first of these variables with a value that is none, if there is one. The fault is then reported among the settings,
+/// and what would fail for no other reason is not tried.
+pub(super) fn spoiled(by: &[Knob]) -> Option<String> {
+    let wrong = by.iter().find(|knob| wrong(knob).is_some())?;
+    Some(format!("not tried while {} is wrong", wrong.name))
+}
+
 /// A knob of ours. What names a tool, a library or the cache is judged where these are.
 fn ours(knob: &Knob) -> Finding {
     match wrong(knob) {

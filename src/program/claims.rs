@@ -1,5 +1,6 @@
 //! What a graph claims of the sizes of a call beyond the ranges of its symbols: that slices lie inside their axes, that
-//! axes from which elements are gathered have one, and that what is made has no less than no elements.
+//! axes from which elements are gathered have one, that a top-k finds enough elements, and that what is made has no less than
+//! no elements.
 //!
 //! An exporter that saw `y` shorter than `x` states `x[:len(y)]` as a slice of as many elements as `y` has. Whether it lies
 //! inside `x` is known when a call gives both. Claims are those of the graph before passes, which may drop a slice.
@@ -23,6 +24,8 @@ pub(crate) struct Claim {
 enum Stated {
     /// A slice, or the first place that is gathered from, lies inside its axis.
     Inside { start: Dim, end: Dim, extent: Dim },
+    /// An axis has as many elements as are taken of it.
+    Enough { k: Dim, extent: Dim },
     /// An axis of something new has no negative extent.
     NotNegative(Dim),
 }
@@ -32,6 +35,7 @@ impl Stated {
     fn terms(&self) -> Vec<Dim> {
         match self {
             Stated::Inside { start, end, extent } => vec![start.clone(), end - start, extent - end],
+            Stated::Enough { k, extent } => vec![k.clone(), extent - k],
             Stated::NotNegative(extent) => vec![extent.clone()],
         }
     }
@@ -66,6 +70,11 @@ fn stated<'g>(graph: &Graph, node: &'g Node) -> Vec<(&'g Node, Stated, String)> 
             let inside = Stated::Inside { start: Dim::constant(0), end, extent: extent(axis) };
             vec![(node, inside, of("gathered from", axis))]
         }
+        Op::Prim(Prim::TopK { k }) => {
+            let axis = graph.ty(node.operands[0]).rank().saturating_sub(1);
+            let enough = Stated::Enough { k: k.clone(), extent: extent(axis) };
+            vec![(node, enough, of("the largest of", axis))]
+        }
         // What fills a tensor up to a length that the caller's is beyond, say.
         Op::Prim(Prim::Expand { shape } | Prim::Iota { shape, .. }) => {
             let along = |(axis, extent): (usize, &Dim)| {
@@ -85,7 +94,7 @@ fn named_with_source(graph: &Graph, node: &Node) -> String {
 /// Checks the claims of a graph for one call.
 ///
 /// # Errors
-/// A slice that leaves its axis, or an extent below zero, with its node.
+/// A slice that leaves its axis, a top-k of too few elements, or an extent below zero, with its node.
 pub(crate) fn check(claims: &[Claim], binding: &Binding) -> Result<(), Error> {
     let value = |dim: &Dim| dim.eval(&|s| binding.get(s).copied()).map_err(|e| Error::Call(e.to_string()));
     for Claim { stated, what } in claims {
@@ -100,6 +109,9 @@ pub(crate) fn check(claims: &[Claim], binding: &Binding) -> Result<(), Error> {
         let why = match stated {
             Stated::Inside { start, end, extent } => {
                 format!("goes from {} to {}, but the axis has {}", named(start)?, named(end)?, named(extent)?)
+            }
+            Stated::Enough { k, extent } => {
+                format!("takes {} elements, but the axis has {}", named(k)?, named(extent)?)
             }
             Stated::NotNegative(extent) => format!("would have {} elements", named(extent)?),
         };
@@ -146,6 +158,20 @@ mod tests {
         assert!(error.contains("value `y`, gathered from input `x` along axis 0"), "{error}");
         let fixed = text.replace("s: 0.., t: 0..", "s: 1..").replace("f32[t, 4]", "f32[5, 4]");
         assert!(claims(&fixed.parse().unwrap_or_else(|e| panic!("{e}"))).is_empty());
+    }
+
+    #[test]
+    fn a_top_k_finds_enough_elements() {
+        let fixed = "  %v, %i = top_k %x {k = 4}\n  return %v, %i";
+        assert_eq!((checked(fixed, 4, 2), checked(fixed, 9, 2)), (Ok(()), Ok(())));
+        let error = checked(fixed, 3, 2).expect_err("4 of 3");
+        assert!(
+            error
+                .ends_with("value `v`, the largest of input `x` along axis 1 takes 4 elements, but the axis has s = 3"),
+            "{error}"
+        );
+        let symbolic = "  %v, %i = top_k %x {k = t}\n  return %v, %i";
+        assert!(checked(symbolic, 5, 5).is_ok() && checked(symbolic, 5, 6).is_err_and(|e| e.contains("takes t = 6")));
     }
 
     #[test]

@@ -258,7 +258,7 @@ impl Step {
         let module = kernel.module.as_ref();
         let module = module.ok_or_else(|| Error::Internal(format!("{}: its code is not loaded", self.label)))?;
         let launched = module.launch(&mut args, dims, rows, memory.threads);
-        launched.map_err(|e| Error::Device(format!("{}: {e}", self.label)))?;
+        launched.map_err(|e| Error::from(e).about(&self.label))?;
         let mut written = taken.iter().zip(outputs).enumerate().filter(|_| memory.guarded);
         written.try_for_each(|(i, (buffer, slot))| {
             let behind =

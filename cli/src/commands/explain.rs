@@ -14,10 +14,13 @@ use serde_json::json;
 use super::report::{steps, update_copies, updates};
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, ExplainArgs};
+use crate::files::Files;
 use crate::nearest::nearest;
 use crate::output::{error, idle, line, progress, stages, table};
 
 pub fn main(args: &ExplainArgs, common: &Common) -> Exit {
+    let files = Files::of(common).reads("MODEL", [&args.model]);
+    files.writes("--html", &args.html).writes("--svg", &args.svg).check()?;
     let expected = args.expect.iter().map(|text| parse_expectation(text)).collect::<Result<Vec<_>, _>>()?;
     progress(common.verbose, &format!("reading {}", args.model.display()));
     let graph = common.open(&args.model)?;

@@ -102,6 +102,10 @@ fn values_that_are_none_fail_with_a_remedy_each() {
         let remedy = found["problem"]["remedy"].as_str().expect("a text");
         assert!(remedy.contains(name), "{name}: {remedy}");
         assert_eq!(finding(&said, name)["section"], "settings");
+        let findings = said["findings"].as_array().expect("a list");
+        let of_another = findings.iter().filter_map(|finding| finding["problem"]["remedy"].as_str());
+        let of_another: Vec<&str> = of_another.filter(|remedy| !remedy.contains("FUSEWRIGHT_CACHE")).collect();
+        assert!(of_another.iter().all(|remedy| remedy.contains(name)), "one fault, one remedy: {of_another:?}");
     }
 }
 

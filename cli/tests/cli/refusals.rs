@@ -40,6 +40,45 @@ fn files_that_are_no_models() {
 }
 
 #[test]
+fn a_file_is_not_overwritten_that_another_option_names() {
+    let folder = folder();
+    let graph = write(&folder, "g.fw", "graph @g(%x: f32[4]) {\n  %y = exp %x\n  return %y\n}\n");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (page, below) = (path("page"), path("./page"));
+    refused(
+        2,
+        &["explain", &graph, "--html", &page, "--svg", &below],
+        &["page", "--svg would overwrite the file of --html"],
+    );
+    refused(2, &["explain", &graph, "--html", &graph], &["g.fw", "--html would overwrite the file of MODEL"]);
+    refused(2, &["run", &graph, "--out", &graph], &["g.fw", "--out would overwrite the file of MODEL"]);
+    let patterns = write(&folder, "p.fw", "");
+    refused(2, &["explain", &graph, "--patterns", &patterns, "--svg", &patterns], &["p.fw", "the file of --patterns"]);
+    let figures = write(&folder, "f.json", "{}");
+    let compared = ["bench", "--suite", "kernels", "--compare", &figures, "--html", &figures];
+    refused(2, &compared, &["f.json", "--html would overwrite the file of --compare"]);
+    assert!(!Path::new(&page).exists(), "nothing is written");
+    assert_eq!(std::fs::read_to_string(&figures).expect("it is there"), "{}");
+    let nowhere = call(&["explain", &graph, "--html", "/dev/null", "--svg", "/dev/null"]);
+    assert_eq!(nowhere.code, Some(0), "a device is no file: {}", nowhere.stderr);
+}
+
+#[test]
+fn sizes_that_do_not_fit_the_model() {
+    let folder = folder();
+    let text = "graph @g(s: 0.., n: 0..; %x: f32[s, n]) {\n  %v, %i = top_k %x {k = 8}\n  return %v, %i\n}\n";
+    let graph = write(&folder, "g.fw", text);
+    for extra in [&[][..], &["--unfused"]] {
+        let few = ["run", &graph, "--dim", "s=3", "--dim", "n=4"];
+        refused(
+            2,
+            &[&few[..], extra].concat(),
+            &["value `v`, the largest of input `x`", "takes 8 elements, but", "n = 4"],
+        );
+    }
+}
+
+#[test]
 fn check_files_that_do_not_fit() {
     let folder = folder();
     let whole =

@@ -173,7 +173,7 @@ impl Refusal {
                 "it selects many of the largest elements of a part of a row, or a number of them that is not known"
             }
             Refusal::LayoutOnly => "layout only: free as a view, or left to its consumer",
-            Refusal::CopyOnly => "it only copies elements, and nothing is computed beside it",
+            Refusal::CopyOnly => "a copy of elements is a step of its own: nothing is computed beside it",
             Refusal::Constant => "a constant, of which every consumer has its own",
             Refusal::OneElement => "a function of inputs of one element, of which every consumer has its own",
             Refusal::InMemory => "it is stored: the graph returns it, or a reader takes it from memory",

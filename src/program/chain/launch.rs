@@ -129,7 +129,7 @@ impl Launch {
         for (&(i, _), memory) in self.writes.iter().zip(taken) {
             made[i] = Some(memory);
         }
-        launched.map_err(|e| Error::Device(format!("{}: {e}", self.label)))
+        launched.map_err(|e| Error::from(e).about(&self.label))
     }
 
     fn enqueue(&self, inputs: &[DeviceBuffer], made: &[DeviceBuffer], stream: &Stream) -> Result<(), Error> {

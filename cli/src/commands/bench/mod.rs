@@ -22,10 +22,16 @@ use serde_json::json;
 
 use super::{Exit, OK};
 use crate::args::{BenchArgs, Common};
+use crate::files::Files;
 use crate::output::{line, progress, table};
 use compare::Peers;
 
 pub fn main(args: &BenchArgs, common: &Common) -> Exit {
+    let files =
+        Files::default().reads("MODEL", &args.model).reads("--compare", &args.compare).reads("--from", &args.from);
+    files.reads("--inputs", &args.inputs).writes("--html", &args.html).writes("--out", &args.out).check()?;
+    // With `--tune`, schedules may be written to the file that they are read from.
+    Files::of(common).writes("--html", &args.html).check()?;
     let suite = args.suite.as_deref();
     let gpu = matches!(args.target, Target::Cuda { .. });
     if args.bandwidth.is_some() && !args.estimate {

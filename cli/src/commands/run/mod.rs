@@ -15,6 +15,7 @@ use fusewright::{
 
 use super::{Exit, FAILED, OK};
 use crate::args::{Common, RunArgs};
+use crate::files::Files;
 use crate::output::{counters, idle, line, progress, stages, warning};
 
 /// Timed runs per variant; the median is printed.
@@ -56,6 +57,8 @@ struct Outcome {
 }
 
 pub fn main(args: &RunArgs, common: &Common) -> Exit {
+    let files = Files::of(common).reads("MODEL", [&args.model]).reads("--check", &args.check);
+    files.writes("--out", &args.out).check()?;
     progress(common.verbose, &format!("reading {}", args.model.display()));
     let graph = common.open(&args.model)?;
     model::check_runnable(&graph).map_err(|e| in_file(&args.model, e))?;
