@@ -9,6 +9,7 @@
 mod bounds;
 mod graphs;
 mod judge;
+mod lookups;
 mod regressions;
 
 use fusewright::diff::reduce;

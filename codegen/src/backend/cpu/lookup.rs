@@ -153,6 +153,11 @@ impl<'k> Eval<'k, '_> {
     /// A value at a position, from its table if it has one.
     pub(super) fn look_up(&mut self, v: Val, pos: &Pos, width: Width) -> Taken<Option<Lanes>> {
         let Some(&(lookup, table)) = self.tables.get(&v) else { return Ok(None) };
+        // Loops are planned for what they compute from stored rows. Below these may be groups that a chunk crosses.
+        let mut below = lookup.through.iter().filter(|below| **below != lookup.argument);
+        if below.any(|below| self.found.is_stashed(*below) || self.found.shared.contains_key(below)) {
+            return Ok(None);
+        }
         let codes = match self.codes_in_memory(lookup, pos, width)? {
             Some(codes) => codes,
             None => {

@@ -68,7 +68,8 @@ impl Stored {
         }
     }
 
-    pub(super) fn is_stashed(&self, v: Val) -> bool {
+    /// Says whether a loop of its own stores a value.
+    pub fn is_stashed(&self, v: Val) -> bool {
         self.stashed[self.definitions[v.0 as usize]]
     }
 
