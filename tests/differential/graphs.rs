@@ -9,6 +9,8 @@ use fusewright::graph::{
 
 use fusewright::inputs::Random;
 
+#[path = "masks.rs"]
+mod masks;
 #[path = "padded.rs"]
 mod padded;
 #[path = "places.rs"]
@@ -185,6 +187,7 @@ impl Gen {
                 (1, Gen::iota),
                 (1, Gen::arg_reduce),
                 (1, Gen::top_k),
+                (1, Gen::masked),
             ],
             Profile::Heads => &[
                 (7, Gen::binary),
@@ -206,6 +209,7 @@ impl Gen {
                 (1, Gen::reduce_heads),
                 (1, Gen::in_turn),
                 (1, Gen::expand),
+                (2, Gen::masked),
             ],
             Profile::Padded => &[
                 (4, Gen::binary),

@@ -9,6 +9,7 @@
 
 mod bits;
 mod claims;
+mod counted;
 mod emit;
 pub mod in_place;
 mod places;

@@ -13,6 +13,9 @@ use crate::kernel::{InstOp, Order, Over, Shape, Tree, Val};
 /// Searches of groups that find more than this are reductions, one after the other: what one instruction finds lies on a stack.
 const MOST_FOUND: i64 = 1024;
 
+/// A small integer, or a truth value, as lanes are counted.
+const WIDEN: InstOp = InstOp::Cast { to: DType::I32, round: Rounding::NearestEven, saturate: false };
+
 impl Emitter<'_> {
     pub(super) fn reduce(
         &mut self,
@@ -121,7 +124,7 @@ impl Emitter<'_> {
         } else if lanes.ends_with(&over) {
             let groups = Groups { lanes: self.count(&lanes), size: self.count(&over) };
             let found = self.extreme(id, row, op, &groups, None)?;
-            self.inside(id, found, &groups)?
+            self.inside(found, &groups).map_err(|m| LowerError::at(id, m))?
         } else {
             return Err(LowerError::at(id, "runs over lanes that are not the last of its row"));
         };
@@ -181,7 +184,7 @@ impl Emitter<'_> {
             let here = self.push_at(id, InstOp::Map(ScalarFn::Eq), &[lanes, found])?[0];
             let alone = self.push_at(id, InstOp::Map(ScalarFn::Select), &[here, row, least])?[0];
             let value = self.reduced(id, alone, ReduceOp::Max, groups)?;
-            let place = self.inside(id, found, groups)?;
+            let place = self.inside(found, groups).map_err(|m| LowerError::at(id, m))?;
             for (column, element) in [(&mut values, value), (&mut places, place)] {
                 column.push(self.push_at(id, InstOp::AsRow, &[element])?[0]);
             }
@@ -231,14 +234,14 @@ impl Emitter<'_> {
     }
 
     /// Lanes counted from the start of their groups.
-    fn inside(&mut self, id: NodeId, lane: Val, groups: &Groups) -> Result<Val, LowerError> {
-        let numbers = self.push_at(id, InstOp::Iota(groups.lanes.ceil_div(&groups.size)), &[])?;
+    pub(super) fn inside(&mut self, lane: Val, groups: &Groups) -> Result<Val, String> {
+        let numbers = self.push(InstOp::Iota(groups.lanes.ceil_div(&groups.size)), &[])?;
         let group = InstOp::AsGroup { lanes: groups.lanes.clone(), size: groups.size.clone() };
-        let group = self.push_at(id, group, &numbers)?[0];
-        let size = self.push_at(id, InstOp::Index(groups.size.clone()), &[])?[0];
-        let size = self.widened(id, size)?;
-        let start = self.push_at(id, InstOp::Map(ScalarFn::Mul), &[group, size])?[0];
-        Ok(self.push_at(id, InstOp::Map(ScalarFn::Sub), &[lane, start])?[0])
+        let group = self.push(group, &numbers)?[0];
+        let size = self.push(InstOp::Index(groups.size.clone()), &[])?[0];
+        let size = self.push(WIDEN, &[size])?[0];
+        let start = self.push(InstOp::Map(ScalarFn::Mul), &[group, size])?[0];
+        Ok(self.push(InstOp::Map(ScalarFn::Sub), &[lane, start])?[0])
     }
 
     /// A reduction of one element: combined with what the reduction starts from, where that changes a bit.
@@ -260,8 +263,7 @@ impl Emitter<'_> {
 
     /// A boolean or an integer as i32.
     fn widened(&mut self, id: NodeId, value: Val) -> Result<Val, LowerError> {
-        let widen = InstOp::Cast { to: DType::I32, round: Rounding::NearestEven, saturate: false };
-        Ok(self.push_at(id, widen, &[value])?[0])
+        Ok(self.push_at(id, WIDEN, &[value])?[0])
     }
 
     fn reduced_by(&self, id: NodeId) -> Vec<AxisId> {
@@ -270,7 +272,7 @@ impl Emitter<'_> {
 }
 
 /// Groups of lanes of a row.
-struct Groups {
-    lanes: Dim,
-    size: Dim,
+pub(super) struct Groups {
+    pub lanes: Dim,
+    pub size: Dim,
 }

@@ -8,7 +8,7 @@ use fusewright_graph::{DType, Dim, NanRule, Node, NodeId, ReduceOp, Rounding, Sc
 use super::LowerError;
 use super::bits::word;
 use super::emit::Emitter;
-use crate::kernel::{InstOp, Over, Shape, Val};
+use crate::kernel::{Inst, InstOp, Over, Shape, Val};
 
 impl Emitter<'_> {
     /// The lanes of a value as its type has them.
@@ -57,8 +57,14 @@ impl Emitter<'_> {
             let here = self.before_end(value)?;
             return self.load_lanes(view, lanes, form.clone(), here);
         }
+        let spread = spread(self.axes, &held, lanes);
+        if matches!(spread, Some(Spread::Trailing(_)) | None)
+            && let Some(counted) = self.counted(value, lanes)?
+        {
+            return self.shaped(counted, form).map_err(LowerError::new);
+        }
         let made = self.value(value)?;
-        let shaped = match spread(self.axes, &held, lanes) {
+        let shaped = match spread {
             _ if held.is_empty() => Ok(made),
             Some(Spread::Same) => self.shaped(made, form),
             Some(Spread::Leading) => {
@@ -108,7 +114,10 @@ impl Emitter<'_> {
             return Ok(value);
         }
         let row = match from {
-            Shape::Group { .. } => self.push(InstOp::AsRow, &[value])?[0],
+            Shape::Group { .. } => match self.segment.definition(value) {
+                Some(Inst { op: InstOp::AsGroup { .. }, args, .. }) => args[0],
+                _ => self.push(InstOp::AsRow, &[value])?[0],
+            },
             _ => value,
         };
         match shape {

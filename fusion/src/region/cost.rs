@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use fusewright_graph::axes::{AxisId, AxisMap};
 use fusewright_graph::{DType, Graph, Node, NodeId, Op, Prim, ScalarFn, Value};
 
-use super::{Lanes, Space, Spread, Stored, spread};
+use super::repeated::times_reduced;
+use super::{Lanes, Limits, Space, Spread, Stored, spread};
 
 /// Kernels of a target keep rows within these limits, and compute all others again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,10 +30,16 @@ impl Keeps {
 }
 
 /// Lanes that a row of unknown length is taken to have.
-const UNKNOWN: f64 = 4096.0;
+pub(super) const UNKNOWN: f64 = 4096.0;
+
+/// Says whether one kernel computes more again than the limits of regions allow.
+pub(super) fn is_too_costly(body: &Graph, space: &Space, limits: &Limits) -> bool {
+    times_computed(body, space, limits.keeps) > f64::from(limits.again)
+        || times_reduced(body, space) > f64::from(limits.reduced)
+}
 
 /// Gives how often one kernel computes an element of a body on average.
-pub(super) fn times_computed(body: &Graph, space: &Space, keeps: Keeps) -> f64 {
+fn times_computed(body: &Graph, space: &Space, keeps: Keeps) -> f64 {
     let body = space.form.as_ref().map_or(body, |form| &form.body);
     let wide = Lanes::beside_reductions(body, &space.axes);
     let lanes = wide.as_ref().unwrap_or(&space.lanes);

@@ -8,7 +8,7 @@ use fusewright_graph::{Def, Graph, NodeId, Op, Prim, Value};
 
 use super::content::{Content, Contents};
 use super::copies::{self, most_copies};
-use super::cost::times_computed;
+use super::cost::is_too_costly;
 use super::free::Flow;
 use super::lone::lone;
 use super::order::steps;
@@ -226,8 +226,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             }
             // What one op computes again stays with it.
             let several = border.nodes.iter().filter(|id| !flow.is_free(**id)).nth(1).is_some();
-            let costly = || times_computed(computed, &program.space, limits.keeps) > f64::from(limits.again);
-            if several && costly() { Err(Refusal::TooCostly) } else { Ok(()) }
+            if several && is_too_costly(computed, &program.space, &limits) { Err(Refusal::TooCostly) } else { Ok(()) }
         })
     }
 

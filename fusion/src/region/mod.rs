@@ -24,6 +24,7 @@ mod packed;
 mod parted;
 mod recut;
 mod refusal;
+mod repeated;
 mod reread;
 mod source;
 mod space;
@@ -68,13 +69,24 @@ pub struct Limits {
     /// lanes as if each lane computed them anew, although kernels do not: the limit leaves room for that. Sums over two axes in
     /// turn multiply and soon exceed it.
     pub again: u32,
+    /// What the reductions of a region take is computed at most so often on average, where rows repeat the rows that are reduced.
+    pub reduced: u32,
     /// Where rows may come from besides memory.
     pub sources: &'static [SourceKind],
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { nodes: 256, operands: 64, read: 24, copies: 16, keeps: Keeps::STACK, again: 96, sources: &[] }
+        Limits {
+            nodes: 256,
+            operands: 64,
+            read: 24,
+            copies: 16,
+            keeps: Keeps::STACK,
+            again: 96,
+            reduced: 4,
+            sources: &[],
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::path::Path;
 use fusewright::bench::{BenchCase, BenchRow, PeerTimes, bench_page, kernel_suite, measure, rows_to_measure};
 use fusewright::graph::{Graph, InputKind};
 use fusewright::inputs::weights_as_inputs;
-use fusewright::{Error, Target, fuse_graph, write_whole};
+use fusewright::{Compiler, Error, Target, fuse_graph_for, write_whole};
 use serde_json::json;
 
 use super::{Exit, OK};
@@ -181,7 +181,7 @@ fn cases(args: &BenchArgs, common: &Common) -> Result<Vec<BenchCase>, Error> {
     match (&args.model, args.suite.as_deref()) {
         (Some(path), None) => {
             let graph = opened(path, args, common)?;
-            let fused = fuse_graph(&graph, &common.options()?)?;
+            let fused = fuse_graph_for(&graph, &common.options()?, &Compiler::new(&args.target)?)?;
             let case = |(i, r): (usize, &fusewright::FusedRegion)| BenchCase {
                 name: format!("{i}:{}", r.name),
                 graph: weights_as_inputs(&r.body, |kind| matches!(kind, InputKind::Weight(_))),

@@ -23,7 +23,7 @@ use super::reduce::Accumulators;
 use super::stages;
 use crate::backend::host::abreast;
 use crate::backend::host::keep::{Reach, SHORT};
-use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind};
+use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind, multiple};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
 use crate::backend::host::rows::{self, Rows};
 use crate::backend::host::stash;
@@ -344,7 +344,7 @@ impl RowLoop<'_, '_, '_> {
     /// A loop over all lanes of a row or of a piece.
     fn flat(&mut self, lanes: &Dim, vector: bool, jobs: &[Job], open: &Open) -> Taken<()> {
         let (start, end) = (self.eval.code.i64(0), self.eval.dim(lanes)?);
-        let span = Span { start, end, length: lanes.as_const(), lanes: Some(lanes.clone()), even: true };
+        let span = Span { start, end, length: lanes.as_const(), lanes: Some(lanes.clone()), multiple: 8 };
         self.span(&span, vector, jobs, open, None)
     }
 
@@ -374,7 +374,7 @@ impl RowLoop<'_, '_, '_> {
             let mark = self.eval.memo.enter();
             self.eval.group = group.map(|g| InGroup { span: body, ..g.clone() });
             for shift in (0..body).step_by(8) {
-                self.eval.pass = Some(Running { base: l.i, lanes: span.lanes.clone(), shift, even: span.even });
+                self.eval.pass = Some(Running { base: l.i, lanes: span.lanes.clone(), shift, multiple: span.multiple });
                 self.chunk(jobs, l.i, span.start, shift, Width::Eight, open)?;
             }
             self.eval.memo.leave(mark);
@@ -389,7 +389,7 @@ impl RowLoop<'_, '_, '_> {
             // They start with the first accumulator, as those of a body do.
             let mark = self.eval.memo.enter();
             self.eval.group = group.map(|g| InGroup { span: 8, ..g.clone() });
-            self.eval.pass = Some(Running { base: next, lanes: span.lanes.clone(), shift: 0, even: span.even });
+            self.eval.pass = Some(Running { base: next, lanes: span.lanes.clone(), shift: 0, multiple: span.multiple });
             self.chunk(jobs, next, span.start, 0, Width::Eight, open)?;
             self.eval.memo.leave(mark);
             next = self.eval.code.add(next, 8);
@@ -400,7 +400,7 @@ impl RowLoop<'_, '_, '_> {
             let l = self.eval.code.begin_loop(next, span.end, 1);
             let mark = self.eval.memo.enter();
             self.eval.group = group.map(|g| InGroup { span: 1, ..g.clone() });
-            self.eval.pass = Some(Running { base: l.i, lanes: span.lanes.clone(), shift: 0, even: false });
+            self.eval.pass = Some(Running { base: l.i, lanes: span.lanes.clone(), shift: 0, multiple: 1 });
             self.chunk(jobs, l.i, span.start, 0, Width::One, open)?;
             self.eval.memo.leave(mark);
             self.eval.code.end_loop(l);
@@ -449,9 +449,9 @@ impl RowLoop<'_, '_, '_> {
         self.group_slots(&memory, l.i, from);
         let exact = lanes.exact_div(size).and_then(|_| size.as_const());
         let group = InGroup { lanes: lanes.clone(), size: size.clone(), index: l.i, rate: 1, span: 1 };
-        let even = size.as_const().is_some_and(|g| g % 2 == 0);
+        let whole = multiple(size, 1);
         for (at, reduces) in grouped.reduces.iter().enumerate() {
-            let span = Span { start: from, end: to, length: exact, lanes: None, even };
+            let span = Span { start: from, end: to, length: exact, lanes: None, multiple: whole };
             let kept = grouped.kept.iter().filter(|(loop_, _)| *loop_ == at).map(|(_, v)| self.eval.definition(*v).0);
             let kept: Vec<usize> = kept.collect();
             self.group_reduces(reduces, &kept, &span, &group)?;
@@ -471,8 +471,8 @@ impl RowLoop<'_, '_, '_> {
         for (rate, vector, jobs) in &grouped.jobs {
             let by = self.eval.code.i64(*rate);
             let (start, end) = (self.eval.code.floor_div(from, by), self.eval.code.floor_div(to, by));
-            let even = size.as_const().is_some_and(|g| (g / rate) % 2 == 0);
-            let span = Span { start, end, length: exact.map(|g| g / rate), lanes: None, even };
+            let multiple = multiple(size, *rate);
+            let span = Span { start, end, length: exact.map(|g| g / rate), lanes: None, multiple };
             let group = InGroup { rate: *rate, ..group.clone() };
             if jobs.iter().any(|j| open.contains_key(&j.inst)) {
                 self.carried(&span, jobs, open, &group)?;
@@ -516,7 +516,7 @@ impl RowLoop<'_, '_, '_> {
         let l = self.eval.code.begin_loop(span.start, span.end, 1);
         let mark = self.eval.memo.enter();
         self.eval.group = Some(group.clone());
-        self.eval.pass = Some(Running { base: l.i, lanes: None, shift: 0, even: false });
+        self.eval.pass = Some(Running { base: l.i, lanes: None, shift: 0, multiple: 1 });
         self.chunk(jobs, l.i, zero, 0, Width::One, open)?;
         self.eval.memo.leave(mark);
         (self.eval.group, self.eval.pass) = (None, None);

@@ -48,8 +48,8 @@ pub(super) struct Pass {
     pub lanes: Option<Dim>,
     /// Lanes between the counter and the chunk at hand.
     pub shift: i64,
-    /// Whether the counter is even in every pass.
-    pub even: bool,
+    /// The counter is a multiple of so many lanes in every pass, 1 if no more is known.
+    pub multiple: i64,
 }
 
 /// Evaluates values of one segment into the current block.

@@ -399,7 +399,7 @@ impl<'k> Eval<'k, '_> {
 
     /// Whether a loop counter is even in every pass.
     pub(super) fn even_base(&self, base: Value) -> bool {
-        self.pass.as_ref().is_some_and(|pass| pass.base == base && pass.even)
+        self.pass.as_ref().is_some_and(|pass| pass.base == base && pass.multiple % 2 == 0)
     }
 
     /// All lanes that a position takes in the passes of the loop, as a half-open range.

@@ -272,7 +272,7 @@ impl Eval<'_, '_> {
         self.spill(&acc);
         let l = self.code.begin_loop(from, to, 1);
         let inside = self.memo.enter();
-        self.pass = Some(Pass { base: l.i, lanes: None, shift: 0, even: false });
+        self.pass = Some(Pass { base: l.i, lanes: None, shift: 0, multiple: 1 });
         let shape = &self.segment.ty(inst.args[0]).shape;
         self.group = Some(InGroup { lanes: lanes.clone(), size: size.clone(), index, rate: 1, span: 1 });
         let value = self.value(inst.args[0], shape, Some(&Pos::at(l.i)), Width::One)?.first;

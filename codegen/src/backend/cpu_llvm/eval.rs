@@ -44,8 +44,8 @@ pub(super) struct Running<'c> {
     pub lanes: Option<Dim>,
     /// Lanes between the counter and the chunk at hand.
     pub shift: i64,
-    /// Whether the counter is even in every pass.
-    pub even: bool,
+    /// The counter is a multiple of so many lanes in every pass, 1 if no more is known.
+    pub multiple: i64,
     /// Which lanes of the chunk there are, if not all.
     pub mask: Option<Value<'c>>,
     /// Which lanes of twice as many the chunk is, unless it is consecutive ones.

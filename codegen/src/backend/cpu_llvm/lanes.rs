@@ -191,7 +191,7 @@ impl<'k, 'c> Eval<'k, '_, 'c> {
 
     /// Whether a loop counter is even in every pass.
     pub fn even_base(&self, base: IntValue<'c>) -> bool {
-        self.pass.as_ref().is_some_and(|pass| pass.base == base && pass.even)
+        self.pass.as_ref().is_some_and(|pass| pass.base == base && pass.multiple % 2 == 0)
     }
 
     /// `step` times a position. Twice a half of the loop's counter is that counter: what was computed there is found.

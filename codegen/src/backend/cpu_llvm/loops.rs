@@ -17,7 +17,7 @@ use super::passes::{Iteration, Stride};
 use super::reduce::{Accumulators, takes_chunks};
 use crate::backend::host::Forms;
 use crate::backend::host::index::consecutive;
-use crate::backend::host::place::{InGroup, Slot, Span, fill};
+use crate::backend::host::place::{InGroup, Slot, Span, fill, multiple};
 use crate::backend::host::plan::{self, Grouped, Job};
 use crate::backend::host::walk::{GroupUse, Walk};
 use crate::backend::llvm::Built;
@@ -61,7 +61,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
     /// A loop over all lanes of a row or of a piece.
     pub fn flat(&mut self, lanes: &Dim, vector: bool, jobs: &[Job]) -> Built<()> {
         let (start, end) = (self.eval.code.i64(0), self.eval.dim(lanes)?);
-        let span = Span { start, end, length: lanes.as_const(), lanes: Some(lanes.clone()), even: true };
+        let span = Span { start, end, length: lanes.as_const(), lanes: Some(lanes.clone()), multiple: CHUNK.into() };
         let open = self.open;
         self.span(&span, vector, jobs, open, None)
     }
@@ -187,7 +187,7 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let mark = self.eval.memo.enter();
         self.eval.group = group.map(|g| InGroup { span: 1, ..g.clone() });
         self.eval.pass =
-            Some(Running { base, lanes: span.lanes.clone(), shift: 0, even: false, mask: None, part: None });
+            Some(Running { base, lanes: span.lanes.clone(), shift: 0, multiple: 1, mask: None, part: None });
         let mut pending = Vec::new();
         for job in jobs {
             let pos = Pos::at(base).plus_dim(&job.offset);
@@ -310,9 +310,9 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         group: &InGroup<IntValue<'c>>,
         (start, end): (IntValue<'c>, IntValue<'c>),
     ) -> Built<()> {
-        let even = grouped.size.as_const().is_some_and(|g| g % 2 == 0);
+        let multiple = multiple(&grouped.size, 1);
         for (at, reduces) in grouped.reduces.iter().enumerate() {
-            let span = Span { start, end, length: Self::exact(grouped), lanes: None, even };
+            let span = Span { start, end, length: Self::exact(grouped), lanes: None, multiple };
             let kept = grouped.kept.iter().filter(|(loop_, _)| *loop_ == at).map(|(_, v)| self.eval.definition(*v).0);
             let kept: Vec<usize> = kept.collect();
             self.group_reduces(reduces, &kept, &span, group)?;
@@ -333,9 +333,9 @@ impl<'c> Loops<'_, '_, '_, 'c> {
             let by = code.i64(*rate);
             let start = crate::backend::llvm::index::floor_div(code, from, by)?;
             let end = crate::backend::llvm::index::floor_div(code, to, by)?;
-            let even = grouped.size.as_const().is_some_and(|g| (g / rate) % 2 == 0);
+            let multiple = multiple(&grouped.size, *rate);
             let length = Self::exact(grouped).map(|g| g / rate);
-            let span = Span { start, end, length, lanes: None, even };
+            let span = Span { start, end, length, lanes: None, multiple };
             let group = InGroup { rate: *rate, ..group.clone() };
             if jobs.iter().any(|j| open.contains_key(&j.inst)) {
                 // Reductions over the whole row, whose accumulators stay in memory between groups.

@@ -228,11 +228,11 @@ impl<'c> Eval<'_, '_, 'c> {
         (pos.scale % 2 == 0 || self.even_base(pos.base)) && start.is_some_and(|start| parity(&start) == Some(false))
     }
 
-    /// Whether a position is a multiple of a chunk in every pass: chunks go through the row from its start.
+    /// Whether a position is a multiple of a chunk in every pass.
     fn starts_at_chunk(&self, pos: &Pos<'c>) -> bool {
-        let from_start = self.pass.as_ref().is_some_and(|pass| pass.base == pos.base && pass.lanes.is_some());
-        let whole = |offset: i64| offset % i64::from(CHUNK) == 0;
-        from_start && pos.scale == 1 && pos.offset.as_const().is_some_and(whole)
+        let whole = |lanes: i64| lanes % i64::from(CHUNK) == 0;
+        let starts_whole = self.pass.as_ref().is_some_and(|pass| pass.base == pos.base && whole(pass.multiple));
+        starts_whole && pos.scale == 1 && pos.offset.as_const().is_some_and(whole)
     }
 
     /// Writes lanes; predicate and padding are the store's.

@@ -66,8 +66,8 @@ impl<'c> Loops<'_, '_, '_, 'c> {
         let mark = self.eval.memo.enter();
         let &Iteration { base, span, group, .. } = pass;
         self.eval.group = group.map(|g| InGroup { span: stride.lanes(), ..g.clone() });
-        let (lanes, even) = (span.lanes.clone(), span.even);
-        self.eval.pass = Some(Running { base, lanes, shift: 0, even, mask: None, part });
+        let (lanes, multiple) = (span.lanes.clone(), span.multiple);
+        self.eval.pass = Some(Running { base, lanes, shift: 0, multiple, mask: None, part });
         mark
     }
 }

@@ -272,7 +272,7 @@ impl<'c> Eval<'_, '_, 'c> {
         self.spill(&acc)?;
         let l = self.code.begin_loop(from, to, 1)?;
         let inside = self.memo.enter();
-        self.pass = Some(Running { base: l.i, lanes: None, shift: 0, even: false, mask: None, part: None });
+        self.pass = Some(Running { base: l.i, lanes: None, shift: 0, multiple: 1, mask: None, part: None });
         self.group = Some(InGroup { lanes: lanes.clone(), size: size.clone(), index, rate: 1, span: 1 });
         let value = self.value(inst.args[0], self.shape(inst.args[0]), Some(&Pos::at(l.i)), 1)?;
         let within = self.code.b.build_int_sub(l.i, from, "")?;

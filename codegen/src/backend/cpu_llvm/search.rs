@@ -97,7 +97,7 @@ impl<'c> Eval<'_, '_, 'c> {
         lane: IntValue<'c>,
         body: impl FnOnce(&mut Self, Value<'c>) -> Built<()>,
     ) -> Built<()> {
-        let at = Running { base: lane, lanes: None, shift: 0, even: false, mask: None, part: None };
+        let at = Running { base: lane, lanes: None, shift: 0, multiple: 1, mask: None, part: None };
         let outer = self.pass.replace(at);
         let mark = self.memo.enter();
         let x = self.value(arg, self.shape(arg), Some(&Pos::at(lane)), 1)?;

@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use fusewright_graph::Dim;
 
+use super::CHUNK;
 use super::plan::{self, Pass};
 use crate::kernel::{Segment, Val};
 
@@ -44,8 +45,15 @@ pub(in crate::backend) struct Span<B> {
     pub length: Option<i64>,
     /// How many from 0 on, if the loop starts there.
     pub lanes: Option<Dim>,
-    /// Whether chunks start at even lanes.
-    pub even: bool,
+    /// Chunks start at multiples of so many lanes, 1 if no more is known.
+    pub multiple: i64,
+}
+
+/// The lanes of which every chunk of a group starts at a multiple, where one of `rate` lanes of it is a lane of the loop.
+pub(in crate::backend) fn multiple(size: &Dim, rate: i64) -> i64 {
+    let lanes = size.as_const().map_or(1, |size| size / rate.max(1));
+    // A power of two that divides both.
+    if lanes > 0 { CHUNK.min(1 << lanes.trailing_zeros()) } else { 1 }
 }
 
 /// The group that a loop is in: lanes `rate · base … rate · (base + span)` of a pass belong to group `index`.

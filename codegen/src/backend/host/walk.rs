@@ -241,7 +241,12 @@ impl<'k> Walk<'k> {
             InstOp::Load { param, .. } => {
                 self.touches.push(Touch { value: v, param: *param, linear: None, shifted: None })
             }
-            InstOp::AsGroup { .. } => self.unordered(inst.args[0]),
+            InstOp::AsGroup { .. } => {
+                // A group takes one lane of the row, whatever its own lanes are taken in.
+                let vector = self.vector;
+                self.unordered(inst.args[0]);
+                self.vector = vector;
+            }
             _ => inst
                 .args
                 .iter()

@@ -20,9 +20,9 @@ use crate::scalar::ScalarFn;
 type One = Result<Value, Refusal>;
 
 /// Lines up to this long are no blocks.
-const SHORT: i64 = 256;
+const SHORT: i64 = 32;
 /// Blocks up to so many are not taken in blocks again. What each of them is a sum of is computed, not read.
-const FEW: i64 = 64;
+const FEW: i64 = 32;
 /// Elements of a block.
 const BLOCK: i64 = 16;
 
@@ -182,9 +182,16 @@ fn masked(call: &Call<'_>, fold: Fold, lines: Value, end: End) -> One {
     let rank = ty.rank();
     let row = [before, &[Dim::constant(1), extent.clone()]].concat();
     let terms = b.reshape(lines, row)?;
-    let (i, j) = (iota(call, extent, rank - 1, rank + 1)?, iota(call, extent, rank, rank + 1)?);
+    let (i, j) = (place(call, extent, rank - 1, rank + 1)?, place(call, extent, rank, rank + 1)?);
     let inside = b.map(if end == End::Within { ScalarFn::Le } else { ScalarFn::Lt }, &[j, i])?;
     let neutral = b.prim(Prim::Literal(fold.neutral(ty.dtype)), &[])?;
     let combined = fold.all(call, b.map(ScalarFn::Select, &[inside, terms, neutral])?, rank)?;
     Ok(b.reshape(combined, ty.shape)?)
+}
+
+/// Places along an axis, as integers that processors compare most of at once.
+fn place(call: &Call<'_>, extent: &Dim, axis: usize, rank: usize) -> One {
+    let mut shape = vec![Dim::constant(1); rank];
+    shape[axis] = extent.clone();
+    Ok(call.b.prim(Prim::Iota { dtype: DType::I32, shape, axis }, &[])?)
 }
