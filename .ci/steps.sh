@@ -2,8 +2,8 @@
 # together, beside its budget, which is in seconds of processors on a machine with two. What is over its budget is said and
 # does not fail: machines differ.
 
-# What is built once is built in large pieces: small ones, which the usual build has so that the next one has less to do, take
-# nearly twice as long.
+# Crates are built in four pieces and without a record for the next build. The usual many small pieces make a second build
+# faster and a first one nearly twice as slow.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_CODEGEN_UNITS=4
 
 # Seconds of processors that the children of this shell have had, in milliseconds. No `$(…)` around it: a shell of its own

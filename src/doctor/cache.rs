@@ -82,7 +82,7 @@ pub(super) fn can_be_made(folder: &Path) -> Result<(), String> {
         return Err(format!("cannot be made: {} is no folder", above.display()));
     }
     // Permissions do not tell: a mount may be read-only, and systems have folders like `/proc` that nothing can be made in.
-    let tried = above.join(format!(".fusewright-try-{}-{}", std::process::id(), absolute.as_os_str().len()));
+    let tried = above.join(format!(".fusewright-try-{}", std::process::id()));
     std::fs::create_dir(&tried)
         .and_then(|()| std::fs::remove_dir(&tried))
         .map_err(|error| format!("cannot be made in {}: {error}", above.display()))

@@ -1,7 +1,7 @@
 //! A report for people and programs: it says what this machine has, what of it is used, and why.
 //!
 //! Everything is found by the code that compilers and programs find it with, so that the report says what they do. The report
-//! changes nothing on the machine: no folder is made, and what is written to try a folder is removed. Kernels that are
+//! leaves the machine as it is: files and folders that are made to try a place are removed again. Kernels that are
 //! compiled on trial are kept nowhere, but for their stages in the folder that [`crate::knobs::DUMP_DIR`] names.
 
 mod cache;

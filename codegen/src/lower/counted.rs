@@ -15,19 +15,15 @@ use crate::kernel::{InstOp, Shape, Val};
 const MOST: usize = 8;
 
 impl Emitter<'_> {
-    /// A value over lanes of which it holds some, as a row of all of them or as groups. `None` if more than lane numbers and
-    /// constants make it.
+    /// Gives a value over lanes of which it holds some, as a row of all of them. `None` if more than lane numbers and constants
+    /// make it.
     pub(super) fn counted(&mut self, value: Value, lanes: &[AxisId]) -> Result<Option<Val>, LowerError> {
         let mut room = MOST;
         if !self.counts(value, lanes, &mut room) {
             return Ok(None);
         }
         let counted = self.count_over(value, lanes)?;
-        let row = Shape::Row(self.count(lanes));
-        Ok(Some(match &self.segment.ty(counted).shape {
-            Shape::Group { .. } => self.push(InstOp::Broadcast(row), &[counted]).map_err(LowerError::new)?[0],
-            _ => counted,
-        }))
+        self.of_each_lane(counted, lanes).map(Some).map_err(LowerError::new)
     }
 
     /// Says whether a value is made of lane numbers and constants, by few functions.
@@ -108,13 +104,19 @@ impl Emitter<'_> {
         if groups.windows(2).all(|pair| pair[0] == pair[1]) {
             return Ok(args);
         }
-        let row = Shape::Row(self.count(lanes));
         for arg in &mut args {
-            if matches!(shape(self, *arg), Shape::Group { .. }) {
-                *arg = self.push(InstOp::Broadcast(row.clone()), &[*arg])?[0];
-            }
+            *arg = self.of_each_lane(*arg, lanes)?;
         }
         Ok(args)
+    }
+
+    /// The elements of groups as those of their lanes.
+    fn of_each_lane(&mut self, value: Val, lanes: &[AxisId]) -> Result<Val, String> {
+        if !matches!(self.segment.ty(value).shape, Shape::Group { .. }) {
+            return Ok(value);
+        }
+        let row = Shape::Row(self.count(lanes));
+        Ok(self.push(InstOp::Broadcast(row), &[value])?[0])
     }
 }
 

@@ -69,7 +69,8 @@ pub struct Limits {
     /// lanes as if each lane computed them anew, although kernels do not: the limit leaves room for that. Sums over two axes in
     /// turn multiply and soon exceed it.
     pub again: u32,
-    /// What the reductions of a region take is computed at most so often on average, where rows repeat the rows that are reduced.
+    /// Rows may reduce again what other rows reduce, until a region computes its elements more than so often on average. Sums that
+    /// 32 rows repeated took 30 times as long as stored ones.
     pub reduced: u32,
     /// Where rows may come from besides memory.
     pub sources: &'static [SourceKind],

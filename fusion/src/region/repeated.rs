@@ -69,7 +69,7 @@ impl Rows<'_> {
         axes.iter().map(|axis| self.axes.extent(*axis).as_const().map_or(UNKNOWN, |n| n as f64)).product()
     }
 
-    /// The rows that all outputs have, and what is read of the inputs. The others are inner rows.
+    /// The outer rows, about as lowering divides them: those that all outputs and all reads of inputs have. All others are inner.
     fn outer(&self, body: &Graph, outputs: &[Value]) -> Vec<AxisId> {
         let of_outputs: Vec<Vec<AxisId>> = outputs.iter().map(|output| self.of(*output)).collect();
         let mut outer = of_outputs.first().cloned().unwrap_or_default();

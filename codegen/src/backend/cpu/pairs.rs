@@ -104,7 +104,7 @@ impl Eval<'_, '_> {
         width == Width::Eight && self.starts_at_eight(pos) && runs_by_one(index, 8)
     }
 
-    /// Whether a position is a multiple of eight in every pass.
+    /// Says whether a position is a multiple of eight in every pass.
     fn starts_at_eight(&self, pos: &Pos) -> bool {
         let whole = self.pass.as_ref().is_some_and(|pass| pass.base == pos.base && pass.multiple % 8 == 0);
         whole && pos.scale == 1 && pos.offset.as_const().is_some_and(|offset| offset % 8 == 0)

@@ -228,7 +228,7 @@ impl<'c> Eval<'_, '_, 'c> {
         (pos.scale % 2 == 0 || self.even_base(pos.base)) && start.is_some_and(|start| parity(&start) == Some(false))
     }
 
-    /// Whether a position is a multiple of a chunk in every pass.
+    /// Says whether a position is a multiple of a chunk in every pass.
     fn starts_at_chunk(&self, pos: &Pos<'c>) -> bool {
         let whole = |lanes: i64| lanes % i64::from(CHUNK) == 0;
         let starts_whole = self.pass.as_ref().is_some_and(|pass| pass.base == pos.base && whole(pass.multiple));

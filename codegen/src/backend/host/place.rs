@@ -49,9 +49,9 @@ pub(in crate::backend) struct Span<B> {
     pub multiple: i64,
 }
 
-/// The lanes of which every chunk of a group starts at a multiple, where one of `rate` lanes of it is a lane of the loop.
+/// Every chunk of a group starts at a multiple of so many lanes of the loop, which has one lane for `rate` lanes of the group.
 pub(in crate::backend) fn multiple(size: &Dim, rate: i64) -> i64 {
-    let lanes = size.as_const().map_or(1, |size| size / rate.max(1));
+    let lanes = size.as_const().filter(|size| rate > 0 && size % rate == 0).map_or(1, |size| size / rate);
     // A power of two that divides both.
     if lanes > 0 { CHUNK.min(1 << lanes.trailing_zeros()) } else { 1 }
 }

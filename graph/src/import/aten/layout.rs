@@ -276,7 +276,12 @@ pub(super) fn repeat_interleave(call: &Call<'_>) -> Imported {
 
 /// The index along an axis as i64, shaped to broadcast against `rank` axes.
 pub(super) fn iota(call: &Call<'_>, extent: &Dim, axis: usize, rank: usize) -> Result<Value, Refusal> {
+    iota_of(call, DType::I64, extent, axis, rank)
+}
+
+/// As [`iota`], of another integer type.
+pub(super) fn iota_of(call: &Call<'_>, dtype: DType, extent: &Dim, axis: usize, rank: usize) -> Result<Value, Refusal> {
     let mut shape = vec![Dim::constant(1); rank];
     *shape.get_mut(axis).ok_or("an axis that does not exist")? = extent.clone();
-    Ok(call.b.prim(Prim::Iota { dtype: DType::I64, shape, axis }, &[])?)
+    Ok(call.b.prim(Prim::Iota { dtype, shape, axis }, &[])?)
 }

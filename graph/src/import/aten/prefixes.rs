@@ -8,7 +8,7 @@ use fusewright_abi::DType;
 use super::super::call::{Call, Imported, Refusal};
 use super::hyperbolic::logaddexp_of;
 use super::index;
-use super::layout::{expand_to, iota, permuted};
+use super::layout::{expand_to, iota, iota_of, permuted};
 use super::promote::{convert, is_reduced};
 use super::reduce::{over, terms};
 use super::statistics::log_sum_exp;
@@ -182,16 +182,11 @@ fn masked(call: &Call<'_>, fold: Fold, lines: Value, end: End) -> One {
     let rank = ty.rank();
     let row = [before, &[Dim::constant(1), extent.clone()]].concat();
     let terms = b.reshape(lines, row)?;
-    let (i, j) = (place(call, extent, rank - 1, rank + 1)?, place(call, extent, rank, rank + 1)?);
+    // Processors compare most of these integers at once.
+    let place = |axis| iota_of(call, DType::I32, extent, axis, rank + 1);
+    let (i, j) = (place(rank - 1)?, place(rank)?);
     let inside = b.map(if end == End::Within { ScalarFn::Le } else { ScalarFn::Lt }, &[j, i])?;
     let neutral = b.prim(Prim::Literal(fold.neutral(ty.dtype)), &[])?;
     let combined = fold.all(call, b.map(ScalarFn::Select, &[inside, terms, neutral])?, rank)?;
     Ok(b.reshape(combined, ty.shape)?)
-}
-
-/// Places along an axis, as integers that processors compare most of at once.
-fn place(call: &Call<'_>, extent: &Dim, axis: usize, rank: usize) -> One {
-    let mut shape = vec![Dim::constant(1); rank];
-    shape[axis] = extent.clone();
-    Ok(call.b.prim(Prim::Iota { dtype: DType::I32, shape, axis }, &[])?)
 }
