@@ -11,6 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+#: Libraries that a module with LLVM has within, and where Debian's packages put their licences.
+ARCHIVES = {
+    "libffi": "/usr/share/doc/libffi*/copyright",
+    "libstdc++ (GCC Runtime Library Exception)": "/usr/share/doc/gcc-*-base/copyright",
+    "zstd": "/usr/share/doc/libzstd*/copyright",
+}
 RULE = "=" * 80
 
 
@@ -56,6 +62,13 @@ def main() -> int:
             print("the licence of LLVM is not where its package puts it", file=sys.stderr)
             return 1
         print(f"{RULE}\nLLVM 22: Apache-2.0 WITH LLVM-exception\n{RULE}\n{Path(found[0]).read_text(errors='replace')}")
+        # What LLVM needs of the system is linked from archives too (build.rs).
+        for library, place in ARCHIVES.items():
+            texts_of = sorted(glob.glob(place))
+            if texts_of:
+                print(f"{RULE}\n{library}\n{RULE}\n{Path(texts_of[0]).read_text(errors='replace')}")
+            else:
+                print(f"the licence of {library} is not in {place}: it is left out", file=sys.stderr)
     return 0
 
 
