@@ -181,9 +181,11 @@ pub(crate) fn fuse(
         Lowered { graph, attention: BTreeSet::new() }
     };
     let fuse = options.fuse && options.pipeline.fuses();
-    let usual = Limits::default();
-    let keeps = target.map_or(usual.keeps, schedule::keeps);
-    let limits = if fuse { Limits { sources, keeps, ..usual } } else { Limits { nodes: 1, ..usual } };
+    let limits = match target {
+        _ if !fuse => Limits { nodes: 1, ..Limits::default() },
+        Some(target) => Limits { sources, ..schedule::limits(target) },
+        None => Limits { sources, ..Limits::default() },
+    };
     let mut partition = partition(&graph, &limits);
     patterns::name_regions(&graph, &mut partition);
     let vendor = vendor::replaced(&partition, &options.pipeline, options.relaxed);

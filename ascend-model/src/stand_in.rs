@@ -62,7 +62,9 @@ impl Model {
     pub fn stand_in(&self, device: &Device, version: Version) -> Result<StandIn, Error> {
         let numbers = Model::definitions(device, version);
         let texts = STAND_IN.iter().flat_map(|(path, text)| [*path, *text]);
-        let name = hashed(texts.chain(numbers.iter().map(String::as_str)));
+        // Its libraries name the folder in which they were made: a cache that was moved or copied has others made.
+        let here = self.folder().display().to_string();
+        let name = hashed(texts.chain(numbers.iter().map(String::as_str)).chain([here.as_str()]));
         let stand_in = StandIn { folder: self.folder().join(format!("stand-in-{name}")) };
         let flags: String =
             self.kernel_flags(&stand_in.folder, device.chip).iter().map(|flag| format!("{flag}\\n")).collect();

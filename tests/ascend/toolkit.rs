@@ -201,6 +201,36 @@ fn the_compiler_within_the_process_is_asked_where_there_is_no_toolkit() {
     assert!(error.exit_code() == 3 && error.to_string().contains("nowhere.so"), "{error}");
 }
 
+/// The libraries name their folder, which is not there any more.
+#[test]
+fn a_model_that_was_moved_is_made_again() {
+    if Command::new("c++").arg("--version").output().is_err() {
+        let test = "a_model_that_was_moved_is_made_again";
+        return xtask::skipped::skipped(test, "no compiler of C++ is called c++");
+    }
+    let cache = tempfile::tempdir().expect("a folder");
+    let [first, second] = ["first", "second"].map(|name| cache.path().join(name));
+    let chip = CHIPS.iter().find(|chip| chip.name == "910b1").expect("it is in the table");
+    let numbers = Chip::of(chip.arch, chip.buffer_bytes).expect("it is modelled");
+    let device = Device { soc: chip.vendor.replace(' ', ""), chip: numbers, vector_cores: chip.vector_cores };
+    let runtime = |folder: &Path| {
+        let model = Model::build(folder).unwrap_or_else(|e| panic!("{e}"));
+        model.stand_in(&device, Version::V9_1).unwrap_or_else(|e| panic!("{e}")).runtime()
+    };
+    let made = runtime(&first);
+    std::fs::rename(&first, &second).expect("it is moved");
+    let again = runtime(&second);
+    assert_ne!(made.strip_prefix(&first), again.strip_prefix(&second));
+    let bytes = std::fs::read(&again).expect("it was made");
+    let names = |folder: &Path| has_within(&bytes, folder.as_os_str().as_encoded_bytes());
+    assert!(names(&second) && !names(&first), "{}", again.display());
+}
+
+/// Says if bytes have others within.
+fn has_within(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
 #[test]
 fn a_compiler_that_hangs_is_ended_at_the_limit() {
     const INSIDE: &str = "FUSEWRIGHT_TEST_OF_THE_LIMIT";

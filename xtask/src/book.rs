@@ -11,7 +11,7 @@
 
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 /// First words of commands that a block may have beside `fusewright` and `cargo run`.
@@ -126,7 +126,8 @@ fn blocks_of(page: &str, text: &str) -> Result<Vec<Block>, Vec<String>> {
 /// The name under which a paragraph says to save the block below it.
 fn saved_as(paragraph: &str) -> Option<&str> {
     let (_, rest) = paragraph.split_once("Save ")?.1.split_once(" as `")?;
-    rest.split('`').next().filter(|name| !name.contains('/'))
+    // Within the folder that the page is about.
+    rest.split('`').next().filter(|name| Path::new(name).components().all(|part| matches!(part, Component::Normal(_))))
 }
 
 fn block(page: &str, line: usize, mark: &str, script: String) -> Result<Block, String> {
@@ -211,7 +212,9 @@ impl Block {
         let at = |why: String| format!("{}:{}: {why}", self.page, self.line);
         let tools = prepared(folder, root, built).map_err(|e| at(format!("{}: {e}", folder.display())))?;
         for (name, content) in &self.files {
-            fs::write(folder.join("checkout").join(name), content).map_err(|e| at(format!("{name}: {e}")))?;
+            let path = folder.join("checkout").join(name);
+            let written = fs::create_dir_all(path.parent().unwrap_or(folder)).and_then(|()| fs::write(path, content));
+            written.map_err(|e| at(format!("{name}: {e}")))?;
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(std::iter::once(tools).chain(std::env::split_paths(&path)))

@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusewright_graph::{Def, Graph, NodeId, Op, Prim, Value};
 
 use super::content::{Content, Contents};
-use super::copies::{self, most_copies};
-use super::cost::is_too_costly;
 use super::free::Flow;
 use super::lone::lone;
 use super::order::steps;
@@ -37,7 +35,7 @@ pub fn partition(graph: &Graph, limits: &Limits) -> Partition {
 
 pub(super) struct Growth<'a, 'g> {
     pub(super) flow: &'a Flow<'g>,
-    limits: &'a Limits,
+    pub(super) limits: &'a Limits,
     /// Region of each node.
     pub(super) region: Vec<Option<usize>>,
     pub(super) members: Vec<BTreeSet<NodeId>>,
@@ -56,9 +54,9 @@ pub(super) struct Growth<'a, 'g> {
     /// Pairs of regions whose union was no row program, with how many nodes each had: regions only grow.
     parted: BTreeMap<(usize, usize), ([usize; 2], Refusal)>,
     contents: Contents<'g>,
-    verdicts: Verdicts,
+    pub(super) verdicts: Verdicts,
     pub(super) spans: Spans,
-    nesting: Nesting,
+    pub(super) nesting: Nesting,
 }
 
 impl<'a, 'g> Growth<'a, 'g> {
@@ -101,7 +99,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         for id in nodes {
             let alone = BTreeSet::from([id]);
             match self.admits(id).and_then(|()| self.fits(&alone, false)) {
-                Ok(()) => {
+                Ok(_) => {
                     self.refused.remove(&id);
                     self.region[id.0 as usize] = Some(self.members.len());
                     self.members.push(alone);
@@ -198,39 +196,7 @@ impl<'a, 'g> Growth<'a, 'g> {
         }
     }
 
-    /// Whether a set of nodes is one row program.
-    pub(super) fn fits(&mut self, members: &BTreeSet<NodeId>, segments: bool) -> Result<(), Refusal> {
-        if members.len() > self.limits.nodes {
-            return Err(if self.limits.nodes == 1 { Refusal::Off } else { Refusal::TooLarge });
-        }
-        self.legal(&Border::of(self.flow, members, None), segments)
-    }
-
-    fn legal(&mut self, border: &Border, segments: bool) -> Result<(), Refusal> {
-        if border.inputs.len() + border.outputs.len() > self.limits.operands {
-            return Err(Refusal::TooLarge);
-        }
-        let (flow, limits, content) = (self.flow, *self.limits, self.content(border));
-        self.verdicts.of(content, segments, || {
-            let outline = Outline::within(flow, border).map_err(|_| Refusal::Reshape)?;
-            let body = expand(&outline.body).map_err(|_| Refusal::Reshape)?;
-            // Layout in front of functions may leave fewer copies than the body has.
-            let most = limits.copies.saturating_mul(copies::READS);
-            if most_copies(&body, most) > most {
-                return Err(Refusal::TooLarge);
-            }
-            let program = row_program(&body, segments, self.nesting)?;
-            let computed = program.body.as_ref().unwrap_or(&body);
-            if most_copies(computed, limits.copies) > limits.copies {
-                return Err(Refusal::TooLarge);
-            }
-            // What one op computes again stays with it.
-            let several = border.nodes.iter().filter(|id| !flow.is_free(**id)).nth(1).is_some();
-            if several && is_too_costly(computed, &program.space, &limits) { Err(Refusal::TooCostly) } else { Ok(()) }
-        })
-    }
-
-    fn content(&mut self, border: &Border) -> Content {
+    pub(super) fn content(&mut self, border: &Border) -> Content {
         self.contents.of(self.flow.graph, &border.nodes, &border.inputs, &border.outputs)
     }
 
@@ -265,12 +231,12 @@ impl<'a, 'g> Growth<'a, 'g> {
             self.edges.insert((source, reader), Refusal::NotConvex);
             return false;
         }
-        let mut verdict = self.fits(&joined, segments);
+        let mut verdict = self.joins([a, b], &joined, segments);
         // The parts of what is packed have rows of their own, and so have the places that are written to.
         let reads_other_rows =
             matches!(self.flow.graph.node(reader).op, Op::Prim(Prim::Cat { .. } | Prim::Scatter { .. }));
         if verdict.is_err() && !segments && reads_other_rows {
-            segments = self.fits(&joined, true).is_ok();
+            segments = self.joins([a, b], &joined, true).is_ok();
             verdict = if segments { Ok(()) } else { verdict };
         }
         if let Err(refusal) = verdict {
@@ -304,7 +270,7 @@ impl<'a, 'g> Growth<'a, 'g> {
             let Some((&first, rest)) = readers.split_first() else { continue };
             for &other in rest {
                 let joined: BTreeSet<NodeId> = self.members[first].union(&self.members[other]).copied().collect();
-                if self.is_convex(&joined) && self.fits(&joined, true).is_ok() {
+                if self.is_convex(&joined) && self.joins([first, other], &joined, true).is_ok() {
                     self.join(first, other, joined);
                     self.segments.insert(first);
                     merged = true;
@@ -333,11 +299,11 @@ impl<'a, 'g> Growth<'a, 'g> {
             let mut segments = self.segments.contains(&last) || self.segments.contains(&other);
             let border = Border::of(self.flow, &joined, None);
             let few = border.inputs.len() + border.outputs.len() <= self.limits.read;
-            let mut fits = few && self.is_convex(&joined) && self.fits(&joined, segments).is_ok();
+            let mut fits = few && self.is_convex(&joined) && self.joins([last, other], &joined, segments).is_ok();
             // Heads of one and of the other, and the places that are written to, may have rows of their own.
             if few && !fits && !segments && self.is_convex(&joined) {
                 segments = true;
-                fits = self.fits(&joined, true).is_ok();
+                fits = self.joins([last, other], &joined, true).is_ok();
             }
             if fits && self.varies(value, &joined, segments) {
                 self.join(last, other, joined);

@@ -15,8 +15,10 @@ mod form;
 mod free;
 mod grow;
 mod hoist;
+mod judge;
 mod lanes;
 mod lone;
+mod moved;
 mod order;
 mod outline;
 mod overwrite;
@@ -44,6 +46,7 @@ pub use form::{Piece, RowForm};
 pub use grow::{is_constant, is_layout, partition};
 pub use lanes::{Lanes, Spread, spread};
 pub use lone::needs_no_kernel;
+pub use moved::Costs;
 pub use refusal::Refusal;
 pub use source::{RegionSource, Rows, SourceKind};
 pub use space::{Nesting, Space};
@@ -72,6 +75,9 @@ pub struct Limits {
     /// Rows may reduce again what other rows reduce, until a region computes its elements more than so often on average. Sums that
     /// 32 rows repeated took 30 times as long as stored ones.
     pub reduced: u32,
+    /// The target's kernels take so long. Two regions are one kernel only where storing values between them takes longer than
+    /// what the kernel computes again, as layout was moved in front of functions. `None` if computing costs nothing.
+    pub costs: Option<Costs>,
     /// Where rows may come from besides memory.
     pub sources: &'static [SourceKind],
 }
@@ -86,6 +92,7 @@ impl Default for Limits {
             keeps: Keeps::STACK,
             again: 96,
             reduced: 4,
+            costs: None,
             sources: &[],
         }
     }

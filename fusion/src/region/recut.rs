@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use fusewright_graph::{NodeId, Value};
+use fusewright_graph::NodeId;
 
 use super::Refusal;
 use super::grow::Growth;
@@ -31,7 +31,7 @@ impl Growth<'_, '_> {
         let whole: Vec<NodeId> = old[0].union(&old[1]).copied().collect();
         let now = self.stored_between(&old[0], &old[1]);
         let parts = |at: usize| [&whole[..at], &whole[at..]].map(|part| part.iter().copied().collect::<BTreeSet<_>>());
-        let mut cuts: Vec<(i64, usize)> = (1..whole.len())
+        let mut cuts: Vec<(u64, usize)> = (1..whole.len())
             .map(|at| {
                 let [first, rest] = parts(at);
                 (self.stored_between(&first, &rest), at)
@@ -39,12 +39,14 @@ impl Growth<'_, '_> {
             .filter(|(cost, _)| *cost < now)
             .collect();
         cuts.sort_unstable();
+        let [first, second] = [a, b].map(|region| self.segments.contains(&region));
+        let again = self.again(&old[0], first) + self.again(&old[1], second);
         for (_, at) in cuts.into_iter().take(TRIES) {
             let new = parts(at);
             self.assign([a, b], &old, &new);
-            let segments = self.segments.contains(&a) || self.segments.contains(&b);
+            let segments = first || second;
             let hold = new.iter().all(|part| self.is_convex(part) && self.fits(part, segments).is_ok());
-            if hold {
+            if hold && new.iter().map(|part| self.again(part, segments)).sum::<u64>() <= again {
                 if segments {
                     self.segments.extend([a, b]);
                 }
@@ -70,18 +72,5 @@ impl Growth<'_, '_> {
                 self.edges.insert((source, reader), Refusal::TooCostly);
             }
         }
-    }
-
-    /// The bytes of a row that the first of two regions stores for the second; a row, as the others have as many.
-    fn stored_between(&self, first: &BTreeSet<NodeId>, second: &BTreeSet<NodeId>) -> i64 {
-        let flow = self.flow;
-        let is_read = |value: &Value| flow.readers(*value).iter().any(|reader| second.contains(reader));
-        let values = first.iter().flat_map(|&id| &flow.graph.node(id).results).filter(|value| is_read(value));
-        let bytes = |value: &Value| {
-            let ty = flow.graph.ty(*value);
-            let elements = ty.shape.iter().filter_map(fusewright_graph::Dim::as_const).fold(1, i64::saturating_mul);
-            elements.saturating_mul(i64::from(ty.dtype.bits())) / 8
-        };
-        values.map(bytes).fold(0, i64::saturating_add)
     }
 }

@@ -5,21 +5,19 @@ use std::collections::HashMap;
 use super::Refusal;
 use super::content::Content;
 
+/// A kernel of a body takes so long for functions that layout in front of them repeats, in picoseconds. Or there is none.
+pub(super) type Verdict = Result<u64, Refusal>;
+
 /// Which bodies are row programs. It is only looked up, so its order cannot show.
 #[derive(Default)]
 pub(super) struct Verdicts {
-    legal: HashMap<(Content, bool), Result<(), Refusal>>,
+    legal: HashMap<(Content, bool), Verdict>,
     varies: HashMap<(Content, bool, usize), bool>,
 }
 
 impl Verdicts {
     /// The verdict on a body of the graph that all bodies here are of.
-    pub fn of(
-        &mut self,
-        body: Content,
-        segments: bool,
-        judge: impl FnOnce() -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    pub fn of(&mut self, body: Content, segments: bool, judge: impl FnOnce() -> Verdict) -> Verdict {
         *self.legal.entry((body, segments)).or_insert_with(judge)
     }
 
@@ -62,12 +60,12 @@ mod tests {
             })
         };
         assert_eq!(judge(&one, false, Err(Refusal::Reshape)), Err(Refusal::Reshape));
-        assert_eq!(judge(&one, false, Ok(())), Err(Refusal::Reshape));
-        assert_eq!(judge(&other, false, Ok(())), Ok(()));
-        assert_eq!(judge(&one, true, Ok(())), Ok(()));
+        assert_eq!(judge(&one, false, Ok(0)), Err(Refusal::Reshape));
+        assert_eq!(judge(&other, false, Ok(0)), Ok(0));
+        assert_eq!(judge(&one, true, Ok(0)), Ok(0));
         assert_eq!(judged, 3);
         verdicts.forget(|refusal| refusal == Refusal::Reshape);
         let content = contents.of(&one, &[NodeId(0)], &[Value(0), Value(1)], &[Value(2)]);
-        assert_eq!(verdicts.of(content, false, || Ok(())), Ok(()), "it is judged again");
+        assert_eq!(verdicts.of(content, false, || Ok(0)), Ok(0), "it is judged again");
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Finding, Tree};
 
 /// Crate folder (`.` is the facade at the root) and the folders it builds on.
-const LEFT: [(&str, &[&str]); 18] = [
+const LEFT: [(&str, &[&str]); 19] = [
     ("ascend-model", &[]),
     ("abi", &[]),
     ("graph", &["abi"]),
@@ -25,6 +25,7 @@ const LEFT: [(&str, &[&str]); 18] = [
     ("ffi/python", &["."]),
     ("benches", &["."]),
     ("examples/build_rs", &["."]),
+    ("examples/first_build_rs", &["."]),
     ("examples/candle", &["."]),
     ("examples/mistralrs", &["."]),
 ];

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use fusewright_graph::DType::{F32, I64};
 use fusewright_graph::prim::Sdpa;
-use fusewright_graph::{AllReduce, NanRule, Op, Prim, ReduceOp, ScalarFn, Value};
+use fusewright_graph::{AllReduce, Graph, NanRule, Op, Prim, ReduceOp, ScalarFn, Value};
 
-use crate::region::{Keeps, Limits, Refusal, SourceKind, partition};
+use crate::region::{Costs, Keeps, Limits, Refusal, SourceKind, partition};
 use crate::samples::{Built, Sample};
 
 /// The reasons of what a graph leaves out of regions or at their ends.
@@ -82,6 +82,37 @@ fn functions_count_by_their_code() {
         refusals_within(&limits, build).contains(&Refusal::TooCostly)
     };
     assert_eq!([refused(ScalarFn::Mul), refused(ScalarFn::Rem)], [false, true]);
+}
+
+/// Exponentials that the prefixes of a block and its sum read are stored where that takes less than computing them again.
+#[test]
+fn what_is_stored_takes_less_than_what_is_computed_again() {
+    let text = "graph @prefixes(s: 0..; %x: f32[s, 64], %before: bool[4, 4], %within: bool[16, 16]) {
+       %0 = exp %x
+       %1 = reshape %0 {shape = [s, 4, 16]}
+       %2 = reduce %1 {op = add, axes = [2]}
+       %3 = reshape %2 {shape = [s, 1, 4]}
+       %4 = literal f32 0.0
+       %5 = select %before, %3, %4
+       %6 = reduce %5 {op = add, axes = [2]}
+       %7 = reshape %0 {shape = [s, 4, 1, 16]}
+       %8 = select %within, %7, %4
+       %9 = reduce %8 {op = add, axes = [3]}
+       %10 = reshape %9 {shape = [s, 4, 16]}
+       %11 = add %6, %10
+       %12 = reshape %11 {shape = [s, 64]}
+       return %12
+     }";
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let refused = |functions: &'static [(ScalarFn, u64)], byte: u64| {
+        let limits = Limits { costs: Some(Costs { call: 0, byte, functions }), ..Limits::default() };
+        let partition = partition(&graph, &limits);
+        partition.regions.iter().flat_map(|region| &region.ends).any(|end| end.refusal == Refusal::TooCostly)
+    };
+    // A row stores 64 of 4 bytes, or computes some 1000 more.
+    let (slow, fast) = (&[(ScalarFn::Exp, 1000)], &[(ScalarFn::Exp, 1)]);
+    assert_eq!([refused(slow, 1), refused(slow, 4000), refused(fast, 1), refused(fast, 4)], [true, false, true, false]);
+    assert_eq!(partition(&graph, &Limits::default()).regions.len(), 1);
 }
 
 /// What makes the outputs of a graph.
