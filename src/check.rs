@@ -8,12 +8,16 @@
 //! and spelled out, say. So a stored element may lie outside, by no more than its interval is wide or by one place, and
 //! few may: one in 1000, and one in 10 of those whose interval holds several values, since there such a rounding shows.
 //!
+//! Where PyTorch's own kernel of an op was measured and takes more freedom than the op has here, as `gelu` of f32 does, stored
+//! elements are compared with the intervals of that. Ours are not.
+//!
 //! That rule makes no exception for attention spelled out in f32, whose stored results may come from one fused op and
 //! then lie far. A wider interval would have to know the roundings of that op, which the graph does not hold, and would
 //! let a wrong softmax or product of ours pass. Such results have to be computed by the graph that they are stored with.
 
 mod cases;
 mod differing;
+mod freedom;
 
 use std::fmt;
 
@@ -134,6 +138,10 @@ pub fn compare_at(
     if produced.len() != intervals.len() {
         return Err(Error::Call(format!("{} results of a graph with {} outputs", produced.len(), intervals.len())));
     }
+    let free = match freedom::of_pytorch(graph).map_err(|e| Error::Internal(e.to_string()))? {
+        Some(free) => interp::enclose(&free, &inputs, symbols)?,
+        None => Vec::new(),
+    };
     let mut checks = Vec::with_capacity(produced.len());
     let names = output_names(graph);
     for (at, expected) in expected {
@@ -148,7 +156,7 @@ pub fn compare_at(
         let (ours, expected) = (to_tensor(ours)?, to_tensor(expected)?);
         let difference = ours.compare(&expected).map_err(|e| bad(e.to_string()))?;
         let inside = interval.check(&ours).map_err(|e| bad(e.to_string()))?;
-        let theirs = interval.check(&expected).map_err(|e| bad(e.to_string()))?;
+        let theirs = free.get(*at).unwrap_or(interval).check(&expected).map_err(|e| bad(e.to_string()))?;
         let first_wrong = first_wrong(&ours, &expected, &inside, &theirs);
         checks.push(OutputCheck {
             first_wrong,

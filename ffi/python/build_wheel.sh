@@ -33,6 +33,8 @@ has python3 || lacks "python3 (3.10 or later)"
 has cargo || lacks "cargo (a Rust toolchain)"
 has cc || lacks "cc (a compiler of C, which links the module)"
 has "$maturin" || lacks "$maturin (pip install maturin, or MATURIN names one)"
+# It renames the wheel by the oldest glibc.
+python3 -m wheel version >/dev/null 2>&1 || lacks "wheel, a module of python3 (pip install wheel)"
 case ",$features," in
 *,llvm,* | *,cuda,*)
     # Static archives: the module brings LLVM along.

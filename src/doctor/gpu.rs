@@ -47,7 +47,11 @@ fn driver(devices: &Result<Vec<Result<Shown, String>>, String>) -> Finding {
             nvidia("driver", format!("{file}{count}{version}"), "loads and launches kernels")
         }
         Err(reason) => {
-            let used = "kernels for `cuda` are compiled and do not run here";
+            let used = if cfg!(feature = "cuda") {
+                "kernels for `cuda` are compiled and do not run here"
+            } else {
+                "nothing: this build makes no kernels for `cuda`"
+            };
             let finding = nvidia("driver", format!("{file}{reason}"), used);
             // A driver that is there and of no use is worth a word; a machine without one is a machine like others.
             if file.is_empty() || !cfg!(feature = "cuda") {

@@ -168,7 +168,7 @@ impl Program {
         self.steps.iter().filter_map(kernel).for_each(|module| module.promote());
     }
 
-    /// Runs the program on `threads` threads. Results do not depend on the number of threads or of rows.
+    /// Runs the program on `threads` threads, 0 as on one. Results do not depend on the number of threads or of rows.
     ///
     /// # Errors
     /// Inputs that do not fit the graph, named; weights without data; a step that fails.

@@ -498,7 +498,9 @@ fn elsewhere(name: &str, whole: bool) -> String {
 pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding, Error> {
     let users: Vec<_> = graph.inputs().iter().filter(|i| i.kind.is_given()).collect();
     if users.len() != given.len() {
-        return Err(Error::Call(format!("`{}` takes {} inputs, got {}", graph.name(), users.len(), given.len())));
+        let names = users.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
+        let takes = format!("takes {} inputs ({names})", users.len());
+        return Err(Error::Call(format!("`{}` {takes}, got {}", graph.name(), given.len())));
     }
     for (input, (dtype, shape)) in users.iter().zip(given) {
         let ty = graph.ty(input.value);

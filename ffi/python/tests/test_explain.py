@@ -97,3 +97,11 @@ def test_a_call_that_does_not_fit_is_refused() -> None:
         kernel.launch((-3,), (0, 0))
     with pytest.raises(fusewright.CallError, match="symbols"):
         kernel.launch((), (0, 0))
+
+
+def test_a_place_where_dynamo_ends_a_graph_is_named() -> None:
+    """Sizes that depend on elements: what comes behind is another graph, and the operator itself PyTorch's."""
+    report = fusewright.explain(lambda x: (torch.nonzero(x), torch.relu(x) * 2), torch.randn(4, 8))
+    assert len(report.breaks) == 1 and "aten.nonzero" in report.breaks[0] and "\n" not in report.breaks[0]
+    assert report.breaks[0] in str(report) and "aten.nonzero" in report._repr_html_()
+    assert fusewright.explain(torch.relu, torch.randn(4, 8)).breaks == []

@@ -107,6 +107,15 @@ pub trait CompositeOp: fmt::Debug + Send + Sync {
     /// # Errors
     /// Operands that do not fit.
     fn expand(&self, b: &Builder, operands: &[Value]) -> Result<Vec<Value>, TypeError>;
+
+    /// The op with the freedom that PyTorch's kernels take beyond [`CompositeOp::expand`]: its intervals hold what they give.
+    /// `None` where they take none.
+    ///
+    /// # Errors
+    /// Operands that do not fit.
+    fn expand_freely(&self, _: &Builder, _: &[Value]) -> Option<Result<Vec<Value>, TypeError>> {
+        None
+    }
 }
 
 /// A composite with its attributes; equal when name and attributes are.
@@ -155,6 +164,14 @@ impl Composite {
             }
             _ => error,
         })
+    }
+
+    /// Adds the expansion with the freedom that PyTorch's kernels take, where they take more than the op's own has.
+    ///
+    /// # Errors
+    /// Operands that do not fit.
+    pub fn expand_freely(&self, b: &Builder, operands: &[Value]) -> Option<Result<Vec<Value>, TypeError>> {
+        self.0.op.expand_freely(b, operands)
     }
 
     /// The expansion as a graph of its own, with inputs `x0, x1, …`.

@@ -45,6 +45,8 @@ class PartCheck:
 
     def __str__(self) -> str:
         verdict = "right" if self.passed else f"WRONG: {self.first_wrong}"
+        if not self.passed and not self.outside:
+            verdict = f"right, but PyTorch's is not what the graph says: {self.first_wrong}"
         return (
             f"{' + '.join(self.kernels)}: {verdict}; {self.calls} calls, {self.elements} elements, {self.exact} of one "
             f"value, {self.mismatched} of other bits than PyTorch's"

@@ -254,7 +254,9 @@ class Fused:
             objects = [arg for arg in args if has_attributes(arg)]
             if sum(trace.is_of(objects) for trace in self.traces) >= _MOST_TRACES:
                 self._warn(
-                    f"keeps {_MOST_TRACES} traces of {{}}, by arguments and variables; other calls are not fused", 4
+                    f"keeps {_MOST_TRACES} traces of {{}}, by arguments and variables; other calls are not fused. A number "
+                    "that varies makes a trace for each value: give it as a tensor of one element",
+                    4,
                 )
                 return None
             with uncollected():

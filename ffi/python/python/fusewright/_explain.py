@@ -29,6 +29,8 @@ class Report:
     graphs: list[Result] = field(default_factory=list)
     #: Kernels that were compiled, taken from disk, and found in this process, for these graphs.
     counters: dict[str, int] = field(default_factory=dict)
+    #: Where Dynamo ended a graph, in words: PyTorch runs what lies there.
+    breaks: list[str] = field(default_factory=list)
 
     def svg(self) -> str:
         """The picture of the kernels beside their operators, graph behind graph, in the order of their calls."""
@@ -53,7 +55,8 @@ class Report:
             "from the cache on disk": self.counters.get("disk_hits", 0),
         }
         picture = self.svg() if kernels else ""
-        return page(figures, picture, kernels, self.sizes, self.left, "Left to PyTorch", self.unfused)
+        outside = [*self.unfused, *(f"between graphs: {why}" for why in self.breaks)]
+        return page(figures, picture, kernels, self.sizes, self.left, "Left to PyTorch", outside)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -94,6 +97,7 @@ class Report:
         lines = [f"{graphs}: {counted(ops, 'operator', 's')} run as {launched} of {of} in {within}"]
         lines += [line for kernel in kernels for line in kernel_lines(kernel)]
         lines += [f"left as it is: {why}" for why in self.unfused]
+        lines += [f"between graphs, by PyTorch: {why}" for why in self.breaks]
         if self.left:
             lines.append("left to PyTorch:")
             ordered = sorted(self.left.items(), key=lambda item: (-item[1], item[0]))
@@ -148,13 +152,26 @@ def explain(model: Callable[..., Any], *inputs: Any, **options: Any) -> Report:
     def observed(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return compile_graph(gm, example_inputs, chosen, report.graphs.append)
 
-    before = _native.counters()
+    before, broken = _native.counters(), _breaks()
     with torch.no_grad(), own_errors():
         torch.compile(model, backend=observed)(*inputs)
     after = _native.counters()
+    report.breaks = [_in_short(why) for why in (_breaks() - broken).elements()]
     report.counters = {name: after[name] - before[name] for name in ("compiles", "disk_hits")}
     _expect.check(given.expect, report.graphs)
     return report
+
+
+def _breaks() -> Counter[str]:
+    """How often Dynamo has ended a graph so far, by its reasons."""
+    return Counter(torch._dynamo.utils.counters["graph_break"])
+
+
+def _in_short(why: str) -> str:
+    """The head and the explanation of a reason of Dynamo's, which has lines of hints too."""
+    head, *lines = (line.strip() for line in why.splitlines())
+    explained = (line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: "))
+    return ": ".join([head, *explained])
 
 
 def _keywords(model: Callable[..., Any]) -> Collection[str]:
