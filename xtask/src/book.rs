@@ -103,6 +103,10 @@ fn blocks_of(page: &str, text: &str) -> Result<Vec<Block>, Vec<String>> {
             ended = line.is_empty();
             continue;
         };
+        // For Markdown that is code within a line, and all that follows is no block.
+        if info.contains('`') {
+            wrong.push(format!("{page}:{}: the words behind a fence hold a backtick", number + 1));
+        }
         let body: Vec<&str> =
             lines.by_ref().map(|(_, line)| line).take_while(|l| !l.trim_start().starts_with("```")).collect();
         let body = body.join("\n");
@@ -367,6 +371,7 @@ mod tests {
         assert!(refused("```sh\ncargo run -p xtask -- tidy\n```\n").contains("no test can run"));
         assert!(refused("```sh no-run\npip install a\n```\n").contains("needs a reason"));
         assert!(refused("```sh no-run ()\npip install a\n```\n").contains("needs a reason"));
+        assert!(refused("```sh no-run (as `b`)\npip install a\n```\n").contains("a.md:1: the words behind a fence"));
         assert!(refused("```sh slow\nfusewright run a\n```\n").contains("`slow` is no mark"));
     }
 
