@@ -51,7 +51,7 @@ mod tests {
             .map(f32::to_bits)
             .to_vec();
         let compared = |stored: &[u32], ours: &[u32]| {
-            let checks = compare(&graph, &[x.clone()], &[(0, tensor(stored))], &[tensor(ours)]);
+            let checks = compare(&graph, std::slice::from_ref(&x), &[(0, tensor(stored))], &[tensor(ours)]);
             checks.unwrap_or_else(|e| panic!("{e}")).remove(0)
         };
         let ours = crate::check::reference(&graph, &[&x]).unwrap_or_else(|e| panic!("{e}"));
