@@ -3,7 +3,8 @@
 # does not fail: machines differ.
 
 # Crates are built in four pieces and without a record for the next build. The usual many small pieces make a second build
-# faster and a first one nearly twice as slow. What build scripts link is told apart; in other pieces it would be built twice.
+# faster and a first one nearly twice as slow. Cargo has a setting of its own for what build scripts link: with another number
+# of pieces, the library would be built a second time for them.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_CODEGEN_UNITS=4 CARGO_PROFILE_DEV_BUILD_OVERRIDE_CODEGEN_UNITS=4
 
 # Seconds of processors that the children of this shell have had, in milliseconds. No `$(…)` around it: a shell of its own

@@ -1,5 +1,5 @@
-//! Measures the tables of `codegen/src/schedule/costs.rs` and prints them as Rust: the time of a function of one element, of a
-//! byte of memory and of a call, for each compiler and level that there is.
+//! Measures the tables of `codegen/src/schedule/costs.rs` and prints their rows as Rust: the time of a function of one element,
+//! with a column for each compiler and level that there is; and of a byte of memory and of a call.
 #![allow(missing_docs)]
 
 use fusewright::bench::{BenchCase, measure};
@@ -16,20 +16,37 @@ const REPEATS: usize = 3;
 /// Additions of the longest chain.
 const CHAIN: usize = 9;
 
+/// Figures of a target, in picoseconds.
+struct Column {
+    /// A call with the host's part of it, which is more than the table says.
+    call: f64,
+    byte: f64,
+    /// In the order of [`ScalarFn::ALL`].
+    functions: Vec<f64>,
+}
+
 fn main() -> Result<(), Error> {
     let targets = [Target::Cpu, Target::CpuLlvm { level: Some(Level::V3) }, Target::CpuLlvm { level: Some(Level::V4) }];
+    let mut columns = Vec::new();
     for target in targets {
-        match table(&target) {
-            Ok(table) => println!("{table}"),
+        match column(&target) {
+            Ok(column) => {
+                println!("// {target}: call {:.0}, byte {:.0}", column.call, column.byte);
+                columns.push(column);
+            }
             Err(error @ Error::Unavailable(_)) => println!("skipped: {target} ({error})"),
             Err(error) => return Err(error),
         }
     }
+    for (i, f) in ScalarFn::ALL.iter().enumerate() {
+        let row: Vec<String> = columns.iter().map(|column| format!("{:.0}", column.functions[i])).collect();
+        println!("    (ScalarFn::{f:?}, [{}]),", row.join(", "));
+    }
     Ok(())
 }
 
-/// Measures the table of a target.
-fn table(target: &Target) -> Result<String, Error> {
+/// Measures the figures of a target.
+fn column(target: &Target) -> Result<Column, Error> {
     let us = |lanes, rows, build: Build<'_>| {
         let case = case(lanes, build)?;
         (0..REPEATS).try_fold(f64::INFINITY, |least, _| {
@@ -51,14 +68,12 @@ fn table(target: &Target) -> Result<String, Error> {
     let plain =
         [element(&|b, ty| function(b, ty, ScalarFn::Neg))?, sum(1)?, element(&|b, ty| function(b, ty, ScalarFn::Fma))?];
     let byte = us(LANES, MANY, &|b, ty| function(b, ty, ScalarFn::Neg))? * 1e6 / (MANY as f64 * LANES as f64 * 8.0);
-    let mut table =
-        format!("{target}: Costs {{\n    call: {:.0},\n    byte: {byte:.0},\n    functions: &[\n", call * 1e6);
+    let mut functions = Vec::with_capacity(ScalarFn::ALL.len());
     for &f in ScalarFn::ALL {
         let all = element(&|b, ty| function(b, ty, f))?;
-        let own = (all - plain[f.spec().arity - 1] + addition).max(addition);
-        table += &format!("        (ScalarFn::{f:?}, {own:.0}),\n");
+        functions.push((all - plain[f.spec().arity - 1] + addition).max(addition));
     }
-    Ok(table + "    ],\n};\n")
+    Ok(Column { call: call * 1e6, byte, functions })
 }
 
 /// Makes the result of a graph of rows of a type.

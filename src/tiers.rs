@@ -48,7 +48,7 @@ impl Tiers {
             (chosen, _) => chosen,
         };
         if !built && chosen != Tiers::Off {
-            return Err(Error::Unavailable("tiers need LLVM; this build lacks feature `llvm`".to_owned()));
+            return Err(Error::Unavailable(format!("tiers need LLVM; {}", fusewright_codegen::backend::lacks("llvm"))));
         }
         Ok(match chosen {
             Tiers::Llvm => (Target::CPU_LLVM, false),

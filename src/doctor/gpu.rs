@@ -31,7 +31,7 @@ fn nvidia(subject: &str, found: impl Into<String>, used: impl Into<String>) -> F
 fn compiler() -> Finding {
     let architectures = backend::gpu_architectures();
     if architectures.is_empty() {
-        return nvidia("PTX", "this build lacks feature `cuda`", "no kernels for NVIDIA GPUs");
+        return nvidia("PTX", backend::lacks("cuda"), "no kernels for NVIDIA GPUs");
     }
     let used = "kernels are written for these, with or without a GPU here";
     nvidia("PTX", format!("by LLVM for {}", architectures.join(", ")), used)

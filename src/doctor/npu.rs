@@ -11,7 +11,7 @@ use crate::npu;
 
 pub(super) fn findings() -> Vec<Finding> {
     if !cfg!(feature = "ascend") {
-        let found = "this build lacks feature `ascend`";
+        let found = fusewright_codegen::backend::lacks("ascend");
         return vec![ascend("Ascend C", found, "no kernels for Ascend NPUs")];
     }
     let Ok(model) = "ascend-sim".parse::<Target>() else { return Vec::new() };

@@ -116,7 +116,7 @@ pub(crate) fn chip(target: &Target) -> Result<Chip, String> {
 /// A build without the backend knows no chip.
 #[cfg(not(feature = "ascend"))]
 pub(crate) fn chip(_: &Target) -> Result<Chip, String> {
-    Err("this build lacks feature `ascend`".to_owned())
+    Err(fusewright_codegen::backend::lacks("ascend"))
 }
 
 /// The stand-in of the runtime, made where it is not there yet.
@@ -127,7 +127,7 @@ fn stand_in(target: &Target, cache: &CacheChoice) -> Result<Vec<PathBuf>, String
 
 #[cfg(not(feature = "ascend"))]
 fn stand_in(_: &Target, _: &CacheChoice) -> Result<Vec<PathBuf>, String> {
-    Err("this build lacks feature `ascend`".to_owned())
+    Err(fusewright_codegen::backend::lacks("ascend"))
 }
 
 /// What a list of devices says of the host model: which compiler builds it.
@@ -142,7 +142,7 @@ pub(crate) fn simulator(target: &Target) -> Result<String, String> {
 
 #[cfg(not(feature = "ascend"))]
 pub(crate) fn simulator(_: &Target) -> Result<String, String> {
-    Err("this build lacks feature `ascend`".to_owned())
+    Err(fusewright_codegen::backend::lacks("ascend"))
 }
 
 #[cfg(all(test, feature = "ascend"))]

@@ -491,6 +491,13 @@ fn elsewhere(name: &str, whole: bool) -> String {
     if whole { format!("{name} is stored in another order") } else { format!("the new value is a part of {name}") }
 }
 
+/// The error of a call with another number of inputs than those of the names.
+pub(crate) fn miscounted<'g>(of: &str, names: impl Iterator<Item = &'g str>, given: usize) -> Error {
+    let names: Vec<&str> = names.collect();
+    let inputs = if names.is_empty() { String::new() } else { format!("; they are {}", names.join(", ")) };
+    Error::Call(format!("{of} takes {} inputs, got {given}{inputs}", names.len()))
+}
+
 /// Binds the symbols of a graph's user inputs to the shapes of a call.
 ///
 /// # Errors
@@ -498,9 +505,8 @@ fn elsewhere(name: &str, whole: bool) -> String {
 pub(crate) fn bind(graph: &Graph, given: &[(DType, &[usize])]) -> Result<Binding, Error> {
     let users: Vec<_> = graph.inputs().iter().filter(|i| i.kind.is_given()).collect();
     if users.len() != given.len() {
-        let names = users.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
-        let takes = format!("takes {} inputs ({names})", users.len());
-        return Err(Error::Call(format!("`{}` {takes}, got {}", graph.name(), given.len())));
+        let names = users.iter().map(|input| input.name.as_str());
+        return Err(miscounted(&format!("`{}`", graph.name()), names, given.len()));
     }
     for (input, (dtype, shape)) in users.iter().zip(given) {
         let ty = graph.ty(input.value);

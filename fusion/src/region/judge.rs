@@ -1,4 +1,4 @@
-//! Judgement of sets of nodes: whether they are one kernel, and whether one kernel is faster than two.
+//! Judgement of sets of nodes: they may be one kernel, and one kernel may be slower than two.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl Growth<'_, '_> {
                 return Err(Refusal::TooCostly);
             }
             let form = program.space.form.as_ref().map_or(computed, |form| &form.body);
-            Ok(limits.costs.map_or(0.0, |costs| costs.moved(&body, form)) as u64)
+            Ok(limits.costs.map_or(0.0, |costs| costs.moved(&body, form)))
         })
     }
 
@@ -57,29 +57,28 @@ impl Growth<'_, '_> {
         segments: bool,
     ) -> Result<(), Refusal> {
         let again = self.fits(joined, segments)?;
-        let Some(costs) = self.limits.costs.filter(|_| again > 0) else { return Ok(()) };
+        let Some(costs) = self.limits.costs.filter(|_| again > 0.0) else { return Ok(()) };
         let parts = regions.map(|region| self.members[region].clone());
         let [first, second] = regions.map(|region| self.segments.contains(&region));
         let apart = self.again(&parts[0], first) + self.again(&parts[1], second);
         let bytes = self.stored_between(&parts[0], &parts[1]) + self.stored_between(&parts[1], &parts[0]);
-        let pays = again as f64 <= apart as f64 + costs.stored(bytes as f64);
-        if pays { Ok(()) } else { Err(Refusal::TooCostly) }
+        if again <= apart + costs.stored(bytes) { Ok(()) } else { Err(Refusal::TooCostly) }
     }
 
     /// The time that a kernel of a set of nodes takes for what it computes again; none if there is no kernel.
-    pub(super) fn again(&mut self, members: &BTreeSet<NodeId>, segments: bool) -> u64 {
-        self.fits(members, segments).unwrap_or(0)
+    pub(super) fn again(&mut self, members: &BTreeSet<NodeId>, segments: bool) -> f64 {
+        self.fits(members, segments).unwrap_or(0.0)
     }
 
     /// The bytes that the first of two regions stores for the second, symbols taken to be large.
-    pub(super) fn stored_between(&self, first: &BTreeSet<NodeId>, second: &BTreeSet<NodeId>) -> u64 {
+    pub(super) fn stored_between(&self, first: &BTreeSet<NodeId>, second: &BTreeSet<NodeId>) -> f64 {
         let flow = self.flow;
         let is_read = |value: &Value| flow.readers(*value).iter().any(|reader| second.contains(reader));
         let values = first.iter().flat_map(|&id| &flow.graph.node(id).results).filter(|value| is_read(value));
         let bytes = |value: &Value| {
             let ty = flow.graph.ty(*value);
-            (elements(&ty.shape) * f64::from(ty.dtype.bits()) / 8.0) as u64
+            elements(&ty.shape) * f64::from(ty.dtype.bits()) / 8.0
         };
-        values.map(bytes).fold(0, u64::saturating_add)
+        values.map(bytes).sum()
     }
 }

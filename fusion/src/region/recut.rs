@@ -31,14 +31,14 @@ impl Growth<'_, '_> {
         let whole: Vec<NodeId> = old[0].union(&old[1]).copied().collect();
         let now = self.stored_between(&old[0], &old[1]);
         let parts = |at: usize| [&whole[..at], &whole[at..]].map(|part| part.iter().copied().collect::<BTreeSet<_>>());
-        let mut cuts: Vec<(u64, usize)> = (1..whole.len())
+        let mut cuts: Vec<(f64, usize)> = (1..whole.len())
             .map(|at| {
                 let [first, rest] = parts(at);
                 (self.stored_between(&first, &rest), at)
             })
             .filter(|(cost, _)| *cost < now)
             .collect();
-        cuts.sort_unstable();
+        cuts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let [first, second] = [a, b].map(|region| self.segments.contains(&region));
         let again = self.again(&old[0], first) + self.again(&old[1], second);
         for (_, at) in cuts.into_iter().take(TRIES) {
@@ -46,7 +46,7 @@ impl Growth<'_, '_> {
             self.assign([a, b], &old, &new);
             let segments = first || second;
             let hold = new.iter().all(|part| self.is_convex(part) && self.fits(part, segments).is_ok());
-            if hold && new.iter().map(|part| self.again(part, segments)).sum::<u64>() <= again {
+            if hold && new.iter().map(|part| self.again(part, segments)).sum::<f64>() <= again {
                 if segments {
                     self.segments.extend([a, b]);
                 }

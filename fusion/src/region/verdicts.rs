@@ -6,7 +6,7 @@ use super::Refusal;
 use super::content::Content;
 
 /// A kernel of a body takes so long for functions that layout in front of them repeats, in picoseconds. Or there is none.
-pub(super) type Verdict = Result<u64, Refusal>;
+pub(super) type Verdict = Result<f64, Refusal>;
 
 /// Which bodies are row programs. It is only looked up, so its order cannot show.
 #[derive(Default)]
@@ -60,12 +60,12 @@ mod tests {
             })
         };
         assert_eq!(judge(&one, false, Err(Refusal::Reshape)), Err(Refusal::Reshape));
-        assert_eq!(judge(&one, false, Ok(0)), Err(Refusal::Reshape));
-        assert_eq!(judge(&other, false, Ok(0)), Ok(0));
-        assert_eq!(judge(&one, true, Ok(0)), Ok(0));
+        assert_eq!(judge(&one, false, Ok(0.0)), Err(Refusal::Reshape));
+        assert_eq!(judge(&other, false, Ok(0.0)), Ok(0.0));
+        assert_eq!(judge(&one, true, Ok(0.0)), Ok(0.0));
         assert_eq!(judged, 3);
         verdicts.forget(|refusal| refusal == Refusal::Reshape);
         let content = contents.of(&one, &[NodeId(0)], &[Value(0), Value(1)], &[Value(2)]);
-        assert_eq!(verdicts.of(content, false, || Ok(0)), Ok(0), "it is judged again");
+        assert_eq!(verdicts.of(content, false, || Ok(0.0)), Ok(0.0), "it is judged again");
     }
 }

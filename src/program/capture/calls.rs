@@ -14,7 +14,7 @@ use super::resize::resized;
 use super::rows::Rows;
 use super::{CaptureOptions, users};
 use crate::program::layout::Home;
-use crate::program::plan::{Binding, Plan, bind};
+use crate::program::plan::{Binding, Plan, bind, miscounted};
 use crate::program::{Program, claims, state};
 use crate::{Error, HostTensor};
 
@@ -162,9 +162,9 @@ impl Calls {
     /// Inputs that do not fit the graph or the sizes that were fixed, by name.
     pub fn rows(&self, inputs: &[&HostTensor]) -> Result<usize, Error> {
         let graph = &self.program.graph;
-        let count = self.called().count();
-        if inputs.len() != count {
-            return Err(Error::Call(format!("captured `{}` takes {count} inputs, got {}", graph.name(), inputs.len())));
+        if inputs.len() != self.called().count() {
+            let names = self.called().map(|(_, input)| input.name.as_str());
+            return Err(miscounted(&format!("captured `{}`", graph.name()), names, inputs.len()));
         }
         let mut given = inputs.iter();
         let mut all: Vec<Cow<'_, HostTensor>> = Vec::with_capacity(self.inputs);

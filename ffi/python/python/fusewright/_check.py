@@ -44,8 +44,11 @@ class PartCheck:
     passed: bool = True
 
     def __str__(self) -> str:
-        verdict = "right" if self.passed else f"WRONG: {self.first_wrong}"
-        if not self.passed and not self.outside:
+        if self.passed:
+            verdict = "right"
+        elif self.outside:
+            verdict = f"WRONG: {self.first_wrong}"
+        else:
             verdict = f"right, but PyTorch's is not what the graph says: {self.first_wrong}"
         return (
             f"{' + '.join(self.kernels)}: {verdict}; {self.calls} calls, {self.elements} elements, {self.exact} of one "

@@ -87,22 +87,32 @@ fn functions_count_by_their_code() {
 /// Exponentials that the prefixes of a block and its sum read are stored where that takes less than computing them again.
 #[test]
 fn what_is_stored_takes_less_than_what_is_computed_again() {
-    let text = "graph @prefixes(s: 0..; %x: f32[s, 64], %before: bool[4, 4], %within: bool[16, 16]) {
-       %0 = exp %x
-       %1 = reshape %0 {shape = [s, 4, 16]}
-       %2 = reduce %1 {op = add, axes = [2]}
-       %3 = reshape %2 {shape = [s, 1, 4]}
-       %4 = literal f32 0.0
-       %5 = select %before, %3, %4
-       %6 = reduce %5 {op = add, axes = [2]}
-       %7 = reshape %0 {shape = [s, 4, 1, 16]}
-       %8 = select %within, %7, %4
-       %9 = reduce %8 {op = add, axes = [3]}
-       %10 = reshape %9 {shape = [s, 4, 16]}
-       %11 = add %6, %10
-       %12 = reshape %11 {shape = [s, 64]}
-       return %12
-     }";
+    // With five symbols, which are taken to be large, all sizes are beyond 64 bits.
+    for symbols in [1, 5] {
+        is_as_costs_say(symbols);
+    }
+}
+
+fn is_as_costs_say(symbols: usize) {
+    let (rows, third, fourth) = (vec!["s"; symbols].join(", "), symbols + 1, symbols + 2);
+    let text = format!(
+        "graph @prefixes(s: 0..; %x: f32[{rows}, 64], %before: bool[4, 4], %within: bool[16, 16]) {{
+           %0 = exp %x
+           %1 = reshape %0 {{shape = [{rows}, 4, 16]}}
+           %2 = reduce %1 {{op = add, axes = [{third}]}}
+           %3 = reshape %2 {{shape = [{rows}, 1, 4]}}
+           %4 = literal f32 0.0
+           %5 = select %before, %3, %4
+           %6 = reduce %5 {{op = add, axes = [{third}]}}
+           %7 = reshape %0 {{shape = [{rows}, 4, 1, 16]}}
+           %8 = select %within, %7, %4
+           %9 = reduce %8 {{op = add, axes = [{fourth}]}}
+           %10 = reshape %9 {{shape = [{rows}, 4, 16]}}
+           %11 = add %6, %10
+           %12 = reshape %11 {{shape = [{rows}, 64]}}
+           return %12
+         }}"
+    );
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
     let refused = |functions: &'static [(ScalarFn, u64)], byte: u64| {
         let limits = Limits { costs: Some(Costs { call: 0, byte, functions }), ..Limits::default() };
