@@ -11,7 +11,7 @@ use fusewright_graph::{Builder, Def, Graph, NodeId, Op, Prim, TensorType, TypeEr
 use fusewright_runtime::{Arg, Counters, Module, TierCounts};
 
 use crate::compiler::{Compiler, Made};
-use crate::program::{InPlace, LaunchDims, bind};
+use crate::program::{InPlace, LaunchDims, bind, miscounted};
 use crate::{Error, Fused, Options, fuse_graph, watch};
 
 /// A Rust type that is the storage of a dtype.
@@ -301,9 +301,10 @@ impl Callable {
     /// Checks tensors, and gives what a launch needs of their sizes.
     fn sizes(&self, inputs: &[TensorRef<'_>], outputs: &[TensorMut<'_>]) -> Result<Sizes, Error> {
         let types = self.outputs();
-        let reads = self.overwritten_by.iter().filter(|by| by.is_none()).count();
-        if reads != inputs.len() {
-            return Err(Error::Call(format!("`{}` takes {reads} inputs, got {}", self.graph.name(), inputs.len())));
+        let read = self.graph.inputs().iter().zip(&self.overwritten_by).filter(|(_, by)| by.is_none());
+        if read.clone().count() != inputs.len() {
+            let names = read.map(|(input, _)| input.name.as_str());
+            return Err(miscounted(&format!("`{}`", self.graph.name()), names, inputs.len()));
         }
         if types.len() != outputs.len() {
             return Err(Error::Call(format!("`{}` has {} outputs, got {}", self.name, types.len(), outputs.len())));

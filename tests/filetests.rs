@@ -15,8 +15,10 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use support::TestFile;
+use xtask::pieces;
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)
@@ -38,13 +40,13 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 fn every_file_is_as_it_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests");
     let bless = std::env::var_os("UPDATE_EXPECT").is_some_and(|v| v == "1");
-    let (mut files, mut failures, mut cases) = (Vec::new(), Vec::new(), 0);
+    let (mut files, cases) = (Vec::new(), AtomicUsize::new(0));
     collect(&root, &mut files);
-    for path in &files {
+    let found = pieces::each(&files, |path| {
         let name = path.strip_prefix(&root).unwrap_or(path).display().to_string();
         let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{name}: {e}"));
         let result = TestFile::parse(&name, &text).map(|file| {
-            cases += file.cases.len();
+            cases.fetch_add(file.cases.len(), Ordering::Relaxed);
             let report = file.run();
             if bless && report.blessed != text {
                 fs::write(path, &report.blessed).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -52,15 +54,16 @@ fn every_file_is_as_it_says() {
             report
         });
         match result {
-            Ok(report) if bless => failures.extend(report.unblessable),
+            Ok(report) if bless => report.unblessable,
             // What is right but spelled otherwise would change with the next blessing.
             Ok(report) if report.failures.is_empty() && report.blessed != text => {
-                failures.push(format!("{name}: right, and not as UPDATE_EXPECT=1 writes it"));
+                vec![format!("{name}: right, and not as UPDATE_EXPECT=1 writes it")]
             }
-            Ok(report) => failures.extend(report.failures),
-            Err(error) => failures.push(error),
+            Ok(report) => report.failures,
+            Err(error) => vec![error],
         }
-    }
+    });
+    let (failures, cases) = (found.concat(), cases.into_inner());
     assert!(files.len() >= 12 && cases >= 30, "{} files with {cases} cases were found", files.len());
     let count = failures.len();
     let hint = "UPDATE_EXPECT=1 rewrites expected outputs and errors";

@@ -57,7 +57,7 @@ pub(crate) use in_place::{InPlace, Overwrite};
 pub use in_place::{Placement, Update, UpdateCopy};
 pub(crate) use layout::Home;
 use layout::Layouts;
-pub(crate) use plan::{Binding, bind};
+pub(crate) use plan::{Binding, bind, miscounted};
 use plan::{Buffer, Landing, Plan};
 use plans::Plans;
 pub use state::State;

@@ -494,8 +494,12 @@ fn elsewhere(name: &str, whole: bool) -> String {
 /// The error of a call with another number of inputs than those of the names.
 pub(crate) fn miscounted<'g>(of: &str, names: impl Iterator<Item = &'g str>, given: usize) -> Error {
     let names: Vec<&str> = names.collect();
-    let inputs = if names.is_empty() { String::new() } else { format!("; they are {}", names.join(", ")) };
-    Error::Call(format!("{of} takes {} inputs, got {given}{inputs}", names.len()))
+    let (noun, inputs) = match &names[..] {
+        [] => ("inputs", String::new()),
+        [name] => ("input", format!("; it is {name}")),
+        names => ("inputs", format!("; they are {}", names.join(", "))),
+    };
+    Error::Call(format!("{of} takes {} {noun}, got {given}{inputs}", names.len()))
 }
 
 /// Binds the symbols of a graph's user inputs to the shapes of a call.

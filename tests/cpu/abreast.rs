@@ -1,5 +1,7 @@
 //! Short rows, of which several run at once.
 
+use xtask::pieces;
+
 use super::support::check;
 
 /// Rows whose numbers leave every remainder of a block, and none.
@@ -145,7 +147,7 @@ fn rows_that_are_not_alike() {
 /// The best elements and their lanes, of ties, NaNs and zeros of both signs too, and what is computed of them.
 #[test]
 fn searches_of_short_rows() {
-    for dtype in ["f32", "bf16", "f16", "f8e4m3", "i32", "i16", "u8", "i8"] {
+    pieces::each(&["f32", "bf16", "f16", "f8e4m3", "i32", "i16", "u8", "i8"], |dtype| {
         for (lanes, count) in [(1, 1), (2, 2), (3, 1), (8, 2), (9, 4), (33, 3), (64, 4), (64, 8), (12, 9)] {
             check_rows(&searches(dtype, lanes, count, "store t[row*COUNT + lane], %i64"));
             // Arithmetic on integers of 64 bits is no vector of every compiler.
@@ -154,7 +156,7 @@ fn searches_of_short_rows() {
                 check_rows(&searches(dtype, lanes, count, wide));
             }
         }
-    }
+    });
 }
 
 /// `wide` stores `%t`, of the indices in 64 bits.

@@ -119,7 +119,7 @@ fn tensors_that_do_not_fit_are_refused_by_name() {
         assert!(error.contains(said), "{error}");
     };
     refused(&[DeviceArgument::Read(&x)], "input `x` takes 256 bytes, its memory has 128");
-    refused(&[DeviceArgument::Read(&x), DeviceArgument::Read(&x)], "takes 1 inputs");
+    refused(&[DeviceArgument::Read(&x), DeviceArgument::Read(&x)], "takes 1 input, got 2");
     let short = DeviceTensor { shape: vec![1, 64], ..x };
     refused(&[DeviceArgument::InOut(&short)], "no output updates it");
 }

@@ -10,12 +10,17 @@ use fusewright::graph::Graph;
 use fusewright::graph::text::{ParsedGraph, parse_graphs};
 use fusewright::{Compiler, Options, ScheduleChoice, ScheduleTable, Target, fuse_graph, matrix};
 use fusewright_abi::{Count, KernelArtifact};
-use fusewright_codegen::schedule::{KernelSchedule, Place};
+use fusewright_codegen::kernel::Kernel;
+use fusewright_codegen::schedule::{KernelSchedule, Place, Spread};
 use xtask::skipped::skipped;
-use xtask::{ptxas, sass};
+use xtask::{pieces, ptxas, sass};
 
-/// One architecture of each kind that code is made for.
-const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120"];
+/// The architecture that is measured.
+const MEASURED: &str = "sm_90a";
+/// One architecture of each other kind that code is made for.
+const OTHERS: [&str; 4] = ["sm_80", "sm_89", "sm_100a", "sm_120"];
+/// Set where everything is looked at (`cargo run -p xtask -- gpu-code`).
+const LONG: &str = "FUSEWRIGHT_LONG";
 /// Combinations of the matrix that are looked at.
 const SAMPLE: usize = 20;
 
@@ -43,10 +48,29 @@ impl Tools {
     }
 
     fn entries(&self, what: &str, ptx: &str) -> Vec<sass::Entry> {
-        let folder = tempfile::tempdir().expect("the system has a place for temporary files");
-        let entries = sass::entries(&self.assembler, &self.disassembler, ptx, folder.path());
-        entries.unwrap_or_else(|e| panic!("{what}: {e}"))
+        self.looked_at(what, ptx).1
     }
+
+    fn looked_at(&self, what: &str, ptx: &str) -> (ptxas::Report, Vec<sass::Entry>) {
+        let folder = tempfile::tempdir().expect("the system has a place for temporary files");
+        let found = sass::entries(&self.assembler, &self.disassembler, ptx, folder.path());
+        found.unwrap_or_else(|e| panic!("{what}: {e}"))
+    }
+}
+
+fn is_long() -> bool {
+    std::env::var_os(LONG).is_some()
+}
+
+/// The seed of the environment, as other checks of the matrix have it.
+fn seed() -> u64 {
+    std::env::var("FUSEWRIGHT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
+}
+
+/// The architectures that the piece of a number is compiled for: all in long runs, else the measured one and another by turns.
+fn architectures(number: usize) -> Vec<&'static str> {
+    let others = OTHERS.iter().copied().cycle().skip(number).take(if is_long() { OTHERS.len() } else { 1 });
+    std::iter::once(MEASURED).chain(others).collect()
 }
 
 fn compiler(arch: &str) -> Compiler {
@@ -69,20 +93,6 @@ fn text(artifact: KernelArtifact) -> String {
     String::from_utf8(artifact.payload.bytes).expect("PTX is text")
 }
 
-/// Runs a test of each piece on two threads, since it waits for processes.
-fn on_threads<T: Sync>(pieces: &[T], test: impl Fn(&T) + Sync) {
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    test(piece);
-                }
-            });
-        }
-    });
-}
-
 fn cases() -> Vec<GpuCase> {
     let cases = gpu_cases().expect("the ops of the bench are graphs");
     assert!(cases.len() >= 20, "{} cases", cases.len());
@@ -92,13 +102,24 @@ fn cases() -> Vec<GpuCase> {
 #[test]
 fn every_op_of_the_gpu_bench_assembles_without_a_spill() {
     let Some(tools) = Tools::of("every_op_of_the_gpu_bench_assembles_without_a_spill") else { return };
-    on_threads(&cases(), |case| {
+    pieces::each(&cases(), |case| {
         let ptx = text(artifact(&compiler("sm_90"), case));
         assert_eq!(tools.spilled(&case.name(), &ptx), 0, "{}", case.name());
     });
 }
 
+/// A kernel with a table of its own, beside what it is by the rule.
+struct Tabled {
+    what: String,
+    name: String,
+    body: Graph,
+    table: ScheduleTable,
+    kernel: Kernel,
+    usual: KernelArtifact,
+}
+
 /// What a table may say of an op of the bench: each of it has code, and assembles without a spill where there is an assembler.
+/// Every third of it is looked at by turns of the seed, all in long runs.
 #[test]
 fn every_schedule_of_the_gpu_bench_assembles_without_a_spill() {
     let tools = Tools::of("assembling every_schedule_of_the_gpu_bench");
@@ -109,30 +130,31 @@ fn every_schedule_of_the_gpu_bench_assembles_without_a_spill() {
         let spreads = by_rule.backend().candidates(&kernel);
         assert!(!spreads.is_empty(), "{}", case.name());
         // Two of them share a kernel, as they do where few and many rows have their own.
-        spreads
-            .chunks(2)
-            .map(|pair| {
-                let many = pair.get(1).map(|spread| (1000, *spread));
-                let schedule = KernelSchedule { first: pair[0], many };
-                let mut table = ScheduleTable::empty(by_rule.target());
-                table.insert(&kernel, schedule.clone(), Vec::new());
-                (format!("{} as {schedule}", case.name()), name.clone(), body.clone(), table)
-            })
-            .collect::<Vec<_>>()
+        let usual = by_rule.artifact(&name, &body).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
+        let piece = move |pair: &[Spread]| {
+            // Two of them share a kernel, as they do where few and many rows have their own.
+            let many = pair.get(1).map(|spread| (1000, *spread));
+            let schedule = KernelSchedule { first: pair[0], many };
+            let mut table = ScheduleTable::empty(by_rule.target());
+            table.insert(&kernel, schedule.clone(), Vec::new());
+            let what = format!("{} as {schedule}", case.name());
+            Tabled { what, name: name.clone(), body: body.clone(), table, kernel: kernel.clone(), usual: usual.clone() }
+        };
+        spreads.chunks(2).map(piece).collect::<Vec<_>>()
     };
     let main = cases().into_iter().filter(|case| case.main && !case.anchor);
     let schedules: Vec<_> = main.flat_map(|case| of_case(&case)).collect();
     println!("{} kernels of two schedules each", schedules.len());
     assert!(schedules.len() >= 60, "{} kernels", schedules.len());
-    let by_rule = compiler("sm_90");
-    on_threads(&schedules, |(what, name, body, table)| {
+    let (first, step) = if is_long() { (0, 1) } else { (seed() as usize % 3, 3) };
+    let chosen: Vec<_> = schedules.iter().skip(first).step_by(step).collect();
+    pieces::each(&chosen, |scheduled| {
+        let Tabled { what, name, body, table, kernel, usual } = scheduled;
         let choice = ScheduleChoice::Table(std::sync::Arc::new(table.clone()));
         let own = compiler("sm_90").with_schedules(&choice).expect("of this target");
         let artifact = own.artifact(name, body).unwrap_or_else(|e| panic!("{what}: {e}"));
         // The tree is the kernel's, whatever its schedule, and the schedule is part of the key.
-        let (kernel, other) = (own.kernel(name, body), by_rule.kernel(name, body));
-        assert_eq!(kernel.expect("lowers").1, other.expect("lowers").1, "{what}");
-        let usual = by_rule.artifact(name, body).expect("compiles");
+        assert_eq!(own.kernel(name, body).expect("lowers").1, *kernel, "{what}");
         let same = artifact.payload == usual.payload && artifact.launch == usual.launch;
         assert_eq!(artifact.key == usual.key, same, "{what}");
         if let Some(tools) = &tools {
@@ -185,7 +207,8 @@ fn heads_of_any_width_lie_in_registers_and_take_few_instructions() {
     let tools = Tools::of("assembling heads_of_any_width");
     let graphs = parse_graphs(HEADS).unwrap_or_else(|e| panic!("{e}"));
     assert!(graphs.len() >= 20, "{} graphs", graphs.len());
-    on_threads(&graphs, |ParsedGraph { graph, .. }| {
+    let numbered: Vec<_> = graphs.iter().enumerate().collect();
+    pieces::each(&numbered, |(number, ParsedGraph { graph, .. })| {
         let name = graph.name();
         let fused = fuse_graph(graph, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         let [region] = &fused.partition.regions[..] else { panic!("{name} is not one kernel") };
@@ -196,12 +219,14 @@ fn heads_of_any_width_lie_in_registers_and_take_few_instructions() {
         let looped = schedule.first.place == Place::Loops;
         assert_eq!(looped, LOOPED.contains(&name), "{name}: {schedule}");
         let Some(tools) = &tools else { return };
-        for arch in ["sm_80", "sm_90a"] {
+        // One of two by turns.
+        for arch in ["sm_80", MEASURED].into_iter().cycle().skip(*number).take(if is_long() { 2 } else { 1 }) {
             let what = format!("{name} for {arch}");
             let artifact = self::compiler(arch).artifact(&region.name, &body);
             let ptx = text(artifact.unwrap_or_else(|e| panic!("{what}: {e}")));
-            assert_eq!(tools.spilled(&what, &ptx), 0, "{what}");
-            for entry in tools.entries(&what, &ptx) {
+            let (report, entries) = tools.looked_at(&what, &ptx);
+            assert_eq!(report.spilled, 0, "{what}");
+            for entry in entries {
                 assert!(entry.clamped.is_empty(), "{what}: {:?}", entry.clamped);
                 assert!(looped || !entry.loops, "{what}: {entry:?}");
             }
@@ -224,33 +249,33 @@ fn is_as_meant(tools: &Tools, what: &str, ptx: &str) {
 #[test]
 fn no_op_of_the_gpu_bench_is_miscompiled() {
     let Some(tools) = Tools::of("no_op_of_the_gpu_bench_is_miscompiled") else { return };
-    let mut pieces = Vec::new();
-    for case in cases() {
+    let mut compiled = Vec::new();
+    for (number, case) in cases().into_iter().enumerate() {
         // Every form and length on the architecture that is measured.
         let is_main = case.main && !case.anchor;
-        let all = ARCHITECTURES.into_iter().filter(|arch| is_main || *arch == "sm_90a");
-        pieces.extend(all.map(|arch| (case.clone(), arch)));
+        let chosen = architectures(number).into_iter().filter(|arch| is_main || *arch == MEASURED);
+        compiled.extend(chosen.map(|arch| (case.clone(), arch)));
     }
-    on_threads(&pieces, |(case, arch)| {
+    pieces::each(&compiled, |(case, arch)| {
         let what = format!("{} for {arch}", case.name());
         is_as_meant(&tools, &what, &text(artifact(&compiler(arch), case)));
     });
 }
 
-/// A sample of all combinations by the seed of the environment, as other checks of the matrix have it.
 #[test]
 fn a_sample_of_the_matrix_assembles_for_every_architecture_and_is_not_miscompiled() {
     let test = "a_sample_of_the_matrix_assembles_for_every_architecture_and_is_not_miscompiled";
     let Some(tools) = Tools::of(test) else { return };
-    let seed = std::env::var("FUSEWRIGHT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = seed();
     println!("seed {seed}");
     let (assembled, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    on_threads(&matrix::sample(SAMPLE, seed), |combination| {
+    let sample: Vec<_> = matrix::sample(SAMPLE, seed).into_iter().enumerate().collect();
+    pieces::each(&sample, |(number, combination)| {
         let graph = combination.graph().unwrap_or_else(|e| panic!("{combination}: {e}"));
         let fused = fuse_graph(&graph, &Options::default()).unwrap_or_else(|e| panic!("{combination}: {e}"));
         for region in &fused.partition.regions {
             let body = region.expand_body().expect("a region's body is typed");
-            for arch in ARCHITECTURES {
+            for arch in architectures(*number) {
                 let what = format!("{combination}, {} for {arch}, seed {seed}", region.name);
                 match compiler(arch).artifact(&region.name, &body) {
                     Ok(artifact) => {
@@ -267,7 +292,8 @@ fn a_sample_of_the_matrix_assembles_for_every_architecture_and_is_not_miscompile
         }
     });
     let (assembled, refused) = (assembled.into_inner(), refused.into_inner());
-    assert!(assembled >= SAMPLE * ARCHITECTURES.len() * 9 / 10, "{assembled} kernels assembled, {refused} refused");
+    let wanted = SAMPLE * architectures(0).len() * 9 / 10;
+    assert!(assembled >= wanted, "{assembled} kernels assembled, {refused} refused");
 }
 
 /// PTX of which the assembler makes the wrong instruction: the greatest magnitude of a product and a constant zero.

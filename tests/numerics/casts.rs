@@ -9,6 +9,7 @@ use fusewright::graph::{DType, Graph, Rounding, Tensor};
 use fusewright::{CacheChoice, Compiler, HostTensor, Options, Program, Target, Tiers, compile};
 use fusewright_codegen::backend::HOST_TARGETS;
 use fusewright_codegen::kernel::interp::{Buffer, bits_at, cast as kernel_cast, put_bits, run as run_kernel};
+use xtask::pieces;
 
 use crate::oracle::{Line, e8m0, integer, value};
 
@@ -187,7 +188,7 @@ fn every_f16() {
 
 #[test]
 fn every_code_of_eight_and_four_bits() {
-    [DType::F8E4M3, DType::F8E5M2, DType::F8E8M0, DType::F4E2M1].into_iter().for_each(every_code);
+    pieces::each(&[DType::F8E4M3, DType::F8E5M2, DType::F8E8M0, DType::F4E2M1], |from| every_code(*from));
 }
 
 /// Next to every code of a short format and every middle between two, and others all over the line.

@@ -119,7 +119,7 @@ fn an_output_that_overwrites_an_input_is_one_tensor() {
     kernel.call(&[TensorRef::new(&x, &[1, 3])], &mut [TensorMut::new(&mut r, &[1, 3])], 1).expect("it fits");
     assert_eq!(r, [11.0, 22.0, 33.0]);
     let both = kernel.call(&[TensorRef::new(&x, &[1, 3]); 2], &mut [TensorMut::new(&mut r, &[1, 3])], 1);
-    assert_eq!(both.expect_err("the residual is no input").to_string(), "`fused` takes 1 inputs, got 2");
+    assert_eq!(both.expect_err("the residual is no input").to_string(), "`fused` takes 1 input, got 2; it is x");
     let short = kernel.call(&[TensorRef::new(&x, &[1, 3])], &mut [TensorMut::new(&mut [0.0f32; 6], &[2, 3])], 1);
     let message = short.expect_err("the residual has as many rows").to_string();
     assert_eq!(message, "input `r` is f32[rows, 3], got f32[2, 3]: axis 0 must be rows = 1, not 2");

@@ -12,6 +12,7 @@ use fusewright::diff::options;
 use fusewright::explain::{self, explain};
 use fusewright::graph::{Graph, InputKind, Node};
 use fusewright::{Compiled, Compiler, HostTensor, Options, Target, compile, model, read_safetensors};
+use xtask::pieces;
 
 /// Graphs whose rows are independent and whose results leave only row sums free.
 const ROWWISE: [&str; 2] = ["aten_addrms_fp8tok_h4096_bfloat16", "aten_silu_grp128_h12288_bfloat16"];
@@ -328,13 +329,12 @@ fn compiling_twice_gives_the_same_bytes() {
 /// A table that lacks a kernel hides work.
 #[test]
 fn the_report_lists_every_kernel_that_runs() {
-    let (mut checked, mut lone) = (0, 0);
-    for file in std::fs::read_dir(path("")).unwrap_or_else(|e| panic!("{e}")) {
-        let file = file.unwrap_or_else(|e| panic!("{e}")).path();
-        if file.extension().is_none_or(|e| e != "pt2") {
-            continue;
-        }
-        let graph = model::open(&file).unwrap_or_else(|e| panic!("{e}"));
+    let listed = std::fs::read_dir(path("")).unwrap_or_else(|e| panic!("{e}"));
+    let files = listed.map(|file| file.unwrap_or_else(|e| panic!("{e}")).path());
+    let models: Vec<_> = files.filter(|file| file.extension().is_some_and(|e| e == "pt2")).collect();
+    let counted = pieces::each(&models, |file| {
+        let (mut checked, mut lone) = (0, 0);
+        let graph = model::open(file).unwrap_or_else(|e| panic!("{e}"));
         for fuse in [true, false] {
             let options = Options { fuse, ..options() };
             let compiled =
@@ -348,7 +348,9 @@ fn the_report_lists_every_kernel_that_runs() {
             checked += made;
             lone += report.regions.iter().filter(|r| r.kind == "op").count();
         }
-    }
+        (checked, lone)
+    });
+    let (checked, lone) = counted.into_iter().fold((0, 0), |(a, b), (checked, lone)| (a + checked, b + lone));
     assert!(checked > 100 && lone > 0, "{checked} kernels, {lone} of single ops");
 }
 

@@ -11,6 +11,7 @@ pub mod hostile;
 pub mod long;
 pub mod npu;
 pub mod passes;
+pub mod pieces;
 pub mod ptxas;
 pub mod results;
 pub mod sass;

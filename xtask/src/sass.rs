@@ -25,19 +25,24 @@ pub struct Entry {
     pub clamped: Vec<String>,
 }
 
-/// Assembles a PTX text into a file in `folder` and counts the instructions of each entry.
+/// Assembles a PTX text into a file in `folder` and counts the instructions of each entry, beside what the assembler says.
 ///
 /// # Errors
 /// The tools' messages.
-pub fn entries(tool: &Path, disassembler: &Path, ptx: &str, folder: &Path) -> Result<Vec<Entry>, String> {
+pub fn entries(
+    tool: &Path,
+    disassembler: &Path,
+    ptx: &str,
+    folder: &Path,
+) -> Result<(ptxas::Report, Vec<Entry>), String> {
     let cubin = folder.join("kernel.cubin");
-    ptxas::assemble_into(tool, ptx, &cubin)?;
+    let report = ptxas::assemble_into(tool, ptx, &cubin)?;
     let output = Command::new(disassembler).arg("-c").arg(&cubin).output();
     let output = output.map_err(|e| format!("{}: {e}", disassembler.display()))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    Ok(count(&String::from_utf8_lossy(&output.stdout)))
+    Ok((report, count(&String::from_utf8_lossy(&output.stdout))))
 }
 
 /// An instruction: whether it is under a predicate, and its text.

@@ -24,7 +24,11 @@ def test_a_report_names_kernels_lines_and_what_is_left() -> None:
     (kernel,) = report.kernels
     assert kernel.name == "silu_mul" and {"silu", "mul"} <= set(kernel.ops)
     assert kernel.saved() is not None and kernel.saved() > 1.2
-    assert re.search(r"models\.py:\d+", text) and "a library computes it" in text
+    assert re.search(r"models\.py:\d+", text)
+    (product,) = (key for key in report.left if key[1] == "a library computes it")
+    (line,) = report.left_at[product]
+    assert re.fullmatch(r".*models\.py:\d+", line) and f"{product[0]}: {product[1]}\n      at {line}" in text
+    assert line in report._repr_html_()
 
 
 def test_an_operator_by_itself_is_left_and_listed() -> None:

@@ -18,7 +18,7 @@ from ._kernel import Kernel
 from ._native import CompileError
 from ._nodes import is_view_operator
 from ._options import Options
-from ._report import Figures, counted, kernel_lines, page
+from ._report import Figures, counted, kernel_lines, left_lines, left_table, page
 
 
 @dataclass
@@ -56,7 +56,8 @@ class Report:
         }
         picture = self.svg() if kernels else ""
         outside = [*self.unfused, *(f"between graphs: {why}" for why in self.breaks)]
-        return page(figures, picture, kernels, self.sizes, self.left, "Left to PyTorch", outside)
+        left = left_table(self.left, self.left_at, "Left to PyTorch")
+        return page(figures, picture, kernels, self.sizes, left, outside)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -74,6 +75,14 @@ class Report:
         for result in self.graphs:
             left.update(result.left)
         return dict(left)
+
+    @property
+    def left_at(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """The lines of the model that those nodes come from, where they are known."""
+        lines: dict[tuple[str, str], tuple[str, ...]] = {}
+        for key, found in (item for result in self.graphs for item in result.left_at.items()):
+            lines[key] = tuple(dict.fromkeys((*lines.get(key, ()), *found)))
+        return lines
 
     @property
     def unfused(self) -> list[str]:
@@ -99,9 +108,7 @@ class Report:
         lines += [f"left as it is: {why}" for why in self.unfused]
         lines += [f"between graphs, by PyTorch: {why}" for why in self.breaks]
         if self.left:
-            lines.append("left to PyTorch:")
-            ordered = sorted(self.left.items(), key=lambda item: (-item[1], item[0]))
-            lines += [f"  {times} x {op}: {reason}" for (op, reason), times in ordered]
+            lines += ["left to PyTorch:", *left_lines(self.left, self.left_at)]
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -38,6 +38,7 @@ from ._part import Part, part_of
 from ._partition import groups
 from ._progress import Line
 from ._record import NoSize, Record, record
+from ._report import with_line
 from ._updates import drop_forms, is_last_of, keep_read, read_before, write_parts, written_elsewhere
 
 #: What the compiler calls a kernel that only copies.
@@ -71,6 +72,8 @@ class Result:
     fusions: list[Fusion] = field(default_factory=list)
     #: How many nodes of an operator stay PyTorch's, and why.
     left: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: The lines of the model that those come from, each once.
+    left_at: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     #: Why the graph stays as it is, if it does.
     why: str | None = None
     #: Its parts, and the operators of :attr:`left`, in the order of the graph.
@@ -197,7 +200,9 @@ class _Pass:
                 continue
             reason = self.refused.get(node, _NO_GAIN if isinstance(node.target, torch._ops.OpOverload) else None)
             if reason is not None:
-                result.left[target_name(node), reason] += 1
+                key = target_name(node), reason
+                result.left[key] += 1
+                result.left_at[key] = with_line(result.left_at.get(key, ()), source_line(node))
                 result.steps.append(target_name(node))
         if found:
             sort(self.graph, read_before(self.graph, self.behind))

@@ -177,13 +177,9 @@ class _Launch:
 
     def _written(self, i: int, dtype: str, shape: tuple[int, ...], order: list[int]) -> Memory:
         assert self.given is not None
-        if order != sorted(order):
-            raise CallError(f"output {i} is stored in another order of its axes; leave it to a call to make it")
         wanted = TensorSpec(f"out{i}", dtype, shape)
         array = memory(self.given[i], wanted, written=True, role="output")
-        if (array.dtype, array.shape) != (dtype, shape):
-            got = TensorSpec("", array.dtype, array.shape).type()
-            raise CallError(f"output `out{i}` is {wanted.type()}, got {got}")
+        _check(wanted, array.dtype, array.shape, order)
         return array
 
     def _on_gpu(self, device: int) -> None:
@@ -209,8 +205,10 @@ class _Launch:
                 writes.append(reads[overwrites])
                 self.results.append(self._same(i, overwrites))
             elif self.given is not None:
-                writes.append(self.given[i])
-                self.results.append(self.given[i])
+                output, wanted = self.given[i], TensorSpec(f"out{i}", dtype, tuple(extents))
+                _check(wanted, dtype_of(output, f"output `out{i}`"), tuple(output.shape), order)
+                writes.append(output)
+                self.results.append(output)
             else:
                 shape = [extents[axis] for axis in order]
                 stored = torch.empty(shape, dtype=torch_dtype(dtype), device=on)
@@ -219,6 +217,15 @@ class _Launch:
         scratch = torch.empty(self.code.scratch(sizes), dtype=torch.uint8, device=on)
         stream = torch.cuda.current_stream(on).cuda_stream
         self.code.call(reads, writes, stream=stream, scratch=scratch.data_ptr())
+
+
+def _check(wanted: TensorSpec, dtype: str, shape: tuple[int, ...], order: list[int]) -> None:
+    """Refuses an array of the caller that is not what an output is."""
+    if order != sorted(order):
+        raise CallError(f"output `{wanted.name}` is stored in another order of its axes; leave it to a call to make it")
+    if (dtype, shape) != (wanted.dtype, wanted.shape):
+        got = TensorSpec("", dtype, shape).type()
+        raise CallError(f"output `{wanted.name}` is {wanted.type()}, got {got}")
 
 
 def _turned(stored: Any, order: list[int]) -> Any:

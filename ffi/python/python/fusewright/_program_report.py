@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from . import _native
 from ._kernel import Kernel
-from ._report import Figures, counted, kernel_lines, page
+from ._report import Figures, counted, kernel_lines, left_lines, left_table, page, with_line
 
 
 @dataclass
@@ -20,6 +20,8 @@ class ProgramReport:
     kernels: list[Kernel]
     #: How many operators of a name are in no kernel, by operator and reason.
     left: dict[tuple[str, str], int]
+    #: Where those come from: their names in the graph, and the lines of the model where they are known.
+    left_at: dict[tuple[str, str], tuple[str, ...]]
     #: Steps of a call, by kind.
     counts: dict[str, int]
     #: What the reference interpreter computes, and why.
@@ -38,9 +40,13 @@ class ProgramReport:
             Kernel(k.name, k.ops, k.sources, k.bytes_fused, k.bytes_unfused, n, k._region) for k, n in found.items()
         ]
         left = Counter((op, reason) for op, reason, _ in made.refused)
+        left_at: dict[tuple[str, str], tuple[str, ...]] = {}
+        for op, reason, origin in made.refused:
+            left_at[op, reason] = with_line(left_at.get((op, reason), ()), origin)
         compiled, from_disk = made.compilations
         counters = {"compiles": compiled, "disk_hits": from_disk}
-        return cls(made.title, together, dict(left), made.counts, made.fallbacks, dict(made.bytes_at), counters, made)
+        sizes = dict(made.bytes_at)
+        return cls(made.title, together, dict(left), left_at, made.counts, made.fallbacks, sizes, counters, made)
 
     def svg(self) -> str:
         """The picture of the kernels beside their operators, as ``fusewright explain --svg`` draws it."""
@@ -60,7 +66,8 @@ class ProgramReport:
             "compiled now": self.counters["compiles"],
             "from the cache on disk": self.counters["disk_hits"],
         }
-        return page(figures, self.svg(), self.kernels, self.sizes, self.left, "Not in kernels", ())
+        left = left_table(self.left, self.left_at, "Not in kernels")
+        return page(figures, self.svg(), self.kernels, self.sizes, left, ())
 
     def __str__(self) -> str:
         launches = sum(kernel.times for kernel in self.kernels)
@@ -72,9 +79,7 @@ class ProgramReport:
         lines += [line for kernel in self.kernels for line in kernel_lines(kernel)]
         lines += [f"by the reference interpreter: {label}: {reason}" for label, reason in self.fallbacks]
         if self.left:
-            lines.append("not in kernels:")
-            ordered = sorted(self.left.items(), key=lambda item: (-item[1], item[0]))
-            lines += [f"  {times} x {op}: {reason}" for (op, reason), times in ordered]
+            lines += ["not in kernels:", *left_lines(self.left, self.left_at)]
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -43,6 +43,8 @@ _STYLE = """
 .fusewright svg .library rect { fill: rgb(128 128 128 / .1); stroke: rgb(128 128 128 / .6); stroke-dasharray: 3 3; }
 .fusewright svg .reference rect { fill: rgb(128 128 128 / .25); stroke: rgb(128 128 128 / .8); }
 """
+#: Lines of a model that the text shows for an operator and a reason; the page has all of them.
+_SHOWN = 4
 #: The picture's own rules, which would hold for all of a page.
 _OWN_STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
 _HUE = re.compile(r'<g class="h(\d+)">')
@@ -61,16 +63,36 @@ def kernel_lines(kernel: Kernel) -> list[str]:
     return [head, f"      {' '.join(kernel.ops)}", *(f"      at {source}" for source in kernel.sources)]
 
 
+def with_line(lines: tuple[str, ...], line: str | None) -> tuple[str, ...]:
+    """Lines of a model and one more, if it is known and none of them."""
+    return lines if line is None or line in lines else (*lines, line)
+
+
+def left_lines(left: Mapping[tuple[str, str], int], left_at: Mapping[tuple[str, str], tuple[str, ...]]) -> list[str]:
+    """Operators in no kernel in a report: how many, why, and the first lines of the model that they come from."""
+    lines = []
+    for (op, reason), times in _ordered(left):
+        lines.append(f"  {times} x {op}: {reason}")
+        sources = left_at.get((op, reason), ())
+        lines += [f"      at {source}" for source in sources[:_SHOWN]]
+        if len(sources) > _SHOWN:
+            lines.append(f"      and {len(sources) - _SHOWN} more")
+    return lines
+
+
+def _ordered(left: Mapping[tuple[str, str], int]) -> list[tuple[tuple[str, str], int]]:
+    return sorted(left.items(), key=lambda item: (-item[1], item[0]))
+
+
 def page(
     figures: Figures,
     picture: str,
     kernels: Iterable[Kernel],
     sizes: Mapping[str, int],
-    left: Mapping[tuple[str, str], int],
-    caption: str,
+    left: str,
     unfused: Iterable[str],
 ) -> str:
-    """A report as one element with its own style. Texts of the model are escaped; the picture is markup."""
+    """A report as one element with its own style. Texts of the model are escaped; the picture and ``left`` are markup."""
     shown = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in figures.items())
     hues = sorted({int(hue) for hue in _HUE.findall(picture)})
     coloured = "".join(
@@ -79,7 +101,7 @@ def page(
     )
     drawn = f'<div class="picture">{_OWN_STYLE.sub("", picture)}</div>' if picture else ""
     left_as_it_is = "".join(f"<p>Left as it is: {escape(why)}</p>" for why in unfused)
-    tables = f"{_kernels(list(kernels), sizes)}{left_as_it_is}{_left(left, caption)}"
+    tables = f"{_kernels(list(kernels), sizes)}{left_as_it_is}{left}"
     return f'<div class="fusewright"><style>{_STYLE}{coloured}</style><dl>{shown}</dl>{drawn}{tables}</div>'
 
 
@@ -116,13 +138,22 @@ def _bytes(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _left(left: Mapping[tuple[str, str], int], caption: str) -> str:
+def left_table(
+    left: Mapping[tuple[str, str], int], left_at: Mapping[tuple[str, str], tuple[str, ...]], caption: str
+) -> str:
+    """Operators in no kernel as a table, whose reasons open to show the lines of the model; nothing if there is none."""
     if not left:
         return ""
-    ordered = sorted(left.items(), key=lambda item: (-item[1], item[0]))
     rows = "".join(
-        f'<tr><td class="number">{times}</td><td>{escape(op)}</td><td>{escape(reason)}</td></tr>'
-        for (op, reason), times in ordered
+        f'<tr><td class="number">{times}</td><td>{escape(key[0])}</td><td>{_opened(key[1], left_at.get(key, ()))}</td></tr>'
+        for key, times in _ordered(left)
     )
     head = '<tr><th class="number">operators</th><th>operator</th><th>why</th></tr>'
     return f"<table><caption>{caption}</caption>{head}{rows}</table>"
+
+
+def _opened(reason: str, lines: tuple[str, ...]) -> str:
+    if not lines:
+        return escape(reason)
+    shown = "".join(f"<div>{escape(line)}</div>" for line in lines)
+    return f"<details><summary>{escape(reason)}</summary>{shown}</details>"

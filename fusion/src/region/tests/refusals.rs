@@ -401,3 +401,17 @@ fn nothing_is_refused_in_plain_row_work() {
     let found = refusals(plain);
     assert!(found.is_empty(), "{found:?}");
 }
+
+/// The page on fusion lists every reason in the words of reports, and no other.
+#[test]
+fn the_page_lists_every_reason() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fusion.md");
+    let page = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let listed: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|row| row.rsplit_once(" | ").map(|(reason, _meaning)| reason.to_owned()))
+        .collect();
+    let known = Refusal::ALL.map(|r| format!("{}` | {}", r.name(), r.message()));
+    assert_eq!(listed, BTreeSet::from(known));
+}

@@ -55,9 +55,12 @@ impl Facts {
         match fact.as_constant() {
             Some(value) => self.absurd |= value < 0,
             None => {
-                self.raise(&fact);
-                if !self.facts.contains(&fact) {
-                    self.facts.push(fact);
+                let whole = fact.rounded();
+                for fact in [whole, Some(fact)].into_iter().flatten() {
+                    self.raise(&fact);
+                    if !self.facts.contains(&fact) {
+                        self.facts.push(fact);
+                    }
                 }
             }
         }

@@ -83,6 +83,15 @@ impl Poly {
         Poly::of(terms)
     }
 
+    /// The polynomial without the common factor of its coefficients, rounded down: of integers, it is negative where `self`
+    /// is. `None` if there is no such factor.
+    pub fn rounded(&self) -> Option<Poly> {
+        let factor =
+            self.0.iter().filter(|(product, _)| !product.is_empty()).fold(0, |all, (_, by)| gcd(all, by.abs()));
+        let parts = self.0.iter().map(|(product, by)| (product.clone(), by.div_euclid(factor.max(1))));
+        (factor > 1).then(|| Poly(parts.filter(|(_, by)| *by != 0).collect()))
+    }
+
     /// The variables, highest first.
     pub fn vars(&self) -> SmallVec<[Var; 8]> {
         let mut vars: SmallVec<[Var; 8]> = self.0.iter().flat_map(|(product, _)| product).copied().collect();
@@ -140,6 +149,10 @@ impl Poly {
         }
         None
     }
+}
+
+fn gcd(a: i128, b: i128) -> i128 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// A product without a variable.
