@@ -1,6 +1,7 @@
 //! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
 //! break Ascend C, kernels with changed indices, a sample of combinations and whole graphs on the host model of NPUs,
-//! twenty thousand random graphs, the whole matrix, fuzzing, and the example for mistral.rs.
+//! machine code for every kind of GPU, twenty thousand random graphs, the whole matrix, fuzzing, the example for mistral.rs,
+//! and lints of the examples that link the library in a build script.
 //!
 //! The matrix is checked in slices by a release build. What is done of it and of the broken Ascend C is kept in
 //! `target/long`, with the commit that it was done for, so that a run that was stopped goes on where it was.
@@ -25,10 +26,23 @@ const COMBINATIONS: usize = 2000;
 const CHANGED: usize = 20_000;
 /// Seconds of fuzzing.
 const FUZZ: u64 = 600;
+/// Examples with build scripts that link the library.
+const LINTED: [&str; 2] = ["fusewright-example-build-rs", "fusewright-example-first-build-rs"];
 
 /// What a run does, in order.
-pub const PARTS: [&str; 9] =
-    ["casts", "memory", "mutants", "bounds", "ascend", "differential", "matrix", "fuzz", "mistralrs"];
+pub const PARTS: [&str; 11] = [
+    "casts",
+    "memory",
+    "mutants",
+    "bounds",
+    "ascend",
+    "gpu-code",
+    "differential",
+    "matrix",
+    "fuzz",
+    "mistralrs",
+    "lints",
+];
 
 /// Runs one part, or all of them.
 ///
@@ -44,8 +58,10 @@ pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
             "bounds" => bounds(root)?,
             "ascend" => crate::npu::run(root)?,
             "differential" => differential(root)?,
+            "gpu-code" => gpu_code(root)?,
             "matrix" => matrix(root)?,
             "mistralrs" => mistralrs(root)?,
+            "lints" => lints(root)?,
             _ => crate::fuzz::run(root, FUZZ)?,
         }
         println!("{name}: done after {} s", start.elapsed().as_secs());
@@ -103,6 +119,26 @@ fn memory(root: &Path) -> Result<(), String> {
 fn mistralrs(root: &Path) -> Result<(), String> {
     let status = Command::new(".ci/examples").arg("mistralrs").current_dir(root).status();
     if status.map_err(|e| format!(".ci/examples: {e}"))?.success() { Ok(()) } else { Err("it fails".to_owned()) }
+}
+
+/// Machine code of the ops of the GPU bench, their schedules and a sample of the matrix, for every kind of GPU. Needs no GPU.
+///
+/// # Errors
+/// Code that spills, is too long, or has the assembler's known mistake.
+pub fn gpu_code(root: &Path) -> Result<(), String> {
+    let test = ["test", "-q", "-p", "fusewright", "--features", "cuda", "--test", "gpu", "machine_code::"];
+    let mut command = Command::new("cargo");
+    command.args(test).args(["--", "--nocapture"]).env("FUSEWRIGHT_LONG", "1").current_dir(root);
+    let right = command.status().map_err(|e| format!("cargo: {e}"))?.success();
+    if right { Ok(()) } else { Err("machine code spills, is too long, or is not what was meant".to_owned()) }
+}
+
+/// Lints that every change does not wait for: Clippy compiles the library anew for build scripts.
+fn lints(root: &Path) -> Result<(), String> {
+    let mut command = Command::new("cargo");
+    command.args(["clippy", "-q", "--all-targets"]).args(LINTED.iter().flat_map(|name| ["-p", *name]));
+    let clean = command.args(["--", "-D", "warnings"]).current_dir(root).status().map_err(|e| format!("cargo: {e}"))?;
+    if clean.success() { Ok(()) } else { Err("an example has warnings".to_owned()) }
 }
 
 /// Random graphs of many seeds, run every way that there is on this host.
@@ -207,7 +243,8 @@ mod tests {
         let error = run(Path::new("."), Some("cast")).expect_err("there is no such part");
         assert_eq!(
             error,
-            "no part `cast`; there is casts, memory, mutants, bounds, ascend, differential, matrix, fuzz, mistralrs"
+            "no part `cast`; there is casts, memory, mutants, bounds, ascend, gpu-code, differential, matrix, fuzz, mistralrs, \
+             lints"
         );
     }
 }

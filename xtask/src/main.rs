@@ -16,8 +16,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   hostile                how long the optimised command takes to refuse each bad file: less than 100 ms
   long [PART]            casts of all f32, 10,000 kernels made and dropped, broken Ascend C, a sample of the matrix and whole graphs
                          (of FUSEWRIGHT_FIXTURES too) on the host model of NPUs, the whole matrix in slices that a later run
-                         goes on from, ten minutes of fuzzing, the example for mistral.rs; or one part: casts, memory, mutants, bounds, ascend,
-                         differential, matrix, fuzz, mistralrs (hours)
+                         goes on from, ten minutes of fuzzing, the example for mistral.rs, lints of two examples; or one part: casts, memory,
+                         mutants, bounds, ascend, gpu-code, differential, matrix, fuzz, mistralrs, lints (hours)
   unfused [FOLDER]       the share of ops of exported models that no kernel computes: at most 2 % together; without a folder, of
                          tiny models of `transformers`, which it fetches and keeps in target/models
   foreign-kernel         fetch a kernel for Ascend that others wrote into target/foreign, and run it on the host model
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         ["foreign-kernel"] => outcome(foreign::check(&root())),
         ["results"] => outcome(results::write(&root())),
         ["gpu-pack"] => outcome(gpu_pack::pack(&root()).map(|path| println!("{}", path.display()))),
-        ["gpu-code"] => outcome(gpu_code()),
+        ["gpu-code"] => outcome(long::gpu_code(&root())),
         ["fetch-ptxas"] => outcome(ptxas::fetch(&tools()).map(|path| println!("{}", path.display()))),
         ["validate", files @ ..] => outcome(validate(files)),
         _ => {
@@ -87,14 +87,6 @@ fn outcome(done: Result<(), String>) -> ExitCode {
 }
 
 /// Runs the tests that look at machine code, and shows what they counted.
-fn gpu_code() -> Result<(), String> {
-    let test = ["test", "-q", "-p", "fusewright", "--features", "cuda", "--test", "gpu", "machine_code::"];
-    let mut command = Command::new("cargo");
-    command.args(test).args(["--", "--nocapture"]).env("FUSEWRIGHT_LONG", "1").current_dir(root());
-    let status = command.status().map_err(|e| format!("cargo: {e}"))?;
-    if status.success() { Ok(()) } else { Err("machine code spills, is too long, or is not what was meant".to_owned()) }
-}
-
 fn tools() -> PathBuf {
     root().join("target/tools")
 }

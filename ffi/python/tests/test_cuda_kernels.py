@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available() or not _native.HAS_CUDA, reason="skipped: cuda (no device, or a module without it)"
 )
 
-NORM = """graph @norm(s: 0..; %x: bf16[s, 64], %w: bf16[64]) {
+SCALED = """graph @scaled(s: 0..; %x: bf16[s, 64], %w: bf16[64]) {
   %0 = cast %x {to = f32, round = rne}
   %1 = literal f32 2.0
   %2 = mul %0, %1
@@ -26,7 +26,7 @@ NORM = """graph @norm(s: 0..; %x: bf16[s, 64], %w: bf16[64]) {
 }
 """
 WRITE = """graph @write(n: 1.., s: 1..; %cache: f32[n, 8], %slots: i64[s], %x: f32[s, 8]) {
-  %y = relu %x
+  %y = neg %x
   %new = scatter %cache, %slots, %y {axis = 0}
   return %new updates %cache
 }
@@ -42,7 +42,7 @@ def loaded(text: str, folder: Path) -> Kernel:
 
 @pytest.fixture
 def scaled(tmp_path: Path) -> Kernel:
-    return loaded(NORM, tmp_path)
+    return loaded(SCALED, tmp_path)
 
 
 def arrays(rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -86,7 +86,7 @@ def test_a_kernel_that_overwrites_gives_the_input(tmp_path: Path) -> None:
     given = {"x": x, "cache": cache, "slots": torch.tensor([3, 0], device="cuda")}
     inputs = [given[wanted.name] for wanted in kernel.inputs]
     assert kernel(*inputs) is cache
-    assert torch.equal(cache[[3, 0]], torch.relu(x)) and (cache[[1, 2, 4]] == 0).all()
+    assert torch.equal(cache[[3, 0]], -x) and (cache[[1, 2, 4]] == 0).all()
     with pytest.raises(fusewright.CallError, match="is another array"):
         kernel.launch(inputs, [torch.zeros(5, 8, device="cuda")])
 
