@@ -207,6 +207,43 @@ fn conversions_that_clamp_compare_with_infinity() {
     }
 }
 
+/// The assembler takes magnitudes for numbers: what is true of all numbers is asked of the operand itself.
+#[test]
+fn magnitudes_that_may_be_nan_are_compared_with_themselves() {
+    let comparisons = |f: &str, bound: &str, made: &str| {
+        let text = format!(
+            "kernel @k(s = extent(x, 0)) rows s {{
+               param %x: f32[s, 64] in
+               param %out: bool[s, 64] out
+               segment @rows inner 1 {{
+                 %0 = load x[lane + row*64] : row<f32, 64>
+                 %1 = abs %0
+                 {made}
+                 %3 = literal f32 {bound}
+                 %4 = {f} %2, %3
+                 store out[lane + row*64], %4
+               }}
+             }}"
+        );
+        let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let ptx = emit(&kernel, "sm_90").unwrap_or_else(|e| panic!("{text}: {e}")).ptx;
+        let of_floats = |line: &&str| line.contains("setp.") && line.contains(".f32");
+        ptx.lines().filter(of_floats).map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let (same, turned) = ("%2 = abs %1", "%2 = neg %1");
+    for (f, bound, made) in [("gt", "-2.0", same), ("ge", "-2.0", same), ("ge", "-0.0", same), ("lt", "2.0", turned)] {
+        let found = comparisons(f, bound, made);
+        assert!(
+            !found.is_empty() && found.iter().all(|line| line.starts_with("setp.num.f32")),
+            "{f} {bound}: {found:?}"
+        );
+    }
+    for (f, bound, made) in [("gt", "2.0", same), ("gt", "0.0", same), ("lt", "-2.0", turned), ("le", "2.0", same)] {
+        let found = comparisons(f, bound, made);
+        assert!(!found.is_empty() && found.iter().all(|line| !line.contains("num")), "{f} {bound}: {found:?}");
+    }
+}
+
 /// PTX reads 32 bits of a count: one of 64 bits is compared as it is.
 #[test]
 fn counts_of_64_bits_are_compared_as_they_are() {

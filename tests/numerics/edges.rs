@@ -29,6 +29,7 @@ rows! {
     "edge.ragged_group" => ragged_group;
     "edge.outside" => outside;
     "edge.shift_count" => shift_count;
+    "edge.nan_compared" => nan_compared;
     "edge.no_rows" => no_rows;
     "edge.code_distance" => code_distance;
 }
@@ -468,6 +469,52 @@ fn shift_count() {
         exact(&text, &[ints(dtype, &shape, &vec![x; lanes]), ints(dtype, &shape, &counts)], |_| {
             let of = |f: &dyn Fn(i64) -> i64| ints(dtype, &shape, &counts.iter().map(|n| f(*n)).collect::<Vec<_>>());
             vec![of(&left), of(&right)]
+        });
+    }
+}
+
+/// Magnitudes with numbers below zero: of all numbers these say yes, and of NaN no.
+fn nan_compared() {
+    let x = [NAN, -NAN, INF, -INF, 0.0, -0.0, 1e-40, -3.0];
+    let yes_of = |says: &dyn Fn(f32) -> bool| -> Tensor {
+        let codes: Vec<u64> = x.iter().map(|v| u64::from(says(*v))).collect();
+        coded(DType::Bool, &[1, x.len()], &codes)
+    };
+    for (f, bound) in
+        [("gt", -1.0f32), ("ge", -1.0), ("ge", 0.0), ("ge", -0.0), ("gt", 0.0), ("ne", -1.0), ("lt", -1.0)]
+    {
+        let body = format!(
+            "%a = abs %x
+             %c = literal f32 {bound:?}
+             %above = {f} %a, %c
+             %n = neg %a
+             %d = neg %c
+             %below = {turned} %n, %d
+             %swapped = {turned} %c, %a
+             %p = gt %x, %zero
+             %z = mul %a, %a
+             %m = abs %z
+             %either = select %p, %a, %m
+             %chosen = {f} %either, %c
+             return %above, %below, %swapped, %chosen",
+            turned = match f {
+                "gt" => "lt",
+                "ge" => "le",
+                "lt" => "gt",
+                other => other,
+            },
+        );
+        let body = format!("%zero = literal f32 0.0\n{body}");
+        exact(&row_of(x.len(), "", &body), &[row(&x)], |_| {
+            let says = |a: f32| match f {
+                "gt" => a > bound,
+                "ge" => a >= bound,
+                "lt" => a < bound,
+                _ => a != bound,
+            };
+            let plain = yes_of(&|v| says(v.abs()));
+            let chosen = yes_of(&|v| says(if v > 0.0 { v.abs() } else { (v.abs() * v.abs()).abs() }));
+            vec![plain.clone(), plain.clone(), plain, chosen]
         });
     }
 }

@@ -25,6 +25,7 @@ mod held;
 mod joined;
 mod kind;
 mod lanes;
+mod magnitude;
 mod memory;
 mod packed;
 mod plan;
@@ -185,6 +186,7 @@ pub fn from_ll(text: &[u8], arch: &str) -> Result<String, EmitError> {
 fn finish(module: &Module<'_>, machine: &TargetMachine) -> Result<String, EmitError> {
     let options = PassBuilderOptions::create();
     module.run_passes(PASSES, machine, options).map_err(|e| EmitError::Llvm(e.to_string()))?;
+    magnitude::compare_with_itself(module).map_err(|e| EmitError::Llvm(e.to_string()))?;
     let text =
         machine.write_to_memory_buffer(module, FileType::Assembly).map_err(|e| EmitError::Llvm(e.to_string()))?;
     let text = text.as_slice().strip_suffix(&[0]).unwrap_or(text.as_slice());

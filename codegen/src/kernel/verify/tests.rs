@@ -220,13 +220,16 @@ fn takes(claim: &str, body: &str) -> Result<(), String> {
 
 #[test]
 fn an_access_is_proven_or_refused() {
-    let safe: [(&str, &str); 14] = [
+    let safe: [(&str, &str); 16] = [
         ("", "%0 = load x[lane + row*20] : row<f32, 20>"),
         ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 4)*20 + lane] : row<f32, 20>"),
         ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 4) + lane*4] : row<f32, 20>"),
         ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 2)*40 + mod(lane, 8) + floordiv(lane, 8)*8] : row<f32, 40>"),
         // Lanes are there only if 80 − 2m is 1 or more, which says of integers that 40 − m is.
         ("", "%0 = load x[floordiv(lane, 40 - m)*40 + mod(lane, 40 - m) + m] : row<f32, 80 - m*2>"),
+        // Of integers, 4t ≤ 79 says that 4t + 3 ≤ 79.
+        ("claim m + t*4 <= 79", "%0 = load x[t*4 + 3] : scalar<f32>"),
+        ("claim m <= 3\n  claim t*4 <= m + 76", "%0 = load x[t*4 + 3] : scalar<f32>"),
         ("", "%0 = load k[lane] : row<f32, m>"),
         ("", "%0 = load k[m - 1 - lane] : row<f32, m>"),
         ("claim m <= 20", "%0 = load x[lane + row*20] : row<f32, m>"),
@@ -286,13 +289,15 @@ fn an_access_is_proven_or_refused() {
     for (claim, body) in safe {
         assert_eq!(takes(claim, body), Ok(()), "{claim}\n{body}");
     }
-    let unsafe_or_unknown: [(&str, &str, &str); 14] = [
+    let unsafe_or_unknown: [(&str, &str, &str); 16] = [
         ("", "%0 = load x[row + row*20] : scalar<f32>", "behind"),
         ("", "%0 = load x[lane + row*20 + 1] : row<f32, 20>", "behind"),
         ("", "%0 = load x[lane + row*20 - 1] : row<f32, 20>", "ahead"),
         ("", "%0 = load x[lane + row*21] : row<f32, 20>", "behind"),
         ("", "%0 = load x[floordiv(row, 4)*80 + mod(row, 5)*20 + lane] : row<f32, 20>", "behind"),
         ("", "%0 = load x[floordiv(lane, 40 - m)*40 + mod(lane, 40 - m) + m + 1] : row<f32, 80 - m*2>", "behind"),
+        ("claim m + t*4 <= 80", "%0 = load x[t*4 + 3] : scalar<f32>", "behind"),
+        ("claim m <= 4\n  claim t*4 <= m + 76", "%0 = load x[t*4 + 3] : scalar<f32>", "behind"),
         ("", "%0 = load k[0] : scalar<f32>", "behind"),
         ("claim m <= 21", "%0 = load x[lane + row*20] : row<f32, m>", "behind"),
         ("", "%0 = load x[lane + row*20] : row<f32, m>", "behind"),

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::poly::{Poly, Var};
 
@@ -55,8 +55,7 @@ impl Facts {
         match fact.as_constant() {
             Some(value) => self.absurd |= value < 0,
             None => {
-                let whole = fact.rounded();
-                for fact in [whole, Some(fact)].into_iter().flatten() {
+                for fact in self.of_integers(&fact).into_iter().chain([fact]) {
                     self.raise(&fact);
                     if !self.facts.contains(&fact) {
                         self.facts.push(fact);
@@ -64,6 +63,29 @@ impl Facts {
                 }
             }
         }
+    }
+
+    /// Gives what a fact says of integers, and not of all numbers: of `80 ≥ 2·x + 1` that `39 ≥ x`, and of `4·z ≥ 4·x + y + 1` with
+    /// `y` from zero on that `z ≥ x + 1`.
+    fn of_integers(&self, fact: &Poly) -> SmallVec<[Poly; 2]> {
+        if let Some(rounded) = fact.rounded() {
+            return smallvec![rounded];
+        }
+        let without = |var: Var| {
+            let slope = fact.split(var)?.0.as_constant()?;
+            let bound = if slope < 0 { self.least(var) } else { self.most(var) };
+            fact.replaced(var, &Poly::constant(bound?))?.rounded()
+        };
+        fact.vars().into_iter().filter_map(without).collect()
+    }
+
+    /// The number that a fact says a variable never exceeds.
+    fn most(&self, var: Var) -> Option<i128> {
+        let below = |fact: &Poly| {
+            let (slope, rest) = fact.split(var)?;
+            (slope == Poly::constant(-1)).then(|| rest.as_constant())?
+        };
+        self.facts.iter().filter_map(below).min()
     }
 
     /// Raises least values by a fact. `c·x·y − d` with a positive `d` says of integers that are not negative that none is zero.
