@@ -217,11 +217,12 @@ fn magnitudes_that_may_be_nan_are_compared_with_themselves() {
                param %out: bool[s, 64] out
                segment @rows inner 1 {{
                  %0 = load x[lane + row*64] : row<f32, 64>
-                 %1 = abs %0
+                 %1 = add %0, %0
+                 %2 = abs %1
                  {made}
-                 %3 = literal f32 {bound}
-                 %4 = {f} %2, %3
-                 store out[lane + row*64], %4
+                 %4 = literal f32 {bound}
+                 %5 = {f} %3, %4
+                 store out[lane + row*64], %5
                }}
              }}"
         );
@@ -230,7 +231,7 @@ fn magnitudes_that_may_be_nan_are_compared_with_themselves() {
         let of_floats = |line: &&str| line.contains("setp.") && line.contains(".f32");
         ptx.lines().filter(of_floats).map(|line| line.trim().to_owned()).collect::<Vec<_>>()
     };
-    let (same, turned) = ("%2 = abs %1", "%2 = neg %1");
+    let (same, turned) = ("%3 = abs %2", "%3 = neg %2");
     for (f, bound, made) in [("gt", "-2.0", same), ("ge", "-2.0", same), ("ge", "-0.0", same), ("lt", "2.0", turned)] {
         let found = comparisons(f, bound, made);
         assert!(
