@@ -1,6 +1,6 @@
 //! Comparisons that NVIDIA's assembler decides although an operand may be NaN.
 //!
-//! `ptxas` (seen of CUDA 13.0, for every architecture, with optimisation) knows the range of a magnitude, and takes `|x| > c`
+//! `ptxas` (of CUDA 13.0 and 13.5, for every architecture, with optimisation) knows the range of a magnitude, and takes `|x| > c`
 //! for true wherever `c` is below zero; of a NaN it is false. Here such a comparison becomes one of the operand with itself,
 //! which says the same. It runs behind LLVM's passes, which make magnitudes of other forms.
 
