@@ -3,7 +3,7 @@
 # does not fail: machines differ.
 
 # Crates are built in four pieces, without a record for the next build, and without lines for debuggers and backtraces. The usual
-# many small pieces make a second build faster and a first one nearly twice as slow; lines take a fifth of the time. Cargo has
+# many small pieces make a second build faster and a first one nearly twice as slow. No step reads the lines. Cargo has
 # settings of its own for what build scripts link: with other ones, the library would be built a second time for them.
 export CARGO_INCREMENTAL=0
 export CARGO_PROFILE_DEV_CODEGEN_UNITS=4 CARGO_PROFILE_DEV_BUILD_OVERRIDE_CODEGEN_UNITS=4

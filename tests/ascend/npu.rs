@@ -293,7 +293,7 @@ fn a_machine_without_the_runtime_says_what_was_looked_for() {
 /// What is refused is computed on the host, with results inside their intervals; the long chores check hundreds.
 #[test]
 fn a_sample_of_the_matrix_is_right_or_refused_by_name() {
-    for (chip, count) in [("910b1", 8), ("950", 6), ("310p3", 6)] {
+    for (chip, count) in [("910b1", 14), ("950", 14), ("310p3", 12)] {
         let target: Target = format!("ascend-sim:{chip}").parse().expect("a target");
         let sample = matrix::sample_for(&target, count, 1);
         match matrix::prepare(&sample, &target) {
@@ -312,6 +312,6 @@ fn a_sample_of_the_matrix_is_right_or_refused_by_name() {
                 Outcome::Failed(reason) => panic!("{chip}: {combination}: {reason}"),
             }
         }
-        assert!(2 * passed >= count, "{chip}: {passed} of {count} have kernels");
+        assert!(2 * passed > count, "{chip}: {passed} of {count} have kernels");
     }
 }

@@ -129,7 +129,6 @@ fn every_schedule_of_the_gpu_bench_assembles_without_a_spill() {
         let (_, kernel) = by_rule.kernel(&name, &body).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
         let spreads = by_rule.backend().candidates(&kernel);
         assert!(!spreads.is_empty(), "{}", case.name());
-        // Two of them share a kernel, as they do where few and many rows have their own.
         let usual = by_rule.artifact(&name, &body).unwrap_or_else(|e| panic!("{}: {e}", case.name()));
         let piece = move |pair: &[Spread]| {
             // Two of them share a kernel, as they do where few and many rows have their own.
