@@ -43,6 +43,8 @@ mod runs;
 mod searches;
 #[path = "cpu/stages.rs"]
 mod stages;
+#[path = "cpu/tails.rs"]
+mod tails;
 #[path = "cpu/tuned.rs"]
 mod tuned;
 #[path = "cpu/turns.rs"]

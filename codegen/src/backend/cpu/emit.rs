@@ -22,6 +22,7 @@ use super::prefetch;
 use super::reduce::Accumulators;
 use super::stages;
 use crate::backend::host::abreast;
+use crate::backend::host::hazard;
 use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind, multiple};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
@@ -29,7 +30,7 @@ use crate::backend::host::rows::{self, Rows};
 use crate::backend::host::stash;
 use crate::backend::host::walk::{GroupUse, Walk};
 use crate::backend::host::{Refused, Taken};
-use crate::kernel::{InstOp, Kernel, Level, Segment, Val};
+use crate::kernel::{Inst, InstOp, Kernel, Level, Segment, Val};
 
 /// Lanes of an unrolled body.
 const BODY: i64 = 16;
@@ -184,6 +185,14 @@ struct RowLoop<'e, 'k, 'f> {
 }
 
 type Open = BTreeMap<usize, Accumulators>;
+
+/// The end of a span.
+struct Last {
+    /// So many lanes, less than a chunk, have not run.
+    lanes: i64,
+    /// So many chunks are ahead of them.
+    ahead: i64,
+}
 
 impl RowLoop<'_, '_, '_> {
     fn run(&mut self, begin: Value, end: Value) -> Taken<()> {
@@ -385,6 +394,12 @@ impl RowLoop<'_, '_, '_> {
             next = self.eval.code.end_loop(l);
         }
         let mut left = span.length.map(|n| if body == 0 { n } else { n % body });
+        let uneven = vector && group.is_none() && span.length.is_none_or(|n| n > 8 && n % 8 != 0);
+        let again = uneven && self.may_run_again(jobs);
+        if again && !reduces && left.is_none_or(|left| left > 8) {
+            next = self.up_to_the_last(span, jobs, next, open)?;
+            left = left.map(|_| 0);
+        }
         if let Some(many @ 8..) = left.filter(|_| vector) {
             // They start with the first accumulator, as those of a body do.
             let mark = self.eval.memo.enter();
@@ -395,8 +410,15 @@ impl RowLoop<'_, '_, '_> {
             next = self.eval.code.add(next, 8);
             left = Some(many - 8);
         }
+        if let Some((lanes @ 1..8, length)) = left.zip(span.length).filter(|_| again) {
+            self.last_chunk(span, jobs, Last { lanes, ahead: (length - lanes) / 8 }, open)?;
+            left = Some(0);
+        }
         if left != Some(0) {
             jobs.iter().filter_map(|j| open.get(&j.inst)).for_each(|acc| self.eval.spill(acc));
+            if again && reduces {
+                next = self.up_to_the_last(span, jobs, next, open)?;
+            }
             let l = self.eval.code.begin_loop(next, span.end, 1);
             let mark = self.eval.memo.enter();
             self.eval.group = group.map(|g| InGroup { span: 1, ..g.clone() });
@@ -410,24 +432,87 @@ impl RowLoop<'_, '_, '_> {
         Ok(())
     }
 
+    /// Says whether these sinks may be given lanes twice: whether no store overwrites what is loaded.
+    fn may_run_again(&self, jobs: &[Job]) -> bool {
+        let (kernel, segment) = (self.eval.kernel, self.eval.segment);
+        // Chunks of them begin at multiples of their length, as groups do.
+        let in_order = |inst: &Inst| !matches!(inst.op, InstOp::Zip | InstOp::Pack { .. });
+        let overwrites = |job: &Job| match &segment.insts[job.inst].op {
+            InstOp::Store { param, .. } => hazard::overwrites(kernel, segment, *param),
+            _ => false,
+        };
+        segment.insts.iter().all(in_order) && !jobs.iter().any(overwrites)
+    }
+
+    /// Runs the lanes behind the whole bodies in chunks. The last chunk ends with the last lane, so that some of its lanes ran
+    /// before; where there are fewer lanes than a chunk has, none runs. Reductions have their accumulators on the stack.
+    /// Gives the first lane that did not run.
+    fn up_to_the_last(&mut self, span: &Span<Value>, jobs: &[Job], next: Value, open: &Open) -> Taken<Value> {
+        let last = self.eval.code.add(span.end, -8);
+        let fits = self.eval.code.icmp(IntCC::SignedLessThanOrEqual, span.start, last);
+        let stop = self.eval.code.b.ins().select(fits, span.end, next);
+        let bound = self.eval.code.add(stop, 7);
+        let l = self.eval.code.begin_loop(next, bound, 8);
+        let mark = self.eval.memo.enter();
+        let base = self.eval.code.b.ins().smin(l.i, last);
+        self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, multiple: 1 });
+        let (ran, ahead) = (self.eval.code.b.ins().isub(l.i, base), self.eval.code.b.ins().isub(l.i, span.start));
+        self.chunk_of(jobs, base, (0, Width::Eight), open, &mut |eval, acc, value, _| {
+            let new = eval.new_lanes(acc, value, ran);
+            eval.accumulate_behind(acc, ahead, new)
+        })?;
+        self.eval.memo.leave(mark);
+        self.eval.code.end_loop(l);
+        Ok(stop)
+    }
+
+    /// Runs the last eight lanes, of which only the last ones are new.
+    fn last_chunk(&mut self, span: &Span<Value>, jobs: &[Job], last: Last, open: &Open) -> Taken<()> {
+        let base = self.eval.code.add(span.end, -8);
+        let multiple = span.multiple.min(1 << last.lanes.trailing_zeros());
+        let mark = self.eval.memo.enter();
+        self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, multiple });
+        let ran = self.eval.code.i64(8 - last.lanes);
+        self.chunk_of(jobs, base, (0, Width::Eight), open, &mut |eval, acc, value, _| {
+            let new = eval.new_lanes(acc, value, ran);
+            eval.accumulate(acc, last.ahead, new)
+        })?;
+        self.eval.memo.leave(mark);
+        Ok(())
+    }
+
     /// One chunk of every sink: all loads come before all stores.
     fn chunk(&mut self, jobs: &[Job], base: Value, start: Value, shift: i64, width: Width, open: &Open) -> Taken<()> {
+        self.chunk_of(jobs, base, (shift, width), open, &mut |eval, acc, value, pos| {
+            if width != Width::One {
+                return eval.accumulate(acc, shift / 8, value);
+            }
+            // Lanes count from the start of what is reduced: the row, or the group.
+            let lane = eval.lane(pos)?;
+            let within = eval.code.b.ins().isub(lane, start);
+            eval.accumulate_one(acc, within, value.first)
+        })
+    }
+
+    /// As [`Self::chunk`], but reductions get what they take by `reduce`.
+    fn chunk_of(
+        &mut self,
+        jobs: &[Job],
+        base: Value,
+        (shift, width): (i64, Width),
+        open: &Open,
+        reduce: &mut dyn FnMut(&mut Eval<'_, '_>, &Accumulators, Lanes, &Pos) -> Taken<()>,
+    ) -> Taken<()> {
         let segment = self.eval.segment;
         let mut pending = Vec::new();
         for job in jobs {
             let pos = Pos::at(base).plus_dim(&job.offset).plus(shift);
             let arg = plan::sink_value(segment, job.inst);
             let value = self.eval.value(arg, &segment.ty(arg).shape, Some(&pos), width)?;
-            match (open.get(&job.inst), width) {
-                (None, _) if !plan::is_sink(segment, job.inst) => self.eval.store_kept(arg, value, &pos, width)?,
-                (None, _) => pending.push((job.inst, value, pos)),
-                (Some(acc), Width::One) => {
-                    // Lanes count from the start of what is reduced: the row, or the group.
-                    let lane = self.eval.lane(&pos)?;
-                    let within = self.eval.code.b.ins().isub(lane, start);
-                    self.eval.accumulate_one(acc, within, value.first)?;
-                }
-                (Some(acc), _) => self.eval.accumulate(acc, shift / 8, value)?,
+            match open.get(&job.inst) {
+                Some(acc) => reduce(self.eval, acc, value, &pos)?,
+                None if plan::is_sink(segment, job.inst) => pending.push((job.inst, value, pos)),
+                None => self.eval.store_kept(arg, value, &pos, width)?,
             }
         }
         for (at, value, pos) in pending {

@@ -12,7 +12,7 @@
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::types::{F32X4, I16X8, I32X4};
-use cranelift_codegen::ir::{Function, InstBuilder, SourceLoc, Value};
+use cranelift_codegen::ir::{Function, InstBuilder, InstructionData, Opcode, SourceLoc, Value};
 use cranelift_codegen::isa::TargetIsa;
 
 use super::code::{Code, reinterpret};
@@ -36,7 +36,10 @@ pub(super) fn exists(isa: &dyn TargetIsa) -> bool {
 impl Code<'_> {
     /// Four codes of `f16`, in the low halves of lanes, as `f32`.
     pub(super) fn widen_halves(&mut self, codes: Value) -> Value {
-        let packed = self.b.ins().unarrow(codes, codes);
+        let packed = match self.unwidened(codes) {
+            Some(packed) => packed,
+            None => self.b.ins().unarrow(codes, codes),
+        };
         self.b.set_srcloc(SourceLoc::new(WIDENS));
         let wide = self.b.ins().swiden_low(packed);
         self.end_of_mark(wide);
@@ -53,6 +56,15 @@ impl Code<'_> {
         self.end_of_mark(codes);
         let packed = self.b.ins().bitcast(I16X8, reinterpret(), codes);
         self.b.ins().uwiden_low(packed)
+    }
+
+    /// The codes of a value that was rounded to `f16` just now, as the conversion left them: four beside each other.
+    fn unwidened(&self, codes: Value) -> Option<Value> {
+        let dfg = &self.b.func.dfg;
+        match dfg.insts[dfg.value_def(dfg.resolve_aliases(codes)).inst()?] {
+            InstructionData::Unary { opcode: Opcode::UwidenLow, arg } => Some(arg),
+            _ => None,
+        }
     }
 
     /// The instructions that follow the one of a value are not marked.

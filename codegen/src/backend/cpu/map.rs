@@ -73,13 +73,19 @@ impl Code<'_> {
             let larger = self.b.ins().smax(x, y);
             return self.float_of(larger);
         }
-        let (constant, other) = match (known_a.constant, known_b.constant) {
-            (true, _) => (a, b),
-            (_, true) => (b, a),
+        let is_constant = |known: Known| known.constant || known.zero;
+        let (constant, other, known) = match (is_constant(known_a), is_constant(known_b)) {
+            (true, _) => (a, b, known_a),
+            (_, true) => (b, a, known_b),
             _ => return if max { self.b.ins().fmax(a, b) } else { self.b.ins().fmin(a, b) },
         };
-        // The second operand is taken where it is NaN; no zero equals the constant.
-        if max { self.max_or_second(constant, other) } else { self.min_or_second(constant, other) }
+        // The second operand is taken where it is NaN, and where both are zeros: the smaller of +0 and that, but not the larger.
+        if !max {
+            return self.min_or_second(constant, other);
+        }
+        let larger = self.max_or_second(constant, other);
+        // Added to +0, a zero of either sign is +0, and everything else is what it was.
+        if known.zero { self.b.ins().fadd(larger, constant) } else { larger }
     }
 
     /// The larger or smaller lanes, in fewer instructions than [`Code::extreme`]: a NaN stays one, but has all bits set,

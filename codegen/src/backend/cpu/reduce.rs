@@ -131,11 +131,44 @@ impl Eval<'_, '_> {
         for (i, part) in lanes.parts().enumerate() {
             let variable = acc.registers[at + i];
             let so_far = self.code.b.use_var(variable);
-            let next = match acc.extreme() {
-                Some(max) => self.code.extreme_so_far(max, so_far, part),
-                None => self.step(acc, so_far, part)?,
-            };
+            let next = self.joined(acc, so_far, part)?;
             self.code.b.def_var(variable, next);
+        }
+        Ok(())
+    }
+
+    fn joined(&mut self, acc: &Accumulators, so_far: Value, part: Value) -> Taken<Value> {
+        match acc.extreme() {
+            Some(max) => Ok(self.code.extreme_so_far(max, so_far, part)),
+            None => self.step(acc, so_far, part),
+        }
+    }
+
+    /// What is left of eight lanes without the first `ran` ones, followed by what changes no accumulator.
+    pub fn new_lanes(&mut self, acc: &Accumulators, lanes: Lanes, ran: Value) -> Lanes {
+        let ty = vector_of(register(acc.dtype));
+        let nothing = self.code.bits(ty, start(acc.op, acc.dtype) as u32);
+        let (low, high) = self.code.join_even_odd(lanes);
+        let memory = self.code.stack(64);
+        for (at, vector) in [low, high, nothing, nothing].into_iter().enumerate() {
+            self.code.store(vector, memory, at as i32 * 16);
+        }
+        let distance = self.code.shl(ran, 2);
+        let first = self.code.b.ins().iadd(memory, distance);
+        let [low, high] = [0, 16].map(|at| self.code.load(ty, first, at));
+        self.code.split_even_odd(low, high)
+    }
+
+    /// Takes eight lanes into the accumulators on the stack; `ahead` lanes, a multiple of eight, are ahead of them.
+    pub fn accumulate_behind(&mut self, acc: &Accumulators, ahead: Value, lanes: Lanes) -> Taken<()> {
+        let within = self.code.b.ins().band_imm_u(ahead, i64::from(acc.tree.threads) - 1);
+        let distance = self.code.shl(within, 2);
+        let address = self.code.b.ins().iadd(acc.memory, distance);
+        let ty = vector_of(register(acc.dtype));
+        for (part, at) in lanes.parts().zip([0, 16]) {
+            let so_far = self.code.load(ty, address, at);
+            let next = self.joined(acc, so_far, part)?;
+            self.code.store(next, address, at);
         }
         Ok(())
     }

@@ -22,8 +22,9 @@ pub(super) fn map<'c>(
         if max && known_a.sign_clear && known_b.sign_clear && dtype == DType::F32 {
             return max_of_positive(code, *a, *b);
         }
-        // The other operand is taken where it is NaN; no zero equals the constant.
-        match (known_a.constant, known_b.constant) {
+        // The other operand is taken where it is NaN, and where both are zeros: the smaller of +0 and that, but not the larger.
+        let is_constant = |known: &Known| known.constant || known.zero && !max;
+        match (is_constant(known_a), is_constant(known_b)) {
             (true, _) => return beyond(code, max, *a, *b),
             (_, true) => return beyond(code, max, *b, *a),
             _ => {}

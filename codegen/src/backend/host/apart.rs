@@ -23,7 +23,7 @@ use crate::kernel::{InstOp, Segment, Shape, Val};
 /// many.
 const DEAR: u32 = 4;
 /// The same for a value that vectors are computed of either way, group by group or for the row at once.
-const DEAR_IN_GROUPS: u32 = 16;
+const DEAR_IN_GROUPS: u32 = 5;
 /// Instructions of the longest loop that is looked at for a place to cut it, which takes time with their square.
 const LONGEST: usize = 512;
 /// Looking four lanes up in a table costs this much.
@@ -124,7 +124,8 @@ fn halving(
     for &at in &whole.insts {
         let v = segment.insts[at].results[0];
         let below = Cone::of(&values, (found, forms), &[v]);
-        let longer = below.cost.max(whole.cost - below.cost + LOAD);
+        let behind = whole.cost.saturating_sub((below.cost - LOAD.min(below.cost)) * whole.times[at]);
+        let longer = below.cost.max(behind);
         let is_better = longer + STORE_AND_LOAD < whole.cost && best.is_none_or(|(least, _)| longer < least);
         if !is_better || !values.is_row(v) {
             continue;
@@ -155,33 +156,38 @@ struct Cone {
     /// The instructions, and whether each of the segment is one of them.
     insts: Vec<usize>,
     has: Vec<bool>,
-    /// Four lanes cost this much.
+    /// By instruction of the segment, of how many lanes one lane of the loop has it: of two below a packing of pairs.
+    times: Vec<u32>,
+    /// Four lanes of the loop cost this much.
     cost: u32,
 }
 
 impl Cone {
     fn of(values: &Values<'_>, (found, forms): (&Stored, &dyn Forms), roots: &[Val]) -> Cone {
-        let mut cone = Cone { insts: Vec::new(), has: vec![false; values.segment.insts.len()], cost: 0 };
-        let mut open = roots.to_vec();
-        while let Some(v) = open.pop() {
+        let insts = values.segment.insts.len();
+        let mut cone = Cone { insts: Vec::new(), has: vec![false; insts], times: vec![1; insts], cost: 0 };
+        let mut open: Vec<(Val, u32)> = roots.iter().map(|v| (*v, 1)).collect();
+        while let Some((v, times)) = open.pop() {
             let at = found.definitions[v.0 as usize];
             if values.segment.ty(v).shape == Shape::Scalar || cone.has[at] {
                 continue;
             }
             if found.stashed[at] || !values.is_row(v) {
-                cone.cost += 1;
+                cone.cost += times;
                 continue;
             }
             cone.has[at] = true;
+            cone.times[at] = times;
             cone.insts.push(at);
             if let Some(argument) = forms.looked_up(v) {
-                cone.cost += LOOK_UP;
-                open.push(argument);
+                cone.cost += LOOK_UP * times;
+                open.push((argument, times));
                 continue;
             }
             let inst = values.inst(v);
-            cone.cost += weight(values.segment, inst);
-            open.extend(&inst.args);
+            cone.cost += weight(values.segment, inst) * times;
+            let below = if let InstOp::Pack { ways, .. } = inst.op { times * ways } else { times };
+            open.extend(inst.args.iter().map(|arg| (*arg, below)));
         }
         cone
     }

@@ -1,7 +1,7 @@
 //! What can be told of values without computing them.
 
 use fusewright_abi::DType;
-use fusewright_graph::{Literal, ScalarFn};
+use fusewright_graph::{Literal, ScalarFn, num};
 
 use crate::kernel::{Inst, InstOp, Segment, Val};
 
@@ -12,6 +12,8 @@ pub(in crate::backend) struct Known {
     pub sign_clear: bool,
     /// A finite constant other than zero.
     pub constant: bool,
+    /// The constant +0.
+    pub zero: bool,
     /// An f32 or bf16, or the bits of one, whose low 16 bits are clear if it is a NaN.
     pub short_nan: bool,
     /// An f32 whose low 16 bits are clear: a bf16 as it stands.
@@ -32,12 +34,14 @@ pub(in crate::backend) fn known_facts(segment: &Segment) -> Vec<Known> {
     for inst in &segment.insts {
         let args: Vec<Known> = inst.args.iter().map(|a| facts[a.0 as usize]).collect();
         let (sign_clear, constant) = sign(segment, inst, &args);
+        let zero = is_zero(inst, &args);
         let (low, high) = bounds(inst, &inst.args.iter().map(|a| sides[a.0 as usize]).collect::<Vec<_>>(), &args);
         let within = |bound: f64| low >= -bound && high <= bound;
         let clear = has_low_clear(segment, inst, &low_clear);
         let known = Known {
             sign_clear,
             constant,
+            zero,
             short_nan: short_nan(segment, inst, &args) || clear && matches!(inst.op, InstOp::Bitcast(DType::F32)),
             short: is_short(segment, inst, &args) || clear && matches!(inst.op, InstOp::Bitcast(DType::F32)),
             bounded: within(BOUND),
@@ -139,11 +143,15 @@ fn has_low_clear(segment: &Segment, inst: &Inst, clear: &[bool]) -> bool {
 fn sign(segment: &Segment, inst: &Inst, args: &[Known]) -> (bool, bool) {
     let all = args.iter().all(|a| a.sign_clear);
     match &inst.op {
-        InstOp::Literal(Literal::Float(_, x)) if !x.is_nan() => (x.is_sign_positive(), x.is_finite() && *x != 0.0),
+        InstOp::Literal(Literal::Float(dtype, x)) if !x.is_nan() => {
+            let held = num::decode(*dtype, num::encode(*dtype, *x));
+            (x.is_sign_positive(), held.is_finite() && held != 0.0)
+        }
         InstOp::Map(ScalarFn::Abs) => (segment.ty(inst.args[0]).dtype == DType::F32, false),
-        // A conversion keeps the sign, or makes a positive NaN.
+        // A conversion keeps the sign, or makes a positive NaN. A wider format holds every constant of the narrower one.
         InstOp::Cast { to, .. } if to.is_float() && segment.ty(inst.args[0]).dtype.is_float() => {
-            (all && *to != DType::F64, false)
+            let widens = *to == DType::F32 && segment.ty(inst.args[0]).dtype.bits() < 32;
+            (all && *to != DType::F64, widens && args[0].constant)
         }
         InstOp::Map(ScalarFn::Max)
         | InstOp::Slice { .. }
@@ -151,6 +159,17 @@ fn sign(segment: &Segment, inst: &Inst, args: &[Known]) -> (bool, bool) {
         | InstOp::AsRow
         | InstOp::AsGroup { .. } => (all, false),
         _ => (false, false),
+    }
+}
+
+/// Whether a value is the constant +0.
+fn is_zero(inst: &Inst, args: &[Known]) -> bool {
+    match &inst.op {
+        InstOp::Literal(Literal::Float(_, x)) => x.to_bits() == 0,
+        // Zeros keep their sign.
+        InstOp::Cast { to, .. } => to.is_float() && args[0].zero,
+        InstOp::Broadcast(_) => args[0].zero,
+        _ => false,
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn overlap(kernel: &Kernel, a: ParamId, b: ParamId) -> bool {
 }
 
 /// Whether a store may overwrite what its row loads.
-pub(super) fn overwrites(kernel: &Kernel, segment: &Segment, to: ParamId) -> bool {
+pub(in crate::backend) fn overwrites(kernel: &Kernel, segment: &Segment, to: ParamId) -> bool {
     segment.insts.iter().any(|inst| matches!(&inst.op, InstOp::Load { param, .. } if overlap(kernel, *param, to)))
 }
 

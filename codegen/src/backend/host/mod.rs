@@ -10,7 +10,7 @@ pub(in crate::backend) mod cost;
 pub(in crate::backend) mod extremes;
 pub(in crate::backend) mod facts;
 mod filled;
-mod hazard;
+pub(in crate::backend) mod hazard;
 pub(in crate::backend) mod index;
 pub(in crate::backend) mod keep;
 mod moved;
