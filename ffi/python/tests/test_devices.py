@@ -119,9 +119,9 @@ def test_devices_of_one_kind_share_code_and_others_have_their_own(compiles: list
         ("cuda:sm_80", 2),
     ]
     assert [fusion.call.kernel.device for fusion in made] == [1, 0, 1, 2]
-    keys = [record.key() for record in records]
+    keys = [record.packed() for record in records]
     assert keys[0] == keys[2] and len(set(keys)) == 3
-    assert all(record == Record.from_json(record.to_json()) for record in records)
+    assert all(record == Record.unpacked(record.packed()) for record in records)
 
 
 def test_layers_on_two_devices_are_a_part_each(compiles: list[int]) -> None:
@@ -165,13 +165,13 @@ def test_a_call_ends_with_the_device_that_it_began_with() -> None:
 
 def test_the_operator_refuses_tensors_of_another_device_when_it_is_traced(compiles: list[int]) -> None:
     (fusion,) = fused("cuda:1")
-    key = _ops.register(fusion.call.record, fusion.call.function)
+    part = _ops.register(fusion.call.record, fusion.call.function)
     with FakeTensorMode():
         right, wrong = (torch.empty(8, 16, device=f"cuda:{index}") for index in (1, 0))
-        (made,) = torch.ops.fusewright.call([right], [], key)
+        (made,) = torch.ops.fusewright.call([right], [], part)
         assert made.device == right.device
         with pytest.raises(fusewright.CallError, match="input 0 lies on cuda:0, the kernels run on cuda:1"):
-            torch.ops.fusewright.call([wrong], [], key)
+            torch.ops.fusewright.call([wrong], [], part)
 
 
 def test_numbers_are_no_scalars_where_everything_is_on_the_host() -> None:

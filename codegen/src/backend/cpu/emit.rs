@@ -21,8 +21,8 @@ use super::memory::{Lanes, Width};
 use super::prefetch;
 use super::reduce::Accumulators;
 use super::stages;
+use super::tails::Last;
 use crate::backend::host::abreast;
-use crate::backend::host::hazard;
 use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind, multiple};
 use crate::backend::host::plan::{self, Grouped, Job, Pass, Plan};
@@ -30,7 +30,7 @@ use crate::backend::host::rows::{self, Rows};
 use crate::backend::host::stash;
 use crate::backend::host::walk::{GroupUse, Walk};
 use crate::backend::host::{Refused, Taken};
-use crate::kernel::{Inst, InstOp, Kernel, Level, Segment, Val};
+use crate::kernel::{InstOp, Kernel, Level, Segment, Val};
 
 /// Lanes of an unrolled body.
 const BODY: i64 = 16;
@@ -178,21 +178,13 @@ fn run_rows<'k>(
 }
 
 /// The loop over rows, `step` at once, by a plan.
-struct RowLoop<'e, 'k, 'f> {
-    eval: &'e mut Eval<'k, 'f>,
+pub(super) struct RowLoop<'e, 'k, 'f> {
+    pub(super) eval: &'e mut Eval<'k, 'f>,
     plan: &'e Plan,
     step: i64,
 }
 
-type Open = BTreeMap<usize, Accumulators>;
-
-/// The end of a span.
-struct Last {
-    /// So many lanes, less than a chunk, have not run.
-    lanes: i64,
-    /// So many chunks are ahead of them.
-    ahead: i64,
-}
+pub(super) type Open = BTreeMap<usize, Accumulators>;
 
 impl RowLoop<'_, '_, '_> {
     fn run(&mut self, begin: Value, end: Value) -> Taken<()> {
@@ -432,55 +424,6 @@ impl RowLoop<'_, '_, '_> {
         Ok(())
     }
 
-    /// Says whether these sinks may be given lanes twice: whether no store overwrites what is loaded.
-    fn may_run_again(&self, jobs: &[Job]) -> bool {
-        let (kernel, segment) = (self.eval.kernel, self.eval.segment);
-        // Chunks of them begin at multiples of their length, as groups do.
-        let in_order = |inst: &Inst| !matches!(inst.op, InstOp::Zip | InstOp::Pack { .. });
-        let overwrites = |job: &Job| match &segment.insts[job.inst].op {
-            InstOp::Store { param, .. } => hazard::overwrites(kernel, segment, *param),
-            _ => false,
-        };
-        segment.insts.iter().all(in_order) && !jobs.iter().any(overwrites)
-    }
-
-    /// Runs the lanes behind the whole bodies in chunks. The last chunk ends with the last lane, so that some of its lanes ran
-    /// before; where there are fewer lanes than a chunk has, none runs. Reductions have their accumulators on the stack.
-    /// Gives the first lane that did not run.
-    fn up_to_the_last(&mut self, span: &Span<Value>, jobs: &[Job], next: Value, open: &Open) -> Taken<Value> {
-        let last = self.eval.code.add(span.end, -8);
-        let fits = self.eval.code.icmp(IntCC::SignedLessThanOrEqual, span.start, last);
-        let stop = self.eval.code.b.ins().select(fits, span.end, next);
-        let bound = self.eval.code.add(stop, 7);
-        let l = self.eval.code.begin_loop(next, bound, 8);
-        let mark = self.eval.memo.enter();
-        let base = self.eval.code.b.ins().smin(l.i, last);
-        self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, multiple: 1 });
-        let (ran, ahead) = (self.eval.code.b.ins().isub(l.i, base), self.eval.code.b.ins().isub(l.i, span.start));
-        self.chunk_of(jobs, base, (0, Width::Eight), open, &mut |eval, acc, value, _| {
-            let new = eval.new_lanes(acc, value, ran);
-            eval.accumulate_behind(acc, ahead, new)
-        })?;
-        self.eval.memo.leave(mark);
-        self.eval.code.end_loop(l);
-        Ok(stop)
-    }
-
-    /// Runs the last eight lanes, of which only the last ones are new.
-    fn last_chunk(&mut self, span: &Span<Value>, jobs: &[Job], last: Last, open: &Open) -> Taken<()> {
-        let base = self.eval.code.add(span.end, -8);
-        let multiple = span.multiple.min(1 << last.lanes.trailing_zeros());
-        let mark = self.eval.memo.enter();
-        self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, multiple });
-        let ran = self.eval.code.i64(8 - last.lanes);
-        self.chunk_of(jobs, base, (0, Width::Eight), open, &mut |eval, acc, value, _| {
-            let new = eval.new_lanes(acc, value, ran);
-            eval.accumulate(acc, last.ahead, new)
-        })?;
-        self.eval.memo.leave(mark);
-        Ok(())
-    }
-
     /// One chunk of every sink: all loads come before all stores.
     fn chunk(&mut self, jobs: &[Job], base: Value, start: Value, shift: i64, width: Width, open: &Open) -> Taken<()> {
         self.chunk_of(jobs, base, (shift, width), open, &mut |eval, acc, value, pos| {
@@ -495,7 +438,7 @@ impl RowLoop<'_, '_, '_> {
     }
 
     /// As [`Self::chunk`], but reductions get what they take by `reduce`.
-    fn chunk_of(
+    pub(super) fn chunk_of(
         &mut self,
         jobs: &[Job],
         base: Value,

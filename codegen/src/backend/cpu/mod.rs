@@ -30,6 +30,7 @@ mod round;
 mod search;
 mod slots;
 mod stages;
+mod tails;
 
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;

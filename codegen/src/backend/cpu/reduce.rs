@@ -144,7 +144,7 @@ impl Eval<'_, '_> {
         }
     }
 
-    /// What is left of eight lanes without the first `ran` ones, followed by what changes no accumulator.
+    /// Leaves out the first `ran` of eight lanes. Behind the others comes what changes no accumulator.
     pub fn new_lanes(&mut self, acc: &Accumulators, lanes: Lanes, ran: Value) -> Lanes {
         let ty = vector_of(register(acc.dtype));
         let nothing = self.code.bits(ty, start(acc.op, acc.dtype) as u32);

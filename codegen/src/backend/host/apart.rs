@@ -318,16 +318,16 @@ mod tests {
     /// The dear value stands below an extreme of groups, and below the codes that the extreme scales.
     #[test]
     fn what_is_dear_below_groups_is_stored_for_the_row() {
-        let of = |roots: usize| {
-            let dear: String = (0..roots).map(|i| format!("%d{} = div %v, %d{i} ", i + 1)).collect();
+        let of = |first: &str, quotients: usize| {
+            let dear: String = (0..quotients).map(|i| format!("%d{} = div %v, %d{i} ", i + 1)).collect();
             let body = format!(
-                "%v = load x[lane + row*256] : row<f32, 256> %d0 = sqrt %v {dear} %a = abs %d{roots} \
-                 %m = reduce max %a over group 16 nan propagate order tree(16) %q = div %d{roots}, %m \
+                "%v = load x[lane + row*256] : row<f32, 256> %d0 = {first} %v {dear} %a = abs %d{quotients} \
+                 %m = reduce max %a over group 16 nan propagate order tree(16) %q = div %d{quotients}, %m \
                  store d[lane + row*256], %q"
             );
             stored(&body, "256", false).0
         };
-        assert_eq!([of(1), of(5)], [0, 1]);
+        assert_eq!([of("neg", 0), of("sqrt", 0), of("sqrt", 5)], [0, 1, 1]);
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn sign(segment: &Segment, inst: &Inst, args: &[Known]) -> (bool, bool) {
     }
 }
 
-/// Whether a value is the constant +0.
+/// Says whether a value is the constant +0.
 fn is_zero(inst: &Inst, args: &[Known]) -> bool {
     match &inst.op {
         InstOp::Literal(Literal::Float(_, x)) => x.to_bits() == 0,

@@ -7,6 +7,7 @@ this package imports no torch.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ._native import (
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from ._program_report import ProgramReport
 
 __version__ = _version()
+
+# Code that PyTorch keeps on disk calls this operator, maybe before anything else of this package is used.
+if hasattr(sys.modules.get("torch"), "library"):
+    from . import _operator as _operator
 
 # Where known, the op and the line of the model that an error is about.
 Error.op = Error.source = None

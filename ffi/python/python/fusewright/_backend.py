@@ -11,10 +11,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import BackendCompilerFailed
 from torch.fx import Graph, GraphModule, Node
 
-from . import _capture, _expect
+from . import _capture, _expect, _kept
 from ._collector import uncollected
 from ._fuse import Insert, Result, fuse_graph, insert_function, leave, left_as_it_is
 from ._native import Error
+from ._ops import insert_operator
 from ._options import Options
 from ._short import shorten
 
@@ -78,6 +79,10 @@ def compile_graph(
         return _by_inductor(gm, example_inputs, options, observer)
 
     def inference(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        if _kept.is_kept() and insert is insert_function:
+            result = fuse_module(graph, options, observer, insert_operator)
+            run = _capture.prepared(graph, result, options) if options.capture_sizes else None
+            return _kept.KeptCode.of(graph, run)
         result = fuse_module(graph, options, observer, insert)
         return make_boxed_func(_capture.prepared(graph, result, options))
 

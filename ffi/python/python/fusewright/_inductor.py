@@ -7,13 +7,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
-from torch.fx import Graph, Node
+from torch.fx import Graph
 
-from . import _expect, _native, _ops
+from . import _expect, _native
 from ._backend import Observer
-from ._fuse import Call, fuse_graph, leave
+from ._fuse import fuse_graph, leave
+from ._ops import insert_operator
 from ._options import OF_BACKEND, Options
 
 
@@ -35,7 +35,7 @@ class InductorPass(CustomGraphPass):
 
     def __call__(self, graph: Graph) -> None:
         try:
-            result = fuse_graph(graph, self.options, _insert, eager=False)
+            result = fuse_graph(graph, self.options, insert_operator, eager=False)
         except Exception as error:
             result = leave(error, self.options)
         if self.observer is not None:
@@ -43,21 +43,16 @@ class InductorPass(CustomGraphPass):
         _expect.check(self.options.expect, [result])
 
     def uuid(self) -> Any:
-        """What names the pass in Inductor's cache: everything that changes what it makes; ``None`` without a cache.
+        """What names the pass in Inductor's cache: everything that changes what it makes.
 
-        Graphs from Inductor's cache are not counted: with expectations there is none.
+        Graphs from Inductor's cache are not counted: with expectations it is not used, and ``None`` says so.
         """
-        if _ops.folder() is None or self.observer is not None or self.options.expect:
+        if self.observer is not None or self.options.expect:
             return None
         return ("fusewright", _sources(), self.options.key(), self.options.threads, self.options.splitting_ops)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options, "observer": None}
-
-
-def _insert(graph: Graph, call: Call, tensors: list[Node], sizes: list[Node]) -> Node:
-    key = _ops.register(call.record, call.function)
-    return graph.call_function(torch.ops.fusewright.call.default, (tensors, sizes, key))
 
 
 @functools.cache

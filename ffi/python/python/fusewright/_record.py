@@ -1,9 +1,10 @@
-"""A compiled part as plain data: all that its call needs, so that code which a compiler keeps finds it in a later process."""
+"""A compiled part as plain data: all that its call needs, so that code which a compiler keeps runs in a later process."""
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -59,9 +60,17 @@ class Record:
         """Where its tensors lie."""
         return torch.device("cpu") if self.device is None else torch.device("cuda", self.device)
 
-    def key(self) -> str:
-        """A name for it: equal records have equal keys."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+    def packed(self) -> str:
+        """As a short text without spaces or quotes, which calls in graphs carry. Equal records have equal texts."""
+        return base64.urlsafe_b64encode(zlib.compress(self.to_json().encode(), 9)).decode()
+
+    @classmethod
+    def unpacked(cls, text: str) -> Record:
+        """From text of :meth:`packed`. Raises ``ValueError`` for any other."""
+        try:
+            return cls.from_json(zlib.decompress(base64.urlsafe_b64decode(text)).decode())
+        except (zlib.error, KeyError, TypeError) as error:
+            raise ValueError(str(error)) from error
 
     def to_json(self) -> str:
         """As text."""

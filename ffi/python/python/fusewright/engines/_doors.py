@@ -10,6 +10,10 @@ from .._logging import logger
 from ._contract import refusal
 
 
+class NoEffect(Exception):
+    """A door that would change nothing here, with the reason."""
+
+
 def hook(engine: str, name: str) -> Callable[[], None]:
     """A function of an engine's hooks, which are imported when it is called: they import the engine."""
 
@@ -39,6 +43,8 @@ def open_doors(engine: str, doors: Mapping[str, Callable[[], None]]) -> list[str
     for name in chosen:
         try:
             doors[name]()
+        except NoEffect as reason:
+            logger.error("the door %r of %s stays shut: %s", name, engine, reason)
         except Exception:
             logger.exception("the door %r of %s stays shut", name, engine)
         else:

@@ -14,7 +14,7 @@ class EnginePass:
 
     def __init__(self) -> None:
         self._inner = inductor_pass()
-        # Without a cache on disk what the pass inserts cannot be loaded again: no two processes are the same.
+        # With an observer or expectations every graph is to be seen: no two processes are the same.
         self._unique = uuid.uuid4().hex
 
     def __call__(self, graph: Graph) -> None:
