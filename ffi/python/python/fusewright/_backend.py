@@ -103,7 +103,7 @@ def compile_graph(
         decompositions={},
         keep_inference_input_mutations=True,
     )
-    return compiler(gm, example_inputs)
+    return _kept.writable(compiler(gm, example_inputs))
 
 
 def fuse_module(
@@ -152,4 +152,4 @@ def _by_inductor(
     # the sum and its norm is then lost.
     patches = {"post_grad_custom_pre_pass": InductorPass(options, observer)}
     compiled: Any = compile_fx(gm, list(example_inputs), config_patches=patches)
-    return compiled
+    return _kept.writable(compiled)

@@ -25,6 +25,20 @@ def is_kept() -> bool:
     return bool(getattr(config, "bundled_autograd_cache", False) or getattr(dynamo, "caching_precompile", False))
 
 
+def writable(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """What a backend returns for a compiled function that ``aot_compile`` is to write.
+
+    Releases before 2.12 wrap the functions of their own backends alone.
+    """
+    from torch._functorch import config
+
+    if not getattr(config, "bypass_autograd_cache_key", False) or not hasattr(compiled, "serialize"):
+        return compiled
+    from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
+
+    return compiled if isinstance(compiled, SerializableCallable) else BundledAOTAutogradSerializableCallable(compiled)
+
+
 @dataclass
 class KeptCode(OutputCode):
     """A graph whose calls of fused parts carry the parts. Kernels are compiled, or read from our cache, at the first call."""
