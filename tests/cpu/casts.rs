@@ -67,6 +67,20 @@ fn every_code_widens_and_comes_back() {
 }
 
 #[test]
+fn infinities_saturate_in_wide_floats_too() {
+    let largest = |dtype| num::decode(dtype, num::encode(dtype, f64::MAX));
+    for from in [DType::F8E5M2, DType::F16, DType::BF16, DType::F32, DType::F64] {
+        let values = [f64::INFINITY, -f64::INFINITY, f64::NAN, 0.0, -0.0, 1.5, -2.0, largest(from), -largest(from)];
+        let codes: Vec<u64> = values.iter().map(|x| num::encode(from, *x)).collect();
+        for to in [DType::F32, DType::F64] {
+            for saturate in [false, true] {
+                run(from, to, "rne", saturate, &codes);
+            }
+        }
+    }
+}
+
+#[test]
 fn floats_round_to_short_floats() {
     for to in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {
         let codes = floats(to);

@@ -1,7 +1,7 @@
 //! What takes too long for every change: all 2³² f32 converted, ten thousand kernels compiled and dropped, every way to
 //! break Ascend C, kernels with changed indices, a sample of combinations and whole graphs on the host model of NPUs,
 //! machine code for every kind of GPU, twenty thousand random graphs, the whole matrix, fuzzing, the example for mistral.rs,
-//! lints of the examples that link the library in a build script, and the optimised wheel.
+//! and lints of the examples that link the library in a build script.
 //!
 //! The matrix is checked in slices by a release build. What is done of it and of the broken Ascend C is kept in
 //! `target/long`, with the commit that it was done for, so that a run that was stopped goes on where it was.
@@ -30,7 +30,7 @@ const FUZZ: u64 = 600;
 const LINTED: [&str; 2] = ["fusewright-example-build-rs", "fusewright-example-first-build-rs"];
 
 /// What a run does, in order.
-pub const PARTS: [&str; 12] = [
+pub const PARTS: [&str; 11] = [
     "casts",
     "memory",
     "mutants",
@@ -42,7 +42,6 @@ pub const PARTS: [&str; 12] = [
     "fuzz",
     "mistralrs",
     "lints",
-    "wheel",
 ];
 
 /// Runs one part, or all of them.
@@ -63,7 +62,6 @@ pub fn run(root: &Path, part: Option<&str>) -> Result<(), String> {
             "matrix" => matrix(root)?,
             "mistralrs" => mistralrs(root)?,
             "lints" => lints(root)?,
-            "wheel" => wheel(root)?,
             _ => crate::fuzz::run(root, FUZZ)?,
         }
         println!("{name}: done after {} s", start.elapsed().as_secs());
@@ -141,12 +139,6 @@ fn lints(root: &Path) -> Result<(), String> {
     command.args(["clippy", "-q", "--all-targets"]).args(LINTED.iter().flat_map(|name| ["-p", *name]));
     let clean = command.args(["--", "-D", "warnings"]).current_dir(root).status().map_err(|e| format!("cargo: {e}"))?;
     if clean.success() { Ok(()) } else { Err("an example has warnings".to_owned()) }
-}
-
-/// The wheel as it is given out, which is optimised, and its tests.
-fn wheel(root: &Path) -> Result<(), String> {
-    let status = Command::new("ffi/python/test.sh").current_dir(root).status();
-    if status.map_err(|e| format!("ffi/python/test.sh: {e}"))?.success() { Ok(()) } else { Err("it fails".to_owned()) }
 }
 
 /// Random graphs of many seeds, run every way that there is on this host.
@@ -252,7 +244,7 @@ mod tests {
         assert_eq!(
             error,
             "no part `cast`; there is casts, memory, mutants, bounds, ascend, gpu-code, differential, matrix, fuzz, mistralrs, \
-             lints, wheel"
+             lints"
         );
     }
 }

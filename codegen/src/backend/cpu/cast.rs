@@ -145,8 +145,14 @@ impl Code<'_> {
         let nearest = round == Rounding::NearestEven;
         match (from, to) {
             (_, DType::F64) if from.is_float() => {
-                let wide = self.widened(v, from);
-                Ok(self.b.ins().fpromote(F64, wide))
+                let v = if from == DType::F64 {
+                    v
+                } else {
+                    let wide = self.widened(v, from);
+                    self.b.ins().fpromote(F64, wide)
+                };
+                // Infinities saturate too.
+                Ok(if saturate { self.clamped_to(v, f64::MAX) } else { v })
             }
             (_, DType::F64) if nearest => {
                 let v = if from == DType::Bool { self.mask_to_one(v) } else { v };
@@ -263,8 +269,17 @@ impl Code<'_> {
 
     /// A value between a bound and its negative; NaN stays NaN.
     fn clamped(&mut self, v: Value, bound: f32) -> Value {
-        let high = self.float(v, bound);
-        let low = self.float(v, -bound);
+        let bounds = [bound, -bound].map(|bound| self.float(v, bound));
+        self.between(v, bounds)
+    }
+
+    /// The same of `f64`.
+    fn clamped_to(&mut self, v: Value, bound: f64) -> Value {
+        let bounds = [bound, -bound].map(|bound| self.b.ins().f64const(bound));
+        self.between(v, bounds)
+    }
+
+    fn between(&mut self, v: Value, [high, low]: [Value; 2]) -> Value {
         let v = self.min_or_second(high, v);
         self.max_or_second(low, v)
     }
