@@ -585,3 +585,57 @@ fn what_runs_lane_by_lane_stands_beside_its_sums() {
          }";
     fused(text);
 }
+
+/// A slice that padding fills up to the extent of its source, beside that source: both have the same rows, and different elements.
+#[test]
+fn a_shifted_tensor_stands_beside_itself() {
+    let first = "%a = slice %x {axis = 0, start = 1, end = s}";
+    let later = "%a = slice %x {axis = 0, start = 2, end = s}";
+    let computed = "%v = sqrt %x %a = slice %v {axis = 0, start = 1, end = s}";
+    let twice = "%b = slice %x {axis = 0, start = 1, end = s} %a = slice %b {axis = 0, start = 1, end = s - 1}";
+    for (cut, rows) in [(first, 1), (later, 2), (computed, 1), (twice, 2)] {
+        for (value, end) in [("0.0", "%y = add %c, %x"), ("1.0", "%n = neg %x %y = mul %n, %c")] {
+            for beside in
+                ["", "%r = reduce %c {op = add, axes = [1]} %sum = reshape %r {shape = [s, 1]} %w = mul %y, %sum"]
+            {
+                let text = format!(
+                    "graph @shifted(s: 2..; %x: f32[s, 3]) {{
+                       {cut}
+                       %l = literal f32 {value}
+                       %e = expand %l {{shape = [{rows}, 3]}}
+                       %c = cat %a, %e {{axis = 0}}
+                       {end}
+                       {beside}
+                       return {}
+                     }}",
+                    if beside.is_empty() { "%y" } else { "%w" }
+                );
+                fused(&text);
+            }
+        }
+    }
+    // Two shifts of one tensor, ahead and behind, and one along the second of two axes of rows.
+    fused(
+        "graph @both(s: 2..; %x: f32[s, 5]) {
+           %a = slice %x {axis = 0, start = 1, end = s}
+           %b = slice %x {axis = 0, start = 0, end = s - 1}
+           %l = literal f32 0.0
+           %e = expand %l {shape = [1, 5]}
+           %c = cat %a, %e {axis = 0}
+           %d = cat %e, %b {axis = 0}
+           %y = sub %c, %d
+           %z = mul %y, %x
+           return %z
+         }",
+    );
+    fused(
+        "graph @second(s: 2..; %x: bf16[4, s, 7]) {
+           %a = slice %x {axis = 1, start = 1, end = s}
+           %l = literal bf16 0.0
+           %e = expand %l {shape = [4, 1, 7]}
+           %c = cat %a, %e {axis = 1}
+           %y = add %c, %x
+           return %y
+         }",
+    );
+}
