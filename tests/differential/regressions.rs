@@ -589,17 +589,17 @@ fn what_runs_lane_by_lane_stands_beside_its_sums() {
 /// A slice that padding fills up to the extent of its source, beside that source: both have the same rows, and different elements.
 #[test]
 fn a_shifted_tensor_stands_beside_itself() {
-    let first = "%a = slice %x {axis = 0, start = 1, end = s}";
-    let later = "%a = slice %x {axis = 0, start = 2, end = s}";
-    let computed = "%v = sqrt %x %a = slice %v {axis = 0, start = 1, end = s}";
-    let twice = "%b = slice %x {axis = 0, start = 1, end = s} %a = slice %b {axis = 0, start = 1, end = s - 1}";
+    let first = "%a = slice %x {axis = 0, start = 1, end = s + 2}";
+    let later = "%a = slice %x {axis = 0, start = 2, end = s + 2}";
+    let computed = "%v = sqrt %x\n%a = slice %v {axis = 0, start = 1, end = s + 2}";
+    let twice = "%b = slice %x {axis = 0, start = 1, end = s + 2}\n%a = slice %b {axis = 0, start = 1, end = s + 1}";
     for (cut, rows) in [(first, 1), (later, 2), (computed, 1), (twice, 2)] {
-        for (value, end) in [("0.0", "%y = add %c, %x"), ("1.0", "%n = neg %x %y = mul %n, %c")] {
+        for (value, end) in [("0.0", "%y = add %c, %x"), ("1.0", "%n = neg %x\n%y = mul %n, %c")] {
             for beside in
-                ["", "%r = reduce %c {op = add, axes = [1]} %sum = reshape %r {shape = [s, 1]} %w = mul %y, %sum"]
+                ["", "%r = reduce %c {op = add, axes = [1]}\n%sum = reshape %r {shape = [s + 2, 1]}\n%w = mul %y, %sum"]
             {
                 let text = format!(
-                    "graph @shifted(s: 2..; %x: f32[s, 3]) {{
+                    "graph @shifted(s: 0..; %x: f32[s + 2, 3]) {{
                        {cut}
                        %l = literal f32 {value}
                        %e = expand %l {{shape = [{rows}, 3]}}
@@ -616,9 +616,9 @@ fn a_shifted_tensor_stands_beside_itself() {
     }
     // Two shifts of one tensor, ahead and behind, and one along the second of two axes of rows.
     fused(
-        "graph @both(s: 2..; %x: f32[s, 5]) {
-           %a = slice %x {axis = 0, start = 1, end = s}
-           %b = slice %x {axis = 0, start = 0, end = s - 1}
+        "graph @both(s: 0..; %x: f32[s + 2, 5]) {
+           %a = slice %x {axis = 0, start = 1, end = s + 2}
+           %b = slice %x {axis = 0, start = 0, end = s + 1}
            %l = literal f32 0.0
            %e = expand %l {shape = [1, 5]}
            %c = cat %a, %e {axis = 0}
@@ -629,8 +629,8 @@ fn a_shifted_tensor_stands_beside_itself() {
          }",
     );
     fused(
-        "graph @second(s: 2..; %x: bf16[4, s, 7]) {
-           %a = slice %x {axis = 1, start = 1, end = s}
+        "graph @second(s: 0..; %x: bf16[4, s + 2, 7]) {
+           %a = slice %x {axis = 1, start = 1, end = s + 2}
            %l = literal bf16 0.0
            %e = expand %l {shape = [4, 1, 7]}
            %c = cat %a, %e {axis = 1}
