@@ -11,6 +11,7 @@ mod graphs;
 mod judge;
 mod lookups;
 mod regressions;
+mod shifted;
 
 use fusewright::diff::reduce;
 use fusewright::graph::Graph;
