@@ -80,6 +80,26 @@ fn infinities_saturate_in_wide_floats_too() {
     }
 }
 
+/// A format without a zero makes a number of one, which is larger than other zeros.
+#[test]
+fn a_zero_that_a_format_lacks_is_none() {
+    let text = "kernel @none(n = extent(x, 0)) rows 1 {
+           param %x: f32[n] in
+           param %y: f32[n] out
+           segment @m inner 1 {
+             %0 = load x[lane] : row<f32, n>
+             %1 = literal f32 0.0
+             %2 = cast %1 to f8e8m0 rne
+             %3 = cast %2 to f32 rne
+             %4 = max %0, %3
+             store y[lane], %4
+           }
+         }";
+    let values = [0.0f32, -0.0, 1.5, -1.5, f32::NAN, 1e-45, f32::INFINITY, 2e-38, 6e-39, 3.0, -4.0];
+    let x = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    check_on(&kernel(text), &[("n", values.len() as i64)], vec![x, vec![0xa5; 4 * values.len()]], 1);
+}
+
 #[test]
 fn floats_round_to_short_floats() {
     for to in [DType::BF16, DType::F16, DType::F8E4M3, DType::F8E5M2] {

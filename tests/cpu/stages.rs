@@ -1,10 +1,7 @@
 //! Loops whose passes overlap in stages, for any number of passes.
 
-use fusewright_abi::Target;
-use fusewright_codegen::backend::{Backend, cpu::CpuBackend};
-
 use crate::kernels::{SILU_MUL, silu_mul_group};
-use crate::support::{check, kernel};
+use crate::support::{blocks, check};
 
 /// `y = (…((x + 1) / (y + 1) + 1) / (y + 1) …)` in place, so many divisions deep, and the sum of a row.
 fn divisions(dtype: &str, depth: usize, dims: &str, n: &str) -> String {
@@ -34,11 +31,6 @@ fn divisions(dtype: &str, depth: usize, dims: &str, n: &str) -> String {
            }}
          }}"
     )
-}
-
-fn blocks(text: &str) -> usize {
-    let stages = CpuBackend.emit(&kernel(text), &Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
-    String::from_utf8_lossy(&stages[0].bytes).lines().filter(|line| line.trim_start().starts_with("block")).count()
 }
 
 #[test]
@@ -111,7 +103,10 @@ fn passes_overlap_in_each_group_by_itself() {
 #[cfg(feature = "llvm")]
 #[test]
 fn long_chains_of_several_passes_overlap() {
-    use fusewright_codegen::backend::cpu_llvm::CpuLlvmBackend;
+    use fusewright_abi::Target;
+    use fusewright_codegen::backend::{Backend, cpu_llvm::CpuLlvmBackend};
+
+    use crate::support::kernel;
 
     let overlapping = |text: &str| {
         let stages = CpuLlvmBackend.emit(&kernel(text), &Target::CPU_LLVM).unwrap_or_else(|e| panic!("{e}"));

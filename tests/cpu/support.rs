@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fusewright::diff::first_difference;
 use fusewright_abi::{DType, KernelArtifact, Level, ParamAccess, Target};
-use fusewright_codegen::backend::{BackendError, HOST_TARGETS, assemble, for_target};
+use fusewright_codegen::backend::{Backend, BackendError, HOST_TARGETS, assemble, cpu::CpuBackend, for_target};
 use fusewright_codegen::kernel::interp::{Buffer, put_bits, run};
 use fusewright_codegen::kernel::{
     Kernel,
@@ -36,6 +36,12 @@ pub fn fill(dtype: DType, elements: usize, random: &mut Random, edges: usize) ->
 pub fn kernel(text: &str) -> Kernel {
     let kernel: Kernel = text.parse().unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     expand(&kernel, Column::Cpu).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Counts the blocks of Cranelift's code for a kernel.
+pub fn blocks(text: &str) -> usize {
+    let stages = CpuBackend.emit(&kernel(text), &Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
+    String::from_utf8_lossy(&stages[0].bytes).lines().filter(|line| line.trim_start().starts_with("block")).count()
 }
 
 /// Every target whose code runs here. The highest level that the processor has is what the host's own code is made for.

@@ -1,9 +1,6 @@
 //! Rows that are no whole number of chunks: the last lanes run as a chunk, some of whose lanes ran before.
 
-use fusewright_abi::Target;
-use fusewright_codegen::backend::{Backend, cpu::CpuBackend};
-
-use crate::support::{check, kernel};
+use crate::support::{blocks, check};
 
 /// Lengths below a chunk, around whole ones, and around a pass of two.
 const LENGTHS: [i64; 18] = [1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 33, 39, 40, 47, 193, 198, 255];
@@ -60,43 +57,67 @@ fn stores_and_reductions_of_every_length() {
     }
 }
 
-/// Sums of integers, and of eight accumulators; what slices, joins and packs beside them.
+/// Integers, eight accumulators, narrow sums, parts of rows and joined rows.
 #[test]
 fn other_forms_of_every_length() {
-    for n in LENGTHS.into_iter().filter(|n| n % 2 == 0) {
-        let text = format!(
-            "kernel @forms(s = extent(x, 0)) rows s {{
-               param %x: f32[s, {n}] in
-               param %i: i32[s, {n}] in
-               param %p: u8[s, {half}] out
-               param %c: f32[s, {twice}] out
+    let of = |dims: &str, n: &str| {
+        format!(
+            "kernel @forms(s = extent(x, 0){dims}) rows s {{
+               param %x: bf16[s, N] in
+               param %i: i32[s, N] in
+               param %c: f32[s, N*2] out
                param %k: i32[s] out
+               param %l: i32[s] out
                param %m: f32[s] out
+               param %b: bf16[s] out
                segment @m inner 1 {{
-                 %x = load x[row*{n} + lane] : row<f32, {n}>
-                 %i = load i[row*{n} + lane] : row<i32, {n}>
+                 %x = load x[row*N + lane] : row<bf16, N>
+                 %i = load i[row*N + lane] : row<i32, N>
                  %k = reduce add %i over row nan propagate order tree(16)
-                 %m = reduce add %x over row nan propagate order tree(8)
-                 %b = add %x, %m
-                 %c = cat %x, %b
-                 %q = cast %x to i4 trunc sat
-                 %p = pack %q ways 2 to u8
-                 store c[row*{twice} + lane], %c
-                 store p[row*{half} + lane], %p
+                 %l = reduce max %i over row nan propagate order tree(8)
+                 %b = reduce add %x over row nan propagate order tree(16)
+                 %f = cast %x to f32 rne
+                 %m = reduce add %f over row nan propagate order tree(8)
+                 %p = add %f, %m
+                 %c = cat %f, %p
+                 store c[row*N*2 + lane], %c
                  store k[row], %k
+                 store l[row], %l
                  store m[row], %m
+                 store b[row], %b
                }}
-             }}",
-            half = n / 2,
-            twice = 2 * n
-        );
-        check(&text, &[("s", 3)]);
+             }}"
+        )
+        .replace('N', n)
+    };
+    for n in LENGTHS {
+        check(&of("", &n.to_string()), &[("s", 3)]);
+        check(&of(", n = extent(x, 1)", "n"), &[("s", 3), ("n", n)]);
     }
 }
 
-fn blocks(text: &str) -> usize {
-    let stages = CpuBackend.emit(&kernel(text), &Target::Cpu).unwrap_or_else(|e| panic!("{e}"));
-    String::from_utf8_lossy(&stages[0].bytes).lines().filter(|line| line.trim_start().starts_with("block")).count()
+/// A packing of pairs, whose chunks begin at even lanes, beside a sum.
+#[test]
+fn packed_pairs_of_every_even_length() {
+    for n in LENGTHS.into_iter().map(|n| 2 * n) {
+        let text = format!(
+            "kernel @packed(s = extent(x, 0)) rows s {{
+               param %x: f32[s, {n}] in
+               param %p: u8[s, {half}] out
+               param %m: f32[s] out
+               segment @m inner 1 {{
+                 %x = load x[row*{n} + lane] : row<f32, {n}>
+                 %m = reduce add %x over row nan propagate order tree(16)
+                 %q = cast %x to i4 trunc sat
+                 %p = pack %q ways 2 to u8
+                 store p[row*{half} + lane], %p
+                 store m[row], %m
+               }}
+             }}",
+            half = n / 2
+        );
+        check(&text, &[("s", 3)]);
+    }
 }
 
 #[test]

@@ -62,4 +62,15 @@ fn a_shifted_tensor_stands_beside_itself() {
            return %y
          }",
     );
+    // Over itself: a row is read behind the one that its own row overwrites.
+    agree(
+        "graph @over(s: 0..; %x: f32[s + 2, 5]) {
+           %a = slice %x {axis = 0, start = 1, end = s + 2}
+           %l = literal f32 0.0
+           %e = expand %l {shape = [1, 5]}
+           %c = cat %a, %e {axis = 0}
+           %y = add %c, %x
+           return %y updates %x
+         }",
+    );
 }

@@ -56,7 +56,7 @@ def main() -> int:
     (result,) = fused.results
     assert isinstance(result, Result)
     call = result.fusions[0].call
-    function, key = call.function, _ops.register(call.record, call.function)
+    function, part = call.function, _ops.register(call.record, call.function)
     operator = torch.ops.fusewright.call.default
     compiled = torch.compile(gate, backend=fusewright.backend, options={"strict": True})
     kernel, result = call.kernel, torch.empty_like(x)
@@ -68,7 +68,7 @@ def main() -> int:
         measured = {
             "launch alone": microseconds(lambda: kernel.launch(sizes, addresses, 1, stream), device),
             "direct call": microseconds(lambda: function(x, y), device),
-            "custom operator": microseconds(lambda: operator([x, y], [], key), device),
+            "custom operator": microseconds(lambda: operator([x, y], [], part), device),
             "fuse": microseconds(lambda: fused(x, y), device),
             "torch.compile": microseconds(lambda: compiled(x, y), device),
             "PyTorch's three operators": microseconds(lambda: gate(x, y), device),

@@ -229,12 +229,17 @@ def test_a_door_without_effect_is_refused(door: str, monkeypatch: pytest.MonkeyP
     assert hooks.caching.aot_compile_hash_factors(None) == ["vllm's"]
 
 
-@pytest.mark.parametrize("door", ["add_pass", "replace_compiler"])
-def test_what_vllm_keeps_is_keyed_by_an_open_door(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, hooks = _vllm(monkeypatch, cpu=False)
-    getattr(hooks, door)()
-    factors = hooks.caching.aot_compile_hash_factors(None)
-    assert factors[0] == "vllm's" and factors[1] == hooks.FusewrightPass().uuid()
+def test_what_vllm_keeps_is_keyed_by_every_open_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    def factors(*doors: str) -> tuple[str, ...]:
+        _, hooks = _vllm(monkeypatch, cpu=False)
+        for door in doors:
+            getattr(hooks, door)()
+        return tuple(hooks.caching.aot_compile_hash_factors(None))
+
+    chosen = [(), ("add_pass",), ("replace_compiler",), ("add_pass", "replace_compiler")]
+    keys = [factors(*doors) for doors in chosen]
+    assert all(key[0] == "vllm's" for key in keys) and len(set(keys)) == len(chosen)
+    assert factors("add_pass", "add_pass") == keys[1]
 
 
 def test_vllms_manager_ends_with_the_pass_and_eager_pieces_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fusewright import _kept
+import fusewright
+from fusewright import _backend
 
 #: A function with two fused parts and a product between them, and what it is called with.
 MODEL = """
@@ -84,9 +85,33 @@ print(fusewright.counters()["calls"], counters["inductor"]["fxgraph_cache_hit"])
     assert run(code, FUSEWRIGHT_CACHE_DIR="off", **where) == "2 1"
 
 
+def _aot(model, *given, **options):
+    if not hasattr(torch._dynamo.config, "enable_aot_compile"):
+        pytest.skip("skipped: aot_compile (this PyTorch has none)")
+    with torch._dynamo.config.patch(enable_aot_compile=True):
+        return torch.compile(model, fullgraph=True, backend=fusewright.backend, options=options).aot_compile(
+            (given, {})
+        )
+
+
+def test_a_graph_that_is_trained_is_kept_unfused() -> None:
+    x = torch.randn(8, 64, requires_grad=True)
+    made = _aot(lambda x: torch.relu(x) * 2.0, x)
+    made(x).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, torch.where(x > 0, 2.0, 0.0))
+
+
+def test_sizes_that_a_kept_graph_cannot_have_ready_are_told() -> None:
+    x = torch.randn(8, 64)
+    with torch.no_grad(), pytest.warns(UserWarning, match="makes no sizes ready of a graph that PyTorch keeps"):
+        made = _aot(lambda x: torch.relu(x) * 2.0, x, capture_sizes=[8])
+    with torch.no_grad():
+        assert torch.equal(made(x), torch.relu(x) * 2.0)
+
+
 def test_a_graph_is_kept_with_its_parts_alone_where_pytorch_asks_for_it() -> None:
     from torch._functorch import config
 
-    assert not _kept.is_kept()
+    assert not _backend.is_kept()
     with config.patch(bundled_autograd_cache=True):
-        assert _kept.is_kept()
+        assert _backend.is_kept()

@@ -166,9 +166,13 @@ fn views(body: &Graph, axes: &AxisMap) -> Vec<bool> {
         let result = match prim {
             Prim::Reshape { .. } | Prim::Permute { .. } | Prim::Expand { .. } => Some(strides.clone()),
             Prim::Gather { axis } => Some(strides.clone().without(&dim(node.operands[0], *axis))),
-            Prim::Slice { axis, step, .. } => {
+            Prim::Slice { axis, start, step, .. } => {
                 let [from, to] = [node.operands[0], node.results[0]].map(|value| dim(value, *axis));
-                if from == to { Some(strides.clone()) } else { strides.cut(axes, &from, &to, *step) }
+                if Strides::stays(&from, &to, start, *step) {
+                    Some(strides.clone())
+                } else {
+                    strides.cut(axes, &from, &to, *step)
+                }
             }
             _ => None,
         };

@@ -59,6 +59,12 @@ impl Strides {
         Some(innermost)
     }
 
+    /// Says whether a slice shows every element at the place where it was. Where padding fills a slice up, it has the rows of
+    /// its source, and other elements there unless it begins as that does.
+    pub fn stays(from: &[AxisId], to: &[AxisId], start: &Dim, step: i64) -> bool {
+        from == to && (start.as_const(), step) == (Some(0), 1)
+    }
+
     /// The strides of a slice that takes every `step`-th element along the dim `from`, whose axes are `to` then; `None` if no one
     /// stride walks the dim.
     pub fn cut(&self, axes: &AxisMap, from: &[AxisId], to: &[AxisId], step: i64) -> Option<Strides> {

@@ -152,7 +152,7 @@ impl Code<'_> {
                     self.b.ins().fpromote(F64, wide)
                 };
                 // Infinities saturate too.
-                Ok(if saturate { self.clamped_to(v, f64::MAX) } else { v })
+                Ok(if saturate { self.clamped(v, f64::MAX) } else { v })
             }
             (_, DType::F64) if nearest => {
                 let v = if from == DType::Bool { self.mask_to_one(v) } else { v };
@@ -254,7 +254,7 @@ impl Code<'_> {
     /// An f32 value rounded to a float element of at most 32 bits.
     fn narrowed(&mut self, v: Value, to: DType, round: Rounding, saturate: bool) -> Result<Value, Refusal> {
         if to == DType::F32 {
-            return Ok(if saturate { self.clamped(v, f32::MAX) } else { v });
+            return Ok(if saturate { self.clamped(v, f32::MAX.into()) } else { v });
         }
         if to == DType::F8E8M0 {
             return self.encode_e8m0(v, round, saturate);
@@ -268,18 +268,12 @@ impl Code<'_> {
     }
 
     /// A value between a bound and its negative; NaN stays NaN.
-    fn clamped(&mut self, v: Value, bound: f32) -> Value {
-        let bounds = [bound, -bound].map(|bound| self.float(v, bound));
-        self.between(v, bounds)
-    }
-
-    /// The same of `f64`.
-    fn clamped_to(&mut self, v: Value, bound: f64) -> Value {
-        let bounds = [bound, -bound].map(|bound| self.b.ins().f64const(bound));
-        self.between(v, bounds)
-    }
-
-    fn between(&mut self, v: Value, [high, low]: [Value; 2]) -> Value {
+    fn clamped(&mut self, v: Value, bound: f64) -> Value {
+        let is_wide = self.ty(v) == F64;
+        let [high, low] = [bound, -bound].map(|bound| match is_wide {
+            true => self.b.ins().f64const(bound),
+            false => self.float(v, bound as f32),
+        });
         let v = self.min_or_second(high, v);
         self.max_or_second(low, v)
     }
@@ -330,7 +324,7 @@ impl Code<'_> {
     /// into that of the code.
     fn encode_short(&mut self, v: Value, f: Short, saturate: bool) -> Value {
         if self.halves && f.ieee && f.bits == 16 {
-            let v = if saturate { self.clamped(v, f.max_finite) } else { v };
+            let v = if saturate { self.clamped(v, f.max_finite.into()) } else { v };
             let narrow = |code: &mut Self, v| code.narrow_to_halves(v);
             return if self.is_vector(v) { self.narrow_to_halves(v) } else { self.by_four(v, narrow) };
         }

@@ -21,7 +21,6 @@ use super::memory::{Lanes, Width};
 use super::prefetch;
 use super::reduce::Accumulators;
 use super::stages;
-use super::tails::Last;
 use crate::backend::host::abreast;
 use crate::backend::host::keep::{Reach, SHORT};
 use crate::backend::host::place::{InGroup, Slot, Span, fill, fill_behind, multiple};
@@ -403,7 +402,7 @@ impl RowLoop<'_, '_, '_> {
             left = Some(many - 8);
         }
         if let Some((lanes @ 1..8, length)) = left.zip(span.length).filter(|_| again) {
-            self.last_chunk(span, jobs, Last { lanes, ahead: (length - lanes) / 8 }, open)?;
+            self.last_chunk(span, jobs, (lanes, length), open)?;
             left = Some(0);
         }
         if left != Some(0) {

@@ -15,14 +15,6 @@ use crate::backend::host::place::Span;
 use crate::backend::host::plan::Job;
 use crate::kernel::{Inst, InstOp};
 
-/// The end of a span.
-pub(super) struct Last {
-    /// So many lanes, less than a chunk, have not run.
-    pub lanes: i64,
-    /// So many chunks are ahead of them.
-    pub ahead: i64,
-}
-
 impl RowLoop<'_, '_, '_> {
     /// Says whether these sinks may be given lanes twice: whether no store overwrites what is loaded.
     pub(super) fn may_run_again(&self, jobs: &[Job]) -> bool {
@@ -64,16 +56,22 @@ impl RowLoop<'_, '_, '_> {
         Ok(stop)
     }
 
-    /// Runs the last eight lanes, of which only the last ones are new.
-    pub(super) fn last_chunk(&mut self, span: &Span<Value>, jobs: &[Job], last: Last, open: &Open) -> Taken<()> {
+    /// Runs the last eight of `length` lanes, of which only the last `new` ones have not run.
+    pub(super) fn last_chunk(
+        &mut self,
+        span: &Span<Value>,
+        jobs: &[Job],
+        (new, length): (i64, i64),
+        open: &Open,
+    ) -> Taken<()> {
         let base = self.eval.code.add(span.end, -8);
-        let multiple = span.multiple.min(1 << last.lanes.trailing_zeros());
+        let multiple = span.multiple.min(1 << new.trailing_zeros());
         let mark = self.eval.memo.enter();
         self.eval.pass = Some(Running { base, lanes: span.lanes.clone(), shift: 0, multiple });
-        let ran = self.eval.code.i64(8 - last.lanes);
+        let ran = self.eval.code.i64(8 - new);
         self.chunk_of(jobs, base, (0, Width::Eight), open, &mut |eval, acc, value, _| {
-            let new = eval.new_lanes(acc, value, ran);
-            eval.accumulate(acc, last.ahead, new)
+            let lanes = eval.new_lanes(acc, value, ran);
+            eval.accumulate(acc, (length - new) / 8, lanes)
         })?;
         self.eval.memo.leave(mark);
         Ok(())

@@ -165,9 +165,9 @@ fn sign(segment: &Segment, inst: &Inst, args: &[Known]) -> (bool, bool) {
 /// Says whether a value is the constant +0.
 fn is_zero(inst: &Inst, args: &[Known]) -> bool {
     match &inst.op {
-        InstOp::Literal(Literal::Float(_, x)) => x.to_bits() == 0,
-        // Zeros keep their sign.
-        InstOp::Cast { to, .. } => to.is_float() && args[0].zero,
+        InstOp::Literal(Literal::Float(dtype, x)) => num::decode(*dtype, num::encode(*dtype, *x)).to_bits() == 0,
+        // Zeros keep their sign. One format has none.
+        InstOp::Cast { to, .. } => to.is_float() && *to != DType::F8E8M0 && args[0].zero,
         InstOp::Broadcast(_) => args[0].zero,
         _ => false,
     }

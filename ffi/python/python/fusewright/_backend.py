@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import BackendCompilerFailed
 from torch.fx import Graph, GraphModule, Node
 
-from . import _capture, _expect, _kept
+from . import _capture, _expect
 from ._collector import uncollected
 from ._fuse import Insert, Result, fuse_graph, insert_function, leave, left_as_it_is
 from ._native import Error
@@ -56,6 +57,28 @@ def backend(
     return compile_graph(gm, example_inputs, Options.of({**(options or {}), **given}))
 
 
+def is_kept() -> bool:
+    """Whether PyTorch writes what a backend gives."""
+    from torch._dynamo import config as dynamo
+    from torch._functorch import config
+
+    return bool(getattr(config, "bundled_autograd_cache", False) or getattr(dynamo, "caching_precompile", False))
+
+
+def writable(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled function in the form that ``aot_compile`` writes, where that asks for one.
+
+    PyTorch 2.15 puts the functions of all backends in this form, 2.11 those of its own.
+    """
+    from torch._functorch import config
+
+    if not getattr(config, "bypass_autograd_cache_key", False) or not hasattr(compiled, "serialize"):
+        return compiled
+    from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
+
+    return compiled if isinstance(compiled, SerializableCallable) else BundledAOTAutogradSerializableCallable(compiled)
+
+
 @contextlib.contextmanager
 def own_errors() -> Iterator[None]:
     """Raises what a backend raised as it is, without what Dynamo puts around it."""
@@ -79,10 +102,11 @@ def compile_graph(
         return _by_inductor(gm, example_inputs, options, observer)
 
     def inference(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        if _kept.is_kept() and insert is insert_function:
-            result = fuse_module(graph, options, observer, insert_operator)
-            run = _capture.prepared(graph, result, options) if options.capture_sizes else None
-            return _kept.KeptCode.of(graph, run)
+        if is_kept():
+            fuse_module(graph, options, observer, insert_operator if insert is insert_function else insert)
+            if options.capture_sizes:
+                warnings.warn("fusewright makes no sizes ready of a graph that PyTorch keeps", stacklevel=2)
+            return as_it_is(graph)
         result = fuse_module(graph, options, observer, insert)
         return make_boxed_func(_capture.prepared(graph, result, options))
 
@@ -94,7 +118,15 @@ def compile_graph(
         return backward(graph, given)
 
     def backward(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        return make_boxed_func(graph.forward)
+        return as_it_is(graph)
+
+    def as_it_is(graph: GraphModule) -> Callable[..., Any]:
+        if not is_kept():
+            return make_boxed_func(graph.forward)
+        # What it imports takes a while, and few programs need it.
+        from ._kept import KeptCode
+
+        return KeptCode.of(graph)
 
     compiler = aot_autograd(
         fw_compiler=trained,
@@ -103,7 +135,7 @@ def compile_graph(
         decompositions={},
         keep_inference_input_mutations=True,
     )
-    return _kept.writable(compiler(gm, example_inputs))
+    return writable(compiler(gm, example_inputs))
 
 
 def fuse_module(
@@ -152,4 +184,4 @@ def _by_inductor(
     # the sum and its norm is then lost.
     patches = {"post_grad_custom_pre_pass": InductorPass(options, observer)}
     compiled: Any = compile_fx(gm, list(example_inputs), config_patches=patches)
-    return _kept.writable(compiled)
+    return writable(compiled)

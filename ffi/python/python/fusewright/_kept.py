@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,48 +16,21 @@ from . import _ops as _ops
 _TRACES = ("nn_module_stack", "source_fn_stack", "example_value", "stack_trace")
 
 
-def is_kept() -> bool:
-    """Whether what a backend gives is to be written."""
-    from torch._dynamo import config as dynamo
-    from torch._functorch import config
-
-    return bool(getattr(config, "bundled_autograd_cache", False) or getattr(dynamo, "caching_precompile", False))
-
-
-def writable(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """What a backend returns for a compiled function that ``aot_compile`` is to write.
-
-    Releases before 2.12 wrap the functions of their own backends alone.
-    """
-    from torch._functorch import config
-
-    if not getattr(config, "bypass_autograd_cache_key", False) or not hasattr(compiled, "serialize"):
-        return compiled
-    from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
-
-    return compiled if isinstance(compiled, SerializableCallable) else BundledAOTAutogradSerializableCallable(compiled)
-
-
 @dataclass
 class KeptCode(OutputCode):
     """A graph whose calls of fused parts carry the parts. Kernels are compiled, or read from our cache, at the first call."""
 
     gm: GraphModule | None = None
-    run: Callable[..., Any] | None = None
     _written: bytes | None = field(default=None, init=False)
 
     @classmethod
-    def of(cls, gm: GraphModule, run: Callable[..., Any] | None) -> KeptCode:
-        """The code of a graph that this process runs by a function, if one is given."""
-        gm.graph.set_codegen(_BoxedCodeGen())
-        gm.recompile()
-        made = cls(gm, run)
+    def of(cls, gm: GraphModule) -> KeptCode:
+        """The code of a graph, which takes its inputs as one list from here on."""
+        made = cls(_boxed(gm))
         made._boxed_call = True  # type: ignore[attr-defined]
         return made
 
     def __call__(self, inputs: Any) -> Any:
-        if self.run is not None:
-            return self.run(*inputs)
         assert self.gm is not None, "it is read first"
         return self.gm.forward(inputs)
 
@@ -71,7 +43,7 @@ class KeptCode(OutputCode):
             for name in _TRACES:
                 node.meta.pop(name, None)
         self._written = GraphPickler.dumps(self.gm, Options(ops_filter=None))
-        self.gm = self.run = None
+        self.gm = None
 
     def post_compile(self, *args: Any, **kwargs: Any) -> None:
         """Makes a graph of what was read."""
@@ -83,9 +55,13 @@ class KeptCode(OutputCode):
 
         gm = GraphPickler.loads(self._written, FakeTensorMode(shape_env=ShapeEnv()))
         assert isinstance(gm, GraphModule)
-        gm.graph.set_codegen(_BoxedCodeGen())
-        gm.recompile()
-        self.gm, self._written = gm, None
+        self.gm, self._written = _boxed(gm), None
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """Nothing: there is no code of Triton's."""
+
+
+def _boxed(gm: GraphModule) -> GraphModule:
+    gm.graph.set_codegen(_BoxedCodeGen())
+    gm.recompile()
+    return gm

@@ -27,8 +27,12 @@ def register(record: Record, runs: Function) -> str:
     """Makes a part known to this process. Returns the text that its calls carry."""
     part = record.packed()
     if part not in _functions:
-        _functions[part], _shapes[part], _records[part] = runs, shapes(record), record
+        _know(part, record, runs)
     return part
+
+
+def _know(part: str, record: Record, runs: Function) -> None:
+    _functions[part], _shapes[part], _records[part] = runs, shapes(record), record
 
 
 def insert_operator(graph: Graph, made: Call, tensors: list[Node], sizes: list[Node]) -> Node:
@@ -41,19 +45,19 @@ def _load(part: str) -> None:
     """Compiles a part of an earlier process, or takes it from the cache."""
     try:
         record = Record.unpacked(part)
-    except ValueError as error:
-        raise Error(f"a call of a fused part is damaged ({error}): clear the compiler's cache that has it") from error
-    options = Options(mode=record.mode, pipeline=record.pipeline)
-    attempt = _store.compiled(record.program.encode(), record.target, record.device, options)
+        options = Options(mode=record.mode, pipeline=record.pipeline)
+        attempt = _store.compiled(record.program.encode(), record.target, record.device, options)
+    except (ValueError, Error) as error:
+        raise Error(
+            f"a call of a fused part cannot be used ({error}): clear the compiler's cache that has it"
+        ) from error
     if attempt.kernel is None:
         reason = "; ".join(outside[2] for outside in attempt.outside) or "no reason is known"
         raise Error(
             f"no kernel computes a fused part of another version ({reason}): clear the compiler's cache that has it"
         )
-    register(record, function(record, attempt.kernel))
-    if part not in _functions:
-        # Another zlib packs the record to another text.
-        _functions[part], _shapes[part], _records[part] = function(record, attempt.kernel), shapes(record), record
+    # Under the text of the call: another zlib packs the record to another one.
+    _know(part, record, function(record, attempt.kernel))
 
 
 def called(inputs: Sequence[torch.Tensor], sizes: Sequence[int], part: str) -> list[torch.Tensor]:

@@ -58,13 +58,13 @@ def _compiles_in_pieces() -> None:
 
 
 @functools.cache
-def _name_in_cache() -> None:
-    """What vLLM keeps of whole compilations is another thing with Fusewright than without."""
+def _name_in_cache(door: str) -> None:
+    """What vLLM keeps of whole compilations is another thing with each door than without it."""
     factors = caching.aot_compile_hash_factors
 
     @functools.wraps(factors)
     def with_ours(vllm_config: Any) -> list[str]:
-        return [*factors(vllm_config), FusewrightPass().uuid()]
+        return [*factors(vllm_config), f"{door} {FusewrightPass().uuid()}"]
 
     caching.aot_compile_hash_factors = with_ours
 
@@ -73,7 +73,7 @@ def _name_in_cache() -> None:
 def add_pass() -> None:
     """Every pass manager that is configured from now on ends its own fusions with Fusewright's pass."""
     _compiles_in_pieces()
-    _name_in_cache()
+    _name_in_cache("pass")
     configure = PostGradPassManager.configure
 
     @functools.wraps(configure)
@@ -88,7 +88,7 @@ def add_pass() -> None:
 def replace_compiler() -> None:
     """Where vLLM would leave pieces as they are, it compiles them with Fusewright."""
     _compiles_in_pieces()
-    _name_in_cache()
+    _name_in_cache("compiler")
     make = backends.make_compiler
 
     @functools.wraps(make)
