@@ -7,7 +7,9 @@ and this package are imported; what it needs is imported at its first call.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,16 +21,19 @@ _library.define(
 )
 
 
-def _call(inputs: Sequence[torch.Tensor], sizes: Sequence[int], part: str) -> list[torch.Tensor]:
-    from ._ops import called
+@functools.cache
+def _parts() -> ModuleType:
+    from . import _ops
 
-    return called(inputs, sizes, part)
+    return _ops
+
+
+def _call(inputs: Sequence[torch.Tensor], sizes: Sequence[int], part: str) -> list[torch.Tensor]:
+    return _parts().called(inputs, sizes, part)
 
 
 def _call_shapes(inputs: Sequence[torch.Tensor], sizes: Sequence[Any], part: str) -> list[torch.Tensor]:
-    from ._ops import called_shapes
-
-    return called_shapes(inputs, sizes, part)
+    return _parts().called_shapes(inputs, sizes, part)
 
 
 _library.impl("call", _call, "CompositeExplicitAutograd")
