@@ -17,7 +17,8 @@ from torch.fx.passes.split_module import split_module
 
 from ._fuse import Result
 from ._graph import value
-from ._nodes import is_scalar, is_splitting, mutates, tensors
+from ._inplace import written
+from ._nodes import is_scalar, is_splitting, tensors
 from ._options import Options
 
 
@@ -124,7 +125,8 @@ def _split(gm: GraphModule, splitting: Sequence[str]) -> tuple[GraphModule, set[
         splits = is_splitting(node, splitting)
         number += splits
         numbers[node] = number
-        if splits or mutates(node):
+        # A record copies what a piece is given: a write into that would be lost.
+        if splits or any(given.op == "placeholder" or numbers[given] != number for given in written(node)):
             apart.add(f"submod_{number}")
         number += splits
     whole = split_module(gm, None, numbers.__getitem__, keep_original_order=True)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from torch.fx import Graph, Node
 from . import _store
 from ._call import Function, function
 from ._graph import Program, Unsupported, serialise, value
+from ._inplace import write_in_place
 from ._logging import logger
 from ._native import Error, Kernel
 from ._nodes import (
@@ -212,6 +213,7 @@ class _Pass:
         if self.eager:
             write_parts(self.graph)
             _drop_unused(self.graph)
+            write_in_place(self.graph, {node for pair in calls for node in pair})
         if found:
             self.graph.lint()
         return result

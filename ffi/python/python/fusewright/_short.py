@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Graph
 
+from ._nodes import is_view_operator
+
 _aten = torch.ops.aten
 #: Operators whose arguments a method of the first takes as they are.
 _METHODS: dict[Any, str] = {
@@ -28,6 +30,8 @@ _METHODS: dict[Any, str] = {
     _aten.unsqueeze.default: "unsqueeze",
     _aten.view.default: "view",
 }
+#: Those methods that show memory of the tensor.
+VIEWS = frozenset(name for operator, name in _METHODS.items() if is_view_operator(operator))
 #: The same of functions; of these also for numbers in a tensor's place.
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     _aten.add.Tensor: torch.add,
