@@ -1,20 +1,22 @@
 //! Random graphs whose rows are independent: what a fused region may hold, in every combination that types allow.
 
-use fusewright::graph::ops::{
-    Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding, RopeNeox, Sigmoid, Silu, SiluForm,
-};
+use fusewright::graph::ops::{Composite, Floor, QuantizeDynamic, RmsNorm, RmsRounding, Sigmoid, Silu, SiluForm};
 use fusewright::graph::{
     Builder, DType, Dim, Graph, Literal, NanRule, Op, Prim, ReduceOp, Rounding, ScalarFn, TensorType, Value, infer, num,
 };
 
 use fusewright::inputs::Random;
 
+#[path = "heads.rs"]
+mod heads;
 #[path = "masks.rs"]
 mod masks;
 #[path = "padded.rs"]
 mod padded;
 #[path = "places.rs"]
 mod places;
+#[path = "shifts.rs"]
+mod shifts;
 
 /// What a graph leans to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +29,8 @@ pub enum Profile {
     Padded,
     /// Slices that are read, written and combined at places along every axis.
     Places,
+    /// Tensors beside themselves, some places further along an axis.
+    Shifted,
 }
 
 const FLOATS: [DType; 6] = [DType::BF16, DType::BF16, DType::BF16, DType::F32, DType::F32, DType::F16];
@@ -94,10 +98,11 @@ pub fn random(profile: Profile, seed: u64, case: u64) -> Graph {
     let random = Random::new(seed, case);
     let b = Builder::new("random");
     let s = b.symbol("s", 0, Some(8192));
-    let mut growing = Gen { b, s, random, profile, pool: Vec::new(), used: Vec::new() };
+    let mut growing = Gen { b, s, random, profile, given: Vec::new(), pool: Vec::new(), used: Vec::new() };
     match profile {
         Profile::Rows | Profile::Heads => growing.inputs(),
         Profile::Padded | Profile::Places => growing.short_inputs(),
+        Profile::Shifted => growing.inputs_to_shift(),
     }
     let wanted = 4 + growing.random.below(16);
     let (mut made, mut tries) = (0, 0);
@@ -119,6 +124,8 @@ struct Gen {
     s: Dim,
     random: Random,
     profile: Profile,
+    /// Inputs and their names.
+    given: Vec<(String, Value)>,
     /// Values that ops may take, oldest first.
     pool: Vec<Value>,
     /// Values that an op takes.
@@ -154,18 +161,21 @@ impl Gen {
 
     fn input(&mut self, name: &str, dtype: DType, shape: Vec<Dim>) {
         let value = self.b.input(name, TensorType::new(dtype, shape));
+        self.given.push((name.to_owned(), value));
         self.pool.push(value);
     }
 
     fn outputs(self) -> Graph {
-        let Gen { b, mut random, pool, used, .. } = self;
+        let Gen { b, mut random, profile, given, pool, used, .. } = self;
         let computed: Vec<Value> = pool.into_iter().filter(|&v| b.definition(v).is_some()).collect();
         let mut chosen: Vec<Value> =
             computed.iter().copied().filter(|v| !used.contains(v) || random.once_in(8)).collect();
         while chosen.len() > MOST_OUTPUTS {
             chosen.remove(random.below(chosen.len()));
         }
-        chosen.into_iter().for_each(|v| b.output(v));
+        for (value, over) in shifts::updates(&b, &mut random, &given, profile, chosen) {
+            b.add_output(value, over);
+        }
         b.finish()
     }
 
@@ -236,6 +246,20 @@ impl Gen {
                 (2, Gen::reduce_any),
                 (1, Gen::turn),
                 (1, Gen::merge),
+                (1, Gen::narrow),
+            ],
+            Profile::Shifted => &[
+                (6, Gen::shift),
+                (3, Gen::binary),
+                (2, Gen::unary),
+                (1, Gen::cast),
+                (1, Gen::pad),
+                (1, Gen::cut),
+                (2, Gen::reduce_any),
+                (1, Gen::reduce),
+                (1, Gen::turn),
+                (1, Gen::merge),
+                (1, Gen::cat),
                 (1, Gen::narrow),
             ],
         };
@@ -406,16 +430,6 @@ impl Gen {
         Some(reduced)
     }
 
-    /// Over the axis before the last.
-    fn reduce_heads(&mut self) -> Option<Value> {
-        let x = self.float()?;
-        let shape = self.shape(x);
-        (shape.len() == 3 && shape[1].as_const().is_some()).then_some(())?;
-        let op = self.random.pick(&[ReduceOp::Add, ReduceOp::Max]);
-        let wide = if op == ReduceOp::Add { self.to(x, DType::F32)? } else { x };
-        self.prim(Prim::Reduce { op, axes: vec![1], nan: NanRule::Propagate }, &[wide])
-    }
-
     fn arg_reduce(&mut self) -> Option<Value> {
         let x = self.float()?;
         let axis = self.b.ty(x).rank().checked_sub(1)?;
@@ -475,73 +489,6 @@ impl Gen {
         self.prim(Prim::Expand { shape }, &[x])
     }
 
-    /// The lanes as heads or groups.
-    fn split(&mut self) -> Option<Value> {
-        let x = self.value();
-        let mut shape = self.shape(x);
-        (shape.len() <= 2).then_some(())?;
-        let n = shape.pop()?.as_const()?;
-        let divisors: Vec<i64> = (2..n).filter(|d| n % d == 0).collect();
-        (!divisors.is_empty()).then_some(())?;
-        let heads = self.random.pick(&divisors);
-        shape.extend([Dim::constant(heads), Dim::constant(n / heads)]);
-        self.prim(Prim::Reshape { shape }, &[x])
-    }
-
-    /// The last two axes as one.
-    fn merge(&mut self) -> Option<Value> {
-        let x = self.value();
-        let mut shape = self.shape(x);
-        (shape.len() == 3).then_some(())?;
-        let last = &shape.pop()? * &shape.pop()?;
-        shape.push(last);
-        self.prim(Prim::Reshape { shape }, &[x])
-    }
-
-    /// Heads before rows, or back.
-    fn permute(&mut self) -> Option<Value> {
-        let x = self.value();
-        (self.b.ty(x).rank() == 3).then_some(())?;
-        self.prim(Prim::Permute { perm: vec![1, 0, 2] }, &[x])
-    }
-
-    fn slice(&mut self) -> Option<Value> {
-        let x = self.value();
-        let axis = self.b.ty(x).rank().checked_sub(1)?;
-        let n = self.shape(x)[axis].as_const().filter(|&n| n > 1)?;
-        let (start, end) = match self.random.below(3) {
-            0 => (0, n / 2),
-            1 => (n / 2, n),
-            _ => {
-                let start = self.random.below(n as usize) as i64;
-                (start, start + 1 + self.random.below((n - start) as usize) as i64)
-            }
-        };
-        let step = if self.random.once_in(5) { 2 } else { 1 };
-        self.prim(Prim::Slice { axis, start: start.into(), end: end.into(), step }, &[x])
-    }
-
-    /// A half rotation, spelled out or as the composite.
-    fn rotate(&mut self) -> Option<Value> {
-        let x = self.float()?;
-        let axis = self.b.ty(x).rank().checked_sub(1)?;
-        let n = self.shape(x)[axis].as_const().filter(|n| n % 2 == 0)?;
-        if self.random.once_in(3) {
-            let (cos, sin) = (self.beside(x)?, self.beside(x)?);
-            let operands = [x, cos, sin];
-            let ty = self.b.ty(x);
-            let spread = |v: Value| infer(&Prim::Map(ScalarFn::Mul), &[&ty, &self.b.ty(v)]);
-            (spread(cos).ok()?[0] == ty && spread(sin).ok()?[0] == ty).then_some(())?;
-            let rotated = self.b.composite(Composite::new(RopeNeox), &operands).ok()?;
-            self.used.extend(operands);
-            return rotated.first().copied();
-        }
-        let half = |start: i64, end: i64| Prim::Slice { axis, start: start.into(), end: end.into(), step: 1 };
-        let (low, high) = (self.prim(half(0, n / 2), &[x])?, self.prim(half(n / 2, n), &[x])?);
-        let negated = self.map(ScalarFn::Neg, &[high])?;
-        self.prim(Prim::Cat { axis }, &[negated, low])
-    }
-
     fn cat(&mut self) -> Option<Value> {
         let (x, y) = (self.value(), self.value());
         let y = self.to(y, self.b.dtype(x))?;
@@ -549,49 +496,5 @@ impl Gen {
         let axis = if self.random.once_in(3) { self.random.below(last + 1) } else { last };
         self.shape(x)[axis].as_const()?;
         self.prim(Prim::Cat { axis }, &[x, y])
-    }
-
-    /// Two values beside each other along an axis of their own, between any two others.
-    fn between(&mut self) -> Option<Value> {
-        let x = self.float()?;
-        let y = self.beside(x)?;
-        let mut shape = self.shape(x);
-        (self.shape(y) == shape && !shape.is_empty()).then_some(())?;
-        let axis = 1 + self.random.below(shape.len());
-        shape.insert(axis, Dim::constant(1));
-        let (x, y) =
-            (self.prim(Prim::Reshape { shape: shape.clone() }, &[x])?, self.prim(Prim::Reshape { shape }, &[y])?);
-        self.prim(Prim::Cat { axis }, &[x, y])
-    }
-
-    /// Two values whose lanes take turns, or follow each other; often what a rotation of pairs does.
-    fn stack(&mut self) -> Option<Value> {
-        let x = self.float()?;
-        let mut shape = self.shape(x);
-        let n = shape.pop()?.as_const().filter(|n| *n > 1)?;
-        let y = if n % 2 == 0 && self.random.once_in(2) {
-            let axis = shape.len();
-            let every = |start: i64| Prim::Slice { axis, start: start.into(), end: n.into(), step: 2 };
-            let (even, odd) = (self.prim(every(0), &[x])?, self.prim(every(1), &[x])?);
-            let negated = self.map(ScalarFn::Neg, &[odd])?;
-            return self.turns(negated, even);
-        } else {
-            self.beside(x)?
-        };
-        (self.shape(y) == self.shape(x)).then_some(())?;
-        self.turns(x, y)
-    }
-
-    fn turns(&mut self, x: Value, y: Value) -> Option<Value> {
-        let mut shape = self.shape(x);
-        let n = shape.pop()?;
-        let behind = !self.random.once_in(3);
-        let one = Dim::constant(1);
-        let (pair, axis) = if behind { ([n.clone(), one], shape.len() + 1) } else { ([one, n.clone()], shape.len()) };
-        let spread = Prim::Reshape { shape: shape.iter().cloned().chain(pair).collect() };
-        let (x, y) = (self.prim(spread.clone(), &[x])?, self.prim(spread, &[y])?);
-        let stack = self.prim(Prim::Cat { axis }, &[x, y])?;
-        shape.push(&n * &Dim::constant(2));
-        self.prim(Prim::Reshape { shape }, &[stack])
     }
 }

@@ -82,6 +82,11 @@ fn every_way_to_read_and_write_at_places_agrees() {
     run(Profile::Places, 80);
 }
 
+#[test]
+fn every_way_to_shift_what_stands_beside_itself_agrees() {
+    run(Profile::Shifted, 80);
+}
+
 /// One value seen as two shapes, of which one is returned and the other ends before: one buffer.
 #[test]
 fn a_returned_view_keeps_its_buffer() {

@@ -12,9 +12,14 @@ impl Gen {
     /// Tensors of up to four axes, of which one may be as long as rows; one of a length that a call chooses, shorter than an
     /// axis of another.
     pub(super) fn short_inputs(&mut self) {
+        let rows = self.s.clone();
+        self.inputs_of(rows);
+    }
+
+    /// The same with so many rows.
+    pub(super) fn inputs_of(&mut self, rows: Dim) {
         let [a, b] = [0, 1].map(|_| self.random.pick(&EXTENTS));
         let n = self.random.pick(&EXTENTS) + self.random.below(8) as i64;
-        let rows = self.s.clone();
         let shape = match self.random.below(4) {
             0 => vec![rows, a.into(), n.into()],
             1 => vec![rows, a.into(), b.into(), n.into()],
@@ -43,7 +48,7 @@ impl Gen {
     }
 
     /// One constant in a shape of which an axis has another extent.
-    fn filling(&mut self, x: Value, axis: usize, extent: &Dim) -> Option<Value> {
+    pub(super) fn filling(&mut self, x: Value, axis: usize, extent: &Dim) -> Option<Value> {
         let dtype = self.b.dtype(x);
         let number = self.random.pick(&[0.0, 0.0, 1.0, -0.0, f64::NEG_INFINITY]);
         let number = num::round_to(dtype, number, Rounding::NearestEven, true);
