@@ -11,6 +11,7 @@
 //! forms of the project.
 
 pub mod lexer;
+pub mod nearest;
 
 mod cursor;
 mod dim;

@@ -18,6 +18,7 @@ use super::dim::{parse_dim, parse_shape};
 use super::error::TextError;
 use super::lexer::{Kind, quote, quote_unless_bare};
 use super::literal::{parse_dtype, parse_value, print_literal};
+use super::nearest::near;
 use super::ty::parse_type;
 
 /// Why a name and attributes are no op.
@@ -116,17 +117,33 @@ fn list<T: std::fmt::Display>(items: &[T]) -> String {
 pub fn op_from_text(name: &str, attrs: &[(String, String)]) -> Result<Op, OpTextError> {
     let mut keys = BTreeSet::new();
     if let Some((key, _)) = attrs.iter().find(|(key, _)| !keys.insert(key)) {
-        return Err(OpTextError::new(Some(key), format!("attribute `{key}` is given twice")));
+        return Err(OpTextError::new(Some(key), format!("`{name}`: attribute `{key}` is given twice")));
     }
     if let Some(spec) = ops::by_name(name) {
         return composite(spec, attrs);
     }
-    let mut reader = Reader { name, attrs, asked: Vec::new() };
-    let prim = reader.prim(name)?;
-    match attrs.iter().find(|(key, _)| !reader.asked.contains(&key.as_str())) {
-        Some((key, _)) => Err(unknown(name, key, &reader.asked)),
-        None => Ok(Op::Prim(prim)),
+    // An attribute that is spelled wrong is named ahead of the one that is missing for it.
+    check_keys(name, attrs.iter().map(|(key, _)| key.as_str()))?;
+    Ok(Op::Prim(Reader { name, attrs }.prim(name)?))
+}
+
+/// Checks that an op has attributes of these names.
+///
+/// # Errors
+/// The first name that no attribute has. An op of an unknown name has none to check.
+pub(super) fn check_keys<'a>(name: &str, keys: impl IntoIterator<Item = &'a str>) -> Result<(), OpTextError> {
+    if let Some(spec) = ops::by_name(name) {
+        return keys
+            .into_iter()
+            .find(|key| !has(spec, key))
+            .map_or(Ok(()), |key| Err(unknown(name, key, &keys_of(spec))));
     }
+    let known: &[&str] = match PRIMS.iter().find(|(prim, _)| *prim == name) {
+        Some((_, known)) => known,
+        None if ScalarFn::by_name(name).is_some() => &[],
+        None => return Ok(()),
+    };
+    keys.into_iter().find(|key| !known.contains(key)).map_or(Ok(()), |key| Err(unknown(name, key, known)))
 }
 
 /// The composite with those attributes; one of its usual value, which is not printed, may be given too.
@@ -135,23 +152,40 @@ fn composite(spec: &OpSpec, attrs: &[(String, String)]) -> Result<Op, OpTextErro
     // An error of one attribute begins with its name.
     let of =
         |message: &str| attrs.iter().map(|(key, _)| key).find(|key| message.starts_with(&format!("attribute `{key}`")));
-    let composite = (spec.parse)(&Attrs(attrs.to_vec()))
-        .map_err(|m| OpTextError::new(of(&m).map(String::as_str), format!("`{name}`: {m}")))?;
+    let composite = (spec.parse)(&Attrs(attrs.to_vec())).map_err(|message| {
+        let wrong = OpTextError::new(of(&message).map(String::as_str), format!("`{name}`: {message}"));
+        check_keys(name, attrs.iter().map(|(key, _)| key.as_str())).err().unwrap_or(wrong)
+    })?;
     let printed = composite.attrs();
     let Some((key, _)) = attrs.iter().find(|(key, _)| printed.text(key).is_err() && !reads(spec, attrs, key)) else {
         return Ok(Op::Composite(composite));
     };
-    let variants = (spec.variants)();
-    let mut known: Vec<&str> = Vec::new();
-    for (key, _) in variants.iter().flat_map(|variant| &variant.attrs().0) {
-        if !known.contains(&key.as_str()) {
-            known.push(key);
-        }
-    }
-    if known.contains(&key.as_str()) {
+    let known = keys_of(spec);
+    if known.contains(key) {
         return Err(OpTextError::new(Some(key), format!("`{name}`: attribute `{key}` says nothing beside the others")));
     }
     Err(unknown(name, key, &known))
+}
+
+/// The attributes of a composite that its variants print.
+fn keys_of(spec: &OpSpec) -> Vec<String> {
+    let mut known: Vec<String> = Vec::new();
+    for (key, _) in (spec.variants)().iter().flat_map(|variant| &variant.attrs().0) {
+        if !known.contains(key) {
+            known.push(key.clone());
+        }
+    }
+    known
+}
+
+/// Says whether some variant of a composite reads an attribute.
+fn has(spec: &OpSpec, key: &str) -> bool {
+    (spec.variants)().iter().any(|variant| {
+        let mut attrs = variant.attrs().0.clone();
+        attrs.retain(|(other, _)| other != key);
+        attrs.push((key.to_owned(), String::new()));
+        reads(spec, &attrs, key)
+    })
 }
 
 /// Whether an attribute decides something: a text that is no value of any attribute is noticed in its place.
@@ -160,61 +194,72 @@ fn reads(spec: &OpSpec, attrs: &[(String, String)], key: &str) -> bool {
     (spec.parse)(&Attrs(attrs.iter().map(spoilt).collect())).is_err()
 }
 
-fn unknown(name: &str, key: &str, known: &[&str]) -> OpTextError {
-    let message = match known {
-        [] => format!("`{name}` has no attributes, got `{key}`"),
-        _ => format!("`{name}` has no attribute `{key}`; it has {}", known.join(", ")),
+fn unknown<T: AsRef<str>>(name: &str, key: &str, known: &[T]) -> OpTextError {
+    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+    let message = match (&known[..], near(key, known.iter().copied())) {
+        ([], _) => format!("`{name}` has no attributes, got `{key}`"),
+        (_, None) => format!("`{name}` has no attribute `{key}`; it has {}", known.join(", ")),
+        (_, Some(near)) => {
+            format!("`{name}` has no attribute `{key}`, the nearest is `{near}`; it has {}", known.join(", "))
+        }
     };
     OpTextError::new(Some(key), message)
 }
 
-/// Names of the primitives other than scalar functions.
-const PRIMS: [&str; 25] = [
-    "literal",
-    "size_of",
-    "iota",
-    "cast",
-    "bitcast",
-    "reduce",
-    "arg_reduce",
-    "top_k",
-    "reshape",
-    "permute",
-    "expand",
-    "slice",
-    "cat",
-    "gather",
-    "scatter",
-    "scatter_add",
-    "scatter_mul",
-    "scatter_max",
-    "scatter_min",
-    "pack",
-    "matmul",
-    "grouped_matmul",
-    "sdpa",
-    "all_reduce",
-    "opaque",
+/// The primitives other than scalar functions, and their attributes.
+const PRIMS: [(&str, &[&str]); 25] = [
+    ("literal", &["value"]),
+    ("size_of", &["dim"]),
+    ("iota", &["type", "axis"]),
+    ("cast", &["to", "round", "saturate"]),
+    ("bitcast", &["to", "nan"]),
+    ("reduce", &["op", "axes", "nan"]),
+    ("arg_reduce", &["op", "axis"]),
+    ("top_k", &["k"]),
+    ("reshape", &["shape"]),
+    ("permute", &["perm"]),
+    ("expand", &["shape"]),
+    ("slice", &["axis", "start", "end", "step"]),
+    ("cat", &["axis"]),
+    ("gather", &["axis"]),
+    ("scatter", &["axis"]),
+    ("scatter_add", &["axis"]),
+    ("scatter_mul", &["axis"]),
+    ("scatter_max", &["axis"]),
+    ("scatter_min", &["axis"]),
+    ("pack", &["ways", "to"]),
+    ("matmul", &["out", "transpose_b"]),
+    ("grouped_matmul", &["out"]),
+    ("sdpa", &["scale", "causal", "wide"]),
+    ("all_reduce", &["group", "ranks", "op"]),
+    ("opaque", &["target", "attrs", "results"]),
 ];
 
 /// Whether there is an op of that name.
 pub fn is_op_name(name: &str) -> bool {
-    PRIMS.contains(&name) || ScalarFn::by_name(name).is_some() || ops::by_name(name).is_some()
+    PRIMS.iter().any(|(prim, _)| *prim == name) || ScalarFn::by_name(name).is_some() || ops::by_name(name).is_some()
 }
 
-/// Attributes of a primitive, and which were asked for.
+/// The message for a name that no op has.
+pub(super) fn unknown_op(name: &str) -> String {
+    let prims = PRIMS.iter().map(|(prim, _)| *prim);
+    let known = prims.chain(ScalarFn::ALL.iter().map(|f| f.name())).chain(ops::LIST.iter().map(|spec| spec.name));
+    let near = near(name, known).map_or_else(String::new, |near| format!(", the nearest is `{near}`"));
+    format!("unknown op `{name}`{near}")
+}
+
+/// Attributes of a primitive.
 struct Reader<'a> {
     name: &'a str,
     attrs: &'a [(String, String)],
-    asked: Vec<&'static str>,
 }
 
 impl Reader<'_> {
-    fn scatter_reduce(&mut self, op: ReduceOp) -> Result<Prim, OpTextError> {
+    fn scatter_reduce(&self, op: ReduceOp) -> Result<Prim, OpTextError> {
         Ok(Prim::ScatterReduce { op, axis: self.get("axis", parse_unsigned)? })
     }
 
-    fn prim(&mut self, name: &str) -> Result<Prim, OpTextError> {
+    fn prim(&self, name: &str) -> Result<Prim, OpTextError> {
         if let Some(f) = ScalarFn::by_name(name) {
             return Ok(Prim::Map(f));
         }
@@ -282,16 +327,20 @@ impl Reader<'_> {
                 attrs: self.optional("attrs", parse_pairs)?.unwrap_or_default(),
                 results: self.get("results", parse_types)?,
             },
-            _ => return Err(OpTextError::new(None, format!("unknown op `{name}`"))),
+            _ => return Err(OpTextError::new(None, unknown_op(name))),
         })
     }
 
     fn optional<T>(
-        &mut self,
+        &self,
         key: &'static str,
         parse: impl FnOnce(&mut Cursor<'_>) -> Result<T, TextError>,
     ) -> Result<Option<T>, OpTextError> {
-        self.asked.push(key);
+        debug_assert!(
+            check_keys(self.name, [key]).is_ok(),
+            "`{}` reads `{key}`, which `PRIMS` does not list",
+            self.name
+        );
         let Some((_, text)) = self.attrs.iter().find(|(k, _)| k == key) else { return Ok(None) };
         let read = || {
             let mut cursor = Cursor::new(text)?;
@@ -299,12 +348,13 @@ impl Reader<'_> {
             cursor.expect_end()?;
             Ok(value)
         };
-        let wrong = |e: TextError| OpTextError::new(Some(key), format!("attribute `{key}`: {}", e.message));
+        let wrong =
+            |e: TextError| OpTextError::new(Some(key), format!("`{}`: attribute `{key}`: {}", self.name, e.message));
         read().map(Some).map_err(wrong)
     }
 
     fn get<T>(
-        &mut self,
+        &self,
         key: &'static str,
         parse: impl FnOnce(&mut Cursor<'_>) -> Result<T, TextError>,
     ) -> Result<T, OpTextError> {
@@ -315,12 +365,12 @@ impl Reader<'_> {
         OpTextError::new(None, format!("`{}` needs an attribute `{key}`", self.name))
     }
 
-    fn flag(&mut self, key: &'static str) -> Result<bool, OpTextError> {
+    fn flag(&self, key: &'static str) -> Result<bool, OpTextError> {
         self.word(key, [("true", true), ("false", false)], Some(false))
     }
 
     fn word<T: Copy, const N: usize>(
-        &mut self,
+        &self,
         key: &'static str,
         words: [(&'static str, T); N],
         default: Option<T>,
@@ -336,7 +386,7 @@ impl Reader<'_> {
         })
     }
 
-    fn reduce_op(&mut self) -> Result<ReduceOp, OpTextError> {
+    fn reduce_op(&self) -> Result<ReduceOp, OpTextError> {
         self.word("op", ReduceOp::ALL.map(|op| (op.name(), op)), None)
     }
 }

@@ -186,6 +186,24 @@ fn errors_show_place_and_reason() {
         ("%y = cast %x {to = f32, to = f16}", 32, "given twice"),
         ("%y = cast %x {to = f32, speed = 1}", 35, "no attribute `speed`; it has to, round, saturate"),
         ("%y = neg %x {speed = 1}", 24, "has no attributes"),
+        // A wrong name is said in place of the attribute that is missing for it, or that is never read.
+        (
+            "%y = reduce %x {op = add, axis = [1]}",
+            36,
+            "`reduce` has no attribute `axis`, the nearest is `axes`; it has op",
+        ),
+        (
+            "%y = cast %x {tp = f32}",
+            22,
+            "`cast` has no attribute `tp`, the nearest is `to`; it has to, round, saturate",
+        ),
+        (
+            "%y = rms_norm %x, %x {epz = 1e-6, round = once}",
+            31,
+            "no attribute `epz`, the nearest is `eps`; it has eps, round",
+        ),
+        ("%y = softmaxx %x", 8, "unknown op `softmaxx`, the nearest is `softmax`"),
+        ("%y = reduce %x {op = plus, axes = [0]}", 24, "`reduce`: attribute `op`: expected `add`"),
         (
             "%y = rms_norm %x, %x {eps = 1, round = up}",
             42,
