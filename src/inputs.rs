@@ -60,7 +60,7 @@ pub fn symbols(graph: &Graph, sizes: &Sizes, default: i64) -> Result<Symbols, Er
     if let Some((symbol, value)) =
         graph.symbols().iter().filter_map(|s| Some((s, chosen(s)?))).find(|(symbol, value)| !symbol.admits(*value))
     {
-        return Err(Error::Call(format!("symbol `{}` is {value}, outside {}", symbol.name, symbol.range())));
+        return Err(Error::Call(format!("symbol `{}` is {value}, outside {}", symbol.name, symbol.span())));
     }
     let with = |default: i64| -> Symbols {
         let moved = |symbol: &Symbol| default.min(symbol.max.unwrap_or(default)).max(symbol.min);
@@ -298,8 +298,8 @@ mod tests {
         assert_eq!(values(None, &[]), Ok((8, 20)));
         assert_eq!(values(None, &[("s", 3)]), Ok((3, 20)));
         assert_eq!(values(Some(30), &[("s", 8)]), Ok((8, 30)));
-        assert_eq!(values(Some(30), &[]), Err("symbol `s` is 30, outside 2..8".to_owned()));
-        assert_eq!(values(None, &[("t", 1)]), Err("symbol `t` is 1, outside 20..".to_owned()));
+        assert_eq!(values(Some(30), &[]), Err("symbol `s` is 30, outside 2 to 8".to_owned()));
+        assert_eq!(values(None, &[("t", 1)]), Err("symbol `t` is 1, outside 20 and above".to_owned()));
         assert_eq!(values(None, &[("u", 1)]), Err("no symbol `u` in graph `g`; there is `s`, `t`".to_owned()));
     }
 

@@ -101,6 +101,14 @@ impl Symbol {
         value >= self.min && self.max.is_none_or(|max| value <= max)
     }
 
+    /// The range for people, who may not know that `1..8` holds 8: `1 to 8`, or `1 and above` without a greatest value.
+    pub fn span(&self) -> String {
+        match self.max {
+            Some(max) => format!("{} to {max}", self.min),
+            None => format!("{} and above", self.min),
+        }
+    }
+
     /// The range as in the text form: `1..8`, or `1..` without a greatest value.
     pub fn range(&self) -> String {
         format!("{}..{}", self.min, self.max.map_or(String::new(), |max| max.to_string()))

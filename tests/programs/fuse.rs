@@ -85,8 +85,8 @@ fn a_symbol_outside_its_range_is_refused() {
         result.map(|()| out).map_err(|e| e.to_string())
     };
     assert_eq!(call(&[1.0, 2.0, 3.0, 4.0]), Ok([1.0, 4.0, 9.0]));
-    assert_eq!(call(&[1.0]), Err("symbol `n` is 1, outside 3..4".to_owned()));
-    assert_eq!(call(&[1.0; 5]), Err("symbol `n` is 5, outside 3..4".to_owned()));
+    assert_eq!(call(&[1.0]), Err("symbol `n` is 1, outside 3 to 4".to_owned()));
+    assert_eq!(call(&[1.0; 5]), Err("symbol `n` is 5, outside 3 to 4".to_owned()));
 }
 
 #[test]

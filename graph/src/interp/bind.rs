@@ -111,7 +111,7 @@ impl Binding {
         for symbol in graph.symbols() {
             let Some(value) = self.get(&symbol.name) else { continue };
             if !symbol.admits(value) {
-                let message = format!("{value} is outside {}", symbol.range());
+                let message = format!("{value} is outside {}", symbol.span());
                 return Err(InterpError::Symbol { name: symbol.name.clone(), message });
             }
         }

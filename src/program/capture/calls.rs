@@ -208,7 +208,7 @@ fn checked_symbols<'p>(program: &'p Program, options: &CaptureOptions) -> Result
         let symbol = known(dim).filter(|symbol| symbol.name != rows.name);
         let symbol = symbol.ok_or_else(|| Error::Call(format!("`{name}` has no symbol `{dim}` beside its rows")))?;
         if !symbol.admits(value) {
-            return Err(Error::Call(format!("symbol `{dim}` is {value}, outside {}", symbol.range())));
+            return Err(Error::Call(format!("symbol `{dim}` is {value}, outside {}", symbol.span())));
         }
     }
     match symbols.iter().find(|symbol| symbol.name != rows.name && !options.dims.contains_key(&symbol.name)) {
@@ -226,8 +226,7 @@ fn sizes(program: &Program, options: &CaptureOptions, symbol: &Symbol) -> Result
         symbol.admits(value) && claims::check(&program.claims, &binding).is_ok()
     };
     let taken = CaptureSizes::new(options.sizes.all().iter().copied().filter(takes));
-    taken
-        .map_err(|e| Error::Call(format!("`{}` with {} in {}: {e}", program.graph.name(), symbol.name, symbol.range())))
+    taken.map_err(|e| Error::Call(format!("`{}` with {} in {}: {e}", program.graph.name(), symbol.name, symbol.span())))
 }
 
 /// The numbers of the inputs that are kept.

@@ -86,7 +86,7 @@ impl Fitted {
             return Err(Error::Call(format!("{} sizes for {} symbols", symbols.len(), declared.len())));
         }
         if let Some((symbol, value)) = declared.iter().zip(symbols).find(|(symbol, value)| !symbol.admits(**value)) {
-            return Err(Error::Call(format!("symbol `{}` is {value}, outside {}", symbol.name, symbol.range())));
+            return Err(Error::Call(format!("symbol `{}` is {value}, outside {}", symbol.name, symbol.span())));
         }
         let binding: Binding = declared.iter().map(|symbol| symbol.name.clone()).zip(symbols.iter().copied()).collect();
         claims::check(&program.claims, &binding)?;

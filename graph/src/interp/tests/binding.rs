@@ -31,7 +31,7 @@ fn shapes_give_the_symbols() {
 fn what_does_not_fit_is_named() {
     let refuse = |inputs: &[Tensor]| run(&linear(), inputs, &Symbols::new()).expect_err("does not fit").to_string();
     assert_eq!(refuse(&[rows(&[3, 5]), rows(&[8])]), "input `x`: axis 1 has extent 5, expected 4");
-    assert_eq!(refuse(&[rows(&[3, 4]), rows(&[10])]), "symbol `t`: 4 is outside 1..3");
+    assert_eq!(refuse(&[rows(&[3, 4]), rows(&[10])]), "symbol `t`: 4 is outside 1 to 3");
     assert_eq!(refuse(&[rows(&[3, 4])]), "graph `linear` takes 2 inputs, got 1");
     assert_eq!(refuse(&[rows(&[3, 4]), rows(&[8, 1])]), "input `y`: is f32[8, 1], expected f32[s*2 + t]");
     let given = Symbols::from([("s".to_owned(), 4)]);
