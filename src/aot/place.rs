@@ -19,7 +19,13 @@ pub(super) fn place(folder: &Path, files: &[(String, &[u8])]) -> Result<(), Erro
     let old = named(&folder.join(MANIFEST));
     // In the bundle's folder, because files move only within one file system.
     let staging = folder.join(format!(".bundle.{}.partial", std::process::id()));
-    if let Err(error) = made.folder(&staging).and_then(|()| stage(&staging, folder, files, &mut made)) {
+    // The caller knows the folder that was asked for, and not the one within.
+    let asked = |error: Error| match error {
+        Error::File { source, .. } => Error::File { path: folder.to_owned(), source },
+        other => other,
+    };
+    let staged = made.folder(&staging).map_err(asked).and_then(|()| stage(&staging, folder, files, &mut made));
+    if let Err(error) = staged {
         made.undo();
         return Err(error);
     }

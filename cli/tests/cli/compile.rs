@@ -13,6 +13,21 @@ fn compile(model: &str, targets: &str, out: &Path) -> BTreeMap<String, Vec<u8>> 
     files(out)
 }
 
+/// The error leaves out the folder to the side that files are written in first.
+#[test]
+fn a_folder_that_cannot_be_written_is_named_as_it_was_given() {
+    let folder = folder();
+    let file = write(&folder, "taken", "a file");
+    let model = fixture("aten_addrms_fp8tok_h4096_bfloat16.core.pt2");
+    for out in [file.clone(), format!("{file}/below"), "/proc/none".to_owned()] {
+        let outcome = call(&["compile", &model, "--target", "cpu", "-o", &out]);
+        assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
+        let said = outcome.stderr.lines().find(|line| line.starts_with("error: ")).expect("an error");
+        assert!(said.starts_with(&format!("error: {out}: ")), "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "a file");
+}
+
 #[test]
 fn a_bundle_is_the_same_twice_and_its_manifest_names_every_file() {
     for model in MODELS {
