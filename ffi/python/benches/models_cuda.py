@@ -283,7 +283,8 @@ def compile_once(who: str) -> None:
         from fusewright import _trace
 
         _trace.fuse_module = timed(_trace.fuse_module)
-        made = fusewright.fuse(model, strict=True)
+        # `strict` would compare the first calls.
+        made = fusewright.fuse(model)
     torch.cuda.synchronize()
     begin = time.perf_counter()
     result = made(rows)

@@ -1,8 +1,12 @@
-"""``fuse``: containers that show other elements than they hold, large ones, and tables that are filled."""
+"""``fuse``: arguments and results in containers, what calls change in these, and what grows from call to call."""
 
-import warnings
-from collections import OrderedDict
-from collections.abc import Iterator
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, deque, namedtuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,33 +14,138 @@ import torch
 
 import fusewright
 
-
-def test_large_containers_that_are_not_read_are_not_compared() -> None:
-    class Words(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.words = {str(i): i for i in range(1000)}
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * 2.0 + 1.0
-
-    module, x = Words(), torch.randn(4, 8)
-    fused = fusewright.fuse(module, strict=True)
-    fused(x)
-    module.words["new"] = 1
-    assert torch.equal(fused(x), module(x)) and len(fused.traces) == 1
+Pair = namedtuple("Pair", ["first", "second"])
 
 
-class Lazy(dict[str, Any]):
-    """Values that are made as they are asked for."""
+@dataclass
+class State:
+    total: torch.Tensor
+    calls: int = 0
 
-    def __getitem__(self, name: str) -> Any:
-        return super().__getitem__(name)()
+
+@dataclass(slots=True, frozen=True)
+class Frozen:
+    scale: torch.Tensor
+    by: list[float]
 
 
-class LazyOrdered(OrderedDict[str, Any]):
-    def __getitem__(self, name: str) -> Any:
-        return super().__getitem__(name)()
+def of_list(x: torch.Tensor, held: list[Any]) -> Any:
+    return torch.relu(x * held[0]) + held[1]["bias"], [held[0] * 2.0, held]
+
+
+def of_tuples(x: torch.Tensor, held: Any) -> Any:
+    return Pair(torch.relu(x * held.first) - held.second[0], held.second)
+
+
+def appends(x: torch.Tensor, held: list[Any]) -> Any:
+    held.append(x * 2.0 + 1.0)
+    held[0] = held[0] + x.shape[0]
+    return x * held[0]
+
+
+def of_dictionary(x: torch.Tensor, held: Any) -> Any:
+    held["new"] = OrderedDict(b=x + held["a"] * 2.0, a=None)
+    return held.pop("a") * x
+
+
+def of_state(x: torch.Tensor, held: State) -> Any:
+    held.total = held.total + x[0]
+    held.calls += x.shape[0]
+    return {"state": held, "other": State(x * held.total + held.calls)}
+
+
+def of_frozen(x: torch.Tensor, held: Frozen) -> Any:
+    held.by.append(held.by[-1] * 2.0)
+    return torch.relu(x * held.scale) * held.by[-1]
+
+
+def of_namespace(x: torch.Tensor, held: Any) -> Any:
+    held.deep.table = x * 2.0 if held.deep.table is None else held.deep.table + x
+    return held.deep
+
+
+def shared(x: torch.Tensor, held: list[Any]) -> Any:
+    held[0].append(x + 1.0)
+    return len(held[1]), held[0] is held[1], held[1][-1] * 2.0
+
+
+def doubled(inner: list[Any]) -> list[Any]:
+    return [inner, inner]
+
+
+CASES: dict[Callable[..., Any], Callable[[], Any]] = {
+    of_list: lambda: [torch.randn(8), {"bias": torch.randn(8)}],
+    of_tuples: lambda: Pair(torch.randn(8), (torch.randn(8), None, slice(1, 2))),
+    appends: lambda: [3],
+    of_dictionary: lambda: {"a": torch.randn(8), "z": 1},
+    of_state: lambda: State(torch.zeros(8)),
+    of_frozen: lambda: Frozen(torch.randn(8), [1.0]),
+    of_namespace: lambda: SimpleNamespace(deep=SimpleNamespace(table=None)),
+    shared: lambda: doubled([]),
+}
+
+
+def flat(value: Any) -> Any:
+    """A value that is equal to others by its elements."""
+    if isinstance(value, torch.Tensor):
+        return ("tensor", value.dtype, value.tolist())
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, [flat(element) for element in value])
+    if isinstance(value, dict):
+        return (type(value).__name__, [(name, flat(element)) for name, element in value.items()])
+    if isinstance(value, (State, SimpleNamespace)):
+        return (type(value).__name__, flat(vars(value)))
+    return (value.scale.tolist(), value.by) if isinstance(value, Frozen) else value
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_containers_are_given_made_and_changed(function: Callable[..., Any]) -> None:
+    fused = fusewright.fuse(function, strict=True)
+    for rows in (3, 5, 3, 2):
+        ours = CASES[function]()
+        theirs = copy.deepcopy(ours)
+        for _ in range(2 if function is not of_dictionary else 1):
+            x = torch.randn(rows, 8)
+            got, expected = fused(x, ours), function(x, theirs)
+            assert flat(got) == flat(expected) and flat(ours) == flat(theirs)
+    assert len(fused.traces) <= 6
+
+
+def test_what_is_given_back_is_what_was_given() -> None:
+    held = [torch.randn(8), {"bias": torch.randn(8)}]
+    made = fusewright.fuse(of_list, strict=True)(torch.randn(3, 8), held)
+    assert made[1][1] is held
+    state = State(torch.zeros(8))
+    assert fusewright.fuse(of_state, strict=True)(torch.randn(3, 8), state)["state"] is state
+
+
+def test_what_grows_has_few_traces() -> None:
+    def step(x: torch.Tensor, cache: SimpleNamespace) -> torch.Tensor:
+        cache.keys = x if cache.keys is None else torch.cat([cache.keys, x], 1)
+        cache.length += x.shape[1]
+        return torch.relu(cache.keys * 2.0).sum(1) + cache.length
+
+    fused = fusewright.fuse(step, strict=True)
+    ours, theirs = (SimpleNamespace(keys=None, length=0) for _ in range(2))
+    for tokens in (5, *[1] * 20, 3, 1, 1):
+        x = torch.randn(2, tokens, 8)
+        torch.testing.assert_close(fused(x, ours), step(x, theirs))
+        assert ours.length == theirs.length and type(ours.length) is int and torch.equal(ours.keys, theirs.keys)
+    assert len(fused.traces) <= 5
+
+
+def test_tensors_in_containers_are_overwritten_where_they_lie() -> None:
+    def writes(x: torch.Tensor, cache: dict[str, Any], at: int) -> torch.Tensor:
+        cache["keys"][:, at : at + x.shape[1]] = x * 2.0
+        return cache["keys"] + 1.0
+
+    fused = fusewright.fuse(writes, strict=True)
+    ours, theirs = {"keys": torch.zeros(2, 9, 4)}, {"keys": torch.zeros(2, 9, 4)}
+    memory = ours["keys"]
+    for at in (0, 3, 4, 5, 8):
+        x = torch.randn(2, 1, 4)
+        assert torch.equal(fused(x, ours, at), writes(x, theirs, at)) and torch.equal(memory, theirs["keys"])
+    assert ours["keys"] is memory
 
 
 class Tenfold(list[float]):
@@ -44,67 +153,29 @@ class Tenfold(list[float]):
         return (value * 10.0 for value in super().__iter__())
 
 
-@pytest.mark.parametrize(
-    ("table", "raw"),
-    [
-        (Lazy(act=torch.nn.ReLU), dict.items),
-        (LazyOrdered(act=torch.nn.ReLU, other=torch.nn.Tanh), OrderedDict.items),
-        (Tenfold([1.0, 2.0]), list.__iter__),
-    ],
-)
-def test_containers_that_show_something_else_than_they_hold_are_left_as_they_are(table: Any, raw: Any) -> None:
-    before = list(raw(table))
-    key = 0 if isinstance(table, list) else "act"
-    of = (lambda x: x * table[key] + 1.0) if isinstance(table, list) else (lambda x: table[key](x) + 1.0)
-    fused, x = fusewright.fuse(of), torch.randn(4, 8)
-    for _ in range(3):
-        assert torch.equal(fused(x), of(x))
-    assert list(raw(table)) == before
+@pytest.mark.parametrize("held", [deque([1.0]), {1.0}, bytearray(b"1"), Tenfold([1.0])])
+def test_other_containers_are_not_looked_into(held: Any) -> None:
+    fused, x = fusewright.fuse(lambda x, held: torch.relu(x) * len(held)), torch.randn(3, 8)
+    if isinstance(held, deque):
+        # PyTorch knows what is in it, and rebuilds it.
+        assert torch.equal(fused(x, held), torch.relu(x)) and len(fused.traces) == 1
+        return
+    with pytest.warns(UserWarning, match=f"does not look into a `{type(held).__name__}`"):
+        assert torch.equal(fused(x, held), torch.relu(x))
+    assert not fused.traces
 
 
-def test_modules_of_torchscript_are_not_looked_into() -> None:
-    x = torch.randn(4, 8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", (DeprecationWarning, FutureWarning))
-        scripts = (
-            torch.jit.script(torch.nn.Linear(8, 8)),
-            torch.jit.trace(torch.nn.Sequential(torch.nn.Linear(8, 8)), x),
-        )
-    for script in scripts:
-        for function in (script, lambda x, script=script: script(x) + 1.0):
-            fused = fusewright.fuse(function)
-            with torch.no_grad(), pytest.warns(UserWarning, match="a module of TorchScript"):
-                assert torch.equal(fused(x), function(x))
+def test_what_holds_itself_is_given_and_not_made() -> None:
+    def gives(x: torch.Tensor, held: list[Any]) -> Any:
+        return x * 2.0 + 1.0, held
 
+    def makes(x: torch.Tensor) -> Any:
+        made: list[Any] = [x * 2.0 + 1.0]
+        made.append(made)
+        return made
 
-COUNTS = {"calls": 0}
-
-
-def counted(x: torch.Tensor) -> torch.Tensor:
-    COUNTS["calls"] += 1
-    return x * 2.0
-
-
-def test_a_helper_that_counts_is_called_by_every_call() -> None:
-    fused, x, before = fusewright.fuse(lambda x: counted(x) + 1.0), torch.randn(4, 8), COUNTS["calls"]
-    with pytest.warns(UserWarning, match="it sets attributes, or changes lists"):
-        for _ in range(5):
-            assert torch.equal(fused(x), x * 2.0 + 1.0)
-    assert COUNTS["calls"] == before + 5 and not fused.traces
-
-
-def test_a_table_may_be_filled_by_the_first_call_of_every_kind() -> None:
-    class Tables(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.made: dict[torch.dtype, torch.Tensor] = {}
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if x.dtype not in self.made:
-                self.made[x.dtype] = torch.arange(8).to(x.dtype)
-            return torch.relu(x * self.made[x.dtype])
-
-    fused, x = fusewright.fuse(Tables(), strict=True), torch.randn(4, 8)
-    for dtype in (torch.float32, torch.float64) * 3:
-        assert torch.equal(fused(x.to(dtype)), torch.relu(x.to(dtype) * torch.arange(8).to(dtype)))
-    assert {trace.expected[0].dtype for trace in fused.traces} == {torch.float32, torch.float64}
+    held: list[Any] = []
+    held.append(held)
+    assert fusewright.fuse(gives, strict=True)(torch.ones(2, 4), held)[1] is held
+    with pytest.raises(fusewright.CompileError, match="holds itself"):
+        fusewright.fuse(makes, strict=True)(torch.ones(2, 4))

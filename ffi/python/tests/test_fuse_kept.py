@@ -9,7 +9,6 @@ import os
 import pickle
 import sys
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -130,21 +129,6 @@ class Layer:
     def update(self, keys: torch.Tensor) -> torch.Tensor:
         self.keys = keys if self.keys is None else torch.cat([self.keys, keys])
         return self.keys
-
-
-def test_what_every_call_adds_to_is_added_to_once_a_call() -> None:
-    def step(x: torch.Tensor, layers: SimpleNamespace) -> torch.Tensor:
-        return torch.relu(x * 2.0) + layers.all[0].update(x + 1.0).sum(0)
-
-    fused = fusewright.fuse(step)
-    own, other = (SimpleNamespace(all=[Layer()]) for _ in range(2))
-    x = torch.ones(1, 4)
-    for call in range(3):
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            assert torch.equal(fused(x, own), step(x, other))
-        assert [("sets attributes" in str(one.message)) for one in said] == [True] * (call == 1)
-    assert torch.equal(own.all[0].keys, other.all[0].keys)
 
 
 def test_a_trace_that_ends_early_leaves_nothing_behind() -> None:

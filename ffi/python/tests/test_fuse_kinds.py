@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -163,43 +161,3 @@ def test_transforms_modes_and_classes_of_tensors_take_the_functions_own_ops(is_c
     other = x.as_subclass(Doubled)
     assert torch.equal(torch.Tensor(fused(other)), torch.Tensor(shifted(other)))
     assert len(fused.traces) == is_called
-
-
-Pair = collections.namedtuple("Pair", ["first", "second"])
-
-
-class Layer(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.randn(8), requires_grad=False)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        y = torch.relu(x * self.weight) + (2.0 if self.training else 1.0)
-        return {"both": Pair(y, y - x), "one": y}
-
-
-def within(layer: Layer) -> Callable[[torch.Tensor], Any]:
-    return lambda x: layer(x)
-
-
-@pytest.mark.parametrize("function_of", [lambda layer: layer, lambda layer: layer.forward, within])
-def test_a_module_is_a_function_whose_weights_and_mode_may_change(function_of) -> None:
-    layer = Layer().eval()
-    fused = fusewright.fuse(function_of(layer), strict=True)
-    x = torch.randn(4, 8)
-
-    def right() -> bool:
-        made, expected = fused(x), layer(x)
-        pairs = [(made["one"], expected["one"]), *zip(made["both"], expected["both"])]
-        return isinstance(made["both"], Pair) and all(torch.equal(a, b) for a, b in pairs)
-
-    assert right() and right() and len(fused.traces) == 1
-    layer.weight = torch.nn.Parameter(torch.randn(8), requires_grad=False)
-    assert right() and len(fused.traces) == 2
-    layer.weight.mul_(2.0)
-    assert right() and len(fused.traces) == 2
-    layer.train()
-    assert right() and len(fused.traces) == 3
-    layer.eval()
-    assert right() and len(fused.traces) == 3
-    assert "_parameters" not in vars(fused)

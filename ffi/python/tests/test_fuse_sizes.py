@@ -1,8 +1,6 @@
 """``fuse``: extents of tensors are numbers to a function while it is traced, also where it keeps or writes them."""
 
-import functools
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,88 +52,6 @@ def test_text_of_extents_is_a_result() -> None:
 
     fused = fusewright.fuse(words, strict=True)
     assert [fused(_rows(count))[1:] for count in (4, 6, 4)] == [words(_rows(count))[1:] for count in (4, 6, 4)]
-
-
-class Kept:
-    rows: Any = None
-    shape: Any = None
-
-
-class Slotted:
-    __slots__ = ("rows",)
-
-    def __init__(self) -> None:
-        self.rows: Any = None
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if self.rows is None:
-            self.rows = x.shape[0]
-        return x * self.rows * 2
-
-
-def _class() -> tuple[Callable[..., Any], Callable[[], list[Any]]]:
-    Kept.rows = Kept.shape = None
-
-    def keeps(x: torch.Tensor) -> torch.Tensor:
-        if Kept.rows is None:
-            Kept.rows, Kept.shape = x.shape[0], x.shape
-        return x * Kept.rows * 2
-
-    return keeps, lambda: [Kept.rows, *Kept.shape]
-
-
-def _object_of_a_class() -> tuple[Callable[..., Any], Callable[[], list[Any]]]:
-    Kept.rows = SimpleNamespace()
-
-    def keeps(x: torch.Tensor) -> torch.Tensor:
-        if not hasattr(Kept.rows, "first"):
-            Kept.rows.first = x.shape[0]
-        return x * Kept.rows.first * 2
-
-    return keeps, lambda: [Kept.rows.first]
-
-
-def _slots() -> tuple[Callable[..., Any], Callable[[], list[Any]]]:
-    keeps = Slotted()
-    return keeps, lambda: [keeps.rows]
-
-
-def _cached_list() -> tuple[Callable[..., Any], Callable[[], list[Any]]]:
-    @functools.lru_cache
-    def held() -> list[Any]:
-        return []
-
-    def keeps(x: torch.Tensor) -> torch.Tensor:
-        if not held():
-            held().append((x.shape[0], x.shape[0] / 2))
-        return x * held()[0][0] * 2
-
-    return keeps, lambda: list(held()[0])
-
-
-def _cache() -> tuple[Callable[..., Any], Callable[[], list[Any]]]:
-    now: list[Any] = [4]
-
-    @functools.lru_cache
-    def rows() -> Any:
-        return now[0]
-
-    def keeps(x: torch.Tensor) -> torch.Tensor:
-        now[0] = x.shape[0]
-        return x * rows() * 2
-
-    return keeps, lambda: [rows()]
-
-
-@pytest.mark.parametrize("make", [_class, _object_of_a_class, _slots, _cached_list, _cache])
-@pytest.mark.filterwarnings("ignore:fusewright cannot trace")
-def test_extents_that_are_kept_are_numbers(make: Callable[..., Any]) -> None:
-    fn, held = make()
-    fused = fusewright.fuse(fn)
-    made = [fused(_rows(count)) for count in (4, 4, 6, 2)]
-    assert all(type(number) in (int, float) for number in held())
-    assert held()[0] == 4
-    assert all(torch.equal(one, _rows(count) * 4 * 2) for one, count in zip(made, (4, 4, 6, 2)))
 
 
 def test_a_size_that_a_part_computes_is_none_that_it_needs() -> None:

@@ -13,6 +13,7 @@ from torch.fx.node import map_arg
 from . import _native
 from ._backend import compile_graph, own_errors
 from ._call import symbols
+from ._eager import Fused
 from ._fuse import Call, Result
 from ._graph import memory_order, value
 from ._native import CompileError, Error
@@ -78,6 +79,8 @@ class Checker:
         #: The parts of all graphs, in the order in which they were compiled, and why graphs were left as they are.
         self.parts: list[PartCheck] = []
         self.unfused: list[str] = []
+        #: What a function that was given to ``fuse`` does beside what its trace knows.
+        self.breaches: list[str] = []
         # By which Dynamo calls a backend.
         self.__name__ = "fusewright.Checker"
 
@@ -87,11 +90,11 @@ class Checker:
     @property
     def passed(self) -> bool:
         """Whether all that was run so far is right."""
-        return all(part.passed for part in self.parts)
+        return not self.breaches and all(part.passed for part in self.parts)
 
     def __str__(self) -> str:
         left = [f"a graph is left as it is: {why}" for why in self.unfused]
-        return "\n".join([*map(str, self.parts), *left]) or "nothing was fused"
+        return "\n".join([*map(str, self.parts), *left, *self.breaches]) or "nothing was fused"
 
     def _observe(self, result: Result) -> None:
         if result.why is not None:
@@ -115,10 +118,14 @@ class Checker:
 def check(model: Callable[..., Any], *inputs: Any, **options: Any) -> Checker:
     """Runs a model once, without gradients, and checks every fused part on what it is really given.
 
-    Options are those of :class:`Checker`. The result says what was checked; its ``passed`` whether all is right.
+    Of what :func:`fuse` gives, the trace is compared with the function, too: that it reads and changes nothing else. Options
+    are those of :class:`Checker`. The result says what was checked; its ``passed`` whether all is right.
     """
     checker = Checker(**options)
     with torch.no_grad(), own_errors():
+        if isinstance(model, Fused):
+            checker.breaches += model.breaches(*inputs)
+            model = model.fn
         torch.compile(model, backend=checker)(*inputs)
     return checker
 

@@ -1,9 +1,8 @@
-"""``fuse``: functions of a few ops as fused kernels in eager code, without Dynamo at the call."""
+"""``fuse``: functions and modules as fused kernels in eager code, without Dynamo at the call."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import sys
@@ -11,7 +10,7 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 import torch
@@ -19,14 +18,14 @@ import torch.autograd.forward_ad as forward_ad
 from torch._dynamo import convert_frame
 from torch.utils._device import DeviceContext
 
+from ._arguments import Call, Unfit
+from ._breach import Comparison
 from ._collector import uncollected
 from ._fuse import Result
-from ._native import Error
+from ._native import CompileError, Error
 from ._options import OF_BACKEND, Options
-from ._surroundings import has_attributes, weakly
-from ._trace import Trace
+from ._trace import Trace, default_device
 from ._tracing import Untraceable
-from ._within import holds
 
 Function = Callable[..., Any]
 
@@ -58,19 +57,20 @@ def _begin_anew() -> None:
 
 os.register_at_fork(after_in_child=_begin_anew)
 
-#: Traces that a function keeps for the same objects; more kinds of tensors and numbers than that are not fused.
+#: Traces that a function keeps for calls of one structure; more kinds of extents and numbers than that are not fused.
 _MOST_TRACES = 16
-#: Traces that a function keeps for other objects than those of a call, such as all layers of a model.
-_MOST_OBJECTS = 1024
-#: Traces for objects that are gone from which on it is said that tracing takes long.
-_MANY = 64
-#: Tensors that are what they seem; those of other classes have ops of their own.
-_TENSORS = (torch.Tensor, torch.nn.Parameter)
+#: Traces that a function keeps in all: as many as layers of a model, or objects that a method is called of.
+_MOST_IN_ALL = 1024
+#: Kinds of calls of which a function remembers the trace.
+_MOST_KINDS = 1024
+#: Kinds of one structure with extents of their own. What differs among more varies, and is a symbol from then on; what is
+#: in containers, such as a cache that grows, is so at once.
+_MOST_CONSTANT = 4
 
 
 #: Attributes of what is fused that are not the function's, for all to read, and for itself.
-_OWN = frozenset(("fn", "options", "traces", "results"))
-_PRIVATE = frozenset(("_by_first", "_is_untraceable", "_is_said", "_begun", "_forgotten"))
+_OWN = frozenset(("breaches", "fn", "options", "traces", "results"))
+_PRIVATE = frozenset(("_by_kind", "_are_places_asked", "_is_untraceable", "_said", "_begun", "_forward"))
 #: The function of a decorator with options, which is given later.
 _LATER: Any = object()
 
@@ -80,45 +80,15 @@ def fuse(fn: Function, **options: Any) -> Fused: ...
 @overload
 def fuse(**options: Any) -> Callable[[Function], Fused]: ...
 def fuse(fn: Function = _LATER, **options: Any) -> Any:
-    """A function of tensors whose ops run as fused kernels; a decorator, with options or without.
+    """Fuses a pure function of its arguments, and of the parameters and buffers of the modules that it reaches, or a module.
 
-    The function is traced at the first call, with the leading extent of its first tensor as a symbol: other tensors whose
-    leading extent is the same vary with it. Calls of other extents compile nothing. Arguments of other types, ranks or
-    inner extents are traced anew. What kernels do not compute, PyTorch does.
-
-    What the function finds in modules, objects and variables is looked at by every call: weights, submodules, hooks and other
-    attributes of those that are arguments, such as ``self``, of the function itself, and of those that it closes over;
-    defaults, variables of enclosing functions and globals; and from there on what is read by names that stand in the code,
-    and elements of containers, which are compared one by one. The same holds of functions and methods that it calls by their
-    names, but for those of Python, of PyTorch and of other packages that are installed, unless the function is of that
-    package; 20 000 values at most are looked into. All these may change and be replaced. Of other tensors the elements may
-    change, and their memory, kind and shape.
-    Settings of PyTorch, attributes of classes, caches of functions, what belongs to a thread, and the elements of arrays that
-    are not PyTorch's are constants. What an iterator, a generator of random numbers that is not PyTorch's, or another object
-    without attributes gives is as at the first call. Gradients are off while it is traced, and it sees that. Of a tensor it
-    may ask for the dtype, device, extents, strides and place; it finds no gradients, subclasses, versions or attributes, and
-    sets none; a ``torch.Size`` that it gives is a tuple. What it does with the number that an extent is, but for arithmetic,
-    as to write it in words or to look it up in a table, makes the trace one for that extent. Calls with lists, dictionaries,
-    dataclasses or other containers are not fused.
-
-    The first call of a kind may leave what it likes in what it finds, such as a table that it makes once: that is what the
-    function leaves. What it changes where nothing leads from its arguments, itself and globals that it names, such as a
-    count of a class or what is printed, that call may change twice, and later ones not at all. Traces for objects that are
-    arguments, such as ``self``, are dropped with them, or where these hold what leads back to them, or have slots, when 1024
-    others are there. A module that is fused is none to modules that hold it: of one within another, fuse
-    the ``forward``. Attributes of what ``fuse`` gives are the function's or the module's own, but for ``fn``, which is
-    that itself, ``options``, ``results`` and ``traces``.
-
-    Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``. A call under ``torch.compile``,
-    ``torch.autocast``, a transform such as ``torch.func.vmap`` or a mode that sees ops runs the function as it is; so does
-    one in which a tensor needs gradients, is of a subclass or stands for its negative or conjugate, and one that writes
-    into a tensor which shares its memory with another. A function that looks at the elements of tensors, gives a view of
-    what it overwrites, sets attributes in other calls than the first, or cannot be traced for another reason, always runs
-    as it is, which a warning says, or ``strict`` raises.
-
-    Threads trace one at a time, and while Dynamo does not. What a function can reach must not be changed by another thread
-    while it is traced: it is put back as it was. Some versions of PyTorch, 2.11 among them, refuse calls of compiled
-    functions in other threads meanwhile.
+    Tensors may be in tuples, lists, dictionaries, dataclasses and Hugging Face's caches; what the function changes in these
+    is changed. Types, strides, devices and other arguments make a call's kind, which is traced once; rows may vary.
+    Parameters, buffers, submodules and modes of modules may change between calls; all else that it reads is a constant.
+    Effects that cannot be kept, looks at elements and other obstacles make it run as it is, which one warning says.
+    Under ``strict`` these raise, and the first calls of each kind are compared with the function's own.
+    Calls that need gradients, and those under ``torch.compile``, autocast or a transform, run as they are.
+    Options are those of :func:`fusewright.backend`, but ``inner`` and ``capture_sizes``.
     """
     chosen = Options.of(options, without=OF_BACKEND, by="`fuse`")
     if fn is _LATER:
@@ -133,36 +103,48 @@ def fuse(fn: Function = _LATER, **options: Any) -> Any:
 class Fused:
     """A function and its kernels.
 
-    ``fn`` is the function, ``options`` are those of its kernels, ``results`` and ``traces`` what was fused; other attributes
-    are the function's own.
+    ``fn`` is the function, ``options`` are those of its kernels, ``results`` and ``traces`` what was fused, ``breaches`` what
+    a call does beside; other attributes are the function's own. Methods of a module, such as ``generate``, run with its
+    ``forward`` fused.
     """
 
     def __init__(self, fn: Function, options: Options) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn, self.options = fn, options
         self.traces: list[Trace] = []
-        #: The same by their first argument, where that is an object; else by 0.
-        self._by_first: dict[int, list[Trace]] = {}
+        #: The same by kinds of calls.
+        self._by_kind: dict[tuple[Any, ...], Trace] = {}
+        #: Whether a trace is for tensors that begin where they do.
+        self._are_places_asked = False
         #: Whether what the function does depends on more than kinds of arguments, so that it runs as it is.
         self._is_untraceable = False
-        #: Whether it was said that some calls are not fused.
-        self._is_said = False
-        #: Of calls that set attributes, which may have been the first of their kind, objects among the arguments and the
-        #: kinds of tensors.
-        self._begun: list[tuple[list[Callable[[], Any]], list[Any]]] = []
-        #: How many traces there were for objects that are gone.
-        self._forgotten = 0
+        #: What was said of calls that are not fused.
+        self._said: set[str] = set()
+        #: Structures of calls that set attributes, which may have been the first of their kind.
+        self._begun: set[tuple[Any, ...]] = set()
+        #: The fused ``forward`` of a module, for its other methods.
+        self._forward: Fused | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given, names = ((*args, *kwargs.values()), tuple(kwargs)) if kwargs else (args, ())
-        if self._is_untraceable or not _is_eager() or not _is_inference(given):
+        if self._is_untraceable or not _is_eager():
             return self.fn(*args, **kwargs)
-        trace = self._known(given, names)
-        if trace is None:
+        try:
+            call = Call(args, kwargs)
+        except Unfit as unfit:
+            self._warn(f"{unfit}; calls of {{}} with one are not fused", 3)
+            return self.fn(*args, **kwargs)
+        if not _is_inference(call.tensors):
+            return self.fn(*args, **kwargs)
+        places = [tensor.storage_offset() for tensor in call.tensors] if self._are_places_asked else ()
+        key = (*call.key(), *places, default_device())
+        trace = self._by_kind.get(key)
+        if trace is None or not trace.reads.are_as_before():
             try:
-                trace = self._traced(given, names)
+                trace = self._traced(args, kwargs, call)
             except Untraceable as refused:
-                if refused.is_first and self._begins(given):
+                structure = tuple(call.structure)
+                if refused.is_first and structure not in self._begun:
+                    self._begun.add(structure)
                     return self.fn(*args, **kwargs)
                 if self.options.strict:
                     raise refused.why from None
@@ -171,24 +153,21 @@ class Fused:
                 self._is_untraceable = True
                 self._warn(f"cannot trace {{}}, which runs as it is: {_words(refused.why)}", 3)
                 return made
-        # What is not what was traced is the function's own.
-        if (
-            trace is None
-            or (torch.is_grad_enabled() and trace.is_trained())
-            or (trace.overwrites and trace.shares_memory(given))
-        ):
+            if trace is None:
+                return self.fn(*args, **kwargs)
+            if len(self._by_kind) >= _MOST_KINDS:
+                self._by_kind.clear()
+            if trace.layouts.has_offsets == bool(places):
+                self._by_kind[key] = trace
+        if torch.is_grad_enabled() and trace.reads.are_trained():
+            self._warn("runs {} as it is where its weights need gradients: call it under `torch.no_grad()`", 3)
             return self.fn(*args, **kwargs)
-        return trace.run(given)
-
-    def _begins(self, given: Sequence[Any]) -> bool:
-        """Whether a call that sets attributes may be the first of its kind, which is noted."""
-        objects = [arg for arg in given if has_attributes(arg)]
-        kinds = [(arg.dtype, arg.device, arg.shape[1:]) for arg in given if isinstance(arg, torch.Tensor)]
-        self._begun = [known for known in self._begun if all(get() is not None for get in known[0])]
-        if any(of == kinds and holds([get() for get in known], objects) for known, of in self._begun):
-            return False
-        self._begun.append(([weakly(value) for value in objects], kinds))
-        return True
+        if trace.overwrites and trace.shares_memory(call):
+            return self.fn(*args, **kwargs)
+        if self.options.strict and trace.compared < Comparison.CALLS:
+            trace.compared += 1
+            Comparison(self.fn, args, kwargs).judge(trace)
+        return trace.run(call)
 
     def __getattr__(self, name: str) -> Any:
         # A copy that is being made has no function yet.
@@ -201,12 +180,32 @@ class Fused:
         return held
 
     def _of_fn(self, method: Function, *args: Any, **kwargs: Any) -> Any:
+        with self._fused_forward():
+            made = method(*args, **kwargs)
         # `eval` and `to` of a module give the module.
-        made = method(*args, **kwargs)
         return self if made is self.fn else made
 
+    @contextlib.contextmanager
+    def _fused_forward(self) -> Iterator[None]:
+        """Has a module's own calls of itself, such as those of ``generate``, be of its fused ``forward``."""
+        held = getattr(self.fn, "__dict__", {})
+        if not isinstance(self.fn, torch.nn.Module) or isinstance(held.get("forward"), Fused):
+            yield
+            return
+        if self._forward is None:
+            self._forward = Fused(self.fn.forward, self.options)
+        before = held.get("forward", _LATER)
+        held["forward"] = self._forward
+        try:
+            yield
+        finally:
+            if held.get("forward") is self._forward:
+                del held["forward"]
+                if before is not _LATER:
+                    held["forward"] = before
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OWN and (name == "results" or name in vars(self)):
+        if name in _OWN and (name in ("breaches", "results") or name in vars(self)):
             raise AttributeError(f"`{name}` is of what `fuse` gives: set it on `fn`")
         if name in _OWN or name in _PRIVATE or _is_special(name):
             super().__setattr__(name, value)
@@ -230,69 +229,67 @@ class Fused:
             at = getattr(at, name, None)
         return name_of if at is self else (Fused, (self.fn, self.options))
 
+    def breaches(self, *args: Any, **kwargs: Any) -> list[str]:
+        """What the function reads or changes in a call that its trace does not know, in words."""
+        try:
+            call = Call(args, kwargs)
+            trace = self._traced(args, kwargs, call)
+            if trace is not None:
+                Comparison(self.fn, args, kwargs).judge(trace)
+        except (Unfit, Untraceable, CompileError) as error:
+            return [_words(error.why if isinstance(error, Untraceable) else error)]
+        return []
+
     @property
     def results(self) -> list[Result]:
         """What was fused, by trace."""
-        return [trace.result for trace in self.traces]
+        return [trace.result for trace in (*self.traces, *(self._forward.traces if self._forward else ()))]
 
-    def _known(self, args: Sequence[Any], names: tuple[str, ...]) -> Trace | None:
-        of_first = self._by_first.get(id(args[0]), ()) if args else ()
-        for trace in (*of_first, *self._by_first.get(0, ())):
-            if trace.fits(args, names):
-                return trace
-        return None
-
-    def _traced(self, args: Sequence[Any], names: tuple[str, ...]) -> Trace | None:
+    def _traced(self, args: Sequence[Any], named: dict[str, Any], call: Call) -> Trace | None:
         with _alone():
-            # Another thread may have traced the same meanwhile.
-            if (known := self._known(args, names)) is not None:
-                return known
-            unfit = next((_kind(arg) for arg in args if not _is_known(arg)), None)
-            if unfit is not None:
-                self._warn(f"does not look into a `{unfit}`; calls of {{}} with one are not fused", 4)
+            structure = tuple(call.structure)
+            of_structure = [trace for trace in self.traces if trace.structure == structure]
+            for trace in of_structure:
+                if not trace.reads.are_there():
+                    # What is in their place may be a whole model, beside which the old one is not to stay.
+                    self._forget(trace)
+                elif trace.reads.are_as_before() and trace.admits(call):
+                    return trace
+            of_structure = [trace for trace in self.traces if trace.structure == structure]
+            if len(of_structure) >= _MOST_TRACES:
+                self._warn(f"keeps {_MOST_TRACES} traces of {{}} by extents and numbers; other calls are not fused", 4)
                 return None
-            objects = [arg for arg in args if has_attributes(arg)]
-            if sum(trace.is_of(objects) for trace in self.traces) >= _MOST_TRACES:
-                self._warn(
-                    f"keeps {_MOST_TRACES} traces of {{}}, by arguments and variables; other calls are not fused. A number "
-                    "that varies makes a trace for each value: give it as a tensor of one element",
-                    4,
-                )
-                return None
+            varying: set[tuple[int, int | None]] = set()
+            if call.containers or len(of_structure) >= _MOST_CONSTANT:
+                varying = {place for trace in of_structure for place in (*trace.varying, *trace.varies_to(call))}
             with uncollected():
-                trace = Trace.of(self.fn, args, names, self.options)
-            self._keep(trace, objects)
+                trace = Trace.of(self.fn, args, named, call, varying, self.options)
+            self._keep(trace, call.objects)
             return trace
 
     def _keep(self, trace: Trace, objects: list[Any]) -> None:
-        """Keeps a trace while the objects that it is for are there, and the last ones of those for others."""
-        others = [known for known in self.traces if not known.is_of(objects)]
-        if objects and len(others) >= _MOST_OBJECTS:
-            self._forget(others[0])
+        """Keeps a trace while the objects that it is for are there."""
+        if len(self.traces) >= _MOST_IN_ALL:
+            self._forget(self.traces[0])
         self.traces.append(trace)
-        self._by_first.setdefault(trace.first, []).append(trace)
+        if trace.layouts.has_offsets and not self._are_places_asked:
+            self._are_places_asked = True
+            self._by_kind.clear()
         fused: weakref.ref[Fused] = weakref.ref(self)
         known = weakref.ref(trace)
         for value in objects:
             with contextlib.suppress(TypeError):
                 weakref.finalize(value, _forget, fused, known).atexit = False
-        if self._forgotten >= _MANY:
-            kinds = ", ".join(f"`{type(value).__name__}`" for value in objects)
-            self._warn(f"traces {{}} for each new {kinds} that it is given, which takes long", 5)
 
     def _forget(self, trace: Trace) -> None:
         with contextlib.suppress(ValueError):
             self.traces.remove(trace)
-            self._forgotten += 1
-            of_first = self._by_first[trace.first]
-            of_first.remove(trace)
-            if not of_first:
-                del self._by_first[trace.first]
+        self._by_kind.clear()
 
     def _warn(self, why: str, level: int) -> None:
         """Says once that calls are not fused, and why, at the line of the caller so many calls above."""
-        if not self._is_said:
-            self._is_said = True
+        if why not in self._said:
+            self._said.add(why)
             name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
             warnings.warn("fusewright " + why.replace("{}", name, 1), stacklevel=level)
 
@@ -322,26 +319,13 @@ def _has_modes() -> bool:
     return not all(isinstance(mode, DeviceContext) for mode in modes)
 
 
-def _is_inference(args: Sequence[Any]) -> bool:
-    """Whether all tensors are plain ones that need no gradient."""
+def _is_inference(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether tensors need no gradient, and stand for no others, or for zeros without memory."""
     trains = torch.is_grad_enabled()
-    for arg in args:
-        if isinstance(arg, torch.Tensor) and (
-            type(arg) not in _TENSORS
-            or (trains and arg.requires_grad)
-            # What stands for another, or for zeros without memory.
-            or arg.is_neg()
-            or arg.is_conj()
-            or arg._is_zerotensor()
-        ):
+    for tensor in tensors:
+        if (trains and tensor.requires_grad) or tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor():
             return False
     return True
-
-
-def _kind(arg: Any) -> str:
-    if not isinstance(arg, torch.Tensor):
-        return type(arg).__name__
-    return "nested tensor" if arg.is_nested else str(arg.layout if arg.layout is not torch.strided else arg.dtype)
 
 
 def _words(error: Exception) -> str:
@@ -351,14 +335,3 @@ def _words(error: Exception) -> str:
 
 def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
-
-
-def _is_known(arg: Any) -> bool:
-    """Whether an argument is a tensor with strides, or stays what it is: what is in a container may change."""
-    if isinstance(arg, torch.Tensor):
-        return arg.layout is torch.strided and not (arg.is_nested or arg.is_quantized)
-    if isinstance(arg, tuple):
-        return all(_is_known(element) and not isinstance(element, torch.Tensor) for element in arg)
-    if isinstance(arg, (torch.nn.Module, str, bytes, range)):
-        return True
-    return not isinstance(arg, Collection) and not dataclasses.is_dataclass(arg)

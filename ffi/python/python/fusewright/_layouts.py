@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+import operator
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import sympy
 import torch
-from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, StatelessSymbolicContext
+from torch.utils._sympy.printers import PythonPrinter
 
-#: Layouts of arguments of which a trace remembers whether it is for them.
-_MOST_LAYOUTS = 1024
+from ._arguments import Call
 
 
-def context(tensor: torch.Tensor, rows: int) -> StatelessSymbolicContext[Any, Any]:
-    """What of a tensor is a symbol: the first extent where it is that of rows, and strides that follow from no extent."""
-    extents = [DimDynamic.STATIC] * tensor.ndim
+def context(tensor: torch.Tensor, rows: int, varying: Collection[int]) -> StatelessSymbolicContext[Any, Any]:
+    """Which extents of a tensor are symbols: the first where it is that of rows, and those that are known to vary, of which
+    equal ones are one symbol; and strides that follow from no extent."""
+    extents = [DimDynamic.DUCK if axis in varying else DimDynamic.STATIC for axis in range(tensor.ndim)]
     if rows > 1 and tensor.ndim > 0 and tensor.shape[0] == rows:
         extents[0] = DimDynamic.DYNAMIC
     # Along an axis of one element nothing is stepped over: slices have any number there.
@@ -23,71 +27,72 @@ def context(tensor: torch.Tensor, rows: int) -> StatelessSymbolicContext[Any, An
     return StatelessSymbolicContext(dynamic_sizes=extents, dynamic_strides=strides)
 
 
-class _Layout:
-    """The extents and strides of a tensor that was traced, as numbers and symbols, and where it begins."""
-
-    def __init__(self, fake: torch.Tensor) -> None:
-        self.extents = tuple(map(_expression, fake.shape))
-        self.strides = tuple(map(_expression, fake.stride()))
-        self.offset = _expression(fake.storage_offset())
-
-
 def _expression(number: Any) -> sympy.Basic:
     return number.node.expr if isinstance(number, torch.SymInt) else sympy.Integer(number)
 
 
 class Layouts:
-    """Which tensors a graph is for: they lie as those that were traced, and what the trace relied on holds of them."""
+    """Which tensors and numbers a graph is for: they are as those that were traced, and what the trace relied on holds.
 
-    def __init__(self, fakes: Sequence[torch.Tensor]) -> None:
+    Extents, strides and numbers of a call are one list: those that are constants are compared at once, and a function that
+    is written for the trace looks at those that are symbols.
+    """
+
+    def __init__(self, fakes: Sequence[torch.Tensor], numbers: Sequence[Any]) -> None:
         # Before a trace makes one symbol of those that it needs to be equal.
-        self._traced = [_Layout(fake) for fake in fakes]
-        self._conditions = list[Any]()
-        self._known = dict[tuple[Any, ...], bool]()
+        self._traced = [
+            _expression(number)
+            for lists in (*((*fake.shape, *fake.stride()) for fake in fakes), numbers)
+            for number in lists
+        ]
+        self._offsets = [_expression(fake.storage_offset()) for fake in fakes]
+        self._admits: Callable[[list[int]], bool] = _refuse
         #: Whether it matters where tensors begin.
-        self._has_offsets = False
+        self.has_offsets = False
 
     def rely_on(self, conditions: Sequence[sympy.Basic], are_places_asked: bool) -> None:
         """Takes note of what a trace relied on."""
-        self._conditions = list(conditions)
         asked = {symbol for condition in conditions for symbol in condition.free_symbols}
-        self._has_offsets = are_places_asked or any(layout.offset in asked for layout in self._traced)
+        self.has_offsets = are_places_asked or any(offset in asked for offset in self._offsets)
+        if self.has_offsets:
+            self._traced += self._offsets
+        self._admits = _written(self._traced, conditions)
 
-    def admit(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether the graph is for such tensors."""
-        try:
-            key: tuple[Any, ...] = tuple([(tensor.shape, tensor.stride()) for tensor in tensors])
-        except RuntimeError:
-            # One that has none, as a sparse one.
-            return False
-        if self._has_offsets:
-            key += tuple(tensor.storage_offset() for tensor in tensors)
-        known = self._known.get(key)
-        if known is None:
-            known = self._are_as_traced(tensors)
-            if len(self._known) >= _MOST_LAYOUTS:
-                self._known.clear()
-            self._known[key] = known
-        return known
+    def admit(self, call: Call) -> bool:
+        """Whether the graph is for the tensors and numbers of a call, of which all else is as in the one that was traced."""
+        values = [*itertools.chain.from_iterable(call.layouts), *call.numbers]
+        if self.has_offsets:
+            values += [tensor.storage_offset() for tensor in call.tensors]
+        return len(values) == len(self._traced) and self._admits(values)
 
-    def _are_as_traced(self, tensors: Sequence[torch.Tensor]) -> bool:
-        bound = dict[Any, Any]()
 
-        def binds(expression: Any, number: Any) -> bool:
-            if isinstance(expression, sympy.Symbol) and expression not in bound:
-                bound[expression] = number
-                # Zero and one are numbers of their own to PyTorch, which never stand for a symbol.
-                return number > 1
-            return bool(expression.subs(bound) == number)
+def _refuse(_: list[int]) -> bool:
+    return False
 
-        for tensor, traced in zip(tensors, self._traced, strict=True):
-            if tensor.ndim != len(traced.extents) or not all(map(binds, traced.extents, tensor.shape)):
-                return False
-        for tensor, traced in zip(tensors, self._traced):
-            # A stride may be a multiple of one that is a symbol by itself.
-            strides = sorted(zip(traced.strides, tensor.stride()), key=lambda stride: not stride[0].is_Symbol)
-            if not all(binds(*stride) for stride in strides):
-                return False
-            if self._has_offsets and not binds(traced.offset, tensor.storage_offset()):
-                return False
-        return all(condition.subs(bound) == sympy.true for condition in self._conditions)
+
+def _written(traced: Sequence[sympy.Basic], conditions: Sequence[sympy.Basic]) -> Callable[[list[int]], bool]:
+    """What compares values with what was traced."""
+    constants = {at: int(number) for at, number in enumerate(traced) if isinstance(number, sympy.Integer)}
+    others = [(at, number) for at, number in enumerate(traced) if at not in constants]
+    text = PythonPrinter().doprint
+    lines, bound = list[str](), set[Any]()
+    # A stride may be a multiple of one that is a symbol by itself.
+    for at, number in sorted(others, key=lambda other: not other[1].is_Symbol):
+        if number.is_Symbol and number not in bound:
+            bound.add(number)
+            # Zero and one are numbers of their own to PyTorch, which never stand for a symbol.
+            lines += [f"{number} = values[{at}]", f"if {number} < 2: return False"]
+        else:
+            lines.append(f"if values[{at}] != {text(number)}: return False")
+    if any(condition.free_symbols - bound for condition in conditions):
+        return _refuse
+    lines += [f"if not ({text(condition)}): return False" for condition in dict.fromkeys(conditions)]
+    source = "def admits(values):\n" + "".join(f"    {line}\n" for line in (*lines, "return True"))
+    scope: dict[str, Any] = {**SYMPY_INTERP, "math": math, "torch": torch}
+    exec(source, scope)
+    of_symbols: Callable[[list[int]], bool] = scope["admits"]
+    if not constants:
+        return of_symbols
+    picked = operator.itemgetter(*constants, *list(constants)[:1])
+    expected = picked(constants)
+    return lambda values: picked(values) == expected and of_symbols(values)

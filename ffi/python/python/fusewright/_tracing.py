@@ -1,37 +1,39 @@
-"""The trace of a function by ``fuse``: its graph for tensors that lie as some do, with nothing else changed by it."""
+"""The trace of a function by ``fuse``: its graph for calls of one kind, with nothing else changed by it."""
 
 from __future__ import annotations
 
-import operator
+import contextlib
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
-from torch.utils._pytree import TreeSpec, tree_flatten
+from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
 
 from . import _native
+from ._arguments import Call, Copies, Unfit
 from ._layouts import Layouts, context
+from ._modules import Snapshot, reached
 from ._native import CompileError
-from ._sizes import Sizes, make_numbers
-from ._surroundings import Surroundings, Undone
-from ._variables import Variables
-from ._watch import Watch, fill
+from ._results import Results
+from ._sizes import Sizes
+from ._watch import Undone, Watch, fill
 
 #: Folders of files that are none of a function's.
 _NOT_OWN = ("<", *(str(Path(str(module.__file__)).parent) + os.sep for module in (torch, _native)))
 #: How PyTorch says that it needs numbers for the extents of a tensor.
 _SYMBOLIC_TENSOR = "on tensor with symbolic sizes/strides"
-#: What stands for numbers in a trace.
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_NEEDS_NUMBERS = (_SYMBOLIC_TENSOR, "unhashable type: non-nested SymInt")
+#: Where a trace has a symbol: an axis of a tensor, or a number, each by its place in the call.
+Varying = Collection[tuple[int, int | None]]
 
 
 class Untraceable(Exception):
@@ -44,138 +46,134 @@ class Untraceable(Exception):
     @property
     def needs_numbers(self) -> bool:
         """Whether a trace for these extents alone may do: it does what symbols are no good for."""
-        return any(words in str(self.__cause__) for words in (_SYMBOLIC_TENSOR, "unhashable type: non-nested SymInt"))
-
-
-def same(args: Sequence[Any]) -> tuple[int, ...]:
-    """For each argument the first that is the same tensor."""
-    first = dict[int, int]()
-    return tuple([first.setdefault(id(arg), i) if isinstance(arg, torch.Tensor) else i for i, arg in enumerate(args)])
+        return any(words in str(self.__cause__) for words in _NEEDS_NUMBERS)
 
 
 class Tracing:
-    """One trace, for arguments of which the last have names, and for their extents alone if it ``has_symbols`` for none.
-
-    A function may keep what it makes: what it puts into objects and containers that it was given, or names, is undone, and
-    tensors and sizes that it keeps elsewhere, such as in a cache of its results, become those of a call.
-    """
+    """One trace, for a call, with symbols for what is ``varying``, and for rows where no container tells what varies;
+    ``None`` has no symbols."""
 
     def __init__(
-        self, fn: Callable[..., Any], args: Sequence[Any], names: tuple[str, ...], *, has_symbols: bool = True
+        self, fn: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], call: Call, varying: Varying | None
     ) -> None:
-        self.fn, self.args, self.names = fn, args, names
-        self.same = same(args)
-        #: Which arguments are tensors, each once.
-        self.tensors = tuple(i for i, arg in enumerate(args) if isinstance(arg, torch.Tensor) and self.same[i] == i)
-        #: How results are arranged, where they are not a tensor or a tuple of tensors, and which of them are arguments.
-        self.arranged: TreeSpec | None = None
-        self.returned = dict[int, int]()
-        self.variables = Variables(fn, args)
-        self.surroundings = Surroundings(args, self.variables)
+        self._fn, self._args, self._named, self._call = fn, args, named, call
+        found = reached(fn, call.objects)
+        self._snapshot = Snapshot(found)
         self._watch, self._shapes = Watch(), ShapeEnv()
-        self._sizes = Sizes(self._shapes)
         self._mode = FakeTensorMode(shape_env=self._shapes, allow_non_fake_inputs=True)
-        of_first = (arg.shape[0] for arg in args if isinstance(arg, torch.Tensor) and arg.ndim > 0)
-        rows = next(of_first, 0) if has_symbols else 0
+        first = call.tensors[0] if call.tensors and not call.containers and varying is not None else None
+        rows = first.shape[0] if first is not None and first.ndim > 0 else 0
+        axes = [{axis for at, axis in varying or () if at == i and axis is not None} for i in range(len(call.tensors))]
         self._fakes = [
-            self._mode.from_tensor(args[i].detach(), symbolic_context=context(args[i], rows)) for i in self.tensors
+            self._mode.from_tensor(tensor.detach(), symbolic_context=context(tensor, rows, axes[i]))
+            for i, tensor in enumerate(call.tensors)
         ]
-        self._layouts = Layouts(self._fakes)
+        symbolic = {at for at, axis in varying or () if axis is None}
+        self._numbers = [self._symbol(i, n) if i in symbolic else n for i, n in enumerate(call.numbers)]
+        #: Which numbers of a call the graph takes: zero and one are never symbols.
+        self.taken = tuple(i for i, number in enumerate(self._numbers) if isinstance(number, torch.SymInt))
+        self.layouts = Layouts(self._fakes, self._numbers)
         self._failure: Exception | None = None
-        #: How many results the graph has, and whether there is one by itself; tensors that were left may stand behind them.
-        self._results, self._is_single = 0, False
-        #: The tensors that were left when the function ended, each by its place among arguments or in what the graph gives.
-        self._argument, self._output = dict[int, int](), dict[int, int]()
+        self.results: Results | None = None
+        #: The tensors that were left when the function ended, each by its place in the call or in what the graph gives.
+        self._given, self._output = dict[int, int](), dict[int, int]()
+        self._count = 0
+
+    def _symbol(self, at: int, number: int) -> Any:
+        source = ConstantSource(f"number_{at}")
+        symbol = self._shapes.create_symbol(number, source, DimDynamic.DYNAMIC)
+        return self._shapes.create_symintnode(symbol, hint=number, source=source)
 
     def graph(self) -> GraphModule:
         """The graph; raises :class:`Untraceable` for a function that has none."""
         undone = Undone()
+        symbols = [self._numbers[i] for i in self.taken]
         try:
-            # What is fused is compiled, and not before.
-            compiled_later = _use_lazy_graph_module(True)
-            with torch.no_grad(), self._mode, undone, enable_python_dispatcher(), compiled_later, self._sizes:
-                gm: GraphModule = make_fx(torch.func.functionalize(self._call), tracing_mode="real")(*self._fakes)
+            with (
+                torch.no_grad(),
+                self._mode,
+                undone,
+                enable_python_dispatcher(),
+                # What is fused is compiled, and not before.
+                _use_lazy_graph_module(True),
+                _compiling(),
+                Sizes(self._shapes),
+            ):
+                gm: GraphModule = make_fx(torch.func.functionalize(self._traced), tracing_mode="real")(
+                    *self._fakes, *symbols
+                )
         except BaseException as error:
-            self.surroundings.undo()
+            self._snapshot.undo()
             if isinstance(error, Exception):
                 raise Untraceable(meant(error)) from error
             raise
         finally:
             undone.undo()
-        changed = self.surroundings.undo()
+        changed = self._snapshot.undo()
         kept = self._watch.kept()
         if kept:
             self._make_real(gm, kept)
-        sizes = self._sizes.kept(gm.graph)
-        make_numbers(sizes)
         if self._failure is not None:
             raise Untraceable(meant(self._failure)) from self._failure
-        if changed or kept or sizes:
-            why = "it sets attributes, or changes lists, dictionaries or variables, beside what it gives"
+        if changed or kept:
+            why = "it sets attributes, or changes lists, dictionaries or variables, beside its arguments and what it gives"
             raise Untraceable(CompileError(why), is_first=True)
         self._drop_left(gm)
+        self.layouts.rely_on([guard.expr for guard in self._shapes.guards], self._watch.are_places_asked)
         return gm
 
     def met(self) -> list[torch.Tensor]:
         """Tensors that are no arguments, of which the function asks something, or with which it computes."""
         return list(self._watch.met.values())
 
-    def layouts(self) -> Layouts:
-        """Which tensors the graph is for."""
-        self._layouts.rely_on([guard.expr for guard in self._shapes.guards], self._watch.are_places_asked)
-        return self._layouts
+    def modules(self) -> list[torch.nn.Module]:
+        """The modules that it reaches, or calls."""
+        return list(dict.fromkeys((*self._snapshot.modules, *self._watch.called)))
 
-    def _call(self, *given: torch.Tensor) -> Any:
-        """Calls the function for its results, and behind them the tensors that are left."""
-        by_place = dict(zip(self.tensors, given, strict=True))
-        self._watch.see(given)
+    def _traced(self, *given: Any) -> Any:
+        """Calls the function for what the graph is to give, and behind that the tensors that are left."""
+        tensors = given[: len(self._fakes)]
+        symbols = iter(given[len(self._fakes) :])
+        numbers = [next(symbols) if i in self.taken else number for i, number in enumerate(self._numbers)]
+        self._watch.see(tensors)
+        outputs: list[Any] = []
         try:
-            results = self._called(by_place)
+            copies = Copies(self._call, tensors, numbers)
+            args = [copies.of(arg) for arg in self._args]
+            named = {name: copies.of(arg) for name, arg in self._named.items()}
+            with self._watch:
+                made = self._fn(*args, **named)
+            self.results = Results(made, copies, tensors)
+            outputs = self.results.outputs
+            self.results.drop_outputs()
         except Exception as error:
             # What it kept until then has values in the graph up to there.
-            self._failure = error
+            self._failure = CompileError(str(error)) if isinstance(error, Unfit) else error
             _clear(error)
-            results = ()
-        self._results = len(results)
-        self._argument = {id(tensor): place for place, tensor in by_place.items()}
+        self._count = len(outputs)
+        self._given = {id(tensor): place for place, tensor in enumerate(tensors)}
         left = {id(tensor): tensor for tensor in self._watch.left()}
-        outputs = {id(result): result for result in results if result is not None}
-        others = [tensor for key, tensor in left.items() if key not in self._argument and key not in outputs]
-        given_out = (*results, *others)
-        self._output = {id(tensor): i for i, tensor in enumerate(given_out) if tensor is not None}
-        return given_out[0] if self._is_single and not others else given_out
-
-    def _called(self, by_place: dict[int, torch.Tensor]) -> tuple[Any, ...]:
-        tensors = [by_place[self.same[i]] if isinstance(arg, torch.Tensor) else arg for i, arg in enumerate(self.args)]
-        unnamed = len(tensors) - len(self.names)
-        with self._watch:
-            made = self.fn(*tensors[:unnamed], **dict(zip(self.names, tensors[unnamed:])))
-        results, spec = tree_flatten(made)
-        is_flat = type(made) is tuple and len(made) == len(results) and all(map(operator.is_, made, results))
-        self.arranged = None if spec.is_leaf() or is_flat else spec
-        for at, result in enumerate(results):
-            if hasattr(result, "__dict__") and not isinstance(result, (torch.Tensor, *_SYMBOLIC)):
-                raise TypeError(f"it gives a `{type(result).__name__}`, into which tracing does not look")
-            which = next((place for place, tensor in by_place.items() if tensor is result), None)
-            if which is not None:
-                self.returned[at] = which
-                self.arranged = spec
-        self._is_single = spec.is_leaf() and not self.returned
-        return tuple(None if at in self.returned else result for at, result in enumerate(results))
+        known = {id(output) for output in outputs}
+        others = [tensor for key, tensor in left.items() if key not in self._given and key not in known]
+        given_out = (*outputs, *others)
+        self._output = {id(tensor): i for i, tensor in enumerate(given_out)}
+        is_single = self.results is not None and self.results.is_single
+        return given_out[0] if is_single and not others else given_out
 
     def _make_real(self, gm: GraphModule, kept: list[torch.Tensor]) -> None:
         """Gives tensors that outlive the trace what they are for these arguments."""
         undone = Undone()
+        symbols = [self._call.numbers[i] for i in self.taken]
         try:
             with torch.no_grad(), undone:
-                made = gm(*[self.args[i] for i in self.tensors])
+                made = gm(*self._call.tensors, *symbols)
         except Exception as error:
             raise Untraceable(error) from error
         finally:
             undone.undo()
         outputs = made if isinstance(made, tuple) else (made,)
         values = [
-            self.args[self._argument[id(one)]] if id(one) in self._argument else outputs[self._output[id(one)]]
+            self._call.tensors[self._given[id(one)]] if id(one) in self._given else outputs[self._output[id(one)]]
             for one in kept
         ]
         fill(kept, values)
@@ -184,10 +182,22 @@ class Tracing:
         """Takes tensors that were left when the function ended, but are gone now, out of the graph."""
         output = next(iter(reversed(gm.graph.nodes)))
         given = output.args[0]
-        if not isinstance(given, tuple) or len(given) == self._results:
+        if not isinstance(given, tuple) or len(given) == self._count:
             return
-        output.args = (given[0] if self._is_single else given[: self._results],)
+        assert self.results is not None
+        output.args = (given[0] if self.results.is_single else given[: self._count],)
         gm.graph.eliminate_dead_code()
+
+
+@contextlib.contextmanager
+def _compiling() -> Iterator[None]:
+    """Has ``torch.compiler.is_compiling()`` say so: libraries that look at elements of tensors do not, then."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
 
 
 def meant(error: Exception) -> Exception:

@@ -1,0 +1,75 @@
+"""Breaches of the contract of ``fuse``: what a function reads or does that its trace does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ._arguments import Call, Copies
+from ._native import CompileError
+from ._trace import Function, Trace
+from ._watch import Undone
+
+
+class Comparison:
+    """One call of a function and of its trace's graph without kernels, both on copies: the same ops give the same."""
+
+    #: How many calls of each kind are compared under ``strict``.
+    CALLS = 2
+
+    def __init__(self, fn: Function, args: Sequence[Any], named: Mapping[str, Any]) -> None:
+        self._fn, self._args, self._named = fn, args, named
+
+    def judge(self, trace: Trace) -> None:
+        """Raises ``CompileError`` where the two differ, which says in what."""
+        given = Call(self._args, self._named)
+        devices = sorted({tensor.device.index or 0 for tensor in given.tensors if tensor.is_cuda})
+        # Operators such as batch norm write into buffers without saying so.
+        buffers = [tensor for tensor in trace.reads.constants if not isinstance(tensor, torch.nn.Parameter)]
+        before = [*map(torch.clone, buffers)]
+        outcomes = []
+        for function in (None, trace.unfused):
+            undone = Undone()
+            with torch.random.fork_rng(devices), undone:
+                torch.manual_seed(0)
+                args, named, call = self._copied()
+                made = self._fn(*args, **named) if function is None else trace.run(call, function)
+                outcomes.append((made, call.tensors, call.containers, [*map(torch.clone, buffers)]))
+            undone.undo()
+            for buffer, held in zip(buffers, before, strict=True):
+                buffer.copy_(held)
+        names = ("what it gives", "an argument that it overwrites", "a container that it changes", "a buffer")
+        for name, expected, found in zip(names, *outcomes, strict=True):
+            self._compare(name, expected, found)
+
+    def _copied(self) -> tuple[list[Any], dict[str, Any], Call]:
+        """The arguments once more, with tensors and containers of their own."""
+        call = Call(self._args, self._named)
+        copies = Copies(call, [_cloned(tensor) for tensor in call.tensors], call.numbers)
+        args = [copies.of(arg) for arg in self._args]
+        named = {name: copies.of(arg) for name, arg in self._named.items()}
+        return args, named, Call(args, named)
+
+    def _compare(self, what: str, expected: Any, found: Any) -> None:
+        name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
+        reason = f"{what} is another than when {name} was traced, which reads or changes what `fuse` takes for constant"
+        a, b = (_taken(value) for value in (expected, found))
+        if a.structure != b.structure or a.numbers != b.numbers or len(a.tensors) != len(b.tensors):
+            raise CompileError(reason)
+        for one, other in zip(a.tensors, b.tensors):
+            # Atomic sums, as of `index_add` on a GPU, may differ between two runs of the same ops.
+            if not one.is_meta and not torch.allclose(one, other, equal_nan=True):
+                raise CompileError(reason)
+
+
+def _taken(value: Any) -> Call:
+    return Call([value], {})
+
+
+def _cloned(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same elements that lies as it does, in memory of its own."""
+    size = tensor.untyped_storage().nbytes() // tensor.element_size()
+    whole = tensor.detach().as_strided((size,), (1,), 0).clone()
+    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
